@@ -1,0 +1,43 @@
+# graft_module(<folder> [DEPS <folder>...] [LIBS <target>...]) makes the library graft::<folder> from
+# the sources under graft/<folder>, and the program graft_<folder>_test from its *_test.cpp.
+# LIBS are outside libraries; what a folder may include of ours is DEPS alone (tests/layers_test.cpp).
+
+function(graft_module name)
+  cmake_parse_arguments(arg "" "" "DEPS;LIBS" ${ARGN})
+  set(dir ${CMAKE_SOURCE_DIR}/graft/${name})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${dir}/*.cpp)
+  set(tests ${sources})
+  set(benches ${sources})
+  list(FILTER sources EXCLUDE REGEX "(_(test|bench)|/main)\\.cpp$")
+  list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
+  list(FILTER benches INCLUDE REGEX "_bench\\.cpp$")
+  list(TRANSFORM arg_DEPS PREPEND graft::)
+
+  if(sources)
+    add_library(graft_${name} STATIC ${sources})
+    set(scope PUBLIC)
+  else()
+    add_library(graft_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  add_library(graft::${name} ALIAS graft_${name})
+  target_link_libraries(graft_${name} ${scope} graft_flags ${arg_DEPS} ${arg_LIBS})
+
+  if(GRAFT_TESTS AND tests)
+    graft_test(graft_${name}_test ${name} ${tests})
+    target_link_libraries(graft_${name}_test PRIVATE graft::${name})
+  endif()
+  if(GRAFT_BENCH AND benches)
+    add_executable(graft_${name}_bench ${benches})
+    target_link_libraries(graft_${name}_bench PRIVATE graft::${name} benchmark::benchmark_main)
+  endif()
+endfunction()
+
+# graft_test(<target> <prefix> <sources>...): a gtest program whose tests ctest lists one by one.
+function(graft_test target prefix)
+  add_executable(${target} ${ARGN})
+  target_link_libraries(${target} PRIVATE graft_flags GTest::gtest_main)
+  target_compile_definitions(${target} PRIVATE GRAFT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  include(GoogleTest)
+  gtest_discover_tests(${target} TEST_PREFIX ${prefix}. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
+endfunction()

@@ -1,0 +1,31 @@
+// A read-only file mapped into memory. The mapping lives as long as the object.
+
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+namespace graft {
+
+class MappedFile {
+ public:
+  // Throws Error when the path cannot be opened, is no regular file, or is empty.
+  explicit MappedFile(const std::filesystem::path& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+  // Tells the kernel that these bytes are not needed soon, so that a pass over a file larger than
+  // memory does not keep all of it resident. `part` lies inside bytes().
+  void release(std::span<const std::byte> part) const;
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace graft

@@ -1,0 +1,48 @@
+// The vocabulary and rules of a tokenizer as a checkpoint stores them, in the words of GGUF's
+// tokenizer.ggml.* keys. Filled from GGUF metadata or from tokenizer.json; no tokenizing here.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace graft::formats {
+
+enum class TokenType : std::int32_t {
+  Normal = 1,
+  Unknown = 2,
+  Control = 3,
+  UserDefined = 4,
+  Unused = 5,
+  Byte = 6,
+};
+
+struct TokenizerData {
+  std::string model;  // "gpt2" (byte-level BPE), "llama" (SentencePiece BPE), "t5" (unigram)
+  std::string pre;    // pre-tokenizer by llama.cpp's name: "qwen2", "llama-bpe" …
+  std::vector<std::string> tokens;  // by id
+  std::vector<float> scores;        // by id; empty for byte-level BPE
+  std::vector<TokenType> types;     // by id
+  std::vector<std::string> merges;  // "left right", best first; empty for unigram
+
+  std::optional<std::int64_t> bos_id;
+  std::optional<std::int64_t> eos_id;
+  std::optional<std::int64_t> unk_id;
+  std::optional<std::int64_t> sep_id;
+  std::optional<std::int64_t> pad_id;
+  std::optional<std::int64_t> mask_id;
+  std::optional<std::int64_t> eot_id;
+  std::optional<bool> add_bos;
+  std::optional<bool> add_eos;
+  std::optional<bool> add_space_prefix;
+  std::string chat_template;  // empty: none
+  // tokenizer.json as it is, for what the words above cannot say; empty when read from GGUF.
+  std::string tokenizer_json;
+
+  bool operator==(const TokenizerData&) const = default;
+  bool empty() const { return tokens.empty(); }
+};
+
+}  // namespace graft::formats

@@ -1,0 +1,47 @@
+// The device part of libgraft_cuda.so: which GPUs there are.
+
+#include <cstring>
+
+#include <cuda_runtime.h>
+
+#include "graft/tensor/cuda_abi.h"
+
+#define GRAFT_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+cudaError_t describe(int device, graft::cuda::DeviceProperties& out) {
+  cudaDeviceProp properties = {};
+  if (const cudaError_t error = cudaGetDeviceProperties(&properties, device)) return error;
+  if (const cudaError_t error = cudaSetDevice(device)) return error;
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  if (const cudaError_t error = cudaMemGetInfo(&free_bytes, &total_bytes)) return error;
+  std::strncpy(out.name, properties.name, sizeof(out.name) - 1);
+  out.compute_major = properties.major;
+  out.compute_minor = properties.minor;
+  out.num_multiprocessors = properties.multiProcessorCount;
+  out.total_bytes = total_bytes;
+  out.free_bytes = free_bytes;
+  return cudaSuccess;
+}
+
+}  // namespace
+
+GRAFT_EXPORT std::int32_t graft_cuda_abi_version() {
+  return graft::cuda::kAbiVersion;
+}
+
+GRAFT_EXPORT std::int32_t graft_cuda_device_count(std::int32_t* count) {
+  return cudaGetDeviceCount(count);
+}
+
+GRAFT_EXPORT std::int32_t graft_cuda_device_properties(std::int32_t device,
+                                                       graft::cuda::DeviceProperties* properties) {
+  *properties = {};
+  return describe(device, *properties);
+}
+
+GRAFT_EXPORT const char* graft_cuda_error_text(std::int32_t error) {
+  return cudaGetErrorString(static_cast<cudaError_t>(error));
+}
