@@ -1,0 +1,114 @@
+// Conventions of the repository that no compiler checks: layers, documents.
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace fs = std::filesystem;
+
+namespace graft {
+namespace {
+
+const fs::path kRoot = GRAFT_SOURCE_DIR;
+
+std::string read_text(const fs::path& path) {
+  std::ifstream in(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+using Layers = std::map<std::string, std::set<std::string>>;
+
+// folder -> folders it may include, from the graft_module() lines: one list for build and test.
+// A folder may name only folders above it, which also rules out cycles.
+Layers read_layers(const std::string& cmake, std::vector<std::string>& errors) {
+  static const std::regex module(R"(\ngraft_module\((\w+)([^)]*)\))");
+  Layers layers;
+  for (std::sregex_iterator it(cmake.begin(), cmake.end(), module), end; it != end; ++it) {
+    const std::string name = (*it)[1];
+    std::istringstream words((*it)[2]);
+    std::set<std::string> deps;
+    bool in_deps = false;
+    for (std::string word; words >> word;) {
+      if (word == "DEPS" || word == "LIBS") {
+        in_deps = word == "DEPS";
+      } else if (in_deps) {
+        if (!layers.contains(word)) errors.push_back(name + " names " + word + " before it");
+        deps.insert(word);
+      }
+    }
+    layers[name] = deps;
+  }
+  return layers;
+}
+
+// Includes of one file that its folder may not use.
+std::vector<std::string> forbidden(const Layers& layers,
+                                   const std::string& folder,
+                                   const std::string& text) {
+  static const std::regex include(R"re((?:^|\n)\s*#\s*include\s*"graft/(\w+)/)re");
+  std::vector<std::string> found;
+  const auto layer = layers.find(folder);
+  for (std::sregex_iterator it(text.begin(), text.end(), include), end; it != end; ++it) {
+    const std::string used = (*it)[1];
+    if (used == folder) continue;
+    if (layer == layers.end() || !layer->second.contains(used)) found.push_back(used);
+  }
+  return found;
+}
+
+TEST(Repository, FilesIncludeOnlyTheirLayers) {
+  std::vector<std::string> errors;
+  const Layers layers = read_layers(read_text(kRoot / "CMakeLists.txt"), errors);
+  EXPECT_TRUE(errors.empty()) << errors.front();
+  ASSERT_GT(layers.size(), 5U);
+  std::size_t num_files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "graft")) {
+    static const std::set<std::string> suffixes = {".h", ".cpp", ".cuh", ".cu"};
+    if (!suffixes.contains(entry.path().extension().string())) continue;
+    ++num_files;
+    const fs::path relative = entry.path().lexically_relative(kRoot / "graft");
+    const std::string folder = relative.begin()->string();
+    EXPECT_TRUE(layers.contains(folder)) << "graft/" << folder << " is not in CMakeLists.txt";
+    for (const std::string& used : forbidden(layers, folder, read_text(entry.path())))
+      ADD_FAILURE() << "graft/" << relative.string() << ": " << folder << " may not include "
+                    << used;
+  }
+  EXPECT_GT(num_files, 10U);
+}
+
+TEST(Repository, LayerCheckSeesForbiddenIncludes) {
+  std::vector<std::string> errors;
+  const Layers layers = read_layers(
+      "\ngraft_module(base LIBS fmt)\ngraft_module(low DEPS base high)\n"
+      "graft_module(high DEPS base low LIBS x)\n",
+      errors);
+  EXPECT_EQ(errors, std::vector<std::string>{"low names high before it"});
+  const std::string text = "#include \"graft/base/a.h\"\n# include \"graft/high/b.h\"\n";
+  EXPECT_EQ(forbidden(layers, "base", text), std::vector<std::string>{"high"});
+  EXPECT_TRUE(forbidden(layers, "high", text).empty());
+}
+
+// A document that names a path says something true about the tree.
+TEST(Repository, DocumentsNameExistingPaths) {
+  static const std::regex path(
+      R"(`((?:graft|rules|models|web|tests|bench|examples|docs|tools|cmake)/[A-Za-z0-9_./-]+)`)");
+  for (const char* document : {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"}) {
+    const std::string text = read_text(kRoot / document);
+    ASSERT_FALSE(text.empty()) << document;
+    for (std::sregex_iterator it(text.begin(), text.end(), path), end; it != end; ++it)
+      EXPECT_TRUE(fs::exists(kRoot / (*it)[1].str())) << document << " names " << (*it)[1];
+  }
+}
+
+}  // namespace
+}  // namespace graft
