@@ -1,0 +1,95 @@
+#include "graft/base/progress.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "graft/base/units.h"
+
+namespace graft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Often enough to look alive, seldom enough to cost nothing.
+constexpr std::chrono::milliseconds kRedraw{100};
+constexpr int kBarCells = 24;
+
+int terminal_columns(std::FILE* out) {
+  winsize size = {};
+  if (::ioctl(::fileno(out), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+  return size.ws_col;
+}
+
+}  // namespace
+
+Progress::Progress(std::string label, std::uint64_t total, std::FILE* out)
+    : label_(std::move(label)),
+      total_(std::max<std::uint64_t>(total, 1)),
+      out_(out),
+      terminal_(::isatty(::fileno(out)) == 1),
+      start_(Clock::now()),
+      last_draw_(start_ - kRedraw) {}
+
+Progress::~Progress() {
+  finish();
+}
+
+void Progress::advance(std::uint64_t bytes, std::string_view item) {
+  done_ = std::min(done_ + bytes, total_);
+  if (!terminal_) {
+    print_step();
+  } else if (Clock::now() - last_draw_ >= kRedraw) {
+    draw(item);
+  }
+}
+
+void Progress::note(std::string_view line) {
+  finish();
+  fmt::print(out_, "{}\n", line);
+}
+
+void Progress::finish() {
+  if (drawn_) fmt::print(out_, "\r\033[K");
+  drawn_ = false;
+  std::fflush(out_);
+}
+
+double Progress::seconds() const {
+  return std::chrono::duration<double>(Clock::now() - start_).count();
+}
+
+void Progress::draw(std::string_view item) {
+  const double share = static_cast<double>(done_) / static_cast<double>(total_);
+  const auto filled = static_cast<int>(share * kBarCells);
+  const double elapsed = seconds();
+  const double rate = static_cast<double>(done_) / std::max(elapsed, 1e-3);
+  std::string line = fmt::format("{} [{}{}] {:3.0f} %  {} of {}  {}/s", label_,
+                                 std::string(static_cast<std::size_t>(filled), '#'),
+                                 std::string(static_cast<std::size_t>(kBarCells - filled), '.'),
+                                 share * 100, bytes_text(done_), bytes_text(total_),
+                                 bytes_text(static_cast<std::uint64_t>(rate)));
+  // The first half second says little about the rest.
+  if (elapsed > 0.5 && done_ > 0)
+    line += fmt::format("  {} left", duration_text(static_cast<double>(total_ - done_) / rate));
+  line += fmt::format("  {}", item);
+  line.resize(std::min(line.size(), static_cast<std::size_t>(terminal_columns(out_) - 1)));
+  fmt::print(out_, "\r\033[K{}", line);
+  std::fflush(out_);
+  drawn_ = true;
+  last_draw_ = Clock::now();
+}
+
+void Progress::print_step() {
+  const auto tenth = static_cast<int>(done_ * 10 / total_);
+  if (tenth == last_tenth_) return;
+  last_tenth_ = tenth;
+  fmt::print(out_, "{}: {} %, {} of {}, {}\n", label_, tenth * 10, bytes_text(done_),
+             bytes_text(total_), duration_text(seconds()));
+  std::fflush(out_);
+}
+
+}  // namespace graft
