@@ -1,6 +1,5 @@
-#include <cstdio>
+#include "graft/cli/commands.h"
 
-int main() {
-  std::puts("graft");
-  return 0;
+int main(int argc, char** argv) {
+  return graft::cli::run(argc, argv);
 }

@@ -1,0 +1,19 @@
+// One function per command, each in its own file: adds the command to the program and says what it
+// does when chosen. A command ends by returning (exit code 0) or by throwing.
+
+#pragma once
+
+#include <CLI/App.hpp>
+
+namespace graft::cli {
+
+void add_inspect(CLI::App& app);
+void add_convert(CLI::App& app);
+void add_quantize(CLI::App& app);
+void add_devices(CLI::App& app);
+
+// The whole program: exit code 0, 2 for input that the user can mend (one line on standard error),
+// 70 for a bug.
+int run(int argc, const char* const* argv);
+
+}  // namespace graft::cli

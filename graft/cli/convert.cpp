@@ -1,0 +1,113 @@
+// graft convert and graft quantize: a checkpoint into a GGUF file of other types.
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <CLI/App.hpp>
+#include <fmt/format.h>
+
+#include "graft/base/error.h"
+#include "graft/base/parallel.h"
+#include "graft/base/progress.h"
+#include "graft/base/units.h"
+#include "graft/cli/commands.h"
+#include "graft/convert/job.h"
+#include "graft/formats/weight_source.h"
+
+namespace graft::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string in;
+  std::string out;
+  std::string type = "auto";
+  std::size_t threads = 0;
+};
+
+// Writing over an input would destroy it while it is being read.
+void refuse_overwriting_input(const formats::WeightSource& source, const fs::path& out) {
+  for (const fs::path& file : source.files()) {
+    std::error_code error;
+    if (fs::equivalent(file, out, error)) fail(out.string(), ": is the input itself");
+  }
+}
+
+void print_types(const convert::Job& job) {
+  std::map<DType, std::pair<int, std::uint64_t>> types;
+  for (const convert::Recipe& recipe : job.recipes) {
+    auto& [count, bytes] = types[recipe.dtype];
+    ++count;
+    bytes += bytes_of(recipe.dtype, recipe.num_rows() * recipe.row_elems());
+  }
+  for (const auto& [type, row] : types)
+    fmt::print("  {:8} {:5} tensors  {:>10}\n", name(type), row.first, bytes_text(row.second));
+}
+
+void convert_file(const Options& options, const char* label) {
+  const std::unique_ptr<formats::WeightSource> source = formats::open_weights(options.in);
+  refuse_overwriting_input(*source, options.out);
+  const convert::Job job = convert::plan_job(*source, options.type);
+  ThreadPool pool(options.threads);
+  Progress progress(label, job.input_bytes(), stderr);
+  for (const std::string& warning : source->warnings())
+    progress.note(warning);
+  for (const std::string& note : job.notes)
+    progress.note(note);
+  const auto start = std::chrono::steady_clock::now();
+  convert::run(job, options.out, pool, progress);
+  progress.finish();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  print_types(job);
+  fmt::print(
+      "{}: {} in {}, {}/s read, {} threads\n", options.out, bytes_text(fs::file_size(options.out)),
+      duration_text(seconds),
+      bytes_text(static_cast<std::uint64_t>(static_cast<double>(job.input_bytes()) / seconds)),
+      pool.num_threads());
+}
+
+void add_threads(CLI::App& command, const std::shared_ptr<Options>& options) {
+  command.add_option("-t,--threads", options->threads, "Threads (default: all processors)")
+      ->check(CLI::Range(1, 4096));
+}
+
+std::string known_types() {
+  std::string text = "Types:\n";
+  for (const convert::Mix& mix : convert::mixes())
+    text += fmt::format("  {:8} {}\n", mix.name, mix.summary);
+  return text;
+}
+
+}  // namespace
+
+void add_convert(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("convert", "Turn a Hugging Face folder into a GGUF file");
+  command->add_option("HF_FOLDER", options->in, "Folder with config.json and *.safetensors")
+      ->required();
+  command->add_option("OUT", options->out, "GGUF file to write")->required();
+  command->add_option("--type", options->type,
+                      "Type to write (default: as the checkpoint is stored)");
+  add_threads(*command, options);
+  command->footer(known_types());
+  command->callback([options] { convert_file(*options, "convert"); });
+}
+
+void add_quantize(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("quantize", "Write a checkpoint in fewer bits");
+  command->add_option("IN", options->in, "GGUF file or Hugging Face folder")->required();
+  command->add_option("OUT", options->out, "GGUF file to write")->required();
+  command->add_option("TYPE", options->type, "Type to write")->required();
+  add_threads(*command, options);
+  command->footer(known_types());
+  command->callback([options] { convert_file(*options, "quantize"); });
+}
+
+}  // namespace graft::cli

@@ -1,0 +1,40 @@
+// graft devices: what this machine offers to run a model on.
+
+#include <cstdio>
+#include <string>
+
+#include <CLI/App.hpp>
+#include <fmt/format.h>
+
+#include "graft/base/parallel.h"
+#include "graft/base/units.h"
+#include "graft/cli/commands.h"
+#include "graft/kernels/cpu/table.h"
+#include "graft/tensor/device.h"
+
+namespace graft::cli {
+namespace {
+
+void devices() {
+  std::string levels;
+  for (const cpu::KernelTable* table : cpu::runnable_kernels())
+    levels.append(levels.empty() ? "" : ", ").append(table->isa);
+  fmt::print("cpu     {} threads, instruction sets: {} (using {})\n", ThreadPool().num_threads(),
+             levels, cpu::kernels().isa);
+  const GpuList list = list_gpus();
+  for (std::size_t i = 0; i < list.gpus.size(); ++i) {
+    const cuda::DeviceProperties& gpu = list.gpus[i];
+    fmt::print("cuda:{}  {}, sm_{}{}, {} multiprocessors, {} of {} free\n", i, gpu.name,
+               gpu.compute_major, gpu.compute_minor, gpu.num_multiprocessors,
+               bytes_text(gpu.free_bytes), bytes_text(gpu.total_bytes));
+  }
+  if (list.gpus.empty()) fmt::print("cuda    none: {}\n", list.unavailable);
+}
+
+}  // namespace
+
+void add_devices(CLI::App& app) {
+  app.add_subcommand("devices", "List the processors and GPUs of this machine")->callback(devices);
+}
+
+}  // namespace graft::cli

@@ -1,0 +1,243 @@
+// graft inspect: what a checkpoint is, without reading its weights.
+
+#include <cstdio>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <fmt/format.h>
+
+#include "graft/base/json.h"
+#include "graft/base/units.h"
+#include "graft/cli/commands.h"
+#include "graft/cli/parts.h"
+#include "graft/formats/weight_source.h"
+
+namespace graft::cli {
+namespace {
+
+using formats::ModelConfig;
+using formats::TensorInfo;
+using formats::WeightSource;
+
+struct Tally {
+  std::int64_t tensors = 0;
+  std::int64_t elems = 0;
+  std::uint64_t bytes = 0;
+
+  void add(const TensorInfo& tensor) {
+    ++tensors;
+    elems += tensor.num_elems();
+    bytes += tensor.data.size();
+  }
+};
+
+struct Summary {
+  std::map<DType, Tally> by_type;
+  std::map<Part, Tally> by_part;
+  Tally all;
+  double used_per_token = 0;  // parameters
+};
+
+Summary summarize(const WeightSource& source) {
+  Summary summary;
+  for (const TensorInfo& tensor : source.tensors()) {
+    const Part part = part_of(source.config(), tensor.name);
+    summary.by_type[tensor.dtype].add(tensor);
+    summary.by_part[part].add(tensor);
+    if (part != Part::Scales) summary.all.add(tensor);
+    if (part == Part::Scales || part == Part::NextToken) continue;
+    const formats::MoeConfig& moe = source.config().moe;
+    const double share =
+        part == Part::RoutedExperts
+            ? static_cast<double>(moe.num_experts_per_tok) / static_cast<double>(moe.num_experts)
+            : 1.0;
+    summary.used_per_token += share * static_cast<double>(tensor.num_elems());
+  }
+  return summary;
+}
+
+void row(const char* label, const std::string& text) {
+  fmt::print("  {:12} {}\n", label, text);
+}
+
+std::string attention_text(const ModelConfig& config) {
+  if (config.is_mla()) {
+    return fmt::format("latent (MLA), {} heads, ranks q {} kv {}, head {} + {} rotary, value {}",
+                       config.num_attention_heads, config.mla.q_lora_rank, config.mla.kv_lora_rank,
+                       config.mla.qk_nope_head_dim, config.mla.qk_rope_head_dim,
+                       config.mla.v_head_dim);
+  }
+  std::string text =
+      fmt::format("{} heads, {} key/value heads, head {}", config.num_attention_heads,
+                  config.num_key_value_heads, config.head_dim);
+  if (config.rotary_dim != config.head_dim) text += fmt::format(", {} rotated", config.rotary_dim);
+  if (config.attention_bias) text += ", biases";
+  if (config.qk_norm) text += ", q/k norms";
+  if (config.sliding_window > 0) text += fmt::format(", window {}", config.sliding_window);
+  return text;
+}
+
+std::string experts_text(const formats::MoeConfig& moe) {
+  std::string text = fmt::format("{} of size {}, {} per token", moe.num_experts,
+                                 moe.moe_intermediate_size, moe.num_experts_per_tok);
+  if (moe.n_group > 1) text += fmt::format(" from {} of {} groups", moe.topk_group, moe.n_group);
+  text += moe.scoring_func == formats::ScoringFunc::Sigmoid ? ", sigmoid" : ", softmax";
+  if (moe.shared_expert_intermediate_size > 0)
+    text += fmt::format(", shared {}", moe.shared_expert_intermediate_size);
+  return text;
+}
+
+std::string context_text(const ModelConfig& config) {
+  std::string text = fmt::format("{} tokens, rope {} base {:g}", config.max_position_embeddings,
+                                 formats::name(config.rope.kind), config.rope.theta);
+  if (config.rope.factor != 1.0) text += fmt::format(" factor {:g}", config.rope.factor);
+  return text;
+}
+
+std::string layers_text(const ModelConfig& config) {
+  std::string text = fmt::format("{}", config.num_hidden_layers);
+  std::int64_t dense = 0;
+  for (std::int64_t i = 0; i < config.num_hidden_layers; ++i)
+    dense += config.layer_has_experts(i) ? 0 : 1;
+  if (config.is_moe() && dense > 0) text += fmt::format(", {} of them dense", dense);
+  if (config.num_nextn_predict_layers > 0)
+    text += fmt::format(", and {} for next-token prediction", config.num_nextn_predict_layers);
+  return text;
+}
+
+std::string tokenizer_text(const WeightSource& source) {
+  const formats::TokenizerData& tokenizer = source.tokenizer();
+  if (tokenizer.empty())
+    return fmt::format("{} tokens, no tokenizer in the checkpoint", source.config().vocab_size);
+  std::string text = fmt::format("{} tokens, {}", tokenizer.tokens.size(), tokenizer.model);
+  if (!tokenizer.pre.empty()) text += fmt::format(" ({})", tokenizer.pre);
+  text += tokenizer.chat_template.empty()
+              ? ", no chat template"
+              : fmt::format(", chat template of {} characters", tokenizer.chat_template.size());
+  return text;
+}
+
+void print_model(const WeightSource& source, const Summary& summary) {
+  const ModelConfig& config = source.config();
+  const formats::ArchitectureInfo& architecture = info(config.architecture);
+  fmt::print("{} ({}, {})\n", config.name.empty() ? "unnamed model" : config.name,
+             architecture.model_type, architecture.hf_class);
+  row("checkpoint",
+      fmt::format("{}, {} {}, {}", source.format(), source.files().size(),
+                  source.files().size() == 1 ? "file" : "files", bytes_text(summary.all.bytes)));
+  if (summary.all.elems > 0) {
+    row("parameters",
+        fmt::format("{}, {} used per token", count_text(static_cast<double>(summary.all.elems)),
+                    count_text(summary.used_per_token)));
+  }
+  row("layers", layers_text(config));
+  row("hidden", fmt::format("{}, MLP {}", config.hidden_size, config.intermediate_size));
+  row("attention", attention_text(config));
+  if (config.is_moe()) row("experts", experts_text(config.moe));
+  row("context", context_text(config));
+  row("vocabulary", tokenizer_text(source));
+}
+
+template <class Key, class Name>
+void print_tally(const char* title, const std::map<Key, Tally>& tallies, Name key_name) {
+  fmt::print("\n  {:<22} {:>8} {:>12} {:>12}\n", title, "tensors", "parameters", "bytes");
+  for (const auto& [key, tally] : tallies) {
+    fmt::print("  {:<22} {:>8} {:>12} {:>12}\n", key_name(key), tally.tensors,
+               count_text(static_cast<double>(tally.elems)), bytes_text(tally.bytes));
+  }
+}
+
+void print_tensors(const WeightSource& source) {
+  fmt::print("\n");
+  for (const TensorInfo& tensor : source.tensors())
+    fmt::print("  {:8} {:<20} {}\n", name(tensor.dtype),
+               fmt::format("[{}]", fmt::join(tensor.shape, ", ")), tensor.name);
+}
+
+template <class Key, class Name>
+Json tally_json(const std::map<Key, Tally>& tallies, Name key_name) {
+  Json json = Json::object();
+  for (const auto& [key, tally] : tallies) {
+    json[std::string(key_name(key))] = {
+        {"tensors", tally.tensors}, {"parameters", tally.elems}, {"bytes", tally.bytes}};
+  }
+  return json;
+}
+
+Json model_json(const WeightSource& source, const Summary& summary, bool with_tensors) {
+  const ModelConfig& config = source.config();
+  const formats::TokenizerData& tokenizer = source.tokenizer();
+  Json json = {{"name", config.name},
+               {"model_type", info(config.architecture).model_type},
+               {"architecture", info(config.architecture).hf_class},
+               {"format", source.format()},
+               {"files", Json::array()},
+               {"parameters", summary.all.elems},
+               {"parameters_used_per_token", static_cast<std::int64_t>(summary.used_per_token)},
+               {"bytes", summary.all.bytes},
+               {"config", to_json(config)},
+               {"types", tally_json(summary.by_type, [](DType type) { return name(type); })},
+               {"parts", tally_json(summary.by_part, [](Part part) { return name(part); })},
+               {"tokenizer",
+                {{"model", tokenizer.model},
+                 {"pre", tokenizer.pre},
+                 {"tokens", tokenizer.tokens.size()},
+                 {"chat_template", tokenizer.chat_template}}},
+               {"warnings", source.warnings()}};
+  for (const auto& file : source.files())
+    json["files"].push_back(file.string());
+  if (!with_tensors) return json;
+  for (const TensorInfo& tensor : source.tensors()) {
+    json["tensors"].push_back({{"name", tensor.name},
+                               {"type", name(tensor.dtype)},
+                               {"shape", tensor.shape},
+                               {"bytes", tensor.data.size()}});
+  }
+  return json;
+}
+
+struct Options {
+  std::string path;
+  bool json = false;
+  bool tensors = false;
+};
+
+void inspect(const Options& options) {
+  const std::unique_ptr<WeightSource> source = formats::open_weights(options.path);
+  const Summary summary = summarize(*source);
+  if (options.json) {
+    // Names in a file need not be UTF-8; a replaced character beats no output.
+    const Json json = model_json(*source, summary, options.tensors);
+    fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+    return;
+  }
+  print_model(*source, summary);
+  if (!source->tensors().empty()) {
+    print_tally("type", summary.by_type, [](DType type) { return name(type); });
+    print_tally("part", summary.by_part, [](Part part) { return name(part); });
+  }
+  if (options.tensors) print_tensors(*source);
+  for (const std::string& warning : source->warnings())
+    fmt::print(stderr, "graft: warning: {}\n", warning);
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("inspect", "Say what a checkpoint is, without loading it");
+  command
+      ->add_option("PATH", options->path,
+                   "GGUF file, Hugging Face folder, *.safetensors or config.json")
+      ->required();
+  command->add_flag("--json", options->json, "As JSON");
+  command->add_flag("--tensors", options->tensors, "List every tensor as well");
+  command->callback([options] { inspect(*options); });
+}
+
+}  // namespace graft::cli

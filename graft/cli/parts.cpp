@@ -1,0 +1,72 @@
+#include "graft/cli/parts.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace graft::cli {
+namespace {
+
+constexpr std::array<std::string_view, 12> kNames = {
+    "embedding", "attention", "dense MLP",         "routed experts", "shared experts", "routers",
+    "norms",     "head",      "next-token layers", "vision",         "scales",         "other"};
+
+struct PartRow {
+  std::string_view pattern;  // anywhere in the name
+  Part part;
+};
+
+// The first row that fits decides: the more special stand first. Hugging Face, then GGUF words.
+constexpr std::array kRows = {
+    PartRow{"_scale", Part::Scales},
+    PartRow{"vision_tower", Part::Vision},
+    PartRow{"multi_modal_projector", Part::Vision},
+    PartRow{"norm", Part::Norms},
+    PartRow{"embed_tokens", Part::Embedding},
+    PartRow{"token_embd", Part::Embedding},
+    PartRow{"lm_head", Part::Head},
+    PartRow{"shared_expert", Part::SharedExperts},
+    PartRow{"shexp", Part::SharedExperts},
+    PartRow{"gate_inp", Part::Routers},
+    PartRow{"exp_probs_b", Part::Routers},
+    PartRow{"e_score_correction_bias", Part::Routers},
+    PartRow{"mlp.gate.", Part::Routers},
+    PartRow{"block_sparse_moe.gate.", Part::Routers},
+    PartRow{"experts", Part::RoutedExperts},
+    PartRow{"_exps", Part::RoutedExperts},
+    PartRow{"attn", Part::Attention},
+    PartRow{".mlp.", Part::DenseMlp},
+    PartRow{".ffn_", Part::DenseMlp},
+};
+
+// The layer number of "model.layers.N." or "blk.N.", -1 outside the layers.
+std::int64_t layer_of(std::string_view name) {
+  for (const std::string_view prefix : {"layers.", "blk."}) {
+    const auto at = name.find(prefix);
+    if (at == std::string_view::npos) continue;
+    std::int64_t layer = -1;
+    const std::string_view digits = name.substr(at + prefix.size());
+    std::from_chars(digits.data(), digits.data() + digits.size(), layer);
+    return layer;
+  }
+  return -1;
+}
+
+}  // namespace
+
+std::string_view name(Part part) {
+  return kNames[static_cast<std::size_t>(part)];
+}
+
+Part part_of(const formats::ModelConfig& config, std::string_view tensor_name) {
+  if (tensor_name == "output.weight") return Part::Head;
+  const auto* row = std::ranges::find_if(kRows, [&](const PartRow& r) {
+    return tensor_name.find(r.pattern) != std::string_view::npos;
+  });
+  const Part part = row == kRows.end() ? Part::Other : row->part;
+  const bool in_text = part != Part::Vision && part != Part::Scales;
+  if (in_text && layer_of(tensor_name) >= config.num_hidden_layers) return Part::NextToken;
+  return part;
+}
+
+}  // namespace graft::cli

@@ -1,0 +1,32 @@
+// Parts of a model as people speak of them, for totals.
+
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "graft/formats/model_config.h"
+
+namespace graft::cli {
+
+enum class Part : std::uint8_t {
+  Embedding,
+  Attention,
+  DenseMlp,
+  RoutedExperts,
+  SharedExperts,
+  Routers,
+  Norms,
+  Head,
+  NextToken,  // next-token-prediction layers, whole
+  Vision,
+  Scales,  // of quantized safetensors weights
+  Other,
+};
+
+std::string_view name(Part part);
+
+// The part that a tensor belongs to, by its Hugging Face or GGUF name.
+Part part_of(const formats::ModelConfig& config, std::string_view tensor_name);
+
+}  // namespace graft::cli

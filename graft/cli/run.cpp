@@ -1,0 +1,50 @@
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "graft/base/error.h"
+#include "graft/cli/commands.h"
+
+namespace graft::cli {
+namespace {
+
+constexpr int kUserError = 2;
+constexpr int kBug = 70;  // EX_SOFTWARE
+
+int complain(const char* what, int code) {
+  fmt::print(stderr, "graft: {}\n", what);
+  return code;
+}
+
+}  // namespace
+
+int run(int argc, const char* const* argv) {
+  CLI::App app("Runs large language models on what a machine has.", "graft");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "graft " GRAFT_VERSION);
+  add_inspect(app);
+  add_convert(app);
+  add_quantize(app);
+  add_devices(app);
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    // Help and version are "errors" too, of code 0. The rest is one line and where to read on.
+    if (error.get_exit_code() == 0) return app.exit(error);
+    fmt::print(stderr, "graft: {}\nRun 'graft --help' or 'graft COMMAND --help'.\n", error.what());
+    return kUserError;
+  } catch (const Error& error) {
+    return complain(error.what(), kUserError);
+  } catch (const std::bad_alloc&) {
+    return complain("out of memory", kUserError);
+  } catch (const std::exception& error) {
+    return complain(fmt::format("internal error: {}", error.what()).c_str(), kBug);
+  }
+}
+
+}  // namespace graft::cli

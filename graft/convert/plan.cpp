@@ -1,0 +1,118 @@
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "graft/base/error.h"
+#include "graft/convert/job.h"
+#include "graft/convert/plan_huggingface.h"
+#include "graft/formats/gguf/gguf_source.h"
+
+namespace graft::convert {
+namespace {
+
+using formats::Layout;
+using formats::TensorInfo;
+using formats::WeightSource;
+
+// "auto" keeps what most of the bytes are stored in; FP8 has no GGUF type.
+const Mix& mix_of(const WeightSource& source, std::string_view type) {
+  if (type != "auto") return find_mix(type);
+  std::map<DType, std::size_t> bytes;
+  for (const TensorInfo& tensor : source.tensors())
+    bytes[tensor.dtype] += tensor.data.size();
+  const auto most = std::ranges::max_element(bytes, {}, [](const auto& row) { return row.second; });
+  if (most == bytes.end()) fail("there are no tensors to convert");
+  if (most->first == DType::F32 || most->first == DType::F16) return find_mix(name(most->first));
+  return find_mix("BF16");
+}
+
+// Fills in the type of each recipe and says where it is not the one the mix wants.
+void choose_types(Job& job, const Mix& mix) {
+  std::map<std::pair<DType, DType>, int> fallbacks;
+  for (Recipe& recipe : job.recipes) {
+    const TensorShape tensor = {.name = recipe.name, .shape = recipe.shape};
+    if (!is_quantizable(tensor)) continue;
+    const TypeChoice choice = choose_type(mix, job.source->config(), tensor);
+    recipe.dtype = choice.type;
+    if (choice.type != choice.wanted) ++fallbacks[{choice.wanted, choice.type}];
+  }
+  for (const auto& [types, count] : fallbacks) {
+    job.notes.push_back(str(count, count == 1 ? " tensor" : " tensors",
+                            " of rows that are no multiple of ", info(types.first).block_elems,
+                            ": ", name(types.second), " instead of ", name(types.first)));
+  }
+}
+
+void describe_file(Job& job, const Mix& mix) {
+  job.metadata.set("general.file_type", static_cast<std::uint32_t>(mix.file_type));
+  if (is_quantized(mix.base)) job.metadata.set("general.quantization_version", std::uint32_t{2});
+}
+
+void plan_from_gguf(Job& job, const formats::GgufSource& source) {
+  job.metadata = source.file().metadata();
+  for (const char* key : {"split.no", "split.count", "split.tensors.count"})
+    job.metadata.erase(key);
+  for (const TensorInfo& tensor : source.tensors()) {
+    job.recipes.push_back({.name = tensor.name,
+                           .shape = tensor.shape,
+                           .dtype = tensor.dtype,
+                           .layout = Layout::Same,
+                           .num_heads = 0,
+                           .sources = {{.weight = &tensor, .scale = nullptr}},
+                           .values = {}});
+  }
+}
+
+// Types are chosen; says what is lost on the way.
+void note_requantized(Job& job) {
+  std::size_t requantized = 0;
+  for (const Recipe& recipe : job.recipes) {
+    for (const RecipeSource& from : recipe.sources) {
+      const DType type = from.weight->dtype;
+      if (is_quantized(type) && type != recipe.dtype) ++requantized;
+    }
+  }
+  if (requantized > 0) {
+    job.notes.push_back(
+        str(requantized,
+            " tensors are quantized already and lose precision twice; start from the "
+            "original checkpoint for the best result"));
+  }
+}
+
+}  // namespace
+
+std::uint64_t Job::input_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Recipe& recipe : recipes) {
+    for (const RecipeSource& from : recipe.sources)
+      bytes += from.weight->data.size();
+  }
+  return bytes;
+}
+
+std::uint64_t Job::output_bytes() const {
+  return std::accumulate(recipes.begin(), recipes.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const Recipe& recipe) {
+                           return sum +
+                                  bytes_of(recipe.dtype, recipe.num_rows() * recipe.row_elems());
+                         });
+}
+
+Job plan_job(const WeightSource& source, std::string_view type) {
+  const Mix& mix = mix_of(source, type);
+  Job job;
+  job.source = &source;
+  if (const auto* gguf = dynamic_cast<const formats::GgufSource*>(&source)) {
+    plan_from_gguf(job, *gguf);
+  } else {
+    plan_from_huggingface(job);
+  }
+  choose_types(job, mix);
+  note_requantized(job);
+  describe_file(job, mix);
+  return job;
+}
+
+}  // namespace graft::convert

@@ -1,0 +1,136 @@
+#include "graft/convert/recipe.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "graft/base/check.h"
+#include "graft/kernels/cpu/table.h"
+#include "graft/quant/fp8_scale.h"
+
+namespace graft::convert {
+namespace {
+
+// Rows 2i and 2i + 1 of a head come from rows i and i + d/2.
+std::int64_t unpaired(std::int64_t row, std::int64_t head_dim) {
+  const std::int64_t in_head = row % head_dim;
+  return row - in_head + in_head / 2 + in_head % 2 * (head_dim / 2);
+}
+
+}  // namespace
+
+using formats::Layout;
+using formats::TensorInfo;
+
+std::int64_t Recipe::num_rows() const {
+  std::int64_t rows = 1;
+  for (std::size_t i = 0; i + 1 < shape.size(); ++i)
+    rows *= shape[i];
+  return rows;
+}
+
+bool Recipe::is_copy() const {
+  return layout == Layout::Same && sources.size() == 1 && sources[0].scale == nullptr &&
+         sources[0].weight->dtype == dtype;
+}
+
+RowReader::RowReader(const Recipe& recipe, const std::vector<std::int64_t>& block_size)
+    : recipe_(recipe), block_size_(block_size) {}
+
+void RowReader::read(std::int64_t begin, std::int64_t count, float* out) const {
+  const std::int64_t row_elems = recipe_.row_elems();
+  if (!recipe_.values.empty()) {
+    std::copy_n(recipe_.values.data() + begin * row_elems, count * row_elems, out);
+    return;
+  }
+  if (recipe_.layout == Layout::KvBKey) {
+    read_key_rows(begin, count, out);
+    return;
+  }
+  if (recipe_.layout == Layout::RopePairs && recipe_.shape.size() == 1) {
+    read_bias(out);
+    return;
+  }
+  // Neighbouring output rows that are neighbours in the source are read in one go.
+  for (std::int64_t row = begin; row < begin + count;) {
+    const Place first = place_of(row);
+    std::int64_t run = 1;
+    while (row + run < begin + count) {
+      const Place next = place_of(row + run);
+      if (next.source != first.source || next.row != first.row + run) break;
+      ++run;
+    }
+    read_source(first.source, first.row, run, out + (row - begin) * row_elems);
+    row += run;
+  }
+}
+
+RowReader::Place RowReader::place_of(std::int64_t row) const {
+  const std::int64_t rows_per_slice =
+      recipe_.shape.size() == 3 ? recipe_.shape[1] : recipe_.num_rows();
+  const std::int64_t slice = row / rows_per_slice;
+  const std::int64_t in_slice = row % rows_per_slice;
+  switch (recipe_.layout) {
+    case Layout::Expert:
+      return {static_cast<std::size_t>(slice), in_slice};
+    case Layout::ExpertsGateHalf:
+      return {0, slice * 2 * rows_per_slice + in_slice};
+    case Layout::ExpertsUpHalf:
+      return {0, slice * 2 * rows_per_slice + rows_per_slice + in_slice};
+    case Layout::KvBValue: {
+      // Each head of kv_b_proj: its key rows, then its value rows.
+      const std::int64_t rows_per_head = recipe_.sources[0].weight->num_rows() / recipe_.num_heads;
+      return {0, slice * rows_per_head + (rows_per_head - rows_per_slice) + in_slice};
+    }
+    case Layout::RopePairs:
+      return {0, unpaired(row, recipe_.num_rows() / recipe_.num_heads)};
+    case Layout::KvBKey:
+    case Layout::Same:
+      break;
+  }
+  return {0, row};
+}
+
+void RowReader::read_source(std::size_t source,
+                            std::int64_t begin,
+                            std::int64_t count,
+                            float* out) const {
+  const RecipeSource& from = recipe_.sources[source];
+  const TensorInfo& weight = *from.weight;
+  const std::int64_t row_elems = weight.row_elems();
+  const std::size_t row_bytes = bytes_of(weight.dtype, row_elems);
+  const std::byte* data = weight.data.data() + static_cast<std::size_t>(begin) * row_bytes;
+  const auto num_elems = static_cast<std::size_t>(count * row_elems);
+  const quant::Codec& codec = cpu::kernels().codecs[static_cast<std::size_t>(weight.dtype)];
+  GRAFT_CHECK(codec.decode != nullptr, "no decoder for ", name(weight.dtype));
+  codec.decode(data, out, num_elems);
+  if (from.scale == nullptr) return;
+}
+
+// A bias is one row for the file, but its elements are permuted as the rows of its weight are.
+void RowReader::read_bias(float* out) const {
+  const std::int64_t num_elems = recipe_.row_elems();
+  std::vector<float> unpermuted(static_cast<std::size_t>(num_elems));
+  read_source(0, 0, 1, unpermuted.data());
+  for (std::int64_t i = 0; i < num_elems; ++i)
+    out[i] = unpermuted[static_cast<std::size_t>(unpaired(i, num_elems / recipe_.num_heads))];
+}
+
+// Output row (head, r) holds element r of each of the head's key rows.
+void RowReader::read_key_rows(std::int64_t begin, std::int64_t count, float* out) const {
+  const TensorInfo& weight = *recipe_.sources[0].weight;
+  const std::int64_t kv_lora_rank = recipe_.shape[1];
+  const std::int64_t nope = recipe_.shape[2];
+  const std::int64_t rows_per_head = weight.num_rows() / recipe_.num_heads;
+  std::vector<float> key_rows(static_cast<std::size_t>(nope * kv_lora_rank));
+  std::int64_t loaded_head = -1;
+  for (std::int64_t row = begin; row < begin + count; ++row) {
+    const std::int64_t head = row / kv_lora_rank;
+    const std::int64_t r = row % kv_lora_rank;
+    if (head != loaded_head) read_source(0, head * rows_per_head, nope, key_rows.data());
+    loaded_head = head;
+    for (std::int64_t c = 0; c < nope; ++c)
+      out[(row - begin) * nope + c] = key_rows[static_cast<std::size_t>(c * kv_lora_rank + r)];
+  }
+}
+
+}  // namespace graft::convert

@@ -1,0 +1,61 @@
+// How one GGUF tensor is made from the tensors of a checkpoint: which ones, in what layout, and a
+// reader that yields any of its rows as floats. Rows are independent, so a tensor larger than
+// memory passes through in pieces.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graft/formats/names.h"
+#include "graft/formats/weight_source.h"
+
+namespace graft::convert {
+
+struct RecipeSource {
+  const formats::TensorInfo* weight = nullptr;
+  const formats::TensorInfo* scale = nullptr;  // of FP8 weights; null: none
+};
+
+struct Recipe {
+  std::string name;                 // as GGUF spells it
+  std::vector<std::int64_t> shape;  // outermost first
+  DType dtype = DType::F32;         // to be written
+  formats::Layout layout = formats::Layout::Same;
+  std::int64_t num_heads = 0;         // Layout::RopePairs, KvBKey, KvBValue
+  std::vector<RecipeSource> sources;  // experts in order of their number
+  std::vector<float> values;          // instead of sources: computed here (rope_freqs)
+
+  std::int64_t row_elems() const { return shape.empty() ? 1 : shape.back(); }
+  std::int64_t num_rows() const;
+  // The file's bytes can be written as they are.
+  bool is_copy() const;
+};
+
+class RowReader {
+ public:
+  // `recipe` must outlive the reader. `block_size` is that of FP8 block scales.
+  // Throws Error when a scale does not fit its weight.
+  RowReader(const Recipe& recipe, const std::vector<std::int64_t>& block_size);
+
+  // Rows [begin, begin + count) as floats. Safe to call from several threads at once.
+  void read(std::int64_t begin, std::int64_t count, float* out) const;
+
+ private:
+  // Rows of one source tensor, decoded and scaled.
+  void read_source(std::size_t source, std::int64_t begin, std::int64_t count, float* out) const;
+  void read_bias(float* out) const;
+  void read_key_rows(std::int64_t begin, std::int64_t count, float* out) const;
+  // Which row of which source becomes output row `row`.
+  struct Place {
+    std::size_t source;
+    std::int64_t row;
+  };
+  Place place_of(std::int64_t row) const;
+
+  const Recipe& recipe_;
+  std::vector<std::int64_t> block_size_;
+};
+
+}  // namespace graft::convert
