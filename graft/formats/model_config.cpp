@@ -39,7 +39,7 @@ constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxVocab = std::int64_t{1} << 26;
 constexpr std::int64_t kMaxLayers = 4096;
 constexpr std::int64_t kMaxExperts = 8192;
-constexpr std::int64_t kMaxPositions = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxPositions = std::int64_t{1} << 31;
 
 // Collects what is wrong in words, all of it, before one Error is thrown.
 class Problems {
