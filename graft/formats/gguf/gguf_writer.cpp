@@ -1,6 +1,5 @@
 #include "graft/formats/gguf/gguf_writer.h"
 
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -24,27 +23,26 @@ class Bytes {
   template <class T>
   void number(T value) {
     static_assert(std::is_arithmetic_v<T>);
-    const auto* begin = reinterpret_cast<const std::byte*>(&value);
-    bytes_.insert(bytes_.end(), begin, begin + sizeof(T));
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(T));
   }
 
   void raw(std::span<const std::byte> data) {
-    bytes_.insert(bytes_.end(), data.begin(), data.end());
+    bytes_.append(reinterpret_cast<const char*>(data.data()), data.size());
   }
 
   void string(std::string_view text) {
     number<std::uint64_t>(text.size());
-    raw(std::as_bytes(std::span(text)));
+    bytes_.append(text);
   }
 
   void pad_to(std::uint64_t alignment) {
     bytes_.resize((bytes_.size() + alignment - 1) / alignment * alignment);
   }
 
-  std::span<const std::byte> span() const { return bytes_; }
+  std::span<const std::byte> span() const { return std::as_bytes(std::span(bytes_)); }
 
  private:
-  std::vector<std::byte> bytes_;
+  std::string bytes_;
 };
 
 void put_value(Bytes& out, const GgufValue& value) {

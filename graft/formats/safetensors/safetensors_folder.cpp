@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 
-bool exists(const fs::path& path) {
+bool is_present(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
@@ -72,7 +72,7 @@ void check_shards_present(const Index& index, const fs::path& folder) {
   std::string missing;
   std::size_t num_missing = 0;
   for (const auto& [shard, num_tensors] : index.shards) {
-    if (exists(folder / shard)) continue;
+    if (is_present(folder / shard)) continue;
     if (++num_missing > kMaxListed) continue;
     missing += (missing.empty() ? "" : ", ") + (folder / shard).string();
   }
@@ -111,9 +111,9 @@ void check_shard(const Index& index, const SafetensorsFile& file, std::string_vi
 }  // namespace
 
 SafetensorsFolder::SafetensorsFolder(const std::filesystem::path& folder) {
-  if (exists(folder / kSingleFile)) {
+  if (is_present(folder / kSingleFile)) {
     files_.emplace_back(folder / kSingleFile);
-  } else if (exists(folder / kIndexFile)) {
+  } else if (is_present(folder / kIndexFile)) {
     Index index;
     read_index(folder / kIndexFile, index);
     check_shards_present(index, folder);
@@ -132,7 +132,7 @@ SafetensorsFolder::SafetensorsFolder(const std::filesystem::path& folder) {
 }
 
 bool SafetensorsFolder::is_one(const std::filesystem::path& folder) {
-  return exists(folder / kSingleFile) || exists(folder / kIndexFile);
+  return is_present(folder / kSingleFile) || is_present(folder / kIndexFile);
 }
 
 void SafetensorsFolder::release(const TensorInfo& tensor) const {
