@@ -11,6 +11,7 @@
 
 #include "graft/ops/registry.h"
 #include "graft/plan/blueprint.h"
+#include "graft/plan/finding.h"
 #include "graft/plan/rules.h"
 #include "graft/tensor/device.h"
 
@@ -38,13 +39,6 @@ struct Plan {
 // The devices rules may name.
 struct Machine {
   int num_gpus = 0;
-};
-
-struct Finding {
-  enum class Kind : std::uint8_t { Error, Warning };
-  Kind kind = Kind::Error;
-  std::string where;  // "rules.yaml:12"
-  std::string text;
 };
 
 struct PlanResult {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "graft/ops/role.h"
+#include "graft/plan/finding.h"
 
 namespace graft::plan {
 
@@ -37,8 +38,6 @@ struct RuleFile {
   std::vector<Rule> rules;
   std::vector<std::string> plugins;  // paths from `plugins:`
 };
-
-struct Finding;
 
 // Throws Error for text that is no YAML or no list of rules; what is wrong inside rules (unknown
 // keys, bad types, bad regular expressions) goes to `findings`, all of it.
