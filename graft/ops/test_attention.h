@@ -68,6 +68,8 @@ class GqaModel {
   static constexpr std::int64_t kHeads = 6;
   static constexpr std::int64_t kKvHeads = 2;
   static constexpr std::int64_t kHeadDim = 20;
+  static constexpr std::int64_t kKeySize = kKvHeads * kHeadDim;
+  static constexpr std::int64_t kValueSize = kKeySize;
 
   GqaModel(bool qk_norm, std::int64_t window, const Kwargs& cache_kwargs)
       : params_{.num_heads = kHeads,
@@ -85,9 +87,9 @@ class GqaModel {
     q_norm_ = model_.add_norm("a.q_norm", kHeadDim, random);
     k_norm_ = model_.add_norm("a.k_norm", kHeadDim, random);
     model_.add<Rope>("cpu.rope", "a.rotary_emb", rope_);
-    constexpr std::int64_t kRow = kKvHeads * kHeadDim;
     cache = &model_.add<KvCache>("cpu.kv_cache", "a.kv_cache",
-                                 KvCacheParams{.key_size = kRow, .value_size = kRow}, cache_kwargs);
+                                 KvCacheParams{.key_size = kKeySize, .value_size = kValueSize},
+                                 cache_kwargs);
     attention = &model_.add<Attention>("cpu.attention", "a", params_);
   }
 
@@ -151,6 +153,8 @@ class MlaModel {
   static constexpr std::int64_t kNope = 10;
   static constexpr std::int64_t kRope = 6;
   static constexpr std::int64_t kValue = 14;
+  static constexpr std::int64_t kKeySize = kRank + kRope;
+  static constexpr std::int64_t kValueSize = 0;
 
   MlaModel(std::int64_t q_lora_rank, const Kwargs& kwargs, const Kwargs& cache_kwargs)
       : params_{.num_heads = kHeads,
@@ -174,8 +178,8 @@ class MlaModel {
     kv_b_proj_ = model_.add_linear("a.kv_b_proj", kHeads * (kNope + kValue), kRank, random);
     o_proj_ = model_.add_linear("a.o_proj", kHidden, kHeads * kValue, random);
     model_.add<Rope>("cpu.rope", "a.rotary_emb", rope_);
-    cache = &model_.add<KvCache>("cpu.kv_cache", "a.kv_cache",
-                                 KvCacheParams{.key_size = kRank + kRope}, cache_kwargs);
+    cache = &model_.add<KvCache>("cpu.kv_cache", "a.kv_cache", KvCacheParams{.key_size = kKeySize},
+                                 cache_kwargs);
     attention = &model_.add<Attention>("cpu.mla", "a", params_, kwargs);
   }
 
