@@ -10,7 +10,7 @@
 #include "graft/base/units.h"
 #include "graft/cli/commands.h"
 #include "graft/kernels/cpu/table.h"
-#include "graft/tensor/device.h"
+#include "graft/tensor/gpus.h"
 
 namespace graft::cli {
 namespace {

@@ -1,64 +1,24 @@
 #include "graft/tensor/device.h"
 
-#include <array>
-#include <filesystem>
-
-#include <dlfcn.h>
-
-#include "graft/base/str.h"
+#include <charconv>
 
 namespace graft {
-namespace {
 
-namespace fs = std::filesystem;
-
-// Beside the program in a build tree, in ../lib when installed, else where the loader looks.
-void* open_library() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  const std::array<fs::path, 2> places = {program.parent_path() / "../lib/libgraft_cuda.so",
-                                          fs::path("libgraft_cuda.so")};
-  for (const fs::path& place : places) {
-    if (void* library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  return nullptr;
+std::string to_string(Device device) {
+  if (device.type == DeviceType::Cpu) return "cpu";
+  return "cuda:" + std::to_string(device.index);
 }
 
-template <class Function>
-Function* symbol(void* library, const char* name) {
-  return reinterpret_cast<Function*>(::dlsym(library, name));
-}
-
-GpuList none(std::string why) {
-  return {.gpus = {}, .unavailable = std::move(why)};
-}
-
-}  // namespace
-
-GpuList list_gpus() {
-  void* library = open_library();
-  if (library == nullptr)
-    return none("libgraft_cuda.so was not built (no CUDA toolkit) or not found");
-  auto* abi_version = symbol<cuda::AbiVersionFn>(library, "graft_cuda_abi_version");
-  auto* device_count = symbol<cuda::DeviceCountFn>(library, "graft_cuda_device_count");
-  auto* properties = symbol<cuda::DevicePropertiesFn>(library, "graft_cuda_device_properties");
-  auto* error_text = symbol<cuda::ErrorTextFn>(library, "graft_cuda_error_text");
-  const std::int32_t version = abi_version == nullptr ? 0 : abi_version();
-  if (version != cuda::kAbiVersion) {
-    return none(str("libgraft_cuda.so is of version ", version, ", this program needs ",
-                    cuda::kAbiVersion));
-  }
-  std::int32_t count = 0;
-  if (const std::int32_t error = device_count(&count); error != 0)
-    return none(str("the CUDA driver says: ", error_text(error)));
-  GpuList list;
-  for (std::int32_t i = 0; i < count; ++i) {
-    cuda::DeviceProperties gpu = {};
-    if (const std::int32_t error = properties(i, &gpu); error != 0)
-      return none(str("GPU ", i, ": the CUDA driver says: ", error_text(error)));
-    list.gpus.push_back(gpu);
-  }
-  return list;
+std::optional<Device> device_from_name(std::string_view name) {
+  if (name == "cpu") return kCpu;
+  if (name == "cuda") return Device{.type = DeviceType::Cuda, .index = 0};
+  constexpr std::string_view kPrefix = "cuda:";
+  if (!name.starts_with(kPrefix) || name.size() == kPrefix.size()) return std::nullopt;
+  std::int32_t index = -1;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, index);
+  if (error != std::errc() || stop != end || index < 0) return std::nullopt;
+  return Device{.type = DeviceType::Cuda, .index = index};
 }
 
 }  // namespace graft

@@ -1,20 +1,30 @@
-// The GPUs of this machine, through libgraft_cuda.so. The program needs neither the CUDA toolkit
-// nor a driver: without them there are no GPUs, and `unavailable` says why.
+// Where something is or runs: "cpu", "cuda:0", "cuda:1" …
 
 #pragma once
 
+#include <compare>
+#include <cstdint>
+#include <optional>
 #include <string>
-#include <vector>
-
-#include "graft/tensor/cuda_abi.h"
+#include <string_view>
 
 namespace graft {
 
-struct GpuList {
-  std::vector<cuda::DeviceProperties> gpus;
-  std::string unavailable;  // empty when gpus were listed
+enum class DeviceType : std::uint8_t { Cpu, Cuda };
+
+struct Device {
+  DeviceType type = DeviceType::Cpu;
+  std::int32_t index = 0;  // 0 for the CPU
+
+  auto operator<=>(const Device&) const = default;
 };
 
-GpuList list_gpus();
+inline constexpr Device kCpu = {};
+
+std::string to_string(Device device);
+
+// "cpu", "cuda" (the first), "cuda:N". Nothing for other words: which of those are known as
+// devices of somebody else ("npu", "xpu") is the rule language's business.
+std::optional<Device> device_from_name(std::string_view name);
 
 }  // namespace graft

@@ -1,0 +1,114 @@
+// The interfaces of the roles. All matrices are row-major float32 on the operator's device, one row
+// per token; `y` never overlaps `x`. forward() is const in spirit: it changes caches, nothing else.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "graft/ops/pass.h"
+#include "graft/ops/weight.h"
+#include "graft/tensor/tensor.h"
+
+namespace graft::ops {
+
+class Operator {
+ public:
+  Operator() = default;
+  Operator(const Operator&) = delete;
+  Operator& operator=(const Operator&) = delete;
+  virtual ~Operator() = default;
+
+  // Brings the weights in place (maps, repacks, uploads). Called once before the first forward, and
+  // again after unload(). Throws Error.
+  virtual void load(WeightProvider& weights) = 0;
+  virtual void unload() {}
+};
+
+class Embedding : public Operator {
+ public:
+  // y[t, hidden] = table[token_ids]
+  virtual void forward(std::span<const std::int32_t> token_ids, TensorView y, Pass& pass) = 0;
+};
+
+class Norm : public Operator {
+ public:
+  // y[rows, size] = norm(x); y may be x.
+  virtual void forward(TensorView x, TensorView y, Pass& pass) = 0;
+};
+
+class Linear : public Operator {
+ public:
+  // y[rows, out] = x[rows, in] * W[out, in]^T + bias
+  virtual void forward(TensorView x, TensorView y, Pass& pass) = 0;
+};
+
+class Rope : public Operator {
+ public:
+  // Rotates, in place, the first rotary_dim of each of `num_heads` heads of size `head_dim` that
+  // start `offset` values into every row of x[t, …]. Row r is at batch.positions[r].
+  struct Heads {
+    std::int64_t num_heads = 0;
+    std::int64_t head_dim = 0;  // distance between heads
+    std::int64_t offset = 0;
+  };
+  virtual void forward(TensorView x, const Heads& heads, Pass& pass) = 0;
+};
+
+// Paged storage of one layer. Position p of a sequence is in block block_table[p / block_tokens()],
+// row p % block_tokens().
+class KvCache : public Operator {
+ public:
+  // Positions [begin, end), of each the values [first_col, first_col + num_cols): a head, say.
+  struct Part {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    std::int64_t first_col = 0;
+    std::int64_t num_cols = 0;
+  };
+
+  void load(WeightProvider&) override {}
+
+  // (Re)creates storage for that many blocks; contents are undefined.
+  virtual void allocate(std::int64_t num_blocks) = 0;
+  virtual std::int64_t num_blocks() const = 0;
+  virtual std::int64_t block_tokens() const = 0;
+  virtual std::size_t bytes_per_block() const = 0;
+  // Stores the rows of this pass at their positions. value is empty (no data) for MLA.
+  virtual void write(TensorView key, TensorView value, Pass& pass) = 0;
+  // Part of a sequence's rows as floats: out[end - begin, num_cols].
+  virtual void read_keys(const SequenceSlice& sequence, const Part& part, float* out) const = 0;
+  virtual void read_values(const SequenceSlice& sequence, const Part& part, float* out) const = 0;
+};
+
+class Attention : public Operator {
+ public:
+  // y[t, hidden] = attention(x[t, hidden]); writes this pass's keys and values to the cache first.
+  virtual void forward(TensorView x, TensorView y, Pass& pass) = 0;
+};
+
+struct Routing {
+  TensorView expert_ids;  // [t, top_k] i32
+  TensorView weights;     // [t, top_k] f32
+};
+
+class Router : public Operator {
+ public:
+  virtual void forward(TensorView x, Routing out, Pass& pass) = 0;
+  virtual std::int64_t top_k() const = 0;  // experts per token
+};
+
+class Experts : public Operator {
+ public:
+  // y[t, hidden] = sum over the chosen experts of weight * expert(x)
+  virtual void forward(TensorView x, Routing routing, TensorView y, Pass& pass) = 0;
+};
+
+// A feed-forward block: dense MLP, or router + experts + shared experts.
+class Mlp : public Operator {
+ public:
+  virtual void forward(TensorView x, TensorView y, Pass& pass) = 0;
+};
+
+}  // namespace graft::ops

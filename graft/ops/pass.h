@@ -1,0 +1,80 @@
+// One forward pass: which tokens of which sequences, where their keys and values live, and the
+// memory and threads to work with. Passed to every operator, never global.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "graft/base/parallel.h"
+#include "graft/tensor/tensor.h"
+
+namespace graft::ops {
+
+class Profiler;
+
+// The tokens of one sequence in a pass: `num_tokens` rows from `first_row`, at positions
+// [context_len - num_tokens, context_len).
+struct SequenceSlice {
+  std::int64_t first_row = 0;
+  std::int64_t num_tokens = 0;
+  std::int64_t context_len = 0;           // tokens known after this pass
+  std::vector<std::int32_t> block_table;  // blocks that hold positions [0, context_len)
+};
+
+// Rows of all sequences stand one after the other. Sizes: t = tokens, s = sequences.
+struct Batch {
+  std::vector<std::int32_t> token_ids;   // [t]
+  std::vector<std::int32_t> positions;   // [t], in the token's own sequence
+  std::vector<SequenceSlice> sequences;  // [s]
+  std::vector<std::int32_t> logit_rows;  // rows whose logits are wanted, ascending
+
+  std::int64_t num_tokens() const { return static_cast<std::int64_t>(token_ids.size()); }
+};
+
+enum class Phase : std::uint8_t { Prefill, Generate };
+
+// Scratch memory of one device, handed out like a stack: a Scope gives back what was taken since it
+// began. It grows to what a pass needs and stays there, so later passes do not allocate.
+class Workspace {
+ public:
+  explicit Workspace(Device device = kCpu);
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  ~Workspace();
+
+  TensorView take(DType dtype, std::initializer_list<std::int64_t> shape);
+  TensorView f32(std::initializer_list<std::int64_t> shape) { return take(DType::F32, shape); }
+  std::size_t peak_bytes() const;
+
+  class Scope {
+   public:
+    explicit Scope(Workspace& workspace);
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+    ~Scope();
+
+   private:
+    Workspace& workspace_;
+    std::size_t chunk_;
+    std::size_t used_;
+  };
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+struct Pass {
+  const Batch& batch;
+  Phase phase = Phase::Prefill;
+  ThreadPool& pool;
+  Workspace& workspace;
+  Profiler* profiler = nullptr;  // null: not profiling
+};
+
+}  // namespace graft::ops

@@ -1,0 +1,44 @@
+// What a module of a model is for. Every role has an interface in this folder; what computes it is
+// an operator of that role, chosen by rules.
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace graft::ops {
+
+enum class Role : std::uint8_t {
+  Model,
+  Layer,
+  Embedding,
+  Norm,
+  Linear,
+  Rope,
+  Attention,
+  KvCache,
+  Mlp,
+  Moe,
+  Router,
+  Experts,
+};
+
+// As rule files and tables spell them, in the order of Role.
+inline constexpr std::array<std::string_view, 12> kRoleNames = {
+    "model",     "layer",    "embedding", "norm", "linear", "rope",
+    "attention", "kv_cache", "mlp",       "moe",  "router", "experts"};
+
+constexpr std::string_view name(Role role) {
+  return kRoleNames[static_cast<std::size_t>(role)];
+}
+
+constexpr std::optional<Role> role_from_name(std::string_view text) {
+  for (std::size_t i = 0; i < kRoleNames.size(); ++i) {
+    if (kRoleNames[i] == text) return static_cast<Role>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace graft::ops
