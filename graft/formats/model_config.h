@@ -35,6 +35,9 @@ struct ArchitectureInfo {
 // One row per Architecture, in its order.
 const ArchitectureInfo& info(Architecture architecture);
 
+// Also knows the second names of a family ("kimi_k2" is DeepseekV3).
+std::optional<Architecture> architecture_from_model_type(std::string_view model_type);
+
 enum class RopeKind : std::uint8_t { Default, Linear, Dynamic, Llama3, Yarn };
 
 struct RopeConfig {
@@ -51,8 +54,9 @@ struct RopeConfig {
   // llama3
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
-  // A per-pair divisor that a GGUF file may hold (rope_freqs.weight) is a tensor, not a number
-  // here.
+  // The frequencies are divided by the tensor rope_freqs.weight of a GGUF file, and nothing in the
+  // file says by which formula it was made: kind is Default then.
+  bool has_freq_factors = false;
 
   bool operator==(const RopeConfig&) const = default;
 };
@@ -111,15 +115,16 @@ struct VisionConfig {
 // How quantized safetensors weights are scaled ("quantization_config").
 struct QuantizationConfig {
   std::string method;  // "fp8", "compressed-tensors" …; empty: none
-  std::vector<std::int64_t>
-      weight_block_size;  // [128, 128] as DeepSeek-V3; empty: per tensor or row
+  // [128, 128] as DeepSeek-V3; empty: one scale per tensor or per row
+  std::vector<std::int64_t> weight_block_size;
 
   bool operator==(const QuantizationConfig&) const = default;
 };
 
 struct ModelConfig {
   Architecture architecture = Architecture::Llama;
-  std::string name;  // general.name or the folder's name; may be empty
+  std::string name;         // general.name or the folder's name; may be empty
+  std::string torch_dtype;  // "bfloat16" …, as config.json says; empty: not said
 
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
@@ -131,11 +136,12 @@ struct ModelConfig {
   std::int64_t head_dim = 0;    // of query and key; for MLA qk_nope + qk_rope
   std::int64_t rotary_dim = 0;  // how many of head_dim are rotated
   std::int64_t max_position_embeddings = 0;
-  std::int64_t sliding_window = 0;  // 0: none
+  std::int64_t sliding_window = 0;     // 0: none
+  std::int64_t max_window_layers = 0;  // layers before this one see everything, window or not
   double rms_norm_eps = 1e-6;
   std::string hidden_act = "silu";
   bool tie_word_embeddings = false;
-  bool attention_bias = false;         // q, k and v (o has none in these families)
+  bool attention_bias = false;         // q, k and v; for MLA q_a and kv_a
   bool attention_output_bias = false;  // o_proj
   bool mlp_bias = false;
   bool qk_norm = false;           // RMSNorm on each head of q and k
@@ -149,7 +155,7 @@ struct ModelConfig {
   std::vector<std::int64_t> eos_token_ids;  // of generation_config.json, else config.json
   std::optional<std::int64_t> bos_token_id;
   std::optional<std::int64_t> pad_token_id;
-  // Sampling defaults of generation_config.json
+  // Sampling defaults of generation_config.json; "do_sample": false is temperature 0.
   std::optional<double> temperature;
   std::optional<double> top_p;
   std::optional<std::int64_t> top_k;

@@ -42,11 +42,15 @@ struct NameSlot {
 };
 
 // Where the Hugging Face tensor goes. Empty: GGUF has no place for it (rotary inv_freq buffers, a
-// tied lm_head, scales of FP8 weights, which are folded in, vision towers).
+// tied lm_head, scales of FP8 weights, which are folded in, vision towers, layers past the last
+// that the config counts). GGUF files may have ffn_gate_inp_shexp as [hidden], Hugging Face has [1,
+// hidden].
 std::vector<NameSlot> to_gguf(const ModelConfig& config, std::string_view hf_name);
 
-// Where the GGUF tensor comes from: for a merged expert tensor one slot per expert; for attn_k_b
-// and attn_v_b the kv_b_proj they are part of. Empty: Hugging Face has no such tensor (rope_freqs).
+// Where the GGUF tensor comes from: for a merged expert tensor one slot per expert, then the merged
+// tensor that newer Hugging Face checkpoints may have instead; for attn_k_b and attn_v_b the
+// kv_b_proj they are part of; for LLaVA both prefixes that its text model is stored under, the
+// classic one first. Empty: Hugging Face has no such tensor (rope_freqs).
 std::vector<NameSlot> to_huggingface(const ModelConfig& config, std::string_view gguf_name);
 
 }  // namespace graft::formats

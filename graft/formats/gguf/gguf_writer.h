@@ -9,26 +9,24 @@
 #include <filesystem>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "graft/formats/gguf/metadata.h"
-#include "graft/tensor/dtype.h"
+#include "graft/formats/tensor_spec.h"
 
 namespace graft::formats {
 
-struct GgufTensorSpec {
-  std::string name;
-  DType dtype = DType::F32;
-  std::vector<std::int64_t> shape;  // outermost first
-};
+class TensorFileWriter;
+
+using GgufTensorSpec = TensorSpec;
 
 class GgufWriter {
  public:
   // Throws Error when the file cannot be created, a tensor cannot be stored, or a name comes twice.
+  // The metadata is written as it is, type by type; its general.alignment is honoured.
   GgufWriter(const std::filesystem::path& path,
              const GgufMetadata& metadata,
-             std::vector<GgufTensorSpec> tensors);
+             const std::vector<GgufTensorSpec>& tensors);
   GgufWriter(const GgufWriter&) = delete;
   GgufWriter& operator=(const GgufWriter&) = delete;
   ~GgufWriter();  // without finish(): removes what was written
@@ -42,8 +40,7 @@ class GgufWriter {
   std::uint64_t file_bytes() const;  // of the finished file
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<TensorFileWriter> file_;
 };
 
 }  // namespace graft::formats

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,7 +45,8 @@ struct GgufArray {
   static GgufArray of(const std::vector<std::int32_t>& values);
   static GgufArray of(const std::vector<float>& values);
 
-  // Nothing when the elements are not of that kind (any integer type counts as integer).
+  // Nothing when the elements are not of that kind: any integer type counts as integer and any
+  // number type as number, bool as neither. Throws Error on a u64 that int64 does not hold.
   std::optional<std::vector<std::string>> strings() const;
   std::optional<std::vector<std::int64_t>> integers() const;
   std::optional<std::vector<double>> numbers() const;
@@ -66,6 +69,8 @@ using GgufValue = std::variant<std::uint8_t,
                                std::int64_t,
                                double>;
 
+GgufType type_of(const GgufValue& value);
+
 class GgufMetadata {
  public:
   // Replaces the value of a key that is there, else appends.
@@ -75,7 +80,8 @@ class GgufMetadata {
   const std::vector<std::pair<std::string, GgufValue>>& entries() const { return entries_; }
   const GgufValue* find(std::string_view key) const;
 
-  // Nothing when the key is absent; throws Error naming the key when it is of another kind.
+  // Nothing when the key is absent; throws Error naming the key when it is of another kind. Any
+  // integer type counts as integer and any number type as number, bool as neither.
   std::optional<std::int64_t> integer(std::string_view key) const;
   std::optional<double> number(std::string_view key) const;
   std::optional<bool> boolean(std::string_view key) const;
@@ -84,6 +90,7 @@ class GgufMetadata {
 
  private:
   std::vector<std::pair<std::string, GgufValue>> entries_;
+  std::map<std::string, std::size_t, std::less<>> index_;  // place of a key in entries_
 };
 
 }  // namespace graft::formats

@@ -1,0 +1,38 @@
+// For tests: checkpoints and vocabularies too large for the repository, in the folder `shared`
+// beside it. A machine without that folder skips those tests; continuous integration must have it.
+
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+// The build defines it for every test program; the header must compile without it too.
+#ifndef GRAFT_SOURCE_DIR
+#define GRAFT_SOURCE_DIR "."
+#endif
+
+namespace graft {
+
+// shared_data("golden/llama") is <repository>/../shared/golden/llama, whether it exists or not.
+inline std::filesystem::path shared_data(std::string_view relative) {
+  return std::filesystem::path(GRAFT_SOURCE_DIR).parent_path() / "shared" / relative;
+}
+
+inline bool shared_data_is_required() {
+  const char* value = std::getenv("CI");
+  return value != nullptr && std::string_view(value) == "true";
+}
+
+}  // namespace graft
+
+// At the top of a TEST that reads `path`; needs <gtest/gtest.h>.
+#define GRAFT_REQUIRE_SHARED(path)                                      \
+  do {                                                                  \
+    if (!std::filesystem::exists(path)) {                               \
+      if (::graft::shared_data_is_required()) {                         \
+        FAIL() << (path) << " is missing, and CI=true makes it a must"; \
+      }                                                                 \
+      GTEST_SKIP() << (path) << " is not on this machine";              \
+    }                                                                   \
+  } while (false)

@@ -1,0 +1,60 @@
+// Typed reading of one JSON object that somebody else wrote. A value of the wrong kind becomes a
+// line in a list of problems and the fallback is returned, so that one Error can name all of them.
+// A null counts as absent, as in transformers.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graft/base/json.h"
+
+namespace graft::formats {
+
+// No size, count or id in a checkpoint is larger: anything above is a broken file.
+inline constexpr std::int64_t kMaxWholeNumber = std::int64_t{1} << 40;
+
+class Fields {
+ public:
+  // `prefix` stands before the key in messages: "text_config.". Both references are kept.
+  Fields(const Json& object, std::string prefix, std::vector<std::string>& problems);
+
+  bool has(std::string_view key) const { return find(key) != nullptr; }
+  // Null when the key is absent.
+  const Json* find(std::string_view key) const;
+  // There, and null: where null means "none" rather than "the default".
+  bool is_null(std::string_view key) const;
+
+  std::int64_t integer(std::string_view key, std::int64_t fallback, std::int64_t low = 0) const;
+  std::optional<std::int64_t> integer(std::string_view key) const;  // may be negative
+  double number(std::string_view key, double fallback) const;
+  std::optional<double> number(std::string_view key) const;
+  bool boolean(std::string_view key, bool fallback) const;
+  std::optional<bool> boolean(std::string_view key) const;
+  std::string text(std::string_view key, std::string_view fallback) const;
+  // A list of whole numbers; with `or_one` also a bare number, as a list of one.
+  std::vector<std::int64_t> integers(std::string_view key, bool or_one = false) const;
+  std::vector<std::string> texts(std::string_view key) const;
+  // The nested object; an empty one when absent or of another kind.
+  Fields object(std::string_view key) const;
+
+  // "KEY" is VALUE, expected EXPECTED
+  void problem(std::string_view key, const Json& value, std::string_view expected) const;
+
+ private:
+  std::optional<std::int64_t> whole(std::string_view key,
+                                    const Json& value,
+                                    std::int64_t low) const;
+
+  const Json* object_;
+  std::string prefix_;
+  std::vector<std::string>* problems_;
+};
+
+// Throws Error with all problems when there are any.
+void fail_if_any(const std::vector<std::string>& problems, const std::string& where);
+
+}  // namespace graft::formats

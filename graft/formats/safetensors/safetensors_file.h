@@ -1,0 +1,44 @@
+// One safetensors file, memory-mapped. The header was checked as a whole: every tensor lies inside
+// the file and together they cover its data exactly, without overlaps and holes.
+
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graft/base/mapped_file.h"
+#include "graft/formats/weight_source.h"
+
+namespace graft::formats {
+
+// What a safetensors file says, with tensors that point into the given bytes.
+struct SafetensorsPart {
+  std::map<std::string, std::string> metadata;  // the header's __metadata__
+  std::vector<TensorInfo> tensors;              // by position in the file
+};
+
+// `where` opens the message of the Error.
+SafetensorsPart parse_safetensors(std::span<const std::byte> file, const std::string& where);
+
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const std::filesystem::path& path);  // throws Error
+
+  const std::filesystem::path& path() const { return path_; }
+  const std::map<std::string, std::string>& metadata() const { return part_.metadata; }
+  // By position in the file. The data need not be aligned to the size of its elements.
+  const std::vector<TensorInfo>& tensors() const { return part_.tensors; }
+  std::span<const std::byte> bytes() const { return file_.bytes(); }
+  void release(const TensorInfo& tensor) const;
+
+ private:
+  std::filesystem::path path_;
+  MappedFile file_;
+  SafetensorsPart part_;
+};
+
+}  // namespace graft::formats

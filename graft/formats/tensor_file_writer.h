@@ -1,0 +1,54 @@
+// A file of tensors written front to back: a header, then the data of each tensor, padded. It grows
+// under another name in the same folder and takes its own in finish(), so that whoever opens the
+// path sees all of the file or none of it.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace graft::formats {
+
+class TensorFileWriter {
+ public:
+  // The header must end on a multiple of `alignment`. Throws Error when the file cannot be written.
+  TensorFileWriter(const std::filesystem::path& path,
+                   std::span<const std::byte> header,
+                   std::vector<std::uint64_t> tensor_bytes,
+                   std::uint64_t alignment);
+  TensorFileWriter(const TensorFileWriter&) = delete;
+  TensorFileWriter& operator=(const TensorFileWriter&) = delete;
+  ~TensorFileWriter();  // without finish(): removes what was written
+
+  // The next bytes of the current tensor. Throws Error when the disk does not take them.
+  void append(std::span<const std::byte> data);
+  void finish();
+
+  std::uint64_t file_bytes() const { return file_bytes_; }  // of the finished file
+
+ private:
+  void write(std::span<const std::byte> data);
+  void write_now(std::span<const std::byte> data);
+  void write_padding(std::uint64_t num_bytes);
+  void flush();
+  void skip_finished_tensors();
+  void remove();
+
+  std::filesystem::path path_;
+  std::filesystem::path partial_path_;
+  int fd_ = -1;
+  std::vector<std::byte> buffer_;
+  std::uint64_t bytes_on_disk_ = 0;
+
+  std::vector<std::uint64_t> tensor_bytes_;
+  std::uint64_t alignment_ = 1;
+  std::uint64_t file_bytes_ = 0;
+  std::size_t tensor_idx_ = 0;         // the tensor that append() continues
+  std::uint64_t bytes_of_tensor_ = 0;  // how much of it is there
+};
+
+}  // namespace graft::formats
