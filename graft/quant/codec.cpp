@@ -1,0 +1,17 @@
+#include "graft/quant/codec.h"
+
+#include <cstddef>
+#include <cstdint>
+
+#include "graft/quant/blocks.h"
+#include "graft/quant/iq_grids.h"
+
+namespace graft::quant {
+
+#include "graft/quant/codecs-inl.h"
+
+const CodecTable& reference_codecs() {
+  return kAllCodecs;
+}
+
+}  // namespace graft::quant
