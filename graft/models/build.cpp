@@ -74,6 +74,15 @@ ops::ExpertsParams experts_params(const ModelConfig& config) {
 
 }  // namespace
 
+ModuleSpec make_module(std::string name, std::string class_name, Role role, ops::Params params) {
+  ModuleSpec module;
+  module.name = std::move(name);
+  module.class_name = std::move(class_name);
+  module.role = role;
+  module.params = std::move(params);
+  return module;
+}
+
 std::string layer_name(std::int64_t layer) {
   return str("model.layers.", layer);
 }
@@ -88,7 +97,7 @@ Builder::Builder(const ModelConfig& config,
 
 plan::Blueprint Builder::causal_lm(const std::function<ModuleSpec(std::int64_t)>& make_layer) {
   const formats::ArchitectureInfo& architecture = formats::info(config_.architecture);
-  ModuleSpec model{.name = "model", .class_name = class_name("Model"), .role = Role::Model};
+  ModuleSpec model = make_module("model", class_name("Model"), Role::Model);
   model.children.push_back(embedding());
   for (std::int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
     model.children.push_back(make_layer(layer));
@@ -98,7 +107,7 @@ plan::Blueprint Builder::causal_lm(const std::function<ModuleSpec(std::int64_t)>
   plan::Blueprint blueprint{
       .model_name = config_.name,
       .family = std::string(architecture.model_type),
-      .root = {.name = "", .class_name = std::string(architecture.hf_class), .role = Role::Model},
+      .root = make_module("", std::string(architecture.hf_class), Role::Model),
       .num_layers = config_.num_hidden_layers,
       .vocab_size = config_.vocab_size,
       .max_context = config_.max_position_embeddings};
@@ -113,7 +122,7 @@ plan::Blueprint Builder::causal_lm(const std::function<ModuleSpec(std::int64_t)>
 
 ModuleSpec Builder::decoder_layer(std::int64_t layer, ModuleSpec self_attn, ModuleSpec mlp) const {
   const std::string name = layer_name(layer);
-  ModuleSpec module{.name = name, .class_name = class_name("DecoderLayer"), .role = Role::Layer};
+  ModuleSpec module = make_module(name, class_name("DecoderLayer"), Role::Layer);
   module.children.push_back(
       norm(name + ".input_layernorm", config_.hidden_size, config_.rms_norm_eps));
   module.children.push_back(std::move(self_attn));
@@ -130,16 +139,14 @@ ModuleSpec Builder::attention(std::int64_t layer) const {
   const std::int64_t q_size = config_.num_attention_heads * config_.head_dim;
   const std::int64_t kv_size = config_.num_key_value_heads * config_.head_dim;
   const bool has_window = layer >= config_.max_window_layers;
-  ModuleSpec module{.name = name,
-                    .class_name = class_name("Attention"),
-                    .role = Role::Attention,
-                    .params = ops::AttentionParams{
-                        .num_heads = config_.num_attention_heads,
-                        .num_key_value_heads = config_.num_key_value_heads,
-                        .head_dim = config_.head_dim,
-                        .sliding_window = has_window ? config_.sliding_window : 0,
-                        .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
-                        .qk_norm = config_.qk_norm}};
+  ModuleSpec module = make_module(
+      name, class_name("Attention"), Role::Attention,
+      ops::AttentionParams{.num_heads = config_.num_attention_heads,
+                           .num_key_value_heads = config_.num_key_value_heads,
+                           .head_dim = config_.head_dim,
+                           .sliding_window = has_window ? config_.sliding_window : 0,
+                           .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
+                           .qk_norm = config_.qk_norm});
   std::vector<ModuleSpec>& children = module.children;
   children.push_back(linear(name + ".q_proj", hidden, q_size, config_.attention_bias));
   children.push_back(linear(name + ".k_proj", hidden, kv_size, config_.attention_bias));
@@ -150,10 +157,8 @@ ModuleSpec Builder::attention(std::int64_t layer) const {
     children.push_back(norm(name + ".k_norm", config_.head_dim, config_.rms_norm_eps));
   }
   children.push_back(rope(name + ".rotary_emb", class_name("RotaryEmbedding")));
-  children.push_back({.name = name + ".kv_cache",
-                      .class_name = "KvCache",
-                      .role = Role::KvCache,
-                      .params = ops::KvCacheParams{.key_size = kv_size, .value_size = kv_size}});
+  children.push_back(make_module(name + ".kv_cache", "KvCache", Role::KvCache,
+                                 ops::KvCacheParams{.key_size = kv_size, .value_size = kv_size}));
   return module;
 }
 
@@ -163,11 +168,9 @@ ModuleSpec Builder::mlp(std::int64_t layer) const {
 
 ModuleSpec Builder::mlp(const std::string& name, std::int64_t intermediate_size) const {
   const std::int64_t hidden = config_.hidden_size;
-  ModuleSpec module{
-      .name = name,
-      .class_name = class_name("MLP"),
-      .role = Role::Mlp,
-      .params = ops::MlpParams{.hidden_size = hidden, .intermediate_size = intermediate_size}};
+  ModuleSpec module =
+      make_module(name, class_name("MLP"), Role::Mlp,
+                  ops::MlpParams{.hidden_size = hidden, .intermediate_size = intermediate_size});
   const bool bias = config_.mlp_bias;
   module.children.push_back(linear(name + ".gate_proj", hidden, intermediate_size, bias));
   module.children.push_back(linear(name + ".up_proj", hidden, intermediate_size, bias));
@@ -179,10 +182,7 @@ ModuleSpec Builder::moe(std::int64_t layer,
                         const MoeNames& names,
                         std::vector<ModuleSpec> shared) const {
   const std::string name = str(layer_name(layer), '.', names.block);
-  ModuleSpec module{.name = name,
-                    .class_name = names.moe_class,
-                    .role = Role::Moe,
-                    .params = experts_params(config_)};
+  ModuleSpec module = make_module(name, names.moe_class, Role::Moe, experts_params(config_));
   module.children.push_back(router(name + ".gate", names.router_class));
   module.children.push_back(experts(name + ".experts", names));
   for (ModuleSpec& child : shared)
@@ -191,10 +191,7 @@ ModuleSpec Builder::moe(std::int64_t layer,
 }
 
 ModuleSpec Builder::router(const std::string& name, const std::string& router_class) const {
-  ModuleSpec module{.name = name,
-                    .class_name = router_class,
-                    .role = Role::Router,
-                    .params = router_params(config_)};
+  ModuleSpec module = make_module(name, router_class, Role::Router, router_params(config_));
   add_weight(module, name + ".weight", {config_.moe.num_experts, config_.hidden_size},
              Published::Plain);
   if (config_.moe.topk_method == formats::TopkMethod::NoauxTc) {
@@ -207,10 +204,7 @@ ModuleSpec Builder::router(const std::string& name, const std::string& router_cl
 ModuleSpec Builder::experts(const std::string& name, const MoeNames& names) const {
   const std::int64_t hidden = config_.hidden_size;
   const std::int64_t inner = config_.moe.moe_intermediate_size;
-  ModuleSpec module{.name = name,
-                    .class_name = "ModuleList",
-                    .role = Role::Experts,
-                    .params = experts_params(config_)};
+  ModuleSpec module = make_module(name, "ModuleList", Role::Experts, experts_params(config_));
   for (std::int64_t expert = 0; expert < config_.moe.num_experts; ++expert) {
     const std::string one = str(name, '.', expert, '.');
     add_weight(module, str(one, names.gate_proj, ".weight"), {inner, hidden}, Published::Matrix);
@@ -224,49 +218,43 @@ ModuleSpec Builder::linear(const std::string& name,
                            std::int64_t in_features,
                            std::int64_t out_features,
                            bool bias) const {
-  ModuleSpec module{.name = name,
-                    .class_name = "Linear",
-                    .role = Role::Linear,
-                    .params = ops::LinearParams{
-                        .in_features = in_features, .out_features = out_features, .bias = bias}};
+  ModuleSpec module = make_module(
+      name, "Linear", Role::Linear,
+      ops::LinearParams{.in_features = in_features, .out_features = out_features, .bias = bias});
   add_weight(module, name + ".weight", {out_features, in_features}, Published::Matrix);
   if (bias) add_weight(module, name + ".bias", {out_features}, Published::Plain);
   return module;
 }
 
 ModuleSpec Builder::norm(const std::string& name, std::int64_t size, double eps) const {
-  ModuleSpec module{.name = name,
-                    .class_name = class_name("RMSNorm"),
-                    .role = Role::Norm,
-                    .params = ops::NormParams{.size = size, .eps = eps}};
+  ModuleSpec module = make_module(name, class_name("RMSNorm"), Role::Norm,
+                                  ops::NormParams{.size = size, .eps = eps});
   add_weight(module, name + ".weight", {size}, Published::Plain);
   return module;
 }
 
 ModuleSpec Builder::rope(const std::string& name, std::string_view rope_class) const {
-  return {.name = name, .class_name = std::string(rope_class), .role = Role::Rope, .params = rope_};
+  return make_module(name, std::string(rope_class), Role::Rope, rope_);
 }
 
 ModuleSpec Builder::embedding() const {
-  ModuleSpec module{.name = "model.embed_tokens",
-                    .class_name = "Embedding",
-                    .role = Role::Embedding,
-                    .params = ops::EmbeddingParams{.vocab_size = config_.vocab_size,
-                                                   .hidden_size = config_.hidden_size}};
+  ModuleSpec module = make_module(
+      "model.embed_tokens", "Embedding", Role::Embedding,
+      ops::EmbeddingParams{.vocab_size = config_.vocab_size, .hidden_size = config_.hidden_size});
   add_weight(module, "model.embed_tokens.weight", {config_.vocab_size, config_.hidden_size},
              Published::Plain);
   return module;
 }
 
 ModuleSpec Builder::lm_head() const {
-  ModuleSpec module{.name = "lm_head",
-                    .class_name = "Linear",
-                    .role = Role::Linear,
-                    .params = ops::LinearParams{.in_features = config_.hidden_size,
-                                                .out_features = config_.vocab_size}};
-  // A tied head shares the embedding's weight, which is counted there.
-  add_weight(module, config_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight",
-             {config_.vocab_size, config_.hidden_size}, Published::Plain);
+  ModuleSpec module = make_module(
+      "lm_head", "Linear", Role::Linear,
+      ops::LinearParams{.in_features = config_.hidden_size, .out_features = config_.vocab_size});
+  // A tied head uses the embedding's weight, which is counted there.
+  if (!config_.tie_word_embeddings) {
+    add_weight(module, "lm_head.weight", {config_.vocab_size, config_.hidden_size},
+               Published::Plain);
+  }
   return module;
 }
 
@@ -274,7 +262,9 @@ void Builder::add_weight(ModuleSpec& module,
                          const std::string& name,
                          std::vector<std::int64_t> shape,
                          Published published) const {
-  plan::WeightSpec weight{.name = name, .shape = std::move(shape)};
+  plan::WeightSpec weight;
+  weight.name = name;
+  weight.shape = std::move(shape);
   const auto found = index_ ? index_->find(name) : std::nullopt;
   const bool is_fp8 = published == Published::Matrix && config_.quantization.method == "fp8";
   if (found) {
@@ -289,7 +279,9 @@ void Builder::add_weight(ModuleSpec& module,
 }
 
 void Builder::add_scale(ModuleSpec& module, const plan::WeightSpec& weight) const {
-  plan::WeightSpec scale{.name = weight.name + "_scale_inv", .dtype = DType::F32};
+  plan::WeightSpec scale;
+  scale.name = weight.name + "_scale_inv";
+  scale.dtype = DType::F32;
   const std::vector<std::int64_t>& block = config_.quantization.weight_block_size;
   if (block.size() == 2) {
     scale.shape = {(weight.shape[0] + block[0] - 1) / block[0],

@@ -21,7 +21,7 @@ namespace graft::models {
 struct MoeNames {
   std::string_view block = "mlp";  // under the layer
   std::string moe_class;           // "DeepseekV3MoE"
-  std::string router_class;        // "MoEGate"
+  std::string router_class;        // "MoEGate"; a plain "Linear" in some families
   std::string_view gate_proj = "gate_proj";
   std::string_view up_proj = "up_proj";
   std::string_view down_proj = "down_proj";
@@ -85,6 +85,12 @@ class Builder {
   std::optional<TensorIndex> index_;
   ops::RopeParams rope_;
 };
+
+// A module without weights and children.
+plan::ModuleSpec make_module(std::string name,
+                             std::string class_name,
+                             ops::Role role,
+                             ops::Params params = ops::NoParams{});
 
 // "model.layers.3"
 std::string layer_name(std::int64_t layer);

@@ -34,16 +34,14 @@ ModuleSpec Builder::latent_attention(std::int64_t layer, std::string_view rope_c
   const std::int64_t heads = config_.num_attention_heads;
   const std::int64_t q_size = heads * config_.head_dim;
   const std::int64_t latent_row = mla.kv_lora_rank + mla.qk_rope_head_dim;
-  ModuleSpec module{.name = name,
-                    .class_name = class_name("Attention"),
-                    .role = ops::Role::Attention,
-                    .params = ops::MlaParams{.num_heads = heads,
-                                             .q_lora_rank = mla.q_lora_rank,
-                                             .kv_lora_rank = mla.kv_lora_rank,
-                                             .qk_nope_head_dim = mla.qk_nope_head_dim,
-                                             .qk_rope_head_dim = mla.qk_rope_head_dim,
-                                             .v_head_dim = mla.v_head_dim,
-                                             .scale = score_scale(config_)}};
+  ModuleSpec module = make_module(name, class_name("Attention"), ops::Role::Attention,
+                                  ops::MlaParams{.num_heads = heads,
+                                                 .q_lora_rank = mla.q_lora_rank,
+                                                 .kv_lora_rank = mla.kv_lora_rank,
+                                                 .qk_nope_head_dim = mla.qk_nope_head_dim,
+                                                 .qk_rope_head_dim = mla.qk_rope_head_dim,
+                                                 .v_head_dim = mla.v_head_dim,
+                                                 .scale = score_scale(config_)});
   std::vector<ModuleSpec>& children = module.children;
   if (mla.q_lora_rank == 0) {
     children.push_back(linear(name + ".q_proj", hidden, q_size));
@@ -60,10 +58,8 @@ ModuleSpec Builder::latent_attention(std::int64_t layer, std::string_view rope_c
   children.push_back(
       linear(name + ".o_proj", heads * mla.v_head_dim, hidden, config_.attention_output_bias));
   children.push_back(rope(name + ".rotary_emb", rope_class));
-  children.push_back({.name = name + ".kv_cache",
-                      .class_name = "KvCache",
-                      .role = ops::Role::KvCache,
-                      .params = ops::KvCacheParams{.key_size = latent_row, .value_size = 0}});
+  children.push_back(make_module(name + ".kv_cache", "KvCache", ops::Role::KvCache,
+                                 ops::KvCacheParams{.key_size = latent_row, .value_size = 0}));
   return module;
 }
 

@@ -8,7 +8,7 @@ namespace graft::models {
 plan::Blueprint build_mixtral(Builder& build) {
   const MoeNames names{.block = "block_sparse_moe",
                        .moe_class = build.class_name("SparseMoeBlock"),
-                       .router_class = build.class_name("TopKRouter"),
+                       .router_class = "Linear",
                        .gate_proj = "w1",
                        .up_proj = "w3",
                        .down_proj = "w2"};

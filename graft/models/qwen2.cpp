@@ -27,8 +27,7 @@ plan::Blueprint build_qwen2(Builder& build) {
 }
 
 plan::Blueprint build_qwen2_moe(Builder& build) {
-  const MoeNames names{.moe_class = build.class_name("SparseMoeBlock"),
-                       .router_class = build.class_name("TopKRouter")};
+  const MoeNames names{.moe_class = build.class_name("SparseMoeBlock"), .router_class = "Linear"};
   return build.causal_lm([&](std::int64_t layer) {
     const bool is_sparse = build.config().layer_has_experts(layer);
     return build.decoder_layer(

@@ -1,6 +1,5 @@
 #include <array>
 #include <cstddef>
-#include <set>
 
 #include "graft/base/error.h"
 #include "graft/models/family.h"
@@ -34,17 +33,14 @@ static_assert([] {
   return true;
 }());
 
-// The number of parameters of the modules for which `share` says how much of them counts.
+// `share` says how many of a module's own parameters count.
 template <class Share>
 std::int64_t count_parameters(const plan::Blueprint& blueprint, Share share) {
   std::int64_t total = 0;
-  std::set<std::string_view> seen;  // a tied weight belongs to two modules
   blueprint.visit([&](const plan::ModuleSpec& module) {
     std::int64_t own = 0;
     for (const plan::WeightSpec& weight : module.weights) {
-      if (!weight.name.ends_with("_scale_inv") && seen.insert(weight.name).second) {
-        own += weight.num_elems();
-      }
+      if (!weight.name.ends_with("_scale_inv")) own += weight.num_elems();
     }
     total += share(module, own);
   });

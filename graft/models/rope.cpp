@@ -75,11 +75,12 @@ double yarn_mscale(double factor, double mscale) {
 ops::RopeParams make_rope(const ModelConfig& config, std::span<const float> freq_factors) {
   const RopeConfig& rope = config.rope;
   std::vector<double> frequencies = plain_frequencies(rope.theta, config.rotary_dim);
-  ops::RopeParams params{.rotary_dim = config.rotary_dim,
-                         .interleaved = config.rope_interleaved,
-                         .theta = rope.theta,
-                         .factor = rope.factor,
-                         .max_position_embeddings = config.max_position_embeddings};
+  ops::RopeParams params;
+  params.rotary_dim = config.rotary_dim;
+  params.interleaved = config.rope_interleaved;
+  params.theta = rope.theta;
+  params.factor = rope.factor;
+  params.max_position_embeddings = config.max_position_embeddings;
   switch (rope.kind) {
     case RopeKind::Default:
       break;

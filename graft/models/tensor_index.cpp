@@ -44,7 +44,8 @@ std::optional<ExpertName> split_expert(std::string_view name) {
   constexpr std::string_view kWeight = ".weight";
   const std::size_t at = name.find(kExperts);
   if (at == std::string_view::npos || !name.ends_with(kWeight)) return std::nullopt;
-  ExpertName parts{.module = name.substr(0, at + kExperts.size() - 1)};
+  ExpertName parts;
+  parts.module = name.substr(0, at + kExperts.size() - 1);
   std::string_view rest = name.substr(at + kExperts.size());
   rest.remove_suffix(kWeight.size());
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), parts.expert);
@@ -78,18 +79,32 @@ bool is_split_kv_b(const std::vector<Place>& places) {
          places[1].layout == Layout::KvBValue;
 }
 
-std::vector<std::int64_t> shape_of(const Place& place) {
-  std::vector<std::int64_t> shape = place.tensor->shape;
-  if (place.expert >= 0 && place.layout != Layout::Same && !shape.empty()) {
-    shape.erase(shape.begin());
-  }
-  const bool is_half =
-      place.layout == Layout::ExpertsGateHalf || place.layout == Layout::ExpertsUpHalf;
-  if (is_half && !shape.empty()) shape[0] /= 2;
-  return shape;
+bool is_half(Layout layout) {
+  return layout == Layout::ExpertsGateHalf || layout == Layout::ExpertsUpHalf;
+}
+
+// Whether a merged tensor is one, and has this expert.
+bool has_expert(const TensorInfo& tensor, std::int64_t expert) {
+  return tensor.shape.size() >= 2 && expert < tensor.shape[0];
 }
 
 }  // namespace
+
+std::vector<std::int64_t> Place::shape() const {
+  std::vector<std::int64_t> dims = tensor->shape;
+  if (expert >= 0) dims.erase(dims.begin());
+  if (is_half(layout)) dims[0] /= 2;
+  return dims;
+}
+
+std::span<const std::byte> Place::bytes() const {
+  if (expert < 0) return tensor->data;
+  const std::size_t expert_bytes = tensor->data.size() / static_cast<std::size_t>(tensor->shape[0]);
+  const auto one =
+      tensor->data.subspan(static_cast<std::size_t>(expert) * expert_bytes, expert_bytes);
+  if (!is_half(layout)) return one;
+  return layout == Layout::ExpertsGateHalf ? one.first(one.size() / 2) : one.last(one.size() / 2);
+}
 
 TensorIndex::TensorIndex(const formats::WeightSource& source) : source_(&source) {
   if (!is_gguf(source)) return;
@@ -101,7 +116,8 @@ TensorIndex::TensorIndex(const formats::WeightSource& source) : source_(&source)
 }
 
 std::optional<FoundWeight> TensorIndex::find(std::string_view hf_name) const {
-  FoundWeight found{.places = places_of(hf_name)};
+  FoundWeight found;
+  found.places = places_of(hf_name);
   if (found.places.empty()) return std::nullopt;
   if (is_split_kv_b(found.places)) {
     // Taking the two apart and transposing one needs plain numbers.
@@ -113,7 +129,7 @@ std::optional<FoundWeight> TensorIndex::find(std::string_view hf_name) const {
     return found;
   }
   found.dtype = found.places[0].tensor->dtype;
-  found.shape = shape_of(found.places[0]);
+  found.shape = found.places[0].shape();
   return found;
 }
 
@@ -142,10 +158,8 @@ std::optional<Place> TensorIndex::direct(const std::string& name) const {
   const auto found = gguf_places_.find(name);
   if (found == gguf_places_.end()) return std::nullopt;
   for (const Place& place : found->second) {
-    if (place.layout == Layout::Same || place.layout == Layout::RopePairs ||
-        place.layout == Layout::Expert) {
-      return place;
-    }
+    if (place.layout == Layout::Same || place.layout == Layout::RopePairs) return place;
+    if (place.layout == Layout::Expert && has_expert(*place.tensor, place.expert)) return place;
   }
   return std::nullopt;
 }
@@ -158,8 +172,7 @@ std::optional<Place> TensorIndex::in_fused_experts(std::string_view hf_name) con
     for (const std::string& name :
          aliases(source_->config(), str(expert->module, '.', part.tensor))) {
       auto place = direct(name);
-      if (!place || place->tensor->shape.size() != 3) continue;
-      if (expert->expert >= place->tensor->shape[0]) return std::nullopt;
+      if (!place || !has_expert(*place->tensor, expert->expert)) continue;
       place->layout = part.layout;
       place->expert = expert->expert;
       return place;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -23,6 +24,10 @@ struct Place {
   // The expert to take; with ExpertsGateHalf and ExpertsUpHalf half of that expert's rows.
   std::int64_t expert = -1;
   std::int64_t num_heads = 0;  // with RopePairs
+
+  // Of the part of the tensor that counts, before its rows are brought in order.
+  std::vector<std::int64_t> shape() const;
+  std::span<const std::byte> bytes() const;
 };
 
 struct FoundWeight {
