@@ -13,14 +13,13 @@
 namespace graft::bench {
 namespace {
 
-using formats::GgufTensorSpec;
+using formats::TensorSpec;
 
-std::vector<GgufTensorSpec> tensors_of(const ModelShape& shape) {
+std::vector<TensorSpec> tensors_of(const ModelShape& shape) {
   const std::int64_t hidden = shape.hidden_size;
   const std::int64_t ffn = shape.intermediate_size;
   const std::int64_t kv = hidden / shape.num_heads * shape.num_key_value_heads;
-  std::vector<GgufTensorSpec> specs = {
-      {"token_embd.weight", shape.dtype, {shape.vocab_size, hidden}}};
+  std::vector<TensorSpec> specs = {{"token_embd.weight", shape.dtype, {shape.vocab_size, hidden}}};
   for (std::int64_t layer = 0; layer < shape.num_layers; ++layer) {
     const std::string prefix = "blk." + std::to_string(layer) + ".";
     specs.push_back({prefix + "attn_norm.weight", DType::F32, {hidden}});
@@ -90,9 +89,7 @@ class Weights {
   std::vector<std::byte> bytes_;
 };
 
-void append_weights(formats::GgufWriter& writer,
-                    const GgufTensorSpec& spec,
-                    const Weights& weights) {
+void append_weights(formats::GgufWriter& writer, const TensorSpec& spec, const Weights& weights) {
   std::int64_t elems = 1;
   for (const std::int64_t dim : spec.shape)
     elems *= dim;
@@ -107,11 +104,11 @@ void append_weights(formats::GgufWriter& writer,
 }  // namespace
 
 void write_model(const std::filesystem::path& path, const ModelShape& shape) {
-  const std::vector<GgufTensorSpec> specs = tensors_of(shape);
+  const std::vector<TensorSpec> specs = tensors_of(shape);
   formats::GgufWriter writer(path, metadata_of(shape), specs);
   const Weights matrix(shape.dtype);
   const Weights vector(DType::F32);
-  for (const GgufTensorSpec& spec : specs)
+  for (const TensorSpec& spec : specs)
     append_weights(writer, spec, spec.dtype == shape.dtype ? matrix : vector);
   writer.finish();
 }

@@ -1,5 +1,6 @@
 # One interface target carries the include path and the warnings to every module.
 add_library(graft_flags INTERFACE)
+target_compile_definitions(graft_flags INTERFACE GRAFT_VERSION="${PROJECT_VERSION}")
 target_include_directories(graft_flags INTERFACE ${CMAKE_SOURCE_DIR})
 target_compile_options(
   graft_flags

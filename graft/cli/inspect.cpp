@@ -14,6 +14,7 @@
 #include "graft/base/json.h"
 #include "graft/base/units.h"
 #include "graft/cli/commands.h"
+#include "graft/cli/config_json.h"
 #include "graft/cli/parts.h"
 #include "graft/formats/weight_source.h"
 
@@ -94,7 +95,7 @@ std::string experts_text(const formats::MoeConfig& moe) {
 
 std::string context_text(const ModelConfig& config) {
   std::string text = fmt::format("{} tokens, rope {} base {:g}", config.max_position_embeddings,
-                                 formats::name(config.rope.kind), config.rope.theta);
+                                 name(config.rope.kind), config.rope.theta);
   if (config.rope.factor != 1.0) text += fmt::format(" factor {:g}", config.rope.factor);
   return text;
 }

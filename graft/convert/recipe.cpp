@@ -1,11 +1,10 @@
 #include "graft/convert/recipe.h"
 
 #include <algorithm>
-#include <cstring>
+#include <span>
 
-#include "graft/base/check.h"
+#include "graft/base/error.h"
 #include "graft/kernels/cpu/table.h"
-#include "graft/quant/fp8_scale.h"
 
 namespace graft::convert {
 namespace {
@@ -14,6 +13,10 @@ namespace {
 std::int64_t unpaired(std::int64_t row, std::int64_t head_dim) {
   const std::int64_t in_head = row % head_dim;
   return row - in_head + in_head / 2 + in_head % 2 * (head_dim / 2);
+}
+
+void decode(DType dtype, const std::byte* data, std::span<float> out) {
+  cpu::kernels().codecs[static_cast<std::size_t>(dtype)].decode(data, out.data(), out.size());
 }
 
 }  // namespace
@@ -34,7 +37,24 @@ bool Recipe::is_copy() const {
 }
 
 RowReader::RowReader(const Recipe& recipe, const std::vector<std::int64_t>& block_size)
-    : recipe_(recipe), block_size_(block_size) {}
+    : recipe_(recipe) {
+  scales_.resize(recipe.sources.size());
+  for (std::size_t i = 0; i < recipe.sources.size(); ++i) {
+    const RecipeSource& from = recipe.sources[i];
+    if (from.scale == nullptr) continue;
+    Scales& scales = scales_[i];
+    try {
+      scales.layout = block_size.size() == 2
+                          ? quant::ScaleLayout::fit(from.weight->shape, from.scale->shape,
+                                                    block_size[0], block_size[1])
+                          : quant::ScaleLayout::fit(from.weight->shape, from.scale->shape);
+    } catch (const Error& error) {
+      fail(from.scale->name, ": ", error.what());
+    }
+    scales.values.resize(static_cast<std::size_t>(from.scale->num_elems()));
+    decode(from.scale->dtype, from.scale->data.data(), scales.values);
+  }
+}
 
 void RowReader::read(std::int64_t begin, std::int64_t count, float* out) const {
   const std::int64_t row_elems = recipe_.row_elems();
@@ -100,10 +120,11 @@ void RowReader::read_source(std::size_t source,
   const std::size_t row_bytes = bytes_of(weight.dtype, row_elems);
   const std::byte* data = weight.data.data() + static_cast<std::size_t>(begin) * row_bytes;
   const auto num_elems = static_cast<std::size_t>(count * row_elems);
-  const quant::Codec& codec = cpu::kernels().codecs[static_cast<std::size_t>(weight.dtype)];
-  GRAFT_CHECK(codec.decode != nullptr, "no decoder for ", name(weight.dtype));
-  codec.decode(data, out, num_elems);
-  if (from.scale == nullptr) return;
+  decode(weight.dtype, data, {out, num_elems});
+  if (from.scale != nullptr) {
+    const Scales& scales = scales_[source];
+    scales.layout.apply(out, begin, count, scales.values);
+  }
 }
 
 // A bias is one row for the file, but its elements are permuted as the rows of its weight are.

@@ -10,6 +10,7 @@
 
 #include "graft/formats/names.h"
 #include "graft/formats/weight_source.h"
+#include "graft/quant/fp8_scale.h"
 
 namespace graft::convert {
 
@@ -55,7 +56,11 @@ class RowReader {
   Place place_of(std::int64_t row) const;
 
   const Recipe& recipe_;
-  std::vector<std::int64_t> block_size_;
+  struct Scales {
+    quant::ScaleLayout layout;
+    std::vector<float> values;
+  };
+  std::vector<Scales> scales_;  // by source; empty where the weight has none
 };
 
 }  // namespace graft::convert

@@ -97,7 +97,7 @@ class TensorWriter {
 }  // namespace
 
 void run(const Job& job, const std::filesystem::path& out, ThreadPool& pool, Progress& progress) {
-  std::vector<formats::GgufTensorSpec> specs;
+  std::vector<formats::TensorSpec> specs;
   specs.reserve(job.recipes.size());
   for (const Recipe& recipe : job.recipes)
     specs.push_back({.name = recipe.name, .dtype = recipe.dtype, .shape = recipe.shape});

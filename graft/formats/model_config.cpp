@@ -36,7 +36,7 @@ static_assert([] {
 // Far above any model, and small enough that the product of any three sizes of a weight fits in 63
 // bits, so that nobody after validate() has to think of overflow.
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
-constexpr std::int64_t kMaxVocab = std::int64_t{1} << 26;
+constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxLayers = 4096;
 constexpr std::int64_t kMaxExperts = 8192;
 constexpr std::int64_t kMaxPositions = std::int64_t{1} << 31;

@@ -23,7 +23,7 @@ struct TokenizerData {
   std::string model;  // "gpt2" (byte-level BPE), "llama" (SentencePiece BPE), "t5" (unigram)
   std::string pre;    // pre-tokenizer by llama.cpp's name: "qwen2", "llama-bpe" …
   std::vector<std::string> tokens;  // by id
-  std::vector<float> scores;        // by id; empty for byte-level BPE
+  std::vector<float> scores;        // by id, higher merges first; empty for byte-level BPE
   std::vector<TokenType> types;     // by id
   std::vector<std::string> merges;  // "left right", best first; empty for unigram
 
@@ -33,7 +33,8 @@ struct TokenizerData {
   std::optional<std::int64_t> sep_id;
   std::optional<std::int64_t> pad_id;
   std::optional<std::int64_t> mask_id;
-  std::optional<std::int64_t> eot_id;
+  std::optional<std::int64_t> eot_id;  // a second and a third token that end an answer
+  std::optional<std::int64_t> eom_id;
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
   std::optional<bool> add_space_prefix;

@@ -44,6 +44,8 @@ class WeightSource {
   virtual std::span<const TensorInfo> tensors() const = 0;
   // Null when there is no tensor of that name.
   virtual const TensorInfo* find(std::string_view name) const = 0;
+  // What the checkpoint says that was understood only in part; for people, one line each.
+  virtual std::span<const std::string> warnings() const { return {}; }
   // The bytes of this tensor will not be needed again soon.
   virtual void release(const TensorInfo& tensor) const = 0;
 };

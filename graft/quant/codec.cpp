@@ -8,6 +8,7 @@
 
 namespace graft::quant {
 
+#define GRAFT_VECTOR_BYTES 16
 #include "graft/quant/codecs-inl.h"
 
 const CodecTable& reference_codecs() {

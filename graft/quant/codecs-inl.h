@@ -1,5 +1,6 @@
 // Every codec, compiled for the instruction set of the region this is included in: makes kAllCodecs
-// in an anonymous namespace. Include graft/quant/codec.h, blocks.h and iq_grids.h before the region.
+// in an anonymous namespace. Before the region include graft/quant/codec.h, blocks.h and iq_grids.h,
+// and define GRAFT_VECTOR_BYTES.
 
 #include "graft/quant/simd-inl.h"
 // Order matters: what follows uses what stands above.
@@ -81,3 +82,4 @@ constexpr quant::CodecTable kAllCodecs = make_codecs();
 }  // namespace
 
 #undef GRAFT_INLINE
+#undef GRAFT_VECTOR_BYTES

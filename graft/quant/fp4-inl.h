@@ -46,26 +46,22 @@ inline constexpr float kFp4Borders[7] = {0.25F, 0.75F, 1.25F, 1.75F, 2.5F, 3.5F,
 inline constexpr float kFp4Steps[7] = {0.5F, 0.5F, 0.5F, 0.5F, 1.0F, 1.0F, 2.0F};
 
 GRAFT_INLINE F32x16 nearest_fp4(F32x16 size) {
-  F32x16 q{};
-  for (int k = 0; k < 7; ++k) q += size > kFp4Borders[k] ? splat(kFp4Steps[k]) : F32x16{};
+  F32x16 q = 0.0F;
+  for (int k = 0; k < 7; ++k) q += select(size > kFp4Borders[k], kFp4Steps[k], 0.0F);
   return q;
 }
 
-GRAFT_INLINE I32x16 index_fp4(F32x16 x) {
+GRAFT_INLINE F32x16 index_fp4(F32x16 x) {
   const F32x16 size = vabs(x);
-  I32x16 q{};
-  for (int k = 0; k < 7; ++k) q -= size > kFp4Borders[k];
-  return x < 0.0F && q > 0 ? q + 8 : q;
+  F32x16 q = 0.0F;
+  for (int k = 0; k < 7; ++k) q += select(size > kFp4Borders[k], 1.0F, 0.0F);
+  return select((x < 0.0F) & (q > 0.0F), q + 8.0F, q);
 }
 
-GRAFT_INLINE float fp4_error(const F32x16* x, float inv) {
-  F32x16 errors{};
-  for (int i = 0; i < 2; ++i) {
-    const F32x16 size = vabs(x[i] * inv);
-    const F32x16 off = nearest_fp4(size) - size;
-    errors += off * off;
-  }
-  return sum(errors);
+GRAFT_INLINE F32x16 fp4_error(F32x16 x, float inv) {
+  const F32x16 size = vabs(x * inv);
+  const F32x16 off = nearest_fp4(size) - size;
+  return off * off;
 }
 
 // Of the power of two that puts the largest value in [4, 8) and the next one, the one with the
@@ -73,21 +69,19 @@ GRAFT_INLINE float fp4_error(const F32x16* x, float inv) {
 void encode_mxfp4(const float* __restrict in, std::byte* __restrict out, std::size_t n) {
   for (std::size_t b = 0; b < n / 32; ++b, in += 32) {
     quant::BlockMXFP4& block = blocks<quant::BlockMXFP4>(out)[b];
-    F32x16 x[2];
-    for (int i = 0; i < 2; ++i) {
-      const F32x16 v = load(in + i * kLanes);
-      x[i] = clamp(v == v ? v : F32x16{}, -3e38F, 3e38F);
-    }
-    const std::uint32_t exponent = as_bits(max_lane(vmax(vabs(x[0]), vabs(x[1])))) >> 23;
+    const F32x16 x = load_sane(in, 3e38F);
+    const F32x16 y = load_sane(in + kLanes, 3e38F);
+    const std::uint32_t exponent = as_bits(max_lane(vmax(vabs(x), vabs(y)))) >> 23;
     std::uint32_t e = exponent < 2 ? 0 : exponent - 2;
     // 1 / 2^(e - 127) is a float for every e here: 0..253.
-    const float near = fp4_error(x, as_float((254 - e) << 23));
-    const float far = fp4_error(x, as_float((253 - e) << 23));
-    if (4.0F * far < near) ++e;
+    const float full = as_float((254 - e) << 23);
+    const float half = as_float((253 - e) << 23);
+    const float full_error = sum(fp4_error(x, full) + fp4_error(y, full));
+    const float half_error = sum(fp4_error(x, half) + fp4_error(y, half));
+    if (4.0F * half_error < full_error) ++e;
     const float inv = as_float((254 - e) << 23);
     block.e = static_cast<std::uint8_t>(e);
-    store(block.quants,
-          __builtin_convertvector(index_fp4(x[0] * inv) | index_fp4(x[1] * inv) << 4, U8x16));
+    store_bytes(block.quants, index_fp4(x * inv) + 16.0F * index_fp4(y * inv));
   }
 }
 

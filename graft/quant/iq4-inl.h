@@ -17,16 +17,16 @@ struct Iq4Points {
   }
 
   static GRAFT_INLINE F32x16 nearest(F32x16 t) {
-    F32x16 q = splat(quant::kIq4Values[0]);
+    F32x16 q = static_cast<float>(quant::kIq4Values[0]);
     for (int k = 0; k < 15; ++k) {
-      q = t > border(k) ? splat(static_cast<float>(quant::kIq4Values[k + 1])) : q;
+      q = select(t > border(k), static_cast<float>(quant::kIq4Values[k + 1]), q);
     }
     return q;
   }
 
-  static GRAFT_INLINE I32x16 index(F32x16 t) {
-    I32x16 q{};
-    for (int k = 0; k < 15; ++k) q -= t > border(k);
+  static GRAFT_INLINE F32x16 index(F32x16 t) {
+    F32x16 q = 0.0F;
+    for (int k = 0; k < 15; ++k) q += select(t > border(k), 1.0F, 0.0F);
     return q;
   }
 };
@@ -69,9 +69,9 @@ GRAFT_INLINE float find_iq4_scale(const Values<32>& v) {
 
 GRAFT_INLINE void write_iq4_quants(const Values<32>& v, float scale, std::uint8_t* quants) {
   const float inv = inverse(scale);
-  const I32x16 low = Iq4Points::index(load(v.x) * inv);
-  const I32x16 high = Iq4Points::index(load(v.x + 16) * inv);
-  store(quants, __builtin_convertvector(low | high << 4, U8x16));
+  const F32x16 low = Iq4Points::index(load(v.x) * inv);
+  const F32x16 high = Iq4Points::index(load(v.x + 16) * inv);
+  store_bytes(quants, low + 16.0F * high);
 }
 
 void encode_iq4_nl(const float* __restrict in, std::byte* __restrict out, std::size_t n) {

@@ -10,14 +10,13 @@ struct KQuantWeights {
   static constexpr float kSquare = 0.0F;
 };
 
-// Scale and minimum of sub-block s of Q4_K and Q5_K.
-GRAFT_INLINE void unpack_scales(const std::uint8_t* packed, int s, int& scale, int& min) {
-  if (s < 4) {
-    scale = packed[s] & 63;
-    min = packed[s + 4] & 63;
-  } else {
-    scale = (packed[s + 4] & 15) | (packed[s - 4] >> 6) << 4;
-    min = (packed[s + 4] >> 4) | (packed[s] >> 6) << 4;
+// Scales and minimums of the sub-blocks of Q4_K and Q5_K.
+GRAFT_INLINE void unpack_scales(const std::uint8_t* packed, int* scales, int* mins) {
+  for (int s = 0; s < 4; ++s) {
+    scales[s] = packed[s] & 63;
+    mins[s] = packed[s + 4] & 63;
+    scales[s + 4] = (packed[s + 8] & 15) | (packed[s] >> 6) << 4;
+    mins[s + 4] = (packed[s + 8] >> 4) | (packed[s + 4] >> 6) << 4;
   }
 }
 
@@ -89,17 +88,18 @@ void decode_q4_k(const std::byte* __restrict in, float* __restrict out, std::siz
     const quant::BlockQ4K& block = blocks<quant::BlockQ4K>(in)[b];
     const float d = from_f16(block.d);
     const float dmin = from_f16(block.dmin);
+    int scales[8];
+    int mins[8];
+    unpack_scales(block.scales, scales, mins);
     for (int s = 0; s < 8; ++s, out += 32) {
-      int scale_q = 0;
-      int min_q = 0;
-      unpack_scales(block.scales, s, scale_q, min_q);
-      const float scale = d * static_cast<float>(scale_q);
-      const float min = dmin * static_cast<float>(min_q);
+      const float scale = d * static_cast<float>(scales[s]);
+      const float min = dmin * static_cast<float>(mins[s]);
       const std::uint8_t* quants = block.quants + s / 2 * 32;
       const int shift = s % 2 * 4;
-      for (int i = 0; i < 32; ++i) {
-        out[i] = scale * static_cast<float>(quants[i] >> shift & 15) - min;
-      }
+      // In two loops: g++ 12 would mix the sub-blocks of a single one and then not vectorise it.
+      std::uint8_t q[32];
+      for (int i = 0; i < 32; ++i) q[i] = quants[i] >> shift & 15;
+      for (int i = 0; i < 32; ++i) out[i] = scale * static_cast<float>(q[i]) - min;
     }
   }
 }
@@ -109,12 +109,12 @@ void decode_q5_k(const std::byte* __restrict in, float* __restrict out, std::siz
     const quant::BlockQ5K& block = blocks<quant::BlockQ5K>(in)[b];
     const float d = from_f16(block.d);
     const float dmin = from_f16(block.dmin);
+    int scales[8];
+    int mins[8];
+    unpack_scales(block.scales, scales, mins);
     for (int s = 0; s < 8; ++s, out += 32) {
-      int scale_q = 0;
-      int min_q = 0;
-      unpack_scales(block.scales, s, scale_q, min_q);
-      const float scale = d * static_cast<float>(scale_q);
-      const float min = dmin * static_cast<float>(min_q);
+      const float scale = d * static_cast<float>(scales[s]);
+      const float min = dmin * static_cast<float>(mins[s]);
       const std::uint8_t* quants = block.quants + s / 2 * 32;
       const int shift = s % 2 * 4;
       for (int i = 0; i < 32; ++i) {
@@ -183,15 +183,15 @@ struct KQuantWithMin {
 // Lane c tries scale + c % 3 - 1 and min + c / 3 - 2; lane 15 repeats lane 7.
 template <int kHigh, int kScaleHigh, int kCount>
 GRAFT_INLINE void refine_pair(const Values<kCount>& v, float d, float dmin, float& scale_q, float& min_q) {
-  const F32x16 scale_steps = {-1, 0, 1, -1, 0, 1, -1, 0, 1, -1, 0, 1, -1, 0, 1, 0};
-  const F32x16 min_steps = {-2, -2, -2, -1, -1, -1, 0, 0, 0, 1, 1, 1, 2, 2, 2, 0};
-  const F32x16 scale_qs = clamp(scale_q + scale_steps, 0, kScaleHigh);
-  const F32x16 min_qs = clamp(min_q + min_steps, 0, kScaleHigh);
+  constexpr float kScaleSteps[kLanes] = {-1, 0, 1, -1, 0, 1, -1, 0, 1, -1, 0, 1, -1, 0, 1, 0};
+  constexpr float kMinSteps[kLanes] = {-2, -2, -2, -1, -1, -1, 0, 0, 0, 1, 1, 1, 2, 2, 2, 0};
+  const F32x16 scale_qs = clamp(scale_q + load(kScaleSteps), 0, kScaleHigh);
+  const F32x16 min_qs = clamp(min_q + load(kMinSteps), 0, kScaleHigh);
   const F32x16 scales = d * scale_qs;
   const F32x16 mins = dmin * min_qs;
-  const F32x16 inverses = scales > 0.0F ? 1.0F / (scales > 0.0F ? scales : splat(1.0F)) : F32x16{};
+  const F32x16 inverses = inverse(scales);
   const F32x16 shift = mins * inverses;
-  F32x16 errors{};
+  F32x16 errors = 0.0F;
   for (int i = 0; i < kCount; ++i) {
     const F32x16 q = WholeNumbers<0, kHigh>::nearest(v.x[i] * inverses + shift);
     const F32x16 off = scales * q - (mins + v.x[i]);
@@ -222,9 +222,8 @@ GRAFT_INLINE void quantize_k_with_min(const float* in, KQuantWithMin<kSubBlocks>
       sum_values(v, 0.0F);
       // Lane c shortens the range at the lower end by c % 4 and at the upper end by c / 4 steps.
       constexpr float kStep = kHigh / 32.0F;
-      const I32x16 lane = __builtin_convertvector(lane_numbers(), I32x16);
-      const F32x16 below = __builtin_convertvector(lane & 3, F32x16) * kStep - kStep;
-      const F32x16 above = __builtin_convertvector(lane >> 2, F32x16) * kStep - kStep;
+      const F32x16 below = lane_columns() * kStep - kStep;
+      const F32x16 above = lane_rows() * kStep - kStep;
       const F32x16 inverses = (static_cast<float>(kHigh) + below + above) / (v.high - v.low);
       fit = best_scale_and_min<kHigh, true>(v, inverses, v.low + below / inverses);
     }
@@ -249,8 +248,8 @@ GRAFT_INLINE void quantize_k_with_min(const float* in, KQuantWithMin<kSubBlocks>
     const float inv = inverse(d * scale_q);
     const float min = dmin * min_q;
     for (int i = 0; i < kCount; i += kLanes) {
-      store(out.codes + s * kCount + i,
-            to_bytes(WholeNumbers<0, kHigh>::nearest((load(v.x + i) + min) * inv)));
+      store_bytes(out.codes + s * kCount + i,
+                  WholeNumbers<0, kHigh>::nearest((load(v.x + i) + min) * inv));
     }
   }
 }
@@ -289,7 +288,7 @@ GRAFT_INLINE void quantize_k_symmetric(const float* in, KQuantSymmetric& out) {
         refine_multiple<Points>(v, d, round_even(scales[s] * inv_d), -kScaleHalf, kScaleHalf - 1);
     out.scales[s] = static_cast<std::int8_t>(scale_q);
     const float inv = inverse(d * scale_q);
-    store(out.codes + s * 16, to_bytes(Points::nearest(load(v.x) * inv) + float{kHalf}));
+    store_bytes(out.codes + s * 16, Points::nearest(load(v.x) * inv) + float{kHalf});
   }
 }
 
@@ -379,12 +378,11 @@ void encode_q8_k(const float* __restrict in, std::byte* __restrict out, std::siz
   for (std::size_t b = 0; b < n / 256; ++b, in += 256) {
     quant::BlockQ8K& block = blocks<quant::BlockQ8K>(out)[b];
     alignas(64) float x[256];
-    F32x16 size{};
+    F32x16 size = 0.0F;
     for (int i = 0; i < 256; i += kLanes) {
-      const F32x16 v = load(in + i);
-      const F32x16 sane = clamp(v == v ? v : F32x16{}, -3e38F, 3e38F);
-      store(x + i, sane);
-      size = vmax(size, vabs(sane));
+      const F32x16 v = load_sane(in + i, 3e38F);
+      store(x + i, v);
+      size = vmax(size, vabs(v));
     }
     const float d = max_lane(size) / 127.0F;
     block.d = d;

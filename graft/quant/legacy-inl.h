@@ -13,10 +13,8 @@ void decode_q4_0(const std::byte* __restrict in, float* __restrict out, std::siz
   for (std::size_t b = 0; b < n / 32; ++b, out += 32) {
     const quant::BlockQ40& block = blocks<quant::BlockQ40>(in)[b];
     const float d = from_f16(block.d);
-    for (int i = 0; i < 16; ++i) {
-      out[i] = static_cast<float>((block.quants[i] & 15) - 8) * d;
-      out[i + 16] = static_cast<float>((block.quants[i] >> 4) - 8) * d;
-    }
+    for (int i = 0; i < 16; ++i) out[i] = static_cast<float>((block.quants[i] & 15) - 8) * d;
+    for (int i = 0; i < 16; ++i) out[i + 16] = static_cast<float>((block.quants[i] >> 4) - 8) * d;
   }
 }
 
@@ -25,19 +23,16 @@ void decode_q4_1(const std::byte* __restrict in, float* __restrict out, std::siz
     const quant::BlockQ41& block = blocks<quant::BlockQ41>(in)[b];
     const float d = from_f16(block.d);
     const float m = from_f16(block.m);
-    for (int i = 0; i < 16; ++i) {
-      out[i] = static_cast<float>(block.quants[i] & 15) * d + m;
-      out[i + 16] = static_cast<float>(block.quants[i] >> 4) * d + m;
-    }
+    for (int i = 0; i < 16; ++i) out[i] = static_cast<float>(block.quants[i] & 15) * d + m;
+    for (int i = 0; i < 16; ++i) out[i + 16] = static_cast<float>(block.quants[i] >> 4) * d + m;
   }
 }
 
 // The 32 five-bit numbers of a block.
 GRAFT_INLINE void unpack_5_bits(const std::uint8_t* quants, std::uint32_t high, std::int32_t* q) {
-  for (int i = 0; i < 16; ++i) {
-    q[i] = (quants[i] & 15) | static_cast<std::int32_t>((high >> i & 1) << 4);
-    q[i + 16] = (quants[i] >> 4) | static_cast<std::int32_t>((high >> (i + 16) & 1) << 4);
-  }
+  for (int i = 0; i < 16; ++i) q[i] = quants[i] & 15;
+  for (int i = 0; i < 16; ++i) q[i + 16] = quants[i] >> 4;
+  for (int i = 0; i < 32; ++i) q[i] |= static_cast<std::int32_t>((high >> i & 1) << 4);
 }
 
 void decode_q5_0(const std::byte* __restrict in, float* __restrict out, std::size_t n) {
@@ -116,7 +111,7 @@ GRAFT_INLINE quant::F16Bits quantize_symmetric(const float* in, std::uint8_t* co
   }
   const float inv = inverse(from_f16(d));
   for (int i = 0; i < 32; i += kLanes) {
-    store(codes + i, to_bytes(Points::nearest(load(v.x + i) * inv) + float{kHalf}));
+    store_bytes(codes + i, Points::nearest(load(v.x + i) * inv) + float{kHalf});
   }
   return d;
 }
@@ -138,9 +133,8 @@ GRAFT_INLINE ScaleAndMinBits quantize_with_min(const float* in, std::uint8_t* co
     sum_values(v, base);
     // Lane c shortens the range at the lower end by c % 4 and at the upper end by c / 4 steps.
     constexpr float kStep = 0.25F;
-    const I32x16 lane = __builtin_convertvector(lane_numbers(), I32x16);
-    const F32x16 below = __builtin_convertvector(lane & 3, F32x16) * kStep - 0.25F;
-    const F32x16 above = __builtin_convertvector(lane >> 2, F32x16) * kStep - 0.25F;
+    const F32x16 below = lane_columns() * kStep - kStep;
+    const F32x16 above = lane_rows() * kStep - kStep;
     const F32x16 inverses = (static_cast<float>(kHigh) + below + above) / range;
     const ScaleAndMin fit =
         best_scale_and_min<kHigh, false>(v, inverses, below / inverses);
@@ -149,7 +143,7 @@ GRAFT_INLINE ScaleAndMinBits quantize_with_min(const float* in, std::uint8_t* co
   const float inv = inverse(from_f16(bits.d));
   const float m = from_f16(bits.m);
   for (int i = 0; i < 32; i += kLanes) {
-    store(codes + i, to_bytes(WholeNumbers<0, kHigh>::nearest((load_sane(in + i) - m) * inv)));
+    store_bytes(codes + i, WholeNumbers<0, kHigh>::nearest((load_sane(in + i) - m) * inv));
   }
   return bits;
 }

@@ -8,7 +8,7 @@ namespace {
 template <int kLow, int kHigh>
 struct WholeNumbers {
   static GRAFT_INLINE F32x16 nearest(F32x16 t) {
-    return clamp(round_even(clamp(t, kLow, kHigh)), kLow, kHigh);
+    return round_even(clamp(t, kLow, kHigh));
   }
 };
 
@@ -35,9 +35,9 @@ struct Values {
 // constants; they stand beside each family's encoder.
 template <class Weights, int kCount>
 GRAFT_INLINE void read_values(const float* from, Values<kCount>& v) {
-  F32x16 low = splat(kLargest);
-  F32x16 high = splat(-kLargest);
-  F32x16 squares{};
+  F32x16 low = kLargest;
+  F32x16 high = -kLargest;
+  F32x16 squares = 0.0F;
   for (int i = 0; i < kCount; i += kLanes) {
     const F32x16 x = load_sane(from + i);
     store(v.x + i, x);
@@ -60,9 +60,9 @@ GRAFT_INLINE void read_values(const float* from, Values<kCount>& v) {
 // part off first keeps those sums from cancelling.
 template <int kCount>
 GRAFT_INLINE void sum_values(Values<kCount>& v, float base) {
-  F32x16 sum_w{};
-  F32x16 sum_wx{};
-  F32x16 sum_wxx{};
+  F32x16 sum_w = 0.0F;
+  F32x16 sum_wx = 0.0F;
+  F32x16 sum_wxx = 0.0F;
   for (int i = 0; i < kCount; i += kLanes) {
     const F32x16 x = load(v.x + i) - base;
     const F32x16 w = load(v.weight + i);
@@ -80,15 +80,30 @@ GRAFT_INLINE void sum_values(Values<kCount>& v, float base) {
 
 // 0, 1, 2 ... 15
 GRAFT_INLINE F32x16 lane_numbers() {
-  return F32x16{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  constexpr float kNumbers[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return load(kNumbers);
 }
 
+// 0, 1, 2, 3, 0, 1 ... and 0, 0, 0, 0, 1, 1 ...: the lanes as a square
+GRAFT_INLINE F32x16 lane_columns() {
+  constexpr float kNumbers[kLanes] = {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3};
+  return load(kNumbers);
+}
+
+GRAFT_INLINE F32x16 lane_rows() {
+  constexpr float kNumbers[kLanes] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
+  return load(kNumbers);
+}
+
+// The first lane that holds the minimum.
 GRAFT_INLINE int smallest_lane(F32x16 v) {
-  float t[kLanes];
-  store(t, v);
-  int best = 0;
-  for (int i = 1; i < kLanes; ++i) best = t[i] < t[best] ? i : best;
-  return best;
+  const unsigned lanes = bits_of(v == F32x16(min_lane(v)));
+  return lanes != 0 ? __builtin_ctz(lanes) : 0;
+}
+
+// 1 / v, or 0 where v is 0.
+GRAFT_INLINE F32x16 inverse(F32x16 v) {
+  return select(v != 0.0F, 1.0F / select(v != 0.0F, v, 1.0F), 0.0F);
 }
 
 struct Candidate {
@@ -99,17 +114,16 @@ struct Candidate {
 // Rounds x * inverse to the points for each of sixteen inverses and fits the scale to the outcome.
 template <class Points, int kCount>
 GRAFT_INLINE Candidate best_scale(const Values<kCount>& v, F32x16 inverses, Candidate best) {
-  F32x16 sum_xq{};
-  F32x16 sum_qq{};
+  F32x16 sum_xq = 0.0F;
+  F32x16 sum_qq = 0.0F;
   for (int i = 0; i < kCount; ++i) {
     const F32x16 q = Points::nearest(v.x[i] * inverses);
     const F32x16 wq = v.weight[i] * q;
     sum_xq += v.x[i] * wq;
     sum_qq += wq * q;
   }
-  const F32x16 safe_qq = sum_qq > 0.0F ? sum_qq : splat(1.0F);
-  const F32x16 scale = sum_xq / safe_qq;
-  const F32x16 gain = sum_qq > 0.0F ? scale * sum_xq : F32x16{};
+  const F32x16 scale = sum_xq * inverse(sum_qq);
+  const F32x16 gain = scale * sum_xq;
   float scales[kLanes];
   float gains[kLanes];
   store(scales, scale);
@@ -123,8 +137,8 @@ template <class Points, int kCount>
 GRAFT_INLINE float refine_multiple(const Values<kCount>& v, float d, float first, float low, float high) {
   const F32x16 multiples = clamp(lane_numbers() - 7.0F + first, low, high);
   const F32x16 scales = multiples * d;
-  const F32x16 inverses = scales != 0.0F ? 1.0F / (scales != 0.0F ? scales : splat(1.0F)) : F32x16{};
-  F32x16 errors{};
+  const F32x16 inverses = inverse(scales);
+  F32x16 errors = 0.0F;
   for (int i = 0; i < kCount; ++i) {
     const F32x16 off = scales * Points::nearest(v.x[i] * inverses) - v.x[i];
     errors += v.weight[i] * (off * off);
@@ -144,9 +158,9 @@ struct ScaleAndMin {
 // most zero.
 template <int kHigh, bool kMinNotPositive, int kCount>
 GRAFT_INLINE ScaleAndMin best_scale_and_min(const Values<kCount>& v, F32x16 inverses, F32x16 offsets) {
-  F32x16 sum_q{};
-  F32x16 sum_qq{};
-  F32x16 sum_xq{};
+  F32x16 sum_q = 0.0F;
+  F32x16 sum_qq = 0.0F;
+  F32x16 sum_xq = 0.0F;
   const F32x16 shift = -offsets * inverses;
   for (int i = 0; i < kCount; ++i) {
     const F32x16 q = WholeNumbers<0, kHigh>::nearest(v.x[i] * inverses + shift);
@@ -156,18 +170,17 @@ GRAFT_INLINE ScaleAndMin best_scale_and_min(const Values<kCount>& v, F32x16 inve
     sum_xq += v.x[i] * wq;
   }
   const F32x16 determinant = v.sum_w * sum_qq - sum_q * sum_q;
-  const F32x16 safe_det = determinant > 0.0F ? determinant : splat(1.0F);
-  const F32x16 safe_qq = sum_qq > 0.0F ? sum_qq : splat(1.0F);
-  F32x16 scale = (v.sum_w * sum_xq - v.sum_wx * sum_q) / safe_det;
-  F32x16 min = (sum_qq * v.sum_wx - sum_q * sum_xq) / safe_det;
+  const F32x16 per_determinant = inverse(determinant);
+  F32x16 scale = (v.sum_w * sum_xq - v.sum_wx * sum_q) * per_determinant;
+  F32x16 min = (sum_qq * v.sum_wx - sum_q * sum_xq) * per_determinant;
   if constexpr (kMinNotPositive) {
-    scale = min > 0.0F ? sum_xq / safe_qq : scale;
-    min = min > 0.0F ? F32x16{} : min;
+    scale = select(min > 0.0F, sum_xq * inverse(sum_qq), scale);
+    min = select(min > 0.0F, 0.0F, min);
   }
   const F32x16 error = v.sum_wxx + scale * (scale * sum_qq + 2.0F * (min * sum_q - sum_xq)) +
                        min * (min * v.sum_w - 2.0F * v.sum_wx);
   constexpr float kUnusable = 3e38F;
-  const F32x16 usable = determinant > 0.0F && scale > 0.0F ? error : splat(kUnusable);
+  const F32x16 usable = select((determinant > 0.0F) & (scale > 0.0F), error, kUnusable);
   float scales[kLanes];
   float mins[kLanes];
   store(scales, scale);

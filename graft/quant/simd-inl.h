@@ -1,16 +1,20 @@
 // Vectors of 16 lanes and the conversions the codecs share. Re-includable: no pragma once, no std
-// headers; the includer brings graft/quant/blocks.h first. The lane count and the order of every sum
+// headers; the includer brings graft/quant/blocks.h first and defines GRAFT_VECTOR_BYTES. The lane count and the order of every sum
 // are fixed, so each instruction set gives the same bits. No lambdas and nothing from std:: in
 // functions here: g++ compiles those for the baseline even inside a target region.
+
+#ifndef GRAFT_VECTOR_BYTES
+#error "say how wide the vectors of this region are: 16, 32 or 64"
+#endif
 
 #define GRAFT_INLINE inline __attribute__((always_inline))
 
 namespace {
 
-typedef float F32x16 __attribute__((vector_size(64)));         // NOLINT(modernize-use-using)
-typedef std::int32_t I32x16 __attribute__((vector_size(64)));  // NOLINT(modernize-use-using)
-typedef std::uint8_t U8x16 __attribute__((vector_size(16)));   // NOLINT(modernize-use-using)
+typedef float NativeF32 __attribute__((vector_size(GRAFT_VECTOR_BYTES)));         // NOLINT
+typedef std::int32_t NativeI32 __attribute__((vector_size(GRAFT_VECTOR_BYTES)));  // NOLINT
 
+inline constexpr int kNativeLanes = GRAFT_VECTOR_BYTES / 4;
 inline constexpr int kLanes = 16;
 
 // What an encoder with an f16 scale reads instead of larger values. Beyond what the scale can hold
@@ -18,6 +22,88 @@ inline constexpr int kLanes = 16;
 inline constexpr float kLargest = 1e8F;
 // Blocks whose values are all smaller become zeros: no type with an f16 scale can tell them from it.
 inline constexpr float kSmallest = 1e-9F;
+
+// kCount lanes as halves of halves down to one register: compilers scalarise many operations on
+// vectors wider than a register, so none is ever asked for.
+template <int kCount>
+struct Mask {
+  Mask<kCount / 2> low, high;
+
+  friend GRAFT_INLINE Mask operator&(Mask a, Mask b) { return {a.low & b.low, a.high & b.high}; }
+};
+
+template <>
+struct Mask<kNativeLanes> {
+  NativeI32 v;
+
+  friend GRAFT_INLINE Mask operator&(Mask a, Mask b) { return {a.v & b.v}; }
+};
+
+// clang-format off
+template <int kCount>
+struct F32 {
+  using M = Mask<kCount>;
+  F32<kCount / 2> low, high;
+
+  GRAFT_INLINE F32(float value) : low(value), high(value) {}  // NOLINT(google-explicit-constructor)
+  GRAFT_INLINE F32(F32<kCount / 2> l, F32<kCount / 2> h) : low(l), high(h) {}
+
+  friend GRAFT_INLINE F32 operator+(F32 a, F32 b) { return {a.low + b.low, a.high + b.high}; }
+  friend GRAFT_INLINE F32 operator-(F32 a, F32 b) { return {a.low - b.low, a.high - b.high}; }
+  friend GRAFT_INLINE F32 operator*(F32 a, F32 b) { return {a.low * b.low, a.high * b.high}; }
+  friend GRAFT_INLINE F32 operator/(F32 a, F32 b) { return {a.low / b.low, a.high / b.high}; }
+  friend GRAFT_INLINE F32 operator-(F32 a) { return {-a.low, -a.high}; }
+  friend GRAFT_INLINE M operator<(F32 a, F32 b) { return {a.low < b.low, a.high < b.high}; }
+  friend GRAFT_INLINE M operator>(F32 a, F32 b) { return {a.low > b.low, a.high > b.high}; }
+  friend GRAFT_INLINE M operator==(F32 a, F32 b) { return {a.low == b.low, a.high == b.high}; }
+  friend GRAFT_INLINE M operator!=(F32 a, F32 b) { return {a.low != b.low, a.high != b.high}; }
+  friend GRAFT_INLINE F32 choose(M m, F32 a, F32 b) {
+    return {choose(m.low, a.low, b.low), choose(m.high, a.high, b.high)};
+  }
+  friend GRAFT_INLINE F32 vabs(F32 a) { return {vabs(a.low), vabs(a.high)}; }
+  friend GRAFT_INLINE F32 vmin(F32 a, F32 b) { return {vmin(a.low, b.low), vmin(a.high, b.high)}; }
+  friend GRAFT_INLINE F32 vmax(F32 a, F32 b) { return {vmax(a.low, b.low), vmax(a.high, b.high)}; }
+  GRAFT_INLINE F32& operator+=(F32 b) { return *this = *this + b; }
+};
+
+template <>
+struct F32<kNativeLanes> {
+  using M = Mask<kNativeLanes>;
+  NativeF32 v;
+
+  GRAFT_INLINE F32(float value) : v(value - NativeF32{}) {}  // NOLINT(google-explicit-constructor)
+  GRAFT_INLINE F32(NativeF32 native) : v(native) {}          // NOLINT(google-explicit-constructor)
+
+  friend GRAFT_INLINE F32 operator+(F32 a, F32 b) { return {a.v + b.v}; }
+  friend GRAFT_INLINE F32 operator-(F32 a, F32 b) { return {a.v - b.v}; }
+  friend GRAFT_INLINE F32 operator*(F32 a, F32 b) { return {a.v * b.v}; }
+  friend GRAFT_INLINE F32 operator/(F32 a, F32 b) { return {a.v / b.v}; }
+  friend GRAFT_INLINE F32 operator-(F32 a) { return {-a.v}; }
+  friend GRAFT_INLINE M operator<(F32 a, F32 b) { return {a.v < b.v}; }
+  friend GRAFT_INLINE M operator>(F32 a, F32 b) { return {a.v > b.v}; }
+  friend GRAFT_INLINE M operator==(F32 a, F32 b) { return {a.v == b.v}; }
+  friend GRAFT_INLINE M operator!=(F32 a, F32 b) { return {a.v != b.v}; }
+  friend GRAFT_INLINE F32 choose(M m, F32 a, F32 b) { return {m.v ? a.v : b.v}; }
+  friend GRAFT_INLINE F32 vabs(F32 a) {
+    return {reinterpret_cast<NativeF32>(reinterpret_cast<NativeI32>(a.v) & 0x7fffffff)};
+  }
+#if GRAFT_VECTOR_BYTES == 64  // g++ 12 sees the min and max instructions only up to 32 bytes
+  friend GRAFT_INLINE F32 vmin(F32 a, F32 b) { return {_mm512_maskz_min_ps(0xffff, a.v, b.v)}; }
+  friend GRAFT_INLINE F32 vmax(F32 a, F32 b) { return {_mm512_maskz_max_ps(0xffff, a.v, b.v)}; }
+#else
+  friend GRAFT_INLINE F32 vmin(F32 a, F32 b) { return {a.v < b.v ? a.v : b.v}; }
+  friend GRAFT_INLINE F32 vmax(F32 a, F32 b) { return {a.v > b.v ? a.v : b.v}; }
+#endif
+  GRAFT_INLINE F32& operator+=(F32 b) { return *this = *this + b; }
+};
+// clang-format on
+
+using F32x16 = F32<kLanes>;
+
+// a where the mask is set, else b
+GRAFT_INLINE F32x16 select(Mask<kLanes> mask, F32x16 a, F32x16 b) {
+  return choose(mask, a, b);
+}
 
 GRAFT_INLINE float as_float(std::uint32_t bits) {
   return __builtin_bit_cast(float, bits);
@@ -27,82 +113,121 @@ GRAFT_INLINE std::uint32_t as_bits(float value) {
   return __builtin_bit_cast(std::uint32_t, value);
 }
 
-GRAFT_INLINE F32x16 splat(float value) {
-  return F32x16{} + value;
+template <int kCount = kLanes>
+GRAFT_INLINE F32<kCount> load(const float* from) {
+  if constexpr (kCount == kNativeLanes) {
+    NativeF32 v;
+    __builtin_memcpy(&v, from, sizeof(v));
+    return {v};
+  } else {
+    return {load<kCount / 2>(from), load<kCount / 2>(from + kCount / 2)};
+  }
 }
 
-GRAFT_INLINE F32x16 load(const float* from) {
-  F32x16 v;
-  __builtin_memcpy(&v, from, sizeof(v));
-  return v;
-}
-
-GRAFT_INLINE void store(float* to, F32x16 v) {
-  __builtin_memcpy(to, &v, sizeof(v));
-}
-
-GRAFT_INLINE F32x16 vmin(F32x16 a, F32x16 b) {
-  return a < b ? a : b;
-}
-
-GRAFT_INLINE F32x16 vmax(F32x16 a, F32x16 b) {
-  return a > b ? a : b;
-}
-
-GRAFT_INLINE F32x16 vabs(F32x16 v) {
-  return reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(v) & 0x7fffffff);
+template <int kCount>
+GRAFT_INLINE void store(float* to, F32<kCount> v) {
+  if constexpr (kCount == kNativeLanes) {
+    __builtin_memcpy(to, &v.v, sizeof(v.v));
+  } else {
+    store(to, v.low);
+    store(to + kCount / 2, v.high);
+  }
 }
 
 GRAFT_INLINE F32x16 clamp(F32x16 v, float low, float high) {
-  return vmin(vmax(v, splat(low)), splat(high));
+  return vmin(vmax(v, low), high);
 }
 
 // Nearest whole number, ties to even; exact for |v| < 2^22. The sum pushes the fraction out.
-GRAFT_INLINE F32x16 round_even(F32x16 v) {
+template <class T>
+GRAFT_INLINE T round_even(T v) {
   constexpr float kShift = 12582912.0F;  // 1.5 * 2^23
   return (v + kShift) - kShift;
 }
 
-GRAFT_INLINE float round_even(float v) {
-  constexpr float kShift = 12582912.0F;
-  return (v + kShift) - kShift;
+struct Add {
+  template <class T>
+  static GRAFT_INLINE T apply(T a, T b) {
+    return a + b;
+  }
+};
+
+struct Max {
+  template <class T>
+  static GRAFT_INLINE T apply(T a, T b) {
+    return vmax(a, b);
+  }
+};
+
+// Lane i with lane i + kCount / 2, and so on down to one: the same tree for every register width.
+template <class Op, int kCount>
+GRAFT_INLINE float reduce(F32<kCount> v) {
+  if constexpr (kCount > kNativeLanes) {
+    return reduce<Op>(Op::apply(v.low, v.high));
+  } else {
+    using N = F32<kNativeLanes>;
+#if GRAFT_VECTOR_BYTES == 64
+    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4,
+                                               5, 6, 7)));
+    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8,
+                                               9, 10, 11)));
+    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14,
+                                               15, 12, 13)));
+    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13,
+                                               12, 15, 14)));
+#elif GRAFT_VECTOR_BYTES == 32
+    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 4, 5, 6, 7, 0, 1, 2, 3)));
+    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 2, 3, 0, 1, 6, 7, 4, 5)));
+    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 1, 0, 3, 2, 5, 4, 7, 6)));
+#else
+    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 2, 3, 0, 1)));
+    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 1, 0, 3, 2)));
+#endif
+    return v.v[0];
+  }
+}
+
+// Bit i is set when lane i is.
+template <int kCount>
+GRAFT_INLINE unsigned bits_of(Mask<kCount> mask) {
+  if constexpr (kCount > kNativeLanes) {
+    return bits_of(mask.low) | bits_of(mask.high) << (kCount / 2);
+  } else {
+#if GRAFT_VECTOR_BYTES == 64
+    return _mm512_movepi32_mask(reinterpret_cast<__m512i>(mask.v));
+#elif GRAFT_VECTOR_BYTES == 32
+    return static_cast<unsigned>(_mm256_movemask_ps(reinterpret_cast<__m256>(mask.v)));
+#else
+    unsigned bits = 0;
+    for (int i = 0; i < kCount; ++i) bits |= (mask.v[i] != 0 ? 1U : 0U) << i;
+    return bits;
+#endif
+  }
 }
 
 GRAFT_INLINE float sum(F32x16 v) {
-  float t[kLanes];
-  store(t, v);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) t[i] += t[i + half];
-  }
-  return t[0];
+  return reduce<Add>(v);
 }
 
 GRAFT_INLINE float max_lane(F32x16 v) {
-  float t[kLanes];
-  store(t, v);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) t[i] = t[i] > t[i + half] ? t[i] : t[i + half];
-  }
-  return t[0];
+  return reduce<Max>(v);
 }
 
 GRAFT_INLINE float min_lane(F32x16 v) {
   return -max_lane(-v);
 }
 
-// Values as the encoders see them: NaN reads as 0, infinities and giants as +-kLargest.
-GRAFT_INLINE F32x16 load_sane(const float* from) {
+// NaN reads as 0, infinities and giants as +-largest.
+GRAFT_INLINE F32x16 load_sane(const float* from, float largest = kLargest) {
   const F32x16 v = load(from);
-  return clamp(v == v ? v : F32x16{}, -kLargest, kLargest);
+  return clamp(select(v == v, v, 0.0F), -largest, largest);
 }
 
 // Whole numbers in 0..255 to bytes.
-GRAFT_INLINE U8x16 to_bytes(F32x16 v) {
-  return __builtin_convertvector(__builtin_convertvector(v, I32x16), U8x16);
-}
-
-GRAFT_INLINE void store(std::uint8_t* to, U8x16 v) {
-  __builtin_memcpy(to, &v, sizeof(v));
+GRAFT_INLINE void store_bytes(std::uint8_t* to, F32x16 v) {
+  float t[kLanes];
+  store(t, v);
+  for (int i = 0; i < kLanes; ++i) to[i] = static_cast<std::uint8_t>(static_cast<int>(t[i]));
 }
 
 // A float with kExp exponent and kMan mantissa bits (sign on top), exactly. With kHasInf the top

@@ -1,9 +1,9 @@
 #include "graft/formats/gguf/gguf_file.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -142,8 +142,11 @@ std::vector<OpenPart> open_parts(const std::filesystem::path& path,
   check_all_present(*name, where);
   for (std::int64_t number = 1; number <= count; ++number) {
     paths.emplace_back(name->path_of(number));
-    parts.push_back(number == name->number ? std::move(given) : OpenPart(paths.back()));
-    check_part(parts.back(), *name, number);
+    if (number != name->number) parts.emplace_back(paths.back());
+  }
+  parts.insert(parts.begin() + (name->number - 1), std::move(given));
+  for (std::int64_t number = 1; number <= count; ++number) {
+    check_part(parts[static_cast<std::size_t>(number - 1)], *name, number);
   }
   return parts;
 }

@@ -88,7 +88,7 @@ TEST(ParseGguf, SurvivesFlippedBytes) {
   std::mt19937 random(1);
   for (int i = 0; i < 20000; ++i) {
     Bytes broken = bytes;
-    for (unsigned flips = 1 + random() % 3; flips > 0; --flips) {
+    for (auto flips = 1 + random() % 3; flips > 0; --flips) {
       broken[random() % broken.size()] = static_cast<std::byte>(random() & 0xFFU);
     }
     error_of([&] { parse_gguf(broken, "x.gguf"); });

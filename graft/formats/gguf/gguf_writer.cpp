@@ -79,7 +79,7 @@ void check_array(const GgufValue& value, const std::string& subject) {
 void put_metadata(Bytes& out, const GgufMetadata& metadata, const std::string& where) {
   for (const auto& [key, value] : metadata.entries()) {
     check_gguf_name(key, where + ": metadata key");
-    check_array(value, where + ": metadata key \"" + key + "\"");
+    check_array(value, str(where, ": metadata key \"", key, "\""));
     out.string(key);
     out.number(static_cast<std::uint32_t>(type_of(value)));
     put_value(out, value);
@@ -105,8 +105,10 @@ std::uint64_t checked_bytes(const TensorSpec& tensor, const std::string& where) 
 void put_tensor(Bytes& out, const TensorSpec& tensor, std::uint64_t offset) {
   out.string(tensor.name);
   out.number(static_cast<std::uint32_t>(tensor.shape.size()));
-  for (auto dim = tensor.shape.rbegin(); dim != tensor.shape.rend(); ++dim)
-    out.number(*dim);
+  // The file has the innermost dimension first.
+  for (std::size_t i = tensor.shape.size(); i > 0; --i) {
+    out.number(tensor.shape[i - 1]);
+  }
   out.number(static_cast<std::uint32_t>(info(tensor.dtype).ggml_id));
   out.number(offset);
 }

@@ -28,14 +28,6 @@ bool is_present(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// What an index says: where each tensor is, and the shards in the order of their names.
-struct Index {
-  std::string where;
-  Json json;  // owns the text that the maps point at
-  std::unordered_map<std::string_view, std::string_view> shard_of;
-  std::map<std::string_view, std::size_t> shards;  // and how many tensors each has
-};
-
 // An index may come from anywhere; it must not make us read files of other folders. Links are
 // followed: Hugging Face's cache keeps the shards themselves elsewhere.
 void check_shard_name(std::string_view shard, const std::string& where) {
@@ -46,26 +38,34 @@ void check_shard_name(std::string_view shard, const std::string& where) {
   }
 }
 
-void read_index(const fs::path& path, Index& index) {
-  index.where = path.string();
-  index.json = read_json_file(path);
-  if (!index.json.is_object() || !index.json.contains("weight_map") ||
-      !index.json["weight_map"].is_object()) {
-    fail(index.where, ": has no weight_map object");
-  }
-  const Json& weight_map = index.json["weight_map"];
-  index.shard_of.reserve(weight_map.size());
-  for (auto place = weight_map.begin(); place != weight_map.end(); ++place) {
-    if (!place->is_string()) {
-      fail(index.where, ": weight_map \"", printable(place.key()), "\" is ", place->type_name(),
-           ", the name of a file is needed");
+// What an index says: where each tensor is, and the shards in the order of their names.
+struct Index {
+  std::string where;
+  Json json;  // owns the text that the maps point at
+  std::unordered_map<std::string_view, std::string_view> shard_of;
+  std::map<std::string_view, std::size_t> shards;  // and how many tensors each has
+
+  explicit Index(const fs::path& path) : where(path.string()), json(read_json_file(path)) {
+    const auto weight_map = json.find("weight_map");
+    if (weight_map == json.end() || !weight_map->is_object()) {
+      fail(where, ": has no weight_map object");
     }
-    const std::string_view shard = place->get_ref<const std::string&>();
-    if (index.shards[shard]++ == 0) check_shard_name(shard, index.where);
-    index.shard_of.emplace(place.key(), shard);
+    shard_of.reserve(weight_map->size());
+    for (auto place = weight_map->begin(); place != weight_map->end(); ++place) {
+      if (!place->is_string()) {
+        fail(where, ": weight_map \"", printable(place.key()), "\" is ", place->type_name(),
+             ", the name of a file is needed");
+      }
+      const std::string_view shard = place->get_ref<const std::string&>();
+      if (shards[shard]++ == 0) check_shard_name(shard, where);
+      shard_of.emplace(place.key(), shard);
+    }
+    if (shards.empty()) fail(where, ": the weight_map is empty");
   }
-  if (index.shards.empty()) fail(index.where, ": the weight_map is empty");
-}
+  Index(const Index&) = delete;
+  Index& operator=(const Index&) = delete;
+  ~Index() = default;
+};
 
 void check_shards_present(const Index& index, const fs::path& folder) {
   constexpr std::size_t kMaxListed = 8;
@@ -114,8 +114,7 @@ SafetensorsFolder::SafetensorsFolder(const std::filesystem::path& folder) {
   if (is_present(folder / kSingleFile)) {
     files_.emplace_back(folder / kSingleFile);
   } else if (is_present(folder / kIndexFile)) {
-    Index index;
-    read_index(folder / kIndexFile, index);
+    const Index index(folder / kIndexFile);
     check_shards_present(index, folder);
     files_.reserve(index.shards.size());
     for (const auto& [shard, num_tensors] : index.shards) {

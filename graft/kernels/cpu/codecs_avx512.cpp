@@ -1,5 +1,7 @@
 #include "graft/kernels/cpu/codecs.h"
 
+#include <immintrin.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -9,6 +11,7 @@
 
 GRAFT_ISA_BEGIN(avx512)
 
+#define GRAFT_VECTOR_BYTES 64
 #include "graft/quant/codecs-inl.h"
 
 constinit const quant::CodecTable kCodecs = kAllCodecs;

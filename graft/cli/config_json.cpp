@@ -1,0 +1,99 @@
+#include "graft/cli/config_json.h"
+
+#include <array>
+
+namespace graft::cli {
+namespace {
+
+constexpr std::array<std::string_view, 5> kRopeNames = {"default", "linear", "dynamic", "llama3",
+                                                        "yarn"};
+
+Json rope_json(const formats::RopeConfig& rope) {
+  Json json = {{"rope_type", name(rope.kind)}, {"rope_theta", rope.theta}};
+  if (rope.has_freq_factors) json["freq_factors"] = true;
+  if (rope.kind == formats::RopeKind::Default) return json;
+  json["factor"] = rope.factor;
+  if (rope.original_max_position_embeddings > 0)
+    json["original_max_position_embeddings"] = rope.original_max_position_embeddings;
+  if (rope.kind == formats::RopeKind::Yarn) {
+    json["beta_fast"] = rope.beta_fast;
+    json["beta_slow"] = rope.beta_slow;
+    json["mscale"] = rope.mscale;
+    json["mscale_all_dim"] = rope.mscale_all_dim;
+  }
+  if (rope.kind == formats::RopeKind::Llama3) {
+    json["low_freq_factor"] = rope.low_freq_factor;
+    json["high_freq_factor"] = rope.high_freq_factor;
+  }
+  return json;
+}
+
+Json moe_json(const formats::MoeConfig& moe) {
+  static constexpr std::array<std::string_view, 3> kMethods = {"greedy", "group_limited_greedy",
+                                                               "noaux_tc"};
+  return {
+      {"num_experts", moe.num_experts},
+      {"num_experts_per_tok", moe.num_experts_per_tok},
+      {"moe_intermediate_size", moe.moe_intermediate_size},
+      {"num_shared_experts", moe.num_shared_experts},
+      {"shared_expert_intermediate_size", moe.shared_expert_intermediate_size},
+      {"shared_expert_gate", moe.shared_expert_gate},
+      {"first_k_dense_replace", moe.first_k_dense_replace},
+      {"scoring_func", moe.scoring_func == formats::ScoringFunc::Sigmoid ? "sigmoid" : "softmax"},
+      {"topk_method", kMethods[static_cast<std::size_t>(moe.topk_method)]},
+      {"n_group", moe.n_group},
+      {"topk_group", moe.topk_group},
+      {"norm_topk_prob", moe.norm_topk_prob},
+      {"routed_scaling_factor", moe.routed_scaling_factor}};
+}
+
+Json mla_json(const formats::MlaConfig& mla) {
+  return {{"q_lora_rank", mla.q_lora_rank},
+          {"kv_lora_rank", mla.kv_lora_rank},
+          {"qk_nope_head_dim", mla.qk_nope_head_dim},
+          {"qk_rope_head_dim", mla.qk_rope_head_dim},
+          {"v_head_dim", mla.v_head_dim}};
+}
+
+Json vision_json(const formats::VisionConfig& vision) {
+  return {{"hidden_size", vision.hidden_size},
+          {"intermediate_size", vision.intermediate_size},
+          {"num_hidden_layers", vision.num_hidden_layers},
+          {"num_attention_heads", vision.num_attention_heads},
+          {"image_size", vision.image_size},
+          {"patch_size", vision.patch_size}};
+}
+
+}  // namespace
+
+std::string_view name(formats::RopeKind kind) {
+  return kRopeNames[static_cast<std::size_t>(kind)];
+}
+
+Json to_json(const formats::ModelConfig& config) {
+  Json json = {{"vocab_size", config.vocab_size},
+               {"hidden_size", config.hidden_size},
+               {"intermediate_size", config.intermediate_size},
+               {"num_hidden_layers", config.num_hidden_layers},
+               {"num_nextn_predict_layers", config.num_nextn_predict_layers},
+               {"num_attention_heads", config.num_attention_heads},
+               {"num_key_value_heads", config.num_key_value_heads},
+               {"head_dim", config.head_dim},
+               {"rotary_dim", config.rotary_dim},
+               {"max_position_embeddings", config.max_position_embeddings},
+               {"sliding_window", config.sliding_window},
+               {"rms_norm_eps", config.rms_norm_eps},
+               {"hidden_act", config.hidden_act},
+               {"tie_word_embeddings", config.tie_word_embeddings},
+               {"attention_bias", config.attention_bias},
+               {"qk_norm", config.qk_norm},
+               {"rope", rope_json(config.rope)},
+               {"eos_token_ids", config.eos_token_ids}};
+  if (config.is_mla()) json["mla"] = mla_json(config.mla);
+  if (config.is_moe()) json["moe"] = moe_json(config.moe);
+  if (config.vision) json["vision"] = vision_json(*config.vision);
+  if (!config.quantization.method.empty()) json["quantization"] = config.quantization.method;
+  return json;
+}
+
+}  // namespace graft::cli

@@ -1,0 +1,15 @@
+// A ModelConfig as JSON, in the words of config.json.
+
+#pragma once
+
+#include <string_view>
+
+#include "graft/base/json.h"
+#include "graft/formats/model_config.h"
+
+namespace graft::cli {
+
+std::string_view name(formats::RopeKind kind);
+Json to_json(const formats::ModelConfig& config);
+
+}  // namespace graft::cli

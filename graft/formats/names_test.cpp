@@ -1,0 +1,127 @@
+#include "graft/formats/names.h"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/json.h"
+#include "graft/base/shared_data.h"
+#include "graft/formats/huggingface/hf_config.h"
+#include "graft/formats/safetensors/safetensors_folder.h"
+
+namespace graft::formats {
+namespace {
+
+using Slots = std::vector<NameSlot>;
+
+ModelConfig config_of(const std::string& text) {
+  return read_hf_config(parse_json(text, "test"), nullptr, "test");
+}
+
+bool contains(const Slots& slots, std::string_view name) {
+  return std::ranges::any_of(slots, [&](const NameSlot& slot) { return slot.name == name; });
+}
+
+bool is_vision(std::string_view name) {
+  return name.starts_with("vision_tower.") || name.starts_with("multi_modal_projector.");
+}
+
+TEST(Names, CoverEveryTensorOfEveryCheckpoint) {
+  const auto golden = shared_data("golden");
+  GRAFT_REQUIRE_SHARED(golden);
+  std::vector<std::filesystem::path> folders = {shared_data("models/sprout")};
+  for (const auto& entry : std::filesystem::directory_iterator(golden)) {
+    if (entry.is_directory()) folders.push_back(entry.path());
+  }
+  EXPECT_EQ(folders.size(), 15U);
+  for (const auto& folder : folders) {
+    const ModelConfig config =
+        read_hf_config(read_json_file(folder / "config.json"), nullptr, folder);
+    const SafetensorsFolder weights(folder);
+    for (const TensorInfo& tensor : weights.tensors()) {
+      const Slots slots = to_gguf(config, tensor.name);
+      EXPECT_EQ(slots.empty(), is_vision(tensor.name)) << folder << ' ' << tensor.name;
+      for (const NameSlot& slot : slots) {
+        EXPECT_TRUE(contains(to_huggingface(config, slot.name), tensor.name))
+            << folder << ' ' << tensor.name << " -> " << slot.name;
+      }
+    }
+  }
+}
+
+TEST(Names, PermuteOnlyWhereLlamaCppDoes) {
+  const ModelConfig llama = config_of(R"({"model_type": "llama", "num_key_value_heads": 8})");
+  EXPECT_EQ(to_gguf(llama, "model.layers.3.self_attn.q_proj.weight"),
+            (Slots{{.name = "blk.3.attn_q.weight", .layout = Layout::RopePairs, .num_heads = 32}}));
+  EXPECT_EQ(to_gguf(llama, "model.layers.3.self_attn.k_proj.bias"),
+            (Slots{{.name = "blk.3.attn_k.bias", .layout = Layout::RopePairs, .num_heads = 8}}));
+  EXPECT_EQ(to_gguf(llama, "model.layers.3.self_attn.v_proj.weight"),
+            (Slots{{.name = "blk.3.attn_v.weight"}}));
+  const ModelConfig qwen = config_of(R"({"model_type": "qwen3"})");
+  EXPECT_EQ(to_gguf(qwen, "model.layers.3.self_attn.q_proj.weight"),
+            (Slots{{.name = "blk.3.attn_q.weight"}}));
+}
+
+TEST(Names, SplitAndMerge) {
+  const ModelConfig config = config_of(R"({"model_type": "deepseek_v3", "n_routed_experts": 16,
+      "n_group": 4, "topk_group": 2, "num_nextn_predict_layers": 1})");
+  const std::string kv_b = "model.layers.2.self_attn.kv_b_proj.weight";
+  EXPECT_EQ(to_gguf(config, kv_b),
+            (Slots{{.name = "blk.2.attn_k_b.weight", .layout = Layout::KvBKey},
+                   {.name = "blk.2.attn_v_b.weight", .layout = Layout::KvBValue}}));
+  EXPECT_EQ(to_huggingface(config, "blk.2.attn_kv_b.weight"), (Slots{{.name = kv_b}}));
+
+  EXPECT_EQ(to_gguf(config, "model.layers.4.mlp.experts.15.up_proj.weight"),
+            (Slots{{.name = "blk.4.ffn_up_exps.weight", .layout = Layout::Expert, .expert = 15}}));
+  const Slots experts = to_huggingface(config, "blk.4.ffn_up_exps.weight");
+  ASSERT_EQ(experts.size(), 17U);
+  EXPECT_EQ(experts[15].name, "model.layers.4.mlp.experts.15.up_proj.weight");
+  EXPECT_EQ(experts[15].expert, 15);
+  EXPECT_EQ(experts[16], (NameSlot{.name = "model.layers.4.mlp.experts.gate_up_proj",
+                                   .layout = Layout::ExpertsUpHalf}));
+  EXPECT_EQ(to_gguf(config, "model.layers.4.mlp.experts.gate_up_proj"),
+            (Slots{{.name = "blk.4.ffn_gate_exps.weight", .layout = Layout::ExpertsGateHalf},
+                   {.name = "blk.4.ffn_up_exps.weight", .layout = Layout::ExpertsUpHalf}}));
+  EXPECT_EQ(to_gguf(config, "model.layers.4.mlp.experts.down_proj"),
+            (Slots{{.name = "blk.4.ffn_down_exps.weight"}}));
+  EXPECT_EQ(to_gguf(config, "model.layers.61.shared_head.norm.weight"),
+            (Slots{{.name = "blk.61.nextn.shared_head_norm.weight"}}));
+}
+
+TEST(Names, ReadOldMixtralFiles) {
+  const ModelConfig config = config_of(R"({"model_type": "mixtral"})");
+  EXPECT_EQ(to_huggingface(config, "blk.1.ffn_down.7.weight"),
+            (Slots{{.name = "model.layers.1.block_sparse_moe.experts.7.w2.weight"}}));
+  EXPECT_TRUE(to_huggingface(config, "blk.1.ffn_down.8.weight").empty());
+}
+
+TEST(Names, KnowBothPrefixesOfLlava) {
+  const ModelConfig config = config_of(R"({"model_type": "llava"})");
+  EXPECT_EQ(to_gguf(config, "language_model.model.norm.weight"),
+            (Slots{{.name = "output_norm.weight"}}));
+  EXPECT_EQ(to_gguf(config, "model.language_model.norm.weight"),
+            (Slots{{.name = "output_norm.weight"}}));
+  EXPECT_EQ(to_gguf(config, "lm_head.weight"), (Slots{{.name = "output.weight"}}));
+  EXPECT_EQ(to_huggingface(config, "output.weight"),
+            (Slots{{.name = "language_model.lm_head.weight"}, {.name = "lm_head.weight"}}));
+  EXPECT_EQ(to_huggingface(config, "token_embd.weight"),
+            (Slots{{.name = "language_model.model.embed_tokens.weight"},
+                   {.name = "model.language_model.embed_tokens.weight"}}));
+}
+
+TEST(Names, HaveNoSlotForTheRest) {
+  const ModelConfig tied = config_of(R"({"model_type": "llama", "tie_word_embeddings": true})");
+  for (const std::string_view name :
+       {"lm_head.weight", "model.layers.0.self_attn.rotary_emb.inv_freq", "model.layers.32.x",
+        "model.layers.32.input_layernorm.weight", "model.layers.00.input_layernorm.weight",
+        "model.layers..input_layernorm.weight", "model.layers.0.mlp.gate_proj.weight_scale_inv",
+        "model.layers.99999999999999999999.input_layernorm.weight", ""}) {
+    EXPECT_TRUE(to_gguf(tied, name).empty()) << name;
+  }
+  for (const std::string_view name : {"rope_freqs.weight", "blk.0.unknown.weight", "blk."}) {
+    EXPECT_TRUE(to_huggingface(tied, name).empty()) << name;
+  }
+}
+
+}  // namespace
+}  // namespace graft::formats

@@ -1,0 +1,81 @@
+#include "graft/formats/safetensors/safetensors_writer.h"
+
+#include <csignal>
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include "graft/formats/test_support.h"
+
+namespace graft::formats {
+namespace {
+
+using test::error_of;
+using test::pattern;
+using test::TempFolder;
+
+std::string spec_error(const TensorSpec& spec) {
+  const TempFolder folder;
+  const std::string path = (folder / "x").string();
+  return error_of([&] { SafetensorsWriter(path, {}, {spec}); }).substr(path.size() + 2);
+}
+
+TEST(SafetensorsWriter, WritesAHeaderOfWholeWords) {
+  const TempFolder folder;
+  SafetensorsWriter writer(folder / "x", {{"format", "pt"}}, {{"w", DType::F16, {1, 2}}});
+  writer.append(pattern(4, 0));
+  writer.finish();
+  const auto bytes = test::read_file(folder / "x");
+  const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string header =
+      R"({"__metadata__":{"format":"pt"},"w":{"dtype":"F16","shape":[1,2],"data_offsets":[0,4]}})";
+  EXPECT_EQ(text.substr(8, header.size()), header);
+  const auto length = static_cast<unsigned char>(text[0]);
+  EXPECT_EQ(length % 8, 0);
+  EXPECT_EQ(text.size(), 8U + length + 4U);
+  EXPECT_EQ(text.substr(8 + header.size(), length - header.size()),
+            std::string(length - header.size(), ' '));
+}
+
+TEST(SafetensorsWriter, RefusesTensorsThatCannotBeStored) {
+  EXPECT_EQ(spec_error({"w", DType::Q4_K, {256}}),
+            "tensor \"w\": Q4_K cannot be stored in safetensors");
+  EXPECT_EQ(spec_error({"w", DType::F32, {-1}}),
+            "tensor \"w\": shape [-1] has a dimension of -1, at least 0 is needed");
+  EXPECT_EQ(spec_error({"__metadata__", DType::F32, {1}}),
+            "tensor \"__metadata__\": not a name that safetensors can store");
+  EXPECT_EQ(spec_error({"a\tb", DType::F32, {1}}),
+            "tensor \"a?b\": not a name that safetensors can store");
+  const TempFolder folder;
+  EXPECT_EQ(error_of([&] {
+              SafetensorsWriter(folder / "x", {}, {{"w", DType::F32, {1}}, {"w", DType::F32, {1}}});
+            }),
+            (folder / "x").string() + ": tensor \"w\": comes twice");
+  EXPECT_EQ(error_of([&] {
+              SafetensorsWriter(folder / "x", {{"k", "\xFF"}}, {});
+            }),
+            (folder / "x").string() + ": metadata \"k\" is not UTF-8");
+}
+
+// A limit on the size of files stands for a full disk.
+TEST(SafetensorsWriter, SaysHowFarItCameWhenTheDiskIsFull) {
+  const TempFolder folder;
+  struct rlimit old_limit = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old_limit), 0);
+  auto* const old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit limit = old_limit;
+  limit.rlim_cur = 1U << 20U;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const std::string error = error_of([&] {
+    SafetensorsWriter writer(folder / "x", {}, {{"w", DType::U8, {4U << 20U}}});
+    writer.append(pattern(4U << 20U, 0));
+    writer.finish();
+  });
+  ::setrlimit(RLIMIT_FSIZE, &old_limit);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_NE(error.find("writing failed after 1048576 of 41943"), std::string::npos) << error;
+  EXPECT_TRUE(folder.names().empty());
+}
+
+}  // namespace
+}  // namespace graft::formats

@@ -1,0 +1,110 @@
+// inspect, convert and quantize as a user meets them.
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/json.h"
+#include "graft/base/shared_data.h"
+#include "graft/formats/weight_source.h"
+
+#include "tests/program.h"
+
+namespace graft::tests {
+namespace {
+
+std::size_t num_lines(const std::string& text) {
+  return static_cast<std::size_t>(std::ranges::count(text, '\n'));
+}
+
+void expect_user_error(const Outcome& outcome, const std::string& part) {
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+  EXPECT_EQ(num_lines(outcome.err), 1U) << outcome.err;
+  EXPECT_TRUE(outcome.err.starts_with("graft: ")) << outcome.err;
+  EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+}
+
+TEST(Program, SaysWhatItCanDo) {
+  const Outcome help = run_program({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  for (const char* command : {"inspect", "convert", "quantize", "devices"})
+    EXPECT_NE(help.out.find(command), std::string::npos) << command;
+  EXPECT_EQ(run_program({"--version"}).out, "graft " GRAFT_VERSION "\n");
+  EXPECT_EQ(run_program({"devices"}).exit_code, 0);
+}
+
+TEST(Program, UsageErrorsHaveExitCodeTwo) {
+  EXPECT_EQ(run_program({}).exit_code, 2);
+  EXPECT_EQ(run_program({"frobnicate"}).exit_code, 2);
+  EXPECT_EQ(run_program({"inspect"}).exit_code, 2);
+  EXPECT_EQ(run_program({"inspect", "x", "--frobnicate"}).exit_code, 2);
+}
+
+TEST(Inspect, BadPathsAndFilesEndInOneLine) {
+  const TemporaryFolder folder;
+  expect_user_error(run_program({"inspect", folder / "absent.gguf"}), "absent.gguf");
+  expect_user_error(run_program({"inspect", folder.path().string()}), "config.json");
+  std::ofstream(folder / "empty.gguf");
+  expect_user_error(run_program({"inspect", folder / "empty.gguf"}), "empty.gguf");
+  std::ofstream(folder / "text.gguf") << "this is no model";
+  expect_user_error(run_program({"inspect", folder / "text.gguf"}), "text.gguf");
+  std::ofstream(folder / "short.gguf") << "GGUF\3";
+  expect_user_error(run_program({"inspect", folder / "short.gguf"}), "short.gguf");
+}
+
+TEST(Inspect, DescribesSprout) {
+  const auto sprout = shared_data("models/sprout");
+  GRAFT_REQUIRE_SHARED(sprout);
+  const Outcome text = run_program({"inspect", sprout.string()});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_NE(text.out.find("deepseek_v3"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("46.5 M"), std::string::npos) << text.out;
+  const Json json = parse_json(run_program({"inspect", sprout.string(), "--json"}).out, "inspect");
+  EXPECT_EQ(json["parameters"], 46550080);  // 93.1 MB of BF16, a few hundred of them F32
+  EXPECT_EQ(json["config"]["hidden_size"], 512);
+  EXPECT_EQ(json["config"]["moe"]["num_experts"], 16);
+  EXPECT_EQ(json["tokenizer"]["tokens"], 8192);
+  EXPECT_EQ(json["files"].size(), 3U);
+}
+
+TEST(Convert, RefusesWhatCannotWork) {
+  const auto sprout = shared_data("models/sprout");
+  GRAFT_REQUIRE_SHARED(sprout);
+  const TemporaryFolder folder;
+  expect_user_error(run_program({"convert", sprout.string(), folder / "x.gguf", "--type", "Q9"}),
+                    "\"Q9\": unknown; known are F32");
+  expect_user_error(run_program({"convert", sprout.string(), folder / "no/such/x.gguf"}),
+                    "no/such/x.gguf");
+  const std::string file = folder / "x.gguf";
+  ASSERT_EQ(run_program({"convert", sprout.string(), file}).exit_code, 0);
+  expect_user_error(run_program({"quantize", file, file, "Q8_0"}), "is the input itself");
+}
+
+TEST(Quantize, IsTheSameThroughAFileOrDirectly) {
+  const auto sprout = shared_data("models/sprout");
+  GRAFT_REQUIRE_SHARED(sprout);
+  const TemporaryFolder folder;
+  const std::string bf16 = folder / "bf16.gguf";
+  const std::string in_two_steps = folder / "two.gguf";
+  const std::string in_one_step = folder / "one.gguf";
+  ASSERT_EQ(run_program({"convert", sprout.string(), bf16}).exit_code, 0);
+  ASSERT_EQ(run_program({"quantize", bf16, in_two_steps, "Q4_K_M"}).exit_code, 0);
+  const Outcome direct =
+      run_program({"quantize", sprout.string(), in_one_step, "Q4_K_M", "-t", "3"});
+  ASSERT_EQ(direct.exit_code, 0) << direct.err;
+  EXPECT_NE(direct.err.find("no multiple of 256"), std::string::npos) << direct.err;
+  const auto one = formats::open_weights(in_one_step);
+  const auto two = formats::open_weights(in_two_steps);
+  ASSERT_EQ(one->tensors().size(), two->tensors().size());
+  for (const formats::TensorInfo& tensor : one->tensors()) {
+    const formats::TensorInfo* other = two->find(tensor.name);
+    ASSERT_NE(other, nullptr) << tensor.name;
+    EXPECT_EQ(tensor.dtype, other->dtype) << tensor.name;
+    EXPECT_TRUE(std::ranges::equal(tensor.data, other->data)) << tensor.name;
+  }
+}
+
+}  // namespace
+}  // namespace graft::tests

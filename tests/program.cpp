@@ -1,0 +1,62 @@
+#include "tests/program.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "graft/base/check.h"
+
+namespace graft::tests {
+namespace {
+
+std::string read_text(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+TemporaryFolder::TemporaryFolder() {
+  std::string name = (std::filesystem::temp_directory_path() / "graft_test_XXXXXX").string();
+  GRAFT_CHECK(::mkdtemp(name.data()) != nullptr, name);
+  path_ = name;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+Outcome run_program(const std::vector<std::string>& arguments) {
+  const TemporaryFolder folder;
+  std::vector<std::string> words = {GRAFT_PROGRAM};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words)
+    argv.push_back(word.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  const int flags = O_WRONLY | O_CREAT;
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, (folder / "out").c_str(), flags, 0600);
+  posix_spawn_file_actions_addopen(&actions, 2, (folder / "err").c_str(), flags, 0600);
+  pid_t pid = 0;
+  const int error = posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  GRAFT_CHECK(error == 0, words[0], ": ", error);
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+          .out = read_text(folder / "out"),
+          .err = read_text(folder / "err")};
+}
+
+}  // namespace graft::tests

@@ -1,0 +1,35 @@
+// Runs the built program as a user would.
+
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace graft::tests {
+
+struct Outcome {
+  int exit_code = -1;
+  std::string out;
+  std::string err;
+};
+
+// Arguments are passed as they are; no shell reads them.
+Outcome run_program(const std::vector<std::string>& arguments);
+
+// A folder that goes away with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder();
+
+  std::filesystem::path path() const { return path_; }
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace graft::tests
