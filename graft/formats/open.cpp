@@ -2,8 +2,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <memory>
+#include <span>
 #include <string>
-#include <system_error>
+#include <string_view>
 
 #include "graft/base/error.h"
 #include "graft/base/mapped_file.h"
@@ -49,13 +52,9 @@ std::string in_hex(Bytes bytes) {
   return text;
 }
 
-}  // namespace
-
-std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& path) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status)) fail(path.string(), ": no such file or folder");
-  if (std::filesystem::is_directory(status)) return open_hf_folder(path);
+std::unique_ptr<WeightSource> open_by_content(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) fail(path.string(), ": no such file or folder");
+  if (std::filesystem::is_directory(path)) return open_hf_folder(path);
 
   const MappedFile file(path);
   const Bytes bytes = file.bytes();
@@ -66,6 +65,16 @@ std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& path) {
   if (path.extension() == ".json" || looks_like_json(bytes)) return open_hf_config(path);
   fail(path.string(), ": neither GGUF nor safetensors nor a config.json, its first bytes are ",
        in_hex(bytes));
+}
+
+}  // namespace
+
+std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& path) {
+  try {
+    return open_by_content(path);
+  } catch (const std::filesystem::filesystem_error& error) {
+    fail(path.string(), ": ", error.code().message());  // permissions, a broken disk
+  }
 }
 
 }  // namespace graft::formats

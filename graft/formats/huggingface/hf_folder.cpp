@@ -30,9 +30,9 @@ Description describe(const std::filesystem::path& config_path) {
   Description description;
   description.config = read_hf_config(read_json_file(config_path),
                                       generation ? &*generation : nullptr, config_path.string());
-  // A folder given as "." or "x/" has its name one step up.
+  // A folder given as "." has a name too.
   description.config.name =
-      std::filesystem::weakly_canonical(std::filesystem::absolute(folder)).filename().string();
+      std::filesystem::canonical(folder.empty() ? "." : folder).filename().string();
   description.tokenizer =
       read_hf_tokenizer_folder(folder, description.config, description.warnings);
   return description;
@@ -63,7 +63,6 @@ class HfSource final : public WeightSource {
            std::optional<Description> description)
       : weights_(std::move(weights)), files_(std::move(files)), index_(weights_.tensors()) {
     if (description) description_ = *std::move(description);
-    count_nextn_layers(weights_.tensors(), description_);
   }
 
   std::string_view format() const override { return "safetensors"; }
@@ -110,6 +109,7 @@ std::unique_ptr<WeightSource> open_hf_folder(const std::filesystem::path& folder
   }
   Description description = describe(config_path);
   SafetensorsFolder weights(folder);
+  count_nextn_layers(weights.tensors(), description);
   std::vector<std::filesystem::path> files = weights.paths();
   return std::make_unique<HfSource<SafetensorsFolder>>(std::move(weights), std::move(files),
                                                        std::move(description));
