@@ -115,7 +115,8 @@ void decode_iq1_m(const std::byte* __restrict in, float* __restrict out, std::si
   for (std::size_t b = 0; b < n / 256; ++b) {
     const quant::BlockIQ1M& block = blocks<quant::BlockIQ1M>(in)[b];
     unsigned d_bits = 0;
-    for (int i = 0; i < 4; ++i) d_bits |= static_cast<unsigned>(block.scales[i] >> 12) << (4 * i);
+    for (int i = 0; i < 4; ++i)
+      d_bits |= static_cast<unsigned>(block.scales[i] >> 12) << (4 * i);
     const float d = from_f16(d_bits);
     for (int k = 0; k < 32; ++k, out += 8) {
       const unsigned scale_q = block.scales[k / 8] >> (k % 8 / 2 * 3) & 7U;

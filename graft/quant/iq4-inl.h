@@ -26,16 +26,16 @@ struct Iq4Points {
 
   static GRAFT_INLINE F32x16 index(F32x16 t) {
     F32x16 q = 0.0F;
-    for (int k = 0; k < 15; ++k) q += select(t > border(k), 1.0F, 0.0F);
+    for (int k = 0; k < 15; ++k)
+      q += select(t > border(k), 1.0F, 0.0F);
     return q;
   }
 };
 
 GRAFT_INLINE void write_iq4(const std::uint8_t* quants, float scale, float* out) {
-  for (int i = 0; i < 16; ++i) {
-    out[i] = scale * static_cast<float>(quant::kIq4Values[quants[i] & 15]);
-    out[i + 16] = scale * static_cast<float>(quant::kIq4Values[quants[i] >> 4]);
-  }
+  const U8x16 q = load_bytes(quants);
+  store(out, scale * from_signed_bytes(look_up(quant::kIq4Values, bits_at(q, 0, 15))));
+  store(out + 16, scale * from_signed_bytes(look_up(quant::kIq4Values, bits_at(q, 4, 15))));
 }
 
 void decode_iq4_nl(const std::byte* __restrict in, float* __restrict out, std::size_t n) {
