@@ -12,11 +12,11 @@ namespace {
 // Indexed by IsaLevel.
 const std::array<KernelTable, 4>& tables() {
   static const std::array<KernelTable, 4> tables = {
-      KernelTable{.isa = "scalar", .codecs = quant::reference_codecs()},
-      KernelTable{.isa = "avx2", .codecs = avx2::kCodecs},
-      KernelTable{.isa = "avx512", .codecs = avx512::kCodecs},
+      KernelTable{.isa = "scalar", .codecs = quant::reference_codecs(), .math = scalar::kMath},
+      KernelTable{.isa = "avx2", .codecs = avx2::kCodecs, .math = avx2::kMath},
+      KernelTable{.isa = "avx512", .codecs = avx512::kCodecs, .math = avx512::kMath},
       // Tiles multiply matrices; for everything else this level is the one below.
-      KernelTable{.isa = "amx", .codecs = avx512::kCodecs},
+      KernelTable{.isa = "amx", .codecs = avx512::kCodecs, .math = avx512::kMath},
   };
   return tables;
 }
