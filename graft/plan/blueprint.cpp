@@ -1,0 +1,120 @@
+#include "graft/plan/blueprint.h"
+
+#include <array>
+#include <numeric>
+
+namespace graft::plan {
+namespace {
+
+struct Inheritance {
+  std::string_view derived;
+  std::string_view base;
+};
+
+// As KTransformers' modeling files and Hugging Face's derive them; what is not here derives from
+// Module alone. The last rows are names of one thing in different versions of those files.
+// clang-format off
+constexpr std::array kInheritance = {
+    Inheritance{"DeepseekV2LinearScalingRotaryEmbedding",     "DeepseekV2RotaryEmbedding"},
+    Inheritance{"DeepseekV2DynamicNTKScalingRotaryEmbedding", "DeepseekV2RotaryEmbedding"},
+    Inheritance{"DeepseekV2YarnRotaryEmbedding",              "DeepseekV2RotaryEmbedding"},
+    Inheritance{"DeepseekV3LinearScalingRotaryEmbedding",     "DeepseekV3RotaryEmbedding"},
+    Inheritance{"DeepseekV3DynamicNTKScalingRotaryEmbedding", "DeepseekV3RotaryEmbedding"},
+    Inheritance{"DeepseekV3YarnRotaryEmbedding",              "DeepseekV3RotaryEmbedding"},
+    Inheritance{"LlamaLinearScalingRotaryEmbedding",          "LlamaRotaryEmbedding"},
+    Inheritance{"LlamaDynamicNTKScalingRotaryEmbedding",      "LlamaRotaryEmbedding"},
+    Inheritance{"DeepseekV2FlashAttention2",                  "DeepseekV2Attention"},
+    Inheritance{"DeepseekV3FlashAttention2",                  "DeepseekV3Attention"},
+    Inheritance{"LlamaFlashAttention2",                       "LlamaAttention"},
+    Inheritance{"LlamaSdpaAttention",                         "LlamaAttention"},
+    Inheritance{"MixtralFlashAttention2",                     "MixtralAttention"},
+    Inheritance{"MixtralSdpaAttention",                       "MixtralAttention"},
+    Inheritance{"Qwen2MoeFlashAttention2",                    "Qwen2MoeAttention"},
+    Inheritance{"Qwen2MoeSdpaAttention",                      "Qwen2MoeAttention"},
+    Inheritance{"NonDynamicallyQuantizableLinear",            "Linear"},
+
+    Inheritance{"DeepseekV3TopkRouter",                       "MoEGate"},
+    Inheritance{"DeepseekV2MoEGate",                          "MoEGate"},
+    Inheritance{"Qwen3MoeRotaryEmbedding",                    "Qwen2MoeRotaryEmbedding"},
+};
+// clang-format on
+
+std::string_view direct_base(std::string_view class_name) {
+  for (const Inheritance& row : kInheritance) {
+    if (row.derived == class_name) return row.base;
+  }
+  return {};
+}
+
+// "DeepseekV3" of "DeepseekV3Model" and "DeepseekV3ForCausalLM", empty for other classes.
+std::string_view family_of_model_class(std::string_view class_name) {
+  constexpr std::string_view kModel = "Model";
+  if (class_name.ends_with("PreTrainedModel")) return {};
+  if (class_name.ends_with(kModel)) return class_name.substr(0, class_name.size() - kModel.size());
+  const auto end = class_name.find("ForCausalLM");
+  return end == std::string_view::npos ? std::string_view{} : class_name.substr(0, end);
+}
+
+// DeepseekV3Model and DeepseekV3ForCausalLM are DeepseekV3PreTrainedModels, and so in every family.
+bool is_pretrained_model_of(std::string_view class_name, std::string_view base) {
+  constexpr std::string_view kBase = "PreTrainedModel";
+  if (!base.ends_with(kBase)) return false;
+  const std::string_view family = family_of_model_class(class_name);
+  const std::string_view wanted = base.substr(0, base.size() - kBase.size());
+  return !family.empty() && (wanted.empty() || wanted == family);
+}
+
+std::string_view last_component(std::string_view dotted) {
+  return dotted.substr(dotted.rfind('.') + 1);  // npos + 1 is 0
+}
+
+void visit_module(const ModuleSpec& module, const std::function<void(const ModuleSpec&)>& visitor) {
+  visitor(module);
+  for (const ModuleSpec& child : module.children)
+    visit_module(child, visitor);
+}
+
+}  // namespace
+
+std::int64_t WeightSpec::num_elems() const {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+std::size_t WeightSpec::bytes() const {
+  return bytes_of(dtype, num_elems());
+}
+
+std::string_view ModuleSpec::last_name() const {
+  return last_component(name);
+}
+
+const ModuleSpec* Blueprint::find(std::string_view name) const {
+  const ModuleSpec* module = &root;
+  while (module->name != name) {
+    const ModuleSpec* next = nullptr;
+    for (const ModuleSpec& child : module->children) {
+      const bool on_the_way = name.starts_with(child.name) &&
+                              (name.size() == child.name.size() || name[child.name.size()] == '.');
+      if (on_the_way) next = &child;
+    }
+    if (next == nullptr) return nullptr;
+    module = next;
+  }
+  return module;
+}
+
+void Blueprint::visit(const std::function<void(const ModuleSpec&)>& visitor) const {
+  visit_module(root, visitor);
+}
+
+bool is_instance(std::string_view class_name, std::string_view base) {
+  class_name = last_component(class_name);
+  base = last_component(base);
+  if (base == "Module" || is_pretrained_model_of(class_name, base)) return true;
+  for (; !class_name.empty(); class_name = direct_base(class_name)) {
+    if (class_name == base) return true;
+  }
+  return false;
+}
+
+}  // namespace graft::plan

@@ -1,0 +1,346 @@
+#include "graft/plan/plan.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+
+#include "graft/base/check.h"
+#include "graft/plan/collector.h"
+#include "graft/plan/matcher.h"
+#include "graft/plan/resolve.h"
+
+namespace graft::plan {
+namespace {
+
+using ops::OperatorInfo;
+using ops::Role;
+
+// Keys of KTransformers that any operator of a role may be given. One that does not take the key is
+// told apart only by values other than the one that asks for nothing.
+struct RoleKey {
+  std::string_view key;
+  Role role;
+  std::string_view neutral;
+};
+constexpr std::array kRoleKeys = {
+    RoleKey{"backend", Role::Experts, "llamafile"},
+    RoleKey{"absorb_for_prefill", Role::Attention, "false"},
+    RoleKey{"per_layer_prefill_intput_threshold", Role::Model, "0"},  // their spelling
+};
+
+const RoleKey* find_role_key(std::string_view key) {
+  const auto* found = std::find_if(kRoleKeys.begin(), kRoleKeys.end(),
+                                   [&](const RoleKey& row) { return row.key == key; });
+  return found == kRoleKeys.end() ? nullptr : found;
+}
+
+// They hold other modules and compute nothing themselves, so no operator is missed.
+bool is_structural(Role role) {
+  return role == Role::Model || role == Role::Layer;
+}
+
+std::string_view type_name(DeviceType type) {
+  return type == DeviceType::Cpu ? "cpu" : "cuda";
+}
+
+bool takes(const OperatorInfo* op, const std::string& key) {
+  return op != nullptr && std::find(op->kwargs.begin(), op->kwargs.end(), key) != op->kwargs.end();
+}
+
+// Mixtral's and Qwen's routers are plain Linears in Hugging Face's tree, and rules for all Linears
+// mean them too.
+bool can_replace(Role role, const ModuleSpec& module) {
+  return role == module.role || (role == Role::Linear && module.role == Role::Router &&
+                                 is_instance(module.class_name, "Linear"));
+}
+
+bool is_bias(const WeightSpec& weight) {
+  return weight.name.ends_with("bias");
+}
+
+class Planner {
+ public:
+  Planner(const Blueprint& blueprint,
+          const RuleFile& rules,
+          const ops::Registry& registry,
+          const Machine& machine)
+      : registry_(registry),
+        machine_(machine),
+        findings_(rules.path),
+        matcher_(rules, findings_),
+        default_device_(default_device(registry, machine)) {
+    plan_.blueprint = &blueprint;
+    for (const Rule& rule : rules.rules) {
+      rules_.push_back(resolve(rule, registry, machine, findings_));
+    }
+  }
+
+  PlanResult run() {
+    visit(plan_.blueprint->root, nullptr, nullptr);
+    matcher_.report_unused();
+    check_transfer_map();
+    return {.plan = std::move(plan_), .findings = findings_.take()};
+  }
+
+ private:
+  // `parent` is the placement above (a copy: the vector grows), `stopped_by` the rule above that is
+  // not recursive.
+  void visit(const ModuleSpec& module, const Placement* parent, const Rule* stopped_by) {
+    Placement placement;
+    placement.module = &module;
+    for (const WeightSpec& weight : module.weights)
+      placement.weight_bytes += weight.bytes();
+    if (const auto winner = matcher_.match(module, stopped_by)) {
+      const ResolvedRule& rule = rules_[*winner];
+      placement.rule = rule.rule;
+      if (rule.usable) place(placement, rule);
+      if (!rule.rule->recursive) stopped_by = rule.rule;
+    } else {
+      const bool follows = stopped_by != nullptr || module.role == Role::KvCache;
+      place_default(placement, follows ? parent : nullptr,
+                    stopped_by == nullptr ? 0 : stopped_by->line);
+    }
+    plan_.placements.push_back(placement);
+    for (const ModuleSpec& child : module.children)
+      visit(child, &placement, stopped_by);
+  }
+
+  void place_default(Placement& placement, const Placement* like, int line) {
+    const Device generate = like == nullptr ? default_device_ : like->generate_device;
+    placement.generate_device = placement.out_device = generate;
+    placement.prefill_device = like == nullptr ? generate : like->prefill_device;
+    placement.generate_op = default_operator(*placement.module, generate, line);
+    placement.prefill_op = default_operator(*placement.module, placement.prefill_device, line);
+    check_weights(placement, line);
+  }
+
+  void place(Placement& placement, const ResolvedRule& rule) {
+    const ModuleSpec& module = *placement.module;
+    if (rule.role && !can_replace(*rule.role, module)) {
+      findings_.error(rule.rule->class_line,
+                      str(rule.rule->replace_class, " replaces ", ops::name(*rule.role),
+                          ", the module is ", ops::name(module.role), " (", module.class_name, ")"),
+                      &module);
+      return;
+    }
+    placement.generate_device =
+        rule.generate.device.value_or(device_of(rule.generate.op, default_device_));
+    placement.generate_op = pick(module, rule.generate, placement.generate_device, "generate");
+    place_prefill(placement, rule);
+    placement.out_device = rule.out_device.value_or(placement.generate_device);
+    placement.kwargs = rule.kwargs;
+    check_weights(placement, rule.generate.line);
+    check_kwargs(placement, *rule.rule);
+    take_transfer_map(module, rule);
+  }
+
+  void place_prefill(Placement& placement, const ResolvedRule& rule) {
+    PhaseRequest prefill = rule.prefill;
+    if (prefill.op.none) {
+      placement.prefill_device = placement.generate_device;
+      placement.prefill_op = placement.generate_op;
+      return;
+    }
+    placement.prefill_device =
+        prefill.device.value_or(device_of(prefill.op, placement.generate_device));
+    // Without a word about prefill, it runs what generate runs where that can run.
+    const auto type = rule.generate.op.device_type();
+    const bool fits = !type || *type == placement.prefill_device.type;
+    if (prefill.op.is_default() && !rule.generate.op.none && fits) prefill.op = rule.generate.op;
+    placement.prefill_op = pick(*placement.module, prefill, placement.prefill_device, "prefill");
+  }
+
+  // The device that a word stands for by itself: KExpertsCPU is on the CPU.
+  Device device_of(const OpRequest& op, Device otherwise) const {
+    const auto type = op.device_type();
+    return type && *type != otherwise.type ? Device{.type = *type, .index = 0} : otherwise;
+  }
+
+  const OperatorInfo* pick(const ModuleSpec& module,
+                           const PhaseRequest& phase,
+                           Device device,
+                           std::string_view phase_name) {
+    const OpRequest& op = phase.op;
+    if (op.none) {
+      findings_.error(phase.line,
+                      str(phase_name, "_op: None leaves the module without an operator"), &module);
+      return nullptr;
+    }
+    if (op.is_default()) return default_operator(module, device, phase.line);
+    const std::string_view word = op.named != nullptr ? op.named->name : op.alias->name;
+    const Role role = op.named != nullptr ? op.named->role : op.alias->role;
+    if (!can_replace(role, module)) {
+      findings_.error(phase.line,
+                      str(word, " is an operator for ", ops::name(role), ", the module is ",
+                          ops::name(module.role), " (", module.class_name, ")"),
+                      &module);
+      return nullptr;
+    }
+    const auto type = op.device_type();
+    if (type && *type != device.type) {
+      findings_.error(phase.line,
+                      str(word, " runs on ", type_name(*type), ", ", phase_name, "_device is ",
+                          to_string(device)),
+                      &module);
+      return nullptr;
+    }
+    // Named operators of another role (a linear for a router) mean the router's own.
+    if (op.named != nullptr && role == module.role) return op.named;
+    return default_operator(module, device, phase.line);
+  }
+
+  const OperatorInfo* default_operator(const ModuleSpec& module, Device device, int line) {
+    const OperatorInfo* op = registry_.default_for(module.role, device.type);
+    if (op == nullptr && !is_structural(module.role) && !machine_.plan_only) {
+      findings_.error(
+          line,
+          str("no operator for role ", ops::name(module.role), " on ", type_name(device.type),
+              " in this build (have: ", operator_list(registry_, module.role), ")"),
+          &module);
+    }
+    return op;
+  }
+
+  void check_weights(const Placement& placement, int line) {
+    check_weights(placement, placement.generate_op, line);
+    if (placement.prefill_op != placement.generate_op) {
+      check_weights(placement, placement.prefill_op, line);
+    }
+  }
+
+  void check_weights(const Placement& placement, const OperatorInfo* op, int line) {
+    if (op == nullptr || !op->accepts) return;
+    for (const WeightSpec& weight : placement.module->weights) {
+      if (is_bias(weight) || op->accepts(weight.dtype)) continue;
+      findings_.error(line, str(op->name, " does not take ", graft::name(weight.dtype), " weights"),
+                      placement.module);
+      return;
+    }
+  }
+
+  void check_kwargs(const Placement& placement, const Rule& rule) {
+    // Planning for another machine, the operator and so its kwargs may be unknown.
+    const bool unknown = machine_.plan_only && !is_structural(placement.module->role) &&
+                         (placement.generate_op == nullptr || placement.prefill_op == nullptr);
+    for (const auto& [key, value] : placement.kwargs) {
+      if (takes(placement.generate_op, key) || takes(placement.prefill_op, key)) continue;
+      if (const RoleKey* row = find_role_key(key)) {
+        check_role_key(placement, rule, *row, value);
+      } else if (!unknown) {
+        unknown_kwarg(placement, rule, key);
+      }
+    }
+  }
+
+  void check_role_key(const Placement& placement,
+                      const Rule& rule,
+                      const RoleKey& row,
+                      const std::string& value) {
+    const int line = rule.line_of(std::string(row.key));
+    const ModuleSpec& module = *placement.module;
+    const OperatorInfo* op = placement.generate_op;
+    if (row.role != module.role) {
+      findings_.error(line,
+                      str(row.key, " is a kwarg of ", ops::name(row.role), ", the module is ",
+                          ops::name(module.role)),
+                      &module);
+    } else if (row.role == Role::Experts && !is_backend(value)) {
+      findings_.error(line, str("unknown backend \"", value, "\" (known: ", backend_list(), ")"));
+    } else if (row.role == Role::Attention && value != "true" && value != "false") {
+      findings_.error(line, str(row.key, " must be true or false, not \"", value, "\""));
+    } else if (value != row.neutral && (op != nullptr || is_structural(module.role))) {
+      findings_.warning(line, str(row.key, ": ", value, " has no effect here: ",
+                                  op == nullptr ? "this build" : op->name, " has no such choice"));
+    }
+  }
+
+  void unknown_kwarg(const Placement& placement, const Rule& rule, const std::string& key) {
+    std::vector<std::string> known = {"device",     "generate_device", "prefill_device",
+                                      "out_device", "generate_op",     "prefill_op"};
+    const Role role = placement.module->role;
+    for (const RoleKey& row : kRoleKeys) {
+      if (row.role == role) known.emplace_back(row.key);
+    }
+    if (role == Role::Model) known.emplace_back("transfer_map");
+    const OperatorInfo* op = placement.generate_op;
+    if (op != nullptr) known.insert(known.end(), op->kwargs.begin(), op->kwargs.end());
+    findings_.error(
+        rule.line_of(key),
+        str("unknown kwarg \"", key, "\" of ",
+            op == nullptr ? std::string(ops::name(role)) : op->name, " (known: ", join(known), ")"),
+        placement.module);
+  }
+
+  void take_transfer_map(const ModuleSpec& module, const ResolvedRule& rule) {
+    if (rule.transfer_map.empty()) return;
+    const int line = rule.rule->line_of("transfer_map");
+    if (module.role != Role::Model) {
+      findings_.error(
+          line, str("transfer_map is a kwarg of model, the module is ", ops::name(module.role)),
+          &module);
+      return;
+    }
+    for (const auto& [layer, device] : rule.transfer_map) {
+      if (layer >= plan_.blueprint->num_layers) {
+        findings_.warning(line, str("transfer_map names layer ", layer, ", the model has ",
+                                    plan_.blueprint->num_layers, " layers"));
+      } else {
+        plan_.transfer_map.insert_or_assign(layer, device);
+      }
+    }
+    transfer_map_line_ = line;
+  }
+
+  // The map and the rules of the layers say the same thing twice; say when they differ.
+  void check_transfer_map() {
+    for (const Placement& placement : plan_.placements) {
+      const ModuleSpec& module = *placement.module;
+      const auto next = plan_.transfer_map.upper_bound(module.layer);
+      if (module.role != Role::Attention || next == plan_.transfer_map.begin()) continue;
+      const Device device = std::prev(next)->second;
+      if (device != placement.generate_device) {
+        findings_.warning(transfer_map_line_,
+                          str("transfer_map sends the hidden states to ", to_string(device),
+                              ", attention runs on ", to_string(placement.generate_device)),
+                          &module);
+      }
+    }
+  }
+
+  const ops::Registry& registry_;
+  const Machine& machine_;
+  Collector findings_;
+  Matcher matcher_;
+  Device default_device_;
+  std::vector<ResolvedRule> rules_;
+  Plan plan_;
+  int transfer_map_line_ = 0;
+};
+
+}  // namespace
+
+const Placement& Plan::at(std::string_view module) const {
+  const auto found =
+      std::find_if(placements.begin(), placements.end(),
+                   [&](const Placement& placement) { return placement.module->name == module; });
+  GRAFT_CHECK(found != placements.end(), "no module ", module, " in the plan");
+  return *found;
+}
+
+Device default_device(const ops::Registry& registry, const Machine& machine) {
+  bool has_cuda = machine.plan_only;
+  for (std::size_t i = 0; i < ops::kRoleNames.size() && !has_cuda; ++i) {
+    has_cuda = registry.default_for(static_cast<Role>(i), DeviceType::Cuda) != nullptr;
+  }
+  return machine.num_gpus > 0 && has_cuda ? Device{.type = DeviceType::Cuda, .index = 0} : kCpu;
+}
+
+PlanResult make_plan(const Blueprint& blueprint,
+                     const RuleFile& rules,
+                     const ops::Registry& registry,
+                     const Machine& machine) {
+  return Planner(blueprint, rules, registry, machine).run();
+}
+
+}  // namespace graft::plan

@@ -1,0 +1,169 @@
+#include "graft/plan/resolve.h"
+
+#include <algorithm>
+#include <array>
+
+namespace graft::plan {
+namespace {
+
+constexpr std::array<std::string_view, 6> kPlacementKeys = {
+    "device", "generate_device", "prefill_device", "out_device", "generate_op", "prefill_op"};
+
+bool is_placement_key(std::string_view key) {
+  return std::find(kPlacementKeys.begin(), kPlacementKeys.end(), key) != kPlacementKeys.end();
+}
+
+class Resolver {
+ public:
+  Resolver(const Rule& rule,
+           const ops::Registry& registry,
+           const Machine& machine,
+           Collector& findings)
+      : rule_(rule), registry_(registry), machine_(machine), findings_(findings) {
+    out_.rule = &rule;
+  }
+
+  ResolvedRule run() {
+    resolve_class();
+    const std::optional<Device> both = device("device");
+    out_.generate.device = device("generate_device");
+    out_.prefill.device = device("prefill_device");
+    if (!out_.generate.device) out_.generate.device = both;
+    if (!out_.prefill.device) out_.prefill.device = both;
+    out_.out_device = device("out_device");
+    resolve_op("generate_op", out_.generate);
+    resolve_op("prefill_op", out_.prefill);
+    for (const auto& [layer, word] : rule_.transfer_map) {
+      if (const auto to = device_named(word, rule_.line_of("transfer_map"))) {
+        out_.transfer_map.emplace(layer, *to);
+      }
+    }
+    for (const auto& [key, value] : rule_.kwargs) {
+      if (!is_placement_key(key)) out_.kwargs.emplace(key, value);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  template <class... Parts>
+  void wrong(int line, const Parts&... parts) {
+    out_.usable = false;
+    findings_.error(line, str(parts...));
+  }
+
+  void no_such_device(int line, std::string_view word, std::string_view device) {
+    wrong(line, word, " needs ", device, ": this build has no such device (it has cpu and cuda)");
+  }
+
+  void resolve_class() {
+    const std::string& word = rule_.replace_class;
+    out_.generate.line = out_.prefill.line = rule_.class_line;
+    if (word == "default") return;
+    if (const auto role = ops::role_from_name(word)) {
+      out_.role = role;
+    } else if (const auto* op = registry_.find(word)) {
+      out_.role = op->role;
+      out_.generate.op.named = out_.prefill.op.named = op;
+    } else if (const ClassAlias* alias = find_class_alias(word)) {
+      out_.role = alias->role;
+      if (alias->platform != Platform::Any) {
+        no_such_device(rule_.class_line, word, name(alias->platform));
+      }
+    } else if (const OpAlias* op_alias = find_op_alias(word)) {
+      out_.role = op_alias->role;
+      take_alias(*op_alias, out_.generate, rule_.class_line);
+      out_.prefill.op = out_.generate.op;
+    } else {
+      unknown_class(word);
+    }
+  }
+
+  void unknown_class(const std::string& word) {
+    std::string hint =
+        "give \"default\", a role, an operator of this build or a KTransformers class";
+    // "cuda.linear" in a build without CUDA: say what there is for that role.
+    if (const auto role = ops::role_from_name(word.substr(word.rfind('.') + 1))) {
+      hint = str(ops::name(*role), ": ", operator_list(registry_, *role));
+    }
+    wrong(rule_.class_line, "no operator \"", word, "\" in this build (", hint, ")");
+  }
+
+  void take_alias(const OpAlias& alias, PhaseRequest& phase, int line) {
+    phase.op = {.none = false, .named = nullptr, .alias = &alias};
+    if (alias.platform != Platform::Any) no_such_device(line, alias.name, name(alias.platform));
+  }
+
+  void resolve_op(const char* key, PhaseRequest& phase) {
+    const auto found = rule_.kwargs.find(key);
+    if (found == rule_.kwargs.end()) return;
+    const std::string& word = found->second;
+    phase.line = rule_.line_of(key);
+    if (word == "None") {
+      phase.op = {.none = true, .named = nullptr, .alias = nullptr};
+    } else if (word == "default") {
+      phase.op = {};
+    } else if (const auto* op = registry_.find(word)) {
+      phase.op = {.none = false, .named = op, .alias = nullptr};
+    } else if (const OpAlias* alias = find_op_alias(word)) {
+      take_alias(*alias, phase, phase.line);
+    } else {
+      const ops::Role role = out_.role.value_or(ops::Role::Linear);
+      wrong(phase.line, key, ": no operator \"", word, "\" in this build (", ops::name(role), ": ",
+            operator_list(registry_, role), "; known names: ", op_alias_list(role), ")");
+    }
+  }
+
+  std::optional<Device> device(const char* key) {
+    const auto found = rule_.kwargs.find(key);
+    if (found == rule_.kwargs.end()) return std::nullopt;
+    return device_named(found->second, rule_.line_of(key));
+  }
+
+  std::optional<Device> device_named(const std::string& word, int line) {
+    if (is_foreign_device(word)) {
+      wrong(line, "device ", word, ": this build has no such device (it has cpu and cuda)");
+      return std::nullopt;
+    }
+    const auto found = device_from_name(word);
+    if (!found) {
+      wrong(line, "unknown device \"", word, "\" (known: cpu, cuda, cuda:0, cuda:1, …)");
+      return std::nullopt;
+    }
+    if (found->type == DeviceType::Cuda && found->index >= machine_.num_gpus) {
+      wrong(line, "device ", word, ": the machine has ",
+            machine_.num_gpus == 0 ? "no GPU" : str(machine_.num_gpus, " GPU(s), from cuda:0"));
+      return std::nullopt;
+    }
+    return found;
+  }
+
+  const Rule& rule_;
+  const ops::Registry& registry_;
+  const Machine& machine_;
+  Collector& findings_;
+  ResolvedRule out_;
+};
+
+}  // namespace
+
+std::optional<DeviceType> OpRequest::device_type() const {
+  if (named != nullptr) return named->device;
+  if (alias != nullptr) return alias->device;
+  return std::nullopt;
+}
+
+ResolvedRule resolve(const Rule& rule,
+                     const ops::Registry& registry,
+                     const Machine& machine,
+                     Collector& findings) {
+  return Resolver(rule, registry, machine, findings).run();
+}
+
+std::string operator_list(const ops::Registry& registry, ops::Role role) {
+  std::vector<std::string> names;
+  for (const ops::OperatorInfo* op : registry.of_role(role))
+    names.push_back(op->name);
+  return join(names);
+}
+
+}  // namespace graft::plan
