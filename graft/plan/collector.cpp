@@ -6,23 +6,22 @@
 namespace graft::plan {
 
 void Collector::error(int line, std::string text, const ModuleSpec* module) {
-  add({Finding::Kind::Error, line, std::move(text), module == nullptr ? "" : module->name,
-       module == nullptr ? 0U : 1U});
+  add(Finding::Kind::Error, line, std::move(text), module);
 }
 
 void Collector::warning(int line, std::string text, const ModuleSpec* module) {
-  add({Finding::Kind::Warning, line, std::move(text), module == nullptr ? "" : module->name,
-       module == nullptr ? 0U : 1U});
+  add(Finding::Kind::Warning, line, std::move(text), module);
 }
 
-void Collector::add(Entry entry) {
+void Collector::add(Finding::Kind kind, int line, std::string text, const ModuleSpec* module) {
   const auto same = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& known) {
-    return known.kind == entry.kind && known.line == entry.line && known.text == entry.text;
+    return known.kind == kind && known.line == line && known.text == text;
   });
   if (same == entries_.end()) {
-    entries_.push_back(std::move(entry));
-  } else {
-    same->num_modules += entry.num_modules;
+    entries_.push_back({kind, line, std::move(text), module, module, module == nullptr ? 0U : 1U});
+  } else if (same->last != module) {
+    same->last = module;
+    ++same->num_modules;
   }
 }
 
@@ -31,7 +30,7 @@ std::vector<Finding> Collector::take() {
   for (const Entry& entry : entries_) {
     std::string text = entry.text;
     if (entry.num_modules > 0) {
-      text += str(" (at ", entry.module.empty() ? "the root" : entry.module);
+      text += str(" (at ", entry.first->name.empty() ? "the root" : entry.first->name);
       if (entry.num_modules > 1) text += str(" and ", entry.num_modules - 1, " more");
       text += ")";
     }

@@ -28,10 +28,11 @@ class Collector {
     Finding::Kind kind;
     int line;
     std::string text;
-    std::string module;  // the first, may be empty for the root
+    const ModuleSpec* first;
+    const ModuleSpec* last;  // both phases of a module may fail alike: it counts once
     std::size_t num_modules;
   };
-  void add(Entry entry);
+  void add(Finding::Kind kind, int line, std::string text, const ModuleSpec* module);
 
   std::filesystem::path path_;
   std::vector<Entry> entries_;

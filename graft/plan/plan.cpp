@@ -147,8 +147,15 @@ class Planner {
     // Without a word about prefill, it runs what generate runs where that can run.
     const auto type = rule.generate.op.device_type();
     const bool fits = !type || *type == placement.prefill_device.type;
-    if (prefill.op.is_default() && !rule.generate.op.none && fits) prefill.op = rule.generate.op;
-    placement.prefill_op = pick(*placement.module, prefill, placement.prefill_device, "prefill");
+    if (prefill.op.is_default() && !rule.generate.op.none && fits) {
+      prefill.op = rule.generate.op;
+      prefill.line = rule.generate.line;
+    }
+    const bool same = placement.prefill_device.type == placement.generate_device.type &&
+                      prefill.op == rule.generate.op;
+    placement.prefill_op =
+        same ? placement.generate_op
+             : pick(*placement.module, prefill, placement.prefill_device, "prefill");
   }
 
   // The device that a word stands for by itself: KExpertsCPU is on the CPU.

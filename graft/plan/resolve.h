@@ -21,6 +21,7 @@ struct OpRequest {
   const ops::OperatorInfo* named = nullptr;  // "cpu.linear"
   const OpAlias* alias = nullptr;            // "KLinearMarlin"
 
+  bool operator==(const OpRequest&) const = default;
   bool is_default() const { return !none && named == nullptr && alias == nullptr; }
   // Where it can run, nothing: anywhere.
   std::optional<DeviceType> device_type() const;

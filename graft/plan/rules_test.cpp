@@ -111,7 +111,9 @@ struct Wrong {
   const char* text;
   const char* complaint;
 
-  friend void PrintTo(const Wrong& wrong, std::ostream* out) { *out << wrong.text; }
+  friend std::ostream& operator<<(std::ostream& out, const Wrong& wrong) {
+    return out << wrong.text;
+  }
 };
 
 class RulesWrong : public ::testing::TestWithParam<Wrong> {};

@@ -1,0 +1,396 @@
+#include "graft/plan/plan.h"
+
+#include <gtest/gtest.h>
+
+#include "graft/base/error.h"
+#include "graft/plan/test_models.h"
+
+namespace graft::plan {
+namespace {
+
+using testing::cpu_registry;
+using testing::full_registry;
+
+constexpr Device kGpu0 = {.type = DeviceType::Cuda, .index = 0};
+constexpr Device kGpu1 = {.type = DeviceType::Cuda, .index = 1};
+
+// Keeps alive what a plan points into.
+struct Case {
+  Blueprint blueprint;
+  ops::Registry registry;
+  RuleFile file;
+  PlanResult result;
+
+  Case(Blueprint model, ops::Registry operators, const std::string& rules, Machine machine)
+      : blueprint(std::move(model)), registry(std::move(operators)) {
+    std::vector<Finding> findings;
+    file = parse_rules(rules, "r.yaml", findings);
+    EXPECT_EQ(findings_text(findings), "");
+    result = make_plan(blueprint, file, registry, machine);
+  }
+  std::string findings() const { return findings_text(result.findings); }
+  const Placement& at(std::string_view module) const { return result.plan.at(module); }
+  int line(std::string_view module) const {
+    return at(module).rule == nullptr ? 0 : at(module).rule->line;
+  }
+};
+
+Case on_cpu(const std::string& rules) {
+  return {testing::deepseek_v3(5), cpu_registry(), rules, {}};
+}
+
+Case on_gpus(const std::string& rules, int num_gpus = 2) {
+  return {testing::deepseek_v3(5), full_registry(), rules, {.num_gpus = num_gpus}};
+}
+
+TEST(Plan, WithoutRulesTakesDefaults) {
+  const Case cpu = on_cpu("[]");
+  EXPECT_EQ(cpu.findings(), "");
+  EXPECT_EQ(cpu.at("lm_head").generate_op->name, "cpu.linear");
+  EXPECT_EQ(cpu.at("lm_head").generate_device, kCpu);
+  EXPECT_EQ(cpu.at("lm_head").weight_bytes, 128U * 256U * 2U);
+  EXPECT_EQ(cpu.at("model").generate_op, nullptr);
+  EXPECT_EQ(cpu.at("lm_head").rule, nullptr);
+  const Case gpu = on_gpus("[]");
+  EXPECT_EQ(gpu.at("lm_head").generate_op->name, "cuda.linear");
+  EXPECT_EQ(gpu.at("lm_head").generate_device, kGpu0);
+}
+
+TEST(Plan, DefaultDeviceNeedsOperatorsAndAGpu) {
+  EXPECT_EQ(default_device(full_registry(), {.num_gpus = 1}), kGpu0);
+  EXPECT_EQ(default_device(full_registry(), {}), kCpu);
+  EXPECT_EQ(default_device(cpu_registry(), {.num_gpus = 1}), kCpu);
+  EXPECT_EQ(default_device(cpu_registry(), {.num_gpus = 1, .plan_only = true}), kGpu0);
+}
+
+TEST(Plan, FirstMatchWins) {
+  const Case plan = on_gpus(R"(
+- match: {name: "q_a_proj$"}
+  replace: {class: default, kwargs: {device: "cuda:1"}}
+- match: {class: torch.nn.Linear}
+  replace: {class: linear, kwargs: {device: cpu}}
+)");
+  EXPECT_EQ(plan.findings(), "");
+  EXPECT_EQ(plan.at("model.layers.2.self_attn.q_a_proj").generate_device, kGpu1);
+  EXPECT_EQ(plan.at("model.layers.2.self_attn.q_b_proj").generate_device, kCpu);
+  EXPECT_EQ(plan.at("model.layers.2.self_attn.q_b_proj").generate_op->name, "cpu.linear");
+  EXPECT_EQ(plan.at("model.norm").generate_device, kGpu0);
+}
+
+TEST(Plan, AllPartsOfAMatchMustHold) {
+  const Case plan = on_cpu(R"(
+- match: {name: mlp, class: Linear, layers: [0-1, 4], role: linear}
+  replace: {class: linear}
+)");
+  EXPECT_EQ(plan.line("model.layers.1.mlp.up_proj"), 2);
+  EXPECT_EQ(plan.line("model.layers.2.mlp.up_proj"), 0);
+  EXPECT_EQ(plan.line("model.layers.4.mlp.shared_experts.up_proj"), 2);
+  EXPECT_EQ(plan.line("model.layers.4.mlp.gate"), 0);
+  EXPECT_EQ(plan.line("model.layers.1.self_attn.o_proj"), 0);
+  EXPECT_EQ(plan.line("lm_head"), 0);
+}
+
+TEST(Plan, BaseClassesMatchTheirHeirs) {
+  const Case plan = on_cpu(R"(
+- match: {class: ktransformers.models.modeling_deepseek_v3.DeepseekV3RotaryEmbedding}
+  replace: {class: ktransformers.operators.RoPE.YarnRotaryEmbeddingV3}
+)");
+  EXPECT_EQ(plan.findings(), "");
+  EXPECT_EQ(plan.line("model.layers.0.self_attn.rotary_emb"), 2);
+}
+
+TEST(Plan, NothingIsInherited) {
+  const Case plan = on_gpus(R"(
+- match: {role: attention}
+  replace: {class: attention, kwargs: {device: "cuda:1"}}
+)");
+  EXPECT_EQ(plan.at("model.layers.0.self_attn").generate_device, kGpu1);
+  EXPECT_EQ(plan.at("model.layers.0.self_attn.o_proj").generate_device, kGpu0);
+  // But a cache is of no use away from its attention.
+  EXPECT_EQ(plan.at("model.layers.0.self_attn.kv_cache").generate_device, kGpu1);
+}
+
+TEST(Plan, NotRecursiveKeepsRulesAwayFromChildren) {
+  const Case plan = on_gpus(R"(
+- match: {role: moe}
+  replace: {class: moe, kwargs: {generate_device: cpu, prefill_device: "cuda:1"}}
+  recursive: False
+- match: {role: linear}
+  replace: {class: linear, kwargs: {device: "cuda:0"}}
+- match: {role: experts}
+  replace: {class: experts}
+)");
+  EXPECT_EQ(plan.findings(),
+            "r.yaml:7: warning: the rule never decides: every module it matches (2) is taken by "
+            "line 2\n");
+  const Placement& experts = plan.at("model.layers.3.mlp.experts");
+  EXPECT_EQ(experts.rule, nullptr);
+  EXPECT_EQ(experts.generate_device, kCpu);
+  EXPECT_EQ(experts.generate_op->name, "cpu.experts");
+  EXPECT_EQ(experts.prefill_op->name, "cuda.experts");
+  EXPECT_EQ(experts.prefill_device, kGpu1);
+  EXPECT_EQ(plan.at("model.layers.3.mlp.shared_experts.up_proj").generate_device, kCpu);
+  EXPECT_EQ(plan.at("model.layers.3.self_attn.o_proj").generate_device, kGpu0);
+}
+
+TEST(Plan, TheRootCanBeReplaced) {
+  const Case plan =
+      on_gpus("- match: {name: ^$}\n  replace: {class: model, kwargs: {device: cpu}}\n");
+  EXPECT_EQ(plan.findings(), "");
+  EXPECT_EQ(plan.line(""), 1);
+  EXPECT_EQ(plan.at("").generate_device, kCpu);
+  EXPECT_EQ(plan.line("model"), 0);
+}
+
+TEST(Plan, DevicesOfThePhases) {
+  const Case plan = on_gpus(R"(
+- match: {name: q_a_proj}
+  replace: {kwargs: {device: cpu, prefill_device: "cuda:1", out_device: cuda}}
+- match: {name: q_b_proj}
+  replace: {kwargs: {generate_device: cpu}}
+- match: {name: kv_b_proj}
+  replace: {kwargs: {prefill_device: cpu}}
+- match: {name: o_proj}
+  replace: {class: cpu.linear}
+)");
+  EXPECT_EQ(plan.findings(), "");
+  const Placement& a = plan.at("model.layers.0.self_attn.q_a_proj");
+  EXPECT_EQ(a.generate_device, kCpu);
+  EXPECT_EQ(a.prefill_device, kGpu1);
+  EXPECT_EQ(a.out_device, kGpu0);
+  EXPECT_EQ(a.generate_op->name, "cpu.linear");
+  EXPECT_EQ(a.prefill_op->name, "cuda.linear");
+  const Placement& b = plan.at("model.layers.0.self_attn.q_b_proj");
+  EXPECT_EQ(b.prefill_device, kCpu);
+  EXPECT_EQ(b.out_device, kCpu);
+  const Placement& kv = plan.at("model.layers.0.self_attn.kv_b_proj");
+  EXPECT_EQ(kv.generate_device, kGpu0);
+  EXPECT_EQ(kv.prefill_device, kCpu);
+  const Placement& o = plan.at("model.layers.0.self_attn.o_proj");
+  EXPECT_EQ(o.generate_device, kCpu);
+  EXPECT_EQ(o.prefill_op->name, "cpu.linear");
+}
+
+TEST(Plan, OpNamesOfKTransformers) {
+  const Case plan = on_gpus(R"(
+- match: {role: experts}
+  replace:
+    class: ktransformers.operators.experts.KTransformersExperts
+    kwargs:
+      prefill_device: "cuda:1"
+      prefill_op: "KExpertsTorch"
+      generate_device: "cpu"
+      generate_op: "KExpertsCPU"
+      out_device: "cuda:1"
+  recursive: False
+- match: {name: ^lm_head}
+  replace: {class: KTransformersLinear, kwargs: {generate_op: KLinearMarlin, prefill_op: None}}
+- match: {name: o_proj}
+  replace: {class: KTransformersLinear, kwargs: {generate_op: KLinearCPUInfer, prefill_op: VLinearMarlin}}
+- match: {name: q_a_proj}
+  replace: {class: linear, kwargs: {generate_device: cpu, generate_op: cpu.linear, prefill_op: cuda.linear}}
+)");
+  EXPECT_EQ(plan.findings(), "");
+  const Placement& experts = plan.at("model.layers.4.mlp.experts");
+  EXPECT_EQ(experts.generate_op->name, "cpu.experts");
+  EXPECT_EQ(experts.prefill_op->name, "cuda.experts");
+  EXPECT_EQ(experts.out_device, kGpu1);
+  const Placement& head = plan.at("lm_head");
+  EXPECT_EQ(head.generate_device, kGpu0);
+  EXPECT_EQ(head.prefill_op, head.generate_op);
+  EXPECT_EQ(head.prefill_device, head.generate_device);
+  const Placement& o = plan.at("model.layers.0.self_attn.o_proj");
+  EXPECT_EQ(o.generate_device, kCpu);
+  EXPECT_EQ(o.prefill_device, kGpu0);
+  EXPECT_EQ(plan.at("model.layers.0.self_attn.q_a_proj").prefill_op->name, "cuda.linear");
+}
+
+TEST(Plan, RoutersThatAreLinearsTakeRulesForLinears) {
+  const Case plan(testing::mixtral(2), cpu_registry(), R"(
+- match: {class: torch.nn.Linear}
+  replace: {class: KTransformersLinear, kwargs: {generate_op: KLinearTorch}}
+)",
+                  {});
+  EXPECT_EQ(plan.findings(), "");
+  EXPECT_EQ(plan.at("model.layers.0.block_sparse_moe.gate").generate_op->name, "cpu.router");
+}
+
+TEST(Plan, TransferMapIsChecked) {
+  const Case plan = on_gpus(R"(
+- match: {name: "^model$"}
+  replace:
+    class: ktransformers.operators.models.KDeepseekV2Model
+    kwargs: {per_layer_prefill_intput_threshold: 0, transfer_map: {3: "cuda:1", 9: cpu}}
+- match: {layers: 4}
+  replace: {kwargs: {device: "cuda:1"}}
+)");
+  EXPECT_EQ(plan.result.plan.transfer_map, (std::map<std::int64_t, Device>{{3, kGpu1}}));
+  EXPECT_EQ(plan.findings(),
+            "r.yaml:5: warning: transfer_map names layer 9, the model has 5 layers\n"
+            "r.yaml:5: warning: transfer_map sends the hidden states to cuda:1, attention runs on "
+            "cuda:0 (at model.layers.3.self_attn)\n");
+  EXPECT_EQ(
+      on_gpus("- match: {role: norm}\n  replace: {kwargs: {transfer_map: {1: cpu}}}").findings(),
+      "r.yaml:2: error: transfer_map is a kwarg of model, the module is norm (at "
+      "model.layers.0.self_attn.q_a_layernorm and 20 more)\n");
+}
+
+TEST(Plan, PlanOnlyKeepsDevicesWithoutOperators) {
+  const std::string rules = R"(
+- match: {role: linear}
+  replace: {class: linear, kwargs: {device: "cuda:1", tile: 3}}
+- match: {name: "^model$"}
+  replace: {class: model, kwargs: {device: cpu}}
+)";
+  const Case plan(testing::deepseek_v3(5), cpu_registry(), rules,
+                  {.num_gpus = 2, .plan_only = true});
+  EXPECT_EQ(plan.findings(), "");
+  EXPECT_EQ(plan.at("lm_head").generate_op, nullptr);
+  EXPECT_EQ(plan.at("lm_head").generate_device, kGpu1);
+  const Case here(testing::deepseek_v3(5), cpu_registry(), rules, {.num_gpus = 2});
+  EXPECT_EQ(here.result.findings.at(0).text,
+            "no operator for role linear on cuda in this build (have: cpu.linear) (at "
+            "model.layers.0.self_attn.q_a_proj and 40 more)");
+}
+
+TEST(Plan, KwargsGoToTheOperatorThatKnowsThem) {
+  ops::Registry registry = cpu_registry();
+  ops::OperatorInfo info;
+  info.name = "cpu.experts_amx";
+  info.role = ops::Role::Experts;
+  info.kwargs = {"backend", "threads"};
+  registry.add(info);
+  const Case plan(testing::deepseek_v3(5), std::move(registry), R"(
+- match: {layers: 3, role: experts}
+  replace: {class: cpu.experts_amx, kwargs: {backend: mine, threads: 8}}
+- match: {role: experts}
+  replace: {class: experts, kwargs: {backend: AMXInt8, threads: 8}}
+- match: {role: attention}
+  replace: {class: attention, kwargs: {absorb_for_prefill: True, backend: llamafile}}
+)",
+                  {});
+  EXPECT_EQ(plan.findings(),
+            "r.yaml:5: error: unknown kwarg \"threads\" of cpu.experts (known: device, "
+            "generate_device, prefill_device, out_device, generate_op, prefill_op, backend) (at "
+            "model.layers.4.mlp.experts)\n"
+            "r.yaml:5: warning: backend: AMXInt8 has no effect here: cpu.experts has no such "
+            "choice\n"
+            "r.yaml:7: error: backend is a kwarg of experts, the module is attention (at "
+            "model.layers.0.self_attn and 4 more)\n"
+            "r.yaml:7: warning: absorb_for_prefill: true has no effect here: cpu.attention has no "
+            "such choice\n");
+  EXPECT_EQ(plan.at("model.layers.3.mlp.experts").kwargs.at("threads"), "8");
+}
+
+TEST(Plan, WeightTypesMustBeAccepted) {
+  ops::Registry registry;
+  ops::OperatorInfo info;
+  info.name = "cpu.embedding";
+  info.role = ops::Role::Embedding;
+  info.accepts = [](DType type) { return type == DType::F32; };
+  registry.add(info);
+  const Case plan(testing::deepseek_v3(5), std::move(registry), "[]", {});
+  EXPECT_EQ(plan.result.findings.at(0).text,
+            "cpu.embedding does not take BF16 weights (at model.embed_tokens)");
+  EXPECT_EQ(plan.result.findings.at(0).where, "r.yaml");
+}
+
+struct Wrong {
+  const char* replace;
+  const char* complaint;
+
+  friend std::ostream& operator<<(std::ostream& out, const Wrong& wrong) {
+    return out << wrong.replace;
+  }
+};
+
+class PlanWrong : public ::testing::TestWithParam<Wrong> {};
+
+TEST_P(PlanWrong, IsReportedWithItsLine) {
+  const Case plan =
+      on_gpus(str("- match: {name: ^lm_head}\n  replace:\n    ", GetParam().replace, "\n"));
+  EXPECT_EQ(plan.findings(), str("r.yaml:", GetParam().complaint, "\n"));
+  EXPECT_FALSE(plan.result.ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Resolving,
+    PlanWrong,
+    ::testing::Values(
+        Wrong{"class: cuda.fancy",
+              "3: error: no operator \"cuda.fancy\" in this build (give \"default\", a role, an "
+              "operator of this build or a KTransformers class)"},
+        Wrong{"class: npu.linear",
+              "3: error: no operator \"npu.linear\" in this build (linear: cpu.linear, "
+              "cuda.linear)"},
+        Wrong{"class: ktransformers.operators.experts.KTransformersExperts",
+              "3: error: ktransformers.operators.experts.KTransformersExperts replaces experts, "
+              "the module is linear (Linear) (at lm_head)"},
+        Wrong{"class: ktransformers.operators.ascend.ascend_linear.KTransformersLinearW8A8A2",
+              "3: error: ktransformers.operators.ascend.ascend_linear.KTransformersLinearW8A8A2 "
+              "needs npu: this build has no such device (it has cpu and cuda)"},
+        Wrong{"kwargs: {device: xpu}",
+              "3: error: device xpu: this build has no such device (it has cpu and cuda)"},
+        Wrong{"kwargs: {device: gpu}",
+              "3: error: unknown device \"gpu\" (known: cpu, cuda, cuda:0, cuda:1, …)"},
+        Wrong{"kwargs: {device: cuda:3}",
+              "3: error: device cuda:3: the machine has 2 GPU(s), from cuda:0"},
+        Wrong{"kwargs: {generate_op: KLinearIPEXLLM}",
+              "3: error: KLinearIPEXLLM needs xpu: this build has no such device (it has cpu and "
+              "cuda)"},
+        Wrong{"kwargs: {generate_op: KExpertsCPU}",
+              "3: error: KExpertsCPU is an operator for experts, the module is linear (Linear) (at "
+              "lm_head)"},
+        Wrong{"kwargs: {generate_op: KLinearMarlin, device: cpu}",
+              "3: error: KLinearMarlin runs on cuda, generate_device is cpu (at lm_head)"},
+        Wrong{"kwargs: {generate_op: None}",
+              "3: error: generate_op: None leaves the module without an operator (at lm_head)"},
+        Wrong{"kwargs: {prefill_op: Fancy}",
+              "3: error: prefill_op: no operator \"Fancy\" in this build (linear: cpu.linear, "
+              "cuda.linear; known names: KLinearMarlin, VLinearMarlin, KLinearFP8, KLinearQ8, "
+              "KLinearTorch, KLinearCPUInfer)"},
+        Wrong{"{class: cpu.linear, kwargs: {prefill_device: cuda}}",
+              "3: error: cpu.linear runs on cpu, prefill_device is cuda:0 (at lm_head)"},
+        Wrong{"kwargs: {speed: 11}",
+              "3: error: unknown kwarg \"speed\" of cuda.linear (known: device, generate_device, "
+              "prefill_device, out_device, generate_op, prefill_op) (at lm_head)"}));
+
+TEST(Plan, WarnsOfRulesWithoutEffect) {
+  const Case plan = on_cpu(R"(
+- match: {class: MixtralAttention}
+  replace: {class: attention}
+- match: {name: "^model\\.layers\\.[0-2]\\."}
+  replace: {class: default}
+- match: {name: "^model\\.layers\\."}
+  replace: {class: default}
+- match: {layers: 1-4, role: linear}
+  replace: {class: linear}
+- match: {name: "^model\\.layers\\."}
+  replace: {class: default}
+)");
+  EXPECT_EQ(plan.findings(),
+            "r.yaml:2: warning: the rule matches no module of this model\n"
+            "r.yaml:8: warning: the rule never decides: every module it matches (32) is taken by "
+            "lines 4, 6\n"
+            "r.yaml:10: warning: the rule has the same match as the one at line 6, which comes "
+            "first\n");
+  EXPECT_TRUE(plan.result.ok());
+}
+
+TEST(Plan, CatastrophicPatternsAreErrors) {
+  const Case plan = on_cpu("- match: {name: \"^([a-z._0-9]+)+[A-Z]$\"}\n  replace: {}\n");
+  EXPECT_FALSE(plan.result.ok());
+  EXPECT_EQ(plan.result.findings.size(), 1U) << plan.findings();
+}
+
+TEST(Plan, BrokenRulesMatchNothing) {
+  std::vector<Finding> findings;
+  const RuleFile file = parse_rules("- match: {name: \"(\"}\n  replace: {}\n", "r.yaml", findings);
+  EXPECT_EQ(findings.size(), 1U);
+  const Blueprint blueprint = testing::mixtral(1);
+  const ops::Registry registry = cpu_registry();
+  EXPECT_EQ(findings_text(make_plan(blueprint, file, registry, {}).findings), "");
+}
+
+}  // namespace
+}  // namespace graft::plan

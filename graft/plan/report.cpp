@@ -1,0 +1,227 @@
+#include "graft/plan/report.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "graft/base/str.h"
+#include "graft/base/units.h"
+
+namespace graft::plan {
+namespace {
+
+// A line of the table. `name` lacks the number of the layer, which stands at `number_at`.
+struct Row {
+  std::string name;
+  std::size_t number_at = 0;
+  std::string op;
+  std::string devices;
+  int line = 0;
+  std::size_t bytes = 0;
+
+  bool folds_with(const Row& other) const {
+    return name == other.name && op == other.op && devices == other.devices && line == other.line;
+  }
+};
+
+// The rows of one layer or more, or (first = -1) of what stands outside the layers.
+struct Block {
+  std::int64_t first = -1;
+  std::int64_t last = -1;
+  std::vector<Row> rows;
+
+  bool folds_with(const Block& next) const {
+    return first >= 0 && next.first == last + 1 && rows.size() == next.rows.size() &&
+           std::equal(rows.begin(), rows.end(), next.rows.begin(),
+                      [](const Row& a, const Row& b) { return a.folds_with(b); });
+  }
+};
+
+std::string operator_text(const Placement& placement) {
+  const auto* generate = placement.generate_op;
+  const auto* prefill = placement.prefill_op;
+  // Planned for a machine whose operators this build does not have.
+  if (generate == nullptr) return str("(", ops::name(placement.module->role), ")");
+  if (prefill == nullptr || prefill == generate) return generate->name;
+  return str(generate->name, ", prefill ", prefill->name);
+}
+
+std::string devices_text(const Placement& placement) {
+  std::string text = to_string(placement.generate_device);
+  if (placement.prefill_device != placement.generate_device) {
+    text += ", prefill " + to_string(placement.prefill_device);
+  }
+  if (placement.out_device != placement.generate_device) {
+    text += " → " + to_string(placement.out_device);
+  }
+  return text;
+}
+
+Row make_row(const Placement& placement) {
+  const ModuleSpec& module = *placement.module;
+  Row row{
+      .name = module.name.empty() ? "(root)" : module.name,
+      .op = operator_text(placement),
+      .devices = devices_text(placement),
+      .line = placement.rule == nullptr ? 0 : placement.rule->line,
+      .bytes = placement.weight_bytes,
+  };
+  if (module.layer >= 0) {
+    const std::string number = std::to_string(module.layer);
+    const auto at = str(".", row.name, ".").find(str(".", number, "."));
+    if (at != std::string::npos) {
+      row.name.erase(at, number.size());
+      row.number_at = at;
+    }
+  }
+  return row;
+}
+
+// What holds other modules and was not named by a rule says nothing.
+bool is_shown(const Placement& placement) {
+  const ops::Role role = placement.module->role;
+  return placement.rule != nullptr || placement.weight_bytes > 0 ||
+         (role != ops::Role::Model && role != ops::Role::Layer);
+}
+
+std::vector<Block> make_blocks(const Plan& plan) {
+  std::vector<Block> layers;
+  for (const Placement& placement : plan.placements) {
+    if (!is_shown(placement)) continue;
+    const std::int64_t layer = placement.module->layer;
+    if (layers.empty() || layers.back().first != layer) {
+      layers.push_back({.first = layer, .last = layer, .rows = {}});
+    }
+    layers.back().rows.push_back(make_row(placement));
+  }
+  std::vector<Block> blocks;
+  for (Block& layer : layers) {
+    if (blocks.empty() || !blocks.back().folds_with(layer)) {
+      blocks.push_back(std::move(layer));
+      continue;
+    }
+    Block& block = blocks.back();
+    block.last = layer.last;
+    for (std::size_t i = 0; i < block.rows.size(); ++i)
+      block.rows[i].bytes += layer.rows[i].bytes;
+  }
+  return blocks;
+}
+
+std::string full_name(const Row& row, const Block& block) {
+  if (block.first < 0) return row.name;
+  std::string number = std::to_string(block.first);
+  if (block.last > block.first) number += "-" + std::to_string(block.last);
+  return std::string(row.name).insert(row.number_at, number);
+}
+
+// Letters, not bytes: the arrow has three.
+std::size_t width_of(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) >> 6U) != 2U;
+  }));
+}
+
+using Cells = std::array<std::string, 5>;
+
+std::string table_text(const std::vector<Cells>& lines) {
+  std::array<std::size_t, 5> widths{};
+  for (const Cells& cells : lines) {
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      widths[i] = std::max(widths[i], width_of(cells[i]));
+    }
+  }
+  constexpr std::size_t kBytesColumn = 3;  // numbers stand at the right
+  std::string text;
+  for (const Cells& cells : lines) {
+    std::string line;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const std::string pad(widths[i] - width_of(cells[i]), ' ');
+      line += (i == 0 ? "" : "  ") + (i == kBytesColumn ? pad + cells[i] : cells[i] + pad);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::map<Device, std::size_t> weight_bytes_by_device(const Plan& plan) {
+  std::map<Device, std::size_t> bytes;
+  for (const Placement& placement : plan.placements) {
+    bytes[placement.generate_device] += placement.weight_bytes;
+  }
+  return bytes;
+}
+
+std::string plan_text(const Plan& plan) {
+  std::vector<Cells> lines = {{"module", "operator", "device", "weights", "rule"}};
+  for (const Block& block : make_blocks(plan)) {
+    for (const Row& row : block.rows) {
+      lines.push_back({full_name(row, block), row.op, row.devices,
+                       row.bytes == 0 ? "" : bytes_text(row.bytes),
+                       row.line == 0 ? "default" : str("line ", row.line)});
+    }
+  }
+  std::string text = table_text(lines);
+  for (const auto& [layer, device] : plan.transfer_map) {
+    text += str("from layer ", layer, " on ", to_string(device), "\n");
+  }
+  text += "weights:";
+  const char* separator = " ";
+  for (const auto& [device, bytes] : weight_bytes_by_device(plan)) {
+    text += str(separator, to_string(device), " ", bytes_text(bytes));
+    separator = ", ";
+  }
+  return text + "\n";
+}
+
+Json plan_json(const Plan& plan) {
+  Json placements = Json::array();
+  for (const Placement& placement : plan.placements) {
+    const auto op_name = [](const ops::OperatorInfo* op) {
+      return op == nullptr ? Json() : Json(op->name);
+    };
+    placements.push_back({
+        {"module", placement.module->name},
+        {"class", placement.module->class_name},
+        {"role", ops::name(placement.module->role)},
+        {"generate_op", op_name(placement.generate_op)},
+        {"prefill_op", op_name(placement.prefill_op)},
+        {"generate_device", to_string(placement.generate_device)},
+        {"prefill_device", to_string(placement.prefill_device)},
+        {"out_device", to_string(placement.out_device)},
+        {"kwargs", Json(std::map<std::string, std::string>(placement.kwargs.begin(),
+                                                           placement.kwargs.end()))},
+        {"line", placement.rule == nullptr ? Json() : Json(placement.rule->line)},
+        {"weight_bytes", placement.weight_bytes},
+    });
+  }
+  Json transfer_map = Json::object();
+  for (const auto& [layer, device] : plan.transfer_map) {
+    transfer_map[std::to_string(layer)] = to_string(device);
+  }
+  Json bytes = Json::object();
+  for (const auto& [device, size] : weight_bytes_by_device(plan))
+    bytes[to_string(device)] = size;
+  return {{"model", plan.blueprint->model_name},
+          {"family", plan.blueprint->family},
+          {"placements", std::move(placements)},
+          {"transfer_map", std::move(transfer_map)},
+          {"weight_bytes", std::move(bytes)}};
+}
+
+Json findings_json(const std::vector<Finding>& findings) {
+  Json list = Json::array();
+  for (const Finding& finding : findings) {
+    list.push_back({{"kind", finding.kind == Finding::Kind::Error ? "error" : "warning"},
+                    {"where", finding.where},
+                    {"line", finding.line},
+                    {"text", finding.text}});
+  }
+  return list;
+}
+
+}  // namespace graft::plan

@@ -1,0 +1,26 @@
+// A plan as people and programs read it. Used by `graft plan` and `graft rules check`.
+
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+
+#include "graft/base/json.h"
+#include "graft/plan/plan.h"
+
+namespace graft::plan {
+
+// Where the weights lie between steps: on each module's generate_device.
+std::map<Device, std::size_t> weight_bytes_by_device(const Plan& plan);
+
+// One row per module that computes or that a rule placed; layers that follow each other and differ
+// in nothing but their weights' sizes are one block:
+//   model.layers.3-60.mlp.experts  cpu.experts  cpu → cuda:0  605.3 GiB  rule 4
+std::string plan_text(const Plan& plan);
+
+// Everything, unfolded: {model, family, placements: [...], transfer_map, weight_bytes}.
+Json plan_json(const Plan& plan);
+Json findings_json(const std::vector<Finding>& findings);
+
+}  // namespace graft::plan
