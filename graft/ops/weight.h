@@ -27,8 +27,8 @@ struct Weight {
   DType dtype = DType::F32;
   std::vector<std::int64_t> shape;  // outermost first
   const std::byte* data = nullptr;  // in the mapped file, or in `owned`
-  std::shared_ptr<const Buffer> owned;
-  std::shared_ptr<const WeightScale> scale;  // of FP8 weights; null: none
+  std::shared_ptr<const Buffer> owned = {};
+  std::shared_ptr<const WeightScale> scale = {};  // of FP8 weights; null: none
 
   std::int64_t rows() const;
   std::int64_t cols() const;
