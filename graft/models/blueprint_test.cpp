@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "graft/base/error.h"
 #include "graft/base/shared_data.h"
 #include "graft/formats/weight_source.h"
 #include "graft/models/family.h"
@@ -63,8 +64,8 @@ INSTANTIATE_TEST_SUITE_P(Blueprint,
                                          Published{"Mixtral-8x7B", 46.7, 12.9},
                                          Published{"GLM-4.5-Air", 106.9, 13.4},
                                          Published{"Llama-3.1-8B", 8.0, 8.0}),
-                         [](const auto& info) {
-                           std::string name = info.param.folder;
+                         [](const auto& test) {
+                           std::string name = test.param.folder;
                            std::erase_if(name, [](char c) { return c == '-' || c == '.'; });
                            return name;
                          });
@@ -178,8 +179,8 @@ INSTANTIATE_TEST_SUITE_P(Blueprint,
                                          "deepseek-v3",
                                          "deepseek-v3-yarn",
                                          "glm4-moe"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& test) {
+                           std::string name = test.param;
                            std::erase(name, '-');
                            return name;
                          });

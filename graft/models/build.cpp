@@ -95,6 +95,10 @@ Builder::Builder(const ModelConfig& config,
   rope_ = make_rope(config, read_freq_factors(config, source));
 }
 
+std::string Builder::class_name(std::string_view rest) const {
+  return str(prefix_, rest);
+}
+
 plan::Blueprint Builder::causal_lm(const std::function<ModuleSpec(std::int64_t)>& make_layer) {
   const formats::ArchitectureInfo& architecture = formats::info(config_.architecture);
   ModuleSpec model = make_module("model", class_name("Model"), Role::Model);

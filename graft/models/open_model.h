@@ -18,7 +18,7 @@ namespace graft::models {
 struct OpenOptions {
   std::string rules = "[]";                    // text of a rule file; by itself: the defaults
   std::filesystem::path rules_path = "rules";  // what messages call it
-  plan::Machine machine;
+  plan::Machine machine = {};
   std::size_t num_threads = 0;  // 0: one per processor
 };
 

@@ -38,10 +38,10 @@ TEST(Rope, LinearDividesAll) {
 
 TEST(Rope, Llama3KeepsShortWavelengthsAndStretchesLongOnes) {
   ModelConfig config = plain(128);
-  config.rope = {.theta = 500000.0,
-                 .kind = RopeKind::Llama3,
-                 .factor = 8.0,
-                 .original_max_position_embeddings = 8192};
+  config.rope.theta = 500000.0;
+  config.rope.kind = RopeKind::Llama3;
+  config.rope.factor = 8.0;
+  config.rope.original_max_position_embeddings = 8192;
   const ops::RopeParams rope = make_rope(config, {});
   EXPECT_FLOAT_EQ(rope.inv_freq.front(), 1.0F);
   EXPECT_FLOAT_EQ(rope.inv_freq.back(),
