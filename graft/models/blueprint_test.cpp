@@ -1,0 +1,203 @@
+// The trees of the families: names and classes that rules match, and numbers of parameters.
+
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/error.h"
+#include "graft/base/shared_data.h"
+#include "graft/formats/weight_source.h"
+#include "graft/models/family.h"
+
+namespace graft::models {
+namespace {
+
+using ops::Role;
+using plan::Blueprint;
+using plan::ModuleSpec;
+
+Blueprint blueprint_of(const std::filesystem::path& path) {
+  const auto source = formats::open_weights(path);
+  return make_blueprint(source->config(), source.get());
+}
+
+const ModuleSpec& at(const Blueprint& blueprint, const std::string& name) {
+  const ModuleSpec* module = blueprint.find(name);
+  if (module == nullptr) throw std::out_of_range(name);
+  return *module;
+}
+
+struct Published {
+  const char* folder;
+  double parameters;  // in billions, as the table beside the configs prints them
+  double used;
+};
+
+class PublishedConfig : public testing::TestWithParam<Published> {};
+
+double in_billions(std::int64_t count) {
+  return std::round(static_cast<double>(count) / 1e8) / 10.0;
+}
+
+TEST_P(PublishedConfig, HasTheKnownNumberOfParameters) {
+  const auto path = shared_data("configs") / GetParam().folder;
+  GRAFT_REQUIRE_SHARED(path);
+  const Blueprint blueprint = blueprint_of(path / "config.json");
+  EXPECT_DOUBLE_EQ(in_billions(num_parameters(blueprint)), GetParam().parameters);
+  EXPECT_DOUBLE_EQ(in_billions(num_parameters_per_token(blueprint)), GetParam().used);
+}
+
+INSTANTIATE_TEST_SUITE_P(Blueprint,
+                         PublishedConfig,
+                         testing::Values(Published{"DeepSeek-V2-Lite", 15.7, 2.7},
+                                         Published{"DeepSeek-V2", 235.7, 21.4},
+                                         Published{"DeepSeek-V3", 671.0, 37.6},
+                                         Published{"Kimi-K2", 1026.4, 32.9},
+                                         Published{"Qwen2-57B-A14B", 57.4, 14.2},
+                                         Published{"Qwen3-30B-A3B", 30.5, 3.4},
+                                         Published{"Qwen3-235B-A22B", 235.1, 22.2},
+                                         Published{"Mixtral-8x7B", 46.7, 12.9},
+                                         Published{"GLM-4.5-Air", 106.9, 13.4},
+                                         Published{"Llama-3.1-8B", 8.0, 8.0}),
+                         [](const auto& test) {
+                           std::string name = test.param.folder;
+                           std::erase_if(name, [](char c) { return c == '-' || c == '.'; });
+                           return name;
+                         });
+
+TEST(Blueprint, DeepseekV3HasTheNamesAndClassesThatRulesMatch) {
+  const auto path = shared_data("configs/DeepSeek-V3/config.json");
+  GRAFT_REQUIRE_SHARED(path);
+  const Blueprint blueprint = blueprint_of(path);
+  const std::map<std::string, std::pair<std::string, Role>> want = {
+      {"", {"DeepseekV3ForCausalLM", Role::Model}},
+      {"model", {"DeepseekV3Model", Role::Model}},
+      {"model.embed_tokens", {"Embedding", Role::Embedding}},
+      {"model.layers.3", {"DeepseekV3DecoderLayer", Role::Layer}},
+      {"model.layers.3.input_layernorm", {"DeepseekV3RMSNorm", Role::Norm}},
+      {"model.layers.3.self_attn", {"DeepseekV3Attention", Role::Attention}},
+      {"model.layers.3.self_attn.q_a_proj", {"Linear", Role::Linear}},
+      {"model.layers.3.self_attn.q_a_layernorm", {"DeepseekV3RMSNorm", Role::Norm}},
+      {"model.layers.3.self_attn.q_b_proj", {"Linear", Role::Linear}},
+      {"model.layers.3.self_attn.kv_a_proj_with_mqa", {"Linear", Role::Linear}},
+      {"model.layers.3.self_attn.kv_a_layernorm", {"DeepseekV3RMSNorm", Role::Norm}},
+      {"model.layers.3.self_attn.kv_b_proj", {"Linear", Role::Linear}},
+      {"model.layers.3.self_attn.o_proj", {"Linear", Role::Linear}},
+      {"model.layers.3.self_attn.rotary_emb", {"DeepseekV3YarnRotaryEmbedding", Role::Rope}},
+      {"model.layers.3.self_attn.kv_cache", {"KvCache", Role::KvCache}},
+      {"model.layers.2.mlp", {"DeepseekV3MLP", Role::Mlp}},
+      {"model.layers.2.mlp.gate_proj", {"Linear", Role::Linear}},
+      {"model.layers.3.mlp", {"DeepseekV3MoE", Role::Moe}},
+      {"model.layers.3.mlp.gate", {"MoEGate", Role::Router}},
+      {"model.layers.3.mlp.experts", {"ModuleList", Role::Experts}},
+      {"model.layers.3.mlp.shared_experts", {"DeepseekV3MLP", Role::Mlp}},
+      {"model.layers.3.mlp.shared_experts.down_proj", {"Linear", Role::Linear}},
+      {"model.norm", {"DeepseekV3RMSNorm", Role::Norm}},
+      {"lm_head", {"Linear", Role::Linear}},
+  };
+  for (const auto& [name, expected] : want) {
+    const ModuleSpec* module = blueprint.find(name);
+    ASSERT_NE(module, nullptr) << name;
+    EXPECT_EQ(module->class_name, expected.first) << name;
+    EXPECT_EQ(module->role, expected.second) << name;
+    EXPECT_EQ(module->layer, name.starts_with("model.layers.3")   ? 3
+                             : name.starts_with("model.layers.2") ? 2
+                                                                  : -1)
+        << name;
+  }
+  EXPECT_EQ(blueprint.find("model.layers.61"), nullptr);  // the next-n layer
+  EXPECT_DOUBLE_EQ(blueprint.expert_share, 8.0 / 256.0);
+}
+
+TEST(Blueprint, PublishedFp8WeightsBringTheirScales) {
+  const auto path = shared_data("configs/DeepSeek-V3/config.json");
+  GRAFT_REQUIRE_SHARED(path);
+  const Blueprint blueprint = blueprint_of(path);
+  const ModuleSpec& q_a = at(blueprint, "model.layers.0.self_attn.q_a_proj");
+  ASSERT_EQ(q_a.weights.size(), 2U);
+  EXPECT_EQ(q_a.weights[0].dtype, DType::F8_E4M3);
+  EXPECT_EQ(q_a.weights[1].name, "model.layers.0.self_attn.q_a_proj.weight_scale_inv");
+  EXPECT_EQ(q_a.weights[1].shape, (std::vector<std::int64_t>{12, 56}));
+  EXPECT_EQ(at(blueprint, "lm_head").weights[0].dtype, DType::BF16);
+  const ModuleSpec& gate = at(blueprint, "model.layers.3.mlp.gate");
+  EXPECT_EQ(gate.weights[0].dtype, DType::BF16);
+  EXPECT_EQ(gate.weights[1].dtype, DType::F32);
+  EXPECT_EQ(at(blueprint, "model.layers.3.mlp.experts").weights.size(), 256U * 3U * 2U);
+}
+
+TEST(Blueprint, MixtralKeepsItsOwnNames) {
+  const auto path = shared_data("configs/Mixtral-8x7B/config.json");
+  GRAFT_REQUIRE_SHARED(path);
+  const Blueprint blueprint = blueprint_of(path);
+  EXPECT_EQ(at(blueprint, "model.layers.0.block_sparse_moe").class_name, "MixtralSparseMoeBlock");
+  const ModuleSpec& experts = at(blueprint, "model.layers.0.block_sparse_moe.experts");
+  EXPECT_EQ(experts.weights[0].name, "model.layers.0.block_sparse_moe.experts.0.w1.weight");
+  EXPECT_EQ(experts.weights[2].name, "model.layers.0.block_sparse_moe.experts.0.w2.weight");
+  EXPECT_EQ(experts.weights[2].shape, (std::vector<std::int64_t>{4096, 14336}));
+  EXPECT_EQ(at(blueprint, "model.layers.0.self_attn.rotary_emb").class_name,
+            "MixtralRotaryEmbedding");
+}
+
+// Every weight a blueprint asks for is in the file with that shape, and nothing else is.
+class GoldenBlueprint : public testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenBlueprint, NamesExactlyTheWeightsOfTheCheckpoint) {
+  const auto path = shared_data("golden") / GetParam();
+  GRAFT_REQUIRE_SHARED(path);
+  const auto source = formats::open_weights(path);
+  const Blueprint blueprint = make_blueprint(source->config(), source.get());
+  std::set<std::string> named;
+  blueprint.visit([&](const ModuleSpec& module) {
+    for (const plan::WeightSpec& weight : module.weights) {
+      const formats::TensorInfo* tensor = source->find(weight.name);
+      ASSERT_NE(tensor, nullptr) << weight.name;
+      EXPECT_EQ(tensor->shape, weight.shape) << weight.name;
+      EXPECT_EQ(tensor->dtype, weight.dtype) << weight.name;
+      EXPECT_TRUE(named.insert(weight.name).second) << weight.name;
+    }
+  });
+  EXPECT_EQ(named.size(), source->tensors().size());
+}
+
+INSTANTIATE_TEST_SUITE_P(Blueprint,
+                         GoldenBlueprint,
+                         testing::Values("llama",
+                                         "llama3-rope",
+                                         "qwen2",
+                                         "qwen3",
+                                         "qwen2-moe",
+                                         "qwen3-moe",
+                                         "mixtral",
+                                         "deepseek-v2-lite",
+                                         "deepseek-v2",
+                                         "deepseek-v2-yarn",
+                                         "deepseek-v3",
+                                         "deepseek-v3-yarn",
+                                         "glm4-moe"),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST(Blueprint, LlavaIsItsTextModelUnderTheNamesOfLlama) {
+  const auto path = shared_data("golden/llava");
+  GRAFT_REQUIRE_SHARED(path);
+  const Blueprint blueprint = blueprint_of(path);
+  EXPECT_EQ(blueprint.root.class_name, "LlavaForConditionalGeneration");
+  EXPECT_EQ(at(blueprint, "model.layers.0.self_attn").class_name, "LlamaAttention");
+}
+
+TEST(Blueprint, RefusesAnActivationItCannotCompute) {
+  formats::ModelConfig config;
+  config.hidden_act = "gelu";
+  EXPECT_THROW(make_blueprint(config, nullptr), Error);
+}
+
+}  // namespace
+}  // namespace graft::models

@@ -1,0 +1,98 @@
+// The pieces families are put together from: each makes one module of the tree with its children,
+// names, parameters and weights. A family's file says how they stand together.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graft/formats/model_config.h"
+#include "graft/formats/weight_source.h"
+#include "graft/models/tensor_index.h"
+#include "graft/plan/blueprint.h"
+
+namespace graft::models {
+
+// What Hugging Face calls the classes of a family, where they are not made of its prefix alone.
+struct MoeNames {
+  std::string_view block = "mlp";  // under the layer
+  std::string moe_class;           // "DeepseekV3MoE"
+  std::string router_class;        // "MoEGate"; a plain "Linear" in some families
+  std::string_view gate_proj = "gate_proj";
+  std::string_view up_proj = "up_proj";
+  std::string_view down_proj = "down_proj";
+};
+
+class Builder {
+ public:
+  // `prefix` begins the family's class names: "DeepseekV3". `source` null, or without tensors: the
+  // weights are as the family is published.
+  Builder(const formats::ModelConfig& config,
+          const formats::WeightSource* source,
+          std::string_view prefix);
+
+  const formats::ModelConfig& config() const { return config_; }
+  // "DeepseekV3" + "Attention"
+  std::string class_name(std::string_view rest) const;
+
+  // The whole model around its layers.
+  plan::Blueprint causal_lm(const std::function<plan::ModuleSpec(std::int64_t layer)>& make_layer);
+  // norm → attention → add → norm → mlp → add
+  plan::ModuleSpec decoder_layer(std::int64_t layer,
+                                 plan::ModuleSpec self_attn,
+                                 plan::ModuleSpec mlp) const;
+
+  // Grouped-query attention, with biases and norms of q and k where the config has them.
+  plan::ModuleSpec attention(std::int64_t layer) const;
+  // Multi-head latent attention.
+  plan::ModuleSpec latent_attention(std::int64_t layer, std::string_view rope_class) const;
+
+  // The dense MLP of a layer, and any other by name.
+  plan::ModuleSpec mlp(std::int64_t layer) const;
+  plan::ModuleSpec mlp(const std::string& name, std::int64_t intermediate_size) const;
+  // Router and routed experts; `shared` are added to the block as they are.
+  plan::ModuleSpec moe(std::int64_t layer,
+                       const MoeNames& names,
+                       std::vector<plan::ModuleSpec> shared = {}) const;
+
+  plan::ModuleSpec linear(const std::string& name,
+                          std::int64_t in_features,
+                          std::int64_t out_features,
+                          bool bias = false) const;
+  plan::ModuleSpec norm(const std::string& name, std::int64_t size, double eps) const;
+
+ private:
+  // What a weight is published as: FP8 checkpoints keep everything but the layers' matrices plain.
+  enum class Published : std::uint8_t { Plain, Matrix, F32 };
+
+  void add_weight(plan::ModuleSpec& module,
+                  const std::string& name,
+                  std::vector<std::int64_t> shape,
+                  Published published) const;
+  void add_scale(plan::ModuleSpec& module, const plan::WeightSpec& weight) const;
+  plan::ModuleSpec embedding() const;
+  plan::ModuleSpec lm_head() const;
+  plan::ModuleSpec rope(const std::string& name, std::string_view class_name) const;
+  plan::ModuleSpec router(const std::string& name, const std::string& class_name) const;
+  plan::ModuleSpec experts(const std::string& name, const MoeNames& names) const;
+
+  const formats::ModelConfig& config_;
+  std::string prefix_;
+  std::optional<TensorIndex> index_;
+  ops::RopeParams rope_;
+};
+
+// A module without weights and children.
+plan::ModuleSpec make_module(std::string name,
+                             std::string class_name,
+                             ops::Role role,
+                             ops::Params params = ops::NoParams{});
+
+// "model.layers.3"
+std::string layer_name(std::int64_t layer);
+
+}  // namespace graft::models

@@ -1,0 +1,143 @@
+// Every family against what Transformers computes from the same files, and against itself: the
+// answer must not depend on chunks, on company in the batch or on the form of the attention.
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/shared_data.h"
+#include "graft/models/verify.h"
+
+namespace graft::models {
+namespace {
+
+constexpr std::array kCheckpoints = {"llama",           "llama3-rope",      "qwen2",
+                                     "qwen3",           "qwen2-moe",        "qwen3-moe",
+                                     "mixtral",         "glm4-moe",         "deepseek-v2-lite",
+                                     "deepseek-v2",     "deepseek-v2-yarn", "deepseek-v3",
+                                     "deepseek-v3-yarn"};
+
+std::string test_name(const testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  std::erase(name, '-');
+  return name;
+}
+
+bool is_same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+class Golden : public testing::TestWithParam<const char*> {
+ protected:
+  static std::filesystem::path folder() { return shared_data("golden") / GetParam(); }
+  static std::filesystem::path reference() { return folder() / "reference.safetensors"; }
+};
+
+TEST_P(Golden, LogitsHiddenStatesAndGreedyTokensAreTheReferences) {
+  GRAFT_REQUIRE_SHARED(folder());
+  const VerifyReport report = verify(folder(), reference());
+  ASSERT_EQ(report.prompts.size(), 2U);
+  for (const PromptReport& prompt : report.prompts) {
+    EXPECT_LE(prompt.logit_error, report.tolerance) << prompt.name;
+    EXPECT_EQ(prompt.hidden_errors.size(), prompt.name == "a" ? 4U : 0U);
+    for (std::size_t i = 0; i < prompt.hidden_errors.size(); ++i) {
+      EXPECT_LE(prompt.hidden_errors[i], report.tolerance) << prompt.name << ".hidden." << i;
+    }
+    EXPECT_EQ(prompt.expected_greedy.size(), 24U);
+    EXPECT_EQ(prompt.greedy, prompt.expected_greedy) << prompt.name;
+  }
+  EXPECT_TRUE(report.ok());
+  RecordProperty("largest_error", str(report.largest_error()));
+  std::cout << GetParam() << ": largest error " << report.largest_error() << '\n';
+}
+
+TEST_P(Golden, ChunksDoNotChangeABit) {
+  GRAFT_REQUIRE_SHARED(folder());
+  OpenModel open(folder());
+  for (const TokenIds& prompt : read_reference_prompts(reference())) {
+    const PromptRun whole = run_prompts(open.model(), {&prompt, 1}, {.hidden = true}).front();
+    for (const std::int64_t chunk : {1, 7, 16}) {
+      const PromptRun run =
+          run_prompts(open.model(), {&prompt, 1}, {.chunk = chunk, .hidden = true}).front();
+      EXPECT_TRUE(is_same_bits(run.logits, whole.logits)) << "chunks of " << chunk;
+      for (std::size_t i = 0; i < run.hidden.size(); ++i) {
+        EXPECT_TRUE(is_same_bits(run.hidden[i], whole.hidden[i])) << chunk << ", layer " << i;
+      }
+    }
+  }
+}
+
+TEST_P(Golden, CompanyInTheBatchDoesNotChangeABit) {
+  GRAFT_REQUIRE_SHARED(folder());
+  OpenModel open(folder());
+  const std::vector<TokenIds> prompts = read_reference_prompts(reference());
+  // In chunks of 9 the short prompt ends while the long one goes on.
+  for (const std::int64_t chunk : {0, 9}) {
+    const auto together = run_prompts(open.model(), prompts, {.chunk = chunk, .hidden = false});
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      const PromptRun alone = run_prompts(open.model(), {&prompts[i], 1}).front();
+      EXPECT_TRUE(is_same_bits(together[i].logits, alone.logits)) << "prompt " << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::ValuesIn(kCheckpoints), test_name);
+
+// Both forms of latent attention, in both phases.
+class GoldenLatent : public Golden {};
+
+TEST_P(GoldenLatent, AbsorbedAndExpandedAreBothRight) {
+  GRAFT_REQUIRE_SHARED(folder());
+  for (const char* absorb : {"true", "false"}) {
+    VerifyOptions options;
+    options.open.rules =
+        str("- match: {role: attention}\n  replace: {class: default, kwargs: ", "{absorb: ", absorb,
+            "}}\n");
+    const VerifyReport report = verify(folder(), reference(), options);
+    EXPECT_TRUE(report.ok()) << "absorb: " << absorb << ", error " << report.largest_error();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models,
+                         GoldenLatent,
+                         testing::Values("deepseek-v2-lite",
+                                         "deepseek-v2",
+                                         "deepseek-v2-yarn",
+                                         "deepseek-v3",
+                                         "deepseek-v3-yarn"),
+                         test_name);
+
+TEST(Model, MeasuresTimePerModule) {
+  const auto folder = shared_data("golden/qwen2");
+  GRAFT_REQUIRE_SHARED(folder);
+  OpenModel open(folder);
+  const TokenIds prompt = {1, 2, 3};
+  run_prompts(open.model(), {&prompt, 1});
+  EXPECT_EQ(open.model().profiler(), nullptr);
+  open.model().start_profiling();
+  run_prompts(open.model(), {&prompt, 1}, {.chunk = 1, .hidden = false});
+  const auto& entries = open.model().profiler()->entries();
+  for (const char* module : {"model.layers.0", "model.layers.2.self_attn.q_proj", "lm_head"}) {
+    ASSERT_TRUE(entries.contains(module)) << module;
+    EXPECT_EQ(entries.at(module).calls, 3) << module;
+  }
+}
+
+TEST(Model, RunsAgainAfterUnloadAndLoad) {
+  const auto folder = shared_data("golden/llama");
+  GRAFT_REQUIRE_SHARED(folder);
+  OpenModel open(folder);
+  const TokenIds prompt = {5, 6, 7, 8};
+  const PromptRun before = run_prompts(open.model(), {&prompt, 1}).front();
+  open.model().unload();
+  open.model().load();
+  const PromptRun after = run_prompts(open.model(), {&prompt, 1}).front();
+  EXPECT_TRUE(is_same_bits(before.logits, after.logits));
+}
+
+}  // namespace
+}  // namespace graft::models

@@ -1,0 +1,79 @@
+#include "graft/models/model.h"
+
+#include "graft/base/check.h"
+#include "graft/models/build.h"
+#include "graft/models/weights.h"
+
+namespace graft::models {
+
+Model::Model(const plan::Plan& plan, const formats::WeightSource& source, ThreadPool& pool)
+    : blueprint_(plan.blueprint),
+      source_(&source),
+      pool_(&pool),
+      operators_(plan),
+      prefill_(plan, operators_, ops::Phase::Prefill),
+      generate_(plan, operators_, ops::Phase::Generate) {
+  const plan::ModuleSpec* embedding = blueprint_->find("model.embed_tokens");
+  hidden_size_ = std::get<ops::EmbeddingParams>(embedding->params).hidden_size;
+  for (std::int64_t layer = 0; layer < num_layers(); ++layer) {
+    const std::string name = layer_name(layer) + ".self_attn.kv_cache";
+    auto* cache = dynamic_cast<ops::KvCache*>(operators_.at(name).generate);
+    GRAFT_CHECK(cache != nullptr, name, " has no operator");
+    caches_.push_back(cache);
+  }
+  load();
+}
+
+Model::~Model() = default;
+
+void Model::load() {
+  CheckpointWeights weights(*source_);
+  weights.check(*blueprint_);
+  for (const auto& op : operators_.all())
+    op->load(weights);
+}
+
+void Model::unload() {
+  for (const auto& op : operators_.all())
+    op->unload();
+}
+
+void Model::forward(const ops::Batch& batch,
+                    ops::Phase phase,
+                    TensorView logits,
+                    const HiddenObserver& observer) {
+  const auto num_rows = static_cast<std::int64_t>(batch.logit_rows.size());
+  GRAFT_CHECK(logits.rows() >= num_rows && logits.cols() == vocab_size(), "logits [", logits.rows(),
+              ", ", logits.cols(), "] for ", num_rows, " rows");
+  GRAFT_CHECK(batch.positions.size() == batch.token_ids.size(), batch.positions.size(),
+              " positions");
+  ops::Pass pass{.batch = batch,
+                 .phase = phase,
+                 .pool = *pool_,
+                 .workspace = workspace_,
+                 .profiler = profiler_ ? &*profiler_ : nullptr};
+  const Decoder& decoder = phase == ops::Phase::Prefill ? prefill_ : generate_;
+  decoder.forward(logits, observer, pass);
+}
+
+void Model::allocate_cache(std::int64_t num_blocks) {
+  for (ops::KvCache* cache : caches_)
+    cache->allocate(num_blocks);
+}
+
+std::int64_t Model::num_blocks() const {
+  return caches_.front()->num_blocks();
+}
+
+std::int64_t Model::block_tokens() const {
+  return caches_.front()->block_tokens();
+}
+
+std::size_t Model::cache_bytes_per_block() const {
+  std::size_t bytes = 0;
+  for (const ops::KvCache* cache : caches_)
+    bytes += cache->bytes_per_block();
+  return bytes;
+}
+
+}  // namespace graft::models

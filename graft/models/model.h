@@ -1,0 +1,72 @@
+// A model that can run: the operators of a plan with their weights in place, and the shared
+// forward.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "graft/base/parallel.h"
+#include "graft/formats/weight_source.h"
+#include "graft/models/decoder.h"
+#include "graft/models/operators.h"
+#include "graft/ops/pass.h"
+#include "graft/ops/profiler.h"
+#include "graft/plan/plan.h"
+
+namespace graft::models {
+
+class Model {
+ public:
+  // Builds every operator and loads its weights. All four must outlive the model: weights stay
+  // where they are mapped. Throws Error when a weight is missing or does not fit.
+  Model(const plan::Plan& plan, const formats::WeightSource& source, ThreadPool& pool);
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+  ~Model();
+
+  // logits[batch.logit_rows, vocab] f32. The cache must have been allocated; blocks and positions
+  // are the caller's business. One call at a time.
+  void forward(const ops::Batch& batch,
+               ops::Phase phase,
+               TensorView logits,
+               const HiddenObserver& observer = {});
+
+  // (Re)creates the caches of all layers; what they held is lost.
+  void allocate_cache(std::int64_t num_blocks);
+  std::int64_t num_blocks() const;
+  std::int64_t block_tokens() const;
+  std::size_t cache_bytes_per_block() const;  // of all layers together
+
+  std::int64_t num_layers() const { return blueprint_->num_layers; }
+  std::int64_t vocab_size() const { return blueprint_->vocab_size; }
+  std::int64_t hidden_size() const { return hidden_size_; }
+  std::size_t workspace_peak_bytes() const { return workspace_.peak_bytes(); }
+
+  // Time per module from here on; null when it is not measured.
+  void start_profiling() { profiler_.emplace(); }
+  void stop_profiling() { profiler_.reset(); }
+  const ops::Profiler* profiler() const { return profiler_ ? &*profiler_ : nullptr; }
+
+  // Gives the memory of weights and caches back; load() brings the weights in place again, the
+  // caches need allocate_cache().
+  void unload();
+  void load();
+
+ private:
+  const plan::Blueprint* blueprint_;
+  const formats::WeightSource* source_;
+  ThreadPool* pool_;
+  OperatorTree operators_;
+  Decoder prefill_;
+  Decoder generate_;
+  std::vector<ops::KvCache*> caches_;  // one per layer
+  ops::Workspace workspace_;
+  std::optional<ops::Profiler> profiler_;
+  std::int64_t hidden_size_ = 0;
+};
+
+}  // namespace graft::models

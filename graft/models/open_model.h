@@ -1,0 +1,46 @@
+// The whole way from a path to a model that runs: checkpoint, blueprint, plan, operators.
+
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "graft/base/parallel.h"
+#include "graft/formats/weight_source.h"
+#include "graft/models/model.h"
+#include "graft/ops/registry.h"
+#include "graft/plan/plan.h"
+#include "graft/plan/rules.h"
+
+namespace graft::models {
+
+struct OpenOptions {
+  std::string rules = "[]";                    // text of a rule file; by itself: the defaults
+  std::filesystem::path rules_path = "rules";  // what messages call it
+  plan::Machine machine = {};
+  std::size_t num_threads = 0;  // 0: one per processor
+};
+
+// Owns what a Model refers to, and the model. Its parts do not move.
+class OpenModel {
+ public:
+  // Throws Error, with everything that is wrong in the rules.
+  explicit OpenModel(const std::filesystem::path& path, const OpenOptions& options = {});
+
+  Model& model() { return *model_; }
+  const formats::WeightSource& source() const { return *source_; }
+  const plan::Blueprint& blueprint() const { return blueprint_; }
+  const plan::Plan& plan() const { return planned_.plan; }
+
+ private:
+  std::unique_ptr<formats::WeightSource> source_;
+  plan::Blueprint blueprint_;
+  ops::Registry registry_;
+  plan::RuleFile rules_;
+  plan::PlanResult planned_;
+  ThreadPool pool_;
+  std::unique_ptr<Model> model_;
+};
+
+}  // namespace graft::models

@@ -1,0 +1,47 @@
+// All operators of a model, built as the plan says: children before their parents, one for each
+// phase where prefill and generate differ.
+
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "graft/ops/operator.h"
+#include "graft/ops/pass.h"
+#include "graft/plan/plan.h"
+
+namespace graft::models {
+
+// The same object twice where nothing below the module differs between the phases.
+struct PhaseOperators {
+  ops::Operator* prefill = nullptr;
+  ops::Operator* generate = nullptr;
+
+  ops::Operator* of(ops::Phase phase) const {
+    return phase == ops::Phase::Prefill ? prefill : generate;
+  }
+};
+
+class OperatorTree {
+ public:
+  // Operators may keep references into the plan and its blueprint.
+  explicit OperatorTree(const plan::Plan& plan);
+
+  // Null in both phases for a module that needs no operator (the model, a layer).
+  PhaseOperators at(std::string_view module) const;
+  // Every object once, children before their parents.
+  const std::vector<std::unique_ptr<ops::Operator>>& all() const { return operators_; }
+
+ private:
+  PhaseOperators build(const plan::ModuleSpec& module);
+  ops::Operator* make(const plan::Placement& placement, ops::Phase phase);
+
+  std::unordered_map<std::string_view, const plan::Placement*> placements_;
+  std::unordered_map<std::string, PhaseOperators> by_name_;
+  std::vector<std::unique_ptr<ops::Operator>> operators_;
+};
+
+}  // namespace graft::models

@@ -1,0 +1,36 @@
+// The weights of a checkpoint of any format under their Hugging Face names, as operators ask for
+// them: what GGUF permutes, merges or splits is put right here.
+
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graft/formats/weight_source.h"
+#include "graft/models/tensor_index.h"
+#include "graft/ops/weight.h"
+#include "graft/plan/blueprint.h"
+
+namespace graft::models {
+
+class CheckpointWeights final : public ops::WeightProvider {
+ public:
+  // Weights point into the source's files: it must outlive them.
+  explicit CheckpointWeights(const formats::WeightSource& source) : index_(source) {}
+
+  ops::Weight get(std::string_view name) override;
+  bool contains(std::string_view name) override { return index_.find(name).has_value(); }
+  std::vector<ops::Weight> experts(std::string_view experts, std::string_view projection) override;
+
+  // Throws one Error that names every weight of the blueprint that is missing or has another shape.
+  void check(const plan::Blueprint& blueprint) const;
+
+ private:
+  std::string where() const;  // the checkpoint's first file
+
+  TensorIndex index_;
+};
+
+}  // namespace graft::models
