@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "graft/ops/pass.h"
 #include "graft/ops/weight.h"
@@ -59,6 +60,14 @@ class Rope : public Operator {
 // row p % block_tokens().
 class KvCache : public Operator {
  public:
+  // Positions [begin, end), of each the values [first_col, first_col + num_cols): a head, say.
+  struct Part {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    std::int64_t first_col = 0;
+    std::int64_t num_cols = 0;
+  };
+
   void load(WeightProvider&) override {}
 
   // (Re)creates storage for that many blocks; contents are undefined.
@@ -68,15 +77,9 @@ class KvCache : public Operator {
   virtual std::size_t bytes_per_block() const = 0;
   // Stores the rows of this pass at their positions. value is empty (no data) for MLA.
   virtual void write(TensorView key, TensorView value, Pass& pass) = 0;
-  // Rows [begin, end) of a sequence's positions as floats: key[end - begin, key_size].
-  virtual void read_keys(const SequenceSlice& sequence,
-                         std::int64_t begin,
-                         std::int64_t end,
-                         float* out) const = 0;
-  virtual void read_values(const SequenceSlice& sequence,
-                           std::int64_t begin,
-                           std::int64_t end,
-                           float* out) const = 0;
+  // Part of a sequence's rows as floats: out[end - begin, num_cols].
+  virtual void read_keys(const SequenceSlice& sequence, const Part& part, float* out) const = 0;
+  virtual void read_values(const SequenceSlice& sequence, const Part& part, float* out) const = 0;
 };
 
 class Attention : public Operator {
@@ -93,6 +96,7 @@ struct Routing {
 class Router : public Operator {
  public:
   virtual void forward(TensorView x, Routing out, Pass& pass) = 0;
+  virtual std::int64_t top_k() const = 0;  // experts per token
 };
 
 class Experts : public Operator {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graft/base/check.h"
 #include "graft/ops/operator.h"
 #include "graft/ops/params.h"
 #include "graft/ops/role.h"
@@ -40,18 +41,25 @@ struct BuildContext {
   Op& child_as(std::string_view name) const;
   template <class Op>
   Op* optional_child(std::string_view name) const {
-    return dynamic_cast<Op*>(child(name));
+    return child ? dynamic_cast<Op*>(child(name)) : nullptr;
   }
+  // A kwarg, `otherwise` when the rule does not give it. Throws Error when its text is not of that
+  // kind; booleans are spelled as YAML or Python do.
+  std::string text_kwarg(std::string_view key, std::string_view otherwise) const;
+  bool bool_kwarg(std::string_view key, bool otherwise) const;
+  std::int64_t int_kwarg(std::string_view key, std::int64_t otherwise) const;
 };
 
 struct OperatorInfo {
-  std::string name;  // "cpu.linear"
+  std::string name = {};  // "cpu.linear"
   Role role = Role::Linear;
   DeviceType device = DeviceType::Cpu;
-  std::string summary;                 // one line for tables
-  std::vector<std::string> kwargs;     // the keys it understands beyond device and op names
-  std::function<bool(DType)> accepts;  // weight types it can load; empty: all
-  std::function<std::unique_ptr<Operator>(const BuildContext&)> make;
+  std::string summary = {};                 // one line for tables
+  std::vector<std::string> kwargs = {};     // the keys it understands beyond device and op names
+  std::function<bool(DType)> accepts = {};  // weight types it can load; empty: all
+  // Which modules of the role it computes (plain or latent attention); empty: all.
+  std::function<bool(const Params&)> fits = {};
+  std::function<std::unique_ptr<Operator>(const BuildContext&)> make = {};
 };
 
 class Registry {
@@ -59,9 +67,10 @@ class Registry {
   // Throws Error when the name is taken (two plugins that clash).
   void add(OperatorInfo info);
   const OperatorInfo* find(std::string_view name) const;  // null when there is none
-  // Of one role, in order of registration: the first that fits a device is its default.
+  // Of one role, in order of registration: the first that fits a module and a device is the default
+  // there, null when there is none.
   std::vector<const OperatorInfo*> of_role(Role role) const;
-  const OperatorInfo* default_for(Role role, DeviceType device) const;
+  const OperatorInfo* default_for(Role role, DeviceType device, const Params& params) const;
 
  private:
   std::vector<std::unique_ptr<OperatorInfo>> operators_;
@@ -73,7 +82,7 @@ Registry builtin_operators();
 
 template <class Op>
 Op& BuildContext::child_as(std::string_view name) const {
-  auto* op = dynamic_cast<Op*>(child(name));
+  auto* op = optional_child<Op>(name);
   GRAFT_CHECK(op != nullptr, module, " needs its child ", name);
   return *op;
 }

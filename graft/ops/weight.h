@@ -10,22 +10,25 @@
 #include <string_view>
 #include <vector>
 
+#include "graft/quant/fp8_scale.h"
 #include "graft/tensor/buffer.h"
 #include "graft/tensor/dtype.h"
 
-namespace graft::quant {
-class ScaleLayout;
-}  // namespace graft::quant
-
 namespace graft::ops {
+
+// The scales of an FP8 weight: a tensor of their own in the checkpoint.
+struct WeightScale {
+  quant::ScaleLayout layout;
+  std::vector<float> values;  // [layout.num_scales()]
+};
 
 struct Weight {
   std::string name;  // its Hugging Face name, for messages
   DType dtype = DType::F32;
   std::vector<std::int64_t> shape;  // outermost first
   const std::byte* data = nullptr;  // in the mapped file, or in `owned`
-  std::shared_ptr<const Buffer> owned;
-  std::shared_ptr<const quant::ScaleLayout> scale;  // of FP8 weights; null: none
+  std::shared_ptr<const Buffer> owned = {};
+  std::shared_ptr<const WeightScale> scale = {};  // of FP8 weights; null: none
 
   std::int64_t rows() const;
   std::int64_t cols() const;
@@ -33,6 +36,8 @@ struct Weight {
   // Rows [begin, begin + count) as floats, scaled. Safe from several threads.
   void decode_rows(std::int64_t begin, std::int64_t count, float* out) const;
   std::vector<float> decode() const;
+  // Throws Error when rows and columns are others than the model's configuration says.
+  void expect_shape(std::int64_t num_rows, std::int64_t num_cols) const;
 };
 
 // Where operators get their weights from, by Hugging Face name, whatever the checkpoint's format.

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "graft/kernels/cpu/math.h"
 #include "graft/quant/codec.h"
 
 namespace graft::cpu {
@@ -13,6 +14,7 @@ namespace graft::cpu {
 struct KernelTable {
   std::string_view isa;
   quant::CodecTable codecs;
+  MathTable math;
 };
 
 // The best table this machine can run, chosen once. GRAFT_CPU_ISA=scalar|avx2|avx512|amx overrides;

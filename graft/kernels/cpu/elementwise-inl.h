@@ -1,0 +1,133 @@
+// Functions of one row. See graft/quant/simd-inl.h for the rules of these files: included inside an
+// instruction-set region, after simd-inl.h.
+
+namespace {
+
+GRAFT_INLINE F32x16 load_tail(const float* from, std::int64_t count, float padding) {
+  float t[kLanes];
+  for (std::int64_t i = 0; i < kLanes; ++i)
+    t[i] = i < count ? from[i] : padding;
+  return load(t);
+}
+
+GRAFT_INLINE void store_tail(float* to, std::int64_t count, F32x16 v) {
+  float t[kLanes];
+  store(t, v);
+  for (std::int64_t i = 0; i < count; ++i)
+    to[i] = t[i];
+}
+
+// 2^n for whole n in -126..127
+GRAFT_INLINE NativeF32 power_of_two(NativeF32 n) {
+  return reinterpret_cast<NativeF32>((__builtin_convertvector(n, NativeI32) + 127) << 23);
+}
+
+// exp within 2 units in the last place; 0 below the smallest normal number, at most exp(88). NaN
+// stays NaN. exp(x) = 2^n exp(r) with |r| <= ln(2) / 2, and a polynomial for exp(r).
+template <int kCount>
+GRAFT_INLINE F32<kCount> exp_lanes(F32<kCount> x) {
+  if constexpr (kCount > kNativeLanes) {
+    return {exp_lanes(x.low), exp_lanes(x.high)};
+  } else {
+    using N = F32<kNativeLanes>;
+    constexpr float kLowest = -87.33F;
+    const N limited = vmin(vmax(x, N(kLowest)), N(88.0F));
+    const N n = round_even(limited * N(1.44269504F));
+    // ln(2) in two parts, the first of so few bits that its product with n is exact.
+    const N r = (limited - n * N(0.693359375F)) - n * N(-2.12194440e-4F);
+    N p = N(1.9875691500e-4F);
+    p = p * r + N(1.3981999507e-3F);
+    p = p * r + N(8.3334519073e-3F);
+    p = p * r + N(4.1665795894e-2F);
+    p = p * r + N(1.6666665459e-1F);
+    p = p * r + N(5.0000001201e-1F);
+    p = p * (r * r) + r + N(1.0F);
+    const N value = p * N(power_of_two(n.v));
+    return choose(x != x, x, choose(x < N(kLowest), N(0.0F), value));
+  }
+}
+
+GRAFT_INLINE F32x16 sigmoid_lanes(F32x16 x) {
+  return F32x16(1.0F) / (F32x16(1.0F) + exp_lanes(-x));
+}
+
+void rms_norm(const float* x, const float* weight, float* y, std::int64_t n, float eps) {
+  F32x16 squares = 0.0F;
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const F32x16 v = load(x + i);
+    squares += v * v;
+  }
+  if (i < n) {
+    const F32x16 v = load_tail(x + i, n - i, 0.0F);
+    squares += v * v;
+  }
+  const float inverse_rms = 1.0F / __builtin_sqrtf(sum(squares) / static_cast<float>(n) + eps);
+  for (i = 0; i + kLanes <= n; i += kLanes)
+    store(y + i, load(x + i) * F32x16(inverse_rms) * load(weight + i));
+  for (; i < n; ++i)
+    y[i] = x[i] * inverse_rms * weight[i];
+}
+
+float max(const float* x, std::int64_t n) {
+  F32x16 largest = x[0];
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    largest = vmax(largest, load(x + i));
+  if (i < n) largest = vmax(largest, load_tail(x + i, n - i, x[0]));
+  return max_lane(largest);
+}
+
+float exp_sum(float* x, std::int64_t n, float max) {
+  F32x16 total = 0.0F;
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const F32x16 v = exp_lanes(load(x + i) - F32x16(max));
+    total += v;
+    store(x + i, v);
+  }
+  if (i < n) {
+    // Padding whose exp is 0 whatever the maximum.
+    const F32x16 v = exp_lanes(load_tail(x + i, n - i, -__builtin_inff()) - F32x16(max));
+    total += v;
+    store_tail(x + i, n - i, v);
+  }
+  return sum(total);
+}
+
+void scale(float* x, std::int64_t n, float factor) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    store(x + i, load(x + i) * F32x16(factor));
+  for (; i < n; ++i)
+    x[i] = x[i] * factor;
+}
+
+void axpy(float a, const float* x, float* y, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    store(y + i, load(y + i) + F32x16(a) * load(x + i));
+  for (; i < n; ++i)
+    y[i] = y[i] + a * x[i];
+}
+
+void silu_mul(const float* gate, const float* up, float* y, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const F32x16 g = load(gate + i);
+    store(y + i, g * sigmoid_lanes(g) * load(up + i));
+  }
+  if (i < n) {
+    const F32x16 g = load_tail(gate + i, n - i, 0.0F);
+    store_tail(y + i, n - i, g * sigmoid_lanes(g) * load_tail(up + i, n - i, 0.0F));
+  }
+}
+
+void sigmoid(float* x, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    store(x + i, sigmoid_lanes(load(x + i)));
+  if (i < n) store_tail(x + i, n - i, sigmoid_lanes(load_tail(x + i, n - i, 0.0F)));
+}
+
+}  // namespace

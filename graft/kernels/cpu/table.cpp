@@ -1,0 +1,56 @@
+#include "graft/kernels/cpu/table.h"
+
+#include <array>
+#include <cstdlib>
+
+#include "graft/kernels/cpu/codecs.h"
+#include "graft/kernels/cpu/isa_level.h"
+
+namespace graft::cpu {
+namespace {
+
+// Indexed by IsaLevel.
+const std::array<KernelTable, 4>& tables() {
+  static const std::array<KernelTable, 4> tables = {
+      KernelTable{.isa = "scalar", .codecs = quant::reference_codecs(), .math = scalar::kMath},
+      KernelTable{.isa = "avx2", .codecs = avx2::kCodecs, .math = avx2::kMath},
+      KernelTable{.isa = "avx512", .codecs = avx512::kCodecs, .math = avx512::kMath},
+      // Tiles multiply matrices; for everything else this level is the one below.
+      KernelTable{.isa = "amx", .codecs = avx512::kCodecs, .math = avx512::kMath},
+  };
+  return tables;
+}
+
+struct Runnable {
+  std::array<const KernelTable*, 4> tables{};
+  std::size_t count = 0;
+};
+
+Runnable find_runnable() {
+  const CpuFeatures features = cpu_features();
+  Runnable found;
+  for (std::size_t level = 0; level < tables().size(); ++level) {
+    if (missing_feature(static_cast<IsaLevel>(level), features).empty()) {
+      found.tables[found.count++] = &tables()[level];
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+const KernelTable& kernels() {
+  static const KernelTable& chosen = [&]() -> const KernelTable& {
+    const char* name = std::getenv("GRAFT_CPU_ISA");
+    const IsaLevel level = choose_level(name == nullptr ? "" : name, cpu_features());
+    return tables()[static_cast<std::size_t>(level)];
+  }();
+  return chosen;
+}
+
+std::span<const KernelTable* const> runnable_kernels() {
+  static const Runnable runnable = find_runnable();
+  return {runnable.tables.data(), runnable.count};
+}
+
+}  // namespace graft::cpu

@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <string>
+
+#include "graft/ops/attend_cpu.h"
+#include "graft/ops/cpu_operators.h"
+#include "graft/ops/profiler.h"
+#include "graft/ops/workers.h"
+
+namespace graft::ops {
+namespace {
+
+// Query rows that share a block of decoded keys: enough to outweigh the decoding.
+constexpr std::int64_t kRowsPerTile = 64;
+
+// One key-value head of a sequence, decoded from the cache.
+class HeadOfCache final : public KeyValueSource {
+ public:
+  // memory: [2, kAttentionBlock, head_dim]
+  HeadOfCache(const KvCache& cache,
+              const SequenceSlice& sequence,
+              std::int64_t head,
+              std::int64_t head_dim,
+              float* memory)
+      : cache_(cache),
+        sequence_(sequence),
+        first_col_(head * head_dim),
+        head_dim_(head_dim),
+        keys_(memory),
+        values_(memory + kAttentionBlock * head_dim) {}
+
+  KeysAndValues load(std::int64_t begin, std::int64_t end) override {
+    const KvCache::Part part = {
+        .begin = begin, .end = end, .first_col = first_col_, .num_cols = head_dim_};
+    cache_.read_keys(sequence_, part, keys_);
+    cache_.read_values(sequence_, part, values_);
+    return {.keys = {.data = keys_, .rows = end - begin, .stride = head_dim_},
+            .values = {.data = values_, .rows = end - begin, .stride = head_dim_}};
+  }
+
+ private:
+  const KvCache& cache_;
+  const SequenceSlice& sequence_;
+  std::int64_t first_col_;
+  std::int64_t head_dim_;
+  float* keys_;
+  float* values_;
+};
+
+class AttentionCpu final : public Attention {
+ public:
+  explicit AttentionCpu(const BuildContext& context)
+      : module_(context.module),
+        params_(context.params_as<AttentionParams>()),
+        q_proj_(context.child_as<Linear>("q_proj")),
+        k_proj_(context.child_as<Linear>("k_proj")),
+        v_proj_(context.child_as<Linear>("v_proj")),
+        o_proj_(context.child_as<Linear>("o_proj")),
+        q_norm_(params_.qk_norm ? &context.child_as<Norm>("q_norm") : nullptr),
+        k_norm_(params_.qk_norm ? &context.child_as<Norm>("k_norm") : nullptr),
+        rotary_emb_(context.optional_child<Rope>("rotary_emb")),
+        kv_cache_(context.child_as<KvCache>("kv_cache")) {}
+
+  void load(WeightProvider& /*weights*/) override {}  // the children have them all
+
+  void forward(TensorView x, TensorView y, Pass& pass) override {
+    const ProfileScope profile(pass, module_);
+    const Workspace::Scope scope(pass.workspace);
+    const std::int64_t t = x.rows();
+    const std::int64_t num_heads = params_.num_heads;
+    const std::int64_t num_kv_heads = params_.num_key_value_heads;
+    const TensorView q = pass.workspace.f32({t, num_heads * params_.head_dim});
+    const TensorView k = pass.workspace.f32({t, num_kv_heads * params_.head_dim});
+    const TensorView v = pass.workspace.f32({t, num_kv_heads * params_.head_dim});
+    q_proj_.forward(x, q, pass);
+    k_proj_.forward(x, k, pass);
+    v_proj_.forward(x, v, pass);
+    norm_and_rotate(q, num_heads, q_norm_, pass);
+    norm_and_rotate(k, num_kv_heads, k_norm_, pass);
+    kv_cache_.write(k, v, pass);
+
+    const TensorView heads = pass.workspace.f32({t, num_heads * params_.head_dim});
+    attend_all(q, heads, pass);
+    o_proj_.forward(heads, y, pass);
+  }
+
+ private:
+  // The norm works on every head by itself.
+  void norm_and_rotate(TensorView x, std::int64_t num_heads, Norm* norm, Pass& pass) {
+    if (norm != nullptr) {
+      const TensorView each_head(x.data, DType::F32, {x.rows() * num_heads, params_.head_dim});
+      norm->forward(each_head, each_head, pass);
+    }
+    if (rotary_emb_ != nullptr) {
+      rotary_emb_->forward(x, {.num_heads = num_heads, .head_dim = params_.head_dim}, pass);
+    }
+  }
+
+  void attend_all(TensorView q, TensorView out, Pass& pass) {
+    const std::int64_t head_dim = params_.head_dim;
+    const AttentionShape shape = {.key_dim = head_dim,
+                                  .value_dim = head_dim,
+                                  .scale = params_.scale,
+                                  .window = params_.sliding_window};
+    const std::int64_t num_kv_heads = params_.num_key_value_heads;
+    const std::int64_t group = params_.num_heads / num_kv_heads;
+    const std::int64_t tile_tokens = std::max<std::int64_t>(1, kRowsPerTile / group);
+    const auto tiles = token_tiles(pass.batch, 0, q.rows(), tile_tokens);
+    const std::int64_t num_items = static_cast<std::int64_t>(tiles.size()) * num_kv_heads;
+    const std::int64_t block_elems = 2 * kAttentionBlock * head_dim;
+    const TensorView scratch =
+        pass.workspace.f32({num_workers(pass.pool, num_items),
+                            block_elems + attend_scratch_elems(shape, tile_tokens * group)});
+    for_each_item(pass.pool, num_items, [&](std::int64_t worker, std::int64_t item) {
+      const TokenTile& tile = tiles[static_cast<std::size_t>(item / num_kv_heads)];
+      const std::int64_t kv_head = item % num_kv_heads;
+      const std::int64_t first_col = kv_head * group * head_dim;
+      float* memory = scratch.f32_row(worker);
+      HeadOfCache source(kv_cache_, *tile.sequence, kv_head, head_dim, memory);
+      attend(shape, tile,
+             {.queries = q.f32_row(tile.first_row) + first_col,
+              .query_stride = q.cols(),
+              .out = out.f32_row(tile.first_row) + first_col,
+              .out_stride = out.cols(),
+              .num_heads = group},
+             source, memory + block_elems);
+    });
+  }
+
+  std::string module_;
+  AttentionParams params_;
+  Linear& q_proj_;
+  Linear& k_proj_;
+  Linear& v_proj_;
+  Linear& o_proj_;
+  Norm* q_norm_;  // null: none
+  Norm* k_norm_;
+  Rope* rotary_emb_;  // null: positions are not encoded
+  KvCache& kv_cache_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operator> make_attention_cpu(const BuildContext& context) {
+  return std::make_unique<AttentionCpu>(context);
+}
+
+}  // namespace graft::ops

@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "graft/base/check.h"
+#include "graft/base/error.h"
+#include "graft/kernels/cpu/table.h"
+#include "graft/ops/cpu_operators.h"
+#include "graft/ops/profiler.h"
+#include "graft/ops/workers.h"
+#include "graft/tensor/buffer.h"
+
+namespace graft::ops {
+namespace {
+
+// Tokens per block. Larger blocks make shorter block tables, smaller ones waste less of the last
+// block of each sequence: at 16, half a block is under 1 % of a sequence of a thousand tokens.
+constexpr std::int64_t kDefaultBlockTokens = 16;
+
+class KvCacheCpu final : public KvCache {
+ public:
+  KvCacheCpu(std::string module,
+             const KvCacheParams& params,
+             DType dtype,
+             std::int64_t block_tokens)
+      : module_(std::move(module)), params_(params), dtype_(dtype), block_tokens_(block_tokens) {}
+
+  void allocate(std::int64_t num_blocks) override {
+    rows_ = {};  // before the new storage is taken: both might not fit
+    rows_ = Buffer(static_cast<std::size_t>(num_blocks) * bytes_per_block());
+    num_blocks_ = num_blocks;
+  }
+  void unload() override {
+    rows_ = {};
+    num_blocks_ = 0;
+  }
+  std::int64_t num_blocks() const override { return num_blocks_; }
+  std::int64_t block_tokens() const override { return block_tokens_; }
+  std::size_t bytes_per_block() const override {
+    return static_cast<std::size_t>(block_tokens_) * row_bytes();
+  }
+
+  void write(TensorView key, TensorView value, Pass& pass) override {
+    const ProfileScope profile(pass, module_);
+    GRAFT_DCHECK(key.cols() == params_.key_size, module_, ": keys of ", key.cols());
+    const auto encode = codec().encode;
+    for (const SequenceSlice& sequence : pass.batch.sequences) {
+      const std::int64_t first_position = sequence.context_len - sequence.num_tokens;
+      for (std::int64_t i = 0; i < sequence.num_tokens; ++i) {
+        const std::int64_t row = sequence.first_row + i;
+        std::byte* to = at(sequence, first_position + i);
+        encode(key.f32_row(row), to, static_cast<std::size_t>(params_.key_size));
+        if (params_.value_size == 0) continue;
+        encode(value.f32_row(row), to + bytes_of(dtype_, params_.key_size),
+               static_cast<std::size_t>(params_.value_size));
+      }
+    }
+  }
+
+  void read_keys(const SequenceSlice& sequence, const Part& part, float* out) const override {
+    read(sequence, part, part.first_col, out);
+  }
+  void read_values(const SequenceSlice& sequence, const Part& part, float* out) const override {
+    read(sequence, part, params_.key_size + part.first_col, out);
+  }
+
+ private:
+  const quant::Codec& codec() const {
+    return cpu::kernels().codecs[static_cast<std::size_t>(dtype_)];
+  }
+  std::size_t row_bytes() const { return bytes_of(dtype_, params_.key_size + params_.value_size); }
+
+  std::byte* at(const SequenceSlice& sequence, std::int64_t position) const {
+    const auto entry = static_cast<std::size_t>(position / block_tokens_);
+    GRAFT_DCHECK(entry < sequence.block_table.size(), module_, ": no block for position ",
+                 position);
+    const std::int64_t block = sequence.block_table[entry];
+    GRAFT_DCHECK(block >= 0 && block < num_blocks_, module_, ": block ", block, " of ",
+                 num_blocks_);
+    const std::int64_t row = block * block_tokens_ + position % block_tokens_;
+    return rows_.data() + static_cast<std::size_t>(row) * row_bytes();
+  }
+
+  void read(const SequenceSlice& sequence,
+            const Part& part,
+            std::int64_t first_col,
+            float* out) const {
+    const std::size_t offset = bytes_of(dtype_, first_col);
+    const auto decode = codec().decode;
+    for (std::int64_t position = part.begin; position < part.end; ++position) {
+      decode(at(sequence, position) + offset, out, static_cast<std::size_t>(part.num_cols));
+      out += part.num_cols;
+    }
+  }
+
+  std::string module_;
+  KvCacheParams params_;
+  DType dtype_;
+  std::int64_t block_tokens_;
+  std::int64_t num_blocks_ = 0;
+  Buffer rows_;  // [blocks, block_tokens, key_size + value_size] of dtype_
+};
+
+DType dtype_kwarg(const BuildContext& context) {
+  constexpr std::array kTypes = {DType::F32, DType::F16, DType::BF16};
+  const std::string text = context.text_kwarg("dtype", "f16");
+  const std::optional<DType> dtype = dtype_from_name(text);
+  if (!dtype || std::ranges::find(kTypes, *dtype) == kTypes.end()) {
+    fail(context.module, ": dtype is '", text, "', a cache on the CPU is f32, f16 or bf16");
+  }
+  return *dtype;
+}
+
+}  // namespace
+
+std::unique_ptr<Operator> make_kv_cache_cpu(const BuildContext& context) {
+  const std::int64_t block_tokens = context.int_kwarg("block_tokens", kDefaultBlockTokens);
+  if (block_tokens < 1) fail(context.module, ": block_tokens is ", block_tokens);
+  return std::make_unique<KvCacheCpu>(context.module, context.params_as<KvCacheParams>(),
+                                      dtype_kwarg(context), block_tokens);
+}
+
+}  // namespace graft::ops

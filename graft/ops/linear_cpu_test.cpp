@@ -1,0 +1,140 @@
+#include <gtest/gtest.h>
+
+#include "graft/base/error.h"
+#include "graft/ops/test_support.h"
+
+namespace graft::ops {
+namespace {
+
+using namespace testing;  // NOLINT(google-build-using-namespace)
+
+constexpr std::int64_t kIn = 512;
+constexpr std::int64_t kOut = 75;
+
+struct Rig {
+  ThreadPool pool{2};
+  Workspace workspace;
+  Batch batch;
+  Pass pass{.batch = batch, .pool = pool, .workspace = workspace};
+};
+
+TEST(LinearCpu, EveryEncodableTypeEqualsTheProductWithItsDecodedRows) {
+  Rig rig;
+  for (const DTypeInfo& row : kDTypes) {
+    if (cpu::kernels().codecs[static_cast<std::size_t>(row.type)].encode == nullptr) continue;
+    SCOPED_TRACE(row.name);
+    Random random;
+    TestModel model;
+    const Floats decoded =
+        model.weights.add("l.weight", {kOut, kIn}, random.floats(kOut * kIn), row.type);
+    model.weights.add("plain.weight", {kOut, kIn}, decoded);
+    const LinearParams params = {.in_features = kIn, .out_features = kOut};
+    Floats x = random.floats(5 * kIn);
+    Floats got(5 * kOut);
+    Floats want(5 * kOut);
+    model.add<Linear>("cpu.linear", "l", params)
+        .forward(view(x, 5, kIn), view(got, 5, kOut), rig.pass);
+    model.add<Linear>("cpu.linear", "plain", params)
+        .forward(view(x, 5, kIn), view(want, 5, kOut), rig.pass);
+    EXPECT_EQ(got, want);
+    for (std::size_t r = 0; r < 5; ++r) {
+      const auto from = x.begin() + static_cast<std::ptrdiff_t>(r) * kIn;
+      const Doubles exact = times(decoded, Doubles(from, from + kIn));
+      const auto row_of_got = got.begin() + static_cast<std::ptrdiff_t>(r) * kOut;
+      EXPECT_LT(relative_error(Floats(row_of_got, row_of_got + kOut), exact), 1e-5);
+    }
+  }
+}
+
+TEST(LinearCpu, ScalesFp8TilesAndAddsTheBias) {
+  Rig rig;
+  Random random;
+  TestModel model;
+  constexpr std::int64_t kTile = 32;
+  constexpr std::int64_t kColTiles = kIn / kTile;
+  const Floats unscaled =
+      model.weights.add("l.weight", {kOut, kIn}, random.floats(kOut * kIn), DType::F8_E4M3);
+  const Floats bias = model.weights.add("l.bias", {kOut}, random.floats(kOut));
+  Weight weight = model.weights.get("l.weight");
+  auto scale = std::make_shared<WeightScale>();
+  scale->values = random.floats(3 * kColTiles, 0.5F, 1.0F);
+  scale->layout =
+      quant::ScaleLayout::fit(weight.shape, std::vector<std::int64_t>{3, kColTiles}, kTile, kTile);
+  weight.scale = scale;
+  model.weights.add(weight);
+  auto& linear = model.add<Linear>(
+      "cpu.linear", "l", LinearParams{.in_features = kIn, .out_features = kOut, .bias = true});
+  Floats x = random.floats(kIn);
+  Floats got(kOut);
+  linear.forward(view(x, 1, kIn), view(got, 1, kOut), rig.pass);
+  Doubles want(kOut);
+  for (std::int64_t r = 0; r < kOut; ++r) {
+    for (std::int64_t c = 0; c < kIn; ++c) {
+      const double factor =
+          scale->values[static_cast<std::size_t>(r / kTile * kColTiles + c / kTile)];
+      want[static_cast<std::size_t>(r)] +=
+          factor * unscaled[static_cast<std::size_t>(r * kIn + c)] * x[static_cast<std::size_t>(c)];
+    }
+    want[static_cast<std::size_t>(r)] += bias[static_cast<std::size_t>(r)];
+  }
+  EXPECT_LT(relative_error(got, want), 1e-5);
+}
+
+TEST(LinearCpu, RefusesAWeightOfAnotherShape) {
+  TestModel model;
+  model.weights.add("l.weight", {4, 8}, Floats(32));
+  EXPECT_THROW(
+      model.add<Linear>("cpu.linear", "l", LinearParams{.in_features = 4, .out_features = 8}),
+      Error);
+}
+
+TEST(EmbeddingCpu, DecodesTheRowsOfItsTokens) {
+  Rig rig;
+  Random random;
+  TestModel model;
+  const Floats table = model.weights.add("e.weight", {10, 64}, random.floats(640), DType::Q8_0);
+  auto& embedding = model.add<Embedding>("cpu.embedding", "e",
+                                         EmbeddingParams{.vocab_size = 10, .hidden_size = 64});
+  const std::vector<std::int32_t> ids = {3, 9, 3, 0};
+  Floats y(4 * 64);
+  embedding.forward(ids, view(y, 4, 64), rig.pass);
+  for (std::size_t t = 0; t < ids.size(); ++t) {
+    for (std::size_t c = 0; c < 64; ++c)
+      EXPECT_EQ(y[t * 64 + c], table[static_cast<std::size_t>(ids[t]) * 64 + c]);
+  }
+}
+
+TEST(RmsNormCpu, MatchesTheFormulaInPlaceToo) {
+  Rig rig;
+  Random random;
+  TestModel model;
+  for (const std::int64_t size : {7, 64, 130}) {
+    const std::string module = str("norm", size);
+    const Floats weight = model.add_norm(module, size, random);
+    auto& op = model.add<Norm>("cpu.rms_norm", module, NormParams{.size = size, .eps = 1e-6});
+    Floats x = random.floats(size);
+    Floats y(x.size());
+    op.forward(view(x, 1, size), view(y, 1, size), rig.pass);
+    EXPECT_LT(relative_error(y, norm(weight, widen(x))), 1e-6);
+    op.forward(view(x, 1, size), view(x, 1, size), rig.pass);
+    EXPECT_EQ(x, y);
+  }
+}
+
+TEST(MlpCpu, MatchesTheFormula) {
+  Rig rig;
+  Random random;
+  TestModel model;
+  const Floats gate = model.add_linear("mlp.gate_proj", 70, 48, random);
+  const Floats up = model.add_linear("mlp.up_proj", 70, 48, random);
+  const Floats down = model.add_linear("mlp.down_proj", 48, 70, random);
+  auto& mlp =
+      model.add<Mlp>("cpu.mlp", "mlp", MlpParams{.hidden_size = 48, .intermediate_size = 70});
+  Floats x = random.floats(48);
+  Floats y(48);
+  mlp.forward(view(x, 1, 48), view(y, 1, 48), rig.pass);
+  EXPECT_LT(relative_error(y, gated_mlp(gate, up, down, widen(x))), 1e-5);
+}
+
+}  // namespace
+}  // namespace graft::ops

@@ -1,0 +1,232 @@
+#include <algorithm>
+#include <string>
+
+#include "graft/kernels/cpu/table.h"
+#include "graft/ops/attend_cpu.h"
+#include "graft/ops/cpu_operators.h"
+#include "graft/ops/mla_sources_cpu.h"
+#include "graft/ops/multiply_cpu.h"
+#include "graft/ops/profiler.h"
+#include "graft/ops/workers.h"
+
+namespace graft::ops {
+namespace {
+
+// Absorbed queries are several times as long as plain ones (128 heads of 576 floats: 295 KB a
+// token), so a long prefill goes through in pieces.
+constexpr std::int64_t kTokensPerPiece = 128;
+// Query rows that share a block of decoded latents.
+constexpr std::int64_t kRowsPerTile = 64;
+constexpr std::int64_t kHeadsPerTile = 16;
+
+// Multi-head latent attention. The cache holds the latent c of a token and one rotated key part for
+// all heads; head h has keys [K_h c, rotated] and values V_h c, K_h and V_h being rows of
+// kv_b_proj. Expanded computes these. Absorbed uses q . K_h c = (K_h^T q) . c and moves V_h behind
+// the sum, so that all heads attend to the latents themselves.
+class MlaCpu final : public Attention {
+ public:
+  explicit MlaCpu(const BuildContext& context)
+      : module_(context.module),
+        params_(context.params_as<MlaParams>()),
+        absorb_(context.bool_kwarg("absorb", true)),
+        absorb_for_prefill_(context.bool_kwarg("absorb_for_prefill", absorb_)),
+        q_proj_(params_.q_lora_rank == 0 ? &context.child_as<Linear>("q_proj") : nullptr),
+        q_a_proj_(context.optional_child<Linear>("q_a_proj")),
+        q_a_layernorm_(context.optional_child<Norm>("q_a_layernorm")),
+        q_b_proj_(params_.q_lora_rank == 0 ? nullptr : &context.child_as<Linear>("q_b_proj")),
+        kv_a_proj_(context.child_as<Linear>("kv_a_proj_with_mqa")),
+        kv_a_layernorm_(context.child_as<Norm>("kv_a_layernorm")),
+        o_proj_(context.child_as<Linear>("o_proj")),
+        rotary_emb_(context.child_as<Rope>("rotary_emb")),
+        kv_cache_(context.child_as<KvCache>("kv_cache")) {}
+
+  void load(WeightProvider& weights) override {
+    kv_b_proj_ = weights.get(module_ + ".kv_b_proj.weight");
+    kv_b_proj_.expect_shape(params_.num_heads * (params_.qk_nope_head_dim + params_.v_head_dim),
+                            params_.kv_lora_rank);
+  }
+  void unload() override { kv_b_proj_ = {}; }
+
+  void forward(TensorView x, TensorView y, Pass& pass) override {
+    const ProfileScope profile(pass, module_);
+    const Workspace::Scope scope(pass.workspace);
+    const TensorView q = pass.workspace.f32({x.rows(), params_.num_heads * query_dim()});
+    project_queries(x, q, pass);
+    write_cache(x, pass);
+    const TensorView heads = pass.workspace.f32({x.rows(), params_.num_heads * params_.v_head_dim});
+    if (pass.phase == Phase::Prefill ? absorb_for_prefill_ : absorb_) {
+      for (std::int64_t row = 0; row < x.rows(); row += kTokensPerPiece)
+        attend_absorbed(q, row, std::min(kTokensPerPiece, x.rows() - row), heads, pass);
+    } else {
+      attend_expanded(q, heads, pass);
+    }
+    o_proj_.forward(heads, y, pass);
+  }
+
+ private:
+  std::int64_t query_dim() const { return params_.qk_nope_head_dim + params_.qk_rope_head_dim; }
+  std::int64_t cache_dim() const { return params_.kv_lora_rank + params_.qk_rope_head_dim; }
+  std::int64_t rows_of_head() const { return params_.qk_nope_head_dim + params_.v_head_dim; }
+
+  // q[t, heads, nope + rope], the last part rotated
+  void project_queries(TensorView x, TensorView q, Pass& pass) {
+    if (q_proj_ != nullptr) {
+      q_proj_->forward(x, q, pass);
+    } else {
+      const Workspace::Scope scope(pass.workspace);
+      const TensorView low = pass.workspace.f32({x.rows(), params_.q_lora_rank});
+      q_a_proj_->forward(x, low, pass);
+      q_a_layernorm_->forward(low, low, pass);
+      q_b_proj_->forward(low, q, pass);
+    }
+    rotary_emb_.forward(q,
+                        {.num_heads = params_.num_heads,
+                         .head_dim = query_dim(),
+                         .offset = params_.qk_nope_head_dim},
+                        pass);
+  }
+
+  // The cache's rows: normalised latent, then the rotated key part.
+  void write_cache(TensorView x, Pass& pass) {
+    const Workspace::Scope scope(pass.workspace);
+    const std::int64_t rank = params_.kv_lora_rank;
+    const TensorView rows = pass.workspace.f32({x.rows(), cache_dim()});
+    const TensorView latents = pass.workspace.f32({x.rows(), rank});
+    kv_a_proj_.forward(x, rows, pass);
+    for (std::int64_t row = 0; row < x.rows(); ++row)
+      std::copy_n(rows.f32_row(row), rank, latents.f32_row(row));
+    kv_a_layernorm_.forward(latents, latents, pass);
+    for (std::int64_t row = 0; row < x.rows(); ++row)
+      std::copy_n(latents.f32_row(row), rank, rows.f32_row(row));
+    rotary_emb_.forward(
+        rows, {.num_heads = 1, .head_dim = params_.qk_rope_head_dim, .offset = rank}, pass);
+    kv_cache_.write(rows, {}, pass);
+  }
+
+  void attend_absorbed(
+      TensorView q, std::int64_t first_row, std::int64_t num_rows, TensorView heads, Pass& pass) {
+    const Workspace::Scope scope(pass.workspace);
+    const TensorView absorbed = pass.workspace.f32({num_rows, params_.num_heads * cache_dim()});
+    const TensorView mixed =
+        pass.workspace.f32({num_rows, params_.num_heads * params_.kv_lora_rank});
+    absorb_queries(q.slice(first_row, num_rows), absorbed, pass);
+    attend_latents(first_row, absorbed, mixed, pass);
+    project_values(mixed, heads.slice(first_row, num_rows), pass);
+  }
+
+  // absorbed[t, heads, rank + rope]: K_h^T times the plain part of q, then its rotated part.
+  void absorb_queries(TensorView q, TensorView absorbed, Pass& pass) {
+    const std::int64_t rank = params_.kv_lora_rank;
+    const std::int64_t nope = params_.qk_nope_head_dim;
+    const Workspace::Scope scope(pass.workspace);
+    const TensorView scratch =
+        pass.workspace.f32({num_workers(pass.pool, params_.num_heads), nope * rank});
+    for_each_item(pass.pool, params_.num_heads, [&](std::int64_t worker, std::int64_t head) {
+      float* keys = scratch.f32_row(worker);  // [nope, rank]
+      kv_b_proj_.decode_rows(head * rows_of_head(), nope, keys);
+      for (std::int64_t row = 0; row < q.rows(); ++row) {
+        const float* from = q.f32_row(row) + head * query_dim();
+        float* to = absorbed.f32_row(row) + head * cache_dim();
+        std::fill_n(to, rank, 0.0F);
+        cpu::kernels().math.weighted_sum(from, {.data = keys, .rows = nope, .stride = rank}, rank,
+                                         to);
+        std::copy_n(from + nope, params_.qk_rope_head_dim, to + rank);
+      }
+    });
+  }
+
+  // mixed[t, heads, rank]: the latents of the sequence weighted by the scores of each head.
+  void attend_latents(std::int64_t first_row, TensorView absorbed, TensorView mixed, Pass& pass) {
+    const AttentionShape shape = {
+        .key_dim = cache_dim(), .value_dim = params_.kv_lora_rank, .scale = params_.scale};
+    const std::int64_t step = std::min(kHeadsPerTile, params_.num_heads);
+    const std::int64_t head_tiles = (params_.num_heads + step - 1) / step;
+    const std::int64_t tile_tokens = std::max<std::int64_t>(1, kRowsPerTile / step);
+    const auto tiles = token_tiles(pass.batch, first_row, absorbed.rows(), tile_tokens);
+    const std::int64_t num_items = static_cast<std::int64_t>(tiles.size()) * head_tiles;
+    const std::int64_t block_elems = kAttentionBlock * cache_dim();
+    const TensorView scratch =
+        pass.workspace.f32({num_workers(pass.pool, num_items),
+                            block_elems + attend_scratch_elems(shape, tile_tokens * step)});
+    for_each_item(pass.pool, num_items, [&](std::int64_t worker, std::int64_t item) {
+      const TokenTile& tile = tiles[static_cast<std::size_t>(item / head_tiles)];
+      const std::int64_t head = item % head_tiles * step;
+      const std::int64_t row = tile.first_row - first_row;
+      float* memory = scratch.f32_row(worker);
+      Latents source(kv_cache_, *tile.sequence, params_, memory);
+      attend(shape, tile,
+             {.queries = absorbed.f32_row(row) + head * shape.key_dim,
+              .query_stride = absorbed.cols(),
+              .out = mixed.f32_row(row) + head * shape.value_dim,
+              .out_stride = mixed.cols(),
+              .num_heads = std::min(step, params_.num_heads - head)},
+             source, memory + block_elems);
+    });
+  }
+
+  // heads[t, heads, v] = V_h times the mixed latents
+  void project_values(TensorView mixed, TensorView heads, Pass& pass) {
+    const std::int64_t rank = params_.kv_lora_rank;
+    const std::int64_t v_dim = params_.v_head_dim;
+    const Workspace::Scope scope(pass.workspace);
+    const TensorView scratch =
+        pass.workspace.f32({num_workers(pass.pool, params_.num_heads), v_dim * rank});
+    for_each_item(pass.pool, params_.num_heads, [&](std::int64_t worker, std::int64_t head) {
+      float* values = scratch.f32_row(worker);  // [v, rank]
+      kv_b_proj_.decode_rows(head * rows_of_head() + params_.qk_nope_head_dim, v_dim, values);
+      cpu::kernels().math.matmul(
+          {.data = mixed.f32() + head * rank, .rows = mixed.rows(), .stride = mixed.cols()},
+          {.data = values, .rows = v_dim, .stride = rank}, rank, heads.f32() + head * v_dim,
+          heads.cols());
+    });
+  }
+
+  void attend_expanded(TensorView q, TensorView heads, Pass& pass) {
+    const AttentionShape shape = {
+        .key_dim = query_dim(), .value_dim = params_.v_head_dim, .scale = params_.scale};
+    const auto tiles = token_tiles(pass.batch, 0, q.rows(), kRowsPerTile);
+    const std::int64_t num_items = static_cast<std::int64_t>(tiles.size()) * params_.num_heads;
+    const std::int64_t source_elems = ExpandedHead::scratch_elems(params_);
+    const Workspace::Scope scope(pass.workspace);
+    const TensorView scratch =
+        pass.workspace.f32({num_workers(pass.pool, num_items),
+                            source_elems + attend_scratch_elems(shape, kRowsPerTile)});
+    for_each_item(pass.pool, num_items, [&](std::int64_t worker, std::int64_t item) {
+      const TokenTile& tile = tiles[static_cast<std::size_t>(item / params_.num_heads)];
+      const std::int64_t head = item % params_.num_heads;
+      float* memory = scratch.f32_row(worker);
+      ExpandedHead source(kv_cache_, *tile.sequence, params_, memory);
+      source.decode_weights(kv_b_proj_, head);
+      attend(shape, tile,
+             {.queries = q.f32_row(tile.first_row) + head * shape.key_dim,
+              .query_stride = q.cols(),
+              .out = heads.f32_row(tile.first_row) + head * shape.value_dim,
+              .out_stride = heads.cols(),
+              .num_heads = 1},
+             source, memory + source_elems);
+    });
+  }
+
+  std::string module_;
+  MlaParams params_;
+  bool absorb_;
+  bool absorb_for_prefill_;
+  Linear* q_proj_;  // or, with q_lora_rank, the three that follow
+  Linear* q_a_proj_;
+  Norm* q_a_layernorm_;
+  Linear* q_b_proj_;
+  Linear& kv_a_proj_;
+  Norm& kv_a_layernorm_;
+  Linear& o_proj_;
+  Rope& rotary_emb_;
+  KvCache& kv_cache_;
+  Weight kv_b_proj_;  // [heads * (nope + v), kv_lora_rank]
+};
+
+}  // namespace
+
+std::unique_ptr<Operator> make_mla_cpu(const BuildContext& context) {
+  return std::make_unique<MlaCpu>(context);
+}
+
+}  // namespace graft::ops

@@ -1,0 +1,50 @@
+#include <string>
+
+#include "graft/kernels/cpu/table.h"
+#include "graft/ops/cpu_operators.h"
+#include "graft/ops/profiler.h"
+#include "graft/ops/workers.h"
+
+namespace graft::ops {
+namespace {
+
+class MlpCpu final : public Mlp {
+ public:
+  explicit MlpCpu(const BuildContext& context)
+      : module_(context.module),
+        params_(context.params_as<MlpParams>()),
+        gate_proj_(context.child_as<Linear>("gate_proj")),
+        up_proj_(context.child_as<Linear>("up_proj")),
+        down_proj_(context.child_as<Linear>("down_proj")) {}
+
+  void load(WeightProvider& /*weights*/) override {}  // the children have them all
+
+  void forward(TensorView x, TensorView y, Pass& pass) override {
+    const ProfileScope profile(pass, module_);
+    const Workspace::Scope scope(pass.workspace);
+    const TensorView gate = pass.workspace.f32({x.rows(), params_.intermediate_size});
+    const TensorView up = pass.workspace.f32({x.rows(), params_.intermediate_size});
+    gate_proj_.forward(x, gate, pass);
+    up_proj_.forward(x, up, pass);
+    for_each_item(pass.pool, x.rows(), [&](std::int64_t /*worker*/, std::int64_t row) {
+      float* inner = gate.f32_row(row);
+      cpu::kernels().math.silu_mul(inner, up.f32_row(row), inner, gate.cols());
+    });
+    down_proj_.forward(gate, y, pass);
+  }
+
+ private:
+  std::string module_;
+  MlpParams params_;
+  Linear& gate_proj_;
+  Linear& up_proj_;
+  Linear& down_proj_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operator> make_mlp_cpu(const BuildContext& context) {
+  return std::make_unique<MlpCpu>(context);
+}
+
+}  // namespace graft::ops

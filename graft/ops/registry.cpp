@@ -1,0 +1,73 @@
+#include "graft/ops/registry.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "graft/base/error.h"
+
+namespace graft::ops {
+
+std::string BuildContext::text_kwarg(std::string_view key, std::string_view otherwise) const {
+  if (kwargs == nullptr) return std::string(otherwise);
+  const auto found = kwargs->find(key);
+  return found == kwargs->end() ? std::string(otherwise) : found->second;
+}
+
+bool BuildContext::bool_kwarg(std::string_view key, bool otherwise) const {
+  constexpr std::array<std::string_view, 3> kTrue = {"true", "True", "TRUE"};
+  constexpr std::array<std::string_view, 3> kFalse = {"false", "False", "FALSE"};
+  const std::string text = text_kwarg(key, otherwise ? "true" : "false");
+  if (std::ranges::find(kTrue, text) != kTrue.end()) return true;
+  if (std::ranges::find(kFalse, text) != kFalse.end()) return false;
+  fail(module, ": ", key, " is '", text, "', not true or false");
+}
+
+std::int64_t BuildContext::int_kwarg(std::string_view key, std::int64_t otherwise) const {
+  const std::string text = text_kwarg(key, std::to_string(otherwise));
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end) {
+    fail(module, ": ", key, " is '", text, "', not a whole number");
+  }
+  return value;
+}
+
+void Registry::add(OperatorInfo info) {
+  if (find(info.name) != nullptr) fail("two operators are called '", info.name, "'");
+  operators_.push_back(std::make_unique<OperatorInfo>(std::move(info)));
+}
+
+const OperatorInfo* Registry::find(std::string_view name) const {
+  const auto found =
+      std::ranges::find_if(operators_, [&](const auto& info) { return info->name == name; });
+  return found == operators_.end() ? nullptr : found->get();
+}
+
+std::vector<const OperatorInfo*> Registry::of_role(Role role) const {
+  std::vector<const OperatorInfo*> found;
+  for (const auto& info : operators_) {
+    if (info->role == role) found.push_back(info.get());
+  }
+  return found;
+}
+
+const OperatorInfo* Registry::default_for(Role role,
+                                          DeviceType device,
+                                          const Params& params) const {
+  for (const auto& info : operators_) {
+    const bool fits = !info->fits || info->fits(params);
+    if (info->role == role && info->device == device && fits) return info.get();
+  }
+  return nullptr;
+}
+
+Registry builtin_operators() {
+  Registry registry;
+  register_cpu(registry);
+  return registry;
+}
+
+}  // namespace graft::ops

@@ -1,0 +1,83 @@
+#include <complex>
+
+#include <gtest/gtest.h>
+
+#include "graft/ops/test_support.h"
+
+namespace graft::ops {
+namespace {
+
+using namespace testing;  // NOLINT(google-build-using-namespace)
+
+constexpr std::int64_t kCols = 40;  // 3 heads of 12 from column 4 on
+
+RopeParams params_of(std::int64_t rotary_dim, bool interleaved) {
+  RopeParams params = {.rotary_dim = rotary_dim, .interleaved = interleaved, .inv_freq = {}};
+  for (std::int64_t i = 0; i < rotary_dim / 2; ++i) {
+    const double exponent = static_cast<double>(2 * i) / static_cast<double>(rotary_dim);
+    params.inv_freq.push_back(static_cast<float>(std::pow(10000.0, -exponent)));
+  }
+  return params;
+}
+
+Floats rotated(const RopeParams& params, const std::vector<std::int32_t>& positions, Floats x) {
+  ThreadPool pool(2);
+  Workspace workspace;
+  Batch batch;
+  batch.positions = positions;
+  Pass pass = {.batch = batch, .pool = pool, .workspace = workspace};
+  TestModel model;
+  auto& rope = model.add<Rope>("cpu.rope", "rope", params);
+  rope.forward(view(x, static_cast<std::int64_t>(positions.size()), kCols),
+               {.num_heads = 3, .head_dim = 12, .offset = 4}, pass);
+  return x;
+}
+
+TEST(RopeCpu, TurnsPairsInterleavedOrInHalvesAndLeavesTheRest) {
+  const std::vector<std::int32_t> positions = {0, 5, 1234};
+  const Floats x = Random().floats(3 * kCols);
+  for (const bool interleaved : {false, true}) {
+    for (const std::int64_t rotary_dim : {12, 8}) {
+      RopeParams params = params_of(rotary_dim, interleaved);
+      params.magnitude = 1.25F;
+      Doubles want = widen(x);
+      for (std::size_t t = 0; t < 3; ++t) {
+        for (std::size_t head = 0; head < 3; ++head) {
+          for (std::size_t i = 0; i < params.inv_freq.size(); ++i) {
+            const std::size_t base = t * kCols + 4 + head * 12;
+            double& a = want[base + (interleaved ? 2 * i : i)];
+            double& b = want[base + (interleaved ? 2 * i + 1 : i + params.inv_freq.size())];
+            const double angle = static_cast<double>(positions[t]) * params.inv_freq[i];
+            const auto turned = std::complex(a, b) * std::polar(1.25, angle);
+            a = turned.real();
+            b = turned.imag();
+          }
+        }
+      }
+      EXPECT_LT(relative_error(rotated(params, positions, x), want), 1e-4);
+    }
+  }
+}
+
+TEST(RopeCpu, DynamicStretchesFromATokensOwnPosition) {
+  RopeParams dynamic = params_of(12, false);
+  dynamic.dynamic = true;
+  dynamic.factor = 2.0;
+  dynamic.max_position_embeddings = 100;
+  const Floats x = Random().floats(2 * kCols);
+  // Position 99 is the last of the trained context, 100 the first past it.
+  RopeParams stretched = params_of(12, false);
+  const double theta = 10000.0 * std::pow(2.0 * 101 / 100 - 1.0, 12.0 / 10.0);
+  for (std::size_t i = 0; i < stretched.inv_freq.size(); ++i)
+    stretched.inv_freq[i] = static_cast<float>(std::pow(theta, -static_cast<double>(2 * i) / 12.0));
+  const Floats got = rotated(dynamic, {99, 100}, x);
+  const Floats plain = rotated(params_of(12, false), {99, 100}, x);
+  const Floats far = rotated(stretched, {99, 100}, x);
+  EXPECT_EQ(Floats(got.begin(), got.begin() + kCols), Floats(plain.begin(), plain.begin() + kCols));
+  EXPECT_LT(relative_error(Floats(got.begin() + kCols, got.end()),
+                           Floats(far.begin() + kCols, far.end())),
+            1e-5);
+}
+
+}  // namespace
+}  // namespace graft::ops

@@ -1,0 +1,45 @@
+#include "graft/ops/weight.h"
+
+#include "graft/base/check.h"
+#include "graft/base/error.h"
+#include "graft/kernels/cpu/table.h"
+
+namespace graft::ops {
+
+std::int64_t Weight::rows() const {
+  std::int64_t product = 1;
+  for (std::size_t i = 0; i + 1 < shape.size(); ++i)
+    product *= shape[i];
+  return product;
+}
+
+std::int64_t Weight::cols() const {
+  return shape.empty() ? 1 : shape.back();
+}
+
+void Weight::decode_rows(std::int64_t begin, std::int64_t count, float* out) const {
+  GRAFT_DCHECK(begin >= 0 && count >= 0 && begin + count <= rows(), name, ": rows ", begin, " + ",
+               count, " of ", rows());
+  const quant::Codec& codec = cpu::kernels().codecs[static_cast<std::size_t>(dtype)];
+  codec.decode(data + static_cast<std::size_t>(begin) * row_bytes(), out,
+               static_cast<std::size_t>(count * cols()));
+  if (scale) scale->layout.apply(out, begin, count, scale->values);
+}
+
+std::vector<float> Weight::decode() const {
+  std::vector<float> values(static_cast<std::size_t>(rows() * cols()));
+  decode_rows(0, rows(), values.data());
+  return values;
+}
+
+void Weight::expect_shape(std::int64_t num_rows, std::int64_t num_cols) const {
+  if (rows() != num_rows || cols() != num_cols) {
+    fail(name, ": the file has [", rows(), ", ", cols(), "], the configuration asks for [",
+         num_rows, ", ", num_cols, "]");
+  }
+  if (cols() % info(dtype).block_elems != 0) {
+    fail(name, ": rows of ", cols(), " values are not whole blocks of ", graft::name(dtype));
+  }
+}
+
+}  // namespace graft::ops

@@ -1,0 +1,313 @@
+// Vectors of 16 lanes and the conversions the codecs share. Re-includable: no pragma once, no std
+// headers; the includer brings graft/quant/blocks.h first and defines GRAFT_VECTOR_BYTES. The lane count and the order of every sum
+// are fixed, so each instruction set gives the same bits. No lambdas and nothing from std:: in
+// functions here: g++ compiles those for the baseline even inside a target region.
+
+#ifndef GRAFT_VECTOR_BYTES
+#error "say how wide the vectors of this region are: 16, 32 or 64"
+#endif
+
+#define GRAFT_INLINE inline __attribute__((always_inline))
+
+namespace {
+
+typedef float NativeF32 __attribute__((vector_size(GRAFT_VECTOR_BYTES)));         // NOLINT
+typedef std::int32_t NativeI32 __attribute__((vector_size(GRAFT_VECTOR_BYTES)));  // NOLINT
+
+inline constexpr int kNativeLanes = GRAFT_VECTOR_BYTES / 4;
+inline constexpr int kLanes = 16;
+
+// What an encoder with an f16 scale reads instead of larger values. Beyond what the scale can hold
+// in any type, and small enough that the fourth powers in the scale search stay finite.
+inline constexpr float kLargest = 1e8F;
+// Blocks whose values are all smaller become zeros: no type with an f16 scale can tell them from it.
+inline constexpr float kSmallest = 1e-9F;
+
+// kCount lanes as halves of halves down to one register: compilers scalarise many operations on
+// vectors wider than a register, so none is ever asked for.
+template <int kCount>
+struct Mask {
+  Mask<kCount / 2> low, high;
+
+  friend GRAFT_INLINE Mask operator&(Mask a, Mask b) { return {a.low & b.low, a.high & b.high}; }
+};
+
+template <>
+struct Mask<kNativeLanes> {
+  NativeI32 v;
+
+  friend GRAFT_INLINE Mask operator&(Mask a, Mask b) { return {a.v & b.v}; }
+};
+
+// clang-format off
+template <int kCount>
+struct F32 {
+  using M = Mask<kCount>;
+  F32<kCount / 2> low, high;
+
+  GRAFT_INLINE F32(float value) : low(value), high(value) {}  // NOLINT(google-explicit-constructor)
+  GRAFT_INLINE F32(F32<kCount / 2> l, F32<kCount / 2> h) : low(l), high(h) {}
+
+  friend GRAFT_INLINE F32 operator+(F32 a, F32 b) { return {a.low + b.low, a.high + b.high}; }
+  friend GRAFT_INLINE F32 operator-(F32 a, F32 b) { return {a.low - b.low, a.high - b.high}; }
+  friend GRAFT_INLINE F32 operator*(F32 a, F32 b) { return {a.low * b.low, a.high * b.high}; }
+  friend GRAFT_INLINE F32 operator/(F32 a, F32 b) { return {a.low / b.low, a.high / b.high}; }
+  friend GRAFT_INLINE F32 operator-(F32 a) { return {-a.low, -a.high}; }
+  friend GRAFT_INLINE M operator<(F32 a, F32 b) { return {a.low < b.low, a.high < b.high}; }
+  friend GRAFT_INLINE M operator>(F32 a, F32 b) { return {a.low > b.low, a.high > b.high}; }
+  friend GRAFT_INLINE M operator==(F32 a, F32 b) { return {a.low == b.low, a.high == b.high}; }
+  friend GRAFT_INLINE M operator!=(F32 a, F32 b) { return {a.low != b.low, a.high != b.high}; }
+  friend GRAFT_INLINE F32 choose(M m, F32 a, F32 b) {
+    return {choose(m.low, a.low, b.low), choose(m.high, a.high, b.high)};
+  }
+  friend GRAFT_INLINE F32 vabs(F32 a) { return {vabs(a.low), vabs(a.high)}; }
+  friend GRAFT_INLINE F32 vmin(F32 a, F32 b) { return {vmin(a.low, b.low), vmin(a.high, b.high)}; }
+  friend GRAFT_INLINE F32 vmax(F32 a, F32 b) { return {vmax(a.low, b.low), vmax(a.high, b.high)}; }
+  GRAFT_INLINE F32& operator+=(F32 b) { return *this = *this + b; }
+};
+
+template <>
+struct F32<kNativeLanes> {
+  using M = Mask<kNativeLanes>;
+  NativeF32 v;
+
+  GRAFT_INLINE F32(float value) : v(value - NativeF32{}) {}  // NOLINT(google-explicit-constructor)
+  GRAFT_INLINE F32(NativeF32 native) : v(native) {}          // NOLINT(google-explicit-constructor)
+
+  friend GRAFT_INLINE F32 operator+(F32 a, F32 b) { return {a.v + b.v}; }
+  friend GRAFT_INLINE F32 operator-(F32 a, F32 b) { return {a.v - b.v}; }
+  friend GRAFT_INLINE F32 operator*(F32 a, F32 b) { return {a.v * b.v}; }
+  friend GRAFT_INLINE F32 operator/(F32 a, F32 b) { return {a.v / b.v}; }
+  friend GRAFT_INLINE F32 operator-(F32 a) { return {-a.v}; }
+  friend GRAFT_INLINE M operator<(F32 a, F32 b) { return {a.v < b.v}; }
+  friend GRAFT_INLINE M operator>(F32 a, F32 b) { return {a.v > b.v}; }
+  friend GRAFT_INLINE M operator==(F32 a, F32 b) { return {a.v == b.v}; }
+  friend GRAFT_INLINE M operator!=(F32 a, F32 b) { return {a.v != b.v}; }
+  friend GRAFT_INLINE F32 choose(M m, F32 a, F32 b) { return {m.v ? a.v : b.v}; }
+  friend GRAFT_INLINE F32 vabs(F32 a) {
+    return {reinterpret_cast<NativeF32>(reinterpret_cast<NativeI32>(a.v) & 0x7fffffff)};
+  }
+#if GRAFT_VECTOR_BYTES == 64  // g++ 12 sees the min and max instructions only up to 32 bytes
+  friend GRAFT_INLINE F32 vmin(F32 a, F32 b) { return {_mm512_maskz_min_ps(0xffff, a.v, b.v)}; }
+  friend GRAFT_INLINE F32 vmax(F32 a, F32 b) { return {_mm512_maskz_max_ps(0xffff, a.v, b.v)}; }
+#else
+  friend GRAFT_INLINE F32 vmin(F32 a, F32 b) { return {a.v < b.v ? a.v : b.v}; }
+  friend GRAFT_INLINE F32 vmax(F32 a, F32 b) { return {a.v > b.v ? a.v : b.v}; }
+#endif
+  GRAFT_INLINE F32& operator+=(F32 b) { return *this = *this + b; }
+};
+// clang-format on
+
+using F32x16 = F32<kLanes>;
+
+// a where the mask is set, else b
+GRAFT_INLINE F32x16 select(Mask<kLanes> mask, F32x16 a, F32x16 b) {
+  return choose(mask, a, b);
+}
+
+GRAFT_INLINE float as_float(std::uint32_t bits) {
+  return __builtin_bit_cast(float, bits);
+}
+
+GRAFT_INLINE std::uint32_t as_bits(float value) {
+  return __builtin_bit_cast(std::uint32_t, value);
+}
+
+template <int kCount = kLanes>
+GRAFT_INLINE F32<kCount> load(const float* from) {
+  if constexpr (kCount == kNativeLanes) {
+    NativeF32 v;
+    __builtin_memcpy(&v, from, sizeof(v));
+    return {v};
+  } else {
+    return {load<kCount / 2>(from), load<kCount / 2>(from + kCount / 2)};
+  }
+}
+
+template <int kCount>
+GRAFT_INLINE void store(float* to, F32<kCount> v) {
+  if constexpr (kCount == kNativeLanes) {
+    __builtin_memcpy(to, &v.v, sizeof(v.v));
+  } else {
+    store(to, v.low);
+    store(to + kCount / 2, v.high);
+  }
+}
+
+GRAFT_INLINE F32x16 clamp(F32x16 v, float low, float high) {
+  return vmin(vmax(v, low), high);
+}
+
+// Nearest whole number, ties to even; exact for |v| < 2^22. The sum pushes the fraction out.
+template <class T>
+GRAFT_INLINE T round_even(T v) {
+  constexpr float kShift = 12582912.0F;  // 1.5 * 2^23
+  return (v + kShift) - kShift;
+}
+
+struct Add {
+  template <class T>
+  static GRAFT_INLINE T apply(T a, T b) {
+    return a + b;
+  }
+};
+
+struct Max {
+  template <class T>
+  static GRAFT_INLINE T apply(T a, T b) {
+    return vmax(a, b);
+  }
+};
+
+// Lane i with lane i + kCount / 2, and so on down to one: the same tree for every register width.
+template <class Op, int kCount>
+GRAFT_INLINE float reduce(F32<kCount> v) {
+  if constexpr (kCount > kNativeLanes) {
+    return reduce<Op>(Op::apply(v.low, v.high));
+  } else {
+    using N = F32<kNativeLanes>;
+#if GRAFT_VECTOR_BYTES == 64
+    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4,
+                                               5, 6, 7)));
+    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8,
+                                               9, 10, 11)));
+    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14,
+                                               15, 12, 13)));
+    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13,
+                                               12, 15, 14)));
+#elif GRAFT_VECTOR_BYTES == 32
+    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 4, 5, 6, 7, 0, 1, 2, 3)));
+    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 2, 3, 0, 1, 6, 7, 4, 5)));
+    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 1, 0, 3, 2, 5, 4, 7, 6)));
+#else
+    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 2, 3, 0, 1)));
+    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 1, 0, 3, 2)));
+#endif
+    return v.v[0];
+  }
+}
+
+// Bit i is set when lane i is.
+template <int kCount>
+GRAFT_INLINE unsigned bits_of(Mask<kCount> mask) {
+  if constexpr (kCount > kNativeLanes) {
+    return bits_of(mask.low) | bits_of(mask.high) << (kCount / 2);
+  } else {
+#if GRAFT_VECTOR_BYTES == 64
+    return _mm512_movepi32_mask(reinterpret_cast<__m512i>(mask.v));
+#elif GRAFT_VECTOR_BYTES == 32
+    return static_cast<unsigned>(_mm256_movemask_ps(reinterpret_cast<__m256>(mask.v)));
+#else
+    unsigned bits = 0;
+    for (int i = 0; i < kCount; ++i) bits |= (mask.v[i] != 0 ? 1U : 0U) << i;
+    return bits;
+#endif
+  }
+}
+
+GRAFT_INLINE float sum(F32x16 v) {
+  return reduce<Add>(v);
+}
+
+GRAFT_INLINE float max_lane(F32x16 v) {
+  return reduce<Max>(v);
+}
+
+GRAFT_INLINE float min_lane(F32x16 v) {
+  return -max_lane(-v);
+}
+
+// NaN reads as 0, infinities and giants as +-largest.
+GRAFT_INLINE F32x16 load_sane(const float* from, float largest = kLargest) {
+  const F32x16 v = load(from);
+  return clamp(select(v == v, v, 0.0F), -largest, largest);
+}
+
+// Whole numbers in 0..255 to bytes.
+GRAFT_INLINE void store_bytes(std::uint8_t* to, F32x16 v) {
+  float t[kLanes];
+  store(t, v);
+  for (int i = 0; i < kLanes; ++i) to[i] = static_cast<std::uint8_t>(static_cast<int>(t[i]));
+}
+
+// A float with kExp exponent and kMan mantissa bits (sign on top), exactly. With kHasInf the top
+// exponent holds infinity and NaNs; without, only all ones is NaN. NaNs come out quiet.
+template <int kExp, int kMan, bool kHasInf>
+GRAFT_INLINE float from_minifloat(std::uint32_t code) {
+  constexpr std::uint32_t kShift = 23 - kMan;
+  constexpr std::uint32_t kAll = (1U << (kExp + kMan)) - 1;
+  constexpr std::uint32_t kRebias = (127U - ((1U << (kExp - 1)) - 1)) << 23;
+  constexpr std::uint32_t kOne = 1U << 23;
+  constexpr std::uint32_t kTop = ((1U << kExp) - 1) << kMan;
+  const std::uint32_t magnitude = code & kAll;
+  const std::uint32_t sign = (code & (kAll + 1)) << (31 - kExp - kMan);
+  const std::uint32_t shifted = (magnitude << kShift) + kRebias;
+  // Without exponent the mantissa counts in steps of the smallest number: add one, subtract one.
+  const float small = as_float(shifted + kOne) - as_float(kRebias + kOne);
+  std::uint32_t bits = magnitude < (1U << kMan) ? as_bits(small) : shifted;
+  if constexpr (kHasInf) {
+    bits = magnitude >= kTop ? (0x7f800000U | magnitude << kShift) : bits;
+    bits = magnitude > kTop ? bits | 0x00400000U : bits;
+  } else {
+    bits = magnitude == kAll ? 0x7fc00000U : bits;
+  }
+  return as_float(bits | sign);
+}
+
+// Rounds to nearest even. A finite value too large becomes the infinity of the type or, with
+// kSaturate, its largest number; infinity stays infinity where the type has one. NaN stays NaN.
+template <int kExp, int kMan, bool kHasInf, bool kSaturate>
+GRAFT_INLINE std::uint32_t to_minifloat(float value) {
+  constexpr std::uint32_t kShift = 23 - kMan;
+  constexpr std::uint32_t kAll = (1U << (kExp + kMan)) - 1;
+  constexpr std::uint32_t kBias = (127U - ((1U << (kExp - 1)) - 1)) << 23;
+  constexpr std::uint32_t kTop = ((1U << kExp) - 1) << kMan;
+  constexpr std::uint32_t kLargestCode = kHasInf ? kTop - 1 : kAll - 1;
+  constexpr std::uint32_t kOverflow = kHasInf && !kSaturate ? kTop : kLargestCode;
+  const std::uint32_t bits = as_bits(value);
+  const std::uint32_t magnitude = bits & 0x7fffffffU;
+  const std::uint32_t odd = (magnitude >> kShift) & 1;
+  const std::uint32_t normal = (magnitude - kBias + (1U << (kShift - 1)) - 1 + odd) >> kShift;
+  // Below the normal numbers: adding the power of two whose last bit is the smallest step rounds.
+  constexpr float kStep = __builtin_bit_cast(float, kBias + ((kShift + 1) << 23));
+  const std::uint32_t small = as_bits(as_float(magnitude) + kStep) - as_bits(kStep);
+  std::uint32_t code = magnitude < kBias + (1U << 23) ? small : normal;
+  // From here on the rounded code is past the largest; the wrapped ones of small numbers are not.
+  constexpr std::uint32_t kTooLarge = kBias + (kLargestCode << kShift) + (1U << (kShift - 1));
+  code = magnitude > kTooLarge || (magnitude == kTooLarge && (kLargestCode & 1) == 1) ? kOverflow
+                                                                                      : code;
+  if constexpr (kHasInf) {
+    code = magnitude == 0x7f800000U ? kTop : code;
+    const std::uint32_t payload = (magnitude >> kShift) & ((1U << kMan) - 1);
+    code = magnitude > 0x7f800000U ? (kTop | (1U << (kMan - 1)) | payload) : code;
+  } else {
+    code = magnitude > 0x7f800000U ? kAll : code;
+  }
+  return code | (bits >> 31) << (kExp + kMan);
+}
+
+GRAFT_INLINE float from_f16(std::uint32_t code) {
+  return from_minifloat<5, 10, true>(code);
+}
+
+// The scale of a block, saturated: encoders give finite scales and write finite scales.
+GRAFT_INLINE quant::F16Bits scale_to_f16(float value) {
+  return static_cast<quant::F16Bits>(to_minifloat<5, 10, true, true>(value));
+}
+
+// 1 / d, or 0 for a scale of zero, which then gives quants of zero.
+GRAFT_INLINE float inverse(float d) {
+  return d != 0.0F ? 1.0F / d : 0.0F;
+}
+
+template <class Block>
+GRAFT_INLINE const Block* blocks(const std::byte* in) {
+  return reinterpret_cast<const Block*>(in);
+}
+
+template <class Block>
+GRAFT_INLINE Block* blocks(std::byte* out) {
+  return reinterpret_cast<Block*>(out);
+}
+
+}  // namespace
