@@ -76,8 +76,8 @@ class Builder {
   void add_scale(plan::ModuleSpec& module, const plan::WeightSpec& weight) const;
   plan::ModuleSpec embedding() const;
   plan::ModuleSpec lm_head() const;
-  plan::ModuleSpec rope(const std::string& name, std::string_view class_name) const;
-  plan::ModuleSpec router(const std::string& name, const std::string& class_name) const;
+  plan::ModuleSpec rope(const std::string& name, std::string_view rope_class) const;
+  plan::ModuleSpec router(const std::string& name, const std::string& router_class) const;
   plan::ModuleSpec experts(const std::string& name, const MoeNames& names) const;
 
   const formats::ModelConfig& config_;

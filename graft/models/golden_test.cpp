@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "graft/base/json.h"
 #include "graft/base/shared_data.h"
 #include "graft/models/verify.h"
 
@@ -94,7 +95,7 @@ TEST_P(GoldenLatent, AbsorbedAndExpandedAreBothRight) {
   GRAFT_REQUIRE_SHARED(folder());
   for (const char* absorb : {"true", "false"}) {
     VerifyOptions options;
-    options.open.rules =
+    options.open.rules +=
         str("- match: {role: attention}\n  replace: {class: default, kwargs: ", "{absorb: ", absorb,
             "}}\n");
     const VerifyReport report = verify(folder(), reference(), options);
@@ -110,6 +111,24 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                          "deepseek-v3",
                                          "deepseek-v3-yarn"),
                          test_name);
+
+// The bundled model: DeepSeek-V3's shape, sharded, tied, with a next-n layer that is not run.
+TEST(Model, SproutContinuesAsItsReference) {
+  const auto folder = shared_data("models/sprout");
+  GRAFT_REQUIRE_SHARED(folder);
+  OpenOptions options;
+  options.rules = kExactCacheRule;
+  OpenModel open(folder, options);
+  const Json reference = read_json_file(folder / "reference.json");
+  constexpr std::size_t kPrompts = 3;  // of 24: the plain operators are slow
+  for (std::size_t i = 0; i < kPrompts; ++i) {
+    const Json& prompt = reference.at("prompts").at(i);
+    const auto want = prompt.at("greedy_ids").get<TokenIds>();
+    EXPECT_EQ(generate_greedy(open.model(), prompt.at("prompt_ids").get<TokenIds>(),
+                              static_cast<std::int64_t>(want.size())),
+              want);
+  }
+}
 
 TEST(Model, MeasuresTimePerModule) {
   const auto folder = shared_data("golden/qwen2");
