@@ -60,9 +60,9 @@ TEST(Inspect, DescribesSprout) {
   const Outcome text = run_program({"inspect", sprout.string()});
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_NE(text.out.find("deepseek_v3"), std::string::npos) << text.out;
-  EXPECT_NE(text.out.find("46.5 M"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("46.6 M"), std::string::npos) << text.out;
   const Json json = parse_json(run_program({"inspect", sprout.string(), "--json"}).out, "inspect");
-  EXPECT_EQ(json["parameters"], 46550080);  // 93.1 MB of BF16, a few hundred of them F32
+  EXPECT_EQ(json["bytes"], 93100352);  // as the index of the checkpoint says
   EXPECT_EQ(json["config"]["hidden_size"], 512);
   EXPECT_EQ(json["config"]["moe"]["num_experts"], 16);
   EXPECT_EQ(json["tokenizer"]["tokens"], 8192);

@@ -70,7 +70,8 @@ ModelBytes measure(const Blueprint& blueprint, const Load& load) {
 struct Share {
   std::int64_t first = 0;
   std::int64_t last = -1;
-  std::int64_t experts_until = -1;  // layers [first, this] have their experts here too
+  std::int64_t experts_from = 0;    // the first of these layers that has experts
+  std::int64_t experts_until = -1;  // layers up to this one have their experts here too
 };
 
 class Placer {
@@ -98,6 +99,10 @@ class Placer {
     return static_cast<std::int64_t>(bytes.core + bytes.mlp);
   }
 
+  std::int64_t experts_of(std::int64_t layer) const {
+    return static_cast<std::int64_t>(bytes_.layers[static_cast<std::size_t>(layer)].experts);
+  }
+
   // Layers in order over the GPUs, evenly, as long as they fit. What remains stays on the CPU.
   void place_cores(std::int64_t num_layers) {
     std::int64_t layer = 0;
@@ -122,8 +127,7 @@ class Placer {
     Share& share = shares_[gpu];
     share.experts_until = share.first - 1;
     for (std::int64_t layer = share.first; layer <= share.last; ++layer) {
-      const auto size =
-          static_cast<std::int64_t>(bytes_.layers[static_cast<std::size_t>(layer)].experts);
+      const std::int64_t size = experts_of(layer);
       if (size > free_[gpu]) return;
       free_[gpu] -= size;
       share.experts_until = layer;
@@ -140,7 +144,7 @@ void add_rule(std::string& text, const std::string& match, const std::string& re
   text += fmt::format("\n- match:   {{ {} }}\n  replace: {{ {} }}\n", match, replace);
 }
 
-std::string rules_text(const std::vector<Share>& shares, bool head_on_gpu, bool has_experts) {
+std::string rules_text(const std::vector<Share>& shares, bool head_on_gpu) {
   std::string text;
   add_rule(text, "role: embedding", "class: default, kwargs: { device: cpu }");
   std::size_t last_used = 0;
@@ -148,15 +152,16 @@ std::string rules_text(const std::vector<Share>& shares, bool head_on_gpu, bool 
     const Share& share = shares[gpu];
     if (share.last < share.first) continue;
     last_used = gpu;
-    if (has_experts && share.experts_until >= share.first) {
-      add_rule(text, fmt::format("role: experts, layers: {}-{}", share.first, share.experts_until),
+    if (share.experts_until >= share.experts_from) {
+      add_rule(text,
+               fmt::format("role: experts, layers: {}-{}", share.experts_from, share.experts_until),
                fmt::format("class: default, kwargs: {{ device: \"cuda:{}\" }}", gpu));
     }
-    if (has_experts && share.experts_until < share.last) {
+    if (std::max(share.experts_from, share.experts_until + 1) <= share.last) {
       add_rule(
           text,
           fmt::format("role: experts, layers: {}-{}",
-                      std::max(share.first, share.experts_until + 1), share.last),
+                      std::max(share.experts_from, share.experts_until + 1), share.last),
           fmt::format("class: default, kwargs: {{ device: cpu, out_device: \"cuda:{}\" }}", gpu));
     }
     add_rule(text, fmt::format("layers: {}-{}", share.first, share.last),
@@ -186,14 +191,13 @@ std::string auto_rules(const Blueprint& blueprint,
          bytes_text(first.core + first.mlp), " with a context of ", load.context, ", the GPU has ",
          bytes_text(machine.gpus[0].vram_bytes));
   }
-  const bool has_experts =
-      std::ranges::any_of(bytes.layers, [](const LayerBytes& layer) { return layer.experts > 0; });
-  std::string text =
-      fmt::format("# {} for {}", blueprint.model_name, bytes_text(machine.cpu.dram_bytes));
-  for (const GpuFigures& gpu : machine.gpus)
-    text += fmt::format(" + {} GPU memory", bytes_text(gpu.vram_bytes));
-  text += fmt::format(", context {}, {} at once.\n", load.context, load.parallel);
-  return text + rules_text(shares, placer.head_on_gpu(), has_experts);
+});
+std::string text =
+    fmt::format("# {} for {}", blueprint.model_name, bytes_text(machine.cpu.dram_bytes));
+for (const GpuFigures& gpu : machine.gpus)
+  text += fmt::format(" + {} GPU memory", bytes_text(gpu.vram_bytes));
+text += fmt::format(", context {}, {} at once.\n", load.context, load.parallel);
+return text + rules_text(shares, placer.head_on_gpu());
 }
 
 }  // namespace graft::plan
