@@ -125,8 +125,11 @@ class Placer {
   // Experts of equal layers gain the same per byte: the first layers, as many as fit.
   void place_experts(std::size_t gpu) {
     Share& share = shares_[gpu];
-    share.experts_until = share.first - 1;
-    for (std::int64_t layer = share.first; layer <= share.last; ++layer) {
+    share.experts_from = share.first;
+    while (share.experts_from <= share.last && experts_of(share.experts_from) == 0)
+      ++share.experts_from;
+    share.experts_until = share.experts_from - 1;
+    for (std::int64_t layer = share.experts_from; layer <= share.last; ++layer) {
       const std::int64_t size = experts_of(layer);
       if (size > free_[gpu]) return;
       free_[gpu] -= size;
