@@ -94,8 +94,8 @@ struct GRAFT_PACKED BlockQ5K {
 };
 
 // x = d scale (q - 32), 16 sub-blocks of 16. For each half h of 128 values: low[64 h + i] holds the
-// low nibbles of q[i] and q[i + 64] (i < 64); high[32 h + i] holds, two bits each, the upper bits of
-// q[i + 0, 32, 64, 96].
+// low nibbles of q[i] and q[i + 64] (i < 64); high[32 h + i] holds, two bits each, the upper bits
+// of q[i + 0, 32, 64, 96].
 struct GRAFT_PACKED BlockQ6K {
   std::uint8_t low[128];
   std::uint8_t high[64];
@@ -120,15 +120,16 @@ struct GRAFT_PACKED BlockIQ1S {
   std::uint16_t high[8];
 };
 
-// As IQ1_S with a scale per 16 and a delta per 8 values. The f16 d is spread over the top nibbles of
-// the four scale words.
+// As IQ1_S with a scale per 16 and a delta per 8 values. The f16 d is spread over the top nibbles
+// of the four scale words.
 struct GRAFT_PACKED BlockIQ1M {
   std::uint8_t quants[32];
   std::uint8_t high[16];
   std::uint16_t scales[4];
 };
 
-// x = d (scale + 1/2) / 4 g. Per 32 values two words: four row numbers; 4 x 7 sign bits and a scale.
+// x = d (scale + 1/2) / 4 g. Per 32 values two words: four row numbers; 4 x 7 sign bits and a
+// scale.
 struct GRAFT_PACKED BlockIQ2XXS {
   F16Bits d;
   std::uint32_t quants[8][2];
@@ -150,7 +151,8 @@ struct GRAFT_PACKED BlockIQ2S {
   std::uint8_t scales[8];
 };
 
-// x = d (scale + 1/2) / 2 g. Per 32 values eight row numbers and a word of 4 x 7 sign bits and scale.
+// x = d (scale + 1/2) / 2 g. Per 32 values eight row numbers and a word of 4 x 7 sign bits and
+// scale.
 struct GRAFT_PACKED BlockIQ3XXS {
   F16Bits d;
   std::uint8_t quants[64];

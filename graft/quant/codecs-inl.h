@@ -1,6 +1,6 @@
 // Every codec, compiled for the instruction set of the region this is included in: makes kAllCodecs
-// in an anonymous namespace. Before the region include graft/quant/codec.h, blocks.h and iq_grids.h,
-// and define GRAFT_VECTOR_BYTES.
+// in an anonymous namespace. Before the region include graft/quant/codec.h, blocks.h and
+// iq_grids.h, and define GRAFT_VECTOR_BYTES.
 
 #include "graft/quant/simd-inl.h"
 // Order matters: what follows uses what stands above.
@@ -73,7 +73,8 @@ inline constexpr CodecRow kCodecRows[] = {
 
 consteval quant::CodecTable make_codecs() {
   quant::CodecTable table{};
-  for (const CodecRow& row : kCodecRows) table[static_cast<std::size_t>(row.type)] = row.codec;
+  for (const CodecRow& row : kCodecRows)
+    table[static_cast<std::size_t>(row.type)] = row.codec;
   return table;
 }
 

@@ -12,13 +12,15 @@ namespace {
 
 std::string shape_text(std::span<const std::int64_t> shape) {
   std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += str(i == 0 ? "" : ", ", shape[i]);
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    text += str(i == 0 ? "" : ", ", shape[i]);
   return text + "]";
 }
 
 std::int64_t product(std::span<const std::int64_t> shape) {
   std::int64_t total = 1;
-  for (const std::int64_t size : shape) total *= size;
+  for (const std::int64_t size : shape)
+    total *= size;
   return total;
 }
 
@@ -84,18 +86,19 @@ std::int64_t ScaleLayout::scale_row(std::int64_t row) const {
 
 void ScaleLayout::apply(float* rows,
                         std::int64_t row_begin,
-                        std::int64_t num_rows_to_scale,
+                        std::int64_t count,
                         std::span<const float> scales) const {
-  GRAFT_CHECK(row_begin >= 0 && row_begin + num_rows_to_scale <= num_rows, "rows ", row_begin,
-              " + ", num_rows_to_scale, " of ", num_rows);
+  GRAFT_CHECK(row_begin >= 0 && row_begin + count <= num_rows, "rows ", row_begin, " + ", count,
+              " of ", num_rows);
   GRAFT_CHECK(static_cast<std::int64_t>(scales.size()) == num_scales(), scales.size(),
               " scales for a layout of ", num_scales());
-  for (std::int64_t row = row_begin; row < row_begin + num_rows_to_scale; ++row) {
+  for (std::int64_t row = row_begin; row < row_begin + count; ++row) {
     const float* row_scales = scales.data() + scale_row(row) * scale_cols;
     for (std::int64_t tile = 0; tile < scale_cols; ++tile) {
       const float scale = row_scales[tile];
       const std::int64_t end = std::min(row_elems, (tile + 1) * tile_cols);
-      for (std::int64_t col = tile * tile_cols; col < end; ++col) rows[col] *= scale;
+      for (std::int64_t col = tile * tile_cols; col < end; ++col)
+        rows[col] *= scale;
     }
     rows += row_elems;
   }

@@ -1,6 +1,8 @@
 // The grid types IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S: read, not written.
 // See simd-inl.h for the rules of these files, blocks.h for the layouts.
 
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): they are small here
+
 namespace {
 
 // Eight signs from seven bits: their number of ones is even.
@@ -115,7 +117,8 @@ void decode_iq1_m(const std::byte* __restrict in, float* __restrict out, std::si
   for (std::size_t b = 0; b < n / 256; ++b) {
     const quant::BlockIQ1M& block = blocks<quant::BlockIQ1M>(in)[b];
     unsigned d_bits = 0;
-    for (int i = 0; i < 4; ++i) d_bits |= static_cast<unsigned>(block.scales[i] >> 12) << (4 * i);
+    for (int i = 0; i < 4; ++i)
+      d_bits |= static_cast<unsigned>(block.scales[i] >> 12) << (4 * i);
     const float d = from_f16(d_bits);
     for (int k = 0; k < 32; ++k, out += 8) {
       const unsigned scale_q = block.scales[k / 8] >> (k % 8 / 2 * 3) & 7U;
@@ -127,3 +130,5 @@ void decode_iq1_m(const std::byte* __restrict in, float* __restrict out, std::si
 }
 
 }  // namespace
+
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

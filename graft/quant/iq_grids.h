@@ -202,7 +202,8 @@ inline constexpr std::uint64_t kIq3SCodes[64] = {
 }  // namespace detail
 
 inline constexpr auto kIq1Grid = detail::expand<2048, 8>(detail::kIq1Digits, detail::kIq1Codes);
-inline constexpr auto kIq2XxsGrid = detail::expand<256, 8>(detail::kIq2Digits, detail::kIq2XxsCodes);
+inline constexpr auto kIq2XxsGrid =
+    detail::expand<256, 8>(detail::kIq2Digits, detail::kIq2XxsCodes);
 inline constexpr auto kIq2XsGrid = detail::expand<512, 8>(detail::kIq2Digits, detail::kIq2XsCodes);
 inline constexpr auto kIq2SGrid = detail::expand<1024, 8>(detail::kIq2Digits, detail::kIq2SCodes);
 inline constexpr auto kIq3XxsGrid =

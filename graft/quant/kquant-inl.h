@@ -2,6 +2,8 @@
 // Q2_K Q3_K Q4_K Q5_K Q6_K, and Q8_K. See simd-inl.h for the rules of these files and for what
 // becomes of NaN and infinity.
 
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): they are small here
+
 namespace {
 
 struct KQuantWeights {
@@ -20,7 +22,9 @@ GRAFT_INLINE void unpack_scales(const std::uint8_t* packed, int* scales, int* mi
   }
 }
 
-GRAFT_INLINE void pack_scales(const std::uint8_t* scales, const std::uint8_t* mins, std::uint8_t* packed) {
+GRAFT_INLINE void pack_scales(const std::uint8_t* scales,
+                              const std::uint8_t* mins,
+                              std::uint8_t* packed) {
   for (int s = 0; s < 4; ++s) {
     packed[s] = static_cast<std::uint8_t>(scales[s] | (scales[s + 4] >> 4) << 6);
     packed[s + 4] = static_cast<std::uint8_t>(mins[s] | (mins[s + 4] >> 4) << 6);
@@ -42,8 +46,9 @@ GRAFT_INLINE void pack_scales_q3(const std::uint8_t* scales, std::uint8_t* packe
     packed[s] = static_cast<std::uint8_t>((scales[s] & 15) | (scales[s + 8] & 15) << 4);
   }
   for (int s = 0; s < 4; ++s) {
-    packed[8 + s] = static_cast<std::uint8_t>(scales[s] >> 4 | (scales[s + 4] >> 4) << 2 |
-                                              (scales[s + 8] >> 4) << 4 | (scales[s + 12] >> 4) << 6);
+    packed[8 + s] =
+        static_cast<std::uint8_t>(scales[s] >> 4 | (scales[s + 4] >> 4) << 2 |
+                                  (scales[s + 8] >> 4) << 4 | (scales[s + 12] >> 4) << 6);
   }
 }
 
@@ -55,11 +60,8 @@ void decode_q2_k(const std::byte* __restrict in, float* __restrict out, std::siz
     for (int s = 0; s < 16; ++s, out += 16) {
       const float scale = d * static_cast<float>(block.scales[s] & 15);
       const float min = dmin * static_cast<float>(block.scales[s] >> 4);
-      const std::uint8_t* quants = block.quants + s / 8 * 32 + s % 2 * 16;
-      const int shift = s % 8 / 2 * 2;
-      for (int i = 0; i < 16; ++i) {
-        out[i] = scale * static_cast<float>(quants[i] >> shift & 3) - min;
-      }
+      const U8x16 quants = load_bytes(block.quants + s / 8 * 32 + s % 2 * 16);
+      store(out, scale * from_bytes(bits_at(quants, s % 8 / 2 * 2, 3)) - min);
     }
   }
 }
@@ -72,13 +74,10 @@ void decode_q3_k(const std::byte* __restrict in, float* __restrict out, std::siz
     unpack_scales_q3(block.scales, scales);
     for (int s = 0; s < 16; ++s, out += 16) {
       const float scale = d * static_cast<float>(scales[s] - 32);
-      const std::uint8_t* quants = block.quants + s / 8 * 32 + s % 2 * 16;
-      const std::uint8_t* high = block.high + s % 2 * 16;
-      const int shift = s % 8 / 2 * 2;
-      for (int i = 0; i < 16; ++i) {
-        const int q = (quants[i] >> shift & 3) + (high[i] >> (s / 2) & 1) * 4 - 4;
-        out[i] = scale * static_cast<float>(q);
-      }
+      const U8x16 quants = load_bytes(block.quants + s / 8 * 32 + s % 2 * 16);
+      const U8x16 high = load_bytes(block.high + s % 2 * 16);
+      const U8x16 q = bits_at(quants, s % 8 / 2 * 2, 3) | shifted_up(bits_at(high, s / 2, 1), 2);
+      store(out, scale * (from_bytes(q) - 4.0F));
     }
   }
 }
@@ -94,12 +93,10 @@ void decode_q4_k(const std::byte* __restrict in, float* __restrict out, std::siz
     for (int s = 0; s < 8; ++s, out += 32) {
       const float scale = d * static_cast<float>(scales[s]);
       const float min = dmin * static_cast<float>(mins[s]);
-      const std::uint8_t* quants = block.quants + s / 2 * 32;
-      const int shift = s % 2 * 4;
-      // In two loops: g++ 12 would mix the sub-blocks of a single one and then not vectorise it.
-      std::uint8_t q[32];
-      for (int i = 0; i < 32; ++i) q[i] = quants[i] >> shift & 15;
-      for (int i = 0; i < 32; ++i) out[i] = scale * static_cast<float>(q[i]) - min;
+      for (int i = 0; i < 32; i += kLanes) {
+        const U8x16 quants = load_bytes(block.quants + s / 2 * 32 + i);
+        store(out + i, scale * from_bytes(bits_at(quants, s % 2 * 4, 15)) - min);
+      }
     }
   }
 }
@@ -115,11 +112,10 @@ void decode_q5_k(const std::byte* __restrict in, float* __restrict out, std::siz
     for (int s = 0; s < 8; ++s, out += 32) {
       const float scale = d * static_cast<float>(scales[s]);
       const float min = dmin * static_cast<float>(mins[s]);
-      const std::uint8_t* quants = block.quants + s / 2 * 32;
-      const int shift = s % 2 * 4;
-      for (int i = 0; i < 32; ++i) {
-        const int q = (quants[i] >> shift & 15) + (block.high[i] >> s & 1) * 16;
-        out[i] = scale * static_cast<float>(q) - min;
+      for (int i = 0; i < 32; i += kLanes) {
+        const U8x16 low = bits_at(load_bytes(block.quants + s / 2 * 32 + i), s % 2 * 4, 15);
+        const U8x16 high = bits_at(load_bytes(block.high + i), s, 1);
+        store(out + i, scale * from_bytes(low | shifted_up(high, 4)) - min);
       }
     }
   }
@@ -131,14 +127,11 @@ void decode_q6_k(const std::byte* __restrict in, float* __restrict out, std::siz
     const float d = from_f16(block.d);
     for (int s = 0; s < 16; ++s, out += 16) {
       const float scale = d * static_cast<float>(block.scales[s]);
-      const std::uint8_t* low = block.low + s / 8 * 64 + s % 4 * 16;
-      const std::uint8_t* high = block.high + s / 8 * 32 + s % 2 * 16;
-      const int low_shift = s % 8 / 4 * 4;
-      const int high_shift = s % 8 / 2 * 2;
-      for (int i = 0; i < 16; ++i) {
-        const int q = (low[i] >> low_shift & 15) | (high[i] >> high_shift & 3) << 4;
-        out[i] = scale * static_cast<float>(q - 32);
-      }
+      const U8x16 low = load_bytes(block.low + s / 8 * 64 + s % 4 * 16);
+      const U8x16 high = load_bytes(block.high + s / 8 * 32 + s % 2 * 16);
+      const U8x16 q =
+          bits_at(low, s % 8 / 4 * 4, 15) | shifted_up(bits_at(high, s % 8 / 2 * 2, 3), 4);
+      store(out, scale * (from_bytes(q) - 32.0F));
     }
   }
 }
@@ -147,7 +140,8 @@ void decode_q8_k(const std::byte* __restrict in, float* __restrict out, std::siz
   for (std::size_t b = 0; b < n / 256; ++b, out += 256) {
     const quant::BlockQ8K& block = blocks<quant::BlockQ8K>(in)[b];
     const float d = block.d;
-    for (int i = 0; i < 256; ++i) out[i] = d * static_cast<float>(block.quants[i]);
+    for (int i = 0; i < 256; ++i)
+      out[i] = d * static_cast<float>(block.quants[i]);
   }
 }
 
@@ -182,7 +176,8 @@ struct KQuantWithMin {
 // Of the whole multiples next to the fitted scale and minimum, the pair with the smallest error.
 // Lane c tries scale + c % 3 - 1 and min + c / 3 - 2; lane 15 repeats lane 7.
 template <int kHigh, int kScaleHigh, int kCount>
-GRAFT_INLINE void refine_pair(const Values<kCount>& v, float d, float dmin, float& scale_q, float& min_q) {
+GRAFT_INLINE void refine_pair(
+    const Values<kCount>& v, float d, float dmin, float& scale_q, float& min_q) {
   constexpr float kScaleSteps[kLanes] = {-1, 0, 1, -1, 0, 1, -1, 0, 1, -1, 0, 1, -1, 0, 1, 0};
   constexpr float kMinSteps[kLanes] = {-2, -2, -2, -1, -1, -1, 0, 0, 0, 1, 1, 1, 2, 2, 2, 0};
   const F32x16 scale_qs = clamp(scale_q + load(kScaleSteps), 0, kScaleHigh);
@@ -277,7 +272,8 @@ GRAFT_INLINE void quantize_k_symmetric(const float* in, KQuantSymmetric& out) {
     }
     scales[s] = best.scale;
     const float size = scales[s] < 0 ? -scales[s] : scales[s];
-    extreme_scale = size > (extreme_scale < 0 ? -extreme_scale : extreme_scale) ? scales[s] : extreme_scale;
+    extreme_scale =
+        size > (extreme_scale < 0 ? -extreme_scale : extreme_scale) ? scales[s] : extreme_scale;
   }
   out.d = scale_to_f16(extreme_scale / -kScaleHalf);
   const float d = from_f16(out.d);
@@ -313,12 +309,14 @@ void encode_q3_k(const float* __restrict in, std::byte* __restrict out, std::siz
     quantize_k_symmetric<4, 32>(in, k);
     block.d = k.d;
     std::uint8_t scales[16];
-    for (int s = 0; s < 16; ++s) scales[s] = static_cast<std::uint8_t>(k.scales[s] + 32);
+    for (int s = 0; s < 16; ++s)
+      scales[s] = static_cast<std::uint8_t>(k.scales[s] + 32);
     pack_scales_q3(scales, block.scales);
     pack_2_bits(k.codes, block.quants);
     for (int i = 0; i < 32; ++i) {
       int high = 0;
-      for (int s = 0; s < 8; ++s) high |= (k.codes[32 * s + i] >> 2) << s;
+      for (int s = 0; s < 8; ++s)
+        high |= (k.codes[32 * s + i] >> 2) << s;
       block.high[i] = static_cast<std::uint8_t>(high);
     }
   }
@@ -347,7 +345,8 @@ void encode_q5_k(const float* __restrict in, std::byte* __restrict out, std::siz
     pack_nibbles_256(k.codes, block.quants);
     for (int i = 0; i < 32; ++i) {
       int high = 0;
-      for (int s = 0; s < 8; ++s) high |= (k.codes[32 * s + i] >> 4) << s;
+      for (int s = 0; s < 8; ++s)
+        high |= (k.codes[32 * s + i] >> 4) << s;
       block.high[i] = static_cast<std::uint8_t>(high);
     }
   }
@@ -359,7 +358,8 @@ void encode_q6_k(const float* __restrict in, std::byte* __restrict out, std::siz
     KQuantSymmetric k;
     quantize_k_symmetric<32, 128>(in, k);
     block.d = k.d;
-    for (int s = 0; s < 16; ++s) block.scales[s] = k.scales[s];
+    for (int s = 0; s < 16; ++s)
+      block.scales[s] = k.scales[s];
     for (int half = 0; half < 2; ++half) {
       const std::uint8_t* q = k.codes + 128 * half;
       for (int i = 0; i < 64; ++i) {
@@ -387,7 +387,8 @@ void encode_q8_k(const float* __restrict in, std::byte* __restrict out, std::siz
     const float d = max_lane(size) / 127.0F;
     block.d = d;
     const float inv = d > 1e-37F ? 1.0F / d : 0.0F;
-    for (int i = 0; i < 256; i += kLanes) store(x + i, round_even(clamp(load(x + i) * inv, -127, 127)));
+    for (int i = 0; i < 256; i += kLanes)
+      store(x + i, round_even(clamp(load(x + i) * inv, -127, 127)));
     for (int s = 0; s < 16; ++s) {
       int total = 0;
       for (int i = 0; i < 16; ++i) {
@@ -401,3 +402,5 @@ void encode_q8_k(const float* __restrict in, std::byte* __restrict out, std::siz
 }
 
 }  // namespace
+
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

@@ -9,12 +9,22 @@ struct LegacyWeights {
   static constexpr float kSquare = 0.0F;
 };
 
+// Sixteen of a block's high bits, as 16 in the byte of each that is set.
+GRAFT_INLINE U8x16 fifth_bits(std::uint32_t high) {
+  // Each byte of a product repeats eight bits; the mask keeps bit k in byte k.
+  constexpr std::uint64_t kRepeat = 0x0101010101010101U;
+  constexpr std::uint64_t kOwnBit = 0x8040201008040201U;
+  const U64x2 each = {(high & 255) * kRepeat & kOwnBit, (high >> 8 & 255) * kRepeat & kOwnBit};
+  return reinterpret_cast<U8x16>(reinterpret_cast<U8x16>(each) != 0) & 16;
+}
+
 void decode_q4_0(const std::byte* __restrict in, float* __restrict out, std::size_t n) {
   for (std::size_t b = 0; b < n / 32; ++b, out += 32) {
     const quant::BlockQ40& block = blocks<quant::BlockQ40>(in)[b];
     const float d = from_f16(block.d);
-    for (int i = 0; i < 16; ++i) out[i] = static_cast<float>((block.quants[i] & 15) - 8) * d;
-    for (int i = 0; i < 16; ++i) out[i + 16] = static_cast<float>((block.quants[i] >> 4) - 8) * d;
+    const U8x16 q = load_bytes(block.quants);
+    store(out, (from_bytes(bits_at(q, 0, 15)) - 8.0F) * d);
+    store(out + 16, (from_bytes(bits_at(q, 4, 15)) - 8.0F) * d);
   }
 }
 
@@ -23,25 +33,20 @@ void decode_q4_1(const std::byte* __restrict in, float* __restrict out, std::siz
     const quant::BlockQ41& block = blocks<quant::BlockQ41>(in)[b];
     const float d = from_f16(block.d);
     const float m = from_f16(block.m);
-    for (int i = 0; i < 16; ++i) out[i] = static_cast<float>(block.quants[i] & 15) * d + m;
-    for (int i = 0; i < 16; ++i) out[i + 16] = static_cast<float>(block.quants[i] >> 4) * d + m;
+    const U8x16 q = load_bytes(block.quants);
+    store(out, from_bytes(bits_at(q, 0, 15)) * d + m);
+    store(out + 16, from_bytes(bits_at(q, 4, 15)) * d + m);
   }
-}
-
-// The 32 five-bit numbers of a block.
-GRAFT_INLINE void unpack_5_bits(const std::uint8_t* quants, std::uint32_t high, std::int32_t* q) {
-  for (int i = 0; i < 16; ++i) q[i] = quants[i] & 15;
-  for (int i = 0; i < 16; ++i) q[i + 16] = quants[i] >> 4;
-  for (int i = 0; i < 32; ++i) q[i] |= static_cast<std::int32_t>((high >> i & 1) << 4);
 }
 
 void decode_q5_0(const std::byte* __restrict in, float* __restrict out, std::size_t n) {
   for (std::size_t b = 0; b < n / 32; ++b, out += 32) {
     const quant::BlockQ50& block = blocks<quant::BlockQ50>(in)[b];
     const float d = from_f16(block.d);
-    std::int32_t q[32];
-    unpack_5_bits(block.quants, block.high, q);
-    for (int i = 0; i < 32; ++i) out[i] = static_cast<float>(q[i] - 16) * d;
+    const U8x16 q = load_bytes(block.quants);
+    const std::uint32_t high = block.high;
+    store(out, (from_bytes(bits_at(q, 0, 15) | fifth_bits(high)) - 16.0F) * d);
+    store(out + 16, (from_bytes(bits_at(q, 4, 15) | fifth_bits(high >> 16)) - 16.0F) * d);
   }
 }
 
@@ -50,9 +55,10 @@ void decode_q5_1(const std::byte* __restrict in, float* __restrict out, std::siz
     const quant::BlockQ51& block = blocks<quant::BlockQ51>(in)[b];
     const float d = from_f16(block.d);
     const float m = from_f16(block.m);
-    std::int32_t q[32];
-    unpack_5_bits(block.quants, block.high, q);
-    for (int i = 0; i < 32; ++i) out[i] = static_cast<float>(q[i]) * d + m;
+    const U8x16 q = load_bytes(block.quants);
+    const std::uint32_t high = block.high;
+    store(out, from_bytes(bits_at(q, 0, 15) | fifth_bits(high)) * d + m);
+    store(out + 16, from_bytes(bits_at(q, 4, 15) | fifth_bits(high >> 16)) * d + m);
   }
 }
 
@@ -61,7 +67,8 @@ void decode_q8(const std::byte* __restrict in, float* __restrict out, std::size_
   for (std::size_t b = 0; b < n / 32; ++b, out += 32) {
     const Block& block = blocks<Block>(in)[b];
     const float d = from_f16(block.d);
-    for (int i = 0; i < 32; ++i) out[i] = static_cast<float>(block.quants[i]) * d;
+    store(out, from_signed_bytes(load_bytes(block.quants)) * d);
+    store(out + 16, from_signed_bytes(load_bytes(block.quants + 16)) * d);
   }
 }
 
@@ -74,7 +81,8 @@ GRAFT_INLINE quant::F16Bits quantize_q8(const float* in, std::int8_t* quants) {
   float q[32];
   store(q, round_even(clamp(x0 * inv, -127, 127)));
   store(q + 16, round_even(clamp(x1 * inv, -127, 127)));
-  for (int i = 0; i < 32; ++i) quants[i] = static_cast<std::int8_t>(q[i]);
+  for (int i = 0; i < 32; ++i)
+    quants[i] = static_cast<std::int8_t>(q[i]);
   return d;
 }
 
@@ -90,7 +98,8 @@ void encode_q8_1(const float* __restrict in, std::byte* __restrict out, std::siz
     quant::BlockQ81& block = blocks<quant::BlockQ81>(out)[b];
     block.d = quantize_q8(in, block.quants);
     int total = 0;
-    for (int i = 0; i < 32; ++i) total += block.quants[i];
+    for (int i = 0; i < 32; ++i)
+      total += block.quants[i];
     block.s = scale_to_f16(static_cast<float>(total) * from_f16(block.d));
   }
 }
@@ -103,7 +112,7 @@ GRAFT_INLINE quant::F16Bits quantize_symmetric(const float* in, std::uint8_t* co
   read_values<LegacyWeights>(in, v);
   quant::F16Bits d = 0;
   if (!v.is_zero()) {
-    // The extreme value falls on kHalf - 1 ... kHalf + 2 of either side.
+    // The extreme value falls on 7/8 to 5/4 of the half range, on either side.
     const F32x16 levels = lane_numbers() * (kHalf / 40.0F) + (kHalf * 0.875F);
     Candidate best = best_scale<Points>(v, levels / -v.extreme(), {});
     best = best_scale<Points>(v, levels / v.extreme(), best);
@@ -136,8 +145,7 @@ GRAFT_INLINE ScaleAndMinBits quantize_with_min(const float* in, std::uint8_t* co
     const F32x16 below = lane_columns() * kStep - kStep;
     const F32x16 above = lane_rows() * kStep - kStep;
     const F32x16 inverses = (static_cast<float>(kHigh) + below + above) / range;
-    const ScaleAndMin fit =
-        best_scale_and_min<kHigh, false>(v, inverses, below / inverses);
+    const ScaleAndMin fit = best_scale_and_min<kHigh, false>(v, inverses, below / inverses);
     bits = {scale_to_f16(fit.scale), scale_to_f16(fit.min + base)};
   }
   const float inv = inverse(from_f16(bits.d));
@@ -156,7 +164,8 @@ GRAFT_INLINE void pack_nibbles(const std::uint8_t* codes, std::uint8_t* quants) 
 
 GRAFT_INLINE std::uint32_t pack_fifth_bits(const std::uint8_t* codes) {
   std::uint32_t high = 0;
-  for (int i = 0; i < 32; ++i) high |= static_cast<std::uint32_t>(codes[i] >> 4 & 1) << i;
+  for (int i = 0; i < 32; ++i)
+    high |= static_cast<std::uint32_t>(codes[i] >> 4 & 1) << i;
   return high;
 }
 

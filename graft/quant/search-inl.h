@@ -1,15 +1,14 @@
 // The search for block scales that the encoders share. See simd-inl.h for the rules of these files.
-// A lane is a candidate scale, not a value: sixteen candidates are tried in one pass over the values
-// of a (sub-)block, every sum runs in the order of the values, and nothing is added across lanes.
+// A lane is a candidate scale, not a value: sixteen candidates are tried in one pass over the
+// values of a (sub-)block, every sum runs in the order of the values, and nothing is added across
+// lanes.
 
 namespace {
 
 // The whole numbers kLow..kHigh as the points a value is rounded to.
 template <int kLow, int kHigh>
 struct WholeNumbers {
-  static GRAFT_INLINE F32x16 nearest(F32x16 t) {
-    return round_even(clamp(t, kLow, kHigh));
-  }
+  static GRAFT_INLINE F32x16 nearest(F32x16 t) { return round_even(clamp(t, kLow, kHigh)); }
 };
 
 // The values of one (sub-)block as the search wants them.
@@ -30,9 +29,9 @@ struct Values {
   float extreme() const { return high > -low ? high : low; }
 };
 
-// Values from `from`, with the error of x weighted by kSigma * rms + kLinear * |x| + kSquare * x^2 / rms:
-// large weights matter more to a model than the plain squared error says. Weights has the three
-// constants; they stand beside each family's encoder.
+// Values from `from`, with the error of x weighted by kSigma * rms + kLinear * |x| + kSquare * x^2
+// / rms: large weights matter more to a model than the plain squared error says. Weights has the
+// three constants; they stand beside each family's encoder.
 template <class Weights, int kCount>
 GRAFT_INLINE void read_values(const float* from, Values<kCount>& v) {
   F32x16 low = kLargest;
@@ -51,13 +50,13 @@ GRAFT_INLINE void read_values(const float* from, Values<kCount>& v) {
   const float per_rms = inverse(rms);
   for (int i = 0; i < kCount; i += kLanes) {
     const F32x16 size = vabs(load(v.x + i));
-    store(v.weight + i, Weights::kSigma * rms +
-                            size * (Weights::kLinear + Weights::kSquare * per_rms * size));
+    store(v.weight + i,
+          Weights::kSigma * rms + size * (Weights::kLinear + Weights::kSquare * per_rms * size));
   }
 }
 
-// Moves the values by -base and fills in the sums that best_scale_and_min needs. Taking a large common
-// part off first keeps those sums from cancelling.
+// Moves the values by -base and fills in the sums that best_scale_and_min needs. Taking a large
+// common part off first keeps those sums from cancelling.
 template <int kCount>
 GRAFT_INLINE void sum_values(Values<kCount>& v, float base) {
   F32x16 sum_w = 0.0F;
@@ -134,7 +133,8 @@ GRAFT_INLINE Candidate best_scale(const Values<kCount>& v, F32x16 inverses, Cand
 
 // Of the whole multiples of d next to `first`, sixteen of them, the one with the smallest error.
 template <class Points, int kCount>
-GRAFT_INLINE float refine_multiple(const Values<kCount>& v, float d, float first, float low, float high) {
+GRAFT_INLINE float refine_multiple(
+    const Values<kCount>& v, float d, float first, float low, float high) {
   const F32x16 multiples = clamp(lane_numbers() - 7.0F + first, low, high);
   const F32x16 scales = multiples * d;
   const F32x16 inverses = inverse(scales);
@@ -154,10 +154,12 @@ struct ScaleAndMin {
 };
 
 // The same for x = scale q + min with q in 0..kHigh, for values that sum_values has seen. Lanes try
-// `offsets` as the place of q = 0 and `inverses` as scale; with kMinNotPositive the fitted min is at
-// most zero.
+// `offsets` as the place of q = 0 and `inverses` as scale; with kMinNotPositive the fitted min is
+// at most zero.
 template <int kHigh, bool kMinNotPositive, int kCount>
-GRAFT_INLINE ScaleAndMin best_scale_and_min(const Values<kCount>& v, F32x16 inverses, F32x16 offsets) {
+GRAFT_INLINE ScaleAndMin best_scale_and_min(const Values<kCount>& v,
+                                            F32x16 inverses,
+                                            F32x16 offsets) {
   F32x16 sum_q = 0.0F;
   F32x16 sum_qq = 0.0F;
   F32x16 sum_xq = 0.0F;

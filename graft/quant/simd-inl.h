@@ -1,7 +1,8 @@
 // Vectors of 16 lanes and the conversions the codecs share. Re-includable: no pragma once, no std
-// headers; the includer brings graft/quant/blocks.h first and defines GRAFT_VECTOR_BYTES. The lane count and the order of every sum
-// are fixed, so each instruction set gives the same bits. No lambdas and nothing from std:: in
-// functions here: g++ compiles those for the baseline even inside a target region.
+// headers; the includer brings graft/quant/blocks.h first and defines GRAFT_VECTOR_BYTES. The lane
+// count and the order of every sum are fixed, so each instruction set gives the same bits. No
+// lambdas and nothing from std:: in functions here: g++ compiles those for the baseline even inside
+// a target region.
 
 #ifndef GRAFT_VECTOR_BYTES
 #error "say how wide the vectors of this region are: 16, 32 or 64"
@@ -14,13 +15,19 @@ namespace {
 typedef float NativeF32 __attribute__((vector_size(GRAFT_VECTOR_BYTES)));         // NOLINT
 typedef std::int32_t NativeI32 __attribute__((vector_size(GRAFT_VECTOR_BYTES)));  // NOLINT
 
+// Sixteen bytes are one register everywhere.
+typedef std::uint8_t U8x16 __attribute__((vector_size(16)));   // NOLINT
+typedef std::uint16_t U16x8 __attribute__((vector_size(16)));  // NOLINT
+typedef std::uint64_t U64x2 __attribute__((vector_size(16)));  // NOLINT
+
 inline constexpr int kNativeLanes = GRAFT_VECTOR_BYTES / 4;
 inline constexpr int kLanes = 16;
 
 // What an encoder with an f16 scale reads instead of larger values. Beyond what the scale can hold
 // in any type, and small enough that the fourth powers in the scale search stay finite.
 inline constexpr float kLargest = 1e8F;
-// Blocks whose values are all smaller become zeros: no type with an f16 scale can tell them from it.
+// Blocks whose values are all smaller become zeros: no type with an f16 scale can tell them from
+// it.
 inline constexpr float kSmallest = 1e-9F;
 
 // kCount lanes as halves of halves down to one register: compilers scalarise many operations on
@@ -167,8 +174,8 @@ GRAFT_INLINE float reduce(F32<kCount> v) {
   } else {
     using N = F32<kNativeLanes>;
 #if GRAFT_VECTOR_BYTES == 64
-    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4,
-                                               5, 6, 7)));
+    v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3,
+                                               4, 5, 6, 7)));
     v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8,
                                                9, 10, 11)));
     v = Op::apply(v, N(__builtin_shufflevector(v.v, v.v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14,
@@ -199,7 +206,8 @@ GRAFT_INLINE unsigned bits_of(Mask<kCount> mask) {
     return static_cast<unsigned>(_mm256_movemask_ps(reinterpret_cast<__m256>(mask.v)));
 #else
     unsigned bits = 0;
-    for (int i = 0; i < kCount; ++i) bits |= (mask.v[i] != 0 ? 1U : 0U) << i;
+    for (int i = 0; i < kCount; ++i)
+      bits |= (mask.v[i] != 0 ? 1U : 0U) << i;
     return bits;
 #endif
   }
@@ -223,11 +231,78 @@ GRAFT_INLINE F32x16 load_sane(const float* from, float largest = kLargest) {
   return clamp(select(v == v, v, 0.0F), -largest, largest);
 }
 
+GRAFT_INLINE U8x16 load_bytes(const void* from) {
+  U8x16 v;
+  __builtin_memcpy(&v, from, sizeof(v));
+  return v;
+}
+
+// The bits of each byte from `shift` up that `mask` keeps; the mask drops what the wider shift
+// drags in from the neighbour.
+GRAFT_INLINE U8x16 bits_at(U8x16 v, int shift, int mask) {
+  return reinterpret_cast<U8x16>(reinterpret_cast<U16x8>(v) >> shift) &
+         static_cast<std::uint8_t>(mask);
+}
+
+GRAFT_INLINE U8x16 shifted_up(U8x16 v, int shift) {
+  return reinterpret_cast<U8x16>(reinterpret_cast<U16x8>(v) << shift);
+}
+
+GRAFT_INLINE F32x16 from_bytes(U8x16 v) {
+#if GRAFT_VECTOR_BYTES == 64
+  const __m512i words = _mm512_maskz_cvtepu8_epi32(0xffff, reinterpret_cast<__m128i>(v));
+  return {_mm512_maskz_cvtepi32_ps(0xffff, words)};
+#elif GRAFT_VECTOR_BYTES == 32
+  const auto bytes = reinterpret_cast<__m128i>(v);
+  const __m128i upper = _mm_unpackhi_epi64(bytes, bytes);
+  return {F32<8>(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes))),
+          F32<8>(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(upper)))};
+#else
+  const U8x16 zero{};
+  const auto low = reinterpret_cast<U16x8>(
+      __builtin_shufflevector(v, zero, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23));
+  const auto high = reinterpret_cast<U16x8>(__builtin_shufflevector(
+      v, zero, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31));
+  const U16x8 none{};
+  const auto a =
+      reinterpret_cast<NativeI32>(__builtin_shufflevector(low, none, 0, 8, 1, 9, 2, 10, 3, 11));
+  const auto b =
+      reinterpret_cast<NativeI32>(__builtin_shufflevector(low, none, 4, 12, 5, 13, 6, 14, 7, 15));
+  const auto c =
+      reinterpret_cast<NativeI32>(__builtin_shufflevector(high, none, 0, 8, 1, 9, 2, 10, 3, 11));
+  const auto d =
+      reinterpret_cast<NativeI32>(__builtin_shufflevector(high, none, 4, 12, 5, 13, 6, 14, 7, 15));
+  return {F32<8>(F32<4>(__builtin_convertvector(a, NativeF32)),
+                 F32<4>(__builtin_convertvector(b, NativeF32))),
+          F32<8>(F32<4>(__builtin_convertvector(c, NativeF32)),
+                 F32<4>(__builtin_convertvector(d, NativeF32)))};
+#endif
+}
+
+// The same for signed bytes.
+GRAFT_INLINE F32x16 from_signed_bytes(U8x16 v) {
+  return from_bytes(v ^ 0x80) - 128.0F;
+}
+
+// table[code] for sixteen codes below 16.
+GRAFT_INLINE U8x16 look_up(const std::int8_t* table, U8x16 codes) {
+#if GRAFT_VECTOR_BYTES >= 32
+  const auto values = reinterpret_cast<__m128i>(load_bytes(table));
+  return reinterpret_cast<U8x16>(_mm_shuffle_epi8(values, reinterpret_cast<__m128i>(codes)));
+#else
+  U8x16 found;
+  for (int i = 0; i < kLanes; ++i)
+    found[i] = static_cast<std::uint8_t>(table[codes[i]]);
+  return found;
+#endif
+}
+
 // Whole numbers in 0..255 to bytes.
 GRAFT_INLINE void store_bytes(std::uint8_t* to, F32x16 v) {
   float t[kLanes];
   store(t, v);
-  for (int i = 0; i < kLanes; ++i) to[i] = static_cast<std::uint8_t>(static_cast<int>(t[i]));
+  for (int i = 0; i < kLanes; ++i)
+    to[i] = static_cast<std::uint8_t>(static_cast<int>(t[i]));
 }
 
 // A float with kExp exponent and kMan mantissa bits (sign on top), exactly. With kHasInf the top

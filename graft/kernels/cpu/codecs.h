@@ -1,5 +1,5 @@
-// The codecs of graft/quant compiled once per instruction set. Call only what the processor can run;
-// table.h chooses.
+// The codecs of graft/quant compiled once per instruction set. Call only what the processor can
+// run; table.h chooses.
 
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace graft::cpu::avx2 {
 extern const quant::CodecTable kCodecs;
-}
+}  // namespace graft::cpu::avx2
 
 namespace graft::cpu::avx512 {
 extern const quant::CodecTable kCodecs;
-}
+}  // namespace graft::cpu::avx512

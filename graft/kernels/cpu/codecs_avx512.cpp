@@ -1,9 +1,9 @@
 #include "graft/kernels/cpu/codecs.h"
 
-#include <immintrin.h>
-
 #include <cstddef>
 #include <cstdint>
+
+#include <immintrin.h>
 
 #include "graft/kernels/cpu/isa.h"
 #include "graft/quant/blocks.h"

@@ -1,10 +1,10 @@
 #include "graft/kernels/cpu/isa_level.h"
 
+#include <array>
+
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <array>
 
 #include "graft/base/error.h"
 

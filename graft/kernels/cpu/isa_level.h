@@ -29,8 +29,8 @@ CpuFeatures cpu_features();
 // The first feature `level` needs that is missing, empty when the level can run.
 std::string_view missing_feature(IsaLevel level, const CpuFeatures& features);
 
-// `name` as GRAFT_CPU_ISA gives it; empty means the best that can run. Throws Error for a name that is
-// no level and for a level that lacks a feature.
+// `name` as GRAFT_CPU_ISA gives it; empty means the best that can run. Throws Error for a name that
+// is no level and for a level that lacks a feature.
 IsaLevel choose_level(std::string_view name, const CpuFeatures& features);
 
 }  // namespace graft::cpu
