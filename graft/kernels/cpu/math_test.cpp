@@ -1,3 +1,5 @@
+#include "graft/kernels/cpu/math.h"
+
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -6,7 +8,6 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/kernels/cpu/math().h"
 #include "graft/kernels/cpu/table.h"
 
 namespace graft::cpu {
