@@ -57,9 +57,10 @@ template <class Model>
 void expect_same_bits_in_every_schedule(Model& model, Phase phase = Phase::Prefill) {
   const auto want = run(model, schedules()[0], 1, phase);
   for (const Schedule& schedule : schedules()) {
-    for (const std::size_t num_threads : {1, 2, 3, 4})
+    for (const std::size_t num_threads : {1, 2, 3, 4}) {
       EXPECT_TRUE(same_bits(run(model, schedule, num_threads, phase), want))
           << num_threads << " threads";
+    }
   }
 }
 

@@ -115,9 +115,10 @@ TEST(ExpertsCpu, AddsEveryChosenExpertInTheOrderOfTheList) {
   for (std::size_t t = 0; t < 2; ++t) {
     const auto from = x.begin() + static_cast<std::ptrdiff_t>(t) * kHidden;
     Doubles want(kHidden);
-    for (std::size_t k = 0; k < kTopK; ++k)
+    for (std::size_t k = 0; k < kTopK; ++k) {
       MoeModel::add(weights[t * kTopK + k],
                     model.expert(ids[t * kTopK + k], {from, from + kHidden}), want);
+    }
     const auto got = y.begin() + static_cast<std::ptrdiff_t>(t) * kHidden;
     EXPECT_LT(relative_error(Floats(got, got + kHidden), want), 1e-5);
   }
@@ -151,9 +152,10 @@ TEST(MoeCpu, DoesNotDependOnTheBatchOrTheThreads) {
   ScheduleRunner runner(kHidden, kHidden);
   const auto want = runner.run(schedules()[0], 1, forward);
   for (const Schedule& schedule : schedules()) {
-    for (const std::size_t num_threads : {1, 2, 3, 4})
+    for (const std::size_t num_threads : {1, 2, 3, 4}) {
       EXPECT_TRUE(same_bits(runner.run(schedule, num_threads, forward), want))
           << num_threads << " threads";
+    }
   }
 }
 

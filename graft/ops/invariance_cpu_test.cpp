@@ -16,9 +16,10 @@ void expect_same_bits(std::int64_t out, const RowFunction& function) {
   ScheduleRunner runner(kIn, out);
   const auto want = runner.run(schedules()[0], 1, function);
   for (const Schedule& schedule : schedules()) {
-    for (const std::size_t num_threads : {1, 2, 3, 4})
+    for (const std::size_t num_threads : {1, 2, 3, 4}) {
       EXPECT_TRUE(same_bits(runner.run(schedule, num_threads, function), want))
           << num_threads << " threads";
+    }
   }
 }
 

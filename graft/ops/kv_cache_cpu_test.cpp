@@ -65,9 +65,13 @@ TEST(KvCacheCpu, IsHalfPrecisionInBlocksOf16UnlessToldOtherwise) {
 
 TEST(KvCacheCpu, RefusesTypesAndBlocksItCannotHave) {
   TestModel model;
-  for (const Kwargs& kwargs : {Kwargs{{"dtype", "q8_0"}}, Kwargs{{"dtype", "half"}},
-                               Kwargs{{"block_tokens", "0"}}, Kwargs{{"block_tokens", "many"}}})
-    EXPECT_THROW(model.add<KvCache>("cpu.kv_cache", "c", kParams, kwargs), Error);
+  const auto make = [&](const std::string& key, const std::string& value) {
+    model.add<KvCache>("cpu.kv_cache", "c", kParams, {{key, value}});
+  };
+  EXPECT_THROW(make("dtype", "q8_0"), Error);
+  EXPECT_THROW(make("dtype", "half"), Error);
+  EXPECT_THROW(make("block_tokens", "0"), Error);
+  EXPECT_THROW(make("block_tokens", "many"), Error);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ class RopeCpu final : public Rope {
   double stretched_theta(std::int64_t position) const {
     const auto dim = static_cast<double>(params_.rotary_dim);
     const auto max_len = static_cast<double>(params_.max_position_embeddings);
-    const double len = static_cast<double>(position + 1);
+    const auto len = static_cast<double>(position + 1);
     const double stretch = params_.factor * len / max_len - (params_.factor - 1.0);
     return params_.theta * std::pow(stretch, dim / (dim - 2.0));
   }

@@ -33,31 +33,38 @@ Floats rotated(const RopeParams& params, const std::vector<std::int32_t>& positi
   return x;
 }
 
-TEST(RopeCpu, TurnsPairsInterleavedOrInHalvesAndLeavesTheRest) {
-  const std::vector<std::int32_t> positions = {0, 5, 1234};
-  const Floats x = Random().floats(3 * kCols);
-  for (const bool interleaved : {false, true}) {
-    for (const std::int64_t rotary_dim : {12, 8}) {
-      RopeParams params = params_of(rotary_dim, interleaved);
-      params.magnitude = 1.25F;
-      Doubles want = widen(x);
-      for (std::size_t t = 0; t < 3; ++t) {
-        for (std::size_t head = 0; head < 3; ++head) {
-          for (std::size_t i = 0; i < params.inv_freq.size(); ++i) {
-            const std::size_t base = t * kCols + 4 + head * 12;
-            double& a = want[base + (interleaved ? 2 * i : i)];
-            double& b = want[base + (interleaved ? 2 * i + 1 : i + params.inv_freq.size())];
-            const double angle = static_cast<double>(positions[t]) * params.inv_freq[i];
-            const auto turned = std::complex(a, b) * std::polar(1.25, angle);
-            a = turned.real();
-            b = turned.imag();
-          }
-        }
-      }
-      EXPECT_LT(relative_error(rotated(params, positions, x), want), 1e-4);
-    }
+// The same by turning complex numbers, of one head.
+void turn(const RopeParams& params, std::int32_t position, double* head) {
+  const std::size_t half = params.inv_freq.size();
+  for (std::size_t i = 0; i < half; ++i) {
+    double& a = head[params.interleaved ? 2 * i : i];
+    double& b = head[params.interleaved ? 2 * i + 1 : i + half];
+    const double angle = static_cast<double>(position) * params.inv_freq[i];
+    const auto turned = std::complex(a, b) * std::polar<double>(params.magnitude, angle);
+    a = turned.real();
+    b = turned.imag();
   }
 }
+
+class RopePairs : public ::testing::TestWithParam<std::tuple<bool, std::int64_t>> {};
+
+TEST_P(RopePairs, AreTurnedAndTheRestIsLeft) {
+  const std::vector<std::int32_t> positions = {0, 5, 1234};
+  const Floats x = Random().floats(3 * kCols);
+  const auto& [interleaved, rotary_dim] = GetParam();
+  RopeParams params = params_of(rotary_dim, interleaved);
+  params.magnitude = 1.25F;
+  Doubles want = widen(x);
+  for (std::size_t t = 0; t < 3; ++t) {
+    for (std::size_t head = 0; head < 3; ++head)
+      turn(params, positions[t], want.data() + t * kCols + 4 + head * 12);
+  }
+  EXPECT_LT(relative_error(rotated(params, positions, x), want), 1e-4);
+}
+
+INSTANTIATE_TEST_SUITE_P(RopeCpu,
+                         RopePairs,
+                         ::testing::Combine(::testing::Bool(), ::testing::Values(12, 8)));
 
 TEST(RopeCpu, DynamicStretchesFromATokensOwnPosition) {
   RopeParams dynamic = params_of(12, false);

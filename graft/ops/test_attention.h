@@ -14,7 +14,7 @@ inline void rotate(const RopeParams& params, std::int64_t position, double* head
   const auto half = static_cast<std::int64_t>(params.inv_freq.size());
   for (std::int64_t i = 0; i < half; ++i) {
     const float inv_freq = params.inv_freq[static_cast<std::size_t>(i)];
-    const double angle = static_cast<double>(static_cast<float>(position) * inv_freq);
+    const auto angle = static_cast<double>(static_cast<float>(position) * inv_freq);
     double& a = head[params.interleaved ? 2 * i : i];
     double& b = head[params.interleaved ? 2 * i + 1 : i + half];
     const double turned = a * std::cos(angle) - b * std::sin(angle);

@@ -90,7 +90,10 @@ class TestWeights final : public WeightProvider {
 class TestModel {
  public:
   template <class Op>
-  Op& add(std::string_view op, const std::string& module, Params params, Kwargs kwargs = {}) {
+  Op& add(std::string_view op,
+          const std::string& module,
+          const Params& params,
+          const Kwargs& kwargs = {}) {
     const OperatorInfo* info = registry_.find(op);
     GRAFT_CHECK(info != nullptr, op);
     BuildContext context;

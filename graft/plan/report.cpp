@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "graft/base/str.h"
@@ -148,12 +150,22 @@ std::string table_text(const std::vector<Cells>& lines) {
 
 }  // namespace
 
-std::map<Device, std::size_t> weight_bytes_by_device(const Plan& plan) {
-  std::map<Device, std::size_t> bytes;
+std::vector<DeviceBytes> weight_bytes_by_device(const Plan& plan) {
+  std::vector<DeviceBytes> totals;
   for (const Placement& placement : plan.placements) {
-    bytes[placement.generate_device] += placement.weight_bytes;
+    const auto same = std::find_if(totals.begin(), totals.end(), [&](const DeviceBytes& total) {
+      return total.device == placement.generate_device;
+    });
+    if (same == totals.end()) {
+      totals.push_back({placement.generate_device, placement.weight_bytes});
+    } else {
+      same->bytes += placement.weight_bytes;
+    }
   }
-  return bytes;
+  std::sort(totals.begin(), totals.end(), [](const DeviceBytes& a, const DeviceBytes& b) {
+    return std::tie(a.device.type, a.device.index) < std::tie(b.device.type, b.device.index);
+  });
+  return totals;
 }
 
 std::string plan_text(const Plan& plan) {

@@ -3,16 +3,21 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <string>
+#include <vector>
 
 #include "graft/base/json.h"
 #include "graft/plan/plan.h"
 
 namespace graft::plan {
 
-// Where the weights lie between steps: on each module's generate_device.
-std::map<Device, std::size_t> weight_bytes_by_device(const Plan& plan);
+struct DeviceBytes {
+  Device device;
+  std::size_t bytes = 0;
+};
+
+// Where the weights lie between steps: on each module's generate_device. The CPU first.
+std::vector<DeviceBytes> weight_bytes_by_device(const Plan& plan);
 
 // One row per module that computes or that a rule placed; layers that follow each other and differ
 // in nothing but their weights' sizes are one block:

@@ -73,7 +73,7 @@ TEST(Report, JsonHoldsEveryPlacement) {
   const Json json = plan_json(planned.result.plan);
   EXPECT_EQ(json["family"], "mixtral");
   EXPECT_EQ(json["placements"].size(), planned.result.plan.placements.size());
-  EXPECT_EQ(json["weight_bytes"]["cpu"], weight_bytes_by_device(planned.result.plan).at(kCpu));
+  EXPECT_EQ(json["weight_bytes"]["cpu"], weight_bytes_by_device(planned.result.plan).at(0).bytes);
   for (const Json& row : json["placements"]) {
     if (row["module"] != "model.layers.1.block_sparse_moe.experts") continue;
     EXPECT_EQ(row["generate_op"], "cpu.experts");

@@ -5,9 +5,11 @@
 #include <fstream>
 #include <initializer_list>
 #include <set>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include "graft/base/error.h"
@@ -66,6 +68,47 @@ std::string role_list() {
     list += role;
   }
   return list;
+}
+
+// Sees the events of a YAML text and keeps only where each document begins.
+class DocumentStarts : public YAML::EventHandler {
+ public:
+  const std::vector<int>& lines() const { return lines_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override { lines_.push_back(mark.line + 1); }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&,
+                const std::string&,
+                YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&,
+                       const std::string&,
+                       YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&,
+                  const std::string&,
+                  YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+ private:
+  std::vector<int> lines_;
+};
+
+// YAML::Load reads the first document and says nothing of what follows, YAML::LoadAll never ends
+// where a stray "," follows. So look whether anything follows, once.
+YAML::Node load_only_document(const std::string& text, const std::string& path) {
+  std::istringstream in(text);
+  YAML::Parser parser(in);
+  DocumentStarts starts;
+  if (parser.HandleNextDocument(starts)) parser.HandleNextDocument(starts);
+  if (starts.lines().size() > 1) {
+    fail(path, ":", starts.lines()[1], ": something follows the list of rules");
+  }
+  return YAML::Load(text);
 }
 
 class Parser {
@@ -310,14 +353,9 @@ RuleFile parse_rules(const std::string& text,
   RuleFile file{.path = path, .rules = {}, .plugins = {}};
   std::vector<Finding> found;
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.empty() || documents.front().IsNull()) {
-      fail(path.string(), ":1: the file holds no rules");
-    }
-    if (documents.size() > 1) {
-      fail(path.string(), ":", documents[1].Mark().line + 1, ": a second YAML document");
-    }
-    Parser(file, found).parse(documents.front());
+    const YAML::Node root = load_only_document(text, path.string());
+    if (root.IsNull()) fail(path.string(), ":1: the file holds no rules");
+    Parser(file, found).parse(root);
   } catch (const YAML::Exception& error) {
     fail(path.string(), ":", error.mark.line + 1, ": not valid YAML: ", error.msg);
   }

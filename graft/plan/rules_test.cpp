@@ -203,7 +203,10 @@ TEST(Rules, WhatIsNoRuleFileThrows) {
   EXPECT_EQ(error_of([] { parse("rules: 3"); }), "r.yaml:1: rules must be a list of rules");
   EXPECT_EQ(error_of([] { parse("match: {role: mlp}"); }),
             "r.yaml:1: no list of rules, and no key \"rules\" that holds one");
-  EXPECT_EQ(error_of([] { parse("[]\n---\n[]\n"); }), "r.yaml:3: a second YAML document");
+  EXPECT_EQ(error_of([] { parse("[]\n---\n[]\n"); }),
+            "r.yaml:2: something follows the list of rules");
+  EXPECT_EQ(error_of([] { parse("- {match: {role: mlp}, replace: {}}\n, x\n"); }),
+            "r.yaml:2: something follows the list of rules");
   EXPECT_NE(error_of([] { parse(std::string((4U << 20U) + 1, ' ')); }), "no error");
 }
 

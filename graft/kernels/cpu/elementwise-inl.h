@@ -43,7 +43,8 @@ GRAFT_INLINE F32<kCount> exp_lanes(F32<kCount> x) {
     p = p * r + N(5.0000001201e-1F);
     p = p * (r * r) + r + N(1.0F);
     const N value = p * N(power_of_two(n.v));
-    return choose(x != x, x, choose(x < N(kLowest), N(0.0F), value));
+    const auto is_nan = x != x;  // NOLINT(misc-redundant-expression)
+    return choose(is_nan, x, choose(x < N(kLowest), N(0.0F), value));
   }
 }
 
@@ -51,7 +52,7 @@ GRAFT_INLINE F32x16 sigmoid_lanes(F32x16 x) {
   return F32x16(1.0F) / (F32x16(1.0F) + exp_lanes(-x));
 }
 
-void rms_norm(const float* x, const float* weight, float* y, std::int64_t n, float eps) {
+inline void rms_norm(const float* x, const float* weight, float* y, std::int64_t n, float eps) {
   F32x16 squares = 0.0F;
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
@@ -69,7 +70,7 @@ void rms_norm(const float* x, const float* weight, float* y, std::int64_t n, flo
     y[i] = x[i] * inverse_rms * weight[i];
 }
 
-float max(const float* x, std::int64_t n) {
+inline float max(const float* x, std::int64_t n) {
   F32x16 largest = x[0];
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)
@@ -78,7 +79,7 @@ float max(const float* x, std::int64_t n) {
   return max_lane(largest);
 }
 
-float exp_sum(float* x, std::int64_t n, float max) {
+inline float exp_sum(float* x, std::int64_t n, float max) {
   F32x16 total = 0.0F;
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
@@ -95,7 +96,7 @@ float exp_sum(float* x, std::int64_t n, float max) {
   return sum(total);
 }
 
-void scale(float* x, std::int64_t n, float factor) {
+inline void scale(float* x, std::int64_t n, float factor) {
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)
     store(x + i, load(x + i) * F32x16(factor));
@@ -103,7 +104,7 @@ void scale(float* x, std::int64_t n, float factor) {
     x[i] = x[i] * factor;
 }
 
-void axpy(float a, const float* x, float* y, std::int64_t n) {
+inline void axpy(float a, const float* x, float* y, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)
     store(y + i, load(y + i) + F32x16(a) * load(x + i));
@@ -111,7 +112,7 @@ void axpy(float a, const float* x, float* y, std::int64_t n) {
     y[i] = y[i] + a * x[i];
 }
 
-void silu_mul(const float* gate, const float* up, float* y, std::int64_t n) {
+inline void silu_mul(const float* gate, const float* up, float* y, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     const F32x16 g = load(gate + i);
@@ -123,7 +124,7 @@ void silu_mul(const float* gate, const float* up, float* y, std::int64_t n) {
   }
 }
 
-void sigmoid(float* x, std::int64_t n) {
+inline void sigmoid(float* x, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)
     store(x + i, sigmoid_lanes(load(x + i)));

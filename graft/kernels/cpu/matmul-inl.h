@@ -7,6 +7,7 @@ namespace {
 // beside one row of x and one of w (of 32, 16 and 16 registers), the shape nearest to a square,
 // since a tile of a x b outputs reads a + b rows.
 inline constexpr int kParts = kLanes / kNativeLanes;
+inline constexpr std::int64_t kPartElems = kNativeLanes;
 #if GRAFT_VECTOR_BYTES == 64
 inline constexpr int kTileX = 4;
 inline constexpr int kTileW = 6;
@@ -47,10 +48,10 @@ GRAFT_INLINE void multiply_add(
     NativeF32 row_w[kW];
 #pragma GCC unroll 8
     for (int c = 0; c < kW; ++c)
-      row_w[c] = load_native(w + c * ldw + part * kNativeLanes);
+      row_w[c] = load_native(w + c * ldw + part * kPartElems);
 #pragma GCC unroll 8
     for (int r = 0; r < kX; ++r) {
-      const NativeF32 row_x = load_native(x + r * ldx + part * kNativeLanes);
+      const NativeF32 row_x = load_native(x + r * ldx + part * kPartElems);
 #pragma GCC unroll 8
       for (int c = 0; c < kW; ++c)
         acc.lanes[r][c][part] += row_x * row_w[c];
@@ -70,11 +71,11 @@ GRAFT_INLINE void multiply_add_tail(Accumulators<kX, kW>& acc,
   float tail_w[kW * kLanes] = {};
   for (int r = 0; r < kX; ++r) {
     for (std::int64_t i = 0; i < count; ++i)
-      tail_x[r * kLanes + i] = x[r * ldx + i];
+      tail_x[std::int64_t{r} * kLanes + i] = x[r * ldx + i];
   }
   for (int c = 0; c < kW; ++c) {
     for (std::int64_t i = 0; i < count; ++i)
-      tail_w[c * kLanes + i] = w[c * ldw + i];
+      tail_w[std::int64_t{c} * kLanes + i] = w[c * ldw + i];
   }
   multiply_add<kX, kW>(acc, tail_x, kLanes, tail_w, kLanes);
 }
@@ -111,7 +112,7 @@ void matmul_rows(
     matmul_tile<kX, 1>(x, ldx, w.data + c * w.stride, w.stride, cols, y + c, ldy);
 }
 
-void matmul(RowsF32 x, RowsF32 w, std::int64_t cols, float* y, std::int64_t ldy) {
+inline void matmul(RowsF32 x, RowsF32 w, std::int64_t cols, float* y, std::int64_t ldy) {
   std::int64_t r = 0;
   for (; r + kTileX <= x.rows; r += kTileX)
     matmul_rows<kTileX>(x.data + r * x.stride, x.stride, w, cols, y + r * ldy, ldy);
@@ -125,23 +126,24 @@ void weighted_sum_columns(const float* weights, RowsF32 rows, float* y) {
   NativeF32 acc[kCount * kParts];
 #pragma GCC unroll 8
   for (int k = 0; k < kCount * kParts; ++k)
-    acc[k] = load_native(y + k * kNativeLanes);
+    acc[k] = load_native(y + k * kPartElems);
   for (std::int64_t j = 0; j < rows.rows; ++j) {
     const float* row = rows.data + j * rows.stride;
     const NativeF32 weight = NativeF32{} + weights[j];
 #pragma GCC unroll 8
     for (int k = 0; k < kCount * kParts; ++k)
-      acc[k] += weight * load_native(row + k * kNativeLanes);
+      acc[k] += weight * load_native(row + k * kPartElems);
   }
 #pragma GCC unroll 8
   for (int k = 0; k < kCount * kParts; ++k)
-    __builtin_memcpy(y + k * kNativeLanes, &acc[k], sizeof(acc[k]));
+    __builtin_memcpy(y + k * kPartElems, &acc[k], sizeof(acc[k]));
 }
 
-void weighted_sum(const float* weights, RowsF32 rows, std::int64_t cols, float* y) {
+inline void weighted_sum(const float* weights, RowsF32 rows, std::int64_t cols, float* y) {
   constexpr int kMost = 8 / kParts;  // eight accumulators hide the latency of the addition
+  constexpr std::int64_t kStep = std::int64_t{kMost} * kLanes;
   std::int64_t c = 0;
-  for (; c + kMost * kLanes <= cols; c += kMost * kLanes)
+  for (; c + kStep <= cols; c += kStep)
     weighted_sum_columns<kMost>(weights, {rows.data + c, rows.rows, rows.stride}, y + c);
   for (; c + kLanes <= cols; c += kLanes)
     weighted_sum_columns<1>(weights, {rows.data + c, rows.rows, rows.stride}, y + c);
