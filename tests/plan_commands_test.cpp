@@ -1,0 +1,85 @@
+// plan and rules check as a user meets them, for the shapes of published models.
+
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/json.h"
+#include "graft/base/shared_data.h"
+
+#include "tests/program.h"
+
+namespace graft::tests {
+namespace {
+
+TEST(PlanCommand, PlansDeepseekV3FromItsConfigAlone) {
+  const auto config = shared_data("configs/DeepSeek-V3/config.json");
+  GRAFT_REQUIRE_SHARED(config);
+  const Outcome text =
+      run_program({"plan", config.string(), "--gpus", "1", "--vram", "24G", "--dram", "512G"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_NE(text.out.find("671.0 B parameters, 37.6 B used per token"), std::string::npos)
+      << text.out;
+  EXPECT_NE(text.out.find("model.layers.3-60.mlp.experts"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("DOES NOT FIT"), std::string::npos) << text.out;
+  const Outcome enough = run_program(
+      {"plan", config.string(), "--gpus", "1", "--vram", "24G", "--dram", "768G", "--json"});
+  const Json json = parse_json(enough.out, "plan");
+  EXPECT_EQ(json["devices"]["cpu"]["fits"], true);
+  EXPECT_EQ(json["devices"]["cuda:0"]["fits"], true);
+  // 61 layers of 576 two-byte values for each of 4096 tokens.
+  EXPECT_EQ(json["devices"]["cuda:0"]["kv_cache"], 61LL * 576 * 2 * 4096);
+  EXPECT_GT(json["generate"]["tokens_per_s"].get<double>(), 0);
+}
+
+TEST(PlanCommand, AutomaticRulesAreCleanAndFit) {
+  for (const char* model : {"DeepSeek-V3", "DeepSeek-V2-Lite", "Qwen3-235B-A22B", "Mixtral-8x7B",
+                            "GLM-4.5-Air", "Llama-3.1-8B"}) {
+    const auto config = shared_data(std::string("configs/") + model + "/config.json");
+    GRAFT_REQUIRE_SHARED(config);
+    const TemporaryFolder folder;
+    const std::string rules = folder / "rules.yaml";
+    for (const char* gpus : {"1", "2"}) {
+      const Outcome made = run_program(
+          {"plan", config.string(), "--auto", "--gpus", gpus, "--vram", "14G", "--dram", "1T"});
+      ASSERT_EQ(made.exit_code, 0) << made.err;
+      std::ofstream(rules) << made.out;
+      const Outcome check =
+          run_program({"rules", "check", rules, "--model", config.string(), "--gpus", gpus});
+      EXPECT_EQ(check.exit_code, 0) << model << check.out << made.out;
+      EXPECT_EQ(check.out.find("warning"), std::string::npos) << model << check.out << made.out;
+      const Outcome plan = run_program({"plan", config.string(), "--rules", rules, "--gpus", gpus,
+                                        "--vram", "14G", "--dram", "1T", "--json"});
+      ASSERT_EQ(plan.exit_code, 0) << plan.err;
+      const Json json = parse_json(plan.out, "plan");
+      for (const auto& [device, bytes] : json["devices"].items())
+        EXPECT_EQ(bytes["fits"], true) << model << " on " << device << made.out;
+      EXPECT_GT(json["devices"]["cuda:0"]["weights"].get<double>(), 1e9) << model << made.out;
+    }
+  }
+}
+
+TEST(RulesCommand, ReportsEverythingWithItsLine) {
+  const auto config = shared_data("configs/Qwen3-30B-A3B/config.json");
+  GRAFT_REQUIRE_SHARED(config);
+  const TemporaryFolder folder;
+  const std::string rules = folder / "rules.yaml";
+  std::ofstream(rules) << "- match: {name: \"^lm_head$\", colour: red}\n"
+                          "  replace: {class: cpu.nonsense}\n"
+                          "- match: {name: \"^model.layers.99\"}\n"
+                          "  replace: {class: default, kwargs: {device: cpu}}\n"
+                          "- match: {role: experts}\n"
+                          "  replace: {class: default, kwargs: {device: \"cuda:5\"}}\n";
+  const Outcome outcome =
+      run_program({"rules", "check", rules, "--model", config.string(), "--gpus", "1"});
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.out;
+  for (const char* part : {":1: error", "colour", "cpu.nonsense", ":3: warning", "cuda:5"})
+    EXPECT_NE(outcome.out.find(part), std::string::npos) << part << " in " << outcome.out;
+  EXPECT_EQ(
+      run_program({"rules", "check", folder / "none.yaml", "--model", config.string()}).exit_code,
+      2);
+}
+
+}  // namespace
+}  // namespace graft::tests
