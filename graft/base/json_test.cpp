@@ -27,6 +27,17 @@ TEST(Json, RefusesDuplicateKeysOfOneObjectOnly) {
   EXPECT_EQ(error_of(R"({"a": {"k": 1, "k": 2}})"), "x.json: JSON key \"k\" comes twice");
 }
 
+// A parser that looks back at every sibling needs minutes for this.
+TEST(Json, ReadsAHundredThousandSiblings) {
+  std::string text = "{";
+  for (int i = 0; i < 100000; ++i) {
+    text += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":{\"shape\":[1,{}]}";
+  }
+  const Json json = parse_json(text + "}", "x.json");
+  EXPECT_EQ(json.size(), 100000U);
+  EXPECT_EQ(json["99999"]["shape"][0], 1);
+}
+
 TEST(Json, RefusesTrailingTextTruncationAndDepth) {
   EXPECT_NE(error_of("{} {}").find("x.json: not valid JSON"), std::string::npos);
   EXPECT_NE(error_of("{\"a\": [1,").find("x.json: not valid JSON"), std::string::npos);

@@ -11,9 +11,16 @@ void add_inspect(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_quantize(CLI::App& app);
 void add_devices(CLI::App& app);
+void add_machine(CLI::App& app);
+void add_plan(CLI::App& app);
+void add_rules(CLI::App& app);
+void add_verify(CLI::App& app);
 
-// The whole program: exit code 0, 2 for input that the user can mend (one line on standard error),
-// 70 for a bug.
+// Ends the program with that code once the command returns; 0 goes on as usual.
+void exit_with(int code);
+
+// The whole program: exit code 0, 1 when a check says no, 2 for input that the user can mend (one
+// line on standard error), 70 for a bug.
 int run(int argc, const char* const* argv);
 
 }  // namespace graft::cli

@@ -22,6 +22,10 @@ int complain(const char* what, int code) {
 
 }  // namespace
 
+void exit_with(int code) {
+  if (code != 0) throw CLI::RuntimeError(code);
+}
+
 int run(int argc, const char* const* argv) {
   CLI::App app("Runs large language models on what a machine has.", "graft");
   app.require_subcommand(1);
@@ -30,9 +34,15 @@ int run(int argc, const char* const* argv) {
   add_convert(app);
   add_quantize(app);
   add_devices(app);
+  add_machine(app);
+  add_plan(app);
+  add_rules(app);
+  add_verify(app);
   try {
     app.parse(argc, argv);
     return 0;
+  } catch (const CLI::RuntimeError& error) {
+    return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     // Help and version are "errors" too, of code 0. The rest is one line and where to read on.
     if (error.get_exit_code() == 0) return app.exit(error);

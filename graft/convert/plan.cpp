@@ -6,7 +6,6 @@
 #include "graft/base/error.h"
 #include "graft/convert/job.h"
 #include "graft/convert/plan_huggingface.h"
-#include "graft/formats/gguf/gguf_source.h"
 
 namespace graft::convert {
 namespace {
@@ -49,11 +48,11 @@ void describe_file(Job& job, const Mix& mix) {
   if (is_quantized(mix.base)) job.metadata.set("general.quantization_version", std::uint32_t{2});
 }
 
-void plan_from_gguf(Job& job, const formats::GgufSource& source) {
-  job.metadata = source.file().metadata();
+void plan_from_gguf(Job& job, const formats::GgufMetadata& metadata) {
+  job.metadata = metadata;
   for (const char* key : {"split.no", "split.count", "split.tensors.count"})
     job.metadata.erase(key);
-  for (const TensorInfo& tensor : source.tensors()) {
+  for (const TensorInfo& tensor : job.source->tensors()) {
     job.recipes.push_back({.name = tensor.name,
                            .shape = tensor.shape,
                            .dtype = tensor.dtype,
@@ -104,8 +103,8 @@ Job plan_job(const WeightSource& source, std::string_view type) {
   const Mix& mix = mix_of(source, type);
   Job job;
   job.source = &source;
-  if (const auto* gguf = dynamic_cast<const formats::GgufSource*>(&source)) {
-    plan_from_gguf(job, *gguf);
+  if (const formats::GgufMetadata* metadata = source.gguf_metadata()) {
+    plan_from_gguf(job, *metadata);
   } else {
     plan_from_huggingface(job);
   }

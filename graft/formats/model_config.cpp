@@ -39,7 +39,10 @@ constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxLayers = 4096;
 constexpr std::int64_t kMaxExperts = 8192;
-constexpr std::int64_t kMaxPositions = std::int64_t{1} << 31;
+constexpr std::int64_t kMaxPositions = (std::int64_t{1} << 31) - 1;
+// GGUF and the kernels keep these numbers as f32.
+constexpr double kMinNumber = 1e-30;
+constexpr double kMaxNumber = 1e30;
 
 // Collects what is wrong in words, all of it, before one Error is thrown.
 class Problems {
@@ -50,8 +53,13 @@ class Problems {
   }
 
   void positive(std::string_view field, double value) {
-    if (std::isfinite(value) && value > 0.0) return;
-    add(field, value, "a number above 0");
+    if (value >= kMinNumber && value <= kMaxNumber) return;
+    add(field, value, str("a number from ", kMinNumber, " to ", kMaxNumber));
+  }
+
+  void moderate(std::string_view field, std::optional<double> value) {
+    if (!value || std::abs(*value) <= kMaxNumber) return;
+    add(field, *value, str("a number up to ", kMaxNumber));
   }
 
   template <class Value>
@@ -122,9 +130,13 @@ void check_rope(const RopeConfig& rope, Problems& problems) {
   if (rope.kind == RopeKind::Yarn) {
     problems.positive("beta_fast", rope.beta_fast);
     problems.positive("beta_slow", rope.beta_slow);
+    problems.moderate("mscale", rope.mscale);
+    problems.moderate("mscale_all_dim", rope.mscale_all_dim);
+    problems.moderate("attention_factor", rope.attention_factor);
   }
   if (rope.kind == RopeKind::Llama3) {
     problems.positive("low_freq_factor", rope.low_freq_factor);
+    problems.positive("high_freq_factor", rope.high_freq_factor);
     if (rope.high_freq_factor <= rope.low_freq_factor) {
       problems.add("high_freq_factor", rope.high_freq_factor,
                    str("more than low_freq_factor ", rope.low_freq_factor));
@@ -135,6 +147,17 @@ void check_rope(const RopeConfig& rope, Problems& problems) {
     problems.add("original_max_position_embeddings", rope.original_max_position_embeddings,
                  "a whole number above 0 for this rope_type");
   }
+}
+
+void check_generation(const ModelConfig& config, Problems& problems) {
+  for (const std::int64_t id : config.eos_token_ids) {
+    problems.range("eos_token_id", id, 0, kMaxVocab);
+  }
+  problems.range("bos_token_id", config.bos_token_id.value_or(0), 0, kMaxVocab);
+  problems.range("pad_token_id", config.pad_token_id.value_or(0), 0, kMaxVocab);
+  problems.moderate("temperature", config.temperature);
+  problems.moderate("top_p", config.top_p);
+  problems.range("top_k", config.top_k.value_or(0), -1, kMaxPositions);
 }
 
 void check_groups(const MoeConfig& moe, Problems& problems) {
@@ -234,6 +257,7 @@ void validate(const ModelConfig& config, const std::string& where) {
   check_rope(config.rope, problems);
   check_experts(config, problems);
   check_quantization(config.quantization, problems);
+  check_generation(config, problems);
   if (config.vision) check_vision(*config.vision, problems);
   if (!problems.empty()) fail(where, ": ", problems.text());
 }

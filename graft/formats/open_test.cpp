@@ -86,10 +86,10 @@ TEST(OpenWeights, SaysWhatAPathIsNot) {
   test::write_file(temp / "a.bin", std::string_view("\x7f"
                                                     "ELF\x02\x01"));
   EXPECT_NE(error(temp / "a.bin").find("its first bytes are 7f 45 4c 46 02 01"), std::string::npos);
-  test::write_file(temp / "config.json", "{\"model_type\": \"gpt2\"}");
+  test::write_file(temp / "config.json", R"({"model_type": "gpt2"})");
   EXPECT_NE(error(temp / "config.json").find("supported are"), std::string::npos);
   EXPECT_NE(error(temp.path()).find("supported are"), std::string::npos);
-  test::write_file(temp / "config.json", "{\"model_type\": \"llama\"}");
+  test::write_file(temp / "config.json", R"({"model_type": "llama"})");
   EXPECT_NE(error(temp.path()), "");
   EXPECT_EQ(open_weights(temp / "config.json")->config().hidden_size, 4096);
   test::write_file(temp / "b.gguf", "GGUF");

@@ -18,6 +18,8 @@
 
 namespace graft::formats {
 
+class GgufMetadata;
+
 struct TensorInfo {
   std::string name;  // as the file spells it
   DType dtype = DType::F32;
@@ -46,6 +48,8 @@ class WeightSource {
   virtual const TensorInfo* find(std::string_view name) const = 0;
   // What the checkpoint says that was understood only in part; for people, one line each.
   virtual std::span<const std::string> warnings() const { return {}; }
+  // The metadata of a GGUF checkpoint, for rewriting it; null for other formats.
+  virtual const GgufMetadata* gguf_metadata() const { return nullptr; }
   // The bytes of this tensor will not be needed again soon.
   virtual void release(const TensorInfo& tensor) const = 0;
 };

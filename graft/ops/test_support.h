@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -203,6 +204,17 @@ class ScheduleRunner {
   std::int64_t block_tokens_;
   std::vector<std::int32_t> blocks_;  // shuffled
 };
+
+// Results of a run, by sequence.
+using Results = std::map<std::int64_t, Floats>;
+
+// Stricter than ==: 0 is not -0.
+inline bool same_bits(const Results& a, const Results& b) {
+  return std::ranges::equal(a, b, [](const auto& x, const auto& y) {
+    return x.first == y.first && x.second.size() == y.second.size() &&
+           std::memcmp(x.second.data(), y.second.data(), x.second.size() * sizeof(float)) == 0;
+  });
+}
 
 // Three sequences of 150, 9 and 70 tokens: all at once, and in other ways.
 inline std::vector<Schedule> schedules() {

@@ -193,12 +193,18 @@ class Planner {
       return nullptr;
     }
     // Named operators of another role (a linear for a router) mean the router's own.
-    if (op.named != nullptr && role == module.role) return op.named;
-    return default_operator(module, device, phase.line);
+    if (op.named == nullptr || role != module.role) {
+      return default_operator(module, device, phase.line);
+    }
+    if (op.named->fits && !op.named->fits(module.params)) {
+      findings_.error(phase.line, str(word, " does not compute this kind of ", ops::name(role)),
+                      &module);
+    }
+    return op.named;
   }
 
   const OperatorInfo* default_operator(const ModuleSpec& module, Device device, int line) {
-    const OperatorInfo* op = registry_.default_for(module.role, device.type);
+    const OperatorInfo* op = registry_.default_for(module.role, device.type, module.params);
     if (op == nullptr && !is_structural(module.role) && !machine_.plan_only) {
       findings_.error(
           line,
@@ -337,8 +343,11 @@ const Placement& Plan::at(std::string_view module) const {
 
 Device default_device(const ops::Registry& registry, const Machine& machine) {
   bool has_cuda = machine.plan_only;
-  for (std::size_t i = 0; i < ops::kRoleNames.size() && !has_cuda; ++i) {
-    has_cuda = registry.default_for(static_cast<Role>(i), DeviceType::Cuda) != nullptr;
+  for (std::size_t i = 0; i < ops::kRoleNames.size(); ++i) {
+    const auto operators = registry.of_role(static_cast<Role>(i));
+    has_cuda = has_cuda || std::any_of(operators.begin(), operators.end(), [](const auto* op) {
+                 return op->device == DeviceType::Cuda;
+               });
   }
   return machine.num_gpus > 0 && has_cuda ? Device{.type = DeviceType::Cuda, .index = 0} : kCpu;
 }

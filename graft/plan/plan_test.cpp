@@ -295,6 +295,31 @@ TEST(Plan, WeightTypesMustBeAccepted) {
   EXPECT_EQ(plan.result.findings.at(0).where, "r.yaml");
 }
 
+TEST(Plan, OperatorsMustFitTheModule) {
+  const auto registry = [] {
+    ops::Registry operators;
+    for (const bool latent : {false, true}) {
+      ops::OperatorInfo info;
+      info.name = latent ? "cpu.mla" : "cpu.attention";
+      info.role = ops::Role::Attention;
+      info.fits = [latent](const ops::Params& params) {
+        return std::holds_alternative<ops::MlaParams>(params) == latent;
+      };
+      operators.add(info);
+    }
+    return operators;
+  };
+  Blueprint model;
+  model.root.role = ops::Role::Attention;
+  model.root.params = ops::MlaParams{};
+  const Case right(model, registry(), "[]", {});
+  EXPECT_EQ(right.at("").generate_op->name, "cpu.mla");
+  const Case wrong(model, registry(), "- match: {name: ''}\n  replace: {class: cpu.attention}", {});
+  EXPECT_EQ(wrong.findings(),
+            "r.yaml:2: error: cpu.attention does not compute this kind of attention (at the "
+            "root)\n");
+}
+
 struct Wrong {
   const char* replace;
   const char* complaint;

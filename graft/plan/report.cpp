@@ -111,8 +111,8 @@ std::vector<Block> make_blocks(const Plan& plan) {
 
 std::string full_name(const Row& row, const Block& block) {
   if (block.first < 0) return row.name;
-  std::string number = std::to_string(block.first);
-  if (block.last > block.first) number += "-" + std::to_string(block.last);
+  const std::string number =
+      block.last > block.first ? str(block.first, "-", block.last) : std::to_string(block.first);
   return std::string(row.name).insert(row.number_at, number);
 }
 

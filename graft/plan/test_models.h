@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "graft/base/str.h"
 #include "graft/ops/registry.h"
 #include "graft/plan/blueprint.h"
 
@@ -100,7 +101,7 @@ class Builder {
     const std::string name = "model.layers." + std::to_string(i);
     ModuleSpec spec = module(name, shape_.prefix + "DecoderLayer", Role::Layer, i);
     spec.children.push_back(attention(name + ".self_attn", i));
-    const std::string mlp_name = name + "." + shape_.moe_name;
+    const std::string mlp_name = str(name, ".", shape_.moe_name);
     spec.children.push_back(i < shape_.num_dense ? mlp(mlp_name, i) : moe(mlp_name, i));
     spec.children.push_back(norm(name + ".input_layernorm", i));
     spec.children.push_back(norm(name + ".post_attention_layernorm", i));
@@ -114,7 +115,7 @@ class Builder {
                                               "kv_b_proj", "o_proj"}
                    : std::vector<std::string>{"q_proj", "k_proj", "v_proj", "o_proj"};
     for (const std::string& projection : projections) {
-      spec.children.push_back(linear(name + "." + projection, i));
+      spec.children.push_back(linear(str(name, ".", projection), i));
     }
     if (shape_.mla) {
       spec.children.push_back(norm(name + ".q_a_layernorm", i));
@@ -142,9 +143,9 @@ class Builder {
   ModuleSpec moe(const std::string& name, std::int64_t i) const {
     ModuleSpec spec = module(name, shape_.moe_class, Role::Moe, i);
     spec.children.push_back(
-        weighted(name + "." + shape_.gate_name, shape_.gate_class, Role::Router, i));
+        weighted(str(name, ".", shape_.gate_name), shape_.gate_class, Role::Router, i));
     spec.children.push_back(weighted(name + ".experts", "ModuleList", Role::Experts, i));
-    if (!shape_.shared.empty()) spec.children.push_back(mlp(name + "." + shape_.shared, i));
+    if (!shape_.shared.empty()) spec.children.push_back(mlp(str(name, ".", shape_.shared), i));
     if (shape_.shared_gate) spec.children.push_back(linear(name + ".shared_expert_gate", i));
     return spec;
   }

@@ -14,7 +14,8 @@ namespace graft::quant {
 struct Codec {
   // n values, a multiple of the type's block_elems; `in` needs no alignment.
   void (*decode)(const std::byte* in, float* out, std::size_t n) = nullptr;
-  // Null where the type cannot be written.
+  // Null where the type cannot be written. Block types read NaN as 0 and infinity as a very large
+  // number, so that every value decoded later is finite.
   void (*encode)(const float* in, std::byte* out, std::size_t n) = nullptr;
 };
 

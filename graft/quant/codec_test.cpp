@@ -134,7 +134,7 @@ TEST(Codecs, EveryTypeDecodes) {
 
 TEST(EncodeFloats, EveryCodeComesBack) {
   for (const DType type : {DType::F16, DType::BF16, DType::F8_E4M3, DType::F8_E5M2}) {
-    const std::size_t width = static_cast<std::size_t>(info(type).block_bytes);
+    const auto width = static_cast<std::size_t>(info(type).block_bytes);
     const std::size_t num_codes = width == 1 ? 256 : 65536;
     std::vector<std::byte> codes(num_codes * width);
     for (std::size_t c = 0; c < num_codes; ++c)
@@ -151,7 +151,7 @@ TEST(EncodeFloats, EveryCodeComesBack) {
 // The nearest of all finite codes by trying each, ties to the even one.
 float nearest_by_search(const std::vector<float>& finite, float value) {
   value = std::min(value, finite.back());
-  double best = kInf;
+  double best = std::numeric_limits<double>::infinity();
   float found = 0;
   for (std::size_t code = 0; code < finite.size(); ++code) {
     const double off = std::abs(static_cast<double>(finite[code]) - value);
@@ -278,7 +278,7 @@ float relative_step(DType type) {
 TEST_P(Encode, EveryValueIsWithinAStep) {
   for (const auto& [set, values] : read_inputs().sets) {
     const std::vector<float> got = round_trip(GetParam(), values);
-    const std::size_t block = static_cast<std::size_t>(info(GetParam()).block_elems);
+    const auto block = static_cast<std::size_t>(info(GetParam()).block_elems);
     for (std::size_t b = 0; b < values.size(); b += block) {
       float largest = 0;
       for (std::size_t i = b; i < b + block; ++i)

@@ -29,7 +29,7 @@ void encode_f32(const float* __restrict in, std::byte* __restrict out, std::size
 
 void decode_bf16(const std::byte* __restrict in, float* __restrict out, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
-    std::uint16_t code;
+    std::uint16_t code = 0;
     __builtin_memcpy(&code, in + i * sizeof(code), sizeof(code));
     out[i] = as_float(static_cast<std::uint32_t>(code) << 16);
   }

@@ -59,8 +59,9 @@ TEST(ScaleLayout, TilesWithCutEdges) {
   const std::vector<float> got = ones_scaled(layout, counting(9));
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t c = 0; c < cols; ++c) {
-      const auto want = static_cast<float>(r / 128 * 3 + c / 128 + 1);
-      ASSERT_EQ(got[static_cast<std::size_t>(r * cols + c)], want) << r << ' ' << c;
+      const std::int64_t tile = r / 128 * 3 + c / 128;
+      ASSERT_EQ(got[static_cast<std::size_t>(r * cols + c)], static_cast<float>(tile + 1))
+          << r << ' ' << c;
     }
   }
 }
@@ -69,9 +70,9 @@ TEST(ScaleLayout, TilesOfAnotherSize) {
   const ScaleLayout layout = fit({5, 7}, {3, 4}, 2);
   const std::vector<float> got = ones_scaled(layout, counting(12));
   EXPECT_EQ(got[0], 1.0F);
-  EXPECT_EQ(got[6], 4.0F);      // row 0, last column: a tile one wide
-  EXPECT_EQ(got[4 * 7], 9.0F);  // last row: a tile one high
-  EXPECT_EQ(got[4 * 7 + 6], 12.0F);
+  EXPECT_EQ(got[6], 4.0F);   // row 0, last column: a tile one wide
+  EXPECT_EQ(got[28], 9.0F);  // last row: a tile one high
+  EXPECT_EQ(got[34], 12.0F);
 }
 
 TEST(ScaleLayout, EveryMatrixOfAStackBeginsATile) {
@@ -83,7 +84,7 @@ TEST(ScaleLayout, EveryMatrixOfAStackBeginsATile) {
     EXPECT_EQ(got[r * 2 + 1], want_rows[r]) << r;
   const ScaleLayout per_row = fit({2, 3, 4}, {2, 3, 1}, 2);
   EXPECT_EQ(per_row.num_scales(), 6);
-  EXPECT_EQ(ones_scaled(per_row, counting(6))[5 * 4], 6.0F);
+  EXPECT_EQ(ones_scaled(per_row, counting(6))[20], 6.0F);
 }
 
 TEST(ScaleLayout, MisfitNamesTheNumbers) {

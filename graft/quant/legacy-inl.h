@@ -112,7 +112,7 @@ GRAFT_INLINE quant::F16Bits quantize_symmetric(const float* in, std::uint8_t* co
   read_values<LegacyWeights>(in, v);
   quant::F16Bits d = 0;
   if (!v.is_zero()) {
-    // The extreme value falls on kHalf - 1 ... kHalf + 2 of either side.
+    // The extreme value falls on 7/8 to 5/4 of the half range, on either side.
     const F32x16 levels = lane_numbers() * (kHalf / 40.0F) + (kHalf * 0.875F);
     Candidate best = best_scale<Points>(v, levels / -v.extreme(), {});
     best = best_scale<Points>(v, levels / v.extreme(), best);

@@ -11,7 +11,7 @@ namespace graft::cuda {
 inline constexpr std::int32_t kAbiVersion = 1;
 
 struct DeviceProperties {
-  char name[256];
+  char name[256];  // ends with a zero
   std::int32_t compute_major;
   std::int32_t compute_minor;
   std::int32_t num_multiprocessors;

@@ -17,7 +17,7 @@ cudaError_t describe(int device, graft::cuda::DeviceProperties& out) {
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
   if (const cudaError_t error = cudaMemGetInfo(&free_bytes, &total_bytes)) return error;
-  std::strncpy(out.name, properties.name, sizeof(out.name) - 1);
+  std::memcpy(out.name, properties.name, sizeof(out.name));
   out.compute_major = properties.major;
   out.compute_minor = properties.minor;
   out.num_multiprocessors = properties.multiProcessorCount;

@@ -34,6 +34,7 @@ void look_at(const graft::formats::GgufPart& part) {
 
 }  // namespace
 
+// libFuzzer chose the name. NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const std::string where = "fuzz.gguf";
   try {

@@ -9,6 +9,7 @@
 #include "graft/base/error.h"
 #include "graft/formats/safetensors/safetensors_file.h"
 
+// libFuzzer chose the name. NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const std::string where = "fuzz.safetensors";
   try {

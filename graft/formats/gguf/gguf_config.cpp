@@ -117,7 +117,7 @@ Architecture Reader::find_architecture() const {
     if (row.gguf == prefix_) return row.architecture;
     if (supported.find(row.gguf) == std::string::npos) supported += str(' ', row.gguf);
   }
-  fail("\"general.architecture\" is \"", prefix_, "\", supported are:", supported);
+  fail(R"("general.architecture" is ")", prefix_, R"(", supported are:)", supported);
 }
 
 std::int64_t Reader::find_vocab_size() const {

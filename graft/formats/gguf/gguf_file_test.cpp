@@ -72,30 +72,35 @@ TEST(GgufFile, GivesBackEveryMetadataType) {
   EXPECT_TRUE(file.tensors().empty());
 }
 
-TEST(GgufFile, GivesBackEveryDtypeAtEveryAlignment) {
+void expect_same(const TensorInfo& tensor, const GgufTensorSpec& spec, unsigned seed) {
+  EXPECT_EQ(tensor.name, spec.name);
+  EXPECT_EQ(tensor.dtype, spec.dtype);
+  EXPECT_EQ(tensor.shape, spec.shape);
+  EXPECT_TRUE(std::ranges::equal(tensor.data, pattern(bytes_of_spec(spec), seed))) << spec.name;
+}
+
+class GgufFileAlignment : public testing::TestWithParam<std::uint32_t> {};
+
+TEST_P(GgufFileAlignment, GivesBackEveryDtype) {
   std::vector<GgufTensorSpec> specs = {{"scalar", DType::F32, {}}, {"odd", DType::I8, {3, 5, 1}}};
   for (const DTypeInfo& row : kDTypes) {
     if (row.ggml_id >= 0) specs.push_back({std::string(row.name), row.type, {3, row.block_elems}});
   }
-  for (const std::uint32_t alignment : {8U, 32U, 64U, 4096U}) {
-    const TempFolder folder;
-    GgufMetadata metadata;
-    if (alignment != 32) metadata.set("general.alignment", alignment);
-    write(folder / "x.gguf", metadata, specs);
-    const GgufFile file(folder / "x.gguf");
-    ASSERT_EQ(file.tensors().size(), specs.size());
-    for (std::size_t i = 0; i < specs.size(); ++i) {
-      const TensorInfo& tensor = file.tensors()[i];
-      EXPECT_EQ(tensor.name, specs[i].name);
-      EXPECT_EQ(tensor.dtype, specs[i].dtype);
-      EXPECT_EQ(tensor.shape, specs[i].shape);
-      EXPECT_TRUE(std::ranges::equal(tensor.data,
-                                     pattern(bytes_of_spec(specs[i]), static_cast<unsigned>(i))));
-      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensor.data.data()) % alignment, 0U);
-      file.release(tensor);
-    }
+  const TempFolder folder;
+  GgufMetadata metadata;
+  metadata.set("general.alignment", GetParam());
+  write(folder / "x.gguf", metadata, specs);
+  const GgufFile file(folder / "x.gguf");
+  ASSERT_EQ(file.tensors().size(), specs.size());
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const TensorInfo& tensor = file.tensors()[i];
+    expect_same(tensor, specs[i], static_cast<unsigned>(i));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensor.data.data()) % GetParam(), 0U);
+    file.release(tensor);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Alignments, GgufFileAlignment, testing::Values(8, 32, 64, 4096));
 
 // Three parts of two tensors each; `change` edits the metadata of a part before it is written.
 template <class Change>
@@ -124,21 +129,24 @@ std::string split_error(const std::function<void(int, GgufMetadata&, std::string
   return error;
 }
 
+void expect_three_parts(const GgufFile& file, const TempFolder& folder) {
+  EXPECT_EQ(file.metadata().string("general.name"), "whole");
+  EXPECT_EQ(file.paths().at(1), folder / "m-00002-of-00003.gguf");
+  ASSERT_EQ(file.tensors().size(), 6U);
+  EXPECT_EQ(file.tensors()[0].name, "t0.a");
+  EXPECT_EQ(file.tensors()[5].name, "t2.b");
+  EXPECT_TRUE(std::ranges::equal(file.tensors()[5].data, pattern(68, 1)));
+}
+
 TEST(GgufFile, OpensAllPartsFromAnyPart) {
   const TempFolder folder;
   write_split(folder, [](int, GgufMetadata&, std::string&) {});
-  for (const char* part :
-       {"m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf"}) {
-    const GgufFile file(folder / part);
-    EXPECT_EQ(file.metadata().string("general.name"), "whole");
-    ASSERT_EQ(file.paths().size(), 3U);
-    EXPECT_EQ(file.paths()[1], folder / "m-00002-of-00003.gguf");
-    ASSERT_EQ(file.tensors().size(), 6U);
-    EXPECT_EQ(file.tensors()[0].name, "t0.a");
-    EXPECT_EQ(file.tensors()[5].name, "t2.b");
-    EXPECT_TRUE(std::ranges::equal(file.tensors()[5].data, pattern(68, 1)));
-    for (const TensorInfo& tensor : file.tensors())
+  for (const int part : {1, 2, 3}) {
+    const GgufFile file(folder / str("m-0000", part, "-of-00003.gguf"));
+    expect_three_parts(file, folder);
+    for (const TensorInfo& tensor : file.tensors()) {
       file.release(tensor);
+    }
   }
 }
 
@@ -207,23 +215,25 @@ struct Vocabulary {
   std::uint64_t num_merges;
 };
 
+void expect_vocabulary(const Vocabulary& want) {
+  const GgufFile file(shared_data("tokenizers") / want.file);
+  const GgufArray* tokens = file.metadata().array("tokenizer.ggml.tokens");
+  ASSERT_NE(tokens, nullptr) << want.file;
+  EXPECT_EQ(tokens->strings().value().size(), want.num_tokens);
+  const GgufArray* merges = file.metadata().array("tokenizer.ggml.merges");
+  EXPECT_EQ(merges == nullptr ? 0 : merges->count, want.num_merges) << want.file;
+  // Written again it says the same.
+  const TempFolder folder;
+  write(folder / "again.gguf", file.metadata(), {});
+  EXPECT_EQ(GgufFile(folder / "again.gguf").metadata().entries(), file.metadata().entries());
+}
+
 TEST(GgufFile, ReadsRealVocabularies) {
-  for (const Vocabulary& want : {Vocabulary{"ggml-vocab-deepseek-llm.gguf", 102400, 99757},
-                                 Vocabulary{"ggml-vocab-gpt-2.gguf", 50257, 50000},
-                                 Vocabulary{"ggml-vocab-llama-spm.gguf", 32000, 0}}) {
-    const auto path = shared_data("tokenizers") / want.file;
-    GRAFT_REQUIRE_SHARED(path);
-    const GgufFile file(path);
-    const GgufArray* tokens = file.metadata().array("tokenizer.ggml.tokens");
-    ASSERT_NE(tokens, nullptr);
-    EXPECT_EQ(tokens->strings()->size(), want.num_tokens);
-    const GgufArray* merges = file.metadata().array("tokenizer.ggml.merges");
-    EXPECT_EQ(merges == nullptr ? 0 : merges->count, want.num_merges) << want.file;
-    // Written again it is the same file.
-    const TempFolder folder;
-    write(folder / "again.gguf", file.metadata(), {});
-    EXPECT_EQ(GgufFile(folder / "again.gguf").metadata().entries(), file.metadata().entries());
-  }
+  const auto folder = shared_data("tokenizers");
+  GRAFT_REQUIRE_SHARED(folder);
+  expect_vocabulary({"ggml-vocab-deepseek-llm.gguf", 102400, 99757});
+  expect_vocabulary({"ggml-vocab-gpt-2.gguf", 50257, 50000});
+  expect_vocabulary({"ggml-vocab-llama-spm.gguf", 32000, 0});
 }
 
 }  // namespace

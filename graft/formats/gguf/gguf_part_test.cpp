@@ -48,20 +48,28 @@ RawGguf one_tensor(const std::vector<std::uint64_t>& dims,
   return raw.header(1, 0).tensor("w", dims, type, offset).pad().zeros(data_bytes);
 }
 
+void expect_metadata(const GgufMetadata& metadata) {
+  EXPECT_EQ(metadata.boolean("a.flag"), true);
+  EXPECT_EQ(metadata.string("a.name"), "name");
+  EXPECT_EQ(metadata.array("a.words")->strings(), (std::vector<std::string>{"one", ""}));
+  EXPECT_EQ(metadata.array("a.nested")->count, 2U);
+}
+
+void expect_tensors(const std::vector<TensorInfo>& tensors, const Bytes& file) {
+  ASSERT_EQ(tensors.size(), 2U);
+  EXPECT_EQ(tensors[0].shape, (std::vector<std::int64_t>{2, 256}));
+  EXPECT_EQ(tensors[0].dtype, DType::Q4_K);
+  EXPECT_EQ(tensors[1].data.size(), 32U);
+  EXPECT_EQ(tensors[1].data.data() + 32, file.data() + file.size());
+}
+
 TEST(ParseGguf, ReadsVersions2And3) {
   for (const std::uint32_t version : {2U, 3U}) {
     const RawGguf raw = valid(version);
     const GgufPart part = parse_gguf(raw.bytes(), "x.gguf");
     EXPECT_EQ(part.version, version);
-    EXPECT_EQ(part.metadata.boolean("a.flag"), true);
-    EXPECT_EQ(part.metadata.string("a.name"), "name");
-    EXPECT_EQ(part.metadata.array("a.words")->strings(), (std::vector<std::string>{"one", ""}));
-    EXPECT_EQ(part.metadata.array("a.nested")->count, 2U);
-    ASSERT_EQ(part.tensors.size(), 2U);
-    EXPECT_EQ(part.tensors[0].shape, (std::vector<std::int64_t>{2, 256}));
-    EXPECT_EQ(part.tensors[0].dtype, DType::Q4_K);
-    EXPECT_EQ(part.tensors[1].data.size(), 32U);
-    EXPECT_EQ(part.tensors[1].data.data() + 32, raw.bytes().data() + raw.bytes().size());
+    expect_metadata(part.metadata);
+    expect_tensors(part.tensors, raw.bytes());
   }
 }
 

@@ -27,6 +27,7 @@ class GgufSource final : public WeightSource {
   std::span<const TensorInfo> tensors() const override { return file_.tensors(); }
   const TensorInfo* find(std::string_view name) const override { return index_.find(name); }
   std::span<const std::string> warnings() const override { return warnings_; }
+  const GgufMetadata* gguf_metadata() const override { return &file_.metadata(); }
   void release(const TensorInfo& tensor) const override { file_.release(tensor); }
 
  private:

@@ -9,8 +9,8 @@ namespace graft::formats {
 namespace {
 
 const Json& empty_object() {
-  static const Json kEmpty = Json::object();
-  return kEmpty;
+  static const Json empty = Json::object();
+  return empty;
 }
 
 // A value as a message shows it: one line, not longer than people read.

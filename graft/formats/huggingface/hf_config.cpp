@@ -46,7 +46,8 @@ Architecture find_architecture(const Fields& config, const std::string& where) {
   if (model_type.empty() && classes.empty()) {
     fail(where, ": no \"model_type\", supported are: ", supported_model_types());
   }
-  fail(where, ": \"model_type\" is \"", model_type, "\", supported are: ", supported_model_types());
+  fail(where, R"(: "model_type" is ")", model_type, R"(", supported are: )",
+       supported_model_types());
 }
 
 void read_sizes(const Fields& fields, const FamilyDefaults& family, ModelConfig& config) {

@@ -216,8 +216,8 @@ struct Published {
   RopeKind rope;
 };
 
-void PrintTo(const Published& published, std::ostream* out) {
-  *out << published.folder;
+std::ostream& operator<<(std::ostream& out, const Published& published) {
+  return out << published.folder;
 }
 
 class PublishedTest : public testing::TestWithParam<Published> {};

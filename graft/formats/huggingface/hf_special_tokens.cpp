@@ -13,8 +13,8 @@ namespace {
 using Ids = std::unordered_map<std::string, std::int64_t>;
 
 const Json& empty_object() {
-  static const Json kEmpty = Json::object();
-  return kEmpty;
+  static const Json empty = Json::object();
+  return empty;
 }
 
 // "<s>", or {"content": "<s>", …}
@@ -25,6 +25,26 @@ std::string token_text(const Fields& fields, std::string_view key) {
   if (value->is_object()) return fields.object(key).text("content", "");
   fields.problem(key, *value, "a string or an object with \"content\"");
   return "";
+}
+
+// Null when `value` is no object or has no such key.
+const Json* member(const Json& value, std::string_view key) {
+  if (!value.is_object()) return nullptr;
+  const auto found = value.find(key);
+  return found == value.end() ? nullptr : &*found;
+}
+
+// Whether one normalizer or pre-tokenizer step puts a space before the text; nothing when it says
+// nothing about it.
+std::optional<bool> prefix_of_step(const Json& step) {
+  const Json* type = member(step, "type");
+  if (type == nullptr) return std::nullopt;
+  if (*type == "Prepend") return true;
+  if (*type != "Metaspace" && *type != "ByteLevel") return std::nullopt;
+  const Json* scheme = member(step, "prepend_scheme");
+  if (scheme != nullptr && scheme->is_string()) return *scheme != "never";
+  const Json* add = member(step, "add_prefix_space");
+  return add != nullptr && add->is_boolean() ? std::optional(add->get<bool>()) : std::nullopt;
 }
 
 class Reader {
@@ -131,34 +151,16 @@ void Reader::read_post_processor() {
   }
 }
 
-// Whether a normalizer or pre-tokenizer step puts a space before the text; nothing when no step
-// says anything about it.
 std::optional<bool> Reader::prefix_from_steps(const Json* step) const {
-  if (step == nullptr || !step->is_object()) return std::nullopt;
-  const auto field = [step](const char* key) {
-    const auto found = step->find(key);
-    return found == step->end() ? nullptr : &*found;
-  };
-  const Json* type = field("type");
-  if (type == nullptr) return std::nullopt;
-  if (*type == "Sequence") {
-    for (const char* key : {"normalizers", "pretokenizers"}) {
-      const Json* parts = field(key);
-      if (parts == nullptr || !parts->is_array()) continue;
-      for (const Json& part : *parts) {
-        if (const auto answer = prefix_from_steps(&part)) return answer;
-      }
+  if (step == nullptr) return std::nullopt;
+  for (const std::string_view key : {"normalizers", "pretokenizers"}) {
+    const Json* parts = member(*step, key);
+    if (parts == nullptr || !parts->is_array()) continue;
+    for (const Json& part : *parts) {
+      if (const auto answer = prefix_from_steps(&part)) return answer;
     }
-  } else if (*type == "Prepend") {
-    return true;
-  } else if (*type == "Metaspace" || *type == "ByteLevel") {
-    if (const Json* scheme = field("prepend_scheme"); scheme != nullptr && scheme->is_string()) {
-      return *scheme != "never";
-    }
-    const Json* add = field("add_prefix_space");
-    if (add != nullptr && add->is_boolean()) return add->get<bool>();
   }
-  return std::nullopt;
+  return prefix_of_step(*step);
 }
 
 void Reader::read_flags() {

@@ -141,69 +141,78 @@ TEST(ParseSafetensors, RefusesOverlapsAndHoles) {
   EXPECT_EQ(header_error("{}", 16), "x: the tensors end at data byte 0, the file has 16");
 }
 
+std::size_t size_of(const TensorSpec& spec) {
+  std::int64_t elems = 1;
+  for (const std::int64_t dim : spec.shape)
+    elems *= dim;
+  return bytes_of(spec.dtype, elems);
+}
+
+Bytes data_of(const TensorSpec& spec) {
+  return pattern(size_of(spec), static_cast<unsigned>(spec.name.size()));
+}
+
+void expect_tensor(const SafetensorsFile& file, const TensorSpec& spec) {
+  const auto place = std::ranges::find(file.tensors(), spec.name, &TensorInfo::name);
+  ASSERT_NE(place, file.tensors().end()) << spec.name;
+  EXPECT_EQ(place->dtype, spec.dtype);
+  EXPECT_EQ(place->shape, spec.shape);
+  EXPECT_TRUE(std::ranges::equal(place->data, data_of(spec))) << spec.name;
+  file.release(*place);
+}
+
 TEST(SafetensorsFile, GivesBackEveryDtype) {
   std::vector<TensorSpec> specs = {{"scalar", DType::F32, {}}, {"none", DType::F16, {3, 0}}};
   for (const DTypeInfo& row : kDTypes) {
     if (!row.safetensors.empty()) specs.push_back({std::string(row.name), row.type, {3, 5}});
   }
   specs.push_back({"last \"quoted\" \xC3\xA4", DType::U8, {0}});
-  const auto size_of = [](const TensorSpec& spec) {
-    std::int64_t elems = 1;
-    for (const std::int64_t dim : spec.shape)
-      elems *= dim;
-    return bytes_of(spec.dtype, elems);
-  };
   const TempFolder folder;
   SafetensorsWriter writer(folder / "x.safetensors", {{"format", "pt"}, {"line", "a\nb"}}, specs);
-  for (const TensorSpec& spec : specs) {
-    writer.append(pattern(size_of(spec), static_cast<unsigned>(spec.name.size())));
-  }
+  for (const TensorSpec& spec : specs)
+    writer.append(data_of(spec));
   writer.finish();
   EXPECT_EQ(writer.file_bytes(), std::filesystem::file_size(folder / "x.safetensors"));
 
   const SafetensorsFile file(folder / "x.safetensors");
   EXPECT_EQ(file.metadata().at("line"), "a\nb");
-  ASSERT_EQ(file.tensors().size(), specs.size());
-  for (const TensorSpec& spec : specs) {
-    const auto place = std::ranges::find(file.tensors(), spec.name, &TensorInfo::name);
-    ASSERT_NE(place, file.tensors().end());
-    EXPECT_EQ(place->dtype, spec.dtype);
-    EXPECT_EQ(place->shape, spec.shape);
-    EXPECT_TRUE(std::ranges::equal(
-        place->data, pattern(size_of(spec), static_cast<unsigned>(spec.name.size()))));
-    file.release(*place);
+  EXPECT_EQ(file.tensors().size(), specs.size());
+  for (const TensorSpec& spec : specs)
+    expect_tensor(file, spec);
+}
+
+// The same tensors written again are the same tensors.
+void expect_same_when_copied(const SafetensorsFile& file) {
+  std::vector<TensorSpec> specs;
+  specs.reserve(file.tensors().size());
+  for (const TensorInfo& tensor : file.tensors()) {
+    specs.push_back({tensor.name, tensor.dtype, tensor.shape});
   }
+  const TempFolder folder;
+  SafetensorsWriter writer(folder / "x", file.metadata(), specs);
+  for (const TensorInfo& tensor : file.tensors())
+    writer.append(tensor.data);
+  writer.finish();
+  const SafetensorsFile copy(folder / "x");
+  EXPECT_EQ(copy.metadata(), file.metadata());
+  EXPECT_TRUE(std::ranges::equal(copy.tensors(), file.tensors(),
+                                 [](const TensorInfo& a, const TensorInfo& b) {
+                                   return a.name == b.name && a.dtype == b.dtype &&
+                                          a.shape == b.shape && std::ranges::equal(a.data, b.data);
+                                 }));
 }
 
 TEST(SafetensorsFile, ReadsRealCheckpoints) {
   const auto golden = shared_data("golden");
   GRAFT_REQUIRE_SHARED(golden);
-  std::size_t num_files = 0;
+  std::size_t num_tensors = 0;
   for (const auto& folder : std::filesystem::directory_iterator(golden)) {
-    const auto path = folder.path() / "model.safetensors";
-    if (!std::filesystem::exists(path)) continue;
-    const SafetensorsFile file(path);
-    EXPECT_FALSE(file.tensors().empty()) << path;
-    ++num_files;
-
-    // The same tensors written again are the same tensors.
-    std::vector<TensorSpec> specs;
-    for (const TensorInfo& tensor : file.tensors()) {
-      specs.push_back({tensor.name, tensor.dtype, tensor.shape});
-    }
-    const TempFolder copies;
-    SafetensorsWriter writer(copies / "x", file.metadata(), specs);
-    for (const TensorInfo& tensor : file.tensors())
-      writer.append(tensor.data);
-    writer.finish();
-    const SafetensorsFile copy(copies / "x");
-    ASSERT_EQ(copy.tensors().size(), specs.size());
-    for (std::size_t i = 0; i < specs.size(); ++i) {
-      EXPECT_EQ(copy.tensors()[i].name, specs[i].name);
-      EXPECT_TRUE(std::ranges::equal(copy.tensors()[i].data, file.tensors()[i].data));
-    }
+    if (!folder.is_directory()) continue;
+    const SafetensorsFile file(folder.path() / "model.safetensors");
+    num_tensors += file.tensors().size();
+    expect_same_when_copied(file);
   }
-  EXPECT_GE(num_files, 14U);
+  EXPECT_GT(num_tensors, 100U);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 
 void write_shard(const std::filesystem::path& path, const std::vector<std::string>& names) {
   std::vector<TensorSpec> specs;
+  specs.reserve(names.size());
   for (const std::string& name : names)
     specs.push_back({name, DType::F32, {2}});
   SafetensorsWriter writer(path, {}, specs);

@@ -16,7 +16,7 @@
 namespace graft::cpu {
 namespace {
 
-constexpr std::size_t kNumValues = 256 * 24;
+constexpr std::size_t kNumValues = std::size_t{256} * 24;
 
 using Param = std::tuple<const KernelTable*, DType>;
 

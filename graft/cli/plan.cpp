@@ -1,0 +1,162 @@
+// graft plan and graft rules check: what would run where, before a weight is read.
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include <CLI/App.hpp>
+#include <fmt/format.h>
+
+#include "graft/base/units.h"
+#include "graft/cli/commands.h"
+#include "graft/cli/rule_options.h"
+#include "graft/models/family.h"
+#include "graft/plan/estimate.h"
+#include "graft/plan/report.h"
+
+namespace graft::cli {
+namespace {
+
+struct Options {
+  std::string model;
+  std::string rules;
+  MachineOptions machine;
+  plan::Load load;
+  bool json = false;
+  bool automatic = false;
+};
+
+void print_devices(const plan::Estimate& estimate) {
+  fmt::print("\n  {:<8} {:>11} {:>11} {:>11} {:>11} {:>11}\n", "device", "weights", "KV cache",
+             "workspace", "total", "has");
+  for (const auto& [device, bytes] : estimate.devices) {
+    fmt::print("  {:<8} {:>11} {:>11} {:>11} {:>11} {:>11}{}\n", to_string(device),
+               bytes_text(bytes.weights), bytes_text(bytes.kv_cache), bytes_text(bytes.workspace),
+               bytes_text(bytes.total()), bytes.capacity == 0 ? "?" : bytes_text(bytes.capacity),
+               bytes.fits() ? "" : "  DOES NOT FIT");
+  }
+}
+
+void print_speed(const char* label, const plan::Speed& speed) {
+  fmt::print("  {:<9} {:>10.1f} tokens/s, limited by {}\n", label, speed.tokens_per_s, speed.limit);
+}
+
+void print_plan(const PlannedModel& model,
+                const plan::MachineFigures& machine,
+                const plan::Estimate& estimate,
+                const plan::Load& load) {
+  const plan::Blueprint& blueprint = model.blueprint();
+  fmt::print("{} ({}), {} parameters, {} used per token; rules {}\n\n", blueprint.model_name,
+             blueprint.family, count_text(static_cast<double>(models::num_parameters(blueprint))),
+             count_text(static_cast<double>(models::num_parameters_per_token(blueprint))),
+             model.rules().path.string());
+  fmt::print("{}", plan::plan_text(model.result().plan));
+  print_devices(estimate);
+  fmt::print("\n  {} at once, context {}, machine: {}\n", load.parallel, load.context,
+             machine.name);
+  print_speed("prefill", estimate.prefill);
+  print_speed("generate", estimate.generate);
+  if (!estimate.fits())
+    fmt::print("\n  This does not fit. `graft plan --auto` places what does.\n");
+}
+
+Json speed_json(const plan::Speed& speed) {
+  return {{"tokens_per_s", speed.tokens_per_s}, {"limit", speed.limit}, {"seconds", speed.seconds}};
+}
+
+Json estimate_json(const PlannedModel& model, const plan::Estimate& estimate) {
+  Json json = plan::plan_json(model.result().plan);
+  json["parameters"] = models::num_parameters(model.blueprint());
+  json["parameters_per_token"] = models::num_parameters_per_token(model.blueprint());
+  for (const auto& [device, bytes] : estimate.devices) {
+    json["devices"][to_string(device)] = {
+        {"weights", bytes.weights}, {"kv_cache", bytes.kv_cache}, {"workspace", bytes.workspace},
+        {"total", bytes.total()},   {"capacity", bytes.capacity}, {"fits", bytes.fits()}};
+  }
+  json["prefill"] = speed_json(estimate.prefill);
+  json["generate"] = speed_json(estimate.generate);
+  json["findings"] = plan::findings_json(model.result().findings);
+  return json;
+}
+
+int plan_model(const Options& options) {
+  const plan::MachineFigures machine = options.machine.figures();
+  if (options.automatic) {
+    const auto source = formats::open_weights(options.model);
+    const plan::Blueprint blueprint = models::make_blueprint(source->config(), source.get());
+    fmt::print("{}", plan::auto_rules(blueprint, machine, options.load));
+    return 0;
+  }
+  const PlannedModel model(
+      options.model, options.rules,
+      {.num_gpus = static_cast<int>(machine.gpus.size()), .plan_only = !machine.gpus.empty()});
+  if (!options.json) fmt::print(stderr, "{}", plan::findings_text(model.result().findings));
+  if (!model.result().ok()) return 1;
+  const plan::Estimate estimate = plan::estimate(model.result().plan, machine, options.load);
+  if (options.json) {
+    fmt::print("{}\n",
+               estimate_json(model, estimate).dump(2, ' ', false, Json::error_handler_t::replace));
+  } else {
+    print_plan(model, machine, estimate, options.load);
+  }
+  return 0;
+}
+
+int check_rules(const Options& options) {
+  const int num_gpus = options.machine.gpus >= 0
+                           ? options.machine.gpus
+                           : static_cast<int>(options.machine.figures().gpus.size());
+  const PlannedModel model(options.model, options.rules,
+                           {.num_gpus = num_gpus, .plan_only = options.machine.is_elsewhere()});
+  const plan::PlanResult& result = model.result();
+  if (options.json) {
+    fmt::print(
+        "{}\n",
+        plan::findings_json(result.findings).dump(2, ' ', false, Json::error_handler_t::replace));
+  } else {
+    fmt::print("{}", plan::findings_text(result.findings));
+    fmt::print("{}: {} rules, {} for {}\n", options.rules, model.rules().rules.size(),
+               result.ok() ? "ok" : "NOT ok", model.blueprint().model_name);
+  }
+  return result.ok() ? 0 : 1;
+}
+
+void add_load(CLI::App& command, plan::Load& load) {
+  command.add_option("--context", load.context, "Tokens of each sequence")
+      ->check(CLI::Range(1, 1 << 24));
+  command.add_option("--parallel", load.parallel, "Sequences at once")
+      ->check(CLI::Range(1, 1 << 16));
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("plan", "Print what would run where, what it takes and how fast");
+  command->add_option("MODEL", options->model, "GGUF file, Hugging Face folder or config.json")
+      ->required();
+  command->add_option("--rules", options->rules, "Rule file instead of the default");
+  command->add_flag("--json", options->json, "As JSON");
+  command->add_flag("--auto", options->automatic,
+                    "Write a rule file for this model and machine instead");
+  options->machine.add_to(*command);
+  add_load(*command, options->load);
+  command->callback([options] { exit_with(plan_model(*options)); });
+}
+
+void add_rules(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* rules = app.add_subcommand("rules", "Work with rule files");
+  rules->require_subcommand(1);
+  CLI::App* command =
+      rules->add_subcommand("check", "Report everything wrong or odd in a rule file");
+  command->add_option("FILE", options->rules, "Rule file")->required();
+  command->add_option("--model", options->model, "GGUF file, Hugging Face folder or config.json")
+      ->required();
+  command->add_flag("--json", options->json, "As JSON");
+  options->machine.add_to(*command);
+  command->callback([options] { exit_with(check_rules(*options)); });
+}
+
+}  // namespace graft::cli

@@ -1,0 +1,115 @@
+// graft verify: a checkpoint against what another implementation computed from it.
+
+#include "graft/models/verify.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include <CLI/App.hpp>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "graft/base/error.h"
+#include "graft/base/parallel.h"
+#include "graft/base/progress.h"
+#include "graft/cli/commands.h"
+#include "graft/cli/rule_options.h"
+#include "graft/convert/job.h"
+#include "graft/formats/weight_source.h"
+
+namespace graft::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string folder;
+  std::string rules;
+  std::string gguf_via;
+  std::string device = "cpu";
+  std::int64_t chunk = 0;
+  double tolerance = models::VerifyOptions{}.tolerance;
+};
+
+// A GGUF file made from the folder, gone with the object.
+class ConvertedFile {
+ public:
+  ConvertedFile(const std::string& folder, const std::string& type)
+      : path_(fs::temp_directory_path() / fmt::format("graft_verify_{}.gguf", ::getpid())) {
+    const auto source = formats::open_weights(folder);
+    const convert::Job job = convert::plan_job(*source, type);
+    ThreadPool pool;
+    Progress progress("convert", job.input_bytes(), stderr);
+    convert::run(job, path_, pool, progress);
+  }
+  ConvertedFile(const ConvertedFile&) = delete;
+  ConvertedFile& operator=(const ConvertedFile&) = delete;
+  ~ConvertedFile() {
+    std::error_code ignored;
+    fs::remove(path_, ignored);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+void print_prompt(const models::PromptReport& prompt, double tolerance) {
+  const auto verdict = [&](double error) { return error <= tolerance ? "ok" : "TOO LARGE"; };
+  fmt::print("prompt {} ({} tokens)\n", prompt.name, prompt.num_tokens);
+  fmt::print("  logits     {:.2e}  {}\n", prompt.logit_error, verdict(prompt.logit_error));
+  for (std::size_t i = 0; i < prompt.hidden_errors.size(); ++i)
+    fmt::print("  hidden {:<3} {:.2e}  {}\n", i, prompt.hidden_errors[i],
+               verdict(prompt.hidden_errors[i]));
+  if (prompt.expected_greedy.empty()) return;
+  const auto [got, want] = std::ranges::mismatch(prompt.greedy, prompt.expected_greedy);
+  const auto same = got - prompt.greedy.begin();
+  fmt::print("  greedy     {} of {} tokens equal  {}\n", same, prompt.expected_greedy.size(),
+             want == prompt.expected_greedy.end() ? "ok" : "DIFFERENT");
+}
+
+int verify(const Options& options) {
+  models::VerifyOptions with;
+  with.chunk = options.chunk;
+  with.tolerance = options.tolerance;
+  if (!options.rules.empty()) {
+    with.open.rules = read_text_file(options.rules);
+    with.open.rules_path = options.rules;
+  }
+  if (options.device != "cpu")
+    fail("--device ", options.device, ": this build has operators for cpu only");
+  const fs::path reference = fs::path(options.folder) / "reference.safetensors";
+  std::unique_ptr<ConvertedFile> converted;
+  if (!options.gguf_via.empty())
+    converted = std::make_unique<ConvertedFile>(options.folder, options.gguf_via);
+  const fs::path model = converted ? converted->path() : fs::path(options.folder);
+  const models::VerifyReport report = models::verify(model, reference, with);
+  for (const models::PromptReport& prompt : report.prompts)
+    print_prompt(prompt, report.tolerance);
+  fmt::print("{}: {}, largest error {:.2e}, tolerance {:.0e}\n", options.folder,
+             report.ok() ? "ok" : "FAILED", report.largest_error(), report.tolerance);
+  return report.ok() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "verify", "Compare a checkpoint with the reference.safetensors in its folder");
+  command->add_option("FOLDER", options->folder, "Checkpoint with a reference.safetensors")
+      ->required();
+  command->add_option("--gguf-via", options->gguf_via, "Convert to GGUF of this type first");
+  command->add_option("--rules", options->rules, "Rule file instead of the default");
+  command->add_option("--chunk", options->chunk, "Tokens of the prompt per pass (default: all)")
+      ->check(CLI::Range(1, 1 << 20));
+  command->add_option("--device", options->device, "Where to run");
+  command->add_option("--tolerance", options->tolerance,
+                      "Largest error, as a share of the largest value");
+  command->callback([options] { exit_with(verify(*options)); });
+}
+
+}  // namespace graft::cli

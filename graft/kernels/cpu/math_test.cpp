@@ -1,0 +1,206 @@
+#include "graft/kernels/cpu/math.h"
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "graft/kernels/cpu/table.h"
+
+namespace graft::cpu {
+namespace {
+
+using Floats = std::vector<float>;
+
+Floats random_floats(std::int64_t count, float size = 2.0F) {
+  static std::mt19937 engine(11);
+  std::uniform_real_distribution<float> distribution(-size, size);
+  Floats values(static_cast<std::size_t>(count));
+  for (float& value : values)
+    value = distribution(engine);
+  return values;
+}
+
+void expect_same_bits(const Floats& got, const Floats& want) {
+  ASSERT_EQ(got.size(), want.size());
+  EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0);
+}
+
+// Lengths below, at and above the 16 lanes and the steps of the loops.
+constexpr std::int64_t kLengths[] = {1, 2, 7, 15, 16, 17, 31, 33, 64, 100, 128, 129, 333};
+
+class MathTest : public testing::TestWithParam<const KernelTable*> {
+ protected:
+  const MathTable& math = GetParam()->math;
+  const MathTable& reference = runnable_kernels()[0]->math;
+};
+
+struct Problem {
+  std::int64_t num_x, num_w, cols;
+  std::int64_t ldx, ldw;
+  Floats x, w;
+
+  Problem(std::int64_t rows_x, std::int64_t rows_w, std::int64_t n)
+      : num_x(rows_x),
+        num_w(rows_w),
+        cols(n),
+        ldx(n + 3),
+        ldw(n + 1),
+        x(random_floats(rows_x * ldx)),
+        w(random_floats(rows_w * ldw)) {}
+
+  Floats run(const MathTable& table) const {
+    const std::int64_t ldy = num_w + 2;
+    Floats y(static_cast<std::size_t>(num_x * ldy), 7.0F);
+    table.matmul({x.data(), num_x, ldx}, {w.data(), num_w, ldw}, cols, y.data(), ldy);
+    return y;
+  }
+};
+
+TEST_P(MathTest, MatmulEqualsTheReferenceAndTheFormula) {
+  for (const std::int64_t cols : kLengths) {
+    for (const auto& [num_x, num_w] : {std::pair{1, 1}, {1, 13}, {5, 7}, {4, 6}, {9, 25}, {2, 3}}) {
+      const Problem problem(num_x, num_w, cols);
+      const Floats y = problem.run(math);
+      expect_same_bits(y, problem.run(reference));
+      for (std::int64_t r = 0; r < num_x; ++r) {
+        for (std::int64_t c = 0; c < num_w; ++c) {
+          double want = 0;
+          for (std::int64_t i = 0; i < cols; ++i) {
+            want += static_cast<double>(problem.x[static_cast<std::size_t>(r * problem.ldx + i)]) *
+                    static_cast<double>(problem.w[static_cast<std::size_t>(c * problem.ldw + i)]);
+          }
+          EXPECT_NEAR(y[static_cast<std::size_t>(r * (num_w + 2) + c)], want, 1e-4);
+        }
+        EXPECT_EQ(y[static_cast<std::size_t>(r * (num_w + 2) + num_w)], 7.0F)
+            << "beside the result";
+      }
+    }
+  }
+}
+
+TEST_P(MathTest, ARowOfAProductDoesNotDependOnItsNeighbours) {
+  const Problem all(11, 17, 333);
+  const Floats y = all.run(math);
+  for (std::int64_t r = 0; r < all.num_x; ++r) {
+    for (std::int64_t c = 0; c < all.num_w; ++c) {
+      float alone = 0;
+      math.matmul({all.x.data() + r * all.ldx, 1, 1}, {all.w.data() + c * all.ldw, 1, 1}, all.cols,
+                  &alone, 1);
+      EXPECT_EQ(alone, y[static_cast<std::size_t>(r * (all.num_w + 2) + c)]);
+    }
+  }
+}
+
+TEST_P(MathTest, WeightedSumAddsRowsInOrder) {
+  for (const std::int64_t cols : kLengths) {
+    for (const std::int64_t num_rows : {0, 1, 5, 64}) {
+      const Floats weights = random_floats(num_rows);
+      const Floats rows = random_floats(num_rows * (cols + 2));
+      const Floats start = random_floats(cols);
+      Floats got = start;
+      math.weighted_sum(weights.data(), {rows.data(), num_rows, cols + 2}, cols, got.data());
+      Floats want = start;
+      for (std::size_t j = 0; j < static_cast<std::size_t>(num_rows); ++j) {
+        for (std::size_t c = 0; c < want.size(); ++c)
+          want[c] += weights[j] * rows[j * (want.size() + 2) + c];
+      }
+      expect_same_bits(got, want);
+    }
+  }
+}
+
+TEST_P(MathTest, RowFunctionsEqualTheReference) {
+  for (const std::int64_t n : kLengths) {
+    const Floats x = random_floats(n, 20.0F);
+    const Floats w = random_floats(n);
+    const auto run = [&](const MathTable& table) {
+      Floats all;
+      const auto keep = [&](const Floats& part) {
+        all.insert(all.end(), part.begin(), part.end());
+      };
+      Floats y(x.size());
+      table.rms_norm(x.data(), w.data(), y.data(), n, 1e-5F);
+      keep(y);
+      table.silu_mul(x.data(), w.data(), y.data(), n);
+      keep(y);
+      table.axpy(0.7F, x.data(), y.data(), n);
+      keep(y);
+      table.scale(y.data(), n, 1.3F);
+      keep(y);
+      table.sigmoid(y.data(), n);
+      keep(y);
+      keep({table.max(x.data(), n)});
+      y = x;
+      keep({table.exp_sum(y.data(), n, table.max(x.data(), n))});
+      keep(y);
+      return all;
+    };
+    expect_same_bits(run(math), run(reference));
+  }
+}
+
+TEST_P(MathTest, RowFunctionsMatchTheirFormulas) {
+  for (const std::int64_t n : kLengths) {
+    const Floats x = random_floats(n, 10.0F);
+    const Floats up = random_floats(n);
+    double squares = 0;
+    double sum = 0;
+    float max = x[0];
+    for (const float value : x)
+      max = std::max(max, value);
+    for (const float value : x) {
+      squares += static_cast<double>(value) * value;
+      sum += std::exp(static_cast<double>(value) - max);
+    }
+    Floats normed(x.size());
+    math.rms_norm(x.data(), up.data(), normed.data(), n, 1e-5F);
+    Floats gated(x.size());
+    math.silu_mul(x.data(), up.data(), gated.data(), n);
+    Floats exps = x;
+    EXPECT_EQ(math.max(x.data(), n), max);
+    EXPECT_NEAR(math.exp_sum(exps.data(), n, max), sum, 1e-5 * sum);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double value = x[i];
+      const double rms = std::sqrt(squares / static_cast<double>(n) + 1e-5);
+      EXPECT_NEAR(normed[i], value / rms * up[i], 1e-5);
+      EXPECT_NEAR(gated[i], value / (1 + std::exp(-value)) * up[i], 1e-5);
+      EXPECT_NEAR(exps[i], std::exp(value - max), 1e-6);
+    }
+  }
+}
+
+TEST_P(MathTest, ExpIsRightToTwoUnitsInTheLastPlace) {
+  for (double x = -87.0; x < 0.0; x += 0.0137) {
+    auto value = static_cast<float>(x);
+    const double want = std::exp(static_cast<double>(value));
+    math.exp_sum(&value, 1, 0.0F);
+    EXPECT_NEAR(value, want, 2.4e-7 * want) << x;
+  }
+}
+
+TEST_P(MathTest, ExtremesStayWhatTheyAre) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  Floats x = {-infinity, 0.0F, -1000.0F, std::nanf("")};
+  math.exp_sum(x.data(), 4, 0.0F);
+  EXPECT_EQ(x[0], 0.0F);
+  EXPECT_EQ(x[1], 1.0F);
+  EXPECT_EQ(x[2], 0.0F);
+  EXPECT_TRUE(std::isnan(x[3]));
+  Floats s = {-200.0F, 200.0F, std::nanf("")};
+  math.sigmoid(s.data(), 3);
+  EXPECT_NEAR(s[0], 0.0F, 1e-37F);
+  EXPECT_EQ(s[1], 1.0F);
+  EXPECT_TRUE(std::isnan(s[2]));
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa,
+                         MathTest,
+                         testing::ValuesIn(runnable_kernels().begin(), runnable_kernels().end()),
+                         [](const auto& test) { return std::string(test.param->isa); });
+
+}  // namespace
+}  // namespace graft::cpu

@@ -1,0 +1,74 @@
+#include <gtest/gtest.h>
+
+#include "graft/base/error.h"
+#include "graft/ops/test_support.h"
+
+namespace graft::ops {
+namespace {
+
+using namespace testing;  // NOLINT(google-build-using-namespace)
+
+constexpr std::int64_t kKeySize = 12;
+constexpr std::int64_t kValueSize = 8;
+constexpr KvCacheParams kParams = {.key_size = kKeySize, .value_size = kValueSize};
+
+TEST(KvCacheCpu, KeepsRowsAtTheirPositionsInShuffledBlocks) {
+  TestModel model;
+  auto& cache =
+      model.add<KvCache>("cpu.kv_cache", "c", kParams, {{"dtype", "bf16"}, {"block_tokens", "3"}});
+  cache.allocate(6);
+  EXPECT_EQ(cache.num_blocks(), 6);
+  EXPECT_EQ(cache.block_tokens(), 3);
+  EXPECT_EQ(cache.bytes_per_block(), 3U * 20 * 2);
+
+  // Two sequences; the second has two tokens already and gets two more.
+  Batch batch;
+  batch.sequences = {
+      {.first_row = 0, .num_tokens = 5, .context_len = 5, .block_table = {4, 1}},
+      {.first_row = 5, .num_tokens = 2, .context_len = 4, .block_table = {0, 5}},
+  };
+  Floats keys(7 * kKeySize);
+  Floats values(7 * kValueSize);
+  std::iota(keys.begin(), keys.end(), 0.0F);  // whole numbers below 256 are exact in bf16
+  std::iota(values.begin(), values.end(), 100.0F);
+  ThreadPool pool(1);
+  Workspace workspace;
+  Pass pass = {.batch = batch, .pool = pool, .workspace = workspace};
+  cache.write(view(keys, 7, kKeySize), view(values, 7, kValueSize), pass);
+
+  const auto column = [](const Floats& rows, std::int64_t cols, std::int64_t row,
+                         std::int64_t col) {
+    return rows[static_cast<std::size_t>(row * cols + col)];
+  };
+  for (const auto& [sequence, position, row] :
+       {std::tuple{0, 0, 0}, {0, 2, 2}, {0, 3, 3}, {0, 4, 4}, {1, 2, 5}, {1, 3, 6}}) {
+    const SequenceSlice& slice = batch.sequences[static_cast<std::size_t>(sequence)];
+    const KvCache::Part part = {
+        .begin = position, .end = position + 1, .first_col = 3, .num_cols = 2};
+    Floats got(2);
+    cache.read_keys(slice, part, got.data());
+    EXPECT_EQ(got, (Floats{column(keys, kKeySize, row, 3), column(keys, kKeySize, row, 4)}));
+    cache.read_values(slice, part, got.data());
+    EXPECT_EQ(got,
+              (Floats{column(values, kValueSize, row, 3), column(values, kValueSize, row, 4)}));
+  }
+}
+
+TEST(KvCacheCpu, IsHalfPrecisionInBlocksOf16UnlessToldOtherwise) {
+  TestModel model;
+  auto& cache = model.add<KvCache>("cpu.kv_cache", "c", kParams);
+  EXPECT_EQ(cache.bytes_per_block(), 16U * 20 * 2);
+  EXPECT_EQ(cache.num_blocks(), 0);
+  auto& wide = model.add<KvCache>("cpu.kv_cache", "w", kParams, {{"dtype", "F32"}});
+  EXPECT_EQ(wide.bytes_per_block(), 16U * 20 * 4);
+}
+
+TEST(KvCacheCpu, RefusesTypesAndBlocksItCannotHave) {
+  TestModel model;
+  for (const Kwargs& kwargs : {Kwargs{{"dtype", "q8_0"}}, Kwargs{{"dtype", "half"}},
+                               Kwargs{{"block_tokens", "0"}}, Kwargs{{"block_tokens", "many"}}})
+    EXPECT_THROW(model.add<KvCache>("cpu.kv_cache", "c", kParams, kwargs), Error);
+}
+
+}  // namespace
+}  // namespace graft::ops

@@ -1,0 +1,145 @@
+#include "graft/plan/measure.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "graft/base/check.h"
+#include "graft/kernels/cpu/table.h"
+#include "graft/ops/registry.h"
+#include "graft/tensor/buffer.h"
+
+namespace graft::plan {
+namespace {
+
+// Larger than the caches of any processor, so that reading means memory.
+constexpr std::size_t kReadBytes = std::size_t{256} << 20U;
+constexpr std::int64_t kCols = 4096;
+constexpr std::int64_t kManyRows = 64;
+// Weight rows of one measurement: 64 M values, past the caches even at two bits.
+constexpr std::int64_t kWeightRows = 16384;
+constexpr std::array kTypes = {DType::F32,  DType::F16,    DType::BF16, DType::F8_E4M3, DType::Q8_0,
+                               DType::Q6_K, DType::Q5_K,   DType::Q4_K, DType::Q4_0,    DType::Q3_K,
+                               DType::Q2_K, DType::IQ4_XS, DType::MXFP4};
+
+// Best of three: what the machine can do, not what else it did.
+double best_seconds(const std::function<void()>& body) {
+  double best = 1e30;
+  for (int round = 0; round < 3; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    body();
+    best = std::min(
+        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return std::max(best, 1e-9);
+}
+
+double measure_read(ThreadPool& pool) {
+  const Buffer buffer(kReadBytes);
+  const std::size_t num_words = kReadBytes / sizeof(std::uint64_t);
+  auto* words = reinterpret_cast<std::uint64_t*>(buffer.data());
+  const std::size_t num_parts = pool.num_threads() * 4;
+  std::vector<std::uint64_t> sums(num_parts);
+  const auto part = [&](std::size_t i) { return words + num_words * i / num_parts; };
+  pool.parallel_for(num_parts, [&](std::size_t i) { std::fill(part(i), part(i + 1), i); });
+  const double seconds = best_seconds([&] {
+    pool.parallel_for(num_parts, [&](std::size_t i) {
+      sums[i] += std::accumulate(part(i), part(i + 1), std::uint64_t{0});
+    });
+  });
+  // The sums are used, so the reading is done.
+  GRAFT_CHECK(std::accumulate(sums.begin(), sums.end(), std::uint64_t{0}) > 0);
+  return static_cast<double>(kReadBytes) / seconds;
+}
+
+// One weight of one type, made of the same few rows of plausible values again and again.
+class OneWeight final : public ops::WeightProvider {
+ public:
+  explicit OneWeight(DType dtype) : dtype_(dtype) {
+    std::vector<float> row(kCols);
+    std::uint32_t state = 1;
+    for (float& value : row) {
+      state = state * 1664525U + 1013904223U;
+      value = (static_cast<float>(state >> 8U) / 8388608.0F - 1.0F) * 0.05F;
+    }
+    const std::size_t row_bytes = bytes_of(dtype, kCols);
+    auto buffer = std::make_shared<Buffer>(row_bytes * static_cast<std::size_t>(kWeightRows));
+    cpu::kernels().codecs[static_cast<std::size_t>(dtype)].encode(row.data(), buffer->data(),
+                                                                  row.size());
+    for (std::int64_t i = 1; i < kWeightRows; ++i)
+      std::copy_n(buffer->data(), row_bytes,
+                  buffer->data() + static_cast<std::size_t>(i) * row_bytes);
+    buffer_ = buffer;
+  }
+
+  ops::Weight get(std::string_view name) override {
+    return {.name = std::string(name),
+            .dtype = dtype_,
+            .shape = {kWeightRows, kCols},
+            .data = buffer_->data(),
+            .owned = buffer_,
+            .scale = {}};
+  }
+  bool contains(std::string_view) override { return true; }
+  std::vector<ops::Weight> experts(std::string_view, std::string_view) override { return {}; }
+
+ private:
+  DType dtype_;
+  std::shared_ptr<const Buffer> buffer_;
+};
+
+// Seconds of the default linear operator for `rows` rows.
+double linear_seconds(ops::Linear& linear, std::int64_t rows, ThreadPool& pool) {
+  ops::Workspace workspace;
+  const ops::Batch batch;
+  ops::Pass pass{
+      .batch = batch, .phase = ops::Phase::Generate, .pool = pool, .workspace = workspace};
+  Buffer x(static_cast<std::size_t>(rows * kCols) * sizeof(float));
+  const Buffer y(static_cast<std::size_t>(rows * kWeightRows) * sizeof(float));
+  std::fill_n(reinterpret_cast<float*>(x.data()), rows * kCols, 0.5F);
+  return best_seconds([&] {
+    linear.forward({x.data(), DType::F32, {rows, kCols}},
+                   {y.data(), DType::F32, {rows, kWeightRows}}, pass);
+  });
+}
+
+OperatorRate measure_linear(const ops::OperatorInfo& info, DType dtype, ThreadPool& pool) {
+  const ops::Params params = ops::LinearParams{.in_features = kCols, .out_features = kWeightRows};
+  const ops::Kwargs kwargs;
+  const auto op = info.make(
+      {.module = "measured", .params = &params, .device = kCpu, .kwargs = &kwargs, .child = {}});
+  auto& linear = dynamic_cast<ops::Linear&>(*op);
+  OneWeight weight(dtype);
+  linear.load(weight);
+  const double elems = static_cast<double>(kCols) * static_cast<double>(kWeightRows);
+  const auto bytes = static_cast<double>(bytes_of(dtype, kCols * kWeightRows));
+  return {.read_bytes_per_s = bytes / linear_seconds(linear, 1, pool),
+          .flops =
+              2 * elems * static_cast<double>(kManyRows) / linear_seconds(linear, kManyRows, pool)};
+}
+
+}  // namespace
+
+MachineFigures measure_machine(ThreadPool& pool) {
+  MachineFigures machine = assumed_machine();
+  machine.name = "measured with " + std::to_string(pool.num_threads()) + " threads";
+  machine.cpu.threads = static_cast<int>(pool.num_threads());
+  machine.cpu.read_bytes_per_s = measure_read(pool);
+  const ops::Registry registry = ops::builtin_operators();
+  const ops::Params params = ops::LinearParams{};
+  const ops::OperatorInfo* linear =
+      registry.default_for(ops::Role::Linear, DeviceType::Cpu, params);
+  GRAFT_CHECK(linear != nullptr);
+  for (const DType dtype : kTypes)
+    machine.cpu_rates[dtype] = measure_linear(*linear, dtype, pool);
+  machine.cpu.flops = machine.cpu_rates[DType::F32].flops;
+  return machine;
+}
+
+}  // namespace graft::plan

@@ -1,0 +1,12 @@
+// Measures the figures of this machine with this build's own operators. Takes a few seconds.
+
+#pragma once
+
+#include "graft/base/parallel.h"
+#include "graft/plan/machine.h"
+
+namespace graft::plan {
+
+MachineFigures measure_machine(ThreadPool& pool);
+
+}  // namespace graft::plan
