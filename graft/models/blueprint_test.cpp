@@ -32,6 +32,15 @@ const ModuleSpec& at(const Blueprint& blueprint, const std::string& name) {
   return *module;
 }
 
+void expect_module(const Blueprint& blueprint,
+                   const std::string& name,
+                   const std::string& class_name,
+                   Role role) {
+  const ModuleSpec& module = at(blueprint, name);
+  EXPECT_EQ(module.class_name, class_name) << name;
+  EXPECT_EQ(module.role, role) << name;
+}
+
 struct Published {
   const char* folder;
   double parameters;  // in billions, as the table beside the configs prints them
@@ -101,15 +110,10 @@ TEST(Blueprint, DeepseekV3HasTheNamesAndClassesThatRulesMatch) {
       {"lm_head", {"Linear", Role::Linear}},
   };
   for (const auto& [name, expected] : want) {
-    const ModuleSpec* module = blueprint.find(name);
-    ASSERT_NE(module, nullptr) << name;
-    EXPECT_EQ(module->class_name, expected.first) << name;
-    EXPECT_EQ(module->role, expected.second) << name;
-    EXPECT_EQ(module->layer, name.starts_with("model.layers.3")   ? 3
-                             : name.starts_with("model.layers.2") ? 2
-                                                                  : -1)
-        << name;
+    expect_module(blueprint, name, expected.first, expected.second);
   }
+  EXPECT_EQ(at(blueprint, "model.layers.3.mlp.gate").layer, 3);
+  EXPECT_EQ(at(blueprint, "model.norm").layer, -1);
   EXPECT_EQ(blueprint.find("model.layers.61"), nullptr);  // the next-n layer
   EXPECT_DOUBLE_EQ(blueprint.expert_share, 8.0 / 256.0);
 }
@@ -123,6 +127,12 @@ TEST(Blueprint, PublishedFp8WeightsBringTheirScales) {
   EXPECT_EQ(q_a.weights[0].dtype, DType::F8_E4M3);
   EXPECT_EQ(q_a.weights[1].name, "model.layers.0.self_attn.q_a_proj.weight_scale_inv");
   EXPECT_EQ(q_a.weights[1].shape, (std::vector<std::int64_t>{12, 56}));
+}
+
+TEST(Blueprint, PublishedFp8CheckpointsKeepHeadAndRouterPlain) {
+  const auto path = shared_data("configs/DeepSeek-V3/config.json");
+  GRAFT_REQUIRE_SHARED(path);
+  const Blueprint blueprint = blueprint_of(path);
   EXPECT_EQ(at(blueprint, "lm_head").weights[0].dtype, DType::BF16);
   const ModuleSpec& gate = at(blueprint, "model.layers.3.mlp.gate");
   EXPECT_EQ(gate.weights[0].dtype, DType::BF16);
@@ -134,13 +144,20 @@ TEST(Blueprint, MixtralKeepsItsOwnNames) {
   const auto path = shared_data("configs/Mixtral-8x7B/config.json");
   GRAFT_REQUIRE_SHARED(path);
   const Blueprint blueprint = blueprint_of(path);
-  EXPECT_EQ(at(blueprint, "model.layers.0.block_sparse_moe").class_name, "MixtralSparseMoeBlock");
+  expect_module(blueprint, "model.layers.0.block_sparse_moe", "MixtralSparseMoeBlock", Role::Moe);
   const ModuleSpec& experts = at(blueprint, "model.layers.0.block_sparse_moe.experts");
   EXPECT_EQ(experts.weights[0].name, "model.layers.0.block_sparse_moe.experts.0.w1.weight");
   EXPECT_EQ(experts.weights[2].name, "model.layers.0.block_sparse_moe.experts.0.w2.weight");
   EXPECT_EQ(experts.weights[2].shape, (std::vector<std::int64_t>{4096, 14336}));
-  EXPECT_EQ(at(blueprint, "model.layers.0.self_attn.rotary_emb").class_name,
-            "MixtralRotaryEmbedding");
+  expect_module(blueprint, "model.layers.0.self_attn.rotary_emb", "MixtralRotaryEmbedding",
+                Role::Rope);
+}
+
+void expect_stored(const formats::WeightSource& source, const plan::WeightSpec& weight) {
+  const formats::TensorInfo* tensor = source.find(weight.name);
+  ASSERT_NE(tensor, nullptr) << weight.name;
+  EXPECT_EQ(tensor->shape, weight.shape) << weight.name;
+  EXPECT_EQ(tensor->dtype, weight.dtype) << weight.name;
 }
 
 // Every weight a blueprint asks for is in the file with that shape, and nothing else is.
@@ -154,11 +171,8 @@ TEST_P(GoldenBlueprint, NamesExactlyTheWeightsOfTheCheckpoint) {
   std::set<std::string> named;
   blueprint.visit([&](const ModuleSpec& module) {
     for (const plan::WeightSpec& weight : module.weights) {
-      const formats::TensorInfo* tensor = source->find(weight.name);
-      ASSERT_NE(tensor, nullptr) << weight.name;
-      EXPECT_EQ(tensor->shape, weight.shape) << weight.name;
-      EXPECT_EQ(tensor->dtype, weight.dtype) << weight.name;
-      EXPECT_TRUE(named.insert(weight.name).second) << weight.name;
+      expect_stored(*source, weight);
+      named.insert(weight.name);
     }
   });
   EXPECT_EQ(named.size(), source->tensors().size());

@@ -56,8 +56,8 @@ std::span<const Family> families() {
 plan::Blueprint make_blueprint(const formats::ModelConfig& config,
                                const formats::WeightSource* source) {
   if (config.hidden_act != "silu") {
-    fail(config.name.empty() ? "the model" : config.name, ": hidden_act is \"", config.hidden_act,
-         "\", expected \"silu\"");
+    fail(config.name.empty() ? "the model" : config.name, ": hidden_act is ", config.hidden_act,
+         ", expected silu");
   }
   const Family& family = kFamilies[static_cast<std::size_t>(config.architecture)];
   Builder build(config, source, family.prefix);

@@ -123,13 +123,13 @@ double VerifyReport::largest_error() const {
 }
 
 VerifyReport verify(Model& model,
-                    const std::filesystem::path& reference_path,
+                    const std::filesystem::path& reference,
                     const VerifyOptions& options) {
-  const Reference reference(reference_path);
+  const Reference file(reference);
   VerifyReport report;
   report.tolerance = options.tolerance;
-  for (const std::string& name : reference.prompts()) {
-    report.prompts.push_back(verify_prompt(model, reference, name, options));
+  for (const std::string& name : file.prompts()) {
+    report.prompts.push_back(verify_prompt(model, file, name, options));
   }
   return report;
 }
@@ -141,11 +141,11 @@ VerifyReport verify(const std::filesystem::path& model_path,
   return verify(open.model(), reference, options);
 }
 
-std::vector<TokenIds> read_reference_prompts(const std::filesystem::path& path) {
-  const Reference reference(path);
+std::vector<TokenIds> read_reference_prompts(const std::filesystem::path& reference) {
+  const Reference file(reference);
   std::vector<TokenIds> prompts;
-  for (const std::string& name : reference.prompts()) {
-    prompts.push_back(reference.tokens(name + ".input_ids"));
+  for (const std::string& name : file.prompts()) {
+    prompts.push_back(file.tokens(name + ".input_ids"));
   }
   return prompts;
 }

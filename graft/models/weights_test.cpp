@@ -5,7 +5,7 @@
 
 #include <cstring>
 #include <deque>
-#include <map>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@ using formats::TensorInfo;
 // A checkpoint in memory.
 class FakeSource final : public formats::WeightSource {
  public:
-  FakeSource(std::string_view format, const ModelConfig& config)
-      : format_(format), config_(config) {}
+  FakeSource(std::string_view format, ModelConfig config)
+      : format_(format), config_(std::move(config)) {}
 
   void add(const std::string& name, std::vector<std::int64_t> shape, std::vector<float> values) {
     data_.push_back(std::move(values));
@@ -173,9 +173,9 @@ TEST(CheckpointWeights, KvBIsJoinedFromItsTwoParts) {
                 .qk_nope_head_dim = 2,
                 .qk_rope_head_dim = 2,
                 .v_head_dim = 1};
-  const std::vector<float> want = counting(2 * 3 * 3);  // [heads * (nope + v), rank]
-  std::vector<float> keys(12);                          // [heads, rank, nope]
-  std::vector<float> values(6);                         // [heads, v, rank]
+  const std::vector<float> want = counting(18);  // [heads * (nope + v), rank]
+  std::vector<float> keys(12);                   // [heads, rank, nope]
+  std::vector<float> values(6);                  // [heads, v, rank]
   for (std::size_t head = 0; head < 2; ++head) {
     for (std::size_t rank = 0; rank < 3; ++rank) {
       for (std::size_t i = 0; i < 2; ++i)
@@ -261,12 +261,12 @@ TEST(Blueprint, TakesTypesOfMergedTensorsOfAGgufFile) {
   config.moe.moe_intermediate_size = 2;
   FakeSource source("GGUF v3", config);
   source.add_bytes("blk.0.ffn_gate_exps.weight", {2, 2, 256}, DType::Q4_K,
-                   bytes_of(DType::Q4_K, 2 * 2 * 256));
+                   bytes_of(DType::Q4_K, 1024));
   const plan::Blueprint blueprint = make_blueprint(config, &source);
   const plan::ModuleSpec* experts = blueprint.find("model.layers.0.mlp.experts");
   EXPECT_EQ(experts->weights[0].dtype, DType::Q4_K);
   EXPECT_EQ(experts->weights[3].dtype, DType::Q4_K);
-  EXPECT_EQ(experts->weights[0].bytes(), bytes_of(DType::Q4_K, 2 * 256));
+  EXPECT_EQ(experts->weights[0].bytes(), bytes_of(DType::Q4_K, 512));
 }
 
 }  // namespace
