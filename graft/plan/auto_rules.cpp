@@ -194,13 +194,12 @@ std::string auto_rules(const Blueprint& blueprint,
          bytes_text(first.core + first.mlp), " with a context of ", load.context, ", the GPU has ",
          bytes_text(machine.gpus[0].vram_bytes));
   }
-});
-std::string text =
-    fmt::format("# {} for {}", blueprint.model_name, bytes_text(machine.cpu.dram_bytes));
-for (const GpuFigures& gpu : machine.gpus)
-  text += fmt::format(" + {} GPU memory", bytes_text(gpu.vram_bytes));
-text += fmt::format(", context {}, {} at once.\n", load.context, load.parallel);
-return text + rules_text(shares, placer.head_on_gpu());
+  std::string text =
+      fmt::format("# {} for {}", blueprint.model_name, bytes_text(machine.cpu.dram_bytes));
+  for (const GpuFigures& gpu : machine.gpus)
+    text += fmt::format(" + {} GPU memory", bytes_text(gpu.vram_bytes));
+  text += fmt::format(", context {}, {} at once.\n", load.context, load.parallel);
+  return text + rules_text(shares, placer.head_on_gpu());
 }
 
 }  // namespace graft::plan
