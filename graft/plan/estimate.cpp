@@ -213,10 +213,10 @@ double workspace_row_bytes(const ModuleSpec& module) {
   return kF32Bytes * std::visit(Widest{}, module.params);
 }
 
-std::map<Device, DeviceBytes> bytes_of(const Plan& plan,
-                                       const MachineFigures& machine,
-                                       const Load& load) {
-  std::map<Device, DeviceBytes> devices;
+std::map<Device, MemoryUse> bytes_of(const Plan& plan,
+                                     const MachineFigures& machine,
+                                     const Load& load) {
+  std::map<Device, MemoryUse> devices;
   std::map<Device, double> widest;
   devices[kCpu].capacity = machine.cpu.dram_bytes;
   for (std::size_t i = 0; i < machine.gpus.size(); ++i)
@@ -224,7 +224,7 @@ std::map<Device, DeviceBytes> bytes_of(const Plan& plan,
   const double cached_tokens =
       static_cast<double>(load.context) * static_cast<double>(load.parallel);
   for (const Placement& placement : plan.placements) {
-    DeviceBytes& at = devices[placement.generate_device];
+    MemoryUse& at = devices[placement.generate_device];
     at.weights += placement.weight_bytes;
     // Another operator or device for prefill holds a copy of its own.
     if (placement.prefill_device != placement.generate_device)

@@ -19,7 +19,7 @@ struct Load {
   std::int64_t prefill_tokens = 512;
 };
 
-struct DeviceBytes {
+struct MemoryUse {
   std::uint64_t weights = 0;
   std::uint64_t kv_cache = 0;
   std::uint64_t workspace = 0;
@@ -36,7 +36,7 @@ struct Speed {
 };
 
 struct Estimate {
-  std::map<Device, DeviceBytes> devices;
+  std::map<Device, MemoryUse> devices;
   Speed generate;  // of all sequences together
   Speed prefill;
 
