@@ -33,8 +33,9 @@ struct TensorView {
 
   template <class T>
   T* as() const {
-    GRAFT_DCHECK(is_quantized(dtype) ||
-                 sizeof(T) == static_cast<std::size_t>(info(dtype).block_bytes));
+    GRAFT_DCHECK(
+        is_quantized(dtype) || sizeof(T) == static_cast<std::size_t>(info(dtype).block_bytes),
+        name(dtype));
     return static_cast<T*>(data);
   }
   float* f32() const {
