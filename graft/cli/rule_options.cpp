@@ -86,7 +86,7 @@ PlannedModel::PlannedModel(const std::string& model,
                                          ? plan::default_rules(blueprint_.family, machine.num_gpus)
                                          : std::filesystem::path(rules);
   std::vector<plan::Finding> findings;
-  rules_ = plan::parse_rules(read_text_file(path), path, findings);
+  rules_ = plan::read_rules(path, findings);
   result_ = plan::make_plan(blueprint_, rules_, registry_, machine);
   result_.findings.insert(result_.findings.begin(), findings.begin(), findings.end());
   plan::sort_findings(result_.findings);

@@ -74,6 +74,10 @@ class Planner {
     for (const Rule& rule : rules.rules) {
       rules_.push_back(resolve(rule, registry, machine, findings_));
     }
+    for (const std::string& plugin : rules.plugins) {
+      findings_.error(0,
+                      str("plugin ", plugin, ": this build cannot load operators from libraries"));
+    }
   }
 
   PlanResult run() {
