@@ -177,7 +177,7 @@ void CheckpointWeights::check(const plan::Blueprint& blueprint) const {
   std::string problems;
   int num_problems = 0;
   const auto add = [&](const std::string& text) {
-    if (++num_problems <= kMaxNamed) problems += "\n  " + text;
+    if (++num_problems <= kMaxNamed) problems += (num_problems == 1 ? " " : "; ") + text;
   };
   blueprint.visit([&](const plan::ModuleSpec& module) {
     for (const plan::WeightSpec& weight : module.weights) {
@@ -192,7 +192,7 @@ void CheckpointWeights::check(const plan::Blueprint& blueprint) const {
     }
   });
   if (num_problems == 0) return;
-  if (num_problems > kMaxNamed) problems += str("\n  and ", num_problems - kMaxNamed, " more");
+  if (num_problems > kMaxNamed) problems += str("; and ", num_problems - kMaxNamed, " more");
   fail(where(), ": the weights do not fit the configuration:", problems);
 }
 
