@@ -53,11 +53,12 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::release(std::span<const std::byte> part) const {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   // Only whole pages inside the part: its neighbours may still be in use.
-  const auto begin = (reinterpret_cast<std::uintptr_t>(part.data()) + page - 1) / page * page;
-  const auto end = reinterpret_cast<std::uintptr_t>(part.data() + part.size()) / page * page;
-  if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  const std::size_t before = (page - reinterpret_cast<std::uintptr_t>(part.data()) % page) % page;
+  if (part.size() < before + page) return;
+  auto* first = const_cast<std::byte*>(part.data()) + before;
+  ::madvise(first, (part.size() - before) / page * page, MADV_DONTNEED);
 }
 
 }  // namespace graft

@@ -54,7 +54,7 @@ double measure_read(ThreadPool& pool) {
     });
   });
   // The sums are used, so the reading is done.
-  GRAFT_CHECK(std::accumulate(sums.begin(), sums.end(), std::uint64_t{0}) > 0);
+  GRAFT_CHECK(std::accumulate(sums.begin(), sums.end(), std::uint64_t{0}) > 0, "nothing read");
   return static_cast<double>(kReadBytes) / seconds;
 }
 
@@ -135,7 +135,7 @@ MachineFigures measure_machine(ThreadPool& pool) {
   const ops::Params params = ops::LinearParams{};
   const ops::OperatorInfo* linear =
       registry.default_for(ops::Role::Linear, DeviceType::Cpu, params);
-  GRAFT_CHECK(linear != nullptr);
+  GRAFT_CHECK(linear != nullptr, "no linear operator");
   for (const DType dtype : kTypes)
     machine.cpu_rates[dtype] = measure_linear(*linear, dtype, pool);
   machine.cpu.flops = machine.cpu_rates[DType::F32].flops;
