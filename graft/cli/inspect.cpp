@@ -155,9 +155,10 @@ void print_tally(const char* title, const std::map<Key, Tally>& tallies, Name ke
 
 void print_tensors(const WeightSource& source) {
   fmt::print("\n");
-  for (const TensorInfo& tensor : source.tensors())
-    fmt::print("  {:8} {:<20} {}\n", name(tensor.dtype),
-               fmt::format("[{}]", fmt::join(tensor.shape, ", ")), tensor.name);
+  for (const TensorInfo& tensor : source.tensors()) {
+    const std::string shape = fmt::format("[{}]", fmt::join(tensor.shape, ", "));
+    fmt::print("  {:8} {:<20} {}\n", name(tensor.dtype), shape, tensor.name);
+  }
 }
 
 template <class Key, class Name>
