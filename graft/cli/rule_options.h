@@ -44,6 +44,7 @@ class PlannedModel {
   PlannedModel(const std::string& model, const std::string& rules, const plan::Machine& machine);
   PlannedModel(const PlannedModel&) = delete;
   PlannedModel& operator=(const PlannedModel&) = delete;
+  ~PlannedModel() = default;
 
   const formats::WeightSource& source() const { return *source_; }
   const plan::Blueprint& blueprint() const { return blueprint_; }

@@ -61,9 +61,10 @@ void print_prompt(const models::PromptReport& prompt, double tolerance) {
   const auto verdict = [&](double error) { return error <= tolerance ? "ok" : "TOO LARGE"; };
   fmt::print("prompt {} ({} tokens)\n", prompt.name, prompt.num_tokens);
   fmt::print("  logits     {:.2e}  {}\n", prompt.logit_error, verdict(prompt.logit_error));
-  for (std::size_t i = 0; i < prompt.hidden_errors.size(); ++i)
+  for (std::size_t i = 0; i < prompt.hidden_errors.size(); ++i) {
     fmt::print("  hidden {:<3} {:.2e}  {}\n", i, prompt.hidden_errors[i],
                verdict(prompt.hidden_errors[i]));
+  }
   if (prompt.expected_greedy.empty()) return;
   const auto [got, want] = std::ranges::mismatch(prompt.greedy, prompt.expected_greedy);
   const auto same = got - prompt.greedy.begin();

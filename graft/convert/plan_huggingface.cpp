@@ -90,9 +90,10 @@ void add_slot(RecipeMap& recipes,
   if (place >= recipe.sources.size()) {
     fail(tensor.name, ": expert ", slot.expert, " of a model with ", config.moe.num_experts);
   }
-  if (recipe.sources[place].weight != nullptr)
+  if (recipe.sources[place].weight != nullptr) {
     fail(tensor.name, ": maps to ", recipe.name, ", which ", recipe.sources[place].weight->name,
          " fills already");
+  }
   recipe.sources[place] = {.weight = &tensor, .scale = scale_of(source, tensor.name)};
 }
 
@@ -115,9 +116,10 @@ void check_complete(const ModelConfig& config, const Recipe& recipe) {
   }
   if (recipe.layout == Layout::RopePairs) {
     const std::int64_t rows = recipe.shape[0];
-    if (recipe.num_heads < 1 || rows % (2 * recipe.num_heads) != 0)
+    if (recipe.num_heads < 1 || rows % (2 * recipe.num_heads) != 0) {
       fail(recipe.name, ": ", rows, " rows do not divide into ", recipe.num_heads,
            " rotated heads");
+    }
   }
   check_kv_b(config, recipe);
 }

@@ -101,7 +101,7 @@ void run(const Job& job, const std::filesystem::path& out, ThreadPool& pool, Pro
   specs.reserve(job.recipes.size());
   for (const Recipe& recipe : job.recipes)
     specs.push_back({.name = recipe.name, .dtype = recipe.dtype, .shape = recipe.shape});
-  formats::GgufWriter writer(out, job.metadata, std::move(specs));
+  formats::GgufWriter writer(out, job.metadata, specs);
   TensorWriter tensors(job, writer, pool, progress);
   for (const Recipe& recipe : job.recipes)
     tensors.write(recipe);

@@ -77,9 +77,10 @@ struct Share {
 class Placer {
  public:
   Placer(const ModelBytes& bytes, const MachineFigures& machine) : bytes_(bytes) {
-    for (const GpuFigures& gpu : machine.gpus)
+    for (const GpuFigures& gpu : machine.gpus) {
       free_.push_back(
           static_cast<std::int64_t>(kUsableShare * static_cast<double>(gpu.vram_bytes)));
+    }
     shares_.resize(free_.size());
   }
 

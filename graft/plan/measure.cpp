@@ -72,9 +72,10 @@ class OneWeight final : public ops::WeightProvider {
     auto buffer = std::make_shared<Buffer>(row_bytes * static_cast<std::size_t>(kWeightRows));
     cpu::kernels().codecs[static_cast<std::size_t>(dtype)].encode(row.data(), buffer->data(),
                                                                   row.size());
-    for (std::int64_t i = 1; i < kWeightRows; ++i)
+    for (std::int64_t i = 1; i < kWeightRows; ++i) {
       std::copy_n(buffer->data(), row_bytes,
                   buffer->data() + static_cast<std::size_t>(i) * row_bytes);
+    }
     buffer_ = buffer;
   }
 
