@@ -19,14 +19,14 @@ void matmul(benchmark::State& state, const KernelTable& table) {
   const std::vector<float> x(static_cast<std::size_t>(rows * kCols), 0.5F);
   const std::vector<float> w(static_cast<std::size_t>(kRowsOfW * kCols), 0.25F);
   std::vector<float> y(static_cast<std::size_t>(rows * kRowsOfW));
-  for (auto _ : state) {  // NOLINT(clang-analyzer-deadcode.DeadStores) {
+  for (auto _ : state) {  // NOLINT(clang-analyzer-deadcode.DeadStores)
     table.math.matmul({x.data(), rows, kCols}, {w.data(), kRowsOfW, kCols}, kCols, y.data(),
                       kRowsOfW);
+    benchmark::DoNotOptimize(y.data());
   }
-  benchmark::DoNotOptimize(y.data());
-}
-const auto flops = static_cast<double>(2 * rows * kRowsOfW * kCols);
-state.counters["flop/s"] = benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
+  const auto flops = static_cast<double>(2 * rows * kRowsOfW * kCols);
+  state.counters["flop/s"] =
+      benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
 }
 
 [[maybe_unused]] const bool kRegistered = [] {
