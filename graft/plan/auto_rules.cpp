@@ -172,10 +172,10 @@ std::string rules_text(const std::vector<Share>& shares, bool head_on_gpu) {
              fmt::format("class: default, kwargs: {{ device: \"cuda:{}\" }}", gpu));
   }
   if (head_on_gpu) {
-    add_rule(text, "name: \"^(lm_head|model\\\\.norm)$\"",
+    add_rule(text, R"(name: "^(lm_head|model\\.norm)$")",
              fmt::format("class: default, kwargs: {{ device: \"cuda:{}\" }}", last_used));
   }
-  add_rule(text, "name: \"\"", "class: default, kwargs: { device: cpu }");
+  add_rule(text, R"(name: "")", "class: default, kwargs: { device: cpu }");
   return text;
 }
 
