@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "graft/base/error.h"
+#include "graft/formats/tensor_spec.h"
 #include "graft/quant/codec.h"
 
 namespace graft::models {
@@ -17,15 +18,9 @@ namespace {
 
 using formats::Layout;
 using formats::ModelConfig;
+using formats::shape_text;
 using formats::TensorInfo;
 using ops::Weight;
-
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i)
-    text += str(i == 0 ? "" : ", ", shape[i]);
-  return text + "]";
-}
 
 // [n] and [1, n] are the same rows.
 bool is_same_shape(std::vector<std::int64_t> a, std::vector<std::int64_t> b) {
