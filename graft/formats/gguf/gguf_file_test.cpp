@@ -45,7 +45,7 @@ GgufMetadata every_type() {
   return metadata;
 }
 
-std::size_t bytes_of_spec(const GgufTensorSpec& spec) {
+std::size_t bytes_of_spec(const TensorSpec& spec) {
   std::int64_t elems = 1;
   for (const std::int64_t dim : spec.shape)
     elems *= dim;
@@ -54,7 +54,7 @@ std::size_t bytes_of_spec(const GgufTensorSpec& spec) {
 
 void write(const std::filesystem::path& path,
            const GgufMetadata& metadata,
-           const std::vector<GgufTensorSpec>& specs) {
+           const std::vector<TensorSpec>& specs) {
   GgufWriter writer(path, metadata, specs);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     writer.append(pattern(bytes_of_spec(specs[i]), static_cast<unsigned>(i)));
@@ -72,7 +72,7 @@ TEST(GgufFile, GivesBackEveryMetadataType) {
   EXPECT_TRUE(file.tensors().empty());
 }
 
-void expect_same(const TensorInfo& tensor, const GgufTensorSpec& spec, unsigned seed) {
+void expect_same(const TensorInfo& tensor, const TensorSpec& spec, unsigned seed) {
   EXPECT_EQ(tensor.name, spec.name);
   EXPECT_EQ(tensor.dtype, spec.dtype);
   EXPECT_EQ(tensor.shape, spec.shape);
@@ -82,7 +82,7 @@ void expect_same(const TensorInfo& tensor, const GgufTensorSpec& spec, unsigned 
 class GgufFileAlignment : public testing::TestWithParam<std::uint32_t> {};
 
 TEST_P(GgufFileAlignment, GivesBackEveryDtype) {
-  std::vector<GgufTensorSpec> specs = {{"scalar", DType::F32, {}}, {"odd", DType::I8, {3, 5, 1}}};
+  std::vector<TensorSpec> specs = {{"scalar", DType::F32, {}}, {"odd", DType::I8, {3, 5, 1}}};
   for (const DTypeInfo& row : kDTypes) {
     if (row.ggml_id >= 0) specs.push_back({std::string(row.name), row.type, {3, row.block_elems}});
   }

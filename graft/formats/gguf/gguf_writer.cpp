@@ -117,7 +117,7 @@ void put_tensor(Bytes& out, const TensorSpec& tensor, std::uint64_t offset) {
 
 GgufWriter::GgufWriter(const std::filesystem::path& path,
                        const GgufMetadata& metadata,
-                       const std::vector<GgufTensorSpec>& tensors) {
+                       const std::vector<TensorSpec>& tensors) {
   const std::string where = path.string();
   const std::uint64_t alignment = gguf_alignment(metadata, where);
   Bytes header;

@@ -18,15 +18,13 @@ namespace graft::formats {
 
 class TensorFileWriter;
 
-using GgufTensorSpec = TensorSpec;
-
 class GgufWriter {
  public:
   // Throws Error when the file cannot be created, a tensor cannot be stored, or a name comes twice.
   // The metadata is written as it is, type by type; its general.alignment is honoured.
   GgufWriter(const std::filesystem::path& path,
              const GgufMetadata& metadata,
-             const std::vector<GgufTensorSpec>& tensors);
+             const std::vector<TensorSpec>& tensors);
   GgufWriter(const GgufWriter&) = delete;
   GgufWriter& operator=(const GgufWriter&) = delete;
   ~GgufWriter();  // without finish(): removes what was written

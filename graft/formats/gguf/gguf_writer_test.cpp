@@ -14,7 +14,7 @@ using test::error_of;
 using test::pattern;
 using test::TempFolder;
 
-std::string spec_error(const GgufTensorSpec& spec) {
+std::string spec_error(const TensorSpec& spec) {
   const TempFolder folder;
   const std::string path = (folder / "x.gguf").string();
   std::string error = error_of([&] { GgufWriter(path, {}, {spec}); });
