@@ -12,6 +12,8 @@
 namespace graft {
 
 using Json = nlohmann::json;
+// Keeps the order of keys, as Python's dict does.
+using OrderedJson = nlohmann::ordered_json;
 
 // Refuses what the standard leaves open and attackers use: duplicate keys, nesting over 128, text
 // after the value. `where` opens the message of the Error.

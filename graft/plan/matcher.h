@@ -9,7 +9,7 @@
 
 #include "graft/plan/blueprint.h"
 #include "graft/plan/collector.h"
-#include "graft/plan/regex.h"
+#include "graft/base/regex.h"
 #include "graft/plan/rules.h"
 
 namespace graft::plan {

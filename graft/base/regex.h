@@ -1,4 +1,5 @@
-// Regular expressions of rule files: Python's `re.search` as PCRE2 spells it.
+// Regular expressions of rule files and tokenizers, by PCRE2. In rules they stand for Python's
+// `re.search`.
 //
 // The two languages agree on what rules use: search anywhere, anchors, classes, groups, lookaround,
 // named groups, `$` before a final newline. They differ in corners: Python's \Z is PCRE2's \z, its
@@ -12,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-namespace graft::plan {
+namespace graft {
 
 class Regex {
  public:
@@ -27,4 +28,4 @@ class Regex {
   std::shared_ptr<const void> code_;  // pcre2_code, kept out of this header
 };
 
-}  // namespace graft::plan
+}  // namespace graft

@@ -1,4 +1,4 @@
-#include "graft/plan/regex.h"
+#include "graft/base/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <array>
@@ -8,7 +8,7 @@
 #include "graft/base/check.h"
 #include "graft/base/error.h"
 
-namespace graft::plan {
+namespace graft {
 namespace {
 
 // Longer than any pattern a person writes; bounds what compiling costs.
@@ -71,4 +71,4 @@ bool Regex::search(std::string_view subject) const {
   fail("search in \"", subject, "\" gave up: ", message_of(result));
 }
 
-}  // namespace graft::plan
+}  // namespace graft

@@ -1,10 +1,10 @@
-#include "graft/plan/regex.h"
+#include "graft/base/regex.h"
 
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
 
-namespace graft::plan {
+namespace graft {
 namespace {
 
 TEST(Regex, SearchesAnywhereUnlessAnchored) {
@@ -60,4 +60,4 @@ TEST(Regex, RefusesToSearchBrokenText) {
 }
 
 }  // namespace
-}  // namespace graft::plan
+}  // namespace graft
