@@ -59,5 +59,33 @@ TEST(Regex, RefusesToSearchBrokenText) {
   EXPECT_THROW(Regex("a").search("\xff"), Error);
 }
 
+TEST(Regex, FindsFromAnOffset) {
+  const Regex regex(R"((?<=x)\p{L}+|\d)");
+  RegexScratch scratch;
+  const std::string text = "xäö 7 xß";
+  const auto first = regex.find(text, 0, scratch);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(text.substr(first->begin, first->end - first->begin), "äö");
+  const auto second = regex.find(text, first->end, scratch);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(text[second->begin], '7');
+  // What stands before the offset is seen.
+  const auto third = regex.find(text, text.size() - 2, scratch);
+  ASSERT_TRUE(third);
+  EXPECT_EQ(third->end, text.size());
+  EXPECT_FALSE(regex.find(text, text.size(), scratch));
+  EXPECT_FALSE(regex.find("", 0, scratch));
+  const auto empty = Regex("a*").find("b", 1, scratch);
+  ASSERT_TRUE(empty);
+  EXPECT_EQ(empty->begin, 1U);
+}
+
+TEST(Regex, FindsLongRunsAndGivesUpOnCatastrophes) {
+  RegexScratch scratch;
+  const std::string run(1'000'000, 'a');
+  EXPECT_EQ(Regex(R"((?:(?!b)\w)+)").find(run, 0, scratch)->end, run.size());
+  EXPECT_THROW(Regex("(a+)+$").find(std::string(40, 'a') + "!", 0, scratch), Error);
+}
+
 }  // namespace
 }  // namespace graft

@@ -1,6 +1,7 @@
 // graft inspect: what a checkpoint is, without reading its weights.
 
 #include <cstdio>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "graft/cli/commands.h"
 #include "graft/cli/config_json.h"
 #include "graft/cli/parts.h"
+#include "graft/formats/read_tokenizer.h"
 #include "graft/formats/weight_source.h"
 
 namespace graft::cli {
@@ -111,10 +113,7 @@ std::string layers_text(const ModelConfig& config) {
   return text;
 }
 
-std::string tokenizer_text(const WeightSource& source) {
-  const formats::TokenizerData& tokenizer = source.tokenizer();
-  if (tokenizer.empty())
-    return fmt::format("{} tokens, no tokenizer in the checkpoint", source.config().vocab_size);
+std::string tokenizer_text(const formats::TokenizerData& tokenizer) {
   std::string text = fmt::format("{} tokens, {}", tokenizer.tokens.size(), tokenizer.model);
   if (!tokenizer.pre.empty()) text += fmt::format(" ({})", tokenizer.pre);
   text += tokenizer.chat_template.empty()
@@ -141,7 +140,10 @@ void print_model(const WeightSource& source, const Summary& summary) {
   row("attention", attention_text(config));
   if (config.is_moe()) row("experts", experts_text(config.moe));
   row("context", context_text(config));
-  row("vocabulary", tokenizer_text(source));
+  row("vocabulary",
+      source.tokenizer().empty()
+          ? fmt::format("{} tokens, no tokenizer in the checkpoint", config.vocab_size)
+          : tokenizer_text(source.tokenizer()));
 }
 
 template <class Key, class Name>
@@ -171,9 +173,15 @@ Json tally_json(const std::map<Key, Tally>& tallies, Name key_name) {
   return json;
 }
 
+Json tokenizer_json(const formats::TokenizerData& tokenizer) {
+  return {{"model", tokenizer.model},
+          {"pre", tokenizer.pre},
+          {"tokens", tokenizer.tokens.size()},
+          {"chat_template", tokenizer.chat_template}};
+}
+
 Json model_json(const WeightSource& source, const Summary& summary, bool with_tensors) {
   const ModelConfig& config = source.config();
-  const formats::TokenizerData& tokenizer = source.tokenizer();
   Json json = {{"name", config.name},
                {"model_type", info(config.architecture).model_type},
                {"architecture", info(config.architecture).hf_class},
@@ -185,11 +193,7 @@ Json model_json(const WeightSource& source, const Summary& summary, bool with_te
                {"config", to_json(config)},
                {"types", tally_json(summary.by_type, [](DType type) { return name(type); })},
                {"parts", tally_json(summary.by_part, [](Part part) { return name(part); })},
-               {"tokenizer",
-                {{"model", tokenizer.model},
-                 {"pre", tokenizer.pre},
-                 {"tokens", tokenizer.tokens.size()},
-                 {"chat_template", tokenizer.chat_template}}},
+               {"tokenizer", tokenizer_json(source.tokenizer())},
                {"warnings", source.warnings()}};
   for (const auto& file : source.files())
     json["files"].push_back(file.string());
@@ -209,7 +213,27 @@ struct Options {
   bool tensors = false;
 };
 
+// A file that is all of a tokenizer and nothing of a model.
+void inspect_vocabulary(const Options& options) {
+  std::vector<std::string> warnings;
+  const formats::TokenizerData tokenizer = formats::read_tokenizer(options.path, warnings);
+  if (options.json) {
+    const Json json = {{"tokenizer", tokenizer_json(tokenizer)}, {"warnings", warnings}};
+    fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+    return;
+  }
+  fmt::print("{} (a vocabulary without a model)\n",
+             std::filesystem::path(options.path).stem().string());
+  row("vocabulary", tokenizer_text(tokenizer));
+  for (const std::string& warning : warnings)
+    fmt::print(stderr, "graft: warning: {}\n", warning);
+}
+
 void inspect(const Options& options) {
+  if (formats::is_vocabulary(options.path)) {
+    inspect_vocabulary(options);
+    return;
+  }
   const std::unique_ptr<WeightSource> source = formats::open_weights(options.path);
   const Summary summary = summarize(*source);
   if (options.json) {

@@ -67,4 +67,10 @@ TokenizerData read_tokenizer(const std::filesystem::path& path) {
   return read_tokenizer(path, warnings);
 }
 
+bool is_vocabulary(const std::filesystem::path& path) {
+  if (!std::filesystem::is_regular_file(path) || !is_gguf(path)) return false;
+  const GgufFile file(path);
+  return file.tensors().empty() && file.metadata().array("tokenizer.ggml.tokens") != nullptr;
+}
+
 }  // namespace graft::formats

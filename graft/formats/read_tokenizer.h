@@ -16,4 +16,7 @@ namespace graft::formats {
 TokenizerData read_tokenizer(const std::filesystem::path& path, std::vector<std::string>& warnings);
 TokenizerData read_tokenizer(const std::filesystem::path& path);
 
+// Whether the path is a GGUF file with a tokenizer and not one tensor.
+bool is_vocabulary(const std::filesystem::path& path);
+
 }  // namespace graft::formats

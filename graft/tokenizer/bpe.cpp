@@ -67,7 +67,9 @@ Bpe::Bpe(const ModelSpec& spec, const Vocabulary& vocabulary)
 void Bpe::add_merges(const ModelSpec& spec, const Vocabulary& vocabulary) {
   pairs_ = PairTable(spec.merges.size(), vocabulary.size());
   std::string joined;
-  for (const auto& [left, right] : spec.merges) {
+  for (const auto& merge : spec.merges) {
+    const std::string& left = merge.first;
+    const std::string& right = merge.second;
     const std::uint32_t rank = num_ranks_++;
     joined.assign(left);
     joined += right;

@@ -1,0 +1,56 @@
+// Any bytes as tokenizer.json: an Error is the only way out other than a tokenizer, and one that
+// was accepted encodes and decodes without another.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graft/base/check.h"
+#include "graft/base/error.h"
+#include "graft/base/json.h"
+#include "graft/formats/huggingface/hf_tokenizer.h"
+#include "graft/tokenizer/tokenizer.h"
+
+namespace {
+
+using graft::tokenizer::TokenId;
+using graft::tokenizer::Tokenizer;
+
+void use(const Tokenizer& tokenizer) {
+  for (const std::string text : {"Hello, world 123  <s>\n", "\xFF\xE4\xB8 e\xCC\x81 中文", ""}) {
+    const std::vector<TokenId> ids = tokenizer.encode(text);
+    for (const TokenId id : ids)
+      GRAFT_CHECK(id >= 0 && id < tokenizer.vocab_size(), "id ", id);
+    tokenizer.decode(ids, true);
+  }
+}
+
+void read(std::string_view text) {
+  std::vector<std::string> warnings;
+  const graft::Json json = graft::parse_json(text, "fuzz");
+  graft::formats::ModelConfig config;
+  config.vocab_size = 300;  // few enough holes to fill
+  graft::formats::TokenizerData data =
+      graft::formats::read_hf_tokenizer(json, {}, config, "fuzz", warnings);
+  if (data.empty()) return;
+  try {
+    use(Tokenizer(data));  // as GGUF has it
+  } catch (const graft::Error&) {
+    // Then as the file says it.
+  }
+  data.tokenizer_json = text;
+  use(Tokenizer(data));
+}
+
+}  // namespace
+
+// libFuzzer chose the name. NOLINTNEXTLINE(readability-identifier-naming)
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  try {
+    read({reinterpret_cast<const char*>(data), size});
+  } catch (const graft::Error&) {
+    return 0;
+  }
+  return 0;
+}
