@@ -14,6 +14,7 @@ void add_devices(CLI::App& app);
 void add_machine(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_rules(CLI::App& app);
+void add_synth(CLI::App& app);
 void add_verify(CLI::App& app);
 
 // Ends the program with that code once the command returns; 0 goes on as usual.
