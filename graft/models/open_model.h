@@ -29,6 +29,7 @@ class OpenModel {
   explicit OpenModel(const std::filesystem::path& path, const OpenOptions& options = {});
 
   Model& model() { return *model_; }
+  ThreadPool& pool() { return pool_; }
   const formats::WeightSource& source() const { return *source_; }
   const plan::Blueprint& blueprint() const { return blueprint_; }
   const plan::Plan& plan() const { return planned_.plan; }

@@ -31,6 +31,8 @@ class Detokenizer {
   // longest broken piece, as the Unicode standard advises.
   std::string finish();
 
+  // Stop strings from here on; text that was given out is not searched again.
+  void set_stops(std::vector<std::string> stops) { options_.stops = std::move(stops); }
   // Index of the stop string that was found.
   std::optional<std::size_t> stop() const { return stop_; }
 
