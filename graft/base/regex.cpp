@@ -1,7 +1,10 @@
 #include "graft/base/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
+#include <algorithm>
 #include <array>
+#include <cstdint>
+#include <string>
 
 #include <pcre2.h>
 
@@ -12,11 +15,18 @@ namespace graft {
 namespace {
 
 // Longer than any pattern a person writes; bounds what compiling costs.
-constexpr std::size_t kMaxPatternBytes = 8192;
+constexpr std::size_t kMaxPatternBytes = std::size_t{64} << 10U;
 // A module name has under 100 letters: sane patterns need a few hundred steps, nested quantifiers
 // that fail need 2^n. A search that runs into this has taken about a millisecond.
 constexpr std::uint32_t kMaxSteps = 100'000;
 constexpr std::uint32_t kMaxHeapKib = 16 * 1024;
+
+// Words of a text: a repeated group takes a step and about 32 bytes of stack for each letter of a
+// run, and runs of a million letters are found in prompts. Simple repeats take neither.
+constexpr std::uint32_t kMaxFindSteps = 10'000'000;
+constexpr std::uint32_t kMaxFindHeapKib = 256 * 1024;
+constexpr std::size_t kFindStackBytes = std::size_t{32} << 10U;     // at first
+constexpr std::size_t kMaxFindStackBytes = std::size_t{64} << 20U;  // address space until touched
 
 std::string message_of(int error) {
   std::array<PCRE2_UCHAR, 256> text{};
@@ -33,8 +43,29 @@ using CompileContext =
     std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)>;
 using MatchContext = std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)>;
 using MatchData = std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)>;
+using JitStack = std::unique_ptr<pcre2_jit_stack, decltype(&pcre2_jit_stack_free)>;
 
 }  // namespace
+
+struct RegexScratch::State {
+  MatchContext context{pcre2_match_context_create(nullptr), pcre2_match_context_free};
+  MatchData data{pcre2_match_data_create(1, nullptr), pcre2_match_data_free};
+  JitStack stack{pcre2_jit_stack_create(kFindStackBytes, kMaxFindStackBytes, nullptr),
+                 pcre2_jit_stack_free};
+};
+
+RegexScratch::RegexScratch() : state_(std::make_unique<State>()) {
+  GRAFT_CHECK(state_->context && state_->data, "out of memory");
+  pcre2_match_context* context = state_->context.get();
+  pcre2_set_match_limit(context, kMaxFindSteps);
+  pcre2_set_depth_limit(context, kMaxFindSteps);
+  pcre2_set_heap_limit(context, kMaxFindHeapKib);
+  if (state_->stack) pcre2_jit_stack_assign(context, nullptr, state_->stack.get());
+}
+
+RegexScratch::RegexScratch(RegexScratch&&) noexcept = default;
+RegexScratch& RegexScratch::operator=(RegexScratch&&) noexcept = default;
+RegexScratch::~RegexScratch() = default;
 
 Regex::Regex(std::string_view pattern) {
   const CompileContext context(pcre2_compile_context_create(nullptr), pcre2_compile_context_free);
@@ -50,7 +81,7 @@ Regex::Regex(std::string_view pattern) {
   code_ = std::shared_ptr<const void>(
       code, [](const void* p) { pcre2_code_free(static_cast<pcre2_code*>(const_cast<void*>(p))); });
   // Only speed: where there is no JIT, pcre2_match interprets.
-  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
+  has_jit_ = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
 }
 
 bool Regex::search(std::string_view subject) const {
@@ -69,6 +100,28 @@ bool Regex::search(std::string_view subject) const {
   if (result >= 0) return true;
   if (result == PCRE2_ERROR_NOMATCH) return false;
   fail("search in \"", subject, "\" gave up: ", message_of(result));
+}
+
+std::optional<Regex::Match> Regex::find(std::string_view subject,
+                                        std::size_t from,
+                                        RegexScratch& scratch) const {
+  const auto* code = static_cast<const pcre2_code*>(code_.get());
+  pcre2_match_data* data = scratch.state_->data.get();
+  pcre2_match_context* context = scratch.state_->context.get();
+  // pcre2_jit_match leaves out checks that the contract makes needless.
+  int result = PCRE2_ERROR_JIT_STACKLIMIT;
+  if (has_jit_) {
+    result = pcre2_jit_match(code, units(subject), subject.size(), from, 0, data, context);
+  }
+  if (result == PCRE2_ERROR_JIT_STACKLIMIT) {
+    result = pcre2_match(code, units(subject), subject.size(), from,
+                         PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data, context);
+  }
+  if (result == PCRE2_ERROR_NOMATCH) return std::nullopt;
+  if (result < 0) fail("search in ", subject.size(), " bytes gave up: ", message_of(result));
+  // \K in a lookahead can put the begin behind the end: take it for empty.
+  const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer(data);
+  return Match{std::min(offsets[0], offsets[1]), offsets[1]};
 }
 
 }  // namespace graft

@@ -37,11 +37,14 @@ class Detokenizer {
   std::optional<std::size_t> stop() const { return stop_; }
 
  private:
+  void strip_start();
+  std::string release(bool is_end);
+
   const Tokenizer* tokenizer_;
   DetokenizerOptions options_;
-  bool at_start_;
-  std::string bytes_;  // of an unfinished character
-  std::string held_;   // whole characters that may begin a stop string
+  std::size_t num_strips_;  // how often what stands before a text may still be taken off
+  std::string bytes_;       // of an unfinished character
+  std::string held_;        // whole characters that may begin a stop string
   std::optional<std::size_t> stop_;
 };
 

@@ -16,10 +16,9 @@
 #include <vector>
 
 #include "graft/formats/tokenizer_data.h"
+#include "graft/tokenizer/spec.h"
 
 namespace graft::tokenizer {
-
-using TokenId = std::int32_t;
 
 struct EncodeOptions {
   bool add_special = true;    // BOS and EOS where the model wants them
@@ -57,7 +56,7 @@ class Tokenizer {
 
  private:
   friend class Detokenizer;
-  struct State;
+  class State;
   std::unique_ptr<const State> state_;
 };
 

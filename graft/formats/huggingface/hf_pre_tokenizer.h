@@ -2,12 +2,11 @@
 
 #pragma once
 
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "graft/base/json.h"
+#include "graft/formats/pre_tokenizers.h"
 
 namespace graft::formats {
 
@@ -15,8 +14,9 @@ namespace graft::formats {
 // "digits", "bytelevel regex", "bytelevel", or the type of any other step.
 std::vector<std::string> pre_tokenizer_steps(const Json& pre_tokenizer);
 
-// The name of the row that has these steps. Llama 3 and GLM-4 have the same: that they differ only
-// in their special tokens is for the caller to see ("llama-bpe" is returned).
-std::optional<std::string_view> find_pre_tokenizer(const std::vector<std::string>& steps);
+// The row that has these steps, of several the one that normalises as the file does; null when
+// there is none. Llama 3 and GLM-4 have the same: that they differ only in their special tokens is
+// for the caller to see ("llama-bpe" is returned).
+const NamedPreTokenizer* find_pre_tokenizer(const std::vector<std::string>& steps, bool has_nfc);
 
 }  // namespace graft::formats

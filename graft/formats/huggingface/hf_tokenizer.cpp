@@ -243,9 +243,15 @@ void Builder::type_and_score(Kind kind) {
 void Builder::find_pre(Kind kind) {
   out_.pre = "default";
   if (kind != Kind::ByteLevel) return;
-  const auto known = find_pre_tokenizer(steps_);
-  if (known) {
-    out_.pre = *known;
+  const Json* normalizer = top_.find("normalizer");
+  const bool has_nfc = normalizer != nullptr && normalizer->dump().find("NFC") != std::string::npos;
+  if (const NamedPreTokenizer* known = find_pre_tokenizer(steps_, has_nfc)) {
+    out_.pre = known->name;
+    if (known->nfc != has_nfc) {
+      warnings_.push_back(str("tokenizer.json: pre-tokenizer \"", known->name,
+                              known->nfc ? "\" without NFC" : "\" with NFC",
+                              ": GGUF has no word for that"));
+    }
     if (out_.pre == "llama-bpe" && ids_.contains("[gMASK]")) out_.pre = "glm4";
     return;
   }

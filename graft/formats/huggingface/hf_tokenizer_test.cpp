@@ -166,9 +166,10 @@ TEST(HfTokenizer, KnowsFoldersWithoutTokenizerJson) {
   EXPECT_EQ(warnings.size(), 1U);
 }
 
-std::optional<std::string_view> pre_of(const std::string& steps) {
-  return find_pre_tokenizer(pre_tokenizer_steps(
-      parse_json(R"({"type": "Sequence", "pretokenizers": [)" + steps + "]}", "test")));
+std::optional<std::string_view> pre_of(const std::string& steps, bool has_nfc = false) {
+  const Json json = parse_json(R"({"type": "Sequence", "pretokenizers": [)" + steps + "]}", "test");
+  const NamedPreTokenizer* found = find_pre_tokenizer(pre_tokenizer_steps(json), has_nfc);
+  return found == nullptr ? std::nullopt : std::optional(found->name);
 }
 
 TEST(HfPreTokenizer, KnowsPublishedOnes) {
@@ -195,6 +196,8 @@ TEST(HfPreTokenizer, KnowsPublishedOnes) {
                    bytes),
             "deepseek-v3");
   EXPECT_EQ(pre_of(digits + R"({"type": "ByteLevel"})"), "smollm");
+  EXPECT_EQ(pre_of(R"({"type": "ByteLevel"})"), "gpt-2");
+  EXPECT_EQ(pre_of(R"({"type": "ByteLevel"})", true), "mpt");
   EXPECT_EQ(pre_of(bytes), std::nullopt);
   EXPECT_EQ(pre_of(""), std::nullopt);
 }

@@ -1,0 +1,151 @@
+#include "graft/formats/pre_tokenizers.h"
+
+#include <utility>
+
+namespace graft::formats {
+namespace {
+
+// Contractions, words with the character before them, digits, signs, spaces: OpenAI's cl100k as
+// most models write it. Line breaks are written as \r and \n.
+// clang-format off
+constexpr std::array kRows = {
+    NamedPreTokenizer{
+        .name = "gpt-2",
+        .steps = {"bytelevel regex"}},
+    NamedPreTokenizer{
+        .name = "mpt",
+        .steps = {"bytelevel regex"},
+        .nfc = true},
+    NamedPreTokenizer{
+        .name = "smollm",
+        .steps = {"digits 1", "bytelevel regex"}},
+    NamedPreTokenizer{
+        .name = "llama-bpe",
+        .steps = {R"(split (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
+                  R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+                  "bytelevel"},
+        .ignore_merges = true,
+        .add_bos = true},
+    // The same steps, other special tokens.
+    NamedPreTokenizer{
+        .name = "glm4",
+        .steps = {R"(split (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
+                  R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+                  "bytelevel"},
+        .ignore_merges = true},
+    NamedPreTokenizer{
+        .name = "qwen2",
+        .steps = {R"(split (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
+                  R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+                  "bytelevel"},
+        .nfc = true},
+    NamedPreTokenizer{
+        .name = "qwen35",
+        .steps = {R"(split (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|)"
+                  R"( ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+                  "bytelevel"},
+        .nfc = true},
+    NamedPreTokenizer{
+        .name = "deepseek-llm",
+        .steps = {R"(split [\r\n])",
+                  R"(split \s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-Ⴥ)"
+                  R"(Ꭰ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ί)"
+                  R"(ῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇ)"
+                  R"(Ꞌ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+)",
+                  R"(split \s?[!-/:-~！-／：-～‘-‟　-。]+)",
+                  R"(split \s+$)",
+                  "split [一-龥ࠀ-一가-퟿]+",
+                  "digits 1",
+                  "bytelevel"}},
+    NamedPreTokenizer{
+        .name = "deepseek-coder",
+        .steps = {R"(split [\r\n])",
+                  R"(split \s?\p{L}+)",
+                  R"(split \s?\p{P}+)",
+                  "split [一-龥ࠀ-一가-퟿]+",
+                  "digits 1",
+                  "bytelevel"}},
+    NamedPreTokenizer{
+        .name = "deepseek-v3",
+        .steps = {R"(split \p{N}{1,3})",
+                  "split [一-龥぀-ゟ゠-ヿ]+",
+                  R"(split [!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?)"
+                  R"([\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+                  "bytelevel"}},
+    NamedPreTokenizer{
+        .name = "tekken",
+        .steps = {R"(split [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*)"
+                  R"([\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
+                  R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
+                  R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+                  "bytelevel"},
+        .ignore_merges = true,
+        .add_bos = true},
+    NamedPreTokenizer{
+        .name = "gpt-4o",
+        .steps = {R"(split [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*)"
+                  R"([\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+                  R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+                  R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+                  R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+                  "bytelevel"},
+        .ignore_merges = true},
+    NamedPreTokenizer{
+        .name = "kimi-k2",
+        .steps = {R"(split [\p{Han}]+|)"
+                  R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*)"
+                  R"([\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+                  R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+)"
+                  R"([\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+                  R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+                  "bytelevel"},
+        .ignore_merges = true},
+};
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 26> kAliases = {{
+    {"", "gpt-2"},
+    {"default", "gpt-2"},
+    {"phi-2", "gpt-2"},
+    {"modern-bert", "gpt-2"},
+    {"jina-es", "gpt-2"},
+    {"jina-de", "gpt-2"},
+    {"jina-v2-es", "gpt-2"},
+    {"jina-v2-de", "gpt-2"},
+    {"olmo", "mpt"},
+    {"starcoder", "smollm"},
+    {"refact", "smollm"},
+    {"command-r", "smollm"},
+    {"codeshell", "smollm"},
+    {"exaone", "smollm"},
+    {"minerva-7b", "smollm"},
+    {"llama3", "llama-bpe"},
+    {"llama-v3", "llama-bpe"},
+    {"falcon3", "llama-bpe"},
+    {"pixtral", "llama-bpe"},
+    {"chatglm-bpe", "glm4"},
+    {"stablelm2", "qwen2"},
+    {"deepseek-r1-qwen", "qwen2"},
+    {"megrez", "qwen2"},
+    {"llama4", "gpt-4o"},
+    {"joyai-llm", "deepseek-v3"},
+    {"hunyuan-dense", "deepseek-v3"},
+}};
+// clang-format on
+
+}  // namespace
+
+std::span<const NamedPreTokenizer> named_pre_tokenizers() {
+  return kRows;
+}
+
+const NamedPreTokenizer* find_named_pre_tokenizer(std::string_view name) {
+  for (const auto& [alias, of] : kAliases) {
+    if (name == alias) name = of;
+  }
+  for (const NamedPreTokenizer& row : kRows) {
+    if (row.name == name) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace graft::formats

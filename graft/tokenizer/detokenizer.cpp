@@ -1,0 +1,81 @@
+#include "graft/tokenizer/detokenizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "graft/tokenizer/tokenizer_state.h"
+#include "graft/tokenizer/unicode.h"
+
+namespace graft::tokenizer {
+
+Detokenizer::Detokenizer(const Tokenizer& tokenizer,
+                         DetokenizerOptions options,
+                         bool prompt_is_empty)
+    : tokenizer_(&tokenizer),
+      options_(std::move(options)),
+      num_strips_(prompt_is_empty ? tokenizer.state_->spec.strip_count : 0) {}
+
+// What the tokenizer puts before a text is taken off as soon as it is there.
+void Detokenizer::strip_start() {
+  const std::string& sign = tokenizer_->state_->spec.strip_start;
+  while (num_strips_ > 0 && bytes_.size() >= sign.size()) {
+    if (!bytes_.starts_with(sign)) {
+      num_strips_ = 0;
+      return;
+    }
+    bytes_.erase(0, sign.size());
+    --num_strips_;
+  }
+  if (num_strips_ > 0 && !bytes_.empty() && !sign.starts_with(bytes_)) num_strips_ = 0;
+}
+
+std::string Detokenizer::push(TokenId id) {
+  if (stop_ || (!options_.keep_special && tokenizer_->is_special(id))) return "";
+  bytes_ += tokenizer_->bytes(id);
+  strip_start();
+  if (num_strips_ > 0 && !bytes_.empty()) return "";
+  const std::size_t whole = bytes_.size() - unfinished_suffix(bytes_);
+  held_ += repaired(std::string_view(bytes_).substr(0, whole));
+  bytes_.erase(0, whole);
+  return release(false);
+}
+
+std::string Detokenizer::finish() {
+  if (stop_) return "";
+  held_ += repaired(std::exchange(bytes_, {}));
+  return release(true);
+}
+
+// The part of held_ that no stop string can take back. Looks for stop strings first: of several the
+// one that begins first, then the longest.
+std::string Detokenizer::release(bool is_end) {
+  std::size_t found = std::string::npos;
+  for (std::size_t i = 0; i < options_.stops.size(); ++i) {
+    const std::string& stop = options_.stops[i];
+    const auto at = stop.empty() ? std::string::npos : held_.find(stop);
+    if (at == std::string::npos || at > found) continue;
+    if (at == found && stop.size() <= options_.stops[*stop_].size()) continue;
+    found = at;
+    stop_ = i;
+  }
+  if (stop_) {
+    std::string text = held_.substr(0, found);
+    if (options_.keep_stop) text += options_.stops[*stop_];
+    held_.clear();
+    bytes_.clear();
+    return text;
+  }
+  std::size_t kept = 0;
+  for (const std::string& stop : options_.stops) {
+    if (is_end) break;
+    for (std::size_t size = std::min(stop.size(), held_.size() + 1); size-- > kept + 1;) {
+      if (held_.ends_with(std::string_view(stop).substr(0, size))) kept = size;
+      if (kept == size) break;
+    }
+  }
+  std::string text = held_.substr(0, held_.size() - kept);
+  held_.erase(0, text.size());
+  return text;
+}
+
+}  // namespace graft::tokenizer

@@ -1,0 +1,66 @@
+// Which two neighbouring symbols merge into which, and how early. Open addressing on 64-bit keys:
+// one cache line answers most questions, strings are never compared.
+
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace graft::tokenizer {
+
+struct PairMerge {
+  std::uint32_t rank;  // lower merges first
+  std::int32_t id;     // of what the pair becomes
+};
+
+class PairTable {
+ public:
+  static constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
+
+  explicit PairTable(std::size_t num_pairs)
+      : slots_(std::bit_ceil(num_pairs * 2 + 2)), shift_(64 - std::countr_zero(slots_.size())) {}
+
+  // False when the pair is there already; the first entry stays.
+  bool insert(std::int32_t left, std::int32_t right, PairMerge merge) {
+    const std::uint64_t key = key_of(left, right);
+    std::size_t i = first_slot(key);
+    for (; slots_[i].merge.rank != kNoRank; i = (i + 1) & (slots_.size() - 1)) {
+      if (slots_[i].key == key) return false;
+    }
+    slots_[i] = {key, merge};
+    return true;
+  }
+
+  // Its rank is kNoRank when the two do not merge.
+  PairMerge find(std::int32_t left, std::int32_t right) const {
+    const std::uint64_t key = key_of(left, right);
+    std::size_t i = first_slot(key);
+    for (; slots_[i].merge.rank != kNoRank; i = (i + 1) & (slots_.size() - 1)) {
+      if (slots_[i].key == key) return slots_[i].merge;
+    }
+    return {kNoRank, -1};
+  }
+
+ private:
+  struct Slot {
+    std::uint64_t key = 0;
+    PairMerge merge = {kNoRank, -1};
+  };
+
+  static std::uint64_t key_of(std::int32_t left, std::int32_t right) {
+    return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32U) |
+           static_cast<std::uint32_t>(right);
+  }
+  std::size_t first_slot(std::uint64_t key) const {
+    // Fibonacci hashing: the high bits of the product depend on all of the key.
+    return static_cast<std::size_t>((key * 0x9E3779B97F4A7C15U) >> shift_);
+  }
+
+  std::vector<Slot> slots_;
+  int shift_;
+};
+
+}  // namespace graft::tokenizer

@@ -1,0 +1,265 @@
+#include "graft/tokenizer/tokenizer.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "graft/base/error.h"
+#include "graft/tokenizer/decoder.h"
+#include "graft/tokenizer/spec_gguf.h"
+#include "graft/tokenizer/spec_json.h"
+#include "graft/tokenizer/tokenizer_state.h"
+
+namespace graft::tokenizer {
+namespace {
+
+constexpr std::string_view kSpaceSign = "\u2581";
+
+// Tokens that end a turn or a text in the families that have them, whatever else a file says.
+constexpr std::array<std::string_view, 8> kEndTokens = {
+    "<|im_end|>",    "<|eot_id|>", "<|eom_id|>",      "<|end_of_text|>",
+    "<|endoftext|>", "[EOS]",      "<|end▁of▁turn|>", "<｜end▁of▁sentence｜>",
+};
+
+// Most tokens are longer than this; what is reserved too much is given back by nobody asking for
+// it.
+constexpr std::size_t kBytesPerToken = 3;
+
+Spec spec_of(const formats::TokenizerData& data, const Vocabulary& vocabulary) {
+  return data.tokenizer_json.empty() ? spec_from_gguf(data, vocabulary)
+                                     : spec_from_json(data, vocabulary);
+}
+
+std::optional<TokenId> checked(const std::optional<std::int64_t>& id,
+                               std::string_view what,
+                               const Vocabulary& vocabulary) {
+  if (!id) return std::nullopt;
+  if (*id < 0 || *id >= static_cast<std::int64_t>(vocabulary.size())) {
+    fail(what, " is token ", *id, ", the vocabulary has ", vocabulary.size());
+  }
+  return static_cast<TokenId>(*id);
+}
+
+std::variant<Bpe, Unigram> model_of(const Spec& spec, const Vocabulary& vocabulary) {
+  if (spec.model.kind == ModelSpec::Kind::Unigram) return Unigram(spec.model, vocabulary);
+  return Bpe(spec.model, vocabulary);
+}
+
+// Those that are looked for before (false) or after (true) normalising. The latter are normalised
+// themselves.
+AddedTokens added_of(const Spec& spec, bool is_normalized, const Normalizer& normalizer) {
+  Normalizer::Scratch scratch;
+  RegexScratch regex;
+  std::vector<AddedToken> tokens;
+  for (const AddedToken& token : spec.added_tokens) {
+    if (token.normalized != is_normalized) continue;
+    tokens.push_back(token);
+    if (is_normalized) {
+      tokens.back().content = std::string(normalizer.run(token.content, scratch, regex));
+    }
+  }
+  return AddedTokens(std::move(tokens));
+}
+
+}  // namespace
+
+Tokenizer::State::State(const formats::TokenizerData& data)
+    : vocabulary(data),
+      spec(spec_of(data, vocabulary)),
+      bytes(decoded_tokens(spec, vocabulary)),
+      bos(checked(data.bos_id, "BOS", vocabulary)),
+      eos(checked(data.eos_id, "EOS", vocabulary)),
+      normalizer_(spec.normalizers),
+      added_(added_of(spec, false, normalizer_)),
+      added_normalized_(added_of(spec, true, normalizer_)),
+      pre_tokenizer_(spec.pre_tokenizers),
+      model_(model_of(spec, vocabulary)) {
+  const Bpe* bpe = std::get_if<Bpe>(&model_);
+  cuts_at_spaces_ = bpe != nullptr && bpe->may_cut_at_spaces();
+  find_end_tokens(data);
+  spec.model = {};  // the model has it in a better form
+}
+
+void Tokenizer::State::find_end_tokens(const formats::TokenizerData& data) {
+  const auto add = [this](std::optional<TokenId> id) {
+    if (id && std::ranges::find(end_tokens, *id) == end_tokens.end()) end_tokens.push_back(*id);
+  };
+  add(eos);
+  add(checked(data.eot_id, "end of turn", vocabulary));
+  add(checked(data.eom_id, "end of message", vocabulary));
+  for (const std::string_view name : kEndTokens) {
+    const auto id = vocabulary.find(name);
+    if (id && vocabulary.is_special(*id)) add(id);
+  }
+}
+
+std::unique_ptr<EncodeScratch> Tokenizer::State::take_scratch() const {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty()) return std::make_unique<EncodeScratch>();
+  std::unique_ptr<EncodeScratch> scratch = std::move(free_.back());
+  free_.pop_back();
+  return scratch;
+}
+
+void Tokenizer::State::give_back(std::unique_ptr<EncodeScratch> scratch) const {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(std::move(scratch));
+}
+
+void Tokenizer::State::encode_word(std::string_view word,
+                                   EncodeScratch& scratch,
+                                   std::vector<TokenId>& out) const {
+  const bool fits = WordCache::fits(word);
+  const std::uint64_t hash = fits ? WordCache::hash(word) : 0;
+  if (fits) {
+    const auto known = scratch.cache.find(word, hash);
+    if (!known.empty()) {
+      out.insert(out.end(), known.begin(), known.end());
+      return;
+    }
+  }
+  const std::size_t begin = out.size();
+  if (const Bpe* bpe = std::get_if<Bpe>(&model_)) {
+    bpe->encode(word, scratch.bpe, out);
+  } else {
+    std::get<Unigram>(model_).encode(word, scratch.unigram, out);
+  }
+  if (fits) scratch.cache.insert(word, hash, std::span(out).subspan(begin));
+}
+
+namespace {
+
+// Pieces to ids.
+template <class Encode>
+class Words final : public PieceSink {
+ public:
+  Words(Encode encode, bool cuts_at_spaces) : encode_(encode), cuts_at_spaces_(cuts_at_spaces) {}
+
+  void piece(std::string_view text) override {
+    if (!cuts_at_spaces_) {
+      encode_(text);
+      return;
+    }
+    // A word begins with each ▁ that follows something else.
+    while (!text.empty()) {
+      std::size_t end = 0;
+      while (text.substr(end).starts_with(kSpaceSign))
+        end += kSpaceSign.size();
+      end = std::min(text.find(kSpaceSign, end), text.size());
+      encode_(text.substr(0, end));
+      text.remove_prefix(end);
+    }
+  }
+
+ private:
+  Encode encode_;
+  bool cuts_at_spaces_;
+};
+
+}  // namespace
+
+// What stands between two added tokens, or all of the text.
+void Tokenizer::State::encode_segment(std::string_view segment,
+                                      bool is_first,
+                                      const EncodeOptions& options,
+                                      EncodeScratch& scratch,
+                                      std::vector<TokenId>& out) const {
+  const std::string_view text = normalizer_.run(segment, scratch.normalizer, scratch.regex);
+  const auto encode = [&](std::string_view word) { encode_word(word, scratch, out); };
+  Words words(encode, cuts_at_spaces_);
+  std::size_t done = 0;
+  while (done < text.size()) {
+    std::optional<AddedTokens::Found> found;
+    if (!added_normalized_.empty()) {
+      found = added_normalized_.find(text, done, options.parse_special);
+    }
+    const std::size_t end = found ? found->begin : text.size();
+    pre_tokenizer_.run(text.substr(done, end - done), is_first && done == 0, scratch.regex, words);
+    if (!found) break;
+    out.push_back(found->id);
+    done = found->end;
+  }
+}
+
+std::vector<TokenId> Tokenizer::State::encode(std::string_view text,
+                                              const EncodeOptions& options) const {
+  std::vector<TokenId> out;
+  out.reserve(text.size() / kBytesPerToken + spec.prefix.size() + spec.suffix.size());
+  if (options.add_special) out.insert(out.end(), spec.prefix.begin(), spec.prefix.end());
+  std::unique_ptr<EncodeScratch> scratch = take_scratch();
+  std::size_t done = 0;
+  while (done < text.size()) {
+    std::optional<AddedTokens::Found> found;
+    if (!added_.empty()) found = added_.find(text, done, options.parse_special);
+    const std::size_t end = found ? found->begin : text.size();
+    if (end > done) {
+      encode_segment(text.substr(done, end - done), done == 0, options, *scratch, out);
+    }
+    if (!found) break;
+    out.push_back(found->id);
+    done = found->end;
+  }
+  give_back(std::move(scratch));
+  if (options.add_special) out.insert(out.end(), spec.suffix.begin(), spec.suffix.end());
+  return out;
+}
+
+Tokenizer::Tokenizer(const formats::TokenizerData& data)
+    : state_(std::make_unique<const State>(data)) {}
+
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  return state_->encode(text, options);
+}
+
+std::string Tokenizer::decode(std::span<const TokenId> ids, bool keep_special) const {
+  std::string text;
+  for (const TokenId id : ids) {
+    if (!keep_special && is_special(id)) continue;
+    text += bytes(id);
+  }
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < state_->spec.strip_count; ++i) {
+    if (!std::string_view(text).substr(begin).starts_with(state_->spec.strip_start)) break;
+    begin += state_->spec.strip_start.size();
+  }
+  return begin == 0 ? text : text.substr(begin);
+}
+
+std::int64_t Tokenizer::vocab_size() const {
+  return static_cast<std::int64_t>(state_->vocabulary.size());
+}
+
+std::string_view Tokenizer::token(TokenId id) const {
+  return state_->vocabulary.contains(id) ? std::string_view(state_->vocabulary.token(id)) : "";
+}
+
+std::optional<TokenId> Tokenizer::find(std::string_view token) const {
+  return state_->vocabulary.find(token);
+}
+
+std::string_view Tokenizer::bytes(TokenId id) const {
+  if (!state_->vocabulary.contains(id)) return "";
+  return state_->bytes[static_cast<std::size_t>(id)];
+}
+
+bool Tokenizer::is_special(TokenId id) const {
+  return state_->vocabulary.contains(id) && state_->vocabulary.is_special(id);
+}
+
+std::optional<TokenId> Tokenizer::bos() const {
+  return state_->bos;
+}
+
+std::optional<TokenId> Tokenizer::eos() const {
+  return state_->eos;
+}
+
+std::span<const TokenId> Tokenizer::end_tokens() const {
+  return state_->end_tokens;
+}
+
+}  // namespace graft::tokenizer

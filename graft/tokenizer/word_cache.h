@@ -1,0 +1,80 @@
+// The ids of words seen before, for one thread. Of fixed size: a word takes the place of another
+// that happens to fall on it. Long words and words of many tokens are not kept.
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "graft/tokenizer/spec.h"
+
+namespace graft::tokenizer {
+
+class WordCache {
+ public:
+  WordCache() : entries_(kNumEntries) {}
+
+  static bool fits(std::string_view word) { return word.size() <= kMaxBytes; }
+
+  static std::uint64_t hash(std::string_view word) {
+    std::uint64_t value = word.size();
+    std::size_t at = 0;
+    for (; at + 8 <= word.size(); at += 8)
+      value = mixed(value, load(word.data() + at, 8));
+    if (at < word.size()) value = mixed(value, load(word.data() + at, word.size() - at));
+    return value;
+  }
+
+  // Empty when the word is not there: no word is without ids.
+  std::span<const TokenId> find(std::string_view word, std::uint64_t hash) const {
+    const Entry& entry = entries_[hash >> kShift];
+    if (entry.num_bytes != word.size() ||
+        std::memcmp(entry.bytes.data(), word.data(), word.size()) != 0) {
+      return {};
+    }
+    return {entry.ids.data(), entry.num_ids};
+  }
+
+  void insert(std::string_view word, std::uint64_t hash, std::span<const TokenId> ids) {
+    if (ids.empty() || ids.size() > kMaxIds) return;
+    Entry& entry = entries_[hash >> kShift];
+    entry.num_bytes = static_cast<std::uint8_t>(word.size());
+    entry.num_ids = static_cast<std::uint8_t>(ids.size());
+    std::memcpy(entry.bytes.data(), word.data(), word.size());
+    std::copy(ids.begin(), ids.end(), entry.ids.begin());
+  }
+
+ private:
+  // 2^15 entries of a cache line each are 2 MB a thread: the words of most texts.
+  static constexpr int kLogEntries = 15;
+  static constexpr std::size_t kNumEntries = std::size_t{1} << kLogEntries;
+  static constexpr int kShift = 64 - kLogEntries;
+  static constexpr std::size_t kMaxBytes = 30;
+  static constexpr std::size_t kMaxIds = 8;
+
+  struct alignas(64) Entry {
+    std::uint8_t num_bytes = 0;
+    std::uint8_t num_ids = 0;
+    std::array<char, kMaxBytes> bytes{};
+    std::array<TokenId, kMaxIds> ids{};
+  };
+  static_assert(sizeof(Entry) == 64);
+
+  static std::uint64_t load(const char* from, std::size_t bytes) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, from, bytes);
+    return value;
+  }
+  static std::uint64_t mixed(std::uint64_t value, std::uint64_t word) {
+    value = (value ^ word) * 0x9E3779B97F4A7C15U;
+    return value ^ (value >> 29U);
+  }
+
+  std::vector<Entry> entries_;
+};
+
+}  // namespace graft::tokenizer
