@@ -88,13 +88,19 @@ void Engine::check(const Request& request) const {
 RequestId Engine::add(Request request) {
   check(request);
   auto sequence = std::make_unique<Sequence>();
-  sequence->id = {.request = next_request_++, .sample = 0};
+  sequence->id = {.request = new_id(request.id), .sample = 0};
   sequence->seed = request.params.seed.value_or(seeds_());
   sequence->priority = request.priority;
   sequence->num_prompt = static_cast<std::int64_t>(request.prompt.size());
   sequence->tokens = std::move(request.prompt);
   sequence->params = std::move(request.params);
   return add_sequence(std::move(sequence)).id.request;
+}
+
+RequestId Engine::new_id(RequestId wanted) {
+  const RequestId id = wanted == 0 ? next_request_ : wanted;
+  next_request_ = std::max(next_request_, id + 1);
+  return id;
 }
 
 Sequence& Engine::add_sequence(std::unique_ptr<Sequence> owned) {
@@ -194,7 +200,7 @@ void Engine::collect_prompt_logprobs(Sequence& sequence, const SequenceLogits& r
 // After the prompt of a request with several samples, its sequence becomes so many; they share what
 // was computed.
 void Engine::add_choices(Sequence& sequence, std::int64_t row, std::vector<Choice>& choices) {
-  const std::int64_t num_samples = sequence.num_output() == 0 ? sequence.params.n : 1;
+  const std::int64_t num_samples = std::exchange(sequence.params.n, 1);
   choices.push_back({.sequence = &sequence, .row = row, .is_shared = num_samples > 1});
   for (std::int64_t sample = 1; sample < num_samples; ++sample) {
     auto fork = std::make_unique<Sequence>();
@@ -297,6 +303,11 @@ void Engine::finish(Sequence& sequence, Finish reason, Update update) {
   update.arrived = sequence.arrived;
   update.first_token = sequence.first_token;
   const SequenceId id = sequence.id;
+  // Samples that it has not become yet end with it.
+  for (std::int64_t sample = 1; sample < sequence.params.n; ++sample) {
+    pending_.push_back(update);
+    pending_.back().id.sample = sample;
+  }
   pending_.push_back(std::move(update));
   scheduler_.remove(sequence);
   sequences_.erase(id);

@@ -24,6 +24,7 @@
 namespace graft::engine {
 
 struct Request {
+  RequestId id = 0;  // 0: the engine chooses; otherwise never used before
   std::vector<TokenId> prompt = {};
   SamplingParams params = {};
   std::int64_t priority = 0;  // lower runs first
@@ -70,8 +71,9 @@ class Engine {
   ~Engine();
 
   // Throws Error when the request can never run: bad parameters, an empty prompt, a prompt that is
-  // longer than max_model_len or than the whole cache.
-  RequestId add(Request request);
+  // longer than max_model_len or than the whole cache. May be called from any thread.
+  void check(const Request& request) const;
+  RequestId add(Request request);  // checks it too
   // All samples of it end with FinishReason::Abort in the next step's updates. False when it has
   // ended already.
   bool abort(RequestId request);
@@ -85,7 +87,7 @@ class Engine {
   void save(SequenceId id, const std::filesystem::path& path) const;
   // A request of one sample that goes on where the file was saved. Throws Error for a file of
   // another model, another version or a damaged one.
-  RequestId restore(const std::filesystem::path& path);
+  RequestId restore(const std::filesystem::path& path, RequestId wanted = 0);
   // The tokens of a running sequence.
   const Sequence* find(SequenceId id) const;
 
@@ -105,7 +107,7 @@ class Engine {
     std::optional<TokenLogprobs> logprobs = {};
   };
 
-  void check(const Request& request) const;
+  RequestId new_id(RequestId wanted);
   Sequence& add_sequence(std::unique_ptr<Sequence> sequence);
   std::unique_ptr<tokenizer::Detokenizer> new_text(const SamplingParams& params) const;
   void end_too_long(const Schedule& schedule);

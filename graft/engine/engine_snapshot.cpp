@@ -46,7 +46,7 @@ void Engine::save(SequenceId id, const std::filesystem::path& path) const {
   snapshot.block_tokens = blocks_.block_tokens();
   snapshot.block_bytes = model.cache_bytes_per_block();
   snapshot.params = sequence->params;
-  snapshot.params.n = 1;
+  snapshot.params.n = 1;  // one sequence is saved, not those it would become
   snapshot.seed = sequence->seed;
   snapshot.priority = sequence->priority;
   snapshot.num_prompt = sequence->num_prompt;
@@ -59,7 +59,7 @@ void Engine::save(SequenceId id, const std::filesystem::path& path) const {
   });
 }
 
-RequestId Engine::restore(const std::filesystem::path& path) {
+RequestId Engine::restore(const std::filesystem::path& path, RequestId wanted) {
   Snapshot snapshot = read_snapshot(path);
   if (fingerprint_ == 0) fingerprint_ = fingerprint_of(open_.source());
   if (snapshot.model != fingerprint_) fail(path.string(), ": saved with another model");
@@ -73,7 +73,7 @@ RequestId Engine::restore(const std::filesystem::path& path) {
     fail(path.string(), ": ", error.what());
   }
   auto sequence = std::make_unique<Sequence>();
-  sequence->id = {.request = next_request_++, .sample = 0};
+  sequence->id = {.request = new_id(wanted), .sample = 0};
   sequence->seed = snapshot.seed;
   sequence->priority = snapshot.priority;
   sequence->num_prompt = snapshot.num_prompt;

@@ -10,9 +10,9 @@ namespace {
 // Logits of every position of a prompt are wanted: fewer at a time, for they take memory.
 constexpr std::int64_t kMostLogitRows = 256;
 
-// Samples that will run when the prompt is done, itself included.
+// Samples that will run when the prompt is done, itself included; 1 from then on.
 std::int64_t seats_of(const Sequence& sequence) {
-  return sequence.num_output() == 0 ? sequence.params.n : 1;
+  return sequence.params.n;
 }
 
 }  // namespace

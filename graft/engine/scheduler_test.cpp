@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -70,7 +71,7 @@ class World {
     ++num_ended_;
     const SequenceId id = sequence.id;
     // A prompt that ends early takes its samples with it.
-    if (sequence.num_output() == 0) num_ended_ += sequence.params.n - 1;
+    num_ended_ += sequence.params.n - 1;
     scheduler_.remove(sequence);
     sequences_.erase(id);
   }
@@ -159,7 +160,7 @@ class World {
     const bool is_complete = scheduled.is_complete();
     sequence.num_computed += scheduled.num_tokens;
     if (!is_complete) return;
-    const std::int64_t num_samples = sequence.num_output() == 0 ? sequence.params.n : 1;
+    const std::int64_t num_samples = std::exchange(sequence.params.n, 1);
     for (std::int64_t sample = 1; sample < num_samples; ++sample) {
       auto fork = std::make_unique<Sequence>();
       fork->id = {.request = sequence.id.request, .sample = sample};

@@ -55,7 +55,7 @@ enum class SequenceState : std::uint8_t { Waiting, Running, Finished };
 
 struct Sequence {
   SequenceId id;
-  SamplingParams params;
+  SamplingParams params;  // its n: samples that this one still becomes
   std::uint64_t seed = 0;
   std::int64_t priority = 0;    // lower runs first
   std::uint64_t arrival = 0;    // order of submission
