@@ -1,7 +1,7 @@
 # One interface target carries the include path and the warnings to every module.
 add_library(graft_flags INTERFACE)
-target_compile_definitions(graft_flags INTERFACE GRAFT_VERSION="${PROJECT_VERSION}")
-target_include_directories(graft_flags INTERFACE ${CMAKE_SOURCE_DIR})
+configure_file(${CMAKE_SOURCE_DIR}/graft/base/version.h.in ${CMAKE_BINARY_DIR}/include/graft/base/version.h @ONLY)
+target_include_directories(graft_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/include)
 target_compile_options(
   graft_flags
   INTERFACE

@@ -7,6 +7,7 @@
 #include "graft/base/mapped_file.h"
 #include "graft/models/family.h"
 #include "graft/plan/default_rules.h"
+#include "graft/plan/plugins.h"
 #include "graft/tensor/gpus.h"
 
 namespace graft::cli {
@@ -53,6 +54,12 @@ std::uint64_t parse_bytes(const std::string& text) {
   return static_cast<std::uint64_t>(bytes);
 }
 
+void PluginOptions::add_to(CLI::App& command) {
+  command.add_option("--plugin", libraries, "Library with operators; may be given several times")
+      ->option_text("LIB.so")
+      ->allow_extra_args(false);
+}
+
 void MachineOptions::add_to(CLI::App& command) {
   command.add_option("--gpus", gpus, "Number of GPUs (default: those of this machine)")
       ->check(CLI::Range(0, 64));
@@ -78,6 +85,7 @@ plan::MachineFigures MachineOptions::figures() const {
 
 PlannedModel::PlannedModel(const std::string& model,
                            const std::string& rules,
+                           const PluginOptions& plugins,
                            const plan::Machine& machine)
     : source_(formats::open_weights(model)),
       blueprint_(models::make_blueprint(source_->config(), source_.get())),
@@ -87,6 +95,7 @@ PlannedModel::PlannedModel(const std::string& model,
                                          : std::filesystem::path(rules);
   std::vector<plan::Finding> findings;
   rules_ = plan::read_rules(path, findings);
+  plan::load_plugins(plugins.paths(), rules_, registry_, findings);
   result_ = plan::make_plan(blueprint_, rules_, registry_, machine);
   result_.findings.insert(result_.findings.begin(), findings.begin(), findings.end());
   plan::sort_findings(result_.findings);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graft/base/error.h"
+#include "graft/base/version.h"
 #include "graft/cli/commands.h"
 
 namespace graft::cli {

@@ -9,6 +9,7 @@
 
 #include "graft/base/error.h"
 #include "graft/base/mapped_file.h"
+#include "graft/base/version.h"
 #include "graft/engine/params_json.h"
 
 namespace graft::engine {
