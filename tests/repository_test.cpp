@@ -103,7 +103,7 @@ TEST(Repository, DocumentsNameExistingPaths) {
   static const std::regex path(
       R"(`((?:graft|rules|models|web|tests|bench|examples|docs|tools|cmake)/[A-Za-z0-9_./-]+)`)");
   for (const char* document : {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/rules.md",
-                               "docs/howto/custom_operator.md"}) {
+                               "docs/howto/custom_operator.md", "docs/howto/embed.md"}) {
     const std::string text = read_text(kRoot / document);
     ASSERT_FALSE(text.empty()) << document;
     for (std::sregex_iterator it(text.begin(), text.end(), path), end; it != end; ++it)

@@ -12,6 +12,7 @@
 
 #include "graft/base/error.h"
 #include "graft/base/mapped_file.h"
+#include "graft/engine/engine.h"
 #include "graft/models/open_model.h"
 
 namespace graft::api {
@@ -20,6 +21,7 @@ namespace {
 models::OpenOptions open_options(const LlmConfig& config) {
   models::OpenOptions options;
   options.num_threads = config.num_threads;
+  options.plugins = config.plugins;
   if (!config.rules.empty()) {
     const MappedFile file(config.rules);
     options.rules = {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};

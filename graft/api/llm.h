@@ -18,8 +18,9 @@
 #include <vector>
 
 #include "graft/engine/config.h"
-#include "graft/engine/engine.h"
+#include "graft/engine/request.h"
 #include "graft/engine/sampling_params.h"
+#include "graft/formats/weight_source.h"
 #include "graft/tokenizer/tokenizer.h"
 
 namespace graft::api {
@@ -38,7 +39,8 @@ using engine::Update;
 struct LlmConfig {
   EngineConfig engine = {};
   std::filesystem::path rules = {};  // rule file; empty: the default of the model's family
-  std::size_t num_threads = 0;       // 0: one per processor
+  std::vector<std::filesystem::path> plugins = {};  // libraries with operators
+  std::size_t num_threads = 0;                      // 0: one per processor
 };
 
 // Text, or the tokens themselves.

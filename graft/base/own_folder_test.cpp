@@ -5,7 +5,7 @@
 namespace graft {
 namespace {
 
-// The tests have the modules linked in; libgraft.so answers in tests/plugin_test.cpp, where an
+// The tests have the modules linked in; libgraft.so answers in tests/installation_test.cpp, where an
 // installed program finds its rule files.
 TEST(OwnFolder, IsTheProgramsWhereThereIsNoLibrary) {
   EXPECT_EQ(own_folder(), std::filesystem::canonical("/proc/self/exe").parent_path());

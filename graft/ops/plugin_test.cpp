@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // What load_plugin says of a file. Plugins that load link libgraft.so and are tested through the
-// program, in tests/plugin_test.cpp.
+// program, in tests/installation_test.cpp.
 std::string complaint(const fs::path& path) {
   Registry registry;
   try {

@@ -135,9 +135,9 @@ void must_run(const std::vector<std::string>& words) {
                                   << outcome.out << outcome.err;
 }
 
-// The example as its README builds it, with the compiler and the flags (sanitizers) of this build.
-void build_example(const TemporaryFolder& folder) {
-  const std::string example = std::string(GRAFT_SOURCE_DIR) + "/examples/custom_operator";
+// An example as its README builds it, with the compiler and the flags (sanitizers) of this build.
+void build_example(const TemporaryFolder& folder, const std::string& name) {
+  const std::string example = std::string(GRAFT_SOURCE_DIR) + "/examples/" + name;
   fs::copy(example, folder / "example", fs::copy_options::recursive);
   fs::remove_all(folder / "example/build");
   must_run({GRAFT_CMAKE, "--install", GRAFT_BUILD_DIR, "--prefix", folder / "prefix"});
@@ -158,11 +158,38 @@ std::string rules_with_factor(const TemporaryFolder& folder, const std::string& 
   return folder / "example/other.yaml";
 }
 
+TEST(Installation, BuildsAndRunsProgramsOfOnesOwn) {
+  const auto model = shared_data("models/sprout");
+  GRAFT_REQUIRE_SHARED(model);
+  const TemporaryFolder folder;
+  build_example(folder, "embed");
+  ASSERT_FALSE(HasFatalFailure());
+  const std::string question =
+      "<|im_start|>user\nFind the sum of 62 and 1.<|im_end|>\n<|im_start|>assistant\n";
+  const Outcome batch =
+      run_command({folder / "example/build/offline_batch", model.string(), question, question});
+  EXPECT_EQ(batch.exit_code, 0) << batch.err;
+  EXPECT_TRUE(batch.out.starts_with("62 + 1 = 63\n[22 prompt tokens, ")) << batch.out;
+  const Outcome stream =
+      run_command({folder / "example/build/streaming", model.string(), question, "60"});
+  EXPECT_EQ(stream.exit_code, 0) << stream.err;
+  EXPECT_EQ(stream.out, "62 + 1 = 63\n[stop]\n");
+  const Outcome stopped =
+      run_command({folder / "example/build/streaming", model.string(), "Once upon a time", "0"});
+  EXPECT_TRUE(stopped.out.ends_with("\n[abort]\n")) << stopped.out;
+  const Outcome rules = run_command({folder / "example/build/custom_rules", model.string(),
+                                     folder / "example/f32_cache.yaml", question});
+  EXPECT_EQ(rules.out, "62 + 1 = 63\n") << rules.err;
+  const Outcome missing = run_command({folder / "example/build/offline_batch", "/no/model", "x"});
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_EQ(std::ranges::count(missing.err, '\n'), 1) << missing.err;
+}
+
 TEST(Installation, BuildsAndRunsTheExample) {
   const auto golden = shared_data("golden/llama");
   GRAFT_REQUIRE_SHARED(golden);
   const TemporaryFolder folder;
-  build_example(folder);
+  build_example(folder, "custom_operator");
   ASSERT_FALSE(HasFatalFailure());
   const std::string graft = folder / "prefix/bin/graft";
   must_run({graft, "devices"});
