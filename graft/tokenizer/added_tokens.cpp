@@ -1,6 +1,5 @@
 #include "graft/tokenizer/added_tokens.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -41,7 +40,9 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens)
 
 std::optional<AddedTokens::Found> AddedTokens::find(std::string_view text,
                                                     std::size_t from,
+                                                    std::size_t done,
                                                     bool with_special) const {
+  if (tokens_.empty()) return std::nullopt;
   for (std::size_t at = from; at < text.size();) {
     if (!trie_.begins(text[at])) {
       ++at;
@@ -59,7 +60,7 @@ std::optional<AddedTokens::Found> AddedTokens::find(std::string_view text,
     at = end;  // one that does not count hides those inside it all the same
     if (token.is_special && !with_special) continue;
     if (token.single_word && !stands_alone(text, begin, end)) continue;
-    while (token.lstrip && begin > from) {
+    while (token.lstrip && begin > done) {
       const Character c = character_before(text, begin);
       if (!is_whitespace(c.code)) break;
       begin -= c.bytes;
@@ -69,7 +70,7 @@ std::optional<AddedTokens::Found> AddedTokens::find(std::string_view text,
       if (!is_whitespace(c.code)) break;
       end += c.bytes;
     }
-    return Found{std::max(begin, from), end, token.id};
+    return Found{begin, end, at, token.id};
   }
   return std::nullopt;
 }

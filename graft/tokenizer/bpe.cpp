@@ -38,6 +38,8 @@ Bpe::Bpe(const ModelSpec& spec, const Vocabulary& vocabulary)
       unk_id_(spec.unk_id.value_or(-1)),
       bytes_(byte_ids(vocabulary, spec.byte_level)) {
   has_all_bytes_ = std::ranges::find(bytes_, -1) == bytes_.end();
+  // What is unknown must leave something behind, or its neighbours come together.
+  may_cut_at_spaces_ = may_cut_at_spaces_ && (unk_id_ >= 0 || (byte_fallback_ && has_all_bytes_));
   ascii_.fill(-1);
   for (std::size_t i = 0; i < vocabulary.size(); ++i) {
     const auto id = static_cast<TokenId>(i);

@@ -168,6 +168,14 @@ std::string Translator::take_escape(bool in_class) {
       at_ += 4;
       return str("\\x{", digits, '}');
     }
+    case 'x': {
+      if (!has("{")) return "\\x";
+      const auto end = in_.find('}', at_);
+      if (end == std::string_view::npos) unsupported("\\x{ without }");
+      const std::string digits(in_.substr(at_, end + 1 - at_));
+      at_ = end + 1;
+      return "\\x" + digits;
+    }
     case 'K':
     case 'C':
     case 'G':

@@ -167,18 +167,12 @@ void Tokenizer::State::encode_segment(std::string_view segment,
   const std::string_view text = normalizer_.run(segment, scratch.normalizer, scratch.regex);
   const auto encode = [&](std::string_view word) { encode_word(word, scratch, out); };
   Words words(encode, cuts_at_spaces_);
-  std::size_t done = 0;
-  while (done < text.size()) {
-    std::optional<AddedTokens::Found> found;
-    if (!added_normalized_.empty()) {
-      found = added_normalized_.find(text, done, options.parse_special);
-    }
-    const std::size_t end = found ? found->begin : text.size();
-    pre_tokenizer_.run(text.substr(done, end - done), is_first && done == 0, scratch.regex, words);
-    if (!found) break;
-    out.push_back(found->id);
-    done = found->end;
-  }
+  added_normalized_.split(
+      text, options.parse_special, [&](TokenId id) { out.push_back(id); },
+      [&](std::size_t begin, std::size_t end) {
+        pre_tokenizer_.run(text.substr(begin, end - begin), is_first && begin == 0, scratch.regex,
+                           words);
+      });
 }
 
 std::vector<TokenId> Tokenizer::State::encode(std::string_view text,
@@ -187,18 +181,11 @@ std::vector<TokenId> Tokenizer::State::encode(std::string_view text,
   out.reserve(text.size() / kBytesPerToken + spec.prefix.size() + spec.suffix.size());
   if (options.add_special) out.insert(out.end(), spec.prefix.begin(), spec.prefix.end());
   std::unique_ptr<EncodeScratch> scratch = take_scratch();
-  std::size_t done = 0;
-  while (done < text.size()) {
-    std::optional<AddedTokens::Found> found;
-    if (!added_.empty()) found = added_.find(text, done, options.parse_special);
-    const std::size_t end = found ? found->begin : text.size();
-    if (end > done) {
-      encode_segment(text.substr(done, end - done), done == 0, options, *scratch, out);
-    }
-    if (!found) break;
-    out.push_back(found->id);
-    done = found->end;
-  }
+  added_.split(
+      text, options.parse_special, [&](TokenId id) { out.push_back(id); },
+      [&](std::size_t begin, std::size_t end) {
+        encode_segment(text.substr(begin, end - begin), begin == 0, options, *scratch, out);
+      });
   give_back(std::move(scratch));
   if (options.add_special) out.insert(out.end(), spec.suffix.begin(), spec.suffix.end());
   return out;
