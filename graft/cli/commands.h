@@ -12,6 +12,7 @@ void add_convert(CLI::App& app);
 void add_quantize(CLI::App& app);
 void add_devices(CLI::App& app);
 void add_machine(CLI::App& app);
+void add_perplexity(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_rules(CLI::App& app);
 void add_synth(CLI::App& app);

@@ -40,6 +40,7 @@ int run(int argc, const char* const* argv) {
   add_rules(app);
   add_verify(app);
   add_synth(app);
+  add_perplexity(app);
   try {
     app.parse(argc, argv);
     return 0;
