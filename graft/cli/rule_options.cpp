@@ -2,6 +2,8 @@
 
 #include <charconv>
 #include <cmath>
+#include <fstream>
+#include <system_error>
 
 #include "graft/base/error.h"
 #include "graft/base/mapped_file.h"
@@ -35,6 +37,22 @@ plan::MachineFigures base_figures(const std::string& file) {
 std::string read_text_file(const std::filesystem::path& path) {
   const MappedFile file(path);
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+void write_text_file(const std::filesystem::path& path, const std::string& text) {
+  const std::filesystem::path partial = path.string() + ".partial";
+  std::error_code error;
+  {
+    std::ofstream out(partial, std::ios::binary);
+    out << text;
+    out.close();
+    if (!out) error = std::make_error_code(std::errc::io_error);
+  }
+  if (!error) std::filesystem::rename(partial, path, error);
+  if (!error) return;
+  std::error_code ignored;
+  std::filesystem::remove(partial, ignored);
+  fail(path.string(), ": cannot write: ", error.message());
 }
 
 std::uint64_t parse_bytes(const std::string& text) {

@@ -19,6 +19,8 @@ namespace graft::cli {
 
 // A whole file; throws Error.
 std::string read_text_file(const std::filesystem::path& path);
+// The file appears whole or not at all; throws Error.
+void write_text_file(const std::filesystem::path& path, const std::string& text);
 
 // --plugin LIB.so, any number of times: libraries with operators that rules may name.
 struct PluginOptions {

@@ -40,7 +40,10 @@ int run(int argc, const char* const* argv) {
   add_rules(app);
   add_verify(app);
   add_synth(app);
+  add_tokenize(app);
+  add_detokenize(app);
   add_perplexity(app);
+  add_eval(app);
   try {
     app.parse(argc, argv);
     return 0;
