@@ -55,6 +55,27 @@ TEST(Llm, AnswersInTextAndStopsAtTheEnd) {
   EXPECT_EQ(llm.stats().num_running, 0);
 }
 
+// DeepSeek-V3's shape, sharded, tied, with a next-n layer that is not run; against Transformers.
+TEST(Llm, SproutContinuesAsItsReference) {
+  GRAFT_REQUIRE_SHARED(sprout());
+  LLM llm(sprout());
+  const Json reference = read_json_file(sprout() / "reference.json");
+  SamplingParams params = greedy(48);
+  params.ignore_eos = true;
+  params.skip_special_tokens = false;
+  std::vector<Prompt> prompts;
+  for (const Json& prompt : reference.at("prompts"))
+    prompts.emplace_back(prompt.at("prompt").get<std::string>());
+  ASSERT_EQ(prompts.size(), 24U);
+  const std::vector<Output> outputs = llm.generate(prompts, params);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Json& want = reference.at("prompts").at(i);
+    EXPECT_EQ(outputs[i].num_prompt, static_cast<std::int64_t>(want.at("prompt_ids").size()));
+    EXPECT_EQ(outputs[i].samples[0].tokens, want.at("greedy_ids").get<std::vector<TokenId>>());
+    EXPECT_EQ(outputs[i].samples[0].text, want.at("greedy_text").get<std::string>());
+  }
+}
+
 TEST(Llm, StopStringsEndAcrossTokensAndAreNotShown) {
   GRAFT_REQUIRE_SHARED(sprout());
   LLM llm(sprout(), small_config());

@@ -1,5 +1,5 @@
-// graft eval: accuracy on a file of questions, one JSON object per line: task, messages, tools, answer,
-// check (eval_checks.h).
+// graft eval: accuracy on a file of questions, one JSON object per line: task, messages, tools,
+// answer, check (eval_checks.h).
 
 #include <algorithm>
 #include <cstdio>
@@ -88,7 +88,9 @@ std::vector<Question> read_questions(const Options& options, const api::LLM& llm
   return questions;
 }
 
-std::vector<std::string> ask(api::LLM& llm, const std::vector<Question>& questions, const Options& options) {
+std::vector<std::string> ask(api::LLM& llm,
+                             const std::vector<Question>& questions,
+                             const Options& options) {
   // A group keeps every seat of the engine busy and still shows progress.
   constexpr std::size_t kGroup = 64;
   api::SamplingParams params;
@@ -124,7 +126,8 @@ void print(const std::map<std::string, Tally>& tasks, const Tally& total, bool j
     return;
   }
   for (const auto& [task, tally] : tasks)
-    fmt::print("  {:<16} {:>4} of {:<4} {:5.1f} %\n", task, tally.right, tally.all, 100.0 * tally.right / tally.all);
+    fmt::print("  {:<16} {:>4} of {:<4} {:5.1f} %\n", task, tally.right, tally.all,
+               100.0 * tally.right / tally.all);
   fmt::print("{} of {} right, {:.1f} %\n", total.right, total.all, 100.0 * total.right / total.all);
 }
 
@@ -162,8 +165,10 @@ void evaluate(const Options& options) {
 
 void add_eval(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("eval", "Measure a model's accuracy on a file of questions");
-  command->add_option("FILE", options->file, "JSON lines: task, messages, tools, answer, check")->required();
+  CLI::App* command =
+      app.add_subcommand("eval", "Measure a model's accuracy on a file of questions");
+  command->add_option("FILE", options->file, "JSON lines: task, messages, tools, answer, check")
+      ->required();
   options->model.add_to(*command);
   command->add_option("--max-new-tokens", options->max_new_tokens, "Longest answer (default: 300)")
       ->check(CLI::Range(1, 1 << 20));
