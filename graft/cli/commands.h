@@ -18,6 +18,7 @@ void add_rules(CLI::App& app);
 void add_synth(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_detokenize(CLI::App& app);
+void add_bench(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_verify(CLI::App& app);
 

@@ -44,6 +44,7 @@ int run(int argc, const char* const* argv) {
   add_detokenize(app);
   add_perplexity(app);
   add_eval(app);
+  add_bench(app);
   try {
     app.parse(argc, argv);
     return 0;
