@@ -53,8 +53,8 @@ Bpe::Bpe(const ModelSpec& spec, const Vocabulary& vocabulary)
     if (c.bytes != token.size()) continue;
     if (c.code >= 0 && c.code < 128) {
       ascii_[static_cast<std::size_t>(c.code)] = id;
-    } else {
-      characters_.emplace(token, id);
+    } else if (c.code >= 0) {
+      characters_.emplace(c.code, id);
     }
   }
   if (spec.merges_by_score) {
@@ -65,7 +65,7 @@ Bpe::Bpe(const ModelSpec& spec, const Vocabulary& vocabulary)
 }
 
 void Bpe::add_merges(const ModelSpec& spec, const Vocabulary& vocabulary) {
-  pairs_ = PairTable(spec.merges.size());
+  pairs_ = PairTable(spec.merges.size(), vocabulary.size());
   std::string joined;
   for (const auto& [left, right] : spec.merges) {
     const std::uint32_t rank = num_ranks_++;
@@ -122,7 +122,7 @@ void Bpe::add_merges_by_score(const ModelSpec& spec, const Vocabulary& vocabular
       found.push_back({*left, *right, {rank, order[i]}});
     }
   }
-  pairs_ = PairTable(found.size());
+  pairs_ = PairTable(found.size(), vocabulary.size());
   for (const Found& pair : found)
     pairs_.insert(pair.left, pair.right, pair.merge);
 }
@@ -144,11 +144,10 @@ void Bpe::encode(std::string_view word, BpeScratch& scratch, std::vector<TokenId
   out.insert(out.end(), scratch.ids.begin(), scratch.ids.end());
 }
 
-TokenId Bpe::symbol_of(std::string_view character) const {
-  const auto first = static_cast<std::uint8_t>(character.front());
+TokenId Bpe::symbol_of(std::uint8_t first, std::int32_t code) const {
   if (byte_level_) return bytes_[first];
   if (first < 0x80) return ascii_[first];
-  const auto found = characters_.find(std::string(character));
+  const auto found = characters_.find(code);
   return found == characters_.end() ? -1 : found->second;
 }
 
@@ -171,10 +170,11 @@ void Bpe::take_symbols(std::string_view word, std::vector<TokenId>& ids) const {
   }
   bool owes_unknown = false;
   for (std::size_t at = 0; at < word.size();) {
-    const std::size_t bytes = byte_level_ ? 1 : first_character(word.substr(at)).bytes;
-    const std::string_view character = word.substr(at, bytes);
-    at += bytes;
-    const TokenId id = symbol_of(character);
+    const auto first = static_cast<std::uint8_t>(word[at]);
+    const Character c = byte_level_ ? Character{first, 1} : first_character(word.substr(at));
+    const std::string_view character = word.substr(at, c.bytes);
+    at += c.bytes;
+    const TokenId id = symbol_of(first, c.code);
     if (id >= 0) {
       if (owes_unknown) ids.push_back(unk_id_);
       owes_unknown = false;
@@ -223,12 +223,10 @@ class Merger {
       : pairs_(pairs), s_(scratch) {
     const auto size = static_cast<std::uint32_t>(s_.ids.size());
     s_.queue_of_rank.resize(num_ranks, kNone);
-    s_.ranks.resize(size);
-    s_.next.resize(size);
-    s_.previous.resize(size);
+    s_.symbols.resize(size);
     for (std::uint32_t i = 0; i < size; ++i) {
-      s_.next[i] = i + 1 < size ? i + 1 : kNone;
-      s_.previous[i] = i > 0 ? i - 1 : kNone;
+      s_.symbols[i] = {s_.ids[i], PairTable::kNoRank, i + 1 < size ? i + 1 : kNone,
+                       i > 0 ? i - 1 : kNone};
     }
     for (std::uint32_t i = 0; i < size; ++i)
       look_at(i);
@@ -237,45 +235,68 @@ class Merger {
   void run() {
     while (!s_.heap.empty()) {
       const auto idx = static_cast<std::uint32_t>(s_.heap.front());
-      BpeScratch::Queue& queue = s_.queues[idx];
-      if (queue.head == queue.positions.size()) {
+      prefetch(s_.queues[idx]);
+      const auto at = next_of(s_.queues[idx]);
+      if (!at) {
         retire(idx);
-        continue;
+      } else if (s_.symbols[*at].id >= 0 && s_.symbols[*at].rank == s_.queues[idx].rank) {
+        merge(*at);
       }
-      if (!queue.is_sorted) {
-        std::sort(queue.positions.begin() + static_cast<std::ptrdiff_t>(queue.head),
-                  queue.positions.end());
-        queue.is_sorted = true;
-      }
-      const std::uint32_t at = queue.positions[queue.head++];
-      if (s_.ids[at] >= 0 && s_.ranks[at] == queue.rank) merge(at);
+    }
+    s_.ids.clear();
+    for (const BpeScratch::Symbol& symbol : s_.symbols) {
+      if (symbol.id >= 0) s_.ids.push_back(symbol.id);
     }
   }
 
  private:
+  // One rank's positions are far apart in a very long word: ask for them some merges ahead.
+  void prefetch(const BpeScratch::Queue& queue) const {
+    constexpr std::size_t kAhead = 12;
+    if (queue.head + kAhead < queue.positions.size()) {
+      __builtin_prefetch(&s_.symbols[queue.positions[queue.head + kAhead]]);
+    }
+  }
+
+  static std::optional<std::uint32_t> next_of(BpeScratch::Queue& queue) {
+    const bool has_more = queue.head < queue.positions.size();
+    if (queue.late.empty()) {
+      return has_more ? std::optional(queue.positions[queue.head++]) : std::nullopt;
+    }
+    if (has_more && queue.positions[queue.head] < queue.late.front()) {
+      return queue.positions[queue.head++];
+    }
+    std::ranges::pop_heap(queue.late, std::greater<>());
+    const std::uint32_t at = queue.late.back();
+    queue.late.pop_back();
+    return at;
+  }
+
   // The pair that begins at `at` is new.
   void look_at(std::uint32_t at) {
-    const std::uint32_t right = s_.next[at];
-    const std::uint32_t rank =
-        right == kNone ? PairTable::kNoRank : pairs_.find(s_.ids[at], s_.ids[right]).rank;
-    s_.ranks[at] = rank;
-    if (rank == PairTable::kNoRank) return;
-    std::uint32_t& idx = s_.queue_of_rank[rank];
-    if (idx == kNone) idx = open(rank);
+    BpeScratch::Symbol& symbol = s_.symbols[at];
+    symbol.rank = symbol.next == kNone ? PairTable::kNoRank
+                                       : pairs_.find(symbol.id, s_.symbols[symbol.next].id).rank;
+    if (symbol.rank == PairTable::kNoRank) return;
+    std::uint32_t& idx = s_.queue_of_rank[symbol.rank];
+    if (idx == kNone) idx = open(symbol.rank);
     BpeScratch::Queue& queue = s_.queues[idx];
-    if (queue.positions.size() > queue.head && queue.positions.back() > at) {
-      queue.is_sorted = false;
+    if (queue.head == queue.positions.size() || queue.positions.back() < at) {
+      queue.positions.push_back(at);
+    } else {
+      queue.late.push_back(at);
+      std::ranges::push_heap(queue.late, std::greater<>());
     }
-    queue.positions.push_back(at);
   }
 
   void merge(std::uint32_t at) {
-    const std::uint32_t right = s_.next[at];
-    s_.ids[at] = pairs_.find(s_.ids[at], s_.ids[right]).id;
-    s_.ids[right] = -1;
-    s_.next[at] = s_.next[right];
-    if (s_.next[at] != kNone) s_.previous[s_.next[at]] = at;
-    if (s_.previous[at] != kNone) look_at(s_.previous[at]);
+    BpeScratch::Symbol& left = s_.symbols[at];
+    BpeScratch::Symbol& right = s_.symbols[left.next];
+    left.id = pairs_.find(left.id, right.id).id;
+    right.id = -1;
+    left.next = right.next;
+    if (left.next != kNone) s_.symbols[left.next].previous = at;
+    if (left.previous != kNone) look_at(left.previous);
     look_at(at);
   }
 
@@ -288,7 +309,7 @@ class Merger {
     s_.free_queues.pop_back();
     s_.queues[idx].rank = rank;
     s_.heap.push_back((std::uint64_t{rank} << 32U) | idx);
-    std::push_heap(s_.heap.begin(), s_.heap.end(), std::greater<>());
+    std::ranges::push_heap(s_.heap, std::greater<>());
     return idx;
   }
 
@@ -297,9 +318,8 @@ class Merger {
     s_.queue_of_rank[queue.rank] = kNone;
     queue.positions.clear();
     queue.head = 0;
-    queue.is_sorted = true;
     s_.free_queues.push_back(idx);
-    std::pop_heap(s_.heap.begin(), s_.heap.end(), std::greater<>());
+    std::ranges::pop_heap(s_.heap, std::greater<>());
     s_.heap.pop_back();
   }
 
@@ -311,7 +331,6 @@ class Merger {
 
 void Bpe::merge_long(BpeScratch& scratch) const {
   Merger(pairs_, num_ranks_, scratch).run();
-  std::erase(scratch.ids, -1);
 }
 
 }  // namespace graft::tokenizer

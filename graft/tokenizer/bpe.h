@@ -1,5 +1,6 @@
 // Byte-pair encoding of one word: its symbols (bytes or characters) are merged pair by pair, the
-// best pair first, the leftmost of equal ones first. Time is linear in the length of the word.
+// best pair first, the leftmost of equal ones first. Time is linear in the length of the word
+// where ranks are of one pair each, n log n at worst.
 
 #pragma once
 
@@ -18,19 +19,24 @@ namespace graft::tokenizer {
 
 // What the calls of one thread reuse.
 struct BpeScratch {
-  // The positions whose pair has this rank, in the order in which they must be merged.
+  std::vector<TokenId> ids;  // the symbols of the word
+
+  // For long words only. A symbol with its neighbours, together in memory as they are used.
+  struct Symbol {
+    TokenId id;          // -1: merged away
+    std::uint32_t rank;  // of the pair that begins here
+    std::uint32_t next;  // positions
+    std::uint32_t previous;
+  };
+  // The positions whose pair has this rank, in the order in which they must be merged: those that
+  // came in order, and a heap of the few that did not.
   struct Queue {
     std::uint32_t rank = 0;
-    bool is_sorted = true;
     std::size_t head = 0;
     std::vector<std::uint32_t> positions;
+    std::vector<std::uint32_t> late;
   };
-
-  std::vector<TokenId> ids;          // the symbols of the word, -1 for those merged away
-  std::vector<std::uint32_t> ranks;  // of the pair that begins here
-  // For long words only:
-  std::vector<std::uint32_t> next;  // positions of the neighbours
-  std::vector<std::uint32_t> previous;
+  std::vector<Symbol> symbols;
   std::vector<Queue> queues;
   std::vector<std::uint32_t> free_queues;
   std::vector<std::uint32_t> queue_of_rank;
@@ -49,7 +55,7 @@ class Bpe {
   bool may_cut_at_spaces() const { return may_cut_at_spaces_; }
 
  private:
-  TokenId symbol_of(std::string_view character) const;
+  TokenId symbol_of(std::uint8_t first, std::int32_t code) const;
   void add_merges(const ModelSpec& spec, const Vocabulary& vocabulary);
   void add_merges_by_score(const ModelSpec& spec, const Vocabulary& vocabulary);
   void take_symbols(std::string_view word, std::vector<TokenId>& ids) const;
@@ -66,10 +72,10 @@ class Bpe {
   TokenId unk_id_;              // -1: none
   std::vector<TokenId> bytes_;  // ids of single bytes, -1 for none
   std::array<TokenId, 128> ascii_{};
-  std::unordered_map<std::string, TokenId> characters_;  // that are tokens, the others
-  std::unordered_map<std::string, TokenId> words_;       // all tokens, when merges may be ignored
+  std::unordered_map<std::int32_t, TokenId> characters_;  // the others that are tokens, by code
+  std::unordered_map<std::string, TokenId> words_;        // all tokens, when merges may be ignored
   std::uint32_t num_ranks_ = 0;
-  PairTable pairs_{0};
+  PairTable pairs_{0, 0};
 };
 
 }  // namespace graft::tokenizer

@@ -12,9 +12,9 @@
 namespace graft::tokenizer {
 
 struct DetokenizerOptions {
-  std::vector<std::string> stops;  // the earliest in the text ends it and is not shown
-  bool keep_stop = false;          // show the stop string that ended it
-  bool keep_special = false;       // show special tokens
+  std::vector<std::string> stops = {};  // the earliest in the text ends it and is not shown
+  bool keep_stop = false;               // show the stop string that ended it
+  bool keep_special = false;            // show special tokens
 };
 
 class Detokenizer {

@@ -20,8 +20,11 @@ class PairTable {
  public:
   static constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
 
-  explicit PairTable(std::size_t num_pairs)
-      : slots_(std::bit_ceil(num_pairs * 2 + 2)), shift_(64 - std::countr_zero(slots_.size())) {}
+  // Ids are below `num_ids`.
+  PairTable(std::size_t num_pairs, std::size_t num_ids)
+      : sides_(num_ids, 0),
+        slots_(std::bit_ceil(num_pairs * 2 + 2)),
+        shift_(64 - std::countr_zero(slots_.size())) {}
 
   // False when the pair is there already; the first entry stays.
   bool insert(std::int32_t left, std::int32_t right, PairMerge merge) {
@@ -31,11 +34,18 @@ class PairTable {
       if (slots_[i].key == key) return false;
     }
     slots_[i] = {key, merge};
+    sides_[static_cast<std::size_t>(left)] |= kLeft;
+    sides_[static_cast<std::size_t>(right)] |= kRight;
     return true;
   }
 
   // Its rank is kNoRank when the two do not merge.
   PairMerge find(std::int32_t left, std::int32_t right) const {
+    // Most long tokens merge with nothing; two bytes that stay in the cache say so.
+    if ((sides_[static_cast<std::size_t>(left)] & kLeft) == 0 ||
+        (sides_[static_cast<std::size_t>(right)] & kRight) == 0) {
+      return {kNoRank, -1};
+    }
     const std::uint64_t key = key_of(left, right);
     std::size_t i = first_slot(key);
     for (; slots_[i].merge.rank != kNoRank; i = (i + 1) & (slots_.size() - 1)) {
@@ -45,6 +55,9 @@ class PairTable {
   }
 
  private:
+  static constexpr std::uint8_t kLeft = 1;
+  static constexpr std::uint8_t kRight = 2;
+
   struct Slot {
     std::uint64_t key = 0;
     PairMerge merge = {kNoRank, -1};
@@ -59,6 +72,7 @@ class PairTable {
     return static_cast<std::size_t>((key * 0x9E3779B97F4A7C15U) >> shift_);
   }
 
+  std::vector<std::uint8_t> sides_;  // by id: on which side of pairs it occurs
   std::vector<Slot> slots_;
   int shift_;
 };

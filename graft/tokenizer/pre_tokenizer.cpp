@@ -97,6 +97,16 @@ class PreTokenizer::Run {
 
   void go(const Piece& piece, std::size_t idx) {
     if (piece.text.empty()) return;
+    // The first piece may be treated otherwise than the same one further on.
+    const bool may_repeat = idx > 0 && !piece.is_first;
+    if (may_repeat && sink_.repeat(piece.text, idx)) return;
+    const std::size_t mark = sink_.mark();
+    take_step(piece, idx);
+    if (may_repeat) sink_.remember(piece.text, idx, mark);
+  }
+
+ private:
+  void take_step(const Piece& piece, std::size_t idx) {
     if (idx == steps_.size()) {
       sink_.piece(piece.text);
       return;
@@ -120,7 +130,6 @@ class PreTokenizer::Run {
     }
   }
 
- private:
   void split(const Piece& piece, std::size_t idx) {
     const Step& step = steps_[idx];
     const auto emit = [&](std::size_t begin, std::size_t end) {

@@ -14,10 +14,18 @@
 namespace graft::tokenizer {
 
 // Takes the pieces in order. They are valid during the call only.
+//
+// It may remember what came of a piece that was between two steps, for such pieces come again: it
+// is asked before a piece goes on and told when it is done.
 class PieceSink {
  public:
   virtual ~PieceSink() = default;
   virtual void piece(std::string_view text) = 0;
+  // Whether it did again what came of `text` after so many steps.
+  virtual bool repeat(std::string_view text, std::size_t num_steps) = 0;
+  // How much there is so far, and: what came since then came of `text`.
+  virtual std::size_t mark() const = 0;
+  virtual void remember(std::string_view text, std::size_t num_steps, std::size_t mark) = 0;
 };
 
 class PreTokenizer {

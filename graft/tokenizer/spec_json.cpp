@@ -12,6 +12,7 @@
 namespace graft::tokenizer {
 namespace {
 
+constexpr std::size_t kMaxSteps = 64;
 constexpr std::string_view kAdded = "added_tokens";
 constexpr std::string_view kModel = "model";
 constexpr std::string_view kPost = "post_processor";
@@ -29,6 +30,10 @@ class Reader {
     if (!json_.is_object()) fail("not an object");
     read_normalizer(value("normalizer"), spec_);
     read_pre_tokenizer(value("pre_tokenizer"), spec_);
+    if (spec_.pre_tokenizers.size() > kMaxSteps) {
+      fail("pre_tokenizer has ", spec_.pre_tokenizers.size(), " steps, at most ", kMaxSteps,
+           " are accepted");
+    }
     read_decoder(value("decoder"), spec_);
     read_model();
     read_added_tokens();

@@ -109,35 +109,22 @@ void Tokenizer::State::give_back(std::unique_ptr<EncodeScratch> scratch) const {
 void Tokenizer::State::encode_word(std::string_view word,
                                    EncodeScratch& scratch,
                                    std::vector<TokenId>& out) const {
-  const bool fits = WordCache::fits(word);
-  const std::uint64_t hash = fits ? WordCache::hash(word) : 0;
-  if (fits) {
-    const auto known = scratch.cache.find(word, hash);
-    if (!known.empty()) {
-      out.insert(out.end(), known.begin(), known.end());
-      return;
-    }
-  }
-  const std::size_t begin = out.size();
   if (const Bpe* bpe = std::get_if<Bpe>(&model_)) {
     bpe->encode(word, scratch.bpe, out);
   } else {
     std::get<Unigram>(model_).encode(word, scratch.unigram, out);
   }
-  if (fits) scratch.cache.insert(word, hash, std::span(out).subspan(begin));
 }
 
-namespace {
-
 // Pieces to ids.
-template <class Encode>
-class Words final : public PieceSink {
+class Tokenizer::State::Words final : public PieceSink {
  public:
-  Words(Encode encode, bool cuts_at_spaces) : encode_(encode), cuts_at_spaces_(cuts_at_spaces) {}
+  Words(const State& state, EncodeScratch& scratch, std::vector<TokenId>& out)
+      : state_(state), scratch_(scratch), out_(out) {}
 
   void piece(std::string_view text) override {
-    if (!cuts_at_spaces_) {
-      encode_(text);
+    if (!state_.cuts_at_spaces_) {
+      state_.encode_word(text, scratch_, out_);
       return;
     }
     // A word begins with each ▁ that follows something else.
@@ -146,17 +133,39 @@ class Words final : public PieceSink {
       while (text.substr(end).starts_with(kSpaceSign))
         end += kSpaceSign.size();
       end = std::min(text.find(kSpaceSign, end), text.size());
-      encode_(text.substr(0, end));
+      word(text.substr(0, end));
       text.remove_prefix(end);
     }
   }
 
- private:
-  Encode encode_;
-  bool cuts_at_spaces_;
-};
+  bool repeat(std::string_view text, std::size_t num_steps) override {
+    if (!WordCache::fits(text)) return false;
+    const auto ids = scratch_.cache.find(text, num_steps, WordCache::hash(text, num_steps));
+    out_.insert(out_.end(), ids.begin(), ids.end());
+    return !ids.empty();
+  }
+  std::size_t mark() const override { return out_.size(); }
+  void remember(std::string_view text, std::size_t num_steps, std::size_t mark) override {
+    if (!WordCache::fits(text)) return;
+    scratch_.cache.insert(text, num_steps, WordCache::hash(text, num_steps),
+                          std::span(out_).subspan(mark));
+  }
 
-}  // namespace
+ private:
+  void word(std::string_view text) {
+    if (repeat(text, kCutWord)) return;
+    const std::size_t begin = mark();
+    state_.encode_word(text, scratch_, out_);
+    remember(text, kCutWord, begin);
+  }
+
+  // More steps than any pre-tokenizer has: words that were cut out of a piece.
+  static constexpr std::size_t kCutWord = 255;
+
+  const State& state_;
+  EncodeScratch& scratch_;
+  std::vector<TokenId>& out_;
+};
 
 // What stands between two added tokens, or all of the text.
 void Tokenizer::State::encode_segment(std::string_view segment,
@@ -165,8 +174,7 @@ void Tokenizer::State::encode_segment(std::string_view segment,
                                       EncodeScratch& scratch,
                                       std::vector<TokenId>& out) const {
   const std::string_view text = normalizer_.run(segment, scratch.normalizer, scratch.regex);
-  const auto encode = [&](std::string_view word) { encode_word(word, scratch, out); };
-  Words words(encode, cuts_at_spaces_);
+  Words words(*this, scratch, out);
   added_normalized_.split(
       text, options.parse_special, [&](TokenId id) { out.push_back(id); },
       [&](std::size_t begin, std::size_t end) {

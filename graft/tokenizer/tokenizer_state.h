@@ -34,8 +34,6 @@ class Tokenizer::State {
   explicit State(const formats::TokenizerData& data);
 
   std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options) const;
-  // `word` is a piece of the pre-tokenizer.
-  void encode_word(std::string_view word, EncodeScratch& scratch, std::vector<TokenId>& out) const;
 
   Vocabulary vocabulary;
   Spec spec;
@@ -45,6 +43,9 @@ class Tokenizer::State {
   std::vector<TokenId> end_tokens;
 
  private:
+  class Words;
+
+  void encode_word(std::string_view word, EncodeScratch& scratch, std::vector<TokenId>& out) const;
   std::unique_ptr<EncodeScratch> take_scratch() const;
   void give_back(std::unique_ptr<EncodeScratch> scratch) const;
   void encode_segment(std::string_view segment,

@@ -1,5 +1,5 @@
-// The ids of words seen before, for one thread. Of fixed size: a word takes the place of another
-// that happens to fall on it. Long words and words of many tokens are not kept.
+// The ids of pieces of text seen before, for one thread. Of fixed size: a word takes the place of
+// another that happens to fall on it. Long words and words of many tokens are not kept.
 
 #pragma once
 
@@ -20,8 +20,10 @@ class WordCache {
 
   static bool fits(std::string_view word) { return word.size() <= kMaxBytes; }
 
-  static std::uint64_t hash(std::string_view word) {
-    std::uint64_t value = word.size();
+  // `step`: how many steps of the pre-tokenizer the piece has behind it; those that follow may
+  // split it, and its ids are what comes out of them.
+  static std::uint64_t hash(std::string_view word, std::size_t step) {
+    std::uint64_t value = word.size() * 256 + step;
     std::size_t at = 0;
     for (; at + 8 <= word.size(); at += 8)
       value = mixed(value, load(word.data() + at, 8));
@@ -30,19 +32,23 @@ class WordCache {
   }
 
   // Empty when the word is not there: no word is without ids.
-  std::span<const TokenId> find(std::string_view word, std::uint64_t hash) const {
+  std::span<const TokenId> find(std::string_view word, std::size_t step, std::uint64_t hash) const {
     const Entry& entry = entries_[hash >> kShift];
-    if (entry.num_bytes != word.size() ||
+    if (entry.num_bytes != word.size() || entry.step != static_cast<std::uint8_t>(step) ||
         std::memcmp(entry.bytes.data(), word.data(), word.size()) != 0) {
       return {};
     }
     return {entry.ids.data(), entry.num_ids};
   }
 
-  void insert(std::string_view word, std::uint64_t hash, std::span<const TokenId> ids) {
+  void insert(std::string_view word,
+              std::size_t step,
+              std::uint64_t hash,
+              std::span<const TokenId> ids) {
     if (ids.empty() || ids.size() > kMaxIds) return;
     Entry& entry = entries_[hash >> kShift];
     entry.num_bytes = static_cast<std::uint8_t>(word.size());
+    entry.step = static_cast<std::uint8_t>(step);
     entry.num_ids = static_cast<std::uint8_t>(ids.size());
     std::memcpy(entry.bytes.data(), word.data(), word.size());
     std::copy(ids.begin(), ids.end(), entry.ids.begin());
@@ -53,12 +59,13 @@ class WordCache {
   static constexpr int kLogEntries = 15;
   static constexpr std::size_t kNumEntries = std::size_t{1} << kLogEntries;
   static constexpr int kShift = 64 - kLogEntries;
-  static constexpr std::size_t kMaxBytes = 30;
+  static constexpr std::size_t kMaxBytes = 29;
   static constexpr std::size_t kMaxIds = 8;
 
   struct alignas(64) Entry {
     std::uint8_t num_bytes = 0;
     std::uint8_t num_ids = 0;
+    std::uint8_t step = 0;
     std::array<char, kMaxBytes> bytes{};
     std::array<TokenId, kMaxIds> ids{};
   };

@@ -1,0 +1,261 @@
+#include "graft/tokenizer/tokenizer.h"
+
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/json.h"
+#include "graft/base/shared_data.h"
+#include "graft/formats/read_tokenizer.h"
+#include "graft/tokenizer/test_support.h"
+
+namespace graft::tokenizer {
+namespace {
+
+using Ids = std::vector<TokenId>;
+
+TEST(Tokenizer, AddsAndParsesSpecialTokens) {
+  const Tokenizer tokenizer(test::byte_level());
+  const TokenId bos = *tokenizer.bos();
+  const TokenId eos = *tokenizer.eos();
+  const TokenId hello = *tokenizer.find("hello");
+  EXPECT_EQ(tokenizer.encode("hello"), (Ids{bos, hello}));
+  EXPECT_EQ(tokenizer.encode("hello", {.add_special = false}), Ids{hello});
+  EXPECT_EQ(tokenizer.encode("", {.add_special = false}), Ids{});
+  EXPECT_EQ(tokenizer.encode(""), Ids{bos});
+  EXPECT_EQ(tokenizer.encode("hello<|end|><tool>", {.add_special = false}),
+            (Ids{hello, eos, *tokenizer.find("<tool>")}));
+  // Text that came from a user: special tokens are text, others that were added are themselves.
+  const Ids ids = tokenizer.encode("<|end|><tool>", {.add_special = false, .parse_special = false});
+  EXPECT_EQ(std::ranges::find(ids, eos), ids.end());
+  EXPECT_EQ(ids.back(), *tokenizer.find("<tool>"));
+  EXPECT_EQ(tokenizer.decode(ids), "<|end|><tool>");
+}
+
+TEST(Tokenizer, KnowsItsVocabulary) {
+  const Tokenizer tokenizer(test::byte_level());
+  EXPECT_EQ(tokenizer.vocab_size(), 256 + 14 + 3);
+  EXPECT_EQ(tokenizer.token(*tokenizer.find("Ġhello")), "Ġhello");
+  EXPECT_EQ(tokenizer.bytes(*tokenizer.find("Ġhello")), " hello");
+  EXPECT_EQ(tokenizer.find("nothing"), std::nullopt);
+  EXPECT_TRUE(tokenizer.is_special(*tokenizer.bos()));
+  EXPECT_FALSE(tokenizer.is_special(*tokenizer.find("<tool>")));
+  EXPECT_EQ(tokenizer.end_tokens().size(), 1U);
+  for (const TokenId outside : {-1, 100'000}) {
+    EXPECT_EQ(tokenizer.token(outside), "");
+    EXPECT_EQ(tokenizer.bytes(outside), "");
+    EXPECT_FALSE(tokenizer.is_special(outside));
+  }
+  EXPECT_EQ(tokenizer.decode(Ids{-5, *tokenizer.find("he"), 1 << 30}), "he");
+}
+
+TEST(Tokenizer, SpacesOfSentencePiece) {
+  const Tokenizer tokenizer(test::sentencepiece());
+  const EncodeOptions plain = {.add_special = false};
+  EXPECT_EQ(tokenizer.encode("hello", plain), Ids{*tokenizer.find("▁hello")});
+  EXPECT_EQ(tokenizer.encode(" hello", plain),
+            (Ids{*tokenizer.find("▁"), *tokenizer.find("▁hello")}));
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode(" hello ")), " hello ");
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("hello"), true), "<s> hello");
+  // Without the space before the text.
+  test::TokenizerData data = test::sentencepiece();
+  data.add_space_prefix = false;
+  const Tokenizer bare(data);
+  EXPECT_EQ(bare.encode(" hello", plain), Ids{*bare.find("▁hello")});
+  EXPECT_EQ(bare.decode(bare.encode(" hello")), " hello");
+}
+
+// Merges by score: the best token first, wherever it stands; the leftmost of equal ones.
+TEST(Tokenizer, MergesByScore) {
+  const Tokenizer tokenizer(test::sentencepiece());
+  const auto spelled = [&](std::string_view text) {
+    std::string out;
+    for (const TokenId id : tokenizer.encode(text, {.add_special = false}))
+      out += str(out.empty() ? "" : " ", tokenizer.token(id));
+    return out;
+  };
+  EXPECT_EQ(spelled("aaaa"), "▁ aa aa");
+  EXPECT_EQ(spelled("aaa"), "▁ aaa");
+  EXPECT_EQ(spelled("the"), "▁the");  // by "he" and "▁t", which are better than "th"
+  EXPECT_EQ(spelled("tthe"), "▁t t he");
+  EXPECT_EQ(spelled("    "), "▁▁▁▁ ▁");
+  EXPECT_EQ(spelled("x中\x80"), "▁ <0x78> 中 <0x80>");
+}
+
+TEST(Tokenizer, UnigramTakesTheBestSum) {
+  const Tokenizer tokenizer(test::unigram());
+  const Ids ids = tokenizer.encode("hello the", {.add_special = false});
+  EXPECT_EQ(ids, (Ids{*tokenizer.find("▁hello"), *tokenizer.find("▁the")}));
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("hello x")), "hello x");
+  EXPECT_EQ(tokenizer.encode("").back(), *tokenizer.eos());
+}
+
+class RoundTrip : public testing::TestWithParam<test::TokenizerData> {};
+
+TEST_P(RoundTrip, IsTheIdentity) {
+  const Tokenizer tokenizer(GetParam());
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 3000; ++round) {
+    const std::string text =
+        round % 2 == 0 ? test::random_text(random, 30) : test::random_bytes(random, 40);
+    for (const bool parse_special : {true, false}) {
+      const EncodeOptions options = {.add_special = false, .parse_special = parse_special};
+      const Ids ids = tokenizer.encode(text, options);
+      EXPECT_EQ(tokenizer.decode(ids, true), text);
+      EXPECT_EQ(tokenizer.encode(text, options), ids);  // again, from the cache
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(ByteLevel,
+                         RoundTrip,
+                         testing::Values(test::byte_level("gpt-2"),
+                                         test::byte_level("llama-bpe"),
+                                         test::byte_level("deepseek-llm"),
+                                         test::byte_level("deepseek-coder"),
+                                         test::byte_level("deepseek-v3"),
+                                         test::byte_level("tekken"),
+                                         test::byte_level("gpt-4o"),
+                                         test::byte_level("kimi-k2"),
+                                         test::byte_level("smollm"),
+                                         test::byte_level("chatglm-bpe")));
+
+TEST(Tokenizer, SentencePieceRoundTrip) {
+  const Tokenizer tokenizer(test::sentencepiece());
+  std::mt19937_64 random(2);
+  for (int round = 0; round < 4000; ++round) {
+    std::string text =
+        round % 2 == 0 ? test::random_text(random, 30) : test::random_bytes(random, 40);
+    // The sign for a space is a space on the way back.
+    while (text.find("▁") != std::string::npos)
+      text.erase(text.find("▁"), 3);
+    const Ids ids = tokenizer.encode(text, {.add_special = false, .parse_special = false});
+    EXPECT_EQ(tokenizer.decode(ids, true), text);
+  }
+}
+
+// The identity holds up to the normaliser.
+TEST(Tokenizer, NormalisesAsTheFamilyDoes) {
+  const Tokenizer tokenizer(test::byte_level("qwen2"));
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("e\u0301 \u1100\u1161\u11a8 \u212b")), "é 각 Å");
+  EXPECT_EQ(tokenizer.encode("e\u0301"), tokenizer.encode("é"));
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("e\u0301\xFF\u0301x")), "é\xFF\u0301x");
+}
+
+TEST(Tokenizer, LongRunsAreEncodedToo) {
+  constexpr std::size_t kBytes = 1'000'000;
+  for (const auto& data : {test::byte_level("gpt-2"), test::byte_level("kimi-k2"),
+                           test::byte_level("deepseek-llm"), test::sentencepiece()}) {
+    SCOPED_TRACE(data.pre);
+    const Tokenizer tokenizer(data);
+    for (const char c : {'a', ' ', '7', '\n', 'Z', '\xFF', '!'}) {
+      std::string text(kBytes, c);
+      EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
+      text += 'x';
+      EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
+    }
+  }
+}
+
+TEST(Tokenizer, ThreadsEncodeAtTheSameTime) {
+  const Tokenizer tokenizer(test::byte_level("qwen2"));
+  std::mt19937_64 random(3);
+  std::vector<std::string> texts;
+  std::vector<Ids> expected;
+  for (int i = 0; i < 200; ++i) {
+    texts.push_back(test::random_text(random, 60));
+    expected.push_back(tokenizer.encode(texts.back()));
+  }
+  std::vector<std::thread> threads;
+  std::vector<int> num_wrong(4, 0);
+  for (std::size_t t = 0; t < num_wrong.size(); ++t) {
+    threads.emplace_back([&, t] {
+      for (std::size_t i = 0; i < texts.size(); ++i) {
+        const std::size_t idx = (i * 7 + t * 31) % texts.size();
+        num_wrong[t] += tokenizer.encode(texts[idx]) == expected[idx] ? 0 : 1;
+      }
+    });
+  }
+  for (std::thread& thread : threads)
+    thread.join();
+  EXPECT_EQ(num_wrong, std::vector<int>(4, 0));
+}
+
+std::string refusal(const test::TokenizerData& data) {
+  return test::error_of([&] { const Tokenizer tokenizer(data); });
+}
+
+TEST(Tokenizer, RefusesBadVocabularies) {
+  test::TokenizerData data = test::byte_level();
+  data.tokens[300 - 40] = data.tokens[97];
+  EXPECT_EQ(refusal(data), "token \"" + data.tokens[97] + "\" has two ids, 97 and 260");
+
+  data = test::byte_level();
+  data.merges.emplace_back("he nothing");
+  EXPECT_EQ(refusal(data), "merge 14 \"he nothing\": the vocabulary has no token \"nothing\"");
+  data.merges.back() = "e h";
+  EXPECT_EQ(refusal(data), "merge 14 \"e h\": the vocabulary has no token \"eh\"");
+  data.merges.back() = "eh";
+  EXPECT_EQ(refusal(data), "merge 14 \"eh\" is no pair");
+  data.merges.clear();
+  EXPECT_EQ(refusal(data), "no merges");
+
+  data = test::byte_level("no-such-name");
+  EXPECT_EQ(refusal(data), "pre-tokenizer \"no-such-name\" is not supported");
+  data = test::byte_level();
+  data.eos_id = 5000;
+  EXPECT_NE(refusal(data).find("EOS is token 5000"), std::string::npos);
+  data = test::byte_level();
+  data.model = "bert";
+  EXPECT_NE(refusal(data).find("\"bert\" is not supported"), std::string::npos);
+  EXPECT_EQ(refusal({}), "the vocabulary is empty");
+
+  data = test::sentencepiece();
+  data.scores.pop_back();
+  EXPECT_NE(refusal(data).find("scores for"), std::string::npos);
+  data.scores.push_back(std::numeric_limits<float>::quiet_NaN());
+  EXPECT_NE(refusal(data).find("no number"), std::string::npos);
+}
+
+TEST(Tokenizer, KimiWithoutMergesMergesByRank) {
+  test::TokenizerData with = test::byte_level("kimi-k2");
+  test::TokenizerData without = with;
+  without.merges.clear();
+  const Tokenizer a(with);
+  const Tokenizer b(without);
+  std::mt19937_64 random(4);
+  for (int round = 0; round < 500; ++round) {
+    const std::string text = test::random_text(random, 40);
+    EXPECT_EQ(a.encode(text), b.encode(text)) << text;
+  }
+}
+
+// Both forms of the same tokenizer, on prose and on odd text.
+TEST(Tokenizer, HuggingFaceAndGgufAgree) {
+  const auto folder = shared_data("models/sprout");
+  GRAFT_REQUIRE_SHARED(folder);
+  formats::TokenizerData data = formats::read_tokenizer(folder);
+  const Tokenizer from_json(data);
+  data.tokenizer_json.clear();
+  const Tokenizer from_gguf(data);
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 3000; ++round) {
+    const std::string text =
+        round % 4 == 0 ? test::random_bytes(random, 60) : test::random_text(random, 60);
+    EXPECT_EQ(from_json.encode(text), from_gguf.encode(text)) << text;
+  }
+  const Json prompts = read_json_file(folder / "reference.json")["prompts"];
+  for (const Json& prompt : prompts) {
+    const auto ids = prompt["prompt_ids"].get<Ids>();
+    EXPECT_EQ(from_gguf.encode(prompt["prompt"].get<std::string>()), ids);
+    EXPECT_EQ(from_gguf.decode(ids, true), from_json.decode(ids, true));
+  }
+}
+
+}  // namespace
+}  // namespace graft::tokenizer
