@@ -15,6 +15,7 @@ void add_machine(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_rules(CLI::App& app);
 void add_verify(CLI::App& app);
+void add_template(CLI::App& app);
 
 // Ends the program with that code once the command returns; 0 goes on as usual.
 void exit_with(int code);

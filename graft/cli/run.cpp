@@ -38,6 +38,7 @@ int run(int argc, const char* const* argv) {
   add_plan(app);
   add_rules(app);
   add_verify(app);
+  add_template(app);
   try {
     app.parse(argc, argv);
     return 0;
