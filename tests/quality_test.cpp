@@ -12,19 +12,11 @@
 
 #include "tests/program.h"
 
-// Tens of thousands of tokens take minutes under sanitizers, which see the same code in other
-// tests.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define GRAFT_SKIP_SLOW() GTEST_SKIP() << "too slow under sanitizers"
-#else
-#define GRAFT_SKIP_SLOW()
-#endif
-
 namespace graft::tests {
 namespace {
 
 TEST(Quality, PerplexityIsThatOfTheCard) {
-  GRAFT_SKIP_SLOW();
+  GRAFT_SKIP_UNDER_SANITIZERS();
   const auto sprout = shared_data("models/sprout");
   GRAFT_REQUIRE_SHARED(sprout);
   const Outcome outcome =
@@ -37,7 +29,7 @@ TEST(Quality, PerplexityIsThatOfTheCard) {
 }
 
 TEST(Quality, AccuracyIsThatOfTheCard) {
-  GRAFT_SKIP_SLOW();
+  GRAFT_SKIP_UNDER_SANITIZERS();
   const auto sprout = shared_data("models/sprout");
   GRAFT_REQUIRE_SHARED(sprout);
   const TemporaryFolder folder;

@@ -45,6 +45,7 @@ int run(int argc, const char* const* argv) {
   add_perplexity(app);
   add_eval(app);
   add_bench(app);
+  add_template(app);
   try {
     app.parse(argc, argv);
     return 0;

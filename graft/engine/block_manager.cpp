@@ -111,8 +111,9 @@ BlockTable BlockManager::fork(const BlockTable& table) {
 
 void BlockManager::free(BlockTable& table) {
   // The end first: a prefix is worth more than what follows it.
-  for (auto block = table.blocks.rbegin(); block != table.blocks.rend(); ++block)
-    let_go(*block);
+  std::ranges::reverse(table.blocks);
+  for (const BlockId block : table.blocks)
+    let_go(block);
   table = {};
 }
 

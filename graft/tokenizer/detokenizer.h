@@ -21,9 +21,9 @@ class Detokenizer {
  public:
   // The tokenizer must outlive it. `prompt_is_empty`: the answer begins the text, so what the
   // tokenizer puts before a text (a space) is taken off.
-  Detokenizer(const Tokenizer& tokenizer,
-              DetokenizerOptions options = {},
-              bool prompt_is_empty = false);
+  explicit Detokenizer(const Tokenizer& tokenizer,
+                       DetokenizerOptions options = {},
+                       bool prompt_is_empty = false);
 
   // The text that became certain by this token; empty once stopped.
   std::string push(TokenId id);

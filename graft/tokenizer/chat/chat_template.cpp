@@ -1,9 +1,11 @@
 #include "graft/tokenizer/chat/chat_template.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "graft/base/error.h"
 #include "graft/tokenizer/chat/jinja/interpreter.h"
+#include "graft/tokenizer/chat/jinja/unicode.h"
 
 namespace graft::chat {
 namespace {
@@ -45,6 +47,16 @@ Value to_value(Heap& heap, const OrderedJson& json, int depth) {
   }
 }
 
+// An Error is one line that people read, whatever the template puts into raise_exception.
+std::string one_line(std::string_view text) {
+  constexpr std::size_t kMaxCharacters = 1000;
+  const std::size_t end = byte_offset(text, kMaxCharacters);
+  std::string line(text.substr(0, end));
+  std::ranges::replace(line, '\n', ' ');
+  std::ranges::replace(line, '\r', ' ');
+  return end < text.size() ? line + " …" : line;
+}
+
 std::string run_template(const Template& tree,
                          const RenderInput& input,
                          const RenderLimits& limits) {
@@ -65,7 +77,7 @@ std::string run_template(const Template& tree,
       define(name, json);
     return interpreter.run();
   } catch (const RenderError& error) {
-    fail(tree.name, ":", interpreter.line, ": ", error.what());
+    fail(tree.name, ":", interpreter.line, ": ", one_line(error.what()));
   }
 }
 

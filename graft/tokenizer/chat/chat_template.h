@@ -46,6 +46,8 @@ class ChatTemplate {
   ChatTemplate(std::string_view source, std::string name);
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
+  ChatTemplate(const ChatTemplate&) = delete;
+  ChatTemplate& operator=(const ChatTemplate&) = delete;
   ~ChatTemplate();
 
   // Throws Error with the line, also for raise_exception and when a limit is reached. May be called

@@ -18,6 +18,7 @@
 #include "graft/base/error.h"
 #include "graft/base/json.h"
 #include "graft/base/shared_data.h"
+#include "graft/tokenizer/chat/builtin_templates.h"
 #include "graft/tokenizer/chat/chat_template.h"
 
 namespace graft::chat {
@@ -184,17 +185,26 @@ TEST(TemplateReference, Snippets) {
   compare(cases);
 }
 
-std::vector<Case> conversations_with(const std::vector<fs::path>& templates) {
+using NamedTemplates = std::map<std::string, std::string>;
+
+NamedTemplates templates_in(const fs::path& folder) {
+  NamedTemplates templates;
+  for (const fs::path& path : files_in(folder)) {
+    if (path.extension() == ".jinja") templates[path.filename().string()] = read_text(path);
+  }
+  return templates;
+}
+
+std::vector<Case> conversations_with(const NamedTemplates& templates) {
   std::vector<Case> cases;
-  for (const fs::path& path : templates) {
-    if (path.extension() != ".jinja") continue;
+  for (const auto& [name, source] : templates) {
     for (const fs::path& conversation : files_in(kFolder / "conversations")) {
       const OrderedJson variables = parse_ordered_json(read_text(conversation), conversation);
       for (const bool prompt : {true, false}) {
         OrderedJson all = with_defaults(variables);
         all["add_generation_prompt"] = prompt;
-        cases.push_back({.name = path.filename().string() + " " + conversation.filename().string(),
-                         .source = read_text(path),
+        cases.push_back({.name = name + " " + conversation.filename().string(),
+                         .source = source,
                          .variables = std::move(all)});
       }
     }
@@ -204,14 +214,22 @@ std::vector<Case> conversations_with(const std::vector<fs::path>& templates) {
 
 TEST(TemplateReference, TemplatesAndConversations) {
   GRAFT_REQUIRE_JINJA();
-  compare(conversations_with(files_in(kFolder / "templates")));
+  compare(conversations_with(templates_in(kFolder / "templates")));
+}
+
+TEST(TemplateReference, BuiltinTemplates) {
+  GRAFT_REQUIRE_JINJA();
+  NamedTemplates templates;
+  for (const BuiltinTemplate& row : builtin_templates())
+    templates.emplace(row.name, row.source);
+  compare(conversations_with(templates));
 }
 
 TEST(TemplateReference, PublishedTemplates) {
   GRAFT_REQUIRE_JINJA();
   const char* folder = std::getenv("GRAFT_TEMPLATES");
   if (folder == nullptr) GTEST_SKIP() << "GRAFT_TEMPLATES names no folder";
-  compare(conversations_with(files_in(folder)));
+  compare(conversations_with(templates_in(folder)));
 }
 
 TEST(TemplateReference, Random) {

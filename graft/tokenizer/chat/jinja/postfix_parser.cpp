@@ -54,7 +54,12 @@ ExprPtr ExpressionParser::parse_subscript(ExprPtr object) {
 ExprPtr ExpressionParser::parse_slice(ExprPtr object) {
   const int line = current().line;
   const auto at_end = [this] { return is_op("]") || is_op(","); };
-  ExprPtr start = is_op(":") ? nullptr : parse_expression();
+  ExprPtr start;
+  if (is_op("]")) {
+    start = make(ExprKind::Tuple, line);  // x[] is x[()]
+  } else if (!is_op(":")) {
+    start = parse_expression();
+  }
   if (!is_op(":")) {
     ExprPtr node = make(ExprKind::Item, line);
     add(*node, std::move(object));
