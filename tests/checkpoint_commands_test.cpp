@@ -8,6 +8,7 @@
 
 #include "graft/base/json.h"
 #include "graft/base/shared_data.h"
+#include "graft/base/version.h"
 #include "graft/formats/weight_source.h"
 
 #include "tests/program.h"

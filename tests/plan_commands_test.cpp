@@ -81,18 +81,5 @@ TEST(RulesCommand, ReportsEverythingWithItsLine) {
       2);
 }
 
-TEST(RulesCommand, PluginsAreRefusedNotIgnored) {
-  const auto config = shared_data("configs/Llama-3.1-8B/config.json");
-  GRAFT_REQUIRE_SHARED(config);
-  const TemporaryFolder folder;
-  const std::string rules = folder / "rules.yaml";
-  std::ofstream(rules)
-      << "plugins: [mine.so]\nrules:\n"
-         "- match: {name: \"\"}\n  replace: {class: default, kwargs: {device: cpu}}\n";
-  const Outcome outcome = run_program({"rules", "check", rules, "--model", config.string()});
-  EXPECT_EQ(outcome.exit_code, 1) << outcome.out;
-  EXPECT_NE(outcome.out.find("plugin mine.so"), std::string::npos) << outcome.out;
-}
-
 }  // namespace
 }  // namespace graft::tests

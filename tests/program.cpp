@@ -35,11 +35,16 @@ TemporaryFolder::~TemporaryFolder() {
 }
 
 Outcome run_program(const std::vector<std::string>& arguments) {
-  const TemporaryFolder folder;
   std::vector<std::string> words = {GRAFT_PROGRAM};
   words.insert(words.end(), arguments.begin(), arguments.end());
+  return run_command(words);
+}
+
+Outcome run_command(const std::vector<std::string>& words) {
+  const TemporaryFolder folder;
+  std::vector<std::string> copies = words;  // posix_spawn takes them as not const
   std::vector<char*> argv;
-  for (std::string& word : words)
+  for (std::string& word : copies)
     argv.push_back(word.data());
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;

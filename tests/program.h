@@ -15,6 +15,7 @@ struct Outcome {
 };
 
 // Arguments are passed as they are; no shell reads them.
+Outcome run_command(const std::vector<std::string>& words);  // the first is a program's path
 Outcome run_program(const std::vector<std::string>& arguments);
 
 // A folder that goes away with the object.

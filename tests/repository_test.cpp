@@ -102,12 +102,33 @@ TEST(Repository, LayerCheckSeesForbiddenIncludes) {
 TEST(Repository, DocumentsNameExistingPaths) {
   static const std::regex path(
       R"(`((?:graft|rules|models|web|tests|bench|examples|docs|tools|cmake)/[A-Za-z0-9_./-]+)`)");
-  for (const char* document : {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"}) {
+  for (const char* document : {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/rules.md",
+                               "docs/howto/custom_operator.md", "docs/howto/embed.md"}) {
     const std::string text = read_text(kRoot / document);
     ASSERT_FALSE(text.empty()) << document;
     for (std::sregex_iterator it(text.begin(), text.end(), path), end; it != end; ++it)
       EXPECT_TRUE(fs::exists(kRoot / (*it)[1].str())) << document << " names " << (*it)[1];
   }
+}
+
+// docs/howto/x.md quotes examples/x, which the build compiles: what a reader copies works.
+TEST(Repository, HowtosQuoteTheirExamples) {
+  static const std::regex block("```(?:cpp|cmake|yaml)\n([^`]+)```");
+  std::size_t num_blocks = 0;
+  for (const auto& howto : fs::directory_iterator(kRoot / "docs/howto")) {
+    std::string example;
+    for (const auto& file : fs::directory_iterator(kRoot / "examples" / howto.path().stem())) {
+      if (file.is_regular_file()) example += read_text(file.path());
+    }
+    const std::string text = read_text(howto.path());
+    for (std::sregex_iterator it(text.begin(), text.end(), block), end; it != end; ++it) {
+      ++num_blocks;
+      EXPECT_NE(example.find((*it)[1]), std::string::npos)
+          << howto.path().filename() << " quotes what is not there:\n"
+          << (*it)[1];
+    }
+  }
+  EXPECT_GT(num_blocks, 0U);
 }
 
 }  // namespace

@@ -27,6 +27,22 @@ TEST(Json, RefusesDuplicateKeysOfOneObjectOnly) {
   EXPECT_EQ(error_of(R"({"a": {"k": 1, "k": 2}})"), "x.json: JSON key \"k\" comes twice");
 }
 
+TEST(OrderedJson, KeepsTheOrderOfKeysAndIsAsStrict) {
+  const OrderedJson json = parse_ordered_json(R"({"b": 1, "a": {"z": [1, {}], "y": 2}})", "x");
+  EXPECT_EQ(json.dump(), R"({"b":1,"a":{"z":[1,{}],"y":2}})");
+  EXPECT_THROW(parse_ordered_json(R"({"a": 1, "a": 2})", "x"), Error);
+  EXPECT_THROW(parse_ordered_json("{} x", "x"), Error);
+  EXPECT_THROW(parse_ordered_json(std::string(1000, '['), "x"), Error);
+  EXPECT_EQ(parse_ordered_json(R"({"a": {"k": 1}, "b": {"k": 1}})", "x").size(), 2U);
+}
+
+TEST(OrderedJson, ReadsAHundredThousandKeys) {
+  std::string text = "{";
+  for (int i = 0; i < 100000; ++i)
+    text += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":{}";
+  EXPECT_EQ(parse_ordered_json(text + "}", "x").size(), 100000U);
+}
+
 // A parser that looks back at every sibling needs minutes for this.
 TEST(Json, ReadsAHundredThousandSiblings) {
   std::string text = "{";

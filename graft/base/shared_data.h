@@ -36,3 +36,10 @@ inline bool shared_data_is_required() {
       GTEST_SKIP() << (path) << " is not on this machine";              \
     }                                                                   \
   } while (false)
+
+// At the top of a TEST that takes minutes under sanitizers, which see the same code in other tests.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define GRAFT_SKIP_UNDER_SANITIZERS() GTEST_SKIP() << "too slow under sanitizers"
+#else
+#define GRAFT_SKIP_UNDER_SANITIZERS() static_cast<void>(0)
+#endif

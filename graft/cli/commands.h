@@ -12,9 +12,16 @@ void add_convert(CLI::App& app);
 void add_quantize(CLI::App& app);
 void add_devices(CLI::App& app);
 void add_machine(CLI::App& app);
+void add_perplexity(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_rules(CLI::App& app);
+void add_synth(CLI::App& app);
+void add_tokenize(CLI::App& app);
+void add_detokenize(CLI::App& app);
+void add_bench(CLI::App& app);
+void add_eval(CLI::App& app);
 void add_verify(CLI::App& app);
+void add_template(CLI::App& app);
 
 // Ends the program with that code once the command returns; 0 goes on as usual.
 void exit_with(int code);

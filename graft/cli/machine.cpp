@@ -4,17 +4,16 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 
 #include <CLI/App.hpp>
 #include <fmt/format.h>
 
-#include "graft/base/error.h"
 #include "graft/base/parallel.h"
 #include "graft/base/units.h"
 #include "graft/cli/commands.h"
+#include "graft/cli/rule_options.h"
 #include "graft/plan/measure.h"
 
 namespace graft::cli {
@@ -23,10 +22,7 @@ namespace {
 void save(const plan::MachineFigures& machine, const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
-  const std::filesystem::path partial = path.string() + ".partial";
-  std::ofstream(partial) << plan::to_json(machine).dump(2) << '\n';
-  std::filesystem::rename(partial, path, error);
-  if (error) fail(path.string(), ": cannot write: ", error.message());
+  write_text_file(path, plan::to_json(machine).dump(2) + '\n');
 }
 
 void measure_machine(bool json, std::size_t threads) {

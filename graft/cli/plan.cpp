@@ -20,6 +20,7 @@ namespace {
 struct Options {
   std::string model;
   std::string rules;
+  PluginOptions plugins;
   MachineOptions machine;
   plan::Load load;
   bool json = false;
@@ -88,7 +89,7 @@ int plan_model(const Options& options) {
     return 0;
   }
   const PlannedModel model(
-      options.model, options.rules,
+      options.model, options.rules, options.plugins,
       {.num_gpus = static_cast<int>(machine.gpus.size()), .plan_only = !machine.gpus.empty()});
   if (!options.json) fmt::print(stderr, "{}", plan::findings_text(model.result().findings));
   if (!model.result().ok()) return 1;
@@ -106,7 +107,7 @@ int check_rules(const Options& options) {
   const int num_gpus = options.machine.gpus >= 0
                            ? options.machine.gpus
                            : static_cast<int>(options.machine.figures().gpus.size());
-  const PlannedModel model(options.model, options.rules,
+  const PlannedModel model(options.model, options.rules, options.plugins,
                            {.num_gpus = num_gpus, .plan_only = options.machine.is_elsewhere()});
   const plan::PlanResult& result = model.result();
   if (options.json) {
@@ -140,6 +141,7 @@ void add_plan(CLI::App& app) {
   command->add_flag("--json", options->json, "As JSON");
   command->add_flag("--auto", options->automatic,
                     "Write a rule file for this model and machine instead");
+  options->plugins.add_to(*command);
   options->machine.add_to(*command);
   add_load(*command, options->load);
   command->callback([options] { exit_with(plan_model(*options)); });
@@ -155,6 +157,7 @@ void add_rules(CLI::App& app) {
   command->add_option("--model", options->model, "GGUF file, Hugging Face folder or config.json")
       ->required();
   command->add_flag("--json", options->json, "As JSON");
+  options->plugins.add_to(*command);
   options->machine.add_to(*command);
   command->callback([options] { exit_with(check_rules(*options)); });
 }

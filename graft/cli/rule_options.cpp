@@ -2,11 +2,14 @@
 
 #include <charconv>
 #include <cmath>
+#include <fstream>
+#include <system_error>
 
 #include "graft/base/error.h"
 #include "graft/base/mapped_file.h"
 #include "graft/models/family.h"
 #include "graft/plan/default_rules.h"
+#include "graft/plan/plugins.h"
 #include "graft/tensor/gpus.h"
 
 namespace graft::cli {
@@ -36,6 +39,22 @@ std::string read_text_file(const std::filesystem::path& path) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
+void write_text_file(const std::filesystem::path& path, const std::string& text) {
+  const std::filesystem::path partial = path.string() + ".partial";
+  std::error_code error;
+  {
+    std::ofstream out(partial, std::ios::binary);
+    out << text;
+    out.close();
+    if (!out) error = std::make_error_code(std::errc::io_error);
+  }
+  if (!error) std::filesystem::rename(partial, path, error);
+  if (!error) return;
+  std::error_code ignored;
+  std::filesystem::remove(partial, ignored);
+  fail(path.string(), ": cannot write: ", error.message());
+}
+
 std::uint64_t parse_bytes(const std::string& text) {
   double value = 0;
   const char* end = text.data() + text.size();
@@ -51,6 +70,12 @@ std::uint64_t parse_bytes(const std::string& text) {
   const double bytes = value * std::pow(1024.0, static_cast<double>(power));
   if (bytes >= 9e18) fail("\"", text, "\": more than any machine has");
   return static_cast<std::uint64_t>(bytes);
+}
+
+void PluginOptions::add_to(CLI::App& command) {
+  command.add_option("--plugin", libraries, "Library with operators; may be given several times")
+      ->option_text("LIB.so")
+      ->allow_extra_args(false);
 }
 
 void MachineOptions::add_to(CLI::App& command) {
@@ -78,6 +103,7 @@ plan::MachineFigures MachineOptions::figures() const {
 
 PlannedModel::PlannedModel(const std::string& model,
                            const std::string& rules,
+                           const PluginOptions& plugins,
                            const plan::Machine& machine)
     : source_(formats::open_weights(model)),
       blueprint_(models::make_blueprint(source_->config(), source_.get())),
@@ -87,6 +113,7 @@ PlannedModel::PlannedModel(const std::string& model,
                                          : std::filesystem::path(rules);
   std::vector<plan::Finding> findings;
   rules_ = plan::read_rules(path, findings);
+  plan::load_plugins(plugins.paths(), rules_, registry_, findings);
   result_ = plan::make_plan(blueprint_, rules_, registry_, machine);
   result_.findings.insert(result_.findings.begin(), findings.begin(), findings.end());
   plan::sort_findings(result_.findings);

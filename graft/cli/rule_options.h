@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <CLI/App.hpp>
 
@@ -18,6 +19,16 @@ namespace graft::cli {
 
 // A whole file; throws Error.
 std::string read_text_file(const std::filesystem::path& path);
+// The file appears whole or not at all; throws Error.
+void write_text_file(const std::filesystem::path& path, const std::string& text);
+
+// --plugin LIB.so, any number of times: libraries with operators that rules may name.
+struct PluginOptions {
+  std::vector<std::string> libraries;
+
+  void add_to(CLI::App& command);
+  std::vector<std::filesystem::path> paths() const { return {libraries.begin(), libraries.end()}; }
+};
 
 struct MachineOptions {
   int gpus = -1;     // -1: as many as this machine has
@@ -39,9 +50,12 @@ std::uint64_t parse_bytes(const std::string& text);
 // A model with rules resolved against it. Parts refer to each other: it does not move.
 class PlannedModel {
  public:
-  // `rules` empty: the default file for the family. Throws Error for files that cannot be read;
-  // what is wrong inside rules is in result().findings.
-  PlannedModel(const std::string& model, const std::string& rules, const plan::Machine& machine);
+  // `rules` empty: the default file for the family. Throws Error for files that cannot be read and
+  // plugins that cannot be loaded; what is wrong inside rules is in result().findings.
+  PlannedModel(const std::string& model,
+               const std::string& rules,
+               const PluginOptions& plugins,
+               const plan::Machine& machine);
   PlannedModel(const PlannedModel&) = delete;
   PlannedModel& operator=(const PlannedModel&) = delete;
   ~PlannedModel() = default;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graft/base/error.h"
+#include "graft/base/version.h"
 #include "graft/cli/commands.h"
 
 namespace graft::cli {
@@ -38,6 +39,13 @@ int run(int argc, const char* const* argv) {
   add_plan(app);
   add_rules(app);
   add_verify(app);
+  add_synth(app);
+  add_tokenize(app);
+  add_detokenize(app);
+  add_perplexity(app);
+  add_eval(app);
+  add_bench(app);
+  add_template(app);
   try {
     app.parse(argc, argv);
     return 0;

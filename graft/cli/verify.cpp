@@ -28,6 +28,7 @@ namespace fs = std::filesystem;
 struct Options {
   std::string folder;
   std::string rules;
+  PluginOptions plugins;
   std::string gguf_via;
   std::string device = "cpu";
   std::int64_t chunk = 0;
@@ -80,6 +81,7 @@ int verify(const Options& options) {
     with.open.rules = read_text_file(options.rules);
     with.open.rules_path = options.rules;
   }
+  with.open.plugins = options.plugins.paths();
   if (options.device != "cpu")
     fail("--device ", options.device, ": this build has operators for cpu only");
   const fs::path reference = fs::path(options.folder) / "reference.safetensors";
@@ -105,6 +107,7 @@ void add_verify(CLI::App& app) {
       ->required();
   command->add_option("--gguf-via", options->gguf_via, "Convert to GGUF of this type first");
   command->add_option("--rules", options->rules, "Rule file instead of the default");
+  options->plugins.add_to(*command);
   command->add_option("--chunk", options->chunk, "Tokens of the prompt per pass (default: all)")
       ->check(CLI::Range(1, 1 << 20));
   command->add_option("--device", options->device, "Where to run");

@@ -9,7 +9,6 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/json.h"
 #include "graft/base/shared_data.h"
 #include "graft/models/verify.h"
 
@@ -118,24 +117,6 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                          "deepseek-v3",
                                          "deepseek-v3-yarn"),
                          test_name);
-
-// The bundled model: DeepSeek-V3's shape, sharded, tied, with a next-n layer that is not run.
-TEST(Model, SproutContinuesAsItsReference) {
-  const auto folder = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(folder);
-  OpenOptions options;
-  options.rules = kExactCacheRule;
-  OpenModel open(folder, options);
-  const Json reference = read_json_file(folder / "reference.json");
-  constexpr std::size_t kPrompts = 3;  // of 24: the plain operators are slow
-  for (std::size_t i = 0; i < kPrompts; ++i) {
-    const Json& prompt = reference.at("prompts").at(i);
-    const auto want = prompt.at("greedy_ids").get<TokenIds>();
-    EXPECT_EQ(generate_greedy(open.model(), prompt.at("prompt_ids").get<TokenIds>(),
-                              static_cast<std::int64_t>(want.size())),
-              want);
-  }
-}
 
 TEST(Model, MeasuresTimePerModule) {
   const auto folder = shared_data("golden/qwen2");

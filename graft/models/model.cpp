@@ -56,9 +56,40 @@ void Model::forward(const ops::Batch& batch,
   decoder.forward(logits, observer, pass);
 }
 
-void Model::allocate_cache(std::int64_t num_blocks) {
+void Model::allocate_cache(std::int64_t num_blocks, std::int64_t block_tokens) {
   for (ops::KvCache* cache : caches_)
-    cache->allocate(num_blocks);
+    cache->allocate(num_blocks, block_tokens > 0 ? block_tokens : cache->block_tokens());
+}
+
+void Model::copy_block(std::int64_t from, std::int64_t to) {
+  for (ops::KvCache* cache : caches_)
+    cache->copy_block(from, to);
+}
+
+void Model::save_block(std::int64_t block, std::span<std::byte> out) const {
+  for (const ops::KvCache* cache : caches_) {
+    cache->save_block(block, out.first(cache->bytes_per_block()));
+    out = out.subspan(cache->bytes_per_block());
+  }
+}
+
+void Model::load_block(std::int64_t block, std::span<const std::byte> in) {
+  for (ops::KvCache* cache : caches_) {
+    cache->load_block(block, in.first(cache->bytes_per_block()));
+    in = in.subspan(cache->bytes_per_block());
+  }
+}
+
+void Model::release_blocks(std::int64_t first, std::int64_t count) {
+  for (ops::KvCache* cache : caches_)
+    cache->release_blocks(first, count);
+}
+
+std::string Model::cache_form() const {
+  std::string forms;
+  for (const ops::KvCache* cache : caches_)
+    forms += str(forms.empty() ? "" : ", ", cache->form());
+  return forms;
 }
 
 std::int64_t Model::num_blocks() const {

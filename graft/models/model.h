@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "graft/base/parallel.h"
@@ -35,11 +37,19 @@ class Model {
                TensorView logits,
                const HiddenObserver& observer = {});
 
-  // (Re)creates the caches of all layers; what they held is lost.
-  void allocate_cache(std::int64_t num_blocks);
+  // (Re)creates the caches of all layers; what they held is lost. block_tokens 0: as the rules say.
+  void allocate_cache(std::int64_t num_blocks, std::int64_t block_tokens = 0);
   std::int64_t num_blocks() const;
   std::int64_t block_tokens() const;
   std::size_t cache_bytes_per_block() const;  // of all layers together
+
+  // One block of all layers, one after the other: out and in have cache_bytes_per_block().
+  void copy_block(std::int64_t from, std::int64_t to);
+  void save_block(std::int64_t block, std::span<std::byte> out) const;
+  void load_block(std::int64_t block, std::span<const std::byte> in);
+  // Their memory goes back to the system, their contents are lost.
+  void release_blocks(std::int64_t first, std::int64_t count);
+  std::string cache_form() const;  // of all layers; equal forms can exchange blocks
 
   std::int64_t num_layers() const { return blueprint_->num_layers; }
   std::int64_t vocab_size() const { return blueprint_->vocab_size; }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "graft/base/parallel.h"
 #include "graft/formats/weight_source.h"
@@ -16,8 +17,10 @@
 namespace graft::models {
 
 struct OpenOptions {
-  std::string rules = "[]";                    // text of a rule file; by itself: the defaults
-  std::filesystem::path rules_path = "rules";  // what messages call it
+  std::string rules = "[]";  // text of a rule file; by itself: the defaults
+  // What messages call it; the paths in its `plugins:` are relative to its folder.
+  std::filesystem::path rules_path = "rules";
+  std::vector<std::filesystem::path> plugins = {};  // libraries with operators, before the rules'
   plan::Machine machine = {};
   std::size_t num_threads = 0;  // 0: one per processor
 };
@@ -29,6 +32,7 @@ class OpenModel {
   explicit OpenModel(const std::filesystem::path& path, const OpenOptions& options = {});
 
   Model& model() { return *model_; }
+  ThreadPool& pool() { return pool_; }
   const formats::WeightSource& source() const { return *source_; }
   const plan::Blueprint& blueprint() const { return blueprint_; }
   const plan::Plan& plan() const { return planned_.plan; }

@@ -15,7 +15,7 @@ const Kwargs kHalfCache = {{"block_tokens", "4"}};
 
 // What no token of the run wrote must not reach a result, not even times 0.
 void fill_with_nan(KvCache& cache, std::int64_t key_size, std::int64_t value_size) {
-  cache.allocate(ScheduleRunner::kNumBlocks);
+  cache.allocate(ScheduleRunner::kNumBlocks, cache.block_tokens());
   const std::int64_t num_tokens = ScheduleRunner::kNumBlocks * cache.block_tokens();
   Batch batch;
   batch.sequences.push_back(

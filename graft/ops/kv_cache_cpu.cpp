@@ -1,15 +1,16 @@
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <string>
 #include <utility>
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
+#include "graft/base/reserved_memory.h"
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/cpu_operators.h"
 #include "graft/ops/profiler.h"
 #include "graft/ops/workers.h"
-#include "graft/tensor/buffer.h"
 
 namespace graft::ops {
 namespace {
@@ -26,9 +27,10 @@ class KvCacheCpu final : public KvCache {
              std::int64_t block_tokens)
       : module_(std::move(module)), params_(params), dtype_(dtype), block_tokens_(block_tokens) {}
 
-  void allocate(std::int64_t num_blocks) override {
+  void allocate(std::int64_t num_blocks, std::int64_t block_tokens) override {
+    block_tokens_ = block_tokens;
     rows_ = {};  // before the new storage is taken: both might not fit
-    rows_ = Buffer(static_cast<std::size_t>(num_blocks) * bytes_per_block());
+    rows_ = ReservedMemory(static_cast<std::size_t>(num_blocks) * bytes_per_block());
     num_blocks_ = num_blocks;
   }
   void unload() override {
@@ -39,6 +41,25 @@ class KvCacheCpu final : public KvCache {
   std::int64_t block_tokens() const override { return block_tokens_; }
   std::size_t bytes_per_block() const override {
     return static_cast<std::size_t>(block_tokens_) * row_bytes();
+  }
+
+  void copy_block(std::int64_t from, std::int64_t to) override {
+    std::memcpy(block_data(to), block_data(from), bytes_per_block());
+  }
+  void save_block(std::int64_t block, std::span<std::byte> out) const override {
+    GRAFT_CHECK(out.size() == bytes_per_block(), module_, ": ", out.size(), " bytes for a block");
+    std::memcpy(out.data(), block_data(block), out.size());
+  }
+  void load_block(std::int64_t block, std::span<const std::byte> in) override {
+    GRAFT_CHECK(in.size() == bytes_per_block(), module_, ": a block of ", in.size(), " bytes");
+    std::memcpy(block_data(block), in.data(), in.size());
+  }
+  void release_blocks(std::int64_t first, std::int64_t count) override {
+    rows_.release(static_cast<std::size_t>(first) * bytes_per_block(),
+                  static_cast<std::size_t>(count) * bytes_per_block());
+  }
+  std::string form() const override {
+    return str(name(dtype_), " ", params_.key_size, "+", params_.value_size);
   }
 
   void write(TensorView key, TensorView value, Pass& pass) override {
@@ -71,15 +92,18 @@ class KvCacheCpu final : public KvCache {
   }
   std::size_t row_bytes() const { return bytes_of(dtype_, params_.key_size + params_.value_size); }
 
+  std::byte* block_data(std::int64_t block) const {
+    GRAFT_DCHECK(block >= 0 && block < num_blocks_, module_, ": block ", block, " of ",
+                 num_blocks_);
+    return rows_.data() + static_cast<std::size_t>(block) * bytes_per_block();
+  }
+
   std::byte* at(const SequenceSlice& sequence, std::int64_t position) const {
     const auto entry = static_cast<std::size_t>(position / block_tokens_);
     GRAFT_DCHECK(entry < sequence.block_table.size(), module_, ": no block for position ",
                  position);
-    const std::int64_t block = sequence.block_table[entry];
-    GRAFT_DCHECK(block >= 0 && block < num_blocks_, module_, ": block ", block, " of ",
-                 num_blocks_);
-    const std::int64_t row = block * block_tokens_ + position % block_tokens_;
-    return rows_.data() + static_cast<std::size_t>(row) * row_bytes();
+    return block_data(sequence.block_table[entry]) +
+           static_cast<std::size_t>(position % block_tokens_) * row_bytes();
   }
 
   void read(const SequenceSlice& sequence,
@@ -99,7 +123,7 @@ class KvCacheCpu final : public KvCache {
   DType dtype_;
   std::int64_t block_tokens_;
   std::int64_t num_blocks_ = 0;
-  Buffer rows_;  // [blocks, block_tokens, key_size + value_size] of dtype_
+  ReservedMemory rows_;  // [blocks, block_tokens, key_size + value_size] of dtype_
 };
 
 DType dtype_kwarg(const BuildContext& context) {

@@ -16,7 +16,7 @@ TEST(KvCacheCpu, KeepsRowsAtTheirPositionsInShuffledBlocks) {
   TestModel model;
   auto& cache =
       model.add<KvCache>("cpu.kv_cache", "c", kParams, {{"dtype", "bf16"}, {"block_tokens", "3"}});
-  cache.allocate(6);
+  cache.allocate(6, 3);
   EXPECT_EQ(cache.num_blocks(), 6);
   EXPECT_EQ(cache.block_tokens(), 3);
   EXPECT_EQ(cache.bytes_per_block(), 3U * 20 * 2);
@@ -52,6 +52,29 @@ TEST(KvCacheCpu, KeepsRowsAtTheirPositionsInShuffledBlocks) {
     EXPECT_EQ(got,
               (Floats{column(values, kValueSize, row, 3), column(values, kValueSize, row, 4)}));
   }
+}
+
+TEST(KvCacheCpu, BlocksCanBeCopiedTakenOutAndGivenBack) {
+  TestModel model;
+  auto& cache = model.add<KvCache>("cpu.kv_cache", "c", kParams, {{"dtype", "f32"}});
+  cache.allocate(300, 64);
+  EXPECT_EQ(cache.block_tokens(), 64);
+  EXPECT_EQ(cache.form(), "F32 12+8");
+  std::vector<std::byte> block(cache.bytes_per_block());
+  for (std::size_t i = 0; i < block.size(); ++i)
+    block[i] = static_cast<std::byte>(i);
+  cache.load_block(7, block);
+  cache.copy_block(7, 299);
+  std::vector<std::byte> got(block.size());
+  cache.save_block(299, got);
+  EXPECT_EQ(got, block);
+  // Neighbours of a released block keep what they hold.
+  cache.load_block(100, block);
+  cache.release_blocks(101, 150);
+  cache.save_block(100, got);
+  EXPECT_EQ(got, block);
+  cache.save_block(200, got);
+  EXPECT_EQ(got, std::vector<std::byte>(block.size()));
 }
 
 TEST(KvCacheCpu, IsHalfPrecisionInBlocksOf16UnlessToldOtherwise) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "graft/ops/pass.h"
 #include "graft/ops/weight.h"
@@ -70,11 +71,19 @@ class KvCache : public Operator {
 
   void load(WeightProvider&) override {}
 
-  // (Re)creates storage for that many blocks; contents are undefined.
-  virtual void allocate(std::int64_t num_blocks) = 0;
+  // (Re)creates storage for that many blocks of so many tokens; contents are undefined. Memory is
+  // taken as blocks are written.
+  virtual void allocate(std::int64_t num_blocks, std::int64_t block_tokens) = 0;
   virtual std::int64_t num_blocks() const = 0;
   virtual std::int64_t block_tokens() const = 0;
   virtual std::size_t bytes_per_block() const = 0;
+  // Whole blocks: copied, taken out, put back, and given up (contents undefined, memory returned).
+  virtual void copy_block(std::int64_t from, std::int64_t to) = 0;
+  virtual void save_block(std::int64_t block, std::span<std::byte> out) const = 0;
+  virtual void load_block(std::int64_t block, std::span<const std::byte> in) = 0;
+  virtual void release_blocks(std::int64_t first, std::int64_t count) = 0;
+  // What its bytes mean ("f16 512+64"): only caches of the same form can exchange blocks.
+  virtual std::string form() const = 0;
   // Stores the rows of this pass at their positions. value is empty (no data) for MLA.
   virtual void write(TensorView key, TensorView value, Pass& pass) = 0;
   // Part of a sequence's rows as floats: out[end - begin, num_cols].

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <utility>
 
 #include "graft/base/error.h"
@@ -35,6 +36,18 @@ std::int64_t BuildContext::int_kwarg(std::string_view key, std::int64_t otherwis
   return value;
 }
 
+double BuildContext::double_kwarg(std::string_view key, double otherwise) const {
+  if (kwargs == nullptr || !kwargs->contains(key)) return otherwise;
+  const std::string text = text_kwarg(key, "");
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end || !std::isfinite(value)) {
+    fail(module, ": ", key, " is '", text, "', not a number");
+  }
+  return value;
+}
+
 void Registry::add(OperatorInfo info) {
   if (find(info.name) != nullptr) fail("two operators are called '", info.name, "'");
   operators_.push_back(std::make_unique<OperatorInfo>(std::move(info)));
@@ -44,6 +57,13 @@ const OperatorInfo* Registry::find(std::string_view name) const {
   const auto found =
       std::ranges::find_if(operators_, [&](const auto& info) { return info->name == name; });
   return found == operators_.end() ? nullptr : found->get();
+}
+
+std::vector<const OperatorInfo*> Registry::all() const {
+  std::vector<const OperatorInfo*> found;
+  for (const auto& info : operators_)
+    found.push_back(info.get());
+  return found;
 }
 
 std::vector<const OperatorInfo*> Registry::of_role(Role role) const {

@@ -48,6 +48,7 @@ struct BuildContext {
   std::string text_kwarg(std::string_view key, std::string_view otherwise) const;
   bool bool_kwarg(std::string_view key, bool otherwise) const;
   std::int64_t int_kwarg(std::string_view key, std::int64_t otherwise) const;
+  double double_kwarg(std::string_view key, double otherwise) const;
 };
 
 struct OperatorInfo {
@@ -67,6 +68,7 @@ class Registry {
   // Throws Error when the name is taken (two plugins that clash).
   void add(OperatorInfo info);
   const OperatorInfo* find(std::string_view name) const;  // null when there is none
+  std::vector<const OperatorInfo*> all() const;           // in order of registration
   // Of one role, in order of registration: the first that fits a module and a device is the default
   // there, null when there is none.
   std::vector<const OperatorInfo*> of_role(Role role) const;

@@ -58,6 +58,9 @@ TEST(BuildContext, ReadsKwargsOrSaysWhatIsWrongWithThem) {
   EXPECT_TRUE(context.bool_kwarg("absent", true));
   EXPECT_EQ(context.int_kwarg("n", 3), -12);
   EXPECT_EQ(context.int_kwarg("absent", 3), 3);
+  EXPECT_EQ(context.double_kwarg("n", 3), -12);
+  EXPECT_EQ(context.double_kwarg("absent", 0.5), 0.5);
+  EXPECT_THROW(context.double_kwarg("odd", 0.5), Error);
   EXPECT_THROW(context.bool_kwarg("odd", true), Error);
   EXPECT_THROW(context.int_kwarg("odd", 0), Error);
   EXPECT_THROW(context.int_kwarg("yes", 0), Error);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graft/base/error.h"
+#include "graft/base/own_folder.h"
 
 namespace graft::plan {
 namespace {
@@ -25,10 +26,9 @@ fs::path rules_folder() {
   const char* from_user = std::getenv("GRAFT_RULES_DIR");
   if (from_user != nullptr && *from_user != '\0') {
     places.emplace_back(from_user);
-  } else if (const fs::path program = fs::read_symlink("/proc/self/exe", error); !error) {
-    const fs::path bin = program.parent_path();
-    places.push_back((bin / "../share/graft/rules").lexically_normal());
-    places.push_back((bin / "../../../rules").lexically_normal());  // build/<preset>/bin
+  } else if (const fs::path own = own_folder(); !own.empty()) {  // bin or lib
+    places.push_back((own / "../share/graft/rules").lexically_normal());
+    places.push_back((own / "../../../rules").lexically_normal());  // of build/<preset>/bin
   }
   std::string looked_at;
   for (const fs::path& place : places) {

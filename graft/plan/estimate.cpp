@@ -167,7 +167,9 @@ Speed speed_of(const Plan& plan, const MachineFigures& machine, const Load& load
   for (const Placement& placement : plan.placements) {
     const Device device = prefill ? placement.prefill_device : placement.generate_device;
     const ModuleSpec& module = *placement.module;
-    clock.add(device, weight_work(module, rows));
+    // Of a prompt only the last token needs logits.
+    const bool is_head = module.role == Role::Linear && module.last_name() == "lm_head";
+    clock.add(device, weight_work(module, prefill && is_head ? 1 : rows));
     if (module.role == Role::Attention)
       clock.add_context(device, 0, attention_flops(module, rows, context));
     if (module.role == Role::KvCache)

@@ -74,10 +74,6 @@ class Planner {
     for (const Rule& rule : rules.rules) {
       rules_.push_back(resolve(rule, registry, machine, findings_));
     }
-    for (const std::string& plugin : rules.plugins) {
-      findings_.error(0,
-                      str("plugin ", plugin, ": this build cannot load operators from libraries"));
-    }
   }
 
   PlanResult run() {
@@ -213,7 +209,7 @@ class Planner {
       findings_.error(
           line,
           str("no operator for role ", ops::name(module.role), " on ", type_name(device.type),
-              " in this build (have: ", operator_list(registry_, module.role), ")"),
+              " in this build (have: ", operator_list(registry_.of_role(module.role)), ")"),
           &module);
     }
     return op;

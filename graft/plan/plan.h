@@ -57,7 +57,8 @@ struct PlanResult {
 // with operators for them (or when only planning), else the CPU.
 Device default_device(const ops::Registry& registry, const Machine& machine);
 
-// Resolves rules against the blueprint. Never throws for what is wrong in rules: everything is
+// Resolves rules against the blueprint. The plugins of the rule file are in the registry already
+// (plugins.h). Never throws for what is wrong in rules: everything is
 // collected in findings, and the plan is usable only when ok().
 //
 // The first rule that matches a module decides. Modules below one whose rule is not recursive get

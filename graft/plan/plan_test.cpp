@@ -343,8 +343,11 @@ INSTANTIATE_TEST_SUITE_P(
     PlanWrong,
     ::testing::Values(
         Wrong{"class: cuda.fancy",
-              "3: error: no operator \"cuda.fancy\" in this build (give \"default\", a role, an "
-              "operator of this build or a KTransformers class)"},
+              "3: error: no operator \"cuda.fancy\" in this build (give \"default\", a role, a "
+              "KTransformers class or one of cpu.embedding, cpu.norm, cpu.linear, cpu.rope, "
+              "cpu.attention, cpu.kv_cache, cpu.mlp, cpu.moe, cpu.router, cpu.experts, "
+              "cuda.embedding, cuda.norm, cuda.linear, cuda.rope, cuda.attention, cuda.kv_cache, "
+              "cuda.mlp, cuda.moe, cuda.router, cuda.experts)"},
         Wrong{"class: npu.linear",
               "3: error: no operator \"npu.linear\" in this build (linear: cpu.linear, "
               "cuda.linear)"},

@@ -79,11 +79,11 @@ class Resolver {
   }
 
   void unknown_class(const std::string& word) {
-    std::string hint =
-        "give \"default\", a role, an operator of this build or a KTransformers class";
+    std::string hint = str("give \"default\", a role, a KTransformers class or one of ",
+                           operator_list(registry_.all()));
     // "cuda.linear" in a build without CUDA: say what there is for that role.
     if (const auto role = ops::role_from_name(word.substr(word.rfind('.') + 1))) {
-      hint = str(ops::name(*role), ": ", operator_list(registry_, *role));
+      hint = str(ops::name(*role), ": ", operator_list(registry_.of_role(*role)));
     }
     wrong(rule_.class_line, "no operator \"", word, "\" in this build (", hint, ")");
   }
@@ -107,9 +107,9 @@ class Resolver {
     } else if (const OpAlias* alias = find_op_alias(word)) {
       take_alias(*alias, phase, phase.line);
     } else {
-      const ops::Role role = out_.role.value_or(ops::Role::Linear);
+      const ops::Role role = out_.role.value_or(rule_.role.value_or(ops::Role::Linear));
       wrong(phase.line, key, ": no operator \"", word, "\" in this build (", ops::name(role), ": ",
-            operator_list(registry_, role), "; known names: ", op_alias_list(role), ")");
+            operator_list(registry_.of_role(role)), "; known names: ", op_alias_list(role), ")");
     }
   }
 
@@ -159,9 +159,10 @@ ResolvedRule resolve(const Rule& rule,
   return Resolver(rule, registry, machine, findings).run();
 }
 
-std::string operator_list(const ops::Registry& registry, ops::Role role) {
+std::string operator_list(const std::vector<const ops::OperatorInfo*>& operators) {
   std::vector<std::string> names;
-  for (const ops::OperatorInfo* op : registry.of_role(role))
+  names.reserve(operators.size());
+  for (const ops::OperatorInfo* op : operators)
     names.push_back(op->name);
   return join(names);
 }

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "graft/ops/registry.h"
 #include "graft/plan/aliases.h"
@@ -49,7 +50,7 @@ ResolvedRule resolve(const Rule& rule,
                      const Machine& machine,
                      Collector& findings);
 
-// "cpu.linear, cuda.linear" or "none": what the registry has for a role.
-std::string operator_list(const ops::Registry& registry, ops::Role role);
+// "cpu.linear, cuda.linear" or "none".
+std::string operator_list(const std::vector<const ops::OperatorInfo*>& operators);
 
 }  // namespace graft::plan

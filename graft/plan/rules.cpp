@@ -187,7 +187,8 @@ class Parser {
     if (!plugins.IsSequence()) return wrong(plugins, "plugins must be a list of paths");
     for (const YAML::Node& plugin : plugins) {
       count(plugin);
-      if (auto path = text(plugin, "a plugin")) file_.plugins.push_back(*std::move(path));
+      if (auto path = text(plugin, "a plugin"))
+        file_.plugins.push_back({.path = *std::move(path), .line = line(plugin)});
     }
   }
 

@@ -52,10 +52,15 @@ struct Rule {
   int line_of(const std::string& kwarg) const;
 };
 
+struct PluginPath {
+  std::string path;  // as written
+  int line = 0;
+};
+
 struct RuleFile {
   std::filesystem::path path;  // for messages
   std::vector<Rule> rules;
-  std::vector<std::string> plugins;  // paths from `plugins:`
+  std::vector<PluginPath> plugins;  // of `plugins:`; plugins.h loads them
 };
 
 // Throws Error for text that is no YAML or no list of rules; what is wrong inside rules (unknown

@@ -83,11 +83,15 @@ TEST(Rules, DefaultsAreKTransformers) {
 
 TEST(Rules, TakesAMapWithPlugins) {
   const Parsed parsed = parse(
-      "plugins: [libmine.so, ./other.so]\nrules:\n- {match: {role: norm}, replace: {class: "
+      "plugins: [libmine.so,\n  ./other.so]\nrules:\n- {match: {role: norm}, replace: {class: "
       "norm}}\n");
   EXPECT_TRUE(parsed.findings.empty());
-  EXPECT_EQ(parsed.file.plugins, (std::vector<std::string>{"libmine.so", "./other.so"}));
-  EXPECT_EQ(parsed.file.rules.at(0).line, 3);
+  ASSERT_EQ(parsed.file.plugins.size(), 2U);
+  EXPECT_EQ(parsed.file.plugins[0].path, "libmine.so");
+  EXPECT_EQ(parsed.file.plugins[0].line, 1);
+  EXPECT_EQ(parsed.file.plugins[1].path, "./other.so");
+  EXPECT_EQ(parsed.file.plugins[1].line, 2);
+  EXPECT_EQ(parsed.file.rules.at(0).line, 4);
   EXPECT_EQ(complaints("plugins: x\nrules: []\n"),
             "r.yaml:1: error: plugins must be a list of paths\n");
   EXPECT_EQ(complaints("rules: []\nplugin: [a]\n"),

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 
+#include "graft/base/own_folder.h"
 #include "graft/base/str.h"
 
 namespace graft {
@@ -12,11 +13,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside the program in a build tree, in ../lib when installed, else where the loader looks.
+// Beside libgraft.so; in ../lib of a program that the modules are linked into, which is the same
+// place seen from lib; else where the loader looks.
 void* open_library() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  const std::array<fs::path, 2> places = {program.parent_path() / "../lib/libgraft_cuda.so",
+  const std::array<fs::path, 2> places = {own_folder() / "../lib/libgraft_cuda.so",
                                           fs::path("libgraft_cuda.so")};
   for (const fs::path& place : places) {
     if (void* library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;

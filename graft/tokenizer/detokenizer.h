@@ -21,9 +21,9 @@ class Detokenizer {
  public:
   // The tokenizer must outlive it. `prompt_is_empty`: the answer begins the text, so what the
   // tokenizer puts before a text (a space) is taken off.
-  Detokenizer(const Tokenizer& tokenizer,
-              DetokenizerOptions options = {},
-              bool prompt_is_empty = false);
+  explicit Detokenizer(const Tokenizer& tokenizer,
+                       DetokenizerOptions options = {},
+                       bool prompt_is_empty = false);
 
   // The text that became certain by this token; empty once stopped.
   std::string push(TokenId id);
@@ -31,6 +31,8 @@ class Detokenizer {
   // longest broken piece, as the Unicode standard advises.
   std::string finish();
 
+  // Stop strings from here on; text that was given out is not searched again.
+  void set_stops(std::vector<std::string> stops) { options_.stops = std::move(stops); }
   // Index of the stop string that was found.
   std::optional<std::size_t> stop() const { return stop_; }
 

@@ -31,6 +31,8 @@ class Tokenizer {
   explicit Tokenizer(const formats::TokenizerData& data);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
   ~Tokenizer();
 
   // Any bytes: those that are no UTF-8 are encoded one by one. May be called from several threads.

@@ -1,0 +1,29 @@
+# cmake --install build/release --prefix P: the program, its libraries and rule files, and what a
+# plugin is built with. The program finds all of it from its own place, so P may be moved. The
+# folders are named, not taken from GNUInstallDirs: "$ORIGIN/../lib" must be right everywhere.
+include(CMakePackageConfigHelpers)
+set(package_dir lib/cmake/graft)
+
+install(TARGETS graft_program RUNTIME DESTINATION bin)
+install(TARGETS graft_library EXPORT graft LIBRARY DESTINATION lib)
+if(GRAFT_CUDA_ENABLED)
+  install(TARGETS graft_cuda LIBRARY DESTINATION lib)
+endif()
+install(DIRECTORY rules/ DESTINATION share/graft/rules)
+
+# Without what only the tests and the program's commands use.
+install(
+  DIRECTORY graft
+  DESTINATION include
+  FILES_MATCHING
+  PATTERN "*.h"
+  PATTERN "test_*.h" EXCLUDE
+  PATTERN "shared_data.h" EXCLUDE
+  PATTERN "graft/cli" EXCLUDE)
+install(FILES ${CMAKE_BINARY_DIR}/include/graft/base/version.h DESTINATION include/graft/base)
+
+install(EXPORT graft NAMESPACE graft:: FILE graftTargets.cmake DESTINATION ${package_dir})
+# Plugins run only with the version they were built for.
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/graftConfigVersion.cmake COMPATIBILITY ExactVersion)
+install(FILES cmake/package/graftConfig.cmake ${CMAKE_BINARY_DIR}/graftConfigVersion.cmake
+        DESTINATION ${package_dir})

@@ -1,0 +1,5 @@
+# find_package(graft): the target graft::graft, and what its headers include.
+include(CMakeFindDependencyMacro)
+find_dependency(Threads)
+find_dependency(nlohmann_json)
+include(${CMAKE_CURRENT_LIST_DIR}/graftTargets.cmake)

@@ -1,0 +1,36 @@
+// offline_batch MODEL PROMPT...: answers many prompts at once, and says what it took.
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <graft/api/llm.h>
+#include <graft/base/error.h>
+
+namespace api = graft::api;
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    std::fprintf(stderr, "usage: offline_batch MODEL PROMPT...\n");
+    return 2;
+  }
+  try {
+    api::LLM llm(argv[1]);
+    api::SamplingParams params;
+    params.temperature = 0;  // the most likely token, always
+    params.max_tokens = 48;
+    const std::vector<api::Prompt> prompts(argv + 2, argv + argc);
+    for (const api::Output& output : llm.generate(prompts, params)) {
+      const api::Sample& sample = output.samples[0];
+      std::printf("%s\n[%lld prompt tokens, %lld of them cached; %zu new ones in %.2f s: %s]\n",
+                  sample.text.c_str(), static_cast<long long>(output.num_prompt),
+                  static_cast<long long>(output.num_cached), sample.tokens.size(),
+                  sample.timings.total_seconds,
+                  std::string(to_string(sample.finish.reason)).c_str());
+    }
+  } catch (const graft::Error& error) {  // what a user can mend: a file, a parameter
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  }
+  return 0;
+}

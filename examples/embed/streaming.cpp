@@ -1,0 +1,42 @@
+// streaming MODEL PROMPT SECONDS: prints an answer as it comes, and stops it when it takes too
+// long.
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <string>
+
+#include <graft/api/llm.h>
+#include <graft/base/error.h>
+
+namespace api = graft::api;
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::fprintf(stderr, "usage: streaming MODEL PROMPT SECONDS\n");
+    return 2;
+  }
+  try {
+    api::LLM llm(argv[1]);
+    api::SamplingParams params;
+    params.temperature = 0.8;
+    params.seed = 1;
+    params.max_tokens = 200;
+    std::promise<std::string> ended;
+    // Called on the model's thread with every new piece of text, and once with the end.
+    const api::RequestId request = llm.submit(argv[2], params, [&](const api::Update& update) {
+      std::fputs(update.text.c_str(), stdout);
+      std::fflush(stdout);
+      if (update.finish) ended.set_value(std::string(to_string(update.finish->reason)));
+    });
+    std::future<std::string> reason = ended.get_future();
+    const auto patience = std::chrono::duration<double>(std::atof(argv[3]));
+    if (reason.wait_for(patience) == std::future_status::timeout) llm.abort(request);
+    std::printf("\n[%s]\n", reason.get().c_str());
+  } catch (const graft::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  }
+  return 0;
+}

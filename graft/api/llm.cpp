@@ -1,0 +1,300 @@
+#include "graft/api/llm.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "graft/base/error.h"
+#include "graft/base/mapped_file.h"
+#include "graft/engine/engine.h"
+#include "graft/models/open_model.h"
+
+namespace graft::api {
+namespace {
+
+models::OpenOptions open_options(const LlmConfig& config) {
+  models::OpenOptions options;
+  options.num_threads = config.num_threads;
+  options.plugins = config.plugins;
+  if (!config.rules.empty()) {
+    const MappedFile file(config.rules);
+    options.rules = {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+    options.rules_path = config.rules;
+  }
+  return options;
+}
+
+std::optional<tokenizer::Tokenizer> tokenizer_of(const formats::WeightSource& source) {
+  if (source.tokenizer().empty()) return std::nullopt;
+  return tokenizer::Tokenizer(source.tokenizer());
+}
+
+double seconds_since(engine::Clock::time_point start, engine::Clock::time_point end) {
+  return std::chrono::duration<double>(end - start).count();
+}
+
+}  // namespace
+
+// The engine belongs to the thread; everything else speaks to it by jobs in the inbox.
+struct LLM::State {
+  using Job = std::function<void(engine::Engine&)>;
+
+  State(const std::filesystem::path& path, const LlmConfig& config)
+      : open(path, open_options(config)),
+        tokenizer(tokenizer_of(open.source())),
+        engine(open, tokenizer ? &*tokenizer : nullptr, config.engine),
+        thread([this] { run(); }) {}
+
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    wake.notify_all();
+    thread.join();
+  }
+
+  void post(Job job) {
+    {
+      const std::lock_guard lock(mutex);
+      inbox.push_back(std::move(job));
+    }
+    wake.notify_all();
+  }
+
+  // Runs the job on the engine's thread and waits for it; what it throws is thrown here.
+  void post_and_wait(const Job& job) {
+    std::promise<void> done;
+    post([&](engine::Engine& at) {
+      try {
+        job(at);
+        done.set_value();
+      } catch (...) {
+        done.set_exception(std::current_exception());
+      }
+    });
+    done.get_future().get();
+  }
+
+  void run() {
+    while (take_jobs()) {
+      const std::vector<Update> updates = engine.step();
+      {
+        const std::lock_guard lock(mutex);
+        stats = engine.stats();
+      }
+      deliver(updates);
+    }
+    for (const RequestId request : open_requests())
+      engine.abort(request);
+    deliver(engine.step());
+  }
+
+  // Waits for something to do, and does what the inbox says. False when it is time to stop.
+  bool take_jobs() {
+    std::deque<Job> jobs;
+    bool is_last = false;
+    {
+      std::unique_lock lock(mutex);
+      const auto is_ready = [&] { return stopping || !inbox.empty() || engine.has_work(); };
+      const double idle_seconds = engine.config().idle_release_seconds;
+      if (idle_seconds >= 0 && has_run && !is_ready()) {
+        if (!wake.wait_for(lock, std::chrono::duration<double>(idle_seconds), is_ready)) {
+          engine.release_idle_memory();
+          has_run = false;
+        }
+      }
+      wake.wait(lock, is_ready);
+      is_last = stopping;
+      jobs.swap(inbox);
+    }
+    has_run = true;
+    for (const Job& job : jobs)
+      job(engine);
+    return !is_last;
+  }
+
+  void deliver(const std::vector<Update>& updates) {
+    for (const Update& update : updates) {
+      const auto found = callbacks.find(update.id.request);
+      if (found == callbacks.end()) continue;
+      try {
+        if (found->second.call) found->second.call(update);
+      } catch (...) {
+        // Nobody there to hear it: the request ends, the others go on.
+        found->second.call = nullptr;
+        engine.abort(update.id.request);
+      }
+      if (update.finish && --found->second.num_left == 0) callbacks.erase(found);
+    }
+  }
+
+  std::vector<RequestId> open_requests() const {
+    std::vector<RequestId> requests;
+    for (const auto& [request, callback] : callbacks)
+      requests.push_back(request);
+    return requests;
+  }
+
+  struct Listener {
+    Callback call;
+    std::int64_t num_left = 1;  // samples that have not ended
+  };
+
+  models::OpenModel open;
+  std::optional<tokenizer::Tokenizer> tokenizer;
+  engine::Engine engine;
+  std::map<RequestId, Listener> callbacks;  // the thread's
+  bool has_run = false;                     // the thread's: since memory was released
+
+  mutable std::mutex mutex;
+  std::condition_variable wake;
+  std::deque<Job> inbox;
+  bool stopping = false;
+  EngineStats stats;
+  std::atomic<RequestId> next_request = 1;
+  std::thread thread;  // last: it uses all of the above
+};
+
+LLM::LLM(const std::filesystem::path& model, const LlmConfig& config)
+    : state_(std::make_unique<State>(model, config)) {}
+
+LLM::~LLM() = default;
+
+RequestId LLM::submit(const Prompt& prompt,
+                      const SamplingParams& params,
+                      Callback callback,
+                      std::int64_t priority) {
+  engine::Request request = {
+      .id = state_->next_request++, .prompt = {}, .params = params, .priority = priority};
+  if (const auto* text = std::get_if<std::string>(&prompt)) {
+    if (!state_->tokenizer) fail("the model has no tokenizer: give the prompt as tokens");
+    request.prompt = state_->tokenizer->encode(*text);
+  } else {
+    request.prompt = std::get<std::vector<TokenId>>(prompt);
+  }
+  state_->engine.check(request);
+  const RequestId id = request.id;
+  state_->post([state = state_.get(), request = std::move(request),
+                callback = std::move(callback)](engine::Engine& engine) {
+    state->callbacks[request.id] = {.call = callback, .num_left = request.params.n};
+    engine.add(request);
+  });
+  return id;
+}
+
+void LLM::abort(RequestId request) {
+  state_->post([request](engine::Engine& engine) { engine.abort(request); });
+}
+
+void LLM::save(SequenceId id, const std::filesystem::path& path) {
+  state_->post_and_wait([&](engine::Engine& engine) { engine.save(id, path); });
+}
+
+RequestId LLM::restore(const std::filesystem::path& path, Callback callback) {
+  const RequestId id = state_->next_request++;
+  state_->post_and_wait([&](engine::Engine& engine) {
+    engine.restore(path, id);
+    state_->callbacks[id] = {.call = std::move(callback), .num_left = 1};
+  });
+  return id;
+}
+
+namespace {
+
+// Collects what becomes of many requests, and waits for all of them.
+class Gatherer {
+ public:
+  explicit Gatherer(std::size_t num_requests) : outputs_(num_requests) {}
+
+  void expect(std::size_t request, std::int64_t num_samples) {
+    const std::lock_guard lock(mutex_);
+    outputs_[request].samples.resize(static_cast<std::size_t>(num_samples));
+    num_left_ += num_samples;
+  }
+
+  void take(std::size_t request, const Update& update) {
+    const std::lock_guard lock(mutex_);
+    Output& output = outputs_[request];
+    Sample& sample = output.samples[static_cast<std::size_t>(update.id.sample)];
+    sample.text += update.text;
+    sample.tokens.insert(sample.tokens.end(), update.tokens.begin(), update.tokens.end());
+    sample.logprobs.insert(sample.logprobs.end(), update.logprobs.begin(), update.logprobs.end());
+    if (!update.finish) return;
+    sample.finish = *update.finish;
+    sample.timings.total_seconds = seconds_since(update.arrived, engine::Clock::now());
+    if (update.first_token)
+      sample.timings.first_token_seconds = seconds_since(update.arrived, *update.first_token);
+    output.num_prompt = update.num_prompt;
+    output.num_cached = update.num_cached;
+    if (update.id.sample == 0) output.prompt_logprobs = update.prompt_logprobs;
+    if (--num_left_ == 0) done_.notify_all();
+  }
+
+  std::vector<Output> wait() {
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [&] { return num_left_ == 0; });
+    return std::move(outputs_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable done_;
+  std::vector<Output> outputs_;
+  std::int64_t num_left_ = 0;
+};
+
+}  // namespace
+
+std::vector<Output> LLM::generate(const std::vector<Prompt>& prompts,
+                                  const SamplingParams& params) {
+  return generate(prompts, std::vector<SamplingParams>(prompts.size(), params));
+}
+
+std::vector<Output> LLM::generate(const std::vector<Prompt>& prompts,
+                                  const std::vector<SamplingParams>& params) {
+  if (params.size() != prompts.size())
+    fail(prompts.size(), " prompts with ", params.size(), " sets of parameters");
+  const auto gatherer = std::make_shared<Gatherer>(prompts.size());
+  std::vector<RequestId> submitted;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    gatherer->expect(i, params[i].n);
+    try {
+      submitted.push_back(submit(prompts[i], params[i], [gatherer, i](const Update& update) {
+        gatherer->take(i, update);
+      }));
+    } catch (const Error& error) {
+      for (const RequestId request : submitted)
+        abort(request);
+      fail("prompt ", i, ": ", error.what());
+    }
+  }
+  return gatherer->wait();
+}
+
+const tokenizer::Tokenizer* LLM::tokenizer() const {
+  return state_->tokenizer ? &*state_->tokenizer : nullptr;
+}
+
+const formats::WeightSource& LLM::source() const {
+  return state_->open.source();
+}
+
+const EngineConfig& LLM::config() const {
+  return state_->engine.config();
+}
+
+EngineStats LLM::stats() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->stats;
+}
+
+}  // namespace graft::api

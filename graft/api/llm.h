@@ -1,0 +1,112 @@
+// The whole of graft behind one class, for programs of one's own: a model, and prompts through it.
+//
+//   graft::api::LLM llm("model.gguf");
+//   for (const auto& output : llm.generate({"Once upon a time"}, {.max_tokens = 64}))
+//     std::cout << output.samples[0].text;
+//
+// Everything may be called from any thread; the model runs on a thread of its own, and requests
+// that are there at the same time are computed together.
+
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "graft/engine/config.h"
+#include "graft/engine/request.h"
+#include "graft/engine/sampling_params.h"
+#include "graft/formats/weight_source.h"
+#include "graft/tokenizer/tokenizer.h"
+
+namespace graft::api {
+
+using engine::EngineConfig;
+using engine::EngineStats;
+using engine::Finish;
+using engine::FinishReason;
+using engine::RequestId;
+using engine::SamplingParams;
+using engine::SequenceId;
+using engine::TokenId;
+using engine::TokenLogprobs;
+using engine::Update;
+
+struct LlmConfig {
+  EngineConfig engine = {};
+  std::filesystem::path rules = {};  // rule file; empty: the default of the model's family
+  std::vector<std::filesystem::path> plugins = {};  // libraries with operators
+  std::size_t num_threads = 0;                      // 0: one per processor
+};
+
+// Text, or the tokens themselves.
+using Prompt = std::variant<std::string, std::vector<TokenId>>;
+
+struct Timings {
+  double first_token_seconds = 0;  // from submission
+  double total_seconds = 0;
+};
+
+struct Sample {
+  std::string text;
+  std::vector<TokenId> tokens;
+  Finish finish;
+  std::vector<TokenLogprobs> logprobs;
+  Timings timings;
+};
+
+struct Output {
+  std::vector<Sample> samples;  // SamplingParams::n of them
+  std::int64_t num_prompt = 0;
+  std::int64_t num_cached = 0;  // of the prompt, found in the cache
+  std::vector<TokenLogprobs> prompt_logprobs;
+};
+
+class LLM {
+ public:
+  // Called on the model's thread for every update of a request, the last one with `finish`; must be
+  // quick and must not call back into the LLM except for submit() and abort(). A request whose
+  // callback throws is aborted.
+  using Callback = std::function<void(const Update& update)>;
+
+  // Throws Error when the model cannot be opened or the configuration cannot work.
+  explicit LLM(const std::filesystem::path& model, const LlmConfig& config = {});
+  LLM(const LLM&) = delete;
+  LLM& operator=(const LLM&) = delete;
+  ~LLM();  // requests that still run end with FinishReason::Abort
+
+  // In the order of the prompts, when all have ended. Throws Error when one of them can never run.
+  std::vector<Output> generate(const std::vector<Prompt>& prompts,
+                               const SamplingParams& params = {});
+  std::vector<Output> generate(const std::vector<Prompt>& prompts,
+                               const std::vector<SamplingParams>& params);
+
+  // Throws Error when it can never run. Each of its samples ends exactly once.
+  RequestId submit(const Prompt& prompt,
+                   const SamplingParams& params,
+                   Callback callback,
+                   std::int64_t priority = 0);
+  // Its updates end soon, unless it has ended.
+  void abort(RequestId request);
+
+  // A running sequence to a file, and back (Engine::save, Engine::restore). Both wait for the
+  // current step.
+  void save(SequenceId id, const std::filesystem::path& path);
+  RequestId restore(const std::filesystem::path& path, Callback callback);
+
+  // Null when the checkpoint has none; then prompts must be tokens.
+  const tokenizer::Tokenizer* tokenizer() const;
+  const formats::WeightSource& source() const;
+  const EngineConfig& config() const;  // with everything filled in
+  EngineStats stats() const;           // as of the last step
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace graft::api

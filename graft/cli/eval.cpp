@@ -1,0 +1,180 @@
+// graft eval: accuracy on a file of questions, one JSON object per line: task, messages, tools,
+// answer, check (eval_checks.h).
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <CLI/App.hpp>
+#include <fmt/format.h>
+
+#include "graft/api/llm.h"
+#include "graft/base/error.h"
+#include "graft/base/progress.h"
+#include "graft/cli/commands.h"
+#include "graft/cli/eval_checks.h"
+#include "graft/cli/model_options.h"
+#include "graft/tokenizer/chat/chat_template.h"
+
+namespace graft::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::string file;
+  std::int64_t max_new_tokens = 300;
+  std::string answers;  // file to write
+  bool json = false;
+};
+
+struct Question {
+  std::string task;
+  std::string check;
+  Json answer;
+  std::string prompt;
+};
+
+struct Tally {
+  int right = 0;
+  int all = 0;
+};
+
+std::vector<OrderedJson> read_lines(const std::string& path) {
+  const std::string text = read_text_file(path);
+  std::vector<OrderedJson> lines;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    lines.push_back(parse_ordered_json(line, str(path, ":", lines.size() + 1)));
+  }
+  if (lines.empty()) fail(path, ": has no questions");
+  return lines;
+}
+
+Question read_question(const OrderedJson& line,
+                       const chat::ChatTemplate& chat_template,
+                       const tokenizer::Tokenizer& tokenizer) {
+  const auto text_of = [&](std::optional<api::TokenId> id) {
+    return id ? std::string(tokenizer.token(*id)) : std::string();
+  };
+  chat::RenderInput input;
+  input.messages = line.at("messages");
+  input.tools = line.value("tools", OrderedJson(nullptr));
+  input.bos_token = text_of(tokenizer.bos());
+  input.eos_token = text_of(tokenizer.eos());
+  return {.task = line.value("task", std::string("all")),
+          .check = line.at("check").get<std::string>(),
+          .answer = Json::parse(line.at("answer").dump()),
+          .prompt = chat_template.render(input)};
+}
+
+std::vector<Question> read_questions(const Options& options, const api::LLM& llm) {
+  const std::string& source = llm.source().tokenizer().chat_template;
+  if (llm.tokenizer() == nullptr || source.empty())
+    fail(options.model.path, ": has no tokenizer or no chat template");
+  const chat::ChatTemplate chat_template(source, "chat template");
+  std::vector<Question> questions;
+  for (const OrderedJson& line : read_lines(options.file)) {
+    try {
+      questions.push_back(read_question(line, chat_template, *llm.tokenizer()));
+    } catch (const Json::exception& error) {
+      fail(options.file, ":", questions.size() + 1, ": ", error.what());
+    }
+  }
+  return questions;
+}
+
+std::vector<std::string> ask(api::LLM& llm,
+                             const std::vector<Question>& questions,
+                             const Options& options) {
+  // A group keeps every seat of the engine busy and still shows progress.
+  constexpr std::size_t kGroup = 64;
+  api::SamplingParams params;
+  params.temperature = 0;
+  params.max_tokens = options.max_new_tokens;
+  std::size_t num_bytes = 0;
+  for (const Question& question : questions)
+    num_bytes += question.prompt.size();
+  std::vector<std::string> answers;
+  Progress progress("eval", num_bytes, stderr);
+  for (std::size_t first = 0; first < questions.size(); first += kGroup) {
+    std::vector<api::Prompt> prompts;
+    std::size_t group_bytes = 0;
+    for (std::size_t i = first; i < std::min(first + kGroup, questions.size()); ++i) {
+      // The template has said everything, special tokens included.
+      prompts.emplace_back(llm.tokenizer()->encode(questions[i].prompt, {.add_special = false}));
+      group_bytes += questions[i].prompt.size();
+    }
+    for (const api::Output& output : llm.generate(prompts, params))
+      answers.push_back(output.samples[0].text);
+    progress.advance(group_bytes, "");
+  }
+  progress.finish();
+  return answers;
+}
+
+void print(const std::map<std::string, Tally>& tasks, const Tally& total, bool json) {
+  if (json) {
+    Json out = {{"right", total.right}, {"all", total.all}};
+    for (const auto& [task, tally] : tasks)
+      out["tasks"][task] = {{"right", tally.right}, {"all", tally.all}};
+    fmt::print("{}\n", out.dump(2));
+    return;
+  }
+  for (const auto& [task, tally] : tasks)
+    fmt::print("  {:<16} {:>4} of {:<4} {:5.1f} %\n", task, tally.right, tally.all,
+               100.0 * tally.right / tally.all);
+  fmt::print("{} of {} right, {:.1f} %\n", total.right, total.all, 100.0 * total.right / total.all);
+}
+
+void evaluate(const Options& options) {
+  api::LlmConfig config = options.model.config();
+  config.engine.max_num_seqs = 64;
+  api::LLM llm(options.model.path, config);
+  const std::vector<Question> questions = read_questions(options, llm);
+  const std::vector<std::string> answers = ask(llm, questions, options);
+  std::map<std::string, Tally> tasks;
+  Tally total;
+  std::string log;
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    const Question& question = questions[i];
+    bool right = false;
+    try {
+      right = is_right(question.check, question.answer, answers[i]);
+    } catch (const Error& error) {
+      fail(options.file, ":", i + 1, ": ", error.what());
+    }
+    for (Tally* tally : {&tasks[question.task], &total}) {
+      tally->right += right ? 1 : 0;
+      ++tally->all;
+    }
+    // Answers may end in the middle of a character.
+    log += Json({{"task", question.task}, {"output", answers[i]}, {"right", right}})
+               .dump(-1, ' ', false, Json::error_handler_t::replace) +
+           '\n';
+  }
+  if (!options.answers.empty()) write_text_file(options.answers, log);
+  print(tasks, total, options.json);
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("eval", "Measure a model's accuracy on a file of questions");
+  command->add_option("FILE", options->file, "JSON lines: task, messages, tools, answer, check")
+      ->required();
+  options->model.add_to(*command);
+  command->add_option("--max-new-tokens", options->max_new_tokens, "Longest answer (default: 300)")
+      ->check(CLI::Range(1, 1 << 20));
+  command->add_option("--answers", options->answers, "File to write the answers to, JSON lines");
+  command->add_flag("--json", options->json, "Print the figures as JSON");
+  command->callback([options] { evaluate(*options); });
+}
+
+}  // namespace graft::cli

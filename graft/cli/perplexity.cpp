@@ -1,0 +1,102 @@
+// graft perplexity: how well a model predicts a text. The text is tokenized in one piece, cut into
+// windows that are run each on its own, and every token but a window's first is scored.
+
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include <CLI/App.hpp>
+#include <fmt/format.h>
+
+#include "graft/api/llm.h"
+#include "graft/base/error.h"
+#include "graft/base/progress.h"
+#include "graft/cli/commands.h"
+#include "graft/cli/model_options.h"
+#include "graft/cli/rule_options.h"
+
+namespace graft::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::string file;
+  std::int64_t window = 1024;
+  bool json = false;
+};
+
+struct Score {
+  double nll = 0;  // sum of negative log-likelihoods
+  std::int64_t num_tokens = 0;
+
+  double perplexity() const { return std::exp(nll / static_cast<double>(num_tokens)); }
+};
+
+// In groups, so that progress shows and logprobs do not pile up.
+Score score_windows(api::LLM& llm,
+                    const std::vector<api::Prompt>& windows,
+                    std::size_t window_bytes) {
+  constexpr std::size_t kGroup = 8;
+  api::SamplingParams params;
+  params.temperature = 0;
+  params.max_tokens = 1;
+  params.prompt_logprobs = 0;
+  Score score;
+  Progress progress("perplexity", windows.size() * window_bytes, stderr);
+  for (std::size_t first = 0; first < windows.size(); first += kGroup) {
+    const std::size_t end = std::min(first + kGroup, windows.size());
+    const std::vector<api::Prompt> group(windows.begin() + static_cast<std::ptrdiff_t>(first),
+                                         windows.begin() + static_cast<std::ptrdiff_t>(end));
+    for (const api::Output& output : llm.generate(group, params)) {
+      for (const api::TokenLogprobs& token : output.prompt_logprobs)
+        score.nll -= static_cast<double>(token.logprob);
+      score.num_tokens += static_cast<std::int64_t>(output.prompt_logprobs.size());
+    }
+    progress.advance((end - first) * window_bytes, "");
+  }
+  progress.finish();
+  return score;
+}
+
+void measure(const Options& options) {
+  api::LlmConfig config = options.model.config();
+  config.engine.max_model_len = options.window + 1;
+  config.engine.max_num_seqs = 8;
+  config.engine.enable_prefix_caching = false;
+  api::LLM llm(options.model.path, config);
+  if (llm.tokenizer() == nullptr) fail(options.model.path, ": has no tokenizer");
+  const std::string text = read_text_file(options.file);
+  const std::vector<api::TokenId> tokens =
+      llm.tokenizer()->encode(text, {.add_special = false, .parse_special = false});
+  std::vector<api::Prompt> windows;
+  const auto size = static_cast<std::ptrdiff_t>(options.window);
+  for (auto begin = tokens.begin(); tokens.end() - begin >= size; begin += size)
+    windows.emplace_back(std::vector<api::TokenId>(begin, begin + size));
+  if (windows.empty()) {
+    fail(options.file, ": has ", tokens.size(), " tokens, one window is ", options.window);
+  }
+  const Score score = score_windows(llm, windows, text.size() / windows.size());
+  if (options.json) {
+    fmt::print("{{\"perplexity\": {:.6f}, \"tokens\": {}, \"windows\": {}}}\n", score.perplexity(),
+               score.num_tokens, windows.size());
+  } else {
+    fmt::print("perplexity {:.4f} over {} tokens in {} windows of {}\n", score.perplexity(),
+               score.num_tokens, windows.size(), options.window);
+  }
+}
+
+}  // namespace
+
+void add_perplexity(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
+  command->add_option("FILE", options->file, "Text to predict")->required();
+  options->model.add_to(*command);
+  command->add_option("--window", options->window, "Tokens that are run together (default: 1024)")
+      ->check(CLI::Range(2, 1 << 20));
+  command->add_flag("--json", options->json, "Print the figures as JSON");
+  command->callback([options] { measure(*options); });
+}
+
+}  // namespace graft::cli

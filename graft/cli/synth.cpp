@@ -1,0 +1,86 @@
+// graft synth: a GGUF file with the shape of a published model and random weights.
+
+#include <cstdio>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <fmt/format.h>
+
+#include "graft/base/parallel.h"
+#include "graft/base/progress.h"
+#include "graft/base/units.h"
+#include "graft/cli/commands.h"
+#include "graft/convert/job.h"
+#include "graft/formats/synthetic.h"
+#include "graft/models/family.h"
+#include "graft/models/shapes.h"
+
+namespace graft::cli {
+namespace {
+
+struct Options {
+  std::string shape;
+  std::string out;
+  std::string type = "Q4_K_M";
+  std::int64_t layers = 0;
+  std::size_t threads = 0;
+};
+
+std::vector<formats::SyntheticTensor> tensors_of(const plan::Blueprint& blueprint) {
+  std::vector<formats::SyntheticTensor> tensors;
+  std::set<std::string> names;  // tied weights come twice
+  blueprint.visit([&](const plan::ModuleSpec& module) {
+    for (const plan::WeightSpec& weight : module.weights) {
+      if (names.insert(weight.name).second) tensors.push_back({weight.name, weight.shape});
+    }
+  });
+  return tensors;
+}
+
+void synthesize(const Options& options) {
+  formats::ModelConfig config = models::shape_config(options.shape);
+  if (options.layers > 0) config.num_hidden_layers = options.layers;
+  config.num_nextn_predict_layers = 0;
+  config.quantization = {};
+  const auto source =
+      formats::make_synthetic(config, tensors_of(models::make_blueprint(config, nullptr)));
+  const convert::Job job = convert::plan_job(*source, options.type);
+  ThreadPool pool(options.threads);
+  Progress progress("synth", job.input_bytes(), stderr);
+  for (const std::string& note : job.notes)
+    progress.note(note);
+  convert::run(job, options.out, pool, progress);
+  progress.finish();
+  fmt::print("{}: {} with {} layers, {}\n", options.out, options.shape, config.num_hidden_layers,
+             bytes_text(job.output_bytes()));
+}
+
+std::string known_shapes() {
+  std::string text = "Shapes:\n";
+  for (const models::Shape& shape : models::shapes())
+    text += fmt::format("  {:12} {}\n", shape.name, shape.summary);
+  return text;
+}
+
+}  // namespace
+
+void add_synth(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "synth", "Write a GGUF file of random weights with the shape of a published model");
+  command->add_option("SHAPE", options->shape, "A name below, or the path of a config.json")
+      ->required();
+  command->add_option("OUT", options->out, "GGUF file to write")->required();
+  command->add_option("--type", options->type, "Type mix (default: Q4_K_M)");
+  command->add_option("--layers", options->layers, "Layers instead of the model's own")
+      ->check(CLI::Range(1, 1000));
+  command->add_option("-t,--threads", options->threads, "Threads (default: all processors)")
+      ->check(CLI::Range(1, 4096));
+  command->footer(known_shapes());
+  command->callback([options] { synthesize(*options); });
+}
+
+}  // namespace graft::cli

@@ -1,0 +1,103 @@
+// graft template: the prompt that a chat template makes of messages, as the model would read it.
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <fmt/format.h>
+
+#include "graft/base/error.h"
+#include "graft/base/json.h"
+#include "graft/cli/commands.h"
+#include "graft/formats/weight_source.h"
+#include "graft/tokenizer/chat/builtin_templates.h"
+
+namespace graft::cli {
+namespace {
+
+struct Options {
+  std::string model;
+  std::string chat_template;
+  std::string messages;
+  std::string tools;
+  std::string bos;
+  std::string eos;
+  std::vector<std::string> variables;  // KEY=JSON
+  bool has_bos = false;
+  bool has_eos = false;
+  bool no_generation_prompt = false;
+};
+
+void read_conversation(const Options& options, chat::RenderInput& input) {
+  OrderedJson json = read_ordered_json_file(options.messages);
+  if (json.is_object()) {
+    if (!json.contains("messages")) fail(options.messages, ": no \"messages\" in it");
+    if (json.contains("tools")) input.tools = json["tools"];
+    input.messages = json["messages"];
+  } else {
+    input.messages = std::move(json);
+  }
+  if (!input.messages.is_array())
+    fail(options.messages, ": a list of messages is needed, not ", input.messages.type_name());
+  if (!options.tools.empty()) input.tools = read_ordered_json_file(options.tools);
+}
+
+void read_variables(const Options& options, chat::RenderInput& input) {
+  for (const std::string& variable : options.variables) {
+    const std::size_t equals = variable.find('=');
+    if (equals == std::string::npos || equals == 0)
+      fail("--set ", variable, ": KEY=JSON is needed");
+    const std::string name = variable.substr(0, equals);
+    input.extra[name] = parse_ordered_json(variable.substr(equals + 1), "--set " + name);
+  }
+}
+
+void render(const Options& options) {
+  if (options.model.empty() && options.chat_template.empty())
+    fail("template: a MODEL or --template is needed");
+  chat::RenderInput input;
+  formats::TokenizerData data;
+  if (!options.model.empty()) data = formats::open_weights(options.model)->tokenizer();
+  chat::set_special_tokens(input, data);
+  if (options.has_bos) input.bos_token = options.bos;
+  if (options.has_eos) input.eos_token = options.eos;
+  input.add_generation_prompt = !options.no_generation_prompt;
+  read_conversation(options, input);
+  read_variables(options, input);
+  const chat::SelectedTemplate selected = chat::select_template(data, options.chat_template);
+  if (!selected.warning.empty()) fmt::print(stderr, "graft: warning: {}\n", selected.warning);
+  const std::string text = selected.chat_template.render(input);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+}  // namespace
+
+void add_template(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("template", "Print the prompt that a chat template makes of messages");
+  command->add_option("MODEL", options->model, "Checkpoint whose template and tokens to use");
+  command->add_option("--template,--chat-template", options->chat_template,
+                      "Template instead of the model's: a file or a built-in name (chatml …)");
+  command
+      ->add_option("--messages", options->messages,
+                   "JSON file: a list of messages, or an object with messages and tools")
+      ->required();
+  command->add_option("--tools", options->tools, "JSON file: a list of tool definitions");
+  CLI::Option* bos = command->add_option("--bos", options->bos, "Text of bos_token");
+  CLI::Option* eos = command->add_option("--eos", options->eos, "Text of eos_token");
+  command->add_flag("--no-generation-prompt", options->no_generation_prompt,
+                    "End with the last message");
+  command->add_option("--set", options->variables, "More variables: enable_thinking=false")
+      ->take_all()
+      ->expected(1);
+  command->callback([options, bos, eos] {
+    options->has_bos = bos->count() > 0;
+    options->has_eos = eos->count() > 0;
+    render(*options);
+  });
+}
+
+}  // namespace graft::cli

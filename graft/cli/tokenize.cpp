@@ -1,0 +1,110 @@
+// graft tokenize and graft detokenize: a model's tokenizer on standard input.
+
+#include <charconv>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "graft/base/error.h"
+#include "graft/base/json.h"
+#include "graft/cli/commands.h"
+#include "graft/formats/read_tokenizer.h"
+#include "graft/tokenizer/tokenizer.h"
+
+namespace graft::cli {
+namespace {
+
+using tokenizer::TokenId;
+using tokenizer::Tokenizer;
+
+struct Options {
+  std::string model;
+  bool ids = false;  // the default, said aloud
+  bool json = false;
+  bool pieces = false;
+  bool no_special = false;
+};
+
+Tokenizer open_tokenizer(const std::string& model) {
+  const formats::TokenizerData data = formats::read_tokenizer(model);
+  if (data.empty()) fail(model, ": has no tokenizer");
+  return Tokenizer(data);
+}
+
+std::string read_input() {
+  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+}
+
+// Printable whatever bytes the token stands for.
+std::string quoted(std::string_view bytes) {
+  return Json(std::string(bytes)).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void tokenize(const Options& options) {
+  const Tokenizer tokenizer = open_tokenizer(options.model);
+  const std::vector<TokenId> ids = tokenizer.encode(
+      read_input(), {.add_special = !options.no_special, .parse_special = !options.no_special});
+  std::string out;
+  if (options.json) {
+    out = Json(ids).dump();
+  } else if (options.pieces) {
+    for (const TokenId id : ids)
+      out += fmt::format("{}{:>7}  {}", out.empty() ? "" : "\n", id, quoted(tokenizer.bytes(id)));
+  } else {
+    out = fmt::format("{}", fmt::join(ids, " "));
+  }
+  fmt::print("{}\n", out);
+}
+
+void detokenize(const Options& options) {
+  const Tokenizer tokenizer = open_tokenizer(options.model);
+  std::vector<TokenId> ids;
+  std::string word;
+  while (std::cin >> word) {
+    TokenId id = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || end != word.data() + word.size())
+      fail("\"", word, "\": not a token id");
+    if (id < 0 || id >= tokenizer.vocab_size())
+      fail("token ", id, ": the vocabulary has ", tokenizer.vocab_size(), " tokens");
+    ids.push_back(id);
+  }
+  const std::string text = tokenizer.decode(ids, !options.no_special);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("tokenize", "Text on standard input to token ids");
+  command->add_option("MODEL", options->model, "GGUF file, Hugging Face folder or tokenizer.json")
+      ->required();
+  CLI::Option* ids = command->add_flag("--ids", options->ids, "Ids separated by spaces (default)");
+  CLI::Option* json = command->add_flag("--json", options->json, "Ids as a JSON list");
+  command->add_flag("--pieces", options->pieces, "A line for each token, with its text")
+      ->excludes(ids)
+      ->excludes(json);
+  ids->excludes(json);
+  command->add_flag("--no-special", options->no_special,
+                    "Add no BOS or EOS, and take the text of special tokens as text");
+  command->callback([options] { tokenize(*options); });
+}
+
+void add_detokenize(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("detokenize", "Token ids on standard input to text");
+  command->add_option("MODEL", options->model, "GGUF file, Hugging Face folder or tokenizer.json")
+      ->required();
+  command->add_flag("--no-special", options->no_special, "Leave special tokens out");
+  command->callback([options] { detokenize(*options); });
+}
+
+}  // namespace graft::cli

@@ -1,0 +1,344 @@
+#include "graft/engine/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "graft/base/check.h"
+#include "graft/base/error.h"
+#include "graft/base/system.h"
+#include "graft/engine/sampler.h"
+
+namespace graft::engine {
+namespace {
+
+EngineConfig resolve_for(models::OpenModel& open, const EngineConfig& config) {
+  const models::Model& model = open.model();
+  EngineLimits limits;
+  limits.model_context = open.blueprint().max_context;
+  limits.block_tokens = model.block_tokens();
+  limits.bytes_per_token =
+      model.cache_bytes_per_block() / static_cast<std::size_t>(model.block_tokens());
+  limits.available_bytes = available_memory();
+  return resolve(config, limits);
+}
+
+std::vector<TokenId> end_tokens_of(const formats::ModelConfig& config,
+                                   const tokenizer::Tokenizer* tokenizer,
+                                   std::int64_t vocab_size) {
+  std::vector<TokenId> tokens;
+  const auto add = [&](std::int64_t id) {
+    const auto token = static_cast<TokenId>(id);
+    if (id >= 0 && id < vocab_size && std::ranges::find(tokens, token) == tokens.end())
+      tokens.push_back(token);
+  };
+  for (const std::int64_t id : config.eos_token_ids)
+    add(id);
+  if (tokenizer != nullptr) {
+    for (const TokenId id : tokenizer->end_tokens())
+      add(id);
+  }
+  return tokens;
+}
+
+bool contains(std::span<const TokenId> tokens, TokenId token) {
+  return std::ranges::find(tokens, token) != tokens.end();
+}
+
+}  // namespace
+
+Engine::Engine(models::OpenModel& model,
+               const tokenizer::Tokenizer* tokenizer,
+               const EngineConfig& config)
+    : open_(model),
+      tokenizer_(tokenizer),
+      config_(resolve_for(model, config)),
+      end_tokens_(end_tokens_of(model.source().config(), tokenizer, model.model().vocab_size())),
+      blocks_(
+          config_.num_kvcache_blocks, config_.kvcache_block_size, config_.enable_prefix_caching),
+      scheduler_(config_, blocks_),
+      runner_(model.model()) {
+  open_.model().allocate_cache(config_.num_kvcache_blocks, config_.kvcache_block_size);
+}
+
+Engine::~Engine() = default;
+
+void Engine::check(const Request& request) const {
+  const std::int64_t vocab_size = open_.model().vocab_size();
+  validate(request.params, vocab_size);
+  const auto length = static_cast<std::int64_t>(request.prompt.size());
+  if (length == 0) fail("the prompt is empty");
+  for (const TokenId token : request.prompt) {
+    if (token < 0 || token >= vocab_size)
+      fail("the prompt has token ", token, ", the vocabulary ends at ", vocab_size - 1);
+  }
+  if (length >= config_.max_model_len) {
+    fail("the prompt has ", length, " tokens, max_model_len is ", config_.max_model_len,
+         " and leaves no room for an answer");
+  }
+  if (blocks_.blocks_for(length) > blocks_.num_blocks()) {
+    fail("the prompt has ", length, " tokens, the KV cache holds ",
+         blocks_.num_blocks() * blocks_.block_tokens());
+  }
+  if (request.params.n > config_.max_num_seqs)
+    fail("n is ", request.params.n, ", max_num_seqs is ", config_.max_num_seqs);
+  if (tokenizer_ == nullptr && !request.params.stop.empty())
+    fail("stop strings need a tokenizer, and the model has none");
+}
+
+RequestId Engine::add(Request request) {
+  check(request);
+  auto sequence = std::make_unique<Sequence>();
+  sequence->id = {.request = new_id(request.id), .sample = 0};
+  sequence->seed = request.params.seed.value_or(seeds_());
+  sequence->priority = request.priority;
+  sequence->num_prompt = static_cast<std::int64_t>(request.prompt.size());
+  sequence->tokens = std::move(request.prompt);
+  sequence->params = std::move(request.params);
+  return add_sequence(std::move(sequence)).id.request;
+}
+
+RequestId Engine::new_id(RequestId wanted) {
+  const RequestId id = wanted == 0 ? next_request_ : wanted;
+  next_request_ = std::max(next_request_, id + 1);
+  return id;
+}
+
+Sequence& Engine::add_sequence(std::unique_ptr<Sequence> owned) {
+  Sequence& sequence = *owned;
+  sequence.arrival = next_arrival_++;
+  sequence.arrived = Clock::now();
+  sequence.text = new_text(sequence.params);
+  sequences_.emplace(sequence.id, std::move(owned));
+  scheduler_.add(sequence);
+  return sequence;
+}
+
+std::unique_ptr<tokenizer::Detokenizer> Engine::new_text(const SamplingParams& params) const {
+  if (tokenizer_ == nullptr) return nullptr;
+  tokenizer::DetokenizerOptions options;
+  options.keep_special = !params.skip_special_tokens;
+  options.keep_stop = params.include_stop_str_in_output;
+  // Before min_tokens no stop string counts.
+  if (params.min_tokens == 0) options.stops = params.stop;
+  return std::make_unique<tokenizer::Detokenizer>(*tokenizer_, std::move(options));
+}
+
+bool Engine::abort(RequestId request) {
+  std::vector<Sequence*> found;
+  for (auto entry = sequences_.lower_bound({.request = request, .sample = 0});
+       entry != sequences_.end() && entry->first.request == request; ++entry)
+    found.push_back(entry->second.get());
+  for (Sequence* sequence : found)
+    finish(*sequence, {.reason = FinishReason::Abort}, {.id = sequence->id});
+  return !found.empty();
+}
+
+std::vector<Update> Engine::step() {
+  const Schedule schedule = scheduler_.schedule();
+  end_too_long(schedule);
+  if (!schedule.empty()) {
+    try {
+      commit(schedule, runner_.run(schedule));
+    } catch (const std::exception& error) {
+      fail_running(error.what());
+    }
+  }
+  return std::exchange(pending_, {});
+}
+
+void Engine::end_too_long(const Schedule& schedule) {
+  for (Sequence* sequence : schedule.too_long) {
+    finish(*sequence,
+           {.reason = FinishReason::Length,
+            .message = str("the KV cache is full: it holds ",
+                           blocks_.num_blocks() * blocks_.block_tokens(), " tokens")},
+           {.id = sequence->id});
+  }
+}
+
+// What was promised to the prefix cache was not computed: it goes, and so does whoever runs.
+void Engine::fail_running(const std::string& message) {
+  blocks_.forget_all();
+  std::vector<Sequence*> running;
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence->state == SequenceState::Running) running.push_back(sequence.get());
+  }
+  for (Sequence* sequence : running)
+    finish(*sequence, {.reason = FinishReason::Error, .message = message}, {.id = sequence->id});
+}
+
+void Engine::commit(const Schedule& schedule, const std::vector<SequenceLogits>& rows) {
+  ++num_steps_;
+  std::vector<Choice> choices;
+  for (std::size_t i = 0; i < schedule.sequences.size(); ++i) {
+    const ScheduledSequence& scheduled = schedule.sequences[i];
+    Sequence& sequence = *scheduled.sequence;
+    const bool is_complete = scheduled.is_complete();
+    if (!sequence.first_scheduled) sequence.first_scheduled = Clock::now();
+    collect_prompt_logprobs(sequence, rows[i]);
+    sequence.num_computed += scheduled.num_tokens;
+    num_computed_tokens_ += scheduled.num_tokens;
+    if (is_complete) add_choices(sequence, rows[i].first_row + rows[i].num_rows - 1, choices);
+  }
+  open_.pool().parallel_for(choices.size(), [&](std::size_t i) { choose(choices[i]); });
+  for (Choice& choice : choices)
+    accept(choice);
+}
+
+void Engine::collect_prompt_logprobs(Sequence& sequence, const SequenceLogits& rows) {
+  if (!sequence.params.prompt_logprobs) return;
+  for (std::int64_t i = 0; i < rows.num_rows; ++i) {
+    const std::int64_t position = rows.first_position + i + 1;  // that the row predicts
+    const auto num_have = static_cast<std::int64_t>(sequence.prompt_logprobs.size());
+    if (position >= sequence.num_prompt || position != num_have + 1) continue;
+    sequence.prompt_logprobs.push_back(logprobs_of(
+        runner_.logits(rows.first_row + i), sequence.tokens[static_cast<std::size_t>(position)],
+        *sequence.params.prompt_logprobs));
+  }
+}
+
+// After the prompt of a request with several samples, its sequence becomes so many; they share what
+// was computed.
+void Engine::add_choices(Sequence& sequence, std::int64_t row, std::vector<Choice>& choices) {
+  const std::int64_t num_samples = std::exchange(sequence.params.n, 1);
+  choices.push_back({.sequence = &sequence, .row = row, .is_shared = num_samples > 1});
+  for (std::int64_t sample = 1; sample < num_samples; ++sample) {
+    auto fork = std::make_unique<Sequence>();
+    fork->id = {.request = sequence.id.request, .sample = sample};
+    fork->params = sequence.params;
+    fork->seed = sequence.seed + static_cast<std::uint64_t>(sample);
+    fork->priority = sequence.priority;
+    fork->arrival = sequence.arrival;
+    fork->num_prompt = sequence.num_prompt;
+    fork->tokens = sequence.tokens;
+    fork->num_computed = sequence.num_computed;
+    fork->table = blocks_.fork(sequence.table);
+    fork->text = new_text(sequence.params);
+    fork->num_cached = sequence.num_cached;
+    fork->arrived = sequence.arrived;
+    fork->first_scheduled = sequence.first_scheduled;
+    fork->prompt_logprobs = sequence.prompt_logprobs;
+    scheduler_.add_fork(*fork);
+    choices.push_back({.sequence = fork.get(), .row = row, .is_shared = true});
+    sequences_.emplace(fork->id, std::move(fork));
+  }
+}
+
+void Engine::choose(Choice& choice) {
+  const Sequence& sequence = *choice.sequence;
+  std::span<float> logits = runner_.logits(choice.row);
+  std::vector<float> raw;
+  if (choice.is_shared || sequence.params.logprobs) raw.assign(logits.begin(), logits.end());
+  const SamplingContext context = {
+      .params = &sequence.params,
+      .prompt = std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.num_prompt)),
+      .output = sequence.output(),
+      .end_tokens = end_tokens_,
+      .seed = sequence.seed};
+  std::vector<float> own;
+  if (choice.is_shared) {
+    own = raw;
+    logits = own;
+  }
+  choice.token = sample(logits, context);
+  if (choice.token && sequence.params.logprobs)
+    choice.logprobs = logprobs_of(raw, *choice.token, *sequence.params.logprobs);
+}
+
+void Engine::accept(Choice& choice) {
+  Sequence& sequence = *choice.sequence;
+  Update update = {.id = sequence.id};
+  if (!choice.token) {
+    finish(sequence,
+           {.reason = FinishReason::Error,
+            .message = "no token can be chosen: all are forbidden, or the model gave no numbers"},
+           std::move(update));
+    return;
+  }
+  sequence.tokens.push_back(*choice.token);
+  ++num_output_tokens_;
+  if (!sequence.first_token) sequence.first_token = Clock::now();
+  update.tokens.push_back(*choice.token);
+  if (choice.logprobs) update.logprobs.push_back(*std::move(choice.logprobs));
+
+  std::optional<Finish> end = end_of(sequence);
+  const bool is_end_token = end && end->stop_token;
+  if (sequence.text && !is_end_token) {
+    update.text = sequence.text->push(*choice.token);
+    if (const auto stop = sequence.text->stop()) {
+      end = {.reason = FinishReason::Stop, .stop_text = sequence.params.stop[*stop]};
+    } else if (sequence.num_output() == sequence.params.min_tokens) {
+      sequence.text->set_stops(sequence.params.stop);
+    }
+  }
+  if (end) {
+    finish(sequence, *std::move(end), std::move(update));
+  } else {
+    pending_.push_back(std::move(update));
+  }
+}
+
+std::optional<Finish> Engine::end_of(const Sequence& sequence) const {
+  const SamplingParams& params = sequence.params;
+  const TokenId token = sequence.tokens.back();
+  const bool is_end = !params.ignore_eos && contains(end_tokens_, token);
+  if (is_end || contains(params.stop_token_ids, token))
+    return Finish{.reason = FinishReason::Stop, .stop_token = token};
+  if (params.max_tokens && sequence.num_output() >= *params.max_tokens)
+    return Finish{.reason = FinishReason::Length};
+  if (sequence.num_tokens() >= config_.max_model_len) {
+    return Finish{.reason = FinishReason::Length,
+                  .message = str("max_model_len of ", config_.max_model_len, " tokens is reached")};
+  }
+  return std::nullopt;
+}
+
+void Engine::finish(Sequence& sequence, Finish reason, Update update) {
+  if (sequence.text) update.text += sequence.text->finish();
+  update.finish = std::move(reason);
+  update.num_prompt = sequence.num_prompt;
+  update.num_cached = sequence.num_cached;
+  update.num_output = sequence.num_output();
+  update.prompt_logprobs = std::move(sequence.prompt_logprobs);
+  update.arrived = sequence.arrived;
+  update.first_token = sequence.first_token;
+  const SequenceId id = sequence.id;
+  // Samples that it has not become yet end with it.
+  for (std::int64_t sample = 1; sample < sequence.params.n; ++sample) {
+    pending_.push_back(update);
+    pending_.back().id.sample = sample;
+  }
+  pending_.push_back(std::move(update));
+  scheduler_.remove(sequence);
+  sequences_.erase(id);
+}
+
+const Sequence* Engine::find(SequenceId id) const {
+  const auto found = sequences_.find(id);
+  return found == sequences_.end() ? nullptr : found->second.get();
+}
+
+void Engine::release_idle_memory() {
+  const std::vector<BlockId> ids = blocks_.forget_free();
+  for (std::size_t first = 0; first < ids.size();) {
+    std::size_t end = first + 1;
+    while (end < ids.size() && ids[end] == ids[end - 1] + 1)
+      ++end;
+    open_.model().release_blocks(ids[first], static_cast<std::int64_t>(end - first));
+    first = end;
+  }
+}
+
+EngineStats Engine::stats() const {
+  return {.num_running = scheduler_.num_running(),
+          .num_waiting = scheduler_.num_waiting(),
+          .num_preemptions = scheduler_.num_preemptions(),
+          .num_queried_tokens = scheduler_.num_queried_tokens(),
+          .num_hit_tokens = scheduler_.num_hit_tokens(),
+          .num_steps = num_steps_,
+          .num_computed_tokens = num_computed_tokens_,
+          .num_output_tokens = num_output_tokens_,
+          .blocks = blocks_.stats()};
+}
+
+}  // namespace graft::engine

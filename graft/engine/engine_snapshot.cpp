@@ -1,0 +1,113 @@
+// Engine::save and Engine::restore.
+
+#include <algorithm>
+#include <utility>
+
+#include <xxhash.h>
+
+#include "graft/base/check.h"
+#include "graft/base/error.h"
+#include "graft/engine/engine.h"
+#include "graft/engine/snapshot.h"
+
+namespace graft::engine {
+namespace {
+
+// Of the tensors' names, types and shapes, and of a little of each one's data: enough to tell two
+// models apart without reading gigabytes. Never 0.
+std::uint64_t fingerprint_of(const formats::WeightSource& source) {
+  constexpr std::size_t kSample = 64;
+  std::uint64_t hash = 1;
+  const auto add = [&](const void* data, std::size_t size) {
+    hash = XXH3_64bits_withSeed(data, size, hash);
+  };
+  for (const formats::TensorInfo& tensor : source.tensors()) {
+    add(tensor.name.data(), tensor.name.size());
+    add(&tensor.dtype, sizeof(tensor.dtype));
+    add(tensor.shape.data(), tensor.shape.size() * sizeof(std::int64_t));
+    const std::size_t size = std::min(kSample, tensor.data.size());
+    add(tensor.data.data(), size);
+    add(tensor.data.data() + tensor.data.size() - size, size);
+  }
+  return std::max<std::uint64_t>(hash, 1);
+}
+
+}  // namespace
+
+void Engine::save(SequenceId id, const std::filesystem::path& path) const {
+  const Sequence* sequence = find(id);
+  if (sequence == nullptr)
+    fail("request ", id.request, ", sample ", id.sample, ": has ended, or never was");
+  const models::Model& model = open_.model();
+  if (fingerprint_ == 0) fingerprint_ = fingerprint_of(open_.source());
+  Snapshot snapshot;
+  snapshot.model = fingerprint_;
+  snapshot.cache_form = model.cache_form();
+  snapshot.block_tokens = blocks_.block_tokens();
+  snapshot.block_bytes = model.cache_bytes_per_block();
+  snapshot.params = sequence->params;
+  snapshot.params.n = 1;  // one sequence is saved, not those it would become
+  snapshot.seed = sequence->seed;
+  snapshot.priority = sequence->priority;
+  snapshot.num_prompt = sequence->num_prompt;
+  snapshot.num_computed = sequence->num_computed;
+  snapshot.tokens = sequence->tokens;
+  std::vector<std::byte> bytes(snapshot.block_bytes);
+  write_snapshot(path, snapshot, blocks_.blocks_for(snapshot.num_computed), [&](std::int64_t i) {
+    model.save_block(sequence->table.blocks[static_cast<std::size_t>(i)], bytes);
+    return std::span<const std::byte>(bytes);
+  });
+}
+
+RequestId Engine::restore(const std::filesystem::path& path, RequestId wanted) {
+  Snapshot snapshot = read_snapshot(path);
+  if (fingerprint_ == 0) fingerprint_ = fingerprint_of(open_.source());
+  if (snapshot.model != fingerprint_) fail(path.string(), ": saved with another model");
+  if (snapshot.cache_form != open_.model().cache_form()) {
+    fail(path.string(), ": its KV cache is ", snapshot.cache_form, ", this one ",
+         open_.model().cache_form());
+  }
+  try {
+    check({.prompt = snapshot.tokens, .params = snapshot.params});
+  } catch (const Error& error) {
+    fail(path.string(), ": ", error.what());
+  }
+  auto sequence = std::make_unique<Sequence>();
+  sequence->id = {.request = new_id(wanted), .sample = 0};
+  sequence->seed = snapshot.seed;
+  sequence->priority = snapshot.priority;
+  sequence->num_prompt = snapshot.num_prompt;
+  sequence->tokens = std::move(snapshot.tokens);
+  sequence->params = std::move(snapshot.params);
+  sequence->num_computed = snapshot.num_computed;
+  // Blocks of another size, no room just now, or logprobs of the whole prompt still to come:
+  // computing the tokens again gives the same bits.
+  const bool can_put_back = snapshot.block_tokens == blocks_.block_tokens() &&
+                            blocks_.blocks_for(snapshot.num_computed) <= blocks_.num_free() &&
+                            !(sequence->params.prompt_logprobs && sequence->num_output() == 0);
+  if (can_put_back) {
+    put_back(*sequence, snapshot.blocks);
+  } else {
+    sequence->num_computed = 0;
+  }
+  Sequence& added = add_sequence(std::move(sequence));
+  // What was given out before the file was saved is not given out again.
+  for (std::int64_t i = 0; added.text && i < added.num_output(); ++i) {
+    if (i == added.params.min_tokens) added.text->set_stops(added.params.stop);
+    added.text->push(added.output()[static_cast<std::size_t>(i)]);
+  }
+  return added.id.request;
+}
+
+void Engine::put_back(Sequence& sequence, std::span<const std::byte> blocks) {
+  std::vector<BlockCopy> copies;
+  const bool has_room = blocks_.prepare(sequence.table, 0, sequence.num_computed, copies);
+  GRAFT_CHECK(has_room && copies.empty(), "no room for a restored sequence");
+  const std::size_t block_bytes = open_.model().cache_bytes_per_block();
+  for (std::size_t i = 0; i < sequence.table.blocks.size(); ++i)
+    open_.model().load_block(sequence.table.blocks[i],
+                             blocks.subspan(i * block_bytes, block_bytes));
+  blocks_.register_full(sequence.table, sequence.tokens, sequence.num_computed);
+}
+
+}  // namespace graft::engine

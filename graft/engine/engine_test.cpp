@@ -1,0 +1,447 @@
+// The same answer in any company: random workloads on every kind of configuration are compared, bit
+// for bit, with each request run alone.
+
+#include "graft/engine/engine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/error.h"
+#include "graft/base/shared_data.h"
+#include "graft/models/generate.h"
+
+namespace graft::engine {
+namespace {
+
+using models::OpenModel;
+
+struct Answer {
+  std::vector<TokenId> tokens;
+  std::vector<TokenLogprobs> logprobs;
+  std::vector<TokenLogprobs> prompt_logprobs;
+  std::string text;
+  std::optional<Finish> finish;
+  std::int64_t num_cached = 0;
+};
+using Answers = std::map<SequenceId, Answer>;
+
+void take(std::vector<Update> updates, Answers& answers) {
+  for (Update& update : updates) {
+    Answer& answer = answers[update.id];
+    EXPECT_FALSE(answer.finish) << "an update after the end";
+    answer.tokens.insert(answer.tokens.end(), update.tokens.begin(), update.tokens.end());
+    answer.logprobs.insert(answer.logprobs.end(), update.logprobs.begin(), update.logprobs.end());
+    answer.text += update.text;
+    answer.finish = update.finish;
+    answer.num_cached = update.num_cached;
+    answer.prompt_logprobs = update.prompt_logprobs;
+  }
+}
+
+void run_all(Engine& engine, Answers& answers) {
+  while (engine.has_work())
+    take(engine.step(), answers);
+}
+
+bool is_same(const std::vector<TokenLogprobs>& a, const std::vector<TokenLogprobs>& b) {
+  return std::ranges::equal(a, b, [](const TokenLogprobs& x, const TokenLogprobs& y) {
+    return x.token == y.token && std::memcmp(&x.logprob, &y.logprob, sizeof(float)) == 0 &&
+           x.top == y.top;
+  });
+}
+
+void expect_same(const Answer& got, const Answer& want, const std::string& what) {
+  EXPECT_EQ(got.tokens, want.tokens) << what;
+  EXPECT_TRUE(is_same(got.logprobs, want.logprobs)) << what << ": logprobs differ";
+  EXPECT_TRUE(is_same(got.prompt_logprobs, want.prompt_logprobs)) << what << ": prompt logprobs";
+  EXPECT_EQ(got.text, want.text) << what;
+  ASSERT_TRUE(got.finish && want.finish) << what;
+  EXPECT_EQ(got.finish->reason, want.finish->reason) << what;
+}
+
+// Alone, in one piece, without any cache.
+Answers run_alone(OpenModel& open, const Request& request) {
+  EngineConfig config;
+  config.enable_prefix_caching = false;
+  config.max_model_len = 256;
+  config.num_kvcache_blocks = 200;
+  Engine engine(open, nullptr, config);
+  const RequestId id = engine.add(request);
+  Answers answers;
+  run_all(engine, answers);
+  Answers by_sample;
+  for (auto& [sequence, answer] : answers) {
+    EXPECT_EQ(sequence.request, id);
+    by_sample[{.request = 0, .sample = sequence.sample}] = answer;
+  }
+  return by_sample;
+}
+
+class Pick {
+ public:
+  explicit Pick(unsigned seed) : random_(seed) {}
+  std::int64_t operator()(std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(high - low + 1));
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+// Prompts that begin alike, all kinds of parameters.
+std::vector<Request> make_requests(std::int64_t count, std::int64_t vocab_size, Pick& pick) {
+  std::vector<Request> requests;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Request request;
+    const std::int64_t family = pick(0, 2);
+    for (std::int64_t k = pick(1, 60); k > 0; --k) {
+      const auto position = static_cast<std::int64_t>(request.prompt.size());
+      request.prompt.push_back(
+          static_cast<TokenId>((family * 131 + position * 17 + 3) % vocab_size));
+    }
+    if (pick(0, 1) == 0) request.prompt.back() = static_cast<TokenId>(pick(0, vocab_size - 1));
+    SamplingParams& params = request.params;
+    params.max_tokens = pick(1, 24);
+    params.ignore_eos = true;
+    params.seed = static_cast<std::uint64_t>(pick(0, 1000));
+    params.temperature = pick(0, 2) == 0 ? 0.0 : 0.9;
+    if (params.temperature > 0 && pick(0, 4) == 0) params.n = pick(2, 3);
+    if (pick(0, 2) == 0) params.logprobs = pick(0, 3);
+    if (pick(0, 9) == 0) params.prompt_logprobs = 2;
+    if (pick(0, 3) == 0) params.top_p = 0.7;
+    if (pick(0, 3) == 0) params.repetition_penalty = 1.3;
+    request.priority = pick(0, 4) == 0 ? -1 : 0;
+    requests.push_back(request);
+  }
+  return requests;
+}
+
+struct Company {
+  std::int64_t budget, seats, blocks, block_tokens, chunk;
+  bool caching;
+};
+
+class EngineCompany : public testing::TestWithParam<Company> {};
+
+EngineConfig config_of(const Company& company) {
+  EngineConfig config;
+  config.max_num_batched_tokens = company.budget;
+  config.max_num_seqs = company.seats;
+  config.num_kvcache_blocks = company.blocks;
+  config.kvcache_block_size = company.block_tokens;
+  config.chunk_prefill_size = company.chunk;
+  config.enable_prefix_caching = company.caching;
+  config.max_model_len = 256;
+  return config;
+}
+
+void expect_alone(OpenModel& open,
+                  const std::map<RequestId, Request>& requests,
+                  const Answers& answers) {
+  for (const auto& [id, request] : requests) {
+    for (const auto& [sample, want] : run_alone(open, request)) {
+      const SequenceId sequence = {.request = id, .sample = sample.sample};
+      ASSERT_TRUE(answers.contains(sequence)) << "request " << id << " never ended";
+      const Answer& got = answers.at(sequence);
+      if (got.finish && got.finish->reason == FinishReason::Abort) {
+        EXPECT_TRUE(std::equal(got.tokens.begin(), got.tokens.end(), want.tokens.begin()));
+      } else {
+        expect_same(got, want, str("request ", id, ", sample ", sample.sample));
+      }
+    }
+  }
+}
+
+TEST_P(EngineCompany, AnswersAreThoseOfEachRequestAlone) {
+  for (const char* name : {"deepseek-v3", "llama"}) {
+    const auto folder = shared_data("golden") / name;
+    GRAFT_REQUIRE_SHARED(folder);
+    OpenModel open(folder);
+    Pick pick(static_cast<unsigned>(GetParam().blocks));
+    std::vector<Request> queue = make_requests(64, open.model().vocab_size(), pick);
+    std::map<RequestId, Request> requests;
+    Answers answers;
+    {
+      Engine engine(open, nullptr, config_of(GetParam()));
+      while (!queue.empty() || engine.has_work()) {
+        for (std::int64_t k = pick(0, 3); k > 0 && !queue.empty(); --k) {
+          requests[engine.add(queue.back())] = queue.back();
+          queue.pop_back();
+        }
+        // One in twenty is aborted half-way.
+        if (pick(0, 19) == 0 && !requests.empty()) {
+          auto victim = requests.begin();
+          std::advance(victim, pick(0, static_cast<std::int64_t>(requests.size()) - 1));
+          engine.abort(victim->first);
+        }
+        take(engine.step(), answers);
+      }
+      EXPECT_EQ(engine.stats().blocks.num_used, 0);
+    }
+    expect_alone(open, requests, answers);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Configurations,
+                         EngineCompany,
+                         testing::Values(Company{2048, 64, 400, 16, 0, true},
+                                         Company{2048, 64, 400, 16, 0, false},
+                                         Company{32, 8, 120, 4, 7, true},   // small chunks
+                                         Company{64, 16, 24, 8, 64, true},  // preemptions
+                                         Company{16, 4, 300, 1, 16, true},
+                                         Company{100, 20, 30, 8, 33, false}));
+
+class EngineTest : public testing::Test {
+ protected:
+  static std::filesystem::path folder() { return shared_data("golden/deepseek-v3"); }
+  static Request greedy(std::vector<TokenId> prompt, std::int64_t max_tokens) {
+    Request request;
+    request.prompt = std::move(prompt);
+    request.params.temperature = 0;
+    request.params.max_tokens = max_tokens;
+    request.params.ignore_eos = true;
+    return request;
+  }
+  static std::vector<TokenId> prompt_of(std::int64_t length) {
+    std::vector<TokenId> prompt;
+    for (std::int64_t i = 0; i < length; ++i)
+      prompt.push_back(static_cast<TokenId>((i * 29 + 11) % 250));
+    return prompt;
+  }
+};
+
+TEST_F(EngineTest, GreedyIsWhatTheModelGivesWithoutAnEngine) {
+  GRAFT_REQUIRE_SHARED(folder());
+  OpenModel open(folder());
+  const std::vector<TokenId> want = models::generate_greedy(open.model(), prompt_of(20), 24);
+  Engine engine(open, nullptr, {.max_model_len = 100});
+  const RequestId id = engine.add(greedy(prompt_of(20), 24));
+  Answers answers;
+  run_all(engine, answers);
+  EXPECT_EQ((answers[{.request = id, .sample = 0}].tokens), want);
+}
+
+TEST_F(EngineTest, PreemptionsHappenAndChangeNothing) {
+  GRAFT_REQUIRE_SHARED(folder());
+  OpenModel open(folder());
+  Answers answers;
+  std::map<RequestId, Request> requests;
+  {
+    Engine engine(open, nullptr, config_of({64, 8, 8, 8, 64, true}));
+    for (int i = 0; i < 6; ++i) {
+      Request request = greedy(prompt_of(10 + i), 30);
+      requests[engine.add(request)] = request;
+    }
+    run_all(engine, answers);
+    EXPECT_GT(engine.stats().num_preemptions, 0);
+  }
+  expect_alone(open, requests, answers);
+}
+
+TEST_F(EngineTest, ASecondPromptWithTheSameBeginningIsMostlyCached) {
+  GRAFT_REQUIRE_SHARED(folder());
+  OpenModel open(folder());
+  Engine engine(open, nullptr, config_of({256, 8, 100, 4, 0, true}));
+  Answers answers;
+  engine.add(greedy(prompt_of(41), 1));
+  run_all(engine, answers);
+  const RequestId second = engine.add(greedy(prompt_of(41), 1));
+  run_all(engine, answers);
+  EXPECT_EQ((answers[{.request = second, .sample = 0}].num_cached), 40);
+  EXPECT_EQ(engine.stats().num_hit_tokens, 40);
+  EXPECT_EQ(engine.stats().num_computed_tokens, 42);
+  // The idle cache can be given up, prefixes and all.
+  engine.release_idle_memory();
+  const RequestId third = engine.add(greedy(prompt_of(41), 1));
+  run_all(engine, answers);
+  EXPECT_EQ((answers[{.request = third, .sample = 0}].num_cached), 0);
+}
+
+TEST_F(EngineTest, WhatCannotRunIsRefusedAndWhatGrowsTooLongEnds) {
+  GRAFT_REQUIRE_SHARED(folder());
+  OpenModel open(folder());
+  EngineConfig config = config_of({256, 4, 5, 8, 0, true});
+  config.max_model_len = 60;
+  Engine engine(open, nullptr, config);
+  const auto error_of = [&](const Request& request) {
+    try {
+      engine.add(request);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(error_of(greedy(prompt_of(60), 1)),
+            "the prompt has 60 tokens, max_model_len is 60 and leaves no room for an answer");
+  EXPECT_EQ(error_of(greedy(prompt_of(41), 1)), "the prompt has 41 tokens, the KV cache holds 40");
+  EXPECT_EQ(error_of(greedy({}, 1)), "the prompt is empty");
+  EXPECT_NE(error_of(greedy({1, 1 << 20}, 1)).find("the vocabulary ends at"), std::string::npos);
+  Request many = greedy({1}, 1);
+  many.params.temperature = 1;
+  many.params.n = 5;
+  EXPECT_EQ(error_of(many), "n is 5, max_num_seqs is 4");
+  Request stops = greedy({1}, 1);
+  stops.params.stop = {"x"};
+  EXPECT_EQ(error_of(stops), "stop strings need a tokenizer, and the model has none");
+
+  const RequestId grows = engine.add(greedy(prompt_of(20), 1000));
+  const RequestId small = engine.add(greedy(prompt_of(7), 5));
+  Answers answers;
+  run_all(engine, answers);
+  const Finish& end = *answers[{.request = grows, .sample = 0}].finish;
+  EXPECT_EQ(end.reason, FinishReason::Length);
+  EXPECT_EQ(end.message, "the KV cache is full: it holds 40 tokens");
+  EXPECT_EQ((answers[{.request = grows, .sample = 0}].tokens.size()), 21U);
+  EXPECT_EQ((answers[{.request = small, .sample = 0}].tokens.size()), 5U);
+
+  config.num_kvcache_blocks = 100;
+  Engine roomy(open, nullptr, config);
+  const RequestId id = roomy.add(greedy(prompt_of(20), 1000));
+  run_all(roomy, answers = {});
+  const Answer& full = answers[{.request = id, .sample = 0}];
+  EXPECT_EQ(full.tokens.size(), 40U);
+  EXPECT_EQ(full.finish->message, "max_model_len of 60 tokens is reached");
+}
+
+TEST_F(EngineTest, EndTokensEndUnlessIgnored) {
+  GRAFT_REQUIRE_SHARED(folder());
+  OpenModel open(folder());
+  Engine engine(open, nullptr, {.max_model_len = 100});
+  const std::vector<TokenId> path = models::generate_greedy(open.model(), prompt_of(20), 8);
+  // generate_greedy used the cache: a new engine.
+  Engine fresh(open, nullptr, {.max_model_len = 100});
+  Request request = greedy(prompt_of(20), 8);
+  request.params.stop_token_ids = {path[3]};
+  const RequestId first = fresh.add(request);
+  request.params.min_tokens = 6;
+  const RequestId second = fresh.add(request);
+  Answers answers;
+  run_all(fresh, answers);
+  const Answer& stopped = answers[{.request = first, .sample = 0}];
+  const auto where = std::ranges::find(path, path[3]) - path.begin();
+  EXPECT_EQ(static_cast<std::ptrdiff_t>(stopped.tokens.size()), where + 1);
+  EXPECT_EQ(stopped.finish->reason, FinishReason::Stop);
+  EXPECT_EQ(stopped.finish->stop_token, path[3]);
+  EXPECT_GE((answers[{.request = second, .sample = 0}].tokens.size()), 6U);
+}
+
+// A sequence saved at any moment goes on elsewhere as it would have here.
+TEST_F(EngineTest, SavedSequencesGoOnInAnotherEngine) {
+  GRAFT_REQUIRE_SHARED(folder());
+  OpenModel open(folder());
+  const auto path = std::filesystem::temp_directory_path() / "graft_engine_test.seq";
+  Request request = greedy(prompt_of(37), 20);
+  request.params.temperature = 0.8;
+  request.params.seed = 5;
+  request.params.logprobs = 1;
+  const Answer want = run_alone(open, request).begin()->second;
+  for (const int num_steps : {0, 1, 3, 5, 12}) {
+    Answers before;
+    {
+      Engine engine(open, nullptr, config_of({8, 4, 100, 4, 8, true}));
+      const RequestId id = engine.add(request);
+      for (int i = 0; i < num_steps; ++i)
+        take(engine.step(), before);
+      engine.save({.request = id, .sample = 0}, path);
+    }
+    const std::vector<TokenId> head =
+        before.empty() ? std::vector<TokenId>() : before.begin()->second.tokens;
+    // The same blocks, blocks of another size, and hardly any room.
+    for (const Company& company :
+         {Company{64, 4, 100, 4, 0, true}, Company{64, 4, 100, 16, 0, true},
+          Company{64, 4, 15, 4, 0, false}}) {
+      Engine engine(open, nullptr, config_of(company));
+      Answers after;
+      engine.restore(path);
+      run_all(engine, after);
+      std::vector<TokenId> tokens = head;
+      const Answer& rest = after.begin()->second;
+      tokens.insert(tokens.end(), rest.tokens.begin(), rest.tokens.end());
+      EXPECT_EQ(tokens, want.tokens) << "after " << num_steps << " steps";
+      ASSERT_FALSE(rest.logprobs.empty());
+      EXPECT_EQ(rest.logprobs.back().logprob, want.logprobs.back().logprob);
+    }
+  }
+  std::filesystem::remove(path);
+}
+
+TEST_F(EngineTest, ForeignAndTornFilesAreRefused) {
+  GRAFT_REQUIRE_SHARED(folder());
+  const auto path = std::filesystem::temp_directory_path() / "graft_engine_torn.seq";
+  OpenModel open(folder());
+  {
+    Engine engine(open, nullptr, {.max_model_len = 100});
+    const RequestId id = engine.add(greedy(prompt_of(20), 20));
+    engine.step();
+    engine.save({.request = id, .sample = 0}, path);
+    EXPECT_THROW(engine.save({.request = id, .sample = 1}, path), Error);
+    EXPECT_THROW(engine.save({.request = id, .sample = 0}, "/nowhere/at/all"), Error);
+  }
+  const auto error_of = [&](OpenModel& model) {
+    Engine engine(model, nullptr, {.max_model_len = 100});
+    try {
+      engine.restore(path);
+    } catch (const Error& error) {
+      return std::string(error.what()).substr(path.string().size());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(error_of(open), "accepted");
+  OpenModel other(shared_data("golden/deepseek-v2"));
+  EXPECT_EQ(error_of(other), ": saved with another model");
+  models::OpenOptions wide;
+  wide.rules = "- {match: {role: kv_cache}, replace: {class: default, kwargs: {dtype: f32}}}\n";
+  OpenModel wide_cache(folder(), wide);
+  EXPECT_EQ(error_of(wide_cache).find(": its KV cache is "), 0U);
+
+  const auto size = std::filesystem::file_size(path);
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(size / 2));
+  file.put('\x5a');
+  file.put('\xa5');
+  file.close();
+  EXPECT_EQ(error_of(open).find(": damaged"), 0U);
+  for (const auto cut : {size - 1, size / 3, std::uintmax_t{10}}) {
+    std::filesystem::resize_file(path, cut);
+    EXPECT_NE(error_of(open), "accepted") << cut;
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(EngineConfig, WhatCannotWorkIsRefusedWithTheReason) {
+  const EngineLimits limits = {.model_context = 1000,
+                               .block_tokens = 16,
+                               .bytes_per_token = 100,
+                               .available_bytes = 1'000'000};
+  const auto error_of = [&](const EngineConfig& config) {
+    try {
+      resolve(config, limits);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(error_of({.max_num_batched_tokens = 8, .max_num_seqs = 9}),
+            "max_num_batched_tokens (8) is less than max_num_seqs (9): not every running sequence "
+            "could get a token");
+  EXPECT_EQ(error_of({.max_model_len = 1001}),
+            "max_model_len (1001) is more than the 1000 positions of the model");
+  EXPECT_EQ(error_of({.num_kvcache_blocks = 0, .tensor_parallel_size = 2}),
+            "num_kvcache_blocks is 0, expected -1 (from memory) or at least 1; "
+            "tensor_parallel_size is 2, this build runs on one device: expected 1");
+  const EngineConfig config = resolve({}, limits);
+  EXPECT_EQ(config.max_model_len, 1000);
+  EXPECT_EQ(config.kvcache_block_size, 16);
+  EXPECT_EQ(config.num_kvcache_blocks, 900'000 / 1600);
+  // No more than the sequences can ever use.
+  EXPECT_EQ(resolve({.max_num_seqs = 1}, limits).num_kvcache_blocks, 63);
+}
+
+}  // namespace
+}  // namespace graft::engine

@@ -1,0 +1,69 @@
+#include "graft/engine/params_json.h"
+
+namespace graft::engine {
+namespace {
+
+// Calls visit(name, field) for every parameter: the one list of them for both directions.
+template <class Params, class Visitor>
+void each_field(Params& params, const Visitor& visit) {
+  visit("n", params.n);
+  visit("temperature", params.temperature);
+  visit("top_k", params.top_k);
+  visit("top_p", params.top_p);
+  visit("min_p", params.min_p);
+  visit("typical_p", params.typical_p);
+  visit("repetition_penalty", params.repetition_penalty);
+  visit("presence_penalty", params.presence_penalty);
+  visit("frequency_penalty", params.frequency_penalty);
+  visit("seed", params.seed);
+  visit("logit_bias", params.logit_bias);
+  visit("allowed_token_ids", params.allowed_token_ids);
+  visit("bad_words", params.bad_words);
+  visit("max_tokens", params.max_tokens);
+  visit("min_tokens", params.min_tokens);
+  visit("ignore_eos", params.ignore_eos);
+  visit("stop_token_ids", params.stop_token_ids);
+  visit("stop", params.stop);
+  visit("include_stop_str_in_output", params.include_stop_str_in_output);
+  visit("skip_special_tokens", params.skip_special_tokens);
+  visit("logprobs", params.logprobs);
+  visit("prompt_logprobs", params.prompt_logprobs);
+}
+
+template <class T>
+Json value_of(const T& field) {
+  return field;
+}
+template <class T>
+Json value_of(const std::optional<T>& field) {
+  return field ? Json(*field) : Json(nullptr);
+}
+
+template <class T>
+void read_value(const Json& json, T& field) {
+  json.get_to(field);
+}
+template <class T>
+void read_value(const Json& json, std::optional<T>& field) {
+  if (json.is_null()) {
+    field.reset();
+  } else {
+    field = json.get<T>();
+  }
+}
+
+}  // namespace
+
+Json to_json(const SamplingParams& params) {
+  Json json = Json::object();
+  each_field(params, [&](const char* name, const auto& field) { json[name] = value_of(field); });
+  return json;
+}
+
+SamplingParams params_from_json(const Json& json) {
+  SamplingParams params;
+  each_field(params, [&](const char* name, auto& field) { read_value(json.at(name), field); });
+  return params;
+}
+
+}  // namespace graft::engine

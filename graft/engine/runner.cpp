@@ -1,0 +1,70 @@
+#include "graft/engine/runner.h"
+
+#include <algorithm>
+
+namespace graft::engine {
+namespace {
+
+// A step in which every sequence adds one token to a context generates.
+ops::Phase phase_of(const Schedule& schedule) {
+  const bool generates =
+      std::ranges::all_of(schedule.sequences, [](const ScheduledSequence& scheduled) {
+        return scheduled.num_tokens == 1 && scheduled.sequence->num_computed > 0;
+      });
+  return generates ? ops::Phase::Generate : ops::Phase::Prefill;
+}
+
+bool wants_prompt_logits(const Sequence& sequence) {
+  return sequence.params.prompt_logprobs && sequence.num_computed < sequence.num_prompt;
+}
+
+// Rows of this sequence whose logits are wanted: [first, num_tokens).
+std::int64_t first_wanted(const ScheduledSequence& scheduled) {
+  if (wants_prompt_logits(*scheduled.sequence)) return 0;
+  return scheduled.is_complete() ? scheduled.num_tokens - 1 : scheduled.num_tokens;
+}
+
+void append(ops::Batch& batch, const ScheduledSequence& scheduled) {
+  const Sequence& sequence = *scheduled.sequence;
+  const std::int64_t first_row = batch.num_tokens();
+  for (std::int64_t i = 0; i < scheduled.num_tokens; ++i) {
+    const std::int64_t position = sequence.num_computed + i;
+    batch.token_ids.push_back(sequence.tokens[static_cast<std::size_t>(position)]);
+    batch.positions.push_back(static_cast<std::int32_t>(position));
+  }
+  batch.sequences.push_back({.first_row = first_row,
+                             .num_tokens = scheduled.num_tokens,
+                             .context_len = sequence.num_computed + scheduled.num_tokens,
+                             .block_table = sequence.table.blocks});
+}
+
+}  // namespace
+
+const std::vector<SequenceLogits>& Runner::run(const Schedule& schedule) {
+  batch_ = {};
+  rows_.clear();
+  for (const ScheduledSequence& scheduled : schedule.sequences) {
+    const std::int64_t first = first_wanted(scheduled);
+    rows_.push_back({.first_position = scheduled.sequence->num_computed + first,
+                     .num_rows = scheduled.num_tokens - first,
+                     .first_row = static_cast<std::int64_t>(batch_.logit_rows.size())});
+    const std::int64_t batch_row = batch_.num_tokens();
+    append(batch_, scheduled);
+    for (std::int64_t i = first; i < scheduled.num_tokens; ++i)
+      batch_.logit_rows.push_back(static_cast<std::int32_t>(batch_row + i));
+  }
+  for (const BlockCopy& copy : schedule.copies)
+    model_.copy_block(copy.from, copy.to);
+  const auto num_rows = static_cast<std::int64_t>(batch_.logit_rows.size());
+  logits_.resize(static_cast<std::size_t>(num_rows * model_.vocab_size()));
+  model_.forward(batch_, phase_of(schedule),
+                 TensorView(logits_.data(), DType::F32, {num_rows, model_.vocab_size()}));
+  return rows_;
+}
+
+std::span<float> Runner::logits(std::int64_t row) {
+  const auto vocab = static_cast<std::size_t>(model_.vocab_size());
+  return std::span(logits_).subspan(static_cast<std::size_t>(row) * vocab, vocab);
+}
+
+}  // namespace graft::engine

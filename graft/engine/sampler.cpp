@@ -1,0 +1,244 @@
+#include "graft/engine/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <unordered_map>
+
+namespace graft::engine {
+namespace {
+
+constexpr float kForbidden = -std::numeric_limits<float>::infinity();
+
+float& at(std::span<float> logits, TokenId token) {
+  return logits[static_cast<std::size_t>(token)];
+}
+
+void keep_allowed(std::span<float> logits, const SamplingParams& params) {
+  if (params.allowed_token_ids.empty()) return;
+  std::vector<std::pair<TokenId, float>> kept;
+  for (const TokenId token : params.allowed_token_ids)
+    kept.emplace_back(token, at(logits, token));
+  std::ranges::fill(logits, kForbidden);
+  for (const auto& [token, logit] : kept)
+    at(logits, token) = logit;
+}
+
+void forbid_bad_words(std::span<float> logits, const SamplingContext& context) {
+  for (const std::vector<TokenId>& word : context.params->bad_words) {
+    const std::size_t num_before = word.size() - 1;
+    if (context.output.size() < num_before) continue;
+    if (std::ranges::equal(context.output.last(num_before), std::span(word).first(num_before)))
+      at(logits, word.back()) = kForbidden;
+  }
+}
+
+void forbid_early_end(std::span<float> logits, const SamplingContext& context) {
+  const SamplingParams& params = *context.params;
+  if (static_cast<std::int64_t>(context.output.size()) >= params.min_tokens) return;
+  for (const TokenId token : params.stop_token_ids)
+    at(logits, token) = kForbidden;
+  for (const TokenId token : context.end_tokens)
+    at(logits, token) = kForbidden;
+}
+
+void add_bias(std::span<float> logits, const SamplingParams& params) {
+  constexpr float kMost = 100.0F;
+  for (const auto& [token, bias] : params.logit_bias)
+    at(logits, token) += std::clamp(bias, -kMost, kMost);
+}
+
+void penalize(std::span<float> logits, const SamplingContext& context) {
+  const SamplingParams& params = *context.params;
+  if (params.repetition_penalty != 1.0) {
+    std::unordered_map<TokenId, bool> seen;
+    const auto penalty = static_cast<float>(params.repetition_penalty);
+    for (const auto tokens : {context.prompt, context.output}) {
+      for (const TokenId token : tokens) {
+        if (!seen.emplace(token, true).second) continue;
+        float& logit = at(logits, token);
+        logit = logit > 0 ? logit / penalty : logit * penalty;
+      }
+    }
+  }
+  if (params.presence_penalty == 0.0 && params.frequency_penalty == 0.0) return;
+  std::unordered_map<TokenId, int> counts;
+  for (const TokenId token : context.output)
+    ++counts[token];
+  for (const auto& [token, count] : counts) {
+    at(logits, token) -=
+        static_cast<float>(params.presence_penalty + params.frequency_penalty * count);
+  }
+}
+
+void apply_all(std::span<float> logits, const SamplingContext& context) {
+  keep_allowed(logits, *context.params);
+  forbid_bad_words(logits, context);
+  forbid_early_end(logits, context);
+  add_bias(logits, *context.params);
+  penalize(logits, context);
+}
+
+// Not fooled by values that are no numbers.
+TokenId best(std::span<const float> logits) {
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < logits.size(); ++i) {
+    if (!(logits[i] <= logits[best])) best = i;
+  }
+  return static_cast<TokenId>(best);
+}
+
+using Candidates = std::vector<Candidate>;
+
+// The more likely first; of equal ones the lower id, so that the order is one.
+bool is_likelier(const Candidate& a, const Candidate& b) {
+  return a.probability != b.probability ? a.probability > b.probability : a.token < b.token;
+}
+
+// Softmax at a temperature. Candidates that min_p rules out are not even listed.
+Candidates softmax(std::span<const float> logits, const SamplingParams& params) {
+  const double max = *std::ranges::max_element(logits);
+  // p / p_max = exp((logit - max) / temperature) >= min_p
+  const double threshold = params.min_p > 0 ? std::log(params.min_p) : -1e4;
+  Candidates candidates;
+  double sum = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const double exponent = (static_cast<double>(logits[i]) - max) / params.temperature;
+    if (!(exponent >= threshold)) continue;
+    candidates.push_back({.token = static_cast<TokenId>(i), .probability = std::exp(exponent)});
+    sum += candidates.back().probability;
+  }
+  for (Candidate& candidate : candidates)
+    candidate.probability /= sum;
+  return candidates;
+}
+
+void renormalize(Candidates& candidates) {
+  double sum = 0;
+  for (const Candidate& candidate : candidates)
+    sum += candidate.probability;
+  for (Candidate& candidate : candidates)
+    candidate.probability /= sum;
+}
+
+void keep_top_k(Candidates& candidates, std::int64_t k) {
+  if (k <= 0 || k >= static_cast<std::int64_t>(candidates.size())) return;
+  const auto end = candidates.begin() + k;
+  std::ranges::nth_element(candidates, end - 1, is_likelier);
+  candidates.erase(end, candidates.end());
+  renormalize(candidates);
+}
+
+// Sorts only as far as it must: the likeliest few carry most of the sum.
+void keep_top_p(Candidates& candidates, double p) {
+  if (p >= 1.0) return;
+  std::size_t num_sorted = 0;
+  double sum = 0;
+  std::size_t num_kept = 0;
+  while (num_kept < candidates.size() && sum < p) {
+    if (num_kept == num_sorted) {
+      num_sorted = std::min(candidates.size(), std::max<std::size_t>(64, 4 * num_sorted));
+      std::ranges::partial_sort(candidates.begin() + static_cast<std::ptrdiff_t>(num_kept),
+                                candidates.begin() + static_cast<std::ptrdiff_t>(num_sorted),
+                                candidates.end(), is_likelier);
+    }
+    sum += candidates[num_kept++].probability;
+  }
+  candidates.resize(num_kept);
+  renormalize(candidates);
+}
+
+// Keeps those whose surprise is nearest to the expected one, until they carry p.
+void keep_typical(Candidates& candidates, double p) {
+  if (p >= 1.0) return;
+  double entropy = 0;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.probability > 0)
+      entropy -= candidate.probability * std::log(candidate.probability);
+  }
+  const auto distance = [&](const Candidate& candidate) {
+    return std::abs(-std::log(candidate.probability) - entropy);
+  };
+  std::ranges::sort(candidates, [&](const Candidate& a, const Candidate& b) {
+    const double first = distance(a);
+    const double second = distance(b);
+    return first != second ? first < second : a.token < b.token;
+  });
+  double sum = 0;
+  std::size_t num_kept = 0;
+  while (num_kept < candidates.size() && sum < p)
+    sum += candidates[num_kept++].probability;
+  candidates.resize(num_kept);
+  renormalize(candidates);
+}
+
+Candidates distribution_of(std::span<const float> logits, const SamplingParams& params) {
+  if (params.is_greedy()) return {{.token = best(logits), .probability = 1.0}};
+  Candidates candidates = softmax(logits, params);
+  if (params.min_p > 0) renormalize(candidates);
+  keep_top_k(candidates, params.top_k);
+  keep_top_p(candidates, params.top_p);
+  keep_typical(candidates, params.typical_p);
+  std::ranges::sort(candidates, {}, &Candidate::token);
+  return candidates;
+}
+
+}  // namespace
+
+double uniform(std::uint64_t seed, std::uint64_t index) {
+  // splitmix64 over both: every draw stands alone, so nothing needs to be kept between them.
+  std::uint64_t x = seed + 0x9E3779B97F4A7C15U * (index + 1);
+  for (int round = 0; round < 2; ++round) {
+    x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
+    x = (x ^ (x >> 27U)) * 0x94D049BB133111EBU;
+    x ^= x >> 31U;
+    x += 0x9E3779B97F4A7C15U ^ seed;
+  }
+  return static_cast<double>(x >> 11U) * 0x1.0p-53;
+}
+
+std::vector<Candidate> distribution(std::span<float> logits, const SamplingContext& context) {
+  apply_all(logits, context);
+  return distribution_of(logits, *context.params);
+}
+
+std::optional<TokenId> sample(std::span<float> logits, const SamplingContext& context) {
+  apply_all(logits, context);
+  const TokenId likeliest = best(logits);
+  if (!std::isfinite(at(logits, likeliest))) return std::nullopt;
+  if (context.params->is_greedy()) return likeliest;
+  const Candidates candidates = distribution_of(logits, *context.params);
+  double left = uniform(context.seed, context.output.size());
+  for (const Candidate& candidate : candidates) {
+    left -= candidate.probability;
+    if (left < 0) return candidate.token;
+  }
+  // Rounding: the probabilities summed to a hair less than 1.
+  return std::ranges::max_element(candidates, {}, &Candidate::probability)->token;
+}
+
+TokenLogprobs logprobs_of(std::span<const float> logits, TokenId token, std::int64_t num_top) {
+  const double max = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const float logit : logits)
+    sum += std::exp(static_cast<double>(logit) - max);
+  const double log_sum = max + std::log(sum);
+  const auto logprob = [&](TokenId id) {
+    return static_cast<float>(static_cast<double>(logits[static_cast<std::size_t>(id)]) - log_sum);
+  };
+  TokenLogprobs out = {.token = token, .logprob = logprob(token), .top = {}};
+  std::vector<TokenId> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto end = ids.begin() + std::min(num_top, static_cast<std::int64_t>(ids.size()));
+  std::partial_sort(ids.begin(), end, ids.end(), [&](TokenId a, TokenId b) {
+    const float first = logits[static_cast<std::size_t>(a)];
+    const float second = logits[static_cast<std::size_t>(b)];
+    return first != second ? first > second : a < b;
+  });
+  for (auto id = ids.begin(); id != end; ++id)
+    out.top.emplace_back(*id, logprob(*id));
+  return out;
+}
+
+}  // namespace graft::engine

@@ -1,0 +1,259 @@
+#include "graft/engine/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/error.h"
+
+namespace graft::engine {
+namespace {
+
+std::vector<float> logits_of(const std::vector<double>& probabilities) {
+  std::vector<float> logits;
+  for (const double p : probabilities)
+    logits.push_back(static_cast<float>(std::log(p)));
+  return logits;
+}
+
+std::map<TokenId, double> kept(std::vector<float> logits,
+                               const SamplingParams& params,
+                               const std::vector<TokenId>& output = {},
+                               const std::vector<TokenId>& prompt = {}) {
+  std::map<TokenId, double> by_token;
+  for (const Candidate& candidate :
+       distribution(logits, {.params = &params, .prompt = prompt, .output = output}))
+    by_token[candidate.token] = candidate.probability;
+  return by_token;
+}
+
+void expect_kept(const std::map<TokenId, double>& got, const std::map<TokenId, double>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (const auto& [token, probability] : want) {
+    ASSERT_TRUE(got.contains(token)) << token;
+    EXPECT_NEAR(got.at(token), probability, 1e-6) << token;
+  }
+}
+
+const std::vector<double> kExample = {0.1, 0.3, 0.4, 0.15, 0.05};
+
+TEST(Sampler, TopPKeepsTheKnownExample) {
+  SamplingParams params;
+  params.top_p = 0.8;
+  expect_kept(kept(logits_of(kExample), params),
+              {{1, 0.3 / 0.85}, {2, 0.4 / 0.85}, {3, 0.15 / 0.85}});
+  params.top_p = 0.39;
+  expect_kept(kept(logits_of(kExample), params), {{2, 1.0}});
+}
+
+TEST(Sampler, TopKMinPAndTypicalKeepWhatTheyShould) {
+  SamplingParams params;
+  params.top_k = 2;
+  expect_kept(kept(logits_of(kExample), params), {{1, 3.0 / 7}, {2, 4.0 / 7}});
+  params = {};
+  params.min_p = 0.3;  // of 0.4: 0.12 and more
+  expect_kept(kept(logits_of(kExample), params),
+              {{1, 0.3 / 0.85}, {2, 0.4 / 0.85}, {3, 0.15 / 0.85}});
+  params = {};
+  // Entropy 1.39: the surprise of 0.3 (1.20) is nearest, then 0.4 (0.92), then 0.15 (1.90).
+  params.typical_p = 0.5;
+  expect_kept(kept(logits_of(kExample), params), {{1, 3.0 / 7}, {2, 4.0 / 7}});
+}
+
+TEST(Sampler, TemperatureSharpensAndFlattens) {
+  SamplingParams params;
+  params.temperature = 0.5;
+  const auto sharp = kept(logits_of({0.25, 0.75}), params);
+  EXPECT_NEAR(sharp.at(1), 0.9, 1e-6);  // 9 : 1
+  params.temperature = 0;
+  expect_kept(kept(logits_of(kExample), params), {{2, 1.0}});
+}
+
+TEST(Sampler, TopPAfterTopKUsesWhatIsLeft) {
+  SamplingParams params;
+  params.top_k = 2;
+  params.top_p = 0.5;  // of 4/7 and 3/7
+  expect_kept(kept(logits_of(kExample), params), {{2, 1.0}});
+}
+
+TEST(Sampler, LargeVocabulariesKeepTheSameAsASort) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal(0, 3);
+  std::vector<float> logits(5000);
+  for (float& logit : logits)
+    logit = normal(random);
+  SamplingParams all;
+  std::vector<std::pair<double, TokenId>> sorted;
+  for (const auto& [token, p] : kept(logits, all))
+    sorted.emplace_back(-p, token);
+  std::ranges::sort(sorted);
+  for (const double top_p : {0.1, 0.5, 0.9, 0.999}) {
+    SamplingParams params;
+    params.top_p = top_p;
+    const auto got = kept(logits, params);
+    double sum = 0;
+    std::size_t count = 0;
+    while (sum < top_p)
+      sum -= sorted[count++].first;
+    ASSERT_EQ(got.size(), count);
+    for (std::size_t i = 0; i < count; ++i)
+      EXPECT_TRUE(got.contains(sorted[i].second));
+  }
+}
+
+TEST(Sampler, PenaltiesAndBiasAddUp) {
+  SamplingParams params;
+  params.temperature = 0;
+  params.repetition_penalty = 2;
+  // Logits 3 and 2: token 0 stands in the prompt and falls to 1.5.
+  EXPECT_TRUE(kept({3, 2}, params, {}, {0}).contains(1));
+  EXPECT_TRUE(kept({-1, -1.5}, params, {0}).contains(1));
+  params = {};
+  params.temperature = 0;
+  params.frequency_penalty = 0.4;
+  params.presence_penalty = 0.3;
+  EXPECT_TRUE(kept({3, 2}, params, {0}).contains(0));         // 3 - 0.7
+  EXPECT_TRUE(kept({3, 2}, params, {0, 0}).contains(1));      // 3 - 1.1
+  EXPECT_TRUE(kept({3, 2}, params, {}, {0, 0}).contains(0));  // the prompt does not count
+  params = {};
+  params.temperature = 0;
+  params.logit_bias = {{1, 1.5F}, {2, 1e9F}};  // the second is clamped to 100
+  EXPECT_TRUE(kept({3, 2, -98.5}, params).contains(1));
+}
+
+TEST(Sampler, ForbidsWhatItIsTold) {
+  SamplingParams params;
+  params.temperature = 0;
+  params.allowed_token_ids = {3, 1};
+  EXPECT_TRUE(kept(logits_of(kExample), params).contains(1));
+  params = {};
+  params.temperature = 0;
+  params.bad_words = {{2}, {7, 1}};
+  EXPECT_TRUE(kept(logits_of(kExample), params, {7}).contains(3));
+  EXPECT_TRUE(kept(logits_of(kExample), params, {8}).contains(1));
+  params = {};
+  params.temperature = 0;
+  params.min_tokens = 2;
+  params.stop_token_ids = {1};
+  const std::vector<TokenId> ends = {2};
+  std::vector<float> logits = logits_of(kExample);
+  const std::vector<TokenId> one = {0};
+  EXPECT_EQ(sample(logits, {.params = &params, .output = one, .end_tokens = ends}), 3);
+  logits = logits_of(kExample);
+  const std::vector<TokenId> two = {0, 0};
+  EXPECT_EQ(sample(logits, {.params = &params, .output = two, .end_tokens = ends}), 2);
+}
+
+TEST(Sampler, SaysWhenNothingIsLeft) {
+  SamplingParams params;
+  params.allowed_token_ids = {2};
+  params.bad_words = {{2}};
+  std::vector<float> logits = logits_of(kExample);
+  EXPECT_EQ(sample(logits, {.params = &params}), std::nullopt);
+  params = {};
+  std::vector<float> broken(4, std::numeric_limits<float>::quiet_NaN());
+  EXPECT_EQ(sample(broken, {.params = &params}), std::nullopt);
+}
+
+TEST(Sampler, DrawsFollowTheDistribution) {
+  SamplingParams params;
+  constexpr int kDraws = 40'000;
+  std::vector<int> counts(kExample.size());
+  std::vector<TokenId> output;
+  for (int i = 0; i < kDraws; ++i) {
+    std::vector<float> logits = logits_of(kExample);
+    // Half of them are the draws of one request, half the first draws of many.
+    const bool is_long = i % 2 == 0;
+    if (is_long) output.push_back(0);
+    const std::vector<TokenId> none;
+    const auto token = sample(logits, {.params = &params,
+                                       .output = is_long ? std::span<const TokenId>(output) : none,
+                                       .seed = is_long ? 1U : static_cast<std::uint64_t>(i)});
+    ++counts[static_cast<std::size_t>(*token)];
+  }
+  double chi_square = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const double expected = kExample[i] * kDraws;
+    chi_square += (counts[i] - expected) * (counts[i] - expected) / expected;
+  }
+  EXPECT_LT(chi_square, 18.47);  // 4 degrees of freedom: exceeded by one run in a thousand
+}
+
+TEST(Sampler, UniformNumbersAreUniformAndIndependent) {
+  constexpr int kCells = 16;
+  constexpr int kDraws = 64'000;
+  // Pairs of neighbouring draws, along one seed and along seeds.
+  for (const bool along_seeds : {false, true}) {
+    std::vector<int> counts(kCells * kCells);
+    for (std::uint64_t i = 0; i < kDraws; ++i) {
+      const double a = along_seeds ? uniform(i, 5) : uniform(9, i);
+      const double b = along_seeds ? uniform(i + 1, 5) : uniform(9, i + 1);
+      ASSERT_GE(a, 0.0);
+      ASSERT_LT(a, 1.0);
+      ++counts[static_cast<std::size_t>(a * kCells) * kCells +
+               static_cast<std::size_t>(b * kCells)];
+    }
+    double chi_square = 0;
+    const double expected = static_cast<double>(kDraws) / (kCells * kCells);
+    for (const int count : counts)
+      chi_square += (count - expected) * (count - expected) / expected;
+    EXPECT_LT(chi_square, 330);  // 255 degrees of freedom, one in a thousand
+  }
+}
+
+TEST(Sampler, SameSeedSameToken) {
+  SamplingParams params;
+  const auto draw = [&](std::uint64_t seed) {
+    std::vector<float> logits = logits_of(kExample);
+    return *sample(logits, {.params = &params, .seed = seed});
+  };
+  std::map<TokenId, int> seen;
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    EXPECT_EQ(draw(seed), draw(seed));
+    ++seen[draw(seed)];
+  }
+  EXPECT_GE(seen.size(), 3U);
+}
+
+TEST(Sampler, LogprobsAreOfTheModelsOwnDistribution) {
+  const TokenLogprobs got = logprobs_of(logits_of(kExample), 0, 3);
+  EXPECT_NEAR(got.logprob, std::log(0.1), 1e-6);
+  ASSERT_EQ(got.top.size(), 3U);
+  EXPECT_EQ(got.top[0].first, 2);
+  EXPECT_NEAR(got.top[0].second, std::log(0.4), 1e-6);
+  EXPECT_EQ(got.top[2].first, 3);
+  // Equal ones: lower ids first.
+  EXPECT_EQ(logprobs_of(std::vector<float>{1, 1, 1}, 2, 2).top[0].first, 0);
+}
+
+TEST(SamplingParams, EverythingWrongIsSaidAtOnce) {
+  SamplingParams params;
+  params.top_p = 0;
+  params.temperature = -1;
+  params.stop_token_ids = {9};
+  params.stop = {""};
+  try {
+    validate(params, 8);
+    FAIL();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    for (const char* part :
+         {"top_p is 0", "temperature is -1", "stop_token_ids is 9", "one of stop"})
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+  params = {};
+  params.temperature = 0;
+  params.n = 2;
+  EXPECT_THROW(validate(params, 8), Error);
+  params = {};
+  params.temperature = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THROW(validate(params, 8), Error);
+  EXPECT_NO_THROW(validate({}, 8));
+}
+
+}  // namespace
+}  // namespace graft::engine

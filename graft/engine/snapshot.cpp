@@ -1,0 +1,163 @@
+#include "graft/engine/snapshot.h"
+
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <system_error>
+
+#include <xxhash.h>
+
+#include "graft/base/error.h"
+#include "graft/base/mapped_file.h"
+#include "graft/base/version.h"
+#include "graft/engine/params_json.h"
+
+namespace graft::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kMagic = "GRAFTSEQ";
+// magic, u64 bytes of the JSON text, the text, the blocks, u64 checksum of all before it.
+constexpr std::size_t kFixedBytes = kMagic.size() + 2 * sizeof(std::uint64_t);
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+// Appends to a file beside the final one and keeps the checksum; without commit() it is removed.
+class Writer {
+ public:
+  explicit Writer(const fs::path& path)
+      : path_(path), partial_(path.string() + ".partial"), out_(partial_, std::ios::binary) {
+    if (!out_) fail(partial_.string(), ": cannot write");
+    XXH3_64bits_reset(state_);
+  }
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+  ~Writer() {
+    XXH3_freeState(state_);
+    if (is_committed_) return;
+    out_.close();
+    std::error_code ignored;
+    fs::remove(partial_, ignored);
+  }
+
+  void append(std::span<const std::byte> bytes) {
+    XXH3_64bits_update(state_, bytes.data(), bytes.size());
+    out_.write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+  }
+  void append(std::uint64_t value) { append(std::as_bytes(std::span(&value, 1))); }
+
+  void commit() {
+    append(XXH3_64bits_digest(state_));
+    out_.close();
+    if (!out_) fail(path_.string(), ": cannot write, is the disk full?");
+    std::error_code error;
+    fs::rename(partial_, path_, error);
+    if (error) fail(path_.string(), ": cannot write: ", error.message());
+    is_committed_ = true;
+  }
+
+ private:
+  fs::path path_;
+  fs::path partial_;
+  std::ofstream out_;
+  XXH3_state_t* state_ = XXH3_createState();
+  bool is_committed_ = false;
+};
+
+Json head_of(const Snapshot& snapshot) {
+  return {{"graft", GRAFT_VERSION},
+          {"model", snapshot.model},
+          {"cache_form", snapshot.cache_form},
+          {"block_tokens", snapshot.block_tokens},
+          {"block_bytes", snapshot.block_bytes},
+          {"params", to_json(snapshot.params)},
+          {"seed", snapshot.seed},
+          {"priority", snapshot.priority},
+          {"num_prompt", snapshot.num_prompt},
+          {"num_computed", snapshot.num_computed},
+          {"tokens", snapshot.tokens}};
+}
+
+std::uint64_t u64_at(std::span<const std::byte> bytes, std::size_t offset) {
+  std::uint64_t value = 0;
+  std::memcpy(&value, bytes.data() + offset, sizeof(value));
+  return value;
+}
+
+Snapshot parse_head(const Json& head) {
+  Snapshot snapshot;
+  head.at("model").get_to(snapshot.model);
+  head.at("cache_form").get_to(snapshot.cache_form);
+  head.at("block_tokens").get_to(snapshot.block_tokens);
+  head.at("block_bytes").get_to(snapshot.block_bytes);
+  snapshot.params = params_from_json(head.at("params"));
+  head.at("seed").get_to(snapshot.seed);
+  head.at("priority").get_to(snapshot.priority);
+  head.at("num_prompt").get_to(snapshot.num_prompt);
+  head.at("num_computed").get_to(snapshot.num_computed);
+  head.at("tokens").get_to(snapshot.tokens);
+  return snapshot;
+}
+
+bool is_sane(const Snapshot& snapshot, std::size_t num_bytes) {
+  const auto num_tokens = static_cast<std::int64_t>(snapshot.tokens.size());
+  if (snapshot.block_tokens < 1 || snapshot.num_prompt < 1 || snapshot.num_prompt > num_tokens ||
+      snapshot.num_computed < 0 || snapshot.num_computed >= num_tokens)
+    return false;
+  const std::int64_t num_blocks =
+      (snapshot.num_computed + snapshot.block_tokens - 1) / snapshot.block_tokens;
+  return num_blocks == 0
+             ? num_bytes == 0
+             : num_bytes % static_cast<std::size_t>(num_blocks) == 0 &&
+                   num_bytes / static_cast<std::size_t>(num_blocks) == snapshot.block_bytes;
+}
+
+}  // namespace
+
+void write_snapshot(const fs::path& path,
+                    const Snapshot& snapshot,
+                    std::int64_t num_blocks,
+                    const std::function<std::span<const std::byte>(std::int64_t)>& block) {
+  Writer writer(path);
+  const std::string head = head_of(snapshot).dump();
+  writer.append(bytes_of(kMagic));
+  writer.append(head.size());
+  writer.append(bytes_of(head));
+  for (std::int64_t i = 0; i < num_blocks; ++i)
+    writer.append(block(i));
+  writer.commit();
+}
+
+Snapshot read_snapshot(const fs::path& path) {
+  const std::string where = path.string();
+  const MappedFile file(path);
+  const std::span<const std::byte> bytes = file.bytes();
+  if (bytes.size() < kFixedBytes || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
+    fail(where, ": not a saved sequence");
+  const auto covered = bytes.first(bytes.size() - sizeof(std::uint64_t));
+  if (XXH3_64bits(covered.data(), covered.size()) != u64_at(bytes, covered.size()))
+    fail(where, ": damaged: its checksum is not that of its ", bytes.size(), " bytes");
+  const std::uint64_t head_bytes = u64_at(bytes, kMagic.size());
+  if (head_bytes > bytes.size() - kFixedBytes) fail(where, ": damaged: its head is cut off");
+  const auto text =
+      bytes.subspan(kMagic.size() + sizeof(std::uint64_t), static_cast<std::size_t>(head_bytes));
+  try {
+    const Json head = parse_json({reinterpret_cast<const char*>(text.data()), text.size()}, where);
+    const auto version = head.at("graft").get<std::string>();
+    if (version != GRAFT_VERSION)
+      fail(where, ": saved by graft ", version, ", this is graft ", GRAFT_VERSION);
+    Snapshot snapshot = parse_head(head);
+    const auto blocks = covered.subspan(kMagic.size() + sizeof(std::uint64_t) + text.size());
+    if (!is_sane(snapshot, blocks.size())) fail(where, ": its head contradicts itself");
+    snapshot.blocks.assign(blocks.begin(), blocks.end());
+    return snapshot;
+  } catch (const Json::exception& error) {
+    fail(where, ": not a saved sequence: ", error.what());
+  }
+}
+
+}  // namespace graft::engine

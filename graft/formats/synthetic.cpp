@@ -1,0 +1,112 @@
+#include "graft/formats/synthetic.h"
+
+#include <algorithm>
+#include <bit>
+#include <random>
+#include <utility>
+
+#include "graft/base/error.h"
+#include "graft/formats/byte_letters.h"
+#include "graft/formats/name_index.h"
+
+namespace graft::formats {
+namespace {
+
+// Tensors begin at different places of the shared values, this many steps at most behind the first,
+// so that no two layers are alike.
+constexpr std::size_t kStarts = 61;
+constexpr std::size_t kStartBytes = 4096;
+constexpr std::size_t kBlockValues = std::size_t{1} << 20U;
+
+std::uint16_t bf16(float value) {
+  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16U);
+}
+
+// Of one million drawn values, repeated: drawing them all would take longer than encoding them.
+std::vector<std::uint16_t> draw(std::size_t count, float mean, float deviation) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(mean, deviation);
+  std::vector<std::uint16_t> values(count);
+  for (std::size_t i = 0; i < std::min(count, kBlockValues); ++i)
+    values[i] = bf16(normal(random));
+  // An odd shift keeps rows of a power of two from being alike.
+  for (std::size_t i = kBlockValues; i < count; ++i)
+    values[i] = values[i - kBlockValues + 7];
+  return values;
+}
+
+class SyntheticSource final : public WeightSource {
+ public:
+  SyntheticSource(ModelConfig config, const std::vector<SyntheticTensor>& tensors)
+      : files_{config.name},
+        config_(std::move(config)),
+        tokenizer_(synthetic_vocabulary(config_.vocab_size)) {
+    for (const SyntheticTensor& tensor : tensors)
+      tensors_.push_back(
+          {.name = tensor.name, .dtype = DType::BF16, .shape = tensor.shape, .data = {}});
+    std::size_t largest = 0;
+    for (const TensorInfo& tensor : tensors_)
+      largest = std::max(largest, static_cast<std::size_t>(tensor.num_elems()));
+    const std::size_t room = largest + kStarts * kStartBytes / sizeof(std::uint16_t);
+    weights_ = draw(room, 0.0F, 0.02F);
+    norms_ = draw(room, 1.0F, 0.02F);
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      TensorInfo& tensor = tensors_[i];
+      const bool is_norm = tensor.name.find("norm") != std::string::npos;
+      const auto all = std::as_bytes(std::span(is_norm ? norms_ : weights_));
+      tensor.data =
+          all.subspan(i % kStarts * kStartBytes, bytes_of(DType::BF16, tensor.num_elems()));
+    }
+    index_ = NameIndex(tensors_);
+  }
+
+  std::string_view format() const override { return "synthetic"; }
+  std::span<const std::filesystem::path> files() const override { return files_; }
+  const ModelConfig& config() const override { return config_; }
+  const TokenizerData& tokenizer() const override { return tokenizer_; }
+  std::span<const TensorInfo> tensors() const override { return tensors_; }
+  const TensorInfo* find(std::string_view name) const override { return index_.find(name); }
+  void release(const TensorInfo& /*tensor*/) const override {}
+
+ private:
+  std::vector<std::filesystem::path> files_;  // none there, but messages begin with a name
+  ModelConfig config_;
+  TokenizerData tokenizer_;
+  std::vector<std::uint16_t> weights_;
+  std::vector<std::uint16_t> norms_;
+  std::vector<TensorInfo> tensors_;
+  NameIndex index_;
+};
+
+}  // namespace
+
+std::unique_ptr<WeightSource> make_synthetic(ModelConfig config,
+                                             const std::vector<SyntheticTensor>& tensors) {
+  return std::make_unique<SyntheticSource>(std::move(config), tensors);
+}
+
+TokenizerData synthetic_vocabulary(std::int64_t size) {
+  if (size < 257)
+    fail("a vocabulary of ", size, " tokens has no room for the 256 bytes and an end");
+  TokenizerData data;
+  data.model = "gpt2";
+  data.pre = "gpt-2";
+  const auto& letters = byte_letters();
+  data.tokens.assign(letters.begin(), letters.end());
+  // Token 256 + n is token n / 256 followed by byte n % 256: all different, each made by one merge.
+  for (std::int64_t n = 0; n < size - 257; ++n) {
+    const std::string& left = data.tokens[static_cast<std::size_t>(n / 256)];
+    const std::string& right = letters[static_cast<std::size_t>(n % 256)];
+    data.merges.push_back(left + ' ' + right);
+    data.tokens.push_back(left + right);
+  }
+  data.types.assign(data.tokens.size(), TokenType::Normal);
+  data.tokens.emplace_back("<|end|>");
+  data.types.push_back(TokenType::Control);
+  data.eos_id = size - 1;
+  data.bos_id = size - 1;
+  data.add_bos = false;
+  return data;
+}
+
+}  // namespace graft::formats

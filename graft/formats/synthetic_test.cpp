@@ -1,0 +1,48 @@
+#include "graft/formats/synthetic.h"
+
+#include <algorithm>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/error.h"
+
+namespace graft::formats {
+namespace {
+
+TEST(Synthetic, VocabularyIsOneThatMergesMake) {
+  const TokenizerData data = synthetic_vocabulary(70000);
+  ASSERT_EQ(data.tokens.size(), 70000U);
+  ASSERT_EQ(data.types.size(), 70000U);
+  const std::set<std::string> tokens(data.tokens.begin(), data.tokens.end());
+  EXPECT_EQ(tokens.size(), data.tokens.size());
+  ASSERT_EQ(data.merges.size(), 70000U - 257U);
+  for (const std::string& merge : data.merges) {
+    const auto space = merge.find(' ');
+    ASSERT_NE(space, std::string::npos);
+    EXPECT_TRUE(tokens.contains(merge.substr(0, space))) << merge;
+    EXPECT_TRUE(tokens.contains(merge.substr(0, space) + merge.substr(space + 1))) << merge;
+  }
+  EXPECT_EQ(data.types.back(), TokenType::Control);
+  EXPECT_THROW(synthetic_vocabulary(256), Error);
+}
+
+TEST(Synthetic, TensorsHaveTheirShapesAndDiffer) {
+  ModelConfig config;
+  config.name = "tiny";
+  config.vocab_size = 300;
+  const auto source =
+      make_synthetic(config, {{"a.weight", {4, 32}}, {"b.weight", {4, 32}}, {"norm.weight", {32}}});
+  ASSERT_EQ(source->tensors().size(), 3U);
+  const TensorInfo& a = *source->find("a.weight");
+  const TensorInfo& b = *source->find("b.weight");
+  EXPECT_EQ(a.data.size(), 4U * 32U * 2U);
+  EXPECT_FALSE(std::ranges::equal(a.data, b.data));
+  // BF16 near 1 begins with the exponent of 1 or of the binade below.
+  for (std::size_t i = 1; i < source->find("norm.weight")->data.size(); i += 2) {
+    EXPECT_EQ(source->find("norm.weight")->data[i], std::byte{0x3F});
+  }
+}
+
+}  // namespace
+}  // namespace graft::formats

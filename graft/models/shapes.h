@@ -1,0 +1,25 @@
+// The shapes of published models by short names, for files of random weights that run at their
+// speed.
+
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "graft/formats/model_config.h"
+
+namespace graft::models {
+
+struct Shape {
+  std::string_view name;     // "llama-1b"
+  std::string_view summary;  // "Llama-3.2-1B"
+  std::string_view config;   // as its config.json has it
+};
+
+std::span<const Shape> shapes();
+
+// By name, or the path of a config.json. Throws Error.
+formats::ModelConfig shape_config(const std::string& name_or_path);
+
+}  // namespace graft::models

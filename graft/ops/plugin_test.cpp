@@ -1,0 +1,54 @@
+#include "graft/ops/plugin.h"
+
+#include <fstream>
+#include <string>
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "graft/base/error.h"
+
+namespace graft::ops {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What load_plugin says of a file. Plugins that load link libgraft.so and are tested through the
+// program, in tests/installation_test.cpp.
+std::string complaint(const fs::path& path) {
+  Registry registry;
+  try {
+    load_plugin(path, registry);
+  } catch (const Error& error) {
+    EXPECT_TRUE(registry.all().empty());
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Plugin, MissingFilesAreNamed) {
+  EXPECT_EQ(complaint("/no/such/plugin.so"), "/no/such/plugin.so: no such file");
+  EXPECT_EQ(complaint(""), ": no such file");
+  EXPECT_EQ(complaint("/tmp"), "/tmp: no such file");
+  // A name that the loader would find in the system's folders.
+  EXPECT_EQ(complaint("libc.so.6"), "libc.so.6: no such file");
+}
+
+TEST(Plugin, AFileThatIsNoLibraryIsRefused) {
+  const fs::path path =
+      fs::temp_directory_path() / ("graft_plugin_test_" + std::to_string(::getpid()) + ".so");
+  std::ofstream(path) << std::string(4096, 'x');
+  EXPECT_EQ(complaint(path), path.string() + ": cannot be loaded: invalid ELF header");
+  fs::remove(path);
+}
+
+TEST(Plugin, ALibraryThatIsNoPluginIsRefused) {
+  Dl_info info = {};
+  ASSERT_NE(::dladdr(::dlsym(RTLD_DEFAULT, "getpid"), &info), 0);
+  const fs::path path = fs::canonical(info.dli_fname);
+  EXPECT_EQ(complaint(path), path.string() + ": is no plugin of graft, it exports no graft_plugin");
+}
+
+}  // namespace
+}  // namespace graft::ops

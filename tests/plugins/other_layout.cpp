@@ -1,0 +1,15 @@
+// A plugin of the right version whose types were compiled otherwise.
+
+#include <cstdlib>
+
+#include "graft/ops/plugin.h"
+
+namespace {
+
+void never(graft::ops::Registry& /*registry*/) {
+  std::abort();
+}
+
+}  // namespace
+
+const graft::ops::Plugin graft_plugin = {.layout = 7, .add_operators = never};

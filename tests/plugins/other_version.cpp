@@ -1,0 +1,15 @@
+// A plugin that was compiled for another version of graft. Calling anything in it would be wrong.
+
+#include <cstdlib>
+
+#include "graft/ops/plugin.h"
+
+namespace {
+
+void never(graft::ops::Registry& /*registry*/) {
+  std::abort();
+}
+
+}  // namespace
+
+const graft::ops::Plugin graft_plugin = {.version = "0.0.9", .add_operators = never};

@@ -1,0 +1,23 @@
+// A plugin that cannot register: its exception is of a type that only the plugin knows.
+
+#include <exception>
+
+#include "graft/ops/plugin.h"
+
+namespace {
+
+class NoLicence : public std::exception {
+ public:
+  const char* what() const noexcept override { return "no licence found"; }
+};
+
+void add_operators(graft::ops::Registry& registry) {
+  registry.add({.name = "throws.norm",
+                .role = graft::ops::Role::Norm,
+                .make = registry.find("cpu.rms_norm")->make});
+  throw NoLicence();
+}
+
+}  // namespace
+
+const graft::ops::Plugin graft_plugin = {.add_operators = add_operators};

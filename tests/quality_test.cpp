@@ -1,0 +1,72 @@
+// The quality of a real model, as its card has it from another implementation: perplexity on its
+// validation text, accuracy on its evaluation set.
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/json.h"
+#include "graft/base/shared_data.h"
+
+#include "tests/program.h"
+
+namespace graft::tests {
+namespace {
+
+TEST(Quality, PerplexityIsThatOfTheCard) {
+  GRAFT_SKIP_UNDER_SANITIZERS();
+  const auto sprout = shared_data("models/sprout");
+  GRAFT_REQUIRE_SHARED(sprout);
+  const Outcome outcome =
+      run_program({"perplexity", (sprout / "val.txt").string(), "-m", sprout.string(), "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json figures = parse_json(outcome.out, "perplexity");
+  EXPECT_EQ(figures.at("windows"), 49);
+  EXPECT_EQ(figures.at("tokens"), 50127);
+  EXPECT_NEAR(figures.at("perplexity").get<double>(), 28.4672, 0.002 * 28.4672);
+}
+
+TEST(Quality, AccuracyIsThatOfTheCard) {
+  GRAFT_SKIP_UNDER_SANITIZERS();
+  const auto sprout = shared_data("models/sprout");
+  GRAFT_REQUIRE_SHARED(sprout);
+  const TemporaryFolder folder;
+  const Outcome outcome = run_program({"eval", (sprout / "eval.jsonl").string(), "-m",
+                                       sprout.string(), "--json", "--answers", folder / "a.jsonl"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json figures = parse_json(outcome.out, "eval");
+  EXPECT_EQ(figures.at("right"), 584);
+  EXPECT_EQ(figures.at("all"), 608);
+  EXPECT_EQ(figures.at("tasks").at("spell_unseen").at("right"), 10);
+  // The answers themselves, letter by letter: a near tie may fall the other way, no more.
+  std::ifstream got(folder / "a.jsonl");
+  std::ifstream want(sprout / "eval.jsonl");
+  int num_different = 0;
+  for (std::string a, b; std::getline(got, a) && std::getline(want, b);)
+    num_different += Json::parse(a).at("output") == Json::parse(b).at("greedy") ? 0 : 1;
+  EXPECT_LE(num_different, 6);
+}
+
+TEST(Quality, BadFilesEndInOneLine) {
+  const auto sprout = shared_data("models/sprout");
+  GRAFT_REQUIRE_SHARED(sprout);
+  const TemporaryFolder folder;
+  const auto error_of = [&](const std::string& command, const std::string& text) {
+    std::ofstream(folder / "f") << text;
+    const Outcome outcome = run_program({command, folder / "f", "-m", sprout.string()});
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.out;
+    return outcome.err;
+  };
+  EXPECT_NE(error_of("perplexity", "short").find("tokens, one window is 1024"), std::string::npos);
+  EXPECT_NE(error_of("eval", "\n").find("has no questions"), std::string::npos);
+  EXPECT_NE(error_of("eval", "{").find("f:1: not valid JSON"), std::string::npos);
+  EXPECT_NE(error_of("eval", "{}").find("f:1: "), std::string::npos);
+  const std::string question =
+      R"({"messages": [{"role": "user", "content": "x"}], "check": "vibes", "answer": "x"})";
+  EXPECT_NE(error_of("eval", question).find("unknown check \"vibes\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace graft::tests
