@@ -47,11 +47,11 @@ const NumberRange& Value::range() const {
   return as<NumberRange>(*this, kind_ == Kind::Range);
 }
 Iterator& Value::iterator() const {
-  GRAFT_DCHECK(kind_ == Kind::Iterator);
+  GRAFT_DCHECK(kind_ == Kind::Iterator, "not an iterator");
   return static_cast<Iterator&>(*object_);
 }
 Thing& Value::thing() const {
-  GRAFT_DCHECK(kind_ == Kind::Thing);
+  GRAFT_DCHECK(kind_ == Kind::Thing, "not a thing");
   return static_cast<Thing&>(*object_);
 }
 const std::string& Value::undefined_message() const {
