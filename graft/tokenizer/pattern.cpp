@@ -8,14 +8,10 @@
 #include <vector>
 
 #include "graft/base/error.h"
+#include "graft/tokenizer/character_class.h"
 
 namespace graft::tokenizer {
 namespace {
-
-// The general categories: together they are all characters, none is in two.
-constexpr std::array<std::string_view, 30> kCategories = {
-    "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe",
-    "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"};
 
 using Names = std::pair<std::string_view, std::string_view>;
 
@@ -45,10 +41,41 @@ constexpr std::array<Names, 19> kLongNames = {{
 // White_Space. PCRE2's own \s has U+180E besides.
 constexpr std::string_view kSpace = R"(\t-\r\x{85}\p{Z})";
 constexpr std::string_view kNotSpace =
-    R"(\p{L}\p{M}\p{N}\p{P}\p{S}\p{Cf}\p{Cs}\p{Co}\p{Cn}\x{0}-\x{8}\x{E}-\x{1F}\x{7F}-\x{84}\x{86}-\x{9F})";
+    R"(\p{L}\p{M}\p{N}\p{P}\p{S}\p{Cf}\p{Cs}\p{Co}\p{Cn}\x{0}-\x{8}\x{E}-\x{1F}\x{7F}-\x{84})"
+    R"(\x{86}-\x{9F})";
 // Alphabetic characters (circled letters are, by a property that old PCRE2 lacks), marks, digits.
 constexpr std::string_view kWord =
-    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
+    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169})"
+    R"(\x{1F170}-\x{1F189})";
+constexpr std::string_view kHex = "0-9a-fA-F";
+
+// Escapes that stand for a set: the items of a class, or of its negation, and what they are between
+// brackets (empty: cannot be said there).
+struct SetEscape {
+  char letter;
+  std::string_view items;
+  bool is_negated;
+  std::string_view inside;
+};
+
+constexpr std::array<SetEscape, 6> kSetEscapes = {{
+    {'s', kSpace, false, kSpace},
+    {'S', kSpace, true, kNotSpace},
+    {'w', kWord, false, kWord},
+    {'W', kWord, true, ""},
+    {'h', kHex, false, kHex},
+    {'H', kHex, true, ""},
+}};
+
+// Where a word begins or ends, or where neither is the case.
+std::string boundary(bool is_one) {
+  const std::string after = str("(?<=[", kWord, "])");
+  const std::string not_after = str("(?<![", kWord, "])");
+  const std::string before = str("(?=[", kWord, "])");
+  const std::string not_before = str("(?![", kWord, "])");
+  return is_one ? str("(?:", after, not_before, '|', not_after, before, ')')
+                : str("(?:", after, before, '|', not_after, not_before, ')');
+}
 
 // Equal patterns that do not take quadratic time where the first ones do: a run of spaces is looked
 // at once, not once for each of its spaces.
@@ -56,15 +83,6 @@ constexpr std::array<Names, 2> kFasterPatterns = {{
     {R"(\s+$)", R"((?<!\s)\s+$)"},
     {R"(\s++$)", R"((?<!\s)\s++$)"},
 }};
-
-struct CharacterClass {
-  bool is_negated = false;
-  std::string items;  // as they stand between brackets
-  // The categories that are all of it; nothing when it has other items.
-  std::optional<std::vector<std::string_view>> categories = std::vector<std::string_view>{};
-
-  std::string text() const { return str('[', is_negated ? "^" : "", items, ']'); }
-};
 
 class Translator {
  public:
@@ -88,16 +106,14 @@ class Translator {
     out_ += text;
   }
   std::string take_escape(bool in_class);
+  std::string take(std::size_t count);
   std::string property(bool is_positive);
   void step();
   void group();
   bool repeat_count();
   CharacterClass parse_class();
   void add_item(CharacterClass& result);
-  void add_property(CharacterClass& result, const std::string& text);
   std::string bracket();
-  static std::optional<std::string> complement(const CharacterClass& of);
-  std::string intersection(const std::vector<CharacterClass>& parts, bool is_negated) const;
 
   std::string_view in_;
   std::size_t at_ = 0;
@@ -131,72 +147,28 @@ std::string Translator::property(bool is_positive) {
 std::string Translator::take_escape(bool in_class) {
   ++at_;
   if (at_ == in_.size()) unsupported("a backslash at the end");
-  const auto set = [in_class](std::string_view items, bool is_negated) {
-    return in_class ? std::string(items) : str(is_negated ? "[^" : "[", items, ']');
-  };
   const char c = in_[at_];
   if (c == 'p' || c == 'P') return property(c == 'p');
   ++at_;
-  switch (c) {
-    case 's':
-      return set(kSpace, false);
-    case 'S':
-      return in_class ? std::string(kNotSpace) : set(kSpace, true);
-    case 'w':
-      return set(kWord, false);
-    case 'W':
-      if (in_class) unsupported("\\W inside a class");
-      return set(kWord, true);
-    case 'h':
-      return set("0-9a-fA-F", false);
-    case 'H':
-      if (in_class) unsupported("\\H inside a class");
-      return set("0-9a-fA-F", true);
-    case 'v':
-      return "\\x0B";
-    case 'O':
-      if (in_class) unsupported("\\O inside a class");
-      return "(?s:.)";
-    case 'b':
-      if (in_class) return "\\x08";
-      return str("(?:(?<=[", kWord, "])(?![", kWord, "])|(?<![", kWord, "])(?=[", kWord, "]))");
-    case 'B':
-      return str("(?:(?<=[", kWord, "])(?=[", kWord, "])|(?<![", kWord, "])(?![", kWord, "]))");
-    case 'u': {
-      const std::string digits(in_.substr(at_, 4));
-      if (digits.size() != 4) unsupported("\\u without four digits");
-      at_ += 4;
-      return str("\\x{", digits, '}');
-    }
-    case 'x': {
-      if (!has("{")) return "\\x";
-      const auto end = in_.find('}', at_);
-      if (end == std::string_view::npos) unsupported("\\x{ without }");
-      const std::string digits(in_.substr(at_, end + 1 - at_));
-      at_ = end + 1;
-      return "\\x" + digits;
-    }
-    case 'K':
-    case 'C':
-    case 'G':
-    case 'Q':
-    case 'E':
-      unsupported(str('\\', c));
-    default:
-      return str('\\', c);
+  for (const SetEscape& set : kSetEscapes) {
+    if (set.letter != c) continue;
+    if (in_class && set.inside.empty()) unsupported(str('\\', c, " inside a class"));
+    return in_class ? std::string(set.inside) : str(set.is_negated ? "[^" : "[", set.items, ']');
   }
+  if (c == 'v') return "\\x0B";
+  if (c == 'O' && !in_class) return "(?s:.)";
+  if (c == 'b') return in_class ? "\\x08" : boundary(true);
+  if (c == 'B') return boundary(false);
+  if (c == 'u') return str("\\x{", take(4), '}');
+  if (c == 'x' && has("{")) return "\\x" + take(in_.find('}', at_) + 1 - at_);
+  if (std::string_view("KCGQE").find(c) != std::string_view::npos) unsupported(str('\\', c));
+  return str('\\', c);
 }
 
-void Translator::add_property(CharacterClass& result, const std::string& text) {
-  result.items += text;
-  const std::string_view name = std::string_view(text).substr(3, text.size() - 4);
-  bool is_category = false;
-  for (const std::string_view category : kCategories) {
-    if (!text.starts_with("\\p{") || !category.starts_with(name)) continue;
-    is_category = true;
-    if (result.categories) result.categories->push_back(category);
-  }
-  if (!is_category) result.categories.reset();
+std::string Translator::take(std::size_t count) {
+  if (count > in_.size() - at_) unsupported("an escape that is cut off");
+  at_ += count;
+  return std::string(in_.substr(at_ - count, count));
 }
 
 // One character, escape, range, named set or class inside the class.
@@ -204,26 +176,17 @@ void Translator::add_item(CharacterClass& result) {
   if (has("[:")) {
     const auto end = in_.find(":]", at_);
     if (end == std::string_view::npos) unsupported("[: without :]");
-    result.items += in_.substr(at_, end + 2 - at_);
+    result.add(in_.substr(at_, end + 2 - at_));
     at_ = end + 2;
-    result.categories.reset();
   } else if (in_[at_] == '[') {
     const CharacterClass inner = parse_class();
-    const auto items = inner.is_negated ? complement(inner) : inner.items;
+    const auto items = inner.is_negated ? outside_of(inner) : inner.items;
     if (!items) unsupported("this negated class inside a class");
-    result.items += *items;
-    result.categories.reset();
+    result.add(*items);
   } else if (in_[at_] == '\\') {
-    const std::string item = take_escape(true);
-    if (item.starts_with("\\p{") && item.ends_with("}") && item.find('}') == item.size() - 1) {
-      add_property(result, item);
-    } else {
-      result.items += item;
-      result.categories.reset();
-    }
+    result.add(take_escape(true));
   } else {
-    result.items += in_[at_++];
-    result.categories.reset();
+    result.add(in_.substr(at_++, 1));
   }
 }
 
@@ -236,8 +199,7 @@ CharacterClass Translator::parse_class() {
     ++at_;
   }
   if (has("]")) {
-    result.items += "\\]";
-    result.categories.reset();
+    result.add("\\]");
     ++at_;
   }
   while (at_ < in_.size() && in_[at_] != ']') {
@@ -247,37 +209,6 @@ CharacterClass Translator::parse_class() {
   if (at_ == in_.size()) unsupported("a class without ]");
   ++at_;
   return result;
-}
-
-// Items that are all characters outside the class.
-std::optional<std::string> Translator::complement(const CharacterClass& of) {
-  if (of.is_negated) return of.items;
-  if (!of.categories) return std::nullopt;
-  std::string items;
-  for (const std::string_view category : kCategories) {
-    if (std::ranges::find(*of.categories, category) == of.categories->end()) {
-      items += str("\\p{", category, '}');
-    }
-  }
-  return items;
-}
-
-// One class where it can be said: a and b is not (not a or not b). Otherwise by looking ahead,
-// which is right too, only slower.
-std::string Translator::intersection(const std::vector<CharacterClass>& parts,
-                                     bool is_negated) const {
-  std::string outside;
-  bool is_one_class = true;
-  for (const CharacterClass& part : parts) {
-    const auto items = complement(part);
-    is_one_class = is_one_class && items.has_value();
-    if (items) outside += *items;
-  }
-  if (is_one_class) return str(is_negated ? "[" : "[^", outside, ']');
-  std::string ahead;
-  for (const CharacterClass& part : parts)
-    ahead += str("(?=", part.text(), ')');
-  return is_negated ? str("(?:(?!", ahead, ")(?s:.))") : str("(?:", ahead, "(?s:.))");
 }
 
 std::string Translator::bracket() {
@@ -290,8 +221,7 @@ std::string Translator::bracket() {
     ++at_;
   }
   if (has("]")) {
-    parts.back().items += "\\]";
-    parts.back().categories.reset();
+    parts.back().add("\\]");
     ++at_;
   }
   while (at_ < in_.size() && in_[at_] != ']') {

@@ -16,14 +16,21 @@ namespace {
 constexpr std::string_view kSpaceSign = "\u2581";
 
 // Tokens that end a turn or a text in the families that have them, whatever else a file says.
-constexpr std::array<std::string_view, 8> kEndTokens = {
-    "<|im_end|>",    "<|eot_id|>", "<|eom_id|>",      "<|end_of_text|>",
-    "<|endoftext|>", "[EOS]",      "<|end▁of▁turn|>", "<｜end▁of▁sentence｜>",
+constexpr std::array<std::string_view, 7> kEndTokens = {
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "<|endoftext|>",
+    "<end_of_turn>",
+    "<｜end▁of▁sentence｜>",
 };
 
-// Most tokens are longer than this; what is reserved too much is given back by nobody asking for
-// it.
+// A guess at how much room the ids of a text need.
 constexpr std::size_t kBytesPerToken = 3;
+
+// Symbols of a long word, nodes of a lattice: what a text larger than this needed is not kept.
+constexpr std::size_t kMaxKept = std::size_t{1} << 18U;
 
 Spec spec_of(const formats::TokenizerData& data, const Vocabulary& vocabulary) {
   return data.tokenizer_json.empty() ? spec_from_gguf(data, vocabulary)
@@ -102,6 +109,9 @@ std::unique_ptr<EncodeScratch> Tokenizer::State::take_scratch() const {
 }
 
 void Tokenizer::State::give_back(std::unique_ptr<EncodeScratch> scratch) const {
+  if (scratch->bpe.symbols.capacity() > kMaxKept) scratch->bpe = {};
+  if (scratch->unigram.nodes.capacity() > kMaxKept) scratch->unigram = {};
+  if (scratch->normalizer.text.capacity() > kMaxKept) scratch->normalizer = {};
   const std::lock_guard lock(mutex_);
   free_.push_back(std::move(scratch));
 }
