@@ -139,9 +139,10 @@ std::string known_names() {
 ChatTemplate read_template(const std::string& path) {
   const MappedFile file(path);
   const auto bytes = file.bytes();
-  if (bytes.size() > kMaxTemplateBytes)
+  if (bytes.size() > kMaxTemplateBytes) {
     fail(path, ": a template of ", bytes.size(), " bytes, at most ", kMaxTemplateBytes,
          " are accepted");
+  }
   return {{reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path};
 }
 

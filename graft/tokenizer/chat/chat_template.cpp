@@ -109,7 +109,7 @@ struct ChatTemplate::State {
   bool reads_content_parts = false;
 };
 
-ChatTemplate::ChatTemplate(std::string_view source, std::string name) {
+ChatTemplate::ChatTemplate(std::string_view source, const std::string& name) {
   auto state = std::make_unique<State>();
   state->source = source;
   try {

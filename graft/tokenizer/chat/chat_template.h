@@ -43,7 +43,9 @@ struct RenderLimits {
 class ChatTemplate {
  public:
   // Parses. `name` opens error messages: "name:12: unexpected '}'". Throws Error.
-  ChatTemplate(std::string_view source, std::string name);
+  ChatTemplate(std::string_view source, const std::string& name);
+  ChatTemplate(const ChatTemplate&) = delete;
+  ChatTemplate& operator=(const ChatTemplate&) = delete;
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
   ChatTemplate(const ChatTemplate&) = delete;

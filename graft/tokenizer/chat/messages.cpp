@@ -52,7 +52,7 @@ void check_role(const std::string& role, const std::string& where) {
            c == '-';
   });
   if (role.empty() || role.size() > kMaxRoleBytes || !is_word)
-    fail(where, ".role: \"", role.substr(0, kMaxRoleBytes), "\" is no role (a word like \"user\")");
+    fail(where, ".role: '", role.substr(0, kMaxRoleBytes), "' is no role (a word like user)");
 }
 
 void check_content(const OrderedJson& message, const std::string& role, const std::string& where) {
@@ -106,7 +106,7 @@ std::string joined_text(const OrderedJson& parts, const std::string& where) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::string& type = need_text(parts[i], "type", place(where, i));
     if (type != "text")
-      fail(place(where, i), ": the template of this model reads text only, not \"", type, "\"");
+      fail(place(where, i), ": the template of this model reads text only, not ", type);
     if (i > 0) text += '\n';
     text += need_text(parts[i], "text", place(where, i));
   }
@@ -129,7 +129,7 @@ void check_tools(const OrderedJson& tools) {
     const std::string where = place("tools", i);
     const OrderedJson& tool = need_object(tools[i], where);
     const std::string& type = need_text(tool, "type", where);
-    if (type != "function") fail(where, ".type: \"", type, "\", only \"function\" is known");
+    if (type != "function") fail(where, ".type: '", type, "', only function is known");
     const OrderedJson* function = find(tool, "function");
     if (function == nullptr) fail(where, ".function: is missing");
     need_object(*function, where + ".function");

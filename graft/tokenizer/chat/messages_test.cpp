@@ -38,7 +38,7 @@ TEST(Messages, ErrorsNameThePlace) {
   expect("[1]", "messages[0]: an object is needed, not number");
   expect(R"([{"content": "x"}])", "messages[0].role: is missing");
   expect(R"([{"role": "<|x|>", "content": "x"}])",
-         R"(messages[0].role: "<|x|>" is no role (a word like "user"))");
+         "messages[0].role: '<|x|>' is no role (a word like user)");
   expect(R"([{"role": "user", "content": "x"}, {"role": "user"}])",
          "messages[1].content: is missing");
   expect(R"([{"role": "user", "content": 5}])",
@@ -62,7 +62,7 @@ TEST(Messages, ChecksTools) {
   EXPECT_EQ(error_of(check_tools, "null"), "");
   EXPECT_EQ(error_of(check_tools, R"([{"type": "function", "function": {"name": "f"}}])"), "");
   EXPECT_EQ(error_of(check_tools, R"([{"type": "code"}])"),
-            "tools[0].type: \"code\", only \"function\" is known");
+            "tools[0].type: 'code', only function is known");
   EXPECT_EQ(error_of(check_tools,
                      R"([{"type": "function", "function": {"name": "f", "parameters": 1}}])"),
             "tools[0].function.parameters: an object is needed, not number");
@@ -77,7 +77,7 @@ TEST(Messages, FlattensTextParts) {
   EXPECT_TRUE(flat[1]["content"].is_null());
   EXPECT_EQ(flat[2]["content"], "c");
   EXPECT_EQ(error_of(flatten_content, R"([{"role": "user", "content": [{"type": "image"}]}])"),
-            "messages[0].content[0]: the template of this model reads text only, not \"image\"");
+            "messages[0].content[0]: the template of this model reads text only, not image");
 }
 
 TEST(Messages, ReadsToolArguments) {

@@ -37,9 +37,10 @@ void bind(const Builtin& builtin, Args& args) {
   const bool positional_only = builtin.params.starts_with('/');
   const auto params = words(builtin.params.substr(positional_only ? 1 : 0));
   CallArgs& call = args.raw;
-  if (call.positional.size() > params.size())
+  if (call.positional.size() > params.size()) {
     raise(builtin.name, "() takes at most ", params.size(), " arguments, got ",
           call.positional.size());
+  }
   if (positional_only && !call.named.empty()) raise(builtin.name, "() takes no keyword arguments");
   args.values = call.positional;
   args.values.resize(params.size(), Value::missing());

@@ -73,9 +73,9 @@ std::size_t mix(std::size_t seed, std::size_t hash) {
 std::size_t hash_of_number(const Value& value) {
   const double real = value.real();
   // 1, 1.0 and True are one key.
-  if (value.is_integer() || (std::floor(real) == real && std::fabs(real) < 9e18))
-    return std::hash<std::int64_t>()(value.is_integer() ? value.integer()
-                                                        : static_cast<std::int64_t>(real));
+  if (value.is_integer()) return std::hash<std::int64_t>()(value.integer());
+  if (std::floor(real) == real && std::fabs(real) < 9e18)
+    return std::hash<std::int64_t>()(static_cast<std::int64_t>(real));
   return std::hash<double>()(real);
 }
 

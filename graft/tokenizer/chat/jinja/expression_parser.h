@@ -81,11 +81,11 @@ class ExpressionParser {
   ExprPtr parse_dict();
   ExprPtr parse_postfix(ExprPtr node);
   ExprPtr parse_filters(ExprPtr node);
-  ExprPtr parse_filter(ExprPtr node);
-  ExprPtr parse_test(ExprPtr node);
-  ExprPtr parse_subscript(ExprPtr node);
+  ExprPtr parse_filter(ExprPtr operand);
+  ExprPtr parse_test(ExprPtr operand);
+  ExprPtr parse_subscript(ExprPtr object);
   ExprPtr parse_slice(ExprPtr object);
-  ExprPtr parse_call(ExprPtr node);
+  ExprPtr parse_call(ExprPtr callee);
   void parse_arguments(Expr& call);
   void parse_argument(Expr& call);
   std::string dotted_name();

@@ -40,26 +40,10 @@ int prefix_base(std::string_view text) {
   }
 }
 
-// int(text, base): spaces around, a sign, single underscores between digits.
-std::optional<std::int64_t> parse_integer(std::string_view text, std::int64_t base) {
-  if (base != 0 && (base < 2 || base > 36)) return std::nullopt;
-  text = strip_space(text);
-  bool negative = false;
-  if (text.starts_with('+') || text.starts_with('-')) {
-    negative = text[0] == '-';
-    text.remove_prefix(1);
-  }
-  const int prefix = prefix_base(text);
-  bool may_underscore = false;
-  if (prefix != 0 && (base == 0 || base == prefix)) {
-    text.remove_prefix(2);
-    base = prefix;
-    may_underscore = true;
-  } else if (base == 0) {
-    base = 10;
-    const bool zeros = std::ranges::all_of(text, [](char c) { return c == '0' || c == '_'; });
-    if (text.starts_with('0') && !zeros) return std::nullopt;
-  }
+// Digits of a base, the value below zero: INT64_MIN has no positive counterpart.
+std::optional<std::int64_t> negative_digits(std::string_view text,
+                                            std::int64_t base,
+                                            bool may_underscore) {
   std::int64_t value = 0;
   bool after_digit = false;
   for (const char c : text) {
@@ -72,10 +56,37 @@ std::optional<std::int64_t> parse_integer(std::string_view text, std::int64_t ba
     if (__builtin_mul_overflow(value, base, &value) || __builtin_sub_overflow(value, digit, &value))
       raise("an integer does not fit into 64 bits");
     after_digit = true;
+    may_underscore = false;
   }
-  if (!after_digit) return std::nullopt;
-  if (!negative && value == INT64_MIN) raise("an integer does not fit into 64 bits");
-  return negative ? value : -value;
+  return after_digit ? std::optional(value) : std::nullopt;
+}
+
+// A sign at the beginning is cut off; true when it is a minus.
+bool cut_sign(std::string_view& text) {
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  return negative;
+}
+
+// int(text, base): spaces around, a sign, single underscores between digits.
+std::optional<std::int64_t> parse_integer(std::string_view text, std::int64_t base) {
+  if (base != 0 && (base < 2 || base > 36)) return std::nullopt;
+  text = strip_space(text);
+  const bool negative = cut_sign(text);
+  const int prefix = prefix_base(text);
+  const bool has_prefix = prefix != 0 && (base == 0 || base == prefix);
+  if (has_prefix) {
+    text.remove_prefix(2);
+    base = prefix;
+  } else if (base == 0) {
+    base = 10;
+    const bool zeros = std::ranges::all_of(text, [](char c) { return c == '0' || c == '_'; });
+    if (text.starts_with('0') && !zeros) return std::nullopt;
+  }
+  const auto value = negative_digits(text, base, has_prefix);
+  if (!value || negative) return value;
+  if (*value == INT64_MIN) raise("an integer does not fit into 64 bits");
+  return -*value;
 }
 
 // Digits with single underscores between them; appends them to `out` without.
@@ -105,11 +116,7 @@ std::optional<double> parse_named(std::string_view text, bool negative) {
 // float(text).
 std::optional<double> parse_float(std::string_view text) {
   text = strip_space(text);
-  bool negative = false;
-  if (text.starts_with('+') || text.starts_with('-')) {
-    negative = text[0] == '-';
-    text.remove_prefix(1);
-  }
+  const bool negative = cut_sign(text);
   if (const auto named = parse_named(text, negative)) return named;
   std::string clean = negative ? "-" : "";
   std::size_t at = 0;
@@ -137,7 +144,7 @@ std::int64_t truncated(double value) {
 
 Value to_int(Runtime& /*runtime*/, Args& args) {
   const Value& value = args.self;
-  const Value otherwise = args.given(0) ? args[0] : Value(std::int64_t{0});
+  Value otherwise = args.given(0) ? args[0] : Value(std::int64_t{0});
   if (value.is_undefined()) raise(value.undefined_message());
   if (value.is_integer()) return Value(value.integer());
   std::optional<double> real;

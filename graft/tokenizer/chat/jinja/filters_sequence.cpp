@@ -73,8 +73,11 @@ Value ignore_case(Runtime& runtime, const Value& value) {
 // What an item is compared by: the attribute, without case unless that counts.
 class Key {
  public:
-  Key(Runtime& runtime, const Value& path, bool case_sensitive, const Value* otherwise = nullptr)
-      : runtime_(runtime), path_(path), case_sensitive_(case_sensitive), otherwise_(otherwise) {}
+  Key(Runtime& runtime, Value path, bool case_sensitive, const Value* otherwise = nullptr)
+      : runtime_(runtime),
+        path_(std::move(path)),
+        case_sensitive_(case_sensitive),
+        otherwise_(otherwise) {}
 
   Value operator()(const Value& item) const {
     const Value value = follow_path(runtime_, item, path_, otherwise_);
@@ -98,6 +101,7 @@ void sort_keyed(Runtime& runtime, std::vector<Keyed>& items, bool descending) {
 
 Value items_of(Runtime& runtime, std::vector<Keyed>& keyed) {
   std::vector<Value> items;
+  items.reserve(keyed.size());
   for (Keyed& entry : keyed)
     items.push_back(std::move(entry.second));
   return runtime.heap.list(std::move(items));
@@ -127,6 +131,7 @@ Value sort(Runtime& runtime, Args& args) {
   std::vector<Keyed> items;
   for (Value& item : collect(runtime, args.self)) {
     std::vector<Value> values;
+    values.reserve(keys.size());
     for (const Key& key : keys)
       values.push_back(key(item));
     items.emplace_back(runtime.heap.list(std::move(values)), std::move(item));
@@ -138,7 +143,7 @@ Value sort(Runtime& runtime, Args& args) {
 Value dictsort(Runtime& runtime, Args& args) {
   const bool case_sensitive = args.flag(0, false);
   const std::string_view by = args.given(1) ? args.text(1) : "key";
-  if (by != "key" && by != "value") raise("You can only sort by either \"key\" or \"value\"");
+  if (by != "key" && by != "value") raise("dictsort: by is 'key' or 'value'");
   if (args.self.is_undefined()) raise(args.self.undefined_message());
   if (!args.self.is(Kind::Dict))
     raise("'", type_name(args.self), "' object has no attribute 'items'");

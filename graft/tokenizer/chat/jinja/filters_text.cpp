@@ -79,7 +79,8 @@ std::string indentation(Runtime& runtime, const Args& args) {
   if (args.given(0) && args[0].is_text()) return std::string(args[0].str());
   const std::int64_t width = std::max<std::int64_t>(0, args.integer(0, 4));
   runtime.heap.expect(static_cast<std::size_t>(width));
-  return std::string(static_cast<std::size_t>(width), ' ');
+  std::string spaces(static_cast<std::size_t>(width), ' ');
+  return spaces;
 }
 
 Value indent(Runtime& runtime, Args& args) {

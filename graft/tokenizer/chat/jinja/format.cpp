@@ -71,7 +71,10 @@ Spec parse_spec(std::string_view text) {
   return spec;
 }
 
-std::string pad(Runtime& runtime, const Spec& spec, std::string_view sign, std::string body) {
+std::string pad(Runtime& runtime,
+                const Spec& spec,
+                std::string_view sign,
+                const std::string& body) {
   const std::size_t size = num_code_points(body) + sign.size();
   if (spec.width <= size) return std::string(sign) + body;
   const std::size_t missing = spec.width - size;
@@ -139,7 +142,7 @@ std::string format_float(Runtime& runtime, double value, Spec spec) {
   }
   if (spec.grouping != 0) group_digits(body, spec.grouping, 3);
   if (spec.align == 0) spec.align = '>';
-  return pad(runtime, spec, sign_text(spec, negative), std::move(body));
+  return pad(runtime, spec, sign_text(spec, negative), body);
 }
 
 std::string format_integer(Runtime& runtime, std::int64_t value, Spec spec) {
@@ -178,7 +181,7 @@ std::string format_integer(Runtime& runtime, std::int64_t value, Spec spec) {
   if (spec.grouping != 0) group_digits(body, spec.grouping, group);
   if (spec.alternate && spec.type != 0 && is_any_of(spec.type, "xXob")) sign += str('0', spec.type);
   if (spec.align == 0) spec.align = '>';
-  return pad(runtime, spec, sign, std::move(body));
+  return pad(runtime, spec, sign, body);
 }
 
 std::string format_text(Runtime& runtime, std::string_view text, Spec spec) {
@@ -320,7 +323,7 @@ class PercentFormatter {
     std::string body = format_integer(runtime_, number, digits);
     const bool negative = number < 0;
     if (negative) body.erase(0, 1);
-    return pad(runtime_, spec, sign_text(spec, negative), std::move(body));
+    return pad(runtime_, spec, sign_text(spec, negative), body);
   }
 
   std::string format_value_as(const Value& value, const Spec& spec) {

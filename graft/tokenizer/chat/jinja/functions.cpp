@@ -28,7 +28,7 @@ Value range(Runtime& runtime, Args& args) {
   const std::int64_t stop = has_start ? bound(1, 0) : bound(0, 0);
   const std::int64_t step = bound(2, 1);
   if (step == 0) raise("range() arg 3 must not be zero");
-  const Value result = runtime.heap.range(start, stop, step);
+  Value result = runtime.heap.range(start, stop, step);
   if (result.range().size() > kMaxRange)
     raise("Range too big. The sandbox blocks ranges larger than MAX_RANGE (", kMaxRange, ").");
   return result;

@@ -243,9 +243,7 @@ class JsonWriter {
     if (special != std::string_view::npos) {
       out_ += '\\';
       out_ += kLetters[special];
-    } else if (c < 0x20 || (style_.ensure_ascii && c == 0x7f)) {
-      out_ += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else if (c < 0x80 || !style_.ensure_ascii) {
+    } else if (c >= 0x20 && (!style_.ensure_ascii || c < 0x7f)) {
       out_ += bytes;
     } else if (c < 0x10000) {
       out_ += fmt::format("\\u{:04x}", static_cast<unsigned>(c));

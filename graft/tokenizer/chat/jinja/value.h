@@ -75,9 +75,9 @@ struct Object {
 class Value {
  public:
   Value() = default;  // None
-  explicit Value(bool value) : kind_(Kind::Bool), int_(value ? 1 : 0) {}
-  explicit Value(std::int64_t value) : kind_(Kind::Int), int_(value) {}
-  explicit Value(double value) : kind_(Kind::Float), float_(value) {}
+  explicit Value(bool value) : kind_(Kind::Bool), integer_(value ? 1 : 0) {}
+  explicit Value(std::int64_t value) : kind_(Kind::Int), integer_(value) {}
+  explicit Value(double value) : kind_(Kind::Float), real_(value) {}
   Value(Kind kind, std::shared_ptr<Object> object) : kind_(kind), object_(std::move(object)) {}
   static Value missing() { return {Kind::Missing, nullptr}; }
   // A count or an index.
@@ -92,8 +92,8 @@ class Value {
   bool is_number() const { return is_integer() || kind_ == Kind::Float; }
   bool is_sequence() const { return kind_ == Kind::List || kind_ == Kind::Tuple; }
 
-  std::int64_t integer() const { return int_; }  // of Int and Bool
-  double real() const { return kind_ == Kind::Float ? float_ : static_cast<double>(int_); }
+  std::int64_t integer() const { return integer_; }  // of Int and Bool
+  double real() const { return kind_ == Kind::Float ? real_ : static_cast<double>(integer_); }
   const Text& text() const;
   std::string_view str() const;             // the bytes of a Text
   const std::vector<Value>& items() const;  // of List and Tuple
@@ -109,8 +109,8 @@ class Value {
  private:
   Kind kind_ = Kind::None;
   union {
-    std::int64_t int_ = 0;
-    double float_;
+    std::int64_t integer_ = 0;
+    double real_;
   };
   std::shared_ptr<Object> object_;
 };
