@@ -48,8 +48,6 @@ class ChatTemplate {
   ChatTemplate& operator=(const ChatTemplate&) = delete;
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
-  ChatTemplate(const ChatTemplate&) = delete;
-  ChatTemplate& operator=(const ChatTemplate&) = delete;
   ~ChatTemplate();
 
   // Throws Error with the line, also for raise_exception and when a limit is reached. May be called
