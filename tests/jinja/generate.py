@@ -95,7 +95,7 @@ class Generator:
         )
         leaves = {
             "text": "s empty blank quote quotes uni digits lines csv html 'a' 'l' '\\n\\t' \"it's\" users[0].name messages[0].role".split(),
-            "number": "n m zero f g one big tiny 0 1 2 -1 3 10 2.5 0.1 1e3 true users[1].age".split(),
+            "number": "n m zero f g one tiny 0 1 2 -1 3 10 2.5 0.1 1e3 true users[1].age".split(),
             "list": "list words mixed none_left nested[1] users messages [1,2,3] ['a','b'] range(4)|list (3,1)".split(),
             "dict": "d deep void odd users[0] messages[1] tools[0].function {'a':1} {} {'b':'x','a':[1]}".split(),
             "bool": "yes no true false".split() + ["n == 7", "s is string", "zzz is defined", "'l' in s"],

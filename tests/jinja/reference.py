@@ -9,6 +9,7 @@ CASES is a JSON list of {"template": …, "variables": {…}, "now": seconds}; R
 import datetime
 import json
 import sys
+import warnings
 
 import jinja2
 import jinja2.ext
@@ -65,6 +66,7 @@ def render(case, compiled):
 
 
 def main():
+    warnings.simplefilter("ignore")  # of Python, about the code that Jinja makes
     with open(sys.argv[1], encoding="utf-8") as file:
         cases = json.load(file)
     compiled = {}

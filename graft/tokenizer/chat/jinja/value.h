@@ -108,10 +108,8 @@ class Value {
 
  private:
   Kind kind_ = Kind::None;
-  union {
-    std::int64_t integer_ = 0;
-    double real_;
-  };
+  std::int64_t integer_ = 0;
+  double real_ = 0;
   std::shared_ptr<Object> object_;
 };
 
