@@ -37,7 +37,8 @@ constexpr std::array<std::string_view, 12> kScripts = {
     "ऋषियों को सताने वाले दुष्ट राक्षसों के राजा रावण का सर्वनाश करने वाले राम थे।",
     "Ξεσκεπάζω την ψυχοφθόρα βδελυγμία. Η γρήγορη αλεπού πηδά πάνω από τον σκύλο.",
     "เป็นมนุษย์สุดประเสริฐเลิศคุณค่า กว่าบรรดาฝูงสัตว์เดรัจฉาน",
-    "😀🎉 👩‍👩‍👧‍👦 ✅ 🚀🚀🚀 🇩🇪🇫🇷 → ∑∫√ ≤≥≠ ½¾ "
+    "😀🎉 👩‍👩‍👧‍👦 ✅ 🚀🚀🚀 🇩🇪🇫🇷 → ∑∫√ ≤≥≠ "
+    "½¾ "
     "①② "
     "™®",
     "Zażółć gęślą jaźń, pchnąć w tę łódź jeża lub ośm skrzyń fig.",
@@ -52,12 +53,13 @@ std::string text_of(const std::filesystem::path& path) {
 std::vector<std::string> documents() {
   const std::filesystem::path root = GRAFT_SOURCE_DIR;
   std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(root / "graft")) {
-    const auto extension = entry.path().extension();
-    if (extension == ".cpp" || extension == ".h") paths.push_back(entry.path());
+  for (const char* folder : {"graft", "docs"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder)) {
+      const auto extension = entry.path().extension();
+      const bool is_text = extension == ".cpp" || extension == ".h" || extension == ".md";
+      if (is_text && entry.file_size() > 0) paths.push_back(entry.path());
+    }
   }
-  for (const auto& entry : std::filesystem::directory_iterator(root / "docs"))
-    paths.push_back(entry.path());
   std::ranges::sort(paths);
   std::vector<std::string> all;
   for (const auto& path : paths)

@@ -19,6 +19,8 @@ namespace graft {
 class RegexScratch {
  public:
   RegexScratch();
+  RegexScratch(const RegexScratch&) = delete;
+  RegexScratch& operator=(const RegexScratch&) = delete;
   RegexScratch(RegexScratch&&) noexcept;
   RegexScratch& operator=(RegexScratch&&) noexcept;
   ~RegexScratch();

@@ -68,7 +68,7 @@ class Reader {
 // Null, an empty string and zero mean that it is not used.
 void Reader::refuse(const Json& model, const char* key) const {
   const Json* found = member(model, key);
-  if (found == nullptr || *found == "" || *found == 0) return;
+  if (found == nullptr || *found == Json("") || *found == Json(0)) return;
   fail(kModel, ": \"", key, "\" is not supported");
 }
 

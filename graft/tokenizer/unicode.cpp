@@ -67,7 +67,7 @@ Character first_character(std::string_view text) {
   if (first < 0x80) return {first, 1};
   const Lead lead = lead_of(first);
   if (lead.bytes == 0 || right_bytes(text, lead) != lead.bytes) return {-1, 1};
-  std::int32_t code = first & (0xFFU >> (lead.bytes + 1));
+  auto code = static_cast<std::int32_t>(first & (0xFFU >> (lead.bytes + 1)));
   for (std::size_t i = 1; i < lead.bytes; ++i)
     code = code * 64 + (at(text, i) & 0x3F);
   return {code, lead.bytes};

@@ -22,6 +22,7 @@ class Vocabulary {
   // The index points to the tokens.
   Vocabulary(const Vocabulary&) = delete;
   Vocabulary& operator=(const Vocabulary&) = delete;
+  ~Vocabulary() = default;
 
   std::size_t size() const { return tokens_.size(); }
   bool contains(TokenId id) const { return id >= 0 && static_cast<std::size_t>(id) < size(); }
