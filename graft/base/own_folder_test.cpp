@@ -5,8 +5,8 @@
 namespace graft {
 namespace {
 
-// The tests have the modules linked in; libgraft.so answers in tests/installation_test.cpp, where an
-// installed program finds its rule files.
+// The tests have the modules linked in; libgraft.so answers in tests/installation_test.cpp, where
+// an installed program finds its rule files.
 TEST(OwnFolder, IsTheProgramsWhereThereIsNoLibrary) {
   EXPECT_EQ(own_folder(), std::filesystem::canonical("/proc/self/exe").parent_path());
 }

@@ -7,9 +7,9 @@
 #include <set>
 #include <vector>
 
+#include "graft/base/regex.h"
 #include "graft/plan/blueprint.h"
 #include "graft/plan/collector.h"
-#include "graft/base/regex.h"
 #include "graft/plan/rules.h"
 
 namespace graft::plan {
