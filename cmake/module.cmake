@@ -23,6 +23,9 @@ function(graft_module name)
   endif()
   add_library(graft::${name} ALIAS graft_${name})
   target_link_libraries(graft_${name} ${scope} graft_flags ${arg_DEPS} ${arg_LIBS})
+  if(sources)
+    graft_precompile(graft_${name} graft_base)
+  endif()
   set_property(GLOBAL APPEND PROPERTY graft_libs ${arg_LIBS})
 
   if(GRAFT_TESTS AND tests)
@@ -42,6 +45,31 @@ function(graft_test target prefix)
   target_compile_definitions(${target} PRIVATE GRAFT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   # Under sanitizers g++ 12 takes std::regex and std::variant for uninitialised.
   target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-Wno-maybe-uninitialized>)
+  graft_precompile(${target} graft_base_test <gtest/gtest.h>)
   include(GoogleTest)
   gtest_discover_tests(${target} TEST_PREFIX ${prefix}. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
+endfunction()
+
+# graft_precompile(<target> <owner> [<headers>...]): one precompiled header, made by the owner, for all.
+function(graft_precompile target owner)
+  if(NOT GRAFT_PCH)
+    return()
+  endif()
+  if(target STREQUAL owner)
+    target_precompile_headers(
+      ${target}
+      PRIVATE
+      <algorithm>
+      <filesystem>
+      <functional>
+      <map>
+      <memory>
+      <string>
+      <unordered_map>
+      <vector>
+      <nlohmann/json.hpp>
+      ${ARGN})
+  else()
+    target_precompile_headers(${target} REUSE_FROM ${owner})
+  endif()
 endfunction()
