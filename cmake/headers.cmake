@@ -1,8 +1,13 @@
-# Every header compiles on its own: one generated source per header that includes nothing else.
+# Every header compiles on its own: one generated source per header that includes nothing else. A header
+# with a source of its name is included first there, which shows the same.
 file(GLOB_RECURSE graft_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/graft/*.h)
 list(FILTER graft_headers EXCLUDE REGEX "-inl\\.h$")
 set(header_sources)
 foreach(header ${graft_headers})
+  string(REGEX REPLACE "\\.h$" ".cpp" own_source ${header})
+  if(EXISTS ${own_source})
+    continue()
+  endif()
   file(RELATIVE_PATH header ${CMAKE_SOURCE_DIR} ${header})
   string(REPLACE "/" "_" source ${header})
   set(source ${CMAKE_BINARY_DIR}/headers/${source}.cpp)

@@ -43,7 +43,7 @@ std::string read_input() {
 }
 
 // Printable whatever bytes the token stands for.
-std::string quoted(std::string_view bytes) {
+std::string in_quotes(std::string_view bytes) {
   return Json(std::string(bytes)).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -56,7 +56,8 @@ void tokenize(const Options& options) {
     out = Json(ids).dump();
   } else if (options.pieces) {
     for (const TokenId id : ids)
-      out += fmt::format("{}{:>7}  {}", out.empty() ? "" : "\n", id, quoted(tokenizer.bytes(id)));
+      out +=
+          fmt::format("{}{:>7}  {}", out.empty() ? "" : "\n", id, in_quotes(tokenizer.bytes(id)));
   } else {
     out = fmt::format("{}", fmt::join(ids, " "));
   }

@@ -73,7 +73,7 @@ class Engine {
   };
 
   RequestId new_id(RequestId wanted);
-  Sequence& add_sequence(std::unique_ptr<Sequence> sequence);
+  Sequence& add_sequence(std::unique_ptr<Sequence> owned);
   std::unique_ptr<tokenizer::Detokenizer> new_text(const SamplingParams& params) const;
   void end_too_long(const Schedule& schedule);
   void commit(const Schedule& schedule, const std::vector<SequenceLogits>& rows);

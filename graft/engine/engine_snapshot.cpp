@@ -104,9 +104,10 @@ void Engine::put_back(Sequence& sequence, std::span<const std::byte> blocks) {
   const bool has_room = blocks_.prepare(sequence.table, 0, sequence.num_computed, copies);
   GRAFT_CHECK(has_room && copies.empty(), "no room for a restored sequence");
   const std::size_t block_bytes = open_.model().cache_bytes_per_block();
-  for (std::size_t i = 0; i < sequence.table.blocks.size(); ++i)
-    open_.model().load_block(sequence.table.blocks[i],
-                             blocks.subspan(i * block_bytes, block_bytes));
+  for (std::size_t i = 0; i < sequence.table.blocks.size(); ++i) {
+    const auto block = blocks.subspan(i * block_bytes, block_bytes);
+    open_.model().load_block(sequence.table.blocks[i], block);
+  }
   blocks_.register_full(sequence.table, sequence.tokens, sequence.num_computed);
 }
 

@@ -237,7 +237,7 @@ class PercentFormatter {
     if (!values_.is(Kind::Dict)) raise("format requires a mapping");
     const std::string_view key = format_.substr(at_, close - at_);
     const Value* found = values_.dict().find(key);
-    if (found == nullptr) raise("KeyError: ", quoted(key));
+    if (found == nullptr) raise("KeyError: ", in_quotes(key));
     at_ = close + 1;
     return *found;
   }

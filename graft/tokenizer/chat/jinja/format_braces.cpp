@@ -108,7 +108,7 @@ class BraceFormatter {
     if (!name.empty() && !is_number(name)) {
       const auto found = std::ranges::find(
           args_.named, name, [](const auto& entry) { return std::string_view(entry.first); });
-      if (found == args_.named.end()) raise("KeyError: ", quoted(name));
+      if (found == args_.named.end()) raise("KeyError: ", in_quotes(name));
       return found->second;
     }
     std::size_t index = 0;

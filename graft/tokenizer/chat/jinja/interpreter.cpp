@@ -348,13 +348,13 @@ Value Interpreter::call_macro(const Macro& macro, CallArgs& args) {
     if (caller.is(Kind::Missing) || caller.is_none()) caller = heap.undefined("No caller defined");
     scope->set(tree_.symbols.find("caller"), std::move(caller));
   }
-  const std::string title = node.name.empty() ? "None" : quoted(node.name);
+  const std::string title = node.name.empty() ? "None" : in_quotes(node.name);
   if (node.uses_kwargs) {
     CallArgs rest;
     rest.named = std::move(args.named);
     scope->set(tree_.symbols.find("kwargs"), heap.dict(dict_of(*this, rest)));
   } else if (!args.named.empty()) {
-    raise("macro ", title, " takes no keyword argument ", quoted(args.named[0].first));
+    raise("macro ", title, " takes no keyword argument ", in_quotes(args.named[0].first));
   }
   if (node.uses_varargs) {
     const std::size_t used = std::min(num_params, args.positional.size());

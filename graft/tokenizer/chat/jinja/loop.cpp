@@ -163,7 +163,7 @@ Value Macro::call(Runtime& runtime, CallArgs& args) {
 }
 
 std::string Macro::repr(Runtime& /*runtime*/) {
-  return str("<Macro ", node.name.empty() ? "anonymous" : quoted(node.name), ">");
+  return str("<Macro ", node.name.empty() ? "anonymous" : in_quotes(node.name), ">");
 }
 
 }  // namespace graft::chat

@@ -82,7 +82,8 @@ void append_repr(Runtime& runtime, std::string& out, const Value& value) {
       out += float_text(value.real());
       break;
     case Kind::Text:
-      out += value.text().is_markup ? "Markup(" + quoted(value.str()) + ")" : quoted(value.str());
+      out += value.text().is_markup ? "Markup(" + in_quotes(value.str()) + ")"
+                                    : in_quotes(value.str());
       break;
     case Kind::List:
       out += '[';
@@ -285,7 +286,7 @@ std::string float_text(double value) {
   return sign + digits.insert(whole, ".");
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   const bool use_double =
       text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos;
   const char quote = use_double ? '"' : '\'';

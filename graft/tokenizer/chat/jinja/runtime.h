@@ -45,7 +45,7 @@ std::string to_str(Runtime& runtime, const Value& value);
 std::string to_repr(Runtime& runtime, const Value& value);
 std::string float_text(double value);
 // As Python quotes a string: 'it', "it's", 'caf\xad'.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 // The text of `value`, as Markup where it is Markup.
 Value to_text(Runtime& runtime, const Value& value);
 
