@@ -125,9 +125,10 @@ void print(const std::map<std::string, Tally>& tasks, const Tally& total, bool j
     fmt::print("{}\n", out.dump(2));
     return;
   }
-  for (const auto& [task, tally] : tasks)
+  for (const auto& [task, tally] : tasks) {
     fmt::print("  {:<16} {:>4} of {:<4} {:5.1f} %\n", task, tally.right, tally.all,
                100.0 * tally.right / tally.all);
+  }
   fmt::print("{} of {} right, {:.1f} %\n", total.right, total.all, 100.0 * total.right / total.all);
 }
 

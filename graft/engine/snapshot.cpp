@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <system_error>
 
 #include <xxhash.h>
@@ -31,12 +32,11 @@ class Writer {
   explicit Writer(const fs::path& path)
       : path_(path), partial_(path.string() + ".partial"), out_(partial_, std::ios::binary) {
     if (!out_) fail(partial_.string(), ": cannot write");
-    XXH3_64bits_reset(state_);
+    XXH3_64bits_reset(state_.get());
   }
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
   ~Writer() {
-    XXH3_freeState(state_);
     if (is_committed_) return;
     out_.close();
     std::error_code ignored;
@@ -44,14 +44,14 @@ class Writer {
   }
 
   void append(std::span<const std::byte> bytes) {
-    XXH3_64bits_update(state_, bytes.data(), bytes.size());
+    XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
     out_.write(reinterpret_cast<const char*>(bytes.data()),
                static_cast<std::streamsize>(bytes.size()));
   }
   void append(std::uint64_t value) { append(std::as_bytes(std::span(&value, 1))); }
 
   void commit() {
-    append(XXH3_64bits_digest(state_));
+    append(XXH3_64bits_digest(state_.get()));
     out_.close();
     if (!out_) fail(path_.string(), ": cannot write, is the disk full?");
     std::error_code error;
@@ -64,7 +64,8 @@ class Writer {
   fs::path path_;
   fs::path partial_;
   std::ofstream out_;
-  XXH3_state_t* state_ = XXH3_createState();
+  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_{XXH3_createState(),
+                                                                  XXH3_freeState};
   bool is_committed_ = false;
 };
 
