@@ -55,9 +55,10 @@ void tokenize(const Options& options) {
   if (options.json) {
     out = Json(ids).dump();
   } else if (options.pieces) {
-    for (const TokenId id : ids)
+    for (const TokenId id : ids) {
       out +=
           fmt::format("{}{:>7}  {}", out.empty() ? "" : "\n", id, in_quotes(tokenizer.bytes(id)));
+    }
   } else {
     out = fmt::format("{}", fmt::join(ids, " "));
   }
