@@ -34,8 +34,9 @@ void measure_machine(bool json, std::size_t threads) {
   }
   fmt::print("cpu      {} threads, {} of memory\n", machine.cpu.threads,
              bytes_text(machine.cpu.dram_bytes));
-  fmt::print("  read   {:.1f} GB/s\n  float  {:.1f} GFLOP/s\n", machine.cpu.read_bytes_per_s / 1e9,
-             machine.cpu.flops / 1e9);
+  fmt::print("  read   {:.1f} GB/s\n  float  {:.1f} GFLOP/s\n  call   {:.1f} us\n",
+             machine.cpu.read_bytes_per_s / 1e9, machine.cpu.flops / 1e9,
+             machine.cpu.call_seconds * 1e6);
   fmt::print("  {:<8} {:>18} {:>18}\n", "type", "one row (GB/s)", "many (GFLOP/s)");
   for (const auto& [dtype, rate] : machine.cpu_rates) {
     fmt::print("  {:<8} {:>18.2f} {:>18.1f}\n", name(dtype), rate.read_bytes_per_s / 1e9,

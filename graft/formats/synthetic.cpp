@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "graft/base/error.h"
+#include "graft/base/str.h"
 #include "graft/formats/byte_letters.h"
 #include "graft/formats/name_index.h"
 
@@ -41,9 +42,10 @@ class SyntheticSource final : public WeightSource {
       : files_{config.name},
         config_(std::move(config)),
         tokenizer_(synthetic_vocabulary(config_.vocab_size)) {
-    for (const SyntheticTensor& tensor : tensors)
+    for (const SyntheticTensor& tensor : tensors) {
       tensors_.push_back(
           {.name = tensor.name, .dtype = DType::BF16, .shape = tensor.shape, .data = {}});
+    }
     std::size_t largest = 0;
     for (const TensorInfo& tensor : tensors_)
       largest = std::max(largest, static_cast<std::size_t>(tensor.num_elems()));
@@ -97,7 +99,7 @@ TokenizerData synthetic_vocabulary(std::int64_t size) {
   for (std::int64_t n = 0; n < size - 257; ++n) {
     const std::string& left = data.tokens[static_cast<std::size_t>(n / 256)];
     const std::string& right = letters[static_cast<std::size_t>(n % 256)];
-    data.merges.push_back(left + ' ' + right);
+    data.merges.push_back(str(left, ' ', right));
     data.tokens.push_back(left + right);
   }
   data.types.assign(data.tokens.size(), TokenType::Normal);

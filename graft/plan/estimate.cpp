@@ -113,6 +113,11 @@ class Clock {
              "cpu context");
     }
   }
+  // What the operator costs however little it does.
+  void call(Device device) {
+    if (device.type == DeviceType::Cpu && machine_.cpu.call_seconds > 0)
+      seconds_["cpu calls"] += machine_.cpu.call_seconds;
+  }
   void hop(Device from, Device to, double bytes) {
     if (from == to) return;
     const Device gpu = from.type == DeviceType::Cuda ? from : to;
@@ -170,6 +175,7 @@ Speed speed_of(const Plan& plan, const MachineFigures& machine, const Load& load
     // Of a prompt only the last token needs logits.
     const bool is_head = module.role == Role::Linear && module.last_name() == "lm_head";
     clock.add(device, weight_work(module, prefill && is_head ? 1 : rows));
+    if (!module.weights.empty() || module.role == Role::Attention) clock.call(device);
     if (module.role == Role::Attention)
       clock.add_context(device, 0, attention_flops(module, rows, context));
     if (module.role == Role::KvCache)

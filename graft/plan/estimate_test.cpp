@@ -111,6 +111,15 @@ TEST_F(EstimateTest, MeasuredRatesOfATypeWinOverLimits) {
   EXPECT_EQ(got.generate.limit, "cpu weights of BF16 (100 % of the time)");
 }
 
+TEST_F(EstimateTest, EveryOperatorCostsACall) {
+  MachineFigures machine = slow_memory();
+  machine.cpu.call_seconds = 1e-3;
+  const Estimate got =
+      of(std::string(kAllOnCpu), machine, {.context = 0, .parallel = 1, .prefill_tokens = 10});
+  // Two linears and the attention.
+  EXPECT_NEAR(got.generate.seconds.at("cpu calls"), 3e-3, 1e-9);
+}
+
 TEST_F(EstimateTest, CountsBytesWhereTheyLie) {
   MachineFigures machine = slow_memory();
   machine.gpus.push_back({.name = "gpu",

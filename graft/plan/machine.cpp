@@ -75,6 +75,8 @@ CpuFigures read_cpu(const Json& json, std::vector<std::string>& problems) {
   cpu.dram_bytes = reader.bytes("dram_bytes");
   cpu.read_bytes_per_s = reader.positive("read_bytes_per_s");
   cpu.flops = reader.positive("flops");
+  if (reader.take("call_seconds", false) != nullptr)
+    cpu.call_seconds = reader.positive("call_seconds");
   reader.refuse_others();
   return cpu;
 }
@@ -120,6 +122,7 @@ Json to_json(const MachineFigures& machine) {
                  {"flops", machine.cpu.flops}}},
                {"gpus", Json::array()},
                {"cpu_rates", Json::object()}};
+  if (machine.cpu.call_seconds > 0) json["cpu"]["call_seconds"] = machine.cpu.call_seconds;
   for (const GpuFigures& gpu : machine.gpus) {
     json["gpus"].push_back({{"name", gpu.name},
                             {"vram_bytes", gpu.vram_bytes},

@@ -20,6 +20,7 @@ struct CpuFigures {
   std::uint64_t dram_bytes = 0;
   double read_bytes_per_s = 0;  // all threads
   double flops = 0;             // float32, all threads
+  double call_seconds = 0;  // of an operator beside its bytes and arithmetic: threads wake, wait
 };
 
 struct GpuFigures {

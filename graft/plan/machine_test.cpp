@@ -15,12 +15,14 @@ TEST(Machine, FiguresSurviveJson) {
                           .flops = 1e14,
                           .pcie_bytes_per_s = 25e9});
   machine.cpu_rates[DType::Q4_K] = {.read_bytes_per_s = 5e9, .flops = 2e10};
+  machine.cpu.call_seconds = 2e-5;
   const Json json = to_json(machine);
   const MachineFigures back = machine_from_json(json, "x.json");
   EXPECT_EQ(to_json(back), json);
   EXPECT_EQ(back.gpus.at(0).vram_bytes, 24ULL << 30U);
   EXPECT_EQ(back.cpu_rates.at(DType::Q4_K).flops, 2e10);
   EXPECT_GT(back.cpu.dram_bytes, 0U);
+  EXPECT_EQ(back.cpu.call_seconds, 2e-5);
 }
 
 TEST(Machine, EverythingWrongIsSaidAtOnce) {

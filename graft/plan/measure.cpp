@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include <unistd.h>
+
 #include "graft/base/check.h"
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/registry.h"
@@ -18,16 +20,23 @@
 namespace graft::plan {
 namespace {
 
-// Larger than the caches of any processor, so that reading means memory.
-constexpr std::size_t kReadBytes = std::size_t{256} << 20U;
+constexpr std::size_t kLeastBytes = std::size_t{256} << 20U;
 constexpr int kRounds = 5;
 constexpr std::int64_t kCols = 4096;
 constexpr std::int64_t kManyRows = 64;
-// Weight rows of one measurement: 64 M values, past the caches even at two bits.
-constexpr std::int64_t kWeightRows = 16384;
+// Weight rows where arithmetic is measured: 16 M values.
+constexpr std::int64_t kSomeWeightRows = 4096;
+// Weight rows that take no time by themselves.
+constexpr std::int64_t kFewWeightRows = 16;
 constexpr std::array kTypes = {DType::F32,  DType::F16,    DType::BF16, DType::F8_E4M3, DType::Q8_0,
                                DType::Q6_K, DType::Q5_K,   DType::Q4_K, DType::Q4_0,    DType::Q3_K,
                                DType::Q2_K, DType::IQ4_XS, DType::MXFP4};
+
+// So many that reading them means memory: servers have caches of hundreds of megabytes.
+std::size_t bytes_beyond_caches() {
+  const long cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return std::max(kLeastBytes, 2 * static_cast<std::size_t>(std::max(cache, 0L)));
+}
 
 // The best of a few rounds: what the machine can do, not what else it did.
 double best_seconds(const std::function<void()>& body) {
@@ -43,8 +52,9 @@ double best_seconds(const std::function<void()>& body) {
 
 // Every thread reads a stretch of its own with the widest loads there are.
 double measure_read(ThreadPool& pool) {
-  const Buffer buffer(kReadBytes);
-  const std::size_t num_values = kReadBytes / sizeof(float);
+  const std::size_t num_bytes = bytes_beyond_caches();
+  const Buffer buffer(num_bytes);
+  const std::size_t num_values = num_bytes / sizeof(float);
   auto* values = reinterpret_cast<float*>(buffer.data());
   const std::size_t num_parts = pool.num_threads();
   std::vector<float> found(num_parts);
@@ -57,13 +67,13 @@ double measure_read(ThreadPool& pool) {
   });
   // The result is used, so the reading is done.
   GRAFT_CHECK(std::ranges::all_of(found, [](float value) { return value == 1.0F; }), "bad read");
-  return static_cast<double>(kReadBytes) / seconds;
+  return static_cast<double>(num_bytes) / seconds;
 }
 
 // One weight of one type, made of the same few rows of plausible values again and again.
 class OneWeight final : public ops::WeightProvider {
  public:
-  explicit OneWeight(DType dtype) : dtype_(dtype) {
+  OneWeight(DType dtype, std::int64_t num_rows) : dtype_(dtype), num_rows_(num_rows) {
     std::vector<float> row(kCols);
     std::uint32_t state = 1;
     for (float& value : row) {
@@ -71,10 +81,10 @@ class OneWeight final : public ops::WeightProvider {
       value = (static_cast<float>(state >> 8U) / 8388608.0F - 1.0F) * 0.05F;
     }
     const std::size_t row_bytes = bytes_of(dtype, kCols);
-    auto buffer = std::make_shared<Buffer>(row_bytes * static_cast<std::size_t>(kWeightRows));
+    auto buffer = std::make_shared<Buffer>(row_bytes * static_cast<std::size_t>(num_rows));
     cpu::kernels().codecs[static_cast<std::size_t>(dtype)].encode(row.data(), buffer->data(),
                                                                   row.size());
-    for (std::int64_t i = 1; i < kWeightRows; ++i) {
+    for (std::int64_t i = 1; i < num_rows; ++i) {
       std::copy_n(buffer->data(), row_bytes,
                   buffer->data() + static_cast<std::size_t>(i) * row_bytes);
     }
@@ -84,7 +94,7 @@ class OneWeight final : public ops::WeightProvider {
   ops::Weight get(std::string_view name) override {
     return {.name = std::string(name),
             .dtype = dtype_,
-            .shape = {kWeightRows, kCols},
+            .shape = {num_rows_, kCols},
             .data = buffer_->data(),
             .owned = buffer_,
             .scale = {}};
@@ -94,37 +104,43 @@ class OneWeight final : public ops::WeightProvider {
 
  private:
   DType dtype_;
+  std::int64_t num_rows_;
   std::shared_ptr<const Buffer> buffer_;
 };
 
-// Seconds of the default linear operator for `rows` rows.
-double linear_seconds(ops::Linear& linear, std::int64_t rows, ThreadPool& pool) {
-  ops::Workspace workspace;
-  const ops::Batch batch;
-  ops::Pass pass{
-      .batch = batch, .phase = ops::Phase::Generate, .pool = pool, .workspace = workspace};
-  Buffer x(static_cast<std::size_t>(rows * kCols) * sizeof(float));
-  const Buffer y(static_cast<std::size_t>(rows * kWeightRows) * sizeof(float));
-  std::fill_n(reinterpret_cast<float*>(x.data()), rows * kCols, 0.5F);
-  return best_seconds([&] {
-    linear.forward({x.data(), DType::F32, {rows, kCols}},
-                   {y.data(), DType::F32, {rows, kWeightRows}}, pass);
-  });
-}
-
-OperatorRate measure_linear(const ops::OperatorInfo& info, DType dtype, ThreadPool& pool) {
-  const ops::Params params = ops::LinearParams{.in_features = kCols, .out_features = kWeightRows};
+// Seconds of a linear operator of one type for `rows` rows.
+double linear_seconds(const ops::OperatorInfo& info,
+                      DType dtype,
+                      std::int64_t weight_rows,
+                      std::int64_t rows,
+                      ThreadPool& pool) {
+  const ops::Params params = ops::LinearParams{.in_features = kCols, .out_features = weight_rows};
   const ops::Kwargs kwargs;
   const auto op = info.make(
       {.module = "measured", .params = &params, .device = kCpu, .kwargs = &kwargs, .child = {}});
   auto& linear = dynamic_cast<ops::Linear&>(*op);
-  OneWeight weight(dtype);
+  OneWeight weight(dtype, weight_rows);
   linear.load(weight);
-  const double elems = static_cast<double>(kCols) * static_cast<double>(kWeightRows);
-  const auto bytes = static_cast<double>(bytes_of(dtype, kCols * kWeightRows));
-  return {.read_bytes_per_s = bytes / linear_seconds(linear, 1, pool),
-          .flops =
-              2 * elems * static_cast<double>(kManyRows) / linear_seconds(linear, kManyRows, pool)};
+  ops::Workspace workspace;
+  const ops::Batch batch;
+  ops::Pass pass{
+      .batch = batch, .phase = ops::Phase::Generate, .pool = pool, .workspace = workspace};
+  const Buffer x(static_cast<std::size_t>(rows * kCols) * sizeof(float));
+  const Buffer y(static_cast<std::size_t>(rows * weight_rows) * sizeof(float));
+  std::fill_n(reinterpret_cast<float*>(x.data()), rows * kCols, 0.5F);
+  return best_seconds([&] {
+    linear.forward({x.data(), DType::F32, {rows, kCols}},
+                   {y.data(), DType::F32, {rows, weight_rows}}, pass);
+  });
+}
+
+OperatorRate measure_linear(const ops::OperatorInfo& info, DType dtype, ThreadPool& pool) {
+  const std::size_t row_bytes = bytes_of(dtype, kCols);
+  const auto rows = static_cast<std::int64_t>(bytes_beyond_caches() / row_bytes);
+  const double flops = 2.0 * static_cast<double>(kCols * kSomeWeightRows * kManyRows);
+  return {.read_bytes_per_s = static_cast<double>(static_cast<std::size_t>(rows) * row_bytes) /
+                              linear_seconds(info, dtype, rows, 1, pool),
+          .flops = flops / linear_seconds(info, dtype, kSomeWeightRows, kManyRows, pool)};
 }
 
 }  // namespace
@@ -142,6 +158,7 @@ MachineFigures measure_machine(ThreadPool& pool) {
   for (const DType dtype : kTypes)
     machine.cpu_rates[dtype] = measure_linear(*linear, dtype, pool);
   machine.cpu.flops = machine.cpu_rates[DType::F32].flops;
+  machine.cpu.call_seconds = linear_seconds(*linear, DType::F32, kFewWeightRows, 1, pool);
   return machine;
 }
 
