@@ -26,8 +26,8 @@ constexpr std::int64_t kCols = 4096;
 constexpr std::int64_t kManyRows = 64;
 // Weight rows where arithmetic is measured: 16 M values.
 constexpr std::int64_t kSomeWeightRows = 4096;
-// Weight rows that take no time by themselves.
-constexpr std::int64_t kFewWeightRows = 16;
+// Weight rows that take next to no time by themselves, but all threads.
+constexpr std::int64_t kFewWeightRows = 256;
 constexpr std::array kTypes = {DType::F32,  DType::F16,    DType::BF16, DType::F8_E4M3, DType::Q8_0,
                                DType::Q6_K, DType::Q5_K,   DType::Q4_K, DType::Q4_0,    DType::Q3_K,
                                DType::Q2_K, DType::IQ4_XS, DType::MXFP4};
@@ -158,7 +158,7 @@ MachineFigures measure_machine(ThreadPool& pool) {
   for (const DType dtype : kTypes)
     machine.cpu_rates[dtype] = measure_linear(*linear, dtype, pool);
   machine.cpu.flops = machine.cpu_rates[DType::F32].flops;
-  machine.cpu.call_seconds = linear_seconds(*linear, DType::F32, kFewWeightRows, 1, pool);
+  machine.cpu.call_seconds = linear_seconds(*linear, DType::Q8_0, kFewWeightRows, 1, pool);
   return machine;
 }
 
