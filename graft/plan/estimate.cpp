@@ -160,32 +160,54 @@ class Clock {
   std::map<std::string, double> seconds_;
 };
 
+// What one pass does, in tokens.
+struct PassSize {
+  Stage stage = Stage::Generate;
+  double rows = 0;
+  double context = 0;  // that a row sees
+};
+
+Device device_of(const Placement& placement, Stage stage) {
+  return stage == Stage::Prefill ? placement.prefill_device : placement.generate_device;
+}
+
+void add_module(Clock& clock, const Placement& placement, const PassSize& pass) {
+  const ModuleSpec& module = *placement.module;
+  const Device device = device_of(placement, pass.stage);
+  const bool prefill = pass.stage == Stage::Prefill;
+  // Of a prompt only the last token needs logits.
+  const bool is_head = module.role == Role::Linear && module.last_name() == "lm_head";
+  clock.add(device, weight_work(module, prefill && is_head ? 1 : pass.rows));
+  if (!module.weights.empty() || module.role == Role::Attention) clock.call(device);
+  if (module.role == Role::Attention)
+    clock.add_context(device, 0, attention_flops(module, pass.rows, pass.context));
+  if (module.role == Role::KvCache) {
+    const double bytes = kv_bytes_per_token(placement) * pass.context;
+    clock.add_context(device, bytes * (prefill ? 1 : pass.rows), 0);
+  }
+}
+
 Speed speed_of(const Plan& plan, const MachineFigures& machine, const Load& load, Stage stage) {
   const bool prefill = stage == Stage::Prefill;
   const auto rows = static_cast<double>(prefill ? load.prefill_tokens : load.parallel);
   // A prefill token sees half of the prompt on average.
-  const auto context = prefill ? rows / 2 : static_cast<double>(load.context);
+  const PassSize pass = {.stage = stage,
+                         .rows = rows,
+                         .context = prefill ? rows / 2 : static_cast<double>(load.context)};
   Clock clock(machine);
   Device hidden_at;
   double hidden_bytes = 0;
   bool first = true;
   for (const Placement& placement : plan.placements) {
-    const Device device = prefill ? placement.prefill_device : placement.generate_device;
     const ModuleSpec& module = *placement.module;
-    // Of a prompt only the last token needs logits.
-    const bool is_head = module.role == Role::Linear && module.last_name() == "lm_head";
-    clock.add(device, weight_work(module, prefill && is_head ? 1 : rows));
-    if (!module.weights.empty() || module.role == Role::Attention) clock.call(device);
-    if (module.role == Role::Attention)
-      clock.add_context(device, 0, attention_flops(module, rows, context));
-    if (module.role == Role::KvCache)
-      clock.add_context(device, kv_bytes_per_token(placement) * context * (prefill ? 1 : rows), 0);
+    add_module(clock, placement, pass);
     if (const auto* norm = std::get_if<ops::NormParams>(&module.params))
       hidden_bytes = std::max(hidden_bytes, kF32Bytes * static_cast<double>(norm->size));
-    const bool has_weights = !module.weights.empty();
-    if (has_weights && !first) clock.hop(hidden_at, device, rows * hidden_bytes);
-    if (has_weights) hidden_at = device;
-    first = first && !has_weights;
+    if (module.weights.empty()) continue;
+    const Device device = device_of(placement, stage);
+    if (!first) clock.hop(hidden_at, device, rows * hidden_bytes);
+    hidden_at = device;
+    first = false;
   }
   return clock.speed(rows);
 }
