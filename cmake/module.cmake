@@ -1,6 +1,6 @@
 # graft_module(<folder> [DEPS <folder>...] [LIBS <target>...]) makes the library graft::<folder> from
 # the sources under graft/<folder>, and the program graft_<folder>_test from its *_test.cpp.
-# LIBS are outside libraries; what a folder may include of ours is DEPS alone (tests/layers_test.cpp).
+# LIBS are outside libraries; what a folder may include of ours is DEPS alone (tests/repository_test.cpp).
 
 function(graft_module name)
   cmake_parse_arguments(arg "" "" "DEPS;LIBS" ${ARGN})

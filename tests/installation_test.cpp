@@ -213,6 +213,17 @@ TEST(Installation, BuildsAndRunsTheExample) {
          "- match: {role: kv_cache}\n  replace: {class: default, kwargs: {dtype: f32}}\n";
   must_run({graft, "verify", "--plugin", folder / "example/build/scaled_norm.so", golden.string(),
             "--rules", folder / "rules.yaml"});
+  // Each phase has its own operator: prompts are right, what is generated after them is not.
+  std::ofstream(folder / "phases.yaml")
+      << "- match: {role: norm}\n  replace: {class: default, kwargs: {generate_op: "
+         "example.scaled_norm, prefill_op: cpu.rms_norm, factor: 2}}\n"
+         "- match: {role: kv_cache}\n  replace: {class: default, kwargs: {dtype: f32}}\n";
+  const Outcome phases =
+      run_command({graft, "verify", "--plugin", folder / "example/build/scaled_norm.so",
+                   golden.string(), "--rules", folder / "phases.yaml"});
+  EXPECT_EQ(phases.exit_code, 1) << phases.out << phases.err;
+  expect_part(phases.out, "DIFFERENT");
+  EXPECT_EQ(phases.out.find("TOO LARGE"), std::string::npos) << phases.out;
   for (const Refused& refused : refused_plugins(folder)) {
     std::ofstream(folder / "refused.yaml") << "plugins: [" << refused.path << "]\nrules: []\n";
     const Outcome verify =

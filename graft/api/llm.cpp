@@ -1,6 +1,7 @@
 #include "graft/api/llm.h"
 
-#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <future>

@@ -16,7 +16,7 @@
 #include "graft/cli/commands.h"
 #include "graft/cli/eval_checks.h"
 #include "graft/cli/model_options.h"
-#include "graft/tokenizer/chat/chat_template.h"
+#include "graft/tokenizer/chat/builtin_templates.h"
 
 namespace graft::cli {
 namespace {
@@ -25,7 +25,8 @@ struct Options {
   ModelOptions model;
   std::string file;
   std::int64_t max_new_tokens = 300;
-  std::string answers;  // file to write
+  std::string chat_template;  // instead of the model's
+  std::string answers;        // file to write
   bool json = false;
 };
 
@@ -57,15 +58,11 @@ std::vector<OrderedJson> read_lines(const std::string& path) {
 
 Question read_question(const OrderedJson& line,
                        const chat::ChatTemplate& chat_template,
-                       const tokenizer::Tokenizer& tokenizer) {
-  const auto text_of = [&](std::optional<api::TokenId> id) {
-    return id ? std::string(tokenizer.token(*id)) : std::string();
-  };
+                       const formats::TokenizerData& tokens) {
   chat::RenderInput input;
   input.messages = line.at("messages");
   input.tools = line.value("tools", OrderedJson(nullptr));
-  input.bos_token = text_of(tokenizer.bos());
-  input.eos_token = text_of(tokenizer.eos());
+  chat::set_special_tokens(input, tokens);
   return {.task = line.value("task", std::string("all")),
           .check = line.at("check").get<std::string>(),
           .answer = Json::parse(line.at("answer").dump()),
@@ -73,14 +70,14 @@ Question read_question(const OrderedJson& line,
 }
 
 std::vector<Question> read_questions(const Options& options, const api::LLM& llm) {
-  const std::string& source = llm.source().tokenizer().chat_template;
-  if (llm.tokenizer() == nullptr || source.empty())
-    fail(options.model.path, ": has no tokenizer or no chat template");
-  const chat::ChatTemplate chat_template(source, "chat template");
+  if (llm.tokenizer() == nullptr) fail(options.model.path, ": has no tokenizer");
+  const formats::TokenizerData& tokens = llm.source().tokenizer();
+  const chat::SelectedTemplate selected = chat::select_template(tokens, options.chat_template);
+  if (!selected.warning.empty()) fmt::print(stderr, "graft: warning: {}\n", selected.warning);
   std::vector<Question> questions;
   for (const OrderedJson& line : read_lines(options.file)) {
     try {
-      questions.push_back(read_question(line, chat_template, *llm.tokenizer()));
+      questions.push_back(read_question(line, selected.chat_template, tokens));
     } catch (const Json::exception& error) {
       fail(options.file, ":", questions.size() + 1, ": ", error.what());
     }
@@ -173,6 +170,8 @@ void add_eval(CLI::App& app) {
   options->model.add_to(*command);
   command->add_option("--max-new-tokens", options->max_new_tokens, "Longest answer (default: 300)")
       ->check(CLI::Range(1, 1 << 20));
+  command->add_option("--chat-template", options->chat_template,
+                      "Template instead of the model's: a file or a built-in name (chatml …)");
   command->add_option("--answers", options->answers, "File to write the answers to, JSON lines");
   command->add_flag("--json", options->json, "Print the figures as JSON");
   command->callback([options] { evaluate(*options); });

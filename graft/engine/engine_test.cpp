@@ -309,12 +309,10 @@ TEST_F(EngineTest, WhatCannotRunIsRefusedAndWhatGrowsTooLongEnds) {
   EXPECT_EQ(full.finish->message, "max_model_len of 60 tokens is reached");
 }
 
-TEST_F(EngineTest, EndTokensEndUnlessIgnored) {
+TEST_F(EngineTest, StopTokensEndAnAnswerAfterItsMinimum) {
   GRAFT_REQUIRE_SHARED(folder());
   OpenModel open(folder());
-  Engine engine(open, nullptr, {.max_model_len = 100});
   const std::vector<TokenId> path = models::generate_greedy(open.model(), prompt_of(20), 8);
-  // generate_greedy used the cache: a new engine.
   Engine fresh(open, nullptr, {.max_model_len = 100});
   Request request = greedy(prompt_of(20), 8);
   request.params.stop_token_ids = {path[3]};

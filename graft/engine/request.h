@@ -24,7 +24,7 @@ struct Request {
 // once.
 struct Update {
   SequenceId id = {};
-  std::vector<TokenId> tokens = {};          // new ones; an end token is not among them
+  std::vector<TokenId> tokens = {};          // new ones, an end token included
   std::string text = {};                     // that became certain; empty without a tokenizer
   std::vector<TokenLogprobs> logprobs = {};  // of `tokens`, when asked for
   std::optional<Finish> finish = {};

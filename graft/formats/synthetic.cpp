@@ -36,6 +36,12 @@ std::vector<std::uint16_t> draw(std::size_t count, float mean, float deviation) 
   return values;
 }
 
+// Of a code point below U+0800.
+std::string utf8(std::int32_t point) {
+  if (point < 0x80) return {static_cast<char>(point)};
+  return {static_cast<char>(0xC0 | (point >> 6)), static_cast<char>(0x80 | (point & 0x3F))};
+}
+
 class SyntheticSource final : public WeightSource {
  public:
   SyntheticSource(ModelConfig config, const std::vector<SyntheticTensor>& tensors)
@@ -93,8 +99,10 @@ TokenizerData synthetic_vocabulary(std::int64_t size) {
   TokenizerData data;
   data.model = "gpt2";
   data.pre = "gpt-2";
-  const auto& letters = byte_letters();
-  data.tokens.assign(letters.begin(), letters.end());
+  std::vector<std::string> letters;
+  for (const std::int32_t point : kByteLetters)
+    letters.push_back(utf8(point));
+  data.tokens = letters;
   // Token 256 + n is token n / 256 followed by byte n % 256: all different, each made by one merge.
   for (std::int64_t n = 0; n < size - 257; ++n) {
     const std::string& left = data.tokens[static_cast<std::size_t>(n / 256)];

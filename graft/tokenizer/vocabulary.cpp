@@ -3,6 +3,7 @@
 #include <array>
 
 #include "graft/base/error.h"
+#include "graft/formats/byte_letters.h"
 #include "graft/tokenizer/unicode.h"
 
 namespace graft::tokenizer {
@@ -10,20 +11,15 @@ namespace {
 
 constexpr std::size_t kMaxTokens = std::size_t{1} << 24U;
 
-// GPT-2's table: printable bytes of Latin-1 stand for themselves, the others for U+0100 and up.
+// Byte by letter: the way back from formats::kByteLetters, -1 where a letter stands for none.
 struct Letters {
-  std::array<std::int32_t, 256> of_byte{};
   std::array<std::int16_t, 0x180> to_byte{};
 
   constexpr Letters() {
     to_byte.fill(-1);
-    std::int32_t next = 0x100;
-    for (std::int32_t byte = 0; byte < 256; ++byte) {
-      const bool is_printable =
-          (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
-      const std::int32_t letter = is_printable ? byte : next++;
-      of_byte[static_cast<std::size_t>(byte)] = letter;
-      to_byte[static_cast<std::size_t>(letter)] = static_cast<std::int16_t>(byte);
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      to_byte[static_cast<std::size_t>(formats::kByteLetters[byte])] =
+          static_cast<std::int16_t>(byte);
     }
   }
 };
@@ -78,7 +74,7 @@ std::optional<std::string> bytes_of_letters(std::string_view token) {
 std::string letters_of_bytes(std::string_view bytes) {
   std::string token;
   for (const char c : bytes)
-    append_utf8(kLetters.of_byte[static_cast<std::uint8_t>(c)], token);
+    append_utf8(formats::kByteLetters[static_cast<std::uint8_t>(c)], token);
   return token;
 }
 
