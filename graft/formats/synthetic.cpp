@@ -100,6 +100,7 @@ TokenizerData synthetic_vocabulary(std::int64_t size) {
   data.model = "gpt2";
   data.pre = "gpt-2";
   std::vector<std::string> letters;
+  letters.reserve(kByteLetters.size());
   for (const std::int32_t point : kByteLetters)
     letters.push_back(utf8(point));
   data.tokens = letters;
