@@ -1,7 +1,8 @@
 #include "graft/base/parallel.h"
 
 #include <algorithm>
-#include <condition_variable>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <mutex>
@@ -16,6 +17,10 @@
 namespace graft {
 namespace {
 
+// Longer than what one thread does alone between two loops of a pass, short enough that an idle
+// program costs nothing.
+constexpr std::chrono::microseconds kSpinTime{100};
+
 std::size_t usable_processors() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -23,68 +28,88 @@ std::size_t usable_processors() {
   return static_cast<std::size_t>(std::max(1, CPU_COUNT(&set)));
 }
 
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+// Returns once `value` is no longer `old`: looks for a while, then sleeps.
+void wait_for_change(const std::atomic<int>& value, int old, bool may_spin) {
+  if (may_spin) {
+    const auto until = std::chrono::steady_clock::now() + kSpinTime;
+    do {
+      for (int i = 0; i < 32; ++i) {
+        if (value.load(std::memory_order_acquire) != old) return;
+        pause_briefly();
+      }
+    } while (std::chrono::steady_clock::now() < until);
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
 }  // namespace
 
-// One loop at a time: `body` is set while it runs. Items are handed out under the mutex, which is
-// cheap beside items of tens of microseconds and more (encoding rows, converting tensors).
+// A loop is published by a new value of `loops`. Every thread takes part in every loop, if only by
+// saying that it is done, so the fields below it change while no other thread looks at them.
 struct ThreadPool::State {
-  std::mutex mutex;
-  std::condition_variable work_ready;
-  std::condition_variable work_done;
-  const std::function<void(std::size_t)>* body = nullptr;
-  std::size_t next_item = 0;
-  std::size_t num_items = 0;
-  std::size_t num_busy = 0;
-  std::exception_ptr error;
-  bool stopping = false;
   std::vector<std::thread> threads;
+  bool may_spin = true;
+  std::atomic<bool> in_loop = false;
 
-  // Takes items until none is left. Called and returns with the lock held.
-  void drain(std::unique_lock<std::mutex>& lock) {
-    while (next_item < num_items) {
-      const std::size_t item = next_item++;
-      ++num_busy;
-      const auto* run = body;
-      lock.unlock();
-      std::exception_ptr thrown;
-      try {
-        (*run)(item);
-      } catch (...) {
-        thrown = std::current_exception();
-      }
-      lock.lock();
-      --num_busy;
-      if (thrown) {
-        if (!error) error = thrown;
-        next_item = num_items;
-      }
+  const void* body = nullptr;
+  Call call = nullptr;  // null: the threads end
+  std::size_t num_items = 0;
+  std::mutex error_mutex;
+  std::exception_ptr error;
+
+  // On lines of their own: each is written by one side while the other one polls.
+  alignas(64) std::atomic<int> loops = 0;
+  alignas(64) std::atomic<std::size_t> next_item = 0;
+  alignas(64) std::atomic<int> num_busy = 0;
+
+  void drain(std::size_t worker) {
+    if (worker >= num_items) return;
+    try {
+      for (std::size_t item = next_item++; item < num_items; item = next_item++)
+        call(body, worker, item);
+    } catch (...) {
+      next_item = num_items;
+      const std::lock_guard lock(error_mutex);
+      if (!error) error = std::current_exception();
     }
   }
 
-  void run_thread() {
-    std::unique_lock lock(mutex);
-    while (true) {
-      work_ready.wait(lock, [&] { return stopping || next_item < num_items; });
-      if (stopping) return;
-      drain(lock);
-      if (num_busy == 0) work_done.notify_all();
+  void run_thread(std::size_t worker) {
+    for (int seen = 0;; ++seen) {
+      wait_for_change(loops, seen, may_spin);
+      if (call == nullptr) return;
+      drain(worker);
+      if (--num_busy == 0) num_busy.notify_one();
     }
+  }
+
+  void publish() {
+    ++loops;
+    loops.notify_all();
   }
 };
 
 ThreadPool::ThreadPool(std::size_t num_threads) : state_(std::make_unique<State>()) {
-  if (num_threads == 0) num_threads = usable_processors();
+  const std::size_t processors = usable_processors();
+  if (num_threads == 0) num_threads = processors;
+  // With more threads than processors a thread that looks for work keeps another from doing it.
+  state_->may_spin = num_threads <= processors;
   state_->threads.reserve(num_threads - 1);
   for (std::size_t i = 1; i < num_threads; ++i)
-    state_->threads.emplace_back([state = state_.get()] { state->run_thread(); });
+    state_->threads.emplace_back([state = state_.get(), i] { state->run_thread(i); });
 }
 
 ThreadPool::~ThreadPool() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->stopping = true;
-  }
-  state_->work_ready.notify_all();
+  state_->call = nullptr;
+  state_->publish();
   for (std::thread& thread : state_->threads)
     thread.join();
 }
@@ -93,21 +118,25 @@ std::size_t ThreadPool::num_threads() const {
   return state_->threads.size() + 1;
 }
 
-void ThreadPool::parallel_for(std::size_t num_items, const std::function<void(std::size_t)>& body) {
-  std::unique_lock lock(state_->mutex);
-  GRAFT_CHECK(state_->body == nullptr, "parallel_for inside parallel_for");
-  state_->body = &body;
-  state_->next_item = 0;
-  state_->num_items = num_items;
-  state_->work_ready.notify_all();
-  state_->drain(lock);
-  state_->work_done.wait(lock, [&] { return state_->num_busy == 0; });
-  state_->body = nullptr;
-  state_->num_items = 0;
-  if (std::exception_ptr error = std::exchange(state_->error, nullptr)) {
-    lock.unlock();
-    std::rethrow_exception(error);
+void ThreadPool::run(std::size_t num_items, const void* body, Call call) {
+  State& s = *state_;
+  GRAFT_CHECK(!s.in_loop.exchange(true), "parallel_for inside parallel_for");
+  s.body = body;
+  s.call = call;
+  s.num_items = num_items;
+  s.next_item = 0;
+  if (num_items < 2 || s.threads.empty()) {
+    s.drain(0);
+  } else {
+    s.num_busy = static_cast<int>(s.threads.size());
+    s.publish();
+    s.drain(0);
+    for (int busy = s.num_busy; busy != 0; busy = s.num_busy)
+      wait_for_change(s.num_busy, busy, s.may_spin);
   }
+  std::exception_ptr error = std::exchange(s.error, nullptr);
+  s.in_loop = false;
+  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace graft

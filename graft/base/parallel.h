@@ -1,10 +1,12 @@
-// A fixed set of threads that share out the items of one loop at a time.
+// A fixed set of threads that share out the items of one loop at a time. Loops of a forward pass
+// follow each other within microseconds, so threads that run out of work look for the next loop for
+// a moment before they sleep; nothing is allocated per loop.
 
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
+#include <type_traits>
 
 namespace graft {
 
@@ -18,11 +20,25 @@ class ThreadPool {
 
   std::size_t num_threads() const;
 
-  // Calls body(i) once for each i in [0, num_items), in no fixed order, and returns when all are
-  // done. The first exception a body throws is rethrown here after the others have stopped.
-  void parallel_for(std::size_t num_items, const std::function<void(std::size_t)>& body);
+  // Calls body(item), or body(worker, item), once for each item in [0, num_items), in no fixed
+  // order, and returns when all are done. Of calls at the same time each has another worker, below
+  // min(num_threads, num_items). The first exception a body throws is rethrown here after the
+  // others have stopped.
+  template <class Body>
+  void parallel_for(std::size_t num_items, const Body& body) {
+    run(num_items, &body, [](const void* any, std::size_t worker, std::size_t item) {
+      if constexpr (std::is_invocable_v<const Body&, std::size_t, std::size_t>) {
+        (*static_cast<const Body*>(any))(worker, item);
+      } else {
+        (*static_cast<const Body*>(any))(item);
+      }
+    });
+  }
 
  private:
+  using Call = void (*)(const void* body, std::size_t worker, std::size_t item);
+  void run(std::size_t num_items, const void* body, Call call);
+
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -1,7 +1,10 @@
 #include "graft/base/parallel.h"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -18,6 +21,31 @@ TEST(ThreadPool, RunsEveryItemOnce) {
       pool.parallel_for(num_items, [&](std::size_t i) { ++counts[i]; });
       for (const auto& count : counts)
         EXPECT_EQ(count, 1);
+    }
+  }
+}
+
+TEST(ThreadPool, GivesCallsAtTheSameTimeDifferentWorkers) {
+  ThreadPool pool(4);
+  for (const std::size_t num_items : {2U, 3U, 200U}) {
+    std::vector<std::atomic<int>> inside(std::min<std::size_t>(4, num_items));
+    std::atomic<int> num_clashes = 0;
+    pool.parallel_for(num_items, [&](std::size_t worker, std::size_t /*item*/) {
+      if (inside.at(worker)++ != 0) ++num_clashes;
+      --inside.at(worker);
+    });
+    EXPECT_EQ(num_clashes, 0);
+  }
+}
+
+TEST(ThreadPool, WakesAfterSleeping) {
+  ThreadPool pool(3);
+  for (int round = 0; round < 3; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    for (int i = 0; i < 1000; ++i) {
+      std::atomic<int> sum = 0;
+      pool.parallel_for(5, [&](std::size_t item) { sum += static_cast<int>(item); });
+      ASSERT_EQ(sum, 10);
     }
   }
 }

@@ -27,7 +27,7 @@ Model::Model(const plan::Plan& plan, const formats::WeightSource& source, Thread
 Model::~Model() = default;
 
 void Model::load() {
-  CheckpointWeights weights(*source_);
+  CheckpointWeights weights(*source_, pool_);
   weights.check(*blueprint_);
   for (const auto& op : operators_.all())
     op->load(weights);

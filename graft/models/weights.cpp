@@ -167,6 +167,13 @@ std::vector<Weight> CheckpointWeights::experts(std::string_view experts,
   return weights;
 }
 
+void CheckpointWeights::release(const Weight& weight) {
+  const auto found = index_.find(weight.name);
+  if (!found) return;
+  for (const Place& place : found->places)
+    index_.source().release(*place.tensor);
+}
+
 void CheckpointWeights::check(const plan::Blueprint& blueprint) const {
   constexpr int kMaxNamed = 8;  // the first ones tell what kind of mistake it is
   std::string problems;

@@ -18,11 +18,14 @@ namespace graft::models {
 class CheckpointWeights final : public ops::WeightProvider {
  public:
   // Weights point into the source's files: it must outlive them.
-  explicit CheckpointWeights(const formats::WeightSource& source) : index_(source) {}
+  explicit CheckpointWeights(const formats::WeightSource& source, ThreadPool* pool = nullptr)
+      : index_(source), pool_(pool) {}
 
   ops::Weight get(std::string_view name) override;
   bool contains(std::string_view name) override { return index_.find(name).has_value(); }
   std::vector<ops::Weight> experts(std::string_view experts, std::string_view projection) override;
+  ThreadPool* pool() override { return pool_; }
+  void release(const ops::Weight& weight) override;
 
   // Throws one Error that names every weight of the blueprint that is missing or has another shape.
   void check(const plan::Blueprint& blueprint) const;
@@ -31,6 +34,7 @@ class CheckpointWeights final : public ops::WeightProvider {
   std::string where() const;  // the checkpoint's first file
 
   TensorIndex index_;
+  ThreadPool* pool_;
 };
 
 }  // namespace graft::models

@@ -6,7 +6,9 @@
 #include "graft/base/error.h"
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/cpu_operators.h"
+#include "graft/ops/expert_groups.h"
 #include "graft/ops/multiply_cpu.h"
+#include "graft/ops/packed_experts_cpu.h"
 #include "graft/ops/profiler.h"
 #include "graft/ops/workers.h"
 
@@ -17,48 +19,12 @@ namespace {
 // 0.5 MB for 8 experts of 7168 x 2048).
 constexpr std::int64_t kTokensPerPiece = 512;
 
-// The tokens of a piece sorted by expert. A pair is one token at one of its experts.
-struct Groups {
-  struct Group {
-    std::int64_t expert = 0;
-    std::int64_t begin = 0;  // pairs [begin, end)
-    std::int64_t end = 0;
-  };
-  std::vector<Group> groups;           // experts that have tokens, ascending
-  std::vector<std::int64_t> token_of;  // [pairs]
-  std::vector<std::int64_t> pair_of;   // [tokens, top_k], where the routing list's entry went
-};
-
-Groups group_by_expert(std::span<const std::int32_t> expert_ids,
-                       std::int64_t top_k,
-                       std::int64_t num_experts) {
-  std::vector<std::int64_t> next(static_cast<std::size_t>(num_experts) + 1, 0);
-  for (const std::int32_t id : expert_ids) {
-    GRAFT_CHECK(id >= 0 && id < num_experts, "expert ", id, " of ", num_experts);
-    ++next[static_cast<std::size_t>(id) + 1];
-  }
-  Groups sorted;
-  for (std::size_t e = 0; e < static_cast<std::size_t>(num_experts); ++e) {
-    next[e + 1] += next[e];
-    if (next[e + 1] > next[e]) {
-      sorted.groups.push_back(
-          {.expert = static_cast<std::int64_t>(e), .begin = next[e], .end = next[e + 1]});
-    }
-  }
-  sorted.token_of.resize(expert_ids.size());
-  sorted.pair_of.resize(expert_ids.size());
-  for (std::size_t i = 0; i < expert_ids.size(); ++i) {
-    const std::int64_t pair = next[static_cast<std::size_t>(expert_ids[i])]++;
-    sorted.token_of[static_cast<std::size_t>(pair)] = static_cast<std::int64_t>(i) / top_k;
-    sorted.pair_of[i] = pair;
-  }
-  return sorted;
-}
-
 class ExpertsCpu final : public Experts {
  public:
-  ExpertsCpu(std::string module, const ExpertsParams& params)
-      : module_(std::move(module)), params_(params) {}
+  explicit ExpertsCpu(const BuildContext& context)
+      : module_(context.module),
+        params_(context.params_as<ExpertsParams>()),
+        repack_(context.bool_kwarg("repack", true)) {}
 
   void load(WeightProvider& weights) override {
     const std::int64_t hidden = params_.hidden_size;
@@ -66,8 +32,14 @@ class ExpertsCpu final : public Experts {
     gate_proj_ = load_all(weights, "gate_proj", intermediate, hidden);
     up_proj_ = load_all(weights, "up_proj", intermediate, hidden);
     down_proj_ = load_all(weights, "down_proj", hidden, intermediate);
+    if (!repack_ || !PackedExperts::can_pack(gate_proj_, up_proj_, down_proj_)) return;
+    packed_ = PackedExperts(gate_proj_, up_proj_, down_proj_, weights);
+    gate_proj_ = {};
+    up_proj_ = {};
+    down_proj_ = {};
   }
   void unload() override {
+    packed_ = {};
     gate_proj_ = {};
     up_proj_ = {};
     down_proj_ = {};
@@ -101,10 +73,15 @@ class ExpertsCpu final : public Experts {
     const Workspace::Scope scope(pass.workspace);
     const std::int64_t top_k = routing.expert_ids.cols();
     const std::int64_t num_pairs = x.rows() * top_k;
-    const Groups sorted = group_by_expert(
-        {routing.expert_ids.as<std::int32_t>(), static_cast<std::size_t>(num_pairs)}, top_k,
-        params_.num_experts);
+    ExpertGroups& sorted = sorted_;
+    sorted.sort({routing.expert_ids.as<std::int32_t>(), static_cast<std::size_t>(num_pairs)}, top_k,
+                params_.num_experts);
     const TensorView rows = pass.workspace.f32({num_pairs, params_.hidden_size});
+    if (!packed_.empty()) {
+      packed_.forward(x, sorted, rows, pass);
+      sum_up(sorted, routing, rows, y, pass);
+      return;
+    }
     const TensorView inner = pass.workspace.f32({num_pairs, params_.intermediate_size});
     for (std::int64_t pair = 0; pair < num_pairs; ++pair) {
       const std::int64_t token = sorted.token_of[static_cast<std::size_t>(pair)];
@@ -116,7 +93,7 @@ class ExpertsCpu final : public Experts {
   }
 
   // inner = silu(gate(x)) * up(x)
-  void gate_and_up(const Groups& sorted, TensorView x, TensorView inner, Pass& pass) {
+  void gate_and_up(const ExpertGroups& sorted, TensorView x, TensorView inner, Pass& pass) {
     const Workspace::Scope scope(pass.workspace);
     const TensorView up = pass.workspace.f32({inner.rows(), inner.cols()});
     for_each_block(sorted, gate_proj_, up_proj_, pass, [&](const Block& block) {
@@ -135,7 +112,7 @@ class ExpertsCpu final : public Experts {
     });
   }
 
-  void down(const Groups& sorted, TensorView inner, TensorView out, Pass& pass) {
+  void down(const ExpertGroups& sorted, TensorView inner, TensorView out, Pass& pass) {
     const Workspace::Scope scope(pass.workspace);
     for_each_block(sorted, down_proj_, down_proj_, pass, [&](const Block& block) {
       multiply_block(down_proj_[static_cast<std::size_t>(block.group.expert)], block.begin,
@@ -145,7 +122,8 @@ class ExpertsCpu final : public Experts {
   }
 
   // A token's experts are added in the order of its routing list, whatever else is in the batch.
-  void sum_up(const Groups& sorted, Routing routing, TensorView out, TensorView y, Pass& pass) {
+  void sum_up(
+      const ExpertGroups& sorted, Routing routing, TensorView out, TensorView y, Pass& pass) {
     const std::int64_t top_k = routing.expert_ids.cols();
     for_each_item(pass.pool, y.rows(), [&](std::int64_t /*worker*/, std::int64_t token) {
       float* sum = y.f32_row(token);
@@ -160,19 +138,19 @@ class ExpertsCpu final : public Experts {
 
   // Weight rows [begin, begin + count) of one expert, for the tokens of its group.
   struct Block {
-    const Groups::Group& group;
+    const ExpertGroups::Group& group;
     std::int64_t begin = 0;
     std::int64_t count = 0;
     float* scratch = nullptr;
   };
 
-  static cpu::RowsF32 rows_of_group(const Groups::Group& group, TensorView x) {
+  static cpu::RowsF32 rows_of_group(const ExpertGroups::Group& group, TensorView x) {
     return {.data = x.f32_row(group.begin), .rows = group.end - group.begin, .stride = x.cols()};
   }
 
   // Both projections have the same shape; their types, and those of different experts, may differ.
   template <class Body>
-  void for_each_block(const Groups& sorted,
+  void for_each_block(const ExpertGroups& sorted,
                       const std::vector<Weight>& first,
                       const std::vector<Weight>& second,
                       Pass& pass,
@@ -181,7 +159,7 @@ class ExpertsCpu final : public Experts {
     const std::int64_t step = rows_per_block(any);
     const std::int64_t num_blocks = (any.rows() + step - 1) / step;
     std::int64_t elems = 0;
-    for (const Groups::Group& group : sorted.groups) {
+    for (const ExpertGroups::Group& group : sorted.groups) {
       const auto expert = static_cast<std::size_t>(group.expert);
       elems = std::max({elems, scratch_elems(first[expert]), scratch_elems(second[expert])});
     }
@@ -198,15 +176,18 @@ class ExpertsCpu final : public Experts {
 
   std::string module_;
   ExpertsParams params_;
+  bool repack_;
+  PackedExperts packed_;           // or, as the file stores them:
   std::vector<Weight> gate_proj_;  // [experts] of [intermediate, hidden]
   std::vector<Weight> up_proj_;    // [experts] of [intermediate, hidden]
   std::vector<Weight> down_proj_;  // [experts] of [hidden, intermediate]
+  ExpertGroups sorted_;            // of the piece
 };
 
 }  // namespace
 
 std::unique_ptr<Operator> make_experts_cpu(const BuildContext& context) {
-  return std::make_unique<ExpertsCpu>(context.module, context.params_as<ExpertsParams>());
+  return std::make_unique<ExpertsCpu>(context);
 }
 
 }  // namespace graft::ops

@@ -13,10 +13,13 @@ constexpr std::int64_t kInner = 96;
 constexpr std::int64_t kNumExperts = 7;
 constexpr std::int64_t kTopK = 3;
 
-// Router, experts of two types, a shared expert and its gate.
+// Whether all experts have a type that can be packed, or two types that cannot be joined.
+enum class Types : std::uint8_t { Packed, Mixed };
+
+// Router, experts, a shared expert and its gate.
 class MoeModel {
  public:
-  explicit MoeModel(bool shared) {
+  explicit MoeModel(bool shared, Types types = Types::Mixed) : types_(types) {
     Random random(5);
     gate_ = model_.weights.add("m.gate.weight", {kNumExperts, kHidden},
                                random.floats(kNumExperts * kHidden));
@@ -71,11 +74,13 @@ class MoeModel {
   void add_experts(Random& random) {
     for (std::int64_t e = 0; e < kNumExperts; ++e) {
       const std::string name = str("m.experts.", e);
-      const DType type = e % 2 == 0 ? DType::Q8_0 : DType::F32;
+      const bool packed = types_ == Types::Packed;
+      const DType type = packed || e % 2 == 0 ? DType::Q8_0 : DType::F32;
+      const DType up_type = packed ? DType::Q8_0 : DType::BF16;
       weights_.push_back({model_.weights.add(name + ".gate_proj.weight", {kInner, kHidden},
                                              random.floats(kInner * kHidden, 0.2F), type),
                           model_.weights.add(name + ".up_proj.weight", {kInner, kHidden},
-                                             random.floats(kInner * kHidden, 0.2F), DType::BF16),
+                                             random.floats(kInner * kHidden, 0.2F), up_type),
                           model_.weights.add(name + ".down_proj.weight", {kHidden, kInner},
                                              random.floats(kInner * kHidden, 0.2F), type)});
     }
@@ -90,6 +95,7 @@ class MoeModel {
     shared_gate_ = model_.add_linear("m.shared_expert_gate", 1, kHidden, random);
   }
 
+  Types types_;
   TestModel model_;
   Floats gate_;
   std::vector<std::array<Floats, 3>> weights_;
@@ -144,17 +150,35 @@ TEST(MoeCpu, MatchesTheFormulaWithAndWithoutSharedExpert) {
   }
 }
 
+// Rows of x are rounded to 1/127 of the largest of 32 values, twice.
+TEST(MoeCpu, RepackedExpertsGiveNearlyTheSame) {
+  MoeModel model(false, Types::Packed);
+  for (const std::int64_t num_tokens : {1, 20, 500}) {
+    ScheduleRunner runner(kHidden, kHidden);
+    const auto results =
+        runner.run({{{0, num_tokens}}}, 2,
+                   [&](TensorView x, TensorView y, Pass& pass) { model.moe->forward(x, y, pass); });
+    for (std::int64_t p = 0; p < num_tokens; ++p) {
+      const auto from = results.at(0).begin() + p * kHidden;
+      EXPECT_LT(relative_error(Floats(from, from + kHidden), model.plain(runner.input(0, p))),
+                0.04);
+    }
+  }
+}
+
 TEST(MoeCpu, DoesNotDependOnTheBatchOrTheThreads) {
-  MoeModel model(true);
-  const auto forward = [&](TensorView x, TensorView y, Pass& pass) {
-    model.moe->forward(x, y, pass);
-  };
-  ScheduleRunner runner(kHidden, kHidden);
-  const auto want = runner.run(schedules()[0], 1, forward);
-  for (const Schedule& schedule : schedules()) {
-    for (const std::size_t num_threads : {1, 2, 3, 4}) {
-      EXPECT_TRUE(same_bits(runner.run(schedule, num_threads, forward), want))
-          << num_threads << " threads";
+  for (const Types types : {Types::Mixed, Types::Packed}) {
+    MoeModel model(true, types);
+    const auto forward = [&](TensorView x, TensorView y, Pass& pass) {
+      model.moe->forward(x, y, pass);
+    };
+    ScheduleRunner runner(kHidden, kHidden);
+    const auto want = runner.run(schedules()[0], 1, forward);
+    for (const Schedule& schedule : schedules()) {
+      for (const std::size_t num_threads : {1, 2, 3, 4}) {
+        EXPECT_TRUE(same_bits(runner.run(schedule, num_threads, forward), want))
+            << num_threads << " threads";
+      }
     }
   }
 }

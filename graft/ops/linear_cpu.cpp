@@ -4,6 +4,7 @@
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/cpu_operators.h"
 #include "graft/ops/multiply_cpu.h"
+#include "graft/ops/packed_cpu.h"
 #include "graft/ops/profiler.h"
 
 namespace graft::ops {
@@ -11,12 +12,18 @@ namespace {
 
 class LinearCpu final : public Linear {
  public:
-  LinearCpu(std::string module, const LinearParams& params)
-      : module_(std::move(module)), params_(params) {}
+  explicit LinearCpu(const BuildContext& context)
+      : module_(context.module),
+        params_(context.params_as<LinearParams>()),
+        repack_(context.bool_kwarg("repack", true)) {}
 
   void load(WeightProvider& weights) override {
     weight_ = weights.get(module_ + ".weight");
     weight_.expect_shape(params_.out_features, params_.in_features);
+    if (repack_ && can_pack(weight_)) {
+      packed_ = pack({&weight_, 1}, weights).front();
+      weight_ = {};
+    }
     if (!params_.bias) return;
     const Weight bias = weights.get(module_ + ".bias");
     bias.expect_shape(1, params_.out_features);
@@ -24,12 +31,17 @@ class LinearCpu final : public Linear {
   }
   void unload() override {
     weight_ = {};
+    packed_ = {};
     bias_ = {};
   }
 
   void forward(TensorView x, TensorView y, Pass& pass) override {
     const ProfileScope profile(pass, module_);
-    multiply(weight_, x, y, pass);
+    if (packed_.empty()) {
+      multiply(weight_, x, y, pass);
+    } else {
+      multiply(packed_, x, y, pass);
+    }
     if (bias_.empty()) return;
     for (std::int64_t row = 0; row < y.rows(); ++row)
       cpu::kernels().math.axpy(1.0F, bias_.data(), y.f32_row(row), y.cols());
@@ -38,6 +50,8 @@ class LinearCpu final : public Linear {
  private:
   std::string module_;
   LinearParams params_;
+  bool repack_;
+  PackedMatrix packed_;      // [out, in], or
   Weight weight_;            // [out, in], as the file stores it
   std::vector<float> bias_;  // [out], empty: none
 };
@@ -45,7 +59,7 @@ class LinearCpu final : public Linear {
 }  // namespace
 
 std::unique_ptr<Operator> make_linear_cpu(const BuildContext& context) {
-  return std::make_unique<LinearCpu>(context.module, context.params_as<LinearParams>());
+  return std::make_unique<LinearCpu>(context);
 }
 
 }  // namespace graft::ops

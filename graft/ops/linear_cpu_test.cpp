@@ -32,7 +32,7 @@ TEST(LinearCpu, EveryEncodableTypeEqualsTheProductWithItsDecodedRows) {
     Floats x = random.floats(5 * kIn);
     Floats got(5 * kOut);
     Floats want(5 * kOut);
-    model.add<Linear>("cpu.linear", "l", params)
+    model.add<Linear>("cpu.linear", "l", params, {{"repack", "false"}})
         .forward(view(x, 5, kIn), view(got, 5, kOut), rig.pass);
     model.add<Linear>("cpu.linear", "plain", params)
         .forward(view(x, 5, kIn), view(want, 5, kOut), rig.pass);
@@ -44,6 +44,34 @@ TEST(LinearCpu, EveryEncodableTypeEqualsTheProductWithItsDecodedRows) {
       EXPECT_LT(relative_error(Floats(row_of_got, row_of_got + kOut), exact), 1e-5);
     }
   }
+}
+
+// Rows of x are rounded to 1/127 of the largest of 32 values.
+TEST(LinearCpu, RepackedWeightsGiveNearlyTheSame) {
+  Rig rig;
+  constexpr std::int64_t kRows = 103;  // more than the kernels take at once
+  int num_packed = 0;
+  for (const DTypeInfo& row : kDTypes) {
+    if (!cpu::has_packed_form(row.type)) continue;
+    ++num_packed;
+    SCOPED_TRACE(row.name);
+    Random random;
+    TestModel model;
+    const Floats decoded =
+        model.weights.add("l.weight", {kOut, kIn}, random.floats(kOut * kIn), row.type);
+    const LinearParams params = {.in_features = kIn, .out_features = kOut};
+    Floats x = random.floats(kRows * kIn);
+    Floats got(kRows * kOut);
+    model.add<Linear>("cpu.linear", "l", params)
+        .forward(view(x, kRows, kIn), view(got, kRows, kOut), rig.pass);
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const auto from = x.begin() + static_cast<std::ptrdiff_t>(r) * kIn;
+      const Doubles exact = times(decoded, Doubles(from, from + kIn));
+      const auto row_of_got = got.begin() + static_cast<std::ptrdiff_t>(r) * kOut;
+      EXPECT_LT(relative_error(Floats(row_of_got, row_of_got + kOut), exact), 0.02);
+    }
+  }
+  EXPECT_EQ(num_packed, 13);
 }
 
 TEST(LinearCpu, ScalesFp8TilesAndAddsTheBias) {

@@ -25,7 +25,8 @@ void register_cpu(Registry& registry) {
        .make = make_rms_norm_cpu});
   add({.name = "cpu.linear",
        .role = Role::Linear,
-       .summary = "matrix product, weights of any type decoded block by block",
+       .summary = "matrix product, in whole numbers where weights of the type can be repacked",
+       .kwargs = {"repack"},
        .make = make_linear_cpu});
   add({.name = "cpu.rope",
        .role = Role::Rope,
@@ -54,6 +55,7 @@ void register_cpu(Registry& registry) {
   add({.name = "cpu.experts",
        .role = Role::Experts,
        .summary = "routed experts, tokens grouped by expert",
+       .kwargs = {"repack"},
        .make = make_experts_cpu});
   add({.name = "cpu.mlp",
        .role = Role::Mlp,

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graft/base/parallel.h"
 #include "graft/quant/fp8_scale.h"
 #include "graft/tensor/buffer.h"
 #include "graft/tensor/dtype.h"
@@ -51,6 +52,10 @@ class WeightProvider {
   // "gate_proj", "up_proj" or "down_proj" of every routed expert of the module `experts`
   // ("model.layers.3.mlp.experts"), in order.
   virtual std::vector<Weight> experts(std::string_view experts, std::string_view projection) = 0;
+  // The threads to rearrange weights with; null: this one only.
+  virtual ThreadPool* pool() { return nullptr; }
+  // The operator has a copy of its own and will not read the weight's bytes again.
+  virtual void release(const Weight& /*weight*/) {}
 };
 
 }  // namespace graft::ops

@@ -52,6 +52,7 @@ struct F32 {
   using M = Mask<kCount>;
   F32<kCount / 2> low, high;
 
+  F32() = default;
   GRAFT_INLINE F32(float value) : low(value), high(value) {}  // NOLINT(google-explicit-constructor)
   GRAFT_INLINE F32(F32<kCount / 2> l, F32<kCount / 2> h) : low(l), high(h) {}
 
@@ -78,6 +79,7 @@ struct F32<kNativeLanes> {
   using M = Mask<kNativeLanes>;
   NativeF32 v;
 
+  F32() = default;
   GRAFT_INLINE F32(float value) : v(value - NativeF32{}) {}  // NOLINT(google-explicit-constructor)
   GRAFT_INLINE F32(NativeF32 native) : v(native) {}          // NOLINT(google-explicit-constructor)
 

@@ -12,11 +12,21 @@ namespace {
 // Indexed by IsaLevel.
 const std::array<KernelTable, 4>& tables() {
   static const std::array<KernelTable, 4> tables = {
-      KernelTable{.isa = "scalar", .codecs = quant::reference_codecs(), .math = scalar::kMath},
-      KernelTable{.isa = "avx2", .codecs = avx2::kCodecs, .math = avx2::kMath},
-      KernelTable{.isa = "avx512", .codecs = avx512::kCodecs, .math = avx512::kMath},
+      KernelTable{.isa = "scalar",
+                  .codecs = quant::reference_codecs(),
+                  .math = scalar::kMath,
+                  .packed = scalar::kPacked},
+      KernelTable{
+          .isa = "avx2", .codecs = avx2::kCodecs, .math = avx2::kMath, .packed = avx2::kPacked},
+      KernelTable{.isa = "avx512",
+                  .codecs = avx512::kCodecs,
+                  .math = avx512::kMath,
+                  .packed = avx512::kPacked},
       // Tiles multiply matrices; for everything else this level is the one below.
-      KernelTable{.isa = "amx", .codecs = avx512::kCodecs, .math = avx512::kMath},
+      KernelTable{.isa = "amx",
+                  .codecs = avx512::kCodecs,
+                  .math = avx512::kMath,
+                  .packed = avx512::kPacked},
   };
   return tables;
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "graft/kernels/cpu/math.h"
+#include "graft/kernels/cpu/packed.h"
 #include "graft/quant/codec.h"
 
 namespace graft::cpu {
@@ -15,6 +16,7 @@ struct KernelTable {
   std::string_view isa;
   quant::CodecTable codecs;
   MathTable math;
+  PackedTable packed;
 };
 
 // The best table this machine can run, chosen once. GRAFT_CPU_ISA=scalar|avx2|avx512|amx overrides;

@@ -1,0 +1,516 @@
+// The kernels of packed.h, compiled for the instruction set of the region this is included in:
+// makes kAllPacked in an anonymous namespace. See graft/quant/simd-inl.h for the rules of these
+// files. Before the region include graft/kernels/cpu/packed.h and graft/quant/blocks.h, and define
+// GRAFT_VECTOR_BYTES.
+
+#include "graft/quant/simd-inl.h"
+// Order matters: what follows uses what stands above.
+#include "graft/kernels/cpu/words-inl.h"
+
+namespace {
+
+// A tile of the product of many rows: as many sums, in words and in floats, as fit into the
+// registers beside one word of each panel and one of x.
+#if GRAFT_VECTOR_BYTES == 64
+inline constexpr int kTileRows = 6;
+inline constexpr int kTilePanels = 2;
+// Up to here the codes are unpacked in registers for all rows at once.
+inline constexpr int kFewRows = 4;
+#else
+inline constexpr int kTileRows = 2;
+inline constexpr int kTilePanels = 1;
+inline constexpr int kFewRows = 2;
+#endif
+
+inline constexpr int kRunWords = 8;
+// How far ahead the weights of a few rows are asked for.
+inline constexpr std::int64_t kPrefetchBytes = 2048;
+
+// table[code] + offset
+struct CodeTable {
+  std::uint8_t values[16];
+};
+
+consteval CodeTable make_code_table(const std::int8_t* values, int offset) {
+  CodeTable table{};
+  for (int i = 0; i < 16; ++i)
+    table.values[i] = static_cast<std::uint8_t>(values[i] + offset);
+  return table;
+}
+
+inline constexpr CodeTable kIq4Codes = make_code_table(quant::kIq4Values, 128);
+inline constexpr CodeTable kFp4Codes = make_code_table(quant::kFp4Values, 16);
+
+// Codes that need all eight bits: those the level takes as signed have no start value.
+template <PackedFormat kFormat>
+inline constexpr bool kTakenAsSigned = kSignedCodes&& kFormat.offset == 128;
+
+template <PackedFormat kFormat>
+inline constexpr int kGroupsOfRun = static_cast<int>(kRunElems) / kFormat.group;
+
+// Undoes put_run of pack_panel.cpp.
+template <PackedFormat kFormat>
+GRAFT_INLINE void unpack_run(const std::byte* run, Words* words) {
+  constexpr int kBits = kFormat.bits;
+  if constexpr (kBits == 8) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kRunWords; ++i)
+      words[i] = load_words(run + 64 * i);
+  } else if constexpr (kBits >= 4) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const Words both = load_words(run + 64 * i);
+      words[i] = shifted(both, 0, 15);
+      words[i + 4] = shifted(both, 4, 15);
+    }
+  } else {
+#pragma GCC unroll 8
+    for (int i = 0; i < kRunWords; ++i)
+      words[i] = shifted(load_words(run + 64 * (i / 4)), 2 * (i % 4), 3);
+  }
+  if constexpr (kBits == 3 || kBits == 5) {
+    constexpr int kTop = kBits - 1;
+    const Words top = load_words(run + 64 * kTop);
+#pragma GCC unroll 8
+    for (int i = 0; i < kRunWords; ++i)
+      words[i] = words[i] | shifted(top, i - kTop, 1 << kTop);
+  }
+  if constexpr (kBits == 6) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kRunWords; ++i)
+      words[i] = words[i] | shifted(load_words(run + 64 * (4 + i / 4)), 2 * (i % 4) - 4, 0x30);
+  }
+  if constexpr (kFormat.codes != PackedFormat::Codes::Themselves) {
+    constexpr const CodeTable& kTable =
+        kFormat.codes == PackedFormat::Codes::Iq4 ? kIq4Codes : kFp4Codes;
+#pragma GCC unroll 8
+    for (int i = 0; i < kRunWords; ++i)
+      words[i] = look_up(kTable.values, words[i]);
+  }
+}
+
+// The header of a chunk.
+template <PackedFormat kFormat>
+struct ChunkScales {
+  const std::byte* bytes;
+  F32x16 d;
+  F32x16 dmin;
+
+  explicit GRAFT_INLINE ChunkScales(const std::byte* chunk)
+      : bytes(chunk + kPanelRows * (kFormat.has_min ? 4 : 2)), d(0.0F), dmin(0.0F) {
+    if constexpr (kFormat.scale == PackedFormat::Scale::E8M0) {
+      d = load_exponents(chunk);
+    } else {
+      d = load_halves(chunk);
+      if constexpr (kFormat.has_min) dmin = load_halves(chunk + 2 * kPanelRows);
+    }
+  }
+
+  GRAFT_INLINE F32x16 scale(std::int64_t group) const {
+    if constexpr (kFormat.scale == PackedFormat::Scale::Nibbles) {
+      return d * from_bytes(bits_at(load_bytes(bytes + group * kPanelRows), 0, 15));
+    } else if constexpr (kFormat.scale == PackedFormat::Scale::Super) {
+      return d * load_signed_bytes(bytes + group * kPanelRows);
+    }
+    return d;
+  }
+
+  GRAFT_INLINE F32x16 min(std::int64_t group) const {
+    if constexpr (kFormat.scale == PackedFormat::Scale::Nibbles) {
+      return dmin * from_bytes(bits_at(load_bytes(bytes + group * kPanelRows), 4, 15));
+    } else if constexpr (kFormat.scale == PackedFormat::Scale::Super) {
+      constexpr std::int64_t kGroups = 256 / kFormat.group;
+      return dmin * load_signed_bytes(bytes + (kGroups + group) * kPanelRows);
+    }
+    return dmin;
+  }
+};
+
+GRAFT_INLINE std::int32_t load_i32(const std::byte* from) {
+  std::int32_t value;
+  __builtin_memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+GRAFT_INLINE float load_f32(const std::byte* from) {
+  return as_float(static_cast<std::uint32_t>(load_i32(from)));
+}
+
+// One run of a tile of rounded rows.
+template <int kRows, int kGroups>
+struct RoundedRun {
+  static constexpr std::int64_t kBytes = kRows * (kRunElems + 4 + 4 * kGroups);
+  const std::byte* bytes;
+
+  GRAFT_INLINE std::int32_t word(int row, int i) const {
+    return load_i32(bytes + kRunElems * row + 4 * i);
+  }
+  GRAFT_INLINE float scale(int row) const { return load_f32(bytes + kRunElems * kRows + 4 * row); }
+  // The number beside the scales: of a group of this run.
+  GRAFT_INLINE const std::byte* extra(int row, int group) const {
+    return bytes + (kRunElems + 4) * kRows + 4 * (group * kRows + row);
+  }
+};
+
+// One group of one panel with a row: sums of the words, the start included.
+template <bool kMin, bool kSigned, int kGroups, class Run>
+GRAFT_INLINE Words start_of(const Run& x, int row, int group) {
+  if constexpr (kMin || kSigned) return all_words(0);
+  return all_words(load_i32(x.extra(row, group)));
+}
+
+// sum += scale * words * x's scale - min * x's sum, as two fused operations.
+template <bool kMin, class Run>
+GRAFT_INLINE F32x16
+add_group(F32x16 sum, Words words, F32x16 scale, F32x16 min, const Run& x, int row, int group) {
+  sum = fused(to_floats(words), scale * F32x16(x.scale(row)), sum);
+  if constexpr (kMin) sum = fused(min, F32x16(-load_f32(x.extra(row, group))), sum);
+  return sum;
+}
+
+// One panel with a few rows: codes are used as they are unpacked.
+template <PackedFormat kFormat, int kRows>
+void multiply_few(const std::byte* panel, std::int64_t cols, const std::byte* rounded, float* y) {
+  constexpr int kGroups = kGroupsOfRun<kFormat>;
+  constexpr int kWords = kRunWords / kGroups;
+  constexpr bool kMin = kFormat.has_min;
+  constexpr bool kSigned = kTakenAsSigned<kFormat>;
+  using Run = RoundedRun<kRows, kGroups>;
+  F32x16 sums[kRows];
+#pragma GCC unroll 8
+  for (int row = 0; row < kRows; ++row)
+    sums[row] = 0.0F;
+  const std::byte* x = rounded;
+  for (std::int64_t c = 0; c < cols / chunk_elems(kFormat); ++c, panel += chunk_bytes(kFormat)) {
+    const ChunkScales<kFormat> scales(panel);
+    const std::byte* run = panel + chunk_header_bytes(kFormat);
+    for (int r = 0; r < chunk_elems(kFormat) / kRunElems; ++r, run += run_bytes(kFormat)) {
+      __builtin_prefetch(run + kPrefetchBytes);
+      const Run of_x{x};
+      Words words[kRunWords];
+      unpack_run<kFormat>(run, words);
+#pragma GCC unroll 2
+      for (int g = 0; g < kGroups; ++g) {
+        const F32x16 scale = scales.scale(r * kGroups + g);
+        const F32x16 min = kMin ? scales.min(r * kGroups + g) : F32x16(0.0F);
+#pragma GCC unroll 8
+        for (int row = 0; row < kRows; ++row) {
+          Words sum = start_of<kMin, kSigned, kGroups>(of_x, row, g);
+#pragma GCC unroll 8
+          for (int i = g * kWords; i < (g + 1) * kWords; ++i)
+            sum = add_products<kSigned>(sum, words[i], of_x.word(row, i));
+          sums[row] = add_group<kMin>(sums[row], sum, scale, min, of_x, row, g);
+        }
+      }
+      x += Run::kBytes;
+    }
+  }
+#pragma GCC unroll 8
+  for (int row = 0; row < kRows; ++row)
+    store(y + row * kPanelRows, sums[row]);
+}
+
+// Some runs of a panel, unpacked for many rows: what lies between two calls stays in the
+// first-level cache.
+inline constexpr int kRunsAtOnce = 16;
+
+struct UnpackedPanel {
+  alignas(64) std::byte codes[kRunsAtOnce][kRunWords * 64];
+  alignas(64) float scales[kRunsAtOnce][2][16];
+  alignas(64) float mins[kRunsAtOnce][2][16];
+};
+
+// g++ 12 believes that the instance for Q2_K writes nothing and drops the call.
+#if defined(__clang__)
+#define GRAFT_NOIPA
+#else
+#define GRAFT_NOIPA __attribute__((noipa))
+#endif
+
+template <PackedFormat kFormat>
+GRAFT_NOIPA void unpack_panel(const std::byte* panel, int num_runs, UnpackedPanel& out) {
+  constexpr int kGroups = kGroupsOfRun<kFormat>;
+  constexpr int kRunsOfChunk = static_cast<int>(chunk_elems(kFormat) / kRunElems);
+  for (int first = 0; first < num_runs; first += kRunsOfChunk, panel += chunk_bytes(kFormat)) {
+    const ChunkScales<kFormat> scales(panel);
+    const std::byte* run = panel + chunk_header_bytes(kFormat);
+    for (int r = 0; r < kRunsOfChunk; ++r, run += run_bytes(kFormat)) {
+      Words words[kRunWords];
+      unpack_run<kFormat>(run, words);
+#pragma GCC unroll 8
+      for (int i = 0; i < kRunWords; ++i)
+        store_words(out.codes[first + r] + 64 * i, words[i]);
+#pragma GCC unroll 2
+      for (int g = 0; g < kGroups; ++g) {
+        store(out.scales[first + r][g], scales.scale(r * kGroups + g));
+        if constexpr (kFormat.has_min) store(out.mins[first + r][g], scales.min(r * kGroups + g));
+      }
+    }
+  }
+}
+
+// sums[kRows][kPanels][16] += the runs of kPanels panels with kRows rows.
+template <int kGroups, bool kMin, bool kSigned, int kRows, int kPanels>
+void multiply_tile(const UnpackedPanel* panels, int num_runs, const std::byte* x, float* sums) {
+  constexpr int kWords = kRunWords / kGroups;
+  using Run = RoundedRun<kRows, kGroups>;
+  F32x16 totals[kRows][kPanels];
+#pragma GCC unroll 8
+  for (int row = 0; row < kRows; ++row) {
+#pragma GCC unroll 2
+    for (int p = 0; p < kPanels; ++p)
+      totals[row][p] = load(sums + (row * kTilePanels + p) * kPanelRows);
+  }
+  for (int r = 0; r < num_runs; ++r, x += Run::kBytes) {
+    const Run of_x{x};
+#pragma GCC unroll 2
+    for (int g = 0; g < kGroups; ++g) {
+      Words words[kRows][kPanels];
+#pragma GCC unroll 8
+      for (int row = 0; row < kRows; ++row) {
+#pragma GCC unroll 2
+        for (int p = 0; p < kPanels; ++p)
+          words[row][p] = start_of<kMin, kSigned, kGroups>(of_x, row, g);
+      }
+#pragma GCC unroll 8
+      for (int i = g * kWords; i < (g + 1) * kWords; ++i) {
+        Words codes[kPanels];
+#pragma GCC unroll 2
+        for (int p = 0; p < kPanels; ++p)
+          codes[p] = load_words(panels[p].codes[r] + 64 * i);
+#pragma GCC unroll 8
+        for (int row = 0; row < kRows; ++row) {
+          const std::int32_t four = of_x.word(row, i);
+#pragma GCC unroll 2
+          for (int p = 0; p < kPanels; ++p)
+            words[row][p] = add_products<kSigned>(words[row][p], codes[p], four);
+        }
+      }
+#pragma GCC unroll 2
+      for (int p = 0; p < kPanels; ++p) {
+        const F32x16 scale = load(panels[p].scales[r][g]);
+        const F32x16 min = kMin ? load(panels[p].mins[r][g]) : F32x16(0.0F);
+#pragma GCC unroll 8
+        for (int row = 0; row < kRows; ++row) {
+          totals[row][p] = add_group<kMin>(totals[row][p], words[row][p], scale, min, of_x, row, g);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int row = 0; row < kRows; ++row) {
+#pragma GCC unroll 2
+    for (int p = 0; p < kPanels; ++p)
+      store(sums + (row * kTilePanels + p) * kPanelRows, totals[row][p]);
+  }
+}
+
+template <int kGroups, bool kMin, bool kSigned, int kPanels, int kRows = kTileRows>
+GRAFT_INLINE void multiply_tile_of(
+    int num_rows, const UnpackedPanel* panels, int num_runs, const std::byte* x, float* sums) {
+  if constexpr (kRows > 1) {
+    if (num_rows < kRows) {
+      return multiply_tile_of<kGroups, kMin, kSigned, kPanels, kRows - 1>(num_rows, panels,
+                                                                          num_runs, x, sums);
+    }
+  }
+  multiply_tile<kGroups, kMin, kSigned, kRows, kPanels>(panels, num_runs, x, sums);
+}
+
+GRAFT_INLINE void copy_outputs(const float* from,
+                               std::int64_t from_stride,
+                               std::int64_t num_rows,
+                               std::int64_t num_outputs,
+                               float* y,
+                               std::int64_t ldy) {
+  for (std::int64_t row = 0; row < num_rows; ++row) {
+    __builtin_memcpy(y + row * ldy, from + row * from_stride,
+                     static_cast<std::size_t>(num_outputs) * sizeof(float));
+  }
+}
+
+// kPanels panels with up to kMostRows rows.
+template <PackedFormat kFormat, int kPanels>
+void multiply_many(const std::byte* panel,
+                   std::int64_t num_outputs,
+                   std::int64_t cols,
+                   const std::byte* rounded,
+                   std::int64_t num_rows,
+                   float* y,
+                   std::int64_t ldy) {
+  constexpr int kGroups = kGroupsOfRun<kFormat>;
+  constexpr std::int64_t kStride = kTilePanels * kPanelRows;
+  UnpackedPanel unpacked[kPanels];
+  alignas(64) float sums[kMostRows * kStride];
+  __builtin_memset(sums, 0, static_cast<std::size_t>(num_rows * kStride) * sizeof(float));
+  const std::int64_t all_runs = cols / kRunElems;
+  const std::int64_t row_bytes = rounded_row_bytes(kFormat, cols);
+  for (std::int64_t first = 0; first < all_runs; first += kRunsAtOnce) {
+    const std::int64_t left = all_runs - first;
+    const int num_runs = static_cast<int>(left < kRunsAtOnce ? left : kRunsAtOnce);
+    const std::int64_t chunk = first * kRunElems / chunk_elems(kFormat);
+    for (int p = 0; p < kPanels; ++p) {
+      unpack_panel<kFormat>(panel + p * panel_bytes(kFormat, cols) + chunk * chunk_bytes(kFormat),
+                            num_runs, unpacked[p]);
+    }
+    for (std::int64_t row = 0; row < num_rows; row += kTileRows) {
+      const std::int64_t rows_left = num_rows - row;
+      const int tile = static_cast<int>(rows_left < kTileRows ? rows_left : kTileRows);
+      const std::byte* x = rounded + row * row_bytes + first * tile * (row_bytes / all_runs);
+      multiply_tile_of<kGroups, kFormat.has_min, kTakenAsSigned<kFormat>, kPanels>(
+          tile, unpacked, num_runs, x, sums + row * kStride);
+    }
+  }
+  copy_outputs(sums, kStride, num_rows, num_outputs, y, ldy);
+}
+
+template <PackedFormat kFormat, int kRows = kFewRows>
+GRAFT_INLINE void multiply_few_of(std::int64_t num_rows,
+                                  const std::byte* panel,
+                                  std::int64_t cols,
+                                  const std::byte* rounded,
+                                  float* y) {
+  if constexpr (kRows > 1) {
+    if (num_rows < kRows) {
+      return multiply_few_of<kFormat, kRows - 1>(num_rows, panel, cols, rounded, y);
+    }
+  }
+  multiply_few<kFormat, kRows>(panel, cols, rounded, y);
+}
+
+template <DType kType>
+void multiply_packed(const std::byte* panels,
+                     std::int64_t num_outputs,
+                     std::int64_t cols,
+                     const std::byte* rounded,
+                     std::int64_t num_rows,
+                     float* y,
+                     std::int64_t ldy) {
+  constexpr PackedFormat kFormat = packed_format(kType);
+  const std::int64_t bytes = panel_bytes(kFormat, cols);
+  const bool few = num_rows <= kFewRows;
+  std::int64_t out = 0;
+  while (out < num_outputs) {
+    const std::int64_t left = num_outputs - out;
+    const std::byte* panel = panels + out / kPanelRows * bytes;
+    if (few) {
+      alignas(64) float sums[kFewRows * kPanelRows];
+      multiply_few_of<kFormat>(num_rows, panel, cols, rounded, sums);
+      copy_outputs(sums, kPanelRows, num_rows, left < kPanelRows ? left : kPanelRows, y + out, ldy);
+      out += kPanelRows;
+    } else if (left > kPanelRows && kTilePanels > 1) {
+      constexpr std::int64_t kMost = kTilePanels * kPanelRows;
+      multiply_many<kFormat, kTilePanels>(panel, left < kMost ? left : kMost, cols, rounded,
+                                          num_rows, y + out, ldy);
+      out += kMost;
+    } else {
+      multiply_many<kFormat, 1>(panel, left < kPanelRows ? left : kPanelRows, cols, rounded,
+                                num_rows, y + out, ldy);
+      out += kPanelRows;
+    }
+  }
+}
+
+// Values to whole numbers in -127..127 of a step. Below this a run counts as zeros: the inverse of
+// its step would not be finite.
+inline constexpr float kSmallestRun = 1e-30F;
+
+// Sixteen values, rounded to even, as signed bytes; returns their sum.
+GRAFT_INLINE std::int32_t store_rounded(std::byte* to, F32x16 values) {
+#if GRAFT_VECTOR_BYTES == 64
+  const __m512i whole = _mm512_maskz_cvtps_epi32(0xffff, values.v);
+  const __m128i bytes = _mm512_maskz_cvtsepi32_epi8(0xffff, whole);
+  __builtin_memcpy(to, &bytes, sizeof(bytes));
+  typedef std::int32_t I32x4 __attribute__((vector_size(16)));  // NOLINT
+  const auto sums = reinterpret_cast<I32x4>(_mm_dpbusd_epi32(__m128i{}, _mm_set1_epi8(1), bytes));
+  return sums[0] + sums[1] + (sums[2] + sums[3]);
+#else
+  float rounded[kLanes];
+  store(rounded, round_even(values));
+  std::int32_t sum = 0;
+  for (int i = 0; i < kLanes; ++i) {
+    const auto whole = static_cast<std::int32_t>(rounded[i]);
+    to[i] = static_cast<std::byte>(whole);
+    sum += whole;
+  }
+  return sum;
+#endif
+}
+
+GRAFT_INLINE bool are_finite(F32x16 a, F32x16 b) {
+  const F32x16 infinity = __builtin_inff();
+  return bits_of((vabs(a) < infinity) & (vabs(b) < infinity)) == 0xffff;
+}
+
+template <DType kType>
+void round_rows(const float* const* rows,
+                std::int64_t num_rows,
+                std::int64_t cols,
+                std::byte* rounded) {
+  constexpr PackedFormat kFormat = packed_format(kType);
+  constexpr int kGroups = kGroupsOfRun<kFormat>;
+  constexpr int kOffset = kTakenAsSigned<kFormat> ? 0 : kFormat.offset;
+  for (std::int64_t c = 0; c < cols; c += kRunElems) {
+    std::byte* scales = rounded + kRunElems * num_rows;
+    std::byte* extras = scales + 4 * num_rows;
+    for (std::int64_t row = 0; row < num_rows; ++row) {
+      F32x16 low = load(rows[row] + c);
+      F32x16 high = load(rows[row] + c + kLanes);
+      float largest = max_lane(vmax(vabs(low), vabs(high)));
+      bool is_zero = largest < kSmallestRun;
+      float scale = is_zero ? 0.0F : largest / 127.0F;
+      if (!are_finite(low, high)) {  // the result is not a number either
+        low = high = 0.0F;
+        is_zero = true;
+        scale = __builtin_nanf("");
+      }
+      const float inverse_scale = is_zero ? 0.0F : 127.0F / largest;
+      std::int32_t sums[2];
+      sums[0] = store_rounded(rounded + kRunElems * row, low * F32x16(inverse_scale));
+      sums[1] = store_rounded(rounded + kRunElems * row + kLanes, high * F32x16(inverse_scale));
+      __builtin_memcpy(scales + 4 * row, &scale, sizeof(scale));
+      for (int g = 0; g < kGroups; ++g) {
+        const std::int32_t sum = kGroups == 2 ? sums[g] : sums[0] + sums[1];
+        const std::int32_t start = -kOffset * sum;
+        const float scaled = scale * static_cast<float>(sum);
+        std::byte* extra = extras + 4 * (g * num_rows + row);
+        if constexpr (kFormat.has_min) {
+          __builtin_memcpy(extra, &scaled, sizeof(scaled));
+        } else {
+          __builtin_memcpy(extra, &start, sizeof(start));
+        }
+      }
+    }
+    rounded = extras + 4 * kGroups * num_rows;
+  }
+}
+
+template <DType kType>
+inline constexpr PackedKernel kPackedKernel = {.round = round_rows<kType>,
+                                               .multiply = multiply_packed<kType>};
+
+consteval PackedTable make_packed() {
+  PackedTable table{.tile_rows = kTileRows};
+  table.kernels[static_cast<std::size_t>(DType::Q4_0)] = kPackedKernel<DType::Q4_0>;
+  table.kernels[static_cast<std::size_t>(DType::Q4_1)] = kPackedKernel<DType::Q4_1>;
+  table.kernels[static_cast<std::size_t>(DType::Q5_0)] = kPackedKernel<DType::Q5_0>;
+  table.kernels[static_cast<std::size_t>(DType::Q5_1)] = kPackedKernel<DType::Q5_1>;
+  table.kernels[static_cast<std::size_t>(DType::Q8_0)] = kPackedKernel<DType::Q8_0>;
+  table.kernels[static_cast<std::size_t>(DType::Q2_K)] = kPackedKernel<DType::Q2_K>;
+  table.kernels[static_cast<std::size_t>(DType::Q3_K)] = kPackedKernel<DType::Q3_K>;
+  table.kernels[static_cast<std::size_t>(DType::Q4_K)] = kPackedKernel<DType::Q4_K>;
+  table.kernels[static_cast<std::size_t>(DType::Q5_K)] = kPackedKernel<DType::Q5_K>;
+  table.kernels[static_cast<std::size_t>(DType::Q6_K)] = kPackedKernel<DType::Q6_K>;
+  table.kernels[static_cast<std::size_t>(DType::IQ4_NL)] = kPackedKernel<DType::IQ4_NL>;
+  table.kernels[static_cast<std::size_t>(DType::IQ4_XS)] = kPackedKernel<DType::IQ4_XS>;
+  table.kernels[static_cast<std::size_t>(DType::MXFP4)] = kPackedKernel<DType::MXFP4>;
+  return table;
+}
+
+constexpr PackedTable kAllPacked = make_packed();
+
+}  // namespace
+
+#undef GRAFT_INLINE
+#undef GRAFT_NOIPA
+#undef GRAFT_VECTOR_BYTES

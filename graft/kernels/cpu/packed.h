@@ -1,0 +1,164 @@
+// Products of quantized weights with rows of floats, in whole numbers. Weights are rearranged once
+// into panels of 16 rows in the order the kernels read them; rows of x are rounded to bytes with a
+// scale per 32 values. A dot product over a group is exact, and the groups of an output are added
+// in ascending order, one fused multiply-add each: one row or many, vectors or tiles, AVX2 or
+// AVX-512 give the same bits. (The scalar level has no fused multiply-add; its last bits differ.)
+
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "graft/tensor/dtype.h"
+
+namespace graft::cpu {
+
+// How the packed form of a type stores a value: scale * (code - offset), or scale * code - min.
+struct PackedFormat {
+  enum class Scale : std::uint8_t {
+    F16,      // one per 32 values; so is the min
+    E8M0,     // one power of two per 32 values
+    Super,    // a signed byte per group, times an f16 per 256 values; so is the min
+    Nibbles,  // the same, scale and min being the nibbles of one byte
+  };
+  // What codes stand for before the offset is taken away.
+  enum class Codes : std::uint8_t { Themselves, Iq4, Fp4 };
+
+  int bits = 0;    // of a code: 2, 3, 4, 5, 6 or 8
+  int group = 32;  // values that share a scale: 16 or 32
+  Scale scale = Scale::F16;
+  bool has_min = false;
+  int offset = 0;
+  Codes codes = Codes::Themselves;
+};
+
+// bits 0 where a type has no packed form.
+constexpr PackedFormat packed_format(DType type) {
+  using Scale = PackedFormat::Scale;
+  using Codes = PackedFormat::Codes;
+  switch (type) {
+    case DType::Q4_0:
+      return {.bits = 4, .offset = 8};
+    case DType::Q4_1:
+      return {.bits = 4, .has_min = true};
+    case DType::Q5_0:
+      return {.bits = 5, .offset = 16};
+    case DType::Q5_1:
+      return {.bits = 5, .has_min = true};
+    case DType::Q8_0:
+      return {.bits = 8, .offset = 128};
+    case DType::Q2_K:
+      return {.bits = 2, .group = 16, .scale = Scale::Nibbles, .has_min = true};
+    case DType::Q3_K:
+      return {.bits = 3, .group = 16, .scale = Scale::Super, .offset = 4};
+    case DType::Q4_K:
+      return {.bits = 4, .scale = Scale::Super, .has_min = true};
+    case DType::Q5_K:
+      return {.bits = 5, .scale = Scale::Super, .has_min = true};
+    case DType::Q6_K:
+      return {.bits = 6, .group = 16, .scale = Scale::Super, .offset = 32};
+    case DType::IQ4_NL:
+      return {.bits = 4, .offset = 128, .codes = Codes::Iq4};
+    case DType::IQ4_XS:
+      return {.bits = 4, .scale = Scale::Super, .offset = 128, .codes = Codes::Iq4};
+    case DType::MXFP4:
+      return {.bits = 4, .scale = Scale::E8M0, .offset = 16, .codes = Codes::Fp4};
+    default:
+      return {};
+  }
+}
+
+constexpr bool has_packed_form(DType type) {
+  return packed_format(type).bits != 0;
+}
+
+inline constexpr std::int64_t kPanelRows = 16;
+inline constexpr std::int64_t kRunElems = 32;  // values of x that share a scale: a run
+
+// A panel is a series of chunks: of one run, or of 256 values where scales have an f16 in common.
+// A chunk holds, each for the 16 rows side by side: the f16s (or exponents), the bytes of scales,
+// then those of mins; then the codes of its runs, bit planes one after the other.
+constexpr bool has_chunks_of_256(PackedFormat f) {
+  return f.scale == PackedFormat::Scale::Super || f.scale == PackedFormat::Scale::Nibbles;
+}
+
+constexpr std::int64_t chunk_elems(PackedFormat f) {
+  return has_chunks_of_256(f) ? 256 : kRunElems;
+}
+
+constexpr std::int64_t chunk_header_bytes(PackedFormat f) {
+  const int both = f.has_min ? 2 : 1;
+  const int per_chunk = f.scale == PackedFormat::Scale::E8M0 ? 1 : 2 * both;
+  const int per_group = f.scale == PackedFormat::Scale::Nibbles ? 1 : both;
+  const int num_groups = has_chunks_of_256(f) ? 256 / f.group : 0;
+  return kPanelRows * (per_chunk + num_groups * per_group);
+}
+
+constexpr std::int64_t run_bytes(PackedFormat f) {
+  return kPanelRows * kRunElems * f.bits / 8;
+}
+
+constexpr std::int64_t chunk_bytes(PackedFormat f) {
+  return chunk_header_bytes(f) + chunk_elems(f) / kRunElems * run_bytes(f);
+}
+
+constexpr std::int64_t panel_bytes(PackedFormat f, std::int64_t cols) {
+  return cols / chunk_elems(f) * chunk_bytes(f);
+}
+
+// Packs 16 rows as a file stores them; rows past `num_rows` become zeros. `type` has a packed form,
+// cols are whole blocks of it.
+void pack_panel(DType type,
+                const std::byte* rows,
+                std::size_t row_bytes,
+                std::int64_t num_rows,
+                std::int64_t cols,
+                std::byte* panel);
+
+// Rows of x for a format: tiles of `tile_rows` rows (the last has the rest), each a series of runs:
+// the bytes of its rows, their scales, then a number per row and group: what the sums start with
+// (an int: minus offset times sum) or, for formats with a min, the sum of the rounded values.
+constexpr std::int64_t rounded_row_bytes(PackedFormat f, std::int64_t cols) {
+  return cols / kRunElems * (kRunElems + 4 + 4 * (kRunElems / f.group));
+}
+
+struct PackedKernel {
+  // `num_rows` rows of x, at most a tile, rounded for this format.
+  void (*round)(const float* const* rows,
+                std::int64_t num_rows,
+                std::int64_t cols,
+                std::byte* rounded) = nullptr;
+  // y[r * ldy + c] = row r of x times row c of the panels, for num_rows <= kMostRows rounded rows
+  // and num_outputs rows of weights (the last panel may have fewer than 16).
+  void (*multiply)(const std::byte* panels,
+                   std::int64_t num_outputs,
+                   std::int64_t cols,
+                   const std::byte* rounded,
+                   std::int64_t num_rows,
+                   float* y,
+                   std::int64_t ldy) = nullptr;
+};
+
+// Rows that one call of multiply takes: weights are unpacked once for that many.
+inline constexpr std::int64_t kMostRows = 96;
+
+struct PackedTable {
+  std::int64_t tile_rows = 0;  // divides kMostRows
+  std::array<PackedKernel, kNumDTypes> kernels = {};
+};
+
+// Call only what the processor can run; table.h chooses.
+namespace scalar {
+extern const PackedTable kPacked;
+}  // namespace scalar
+
+namespace avx2 {
+extern const PackedTable kPacked;
+}  // namespace avx2
+
+namespace avx512 {
+extern const PackedTable kPacked;
+}  // namespace avx512
+
+}  // namespace graft::cpu

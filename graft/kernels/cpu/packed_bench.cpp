@@ -1,0 +1,204 @@
+// Speed of the products with packed weights, per type, rows of x and instruction set, on one
+// thread, beside what this processor can do. `share` is of the read bandwidth for up to 4 rows of
+// x, and of the rate of byte products (AVX-512 VNNI; none elsewhere) for more.
+// pack: bytes_per_second counts the bytes of the file.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+#include <immintrin.h>
+
+#include "graft/kernels/cpu/isa.h"
+#include "graft/kernels/cpu/table.h"
+#include "graft/tensor/buffer.h"
+
+GRAFT_ISA_BEGIN(avx512)
+
+// Sums of products with everything in registers.
+std::int32_t add_byte_products(std::int64_t rounds) {
+  __m512i sums[12] = {};
+  const __m512i codes = _mm512_set1_epi8(3);
+  const __m512i factors = _mm512_set1_epi8(5);
+  for (std::int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 12
+    for (__m512i& sum : sums)  // NOLINT(modernize-loop-convert)
+      sum = _mm512_dpbusd_epi32(sum, codes, factors);
+#pragma GCC unroll 12
+    for (__m512i& sum : sums)
+      __asm__ volatile("" : "+v"(sum));
+  }
+  std::int32_t total = 0;
+  for (const __m512i& sum : sums) {
+    std::int32_t lanes[16];
+    __builtin_memcpy(lanes, &sum, sizeof(lanes));
+    total += lanes[0];
+  }
+  return total;
+}
+
+GRAFT_ISA_END
+
+namespace graft::cpu {
+namespace {
+
+constexpr std::int64_t kCols = 4096;
+// Weights beyond the caches for a few rows; for many, what the caches of one core hold is read
+// again and again as in a forward pass.
+constexpr std::int64_t kBytesOfFew = std::int64_t{192} << 20;
+constexpr std::int64_t kOutputsOfMany = 512;
+constexpr std::int64_t kFew = 4;
+
+double seconds_of(auto&& work) {
+  double best = 1e9;
+  for (int i = 0; i < 5; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    best = std::min(best, took.count());
+  }
+  return best;
+}
+
+// Bytes a second that one thread reads from memory.
+double read_limit() {
+  static const double limit = [] {
+    const Buffer memory(kBytesOfFew);
+    std::fill_n(memory.data(), memory.size(), std::byte{1});
+    const double seconds = seconds_of([&] {
+      std::uint64_t sum[8] = {};
+      for (std::size_t i = 0; i < memory.size(); i += 64) {
+        for (std::size_t k = 0; k < 8; ++k)
+          sum[k] += *reinterpret_cast<const std::uint64_t*>(memory.data() + i + 8 * k);
+      }
+      benchmark::DoNotOptimize(sum);
+    });
+    return static_cast<double>(kBytesOfFew) / seconds;
+  }();
+  return limit;
+}
+
+double product_limit() {
+  static const double limit = [] {
+    constexpr std::int64_t kRounds = 2'000'000;
+    const double seconds =
+        seconds_of([] { benchmark::DoNotOptimize(avx512::add_byte_products(kRounds)); });
+    return 2.0 * 64 * 12 * kRounds / seconds;
+  }();
+  return limit;
+}
+
+struct Weights {
+  Buffer panels;
+  std::int64_t outputs = 0;
+};
+
+// The same panel over and over: speed does not depend on values.
+Weights make_weights(DType type, std::int64_t num_panels) {
+  std::vector<float> values(static_cast<std::size_t>(kPanelRows * kCols));
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0.0F, 0.02F);
+  for (float& value : values)
+    value = normal(random);
+  std::vector<std::byte> rows(bytes_of(type, kPanelRows * kCols));
+  kernels().codecs[static_cast<std::size_t>(type)].encode(values.data(), rows.data(),
+                                                          values.size());
+  const std::int64_t bytes = panel_bytes(packed_format(type), kCols);
+  Weights weights{.panels = Buffer(static_cast<std::size_t>(num_panels * bytes)),
+                  .outputs = num_panels * kPanelRows};
+  for (std::int64_t p = 0; p < num_panels; ++p) {
+    pack_panel(type, rows.data(), bytes_of(type, kCols), kPanelRows, kCols,
+               weights.panels.data() + p * bytes);
+  }
+  return weights;
+}
+
+void multiply(benchmark::State& state, const KernelTable& table, DType type) {
+  const std::int64_t rows = state.range(0);
+  const PackedFormat format = packed_format(type);
+  const bool few = rows <= kFew;
+  const Weights weights = make_weights(
+      type, few ? kBytesOfFew / panel_bytes(format, kCols) : kOutputsOfMany / kPanelRows);
+  const PackedKernel& kernel = table.packed.kernels[static_cast<std::size_t>(type)];
+  const std::vector<float> x(static_cast<std::size_t>(kCols), 0.5F);
+  const std::vector<const float*> row_of_x(static_cast<std::size_t>(rows), x.data());
+  std::vector<std::byte> rounded(static_cast<std::size_t>(rows * rounded_row_bytes(format, kCols)));
+  for (std::int64_t row = 0; row < rows; row += table.packed.tile_rows) {
+    kernel.round(row_of_x.data() + row, std::min(table.packed.tile_rows, rows - row), kCols,
+                 rounded.data() + row * rounded_row_bytes(format, kCols));
+  }
+  std::vector<float> y(static_cast<std::size_t>(rows * weights.outputs));
+  for (auto _ : state) {
+    kernel.multiply(weights.panels.data(), weights.outputs, kCols, rounded.data(), rows, y.data(),
+                    weights.outputs);
+    benchmark::DoNotOptimize(y.data());
+  }
+  using benchmark::Counter;
+  const auto bytes = static_cast<double>(weights.panels.size());
+  const auto products = static_cast<double>(2 * rows * weights.outputs * kCols);
+  const bool has_limit = table.isa == "avx512" || table.isa == "amx";
+  state.counters["B/s"] = Counter(bytes, Counter::kIsIterationInvariantRate);
+  state.counters["op/s"] = Counter(products, Counter::kIsIterationInvariantRate);
+  if (few) {
+    state.counters["share"] = Counter(bytes / read_limit(), Counter::kIsIterationInvariantRate);
+  } else if (has_limit) {
+    state.counters["share"] =
+        Counter(products / product_limit(), Counter::kIsIterationInvariantRate);
+  }
+}
+
+void pack(benchmark::State& state, DType type) {
+  std::vector<std::byte> rows(bytes_of(type, kPanelRows * kCols));
+  std::vector<std::byte> panel(static_cast<std::size_t>(panel_bytes(packed_format(type), kCols)));
+  for (auto _ : state) {
+    pack_panel(type, rows.data(), bytes_of(type, kCols), kPanelRows, kCols, panel.data());
+    benchmark::DoNotOptimize(panel.data());
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(rows.size()));
+}
+
+void round_rows(benchmark::State& state, const KernelTable& table) {
+  const std::vector<float> x(static_cast<std::size_t>(kCols), 0.5F);
+  const float* row = x.data();
+  std::vector<std::byte> rounded(
+      static_cast<std::size_t>(rounded_row_bytes(packed_format(DType::Q4_K), kCols)));
+  for (auto _ : state) {
+    table.packed.kernels[static_cast<std::size_t>(DType::Q4_K)].round(&row, 1, kCols,
+                                                                      rounded.data());
+    benchmark::DoNotOptimize(rounded.data());
+  }
+  state.SetItemsProcessed(state.iterations() * kCols);
+}
+
+bool register_all() {
+  for (const DTypeInfo& row : kDTypes) {
+    if (!has_packed_form(row.type)) continue;
+    benchmark::RegisterBenchmark(("pack/" + std::string(row.name)).c_str(), pack, row.type);
+    for (const KernelTable* table : runnable_kernels()) {
+      const std::string name =
+          "packed/" + std::string(row.name) + "/" + std::string(table->isa) + "/rows";
+      benchmark::RegisterBenchmark(
+          name.c_str(),
+          [table, type = row.type](benchmark::State& state) { multiply(state, *table, type); })
+          ->Arg(1)
+          ->Arg(4)
+          ->Arg(8)
+          ->Arg(32)
+          ->Arg(96);
+    }
+  }
+  for (const KernelTable* table : runnable_kernels()) {
+    benchmark::RegisterBenchmark(("round/" + std::string(table->isa)).c_str(),
+                                 [table](benchmark::State& state) { round_rows(state, *table); });
+  }
+  return true;
+}
+
+[[maybe_unused]] const bool kRegistered = register_all();
+
+}  // namespace
+}  // namespace graft::cpu
