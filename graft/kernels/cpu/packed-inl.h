@@ -12,14 +12,20 @@ namespace {
 // A tile of the product of many rows: as many sums, in words and in floats, as fit into the
 // registers beside one word of each panel and one of x.
 #if GRAFT_VECTOR_BYTES == 64
-inline constexpr int kTileRows = 6;
+inline constexpr int kRowsAtOnce = 6;
 inline constexpr int kTilePanels = 2;
 // Up to here the codes are unpacked in registers for all rows at once.
 inline constexpr int kFewRows = 4;
 #else
-inline constexpr int kTileRows = 2;
+inline constexpr int kRowsAtOnce = 2;
 inline constexpr int kTilePanels = 1;
 inline constexpr int kFewRows = 2;
+#endif
+// Rounded rows stand in tiles of so many: a tile register's, or those that are taken at once.
+#ifdef GRAFT_TILES
+inline constexpr int kTileRows = 16;
+#else
+inline constexpr int kTileRows = kRowsAtOnce;
 #endif
 
 inline constexpr int kRunWords = 8;
@@ -136,35 +142,51 @@ GRAFT_INLINE float load_f32(const std::byte* from) {
   return as_float(static_cast<std::uint32_t>(load_i32(from)));
 }
 
-// One run of a tile of rounded rows.
-template <int kRows, int kGroups>
+// One run of a tile of rounded rows, seen from one of its rows on.
 struct RoundedRun {
-  static constexpr std::int64_t kBytes = kRows * (kRunElems + 4 + 4 * kGroups);
   const std::byte* bytes;
+  const std::byte* scales;
+  const std::byte* extras;
+  std::int64_t group_bytes;  // from the extras of one group to those of the next
 
+  GRAFT_INLINE RoundedRun(const std::byte* run, std::int64_t tile_rows, std::int64_t first)
+      : bytes(run + kRunElems * first),
+        scales(run + kRunElems * tile_rows + 4 * first),
+        extras(run + (kRunElems + 4) * tile_rows + 4 * first),
+        group_bytes(4 * tile_rows) {}
+
+  GRAFT_INLINE void advance(std::int64_t run_bytes) {
+    bytes += run_bytes;
+    scales += run_bytes;
+    extras += run_bytes;
+  }
   GRAFT_INLINE std::int32_t word(int row, int i) const {
     return load_i32(bytes + kRunElems * row + 4 * i);
   }
-  GRAFT_INLINE float scale(int row) const { return load_f32(bytes + kRunElems * kRows + 4 * row); }
+  GRAFT_INLINE float scale(int row) const { return load_f32(scales + 4 * row); }
   // The number beside the scales: of a group of this run.
   GRAFT_INLINE const std::byte* extra(int row, int group) const {
-    return bytes + (kRunElems + 4) * kRows + 4 * (group * kRows + row);
+    return extras + group * group_bytes + 4 * row;
   }
 };
 
+constexpr std::int64_t bytes_of_run(std::int64_t tile_rows, int num_groups) {
+  return tile_rows * (kRunElems + 4 + 4 * num_groups);
+}
+
 // One group of one panel with a row: sums of the words, the start included.
-template <bool kMin, bool kSigned, int kGroups, class Run>
-GRAFT_INLINE Words start_of(const Run& x, int row, int group) {
+template <bool kMin, bool kSigned>
+GRAFT_INLINE Words start_of(const RoundedRun& x, int row, int group) {
   if constexpr (kMin || kSigned) return all_words(0);
   return all_words(load_i32(x.extra(row, group)));
 }
 
-// sum += scale * words * x's scale - min * x's sum, as two fused operations.
-template <bool kMin, class Run>
-GRAFT_INLINE F32x16
-add_group(F32x16 sum, Words words, F32x16 scale, F32x16 min, const Run& x, int row, int group) {
+// sum += words * scale * x's scale, then += min * minus x's sum, each rounded once.
+template <bool kMin>
+GRAFT_INLINE F32x16 add_group(
+    F32x16 sum, Words words, F32x16 scale, F32x16 min, const RoundedRun& x, int row, int group) {
   sum = fused(to_floats(words), scale * F32x16(x.scale(row)), sum);
-  if constexpr (kMin) sum = fused(min, F32x16(-load_f32(x.extra(row, group))), sum);
+  if constexpr (kMin) sum = fused(min, F32x16(load_f32(x.extra(row, group))), sum);
   return sum;
 }
 
@@ -175,18 +197,16 @@ void multiply_few(const std::byte* panel, std::int64_t cols, const std::byte* ro
   constexpr int kWords = kRunWords / kGroups;
   constexpr bool kMin = kFormat.has_min;
   constexpr bool kSigned = kTakenAsSigned<kFormat>;
-  using Run = RoundedRun<kRows, kGroups>;
   F32x16 sums[kRows];
 #pragma GCC unroll 8
   for (int row = 0; row < kRows; ++row)
     sums[row] = 0.0F;
-  const std::byte* x = rounded;
+  RoundedRun of_x(rounded, kRows, 0);
   for (std::int64_t c = 0; c < cols / chunk_elems(kFormat); ++c, panel += chunk_bytes(kFormat)) {
     const ChunkScales<kFormat> scales(panel);
     const std::byte* run = panel + chunk_header_bytes(kFormat);
     for (int r = 0; r < chunk_elems(kFormat) / kRunElems; ++r, run += run_bytes(kFormat)) {
       __builtin_prefetch(run + kPrefetchBytes);
-      const Run of_x{x};
       Words words[kRunWords];
       unpack_run<kFormat>(run, words);
 #pragma GCC unroll 2
@@ -195,14 +215,14 @@ void multiply_few(const std::byte* panel, std::int64_t cols, const std::byte* ro
         const F32x16 min = kMin ? scales.min(r * kGroups + g) : F32x16(0.0F);
 #pragma GCC unroll 8
         for (int row = 0; row < kRows; ++row) {
-          Words sum = start_of<kMin, kSigned, kGroups>(of_x, row, g);
+          Words sum = start_of<kMin, kSigned>(of_x, row, g);
 #pragma GCC unroll 8
           for (int i = g * kWords; i < (g + 1) * kWords; ++i)
             sum = add_products<kSigned>(sum, words[i], of_x.word(row, i));
           sums[row] = add_group<kMin>(sums[row], sum, scale, min, of_x, row, g);
         }
       }
-      x += Run::kBytes;
+      of_x.advance(bytes_of_run(kRows, kGroups));
     }
   }
 #pragma GCC unroll 8
@@ -249,11 +269,20 @@ GRAFT_NOIPA void unpack_panel(const std::byte* panel, int num_runs, UnpackedPane
   }
 }
 
-// sums[kRows][kPanels][16] += the runs of kPanels panels with kRows rows.
+// Some runs of a tile of rounded rows.
+struct RoundedTile {
+  const std::byte* runs;
+  int num_runs;
+  int num_rows;
+};
+
+// sums[kRows][kTilePanels][16] += the runs of kPanels panels with kRows rows of a tile, from row
+// `first` on.
 template <int kGroups, bool kMin, bool kSigned, int kRows, int kPanels>
-void multiply_tile(const UnpackedPanel* panels, int num_runs, const std::byte* x, float* sums) {
+void multiply_tile(const UnpackedPanel* panels, const RoundedTile& x, int first, float* sums) {
   constexpr int kWords = kRunWords / kGroups;
-  using Run = RoundedRun<kRows, kGroups>;
+  RoundedRun of_x(x.runs, x.num_rows, first);
+  const std::int64_t run_bytes = bytes_of_run(x.num_rows, kGroups);
   F32x16 totals[kRows][kPanels];
 #pragma GCC unroll 8
   for (int row = 0; row < kRows; ++row) {
@@ -261,8 +290,7 @@ void multiply_tile(const UnpackedPanel* panels, int num_runs, const std::byte* x
     for (int p = 0; p < kPanels; ++p)
       totals[row][p] = load(sums + (row * kTilePanels + p) * kPanelRows);
   }
-  for (int r = 0; r < num_runs; ++r, x += Run::kBytes) {
-    const Run of_x{x};
+  for (int r = 0; r < x.num_runs; ++r, of_x.advance(run_bytes)) {
 #pragma GCC unroll 2
     for (int g = 0; g < kGroups; ++g) {
       Words words[kRows][kPanels];
@@ -270,7 +298,7 @@ void multiply_tile(const UnpackedPanel* panels, int num_runs, const std::byte* x
       for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 2
         for (int p = 0; p < kPanels; ++p)
-          words[row][p] = start_of<kMin, kSigned, kGroups>(of_x, row, g);
+          words[row][p] = start_of<kMin, kSigned>(of_x, row, g);
       }
 #pragma GCC unroll 8
       for (int i = g * kWords; i < (g + 1) * kWords; ++i) {
@@ -305,17 +333,25 @@ void multiply_tile(const UnpackedPanel* panels, int num_runs, const std::byte* x
   }
 }
 
-template <int kGroups, bool kMin, bool kSigned, int kPanels, int kRows = kTileRows>
-GRAFT_INLINE void multiply_tile_of(
-    int num_rows, const UnpackedPanel* panels, int num_runs, const std::byte* x, float* sums) {
+// Rows of a tile from `first` on: those that fit into the registers at once, and so on to the last.
+template <int kGroups, bool kMin, bool kSigned, int kPanels, int kRows = kRowsAtOnce>
+GRAFT_INLINE void multiply_rows_of_tile(const UnpackedPanel* panels,
+                                        const RoundedTile& x,
+                                        int first,
+                                        float* sums) {
+  constexpr std::int64_t kStride = kTilePanels * kPanelRows;
+  for (; first + kRows <= x.num_rows; first += kRows, sums += kRows * kStride)
+    multiply_tile<kGroups, kMin, kSigned, kRows, kPanels>(panels, x, first, sums);
   if constexpr (kRows > 1) {
-    if (num_rows < kRows) {
-      return multiply_tile_of<kGroups, kMin, kSigned, kPanels, kRows - 1>(num_rows, panels,
-                                                                          num_runs, x, sums);
+    if (first < x.num_rows) {
+      multiply_rows_of_tile<kGroups, kMin, kSigned, kPanels, kRows - 1>(panels, x, first, sums);
     }
   }
-  multiply_tile<kGroups, kMin, kSigned, kRows, kPanels>(panels, num_runs, x, sums);
 }
+
+#ifdef GRAFT_TILES
+#include "graft/kernels/cpu/packed-tiles-inl.h"
+#endif
 
 GRAFT_INLINE void copy_outputs(const float* from,
                                std::int64_t from_stride,
@@ -340,6 +376,9 @@ void multiply_many(const std::byte* panel,
                    std::int64_t ldy) {
   constexpr int kGroups = kGroupsOfRun<kFormat>;
   constexpr std::int64_t kStride = kTilePanels * kPanelRows;
+#ifdef GRAFT_TILES
+  const TileConfiguration configuration(8 / kGroups);
+#endif
   UnpackedPanel unpacked[kPanels];
   alignas(64) float sums[kMostRows * kStride];
   __builtin_memset(sums, 0, static_cast<std::size_t>(num_rows * kStride) * sizeof(float));
@@ -356,9 +395,18 @@ void multiply_many(const std::byte* panel,
     for (std::int64_t row = 0; row < num_rows; row += kTileRows) {
       const std::int64_t rows_left = num_rows - row;
       const int tile = static_cast<int>(rows_left < kTileRows ? rows_left : kTileRows);
-      const std::byte* x = rounded + row * row_bytes + first * tile * (row_bytes / all_runs);
-      multiply_tile_of<kGroups, kFormat.has_min, kTakenAsSigned<kFormat>, kPanels>(
-          tile, unpacked, num_runs, x, sums + row * kStride);
+      const RoundedTile x = {
+          .runs = rounded + row * row_bytes + first * bytes_of_run(tile, kGroups),
+          .num_runs = num_runs,
+          .num_rows = tile};
+#ifdef GRAFT_TILES
+      if (tile == kTileRows) {
+        multiply_in_tiles<kGroups, kFormat.has_min, kPanels>(unpacked, x, sums + row * kStride);
+        continue;
+      }
+#endif
+      multiply_rows_of_tile<kGroups, kFormat.has_min, kTakenAsSigned<kFormat>, kPanels>(
+          unpacked, x, 0, sums + row * kStride);
     }
   }
   copy_outputs(sums, kStride, num_rows, num_outputs, y, ldy);
@@ -472,7 +520,7 @@ void round_rows(const float* const* rows,
       for (int g = 0; g < kGroups; ++g) {
         const std::int32_t sum = kGroups == 2 ? sums[g] : sums[0] + sums[1];
         const std::int32_t start = -kOffset * sum;
-        const float scaled = scale * static_cast<float>(sum);
+        const float scaled = -scale * static_cast<float>(sum);
         std::byte* extra = extras + 4 * (g * num_rows + row);
         if constexpr (kFormat.has_min) {
           __builtin_memcpy(extra, &scaled, sizeof(scaled));

@@ -118,7 +118,7 @@ void pack_panel(DType type,
 
 // Rows of x for a format: tiles of `tile_rows` rows (the last has the rest), each a series of runs:
 // the bytes of its rows, their scales, then a number per row and group: what the sums start with
-// (an int: minus offset times sum) or, for formats with a min, the sum of the rounded values.
+// (an int: minus offset times sum) or, for formats with a min, minus the sum of the rounded values.
 constexpr std::int64_t rounded_row_bytes(PackedFormat f, std::int64_t cols) {
   return cols / kRunElems * (kRunElems + 4 + 4 * (kRunElems / f.group));
 }
@@ -160,5 +160,9 @@ extern const PackedTable kPacked;
 namespace avx512 {
 extern const PackedTable kPacked;
 }  // namespace avx512
+
+namespace amx {
+extern const PackedTable kPacked;
+}  // namespace amx
 
 }  // namespace graft::cpu

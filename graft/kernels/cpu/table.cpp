@@ -22,11 +22,9 @@ const std::array<KernelTable, 4>& tables() {
                   .codecs = avx512::kCodecs,
                   .math = avx512::kMath,
                   .packed = avx512::kPacked},
-      // Tiles multiply matrices; for everything else this level is the one below.
-      KernelTable{.isa = "amx",
-                  .codecs = avx512::kCodecs,
-                  .math = avx512::kMath,
-                  .packed = avx512::kPacked},
+      // Tiles multiply matrices; for everything else this level is the one below it.
+      KernelTable{
+          .isa = "amx", .codecs = avx512::kCodecs, .math = avx512::kMath, .packed = amx::kPacked},
   };
   return tables;
 }

@@ -54,6 +54,11 @@ GRAFT_INLINE Words add_products(Words sum, Words codes, std::int32_t x) {
       reinterpret_cast<__m512i>(sum.v), reinterpret_cast<__m512i>(codes.v), _mm512_set1_epi32(x)))};
 }
 
+GRAFT_INLINE Words add_words(Words w, std::int32_t value) {
+  const __m512i sum = _mm512_add_epi32(reinterpret_cast<__m512i>(w.v), _mm512_set1_epi32(value));
+  return {reinterpret_cast<Bytes64>(sum)};
+}
+
 GRAFT_INLINE F32x16 to_floats(Words w) {
   return {_mm512_maskz_cvtepi32_ps(0xffff, reinterpret_cast<__m512i>(w.v))};
 }
