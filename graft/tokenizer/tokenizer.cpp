@@ -109,7 +109,7 @@ std::unique_ptr<EncodeScratch> Tokenizer::State::take_scratch() const {
 }
 
 void Tokenizer::State::give_back(std::unique_ptr<EncodeScratch> scratch) const {
-  if (scratch->bpe.symbols.capacity() > kMaxKept) scratch->bpe = {};
+  if (scratch->bpe.ids.capacity() > kMaxKept) scratch->bpe = {};
   if (scratch->unigram.nodes.capacity() > kMaxKept) scratch->unigram = {};
   if (scratch->normalizer.text.capacity() > kMaxKept) scratch->normalizer = {};
   const std::lock_guard lock(mutex_);
