@@ -151,7 +151,8 @@ class Tokenizer::State::Words final : public PieceSink {
   bool repeat(std::string_view text, std::size_t num_steps) override {
     if (!WordCache::fits(text)) return false;
     const auto ids = scratch_.cache.find(text, num_steps, WordCache::hash(text, num_steps));
-    out_.insert(out_.end(), ids.begin(), ids.end());
+    for (const TokenId id : ids)  // one or two: faster than a copy of any length
+      out_.push_back(id);
     return !ids.empty();
   }
   std::size_t mark() const override { return out_.size(); }
