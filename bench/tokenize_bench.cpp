@@ -158,12 +158,16 @@ void run(const std::filesystem::path& vocabulary, const char* text_path) {
   const std::string mixed = Mixer().mixed(kMixedBytes);
   if (text_path != nullptr) std::ofstream(text_path, std::ios::binary) << mixed;
   std::string digits;
+  std::string letters;
   std::mt19937_64 random(2);
-  while (digits.size() < kHardBytes)
+  for (std::size_t i = 0; i < kHardBytes; ++i) {
     digits += static_cast<char>('0' + random() % 10);
+    letters += static_cast<char>('a' + random() % 26);
+  }
   std::printf("%s\n", vocabulary.filename().c_str());
   measure(tokenizer, "mixed, 10 MB", mixed);
   measure(tokenizer, "one letter", std::string(kHardBytes, 'a'));
+  measure(tokenizer, "letters", letters);
   measure(tokenizer, "spaces", std::string(kHardBytes, ' '));
   measure(tokenizer, "line breaks", std::string(kHardBytes, '\n'));
   measure(tokenizer, "one digit", std::string(kHardBytes, '7'));

@@ -38,7 +38,9 @@ struct TokenizerData {
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
   std::optional<bool> add_space_prefix;
-  std::string chat_template;  // empty: none
+  std::optional<bool> remove_extra_whitespaces;
+  std::string precompiled_charsmap;  // bytes of SentencePiece's replacements; empty: none
+  std::string chat_template;         // empty: none
   // tokenizer.json as it is, for what the words above cannot say; empty when read from GGUF.
   std::string tokenizer_json;
 

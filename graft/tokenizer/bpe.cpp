@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <optional>
 
 #include "graft/base/error.h"
 #include "graft/tokenizer/unicode.h"
@@ -12,11 +10,6 @@ namespace graft::tokenizer {
 namespace {
 
 constexpr std::string_view kSpaceSign = "\u2581";  // ▁, SentencePiece's space
-
-// Up to here, looking through all pairs for the best is faster than keeping queues.
-constexpr std::size_t kMaxShortWord = 96;
-
-constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
 bool has_space_inside(std::string_view token) {
   for (auto at = token.find(kSpaceSign, 1); at != std::string_view::npos;
@@ -138,11 +131,7 @@ void Bpe::encode(std::string_view word, BpeScratch& scratch, std::vector<TokenId
     }
   }
   take_symbols(word, scratch.ids);
-  if (scratch.ids.size() <= kMaxShortWord) {
-    merge_short(scratch);
-  } else {
-    merge_long(scratch);
-  }
+  merge_symbols(pairs_, num_ranks_, scratch.merge, scratch.ids);
   out.insert(out.end(), scratch.ids.begin(), scratch.ids.end());
 }
 
@@ -188,151 +177,6 @@ void Bpe::take_symbols(std::string_view word, std::vector<TokenId>& ids) const {
     }
   }
   if (owes_unknown) ids.push_back(unk_id_);
-}
-
-void Bpe::merge_short(BpeScratch& scratch) const {
-  std::vector<TokenId>& ids = scratch.ids;
-  if (ids.size() < 2) return;
-  std::array<std::uint32_t, kMaxShortWord> ranks{};
-  std::size_t num_pairs = ids.size() - 1;
-  for (std::size_t i = 0; i < num_pairs; ++i)
-    ranks[i] = pairs_.find(ids[i], ids[i + 1]).rank;
-  while (num_pairs > 0) {
-    std::size_t best = 0;
-    for (std::size_t i = 1; i < num_pairs; ++i) {
-      if (ranks[i] < ranks[best]) best = i;
-    }
-    if (ranks[best] == PairTable::kNoRank) break;
-    ids[best] = pairs_.find(ids[best], ids[best + 1]).id;
-    --num_pairs;
-    for (std::size_t i = best + 1; i <= num_pairs; ++i)
-      ids[i] = ids[i + 1];
-    for (std::size_t i = best + 1; i < num_pairs; ++i)
-      ranks[i] = ranks[i + 1];
-    if (best > 0) ranks[best - 1] = pairs_.find(ids[best - 1], ids[best]).rank;
-    if (best < num_pairs) ranks[best] = pairs_.find(ids[best], ids[best + 1]).rank;
-  }
-  ids.resize(num_pairs + 1);
-}
-
-namespace {
-
-// A long word's pairs, by rank. A heap of all pairs would take n log n steps through memory; here a
-// heap holds only the ranks that occur, and each of them its positions from left to right.
-class Merger {
- public:
-  Merger(const PairTable& pairs, std::uint32_t num_ranks, BpeScratch& scratch)
-      : pairs_(pairs), s_(scratch) {
-    const auto size = static_cast<std::uint32_t>(s_.ids.size());
-    s_.queue_of_rank.resize(num_ranks, kNone);
-    s_.symbols.resize(size);
-    for (std::uint32_t i = 0; i < size; ++i) {
-      s_.symbols[i] = {s_.ids[i], PairTable::kNoRank, i + 1 < size ? i + 1 : kNone,
-                       i > 0 ? i - 1 : kNone};
-    }
-    for (std::uint32_t i = 0; i < size; ++i)
-      look_at(i);
-  }
-
-  void run() {
-    while (!s_.heap.empty()) {
-      const auto idx = static_cast<std::uint32_t>(s_.heap.front());
-      prefetch(s_.queues[idx]);
-      const auto at = next_of(s_.queues[idx]);
-      if (!at) {
-        retire(idx);
-      } else if (s_.symbols[*at].id >= 0 && s_.symbols[*at].rank == s_.queues[idx].rank) {
-        merge(*at);
-      }
-    }
-    s_.ids.clear();
-    for (const BpeScratch::Symbol& symbol : s_.symbols) {
-      if (symbol.id >= 0) s_.ids.push_back(symbol.id);
-    }
-  }
-
- private:
-  // One rank's positions are far apart in a very long word: ask for them some merges ahead.
-  void prefetch(const BpeScratch::Queue& queue) const {
-    constexpr std::size_t kAhead = 12;
-    if (queue.head + kAhead < queue.positions.size()) {
-      __builtin_prefetch(&s_.symbols[queue.positions[queue.head + kAhead]]);
-    }
-  }
-
-  static std::optional<std::uint32_t> next_of(BpeScratch::Queue& queue) {
-    const bool has_more = queue.head < queue.positions.size();
-    if (queue.late.empty()) {
-      return has_more ? std::optional(queue.positions[queue.head++]) : std::nullopt;
-    }
-    if (has_more && queue.positions[queue.head] < queue.late.front()) {
-      return queue.positions[queue.head++];
-    }
-    std::ranges::pop_heap(queue.late, std::greater<>());
-    const std::uint32_t at = queue.late.back();
-    queue.late.pop_back();
-    return at;
-  }
-
-  // The pair that begins at `at` is new.
-  void look_at(std::uint32_t at) {
-    BpeScratch::Symbol& symbol = s_.symbols[at];
-    symbol.rank = symbol.next == kNone ? PairTable::kNoRank
-                                       : pairs_.find(symbol.id, s_.symbols[symbol.next].id).rank;
-    if (symbol.rank == PairTable::kNoRank) return;
-    std::uint32_t& idx = s_.queue_of_rank[symbol.rank];
-    if (idx == kNone) idx = open(symbol.rank);
-    BpeScratch::Queue& queue = s_.queues[idx];
-    if (queue.head == queue.positions.size() || queue.positions.back() < at) {
-      queue.positions.push_back(at);
-    } else {
-      queue.late.push_back(at);
-      std::ranges::push_heap(queue.late, std::greater<>());
-    }
-  }
-
-  void merge(std::uint32_t at) {
-    BpeScratch::Symbol& left = s_.symbols[at];
-    BpeScratch::Symbol& right = s_.symbols[left.next];
-    left.id = pairs_.find(left.id, right.id).id;
-    right.id = -1;
-    left.next = right.next;
-    if (left.next != kNone) s_.symbols[left.next].previous = at;
-    if (left.previous != kNone) look_at(left.previous);
-    look_at(at);
-  }
-
-  std::uint32_t open(std::uint32_t rank) {
-    if (s_.free_queues.empty()) {
-      s_.free_queues.push_back(static_cast<std::uint32_t>(s_.queues.size()));
-      s_.queues.emplace_back();
-    }
-    const std::uint32_t idx = s_.free_queues.back();
-    s_.free_queues.pop_back();
-    s_.queues[idx].rank = rank;
-    s_.heap.push_back((std::uint64_t{rank} << 32U) | idx);
-    std::ranges::push_heap(s_.heap, std::greater<>());
-    return idx;
-  }
-
-  void retire(std::uint32_t idx) {
-    BpeScratch::Queue& queue = s_.queues[idx];
-    s_.queue_of_rank[queue.rank] = kNone;
-    queue.positions.clear();
-    queue.head = 0;
-    s_.free_queues.push_back(idx);
-    std::ranges::pop_heap(s_.heap, std::greater<>());
-    s_.heap.pop_back();
-  }
-
-  const PairTable& pairs_;
-  BpeScratch& s_;
-};
-
-}  // namespace
-
-void Bpe::merge_long(BpeScratch& scratch) const {
-  Merger(pairs_, num_ranks_, scratch).run();
 }
 
 }  // namespace graft::tokenizer

@@ -1,6 +1,5 @@
 // Byte-pair encoding of one word: its symbols (bytes or characters) are merged pair by pair, the
-// best pair first, the leftmost of equal ones first. Time is linear in the length of the word
-// where ranks are of one pair each, n log n at worst.
+// best pair first, the leftmost of equal ones first (bpe_merge.h).
 
 #pragma once
 
@@ -11,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "graft/tokenizer/bpe_merge.h"
 #include "graft/tokenizer/pair_table.h"
 #include "graft/tokenizer/spec.h"
 #include "graft/tokenizer/vocabulary.h"
@@ -19,28 +19,8 @@ namespace graft::tokenizer {
 
 // What the calls of one thread reuse.
 struct BpeScratch {
-  std::vector<TokenId> ids;  // the symbols of the word
-
-  // For long words only. A symbol with its neighbours, together in memory as they are used.
-  struct Symbol {
-    TokenId id;          // -1: merged away
-    std::uint32_t rank;  // of the pair that begins here
-    std::uint32_t next;  // positions
-    std::uint32_t previous;
-  };
-  // The positions whose pair has this rank, in the order in which they must be merged: those that
-  // came in order, and a heap of the few that did not.
-  struct Queue {
-    std::uint32_t rank = 0;
-    std::size_t head = 0;
-    std::vector<std::uint32_t> positions;
-    std::vector<std::uint32_t> late;
-  };
-  std::vector<Symbol> symbols;
-  std::vector<Queue> queues;
-  std::vector<std::uint32_t> free_queues;
-  std::vector<std::uint32_t> queue_of_rank;
-  std::vector<std::uint64_t> heap;  // (rank, queue), smallest first
+  std::vector<TokenId> ids;  // the symbols of the word, then its tokens
+  MergeScratch merge;
 };
 
 class Bpe {
@@ -60,8 +40,6 @@ class Bpe {
   void add_merges_by_score(const ModelSpec& spec, const Vocabulary& vocabulary);
   void take_symbols(std::string_view word, std::vector<TokenId>& ids) const;
   bool take_as_bytes(std::string_view character, std::vector<TokenId>& ids) const;
-  void merge_short(BpeScratch& scratch) const;
-  void merge_long(BpeScratch& scratch) const;
 
   bool byte_level_;
   bool byte_fallback_;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "graft/base/base64.h"
 #include "graft/tokenizer/json_access.h"
 #include "graft/tokenizer/pattern.h"
 #include "graft/tokenizer/steps.h"
@@ -172,6 +173,13 @@ void read_normalizer(const Json& json, Spec& spec) {
          .pattern = pattern.is_regex ? translated_pattern(pattern.text) : pattern.text,
          .is_regex = pattern.is_regex,
          .content = text_at(json, "content", kNormalizer)});
+  } else if (type == "Precompiled") {
+    auto charsmap = base64_decoded(text_at(json, "precompiled_charsmap", kNormalizer));
+    if (!charsmap) fail(kNormalizer, ": precompiled_charsmap is not base64");
+    // Empty: SentencePiece's "identity".
+    if (charsmap->empty()) return;
+    spec.normalizers.push_back(
+        {.kind = Kind::Charsmap, .pattern = *std::move(charsmap), .by_graphemes = true});
   } else {
     fail(kNormalizer, ": \"", type, "\" is not supported");
   }

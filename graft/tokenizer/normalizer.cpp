@@ -231,11 +231,23 @@ std::string_view stripped(std::string_view text, bool left, bool right) {
   return text;
 }
 
+bool merge_spaces(std::string_view text, std::string& out) {
+  if (!text.ends_with(' ') && text.find("  ") == std::string_view::npos) return false;
+  out.clear();
+  for (const char c : text) {
+    if (c != ' ' || !out.ends_with(' ')) out += c;
+  }
+  if (out.ends_with(' ')) out.pop_back();
+  return true;
+}
+
 }  // namespace
 
 Normalizer::Normalizer(const std::vector<NormalizerStep>& steps) {
   for (const NormalizerStep& step : steps) {
-    steps_.push_back({step, step.is_regex ? std::optional<Regex>(step.pattern) : std::nullopt});
+    steps_.push_back({step, {}, {}});
+    if (step.is_regex) steps_.back().regex.emplace(step.pattern);
+    if (step.kind == Kind::Charsmap) steps_.back().charsmap.emplace(step.pattern);
     if (step.kind <= Kind::Nfkd) inert_characters(step.kind);
   }
 }
@@ -269,6 +281,13 @@ std::string_view Normalizer::run(std::string_view text,
         break;
       case Kind::Strip:
         text = stripped(text, spec.left, spec.right);
+        break;
+      case Kind::Charsmap:
+        is_changed = spec.by_graphemes ? replace_graphemes(text, *step.charsmap, scratch.next)
+                                       : replace_longest(text, *step.charsmap, scratch.next);
+        break;
+      case Kind::MergeSpaces:
+        is_changed = merge_spaces(text, scratch.next);
         break;
     }
     if (!is_changed) continue;

@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "graft/base/regex.h"
+#include "graft/tokenizer/charsmap.h"
 #include "graft/tokenizer/spec.h"
 
 namespace graft::tokenizer {
 
 class Normalizer {
  public:
-  // Throws Error when a pattern is no regular expression.
+  // Throws Error when a pattern is no regular expression, or a table of replacements is broken.
   explicit Normalizer(const std::vector<NormalizerStep>& steps);
 
   // What the calls of one thread reuse.
@@ -31,6 +32,7 @@ class Normalizer {
   struct Step {
     NormalizerStep spec;
     std::optional<Regex> regex;
+    std::optional<Charsmap> charsmap;
   };
   std::vector<Step> steps_;
 };

@@ -42,10 +42,9 @@ class PairTable {
   // Its rank is kNoRank when the two do not merge.
   PairMerge find(std::int32_t left, std::int32_t right) const {
     // Most long tokens merge with nothing; two bytes that stay in the cache say so.
-    if ((sides_[static_cast<std::size_t>(left)] & kLeft) == 0 ||
-        (sides_[static_cast<std::size_t>(right)] & kRight) == 0) {
-      return {kNoRank, -1};
-    }
+    const int is_left = sides_[static_cast<std::size_t>(left)] & kLeft;
+    const int is_right = sides_[static_cast<std::size_t>(right)] / kRight;
+    if ((is_left & is_right) == 0) return {kNoRank, -1};  // one branch: no processor can guess it
     const std::uint64_t key = key_of(left, right);
     std::size_t i = first_slot(key);
     for (; slots_[i].merge.rank != kNoRank; i = (i + 1) & (slots_.size() - 1)) {

@@ -147,9 +147,11 @@ class PreTokenizer::Run {
       // Bytes that are no UTF-8 are no match, and patterns do not see across them.
       for (std::size_t at = 0; at < piece.text.size();) {
         const std::size_t valid = valid_prefix(piece.text.substr(at));
-        find_parts(piece.text.substr(at, valid), step.regex.front(), scratch_, [&](Part part) {
-          take({part.begin + at, part.end + at, part.is_match});
-        });
+        if (valid > 0) {
+          find_parts(piece.text.substr(at, valid), step.regex.front(), scratch_, [&](Part part) {
+            take({part.begin + at, part.end + at, part.is_match});
+          });
+        }
         at += valid;
         if (at == piece.text.size()) break;
         take({at, at + 1, false});

@@ -24,13 +24,25 @@ enum class SplitBehavior : std::uint8_t {
 };
 
 struct NormalizerStep {
-  enum class Kind : std::uint8_t { Nfc, Nfd, Nfkc, Nfkd, Replace, Prepend, Lowercase, Strip };
+  enum class Kind : std::uint8_t {
+    Nfc,
+    Nfd,
+    Nfkc,
+    Nfkd,
+    Replace,
+    Prepend,
+    Lowercase,
+    Strip,
+    Charsmap,     // SentencePiece's table of replacements
+    MergeSpaces,  // several spaces become one, those at the end none
+  };
   Kind kind = Kind::Nfc;
-  std::string pattern = {};  // Replace: text, or a PCRE2 pattern
+  std::string pattern = {};  // Replace: text, or a PCRE2 pattern; Charsmap: its bytes
   bool is_regex = false;     // Replace
   std::string content = {};  // Replace, Prepend
   bool left = true;          // Strip
   bool right = true;
+  bool by_graphemes = false;  // Charsmap: as Hugging Face tokenizers look things up
 };
 
 struct PreTokenizerStep {

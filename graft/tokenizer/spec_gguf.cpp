@@ -89,6 +89,13 @@ void read_llama(const TokenizerData& data, Spec& spec) {
 
 void read_t5(const TokenizerData& data, Spec& spec) {
   const bool has_prefix = data.add_space_prefix.value_or(true);
+  if (!data.precompiled_charsmap.empty()) {
+    spec.normalizers.push_back(
+        {.kind = NormalizerStep::Kind::Charsmap, .pattern = data.precompiled_charsmap});
+  }
+  if (data.remove_extra_whitespaces.value_or(false)) {
+    spec.normalizers.push_back({.kind = NormalizerStep::Kind::MergeSpaces});
+  }
   spec.pre_tokenizers = {
       {.kind = PreTokenizerStep::Kind::Metaspace,
        .pattern = std::string(kSpaceSign),

@@ -47,7 +47,10 @@ TEST(SpecJson, NamesWhatIsNotSupported) {
     return error_with(path, value);
   };
   EXPECT_EQ(says("/normalizer", R"({"type": "Precompiled"})"),
-            R"(tokenizer.json: normalizer: "Precompiled" is not supported)");
+            R"(tokenizer.json: normalizer: "precompiled_charsmap" is no string)");
+  EXPECT_EQ(says("/normalizer", R"({"type": "Precompiled", "precompiled_charsmap": "?"})"),
+            R"(tokenizer.json: normalizer: precompiled_charsmap is not base64)");
+  EXPECT_EQ(says("/normalizer", R"({"type": "Precompiled", "precompiled_charsmap": ""})"), "");
   EXPECT_EQ(says("/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "Nmt"}]})"),
             R"(tokenizer.json: normalizer: "Nmt" is not supported)");
   EXPECT_EQ(says("/pre_tokenizer", R"({"type": "UnicodeScripts"})"),

@@ -2,9 +2,13 @@
 
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
+#include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,6 +80,61 @@ inline TokenizerData unigram() {
     data.scores[id] = data.types[id] == TokenType::Normal ? -0.1F * static_cast<float>(id) : 0.0F;
   return data;
 }
+
+// A precompiled_charsmap with these entries, in any order.
+class CharsmapWriter {
+ public:
+  explicit CharsmapWriter(const std::map<std::string, std::string>& entries) : units_(1 << 16, 0) {
+    for (const auto& [text, replacement] : entries) {
+      values_[text] = static_cast<std::uint32_t>(replacements_.size());
+      replacements_ += replacement + '\0';
+    }
+    is_used_.insert(0);
+    place("", 0);
+  }
+
+  std::string bytes() const {
+    const auto trie_bytes = static_cast<std::uint32_t>(units_.size() * sizeof(std::uint32_t));
+    std::string out(sizeof(trie_bytes) + trie_bytes, '\0');
+    std::memcpy(out.data(), &trie_bytes, sizeof(trie_bytes));
+    std::memcpy(out.data() + sizeof(trie_bytes), units_.data(), trie_bytes);
+    return out + replacements_;
+  }
+
+ private:
+  // Writes what follows `prefix`, whose unit is at `at`: each next byte, and 0 for its own value.
+  void place(const std::string& prefix, std::uint32_t at) {
+    std::set<std::uint8_t> labels;
+    for (auto it = values_.lower_bound(prefix); it != values_.end(); ++it) {
+      if (!it->first.starts_with(prefix)) break;
+      const bool is_end = it->first.size() == prefix.size();
+      labels.insert(is_end ? 0 : static_cast<std::uint8_t>(it->first[prefix.size()]));
+    }
+    std::uint32_t base = 256;
+    const auto is_taken = [&](std::uint8_t label) { return is_used_.contains(base ^ label); };
+    while (bases_.contains(base) || std::ranges::any_of(labels, is_taken))
+      ++base;
+    bases_.insert(base);
+    for (const std::uint8_t label : labels)
+      is_used_.insert(base ^ label);
+    units_[at] |= (at ^ base) << 10U;
+    for (const std::uint8_t label : labels) {
+      if (label == 0) {
+        units_[at] |= 1U << 8U;
+        units_[base] = values_.at(prefix) | (1U << 31U);
+      } else {
+        units_[base ^ label] = label;
+        place(prefix + static_cast<char>(label), base ^ label);
+      }
+    }
+  }
+
+  std::vector<std::uint32_t> units_;
+  std::map<std::string, std::uint32_t> values_;  // where the replacement is
+  std::string replacements_;
+  std::set<std::uint32_t> is_used_;
+  std::set<std::uint32_t> bases_;
+};
 
 // Letters that mean something to the tokenizers above, and any others.
 inline std::string random_text(std::mt19937_64& random, std::size_t max_characters) {

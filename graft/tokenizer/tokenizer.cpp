@@ -109,7 +109,7 @@ std::unique_ptr<EncodeScratch> Tokenizer::State::take_scratch() const {
 }
 
 void Tokenizer::State::give_back(std::unique_ptr<EncodeScratch> scratch) const {
-  if (scratch->bpe.symbols.capacity() > kMaxKept) scratch->bpe = {};
+  if (scratch->bpe.ids.capacity() > kMaxKept) scratch->bpe = {};
   if (scratch->unigram.nodes.capacity() > kMaxKept) scratch->unigram = {};
   if (scratch->normalizer.text.capacity() > kMaxKept) scratch->normalizer = {};
   const std::lock_guard lock(mutex_);
@@ -151,7 +151,8 @@ class Tokenizer::State::Words final : public PieceSink {
   bool repeat(std::string_view text, std::size_t num_steps) override {
     if (!WordCache::fits(text)) return false;
     const auto ids = scratch_.cache.find(text, num_steps, WordCache::hash(text, num_steps));
-    out_.insert(out_.end(), ids.begin(), ids.end());
+    for (const TokenId id : ids)  // one or two: faster than a copy of any length
+      out_.push_back(id);
     return !ids.empty();
   }
   std::size_t mark() const override { return out_.size(); }

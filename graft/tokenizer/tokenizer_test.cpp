@@ -95,6 +95,22 @@ TEST(Tokenizer, UnigramTakesTheBestSum) {
   EXPECT_EQ(tokenizer.encode("").back(), *tokenizer.eos());
 }
 
+TEST(Tokenizer, UnigramNormalisesAsSentencePiece) {
+  test::TokenizerData data = test::unigram();
+  const auto ids = [&](std::string_view text) {
+    return Tokenizer(data).encode(text, {.add_special = false});
+  };
+  const Ids want = ids("hello the");
+  EXPECT_NE(ids("ｈello\tthe"), want);
+  data.precompiled_charsmap = test::CharsmapWriter({{"ｈ", "h"}, {"\t", " "}}).bytes();
+  EXPECT_EQ(ids("ｈello\tthe"), want);
+  EXPECT_NE(ids("hello \tthe "), want);
+  data.remove_extra_whitespaces = true;
+  EXPECT_EQ(ids("  hello \tthe "), want);
+  data.precompiled_charsmap.resize(10);
+  EXPECT_EQ(test::error_of([&] { ids(""); }), "precompiled_charsmap: a trie of 262144 bytes in 6");
+}
+
 class RoundTrip : public testing::TestWithParam<test::TokenizerData> {};
 
 TEST_P(RoundTrip, IsTheIdentity) {

@@ -26,8 +26,8 @@ class WordCache {
     std::uint64_t value = word.size() * 256 + step;
     std::size_t at = 0;
     for (; at + 8 <= word.size(); at += 8)
-      value = mixed(value, load(word.data() + at, 8));
-    if (at < word.size()) value = mixed(value, load(word.data() + at, word.size() - at));
+      value = mixed(value, load<std::uint64_t>(word.data() + at));
+    if (at < word.size()) value = mixed(value, load_few(word.data() + at, word.size() - at));
     return value;
   }
 
@@ -35,7 +35,7 @@ class WordCache {
   std::span<const TokenId> find(std::string_view word, std::size_t step, std::uint64_t hash) const {
     const Entry& entry = entries_[hash >> kShift];
     if (entry.num_bytes != word.size() || entry.step != static_cast<std::uint8_t>(step) ||
-        std::memcmp(entry.bytes.data(), word.data(), word.size()) != 0) {
+        !is_equal(entry.bytes.data(), word.data(), word.size())) {
       return {};
     }
     return {entry.ids.data(), entry.num_ids};
@@ -71,10 +71,29 @@ class WordCache {
   };
   static_assert(sizeof(Entry) == 64);
 
-  static std::uint64_t load(const char* from, std::size_t bytes) {
-    std::uint64_t value = 0;
-    std::memcpy(&value, from, bytes);
+  template <class Value>
+  static Value load(const char* from) {
+    Value value;
+    std::memcpy(&value, from, sizeof(value));
     return value;
+  }
+  // All of 1 to 7 bytes, some of them twice: no call for a length that is only known here.
+  static std::uint64_t load_few(const char* from, std::size_t bytes) {
+    if (bytes >= 4) {
+      return load<std::uint32_t>(from) |
+             (std::uint64_t{load<std::uint32_t>(from + bytes - 4)} << 32U);
+    }
+    const auto byte = [from](std::size_t i) {
+      return std::uint32_t{static_cast<std::uint8_t>(from[i])};
+    };
+    return byte(0) | (byte(bytes / 2) << 8U) | (byte(bytes - 1) << 16U);
+  }
+  static bool is_equal(const char* a, const char* b, std::size_t bytes) {
+    std::size_t at = 0;
+    for (; at + 8 <= bytes; at += 8) {
+      if (load<std::uint64_t>(a + at) != load<std::uint64_t>(b + at)) return false;
+    }
+    return at == bytes || load_few(a + at, bytes - at) == load_few(b + at, bytes - at);
   }
   static std::uint64_t mixed(std::uint64_t value, std::uint64_t word) {
     value = (value ^ word) * 0x9E3779B97F4A7C15U;

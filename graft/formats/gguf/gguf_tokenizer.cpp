@@ -1,6 +1,7 @@
 #include "graft/formats/gguf/gguf_tokenizer.h"
 
 #include <array>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -27,10 +28,11 @@ constexpr std::array<Field<std::int64_t>, 8> kIds = {{
     {"eom_token_id", &TokenizerData::eom_id},
 }};
 
-constexpr std::array<Field<bool>, 3> kFlags = {{
+constexpr std::array<Field<bool>, 4> kFlags = {{
     {"add_bos_token", &TokenizerData::add_bos},
     {"add_eos_token", &TokenizerData::add_eos},
     {"add_space_prefix", &TokenizerData::add_space_prefix},
+    {"remove_extra_whitespaces", &TokenizerData::remove_extra_whitespaces},
 }};
 
 std::string key(std::string_view name) {
@@ -94,6 +96,23 @@ void read_ids(const GgufMetadata& metadata,
   }
 }
 
+void read_charsmap(const GgufMetadata& metadata,
+                   TokenizerData& tokenizer,
+                   std::vector<std::string>& warnings) {
+  const std::string name = key("precompiled_charsmap");
+  const GgufArray* array = metadata.array(name);
+  if (array == nullptr) return;
+  if (array->type != GgufType::U8 && array->type != GgufType::I8) {
+    fail("metadata key \"", name, "\" is not an array of bytes");
+  }
+  if (tokenizer.model != "t5" && array->count > 0) {
+    warnings.push_back(str(name, " in a file of model \"", tokenizer.model, "\": ignored"));
+    return;
+  }
+  tokenizer.precompiled_charsmap.assign(reinterpret_cast<const char*>(array->bytes.data()),
+                                        array->bytes.size());
+}
+
 TokenizerData read(const GgufMetadata& metadata, std::vector<std::string>& warnings) {
   TokenizerData tokenizer;
   tokenizer.model = metadata.string(key("model")).value_or("");
@@ -104,6 +123,7 @@ TokenizerData read(const GgufMetadata& metadata, std::vector<std::string>& warni
   read_scores(metadata, tokenizer);
   read_types(metadata, tokenizer);
   read_ids(metadata, tokenizer, warnings);
+  read_charsmap(metadata, tokenizer, warnings);
   for (const auto& [name, field] : kFlags)
     tokenizer.*field = metadata.boolean(key(name));
   tokenizer.chat_template = metadata.string(kChatTemplate).value_or("");
@@ -145,6 +165,12 @@ void write_gguf_tokenizer(const TokenizerData& tokenizer, GgufMetadata& metadata
   }
   for (const auto& [name, field] : kFlags) {
     if (const auto& flag = tokenizer.*field) metadata.set(key(name), *flag);
+  }
+  if (const std::string& map = tokenizer.precompiled_charsmap; !map.empty()) {
+    const auto bytes = std::as_bytes(std::span(map));
+    metadata.set(key("precompiled_charsmap"), GgufArray{.type = GgufType::U8,
+                                                        .count = bytes.size(),
+                                                        .bytes = {bytes.begin(), bytes.end()}});
   }
   if (!tokenizer.chat_template.empty()) {
     metadata.set(std::string(kChatTemplate), tokenizer.chat_template);

@@ -59,7 +59,27 @@ TEST(GgufTokenizer, BringsBackWhatWasWritten) {
   data.scores = {0.0F, -1.0F, -2.5F, 0.0F};
   write_gguf_tokenizer(data, metadata);
   EXPECT_EQ(read_gguf_tokenizer(metadata, "test", warnings), data);
+
+  data.model = "t5";
+  data.precompiled_charsmap = std::string("\x04\0\0\0\xFF", 5);
+  data.remove_extra_whitespaces = true;
+  write_gguf_tokenizer(data, metadata);
+  EXPECT_EQ(read_gguf_tokenizer(metadata, "test", warnings), data);
   EXPECT_TRUE(warnings.empty());
+}
+
+TEST(GgufTokenizer, KnowsWhereACharsmapBelongs) {
+  const std::string key = "tokenizer.ggml.precompiled_charsmap";
+  GgufMetadata metadata;
+  metadata.set("tokenizer.ggml.model", std::string("llama"));
+  metadata.set("tokenizer.ggml.tokens", GgufArray::of(std::vector<std::string>{"a"}));
+  metadata.set(key, GgufArray{.type = GgufType::U8, .count = 1, .bytes = {std::byte{1}}});
+  std::vector<std::string> warnings;
+  EXPECT_EQ(read_gguf_tokenizer(metadata, "a.gguf", warnings).precompiled_charsmap, "");
+  EXPECT_EQ(warnings, std::vector{key + " in a file of model \"llama\": ignored"});
+  metadata.set(key, GgufArray::of(std::vector<std::int32_t>{1}));
+  EXPECT_EQ(test::error_of([&] { read_gguf_tokenizer(metadata, "a.gguf", warnings); }),
+            "a.gguf: metadata key \"" + key + "\" is not an array of bytes");
 }
 
 TEST(GgufTokenizer, KnowsFilesWithoutOne) {

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "graft/base/base64.h"
 #include "graft/base/error.h"
 #include "graft/base/mapped_file.h"
 #include "graft/formats/huggingface/fields.h"
@@ -53,6 +54,7 @@ class Builder {
   void read_added_tokens();
   void type_and_score(Kind kind);
   void find_pre(Kind kind);
+  void read_normalizer(const Json& json);
   std::int64_t highest_id() const;
 
   const Json& tokenizer_;
@@ -262,6 +264,26 @@ void Builder::find_pre(Kind kind) {
                           steps.empty() ? "none" : steps));
 }
 
+// What GGUF can say of the normaliser of a unigram model.
+void Builder::read_normalizer(const Json& json) {
+  const auto text = [](const Json& object, const char* key) {
+    const bool has = object.is_object() && object.contains(key) && object[key].is_string();
+    return has ? object[key].get<std::string>() : std::string();
+  };
+  const std::string type = text(json, "type");
+  if (type == "Sequence" && json.contains("normalizers") && json["normalizers"].is_array()) {
+    for (const Json& part : json["normalizers"])
+      read_normalizer(part);
+  } else if (type == "Precompiled") {
+    const auto charsmap = base64_decoded(text(json, "precompiled_charsmap"));
+    if (!charsmap) problems_.emplace_back("normalizer.precompiled_charsmap is not base64");
+    out_.precompiled_charsmap = charsmap.value_or("");
+  } else if (type == "Replace" && json.contains("pattern") &&
+             text(json["pattern"], "Regex") == " {2,}") {
+    out_.remove_extra_whitespaces = true;
+  }
+}
+
 TokenizerData Builder::build(const std::string& where) {
   fail_if_any(problems_, where);
   if (const Json* pre_tokenizer = top_.find("pre_tokenizer")) {
@@ -278,6 +300,7 @@ TokenizerData Builder::build(const std::string& where) {
   make_room(highest_id());
   if (*kind == Kind::Unigram) {
     read_unigram_vocab();
+    if (const Json* normalizer = top_.find("normalizer")) read_normalizer(*normalizer);
   } else {
     read_vocab();
     read_merges();

@@ -121,6 +121,21 @@ TEST(HfTokenizer, ReadsUnigram) {
   EXPECT_EQ(read.data.types[0], TokenType::Unknown);
   EXPECT_EQ(read.data.scores, (std::vector<float>{0.0F, -1.5F}));
   EXPECT_EQ(read.data.add_space_prefix, false);
+  EXPECT_EQ(read.data.remove_extra_whitespaces, std::nullopt);
+}
+
+TEST(HfTokenizer, ReadsTheNormaliserOfUnigram) {
+  const auto with = [](const std::string& charsmap) {
+    return R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0]]},
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Precompiled", "precompiled_charsmap": ")" +
+           charsmap +
+           R"("}, {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "▁"}]}})";
+  };
+  const Read read = read_text(with("Zm9v"));
+  EXPECT_EQ(read.data.precompiled_charsmap, "foo");
+  EXPECT_EQ(read.data.remove_extra_whitespaces, true);
+  EXPECT_NE(test::error_of([&] { read_text(with("?")); }).find("is not base64"), std::string::npos);
 }
 
 TEST(HfTokenizer, WarnsAboutWhatItDoesNotKnow) {

@@ -7,6 +7,7 @@
 
 #include "graft/base/error.h"
 #include "graft/base/mapped_file.h"
+#include "graft/formats/pre_tokenizers.h"
 
 namespace graft::chat {
 namespace {
@@ -146,6 +147,16 @@ ChatTemplate read_template(const std::string& path) {
   return {{reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path};
 }
 
+// GLM was trained with [gMASK]<sop> before every text. tokenizer.json says so in its
+// post-processor, for which GGUF has no words: there only the template can. The first of the two
+// may come as bos_token.
+bool lacks_glm_prefix(const formats::TokenizerData& data) {
+  const formats::NamedPreTokenizer* named = formats::find_named_pre_tokenizer(data.pre);
+  return named != nullptr && named->name == "glm4" &&
+         std::ranges::find(data.tokens, "<sop>") != data.tokens.end() &&
+         data.chat_template.find("<sop>") == std::string::npos;
+}
+
 }  // namespace
 
 std::span<const BuiltinTemplate> builtin_templates() {
@@ -164,7 +175,12 @@ SelectedTemplate select_template(const formats::TokenizerData& data, const std::
       fail("chat template \"", chosen, "\": neither a file nor one of ", known_names());
     return {read_template(chosen), ""};
   }
-  if (!data.chat_template.empty()) return {ChatTemplate(data.chat_template, "chat template"), ""};
+  if (!data.chat_template.empty()) {
+    return {ChatTemplate(data.chat_template, "chat template"),
+            lacks_glm_prefix(data)
+                ? "the chat template does not write [gMASK]<sop>, with which prompts of GLM begin"
+                : ""};
+  }
   return {ChatTemplate(named("chatml")->source, "built-in template chatml"),
           "the model has no chat template, using ChatML; --chat-template chooses another"};
 }

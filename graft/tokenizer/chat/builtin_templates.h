@@ -25,7 +25,7 @@ struct SelectedTemplate {
 };
 
 // `chosen`, the name of a built-in template or a file, wins over the model's own template. Without
-// both: ChatML, and a warning.
+// both: ChatML, and a warning. There is one too where the model's own lost the prefix of GLM.
 SelectedTemplate select_template(const formats::TokenizerData& data, const std::string& chosen);
 
 // bos_token, eos_token, unk_token … as the vocabulary spells them; those it has not stay undefined.

@@ -84,6 +84,20 @@ TEST(BuiltinTemplates, TheModelsOwnWinsOverChatml) {
   EXPECT_THROW(select_template(data, "no-such-template"), Error);
 }
 
+TEST(BuiltinTemplates, WarnWhereTheModelsOwnLostThePrefixOfGlm) {
+  formats::TokenizerData data;
+  data.tokens = {"a", "[gMASK]", "<sop>"};
+  data.chat_template = "{{ x }}";
+  EXPECT_EQ(select_template(data, "").warning, "");
+  for (const char* pre : {"glm4", "chatglm-bpe"}) {
+    data.pre = pre;
+    data.chat_template = "{{ x }}";
+    EXPECT_NE(select_template(data, "").warning.find("[gMASK]<sop>"), std::string::npos);
+    data.chat_template = "{{ bos_token }}<sop>{{ x }}";
+    EXPECT_EQ(select_template(data, "").warning, "");
+  }
+}
+
 TEST(BuiltinTemplates, SpecialTokensComeFromTheVocabulary) {
   formats::TokenizerData data;
   data.tokens = {"<pad>", "<s>", "</s>"};
