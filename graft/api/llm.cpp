@@ -22,6 +22,8 @@ namespace {
 models::OpenOptions open_options(const LlmConfig& config) {
   models::OpenOptions options;
   options.num_threads = config.num_threads;
+  options.processors = config.processors;
+  options.repack = config.repack;
   options.plugins = config.plugins;
   if (!config.rules.empty()) {
     const MappedFile file(config.rules);

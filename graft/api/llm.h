@@ -40,7 +40,10 @@ struct LlmConfig {
   EngineConfig engine = {};
   std::filesystem::path rules = {};  // rule file; empty: the default of the model's family
   std::vector<std::filesystem::path> plugins = {};  // libraries with operators
-  std::size_t num_threads = 0;                      // 0: one per processor
+  std::size_t num_threads = 0;                      // 0: one per core
+  std::vector<int> processors = {};                 // to pin the threads to; empty: not pinned
+  // Rearrange weights for speed while loading. Without, a model is there at once, and slow.
+  bool repack = true;
 };
 
 // Text, or the tokens themselves.

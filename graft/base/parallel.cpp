@@ -1,6 +1,5 @@
 #include "graft/base/parallel.h"
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -10,9 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include <sched.h>
-
 #include "graft/base/check.h"
+#include "graft/base/processors.h"
 
 namespace graft {
 namespace {
@@ -20,13 +18,6 @@ namespace {
 // Longer than what one thread does alone between two loops of a pass, short enough that an idle
 // program costs nothing.
 constexpr std::chrono::microseconds kSpinTime{100};
-
-std::size_t usable_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return static_cast<std::size_t>(std::max(1, CPU_COUNT(&set)));
-}
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -57,6 +48,8 @@ void wait_for_change(const std::atomic<int>& value, int old, bool may_spin) {
 struct ThreadPool::State {
   std::vector<std::thread> threads;
   bool may_spin = true;
+  std::vector<int> processors;  // empty: threads run where they like
+  std::thread::id pinned_caller;
   std::atomic<bool> in_loop = false;
 
   const void* body = nullptr;
@@ -82,7 +75,12 @@ struct ThreadPool::State {
     }
   }
 
+  void pin(std::size_t worker) const {
+    if (!processors.empty()) pin_this_thread(processors[worker % processors.size()]);
+  }
+
   void run_thread(std::size_t worker) {
+    pin(worker);
     for (int seen = 0;; ++seen) {
       wait_for_change(loops, seen, may_spin);
       if (call == nullptr) return;
@@ -97,11 +95,13 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(std::size_t num_threads) : state_(std::make_unique<State>()) {
-  const std::size_t processors = usable_processors();
-  if (num_threads == 0) num_threads = processors;
+ThreadPool::ThreadPool(std::size_t num_threads, std::vector<int> processors)
+    : state_(std::make_unique<State>()) {
+  const std::size_t available = processors.empty() ? usable_processors().size() : processors.size();
+  if (num_threads == 0) num_threads = processors.empty() ? usable_cores().size() : available;
   // With more threads than processors a thread that looks for work keeps another from doing it.
-  state_->may_spin = num_threads <= processors;
+  state_->may_spin = num_threads <= available;
+  state_->processors = std::move(processors);
   state_->threads.reserve(num_threads - 1);
   for (std::size_t i = 1; i < num_threads; ++i)
     state_->threads.emplace_back([state = state_.get(), i] { state->run_thread(i); });
@@ -121,6 +121,10 @@ std::size_t ThreadPool::num_threads() const {
 void ThreadPool::run(std::size_t num_items, const void* body, Call call) {
   State& s = *state_;
   GRAFT_CHECK(!s.in_loop.exchange(true), "parallel_for inside parallel_for");
+  if (!s.processors.empty() && s.pinned_caller != std::this_thread::get_id()) {
+    s.pin(0);
+    s.pinned_caller = std::this_thread::get_id();
+  }
   s.body = body;
   s.call = call;
   s.num_items = num_items;

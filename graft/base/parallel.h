@@ -7,13 +7,16 @@
 #include <cstddef>
 #include <memory>
 #include <type_traits>
+#include <vector>
 
 namespace graft {
 
 class ThreadPool {
  public:
-  // `num_threads` counts the calling thread; 0 means one per processor this process may run on.
-  explicit ThreadPool(std::size_t num_threads = 0);
+  // `num_threads` counts the calling thread; 0 means one per core this process may run on. With
+  // `processors` (0 means one per processor then) the threads, and those that call parallel_for,
+  // are pinned to them in turn.
+  explicit ThreadPool(std::size_t num_threads = 0, std::vector<int> processors = {});
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool();

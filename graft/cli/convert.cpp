@@ -73,7 +73,7 @@ void convert_file(const Options& options, const char* label) {
 }
 
 void add_threads(CLI::App& command, const std::shared_ptr<Options>& options) {
-  command.add_option("-t,--threads", options->threads, "Threads (default: all processors)")
+  command.add_option("-t,--threads", options->threads, "Threads (default: one per core)")
       ->check(CLI::Range(1, 4096));
 }
 

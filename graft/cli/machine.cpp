@@ -58,7 +58,7 @@ void add_machine(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("machine", "Measure this machine and save its figures for `plan`");
   command->add_flag("--json", options->json, "Print the figures as JSON instead of saving them");
-  command->add_option("-t,--threads", options->threads, "Threads (default: all processors)")
+  command->add_option("-t,--threads", options->threads, "Threads (default: one per core)")
       ->check(CLI::Range(1, 4096));
   command->callback([options] { measure_machine(options->json, options->threads); });
 }

@@ -17,6 +17,8 @@ struct ModelOptions {
   std::string rules;  // empty: the default of the model's family
   PluginOptions plugins;
   std::size_t threads = 0;
+  std::string processors;  // a list; empty: threads are not pinned
+  bool no_repack = false;
 
   void add_to(CLI::App& command);
   api::LlmConfig config() const;

@@ -77,7 +77,7 @@ void add_synth(CLI::App& app) {
   command->add_option("--type", options->type, "Type mix (default: Q4_K_M)");
   command->add_option("--layers", options->layers, "Layers instead of the model's own")
       ->check(CLI::Range(1, 1000));
-  command->add_option("-t,--threads", options->threads, "Threads (default: all processors)")
+  command->add_option("-t,--threads", options->threads, "Threads (default: one per core)")
       ->check(CLI::Range(1, 4096));
   command->footer(known_shapes());
   command->callback([options] { synthesize(*options); });

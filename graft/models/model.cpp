@@ -6,10 +6,14 @@
 
 namespace graft::models {
 
-Model::Model(const plan::Plan& plan, const formats::WeightSource& source, ThreadPool& pool)
+Model::Model(const plan::Plan& plan,
+             const formats::WeightSource& source,
+             ThreadPool& pool,
+             bool repack)
     : blueprint_(plan.blueprint),
       source_(&source),
       pool_(&pool),
+      repack_(repack),
       operators_(plan),
       prefill_(plan, operators_, ops::Phase::Prefill),
       generate_(plan, operators_, ops::Phase::Generate) {
@@ -27,7 +31,7 @@ Model::Model(const plan::Plan& plan, const formats::WeightSource& source, Thread
 Model::~Model() = default;
 
 void Model::load() {
-  CheckpointWeights weights(*source_, pool_);
+  CheckpointWeights weights(*source_, pool_, repack_);
   weights.check(*blueprint_);
   for (const auto& op : operators_.all())
     op->load(weights);

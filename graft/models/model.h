@@ -23,9 +23,13 @@ namespace graft::models {
 
 class Model {
  public:
-  // Builds every operator and loads its weights. All four must outlive the model: weights stay
-  // where they are mapped. Throws Error when a weight is missing or does not fit.
-  Model(const plan::Plan& plan, const formats::WeightSource& source, ThreadPool& pool);
+  // Builds every operator and loads its weights, rearranged for speed unless `repack` is false. The
+  // first three must outlive the model: other weights stay where they are mapped. Throws Error when
+  // a weight is missing or does not fit.
+  Model(const plan::Plan& plan,
+        const formats::WeightSource& source,
+        ThreadPool& pool,
+        bool repack = true);
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
   ~Model();
@@ -70,6 +74,7 @@ class Model {
   const plan::Blueprint* blueprint_;
   const formats::WeightSource* source_;
   ThreadPool* pool_;
+  bool repack_;
   OperatorTree operators_;
   Decoder prefill_;
   Decoder generate_;

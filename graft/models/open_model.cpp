@@ -30,10 +30,10 @@ OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& optio
       registry_(ops::builtin_operators()),
       rules_(parse(options, registry_)),
       planned_(plan::make_plan(blueprint_, rules_, registry_, options.machine)),
-      pool_(options.num_threads) {
+      pool_(options.num_threads, options.processors) {
   fail_on_errors(planned_.findings);
   if (source_->tensors().empty()) fail(path.string(), ": has no weights");
-  model_ = std::make_unique<Model>(planned_.plan, *source_, pool_);
+  model_ = std::make_unique<Model>(planned_.plan, *source_, pool_, options.repack);
 }
 
 }  // namespace graft::models

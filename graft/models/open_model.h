@@ -22,7 +22,9 @@ struct OpenOptions {
   std::filesystem::path rules_path = "rules";
   std::vector<std::filesystem::path> plugins = {};  // libraries with operators, before the rules'
   plan::Machine machine = {};
-  std::size_t num_threads = 0;  // 0: one per processor
+  std::size_t num_threads = 0;       // 0: one per core
+  std::vector<int> processors = {};  // to pin the threads to; empty: not pinned
+  bool repack = true;                // rearrange weights for speed at load
 };
 
 // Owns what a Model refers to, and the model. Its parts do not move.

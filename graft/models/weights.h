@@ -18,13 +18,16 @@ namespace graft::models {
 class CheckpointWeights final : public ops::WeightProvider {
  public:
   // Weights point into the source's files: it must outlive them.
-  explicit CheckpointWeights(const formats::WeightSource& source, ThreadPool* pool = nullptr)
-      : index_(source), pool_(pool) {}
+  explicit CheckpointWeights(const formats::WeightSource& source,
+                             ThreadPool* pool = nullptr,
+                             bool repack = true)
+      : index_(source), pool_(pool), repack_(repack) {}
 
   ops::Weight get(std::string_view name) override;
   bool contains(std::string_view name) override { return index_.find(name).has_value(); }
   std::vector<ops::Weight> experts(std::string_view experts, std::string_view projection) override;
   ThreadPool* pool() override { return pool_; }
+  bool may_repack() override { return repack_; }
   void release(const ops::Weight& weight) override;
 
   // Throws one Error that names every weight of the blueprint that is missing or has another shape.
@@ -35,6 +38,7 @@ class CheckpointWeights final : public ops::WeightProvider {
 
   TensorIndex index_;
   ThreadPool* pool_;
+  bool repack_;
 };
 
 }  // namespace graft::models

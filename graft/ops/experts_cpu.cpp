@@ -32,7 +32,10 @@ class ExpertsCpu final : public Experts {
     gate_proj_ = load_all(weights, "gate_proj", intermediate, hidden);
     up_proj_ = load_all(weights, "up_proj", intermediate, hidden);
     down_proj_ = load_all(weights, "down_proj", hidden, intermediate);
-    if (!repack_ || !PackedExperts::can_pack(gate_proj_, up_proj_, down_proj_)) return;
+    if (!repack_ || !weights.may_repack() ||
+        !PackedExperts::can_pack(gate_proj_, up_proj_, down_proj_)) {
+      return;
+    }
     packed_ = PackedExperts(gate_proj_, up_proj_, down_proj_, weights);
     gate_proj_ = {};
     up_proj_ = {};

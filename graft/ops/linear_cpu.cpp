@@ -20,7 +20,7 @@ class LinearCpu final : public Linear {
   void load(WeightProvider& weights) override {
     weight_ = weights.get(module_ + ".weight");
     weight_.expect_shape(params_.out_features, params_.in_features);
-    if (repack_ && can_pack(weight_)) {
+    if (repack_ && weights.may_repack() && can_pack(weight_)) {
       packed_ = pack({&weight_, 1}, weights).front();
       weight_ = {};
     }

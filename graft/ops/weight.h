@@ -54,6 +54,8 @@ class WeightProvider {
   virtual std::vector<Weight> experts(std::string_view experts, std::string_view projection) = 0;
   // The threads to rearrange weights with; null: this one only.
   virtual ThreadPool* pool() { return nullptr; }
+  // Whether weights are to be rearranged for speed; if not, they stay where the file is mapped.
+  virtual bool may_repack() { return true; }
   // The operator has a copy of its own and will not read the weight's bytes again.
   virtual void release(const Weight& /*weight*/) {}
 };

@@ -29,8 +29,18 @@ void nibbles(const std::uint8_t* quants, std::uint8_t* codes) {
 
 void nibbles_and_fifth_bits(const std::uint8_t* quants, std::uint32_t high, std::uint8_t* codes) {
   nibbles(quants, codes);
-  for (int i = 0; i < 32; ++i)
-    codes[i] |= byte((high >> i & 1) << 4);
+  for (int i = 0; i < 4; ++i) {
+    // Bit k of a byte to bit 4 of byte k of a word: eight copies of the byte, in copy k the bit k,
+    // which a sum brings to the top.
+    const std::uint64_t copies = 0x0101010101010101U * (high >> (8 * i) & 0xff);
+    const std::uint64_t bits = copies & 0x8040201008040201U;
+    const std::uint64_t tops = ((bits & 0x7f7f7f7f7f7f7f7fU) + 0x7f7f7f7f7f7f7f7fU) | bits;
+    const std::uint64_t fifths = tops >> 3 & 0x1010101010101010U;
+    std::uint64_t eight = 0;
+    std::memcpy(&eight, codes + 8 * i, sizeof(eight));
+    eight |= fifths;
+    std::memcpy(codes + 8 * i, &eight, sizeof(eight));
+  }
 }
 
 void read_block(const quant::BlockQ40& block, RowChunk& row) {
