@@ -3,6 +3,8 @@
 #include <new>
 #include <utility>
 
+#include <sys/mman.h>
+
 #include "graft/base/check.h"
 #include "graft/base/error.h"
 #include "graft/base/units.h"
@@ -11,15 +13,24 @@ namespace graft {
 namespace {
 
 // A cache line, and the widest vector register.
-constexpr std::align_val_t kAlignment{64};
+constexpr std::size_t kAlignment = 64;
+// Large buffers come in large pages where the system has them: whoever reads a weight matrix from
+// end to end then meets the end of a page, where processors stop reading ahead, 512 times less.
+constexpr std::size_t kLargePage = std::size_t{2} << 20;
+
+std::size_t alignment_of(std::size_t bytes) {
+  return bytes >= 2 * kLargePage ? kLargePage : kAlignment;
+}
 
 }  // namespace
 
 Buffer::Buffer(std::size_t bytes, Device device) : size_(bytes), device_(device) {
   GRAFT_CHECK(device.type == DeviceType::Cpu, "no runtime for ", to_string(device));
   if (bytes == 0) return;
-  data_ = static_cast<std::byte*>(::operator new(bytes, kAlignment, std::nothrow));
+  const std::size_t alignment = alignment_of(bytes);
+  data_ = static_cast<std::byte*>(::operator new(bytes, std::align_val_t{alignment}, std::nothrow));
   if (data_ == nullptr) fail(to_string(device), ": cannot allocate ", bytes_text(bytes));
+  if (alignment == kLargePage) ::madvise(data_, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
@@ -35,7 +46,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 }
 
 Buffer::~Buffer() {
-  ::operator delete(data_, kAlignment);
+  if (data_ != nullptr) ::operator delete(data_, std::align_val_t{alignment_of(size_)});
 }
 
 }  // namespace graft
