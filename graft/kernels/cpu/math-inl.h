@@ -4,8 +4,13 @@
 
 #include "graft/quant/simd-inl.h"
 // Order matters: what follows uses what stands above.
+// clang-format off
 #include "graft/kernels/cpu/elementwise-inl.h"
 #include "graft/kernels/cpu/matmul-inl.h"
+#include "graft/kernels/cpu/product-inl.h"
+#include "graft/kernels/cpu/attention-inl.h"
+#include "graft/kernels/cpu/rows-inl.h"
+// clang-format on
 
 namespace {
 
@@ -19,6 +24,13 @@ inline constexpr MathTable kAllMath = {
     .axpy = axpy,
     .silu_mul = silu_mul,
     .sigmoid = sigmoid,
+    .product = product,
+    .softmax_block = softmax_block,
+    .softmax_merge = softmax_merge,
+    .transpose = transpose,
+    .decode_f16_rows = decode_rows<FromF16>,
+    .decode_bf16_rows = decode_rows<FromBf16>,
+    .decode_f32_rows = decode_rows<FromF32>,
 };
 
 }  // namespace

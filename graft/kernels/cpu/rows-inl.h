@@ -1,0 +1,127 @@
+// Rows of a cache to float. See graft/quant/simd-inl.h for the rules of these files: included
+// inside an instruction-set region, after simd-inl.h.
+
+namespace {
+
+// How far ahead rows are asked for: a cache's rows lie too far apart for the processor to see a
+// pattern in them.
+inline constexpr std::int64_t kPrefetchRows = 8;
+
+GRAFT_INLINE void prefetch_row(const std::byte* row, std::int64_t bytes) {
+  for (std::int64_t i = 0; i < bytes; i += 64)
+    __builtin_prefetch(row + i);
+}
+
+struct FromF16 {
+  using Code = std::uint16_t;
+  static GRAFT_INLINE float one(Code code) { return from_f16(code); }
+#if GRAFT_VECTOR_BYTES == 64
+  static GRAFT_INLINE NativeF32 native(const std::byte* in) {
+    __m256i codes;
+    __builtin_memcpy(&codes, in, sizeof(codes));
+    return _mm512_maskz_cvtph_ps(0xffff, codes);
+  }
+#elif GRAFT_VECTOR_BYTES == 32
+  static GRAFT_INLINE NativeF32 native(const std::byte* in) {
+    __m128i codes;
+    __builtin_memcpy(&codes, in, sizeof(codes));
+    return _mm256_cvtph_ps(codes);
+  }
+#endif
+};
+
+struct FromBf16 {
+  using Code = std::uint16_t;
+  static GRAFT_INLINE float one(Code code) {
+    return as_float(static_cast<std::uint32_t>(code) << 16);
+  }
+#if GRAFT_VECTOR_BYTES == 64
+  static GRAFT_INLINE NativeF32 native(const std::byte* in) {
+    __m256i codes;
+    __builtin_memcpy(&codes, in, sizeof(codes));
+    return reinterpret_cast<NativeF32>(
+        _mm512_maskz_slli_epi32(0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, codes), 16));
+  }
+#elif GRAFT_VECTOR_BYTES == 32
+  static GRAFT_INLINE NativeF32 native(const std::byte* in) {
+    __m128i codes;
+    __builtin_memcpy(&codes, in, sizeof(codes));
+    return reinterpret_cast<NativeF32>(_mm256_slli_epi32(_mm256_cvtepu16_epi32(codes), 16));
+  }
+#endif
+};
+
+struct FromF32 {
+  using Code = float;
+  static GRAFT_INLINE float one(Code code) { return code; }
+#if GRAFT_VECTOR_BYTES >= 32
+  static GRAFT_INLINE NativeF32 native(const std::byte* in) {
+    NativeF32 v;
+    __builtin_memcpy(&v, in, sizeof(v));
+    return v;
+  }
+#endif
+};
+
+template <class From>
+void decode_rows(StoredRows in, float* out) {
+  using Code = typename From::Code;
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(Code));
+  for (std::int64_t r = 0; r < in.rows; ++r, out += in.cols) {
+    const std::byte* row = in.data + r * in.stride;
+    prefetch_row(row + kPrefetchRows * in.stride, in.cols * kBytes);
+    std::int64_t i = 0;
+#if GRAFT_VECTOR_BYTES >= 32
+    for (; i + kNativeLanes <= in.cols; i += kNativeLanes) {
+      const NativeF32 v = From::native(row + i * kBytes);
+      __builtin_memcpy(out + i, &v, sizeof(v));
+    }
+#endif
+    for (; i < in.cols; ++i) {
+      Code code;
+      __builtin_memcpy(&code, row + i * kBytes, sizeof(code));
+      out[i] = From::one(code);
+    }
+  }
+}
+
+// Four rows from r on; those past the end read as zeros.
+inline void transpose_four(
+    RowPointers in, std::int64_t r, std::int64_t cols, float factor, float* to, std::int64_t ld) {
+  const float* rows[4];
+  for (std::int64_t i = 0; i < 4; ++i)
+    rows[i] = in.data[r + i < in.rows ? r + i : r];
+  float factors[4];
+  for (std::int64_t i = 0; i < 4; ++i)
+    factors[i] = r + i < in.rows ? factor : 0.0F;
+  std::int64_t c = 0;
+  for (; c + 4 <= cols; c += 4) {
+    const V4 a = load_as<V4>(rows[0] + c) * factors[0];
+    const V4 b = load_as<V4>(rows[1] + c) * factors[1];
+    const V4 d = load_as<V4>(rows[2] + c) * factors[2];
+    const V4 e = load_as<V4>(rows[3] + c) * factors[3];
+    const V4 low_ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    const V4 high_ab = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    const V4 low_de = __builtin_shufflevector(d, e, 0, 4, 1, 5);
+    const V4 high_de = __builtin_shufflevector(d, e, 2, 6, 3, 7);
+    const V4 columns[4] = {__builtin_shufflevector(low_ab, low_de, 0, 1, 4, 5),
+                           __builtin_shufflevector(low_ab, low_de, 2, 3, 6, 7),
+                           __builtin_shufflevector(high_ab, high_de, 0, 1, 4, 5),
+                           __builtin_shufflevector(high_ab, high_de, 2, 3, 6, 7)};
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i)
+      __builtin_memcpy(to + (c + i) * ld + r, &columns[i], sizeof(V4));
+  }
+  for (; c < cols; ++c) {
+    for (std::int64_t i = 0; i < 4; ++i)
+      to[c * ld + r + i] = rows[i][c] * factors[i];
+  }
+}
+
+inline void transpose(
+    RowPointers rows, std::int64_t cols, float factor, float* to, std::int64_t ld) {
+  for (std::int64_t r = 0; r < rows.rows; r += 4)
+    transpose_four(rows, r, cols, factor, to, ld);
+}
+
+}  // namespace
