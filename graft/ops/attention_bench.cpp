@@ -15,14 +15,26 @@
 namespace graft::ops {
 namespace {
 
+std::vector<float> some_values(std::int64_t count) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(i % 61) * 0.01F - 0.3F;
+  return values;
+}
+
 // Gives the same values whatever comes in.
 class ConstantLinear final : public Linear {
  public:
   void load(WeightProvider& /*weights*/) override {}
   void forward(TensorView /*x*/, TensorView y, Pass& /*pass*/) override {
-    for (std::int64_t i = 0; i < y.num_elems(); ++i)
-      y.f32()[i] = static_cast<float>(i & 63) * 0.01F - 0.3F;
+    if (static_cast<std::int64_t>(values_.size()) < y.num_elems()) {
+      values_ = some_values(y.num_elems());
+    }
+    std::copy_n(values_.begin(), y.num_elems(), y.f32());
   }
+
+ private:
+  std::vector<float> values_;
 };
 
 class SilentLinear final : public Linear {
@@ -83,6 +95,7 @@ class Layer {
     const Kwargs cache_kwargs = {{"dtype", dtype}};
     const bool latent = shape.num_kv_heads == 0;
     const std::int64_t row = latent ? shape.key_dim() : shape.num_kv_heads * shape.head_dim;
+    row_size_ = row;
     make("cpu.kv_cache", "kv_cache", KvCacheParams{.key_size = row, .value_size = latent ? 0 : row},
          cache_kwargs);
     for (const char* name : {"q_proj", "k_proj", "v_proj", "kv_a_proj_with_mqa"})
@@ -115,17 +128,17 @@ class Layer {
     cache.allocate(num_blocks_, cache.block_tokens());
   }
 
+  void fill_cache(std::int64_t num_positions) {
+    const Batch batch = make_batch(num_positions, num_positions);
+    Pass pass = {.batch = batch, .pool = pool_, .workspace = workspace_};
+    std::vector<float> rows = some_values(num_positions * row_size_);
+    const TensorView view(rows.data(), DType::F32, {num_positions, row_size_});
+    dynamic_cast<KvCache&>(*children_["kv_cache"]).write(view, view, pass);
+  }
+
   // The last `num_tokens` of `context_len`.
   void run(std::int64_t num_tokens, std::int64_t context_len) {
-    Batch batch;
-    batch.token_ids.resize(static_cast<std::size_t>(num_tokens));
-    batch.positions.resize(static_cast<std::size_t>(num_tokens));
-    std::iota(batch.positions.begin(), batch.positions.end(),
-              static_cast<std::int32_t>(context_len - num_tokens));
-    SequenceSlice slice = {.num_tokens = num_tokens, .context_len = context_len, .block_table = {}};
-    slice.block_table.resize(static_cast<std::size_t>(num_blocks_));
-    std::iota(slice.block_table.begin(), slice.block_table.end(), 0);
-    batch.sequences.push_back(std::move(slice));
+    const Batch batch = make_batch(num_tokens, context_len);
     const Workspace::Scope scope(workspace_);
     const TensorView x = workspace_.f32({num_tokens, 1});
     const TensorView y = workspace_.f32({num_tokens, 1});
@@ -137,6 +150,19 @@ class Layer {
   }
 
  private:
+  Batch make_batch(std::int64_t num_tokens, std::int64_t context_len) const {
+    Batch batch;
+    batch.token_ids.resize(static_cast<std::size_t>(num_tokens));
+    batch.positions.resize(static_cast<std::size_t>(num_tokens));
+    std::iota(batch.positions.begin(), batch.positions.end(),
+              static_cast<std::int32_t>(context_len - num_tokens));
+    SequenceSlice slice = {.num_tokens = num_tokens, .context_len = context_len, .block_table = {}};
+    slice.block_table.resize(static_cast<std::size_t>(num_blocks_));
+    std::iota(slice.block_table.begin(), slice.block_table.end(), 0);
+    batch.sequences.push_back(std::move(slice));
+    return batch;
+  }
+
   void make(std::string_view op,
             const std::string& name,
             const Params& params,
@@ -154,6 +180,7 @@ class Layer {
 
   Registry registry_ = builtin_operators();
   std::map<std::string, std::unique_ptr<Operator>, std::less<>> children_;
+  std::int64_t row_size_ = 0;
   std::int64_t num_blocks_ = 0;
   ThreadPool pool_{1};
   Workspace workspace_;
@@ -174,8 +201,7 @@ void prefill(benchmark::State& state, const Shape& shape, const std::string& dty
 void decode(benchmark::State& state, const Shape& shape, const std::string& dtype) {
   const std::int64_t context_len = state.range(0);
   Layer layer(shape, dtype, context_len);
-  for (std::int64_t at = 0; at < context_len; at += 512)
-    layer.run(std::min<std::int64_t>(512, context_len - at), std::min(at + 512, context_len));
+  layer.fill_cache(context_len);
   for (auto _ : state)  // NOLINT(clang-analyzer-deadcode.DeadStores)
     layer.run(1, context_len);
   const std::int64_t row =
