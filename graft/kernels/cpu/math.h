@@ -87,6 +87,12 @@ struct MathTable {
   // x = 1 / (1 + exp(-x))
   void (*sigmoid)(float* x, std::int64_t n) = nullptr;
 
+  // x[i], x[i + half] = x[i] c[i] - x[i + half] s[i], x[i + half] c[i] + x[i] s[i]
+  void (*rotate_halves)(float* x, const float* c, const float* s, std::int64_t half) = nullptr;
+  // The same for neighbours x[2i], x[2i + 1]. c and s are given for each value: every cosine twice,
+  // every sine negated and as it is.
+  void (*rotate_pairs)(float* x, const float* c, const float* s, std::int64_t half) = nullptr;
+
   // Of attention: see product-inl.h for their bits.
   void (*product)(const Product& p) = nullptr;
   void (*softmax_block)(const SoftmaxBlock& b) = nullptr;

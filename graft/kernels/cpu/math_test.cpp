@@ -197,6 +197,31 @@ TEST_P(MathTest, ExtremesStayWhatTheyAre) {
   EXPECT_TRUE(std::isnan(s[2]));
 }
 
+TEST_P(MathTest, RotationsAreThePlainSumsOfProducts) {
+  for (const std::int64_t half : {1, 3, 8, 16, 21, 32, 64}) {
+    const auto n = static_cast<std::size_t>(half);
+    const Floats x = random_floats(2 * half);
+    const Floats c = random_floats(half);
+    const Floats s = random_floats(half);
+    Floats halves = x;
+    math().rotate_halves(halves.data(), c.data(), s.data(), half);
+    Floats pairs = x;
+    Floats twice_c;
+    Floats twice_s;
+    for (std::size_t i = 0; i < n; ++i) {
+      twice_c.insert(twice_c.end(), {c[i], c[i]});
+      twice_s.insert(twice_s.end(), {-s[i], s[i]});
+    }
+    math().rotate_pairs(pairs.data(), twice_c.data(), twice_s.data(), half);
+    for (std::size_t i = 0; i < n; ++i) {
+      EXPECT_EQ(halves[i], x[i] * c[i] - x[n + i] * s[i]);
+      EXPECT_EQ(halves[n + i], x[n + i] * c[i] + x[i] * s[i]);
+      EXPECT_EQ(pairs[2 * i], x[2 * i] * c[i] - x[2 * i + 1] * s[i]);
+      EXPECT_EQ(pairs[2 * i + 1], x[2 * i + 1] * c[i] + x[2 * i] * s[i]);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isa,
                          MathTest,
                          testing::ValuesIn(runnable_kernels().begin(), runnable_kernels().end()),

@@ -7,11 +7,6 @@ namespace {
 // pattern in them.
 inline constexpr std::int64_t kPrefetchRows = 8;
 
-GRAFT_INLINE void prefetch_row(const std::byte* row, std::int64_t bytes) {
-  for (std::int64_t i = 0; i < bytes; i += 64)
-    __builtin_prefetch(row + i);
-}
-
 struct FromF16 {
   using Code = std::uint16_t;
   static GRAFT_INLINE float one(Code code) { return from_f16(code); }
@@ -63,25 +58,48 @@ struct FromF32 {
 #endif
 };
 
+// Apart, or the compiler keeps registers for it in the loop over rows.
+template <class From>
+__attribute__((noinline)) void decode_tail(const std::byte* in, float* out, std::int64_t count) {
+  using Code = typename From::Code;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Code code;
+    __builtin_memcpy(&code, in + i * static_cast<std::int64_t>(sizeof(code)), sizeof(code));
+    out[i] = From::one(code);
+  }
+}
+
 template <class From>
 void decode_rows(StoredRows in, float* out) {
-  using Code = typename From::Code;
-  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(Code));
-  for (std::int64_t r = 0; r < in.rows; ++r, out += in.cols) {
-    const std::byte* row = in.data + r * in.stride;
-    prefetch_row(row + kPrefetchRows * in.stride, in.cols * kBytes);
-    std::int64_t i = 0;
 #if GRAFT_VECTOR_BYTES >= 32
-    for (; i + kNativeLanes <= in.cols; i += kNativeLanes) {
-      const NativeF32 v = From::native(row + i * kBytes);
-      __builtin_memcpy(out + i, &v, sizeof(v));
+  constexpr std::int64_t kBytes =
+      kNativeLanes * static_cast<std::int64_t>(sizeof(typename From::Code));
+  const std::int64_t ahead = kPrefetchRows * in.stride;
+#endif
+  const std::byte* row = in.data;
+  for (std::int64_t r = 0; r < in.rows; ++r, row += in.stride) {
+    const std::byte* from = row;
+    std::int64_t left = in.cols;
+#if GRAFT_VECTOR_BYTES >= 32
+    for (; left >= 4 * kNativeLanes; left -= 4 * kNativeLanes) {
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        if (i * kBytes % 64 == 0) __builtin_prefetch(from + ahead + i * kBytes);
+        const NativeF32 v = From::native(from + i * kBytes);
+        __builtin_memcpy(out + i * kNativeLanes, &v, sizeof(v));
+      }
+      from += 4 * kBytes;
+      out += 4 * kNativeLanes;
+    }
+    for (; left >= kNativeLanes; left -= kNativeLanes) {
+      const NativeF32 v = From::native(from);
+      __builtin_memcpy(out, &v, sizeof(v));
+      from += kBytes;
+      out += kNativeLanes;
     }
 #endif
-    for (; i < in.cols; ++i) {
-      Code code;
-      __builtin_memcpy(&code, row + i * kBytes, sizeof(code));
-      out[i] = From::one(code);
-    }
+    if (left > 0) decode_tail<From>(from, out, left);
+    out += left;
   }
 }
 
