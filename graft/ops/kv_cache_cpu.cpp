@@ -42,6 +42,7 @@ class KvCacheCpu final : public KvCache {
         params_(params),
         dtype_(type.dtype),
         decode_rows_(type.decode_rows),
+        row_bytes_(bytes_of(dtype_, params_.key_size + params_.value_size)),
         block_tokens_(block_tokens) {}
 
   void allocate(std::int64_t num_blocks, std::int64_t block_tokens) override {
@@ -57,7 +58,7 @@ class KvCacheCpu final : public KvCache {
   std::int64_t num_blocks() const override { return num_blocks_; }
   std::int64_t block_tokens() const override { return block_tokens_; }
   std::size_t bytes_per_block() const override {
-    return static_cast<std::size_t>(block_tokens_) * row_bytes();
+    return static_cast<std::size_t>(block_tokens_) * row_bytes_;
   }
 
   void copy_block(std::int64_t from, std::int64_t to) override {
@@ -107,7 +108,6 @@ class KvCacheCpu final : public KvCache {
   const quant::Codec& codec() const {
     return cpu::kernels().codecs[static_cast<std::size_t>(dtype_)];
   }
-  std::size_t row_bytes() const { return bytes_of(dtype_, params_.key_size + params_.value_size); }
 
   std::byte* block_data(std::int64_t block) const {
     GRAFT_DCHECK(block >= 0 && block < num_blocks_, module_, ": block ", block, " of ",
@@ -120,7 +120,7 @@ class KvCacheCpu final : public KvCache {
     GRAFT_DCHECK(entry < sequence.block_table.size(), module_, ": no block for position ",
                  position);
     return block_data(sequence.block_table[entry]) +
-           static_cast<std::size_t>(position % block_tokens_) * row_bytes();
+           static_cast<std::size_t>(position % block_tokens_) * row_bytes_;
   }
 
   void read(const SequenceSlice& sequence,
@@ -136,7 +136,7 @@ class KvCacheCpu final : public KvCache {
       decode({.data = at(sequence, position) + offset,
               .rows = end - position,
               .cols = part.num_cols,
-              .stride = static_cast<std::int64_t>(row_bytes())},
+              .stride = static_cast<std::int64_t>(row_bytes_)},
              out);
       out += (end - position) * part.num_cols;
       position = end;
@@ -147,6 +147,7 @@ class KvCacheCpu final : public KvCache {
   KvCacheParams params_;
   DType dtype_;
   DecodeRows cpu::MathTable::*decode_rows_;
+  std::size_t row_bytes_;
   std::int64_t block_tokens_;
   std::int64_t num_blocks_ = 0;
   ReservedMemory rows_;  // [blocks, block_tokens, key_size + value_size] of dtype_
