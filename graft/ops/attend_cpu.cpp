@@ -12,10 +12,10 @@ namespace graft::ops {
 namespace {
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
-// Tiles are cut into segments when there are fewer than this per worker, and if what the segments
-// know until they are joined takes no more than so many floats.
-constexpr std::int64_t kTilesPerWorker = 4;
-constexpr std::int64_t kMaxPartElems = std::int64_t{1} << 24;
+// Items per worker that even out the work.
+constexpr std::int64_t kItemsPerWorker = 4;
+// Floats for what the segments know until they are joined: beyond that tiles are not cut.
+constexpr std::int64_t kMaxStateElems = std::int64_t{1} << 24;
 
 // Rows of a tile, at most kAttentionRows, and the lanes they take in the kernels.
 struct RowGroup {
@@ -48,114 +48,185 @@ cpu::SoftmaxRows state_at(std::int64_t num_rows, float* memory) {
   return {.max = memory, .sum = memory + padded(num_rows), .acc = memory + 2 * padded(num_rows)};
 }
 
+// What a worker needs for a bundle of tiles; per tile where it says so.
 struct Scratch {
-  float* queries;     // per row group [key_dim, width]
+  std::int64_t query_elems;
+  std::int64_t state_elems;
+  float* queries;     // per tile and row group [key_dim, width]
   float* scores;      // [kAttentionBlock, kAttentionRows]
   float* correction;  // [kAttentionRows]
-  float* total;       // a state
-  float* segment;     // a state
+  float* total;       // a state per tile
+  float* segment;     // a state per tile
   float* source;
 
-  static std::int64_t elems(const AttentionShape& shape, std::int64_t num_rows) {
-    return padded(num_rows) * shape.key_dim + (kAttentionBlock + 1) * kAttentionRows +
-           2 * state_elems(shape, num_rows);
+  static std::int64_t elems(const AttentionShape& shape,
+                            std::int64_t num_rows,
+                            std::int64_t tiles) {
+    return tiles * (padded(num_rows) * shape.key_dim + 2 * ops::state_elems(shape, num_rows)) +
+           (kAttentionBlock + 1) * kAttentionRows;
   }
 
-  Scratch(const AttentionShape& shape, std::int64_t num_rows, float* memory)
-      : queries(memory),
-        scores(queries + padded(num_rows) * shape.key_dim),
+  Scratch(const AttentionShape& shape, std::int64_t num_rows, std::int64_t tiles, float* memory)
+      : query_elems(padded(num_rows) * shape.key_dim),
+        state_elems(ops::state_elems(shape, num_rows)),
+        queries(memory),
+        scores(queries + tiles * query_elems),
         correction(scores + kAttentionBlock * kAttentionRows),
         total(correction + kAttentionRows),
-        segment(total + state_elems(shape, num_rows)),
-        source(segment + state_elems(shape, num_rows)) {}
+        segment(total + tiles * state_elems),
+        source(segment + tiles * state_elems) {}
 };
 
-// One tile on one worker.
-class TileAttention {
- public:
-  TileAttention(const AttentionShape& shape,
-                const HeadTile& tile,
-                const KeyValueSource& source,
-                float* memory)
-      : shape_(shape),
-        tile_(tile),
-        source_(source),
-        num_rows_(tile.num_rows()),
-        s_(shape, num_rows_, memory) {}
+std::int64_t first_seen(const AttentionShape& shape, std::int64_t position) {
+  return shape.window == 0 ? 0 : std::max<std::int64_t>(0, position + 1 - shape.window);
+}
 
-  // The segments a tile has to do with: [first, end).
-  static std::int64_t first_segment(const AttentionShape& shape, const TokenTile& tokens) {
-    return first_seen(shape, tokens.first_position) / kAttentionSegment;
+// The segments some tokens have to do with: [first, end).
+std::int64_t first_segment(const AttentionShape& shape, const TokenTile& tokens) {
+  return first_seen(shape, tokens.first_position) / kAttentionSegment;
+}
+std::int64_t end_segment(const TokenTile& tokens) {
+  return (tokens.first_position + tokens.num_tokens - 1) / kAttentionSegment + 1;
+}
+
+std::int64_t worker_elems(const AttentionShape& shape,
+                          std::span<const HeadTile> tiles,
+                          std::int64_t bundle,
+                          const KeyValueSource& source) {
+  std::int64_t max_rows = 0;
+  for (const HeadTile& tile : tiles)
+    max_rows = std::max(max_rows, tile.num_rows());
+  return padded(Scratch::elems(shape, max_rows, bundle) + source.memory_elems());
+}
+
+// The result of a tile, whose segments are joined.
+void write(const AttentionShape& shape, const HeadTile& tile, cpu::SoftmaxRows state) {
+  for (std::int64_t row = 0; row < tile.num_rows(); ++row) {
+    const float* from = state.acc + row * shape.value_dim;
+    float* to =
+        tile.out + row / tile.num_heads * tile.out_stride + row % tile.num_heads * shape.value_dim;
+    const float factor = 1.0F / state.sum[row];
+    for (std::int64_t i = 0; i < shape.value_dim; ++i)
+      to[i] = from[i] * factor;
   }
-  static std::int64_t end_segment(const TokenTile& tokens) {
-    return (tokens.first_position + tokens.num_tokens - 1) / kAttentionSegment + 1;
+}
+
+// A row group of a tile, with its part of the scratch.
+struct GroupOfTile {
+  const HeadTile* tile = nullptr;
+  RowGroup rows;
+  const float* queries = nullptr;  // [key_dim, width]
+  cpu::SoftmaxRows state;          // of the group's first row on
+
+  std::int64_t position_of(std::int64_t row) const {
+    return tile->tokens.first_position + (rows.first + row) / tile->num_heads;
   }
+};
+
+// A bundle of tiles on one worker.
+class BundleAttention {
+ public:
+  // The first tile has the most rows.
+  BundleAttention(const AttentionShape& shape,
+                  std::span<const HeadTile> tiles,
+                  const KeyValueSource& source,
+                  float* memory)
+      : shape_(shape),
+        tiles_(tiles),
+        source_(source),
+        s_(shape, tiles[0].num_rows(), static_cast<std::int64_t>(tiles.size()), memory) {}
 
   void prepare() const {
-    source_.prepare(tile_, s_.source);
+    source_.prepare(tiles_[0], s_.source);
     // The scale of the scores, in powers of two, is that of the queries.
     const float scale = shape_.scale * std::numbers::log2e_v<float>;
-    for (std::int64_t first = 0; first < num_rows_; first += kAttentionRows) {
-      const RowGroup group = row_group(num_rows_, first);
-      float* to = s_.queries + first * shape_.key_dim;
-      if (group.count < group.width) std::fill_n(to, group.width * shape_.key_dim, 0.0F);
-      std::array<const float*, kAttentionRows> rows{};
-      for (std::int64_t r = 0; r < group.count; ++r)
-        rows[static_cast<std::size_t>(r)] = query(first + r);
-      cpu::kernels().math.transpose({.data = rows.data(), .rows = group.count}, shape_.key_dim,
-                                    scale, to, group.width);
+    for (std::size_t i = 0; i < tiles_.size(); ++i) {
+      const HeadTile& tile = tiles_[i];
+      for (std::int64_t first = 0; first < tile.num_rows(); first += kAttentionRows) {
+        const RowGroup group = row_group(tile.num_rows(), first);
+        float* to = queries(i) + first * shape_.key_dim;
+        if (group.count < group.width) std::fill_n(to, group.width * shape_.key_dim, 0.0F);
+        std::array<const float*, kAttentionRows> rows{};
+        for (std::int64_t r = 0; r < group.count; ++r) {
+          rows[static_cast<std::size_t>(r)] = tile.queries +
+                                              (first + r) / tile.num_heads * tile.query_stride +
+                                              (first + r) % tile.num_heads * shape_.key_dim;
+        }
+        cpu::kernels().math.transpose({.data = rows.data(), .rows = group.count}, shape_.key_dim,
+                                      scale, to, group.width);
+      }
     }
   }
 
-  // What the rows know of one segment.
-  void attend_segment(std::int64_t segment, cpu::SoftmaxRows state) const {
-    std::fill_n(state.max, padded(num_rows_), kNothing);
-    std::fill_n(state.sum, padded(num_rows_), 0.0F);
-    std::fill_n(state.acc, num_rows_ * shape_.value_dim, 0.0F);
-    const std::int64_t end =
-        std::min((segment + 1) * kAttentionSegment, position_of(num_rows_ - 1) + 1);
-    std::int64_t begin = std::max(segment * kAttentionSegment, first_seen(shape_, position_of(0)));
+  // What the rows know of one segment; a state per tile. `end` is where the worker's work ends.
+  void attend_segment(std::int64_t segment, std::int64_t end, float* states) const {
+    const TokenTile& tokens = tiles_[0].tokens;
+    for (std::size_t i = 0; i < tiles_.size(); ++i)
+      clear(i, states);
+    const std::int64_t segment_end = std::min((segment + 1) * kAttentionSegment, end);
+    std::int64_t begin =
+        std::max(segment * kAttentionSegment, first_seen(shape_, tokens.first_position));
     begin = begin / kAttentionBlock * kAttentionBlock;
-    for (; begin < end; begin += kAttentionBlock) {
-      const std::int64_t block_end = std::min(begin + kAttentionBlock, end);
-      const KeysAndValues block = source_.load(tile_, begin, block_end, s_.source);
-      for (std::int64_t first = 0; first < num_rows_; first += kAttentionRows)
-        add_block(row_group(num_rows_, first), begin, block, state);
+    for (; begin < segment_end; begin += kAttentionBlock) {
+      const std::int64_t block_end = std::min(begin + kAttentionBlock, segment_end);
+      add_block(
+          {.begin = begin, .end = block_end, .follow = std::min(kAttentionBlock, end - block_end)},
+          states);
     }
   }
 
   // All segments, joined.
   void attend_all() const {
-    const std::int64_t first = first_segment(shape_, tile_.tokens);
-    const cpu::SoftmaxRows total = state_at(num_rows_, s_.total);
-    const cpu::SoftmaxRows part = state_at(num_rows_, s_.segment);
-    attend_segment(first, total);
-    for (std::int64_t i = first + 1; i < end_segment(tile_.tokens); ++i) {
-      attend_segment(i, part);
-      cpu::kernels().math.softmax_merge(total, part, num_rows_, shape_.value_dim);
+    const TokenTile& tokens = tiles_[0].tokens;
+    const std::int64_t first = first_segment(shape_, tokens);
+    const std::int64_t end = tokens.first_position + tokens.num_tokens;
+    attend_segment(first, end, s_.total);
+    for (std::int64_t i = first + 1; i < end_segment(tokens); ++i) {
+      attend_segment(i, end, s_.segment);
+      for (std::size_t t = 0; t < tiles_.size(); ++t) {
+        cpu::kernels().math.softmax_merge(state(t, s_.total), state(t, s_.segment),
+                                          tiles_[t].num_rows(), shape_.value_dim);
+      }
     }
-    write(total);
-  }
-
-  void write(cpu::SoftmaxRows state) const {
-    for (std::int64_t row = 0; row < num_rows_; ++row) {
-      float* out = tile_.out + row / tile_.num_heads * tile_.out_stride +
-                   row % tile_.num_heads * shape_.value_dim;
-      std::copy_n(state.acc + row * shape_.value_dim, shape_.value_dim, out);
-      cpu::kernels().math.scale(out, shape_.value_dim, 1.0F / state.sum[row]);
-    }
+    for (std::size_t t = 0; t < tiles_.size(); ++t)
+      write(shape_, tiles_[t], state(t, s_.total));
   }
 
  private:
-  static std::int64_t first_seen(const AttentionShape& shape, std::int64_t position) {
-    return shape.window == 0 ? 0 : std::max<std::int64_t>(0, position + 1 - shape.window);
+  float* queries(std::size_t tile) const {
+    return s_.queries + static_cast<std::int64_t>(tile) * s_.query_elems;
   }
-  std::int64_t position_of(std::int64_t row) const {
-    return tile_.tokens.first_position + row / tile_.num_heads;
+  cpu::SoftmaxRows state(std::size_t tile, float* states) const {
+    return state_at(tiles_[tile].num_rows(),
+                    states + static_cast<std::int64_t>(tile) * s_.state_elems);
   }
-  const float* query(std::int64_t row) const {
-    return tile_.queries + row / tile_.num_heads * tile_.query_stride +
-           row % tile_.num_heads * shape_.key_dim;
+
+  void clear(std::size_t tile, float* states) const {
+    const cpu::SoftmaxRows rows = state(tile, states);
+    const std::int64_t num_rows = tiles_[tile].num_rows();
+    std::fill_n(rows.max, padded(num_rows), kNothing);
+    std::fill_n(rows.sum, padded(num_rows), 0.0F);
+    std::fill_n(rows.acc, num_rows * shape_.value_dim, 0.0F);
+  }
+
+  void add_block(Positions positions, float* states) const {
+    KeysAndValues block;
+    for (std::size_t i = 0; i < tiles_.size(); ++i) {
+      const HeadTile& tile = tiles_[i];
+      if (i == 0 || tile.source != tiles_[i - 1].source) {
+        block = source_.load(tile, positions, s_.source);
+      }
+      const cpu::SoftmaxRows rows = state(i, states);
+      for (std::int64_t first = 0; first < tile.num_rows(); first += kAttentionRows) {
+        add_block_to({.tile = &tile,
+                      .rows = row_group(tile.num_rows(), first),
+                      .queries = queries(i) + first * shape_.key_dim,
+                      .state = {.max = rows.max + first,
+                                .sum = rows.sum + first,
+                                .acc = rows.acc + first * shape_.value_dim}},
+                     positions.begin, block);
+      }
+    }
   }
 
   // Which keys of a block each row sees.
@@ -165,14 +236,13 @@ class TileAttention {
     std::array<std::int32_t, kAttentionRows> end{};
   };
 
-  Seen seen_by(RowGroup group, std::int64_t begin, std::int64_t count) const {
+  Seen seen_by(const GroupOfTile& group, std::int64_t begin, std::int64_t count) const {
     Seen seen;
-    const std::int64_t first_position = position_of(group.first);
-    const std::int64_t last_position = position_of(group.first + group.count - 1);
-    seen.all = count == kAttentionBlock && first_position >= begin + count - 1 &&
-               first_seen(shape_, last_position) <= begin;
-    for (std::int64_t r = 0; r < group.count && !seen.all; ++r) {
-      const std::int64_t position = position_of(group.first + r);
+    const std::int64_t last = group.position_of(group.rows.count - 1);
+    seen.all = count == kAttentionBlock && group.position_of(0) >= begin + count - 1 &&
+               first_seen(shape_, last) <= begin;
+    for (std::int64_t r = 0; r < group.rows.count && !seen.all; ++r) {
+      const std::int64_t position = group.position_of(r);
       const std::int64_t first = std::max<std::int64_t>(0, first_seen(shape_, position) - begin);
       const std::int64_t end = std::min(count, position + 1 - begin);
       if (first >= end) continue;
@@ -182,45 +252,46 @@ class TileAttention {
     return seen;
   }
 
-  void add_block(RowGroup group,
-                 std::int64_t begin,
-                 const KeysAndValues& block,
-                 cpu::SoftmaxRows state) const {
+  void add_block_to(const GroupOfTile& group,
+                    std::int64_t begin,
+                    const KeysAndValues& block) const {
     const cpu::MathTable& math = cpu::kernels().math;
-    const std::int64_t count = block.keys.rows;
+    const std::int64_t count =
+        std::min(block.keys.rows, group.position_of(group.rows.count - 1) + 1 - begin);
+    if (count <= 0) return;  // all of it lies after the group
     math.product({.a = block.keys.data,
                   .a_row = block.keys.stride,
-                  .b = s_.queries + group.first * shape_.key_dim,
-                  .ldb = group.width,
+                  .b = group.queries,
+                  .ldb = group.rows.width,
                   .c = s_.scores,
-                  .ldc = group.width,
+                  .ldc = group.rows.width,
                   .m = count,
-                  .n = group.width,
+                  .n = group.rows.width,
                   .k = shape_.key_dim});
     const Seen seen = seen_by(group, begin, count);
     math.softmax_block({.scores = s_.scores,
                         .count = count,
-                        .width = group.width,
+                        .width = group.rows.width,
                         .first = seen.all ? nullptr : seen.first.data(),
                         .end = seen.all ? nullptr : seen.end.data(),
-                        .max = state.max + group.first,
-                        .sum = state.sum + group.first,
+                        .max = group.state.max,
+                        .sum = group.state.sum,
                         .correction = s_.correction});
     if (seen.all) {
-      add_values(group, {.first = 0, .count = group.count}, {0, count}, block.values, state);
+      add_values(group, {0, group.rows.count}, {0, count}, block.values);
       return;
     }
     // Rows that see the same keys together. No row is given a key it does not see: 0 times what
     // stands there might be NaN, and could turn -0 into 0.
-    for (std::int64_t r = 0; r < group.count;) {
+    for (std::int64_t r = 0; r < group.rows.count;) {
       const Range keys = {seen.first[static_cast<std::size_t>(r)],
                           seen.end[static_cast<std::size_t>(r)]};
       std::int64_t end = r + 1;
-      while (end < group.count && seen.first[static_cast<std::size_t>(end)] == keys.begin &&
+      while (end < group.rows.count && seen.first[static_cast<std::size_t>(end)] == keys.begin &&
              seen.end[static_cast<std::size_t>(end)] == keys.end) {
         ++end;
       }
-      add_values(group, {.first = r, .count = end - r}, keys, block.values, state);
+      add_values(group, {r, end}, keys, block.values);
       r = end;
     }
   }
@@ -231,78 +302,135 @@ class TileAttention {
   };
 
   // acc = correction acc + weights times values, for some rows of a group and the keys they see.
-  void add_values(RowGroup group,
-                  RowGroup rows,
-                  Range keys,
-                  cpu::RowsF32 values,
-                  cpu::SoftmaxRows state) const {
+  void add_values(const GroupOfTile& group, Range rows, Range keys, cpu::RowsF32 values) const {
     if (keys.begin >= keys.end) return;
-    cpu::kernels().math.product({.a = s_.scores + keys.begin * group.width + rows.first,
+    cpu::kernels().math.product({.a = s_.scores + keys.begin * group.rows.width + rows.begin,
                                  .a_row = 1,
-                                 .a_col = group.width,
+                                 .a_col = group.rows.width,
                                  .b = values.data + keys.begin * values.stride,
                                  .ldb = values.stride,
-                                 .c = state.acc + (group.first + rows.first) * shape_.value_dim,
+                                 .c = group.state.acc + rows.begin * shape_.value_dim,
                                  .ldc = shape_.value_dim,
-                                 .m = rows.count,
+                                 .m = rows.end - rows.begin,
                                  .n = shape_.value_dim,
                                  .k = keys.end - keys.begin,
-                                 .factor = s_.correction + rows.first});
+                                 .factor = s_.correction + rows.begin});
   }
 
   const AttentionShape& shape_;
-  const HeadTile& tile_;
+  std::span<const HeadTile> tiles_;
   const KeyValueSource& source_;
-  std::int64_t num_rows_;
   Scratch s_;
 };
 
-// A segment of a tile, and where its state goes.
+// A segment of a bundle, and where its states go.
 struct SegmentItem {
-  const HeadTile* tile = nullptr;
+  std::span<const HeadTile> tiles;
   std::int64_t segment = 0;
-  std::int64_t state = 0;  // offset in floats
+  float* states = nullptr;
 };
 
-struct Split {
-  std::vector<SegmentItem> items;  // of a tile in ascending order
-  std::int64_t state_elems = 0;
+// How the work is shared out.
+struct Shares {
+  std::int64_t bundle = 1;        // tiles that one worker takes together
+  bool by_segment = false;        // else every bundle is one worker's
+  std::int64_t num_segments = 0;  // of all tiles
 };
 
-Split split(const AttentionShape& shape, std::span<const HeadTile> tiles) {
-  Split result;
-  for (const HeadTile& tile : tiles) {
-    const std::int64_t end = TileAttention::end_segment(tile.tokens);
-    for (std::int64_t i = TileAttention::first_segment(shape, tile.tokens); i < end; ++i) {
-      result.items.push_back({.tile = &tile, .segment = i, .state = result.state_elems});
-      result.state_elems += state_elems(shape, tile.num_rows());
-    }
-  }
-  return result;
+Shares share_out(const AttentionShape& shape,
+                 std::span<const HeadTile> tiles,
+                 std::int64_t bundle,
+                 const ThreadPool& pool) {
+  Shares shares = {.bundle = bundle};
+  for (const HeadTile& tile : tiles)
+    shares.num_segments += end_segment(tile.tokens) - first_segment(shape, tile.tokens);
+  const auto num_threads = static_cast<std::int64_t>(pool.num_threads());
+  if (num_threads == 1) return shares;
+  const std::int64_t enough = kItemsPerWorker * num_threads;
+  while (shares.bundle > 1 && shares.num_segments / shares.bundle < enough)
+    shares.bundle = shares.bundle % 2 == 0 ? shares.bundle / 2 : 1;
+  const auto num_tiles = static_cast<std::int64_t>(tiles.size());
+  shares.by_segment =
+      num_tiles / shares.bundle < enough && shares.num_segments > num_tiles &&
+      shares.num_segments * state_elems(shape, tiles[0].num_rows()) <= kMaxStateElems;
+  return shares;
 }
 
-// Joins the states of each tile's segments: the first becomes the total.
-void join(const AttentionShape& shape,
-          const Split& parts,
-          const KeyValueSource& source,
-          float* states,
-          Pass& pass) {
+// Every bundle by one worker.
+void attend_whole(const AttentionShape& shape,
+                  std::span<const HeadTile> tiles,
+                  std::int64_t bundle,
+                  const KeyValueSource& source,
+                  Pass& pass) {
+  const std::int64_t num_items = static_cast<std::int64_t>(tiles.size()) / bundle;
+  const TensorView scratch = pass.workspace.f32(
+      {num_workers(pass.pool, num_items), worker_elems(shape, tiles, bundle, source)});
+  for_each_item(pass.pool, num_items, [&](std::int64_t worker, std::int64_t item) {
+    // The last first: those of late positions take longest.
+    const auto first = static_cast<std::size_t>((num_items - 1 - item) * bundle);
+    const BundleAttention attention(shape, tiles.subspan(first, static_cast<std::size_t>(bundle)),
+                                    source, scratch.f32_row(worker));
+    attention.prepare();
+    attention.attend_all();
+  });
+}
+
+// Joins the segments of each tile in ascending order: the first becomes the total.
+void join(const AttentionShape& shape, std::span<const SegmentItem> items, Pass& pass) {
   std::vector<std::size_t> firsts;
-  for (std::size_t i = 0; i < parts.items.size(); ++i) {
-    if (i == 0 || parts.items[i].tile != parts.items[i - 1].tile) firsts.push_back(i);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (i == 0 || items[i].tiles.data() != items[i - 1].tiles.data()) firsts.push_back(i);
   }
-  const auto num_tiles = static_cast<std::int64_t>(firsts.size());
+  const auto bundle = static_cast<std::int64_t>(items[0].tiles.size());
+  const std::int64_t num_tiles = static_cast<std::int64_t>(firsts.size()) * bundle;
   for_each_item(pass.pool, num_tiles, [&](std::int64_t /*worker*/, std::int64_t item) {
-    std::size_t i = firsts[static_cast<std::size_t>(item)];
-    const HeadTile& tile = *parts.items[i].tile;
-    const cpu::SoftmaxRows total = state_at(tile.num_rows(), states + parts.items[i].state);
-    for (++i; i < parts.items.size() && parts.items[i].tile == &tile; ++i) {
-      cpu::kernels().math.softmax_merge(total,
-                                        state_at(tile.num_rows(), states + parts.items[i].state),
+    std::size_t i = firsts[static_cast<std::size_t>(item / bundle)];
+    const std::span<const HeadTile> tiles = items[i].tiles;
+    const HeadTile& tile = tiles[static_cast<std::size_t>(item % bundle)];
+    const std::int64_t offset = item % bundle * state_elems(shape, tiles[0].num_rows());
+    const cpu::SoftmaxRows total = state_at(tile.num_rows(), items[i].states + offset);
+    for (++i; i < items.size() && items[i].tiles.data() == tiles.data(); ++i) {
+      cpu::kernels().math.softmax_merge(total, state_at(tile.num_rows(), items[i].states + offset),
                                         tile.num_rows(), shape.value_dim);
     }
-    TileAttention(shape, tile, source, nullptr).write(total);
+    write(shape, tile, total);
   });
+}
+
+// Every segment of a bundle by one worker.
+void attend_by_segment(const AttentionShape& shape,
+                       std::span<const HeadTile> tiles,
+                       const Shares& shares,
+                       const KeyValueSource& source,
+                       Pass& pass) {
+  std::int64_t max_rows = 0;
+  for (const HeadTile& tile : tiles)
+    max_rows = std::max(max_rows, tile.num_rows());
+  const std::int64_t elems = state_elems(shape, max_rows);
+  float* states = pass.workspace.f32({shares.num_segments * elems}).f32();
+  std::vector<SegmentItem> items;
+  const auto bundle = static_cast<std::size_t>(shares.bundle);
+  for (std::size_t first = 0; first < tiles.size(); first += bundle) {
+    const TokenTile& tokens = tiles[first].tokens;
+    for (std::int64_t i = first_segment(shape, tokens); i < end_segment(tokens); ++i) {
+      items.push_back({.tiles = tiles.subspan(first, bundle), .segment = i, .states = states});
+      states += shares.bundle * elems;
+    }
+  }
+  const auto num_items = static_cast<std::int64_t>(items.size());
+  const TensorView scratch = pass.workspace.f32(
+      {num_workers(pass.pool, num_items), worker_elems(shape, tiles, shares.bundle, source)});
+  for_each_item(pass.pool, num_items, [&](std::int64_t worker, std::int64_t number) {
+    const SegmentItem& item = items[static_cast<std::size_t>(number)];
+    const TokenTile& tokens = item.tiles[0].tokens;
+    const BundleAttention attention(shape, item.tiles, source, scratch.f32_row(worker));
+    attention.prepare();
+    attention.attend_segment(
+        item.segment,
+        std::min((item.segment + 1) * kAttentionSegment, tokens.first_position + tokens.num_tokens),
+        item.states);
+  });
+  join(shape, items, pass);
 }
 
 }  // namespace
@@ -330,40 +458,17 @@ std::vector<TokenTile> token_tiles(const Batch& batch,
 
 void attend(const AttentionShape& shape,
             std::span<const HeadTile> tiles,
+            std::int64_t bundle,
             const KeyValueSource& source,
             Pass& pass) {
+  if (tiles.empty()) return;
   const Workspace::Scope scope(pass.workspace);
-  std::int64_t max_rows = 0;
-  for (const HeadTile& tile : tiles)
-    max_rows = std::max(max_rows, tile.num_rows());
-  const std::int64_t worker_elems = padded(Scratch::elems(shape, max_rows) + source.memory_elems());
-  const auto num_tiles = static_cast<std::int64_t>(tiles.size());
-  const auto num_threads = static_cast<std::int64_t>(pass.pool.num_threads());
-  Split parts;
-  if (num_threads > 1 && num_tiles < kTilesPerWorker * num_threads) parts = split(shape, tiles);
-  const auto num_parts = static_cast<std::int64_t>(parts.items.size());
-  if (num_parts <= num_tiles || parts.state_elems > kMaxPartElems) {
-    const TensorView scratch =
-        pass.workspace.f32({num_workers(pass.pool, num_tiles), worker_elems});
-    for_each_item(pass.pool, num_tiles, [&](std::int64_t worker, std::int64_t item) {
-      // The last first: those of late positions take longest.
-      const HeadTile& tile = tiles[static_cast<std::size_t>(num_tiles - 1 - item)];
-      const TileAttention attention(shape, tile, source, scratch.f32_row(worker));
-      attention.prepare();
-      attention.attend_all();
-    });
-    return;
+  const Shares shares = share_out(shape, tiles, bundle, pass.pool);
+  if (shares.by_segment) {
+    attend_by_segment(shape, tiles, shares, source, pass);
+  } else {
+    attend_whole(shape, tiles, shares.bundle, source, pass);
   }
-  const TensorView states = pass.workspace.f32({parts.state_elems});
-  const TensorView scratch = pass.workspace.f32({num_workers(pass.pool, num_parts), worker_elems});
-  for_each_item(pass.pool, num_parts, [&](std::int64_t worker, std::int64_t item) {
-    const SegmentItem& part = parts.items[static_cast<std::size_t>(item)];
-    const TileAttention attention(shape, *part.tile, source, scratch.f32_row(worker));
-    attention.prepare();
-    attention.attend_segment(part.segment,
-                             state_at(part.tile->num_rows(), states.f32() + part.state));
-  });
-  join(shape, parts, source, states.f32(), pass);
 }
 
 }  // namespace graft::ops

@@ -66,6 +66,13 @@ struct KeysAndValues {
   cpu::RowsF32 values;  // [n, value_dim]
 };
 
+// Positions [begin, end), at most kAttentionBlock; `follow` more will be asked for next.
+struct Positions {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t follow = 0;
+};
+
 // Where keys and values come from. Has no state of its own: workers bring their memory.
 class KeyValueSource {
  public:
@@ -78,16 +85,16 @@ class KeyValueSource {
   virtual std::int64_t memory_elems() const = 0;
   // Before the first load() for a tile.
   virtual void prepare(const HeadTile& /*tile*/, float* /*memory*/) const {}
-  // Positions [begin, end), at most kAttentionBlock. Good until the next call with that memory.
-  virtual KeysAndValues load(const HeadTile& tile,
-                             std::int64_t begin,
-                             std::int64_t end,
-                             float* memory) const = 0;
+  // Good until the next call with that memory.
+  virtual KeysAndValues load(const HeadTile& tile, Positions positions, float* memory) const = 0;
 };
 
-// Every tile by one worker or, where tiles are fewer than workers, every segment of a tile by one.
+// Every tile by one worker or, where tiles are few, every segment of a tile by one. `bundle`
+// successive tiles, which have the same tokens, may go through the cache side by side: its rows
+// hold all heads, and a row is read best as a whole. Not for sources that prepare().
 void attend(const AttentionShape& shape,
             std::span<const HeadTile> tiles,
+            std::int64_t bundle,
             const KeyValueSource& source,
             Pass& pass);
 

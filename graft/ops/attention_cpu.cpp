@@ -9,6 +9,9 @@
 namespace graft::ops {
 namespace {
 
+// Query rows that share a block of decoded keys and values: enough to outweigh the decoding.
+constexpr std::int64_t kRowsPerTile = 2 * kAttentionRows;
+
 // The key-value heads of the cache.
 class HeadsOfCache final : public KeyValueSource {
  public:
@@ -17,17 +20,18 @@ class HeadsOfCache final : public KeyValueSource {
   // [2, kAttentionBlock, head_dim]
   std::int64_t memory_elems() const override { return 2 * kAttentionBlock * head_dim_; }
 
-  KeysAndValues load(const HeadTile& tile,
-                     std::int64_t begin,
-                     std::int64_t end,
-                     float* memory) const override {
-    const KvCache::Part part = {
-        .begin = begin, .end = end, .first_col = tile.source * head_dim_, .num_cols = head_dim_};
+  KeysAndValues load(const HeadTile& tile, Positions positions, float* memory) const override {
+    const KvCache::Part part = {.begin = positions.begin,
+                                .end = positions.end,
+                                .first_col = tile.source * head_dim_,
+                                .num_cols = head_dim_,
+                                .follow = positions.follow};
     float* values = memory + kAttentionBlock * head_dim_;
     cache_.read_keys(*tile.tokens.sequence, part, memory);
     cache_.read_values(*tile.tokens.sequence, part, values);
-    return {.keys = {.data = memory, .rows = end - begin, .stride = head_dim_},
-            .values = {.data = values, .rows = end - begin, .stride = head_dim_}};
+    const std::int64_t count = positions.end - positions.begin;
+    return {.keys = {.data = memory, .rows = count, .stride = head_dim_},
+            .values = {.data = values, .rows = count, .stride = head_dim_}};
   }
 
  private:
@@ -92,7 +96,7 @@ class AttentionCpu final : public Attention {
                                   .window = params_.sliding_window};
     const std::int64_t num_kv_heads = params_.num_key_value_heads;
     const std::int64_t group = params_.num_heads / num_kv_heads;
-    const std::int64_t tile_tokens = std::max<std::int64_t>(1, kAttentionRows / group);
+    const std::int64_t tile_tokens = std::max<std::int64_t>(1, kRowsPerTile / group);
     std::vector<HeadTile> tiles;
     for (const TokenTile& tokens : token_tiles(pass.batch, 0, q.rows(), tile_tokens)) {
       for (std::int64_t kv_head = 0; kv_head < num_kv_heads; ++kv_head) {
@@ -106,7 +110,11 @@ class AttentionCpu final : public Attention {
                          .num_heads = group});
       }
     }
-    attend(shape, tiles, HeadsOfCache(kv_cache_, head_dim), pass);
+    // Prefill has rows enough to outweigh the reading, and heads side by side would not fit into
+    // the second-level cache.
+    const auto num_sequences = static_cast<std::int64_t>(pass.batch.sequences.size());
+    const std::int64_t bundle = q.rows() == num_sequences ? num_kv_heads : 1;
+    attend(shape, tiles, bundle, HeadsOfCache(kv_cache_, head_dim), pass);
   }
 
   std::string module_;

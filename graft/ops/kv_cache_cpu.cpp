@@ -133,10 +133,12 @@ class KvCacheCpu final : public KvCache {
       // The rest of a block at a time: its rows are evenly spaced.
       const std::int64_t end =
           std::min(part.end, position - position % block_tokens_ + block_tokens_);
+      const std::int64_t next = position + part.end - part.begin;
       decode({.data = at(sequence, position) + offset,
               .rows = end - position,
               .cols = part.num_cols,
-              .stride = static_cast<std::int64_t>(row_bytes_)},
+              .stride = static_cast<std::int64_t>(row_bytes_),
+              .next = next < part.end + part.follow ? at(sequence, next) + offset : nullptr},
              out);
       out += (end - position) * part.num_cols;
       position = end;

@@ -160,7 +160,7 @@ class MlaCpu final : public Attention {
                          .num_heads = std::min(step, params_.num_heads - head)});
       }
     }
-    attend(shape, tiles, Latents(kv_cache_, params_), pass);
+    attend(shape, tiles, (params_.num_heads + step - 1) / step, Latents(kv_cache_, params_), pass);
   }
 
   // heads[t, heads, v] = V_h times the mixed latents
@@ -201,7 +201,7 @@ class MlaCpu final : public Attention {
                          .num_heads = 1});
       }
     }
-    attend(shape, tiles, ExpandedHeads(kv_cache_, params_, kv_b_proj_), pass);
+    attend(shape, tiles, 1, ExpandedHeads(kv_cache_, params_, kv_b_proj_), pass);
   }
 
   std::string module_;

@@ -36,14 +36,17 @@ std::int64_t Latents::memory_elems() const {
   return kAttentionBlock * (params_.kv_lora_rank + params_.qk_rope_head_dim);
 }
 
-KeysAndValues Latents::load(const HeadTile& tile,
-                            std::int64_t begin,
-                            std::int64_t end,
-                            float* memory) const {
+KeysAndValues Latents::load(const HeadTile& tile, Positions positions, float* memory) const {
   const std::int64_t cols = params_.kv_lora_rank + params_.qk_rope_head_dim;
   cache_.read_keys(*tile.tokens.sequence,
-                   {.begin = begin, .end = end, .first_col = 0, .num_cols = cols}, memory);
-  const cpu::RowsF32 rows = {.data = memory, .rows = end - begin, .stride = cols};
+                   {.begin = positions.begin,
+                    .end = positions.end,
+                    .first_col = 0,
+                    .num_cols = cols,
+                    .follow = positions.follow},
+                   memory);
+  const cpu::RowsF32 rows = {
+      .data = memory, .rows = positions.end - positions.begin, .stride = cols};
   return {.keys = rows, .values = rows};
 }
 
@@ -67,15 +70,12 @@ void ExpandedHeads::prepare(const HeadTile& tile, float* memory) const {
   }
 }
 
-KeysAndValues ExpandedHeads::load(const HeadTile& tile,
-                                  std::int64_t begin,
-                                  std::int64_t end,
-                                  float* memory) const {
+KeysAndValues ExpandedHeads::load(const HeadTile& tile, Positions positions, float* memory) const {
   const Layout layout(params_);
   const std::int64_t nope = params_.qk_nope_head_dim;
   const std::int64_t key_dim = nope + params_.qk_rope_head_dim;
   const std::int64_t v_dim = params_.v_head_dim;
-  const cpu::RowsF32 latents = latents_.load(tile, begin, end, memory + layout.latents).keys;
+  const cpu::RowsF32 latents = latents_.load(tile, positions, memory + layout.latents).keys;
   float* keys = memory + layout.keys;
   float* values = memory + layout.values;
   cpu::Product product = {.a = latents.data,

@@ -16,10 +16,7 @@ class Latents final : public KeyValueSource {
 
   // [kAttentionBlock, kv_lora_rank + qk_rope_head_dim]
   std::int64_t memory_elems() const override;
-  KeysAndValues load(const HeadTile& tile,
-                     std::int64_t begin,
-                     std::int64_t end,
-                     float* memory) const override;
+  KeysAndValues load(const HeadTile& tile, Positions positions, float* memory) const override;
 
  private:
   const KvCache& cache_;
@@ -34,10 +31,7 @@ class ExpandedHeads final : public KeyValueSource {
 
   std::int64_t memory_elems() const override;
   void prepare(const HeadTile& tile, float* memory) const override;
-  KeysAndValues load(const HeadTile& tile,
-                     std::int64_t begin,
-                     std::int64_t end,
-                     float* memory) const override;
+  KeysAndValues load(const HeadTile& tile, Positions positions, float* memory) const override;
 
  private:
   Latents latents_;

@@ -28,6 +28,7 @@ struct StoredRows {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   std::int64_t stride = 0;
+  const std::byte* next = nullptr;  // rows in the same form that will be wanted soon; null: none
 };
 
 // c[m, n] = factor[m] c[m, n] + the sum over k of a[m, k] b[k, n], k ascending: one chain of fused

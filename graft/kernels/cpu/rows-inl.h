@@ -3,10 +3,6 @@
 
 namespace {
 
-// How far ahead rows are asked for: a cache's rows lie too far apart for the processor to see a
-// pattern in them.
-inline constexpr std::int64_t kPrefetchRows = 8;
-
 struct FromF16 {
   using Code = std::uint16_t;
   static GRAFT_INLINE float one(Code code) { return from_f16(code); }
@@ -74,7 +70,9 @@ void decode_rows(StoredRows in, float* out) {
 #if GRAFT_VECTOR_BYTES >= 32
   constexpr std::int64_t kBytes =
       kNativeLanes * static_cast<std::int64_t>(sizeof(typename From::Code));
-  const std::int64_t ahead = kPrefetchRows * in.stride;
+  // A cache's rows lie too far apart for the processor to see a pattern in them, so the next ones
+  // are asked for by name, into the second level: with strides of 2048 the first has no room.
+  const std::int64_t ahead = in.next == nullptr ? 0 : in.next - in.data;
 #endif
   const std::byte* row = in.data;
   for (std::int64_t r = 0; r < in.rows; ++r, row += in.stride) {
@@ -84,7 +82,7 @@ void decode_rows(StoredRows in, float* out) {
     for (; left >= 4 * kNativeLanes; left -= 4 * kNativeLanes) {
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) {
-        if (i * kBytes % 64 == 0) __builtin_prefetch(from + ahead + i * kBytes);
+        if (i * kBytes % 64 == 0) __builtin_prefetch(from + ahead + i * kBytes, 0, 2);
         const NativeF32 v = From::native(from + i * kBytes);
         __builtin_memcpy(out + i * kNativeLanes, &v, sizeof(v));
       }
