@@ -1,5 +1,6 @@
-// The attention operators on one thread, between projections that cost nothing: GFLOP/s of a
-// prefill (causal products alone count) and bytes of the cache per second of one generated token.
+// The attention operators between projections that cost nothing: GFLOP/s of a prefill (causal
+// products alone count) and bytes of the cache per second of one generated token, on one thread;
+// and of one token of one long sequence on all.
 
 #include <algorithm>
 #include <map>
@@ -91,7 +92,11 @@ class ZeroWeights final : public WeightProvider {
 
 class Layer {
  public:
-  Layer(const Shape& shape, const std::string& dtype, std::int64_t num_positions) {
+  Layer(const Shape& shape,
+        const std::string& dtype,
+        std::int64_t num_positions,
+        std::size_t num_threads = 1)
+      : pool_(num_threads) {
     const Kwargs cache_kwargs = {{"dtype", dtype}};
     const bool latent = shape.num_kv_heads == 0;
     const std::int64_t row = latent ? shape.key_dim() : shape.num_kv_heads * shape.head_dim;
@@ -182,7 +187,7 @@ class Layer {
   std::map<std::string, std::unique_ptr<Operator>, std::less<>> children_;
   std::int64_t row_size_ = 0;
   std::int64_t num_blocks_ = 0;
-  ThreadPool pool_{1};
+  ThreadPool pool_;
   Workspace workspace_;
 };
 
@@ -198,9 +203,13 @@ void prefill(benchmark::State& state, const Shape& shape, const std::string& dty
       benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-void decode(benchmark::State& state, const Shape& shape, const std::string& dtype) {
+// num_threads 0: one per processor
+void decode(benchmark::State& state,
+            const Shape& shape,
+            const std::string& dtype,
+            std::size_t num_threads) {
   const std::int64_t context_len = state.range(0);
-  Layer layer(shape, dtype, context_len);
+  Layer layer(shape, dtype, context_len, num_threads);
   layer.fill_cache(context_len);
   for (auto _ : state)  // NOLINT(clang-analyzer-deadcode.DeadStores)
     layer.run(1, context_len);
@@ -225,10 +234,16 @@ void decode(benchmark::State& state, const Shape& shape, const std::string& dtyp
           ->Arg(4096)
           ->Unit(benchmark::kMillisecond);
       benchmark::RegisterBenchmark(("attention_decode" + suffix).c_str(),
-                                   [=](benchmark::State& state) { decode(state, shape, dtype); })
+                                   [=](benchmark::State& state) { decode(state, shape, dtype, 1); })
           ->Arg(512)
           ->Arg(4096)
           ->Arg(32768)
+          ->Unit(benchmark::kMicrosecond);
+      benchmark::RegisterBenchmark(("attention_decode_all_threads" + suffix).c_str(),
+                                   [=](benchmark::State& state) { decode(state, shape, dtype, 0); })
+          ->Arg(4096)
+          ->Arg(32768)
+          ->UseRealTime()
           ->Unit(benchmark::kMicrosecond);
     }
   }
