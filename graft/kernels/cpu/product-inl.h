@@ -147,11 +147,93 @@ std::int64_t product_columns(const Product& p, std::int64_t n) {
   return n + kN * static_cast<std::int64_t>(sizeof(V) / sizeof(float));
 }
 
+#if GRAFT_VECTOR_BYTES == 64
+// With 16 columns alone every multiplication has a broadcast of its own, and only one of those can
+// be had a cycle. So rows of a are taken in pairs, their values side by side, and each column in
+// two lanes: a broadcast of two values serves two multiplications. The chains stay what they are.
+inline constexpr int kPairs = 8;  // of a tile
+
+// Where value j stands, in pairs, after two rows were unpacked into a low and a high vector.
+constexpr int place_of(int j) {
+  return j / 4 * 2 + j % 2 + (j % 4 < 2 ? 0 : 8);
+}
+
+GRAFT_INLINE void store_unpacked(V16 x, V16 y, float* to) {
+  const V16 low =
+      __builtin_shufflevector(x, y, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
+  const V16 high =
+      __builtin_shufflevector(x, y, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+  __builtin_memcpy(to, &low, sizeof(low));
+  __builtin_memcpy(to + kLanes, &high, sizeof(high));
+}
+
+GRAFT_INLINE void store_rows_of_pair(V16 v, V16 w, float* first, float* second) {
+  const V16 even =
+      __builtin_shufflevector(v, w, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const V16 odd =
+      __builtin_shufflevector(v, w, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+  __builtin_memcpy(first, &even, sizeof(even));
+  __builtin_memcpy(second, &odd, sizeof(odd));
+}
+
+GRAFT_INLINE V16 all_pairs(const float* pair) {
+  typedef double V8Double __attribute__((vector_size(64)));  // NOLINT
+  double both;
+  __builtin_memcpy(&both, pair, sizeof(both));
+  return reinterpret_cast<V16>(both - V8Double{});
+}
+
+void product_pairs_tile(const Product& p, std::int64_t m) {
+  V16 acc[kPairs][2] = {};
+  alignas(64) float pairs[kPairs][2 * kLanes];
+  const float* b = p.b;
+  for (std::int64_t k = 0; k < p.k; k += kLanes) {
+    const float* a = p.a + m * p.a_row + k;
+#pragma GCC unroll 8
+    for (int i = 0; i < kPairs; ++i, a += 2 * p.a_row)
+      store_unpacked(load_as<V16>(a), load_as<V16>(a + p.a_row), pairs[i]);
+    // Or the compiler takes the values out of the vectors it has just stored, by shuffles.
+    __asm__("" : "+m"(pairs));
+#pragma GCC unroll 16
+    for (int j = 0; j < kLanes; ++j, b += p.ldb) {
+      const V16 v = load_as<V16>(b);
+      const V16 low = __builtin_shufflevector(v, v, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+      const V16 high =
+          __builtin_shufflevector(v, v, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15);
+#pragma GCC unroll 8
+      for (int i = 0; i < kPairs; ++i) {
+        const V16 value = all_pairs(pairs[i] + 2 * place_of(j));
+        acc[i][0] = fused(value, low, acc[i][0]);
+        acc[i][1] = fused(value, high, acc[i][1]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kPairs; ++i) {
+    float* const c = p.c + (m + std::int64_t{2} * i) * p.ldc;
+    store_rows_of_pair(acc[i][0], acc[i][1], c, c + p.ldc);
+  }
+}
+
+// As many rows as tiles take; returns those that are left.
+Product product_pairs(Product p) {
+  std::int64_t m = 0;
+  for (; m + 2 * kPairs <= p.m; m += 2 * kPairs)
+    product_pairs_tile(p, m);
+  p.a += m * p.a_row;
+  p.c += m * p.ldc;
+  p.m -= m;
+  return p;
+}
+#endif
+
 // Tiles: at least eight chains hide the latency of two units; beyond that as few loads per
 // multiplication as the registers allow (of 32, 16 and 16).
-inline void product(const Product& p) {
+inline void product(const Product& all) {
+  Product p = all;
   std::int64_t n = 0;
 #if GRAFT_VECTOR_BYTES == 64
+  if (p.n == 16 && p.k % 16 == 0 && p.a_col == 1 && p.factor == nullptr) p = product_pairs(p);
   while (n + 64 <= p.n)
     n = product_columns<V16, 6, 4>(p, n);
   if (n + 48 <= p.n) n = product_columns<V16, 8, 3>(p, n);
