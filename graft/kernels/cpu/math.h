@@ -1,6 +1,7 @@
 // Float arithmetic of the operators, compiled once per instruction set. Every sum runs in an order
 // fixed by the length of one row: 16 lanes, lane i taking the values i, i + 16, …, then a fixed
-// tree over the lanes. So the bits depend on neither the instruction set nor the other rows.
+// tree over the lanes. So the bits depend on neither the instruction set nor the other rows. Only
+// the kernels of attention fuse multiplication and addition where they can: see product-inl.h.
 
 #pragma once
 
