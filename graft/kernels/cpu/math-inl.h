@@ -16,7 +16,6 @@ namespace {
 
 inline constexpr MathTable kAllMath = {
     .matmul = matmul,
-    .weighted_sum = weighted_sum,
     .rms_norm = rms_norm,
     .max = max,
     .exp_sum = exp_sum,

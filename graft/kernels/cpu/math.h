@@ -72,8 +72,6 @@ struct SoftmaxRows {
 struct MathTable {
   // y[r * ldy + c] = dot(row r of x, row c of w), both of `cols` values.
   void (*matmul)(RowsF32 x, RowsF32 w, std::int64_t cols, float* y, std::int64_t ldy) = nullptr;
-  // y[c] += weights[0] * row 0[c], then weights[1] * row 1[c], and so on.
-  void (*weighted_sum)(const float* weights, RowsF32 rows, std::int64_t cols, float* y) = nullptr;
   // y = x / sqrt(mean(x^2) + eps) * weight; y may be x.
   void (*rms_norm)(const float* x, const float* weight, float* y, std::int64_t n, float eps) =
       nullptr;

@@ -95,24 +95,6 @@ TEST_P(MathTest, ARowOfAProductDoesNotDependOnItsNeighbours) {
   }
 }
 
-TEST_P(MathTest, WeightedSumAddsRowsInOrder) {
-  for (const std::int64_t cols : kLengths) {
-    for (const std::int64_t num_rows : {0, 1, 5, 64}) {
-      const Floats weights = random_floats(num_rows);
-      const Floats rows = random_floats(num_rows * (cols + 2));
-      const Floats start = random_floats(cols);
-      Floats got = start;
-      math().weighted_sum(weights.data(), {rows.data(), num_rows, cols + 2}, cols, got.data());
-      Floats want = start;
-      for (std::size_t j = 0; j < static_cast<std::size_t>(num_rows); ++j) {
-        for (std::size_t c = 0; c < want.size(); ++c)
-          want[c] += weights[j] * rows[j * (want.size() + 2) + c];
-      }
-      expect_same_bits(got, want);
-    }
-  }
-}
-
 TEST_P(MathTest, RowFunctionsEqualTheReference) {
   for (const std::int64_t n : kLengths) {
     const Floats x = random_floats(n, 20.0F);
