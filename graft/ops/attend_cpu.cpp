@@ -1,69 +1,132 @@
 #include "graft/ops/attend_cpu.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "graft/kernels/cpu/table.h"
+#include "graft/ops/attend_bundle_cpu.h"
+#include "graft/ops/workers.h"
 
 namespace graft::ops {
 namespace {
 
-// What a row knows after some blocks: softmax of the scores so far times their values is acc / sum.
-struct RowState {
-  float* max;
-  float* sum;
-  float* acc;  // [value_dim]
-};
+// Items per worker that even out the work.
+constexpr std::int64_t kItemsPerWorker = 4;
+// Floats for what the segments know until they are joined: beyond that tiles are not cut.
+constexpr std::int64_t kMaxStateElems = std::int64_t{1} << 24;
 
-struct Scratch {
-  float* queries;  // [rows, key_dim]
-  float* scores;   // [rows, kAttentionBlock]
-  float* acc;      // [rows, value_dim]
-  float* max;      // [rows]
-  float* sum;      // [rows]
-
-  Scratch(const AttentionShape& shape, std::int64_t num_rows, float* memory)
-      : queries(memory),
-        scores(queries + num_rows * shape.key_dim),
-        acc(scores + num_rows * kAttentionBlock),
-        max(acc + num_rows * shape.value_dim),
-        sum(max + num_rows) {}
-};
-
-// Takes in the scores of the row's visible positions in this block, and their values.
-void add_block(const AttentionShape& shape, float* scores, cpu::RowsF32 values, RowState row) {
-  const cpu::MathTable& math = cpu::kernels().math;
-  const std::int64_t count = values.rows;
-  math.scale(scores, count, shape.scale);
-  const float max = std::max(*row.max, math.max(scores, count));
-  const float sum = math.exp_sum(scores, count, max);
-  float correction = *row.max;
-  math.exp_sum(&correction, 1, max);  // exp(old maximum - new one); 0 in the first block
-  *row.sum = *row.sum * correction + sum;
-  *row.max = max;
-  math.scale(row.acc, shape.value_dim, correction);
-  math.weighted_sum(scores, values, shape.value_dim, row.acc);
+std::int64_t max_rows(std::span<const HeadTile> tiles) {
+  std::int64_t rows = 0;
+  for (const HeadTile& tile : tiles)
+    rows = std::max(rows, tile.num_rows());
+  return rows;
 }
 
-void gather_queries(const AttentionShape& shape,
-                    const TokenTile& tile,
-                    const HeadsOfTile& heads,
-                    float* to) {
-  const std::int64_t token_elems = heads.num_heads * shape.key_dim;
-  for (std::int64_t token = 0; token < tile.num_tokens; ++token)
-    std::copy_n(heads.queries + token * heads.query_stride, token_elems, to + token * token_elems);
+// A segment of a bundle, and where its states go.
+struct SegmentItem {
+  std::span<const HeadTile> tiles;
+  std::int64_t segment = 0;
+  float* states = nullptr;
+};
+
+// How the work is shared out.
+struct Shares {
+  std::int64_t bundle = 1;        // tiles that one worker takes together
+  bool by_segment = false;        // else every bundle is one worker's
+  std::int64_t num_segments = 0;  // of all tiles
+};
+
+Shares share_out(const AttentionShape& shape,
+                 std::span<const HeadTile> tiles,
+                 std::int64_t bundle,
+                 const ThreadPool& pool) {
+  Shares shares = {.bundle = bundle};
+  for (const HeadTile& tile : tiles)
+    shares.num_segments += end_segment(tile.tokens) - first_segment(shape, tile.tokens);
+  const auto num_threads = static_cast<std::int64_t>(pool.num_threads());
+  if (num_threads == 1) return shares;
+  const std::int64_t enough = kItemsPerWorker * num_threads;
+  while (shares.bundle > 1 && shares.num_segments / shares.bundle < enough)
+    shares.bundle = shares.bundle % 2 == 0 ? shares.bundle / 2 : 1;
+  const auto num_tiles = static_cast<std::int64_t>(tiles.size());
+  shares.by_segment = num_tiles / shares.bundle < enough && shares.num_segments > num_tiles &&
+                      shares.num_segments * state_elems(shape, max_rows(tiles)) <= kMaxStateElems;
+  return shares;
 }
 
-void write_results(const AttentionShape& shape,
-                   const TokenTile& tile,
-                   const HeadsOfTile& heads,
-                   const Scratch& s) {
-  for (std::int64_t row = 0; row < tile.num_tokens * heads.num_heads; ++row) {
-    float* out = heads.out + row / heads.num_heads * heads.out_stride +
-                 row % heads.num_heads * shape.value_dim;
-    std::copy_n(s.acc + row * shape.value_dim, shape.value_dim, out);
-    cpu::kernels().math.scale(out, shape.value_dim, 1.0F / s.sum[row]);
+// Every bundle by one worker.
+void attend_whole(const AttentionShape& shape,
+                  std::span<const HeadTile> tiles,
+                  std::int64_t bundle,
+                  const KeyValueSource& source,
+                  Pass& pass) {
+  const std::int64_t num_items = static_cast<std::int64_t>(tiles.size()) / bundle;
+  const TensorView scratch =
+      pass.workspace.f32({num_workers(pass.pool, num_items),
+                          BundleAttention::memory_elems(shape, max_rows(tiles), bundle, source)});
+  for_each_item(pass.pool, num_items, [&](std::int64_t worker, std::int64_t item) {
+    // The last first: those of late positions take longest.
+    const auto first = static_cast<std::size_t>((num_items - 1 - item) * bundle);
+    const BundleAttention attention(shape, tiles.subspan(first, static_cast<std::size_t>(bundle)),
+                                    source, scratch.f32_row(worker));
+    attention.prepare();
+    attention.attend_all();
+  });
+}
+
+// Joins the segments of each tile in ascending order: the first becomes the total.
+void join(const AttentionShape& shape, std::span<const SegmentItem> items, Pass& pass) {
+  std::vector<std::size_t> firsts;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (i == 0 || items[i].tiles.data() != items[i - 1].tiles.data()) firsts.push_back(i);
   }
+  const auto bundle = static_cast<std::int64_t>(items[0].tiles.size());
+  const std::int64_t num_tiles = static_cast<std::int64_t>(firsts.size()) * bundle;
+  for_each_item(pass.pool, num_tiles, [&](std::int64_t /*worker*/, std::int64_t item) {
+    std::size_t i = firsts[static_cast<std::size_t>(item / bundle)];
+    const std::span<const HeadTile> tiles = items[i].tiles;
+    const HeadTile& tile = tiles[static_cast<std::size_t>(item % bundle)];
+    const std::int64_t offset = item % bundle * state_elems(shape, tiles[0].num_rows());
+    const cpu::SoftmaxRows total = state_at(tile.num_rows(), items[i].states + offset);
+    for (++i; i < items.size() && items[i].tiles.data() == tiles.data(); ++i) {
+      cpu::kernels().math.softmax_merge(total, state_at(tile.num_rows(), items[i].states + offset),
+                                        tile.num_rows(), shape.value_dim);
+    }
+    write_results(shape, tile, total);
+  });
+}
+
+// Every segment of a bundle by one worker.
+void attend_by_segment(const AttentionShape& shape,
+                       std::span<const HeadTile> tiles,
+                       const Shares& shares,
+                       const KeyValueSource& source,
+                       Pass& pass) {
+  const std::int64_t elems = state_elems(shape, max_rows(tiles));
+  float* states = pass.workspace.f32({shares.num_segments * elems}).f32();
+  std::vector<SegmentItem> items;
+  const auto bundle = static_cast<std::size_t>(shares.bundle);
+  for (std::size_t first = 0; first < tiles.size(); first += bundle) {
+    const TokenTile& tokens = tiles[first].tokens;
+    for (std::int64_t i = first_segment(shape, tokens); i < end_segment(tokens); ++i) {
+      items.push_back({.tiles = tiles.subspan(first, bundle), .segment = i, .states = states});
+      states += shares.bundle * elems;
+    }
+  }
+  const auto num_items = static_cast<std::int64_t>(items.size());
+  const TensorView scratch = pass.workspace.f32(
+      {num_workers(pass.pool, num_items),
+       BundleAttention::memory_elems(shape, max_rows(tiles), shares.bundle, source)});
+  for_each_item(pass.pool, num_items, [&](std::int64_t worker, std::int64_t number) {
+    const SegmentItem& item = items[static_cast<std::size_t>(number)];
+    const TokenTile& tokens = item.tiles[0].tokens;
+    const BundleAttention attention(shape, item.tiles, source, scratch.f32_row(worker));
+    attention.prepare();
+    attention.attend_segment(
+        item.segment,
+        std::min((item.segment + 1) * kAttentionSegment, tokens.first_position + tokens.num_tokens),
+        item.states);
+  });
+  join(shape, items, pass);
 }
 
 }  // namespace
@@ -89,45 +152,19 @@ std::vector<TokenTile> token_tiles(const Batch& batch,
   return tiles;
 }
 
-std::int64_t attend_scratch_elems(const AttentionShape& shape, std::int64_t num_rows) {
-  return num_rows * (shape.key_dim + kAttentionBlock + shape.value_dim + 2);
-}
-
 void attend(const AttentionShape& shape,
-            const TokenTile& tile,
-            const HeadsOfTile& heads,
-            KeyValueSource& source,
-            float* scratch) {
-  const std::int64_t num_rows = tile.num_tokens * heads.num_heads;
-  const Scratch s(shape, num_rows, scratch);
-  gather_queries(shape, tile, heads, s.queries);
-  std::fill_n(s.acc, num_rows * shape.value_dim, 0.0F);
-  std::fill_n(s.max, num_rows, -std::numeric_limits<float>::infinity());
-  std::fill_n(s.sum, num_rows, 0.0F);
-
-  const auto first_seen = [&](std::int64_t position) {
-    return shape.window == 0 ? 0 : std::max<std::int64_t>(0, position + 1 - shape.window);
-  };
-  const std::int64_t all_end = tile.first_position + tile.num_tokens;
-  std::int64_t begin = first_seen(tile.first_position) / kAttentionBlock * kAttentionBlock;
-  for (; begin < all_end; begin += kAttentionBlock) {
-    const std::int64_t end = std::min(begin + kAttentionBlock, all_end);
-    const KeysAndValues block = source.load(begin, end);
-    cpu::kernels().math.matmul({.data = s.queries, .rows = num_rows, .stride = shape.key_dim},
-                               block.keys, shape.key_dim, s.scores, kAttentionBlock);
-    for (std::int64_t row = 0; row < num_rows; ++row) {
-      const std::int64_t position = tile.first_position + row / heads.num_heads;
-      const std::int64_t from = std::max(begin, first_seen(position)) - begin;
-      const std::int64_t to = std::min(end, position + 1) - begin;
-      if (from >= to) continue;
-      const cpu::RowsF32 seen = {.data = block.values.data + from * block.values.stride,
-                                 .rows = to - from,
-                                 .stride = block.values.stride};
-      add_block(shape, s.scores + row * kAttentionBlock + from, seen,
-                {.max = s.max + row, .sum = s.sum + row, .acc = s.acc + row * shape.value_dim});
-    }
+            std::span<const HeadTile> tiles,
+            std::int64_t bundle,
+            const KeyValueSource& source,
+            Pass& pass) {
+  if (tiles.empty()) return;
+  const Workspace::Scope scope(pass.workspace);
+  const Shares shares = share_out(shape, tiles, bundle, pass.pool);
+  if (shares.by_segment) {
+    attend_by_segment(shape, tiles, shares, source, pass);
+  } else {
+    attend_whole(shape, tiles, shares.bundle, source, pass);
   }
-  write_results(shape, tile, heads, s);
 }
 
 }  // namespace graft::ops

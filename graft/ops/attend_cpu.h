@@ -1,10 +1,13 @@
-// Softmax attention of a few query rows over the positions of their sequence. Scores are taken in
-// blocks of positions that begin at multiples of 64, with a running maximum (online softmax): the
-// order of every sum follows from the position of the query, never from the batch or the chunk.
+// Softmax attention of query rows over the positions of their sequence. Scores are taken in blocks
+// of positions that begin at multiples of 64, with a running maximum (online softmax). Every
+// segment of 256 positions starts afresh, and segments are joined in ascending order: so they can
+// be given to different threads, and still the order of every sum follows from the position of the
+// query, never from the batch, the chunk or the threads.
 
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "graft/kernels/cpu/math.h"
@@ -15,6 +18,12 @@ namespace graft::ops {
 // Wide enough for the tiles of the matrix product, small enough that keys and values of a block
 // (64 x 2 x 128 floats) stay in the second-level cache.
 inline constexpr std::int64_t kAttentionBlock = 64;
+// Positions of a segment: long enough that joining costs under 2 %, short enough that one sequence
+// of a few thousand tokens is work for all cores.
+inline constexpr std::int64_t kAttentionSegment = 256;
+// Query rows that go through the products together: three vectors of 16, which with eight keys or
+// dimensions fill the registers.
+inline constexpr std::int64_t kAttentionRows = 48;
 
 struct AttentionShape {
   std::int64_t key_dim = 0;
@@ -40,12 +49,16 @@ std::vector<TokenTile> token_tiles(const Batch& batch,
 
 // Heads of a tile's tokens that attend to the same keys: `num_heads` rows of key_dim floats per
 // token, and value_dim floats per head where the results go.
-struct HeadsOfTile {
+struct HeadTile {
+  TokenTile tokens;
+  std::int64_t source = 0;         // which of the keys and values, as the KeyValueSource counts
   const float* queries = nullptr;  // of the tile's first token
   std::int64_t query_stride = 0;   // floats from one token to the next
   float* out = nullptr;
   std::int64_t out_stride = 0;
   std::int64_t num_heads = 0;
+
+  std::int64_t num_rows() const { return tokens.num_tokens * num_heads; }
 };
 
 struct KeysAndValues {
@@ -53,6 +66,14 @@ struct KeysAndValues {
   cpu::RowsF32 values;  // [n, value_dim]
 };
 
+// Positions [begin, end), at most kAttentionBlock; `follow` more will be asked for next.
+struct Positions {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t follow = 0;
+};
+
+// Where keys and values come from. Has no state of its own: workers bring their memory.
 class KeyValueSource {
  public:
   KeyValueSource() = default;
@@ -60,17 +81,21 @@ class KeyValueSource {
   KeyValueSource& operator=(const KeyValueSource&) = delete;
   virtual ~KeyValueSource() = default;
 
-  // Positions [begin, end), at most kAttentionBlock. Good until the next call.
-  virtual KeysAndValues load(std::int64_t begin, std::int64_t end) = 0;
+  // Floats of memory that load() needs.
+  virtual std::int64_t memory_elems() const = 0;
+  // Before the first load() for a tile.
+  virtual void prepare(const HeadTile& /*tile*/, float* /*memory*/) const {}
+  // Good until the next call with that memory.
+  virtual KeysAndValues load(const HeadTile& tile, Positions positions, float* memory) const = 0;
 };
 
-// Floats of scratch that attend() needs for that many rows (tokens times heads).
-std::int64_t attend_scratch_elems(const AttentionShape& shape, std::int64_t num_rows);
-
+// Every tile by one worker or, where tiles are few, every segment of a tile by one. `bundle`
+// successive tiles, which have the same tokens, may go through the cache side by side: its rows
+// hold all heads, and a row is read best as a whole. Not for sources that prepare().
 void attend(const AttentionShape& shape,
-            const TokenTile& tile,
-            const HeadsOfTile& heads,
-            KeyValueSource& source,
-            float* scratch);
+            std::span<const HeadTile> tiles,
+            std::int64_t bundle,
+            const KeyValueSource& source,
+            Pass& pass);
 
 }  // namespace graft::ops

@@ -1,49 +1,42 @@
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "graft/ops/attend_cpu.h"
 #include "graft/ops/cpu_operators.h"
 #include "graft/ops/profiler.h"
-#include "graft/ops/workers.h"
 
 namespace graft::ops {
 namespace {
 
-// Query rows that share a block of decoded keys: enough to outweigh the decoding.
-constexpr std::int64_t kRowsPerTile = 64;
+// Query rows that share a block of decoded keys and values: enough to outweigh the decoding.
+constexpr std::int64_t kRowsPerTile = 2 * kAttentionRows;
 
-// One key-value head of a sequence, decoded from the cache.
-class HeadOfCache final : public KeyValueSource {
+// The key-value heads of the cache.
+class HeadsOfCache final : public KeyValueSource {
  public:
-  // memory: [2, kAttentionBlock, head_dim]
-  HeadOfCache(const KvCache& cache,
-              const SequenceSlice& sequence,
-              std::int64_t head,
-              std::int64_t head_dim,
-              float* memory)
-      : cache_(cache),
-        sequence_(sequence),
-        first_col_(head * head_dim),
-        head_dim_(head_dim),
-        keys_(memory),
-        values_(memory + kAttentionBlock * head_dim) {}
+  HeadsOfCache(const KvCache& cache, std::int64_t head_dim) : cache_(cache), head_dim_(head_dim) {}
 
-  KeysAndValues load(std::int64_t begin, std::int64_t end) override {
-    const KvCache::Part part = {
-        .begin = begin, .end = end, .first_col = first_col_, .num_cols = head_dim_};
-    cache_.read_keys(sequence_, part, keys_);
-    cache_.read_values(sequence_, part, values_);
-    return {.keys = {.data = keys_, .rows = end - begin, .stride = head_dim_},
-            .values = {.data = values_, .rows = end - begin, .stride = head_dim_}};
+  // [2, kAttentionBlock, head_dim]
+  std::int64_t memory_elems() const override { return 2 * kAttentionBlock * head_dim_; }
+
+  KeysAndValues load(const HeadTile& tile, Positions positions, float* memory) const override {
+    const KvCache::Part part = {.begin = positions.begin,
+                                .end = positions.end,
+                                .first_col = tile.source * head_dim_,
+                                .num_cols = head_dim_,
+                                .follow = positions.follow};
+    float* values = memory + kAttentionBlock * head_dim_;
+    cache_.read_keys(*tile.tokens.sequence, part, memory);
+    cache_.read_values(*tile.tokens.sequence, part, values);
+    const std::int64_t count = positions.end - positions.begin;
+    return {.keys = {.data = memory, .rows = count, .stride = head_dim_},
+            .values = {.data = values, .rows = count, .stride = head_dim_}};
   }
 
  private:
   const KvCache& cache_;
-  const SequenceSlice& sequence_;
-  std::int64_t first_col_;
   std::int64_t head_dim_;
-  float* keys_;
-  float* values_;
 };
 
 class AttentionCpu final : public Attention {
@@ -104,26 +97,24 @@ class AttentionCpu final : public Attention {
     const std::int64_t num_kv_heads = params_.num_key_value_heads;
     const std::int64_t group = params_.num_heads / num_kv_heads;
     const std::int64_t tile_tokens = std::max<std::int64_t>(1, kRowsPerTile / group);
-    const auto tiles = token_tiles(pass.batch, 0, q.rows(), tile_tokens);
-    const std::int64_t num_items = static_cast<std::int64_t>(tiles.size()) * num_kv_heads;
-    const std::int64_t block_elems = 2 * kAttentionBlock * head_dim;
-    const TensorView scratch =
-        pass.workspace.f32({num_workers(pass.pool, num_items),
-                            block_elems + attend_scratch_elems(shape, tile_tokens * group)});
-    for_each_item(pass.pool, num_items, [&](std::int64_t worker, std::int64_t item) {
-      const TokenTile& tile = tiles[static_cast<std::size_t>(item / num_kv_heads)];
-      const std::int64_t kv_head = item % num_kv_heads;
-      const std::int64_t first_col = kv_head * group * head_dim;
-      float* memory = scratch.f32_row(worker);
-      HeadOfCache source(kv_cache_, *tile.sequence, kv_head, head_dim, memory);
-      attend(shape, tile,
-             {.queries = q.f32_row(tile.first_row) + first_col,
-              .query_stride = q.cols(),
-              .out = out.f32_row(tile.first_row) + first_col,
-              .out_stride = out.cols(),
-              .num_heads = group},
-             source, memory + block_elems);
-    });
+    std::vector<HeadTile> tiles;
+    for (const TokenTile& tokens : token_tiles(pass.batch, 0, q.rows(), tile_tokens)) {
+      for (std::int64_t kv_head = 0; kv_head < num_kv_heads; ++kv_head) {
+        const std::int64_t first_col = kv_head * group * head_dim;
+        tiles.push_back({.tokens = tokens,
+                         .source = kv_head,
+                         .queries = q.f32_row(tokens.first_row) + first_col,
+                         .query_stride = q.cols(),
+                         .out = out.f32_row(tokens.first_row) + first_col,
+                         .out_stride = out.cols(),
+                         .num_heads = group});
+      }
+    }
+    // Prefill has rows enough to outweigh the reading, and heads side by side would not fit into
+    // the second-level cache.
+    const auto num_sequences = static_cast<std::int64_t>(pass.batch.sequences.size());
+    const std::int64_t bundle = q.rows() == num_sequences ? num_kv_heads : 1;
+    attend(shape, tiles, bundle, HeadsOfCache(kv_cache_, head_dim), pass);
   }
 
   std::string module_;

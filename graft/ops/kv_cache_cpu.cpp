@@ -19,13 +19,34 @@ namespace {
 // block of each sequence: at 16, half a block is under 1 % of a sequence of a thousand tokens.
 constexpr std::int64_t kDefaultBlockTokens = 16;
 
+// Rows per item of a loop: encoding one takes less than a microsecond, waking a thread several.
+constexpr std::int64_t kRowsPerItem = 64;
+
+using DecodeRows = void (*)(cpu::StoredRows in, float* out);
+
+struct CacheType {
+  DType dtype;
+  DecodeRows cpu::MathTable::*decode_rows;
+};
+
+constexpr std::array kCacheTypes = {
+    CacheType{DType::F32, &cpu::MathTable::decode_f32_rows},
+    CacheType{DType::F16, &cpu::MathTable::decode_f16_rows},
+    CacheType{DType::BF16, &cpu::MathTable::decode_bf16_rows},
+};
+
 class KvCacheCpu final : public KvCache {
  public:
   KvCacheCpu(std::string module,
              const KvCacheParams& params,
-             DType dtype,
+             const CacheType& type,
              std::int64_t block_tokens)
-      : module_(std::move(module)), params_(params), dtype_(dtype), block_tokens_(block_tokens) {}
+      : module_(std::move(module)),
+        params_(params),
+        dtype_(type.dtype),
+        decode_rows_(type.decode_rows),
+        row_bytes_(bytes_of(dtype_, params_.key_size + params_.value_size)),
+        block_tokens_(block_tokens) {}
 
   void allocate(std::int64_t num_blocks, std::int64_t block_tokens) override {
     block_tokens_ = block_tokens;
@@ -40,7 +61,7 @@ class KvCacheCpu final : public KvCache {
   std::int64_t num_blocks() const override { return num_blocks_; }
   std::int64_t block_tokens() const override { return block_tokens_; }
   std::size_t bytes_per_block() const override {
-    return static_cast<std::size_t>(block_tokens_) * row_bytes();
+    return static_cast<std::size_t>(block_tokens_) * row_bytes_;
   }
 
   void copy_block(std::int64_t from, std::int64_t to) override {
@@ -65,17 +86,13 @@ class KvCacheCpu final : public KvCache {
   void write(TensorView key, TensorView value, Pass& pass) override {
     const ProfileScope profile(pass, module_);
     GRAFT_DCHECK(key.cols() == params_.key_size, module_, ": keys of ", key.cols());
-    const auto encode = codec().encode;
     for (const SequenceSlice& sequence : pass.batch.sequences) {
-      const std::int64_t first_position = sequence.context_len - sequence.num_tokens;
-      for (std::int64_t i = 0; i < sequence.num_tokens; ++i) {
-        const std::int64_t row = sequence.first_row + i;
-        std::byte* to = at(sequence, first_position + i);
-        encode(key.f32_row(row), to, static_cast<std::size_t>(params_.key_size));
-        if (params_.value_size == 0) continue;
-        encode(value.f32_row(row), to + bytes_of(dtype_, params_.key_size),
-               static_cast<std::size_t>(params_.value_size));
-      }
+      const std::int64_t num_items = (sequence.num_tokens + kRowsPerItem - 1) / kRowsPerItem;
+      for_each_item(pass.pool, num_items, [&](std::int64_t /*worker*/, std::int64_t item) {
+        const std::int64_t end = std::min(sequence.num_tokens, (item + 1) * kRowsPerItem);
+        for (std::int64_t i = item * kRowsPerItem; i < end; ++i)
+          write_row(sequence, i, key, value);
+      });
     }
   }
 
@@ -87,10 +104,22 @@ class KvCacheCpu final : public KvCache {
   }
 
  private:
+  // Token i of the sequence's part of the pass.
+  void write_row(const SequenceSlice& sequence,
+                 std::int64_t i,
+                 TensorView key,
+                 TensorView value) const {
+    const auto encode = codec().encode;
+    std::byte* to = at(sequence, sequence.context_len - sequence.num_tokens + i);
+    encode(key.f32_row(sequence.first_row + i), to, static_cast<std::size_t>(params_.key_size));
+    if (params_.value_size == 0) return;
+    encode(value.f32_row(sequence.first_row + i), to + bytes_of(dtype_, params_.key_size),
+           static_cast<std::size_t>(params_.value_size));
+  }
+
   const quant::Codec& codec() const {
     return cpu::kernels().codecs[static_cast<std::size_t>(dtype_)];
   }
-  std::size_t row_bytes() const { return bytes_of(dtype_, params_.key_size + params_.value_size); }
 
   std::byte* block_data(std::int64_t block) const {
     GRAFT_DCHECK(block >= 0 && block < num_blocks_, module_, ": block ", block, " of ",
@@ -103,7 +132,7 @@ class KvCacheCpu final : public KvCache {
     GRAFT_DCHECK(entry < sequence.block_table.size(), module_, ": no block for position ",
                  position);
     return block_data(sequence.block_table[entry]) +
-           static_cast<std::size_t>(position % block_tokens_) * row_bytes();
+           static_cast<std::size_t>(position % block_tokens_) * row_bytes_;
   }
 
   void read(const SequenceSlice& sequence,
@@ -111,29 +140,41 @@ class KvCacheCpu final : public KvCache {
             std::int64_t first_col,
             float* out) const {
     const std::size_t offset = bytes_of(dtype_, first_col);
-    const auto decode = codec().decode;
-    for (std::int64_t position = part.begin; position < part.end; ++position) {
-      decode(at(sequence, position) + offset, out, static_cast<std::size_t>(part.num_cols));
-      out += part.num_cols;
+    const auto decode = cpu::kernels().math.*decode_rows_;
+    for (std::int64_t position = part.begin; position < part.end;) {
+      // The rest of a block at a time: its rows are evenly spaced.
+      const std::int64_t end =
+          std::min(part.end, position - position % block_tokens_ + block_tokens_);
+      const std::int64_t next = position + part.end - part.begin;
+      decode({.data = at(sequence, position) + offset,
+              .rows = end - position,
+              .cols = part.num_cols,
+              .stride = static_cast<std::int64_t>(row_bytes_),
+              .next = next < part.end + part.follow ? at(sequence, next) + offset : nullptr},
+             out);
+      out += (end - position) * part.num_cols;
+      position = end;
     }
   }
 
   std::string module_;
   KvCacheParams params_;
   DType dtype_;
+  DecodeRows cpu::MathTable::*decode_rows_;
+  std::size_t row_bytes_;
   std::int64_t block_tokens_;
   std::int64_t num_blocks_ = 0;
   ReservedMemory rows_;  // [blocks, block_tokens, key_size + value_size] of dtype_
 };
 
-DType dtype_kwarg(const BuildContext& context) {
-  constexpr std::array kTypes = {DType::F32, DType::F16, DType::BF16};
+const CacheType& type_kwarg(const BuildContext& context) {
   const std::string text = context.text_kwarg("dtype", "f16");
   const std::optional<DType> dtype = dtype_from_name(text);
-  if (!dtype || std::ranges::find(kTypes, *dtype) == kTypes.end()) {
+  const auto found = std::ranges::find(kCacheTypes, dtype, &CacheType::dtype);
+  if (found == kCacheTypes.end()) {
     fail(context.module, ": dtype is '", text, "', a cache on the CPU is f32, f16 or bf16");
   }
-  return *dtype;
+  return *found;
 }
 
 }  // namespace
@@ -142,7 +183,7 @@ std::unique_ptr<Operator> make_kv_cache_cpu(const BuildContext& context) {
   const std::int64_t block_tokens = context.int_kwarg("block_tokens", kDefaultBlockTokens);
   if (block_tokens < 1) fail(context.module, ": block_tokens is ", block_tokens);
   return std::make_unique<KvCacheCpu>(context.module, context.params_as<KvCacheParams>(),
-                                      dtype_kwarg(context), block_tokens);
+                                      type_kwarg(context), block_tokens);
 }
 
 }  // namespace graft::ops

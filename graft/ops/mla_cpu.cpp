@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/attend_cpu.h"
@@ -15,9 +16,9 @@ namespace {
 // Absorbed queries are several times as long as plain ones (128 heads of 576 floats: 295 KB a
 // token), so a long prefill goes through in pieces.
 constexpr std::int64_t kTokensPerPiece = 128;
-// Query rows that share a block of decoded latents.
-constexpr std::int64_t kRowsPerTile = 64;
-constexpr std::int64_t kHeadsPerTile = 16;
+// Tokens that share a block of expanded keys and values: at most so many, since expanding a block
+// costs as much as the attention of some three hundred rows to it.
+constexpr std::int64_t kMaxExpandedTokens = 8 * kAttentionRows;
 
 // Multi-head latent attention. The cache holds the latent c of a token and one rotated key part for
 // all heads; head h has keys [K_h c, rotated] and values V_h c, K_h and V_h being rows of
@@ -124,13 +125,18 @@ class MlaCpu final : public Attention {
     for_each_item(pass.pool, params_.num_heads, [&](std::int64_t worker, std::int64_t head) {
       float* keys = scratch.f32_row(worker);  // [nope, rank]
       kv_b_proj_.decode_rows(head * rows_of_head(), nope, keys);
+      cpu::kernels().math.product({.a = q.f32() + head * query_dim(),
+                                   .a_row = q.cols(),
+                                   .b = keys,
+                                   .ldb = rank,
+                                   .c = absorbed.f32() + head * cache_dim(),
+                                   .ldc = absorbed.cols(),
+                                   .m = q.rows(),
+                                   .n = rank,
+                                   .k = nope});
       for (std::int64_t row = 0; row < q.rows(); ++row) {
-        const float* from = q.f32_row(row) + head * query_dim();
-        float* to = absorbed.f32_row(row) + head * cache_dim();
-        std::fill_n(to, rank, 0.0F);
-        cpu::kernels().math.weighted_sum(from, {.data = keys, .rows = nope, .stride = rank}, rank,
-                                         to);
-        std::copy_n(from + nope, params_.qk_rope_head_dim, to + rank);
+        std::copy_n(q.f32_row(row) + head * query_dim() + nope, params_.qk_rope_head_dim,
+                    absorbed.f32_row(row) + head * cache_dim() + rank);
       }
     });
   }
@@ -139,29 +145,22 @@ class MlaCpu final : public Attention {
   void attend_latents(std::int64_t first_row, TensorView absorbed, TensorView mixed, Pass& pass) {
     const AttentionShape shape = {
         .key_dim = cache_dim(), .value_dim = params_.kv_lora_rank, .scale = params_.scale};
-    const std::int64_t step = std::min(kHeadsPerTile, params_.num_heads);
-    const std::int64_t head_tiles = (params_.num_heads + step - 1) / step;
-    const std::int64_t tile_tokens = std::max<std::int64_t>(1, kRowsPerTile / step);
-    const auto tiles = token_tiles(pass.batch, first_row, absorbed.rows(), tile_tokens);
-    const std::int64_t num_items = static_cast<std::int64_t>(tiles.size()) * head_tiles;
-    const std::int64_t block_elems = kAttentionBlock * cache_dim();
-    const TensorView scratch =
-        pass.workspace.f32({num_workers(pass.pool, num_items),
-                            block_elems + attend_scratch_elems(shape, tile_tokens * step)});
-    for_each_item(pass.pool, num_items, [&](std::int64_t worker, std::int64_t item) {
-      const TokenTile& tile = tiles[static_cast<std::size_t>(item / head_tiles)];
-      const std::int64_t head = item % head_tiles * step;
-      const std::int64_t row = tile.first_row - first_row;
-      float* memory = scratch.f32_row(worker);
-      Latents source(kv_cache_, *tile.sequence, params_, memory);
-      attend(shape, tile,
-             {.queries = absorbed.f32_row(row) + head * shape.key_dim,
-              .query_stride = absorbed.cols(),
-              .out = mixed.f32_row(row) + head * shape.value_dim,
-              .out_stride = mixed.cols(),
-              .num_heads = std::min(step, params_.num_heads - head)},
-             source, memory + block_elems);
-    });
+    const std::int64_t step = std::min(kAttentionRows, params_.num_heads);
+    const std::int64_t tile_tokens = kAttentionRows / step;
+    std::vector<HeadTile> tiles;
+    for (const TokenTile& tokens :
+         token_tiles(pass.batch, first_row, absorbed.rows(), tile_tokens)) {
+      const std::int64_t row = tokens.first_row - first_row;
+      for (std::int64_t head = 0; head < params_.num_heads; head += step) {
+        tiles.push_back({.tokens = tokens,
+                         .queries = absorbed.f32_row(row) + head * shape.key_dim,
+                         .query_stride = absorbed.cols(),
+                         .out = mixed.f32_row(row) + head * shape.value_dim,
+                         .out_stride = mixed.cols(),
+                         .num_heads = std::min(step, params_.num_heads - head)});
+      }
+    }
+    attend(shape, tiles, (params_.num_heads + step - 1) / step, Latents(kv_cache_, params_), pass);
   }
 
   // heads[t, heads, v] = V_h times the mixed latents
@@ -184,27 +183,25 @@ class MlaCpu final : public Attention {
   void attend_expanded(TensorView q, TensorView heads, Pass& pass) {
     const AttentionShape shape = {
         .key_dim = query_dim(), .value_dim = params_.v_head_dim, .scale = params_.scale};
-    const auto tiles = token_tiles(pass.batch, 0, q.rows(), kRowsPerTile);
-    const std::int64_t num_items = static_cast<std::int64_t>(tiles.size()) * params_.num_heads;
-    const std::int64_t source_elems = ExpandedHead::scratch_elems(params_);
-    const Workspace::Scope scope(pass.workspace);
-    const TensorView scratch =
-        pass.workspace.f32({num_workers(pass.pool, num_items),
-                            source_elems + attend_scratch_elems(shape, kRowsPerTile)});
-    for_each_item(pass.pool, num_items, [&](std::int64_t worker, std::int64_t item) {
-      const TokenTile& tile = tiles[static_cast<std::size_t>(item / params_.num_heads)];
-      const std::int64_t head = item % params_.num_heads;
-      float* memory = scratch.f32_row(worker);
-      ExpandedHead source(kv_cache_, *tile.sequence, params_, memory);
-      source.decode_weights(kv_b_proj_, head);
-      attend(shape, tile,
-             {.queries = q.f32_row(tile.first_row) + head * shape.key_dim,
-              .query_stride = q.cols(),
-              .out = heads.f32_row(tile.first_row) + head * shape.value_dim,
-              .out_stride = heads.cols(),
-              .num_heads = 1},
-             source, memory + source_elems);
-    });
+    // As many tokens a tile as leave work for every thread.
+    const std::int64_t num_rows = q.rows() * params_.num_heads;
+    const auto num_threads = static_cast<std::int64_t>(pass.pool.num_threads());
+    const std::int64_t tile_tokens =
+        std::clamp(num_rows / (2 * num_threads) / kAttentionRows * kAttentionRows, kAttentionRows,
+                   kMaxExpandedTokens);
+    std::vector<HeadTile> tiles;
+    for (const TokenTile& tokens : token_tiles(pass.batch, 0, q.rows(), tile_tokens)) {
+      for (std::int64_t head = 0; head < params_.num_heads; ++head) {
+        tiles.push_back({.tokens = tokens,
+                         .source = head,
+                         .queries = q.f32_row(tokens.first_row) + head * shape.key_dim,
+                         .query_stride = q.cols(),
+                         .out = heads.f32_row(tokens.first_row) + head * shape.value_dim,
+                         .out_stride = heads.cols(),
+                         .num_heads = 1});
+      }
+    }
+    attend(shape, tiles, 1, ExpandedHeads(kv_cache_, params_, kv_b_proj_), pass);
   }
 
   std::string module_;

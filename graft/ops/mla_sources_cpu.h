@@ -12,42 +12,31 @@ namespace graft::ops {
 // Keys are the cache's rows, values their leading kv_lora_rank.
 class Latents final : public KeyValueSource {
  public:
-  // memory: [kAttentionBlock, kv_lora_rank + qk_rope_head_dim]
-  Latents(const KvCache& cache,
-          const SequenceSlice& sequence,
-          const MlaParams& params,
-          float* memory)
-      : cache_(cache), sequence_(sequence), params_(params), rows_(memory) {}
+  Latents(const KvCache& cache, const MlaParams& params) : cache_(cache), params_(params) {}
 
-  KeysAndValues load(std::int64_t begin, std::int64_t end) override;
+  // [kAttentionBlock, kv_lora_rank + qk_rope_head_dim]
+  std::int64_t memory_elems() const override;
+  KeysAndValues load(const HeadTile& tile, Positions positions, float* memory) const override;
 
  private:
   const KvCache& cache_;
-  const SequenceSlice& sequence_;
   const MlaParams& params_;
-  float* rows_;
 };
 
-class ExpandedHead final : public KeyValueSource {
+// One source per head.
+class ExpandedHeads final : public KeyValueSource {
  public:
-  static std::int64_t scratch_elems(const MlaParams& params);
+  ExpandedHeads(const KvCache& cache, const MlaParams& params, const Weight& kv_b_proj)
+      : latents_(cache, params), params_(params), kv_b_proj_(kv_b_proj) {}
 
-  // memory: scratch_elems(params) floats
-  ExpandedHead(const KvCache& cache,
-               const SequenceSlice& sequence,
-               const MlaParams& params,
-               float* memory);
-
-  // Before the first load(): the head's rows of kv_b_proj.
-  void decode_weights(const Weight& kv_b_proj, std::int64_t head);
-  KeysAndValues load(std::int64_t begin, std::int64_t end) override;
+  std::int64_t memory_elems() const override;
+  void prepare(const HeadTile& tile, float* memory) const override;
+  KeysAndValues load(const HeadTile& tile, Positions positions, float* memory) const override;
 
  private:
-  const MlaParams& params_;
   Latents latents_;
-  float* weights_;  // [nope + v, kv_lora_rank]
-  float* keys_;     // [kAttentionBlock, nope + rope]
-  float* values_;   // [kAttentionBlock, v]
+  const MlaParams& params_;
+  const Weight& kv_b_proj_;
 };
 
 }  // namespace graft::ops

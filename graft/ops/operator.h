@@ -67,6 +67,8 @@ class KvCache : public Operator {
     std::int64_t end = 0;
     std::int64_t first_col = 0;
     std::int64_t num_cols = 0;
+    // The same of so many positions after `end` will be read next: time to bring them near.
+    std::int64_t follow = 0;
   };
 
   void load(WeightProvider&) override {}

@@ -1,8 +1,13 @@
 #include <cmath>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "graft/base/check.h"
+#include "graft/kernels/cpu/table.h"
 #include "graft/ops/cpu_operators.h"
 #include "graft/ops/profiler.h"
 #include "graft/ops/workers.h"
@@ -10,29 +15,38 @@
 namespace graft::ops {
 namespace {
 
-class RopeCpu final : public Rope {
+// Cosines and sines of a pass's positions, in the form of the kernels.
+struct Turns {
+  std::vector<std::int32_t> positions;
+  std::vector<float> values;  // [positions, row_elems]
+};
+
+// Turns of one set of parameters. All layers of a model ask for those of the same positions, so the
+// last ones are kept. May be used by several threads.
+class TurnCache {
  public:
-  RopeCpu(std::string module, RopeParams params)
-      : module_(std::move(module)), params_(std::move(params)), half_(params_.rotary_dim / 2) {
-    GRAFT_CHECK(static_cast<std::int64_t>(params_.inv_freq.size()) == half_, module_, ": ",
-                params_.inv_freq.size(), " frequencies for ", params_.rotary_dim, " values");
-  }
+  explicit TurnCache(RopeParams params)
+      : params_(std::move(params)), half_(params_.rotary_dim / 2) {}
 
-  void load(WeightProvider& /*weights*/) override {}
+  const RopeParams& params() const { return params_; }
+  // Cosines come first, row_elems() / 2 of them.
+  std::int64_t row_elems() const { return params_.interleaved ? 4 * half_ : 2 * half_; }
 
-  void forward(TensorView x, const Heads& heads, Pass& pass) override {
-    const ProfileScope profile(pass, module_);
-    const Workspace::Scope scope(pass.workspace);
-    const std::int64_t num_tokens = x.rows();
-    // [workers, rotary_dim]: half cosines, half sines
-    const TensorView turns =
-        pass.workspace.f32({num_workers(pass.pool, num_tokens), params_.rotary_dim});
-    for_each_item(pass.pool, num_tokens, [&](std::int64_t worker, std::int64_t row) {
-      float* cosines = turns.f32_row(worker);
-      fill_turns(pass.batch.positions[static_cast<std::size_t>(row)], cosines, cosines + half_);
-      for (std::int64_t head = 0; head < heads.num_heads; ++head)
-        rotate(x.f32_row(row) + heads.offset + head * heads.head_dim, cosines, cosines + half_);
+  std::shared_ptr<const Turns> turns(const std::vector<std::int32_t>& positions, ThreadPool& pool) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (last_ != nullptr && last_->positions == positions) return last_;
+    }
+    auto made = std::make_shared<Turns>();
+    made->positions = positions;
+    const auto num_rows = static_cast<std::int64_t>(positions.size());
+    made->values.resize(static_cast<std::size_t>(num_rows * row_elems()));
+    for_each_item(pool, num_rows, [&](std::int64_t /*worker*/, std::int64_t row) {
+      fill(positions[static_cast<std::size_t>(row)], made->values.data() + row * row_elems());
     });
+    const std::lock_guard lock(mutex_);
+    last_ = made;
+    return made;
   }
 
  private:
@@ -48,7 +62,7 @@ class RopeCpu final : public Rope {
     return params_.theta * std::pow(stretch, dim / (dim - 2.0));
   }
 
-  void fill_turns(std::int64_t position, float* cosines, float* sines) const {
+  void fill(std::int64_t position, float* to) const {
     const bool stretched = params_.dynamic && position + 1 > params_.max_position_embeddings;
     const double theta = stretched ? stretched_theta(position) : params_.theta;
     for (std::int64_t i = 0; i < half_; ++i) {
@@ -60,26 +74,81 @@ class RopeCpu final : public Rope {
       }
       // The angle is rounded to float as in the models' training code, its cosine is not.
       const double angle = static_cast<float>(position) * inv_freq;
-      cosines[i] = static_cast<float>(std::cos(angle)) * params_.magnitude;
-      sines[i] = static_cast<float>(std::sin(angle)) * params_.magnitude;
+      put(i, static_cast<float>(std::cos(angle)) * params_.magnitude,
+          static_cast<float>(std::sin(angle)) * params_.magnitude, to);
     }
   }
 
-  void rotate(float* head, const float* cosines, const float* sines) const {
-    const std::int64_t step = params_.interleaved ? 2 : 1;
-    const std::int64_t partner = params_.interleaved ? 1 : half_;
-    for (std::int64_t i = 0; i < half_; ++i) {
-      float& a = head[i * step];
-      float& b = head[i * step + partner];
-      const float turned = a * cosines[i] - b * sines[i];
-      b = b * cosines[i] + a * sines[i];
-      a = turned;
+  // As the kernels want them: see rotate_halves and rotate_pairs.
+  void put(std::int64_t i, float cosine, float sine, float* to) const {
+    if (!params_.interleaved) {
+      to[i] = cosine;
+      to[half_ + i] = sine;
+      return;
     }
+    to[2 * i] = to[2 * i + 1] = cosine;
+    to[2 * half_ + 2 * i] = -sine;
+    to[2 * half_ + 2 * i + 1] = sine;
   }
 
-  std::string module_;
   RopeParams params_;
   std::int64_t half_;
+  std::mutex mutex_;
+  std::shared_ptr<const Turns> last_;
+};
+
+bool same(const RopeParams& a, const RopeParams& b) {
+  const auto fields = [](const RopeParams& p) {
+    return std::tie(p.rotary_dim, p.interleaved, p.inv_freq, p.magnitude, p.dynamic, p.theta,
+                    p.factor, p.max_position_embeddings);
+  };
+  return fields(a) == fields(b);
+}
+
+// Operators are built one by one and know nothing of each other, so those with equal parameters
+// meet here: the angles of a token are computed once, not once per layer.
+std::shared_ptr<TurnCache> shared_turns(const RopeParams& params) {
+  static std::mutex mutex;
+  static std::vector<std::weak_ptr<TurnCache>> caches;
+  const std::lock_guard lock(mutex);
+  std::erase_if(caches, [](const auto& cache) { return cache.expired(); });
+  for (const std::weak_ptr<TurnCache>& cache : caches) {
+    std::shared_ptr<TurnCache> found = cache.lock();
+    if (found != nullptr && same(found->params(), params)) return found;
+  }
+  auto made = std::make_shared<TurnCache>(params);
+  caches.push_back(made);
+  return made;
+}
+
+class RopeCpu final : public Rope {
+ public:
+  RopeCpu(std::string module, const RopeParams& params)
+      : module_(std::move(module)), half_(params.rotary_dim / 2), cache_(shared_turns(params)) {
+    GRAFT_CHECK(static_cast<std::int64_t>(params.inv_freq.size()) == half_, module_, ": ",
+                params.inv_freq.size(), " frequencies for ", params.rotary_dim, " values");
+  }
+
+  void load(WeightProvider& /*weights*/) override {}
+
+  void forward(TensorView x, const Heads& heads, Pass& pass) override {
+    const ProfileScope profile(pass, module_);
+    const cpu::MathTable& math = cpu::kernels().math;
+    const auto rotate = cache_->params().interleaved ? math.rotate_pairs : math.rotate_halves;
+    const std::shared_ptr<const Turns> turns = cache_->turns(pass.batch.positions, pass.pool);
+    const std::int64_t row_elems = cache_->row_elems();
+    for_each_item(pass.pool, x.rows(), [&](std::int64_t /*worker*/, std::int64_t row) {
+      const float* cosines = turns->values.data() + row * row_elems;
+      float* first = x.f32_row(row) + heads.offset;
+      for (std::int64_t head = 0; head < heads.num_heads; ++head)
+        rotate(first + head * heads.head_dim, cosines, cosines + row_elems / 2, half_);
+    });
+  }
+
+ private:
+  std::string module_;
+  std::int64_t half_;
+  std::shared_ptr<TurnCache> cache_;
 };
 
 }  // namespace

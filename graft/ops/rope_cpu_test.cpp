@@ -86,5 +86,42 @@ TEST(RopeCpu, DynamicStretchesFromATokensOwnPosition) {
             1e-5);
 }
 
+// Angles and products rounded as in the models' own code, whatever the kernels do.
+TEST(RopeCpu, HasTheBitsOfThePlainFormula) {
+  constexpr std::int64_t kDim = 88;  // whole vectors and a rest
+  for (const bool interleaved : {false, true}) {
+    const RopeParams params = params_of(kDim, interleaved);
+    const std::size_t half = params.inv_freq.size();
+    TestModel model;
+    auto& rope = model.add<Rope>("cpu.rope", "rope", params);
+    auto& of_another_layer = model.add<Rope>("cpu.rope", "again", params);
+    ThreadPool pool(2);
+    Workspace workspace;
+    // Positions change between passes and come back.
+    for (const std::int32_t position : {7, 70000, 7}) {
+      Batch batch;
+      batch.positions = {position};
+      Pass pass = {.batch = batch, .pool = pool, .workspace = workspace};
+      const Floats x = Random().floats(kDim);
+      Floats want = x;
+      for (std::size_t i = 0; i < half; ++i) {
+        const double angle = static_cast<float>(position) * params.inv_freq[i];
+        const auto c = static_cast<float>(std::cos(angle));
+        const auto s = static_cast<float>(std::sin(angle));
+        float& a = want[interleaved ? 2 * i : i];
+        float& b = want[interleaved ? 2 * i + 1 : i + half];
+        const float turned = a * c - b * s;
+        b = b * c + a * s;
+        a = turned;
+      }
+      for (Rope* op : {&rope, &of_another_layer}) {
+        Floats got = x;
+        op->forward(view(got, 1, kDim), {.num_heads = 1, .head_dim = kDim}, pass);
+        EXPECT_TRUE(same_bits({{0, got}}, {{0, want}})) << position;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace graft::ops

@@ -21,20 +21,19 @@ constexpr float kExcluded = -std::numeric_limits<float>::infinity();
 // Keeps the sum of the chosen weights from being 0, as the models' own code does.
 constexpr float kSmallestSum = 1e-20F;
 
-// The number of the largest value that is not yet taken; of equals the first.
-std::int64_t best_of(std::span<const float> values, std::span<const std::int32_t> taken) {
-  std::int64_t best = -1;
-  for (std::int64_t i = 0; i < static_cast<std::int64_t>(values.size()); ++i) {
-    const bool better =
-        best < 0 || values[static_cast<std::size_t>(i)] > values[static_cast<std::size_t>(best)];
-    if (better && std::ranges::find(taken, static_cast<std::int32_t>(i)) == taken.end()) best = i;
-  }
-  return best;
-}
-
+// The numbers of the largest values, the largest first; of equals the first.
 void choose_best(std::span<const float> values, std::span<std::int32_t> chosen) {
-  for (std::size_t k = 0; k < chosen.size(); ++k)
-    chosen[k] = static_cast<std::int32_t>(best_of(values, chosen.first(k)));
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto beats = [&](std::size_t place) {
+      return values[i] > values[static_cast<std::size_t>(chosen[place])];
+    };
+    if (count == chosen.size() && !beats(count - 1)) continue;
+    std::size_t place = count < chosen.size() ? count++ : count - 1;
+    for (; place > 0 && beats(place - 1); --place)
+      chosen[place] = chosen[place - 1];
+    chosen[place] = static_cast<std::int32_t>(i);
+  }
 }
 
 // What a group of experts is worth: its best score, or the sum of its best two.

@@ -65,6 +65,22 @@ TEST(RouterCpu, GreedyTakesTheBestSoftmaxScores) {
   }
 }
 
+TEST(RouterCpu, ChoosesAmongManyExpertsAsASortWould) {
+  Random random;
+  for (int round = 0; round < 20; ++round) {
+    Floats logits;
+    for (int i = 0; i < 256; ++i)
+      logits.push_back(static_cast<float>(random.below(40)) * 0.25F);  // many equal
+    Ids order(256);
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, [&](auto a, auto b) {
+      return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+    });
+    order.resize(8);
+    EXPECT_EQ(route({.top_k = 8, .scoring = Scoring::Sigmoid}, logits).ids, order);
+  }
+}
+
 TEST(RouterCpu, EqualScoresGoToTheLowerNumber) {
   EXPECT_EQ(route({.top_k = 3}, {1, 2, 2, 0, 2}).ids, (Ids{1, 2, 4}));
   EXPECT_EQ(

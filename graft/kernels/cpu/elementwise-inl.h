@@ -131,4 +131,53 @@ inline void sigmoid(float* x, std::int64_t n) {
   if (i < n) store_tail(x + i, n - i, sigmoid_lanes(load_tail(x + i, n - i, 0.0F)));
 }
 
+// Sums of products, not fused: the same bits at every level.
+inline void rotate_halves(float* x, const float* cosines, const float* sines, std::int64_t half) {
+  float* const y = x + half;
+  std::int64_t i = 0;
+  for (; i + kLanes <= half; i += kLanes) {
+    const F32x16 a = load(x + i);
+    const F32x16 b = load(y + i);
+    const F32x16 c = load(cosines + i);
+    const F32x16 s = load(sines + i);
+    store(x + i, a * c - b * s);
+    store(y + i, b * c + a * s);
+  }
+  for (; i < half; ++i) {
+    const float a = x[i];
+    x[i] = a * cosines[i] - y[i] * sines[i];
+    y[i] = y[i] * cosines[i] + a * sines[i];
+  }
+}
+
+template <int kCount>
+GRAFT_INLINE F32<kCount> swap_neighbours(F32<kCount> v) {
+  if constexpr (kCount > kNativeLanes) {
+    return {swap_neighbours(v.low), swap_neighbours(v.high)};
+  } else {
+#if GRAFT_VECTOR_BYTES == 64
+    return {NativeF32(
+        __builtin_shufflevector(v.v, v.v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14))};
+#elif GRAFT_VECTOR_BYTES == 32
+    return {NativeF32(__builtin_shufflevector(v.v, v.v, 1, 0, 3, 2, 5, 4, 7, 6))};
+#else
+    return {NativeF32(__builtin_shufflevector(v.v, v.v, 1, 0, 3, 2))};
+#endif
+  }
+}
+
+inline void rotate_pairs(float* x, const float* cosines, const float* sines, std::int64_t half) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= 2 * half; i += kLanes) {
+    const F32x16 v = load(x + i);
+    store(x + i, v * load(cosines + i) + swap_neighbours(v) * load(sines + i));
+  }
+  for (; i < 2 * half; i += 2) {
+    const float a = x[i];
+    const float b = x[i + 1];
+    x[i] = a * cosines[i] + b * sines[i];
+    x[i + 1] = b * cosines[i + 1] + a * sines[i + 1];
+  }
+}
+
 }  // namespace

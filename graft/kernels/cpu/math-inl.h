@@ -4,14 +4,18 @@
 
 #include "graft/quant/simd-inl.h"
 // Order matters: what follows uses what stands above.
+// clang-format off
 #include "graft/kernels/cpu/elementwise-inl.h"
 #include "graft/kernels/cpu/matmul-inl.h"
+#include "graft/kernels/cpu/product-inl.h"
+#include "graft/kernels/cpu/attention-inl.h"
+#include "graft/kernels/cpu/rows-inl.h"
+// clang-format on
 
 namespace {
 
 inline constexpr MathTable kAllMath = {
     .matmul = matmul,
-    .weighted_sum = weighted_sum,
     .rms_norm = rms_norm,
     .max = max,
     .exp_sum = exp_sum,
@@ -19,6 +23,15 @@ inline constexpr MathTable kAllMath = {
     .axpy = axpy,
     .silu_mul = silu_mul,
     .sigmoid = sigmoid,
+    .rotate_halves = rotate_halves,
+    .rotate_pairs = rotate_pairs,
+    .product = product,
+    .softmax_block = softmax_block,
+    .softmax_merge = softmax_merge,
+    .transpose = transpose,
+    .decode_f16_rows = decode_rows<FromF16>,
+    .decode_bf16_rows = decode_rows<FromBf16>,
+    .decode_f32_rows = decode_rows<FromF32>,
 };
 
 }  // namespace

@@ -95,24 +95,6 @@ TEST_P(MathTest, ARowOfAProductDoesNotDependOnItsNeighbours) {
   }
 }
 
-TEST_P(MathTest, WeightedSumAddsRowsInOrder) {
-  for (const std::int64_t cols : kLengths) {
-    for (const std::int64_t num_rows : {0, 1, 5, 64}) {
-      const Floats weights = random_floats(num_rows);
-      const Floats rows = random_floats(num_rows * (cols + 2));
-      const Floats start = random_floats(cols);
-      Floats got = start;
-      math().weighted_sum(weights.data(), {rows.data(), num_rows, cols + 2}, cols, got.data());
-      Floats want = start;
-      for (std::size_t j = 0; j < static_cast<std::size_t>(num_rows); ++j) {
-        for (std::size_t c = 0; c < want.size(); ++c)
-          want[c] += weights[j] * rows[j * (want.size() + 2) + c];
-      }
-      expect_same_bits(got, want);
-    }
-  }
-}
-
 TEST_P(MathTest, RowFunctionsEqualTheReference) {
   for (const std::int64_t n : kLengths) {
     const Floats x = random_floats(n, 20.0F);
@@ -195,6 +177,31 @@ TEST_P(MathTest, ExtremesStayWhatTheyAre) {
   EXPECT_NEAR(s[0], 0.0F, 1e-37F);
   EXPECT_EQ(s[1], 1.0F);
   EXPECT_TRUE(std::isnan(s[2]));
+}
+
+TEST_P(MathTest, RotationsAreThePlainSumsOfProducts) {
+  for (const std::int64_t half : {1, 3, 8, 16, 21, 32, 64}) {
+    const auto n = static_cast<std::size_t>(half);
+    const Floats x = random_floats(2 * half);
+    const Floats c = random_floats(half);
+    const Floats s = random_floats(half);
+    Floats halves = x;
+    math().rotate_halves(halves.data(), c.data(), s.data(), half);
+    Floats pairs = x;
+    Floats twice_c;
+    Floats twice_s;
+    for (std::size_t i = 0; i < n; ++i) {
+      twice_c.insert(twice_c.end(), {c[i], c[i]});
+      twice_s.insert(twice_s.end(), {-s[i], s[i]});
+    }
+    math().rotate_pairs(pairs.data(), twice_c.data(), twice_s.data(), half);
+    for (std::size_t i = 0; i < n; ++i) {
+      EXPECT_EQ(halves[i], x[i] * c[i] - x[n + i] * s[i]);
+      EXPECT_EQ(halves[n + i], x[n + i] * c[i] + x[i] * s[i]);
+      EXPECT_EQ(pairs[2 * i], x[2 * i] * c[i] - x[2 * i + 1] * s[i]);
+      EXPECT_EQ(pairs[2 * i + 1], x[2 * i + 1] * c[i] + x[2 * i] * s[i]);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Isa,

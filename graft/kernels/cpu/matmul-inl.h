@@ -120,39 +120,4 @@ inline void matmul(RowsF32 x, RowsF32 w, std::int64_t cols, float* y, std::int64
     matmul_rows<1>(x.data + r * x.stride, x.stride, w, cols, y + r * ldy, ldy);
 }
 
-// kCount lots of 16 columns at a time stay in registers while the rows pass by.
-template <int kCount>
-void weighted_sum_columns(const float* weights, RowsF32 rows, float* y) {
-  NativeF32 acc[kCount * kParts];
-#pragma GCC unroll 8
-  for (int k = 0; k < kCount * kParts; ++k)
-    acc[k] = load_native(y + k * kPartElems);
-  for (std::int64_t j = 0; j < rows.rows; ++j) {
-    const float* row = rows.data + j * rows.stride;
-    const NativeF32 weight = NativeF32{} + weights[j];
-#pragma GCC unroll 8
-    for (int k = 0; k < kCount * kParts; ++k)
-      acc[k] += weight * load_native(row + k * kPartElems);
-  }
-#pragma GCC unroll 8
-  for (int k = 0; k < kCount * kParts; ++k)
-    __builtin_memcpy(y + k * kPartElems, &acc[k], sizeof(acc[k]));
-}
-
-inline void weighted_sum(const float* weights, RowsF32 rows, std::int64_t cols, float* y) {
-  constexpr int kMost = 8 / kParts;  // eight accumulators hide the latency of the addition
-  constexpr std::int64_t kStep = std::int64_t{kMost} * kLanes;
-  std::int64_t c = 0;
-  for (; c + kStep <= cols; c += kStep)
-    weighted_sum_columns<kMost>(weights, {rows.data + c, rows.rows, rows.stride}, y + c);
-  for (; c + kLanes <= cols; c += kLanes)
-    weighted_sum_columns<1>(weights, {rows.data + c, rows.rows, rows.stride}, y + c);
-  for (; c < cols; ++c) {
-    float value = y[c];
-    for (std::int64_t j = 0; j < rows.rows; ++j)
-      value += weights[j] * rows.data[j * rows.stride + c];
-    y[c] = value;
-  }
-}
-
 }  // namespace

@@ -1,0 +1,258 @@
+// Matrix products whose every value is one chain of multiplications and additions in the order of
+// its terms: the bits follow from neither the width of the registers nor the rows beside it. Unlike
+// the other kernels they fuse the two where the instruction set can: twice the speed, and AVX2 and
+// AVX-512 still agree to the bit; the baseline may differ in the last places. See
+// graft/quant/simd-inl.h for the rules of these files: included inside an instruction-set region,
+// after simd-inl.h.
+
+namespace {
+
+typedef float V4 __attribute__((vector_size(16)));   // NOLINT
+typedef float V8 __attribute__((vector_size(32)));   // NOLINT
+typedef float V16 __attribute__((vector_size(64)));  // NOLINT
+
+// a b + c
+#if GRAFT_VECTOR_BYTES >= 32
+GRAFT_INLINE float fused(float a, float b, float c) {
+  return __builtin_fmaf(a, b, c);
+}
+GRAFT_INLINE V4 fused(V4 a, V4 b, V4 c) {
+  return _mm_fmadd_ps(a, b, c);
+}
+GRAFT_INLINE V8 fused(V8 a, V8 b, V8 c) {
+  return _mm256_fmadd_ps(a, b, c);
+}
+#else
+template <class V>
+GRAFT_INLINE V fused(V a, V b, V c) {
+  return a * b + c;
+}
+#endif
+#if GRAFT_VECTOR_BYTES == 64
+GRAFT_INLINE V16 fused(V16 a, V16 b, V16 c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+#endif
+
+template <int kCount>
+GRAFT_INLINE F32<kCount> fused(F32<kCount> a, F32<kCount> b, F32<kCount> c) {
+  if constexpr (kCount == kNativeLanes) {
+    return {fused(a.v, b.v, c.v)};
+  } else {
+    return {fused(a.low, b.low, c.low), fused(a.high, b.high, c.high)};
+  }
+}
+
+template <class V>
+GRAFT_INLINE V all_lanes(float value) {
+  return value - V{};  // folded, unlike a sum: -0 + 0 is not -0
+}
+
+template <class V>
+GRAFT_INLINE V load_as(const float* from) {
+  V v;
+  __builtin_memcpy(&v, from, sizeof(v));
+  return v;
+}
+
+// What the accumulators of a product begin with.
+enum class Start : std::uint8_t { Zero, Scaled, AsIs };
+
+// kM x kN vectors of c, at row m and column n, over the terms [k0, k1).
+template <class V, int kM, int kN>
+void product_tile(const Product& p,
+                  std::int64_t m,
+                  std::int64_t n,
+                  std::int64_t k0,
+                  std::int64_t k1,
+                  Start start) {
+  constexpr std::int64_t kWidth = sizeof(V) / sizeof(float);
+  V acc[kM][kN];
+  float* c = p.c + m * p.ldc + n;
+#pragma GCC unroll 16
+  for (int i = 0; i < kM; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kN; ++j) {
+      if (start == Start::Zero) {
+        acc[i][j] = V{};
+      } else {
+        acc[i][j] = load_as<V>(c + i * p.ldc + j * kWidth);
+        if (start == Start::Scaled) acc[i][j] *= all_lanes<V>(p.factor[m + i]);
+      }
+    }
+  }
+  // Every third row of a has a pointer, hidden from the compiler, which would make one for each and
+  // run out of registers: an instruction adds the stride once or twice for nothing.
+  constexpr int kPointers = (kM + 2) / 3;
+  const float* a[kPointers];
+#pragma GCC unroll 8
+  for (int i = 0; i < kPointers; ++i)
+    a[i] = p.a + (m + 3 * i) * p.a_row + k0 * p.a_col;
+  const float* b = p.b + k0 * p.ldb + n;
+  const std::int64_t row = p.a_row;
+  const std::int64_t col = p.a_col;
+  for (std::int64_t left = k1 - k0; left > 0; --left, b += p.ldb) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kPointers; ++i)
+      __asm__("" : "+r"(a[i]));
+    V row_b[kN];
+#pragma GCC unroll 4
+    for (int j = 0; j < kN; ++j)
+      row_b[j] = load_as<V>(b + j * kWidth);
+#pragma GCC unroll 16
+    for (int i = 0; i < kM; ++i) {
+      const V value = all_lanes<V>(a[i / 3][i % 3 * row]);
+#pragma GCC unroll 4
+      for (int j = 0; j < kN; ++j)
+        acc[i][j] = fused(value, row_b[j], acc[i][j]);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < kPointers; ++i)
+      a[i] += col;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kM; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kN; ++j)
+      __builtin_memcpy(c + i * p.ldc + j * kWidth, &acc[i][j], sizeof(V));
+  }
+}
+
+// All rows from m on, kM at a time and what is left in smaller tiles.
+template <class V, int kM, int kN>
+void product_rows(const Product& p,
+                  std::int64_t m,
+                  std::int64_t n,
+                  std::int64_t k0,
+                  std::int64_t k1,
+                  Start start) {
+  for (; m + kM <= p.m; m += kM)
+    product_tile<V, kM, kN>(p, m, n, k0, k1, start);
+  if constexpr (kM > 1) {
+    constexpr int kNext = kM == 6 ? 4 : kM / 2;
+    if (m < p.m) product_rows<V, kNext, kN>(p, m, n, k0, k1, start);
+  }
+}
+
+// kN vectors of columns. A long sum is cut so that its part of b stays in the first-level cache
+// while all rows of a pass by.
+template <class V, int kM, int kN>
+std::int64_t product_columns(const Product& p, std::int64_t n) {
+  constexpr std::int64_t kCut = 128;
+  Start start = p.factor == nullptr ? Start::Zero : Start::Scaled;
+  for (std::int64_t k = 0; k == 0 || k < p.k; k += kCut) {
+    product_rows<V, kM, kN>(p, 0, n, k, k + kCut < p.k ? k + kCut : p.k, start);
+    start = Start::AsIs;
+  }
+  return n + kN * static_cast<std::int64_t>(sizeof(V) / sizeof(float));
+}
+
+#if GRAFT_VECTOR_BYTES == 64
+// With 16 columns alone every multiplication has a broadcast of its own, and only one of those can
+// be had a cycle. So rows of a are taken in pairs, their values side by side, and each column in
+// two lanes: a broadcast of two values serves two multiplications. The chains stay what they are.
+inline constexpr int kPairs = 8;  // of a tile
+
+// Where value j stands, in pairs, after two rows were unpacked into a low and a high vector.
+constexpr int place_of(int j) {
+  return j / 4 * 2 + j % 2 + (j % 4 < 2 ? 0 : 8);
+}
+
+GRAFT_INLINE void store_unpacked(V16 x, V16 y, float* to) {
+  const V16 low =
+      __builtin_shufflevector(x, y, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
+  const V16 high =
+      __builtin_shufflevector(x, y, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+  __builtin_memcpy(to, &low, sizeof(low));
+  __builtin_memcpy(to + kLanes, &high, sizeof(high));
+}
+
+GRAFT_INLINE void store_rows_of_pair(V16 v, V16 w, float* first, float* second) {
+  const V16 even =
+      __builtin_shufflevector(v, w, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const V16 odd =
+      __builtin_shufflevector(v, w, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+  __builtin_memcpy(first, &even, sizeof(even));
+  __builtin_memcpy(second, &odd, sizeof(odd));
+}
+
+GRAFT_INLINE V16 all_pairs(const float* pair) {
+  typedef double V8Double __attribute__((vector_size(64)));  // NOLINT
+  double both;
+  __builtin_memcpy(&both, pair, sizeof(both));
+  return reinterpret_cast<V16>(both - V8Double{});
+}
+
+void product_pairs_tile(const Product& p, std::int64_t m) {
+  V16 acc[kPairs][2] = {};
+  alignas(64) float pairs[kPairs][2 * kLanes];
+  const float* b = p.b;
+  for (std::int64_t k = 0; k < p.k; k += kLanes) {
+    const float* a = p.a + m * p.a_row + k;
+#pragma GCC unroll 8
+    for (int i = 0; i < kPairs; ++i, a += 2 * p.a_row)
+      store_unpacked(load_as<V16>(a), load_as<V16>(a + p.a_row), pairs[i]);
+    // Or the compiler takes the values out of the vectors it has just stored, by shuffles.
+    __asm__("" : "+m"(pairs));
+#pragma GCC unroll 16
+    for (int j = 0; j < kLanes; ++j, b += p.ldb) {
+      const V16 v = load_as<V16>(b);
+      const V16 low = __builtin_shufflevector(v, v, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+      const V16 high =
+          __builtin_shufflevector(v, v, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15);
+#pragma GCC unroll 8
+      for (int i = 0; i < kPairs; ++i) {
+        const V16 value = all_pairs(pairs[i] + 2 * place_of(j));
+        acc[i][0] = fused(value, low, acc[i][0]);
+        acc[i][1] = fused(value, high, acc[i][1]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kPairs; ++i) {
+    float* const c = p.c + (m + std::int64_t{2} * i) * p.ldc;
+    store_rows_of_pair(acc[i][0], acc[i][1], c, c + p.ldc);
+  }
+}
+
+// As many rows as tiles take; returns those that are left.
+Product product_pairs(Product p) {
+  std::int64_t m = 0;
+  for (; m + 2 * kPairs <= p.m; m += 2 * kPairs)
+    product_pairs_tile(p, m);
+  p.a += m * p.a_row;
+  p.c += m * p.ldc;
+  p.m -= m;
+  return p;
+}
+#endif
+
+// Tiles: at least eight chains hide the latency of two units; beyond that as few loads per
+// multiplication as the registers allow (of 32, 16 and 16).
+inline void product(const Product& all) {
+  Product p = all;
+  std::int64_t n = 0;
+#if GRAFT_VECTOR_BYTES == 64
+  if (p.n == 16 && p.k % 16 == 0 && p.a_col == 1 && p.factor == nullptr) p = product_pairs(p);
+  while (n + 64 <= p.n)
+    n = product_columns<V16, 6, 4>(p, n);
+  if (n + 48 <= p.n) n = product_columns<V16, 8, 3>(p, n);
+  if (n + 32 <= p.n) n = product_columns<V16, 8, 2>(p, n);
+  if (n + 16 <= p.n) n = product_columns<V16, 16, 1>(p, n);
+  if (n + 8 <= p.n) n = product_columns<V8, 16, 1>(p, n);
+  if (n + 4 <= p.n) n = product_columns<V4, 16, 1>(p, n);
+#elif GRAFT_VECTOR_BYTES == 32
+  while (n + 16 <= p.n)
+    n = product_columns<V8, 6, 2>(p, n);
+  if (n + 8 <= p.n) n = product_columns<V8, 8, 1>(p, n);
+  if (n + 4 <= p.n) n = product_columns<V4, 8, 1>(p, n);
+#else
+  while (n + 8 <= p.n)
+    n = product_columns<V4, 4, 2>(p, n);
+  if (n + 4 <= p.n) n = product_columns<V4, 8, 1>(p, n);
+#endif
+  while (n < p.n)
+    n = product_columns<float, 4, 1>(p, n);
+}
+
+}  // namespace
