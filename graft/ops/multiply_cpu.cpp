@@ -20,6 +20,18 @@ bool is_plain(const Weight& weight) {
   return weight.dtype == DType::F32 && !weight.scale && address % alignof(float) == 0;
 }
 
+// Up to here rows of 16-bit floats are multiplied as they are read: decoding them first would take
+// longer than the products.
+constexpr std::int64_t kFewRows = 4;
+
+// Null for types that are decoded first.
+auto matmul_of_stored(const Weight& weight, std::int64_t num_rows) {
+  const cpu::MathTable& math = cpu::kernels().math;
+  if (weight.scale || num_rows > kFewRows) return decltype(math.matmul_f16){};
+  if (weight.dtype == DType::F16) return math.matmul_f16;
+  return weight.dtype == DType::BF16 ? math.matmul_bf16 : nullptr;
+}
+
 }  // namespace
 
 std::int64_t rows_per_block(const Weight& weight) {
@@ -39,6 +51,12 @@ void multiply_block(const Weight& weight,
                     std::int64_t ldy,
                     float* scratch) {
   const std::int64_t cols = weight.cols();
+  if (const auto matmul = matmul_of_stored(weight, x.rows)) {
+    const auto stride = static_cast<std::int64_t>(weight.row_bytes());
+    matmul(x, {.data = weight.data + begin * stride, .rows = count, .cols = cols, .stride = stride},
+           y, ldy);
+    return;
+  }
   const float* rows = scratch;
   if (is_plain(weight)) {
     rows = reinterpret_cast<const float*>(weight.data) + begin * cols;

@@ -6,16 +6,18 @@
 // Order matters: what follows uses what stands above.
 // clang-format off
 #include "graft/kernels/cpu/elementwise-inl.h"
-#include "graft/kernels/cpu/matmul-inl.h"
 #include "graft/kernels/cpu/product-inl.h"
 #include "graft/kernels/cpu/attention-inl.h"
 #include "graft/kernels/cpu/rows-inl.h"
+#include "graft/kernels/cpu/matmul-inl.h"
 // clang-format on
 
 namespace {
 
 inline constexpr MathTable kAllMath = {
     .matmul = matmul,
+    .matmul_f16 = matmul_stored<FromF16>,
+    .matmul_bf16 = matmul_stored<FromBf16>,
     .rms_norm = rms_norm,
     .max = max,
     .exp_sum = exp_sum,

@@ -1,7 +1,7 @@
 // Float arithmetic of the operators, compiled once per instruction set. Every sum runs in an order
 // fixed by the length of one row: 16 lanes, lane i taking the values i, i + 16, …, then a fixed
 // tree over the lanes. So the bits depend on neither the instruction set nor the other rows. Only
-// the kernels of attention fuse multiplication and addition where they can: see product-inl.h.
+// matrix products fuse multiplication and addition where they can: see product-inl.h.
 
 #pragma once
 
@@ -72,6 +72,9 @@ struct SoftmaxRows {
 struct MathTable {
   // y[r * ldy + c] = dot(row r of x, row c of w), both of `cols` values.
   void (*matmul)(RowsF32 x, RowsF32 w, std::int64_t cols, float* y, std::int64_t ldy) = nullptr;
+  // The same with rows of w as they are stored, bit for bit: for a few rows of x.
+  void (*matmul_f16)(RowsF32 x, StoredRows w, float* y, std::int64_t ldy) = nullptr;
+  void (*matmul_bf16)(RowsF32 x, StoredRows w, float* y, std::int64_t ldy) = nullptr;
   // y = x / sqrt(mean(x^2) + eps) * weight; y may be x.
   void (*rms_norm)(const float* x, const float* weight, float* y, std::int64_t n, float eps) =
       nullptr;

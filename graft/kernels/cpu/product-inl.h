@@ -55,6 +55,12 @@ GRAFT_INLINE V load_as(const float* from) {
   return v;
 }
 
+GRAFT_INLINE NativeF32 load_native(const float* from) {
+  NativeF32 v;
+  __builtin_memcpy(&v, from, sizeof(v));
+  return v;
+}
+
 // What the accumulators of a product begin with.
 enum class Start : std::uint8_t { Zero, Scaled, AsIs };
 

@@ -3,6 +3,16 @@
 
 namespace {
 
+template <class From>
+GRAFT_INLINE NativeF32 one_by_one(const std::byte* in) {
+  typename From::Code codes[kNativeLanes];
+  __builtin_memcpy(codes, in, sizeof(codes));
+  NativeF32 v;
+  for (int i = 0; i < kNativeLanes; ++i)
+    v[i] = From::one(codes[i]);
+  return v;
+}
+
 struct FromF16 {
   using Code = std::uint16_t;
   static GRAFT_INLINE float one(Code code) { return from_f16(code); }
@@ -17,6 +27,10 @@ struct FromF16 {
     __m128i codes;
     __builtin_memcpy(&codes, in, sizeof(codes));
     return _mm256_cvtph_ps(codes);
+  }
+#else
+  static GRAFT_INLINE NativeF32 native(const std::byte* in) {
+    return one_by_one<FromF16>(in);
   }
 #endif
 };
@@ -39,19 +53,21 @@ struct FromBf16 {
     __builtin_memcpy(&codes, in, sizeof(codes));
     return reinterpret_cast<NativeF32>(_mm256_slli_epi32(_mm256_cvtepu16_epi32(codes), 16));
   }
+#else
+  static GRAFT_INLINE NativeF32 native(const std::byte* in) {
+    return one_by_one<FromBf16>(in);
+  }
 #endif
 };
 
 struct FromF32 {
   using Code = float;
   static GRAFT_INLINE float one(Code code) { return code; }
-#if GRAFT_VECTOR_BYTES >= 32
   static GRAFT_INLINE NativeF32 native(const std::byte* in) {
     NativeF32 v;
     __builtin_memcpy(&v, in, sizeof(v));
     return v;
   }
-#endif
 };
 
 // Apart, or the compiler keeps registers for it in the loop over rows.
