@@ -14,12 +14,12 @@ namespace {
 #if GRAFT_VECTOR_BYTES == 64
 inline constexpr int kRowsAtOnce = 6;
 inline constexpr int kTilePanels = 2;
-// Up to here the codes are unpacked in registers for all rows at once.
-inline constexpr int kFewRows = 4;
+// Up to here it pays to unpack the codes anew for those.
+inline constexpr int kFewRows = 12;
 #else
 inline constexpr int kRowsAtOnce = 2;
 inline constexpr int kTilePanels = 1;
-inline constexpr int kFewRows = 2;
+inline constexpr int kFewRows = 4;
 #endif
 // Rounded rows stand in tiles of so many: a tile register's, or those that are taken at once.
 #ifdef GRAFT_TILES
@@ -29,7 +29,7 @@ inline constexpr int kTileRows = kRowsAtOnce;
 #endif
 
 inline constexpr int kRunWords = 8;
-// How far ahead the weights of a few rows are asked for: nearer comes too late for two threads that
+// How far ahead weights are asked for: nearer comes too late for two threads that
 // share the memory (measured: 1024 14 % and 2048 8 % slower).
 inline constexpr std::int64_t kPrefetchBytes = 4096;
 
@@ -54,6 +54,12 @@ inline constexpr bool kTakenAsSigned = kSignedCodes&& kFormat.offset == 128;
 
 template <PackedFormat kFormat>
 inline constexpr int kGroupsOfRun = static_cast<int>(kRunElems) / kFormat.group;
+
+template <PackedFormat kFormat>
+GRAFT_INLINE void prefetch_run(const std::byte* run) {
+  for (std::int64_t line = 0; line < run_bytes(kFormat); line += 64)
+    __builtin_prefetch(run + kPrefetchBytes + line);
+}
 
 // Undoes put_run of pack_panel.cpp.
 template <PackedFormat kFormat>
@@ -191,9 +197,16 @@ GRAFT_INLINE F32x16 add_group(
   return sum;
 }
 
-// One panel with a few rows: codes are used as they are unpacked.
+// Some runs of a tile of rounded rows.
+struct RoundedTile {
+  const std::byte* runs;
+  int num_runs;
+  int num_rows;
+};
+
+// One panel with a few rows of a tile, from row `first` on: codes are used as they are unpacked.
 template <PackedFormat kFormat, int kRows>
-void multiply_few(const std::byte* panel, std::int64_t cols, const std::byte* rounded, float* y) {
+void multiply_few(const std::byte* panel, const RoundedTile& x, int first, float* y) {
   constexpr int kGroups = kGroupsOfRun<kFormat>;
   constexpr int kWords = kRunWords / kGroups;
   constexpr bool kMin = kFormat.has_min;
@@ -202,13 +215,14 @@ void multiply_few(const std::byte* panel, std::int64_t cols, const std::byte* ro
 #pragma GCC unroll 8
   for (int row = 0; row < kRows; ++row)
     sums[row] = 0.0F;
-  RoundedRun of_x(rounded, kRows, 0);
-  for (std::int64_t c = 0; c < cols / chunk_elems(kFormat); ++c, panel += chunk_bytes(kFormat)) {
+  RoundedRun of_x(x.runs, x.num_rows, first);
+  const std::int64_t x_bytes = bytes_of_run(x.num_rows, kGroups);
+  const int num_chunks = x.num_runs / static_cast<int>(chunk_elems(kFormat) / kRunElems);
+  for (int c = 0; c < num_chunks; ++c, panel += chunk_bytes(kFormat)) {
     const ChunkScales<kFormat> scales(panel);
     const std::byte* run = panel + chunk_header_bytes(kFormat);
     for (int r = 0; r < chunk_elems(kFormat) / kRunElems; ++r, run += run_bytes(kFormat)) {
-      for (std::int64_t line = 0; line < run_bytes(kFormat); line += 64)
-        __builtin_prefetch(run + kPrefetchBytes + line);
+      prefetch_run<kFormat>(run);
       Words words[kRunWords];
       unpack_run<kFormat>(run, words);
 #pragma GCC unroll 2
@@ -224,7 +238,7 @@ void multiply_few(const std::byte* panel, std::int64_t cols, const std::byte* ro
           sums[row] = add_group<kMin>(sums[row], sum, scale, min, of_x, row, g);
         }
       }
-      of_x.advance(bytes_of_run(kRows, kGroups));
+      of_x.advance(x_bytes);
     }
   }
 #pragma GCC unroll 8
@@ -257,6 +271,7 @@ GRAFT_NOIPA void unpack_panel(const std::byte* panel, int num_runs, UnpackedPane
     const ChunkScales<kFormat> scales(panel);
     const std::byte* run = panel + chunk_header_bytes(kFormat);
     for (int r = 0; r < kRunsOfChunk; ++r, run += run_bytes(kFormat)) {
+      prefetch_run<kFormat>(run);
       Words words[kRunWords];
       unpack_run<kFormat>(run, words);
 #pragma GCC unroll 8
@@ -270,13 +285,6 @@ GRAFT_NOIPA void unpack_panel(const std::byte* panel, int num_runs, UnpackedPane
     }
   }
 }
-
-// Some runs of a tile of rounded rows.
-struct RoundedTile {
-  const std::byte* runs;
-  int num_runs;
-  int num_rows;
-};
 
 // sums[kRows][kTilePanels][16] += the runs of kPanels panels with kRows rows of a tile, from row
 // `first` on.
@@ -414,18 +422,34 @@ void multiply_many(const std::byte* panel,
   copy_outputs(sums, kStride, num_rows, num_outputs, y, ldy);
 }
 
-template <PackedFormat kFormat, int kRows = kFewRows>
-GRAFT_INLINE void multiply_few_of(std::int64_t num_rows,
-                                  const std::byte* panel,
-                                  std::int64_t cols,
-                                  const std::byte* rounded,
+// One panel with the rows of a tile, as many at a time as fit into the registers. y: [rows, 16]
+template <PackedFormat kFormat, int kRows = kRowsAtOnce>
+GRAFT_INLINE void multiply_few_of(const std::byte* panel,
+                                  const RoundedTile& x,
+                                  int first,
                                   float* y) {
+  for (; first + kRows <= x.num_rows; first += kRows, y += kRows * kPanelRows)
+    multiply_few<kFormat, kRows>(panel, x, first, y);
   if constexpr (kRows > 1) {
-    if (num_rows < kRows) {
-      return multiply_few_of<kFormat, kRows - 1>(num_rows, panel, cols, rounded, y);
-    }
+    if (first < x.num_rows) multiply_few_of<kFormat, kRows - 1>(panel, x, first, y);
   }
-  multiply_few<kFormat, kRows>(panel, cols, rounded, y);
+}
+
+// One panel with up to kFewRows rows. y: [rows, 16]
+template <PackedFormat kFormat>
+void multiply_few_tiles(const std::byte* panel,
+                        std::int64_t cols,
+                        const std::byte* rounded,
+                        std::int64_t num_rows,
+                        float* y) {
+  const std::int64_t row_bytes = rounded_row_bytes(kFormat, cols);
+  for (std::int64_t row = 0; row < num_rows; row += kTileRows) {
+    const std::int64_t left = num_rows - row;
+    const RoundedTile x = {.runs = rounded + row * row_bytes,
+                           .num_runs = static_cast<int>(cols / kRunElems),
+                           .num_rows = static_cast<int>(left < kTileRows ? left : kTileRows)};
+    multiply_few_of<kFormat>(panel, x, 0, y + row * kPanelRows);
+  }
 }
 
 template <DType kType>
@@ -445,7 +469,7 @@ void multiply_packed(const std::byte* panels,
     const std::byte* panel = panels + out / kPanelRows * bytes;
     if (few) {
       alignas(64) float sums[kFewRows * kPanelRows];
-      multiply_few_of<kFormat>(num_rows, panel, cols, rounded, sums);
+      multiply_few_tiles<kFormat>(panel, cols, rounded, num_rows, sums);
       copy_outputs(sums, kPanelRows, num_rows, left < kPanelRows ? left : kPanelRows, y + out, ldy);
       out += kPanelRows;
     } else if (left > kPanelRows && kTilePanels > 1) {
