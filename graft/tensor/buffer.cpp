@@ -28,7 +28,8 @@ Buffer::Buffer(std::size_t bytes, Device device) : size_(bytes), device_(device)
   GRAFT_CHECK(device.type == DeviceType::Cpu, "no runtime for ", to_string(device));
   if (bytes == 0) return;
   const std::size_t alignment = alignment_of(bytes);
-  data_ = static_cast<std::byte*>(::operator new(bytes, std::align_val_t{alignment}, std::nothrow));
+  data_ =
+      static_cast<std::byte*>(::operator new (bytes, std::align_val_t{alignment}, std::nothrow));
   if (data_ == nullptr) fail(to_string(device), ": cannot allocate ", bytes_text(bytes));
   if (alignment == kLargePage) ::madvise(data_, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
 }
@@ -46,7 +47,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 }
 
 Buffer::~Buffer() {
-  if (data_ != nullptr) ::operator delete(data_, std::align_val_t{alignment_of(size_)});
+  if (data_ != nullptr) ::operator delete (data_, std::align_val_t{alignment_of(size_)});
 }
 
 }  // namespace graft
