@@ -82,11 +82,12 @@ std::vector<PackedMatrix> pack(std::span<const Weight> weights, WeightProvider& 
     matrix.data_ = next;
     matrix.owner_ = memory;
     const std::int64_t num_panels = divide_up(weight.rows(), cpu::kPanelRows);
-    for (std::int64_t panel = 0; panel < num_panels; ++panel)
+    for (std::int64_t panel = 0; panel < num_panels; ++panel) {
       items.push_back(
           {.weight = &weight,
            .panel = panel,
            .to = next + packed_bytes(weight.dtype, panel * cpu::kPanelRows, weight.cols())});
+    }
     next += matrix.bytes();
     matrices.push_back(std::move(matrix));
   }

@@ -130,6 +130,21 @@ class PreTokenizer::Run {
     }
   }
 
+  // Bytes that are no UTF-8 are no match, and patterns do not see across them.
+  template <class Take>
+  void find_parts_of_bytes(std::string_view text, const Regex& regex, const Take& take) {
+    for (std::size_t at = 0; at < text.size(); ++at) {
+      const std::size_t valid = valid_prefix(text.substr(at));
+      if (valid > 0) {
+        find_parts(text.substr(at, valid), regex, scratch_, [&](Part part) {
+          take({part.begin + at, part.end + at, part.is_match});
+        });
+      }
+      at += valid;
+      if (at < text.size()) take({at, at + 1, false});
+    }
+  }
+
   void split(const Piece& piece, std::size_t idx) {
     const Step& step = steps_[idx];
     const auto emit = [&](std::size_t begin, std::size_t end) {
@@ -144,19 +159,7 @@ class PreTokenizer::Run {
     if (piece.is_utf8) {
       find_parts(piece.text, step.regex.front(), scratch_, take);
     } else {
-      // Bytes that are no UTF-8 are no match, and patterns do not see across them.
-      for (std::size_t at = 0; at < piece.text.size();) {
-        const std::size_t valid = valid_prefix(piece.text.substr(at));
-        if (valid > 0) {
-          find_parts(piece.text.substr(at, valid), step.regex.front(), scratch_, [&](Part part) {
-            take({part.begin + at, part.end + at, part.is_match});
-          });
-        }
-        at += valid;
-        if (at == piece.text.size()) break;
-        take({at, at + 1, false});
-        ++at;
-      }
+      find_parts_of_bytes(piece.text, step.regex.front(), take);
     }
     joiner.finish();
   }

@@ -142,7 +142,7 @@ struct ChunkScales {
 };
 
 GRAFT_INLINE std::int32_t load_i32(const std::byte* from) {
-  std::int32_t value;
+  std::int32_t value = 0;
   __builtin_memcpy(&value, from, sizeof(value));
   return value;
 }
