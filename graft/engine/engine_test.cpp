@@ -164,7 +164,8 @@ TEST_P(EngineCompany, AnswersAreThoseOfEachRequestAlone) {
     GRAFT_REQUIRE_SHARED(folder);
     OpenModel open(folder);
     Pick pick(static_cast<unsigned>(GetParam().blocks));
-    std::vector<Request> queue = make_requests(64, open.model().vocab_size(), pick);
+    std::vector<Request> queue =
+        make_requests(kUnderSanitizers ? 24 : 64, open.model().vocab_size(), pick);
     std::map<RequestId, Request> requests;
     Answers answers;
     {
