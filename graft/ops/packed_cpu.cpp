@@ -10,13 +10,6 @@
 namespace graft::ops {
 namespace {
 
-// A row that one thread rounds sooner than it could ask the others for help.
-constexpr std::int64_t kElemsAlone = 32768;
-// Pieces of work per thread: threads that are held up leave theirs to the others.
-constexpr std::int64_t kItemsPerThread = 8;
-// Two panels, as the kernels take them.
-constexpr std::int64_t kOutputStep = 2 * cpu::kPanelRows;
-
 std::int64_t divide_up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }

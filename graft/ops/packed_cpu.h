@@ -71,6 +71,13 @@ class RoundedRows {
   std::byte* bytes_;
 };
 
+// What one thread rounds sooner than it could ask the others for help.
+inline constexpr std::int64_t kElemsAlone = 32768;
+// Pieces of work per thread: threads that are held up leave theirs to the others.
+inline constexpr std::int64_t kItemsPerThread = 8;
+// Two panels, as the kernels take them.
+inline constexpr std::int64_t kOutputStep = 2 * cpu::kPanelRows;
+
 // y[rows, matrix.rows()] = x[rows, matrix.cols()] * matrix^T, on all threads of the pass.
 void multiply(const PackedMatrix& matrix, TensorView x, TensorView y, Pass& pass);
 

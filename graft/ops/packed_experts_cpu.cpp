@@ -12,10 +12,6 @@ namespace {
 // Outputs of a piece of work: few enough that both products of the rows stay in the second-level
 // cache until the activation has joined them.
 constexpr std::int64_t kMostOutputs = 128;
-constexpr std::int64_t kOutputStep = 2 * cpu::kPanelRows;
-constexpr std::int64_t kItemsPerThread = 8;
-// What one thread rounds sooner than it could ask the others for help.
-constexpr std::int64_t kElemsAlone = 32768;
 
 bool are_alike(std::span<const Weight> weights, DType dtype) {
   return std::ranges::all_of(weights, [&](const Weight& weight) {

@@ -109,6 +109,42 @@ struct F32<kNativeLanes> {
 
 using F32x16 = F32<kLanes>;
 
+typedef float V4 __attribute__((vector_size(16)));   // NOLINT
+typedef float V8 __attribute__((vector_size(32)));   // NOLINT
+typedef float V16 __attribute__((vector_size(64)));  // NOLINT
+
+// a b + c, rounded once where the instruction set can; twice at the baseline.
+#if GRAFT_VECTOR_BYTES >= 32
+GRAFT_INLINE float fused(float a, float b, float c) {
+  return __builtin_fmaf(a, b, c);
+}
+GRAFT_INLINE V4 fused(V4 a, V4 b, V4 c) {
+  return _mm_fmadd_ps(a, b, c);
+}
+GRAFT_INLINE V8 fused(V8 a, V8 b, V8 c) {
+  return _mm256_fmadd_ps(a, b, c);
+}
+#else
+template <class V>
+GRAFT_INLINE V fused(V a, V b, V c) {
+  return a * b + c;
+}
+#endif
+#if GRAFT_VECTOR_BYTES == 64
+GRAFT_INLINE V16 fused(V16 a, V16 b, V16 c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+#endif
+
+template <int kCount>
+GRAFT_INLINE F32<kCount> fused(F32<kCount> a, F32<kCount> b, F32<kCount> c) {
+  if constexpr (kCount == kNativeLanes) {
+    return {fused(a.v, b.v, c.v)};
+  } else {
+    return {fused(a.low, b.low, c.low), fused(a.high, b.high, c.high)};
+  }
+}
+
 // a where the mask is set, else b
 GRAFT_INLINE F32x16 select(Mask<kLanes> mask, F32x16 a, F32x16 b) {
   return choose(mask, a, b);

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "graft/base/check.h"
@@ -277,6 +279,34 @@ void pack_rows(const std::byte* rows,
   }
 }
 
+using PackRows = void (*)(const std::byte* rows,
+                          std::size_t row_bytes,
+                          std::int64_t num_rows,
+                          std::int64_t cols,
+                          std::byte* panel);
+
+struct PackRow {
+  DType dtype;
+  PackRows pack;
+};
+
+constexpr std::array kPackRows = {
+    PackRow{DType::Q4_0, pack_rows<DType::Q4_0, quant::BlockQ40>},
+    PackRow{DType::Q4_1, pack_rows<DType::Q4_1, quant::BlockQ41>},
+    PackRow{DType::Q5_0, pack_rows<DType::Q5_0, quant::BlockQ50>},
+    PackRow{DType::Q5_1, pack_rows<DType::Q5_1, quant::BlockQ51>},
+    PackRow{DType::Q8_0, pack_rows<DType::Q8_0, quant::BlockQ80>},
+    PackRow{DType::Q2_K, pack_rows<DType::Q2_K, quant::BlockQ2K>},
+    PackRow{DType::Q3_K, pack_rows<DType::Q3_K, quant::BlockQ3K>},
+    PackRow{DType::Q4_K, pack_rows<DType::Q4_K, quant::BlockQ4K>},
+    PackRow{DType::Q5_K, pack_rows<DType::Q5_K, quant::BlockQ5K>},
+    PackRow{DType::Q6_K, pack_rows<DType::Q6_K, quant::BlockQ6K>},
+    PackRow{DType::IQ4_NL, pack_rows<DType::IQ4_NL, quant::BlockIQ4NL>},
+    PackRow{DType::IQ4_XS, pack_rows<DType::IQ4_XS, quant::BlockIQ4XS>},
+    PackRow{DType::MXFP4, pack_rows<DType::MXFP4, quant::BlockMXFP4>},
+};
+static_assert(kPackRows.size() == kPackedTypes.size());
+
 }  // namespace
 
 void pack_panel(DType type,
@@ -285,39 +315,9 @@ void pack_panel(DType type,
                 std::int64_t num_rows,
                 std::int64_t cols,
                 std::byte* panel) {
-  const auto pack = [&](auto rows_of_type) {
-    rows_of_type(rows, row_bytes, num_rows, cols, panel);
-  };
-  switch (type) {
-    case DType::Q4_0:
-      return pack(pack_rows<DType::Q4_0, quant::BlockQ40>);
-    case DType::Q4_1:
-      return pack(pack_rows<DType::Q4_1, quant::BlockQ41>);
-    case DType::Q5_0:
-      return pack(pack_rows<DType::Q5_0, quant::BlockQ50>);
-    case DType::Q5_1:
-      return pack(pack_rows<DType::Q5_1, quant::BlockQ51>);
-    case DType::Q8_0:
-      return pack(pack_rows<DType::Q8_0, quant::BlockQ80>);
-    case DType::Q2_K:
-      return pack(pack_rows<DType::Q2_K, quant::BlockQ2K>);
-    case DType::Q3_K:
-      return pack(pack_rows<DType::Q3_K, quant::BlockQ3K>);
-    case DType::Q4_K:
-      return pack(pack_rows<DType::Q4_K, quant::BlockQ4K>);
-    case DType::Q5_K:
-      return pack(pack_rows<DType::Q5_K, quant::BlockQ5K>);
-    case DType::Q6_K:
-      return pack(pack_rows<DType::Q6_K, quant::BlockQ6K>);
-    case DType::IQ4_NL:
-      return pack(pack_rows<DType::IQ4_NL, quant::BlockIQ4NL>);
-    case DType::IQ4_XS:
-      return pack(pack_rows<DType::IQ4_XS, quant::BlockIQ4XS>);
-    case DType::MXFP4:
-      return pack(pack_rows<DType::MXFP4, quant::BlockMXFP4>);
-    default:
-      GRAFT_CHECK(false, name(type), " has no packed form");
-  }
+  const auto* found = std::ranges::find(kPackRows, type, &PackRow::dtype);
+  GRAFT_CHECK(found != kPackRows.end(), name(type), " has no packed form");
+  found->pack(rows, row_bytes, num_rows, cols, panel);
 }
 
 }  // namespace graft::cpu

@@ -33,40 +33,45 @@ struct PackedFormat {
   Codes codes = Codes::Themselves;
 };
 
+struct PackedType {
+  DType dtype;
+  PackedFormat format;
+};
+
+// The types that have a packed form.
+inline constexpr std::array kPackedTypes = {
+    PackedType{DType::Q4_0, {.bits = 4, .offset = 8}},
+    PackedType{DType::Q4_1, {.bits = 4, .has_min = true}},
+    PackedType{DType::Q5_0, {.bits = 5, .offset = 16}},
+    PackedType{DType::Q5_1, {.bits = 5, .has_min = true}},
+    PackedType{DType::Q8_0, {.bits = 8, .offset = 128}},
+    PackedType{DType::Q2_K,
+               {.bits = 2, .group = 16, .scale = PackedFormat::Scale::Nibbles, .has_min = true}},
+    PackedType{DType::Q3_K,
+               {.bits = 3, .group = 16, .scale = PackedFormat::Scale::Super, .offset = 4}},
+    PackedType{DType::Q4_K, {.bits = 4, .scale = PackedFormat::Scale::Super, .has_min = true}},
+    PackedType{DType::Q5_K, {.bits = 5, .scale = PackedFormat::Scale::Super, .has_min = true}},
+    PackedType{DType::Q6_K,
+               {.bits = 6, .group = 16, .scale = PackedFormat::Scale::Super, .offset = 32}},
+    PackedType{DType::IQ4_NL, {.bits = 4, .offset = 128, .codes = PackedFormat::Codes::Iq4}},
+    PackedType{DType::IQ4_XS,
+               {.bits = 4,
+                .scale = PackedFormat::Scale::Super,
+                .offset = 128,
+                .codes = PackedFormat::Codes::Iq4}},
+    PackedType{DType::MXFP4,
+               {.bits = 4,
+                .scale = PackedFormat::Scale::E8M0,
+                .offset = 16,
+                .codes = PackedFormat::Codes::Fp4}},
+};
+
 // bits 0 where a type has no packed form.
 constexpr PackedFormat packed_format(DType type) {
-  using Scale = PackedFormat::Scale;
-  using Codes = PackedFormat::Codes;
-  switch (type) {
-    case DType::Q4_0:
-      return {.bits = 4, .offset = 8};
-    case DType::Q4_1:
-      return {.bits = 4, .has_min = true};
-    case DType::Q5_0:
-      return {.bits = 5, .offset = 16};
-    case DType::Q5_1:
-      return {.bits = 5, .has_min = true};
-    case DType::Q8_0:
-      return {.bits = 8, .offset = 128};
-    case DType::Q2_K:
-      return {.bits = 2, .group = 16, .scale = Scale::Nibbles, .has_min = true};
-    case DType::Q3_K:
-      return {.bits = 3, .group = 16, .scale = Scale::Super, .offset = 4};
-    case DType::Q4_K:
-      return {.bits = 4, .scale = Scale::Super, .has_min = true};
-    case DType::Q5_K:
-      return {.bits = 5, .scale = Scale::Super, .has_min = true};
-    case DType::Q6_K:
-      return {.bits = 6, .group = 16, .scale = Scale::Super, .offset = 32};
-    case DType::IQ4_NL:
-      return {.bits = 4, .offset = 128, .codes = Codes::Iq4};
-    case DType::IQ4_XS:
-      return {.bits = 4, .scale = Scale::Super, .offset = 128, .codes = Codes::Iq4};
-    case DType::MXFP4:
-      return {.bits = 4, .scale = Scale::E8M0, .offset = 16, .codes = Codes::Fp4};
-    default:
-      return {};
+  for (const PackedType& row : kPackedTypes) {
+    if (row.dtype == type) return row.format;
   }
+  return {};
 }
 
 constexpr bool has_packed_form(DType type) {

@@ -65,11 +65,6 @@ GRAFT_INLINE F32x16 to_floats(Words w) {
   return {_mm512_maskz_cvtepi32_ps(0xffff, reinterpret_cast<__m512i>(w.v))};
 }
 
-// a b + c, rounded once
-GRAFT_INLINE F32x16 fused(F32x16 a, F32x16 b, F32x16 c) {
-  return {_mm512_fmadd_ps(a.v, b.v, c.v)};
-}
-
 GRAFT_INLINE F32x16 load_halves(const std::byte* from) {
   __m256i halves;
   __builtin_memcpy(&halves, from, sizeof(halves));
@@ -159,11 +154,6 @@ GRAFT_INLINE F32x16 to_floats(Words w) {
           F32<8>(_mm256_cvtepi32_ps(reinterpret_cast<__m256i>(w.high)))};
 }
 
-GRAFT_INLINE F32x16 fused(F32x16 a, F32x16 b, F32x16 c) {
-  return {F32<8>(_mm256_fmadd_ps(a.low.v, b.low.v, c.low.v)),
-          F32<8>(_mm256_fmadd_ps(a.high.v, b.high.v, c.high.v))};
-}
-
 GRAFT_INLINE F32x16 load_halves(const std::byte* from) {
   const auto low = reinterpret_cast<__m128i>(load_bytes(from));
   const auto high = reinterpret_cast<__m128i>(load_bytes(from + 16));
@@ -240,10 +230,6 @@ GRAFT_INLINE F32x16 to_floats(Words w) {
   for (int i = 0; i < 16; ++i)
     values[i] = static_cast<float>(totals[i]);
   return load(values);
-}
-
-GRAFT_INLINE F32x16 fused(F32x16 a, F32x16 b, F32x16 c) {
-  return a * b + c;
 }
 
 GRAFT_INLINE F32x16 load_halves(const std::byte* from) {
