@@ -1,6 +1,8 @@
-# Compiles through ccache when it is there; builds are the same without it.
+# Compiles through ccache when it is there; builds are the same without it. Paths count from the source
+# tree, so that several build folders and several checkouts share what was compiled once.
 find_program(GRAFT_CCACHE ccache)
 if(GRAFT_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${GRAFT_CCACHE})
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${GRAFT_CCACHE})
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${GRAFT_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${launcher})
 endif()

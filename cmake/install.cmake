@@ -10,6 +10,7 @@ if(GRAFT_CUDA_ENABLED)
   install(TARGETS graft_cuda LIBRARY DESTINATION lib)
 endif()
 install(DIRECTORY rules/ DESTINATION share/graft/rules)
+install(DIRECTORY models/ DESTINATION share/graft/models)
 
 # Without what only the tests and the program's commands use.
 install(

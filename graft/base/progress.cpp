@@ -26,8 +26,9 @@ int terminal_columns(std::FILE* out) {
 
 }  // namespace
 
-Progress::Progress(std::string label, std::uint64_t total, std::FILE* out)
+Progress::Progress(std::string label, std::uint64_t total, std::FILE* out, std::string unit)
     : label_(std::move(label)),
+      unit_(std::move(unit)),
       total_(std::max<std::uint64_t>(total, 1)),
       out_(out),
       terminal_(::isatty(::fileno(out)) == 1),
@@ -38,8 +39,8 @@ Progress::~Progress() {
   finish();
 }
 
-void Progress::advance(std::uint64_t bytes, std::string_view item) {
-  done_ = std::min(done_ + bytes, total_);
+void Progress::advance(std::uint64_t amount, std::string_view item) {
+  done_ = std::min(done_ + amount, total_);
   if (!terminal_) {
     print_step();
   } else if (Clock::now() - last_draw_ >= kRedraw) {
@@ -62,6 +63,11 @@ double Progress::seconds() const {
   return std::chrono::duration<double>(Clock::now() - start_).count();
 }
 
+std::string Progress::amount_text(double amount) const {
+  if (unit_.empty()) return bytes_text(static_cast<std::uint64_t>(amount));
+  return fmt::format("{:.0f} {}", amount, unit_);
+}
+
 void Progress::draw(std::string_view item) {
   const double share = static_cast<double>(done_) / static_cast<double>(total_);
   const auto filled = static_cast<int>(share * kBarCells);
@@ -70,8 +76,8 @@ void Progress::draw(std::string_view item) {
   std::string line = fmt::format("{} [{}{}] {:3.0f} %  {} of {}  {}/s", label_,
                                  std::string(static_cast<std::size_t>(filled), '#'),
                                  std::string(static_cast<std::size_t>(kBarCells - filled), '.'),
-                                 share * 100, bytes_text(done_), bytes_text(total_),
-                                 bytes_text(static_cast<std::uint64_t>(rate)));
+                                 share * 100, amount_text(static_cast<double>(done_)),
+                                 amount_text(static_cast<double>(total_)), amount_text(rate));
   // The first half second says little about the rest.
   if (elapsed > 0.5 && done_ > 0)
     line += fmt::format("  {} left", duration_text(static_cast<double>(total_ - done_) / rate));
@@ -87,8 +93,9 @@ void Progress::print_step() {
   const auto tenth = static_cast<int>(done_ * 10 / total_);
   if (tenth == last_tenth_) return;
   last_tenth_ = tenth;
-  fmt::print(out_, "{}: {} %, {} of {}, {}\n", label_, tenth * 10, bytes_text(done_),
-             bytes_text(total_), duration_text(seconds()));
+  fmt::print(out_, "{}: {} %, {} of {}, {}\n", label_, tenth * 10,
+             amount_text(static_cast<double>(done_)), amount_text(static_cast<double>(total_)),
+             duration_text(seconds()));
   std::fflush(out_);
 }
 

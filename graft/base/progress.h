@@ -13,14 +13,14 @@ namespace graft {
 
 class Progress {
  public:
-  // `out` is a terminal or not by itself; `total` counts bytes.
-  Progress(std::string label, std::uint64_t total, std::FILE* out);
+  // `out` is a terminal or not by itself; `total` counts bytes, or what `unit` says.
+  Progress(std::string label, std::uint64_t total, std::FILE* out, std::string unit = "");
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   ~Progress();
 
   // `item` is what is being worked on now; terminals show it.
-  void advance(std::uint64_t bytes, std::string_view item);
+  void advance(std::uint64_t amount, std::string_view item);
   // A line of its own above the bar.
   void note(std::string_view line);
   // Clears the bar; called by the destructor too.
@@ -30,8 +30,10 @@ class Progress {
   void draw(std::string_view item);
   void print_step();
   double seconds() const;
+  std::string amount_text(double amount) const;
 
   std::string label_;
+  std::string unit_;
   std::uint64_t total_;
   std::uint64_t done_ = 0;
   std::FILE* out_;

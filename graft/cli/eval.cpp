@@ -10,13 +10,14 @@
 #include <CLI/App.hpp>
 #include <fmt/format.h>
 
+#include "graft/api/chat_format.h"
 #include "graft/api/llm.h"
 #include "graft/base/error.h"
 #include "graft/base/progress.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/eval_checks.h"
 #include "graft/cli/model_options.h"
-#include "graft/tokenizer/chat/builtin_templates.h"
+#include "graft/cli/terminal.h"
 
 namespace graft::cli {
 namespace {
@@ -34,7 +35,7 @@ struct Question {
   std::string task;
   std::string check;
   Json answer;
-  std::string prompt;
+  std::vector<api::TokenId> prompt;
 };
 
 struct Tally {
@@ -56,30 +57,28 @@ std::vector<OrderedJson> read_lines(const std::string& path) {
   return lines;
 }
 
-Question read_question(const OrderedJson& line,
-                       const chat::ChatTemplate& chat_template,
-                       const formats::TokenizerData& tokens) {
-  chat::RenderInput input;
-  input.messages = line.at("messages");
-  input.tools = line.value("tools", OrderedJson(nullptr));
-  chat::set_special_tokens(input, tokens);
+Question read_question(const OrderedJson& line, const api::ChatFormat& format) {
+  api::Conversation conversation;
+  conversation.messages = line.at("messages");
+  conversation.tools = line.value("tools", OrderedJson(nullptr));
   return {.task = line.value("task", std::string("all")),
           .check = line.at("check").get<std::string>(),
           .answer = Json::parse(line.at("answer").dump()),
-          .prompt = chat_template.render(input)};
+          .prompt = format.prompt(conversation).tokens};
 }
 
 std::vector<Question> read_questions(const Options& options, const api::LLM& llm) {
-  if (llm.tokenizer() == nullptr) fail(options.model.path, ": has no tokenizer");
-  const formats::TokenizerData& tokens = llm.source().tokenizer();
-  const chat::SelectedTemplate selected = chat::select_template(tokens, options.chat_template);
-  if (!selected.warning.empty()) fmt::print(stderr, "graft: warning: {}\n", selected.warning);
+  const api::ChatFormat format(llm, options.chat_template);
+  if (!format.warning().empty()) warn(format.warning());
   std::vector<Question> questions;
   for (const OrderedJson& line : read_lines(options.file)) {
+    const std::string where = str(options.file, ":", questions.size() + 1, ": ");
     try {
-      questions.push_back(read_question(line, selected.chat_template, tokens));
+      questions.push_back(read_question(line, format));
     } catch (const Json::exception& error) {
-      fail(options.file, ":", questions.size() + 1, ": ", error.what());
+      fail(where, error.what());
+    } catch (const Error& error) {
+      fail(where, error.what());
     }
   }
   return questions;
@@ -93,22 +92,21 @@ std::vector<std::string> ask(api::LLM& llm,
   api::SamplingParams params;
   params.temperature = 0;
   params.max_tokens = options.max_new_tokens;
-  std::size_t num_bytes = 0;
+  std::size_t num_tokens = 0;
   for (const Question& question : questions)
-    num_bytes += question.prompt.size();
+    num_tokens += question.prompt.size();
   std::vector<std::string> answers;
-  Progress progress("eval", num_bytes, stderr);
+  Progress progress("eval", num_tokens, stderr, "tokens");
   for (std::size_t first = 0; first < questions.size(); first += kGroup) {
     std::vector<api::Prompt> prompts;
-    std::size_t group_bytes = 0;
+    std::size_t group_tokens = 0;
     for (std::size_t i = first; i < std::min(first + kGroup, questions.size()); ++i) {
-      // The template has said everything, special tokens included.
-      prompts.emplace_back(llm.tokenizer()->encode(questions[i].prompt, {.add_special = false}));
-      group_bytes += questions[i].prompt.size();
+      prompts.emplace_back(questions[i].prompt);
+      group_tokens += questions[i].prompt.size();
     }
     for (const api::Output& output : llm.generate(prompts, params))
       answers.push_back(output.samples[0].text);
-    progress.advance(group_bytes, "");
+    progress.advance(group_tokens, "");
   }
   progress.finish();
   return answers;

@@ -1,9 +1,7 @@
 #include "graft/plan/default_rules.h"
 
-#include <cstdlib>
 #include <string>
 #include <system_error>
-#include <vector>
 
 #include "graft/base/error.h"
 #include "graft/base/own_folder.h"
@@ -21,22 +19,7 @@ bool is_word(std::string_view family) {
 }  // namespace
 
 fs::path rules_folder() {
-  std::vector<fs::path> places;
-  std::error_code error;
-  const char* from_user = std::getenv("GRAFT_RULES_DIR");
-  if (from_user != nullptr && *from_user != '\0') {
-    places.emplace_back(from_user);
-  } else if (const fs::path own = own_folder(); !own.empty()) {  // bin or lib
-    places.push_back((own / "../share/graft/rules").lexically_normal());
-    places.push_back((own / "../../../rules").lexically_normal());  // of build/<preset>/bin
-  }
-  std::string looked_at;
-  for (const fs::path& place : places) {
-    if (fs::is_directory(place, error)) return place;
-    looked_at += (looked_at.empty() ? "" : ", ") + place.string();
-  }
-  fail("no folder with the default rule files; looked at ", looked_at,
-       " (GRAFT_RULES_DIR names another)");
+  return resource_folder("rules", "GRAFT_RULES_DIR");
 }
 
 fs::path default_rules(std::string_view family, int num_gpus) {

@@ -1,8 +1,6 @@
 // The four-bit floats MXFP4 (a power of two per 32 values) and NVFP4 (an E4M3 scale per 16).
 // See simd-inl.h for the rules of these files.
 
-// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): they are small here
-
 namespace {
 
 // Half the value of an E8M0 scale, the other half being in kFp4Values. 255, NaN by the standard,
@@ -93,5 +91,3 @@ void encode_mxfp4(const float* __restrict in, std::byte* __restrict out, std::si
 }
 
 }  // namespace
-
-// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

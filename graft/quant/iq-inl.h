@@ -1,8 +1,6 @@
 // The grid types IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S: read, not written.
 // See simd-inl.h for the rules of these files, blocks.h for the layouts.
 
-// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): they are small here
-
 namespace {
 
 // Eight signs from seven bits: their number of ones is even.
@@ -130,5 +128,3 @@ void decode_iq1_m(const std::byte* __restrict in, float* __restrict out, std::si
 }
 
 }  // namespace
-
-// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

@@ -1,8 +1,6 @@
 // The types whose four bits stand for sixteen uneven points: IQ4_NL and IQ4_XS.
 // See simd-inl.h for the rules of these files and for what becomes of NaN and infinity.
 
-// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): they are small here
-
 namespace {
 
 struct Iq4Weights {
@@ -116,5 +114,3 @@ void encode_iq4_xs(const float* __restrict in, std::byte* __restrict out, std::s
 }
 
 }  // namespace
-
-// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

@@ -2,8 +2,6 @@
 // Q2_K Q3_K Q4_K Q5_K Q6_K, and Q8_K. See simd-inl.h for the rules of these files and for what
 // becomes of NaN and infinity.
 
-// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): they are small here
-
 namespace {
 
 struct KQuantWeights {
@@ -402,5 +400,3 @@ void encode_q8_k(const float* __restrict in, std::byte* __restrict out, std::siz
 }
 
 }  // namespace
-
-// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

@@ -1,8 +1,6 @@
 // The ternary and other plain low-bit types: TQ1_0 TQ2_0 Q1_0 Q2_0. Read, not written: models that
 // use them are trained for them. See simd-inl.h for the rules of these files.
 
-// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): they are small here
-
 namespace {
 
 // Digit k of kCount bytes, each a fixed-point fraction of base 3.
@@ -70,5 +68,3 @@ void decode_q2_0(const std::byte* __restrict in, float* __restrict out, std::siz
 }
 
 }  // namespace
-
-// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

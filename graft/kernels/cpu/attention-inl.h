@@ -55,8 +55,10 @@ GRAFT_INLINE Visible visible_keys(const SoftmaxBlock& b, std::int64_t column) {
     first[i] = static_cast<float>(b.first[column + i]) - 0.5F;
     end[i] = static_cast<float>(b.end[column + i]);
   }
-  for (int i = 0; i < kLanes; ++i)
-    key[i] = static_cast<float>(i / kWidth);
+  for (int i = 0; i < kLanes; ++i) {
+    const int number = i / kWidth;
+    key[i] = static_cast<float>(number);
+  }
   return {repeat<kWidth>(first), repeat<kWidth>(end), load(key)};
 }
 

@@ -73,9 +73,10 @@ GRAFT_INLINE void multiply_add_tail(Accumulators<kX, kW>& acc,
     for (std::int64_t i = 0; i < count; ++i)
       tail_x[std::int64_t{r} * kLanes + i] = x[r * ldx + i];
   }
-  for (int c = 0; c < kW; ++c)
+  for (int c = 0; c < kW; ++c) {
     __builtin_memcpy(tail_w + c * kLanes, w + c * ldw,
                      static_cast<std::size_t>(count) * sizeof(Code));
+  }
   multiply_add<From, kX, kW>(acc, tail_x, kLanes, reinterpret_cast<const std::byte*>(tail_w),
                              kLanes * std::int64_t{sizeof(Code)});
 }

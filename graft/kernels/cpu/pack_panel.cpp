@@ -6,8 +6,6 @@
 #include "graft/kernels/cpu/packed.h"
 #include "graft/quant/blocks.h"
 
-// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): they are small here
-
 namespace graft::cpu {
 namespace {
 
@@ -321,5 +319,3 @@ void pack_panel(DType type,
 }
 
 }  // namespace graft::cpu
-
-// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

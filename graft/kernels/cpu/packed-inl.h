@@ -3,8 +3,6 @@
 // files. Before the region include graft/kernels/cpu/packed.h and graft/quant/blocks.h, and define
 // GRAFT_VECTOR_BYTES.
 
-// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): they are small here
-
 #include "graft/quant/simd-inl.h"
 // Order matters: what follows uses what stands above.
 #include "graft/kernels/cpu/words-inl.h"
@@ -435,5 +433,3 @@ constexpr PackedTable kAllPacked = make_packed();
 #undef GRAFT_INLINE
 #undef GRAFT_NOIPA
 #undef GRAFT_VECTOR_BYTES
-
-// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

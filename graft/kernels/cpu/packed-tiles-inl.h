@@ -2,8 +2,6 @@
 // where GRAFT_TILES is defined. The sums of a group are the same whole numbers as elsewhere, and
 // are added up in the same order.
 
-// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): they are small here
-
 // Tile 0 and 1: sums of 16 rows with the 16 outputs of a panel. Tile 2: a group of 16 rows of x.
 // Tiles 3 and 4: the codes of a group, a word of the 16 outputs in each row.
 struct TileConfiguration {
@@ -102,5 +100,3 @@ void multiply_in_tiles(const UnpackedPanel* panels, const RoundedTile& x, float*
     }
   }
 }
-
-// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

@@ -73,14 +73,10 @@ double read_limit() {
   static const double limit = [] {
     const Buffer memory(kBytesOfFew);
     std::fill_n(memory.data(), memory.size(), std::byte{1});
-    const double seconds = seconds_of([&] {
-      std::uint64_t sum[8] = {};
-      for (std::size_t i = 0; i < memory.size(); i += 64) {
-        for (std::size_t k = 0; k < 8; ++k)
-          sum[k] += *reinterpret_cast<const std::uint64_t*>(memory.data() + i + 8 * k);
-      }
-      benchmark::DoNotOptimize(sum);
-    });
+    const auto* floats = reinterpret_cast<const float*>(memory.data());
+    constexpr auto kCount = static_cast<std::int64_t>(kBytesOfFew / sizeof(float));
+    const double seconds =
+        seconds_of([&] { benchmark::DoNotOptimize(kernels().math.max(floats, kCount)); });
     return static_cast<double>(kBytesOfFew) / seconds;
   }();
   return limit;

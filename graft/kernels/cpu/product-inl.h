@@ -148,7 +148,7 @@ GRAFT_INLINE void store_rows_of_pair(V16 v, V16 w, float* first, float* second) 
 
 GRAFT_INLINE V16 all_pairs(const float* pair) {
   typedef double V8Double __attribute__((vector_size(64)));  // NOLINT
-  double both;
+  double both = 0;
   __builtin_memcpy(&both, pair, sizeof(both));
   return reinterpret_cast<V16>(both - V8Double{});
 }

@@ -1,8 +1,6 @@
 // Codes and scales of a packed panel as the products use them. See graft/quant/simd-inl.h for the
 // rules of these files: included by packed-inl.h, after words-inl.h.
 
-// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): they are small here
-
 namespace {
 
 inline constexpr int kRunWords = 8;
@@ -157,5 +155,3 @@ GRAFT_NOIPA void unpack_panel(const std::byte* panel, int num_runs, UnpackedPane
 }
 
 }  // namespace
-
-// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

@@ -2,8 +2,6 @@
 // graft/quant/simd-inl.h for the rules of these files: included inside an instruction-set region,
 // after simd-inl.h.
 
-// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): they are small here
-
 namespace {
 
 #if GRAFT_VECTOR_BYTES == 64
@@ -260,5 +258,3 @@ GRAFT_INLINE F32x16 load_exponents(const std::byte* from) {
 }
 
 }  // namespace
-
-// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

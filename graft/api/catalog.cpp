@@ -1,0 +1,153 @@
+#include "graft/api/catalog.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "graft/base/error.h"
+#include "graft/base/own_folder.h"
+
+namespace graft::api {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kDepth = 2;
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  return text;
+}
+
+// "-00002-of-00007" at the end of a stem, or 0 of 0.
+struct Part {
+  int number = 0;
+  std::size_t suffix = 0;  // characters
+};
+
+Part part_of(const std::string& stem) {
+  constexpr std::size_t kSuffix = 15;
+  if (stem.size() <= kSuffix) return {};
+  const std::string_view end = std::string_view(stem).substr(stem.size() - kSuffix);
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const bool fits = end[0] == '-' && end.substr(6, 4) == "-of-" &&
+                    std::ranges::all_of(end.substr(1, 5), is_digit) &&
+                    std::ranges::all_of(end.substr(10), is_digit);
+  if (!fits) return {};
+  return {.number = std::stoi(std::string(end.substr(1, 5))), .suffix = kSuffix};
+}
+
+std::uint64_t size_of(const fs::path& file) {
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(file, error);
+  return error ? 0 : size;
+}
+
+// A Hugging Face folder: what describes it, and weights.
+std::optional<ModelEntry> hf_model(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::is_regular_file(folder / "config.json", error)) return std::nullopt;
+  ModelEntry entry = {.name = folder.filename().string(), .path = folder};
+  for (const fs::directory_entry& file : fs::directory_iterator(folder, error)) {
+    if (file.path().extension() == ".safetensors") entry.bytes += size_of(file.path());
+  }
+  if (entry.bytes == 0) return std::nullopt;
+  return entry;
+}
+
+// The files of a folder, and its subfolders; what cannot be read is not there.
+void collect(const fs::path& folder, int depth, std::vector<ModelEntry>& out) {
+  if (auto model = hf_model(folder)) {
+    out.push_back(std::move(*model));
+    return;
+  }
+  std::error_code error;
+  std::vector<fs::path> paths;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+    paths.push_back(entry.path());
+  std::ranges::sort(paths);  // the parts of a split file come in order
+  for (const fs::path& path : paths) {
+    if (fs::is_directory(path, error)) {
+      if (depth > 0) collect(path, depth - 1, out);
+      continue;
+    }
+    if (path.extension() != ".gguf") continue;
+    const std::string stem = path.stem().string();
+    const Part part = part_of(stem);
+    const std::string name = stem.substr(0, stem.size() - part.suffix);
+    if (part.number > 1 && !out.empty() && out.back().name == name) {
+      out.back().bytes += size_of(path);
+    } else if (part.number <= 1) {
+      out.push_back({.name = name, .path = path, .bytes = size_of(path)});
+    }
+  }
+}
+
+std::vector<ModelEntry> models_in(const fs::path& folder) {
+  std::vector<ModelEntry> models;
+  collect(folder, kDepth, models);
+  return models;
+}
+
+// What is bundled is named by its folder, whatever the type in the file's name.
+std::vector<ModelEntry> bundled_models() {
+  std::vector<ModelEntry> models = models_in(bundled_models_folder());
+  for (ModelEntry& model : models) {
+    model.name = model.path.parent_path().filename().string();
+    model.bundled = true;
+  }
+  return models;
+}
+
+}  // namespace
+
+fs::path bundled_models_folder() {
+  return resource_folder("models", "GRAFT_MODELS_DIR");
+}
+
+Catalog::Catalog(std::vector<fs::path> folders) : folders_(std::move(folders)) {}
+
+std::vector<ModelEntry> Catalog::list() const {
+  std::vector<ModelEntry> models = bundled_models();
+  const auto num_bundled = static_cast<std::ptrdiff_t>(models.size());
+  for (const fs::path& folder : folders_) {
+    for (ModelEntry& model : models_in(folder))
+      models.push_back(std::move(model));
+  }
+  std::stable_sort(models.begin() + num_bundled, models.end(),
+                   [](const ModelEntry& a, const ModelEntry& b) { return a.name < b.name; });
+  std::set<std::string> seen;
+  std::erase_if(models, [&](const ModelEntry& model) { return !seen.insert(model.name).second; });
+  return models;
+}
+
+fs::path Catalog::find(const std::string& path_or_name) const {
+  std::error_code error;
+  if (fs::is_directory(path_or_name, error) &&
+      !fs::exists(fs::path(path_or_name) / "config.json")) {
+    const std::vector<ModelEntry> inside = models_in(path_or_name);
+    if (inside.size() == 1) return inside[0].path;
+    if (inside.empty())
+      fail(path_or_name, ": no model in this folder: neither config.json nor GGUF");
+    fail(path_or_name, ": ", inside.size(), " models in this folder, such as ",
+         inside[0].path.string(), "; name one");
+  }
+  if (!path_or_name.empty() && fs::exists(path_or_name, error)) return path_or_name;
+
+  const std::string wanted = lower(path_or_name.empty() ? kBundledModel : path_or_name);
+  const std::vector<ModelEntry> models = list();
+  for (const ModelEntry& model : models) {
+    if (lower(model.name) == wanted) return model.path;
+  }
+  std::string names;
+  for (const ModelEntry& model : models)
+    names += (names.empty() ? "" : ", ") + model.name;
+  fail(path_or_name.empty() ? kBundledModel : path_or_name,
+       ": no such file or folder, nor a model of that name (there are: ", names, ")");
+}
+
+}  // namespace graft::api

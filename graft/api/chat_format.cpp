@@ -1,0 +1,67 @@
+#include "graft/api/chat_format.h"
+
+#include "graft/base/error.h"
+#include "graft/tokenizer/chat/messages.h"
+#include "graft/tokenizer/chat/reasoning.h"
+
+namespace graft::api {
+namespace {
+
+chat::SelectedTemplate select(const LLM& llm, const std::string& chosen) {
+  if (llm.tokenizer() == nullptr) fail("the model has no tokenizer, so nobody can talk to it");
+  return chat::select_template(llm.source().tokenizer(), chosen);
+}
+
+bool mentions_thinking(const std::string& source) {
+  // Qwen3 and GLM say enable_thinking, DeepSeek-V3.1 and Kimi say thinking.
+  return source.find("enable_thinking") != std::string::npos ||
+         source.find("if thinking") != std::string::npos ||
+         source.find("thinking is defined") != std::string::npos;
+}
+
+}  // namespace
+
+ChatFormat::ChatFormat(const LLM& llm, const std::string& chosen)
+    : llm_(&llm),
+      selected_(select(llm, chosen)),
+      reads_parts_(selected_.chat_template.reads_content_parts()),
+      knows_thinking_(mentions_thinking(selected_.chat_template.source())) {}
+
+std::string ChatFormat::render(const Conversation& conversation) const {
+  chat::check_messages(conversation.messages);
+  chat::check_tools(conversation.tools);
+  chat::RenderInput input;
+  input.messages = chat::parse_tool_arguments(conversation.messages);
+  if (!reads_parts_) input.messages = chat::flatten_content(std::move(input.messages));
+  input.tools = conversation.tools;
+  input.add_generation_prompt = conversation.add_generation_prompt;
+  input.extra = conversation.extra;
+  if (conversation.thinking != Thinking::ModelDecides) {
+    const bool on = conversation.thinking == Thinking::On;
+    input.extra["enable_thinking"] = on;
+    input.extra["thinking"] = on;
+  }
+  chat::set_special_tokens(input, llm_->source().tokenizer());
+  return selected_.chat_template.render(input);
+}
+
+ChatPrompt ChatFormat::prompt(const Conversation& conversation) const {
+  ChatPrompt prompt;
+  prompt.text = render(conversation);
+  prompt.in_thinking = chat::ends_in_thinking(prompt.text);
+  // A template that has no word for it is continued by hand.
+  if (conversation.add_generation_prompt && !knows_thinking_) {
+    if (conversation.thinking == Thinking::On && !prompt.in_thinking) {
+      prompt.text += "<think>\n";
+      prompt.in_thinking = true;
+    } else if (conversation.thinking == Thinking::Off && prompt.in_thinking) {
+      prompt.text += "\n</think>\n\n";
+      prompt.in_thinking = false;
+    }
+  }
+  // The template has said everything, special tokens included.
+  prompt.tokens = llm_->tokenizer()->encode(prompt.text, {.add_special = false});
+  return prompt;
+}
+
+}  // namespace graft::api

@@ -1,0 +1,32 @@
+// What people see: colours where someone looks, how wide their window is.
+
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace graft::cli {
+
+enum class Tint : std::uint8_t { Bold, Dim, Red, Green, Yellow, Cyan };
+
+bool is_terminal(std::FILE* stream);
+
+// Whether to write colours: the stream is a terminal, NO_COLOR is unset or empty, TERM is not dumb.
+bool has_colours(std::FILE* stream);
+
+// The text with a colour around it, or as it is.
+std::string tinted(Tint tint, std::string_view text, std::FILE* stream);
+
+// What starts and ends a colour, for text that streams; empty without colours.
+std::string_view tint_start(Tint tint, std::FILE* stream);
+std::string_view tint_end(std::FILE* stream);
+
+// Of the window; 80 when nobody knows.
+int columns(std::FILE* stream);
+
+// "graft: warning: …" on standard error.
+void warn(std::string_view text);
+
+}  // namespace graft::cli
