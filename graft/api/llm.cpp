@@ -23,7 +23,8 @@ models::OpenOptions open_options(const LlmConfig& config) {
   models::OpenOptions options;
   options.num_threads = config.num_threads;
   options.processors = config.processors;
-  options.repack = config.repack;
+  options.load = {.repack = config.repack, .on_progress = config.on_load};
+  options.memory = config.memory;
   options.plugins = config.plugins;
   if (!config.rules.empty()) {
     const MappedFile file(config.rules);
@@ -289,6 +290,10 @@ const tokenizer::Tokenizer* LLM::tokenizer() const {
 
 const formats::WeightSource& LLM::source() const {
   return state_->open.source();
+}
+
+const plan::Plan& LLM::plan() const {
+  return state_->open.plan();
 }
 
 const EngineConfig& LLM::config() const {

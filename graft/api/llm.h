@@ -21,6 +21,7 @@
 #include "graft/engine/request.h"
 #include "graft/engine/sampling_params.h"
 #include "graft/formats/weight_source.h"
+#include "graft/plan/plan.h"
 #include "graft/tokenizer/tokenizer.h"
 
 namespace graft::api {
@@ -44,6 +45,10 @@ struct LlmConfig {
   std::vector<int> processors = {};                 // to pin the threads to; empty: not pinned
   // Rearrange weights for speed while loading. Without, a model is there at once, and slow.
   bool repack = true;
+  // Bytes that weights and cache may take together; 0: what is free.
+  std::uint64_t memory = 0;
+  // Bytes of weights so far and in all while loading, on the thread that constructs the LLM.
+  std::function<void(std::uint64_t done, std::uint64_t total)> on_load = {};
 };
 
 // Text, or the tokens themselves.
@@ -104,6 +109,7 @@ class LLM {
   // Null when the checkpoint has none; then prompts must be tokens.
   const tokenizer::Tokenizer* tokenizer() const;
   const formats::WeightSource& source() const;
+  const plan::Plan& plan() const;      // what runs where
   const EngineConfig& config() const;  // with everything filled in
   EngineStats stats() const;           // as of the last step
 

@@ -63,9 +63,14 @@ double Progress::seconds() const {
   return std::chrono::duration<double>(Clock::now() - start_).count();
 }
 
-std::string Progress::amount_text(double amount) const {
-  if (unit_.empty()) return bytes_text(static_cast<std::uint64_t>(amount));
-  return fmt::format("{:.0f} {}", amount, unit_);
+std::string Progress::rate_text(double rate) const {
+  if (unit_.empty()) return bytes_text(static_cast<std::uint64_t>(rate)) + "/s";
+  return fmt::format("{:.3g} {}/s", rate, unit_);
+}
+
+std::string Progress::so_far() const {
+  if (unit_.empty()) return fmt::format("{} of {}", bytes_text(done_), bytes_text(total_));
+  return fmt::format("{} of {} {}", done_, total_, unit_);
 }
 
 void Progress::draw(std::string_view item) {
@@ -73,11 +78,10 @@ void Progress::draw(std::string_view item) {
   const auto filled = static_cast<int>(share * kBarCells);
   const double elapsed = seconds();
   const double rate = static_cast<double>(done_) / std::max(elapsed, 1e-3);
-  std::string line = fmt::format("{} [{}{}] {:3.0f} %  {} of {}  {}/s", label_,
+  std::string line = fmt::format("{} [{}{}] {:3.0f} %  {}  {}", label_,
                                  std::string(static_cast<std::size_t>(filled), '#'),
                                  std::string(static_cast<std::size_t>(kBarCells - filled), '.'),
-                                 share * 100, amount_text(static_cast<double>(done_)),
-                                 amount_text(static_cast<double>(total_)), amount_text(rate));
+                                 share * 100, so_far(), rate_text(rate));
   // The first half second says little about the rest.
   if (elapsed > 0.5 && done_ > 0)
     line += fmt::format("  {} left", duration_text(static_cast<double>(total_ - done_) / rate));
@@ -93,9 +97,7 @@ void Progress::print_step() {
   const auto tenth = static_cast<int>(done_ * 10 / total_);
   if (tenth == last_tenth_) return;
   last_tenth_ = tenth;
-  fmt::print(out_, "{}: {} %, {} of {}, {}\n", label_, tenth * 10,
-             amount_text(static_cast<double>(done_)), amount_text(static_cast<double>(total_)),
-             duration_text(seconds()));
+  fmt::print(out_, "{}: {} %, {}, {}\n", label_, tenth * 10, so_far(), duration_text(seconds()));
   std::fflush(out_);
 }
 

@@ -30,7 +30,8 @@ class Progress {
   void draw(std::string_view item);
   void print_step();
   double seconds() const;
-  std::string amount_text(double amount) const;
+  std::string rate_text(double rate) const;
+  std::string so_far() const;
 
   std::string label_;
   std::string unit_;

@@ -81,7 +81,8 @@ void bench_throughput(const Options& options) {
   config.engine.max_num_seqs = std::max<std::int64_t>(options.num_seqs, 1);
   config.engine.max_num_batched_tokens = std::max<std::int64_t>(options.num_seqs, 2048);
   config.engine.max_model_len = 2 * options.max_len + 1;
-  api::LLM llm(options.model.path, config);
+  const auto loaded = options.model.open(config);
+  api::LLM& llm = *loaded;
   Workload workload(vocab_of(llm));
   std::vector<api::Prompt> prompts;
   std::vector<api::SamplingParams> params;
@@ -125,7 +126,8 @@ void bench_latency(const Options& options) {
   config.engine.max_num_seqs = 1;
   config.engine.max_model_len = options.input_len + options.output_len + 1;
   config.engine.enable_prefix_caching = false;
-  api::LLM llm(options.model.path, config);
+  const auto loaded = options.model.open(config);
+  api::LLM& llm = *loaded;
   Workload workload(vocab_of(llm));
   llm.generate({Tokens{1, 2, 3}}, generate_exactly(2));
   std::vector<double> first;
@@ -158,7 +160,8 @@ void bench_batch(const Options& options) {
   config.engine.max_num_batched_tokens = std::max<std::int64_t>(2048, config.engine.max_num_seqs);
   config.engine.max_model_len = options.input_len + options.output_len + 1;
   config.engine.enable_prefix_caching = false;
-  api::LLM llm(options.model.path, config);
+  const auto loaded = options.model.open(config);
+  api::LLM& llm = *loaded;
   Workload workload(vocab_of(llm));
   llm.generate({Tokens{1, 2, 3}}, generate_exactly(2));
   fmt::print("{:>9} {:>16} {:>18}\n", "sequences", "prompt tokens/s", "generated tokens/s");
@@ -180,7 +183,8 @@ void bench_prefix(const Options& options) {
   api::LlmConfig config = options.model.config();
   config.engine.max_num_seqs = 1;
   config.engine.max_model_len = options.prefix_len + 66;
-  api::LLM llm(options.model.path, config);
+  const auto loaded = options.model.open(config);
+  api::LLM& llm = *loaded;
   Workload workload(vocab_of(llm));
   llm.generate({Tokens{1, 2, 3}}, generate_exactly(2));
   const Tokens prefix = workload.tokens(options.prefix_len);

@@ -7,6 +7,11 @@
 
 namespace graft::cli {
 
+void add_chat(CLI::App& app);
+void add_run(CLI::App& app);
+void add_models(CLI::App& app);
+void add_config(CLI::App& app);
+void add_completion(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_quantize(CLI::App& app);

@@ -130,7 +130,8 @@ void print(const std::map<std::string, Tally>& tasks, const Tally& total, bool j
 void evaluate(const Options& options) {
   api::LlmConfig config = options.model.config();
   config.engine.max_num_seqs = 64;
-  api::LLM llm(options.model.path, config);
+  const auto loaded = options.model.open(config);
+  api::LLM& llm = *loaded;
   const std::vector<Question> questions = read_questions(options, llm);
   const std::vector<std::string> answers = ask(llm, questions, options);
   std::map<std::string, Tally> tasks;

@@ -16,7 +16,9 @@
 #include "graft/base/units.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/config_json.h"
+#include "graft/cli/model_options.h"
 #include "graft/cli/parts.h"
+#include "graft/cli/terminal.h"
 #include "graft/formats/read_tokenizer.h"
 #include "graft/formats/weight_source.h"
 
@@ -208,33 +210,33 @@ Json model_json(const WeightSource& source, const Summary& summary, bool with_te
 }
 
 struct Options {
-  std::string path;
+  ModelChoice model;
   bool json = false;
   bool tensors = false;
 };
 
 // A file that is all of a tokenizer and nothing of a model.
-void inspect_vocabulary(const Options& options) {
+void inspect_vocabulary(const std::filesystem::path& path, bool as_json) {
   std::vector<std::string> warnings;
-  const formats::TokenizerData tokenizer = formats::read_tokenizer(options.path, warnings);
-  if (options.json) {
+  const formats::TokenizerData tokenizer = formats::read_tokenizer(path, warnings);
+  if (as_json) {
     const Json json = {{"tokenizer", tokenizer_json(tokenizer)}, {"warnings", warnings}};
     fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
     return;
   }
-  fmt::print("{} (a vocabulary without a model)\n",
-             std::filesystem::path(options.path).stem().string());
+  fmt::print("{} (a vocabulary without a model)\n", path.stem().string());
   row("vocabulary", tokenizer_text(tokenizer));
   for (const std::string& warning : warnings)
-    fmt::print(stderr, "graft: warning: {}\n", warning);
+    warn(warning);
 }
 
 void inspect(const Options& options) {
-  if (formats::is_vocabulary(options.path)) {
-    inspect_vocabulary(options);
+  const std::filesystem::path path = options.model.path();
+  if (formats::is_vocabulary(path)) {
+    inspect_vocabulary(path, options.json);
     return;
   }
-  const std::unique_ptr<WeightSource> source = formats::open_weights(options.path);
+  const std::unique_ptr<WeightSource> source = formats::open_weights(path);
   const Summary summary = summarize(*source);
   if (options.json) {
     // Names in a file need not be UTF-8; a replaced character beats no output.
@@ -249,7 +251,7 @@ void inspect(const Options& options) {
   }
   if (options.tensors) print_tensors(*source);
   for (const std::string& warning : source->warnings())
-    fmt::print(stderr, "graft: warning: {}\n", warning);
+    warn(warning);
 }
 
 }  // namespace
@@ -257,10 +259,7 @@ void inspect(const Options& options) {
 void add_inspect(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("inspect", "Say what a checkpoint is, without loading it");
-  command
-      ->add_option("PATH", options->path,
-                   "GGUF file, Hugging Face folder, *.safetensors or config.json")
-      ->required();
+  options->model.add_to(*command, "MODEL");
   command->add_flag("--json", options->json, "As JSON");
   command->add_flag("--tensors", options->tensors, "List every tensor as well");
   command->callback([options] { inspect(*options); });

@@ -1,16 +1,52 @@
 #include "graft/cli/model_options.h"
 
+#include <cstdio>
+#include <optional>
+#include <utility>
+
 #include "graft/base/processors.h"
+#include "graft/base/progress.h"
+#include "graft/cli/settings.h"
+#include "graft/cli/terminal.h"
 
 namespace graft::cli {
 
+CLI::Option* ModelChoice::add_to(CLI::App& command, const std::string& place) {
+  add_folders_to(command, folders);
+  return command
+      .add_option("-m,--model" + (place.empty() ? "" : "," + place), text,
+                  "Model by path (GGUF file, Hugging Face folder) or name (`graft models`)")
+      ->option_text("PATH|NAME");
+}
+
+void ModelChoice::add_folders_to(CLI::App& command, std::vector<std::string>& folders) {
+  command.add_option("--model-dir", folders, "Folders to find models by name in")
+      ->option_text("DIR,...")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+}
+
+api::Catalog ModelChoice::catalog() const {
+  std::vector<std::filesystem::path> paths(folders.begin(), folders.end());
+  if (paths.empty()) {
+    const std::filesystem::path own = user_folder("XDG_DATA_HOME", ".local/share");
+    if (!own.empty()) paths.push_back(own / "models");
+  }
+  return api::Catalog(std::move(paths));
+}
+
 void ModelOptions::add_to(CLI::App& command) {
-  command.add_option("-m,--model", path, "GGUF file or Hugging Face folder")->required();
-  command.add_option("--rules", rules, "Rule file instead of the default");
+  model.add_to(command);
+  command.add_option("--rules", rules, "Rule file instead of the default")->option_text("FILE");
   plugins.add_to(command);
   command.add_option("-t,--threads", threads, "Threads (default: one per core)")
-      ->check(CLI::Range(1, 4096));
-  command.add_option("--cpu-list", processors, "Pin the threads to these processors (0-3,8)");
+      ->check(CLI::Range(1, 4096))
+      ->option_text("N");
+  command.add_option("--cpu-list", processors, "Pin the threads to these processors (0-3,8)")
+      ->option_text("LIST");
+  command
+      .add_option("--memory", memory, "Most memory for weights and cache (default: what is free)")
+      ->option_text("SIZE");
   command.add_flag("--no-repack", no_repack,
                    "Run from the mapped file: there at once, exact, and slow");
 }
@@ -21,8 +57,23 @@ api::LlmConfig ModelOptions::config() const {
   config.plugins = plugins.paths();
   config.num_threads = threads;
   if (!processors.empty()) config.processors = parse_processors(processors);
+  if (!memory.empty()) config.memory = parse_bytes(memory);
   config.repack = !no_repack;
   return config;
+}
+
+std::unique_ptr<api::LLM> ModelOptions::open(api::LlmConfig config) const {
+  std::optional<Progress> progress;
+  std::uint64_t shown = 0;
+  if (is_terminal(stderr)) {
+    config.on_load = [&](std::uint64_t done, std::uint64_t total) {
+      if (!progress) progress.emplace("loading", total, stderr);
+      progress->advance(done - shown, "");
+      shown = done;
+    };
+  }
+  auto llm = std::make_unique<api::LLM>(model.path(), config);
+  return llm;
 }
 
 }  // namespace graft::cli

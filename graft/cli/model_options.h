@@ -3,25 +3,45 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <CLI/App.hpp>
 
+#include "graft/api/catalog.h"
 #include "graft/api/llm.h"
 #include "graft/cli/rule_options.h"
 
 namespace graft::cli {
 
+// -m PATH|NAME, and where names are looked up.
+struct ModelChoice {
+  std::string text;  // empty: the bundled model
+  std::vector<std::string> folders;
+
+  // `place`: also the command's argument of that name, "MODEL".
+  CLI::Option* add_to(CLI::App& command, const std::string& place = "");
+  static void add_folders_to(CLI::App& command, std::vector<std::string>& folders);
+
+  api::Catalog catalog() const;
+  std::filesystem::path path() const { return catalog().find(text); }  // throws Error
+};
+
 struct ModelOptions {
-  std::string path;
+  ModelChoice model;
   std::string rules;  // empty: the default of the model's family
   PluginOptions plugins;
   std::size_t threads = 0;
   std::string processors;  // a list; empty: threads are not pinned
+  std::string memory;      // "64G"
   bool no_repack = false;
 
   void add_to(CLI::App& command);
   api::LlmConfig config() const;
+  // Loads the model; on a terminal a bar on standard error says how far it is.
+  std::unique_ptr<api::LLM> open(api::LlmConfig config) const;
 };
 
 }  // namespace graft::cli

@@ -64,8 +64,9 @@ void measure(const Options& options) {
   config.engine.max_model_len = options.window + 1;
   config.engine.max_num_seqs = 8;
   config.engine.enable_prefix_caching = false;
-  api::LLM llm(options.model.path, config);
-  if (llm.tokenizer() == nullptr) fail(options.model.path, ": has no tokenizer");
+  const auto loaded = options.model.open(config);
+  api::LLM& llm = *loaded;
+  if (llm.tokenizer() == nullptr) fail("the model has no tokenizer");
   const std::string text = read_text_file(options.file);
   const std::vector<api::TokenId> tokens =
       llm.tokenizer()->encode(text, {.add_special = false, .parse_special = false});

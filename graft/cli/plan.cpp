@@ -9,6 +9,7 @@
 
 #include "graft/base/units.h"
 #include "graft/cli/commands.h"
+#include "graft/cli/model_options.h"
 #include "graft/cli/rule_options.h"
 #include "graft/models/family.h"
 #include "graft/plan/estimate.h"
@@ -18,7 +19,7 @@ namespace graft::cli {
 namespace {
 
 struct Options {
-  std::string model;
+  ModelChoice model;
   std::string rules;
   PluginOptions plugins;
   MachineOptions machine;
@@ -83,13 +84,13 @@ Json estimate_json(const PlannedModel& model, const plan::Estimate& estimate) {
 int plan_model(const Options& options) {
   const plan::MachineFigures machine = options.machine.figures();
   if (options.automatic) {
-    const auto source = formats::open_weights(options.model);
+    const auto source = formats::open_weights(options.model.path());
     const plan::Blueprint blueprint = models::make_blueprint(source->config(), source.get());
     fmt::print("{}", plan::auto_rules(blueprint, machine, options.load));
     return 0;
   }
   const PlannedModel model(
-      options.model, options.rules, options.plugins,
+      options.model.path(), options.rules, options.plugins,
       {.num_gpus = static_cast<int>(machine.gpus.size()), .plan_only = !machine.gpus.empty()});
   if (!options.json) fmt::print(stderr, "{}", plan::findings_text(model.result().findings));
   if (!model.result().ok()) return 1;
@@ -107,7 +108,7 @@ int check_rules(const Options& options) {
   const int num_gpus = options.machine.gpus >= 0
                            ? options.machine.gpus
                            : static_cast<int>(options.machine.figures().gpus.size());
-  const PlannedModel model(options.model, options.rules, options.plugins,
+  const PlannedModel model(options.model.path(), options.rules, options.plugins,
                            {.num_gpus = num_gpus, .plan_only = options.machine.is_elsewhere()});
   const plan::PlanResult& result = model.result();
   if (options.json) {
@@ -135,8 +136,7 @@ void add_plan(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("plan", "Print what would run where, what it takes and how fast");
-  command->add_option("MODEL", options->model, "GGUF file, Hugging Face folder or config.json")
-      ->required();
+  options->model.add_to(*command, "MODEL");
   command->add_option("--rules", options->rules, "Rule file instead of the default");
   command->add_flag("--json", options->json, "As JSON");
   command->add_flag("--auto", options->automatic,
@@ -154,8 +154,7 @@ void add_rules(CLI::App& app) {
   CLI::App* command =
       rules->add_subcommand("check", "Report everything wrong or odd in a rule file");
   command->add_option("FILE", options->rules, "Rule file")->required();
-  command->add_option("--model", options->model, "GGUF file, Hugging Face folder or config.json")
-      ->required();
+  options->model.add_to(*command);
   command->add_flag("--json", options->json, "As JSON");
   options->plugins.add_to(*command);
   options->machine.add_to(*command);

@@ -101,7 +101,7 @@ plan::MachineFigures MachineOptions::figures() const {
   return machine;
 }
 
-PlannedModel::PlannedModel(const std::string& model,
+PlannedModel::PlannedModel(const std::filesystem::path& model,
                            const std::string& rules,
                            const PluginOptions& plugins,
                            const plan::Machine& machine)

@@ -52,7 +52,7 @@ class PlannedModel {
  public:
   // `rules` empty: the default file for the family. Throws Error for files that cannot be read and
   // plugins that cannot be loaded; what is wrong inside rules is in result().findings.
-  PlannedModel(const std::string& model,
+  PlannedModel(const std::filesystem::path& model,
                const std::string& rules,
                const PluginOptions& plugins,
                const plan::Machine& machine);

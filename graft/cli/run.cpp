@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -9,12 +11,22 @@
 #include "graft/base/error.h"
 #include "graft/base/version.h"
 #include "graft/cli/commands.h"
+#include "graft/cli/ktransformers_flags.h"
+#include "graft/cli/settings.h"
 
 namespace graft::cli {
 namespace {
 
 constexpr int kUserError = 2;
 constexpr int kBug = 70;  // EX_SOFTWARE
+
+// What CLI11 takes: without the program's name, the last one first.
+std::vector<std::string> arguments_of(int argc, const char* const* argv) {
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  if (!arguments.empty() && arguments[0] == "chat") arguments = translate_ktransformers(arguments);
+  std::ranges::reverse(arguments);
+  return arguments;
+}
 
 int complain(const char* what, int code) {
   fmt::print(stderr, "graft: {}\n", what);
@@ -31,6 +43,9 @@ int run(int argc, const char* const* argv) {
   CLI::App app("Runs large language models on what a machine has.", "graft");
   app.require_subcommand(1);
   app.set_version_flag("--version", "graft " GRAFT_VERSION);
+  add_chat(app);
+  add_run(app);
+  add_models(app);
   add_inspect(app);
   add_convert(app);
   add_quantize(app);
@@ -46,8 +61,11 @@ int run(int argc, const char* const* argv) {
   add_eval(app);
   add_bench(app);
   add_template(app);
+  add_config(app);
+  add_completion(app);
   try {
-    app.parse(argc, argv);
+    Settings(settings_file()).apply(app);
+    app.parse(arguments_of(argc, argv));
     return 0;
   } catch (const CLI::RuntimeError& error) {
     return error.get_exit_code();

@@ -11,6 +11,8 @@
 #include "graft/base/error.h"
 #include "graft/base/json.h"
 #include "graft/cli/commands.h"
+#include "graft/cli/model_options.h"
+#include "graft/cli/terminal.h"
 #include "graft/formats/weight_source.h"
 #include "graft/tokenizer/chat/builtin_templates.h"
 
@@ -18,7 +20,7 @@ namespace graft::cli {
 namespace {
 
 struct Options {
-  std::string model;
+  ModelChoice model;  // may be left out when there is a template
   std::string chat_template;
   std::string messages;
   std::string tools;
@@ -55,11 +57,10 @@ void read_variables(const Options& options, chat::RenderInput& input) {
 }
 
 void render(const Options& options) {
-  if (options.model.empty() && options.chat_template.empty())
-    fail("template: a MODEL or --template is needed");
   chat::RenderInput input;
   formats::TokenizerData data;
-  if (!options.model.empty()) data = formats::open_weights(options.model)->tokenizer();
+  if (!options.model.text.empty() || options.chat_template.empty())
+    data = formats::open_weights(options.model.path())->tokenizer();
   chat::set_special_tokens(input, data);
   if (options.has_bos) input.bos_token = options.bos;
   if (options.has_eos) input.eos_token = options.eos;
@@ -67,7 +68,7 @@ void render(const Options& options) {
   read_conversation(options, input);
   read_variables(options, input);
   const chat::SelectedTemplate selected = chat::select_template(data, options.chat_template);
-  if (!selected.warning.empty()) fmt::print(stderr, "graft: warning: {}\n", selected.warning);
+  if (!selected.warning.empty()) warn(selected.warning);
   const std::string text = selected.chat_template.render(input);
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
@@ -78,7 +79,7 @@ void add_template(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("template", "Print the prompt that a chat template makes of messages");
-  command->add_option("MODEL", options->model, "Checkpoint whose template and tokens to use");
+  options->model.add_to(*command, "MODEL");
   command->add_option("--template,--chat-template", options->chat_template,
                       "Template instead of the model's: a file or a built-in name (chatml …)");
   command

@@ -15,6 +15,7 @@
 #include "graft/base/error.h"
 #include "graft/base/json.h"
 #include "graft/cli/commands.h"
+#include "graft/cli/model_options.h"
 #include "graft/formats/read_tokenizer.h"
 #include "graft/tokenizer/tokenizer.h"
 
@@ -25,16 +26,17 @@ using tokenizer::TokenId;
 using tokenizer::Tokenizer;
 
 struct Options {
-  std::string model;
+  ModelChoice model;
   bool ids = false;  // the default, said aloud
   bool json = false;
   bool pieces = false;
   bool no_special = false;
 };
 
-Tokenizer open_tokenizer(const std::string& model) {
-  const formats::TokenizerData data = formats::read_tokenizer(model);
-  if (data.empty()) fail(model, ": has no tokenizer");
+Tokenizer open_tokenizer(const ModelChoice& model) {
+  const std::filesystem::path path = model.path();
+  const formats::TokenizerData data = formats::read_tokenizer(path);
+  if (data.empty()) fail(path.string(), ": has no tokenizer");
   return Tokenizer(data);
 }
 
@@ -87,8 +89,7 @@ void detokenize(const Options& options) {
 void add_tokenize(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("tokenize", "Text on standard input to token ids");
-  command->add_option("MODEL", options->model, "GGUF file, Hugging Face folder or tokenizer.json")
-      ->required();
+  options->model.add_to(*command, "MODEL");
   CLI::Option* ids = command->add_flag("--ids", options->ids, "Ids separated by spaces (default)");
   CLI::Option* json = command->add_flag("--json", options->json, "Ids as a JSON list");
   command->add_flag("--pieces", options->pieces, "A line for each token, with its text")
@@ -103,8 +104,7 @@ void add_tokenize(CLI::App& app) {
 void add_detokenize(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("detokenize", "Token ids on standard input to text");
-  command->add_option("MODEL", options->model, "GGUF file, Hugging Face folder or tokenizer.json")
-      ->required();
+  options->model.add_to(*command, "MODEL");
   command->add_flag("--no-special", options->no_special, "Leave special tokens out");
   command->callback([options] { detokenize(*options); });
 }

@@ -5,7 +5,6 @@
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
-#include "graft/base/system.h"
 #include "graft/engine/sampler.h"
 
 namespace graft::engine {
@@ -18,7 +17,7 @@ EngineConfig resolve_for(models::OpenModel& open, const EngineConfig& config) {
   limits.block_tokens = model.block_tokens();
   limits.bytes_per_token =
       model.cache_bytes_per_block() / static_cast<std::size_t>(model.block_tokens());
-  limits.available_bytes = available_memory();
+  limits.available_bytes = open.memory_left();
   return resolve(config, limits);
 }
 

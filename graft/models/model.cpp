@@ -1,19 +1,24 @@
 #include "graft/models/model.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "graft/base/check.h"
 #include "graft/models/build.h"
 #include "graft/models/weights.h"
+#include "graft/plan/report.h"
 
 namespace graft::models {
 
 Model::Model(const plan::Plan& plan,
              const formats::WeightSource& source,
              ThreadPool& pool,
-             bool repack)
+             LoadOptions options)
     : blueprint_(plan.blueprint),
       source_(&source),
       pool_(&pool),
-      repack_(repack),
+      options_(std::move(options)),
+      weight_bytes_(plan::weight_bytes(plan)),
       operators_(plan),
       prefill_(plan, operators_, ops::Phase::Prefill),
       generate_(plan, operators_, ops::Phase::Generate) {
@@ -31,10 +36,14 @@ Model::Model(const plan::Plan& plan,
 Model::~Model() = default;
 
 void Model::load() {
-  CheckpointWeights weights(*source_, pool_, repack_);
+  CheckpointWeights weights(*source_, pool_, options_.repack);
   weights.check(*blueprint_);
-  for (const auto& op : operators_.all())
+  for (const auto& op : operators_.all()) {
     op->load(weights);
+    // Where the phases have operators of their own, weights are read twice.
+    if (options_.on_progress)
+      options_.on_progress(std::min(weights.bytes_given(), weight_bytes_), weight_bytes_);
+  }
 }
 
 void Model::unload() {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,15 +22,21 @@
 
 namespace graft::models {
 
+struct LoadOptions {
+  bool repack = true;  // rearrange weights for speed; without, they stay where they are mapped
+  // Bytes of weights so far and in all, on the thread that loads.
+  std::function<void(std::uint64_t done, std::uint64_t total)> on_progress = {};
+};
+
 class Model {
  public:
-  // Builds every operator and loads its weights, rearranged for speed unless `repack` is false. The
-  // first three must outlive the model: other weights stay where they are mapped. Throws Error when
-  // a weight is missing or does not fit.
+  // Builds every operator and loads its weights. The first three must outlive the model: weights
+  // that are not rearranged stay where they are mapped. Throws Error when a weight is missing or
+  // does not fit.
   Model(const plan::Plan& plan,
         const formats::WeightSource& source,
         ThreadPool& pool,
-        bool repack = true);
+        LoadOptions options = {});
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
   ~Model();
@@ -74,7 +81,8 @@ class Model {
   const plan::Blueprint* blueprint_;
   const formats::WeightSource* source_;
   ThreadPool* pool_;
-  bool repack_;
+  LoadOptions options_;
+  std::uint64_t weight_bytes_ = 0;
   OperatorTree operators_;
   Decoder prefill_;
   Decoder generate_;

@@ -1,8 +1,13 @@
 #include "graft/models/open_model.h"
 
+#include <algorithm>
+
 #include "graft/base/error.h"
+#include "graft/base/system.h"
+#include "graft/base/units.h"
 #include "graft/models/family.h"
 #include "graft/plan/plugins.h"
+#include "graft/plan/report.h"
 
 namespace graft::models {
 namespace {
@@ -22,6 +27,21 @@ plan::RuleFile parse(const OpenOptions& options, ops::Registry& registry) {
   return rules;
 }
 
+// Weights that are rearranged are copied; the others are read from the file's pages, which the
+// system drops and reads again as it likes.
+void check_memory(const std::filesystem::path& path,
+                  const plan::Plan& plan,
+                  const OpenOptions& options) {
+  const std::uint64_t free = options.memory != 0 ? options.memory : available_memory();
+  const std::uint64_t needed = plan::weight_bytes(plan);
+  if (!options.load.repack || free == 0 || needed <= free) return;
+  fail(
+      path.string(), ": its weights take ", bytes_text(needed), ", but ",
+      options.memory != 0 ? "only " : "the machine has only ", bytes_text(free),
+      options.memory != 0 ? " may be used" : " free",
+      "; choose a smaller type, or read them from the file as they are needed (--no-repack, slow)");
+}
+
 }  // namespace
 
 OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& options)
@@ -30,10 +50,20 @@ OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& optio
       registry_(ops::builtin_operators()),
       rules_(parse(options, registry_)),
       planned_(plan::make_plan(blueprint_, rules_, registry_, options.machine)),
-      pool_(options.num_threads, options.processors) {
+      pool_(options.num_threads, options.processors),
+      memory_(options.memory) {
   fail_on_errors(planned_.findings);
   if (source_->tensors().empty()) fail(path.string(), ": has no weights");
-  model_ = std::make_unique<Model>(planned_.plan, *source_, pool_, options.repack);
+  check_memory(path, planned_.plan, options);
+  model_ = std::make_unique<Model>(planned_.plan, *source_, pool_, options.load);
+}
+
+std::uint64_t OpenModel::memory_left() const {
+  const std::uint64_t free = available_memory();
+  if (memory_ == 0) return free;
+  const std::uint64_t weights = plan::weight_bytes(planned_.plan);
+  const std::uint64_t left = memory_ - std::min(memory_, weights);
+  return free == 0 ? left : std::min(free, left);
 }
 
 }  // namespace graft::models

@@ -24,7 +24,8 @@ struct OpenOptions {
   plan::Machine machine = {};
   std::size_t num_threads = 0;       // 0: one per core
   std::vector<int> processors = {};  // to pin the threads to; empty: not pinned
-  bool repack = true;                // rearrange weights for speed at load
+  LoadOptions load = {};
+  std::uint64_t memory = 0;  // bytes that weights and cache may take; 0: what is free
 };
 
 // Owns what a Model refers to, and the model. Its parts do not move.
@@ -38,6 +39,7 @@ class OpenModel {
   const formats::WeightSource& source() const { return *source_; }
   const plan::Blueprint& blueprint() const { return blueprint_; }
   const plan::Plan& plan() const { return planned_.plan; }
+  std::uint64_t memory_left() const;  // for the cache, after the weights
 
  private:
   std::unique_ptr<formats::WeightSource> source_;
@@ -46,6 +48,7 @@ class OpenModel {
   plan::RuleFile rules_;
   plan::PlanResult planned_;
   ThreadPool pool_;
+  std::uint64_t memory_;
   std::unique_ptr<Model> model_;
 };
 

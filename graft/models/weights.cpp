@@ -146,6 +146,8 @@ Weight CheckpointWeights::get(std::string_view name) {
   weight.name = name;
   weight.dtype = found->dtype;
   weight.shape = found->shape;
+  for (const Place& place : found->places)
+    bytes_given_ += place.bytes().size();
   if (found->places.size() == 2) {
     return join_kv_b(std::move(weight), *found, index_.source().config());
   }

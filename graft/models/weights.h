@@ -30,6 +30,8 @@ class CheckpointWeights final : public ops::WeightProvider {
   bool may_repack() override { return repack_; }
   void release(const ops::Weight& weight) override;
 
+  std::uint64_t bytes_given() const { return bytes_given_; }  // of the file, by get() so far
+
   // Throws one Error that names every weight of the blueprint that is missing or has another shape.
   void check(const plan::Blueprint& blueprint) const;
 
@@ -39,6 +41,7 @@ class CheckpointWeights final : public ops::WeightProvider {
   TensorIndex index_;
   ThreadPool* pool_;
   bool repack_;
+  std::uint64_t bytes_given_ = 0;
 };
 
 }  // namespace graft::models

@@ -168,6 +168,13 @@ std::vector<DeviceBytes> weight_bytes_by_device(const Plan& plan) {
   return totals;
 }
 
+std::uint64_t weight_bytes(const Plan& plan) {
+  std::uint64_t bytes = 0;
+  for (const Placement& placement : plan.placements)
+    bytes += placement.weight_bytes;
+  return bytes;
+}
+
 std::string plan_text(const Plan& plan) {
   std::vector<Cells> lines = {{"module", "operator", "device", "weights", "rule"}};
   for (const Block& block : make_blocks(plan)) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct DeviceBytes {
 
 // Where the weights lie between steps: on each module's generate_device. The CPU first.
 std::vector<DeviceBytes> weight_bytes_by_device(const Plan& plan);
+
+std::uint64_t weight_bytes(const Plan& plan);  // of all devices
 
 // One row per module that computes or that a rule placed; layers that follow each other and differ
 // in nothing but their weights' sizes are one block:

@@ -1,0 +1,135 @@
+#include "graft/cli/answer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <deque>
+#include <mutex>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "graft/base/error.h"
+
+namespace graft::cli {
+namespace {
+
+volatile std::sig_atomic_t interrupted = 0;
+
+struct sigaction previous;
+
+extern "C" void note_interrupt(int /*signal*/) {
+  interrupted = 1;
+}
+
+// Updates from the engine's thread to ours.
+class Mailbox {
+ public:
+  void put(const api::Update& update) {
+    {
+      const std::lock_guard lock(mutex_);
+      updates_.push_back(update);
+    }
+    arrived_.notify_one();
+  }
+
+  // None when nothing came for a while: time to look at the keyboard.
+  std::optional<api::Update> take() {
+    std::unique_lock lock(mutex_);
+    constexpr std::chrono::milliseconds kWhile{20};
+    if (!arrived_.wait_for(lock, kWhile, [&] { return !updates_.empty(); })) return std::nullopt;
+    api::Update update = std::move(updates_.front());
+    updates_.pop_front();
+    return update;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<api::Update> updates_;
+};
+
+double seconds_between(engine::Clock::time_point from, engine::Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+AnswerStats stats_of(const api::Update& last) {
+  AnswerStats stats;
+  stats.num_prompt = last.num_prompt;
+  stats.num_cached = last.num_cached;
+  stats.num_output = last.num_output;
+  stats.finish = *last.finish;
+  const auto now = engine::Clock::now();
+  const auto first = last.first_token.value_or(now);
+  stats.prompt_seconds = seconds_between(last.arrived, first);
+  stats.output_seconds = seconds_between(first, now);
+  return stats;
+}
+
+}  // namespace
+
+AnswerStats stream_answer(api::LLM& llm,
+                          const api::Prompt& prompt,
+                          const api::SamplingParams& params,
+                          const std::function<void(std::string_view)>& on_text) {
+  const InterruptScope scope;
+  // Shared: should on_text throw, the engine may still deliver.
+  const auto mailbox = std::make_shared<Mailbox>();
+  const api::RequestId request =
+      llm.submit(prompt, params, [mailbox](const api::Update& update) { mailbox->put(update); });
+  bool aborted = false;
+  for (;;) {
+    if (InterruptScope::is_interrupted() && !aborted) {
+      llm.abort(request);
+      aborted = true;
+    }
+    const std::optional<api::Update> update = mailbox->take();
+    if (!update) continue;
+    try {
+      if (!update->text.empty() && !aborted) on_text(update->text);
+    } catch (...) {
+      llm.abort(request);
+      throw;
+    }
+    if (!update->finish) continue;
+    if (update->finish->reason == api::FinishReason::Error) fail(update->finish->message);
+    AnswerStats stats = stats_of(*update);
+    stats.interrupted = aborted;
+    return stats;
+  }
+}
+
+void print_stats(const AnswerStats& stats, std::FILE* out) {
+  const auto rate = [](std::int64_t count, double seconds) {
+    return static_cast<double>(count) / std::max(seconds, 1e-9);
+  };
+  const std::int64_t computed = stats.num_prompt - stats.num_cached;
+  fmt::print(out, "prompt eval count:    {} tokens, {} of them cached\n", stats.num_prompt,
+             stats.num_cached);
+  fmt::print(out, "prompt eval duration: {:.3f} s\n", stats.prompt_seconds);
+  fmt::print(out, "prompt eval rate:     {:.2f} tokens/s\n", rate(computed, stats.prompt_seconds));
+  fmt::print(out, "eval count:           {} tokens\n", stats.num_output);
+  // The first token belongs to the prompt's time.
+  fmt::print(out, "eval duration:        {:.3f} s\n", stats.output_seconds);
+  fmt::print(out, "eval rate:            {:.2f} tokens/s\n",
+             stats.num_output > 1 ? rate(stats.num_output - 1, stats.output_seconds) : 0.0);
+}
+
+InterruptScope::InterruptScope() {
+  interrupted = 0;
+  struct sigaction action = {};
+  action.sa_handler = note_interrupt;
+  ::sigemptyset(&action.sa_mask);
+  ::sigaction(SIGINT, &action, &previous);
+}
+
+InterruptScope::~InterruptScope() {
+  ::sigaction(SIGINT, &previous, nullptr);
+}
+
+bool InterruptScope::is_interrupted() {
+  return interrupted != 0;
+}
+
+}  // namespace graft::cli

@@ -1,0 +1,114 @@
+#include "graft/cli/chat/line_editor.h"
+
+#include <cerrno>
+#include <clocale>
+#include <cstdio>
+#include <iostream>
+#include <system_error>
+#include <utility>
+
+#include <histedit.h>
+
+#include "graft/cli/answer.h"
+#include "graft/cli/terminal.h"
+
+namespace graft::cli {
+namespace {
+
+constexpr int kHistoryLines = 1000;
+
+// Letters beyond ASCII need a locale that has them.
+void need_utf8() {
+  const char* now = std::setlocale(LC_CTYPE, "");
+  if (now == nullptr || std::string_view(now) == "C" || std::string_view(now) == "POSIX")
+    std::setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+}  // namespace
+
+struct LineEditor::Terminal {
+  explicit Terminal(std::filesystem::path file)
+      : edit(::el_init("graft", stdin, stdout, stderr)),
+        history(::history_init()),
+        history_file(std::move(file)) {
+    ::el_set(edit, EL_CLIENTDATA, this);
+    ::el_set(edit, EL_PROMPT, &Terminal::give_prompt);
+    ::el_set(edit, EL_EDITOR, "emacs");
+    ::el_set(edit, EL_SIGNAL, 1);  // windows that change size, Ctrl-Z
+    ::el_set(edit, EL_HIST, ::history, history);
+    ::el_set(edit, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+    ::history(history, &event, H_SETSIZE, kHistoryLines);
+    ::history(history, &event, H_SETUNIQUE, 1);
+    if (!history_file.empty()) ::history(history, &event, H_LOAD, history_file.c_str());
+    ::el_source(edit, nullptr);  // the user's own ~/.editrc
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+  ~Terminal() {
+    save_history();
+    ::history_end(history);
+    ::el_end(edit);
+  }
+
+  // What people ask is theirs alone to read.
+  void save_history() {
+    if (history_file.empty()) return;
+    namespace fs = std::filesystem;
+    std::error_code error;
+    fs::create_directories(history_file.parent_path(), error);
+    ::history(history, &event, H_SAVE, history_file.c_str());
+    fs::permissions(history_file, fs::perms::owner_read | fs::perms::owner_write, error);
+  }
+
+  static char* give_prompt(EditLine* edit) {
+    Terminal* self = nullptr;
+    ::el_get(edit, EL_CLIENTDATA, &self);
+    return self->prompt.data();
+  }
+
+  EditLine* edit;
+  History* history;
+  HistEvent event = {};
+  std::filesystem::path history_file;
+  std::string prompt;
+};
+
+LineEditor::LineEditor(std::filesystem::path history_file) {
+  if (!is_terminal(stdin) || !is_terminal(stdout)) return;
+  need_utf8();
+  terminal_ = std::make_unique<Terminal>(std::move(history_file));
+}
+
+LineEditor::~LineEditor() = default;
+
+bool LineEditor::is_interactive() const {
+  return terminal_ != nullptr;
+}
+
+LineEditor::Event LineEditor::read(const std::string& prompt, std::string& line) {
+  line.clear();
+  if (!terminal_) return read_pipe(line);
+  const InterruptScope scope;
+  terminal_->prompt = prompt;
+  int count = 0;
+  const char* text = ::el_gets(terminal_->edit, &count);
+  if (InterruptScope::is_interrupted()) {
+    ::el_reset(terminal_->edit);
+    std::fputs("\n", stdout);
+    return Event::Interrupt;
+  }
+  if (text == nullptr || count <= 0) return Event::End;
+  line.assign(text, static_cast<std::size_t>(count));
+  if (line.ends_with('\n')) line.pop_back();
+  if (line.find_first_not_of(" \t") != std::string::npos)
+    ::history(terminal_->history, &terminal_->event, H_ENTER, text);
+  return Event::Line;
+}
+
+LineEditor::Event LineEditor::read_pipe(std::string& line) {
+  if (!std::getline(std::cin, line)) return Event::End;
+  if (line.ends_with('\r')) line.pop_back();
+  return Event::Line;
+}
+
+}  // namespace graft::cli

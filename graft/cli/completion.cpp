@@ -1,0 +1,177 @@
+// graft completion: scripts by which shells complete commands and flags. They are made from the
+// program's own list of commands, so that they cannot lag behind.
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <fmt/format.h>
+
+#include "graft/cli/commands.h"
+
+namespace graft::cli {
+namespace {
+
+struct Flag {
+  std::string name;  // "--model"
+  std::string help;
+  bool takes_value = false;
+};
+
+struct Command {
+  std::string path;  // "rules check"; empty: the program
+  std::string help;
+  std::vector<std::string> subcommands = {};
+  std::vector<Flag> flags = {};
+};
+
+// One line, without what shells would take for syntax.
+std::string plain(const std::string& text) {
+  std::string out;
+  for (const char c : text.substr(0, text.find('\n'))) {
+    if (c != '\'' && c != '"' && c != '`' && c != '[' && c != ']' && c != ':' && c != '\\')
+      out += c;
+  }
+  return out;
+}
+
+void collect(const CLI::App& app, const std::string& path, std::vector<Command>& out) {
+  Command command = {.path = path, .help = plain(app.get_description())};
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames())
+      command.flags.push_back(
+          {"--" + name, plain(option->get_description()), option->get_items_expected_max() > 0});
+  }
+  const auto subcommands = app.get_subcommands([](const CLI::App*) { return true; });
+  for (const CLI::App* sub : subcommands)
+    command.subcommands.push_back(sub->get_name());
+  out.push_back(std::move(command));
+  for (const CLI::App* sub : subcommands)
+    collect(*sub, path.empty() ? sub->get_name() : path + " " + sub->get_name(), out);
+}
+
+std::string words_of(const Command& command) {
+  std::string words;
+  for (const std::string& sub : command.subcommands)
+    words += sub + " ";
+  for (const Flag& flag : command.flags)
+    words += flag.name + " ";
+  if (!words.empty()) words.pop_back();
+  return words;
+}
+
+// The words before the cursor that name a command lead to its line; files complete everywhere else.
+std::string bash_script(const std::vector<Command>& commands) {
+  std::string cases;
+  for (const Command& command : commands)
+    cases += fmt::format("    '{}') words='{}' ;;\n", command.path, words_of(command));
+  return fmt::format(R"(# bash completion for graft: source <(graft completion bash)
+_graft() {{
+  local current=${{COMP_WORDS[COMP_CWORD]}} path= words= i
+  for ((i = 1; i < COMP_CWORD; ++i)); do
+    case ${{COMP_WORDS[i]}} in
+      -*) break ;;
+      *) path="${{path:+$path }}${{COMP_WORDS[i]}}" ;;
+    esac
+  done
+  while :; do
+    case $path in
+{}    esac
+    [ -n "$words" ] || [ -z "$path" ] && break
+    [ "$path" = "${{path% *}}" ] && path= || path=${{path% *}}
+  done
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+  [[ $current == -* ]] || COMPREPLY+=($(compgen -f -- "$current"))
+}}
+complete -o filenames -F _graft graft
+)",
+                     cases);
+}
+
+std::string zsh_script(const std::vector<Command>& commands) {
+  std::string cases;
+  for (const Command& command : commands) {
+    cases += fmt::format("    '{}')\n", command.path);
+    for (const std::string& sub : command.subcommands) {
+      const std::string full = command.path.empty() ? sub : command.path + " " + sub;
+      for (const Command& other : commands) {
+        if (other.path == full) cases += fmt::format("      choices+=('{}:{}')\n", sub, other.help);
+      }
+    }
+    for (const Flag& flag : command.flags)
+      cases += fmt::format("      choices+=('{}:{}')\n", flag.name, flag.help);
+    cases += "      ;;\n";
+  }
+  return fmt::format(R"(#compdef graft
+# zsh completion for graft: source <(graft completion zsh), or a file _graft in a folder of $fpath
+_graft() {{
+  local route= i
+  local -a choices
+  for ((i = 2; i < CURRENT; ++i)); do
+    [[ ${{words[i]}} == -* ]] && break
+    route="${{route:+$route }}${{words[i]}}"
+  done
+  while :; do
+    case $route in
+{}    esac
+    (( ${{#choices}} )) || [[ -z $route ]] && break
+    [[ $route == *' '* ]] && route=${{route% *}} || route=
+  done
+  _describe graft choices
+  _files
+}}
+if [[ $funcstack[1] == _graft ]]; then _graft "$@"; else compdef _graft graft; fi
+)",
+                     cases);
+}
+
+std::string fish_script(const std::vector<Command>& commands) {
+  std::string text = "# fish completion for graft: graft completion fish | source\n";
+  for (const Command& command : commands) {
+    std::string condition = "__fish_use_subcommand";
+    if (!command.path.empty()) {
+      condition.clear();
+      for (std::size_t at = 0; at < command.path.size();) {
+        const std::size_t space = std::min(command.path.find(' ', at), command.path.size());
+        condition +=
+            fmt::format("{}__fish_seen_subcommand_from {}", condition.empty() ? "" : "; and ",
+                        command.path.substr(at, space - at));
+        at = space + 1;
+      }
+    }
+    for (const std::string& sub : command.subcommands) {
+      const std::string full = command.path.empty() ? sub : command.path + " " + sub;
+      for (const Command& other : commands) {
+        if (other.path == full)
+          text += fmt::format("complete -c graft -n '{}' -a '{}' -d '{}'\n", condition, sub,
+                              other.help);
+      }
+    }
+    for (const Flag& flag : command.flags)
+      text += fmt::format("complete -c graft -n '{}' -l '{}' {}-d '{}'\n", condition,
+                          flag.name.substr(2), flag.takes_value ? "-r " : "", flag.help);
+  }
+  return text;
+}
+
+}  // namespace
+
+void add_completion(CLI::App& app) {
+  auto shell = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand("completion", "Print a script by which a shell completes");
+  command->add_option("SHELL", *shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  command->callback([&app, shell] {
+    std::vector<Command> commands;
+    collect(app, "", commands);
+    fmt::print("{}", *shell == "bash"  ? bash_script(commands)
+                     : *shell == "zsh" ? zsh_script(commands)
+                                       : fish_script(commands));
+  });
+}
+
+}  // namespace graft::cli

@@ -1,0 +1,62 @@
+// graft config: the settings that hold here, and where each comes from.
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include <CLI/App.hpp>
+#include <fmt/format.h>
+
+#include "graft/base/json.h"
+#include "graft/cli/commands.h"
+#include "graft/cli/settings.h"
+#include "graft/cli/terminal.h"
+
+namespace graft::cli {
+namespace {
+
+void print_json(const Settings& settings) {
+  Json json = {{"file", settings_file().string()}, {"settings", Json::object()}};
+  for (const SettingInfo& info : known_settings()) {
+    const Setting* setting = settings.find(info.name);
+    Json& entry = json["settings"][std::string(info.name)];
+    entry["value"] = setting == nullptr ? Json() : Json(setting->value);
+    entry["origin"] = setting == nullptr ? "default" : setting->origin;
+  }
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+void print_text(const Settings& settings) {
+  for (const SettingInfo& info : known_settings()) {
+    const Setting* setting = settings.find(info.name);
+    if (setting == nullptr) {
+      fmt::print("{:<16} {}\n", info.name, tinted(Tint::Dim, info.unset, stdout));
+    } else {
+      fmt::print("{:<16} {:<24} {}\n", info.name, setting->value,
+                 tinted(Tint::Dim, "from " + setting->origin, stdout));
+    }
+  }
+  fmt::print(
+      "\nSettings are lines like \"threads: 8\" in {},\n"
+      "variables like GRAFT_THREADS=8, or flags like --threads 8; the later wins.\n",
+      settings_file().string());
+}
+
+}  // namespace
+
+void add_config(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("config", "Print the settings that hold, and where they come from");
+  auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "As JSON");
+  command->callback([json] {
+    const Settings settings(settings_file());
+    if (*json) {
+      print_json(settings);
+    } else {
+      print_text(settings);
+    }
+  });
+}
+
+}  // namespace graft::cli

@@ -1,0 +1,103 @@
+// graft models: what is bundled and what lies in the user's folders.
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <CLI/App.hpp>
+#include <fmt/format.h>
+
+#include "graft/base/error.h"
+#include "graft/base/json.h"
+#include "graft/base/system.h"
+#include "graft/base/units.h"
+#include "graft/cli/commands.h"
+#include "graft/cli/model_options.h"
+#include "graft/cli/terminal.h"
+#include "graft/formats/weight_source.h"
+
+namespace graft::cli {
+namespace {
+
+// What a model says of itself; its weights are not read.
+struct Described {
+  api::ModelEntry entry;
+  std::string type = {};     // "deepseek_v3 Q6_K"
+  std::string problem = {};  // why it cannot be used; empty: it can
+  bool fits = false;
+};
+
+// The type that most of the bytes have.
+std::string main_type(const formats::WeightSource& source) {
+  std::map<std::string, std::size_t> bytes;
+  for (const formats::TensorInfo& tensor : source.tensors())
+    bytes[std::string(name(tensor.dtype))] += tensor.data.size();
+  const auto most = std::ranges::max_element(bytes, {}, [](const auto& e) { return e.second; });
+  return most == bytes.end() ? "" : most->first;
+}
+
+Described describe(const api::ModelEntry& entry, std::uint64_t free) {
+  Described model = {.entry = entry};
+  model.fits = free == 0 || entry.bytes <= free;
+  try {
+    const auto source = formats::open_weights(entry.path);
+    model.type = fmt::format("{} {}", formats::info(source->config().architecture).model_type,
+                             main_type(*source));
+  } catch (const Error& error) {
+    model.problem = error.what();
+  }
+  return model;
+}
+
+Json to_json(const Described& model) {
+  return {{"name", model.entry.name},
+          {"path", model.entry.path.string()},
+          {"bytes", model.entry.bytes},
+          {"type", model.type},
+          {"bundled", model.entry.bundled},
+          {"fits", model.fits},
+          {"problem", model.problem.empty() ? Json() : Json(model.problem)}};
+}
+
+void print(const Described& model) {
+  const std::string verdict = !model.problem.empty() ? tinted(Tint::Red, model.problem, stdout)
+                              : model.fits
+                                  ? tinted(Tint::Green, "fits", stdout)
+                                  : tinted(Tint::Yellow, "more than the free memory", stdout);
+  fmt::print(
+      "{:<28} {:>10}  {:<20} {}  {}\n", model.entry.name, bytes_text(model.entry.bytes), model.type,
+      verdict,
+      tinted(Tint::Dim, model.entry.bundled ? "bundled" : model.entry.path.string(), stdout));
+}
+
+void list_models(const ModelChoice& choice, bool json) {
+  const std::uint64_t free = available_memory();
+  Json list = Json::array();
+  for (const api::ModelEntry& entry : choice.catalog().list()) {
+    const Described model = describe(entry, free);
+    if (json) {
+      list.push_back(to_json(model));
+    } else {
+      print(model);
+    }
+  }
+  if (json) fmt::print("{}\n", list.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+}  // namespace
+
+void add_models(CLI::App& app) {
+  struct Options {
+    ModelChoice choice;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("models", "List the models that can be named: bundled, and on this disk");
+  ModelChoice::add_folders_to(*command, options->choice.folders);
+  command->add_flag("--json", options->json, "As JSON");
+  command->callback([options] { list_models(options->choice, options->json); });
+}
+
+}  // namespace graft::cli

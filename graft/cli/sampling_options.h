@@ -1,0 +1,41 @@
+// How the commands that talk choose tokens, and how long they talk.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <CLI/App.hpp>
+
+#include "graft/api/chat_format.h"
+#include "graft/api/llm.h"
+
+namespace graft::cli {
+
+struct SamplingOptions {
+  double temperature = 0.6;
+  double top_p = 0.95;
+  std::int64_t top_k = 0;
+  double min_p = 0;
+  std::optional<std::uint64_t> seed;
+  std::optional<std::int64_t> max_new_tokens;
+  std::string think;  // "on", "off", "": the model decides
+  std::string chat_template;
+  std::string system;
+
+  void add_to(CLI::App& command);
+  api::SamplingParams params() const;
+  api::Thinking thinking() const;
+};
+
+// Limits of the engine that matter to whoever talks.
+struct ContextOptions {
+  std::int64_t max_model_len = 0;
+  std::int64_t chunk_prefill = 0;
+
+  void add_to(CLI::App& command);
+  void apply_to(api::EngineConfig& config) const;
+};
+
+}  // namespace graft::cli
