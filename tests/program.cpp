@@ -21,6 +21,15 @@ std::string read_text(const std::filesystem::path& path) {
   return text.str();
 }
 
+// As C wants them: with a null at the end.
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> out;
+  for (std::string& word : words)
+    out.push_back(word.data());
+  out.push_back(nullptr);
+  return out;
+}
+
 }  // namespace
 
 TemporaryFolder::TemporaryFolder() {
@@ -34,27 +43,29 @@ TemporaryFolder::~TemporaryFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-Outcome run_program(const std::vector<std::string>& arguments) {
+Outcome run_program(const std::vector<std::string>& arguments, const Surroundings& around) {
   std::vector<std::string> words = {GRAFT_PROGRAM};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  return run_command(words);
+  return run_command(words, around);
 }
 
-Outcome run_command(const std::vector<std::string>& words) {
+Outcome run_command(const std::vector<std::string>& words, const Surroundings& around) {
   const TemporaryFolder folder;
+  std::ofstream(folder / "in") << around.input;
   std::vector<std::string> copies = words;  // posix_spawn takes them as not const
-  std::vector<char*> argv;
-  for (std::string& word : copies)
-    argv.push_back(word.data());
-  argv.push_back(nullptr);
+  std::vector<char*> argv = pointers(copies);
+  std::vector<std::string> environment = around.environment;  // the first of a name counts
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    environment.emplace_back(*variable);
+  std::vector<char*> envp = pointers(environment);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   const int flags = O_WRONLY | O_CREAT;
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 0, (folder / "in").c_str(), O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, (folder / "out").c_str(), flags, 0600);
   posix_spawn_file_actions_addopen(&actions, 2, (folder / "err").c_str(), flags, 0600);
   pid_t pid = 0;
-  const int error = posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+  const int error = posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), envp.data());
   posix_spawn_file_actions_destroy(&actions);
   GRAFT_CHECK(error == 0, words[0], ": ", error);
   int status = 0;

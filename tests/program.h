@@ -14,9 +14,14 @@ struct Outcome {
   std::string err;
 };
 
-// Arguments are passed as they are; no shell reads them.
-Outcome run_command(const std::vector<std::string>& words);  // the first is a program's path
-Outcome run_program(const std::vector<std::string>& arguments);
+struct Surroundings {
+  std::string input = {};                     // on standard input
+  std::vector<std::string> environment = {};  // "NAME=VALUE", beside what this process has
+};
+
+// Arguments are passed as they are; no shell reads them. The first word is a program's path.
+Outcome run_command(const std::vector<std::string>& words, const Surroundings& around = {});
+Outcome run_program(const std::vector<std::string>& arguments, const Surroundings& around = {});
 
 // A folder that goes away with the object.
 class TemporaryFolder {

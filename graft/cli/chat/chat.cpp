@@ -105,14 +105,11 @@ void take_turn(LineEditor& editor, ChatState& state) {
 
 void greet(const api::LLM& llm) {
   const formats::ModelConfig& config = llm.source().config();
-  fmt::print(
-      "{}\n",
-      tinted(Tint::Dim,
-             fmt::format("{}, {} of weights, context {} tokens. /help lists commands, "
-                         "Ctrl-D leaves.",
-                         config.name.empty() ? "A model without a name" : config.name,
-                         bytes_text(plan::weight_bytes(llm.plan())), llm.config().max_model_len),
-             stdout));
+  const std::string text =
+      fmt::format("{}: {}, context {} tokens. /help for commands, Ctrl-D to leave.",
+                  config.name.empty() ? "unnamed model" : config.name,
+                  bytes_text(plan::weight_bytes(llm.plan())), llm.config().max_model_len);
+  fmt::print("{}\n", tinted(Tint::Dim, text, stdout));
 }
 
 std::filesystem::path history_file() {

@@ -1,7 +1,7 @@
 #include "graft/cli/chat/line_editor.h"
 
-#include <cerrno>
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <system_error>
@@ -9,7 +9,6 @@
 
 #include <histedit.h>
 
-#include "graft/cli/answer.h"
 #include "graft/cli/terminal.h"
 
 namespace graft::cli {
@@ -34,9 +33,15 @@ struct LineEditor::Terminal {
     ::el_set(edit, EL_CLIENTDATA, this);
     ::el_set(edit, EL_PROMPT, &Terminal::give_prompt);
     ::el_set(edit, EL_EDITOR, "emacs");
-    ::el_set(edit, EL_SIGNAL, 1);  // windows that change size, Ctrl-Z
+    ::el_set(edit, EL_SIGNAL, 1);  // windows that change size
     ::el_set(edit, EL_HIST, ::history, history);
     ::el_set(edit, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+    // While a line is edited Ctrl-C is a key like others: a signal may find the editor anywhere.
+    ::el_set(edit, EL_SETTY, "-d", "-isig", nullptr);
+    ::el_set(edit, EL_ADDFN, "graft-interrupt", "Drop the line", &Terminal::interrupt);
+    ::el_set(edit, EL_BIND, "^C", "graft-interrupt", nullptr);
+    ::el_set(edit, EL_ADDFN, "graft-suspend", "Stop for now", &Terminal::suspend);
+    ::el_set(edit, EL_BIND, "^Z", "graft-suspend", nullptr);
     ::history(history, &event, H_SETSIZE, kHistoryLines);
     ::history(history, &event, H_SETUNIQUE, 1);
     if (!history_file.empty()) ::history(history, &event, H_LOAD, history_file.c_str());
@@ -66,11 +71,26 @@ struct LineEditor::Terminal {
     return self->prompt.data();
   }
 
+  static unsigned char interrupt(EditLine* edit, int /*key*/) {
+    Terminal* self = nullptr;
+    ::el_get(edit, EL_CLIENTDATA, &self);
+    self->interrupted = true;
+    return CC_EOF;
+  }
+
+  static unsigned char suspend(EditLine* edit, int /*key*/) {
+    ::el_set(edit, EL_PREP_TERM, 0);
+    std::raise(SIGTSTP);
+    ::el_set(edit, EL_PREP_TERM, 1);
+    return CC_REDISPLAY;
+  }
+
   EditLine* edit;
   History* history;
   HistEvent event = {};
   std::filesystem::path history_file;
   std::string prompt;
+  bool interrupted = false;
 };
 
 LineEditor::LineEditor(std::filesystem::path history_file) {
@@ -88,12 +108,11 @@ bool LineEditor::is_interactive() const {
 LineEditor::Event LineEditor::read(const std::string& prompt, std::string& line) {
   line.clear();
   if (!terminal_) return read_pipe(line);
-  const InterruptScope scope;
   terminal_->prompt = prompt;
+  terminal_->interrupted = false;
   int count = 0;
   const char* text = ::el_gets(terminal_->edit, &count);
-  if (InterruptScope::is_interrupted()) {
-    ::el_reset(terminal_->edit);
+  if (terminal_->interrupted) {
     std::fputs("\n", stdout);
     return Event::Interrupt;
   }

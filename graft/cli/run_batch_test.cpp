@@ -1,0 +1,69 @@
+#include "graft/cli/run_batch.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/error.h"
+
+namespace graft::cli {
+namespace {
+
+class ReadBatch : public ::testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(file_); }
+
+  std::vector<BatchLine> read(const std::string& text, bool raw = false) const {
+    std::ofstream(file_) << text;
+    SamplingOptions sampling;
+    sampling.temperature = 0.25;
+    sampling.system = "Be brief.";
+    return read_batch(file_, sampling, raw);
+  }
+  // Without the file's name.
+  std::string error_of(const std::string& text) const {
+    try {
+      read(text);
+    } catch (const Error& error) {
+      return std::string(error.what()).substr(file_.size());
+    }
+    return "no error";
+  }
+
+  std::string file_ = (std::filesystem::path(::testing::TempDir()) / "graft_batch.jsonl").string();
+};
+
+TEST_F(ReadBatch, TakesPromptsMessagesAndOpenAisForm) {
+  const auto lines = read(
+      "{\"prompt\": \"Hi\", \"max_tokens\": 5, \"stop\": \"x\"}\n\n"
+      "{\"custom_id\": \"b\", \"body\": {\"model\": \"m\", \"messages\": [{\"role\": \"user\", "
+      "\"content\": \"Yo\"}], \"temperature\": 1, \"seed\": 3, \"stop\": [\"a\", \"b\"]}}");
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0].prompt, "Hi");
+  EXPECT_EQ(lines[0].conversation.messages.size(), 2U);  // the system prompt
+  EXPECT_EQ(lines[0].params.max_tokens, 5);
+  EXPECT_EQ(lines[0].params.temperature, 0.25);
+  EXPECT_EQ(lines[0].params.stop, std::vector<std::string>{"x"});
+  EXPECT_EQ(lines[1].id, "b");
+  EXPECT_EQ(lines[1].conversation.messages.size(), 1U);
+  EXPECT_EQ(lines[1].params.temperature, 1);
+  EXPECT_EQ(lines[1].params.seed, 3U);
+  EXPECT_EQ(lines[1].params.stop.size(), 2U);
+  EXPECT_TRUE(read("{\"prompt\": \"Hi\"}", true)[0].raw);
+}
+
+TEST_F(ReadBatch, NamesTheLineThatIsWrong) {
+  EXPECT_EQ(error_of(" \n"), ": has no lines");
+  EXPECT_EQ(error_of("{\"prompt\": \"a\"}\n\n[1]"), ":3: an object is needed, not array");
+  EXPECT_EQ(error_of("{}"), ":1: either \"prompt\" or \"messages\" is needed");
+  EXPECT_EQ(error_of("{\"prompt\": \"a\", \"colour\": 1}"),
+            ":1: \"colour\" is not understood here");
+  EXPECT_EQ(error_of("{\"prompt\": \"a\", \"n\": 2}"), ":1: \"n\": one answer for each line");
+  EXPECT_TRUE(error_of("{\"prompt\": 5}").starts_with(":1: "));
+  EXPECT_TRUE(error_of("{\"prompt\": ").starts_with(":1"));
+  EXPECT_TRUE(error_of("{\"prompt\": \"a\", \"seed\": \"x\"}").starts_with(":1: "));
+}
+
+}  // namespace
+}  // namespace graft::cli

@@ -1,0 +1,232 @@
+// run, chat, models, config and completion as a user meets them, with the bundled model.
+
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/json.h"
+
+#include "tests/program.h"
+
+namespace graft::tests {
+namespace {
+
+const std::string kNoSettings = "GRAFT_CONFIG=/nonexistent/graft.yaml";
+
+Outcome run_quietly(const std::vector<std::string>& arguments, const std::string& input = "") {
+  return run_program(arguments, {.input = input, .environment = {kNoSettings}});
+}
+
+TEST(RunCommand, PrintsTheAnswerAndNothingElse) {
+  const Outcome outcome = run_quietly({"run", "What is 12 + 30?", "--temperature", "0"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out, "12 + 30 = 42\n");
+  EXPECT_EQ(outcome.err, "");
+}
+
+TEST(RunCommand, ReadsAPipe) {
+  EXPECT_EQ(run_quietly({"run", "--temperature", "0"}, "What is 12 + 30?").out, "12 + 30 = 42\n");
+  EXPECT_EQ(run_quietly({"run", "What is", "-", "--temperature", "0"}, "12 + 30?").out,
+            "12 + 30 = 42\n");
+  const Outcome empty = run_quietly({"run"}, "");
+  EXPECT_EQ(empty.exit_code, 2);
+  EXPECT_EQ(empty.err, "graft: run: the prompt is empty\n");
+}
+
+TEST(RunCommand, SaysHowItWentAsJson) {
+  const Outcome outcome = run_quietly({"run", "--json", "--temperature", "0", "--think=on",
+                                       "--system", "Think step by step.", "What is 17 + 25?"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json json = parse_json(outcome.out, "run");
+  EXPECT_EQ(json["finish_reason"], "stop");
+  EXPECT_NE(json["text"].get<std::string>().find("42"), std::string::npos) << outcome.out;
+  EXPECT_NE(json["reasoning"], "") << outcome.out;
+  EXPECT_EQ(json["text"].get<std::string>().find("think>"), std::string::npos) << outcome.out;
+}
+
+TEST(RunCommand, ContinuesRawText) {
+  const Outcome outcome =
+      run_quietly({"run", "--raw", "--temperature", "0", "-n", "8", "Once upon a time"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_FALSE(outcome.out.empty());
+}
+
+TEST(RunCommand, SameSeedSameText) {
+  const std::vector<std::string> words = {"run", "--seed", "7",  "--temperature",
+                                          "1.5", "-n",     "24", "Tell me a story."};
+  const Outcome first = run_quietly(words);
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_EQ(first.out, run_quietly(words).out);
+}
+
+TEST(RunCommand, AnswersABatchInOrder) {
+  const TemporaryFolder folder;
+  std::ofstream batch(folder / "in.jsonl");
+  for (int i = 0; i < 40; ++i)
+    batch << R"({"custom_id": )" << i << R"(, "prompt": "What is )" << i << " + 3?\"}\n";
+  batch << R"({"messages": [{"role": "nobody"}]})"
+        << "\n";
+  batch.close();
+  const Outcome outcome = run_quietly(
+      {"run", "--batch", folder / "in.jsonl", "--temperature", "0", "-o", folder / "out.jsonl"});
+  EXPECT_EQ(outcome.exit_code, 1);  // the last one cannot run
+  EXPECT_EQ(outcome.out, "");
+  std::ifstream in(folder / "out.jsonl");
+  std::string line;
+  int number = 0;
+  for (; std::getline(in, line); ++number) {
+    const Json json = parse_json(line, "line");
+    EXPECT_EQ(json["index"], number);
+    if (number == 40) {
+      EXPECT_TRUE(json["error"].get<std::string>().starts_with("messages[0]")) << line;
+      continue;
+    }
+    EXPECT_EQ(json["custom_id"], number);
+    EXPECT_TRUE(json["text"].get<std::string>().ends_with(std::to_string(number + 3))) << line;
+  }
+  EXPECT_EQ(number, 41);
+}
+
+TEST(ChatCommand, TalksThroughAPipeAndKeepsTheConversation) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "kept.json";
+  const Outcome first =
+      run_quietly({"chat", "--temperature", "0"},
+                  "My name is Ann.\nWhat is my name?\n/stats\n/save " + file + "\n");
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_NE(first.out.find("Ann"), std::string::npos) << first.out;
+  EXPECT_EQ(first.out.find(" 0 of them cached"), std::string::npos) << first.out;
+  const Outcome second =
+      run_quietly({"chat", "--temperature", "0"}, "/load " + file + "\nWhat is my name?\n");
+  EXPECT_NE(second.out.find("4 messages from"), std::string::npos) << second.out;
+  EXPECT_NE(second.out.find("Ann", second.out.find("kept.json")), std::string::npos) << second.out;
+}
+
+TEST(ChatCommand, TakesKtransformersFlags) {
+  const Outcome outcome =
+      run_quietly({"chat", "--model_path", "org/name", "--gguf_path",
+                   GRAFT_SOURCE_DIR "/models/sprout", "--cpu_infer", "2", "--max_new_tokens", "12",
+                   "--use_cuda_graph", "False", "--mode", "normal"},
+                  "/set temperature=0\nWhat is 12 + 30?\n");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("12 + 30 = 42"), std::string::npos) << outcome.out;
+}
+
+TEST(ChatCommand, RefusesWhatItDoesNotKnow) {
+  const Outcome command = run_quietly({"chat"}, "/dance\n");
+  EXPECT_EQ(command.exit_code, 2);
+  EXPECT_NE(command.err.find("/dance is not known; /help lists what is"), std::string::npos);
+  EXPECT_NE(run_quietly({"chat"}, "/set temperature=hot\n").err.find("\"hot\" is not a number"),
+            std::string::npos);
+  EXPECT_NE(run_quietly({"chat"}, "/load /etc/hostname\n").err.find("/etc/hostname"),
+            std::string::npos);
+}
+
+TEST(ModelsCommand, ListsTheBundledModel) {
+  const Outcome outcome = run_quietly({"models", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json models = parse_json(outcome.out, "models");
+  ASSERT_FALSE(models.empty());
+  EXPECT_EQ(models[0]["name"], "sprout");
+  EXPECT_EQ(models[0]["bundled"], true);
+  EXPECT_LE(models[0]["bytes"].get<double>(), 40e6);
+  EXPECT_TRUE(models[0]["problem"].is_null());
+}
+
+TEST(ModelsCommand, FindsModelsInTheConfiguredFolders) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path() / "models");
+  std::filesystem::create_symlink(GRAFT_SOURCE_DIR "/models/sprout/sprout-Q6_K.gguf",
+                                  folder.path() / "models/tiny.gguf");
+  std::ofstream(folder / "models/broken.gguf") << "GGUF";
+  std::ofstream(folder / "graft.yaml") << "model-dir: " << folder / "models"
+                                       << "\n";
+  const Surroundings around = {.environment = {"GRAFT_CONFIG=" + (folder / "graft.yaml")}};
+  const Json models = parse_json(run_program({"models", "--json"}, around).out, "models");
+  ASSERT_EQ(models.size(), 3U);
+  EXPECT_EQ(models[1]["name"], "broken");
+  EXPECT_TRUE(models[1]["problem"].is_string());
+  EXPECT_EQ(models[2]["name"], "tiny");
+  EXPECT_EQ(run_program({"inspect", "TINY"}, around).exit_code, 0);
+  const Outcome unknown = run_program({"run", "-m", "nobody", "hi"}, around);
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_EQ(unknown.err,
+            "graft: nobody: no such file or folder, nor a model of that name (there are: sprout, "
+            "broken, tiny)\n");
+}
+
+TEST(ConfigCommand, SaysWhatHoldsAndWhy) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "graft.yaml";
+  std::ofstream(file) << "threads: 3\ntemperature: 0.1\n";
+  const Outcome outcome = run_program(
+      {"config", "--json"}, {.environment = {"GRAFT_CONFIG=" + file, "GRAFT_TEMPERATURE=0.9"}});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json settings = parse_json(outcome.out, "config")["settings"];
+  EXPECT_EQ(settings["threads"]["value"], "3");
+  EXPECT_EQ(settings["threads"]["origin"], file + ":1");
+  EXPECT_EQ(settings["temperature"]["value"], "0.9");
+  EXPECT_EQ(settings["temperature"]["origin"], "GRAFT_TEMPERATURE");
+  EXPECT_EQ(settings["rules"]["origin"], "default");
+  std::ofstream(file) << "colour: red\n";
+  const Outcome broken = run_program({"run", "hi"}, {.environment = {"GRAFT_CONFIG=" + file}});
+  EXPECT_EQ(broken.exit_code, 2);
+  EXPECT_NE(broken.err.find(":1: there is no setting \"colour\""), std::string::npos) << broken.err;
+}
+
+// Scripts must at least be read without an error by the shells that are here.
+TEST(CompletionCommand, CompletesCommandsAndFlags) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "graft.bash") << run_quietly({"completion", "bash"}).out;
+  const Outcome flags = run_command(
+      {"/bin/bash", "-c",
+       "source " + (folder / "graft.bash") +
+           "; COMP_WORDS=(graft chat --temp); COMP_CWORD=2; _graft; echo ${COMPREPLY[@]}"
+           "; COMP_WORDS=(graft rules ch); COMP_CWORD=2; _graft; echo ${COMPREPLY[@]}"
+           "; COMP_WORDS=(graft comp); COMP_CWORD=1; _graft; echo ${COMPREPLY[@]}"});
+  EXPECT_EQ(flags.out, "--temperature\ncheck\ncompletion\n") << flags.err;
+  EXPECT_NE(run_quietly({"completion", "zsh"}).out.find("'--temperature:"), std::string::npos);
+  EXPECT_NE(run_quietly({"completion", "fish"}).out.find("-l 'temperature' -r"), std::string::npos);
+  EXPECT_EQ(run_quietly({"completion", "tcsh"}).exit_code, 2);
+}
+
+struct BadCase {
+  const char* name;
+  std::vector<std::string> arguments;
+  std::string message;  // somewhere in the line
+};
+
+TEST(BadInput, IsOneClearLineAndAnExitCode) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path() / "empty");
+  const std::string cut = folder / "cut.gguf";
+  std::filesystem::copy_file(GRAFT_SOURCE_DIR "/models/sprout/sprout-Q6_K.gguf", cut);
+  std::filesystem::resize_file(cut, 20'000'000);
+  const BadCase cases[] = {
+      {"missing file", {"run", "-m", folder / "none.gguf", "hi"}, "no such file or folder"},
+      {"no model", {"run", "-m", folder / "empty", "hi"}, "no model in this folder"},
+      {"truncated", {"run", "-m", cut, "hi"}, "cut.gguf: "},
+      {"memory", {"run", "--memory", "1M", "hi"}, "its weights take 34.1 MiB, but only 1.0 MiB"},
+      {"context", {"run", "--max-model-len", "4", "What is 12 + 30?"}, "21 tokens"},
+      {"rules", {"run", "--rules", folder / "none.yaml", "hi"}, "none.yaml: "},
+      {"template", {"run", "--chat-template", "nobody", "hi"}, "nobody"},
+      {"batch", {"run", "--batch", folder / "none.jsonl"}, "none.jsonl: "},
+      {"size", {"run", "--memory", "many", "hi"}, "not a size like 24G"},
+      {"prompt file", {"chat", "--prompt-file", folder / "none.txt"}, "none.txt: "},
+  };
+  for (const BadCase& bad : cases) {
+    const Outcome outcome = run_quietly(bad.arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << bad.name << outcome.err;
+    EXPECT_EQ(outcome.out, "") << bad.name;
+    EXPECT_NE(outcome.err.find(bad.message), std::string::npos) << bad.name << ": " << outcome.err;
+    EXPECT_TRUE(outcome.err.starts_with("graft: ")) << outcome.err;
+    EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << bad.name << ": " << outcome.err;
+  }
+  const Outcome flag = run_quietly({"run", "--colour", "red"});
+  EXPECT_EQ(flag.exit_code, 2);
+  EXPECT_NE(flag.err.find("--colour"), std::string::npos) << flag.err;
+}
+
+}  // namespace
+}  // namespace graft::tests

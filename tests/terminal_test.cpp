@@ -1,0 +1,140 @@
+// graft chat in a real terminal: tmux types, and reads the screen.
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "tests/program.h"
+
+namespace graft::tests {
+namespace {
+
+constexpr const char* kTmux = "/usr/bin/tmux";
+
+class Terminal : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::filesystem::exists(kTmux)) return;
+    ASSERT_EQ(std::getenv("CI"), nullptr) << "tmux is missing";
+    GTEST_SKIP() << "tmux is missing";
+  }
+  void TearDown() override {
+    if (std::filesystem::exists(kTmux)) tmux({"kill-server"});
+  }
+
+  void start(const std::string& arguments, const std::string& variables = "") {
+    const Outcome outcome =
+        tmux({"-f", "/dev/null", "new-session", "-d", "-s", "chat", "-x", "80", "-y", "40",
+              "env " + variables + " HOME=" + home_.path().string() +
+                  " LC_ALL=C.UTF-8 GRAFT_CONFIG=/nonexistent " +
+                  GRAFT_PROGRAM " chat --temperature 0 " + arguments + "; echo exit code $?; cat"});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_TRUE(shows("to leave."));
+  }
+  void type(const std::string& text) { tmux({"send-keys", "-t", "chat", "-l", text}); }
+  void press(const std::string& key) { tmux({"send-keys", "-t", "chat", key}); }
+  void say(const std::string& text) {
+    type(text);
+    press("Enter");
+  }
+  bool is_coloured() {
+    return tmux({"capture-pane", "-t", "chat", "-p", "-e"}).out.find('\033') != std::string::npos;
+  }
+  std::string screen() { return tmux({"capture-pane", "-t", "chat", "-p", "-S", "-500"}).out; }
+
+  // Machines are slow at times; what does not come in half a minute does not come.
+  bool shows(const std::string& text) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (std::chrono::steady_clock::now() < end) {
+      if (screen().find(text) != std::string::npos) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    ADD_FAILURE() << "not on the screen: " << text << "\n" << screen();
+    return false;
+  }
+
+  Outcome tmux(std::vector<std::string> words) {
+    words.insert(words.begin(), {kTmux, "-S", (home_.path() / "socket").string()});
+    return run_command(words);
+  }
+
+  TemporaryFolder home_;
+};
+
+TEST_F(Terminal, AnswersAndLeavesWithCtrlD) {
+  start("--stats");
+  say("What is 12 + 30?");
+  EXPECT_TRUE(shows("12 + 30 = 42"));
+  EXPECT_TRUE(shows("eval rate:"));
+  press("C-d");
+  EXPECT_TRUE(shows("exit code 0"));
+}
+
+TEST_F(Terminal, CtrlCStopsTheAnswerAndNotTheProgram) {
+  start("");
+  say("/set max_new_tokens=100000");
+  say("Tell me a story about a fox and a bear.");
+  EXPECT_TRUE(shows("here was once"));
+  press("C-c");
+  // Either it was quick enough to be stopped, or the story had ended.
+  type("dropped line");
+  press("C-c");
+  say("What is 20 + 3?");
+  EXPECT_TRUE(shows("20 + 3 = 23"));
+  EXPECT_EQ(screen().find("exit code"), std::string::npos) << screen();
+}
+
+TEST_F(Terminal, TakesSeveralLinesAsOneMessage) {
+  start("");
+  say("\"\"\"");
+  EXPECT_TRUE(shows("..."));
+  say("What is");
+  say("12 + 30?");
+  say("\"\"\"");
+  EXPECT_TRUE(shows("42"));
+}
+
+TEST_F(Terminal, SurvivesAnotherSizeAndLettersOfAllKinds) {
+  start("");
+  type("Grüße, 你好");
+  EXPECT_TRUE(shows(">>> Grüße, 你好"));
+  tmux({"resize-window", "-t", "chat", "-x", "30", "-y", "20"});
+  press("C-c");
+  say("What is 1 + 2?");
+  EXPECT_TRUE(shows("1 + 2 = 3"));
+  press("C-d");
+  EXPECT_TRUE(shows("exit code 0"));
+}
+
+TEST_F(Terminal, RemembersWhatWasAsked) {
+  start("");
+  say("What is 1 + 2?");
+  EXPECT_TRUE(shows("1 + 2 = 3"));
+  press("Up");
+  EXPECT_TRUE(shows("1 + 2 = 3\n>>> What is 1 + 2?"));
+  press("C-c");
+  press("C-d");
+  EXPECT_TRUE(shows("exit code 0"));
+  const std::filesystem::path file = home_.path() / ".local/state/graft/chat_history";
+  ASSERT_TRUE(std::filesystem::exists(file));
+  namespace fs = std::filesystem;
+  EXPECT_EQ(fs::status(file).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+}
+
+TEST_F(Terminal, HasColours) {
+  start("");
+  EXPECT_TRUE(is_coloured());
+}
+
+TEST_F(Terminal, HasNoneWhereTheyAreNotWanted) {
+  start("", "NO_COLOR=1");
+  EXPECT_FALSE(is_coloured());
+}
+
+}  // namespace
+}  // namespace graft::tests
