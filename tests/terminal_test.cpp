@@ -47,14 +47,27 @@ class Terminal : public ::testing::Test {
   }
   std::string screen() { return tmux({"capture-pane", "-t", "chat", "-p", "-S", "-500"}).out; }
 
-  // Machines are slow at times; what does not come in half a minute does not come.
   bool shows(const std::string& text) {
+    return becomes([&](const std::string& now) { return now.find(text) != std::string::npos; },
+                   text);
+  }
+  // Waits for the next line, with nothing on it yet.
+  bool is_ready() {
+    return becomes(
+        [](const std::string& now) {
+          return now.substr(0, now.find_last_not_of(" \n") + 1).ends_with("\n>>>");
+        },
+        "a prompt");
+  }
+  // Machines are slow at times; what does not come in half a minute does not come.
+  template <class Condition>
+  bool becomes(const Condition& condition, const std::string& wanted) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     while (std::chrono::steady_clock::now() < end) {
-      if (screen().find(text) != std::string::npos) return true;
+      if (condition(screen())) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
-    ADD_FAILURE() << "not on the screen: " << text << "\n" << screen();
+    ADD_FAILURE() << "not on the screen: " << wanted << "\n" << screen();
     return false;
   }
 
@@ -71,6 +84,7 @@ TEST_F(Terminal, AnswersAndLeavesWithCtrlD) {
   say("What is 12 + 30?");
   EXPECT_TRUE(shows("12 + 30 = 42"));
   EXPECT_TRUE(shows("eval rate:"));
+  EXPECT_TRUE(is_ready());
   press("C-d");
   EXPECT_TRUE(shows("exit code 0"));
 }
@@ -80,8 +94,10 @@ TEST_F(Terminal, CtrlCStopsTheAnswerAndNotTheProgram) {
   say("/set max_new_tokens=100000");
   say("Tell me a story about a fox and a bear.");
   EXPECT_TRUE(shows("here was once"));
+  press("C-c");  // twice, as people do
   press("C-c");
   // Either it was quick enough to be stopped, or the story had ended.
+  EXPECT_TRUE(is_ready());
   type("dropped line");
   press("C-c");
   say("What is 20 + 3?");
@@ -107,6 +123,7 @@ TEST_F(Terminal, SurvivesAnotherSizeAndLettersOfAllKinds) {
   press("C-c");
   say("What is 1 + 2?");
   EXPECT_TRUE(shows("1 + 2 = 3"));
+  EXPECT_TRUE(is_ready());
   press("C-d");
   EXPECT_TRUE(shows("exit code 0"));
 }
@@ -115,6 +132,7 @@ TEST_F(Terminal, RemembersWhatWasAsked) {
   start("");
   say("What is 1 + 2?");
   EXPECT_TRUE(shows("1 + 2 = 3"));
+  EXPECT_TRUE(is_ready());
   press("Up");
   EXPECT_TRUE(shows("1 + 2 = 3\n>>> What is 1 + 2?"));
   press("C-c");

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -16,8 +15,6 @@ namespace graft::cli {
 namespace {
 
 volatile std::sig_atomic_t interrupted = 0;
-
-struct sigaction previous;
 
 extern "C" void note_interrupt(int /*signal*/) {
   interrupted = 1;
@@ -121,11 +118,11 @@ InterruptScope::InterruptScope() {
   struct sigaction action = {};
   action.sa_handler = note_interrupt;
   ::sigemptyset(&action.sa_mask);
-  ::sigaction(SIGINT, &action, &previous);
+  ::sigaction(SIGINT, &action, &previous_);
 }
 
 InterruptScope::~InterruptScope() {
-  ::sigaction(SIGINT, &previous, nullptr);
+  ::sigaction(SIGINT, &previous_, nullptr);
 }
 
 bool InterruptScope::is_interrupted() {

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -40,7 +41,10 @@ class InterruptScope {
   InterruptScope& operator=(const InterruptScope&) = delete;
   ~InterruptScope();
 
-  static bool is_interrupted();
+  static bool is_interrupted();  // since the newest scope began
+
+ private:
+  struct sigaction previous_ = {};
 };
 
 }  // namespace graft::cli

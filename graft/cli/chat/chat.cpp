@@ -133,6 +133,7 @@ void chat(const Options& options) {
   session.params = options.sampling.params();
   session.thinking = options.sampling.thinking();
   ChatState state = {.session = &session, .show_stats = options.stats};
+  const InterruptScope scope;  // Ctrl-C that comes between an answer and the next line
   LineEditor editor(history_file());
   if (editor.is_interactive()) greet(*llm);
   if (!first.empty()) answer(first, state);
