@@ -1,5 +1,6 @@
 #include "tests/program.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -30,6 +31,19 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return out;
 }
 
+// Ours, but for the variables that are given.
+std::vector<std::string> environment_with(const std::vector<std::string>& given) {
+  std::vector<std::string> environment = given;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string ours = *variable;
+    const std::string name = ours.substr(0, ours.find('=') + 1);
+    const bool is_given =
+        std::ranges::any_of(given, [&](const std::string& g) { return g.starts_with(name); });
+    if (!is_given) environment.push_back(ours);
+  }
+  return environment;
+}
+
 }  // namespace
 
 TemporaryFolder::TemporaryFolder() {
@@ -54,9 +68,7 @@ Outcome run_command(const std::vector<std::string>& words, const Surroundings& a
   std::ofstream(folder / "in") << around.input;
   std::vector<std::string> copies = words;  // posix_spawn takes them as not const
   std::vector<char*> argv = pointers(copies);
-  std::vector<std::string> environment = around.environment;  // the first of a name counts
-  for (char** variable = environ; *variable != nullptr; ++variable)
-    environment.emplace_back(*variable);
+  std::vector<std::string> environment = environment_with(around.environment);
   std::vector<char*> envp = pointers(environment);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);

@@ -1,0 +1,151 @@
+// What the documents tell people to type works: every line of every ```sh block is run, and every
+// rule file of the gallery is checked.
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/shared_data.h"
+
+#include "tests/program.h"
+
+namespace graft::tests {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kSource = GRAFT_SOURCE_DIR;
+
+struct Block {
+  std::string kind;  // what stands after the opening quotes
+  std::vector<std::string> lines;
+};
+
+std::vector<Block> blocks_of(const fs::path& page) {
+  std::ifstream in(page);
+  std::vector<Block> blocks;
+  bool inside = false;
+  std::string line;
+  while (std::getline(in, line)) {
+    if (line.starts_with("```")) {
+      inside = !inside;
+      if (inside) blocks.push_back({.kind = line.substr(3), .lines = {}});
+    } else if (inside) {
+      blocks.back().lines.push_back(line);
+    }
+  }
+  return blocks;
+}
+
+std::vector<fs::path> pages() {
+  std::vector<fs::path> found = {kSource / "README.md", kSource / "CONTRIBUTING.md"};
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kSource / "docs")) {
+    if (entry.path().extension() == ".md") found.push_back(entry.path());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+void write(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path) << text;
+}
+
+// A folder with the files that the documents speak of, `graft` on the path, and a ./dev that runs
+// graft's commands as the real one does once the program is built.
+class Documents : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto config = shared_data("configs/DeepSeek-V3");
+    const auto tiny = shared_data("golden/llama");
+    GRAFT_REQUIRE_SHARED(config);
+    GRAFT_REQUIRE_SHARED(tiny);
+    const fs::path& here = folder_.path();
+    fs::create_directory_symlink(config, here / "DeepSeek-V3");
+    fs::create_directory_symlink(tiny, here / "tiny-llama");
+    fs::create_directories(here / "bin");
+    fs::create_symlink(GRAFT_PROGRAM, here / "bin/graft");
+    write(here / "dev", "#!/bin/sh\nexec graft \"$@\"\n");
+    fs::permissions(here / "dev", fs::perms::owner_all);
+    write(here / "words.txt", "pear apple fig\n");
+    std::string notes;
+    for (int i = 0; i < 100; ++i)
+      notes += "The fox ran over the hill and the bear slept. ";
+    write(here / "notes.txt", notes);
+    write(here / "questions.jsonl", "{\"prompt\": \"What is 1 + 2?\"}\n");
+    write(here / "questions_with_answers.jsonl",
+          "{\"messages\": [{\"role\": \"user\", \"content\": \"What is 1 + 2?\"}], \"answer\": \"3\", "
+          "\"check\": \"num\"}\n");
+    write(here / "chat.json", "[{\"role\": \"user\", \"content\": \"Hello\"}]");
+    write(here / "tools.json",
+          "[{\"type\": \"function\", \"function\": {\"name\": \"clock\", \"parameters\": {}}}]");
+    write(here / "my.jinja", "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}");
+    write(here / "my.yaml", "- match: {name: \"\"}\n  replace: {class: default}\n");
+  }
+
+  Outcome type(const std::string& line) {
+    const std::string here = folder_.path().string();
+    return run_command({"/bin/bash", "-c", "set -o pipefail; cd '" + here + "'; " + line},
+                       {.environment = {"PATH=" + here + "/bin:/usr/bin:/bin", "HOME=" + here,
+                                        "GRAFT_CONFIG=/nonexistent"}});
+  }
+
+  TemporaryFolder folder_;
+};
+
+// What builds or tests is what runs this test.
+bool is_of_dev(const std::string& line) {
+  std::istringstream words(line);
+  std::string program;
+  std::string command;
+  words >> program >> command;
+  return program == "./dev" &&
+         std::set<std::string>{"build", "test", "check", "bench", "format", "package"}.contains(
+             command);
+}
+
+TEST_F(Documents, EveryCommandWorks) {
+  int num_run = 0;
+  for (const fs::path& page : pages()) {
+    for (const Block& block : blocks_of(page)) {
+      // Commands must not hide in blocks that nobody runs.
+      for (const std::string& line : block.lines) {
+        EXPECT_TRUE(block.kind == "sh" || !line.starts_with("graft ")) << page << ": " << line;
+      }
+      if (block.kind != "sh") continue;
+      for (const std::string& line : block.lines) {
+        if (line.empty() || is_of_dev(line)) continue;
+        const Outcome outcome = type(line);
+        EXPECT_EQ(outcome.exit_code, 0) << page << ": " << line << "\n" << outcome.err;
+        ++num_run;
+      }
+    }
+  }
+  EXPECT_GT(num_run, 30);
+}
+
+TEST_F(Documents, EveryRuleFileOfTheGalleryIsClean) {
+  int num_files = 0;
+  for (const Block& block : blocks_of(kSource / "docs/rules.md")) {
+    if (block.kind != "yaml whole file") continue;
+    std::string rules;
+    for (const std::string& line : block.lines)
+      rules += line + "\n";
+    write(folder_.path() / "gallery.yaml", rules);
+    const Outcome outcome =
+        type("graft rules check gallery.yaml -m DeepSeek-V3/config.json --gpus 2");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.out << rules;
+    EXPECT_EQ(outcome.out.find("warning"), std::string::npos) << outcome.out << rules;
+    ++num_files;
+  }
+  EXPECT_GE(num_files, 5);
+}
+
+}  // namespace
+}  // namespace graft::tests
