@@ -161,8 +161,10 @@ ModuleSpec Builder::attention(std::int64_t layer) const {
     children.push_back(norm(name + ".k_norm", config_.head_dim, config_.rms_norm_eps));
   }
   children.push_back(rope(name + ".rotary_emb", class_name("RotaryEmbedding")));
-  children.push_back(make_module(name + ".kv_cache", "KvCache", Role::KvCache,
-                                 ops::KvCacheParams{.key_size = kv_size, .value_size = kv_size}));
+  children.push_back(
+      make_module(name + ".kv_cache", "KvCache", Role::KvCache,
+                  ops::KvCacheParams{
+                      .key_size = kv_size, .value_size = kv_size, .head_size = config_.head_dim}));
   return module;
 }
 

@@ -26,13 +26,15 @@ using DecodeRows = void (*)(cpu::StoredRows in, float* out);
 
 struct CacheType {
   DType dtype;
-  DecodeRows cpu::MathTable::*decode_rows;
+  DecodeRows cpu::MathTable::*decode_rows;  // null: row by row with the type's codec
 };
 
 constexpr std::array kCacheTypes = {
     CacheType{DType::F32, &cpu::MathTable::decode_f32_rows},
     CacheType{DType::F16, &cpu::MathTable::decode_f16_rows},
     CacheType{DType::BF16, &cpu::MathTable::decode_bf16_rows},
+    CacheType{DType::Q8_0, nullptr},
+    CacheType{DType::Q4_0, nullptr},
 };
 
 class KvCacheCpu final : public KvCache {
@@ -140,6 +142,10 @@ class KvCacheCpu final : public KvCache {
             std::int64_t first_col,
             float* out) const {
     const std::size_t offset = bytes_of(dtype_, first_col);
+    if (decode_rows_ == nullptr) {
+      read_coded(sequence, part, offset, out);
+      return;
+    }
     const auto decode = cpu::kernels().math.*decode_rows_;
     for (std::int64_t position = part.begin; position < part.end;) {
       // The rest of a block at a time: its rows are evenly spaced.
@@ -154,6 +160,17 @@ class KvCacheCpu final : public KvCache {
              out);
       out += (end - position) * part.num_cols;
       position = end;
+    }
+  }
+
+  void read_coded(const SequenceSlice& sequence,
+                  const Part& part,
+                  std::size_t offset,
+                  float* out) const {
+    const auto decode = codec().decode;
+    for (std::int64_t position = part.begin; position < part.end; ++position) {
+      decode(at(sequence, position) + offset, out, static_cast<std::size_t>(part.num_cols));
+      out += part.num_cols;
     }
   }
 
@@ -172,7 +189,15 @@ const CacheType& type_kwarg(const BuildContext& context) {
   const std::optional<DType> dtype = dtype_from_name(text);
   const auto found = std::ranges::find(kCacheTypes, dtype, &CacheType::dtype);
   if (found == kCacheTypes.end()) {
-    fail(context.module, ": dtype is '", text, "', a cache on the CPU is f32, f16 or bf16");
+    fail(context.module, ": dtype is '", text,
+         "', a cache on the CPU is f32, f16, bf16, q8_0 or q4_0");
+  }
+  const auto& params = context.params_as<KvCacheParams>();
+  const std::int64_t head = params.head_size == 0 ? params.key_size : params.head_size;
+  const std::int64_t block = info(found->dtype).block_elems;
+  if (head % block != 0) {
+    fail(context.module, ": dtype ", text, " comes in blocks of ", block,
+         " values, which do not fit heads of ", head);
   }
   return *found;
 }

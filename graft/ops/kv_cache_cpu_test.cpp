@@ -1,7 +1,10 @@
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
 #include "graft/ops/test_support.h"
+#include "graft/quant/codec.h"
 
 namespace graft::ops {
 namespace {
@@ -52,6 +55,52 @@ TEST(KvCacheCpu, KeepsRowsAtTheirPositionsInShuffledBlocks) {
     EXPECT_EQ(got,
               (Floats{column(values, kValueSize, row, 3), column(values, kValueSize, row, 4)}));
   }
+}
+
+TEST(KvCacheCpu, QuantizedRowsAreTheirCodecsRows) {
+  for (const char* dtype : {"q8_0", "q4_0"}) {
+    TestModel model;
+    constexpr KvCacheParams kWide = {.key_size = 128, .value_size = 64, .head_size = 32};
+    auto& cache = model.add<KvCache>("cpu.kv_cache", "c", kWide, {{"dtype", dtype}});
+    cache.allocate(2, 16);
+    const auto type = static_cast<std::size_t>(*dtype_from_name(dtype));
+    EXPECT_EQ(cache.bytes_per_block(), 16 * bytes_of(static_cast<DType>(type), 128 + 64));
+    Batch batch;
+    batch.sequences = {
+        {.first_row = 0, .num_tokens = 20, .context_len = 20, .block_table = {1, 0}}};
+    Floats keys(20 * 128);
+    Floats values(20 * 64);
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      keys[i] = std::sin(static_cast<float>(i));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = std::cos(static_cast<float>(i));
+    ThreadPool pool(1);
+    Workspace workspace;
+    Pass pass = {.batch = batch, .pool = pool, .workspace = workspace};
+    cache.write(view(keys, 20, 128), view(values, 20, 64), pass);
+
+    const quant::Codec& codec = quant::reference_codecs()[type];
+    const auto through = [&](const float* row) {
+      std::vector<std::byte> coded(bytes_of(static_cast<DType>(type), 32));
+      Floats out(32);
+      codec.encode(row, coded.data(), 32);
+      codec.decode(coded.data(), out.data(), 32);
+      return out;
+    };
+    Floats got(32);
+    // Position 17 is in the second block; the third head of the keys, the second of the values.
+    cache.read_keys(batch.sequences[0], {.begin = 17, .end = 18, .first_col = 64, .num_cols = 32},
+                    got.data());
+    EXPECT_EQ(got, through(keys.data() + 17 * 128 + 64)) << dtype;
+    cache.read_values(batch.sequences[0], {.begin = 17, .end = 18, .first_col = 32, .num_cols = 32},
+                      got.data());
+    EXPECT_EQ(got, through(values.data() + 17 * 64 + 32)) << dtype;
+  }
+}
+
+TEST(KvCacheCpu, RefusesBlocksThatDoNotFitItsHeads) {
+  TestModel model;
+  EXPECT_THROW(model.add<KvCache>("cpu.kv_cache", "c", kParams, {{"dtype", "q8_0"}}), Error);
 }
 
 TEST(KvCacheCpu, BlocksCanBeCopiedTakenOutAndGivenBack) {

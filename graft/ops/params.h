@@ -66,6 +66,7 @@ struct MlaParams {
 struct KvCacheParams {
   std::int64_t key_size = 0;
   std::int64_t value_size = 0;
+  std::int64_t head_size = 0;  // what is read begins and ends at multiples of it; 0: whole rows
 };
 
 struct MlpParams {
