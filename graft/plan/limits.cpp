@@ -22,8 +22,8 @@ constexpr int kRounds = 5;
 constexpr double kSecondsPerLimit = 0.4;
 // Threads take pieces as they come; handing one out takes under a microsecond.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20U;
-constexpr std::size_t kWindowBytes = 64 * kPieceBytes;
 constexpr std::size_t kPiecesPerThread = 4;
+constexpr std::size_t kLeastPieces = 64;  // of a round of reading
 constexpr std::int64_t kProductRounds = 50'000;
 
 double seconds_since(Clock::time_point start) {
@@ -70,24 +70,25 @@ double best_seconds(const std::function<void()>& body) {
 
 double measure_read_bandwidth(ThreadPool& pool) {
   constexpr std::size_t kPieceValues = kPieceBytes / sizeof(float);
-  constexpr std::size_t kWindowPieces = kWindowBytes / kPieceBytes;
-  const std::size_t num_windows = bytes_beyond_caches() / kWindowBytes;
-  const Buffer buffer(num_windows * kWindowBytes);
+  const std::size_t window_pieces = std::max(kLeastPieces, kPiecesPerThread * pool.num_threads());
+  const std::size_t window_bytes = window_pieces * kPieceBytes;
+  const std::size_t num_windows = std::max<std::size_t>(4, bytes_beyond_caches() / window_bytes);
+  const Buffer buffer(num_windows * window_bytes);
   auto* values = reinterpret_cast<float*>(buffer.data());
-  pool.parallel_for(num_windows * kWindowPieces, [&](std::size_t i) {
+  pool.parallel_for(num_windows * window_pieces, [&](std::size_t i) {
     std::fill_n(values + i * kPieceValues, kPieceValues, 1.0F);
   });
-  std::vector<float> found(kWindowPieces);
+  std::vector<float> found(window_pieces);
   // One window after the other: when the first one's turn comes again, no cache has it any more.
   const double seconds = best_short_round([&](std::size_t round) {
-    const float* window = values + round % num_windows * kWindowPieces * kPieceValues;
-    pool.parallel_for(kWindowPieces, [&](std::size_t i) {
+    const float* window = values + round % num_windows * window_pieces * kPieceValues;
+    pool.parallel_for(window_pieces, [&](std::size_t i) {
       found[i] = cpu::kernels().math.max(window + i * kPieceValues, kPieceValues);
     });
   });
   // The result is used, so the reading is done.
   GRAFT_CHECK(std::ranges::all_of(found, [](float value) { return value == 1.0F; }), "bad read");
-  return static_cast<double>(kWindowBytes) / seconds;
+  return static_cast<double>(window_bytes) / seconds;
 }
 
 Limits measure_limits(ThreadPool& pool) {

@@ -7,32 +7,39 @@
 #include "graft/kernels/cpu/isa.h"
 
 // Two ports with a latency of four or five cycles are kept busy by ten sums that do not wait for
-// each other. The compiler may neither know that factors are 1 nor move work out of a loop: an
-// empty asm says that a register may have changed.
-#define GRAFT_UNKNOWN(value) __asm__ volatile("" : "+v"(value))
-#define GRAFT_UNKNOWN_SSE(value) __asm__ volatile("" : "+x"(value))
+// each other. They are variables: arrays do not stay in registers here. An asm keeps the compiler
+// from knowing that factors are 1 and sums equal, from moving work out of a loop, and from moves
+// between registers that would lengthen every sum. (Words of 32 bits are added as words of 64 in
+// the end: no sum is so large that it would spill.)
 
 namespace graft::cpu::scalar {
 namespace {
 
+[[gnu::always_inline]] inline double total(__m128 sum) {
+  alignas(16) float values[4];
+  _mm_store_ps(values, sum);
+  double result = 0;
+  for (const float value : values)
+    result += value;
+  return result;
+}
+
+[[gnu::always_inline]] inline void add_product(__m128& sum, __m128 one) {
+  __asm__ volatile("" : "+x"(one));
+  sum = _mm_add_ps(sum, _mm_mul_ps(one, one));
+}
+
+template <class... Sums>
+[[gnu::always_inline]] inline void add(__m128 one, Sums&... sums) {
+  (add_product(sums, one), ...);
+}
+
 double add_float_products(std::int64_t rounds) {
-  __m128 one = _mm_set1_ps(1.0F);
-  __m128 sums[10] = {};
-  for (std::int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 10
-    for (__m128& sum : sums) {
-      GRAFT_UNKNOWN_SSE(one);
-      sum = _mm_add_ps(sum, _mm_mul_ps(one, one));
-    }
-  }
-  double total = 0;
-  for (const __m128& sum : sums) {
-    alignas(16) float lanes[4];
-    _mm_store_ps(lanes, sum);
-    for (const float lane : lanes)
-      total += lane;
-  }
-  return total;
+  const __m128 one = _mm_set1_ps(1.0F);
+  __m128 a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{}, i{}, j{};  // NOLINT
+  for (std::int64_t round = 0; round < rounds; ++round)
+    add(one, a, b, c, d, e, f, g, h, i, j);
+  return total(a + b + c + d + e + f + g + h + i + j);
 }
 
 }  // namespace
@@ -45,48 +52,59 @@ constinit const PeakTable kPeak = {.add_float_products = add_float_products,
 GRAFT_ISA_BEGIN(avx2)
 namespace {
 
-double add_float_products(std::int64_t rounds) {
-  __m256 one = _mm256_set1_ps(1.0F);
-  GRAFT_UNKNOWN_SSE(one);
-  __m256 sums[10] = {};
-  for (std::int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 10
-    for (__m256& sum : sums) {
-      sum = _mm256_fmadd_ps(one, one, sum);
-      GRAFT_UNKNOWN_SSE(sum);
-    }
-  }
-  double total = 0;
-  for (const __m256& sum : sums) {
-    alignas(32) float lanes[8];
-    _mm256_store_ps(lanes, sum);
-    for (const float lane : lanes)
-      total += lane;
-  }
-  return total;
+[[gnu::always_inline]] inline double total(__m256 sum) {
+  alignas(32) float values[8];
+  _mm256_store_ps(values, sum);
+  double result = 0;
+  for (const float value : values)
+    result += value;
+  return result;
 }
 
-// Without VNNI: products of bytes in pairs, pairs of those, the sum.
+[[gnu::always_inline]] inline void add_product(__m256& sum, __m256 one) {
+  __asm__ volatile("vfmadd231ps %1, %1, %0" : "+x"(sum) : "x"(one));
+}
+
+template <class... Sums>
+[[gnu::always_inline]] inline void add(__m256 one, Sums&... sums) {
+  (add_product(sums, one), ...);
+}
+
+double add_float_products(std::int64_t rounds) {
+  const __m256 one = _mm256_set1_ps(1.0F);
+  __m256 a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{}, i{}, j{};  // NOLINT
+  for (std::int64_t round = 0; round < rounds; ++round)
+    add(one, a, b, c, d, e, f, g, h, i, j);
+  return total(a + b + c + d + e + f + g + h + i + j);
+}
+
+[[gnu::always_inline]] inline double total(__m256i sum) {
+  alignas(32) std::int32_t values[8];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(values), sum);
+  double result = 0;
+  for (const std::int32_t value : values)
+    result += value;
+  return result;
+}
+
+// Without VNNI: products of bytes, the sums of pairs, the sums of those.
+[[gnu::always_inline]] inline void add_product(__m256i& sum, __m256i one) {
+  __asm__ volatile("" : "+x"(one));
+  const __m256i pairs = _mm256_maddubs_epi16(one, one);
+  sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+template <class... Sums>
+[[gnu::always_inline]] inline void add(__m256i one, Sums&... sums) {
+  (add_product(sums, one), ...);
+}
+
 double add_byte_products(std::int64_t rounds) {
-  __m256i ones = _mm256_set1_epi8(1);
-  const __m256i pairs = _mm256_set1_epi16(1);
-  __m256i sums[10] = {};
-  for (std::int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 10
-    for (__m256i& sum : sums) {
-      GRAFT_UNKNOWN_SSE(ones);
-      const __m256i products = _mm256_madd_epi16(_mm256_maddubs_epi16(ones, ones), pairs);
-      sum = _mm256_add_epi32(sum, products);
-    }
-  }
-  double total = 0;
-  for (const __m256i& sum : sums) {
-    alignas(32) std::int32_t lanes[8];
-    _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), sum);
-    for (const std::int32_t lane : lanes)
-      total += lane;
-  }
-  return total;
+  const __m256i one = _mm256_set1_epi8(1);
+  __m256i a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{}, i{}, j{};  // NOLINT
+  for (std::int64_t round = 0; round < rounds; ++round)
+    add(one, a, b, c, d, e, f, g, h, i, j);
+  return total(a + b + c + d + e + f + g + h + i + j);
 }
 
 }  // namespace
@@ -99,46 +117,56 @@ GRAFT_ISA_END
 GRAFT_ISA_BEGIN(avx512)
 namespace {
 
+[[gnu::always_inline]] inline double total(__m512 sum) {
+  alignas(64) float values[16];
+  _mm512_store_ps(values, sum);
+  double result = 0;
+  for (const float value : values)
+    result += value;
+  return result;
+}
+
+[[gnu::always_inline]] inline void add_product(__m512& sum, __m512 one) {
+  __asm__ volatile("vfmadd231ps %1, %1, %0" : "+v"(sum) : "v"(one));
+}
+
+template <class... Sums>
+[[gnu::always_inline]] inline void add(__m512 one, Sums&... sums) {
+  (add_product(sums, one), ...);
+}
+
 double add_float_products(std::int64_t rounds) {
-  __m512 one = _mm512_set1_ps(1.0F);
-  GRAFT_UNKNOWN(one);
-  __m512 sums[10] = {};
-  for (std::int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 10
-    for (__m512& sum : sums) {
-      sum = _mm512_fmadd_ps(one, one, sum);
-      GRAFT_UNKNOWN(sum);
-    }
-  }
-  double total = 0;
-  for (const __m512& sum : sums) {
-    alignas(64) float lanes[16];
-    _mm512_store_ps(lanes, sum);
-    for (const float lane : lanes)
-      total += lane;
-  }
-  return total;
+  const __m512 one = _mm512_set1_ps(1.0F);
+  __m512 a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{}, i{}, j{};  // NOLINT
+  for (std::int64_t round = 0; round < rounds; ++round)
+    add(one, a, b, c, d, e, f, g, h, i, j);
+  return total(a + b + c + d + e + f + g + h + i + j);
+}
+
+[[gnu::always_inline]] inline double total(__m512i sum) {
+  alignas(64) std::int32_t values[16];
+  _mm512_store_si512(values, sum);
+  double result = 0;
+  for (const std::int32_t value : values)
+    result += value;
+  return result;
+}
+
+[[gnu::always_inline]] inline void add_product(__m512i& sum, __m512i one) {
+  __asm__ volatile("vpdpbusd %1, %1, %0" : "+v"(sum) : "v"(one));
+}
+
+template <class... Sums>
+[[gnu::always_inline]] inline void add(__m512i one, Sums&... sums) {
+  (add_product(sums, one), ...);
 }
 
 double add_byte_products(std::int64_t rounds) {
-  __m512i ones = _mm512_set1_epi8(1);
-  GRAFT_UNKNOWN(ones);
-  __m512i sums[10] = {};
-  for (std::int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 10
-    for (__m512i& sum : sums) {
-      sum = _mm512_dpbusd_epi32(sum, ones, ones);
-      GRAFT_UNKNOWN(sum);
-    }
-  }
-  double total = 0;
-  for (const __m512i& sum : sums) {
-    alignas(64) std::int32_t lanes[16];
-    _mm512_store_si512(lanes, sum);
-    for (const std::int32_t lane : lanes)
-      total += lane;
-  }
-  return total;
+  const __m512i one = _mm512_set1_epi8(1);
+  __m512i a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{}, i{}, j{};  // NOLINT
+  for (std::int64_t round = 0; round < rounds; ++round)
+    add(one, a, b, c, d, e, f, g, h, i, j);
+  return total(a + b + c + d + e + f + g + h + i + j);
 }
 
 }  // namespace

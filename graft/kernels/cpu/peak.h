@@ -9,7 +9,7 @@ namespace graft::cpu {
 
 struct PeakTable {
   // So many rounds of products. All factors are 1, so the sum, which is returned, is the number of
-  // products made: exact for up to 2^24 rounds.
+  // products made: exact for up to 2^20 rounds.
   double (*add_float_products)(std::int64_t rounds) = nullptr;
   double (*add_byte_products)(std::int64_t rounds) = nullptr;  // null: no instruction for them
 };
