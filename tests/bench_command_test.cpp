@@ -35,9 +35,12 @@ class BenchCommand : public testing::Test {
     return folder_ / name;
   }
 
-  Outcome bench(const std::vector<std::string>& more) const {
-    std::vector<std::string> words = {"bench", "-m", model(), "-p", "8", "-n",
-                                      "4",     "-r", "2",     "-t", "1"};
+  Outcome bench(const std::vector<std::string>& more) const { return bench_of("8", "4", more); }
+  Outcome bench_of(const std::string& prompts,
+                   const std::string& generated,
+                   const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words = {"bench",   "-m", model(), "-p", prompts, "-n",
+                                      generated, "-r", "2",     "-t", "1"};
     words.insert(words.end(), more.begin(), more.end());
     return run_program(words);
   }
@@ -87,10 +90,10 @@ TEST_F(BenchCommand, SaysTheSameAsJson) {
 
 TEST_F(BenchCommand, RefusesWhatCannotWork) {
   EXPECT_EQ(bench({"--frobnicate"}).exit_code, 2);
-  EXPECT_EQ(bench({"-p", "x"}).exit_code, 2);
+  EXPECT_EQ(bench_of("x", "4").exit_code, 2);
   EXPECT_EQ(run_program({"bench", "nonsense", "-m", model()}).exit_code, 2);
-  expect_user_error(bench({"-p", "0", "-n", "0"}), "nothing to measure");
-  expect_user_error(bench({"-p", "100000"}), "100001");  // more than the model's context
+  expect_user_error(bench_of("0", "0"), "nothing to measure");
+  expect_user_error(bench_of("100000", "0"), "100001");  // more than the model's context
 }
 
 TEST_F(BenchCommand, OtherKindsAreStillThere) {

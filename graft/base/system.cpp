@@ -1,19 +1,71 @@
 #include "graft/base/system.h"
 
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
+#include <system_error>
 
 namespace graft {
+namespace {
 
-std::uint64_t available_memory() {
+std::uint64_t memory_figure(std::string_view wanted) {
   std::ifstream file("/proc/meminfo");
   std::string key;
   std::uint64_t kib = 0;
   std::string unit;
   while (file >> key >> kib >> unit) {
-    if (key == "MemAvailable:") return kib * 1024;
+    if (key == wanted) return kib * 1024;
   }
   return 0;
+}
+
+}  // namespace
+
+std::uint64_t available_memory() {
+  return memory_figure("MemAvailable:");
+}
+
+std::uint64_t total_memory() {
+  return memory_figure("MemTotal:");
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "";
+}
+
+int num_memory_nodes() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator("/sys/devices/system/node", error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("node") && name.find_first_not_of("0123456789", 4) == std::string::npos)
+      ++count;
+  }
+  return count == 0 ? 1 : count;
+}
+
+std::string large_page_setting() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string text;
+  std::getline(file, text);  // "always [madvise] never"
+  const std::size_t begin = text.find('[');
+  const std::size_t end = text.find(']');
+  if (begin == std::string::npos || end == std::string::npos || end < begin) return "";
+  return text.substr(begin + 1, end - begin - 1);
+}
+
+double load_average() {
+  double load = 0;
+  return ::getloadavg(&load, 1) == 1 ? load : 0;
 }
 
 }  // namespace graft

@@ -15,6 +15,7 @@
 
 #include "graft/base/parallel.h"
 #include "graft/base/processors.h"
+#include "graft/base/system.h"
 #include "graft/base/units.h"
 #include "graft/cli/bench_engine.h"
 #include "graft/cli/bench_peer.h"
@@ -30,6 +31,9 @@
 
 namespace graft::cli {
 namespace {
+
+// Programs per processor: with more, speeds say little.
+constexpr double kBusy = 0.5;
 
 struct Options {
   ModelOptions model;
@@ -78,7 +82,9 @@ plan::Work work_of(const SpeedTest& test, const plan::Plan& plan) {
                                              1 + static_cast<double>(test.num_generated) / 2));
 }
 
-std::vector<std::string> notes_of(const SpeedReport& report, const PlannedModel& model) {
+std::vector<std::string> notes_of(const SpeedReport& report,
+                                  const PlannedModel& model,
+                                  double load) {
   std::vector<std::string> notes;
   const auto cache = static_cast<double>(std::max(::sysconf(_SC_LEVEL3_CACHE_SIZE), 0L));
   bool in_cache = false;
@@ -95,12 +101,18 @@ std::vector<std::string> notes_of(const SpeedReport& report, const PlannedModel&
         bytes_text(static_cast<std::uint64_t>(cache))));
   }
   if (guessed) notes.emplace_back("Several sequences are taken to choose their experts at random.");
+  if (const auto count = static_cast<double>(usable_processors().size()); load > kBusy * count) {
+    notes.push_back(fmt::format(
+        "The load was {:.1f} with {:.0f} processors: if others run here, all of this is too low.",
+        load, count));
+  }
   if (!runs_on_cpu(model.result().plan))
     notes.emplace_back("Not all of it runs on the processor: its limits say nothing.");
   return notes;
 }
 
 SpeedReport measure(const Options& options, const std::vector<SpeedTest>& tests) {
+  const double load = load_average();  // before we add to it
   const PlannedModel model = planned_model(options.model);
   SpeedReport report = {.header = header_of(model, options.model), .rows = {}, .notes = {}};
   SpeedRunner runner(options.model, tests);
@@ -112,7 +124,7 @@ SpeedReport measure(const Options& options, const std::vector<SpeedTest>& tests)
       row.tokens_per_s.push_back(runner.run(test));
     report.rows.push_back(std::move(row));
   }
-  report.notes = notes_of(report, model);
+  report.notes = notes_of(report, model, load);
   return report;
 }
 

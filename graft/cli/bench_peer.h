@@ -15,8 +15,8 @@
 namespace graft::cli {
 
 struct Peer {
-  std::string program;  // a path, or a name to be found in PATH
-  std::string model;
+  std::string program = {};  // a path, or a name to be found in PATH
+  std::string model = {};
   std::size_t threads = 1;
 
   // Tokens per second by the names of tests, one round of each. Throws Error when the program
@@ -28,9 +28,9 @@ struct Peer {
 std::map<std::string, double> parse_peer_output(std::string_view text, const std::string& where);
 
 struct PeerRow {
-  SpeedTest test;
-  std::vector<double> graft;  // tokens/s of each round
-  std::vector<double> peer;
+  SpeedTest test = {};
+  std::vector<double> graft = {};  // tokens/s of each round
+  std::vector<double> peer = {};
 };
 
 std::string comparison_text(const BenchHeader& header,

@@ -38,8 +38,9 @@ Json share_or_null(const std::optional<double>& value, double limit) {
 
 std::string row_text(const SpeedRow& row, const plan::Limits& limits) {
   const Spread speed = spread_of(row.tokens_per_s);
-  return fmt::format("| {:<8} | {:>9} | {:>8.2f} ± {:>6.2f} | {:>7} | {:>9} | {:>9} | {:>13} |\n",
-                     row.test.name(), row.test.num_sequences, speed.mean, speed.deviation,
+  const std::string tokens_per_s = fmt::format("{:.2f} ± {:.2f}", speed.mean, speed.deviation);
+  return fmt::format("| {:<8} | {:>9} | {:>20} | {:>7} | {:>9} | {:>9} | {:>13} |\n",
+                     row.test.name(), row.test.num_sequences, tokens_per_s,
                      figure_text(row.bytes_per_s()),
                      share_text(row.bytes_per_s(), limits.read_bytes_per_s),
                      figure_text(row.flops()), share_text(row.flops(), limits.flops()));
@@ -102,9 +103,9 @@ std::string header_text(const BenchHeader& header) {
 
 std::string table_text(const SpeedReport& report) {
   std::string text = header_text(report.header);
-  text += fmt::format("| {:<8} | {:>9} | {:>17} | {:>7} | {:>9} | {:>9} | {:>13} |\n", "test",
+  text += fmt::format("| {:<8} | {:>9} | {:>20} | {:>7} | {:>9} | {:>9} | {:>13} |\n", "test",
                       "sequences", "tokens/s", "GB/s", "of memory", "GFLOP/s", "of arithmetic");
-  text += fmt::format("|{:-<10}|{:->10}:|{:->18}:|{:->8}:|{:->10}:|{:->10}:|{:->14}:|\n", "", "",
+  text += fmt::format("|{:-<10}|{:->10}:|{:->21}:|{:->8}:|{:->10}:|{:->10}:|{:->14}:|\n", "", "",
                       "", "", "", "", "");
   for (const SpeedRow& row : report.rows)
     text += row_text(row, report.header.limits);

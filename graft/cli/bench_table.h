@@ -17,21 +17,21 @@ namespace graft::cli {
 
 // What the lines above the table say.
 struct BenchHeader {
-  std::string model;
+  std::string model = {};
   std::uint64_t bytes = 0;
-  std::string type;  // the mix of a GGUF file, else the type of most bytes
+  std::string type = {};  // the mix of a GGUF file, else the type of most bytes
   std::int64_t parameters = 0;
   std::int64_t parameters_per_token = 0;
   std::size_t threads = 0;
-  std::string isa;
-  plan::Limits limits;
+  std::string isa = {};
+  plan::Limits limits = {};
 };
 
 std::string type_text(const formats::WeightSource& source);
 
 struct SpeedRow {
-  SpeedTest test;
-  std::vector<double> tokens_per_s;  // of each round
+  SpeedTest test = {};
+  std::vector<double> tokens_per_s = {};  // of each round
   // Of one pass: all tokens of a prompt, one token of each sequence. Nothing when it does not run
   // on the processor, whose limits these are.
   std::optional<plan::Work> work = {};
@@ -42,9 +42,9 @@ struct SpeedRow {
 };
 
 struct SpeedReport {
-  BenchHeader header;
-  std::vector<SpeedRow> rows;
-  std::vector<std::string> notes;  // how to read the figures
+  BenchHeader header = {};
+  std::vector<SpeedRow> rows = {};
+  std::vector<std::string> notes = {};  // how to read the figures
 };
 
 std::string table_text(const SpeedReport& report);
