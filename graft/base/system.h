@@ -19,5 +19,7 @@ std::string large_page_setting();
 
 // Programs that wanted to run, on average over the last minute.
 double load_average();
+// Of each processor; above it, what is measured here says little.
+inline constexpr double kBusyLoad = 0.5;
 
 }  // namespace graft

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -32,9 +33,6 @@
 namespace graft::cli {
 namespace {
 
-// Programs per processor: with more, speeds say little.
-constexpr double kBusy = 0.5;
-
 struct Options {
   ModelOptions model;
   bool model_needed = false;
@@ -48,6 +46,19 @@ PlannedModel planned_model(const ModelOptions& options) {
   return {options.path, options.rules, options.plugins, plan::Machine{}};
 }
 
+// On a thread of its own: a pool that pins its threads pins the one that calls, and what this one
+// starts later would be pinned with it.
+void measure_limits(const ModelOptions& options, BenchHeader& header) {
+  const auto measure = [&] {
+    const std::vector<int> processors =
+        options.processors.empty() ? std::vector<int>() : parse_processors(options.processors);
+    ThreadPool pool(options.threads, processors);
+    header.threads = pool.num_threads();
+    header.limits = plan::measure_limits(pool);
+  };
+  std::async(std::launch::async, measure).get();
+}
+
 BenchHeader header_of(const PlannedModel& model, const ModelOptions& options) {
   std::uint64_t bytes = 0;
   std::int64_t parameters = 0;
@@ -56,17 +67,14 @@ BenchHeader header_of(const PlannedModel& model, const ModelOptions& options) {
     if (part_of(model.source().config(), tensor.name) != Part::Scales)
       parameters += tensor.num_elems();
   }
-  const auto processors =
-      options.processors.empty() ? std::vector<int>() : parse_processors(options.processors);
-  ThreadPool pool(options.threads, processors);
-  return {.model = model.blueprint().model_name,
-          .bytes = bytes,
-          .type = type_text(model.source()),
-          .parameters = parameters,
-          .parameters_per_token = models::num_parameters_per_token(model.blueprint()),
-          .threads = pool.num_threads(),
-          .isa = std::string(cpu::kernels().isa),
-          .limits = plan::measure_limits(pool)};
+  BenchHeader header = {.model = model.blueprint().model_name,
+                        .bytes = bytes,
+                        .type = type_text(model.source()),
+                        .parameters = parameters,
+                        .parameters_per_token = models::num_parameters_per_token(model.blueprint()),
+                        .isa = std::string(cpu::kernels().isa)};
+  measure_limits(options, header);
+  return header;
 }
 
 bool runs_on_cpu(const plan::Plan& plan) {
@@ -82,10 +90,17 @@ plan::Work work_of(const SpeedTest& test, const plan::Plan& plan) {
                                              1 + static_cast<double>(test.num_generated) / 2));
 }
 
-std::vector<std::string> notes_of(const SpeedReport& report,
-                                  const PlannedModel& model,
-                                  double load) {
-  std::vector<std::string> notes;
+// Asked before we add to the load, and before threads are pinned.
+std::vector<std::string> notes_on_load() {
+  const auto num_processors = static_cast<double>(usable_processors().size());
+  const double load = load_average();
+  if (load <= kBusyLoad * num_processors) return {};
+  return {fmt::format(
+      "The load was {:.1f} with {:.0f} processors: if others run here, all of this is too low.",
+      load, num_processors)};
+}
+
+void add_notes(SpeedReport& report, const PlannedModel& model) {
   const auto cache = static_cast<double>(std::max(::sysconf(_SC_LEVEL3_CACHE_SIZE), 0L));
   bool in_cache = false;
   bool guessed = false;
@@ -95,26 +110,22 @@ std::vector<std::string> notes_of(const SpeedReport& report,
     guessed |= row.test.num_sequences > 1 && model.blueprint().expert_share < 1;
   }
   if (in_cache) {
-    notes.push_back(fmt::format(
+    report.notes.push_back(fmt::format(
         "What a token reads fits into this processor's cache of {}: more than memory gives is "
         "possible.",
         bytes_text(static_cast<std::uint64_t>(cache))));
   }
-  if (guessed) notes.emplace_back("Several sequences are taken to choose their experts at random.");
-  if (const auto count = static_cast<double>(usable_processors().size()); load > kBusy * count) {
-    notes.push_back(fmt::format(
-        "The load was {:.1f} with {:.0f} processors: if others run here, all of this is too low.",
-        load, count));
-  }
+  if (guessed)
+    report.notes.emplace_back("Several sequences are taken to choose their experts at random.");
   if (!runs_on_cpu(model.result().plan))
-    notes.emplace_back("Not all of it runs on the processor: its limits say nothing.");
-  return notes;
+    report.notes.emplace_back("Not all of it runs on the processor: its limits say nothing.");
 }
 
 SpeedReport measure(const Options& options, const std::vector<SpeedTest>& tests) {
-  const double load = load_average();  // before we add to it
   const PlannedModel model = planned_model(options.model);
-  SpeedReport report = {.header = header_of(model, options.model), .rows = {}, .notes = {}};
+  SpeedReport report;
+  report.notes = notes_on_load();
+  report.header = header_of(model, options.model);
   SpeedRunner runner(options.model, tests);
   for (const SpeedTest& test : tests) {
     SpeedRow row = {.test = test, .tokens_per_s = {}};
@@ -124,7 +135,7 @@ SpeedReport measure(const Options& options, const std::vector<SpeedTest>& tests)
       row.tokens_per_s.push_back(runner.run(test));
     report.rows.push_back(std::move(row));
   }
-  report.notes = notes_of(report, model, load);
+  add_notes(report, model);
   return report;
 }
 
@@ -138,9 +149,9 @@ std::vector<PeerRow> compare(const Options& options,
                              const Peer& peer,
                              const std::vector<SpeedTest>& tests) {
   SpeedRunner runner(options.model, tests);
-  std::vector<PeerRow> rows;
-  for (const SpeedTest& test : tests)
-    rows.push_back({.test = test, .graft = {}, .peer = {}});
+  std::vector<PeerRow> rows(tests.size());
+  for (std::size_t i = 0; i < tests.size(); ++i)
+    rows[i].test = tests[i];
   for (std::int64_t round = 0; round < options.rounds; ++round) {
     const std::map<std::string, double> speeds = peer.run(tests);
     for (PeerRow& row : rows) {

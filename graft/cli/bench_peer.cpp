@@ -52,6 +52,7 @@ std::string last_line(std::string text) {
 std::string output_of(const std::vector<std::string>& words) {
   std::vector<std::string> copies = words;  // posix_spawn takes them as not const
   std::vector<char*> argv;
+  argv.reserve(copies.size() + 1);
   for (std::string& word : copies)
     argv.push_back(word.data());
   argv.push_back(nullptr);

@@ -56,6 +56,12 @@ struct Race {
   }
 };
 
+api::LLM::Callback racer(const std::shared_ptr<Race>& race) {
+  return [race, had_token = false](const api::Update& update) mutable {
+    race->take(update, had_token);
+  };
+}
+
 }  // namespace
 
 std::string SpeedTest::name() const {
@@ -103,15 +109,11 @@ double SpeedRunner::generate_seconds(std::int64_t num_sequences, std::int64_t nu
   const auto race = std::make_shared<Race>();
   race->num_sequences = num_sequences;
   // Submitted between two steps, by the end of a short request, all begin in the same step.
-  const auto start_all = [&](const api::Update& update) {
+  const auto start_all = [this, race, num_tokens](const api::Update& update) {
     if (!update.finish) return;
     try {
-      for (std::int64_t i = 0; i < num_sequences; ++i) {
-        llm_.submit(workload_.tokens(kStartTokens), generate_exactly(1 + num_tokens),
-                    [race, had_token = false](const api::Update& of) mutable {
-                      race->take(of, had_token);
-                    });
-      }
+      for (std::int64_t i = 0; i < race->num_sequences; ++i)
+        llm_.submit(workload_.tokens(kStartTokens), generate_exactly(1 + num_tokens), racer(race));
     } catch (...) {
       race->done.set_exception(std::current_exception());
     }

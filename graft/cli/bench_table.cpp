@@ -15,7 +15,7 @@ namespace graft::cli {
 namespace {
 
 double passes_per_s(const SpeedRow& row) {
-  const double tokens_per_pass =
+  const auto tokens_per_pass =
       static_cast<double>(row.test.num_prompt > 0 ? row.test.num_prompt : row.test.num_sequences);
   return spread_of(row.tokens_per_s).mean / tokens_per_pass;
 }

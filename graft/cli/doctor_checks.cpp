@@ -4,14 +4,13 @@
 
 #include <fmt/format.h>
 
+#include "graft/base/system.h"
 #include "graft/base/units.h"
 
 namespace graft::cli {
 namespace {
 
 constexpr std::uint64_t kLittleMemory = std::uint64_t{1} << 30U;
-// Programs per processor: with more, measurements say little.
-constexpr double kBusy = 0.5;
 // Figures that differ by more than this are of another machine, or of another day's.
 constexpr double kOtherMachine = 2.0;
 
@@ -83,7 +82,7 @@ Check check_threads(const ProcessorFacts& facts) {
 
 Check check_load(const ProcessorFacts& facts) {
   const std::string text = fmt::format("{:.1f} in the last minute", facts.load);
-  if (facts.load <= kBusy * facts.num_processors) return good("load", text);
+  if (facts.load <= kBusyLoad * facts.num_processors) return good("load", text);
   return warning("load", text + ": other programs run here",
                  "Measure when the machine is idle; until then speeds are too low.");
 }

@@ -52,9 +52,10 @@ void print_rates(const plan::MachineFigures& machine) {
 void measure_machine(const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   ThreadPool pool(options.threads);
-  if (!options.json)
+  if (!options.json) {
     fmt::print(stderr, "measuring with {} threads; takes ten to sixty seconds\n",
                pool.num_threads());
+  }
   const plan::MachineFigures machine = plan::measure_machine(pool);
   if (options.json) {
     fmt::print("{}\n", plan::to_json(machine).dump(2));
