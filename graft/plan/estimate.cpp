@@ -99,10 +99,10 @@ Device device_of(const Placement& placement, Stage stage) {
   return stage == Stage::Prefill ? placement.prefill_device : placement.generate_device;
 }
 
-void add_module(Clock& clock, const Placement& placement, const PassSize& pass) {
+void add_module(Clock& clock, const Plan& plan, const Placement& placement, const PassSize& pass) {
   const ModuleSpec& module = *placement.module;
   const Device device = device_of(placement, pass.stage);
-  const Work work = module_work(placement, pass);
+  const Work work = module_work(plan, placement, pass);
   clock.add_weights(device, work);
   clock.add_context(device, work.context_bytes, work.context_flops);
   if (!module.weights.empty() || module.role == Role::Attention) clock.call(device);
@@ -118,7 +118,7 @@ Speed speed_of(const Plan& plan, const MachineFigures& machine, const Load& load
   bool first = true;
   for (const Placement& placement : plan.placements) {
     const ModuleSpec& module = *placement.module;
-    add_module(clock, placement, pass);
+    add_module(clock, plan, placement, pass);
     if (const auto* norm = std::get_if<ops::NormParams>(&module.params))
       hidden_bytes = std::max(hidden_bytes, kF32Bytes * static_cast<double>(norm->size));
     if (module.weights.empty()) continue;

@@ -16,10 +16,26 @@ double touched_share(const ops::ExpertsParams& experts, double rows) {
   return 1.0 - std::pow(1.0 - share, rows);
 }
 
-// Reads and products of `rows` tokens with the module's own weights.
-void add_weights(const ModuleSpec& module, double rows, Work& work) {
+bool is_head(const ModuleSpec& module) {
+  return module.role == Role::Linear && module.last_name() == "lm_head";
+}
+
+// A tied head has no weight of its own: it multiplies with that of the embedding.
+const std::vector<WeightSpec>& weights_of(const Plan& plan, const ModuleSpec& module) {
+  if (!is_head(module) || !module.weights.empty()) return module.weights;
+  const auto embedding = std::ranges::find_if(plan.placements, [](const Placement& placement) {
+    return placement.module->role == Role::Embedding;
+  });
+  return embedding == plan.placements.end() ? module.weights : embedding->module->weights;
+}
+
+// Reads and products of `rows` tokens with the weights of the module.
+void add_weights(const ModuleSpec& module,
+                 const std::vector<WeightSpec>& weights,
+                 double rows,
+                 Work& work) {
   std::size_t largest = 0;
-  for (const WeightSpec& weight : module.weights) {
+  for (const WeightSpec& weight : weights) {
     const auto bytes = static_cast<double>(weight.bytes());
     const auto elems = static_cast<double>(weight.num_elems());
     if (module.role == Role::Embedding) {
@@ -67,13 +83,13 @@ double kv_bytes_per_token(const Placement& placement) {
   return elem_bytes * static_cast<double>(cache->key_size + cache->value_size);
 }
 
-Work module_work(const Placement& placement, const PassSize& pass) {
+Work module_work(const Plan& plan, const Placement& placement, const PassSize& pass) {
   const ModuleSpec& module = *placement.module;
   const bool prefill = pass.stage == Stage::Prefill;
-  // Of a prompt only the last token needs logits.
-  const bool is_head = module.role == Role::Linear && module.last_name() == "lm_head";
   Work work;
-  add_weights(module, prefill && is_head ? 1 : pass.rows, work);
+  // Of a prompt only the last token needs logits.
+  const double rows = prefill && is_head(module) ? 1 : pass.rows;
+  add_weights(module, weights_of(plan, module), rows, work);
   if (module.role == Role::Attention)
     work.context_flops = attention_flops(module, pass.rows, pass.context);
   // A prompt's context is read once for all its tokens.
@@ -85,7 +101,7 @@ Work module_work(const Placement& placement, const PassSize& pass) {
 Work pass_work(const Plan& plan, const PassSize& pass) {
   Work total;
   for (const Placement& placement : plan.placements) {
-    const Work work = module_work(placement, pass);
+    const Work work = module_work(plan, placement, pass);
     total.weight_bytes += work.weight_bytes;
     total.weight_flops += work.weight_flops;
     total.context_bytes += work.context_bytes;

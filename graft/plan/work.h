@@ -29,7 +29,8 @@ struct Work {
   double flops() const { return weight_flops + context_flops; }
 };
 
-Work module_work(const Placement& placement, const PassSize& pass);
+// Of one of the plan's placements.
+Work module_work(const Plan& plan, const Placement& placement, const PassSize& pass);
 // Of all modules; `dtype` says nothing then.
 Work pass_work(const Plan& plan, const PassSize& pass);
 

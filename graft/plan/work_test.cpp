@@ -18,7 +18,9 @@ ModuleSpec module_of(const std::string& name, ops::Role role, std::vector<std::i
 Work work_of(const ModuleSpec& module, const PassSize& pass) {
   Placement placement;
   placement.module = &module;
-  return module_work(placement, pass);
+  Plan plan;
+  plan.placements = {placement};
+  return pass_work(plan, pass);
 }
 
 TEST(Work, SequencesShareWeightsButNotArithmetic) {
@@ -35,6 +37,19 @@ TEST(Work, OfAPromptOnlyTheLastTokenGoesThroughTheHead) {
   const ModuleSpec head = module_of("lm_head", ops::Role::Linear, {100, 10});
   EXPECT_EQ(work_of(head, prefill_pass(64)).weight_flops, 2000);
   EXPECT_EQ(work_of(head, generate_pass(64, 0)).weight_flops, 64 * 2000);
+}
+
+TEST(Work, ATiedHeadReadsTheWholeEmbedding) {
+  const ModuleSpec embedding = module_of("embed_tokens", ops::Role::Embedding, {100, 10});
+  ModuleSpec head = module_of("lm_head", ops::Role::Linear, {100, 10});
+  head.weights.clear();
+  Plan plan;
+  plan.placements.resize(2);
+  plan.placements[0].module = &embedding;
+  plan.placements[1].module = &head;
+  // The lookup reads a row.
+  EXPECT_EQ(pass_work(plan, generate_pass(1, 0)).bytes(), 20 + 2000);
+  EXPECT_EQ(pass_work(plan, generate_pass(1, 0)).flops(), 2000);
 }
 
 TEST(Work, TokensReadTheExpertsTheyDraw) {
