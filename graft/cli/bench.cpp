@@ -170,14 +170,19 @@ void print(const Json& json) {
 
 void run_against(const Options& options) {
   const std::vector<SpeedTest> tests = peer_tests(options.lists);
+  const std::vector<std::string> notes = notes_on_load();
   const BenchHeader header = header_of(planned_model(options.model), options.model);
   const Peer peer = {
       .program = options.against, .model = options.model.path, .threads = header.threads};
   const std::vector<PeerRow> rows = compare(options, peer, tests);
   if (options.json) {
-    print(comparison_json(header, options.against, rows));
+    Json json = comparison_json(header, options.against, rows);
+    json["notes"] = notes;
+    print(json);
   } else {
     fmt::print("{}", comparison_text(header, options.against, rows));
+    for (const std::string& note : notes)
+      fmt::print("{}\n", note);
   }
 }
 

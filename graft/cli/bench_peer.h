@@ -40,7 +40,7 @@ std::string comparison_text(const BenchHeader& header,
 // The header's keys (bench_table.h) and
 // {"peer": program,
 //  "tests": [{"test", "graft": [tokens/s of each round], "peer": [...],
-//             "ratio": {"median", "least", "most"}}]}
+//             "ratio": {"median", "least", "most"}}]}; bench.cpp adds "notes".
 Json comparison_json(const BenchHeader& header,
                      const std::string& program,
                      const std::vector<PeerRow>& rows);
