@@ -34,3 +34,7 @@ if(GRAFT_CUDA_ENABLED)
   target_link_libraries(graft_cuda PRIVATE graft_flags)
   set_target_properties(graft_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static CUDA_VISIBILITY_PRESET hidden)
 endif()
+
+# So that the program can say why there are no GPUs.
+set_property(SOURCE ${CMAKE_SOURCE_DIR}/graft/tensor/gpus.cpp APPEND
+             PROPERTY COMPILE_DEFINITIONS GRAFT_BUILT_WITH_CUDA=$<BOOL:${GRAFT_CUDA_ENABLED}>)

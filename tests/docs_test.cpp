@@ -62,6 +62,7 @@ void write(const fs::path& path, const std::string& text) {
 class Documents : public ::testing::Test {
  protected:
   void SetUp() override {
+    if (kUnderSanitizers) GTEST_SKIP() << "takes minutes; the release runs every command";
     const auto config = shared_data("configs/DeepSeek-V3");
     const auto tiny = shared_data("golden/llama");
     GRAFT_REQUIRE_SHARED(config);

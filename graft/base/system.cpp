@@ -1,68 +1,83 @@
 #include "graft/base/system.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
-#include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
+
+#include <sys/sysinfo.h>
+
+#include "graft/base/cgroup.h"
 
 namespace graft {
 namespace {
 
-std::uint64_t free_memory() {
+std::uint64_t memory_figure(std::string_view wanted) {
   std::ifstream file("/proc/meminfo");
   std::string key;
   std::uint64_t kib = 0;
   std::string unit;
   while (file >> key >> kib >> unit) {
-    if (key == "MemAvailable:") return kib * 1024;
+    if (key == wanted) return kib * 1024;
   }
   return 0;
-}
-
-std::optional<std::uint64_t> number_in(const std::string& path) {
-  std::ifstream file(path);
-  std::uint64_t value = 0;
-  if (file >> value) return value;
-  return std::nullopt;  // no such file, or "max"
-}
-
-// Cached pages of files, which give way when memory is needed.
-std::uint64_t file_pages(const std::string& folder) {
-  std::ifstream stat(folder + "/memory.stat");
-  std::string key;
-  std::uint64_t bytes = 0;
-  while (stat >> key >> bytes) {
-    if (key == "file") return bytes;
-  }
-  return 0;
-}
-
-// What the tightest of this process's control groups (version 2) leaves.
-std::optional<std::uint64_t> left_in_groups() {
-  std::ifstream groups("/proc/self/cgroup");
-  std::string line;
-  while (std::getline(groups, line) && !line.starts_with("0::")) {}
-  if (!line.starts_with("0::")) return std::nullopt;
-  std::optional<std::uint64_t> least;
-  for (std::string group = line.substr(3); !group.empty();
-       group.erase(std::min(group.rfind('/'), group.size()))) {
-    const std::string folder = "/sys/fs/cgroup" + group;
-    const auto limit = number_in(folder + "/memory.max");
-    const auto used = number_in(folder + "/memory.current");
-    if (!limit || !used) continue;
-    const std::uint64_t taken = *used - std::min(*used, file_pages(folder));
-    const std::uint64_t left = *limit - std::min(*limit, taken);
-    least = std::min(least.value_or(left), left);
-  }
-  return least;
 }
 
 }  // namespace
 
 std::uint64_t available_memory() {
-  const std::uint64_t free = free_memory();
-  const auto left = left_in_groups();
+  std::uint64_t free = memory_figure("MemAvailable:");
+  struct sysinfo info = {};
+  // Where /proc is not mounted; it does not count cached pages, which would give way.
+  if (free == 0 && ::sysinfo(&info) == 0) free = info.freeram * info.mem_unit;
+  const auto left = cgroup_limits().memory_left;
   return left && free != 0 ? std::min(free, *left) : free;
+}
+
+std::uint64_t total_memory() {
+  const std::uint64_t total = memory_figure("MemTotal:");
+  struct sysinfo info = {};
+  return total == 0 && ::sysinfo(&info) == 0 ? info.totalram * info.mem_unit : total;
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "";
+}
+
+int num_memory_nodes() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator("/sys/devices/system/node", error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("node") && name.find_first_not_of("0123456789", 4) == std::string::npos)
+      ++count;
+  }
+  return count == 0 ? 1 : count;
+}
+
+std::string large_page_setting() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string text;
+  std::getline(file, text);  // "always [madvise] never"
+  const std::size_t begin = text.find('[');
+  const std::size_t end = text.find(']');
+  if (begin == std::string::npos || end == std::string::npos || end < begin) return "";
+  return text.substr(begin + 1, end - begin - 1);
+}
+
+double load_average() {
+  double load = 0;
+  return ::getloadavg(&load, 1) == 1 ? load : 0;
 }
 
 }  // namespace graft

@@ -1,251 +1,235 @@
-// graft bench: the engine's speed on made-up prompts.
+// graft bench: speeds of a model as llama-bench gives them, beside the limits of this machine, and
+// on request beside llama-bench itself. Loads as servers meet them are in bench_engine.cpp.
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <cstdio>
-#include <functional>
+#include <future>
+#include <map>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
 #include <CLI/App.hpp>
 #include <fmt/format.h>
+#include <unistd.h>
 
-#include "graft/api/llm.h"
+#include "graft/base/parallel.h"
+#include "graft/base/processors.h"
+#include "graft/base/system.h"
+#include "graft/base/units.h"
+#include "graft/cli/bench_engine.h"
+#include "graft/cli/bench_peer.h"
+#include "graft/cli/bench_speed.h"
+#include "graft/cli/bench_table.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/model_options.h"
+#include "graft/cli/parts.h"
+#include "graft/cli/rule_options.h"
+#include "graft/kernels/cpu/table.h"
+#include "graft/models/family.h"
+#include "graft/plan/limits.h"
 
 namespace graft::cli {
 namespace {
 
-using Tokens = std::vector<api::TokenId>;
-
 struct Options {
   ModelOptions model;
-  std::int64_t num_seqs = 256;
-  std::int64_t min_len = 100;
-  std::int64_t max_len = 1024;
-  std::int64_t input_len = 128;
-  std::int64_t output_len = 128;
-  std::int64_t iterations = 5;
-  std::vector<std::int64_t> batch_sizes = {1, 4, 16, 64};
-  std::int64_t prefix_len = 2000;
+  SpeedTestLists lists;
+  std::int64_t rounds = 3;
+  std::string against;
   bool json = false;
 };
 
-// Reproducible workloads: the same seed, the same tokens everywhere.
-class Workload {
- public:
-  explicit Workload(std::int64_t vocab_size)
-      : last_token_(static_cast<api::TokenId>(std::min<std::int64_t>(vocab_size - 1, 10000))) {}
-
-  std::int64_t length(std::int64_t low, std::int64_t high) {
-    return std::uniform_int_distribution<std::int64_t>(low, high)(random_);
-  }
-  Tokens tokens(std::int64_t count) {
-    std::uniform_int_distribution<api::TokenId> token(0, last_token_);
-    Tokens out(static_cast<std::size_t>(count));
-    std::ranges::generate(out, [&] { return token(random_); });
-    return out;
-  }
-
- private:
-  std::mt19937_64 random_{0};
-  api::TokenId last_token_;
-};
-
-api::SamplingParams generate_exactly(std::int64_t num_tokens, double temperature = 0) {
-  api::SamplingParams params;
-  params.temperature = temperature;
-  params.ignore_eos = true;
-  params.max_tokens = num_tokens;
-  params.seed = 0;
-  return params;
+PlannedModel planned_model(const ModelOptions& options) {
+  return {options.model.path(), options.rules, options.plugins, plan::Machine{}};
 }
 
-double seconds_of(const std::function<void()>& body) {
-  const auto start = std::chrono::steady_clock::now();
-  body();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+// On a thread of its own: a pool that pins its threads pins the one that calls, and what this one
+// starts later would be pinned with it.
+void measure_limits(const ModelOptions& options, BenchHeader& header) {
+  const auto measure = [&] {
+    const std::vector<int> processors =
+        options.processors.empty() ? std::vector<int>() : parse_processors(options.processors);
+    ThreadPool pool(options.threads, processors);
+    header.threads = pool.num_threads();
+    header.limits = plan::measure_limits(pool);
+  };
+  std::async(std::launch::async, measure).get();
 }
 
-std::int64_t vocab_of(const api::LLM& llm) {
-  return llm.source().config().vocab_size;
-}
-
-// Everything at once, lengths drawn at random: nano-vllm's workload.
-void bench_throughput(const Options& options) {
-  api::LlmConfig config = options.model.config();
-  config.engine.max_num_seqs = std::max<std::int64_t>(options.num_seqs, 1);
-  config.engine.max_num_batched_tokens = std::max<std::int64_t>(options.num_seqs, 2048);
-  config.engine.max_model_len = 2 * options.max_len + 1;
-  const auto loaded = options.model.open(config);
-  api::LLM& llm = *loaded;
-  Workload workload(vocab_of(llm));
-  std::vector<api::Prompt> prompts;
-  std::vector<api::SamplingParams> params;
-  std::int64_t num_input = 0;
-  std::int64_t num_output = 0;
-  for (std::int64_t i = 0; i < options.num_seqs; ++i) {
-    prompts.emplace_back(workload.tokens(workload.length(options.min_len, options.max_len)));
-    params.push_back(generate_exactly(workload.length(options.min_len, options.max_len), 0.6));
-    num_input += static_cast<std::int64_t>(std::get<Tokens>(prompts.back()).size());
-    num_output += *params.back().max_tokens;
+BenchHeader header_of(const PlannedModel& model, const ModelOptions& options) {
+  std::uint64_t bytes = 0;
+  std::int64_t parameters = 0;
+  for (const formats::TensorInfo& tensor : model.source().tensors()) {
+    bytes += tensor.data.size();
+    if (part_of(model.source().config(), tensor.name) != Part::Scales)
+      parameters += tensor.num_elems();
   }
-  llm.generate({Tokens{1, 2, 3}}, generate_exactly(2));  // brings the weights into memory
-  const double seconds = seconds_of([&] { llm.generate(prompts, params); });
-  const api::EngineStats stats = llm.stats();
-  const auto per_second = [&](std::int64_t count) { return static_cast<double>(count) / seconds; };
+  BenchHeader header = {.model = model.blueprint().model_name,
+                        .bytes = bytes,
+                        .type = type_text(model.source()),
+                        .parameters = parameters,
+                        .parameters_per_token = models::num_parameters_per_token(model.blueprint()),
+                        .isa = std::string(cpu::kernels().isa)};
+  measure_limits(options, header);
+  return header;
+}
+
+bool runs_on_cpu(const plan::Plan& plan) {
+  return std::ranges::all_of(plan.placements, [](const plan::Placement& placement) {
+    return placement.generate_device == kCpu && placement.prefill_device == kCpu;
+  });
+}
+
+plan::Work work_of(const SpeedTest& test, const plan::Plan& plan) {
+  if (test.num_prompt > 0) return pass_work(plan, plan::prefill_pass(test.num_prompt));
+  // A sequence grows from one token; on average half of it is there.
+  return pass_work(plan, plan::generate_pass(test.num_sequences,
+                                             1 + static_cast<double>(test.num_generated) / 2));
+}
+
+// Asked before we add to the load, and before threads are pinned.
+std::vector<std::string> notes_on_load() {
+  const auto num_processors = static_cast<double>(usable_processors().size());
+  const double load = load_average();
+  if (load <= kBusyLoad * num_processors) return {};
+  return {fmt::format(
+      "The load was {:.1f} with {:.0f} processors: if others run here, all of this is too low.",
+      load, num_processors)};
+}
+
+void add_notes(SpeedReport& report, const PlannedModel& model) {
+  const auto cache = static_cast<double>(std::max(::sysconf(_SC_LEVEL3_CACHE_SIZE), 0L));
+  bool in_cache = false;
+  bool guessed = false;
+  for (const SpeedRow& row : report.rows) {
+    if (!row.work || row.test.num_prompt > 0) continue;
+    in_cache |= row.work->bytes() < cache;
+    guessed |= row.test.num_sequences > 1 && model.blueprint().expert_share < 1;
+  }
+  if (in_cache) {
+    report.notes.push_back(fmt::format(
+        "What a token reads fits into this processor's cache of {}: more than memory gives is "
+        "possible.",
+        bytes_text(static_cast<std::uint64_t>(cache))));
+  }
+  if (guessed)
+    report.notes.emplace_back("Several sequences are taken to choose their experts at random.");
+  if (!runs_on_cpu(model.result().plan))
+    report.notes.emplace_back("Not all of it runs on the processor: its limits say nothing.");
+}
+
+SpeedReport measure(const Options& options, const std::vector<SpeedTest>& tests) {
+  const PlannedModel model = planned_model(options.model);
+  SpeedReport report;
+  report.notes = notes_on_load();
+  report.header = header_of(model, options.model);
+  SpeedRunner runner(options.model, tests);
+  for (const SpeedTest& test : tests) {
+    SpeedRow row = {.test = test, .tokens_per_s = {}};
+    if (runs_on_cpu(model.result().plan)) row.work = work_of(test, model.result().plan);
+    runner.warm_up(test);
+    for (std::int64_t round = 0; round < options.rounds; ++round)
+      row.tokens_per_s.push_back(runner.run(test));
+    report.rows.push_back(std::move(row));
+  }
+  add_notes(report, model);
+  return report;
+}
+
+// llama-bench generates one sequence.
+std::vector<SpeedTest> peer_tests(SpeedTestLists lists) {
+  lists.batch_sizes = {1};
+  return lists.tests();
+}
+
+std::vector<PeerRow> compare(const Options& options,
+                             const Peer& peer,
+                             const std::vector<SpeedTest>& tests) {
+  SpeedRunner runner(options.model, tests);
+  std::vector<PeerRow> rows(tests.size());
+  for (std::size_t i = 0; i < tests.size(); ++i)
+    rows[i].test = tests[i];
+  for (std::int64_t round = 0; round < options.rounds; ++round) {
+    const std::map<std::string, double> speeds = peer.run(tests);
+    for (PeerRow& row : rows) {
+      runner.warm_up(row.test);
+      row.graft.push_back(runner.run(row.test));
+      row.peer.push_back(speeds.at(row.test.name()));
+    }
+  }
+  return rows;
+}
+
+void print(const Json& json) {
+  // Names in a file need not be UTF-8.
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+void run_against(const Options& options) {
+  const std::vector<SpeedTest> tests = peer_tests(options.lists);
+  const std::vector<std::string> notes = notes_on_load();
+  const BenchHeader header = header_of(planned_model(options.model), options.model);
+  const Peer peer = {.program = options.against,
+                     .model = options.model.model.path().string(),
+                     .threads = header.threads};
+  const std::vector<PeerRow> rows = compare(options, peer, tests);
   if (options.json) {
-    fmt::print(
-        "{{\"requests\": {}, \"input_tokens\": {}, \"output_tokens\": {}, \"seconds\": {:.3f}, "
-        "\"output_tokens_per_s\": {:.2f}, \"tokens_per_s\": {:.2f}, \"steps\": {}, "
-        "\"preemptions\": {}}}\n",
-        options.num_seqs, num_input, num_output, seconds, per_second(num_output),
-        per_second(num_input + num_output), stats.num_steps, stats.num_preemptions);
+    Json json = comparison_json(header, options.against, rows);
+    json["notes"] = notes;
+    print(json);
+  } else {
+    fmt::print("{}", comparison_text(header, options.against, rows));
+    for (const std::string& note : notes)
+      fmt::print("{}\n", note);
+  }
+}
+
+void run_bench(const Options& options) {
+  if (!options.against.empty()) {
+    run_against(options);
     return;
   }
-  fmt::print("{} requests: {} tokens in, {} out, {:.1f} s\n", options.num_seqs, num_input,
-             num_output, seconds);
-  fmt::print("  {:.1f} output tokens/s, {:.1f} tokens/s in all, {} steps, {} preemptions\n",
-             per_second(num_output), per_second(num_input + num_output), stats.num_steps,
-             stats.num_preemptions);
-}
-
-double quantile(std::vector<double> values, double share) {
-  std::ranges::sort(values);
-  const auto last = static_cast<double>(values.size() - 1);
-  return values[static_cast<std::size_t>(std::lround(share * last))];
-}
-
-// One request at a time.
-void bench_latency(const Options& options) {
-  api::LlmConfig config = options.model.config();
-  config.engine.max_num_seqs = 1;
-  config.engine.max_model_len = options.input_len + options.output_len + 1;
-  config.engine.enable_prefix_caching = false;
-  const auto loaded = options.model.open(config);
-  api::LLM& llm = *loaded;
-  Workload workload(vocab_of(llm));
-  llm.generate({Tokens{1, 2, 3}}, generate_exactly(2));
-  std::vector<double> first;
-  std::vector<double> each;
-  std::vector<double> whole;
-  for (std::int64_t i = 0; i < options.iterations; ++i) {
-    const auto outputs =
-        llm.generate({workload.tokens(options.input_len)}, generate_exactly(options.output_len));
-    const api::Timings& timings = outputs[0].samples[0].timings;
-    first.push_back(timings.first_token_seconds);
-    whole.push_back(timings.total_seconds);
-    each.push_back((timings.total_seconds - timings.first_token_seconds) /
-                   static_cast<double>(std::max<std::int64_t>(options.output_len - 1, 1)));
-  }
-  fmt::print("{} tokens in, {} out, {} times (seconds)\n", options.input_len, options.output_len,
-             options.iterations);
-  fmt::print("  {:<22} {:>9} {:>9} {:>9}\n", "", "median", "90 %", "99 %");
-  for (const auto& [name, values] :
-       {std::pair{"first token", &first}, std::pair{"each further token", &each},
-        std::pair{"whole request", &whole}}) {
-    fmt::print("  {:<22} {:>9.4f} {:>9.4f} {:>9.4f}\n", name, quantile(*values, 0.5),
-               quantile(*values, 0.9), quantile(*values, 0.99));
+  const SpeedReport report = measure(options, options.lists.tests());
+  if (options.json) {
+    print(report_json(report));
+  } else {
+    fmt::print("{}", table_text(report));
   }
 }
 
-// So many sequences that generate side by side; the prompts are not counted.
-void bench_batch(const Options& options) {
-  api::LlmConfig config = options.model.config();
-  config.engine.max_num_seqs = std::ranges::max(options.batch_sizes);
-  config.engine.max_num_batched_tokens = std::max<std::int64_t>(2048, config.engine.max_num_seqs);
-  config.engine.max_model_len = options.input_len + options.output_len + 1;
-  config.engine.enable_prefix_caching = false;
-  const auto loaded = options.model.open(config);
-  api::LLM& llm = *loaded;
-  Workload workload(vocab_of(llm));
-  llm.generate({Tokens{1, 2, 3}}, generate_exactly(2));
-  fmt::print("{:>9} {:>16} {:>18}\n", "sequences", "prompt tokens/s", "generated tokens/s");
-  for (const std::int64_t batch : options.batch_sizes) {
-    std::vector<api::Prompt> prompts;
-    for (std::int64_t i = 0; i < batch; ++i)
-      prompts.emplace_back(workload.tokens(options.input_len));
-    const double prefill = seconds_of([&] { llm.generate(prompts, generate_exactly(1)); });
-    const double all =
-        seconds_of([&] { llm.generate(prompts, generate_exactly(1 + options.output_len)); });
-    fmt::print("{:>9} {:>16.1f} {:>18.1f}\n", batch,
-               static_cast<double>(batch * options.input_len) / prefill,
-               static_cast<double>(batch * options.output_len) / std::max(all - prefill, 1e-9));
-  }
-}
-
-// A prompt, and another one that begins with the same tokens.
-void bench_prefix(const Options& options) {
-  api::LlmConfig config = options.model.config();
-  config.engine.max_num_seqs = 1;
-  config.engine.max_model_len = options.prefix_len + 66;
-  const auto loaded = options.model.open(config);
-  api::LLM& llm = *loaded;
-  Workload workload(vocab_of(llm));
-  llm.generate({Tokens{1, 2, 3}}, generate_exactly(2));
-  const Tokens prefix = workload.tokens(options.prefix_len);
-  std::vector<double> seconds;
-  for (int i = 0; i < 2; ++i) {
-    Tokens prompt = prefix;
-    const Tokens rest = workload.tokens(32);
-    prompt.insert(prompt.end(), rest.begin(), rest.end());
-    const auto outputs = llm.generate({prompt}, generate_exactly(1));
-    seconds.push_back(outputs[0].samples[0].timings.first_token_seconds);
-    fmt::print("request {}: {} of {} prompt tokens cached, first token after {:.3f} s\n", i + 1,
-               outputs[0].num_cached, outputs[0].num_prompt, seconds.back());
-  }
-  fmt::print("the second takes {:.3f} of the first\n", seconds[1] / seconds[0]);
-}
-
-CLI::App* add_kind(CLI::App& bench,
-                   const std::string& name,
-                   const std::string& summary,
-                   const std::shared_ptr<Options>& options,
-                   void (*run)(const Options&)) {
-  CLI::App* command = bench.add_subcommand(name, summary);
-  options->model.add_to(*command);
-  command->callback([options, run] { run(*options); });
-  return command;
+void add_list(CLI::App& bench,
+              const std::string& flag,
+              std::vector<std::int64_t>& list,
+              const std::string& what) {
+  bench.add_option(flag, list, what)
+      ->delimiter(',')
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24));
 }
 
 }  // namespace
 
 void add_bench(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 24);
-  CLI::App* bench = app.add_subcommand("bench", "Measure the engine's speed on made-up prompts");
-  bench->require_subcommand(1);
-
-  CLI::App* throughput = add_kind(*bench, "throughput", "Many requests of random lengths at once",
-                                  options, bench_throughput);
-  throughput->add_option("--num-seqs", options->num_seqs, "Requests (default: 256)")->check(count);
-  throughput->add_option("--min-len", options->min_len, "Fewest tokens in and out (default: 100)")
-      ->check(count);
-  throughput->add_option("--max-len", options->max_len, "Most tokens in and out (default: 1024)")
-      ->check(count);
-  throughput->add_flag("--json", options->json, "Print the figures as JSON");
-
-  CLI::App* latency = add_kind(*bench, "latency", "One request at a time", options, bench_latency);
-  latency->add_option("--iterations", options->iterations, "Requests (default: 5)")->check(count);
-  CLI::App* batch =
-      add_kind(*bench, "batch", "Sequences that generate side by side", options, bench_batch);
-  batch->add_option("-b,--batch-sizes", options->batch_sizes, "How many (default: 1,4,16,64)")
-      ->delimiter(',')
-      ->check(count);
-  for (CLI::App* command : {latency, batch}) {
-    command->add_option("--input-len", options->input_len, "Tokens of a prompt (default: 128)")
-        ->check(count);
-    command->add_option("--output-len", options->output_len, "Tokens of an answer (default: 128)")
-        ->check(count);
-  }
-  CLI::App* prefix =
-      add_kind(*bench, "prefix", "Two prompts that begin alike", options, bench_prefix);
-  prefix->add_option("--prefix-len", options->prefix_len, "Tokens they share (default: 2000)")
-      ->check(count);
+  CLI::App* bench = app.add_subcommand(
+      "bench", "Measure a model's speed, and how near it comes to what this machine can do");
+  bench->require_subcommand(0, 1);
+  options->model.add_to(*bench);
+  add_list(*bench, "-p,--n-prompt", options->lists.prompts,
+           "Tokens of a prompt (default: 512; 0 skips)");
+  add_list(*bench, "-n,--n-gen", options->lists.generated,
+           "Tokens to generate (default: 128; 0 skips)");
+  add_list(*bench, "-b,--batch-sizes", options->lists.batch_sizes,
+           "Sequences that generate side by side (default: 1,8,32)");
+  bench->add_option("-r,--rounds", options->rounds, "Rounds of each test (default: 3)")
+      ->check(CLI::Range(1, 1000));
+  bench->add_option("--against", options->against,
+                    "A llama-bench to run in turn on the same file, with -p, -n, -t and -b 1");
+  bench->add_flag("--json", options->json, "As JSON");
+  add_engine_benches(*bench);
+  bench->callback([options, bench] {
+    if (bench->get_subcommands().empty()) run_bench(*options);
+  });
 }
 
 }  // namespace graft::cli

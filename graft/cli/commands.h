@@ -16,6 +16,7 @@ void add_inspect(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_quantize(CLI::App& app);
 void add_devices(CLI::App& app);
+void add_doctor(CLI::App& app);
 void add_machine(CLI::App& app);
 void add_perplexity(CLI::App& app);
 void add_plan(CLI::App& app);

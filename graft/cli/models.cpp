@@ -14,6 +14,7 @@
 #include "graft/base/units.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/model_options.h"
+#include "graft/cli/parts.h"
 #include "graft/cli/terminal.h"
 #include "graft/formats/weight_source.h"
 
@@ -28,22 +29,13 @@ struct Described {
   bool fits = false;
 };
 
-// The type that most of the bytes have.
-std::string main_type(const formats::WeightSource& source) {
-  std::map<std::string, std::size_t> bytes;
-  for (const formats::TensorInfo& tensor : source.tensors())
-    bytes[std::string(name(tensor.dtype))] += tensor.data.size();
-  const auto most = std::ranges::max_element(bytes, {}, [](const auto& e) { return e.second; });
-  return most == bytes.end() ? "" : most->first;
-}
-
 Described describe(const api::ModelEntry& entry, std::uint64_t free) {
   Described model = {.entry = entry};
   model.fits = free == 0 || entry.bytes <= free;
   try {
     const auto source = formats::open_weights(entry.path);
     model.type = fmt::format("{} {}", formats::info(source->config().architecture).model_type,
-                             main_type(*source));
+                             type_text(*source));
   } catch (const Error& error) {
     model.problem = error.what();
   }

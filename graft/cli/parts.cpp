@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
+#include <optional>
+
+#include "graft/convert/mix.h"
+#include "graft/formats/gguf/metadata.h"
 
 namespace graft::cli {
 namespace {
@@ -67,6 +72,20 @@ Part part_of(const formats::ModelConfig& config, std::string_view tensor_name) {
   const bool in_text = part != Part::Vision && part != Part::Scales;
   if (in_text && layer_of(tensor_name) >= config.num_hidden_layers) return Part::NextToken;
   return part;
+}
+
+std::string type_text(const formats::WeightSource& source) {
+  const formats::GgufMetadata* metadata = source.gguf_metadata();
+  const auto file_type =
+      metadata != nullptr ? metadata->integer("general.file_type") : std::nullopt;
+  for (const convert::Mix& mix : convert::mixes()) {
+    if (file_type == mix.file_type) return std::string(mix.name);
+  }
+  std::map<DType, std::size_t> bytes;
+  for (const formats::TensorInfo& tensor : source.tensors())
+    bytes[tensor.dtype] += tensor.data.size();
+  const auto most = std::ranges::max_element(bytes, {}, [](const auto& row) { return row.second; });
+  return most == bytes.end() ? "no weights" : std::string(name(most->first));
 }
 
 }  // namespace graft::cli

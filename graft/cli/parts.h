@@ -1,11 +1,13 @@
-// Parts of a model as people speak of them, for totals.
+// Parts of a model as people speak of them, for totals; its type in a word.
 
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "graft/formats/model_config.h"
+#include "graft/formats/weight_source.h"
 
 namespace graft::cli {
 
@@ -28,5 +30,8 @@ std::string_view name(Part part);
 
 // The part that a tensor belongs to, by its Hugging Face or GGUF name.
 Part part_of(const formats::ModelConfig& config, std::string_view tensor_name);
+
+// The mix of a GGUF file ("Q4_K_M"), else the type of most bytes.
+std::string type_text(const formats::WeightSource& source);
 
 }  // namespace graft::cli

@@ -50,6 +50,7 @@ int run(int argc, const char* const* argv) {
   add_convert(app);
   add_quantize(app);
   add_devices(app);
+  add_doctor(app);
   add_machine(app);
   add_plan(app);
   add_rules(app);

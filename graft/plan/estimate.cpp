@@ -1,12 +1,12 @@
 #include "graft/plan/estimate.h"
 
 #include <algorithm>
-#include <cmath>
 #include <variant>
 
 #include <fmt/format.h>
 
 #include "graft/base/check.h"
+#include "graft/plan/work.h"
 
 namespace graft::plan {
 namespace {
@@ -17,97 +17,32 @@ using ops::Role;
 constexpr double kHopSeconds = 20e-6;
 constexpr double kF32Bytes = 4;
 
-enum class Stage : std::uint8_t { Generate, Prefill };
-
-// Bytes read and arithmetic done by one module in one pass over `rows` tokens.
-struct Work {
-  double bytes = 0;
-  double flops = 0;
-  DType dtype = DType::BF16;  // of most of the bytes
-};
-
-// Share of a layer's experts that `rows` tokens touch, when each draws its own at random.
-double touched_share(const ops::ExpertsParams& experts, double rows) {
-  const double share = static_cast<double>(experts.top_k) /
-                       static_cast<double>(std::max<std::int64_t>(experts.num_experts, 1));
-  return 1.0 - std::pow(1.0 - share, rows);
-}
-
-Work weight_work(const ModuleSpec& module, double rows) {
-  Work work;
-  std::size_t largest = 0;
-  for (const WeightSpec& weight : module.weights) {
-    const auto bytes = static_cast<double>(weight.bytes());
-    const auto elems = static_cast<double>(weight.num_elems());
-    if (module.role == Role::Embedding) {
-      // A lookup: one row per token.
-      work.bytes += rows * bytes / static_cast<double>(std::max<std::int64_t>(weight.shape[0], 1));
-    } else if (const auto* experts = std::get_if<ops::ExpertsParams>(&module.params)) {
-      work.bytes += bytes * touched_share(*experts, rows);
-      work.flops += 2 * elems * rows * static_cast<double>(experts->top_k) /
-                    static_cast<double>(experts->num_experts);
-    } else {
-      work.bytes += bytes;
-      work.flops += 2 * elems * rows;
-    }
-    if (weight.bytes() > largest) {
-      largest = weight.bytes();
-      work.dtype = weight.dtype;
-    }
-  }
-  return work;
-}
-
-// Scores and sums over a context of `context` cached tokens.
-double attention_flops(const ModuleSpec& module, double rows, double context) {
-  if (const auto* gqa = std::get_if<ops::AttentionParams>(&module.params)) {
-    const double seen = gqa->sliding_window > 0
-                            ? std::min(context, static_cast<double>(gqa->sliding_window))
-                            : context;
-    return 4 * rows * seen * static_cast<double>(gqa->num_heads * gqa->head_dim);
-  }
-  if (const auto* mla = std::get_if<ops::MlaParams>(&module.params)) {
-    return 2 * rows * context *
-           static_cast<double>(mla->num_heads * (2 * mla->kv_lora_rank + mla->qk_rope_head_dim));
-  }
-  return 0;
-}
-
-double kv_bytes_per_token(const Placement& placement) {
-  const auto* cache = std::get_if<ops::KvCacheParams>(&placement.module->params);
-  if (cache == nullptr) return 0;
-  // f16 unless a rule says f32, as the operator does.
-  const auto dtype = placement.kwargs.find("dtype");
-  const double elem_bytes = dtype != placement.kwargs.end() && dtype->second == "f32" ? 4 : 2;
-  return elem_bytes * static_cast<double>(cache->key_size + cache->value_size);
-}
-
 class Clock {
  public:
   explicit Clock(const MachineFigures& machine) : machine_(machine) {}
 
   // The slower of reading and computing counts; both run at once.
-  void add(Device device, const Work& work) {
+  void add_weights(Device device, const Work& work) {
     if (device.type == DeviceType::Cuda) {
       const GpuFigures& gpu = gpu_at(device);
-      slower(work.bytes / gpu.read_bytes_per_s, to_string(device) + " memory",
-             work.flops / gpu.flops, to_string(device) + " arithmetic");
+      slower(work.weight_bytes / gpu.read_bytes_per_s, to_string(device) + " memory",
+             work.weight_flops / gpu.flops, to_string(device) + " arithmetic");
       return;
     }
     const auto rate = machine_.cpu_rates.find(work.dtype);
     if (rate == machine_.cpu_rates.end()) {
-      slower(work.bytes / machine_.cpu.read_bytes_per_s, "cpu memory",
-             work.flops / machine_.cpu.flops, "cpu arithmetic");
+      slower(work.weight_bytes / machine_.cpu.read_bytes_per_s, "cpu memory",
+             work.weight_flops / machine_.cpu.flops, "cpu arithmetic");
     } else {
-      slower(work.bytes / rate->second.read_bytes_per_s,
-             "cpu weights of " + std::string(name(work.dtype)), work.flops / rate->second.flops,
-             "cpu arithmetic");
+      slower(work.weight_bytes / rate->second.read_bytes_per_s,
+             "cpu weights of " + std::string(name(work.dtype)),
+             work.weight_flops / rate->second.flops, "cpu arithmetic");
     }
   }
   // Plain reading and arithmetic, no weights.
   void add_context(Device device, double bytes, double flops) {
     if (device.type == DeviceType::Cuda) {
-      add(device, {.bytes = bytes, .flops = flops});
+      add_weights(device, {.weight_bytes = bytes, .weight_flops = flops});
     } else {
       slower(bytes / machine_.cpu.read_bytes_per_s, "cpu context", flops / machine_.cpu.flops,
              "cpu context");
@@ -160,56 +95,39 @@ class Clock {
   std::map<std::string, double> seconds_;
 };
 
-// What one pass does, in tokens.
-struct PassSize {
-  Stage stage = Stage::Generate;
-  double rows = 0;
-  double context = 0;  // that a row sees
-};
-
 Device device_of(const Placement& placement, Stage stage) {
   return stage == Stage::Prefill ? placement.prefill_device : placement.generate_device;
 }
 
-void add_module(Clock& clock, const Placement& placement, const PassSize& pass) {
+void add_module(Clock& clock, const Plan& plan, const Placement& placement, const PassSize& pass) {
   const ModuleSpec& module = *placement.module;
   const Device device = device_of(placement, pass.stage);
-  const bool prefill = pass.stage == Stage::Prefill;
-  // Of a prompt only the last token needs logits.
-  const bool is_head = module.role == Role::Linear && module.last_name() == "lm_head";
-  clock.add(device, weight_work(module, prefill && is_head ? 1 : pass.rows));
+  const Work work = module_work(plan, placement, pass);
+  clock.add_weights(device, work);
+  clock.add_context(device, work.context_bytes, work.context_flops);
   if (!module.weights.empty() || module.role == Role::Attention) clock.call(device);
-  if (module.role == Role::Attention)
-    clock.add_context(device, 0, attention_flops(module, pass.rows, pass.context));
-  if (module.role == Role::KvCache) {
-    const double bytes = kv_bytes_per_token(placement) * pass.context;
-    clock.add_context(device, bytes * (prefill ? 1 : pass.rows), 0);
-  }
 }
 
 Speed speed_of(const Plan& plan, const MachineFigures& machine, const Load& load, Stage stage) {
-  const bool prefill = stage == Stage::Prefill;
-  const auto rows = static_cast<double>(prefill ? load.prefill_tokens : load.parallel);
-  // A prefill token sees half of the prompt on average.
-  const PassSize pass = {.stage = stage,
-                         .rows = rows,
-                         .context = prefill ? rows / 2 : static_cast<double>(load.context)};
+  const PassSize pass = stage == Stage::Prefill
+                            ? prefill_pass(load.prefill_tokens)
+                            : generate_pass(load.parallel, static_cast<double>(load.context));
   Clock clock(machine);
   Device hidden_at;
   double hidden_bytes = 0;
   bool first = true;
   for (const Placement& placement : plan.placements) {
     const ModuleSpec& module = *placement.module;
-    add_module(clock, placement, pass);
+    add_module(clock, plan, placement, pass);
     if (const auto* norm = std::get_if<ops::NormParams>(&module.params))
       hidden_bytes = std::max(hidden_bytes, kF32Bytes * static_cast<double>(norm->size));
     if (module.weights.empty()) continue;
     const Device device = device_of(placement, stage);
-    if (!first) clock.hop(hidden_at, device, rows * hidden_bytes);
+    if (!first) clock.hop(hidden_at, device, pass.rows * hidden_bytes);
     hidden_at = device;
     first = false;
   }
-  return clock.speed(rows);
+  return clock.speed(pass.rows);
 }
 
 // Activations of one prefill chunk: the widest rows an operator of each kind holds at once.

@@ -2,26 +2,20 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
-
-#include <unistd.h>
 
 #include "graft/base/check.h"
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/registry.h"
+#include "graft/plan/limits.h"
 #include "graft/tensor/buffer.h"
 
 namespace graft::plan {
 namespace {
 
-constexpr std::size_t kLeastBytes = std::size_t{256} << 20U;
-constexpr int kRounds = 5;
 constexpr std::int64_t kCols = 4096;
 constexpr std::int64_t kManyRows = 64;
 // Weight rows where arithmetic is measured: 16 M values.
@@ -32,48 +26,11 @@ constexpr std::array kTypes = {DType::F32,  DType::F16,    DType::BF16, DType::F
                                DType::Q6_K, DType::Q5_K,   DType::Q4_K, DType::Q4_0,    DType::Q3_K,
                                DType::Q2_K, DType::IQ4_XS, DType::MXFP4};
 
-// So many that reading them means memory: servers have caches of hundreds of megabytes.
-std::size_t bytes_beyond_caches() {
-  const long cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return std::max(kLeastBytes, 2 * static_cast<std::size_t>(std::max(cache, 0L)));
-}
-
-// The best of a few rounds: what the machine can do, not what else it did.
-double best_seconds(const std::function<void()>& body) {
-  double best = 1e30;
-  for (int round = 0; round < kRounds; ++round) {
-    const auto start = std::chrono::steady_clock::now();
-    body();
-    best = std::min(
-        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return std::max(best, 1e-9);
-}
-
-// Every thread reads a stretch of its own with the widest loads there are.
-double measure_read(ThreadPool& pool) {
-  const std::size_t num_bytes = bytes_beyond_caches();
-  const Buffer buffer(num_bytes);
-  const std::size_t num_values = num_bytes / sizeof(float);
-  auto* values = reinterpret_cast<float*>(buffer.data());
-  const std::size_t num_parts = pool.num_threads();
-  std::vector<float> found(num_parts);
-  const auto part = [&](std::size_t i) { return values + num_values * i / num_parts; };
-  pool.parallel_for(num_parts, [&](std::size_t i) { std::fill(part(i), part(i + 1), 1.0F); });
-  const double seconds = best_seconds([&] {
-    pool.parallel_for(num_parts, [&](std::size_t i) {
-      found[i] = cpu::kernels().math.max(part(i), part(i + 1) - part(i));
-    });
-  });
-  // The result is used, so the reading is done.
-  GRAFT_CHECK(std::ranges::all_of(found, [](float value) { return value == 1.0F; }), "bad read");
-  return static_cast<double>(num_bytes) / seconds;
-}
-
 // One weight of one type, made of the same few rows of plausible values again and again.
 class OneWeight final : public ops::WeightProvider {
  public:
-  OneWeight(DType dtype, std::int64_t num_rows) : dtype_(dtype), num_rows_(num_rows) {
+  OneWeight(DType dtype, std::int64_t num_rows, ThreadPool& pool)
+      : dtype_(dtype), num_rows_(num_rows), pool_(pool) {
     std::vector<float> row(kCols);
     std::uint32_t state = 1;
     for (float& value : row) {
@@ -100,11 +57,13 @@ class OneWeight final : public ops::WeightProvider {
             .scale = {}};
   }
   bool contains(std::string_view) override { return true; }
+  ThreadPool* pool() override { return &pool_; }
   std::vector<ops::Weight> experts(std::string_view, std::string_view) override { return {}; }
 
  private:
   DType dtype_;
   std::int64_t num_rows_;
+  ThreadPool& pool_;
   std::shared_ptr<const Buffer> buffer_;
 };
 
@@ -119,7 +78,7 @@ double linear_seconds(const ops::OperatorInfo& info,
   const auto op = info.make(
       {.module = "measured", .params = &params, .device = kCpu, .kwargs = &kwargs, .child = {}});
   auto& linear = dynamic_cast<ops::Linear&>(*op);
-  OneWeight weight(dtype, weight_rows);
+  OneWeight weight(dtype, weight_rows, pool);
   linear.load(weight);
   ops::Workspace workspace;
   const ops::Batch batch;
@@ -149,7 +108,7 @@ MachineFigures measure_machine(ThreadPool& pool) {
   MachineFigures machine = assumed_machine();
   machine.name = "measured with " + std::to_string(pool.num_threads()) + " threads";
   machine.cpu.threads = static_cast<int>(pool.num_threads());
-  machine.cpu.read_bytes_per_s = measure_read(pool);
+  machine.cpu.read_bytes_per_s = measure_read_bandwidth(pool);
   const ops::Registry registry = ops::builtin_operators();
   const ops::Params params = ops::LinearParams{};
   const ops::OperatorInfo* linear =

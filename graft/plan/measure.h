@@ -1,4 +1,5 @@
-// Measures the figures of this machine with this build's own operators. Takes a few seconds.
+// Measures the figures of this machine with this build's own operators. Takes some
+// ten seconds; the limits alone (limits.h) take one.
 
 #pragma once
 

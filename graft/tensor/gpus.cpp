@@ -35,10 +35,16 @@ GpuList none(std::string why) {
 
 }  // namespace
 
+bool built_with_cuda() {
+  return GRAFT_BUILT_WITH_CUDA != 0;
+}
+
 GpuList list_gpus() {
   void* library = open_library();
-  if (library == nullptr)
-    return none("libgraft_cuda.so was not built (no CUDA toolkit) or not found");
+  if (library == nullptr) {
+    return none(built_with_cuda() ? "libgraft_cuda.so was not found or cannot be loaded"
+                                  : "this program was built without the CUDA toolkit");
+  }
   auto* abi_version = symbol<cuda::AbiVersionFn>(library, "graft_cuda_abi_version");
   auto* device_count = symbol<cuda::DeviceCountFn>(library, "graft_cuda_device_count");
   auto* properties = symbol<cuda::DevicePropertiesFn>(library, "graft_cuda_device_properties");

@@ -17,4 +17,7 @@ struct GpuList {
 
 GpuList list_gpus();
 
+// Whether libgraft_cuda.so was made together with this program.
+bool built_with_cuda();
+
 }  // namespace graft

@@ -77,6 +77,7 @@ void detect_amx(CpuFeatures& features) {
   if (!has_bit(states, 17) || !has_bit(states, 18) || !os_grants_tiles()) return;
   features.amx_tile = true;
   features.amx_int8 = has_bit(edx, 25);
+  features.amx_bf16 = has_bit(edx, 22);
 }
 
 }  // namespace
@@ -92,6 +93,7 @@ CpuFeatures cpu_features() {
       .avx512vl = __builtin_cpu_supports("avx512vl") != 0,
       .avx512dq = __builtin_cpu_supports("avx512dq") != 0,
       .avx512vnni = __builtin_cpu_supports("avx512vnni") != 0,
+      .avx512bf16 = __builtin_cpu_supports("avx512bf16") != 0,
   };
   // clang 14 does not know "f16c" here; the operating system's part is the same as for AVX2.
   std::uint32_t eax = 0;

@@ -1,6 +1,6 @@
 // Speed of the products with packed weights, per type, rows of x and instruction set, on one
 // thread, beside what this processor can do. `share` is of the read bandwidth for up to 4 rows of
-// x, and of the rate of byte products (AVX-512 VNNI; none elsewhere) for more.
+// x, and of the rate of byte products (peak.h; none at the scalar level) for more.
 // pack: bytes_per_second counts the bytes of the file.
 
 #include <algorithm>
@@ -11,41 +11,9 @@
 #include <vector>
 
 #include <benchmark/benchmark.h>
-#include <immintrin.h>
 
-#include "graft/kernels/cpu/isa.h"
 #include "graft/kernels/cpu/table.h"
 #include "graft/tensor/buffer.h"
-
-GRAFT_ISA_BEGIN(avx512)
-
-// Sums of products with everything in registers: ten chains cover the latency of two ports.
-std::int32_t add_byte_products(std::int64_t rounds) {
-  typedef std::int32_t I32x16 __attribute__((vector_size(64)));  // NOLINT
-  const __m512i codes = _mm512_set1_epi8(3);
-  const __m512i factors = _mm512_set1_epi8(5);
-  __m512i a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{}, i{}, j{};  // NOLINT
-  for (std::int64_t round = 0; round < rounds; ++round) {
-    a = _mm512_dpbusd_epi32(a, codes, factors);
-    b = _mm512_dpbusd_epi32(b, codes, factors);
-    c = _mm512_dpbusd_epi32(c, codes, factors);
-    d = _mm512_dpbusd_epi32(d, codes, factors);
-    e = _mm512_dpbusd_epi32(e, codes, factors);
-    f = _mm512_dpbusd_epi32(f, codes, factors);
-    g = _mm512_dpbusd_epi32(g, codes, factors);
-    h = _mm512_dpbusd_epi32(h, codes, factors);
-    i = _mm512_dpbusd_epi32(i, codes, factors);
-    j = _mm512_dpbusd_epi32(j, codes, factors);
-    // One barrier, so that none of it is moved out of the loop.
-    __asm__ volatile(""
-                     : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+v"(e), "+v"(f), "+v"(g), "+v"(h),
-                       "+v"(i), "+v"(j));
-  }
-  const auto total = reinterpret_cast<I32x16>(a ^ b ^ c ^ d ^ e ^ f ^ g ^ h ^ i ^ j);
-  return total[0];
-}
-
-GRAFT_ISA_END
 
 namespace graft::cpu {
 namespace {
@@ -82,14 +50,13 @@ double read_limit() {
   return limit;
 }
 
-double product_limit() {
-  static const double limit = [] {
-    constexpr std::int64_t kRounds = 2'000'000;
-    const double seconds =
-        seconds_of([] { benchmark::DoNotOptimize(avx512::add_byte_products(kRounds)); });
-    return 2.0 * 64 * 10 * kRounds / seconds;
-  }();
-  return limit;
+// Operations a second with everything in registers, two a product; 0 without byte products.
+double product_limit(const KernelTable& table) {
+  if (table.peak.add_byte_products == nullptr) return 0;
+  constexpr std::int64_t kRounds = 100'000;
+  double products = 0;
+  const double seconds = seconds_of([&] { products = table.peak.add_byte_products(kRounds); });
+  return 2 * products / seconds;
 }
 
 struct Weights {
@@ -140,14 +107,12 @@ void multiply(benchmark::State& state, const KernelTable& table, DType type) {
   using benchmark::Counter;
   const auto bytes = static_cast<double>(weights.panels.size());
   const auto products = static_cast<double>(2 * rows * weights.outputs * kCols);
-  const bool has_limit = table.isa == "avx512" || table.isa == "amx";
+  const double limit = few ? read_limit() : product_limit(table);
   state.counters["B/s"] = Counter(bytes, Counter::kIsIterationInvariantRate);
   state.counters["op/s"] = Counter(products, Counter::kIsIterationInvariantRate);
-  if (few) {
-    state.counters["share"] = Counter(bytes / read_limit(), Counter::kIsIterationInvariantRate);
-  } else if (has_limit) {
+  if (limit > 0) {
     state.counters["share"] =
-        Counter(products / product_limit(), Counter::kIsIterationInvariantRate);
+        Counter((few ? bytes : products) / limit, Counter::kIsIterationInvariantRate);
   }
 }
 

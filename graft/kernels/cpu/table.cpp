@@ -15,16 +15,24 @@ const std::array<KernelTable, 4>& tables() {
       KernelTable{.isa = "scalar",
                   .codecs = quant::reference_codecs(),
                   .math = scalar::kMath,
-                  .packed = scalar::kPacked},
-      KernelTable{
-          .isa = "avx2", .codecs = avx2::kCodecs, .math = avx2::kMath, .packed = avx2::kPacked},
+                  .packed = scalar::kPacked,
+                  .peak = scalar::kPeak},
+      KernelTable{.isa = "avx2",
+                  .codecs = avx2::kCodecs,
+                  .math = avx2::kMath,
+                  .packed = avx2::kPacked,
+                  .peak = avx2::kPeak},
       KernelTable{.isa = "avx512",
                   .codecs = avx512::kCodecs,
                   .math = avx512::kMath,
-                  .packed = avx512::kPacked},
+                  .packed = avx512::kPacked,
+                  .peak = avx512::kPeak},
       // Tiles multiply matrices; for everything else this level is the one below it.
-      KernelTable{
-          .isa = "amx", .codecs = avx512::kCodecs, .math = avx512::kMath, .packed = amx::kPacked},
+      KernelTable{.isa = "amx",
+                  .codecs = avx512::kCodecs,
+                  .math = avx512::kMath,
+                  .packed = amx::kPacked,
+                  .peak = amx::kPeak},
   };
   return tables;
 }

@@ -8,6 +8,7 @@
 
 #include "graft/kernels/cpu/math.h"
 #include "graft/kernels/cpu/packed.h"
+#include "graft/kernels/cpu/peak.h"
 #include "graft/quant/codec.h"
 
 namespace graft::cpu {
@@ -17,6 +18,7 @@ struct KernelTable {
   quant::CodecTable codecs;
   MathTable math;
   PackedTable packed;
+  PeakTable peak;
 };
 
 // The best table this machine can run, chosen once. GRAFT_CPU_ISA=scalar|avx2|avx512|amx overrides;

@@ -1,0 +1,29 @@
+#include "graft/kernels/cpu/peak.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "graft/kernels/cpu/table.h"
+
+namespace graft::cpu {
+namespace {
+
+// A compiler that took the loops apart would return another number.
+TEST(Peak, MakesAsManyProductsAsItSays) {
+  for (const KernelTable* table : runnable_kernels()) {
+    SCOPED_TRACE(std::string(table->isa));
+    const PeakTable& peak = table->peak;
+    ASSERT_NE(peak.add_float_products, nullptr);
+    const double floats = peak.add_float_products(1);
+    EXPECT_GE(floats, 10 * 4);
+    EXPECT_EQ(peak.add_float_products(1000), 1000 * floats);
+    if (peak.add_byte_products == nullptr) continue;
+    const double bytes = peak.add_byte_products(1);
+    EXPECT_GE(bytes, 10 * 32);
+    EXPECT_EQ(peak.add_byte_products(1000), 1000 * bytes);
+  }
+}
+
+}  // namespace
+}  // namespace graft::cpu

@@ -1,0 +1,139 @@
+// bench as a user meets it. Nothing here depends on how fast anything is.
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/json.h"
+
+#include "tests/program.h"
+
+namespace graft::tests {
+namespace {
+
+// A model that computes a token in no time, and programs that stand for llama-bench.
+class BenchCommand : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::ofstream(folder_ / "config.json")
+        << R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 512,
+               "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+               "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32,
+               "max_position_embeddings": 256, "rms_norm_eps": 1e-6, "rope_theta": 10000.0})";
+    const Outcome made = run_program({"synth", folder_ / "config.json", model(), "--type", "Q8_0"});
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+  }
+
+  std::string model() const { return folder_ / "tiny.gguf"; }
+
+  std::string program(const std::string& name, const std::string& script) const {
+    std::ofstream(folder_ / name) << "#!/bin/sh\n" << script;
+    std::filesystem::permissions(folder_ / name, std::filesystem::perms::owner_all);
+    return folder_ / name;
+  }
+
+  Outcome bench(const std::vector<std::string>& more) const { return bench_of("8", "4", more); }
+  Outcome bench_of(const std::string& prompts,
+                   const std::string& generated,
+                   const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words = {"bench",   "-m", model(), "-p", prompts, "-n",
+                                      generated, "-r", "2",     "-t", "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  }
+
+  TemporaryFolder folder_;
+};
+
+void expect_user_error(const Outcome& outcome, const std::string& part) {
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.out << outcome.err;
+  EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+  EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+}
+
+TEST_F(BenchCommand, PrintsARowForEachTest) {
+  const Outcome outcome = bench({"-b", "1,3"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* part : {"Q8_0", "1 threads", "kernels", "GB/s", "of memory", "of arithmetic",
+                           "| pp8 ", "| tg4 ", " ± "})
+    EXPECT_NE(outcome.out.find(part), std::string::npos) << part << " in " << outcome.out;
+  // Head, rule, a prompt, one and three sequences.
+  std::size_t num_rows = 0;
+  for (std::size_t at = 0; (at = outcome.out.find("\n|", at)) != std::string::npos; ++at)
+    ++num_rows;
+  EXPECT_EQ(num_rows, 5U) << outcome.out;
+}
+
+TEST_F(BenchCommand, SaysTheSameAsJson) {
+  const Outcome outcome = bench({"-b", "3", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json json = parse_json(outcome.out, "bench");
+  EXPECT_EQ(json["threads"], 1);
+  EXPECT_EQ(json["model"]["type"], "Q8_0");
+  EXPECT_GT(json["limits"]["read_bytes_per_s"].get<double>(), 0);
+  EXPECT_GT(json["limits"]["float_flops"].get<double>(), 0);
+  ASSERT_EQ(json["tests"].size(), 2U);
+  const Json& prompt = json["tests"][0];
+  EXPECT_EQ(prompt["test"], "pp8");
+  EXPECT_TRUE(prompt["bytes_per_s"].is_null());
+  EXPECT_GT(prompt["share_of_flops"].get<double>(), 0);
+  const Json& answer = json["tests"][1];
+  EXPECT_EQ(answer["test"], "tg4");
+  EXPECT_EQ(answer["sequences"], 3);
+  EXPECT_EQ(answer["tokens_per_s"]["rounds"].size(), 2U);
+  EXPECT_GT(answer["tokens_per_s"]["mean"].get<double>(), 0);
+  EXPECT_GT(answer["share_of_read"].get<double>(), 0);
+}
+
+TEST_F(BenchCommand, RefusesWhatCannotWork) {
+  EXPECT_EQ(bench({"--frobnicate"}).exit_code, 2);
+  EXPECT_EQ(bench_of("x", "4").exit_code, 2);
+  EXPECT_EQ(run_program({"bench", "nonsense", "-m", model()}).exit_code, 2);
+  expect_user_error(bench_of("0", "0"), "nothing to measure");
+  expect_user_error(bench_of("100000", "0"), "100001");  // more than the model's context
+}
+
+TEST_F(BenchCommand, OtherKindsAreStillThere) {
+  const Outcome outcome = run_program({"bench", "latency", "-m", model(), "--input-len", "4",
+                                       "--output-len", "2", "--iterations", "1"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("first token"), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.out.find("pp512"), std::string::npos) << outcome.out;
+}
+
+TEST_F(BenchCommand, ComparesWithAPeerRoundByRound) {
+  const std::string peer = program("peer", "echo \"$@\" >>\"" + folder_ / "calls" +
+                                               R"("
+echo '[{"n_prompt": 8, "n_gen": 0, "avg_ts": 2.0}, {"n_prompt": 0, "n_gen": 4, "avg_ts": 1.0}]'
+)");
+  const Outcome table = bench({"--against", peer});
+  ASSERT_EQ(table.exit_code, 0) << table.err;
+  for (const char* part : {"| pp8 ", "| tg4 ", " 2.00 |", " 1.00 |", "ratio, median (min–max)"})
+    EXPECT_NE(table.out.find(part), std::string::npos) << part << " in " << table.out;
+  std::ifstream calls(folder_ / "calls");
+  std::string call;
+  int num_calls = 0;
+  for (; std::getline(calls, call); ++num_calls)
+    EXPECT_EQ(call, "-m " + model() + " -p 8 -n 4 -t 1 -r 1 -o json");
+  EXPECT_EQ(num_calls, 2);
+
+  const Json json = parse_json(bench({"--against", peer, "--json"}).out, "bench");
+  ASSERT_EQ(json["tests"].size(), 2U);
+  EXPECT_EQ(json["tests"][0]["peer"], (Json{2.0, 2.0}));
+  EXPECT_EQ(json["tests"][0]["graft"].size(), 2U);
+  EXPECT_GT(json["tests"][0]["ratio"]["median"].get<double>(), 0);
+}
+
+TEST_F(BenchCommand, APeerThatFailsIsOneLine) {
+  expect_user_error(bench({"--against", folder_ / "absent"}), "absent: cannot run");
+  expect_user_error(bench({"--against", program("fails", "echo oh no >&2\nexit 3\n")}),
+                    "failed with exit code 3: oh no");
+  expect_user_error(bench({"--against", program("talks", "echo hello\n")}), "not that of llama");
+  expect_user_error(bench({"--against", program("silent", "echo '[]'\n")}), "says nothing of pp8");
+}
+
+}  // namespace
+}  // namespace graft::tests
