@@ -39,7 +39,7 @@ TEST(Program, SaysWhatItCanDo) {
 TEST(Program, UsageErrorsHaveExitCodeTwo) {
   EXPECT_EQ(run_program({}).exit_code, 2);
   EXPECT_EQ(run_program({"frobnicate"}).exit_code, 2);
-  EXPECT_EQ(run_program({"inspect"}).exit_code, 2);
+  EXPECT_EQ(run_program({"convert"}).exit_code, 2);
   EXPECT_EQ(run_program({"inspect", "x", "--frobnicate"}).exit_code, 2);
 }
 
