@@ -44,7 +44,7 @@ function(graft_test target prefix)
   target_link_libraries(${target} PRIVATE graft_flags GTest::gtest_main)
   target_compile_definitions(${target} PRIVATE GRAFT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   # Under sanitizers g++ 12 takes std::regex and std::variant for uninitialised.
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-Wno-maybe-uninitialized>)
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Debug>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)
   graft_precompile(${target} graft_base_test <gtest/gtest.h>)
   include(GoogleTest)
   gtest_discover_tests(${target} TEST_PREFIX ${prefix}. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)

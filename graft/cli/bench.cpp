@@ -214,6 +214,10 @@ void add_bench(CLI::App& app) {
   CLI::App* bench = app.add_subcommand(
       "bench", "Measure a model's speed, and how near it comes to what this machine can do");
   bench->require_subcommand(0, 1);
+  bench->footer(
+      "Examples:\n"
+      "  graft bench -m model.gguf -p 512 -n 128 -b 1,8\n"
+      "  graft bench -m model.gguf --against llama.cpp/build/bin/llama-bench");
   options->model.add_to(*bench);
   add_list(*bench, "-p,--n-prompt", options->lists.prompts,
            "Tokens of a prompt (default: 512; 0 skips)");

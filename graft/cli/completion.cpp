@@ -162,6 +162,7 @@ std::string fish_script(const std::vector<Command>& commands) {
 void add_completion(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("completion", "Print a script by which a shell completes");
+  command->footer("Example:\n  source <(graft completion bash)");
   command->add_option("SHELL", *shell, "bash, zsh or fish")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));

@@ -106,7 +106,8 @@ void add_quantize(CLI::App& app) {
   command->add_option("OUT", options->out, "GGUF file to write")->required();
   command->add_option("TYPE", options->type, "Type to write")->required();
   add_threads(*command, options);
-  command->footer(known_types());
+  command->footer(known_types() +
+                  "\nExample:\n  graft quantize model-bf16.gguf model-q4.gguf Q4_K_M");
   command->callback([options] { convert_file(*options, "quantize"); });
 }
 

@@ -166,6 +166,7 @@ void add_eval(CLI::App& app) {
       app.add_subcommand("eval", "Measure a model's accuracy on a file of questions");
   command->add_option("FILE", options->file, "JSON lines: task, messages, tools, answer, check")
       ->required();
+  command->footer("Example:\n  graft eval questions.jsonl -m model.gguf");
   options->model.add_to(*command);
   command->add_option("--max-new-tokens", options->max_new_tokens, "Longest answer (default: 300)")
       ->check(CLI::Range(1, 1 << 20));

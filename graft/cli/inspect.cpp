@@ -259,6 +259,7 @@ void inspect(const Options& options) {
 void add_inspect(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("inspect", "Say what a checkpoint is, without loading it");
+  command->footer("Example:\n  graft inspect model.gguf --tensors");
   options->model.add_to(*command, "MODEL");
   command->add_flag("--json", options->json, "As JSON");
   command->add_flag("--tensors", options->tensors, "List every tensor as well");

@@ -87,6 +87,7 @@ void add_models(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("models", "List the models that can be named: bundled, and on this disk");
+  command->footer("Example:\n  graft models --model-dir /data/models");
   ModelChoice::add_folders_to(*command, options->choice.folders);
   command->add_flag("--json", options->json, "As JSON");
   command->callback([options] { list_models(options->choice, options->json); });

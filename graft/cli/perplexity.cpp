@@ -93,6 +93,7 @@ void add_perplexity(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
   command->add_option("FILE", options->file, "Text to predict")->required();
+  command->footer("Example:\n  graft perplexity book.txt -m model.gguf");
   options->model.add_to(*command);
   command->add_option("--window", options->window, "Tokens that are run together (default: 1024)")
       ->check(CLI::Range(2, 1 << 20));

@@ -136,6 +136,11 @@ void add_plan(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("plan", "Print what would run where, what it takes and how fast");
+  command->footer(
+      "Examples:\n"
+      "  graft plan                                      the bundled model, here\n"
+      "  graft plan config.json --gpus 1 --vram 24G --dram 512G\n"
+      "  graft plan model.gguf --auto > my.yaml          a rule file for this machine");
   options->model.add_to(*command, "MODEL");
   command->add_option("--rules", options->rules, "Rule file instead of the default");
   command->add_flag("--json", options->json, "As JSON");

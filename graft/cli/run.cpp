@@ -1,87 +1,162 @@
+// graft run: one prompt, or a file of them, for scripts. Standard output has the text and nothing
+// else.
+
 #include <algorithm>
 #include <cstdio>
-#include <exception>
-#include <new>
+#include <iostream>
+#include <iterator>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
+#include <CLI/App.hpp>
 #include <fmt/format.h>
 
+#include "graft/api/chat_format.h"
 #include "graft/base/error.h"
-#include "graft/base/version.h"
+#include "graft/cli/answer.h"
 #include "graft/cli/commands.h"
-#include "graft/cli/ktransformers_flags.h"
-#include "graft/cli/settings.h"
+#include "graft/cli/model_options.h"
+#include "graft/cli/run_batch.h"
+#include "graft/cli/sampling_options.h"
+#include "graft/cli/terminal.h"
+#include "graft/tokenizer/chat/reasoning.h"
 
 namespace graft::cli {
 namespace {
 
-constexpr int kUserError = 2;
-constexpr int kBug = 70;  // EX_SOFTWARE
+constexpr int kInterrupted = 130;  // as shells report a program that Ctrl-C ended
 
-// What CLI11 takes: without the program's name, the last one first.
-std::vector<std::string> arguments_of(int argc, const char* const* argv) {
-  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
-  if (!arguments.empty() && arguments[0] == "chat") arguments = translate_ktransformers(arguments);
-  std::ranges::reverse(arguments);
-  return arguments;
+struct Options {
+  ModelOptions model;
+  ContextOptions context;
+  SamplingOptions sampling;
+  std::vector<std::string> words;
+  std::string batch;
+  std::string output;
+  bool raw = false;
+  bool json = false;
+  bool stats = false;
+};
+
+std::string standard_input() {
+  return {std::istreambuf_iterator<char>(std::cin), {}};
 }
 
-int complain(const char* what, int code) {
-  fmt::print(stderr, "graft: {}\n", what);
-  return code;
+// The words, with standard input in the place of "-"; without words, standard input alone.
+std::string read_prompt(const std::vector<std::string>& words) {
+  if (words.empty()) {
+    if (is_terminal(stdin)) fail("run: a prompt is needed, as an argument or from a pipe");
+    return standard_input();
+  }
+  std::string prompt;
+  for (const std::string& word : words)
+    prompt += (prompt.empty() ? "" : "\n") + (word == "-" ? standard_input() : word);
+  return prompt;
+}
+
+struct Spoken {
+  std::string reasoning;
+  std::string content;
+};
+
+void print_json(const Spoken& spoken, const AnswerStats& stats) {
+  const OrderedJson json = {{"text", spoken.content},
+                            {"reasoning", spoken.reasoning},
+                            {"finish_reason", to_string(stats.finish.reason)},
+                            {"prompt_tokens", stats.num_prompt},
+                            {"cached_tokens", stats.num_cached},
+                            {"completion_tokens", stats.num_output},
+                            {"prompt_seconds", stats.prompt_seconds},
+                            {"completion_seconds", stats.output_seconds}};
+  fmt::print("{}\n", json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
+}
+
+// Thinking is no part of the text that a script asked for; --json has it.
+int run_one(const Options& options, api::LLM& llm, const api::Prompt& prompt, bool in_thinking) {
+  chat::ReasoningSplitter splitter(in_thinking);
+  Spoken spoken;
+  const auto take = [&](const chat::AnswerPart& part) {
+    spoken.reasoning += part.reasoning;
+    spoken.content += part.content;
+    if (options.json || part.content.empty()) return;
+    std::fwrite(part.content.data(), 1, part.content.size(), stdout);
+    std::fflush(stdout);
+  };
+  const AnswerStats stats =
+      stream_answer(llm, prompt, options.sampling.params(), [&](std::string_view text) {
+        take(options.raw ? chat::AnswerPart{.reasoning = "", .content = std::string(text)}
+                         : splitter.feed(text));
+      });
+  if (!options.raw) take(splitter.finish());
+  if (options.json) {
+    print_json(spoken, stats);
+  } else if (!spoken.content.ends_with('\n')) {
+    fmt::print("\n");
+  }
+  if (options.stats) print_stats(stats, stderr);
+  if (std::ferror(stdout) != 0) fail("standard output: cannot write");
+  return stats.interrupted ? kInterrupted : 0;
+}
+
+int run_prompt(const Options& options) {
+  // Before the model is loaded, so that what is wrong with it is said at once.
+  const std::string text = read_prompt(options.words);
+  if (text.empty()) fail("run: the prompt is empty");
+  api::LlmConfig config = options.model.config();
+  options.context.apply_to(config.engine);
+  config.engine.max_num_seqs = 1;
+  const auto llm = options.model.open(config);
+  if (options.raw) return run_one(options, *llm, text, false);
+  const api::ChatFormat format(*llm, options.sampling.chat_template);
+  if (!format.warning().empty()) warn(format.warning());
+  api::Conversation conversation;
+  if (!options.sampling.system.empty())
+    conversation.messages.push_back({{"role", "system"}, {"content", options.sampling.system}});
+  conversation.messages.push_back({{"role", "user"}, {"content", text}});
+  conversation.thinking = options.sampling.thinking();
+  const api::ChatPrompt prompt = format.prompt(conversation);
+  return run_one(options, *llm, prompt.tokens, prompt.in_thinking);
+}
+
+int run_batch_file(const Options& options) {
+  const std::vector<BatchLine> lines = read_batch(options.batch, options.sampling, options.raw);
+  api::LlmConfig config = options.model.config();
+  options.context.apply_to(config.engine);
+  const auto llm = options.model.open(config);
+  return run_batch(*llm, lines, options.sampling.chat_template, options.output);
 }
 
 }  // namespace
 
-void exit_with(int code) {
-  if (code != 0) throw CLI::RuntimeError(code);
-}
-
-int run(int argc, const char* const* argv) {
-  CLI::App app("Runs large language models on what a machine has.", "graft");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", "graft " GRAFT_VERSION);
-  add_chat(app);
-  add_run(app);
-  add_models(app);
-  add_inspect(app);
-  add_convert(app);
-  add_quantize(app);
-  add_devices(app);
-  add_doctor(app);
-  add_machine(app);
-  add_plan(app);
-  add_rules(app);
-  add_verify(app);
-  add_synth(app);
-  add_tokenize(app);
-  add_detokenize(app);
-  add_perplexity(app);
-  add_eval(app);
-  add_bench(app);
-  add_template(app);
-  add_config(app);
-  add_completion(app);
-  try {
-    Settings(settings_file()).apply(app);
-    app.parse(arguments_of(argc, argv));
-    return 0;
-  } catch (const CLI::RuntimeError& error) {
-    return error.get_exit_code();
-  } catch (const CLI::ParseError& error) {
-    // Help and version are "errors" too, of code 0. The rest is one line and where to read on.
-    if (error.get_exit_code() == 0) return app.exit(error);
-    fmt::print(stderr, "graft: {}\nRun 'graft --help' or 'graft COMMAND --help'.\n", error.what());
-    return kUserError;
-  } catch (const Error& error) {
-    return complain(error.what(), kUserError);
-  } catch (const std::bad_alloc&) {
-    return complain("out of memory", kUserError);
-  } catch (const std::exception& error) {
-    return complain(fmt::format("internal error: {}", error.what()).c_str(), kBug);
-  }
+void add_run(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("run", "Answer a prompt, for scripts");
+  command->footer(
+      "Examples:\n"
+      "  graft run \"What is 12 + 30?\"\n"
+      "  graft run \"Sum this up:\" - < notes.txt\n"
+      "  graft run --batch questions.jsonl > answers.jsonl");
+  command->add_option("PROMPT", options->words, "Text; - is standard input");
+  options->model.add_to(*command);
+  options->context.add_to(*command);
+  options->sampling.add_to(*command);
+  command->add_flag("--raw", options->raw, "Continue the text as it is, without a chat template");
+  CLI::Option* json = command->add_flag("--json", options->json, "One object with text and counts");
+  command->add_flag("--stats", options->stats, "Counts and speeds on standard error");
+  CLI::Option* batch =
+      command
+          ->add_option("--batch", options->batch,
+                       "Lines of JSON: {\"prompt\": …} or {\"messages\": […]}; answers in order")
+          ->option_text("FILE")
+          ->excludes("PROMPT")
+          ->excludes(json);
+  command->add_option("-o,--output", options->output, "File for the answers of --batch")
+      ->option_text("FILE")
+      ->needs(batch);
+  command->callback([options] {
+    exit_with(options->batch.empty() ? run_prompt(*options) : run_batch_file(*options));
+  });
 }
 
 }  // namespace graft::cli

@@ -38,11 +38,16 @@ Model::~Model() = default;
 void Model::load() {
   CheckpointWeights weights(*source_, pool_, options_.repack);
   weights.check(*blueprint_);
+  if (options_.on_progress) {
+    // Where the phases have operators of their own, weights are read twice.
+    weights.report_to([&](std::uint64_t done) {
+      options_.on_progress(std::min(done, weight_bytes_), weight_bytes_);
+    });
+    options_.on_progress(0, weight_bytes_);
+  }
   for (const auto& op : operators_.all()) {
     op->load(weights);
-    // Where the phases have operators of their own, weights are read twice.
-    if (options_.on_progress)
-      options_.on_progress(std::min(weights.bytes_given(), weight_bytes_), weight_bytes_);
+    weights.finish_operator();
   }
 }
 

@@ -172,8 +172,16 @@ std::vector<Weight> CheckpointWeights::experts(std::string_view experts,
 void CheckpointWeights::release(const Weight& weight) {
   const auto found = index_.find(weight.name);
   if (!found) return;
-  for (const Place& place : found->places)
+  for (const Place& place : found->places) {
     index_.source().release(*place.tensor);
+    bytes_done_ += place.bytes().size();
+  }
+  if (report_) report_(bytes_done_);
+}
+
+void CheckpointWeights::finish_operator() {
+  bytes_done_ = bytes_given_;
+  if (report_) report_(bytes_done_);
 }
 
 void CheckpointWeights::check(const plan::Blueprint& blueprint) const {

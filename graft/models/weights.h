@@ -3,9 +3,12 @@
 
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "graft/formats/weight_source.h"
@@ -30,7 +33,10 @@ class CheckpointWeights final : public ops::WeightProvider {
   bool may_repack() override { return repack_; }
   void release(const ops::Weight& weight) override;
 
-  std::uint64_t bytes_given() const { return bytes_given_; }  // of the file, by get() so far
+  // Called with the bytes of the file that are done with: a weight when an operator needs it no
+  // longer, all that were given when it is loaded.
+  void report_to(std::function<void(std::uint64_t bytes)> report) { report_ = std::move(report); }
+  void finish_operator();
 
   // Throws one Error that names every weight of the blueprint that is missing or has another shape.
   void check(const plan::Blueprint& blueprint) const;
@@ -42,6 +48,8 @@ class CheckpointWeights final : public ops::WeightProvider {
   ThreadPool* pool_;
   bool repack_;
   std::uint64_t bytes_given_ = 0;
+  std::uint64_t bytes_done_ = 0;
+  std::function<void(std::uint64_t bytes)> report_;
 };
 
 }  // namespace graft::models
