@@ -46,6 +46,7 @@ int run(int argc, const char* const* argv) {
   add_eval(app);
   add_bench(app);
   add_template(app);
+  add_serve(app);
   try {
     app.parse(argc, argv);
     return 0;
