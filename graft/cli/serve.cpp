@@ -181,6 +181,8 @@ void add_server_options(CLI::App& command, Options& options) {
         return true;
       },
       "Waiting bytes at which a slow reader is cut off, KiB (default: 4096)");
+  command.add_option("--ping-seconds", config.http.limits.keep_alive_seconds,
+                     "Quiet seconds after which a stream gets a comment (default: 15)");
   command.add_option("--access-log", config.access_log,
                      "File for a JSON line per request, without prompts; - for standard output");
 }

@@ -35,6 +35,7 @@ using Parser = beast::http::request_parser<beast::http::string_body>;
 // What a client may send ahead while it is answered.
 constexpr std::size_t kReadAhead = 64U << 10U;
 constexpr std::size_t kReadBytes = 8U << 10U;
+constexpr int kSendBytes = 128 << 10;
 
 auto seconds(double count) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
@@ -125,6 +126,7 @@ class Connection final : public OpenConnection,
     while (goes_on) {
       goes_on = co_await read_head();
       if (goes_on) goes_on = co_await serve_one();
+      goes_on = goes_on && !hub_.is_draining;
     }
     co_await close();
   }
@@ -389,6 +391,8 @@ void spawn(Stream stream, Hub& hub) {
 void serve_connection(Tcp::socket socket, asio::ssl::context* tls, Hub& hub) {
   ErrorCode ignored;
   socket.set_option(Tcp::no_delay(true), ignored);
+  // The system would hold megabytes for a client that does not read.
+  socket.set_option(asio::socket_base::send_buffer_size(kSendBytes), ignored);
   beast::tcp_stream stream(std::move(socket));
   if (tls == nullptr) {
     spawn(std::move(stream), hub);

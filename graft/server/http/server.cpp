@@ -40,9 +40,11 @@ std::unique_ptr<asio::ssl::context> tls_of(const Config& config) {
                        asio::ssl::context::no_tlsv1_1);
   ErrorCode error;
   context->use_certificate_chain_file(config.tls_certificate.string(), error);
-  if (error) fail(config.tls_certificate.string(), ": ", error.message());
+  // OpenSSL's own words for these do not say more.
+  if (error)
+    fail(config.tls_certificate.string(), ": no certificate chain (PEM) can be read there");
   context->use_private_key_file(config.tls_key.string(), asio::ssl::context::pem, error);
-  if (error) fail(config.tls_key.string(), ": ", error.message());
+  if (error) fail(config.tls_key.string(), ": no key (PEM) of this certificate can be read there");
   return context;
 }
 
