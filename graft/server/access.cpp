@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "graft/base/str.h"
 #include "graft/server/api_error.h"
 
 namespace graft::server {
@@ -65,9 +66,10 @@ std::optional<http::Response> Access::gate(const http::Request& request) const {
   return refuse({401, "no valid API key: send Authorization: Bearer KEY", {}, "invalid_api_key"});
 }
 
-std::uint64_t Access::cache_salt(const http::Request& request) const {
-  if (!config_.separate_caches || config_.keys.empty()) return 0;
-  return config_.keys.salt_of(request).value_or(0);
+std::uint64_t Access::cache_salt(const http::Request& request, const std::string& given) const {
+  const bool is_separate = config_.separate_caches && !config_.keys.empty();
+  const std::uint64_t salt = is_separate ? config_.keys.salt_of(request).value_or(0) : 0;
+  return given.empty() ? salt : salt_of_text(str(salt, ":", given));
 }
 
 }  // namespace graft::server

@@ -27,7 +27,8 @@ class Access {
   std::optional<http::Response> gate(const http::Request& request) const;
   // What every answer to this request carries, so that a browser shows it to the page.
   std::vector<http::Header> headers(const http::Request& request) const;
-  std::uint64_t cache_salt(const http::Request& request) const;
+  // Of the key, and of what the client itself gives to keep requests apart; 0: neither.
+  std::uint64_t cache_salt(const http::Request& request, const std::string& given = {}) const;
 
  private:
   bool is_allowed_origin(std::string_view origin) const;

@@ -71,6 +71,16 @@ TEST(Access, AsksForAKeyWhereThereAreKeys) {
   EXPECT_EQ(Access(config).cache_salt(with_header("x-api-key", "k")), 0U);
 }
 
+TEST(Access, TakesSaltsOfClientsToo) {
+  AccessConfig config;
+  const http::Request one = with_header("x-api-key", "one");
+  const http::Request two = with_header("x-api-key", "two");
+  EXPECT_EQ(Access(config).cache_salt(one), 0U);
+  EXPECT_NE(Access(config).cache_salt(one, "a"), Access(config).cache_salt(one, "b"));
+  config.keys.add_list("one,two");
+  EXPECT_NE(Access(config).cache_salt(one, "a"), Access(config).cache_salt(two, "a"));
+}
+
 TEST(Access, KeepsPagesFromElsewhereOut) {
   const Access closed(AccessConfig{});
   http::Request request = with_header("origin", "https://evil.example");

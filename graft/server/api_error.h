@@ -13,7 +13,10 @@ namespace graft::server {
 
 class ApiError : public std::runtime_error {
  public:
-  ApiError(int status, const std::string& message, std::string param = {}, std::string code = {});
+  ApiError(int status_code,
+           const std::string& message,
+           std::string field = {},
+           std::string name = {});
 
   int status;
   std::string param;  // the field that is wrong; empty: none

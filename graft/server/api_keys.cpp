@@ -41,6 +41,14 @@ std::string_view key_of(const http::Request& request) {
 
 }  // namespace
 
+std::uint64_t salt_of_text(std::string_view text) {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest = {};
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
+  std::uint64_t salt = 0;
+  std::memcpy(&salt, digest.data(), sizeof(salt));
+  return salt;
+}
+
 ApiKeys::Digest ApiKeys::digest_of(std::string_view key) {
   Digest digest = {};
   SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
@@ -85,9 +93,7 @@ std::optional<std::uint64_t> ApiKeys::salt_of(const http::Request& request) cons
   for (const Digest& digest : digests_)
     is_known = (CRYPTO_memcmp(digest.data(), given.data(), digest.size()) == 0) || is_known;
   if (!is_known) return std::nullopt;
-  std::uint64_t salt = 0;
-  std::memcpy(&salt, given.data(), sizeof(salt));
-  return salt;
+  return salt_of_text(key_of(request));
 }
 
 }  // namespace graft::server

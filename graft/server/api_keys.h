@@ -14,6 +14,9 @@
 
 namespace graft::server {
 
+// 64 bits of the text's SHA-256.
+std::uint64_t salt_of_text(std::string_view text);
+
 class ApiKeys {
  public:
   // A line per key: the key itself, or "sha256:" and the 64 digits of its digest. Blank lines and

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,7 +20,8 @@ struct Backend {
   ModelPool& models;
   const Access& access;
   Metrics& metrics;
-  http::Workers& slow_workers;   // for what waits for a model's answer
+  http::Workers& slow_workers;  // for what waits for a model's answer
+  const std::atomic<bool>& is_stopping;
   std::int64_t max_waiting = 0;  // answers that wait for a seat, per model
   api::Pooling pooling = api::Pooling::Mean;
 

@@ -46,10 +46,10 @@ void check_lengths(const LoadedModel& model, std::int64_t max_model_len, EmbedIn
 Embedded embed(LoadedModel& model,
                const EmbedInput& input,
                api::Pooling pooling,
-               const std::atomic<bool>& is_gone) {
+               const std::function<bool()>& is_over) {
   Embedded out;
   for (const std::vector<api::TokenId>& text : input.texts) {
-    if (is_gone) break;
+    if (is_over()) break;
     out.vectors.push_back(model.llm().embed(text, pooling));
     shorten(out.vectors.back(), input.dimensions);
     out.num_tokens += static_cast<std::int64_t>(text.size());
@@ -65,14 +65,15 @@ void embed_later(const Backend& backend,
                  EmbedInput input,
                  std::function<void(const Embedded& embedded)> done) {
   check_lengths(*lease, lease->llm().config().max_model_len, input);
-  lease->admit(1, backend.max_waiting);
+  auto place = lease->admit(1, backend.max_waiting);
   const auto is_gone = std::make_shared<std::atomic<bool>>(false);
   exchange->on_gone([is_gone] { *is_gone = true; });
   backend.slow_workers.post([exchange, lease, input = std::move(input), done = std::move(done),
-                             is_gone, pooling = backend.pooling] {
+                             is_gone, place = std::move(place), pooling = backend.pooling,
+                             &is_stopping = backend.is_stopping] {
     answering(exchange, [&] {
-      const std::shared_ptr<void> place(nullptr, [&](void*) { lease->leave(1); });
-      const Embedded embedded = embed(*lease, input, pooling, *is_gone);
+      const Embedded embedded =
+          embed(*lease, input, pooling, [&] { return *is_gone || is_stopping; });
       exchange->note("model", lease->name());
       exchange->note("prompt_tokens", embedded.num_tokens);
       done(embedded);

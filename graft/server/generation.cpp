@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "graft/base/str.h"
 #include "graft/server/api_error.h"
 
 namespace graft::server {
@@ -22,31 +23,25 @@ class Generation : public std::enable_shared_from_this<Generation> {
  public:
   Generation(http::ExchangePtr exchange,
              Lease lease,
+             std::shared_ptr<void> places,
              GenerationInput input,
              std::unique_ptr<Answer> answer,
              Metrics& metrics)
       : exchange_(std::move(exchange)),
         lease_(std::move(lease)),
+        places_(std::move(places)),
         input_(std::move(input)),
         answer_(std::move(answer)),
         metrics_(metrics),
-        num_answers_(static_cast<std::int64_t>(input_.prompts.size()) * input_.params.n),
-        num_left_(num_answers_) {}
+        num_left_(static_cast<std::int64_t>(input_.prompts.size()) * input_.params.n) {}
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
-  ~Generation() { lease_->leave(num_answers_); }
+  ~Generation() = default;
 
   void submit() {
     try {
-      for (std::size_t i = 0; i < input_.prompts.size(); ++i) {
-        requests_.push_back(lease_->llm().submit(
-            input_.prompts[i], input_.params,
-            [self = shared_from_this(), i](const api::Update& update) {
-              self->exchange_->post(
-                  [self, i, update, now = Clock::now()] { self->take(i, update, now); });
-            },
-            input_.options));
-      }
+      for (std::size_t i = 0; i < input_.prompts.size(); ++i)
+        requests_.push_back(submit(i));
     } catch (...) {
       abort();
       throw;
@@ -58,6 +53,14 @@ class Generation : public std::enable_shared_from_this<Generation> {
   }
 
  private:
+  api::RequestId submit(std::size_t prompt) {
+    const auto forward = [self = shared_from_this(), prompt](const api::Update& update) {
+      self->exchange_->post(
+          [self, prompt, update, now = Clock::now()] { self->take(prompt, update, now); });
+    };
+    return lease_->llm().submit(input_.prompts[prompt], input_.params, forward, input_.options);
+  }
+
   void abort() {
     for (const api::RequestId request : requests_)
       lease_->llm().abort(request);
@@ -137,11 +140,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   const http::ExchangePtr exchange_;
   const Lease lease_;
+  const std::shared_ptr<void> places_;
   GenerationInput input_;
   const std::unique_ptr<Answer> answer_;
   Metrics& metrics_;
   const Clock::time_point start_ = Clock::now();
-  const std::int64_t num_answers_;
   std::int64_t num_left_;
   // An update that came while later prompts were still being submitted.
   struct Early {
@@ -164,10 +167,21 @@ void start_generation(const http::ExchangePtr& exchange,
                       GenerationInput input,
                       std::unique_ptr<Answer> answer,
                       const GenerationContext& context) {
+  const std::int64_t max_model_len = lease->llm().config().max_model_len;
+  for (const auto& prompt : input.prompts) {
+    const auto length = static_cast<std::int64_t>(prompt.size());
+    if (length >= max_model_len) {
+      throw ApiError(400,
+                     str("the prompt has ", length, " tokens, the context ", max_model_len,
+                         ": nothing is left for an answer"),
+                     {}, "context_length_exceeded");
+    }
+  }
   const std::int64_t num_answers = static_cast<std::int64_t>(input.prompts.size()) * input.params.n;
-  lease->admit(num_answers, context.max_waiting);
-  const auto generation = std::make_shared<Generation>(exchange, std::move(lease), std::move(input),
-                                                       std::move(answer), context.metrics);
+  auto places = lease->admit(num_answers, context.max_waiting);
+  const auto generation =
+      std::make_shared<Generation>(exchange, std::move(lease), std::move(places), std::move(input),
+                                   std::move(answer), context.metrics);
   generation->submit();
 }
 

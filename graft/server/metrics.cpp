@@ -27,12 +27,12 @@ std::string label_text(const std::string& model) {
   for (const char c : model) {
     if (c == '\\' || c == '"') text += '\\';
     if (c == '\n') {
-      text += "\\n";
+      text += R"(\n)";
     } else {
       text += c;
     }
   }
-  return fmt::format("model_name=\"{}\",engine=\"0\"", text);
+  return fmt::format(R"(model_name="{}",engine="0")", text);
 }
 
 std::string number_text(double value) {
@@ -154,9 +154,10 @@ std::string Metrics::text(const std::vector<ModelGauges>& gauges) const {
   std::string out;
   for (const GaugeRow& row : kGauges) {
     write_head(out, row.name, row.type, row.help);
-    for (const ModelGauges& model : gauges)
+    for (const ModelGauges& model : gauges) {
       out +=
           fmt::format("{}{{{}}} {}\n", row.name, label_text(model.model), row.value(model.stats));
+    }
   }
 
   const std::lock_guard lock(mutex_);
@@ -171,9 +172,10 @@ std::string Metrics::text(const std::vector<ModelGauges>& gauges) const {
   counter("vllm:generation_tokens_total", "Tokens of answers.", &OfModel::num_output);
   write_head(out, "vllm:request_success_total", "counter", "Answers that ended, by reason.");
   for (const auto& [model, metrics] : models_) {
-    for (const auto& [reason, count] : metrics.ends)
+    for (const auto& [reason, count] : metrics.ends) {
       out += fmt::format("vllm:request_success_total{{{},finished_reason=\"{}\"}} {}\n",
                          label_text(model), reason, count);
+    }
   }
 
   const auto histogram = [&](const char* name, const char* help, auto value) {

@@ -20,49 +20,11 @@ using Clock = std::chrono::steady_clock;
 // Beside its weights a model needs room to work and for some of the KV cache.
 constexpr double kRoomPerByte = 1.2;
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  return text;
-}
-
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 }  // namespace
-
-LoadedModel::LoadedModel(ModelInfo info,
-                         const api::LlmConfig& config,
-                         const std::string& chat_template)
-    : info_(std::move(info)), llm_(info_.path, config), load_seconds_(seconds_since(start_)) {
-  if (llm_.tokenizer() != nullptr) format_.emplace(llm_, chat_template);
-}
-
-const api::ChatFormat& LoadedModel::format() const {
-  tokenizer();
-  return *format_;
-}
-
-const tokenizer::Tokenizer& LoadedModel::tokenizer() const {
-  if (llm_.tokenizer() == nullptr) throw ApiError(400, str(name(), " has no tokenizer"), "model");
-  return *llm_.tokenizer();
-}
-
-void LoadedModel::admit(std::int64_t num_answers, std::int64_t max_waiting) {
-  const std::int64_t most = llm_.config().max_num_seqs + max_waiting;
-  std::int64_t now = num_answers_;
-  do {
-    // One that asks for more than all places gets them when nobody else is there.
-    if (now > 0 && now + num_answers > most) {
-      ApiError error(429, str("too many requests: ", now, " answers are under way or wait"), {},
-                     "queue_full");
-      error.retry_after_seconds = 1;
-      throw error;
-    }
-  } while (!num_answers_.compare_exchange_weak(now, now + num_answers));
-}
 
 // Leases keep the state, not the models: these go with the pool or on its own thread, never on the
 // thread of a model, which cannot wait for itself.
@@ -253,10 +215,10 @@ ModelPool::~ModelPool() {
 std::string ModelPool::resolve(const std::string& name) const {
   constexpr std::string_view kLatest = ":latest";
   if (name.empty()) return state_->entries.front().named.name;
-  std::string wanted = lower(name);
+  std::string wanted = http::lower_case(name);
   for (int attempt = 0; attempt < 2; ++attempt) {
     for (const State::Entry& entry : state_->entries) {
-      if (lower(entry.named.name) == wanted) return entry.named.name;
+      if (http::lower_case(entry.named.name) == wanted) return entry.named.name;
     }
     if (!wanted.ends_with(kLatest)) break;
     wanted.resize(wanted.size() - kLatest.size());
@@ -316,7 +278,10 @@ std::vector<std::string> ModelPool::names() const {
 
 ModelInfo ModelPool::info(const std::string& name) const {
   const std::string resolved = resolve(name);
-  return read_model_info(resolved, state_->at(resolved).named.path);
+  ModelInfo info = read_model_info(resolved, state_->at(resolved).named.path);
+  const std::int64_t max_model_len = state_->config.llm.engine.max_model_len;
+  if (max_model_len > 0) info.context_length = std::min(info.context_length, max_model_len);
+  return info;
 }
 
 std::vector<ModelPool::Loaded> ModelPool::loaded() const {

@@ -3,8 +3,6 @@
 
 #pragma once
 
-#include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -13,36 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "graft/api/chat_format.h"
 #include "graft/api/llm.h"
+#include "graft/server/loaded_model.h"
 #include "graft/server/model_info.h"
 
 namespace graft::server {
-
-class LoadedModel {
- public:
-  // Throws Error.
-  LoadedModel(ModelInfo info, const api::LlmConfig& config, const std::string& chat_template);
-
-  const ModelInfo& info() const { return info_; }
-  const std::string& name() const { return info_.name; }
-  api::LLM& llm() { return llm_; }
-  const api::ChatFormat& format() const;          // throws ApiError for a model without a tokenizer
-  const tokenizer::Tokenizer& tokenizer() const;  // likewise
-  double load_seconds() const { return load_seconds_; }
-
-  // Takes places for so many answers. Throws ApiError 429 when too many wait already.
-  void admit(std::int64_t num_answers, std::int64_t max_waiting);
-  void leave(std::int64_t num_answers) { num_answers_ -= num_answers; }
-
- private:
-  ModelInfo info_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  api::LLM llm_;
-  double load_seconds_;
-  std::optional<api::ChatFormat> format_;
-  std::atomic<std::int64_t> num_answers_ = 0;
-};
 
 // A model that stays as long as somebody holds this.
 using Lease = std::shared_ptr<LoadedModel>;

@@ -42,6 +42,7 @@ void serve(const ServiceConfig& config, const std::function<void(std::uint16_t p
   AccessLog log(config.access_log);
   Metrics metrics;
   std::atomic<bool> is_ready = true;
+  std::atomic<bool> is_stopping = false;
   // The server goes last: what the models still say on their way out is said to it.
   http::Server server(config.http);
   Router router;
@@ -53,6 +54,7 @@ void serve(const ServiceConfig& config, const std::function<void(std::uint16_t p
                            .access = access,
                            .metrics = metrics,
                            .slow_workers = slow_workers,
+                           .is_stopping = is_stopping,
                            .max_waiting = config.max_waiting,
                            .pooling = config.pooling};
   openai::add_routes(router, backend);
@@ -72,6 +74,7 @@ void serve(const ServiceConfig& config, const std::function<void(std::uint16_t p
            },
        .on_drain = [&is_ready] { is_ready = false; },
        .log = [&log](const http::Record& record) { log.write(record); }});
+  is_stopping = true;
   slow_workers.stop();
 }
 

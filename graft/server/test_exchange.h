@@ -16,6 +16,7 @@ class TestExchange final : public http::Exchange {
   explicit TestExchange(http::Request request) : request_(std::move(request)) {}
 
   const http::Request& request() const override { return request_; }
+  std::string take_body() override { return std::move(request_.body); }
   void respond(http::Response given) override { response = std::move(given); }
   void start_stream(http::StreamHead given) override { head = std::move(given); }
   void write(std::string_view bytes) override { written += bytes; }

@@ -18,6 +18,7 @@ struct Limits {
   double keep_alive_seconds = 15;  // without anything to send on a stream
   std::size_t max_header_bytes = 32U << 10U;
   std::size_t max_body_bytes = 32U << 20U;
+  std::size_t max_total_body_bytes = 1U << 30U;  // of all that are being read, or wait
   // Of a stream, waiting for a slow reader. An answer of 100k tokens is about as long.
   std::size_t max_buffered_bytes = 4U << 20U;
   std::size_t max_connections = 10'000;  // more wait until others end

@@ -1,9 +1,7 @@
 #include "graft/server/http/connection.h"
 
-#include <atomic>
 #include <chrono>
 #include <optional>
-#include <random>
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -19,9 +17,8 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
-#include <fmt/format.h>
 
-#include "graft/server/http/head.h"
+#include "graft/server/http/framing.h"
 
 namespace graft::server::http {
 namespace {
@@ -30,6 +27,7 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 using ErrorCode = boost::system::error_code;
 using Tcp = asio::ip::tcp;
+using Clock = std::chrono::steady_clock;
 using Parser = beast::http::request_parser<beast::http::string_body>;
 
 // What a client may send ahead while it is answered.
@@ -38,25 +36,11 @@ constexpr std::size_t kReadBytes = 8U << 10U;
 constexpr int kSendBytes = 128 << 10;
 
 auto seconds(double count) {
-  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-      std::chrono::duration<double>(count));
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(count));
 }
 
 auto awaiting(ErrorCode& error) {
   return asio::redirect_error(asio::use_awaitable, error);
-}
-
-std::string new_request_id() {
-  static const std::uint64_t process =
-      (std::uint64_t{std::random_device{}()} << 32U) | std::uint64_t{std::random_device{}()};
-  static std::atomic<std::uint64_t> next = 0;
-  return fmt::format("req-{:016x}-{}", process, ++next);
-}
-
-// A client's own id comes back in a header and in the log.
-bool is_good_id(std::string_view id) {
-  return !id.empty() && id.size() <= 128 &&
-         std::ranges::all_of(id, [](char c) { return c > ' ' && c < 0x7f; });
 }
 
 Request to_request(const Parser& parser, const std::string& remote) {
@@ -69,14 +53,10 @@ Request to_request(const Parser& parser, const std::string& remote) {
   request.path = percent_decoded(target.substr(0, question));
   if (question != std::string_view::npos) request.query = target.substr(question + 1);
   for (const auto& field : message.base()) {
-    std::string name(field.name_string());
-    std::ranges::transform(name, name.begin(), [](char c) {
-      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    });
-    request.headers.push_back({.name = std::move(name), .value = std::string(field.value())});
+    request.headers.push_back({.name = lower_case(std::string(field.name_string())),
+                               .value = std::string(field.value())});
   }
-  const std::string_view id = request.header("x-request-id");
-  request.id = is_good_id(id) ? std::string(id) : new_request_id();
+  request.id = request_id(request.header("x-request-id"));
   return request;
 }
 
@@ -111,7 +91,9 @@ class Connection final : public OpenConnection,
   Connection& operator=(const Connection&) = delete;
   ~Connection() override {
     hub_.connections.erase(this);
-    if (hub_.on_closed) hub_.on_closed();
+    if (!hub_.on_closed) return;  // the server goes, and the models have gone before
+    if (exchange_) exchange_->set_gone();
+    hub_.on_closed();
   }
 
   asio::awaitable<void> run() {
@@ -167,24 +149,38 @@ class Connection final : public OpenConnection,
   // Answers the request whose head was read. False when the connection must end.
   asio::awaitable<bool> serve_one() {
     Request request = to_request(*parser_, remote_);
-    is_head_ = request.method == "HEAD";
-    speaks_11_ = parser_->get().version() >= 11;
-    keep_alive_ = parser_->keep_alive();
-    headers_ = hub_.hooks.headers(request);
-    headers_.push_back({.name = "x-request-id", .value = request.id});
+    framing_ = {.speaks_11 = parser_->get().version() >= 11,
+                .is_head = request.method == "HEAD",
+                .keep_alive = parser_->keep_alive(),
+                .headers = hub_.hooks.headers(request)};
+    framing_.headers.push_back({.name = "x-request-id", .value = request.id});
     num_bytes_ = 0;
     if (std::optional<Response> refusal = hub_.hooks.gate(request)) {
       const bool has_body = !parser_->is_done();
-      keep_alive_ = keep_alive_ && !has_body;
+      framing_.keep_alive = framing_.keep_alive && !has_body;
       const int status = refusal->status;
       const bool is_written = co_await write_response(*std::move(refusal));
       hub_.hooks.log({.request = &request, .status = status, .bytes = num_bytes_});
       if (has_body) co_await linger();
-      co_return is_written&& keep_alive_;
+      co_return (is_written && framing_.keep_alive);
     }
+    const std::size_t reserved = parser_->is_done() ? 0 : expected_body_bytes();
+    if (hub_.body_bytes + reserved > hub_.limits.max_total_body_bytes) {
+      co_await refuse(request, 503, "too much is being sent at once");
+      co_return false;
+    }
+    hub_.body_bytes += reserved;
     const bool has_body = co_await read_body(request);
-    if (!has_body) co_return false;
-    co_return co_await answer(std::move(request));
+    if (!has_body) {
+      hub_.body_bytes -= reserved;
+      co_return false;
+    }
+    co_return co_await answer(std::move(request), reserved);
+  }
+
+  std::size_t expected_body_bytes() const {
+    const auto length = parser_->content_length();
+    return length ? static_cast<std::size_t>(*length) : hub_.limits.max_body_bytes;
   }
 
   asio::awaitable<bool> read_body(Request& request) {
@@ -204,7 +200,7 @@ class Connection final : public OpenConnection,
   }
 
   // Gives the request to its handler, and writes what comes back.
-  asio::awaitable<bool> answer(Request request) {
+  asio::awaitable<bool> answer(Request request, std::size_t body_bytes) {
     const std::weak_ptr<Connection> weak = this->weak_from_this();
     asio::io_context& io = hub_.io;
     exchange_ = std::make_shared<LiveExchange>(
@@ -218,8 +214,11 @@ class Connection final : public OpenConnection,
     lowest().expires_never();
     is_watching_ = true;
     asio::co_spawn(io, watch(), asio::detached);
-    hub_.workers.post(
-        [handler = &hub_.hooks.handler, exchange = exchange_] { (*handler)(exchange); });
+    // Once the handler has read the body, the next may come.
+    hub_.workers.post([hub = &hub_, exchange = exchange_, body_bytes] {
+      hub->hooks.handler(exchange);
+      asio::post(hub->io, [hub, body_bytes] { hub->body_bytes -= body_bytes; });
+    });
 
     bool goes_on = co_await write_answer();
     if (!goes_on) exchange_->set_gone();
@@ -229,7 +228,7 @@ class Connection final : public OpenConnection,
     }
     hub_.hooks.log(exchange_->record(num_bytes_));
     exchange_.reset();
-    co_return goes_on&& keep_alive_;
+    co_return (goes_on && framing_.keep_alive);
   }
 
   // Reads ahead while an answer is under way: the one way to learn that the client has left.
@@ -254,8 +253,6 @@ class Connection final : public OpenConnection,
 
   // Whether all of it was written.
   asio::awaitable<bool> write_answer() {
-    std::string keep_alive;
-    const auto quiet = seconds(hub_.limits.keep_alive_seconds);
     for (;;) {
       if (exchange_->is_gone()) co_return false;
       LiveExchange::Output output = exchange_->take();
@@ -264,47 +261,24 @@ class Connection final : public OpenConnection,
         co_return is_whole;
       }
       if (output.empty()) {
-        const bool is_quiet = co_await wait_for_signal(keep_alive.empty() ? Clock::time_point::max()
-                                                                          : Clock::now() + quiet);
+        const bool is_quiet = co_await wait_for_signal(next_ping());
         if (!is_quiet) continue;
-        output.bytes = keep_alive;
+        output.bytes = framing_.ping;
       }
-      std::string text;
-      if (output.head) {
-        keep_alive = output.head->keep_alive;
-        text = stream_head(*std::move(output.head));
-      }
-      if (!output.bytes.empty()) text += speaks_11_ ? chunk_text(output.bytes) : output.bytes;
-      if (output.is_end && speaks_11_) text += kLastChunk;
-      const bool is_written = co_await write(std::move(text));
-      if (!is_written) co_return false;
-      if (output.is_end) co_return true;
+      const bool is_end = output.is_end;
+      const bool is_written = co_await write(framing_.piece(std::move(output)));
+      if (!is_written || is_end) co_return is_written;
     }
   }
 
-  std::string stream_head(StreamHead head) {
-    keep_alive_ = keep_alive_ && speaks_11_ && !hub_.is_draining;
-    head.headers.insert(head.headers.end(), headers_.begin(), headers_.end());
-    head.headers.push_back({.name = "Cache-Control", .value = "no-cache"});
-    head.headers.push_back({.name = "X-Accel-Buffering", .value = "no"});  // for nginx
-    return head_text({.content_type = head.content_type,
-                      .chunked = speaks_11_,
-                      .keep_alive = keep_alive_,
-                      .headers = std::move(head.headers)});
+  Clock::time_point next_ping() const {
+    if (framing_.ping.empty()) return Clock::time_point::max();
+    return Clock::now() + seconds(hub_.limits.keep_alive_seconds);
   }
 
   asio::awaitable<bool> write_response(Response response) {
-    keep_alive_ = keep_alive_ && !hub_.is_draining;
-    response.headers.insert(response.headers.end(), headers_.begin(), headers_.end());
-    const bool has_body = response.status != 204;
-    std::string text = head_text(
-        {.status = response.status,
-         .content_type = has_body ? std::string_view(response.content_type) : std::string_view(),
-         .length = has_body ? std::optional(response.body.size()) : std::nullopt,
-         .keep_alive = keep_alive_,
-         .headers = std::move(response.headers)});
-    if (has_body && !is_head_) text += response.body;
-    const bool is_written = co_await write(std::move(text));
+    framing_.keep_alive = framing_.keep_alive && !hub_.is_draining;
+    const bool is_written = co_await write(framing_.whole(std::move(response)));
     co_return is_written;
   }
 
@@ -319,11 +293,15 @@ class Connection final : public OpenConnection,
   asio::awaitable<void> refuse(ErrorCode error) {
     const int status = status_of(error);
     if (status == 0) co_return;
-    keep_alive_ = false;
-    const Request unknown = {.remote = remote_, .id = new_request_id()};
-    headers_ = {{.name = "x-request-id", .value = unknown.id}};
-    const bool is_written = co_await write_response(hub_.hooks.refusal(status, error.message()));
-    hub_.hooks.log({.request = &unknown, .status = status, .bytes = num_bytes_});
+    const Request unknown = {.remote = remote_, .id = request_id({})};
+    framing_ = {.headers = {{.name = "x-request-id", .value = unknown.id}}};
+    co_await refuse(unknown, status, error.message());
+  }
+
+  asio::awaitable<void> refuse(const Request& request, int status, std::string message) {
+    framing_.keep_alive = false;
+    const bool is_written = co_await write_response(hub_.hooks.refusal(status, message));
+    hub_.hooks.log({.request = &request, .status = status, .bytes = num_bytes_});
     if (is_written) co_await linger();
   }
 
@@ -351,8 +329,6 @@ class Connection final : public OpenConnection,
     co_return;
   }
 
-  using Clock = std::chrono::steady_clock;
-
   // True when the time has passed. All of this is one thread, so that no signal can come between a
   // look at the exchange and the wait.
   asio::awaitable<bool> wait_for_signal(Clock::time_point until) {
@@ -369,14 +345,11 @@ class Connection final : public OpenConnection,
   std::string remote_;
   std::optional<Parser> parser_;
   std::shared_ptr<LiveExchange> exchange_;
-  std::vector<Header> headers_;  // of every answer to the current request
+  Framing framing_;  // of the current answer
   std::size_t num_requests_ = 0;
   std::size_t num_bytes_ = 0;  // written for the current answer
   bool is_idle_ = false;
   bool is_watching_ = false;
-  bool is_head_ = false;
-  bool speaks_11_ = true;
-  bool keep_alive_ = true;
 };
 
 template <class Stream>

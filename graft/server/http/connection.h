@@ -32,6 +32,7 @@ struct Hub {
   const Limits& limits;
   Hooks hooks;
   bool is_draining = false;
+  std::size_t body_bytes = 0;  // of requests that are being read, or wait for a worker
   std::set<OpenConnection*> connections = {};
   std::function<void()> on_closed = {};  // a connection
 };

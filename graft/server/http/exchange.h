@@ -22,6 +22,8 @@ class Exchange {
   virtual ~Exchange() = default;
 
   virtual const Request& request() const = 0;
+  // For the handler, once: a long answer need not hold a long question.
+  virtual std::string take_body() = 0;
   virtual void respond(Response response) = 0;
   virtual void start_stream(StreamHead head) = 0;
   virtual void write(std::string_view bytes) = 0;

@@ -33,6 +33,14 @@ TEST(HttpMessage, DecodesPaths) {
   EXPECT_EQ(percent_decoded("%zz%41"), "%zzA");
 }
 
+TEST(HttpMessage, TakesGoodIdsAndMakesNewOnes) {
+  EXPECT_EQ(request_id("abc-1"), "abc-1");
+  for (const std::string& bad : {std::string(), std::string("a b"), std::string("a\r\nb: c"),
+                                 std::string(129, 'x'), std::string("\xc3\xa9")})
+    EXPECT_TRUE(request_id(bad).starts_with("req-")) << bad;
+  EXPECT_NE(request_id(""), request_id(""));
+}
+
 TEST(HttpMessage, FindsHeadersByLowerCase) {
   const Request request = {.headers = {{"a", "1"}, {"b", "2"}, {"a", "3"}}};
   EXPECT_EQ(request.header("a"), "1");

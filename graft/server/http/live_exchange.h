@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "graft/server/http/exchange.h"
 
@@ -33,6 +34,7 @@ class LiveExchange final : public Exchange {
   LiveExchange(Request request, Post post, Task wake, std::size_t max_buffered_bytes);
 
   const Request& request() const override { return request_; }
+  std::string take_body() override { return std::move(request_.body); }
   void respond(Response response) override;
   void start_stream(StreamHead head) override;
   void write(std::string_view bytes) override;
@@ -56,7 +58,7 @@ class LiveExchange final : public Exchange {
   Record record(std::size_t bytes) const;
 
  private:
-  const Request request_;
+  Request request_;
   const Post post_;
   const Task wake_;
   const std::size_t max_buffered_bytes_;

@@ -1,6 +1,12 @@
 #include "graft/server/http/message.h"
 
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <optional>
+#include <random>
+
+#include <fmt/format.h>
 
 namespace graft::server::http {
 namespace {
@@ -12,7 +18,27 @@ std::optional<int> hex_digit(char c) {
   return std::nullopt;
 }
 
+bool is_good_id(std::string_view id) {
+  return !id.empty() && id.size() <= 128 &&
+         std::ranges::all_of(id, [](char c) { return c > ' ' && c < 0x7f; });
+}
+
 }  // namespace
+
+std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  return text;
+}
+
+std::string request_id(std::string_view given) {
+  static const std::uint64_t process =
+      (std::uint64_t{std::random_device{}()} << 32U) | std::uint64_t{std::random_device{}()};
+  static std::atomic<std::uint64_t> next = 0;
+  if (is_good_id(given)) return std::string(given);
+  return fmt::format("req-{:016x}-{}", process, ++next);
+}
 
 std::string_view Request::header(std::string_view name) const {
   for (const Header& header : headers) {

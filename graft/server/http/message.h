@@ -45,5 +45,10 @@ struct StreamHead {
 
 // "/a%20b" to "/a b"; what is no %XX stays as it is.
 std::string percent_decoded(std::string_view text);
+// Of ASCII.
+std::string lower_case(std::string text);
+// The id that a client gave, or a new one where it is empty or could not stand in a header and a
+// log.
+std::string request_id(std::string_view given);
 
 }  // namespace graft::server::http

@@ -72,8 +72,7 @@ void generate(const Backend& backend,
 
 http::Handler generating(const Backend& backend, Request (*read)(const OrderedJson& body)) {
   return [&backend, read](const http::ExchangePtr& exchange) {
-    const auto request =
-        std::make_shared<const Request>(read(parse_body(exchange->request().body)));
+    const auto request = std::make_shared<const Request>(read(parse_body(exchange->take_body())));
     if (request->is_empty && request->keep_alive_seconds == 0.0) {
       const std::string model = backend.models.resolve(request->model);
       backend.models.unload(model);
@@ -91,7 +90,7 @@ http::Handler generating(const Backend& backend, Request (*read)(const OrderedJs
 
 // /api/embed takes texts and gives lists, the old /api/embeddings one of each.
 void embed(const Backend& backend, const http::ExchangePtr& exchange, bool is_old) {
-  const OrderedJson body = parse_body(exchange->request().body);
+  const OrderedJson body = parse_body(exchange->take_body());
   const Fields fields(body);
   const std::vector<std::string> texts = fields.texts(is_old ? "prompt" : "input");
   if (texts.empty()) fields.fail_at(is_old ? "prompt" : "input", "is missing");

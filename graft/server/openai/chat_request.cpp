@@ -112,6 +112,7 @@ ChatRequest read_chat_request(const OrderedJson& body) {
   request.is_stream = fields.flag("stream").value_or(false);
   request.include_usage = wants_usage(fields, request.is_stream);
   request.priority = fields.integer("priority").value_or(0);
+  request.cache_salt = fields.text("cache_salt").value_or("");
   read_tools(fields, request);
   read_thinking(fields, request);
   read_logprobs(fields, request);

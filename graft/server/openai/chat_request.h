@@ -21,6 +21,7 @@ struct ChatRequest {
   bool reads_tools = false;
   bool only_one_call = false;
   std::int64_t priority = 0;
+  std::string cache_salt = {};  // prefixes are shared with requests of the same only
 };
 
 // Throws ApiError 400 that names the field. Messages and tools are checked by the template's side.

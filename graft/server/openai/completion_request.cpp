@@ -65,6 +65,7 @@ CompletionRequest read_completion_request(const OrderedJson& body) {
   request.include_usage = wants_usage(fields, request.is_stream);
   request.echo = fields.flag("echo").value_or(false);
   request.priority = fields.integer("priority").value_or(0);
+  request.cache_salt = fields.text("cache_salt").value_or("");
   const std::int64_t most = fields.integer("max_tokens", 0).value_or(kDefaultMaxTokens);
   if (most == 0 && !request.echo) fields.fail_at("max_tokens", "0 needs echo");
   request.drops_output = most == 0;

@@ -22,6 +22,7 @@ struct CompletionRequest {
   bool echo = false;          // the prompt stands before the answer
   bool drops_output = false;  // max_tokens 0: only the prompt was asked for
   std::int64_t priority = 0;
+  std::string cache_salt = {};  // prefixes are shared with requests of the same only
 };
 
 // Throws ApiError 400 that names the field.

@@ -73,8 +73,7 @@ std::string base64_floats(const std::vector<float>& values) {
 }
 
 void embeddings(const Backend& backend, const http::ExchangePtr& exchange) {
-  auto request =
-      std::make_shared<const Request>(read_request(parse_body(exchange->request().body)));
+  auto request = std::make_shared<const Request>(read_request(parse_body(exchange->take_body())));
   backend.with_model(exchange, request->model, [&backend, exchange, request](const Lease& lease) {
     EmbedInput input = {.dimensions = request->dimensions};
     for (const api::Prompt& prompt : request->input)

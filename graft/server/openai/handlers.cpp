@@ -26,7 +26,7 @@ void chat(const Backend& backend,
       .prompts = {prompt.tokens},
       .params = request.sampling.for_model(model.llm().source().config()),
       .options = {.priority = request.priority,
-                  .cache_salt = backend.access.cache_salt(exchange->request())},
+                  .cache_salt = backend.access.cache_salt(exchange->request(), request.cache_salt)},
       .is_stream = request.is_stream,
       .head = sse_head()};
   if (request.reads_tools) show_tool_marks(model.tokenizer(), input.params);
@@ -52,7 +52,7 @@ void complete(const Backend& backend,
   GenerationInput input = {
       .params = request.sampling.for_model(model.llm().source().config()),
       .options = {.priority = request.priority,
-                  .cache_salt = backend.access.cache_salt(exchange->request())},
+                  .cache_salt = backend.access.cache_salt(exchange->request(), request.cache_salt)},
       .is_stream = request.is_stream,
       .head = sse_head()};
   CompletionAnswerOptions options = {.num_samples = input.params.n,
@@ -124,7 +124,7 @@ void detokenize(const http::ExchangePtr& exchange, const OrderedJson& body, Load
 template <class Work>
 http::Handler on_model(const Backend& backend, Work work) {
   return [&backend, work](const http::ExchangePtr& exchange) {
-    auto body = std::make_shared<const OrderedJson>(parse_body(exchange->request().body));
+    auto body = std::make_shared<const OrderedJson>(parse_body(exchange->take_body()));
     const std::string model = Fields(*body).text("model").value_or("");
     backend.with_model(exchange, model, [exchange, body, work](const Lease& lease) {
       work(exchange, *body, *lease);
@@ -136,7 +136,7 @@ http::Handler on_model(const Backend& backend, Work work) {
 
 void add_routes(Router& router, const Backend& backend) {
   router.add("POST", "/v1/chat/completions", [&backend](const http::ExchangePtr& exchange) {
-    auto request = read_chat_request(parse_body(exchange->request().body));
+    auto request = read_chat_request(parse_body(exchange->take_body()));
     const std::string model = request.model;
     backend.with_model(exchange, model,
                        [&backend, exchange, request = std::move(request)](Lease lease) {
@@ -144,7 +144,7 @@ void add_routes(Router& router, const Backend& backend) {
                        });
   });
   router.add("POST", "/v1/completions", [&backend](const http::ExchangePtr& exchange) {
-    auto request = read_completion_request(parse_body(exchange->request().body));
+    auto request = read_completion_request(parse_body(exchange->take_body()));
     const std::string model = request.model;
     backend.with_model(exchange, model,
                        [&backend, exchange, request = std::move(request)](Lease lease) {
