@@ -213,6 +213,7 @@ class Connection final : public OpenConnection,
         hub_.limits.max_buffered_bytes);
     lowest().expires_never();
     is_watching_ = true;
+    wants_watch_ = true;
     asio::co_spawn(io, watch(), asio::detached);
     // Once the handler has read the body, the next may come.
     hub_.workers.post([hub = &hub_, exchange = exchange_, body_bytes] {
@@ -222,6 +223,7 @@ class Connection final : public OpenConnection,
 
     bool goes_on = co_await write_answer();
     if (!goes_on) exchange_->set_gone();
+    wants_watch_ = false;  // a read that has just ended must not be followed by another
     while (is_watching_) {
       lowest().cancel();
       co_await wait_for_signal(Clock::time_point::max());
@@ -235,7 +237,7 @@ class Connection final : public OpenConnection,
   asio::awaitable<void> watch() {
     const auto self = this->shared_from_this();
     ErrorCode error;
-    while (!error && buffer_.size() < kReadAhead) {
+    while (!error && wants_watch_ && buffer_.size() < kReadAhead) {
       const std::size_t count =
           co_await stream_.async_read_some(buffer_.prepare(kReadBytes), awaiting(error));
       buffer_.commit(count);
@@ -350,6 +352,7 @@ class Connection final : public OpenConnection,
   std::size_t num_bytes_ = 0;  // written for the current answer
   bool is_idle_ = false;
   bool is_watching_ = false;
+  bool wants_watch_ = false;
 };
 
 template <class Stream>

@@ -51,8 +51,8 @@ std::unique_ptr<asio::ssl::context> tls_of(const Config& config) {
 }  // namespace
 
 struct Server::State {
-  explicit State(const Config& given)
-      : config(given),
+  explicit State(Config given)
+      : config(std::move(given)),
         tls(tls_of(config)),
         acceptor(io),
         room(io),
