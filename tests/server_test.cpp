@@ -4,6 +4,7 @@
 #include <string>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "graft/base/base64.h"
 
@@ -38,6 +39,8 @@ TEST(Server, AnswersOpenAisClients) {
   const ServerProcess server;
   ASSERT_NE(server.port(), 0) << server.first_line();
   EXPECT_EQ(get(server, "/health").json()["status"], "ok");
+  for (int i = 0; i < 600 && get(server, "/ready").status == 503; ++i)
+    ::usleep(100'000);  // while the model is being loaded
   EXPECT_EQ(get(server, "/ready").status, 200);
   EXPECT_NE(get(server, "/").body.find("running"), std::string::npos);
 

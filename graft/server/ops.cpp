@@ -30,18 +30,20 @@ http::Response health() {
   return {.body = R"({"status":"ok"})"};
 }
 
-http::Response ready(const http::Request& request, bool is_ready) {
-  if (!is_ready) return error_response({503, "the server is stopping"}, request.path);
+http::Response ready(const http::Request& request, const Readiness& readiness) {
+  if (readiness.is_draining) return error_response({503, "the server is stopping"}, request.path);
+  if (!readiness.is_loaded) return error_response({503, "the model is being loaded"}, request.path);
   return {.body = R"({"status":"ready"})"};
 }
 
 }  // namespace
 
-void add_ops_routes(Router& router, const Backend& backend, const std::atomic<bool>& is_ready) {
+void add_ops_routes(Router& router, const Backend& backend, const Readiness& readiness) {
   for (const char* path : {"/health", "/v1/health"})
     router.add_plain("GET", path, [](const http::Request&) { return health(); });
-  router.add_plain("GET", "/ready",
-                   [&is_ready](const http::Request& request) { return ready(request, is_ready); });
+  router.add_plain("GET", "/ready", [&readiness](const http::Request& request) {
+    return ready(request, readiness);
+  });
   router.add_plain("GET", "/metrics",
                    [&backend](const http::Request&) { return metrics(backend); });
   router.add_plain("GET", "/v1/plan", [&backend](const http::Request&) { return plan(backend); });

@@ -9,7 +9,14 @@
 
 namespace graft::server {
 
-// Both must outlive the router. Not ready: the server drains, and takes no new work.
-void add_ops_routes(Router& router, const Backend& backend, const std::atomic<bool>& is_ready);
+// Requests that come while the first model is being loaded wait for it; who spreads load should
+// send them elsewhere. Draining: no new work is taken.
+struct Readiness {
+  std::atomic<bool> is_loaded = false;
+  std::atomic<bool> is_draining = false;
+};
+
+// Both must outlive the router.
+void add_ops_routes(Router& router, const Backend& backend, const Readiness& readiness);
 
 }  // namespace graft::server

@@ -1,8 +1,10 @@
 #include "graft/server/service.h"
 
 #include <atomic>
+#include <cstdio>
 #include <utility>
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include "graft/base/error.h"
@@ -29,9 +31,10 @@ void raise_file_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-void preload(ModelPool& models) {
+void preload(ModelPool& models, Readiness& readiness) {
   models.acquire(
-      "", [](const Lease&) {}, [](const std::string&) {});
+      "", [&readiness](const Lease&) { readiness.is_loaded = true; },
+      [](const std::string& message) { fmt::print(stderr, "graft: warning: {}\n", message); });
 }
 
 }  // namespace
@@ -41,7 +44,7 @@ void serve(const ServiceConfig& config, const std::function<void(std::uint16_t p
   const Access access(config.access);
   AccessLog log(config.access_log);
   Metrics metrics;
-  std::atomic<bool> is_ready = true;
+  Readiness readiness;
   std::atomic<bool> is_stopping = false;
   // The server goes last: what the models still say on their way out is said to it.
   http::Server server(config.http);
@@ -59,9 +62,13 @@ void serve(const ServiceConfig& config, const std::function<void(std::uint16_t p
                            .pooling = config.pooling};
   openai::add_routes(router, backend);
   ollama::add_routes(router, backend);
-  add_ops_routes(router, backend, is_ready);
+  add_ops_routes(router, backend, readiness);
   add_static_routes(router);
-  if (config.preload) preload(models);
+  if (config.preload) {
+    preload(models, readiness);
+  } else {
+    readiness.is_loaded = true;
+  }
 
   listening(server.port());
   server.run(
@@ -70,9 +77,11 @@ void serve(const ServiceConfig& config, const std::function<void(std::uint16_t p
        .headers = [&access](const http::Request& request) { return access.headers(request); },
        .refusal =
            [](int status, const std::string& message) {
-             return error_response({status, str("no valid HTTP request: ", message)}, {});
+             ApiError error(status, str("the request: ", message));
+             if (status == 503) error.retry_after_seconds = 1;
+             return error_response(error, {});
            },
-       .on_drain = [&is_ready] { is_ready = false; },
+       .on_drain = [&readiness] { readiness.is_draining = true; },
        .log = [&log](const http::Record& record) { log.write(record); }});
   is_stopping = true;
   slow_workers.stop();
