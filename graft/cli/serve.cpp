@@ -33,6 +33,7 @@ struct Options {
   bool shared_cache = false;
   std::string pooling = "mean";
   std::size_t max_body_mib = 32;
+  std::size_t stream_buffer_kib = 4096;
   bool lazy = false;
   server::ServiceConfig service;
 };
@@ -116,7 +117,10 @@ void serve_models(Options& options) {
   config.access.keys = read_keys(options);
   config.access.separate_caches = !options.shared_cache;
   config.pooling = options.pooling == "last" ? api::Pooling::Last : api::Pooling::Mean;
-  config.http.limits.max_body_bytes = options.max_body_mib << 20U;
+  server::http::Limits& limits = config.http.limits;
+  limits.max_body_bytes = options.max_body_mib << 20U;
+  limits.max_total_body_bytes = std::max(limits.max_total_body_bytes, limits.max_body_bytes);
+  limits.max_buffered_bytes = options.stream_buffer_kib << 10U;
   config.preload = !options.lazy;
   server::serve(config, [&](std::uint16_t port) { say_where(config, port); });
 }
@@ -174,13 +178,10 @@ void add_server_options(CLI::App& command, Options& options) {
       ->check(CLI::Range(1, 4096));
   command.add_option("--header-timeout", config.http.limits.header_seconds,
                      "Seconds for a client to send the head of a request (default: 10)");
-  command.add_option(
-      "--stream-buffer-kib",
-      [&config](const CLI::results_t& values) {
-        config.http.limits.max_buffered_bytes = std::stoul(values[0]) << 10U;
-        return true;
-      },
-      "Waiting bytes at which a slow reader is cut off, KiB (default: 4096)");
+  command
+      .add_option("--stream-buffer-kib", options.stream_buffer_kib,
+                  "Waiting bytes at which a slow reader is cut off, KiB (default: 4096)")
+      ->check(CLI::Range(1, 1 << 20));
   command.add_option("--ping-seconds", config.http.limits.keep_alive_seconds,
                      "Quiet seconds after which a stream gets a comment (default: 15)");
   command.add_option("--access-log", config.access_log,

@@ -38,6 +38,12 @@ ApiError::ApiError(int status_code, const std::string& message, std::string fiel
       param(std::move(field)),
       code(std::move(name)) {}
 
+ApiError busy_error(const std::string& message, int retry_after_seconds) {
+  ApiError error(429, message, {}, "queue_full");
+  error.retry_after_seconds = retry_after_seconds;
+  return error;
+}
+
 std::string error_body(const ApiError& error, std::string_view path) {
   if (path.starts_with("/api/")) return json_text({{"error", error.what()}});
   return json_text({{"error",

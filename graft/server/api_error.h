@@ -24,6 +24,9 @@ class ApiError : public std::runtime_error {
   int retry_after_seconds = 0;
 };
 
+// 429: too many ask; it may work after so many seconds.
+ApiError busy_error(const std::string& message, int retry_after_seconds);
+
 // {"error": {"message", "type", "param", "code"}} as OpenAI's clients expect it; {"error": "…"} for
 // paths under /api, as Ollama's do.
 http::Response error_response(const ApiError& error, std::string_view path);

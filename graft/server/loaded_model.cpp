@@ -36,12 +36,8 @@ std::shared_ptr<void> LoadedModel::admit(std::int64_t num_answers, std::int64_t 
   std::int64_t now = *num_answers_;
   do {
     // One that asks for more than all places gets them when nobody else is there.
-    if (now > 0 && now + num_answers > most) {
-      ApiError error(429, str("too many requests: ", now, " answers are under way or wait"), {},
-                     "queue_full");
-      error.retry_after_seconds = 1;
-      throw error;
-    }
+    if (now > 0 && now + num_answers > most)
+      throw busy_error(str("too many requests: ", now, " answers are under way or wait"), 1);
   } while (!num_answers_->compare_exchange_weak(now, now + num_answers));
   return {nullptr, [count = num_answers_, num_answers](void*) { *count -= num_answers; }};
 }

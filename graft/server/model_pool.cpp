@@ -238,29 +238,21 @@ void ModelPool::acquire(const std::string& name,
                         Ready ready,
                         Failed failed,
                         std::optional<double> keep_alive_seconds) {
-  Lease lease;
-  {
-    const std::string resolved = resolve(name);
-    const std::lock_guard lock(state_->mutex);
-    State::Entry& entry = state_->at(resolved);
-    if (keep_alive_seconds) entry.keep_alive_seconds = *keep_alive_seconds;
-    if (entry.model) {
-      lease = state_->lease_of(entry);
-    } else {
-      if (state_->num_waiting >= state_->config.max_loading) {
-        ApiError error(429, str(resolved, ": too many requests wait for it"), {}, "queue_full");
-        error.retry_after_seconds = 5;
-        throw error;
-      }
-      entry.waiters.push_back({.ready = std::move(ready), .failed = std::move(failed)});
-      ++state_->num_waiting;
-    }
-  }
-  if (lease) {
+  const std::string resolved = resolve(name);
+  std::unique_lock lock(state_->mutex);
+  State::Entry& entry = state_->at(resolved);
+  if (keep_alive_seconds) entry.keep_alive_seconds = *keep_alive_seconds;
+  if (entry.model) {
+    Lease lease = state_->lease_of(entry);
+    lock.unlock();
     ready(std::move(lease));
-  } else {
-    state_->wake.notify_all();
+    return;
   }
+  if (state_->num_waiting >= state_->config.max_loading)
+    throw busy_error(str(resolved, ": too many requests wait for it"), 5);
+  entry.waiters.push_back({.ready = std::move(ready), .failed = std::move(failed)});
+  ++state_->num_waiting;
+  state_->wake.notify_all();
 }
 
 void ModelPool::unload(const std::string& name) {

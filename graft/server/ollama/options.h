@@ -20,8 +20,8 @@ struct Options {
   api::SamplingParams for_model(const formats::ModelConfig& config) const;
 };
 
-// `fields`: of the request. Throws ApiError.
-Options read_options(const Fields& fields);
+// Throws ApiError.
+Options read_options(const Fields& request);
 
 // Seconds, or "5m", "1h30m", "-1"; negative: for ever. Throws ApiError.
 std::optional<double> read_keep_alive(const Fields& fields);
