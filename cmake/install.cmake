@@ -20,7 +20,8 @@ install(
   PATTERN "*.h"
   PATTERN "test_*.h" EXCLUDE
   PATTERN "shared_data.h" EXCLUDE
-  PATTERN "graft/cli" EXCLUDE)
+  PATTERN "graft/cli" EXCLUDE
+  PATTERN "graft/server" EXCLUDE)
 install(FILES ${CMAKE_BINARY_DIR}/include/graft/base/version.h DESTINATION include/graft/base)
 
 install(EXPORT graft NAMESPACE graft:: FILE graftTargets.cmake DESTINATION ${package_dir})

@@ -141,6 +141,29 @@ struct LLM::State {
     }
   }
 
+  std::vector<TokenId> tokens_of(const Prompt& prompt) const {
+    const auto* text = std::get_if<std::string>(&prompt);
+    if (text == nullptr) return std::get<std::vector<TokenId>>(prompt);
+    if (!tokenizer) fail("the model has no tokenizer: give the prompt as tokens");
+    return tokenizer->encode(*text);
+  }
+
+  // Without room in the cache it waits for what runs to end, one step at a time.
+  void embed(std::promise<std::vector<float>>& result,
+             const std::vector<TokenId>& tokens,
+             Pooling pooling) {
+    try {
+      if (auto vector = engine.embed(tokens, pooling)) {
+        result.set_value(*std::move(vector));
+        return;
+      }
+    } catch (...) {
+      result.set_exception(std::current_exception());
+      return;
+    }
+    post([this, &result, &tokens, pooling](engine::Engine&) { embed(result, tokens, pooling); });
+  }
+
   std::vector<RequestId> open_requests() const {
     std::vector<RequestId> requests;
     for (const auto& [request, callback] : callbacks)
@@ -176,15 +199,12 @@ LLM::~LLM() = default;
 RequestId LLM::submit(const Prompt& prompt,
                       const SamplingParams& params,
                       Callback callback,
-                      std::int64_t priority) {
-  engine::Request request = {
-      .id = state_->next_request++, .prompt = {}, .params = params, .priority = priority};
-  if (const auto* text = std::get_if<std::string>(&prompt)) {
-    if (!state_->tokenizer) fail("the model has no tokenizer: give the prompt as tokens");
-    request.prompt = state_->tokenizer->encode(*text);
-  } else {
-    request.prompt = std::get<std::vector<TokenId>>(prompt);
-  }
+                      const SubmitOptions& options) {
+  engine::Request request = {.id = state_->next_request++,
+                             .prompt = state_->tokens_of(prompt),
+                             .params = params,
+                             .priority = options.priority,
+                             .cache_salt = options.cache_salt};
   state_->engine.check(request);
   const RequestId id = request.id;
   state_->post([state = state_.get(), request = std::move(request),
@@ -210,6 +230,13 @@ RequestId LLM::restore(const std::filesystem::path& path, Callback callback) {
     state_->callbacks[id] = {.call = std::move(callback), .num_left = 1};
   });
   return id;
+}
+
+std::vector<float> LLM::embed(const Prompt& text, Pooling pooling) {
+  const std::vector<TokenId> tokens = state_->tokens_of(text);
+  std::promise<std::vector<float>> result;
+  state_->post([&](engine::Engine&) { state_->embed(result, tokens, pooling); });
+  return result.get_future().get();
 }
 
 namespace {

@@ -30,6 +30,7 @@ using engine::EngineConfig;
 using engine::EngineStats;
 using engine::Finish;
 using engine::FinishReason;
+using engine::Pooling;
 using engine::RequestId;
 using engine::SamplingParams;
 using engine::SequenceId;
@@ -74,6 +75,11 @@ struct Output {
   std::vector<TokenLogprobs> prompt_logprobs;
 };
 
+struct SubmitOptions {
+  std::int64_t priority = 0;     // lower runs first
+  std::uint64_t cache_salt = 0;  // prefixes are shared within one salt (engine::Request)
+};
+
 class LLM {
  public:
   // Called on the model's thread for every update of a request, the last one with `finish`; must be
@@ -97,7 +103,7 @@ class LLM {
   RequestId submit(const Prompt& prompt,
                    const SamplingParams& params,
                    Callback callback,
-                   std::int64_t priority = 0);
+                   const SubmitOptions& options = {});
   // Its updates end soon, unless it has ended.
   void abort(RequestId request);
 
@@ -105,6 +111,10 @@ class LLM {
   // current step.
   void save(SequenceId id, const std::filesystem::path& path);
   RequestId restore(const std::filesystem::path& path, Callback callback);
+
+  // The text as one vector of length 1 (Engine::embed), between the steps of what runs; waits for
+  // it. Throws Error.
+  std::vector<float> embed(const Prompt& text, Pooling pooling = Pooling::Mean);
 
   // Null when the checkpoint has none; then prompts must be tokens.
   const tokenizer::Tokenizer* tokenizer() const;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <filesystem>
+#include <future>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -237,6 +238,47 @@ TEST(Llm, ManyThreadsSubmitStreamAndAbort) {
   while (num_ended < num_submitted)
     std::this_thread::yield();
   EXPECT_EQ(num_ended, num_submitted);
+}
+
+TEST(Llm, PrefixesAreSharedWithinASalt) {
+  GRAFT_REQUIRE_SHARED(sprout());
+  LLM llm(sprout(), small_config());
+  const auto num_cached = [&](std::uint64_t salt) {
+    std::promise<std::int64_t> result;
+    llm.submit(kQuestion, greedy(1),
+               [&](const Update& update) {
+                 if (update.finish) result.set_value(update.num_cached);
+               },
+               {.cache_salt = salt});
+    return result.get_future().get();
+  };
+  EXPECT_EQ(num_cached(7), 0);
+  EXPECT_EQ(num_cached(8), 0);
+  EXPECT_EQ(num_cached(0), 0);
+  EXPECT_GT(num_cached(7), 0);
+  EXPECT_GT(num_cached(0), 0);
+}
+
+TEST(Llm, TextsOfOneMeaningHaveNearVectors) {
+  GRAFT_REQUIRE_SHARED(sprout());
+  LLM llm(sprout(), small_config());
+  const auto dot = [](const std::vector<float>& a, const std::vector<float>& b) {
+    double sum = 0;
+    for (std::size_t i = 0; i < a.size(); ++i)
+      sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+    return sum;
+  };
+  for (const Pooling pooling : {Pooling::Mean, Pooling::Last}) {
+    const auto cat = llm.embed("The cat sat on the mat.", pooling);
+    const auto kitten = llm.embed("The cat sat on the rug.", pooling);
+    const auto sum = llm.embed("Find the sum of 62 and 1.", pooling);
+    EXPECT_NEAR(dot(cat, cat), 1, 1e-5);
+    EXPECT_EQ(cat, llm.embed("The cat sat on the mat.", pooling));
+    EXPECT_GT(dot(cat, kitten), dot(cat, sum));
+  }
+  EXPECT_THROW(llm.embed(std::vector<TokenId>{}), Error);
+  EXPECT_THROW(llm.embed(std::vector<TokenId>(600, 5)), Error);
+  EXPECT_EQ(llm.stats().blocks.num_used, 0);
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ void add_bench(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_verify(CLI::App& app);
 void add_template(CLI::App& app);
+void add_serve(CLI::App& app);
 
 // Ends the program with that code once the command returns; 0 goes on as usual.
 void exit_with(int code);

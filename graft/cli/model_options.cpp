@@ -37,6 +37,10 @@ api::Catalog ModelChoice::catalog() const {
 
 void ModelOptions::add_to(CLI::App& command) {
   model.add_to(command);
+  add_all_but_model_to(command);
+}
+
+void ModelOptions::add_all_but_model_to(CLI::App& command) {
   command.add_option("--rules", rules, "Rule file instead of the default")->option_text("FILE");
   plugins.add_to(command);
   command.add_option("-t,--threads", threads, "Threads (default: one per core)")

@@ -39,6 +39,7 @@ struct ModelOptions {
   bool no_repack = false;
 
   void add_to(CLI::App& command);
+  void add_all_but_model_to(CLI::App& command);
   api::LlmConfig config() const;
   // Loads the model; on a terminal a bar on standard error says how far it is.
   std::unique_ptr<api::LLM> open(api::LlmConfig config) const;

@@ -45,6 +45,7 @@ int run(int argc, const char* const* argv) {
   app.set_version_flag("--version", "graft " GRAFT_VERSION);
   add_chat(app);
   add_run(app);
+  add_serve(app);
   add_models(app);
   add_inspect(app);
   add_convert(app);

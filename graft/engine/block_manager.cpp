@@ -9,6 +9,14 @@
 
 namespace graft::engine {
 
+BlockTable salted_table(std::uint64_t cache_salt) {
+  if (cache_salt == 0) return {};
+  // Contents are counted from 1 and never get there: no salt is the content of a block.
+  constexpr std::uint64_t kNoContent = 1ULL << 63U;
+  const std::uint64_t root = cache_salt | kNoContent;
+  return {.content = root, .root = root};
+}
+
 std::uint64_t BlockManager::default_hash(std::uint64_t parent, std::span<const TokenId> tokens) {
   return XXH3_64bits_withSeed(tokens.data(), tokens.size_bytes(), parent);
 }
@@ -114,7 +122,7 @@ void BlockManager::free(BlockTable& table) {
   std::ranges::reverse(table.blocks);
   for (const BlockId block : table.blocks)
     let_go(block);
-  table = {};
+  table = {.content = table.root, .root = table.root};
 }
 
 BlockId BlockManager::take_free() {

@@ -26,8 +26,13 @@ using BlockId = std::int32_t;
 struct BlockTable {
   std::vector<BlockId> blocks = {};
   std::int64_t num_known = 0;  // of them, leading ones whose content is registered
-  std::uint64_t content = 0;   // that of the last known block, 0 before the first
+  std::uint64_t content = 0;   // that of the last known block, `root` before the first
+  std::uint64_t root = 0;      // tables of different roots share nothing
 };
+
+// An empty table whose blocks are shared only with tables of the same salt; 0: with those that have
+// none.
+BlockTable salted_table(std::uint64_t cache_salt);
 
 // Block `to` must get the content of `from` before anything is written in this step.
 struct BlockCopy {

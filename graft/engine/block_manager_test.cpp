@@ -49,6 +49,25 @@ TEST(BlockManager, SharesFullBlocksOfAPrefix) {
   EXPECT_EQ(blocks.stats().num_cached, 2);
 }
 
+TEST(BlockManager, SharesOnlyWithinASalt) {
+  BlockManager blocks(20, 4);
+  const Tokens tokens = count_up(0, 10);
+  const auto computed = [&](std::uint64_t salt) {
+    BlockTable table = salted_table(salt);
+    std::vector<BlockCopy> copies;
+    const std::int64_t cached = blocks.take_cached(table, tokens);
+    EXPECT_TRUE(blocks.prepare(table, cached, 10, copies));
+    blocks.register_full(table, tokens, 10);
+    blocks.free(table);
+    EXPECT_EQ(table.content, salted_table(salt).content) << "a preempted sequence keeps its salt";
+    return cached;
+  };
+  for (const std::uint64_t salt : {0ULL, 1ULL, 2ULL, ~0ULL}) {
+    EXPECT_EQ(computed(salt), 0) << salt;
+    EXPECT_EQ(computed(salt), 8) << salt;
+  }
+}
+
 TEST(BlockManager, AHitNeverCoversTheLastToken) {
   BlockManager blocks(10, 4);
   BlockTable first = compute(blocks, count_up(0, 8));

@@ -90,6 +90,7 @@ RequestId Engine::add(Request request) {
   sequence->id = {.request = new_id(request.id), .sample = 0};
   sequence->seed = request.params.seed.value_or(seeds_());
   sequence->priority = request.priority;
+  sequence->table = salted_table(request.cache_salt);
   sequence->num_prompt = static_cast<std::int64_t>(request.prompt.size());
   sequence->tokens = std::move(request.prompt);
   sequence->params = std::move(request.params);
@@ -173,7 +174,6 @@ void Engine::commit(const Schedule& schedule, const std::vector<SequenceLogits>&
     const ScheduledSequence& scheduled = schedule.sequences[i];
     Sequence& sequence = *scheduled.sequence;
     const bool is_complete = scheduled.is_complete();
-    if (!sequence.first_scheduled) sequence.first_scheduled = Clock::now();
     collect_prompt_logprobs(sequence, rows[i]);
     sequence.num_computed += scheduled.num_tokens;
     num_computed_tokens_ += scheduled.num_tokens;
@@ -300,6 +300,7 @@ void Engine::finish(Sequence& sequence, Finish reason, Update update) {
   update.num_output = sequence.num_output();
   update.prompt_logprobs = std::move(sequence.prompt_logprobs);
   update.arrived = sequence.arrived;
+  update.first_scheduled = sequence.first_scheduled;
   update.first_token = sequence.first_token;
   const SequenceId id = sequence.id;
   // Samples that it has not become yet end with it.

@@ -56,6 +56,11 @@ class Engine {
   // The tokens of a running sequence.
   const Sequence* find(SequenceId id) const;
 
+  // One vector for the whole text: the hidden states after the last layer, pooled, of length 1. It
+  // is computed at once, in blocks that are free; nothing when too few are. Throws Error like
+  // check().
+  std::optional<std::vector<float>> embed(const std::vector<TokenId>& tokens, Pooling pooling);
+
   // Gives the memory of blocks that nobody uses back to the system, with the prefixes in them.
   void release_idle_memory();
 

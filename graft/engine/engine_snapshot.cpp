@@ -49,6 +49,7 @@ void Engine::save(SequenceId id, const std::filesystem::path& path) const {
   snapshot.params.n = 1;  // one sequence is saved, not those it would become
   snapshot.seed = sequence->seed;
   snapshot.priority = sequence->priority;
+  snapshot.cache_salt = sequence->table.root;
   snapshot.num_prompt = sequence->num_prompt;
   snapshot.num_computed = sequence->num_computed;
   snapshot.tokens = sequence->tokens;
@@ -76,6 +77,7 @@ RequestId Engine::restore(const std::filesystem::path& path, RequestId wanted) {
   sequence->id = {.request = new_id(wanted), .sample = 0};
   sequence->seed = snapshot.seed;
   sequence->priority = snapshot.priority;
+  sequence->table = salted_table(snapshot.cache_salt);
   sequence->num_prompt = snapshot.num_prompt;
   sequence->tokens = std::move(snapshot.tokens);
   sequence->params = std::move(snapshot.params);

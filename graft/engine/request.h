@@ -18,6 +18,9 @@ struct Request {
   std::vector<TokenId> prompt = {};
   SamplingParams params = {};
   std::int64_t priority = 0;  // lower runs first
+  // Prefixes in the cache are shared among requests of the same salt only: who waits less for a
+  // prompt that somebody else has asked learns that it was asked. 0 is a salt like others.
+  std::uint64_t cache_salt = 0;
 };
 
 // What a sequence gained in one step, or how it ended. Every sequence of a request ends exactly
@@ -34,8 +37,12 @@ struct Update {
   std::int64_t num_output = 0;
   std::vector<TokenLogprobs> prompt_logprobs = {};
   Clock::time_point arrived = {};
+  std::optional<Clock::time_point> first_scheduled = {};
   std::optional<Clock::time_point> first_token = {};
 };
+
+// How the hidden states of a text become one vector.
+enum class Pooling : std::uint8_t { Mean, Last };
 
 struct EngineStats {
   std::int64_t num_running = 0;

@@ -93,6 +93,7 @@ void Scheduler::schedule_waiting(Step& step) {
     waiting_.erase(&sequence);
     running_.insert(&sequence);
     sequence.state = SequenceState::Running;
+    if (!sequence.first_scheduled) sequence.first_scheduled = Clock::now();
     put(step, sequence, num_tokens);
     make_known(step.schedule.sequences.back());
   }

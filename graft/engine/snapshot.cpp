@@ -78,6 +78,7 @@ Json head_of(const Snapshot& snapshot) {
           {"params", to_json(snapshot.params)},
           {"seed", snapshot.seed},
           {"priority", snapshot.priority},
+          {"cache_salt", snapshot.cache_salt},
           {"num_prompt", snapshot.num_prompt},
           {"num_computed", snapshot.num_computed},
           {"tokens", snapshot.tokens}};
@@ -98,6 +99,7 @@ Snapshot parse_head(const Json& head) {
   snapshot.params = params_from_json(head.at("params"));
   head.at("seed").get_to(snapshot.seed);
   head.at("priority").get_to(snapshot.priority);
+  head.at("cache_salt").get_to(snapshot.cache_salt);
   head.at("num_prompt").get_to(snapshot.num_prompt);
   head.at("num_computed").get_to(snapshot.num_computed);
   head.at("tokens").get_to(snapshot.tokens);

@@ -22,6 +22,7 @@ struct Snapshot {
   SamplingParams params;
   std::uint64_t seed = 0;
   std::int64_t priority = 0;
+  std::uint64_t cache_salt = 0;
   std::int64_t num_prompt = 0;
   std::int64_t num_computed = 0;
   std::vector<TokenId> tokens;

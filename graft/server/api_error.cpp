@@ -1,0 +1,67 @@
+#include "graft/server/api_error.h"
+
+#include <utility>
+
+#include "graft/server/json_text.h"
+
+namespace graft::server {
+namespace {
+
+const char* type_of(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 429:
+      return "rate_limit_error";
+    case 501:
+      return "not_supported_error";
+    case 503:
+      return "unavailable_error";
+    default:
+      return status < 500 ? "invalid_request_error" : "server_error";
+  }
+}
+
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+}  // namespace
+
+ApiError::ApiError(int status_code, const std::string& message, std::string field, std::string name)
+    : std::runtime_error(message),
+      status(status_code),
+      param(std::move(field)),
+      code(std::move(name)) {}
+
+ApiError busy_error(const std::string& message, int retry_after_seconds) {
+  ApiError error(429, message, {}, "queue_full");
+  error.retry_after_seconds = retry_after_seconds;
+  return error;
+}
+
+std::string error_body(const ApiError& error, std::string_view path) {
+  if (path.starts_with("/api/")) return json_text({{"error", error.what()}});
+  return json_text({{"error",
+                     {{"message", error.what()},
+                      {"type", type_of(error.status)},
+                      {"param", text_or_null(error.param)},
+                      {"code", text_or_null(error.code)}}}});
+}
+
+http::Response error_response(const ApiError& error, std::string_view path) {
+  http::Response response = {.status = error.status, .body = error_body(error, path)};
+  if (error.retry_after_seconds > 0) {
+    response.headers.push_back(
+        {.name = "Retry-After", .value = std::to_string(error.retry_after_seconds)});
+  }
+  if (error.status == 401)
+    response.headers.push_back({.name = "WWW-Authenticate", .value = "Bearer"});
+  return response;
+}
+
+}  // namespace graft::server

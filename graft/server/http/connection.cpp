@@ -1,0 +1,380 @@
+#include "graft/server/http/connection.h"
+
+#include <chrono>
+#include <optional>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/ssl/ssl_stream.hpp>
+
+#include "graft/server/http/framing.h"
+
+namespace graft::server::http {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+using ErrorCode = boost::system::error_code;
+using Tcp = asio::ip::tcp;
+using Clock = std::chrono::steady_clock;
+using Parser = beast::http::request_parser<beast::http::string_body>;
+
+// What a client may send ahead while it is answered.
+constexpr std::size_t kReadAhead = 64U << 10U;
+constexpr std::size_t kReadBytes = 8U << 10U;
+constexpr int kSendBytes = 128 << 10;
+
+auto seconds(double count) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(count));
+}
+
+auto awaiting(ErrorCode& error) {
+  return asio::redirect_error(asio::use_awaitable, error);
+}
+
+Request to_request(const Parser& parser, const std::string& remote) {
+  Request request;
+  request.remote = remote;
+  const auto& message = parser.get();
+  request.method = std::string(message.method_string());
+  const std::string_view target(message.target().data(), message.target().size());
+  const std::size_t question = target.find('?');
+  request.path = percent_decoded(target.substr(0, question));
+  if (question != std::string_view::npos) request.query = target.substr(question + 1);
+  for (const auto& field : message.base()) {
+    request.headers.push_back({.name = lower_case(std::string(field.name_string())),
+                               .value = std::string(field.value())});
+  }
+  request.id = request_id(request.header("x-request-id"));
+  return request;
+}
+
+// 0: nobody is there to be told.
+int status_of(const ErrorCode& error) {
+  if (error == beast::http::error::body_limit) return 413;
+  if (error == beast::http::error::header_limit || error == beast::http::error::buffer_overflow)
+    return 431;
+  const bool is_end =
+      error == beast::http::error::end_of_stream || error == beast::http::error::partial_message;
+  const bool is_http =
+      error.category() == beast::http::make_error_code(beast::http::error::bad_method).category();
+  return is_http && !is_end ? 400 : 0;
+}
+
+// Stream: beast::tcp_stream, or TLS over it.
+template <class Stream>
+class Connection final : public OpenConnection,
+                         public std::enable_shared_from_this<Connection<Stream>> {
+ public:
+  Connection(Stream stream, Hub& hub)
+      : stream_(std::move(stream)),
+        hub_(hub),
+        buffer_(hub.limits.max_header_bytes + kReadAhead),
+        signal_(hub.io) {
+    ErrorCode error;
+    const auto remote = socket().remote_endpoint(error);
+    if (!error) remote_ = remote.address().to_string();
+    hub_.connections.insert(this);
+  }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection() override {
+    hub_.connections.erase(this);
+    if (!hub_.on_closed) return;  // the server goes, and the models have gone before
+    if (exchange_) exchange_->set_gone();
+    hub_.on_closed();
+  }
+
+  asio::awaitable<void> run() {
+    const auto self = this->shared_from_this();
+    if constexpr (kIsTls) {
+      ErrorCode error;
+      lowest().expires_after(seconds(hub_.limits.header_seconds));
+      co_await stream_.async_handshake(asio::ssl::stream_base::server, awaiting(error));
+      if (error) co_return;
+    }
+    bool goes_on = true;
+    while (goes_on) {
+      goes_on = co_await read_head();
+      if (goes_on) goes_on = co_await serve_one();
+      goes_on = goes_on && !hub_.is_draining;
+    }
+    co_await close();
+  }
+
+  void close_if_idle() override {
+    if (is_idle_) lowest().close();
+  }
+
+ private:
+  static constexpr bool kIsTls = !std::is_same_v<Stream, beast::tcp_stream>;
+
+  beast::tcp_stream& lowest() { return beast::get_lowest_layer(stream_); }
+  Tcp::socket& socket() { return lowest().socket(); }
+
+  // False when no further request comes.
+  asio::awaitable<bool> read_head() {
+    ErrorCode error;
+    if (buffer_.size() == 0) {
+      is_idle_ = true;
+      lowest().expires_after(
+          seconds(num_requests_ == 0 ? hub_.limits.header_seconds : hub_.limits.idle_seconds));
+      const std::size_t count =
+          co_await stream_.async_read_some(buffer_.prepare(kReadBytes), awaiting(error));
+      is_idle_ = false;
+      if (error) co_return false;
+      buffer_.commit(count);
+    }
+    ++num_requests_;
+    parser_.emplace();
+    parser_->header_limit(static_cast<std::uint32_t>(hub_.limits.max_header_bytes));
+    parser_->body_limit(hub_.limits.max_body_bytes);
+    lowest().expires_after(seconds(hub_.limits.header_seconds));
+    co_await beast::http::async_read_header(stream_, buffer_, *parser_, awaiting(error));
+    if (error) co_await refuse(error);
+    co_return !error;
+  }
+
+  // Answers the request whose head was read. False when the connection must end.
+  asio::awaitable<bool> serve_one() {
+    Request request = to_request(*parser_, remote_);
+    framing_ = {.speaks_11 = parser_->get().version() >= 11,
+                .is_head = request.method == "HEAD",
+                .keep_alive = parser_->keep_alive(),
+                .headers = hub_.hooks.headers(request)};
+    framing_.headers.push_back({.name = "x-request-id", .value = request.id});
+    num_bytes_ = 0;
+    if (std::optional<Response> refusal = hub_.hooks.gate(request)) {
+      const bool has_body = !parser_->is_done();
+      framing_.keep_alive = framing_.keep_alive && !has_body;
+      const int status = refusal->status;
+      const bool is_written = co_await write_response(*std::move(refusal));
+      hub_.hooks.log({.request = &request, .status = status, .bytes = num_bytes_});
+      if (has_body) co_await linger();
+      co_return (is_written && framing_.keep_alive);
+    }
+    const std::size_t reserved = parser_->is_done() ? 0 : expected_body_bytes();
+    if (hub_.body_bytes + reserved > hub_.limits.max_total_body_bytes) {
+      co_await refuse(request, 503, "too much is being sent at once");
+      co_return false;
+    }
+    hub_.body_bytes += reserved;
+    const bool has_body = co_await read_body(request);
+    if (!has_body) {
+      hub_.body_bytes -= reserved;
+      co_return false;
+    }
+    co_return co_await answer(std::move(request), reserved);
+  }
+
+  std::size_t expected_body_bytes() const {
+    const auto length = parser_->content_length();
+    return length ? static_cast<std::size_t>(*length) : hub_.limits.max_body_bytes;
+  }
+
+  asio::awaitable<bool> read_body(Request& request) {
+    ErrorCode error;
+    if (!parser_->is_done()) {
+      if (request.header("expect") == "100-continue") {
+        const bool is_written = co_await write("HTTP/1.1 100 Continue\r\n\r\n");
+        if (!is_written) co_return false;
+      }
+      lowest().expires_after(seconds(hub_.limits.body_seconds));
+      co_await beast::http::async_read(stream_, buffer_, *parser_, awaiting(error));
+      if (error) co_await refuse(error);
+    }
+    if (!error) request.body = std::move(parser_->get().body());
+    parser_.reset();
+    co_return !error;
+  }
+
+  // Gives the request to its handler, and writes what comes back.
+  asio::awaitable<bool> answer(Request request, std::size_t body_bytes) {
+    const std::weak_ptr<Connection> weak = this->weak_from_this();
+    asio::io_context& io = hub_.io;
+    exchange_ = std::make_shared<LiveExchange>(
+        std::move(request), [&io](Exchange::Task task) { asio::post(io, std::move(task)); },
+        [&io, weak] {
+          asio::post(io, [weak] {
+            if (const auto self = weak.lock()) self->wake();
+          });
+        },
+        hub_.limits.max_buffered_bytes);
+    lowest().expires_never();
+    is_watching_ = true;
+    wants_watch_ = true;
+    asio::co_spawn(io, watch(), asio::detached);
+    // Once the handler has read the body, the next may come.
+    hub_.workers.post([hub = &hub_, exchange = exchange_, body_bytes] {
+      hub->hooks.handler(exchange);
+      asio::post(hub->io, [hub, body_bytes] { hub->body_bytes -= body_bytes; });
+    });
+
+    bool goes_on = co_await write_answer();
+    if (!goes_on) exchange_->set_gone();
+    wants_watch_ = false;  // a read that has just ended must not be followed by another
+    while (is_watching_) {
+      lowest().cancel();
+      co_await wait_for_signal(Clock::time_point::max());
+    }
+    hub_.hooks.log(exchange_->record(num_bytes_));
+    exchange_.reset();
+    co_return (goes_on && framing_.keep_alive);
+  }
+
+  // Reads ahead while an answer is under way: the one way to learn that the client has left.
+  asio::awaitable<void> watch() {
+    const auto self = this->shared_from_this();
+    ErrorCode error;
+    while (!error && wants_watch_ && buffer_.size() < kReadAhead) {
+      const std::size_t count =
+          co_await stream_.async_read_some(buffer_.prepare(kReadBytes), awaiting(error));
+      buffer_.commit(count);
+    }
+    is_watching_ = false;
+    if (error && error != asio::error::operation_aborted && exchange_) exchange_->set_gone();
+    signal_.cancel();
+  }
+
+  // Something to write, or nobody to write to.
+  void wake() {
+    if (exchange_ && exchange_->is_gone()) lowest().close();
+    signal_.cancel();
+  }
+
+  // Whether all of it was written.
+  asio::awaitable<bool> write_answer() {
+    for (;;) {
+      if (exchange_->is_gone()) co_return false;
+      LiveExchange::Output output = exchange_->take();
+      if (output.response) {
+        const bool is_whole = co_await write_response(*std::move(output.response));
+        co_return is_whole;
+      }
+      if (output.empty()) {
+        const bool is_quiet = co_await wait_for_signal(next_ping());
+        if (!is_quiet) continue;
+        output.bytes = framing_.ping;
+      }
+      const bool is_end = output.is_end;
+      const bool is_written = co_await write(framing_.piece(std::move(output)));
+      if (!is_written || is_end) co_return is_written;
+    }
+  }
+
+  Clock::time_point next_ping() const {
+    if (framing_.ping.empty()) return Clock::time_point::max();
+    return Clock::now() + seconds(hub_.limits.keep_alive_seconds);
+  }
+
+  asio::awaitable<bool> write_response(Response response) {
+    framing_.keep_alive = framing_.keep_alive && !hub_.is_draining;
+    const bool is_written = co_await write(framing_.whole(std::move(response)));
+    co_return is_written;
+  }
+
+  asio::awaitable<bool> write(std::string text) {
+    ErrorCode error;
+    lowest().expires_after(seconds(hub_.limits.write_seconds));
+    num_bytes_ += co_await asio::async_write(stream_, asio::buffer(text), awaiting(error));
+    co_return !error;
+  }
+
+  // What came is no request, or too large.
+  asio::awaitable<void> refuse(ErrorCode error) {
+    const int status = status_of(error);
+    if (status == 0) co_return;
+    const Request unknown = {.remote = remote_, .id = request_id({})};
+    framing_ = {.headers = {{.name = "x-request-id", .value = unknown.id}}};
+    co_await refuse(unknown, status, error.message());
+  }
+
+  asio::awaitable<void> refuse(const Request& request, int status, std::string message) {
+    framing_.keep_alive = false;
+    const bool is_written = co_await write_response(hub_.hooks.refusal(status, message));
+    hub_.hooks.log({.request = &request, .status = status, .bytes = num_bytes_});
+    if (is_written) co_await linger();
+  }
+
+  // Closing while the client still sends would take the answer away from it: what it sends is read
+  // for a moment, and thrown away.
+  asio::awaitable<void> linger() {
+    constexpr int kMostReads = 1024;
+    ErrorCode error;
+    if constexpr (!kIsTls) socket().shutdown(Tcp::socket::shutdown_send, error);
+    lowest().expires_after(std::chrono::seconds(2));
+    buffer_.clear();
+    for (int i = 0; i < kMostReads && !error; ++i)
+      co_await stream_.async_read_some(buffer_.prepare(kReadBytes), awaiting(error));
+  }
+
+  asio::awaitable<void> close() {
+    ErrorCode error;
+    if constexpr (kIsTls) {
+      lowest().expires_after(std::chrono::seconds(2));
+      co_await stream_.async_shutdown(awaiting(error));
+    } else {
+      socket().shutdown(Tcp::socket::shutdown_both, error);
+    }
+    lowest().close();
+    co_return;
+  }
+
+  // True when the time has passed. All of this is one thread, so that no signal can come between a
+  // look at the exchange and the wait.
+  asio::awaitable<bool> wait_for_signal(Clock::time_point until) {
+    ErrorCode error;
+    signal_.expires_at(until);
+    co_await signal_.async_wait(awaiting(error));
+    co_return error != asio::error::operation_aborted;
+  }
+
+  Stream stream_;
+  Hub& hub_;
+  beast::flat_buffer buffer_;
+  asio::steady_timer signal_;  // cancelled when there is something to do
+  std::string remote_;
+  std::optional<Parser> parser_;
+  std::shared_ptr<LiveExchange> exchange_;
+  Framing framing_;  // of the current answer
+  std::size_t num_requests_ = 0;
+  std::size_t num_bytes_ = 0;  // written for the current answer
+  bool is_idle_ = false;
+  bool is_watching_ = false;
+  bool wants_watch_ = false;
+};
+
+template <class Stream>
+void spawn(Stream stream, Hub& hub) {
+  const auto connection = std::make_shared<Connection<Stream>>(std::move(stream), hub);
+  asio::co_spawn(
+      hub.io, [connection] { return connection->run(); }, asio::detached);
+}
+
+}  // namespace
+
+void serve_connection(Tcp::socket socket, asio::ssl::context* tls, Hub& hub) {
+  ErrorCode ignored;
+  socket.set_option(Tcp::no_delay(true), ignored);
+  // The system would hold megabytes for a client that does not read.
+  socket.set_option(asio::socket_base::send_buffer_size(kSendBytes), ignored);
+  beast::tcp_stream stream(std::move(socket));
+  if (tls == nullptr) {
+    spawn(std::move(stream), hub);
+  } else {
+    spawn(beast::ssl_stream<beast::tcp_stream>(std::move(stream), *tls), hub);
+  }
+}
+
+}  // namespace graft::server::http

@@ -1,0 +1,44 @@
+#include "graft/server/http/framing.h"
+
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "graft/server/http/head.h"
+
+namespace graft::server::http {
+
+std::string Framing::whole(Response response) const {
+  response.headers.insert(response.headers.end(), headers.begin(), headers.end());
+  const bool has_body = response.status != 204;
+  std::string text = head_text(
+      {.status = response.status,
+       .content_type = has_body ? std::string_view(response.content_type) : std::string_view(),
+       .length = has_body ? std::optional(response.body.size()) : std::nullopt,
+       .keep_alive = keep_alive,
+       .headers = std::move(response.headers)});
+  if (has_body && !is_head) text += response.body;
+  return text;
+}
+
+std::string Framing::stream_head(StreamHead head) {
+  keep_alive = keep_alive && speaks_11;
+  ping = std::move(head.keep_alive);
+  head.headers.insert(head.headers.end(), headers.begin(), headers.end());
+  head.headers.push_back({.name = "Cache-Control", .value = "no-cache"});
+  head.headers.push_back({.name = "X-Accel-Buffering", .value = "no"});  // for nginx
+  return head_text({.content_type = head.content_type,
+                    .chunked = speaks_11,
+                    .keep_alive = keep_alive,
+                    .headers = std::move(head.headers)});
+}
+
+std::string Framing::piece(LiveExchange::Output output) {
+  std::string text;
+  if (output.head) text = stream_head(*std::move(output.head));
+  if (!output.bytes.empty()) text += speaks_11 ? chunk_text(output.bytes) : output.bytes;
+  if (output.is_end && speaks_11) text += kLastChunk;
+  return text;
+}
+
+}  // namespace graft::server::http

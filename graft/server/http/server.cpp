@@ -1,0 +1,158 @@
+#include "graft/server/http/server.h"
+
+#include <csignal>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "graft/base/error.h"
+#include "graft/server/http/connection.h"
+
+namespace graft::server::http {
+namespace {
+
+namespace asio = boost::asio;
+using ErrorCode = boost::system::error_code;
+using Tcp = asio::ip::tcp;
+
+Tcp::endpoint endpoint_of(asio::io_context& io, const Config& config) {
+  ErrorCode error;
+  const auto address = asio::ip::make_address(config.host, error);
+  if (!error) return {address, config.port};
+  Tcp::resolver resolver(io);
+  const auto found = resolver.resolve(config.host, std::to_string(config.port), error);
+  if (error || found.empty()) fail(config.host, ": no such address to listen at");
+  return found.begin()->endpoint();
+}
+
+std::unique_ptr<asio::ssl::context> tls_of(const Config& config) {
+  if (config.tls_certificate.empty() != config.tls_key.empty())
+    fail("TLS needs both a certificate and its key");
+  if (config.tls_certificate.empty()) return nullptr;
+  auto context = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_server);
+  context->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
+                       asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 |
+                       asio::ssl::context::no_tlsv1_1);
+  ErrorCode error;
+  context->use_certificate_chain_file(config.tls_certificate.string(), error);
+  // OpenSSL's own words for these do not say more.
+  if (error)
+    fail(config.tls_certificate.string(), ": no certificate chain (PEM) can be read there");
+  context->use_private_key_file(config.tls_key.string(), asio::ssl::context::pem, error);
+  if (error) fail(config.tls_key.string(), ": no key (PEM) of this certificate can be read there");
+  return context;
+}
+
+}  // namespace
+
+struct Server::State {
+  explicit State(Config given)
+      : config(std::move(given)),
+        tls(tls_of(config)),
+        acceptor(io),
+        room(io),
+        signals(io),
+        workers(config.num_workers) {
+    const Tcp::endpoint endpoint = endpoint_of(io, config);
+    ErrorCode error;
+    acceptor.open(endpoint.protocol(), error);
+    if (!error) acceptor.set_option(Tcp::acceptor::reuse_address(true), error);
+    if (!error) acceptor.bind(endpoint, error);
+    if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
+    if (error) fail(config.host, ":", config.port, ": cannot listen: ", error.message());
+  }
+
+  asio::awaitable<void> accept_all() {
+    while (!hub.is_draining) {
+      ErrorCode error;
+      if (hub.connections.size() >= config.limits.max_connections) {
+        room.expires_at(std::chrono::steady_clock::time_point::max());
+        co_await room.async_wait(asio::redirect_error(asio::use_awaitable, error));
+        continue;
+      }
+      Tcp::socket socket(io);
+      co_await acceptor.async_accept(socket, asio::redirect_error(asio::use_awaitable, error));
+      if (!error) {
+        serve_connection(std::move(socket), tls.get(), hub);
+      } else if (!hub.is_draining) {
+        // Out of file descriptors, say: others must end first.
+        room.expires_after(std::chrono::milliseconds(100));
+        co_await room.async_wait(asio::redirect_error(asio::use_awaitable, error));
+      }
+    }
+  }
+
+  void wait_for_signal() {
+    signals.async_wait([this](const ErrorCode& error, int) {
+      if (error) return;
+      if (hub.is_draining) {
+        io.stop();
+        return;
+      }
+      drain();
+      wait_for_signal();
+    });
+  }
+
+  void drain() {
+    hub.is_draining = true;
+    if (hub.hooks.on_drain) hub.hooks.on_drain();
+    ErrorCode ignored;
+    acceptor.close(ignored);
+    room.cancel();
+    const auto open = hub.connections;  // a copy: closing takes them out
+    for (OpenConnection* connection : open)
+      connection->close_if_idle();
+    stop_when_drained();
+  }
+
+  void stop_when_drained() {
+    if (hub.is_draining && hub.connections.empty()) io.stop();
+  }
+
+  const Config config;
+  // Before the loop: connections that it drops last still look at the hub.
+  Hub hub = {.io = io, .workers = workers, .limits = config.limits, .hooks = {}};
+  asio::io_context io{1};
+  std::unique_ptr<asio::ssl::context> tls;
+  Tcp::acceptor acceptor;
+  asio::steady_timer room;  // cancelled when a connection ends
+  asio::signal_set signals;
+  Workers workers;
+};
+
+Server::Server(const Config& config) : state_(std::make_unique<State>(config)) {}
+
+Server::~Server() {
+  state_->hub.on_closed = nullptr;  // connections that the loop drops must not stop it again
+}
+
+std::uint16_t Server::port() const {
+  return state_->acceptor.local_endpoint().port();
+}
+
+void Server::post_to_workers(std::function<void()> task) {
+  state_->workers.post(std::move(task));
+}
+
+void Server::run(Hooks hooks) {
+  State& state = *state_;
+  state.hub.hooks = std::move(hooks);
+  state.hub.on_closed = [&state] {
+    state.room.cancel();
+    state.stop_when_drained();
+  };
+  state.signals.add(SIGTERM);
+  state.signals.add(SIGINT);
+  state.wait_for_signal();
+  asio::co_spawn(state.io, state.accept_all(), asio::detached);
+  state.io.run();
+  state.workers.stop();
+}
+
+}  // namespace graft::server::http

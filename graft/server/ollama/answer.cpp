@@ -1,0 +1,119 @@
+#include "graft/server/ollama/answer.h"
+
+#include <cmath>
+#include <utility>
+
+#include "graft/server/json_text.h"
+#include "graft/server/openai/wire.h"
+#include "graft/server/time_text.h"
+
+namespace graft::server::ollama {
+namespace {
+
+std::int64_t nanoseconds(double seconds) {
+  return static_cast<std::int64_t>(std::llround(seconds * 1e9));
+}
+
+void add(AnswerDelta& all, AnswerDelta delta) {
+  all.reasoning += delta.reasoning;
+  all.content += delta.content;
+  for (ToolCall& call : delta.calls)
+    all.calls.push_back(std::move(call));
+}
+
+// Arguments are an object here, not its text.
+OrderedJson calls_json(const std::vector<ToolCall>& calls) {
+  OrderedJson list = OrderedJson::array();
+  for (const ToolCall& call : calls) {
+    list.push_back({{"id", call.id},
+                    {"function",
+                     {{"index", list.size()},
+                      {"name", call.name},
+                      {"arguments", parse_ordered_json(call.arguments, "call")}}}});
+  }
+  return list;
+}
+
+}  // namespace
+
+OllamaAnswer::OllamaAnswer(AnswerOptions options)
+    : options_(std::move(options)), parser_(options_.format) {}
+
+OrderedJson OllamaAnswer::line(const AnswerDelta& delta, bool is_done) const {
+  OrderedJson json = {{"model", options_.model}, {"created_at", rfc3339(options_.clock())}};
+  if (options_.is_chat) {
+    OrderedJson message = {{"role", "assistant"}, {"content", delta.content}};
+    if (!delta.reasoning.empty()) message["thinking"] = delta.reasoning;
+    if (!delta.calls.empty()) message["tool_calls"] = calls_json(delta.calls);
+    json["message"] = std::move(message);
+  } else {
+    json["response"] = delta.content;
+    if (!delta.reasoning.empty()) json["thinking"] = delta.reasoning;
+  }
+  json["done"] = is_done;
+  return json;
+}
+
+OrderedJson OllamaAnswer::logprobs_of(const api::Update& update) const {
+  OrderedJson list = OrderedJson::array();
+  for (const api::TokenLogprobs& token : update.logprobs) {
+    OrderedJson entry = openai::token_json(*options_.tokenizer, token.token, token.logprob);
+    for (const auto& [id, logprob] : token.top)
+      entry["top_logprobs"].push_back(openai::token_json(*options_.tokenizer, id, logprob));
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+std::string OllamaAnswer::take(std::size_t /*prompt*/, const api::Update& update) {
+  AnswerDelta delta = parser_.feed(update.text);
+  if (update.finish) {
+    add(delta, parser_.finish());
+    done_reason_ = to_string(update.finish->reason);
+  }
+  if (!options_.is_chat)
+    options_.context.insert(options_.context.end(), update.tokens.begin(), update.tokens.end());
+  OrderedJson logprobs = options_.wants_logprobs ? logprobs_of(update) : OrderedJson::array();
+  if (options_.is_stream) {
+    if (delta.empty() && logprobs.empty()) return {};
+    OrderedJson json = line(delta, false);
+    if (!logprobs.empty()) json["logprobs"] = std::move(logprobs);
+    return ordered_text(json) + '\n';
+  }
+  add(all_, std::move(delta));
+  for (OrderedJson& entry : logprobs)
+    logprobs_.push_back(std::move(entry));
+  return {};
+}
+
+std::string OllamaAnswer::finish(const Usage& usage) {
+  OrderedJson json = line(all_, true);
+  json["done_reason"] = done_reason_;
+  if (!options_.is_chat) json["context"] = options_.context;
+  if (!logprobs_.empty()) json["logprobs"] = logprobs_;
+  json["total_duration"] = nanoseconds(usage.total_seconds + options_.load_seconds);
+  json["load_duration"] = nanoseconds(options_.load_seconds);
+  json["prompt_eval_count"] = usage.num_prompt;
+  json["prompt_eval_duration"] = nanoseconds(usage.prefill_seconds);
+  json["eval_count"] = usage.num_output;
+  json["eval_duration"] = nanoseconds(usage.decode_seconds);
+  return ordered_text(json) + (options_.is_stream ? "\n" : "");
+}
+
+std::string OllamaAnswer::failure(const std::string& message) {
+  return json_text({{"error", message}}) + '\n';
+}
+
+std::string empty_answer(const std::string& model, bool is_chat, const char* reason, double now) {
+  OrderedJson json = {{"model", model}, {"created_at", rfc3339(now)}};
+  if (is_chat) {
+    json["message"] = {{"role", "assistant"}, {"content", ""}};
+  } else {
+    json["response"] = "";
+  }
+  json["done"] = true;
+  json["done_reason"] = reason;
+  return ordered_text(json);
+}
+
+}  // namespace graft::server::ollama

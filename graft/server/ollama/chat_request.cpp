@@ -1,0 +1,74 @@
+#include "graft/server/ollama/chat_request.h"
+
+#include "graft/base/error.h"
+
+namespace graft::server::ollama {
+namespace {
+
+Request read_common(const Fields& fields) {
+  refuse_unsupported(fields);
+  Request request;
+  request.model = fields.needed_text("model");
+  request.options = read_options(fields);
+  request.is_stream = fields.flag("stream").value_or(true);
+  request.keep_alive_seconds = read_keep_alive(fields);
+  request.conversation.thinking = read_thinking(fields, request.conversation.extra);
+  return request;
+}
+
+// Ollama says thinking and tool_name, and its tool calls have no type.
+OrderedJson to_openai(OrderedJson messages, const Fields& fields) {
+  for (OrderedJson& message : messages) {
+    if (!message.is_object()) continue;
+    const auto images = message.find("images");
+    if (images != message.end() && !images->empty())
+      fields.fail_at("messages", "images are not supported");
+    if (!message.contains("content")) message["content"] = "";
+    const auto thinking = message.find("thinking");
+    if (thinking != message.end() && thinking->is_string())
+      message["reasoning_content"] = *thinking;
+    const auto tool_name = message.find("tool_name");
+    if (tool_name != message.end() && tool_name->is_string()) message["name"] = *tool_name;
+    const auto calls = message.find("tool_calls");
+    if (calls == message.end() || !calls->is_array()) continue;
+    for (OrderedJson& call : *calls) {
+      if (call.is_object()) call["type"] = "function";
+    }
+  }
+  return messages;
+}
+
+}  // namespace
+
+Request read_chat(const OrderedJson& body) {
+  const Fields fields(body);
+  Request request = read_common(fields);
+  request.is_chat = true;
+  const OrderedJson* messages = fields.find("messages");
+  request.is_empty = messages == nullptr || messages->empty();
+  if (!request.is_empty) {
+    if (!messages->is_array()) fields.fail_at("messages", "a list is needed");
+    request.conversation.messages = to_openai(*messages, fields);
+  }
+  if (const OrderedJson* tools = fields.find("tools"); tools != nullptr && !tools->empty()) {
+    request.conversation.tools = *tools;
+    request.reads_tools = true;
+  }
+  return request;
+}
+
+Request read_generate(const OrderedJson& body) {
+  const Fields fields(body);
+  Request request = read_common(fields);
+  request.prompt = fields.text("prompt").value_or("");
+  request.is_raw = fields.flag("raw").value_or(false);
+  request.context = fields.ids("context");
+  request.is_empty = request.prompt.empty() && request.context.empty();
+  const std::string system = fields.text("system").value_or("");
+  if (!system.empty())
+    request.conversation.messages.push_back({{"role", "system"}, {"content", system}});
+  request.conversation.messages.push_back({{"role", "user"}, {"content", request.prompt}});
+  return request;
+}
+
+}  // namespace graft::server::ollama

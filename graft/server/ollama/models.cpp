@@ -1,0 +1,64 @@
+#include "graft/server/ollama/models.h"
+
+#include "graft/base/units.h"
+#include "graft/server/time_text.h"
+
+namespace graft::server::ollama {
+namespace {
+
+// Ollama writes "7.6B", without a blank.
+std::string parameters_text(std::int64_t count) {
+  std::string text = count_text(static_cast<double>(count));
+  std::erase(text, ' ');
+  return text;
+}
+
+OrderedJson capabilities(const ModelInfo& info) {
+  OrderedJson list = {"completion", "embedding"};
+  if (info.chat_template.find("tools") != std::string::npos) list.push_back("tools");
+  if (info.chat_template.find("think") != std::string::npos) list.push_back("thinking");
+  return list;
+}
+
+}  // namespace
+
+OrderedJson details_json(const ModelInfo& info) {
+  return {{"parent_model", ""},
+          {"format", info.format},
+          {"family", info.architecture},
+          {"families", {info.architecture}},
+          {"parameter_size", parameters_text(info.num_parameters)},
+          {"quantization_level", info.quantization},
+          {"context_length", info.context_length},
+          {"embedding_length", info.embedding_length}};
+}
+
+OrderedJson tag_json(const ModelInfo& info) {
+  return {{"name", info.name},
+          {"model", info.name},
+          {"modified_at", rfc3339(static_cast<double>(info.modified))},
+          {"size", info.bytes},
+          {"digest", info.digest},
+          {"details", details_json(info)}};
+}
+
+OrderedJson show_json(const ModelInfo& info) {
+  const std::string& arch = info.architecture;
+  return {{"license", ""},
+          {"modelfile", ""},
+          {"parameters", ""},
+          {"template", info.chat_template},
+          {"system", ""},
+          {"details", details_json(info)},
+          {"model_info",
+           {{"general.architecture", arch},
+            {"general.parameter_count", info.num_parameters},
+            {arch + ".context_length", info.context_length},
+            {arch + ".embedding_length", info.embedding_length},
+            {arch + ".block_count", info.num_layers},
+            {arch + ".vocab_size", info.vocab_size}}},
+          {"capabilities", capabilities(info)},
+          {"modified_at", rfc3339(static_cast<double>(info.modified))}};
+}
+
+}  // namespace graft::server::ollama

@@ -1,0 +1,138 @@
+// Ollama's API without sockets.
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "graft/server/api_error.h"
+#include "graft/server/fields.h"
+#include "graft/server/ollama/answer.h"
+#include "graft/server/ollama/chat_request.h"
+#include "graft/server/ollama/models.h"
+
+namespace graft::server::ollama {
+namespace {
+
+double clock_of_tests() {
+  return 1;
+}
+
+TEST(OllamaRequest, ReadsChats) {
+  const Request request = read_chat(parse_body(
+      R"({"model":"m","messages":[{"role":"assistant","thinking":"hm","tool_calls":[{"function":{"name":"f","arguments":{}}}]},
+          {"role":"tool","content":"1","tool_name":"f"}],"tools":[{"type":"function"}],"think":true,
+          "options":{"temperature":0.1,"num_predict":7,"seed":3,"stop":["x"],"num_ctx":4096,"unknown":1},
+          "keep_alive":"1h30m"})"));
+  EXPECT_TRUE(request.is_stream && request.is_chat && request.reads_tools);
+  EXPECT_EQ(request.conversation.thinking, api::Thinking::On);
+  EXPECT_EQ(request.options.params.max_tokens, 7);
+  EXPECT_EQ(request.options.params.seed, 3U);
+  EXPECT_EQ(request.keep_alive_seconds, 5400);
+  const OrderedJson& first = request.conversation.messages[0];
+  EXPECT_EQ(first["content"], "");
+  EXPECT_EQ(first["reasoning_content"], "hm");
+  EXPECT_EQ(first["tool_calls"][0]["type"], "function");
+  EXPECT_EQ(request.conversation.messages[1]["name"], "f");
+}
+
+TEST(OllamaRequest, AnEmptyOneAsksForTheModelOnly) {
+  EXPECT_TRUE(read_chat(parse_body(R"({"model":"m"})")).is_empty);
+  EXPECT_TRUE(read_generate(parse_body(R"({"model":"m","prompt":""})")).is_empty);
+  EXPECT_FALSE(read_generate(parse_body(R"({"model":"m","prompt":"a"})")).is_empty);
+}
+
+TEST(OllamaRequest, Refuses) {
+  for (const char* more :
+       {R"("format":"json")", R"("format":{"type":"object"})", R"("images":["x"])",
+        R"("suffix":"x")", R"("template":"x")", R"("keep_alive":"soon")", R"("keep_alive":"5x")",
+        R"("options":{"temperature":"hot"})", R"("options":3)", R"("stream":1)", R"("think":3)"}) {
+    EXPECT_THROW(
+        read_generate(parse_body(std::string(R"({"model":"m","prompt":"a",)") + more + "}")),
+        ApiError)
+        << more;
+  }
+  EXPECT_THROW(read_chat(parse_body(R"({"messages":[]})")), ApiError);
+}
+
+TEST(OllamaRequest, KnowsDurations) {
+  const auto seconds = [](const std::string& value) {
+    const OrderedJson json = parse_body(R"({"keep_alive":)" + value + "}");
+    return read_keep_alive(Fields(json)).value();
+  };
+  EXPECT_EQ(seconds("300"), 300);
+  EXPECT_EQ(seconds("-1"), -1);
+  EXPECT_EQ(seconds("\"5m\""), 300);
+  EXPECT_EQ(seconds("\"-1s\""), -1);
+  EXPECT_EQ(seconds("\"1.5h\""), 5400);
+  EXPECT_EQ(seconds("\"500ms\""), 0.5);
+  EXPECT_EQ(seconds("\"0\""), 0);
+}
+
+TEST(OllamaRequest, DefaultsAreTheModelsThenOllamas) {
+  const Options options = read_generate(parse_body(R"({"model":"m"})")).options;
+  EXPECT_DOUBLE_EQ(options.for_model({}).temperature, 0.8);
+  formats::ModelConfig config;
+  config.temperature = 0.6;
+  EXPECT_DOUBLE_EQ(options.for_model(config).temperature, 0.6);
+  EXPECT_EQ(options.for_model(config).top_k, 40);
+}
+
+api::Update update(const std::string& text, bool is_last) {
+  api::Update made = {.tokens = {5}, .text = text};
+  if (is_last) made.finish = api::Finish{.reason = api::FinishReason::Stop};
+  return made;
+}
+
+TEST(OllamaAnswer, IsALinePerPiece) {
+  OllamaAnswer answer({.model = "m", .format = {.reads_tools = true}, .clock = clock_of_tests});
+  std::string stream = answer.take(0, update("<think>a</think>B", false));
+  stream +=
+      answer.take(0, update(R"(<tool_call>{"name":"f","arguments":{"x":1}}</tool_call>)", true));
+  stream += answer.finish({.num_prompt = 3, .num_output = 2, .prefill_seconds = 0.5});
+  std::vector<Json> lines;
+  std::istringstream in(stream);
+  for (std::string line; std::getline(in, line);)
+    lines.push_back(Json::parse(line));
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[0]["message"]["thinking"], "a");
+  EXPECT_EQ(lines[0]["message"]["content"], "B");
+  EXPECT_EQ(lines[0]["done"], false);
+  EXPECT_EQ(lines[0]["created_at"], "1970-01-01T00:00:01.000000Z");
+  EXPECT_EQ(lines[1]["message"]["tool_calls"][0]["function"]["arguments"]["x"], 1);
+  EXPECT_EQ(lines[2]["done"], true);
+  EXPECT_EQ(lines[2]["done_reason"], "stop");
+  EXPECT_EQ(lines[2]["prompt_eval_duration"], 500'000'000);
+  EXPECT_EQ(lines[2]["eval_count"], 2);
+}
+
+TEST(OllamaAnswer, GeneratesInOnePiece) {
+  OllamaAnswer answer({.model = "m",
+                       .is_chat = false,
+                       .is_stream = false,
+                       .context = {1, 2},
+                       .clock = clock_of_tests});
+  EXPECT_EQ(answer.take(0, update("a", false)), "");
+  EXPECT_EQ(answer.take(0, update("b", true)), "");
+  const Json json = Json::parse(answer.finish({}));
+  EXPECT_EQ(json["response"], "ab");
+  EXPECT_EQ(json["context"], Json({1, 2, 5, 5}));
+  EXPECT_EQ(Json::parse(empty_answer("m", true, "load", 1))["done_reason"], "load");
+}
+
+TEST(OllamaModels, AreDescribed) {
+  const ModelInfo info = {.name = "m",
+                          .bytes = 10,
+                          .architecture = "qwen3",
+                          .num_parameters = 7'600'000'000,
+                          .quantization = "Q4_K",
+                          .context_length = 4096,
+                          .chat_template = "{% if tools %}"};
+  EXPECT_EQ(tag_json(info)["details"]["parameter_size"], "7.6B");
+  EXPECT_EQ(show_json(info)["model_info"]["qwen3.context_length"], 4096);
+  EXPECT_EQ(show_json(info)["capabilities"][2], "tools");
+}
+
+}  // namespace
+}  // namespace graft::server::ollama

@@ -1,0 +1,119 @@
+#include "graft/server/ollama/options.h"
+
+#include <cctype>
+#include <cstdlib>
+
+#include "graft/base/error.h"
+
+namespace graft::server::ollama {
+namespace {
+
+// Ollama's own defaults, where the model has none.
+constexpr double kTemperature = 0.8;
+constexpr double kTopP = 0.9;
+constexpr std::int64_t kTopK = 40;
+
+template <class T, class U>
+bool set(T& target, const std::optional<U>& value) {
+  if (value) target = static_cast<T>(*value);
+  return value.has_value();
+}
+
+// "1h30m", "45s", "1.5h", "300"; nothing when it is none.
+std::optional<double> parse_duration(const std::string& text) {
+  struct Unit {
+    std::string_view name;
+    double seconds;
+  };
+  static constexpr Unit kUnits[] = {{"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9},
+                                    {"h", 3600},  {"m", 60},    {"s", 1}};
+  const bool is_negative = text.starts_with('-');
+  std::string_view rest = std::string_view(text).substr(is_negative ? 1 : 0);
+  double total = 0;
+  if (rest.empty()) return std::nullopt;
+  while (!rest.empty()) {
+    const std::size_t length = std::min(rest.find_first_not_of("0123456789."), rest.size());
+    if (length == 0) return std::nullopt;
+    const double number = std::strtod(std::string(rest.substr(0, length)).c_str(), nullptr);
+    rest.remove_prefix(length);
+    double seconds = 1;  // no unit
+    for (const Unit& unit : kUnits) {
+      if (!rest.starts_with(unit.name)) continue;
+      seconds = unit.seconds;
+      rest.remove_prefix(unit.name.size());
+      break;
+    }
+    if (!rest.empty() && (std::isdigit(static_cast<unsigned char>(rest[0])) == 0))
+      return std::nullopt;
+    total += number * seconds;
+  }
+  return is_negative ? -total : total;
+}
+
+}  // namespace
+
+api::SamplingParams Options::for_model(const formats::ModelConfig& config) const {
+  api::SamplingParams out = params;
+  if (default_temperature) out.temperature = config.temperature.value_or(kTemperature);
+  if (default_top_p) out.top_p = config.top_p.value_or(kTopP);
+  if (default_top_k) out.top_k = config.top_k.value_or(kTopK);
+  return out;
+}
+
+Options read_options(const Fields& request) {
+  Options options;
+  api::SamplingParams& params = options.params;
+  const auto fields = request.object("options");
+  if (fields) {
+    options.default_temperature = !set(params.temperature, fields->number("temperature", 0, 100));
+    options.default_top_p = !set(params.top_p, fields->number("top_p", 0, 1));
+    options.default_top_k = !set(params.top_k, fields->integer("top_k", -1));
+    set(params.min_p, fields->number("min_p", 0, 1));
+    set(params.typical_p, fields->number("typical_p", 0, 1));
+    set(params.repetition_penalty, fields->number("repeat_penalty", 0.01, 100));
+    set(params.presence_penalty, fields->number("presence_penalty", -2, 2));
+    set(params.frequency_penalty, fields->number("frequency_penalty", -2, 2));
+    params.stop = fields->texts("stop");
+    if (const auto seed = fields->integer("seed"); seed && *seed >= 0)
+      params.seed = static_cast<std::uint64_t>(*seed);
+    // Negative: until the model is done.
+    if (const auto most = fields->integer("num_predict"); most && *most > 0)
+      params.max_tokens = *most;
+  }
+  if (request.flag("logprobs").value_or(false))
+    params.logprobs = request.integer("top_logprobs", 0, 20).value_or(0);
+  return options;
+}
+
+std::optional<double> read_keep_alive(const Fields& fields) {
+  const OrderedJson* value = fields.find("keep_alive");
+  if (value == nullptr) return std::nullopt;
+  if (value->is_number()) return value->get<double>();
+  const auto seconds =
+      value->is_string() ? parse_duration(value->get<std::string>()) : std::nullopt;
+  if (!seconds)
+    fields.fail_at("keep_alive", str("seconds or \"5m\" are needed, not ", value->dump()));
+  return seconds;
+}
+
+api::Thinking read_thinking(const Fields& fields, OrderedJson& template_variables) {
+  const OrderedJson* value = fields.find("think");
+  if (value == nullptr) return api::Thinking::ModelDecides;
+  if (value->is_boolean()) return value->get<bool>() ? api::Thinking::On : api::Thinking::Off;
+  if (!value->is_string()) fields.fail_at("think", "true, false or a level is needed");
+  template_variables["reasoning_effort"] = *value;
+  return api::Thinking::On;
+}
+
+void refuse_unsupported(const Fields& fields) {
+  const OrderedJson* format = fields.find("format");
+  if (format != nullptr && !(format->is_string() && format->get<std::string>().empty()))
+    fields.fail_at("format", "constrained output is not supported");
+  const OrderedJson* images = fields.find("images");
+  if (images != nullptr && !images->empty()) fields.fail_at("images", "are not supported");
+  if (!fields.text("suffix").value_or("").empty()) fields.fail_at("suffix", "is not supported");
+  if (!fields.text("template").value_or("").empty())
+    fields.fail_at("template", "is the server's to choose");
+}
+
+}  // namespace graft::server::ollama

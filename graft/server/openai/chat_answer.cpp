@@ -1,0 +1,167 @@
+#include "graft/server/openai/chat_answer.h"
+
+#include <utility>
+
+#include "graft/server/json_text.h"
+
+namespace graft::server::openai {
+namespace {
+
+OrderedJson call_json(const ToolCall& call) {
+  return {{"id", call.id},
+          {"type", "function"},
+          {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
+}
+
+}  // namespace
+
+ChatAnswer::ChatAnswer(Identity identity, const ChatAnswerOptions& options)
+    : identity_(std::move(identity)), options_(options) {
+  for (std::int64_t i = 0; i < options.num_choices; ++i)
+    choices_.push_back({.parser = AnswerParser(options.format)});
+}
+
+OrderedJson ChatAnswer::head(const char* object) const {
+  return {{"id", identity_.id},
+          {"object", object},
+          {"created", identity_.created},
+          {"model", identity_.model}};
+}
+
+std::string ChatAnswer::chunk(std::size_t index,
+                              const OrderedJson& delta,
+                              const OrderedJson& logprobs,
+                              const OrderedJson& finish_reason) const {
+  OrderedJson json = head("chat.completion.chunk");
+  json["choices"] = OrderedJson::array({{{"index", index},
+                                         {"delta", delta},
+                                         {"logprobs", logprobs},
+                                         {"finish_reason", finish_reason}}});
+  return sse(json);
+}
+
+std::string ChatAnswer::begin() {
+  std::string text;
+  for (std::size_t i = 0; i < choices_.size(); ++i)
+    text += chunk(i, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
+  return text;
+}
+
+OrderedJson ChatAnswer::logprobs_of(const api::Update& update) const {
+  OrderedJson list = OrderedJson::array();
+  for (const api::TokenLogprobs& token : update.logprobs) {
+    OrderedJson entry = token_json(*options_.tokenizer, token.token, token.logprob);
+    entry["top_logprobs"] = OrderedJson::array();
+    for (const auto& [id, logprob] : token.top)
+      entry["top_logprobs"].push_back(token_json(*options_.tokenizer, id, logprob));
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+// Events for what became certain; logprobs go with the first.
+std::string ChatAnswer::deltas(std::size_t index,
+                               const AnswerDelta& delta,
+                               const OrderedJson& logprobs) {
+  std::string text;
+  OrderedJson pending = logprobs.empty() ? OrderedJson(nullptr)
+                                         : OrderedJson{{"content", logprobs}, {"refusal", nullptr}};
+  const auto add = [&](const OrderedJson& json) {
+    text += chunk(index, json, std::exchange(pending, nullptr), nullptr);
+  };
+  if (!delta.reasoning.empty())
+    add({{"reasoning_content", delta.reasoning}, {"reasoning", delta.reasoning}});
+  if (!delta.content.empty()) add({{"content", delta.content}});
+  std::size_t call_index = choices_[index].calls.size();
+  for (const ToolCall& call : delta.calls) {
+    OrderedJson first = call_json({.id = call.id, .name = call.name, .arguments = ""});
+    first["index"] = call_index;
+    add({{"tool_calls", OrderedJson::array({first})}});
+    const OrderedJson rest = {{"index", call_index}, {"function", {{"arguments", call.arguments}}}};
+    add({{"tool_calls", OrderedJson::array({rest})}});
+    ++call_index;
+  }
+  if (!pending.is_null()) add({{"content", ""}});
+  return text;
+}
+
+void ChatAnswer::keep(Choice& choice, AnswerDelta delta) {
+  for (ToolCall& call : delta.calls)
+    choice.calls.push_back(std::move(call));
+  if (options_.is_stream) return;
+  choice.content += delta.content;
+  choice.reasoning += delta.reasoning;
+}
+
+std::string ChatAnswer::take(std::size_t /*prompt*/, const api::Update& update) {
+  const auto index = static_cast<std::size_t>(update.id.sample);
+  Choice& choice = choices_[index];
+  const bool was_thinking = choice.parser.is_thinking();
+  AnswerDelta delta = choice.parser.feed(update.text);
+  if (was_thinking || choice.parser.is_thinking())
+    num_reasoning_ += static_cast<std::int64_t>(update.tokens.size());
+  if (update.finish) {
+    AnswerDelta rest = choice.parser.finish();
+    delta.reasoning += rest.reasoning;
+    delta.content += rest.content;
+    for (ToolCall& call : rest.calls)
+      delta.calls.push_back(std::move(call));
+    choice.finish_reason = finish_text(*update.finish);
+    if (choice.parser.has_calls() && update.finish->reason == api::FinishReason::Stop)
+      choice.finish_reason = "tool_calls";
+  }
+  OrderedJson logprobs = options_.wants_logprobs ? logprobs_of(update) : OrderedJson::array();
+  std::string text;
+  if (options_.is_stream) {
+    text = deltas(index, delta, logprobs);
+    if (update.finish) text += chunk(index, OrderedJson::object(), nullptr, choice.finish_reason);
+  } else {
+    for (OrderedJson& entry : logprobs)
+      choice.logprobs.push_back(std::move(entry));
+  }
+  keep(choice, std::move(delta));
+  return text;
+}
+
+OrderedJson ChatAnswer::message_of(const Choice& choice) {
+  OrderedJson message = {{"role", "assistant"}, {"content", choice.content}, {"refusal", nullptr}};
+  if (!choice.reasoning.empty()) {
+    message["reasoning_content"] = choice.reasoning;
+    message["reasoning"] = choice.reasoning;
+  }
+  if (!choice.calls.empty()) {
+    if (choice.content.empty()) message["content"] = nullptr;
+    for (const ToolCall& call : choice.calls)
+      message["tool_calls"].push_back(call_json(call));
+  }
+  return message;
+}
+
+std::string ChatAnswer::finish(const Usage& usage) {
+  const OrderedJson counts = usage_json(usage, num_reasoning_);
+  if (options_.is_stream) {
+    std::string text;
+    if (options_.include_usage) {
+      OrderedJson json = head("chat.completion.chunk");
+      json["choices"] = OrderedJson::array();
+      json["usage"] = counts;
+      text = sse(json);
+    }
+    return text + std::string(kSseEnd);
+  }
+  OrderedJson json = head("chat.completion");
+  json["choices"] = OrderedJson::array();
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    const Choice& choice = choices_[i];
+    OrderedJson logprobs = nullptr;
+    if (options_.wants_logprobs) logprobs = {{"content", choice.logprobs}, {"refusal", nullptr}};
+    json["choices"].push_back({{"index", i},
+                               {"message", message_of(choice)},
+                               {"logprobs", logprobs},
+                               {"finish_reason", choice.finish_reason}});
+  }
+  json["usage"] = counts;
+  return ordered_text(json);
+}
+
+}  // namespace graft::server::openai

@@ -1,0 +1,122 @@
+#include "graft/server/openai/chat_request.h"
+
+#include <utility>
+
+#include "graft/base/error.h"
+#include "graft/server/fields.h"
+
+namespace graft::server::openai {
+namespace {
+
+constexpr std::int64_t kMostAlternatives = 20;
+
+void refuse_other_media(const Fields& fields) {
+  fields.refuse("audio", "sound is not supported");
+  for (const std::string& modality : fields.texts("modalities")) {
+    if (modality != "text") fields.fail_at("modalities", str("'", modality, "' is not supported"));
+  }
+  fields.refuse("web_search_options", "this server does not search the web");
+  fields.refuse("functions", "is replaced by tools");
+  fields.refuse("function_call", "is replaced by tool_choice");
+  fields.refuse("chat_template", "is the server's to choose (--chat-template)");
+  if (fields.flag("continue_final_message").value_or(false))
+    fields.fail_at("continue_final_message", "is not supported");
+  if (fields.text("verbosity").value_or("medium") != "medium")
+    fields.fail_at("verbosity", "is not supported");
+}
+
+// Templates know system and reasoning_content; clients also say developer and reasoning.
+OrderedJson read_messages(const Fields& fields) {
+  const OrderedJson* given = fields.find("messages");
+  if (given == nullptr) fields.fail_at("messages", "is missing");
+  OrderedJson messages = *given;
+  if (!messages.is_array()) return messages;  // refused with its place later
+  for (OrderedJson& message : messages) {
+    if (!message.is_object()) continue;
+    const auto role = message.find("role");
+    if (role != message.end() && *role == "developer") *role = "system";
+    const auto reasoning = message.find("reasoning");
+    if (reasoning != message.end() && reasoning->is_string() &&
+        !message.contains("reasoning_content"))
+      message["reasoning_content"] = *reasoning;
+  }
+  return messages;
+}
+
+void read_tools(const Fields& fields, ChatRequest& request) {
+  std::string choice = "auto";
+  if (const OrderedJson* given = fields.find("tool_choice")) {
+    if (!given->is_string())
+      fields.fail_at("tool_choice", "a forced tool is not supported, only none and auto");
+    choice = given->get<std::string>();
+  }
+  if (choice != "auto" && choice != "none")
+    fields.fail_at("tool_choice", str("'", choice, "' is not supported, only none and auto"));
+  const OrderedJson* tools = fields.find("tools");
+  if (tools == nullptr || tools->empty() || choice == "none") return;
+  request.conversation.tools = *tools;
+  request.reads_tools = true;
+  request.only_one_call = !fields.flag("parallel_tool_calls").value_or(true);
+}
+
+void read_thinking(const Fields& fields, ChatRequest& request) {
+  std::string effort = fields.text("reasoning_effort").value_or("");
+  if (const auto reasoning = fields.object("reasoning"); reasoning && effort.empty())
+    effort = reasoning->text("effort").value_or("");
+  if (!effort.empty()) {
+    const bool is_off = effort == "none" || effort == "minimal";
+    request.conversation.thinking = is_off ? api::Thinking::Off : api::Thinking::On;
+    request.conversation.extra["reasoning_effort"] = effort;
+  }
+  const auto variables = fields.object("chat_template_kwargs");
+  if (variables) {
+    for (const auto& [name, value] : variables->json().items())
+      request.conversation.extra[name] = value;
+  }
+  for (const char* name : {"enable_thinking", "thinking"}) {
+    const auto flag = variables ? variables->flag(name) : std::nullopt;
+    if (flag) request.conversation.thinking = *flag ? api::Thinking::On : api::Thinking::Off;
+  }
+  if (const auto flag = fields.flag("enable_thinking"))
+    request.conversation.thinking = *flag ? api::Thinking::On : api::Thinking::Off;
+}
+
+void read_logprobs(const Fields& fields, ChatRequest& request) {
+  request.wants_logprobs = fields.flag("logprobs").value_or(false);
+  const auto top = fields.integer("top_logprobs", 0, kMostAlternatives);
+  if (top && *top > 0 && !request.wants_logprobs)
+    fields.fail_at("top_logprobs", "needs logprobs: true");
+  if (request.wants_logprobs) request.sampling.params.logprobs = top.value_or(0);
+}
+
+}  // namespace
+
+bool wants_usage(const Fields& fields, bool is_stream) {
+  const auto options = fields.object("stream_options");
+  if (options && !is_stream) fields.fail_at("stream_options", "belongs to stream: true");
+  return options && options->flag("include_usage").value_or(false);
+}
+
+ChatRequest read_chat_request(const OrderedJson& body) {
+  const Fields fields(body);
+  refuse_unsupported(fields);
+  refuse_other_media(fields);
+  ChatRequest request;
+  request.model = fields.text("model").value_or("");
+  request.conversation.messages = read_messages(fields);
+  request.conversation.add_generation_prompt = fields.flag("add_generation_prompt").value_or(true);
+  request.sampling = read_sampling(fields);
+  auto most = fields.integer("max_completion_tokens", 1);
+  if (!most) most = fields.integer("max_tokens", 1);
+  request.sampling.params.max_tokens = most;
+  request.is_stream = fields.flag("stream").value_or(false);
+  request.include_usage = wants_usage(fields, request.is_stream);
+  request.priority = fields.integer("priority").value_or(0);
+  request.cache_salt = fields.text("cache_salt").value_or("");
+  read_tools(fields, request);
+  read_thinking(fields, request);
+  read_logprobs(fields, request);
+  return request;
+}
+
+}  // namespace graft::server::openai

@@ -1,0 +1,240 @@
+// /v1/chat/completions without sockets: what is accepted, what is refused, what comes out.
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "graft/server/api_error.h"
+#include "graft/server/fields.h"
+#include "graft/server/openai/chat_answer.h"
+#include "graft/server/openai/chat_request.h"
+
+namespace graft::server::openai {
+namespace {
+
+ChatRequest read(const std::string& more) {
+  return read_chat_request(
+      parse_body(R"({"model":"m","messages":[{"role":"user","content":"Hi"}])" + more + "}"));
+}
+
+// What OpenAI documents, with values that ask for nothing special.
+TEST(ChatRequest, AcceptsEveryDocumentedField) {
+  const ChatRequest request = read(R"(,
+    "audio":null,"frequency_penalty":0.5,"function_call":null,"functions":null,
+    "logit_bias":{"5":-100,"7":1.5},"logprobs":true,"top_logprobs":3,"max_completion_tokens":9,
+    "max_tokens":5,"metadata":{"a":"b"},"modalities":["text"],"n":2,"parallel_tool_calls":true,
+    "prediction":{"type":"content","content":"x"},"presence_penalty":-0.5,"prompt_cache_key":"k",
+    "reasoning_effort":null,"response_format":{"type":"text"},"safety_identifier":"s","seed":-3,
+    "service_tier":"auto","stop":["a","b"],"store":true,"stream":true,
+    "stream_options":{"include_usage":true,"include_obfuscation":false},"temperature":0.5,
+    "tool_choice":"auto","tools":[],"top_p":0.9,"user":"u","verbosity":"medium",
+    "web_search_options":null,"unknown_field":{"x":1},
+    "top_k":40,"min_p":0.1,"repetition_penalty":1.1,"ignore_eos":true,"min_tokens":1,
+    "priority":4,"mirostat":0,"use_beam_search":false)");
+  EXPECT_EQ(request.model, "m");
+  EXPECT_TRUE(request.is_stream && request.include_usage && request.wants_logprobs);
+  EXPECT_FALSE(request.reads_tools);
+  EXPECT_EQ(request.priority, 4);
+  const api::SamplingParams& params = request.sampling.params;
+  EXPECT_EQ(params.max_tokens, 9) << "the newer name wins";
+  EXPECT_EQ(params.n, 2);
+  EXPECT_EQ(params.logprobs, 3);
+  EXPECT_EQ(params.seed, static_cast<std::uint64_t>(-3));
+  EXPECT_EQ(params.stop, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(params.logit_bias.size(), 2U);
+  EXPECT_EQ(params.top_k, 40);
+  EXPECT_DOUBLE_EQ(params.repetition_penalty, 1.1);
+  EXPECT_TRUE(params.ignore_eos);
+}
+
+struct Refused {
+  std::string more;
+  std::string param;
+};
+
+// What would change the answer, and what makes no sense.
+const Refused kRefused[] = {
+    {R"(,"response_format":{"type":"json_schema","json_schema":{}})", "response_format"},
+    {R"(,"response_format":{"type":"json_object"})", "response_format"},
+    {R"(,"tool_choice":"required","tools":[{"type":"function"}])", "tool_choice"},
+    {R"(,"tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice"},
+    {R"(,"guided_regex":"a+")", "guided_regex"},
+    {R"(,"grammar":"root ::= x")", "grammar"},
+    {R"(,"functions":[])", "functions"},
+    {R"(,"audio":{"voice":"x"})", "audio"},
+    {R"(,"modalities":["text","audio"])", "modalities"},
+    {R"(,"web_search_options":{})", "web_search_options"},
+    {R"(,"verbosity":"high")", "verbosity"},
+    {R"(,"use_beam_search":true)", "use_beam_search"},
+    {R"(,"mirostat":2)", "mirostat"},
+    {R"(,"continue_final_message":true)", "continue_final_message"},
+    {R"(,"top_logprobs":3)", "top_logprobs"},
+    {R"(,"logprobs":true,"top_logprobs":21)", "top_logprobs"},
+    {R"(,"stream_options":{"include_usage":true})", "stream_options"},
+    {R"(,"temperature":2.5)", "temperature"},
+    {R"(,"temperature":"hot")", "temperature"},
+    {R"(,"top_p":-1)", "top_p"},
+    {R"(,"n":0)", "n"},
+    {R"(,"n":129)", "n"},
+    {R"(,"n":1.5)", "n"},
+    {R"(,"max_tokens":0)", "max_tokens"},
+    {R"(,"stop":[1])", "stop"},
+    {R"(,"stop":{"a":1})", "stop"},
+    {R"(,"seed":"x")", "seed"},
+    {R"(,"stream":"yes")", "stream"},
+    {R"(,"logit_bias":{"x":1})", "logit_bias"},
+    {R"(,"logit_bias":{"1":101})", "logit_bias"},
+    {R"(,"logit_bias":[1])", "logit_bias"},
+    {R"(,"presence_penalty":3)", "presence_penalty"},
+};
+
+TEST(ChatRequest, RefusesByName) {
+  for (const Refused& refused : kRefused) {
+    try {
+      read(refused.more);
+      ADD_FAILURE() << refused.more << " was accepted";
+    } catch (const ApiError& error) {
+      EXPECT_EQ(error.status, 400);
+      EXPECT_EQ(error.param, refused.param) << error.what();
+    }
+  }
+  EXPECT_THROW(read_chat_request(parse_body("{}")), ApiError);
+}
+
+TEST(ChatRequest, BringsMessagesIntoTheTemplatesWords) {
+  const ChatRequest request = read_chat_request(parse_body(
+      R"({"messages":[{"role":"developer","content":"Be kind."},
+                      {"role":"assistant","content":"x","reasoning":"because"}]})"));
+  EXPECT_EQ(request.conversation.messages[0]["role"], "system");
+  EXPECT_EQ(request.conversation.messages[1]["reasoning_content"], "because");
+}
+
+TEST(ChatRequest, OffersToolsUnlessNoneMayBeCalled) {
+  const std::string tools = R"(,"tools":[{"type":"function","function":{"name":"f"}}])";
+  EXPECT_TRUE(read(tools).reads_tools);
+  EXPECT_FALSE(read(tools).only_one_call);
+  EXPECT_TRUE(read(tools + R"(,"parallel_tool_calls":false)").only_one_call);
+  const ChatRequest none = read(tools + R"(,"tool_choice":"none")");
+  EXPECT_FALSE(none.reads_tools);
+  EXPECT_TRUE(none.conversation.tools.is_null());
+}
+
+TEST(ChatRequest, SaysWhetherToThink) {
+  using api::Thinking;
+  EXPECT_EQ(read("").conversation.thinking, Thinking::ModelDecides);
+  EXPECT_EQ(read(R"(,"reasoning_effort":"none")").conversation.thinking, Thinking::Off);
+  EXPECT_EQ(read(R"(,"reasoning":{"effort":"high"})").conversation.thinking, Thinking::On);
+  EXPECT_EQ(read(R"(,"chat_template_kwargs":{"enable_thinking":false})").conversation.thinking,
+            Thinking::Off);
+}
+
+TEST(Sampling, TakesTheModelsDefaultsWhereNothingIsSaid) {
+  formats::ModelConfig config;
+  config.temperature = 0.6;
+  config.top_k = 20;
+  EXPECT_DOUBLE_EQ(read("").sampling.for_model(config).temperature, 0.6);
+  EXPECT_EQ(read("").sampling.for_model(config).top_k, 20);
+  EXPECT_DOUBLE_EQ(read(R"(,"temperature":1)").sampling.for_model(config).temperature, 1);
+}
+
+api::Update update(const std::string& text, std::int64_t sample = 0) {
+  return {.id = {.request = 1, .sample = sample}, .tokens = {1}, .text = text};
+}
+
+api::Update last(const std::string& text, api::FinishReason reason, std::int64_t sample = 0) {
+  api::Update made = update(text, sample);
+  made.finish = api::Finish{.reason = reason};
+  return made;
+}
+
+const Identity kIdentity = {.id = "chatcmpl-1", .created = 7, .model = "m"};
+
+// The objects of a stream, in order; checks the framing.
+std::vector<Json> events(const std::string& stream) {
+  std::vector<Json> found;
+  std::string_view rest = stream;
+  while (!rest.empty()) {
+    const std::size_t end = rest.find("\n\n");
+    EXPECT_TRUE(rest.starts_with("data: ") && end != std::string_view::npos) << rest;
+    const std::string_view data = rest.substr(6, end - 6);
+    if (data != "[DONE]") found.push_back(Json::parse(data));
+    rest.remove_prefix(end + 2);
+  }
+  return found;
+}
+
+TEST(ChatAnswer, InOnePiece) {
+  ChatAnswer answer(kIdentity, {.format = {.reads_tools = true}, .num_choices = 2});
+  EXPECT_EQ(answer.take(0, update("<think>hm</think>A")), "");
+  EXPECT_EQ(answer.take(0, last("", api::FinishReason::Length)), "");
+  answer.take(0, last(R"(<tool_call>{"name":"f","arguments":{"x":1}}</tool_call>)",
+                      api::FinishReason::Stop, 1));
+  const Json json = Json::parse(answer.finish({.num_prompt = 5, .num_cached = 4, .num_output = 3}));
+  EXPECT_EQ(json["object"], "chat.completion");
+  const Json& first = json["choices"][0];
+  EXPECT_EQ(first["message"]["content"], "A");
+  EXPECT_EQ(first["message"]["reasoning_content"], "hm");
+  EXPECT_EQ(first["message"]["reasoning"], "hm");
+  EXPECT_EQ(first["finish_reason"], "length");
+  EXPECT_TRUE(first["logprobs"].is_null());
+  const Json& second = json["choices"][1];
+  EXPECT_TRUE(second["message"]["content"].is_null());
+  EXPECT_EQ(second["message"]["tool_calls"][0]["function"]["name"], "f");
+  EXPECT_EQ(second["message"]["tool_calls"][0]["function"]["arguments"], R"({"x":1})");
+  EXPECT_EQ(second["finish_reason"], "tool_calls");
+  EXPECT_EQ(json["usage"]["total_tokens"], 8);
+  EXPECT_EQ(json["usage"]["prompt_tokens_details"]["cached_tokens"], 4);
+}
+
+TEST(ChatAnswer, AsEvents) {
+  ChatAnswer answer(kIdentity, {.format = {.reads_tools = true},
+                                .num_choices = 1,
+                                .is_stream = true,
+                                .include_usage = true});
+  std::string stream = answer.begin();
+  stream += answer.take(0, update("<think>a"));
+  stream += answer.take(0, update("</think>\n"));
+  stream += answer.take(0, update("Hello"));
+  stream += answer.take(
+      0,
+      update(R"( <tool_call>{"name":"f","arguments":{"x":1}}</tool_call><tool_call>{"name":"g"})"));
+  stream += answer.take(0, last("</tool_call>", api::FinishReason::Stop));
+  stream += answer.finish({.num_prompt = 2, .num_output = 6});
+  EXPECT_TRUE(stream.ends_with("data: [DONE]\n\n"));
+
+  const std::vector<Json> all = events(stream);
+  EXPECT_EQ(all[0]["choices"][0]["delta"]["role"], "assistant");
+  std::string content;
+  std::string reasoning;
+  std::vector<std::string> calls(2);
+  for (const Json& event : all) {
+    EXPECT_EQ(event["id"], "chatcmpl-1");
+    EXPECT_EQ(event["object"], "chat.completion.chunk");
+    if (event["choices"].empty()) continue;
+    const Json& delta = event["choices"][0]["delta"];
+    content += delta.value("content", "");
+    reasoning += delta.value("reasoning_content", "");
+    for (const Json& call : delta.value("tool_calls", Json::array())) {
+      const auto index = call["index"].get<std::size_t>();
+      calls[index] += call["function"].value("name", "") + call["function"].value("arguments", "");
+      EXPECT_EQ(call.contains("id"), call["function"].contains("name"));
+    }
+  }
+  EXPECT_EQ(content, "Hello");
+  EXPECT_EQ(reasoning, "a");
+  EXPECT_EQ(calls, (std::vector<std::string>{R"(f{"x":1})", "g{}"}));
+  EXPECT_EQ(all[all.size() - 2]["choices"][0]["finish_reason"], "tool_calls");
+  EXPECT_EQ(all.back()["usage"]["prompt_tokens"], 2);
+  EXPECT_TRUE(all.back()["choices"].empty());
+}
+
+TEST(ChatAnswer, BrokenBytesAreStillJson) {
+  ChatAnswer answer(kIdentity, {.is_stream = true});
+  for (const Json& event : events(answer.take(0, last("a\xff\n\"b", api::FinishReason::Stop))))
+    EXPECT_EQ(event["id"], "chatcmpl-1");
+  EXPECT_EQ(events(answer.failure("it broke"))[0]["error"]["message"], "it broke");
+}
+
+}  // namespace
+}  // namespace graft::server::openai

@@ -1,0 +1,81 @@
+#include "graft/server/openai/completion_request.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "graft/base/error.h"
+#include "graft/server/openai/chat_request.h"
+
+namespace graft::server::openai {
+namespace {
+
+constexpr std::int64_t kMostAlternatives = 20;
+constexpr std::int64_t kDefaultMaxTokens = 16;
+constexpr std::size_t kMostPrompts = 2048;
+
+std::vector<api::TokenId> read_tokens(const Fields& fields,
+                                      const char* name,
+                                      const OrderedJson& list) {
+  std::vector<api::TokenId> tokens;
+  for (const OrderedJson& item : list) {
+    const bool is_id = item.is_number_integer() && item.get<std::int64_t>() >= 0 &&
+                       item.get<std::int64_t>() <= std::numeric_limits<api::TokenId>::max();
+    if (!is_id) fields.fail_at(name, str(item.dump(), " is no token id"));
+    tokens.push_back(item.get<api::TokenId>());
+  }
+  return tokens;
+}
+
+}  // namespace
+
+std::vector<api::Prompt> read_prompts(const Fields& fields, const char* name) {
+  const OrderedJson* value = fields.find(name);
+  if (value == nullptr) fields.fail_at(name, "is missing");
+  if (value->is_string()) return {value->get<std::string>()};
+  if (!value->is_array() || value->empty())
+    fields.fail_at(name, "text, a list of texts, or lists of token ids are needed");
+  if (value->front().is_number()) return {read_tokens(fields, name, *value)};
+  if (value->size() > kMostPrompts)
+    fields.fail_at(name, str("at most ", kMostPrompts, " at once, not ", value->size()));
+  std::vector<api::Prompt> prompts;
+  for (const OrderedJson& item : *value) {
+    if (item.is_string()) {
+      prompts.emplace_back(item.get<std::string>());
+    } else if (item.is_array()) {
+      prompts.emplace_back(read_tokens(fields, name, item));
+    } else {
+      fields.fail_at(name, str("texts or lists of token ids are needed, not ", item.type_name()));
+    }
+  }
+  return prompts;
+}
+
+CompletionRequest read_completion_request(const OrderedJson& body) {
+  const Fields fields(body);
+  refuse_unsupported(fields);
+  if (!fields.text("suffix").value_or("").empty()) fields.fail_at("suffix", "is not supported");
+  CompletionRequest request;
+  request.model = fields.text("model").value_or("");
+  request.prompts = read_prompts(fields, "prompt");
+  request.sampling = read_sampling(fields);
+  api::SamplingParams& params = request.sampling.params;
+  if (fields.integer("best_of", 1, 128).value_or(params.n) != params.n)
+    fields.fail_at("best_of", "other than n is not supported");
+  request.is_stream = fields.flag("stream").value_or(false);
+  request.include_usage = wants_usage(fields, request.is_stream);
+  request.echo = fields.flag("echo").value_or(false);
+  request.priority = fields.integer("priority").value_or(0);
+  request.cache_salt = fields.text("cache_salt").value_or("");
+  const std::int64_t most = fields.integer("max_tokens", 0).value_or(kDefaultMaxTokens);
+  if (most == 0 && !request.echo) fields.fail_at("max_tokens", "0 needs echo");
+  request.drops_output = most == 0;
+  params.max_tokens = std::max<std::int64_t>(most, 1);
+  params.logprobs = fields.integer("logprobs", 0, kMostAlternatives);
+  if (request.echo && params.logprobs) {
+    if (request.is_stream) fields.fail_at("echo", "with logprobs cannot be streamed");
+    params.prompt_logprobs = params.logprobs;
+  }
+  return request;
+}
+
+}  // namespace graft::server::openai

@@ -1,0 +1,100 @@
+// /v1/completions and /v1/embeddings without sockets.
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/base64.h"
+#include "graft/server/api_error.h"
+#include "graft/server/fields.h"
+#include "graft/server/openai/completion_answer.h"
+#include "graft/server/openai/completion_request.h"
+#include "graft/server/openai/embeddings.h"
+
+namespace graft::server::openai {
+namespace {
+
+CompletionRequest read(const std::string& body) {
+  return read_completion_request(parse_body(body));
+}
+
+TEST(CompletionRequest, TakesPromptsInEveryForm) {
+  EXPECT_EQ(read(R"({"prompt":"a"})").prompts.size(), 1U);
+  EXPECT_EQ(read(R"({"prompt":["a","b"]})").prompts.size(), 2U);
+  EXPECT_EQ(std::get<1>(read(R"({"prompt":[1,2,3]})").prompts.at(0)).size(), 3U);
+  EXPECT_EQ(read(R"({"prompt":[[1,2],[3]]})").prompts.size(), 2U);
+  EXPECT_EQ(read(R"({"prompt":"a"})").sampling.params.max_tokens, 16);
+}
+
+TEST(CompletionRequest, RefusesByName) {
+  for (const auto& [body, param] : std::vector<std::pair<std::string, std::string>>{
+           {R"({})", "prompt"},
+           {R"({"prompt":[]})", "prompt"},
+           {R"({"prompt":[1,"a"]})", "prompt"},
+           {R"({"prompt":[[-1]]})", "prompt"},
+           {R"({"prompt":{"a":1}})", "prompt"},
+           {R"({"prompt":"a","suffix":"b"})", "suffix"},
+           {R"({"prompt":"a","best_of":3})", "best_of"},
+           {R"({"prompt":"a","max_tokens":0})", "max_tokens"},
+           {R"({"prompt":"a","logprobs":21})", "logprobs"},
+           {R"({"prompt":"a","echo":true,"logprobs":1,"stream":true})", "echo"}}) {
+    try {
+      read(body);
+      ADD_FAILURE() << body << " was accepted";
+    } catch (const ApiError& error) {
+      EXPECT_EQ(error.param, param) << error.what();
+    }
+  }
+}
+
+TEST(CompletionRequest, AsksForThePromptAlone) {
+  const CompletionRequest request =
+      read(R"({"prompt":"a","echo":true,"max_tokens":0,"logprobs":1})");
+  EXPECT_TRUE(request.drops_output);
+  EXPECT_EQ(request.sampling.params.max_tokens, 1);
+  EXPECT_EQ(request.sampling.params.prompt_logprobs, 1);
+}
+
+api::Update last(const std::string& text, std::int64_t sample) {
+  return {.id = {.request = 1, .sample = sample},
+          .tokens = {1},
+          .text = text,
+          .finish = api::Finish{.reason = api::FinishReason::Stop}};
+}
+
+TEST(CompletionAnswer, NumbersChoicesPromptByPrompt) {
+  CompletionAnswer answer({.id = "cmpl-1", .created = 7, .model = "m"},
+                          {.echoes = {"p", "q"}, .num_samples = 2, .num_prompts = 2});
+  answer.take(1, last("d", 1));
+  answer.take(0, last("a", 0));
+  answer.take(0, last("b", 1));
+  answer.take(1, last("c", 0));
+  const Json json = Json::parse(answer.finish({}));
+  std::string text;
+  for (const Json& choice : json["choices"])
+    text += choice["text"].get<std::string>() + choice["index"].dump();
+  EXPECT_EQ(text, "pa0pb1qc2qd3");
+}
+
+TEST(CompletionAnswer, Streams) {
+  CompletionAnswer answer({.id = "cmpl-1"}, {.echoes = {"p"}, .is_stream = true});
+  EXPECT_NE(answer.begin().find(R"("text":"p")"), std::string::npos);
+  EXPECT_EQ(answer.take(0, {.tokens = {1}}), "") << "nothing became certain";
+  EXPECT_NE(answer.take(0, last("x", 0)).find(R"("finish_reason":"stop")"), std::string::npos);
+  EXPECT_EQ(answer.finish({}), "data: [DONE]\n\n");
+}
+
+TEST(Embeddings, AreBase64OfFloats) {
+  EXPECT_EQ(base64_floats({}), "");
+  EXPECT_EQ(base64_floats({1.0F}), "AACAPw==");
+  const auto bytes = base64_decoded(base64_floats({1.0F, -2.5F, 3.25F}));
+  ASSERT_TRUE(bytes);
+  float third = 0;
+  std::memcpy(&third, bytes->data() + 8, sizeof(third));
+  EXPECT_EQ(third, 3.25F);
+}
+
+}  // namespace
+}  // namespace graft::server::openai

@@ -1,0 +1,88 @@
+#include "graft/server/openai/embeddings.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "graft/base/error.h"
+#include "graft/server/embedding.h"
+#include "graft/server/fields.h"
+#include "graft/server/json_text.h"
+#include "graft/server/openai/completion_request.h"
+#include "graft/server/prompts.h"
+
+namespace graft::server::openai {
+namespace {
+
+struct Request {
+  std::string model;
+  std::vector<api::Prompt> input;
+  bool is_base64 = false;
+  std::int64_t dimensions = 0;
+};
+
+Request read_request(const OrderedJson& body) {
+  const Fields fields(body);
+  Request request;
+  request.model = fields.text("model").value_or("");
+  request.input = read_prompts(fields, "input");
+  const std::string format = fields.text("encoding_format").value_or("float");
+  if (format != "float" && format != "base64")
+    fields.fail_at("encoding_format", str("float or base64 is needed, not '", format, "'"));
+  request.is_base64 = format == "base64";
+  request.dimensions = fields.integer("dimensions", 1).value_or(0);
+  return request;
+}
+
+std::string body_of(const Request& request, const std::string& model, const Embedded& embedded) {
+  OrderedJson data = OrderedJson::array();
+  for (const std::vector<float>& vector : embedded.vectors) {
+    OrderedJson entry = {{"object", "embedding"}, {"index", data.size()}};
+    if (request.is_base64) {
+      entry["embedding"] = base64_floats(vector);
+    } else {
+      entry["embedding"] = vector;
+    }
+    data.push_back(std::move(entry));
+  }
+  return ordered_text(
+      {{"object", "list"},
+       {"data", data},
+       {"model", model},
+       {"usage", {{"prompt_tokens", embedded.num_tokens}, {"total_tokens", embedded.num_tokens}}}});
+}
+
+}  // namespace
+
+std::string base64_floats(const std::vector<float>& values) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::vector<std::uint8_t> bytes(values.size() * sizeof(float));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::uint32_t bits = 0;
+    const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
+    for (std::size_t j = 0; j < 3; ++j)
+      bits = (bits << 8U) | (j < count ? bytes[i + j] : 0U);
+    for (std::size_t j = 0; j < 4; ++j)
+      text += j <= count ? kDigits[(bits >> (18U - 6U * j)) & 63U] : '=';
+  }
+  return text;
+}
+
+void embeddings(const Backend& backend, const http::ExchangePtr& exchange) {
+  auto request = std::make_shared<const Request>(read_request(parse_body(exchange->take_body())));
+  backend.with_model(exchange, request->model, [&backend, exchange, request](const Lease& lease) {
+    EmbedInput input = {.dimensions = request->dimensions};
+    for (const api::Prompt& prompt : request->input)
+      input.texts.push_back(tokens_of(*lease, prompt));
+    embed_later(backend, exchange, lease, std::move(input),
+                [exchange, lease, request](const Embedded& embedded) {
+                  exchange->respond({.body = body_of(*request, lease->name(), embedded)});
+                });
+  });
+}
+
+}  // namespace graft::server::openai

@@ -1,0 +1,120 @@
+#include "graft/server/openai/sampling.h"
+
+#include <charconv>
+
+#include "graft/base/error.h"
+
+namespace graft::server::openai {
+namespace {
+
+constexpr std::int64_t kMostSamples = 128;
+constexpr std::size_t kMostStops = 64;
+
+struct Unsupported {
+  const char* name;
+  const char* why;
+};
+
+// Seams for what is to come: constrained decoding, beams, adapters.
+constexpr const char* kNoConstraints = "constrained output is not supported";
+constexpr Unsupported kUnsupported[] = {
+    {"guided_json", kNoConstraints},
+    {"guided_regex", kNoConstraints},
+    {"guided_choice", kNoConstraints},
+    {"guided_grammar", kNoConstraints},
+    {"structured_outputs", kNoConstraints},
+    {"grammar", kNoConstraints},
+    {"json_schema", kNoConstraints},
+    {"regex", kNoConstraints},
+    {"bad_words", "is not supported"},
+    {"truncate_prompt_tokens", "is not supported: shorten the prompt"},
+    {"prompt_logprobs", "is not supported"},
+    {"mirostat", "is not supported"},
+    {"dry_multiplier", "is not supported"},
+    {"xtc_probability", "is not supported"},
+    {"lora", "is not supported"},
+};
+
+// Zero switches these off, and clients send it.
+bool is_off(const OrderedJson& value) {
+  return (value.is_number() && value.get<double>() == 0) ||
+         (value.is_boolean() && !value.get<bool>());
+}
+
+std::vector<std::pair<api::TokenId, float>> read_logit_bias(const Fields& fields) {
+  std::vector<std::pair<api::TokenId, float>> out;
+  const auto biases = fields.object("logit_bias");
+  if (!biases) return out;
+  for (const auto& [key, value] : biases->json().items()) {
+    api::TokenId id = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size() || id < 0)
+      fields.fail_at("logit_bias", str("'", key, "' is no token id"));
+    if (!value.is_number() || value.get<double>() < -100 || value.get<double>() > 100)
+      fields.fail_at("logit_bias", str("a bias is from -100 to 100, not ", value.dump()));
+    out.emplace_back(id, value.get<float>());
+  }
+  return out;
+}
+
+template <class T, class U>
+bool set(T& target, const std::optional<U>& value) {
+  if (value) target = static_cast<T>(*value);
+  return value.has_value();
+}
+
+}  // namespace
+
+api::SamplingParams Sampling::for_model(const formats::ModelConfig& config) const {
+  api::SamplingParams out = params;
+  if (default_temperature && config.temperature) out.temperature = *config.temperature;
+  if (default_top_p && config.top_p) out.top_p = *config.top_p;
+  if (default_top_k && config.top_k) out.top_k = *config.top_k;
+  return out;
+}
+
+Sampling read_sampling(const Fields& fields) {
+  Sampling sampling;
+  api::SamplingParams& params = sampling.params;
+  sampling.default_temperature = !set(params.temperature, fields.number("temperature", 0, 2));
+  sampling.default_top_p = !set(params.top_p, fields.number("top_p", 0, 1));
+  sampling.default_top_k = !set(params.top_k, fields.integer("top_k", -1));
+  set(params.min_p, fields.number("min_p", 0, 1));
+  set(params.typical_p, fields.number("typical_p", 0, 1));
+  set(params.presence_penalty, fields.number("presence_penalty", -2, 2));
+  set(params.frequency_penalty, fields.number("frequency_penalty", -2, 2));
+  // vLLM's name, and llama.cpp's.
+  if (!set(params.repetition_penalty, fields.number("repetition_penalty", 0.01, 100)))
+    set(params.repetition_penalty, fields.number("repeat_penalty", 0.01, 100));
+  set(params.n, fields.integer("n", 1, kMostSamples));
+  if (const auto seed = fields.integer("seed")) params.seed = static_cast<std::uint64_t>(*seed);
+  params.stop = fields.texts("stop");
+  if (params.stop.size() > kMostStops)
+    fields.fail_at("stop", str("at most ", kMostStops, " texts, not ", params.stop.size()));
+  params.logit_bias = read_logit_bias(fields);
+  set(params.min_tokens, fields.integer("min_tokens", 0));
+  set(params.ignore_eos, fields.flag("ignore_eos"));
+  params.stop_token_ids = fields.ids("stop_token_ids");
+  params.allowed_token_ids = fields.ids("allowed_token_ids");
+  set(params.include_stop_str_in_output, fields.flag("include_stop_str_in_output"));
+  set(params.skip_special_tokens, fields.flag("skip_special_tokens"));
+  return sampling;
+}
+
+void refuse_unsupported(const Fields& fields) {
+  for (const Unsupported& row : kUnsupported) {
+    const OrderedJson* value = fields.find(row.name);
+    if (value != nullptr && !is_off(*value)) fields.fail_at(row.name, row.why);
+  }
+  if (fields.flag("use_beam_search").value_or(false))
+    fields.fail_at("use_beam_search", "is not supported");
+  if (fields.number("length_penalty", -100, 100).value_or(1) != 1)
+    fields.fail_at("length_penalty", "belongs to beam search, which is not supported");
+  if (const auto format = fields.object("response_format")) {
+    const std::string type = format->needed_text("type");
+    if (type != "text")
+      fields.fail_at("response_format", str("'", type, "' is not supported, only text"));
+  }
+}
+
+}  // namespace graft::server::openai

@@ -1,0 +1,57 @@
+#include "graft/server/openai/wire.h"
+
+#include <random>
+
+#include <fmt/format.h>
+
+#include "graft/server/api_error.h"
+#include "graft/server/json_text.h"
+#include "graft/server/time_text.h"
+
+namespace graft::server::openai {
+
+Identity new_identity(const std::string& prefix, const std::string& model) {
+  thread_local std::mt19937_64 random(std::random_device{}());
+  return {.id = fmt::format("{}-{:016x}{:016x}", prefix, random(), random()),
+          .created = static_cast<std::int64_t>(unix_now()),
+          .model = model};
+}
+
+std::string sse(const OrderedJson& json) {
+  return "data: " + ordered_text(json) + "\n\n";
+}
+
+http::StreamHead sse_head() {
+  return {.content_type = "text/event-stream; charset=utf-8", .keep_alive = ": keep-alive\n\n"};
+}
+
+OrderedJson usage_json(const Usage& usage, std::int64_t num_reasoning) {
+  return {{"prompt_tokens", usage.num_prompt},
+          {"completion_tokens", usage.num_output},
+          {"total_tokens", usage.num_prompt + usage.num_output},
+          {"prompt_tokens_details", {{"cached_tokens", usage.num_cached}}},
+          {"completion_tokens_details", {{"reasoning_tokens", num_reasoning}}}};
+}
+
+std::string finish_text(const api::Finish& finish) {
+  return std::string(to_string(finish.reason));
+}
+
+std::string sse_failure(const std::string& message) {
+  return "data: " + error_body({500, message}, {}) + "\n\n";
+}
+
+std::string token_text(const tokenizer::Tokenizer& tokenizer, api::TokenId token) {
+  return std::string(tokenizer.is_special(token) ? tokenizer.token(token) : tokenizer.bytes(token));
+}
+
+OrderedJson token_json(const tokenizer::Tokenizer& tokenizer, api::TokenId token, float logprob) {
+  const std::string text = token_text(tokenizer, token);
+  OrderedJson bytes = OrderedJson::array();
+  for (const char byte : text)
+    bytes.push_back(static_cast<unsigned char>(byte));
+  // JSON has no infinity; OpenAI's own floor.
+  return {{"token", text}, {"logprob", std::max(logprob, -9999.0F)}, {"bytes", bytes}};
+}
+
+}  // namespace graft::server::openai

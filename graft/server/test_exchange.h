@@ -1,0 +1,44 @@
+// For tests: an exchange without a connection. What is posted runs at once.
+
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "graft/server/http/exchange.h"
+
+namespace graft::server {
+
+class TestExchange final : public http::Exchange {
+ public:
+  explicit TestExchange(http::Request request) : request_(std::move(request)) {}
+
+  const http::Request& request() const override { return request_; }
+  std::string take_body() override { return std::move(request_.body); }
+  void respond(http::Response given) override { response = std::move(given); }
+  void start_stream(http::StreamHead given) override { head = std::move(given); }
+  void write(std::string_view bytes) override { written += bytes; }
+  void end() override { has_ended = true; }
+  void on_gone(Task task) override { gone = std::move(task); }
+  void post(Task task) override { task(); }
+  void note(const std::string& name, Json value) override { notes[name] = std::move(value); }
+
+  std::optional<http::Response> response;
+  std::optional<http::StreamHead> head;
+  std::string written;
+  bool has_ended = false;
+  Task gone;
+  Json notes = Json::object();
+
+ private:
+  http::Request request_;
+};
+
+inline std::shared_ptr<TestExchange> test_exchange(const std::string& method,
+                                                   const std::string& path) {
+  return std::make_shared<TestExchange>(http::Request{.method = method, .path = path});
+}
+
+}  // namespace graft::server

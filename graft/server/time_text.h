@@ -1,0 +1,12 @@
+// Times as they stand in answers and logs.
+
+#pragma once
+
+#include <string>
+
+namespace graft::server {
+
+double unix_now();                         // seconds since 1970
+std::string rfc3339(double unix_seconds);  // "2026-08-01T12:00:00.123456Z"
+
+}  // namespace graft::server

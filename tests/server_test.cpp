@@ -1,0 +1,275 @@
+// graft serve from outside, over sockets: what every path answers.
+
+#include <filesystem>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "graft/base/base64.h"
+
+#include "tests/program.h"
+#include "tests/server_process.h"
+
+namespace graft::tests {
+namespace {
+
+// What Sprout answers without a doubt.
+const Json kQuestion = {{"role", "user"}, {"content", "Find the sum of 62 and 1."}};
+constexpr const char* kSum = "62 + 1 = 63";
+
+Json chat_body(const Json& more = Json::object()) {
+  Json body = {{"model", "sprout"}, {"messages", {kQuestion}}, {"temperature", 0}};
+  body.update(more);
+  return body;
+}
+
+Json price_tool() {
+  return {{"type", "function"},
+          {"function",
+           {{"name", "get_price"},
+            {"description", "Get the price of an item"},
+            {"parameters",
+             {{"type", "object"},
+              {"properties", {{"item", {{"type", "string"}, {"description", "The item"}}}}},
+              {"required", {"item"}}}}}}};
+}
+
+TEST(Server, AnswersOpenAisClients) {
+  const ServerProcess server;
+  ASSERT_NE(server.port(), 0) << server.first_line();
+  EXPECT_EQ(get(server, "/health").json()["status"], "ok");
+  for (int i = 0; i < 600 && get(server, "/ready").status == 503; ++i)
+    ::usleep(100'000);  // while the model is being loaded
+  EXPECT_EQ(get(server, "/ready").status, 200);
+  EXPECT_NE(get(server, "/").body.find("running"), std::string::npos);
+
+  const Json models = get(server, "/v1/models").json();
+  EXPECT_EQ(models["data"][0]["id"], "sprout");
+  EXPECT_EQ(models["data"][0]["max_model_len"], 4096);
+  EXPECT_EQ(get(server, "/v1/models/sprout").json()["object"], "model");
+  EXPECT_EQ(get(server, "/v1/models/other").status, 404);
+
+  const Reply chat =
+      post(server, "/v1/chat/completions", chat_body(), {{"x-request-id", "mine-1"}});
+  EXPECT_EQ(chat.status, 200) << chat.body;
+  EXPECT_EQ(chat.headers.at("x-request-id"), "mine-1");
+  const Json json = chat.json();
+  EXPECT_EQ(json["choices"][0]["message"]["content"], kSum);
+  EXPECT_EQ(json["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(json["usage"]["prompt_tokens"], 22);
+  const Json again = post(server, "/v1/chat/completions", chat_body()).json();
+  EXPECT_EQ(again["usage"]["prompt_tokens_details"]["cached_tokens"], 16);
+
+  const Json completion = post(server, "/v1/completions",
+                               {{"prompt", {"Once upon a time", "The sun"}},
+                                {"max_tokens", 4},
+                                {"n", 2},
+                                {"seed", 1},
+                                {"temperature", 1},
+                                {"echo", true},
+                                {"logprobs", 2}})
+                              .json();
+  ASSERT_EQ(completion["choices"].size(), 4U) << completion;
+  EXPECT_TRUE(completion["choices"][2]["text"].get<std::string>().starts_with("The sun"));
+  EXPECT_TRUE(completion["choices"][0]["logprobs"]["token_logprobs"][0].is_null());
+  EXPECT_EQ(completion["usage"]["completion_tokens"], 16);
+}
+
+TEST(Server, CountsTokensAndMakesVectors) {
+  const ServerProcess server;
+  const Json tokens = post(server, "/tokenize", {{"prompt", "Hello world"}}).json();
+  EXPECT_EQ(tokens["count"], 2);
+  EXPECT_EQ(post(server, "/detokenize", {{"tokens", tokens["tokens"]}}).json()["prompt"],
+            "Hello world");
+  EXPECT_EQ(post(server, "/tokenize", {{"messages", {kQuestion}}}).json()["count"], 22);
+
+  const Json floats =
+      post(server, "/v1/embeddings", {{"input", {"Hello", "world"}}, {"dimensions", 8}}).json();
+  ASSERT_EQ(floats["data"].size(), 2U) << floats;
+  EXPECT_EQ(floats["data"][1]["embedding"].size(), 8U);
+  const Json base64 =
+      post(server, "/v1/embeddings", {{"input", "Hello"}, {"encoding_format", "base64"}}).json();
+  EXPECT_EQ(base64_decoded(base64["data"][0]["embedding"].get<std::string>())->size(), 512U * 4);
+  EXPECT_EQ(post(server, "/v1/embeddings", {{"input", "Hello"}, {"dimensions", 513}}).status, 400);
+  EXPECT_EQ(post(server, "/v1/embeddings", {{"input", ""}}).status, 400);
+}
+
+TEST(Server, StreamsChats) {
+  const ServerProcess server;
+  const Json more = {{"stream", true},
+                     {"stream_options", {{"include_usage", true}}},
+                     {"logprobs", true},
+                     {"top_logprobs", 2}};
+  const Reply reply = post(server, "/v1/chat/completions", chat_body(more));
+  EXPECT_EQ(reply.headers.at("content-type"), "text/event-stream; charset=utf-8");
+  const std::vector<Json> all = events(reply.body);
+  ASSERT_GT(all.size(), 4U) << reply.body;
+  EXPECT_EQ(all.back(), "[DONE]");
+  EXPECT_EQ(all[all.size() - 2]["usage"]["completion_tokens"], 10);
+  EXPECT_EQ(all[all.size() - 3]["choices"][0]["finish_reason"], "stop");
+  std::string text;
+  std::size_t num_logprobs = 0;
+  for (const Json& event : all) {
+    if (!event.is_object() || event["choices"].empty()) continue;
+    text += event["choices"][0]["delta"].value("content", "");
+    if (event["choices"][0]["logprobs"].is_object())
+      num_logprobs += event["choices"][0]["logprobs"]["content"].size();
+  }
+  EXPECT_EQ(text, kSum);
+  EXPECT_EQ(num_logprobs, 10U);
+
+  const std::vector<Json> several = events(
+      post(server, "/v1/completions",
+           {{"prompt", "Once"}, {"n", 3}, {"max_tokens", 3}, {"stream", true}, {"temperature", 1}})
+          .body);
+  int num_ends = 0;
+  for (const Json& event : several) {
+    if (event.is_object() && !event["choices"][0]["finish_reason"].is_null()) ++num_ends;
+  }
+  EXPECT_EQ(num_ends, 3);
+}
+
+TEST(Server, CallsToolsAndThinks) {
+  const ServerProcess server;
+  const Json body = {
+      {"messages", {{{"role", "user"}, {"content", "How much does the item watch cost?"}}}},
+      {"tools", {price_tool()}},
+      {"temperature", 0}};
+  const Json choice = post(server, "/v1/chat/completions", body).json()["choices"][0];
+  ASSERT_EQ(choice["finish_reason"], "tool_calls") << choice;
+  const Json call = choice["message"]["tool_calls"][0];
+  EXPECT_EQ(call["function"]["name"], "get_price");
+  EXPECT_EQ(Json::parse(call["function"]["arguments"].get<std::string>())["item"], "watch");
+
+  Json next = body;
+  next["messages"].push_back(choice["message"]);
+  next["messages"].push_back(
+      {{"role", "tool"}, {"tool_call_id", call["id"]}, {"content", R"({"price": 18})"}});
+  const Json answer = post(server, "/v1/chat/completions", next).json()["choices"][0];
+  EXPECT_NE(answer["message"]["content"].get<std::string>().find("18"), std::string::npos)
+      << answer;
+
+  const Json thought =
+      post(server, "/v1/chat/completions",
+           {{"messages",
+             {{{"role", "system"}, {"content", "Think step by step."}},
+              {{"role", "user"}, {"content", "Emma is 80 years old. What is Emma's age?"}}}},
+            {"temperature", 0}})
+          .json();
+  const Json message = thought["choices"][0]["message"];
+  EXPECT_FALSE(message.value("reasoning_content", "").empty()) << thought;
+  EXPECT_EQ(message["content"].get<std::string>().find("<think>"), std::string::npos);
+  EXPECT_GT(thought["usage"]["completion_tokens_details"]["reasoning_tokens"], 0);
+}
+
+TEST(Server, AnswersOllamasClients) {
+  const ServerProcess server;
+  EXPECT_TRUE(get(server, "/api/version").json()["version"].is_string());
+  const Json tags = get(server, "/api/tags").json();
+  EXPECT_EQ(tags["models"][0]["model"], "sprout");
+  const Json show = post(server, "/api/show", {{"model", "sprout:latest"}}).json();
+  EXPECT_EQ(show["model_info"]["deepseek2.context_length"], 4096) << show;
+
+  const std::vector<Json> chat = lines(
+      post(server, "/api/chat",
+           {{"model", "sprout"}, {"messages", {kQuestion}}, {"options", {{"temperature", 0}}}})
+          .body);
+  std::string text;
+  for (const Json& line : chat)
+    text += line["message"]["content"].get<std::string>();
+  EXPECT_EQ(text, kSum);
+  EXPECT_EQ(chat.back()["done_reason"], "stop");
+  EXPECT_GT(chat.back()["eval_duration"], 0);
+
+  const Json generated = post(server, "/api/generate",
+                              {{"model", "sprout"},
+                               {"prompt", "Find the sum of 62 and 1."},
+                               {"stream", false},
+                               {"options", {{"temperature", 0}, {"num_predict", 3}}}})
+                             .json();
+  EXPECT_EQ(generated["response"], "62 +");
+  EXPECT_EQ(generated["done_reason"], "length");
+  EXPECT_EQ(generated["context"].size(), 25U);
+
+  const Json called =
+      post(server, "/api/chat",
+           {{"model", "sprout"},
+            {"messages", {{{"role", "user"}, {"content", "How much does the item watch cost?"}}}},
+            {"tools", {price_tool()}},
+            {"stream", false},
+            {"options", {{"temperature", 0}}}})
+          .json();
+  EXPECT_EQ(called["message"]["tool_calls"][0]["function"]["arguments"]["item"], "watch") << called;
+
+  const Json vectors =
+      post(server, "/api/embed", {{"model", "sprout"}, {"input", {"a", "b"}}}).json();
+  EXPECT_EQ(vectors["embeddings"].size(), 2U) << vectors;
+  EXPECT_EQ(get(server, "/api/ps").json()["models"][0]["name"], "sprout");
+  EXPECT_EQ(post(server, "/api/chat", {{"model", "none"}}).json()["error"].is_string(), true);
+  EXPECT_EQ(post(server, "/api/generate", {{"model", "sprout"}}).json()["done_reason"], "load");
+  EXPECT_EQ(
+      post(server, "/api/generate", {{"model", "sprout"}, {"keep_alive", 0}}).json()["done_reason"],
+      "unload");
+}
+
+TEST(Server, TellsHowItDoes) {
+  const TemporaryFolder folder;
+  const ServerProcess server({"--access-log", folder / "log"});
+  post(server, "/v1/chat/completions", chat_body());
+  const std::string metrics = get(server, "/metrics").body;
+  for (const char* line :
+       {"vllm:request_success_total{model_name=\"sprout\",engine=\"0\",finished_reason=\"stop\"} "
+        "1\n",
+        "vllm:prompt_tokens_total{model_name=\"sprout\",engine=\"0\"} 22\n",
+        "vllm:time_to_first_token_seconds_count{model_name=\"sprout\",engine=\"0\"} 1\n"})
+    EXPECT_NE(metrics.find(line), std::string::npos) << line << metrics;
+  EXPECT_EQ(get(server, "/v1/plan").json()["models"][0]["name"], "sprout");
+  const Outcome log = run_command({"/bin/cat", folder / "log"});
+  const Json first = lines(log.out).at(0);
+  EXPECT_EQ(first["path"], "/v1/chat/completions");
+  EXPECT_EQ(first["output_tokens"], 10);
+  EXPECT_EQ(log.out.find("sum of"), std::string::npos) << "prompts are nobody's business";
+}
+
+TEST(Server, ServesSeveralModelsInTurn) {
+  const ServerProcess server({"--model", "a=" + bundled_model(), "--model", "b=" + bundled_model(),
+                              "--max-loaded-models", "1", "--lazy"});
+  EXPECT_EQ(get(server, "/api/ps").json()["models"].size(), 0U);
+  for (const char* name : {"a", "b", "B:latest", "a"}) {
+    Json body = chat_body();
+    body["model"] = name;
+    const Json json = post(server, "/v1/chat/completions", body).json();
+    EXPECT_EQ(json["choices"][0]["message"]["content"], kSum) << json;
+    const Json running = get(server, "/api/ps").json()["models"];
+    ASSERT_EQ(running.size(), 1U);
+    EXPECT_EQ(running[0]["name"], json["model"]);
+  }
+  EXPECT_EQ(post(server, "/v1/chat/completions", chat_body()).status, 404) << "there is no sprout";
+  post(server, "/api/generate", {{"model", "a"}, {"keep_alive", 0}});
+  for (int i = 0; i < 600 && !get(server, "/api/ps").json()["models"].empty(); ++i)
+    ::usleep(100'000);
+  EXPECT_EQ(get(server, "/api/ps").json()["models"].size(), 0U);
+}
+
+TEST(Server, SaysWhatIsWrongWithItsArguments) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink(bundled_model(), folder / "other.gguf");
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"--model", "nowhere"},
+           {"--model", "a=" + bundled_model(), "--model", "a=" + (folder / "other.gguf")},
+           {"--host", "no.such.host.invalid"},
+           {"--tls-cert", "x.pem"},
+           {"--tls-cert", "x.pem", "--tls-key", "y.pem"},
+           {"--api-key-file", folder / "none"},
+           {"--access-log", "/nowhere/log"}}) {
+    std::vector<std::string> words = {"serve", "--port", "0"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    const Outcome outcome = run_program(words);
+    EXPECT_EQ(outcome.exit_code, 2) << arguments[0] << " " << arguments[1] << outcome.err;
+    EXPECT_TRUE(outcome.err.starts_with("graft: ")) << outcome.err;
+  }
+}
+
+}  // namespace
+}  // namespace graft::tests
