@@ -193,6 +193,14 @@ TEST(ServerLimits, ASecondSignalStopsItNow) {
   EXPECT_EQ(server.wait(), 0);
 }
 
+TEST(ServerLimits, MayBeStoppedWhileItLoads) {
+  ServerProcess server;
+  Client waiting(server.port());
+  waiting.post(kChat, chat());
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.wait(), 0);
+}
+
 TEST(ServerLimits, DoesNotWaitForSlowHeads) {
   const ServerProcess server({"--header-timeout", "1"});
   Client silent(server.port());

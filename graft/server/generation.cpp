@@ -83,12 +83,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
       return;
     }
     measure(prompt, update, now);
-    const std::string text = answer_->take(prompt, update);
-    if (input_.is_stream) exchange_->write(text);
-    if (!update.finish) return;
-    if (update.finish->reason == api::FinishReason::Error) error_ = update.finish->message;
-    if (update.finish->reason == api::FinishReason::Abort) error_ = "the server is stopping";
-    if (--num_left_ == 0) finish();
+    if (update.finish && update.finish->reason == api::FinishReason::Error) {
+      error_ = update.finish->message;
+    } else if (update.finish && update.finish->reason == api::FinishReason::Abort) {
+      error_ = "the server is stopping";
+    } else {
+      const std::string text = answer_->take(prompt, update);
+      if (input_.is_stream) exchange_->write(text);
+    }
+    if (update.finish && --num_left_ == 0) finish();
   }
 
   void measure(std::size_t prompt, const api::Update& update, Clock::time_point now) {

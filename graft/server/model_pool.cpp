@@ -172,16 +172,28 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     lock.lock();
     entry.is_loading = false;
     entry.model = std::move(model);
-    std::deque<Waiter> waiters;
-    waiters.swap(entry.waiters);
-    num_waiting -= waiters.size();
-    for (Waiter& waiter : waiters) {
+    std::vector<std::function<void()>> tasks = answers_to_waiters(entry, error);
+    // Without the lock: a task that is dropped gives its lease back at once.
+    lock.unlock();
+    for (auto& task : tasks)
+      post(std::move(task));
+    tasks.clear();
+    lock.lock();
+  }
+
+  std::vector<std::function<void()>> answers_to_waiters(Entry& entry, const std::string& error) {
+    std::vector<std::function<void()>> tasks;
+    for (Waiter& waiter : entry.waiters) {
       if (entry.model) {
-        post([ready = std::move(waiter.ready), lease = lease_of(entry)] { ready(lease); });
+        tasks.emplace_back(
+            [ready = std::move(waiter.ready), lease = lease_of(entry)] { ready(lease); });
       } else {
-        post([failed = std::move(waiter.failed), error] { failed(error); });
+        tasks.emplace_back([failed = std::move(waiter.failed), error] { failed(error); });
       }
     }
+    num_waiting -= entry.waiters.size();
+    entry.waiters.clear();
+    return tasks;
   }
 
   const PoolConfig config;

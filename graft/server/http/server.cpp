@@ -65,6 +65,9 @@ struct Server::State {
     if (!error) acceptor.bind(endpoint, error);
     if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
     if (error) fail(config.host, ":", config.port, ": cannot listen: ", error.message());
+    // From here on a signal is kept until run() looks at it.
+    signals.add(SIGTERM);
+    signals.add(SIGINT);
   }
 
   asio::awaitable<void> accept_all() {
@@ -147,8 +150,6 @@ void Server::run(Hooks hooks) {
     state.room.cancel();
     state.stop_when_drained();
   };
-  state.signals.add(SIGTERM);
-  state.signals.add(SIGINT);
   state.wait_for_signal();
   asio::co_spawn(state.io, state.accept_all(), asio::detached);
   state.io.run();
