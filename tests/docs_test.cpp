@@ -81,7 +81,8 @@ class Documents : public ::testing::Test {
     write(here / "notes.txt", notes);
     write(here / "questions.jsonl", "{\"prompt\": \"What is 1 + 2?\"}\n");
     write(here / "questions_with_answers.jsonl",
-          "{\"messages\": [{\"role\": \"user\", \"content\": \"What is 1 + 2?\"}], \"answer\": \"3\", "
+          "{\"messages\": [{\"role\": \"user\", \"content\": \"What is 1 + 2?\"}], \"answer\": "
+          "\"3\", "
           "\"check\": \"num\"}\n");
     write(here / "chat.json", "[{\"role\": \"user\", \"content\": \"Hello\"}]");
     write(here / "tools.json",
@@ -111,6 +112,15 @@ bool is_of_dev(const std::string& line) {
              command);
 }
 
+bool is_server(const std::string& line) {
+  return line.starts_with("graft serve");
+}
+
+// Until it has come up, at a port that is free; a server that is told to end ends well.
+std::string served_shortly(const std::string& line) {
+  return "timeout --preserve-status -s TERM 5 " + line.substr(0, line.find('#')) + " --port 0";
+}
+
 TEST_F(Documents, EveryCommandWorks) {
   int num_run = 0;
   for (const fs::path& page : pages()) {
@@ -122,7 +132,7 @@ TEST_F(Documents, EveryCommandWorks) {
       if (block.kind != "sh") continue;
       for (const std::string& line : block.lines) {
         if (line.empty() || is_of_dev(line)) continue;
-        const Outcome outcome = type(line);
+        const Outcome outcome = type(is_server(line) ? served_shortly(line) : line);
         EXPECT_EQ(outcome.exit_code, 0) << page << ": " << line << "\n" << outcome.err;
         ++num_run;
       }
