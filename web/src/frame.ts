@@ -1,0 +1,20 @@
+// What both pages have: the switches of colours and language.
+
+import { h, iconButton, icon, type IconName } from "./dom";
+import { switchLanguage, t } from "./language";
+import { nextTheme, theme, type Theme } from "./theme";
+import type { TextKey } from "./texts/en";
+
+const icons: Record<Theme, IconName> = { auto: "auto", light: "sun", dark: "moon" };
+const labels: Record<Theme, TextKey> = { auto: "themeAuto", light: "themeLight", dark: "themeDark" };
+
+// `rebuild` draws the page anew.
+export function switches(rebuild: () => void): HTMLElement {
+  const colours = iconButton(icons[theme()], t(labels[theme()]), () => (nextTheme(), rebuild()), { id: "theme" });
+  const language = iconButton("globe", t("switchLanguage"), () => (switchLanguage(), rebuild()), { id: "language" });
+  return h("div", { class: "switches" }, colours, language);
+}
+
+export function pageLink(href: string, name: IconName, text: string): HTMLElement {
+  return h("a", { class: "page-link", href }, icon(name), h("span", {}, text));
+}
