@@ -120,7 +120,7 @@ function compile(language: Language): Compiled {
   const number = String.raw`\b(?:0[xX][\da-fA-F_]+|0[bB][01_]+|\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\w{0,3}\b`;
   const made = {
     pattern: new RegExp(
-      `(?<comment>${language.comment})|(?<string>${language.strings ?? quotes})|(?<number>${number})|(?<word>[A-Za-z_$][\\w$]*)(?<call>(?=\\())?`,
+      `(?<comment>${language.comment})|(?<string>${language.strings ?? quotes})|(?<number>${number})|(?<word>[A-Za-z_$][\\w$]*)`,
       "gm",
     ),
     keywords: new Set(language.keywords.split(" ")),
@@ -148,7 +148,7 @@ export function highlight(code: string, name: string): Tree[] {
       : groups.string !== undefined ? "string"
       : groups.number !== undefined ? "number"
       : word && keywords.has(word) ? "keyword"
-      : groups.call !== undefined ? "call"
+      : code[match.index + match[0].length] === "(" ? "call"
       : "";
     if (!kind) continue;
     if (match.index > end) out.push(code.slice(end, match.index));

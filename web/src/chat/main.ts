@@ -88,6 +88,7 @@ class Page {
     this.root = h("div", { class: "page" }, this.sidebar.node, shade, pane);
     document.body.replaceChildren(this.root);
     this.composer.text = draft;
+    this.views = [];
     this.showModels();
     this.showConversation();
   }
@@ -246,11 +247,16 @@ class Page {
       edit: (message: Message, text: string) => this.edit(message, text),
       regenerate: (message: Message) => this.regenerate(message),
     };
-    this.views = this.current.messages.map((message) =>
-      message.role === "user" ? new UserView(message, actions) : new AnswerView(message, actions),
+    const old = new Map(this.views.map((view) => [view.message, view]));
+    this.views = this.current.messages.map(
+      (message) => old.get(message) ?? (message.role === "user" ? new UserView(message, actions) : new AnswerView(message, actions)),
     );
-    this.log.replaceChildren(...this.views.map((view) => view.node));
-    if (this.views.length === 0) this.log.append(this.greeting());
+    // Those that stay are not moved: nothing flickers, and selections live on.
+    const nodes = this.views.length > 0 ? this.views.map((view) => view.node) : [this.greeting()];
+    let same = 0;
+    while (same < nodes.length && this.log.childNodes[same] === nodes[same]) ++same;
+    while (this.log.childNodes.length > same) this.log.lastChild!.remove();
+    this.log.append(...nodes.slice(same));
     this.showFrame();
     this.follow();
     this.composer.focus();

@@ -37,7 +37,7 @@ function numberField(settings: Settings, field: (typeof fields)[number], changed
   return h("label", {}, h("span", {}, t(field.label)), input);
 }
 
-// `changed` is called with every change, `closed` when the dialog is.
+// With `wantsKey` only the key is asked for. `changed` is called with every change, `closed` when the dialog is.
 export function openSettings(settings: Settings, options: { wantsKey: boolean; changed: () => void; closed: () => void }): void {
   document.querySelector("dialog")?.remove();
   const system = h("textarea", { name: "system", rows: 4, value: settings.system ?? "", placeholder: t("systemPlaceholder") });
@@ -55,22 +55,24 @@ export function openSettings(settings: Settings, options: { wantsKey: boolean; c
     dialog.close();
     openSettings(settings, options);
   };
-  const keyField = h("label", { class: "wide" }, h("span", {}, t("apiKey")), key, h("small", {}, t("apiKeyHint")));
+  const keyField = h("label", {}, h("span", {}, t("apiKey")), key, h("small", {}, t("apiKeyHint")));
+  const chatFields = [
+    h("p", { class: "hint" }, t("settingsHint")),
+    h("label", {}, h("span", {}, t("systemPrompt")), system),
+    h("div", { class: "grid" }, ...fields.map((field) => numberField(settings, field, options.changed))),
+  ];
   dialog.append(
     h(
       "form",
-      { method: "dialog" },
-      h("header", {}, h("h2", {}, t("settingsOfChat")), iconButton("close", t("done"), () => dialog.close())),
+      { method: "dialog", noValidate: true }, // the server says what it does not like
+      h("header", {}, h("h2", {}, t(options.wantsKey ? "apiKey" : "settingsOfChat")), iconButton("close", t("done"), () => dialog.close())),
       options.wantsKey && h("p", { class: "note bad" }, h("span", {}, t("apiKeyWanted"))),
-      options.wantsKey && keyField,
-      h("p", { class: "hint" }, t("settingsHint")),
-      h("label", { class: "wide" }, h("span", {}, t("systemPrompt")), system),
-      h("div", { class: "grid" }, ...fields.map((field) => numberField(settings, field, options.changed))),
-      !options.wantsKey && keyField,
+      ...(options.wantsKey ? [] : chatFields),
+      keyField,
       h(
         "footer",
         {},
-        h("button", { type: "button", onclick: reset }, t("reset")),
+        options.wantsKey ? h("span") : h("button", { type: "button", onclick: reset }, t("reset")),
         h("button", { type: "submit", class: "primary" }, t("done")),
       ),
     ),
@@ -84,5 +86,7 @@ export function openSettings(settings: Settings, options: { wantsKey: boolean; c
   });
   document.body.append(dialog);
   dialog.showModal();
-  (options.wantsKey ? key : system).focus();
+  if (options.wantsKey) key.focus();
+  else if (matchMedia("(pointer: coarse)").matches) dialog.querySelector<HTMLElement>("button")?.focus();
+  else system.focus();
 }

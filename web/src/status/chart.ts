@@ -10,11 +10,11 @@ export interface Line {
 export interface ChartOptions {
   title: string;
   note?: string;
-  length: number; // points
   format: (value: number) => string;
   max?: number; // of the scale; otherwise the largest value
 }
 
+const minLength = 60; // points; the picture grows with them
 const width = 300;
 const height = 72;
 
@@ -55,8 +55,13 @@ export class Chart {
     this.draw();
   }
 
+  private length(): number {
+    return Math.max(minLength, ...this.lines.map(({ values }) => values.length));
+  }
+
   private draw(): void {
-    const { length, format } = this.options;
+    const { format } = this.options;
+    const length = this.length();
     const most = Math.max(...this.lines.flatMap(({ values }) => values.map((value) => value ?? 0)), 0);
     const max = this.options.max ?? roundUp(most);
     this.scale.textContent = format(max);
@@ -75,7 +80,7 @@ export class Chart {
     this.value.replaceChildren(
       ...this.lines.map(({ label, values }, i) => {
         const value = values[values.length - 1 - ago];
-        return h("span", { class: `series-${i}` }, h("b", {}, value === undefined ? "–" : format(value)), label && h("small", {}, label));
+        return h("span", { class: `series-${i}` }, h("b", { class: value === undefined ? "none" : undefined }, value === undefined ? "–" : format(value)), label && h("small", {}, label));
       }),
       this.hover !== undefined && ago > 0 ? h("small", { class: "ago" }, `−${ago} s`) : "",
     );
@@ -83,7 +88,7 @@ export class Chart {
 
   // A run of known values is a line with an area under it.
   private paths(values: (number | undefined)[], max: number, series: number): SVGElement[] {
-    const { length } = this.options;
+    const length = this.length();
     const out: SVGElement[] = [];
     let run: [number, number][] = [];
     const flush = () => {

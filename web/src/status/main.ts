@@ -71,7 +71,7 @@ class StatusPage {
 
   private chart(title: string, format: (value: number) => string, lines: [string, keyof Point][], max?: number) {
     return {
-      chart: new Chart({ title, format, length, max }),
+      chart: new Chart({ title, format, max }),
       lines: lines.map(([label, name]) => ({ label, name })),
     };
   }

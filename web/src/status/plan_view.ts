@@ -6,7 +6,7 @@ import { bytesText, columns, type Column, type Placement, type Plan } from "./pl
 
 const height = 240;
 const minUnit = 9; // pixels; below that the picture scrolls
-const maxUnit = 64;
+const maxUnit = 200;
 const gap = 2;
 
 // Devices in the order of their first use keep one of the colours of status.css.
