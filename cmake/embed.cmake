@@ -4,6 +4,9 @@
 
 function(graft_embed target source folder header)
   file(GLOB_RECURSE files CONFIGURE_DEPENDS ${folder}/*)
+  if(NOT files)
+    message(FATAL_ERROR "${folder}: nothing to embed")
+  endif()
   add_custom_command(
     OUTPUT ${source}
     COMMAND ${CMAKE_COMMAND} -D "folder=${folder}" -D "header=${header}" -D "source=${source}" -P

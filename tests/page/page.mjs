@@ -31,7 +31,7 @@ async function start(keys) {
 
 async function eventually(what, holds) {
   let last;
-  for (let i = 0; i < 300; ++i) {
+  for (let i = 0; i < 600; ++i) {
     last = await holds();
     if (last) return last;
     await new Promise((resolve) => setTimeout(resolve, 100));
@@ -43,7 +43,7 @@ async function eventually(what, holds) {
 async function open(browser, url, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, locale: "en-US", colorScheme: "light", ...options });
   const page = await context.newPage();
-  page.setDefaultTimeout(30_000);
+  page.setDefaultTimeout(60_000);
   const problems = [];
   page.on("pageerror", (error) => problems.push(String(error)));
   page.on("console", (message) => {
@@ -161,7 +161,11 @@ const checks = {
     assert.equal(await page.locator(".bubble").innerText(), "one\ntwo");
 
     const row = page.locator(".chat-row.current");
-    await row.locator("[aria-label=Rename]").click();
+    const rowButton = async (label) => {
+      await row.hover();
+      await row.locator(`[aria-label="${label}"]`).click();
+    };
+    await rowButton("Rename");
     await page.fill(".chat-row input", "Numbers");
     await page.press(".chat-row input", "Enter");
     await page.waitForTimeout(1200);
@@ -172,16 +176,16 @@ const checks = {
     await picture(page, "settings");
     await page.keyboard.press("Escape");
 
-    const [file] = await Promise.all([page.waitForEvent("download"), page.locator(".chat-row.current [aria-label='Export as JSON']").click()]);
+    const [file] = await Promise.all([page.waitForEvent("download"), rowButton("Export as JSON")]);
     const exported = JSON.parse(readFileSync(await file.path(), "utf8"));
     assert.equal(exported.title, "Numbers");
     assert.equal(exported.messages[0].content, "one\ntwo");
 
-    await page.locator(".chat-row.current [aria-label=Delete]").click();
+    await rowButton("Delete");
     assert.equal(await page.locator(".chat-row").count(), 1);
     await page.locator(".toast button").click();
     assert.equal(await page.locator(".chat-row").count(), 2);
-    await page.locator(".chat-row.current [aria-label=Delete]").click();
+    await rowButton("Delete");
     await page.waitForTimeout(1200);
     await page.reload();
     assert.deepEqual(await page.locator(".chat-title").allInnerTexts(), [question]);
@@ -293,7 +297,7 @@ const checks = {
     const value = async (title) => (await page.locator(".chart", { hasText: title }).locator("b").first().innerText()).replace(/[^\d.]/g, "");
     await eventually("tokens per second", async () => Number(await value("Generated")) > 0);
     await Promise.all(work);
-    await page.waitForTimeout(6000);
+    await page.waitForTimeout(pictures ? 6000 : 1500);
     assert.ok(Number(await value("Time to first token")) > 0);
 
     await page.locator(".plan rect").nth(20).hover();

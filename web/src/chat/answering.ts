@@ -1,21 +1,12 @@
 // Answers in the making. Each conversation has at most one; they go on while others are shown.
 
 import { errorText, ServerError, streamChat, type Usage } from "../api";
+import { requestBody } from "./request";
 import { newId, type Conversation, type Message, type Stats } from "./store";
 
 interface Running {
   controller: AbortController;
   message: Message;
-}
-
-// What the server is told: the conversation up to the answer, without answers that say nothing.
-export function requestBody(conversation: Conversation): object {
-  const { system, ...sampling } = conversation.settings;
-  const messages = conversation.messages
-    .filter(({ role, content }) => role === "user" || content !== "")
-    .map(({ role, content }) => ({ role, content }) as { role: string; content: string });
-  if (system?.trim()) messages.unshift({ role: "system", content: system });
-  return { model: conversation.model || undefined, messages, ...sampling };
 }
 
 class Clock {
@@ -57,7 +48,7 @@ export class Answering {
     if (conversation) this.running.get(conversation.id)?.controller.abort();
   }
 
-  // Answers the last question of the conversation. `message` is in it when this returns the promise.
+  // Answers the last question of the conversation. The answer is a message of it at once.
   async start(conversation: Conversation): Promise<void> {
     this.stop(conversation);
     const controller = new AbortController();

@@ -24,7 +24,6 @@ class Page {
   );
   private current: Conversation;
   private models: string[] = [];
-  private modelsError = "";
   private views: (UserView | AnswerView)[] = [];
   private follows = true; // the end stays in sight
   private readonly dirty = new Set<Conversation>();
@@ -49,6 +48,9 @@ class Page {
     addEventListener("hashchange", () => {
       const wanted = this.store.find(location.hash.slice(1));
       if (wanted && wanted !== this.current) this.open(wanted);
+    });
+    addEventListener("focus", () => {
+      if (this.models.length === 0 && !document.querySelector("dialog")) void this.loadModels();
     });
     local.onChange((name) => this.changedElsewhere(name));
   }
@@ -108,11 +110,9 @@ class Page {
   private async loadModels(): Promise<void> {
     try {
       this.models = await listModels();
-      this.modelsError = "";
     } catch (error) {
-      this.modelsError = errorText(error);
       if (error instanceof ServerError && error.status === 401) this.settings(true);
-      else toast(this.modelsError);
+      else toast(errorText(error));
     }
     this.showModels();
   }

@@ -151,8 +151,8 @@ export class AnswerView {
     this.note.replaceChildren(h("span", {}, note));
     if (message.end === "error" || message.end === "lost")
       this.note.append(h("button", { type: "button", onclick: () => this.actions.regenerate(message) }, t("retry")));
+    if (message.content) this.footer.append(copyButton(t("copy"), () => message.content, false));
     this.footer.append(
-      copyButton(t("copy"), () => message.content, false),
       iconButton("again", t("regenerate"), () => this.actions.regenerate(message)),
     );
     if (message.stats) this.footer.append(h("span", { class: "stats" }, ...statsText(message.stats).map((text) => h("span", {}, text))));

@@ -1,6 +1,7 @@
 // A small line chart of the last minutes, drawn as SVG.
 
 import { h, svg } from "../dom";
+import { roundUp } from "./scale";
 
 export interface Line {
   label: string;
@@ -17,14 +18,6 @@ export interface ChartOptions {
 const minLength = 60; // points; the picture grows with them
 const width = 300;
 const height = 72;
-
-// 1, 2 or 5 times a power of ten: scales that do not jump with every point.
-export function roundUp(value: number): number {
-  if (value <= 0) return 1;
-  const power = 10 ** Math.floor(Math.log10(value));
-  const step = [1, 2, 5, 10].find((factor) => factor * power >= value * 0.9999) ?? 10;
-  return step * power;
-}
 
 export class Chart {
   private readonly value = h("div", { class: "chart-value" });

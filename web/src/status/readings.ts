@@ -42,6 +42,13 @@ export interface Point {
 
 export const windowSeconds = 60; // of shares and quantiles
 
+// Of what came lately, or of everything when nothing did.
+function hitShare(old: Reading | undefined, now: Reading): number | undefined {
+  const queries = now.queries - (old?.queries ?? 0);
+  if (queries > 0) return Math.max(0, now.hits - (old?.hits ?? 0)) / queries;
+  return now.queries > 0 ? now.hits / now.queries : undefined;
+}
+
 // `history`: earlier readings, the oldest first.
 export function point(history: Reading[], now: Reading): Point {
   const last = history[history.length - 1];
@@ -50,8 +57,6 @@ export function point(history: Reading[], now: Reading): Point {
   const rate = (name: "generated" | "prompt") =>
     last && seconds > 0 ? Math.max(0, now[name] - last[name]) / seconds : undefined;
   const old = history.find(({ at }) => now.at - at <= windowSeconds);
-  const queries = now.queries - (old?.queries ?? 0);
-  const hits = now.hits - (old?.hits ?? 0);
   const recent = between(old?.firstToken ?? [], now.firstToken);
   return {
     running: now.running,
@@ -59,8 +64,8 @@ export function point(history: Reading[], now: Reading): Point {
     kvUse: now.kvUse,
     generated: rate("generated"),
     prompt: rate("prompt"),
-    hitShare: queries > 0 && hits >= 0 ? hits / queries : undefined,
-    p50: quantile(recent, 0.5),
-    p99: quantile(recent, 0.99),
+    hitShare: hitShare(old, now),
+    p50: quantile(recent, 0.5) ?? quantile(now.firstToken, 0.5),
+    p99: quantile(recent, 0.99) ?? quantile(now.firstToken, 0.99),
   };
 }
