@@ -58,7 +58,7 @@ async function open(browser, url, options = {}) {
   return { page, problems, close: () => context.close() };
 }
 
-const picture = async (page, name) => pictures && page.screenshot({ path: join(pictures, `${name}.png`) });
+const picture = async (page, name, options = {}) => pictures && page.screenshot({ path: join(pictures, `${name}.png`), ...options });
 const answers = (page) => page.locator(".answer");
 const lastText = async (page) => (await answers(page).last().locator("> .markdown").innerText()).trim();
 const isDone = (page) => answers(page).last().locator(".actions button").first().waitFor();
@@ -259,7 +259,7 @@ const checks = {
     await page.goto(`${url}/status`);
     await page.locator(".plan rect").first().waitFor();
     await fitsTheWidth(page);
-    await picture(page, "phone-status");
+    await picture(page, "phone-status", { fullPage: true });
     assert.deepEqual(problems, []);
     await close();
   },
@@ -303,7 +303,7 @@ const checks = {
     await page.locator(".plan rect").nth(20).hover();
     assert.match(await page.locator(".plan-detail code").innerText(), /^model\.layers\.\d/);
     assert.match(await page.locator(".plan-detail").innerText(), /Operator\s+cpu\./);
-    await picture(page, "status");
+    await picture(page, "status", { fullPage: true });
     await page.locator(".plan rect[tabindex='0']").focus();
     const before = await page.locator(".plan-detail code").innerText();
     await page.keyboard.press("ArrowRight");
@@ -352,11 +352,19 @@ const keyChecks = {
     const { page, problems, close } = await open(browser, url);
     await page.locator("dialog[open]").waitFor();
     await picture(page, "key");
+    await page.keyboard.press("Escape"); // and it does not come back by itself
+    await page.locator("dialog").waitFor({ state: "detached" });
+    await page.waitForTimeout(300);
+    assert.equal(await page.locator("dialog").count(), 0);
+    await send(page, question);
+    await page.locator("dialog[open]").waitFor();
+    assert.match(await answers(page).last().innerText(), /401: .*API key/);
     await page.fill("dialog [name=key]", "secret");
     await page.click("dialog button[type=submit]");
     await page.locator("#model option", { hasText: "sprout" }).waitFor({ state: "attached" });
     await setting(page, { temperature: "0" });
-    assert.equal(await ask(page, question), sum);
+    await page.locator(".note button").click();
+    await eventually("an answer", async () => (await lastText(page)) === sum);
     await page.goto(`${url}/status`);
     await page.locator(".state.live").waitFor();
     assert.deepEqual(problems, []);

@@ -8,11 +8,21 @@ import type { TextKey } from "./texts/en";
 const icons: Record<Theme, IconName> = { auto: "auto", light: "sun", dark: "moon" };
 const labels: Record<Theme, TextKey> = { auto: "themeAuto", light: "themeLight", dark: "themeDark" };
 
-// `rebuild` draws the page anew.
+function themeButton(): HTMLElement {
+  const next = () => {
+    nextTheme();
+    const button = themeButton();
+    node.replaceWith(button);
+    button.focus();
+  };
+  const node = iconButton(icons[theme()], t(labels[theme()]), next, { id: "theme" });
+  return node;
+}
+
+// `rebuild` draws the page anew, in the other language.
 export function switches(rebuild: () => void): HTMLElement {
-  const colours = iconButton(icons[theme()], t(labels[theme()]), () => (nextTheme(), rebuild()), { id: "theme" });
   const language = iconButton("globe", t("switchLanguage"), () => (switchLanguage(), rebuild()), { id: "language" });
-  return h("div", { class: "switches" }, colours, language);
+  return h("div", { class: "switches" }, themeButton(), language);
 }
 
 export function pageLink(href: string, name: IconName, text: string): HTMLElement {

@@ -4,7 +4,7 @@ import "../style/base.css";
 import "../style/markdown.css";
 import "../style/chat.css";
 
-import { errorText, listModels, ServerError } from "../api";
+import { apiKey, errorText, listModels, ServerError } from "../api";
 import { h, icon, iconButton, toast } from "../dom";
 import { applyLanguage, t } from "../language";
 import { local } from "../local";
@@ -24,6 +24,7 @@ class Page {
   );
   private current: Conversation;
   private models: string[] = [];
+  private isUnreachable = false;
   private views: (UserView | AnswerView)[] = [];
   private follows = true; // the end stays in sight
   private readonly dirty = new Set<Conversation>();
@@ -50,7 +51,7 @@ class Page {
       if (wanted && wanted !== this.current) this.open(wanted);
     });
     addEventListener("focus", () => {
-      if (this.models.length === 0 && !document.querySelector("dialog")) void this.loadModels();
+      if (this.isUnreachable) void this.loadModels();
     });
     local.onChange((name) => this.changedElsewhere(name));
   }
@@ -58,6 +59,7 @@ class Page {
   // Everything anew: at the start, and when the language changes.
   private build(): void {
     const draft = this.composer?.text ?? "";
+    const place = this.follows ? undefined : this.scroller?.scrollTop;
     applyLanguage();
     document.title = "graft";
     this.sidebar = new Sidebar({
@@ -93,6 +95,7 @@ class Page {
     this.views = [];
     this.showModels();
     this.showConversation();
+    if (place !== undefined) this.scroller.scrollTop = place;
   }
 
   private fresh(): Conversation {
@@ -110,7 +113,9 @@ class Page {
   private async loadModels(): Promise<void> {
     try {
       this.models = await listModels();
+      this.isUnreachable = false;
     } catch (error) {
+      this.isUnreachable = !(error instanceof ServerError);
       if (error instanceof ServerError && error.status === 401) this.settings(true);
       else toast(errorText(error));
     }
@@ -284,11 +289,12 @@ class Page {
 
   private settings(wantsKey: boolean): void {
     const conversation = this.current;
+    const key = apiKey.get();
     openSettings(conversation.settings, {
       wantsKey,
       changed: () => this.touch(conversation),
       closed: () => {
-        if (this.models.length === 0) void this.loadModels();
+        if (apiKey.get() !== key) void this.loadModels();
         this.composer.focus();
       },
     });
