@@ -3,7 +3,7 @@
 namespace graft::server {
 namespace {
 
-// The page is what it needs: no other host, no code but its own files, no frame around it.
+// All that the page needs: no other host, no code but its own files, no frame around it.
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
