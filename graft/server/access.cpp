@@ -11,7 +11,7 @@ namespace {
 
 // What machines look at, and the page, which asks for the key itself.
 bool is_public(const http::Request& request) {
-  static constexpr std::array<std::string_view, 4> kPaths = {"/", "/health", "/ready",
+  static constexpr std::array<std::string_view, 5> kPaths = {"/", "/status", "/health", "/ready",
                                                              "/v1/health"};
   const bool is_page = request.path.starts_with("/assets/");
   const bool is_read = request.method == "GET" || request.method == "HEAD";

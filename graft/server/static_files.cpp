@@ -1,27 +1,47 @@
 #include "graft/server/static_files.h"
 
-#include <algorithm>
-
 namespace graft::server {
+namespace {
 
-std::span<const StaticFile> static_files() {
-  return {};
+// All that the page needs: no other host, no code but its own files, no frame around it.
+constexpr const char* kPolicy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+// Browsers name it first when somebody types an address; programs take anything.
+bool wants_page(const http::Request& request) {
+  return request.header("accept").find("text/html") != std::string_view::npos;
+}
+
+// Clients of Ollama look here to see whether it is there.
+http::Response greeting() {
+  return {.body = "graft is running. Ollama is running (the same API is at /api).\n",
+          .content_type = "text/plain; charset=utf-8",
+          .headers = {{.name = "Vary", .value = "Accept"}}};
+}
+
+}  // namespace
+
+http::Response static_response(const StaticFile& file) {
+  const bool is_asset = file.path.starts_with("/assets/");
+  http::Response response = {
+      .body = std::string(file.bytes),
+      .content_type = std::string(file.content_type),
+      .headers = {{.name = "Cache-Control",
+                   .value = is_asset ? "public, max-age=31536000, immutable" : "no-cache"},
+                  {.name = "Content-Security-Policy", .value = kPolicy},
+                  {.name = "Referrer-Policy", .value = "no-referrer"},
+                  {.name = "X-Content-Type-Options", .value = "nosniff"}}};
+  if (file.path == "/") response.headers.push_back({.name = "Vary", .value = "Accept"});
+  return response;
 }
 
 void add_static_routes(Router& router) {
   for (const StaticFile& file : static_files()) {
-    router.add_plain("GET", std::string(file.path), [&file](const http::Request&) {
-      return http::Response{.body = std::string(file.bytes),
-                            .content_type = std::string(file.content_type)};
+    router.add_plain("GET", std::string(file.path), [&file](const http::Request& request) {
+      return file.path == "/" && !wants_page(request) ? greeting() : static_response(file);
     });
   }
-  if (std::ranges::find(static_files(), "/", &StaticFile::path) != static_files().end()) return;
-  // Clients of Ollama look here to see whether it is there.
-  router.add_plain("GET", "/", [](const http::Request&) {
-    return http::Response{
-        .body = "graft is running. Ollama is running (the same API is at /api).\n",
-        .content_type = "text/plain; charset=utf-8"};
-  });
 }
 
 }  // namespace graft::server

@@ -1,5 +1,5 @@
-// Files that are part of the program: the web page. The table is empty until there is one; `/` then
-// answers with a line of text.
+// Files that are part of the program: the web page. cmake/embed.cmake makes the table from
+// web/dist.
 
 #pragma once
 
@@ -11,12 +11,15 @@
 namespace graft::server {
 
 struct StaticFile {
-  std::string_view path;  // "/", "/assets/page.js"
+  std::string_view path;  // "/", "/status", "/assets/index-1a2b3c4d.js"
   std::string_view content_type;
   std::string_view bytes;
 };
 
 std::span<const StaticFile> static_files();
+
+// What lies under /assets/ has a hash of its contents in its name and may be kept for ever.
+http::Response static_response(const StaticFile& file);
 
 void add_static_routes(Router& router);
 

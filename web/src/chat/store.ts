@@ -1,0 +1,112 @@
+// Conversations, kept in the browser: one entry of localStorage each, so that windows do not overwrite each
+// other's.
+
+import { local } from "../local";
+
+export interface Stats {
+  promptTokens?: number;
+  cachedTokens?: number;
+  outputTokens: number;
+  isEstimate?: boolean; // the server could not say any more: pieces were counted
+  firstSeconds: number; // from the question to the first token
+  seconds: number; // from there to the end
+}
+
+export type End = "stop" | "length" | "stopped" | "lost" | "error";
+
+export interface Message {
+  id: string;
+  role: "user" | "assistant";
+  content: string;
+  reasoning?: string;
+  model?: string;
+  stats?: Stats;
+  end?: End; // of an answer; none while it is being made
+  error?: string;
+}
+
+export interface Settings {
+  system?: string;
+  temperature?: number;
+  top_p?: number;
+  top_k?: number;
+  max_tokens?: number;
+  seed?: number;
+}
+
+export interface Conversation {
+  id: string;
+  title: string; // empty: the beginning of the first question
+  model: string;
+  settings: Settings;
+  messages: Message[];
+  updated: number; // ms
+}
+
+// crypto.randomUUID is missing on plain HTTP.
+export function newId(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+export function titleOf(conversation: Conversation, otherwise: string): string {
+  const first = conversation.messages[0]?.content.trim().split("\n")[0] ?? "";
+  return conversation.title || first.slice(0, 80) || otherwise;
+}
+
+const kind = "chat.";
+
+function read(name: string): Conversation | undefined {
+  try {
+    const value = JSON.parse(local.get(name) ?? "") as Conversation;
+    if (!Array.isArray(value.messages) || typeof value.id !== "string") return undefined;
+    // The window that was waiting for it is gone.
+    for (const message of value.messages) if (message.role === "assistant") message.end ??= "lost";
+    return value;
+  } catch {
+    return undefined;
+  }
+}
+
+export class Store {
+  conversations: Conversation[] = [];
+
+  constructor() {
+    this.load();
+  }
+
+  load(): void {
+    const found = local.names().filter((name) => name.startsWith(kind)).map(read);
+    this.conversations = found.filter((value) => value !== undefined);
+    this.sort();
+  }
+
+  // Another window changed it, or (undefined) took it away.
+  reload(name: string): void {
+    if (!name.startsWith(kind)) return;
+    const id = name.slice(kind.length);
+    const value = read(name);
+    this.conversations = this.conversations.filter((known) => known.id !== id);
+    if (value) this.conversations.push(value);
+    this.sort();
+  }
+
+  find(id: string | undefined): Conversation | undefined {
+    return this.conversations.find((conversation) => conversation.id === id);
+  }
+
+  // False: there is no room.
+  save(conversation: Conversation): boolean {
+    if (!this.conversations.includes(conversation)) this.conversations.push(conversation);
+    this.sort();
+    return local.set(kind + conversation.id, JSON.stringify(conversation));
+  }
+
+  remove(conversation: Conversation): void {
+    this.conversations = this.conversations.filter((other) => other !== conversation);
+    local.remove(kind + conversation.id);
+  }
+
+  private sort(): void {
+    this.conversations.sort((a, b) => b.updated - a.updated);
+  }
+}

@@ -1,0 +1,70 @@
+// The plan as /v1/plan gives it, and as columns to draw.
+
+export interface Placement {
+  module: string;
+  class: string;
+  role: string;
+  generate_op: string | null;
+  prefill_op: string | null;
+  generate_device: string;
+  prefill_device: string;
+  out_device: string;
+  line: number | null;
+  weight_bytes: number;
+  dtype?: string;
+}
+
+export interface Plan {
+  name: string;
+  model: string;
+  family: string;
+  placements: Placement[];
+  weight_bytes: Record<string, number>; // by device
+}
+
+export interface Column {
+  layer?: number; // none: outside the layers
+  bytes: number;
+  units: number; // width; 1 is a layer's
+  placements: Placement[];
+}
+
+// "model.layers.12.mlp.up_proj" or "blk.12.ffn_up": 12.
+export function layerOf(module: string): number | undefined {
+  const match = /(?:^|\.)(?:layers|blk|h|blocks)\.(\d+)(?:\.|$)/.exec(module);
+  return match ? Number(match[1]) : undefined;
+}
+
+// One column per layer, one for what stands before the layers and one for what stands after. A pixel is as many
+// bytes everywhere: layers are equally wide and as high as they are large, the others are as high as the picture
+// and as wide as they need to be.
+export function columns(placements: Placement[]): Column[] {
+  const layers = new Map<number, Column>();
+  const before: Column = { bytes: 0, units: 0, placements: [] };
+  const after: Column = { bytes: 0, units: 0, placements: [] };
+  for (const placement of placements) {
+    if (!placement.weight_bytes) continue;
+    const layer = layerOf(placement.module);
+    let column = layers.size === 0 ? before : after;
+    if (layer !== undefined) {
+      column = layers.get(layer) ?? { layer, bytes: 0, units: 1, placements: [] };
+      layers.set(layer, column);
+    }
+    column.placements.push(placement);
+    column.bytes += placement.weight_bytes;
+  }
+  const list = [...layers.values()].sort((a, b) => a.layer! - b.layer!);
+  const largest = Math.max(...list.map(({ bytes }) => bytes), 1);
+  for (const column of [before, after]) column.units = list.length > 0 ? column.bytes / largest : 1;
+  return [before, ...list, after].filter(({ bytes }) => bytes > 0);
+}
+
+export function bytesText(bytes: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let power = 0;
+  while (bytes >= 1024 && power < units.length - 1) {
+    bytes /= 1024;
+    ++power;
+  }
+  return `${bytes.toLocaleString(undefined, { maximumFractionDigits: power === 0 || bytes >= 100 ? 0 : 1 })} ${units[power]}`;
+}

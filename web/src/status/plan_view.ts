@@ -1,0 +1,160 @@
+// The plan as a picture: a column per layer, a block per module, coloured by device.
+
+import { h, svg } from "../dom";
+import { t } from "../language";
+import { bytesText, columns, type Column, type Placement, type Plan } from "./plan";
+
+const height = 240;
+const minUnit = 9; // pixels; below that the picture scrolls
+const maxUnit = 200;
+const gap = 2;
+
+// Devices in the order of their first use keep one of the colours of status.css.
+export function deviceClass(devices: string[], device: string): string {
+  return `device-${device === "cpu" ? "cpu" : devices.filter((name) => name !== "cpu").indexOf(device) % 7}`;
+}
+
+// Neighbours of the same device differ a little.
+const shades: [RegExp, number][] = [
+  [/expert/, 1],
+  [/mlp|gate|up|down|feed|ffn/, 0.88],
+  [/attn|attention|q_proj|k_proj|v_proj|o_proj|qkv|kv_/, 0.66],
+  [/embed|lm_head|output/, 0.78],
+];
+
+function shade(placement: Placement): number {
+  return shades.find(([pattern]) => pattern.test(placement.module))?.[1] ?? 0.5;
+}
+
+function describe(placement: Placement): [string, string][] {
+  const { generate_op, prefill_op, generate_device, prefill_device } = placement;
+  const op = [generate_op ?? placement.class];
+  if (prefill_op && prefill_op !== generate_op) op.push(t("prefill", { what: prefill_op }));
+  const device = [generate_device];
+  if (prefill_device !== generate_device) device.push(t("prefill", { what: prefill_device }));
+  const rows: [string, string][] = [
+    [t("operator"), op.join(", ")],
+    [t("device"), device.join(", ")],
+    [t("weights"), bytesText(placement.weight_bytes)],
+  ];
+  if (placement.dtype) rows.push([t("type"), placement.dtype]);
+  rows.push([t("role"), placement.role], [t("rule"), placement.line === null ? t("ruleDefault") : t("ruleLine", { line: placement.line })]);
+  return rows;
+}
+
+export class PlanView {
+  private readonly detail = h("div", { class: "plan-detail", "aria-live": "polite" });
+  private readonly scroller = h("div", { class: "plan-scroll" });
+  private readonly columns: Column[];
+  private readonly devices: string[];
+  private readonly blocks = new Map<Placement, SVGElement>();
+  private chosen: Placement | undefined;
+  private drawnWidth = 0;
+  readonly node: HTMLElement;
+
+  constructor(plan: Plan) {
+    this.columns = columns(plan.placements);
+    this.devices = Object.keys(plan.weight_bytes);
+    const legend = h("ul", { class: "legend" });
+    for (const [device, bytes] of Object.entries(plan.weight_bytes)) {
+      if (bytes > 0) legend.append(h("li", {}, h("i", { class: deviceClass(this.devices, device) }), h("b", {}, device), h("span", {}, bytesText(bytes))));
+    }
+    const layers = this.columns.filter(({ layer }) => layer !== undefined).length;
+    const modules = this.columns.reduce((count, column) => count + column.placements.length, 0);
+    this.node = h(
+      "section",
+      { class: "plan" },
+      h("header", {}, h("h3", {}, plan.name), h("small", {}, t("planModules", { modules, layers })), legend),
+      this.scroller,
+      this.detail,
+    );
+    this.scroller.addEventListener("keydown", (event) => this.key(event));
+    new ResizeObserver(() => this.draw()).observe(this.scroller);
+    this.choose(undefined);
+  }
+
+  private draw(): void {
+    const room = this.scroller.clientWidth;
+    if (room === 0 || room === this.drawnWidth) return;
+    this.drawnWidth = room;
+    const units = this.columns.reduce((total, column) => total + column.units, 0);
+    const unit = Math.min(Math.max((room - this.columns.length * gap) / units, minUnit), maxUnit);
+    const largest = Math.max(...this.columns.map(({ bytes, units: wide }) => bytes / wide), 1);
+    const picture = svg("svg", { role: "group", "aria-label": t("plan") });
+    this.blocks.clear();
+    let x = 0;
+    for (const column of this.columns) {
+      const width = Math.max(column.units * unit, 3);
+      this.drawColumn(picture, column, x, width, (height / (largest * column.units)) * ((column.units * unit) / width));
+      x += width + gap;
+    }
+    picture.setAttribute("width", String(Math.ceil(x)));
+    picture.setAttribute("height", String(height + 18));
+    this.scroller.replaceChildren(picture);
+    this.mark();
+  }
+
+  private drawColumn(picture: SVGElement, column: Column, x: number, width: number, scale: number): void {
+    let y = height;
+    for (const placement of column.placements) {
+      const size = placement.weight_bytes * scale;
+      y -= size;
+      const rect = svg("rect", {
+        x: x.toFixed(2),
+        y: y.toFixed(2),
+        width: width.toFixed(2),
+        height: Math.max(size - (size > 3 ? 1 : 0), 0.5).toFixed(2),
+        class: deviceClass(this.devices, placement.generate_device),
+        "fill-opacity": shade(placement),
+        role: "img",
+        tabindex: -1,
+        "aria-label": [placement.module, ...describe(placement).map(([name, value]) => `${name}: ${value}`)].join(", "),
+      });
+      rect.addEventListener("pointerenter", () => this.choose(placement));
+      rect.addEventListener("focus", () => this.choose(placement));
+      this.blocks.set(placement, rect);
+      picture.append(rect);
+    }
+    const { layer } = column;
+    const isLabelled = layer !== undefined && (layer % 5 === 0 || width >= 24);
+    if (!isLabelled) return;
+    const label = svg("text", { x: (x + width / 2).toFixed(1), y: height + 14, "text-anchor": "middle" });
+    label.textContent = String(layer);
+    picture.append(label);
+  }
+
+  private choose(placement: Placement | undefined): void {
+    this.chosen = placement;
+    this.mark();
+    if (!placement) {
+      this.detail.replaceChildren(h("p", { class: "hint" }, t("pickBlock")));
+      return;
+    }
+    const list = h("dl", {});
+    for (const [name, value] of describe(placement)) list.append(h("div", {}, h("dt", {}, name), h("dd", {}, value)));
+    this.detail.replaceChildren(h("code", {}, placement.module), list);
+  }
+
+  // One block can be reached with Tab; the arrow keys go from there.
+  private mark(): void {
+    const reachable = this.chosen ?? this.columns[0]?.placements[0];
+    for (const [placement, block] of this.blocks) {
+      block.setAttribute("tabindex", placement === reachable ? "0" : "-1");
+      block.classList.toggle("chosen", placement === this.chosen);
+    }
+  }
+
+  private key(event: KeyboardEvent): void {
+    const moves: Record<string, [number, number]> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
+    const move = moves[event.key];
+    const from = this.chosen;
+    if (!move || !from) return;
+    event.preventDefault();
+    const at = this.columns.findIndex(({ placements }) => placements.includes(from));
+    const column = this.columns[at + move[0]];
+    const row = this.columns[at]!.placements.indexOf(from) + move[1];
+    if (!column) return;
+    const to = column.placements[Math.min(Math.max(row, 0), column.placements.length - 1)]!;
+    (this.blocks.get(to) as SVGElement & HTMLElement).focus();
+  }
+}

@@ -1,0 +1,63 @@
+import { expect, it } from "vitest";
+import { parseMetrics } from "../src/metrics";
+import { roundUp } from "../src/status/scale";
+import { bytesText, columns, layerOf, type Placement } from "../src/status/plan";
+import { point, reading } from "../src/status/readings";
+
+const text = (tokens: number, hits: number) => `
+vllm:num_requests_running{model_name="m"} 2
+vllm:kv_cache_usage_perc{model_name="m"} 0.25
+vllm:prefix_cache_queries_total{model_name="m"} 100
+vllm:prefix_cache_hits_total{model_name="m"} ${hits}
+vllm:time_to_first_token_seconds_bucket{model_name="m",le="0.1"} ${tokens}
+vllm:time_to_first_token_seconds_bucket{model_name="m",le="+Inf"} ${tokens}
+vllm:time_to_first_token_seconds_count{model_name="m"} ${tokens}
+vllm:inter_token_latency_seconds_count{model_name="m"} ${tokens * 10}
+`;
+const at = (seconds: number, tokens: number, hits = 50) => reading(parseMetrics(text(tokens, hits)), seconds);
+
+it("makes rates of two readings", () => {
+  const first = at(10, 4);
+  expect(point([], first)).toMatchObject({ running: 2, kvUse: 0.25, generated: undefined, hitShare: 0.5 });
+  expect(point([first], at(12, 6)).generated).toBe(11);
+  expect(point([first], at(11, 0)).generated).toBe(0); // started anew
+});
+
+it("falls back to all that came when nothing came lately", () => {
+  const first = at(10, 4);
+  expect(point([first], at(11, 4)).p50).toBeCloseTo(0.05);
+  expect(point([first], at(11, 4)).hitShare).toBe(0.5);
+});
+
+function placement(module: string, weight_bytes: number): Placement {
+  const device = { generate_device: "cpu", prefill_device: "cpu", out_device: "cpu" };
+  return { ...device, module, class: "", role: "", generate_op: null, prefill_op: null, line: null, weight_bytes };
+}
+
+it("puts layers into columns whose areas are their bytes", () => {
+  const list = columns([
+    placement("model", 0),
+    placement("model.embed_tokens", 500),
+    placement("model.layers.0.mlp", 50),
+    placement("model.layers.10.mlp", 60),
+    placement("model.layers.10.norm", 40),
+    placement("model.layers.2.mlp", 20),
+    placement("lm_head", 10),
+  ]);
+  expect(list.map(({ layer, bytes, units }) => [layer, bytes, units])).toEqual([
+    [undefined, 500, 5],
+    [0, 50, 1],
+    [2, 20, 1],
+    [10, 100, 1],
+    [undefined, 10, 0.1],
+  ]);
+  expect(columns([])).toEqual([]);
+  expect(layerOf("model.layers.7")).toBe(7);
+  expect(layerOf("model.norm")).toBeUndefined();
+});
+
+it("writes sizes and scales as people do", () => {
+  expect(bytesText(0)).toBe("0 B");
+  expect(bytesText(1536)).toBe("1.5 KiB");
+  expect([0, 0.3, 1, 1.1, 7, 99, 100].map(roundUp)).toEqual([1, 0.5, 1, 2, 10, 100, 100]);
+});
