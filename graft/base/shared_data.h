@@ -25,8 +25,12 @@ inline bool shared_data_is_required() {
 }
 
 // Tests that compare many random cases take fewer where each takes ten times as long.
+// g++ defines macros, clang answers questions.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kUnderSanitizers = true;
+#elif defined(__has_feature)
+inline constexpr bool kUnderSanitizers =
+    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
 #else
 inline constexpr bool kUnderSanitizers = false;
 #endif

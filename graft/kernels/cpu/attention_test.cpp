@@ -55,8 +55,9 @@ struct ProductProblem {
         n(cols),
         k(terms),
         transposed(by_columns),
-        a(random_floats(rows * terms)),
-        b(random_floats(terms * (cols + 3))),
+        a(random_floats(
+            std::max<std::int64_t>(rows * terms, 1))),  // of nothing too there is a place
+        b(random_floats(std::max<std::int64_t>(terms * (cols + 3), 1))),
         c(random_floats(rows * (cols + 1))),
         factor(random_floats(rows)) {}
 
