@@ -10,7 +10,7 @@
 namespace graft::cli {
 namespace {
 
-constexpr std::string_view kQuotes = "\"\"\"";
+constexpr std::string_view kQuotes = R"(""")";
 constexpr std::string_view kBlank = " \t";
 
 std::string_view trimmed(std::string_view text) {
