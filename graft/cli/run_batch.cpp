@@ -32,7 +32,7 @@ void check_keys(const OrderedJson& object) {
   }
   if (object.value("n", 1) != 1) fail("\"n\": one answer for each line");
   if (object.contains("prompt") == object.contains("messages"))
-    fail("either \"prompt\" or \"messages\" is needed");
+    fail(R"(either "prompt" or "messages" is needed)");
 }
 
 template <class T>
