@@ -91,15 +91,18 @@ complete -o filenames -F _graft graft
                      cases);
 }
 
+std::string help_of(const std::vector<Command>& commands, const std::string& path) {
+  const auto found = std::ranges::find(commands, path, &Command::path);
+  return found == commands.end() ? "" : found->help;
+}
+
 std::string zsh_script(const std::vector<Command>& commands) {
   std::string cases;
   for (const Command& command : commands) {
     cases += fmt::format("    '{}')\n", command.path);
     for (const std::string& sub : command.subcommands) {
       const std::string full = command.path.empty() ? sub : command.path + " " + sub;
-      for (const Command& other : commands) {
-        if (other.path == full) cases += fmt::format("      choices+=('{}:{}')\n", sub, other.help);
-      }
+      cases += fmt::format("      choices+=('{}:{}')\n", sub, help_of(commands, full));
     }
     for (const Flag& flag : command.flags)
       cases += fmt::format("      choices+=('{}:{}')\n", flag.name, flag.help);
@@ -128,31 +131,32 @@ if [[ $funcstack[1] == _graft ]]; then _graft "$@"; else compdef _graft graft; f
                      cases);
 }
 
+// When fish may offer what belongs to a command: all of its words were typed.
+std::string fish_condition(const std::string& path) {
+  if (path.empty()) return "__fish_use_subcommand";
+  std::string condition;
+  for (std::size_t at = 0; at < path.size();) {
+    const std::size_t space = std::min(path.find(' ', at), path.size());
+    condition += fmt::format("{}__fish_seen_subcommand_from {}", condition.empty() ? "" : "; and ",
+                             path.substr(at, space - at));
+    at = space + 1;
+  }
+  return condition;
+}
+
 std::string fish_script(const std::vector<Command>& commands) {
   std::string text = "# fish completion for graft: graft completion fish | source\n";
   for (const Command& command : commands) {
-    std::string condition = "__fish_use_subcommand";
-    if (!command.path.empty()) {
-      condition.clear();
-      for (std::size_t at = 0; at < command.path.size();) {
-        const std::size_t space = std::min(command.path.find(' ', at), command.path.size());
-        condition +=
-            fmt::format("{}__fish_seen_subcommand_from {}", condition.empty() ? "" : "; and ",
-                        command.path.substr(at, space - at));
-        at = space + 1;
-      }
-    }
+    const std::string condition = fish_condition(command.path);
     for (const std::string& sub : command.subcommands) {
       const std::string full = command.path.empty() ? sub : command.path + " " + sub;
-      for (const Command& other : commands) {
-        if (other.path == full)
-          text += fmt::format("complete -c graft -n '{}' -a '{}' -d '{}'\n", condition, sub,
-                              other.help);
-      }
+      text += fmt::format("complete -c graft -n '{}' -a '{}' -d '{}'\n", condition, sub,
+                          help_of(commands, full));
     }
-    for (const Flag& flag : command.flags)
+    for (const Flag& flag : command.flags) {
       text += fmt::format("complete -c graft -n '{}' -l '{}' {}-d '{}'\n", condition,
                           flag.name.substr(2), flag.takes_value ? "-r " : "", flag.help);
+    }
   }
   return text;
 }
