@@ -41,9 +41,10 @@ std::string plain(const std::string& text) {
 void collect(const CLI::App& app, const std::string& path, std::vector<Command>& out) {
   Command command = {.path = path, .help = plain(app.get_description())};
   for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames())
+    for (const std::string& name : option->get_lnames()) {
       command.flags.push_back(
           {"--" + name, plain(option->get_description()), option->get_items_expected_max() > 0});
+    }
   }
   const auto subcommands = app.get_subcommands([](const CLI::App*) { return true; });
   for (const CLI::App* sub : subcommands)
