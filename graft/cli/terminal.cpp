@@ -4,7 +4,6 @@
 #include <cstdlib>
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 namespace graft::cli {
@@ -38,12 +37,6 @@ std::string_view tint_start(Tint tint, std::FILE* stream) {
 
 std::string_view tint_end(std::FILE* stream) {
   return has_colours(stream) ? "\033[0m" : std::string_view();
-}
-
-int columns(std::FILE* stream) {
-  winsize size = {};
-  if (::ioctl(::fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
-  return size.ws_col;
 }
 
 void warn(std::string_view text) {

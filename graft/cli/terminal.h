@@ -1,4 +1,4 @@
-// What people see: colours where someone looks, how wide their window is.
+// What people see: colours where someone looks.
 
 #pragma once
 
@@ -22,9 +22,6 @@ std::string tinted(Tint tint, std::string_view text, std::FILE* stream);
 // What starts and ends a colour, for text that streams; empty without colours.
 std::string_view tint_start(Tint tint, std::FILE* stream);
 std::string_view tint_end(std::FILE* stream);
-
-// Of the window; 80 when nobody knows.
-int columns(std::FILE* stream);
 
 // "graft: warning: …" on standard error.
 void warn(std::string_view text);

@@ -40,7 +40,8 @@ struct LineEditor::Terminal {
     ::el_set(edit, EL_SETTY, "-d", "-isig", nullptr);
     ::el_set(edit, EL_ADDFN, "graft-interrupt", "Drop the line", &Terminal::interrupt);
     ::el_set(edit, EL_BIND, "^C", "graft-interrupt", nullptr);
-    ::el_set(edit, EL_ADDFN, "graft-suspend", "Stop for now", &Terminal::suspend);
+    ::el_set(edit, EL_ADDFN, "graft-suspend", "Put the program to sleep, as Ctrl-Z does",
+             &Terminal::suspend);
     ::el_set(edit, EL_BIND, "^Z", "graft-suspend", nullptr);
     ::history(history, &event, H_SETSIZE, kHistoryLines);
     ::history(history, &event, H_SETUNIQUE, 1);
