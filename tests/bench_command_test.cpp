@@ -105,7 +105,7 @@ TEST_F(BenchCommand, OtherKindsAreStillThere) {
 }
 
 TEST_F(BenchCommand, ComparesWithAPeerRoundByRound) {
-  const std::string peer = program("peer", "echo \"$@\" >>\"" + folder_ / "calls" +
+  const std::string peer = program("peer", "echo \"$@\" >>\"" + (folder_ / "calls").string() +
                                                R"("
 echo '[{"n_prompt": 8, "n_gen": 0, "avg_ts": 2.0}, {"n_prompt": 0, "n_gen": 4, "avg_ts": 1.0}]'
 )");

@@ -122,7 +122,7 @@ TEST_F(PluginTest, WhatCannotBeLoadedIsAFindingInARuleFile) {
   EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
   int line = 0;
   for (const Refused& refused : refused_plugins(folder_)) {
-    const std::string where = (folder_ / "rules.yaml:") + std::to_string(++line);
+    const std::string where = (folder_ / "rules.yaml:").string() + std::to_string(++line);
     expect_part(outcome.out, where + ": error: " + refused.path + refused.says);
   }
   expect_part(outcome.out, "unknown kwarg \"colour\"");
@@ -142,7 +142,7 @@ void build_example(const TemporaryFolder& folder, const std::string& name) {
   fs::remove_all(folder / "example/build");
   must_run({GRAFT_CMAKE, "--install", GRAFT_BUILD_DIR, "--prefix", folder / "prefix"});
   must_run({GRAFT_CMAKE, "-S", folder / "example", "-B", folder / "example/build", "-G",
-            GRAFT_GENERATOR, "-DCMAKE_PREFIX_PATH=" + (folder / "prefix"),
+            GRAFT_GENERATOR, "-DCMAKE_PREFIX_PATH=" + (folder / "prefix").string(),
             "-DCMAKE_BUILD_TYPE=" GRAFT_BUILD_TYPE, "-DCMAKE_CXX_COMPILER=" GRAFT_CXX_COMPILER,
             "-DCMAKE_CXX_FLAGS=" GRAFT_CXX_FLAGS});
   must_run({GRAFT_CMAKE, "--build", folder / "example/build"});

@@ -46,17 +46,6 @@ std::vector<std::string> environment_with(const std::vector<std::string>& given)
 
 }  // namespace
 
-TemporaryFolder::TemporaryFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "graft_test_XXXXXX").string();
-  GRAFT_CHECK(::mkdtemp(name.data()) != nullptr, name);
-  path_ = name;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 Outcome run_program(const std::vector<std::string>& arguments, const Surroundings& around) {
   std::vector<std::string> words = {GRAFT_PROGRAM};
   words.insert(words.end(), arguments.begin(), arguments.end());

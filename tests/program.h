@@ -2,9 +2,10 @@
 
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
+
+#include "graft/base/temporary_folder.h"
 
 namespace graft::tests {
 
@@ -22,20 +23,5 @@ struct Surroundings {
 // Arguments are passed as they are; no shell reads them. The first word is a program's path.
 Outcome run_command(const std::vector<std::string>& words, const Surroundings& around = {});
 Outcome run_program(const std::vector<std::string>& arguments, const Surroundings& around = {});
-
-// A folder that goes away with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder();
-
-  std::filesystem::path path() const { return path_; }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace graft::tests

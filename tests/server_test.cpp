@@ -257,7 +257,7 @@ TEST(Server, SaysWhatIsWrongWithItsArguments) {
   std::filesystem::create_symlink(bundled_model(), folder / "other.gguf");
   for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
            {"--model", "nowhere"},
-           {"--model", "a=" + bundled_model(), "--model", "a=" + (folder / "other.gguf")},
+           {"--model", "a=" + bundled_model(), "--model", "a=" + (folder / "other.gguf").string()},
            {"--host", "no.such.host.invalid"},
            {"--tls-cert", "x.pem"},
            {"--tls-cert", "x.pem", "--tls-key", "y.pem"},

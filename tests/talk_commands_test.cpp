@@ -142,7 +142,7 @@ TEST(ModelsCommand, FindsModelsInTheConfiguredFolders) {
   std::ofstream(folder / "models/broken.gguf") << "GGUF";
   std::ofstream(folder / "graft.yaml") << "model-dir: " << folder / "models"
                                        << "\n";
-  const Surroundings around = {.environment = {"GRAFT_CONFIG=" + (folder / "graft.yaml")}};
+  const Surroundings around = {.environment = {"GRAFT_CONFIG=" + (folder / "graft.yaml").string()}};
   const Json models = parse_json(run_program({"models", "--json"}, around).out, "models");
   ASSERT_EQ(models.size(), 3U);
   EXPECT_EQ(models[1]["name"], "broken");
@@ -181,7 +181,7 @@ TEST(CompletionCommand, CompletesCommandsAndFlags) {
   std::ofstream(folder / "graft.bash") << run_quietly({"completion", "bash"}).out;
   const Outcome flags = run_command(
       {"/bin/bash", "-c",
-       "source " + (folder / "graft.bash") +
+       "source " + (folder / "graft.bash").string() +
            "; COMP_WORDS=(graft chat --temp); COMP_CWORD=2; _graft; echo ${COMPREPLY[@]}"
            "; COMP_WORDS=(graft rules ch); COMP_CWORD=2; _graft; echo ${COMPREPLY[@]}"
            "; COMP_WORDS=(graft comp); COMP_CWORD=1; _graft; echo ${COMPREPLY[@]}"});

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
+#include "graft/base/temporary_folder.h"
 
 namespace graft::api {
 namespace {
@@ -15,8 +16,6 @@ namespace fs = std::filesystem;
 class CatalogTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = fs::path(::testing::TempDir()) / "graft_catalog";
-    fs::remove_all(root_);
     write("bundled/sprout/sprout-Q6_K.gguf", 3);
     setenv("GRAFT_MODELS_DIR", (root_ / "bundled").c_str(), 1);
     write("mine/Llama-3-Q4_0.gguf", 10);
@@ -30,10 +29,7 @@ class CatalogTest : public ::testing::Test {
     write("mine/a/b/c/too-deep.gguf", 1);
     write("mine/empty/notes.txt", 1);
   }
-  void TearDown() override {
-    unsetenv("GRAFT_MODELS_DIR");
-    fs::remove_all(root_);
-  }
+  void TearDown() override { unsetenv("GRAFT_MODELS_DIR"); }
 
   void write(const std::string& name, std::size_t size) const {
     fs::create_directories((root_ / name).parent_path());
@@ -48,7 +44,7 @@ class CatalogTest : public ::testing::Test {
     return "no error";
   }
 
-  fs::path root_;
+  TemporaryFolder root_;
 };
 
 TEST_F(CatalogTest, ListsBundledModelsFirstAndSplitFilesOnce) {

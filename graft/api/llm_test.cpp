@@ -16,6 +16,7 @@
 #include "graft/base/error.h"
 #include "graft/base/json.h"
 #include "graft/base/shared_data.h"
+#include "graft/base/temporary_folder.h"
 
 namespace graft::api {
 namespace {
@@ -162,7 +163,8 @@ TEST(Llm, RunningRequestsEndWithTheObject) {
 
 TEST(Llm, SavesAndRestoresARunningAnswer) {
   GRAFT_REQUIRE_SHARED(sprout());
-  const auto path = std::filesystem::temp_directory_path() / "graft_llm_test.seq";
+  const TemporaryFolder folder;
+  const auto path = folder / "running.seq";
   SamplingParams params = greedy(60);
   params.ignore_eos = true;
   std::mutex mutex;
@@ -198,7 +200,6 @@ TEST(Llm, SavesAndRestoresARunningAnswer) {
   EXPECT_TRUE(whole.starts_with(before));
   EXPECT_TRUE(whole.ends_with(after));
   EXPECT_FALSE(after.empty());
-  std::filesystem::remove(path);
 }
 
 // Run under the thread sanitizer as well, on a model small enough for it.

@@ -1,10 +1,11 @@
 #include "graft/base/cgroup.h"
 
-#include <cstdlib>
 #include <fstream>
 #include <string>
 
 #include <gtest/gtest.h>
+
+#include "graft/base/temporary_folder.h"
 
 namespace graft {
 namespace {
@@ -13,13 +14,6 @@ namespace fs = std::filesystem;
 
 class CgroupTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "graft_cgroup_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   void write(const std::string& path, const std::string& text) const {
     fs::create_directories((folder_ / path).parent_path());
     std::ofstream(folder_ / path) << text << '\n';
@@ -27,7 +21,7 @@ class CgroupTest : public testing::Test {
   CgroupLimits limits() const { return cgroup_limits(folder_ / "groups", folder_ / "root"); }
 
  private:
-  fs::path folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(CgroupTest, WithoutFilesThereIsNoLimit) {

@@ -1,19 +1,17 @@
 #include "graft/cli/run_batch.h"
 
-#include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
+#include "graft/base/temporary_folder.h"
 
 namespace graft::cli {
 namespace {
 
 class ReadBatch : public ::testing::Test {
  protected:
-  void TearDown() override { std::filesystem::remove(file_); }
-
   std::vector<BatchLine> read(const std::string& text, bool raw = false) const {
     std::ofstream(file_) << text;
     SamplingOptions sampling;
@@ -31,7 +29,8 @@ class ReadBatch : public ::testing::Test {
     return "no error";
   }
 
-  std::string file_ = (std::filesystem::path(::testing::TempDir()) / "graft_batch.jsonl").string();
+  TemporaryFolder folder_;
+  std::string file_ = folder_ / "batch.jsonl";
 };
 
 TEST_F(ReadBatch, TakesPromptsMessagesAndOpenAisForm) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
+#include "graft/base/temporary_folder.h"
 #include "graft/cli/commands.h"
 
 namespace graft::cli {
@@ -16,10 +17,7 @@ namespace fs = std::filesystem;
 class SettingsTest : public ::testing::Test {
  protected:
   void SetUp() override { unsetenv("GRAFT_THREADS"); }
-  void TearDown() override {
-    unsetenv("GRAFT_THREADS");
-    fs::remove(file_);
-  }
+  void TearDown() override { unsetenv("GRAFT_THREADS"); }
 
   Settings read(const std::string& text) const {
     std::ofstream(file_) << text;
@@ -34,7 +32,8 @@ class SettingsTest : public ::testing::Test {
     return "no error";
   }
 
-  fs::path file_ = fs::path(::testing::TempDir()) / "graft_settings.yaml";
+  TemporaryFolder folder_;
+  std::filesystem::path file_ = folder_ / "graft.yaml";
 };
 
 TEST_F(SettingsTest, TheEnvironmentWinsOverTheFile) {

@@ -14,6 +14,7 @@
 
 #include "graft/base/error.h"
 #include "graft/base/shared_data.h"
+#include "graft/base/temporary_folder.h"
 #include "graft/models/generate.h"
 
 namespace graft::engine {
@@ -334,7 +335,8 @@ TEST_F(EngineTest, StopTokensEndAnAnswerAfterItsMinimum) {
 TEST_F(EngineTest, SavedSequencesGoOnInAnotherEngine) {
   GRAFT_REQUIRE_SHARED(folder());
   OpenModel open(folder());
-  const auto path = std::filesystem::temp_directory_path() / "graft_engine_test.seq";
+  const TemporaryFolder folder_of_file;
+  const auto path = folder_of_file / "saved.seq";
   Request request = greedy(prompt_of(37), 20);
   request.params.temperature = 0.8;
   request.params.seed = 5;
@@ -367,12 +369,12 @@ TEST_F(EngineTest, SavedSequencesGoOnInAnotherEngine) {
       EXPECT_EQ(rest.logprobs.back().logprob, want.logprobs.back().logprob);
     }
   }
-  std::filesystem::remove(path);
 }
 
 TEST_F(EngineTest, ForeignAndTornFilesAreRefused) {
   GRAFT_REQUIRE_SHARED(folder());
-  const auto path = std::filesystem::temp_directory_path() / "graft_engine_torn.seq";
+  const TemporaryFolder folder_of_file;
+  const auto path = folder_of_file / "torn.seq";
   OpenModel open(folder());
   {
     Engine engine(open, nullptr, {.max_model_len = 100});
@@ -410,7 +412,6 @@ TEST_F(EngineTest, ForeignAndTornFilesAreRefused) {
     std::filesystem::resize_file(path, cut);
     EXPECT_NE(error_of(open), "accepted") << cut;
   }
-  std::filesystem::remove(path);
 }
 
 TEST(EngineConfig, WhatCannotWorkIsRefusedWithTheReason) {

@@ -53,7 +53,7 @@ TEST(OpenWeights, OpensGguf) {
   const auto folder = shared_data("golden/qwen3");
   GRAFT_REQUIRE_SHARED(folder);
   const auto original = open_weights(folder);
-  const test::TempFolder temp;
+  const TemporaryFolder temp;
   const auto path = temp / "tiny.gguf";
   GgufMetadata metadata;
   write_gguf_config(original->config(), metadata);
@@ -77,7 +77,7 @@ TEST(OpenWeights, OpensGguf) {
 }
 
 TEST(OpenWeights, SaysWhatAPathIsNot) {
-  const test::TempFolder temp;
+  const TemporaryFolder temp;
   const auto error = [](const std::filesystem::path& path) {
     return test::error_of([&] { open_weights(path); });
   };

@@ -1,9 +1,8 @@
-// For the tests of the file formats: folders that vanish, files from bytes, and bytes of GGUF files
+// For the tests of the file formats: files from bytes, and bytes of GGUF files
 // that no writer of ours would make.
 
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,46 +12,22 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
-#include <unistd.h>
-
 #include "graft/base/error.h"
+#include "graft/base/temporary_folder.h"
 
 namespace graft::formats::test {
 
 using Bytes = std::vector<std::byte>;
 
-class TempFolder {
- public:
-  TempFolder() {
-    static std::atomic<int> counter = 0;
-    path_ =
-        std::filesystem::temp_directory_path() / str("graft_formats_", ::getpid(), "_", counter++);
-    std::filesystem::create_directories(path_);
+inline std::vector<std::string> names_in(const TemporaryFolder& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    names.push_back(entry.path().filename().string());
   }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-
-  std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
-
-  std::vector<std::string> names() const {
-    std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-      names.push_back(entry.path().filename().string());
-    }
-    return names;
-  }
-
- private:
-  std::filesystem::path path_;
-};
+  return names;
+}
 
 inline void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
   std::ofstream out(path, std::ios::binary);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "graft/base/error.h"
+#include "graft/base/temporary_folder.h"
 
 namespace graft::ops {
 namespace {
@@ -36,11 +37,10 @@ TEST(Plugin, MissingFilesAreNamed) {
 }
 
 TEST(Plugin, AFileThatIsNoLibraryIsRefused) {
-  const fs::path path =
-      fs::temp_directory_path() / ("graft_plugin_test_" + std::to_string(::getpid()) + ".so");
+  const TemporaryFolder folder;
+  const fs::path path = folder / "plugin.so";
   std::ofstream(path) << std::string(4096, 'x');
   EXPECT_EQ(complaint(path), path.string() + ": cannot be loaded: invalid ELF header");
-  fs::remove(path);
 }
 
 TEST(Plugin, ALibraryThatIsNoPluginIsRefused) {

@@ -1,16 +1,17 @@
 #include "graft/cli/chat/input.h"
 
-#include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
+
+#include "graft/base/temporary_folder.h"
 
 namespace graft::cli {
 namespace {
 
 TEST(ChatInput, PutsFilesInThePlaceOfTheirNames) {
-  const std::string file =
-      (std::filesystem::path(::testing::TempDir()) / "graft_input.txt").string();
+  const TemporaryFolder folder;
+  const std::string file = folder / "input.txt";
   std::ofstream(file) << "two\nlines";
   EXPECT_EQ(with_files(file), "two\nlines");
   EXPECT_EQ(with_files("Sum up:  @" + file + " please"), "Sum up:  two\nlines please");
@@ -18,7 +19,6 @@ TEST(ChatInput, PutsFilesInThePlaceOfTheirNames) {
   EXPECT_EQ(with_files("  spaces   stay "), "  spaces   stay ");
   EXPECT_EQ(with_files("@"), "@");
   EXPECT_EQ(with_files(std::string(10000, 'x')), std::string(10000, 'x'));
-  std::filesystem::remove(file);
 }
 
 }  // namespace

@@ -12,19 +12,18 @@ namespace {
 
 using test::error_of;
 using test::pattern;
-using test::TempFolder;
 
 std::string spec_error(const TensorSpec& spec) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const std::string path = (folder / "x.gguf").string();
   std::string error = error_of([&] { GgufWriter(path, {}, {spec}); });
   EXPECT_TRUE(error.starts_with(path + ": ")) << error;
-  EXPECT_TRUE(folder.names().empty());
+  EXPECT_TRUE(test::names_in(folder).empty());
   return error.substr(path.size() + 2);
 }
 
 TEST(GgufWriter, TakesATensorInPieces) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   GgufWriter writer(folder / "x.gguf", {}, {{"a", DType::I8, {3000001}}, {"b", DType::F32, {1}}});
   const auto data = pattern(3000001, 9);
   const std::span<const std::byte> bytes = data;
@@ -35,7 +34,7 @@ TEST(GgufWriter, TakesATensorInPieces) {
   writer.append(pattern(4, 1));
   EXPECT_FALSE(std::filesystem::exists(folder / "x.gguf"));
   writer.finish();
-  EXPECT_EQ(folder.names(), std::vector<std::string>{"x.gguf"});
+  EXPECT_EQ(test::names_in(folder), std::vector<std::string>{"x.gguf"});
   EXPECT_EQ(std::filesystem::file_size(folder / "x.gguf"), writer.file_bytes());
   const GgufFile file(folder / "x.gguf");
   EXPECT_TRUE(std::ranges::equal(file.tensors()[0].data, data));
@@ -43,14 +42,14 @@ TEST(GgufWriter, TakesATensorInPieces) {
 }
 
 TEST(GgufWriter, LeavesNothingWithoutFinish) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   test::write_file(folder / "x.gguf", "old");
   {
     GgufWriter writer(folder / "x.gguf", {}, {{"a", DType::F32, {2}}});
     writer.append(pattern(4, 0));
-    EXPECT_EQ(folder.names().size(), 2U);
+    EXPECT_EQ(test::names_in(folder).size(), 2U);
   }
-  EXPECT_EQ(folder.names(), std::vector<std::string>{"x.gguf"});
+  EXPECT_EQ(test::names_in(folder), std::vector<std::string>{"x.gguf"});
   EXPECT_EQ(test::read_file(folder / "x.gguf").size(), 3U);
 }
 
@@ -70,7 +69,7 @@ TEST(GgufWriter, RefusesTensorsThatCannotBeStored) {
 }
 
 TEST(GgufWriter, RefusesBrokenMetadataAndTwoOfOneName) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto path = folder / "x.gguf";
   const auto error_with = [&](const std::string& key, const GgufValue& value) {
     GgufMetadata metadata;
@@ -91,7 +90,7 @@ TEST(GgufWriter, RefusesBrokenMetadataAndTwoOfOneName) {
 }
 
 TEST(GgufWriter, SaysWhyTheFileCannotBeWritten) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   EXPECT_EQ(
       error_of([&] { GgufWriter(folder / "no/x.gguf", {}, {}); }),
       (folder / "no/x.gguf").string() + ": cannot create the file: No such file or directory");
@@ -100,7 +99,7 @@ TEST(GgufWriter, SaysWhyTheFileCannotBeWritten) {
 }
 
 TEST(GgufWriterDeathTest, AbortsOnWrongAppends) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   EXPECT_DEATH(
       {
         GgufWriter writer(folder / "x.gguf", {}, {{"w", DType::F32, {2}}});

@@ -172,7 +172,7 @@ TEST(HfTokenizer, RefusesMalformedFiles) {
 }
 
 TEST(HfTokenizer, KnowsFoldersWithoutTokenizerJson) {
-  const test::TempFolder folder;
+  const TemporaryFolder folder;
   std::vector<std::string> warnings;
   EXPECT_TRUE(read_hf_tokenizer_folder(folder.path(), {}, warnings).empty());
   EXPECT_TRUE(warnings.empty());

@@ -12,16 +12,15 @@ namespace {
 
 using test::error_of;
 using test::pattern;
-using test::TempFolder;
 
 std::string spec_error(const TensorSpec& spec) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const std::string path = (folder / "x").string();
   return error_of([&] { SafetensorsWriter(path, {}, {spec}); }).substr(path.size() + 2);
 }
 
 TEST(SafetensorsWriter, WritesAHeaderOfWholeWords) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   SafetensorsWriter writer(folder / "x", {{"format", "pt"}}, {{"w", DType::F16, {1, 2}}});
   writer.append(pattern(4, 0));
   writer.finish();
@@ -46,7 +45,7 @@ TEST(SafetensorsWriter, RefusesTensorsThatCannotBeStored) {
             "tensor \"__metadata__\": not a name that safetensors can store");
   EXPECT_EQ(spec_error({"a\tb", DType::F32, {1}}),
             "tensor \"a?b\": not a name that safetensors can store");
-  const TempFolder folder;
+  const TemporaryFolder folder;
   EXPECT_EQ(error_of([&] {
               SafetensorsWriter(folder / "x", {}, {{"w", DType::F32, {1}}, {"w", DType::F32, {1}}});
             }),
@@ -59,7 +58,7 @@ TEST(SafetensorsWriter, RefusesTensorsThatCannotBeStored) {
 
 // A limit on the size of files stands for a full disk.
 TEST(SafetensorsWriter, SaysHowFarItCameWhenTheDiskIsFull) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   struct rlimit old_limit = {};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old_limit), 0);
   auto* const old_handler = std::signal(SIGXFSZ, SIG_IGN);
@@ -74,7 +73,7 @@ TEST(SafetensorsWriter, SaysHowFarItCameWhenTheDiskIsFull) {
   ::setrlimit(RLIMIT_FSIZE, &old_limit);
   std::signal(SIGXFSZ, old_handler);
   EXPECT_NE(error.find("writing failed after 1048576 of 41943"), std::string::npos) << error;
-  EXPECT_TRUE(folder.names().empty());
+  EXPECT_TRUE(test::names_in(folder).empty());
 }
 
 }  // namespace

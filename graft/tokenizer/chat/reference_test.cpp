@@ -18,6 +18,7 @@
 #include "graft/base/error.h"
 #include "graft/base/json.h"
 #include "graft/base/shared_data.h"
+#include "graft/base/temporary_folder.h"
 #include "graft/tokenizer/chat/builtin_templates.h"
 #include "graft/tokenizer/chat/chat_template.h"
 
@@ -43,26 +44,6 @@ std::vector<fs::path> files_in(const fs::path& folder) {
   std::ranges::sort(files);
   return files;
 }
-
-// Goes away with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "graft_jinja_XXXXXX").string();
-    GRAFT_CHECK(::mkdtemp(name.data()) != nullptr, name);
-    path_ = name;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  fs::path path_;
-};
 
 struct Case {
   std::string name;
