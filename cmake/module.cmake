@@ -47,7 +47,7 @@ function(graft_test target prefix)
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Debug>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)
   graft_precompile(${target} graft_base_test <gtest/gtest.h>)
   include(GoogleTest)
-  gtest_discover_tests(${target} TEST_PREFIX ${prefix}. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
+  gtest_discover_tests(${target} TEST_PREFIX ${prefix}. DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES PROPERTIES TIMEOUT 600)
 endfunction()
 
 # graft_precompile(<target> <owner> [<headers>...]): one precompiled header, made by the owner, for all.
