@@ -1,5 +1,6 @@
 // graft serve from outside, over sockets: what every path answers.
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 
@@ -268,6 +269,31 @@ TEST(Server, SaysWhatIsWrongWithItsArguments) {
     const Outcome outcome = run_program(words);
     EXPECT_EQ(outcome.exit_code, 2) << arguments[0] << " " << arguments[1] << outcome.err;
     EXPECT_TRUE(outcome.err.starts_with("graft: ")) << outcome.err;
+  }
+}
+
+// The program's own clients, many at once.
+TEST(Server, BearsItsOwnBenchmark) {
+  const ServerProcess server;
+  const std::string url = "http://127.0.0.1:" + std::to_string(server.port());
+  const Outcome outcome =
+      run_program({"bench", "serve", "--url", url, "--clients", "1,40", "--rounds", "2",
+                   "--max-tokens", "5", "--prompt-words", "9", "--json"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json lines = Json::parse(outcome.out, nullptr, false);
+  ASSERT_EQ(lines.size(), 2U) << outcome.out;
+  EXPECT_EQ(lines[1]["requests"], 80);
+  EXPECT_EQ(lines[1]["failed"], 0);
+  EXPECT_EQ(lines[1]["output_tokens"], 400);
+  EXPECT_GT(lines[1]["first_token_seconds"]["p50"], 0);
+
+  const Outcome unknown = run_program({"bench", "serve", "--url", url, "--name", "nobody"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.out.find("HTTP 404"), std::string::npos) << unknown.out;
+  for (const char* wrong : {"http://127.0.0.1:1", "ftp://x"}) {
+    const Outcome refused = run_program({"bench", "serve", "--url", wrong});
+    EXPECT_EQ(refused.exit_code, 2) << wrong;
+    EXPECT_EQ(std::ranges::count(refused.err, '\n'), 1) << refused.err;
   }
 }
 

@@ -19,6 +19,7 @@
 #include "graft/base/units.h"
 #include "graft/cli/bench_engine.h"
 #include "graft/cli/bench_peer.h"
+#include "graft/cli/bench_serve.h"
 #include "graft/cli/bench_speed.h"
 #include "graft/cli/bench_table.h"
 #include "graft/cli/commands.h"
@@ -231,6 +232,7 @@ void add_bench(CLI::App& app) {
                     "A llama-bench to run in turn on the same file, with -p, -n, -t and -b 1");
   bench->add_flag("--json", options->json, "As JSON");
   add_engine_benches(*bench);
+  add_serve_bench(*bench);
   bench->callback([options, bench] {
     if (bench->get_subcommands().empty()) run_bench(*options);
   });

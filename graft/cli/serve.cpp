@@ -159,7 +159,7 @@ void add_server_options(CLI::App& command, Options& options) {
                      "Origin of web pages that may ask, or *; any number (default: none)");
   command
       .add_option("--max-queue", config.max_waiting,
-                  "Answers that may wait for their turn, per model (default: 256)")
+                  "Answers that may wait for their turn, per model (default: 2048)")
       ->check(CLI::Range(0, 1 << 20));
   command.add_option("--max-body-mib", options.max_body_mib, "Largest request, MiB (default: 32)")
       ->check(CLI::Range(1, 4096));
