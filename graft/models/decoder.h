@@ -20,7 +20,7 @@ using HiddenObserver = std::function<void(std::int64_t index, TensorView hidden)
 
 struct DecoderLayer {
   std::string name;
-  Device device;  // where the hidden states must be
+  Device device;  // where the hidden states must be; the operators below are seen from there
   ops::Norm* input_layernorm = nullptr;
   ops::Attention* self_attn = nullptr;
   ops::Norm* post_attention_layernorm = nullptr;
@@ -33,21 +33,26 @@ struct DecoderLayer {
 // The operators of one phase, none of them owned.
 class Decoder {
  public:
-  Decoder(const plan::Plan& plan, const OperatorTree& operators, ops::Phase phase);
+  Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase phase);
 
-  // logits[logit_rows, vocab]
+  // logits[logit_rows, vocab], in memory of the processor. The pass is the processor's too.
   void forward(TensorView logits, const HiddenObserver& observer, ops::Pass& pass) const;
 
  private:
   // The rows whose logits are wanted, after the final norm.
   TensorView final_rows(TensorView x, const HiddenObserver& observer, ops::Pass& pass) const;
 
+  void write_logits(TensorView x, TensorView logits, ops::Pass& pass) const;
+
   std::int64_t hidden_size_ = 0;
+  std::vector<Device> devices_;  // where hidden states come by, each once
+  Device first_device_;          // after the embedding
   ops::Embedding* embed_tokens_ = nullptr;
   std::vector<DecoderLayer> layers_;
   ops::Norm* norm_ = nullptr;
   ops::Linear* lm_head_ = nullptr;
-  Device out_device_;  // of the final norm and the head
+  Device norm_device_;
+  Device head_device_;
 };
 
 }  // namespace graft::models

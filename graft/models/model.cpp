@@ -21,7 +21,8 @@ Model::Model(const plan::Plan& plan,
       weight_bytes_(plan::weight_bytes(plan)),
       operators_(plan),
       prefill_(plan, operators_, ops::Phase::Prefill),
-      generate_(plan, operators_, ops::Phase::Generate) {
+      generate_(plan, operators_, ops::Phase::Generate),
+      devices_(*plan.registry) {
   const plan::ModuleSpec* embedding = blueprint_->find("model.embed_tokens");
   hidden_size_ = std::get<ops::EmbeddingParams>(embedding->params).hidden_size;
   for (std::int64_t layer = 0; layer < num_layers(); ++layer) {
@@ -68,8 +69,9 @@ void Model::forward(const ops::Batch& batch,
   ops::Pass pass{.batch = batch,
                  .phase = phase,
                  .pool = *pool_,
-                 .workspace = workspace_,
-                 .profiler = profiler_ ? &*profiler_ : nullptr};
+                 .workspace = devices_.at(kCpu).workspace(),
+                 .profiler = profiler_ ? &*profiler_ : nullptr,
+                 .devices = &devices_};
   const Decoder& decoder = phase == ops::Phase::Prefill ? prefill_ : generate_;
   decoder.forward(logits, observer, pass);
 }

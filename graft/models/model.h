@@ -16,6 +16,7 @@
 #include "graft/formats/weight_source.h"
 #include "graft/models/decoder.h"
 #include "graft/models/operators.h"
+#include "graft/ops/device_state.h"
 #include "graft/ops/pass.h"
 #include "graft/ops/profiler.h"
 #include "graft/plan/plan.h"
@@ -65,7 +66,7 @@ class Model {
   std::int64_t num_layers() const { return blueprint_->num_layers; }
   std::int64_t vocab_size() const { return blueprint_->vocab_size; }
   std::int64_t hidden_size() const { return hidden_size_; }
-  std::size_t workspace_peak_bytes() const { return workspace_.peak_bytes(); }
+  std::size_t workspace_peak_bytes() { return devices_.at(kCpu).workspace().peak_bytes(); }
 
   // Time per module from here on; null when it is not measured.
   void start_profiling() { profiler_.emplace(); }
@@ -87,7 +88,7 @@ class Model {
   Decoder prefill_;
   Decoder generate_;
   std::vector<ops::KvCache*> caches_;  // one per layer
-  ops::Workspace workspace_;
+  ops::PassDevices devices_;
   std::optional<ops::Profiler> profiler_;
   std::int64_t hidden_size_ = 0;
 };

@@ -1,6 +1,7 @@
 #include "graft/models/operators.h"
 
 #include "graft/base/check.h"
+#include "graft/ops/crossing.h"
 #include "graft/ops/registry.h"
 
 namespace graft::models {
@@ -38,6 +39,26 @@ PhaseOperators OperatorTree::at(std::string_view module) const {
   return found == by_name_.end() ? PhaseOperators{} : found->second;
 }
 
+Device OperatorTree::device_of(std::string_view module, Phase phase) const {
+  const auto found = placements_.find(module);
+  GRAFT_CHECK(found != placements_.end(), "the plan has no placement of ", module);
+  const Placement& placement = *found->second;
+  const bool is_cache = placement.module->role == ops::Role::KvCache;
+  return choice(placement, is_cache ? Phase::Generate : phase).device;
+}
+
+ops::Operator* OperatorTree::seen_from(Device here, std::string_view module, Phase phase) {
+  ops::Operator* op = at(module).of(phase);
+  if (op == nullptr) return nullptr;
+  const Device there = device_of(module, phase);
+  if (there == here) return op;
+  auto crossing = ops::seen_from(here, *op, there, placements_.at(module)->module->role);
+  GRAFT_CHECK(crossing != nullptr, module, " is on ", to_string(there), ", its user on ",
+              to_string(here));
+  crossings_.push_back(std::move(crossing));
+  return crossings_.back().get();
+}
+
 PhaseOperators OperatorTree::build(const plan::ModuleSpec& module) {
   bool is_one = true;
   for (const plan::ModuleSpec& child : module.children) {
@@ -67,7 +88,7 @@ ops::Operator* OperatorTree::make(const Placement& placement, Phase phase) {
   context.device = choice(placement, phase).device;
   context.kwargs = &placement.kwargs;
   context.child = [&](std::string_view child) {
-    return at(str(module.name, '.', child)).of(phase);
+    return seen_from(context.device, str(module.name, '.', child), phase);
   };
   operators_.push_back(choice(placement, phase).op->make(context));
   return operators_.back().get();

@@ -32,6 +32,10 @@ class OperatorTree {
 
   // Null in both phases for a module that needs no operator (the model, a layer).
   PhaseOperators at(std::string_view module) const;
+  // Where a module's operator runs in a phase.
+  Device device_of(std::string_view module, ops::Phase phase) const;
+  // Its operator for a caller on `here`, null when it has none.
+  ops::Operator* seen_from(Device here, std::string_view module, ops::Phase phase);
   // Every object once, children before their parents.
   const std::vector<std::unique_ptr<ops::Operator>>& all() const { return operators_; }
 
@@ -42,6 +46,7 @@ class OperatorTree {
   std::unordered_map<std::string_view, const plan::Placement*> placements_;
   std::unordered_map<std::string, PhaseOperators> by_name_;
   std::vector<std::unique_ptr<ops::Operator>> operators_;
+  std::vector<std::unique_ptr<ops::Operator>> crossings_;  // to operators on other devices
 };
 
 }  // namespace graft::models

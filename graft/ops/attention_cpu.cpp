@@ -80,7 +80,8 @@ class AttentionCpu final : public Attention {
   // The norm works on every head by itself.
   void norm_and_rotate(TensorView x, std::int64_t num_heads, Norm* norm, Pass& pass) {
     if (norm != nullptr) {
-      const TensorView each_head(x.data, DType::F32, {x.rows() * num_heads, params_.head_dim});
+      const TensorView each_head(x.data, DType::F32, {x.rows() * num_heads, params_.head_dim},
+                                 x.device);
       norm->forward(each_head, each_head, pass);
     }
     if (rotary_emb_ != nullptr) {

@@ -31,16 +31,18 @@ class MoeCpu final : public Mlp {
     const Routing routing = {.expert_ids = pass.workspace.take(DType::I32, {x.rows(), top_k}),
                              .weights = pass.workspace.f32({x.rows(), top_k})};
     gate_.forward(x, routing, pass);
-    experts_.forward(x, routing, y, pass);
-    if (shared_experts_ != nullptr) add_shared(x, y, pass);
+    experts_.begin(x, routing, pass);
+    if (shared_experts_ == nullptr) return experts_.end(x, routing, y, pass);
+    const TensorView shared = pass.workspace.f32({x.rows(), y.cols()});
+    shared_experts_->forward(x, shared, pass);
+    experts_.end(x, routing, y, pass);
+    add_shared(x, shared, y, pass);
   }
 
  private:
-  // y += shared(x), times sigmoid(gate(x)) where there is such a gate
-  void add_shared(TensorView x, TensorView y, Pass& pass) {
+  // y += shared, times sigmoid(gate(x)) where there is such a gate
+  void add_shared(TensorView x, TensorView shared, TensorView y, Pass& pass) {
     const cpu::MathTable& math = cpu::kernels().math;
-    const TensorView shared = pass.workspace.f32({x.rows(), y.cols()});
-    shared_experts_->forward(x, shared, pass);
     const TensorView factors = pass.workspace.f32({x.rows(), 1});
     std::fill_n(factors.f32(), x.rows(), 1.0F);
     if (shared_expert_gate_ != nullptr) {

@@ -114,6 +114,13 @@ class Experts : public Operator {
  public:
   // y[t, hidden] = sum over the chosen experts of weight * expert(x)
   virtual void forward(TensorView x, Routing routing, TensorView y, Pass& pass) = 0;
+
+  // The same in two steps, with the same x and routing, for experts that run elsewhere while the
+  // caller's device goes on with what it was given in between.
+  virtual void begin(TensorView /*x*/, Routing /*routing*/, Pass& /*pass*/) {}
+  virtual void end(TensorView x, Routing routing, TensorView y, Pass& pass) {
+    forward(x, routing, y, pass);
+  }
 };
 
 // A feed-forward block: dense MLP, or router + experts + shared experts.

@@ -42,7 +42,8 @@ enum class Phase : std::uint8_t { Prefill, Generate };
 // began. It grows to what a pass needs and stays there, so later passes do not allocate.
 class Workspace {
  public:
-  explicit Workspace(Device device = kCpu);
+  // Of a device; or of the processor, as staging memory for copies to and from another.
+  explicit Workspace(Device device = kCpu, Device staging_for = kCpu);
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
   ~Workspace();
@@ -69,12 +70,15 @@ class Workspace {
   std::unique_ptr<State> state_;
 };
 
+class PassDevices;
+
 struct Pass {
   const Batch& batch;
   Phase phase = Phase::Prefill;
   ThreadPool& pool;
-  Workspace& workspace;
-  Profiler* profiler = nullptr;  // null: not profiling
+  Workspace& workspace;            // of the device that the operator runs on
+  Profiler* profiler = nullptr;    // null: not profiling
+  PassDevices* devices = nullptr;  // null: nothing leaves the processor
 };
 
 }  // namespace graft::ops

@@ -1,4 +1,5 @@
 #include "graft/ops/cpu_operators.h"
+#include "graft/ops/device_state.h"
 
 namespace graft::ops {
 namespace {
@@ -11,6 +12,7 @@ bool has(const Params& params) {
 }  // namespace
 
 void register_cpu(Registry& registry) {
+  registry.add_device_states(DeviceType::Cpu, make_cpu_state);
   const auto add = [&](OperatorInfo info) {
     info.device = DeviceType::Cpu;
     registry.add(std::move(info));

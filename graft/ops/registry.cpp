@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "graft/base/error.h"
+#include "graft/ops/device_state.h"
 
 namespace graft::ops {
 
@@ -82,6 +83,16 @@ const OperatorInfo* Registry::default_for(Role role,
     if (info->role == role && info->device == device && fits) return info.get();
   }
   return nullptr;
+}
+
+void Registry::add_device_states(DeviceType type, MakeDeviceState make) {
+  device_states_[type] = std::move(make);
+}
+
+std::unique_ptr<DeviceState> Registry::make_device_state(Device device) const {
+  const auto found = device_states_.find(device.type);
+  GRAFT_CHECK(found != device_states_.end(), "nobody has brought ", to_string(device));
+  return found->second(device);
 }
 
 Registry builtin_operators() {

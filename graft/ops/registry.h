@@ -63,8 +63,12 @@ struct OperatorInfo {
   std::function<std::unique_ptr<Operator>(const BuildContext&)> make = {};
 };
 
+class DeviceState;
+
 class Registry {
  public:
+  using MakeDeviceState = std::function<std::unique_ptr<DeviceState>(Device)>;
+
   // Throws Error when the name is taken (two plugins that clash).
   void add(OperatorInfo info);
   const OperatorInfo* find(std::string_view name) const;  // null when there is none
@@ -74,8 +78,13 @@ class Registry {
   std::vector<const OperatorInfo*> of_role(Role role) const;
   const OperatorInfo* default_for(Role role, DeviceType device, const Params& params) const;
 
+  // What passes need on devices of a type, beside operators.
+  void add_device_states(DeviceType type, MakeDeviceState make);
+  std::unique_ptr<DeviceState> make_device_state(Device device) const;
+
  private:
   std::vector<std::unique_ptr<OperatorInfo>> operators_;
+  std::map<DeviceType, MakeDeviceState> device_states_;
 };
 
 // Everything that is compiled in.

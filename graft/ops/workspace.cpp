@@ -18,14 +18,16 @@ constexpr std::size_t kFirstChunkBytes = std::size_t{1} << 20;
 // walk depends on nothing but the sizes asked for.
 struct Workspace::State {
   Device device;
+  Device staging_for;  // the processor: for nobody
   std::vector<Buffer> chunks;
   std::size_t chunk = 0;  // pieces come from here
   std::size_t used = 0;   // bytes of it
   std::size_t capacity = 0;
 };
 
-Workspace::Workspace(Device device) : state_(std::make_unique<State>()) {
+Workspace::Workspace(Device device, Device staging_for) : state_(std::make_unique<State>()) {
   state_->device = device;
+  state_->staging_for = staging_for;
 }
 
 Workspace::~Workspace() = default;
@@ -41,7 +43,8 @@ TensorView Workspace::take(DType dtype, std::initializer_list<std::int64_t> shap
   if (s.chunk == s.chunks.size()) {
     // As much again as there is, so that the number of chunks stays small.
     const std::size_t size = std::max({bytes, s.capacity, kFirstChunkBytes});
-    s.chunks.emplace_back(size, s.device);
+    s.chunks.push_back(s.device == kCpu ? Buffer::staging(size, s.staging_for)
+                                        : Buffer(size, s.device));
     s.capacity += size;
   }
   view.data = s.chunks[s.chunk].data() + s.used;

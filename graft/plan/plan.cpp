@@ -71,6 +71,7 @@ class Planner {
         matcher_(rules, findings_),
         default_device_(default_device(registry, machine)) {
     plan_.blueprint = &blueprint;
+    plan_.registry = &registry;
     for (const Rule& rule : rules.rules) {
       rules_.push_back(resolve(rule, registry, machine, findings_));
     }
@@ -101,6 +102,7 @@ class Planner {
       place_default(placement, follows ? parent : nullptr,
                     stopped_by == nullptr ? 0 : stopped_by->line);
     }
+    if (module.role == Role::KvCache && parent != nullptr) check_cache(placement, *parent);
     plan_.placements.push_back(placement);
     for (const ModuleSpec& child : module.children)
       visit(child, &placement, stopped_by);
@@ -213,6 +215,19 @@ class Planner {
           &module);
     }
     return op;
+  }
+
+  // There is one cache for both phases, and attention reads it where it is.
+  void check_cache(const Placement& cache, const Placement& attention) {
+    for (const Device device : {attention.generate_device, attention.prefill_device}) {
+      if (device == cache.generate_device) continue;
+      const Rule* rule = cache.rule != nullptr ? cache.rule : attention.rule;
+      findings_.error(rule == nullptr ? 0 : rule->line,
+                      str("the KV cache is on ", to_string(cache.generate_device),
+                          ", its attention on ", to_string(device)),
+                      attention.module);
+      return;
+    }
   }
 
   void check_weights(const Placement& placement, int line) {

@@ -32,6 +32,7 @@ struct Placement {
 // Points into the blueprint, the rule file and the registry it was made from.
 struct Plan {
   const Blueprint* blueprint = nullptr;
+  const ops::Registry* registry = nullptr;
   std::vector<Placement> placements;            // in the order of Blueprint::visit
   std::map<std::int64_t, Device> transfer_map;  // layer -> where the hidden states go before it
 

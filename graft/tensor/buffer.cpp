@@ -1,5 +1,6 @@
 #include "graft/tensor/buffer.h"
 
+#include <array>
 #include <new>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "graft/base/check.h"
 #include "graft/base/error.h"
 #include "graft/base/units.h"
+#include "graft/tensor/device_memory.h"
 
 namespace graft {
 namespace {
@@ -22,32 +24,76 @@ std::size_t alignment_of(std::size_t bytes) {
   return bytes >= 2 * kLargePage ? kLargePage : kAlignment;
 }
 
+std::byte* take_here(std::size_t bytes) {
+  const std::size_t alignment = alignment_of(bytes);
+  void* data = ::operator new (bytes, std::align_val_t{alignment}, std::nothrow);
+  if (data != nullptr && alignment == kLargePage)
+    ::madvise(data, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
+  return static_cast<std::byte*>(data);
+}
+
+std::array<DeviceMemory*, 2>& memories() {
+  static std::array<DeviceMemory*, 2> by_type = {};
+  return by_type;
+}
+
+DeviceMemory& memory_of(Device device) {
+  DeviceMemory* memory = device_memory(device.type);
+  GRAFT_CHECK(memory != nullptr, "nobody has brought memory of ", to_string(device));
+  return *memory;
+}
+
 }  // namespace
 
+void set_device_memory(DeviceType type, DeviceMemory* memory) {
+  memories()[static_cast<std::size_t>(type)] = memory;
+}
+
+DeviceMemory* device_memory(DeviceType type) {
+  return memories()[static_cast<std::size_t>(type)];
+}
+
 Buffer::Buffer(std::size_t bytes, Device device) : size_(bytes), device_(device) {
-  GRAFT_CHECK(device.type == DeviceType::Cpu, "no runtime for ", to_string(device));
   if (bytes == 0) return;
-  const std::size_t alignment = alignment_of(bytes);
-  data_ =
-      static_cast<std::byte*>(::operator new (bytes, std::align_val_t{alignment}, std::nothrow));
+  data_ = device.type == DeviceType::Cpu ? take_here(bytes)
+                                         : memory_of(device).take(device.index, bytes);
   if (data_ == nullptr) fail(to_string(device), ": cannot allocate ", bytes_text(bytes));
-  if (alignment == kLargePage) ::madvise(data_, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
+}
+
+Buffer Buffer::staging(std::size_t bytes, Device device) {
+  if (device.type == DeviceType::Cpu || bytes == 0) return Buffer(bytes);
+  Buffer buffer;
+  buffer.data_ = memory_of(device).take_staging(device.index, bytes);
+  if (buffer.data_ == nullptr)
+    fail("cannot allocate ", bytes_text(bytes), " that ", to_string(device), " can reach");
+  buffer.size_ = bytes;
+  buffer.staging_for_ = device;
+  return buffer;
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
-      device_(other.device_) {}
+      device_(other.device_),
+      staging_for_(other.staging_for_) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   std::swap(device_, other.device_);
+  std::swap(staging_for_, other.staging_for_);
   return *this;
 }
 
 Buffer::~Buffer() {
-  if (data_ != nullptr) ::operator delete (data_, std::align_val_t{alignment_of(size_)});
+  if (data_ == nullptr) return;
+  if (staging_for_.type != DeviceType::Cpu) {
+    memory_of(staging_for_).give_back_staging(staging_for_.index, data_, size_);
+  } else if (device_.type != DeviceType::Cpu) {
+    memory_of(device_).give_back(device_.index, data_, size_);
+  } else {
+    ::operator delete (data_, std::align_val_t{alignment_of(size_)});
+  }
 }
 
 }  // namespace graft

@@ -14,6 +14,8 @@ class Buffer {
   Buffer() = default;
   // Throws Error with the number of bytes when the device has not enough.
   explicit Buffer(std::size_t bytes, Device device = kCpu);
+  // Memory of the processor that `device` copies to and from beside other work.
+  static Buffer staging(std::size_t bytes, Device device);
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   Buffer(const Buffer&) = delete;
@@ -29,6 +31,7 @@ class Buffer {
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   Device device_;
+  Device staging_for_;  // the processor: for nobody
 };
 
 }  // namespace graft

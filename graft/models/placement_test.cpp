@@ -1,0 +1,173 @@
+// The same bits wherever the modules are: every module on a device drawn at random, in every phase,
+// against the processor alone.
+
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/error.h"
+#include "graft/base/shared_data.h"
+#include "graft/formats/weight_source.h"
+#include "graft/models/family.h"
+#include "graft/models/generate.h"
+#include "graft/models/verify.h"
+#include "graft/ops/test_device.h"
+#include "graft/plan/report.h"
+
+namespace graft::models {
+namespace {
+
+// A model with two devices beside the processor.
+class PlacedModel {
+ public:
+  PlacedModel(const std::filesystem::path& folder, const std::string& rules)
+      : source_(formats::open_weights(folder)),
+        blueprint_(make_blueprint(source_->config(), source_.get())),
+        registry_(ops::builtin_operators()),
+        pool_(2) {
+    ops::testing::add_test_devices(registry_);
+    std::vector<plan::Finding> findings;
+    rules_ = plan::parse_rules(rules, "placement.yaml", findings);
+    planned_ = plan::make_plan(blueprint_, rules_, registry_, {.num_gpus = 2});
+    findings.insert(findings.end(), planned_.findings.begin(), planned_.findings.end());
+    findings_ = plan::findings_text(findings);
+    if (planned_.ok()) model_ = std::make_unique<Model>(planned_.plan, *source_, pool_);
+  }
+
+  Model& model() { return *model_; }
+  const std::string& findings() const { return findings_; }
+  const plan::Plan& plan() const { return planned_.plan; }
+
+ private:
+  std::unique_ptr<formats::WeightSource> source_;
+  plan::Blueprint blueprint_;
+  ops::Registry registry_;
+  plan::RuleFile rules_;
+  plan::PlanResult planned_;
+  ThreadPool pool_;
+  std::string findings_;
+  std::unique_ptr<Model> model_;
+};
+
+constexpr std::string_view kOnTheProcessor =
+    "- {match: {name: \".*\"}, replace: {class: default, kwargs: {device: cpu}}}\n";
+
+// A rule for each module of its own. The cache follows its attention, which stays in one place.
+std::string random_rules(const plan::Blueprint& blueprint, unsigned seed) {
+  std::mt19937 random(seed);
+  const auto device = [&] {
+    return std::vector<std::string>{"cpu", "cuda:0", "cuda:1"}[random() % 3];
+  };
+  std::string rules;
+  blueprint.visit([&](const plan::ModuleSpec& module) {
+    if (module.role == ops::Role::KvCache || module.name.empty()) return;
+    std::string name;
+    for (const char c : module.name)
+      name += c == '.' ? "[.]" : std::string(1, c);
+    const std::string generate = device();
+    const bool stays = module.role == ops::Role::Attention;
+    rules += str("- {match: {name: \"^", name,
+                 "$\"}, replace: {class: default, kwargs: ", "{generate_device: \"", generate,
+                 "\", prefill_device: \"", stays ? generate : device(), "\"}}}\n");
+  });
+  return rules;
+}
+
+bool is_same(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+class Placement : public testing::TestWithParam<const char*> {
+ protected:
+  static std::filesystem::path folder() { return shared_data("golden") / GetParam(); }
+
+  static void expect_same(PlacedModel& placed, PlacedModel& here) {
+    for (const TokenIds& prompt : read_reference_prompts(folder() / "reference.safetensors")) {
+      const RunOptions options = {.chunk = 16, .hidden = true};
+      const PromptRun want = run_prompts(here.model(), {&prompt, 1}, options).front();
+      const PromptRun got = run_prompts(placed.model(), {&prompt, 1}, options).front();
+      EXPECT_TRUE(is_same(got.logits, want.logits));
+      for (std::size_t i = 0; i < want.hidden.size(); ++i)
+        EXPECT_TRUE(is_same(got.hidden[i], want.hidden[i])) << "layer " << i;
+      EXPECT_EQ(generate_greedy(placed.model(), prompt, 6),
+                generate_greedy(here.model(), prompt, 6));
+    }
+  }
+};
+
+TEST_P(Placement, DoesNotChangeABit) {
+  GRAFT_REQUIRE_SHARED(folder());
+  PlacedModel here(folder(), std::string(kOnTheProcessor));
+  ASSERT_EQ(here.findings(), "");
+  for (unsigned seed = 1; seed <= 5; ++seed) {
+    SCOPED_TRACE(seed);
+    PlacedModel placed(folder(), random_rules(*here.plan().blueprint, seed));
+    ASSERT_EQ(placed.findings(), "");
+    expect_same(placed, here);
+  }
+  EXPECT_EQ(ops::testing::test_memory().num_pieces(), 0U);
+}
+
+// As people run giants: everything on GPUs but the experts, half of the layers on the second.
+constexpr const char* kHybrid = R"yaml(
+- match: {name: "[.]experts$"}
+  replace: {class: experts, kwargs: {device: cpu, out_device: "cuda:0"}}
+- match: {name: "^model$"}
+  replace: {class: model, kwargs: {transfer_map: {2: "cuda:1"}}}
+- match: {name: "^(model[.]layers[.][2-9]|model[.]norm|lm_head)"}
+  replace: {class: default, kwargs: {device: "cuda:1"}}
+- match: {name: ".*"}
+  replace: {class: default, kwargs: {device: "cuda:0"}}
+)yaml";
+
+TEST_P(Placement, OfExpertsOnTheProcessorDoesNotChangeABit) {
+  GRAFT_REQUIRE_SHARED(folder());
+  PlacedModel here(folder(), std::string(kOnTheProcessor));
+  PlacedModel placed(folder(), kHybrid);
+  // Where there are no experts a warning says that the rule matches nothing.
+  ASSERT_EQ(placed.findings().find("error"), std::string::npos) << placed.findings();
+  expect_same(placed, here);
+}
+
+std::string test_name(const testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  std::erase(name, '-');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models,
+    Placement,
+    testing::Values(
+        "llama", "qwen3", "qwen2-moe", "qwen3-moe", "mixtral", "deepseek-v2-lite", "deepseek-v3"),
+    test_name);
+
+constexpr const char* kCacheApart = R"yaml(
+- match: {role: kv_cache}
+  replace: {class: default, kwargs: {device: cpu}}
+- match: {name: ".*"}
+  replace: {class: default, kwargs: {device: "cuda:0"}}
+)yaml";
+constexpr const char* kPhasesApart = R"yaml(
+- match: {role: attention}
+  replace: {class: default, kwargs: {generate_device: cpu, prefill_device: "cuda:0"}}
+)yaml";
+
+TEST(PlacementRules, ACacheStaysBesideItsAttention) {
+  const auto folder = shared_data("golden/llama");
+  GRAFT_REQUIRE_SHARED(folder);
+  const PlacedModel apart(folder, kCacheApart);
+  EXPECT_NE(apart.findings().find("the KV cache is on cpu, its attention on cuda:0"),
+            std::string::npos)
+      << apart.findings();
+  const PlacedModel phases(folder, kPhasesApart);
+  EXPECT_NE(phases.findings().find("its attention on cuda:0"), std::string::npos)
+      << phases.findings();
+}
+
+}  // namespace
+}  // namespace graft::models

@@ -1,0 +1,75 @@
+// The devices of a model in its passes: memory to work in, copies between them, and the little that
+// is computed outside of operators.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+
+#include "graft/ops/pass.h"
+#include "graft/tensor/tensor.h"
+
+namespace graft::ops {
+
+class Registry;
+
+// One device. It does its work in the order it was asked for, but not at once: only
+// finish_copies_out() waits.
+class DeviceState {
+ public:
+  explicit DeviceState(Device device)
+      : device_(device), workspace_(device), staging_(kCpu, device) {}
+  DeviceState(const DeviceState&) = delete;
+  DeviceState& operator=(const DeviceState&) = delete;
+  virtual ~DeviceState() = default;
+
+  Device device() const { return device_; }
+  Workspace& workspace() { return workspace_; }
+  Workspace& staging() { return staging_; }  // memory of the processor
+
+  // Before the operators of a pass: brings there what they need of the batch.
+  virtual void begin_pass(const Batch& /*batch*/) {}
+  virtual void add(TensorView x, TensorView y, Pass& pass) = 0;  // x += y
+  // picked[i] = x[rows[i]]
+  virtual void gather(TensorView x,
+                      std::span<const std::int32_t> rows,
+                      TensorView picked,
+                      Pass& pass) = 0;
+
+  // From memory of the processor, which may change as soon as this returns. Staging memory may not
+  // before a copy out that was started later has been finished.
+  virtual void copy_in(TensorView from, TensorView to) = 0;
+  // To memory of the processor, where it is after finish_copies_out().
+  virtual void start_copy_out(TensorView from, TensorView to) = 0;
+  virtual void finish_copies_out() = 0;
+
+ private:
+  Device device_;
+  Workspace workspace_;
+  Workspace staging_;
+};
+
+// Those of one model, made when they are first asked for.
+class PassDevices {
+ public:
+  explicit PassDevices(const Registry& registry) : registry_(registry) {}
+
+  DeviceState& at(Device device);
+  // All that were asked for before.
+  void begin_pass(const Batch& batch);
+  // From any device to any other; what is then in memory of the processor is there when it returns.
+  void copy(TensorView from, TensorView to);
+
+ private:
+  const Registry& registry_;
+  std::map<Device, std::unique_ptr<DeviceState>> states_;
+};
+
+// The same pass, for an operator on another device.
+Pass on(Device device, const Pass& pass);
+
+std::unique_ptr<DeviceState> make_cpu_state(Device device);
+
+}  // namespace graft::ops
