@@ -66,8 +66,6 @@ constexpr unsigned blocks_for(std::int64_t items, std::int64_t threads) {
   return static_cast<unsigned>(ceil_div(items, threads));
 }
 
-#if defined(__CUDACC__) || defined(GRAFT_CUDA_EMULATED)
-
 template <class T>
 __device__ T* dynamic_shared() {
   return reinterpret_cast<T*>(graft_dynamic_shared);
@@ -106,7 +104,5 @@ __device__ inline float block_sum(float value) {
     total += parts[i];
   return total;
 }
-
-#endif
 
 }  // namespace graft::cuda

@@ -17,6 +17,19 @@ using Stream = CUstream_st*;
 // The bits of a bfloat16.
 using Bf16 = std::uint16_t;
 
+// Rows of floats, `stride` floats apart: whole rows of a matrix or the same part of each.
+struct ConstRows {
+  const float* data = nullptr;
+  std::int64_t stride = 0;
+};
+
+struct Rows {
+  float* data = nullptr;
+  std::int64_t stride = 0;
+
+  operator ConstRows() const { return {data, stride}; }  // NOLINT(google-explicit-constructor)
+};
+
 // Scratch of different arrays begins at multiples of this.
 inline constexpr std::size_t kScratchAlignment = 256;
 
