@@ -72,6 +72,27 @@ __device__ void decode_run(const std::uint8_t* row,
   }
 }
 
+// Eight floats of a row; past its end zeros. `vectors`: the row is at a multiple of 16 bytes.
+__device__ inline void load_floats(
+    const float* row, std::int64_t col, std::int64_t cols, bool vectors, float (&to)[kRun]) {
+  if (vectors && col + kRun <= cols) {
+    const float4 a = *reinterpret_cast<const float4*>(row + col);
+    const float4 b = *reinterpret_cast<const float4*>(row + col + 4);
+    to[0] = a.x;
+    to[1] = a.y;
+    to[2] = a.z;
+    to[3] = a.w;
+    to[4] = b.x;
+    to[5] = b.y;
+    to[6] = b.z;
+    to[7] = b.w;
+    return;
+  }
+  GRAFT_UNROLL
+  for (int i = 0; i < kRun; ++i)
+    to[i] = col + i < cols ? row[col + i] : 0.0F;
+}
+
 // Only weights of eight bits have scales in a tensor of their own.
 template <class Format>
 inline constexpr bool kMayHaveScales =
