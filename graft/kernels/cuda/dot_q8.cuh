@@ -1,0 +1,254 @@
+// Dot products of blocks of weights with rows of bytes. A block is cut into pieces, one per lane;
+// each type has
+//   kPieces             pieces of a block
+//   Weights, weights()  a piece of a block, unpacked to words of four small numbers
+//   Bytes, bytes()      what it is multiplied with
+//   dot()               the product: whole numbers, then one or two products with the scales
+
+#pragma once
+
+#include "graft/kernels/cuda/formats_k.cuh"
+
+namespace graft::cuda {
+
+// The bytes of a row of x from a block's first value on, and the pairs (d, d times sum) of its
+// groups of 32.
+struct Q8Block {
+  const std::int8_t* quants;
+  const float2* scales;
+};
+
+__device__ inline int dot_words(const int* a, const int* b, int count) {
+  int sum = 0;
+  GRAFT_UNROLL
+  for (int i = 0; i < count; ++i)
+    sum = __dp4a(a[i], b[i], sum);
+  return sum;
+}
+
+__device__ inline void load_16(const void* from, int (&to)[4]) {
+  const int4 words = *static_cast<const int4*>(from);
+  to[0] = words.x;
+  to[1] = words.y;
+  to[2] = words.z;
+  to[3] = words.w;
+}
+
+__device__ inline void load_8(const void* from, int (&to)[2]) {
+  const int2 words = *static_cast<const int2*>(from);
+  to[0] = words.x;
+  to[1] = words.y;
+}
+
+// Q4_K and Q5_K. A piece is 16 bytes of quants: half of sub-block 2 g in their low nibbles, half of
+// sub-block 2 g + 1 in the high ones. The minimums are taken off by the first half of each.
+template <class Format, bool kFifthBits>
+struct DotWithMinimum {
+  using FormatType = Format;
+  static constexpr int kPieces = 8;
+
+  struct Weights {
+    int low[4];
+    int high[4];
+    float2 scales;
+    float2 mins;
+  };
+  struct Bytes {
+    int low[4];
+    int high[4];
+    float2 first;   // of the low sub-block
+    float2 second;  // of the high one
+  };
+
+  static __device__ Weights weights(const std::uint8_t* block, int piece) {
+    Weights w;
+    const int pair = piece / 2;
+    int header[4];  // d and dmin, then twelve bytes of scales
+    int quants[4];
+    load_16(block, header);
+    load_16(block + (kFifthBits ? 48 : 16) + 16 * piece, quants);
+    const auto halves = static_cast<std::uint32_t>(header[0]);
+    const float d = f16_to_float(halves & 0xffff);
+    const float dmin = f16_to_float(halves >> 16);
+    const ScaleAndMin first = unpack(header, 2 * pair);
+    const ScaleAndMin second = unpack(header, 2 * pair + 1);
+    w.scales =
+        make_float2(d * static_cast<float>(first.scale), d * static_cast<float>(second.scale));
+    w.mins =
+        make_float2(dmin * static_cast<float>(first.min), dmin * static_cast<float>(second.min));
+    int fifth[4] = {0, 0, 0, 0};
+    if constexpr (kFifthBits) load_16(block + 16 + piece % 2 * 16, fifth);
+    GRAFT_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      w.low[i] = quants[i] & 0x0f0f0f0f;
+      w.high[i] = quants[i] >> 4 & 0x0f0f0f0f;
+      if constexpr (kFifthBits) {
+        w.low[i] |= (fifth[i] >> (2 * pair) & 0x01010101) << 4;
+        w.high[i] |= (fifth[i] >> (2 * pair + 1) & 0x01010101) << 4;
+      }
+    }
+    return w;
+  }
+
+  static __device__ Bytes bytes(const Q8Block& x, int piece) {
+    Bytes b;
+    const int pair = piece / 2;
+    const std::int8_t* quants = x.quants + 64 * pair + piece % 2 * 16;
+    load_16(quants, b.low);
+    load_16(quants + 32, b.high);
+    b.first = x.scales[2 * pair];
+    b.second = x.scales[2 * pair + 1];
+    if (piece % 2 != 0) b.first.y = b.second.y = 0.0F;
+    return b;
+  }
+
+  static __device__ float dot(const Weights& w, const Bytes& b) {
+    const auto low = static_cast<float>(dot_words(w.low, b.low, 4));
+    const auto high = static_cast<float>(dot_words(w.high, b.high, 4));
+    return w.scales.x * b.first.x * low - w.mins.x * b.first.y +
+           (w.scales.y * b.second.x * high - w.mins.y * b.second.y);
+  }
+
+ private:
+  // scale_and_min() of formats_k.cuh from words: header[1..3] hold the twelve bytes.
+  static __device__ ScaleAndMin unpack(const int (&header)[4], int s) {
+    const int shift = s % 4 * 8;
+    const int scales = header[1] >> shift & 255;
+    const int mins = header[2] >> shift & 255;
+    const int both = header[3] >> shift & 255;
+    if (s < 4) return {scales & 63, mins & 63};
+    return {(both & 15) | scales >> 6 << 4, both >> 4 | mins >> 6 << 4};
+  }
+};
+using DotQ4K = DotWithMinimum<FormatQ4K, false>;
+using DotQ5K = DotWithMinimum<FormatQ5K, true>;
+
+// A piece is eight bytes of `low`: values 128 h + 8 j … + 7 in the low nibbles and those 64 later.
+struct DotQ6K {
+  using FormatType = FormatQ6K;
+  static constexpr int kPieces = 16;
+
+  struct Weights {
+    int low[2];
+    int high[2];
+    float2 scales;
+  };
+  struct Bytes {
+    int low[2];
+    int high[2];
+    float2 steps;
+  };
+
+  static __device__ Weights weights(const std::uint8_t* block, int piece) {
+    Weights w;
+    const int half = piece / 8;
+    const int j = piece % 8;
+    const uint2 nibbles = load_8_bytes<2>(block + 64 * half + 8 * j);
+    const uint2 upper = load_8_bytes<2>(block + 128 + 32 * half + j % 4 * 8);
+    const int shift = j / 4 * 2;
+    w.low[0] = centered(nibbles.x, upper.x >> shift);
+    w.low[1] = centered(nibbles.y, upper.y >> shift);
+    w.high[0] = centered(nibbles.x >> 4, upper.x >> (shift + 4));
+    w.high[1] = centered(nibbles.y >> 4, upper.y >> (shift + 4));
+    const std::uint8_t* scales = block + 192 + 8 * half + j / 2;
+    const float d = load_f16(block + 208);
+    w.scales = make_float2(d * static_cast<float>(static_cast<std::int8_t>(scales[0])),
+                           d * static_cast<float>(static_cast<std::int8_t>(scales[4])));
+    return w;
+  }
+
+  static __device__ Bytes bytes(const Q8Block& x, int piece) {
+    Bytes b;
+    const int first = piece / 8 * 128 + piece % 8 * 8;
+    load_8(x.quants + first, b.low);
+    load_8(x.quants + first + 64, b.high);
+    b.steps = make_float2(x.scales[first / 32].x, x.scales[first / 32 + 2].x);
+    return b;
+  }
+
+  static __device__ float dot(const Weights& w, const Bytes& b) {
+    return w.scales.x * b.steps.x * static_cast<float>(dot_words(w.low, b.low, 2)) +
+           w.scales.y * b.steps.y * static_cast<float>(dot_words(w.high, b.high, 2));
+  }
+
+ private:
+  // Four codes of six bits less 32, as signed bytes. The subtraction does not borrow from byte to
+  // byte: each has its bit 7 set before and flipped back after.
+  static __device__ int centered(std::uint32_t nibbles, std::uint32_t upper) {
+    const std::uint32_t codes = (nibbles & 0x0f0f0f0fU) | (upper & 0x03030303U) << 4;
+    return static_cast<int>(((codes | 0x80808080U) - 0x20202020U) ^ 0x80808080U);
+  }
+};
+
+// A piece is eight values.
+struct DotQ80 {
+  using FormatType = FormatQ80;
+  static constexpr int kPieces = 4;
+
+  struct Weights {
+    int quants[2];
+    float d;
+  };
+  struct Bytes {
+    int quants[2];
+    float step;
+  };
+
+  static __device__ Weights weights(const std::uint8_t* block, int piece) {
+    const uint2 q = load_8_bytes<2>(block + 2 + 8 * piece);
+    return {{static_cast<int>(q.x), static_cast<int>(q.y)}, load_f16(block)};
+  }
+
+  static __device__ Bytes bytes(const Q8Block& x, int piece) {
+    Bytes b;
+    load_8(x.quants + 8 * piece, b.quants);
+    b.step = x.scales[0].x;
+    return b;
+  }
+
+  static __device__ float dot(const Weights& w, const Bytes& b) {
+    return w.d * b.step * static_cast<float>(dot_words(w.quants, b.quants, 2));
+  }
+};
+
+// A piece is eight bytes: values i … i + 7 in the low nibbles, those 16 later in the high ones. The
+// eight that every code has too much is taken off by the first piece.
+struct DotQ40 {
+  using FormatType = FormatQ40;
+  static constexpr int kPieces = 2;
+
+  struct Weights {
+    int low[2];
+    int high[2];
+    float d;
+  };
+  struct Bytes {
+    int low[2];
+    int high[2];
+    float step;
+    float eight_sums;
+  };
+
+  static __device__ Weights weights(const std::uint8_t* block, int piece) {
+    const uint2 q = load_8_bytes<2>(block + 2 + 8 * piece);
+    return {{static_cast<int>(q.x & 0x0f0f0f0fU), static_cast<int>(q.y & 0x0f0f0f0fU)},
+            {static_cast<int>(q.x >> 4 & 0x0f0f0f0fU), static_cast<int>(q.y >> 4 & 0x0f0f0f0fU)},
+            load_f16(block)};
+  }
+
+  static __device__ Bytes bytes(const Q8Block& x, int piece) {
+    Bytes b;
+    load_8(x.quants + 8 * piece, b.low);
+    load_8(x.quants + 8 * piece + 16, b.high);
+    b.step = x.scales[0].x;
+    b.eight_sums = piece == 0 ? 8.0F * x.scales[0].y : 0.0F;
+    return b;
+  }
+
+  static __device__ float dot(const Weights& w, const Bytes& b) {
+    const int sum = dot_words(w.low, b.low, 2) + dot_words(w.high, b.high, 2);
+    return w.d * (b.step * static_cast<float>(sum) - b.eight_sums);
+  }
+};
+
+}  // namespace graft::cuda

@@ -1,0 +1,165 @@
+#include "graft/kernels/cuda/elementwise.h"
+
+#include <cmath>
+#include <vector>
+
+#include "graft/kernels/cuda/test_device.cuh"
+
+namespace graft::cuda {
+namespace {
+
+using testing::Device;
+using testing::Floats;
+using testing::Random;
+using testing::relative_error;
+
+class Elementwise : public testing::GpuTest {};
+
+struct Size {
+  std::int64_t rows;
+  std::int64_t cols;
+};
+constexpr Size kSizes[] = {{1, 1}, {1, 4096}, {3, 7}, {17, 130}, {5, 8191}, {300, 64}};
+
+std::size_t at(std::int64_t row, std::int64_t stride, std::int64_t col) {
+  return static_cast<std::size_t>(row * stride + col);
+}
+
+Floats rms_norm_reference(const Floats& x, const Floats& weight, Size size, double eps) {
+  Floats y(x.size());
+  for (std::int64_t row = 0; row < size.rows; ++row) {
+    double squares = 0;
+    for (std::int64_t col = 0; col < size.cols; ++col)
+      squares += std::pow(x[at(row, size.cols, col)], 2);
+    const double factor = 1 / std::sqrt(squares / static_cast<double>(size.cols) + eps);
+    for (std::int64_t col = 0; col < size.cols; ++col) {
+      const double value = x[at(row, size.cols, col)] * factor * weight[at(0, 0, col)];
+      y[at(row, size.cols, col)] = static_cast<float>(value);
+    }
+  }
+  return y;
+}
+
+TEST_F(Elementwise, RmsNorm) {
+  Random random(1);
+  for (const Size size : kSizes) {
+    const Floats x = random.floats(size.rows * size.cols, 3.0F);
+    const Floats weight = random.floats(size.cols);
+    const Floats want = rms_norm_reference(x, weight, size, 1e-5);
+    const Device<float> in(x);
+    const Device<float> factors(weight);
+    const Device<float> out(x.size());
+    rms_norm({in.get(), size.cols}, factors.get(), {out.get(), size.cols}, size.rows, size.cols,
+             1e-5F, nullptr);
+    EXPECT_LT(relative_error(out.take(), want), 1e-6) << size.rows << " x " << size.cols;
+    // In place gives the same bits.
+    rms_norm({in.get(), size.cols}, factors.get(), {in.get(), size.cols}, size.rows, size.cols,
+             1e-5F, nullptr);
+    EXPECT_EQ(in.take(), out.take());
+  }
+}
+
+// The first 5 of 9 values of each row; the others stay.
+TEST_F(Elementwise, RmsNormOfParts) {
+  Random random(2);
+  const Floats x = random.floats(4 * 9);
+  const Floats weight = random.floats(5);
+  Floats part;
+  for (std::int64_t row = 0; row < 4; ++row)
+    part.insert(part.end(), x.begin() + row * 9, x.begin() + row * 9 + 5);
+  const Floats normed = rms_norm_reference(part, weight, {4, 5}, 1e-6);
+  Floats want = x;
+  for (std::int64_t row = 0; row < 4; ++row)
+    std::copy_n(normed.begin() + row * 5, 5, want.begin() + row * 9);
+  const Device<float> in(x);
+  const Device<float> factors(weight);
+  rms_norm({in.get(), 9}, factors.get(), {in.get(), 9}, 4, 5, 1e-6F, nullptr);
+  EXPECT_LT(relative_error(in.take(), want), 1e-6);
+}
+
+TEST_F(Elementwise, AddsAndGates) {
+  Random random(3);
+  for (const Size size : kSizes) {
+    const std::int64_t count = size.rows * size.cols;
+    Floats a = random.floats(count, 4.0F);
+    a[0] = -200.0F;  // whose exp is too large
+    const Floats b = random.floats(count);
+    const Floats gates = random.floats(size.rows, 2.0F);
+    Floats sum(a.size());
+    Floats gated(a.size());
+    Floats passed(a.size());
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto place = static_cast<std::size_t>(i);
+      const double gate = gates[static_cast<std::size_t>(i / size.cols)];
+      sum[place] = a[place] + b[place];
+      gated[place] =
+          static_cast<float>(a[place] / (1 + std::exp(-static_cast<double>(a[place]))) * b[place]);
+      passed[place] = static_cast<float>(a[place] + b[place] / (1 + std::exp(-gate)));
+    }
+    const Device<float> first(a);
+    const Device<float> second(b);
+    const Device<float> factors(gates);
+    const Device<float> out(a.size());
+    const ConstRows x = {first.get(), size.cols};
+    const ConstRows y = {second.get(), size.cols};
+    add(x, y, {out.get(), size.cols}, size.rows, size.cols, nullptr);
+    EXPECT_EQ(out.take(), sum);
+    silu_mul(x, y, {out.get(), size.cols}, size.rows, size.cols, nullptr);
+    EXPECT_LT(relative_error(out.take(), gated), 1e-6);
+    add_gated(factors.get(), y, {first.get(), size.cols}, size.rows, size.cols, nullptr);
+    EXPECT_LT(relative_error(first.take(), passed), 1e-6);
+  }
+}
+
+// Gate and up side by side in one matrix, the result over the gate.
+TEST_F(Elementwise, SiluMulOfHalfRows) {
+  const Floats x = Random(4).floats(3 * 20);
+  const Device<float> in(x);
+  silu_mul({in.get(), 20}, {in.get() + 10, 20}, {in.get(), 20}, 3, 10, nullptr);
+  Floats want = x;
+  for (std::size_t row = 0; row < 3; ++row) {
+    for (std::size_t col = 0; col < 10; ++col) {
+      const double gate = x[row * 20 + col];
+      want[row * 20 + col] =
+          static_cast<float>(gate / (1 + std::exp(-gate)) * x[row * 20 + 10 + col]);
+    }
+  }
+  EXPECT_LT(relative_error(in.take(), want), 1e-6);
+}
+
+TEST_F(Elementwise, GathersAndCopies) {
+  const Floats x = Random(5).floats(6 * 11);
+  const Device<float> in(x);
+  const Device<std::int32_t> ids(std::vector<std::int32_t>{5, 0, 5, 2});
+  const Device<float> out(4 * 11);
+  gather_rows({in.get(), 11}, ids.get(), {out.get(), 11}, 4, 11, nullptr);
+  Floats want;
+  for (const std::int64_t row : {5, 0, 5, 2})
+    want.insert(want.end(), x.begin() + row * 11, x.begin() + (row + 1) * 11);
+  EXPECT_EQ(out.take(), want);
+  // Columns 3..6 of x to columns 0..3 of out.
+  copy_columns({in.get() + 3, 11}, {out.get(), 11}, 4, 4, nullptr);
+  for (std::int64_t row = 0; row < 4; ++row)
+    std::copy_n(x.begin() + row * 11 + 3, 4, want.begin() + row * 11);
+  EXPECT_EQ(out.take(), want);
+}
+
+TEST_F(Elementwise, RoundsToBfloat16) {
+  Floats x = Random(6).floats(5 * 13, 100.0F);
+  x[0] = 1.00390625F;    // a tie: down to even
+  x[1] = 1.01171875F;    // a tie: up to even
+  x[2] = 3.4028235e38F;  // to infinity
+  const Device<float> in(x);
+  const Device<Bf16> out(5 * 10);
+  to_bf16({in.get(), 13}, out.get(), 5, 10, nullptr);
+  const std::vector<Bf16> got = out.take();
+  const auto encode = quant::reference_codecs()[static_cast<std::size_t>(DType::BF16)].encode;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    Bf16 want = 0;
+    encode(&x[i / 10 * 13 + i % 10], reinterpret_cast<std::byte*>(&want), 1);
+    EXPECT_EQ(got[i], want) << i;
+  }
+}
+
+}  // namespace
+}  // namespace graft::cuda

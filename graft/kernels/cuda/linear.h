@@ -1,0 +1,94 @@
+// y[rows, out] = x[rows, in] W[out, in]^T + bias, and many such products in one launch, for weights
+// of every type, which are decoded where they are used.
+//
+// linear_few      few rows, float arithmetic: reads the weights once for eight rows
+// linear_few_q8   the same with x rounded to bytes: whole-number dot products for some types
+// linear_many     tiles of rows: float arithmetic, or bfloat16 on tensor cores
+//
+// The order of an output's sum depends on `in` and `out` only (few: not on the rows in company, nor
+// on their number; many: neither, but few and many differ in the last bits).
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "graft/kernels/cuda/decode.h"
+#include "graft/kernels/cuda/stream.h"
+
+namespace graft::cuda {
+
+// Products with the matrices of a stack: one (batch = 1), those of the heads of latent attention,
+// those of the experts that tokens have chosen.
+struct LinearBatch {
+  Matrix stack;                  // `rows` is not looked at
+  std::int64_t out = 0;          // rows of one matrix
+  std::size_t matrix_bytes = 0;  // from a matrix to the next
+  const float* bias = nullptr;   // [out], for all; null: none
+
+  std::int64_t batch = 1;
+  // [batch]: the matrix of each product; negative: none, the result is 0. Null: the number of the
+  // product is that of its matrix.
+  const std::int32_t* matrix_ids = nullptr;
+
+  std::int64_t rows = 1;  // of x in each product
+  ConstRows x;
+  std::int64_t x_batch_stride = 0;  // floats from the rows of a product to those of the next …
+  std::int64_t x_share = 1;         // … so many of which have the same rows
+  Rows y;
+  std::int64_t y_batch_stride = 0;
+
+  // A second stack of the same form, for `batch` more products with the same x and matrix numbers
+  // whose results follow those of the first: gate and up. Null: none.
+  const void* second = nullptr;
+  Scales second_scales = {};
+};
+
+LinearBatch one_linear(
+    const Matrix& weight, const float* bias, ConstRows x, Rows y, std::int64_t rows);
+
+void linear_few(const LinearBatch& products, Stream stream);
+
+// Rows of x as bytes with two floats per 32 values: the step d of the bytes, and d times their sum.
+struct Q8Rows {
+  std::int8_t* quants = nullptr;  // [rows, cols]
+  float* scales = nullptr;        // [rows, cols / 32, 2]
+};
+std::size_t q8_rows_bytes(std::int64_t rows, std::int64_t cols);
+Q8Rows q8_rows_at(void* memory, std::int64_t rows, std::int64_t cols);
+// cols is a multiple of 32.
+void quantize_rows(
+    ConstRows x, const Q8Rows& out, std::int64_t rows, std::int64_t cols, Stream stream);
+
+// Whether linear_few_q8 has weights of this type: Q4_0 Q8_0 Q4_K Q5_K Q6_K.
+bool has_linear_q8(DType dtype);
+// `q8` holds the rows that products.x describes, stride being `in`: row r of product b is row
+// b / x_share * (x_batch_stride / in) + r of them.
+void linear_few_q8(const LinearBatch& products, const Q8Rows& q8, Stream stream);
+
+enum class Arithmetic : std::uint8_t {
+  F32,
+  BF16,  // operands rounded to bfloat16, sums in float; F32 where the GPU cannot
+};
+
+void linear_many(const LinearBatch& products, Arithmetic arithmetic, Stream stream);
+
+// Rows that use the same matrix, as tiles: see moe.h for who makes them.
+struct RowTile {
+  std::int32_t matrix;
+  std::int32_t first;  // place in row_ids
+  std::int32_t count;  // at most kTileRows; 0: nothing to do
+};
+inline constexpr std::int64_t kTileRows = 64;
+
+// y[row_ids[place]] = x[row_ids[place] / x_share] times the tile's matrix, for each place of each
+// tile. Of `products` batch, rows, matrix_ids and the strides of batches are not looked at, but for
+// y_batch_stride: where the results of the second stack begin.
+void linear_grouped(const LinearBatch& products,
+                    const RowTile* tiles,
+                    std::int64_t num_tiles,
+                    const std::int32_t* row_ids,
+                    Arithmetic arithmetic,
+                    Stream stream);
+
+}  // namespace graft::cuda

@@ -1,0 +1,128 @@
+#include "graft/kernels/cuda/linear_few.cuh"
+
+#include <algorithm>
+
+#include "graft/base/check.h"
+
+namespace graft::cuda {
+namespace {
+
+template <class Format, int kRows>
+__global__ void __launch_bounds__(kFewThreads) linear_few_kernel(FewJob job) {
+  const FewPlace place = few_place(job);
+  const float* x = job.x.data + place.x_product * job.x_batch_stride;
+  const float* row_scales[kFewOuts] = {};
+  if constexpr (kMayHaveScales<Format>) {
+    GRAFT_UNROLL
+    for (int o = 0; o < kFewOuts; ++o)
+      row_scales[o] = scales_of_row(
+          *place.scales, (place.matrix < 0 ? 0 : place.matrix) * job.out + place.outs[o]);
+  }
+  float sums[kFewOuts][kRows] = {};
+  const std::int64_t step = static_cast<std::int64_t>(job.warps) * kWarp * kRun;
+  std::int64_t col = static_cast<std::int64_t>(place.part * kWarp + place.lane) * kRun;
+  for (; col < job.in && place.matrix >= 0; col += step) {
+    float weights[kFewOuts][kRun];
+    GRAFT_UNROLL
+    for (int o = 0; o < kFewOuts; ++o) {
+      decode_run<Format>(place.weights[o], col, job.in, weights[o]);
+      if constexpr (kMayHaveScales<Format>) {
+        scale_run(*place.scales, row_scales[o], col, weights[o]);
+      }
+    }
+    GRAFT_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      float values[kRun];
+      load_floats(x + (r < job.rows ? r : 0) * job.x.stride, col, job.in, job.x_vectors, values);
+      GRAFT_UNROLL
+      for (int i = 0; i < kRun; ++i) {
+        GRAFT_UNROLL
+        for (int o = 0; o < kFewOuts; ++o)
+          sums[o][r] = fmaf(weights[o][i], values[i], sums[o][r]);
+      }
+    }
+  }
+  write_few<kRows>(job, place, sums);
+}
+
+using Launch = void (*)(const FewLaunch& few, Stream stream);
+
+template <class Format>
+void launch_few(const FewLaunch& few, Stream stream) {
+  const LaunchShape shape = {few.grid, kFewThreads};
+  if (few.job.rows == 1) {
+    launch("linear_few", linear_few_kernel<Format, 1>, shape, stream, few.job);
+  } else if (few.job.rows <= 4) {
+    launch("linear_few", linear_few_kernel<Format, 4>, shape, stream, few.job);
+  } else {
+    launch("linear_few", linear_few_kernel<Format, kMostFewRows>, shape, stream, few.job);
+  }
+}
+
+template <class Format>
+struct Few {
+  static constexpr Launch kLaunch = launch_few<Format>;
+};
+
+constexpr auto kFew = table_of<Launch, Few>(AllFormats{});
+
+// Warps that share an output. A matrix of many rows fills the GPU with one each; of a small one
+// every row is cut. A warp keeps at least two loads of each lane, and the choice depends on nothing
+// but the matrix, so that the order of the sums does not either.
+int warps_for(std::int64_t in, std::int64_t out, std::int64_t values_per_warp) {
+  int warps = out >= 16384 ? 1 : out >= 4096 ? 2 : kFewWarps;
+  while (warps > 1 && in < 2 * warps * values_per_warp)
+    warps /= 2;
+  return warps;
+}
+
+}  // namespace
+
+LinearBatch one_linear(
+    const Matrix& weight, const float* bias, ConstRows x, Rows y, std::int64_t rows) {
+  return {.stack = weight, .out = weight.rows, .bias = bias, .rows = rows, .x = x, .y = y};
+}
+
+FewLaunch few_launch(const LinearBatch& products,
+                     std::int64_t first_row,
+                     std::int64_t rows,
+                     std::int64_t values_per_warp) {
+  const Matrix& stack = products.stack;
+  const auto address = reinterpret_cast<std::uintptr_t>(products.x.data);
+  FewLaunch few = {};
+  few.job = {.data = static_cast<const std::uint8_t*>(stack.data),
+             .second = static_cast<const std::uint8_t*>(products.second),
+             .scales = stack.scales,
+             .second_scales = products.second_scales,
+             .row_bytes = static_cast<std::int64_t>(stack.row_bytes()),
+             .matrix_bytes = static_cast<std::int64_t>(products.matrix_bytes),
+             .matrix_ids = products.matrix_ids,
+             .bias = products.bias,
+             .batch = products.batch,
+             .in = stack.cols,
+             .out = products.out,
+             .rows = static_cast<int>(rows),
+             .warps = warps_for(stack.cols, products.out, values_per_warp),
+             .x = {products.x.data + first_row * products.x.stride, products.x.stride},
+             .x_batch_stride = products.x_batch_stride,
+             .x_share = products.x_share,
+             .x_vectors = address % 16 == 0 && products.x.stride % 4 == 0 &&
+                          products.x_batch_stride % 4 == 0,
+             .y = {products.y.data + first_row * products.y.stride, products.y.stride},
+             .y_batch_stride = products.y_batch_stride};
+  const std::int64_t outs_per_block = kFewWarps / few.job.warps * kFewOuts;
+  const std::int64_t num_products = products.batch * (products.second != nullptr ? 2 : 1);
+  few.grid = dim3(blocks_for(products.out, outs_per_block), static_cast<unsigned>(num_products));
+  return few;
+}
+
+void linear_few(const LinearBatch& products, Stream stream) {
+  const Launch function = kFew[static_cast<std::size_t>(products.stack.dtype)];
+  GRAFT_CHECK(function != nullptr, "no kernel multiplies ", name(products.stack.dtype));
+  for (std::int64_t row = 0; row < products.rows; row += kMostFewRows) {
+    const std::int64_t rows = std::min<std::int64_t>(kMostFewRows, products.rows - row);
+    function(few_launch(products, row, rows, kWarp * kRun), stream);
+  }
+}
+
+}  // namespace graft::cuda
