@@ -1,0 +1,109 @@
+#include <string>
+
+#include "graft/base/error.h"
+#include "graft/ops/cuda/attend_cuda.h"
+#include "graft/ops/cuda/cuda_operators.h"
+#include "graft/ops/cuda/views.h"
+
+namespace graft::ops {
+namespace {
+
+class AttentionCuda final : public Attention {
+ public:
+  explicit AttentionCuda(const BuildContext& context)
+      : module_(context.module),
+        params_(context.params_as<AttentionParams>()),
+        device_(context.device),
+        q_proj_(context.child_as<Linear>("q_proj")),
+        k_proj_(context.child_as<Linear>("k_proj")),
+        v_proj_(context.child_as<Linear>("v_proj")),
+        o_proj_(context.child_as<Linear>("o_proj")),
+        q_norm_(params_.qk_norm ? &context.child_as<Norm>("q_norm") : nullptr),
+        k_norm_(params_.qk_norm ? &context.child_as<Norm>("k_norm") : nullptr),
+        rotary_emb_(context.optional_child<Rope>("rotary_emb")),
+        kv_cache_(cache_of(context)) {}
+
+  void load(WeightProvider& /*weights*/) override {}  // the children have them all
+
+  void forward(TensorView x, TensorView y, Pass& pass) override {
+    CudaState& state = cuda_state(device_, pass);
+    const CudaProfileScope profile(state, pass, module_);
+    const Workspace::Scope scope(pass.workspace);
+    const std::int64_t t = x.rows();
+    const std::int64_t key_cols = params_.num_key_value_heads * params_.head_dim;
+    const TensorView q = pass.workspace.f32({t, params_.num_heads * params_.head_dim});
+    const TensorView k = pass.workspace.f32({t, key_cols});
+    const TensorView v = pass.workspace.f32({t, key_cols});
+    q_proj_.forward(x, q, pass);
+    k_proj_.forward(x, k, pass);
+    v_proj_.forward(x, v, pass);
+    norm_and_rotate(q, params_.num_heads, q_norm_, pass);
+    norm_and_rotate(k, params_.num_key_value_heads, k_norm_, pass);
+    kv_cache_.write(k, v, pass);
+
+    const TensorView heads = pass.workspace.f32({t, q.cols()});
+    attend({.num_heads = params_.num_heads,
+            .num_kv_heads = params_.num_key_value_heads,
+            .key_dim = params_.head_dim,
+            .value_dim = params_.head_dim,
+            .value_offset = key_cols,
+            .window = params_.sliding_window,
+            .scale = params_.scale},
+           kv_cache_, q, heads, state, pass.workspace);
+    o_proj_.forward(heads, y, pass);
+  }
+
+ private:
+  // The norm works on every head by itself.
+  void norm_and_rotate(TensorView x, std::int64_t num_heads, Norm* norm, Pass& pass) {
+    if (norm != nullptr) {
+      const TensorView each_head(x.data, DType::F32, {x.rows() * num_heads, params_.head_dim},
+                                 x.device);
+      norm->forward(each_head, each_head, pass);
+    }
+    if (rotary_emb_ != nullptr)
+      rotary_emb_->forward(x, {.num_heads = num_heads, .head_dim = params_.head_dim}, pass);
+  }
+
+  std::string module_;
+  AttentionParams params_;
+  Device device_;
+  Linear& q_proj_;
+  Linear& k_proj_;
+  Linear& v_proj_;
+  Linear& o_proj_;
+  Norm* q_norm_;  // null: none
+  Norm* k_norm_;
+  Rope* rotary_emb_;  // null: positions are not encoded
+  KvCacheCuda& kv_cache_;
+};
+
+}  // namespace
+
+void attend(const cuda::AttentionShape& shape,
+            const KvCacheCuda& cache,
+            TensorView queries,
+            TensorView out,
+            CudaState& state,
+            Workspace& workspace) {
+  const Workspace::Scope scope(workspace);
+  const cuda::AttentionBatch batch = state.sequences(cache.block_tokens());
+  const cuda::AttentionPlan plan = cuda::plan_attention(shape, batch);
+  const TensorView scratch =
+      workspace.take(DType::U8, {static_cast<std::int64_t>(plan.scratch_bytes)});
+  cuda::attention(shape, batch, plan, cache.rows(), rows_of(queries), rows_of(out), scratch.data,
+                  state.stream());
+}
+
+KvCacheCuda& cache_of(const BuildContext& context) {
+  auto* cache = dynamic_cast<KvCacheCuda*>(&context.child_as<KvCache>("kv_cache"));
+  if (cache == nullptr)
+    fail(context.module, ": attention on a GPU needs the KV cache cuda.kv_cache");
+  return *cache;
+}
+
+std::unique_ptr<Operator> make_attention_cuda(const BuildContext& context) {
+  return std::make_unique<AttentionCuda>(context);
+}
+
+}  // namespace graft::ops
