@@ -21,7 +21,7 @@ namespace graft::cuda {
 // Products with the matrices of a stack: one (batch = 1), those of the heads of latent attention,
 // those of the experts that tokens have chosen.
 struct LinearBatch {
-  Matrix stack;                  // `rows` is not looked at
+  Matrix stack = {};             // `rows` is not looked at
   std::int64_t out = 0;          // rows of one matrix
   std::size_t matrix_bytes = 0;  // from a matrix to the next
   const float* bias = nullptr;   // [out], for all; null: none
@@ -32,10 +32,10 @@ struct LinearBatch {
   const std::int32_t* matrix_ids = nullptr;
 
   std::int64_t rows = 1;  // of x in each product
-  ConstRows x;
+  ConstRows x = {};
   std::int64_t x_batch_stride = 0;  // floats from the rows of a product to those of the next …
   std::int64_t x_share = 1;         // … so many of which have the same rows
-  Rows y;
+  Rows y = {};
   std::int64_t y_batch_stride = 0;
 
   // A second stack of the same form, for `batch` more products with the same x and matrix numbers

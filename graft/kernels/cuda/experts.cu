@@ -1,0 +1,192 @@
+#include "graft/kernels/cuda/experts.h"
+
+#include <algorithm>
+
+#include "graft/kernels/cuda/elementwise.h"
+#include "graft/kernels/cuda/launch.cuh"
+
+namespace graft::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// A block per token: its experts one after the other. A pair without expert adds nothing, whatever
+// its row holds.
+__global__ void sum_pairs_kernel(RoutedRows routed,
+                                 const float* rows,
+                                 std::int64_t top_k,
+                                 std::int64_t hidden) {
+  const std::int64_t token = blockIdx.x;
+  const std::int64_t first = token * top_k;
+  for (std::int64_t col = threadIdx.x; col < hidden; col += blockDim.x) {
+    float sum = 0.0F;
+    for (std::int64_t k = 0; k < top_k; ++k) {
+      if (routed.expert_ids[first + k] < 0) continue;
+      const float value = rows[(first + k) * hidden + col];
+      sum = __fadd_rn(sum, __fmul_rn(routed.weights[first + k], value));
+    }
+    routed.y.data[token * routed.y.stride + col] = sum;
+  }
+}
+
+// Parts of the scratch memory. Sizes: p = pairs.
+struct Scratch {
+  float* inner = nullptr;    // [2, p, intermediate]: gate, up; then their product over the gate
+  float* results = nullptr;  // [p, hidden]
+  void* q8 = nullptr;        // x, then inner
+  PairGroups groups;
+  std::size_t bytes = 0;
+};
+
+class Carver {
+ public:
+  explicit Carver(void* memory) : memory_(static_cast<std::byte*>(memory)) {}
+
+  void* take(std::size_t bytes) {
+    std::byte* taken = memory_ == nullptr ? nullptr : memory_ + used_;
+    used_ += aligned_bytes(bytes);
+    return taken;
+  }
+  std::size_t used() const { return used_; }
+
+ private:
+  std::byte* memory_;
+  std::size_t used_ = 0;
+};
+
+// With memory null only the size is right.
+Scratch scratch_at(const ExpertsJob& job, std::int64_t rows, void* memory) {
+  const std::int64_t pairs = rows * job.top_k;
+  Carver carver(memory);
+  Scratch s;
+  const auto floats = [](std::int64_t count) {
+    return static_cast<std::size_t>(count) * sizeof(float);
+  };
+  s.inner = static_cast<float*>(carver.take(floats(2 * pairs * job.intermediate)));
+  s.results = static_cast<float*>(carver.take(floats(pairs * job.hidden)));
+  const std::int64_t few = std::min(rows, kFewTokens);
+  s.q8 = carver.take(
+      std::max(q8_rows_bytes(few, job.hidden), q8_rows_bytes(few * job.top_k, job.intermediate)));
+  s.groups.counts = static_cast<std::int32_t*>(carver.take(floats(job.num_experts)));
+  s.groups.order = static_cast<std::int32_t*>(carver.take(floats(pairs)));
+  s.groups.tiles = static_cast<RowTile*>(carver.take(
+      static_cast<std::size_t>(most_row_tiles(pairs, job.num_experts)) * sizeof(RowTile)));
+  s.bytes = carver.used();
+  return s;
+}
+
+LinearBatch products_with(const ExpertStack& stack, std::int64_t out) {
+  return {.stack = stack.matrix, .out = out, .matrix_bytes = stack.matrix_bytes};
+}
+
+bool same_form(const ExpertStack& a, const ExpertStack& b) {
+  return a.matrix.dtype == b.matrix.dtype && a.matrix_bytes == b.matrix_bytes;
+}
+
+// gate and up by `multiply`, in one launch where they have the same form.
+template <class Multiply>
+void gate_and_up(const ExpertsJob& job,
+                 LinearBatch gate,
+                 std::int64_t pairs,
+                 const Multiply& multiply) {
+  if (same_form(job.gate, job.up)) {
+    gate.second = job.up.matrix.data;
+    gate.second_scales = job.up.matrix.scales;
+    multiply(gate);
+    return;
+  }
+  LinearBatch up = gate;
+  up.stack = job.up.matrix;
+  up.matrix_bytes = job.up.matrix_bytes;
+  up.y.data += pairs * job.intermediate;
+  multiply(gate);
+  multiply(up);
+}
+
+void activate(const ExpertsJob& job, const Scratch& s, std::int64_t pairs, Stream stream) {
+  const ConstRows gate = {s.inner, job.intermediate};
+  const ConstRows up = {s.inner + pairs * job.intermediate, job.intermediate};
+  silu_mul(gate, up, {s.inner, job.intermediate}, pairs, job.intermediate, stream);
+}
+
+// One product per pair; x rounded to bytes where that is wanted and possible.
+void multiply_pairs(const ExpertsJob& job,
+                    const LinearBatch& products,
+                    const Scratch& s,
+                    std::int64_t x_rows,
+                    Stream stream) {
+  const std::int64_t in = products.stack.cols;
+  if (!job.whole_numbers || !has_linear_q8(products.stack.dtype)) {
+    linear_few(products, stream);
+    return;
+  }
+  const Q8Rows q8 = q8_rows_at(s.q8, x_rows, in);
+  quantize_rows({products.x.data, products.x_batch_stride}, q8, x_rows, in, stream);
+  LinearBatch rounded = products;
+  rounded.x_batch_stride = in;  // the rounded rows stand together
+  linear_few_q8(rounded, q8, stream);
+}
+
+void by_pairs(const ExpertsJob& job, const RoutedRows& routed, const Scratch& s, Stream stream) {
+  const std::int64_t pairs = routed.rows * job.top_k;
+  LinearBatch gate = products_with(job.gate, job.intermediate);
+  gate.batch = pairs;
+  gate.matrix_ids = routed.expert_ids;
+  gate.x = routed.x;
+  gate.x_batch_stride = routed.x.stride;
+  gate.x_share = job.top_k;
+  gate.y = {s.inner, job.intermediate};
+  gate.y_batch_stride = job.intermediate;
+  gate_and_up(job, gate, pairs, [&](const LinearBatch& products) {
+    multiply_pairs(job, products, s, routed.rows, stream);
+  });
+  activate(job, s, pairs, stream);
+  LinearBatch down = products_with(job.down, job.hidden);
+  down.batch = pairs;
+  down.matrix_ids = routed.expert_ids;
+  down.x = {s.inner, job.intermediate};
+  down.x_batch_stride = job.intermediate;
+  down.y = {s.results, job.hidden};
+  down.y_batch_stride = job.hidden;
+  multiply_pairs(job, down, s, pairs, stream);
+}
+
+void by_groups(const ExpertsJob& job, const RoutedRows& routed, const Scratch& s, Stream stream) {
+  const std::int64_t pairs = routed.rows * job.top_k;
+  const std::int64_t num_tiles = most_row_tiles(pairs, job.num_experts);
+  group_pairs(routed.expert_ids, pairs, job.num_experts, s.groups, stream);
+  const auto multiply = [&](const LinearBatch& products) {
+    linear_grouped(products, s.groups.tiles, num_tiles, s.groups.order, job.arithmetic, stream);
+  };
+  LinearBatch gate = products_with(job.gate, job.intermediate);
+  gate.x = routed.x;
+  gate.x_share = job.top_k;
+  gate.y = {s.inner, job.intermediate};
+  gate.y_batch_stride = pairs * job.intermediate;
+  gate_and_up(job, gate, pairs, multiply);
+  activate(job, s, pairs, stream);
+  LinearBatch down = products_with(job.down, job.hidden);
+  down.x = {s.inner, job.intermediate};
+  down.y = {s.results, job.hidden};
+  multiply(down);
+}
+
+}  // namespace
+
+std::size_t experts_bytes(const ExpertsJob& job, std::int64_t rows) {
+  return scratch_at(job, rows, nullptr).bytes;
+}
+
+void experts(const ExpertsJob& job, const RoutedRows& routed, void* scratch, Stream stream) {
+  if (routed.rows == 0) return;
+  const Scratch s = scratch_at(job, routed.rows, scratch);
+  if (routed.rows <= kFewTokens) {
+    by_pairs(job, routed, s, stream);
+  } else {
+    by_groups(job, routed, s, stream);
+  }
+  launch("sum_pairs", sum_pairs_kernel, {static_cast<unsigned>(routed.rows), kThreads}, stream,
+         routed, s.results, job.top_k, job.hidden);
+}
+
+}  // namespace graft::cuda
