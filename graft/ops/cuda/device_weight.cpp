@@ -7,7 +7,6 @@
 
 #include "graft/base/error.h"
 #include "graft/ops/cuda/runtime.h"
-#include "graft/quant/codec.h"
 
 namespace graft::ops {
 namespace {
@@ -108,27 +107,6 @@ Buffer upload_floats(std::span<const float> values, Device device) {
   uploader.upload(std::as_bytes(values), buffer.data());
   uploader.finish();
   return buffer;
-}
-
-DeviceWeight upload_stack(std::span<const float> values,
-                          std::int64_t num_matrices,
-                          std::int64_t rows,
-                          std::int64_t cols,
-                          DType dtype,
-                          Device device) {
-  auto owned = std::make_shared<Buffer>(bytes_of(dtype, static_cast<std::int64_t>(values.size())));
-  quant::reference_codecs()[static_cast<std::size_t>(dtype)].encode(values.data(), owned->data(),
-                                                                    values.size());
-  std::vector<Weight> stack;
-  const std::size_t matrix_bytes = bytes_of(dtype, rows * cols);
-  for (std::int64_t i = 0; i < num_matrices; ++i) {
-    stack.push_back({.name = {},
-                     .dtype = dtype,
-                     .shape = {rows, cols},
-                     .data = owned->data() + static_cast<std::size_t>(i) * matrix_bytes,
-                     .owned = owned});
-  }
-  return {stack, device};
 }
 
 bool is_cuda_weight(DType dtype) {

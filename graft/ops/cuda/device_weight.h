@@ -50,14 +50,6 @@ class DeviceWeight {
 // Floats of the processor's on a GPU.
 Buffer upload_floats(std::span<const float> values, Device device);
 
-// Values as BF16 or F32, a stack of matrices [rows, cols], with no file behind.
-DeviceWeight upload_stack(std::span<const float> values,
-                          std::int64_t num_matrices,
-                          std::int64_t rows,
-                          std::int64_t cols,
-                          DType dtype,
-                          Device device);
-
 // Which types the GPU's kernels take.
 bool is_cuda_weight(DType dtype);
 

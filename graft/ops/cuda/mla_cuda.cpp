@@ -1,6 +1,6 @@
-#include <algorithm>
+#include "graft/kernels/cuda/mla.h"
+
 #include <string>
-#include <vector>
 
 #include "graft/kernels/cuda/elementwise.h"
 #include "graft/ops/cuda/attend_cuda.h"
@@ -12,10 +12,6 @@
 namespace graft::ops {
 namespace {
 
-// Absorbed queries are several times as long as plain ones (128 heads of 576 floats: 295 KB a
-// token), so a long prefill goes through in pieces.
-constexpr std::int64_t kTokensPerPiece = 512;
-
 // Multi-head latent attention, absorbed: q . K_h c = (K_h^T q) . c, and V_h stands behind the sum,
 // so that all heads attend to the latents of the cache. K_h^T and V_h are kept as stacks of
 // matrices.
@@ -24,6 +20,11 @@ class MlaCuda final : public Attention {
   explicit MlaCuda(const BuildContext& context)
       : module_(context.module),
         params_(context.params_as<MlaParams>()),
+        shape_{.num_heads = params_.num_heads,
+               .rank = params_.kv_lora_rank,
+               .nope = params_.qk_nope_head_dim,
+               .rope = params_.qk_rope_head_dim,
+               .value = params_.v_head_dim},
         device_(context.device),
         precision_(precision_kwarg(context)),
         q_proj_(params_.q_lora_rank == 0 ? &context.child_as<Linear>("q_proj") : nullptr),
@@ -38,31 +39,24 @@ class MlaCuda final : public Attention {
 
   void load(WeightProvider& weights) override {
     const Weight weight = weights.get(module_ + ".kv_b_proj.weight");
-    const std::int64_t nope = params_.qk_nope_head_dim;
-    const std::int64_t v = params_.v_head_dim;
-    const std::int64_t rank = params_.kv_lora_rank;
-    weight.expect_shape(params_.num_heads * (nope + v), rank);
-    std::vector<float> keys(static_cast<std::size_t>(params_.num_heads * rank * nope));
-    std::vector<float> values(static_cast<std::size_t>(params_.num_heads * v * rank));
-    std::vector<float> rows(static_cast<std::size_t>(nope * rank));
-    for (std::int64_t head = 0; head < params_.num_heads; ++head) {
-      weight.decode_rows(head * (nope + v), nope, rows.data());
-      float* turned = keys.data() + head * rank * nope;  // [rank, nope]
-      for (std::int64_t n = 0; n < nope; ++n) {
-        for (std::int64_t r = 0; r < rank; ++r)
-          turned[r * nope + n] = rows[static_cast<std::size_t>(n * rank + r)];
-      }
-      weight.decode_rows(head * (nope + v) + nope, v, values.data() + head * v * rank);
-    }
+    weight.expect_shape(shape_.num_heads * (shape_.nope + shape_.value), shape_.rank);
     const bool is_exact = precision_ == Precision::F32 || weight.dtype == DType::F32;
     const DType dtype = is_exact ? DType::F32 : DType::BF16;
-    keys_ = upload_stack(keys, params_.num_heads, rank, nope, dtype, device_);
-    values_ = upload_stack(values, params_.num_heads, v, rank, dtype, device_);
+    const std::int64_t elems = shape_.num_heads * shape_.rank;
+    keys_ = Buffer(bytes_of(dtype, elems * shape_.nope), device_);
+    values_ = Buffer(bytes_of(dtype, elems * shape_.value), device_);
+    weights_ = {.dtype = dtype, .keys = keys_.data(), .values = values_.data()};
+    const Buffer decoded = upload_floats(weight.decode(), device_);
+    const CudaStream stream(device_.index);
+    cuda::split_kv_b(shape_, reinterpret_cast<const float*>(decoded.data()), weights_,
+                     stream.get());
+    stream.wait();
     weights.release(weight);
   }
   void unload() override {
     keys_ = {};
     values_ = {};
+    weights_ = {};
   }
 
   void forward(TensorView x, TensorView y, Pass& pass) override {
@@ -116,50 +110,27 @@ class MlaCuda final : public Attention {
 
   void attend_absorbed(TensorView q, TensorView heads, CudaState& state, Pass& pass) {
     const Workspace::Scope scope(pass.workspace);
-    const TensorView absorbed = pass.workspace.f32({q.rows(), params_.num_heads * cache_dim()});
-    const TensorView mixed =
-        pass.workspace.f32({q.rows(), params_.num_heads * params_.kv_lora_rank});
-    absorb_queries(q, absorbed, state, pass);
-    attend({.num_heads = params_.num_heads,
+    const TensorView absorbed = pass.workspace.f32({q.rows(), shape_.num_heads * cache_dim()});
+    const TensorView mixed = pass.workspace.f32({q.rows(), shape_.num_heads * shape_.rank});
+    const cuda::Arithmetic arithmetic =
+        weights_.dtype == DType::F32 ? cuda::Arithmetic::F32 : cuda::Arithmetic::BF16;
+    cuda::absorb_queries(shape_, weights_, q.f32(), absorbed.f32(), q.rows(), arithmetic,
+                         state.stream());
+    attend({.num_heads = shape_.num_heads,
             .num_kv_heads = 1,
             .key_dim = cache_dim(),
-            .value_dim = params_.kv_lora_rank,
+            .value_dim = shape_.rank,
             .value_offset = 0,
             .window = 0,
             .scale = params_.scale},
            kv_cache_, absorbed, mixed, state, pass.workspace);
-    multiply({.stack = values_.matrix(),
-              .out = params_.v_head_dim,
-              .matrix_bytes = values_.matrix_bytes(),
-              .batch = params_.num_heads,
-              .rows = q.rows(),
-              .x = rows_of(mixed),
-              .x_batch_stride = params_.kv_lora_rank,
-              .y = rows_of(heads),
-              .y_batch_stride = params_.v_head_dim},
-             precision_, state, pass.workspace);
-  }
-
-  // absorbed[t, heads, rank + rope]: K_h^T times the plain part of q, then its rotated part.
-  void absorb_queries(TensorView q, TensorView absorbed, CudaState& state, Pass& pass) {
-    multiply({.stack = keys_.matrix(),
-              .out = params_.kv_lora_rank,
-              .matrix_bytes = keys_.matrix_bytes(),
-              .batch = params_.num_heads,
-              .rows = q.rows(),
-              .x = rows_of(q),
-              .x_batch_stride = query_dim(),
-              .y = rows_of(absorbed),
-              .y_batch_stride = cache_dim()},
-             precision_, state, pass.workspace);
-    const cuda::Rows rotated = {.data = q.f32() + params_.qk_nope_head_dim, .stride = query_dim()};
-    const cuda::Rows to = {.data = absorbed.f32() + params_.kv_lora_rank, .stride = cache_dim()};
-    cuda::copy_columns(rotated, to, q.rows() * params_.num_heads, params_.qk_rope_head_dim,
-                       state.stream());
+    cuda::project_values(shape_, weights_, mixed.f32(), rows_of(heads), q.rows(), arithmetic,
+                         state.stream());
   }
 
   std::string module_;
   MlaParams params_;
+  cuda::MlaShape shape_;
   Device device_;
   Precision precision_;
   Linear* q_proj_;  // or, with q_lora_rank, the three that follow
@@ -171,8 +142,9 @@ class MlaCuda final : public Attention {
   Linear& o_proj_;
   Rope& rotary_emb_;
   KvCacheCuda& kv_cache_;
-  DeviceWeight keys_;    // [heads][rank, nope]
-  DeviceWeight values_;  // [heads][v, rank]
+  Buffer keys_;    // [heads, rank, nope]
+  Buffer values_;  // [heads, v, rank]
+  cuda::MlaWeights weights_;
 };
 
 }  // namespace

@@ -1,0 +1,157 @@
+// Every family on GPUs, alone and beside the processor, against the processor's plain arithmetic.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/shared_data.h"
+#include "graft/models/generate.h"
+#include "graft/models/test_placement.h"
+#include "graft/models/verify.h"
+#include "graft/ops/cuda/cuda_operators.h"
+#include "graft/ops/cuda/runtime.h"
+
+namespace graft::models {
+namespace {
+
+using testing::PlacedModel;
+
+// Plain arithmetic everywhere, so that what differs is the GPU's.
+constexpr const char* kExactCpu = R"yaml(
+- match: {role: kv_cache}
+  replace: {class: default, kwargs: {device: cpu, dtype: f32}}
+- match: {role: linear}
+  replace: {class: default, kwargs: {device: cpu, repack: false}}
+- match: {role: experts}
+  replace: {class: default, kwargs: {device: cpu, repack: false}}
+- match: {name: ".*"}
+  replace: {class: default, kwargs: {device: cpu}}
+)yaml";
+
+constexpr const char* kExactGpu = R"yaml(
+- match: {role: kv_cache}
+  replace: {class: default, kwargs: {device: "cuda:0", dtype: f32}}
+- match: {role: linear}
+  replace: {class: default, kwargs: {device: "cuda:0", precision: f32}}
+- match: {role: experts}
+  replace: {class: default, kwargs: {device: "cuda:0", precision: f32}}
+- match: {name: ".*"}
+  replace: {class: default, kwargs: {device: "cuda:0"}}
+)yaml";
+
+constexpr const char* kFastGpu = R"yaml(
+- match: {name: ".*"}
+  replace: {class: default, kwargs: {device: "cuda:0"}}
+)yaml";
+
+// Experts on the processor, half of the layers on a second GPU.
+constexpr const char* kHybrid = R"yaml(
+- match: {name: "[.]experts$"}
+  replace: {class: experts, kwargs: {device: cpu, out_device: "cuda:0", repack: false}}
+- match: {name: "^model$"}
+  replace: {class: model, kwargs: {transfer_map: {2: "cuda:1"}}}
+- match: {name: "^model[.]layers[.][2-9].*kv_cache"}
+  replace: {class: default, kwargs: {device: "cuda:1", dtype: f32}}
+- match: {name: "kv_cache"}
+  replace: {class: default, kwargs: {device: "cuda:0", dtype: f32}}
+- match: {name: "^(model[.]layers[.][2-9].*_proj|lm_head)"}
+  replace: {class: default, kwargs: {device: "cuda:1", precision: f32}}
+- match: {role: linear}
+  replace: {class: default, kwargs: {device: "cuda:0", precision: f32}}
+- match: {name: "^(model[.]layers[.][2-9]|model[.]norm)"}
+  replace: {class: default, kwargs: {device: "cuda:1"}}
+- match: {name: ".*"}
+  replace: {class: default, kwargs: {device: "cuda:0"}}
+)yaml";
+
+bool is_gpu_required() {
+  const char* value = std::getenv("GRAFT_REQUIRE_GPU");
+  return value != nullptr && std::string(value) == "1";
+}
+
+// Largest difference, relative to the largest value.
+double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
+  double largest = 1e-30;
+  double error = got.size() == want.size() ? 0 : 1e30;
+  for (std::size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
+    largest = std::max(largest, std::abs(static_cast<double>(want[i])));
+    error = std::max(error, std::abs(static_cast<double>(got[i]) - static_cast<double>(want[i])));
+    if (!std::isfinite(got[i])) return 1e30;
+  }
+  return error / largest;
+}
+
+class GpuGolden : public ::testing::TestWithParam<const char*> {
+ protected:
+  static void SetUpTestSuite() { ::setenv("GRAFT_VIRTUAL_GPUS", "2", 0); }
+  void SetUp() override {
+    if (ops::num_cuda_devices() > 0) return;
+    if (is_gpu_required()) FAIL() << "there is no GPU";
+    GTEST_SKIP() << "there is no GPU";
+  }
+  static std::filesystem::path folder() { return shared_data("golden") / GetParam(); }
+
+  static double error_of(const char* rules, std::int64_t chunk) {
+    PlacedModel here(folder(), kExactCpu, ops::register_cuda);
+    PlacedModel there(folder(), rules, ops::register_cuda);
+    EXPECT_EQ(there.findings().find("error"), std::string::npos) << there.findings();
+    double error = 0;
+    for (const TokenIds& prompt : read_reference_prompts(folder() / "reference.safetensors")) {
+      const PromptRun want = run_prompts(here.model(), {&prompt, 1}).front();
+      const PromptRun got = run_prompts(there.model(), {&prompt, 1}, {.chunk = chunk}).front();
+      error = std::max(error, relative_error(got.logits, want.logits));
+    }
+    std::cout << GetParam() << ", chunks of " << chunk << ": " << error << '\n';
+    return error;
+  }
+};
+
+TEST_P(GpuGolden, ExactArithmeticIsTheProcessors) {
+  GRAFT_REQUIRE_SHARED(folder());
+  EXPECT_LT(error_of(kExactGpu, 0), 1e-3);
+  EXPECT_LT(error_of(kExactGpu, 1), 1e-3);
+  EXPECT_LT(error_of(kExactGpu, 7), 1e-3);
+}
+
+TEST_P(GpuGolden, FastArithmeticIsNear) {
+  GRAFT_REQUIRE_SHARED(folder());
+  EXPECT_LT(error_of(kFastGpu, 16), 1e-2);
+}
+
+TEST_P(GpuGolden, ExpertsMayBeOnTheProcessor) {
+  GRAFT_REQUIRE_SHARED(folder());
+  EXPECT_LT(error_of(kHybrid, 16), 1e-3);
+  EXPECT_LT(error_of(kHybrid, 1), 1e-3);
+}
+
+std::string test_name(const ::testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  std::erase(name, '-');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models,
+                         GpuGolden,
+                         ::testing::Values("llama",
+                                           "llama3-rope",
+                                           "qwen2",
+                                           "qwen3",
+                                           "qwen2-moe",
+                                           "qwen3-moe",
+                                           "mixtral",
+                                           "glm4-moe",
+                                           "deepseek-v2-lite",
+                                           "deepseek-v2",
+                                           "deepseek-v2-yarn",
+                                           "deepseek-v3",
+                                           "deepseek-v3-yarn"),
+                         test_name);
+
+}  // namespace
+}  // namespace graft::models
