@@ -107,7 +107,7 @@ Decoder::Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase pha
   lm_head_ = &operator_of<ops::Linear>(operators, "lm_head", phase, head_device_);
   devices_.insert(devices_.end(), {norm_device_, head_device_, kCpu});
   std::ranges::sort(devices_);
-  devices_.erase(std::ranges::unique(devices_).begin(), devices_.end());
+  devices_.erase(std::unique(devices_.begin(), devices_.end()), devices_.end());
 }
 
 void Decoder::forward(TensorView logits, const HiddenObserver& observer, Pass& pass) const {

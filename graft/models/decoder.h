@@ -27,7 +27,7 @@ struct DecoderLayer {
   ops::Mlp* mlp = nullptr;
 
   // x[t, hidden] becomes the layer's output.
-  void forward(TensorView x, ops::Pass& pass) const;
+  void forward(TensorView x, ops::Pass& caller) const;
 };
 
 // The operators of one phase, none of them owned.
