@@ -45,31 +45,35 @@ else()
   message(STATUS "CUDA library: off")
 endif()
 
-# Every graft/**/*.cu and what stands in folders named cuda, opened by the program at run time when there is a
-# driver. Its symbols are hidden but for the C names; the tests are linked with the same object files.
-if(GRAFT_CUDA_ENABLED)
-  file(GLOB_RECURSE graft_cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/graft/*.cu
-       ${CMAKE_SOURCE_DIR}/graft/kernels/cuda/*.cpp)
-  list(FILTER graft_cuda_sources EXCLUDE REGEX "_(test|bench)\\.cpp$")
-  add_library(graft_cuda_objects OBJECT ${graft_cuda_sources})
+# graft_cuda_library(): libgraft_cuda.so from every graft/**/*.cu and what stands in folders named cuda. The program opens
+# it at run time when there is a driver; to libgraft.so it is a plugin, whose types it shares. Called after graft_library().
+function(graft_cuda_library)
+  if(NOT GRAFT_CUDA_ENABLED)
+    return()
+  endif()
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/graft/*.cu ${CMAKE_SOURCE_DIR}/graft/kernels/cuda/*.cpp
+       ${CMAKE_SOURCE_DIR}/graft/ops/cuda/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cpp$")
+  # Objects, so that the tests are linked with the same code and the modules they need.
+  add_library(graft_cuda_objects OBJECT ${sources})
   target_link_libraries(graft_cuda_objects PRIVATE graft_flags)
   target_include_directories(graft_cuda_objects SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
-  set_target_properties(graft_cuda_objects PROPERTIES CUDA_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden)
+  set_target_properties(graft_cuda_objects PROPERTIES CUDA_VISIBILITY_PRESET hidden)
   add_library(graft_cuda SHARED $<TARGET_OBJECTS:graft_cuda_objects>)
-  target_link_libraries(graft_cuda PRIVATE graft_base ${CMAKE_DL_LIBS})
-  target_link_options(graft_cuda PRIVATE LINKER:--exclude-libs,ALL)
-  set_target_properties(graft_cuda PROPERTIES LINKER_LANGUAGE CUDA CUDA_RUNTIME_LIBRARY Static)
-endif()
+  target_link_libraries(graft_cuda PRIVATE graft::graft ${CMAKE_DL_LIBS})
+  set_target_properties(graft_cuda PROPERTIES LINKER_LANGUAGE CUDA CUDA_RUNTIME_LIBRARY Static INSTALL_RPATH "$ORIGIN"
+                                              BUILD_WITH_INSTALL_RPATH ON)
+endfunction()
 
 # graft_cuda_tests(): the program graft_cuda_test; called when the modules are known.
 function(graft_cuda_tests)
   if(NOT GRAFT_CUDA_ENABLED OR NOT GRAFT_TESTS)
     return()
   endif()
-  file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/graft/kernels/cuda/*_test.cpp)
+  file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/graft/kernels/cuda/*_test.cpp ${CMAKE_SOURCE_DIR}/tests/gpu/*_test.cpp)
   graft_test(graft_cuda_test cuda ${tests} $<TARGET_OBJECTS:graft_cuda_objects>)
   target_include_directories(graft_cuda_test SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
-  target_link_libraries(graft_cuda_test PRIVATE graft::quant graft_base ${CMAKE_DL_LIBS})
+  target_link_libraries(graft_cuda_test PRIVATE graft::models ${CMAKE_DL_LIBS})
   set_target_properties(graft_cuda_test PROPERTIES LINKER_LANGUAGE CUDA CUDA_RUNTIME_LIBRARY Static)
 endfunction()
 

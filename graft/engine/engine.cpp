@@ -1,6 +1,7 @@
 #include "graft/engine/engine.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "graft/base/check.h"
@@ -15,9 +16,16 @@ EngineConfig resolve_for(models::OpenModel& open, const EngineConfig& config) {
   EngineLimits limits;
   limits.model_context = open.blueprint().max_context;
   limits.block_tokens = model.block_tokens();
-  limits.bytes_per_token =
-      model.cache_bytes_per_block() / static_cast<std::size_t>(model.block_tokens());
-  limits.available_bytes = open.memory_left();
+  // The device that has room for the fewest blocks decides.
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& [device, bytes] : model.cache_bytes_by_device()) {
+    const std::uint64_t available = open.memory_left(device);
+    const double blocks = static_cast<double>(available) / static_cast<double>(bytes);
+    if (blocks >= least) continue;
+    least = blocks;
+    limits.bytes_per_token = bytes / static_cast<std::size_t>(model.block_tokens());
+    limits.available_bytes = available;
+  }
   return resolve(config, limits);
 }
 

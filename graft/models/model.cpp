@@ -30,6 +30,7 @@ Model::Model(const plan::Plan& plan,
     auto* cache = dynamic_cast<ops::KvCache*>(operators_.at(name).generate);
     GRAFT_CHECK(cache != nullptr, name, " has no operator");
     caches_.push_back(cache);
+    cache_devices_.push_back(operators_.device_of(name, ops::Phase::Generate));
   }
   load();
 }
@@ -118,6 +119,13 @@ std::int64_t Model::num_blocks() const {
 
 std::int64_t Model::block_tokens() const {
   return caches_.front()->block_tokens();
+}
+
+std::map<Device, std::size_t> Model::cache_bytes_by_device() const {
+  std::map<Device, std::size_t> bytes;
+  for (std::size_t i = 0; i < caches_.size(); ++i)
+    bytes[cache_devices_[i]] += caches_[i]->bytes_per_block();
+  return bytes;
 }
 
 std::size_t Model::cache_bytes_per_block() const {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -54,6 +55,8 @@ class Model {
   std::int64_t num_blocks() const;
   std::int64_t block_tokens() const;
   std::size_t cache_bytes_per_block() const;  // of all layers together
+  // The same for the layers whose cache is on each device.
+  std::map<Device, std::size_t> cache_bytes_by_device() const;
 
   // One block of all layers, one after the other: out and in have cache_bytes_per_block().
   void copy_block(std::int64_t from, std::int64_t to);
@@ -88,6 +91,7 @@ class Model {
   Decoder prefill_;
   Decoder generate_;
   std::vector<ops::KvCache*> caches_;  // one per layer
+  std::vector<Device> cache_devices_;
   ops::PassDevices devices_;
   std::optional<ops::Profiler> profiler_;
   std::int64_t hidden_size_ = 0;

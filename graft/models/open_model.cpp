@@ -6,8 +6,11 @@
 #include "graft/base/system.h"
 #include "graft/base/units.h"
 #include "graft/models/family.h"
+#include "graft/ops/gpu_operators.h"
+#include "graft/plan/default_rules.h"
 #include "graft/plan/plugins.h"
 #include "graft/plan/report.h"
+#include "graft/tensor/device_memory.h"
 
 namespace graft::models {
 namespace {
@@ -19,9 +22,14 @@ void fail_on_errors(const std::vector<plan::Finding>& findings) {
   fail(text);
 }
 
-plan::RuleFile parse(const OpenOptions& options, ops::Registry& registry) {
+plan::RuleFile parse(const OpenOptions& options,
+                     const std::string& family,
+                     ops::Registry& registry) {
   std::vector<plan::Finding> findings;
-  plan::RuleFile rules = plan::parse_rules(options.rules, options.rules_path, findings);
+  plan::RuleFile rules =
+      options.rules.empty()
+          ? plan::read_rules(plan::default_rules(family, options.machine.num_gpus), findings)
+          : plan::parse_rules(options.rules, options.rules_path, findings);
   plan::load_plugins(options.plugins, rules, registry, findings);
   fail_on_errors(findings);
   return rules;
@@ -47,8 +55,8 @@ void check_memory(const std::filesystem::path& path,
 OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& options)
     : source_(formats::open_weights(path)),
       blueprint_(make_blueprint(source_->config(), source_.get())),
-      registry_(ops::builtin_operators()),
-      rules_(parse(options, registry_)),
+      registry_(ops::operators_for(options.machine.num_gpus)),
+      rules_(parse(options, blueprint_.family, registry_)),
       planned_(plan::make_plan(blueprint_, rules_, registry_, options.machine)),
       pool_(options.num_threads, options.processors),
       memory_(options.memory) {
@@ -58,7 +66,8 @@ OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& optio
   model_ = std::make_unique<Model>(planned_.plan, *source_, pool_, options.load);
 }
 
-std::uint64_t OpenModel::memory_left() const {
+std::uint64_t OpenModel::memory_left(Device device) const {
+  if (device != kCpu) return device_memory(device.type)->available(device.index);
   const std::uint64_t free = available_memory();
   if (memory_ == 0) return free;
   const std::uint64_t weights = plan::weight_bytes(planned_.plan);

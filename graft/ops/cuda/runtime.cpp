@@ -69,6 +69,14 @@ void CudaMemory::give_back(std::int32_t index, std::byte* data, std::size_t /*by
   cudaFree(data);
 }
 
+std::uint64_t CudaMemory::available(std::int32_t index) {
+  use_gpu(index);
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory");
+  return free_bytes;
+}
+
 std::byte* CudaMemory::take_staging(std::int32_t index, std::size_t bytes) {
   use_gpu(index);
   void* data = nullptr;

@@ -27,6 +27,7 @@ class CudaMemory final : public DeviceMemory {
  public:
   std::byte* take(std::int32_t index, std::size_t bytes) override;
   void give_back(std::int32_t index, std::byte* data, std::size_t bytes) noexcept override;
+  std::uint64_t available(std::int32_t index) override;
   std::byte* take_staging(std::int32_t index, std::size_t bytes) override;
   void give_back_staging(std::int32_t index, std::byte* data, std::size_t bytes) noexcept override;
 };
