@@ -70,12 +70,11 @@ struct DotWithMinimum {
     const auto halves = static_cast<std::uint32_t>(header[0]);
     const float d = f16_to_float(halves & 0xffff);
     const float dmin = f16_to_float(halves >> 16);
-    const ScaleAndMin first = unpack(header, 2 * pair);
-    const ScaleAndMin second = unpack(header, 2 * pair + 1);
-    w.scales =
-        make_float2(d * static_cast<float>(first.scale), d * static_cast<float>(second.scale));
-    w.mins =
-        make_float2(dmin * static_cast<float>(first.min), dmin * static_cast<float>(second.min));
+    const TwoScales two = unpack(header, pair);
+    w.scales = make_float2(d * static_cast<float>(two.scales & 255),
+                           d * static_cast<float>(two.scales >> 8));
+    w.mins = make_float2(dmin * static_cast<float>(two.mins & 255),
+                         dmin * static_cast<float>(two.mins >> 8));
     int fifth[4] = {0, 0, 0, 0};
     if constexpr (kFifthBits) load_16(block + 16 + piece % 2 * 16, fifth);
     GRAFT_UNROLL
@@ -110,14 +109,21 @@ struct DotWithMinimum {
   }
 
  private:
-  // scale_and_min() of formats_k.cuh from words: header[1..3] hold the twelve bytes.
-  static __device__ ScaleAndMin unpack(const int (&header)[4], int s) {
-    const int shift = s % 4 * 8;
-    const int scales = header[1] >> shift & 255;
-    const int mins = header[2] >> shift & 255;
-    const int both = header[3] >> shift & 255;
-    if (s < 4) return {scales & 63, mins & 63};
-    return {(both & 15) | scales >> 6 << 4, both >> 4 | mins >> 6 << 4};
+  // Those of a pair of sub-blocks, in the two low bytes.
+  struct TwoScales {
+    std::uint32_t scales;
+    std::uint32_t mins;
+  };
+
+  // scale_and_min() of formats_k.cuh for two at once: header[1..3] hold the twelve bytes.
+  static __device__ TwoScales unpack(const int (&header)[4], int pair) {
+    const int shift = pair % 2 * 16;
+    const std::uint32_t scales = static_cast<std::uint32_t>(header[1]) >> shift;
+    const std::uint32_t mins = static_cast<std::uint32_t>(header[2]) >> shift;
+    const std::uint32_t both = static_cast<std::uint32_t>(header[3]) >> shift;
+    const bool late = pair >= 2;
+    return {late ? (both & 0x0f0fU) | (scales >> 2 & 0x3030U) : scales & 0x3f3fU,
+            late ? (both >> 4 & 0x0f0fU) | (mins >> 2 & 0x3030U) : mins & 0x3f3fU};
   }
 };
 using DotQ4K = DotWithMinimum<FormatQ4K, false>;

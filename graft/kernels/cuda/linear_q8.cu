@@ -40,21 +40,22 @@ __global__ void __launch_bounds__(kFewThreads)
   const std::int64_t first_row = place.x_product * rows_per_product;
   const auto* scales = reinterpret_cast<const float2*>(q8.scales);
   float sums[kFewOuts][kRows] = {};
-  const std::int64_t num_blocks = job.in / Format::kBlockValues;
-  const std::int64_t step = static_cast<std::int64_t>(job.warps) * kWarp;
-  std::int64_t item = place.part * kWarp + place.lane;
-  for (; item < num_blocks * Dot::kPieces && place.matrix >= 0; item += step) {
-    const std::int64_t block = item / Dot::kPieces;
-    const auto piece = static_cast<int>(item % Dot::kPieces);
+  // A lane has the same piece of every block it comes to: what depends on it is computed once.
+  const int piece = place.lane % Dot::kPieces;
+  const unsigned lane_block = static_cast<unsigned>(place.part * kWarp + place.lane) / Dot::kPieces;
+  const unsigned step = static_cast<unsigned>(job.warps) * kWarp / Dot::kPieces;
+  const auto num_blocks =
+      place.matrix < 0 ? 0U : static_cast<unsigned>(job.in / Format::kBlockValues);
+  for (unsigned block = lane_block; block < num_blocks; block += step) {
     typename Dot::Weights weights[kFewOuts];
     GRAFT_UNROLL
     for (int o = 0; o < kFewOuts; ++o)
-      weights[o] = Dot::weights(place.weights[o] + block * Format::kBlockBytes, piece);
+      weights[o] = Dot::weights(place.weights[o] + std::size_t{block} * Format::kBlockBytes, piece);
     GRAFT_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const std::int64_t row = first_row + (r < job.rows ? r : 0);
-      const Q8Block x = {q8.quants + row * job.in + block * Format::kBlockValues,
-                         scales + row * (job.in / kGroup) + block * kGroups};
+      const Q8Block x = {q8.quants + row * job.in + std::size_t{block} * Format::kBlockValues,
+                         scales + row * (job.in / kGroup) + std::size_t{block} * kGroups};
       const typename Dot::Bytes bytes = Dot::bytes(x, piece);
       GRAFT_UNROLL
       for (int o = 0; o < kFewOuts; ++o)
