@@ -66,11 +66,6 @@ bool has_linear_q8(DType dtype);
 // b / x_share * (x_batch_stride / in) + r of them.
 void linear_few_q8(const LinearBatch& products, const Q8Rows& q8, Stream stream);
 
-enum class Arithmetic : std::uint8_t {
-  F32,
-  BF16,  // operands rounded to bfloat16, sums in float; F32 where the GPU cannot
-};
-
 void linear_many(const LinearBatch& products, Arithmetic arithmetic, Stream stream);
 
 // Rows that use the same matrix, as tiles: see moe.h for who makes them.
