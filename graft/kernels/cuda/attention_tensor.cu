@@ -22,26 +22,58 @@ struct Tiles {
   std::uint16_t values[kKeys * kLine];
 };
 
-// Brings columns [first_col, first_col + num_cols) of the rows at `slots`, the others zero.
+// Two stages: the keys and values after the present ones are on their way.
 template <int kDim>
-__device__ void load_rows(const AttentionJob& job,
+struct Stages {
+  Tiles<kDim> tiles[2];
+  std::int64_t slots[2][kKeys];
+};
+
+// For the keys from `begin` on; -1 past the end.
+__device__ void find_slots(const AttentionJob& job,
+                           const TilePosition& at,
+                           std::int64_t begin,
+                           std::int64_t* slots) {
+  if (threadIdx.x >= kKeys) return;
+  const std::int64_t position = begin + threadIdx.x;
+  slots[threadIdx.x] = position < at.end ? cache_slot(job, at.sequence, position) : -1;
+}
+
+// Starts to bring columns [first_col, first_col + num_cols) of the rows at `slots`; the others are
+// zero.
+template <int kDim>
+__device__ void copy_rows(const AttentionJob& job,
                           const std::int64_t* slots,
                           std::int64_t first_col,
                           std::int64_t num_cols,
                           std::uint16_t* to) {
   constexpr int kPerRow = kDim / kVector;
-  const auto* data = static_cast<const std::uint16_t*>(job.cache);
+  const auto* data = static_cast<const std::uint16_t*>(job.cache) + first_col;
   GRAFT_UNROLL_4
   for (int i = 0; i < kKeys * kPerRow / kThreads; ++i) {
     const int item = i * kThreads + static_cast<int>(threadIdx.x);
     const int key = item / kPerRow;
     const int col = item % kPerRow * kVector;
-    uint4 values = make_uint4(0, 0, 0, 0);
+    std::uint16_t* place = to + key * Tiles<kDim>::kLine + col;
     if (slots[key] >= 0 && col < num_cols) {
-      values = *reinterpret_cast<const uint4*>(data + slots[key] * job.cache_row + first_col + col);
+      copy_16_bytes(place, data + slots[key] * job.cache_row + col);
+    } else {
+      *reinterpret_cast<uint4*>(place) = make_uint4(0, 0, 0, 0);
     }
-    *reinterpret_cast<uint4*>(to + key * Tiles<kDim>::kLine + col) = values;
   }
+}
+
+template <int kDim>
+__device__ void start_copies(const AttentionJob& job,
+                             const TilePosition& at,
+                             int stage,
+                             Stages<kDim>& stages) {
+  const AttentionShape& shape = job.shape;
+  Tiles<kDim>& tiles = stages.tiles[stage];
+  copy_rows<kDim>(job, stages.slots[stage], at.kv_head * shape.key_dim, shape.key_dim, tiles.keys);
+  copy_rows<kDim>(job, stages.slots[stage], shape.value_offset + at.kv_head * shape.value_dim,
+                  shape.value_dim, tiles.values);
+  end_copies();
 }
 
 // What a warp has: 16 rows of queries, and what it knows of them. A lane has parts of the rows
@@ -272,46 +304,43 @@ __device__ void join_warps(const AttentionJob& job,
 // Many rows: each of four warps has 16 of the tile's 64. Few: all have the same 16 and a quarter of
 // the keys each.
 template <class Mma, int kDim, bool kMany>
-__global__ void __launch_bounds__(kThreads, 3) attention_tensor_kernel(AttentionJob job) {
+__global__ void __launch_bounds__(kThreads) attention_tensor_kernel(AttentionJob job) {
 #if GRAFT_HAS_MMA
   constexpr int kWarpKeys = kMany ? kKeys : kKeys / kWarps;
-  union Memory {
-    Tiles<kDim> tiles;
-    SharedRows<kDim> rows;
-  };
-  __shared__ __align__(128) unsigned char memory[sizeof(Memory)];
-  __shared__ std::int64_t slots[kKeys];
-  auto& tiles = *reinterpret_cast<Tiles<kDim>*>(memory);
+  auto& stages = *dynamic_shared<Stages<kDim>>();
   const TilePosition at = tile_position(job, kMany ? kWarps * kWarpRows : kWarpRows, kKeys);
   if (at.end <= at.begin) return;
   const auto warp = static_cast<int>(threadIdx.x) / kWarp;
   const std::int64_t first_flat = at.first_flat + (kMany ? warp * kWarpRows : 0);
   const int first_key = kMany ? 0 : warp * kWarpKeys;
-  const std::int64_t key_col = at.kv_head * job.shape.key_dim;
-  const std::int64_t value_col = job.shape.value_offset + at.kv_head * job.shape.value_dim;
+  find_slots(job, at, at.begin, stages.slots[0]);
+  __syncthreads();
+  start_copies<kDim>(job, at, 0, stages);
+  find_slots(job, at, at.begin + kKeys, stages.slots[1]);
   WarpRows<Mma, kDim, kWarpKeys> rows;
   rows.start(job, at, first_flat);
+  int stage = 0;
   for (std::int64_t begin = at.begin; begin < at.end; begin += kKeys) {
-    __syncthreads();  // the keys before have been used up
-    if (threadIdx.x < kKeys) {
-      const std::int64_t position = begin + threadIdx.x;
-      slots[threadIdx.x] = position < at.end ? cache_slot(job, at.sequence, position) : -1;
-    }
+    __syncthreads();  // the other stage has been used up, and the slots for it are known
+    start_copies<kDim>(job, at, 1 - stage, stages);
+    find_slots(job, at, begin + 2 * kKeys, stages.slots[stage]);
+    wait_for_copies<1>();
     __syncthreads();
-    load_rows<kDim>(job, slots, key_col, job.shape.key_dim, tiles.keys);
-    load_rows<kDim>(job, slots, value_col, job.shape.value_dim, tiles.values);
-    __syncthreads();
+    const Tiles<kDim>& tiles = stages.tiles[stage];
     float scores[kWarpKeys / 8][4];
     rows.score(tiles.keys + first_key * Tiles<kDim>::kLine, scores);
     if (!all_seen(job, at, begin)) hide_unseen(job, at, first_flat, begin + first_key, scores);
     rows.add_softmax(scores);
     rows.add_values(scores, tiles.values + first_key * Tiles<kDim>::kLine);
+    stage = 1 - stage;
   }
+  wait_for_copies<0>();
   rows.finish();
   if constexpr (kMany) {
     write_rows(job, at, first_flat, rows);
   } else {
-    auto& shared = *reinterpret_cast<SharedRows<kDim>*>(memory);
+    auto& shared = *dynamic_shared<SharedRows<kDim>>();
+    static_assert(sizeof(shared) <= sizeof(stages));
     __syncthreads();  // keys and values have been used up
     put_rows<kDim>(rows, shared);
     __syncthreads();
@@ -326,7 +355,8 @@ template <class Mma, int kDim>
 void start(const AttentionJob& job, bool many, dim3 grid, Stream stream) {
   const auto kernel =
       many ? attention_tensor_kernel<Mma, kDim, true> : attention_tensor_kernel<Mma, kDim, false>;
-  launch("attention_tensor", kernel, {grid, kThreads}, stream, job);
+  launch_with_shared("attention_tensor", kernel, {grid, kThreads, sizeof(Stages<kDim>)}, stream,
+                     job);
 }
 
 template <class Mma>
@@ -348,6 +378,7 @@ bool can_run_on_tensor_cores(const AttentionShape& shape, DType cache) {
   const auto fits = [](std::int64_t dim) { return dim % kVector == 0 && dim <= kLargestDim; };
   return shape.arithmetic == Arithmetic::BF16 && (cache == DType::F16 || cache == DType::BF16) &&
          fits(shape.key_dim) && fits(shape.value_dim) && shape.value_offset % kVector == 0 &&
+         sizeof(Stages<kLargestDim>) <= most_shared_bytes() &&
          is_compiled_for(80, attention_tensor_kernel<MmaF16, kLargestDim, true>);
 }
 
