@@ -23,10 +23,12 @@ void for_each_value(const char* name,
                     std::int64_t rows,
                     std::int64_t cols,
                     Stream stream) {
+  const std::int64_t threads = cols < kThreads ? ceil_div(cols, kWarp) * kWarp : kThreads;
   // Beyond 64 blocks of a row there is nothing to gain.
   const std::int64_t parts = ceil_div(cols, kThreads);
   const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>(parts < 64 ? parts : 64));
-  launch(name, for_each_value_kernel<Function>, {grid, kThreads}, stream, function, cols);
+  launch(name, for_each_value_kernel<Function>, {grid, static_cast<unsigned>(threads)}, stream,
+         function, cols);
 }
 
 struct Add {
