@@ -223,6 +223,14 @@ TEST_F(AttentionKernels, SingleTokensInParts) {
   expect_right({.shape = heads(16, 1, 128), .sequences = {{1, 600}}}, 2);
 }
 
+TEST_F(AttentionKernels, LongContexts) {
+  Case c = {.shape = heads(8, 2, 64), .sequences = {{1, 5000}, {3, 4097}}, .dtype = DType::F16};
+  expect_right(c, 8);
+  c.shape.arithmetic = Arithmetic::BF16;
+  Scene scene(c);
+  EXPECT_LT(relative_error(scene.run(), scene.reference()), 1e-3);
+}
+
 // Sequences of padding, and a bucket that is longer than any context.
 TEST_F(AttentionKernels, Buckets) {
   expect_right({.shape = heads(8, 2, 64),

@@ -90,6 +90,15 @@ struct RoundToBf16 {
   }
 };
 
+struct RoundToF16 {
+  ConstRows x;
+  std::uint16_t* out;
+  std::int64_t cols;
+  __device__ void operator()(std::int64_t row, std::int64_t col) const {
+    out[row * cols + col] = __half_as_ushort(__float2half_rn(x.data[row * x.stride + col]));
+  }
+};
+
 // A block per row. The order of the sum depends on the number of threads, which `cols` decides.
 __global__ void rms_norm_kernel(
     ConstRows x, const float* weight, Rows y, std::int64_t cols, float eps) {
@@ -149,6 +158,10 @@ void copy_columns(ConstRows x, Rows y, std::int64_t rows, std::int64_t cols, Str
 
 void to_bf16(ConstRows x, Bf16* out, std::int64_t rows, std::int64_t cols, Stream stream) {
   for_each_value("to_bf16", RoundToBf16{x, out, cols}, rows, cols, stream);
+}
+
+void to_f16(ConstRows x, std::uint16_t* out, std::int64_t rows, std::int64_t cols, Stream stream) {
+  for_each_value("to_f16", RoundToF16{x, out, cols}, rows, cols, stream);
 }
 
 }  // namespace graft::cuda
