@@ -8,7 +8,7 @@ namespace graft::cuda {
 namespace {
 
 template <class Format, int kRows>
-__global__ void __launch_bounds__(kFewThreads) linear_few_kernel(FewJob job) {
+__global__ void __launch_bounds__(kFewThreads, kFewBlocks) linear_few_kernel(FewJob job) {
   constexpr int kOuts = kFewOuts<kRows>;
   const FewPlace place = few_place<kOuts>(job);
   if (place.rows == 0) return;

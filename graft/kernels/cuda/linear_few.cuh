@@ -10,6 +10,9 @@ namespace graft::cuda {
 
 inline constexpr int kFewThreads = 128;
 inline constexpr int kFewWarps = kFewThreads / kWarp;
+// Blocks that run together on a multiprocessor, at least: with fewer too few loads are under way.
+// Left alone the compiler takes more registers than that allows for eight rows of Q5_K.
+inline constexpr int kFewBlocks = 3;
 inline constexpr int kMostFewRows = 8;
 static_assert(kMostFewRows == kFewTileRows);
 

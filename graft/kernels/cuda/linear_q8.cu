@@ -32,7 +32,7 @@ __global__ void quantize_kernel(ConstRows x, Q8Rows out, std::int64_t rows, std:
 }
 
 template <class Dot, int kRows>
-__global__ void __launch_bounds__(kFewThreads)
+__global__ void __launch_bounds__(kFewThreads, kFewBlocks)
     linear_q8_kernel(FewJob job, Q8Rows q8, std::int64_t rows_per_product) {
   using Format = typename Dot::FormatType;
   constexpr int kOuts = kFewOuts<kRows>;
