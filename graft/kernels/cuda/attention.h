@@ -6,7 +6,7 @@
 // tiles. A long context with few tiles is also split: each part leaves a state, and a second kernel
 // joins the states in ascending order. How many parts there are depends on the sizes given to
 // plan_attention() alone, so with sizes rounded up to buckets the launches are always the same. The
-// bits of a row depend on its own context and on the number of parts, not on its company.
+// bits of a row depend on its own context and on the plan, not on its company.
 
 #pragma once
 

@@ -3,7 +3,8 @@
 //   kPieces             pieces of a block
 //   Weights, weights()  a piece of a block, unpacked to words of four small numbers
 //   Bytes, bytes()      what it is multiplied with
-//   dot()               the product: whole numbers, then one or two products with the scales
+//   add_dot()           sum + the product: whole numbers, then fused products with the scales, in
+//                       so many words, for the same bits in every kernel
 
 #pragma once
 
@@ -101,11 +102,13 @@ struct DotWithMinimum {
     return b;
   }
 
-  static __device__ float dot(const Weights& w, const Bytes& b) {
+  static __device__ float add_dot(float sum, const Weights& w, const Bytes& b) {
     const auto low = static_cast<float>(dot_words(w.low, b.low, 4));
     const auto high = static_cast<float>(dot_words(w.high, b.high, 4));
-    return w.scales.x * b.first.x * low - w.mins.x * b.first.y +
-           (w.scales.y * b.second.x * high - w.mins.y * b.second.y);
+    sum = fmaf(__fmul_rn(w.scales.x, b.first.x), low, sum);
+    sum = fmaf(-w.mins.x, b.first.y, sum);
+    sum = fmaf(__fmul_rn(w.scales.y, b.second.x), high, sum);
+    return fmaf(-w.mins.y, b.second.y, sum);
   }
 
  private:
@@ -172,9 +175,11 @@ struct DotQ6K {
     return b;
   }
 
-  static __device__ float dot(const Weights& w, const Bytes& b) {
-    return w.scales.x * b.steps.x * static_cast<float>(dot_words(w.low, b.low, 2)) +
-           w.scales.y * b.steps.y * static_cast<float>(dot_words(w.high, b.high, 2));
+  static __device__ float add_dot(float sum, const Weights& w, const Bytes& b) {
+    const auto low = static_cast<float>(dot_words(w.low, b.low, 2));
+    const auto high = static_cast<float>(dot_words(w.high, b.high, 2));
+    sum = fmaf(__fmul_rn(w.scales.x, b.steps.x), low, sum);
+    return fmaf(__fmul_rn(w.scales.y, b.steps.y), high, sum);
   }
 
  private:
@@ -212,8 +217,9 @@ struct DotQ80 {
     return b;
   }
 
-  static __device__ float dot(const Weights& w, const Bytes& b) {
-    return w.d * b.step * static_cast<float>(dot_words(w.quants, b.quants, 2));
+  static __device__ float add_dot(float sum, const Weights& w, const Bytes& b) {
+    const auto product = static_cast<float>(dot_words(w.quants, b.quants, 2));
+    return fmaf(__fmul_rn(w.d, b.step), product, sum);
   }
 };
 
@@ -251,9 +257,9 @@ struct DotQ40 {
     return b;
   }
 
-  static __device__ float dot(const Weights& w, const Bytes& b) {
-    const int sum = dot_words(w.low, b.low, 2) + dot_words(w.high, b.high, 2);
-    return w.d * (b.step * static_cast<float>(sum) - b.eight_sums);
+  static __device__ float add_dot(float sum, const Weights& w, const Bytes& b) {
+    const int product = dot_words(w.low, b.low, 2) + dot_words(w.high, b.high, 2);
+    return fmaf(w.d, fmaf(b.step, static_cast<float>(product), -b.eight_sums), sum);
   }
 };
 

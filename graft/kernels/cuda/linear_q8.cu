@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kFewThreads, kFewBlocks)
       const typename Dot::Bytes bytes = Dot::bytes(x, piece);
       GRAFT_UNROLL
       for (int o = 0; o < kOuts; ++o)
-        sums[o][r] += Dot::dot(weights[o], bytes);
+        sums[o][r] = Dot::add_dot(sums[o][r], weights[o], bytes);
     }
   }
   write_few<kRows>(job, place, sums);
