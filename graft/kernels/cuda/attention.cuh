@@ -60,7 +60,8 @@ __device__ inline TilePosition tile_position(const AttentionJob& job,
   at.kv_head = blockIdx.y;
   at.part = blockIdx.z;
   const std::int64_t num_tokens = job.batch.num_tokens[at.sequence];
-  at.first_flat = blockIdx.x % tiles * tile_rows;
+  // The last first: those of late positions take longest.
+  at.first_flat = (tiles - 1 - blockIdx.x % tiles) * tile_rows;
   at.end_flat = num_tokens * at.group;
   if (at.end_flat > at.first_flat + tile_rows) at.end_flat = at.first_flat + tile_rows;
   at.first_position = job.batch.context_lens[at.sequence] - num_tokens;

@@ -297,7 +297,7 @@ TEST_F(AttentionKernels, LargeScores) {
   Case c = {.shape = heads(4, 2, 64), .sequences = {{1, 500}, {30, 60}}};
   c.shape.scale = 40.0F;
   Scene scene(c);
-  EXPECT_LT(relative_error(scene.run(), scene.reference()), 1e-4);
+  EXPECT_LT(relative_error(scene.run(), scene.reference()), 1e-3);
 }
 
 // A sequence's bits are the same alone and in company of the same bucket.
