@@ -1,221 +1,20 @@
-#include "graft/kernels/cuda/attention.cuh"
+#include "graft/kernels/cuda/attention.h"
 
 #include <algorithm>
 
 #include "graft/base/check.h"
+#include "graft/kernels/cuda/attention.cuh"
 
 namespace graft::cuda {
 namespace {
-
-constexpr int kThreads = 256;
-constexpr int kWarps = kThreads / kWarp;
-constexpr int kCols = 128;  // of keys or values in shared memory at a time
-constexpr int kColsPerLane = kCols / kWarp;
-constexpr int kLine =
-    kCols + 4;  // of a row there: lanes that read different rows meet no bank twice
-constexpr float kLog2E = 1.4426950408889634F;
-constexpr float kNothing = -INFINITY;
 
 // Parts: enough blocks for four on each of 132 multiprocessors, none under 256 positions, and not
 // so many that joining them shows.
 constexpr std::int64_t kEnoughBlocks = 528;
 constexpr std::int64_t kShortestPart = 256;
 constexpr std::int64_t kMostParts = 64;
-
-// The queries of the tile, times the scale of the scores in powers of two, each row padded with
-// zeros to `line` values.
-__device__ void load_queries(
-    const AttentionJob& job, const TilePosition& at, int tile_rows, int line, float* to) {
-  const auto key_dim = static_cast<int>(job.shape.key_dim);
-  const float scale = job.shape.scale * kLog2E;
-  const std::int64_t first_row = job.batch.first_rows[at.sequence];
-  for (int row = static_cast<int>(threadIdx.x) / kWarp; row < tile_rows; row += kWarps) {
-    const std::int64_t flat = at.first_flat + row;
-    const std::int64_t head = at.kv_head * at.group + flat % at.group;
-    const float* from =
-        job.queries.data + (first_row + flat / at.group) * job.queries.stride + head * key_dim;
-    for (int i = static_cast<int>(threadIdx.x) % kWarp; i < line; i += kWarp)
-      to[row * line + i] = flat < at.end_flat && i < key_dim ? from[i] * scale : 0.0F;
-  }
-}
-
-// Columns [first_col, first_col + num_cols) of the rows at `slots`, the others zero.
-template <class Cache>
-__device__ void load_tile(const AttentionJob& job,
-                          const std::int64_t* slots,
-                          std::int64_t first_col,
-                          int num_cols,
-                          float* tile) {
-  const auto* data = static_cast<const typename Cache::Code*>(job.cache);
-  const int col = static_cast<int>(threadIdx.x) % kWarp * kColsPerLane;
-  GRAFT_UNROLL
-  for (int i = 0; i < kChunk / kWarps; ++i) {
-    const int key = static_cast<int>(threadIdx.x) / kWarp + i * kWarps;
-    const auto* from = data + slots[key] * job.cache_row + first_col + col;
-    float4 values = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
-    if (slots[key] >= 0) {
-      if (job.vectors && col + kColsPerLane <= num_cols) {
-        values = Cache::load_4(from);
-      } else {
-        if (col < num_cols) values.x = Cache::load(from[0]);
-        if (col + 1 < num_cols) values.y = Cache::load(from[1]);
-        if (col + 2 < num_cols) values.z = Cache::load(from[2]);
-        if (col + 3 < num_cols) values.w = Cache::load(from[3]);
-      }
-    }
-    *reinterpret_cast<float4*>(tile + key * kLine + col) = values;
-  }
-}
-
-// scores[r] += the lane's key times query row r, over the columns in the tile.
-template <int kRows>
-__device__ void add_scores(
-    const float* tile, const float* queries, int line, int num_cols, float (&scores)[kRows]) {
-  const float* key = tile + threadIdx.x % kWarp * kLine;
-  for (int i = 0; i < num_cols; i += 4) {
-    const float4 k = *reinterpret_cast<const float4*>(key + i);
-    GRAFT_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      const float4 q = *reinterpret_cast<const float4*>(queries + r * line + i);
-      scores[r] = fmaf(q.w, k.w, fmaf(q.z, k.z, fmaf(q.y, k.y, fmaf(q.x, k.x, scores[r]))));
-    }
-  }
-}
-
-// What a warp knows of its rows.
-template <int kRows, int kColChunks>
-struct RowStates {
-  float max[kRows];
-  float sum[kRows];
-  float values[kRows][kColChunks * kColsPerLane];
-};
-
-// scores become weights; what was summed up under a smaller maximum is made smaller.
-template <int kRows, int kColChunks>
-__device__ void add_softmax(float (&scores)[kRows], RowStates<kRows, kColChunks>& state) {
-  GRAFT_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    const float max = fmaxf(state.max[r], warp_max(scores[r]));
-    const float base = max == kNothing ? 0.0F : max;
-    const float correction = exp2f(state.max[r] - base);
-    scores[r] = exp2f(scores[r] - base);
-    state.sum[r] = state.sum[r] * correction + warp_sum(scores[r]);
-    state.max[r] = max;
-    GRAFT_UNROLL
-    for (float& value : state.values[r])
-      value *= correction;
-  }
-}
-
-template <int kRows, int kColChunks>
-__device__ void add_values(const float* tile,
-                           const float (&weights)[kRows],
-                           int chunk,
-                           RowStates<kRows, kColChunks>& state) {
-  const float* column = tile + threadIdx.x % kWarp * kColsPerLane;
-  for (int key = 0; key < kChunk; ++key) {
-    const float4 v = *reinterpret_cast<const float4*>(column + key * kLine);
-    GRAFT_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      const float weight = __shfl_sync(kAllLanes, weights[r], key);
-      float* sums = state.values[r] + chunk * kColsPerLane;
-      sums[0] = fmaf(weight, v.x, sums[0]);
-      sums[1] = fmaf(weight, v.y, sums[1]);
-      sums[2] = fmaf(weight, v.z, sums[2]);
-      sums[3] = fmaf(weight, v.w, sums[3]);
-    }
-  }
-}
-
-// The result of a row, or its state where the context is split.
-template <int kRows, int kColChunks>
-__device__ void write_rows(const AttentionJob& job,
-                           const TilePosition& at,
-                           const RowStates<kRows, kColChunks>& state) {
-  const auto lane = static_cast<int>(threadIdx.x) % kWarp;
-  const std::int64_t first_row = job.batch.first_rows[at.sequence];
-  const std::int64_t value_dim = job.shape.value_dim;
-  GRAFT_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    const std::int64_t flat = at.first_flat + threadIdx.x / kWarp * kRows + r;
-    if (flat >= at.end_flat) continue;
-    const std::int64_t row = first_row + flat / at.group;
-    const std::int64_t head = at.kv_head * at.group + flat % at.group;
-    float* to = job.out.data + row * job.out.stride + head * value_dim;
-    float factor = 1.0F / state.sum[r];
-    if (job.states.max_sum != nullptr) {
-      const std::int64_t place = (at.part * job.batch.num_rows + row) * job.shape.num_heads + head;
-      if (lane == 0) job.states.max_sum[place] = make_float2(state.max[r], state.sum[r]);
-      to = job.states.values + place * value_dim;
-      factor = 1.0F;
-    }
-    GRAFT_UNROLL
-    for (int i = 0; i < kColChunks * kColsPerLane; ++i) {
-      const int col = i / kColsPerLane * kCols + lane * kColsPerLane + i % kColsPerLane;
-      if (col < value_dim) to[col] = state.values[r][i] * factor;
-    }
-  }
-}
-
-// Each warp has kRows rows of the tile; the keys and values in shared memory serve all warps.
-template <class Cache, int kRows, int kColChunks>
-__global__ void __launch_bounds__(kThreads) attention_kernel(AttentionJob job) {
-  constexpr int kTile = kWarps * kRows;
-  const TilePosition at = tile_position(job, kTile);
-  if (at.end <= at.begin) return;
-  const auto key_dim = static_cast<int>(job.shape.key_dim);
-  const int line = (key_dim + 3) / 4 * 4;
-  __shared__ std::int64_t slots[kChunk];
-  auto* tile = dynamic_shared<float>();    // [kChunk, kLine]
-  float* queries = tile + kChunk * kLine;  // [kTile, line]
-  const auto lane = static_cast<int>(threadIdx.x) % kWarp;
-  const auto first = static_cast<int>(threadIdx.x) / kWarp * kRows;
-  load_queries(job, at, kTile, line, queries);
-  RowStates<kRows, kColChunks> state;
-  GRAFT_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    state.max[r] = kNothing;
-    state.sum[r] = 0.0F;
-    GRAFT_UNROLL
-    for (float& value : state.values[r])
-      value = 0.0F;
-  }
-  for (std::int64_t begin = at.begin; begin < at.end; begin += kChunk) {
-    const std::int64_t position = begin + lane;
-    __syncthreads();  // the chunk before has been used up
-    if (threadIdx.x < kChunk) {
-      slots[lane] = position < at.end ? cache_slot(job, at.sequence, position) : -1;
-    }
-    float scores[kRows] = {};
-    for (int col = 0; col < key_dim; col += kCols) {
-      __syncthreads();
-      const int num_cols = key_dim - col < kCols ? key_dim - col : kCols;
-      load_tile<Cache>(job, slots, at.kv_head * key_dim + col, num_cols, tile);
-      __syncthreads();
-      add_scores<kRows>(tile, queries + first * line + col, line, (num_cols + 3) / 4 * 4, scores);
-    }
-    GRAFT_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      const std::int64_t own = at.first_position + (at.first_flat + first + r) / at.group;
-      const bool seen =
-          position <= own && position < at.end && position >= first_seen(job.shape.window, own);
-      if (!seen) scores[r] = kNothing;
-    }
-    add_softmax(scores, state);
-    GRAFT_UNROLL
-    for (int chunk = 0; chunk < kColChunks; ++chunk) {
-      const auto left = static_cast<int>(job.shape.value_dim) - chunk * kCols;
-      if (left <= 0) continue;
-      __syncthreads();
-      load_tile<Cache>(job, slots,
-                       job.shape.value_offset + at.kv_head * job.shape.value_dim + chunk * kCols,
-                       left < kCols ? left : kCols, tile);
-      __syncthreads();
-      add_values(tile, scores, chunk, state);
-    }
-  }
-  write_rows(job, at, state);
-}
+// A part begins where a chunk of keys does, in every kernel.
+constexpr std::int64_t kPartStep = 64;
 
 // A block per token and head.
 __global__ void join_parts_kernel(AttentionJob job) {
@@ -251,90 +50,38 @@ __global__ void join_parts_kernel(AttentionJob job) {
   }
 }
 
-// How many rows a warp takes, by the columns of the values: few for decoding, else as many as
-// registers hold.
-constexpr int kFewRowsPerWarp = 1;
-template <int kColChunks>
-inline constexpr int kRowsPerWarp = kColChunks == 1 ? 8 : 4;
-
-int rows_per_warp(const AttentionShape& shape) {
-  return shape.value_dim <= kCols ? kRowsPerWarp<1> : kRowsPerWarp<4>;
+std::int64_t rows_of_sequence(const AttentionShape& shape, const AttentionBatch& batch) {
+  return batch.max_tokens * (shape.num_heads / shape.num_kv_heads);
 }
 
-std::size_t shared_bytes(const AttentionShape& shape, std::int64_t tile_rows) {
-  const std::int64_t line = ceil_div(shape.key_dim, 4) * 4;
-  return static_cast<std::size_t>(kChunk * kLine + tile_rows * line) * sizeof(float);
-}
-
-std::size_t most_shared_bytes() {
-  int device = 0;
-  int bytes = 48 << 10;
-  if (cudaGetDevice(&device) == cudaSuccess) {
-    cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+// Tiles of many rows where a sequence has more than a small tile and the GPU has room for them.
+void choose_kernel(const AttentionShape& shape,
+                   const AttentionBatch& batch,
+                   DType cache,
+                   AttentionPlan& plan) {
+  const std::int64_t rows = rows_of_sequence(shape, batch);
+  if (can_run_on_tensor_cores(shape, cache)) {
+    plan.kernel = AttentionPlan::Kernel::TensorCores;
+    plan.many_rows = rows > tensor_tile_rows(false);
+    plan.tile_rows = tensor_tile_rows(plan.many_rows);
+    return;
   }
-  return static_cast<std::size_t>(bytes) - kChunk * sizeof(std::int64_t);
-}
-
-// A tile of many rows where a sequence has that many and the GPU has room for them.
-bool takes_large_tiles(const AttentionShape& shape, const AttentionBatch& batch) {
-  const std::int64_t rows = batch.max_tokens * (shape.num_heads / shape.num_kv_heads);
-  return rows > kWarps * kFewRowsPerWarp &&
-         shared_bytes(shape, kWarps * rows_per_warp(shape)) <= most_shared_bytes();
-}
-
-std::int64_t tile_rows(const AttentionShape& shape, const AttentionBatch& batch) {
-  return kWarps * (takes_large_tiles(shape, batch) ? rows_per_warp(shape) : kFewRowsPerWarp);
-}
-
-std::int64_t num_tiles(const AttentionShape& shape, const AttentionBatch& batch) {
-  const std::int64_t rows = batch.max_tokens * (shape.num_heads / shape.num_kv_heads);
-  return batch.num_sequences * ceil_div(rows, tile_rows(shape, batch));
-}
-
-using Launch = void (*)(const AttentionJob& job,
-                        const LaunchShape& shape,
-                        bool large,
-                        Stream stream);
-
-template <class Cache, int kRows, int kColChunks>
-void start(const AttentionJob& job, const LaunchShape& shape, Stream stream) {
-  const auto kernel = attention_kernel<Cache, kRows, kColChunks>;
-  check_launch("attention",
-               cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(shape.shared_bytes)),
-               stream);
-  launch("attention", kernel, shape, stream, job);
-}
-
-template <class Cache, int kColChunks>
-void start(const AttentionJob& job, const LaunchShape& shape, bool large, Stream stream) {
-  if (large) {
-    start<Cache, kRowsPerWarp<kColChunks>, kColChunks>(job, shape, stream);
-  } else {
-    start<Cache, kFewRowsPerWarp, kColChunks>(job, shape, stream);
+  if (can_run_latent(shape, cache)) {
+    plan.kernel = AttentionPlan::Kernel::Latents;
+    plan.tile_rows = latent_tile_rows();
+    return;
   }
+  plan.many_rows = rows > core_tile_rows(shape, false) && core_tile_fits(shape, true);
+  plan.tile_rows = core_tile_rows(shape, plan.many_rows);
+  GRAFT_CHECK(core_tile_fits(shape, plan.many_rows), "no attention of ", shape.key_dim, " by ",
+              shape.value_dim);
 }
 
-template <class Cache>
-void launch_attention(const AttentionJob& job,
-                      const LaunchShape& shape,
-                      bool large,
-                      Stream stream) {
-  if (job.shape.value_dim <= kCols) {
-    start<Cache, 1>(job, shape, large, stream);
-  } else if (job.shape.value_dim <= 2 * kCols) {
-    start<Cache, 2>(job, shape, large, stream);
-  } else {
-    start<Cache, 4>(job, shape, large, stream);
-  }
+std::int64_t num_tiles(const AttentionShape& shape,
+                       const AttentionBatch& batch,
+                       const AttentionPlan& plan) {
+  return batch.num_sequences * ceil_div(rows_of_sequence(shape, batch), plan.tile_rows);
 }
-
-template <class Cache>
-struct Attend {
-  static constexpr Launch kLaunch = launch_attention<Cache>;
-};
-
-constexpr auto kAttend = cache_table<Launch, Attend>();
 
 std::size_t max_sum_bytes(const AttentionShape& shape,
                           const AttentionBatch& batch,
@@ -343,18 +90,36 @@ std::size_t max_sum_bytes(const AttentionShape& shape,
                        sizeof(float2));
 }
 
+void start(
+    const AttentionPlan& plan, const AttentionJob& job, DType cache, dim3 grid, Stream stream) {
+  switch (plan.kernel) {
+    case AttentionPlan::Kernel::Cores:
+      launch_on_cores(job, cache, plan.many_rows, grid, stream);
+      return;
+    case AttentionPlan::Kernel::TensorCores:
+      launch_on_tensor_cores(job, cache, plan.many_rows, grid, stream);
+      return;
+    case AttentionPlan::Kernel::Latents:
+      launch_latent(job, cache, grid, stream);
+      return;
+  }
+}
+
 }  // namespace
 
-AttentionPlan plan_attention(const AttentionShape& shape, const AttentionBatch& batch) {
-  GRAFT_CHECK(shape.value_dim <= 4 * kCols, "values of ", shape.value_dim);
-  const std::int64_t blocks =
-      std::max<std::int64_t>(1, num_tiles(shape, batch) * shape.num_kv_heads);
-  const std::int64_t parts = std::clamp<std::int64_t>(
-      std::min(ceil_div(batch.max_context, kShortestPart), kEnoughBlocks / blocks), 1, kMostParts);
+AttentionPlan plan_attention(const AttentionShape& shape,
+                             const AttentionBatch& batch,
+                             DType cache) {
+  GRAFT_CHECK(is_cache_type(cache), "no attention to a cache of ", name(cache));
   AttentionPlan plan;
-  plan.part_len =
-      std::max<std::int64_t>(1, ceil_div(ceil_div(batch.max_context, parts), kChunk)) * kChunk;
-  plan.num_parts = std::max<std::int64_t>(1, ceil_div(batch.max_context, plan.part_len));
+  choose_kernel(shape, batch, cache, plan);
+  const std::int64_t context = std::max<std::int64_t>(1, batch.max_context);
+  const std::int64_t blocks =
+      std::max<std::int64_t>(1, num_tiles(shape, batch, plan) * shape.num_kv_heads);
+  const std::int64_t parts = std::clamp<std::int64_t>(
+      std::min(ceil_div(context, kShortestPart), kEnoughBlocks / blocks), 1, kMostParts);
+  plan.part_len = ceil_div(ceil_div(context, parts), kPartStep) * kPartStep;
+  plan.num_parts = ceil_div(context, plan.part_len);
   if (plan.num_parts > 1) {
     const auto states = static_cast<std::size_t>(plan.num_parts * batch.num_rows * shape.num_heads);
     plan.scratch_bytes = max_sum_bytes(shape, batch, plan.num_parts) +
@@ -371,7 +136,6 @@ void attention(const AttentionShape& shape,
                Rows out,
                void* scratch,
                Stream stream) {
-  GRAFT_CHECK(is_cache_type(cache.dtype), "no attention to a cache of ", name(cache.dtype));
   AttentionJob job = {.shape = shape,
                       .batch = batch,
                       .cache = cache.data,
@@ -388,11 +152,9 @@ void attention(const AttentionShape& shape,
         .max_sum = reinterpret_cast<float2*>(memory),
         .values = reinterpret_cast<float*>(memory + max_sum_bytes(shape, batch, plan.num_parts))};
   }
-  const dim3 grid(static_cast<unsigned>(num_tiles(shape, batch)),
+  const dim3 grid(static_cast<unsigned>(num_tiles(shape, batch, plan)),
                   static_cast<unsigned>(shape.num_kv_heads), static_cast<unsigned>(plan.num_parts));
-  const LaunchShape launch_shape = {grid, kThreads, shared_bytes(shape, tile_rows(shape, batch))};
-  kAttend[static_cast<std::size_t>(cache.dtype)](job, launch_shape, takes_large_tiles(shape, batch),
-                                                 stream);
+  start(plan, job, cache.dtype, grid, stream);
   if (plan.num_parts == 1) return;
   const dim3 rows(static_cast<unsigned>(batch.num_sequences * batch.max_tokens),
                   static_cast<unsigned>(shape.num_heads));

@@ -6,7 +6,7 @@
 // tiles. A long context with few tiles is also split: each part leaves a state, and a second kernel
 // joins the states in ascending order. How many parts there are depends on the sizes given to
 // plan_attention() alone, so with sizes rounded up to buckets the launches are always the same. The
-// bits of a row depend on its own context and on the number of parts, not on its company.
+// bits of a row depend on its own context and on the plan, not on its company.
 
 #pragma once
 
@@ -26,6 +26,9 @@ struct AttentionShape {
   std::int64_t value_offset = 0;  // where the values of the first head begin in a row of the cache
   std::int64_t window = 0;        // 0: none; else a token sees this many, itself included
   float scale = 1.0F;             // of the scores
+  // BF16: on tensor cores where GPU, cache and head sizes allow it, queries and weights of the
+  // softmax being rounded to the cache's type.
+  Arithmetic arithmetic = Arithmetic::F32;
 };
 
 // The sequences of a pass: sequence s has the rows from first_rows[s] on, num_tokens[s] of them (0:
@@ -45,11 +48,16 @@ struct AttentionBatch {
 };
 
 struct AttentionPlan {
+  enum class Kernel : std::uint8_t { Cores, TensorCores, Latents };
+
+  Kernel kernel = Kernel::Cores;
+  bool many_rows = false;
+  std::int64_t tile_rows = 0;
   std::int64_t num_parts = 1;
   std::int64_t part_len = 0;  // positions
   std::size_t scratch_bytes = 0;
 };
-AttentionPlan plan_attention(const AttentionShape& shape, const AttentionBatch& batch);
+AttentionPlan plan_attention(const AttentionShape& shape, const AttentionBatch& batch, DType cache);
 
 // out[rows, num_heads * value_dim] for queries[rows, num_heads * key_dim]. Keys and values of the
 // pass have been written before.

@@ -3,7 +3,8 @@
 //   kPieces             pieces of a block
 //   Weights, weights()  a piece of a block, unpacked to words of four small numbers
 //   Bytes, bytes()      what it is multiplied with
-//   dot()               the product: whole numbers, then one or two products with the scales
+//   add_dot()           sum + the product: whole numbers, then fused products with the scales, in
+//                       so many words, for the same bits in every kernel
 
 #pragma once
 
@@ -70,12 +71,11 @@ struct DotWithMinimum {
     const auto halves = static_cast<std::uint32_t>(header[0]);
     const float d = f16_to_float(halves & 0xffff);
     const float dmin = f16_to_float(halves >> 16);
-    const ScaleAndMin first = unpack(header, 2 * pair);
-    const ScaleAndMin second = unpack(header, 2 * pair + 1);
-    w.scales =
-        make_float2(d * static_cast<float>(first.scale), d * static_cast<float>(second.scale));
-    w.mins =
-        make_float2(dmin * static_cast<float>(first.min), dmin * static_cast<float>(second.min));
+    const TwoScales two = unpack(header, pair);
+    w.scales = make_float2(d * static_cast<float>(two.scales & 255),
+                           d * static_cast<float>(two.scales >> 8));
+    w.mins = make_float2(dmin * static_cast<float>(two.mins & 255),
+                         dmin * static_cast<float>(two.mins >> 8));
     int fifth[4] = {0, 0, 0, 0};
     if constexpr (kFifthBits) load_16(block + 16 + piece % 2 * 16, fifth);
     GRAFT_UNROLL
@@ -102,22 +102,31 @@ struct DotWithMinimum {
     return b;
   }
 
-  static __device__ float dot(const Weights& w, const Bytes& b) {
+  static __device__ float add_dot(float sum, const Weights& w, const Bytes& b) {
     const auto low = static_cast<float>(dot_words(w.low, b.low, 4));
     const auto high = static_cast<float>(dot_words(w.high, b.high, 4));
-    return w.scales.x * b.first.x * low - w.mins.x * b.first.y +
-           (w.scales.y * b.second.x * high - w.mins.y * b.second.y);
+    sum = fmaf(__fmul_rn(w.scales.x, b.first.x), low, sum);
+    sum = fmaf(-w.mins.x, b.first.y, sum);
+    sum = fmaf(__fmul_rn(w.scales.y, b.second.x), high, sum);
+    return fmaf(-w.mins.y, b.second.y, sum);
   }
 
  private:
-  // scale_and_min() of formats_k.cuh from words: header[1..3] hold the twelve bytes.
-  static __device__ ScaleAndMin unpack(const int (&header)[4], int s) {
-    const int shift = s % 4 * 8;
-    const int scales = header[1] >> shift & 255;
-    const int mins = header[2] >> shift & 255;
-    const int both = header[3] >> shift & 255;
-    if (s < 4) return {scales & 63, mins & 63};
-    return {(both & 15) | scales >> 6 << 4, both >> 4 | mins >> 6 << 4};
+  // Those of a pair of sub-blocks, in the two low bytes.
+  struct TwoScales {
+    std::uint32_t scales;
+    std::uint32_t mins;
+  };
+
+  // scale_and_min() of formats_k.cuh for two at once: header[1..3] hold the twelve bytes.
+  static __device__ TwoScales unpack(const int (&header)[4], int pair) {
+    const int shift = pair % 2 * 16;
+    const std::uint32_t scales = static_cast<std::uint32_t>(header[1]) >> shift;
+    const std::uint32_t mins = static_cast<std::uint32_t>(header[2]) >> shift;
+    const std::uint32_t both = static_cast<std::uint32_t>(header[3]) >> shift;
+    const bool late = pair >= 2;
+    return {late ? (both & 0x0f0fU) | (scales >> 2 & 0x3030U) : scales & 0x3f3fU,
+            late ? (both >> 4 & 0x0f0fU) | (mins >> 2 & 0x3030U) : mins & 0x3f3fU};
   }
 };
 using DotQ4K = DotWithMinimum<FormatQ4K, false>;
@@ -166,9 +175,11 @@ struct DotQ6K {
     return b;
   }
 
-  static __device__ float dot(const Weights& w, const Bytes& b) {
-    return w.scales.x * b.steps.x * static_cast<float>(dot_words(w.low, b.low, 2)) +
-           w.scales.y * b.steps.y * static_cast<float>(dot_words(w.high, b.high, 2));
+  static __device__ float add_dot(float sum, const Weights& w, const Bytes& b) {
+    const auto low = static_cast<float>(dot_words(w.low, b.low, 2));
+    const auto high = static_cast<float>(dot_words(w.high, b.high, 2));
+    sum = fmaf(__fmul_rn(w.scales.x, b.steps.x), low, sum);
+    return fmaf(__fmul_rn(w.scales.y, b.steps.y), high, sum);
   }
 
  private:
@@ -206,8 +217,9 @@ struct DotQ80 {
     return b;
   }
 
-  static __device__ float dot(const Weights& w, const Bytes& b) {
-    return w.d * b.step * static_cast<float>(dot_words(w.quants, b.quants, 2));
+  static __device__ float add_dot(float sum, const Weights& w, const Bytes& b) {
+    const auto product = static_cast<float>(dot_words(w.quants, b.quants, 2));
+    return fmaf(__fmul_rn(w.d, b.step), product, sum);
   }
 };
 
@@ -245,9 +257,9 @@ struct DotQ40 {
     return b;
   }
 
-  static __device__ float dot(const Weights& w, const Bytes& b) {
-    const int sum = dot_words(w.low, b.low, 2) + dot_words(w.high, b.high, 2);
-    return w.d * (b.step * static_cast<float>(sum) - b.eight_sums);
+  static __device__ float add_dot(float sum, const Weights& w, const Bytes& b) {
+    const int product = dot_words(w.low, b.low, 2) + dot_words(w.high, b.high, 2);
+    return fmaf(w.d, fmaf(b.step, static_cast<float>(product), -b.eight_sums), sum);
   }
 };
 

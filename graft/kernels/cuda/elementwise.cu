@@ -23,10 +23,12 @@ void for_each_value(const char* name,
                     std::int64_t rows,
                     std::int64_t cols,
                     Stream stream) {
+  const std::int64_t threads = cols < kThreads ? ceil_div(cols, kWarp) * kWarp : kThreads;
   // Beyond 64 blocks of a row there is nothing to gain.
   const std::int64_t parts = ceil_div(cols, kThreads);
   const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>(parts < 64 ? parts : 64));
-  launch(name, for_each_value_kernel<Function>, {grid, kThreads}, stream, function, cols);
+  launch(name, for_each_value_kernel<Function>, {grid, static_cast<unsigned>(threads)}, stream,
+         function, cols);
 }
 
 struct Add {
@@ -85,6 +87,15 @@ struct RoundToBf16 {
   std::int64_t cols;
   __device__ void operator()(std::int64_t row, std::int64_t col) const {
     out[row * cols + col] = to_bf16(x.data[row * x.stride + col]);
+  }
+};
+
+struct RoundToF16 {
+  ConstRows x;
+  std::uint16_t* out;
+  std::int64_t cols;
+  __device__ void operator()(std::int64_t row, std::int64_t col) const {
+    out[row * cols + col] = __half_as_ushort(__float2half_rn(x.data[row * x.stride + col]));
   }
 };
 
@@ -147,6 +158,10 @@ void copy_columns(ConstRows x, Rows y, std::int64_t rows, std::int64_t cols, Str
 
 void to_bf16(ConstRows x, Bf16* out, std::int64_t rows, std::int64_t cols, Stream stream) {
   for_each_value("to_bf16", RoundToBf16{x, out, cols}, rows, cols, stream);
+}
+
+void to_f16(ConstRows x, std::uint16_t* out, std::int64_t rows, std::int64_t cols, Stream stream) {
+  for_each_value("to_f16", RoundToF16{x, out, cols}, rows, cols, stream);
 }
 
 }  // namespace graft::cuda

@@ -144,20 +144,24 @@ TEST_F(Elementwise, GathersAndCopies) {
   EXPECT_EQ(out.take(), want);
 }
 
-TEST_F(Elementwise, RoundsToBfloat16) {
+TEST_F(Elementwise, RoundsTo16Bits) {
   Floats x = Random(6).floats(5 * 13, 100.0F);
-  x[0] = 1.00390625F;    // a tie: down to even
+  x[0] = 1.00390625F;    // for BF16 a tie: down to even
   x[1] = 1.01171875F;    // a tie: up to even
   x[2] = 3.4028235e38F;  // to infinity
+  x[3] = 1e-7F;          // for F16 below the normal numbers
   const Device<float> in(x);
-  const Device<Bf16> out(5 * 10);
-  to_bf16({in.get(), 13}, out.get(), 5, 10, nullptr);
-  const std::vector<Bf16> got = out.take();
-  const auto encode = quant::reference_codecs()[static_cast<std::size_t>(DType::BF16)].encode;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    Bf16 want = 0;
-    encode(&x[i / 10 * 13 + i % 10], reinterpret_cast<std::byte*>(&want), 1);
-    EXPECT_EQ(got[i], want) << i;
+  for (const DType type : {DType::BF16, DType::F16}) {
+    const Device<std::uint16_t> out(5 * 10);
+    const auto round = type == DType::BF16 ? to_bf16 : to_f16;
+    round({in.get(), 13}, out.get(), 5, 10, nullptr);
+    const std::vector<std::uint16_t> got = out.take();
+    const auto encode = quant::reference_codecs()[static_cast<std::size_t>(type)].encode;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      std::uint16_t want = 0;
+      encode(&x[i / 10 * 13 + i % 10], reinterpret_cast<std::byte*>(&want), 1);
+      EXPECT_EQ(got[i], want) << i;
+    }
   }
 }
 

@@ -54,6 +54,10 @@ class Carver {
   std::size_t used_ = 0;
 };
 
+std::int64_t most_few_pairs(const ExpertsJob& job) {
+  return kFewPairsPerExpert * job.num_experts;
+}
+
 // With memory null only the size is right.
 Scratch scratch_at(const ExpertsJob& job, std::int64_t rows, void* memory) {
   const std::int64_t pairs = rows * job.top_k;
@@ -64,13 +68,16 @@ Scratch scratch_at(const ExpertsJob& job, std::int64_t rows, void* memory) {
   };
   s.inner = static_cast<float*>(carver.take(floats(2 * pairs * job.intermediate)));
   s.results = static_cast<float*>(carver.take(floats(pairs * job.hidden)));
-  const std::int64_t few = std::min(rows, kFewTokens);
+  // Only few rows are rounded to bytes.
+  const std::int64_t few = std::min(rows, std::max(kFewTokens, most_few_pairs(job) / job.top_k));
   s.q8 = carver.take(
       std::max(q8_rows_bytes(few, job.hidden), q8_rows_bytes(few * job.top_k, job.intermediate)));
   s.groups.counts = static_cast<std::int32_t*>(carver.take(floats(job.num_experts)));
   s.groups.order = static_cast<std::int32_t*>(carver.take(floats(pairs)));
-  s.groups.tiles = static_cast<RowTile*>(carver.take(
-      static_cast<std::size_t>(most_row_tiles(pairs, job.num_experts)) * sizeof(RowTile)));
+  const std::int64_t few_tiles = most_row_tiles(few * job.top_k, job.num_experts, kFewTileRows);
+  const std::int64_t tiles = most_row_tiles(pairs, job.num_experts, kTileRows);
+  s.groups.tiles = static_cast<RowTile*>(
+      carver.take(static_cast<std::size_t>(std::max(few_tiles, tiles)) * sizeof(RowTile)));
   s.bytes = carver.used();
   return s;
 }
@@ -151,24 +158,47 @@ void by_pairs(const ExpertsJob& job, const RoutedRows& routed, const Scratch& s,
   multiply_pairs(job, down, s, pairs, stream);
 }
 
+// The rows of each expert together: eight at a time, or in tiles.
+void multiply_groups(const ExpertsJob& job,
+                     const LinearBatch& products,
+                     const RowTiles& tiles,
+                     const Scratch& s,
+                     std::int64_t x_rows,
+                     bool few,
+                     Stream stream) {
+  const std::int64_t in = products.stack.cols;
+  if (!few) {
+    linear_grouped(products, tiles, job.arithmetic, stream);
+  } else if (job.whole_numbers && has_linear_q8(products.stack.dtype)) {
+    const Q8Rows q8 = q8_rows_at(s.q8, x_rows, in);
+    quantize_rows(products.x, q8, x_rows, in, stream);
+    linear_few_grouped_q8(products, tiles, q8, stream);
+  } else {
+    linear_few_grouped(products, tiles, stream);
+  }
+}
+
 void by_groups(const ExpertsJob& job, const RoutedRows& routed, const Scratch& s, Stream stream) {
   const std::int64_t pairs = routed.rows * job.top_k;
-  const std::int64_t num_tiles = most_row_tiles(pairs, job.num_experts);
-  group_pairs(routed.expert_ids, pairs, job.num_experts, s.groups, stream);
-  const auto multiply = [&](const LinearBatch& products) {
-    linear_grouped(products, s.groups.tiles, num_tiles, s.groups.order, job.arithmetic, stream);
-  };
+  const bool few = pairs <= most_few_pairs(job);
+  const std::int64_t tile_rows = few ? kFewTileRows : kTileRows;
+  group_pairs(routed.expert_ids, pairs, job.num_experts, tile_rows, s.groups, stream);
+  const RowTiles tiles = {.tiles = s.groups.tiles,
+                          .count = most_row_tiles(pairs, job.num_experts, tile_rows),
+                          .row_ids = s.groups.order};
   LinearBatch gate = products_with(job.gate, job.intermediate);
   gate.x = routed.x;
   gate.x_share = job.top_k;
   gate.y = {s.inner, job.intermediate};
   gate.y_batch_stride = pairs * job.intermediate;
-  gate_and_up(job, gate, pairs, multiply);
+  gate_and_up(job, gate, pairs, [&](const LinearBatch& products) {
+    multiply_groups(job, products, tiles, s, routed.rows, few, stream);
+  });
   activate(job, s, pairs, stream);
   LinearBatch down = products_with(job.down, job.hidden);
   down.x = {s.inner, job.intermediate};
   down.y = {s.results, job.hidden};
-  multiply(down);
+  multiply_groups(job, down, tiles, s, pairs, few, stream);
 }
 
 }  // namespace

@@ -44,8 +44,10 @@ struct RoutedRows {
 std::size_t experts_bytes(const ExpertsJob& job, std::int64_t rows);
 void experts(const ExpertsJob& job, const RoutedRows& routed, void* scratch, Stream stream);
 
-// Up to here rows go pair by pair.
-inline constexpr std::int64_t kFewTokens = 8;
+// Up to here rows go pair by pair; up to so many pairs for each expert on average, in groups of
+// kFewTileRows.
+inline constexpr std::int64_t kFewTokens = 4;
+inline constexpr std::int64_t kFewPairsPerExpert = 8;
 
 // The pairs of a pass by expert. order[place] is a pair, row * top_k + k; those of an expert stand
 // together in ascending order. Tiles that are not needed have count 0.
@@ -54,10 +56,13 @@ struct PairGroups {
   std::int32_t* order = nullptr;   // [pairs]
   RowTile* tiles = nullptr;        // [most_row_tiles()]
 };
-std::int64_t most_row_tiles(std::int64_t num_pairs, std::int64_t num_experts);
+std::int64_t most_row_tiles(std::int64_t num_pairs,
+                            std::int64_t num_experts,
+                            std::int64_t tile_rows);
 void group_pairs(const std::int32_t* expert_ids,
                  std::int64_t num_pairs,
                  std::int64_t num_experts,
+                 std::int64_t tile_rows,
                  const PairGroups& out,
                  Stream stream);
 

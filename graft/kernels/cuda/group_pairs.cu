@@ -39,11 +39,11 @@ struct ExpertRange {
 };
 
 // What stands before an expert. Every block adds up for itself: a few hundred numbers at most.
-__device__ ExpertRange range_of(const std::int32_t* counts, int expert) {
+__device__ ExpertRange range_of(const std::int32_t* counts, int expert, int tile_rows) {
   ExpertRange range = {0, 0};
   for (int i = 0; i < expert; ++i) {
     range.first_place += counts[i];
-    range.first_tile += (counts[i] + static_cast<int>(kTileRows) - 1) / static_cast<int>(kTileRows);
+    range.first_tile += (counts[i] + tile_rows - 1) / tile_rows;
   }
   return range;
 }
@@ -52,12 +52,13 @@ __device__ ExpertRange range_of(const std::int32_t* counts, int expert) {
 // order: a pair's place is the number of matching pairs before it.
 __global__ void place_pairs_kernel(const std::int32_t* expert_ids,
                                    std::int64_t num_pairs,
+                                   int tile_rows,
                                    PairGroups groups) {
   __shared__ int matches[kWarp];
   const auto expert = static_cast<std::int32_t>(blockIdx.x);
   const int count = groups.counts[expert];
   if (count == 0) return;
-  const ExpertRange range = range_of(groups.counts, expert);
+  const ExpertRange range = range_of(groups.counts, expert, tile_rows);
   const auto lane = static_cast<int>(threadIdx.x) % kWarp;
   const auto warp = static_cast<int>(threadIdx.x) / kWarp;
   const auto num_warps = static_cast<int>(blockDim.x) / kWarp;
@@ -76,8 +77,8 @@ __global__ void place_pairs_kernel(const std::int32_t* expert_ids,
     if (match) groups.order[own] = static_cast<std::int32_t>(pair);
     __syncthreads();  // before the counts are overwritten
   }
-  const auto tile_rows = static_cast<int>(kTileRows);
-  for (int tile = static_cast<int>(threadIdx.x); tile * tile_rows < count; tile += kThreads) {
+  for (int tile = static_cast<int>(threadIdx.x); tile * tile_rows < count;
+       tile += static_cast<int>(blockDim.x)) {
     const int left = count - tile * tile_rows;
     groups.tiles[range.first_tile + tile] = {.matrix = expert,
                                              .first = range.first_place + tile * tile_rows,
@@ -93,22 +94,26 @@ unsigned threads_for(std::int64_t num_pairs) {
 
 }  // namespace
 
-std::int64_t most_row_tiles(std::int64_t num_pairs, std::int64_t num_experts) {
+std::int64_t most_row_tiles(std::int64_t num_pairs,
+                            std::int64_t num_experts,
+                            std::int64_t tile_rows) {
   // Whole tiles, and one that is not full for every expert with pairs.
-  return num_pairs / kTileRows + std::min(num_pairs, num_experts);
+  return num_pairs / tile_rows + std::min(num_pairs, num_experts);
 }
 
 void group_pairs(const std::int32_t* expert_ids,
                  std::int64_t num_pairs,
                  std::int64_t num_experts,
+                 std::int64_t tile_rows,
                  const PairGroups& out,
                  Stream stream) {
   const auto bytes =
-      static_cast<std::size_t>(most_row_tiles(num_pairs, num_experts)) * sizeof(RowTile);
+      static_cast<std::size_t>(most_row_tiles(num_pairs, num_experts, tile_rows)) * sizeof(RowTile);
   check_launch("clear_tiles", cudaMemsetAsync(out.tiles, 0, bytes, stream), stream);
   const LaunchShape shape = {static_cast<unsigned>(num_experts), threads_for(num_pairs)};
   launch("count_pairs", count_pairs_kernel, shape, stream, expert_ids, num_pairs, out.counts);
-  launch("place_pairs", place_pairs_kernel, shape, stream, expert_ids, num_pairs, out);
+  launch("place_pairs", place_pairs_kernel, shape, stream, expert_ids, num_pairs,
+         static_cast<int>(tile_rows), out);
 }
 
 }  // namespace graft::cuda

@@ -11,6 +11,8 @@
 #include "graft/kernels/cuda/stream.h"
 
 #define GRAFT_UNROLL _Pragma("unroll")
+// Four at a time: for loads that would take too many registers all at once.
+#define GRAFT_UNROLL_4 _Pragma("unroll 4")
 
 // All kernels with shared memory of a size known at the launch use this one array.
 extern __shared__ __align__(128) unsigned char graft_dynamic_shared[];
@@ -57,6 +59,30 @@ void launch(const char* name,
   check_launch(name, cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...), stream);
 }
 
+// The same for kernels that may need more shared memory than they get without asking.
+template <class... Params, class... Args>
+void launch_with_shared(const char* name,
+                        void (*kernel)(Params...),
+                        const LaunchShape& shape,
+                        Stream stream,
+                        const Args&... args) {
+  check_launch(name,
+               cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(shape.shared_bytes)),
+               stream);
+  launch(name, kernel, shape, stream, args...);
+}
+
+// What a block of the present GPU can ask for.
+inline std::size_t most_shared_bytes() {
+  int device = 0;
+  int bytes = 48 << 10;
+  if (cudaGetDevice(&device) == cudaSuccess) {
+    cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  }
+  return static_cast<std::size_t>(bytes);
+}
+
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
@@ -64,6 +90,16 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
 // Blocks of so many threads for so many items, one item per thread.
 constexpr unsigned blocks_for(std::int64_t items, std::int64_t threads) {
   return static_cast<unsigned>(ceil_div(items, threads));
+}
+
+// Whether the code of a kernel that the driver runs on the present GPU was compiled for this
+// capability (80: sm_80) or a later one. A build for older GPUs runs on newer ones too, with the
+// code of the older.
+template <class... Params>
+bool is_compiled_for(int capability, void (*kernel)(Params...)) {
+  cudaFuncAttributes attributes = {};
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
+  return error == cudaSuccess && attributes.ptxVersion >= capability;
 }
 
 template <class T>

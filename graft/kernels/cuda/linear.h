@@ -66,28 +66,33 @@ bool has_linear_q8(DType dtype);
 // b / x_share * (x_batch_stride / in) + r of them.
 void linear_few_q8(const LinearBatch& products, const Q8Rows& q8, Stream stream);
 
-enum class Arithmetic : std::uint8_t {
-  F32,
-  BF16,  // operands rounded to bfloat16, sums in float; F32 where the GPU cannot
-};
-
 void linear_many(const LinearBatch& products, Arithmetic arithmetic, Stream stream);
 
-// Rows that use the same matrix, as tiles: see moe.h for who makes them.
+// Rows that use the same matrix, as tiles: see experts.h for who makes them.
 struct RowTile {
   std::int32_t matrix;
   std::int32_t first;  // place in row_ids
-  std::int32_t count;  // at most kTileRows; 0: nothing to do
+  std::int32_t count;  // at most kTileRows or kFewTileRows; 0: nothing to do
 };
 inline constexpr std::int64_t kTileRows = 64;
+inline constexpr std::int64_t kFewTileRows = 8;
+
+struct RowTiles {
+  const RowTile* tiles = nullptr;
+  std::int64_t count = 0;
+  const std::int32_t* row_ids = nullptr;
+};
 
 // y[row_ids[place]] = x[row_ids[place] / x_share] times the tile's matrix, for each place of each
 // tile. Of `products` batch, rows, matrix_ids and the strides of batches are not looked at, but for
 // y_batch_stride: where the results of the second stack begin.
+void linear_few_grouped(const LinearBatch& products, const RowTiles& rows, Stream stream);
+void linear_few_grouped_q8(const LinearBatch& products,
+                           const RowTiles& rows,
+                           const Q8Rows& q8,
+                           Stream stream);
 void linear_grouped(const LinearBatch& products,
-                    const RowTile* tiles,
-                    std::int64_t num_tiles,
-                    const std::int32_t* row_ids,
+                    const RowTiles& rows,
                     Arithmetic arithmetic,
                     Stream stream);
 

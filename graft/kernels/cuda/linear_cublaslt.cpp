@@ -67,8 +67,8 @@ std::optional<Functions> open_library() {
 }
 
 const std::optional<Functions>& functions() {
-  static const std::optional<Functions> kFunctions = open_library();
-  return kFunctions;
+  static const std::optional<Functions> opened = open_library();
+  return opened;
 }
 
 void check(cublasStatus_t status) {

@@ -8,24 +8,32 @@ namespace graft::cuda {
 namespace {
 
 template <class Format, int kRows>
-__global__ void __launch_bounds__(kFewThreads) linear_few_kernel(FewJob job) {
-  const FewPlace place = few_place(job);
+__global__ void __launch_bounds__(kFewThreads, kFewBlocks) linear_few_kernel(FewJob job) {
+  constexpr int kOuts = kFewOuts<kRows>;
+  const FewPlace place = few_place<kOuts>(job);
+  if (place.rows == 0) return;
   const float* x = job.x.data + place.x_product * job.x_batch_stride;
-  const float* row_scales[kFewOuts] = {};
-  if constexpr (kMayHaveScales<Format>) {
-    GRAFT_UNROLL
-    for (int o = 0; o < kFewOuts; ++o)
-      row_scales[o] = scales_of_row(
-          *place.scales, (place.matrix < 0 ? 0 : place.matrix) * job.out + place.outs[o]);
+  int x_rows[kRows];
+  few_rows(job, place, x_rows);
+  const std::uint8_t* rows[kOuts];
+  const float* row_scales[kOuts] = {};
+  GRAFT_UNROLL
+  for (int o = 0; o < kOuts; ++o) {
+    const std::int64_t out = few_out(job, place, o);
+    rows[o] = place.weights + out * job.row_bytes;
+    if constexpr (kMayHaveScales<Format>) {
+      if (place.matrix >= 0)
+        row_scales[o] = scales_of_row(*place.scales, place.matrix * job.out + out);
+    }
   }
-  float sums[kFewOuts][kRows] = {};
+  float sums[kOuts][kRows] = {};
   const std::int64_t step = static_cast<std::int64_t>(job.warps) * kWarp * kRun;
   std::int64_t col = static_cast<std::int64_t>(place.part * kWarp + place.lane) * kRun;
   for (; col < job.in && place.matrix >= 0; col += step) {
-    float weights[kFewOuts][kRun];
+    float weights[kOuts][kRun];
     GRAFT_UNROLL
-    for (int o = 0; o < kFewOuts; ++o) {
-      decode_run<Format>(place.weights[o], col, job.in, weights[o]);
+    for (int o = 0; o < kOuts; ++o) {
+      decode_run<Format>(rows[o], col, job.in, weights[o]);
       if constexpr (kMayHaveScales<Format>) {
         scale_run(*place.scales, row_scales[o], col, weights[o]);
       }
@@ -33,11 +41,11 @@ __global__ void __launch_bounds__(kFewThreads) linear_few_kernel(FewJob job) {
     GRAFT_UNROLL
     for (int r = 0; r < kRows; ++r) {
       float values[kRun];
-      load_floats(x + (r < job.rows ? r : 0) * job.x.stride, col, job.in, job.x_vectors, values);
+      load_floats(x + x_rows[r] * job.x.stride, col, job.in, job.x_vectors, values);
       GRAFT_UNROLL
       for (int i = 0; i < kRun; ++i) {
         GRAFT_UNROLL
-        for (int o = 0; o < kFewOuts; ++o)
+        for (int o = 0; o < kOuts; ++o)
           sums[o][r] = fmaf(weights[o][i], values[i], sums[o][r]);
       }
     }
@@ -45,17 +53,22 @@ __global__ void __launch_bounds__(kFewThreads) linear_few_kernel(FewJob job) {
   write_few<kRows>(job, place, sums);
 }
 
-using Launch = void (*)(const FewLaunch& few, Stream stream);
+using Launch = void (*)(const FewJob& job, Stream stream);
+
+template <class Format, int kRows>
+void launch_rows(const FewJob& job, Stream stream) {
+  launch("linear_few", linear_few_kernel<Format, kRows>,
+         {few_grid(job, kFewOuts<kRows>), kFewThreads}, stream, job);
+}
 
 template <class Format>
-void launch_few(const FewLaunch& few, Stream stream) {
-  const LaunchShape shape = {few.grid, kFewThreads};
-  if (few.job.rows == 1) {
-    launch("linear_few", linear_few_kernel<Format, 1>, shape, stream, few.job);
-  } else if (few.job.rows <= 4) {
-    launch("linear_few", linear_few_kernel<Format, 4>, shape, stream, few.job);
+void launch_few(const FewJob& job, Stream stream) {
+  if (job.rows == 1) {
+    launch_rows<Format, 1>(job, stream);
+  } else if (job.rows <= 4) {
+    launch_rows<Format, 4>(job, stream);
   } else {
-    launch("linear_few", linear_few_kernel<Format, kMostFewRows>, shape, stream, few.job);
+    launch_rows<Format, kMostFewRows>(job, stream);
   }
 }
 
@@ -65,6 +78,12 @@ struct Few {
 };
 
 constexpr auto kFew = table_of<Launch, Few>(AllFormats{});
+
+Launch function_for(const LinearBatch& products) {
+  const Launch function = kFew[static_cast<std::size_t>(products.stack.dtype)];
+  GRAFT_CHECK(function != nullptr, "no kernel multiplies ", name(products.stack.dtype));
+  return function;
+}
 
 // Warps that share an output. A matrix of many rows fills the GPU with one each; of a small one
 // every row is cut. A warp keeps at least two loads of each lane, and the choice depends on nothing
@@ -83,46 +102,58 @@ LinearBatch one_linear(
   return {.stack = weight, .out = weight.rows, .bias = bias, .rows = rows, .x = x, .y = y};
 }
 
-FewLaunch few_launch(const LinearBatch& products,
-                     std::int64_t first_row,
-                     std::int64_t rows,
-                     std::int64_t values_per_warp) {
+FewJob few_job(const LinearBatch& products,
+               std::int64_t first_row,
+               std::int64_t rows,
+               std::int64_t values_per_warp) {
   const Matrix& stack = products.stack;
   const auto address = reinterpret_cast<std::uintptr_t>(products.x.data);
-  FewLaunch few = {};
-  few.job = {.data = static_cast<const std::uint8_t*>(stack.data),
-             .second = static_cast<const std::uint8_t*>(products.second),
-             .scales = stack.scales,
-             .second_scales = products.second_scales,
-             .row_bytes = static_cast<std::int64_t>(stack.row_bytes()),
-             .matrix_bytes = static_cast<std::int64_t>(products.matrix_bytes),
-             .matrix_ids = products.matrix_ids,
-             .bias = products.bias,
-             .batch = products.batch,
-             .in = stack.cols,
-             .out = products.out,
-             .rows = static_cast<int>(rows),
-             .warps = warps_for(stack.cols, products.out, values_per_warp),
-             .x = {products.x.data + first_row * products.x.stride, products.x.stride},
-             .x_batch_stride = products.x_batch_stride,
-             .x_share = products.x_share,
-             .x_vectors = address % 16 == 0 && products.x.stride % 4 == 0 &&
-                          products.x_batch_stride % 4 == 0,
-             .y = {products.y.data + first_row * products.y.stride, products.y.stride},
-             .y_batch_stride = products.y_batch_stride};
-  const std::int64_t outs_per_block = kFewWarps / few.job.warps * kFewOuts;
-  const std::int64_t num_products = products.batch * (products.second != nullptr ? 2 : 1);
-  few.grid = dim3(blocks_for(products.out, outs_per_block), static_cast<unsigned>(num_products));
-  return few;
+  return {.data = static_cast<const std::uint8_t*>(stack.data),
+          .second = static_cast<const std::uint8_t*>(products.second),
+          .scales = stack.scales,
+          .second_scales = products.second_scales,
+          .row_bytes = static_cast<std::int64_t>(stack.row_bytes()),
+          .matrix_bytes = static_cast<std::int64_t>(products.matrix_bytes),
+          .matrix_ids = products.matrix_ids,
+          .bias = products.bias,
+          .batch = products.batch,
+          .in = stack.cols,
+          .out = products.out,
+          .rows = static_cast<int>(rows),
+          .warps = warps_for(stack.cols, products.out, values_per_warp),
+          .x = {products.x.data + first_row * products.x.stride, products.x.stride},
+          .x_batch_stride = products.x_batch_stride,
+          .x_share = products.x_share,
+          .x_vectors =
+              address % 16 == 0 && products.x.stride % 4 == 0 && products.x_batch_stride % 4 == 0,
+          .y = {products.y.data + first_row * products.y.stride, products.y.stride},
+          .y_batch_stride = products.y_batch_stride,
+          .tiles = nullptr,
+          .row_ids = nullptr};
+}
+
+FewJob few_job(const LinearBatch& products, const RowTiles& rows, std::int64_t values_per_warp) {
+  FewJob job = few_job(products, 0, kFewTileRows, values_per_warp);
+  job.batch = rows.count;
+  job.tiles = rows.tiles;
+  job.row_ids = rows.row_ids;
+  return job;
+}
+
+dim3 few_grid(const FewJob& job, int outs) {
+  const std::int64_t num_products = job.batch * (job.second != nullptr ? 2 : 1);
+  return {blocks_for(job.out, kFewWarps / job.warps * outs), static_cast<unsigned>(num_products)};
 }
 
 void linear_few(const LinearBatch& products, Stream stream) {
-  const Launch function = kFew[static_cast<std::size_t>(products.stack.dtype)];
-  GRAFT_CHECK(function != nullptr, "no kernel multiplies ", name(products.stack.dtype));
   for (std::int64_t row = 0; row < products.rows; row += kMostFewRows) {
     const std::int64_t rows = std::min<std::int64_t>(kMostFewRows, products.rows - row);
-    function(few_launch(products, row, rows, kWarp * kRun), stream);
+    function_for(products)(few_job(products, row, rows, kWarp * kRun), stream);
   }
+}
+
+void linear_few_grouped(const LinearBatch& products, const RowTiles& rows, Stream stream) {
+  function_for(products)(few_job(products, rows, kWarp * kRun), stream);
 }
 
 }  // namespace graft::cuda

@@ -1,5 +1,5 @@
-// What the kernels for few rows have in common: a group of warps computes two outputs for up to
-// eight rows, so that every value of x that is loaded serves two rows of weights.
+// What the kernels for few rows have in common: a group of warps computes two or four outputs for
+// up to eight rows, so that every value of x that is loaded serves as many rows of weights.
 
 #pragma once
 
@@ -10,8 +10,15 @@ namespace graft::cuda {
 
 inline constexpr int kFewThreads = 128;
 inline constexpr int kFewWarps = kFewThreads / kWarp;
-inline constexpr int kFewOuts = 2;
+// Blocks that run together on a multiprocessor, at least: with fewer too few loads are under way.
+// Left alone the compiler takes more registers than that allows for eight rows of Q5_K.
+inline constexpr int kFewBlocks = 3;
 inline constexpr int kMostFewRows = 8;
+static_assert(kMostFewRows == kFewTileRows);
+
+// With more rows more of x goes by for every weight, and must be shared by more of them.
+template <int kRows>
+inline constexpr int kFewOuts = kRows >= 4 ? 4 : 2;
 
 // LinearBatch as the kernels take it, for one slice of at most kMostFewRows rows.
 struct FewJob {
@@ -34,22 +41,26 @@ struct FewJob {
   bool x_vectors;  // rows of x are at multiples of 16 bytes
   Rows y;
   std::int64_t y_batch_stride;
+  const RowTile* tiles;  // null: every product has the same rows
+  const std::int32_t* row_ids;
 };
 
 // What the group of a warp works on.
 struct FewPlace {
   std::int64_t matrix;  // negative: none
-  std::int64_t outs[kFewOuts];
-  bool has_out[kFewOuts];  // the last group may have one too many, which repeats the last row
-  const std::uint8_t* weights[kFewOuts];
+  int rows;
+  const std::int32_t* row_ids;  // null: rows in order
+  const std::uint8_t* weights;  // of the matrix
   const Scales* scales;
   std::int64_t x_product;  // whose rows of x
   float* y;
+  std::int64_t first_out;
   int part;  // which of the group's warps
   int lane;
 };
 
-__device__ inline FewPlace few_place(const FewJob& job) {
+template <int kOuts>
+__device__ FewPlace few_place(const FewJob& job) {
   FewPlace place;
   const auto warp = static_cast<int>(threadIdx.x) / kWarp;
   place.lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -57,33 +68,55 @@ __device__ inline FewPlace few_place(const FewJob& job) {
   const std::int64_t product = blockIdx.y;
   const bool is_second = product >= job.batch;
   const std::int64_t item = is_second ? product - job.batch : product;
-  place.matrix = job.matrix_ids != nullptr ? job.matrix_ids[item] : item;
-  place.scales = is_second ? &job.second_scales : &job.scales;
-  place.x_product = item / job.x_share;
-  place.y = job.y.data + product * job.y_batch_stride;
-  const int groups = kFewWarps / job.warps;
-  const std::int64_t group = static_cast<std::int64_t>(blockIdx.x) * groups + warp / job.warps;
-  const std::uint8_t* matrix = (is_second ? job.second : job.data) +
-                               (place.matrix < 0 ? 0 : place.matrix) * job.matrix_bytes;
-  GRAFT_UNROLL
-  for (int o = 0; o < kFewOuts; ++o) {
-    const std::int64_t out = group * kFewOuts + o;
-    place.has_out[o] = out < job.out;
-    place.outs[o] = place.has_out[o] ? out : job.out - 1;
-    place.weights[o] = matrix + place.outs[o] * job.row_bytes;
+  if (job.tiles != nullptr) {
+    const RowTile tile = job.tiles[item];
+    place.matrix = tile.matrix;
+    place.rows = tile.count;
+    place.row_ids = job.row_ids + tile.first;
+    place.x_product = 0;
+    place.y = job.y.data + (is_second ? job.y_batch_stride : 0);
+  } else {
+    place.matrix = job.matrix_ids != nullptr ? job.matrix_ids[item] : item;
+    place.rows = job.rows;
+    place.row_ids = nullptr;
+    place.x_product = item / job.x_share;
+    place.y = job.y.data + product * job.y_batch_stride;
   }
+  place.scales = is_second ? &job.second_scales : &job.scales;
+  place.weights = (is_second ? job.second : job.data) +
+                  (place.matrix < 0 ? 0 : place.matrix) * job.matrix_bytes;
+  const int groups = kFewWarps / job.warps;
+  place.first_out = (static_cast<std::int64_t>(blockIdx.x) * groups + warp / job.warps) * kOuts;
   return place;
+}
+
+// Row of weights for output `o` of the group. The last group may have some too many, which repeat
+// the last row and are not written.
+__device__ inline std::int64_t few_out(const FewJob& job, const FewPlace& place, int o) {
+  const std::int64_t out = place.first_out + o;
+  return out < job.out ? out : job.out - 1;
+}
+
+// Rows of x, counted from the product's first; past the last the first, for nobody.
+template <int kRows>
+__device__ void few_rows(const FewJob& job, const FewPlace& place, int (&rows)[kRows]) {
+  GRAFT_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const int row = r < place.rows ? r : 0;
+    rows[r] = place.row_ids == nullptr ? row : static_cast<int>(place.row_ids[row] / job.x_share);
+  }
 }
 
 // Adds up the lanes, then the warps in ascending order, and writes the outputs.
 template <int kRows>
 __device__ void write_few(const FewJob& job,
                           const FewPlace& place,
-                          float (&sums)[kFewOuts][kRows]) {
-  __shared__ float parts[kFewWarps][kFewOuts * kRows];
+                          float (&sums)[kFewOuts<kRows>][kRows]) {
+  constexpr int kOuts = kFewOuts<kRows>;
+  __shared__ float parts[kFewWarps][kOuts * kRows];
   const auto warp = static_cast<int>(threadIdx.x) / kWarp;
   GRAFT_UNROLL
-  for (int o = 0; o < kFewOuts; ++o) {
+  for (int o = 0; o < kOuts; ++o) {
     GRAFT_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const float sum = warp_sum(sums[o][r]);
@@ -92,28 +125,29 @@ __device__ void write_few(const FewJob& job,
   }
   __syncthreads();
   if (place.part != 0) return;
-  for (int item = place.lane; item < kFewOuts * kRows; item += kWarp) {
-    const int o = item / kRows;
+  for (int item = place.lane; item < kOuts * kRows; item += kWarp) {
+    const std::int64_t out = place.first_out + item / kRows;
     const int r = item % kRows;
-    if (r >= job.rows || !(o == 0 ? place.has_out[0] : place.has_out[1])) continue;
-    const std::int64_t out = o == 0 ? place.outs[0] : place.outs[1];
+    if (r >= place.rows || out >= job.out) continue;
     float sum = 0.0F;
     for (int part = 0; part < job.warps; ++part)
       sum += parts[warp + part][item];
     if (place.matrix < 0) sum = 0.0F;
     if (job.bias != nullptr) sum += job.bias[out];
-    place.y[r * job.y.stride + out] = sum;
+    const std::int64_t row = place.row_ids == nullptr ? r : place.row_ids[r];
+    place.y[row * job.y.stride + out] = sum;
   }
 }
 
-// The launch for some rows of a batch of products. Fills in all but the function.
-struct FewLaunch {
-  FewJob job;
-  dim3 grid;
-};
-FewLaunch few_launch(const LinearBatch& products,
-                     std::int64_t first_row,
-                     std::int64_t rows,
-                     std::int64_t values_per_warp);
+// The kernels' job for some rows of a batch of products, or for tiles of rows. values_per_warp:
+// what the lanes of a warp load at a time.
+FewJob few_job(const LinearBatch& products,
+               std::int64_t first_row,
+               std::int64_t rows,
+               std::int64_t values_per_warp);
+FewJob few_job(const LinearBatch& products, const RowTiles& rows, std::int64_t values_per_warp);
+
+// For kernels that compute so many outputs at a time.
+dim3 few_grid(const FewJob& job, int outs);
 
 }  // namespace graft::cuda

@@ -48,16 +48,14 @@ void linear_many(const LinearBatch& products, Arithmetic arithmetic, Stream stre
 }
 
 void linear_grouped(const LinearBatch& products,
-                    const RowTile* tiles,
-                    std::int64_t num_tiles,
-                    const std::int32_t* row_ids,
+                    const RowTiles& rows,
                     Arithmetic arithmetic,
                     Stream stream) {
   TiledJob job = tiled_job(products);
   job.batch = 1;
-  job.tiles = tiles;
-  job.row_ids = row_ids;
-  const dim3 grid(static_cast<unsigned>(num_tiles), 1, products.second != nullptr ? 2 : 1);
+  job.tiles = rows.tiles;
+  job.row_ids = rows.row_ids;
+  const dim3 grid(static_cast<unsigned>(rows.count), 1, products.second != nullptr ? 2 : 1);
   function_for(products.stack.dtype, arithmetic)(job, grid, stream);
 }
 

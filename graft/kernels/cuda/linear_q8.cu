@@ -32,66 +32,89 @@ __global__ void quantize_kernel(ConstRows x, Q8Rows out, std::int64_t rows, std:
 }
 
 template <class Dot, int kRows>
-__global__ void __launch_bounds__(kFewThreads)
+__global__ void __launch_bounds__(kFewThreads, kFewBlocks)
     linear_q8_kernel(FewJob job, Q8Rows q8, std::int64_t rows_per_product) {
   using Format = typename Dot::FormatType;
+  constexpr int kOuts = kFewOuts<kRows>;
   constexpr int kGroups = Format::kBlockValues / kGroup;
-  const FewPlace place = few_place(job);
+  const FewPlace place = few_place<kOuts>(job);
+  if (place.rows == 0) return;
   const std::int64_t first_row = place.x_product * rows_per_product;
-  const auto* scales = reinterpret_cast<const float2*>(q8.scales);
-  float sums[kFewOuts][kRows] = {};
-  const std::int64_t num_blocks = job.in / Format::kBlockValues;
-  const std::int64_t step = static_cast<std::int64_t>(job.warps) * kWarp;
-  std::int64_t item = place.part * kWarp + place.lane;
-  for (; item < num_blocks * Dot::kPieces && place.matrix >= 0; item += step) {
-    const std::int64_t block = item / Dot::kPieces;
-    const auto piece = static_cast<int>(item % Dot::kPieces);
-    typename Dot::Weights weights[kFewOuts];
+  const std::int8_t* quants = q8.quants + first_row * job.in;
+  const auto* scales = reinterpret_cast<const float2*>(q8.scales) + first_row * (job.in / kGroup);
+  int x_rows[kRows];
+  few_rows(job, place, x_rows);
+  const std::uint8_t* rows[kOuts];
+  GRAFT_UNROLL
+  for (int o = 0; o < kOuts; ++o)
+    rows[o] = place.weights + few_out(job, place, o) * job.row_bytes;
+  float sums[kOuts][kRows] = {};
+  // A lane has the same piece of every block it comes to: what depends on it is computed once.
+  const int piece = place.lane % Dot::kPieces;
+  const unsigned lane_block = static_cast<unsigned>(place.part * kWarp + place.lane) / Dot::kPieces;
+  const unsigned step = static_cast<unsigned>(job.warps) * kWarp / Dot::kPieces;
+  const auto num_blocks =
+      place.matrix < 0 ? 0U : static_cast<unsigned>(job.in / Format::kBlockValues);
+  for (unsigned block = lane_block; block < num_blocks; block += step) {
+    typename Dot::Weights weights[kOuts];
     GRAFT_UNROLL
-    for (int o = 0; o < kFewOuts; ++o)
-      weights[o] = Dot::weights(place.weights[o] + block * Format::kBlockBytes, piece);
+    for (int o = 0; o < kOuts; ++o)
+      weights[o] = Dot::weights(rows[o] + std::size_t{block} * Format::kBlockBytes, piece);
     GRAFT_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const std::int64_t row = first_row + (r < job.rows ? r : 0);
-      const Q8Block x = {q8.quants + row * job.in + block * Format::kBlockValues,
-                         scales + row * (job.in / kGroup) + block * kGroups};
+      const Q8Block x = {quants + x_rows[r] * job.in + std::size_t{block} * Format::kBlockValues,
+                         scales + x_rows[r] * (job.in / kGroup) + std::size_t{block} * kGroups};
       const typename Dot::Bytes bytes = Dot::bytes(x, piece);
       GRAFT_UNROLL
-      for (int o = 0; o < kFewOuts; ++o)
-        sums[o][r] += Dot::dot(weights[o], bytes);
+      for (int o = 0; o < kOuts; ++o)
+        sums[o][r] = Dot::add_dot(sums[o][r], weights[o], bytes);
     }
   }
   write_few<kRows>(job, place, sums);
 }
 
-using Launch = void (*)(const LinearBatch& products,
-                        const Q8Rows& q8,
-                        std::int64_t first_row,
-                        std::int64_t rows,
-                        Stream stream);
+// The rows of a job as bytes: those of a product stand rows_per_product after the last one's.
+struct Q8Job {
+  LinearBatch products;
+  RowTiles tiles;  // or, without tiles, the rows from first_row on:
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;
+  Q8Rows q8;
+};
+
+using Launch = void (*)(const Q8Job& q8_job, Stream stream);
+
+template <class Dot, int kRows>
+void launch_rows(const FewJob& job,
+                 const Q8Rows& q8,
+                 std::int64_t rows_per_product,
+                 Stream stream) {
+  launch("linear_q8", linear_q8_kernel<Dot, kRows>, {few_grid(job, kFewOuts<kRows>), kFewThreads},
+         stream, job, q8, rows_per_product);
+}
 
 template <class Dot>
-void launch_q8(const LinearBatch& products,
-               const Q8Rows& q8,
-               std::int64_t first_row,
-               std::int64_t rows,
-               Stream stream) {
+void launch_q8(const Q8Job& q8_job, Stream stream) {
   constexpr int kValuesPerWarp = Dot::FormatType::kBlockValues / Dot::kPieces * kWarp;
-  const FewLaunch few = few_launch(products, first_row, rows, kValuesPerWarp);
+  const LinearBatch& products = q8_job.products;
   const std::int64_t in = products.stack.cols;
-  const Q8Rows from = {q8.quants + first_row * in, q8.scales + first_row * (in / kGroup) * 2};
+  if (q8_job.tiles.tiles != nullptr) {
+    launch_rows<Dot, kMostFewRows>(few_job(products, q8_job.tiles, kValuesPerWarp), q8_job.q8, 0,
+                                   stream);
+    return;
+  }
+  const FewJob job = few_job(products, q8_job.first_row, q8_job.rows, kValuesPerWarp);
+  const Q8Rows from = {q8_job.q8.quants + q8_job.first_row * in,
+                       q8_job.q8.scales + q8_job.first_row * (in / kGroup) * 2};
   const std::int64_t rows_per_product = products.x_batch_stride / in;
-  const auto run = [&](auto kernel) {
-    launch("linear_q8", kernel, {few.grid, kFewThreads}, stream, few.job, from, rows_per_product);
-  };
-  if (rows == 1) {
-    run(linear_q8_kernel<Dot, 1>);
-  } else if (rows == 2) {
-    run(linear_q8_kernel<Dot, 2>);
-  } else if (rows <= 4) {
-    run(linear_q8_kernel<Dot, 4>);
+  if (job.rows == 1) {
+    launch_rows<Dot, 1>(job, from, rows_per_product, stream);
+  } else if (job.rows == 2) {
+    launch_rows<Dot, 2>(job, from, rows_per_product, stream);
+  } else if (job.rows <= 4) {
+    launch_rows<Dot, 4>(job, from, rows_per_product, stream);
   } else {
-    run(linear_q8_kernel<Dot, kMostFewRows>);
+    launch_rows<Dot, kMostFewRows>(job, from, rows_per_product, stream);
   }
 }
 
@@ -111,6 +134,12 @@ constexpr auto kQ8 = table_of<Launch, Entries>(FormatList<DotFormat<DotQ40>,
                                                           DotFormat<DotQ4K>,
                                                           DotFormat<DotQ5K>,
                                                           DotFormat<DotQ6K>>{});
+
+Launch function_for(const LinearBatch& products) {
+  const Launch function = kQ8[static_cast<std::size_t>(products.stack.dtype)];
+  GRAFT_CHECK(function != nullptr, "no whole-number products with ", name(products.stack.dtype));
+  return function;
+}
 
 std::size_t quants_bytes(std::int64_t rows, std::int64_t cols) {
   return aligned_bytes(static_cast<std::size_t>(rows * cols));
@@ -142,11 +171,18 @@ bool has_linear_q8(DType dtype) {
 }
 
 void linear_few_q8(const LinearBatch& products, const Q8Rows& q8, Stream stream) {
-  const Launch function = kQ8[static_cast<std::size_t>(products.stack.dtype)];
-  GRAFT_CHECK(function != nullptr, "no whole-number products with ", name(products.stack.dtype));
   for (std::int64_t row = 0; row < products.rows; row += kMostFewRows) {
-    function(products, q8, row, std::min<std::int64_t>(kMostFewRows, products.rows - row), stream);
+    const std::int64_t rows = std::min<std::int64_t>(kMostFewRows, products.rows - row);
+    function_for(products)(
+        {.products = products, .tiles = {}, .first_row = row, .rows = rows, .q8 = q8}, stream);
   }
+}
+
+void linear_few_grouped_q8(const LinearBatch& products,
+                           const RowTiles& rows,
+                           const Q8Rows& q8,
+                           Stream stream) {
+  function_for(products)({.products = products, .tiles = rows, .q8 = q8}, stream);
 }
 
 }  // namespace graft::cuda

@@ -104,8 +104,9 @@ class LinearQ8Type : public LinearType {};
 TEST_P(LinearQ8Type, BytesAndWholeNumbers) {
   const DType type = GetParam();
   ASSERT_TRUE(has_linear_q8(type));
-  for (const std::int64_t rows : {1, 2, 3, 8, 9}) {
-    const std::int64_t in = columns(type, 5, 0);
+  for (const std::int64_t rows : {1, 2, 3, 8, 9, 10}) {
+    // The last so long that four warps share an output.
+    const std::int64_t in = rows == 10 ? 8192 : columns(type, 5, 0);
     const Case c(type, rows, 21, in, rows != 2);
     const Device<std::byte> memory(q8_rows_bytes(rows, in));
     const Q8Rows q8 = q8_rows_at(memory.get(), rows, in);
@@ -179,6 +180,25 @@ TEST_F(LinearKernels, RowsAreIndependent) {
     linear_many(alone, Arithmetic::F32, nullptr);
   }
   EXPECT_EQ(all.y.take(), tiled);
+}
+
+TEST_F(LinearKernels, RowsOfBytesAreIndependent) {
+  for (const DType type : {DType::Q4_K, DType::Q6_K, DType::Q4_0}) {
+    const Case all(type, 8, 33, 2048, false);
+    const Device<std::byte> memory(q8_rows_bytes(8, all.in));
+    const Q8Rows q8 = q8_rows_at(memory.get(), 8, all.in);
+    quantize_rows({all.x_data.get(), all.in}, q8, 8, all.in, nullptr);
+    linear_few_q8(all.product(), q8, nullptr);
+    const Floats together = all.y.take();
+    for (std::int64_t row = 0; row < 8; ++row) {
+      LinearBatch alone = all.product();
+      alone.rows = 1;
+      alone.y.data += row * all.out;
+      linear_few_q8(alone, {q8.quants + row * all.in, q8.scales + row * (all.in / 32) * 2},
+                    nullptr);
+    }
+    EXPECT_EQ(all.y.take(), together);
+  }
 }
 
 TEST_F(LinearKernels, ScalesOfTiles) {

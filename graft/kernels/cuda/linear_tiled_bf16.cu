@@ -2,6 +2,9 @@
 
 #include "graft/kernels/cuda/linear_tiled.cuh"
 
+// Code for GPUs without these instructions uses none of the functions below.
+#pragma nv_diag_suppress 177
+
 namespace graft::cuda {
 namespace {
 
@@ -177,15 +180,7 @@ TiledLaunch tiled_bf16(DType dtype) {
 }
 
 bool has_tiled_bf16() {
-  // What counts is the code that the driver has chosen for this GPU: a build for older ones runs on
-  // newer ones too, without tensor cores.
-  static const bool kHas = [] {
-    cudaFuncAttributes attributes = {};
-    const cudaError_t error =
-        cudaFuncGetAttributes(&attributes, linear_tiled_bf16_kernel<FormatBF16>);
-    return error == cudaSuccess && attributes.ptxVersion >= 80;
-  }();
-  return kHas;
+  return is_compiled_for(80, linear_tiled_bf16_kernel<FormatBF16>);
 }
 
 }  // namespace graft::cuda

@@ -17,6 +17,12 @@ using Stream = CUstream_st*;
 // The bits of a bfloat16.
 using Bf16 = std::uint16_t;
 
+// How products are computed where there is a choice.
+enum class Arithmetic : std::uint8_t {
+  F32,
+  BF16,  // operands rounded to bfloat16, sums in float; F32 where the GPU cannot
+};
+
 // Rows of floats, `stride` floats apart: whole rows of a matrix or the same part of each.
 struct ConstRows {
   const float* data = nullptr;
