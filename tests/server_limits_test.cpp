@@ -215,6 +215,40 @@ TEST(ServerLimits, DoesNotWaitForSlowHeads) {
   EXPECT_EQ(get(server, "/health").status, 200);
 }
 
+TEST(ServerLimits, DoesNotWaitForSlowBodies) {
+  const ServerProcess server({"--body-timeout", "1"});
+  Client slow(server.port());
+  slow.send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 100\r\n\r\n{");
+  for (int i = 0; i < 20; ++i) {
+    slow.send(" ");
+    ::usleep(100'000);
+  }
+  EXPECT_EQ(slow.read_until("\n"), "");
+}
+
+TEST(ServerLimits, ClosesConnectionsThatAskNothingMore) {
+  const ServerProcess server({"--idle-timeout", "0.5"});
+  Client client(server.port());
+  client.send(request_text("GET", "/health"));
+  EXPECT_EQ(client.read_reply().status, 200);
+  EXPECT_EQ(client.read_until("\n"), "");
+}
+
+TEST(ServerLimits, TakesNoMoreConnectionsThanItMay) {
+  const ServerProcess server({"--max-connections", "2"});
+  Client first(server.port());
+  Client second(server.port());
+  for (Client* client : {&first, &second}) {
+    client->send(request_text("GET", "/health"));
+    EXPECT_EQ(client->read_reply().status, 200);
+  }
+  Client third(server.port());
+  third.send(request_text("GET", "/health"));
+  EXPECT_FALSE(third.has_input(300)) << "there is no place for it";
+  first.close();
+  EXPECT_EQ(third.read_reply().status, 200) << "now there is";
+}
+
 TEST(ServerLimits, ASlowReaderIsCutOff) {
   const ServerProcess server({"--stream-buffer-kib", "16"});
   Client slow(server.port(), 4096);

@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -87,6 +88,22 @@ Client::~Client() {
 void Client::close() {
   if (socket_ >= 0) ::close(socket_);
   socket_ = -1;
+}
+
+void Client::end_sending() const {
+  ::shutdown(socket_, SHUT_WR);
+}
+
+void Client::reset() {
+  const linger at_once = {.l_onoff = 1, .l_linger = 0};
+  ::setsockopt(socket_, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  close();
+}
+
+bool Client::has_input(int milliseconds) const {
+  if (!buffer_.empty()) return true;
+  pollfd wanted = {.fd = socket_, .events = POLLIN, .revents = 0};
+  return ::poll(&wanted, 1, milliseconds) == 1;
 }
 
 void Client::send(const std::string& bytes) const {

@@ -22,6 +22,7 @@ class ServerProcess {
   ~ServerProcess();
 
   std::uint16_t port() const { return port_; }
+  pid_t pid() const { return pid_; }
   void signal(int number) const;
   // Waits for its end; the exit code.
   int wait();
@@ -57,11 +58,17 @@ class Client {
   bool is_connected() const { return is_connected_; }
   void send(const std::string& bytes) const;
   void post(const std::string& path, const Json& body) const;
+  // Whether something to read, or the end, comes within that time.
+  bool has_input(int milliseconds) const;
   // Everything up to and with `end`, or up to the end of the connection.
   std::string read_until(const std::string& end);
   // Whole, chunks put together.
   Reply read_reply(bool has_body = true);
   void close();
+  // Says that nothing more will be sent; the answer can still be read.
+  void end_sending() const;
+  // Goes without a word: what is on its way is lost on both sides.
+  void reset();
 
  private:
   bool fill();  // false at the end

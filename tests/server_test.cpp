@@ -263,7 +263,14 @@ TEST(Server, SaysWhatIsWrongWithItsArguments) {
            {"--tls-cert", "x.pem"},
            {"--tls-cert", "x.pem", "--tls-key", "y.pem"},
            {"--api-key-file", folder / "none"},
-           {"--access-log", "/nowhere/log"}}) {
+           {"--access-log", "/nowhere/log"},
+           {"--max-body-mib", "0"},
+           {"--max-connections", "0"},
+           {"--header-timeout", "-1"},
+           {"--body-timeout", "0"},
+           {"--idle-timeout", "nan"},
+           {"--write-timeout", "1e99"},
+           {"--ping-seconds", "soon"}}) {
     std::vector<std::string> words = {"serve", "--port", "0"};
     words.insert(words.end(), arguments.begin(), arguments.end());
     const Outcome outcome = run_program(words);
