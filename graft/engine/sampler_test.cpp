@@ -253,6 +253,22 @@ TEST(SamplingParams, EverythingWrongIsSaidAtOnce) {
   params.temperature = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THROW(validate(params, 8), Error);
   EXPECT_NO_THROW(validate({}, 8));
+  params = {};
+  params.allowed_token_ids.assign(9, 1);
+  EXPECT_THROW(validate(params, 8), Error);
+}
+
+TEST(SamplingParams, SayFewOfManyMistakes) {
+  SamplingParams params;
+  params.stop_token_ids.assign(1000, 5000);
+  try {
+    validate(params, 1000);
+    FAIL();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_LT(text.size(), 1000U);
+    EXPECT_TRUE(text.ends_with("; and 992 more")) << text;
+  }
 }
 
 }  // namespace
