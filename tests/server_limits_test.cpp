@@ -3,7 +3,6 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
-#include <functional>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -30,21 +29,6 @@ Json chat(const Json& more = Json::object()) {
 // One that goes on until the context is full.
 Json endless() {
   return chat({{"stream", true}, {"ignore_eos", true}});
-}
-
-bool eventually(const std::function<bool()>& holds) {
-  for (int i = 0; i < 600; ++i) {
-    if (holds()) return true;
-    ::usleep(100'000);
-  }
-  return false;
-}
-
-double metric(const ServerProcess& server, const std::string& name, const std::string& label = {}) {
-  const std::string text = get(server, "/metrics").body;
-  const std::string wanted = "\n" + name + "{model_name=\"sprout\",engine=\"0\"" + label + "} ";
-  const std::size_t found = text.find(wanted);
-  return found == std::string::npos ? -1 : std::atof(text.c_str() + found + wanted.size());
 }
 
 TEST(ServerLimits, RefusesWhatIsNoRequest) {

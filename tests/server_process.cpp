@@ -101,7 +101,6 @@ void Client::reset() {
 }
 
 bool Client::has_input(int milliseconds) const {
-  if (!buffer_.empty()) return true;
   pollfd wanted = {.fd = socket_, .events = POLLIN, .revents = 0};
   return ::poll(&wanted, 1, milliseconds) == 1;
 }
@@ -118,8 +117,22 @@ void Client::post(const std::string& path, const Json& body) const {
   send(request_text("POST", path, body.dump()));
 }
 
+void Client::set_patience(std::chrono::milliseconds time) {
+  patience_ = std::chrono::steady_clock::now() + time;
+}
+
+void Client::wait_patiently() {
+  if (!patience_) return;
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+      *patience_ - std::chrono::steady_clock::now());
+  if (left.count() > 0 && has_input(static_cast<int>(left.count()))) return;
+  end_sending();
+  patience_.reset();
+}
+
 bool Client::fill() {
   char bytes[16384];
+  wait_patiently();
   const ssize_t count = ::recv(socket_, bytes, sizeof(bytes), 0);
   if (count <= 0) return false;
   buffer_.append(bytes, static_cast<std::size_t>(count));
@@ -199,6 +212,21 @@ Reply post(const ServerProcess& server,
            const Json& body,
            const Headers& headers) {
   return ask(server, "POST", path, body.dump(), headers);
+}
+
+bool eventually(const std::function<bool()>& holds) {
+  for (int i = 0; i < 600; ++i) {
+    if (holds()) return true;
+    ::usleep(100'000);
+  }
+  return false;
+}
+
+double metric(const ServerProcess& server, const std::string& name, const std::string& label) {
+  const std::string text = get(server, "/metrics").body;
+  const std::string wanted = "\n" + name + "{model_name=\"sprout\",engine=\"0\"" + label + "} ";
+  const std::size_t found = text.find(wanted);
+  return found == std::string::npos ? -1 : std::atof(text.c_str() + found + wanted.size());
 }
 
 std::vector<Json> events(const std::string& stream) {
