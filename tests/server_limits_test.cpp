@@ -53,6 +53,9 @@ TEST(ServerLimits, RefusesWhatIsNoRequest) {
   EXPECT_EQ(status(chat({{"response_format", {{"type", "json_object"}}}}).dump()), 400);
   EXPECT_EQ(status(chat({{"model", "other"}}).dump()), 404);
   EXPECT_EQ(status(chat({{"logit_bias", {{"99999999", 1}}}}).dump()), 400);
+  EXPECT_EQ(
+      status(chat({{"allowed_token_ids", {0}}, {"stop_token_ids", {0}}, {"min_tokens", 1}}).dump()),
+      400);
   std::string words;
   for (int i = 0; i < 300; ++i)
     words += "word ";

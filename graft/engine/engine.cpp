@@ -64,6 +64,11 @@ Engine::~Engine() = default;
 void Engine::check(const Request& request) const {
   const std::int64_t vocab_size = open_.model().vocab_size();
   validate(request.params, vocab_size);
+  if (!leaves_choice(request.params, end_tokens_, vocab_size)) {
+    fail(
+        "no token may come first: allowed_token_ids and bad_words leave none, or only such as "
+        "min_tokens forbids");
+  }
   const auto length = static_cast<std::int64_t>(request.prompt.size());
   if (length == 0) fail("the prompt is empty");
   for (const TokenId token : request.prompt) {
