@@ -159,6 +159,19 @@ void vanishing_clients(const ServerProcess& server) {
   }
 }
 
+// They say that nothing more comes, at every moment of an answer, and wait for the server to say
+// the same.
+void leaving_clients(const ServerProcess& server) {
+  for (int i = 0; i < 2'000; ++i) {
+    Client client(server.port());
+    client.send(request_text("GET", "/health"));
+    ::usleep(static_cast<useconds_t>(i % 200));
+    client.end_sending();
+    client.read_reply();
+    ASSERT_TRUE(client.has_input(10'000)) << "connection " << i << " is still open";
+  }
+}
+
 // Opened and silent; a head and no body; a body of any length, announced and not sent.
 void half_open_connections(const ServerProcess& server) {
   const Clients silent = connect(server, 200);
@@ -244,8 +257,11 @@ TEST(ServerFaults, OfOneClientAreNobodyElses) {
   const std::size_t num_files = num_open_files(server);
   SteadyClient steady(server.port());
   const std::pair<const char*, void (*)(const ServerProcess&)> parts[] = {
-      {"vanishing clients", vanishing_clients}, {"half-open connections", half_open_connections},
-      {"dawdling clients", dawdling_clients},   {"hostile values", hostile_values},
+      {"vanishing clients", vanishing_clients},
+      {"leaving clients", leaving_clients},
+      {"half-open connections", half_open_connections},
+      {"dawdling clients", dawdling_clients},
+      {"hostile values", hostile_values},
       {"mutated requests", mutated_requests},
   };
   for (const auto& [name, run] : parts) {

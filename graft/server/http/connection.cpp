@@ -198,7 +198,8 @@ class Connection final : public OpenConnection,
     }
     hub_.hooks.log(exchange_->record(num_bytes_));
     exchange_.reset();
-    co_return (goes_on && framing_.keep_alive);
+    // Asio tells the end of a connection once: who reads on after it waits for nothing.
+    co_return (goes_on && framing_.keep_alive && !has_left_);
   }
 
   // Reads ahead while an answer is under way: the one way to learn that the client has left.
@@ -211,7 +212,8 @@ class Connection final : public OpenConnection,
       buffer_.commit(count);
     }
     is_watching_ = false;
-    if (error && error != asio::error::operation_aborted && exchange_) exchange_->set_gone();
+    has_left_ = error && error != asio::error::operation_aborted;
+    if (has_left_ && exchange_) exchange_->set_gone();
     signal_.cancel();
   }
 
@@ -322,6 +324,7 @@ class Connection final : public OpenConnection,
   bool is_idle_ = false;
   bool is_watching_ = false;
   bool wants_watch_ = false;
+  bool has_left_ = false;  // the client, or at least it sends nothing more
 };
 
 template <class Stream>
