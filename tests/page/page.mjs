@@ -303,6 +303,7 @@ const checks = {
     await page.locator(".plan rect").nth(20).hover();
     assert.match(await page.locator(".plan-detail code").innerText(), /^model\.layers\.\d/);
     assert.match(await page.locator(".plan-detail").innerText(), /Operator\s+cpu\./);
+    assert.match(await page.locator(".plan-detail").innerText(), /Type\s+(F32|Q\d_\w+)/);
     await picture(page, "status", { fullPage: true });
     await page.locator(".plan rect[tabindex='0']").focus();
     const before = await page.locator(".plan-detail code").innerText();

@@ -11,7 +11,7 @@ export interface Placement {
   out_device: string;
   line: number | null;
   weight_bytes: number;
-  dtype?: string;
+  dtype?: string | null; // "Q4_K, Q6_K"; none: it has no weights of its own
 }
 
 export interface Plan {
