@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -225,12 +227,30 @@ TEST(Server, TellsHowItDoes) {
         "vllm:prompt_tokens_total{model_name=\"sprout\",engine=\"0\"} 22\n",
         "vllm:time_to_first_token_seconds_count{model_name=\"sprout\",engine=\"0\"} 1\n"})
     EXPECT_NE(metrics.find(line), std::string::npos) << line << metrics;
-  EXPECT_EQ(get(server, "/v1/plan").json()["models"][0]["name"], "sprout");
+  const Json plan = get(server, "/v1/plan").json()["models"][0];
+  EXPECT_EQ(plan["name"], "sprout");
+  for (const Json& placement : plan["placements"]) {
+    EXPECT_EQ(placement["dtype"].is_string(), placement["weight_bytes"] > 0) << placement;
+    if (placement["role"] == "experts") EXPECT_EQ(placement["dtype"], "Q6_K");
+  }
   const Outcome log = run_command({"/bin/cat", folder / "log"});
   const Json first = lines(log.out).at(0);
   EXPECT_EQ(first["path"], "/v1/chat/completions");
   EXPECT_EQ(first["output_tokens"], 10);
   EXPECT_EQ(log.out.find("sum of"), std::string::npos) << "prompts are nobody's business";
+}
+
+TEST(Server, CountsTokensAsTheyCome) {
+  const ServerProcess server;
+  Client client(server.port());
+  client.post("/v1/chat/completions", chat_body({{"stream", true}, {"ignore_eos", true}}));
+  client.read_until("\"content\":\"6");
+  EXPECT_TRUE(eventually([&] { return metric(server, "vllm:generation_tokens_total") > 3; }));
+  EXPECT_EQ(metric(server, "vllm:prompt_tokens_total"), 22);
+  const double num_before = metric(server, "vllm:generation_tokens_total");
+  EXPECT_TRUE(
+      eventually([&] { return metric(server, "vllm:generation_tokens_total") > num_before; }));
+  EXPECT_EQ(metric(server, "vllm:num_requests_running"), 1) << "all that while it had not ended";
 }
 
 TEST(Server, ServesSeveralModelsInTurn) {

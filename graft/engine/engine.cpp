@@ -263,6 +263,9 @@ void Engine::accept(Choice& choice) {
   ++num_output_tokens_;
   if (!sequence.first_token) sequence.first_token = Clock::now();
   update.tokens.push_back(*choice.token);
+  update.num_prompt = sequence.num_prompt;
+  update.num_cached = sequence.num_cached;
+  update.num_output = sequence.num_output();
   if (choice.logprobs) update.logprobs.push_back(*std::move(choice.logprobs));
 
   std::optional<Finish> end = end_of(sequence);

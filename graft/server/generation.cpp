@@ -95,16 +95,25 @@ class Generation : public std::enable_shared_from_this<Generation> {
   }
 
   void measure(std::size_t prompt, const api::Update& update, Clock::time_point now) {
+    if (!update.tokens.empty()) measure_tokens(prompt, update, now);
+    if (update.finish) measure_end(update, now);
+  }
+
+  // As they come: whoever looks at the counters sees what is done now, not what ended.
+  void measure_tokens(std::size_t prompt, const api::Update& update, Clock::time_point now) {
     std::optional<Clock::time_point>& last = last_token_[{prompt, update.id.sample}];
-    if (!update.tokens.empty()) {
-      if (last) {
-        metrics_.next_token(lease_->name(), seconds_between(*last, now));
-      } else {
-        metrics_.first_token(lease_->name(), seconds_between(start_, now));
-      }
-      last = now;
+    if (last) {
+      metrics_.next_token(lease_->name(), seconds_between(*last, now));
+    } else {
+      metrics_.first_token(lease_->name(), seconds_between(start_, now));
+      if (update.id.sample == 0)
+        metrics_.prompt(lease_->name(), update.num_prompt, update.num_cached);
     }
-    if (!update.finish) return;
+    last = now;
+    metrics_.output(lease_->name(), update.tokens.size());
+  }
+
+  void measure_end(const api::Update& update, Clock::time_point now) {
     FinishedAnswer finished = {.reason = to_string(update.finish->reason),
                                .num_output = update.num_output,
                                .total_seconds = seconds_between(start_, now)};
@@ -117,7 +126,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
     metrics_.finished(lease_->name(), finished);
     usage_.num_output += update.num_output;
     if (update.id.sample != 0) return;
-    metrics_.prompt(lease_->name(), update.num_prompt, update.num_cached);
     usage_.num_prompt += update.num_prompt;
     usage_.num_cached += update.num_cached;
     usage_.prefill_seconds = std::max(usage_.prefill_seconds, finished.prefill_seconds);
