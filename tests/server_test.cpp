@@ -253,6 +253,42 @@ TEST(Server, CountsTokensAsTheyCome) {
   EXPECT_EQ(metric(server, "vllm:num_requests_running"), 1) << "all that while it had not ended";
 }
 
+TEST(Server, GivesEqualAnswersAtTemperatureZero) {
+  const ServerProcess server({"--max-num-seqs", "2"});
+  const Json several = post(server, "/v1/chat/completions", chat_body({{"n", 3}})).json();
+  ASSERT_EQ(several["choices"].size(), 3U) << several;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(several["choices"][i]["index"], i);
+    EXPECT_EQ(several["choices"][i]["message"]["content"], kSum);
+    EXPECT_EQ(several["choices"][i]["finish_reason"], "stop");
+  }
+  EXPECT_EQ(several["usage"]["prompt_tokens"], 22);
+  EXPECT_EQ(several["usage"]["completion_tokens"], 30);
+
+  std::map<int, std::string> texts;
+  const Json more = {{"n", 3}, {"stream", true}, {"stream_options", {{"include_usage", true}}}};
+  const std::vector<Json> all = events(post(server, "/v1/chat/completions", chat_body(more)).body);
+  for (const Json& event : all) {
+    if (event.is_object() && !event["choices"].empty())
+      texts[event["choices"][0]["index"]] += event["choices"][0]["delta"].value("content", "");
+  }
+  EXPECT_EQ(texts, (std::map<int, std::string>{{0, kSum}, {1, kSum}, {2, kSum}}));
+  EXPECT_EQ(all[all.size() - 2]["usage"]["completion_tokens"], 30);
+
+  const Json completion = post(server, "/v1/completions",
+                               {{"prompt", {"Once upon a time", "The sun"}},
+                                {"max_tokens", 4},
+                                {"n", 2},
+                                {"temperature", 0},
+                                {"echo", true}})
+                              .json();
+  ASSERT_EQ(completion["choices"].size(), 4U) << completion;
+  EXPECT_EQ(completion["choices"][0]["text"], completion["choices"][1]["text"]);
+  EXPECT_EQ(completion["choices"][2]["text"], completion["choices"][3]["text"]);
+  EXPECT_TRUE(completion["choices"][3]["text"].get<std::string>().starts_with("The sun"));
+  EXPECT_EQ(completion["usage"]["completion_tokens"], 16);
+}
+
 TEST(Server, ServesSeveralModelsInTurn) {
   const ServerProcess server({"--model", "a=" + bundled_model(), "--model", "b=" + bundled_model(),
                               "--max-loaded-models", "1", "--lazy"});
