@@ -212,13 +212,17 @@ void hostile_values(const ServerProcess& server) {
       list += "," + item;
     return list;
   };
-  std::string keys = R"({"messages":[{"role":"user","content":"Hi"}],"max_tokens":1)";
+  std::string keys = R"("k":0)";
   for (int i = 0; i < 100'000; ++i)
     keys += str(",\"k", i, "\":0");
   const std::string deep = nested_lists(100);
   const std::string hi = R"("messages":[{"role":"user","content":"Hi"}],"max_tokens":1)";
   const std::vector<std::pair<std::string, std::string>> requests = {
-      {kChat, keys + "}"},
+      {kChat, "{" + hi + "," + keys + "}"},
+      {kChat, "{" + hi + R"(,"chat_template_kwargs":{)" + keys + "}}"},
+      {kChat, R"({"max_tokens":1,"messages":[{"role":"user","content":"Hi",)" + keys + "}]}"},
+      {kChat, "{" + hi + R"(,"tools":[{"type":"function","function":{"name":"f","parameters":{)" +
+                  keys + "}}}]}"},
       {kChat, "{" + hi + R"(,"chat_template_kwargs":{"x":)" + deep + "}}"},
       {kChat, "{" + hi +
                   R"(,"tools":[{"type":"function","function":{"name":"f","parameters":{"x":)" +
