@@ -231,7 +231,9 @@ TEST(Server, TellsHowItDoes) {
   EXPECT_EQ(plan["name"], "sprout");
   for (const Json& placement : plan["placements"]) {
     EXPECT_EQ(placement["dtype"].is_string(), placement["weight_bytes"] > 0) << placement;
-    if (placement["role"] == "experts") EXPECT_EQ(placement["dtype"], "Q6_K");
+    if (placement["role"] == "experts") {
+      EXPECT_EQ(placement["dtype"], "Q6_K");
+    }
   }
   const Outcome log = run_command({"/bin/cat", folder / "log"});
   const Json first = lines(log.out).at(0);

@@ -206,6 +206,8 @@ std::vector<Candidate> distribution(std::span<float> logits, const SamplingConte
 bool leaves_choice(const SamplingParams& params,
                    std::span<const TokenId> end_tokens,
                    std::int64_t vocab_size) {
+  if (params.allowed_token_ids.empty() && params.bad_words.empty() && params.min_tokens == 0)
+    return true;  // as in nearly all requests, which need no look at the vocabulary
   std::vector<float> logits(static_cast<std::size_t>(vocab_size), 0.0F);
   const SamplingContext context = {.params = &params, .end_tokens = end_tokens};
   keep_allowed(logits, params);
