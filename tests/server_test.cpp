@@ -242,6 +242,23 @@ TEST(Server, TellsHowItDoes) {
   EXPECT_EQ(log.out.find("sum of"), std::string::npos) << "prompts are nobody's business";
 }
 
+TEST(Server, SaysWhatTakesTheTime) {
+  const ServerProcess server({"--profile"});
+  ASSERT_EQ(post(server, "/v1/chat/completions", chat_body()).status, 200);
+  int num_timed = 0;
+  for (const Json& placement : get(server, "/v1/plan").json()["models"][0]["placements"]) {
+    if (placement["role"] != "linear" && placement["role"] != "experts") continue;
+    EXPECT_GT(placement.value("calls", 0), 1) << placement;
+    EXPECT_GT(placement.value("seconds", 0.0), 0.0) << placement;
+    ++num_timed;
+  }
+  EXPECT_GT(num_timed, 10);
+  const ServerProcess plain;
+  ASSERT_EQ(post(plain, "/v1/chat/completions", chat_body()).status, 200);
+  const Json placements = get(plain, "/v1/plan").json()["models"][0]["placements"];
+  EXPECT_FALSE(placements[0].contains("seconds"));
+}
+
 TEST(Server, CountsTokensAsTheyCome) {
   const ServerProcess server;
   Client client(server.port());

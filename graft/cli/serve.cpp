@@ -31,6 +31,7 @@ struct Options {
   std::size_t max_body_mib = 32;
   std::size_t stream_buffer_kib = 4096;
   bool lazy = false;
+  bool profile = false;
   server::ServiceConfig service;
 };
 
@@ -107,6 +108,7 @@ void serve_models(Options& options) {
   const api::EngineConfig engine = config.pool.llm.engine;
   config.pool.llm = options.model.config();
   config.pool.llm.engine = engine;
+  config.pool.llm.profile = options.profile;
   config.access.keys = read_keys(options);
   config.access.separate_caches = !options.shared_cache;
   config.pooling = options.pooling == "last" ? api::Pooling::Last : api::Pooling::Mean;
@@ -142,6 +144,8 @@ void add_model_options(CLI::App& command, Options& options) {
   command.add_option("--pooling", options.pooling, "Embeddings from: mean (default) or last token")
       ->check(CLI::IsMember({"mean", "last"}));
   command.add_flag("--lazy", options.lazy, "Load the first model when it is first asked for");
+  command.add_flag("--profile", options.profile,
+                   "Measure the time of every module, for /v1/plan and the status page");
 }
 
 // A million seconds are for ever, and fit the clock; at zero no client could be fast enough.
