@@ -274,6 +274,7 @@ const checks = {
     await setting(page, { top_p: "" });
     await page.locator(".note button").click();
     await eventually("an answer", async () => /63/.test(await lastText(page)));
+    await isDone(page); // before that a question is not sent
 
     await pretend(page, streamOf([{ content: "It begins" }], ""));
     await ask(page, "again");
