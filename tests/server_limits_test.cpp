@@ -3,7 +3,6 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
-#include <functional>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -32,21 +31,6 @@ Json endless() {
   return chat({{"stream", true}, {"ignore_eos", true}});
 }
 
-bool eventually(const std::function<bool()>& holds) {
-  for (int i = 0; i < 600; ++i) {
-    if (holds()) return true;
-    ::usleep(100'000);
-  }
-  return false;
-}
-
-double metric(const ServerProcess& server, const std::string& name, const std::string& label = {}) {
-  const std::string text = get(server, "/metrics").body;
-  const std::string wanted = "\n" + name + "{model_name=\"sprout\",engine=\"0\"" + label + "} ";
-  const std::size_t found = text.find(wanted);
-  return found == std::string::npos ? -1 : std::atof(text.c_str() + found + wanted.size());
-}
-
 TEST(ServerLimits, RefusesWhatIsNoRequest) {
   const ServerProcess server({"--max-body-mib", "1", "--max-model-len", "128"});
   const auto status = [&](const std::string& body) {
@@ -69,6 +53,9 @@ TEST(ServerLimits, RefusesWhatIsNoRequest) {
   EXPECT_EQ(status(chat({{"response_format", {{"type", "json_object"}}}}).dump()), 400);
   EXPECT_EQ(status(chat({{"model", "other"}}).dump()), 404);
   EXPECT_EQ(status(chat({{"logit_bias", {{"99999999", 1}}}}).dump()), 400);
+  EXPECT_EQ(
+      status(chat({{"allowed_token_ids", {0}}, {"stop_token_ids", {0}}, {"min_tokens", 1}}).dump()),
+      400);
   std::string words;
   for (int i = 0; i < 300; ++i)
     words += "word ";
@@ -213,6 +200,40 @@ TEST(ServerLimits, DoesNotWaitForSlowHeads) {
   EXPECT_EQ(slow.read_until("\n"), "");
   EXPECT_EQ(silent.read_until("\n"), "");
   EXPECT_EQ(get(server, "/health").status, 200);
+}
+
+TEST(ServerLimits, DoesNotWaitForSlowBodies) {
+  const ServerProcess server({"--body-timeout", "1"});
+  Client slow(server.port());
+  slow.send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 100\r\n\r\n{");
+  for (int i = 0; i < 20; ++i) {
+    slow.send(" ");
+    ::usleep(100'000);
+  }
+  EXPECT_EQ(slow.read_until("\n"), "");
+}
+
+TEST(ServerLimits, ClosesConnectionsThatAskNothingMore) {
+  const ServerProcess server({"--idle-timeout", "0.5"});
+  Client client(server.port());
+  client.send(request_text("GET", "/health"));
+  EXPECT_EQ(client.read_reply().status, 200);
+  EXPECT_EQ(client.read_until("\n"), "");
+}
+
+TEST(ServerLimits, TakesNoMoreConnectionsThanItMay) {
+  const ServerProcess server({"--max-connections", "2"});
+  Client first(server.port());
+  Client second(server.port());
+  for (Client* client : {&first, &second}) {
+    client->send(request_text("GET", "/health"));
+    EXPECT_EQ(client->read_reply().status, 200);
+  }
+  Client third(server.port());
+  third.send(request_text("GET", "/health"));
+  EXPECT_FALSE(third.has_input(300)) << "there is no place for it";
+  first.close();
+  EXPECT_EQ(third.read_reply().status, 200) << "now there is";
 }
 
 TEST(ServerLimits, ASlowReaderIsCutOff) {

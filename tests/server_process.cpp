@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -89,6 +90,21 @@ void Client::close() {
   socket_ = -1;
 }
 
+void Client::end_sending() const {
+  ::shutdown(socket_, SHUT_WR);
+}
+
+void Client::reset() {
+  const linger at_once = {.l_onoff = 1, .l_linger = 0};
+  ::setsockopt(socket_, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  close();
+}
+
+bool Client::has_input(int milliseconds) const {
+  pollfd wanted = {.fd = socket_, .events = POLLIN, .revents = 0};
+  return ::poll(&wanted, 1, milliseconds) == 1;
+}
+
 void Client::send(const std::string& bytes) const {
   for (std::size_t at = 0; at < bytes.size();) {
     const ssize_t count = ::send(socket_, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
@@ -101,8 +117,22 @@ void Client::post(const std::string& path, const Json& body) const {
   send(request_text("POST", path, body.dump()));
 }
 
+void Client::set_patience(std::chrono::milliseconds time) {
+  patience_ = std::chrono::steady_clock::now() + time;
+}
+
+void Client::wait_patiently() {
+  if (!patience_) return;
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+      *patience_ - std::chrono::steady_clock::now());
+  if (left.count() > 0 && has_input(static_cast<int>(left.count()))) return;
+  end_sending();
+  patience_.reset();
+}
+
 bool Client::fill() {
   char bytes[16384];
+  wait_patiently();
   const ssize_t count = ::recv(socket_, bytes, sizeof(bytes), 0);
   if (count <= 0) return false;
   buffer_.append(bytes, static_cast<std::size_t>(count));
@@ -182,6 +212,21 @@ Reply post(const ServerProcess& server,
            const Json& body,
            const Headers& headers) {
   return ask(server, "POST", path, body.dump(), headers);
+}
+
+bool eventually(const std::function<bool()>& holds) {
+  for (int i = 0; i < 600; ++i) {
+    if (holds()) return true;
+    ::usleep(100'000);
+  }
+  return false;
+}
+
+double metric(const ServerProcess& server, const std::string& name, const std::string& label) {
+  const std::string text = get(server, "/metrics").body;
+  const std::string wanted = "\n" + name + "{model_name=\"sprout\",engine=\"0\"" + label + "} ";
+  const std::size_t found = text.find(wanted);
+  return found == std::string::npos ? -1 : std::atof(text.c_str() + found + wanted.size());
 }
 
 std::vector<Json> events(const std::string& stream) {

@@ -2,8 +2,11 @@
 
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +25,7 @@ class ServerProcess {
   ~ServerProcess();
 
   std::uint16_t port() const { return port_; }
+  pid_t pid() const { return pid_; }
   void signal(int number) const;
   // Waits for its end; the exit code.
   int wait();
@@ -57,17 +61,28 @@ class Client {
   bool is_connected() const { return is_connected_; }
   void send(const std::string& bytes) const;
   void post(const std::string& path, const Json& body) const;
+  // Reading longer than this from now on says that nothing more will be sent: a server that is
+  // still at work takes that for a client that has left.
+  void set_patience(std::chrono::milliseconds time);
+  // Whether something to read, or the end, comes within that time.
+  bool has_input(int milliseconds) const;
   // Everything up to and with `end`, or up to the end of the connection.
   std::string read_until(const std::string& end);
   // Whole, chunks put together.
   Reply read_reply(bool has_body = true);
   void close();
+  // Says that nothing more will be sent; the answer can still be read.
+  void end_sending() const;
+  // Goes without a word: what is on its way is lost on both sides.
+  void reset();
 
  private:
   bool fill();  // false at the end
   std::string take(std::size_t count);
+  void wait_patiently();
 
   int socket_ = -1;
+  std::optional<std::chrono::steady_clock::time_point> patience_;
   bool is_connected_ = false;
   std::string buffer_;
 };
@@ -87,6 +102,12 @@ Reply post(const ServerProcess& server,
            const std::string& path,
            const Json& body,
            const Headers& headers = {});
+
+// Whether it holds within a minute.
+bool eventually(const std::function<bool()>& holds);
+// A line of /metrics of the bundled model, -1 when it is not there. `label`:
+// `,finished_reason="…"`.
+double metric(const ServerProcess& server, const std::string& name, const std::string& label = {});
 
 // The objects of an event stream; the last is [DONE] as a string.
 std::vector<Json> events(const std::string& stream);

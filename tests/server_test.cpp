@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -225,12 +227,87 @@ TEST(Server, TellsHowItDoes) {
         "vllm:prompt_tokens_total{model_name=\"sprout\",engine=\"0\"} 22\n",
         "vllm:time_to_first_token_seconds_count{model_name=\"sprout\",engine=\"0\"} 1\n"})
     EXPECT_NE(metrics.find(line), std::string::npos) << line << metrics;
-  EXPECT_EQ(get(server, "/v1/plan").json()["models"][0]["name"], "sprout");
+  const Json plan = get(server, "/v1/plan").json()["models"][0];
+  EXPECT_EQ(plan["name"], "sprout");
+  for (const Json& placement : plan["placements"]) {
+    EXPECT_EQ(placement["dtype"].is_string(), placement["weight_bytes"] > 0) << placement;
+    if (placement["role"] == "experts") {
+      EXPECT_EQ(placement["dtype"], "Q6_K");
+    }
+  }
   const Outcome log = run_command({"/bin/cat", folder / "log"});
   const Json first = lines(log.out).at(0);
   EXPECT_EQ(first["path"], "/v1/chat/completions");
   EXPECT_EQ(first["output_tokens"], 10);
   EXPECT_EQ(log.out.find("sum of"), std::string::npos) << "prompts are nobody's business";
+}
+
+TEST(Server, SaysWhatTakesTheTime) {
+  const ServerProcess server({"--profile"});
+  ASSERT_EQ(post(server, "/v1/chat/completions", chat_body()).status, 200);
+  int num_timed = 0;
+  const Json timed = get(server, "/v1/plan").json()["models"][0]["placements"];
+  for (const Json& placement : timed) {
+    const std::string module = placement["module"];
+    if (!module.ends_with("o_proj") && !module.ends_with(".experts")) continue;
+    EXPECT_GT(placement.value("calls", 0), 1) << placement;
+    EXPECT_GT(placement.value("seconds", 0.0), 0.0) << placement;
+    ++num_timed;
+  }
+  EXPECT_GT(num_timed, 6);
+  const ServerProcess plain;
+  ASSERT_EQ(post(plain, "/v1/chat/completions", chat_body()).status, 200);
+  const Json placements = get(plain, "/v1/plan").json()["models"][0]["placements"];
+  EXPECT_FALSE(placements[0].contains("seconds"));
+}
+
+TEST(Server, CountsTokensAsTheyCome) {
+  const ServerProcess server;
+  Client client(server.port());
+  client.post("/v1/chat/completions", chat_body({{"stream", true}, {"ignore_eos", true}}));
+  client.read_until("\"content\":\"6");
+  EXPECT_TRUE(eventually([&] { return metric(server, "vllm:generation_tokens_total") > 3; }));
+  EXPECT_EQ(metric(server, "vllm:prompt_tokens_total"), 22);
+  const double num_before = metric(server, "vllm:generation_tokens_total");
+  EXPECT_TRUE(
+      eventually([&] { return metric(server, "vllm:generation_tokens_total") > num_before; }));
+  EXPECT_EQ(metric(server, "vllm:num_requests_running"), 1) << "all that while it had not ended";
+}
+
+TEST(Server, GivesEqualAnswersAtTemperatureZero) {
+  const ServerProcess server({"--max-num-seqs", "2"});
+  const Json several = post(server, "/v1/chat/completions", chat_body({{"n", 3}})).json();
+  ASSERT_EQ(several["choices"].size(), 3U) << several;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(several["choices"][i]["index"], i);
+    EXPECT_EQ(several["choices"][i]["message"]["content"], kSum);
+    EXPECT_EQ(several["choices"][i]["finish_reason"], "stop");
+  }
+  EXPECT_EQ(several["usage"]["prompt_tokens"], 22);
+  EXPECT_EQ(several["usage"]["completion_tokens"], 30);
+
+  std::map<int, std::string> texts;
+  const Json more = {{"n", 3}, {"stream", true}, {"stream_options", {{"include_usage", true}}}};
+  const std::vector<Json> all = events(post(server, "/v1/chat/completions", chat_body(more)).body);
+  for (const Json& event : all) {
+    if (event.is_object() && !event["choices"].empty())
+      texts[event["choices"][0]["index"]] += event["choices"][0]["delta"].value("content", "");
+  }
+  EXPECT_EQ(texts, (std::map<int, std::string>{{0, kSum}, {1, kSum}, {2, kSum}}));
+  EXPECT_EQ(all[all.size() - 2]["usage"]["completion_tokens"], 30);
+
+  const Json completion = post(server, "/v1/completions",
+                               {{"prompt", {"Once upon a time", "The sun"}},
+                                {"max_tokens", 4},
+                                {"n", 2},
+                                {"temperature", 0},
+                                {"echo", true}})
+                              .json();
+  ASSERT_EQ(completion["choices"].size(), 4U) << completion;
+  EXPECT_EQ(completion["choices"][0]["text"], completion["choices"][1]["text"]);
+  EXPECT_EQ(completion["choices"][2]["text"], completion["choices"][3]["text"]);
+  EXPECT_TRUE(completion["choices"][3]["text"].get<std::string>().starts_with("The sun"));
+  EXPECT_EQ(completion["usage"]["completion_tokens"], 16);
 }
 
 TEST(Server, ServesSeveralModelsInTurn) {
@@ -263,7 +340,14 @@ TEST(Server, SaysWhatIsWrongWithItsArguments) {
            {"--tls-cert", "x.pem"},
            {"--tls-cert", "x.pem", "--tls-key", "y.pem"},
            {"--api-key-file", folder / "none"},
-           {"--access-log", "/nowhere/log"}}) {
+           {"--access-log", "/nowhere/log"},
+           {"--max-body-mib", "0"},
+           {"--max-connections", "0"},
+           {"--header-timeout", "-1"},
+           {"--body-timeout", "0"},
+           {"--idle-timeout", "nan"},
+           {"--write-timeout", "1e99"},
+           {"--ping-seconds", "soon"}}) {
     std::vector<std::string> words = {"serve", "--port", "0"};
     words.insert(words.end(), arguments.begin(), arguments.end());
     const Outcome outcome = run_program(words);

@@ -76,7 +76,9 @@ struct LLM::State {
       : open(path, open_options(config)),
         tokenizer(tokenizer_of(open.source())),
         engine(open, tokenizer ? &*tokenizer : nullptr, config.engine),
-        thread([this] { run(); }) {}
+        thread([this] { run(); }) {
+    if (config.profile) post_and_wait([this](engine::Engine&) { open.model().start_profiling(); });
+  }
 
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -348,6 +350,15 @@ const plan::Plan& LLM::plan() const {
 
 const EngineConfig& LLM::config() const {
   return state_->engine.config();
+}
+
+std::map<std::string, ops::Profiler::Entry> LLM::profile() {
+  std::map<std::string, ops::Profiler::Entry> entries;
+  state_->post_and_wait([&](engine::Engine&) {
+    const ops::Profiler* profiler = state_->open.model().profiler();
+    if (profiler != nullptr) entries = profiler->entries();
+  });
+  return entries;
 }
 
 EngineStats LLM::stats() const {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <variant>
@@ -21,6 +22,7 @@
 #include "graft/engine/request.h"
 #include "graft/engine/sampling_params.h"
 #include "graft/formats/weight_source.h"
+#include "graft/ops/profiler.h"
 #include "graft/plan/plan.h"
 #include "graft/tokenizer/tokenizer.h"
 
@@ -51,6 +53,7 @@ struct LlmConfig {
   bool repack = true;
   // Bytes that weights and cache may take together; 0: what is free.
   std::uint64_t memory = 0;
+  bool profile = false;  // measure the time of every module, see LLM::profile()
   // Bytes of weights so far and in all while loading, on the thread that constructs the LLM.
   std::function<void(std::uint64_t done, std::uint64_t total)> on_load = {};
 };
@@ -125,6 +128,9 @@ class LLM {
   const plan::Plan& plan() const;      // what runs where
   const EngineConfig& config() const;  // with everything filled in
   EngineStats stats() const;           // as of the last step
+  // Time of every module by name since the model was loaded, empty unless LlmConfig::profile asks
+  // for it. Waits for the current step.
+  std::map<std::string, ops::Profiler::Entry> profile();
 
  private:
   struct State;

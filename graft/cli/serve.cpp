@@ -31,6 +31,7 @@ struct Options {
   std::size_t max_body_mib = 32;
   std::size_t stream_buffer_kib = 4096;
   bool lazy = false;
+  bool profile = false;
   server::ServiceConfig service;
 };
 
@@ -107,6 +108,7 @@ void serve_models(Options& options) {
   const api::EngineConfig engine = config.pool.llm.engine;
   config.pool.llm = options.model.config();
   config.pool.llm.engine = engine;
+  config.pool.llm.profile = options.profile;
   config.access.keys = read_keys(options);
   config.access.separate_caches = !options.shared_cache;
   config.pooling = options.pooling == "last" ? api::Pooling::Last : api::Pooling::Mean;
@@ -142,6 +144,32 @@ void add_model_options(CLI::App& command, Options& options) {
   command.add_option("--pooling", options.pooling, "Embeddings from: mean (default) or last token")
       ->check(CLI::IsMember({"mean", "last"}));
   command.add_flag("--lazy", options.lazy, "Load the first model when it is first asked for");
+  command.add_flag("--profile", options.profile,
+                   "Measure the time of every module, for /v1/plan and the status page");
+}
+
+// A million seconds are for ever, and fit the clock; at zero no client could be fast enough.
+std::string seconds_problem(const std::string& text) {
+  double value = 0;
+  const bool is_number = CLI::detail::lexical_cast(text, value);
+  // Not as two comparisons for what is wrong: NaN would pass both.
+  if (is_number && value >= 1e-3 && value <= 1e6) return {};
+  return "0.001 to 1000000 seconds are needed, not " + text;
+}
+
+void add_time_limits(CLI::App& command, server::http::Limits& limits) {
+  const auto add = [&](const char* name, double& seconds, const char* help) {
+    command.add_option(name, seconds, help)->check(seconds_problem);
+  };
+  add("--header-timeout", limits.header_seconds,
+      "Seconds for a client to send the head of a request (default: 10)");
+  add("--body-timeout", limits.body_seconds, "Seconds for it to send the body (default: 60)");
+  add("--idle-timeout", limits.idle_seconds,
+      "Seconds between two requests of a connection (default: 75)");
+  add("--write-timeout", limits.write_seconds,
+      "Seconds for a client to take what is sent to it (default: 60)");
+  add("--ping-seconds", limits.keep_alive_seconds,
+      "Quiet seconds after which a stream gets a comment (default: 15)");
 }
 
 void add_server_options(CLI::App& command, Options& options) {
@@ -163,14 +191,15 @@ void add_server_options(CLI::App& command, Options& options) {
       ->check(CLI::Range(0, 1 << 20));
   command.add_option("--max-body-mib", options.max_body_mib, "Largest request, MiB (default: 32)")
       ->check(CLI::Range(1, 4096));
-  command.add_option("--header-timeout", config.http.limits.header_seconds,
-                     "Seconds for a client to send the head of a request (default: 10)");
+  command
+      .add_option("--max-connections", config.http.limits.max_connections,
+                  "Connections at once; more wait to be taken (default: 10000)")
+      ->check(CLI::Range(1, 1 << 20));
   command
       .add_option("--stream-buffer-kib", options.stream_buffer_kib,
                   "Waiting bytes at which a slow reader is cut off, KiB (default: 4096)")
       ->check(CLI::Range(1, 1 << 20));
-  command.add_option("--ping-seconds", config.http.limits.keep_alive_seconds,
-                     "Quiet seconds after which a stream gets a comment (default: 15)");
+  add_time_limits(command, config.http.limits);
   command.add_option("--access-log", config.access_log,
                      "File for a JSON line per request, without prompts; - for standard output");
 }

@@ -72,6 +72,11 @@ Engine::~Engine() = default;
 void Engine::check(const Request& request) const {
   const std::int64_t vocab_size = open_.model().vocab_size();
   validate(request.params, vocab_size);
+  if (!leaves_choice(request.params, end_tokens_, vocab_size)) {
+    fail(
+        "no token may come first: allowed_token_ids and bad_words leave none, or only such as "
+        "min_tokens forbids");
+  }
   const auto length = static_cast<std::int64_t>(request.prompt.size());
   if (length == 0) fail("the prompt is empty");
   for (const TokenId token : request.prompt) {
@@ -266,6 +271,9 @@ void Engine::accept(Choice& choice) {
   ++num_output_tokens_;
   if (!sequence.first_token) sequence.first_token = Clock::now();
   update.tokens.push_back(*choice.token);
+  update.num_prompt = sequence.num_prompt;
+  update.num_cached = sequence.num_cached;
+  update.num_output = sequence.num_output();
   if (choice.logprobs) update.logprobs.push_back(*std::move(choice.logprobs));
 
   std::optional<Finish> end = end_of(sequence);

@@ -291,6 +291,10 @@ TEST_F(EngineTest, WhatCannotRunIsRefusedAndWhatGrowsTooLongEnds) {
   Request stops = greedy({1}, 1);
   stops.params.stop = {"x"};
   EXPECT_EQ(error_of(stops), "stop strings need a tokenizer, and the model has none");
+  Request nothing = greedy({1}, 1);
+  nothing.params.allowed_token_ids = nothing.params.stop_token_ids = {3};
+  nothing.params.min_tokens = 1;
+  EXPECT_TRUE(error_of(nothing).starts_with("no token may come first")) << error_of(nothing);
 
   const RequestId grows = engine.add(greedy(prompt_of(20), 1000));
   const RequestId small = engine.add(greedy(prompt_of(7), 5));

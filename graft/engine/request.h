@@ -31,10 +31,11 @@ struct Update {
   std::string text = {};                     // that became certain; empty without a tokenizer
   std::vector<TokenLogprobs> logprobs = {};  // of `tokens`, when asked for
   std::optional<Finish> finish = {};
-  // Of the sequence, for the last update.
+  // Of the sequence, up to here.
   std::int64_t num_prompt = 0;
   std::int64_t num_cached = 0;
   std::int64_t num_output = 0;
+  // Of the sequence, with the last update.
   std::vector<TokenLogprobs> prompt_logprobs = {};
   Clock::time_point arrived = {};
   std::optional<Clock::time_point> first_scheduled = {};

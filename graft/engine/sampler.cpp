@@ -203,6 +203,19 @@ std::vector<Candidate> distribution(std::span<float> logits, const SamplingConte
   return distribution_of(logits, *context.params);
 }
 
+bool leaves_choice(const SamplingParams& params,
+                   std::span<const TokenId> end_tokens,
+                   std::int64_t vocab_size) {
+  if (params.allowed_token_ids.empty() && params.bad_words.empty() && params.min_tokens == 0)
+    return true;  // as in nearly all requests, which need no look at the vocabulary
+  std::vector<float> logits(static_cast<std::size_t>(vocab_size), 0.0F);
+  const SamplingContext context = {.params = &params, .end_tokens = end_tokens};
+  keep_allowed(logits, params);
+  forbid_bad_words(logits, context);
+  forbid_early_end(logits, context);
+  return std::ranges::any_of(logits, [](float logit) { return logit != kForbidden; });
+}
+
 std::optional<TokenId> sample(std::span<float> logits, const SamplingContext& context) {
   apply_all(logits, context);
   const TokenId likeliest = best(logits);

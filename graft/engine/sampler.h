@@ -28,6 +28,11 @@ struct SamplingContext {
 // logits are no numbers.
 std::optional<TokenId> sample(std::span<float> logits, const SamplingContext& context);
 
+// False when the parameters alone forbid every first token.
+bool leaves_choice(const SamplingParams& params,
+                   std::span<const TokenId> end_tokens,
+                   std::int64_t vocab_size);
+
 // The distribution that `sample` draws from: the tokens left and their probabilities, ids
 // ascending.
 struct Candidate {

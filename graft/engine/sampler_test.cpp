@@ -230,6 +230,26 @@ TEST(Sampler, LogprobsAreOfTheModelsOwnDistribution) {
   EXPECT_EQ(logprobs_of(std::vector<float>{1, 1, 1}, 2, 2).top[0].first, 0);
 }
 
+TEST(Sampler, KnowsWhenNothingCanBeChosen) {
+  const std::vector<TokenId> ends = {7};
+  EXPECT_TRUE(leaves_choice({}, ends, 8));
+  SamplingParams params;
+  params.allowed_token_ids = {7};
+  EXPECT_TRUE(leaves_choice(params, ends, 8));
+  params.min_tokens = 1;
+  EXPECT_FALSE(leaves_choice(params, ends, 8)) << "it would end at once, and must not";
+  params.allowed_token_ids = {6, 7};
+  EXPECT_TRUE(leaves_choice(params, ends, 8));
+  params.bad_words = {{6}};
+  EXPECT_FALSE(leaves_choice(params, ends, 8));
+  params.bad_words = {{5, 6}};
+  EXPECT_TRUE(leaves_choice(params, ends, 8));
+  params = {};
+  params.min_tokens = 1;
+  params.stop_token_ids = {0, 1, 2, 3, 4, 5, 6};
+  EXPECT_FALSE(leaves_choice(params, ends, 8));
+}
+
 TEST(SamplingParams, EverythingWrongIsSaidAtOnce) {
   SamplingParams params;
   params.top_p = 0;
@@ -253,6 +273,22 @@ TEST(SamplingParams, EverythingWrongIsSaidAtOnce) {
   params.temperature = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THROW(validate(params, 8), Error);
   EXPECT_NO_THROW(validate({}, 8));
+  params = {};
+  params.allowed_token_ids.assign(9, 1);
+  EXPECT_THROW(validate(params, 8), Error);
+}
+
+TEST(SamplingParams, SayFewOfManyMistakes) {
+  SamplingParams params;
+  params.stop_token_ids.assign(1000, 5000);
+  try {
+    validate(params, 1000);
+    FAIL();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_LT(text.size(), 1000U);
+    EXPECT_TRUE(text.ends_with("; and 992 more")) << text;
+  }
 }
 
 }  // namespace

@@ -12,19 +12,31 @@ class Checker {
   explicit Checker(std::int64_t vocab_size) : vocab_size_(vocab_size) {}
 
   void require(bool holds, std::string_view name, auto value, std::string_view expected) {
-    if (!holds)
-      problems_ += str(problems_.empty() ? "" : "; ", name, " is ", value, ", expected ", expected);
+    if (holds || ++num_problems_ > kMostProblems) return;
+    problems_ += str(problems_.empty() ? "" : "; ", name, " is ", value, ", expected ", expected);
   }
   void token(TokenId id, std::string_view name) {
-    require(id >= 0 && id < vocab_size_, name, id, str("a token id below ", vocab_size_));
+    if (id < 0 || id >= vocab_size_)
+      require(false, name, id, str("a token id below ", vocab_size_));
+  }
+  // Every token looks at the whole list; one that names no token twice is never longer.
+  void list(std::size_t size, std::string_view name) {
+    require(static_cast<std::int64_t>(size) <= vocab_size_, str("the length of ", name), size,
+            "at most the vocabulary's size");
   }
   void finish() const {
-    if (!problems_.empty()) fail(problems_);
+    if (problems_.empty()) return;
+    if (num_problems_ <= kMostProblems) fail(problems_);
+    fail(problems_, "; and ", num_problems_ - kMostProblems, " more");
   }
 
  private:
+  // Lists may hold millions of mistakes, and nobody reads so many.
+  static constexpr int kMostProblems = 8;
+
   std::int64_t vocab_size_;
   std::string problems_;
+  int num_problems_ = 0;
 };
 
 void check_numbers(const SamplingParams& params, Checker& check) {
@@ -64,6 +76,9 @@ void validate(const SamplingParams& params, std::int64_t vocab_size) {
     const std::int64_t value = count.value_or(0);
     check.require(value >= 0 && value <= vocab_size, name, value, "0 to the vocabulary's size");
   }
+  check.list(params.logit_bias.size(), "logit_bias");
+  check.list(params.allowed_token_ids.size(), "allowed_token_ids");
+  check.list(params.stop_token_ids.size(), "stop_token_ids");
   for (const auto& [id, bias] : params.logit_bias) {
     check.token(id, "a token of logit_bias");
     check.require(!std::isnan(bias), "a logit_bias", bias, "a number");

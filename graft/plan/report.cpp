@@ -148,6 +148,25 @@ std::string table_text(const std::vector<Cells>& lines) {
   return text;
 }
 
+// The types of a module's own weights, of the most bytes first: "Q4_K, Q6_K". Null without weights.
+Json dtype_json(const ModuleSpec& module) {
+  std::vector<std::pair<DType, std::size_t>> types;
+  for (const WeightSpec& weight : module.weights) {
+    const auto same = std::ranges::find(types, weight.dtype, &std::pair<DType, std::size_t>::first);
+    if (same == types.end()) {
+      types.emplace_back(weight.dtype, weight.bytes());
+    } else {
+      same->second += weight.bytes();
+    }
+  }
+  if (types.empty()) return nullptr;
+  std::ranges::stable_sort(types, std::ranges::greater(), &std::pair<DType, std::size_t>::second);
+  std::string text;
+  for (const auto& [type, bytes] : types)
+    text += str(text.empty() ? "" : ", ", name(type));
+  return text;
+}
+
 }  // namespace
 
 std::vector<DeviceBytes> weight_bytes_by_device(const Plan& plan) {
@@ -216,6 +235,7 @@ Json plan_json(const Plan& plan) {
                                                            placement.kwargs.end()))},
         {"line", placement.rule == nullptr ? Json() : Json(placement.rule->line)},
         {"weight_bytes", placement.weight_bytes},
+        {"dtype", dtype_json(*placement.module)},
     });
   }
   Json transfer_map = Json::object();

@@ -66,6 +66,16 @@ TEST(Report, NumbersInOtherPlacesStay) {
       << plan_text(planned.result.plan);
 }
 
+TEST(Report, JsonNamesTheTypesOfMostBytesFirst) {
+  Planned planned;
+  planned.blueprint.root.role = ops::Role::Experts;
+  planned.blueprint.root.weights = {{.name = "gate", .shape = {2, 256}, .dtype = DType::Q4_K},
+                                    {.name = "up", .shape = {2, 256}, .dtype = DType::Q4_K},
+                                    {.name = "down", .shape = {9, 256}, .dtype = DType::Q6_K}};
+  plan(planned, "[]", {});
+  EXPECT_EQ(plan_json(planned.result.plan)["placements"][0]["dtype"], "Q6_K, Q4_K");
+}
+
 TEST(Report, JsonHoldsEveryPlacement) {
   Planned planned;
   planned.blueprint = testing::mixtral(3);
@@ -80,8 +90,10 @@ TEST(Report, JsonHoldsEveryPlacement) {
     EXPECT_EQ(row["out_device"], "cuda:0");
     EXPECT_EQ(row["line"], 1);
     EXPECT_EQ(row["role"], "experts");
+    EXPECT_EQ(row["dtype"], "BF16");
   }
   EXPECT_EQ(json["placements"][0]["generate_op"], Json());
+  EXPECT_EQ(json["placements"][0]["dtype"], Json()) << "it has no weights of its own";
   const std::vector<Finding> findings = {{.where = "r.yaml:3", .line = 3, .text = "odd"}};
   EXPECT_EQ(findings_json(findings)[0]["kind"], "error");
 }

@@ -80,12 +80,13 @@ std::string Fields::needed_text(const char* name) const {
   return *text(name);
 }
 
-std::vector<std::string> Fields::texts(const char* name) const {
+std::vector<std::string> Fields::texts(const char* name, std::size_t most) const {
   const OrderedJson* value = find(name);
   if (value == nullptr) return {};
   if (value->is_string()) return {value->get<std::string>()};
   if (!value->is_array())
     fail_at(name, str("text or a list of texts is needed, not ", value->type_name()));
+  if (value->size() > most) fail_at(name, str("at most ", most, " texts, not ", value->size()));
   std::vector<std::string> out;
   for (const OrderedJson& item : *value) {
     if (!item.is_string())

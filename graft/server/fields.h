@@ -16,6 +16,9 @@ namespace graft::server {
 // The body of a request: an object. Strict JSON in UTF-8, not nested deeper than 128.
 OrderedJson parse_body(const std::string& body);
 
+// Texts that end an answer; each is looked for after every token.
+inline constexpr std::size_t kMostStops = 64;
+
 class Fields {
  public:
   // `where` stands before names in messages: "options.". The object must outlive the fields.
@@ -34,7 +37,8 @@ class Fields {
   std::optional<std::string> text(const char* name) const;
   std::string needed_text(const char* name) const;
   // One string or a list of them; empty when absent.
-  std::vector<std::string> texts(const char* name) const;
+  std::vector<std::string> texts(const char* name,
+                                 std::size_t most = std::numeric_limits<std::size_t>::max()) const;
   std::vector<std::int32_t> ids(const char* name) const;  // a list of token ids
   // A nested object, if it is there.
   std::optional<Fields> object(const char* name) const;

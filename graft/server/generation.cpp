@@ -25,12 +25,14 @@ class Generation : public std::enable_shared_from_this<Generation> {
              Lease lease,
              std::shared_ptr<void> places,
              GenerationInput input,
+             std::int64_t num_copies,
              std::unique_ptr<Answer> answer,
              Metrics& metrics)
       : exchange_(std::move(exchange)),
         lease_(std::move(lease)),
         places_(std::move(places)),
         input_(std::move(input)),
+        num_copies_(num_copies),
         answer_(std::move(answer)),
         metrics_(metrics),
         num_left_(static_cast<std::int64_t>(input_.prompts.size()) * input_.params.n) {}
@@ -88,23 +90,38 @@ class Generation : public std::enable_shared_from_this<Generation> {
     } else if (update.finish && update.finish->reason == api::FinishReason::Abort) {
       error_ = "the server is stopping";
     } else {
-      const std::string text = answer_->take(prompt, update);
-      if (input_.is_stream) exchange_->write(text);
+      answer(prompt, update);
     }
     if (update.finish && --num_left_ == 0) finish();
   }
 
+  void answer(std::size_t prompt, api::Update update) {
+    std::string text = answer_->take(prompt, update);
+    for (update.id.sample = 1; update.id.sample < num_copies_; ++update.id.sample)
+      text += answer_->take(prompt, update);
+    if (input_.is_stream) exchange_->write(text);
+  }
+
   void measure(std::size_t prompt, const api::Update& update, Clock::time_point now) {
+    if (!update.tokens.empty()) measure_tokens(prompt, update, now);
+    if (update.finish) measure_end(update, now);
+  }
+
+  // As they come: whoever looks at the counters sees what is done now, not what ended.
+  void measure_tokens(std::size_t prompt, const api::Update& update, Clock::time_point now) {
     std::optional<Clock::time_point>& last = last_token_[{prompt, update.id.sample}];
-    if (!update.tokens.empty()) {
-      if (last) {
-        metrics_.next_token(lease_->name(), seconds_between(*last, now));
-      } else {
-        metrics_.first_token(lease_->name(), seconds_between(start_, now));
-      }
-      last = now;
+    if (last) {
+      metrics_.next_token(lease_->name(), seconds_between(*last, now));
+    } else {
+      metrics_.first_token(lease_->name(), seconds_between(start_, now));
+      if (update.id.sample == 0)
+        metrics_.prompt(lease_->name(), update.num_prompt, update.num_cached);
     }
-    if (!update.finish) return;
+    last = now;
+    metrics_.output(lease_->name(), update.tokens.size());
+  }
+
+  void measure_end(const api::Update& update, Clock::time_point now) {
     FinishedAnswer finished = {.reason = to_string(update.finish->reason),
                                .num_output = update.num_output,
                                .total_seconds = seconds_between(start_, now)};
@@ -115,9 +132,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
       finished.decode_seconds = seconds_between(*update.first_token, now);
     }
     metrics_.finished(lease_->name(), finished);
-    usage_.num_output += update.num_output;
+    usage_.num_output += update.num_output * num_copies_;
     if (update.id.sample != 0) return;
-    metrics_.prompt(lease_->name(), update.num_prompt, update.num_cached);
     usage_.num_prompt += update.num_prompt;
     usage_.num_cached += update.num_cached;
     usage_.prefill_seconds = std::max(usage_.prefill_seconds, finished.prefill_seconds);
@@ -145,6 +161,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const Lease lease_;
   const std::shared_ptr<void> places_;
   GenerationInput input_;
+  const std::int64_t num_copies_;  // of the one sample; 1 when there are several samples
   const std::unique_ptr<Answer> answer_;
   Metrics& metrics_;
   const Clock::time_point start_ = Clock::now();
@@ -180,11 +197,14 @@ void start_generation(const http::ExchangePtr& exchange,
                      {}, "context_length_exceeded");
     }
   }
+  // The most likely tokens are the same every time: one sample stands for all.
+  const bool is_same = input.params.is_greedy();
+  const std::int64_t num_copies = is_same ? std::exchange(input.params.n, 1) : 1;
   const std::int64_t num_answers = static_cast<std::int64_t>(input.prompts.size()) * input.params.n;
   auto places = lease->admit(num_answers, context.max_waiting);
   const auto generation =
       std::make_shared<Generation>(exchange, std::move(lease), std::move(places), std::move(input),
-                                   std::move(answer), context.metrics);
+                                   num_copies, std::move(answer), context.metrics);
   generation->submit();
 }
 

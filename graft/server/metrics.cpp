@@ -107,6 +107,11 @@ void Metrics::prompt(const std::string& model, std::int64_t num_tokens, std::int
   metrics.num_cached += num_cached;
 }
 
+void Metrics::output(const std::string& model, std::size_t num_tokens) {
+  const std::lock_guard lock(mutex_);
+  of(model).num_output += static_cast<std::int64_t>(num_tokens);
+}
+
 void Metrics::finished(const std::string& model, const FinishedAnswer& answer) {
   const std::lock_guard lock(mutex_);
   OfModel& metrics = of(model);
@@ -115,7 +120,6 @@ void Metrics::finished(const std::string& model, const FinishedAnswer& answer) {
   metrics.prefill.observe(answer.prefill_seconds);
   metrics.decode.observe(answer.decode_seconds);
   metrics.output_length.observe(static_cast<double>(answer.num_output));
-  metrics.num_output += answer.num_output;
   ++metrics.ends[std::string(answer.reason)];
 }
 

@@ -55,7 +55,9 @@ class Metrics {
   // Seconds since the request came, and since the token before.
   void first_token(const std::string& model, double seconds);
   void next_token(const std::string& model, double seconds);
+  // A prompt has been read; tokens have been added to an answer.
   void prompt(const std::string& model, std::int64_t num_tokens, std::int64_t num_cached);
+  void output(const std::string& model, std::size_t num_tokens);
   void finished(const std::string& model, const FinishedAnswer& answer);
 
   std::string text(const std::vector<ModelGauges>& gauges) const;

@@ -27,6 +27,8 @@ TEST(Metrics, SayWhatHappened) {
   metrics.first_token("m\"1", 0.2);
   metrics.next_token("m\"1", 0.02);
   metrics.prompt("m\"1", 30, 16);
+  metrics.output("m\"1", 5);
+  metrics.output("m\"1", 2);
   metrics.finished("m\"1", {.reason = "stop", .num_output = 7, .total_seconds = 1});
   engine::EngineStats stats;
   stats.num_running = 3;

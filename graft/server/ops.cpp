@@ -15,12 +15,24 @@ http::Response metrics(const Backend& backend) {
           .content_type = "text/plain; version=0.0.4; charset=utf-8"};
 }
 
+// Beside each module, when the server profiles: how often it ran, and for how long in all.
+void add_times(Json& placements, api::LLM& llm) {
+  const auto times = llm.profile();
+  for (Json& placement : placements) {
+    const auto found = times.find(placement["module"].get<std::string>());
+    if (found == times.end()) continue;
+    placement["calls"] = found->second.calls;
+    placement["seconds"] = found->second.seconds;
+  }
+}
+
 // What runs where, of every model that is loaded.
 http::Response plan(const Backend& backend) {
   Json list = Json::array();
   for (const ModelPool::Loaded& loaded : backend.models.loaded()) {
     Json json = plan::plan_json(loaded.lease->llm().plan());
     json["name"] = loaded.lease->name();
+    add_times(json["placements"], loaded.lease->llm());
     list.push_back(std::move(json));
   }
   return {.body = json_text({{"models", list}})};

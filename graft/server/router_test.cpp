@@ -78,7 +78,8 @@ TEST(Fields, ReadTypesAndLimits) {
   EXPECT_EQ(fields.number("f", 0, 1), 0.5);
   EXPECT_EQ(fields.text("t"), "x");
   EXPECT_EQ(fields.texts("t").size(), 1U);
-  EXPECT_EQ(fields.texts("l").size(), 2U);
+  EXPECT_EQ(fields.texts("l", 2).size(), 2U);
+  EXPECT_THROW(fields.texts("l", 1), ApiError);
   EXPECT_EQ(fields.ids("ids").size(), 2U);
   EXPECT_EQ(fields.flag("b"), true);
   EXPECT_FALSE(fields.has("no"));

@@ -19,7 +19,7 @@ struct ServiceConfig {
   AccessConfig access = {};
   PoolConfig pool = {};
   std::int64_t max_waiting = 2048;  // answers that wait for a seat, per model; more get 429
-  std::string access_log = {};     // file, "-", or "" for none
+  std::string access_log = {};      // file, "-", or "" for none
   api::Pooling pooling = api::Pooling::Mean;
   bool preload = true;  // the first model, before anybody asks
 };

@@ -274,6 +274,7 @@ const checks = {
     await setting(page, { top_p: "" });
     await page.locator(".note button").click();
     await eventually("an answer", async () => /63/.test(await lastText(page)));
+    await isDone(page); // before that a question is not sent
 
     await pretend(page, streamOf([{ content: "It begins" }], ""));
     await ask(page, "again");
@@ -303,6 +304,7 @@ const checks = {
     await page.locator(".plan rect").nth(20).hover();
     assert.match(await page.locator(".plan-detail code").innerText(), /^model\.layers\.\d/);
     assert.match(await page.locator(".plan-detail").innerText(), /Operator\s+cpu\./);
+    assert.match(await page.locator(".plan-detail").innerText(), /Type\s+(F32|Q\d_\w+)/);
     await picture(page, "status", { fullPage: true });
     await page.locator(".plan rect[tabindex='0']").focus();
     const before = await page.locator(".plan-detail code").innerText();

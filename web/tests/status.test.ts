@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { parseMetrics } from "../src/metrics";
 import { roundUp } from "../src/status/scale";
-import { bytesText, columns, layerOf, type Placement } from "../src/status/plan";
+import { bytesText, columns, layerOf, timeShades, timeText, type Placement } from "../src/status/plan";
 import { point, reading } from "../src/status/readings";
 
 const text = (tokens: number, hits: number) => `
@@ -60,4 +60,12 @@ it("writes sizes and scales as people do", () => {
   expect(bytesText(0)).toBe("0 B");
   expect(bytesText(1536)).toBe("1.5 KiB");
   expect([0, 0.3, 1, 1.1, 7, 99, 100].map(roundUp)).toEqual([1, 0.5, 1, 2, 10, 100, 100]);
+});
+
+it("shades blocks by their time, where it was measured", () => {
+  const list = [placement("a", 1), { ...placement("b", 1), seconds: 2, calls: 4 }, { ...placement("c", 1), seconds: 1, calls: 1000 }];
+  expect(timeShades([placement("a", 1)])).toBeUndefined();
+  const shades = timeShades(list)!;
+  expect(list.map((item) => shades.get(item))).toEqual([0.15, 1, 0.15 + 0.85 / 2]);
+  expect(list.map(timeText)).toEqual([undefined, "500 ms", "1 ms"]);
 });

@@ -13,12 +13,11 @@
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
-#include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
 
 #include "graft/server/http/framing.h"
+#include "graft/server/http/parse.h"
 
 namespace graft::server::http {
 namespace {
@@ -28,7 +27,6 @@ namespace beast = boost::beast;
 using ErrorCode = boost::system::error_code;
 using Tcp = asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
-using Parser = beast::http::request_parser<beast::http::string_body>;
 
 // What a client may send ahead while it is answered.
 constexpr std::size_t kReadAhead = 64U << 10U;
@@ -41,35 +39,6 @@ auto seconds(double count) {
 
 auto awaiting(ErrorCode& error) {
   return asio::redirect_error(asio::use_awaitable, error);
-}
-
-Request to_request(const Parser& parser, const std::string& remote) {
-  Request request;
-  request.remote = remote;
-  const auto& message = parser.get();
-  request.method = std::string(message.method_string());
-  const std::string_view target(message.target().data(), message.target().size());
-  const std::size_t question = target.find('?');
-  request.path = percent_decoded(target.substr(0, question));
-  if (question != std::string_view::npos) request.query = target.substr(question + 1);
-  for (const auto& field : message.base()) {
-    request.headers.push_back({.name = lower_case(std::string(field.name_string())),
-                               .value = std::string(field.value())});
-  }
-  request.id = request_id(request.header("x-request-id"));
-  return request;
-}
-
-// 0: nobody is there to be told.
-int status_of(const ErrorCode& error) {
-  if (error == beast::http::error::body_limit) return 413;
-  if (error == beast::http::error::header_limit || error == beast::http::error::buffer_overflow)
-    return 431;
-  const bool is_end =
-      error == beast::http::error::end_of_stream || error == beast::http::error::partial_message;
-  const bool is_http =
-      error.category() == beast::http::make_error_code(beast::http::error::bad_method).category();
-  return is_http && !is_end ? 400 : 0;
 }
 
 // Stream: beast::tcp_stream, or TLS over it.
@@ -164,43 +133,41 @@ class Connection final : public OpenConnection,
       if (has_body) co_await linger();
       co_return (is_written && framing_.keep_alive);
     }
-    const std::size_t reserved = parser_->is_done() ? 0 : expected_body_bytes();
-    if (hub_.body_bytes + reserved > hub_.limits.max_total_body_bytes) {
+    const bool has_body = co_await read_body(request);
+    parser_.reset();
+    if (!has_body) {
+      hub_.body_bytes -= std::exchange(body_bytes_, 0);
+      co_return false;
+    }
+    co_return co_await answer(std::move(request));
+  }
+
+  // Bytes count when they are here. Whoever only announces them takes nobody else's place.
+  asio::awaitable<bool> read_body(Request& request) {
+    ErrorCode error;
+    if (!parser_->is_done() && request.header("expect") == "100-continue") {
+      const bool is_written = co_await write("HTTP/1.1 100 Continue\r\n\r\n");
+      if (!is_written) co_return false;
+    }
+    lowest().expires_after(seconds(hub_.limits.body_seconds));
+    while (!parser_->is_done()) {
+      co_await beast::http::async_read_some(stream_, buffer_, *parser_, awaiting(error));
+      if (error) {
+        co_await refuse(error);
+        co_return false;
+      }
+      const std::size_t count = parser_->get().body().size();
+      hub_.body_bytes += count - std::exchange(body_bytes_, count);
+      if (hub_.body_bytes <= hub_.limits.max_total_body_bytes) continue;
       co_await refuse(request, 503, "too much is being sent at once");
       co_return false;
     }
-    hub_.body_bytes += reserved;
-    const bool has_body = co_await read_body(request);
-    if (!has_body) {
-      hub_.body_bytes -= reserved;
-      co_return false;
-    }
-    co_return co_await answer(std::move(request), reserved);
-  }
-
-  std::size_t expected_body_bytes() const {
-    const auto length = parser_->content_length();
-    return length ? static_cast<std::size_t>(*length) : hub_.limits.max_body_bytes;
-  }
-
-  asio::awaitable<bool> read_body(Request& request) {
-    ErrorCode error;
-    if (!parser_->is_done()) {
-      if (request.header("expect") == "100-continue") {
-        const bool is_written = co_await write("HTTP/1.1 100 Continue\r\n\r\n");
-        if (!is_written) co_return false;
-      }
-      lowest().expires_after(seconds(hub_.limits.body_seconds));
-      co_await beast::http::async_read(stream_, buffer_, *parser_, awaiting(error));
-      if (error) co_await refuse(error);
-    }
-    if (!error) request.body = std::move(parser_->get().body());
-    parser_.reset();
-    co_return !error;
+    request.body = std::move(parser_->get().body());
+    co_return true;
   }
 
   // Gives the request to its handler, and writes what comes back.
-  asio::awaitable<bool> answer(Request request, std::size_t body_bytes) {
+  asio::awaitable<bool> answer(Request request) {
     const std::weak_ptr<Connection> weak = this->weak_from_this();
     asio::io_context& io = hub_.io;
     exchange_ = std::make_shared<LiveExchange>(
@@ -216,9 +183,10 @@ class Connection final : public OpenConnection,
     wants_watch_ = true;
     asio::co_spawn(io, watch(), asio::detached);
     // Once the handler has read the body, the next may come.
-    hub_.workers.post([hub = &hub_, exchange = exchange_, body_bytes] {
+    const std::size_t count = std::exchange(body_bytes_, 0);
+    hub_.workers.post([hub = &hub_, exchange = exchange_, count] {
       hub->hooks.handler(exchange);
-      asio::post(hub->io, [hub, body_bytes] { hub->body_bytes -= body_bytes; });
+      asio::post(hub->io, [hub, count] { hub->body_bytes -= count; });
     });
 
     bool goes_on = co_await write_answer();
@@ -230,7 +198,8 @@ class Connection final : public OpenConnection,
     }
     hub_.hooks.log(exchange_->record(num_bytes_));
     exchange_.reset();
-    co_return (goes_on && framing_.keep_alive);
+    // Asio tells the end of a connection once: who reads on after it waits for nothing.
+    co_return (goes_on && framing_.keep_alive && !has_left_);
   }
 
   // Reads ahead while an answer is under way: the one way to learn that the client has left.
@@ -243,7 +212,8 @@ class Connection final : public OpenConnection,
       buffer_.commit(count);
     }
     is_watching_ = false;
-    if (error && error != asio::error::operation_aborted && exchange_) exchange_->set_gone();
+    has_left_ = error && error != asio::error::operation_aborted;
+    if (has_left_ && exchange_) exchange_->set_gone();
     signal_.cancel();
   }
 
@@ -347,12 +317,14 @@ class Connection final : public OpenConnection,
   std::string remote_;
   std::optional<Parser> parser_;
   std::shared_ptr<LiveExchange> exchange_;
-  Framing framing_;  // of the current answer
+  Framing framing_;             // of the current answer
+  std::size_t body_bytes_ = 0;  // of the request that is being read, as the hub counts them
   std::size_t num_requests_ = 0;
   std::size_t num_bytes_ = 0;  // written for the current answer
   bool is_idle_ = false;
   bool is_watching_ = false;
   bool wants_watch_ = false;
+  bool has_left_ = false;  // the client, or at least it sends nothing more
 };
 
 template <class Stream>

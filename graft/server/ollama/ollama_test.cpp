@@ -54,6 +54,11 @@ TEST(OllamaRequest, Refuses) {
         << more;
   }
   EXPECT_THROW(read_chat(parse_body(R"({"messages":[]})")), ApiError);
+  std::string stops = R"("x")";
+  for (std::size_t i = 0; i < kMostStops; ++i)
+    stops += R"(,"x")";
+  EXPECT_THROW(read_chat(parse_body(R"({"model":"m","options":{"stop":[)" + stops + "]}}")),
+               ApiError);
 }
 
 TEST(OllamaRequest, KnowsDurations) {

@@ -66,13 +66,12 @@ void read_thinking(const Fields& fields, ChatRequest& request) {
   if (!effort.empty()) {
     const bool is_off = effort == "none" || effort == "minimal";
     request.conversation.thinking = is_off ? api::Thinking::Off : api::Thinking::On;
-    request.conversation.extra["reasoning_effort"] = effort;
   }
+  // Copied whole: one by one, each would look through those before it.
   const auto variables = fields.object("chat_template_kwargs");
-  if (variables) {
-    for (const auto& [name, value] : variables->json().items())
-      request.conversation.extra[name] = value;
-  }
+  if (variables) request.conversation.extra = variables->json();
+  if (!effort.empty() && !request.conversation.extra.contains("reasoning_effort"))
+    request.conversation.extra["reasoning_effort"] = effort;
   for (const char* name : {"enable_thinking", "thinking"}) {
     const auto flag = variables ? variables->flag(name) : std::nullopt;
     if (flag) request.conversation.thinking = *flag ? api::Thinking::On : api::Thinking::Off;

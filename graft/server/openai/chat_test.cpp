@@ -125,6 +125,12 @@ TEST(ChatRequest, SaysWhetherToThink) {
   EXPECT_EQ(read("").conversation.thinking, Thinking::ModelDecides);
   EXPECT_EQ(read(R"(,"reasoning_effort":"none")").conversation.thinking, Thinking::Off);
   EXPECT_EQ(read(R"(,"reasoning":{"effort":"high"})").conversation.thinking, Thinking::On);
+  const auto effort = [&](const char* more) {
+    return read(more).conversation.extra["reasoning_effort"];
+  };
+  EXPECT_EQ(effort(R"(,"reasoning_effort":"high")"), "high");
+  EXPECT_EQ(effort(R"(,"reasoning_effort":"high","chat_template_kwargs":{"reasoning_effort":1})"),
+            1);
   EXPECT_EQ(read(R"(,"chat_template_kwargs":{"enable_thinking":false})").conversation.thinking,
             Thinking::Off);
 }

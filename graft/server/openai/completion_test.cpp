@@ -11,6 +11,7 @@
 #include "graft/server/fields.h"
 #include "graft/server/openai/completion_answer.h"
 #include "graft/server/openai/completion_request.h"
+#include "graft/server/openai/embedding_request.h"
 #include "graft/server/openai/embeddings.h"
 
 namespace graft::server::openai {
@@ -84,6 +85,19 @@ TEST(CompletionAnswer, Streams) {
   EXPECT_EQ(answer.take(0, {.tokens = {1}}), "") << "nothing became certain";
   EXPECT_NE(answer.take(0, last("x", 0)).find(R"("finish_reason":"stop")"), std::string::npos);
   EXPECT_EQ(answer.finish({}), "data: [DONE]\n\n");
+}
+
+TEST(Embeddings, ReadWhatIsAsked) {
+  const auto read = [](const char* body) { return read_embedding_request(parse_body(body)); };
+  const EmbeddingRequest request =
+      read(R"({"model":"m","input":["a",[1,2]],"encoding_format":"base64","dimensions":8})");
+  EXPECT_EQ(request.model, "m");
+  EXPECT_EQ(request.input.size(), 2U);
+  EXPECT_TRUE(request.is_base64);
+  EXPECT_EQ(request.dimensions, 8);
+  for (const char* body : {"{}", R"({"input":[]})", R"({"input":"a","encoding_format":"int8"})",
+                           R"({"input":"a","dimensions":0})"})
+    EXPECT_THROW(read(body), ApiError) << body;
 }
 
 TEST(Embeddings, AreBase64OfFloats) {

@@ -5,37 +5,18 @@
 #include <cstring>
 #include <utility>
 
-#include "graft/base/error.h"
 #include "graft/server/embedding.h"
 #include "graft/server/fields.h"
 #include "graft/server/json_text.h"
-#include "graft/server/openai/completion_request.h"
+#include "graft/server/openai/embedding_request.h"
 #include "graft/server/prompts.h"
 
 namespace graft::server::openai {
 namespace {
 
-struct Request {
-  std::string model;
-  std::vector<api::Prompt> input;
-  bool is_base64 = false;
-  std::int64_t dimensions = 0;
-};
-
-Request read_request(const OrderedJson& body) {
-  const Fields fields(body);
-  Request request;
-  request.model = fields.text("model").value_or("");
-  request.input = read_prompts(fields, "input");
-  const std::string format = fields.text("encoding_format").value_or("float");
-  if (format != "float" && format != "base64")
-    fields.fail_at("encoding_format", str("float or base64 is needed, not '", format, "'"));
-  request.is_base64 = format == "base64";
-  request.dimensions = fields.integer("dimensions", 1).value_or(0);
-  return request;
-}
-
-std::string body_of(const Request& request, const std::string& model, const Embedded& embedded) {
+std::string body_of(const EmbeddingRequest& request,
+                    const std::string& model,
+                    const Embedded& embedded) {
   OrderedJson data = OrderedJson::array();
   for (const std::vector<float>& vector : embedded.vectors) {
     OrderedJson entry = {{"object", "embedding"}, {"index", data.size()}};
@@ -73,7 +54,8 @@ std::string base64_floats(const std::vector<float>& values) {
 }
 
 void embeddings(const Backend& backend, const http::ExchangePtr& exchange) {
-  auto request = std::make_shared<const Request>(read_request(parse_body(exchange->take_body())));
+  auto request = std::make_shared<const EmbeddingRequest>(
+      read_embedding_request(parse_body(exchange->take_body())));
   backend.with_model(exchange, request->model, [&backend, exchange, request](const Lease& lease) {
     EmbedInput input = {.dimensions = request->dimensions};
     for (const api::Prompt& prompt : request->input)

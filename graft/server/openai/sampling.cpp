@@ -8,7 +8,6 @@ namespace graft::server::openai {
 namespace {
 
 constexpr std::int64_t kMostSamples = 128;
-constexpr std::size_t kMostStops = 64;
 
 struct Unsupported {
   const char* name;
@@ -88,9 +87,7 @@ Sampling read_sampling(const Fields& fields) {
     set(params.repetition_penalty, fields.number("repeat_penalty", 0.01, 100));
   set(params.n, fields.integer("n", 1, kMostSamples));
   if (const auto seed = fields.integer("seed")) params.seed = static_cast<std::uint64_t>(*seed);
-  params.stop = fields.texts("stop");
-  if (params.stop.size() > kMostStops)
-    fields.fail_at("stop", str("at most ", kMostStops, " texts, not ", params.stop.size()));
+  params.stop = fields.texts("stop", kMostStops);
   params.logit_bias = read_logit_bias(fields);
   set(params.min_tokens, fields.integer("min_tokens", 0));
   set(params.ignore_eos, fields.flag("ignore_eos"));

@@ -28,6 +28,7 @@ class StatusPage {
   private points: Point[] = [];
   private charts: { chart: Chart; lines: { label: string; name: keyof Point }[] }[] = [];
   private planText = "";
+  private views: [string, PlanView][] = [];
   private state!: HTMLElement;
   private plans!: HTMLElement;
   private keyForm!: HTMLElement;
@@ -136,8 +137,11 @@ class StatusPage {
     if (text === this.planText && this.plans.childNodes.length > 0) return;
     this.planText = text;
     const models = text ? (JSON.parse(text) as { models: Plan[] }).models : [];
-    const views = models.map((plan) => new PlanView(plan).node);
-    this.plans.replaceChildren(...(views.length > 0 ? views : [h("p", { class: "hint" }, text ? t("noPlan") : "")]));
+    // What somebody looks at stays in view when the plan comes with other times.
+    const chosen = new Map(this.views.map(([name, view]) => [name, view.chosenModule]));
+    this.views = models.map((plan) => [plan.name, new PlanView(plan, chosen.get(plan.name))]);
+    const nodes = this.views.map(([, view]) => view.node);
+    this.plans.replaceChildren(...(nodes.length > 0 ? nodes : [h("p", { class: "hint" }, text ? t("noPlan") : "")]));
   }
 }
 

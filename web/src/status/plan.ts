@@ -11,7 +11,9 @@ export interface Placement {
   out_device: string;
   line: number | null;
   weight_bytes: number;
-  dtype?: string;
+  dtype?: string | null; // "Q4_K, Q6_K"; none: it has no weights of its own
+  seconds?: number; // in all calls; only when the server profiles
+  calls?: number;
 }
 
 export interface Plan {
@@ -57,6 +59,21 @@ export function columns(placements: Placement[]): Column[] {
   const largest = Math.max(...list.map(({ bytes }) => bytes), 1);
   for (const column of [before, after]) column.units = list.length > 0 ? column.bytes / largest : 1;
   return [before, ...list, after].filter(({ bytes }) => bytes > 0);
+}
+
+// What a block's colour is mixed with: the time of its module beside the longest of all. None: nothing was measured.
+export function timeShades(placements: Placement[]): Map<Placement, number> | undefined {
+  const blocks = placements.filter(({ weight_bytes }) => weight_bytes > 0);
+  const longest = Math.max(...blocks.map(({ seconds }) => seconds ?? 0), 0);
+  if (longest === 0) return undefined;
+  return new Map(blocks.map((placement) => [placement, 0.15 + 0.85 * ((placement.seconds ?? 0) / longest)]));
+}
+
+// Of one call: "1.25 ms".
+export function timeText(placement: Placement): string | undefined {
+  if (!placement.calls || placement.seconds === undefined) return undefined;
+  const milliseconds = (placement.seconds / placement.calls) * 1000;
+  return `${milliseconds.toLocaleString(undefined, { maximumSignificantDigits: 3 })} ms`;
 }
 
 export function bytesText(bytes: number): string {

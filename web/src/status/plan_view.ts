@@ -2,7 +2,7 @@
 
 import { h, svg } from "../dom";
 import { t } from "../language";
-import { bytesText, columns, type Column, type Placement, type Plan } from "./plan";
+import { bytesText, columns, timeShades, timeText, type Column, type Placement, type Plan } from "./plan";
 
 const height = 240;
 const minUnit = 9; // pixels; below that the picture scrolls
@@ -38,6 +38,8 @@ function describe(placement: Placement): [string, string][] {
     [t("weights"), bytesText(placement.weight_bytes)],
   ];
   if (placement.dtype) rows.push([t("type"), placement.dtype]);
+  const time = timeText(placement);
+  if (time) rows.push([t("time"), time]);
   rows.push([t("role"), placement.role], [t("rule"), placement.line === null ? t("ruleDefault") : t("ruleLine", { line: placement.line })]);
   return rows;
 }
@@ -48,12 +50,15 @@ export class PlanView {
   private readonly columns: Column[];
   private readonly devices: string[];
   private readonly blocks = new Map<Placement, SVGElement>();
+  private readonly times: Map<Placement, number> | undefined;
   private chosen: Placement | undefined;
   private drawnWidth = 0;
   readonly node: HTMLElement;
 
-  constructor(plan: Plan) {
+  // `chosen` is the module that is described from the start.
+  constructor(plan: Plan, chosen?: string) {
     this.columns = columns(plan.placements);
+    this.times = timeShades(plan.placements);
     this.devices = Object.keys(plan.weight_bytes);
     const legend = h("ul", { class: "legend" });
     for (const [device, bytes] of Object.entries(plan.weight_bytes)) {
@@ -65,12 +70,17 @@ export class PlanView {
       "section",
       { class: "plan" },
       h("header", {}, h("h3", {}, plan.name), h("small", {}, t("planModules", { modules, layers })), legend),
+      ...(this.times ? [h("p", { class: "hint" }, t("planTimes"))] : []),
       this.scroller,
       this.detail,
     );
     this.scroller.addEventListener("keydown", (event) => this.key(event));
     new ResizeObserver(() => this.draw()).observe(this.scroller);
-    this.choose(undefined);
+    this.choose(plan.placements.find(({ module }) => module === chosen));
+  }
+
+  get chosenModule(): string | undefined {
+    return this.chosen?.module;
   }
 
   private draw(): void {
@@ -105,7 +115,7 @@ export class PlanView {
         width: width.toFixed(2),
         height: Math.max(size - (size > 3 ? 1 : 0), 0.5).toFixed(2),
         class: deviceClass(this.devices, placement.generate_device),
-        "fill-opacity": shade(placement),
+        "fill-opacity": this.times?.get(placement) ?? shade(placement),
         role: "img",
         tabindex: -1,
         "aria-label": [placement.module, ...describe(placement).map(([name, value]) => `${name}: ${value}`)].join(", "),

@@ -99,6 +99,8 @@ export const en = {
   device: "Device",
   weights: "Weights",
   type: "Type",
+  time: "Time of a call",
+  planTimes: "The stronger the colour, the more time a module has taken.",
   role: "Role",
   rule: "Rule",
   ruleLine: "line {line} of the rules",

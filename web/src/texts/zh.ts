@@ -93,6 +93,8 @@ export const zh: Texts = {
   device: "设备",
   weights: "权重",
   type: "类型",
+  time: "单次耗时",
+  planTimes: "颜色越深，模块耗时越多。",
   role: "角色",
   rule: "规则",
   ruleLine: "规则文件第 {line} 行",

@@ -1,0 +1,22 @@
+#include "graft/server/openai/embedding_request.h"
+
+#include "graft/base/error.h"
+#include "graft/server/fields.h"
+#include "graft/server/openai/completion_request.h"
+
+namespace graft::server::openai {
+
+EmbeddingRequest read_embedding_request(const OrderedJson& body) {
+  const Fields fields(body);
+  EmbeddingRequest request;
+  request.model = fields.text("model").value_or("");
+  request.input = read_prompts(fields, "input");
+  const std::string format = fields.text("encoding_format").value_or("float");
+  if (format != "float" && format != "base64")
+    fields.fail_at("encoding_format", str("float or base64 is needed, not '", format, "'"));
+  request.is_base64 = format == "base64";
+  request.dimensions = fields.integer("dimensions", 1).value_or(0);
+  return request;
+}
+
+}  // namespace graft::server::openai

@@ -1,0 +1,128 @@
+// Any bytes as what a client sends: the body of a request of each API, or HTTP with such a body in
+// it. An ApiError or an Error is the only way out other than a request within its limits.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "graft/base/check.h"
+#include "graft/base/error.h"
+#include "graft/engine/sampling_params.h"
+#include "graft/server/access.h"
+#include "graft/server/api_error.h"
+#include "graft/server/fields.h"
+#include "graft/server/http/head.h"
+#include "graft/server/http/parse.h"
+#include "graft/server/ollama/chat_request.h"
+#include "graft/server/openai/chat_request.h"
+#include "graft/server/openai/completion_request.h"
+#include "graft/server/openai/embedding_request.h"
+#include "graft/tokenizer/chat/messages.h"
+
+namespace {
+
+namespace server = graft::server;
+namespace http = graft::server::http;
+using graft::OrderedJson;
+
+// As the server does: both are answers to a client.
+template <class Work>
+void refusing(const Work& work) {
+  try {
+    work();
+  } catch (const server::ApiError& error) {
+    GRAFT_CHECK(error.status >= 400 && error.status < 500, "status ", error.status);
+    server::error_response(error, "/api/chat");
+  } catch (const graft::Error&) {
+    return;
+  }
+}
+
+void check(const graft::engine::SamplingParams& params) {
+  GRAFT_CHECK(params.n >= 1 && params.n <= 128, "n ", params.n);
+  GRAFT_CHECK(params.stop.size() <= server::kMostStops, params.stop.size(), " stops");
+  GRAFT_CHECK(params.max_tokens.value_or(1) >= 1, "max_tokens ", *params.max_tokens);
+  graft::engine::validate(params, 1000);
+}
+
+// What follows before a template sees it.
+void check(const graft::api::Conversation& conversation) {
+  graft::chat::check_messages(conversation.messages);
+  graft::chat::check_tools(conversation.tools);
+  graft::chat::flatten_content(graft::chat::parse_tool_arguments(conversation.messages));
+}
+
+void read_body(const std::string& text) {
+  OrderedJson body;
+  try {
+    body = server::parse_body(text);
+  } catch (const server::ApiError&) {
+    return;
+  }
+  refusing([&] {
+    const auto request = server::openai::read_chat_request(body);
+    check(request.conversation);
+    check(request.sampling.params);
+  });
+  refusing([&] { check(server::openai::read_completion_request(body).sampling.params); });
+  refusing([&] { server::openai::read_embedding_request(body); });
+  refusing([&] {
+    const auto request = server::ollama::read_chat(body);
+    if (!request.is_empty) check(request.conversation);
+    check(request.options.params);
+  });
+  refusing([&] { check(server::ollama::read_generate(body).options.params); });
+}
+
+const server::Access& access_for_pages() {
+  static const server::Access access = [] {
+    server::AccessConfig config = {.origins = {"*"}};
+    config.keys.add_list("secret");
+    return server::Access(config);
+  }();
+  return access;
+}
+
+// Whatever of a request stands in its answer again can stand there.
+void answer_head(const http::Request& request) {
+  http::Head head = {.headers = access_for_pages().headers(request)};
+  if (const auto response = access_for_pages().gate(request)) {
+    head.status = response->status;
+    head.headers.insert(head.headers.end(), response->headers.begin(), response->headers.end());
+  }
+  head.headers.push_back({.name = "x-request-id", .value = request.id});
+  http::head_text(head);
+}
+
+void read_http(std::string_view bytes) {
+  http::Parser parser;
+  parser.eager(true);
+  parser.header_limit(32U << 10U);
+  parser.body_limit(1U << 20U);
+  boost::system::error_code error;
+  while (!bytes.empty() && !error && !parser.is_done()) {
+    const std::size_t count = parser.put(boost::asio::buffer(bytes.data(), bytes.size()), error);
+    bytes.remove_prefix(count);
+  }
+  if (error) {
+    const int status = http::status_of(error);
+    GRAFT_CHECK(status == 0 || (status >= 400 && status < 500), "status ", status);
+  }
+  if (!parser.is_header_done()) return;
+  answer_head(http::to_request(parser, "127.0.0.1"));
+  if (parser.is_done()) read_body(parser.get().body());
+}
+
+}  // namespace
+
+// libFuzzer chose the name. NOLINTNEXTLINE(readability-identifier-naming)
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  if (text.starts_with('{')) {
+    read_body(text);
+  } else {
+    read_http(text);
+  }
+  return 0;
+}
