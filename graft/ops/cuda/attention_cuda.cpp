@@ -88,7 +88,7 @@ void attend(const cuda::AttentionShape& shape,
             Workspace& workspace) {
   const Workspace::Scope scope(workspace);
   const cuda::AttentionBatch batch = state.sequences(cache.block_tokens());
-  const cuda::AttentionPlan plan = cuda::plan_attention(shape, batch);
+  const cuda::AttentionPlan plan = cuda::plan_attention(shape, batch, cache.rows().dtype);
   const TensorView scratch =
       workspace.take(DType::U8, {static_cast<std::int64_t>(plan.scratch_bytes)});
   cuda::attention(shape, batch, plan, cache.rows(), rows_of(queries), rows_of(out), scratch.data,
