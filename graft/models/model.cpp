@@ -54,6 +54,7 @@ void Model::load() {
 }
 
 void Model::unload() {
+  steady_passes_.forget();
   for (const auto& op : operators_.all())
     op->unload();
 }
@@ -74,10 +75,15 @@ void Model::forward(const ops::Batch& batch,
                  .profiler = profiler_ ? &*profiler_ : nullptr,
                  .devices = &devices_};
   const Decoder& decoder = phase == ops::Phase::Prefill ? prefill_ : generate_;
+  const bool is_steady = phase == ops::Phase::Generate && decoder.is_recordable() && !observer &&
+                         devices_.at(decoder.first_device()).can_record();
+  if (is_steady && SteadyPasses::fits(batch))
+    return steady_passes_.forward(decoder, block_tokens(), logits.slice(0, num_rows), pass);
   decoder.forward(logits, observer, pass);
 }
 
 void Model::allocate_cache(std::int64_t num_blocks, std::int64_t block_tokens) {
+  steady_passes_.forget();
   for (ops::KvCache* cache : caches_)
     cache->allocate(num_blocks, block_tokens > 0 ? block_tokens : cache->block_tokens());
 }

@@ -17,6 +17,7 @@
 #include "graft/formats/weight_source.h"
 #include "graft/models/decoder.h"
 #include "graft/models/operators.h"
+#include "graft/models/steady_passes.h"
 #include "graft/ops/device_state.h"
 #include "graft/ops/pass.h"
 #include "graft/ops/profiler.h"
@@ -76,6 +77,9 @@ class Model {
   void stop_profiling() { profiler_.reset(); }
   const ops::Profiler* profiler() const { return profiler_ ? &*profiler_ : nullptr; }
 
+  // Nothing is recorded and replayed where it could be.
+  void enforce_eager(bool is_eager) { steady_passes_.enforce_eager(is_eager); }
+
   // Gives the memory of weights and caches back; load() brings the weights in place again, the
   // caches need allocate_cache().
   void unload();
@@ -93,6 +97,7 @@ class Model {
   std::vector<ops::KvCache*> caches_;  // one per layer
   std::vector<Device> cache_devices_;
   ops::PassDevices devices_;
+  SteadyPasses steady_passes_;
   std::optional<ops::Profiler> profiler_;
   std::int64_t hidden_size_ = 0;
 };

@@ -86,13 +86,15 @@ void attend(const cuda::AttentionShape& shape,
             TensorView out,
             CudaState& state,
             Workspace& workspace) {
-  const Workspace::Scope scope(workspace);
-  const cuda::AttentionBatch batch = state.sequences(cache.block_tokens());
-  const cuda::AttentionPlan plan = cuda::plan_attention(shape, batch, cache.rows().dtype);
-  const TensorView scratch =
-      workspace.take(DType::U8, {static_cast<std::int64_t>(plan.scratch_bytes)});
-  cuda::attention(shape, batch, plan, cache.rows(), rows_of(queries), rows_of(out), scratch.data,
-                  state.stream());
+  for (const auto& [batch, first_row] : state.sequences(cache.block_tokens())) {
+    if (batch.num_sequences == 0) continue;
+    const Workspace::Scope scope(workspace);
+    const cuda::AttentionPlan plan = cuda::plan_attention(shape, batch, cache.rows().dtype);
+    const TensorView scratch =
+        workspace.take(DType::U8, {static_cast<std::int64_t>(plan.scratch_bytes)});
+    cuda::attention(shape, batch, plan, cache.rows(), rows_of(queries.slice(first_row, batch.num_rows)),
+                    rows_of(out.slice(first_row, batch.num_rows)), scratch.data, state.stream());
+  }
 }
 
 KvCacheCuda& cache_of(const BuildContext& context) {

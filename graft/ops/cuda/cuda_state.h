@@ -2,9 +2,12 @@
 
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <map>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "graft/kernels/cuda/attention.h"
@@ -32,45 +35,77 @@ class CudaState final : public DeviceState {
   void start_copy_out(TensorView from, TensorView to) override;
   void finish_copies_out() override;
 
+  bool can_record() const override { return true; }
+  std::unique_ptr<Recording> record(const std::function<void()>& work) override;
+  void replay(Recording& recording) override;
+  std::uint64_t memory_version() const override { return memory_version_; }
+  bool is_recording() const override { return recording_ != nullptr; }
+  void call_processor(std::function<void()> work) override;
+  void join_processor() override;
+
   // Of the batch of this pass, in memory of the GPU.
   const std::int32_t* token_ids() const { return at(token_ids_); }
   const std::int32_t* positions() const { return at(positions_); }
-  cuda::AttentionBatch sequences(std::int64_t block_tokens) const;
-  // Where in a cache of so many tokens a block the row of each token goes.
+  // Prompts and single tokens apart: kernels are chosen by how many rows a sequence has. Either may
+  // be without sequences.
+  struct Sequences {
+    cuda::AttentionBatch batch;  // its rows count from …
+    std::int64_t first_row = 0;  // … this one of the pass
+  };
+  std::array<Sequences, 2> sequences(std::int64_t block_tokens) const;
+  // Where in a cache of so many tokens a block the row of each token goes; negative: it is not kept.
   const std::int32_t* slots(std::int64_t block_tokens);
   void wait() const { stream_.wait(); }
 
  private:
   using Place = std::size_t;  // in the array of the pass's numbers
 
-  const std::int32_t* at(Place place) const { return numbers_.as<std::int32_t>() + place; }
+  struct Group {
+    std::vector<const SequenceSlice*> sequences;
+    std::int64_t first_row = 0;
+    Place first_rows = 0;
+    Place num_tokens = 0;
+    Place context_lens = 0;
+    Place block_tables = 0;
+    std::int64_t num_rows = 0;
+    std::int64_t max_tokens = 0;
+    std::int64_t max_context = 0;
+  };
+  struct Slots {
+    std::int64_t block_tokens = 0;
+    Place place = 0;
+  };
+
+  const std::int32_t* at(Place place) const {
+    return reinterpret_cast<const std::int32_t*>(numbers_.data()) + place;
+  }
   Place append(std::span<const std::int32_t> values);
-  void append_sequences(const Batch& batch);
-  // To memory of the GPU, in order with its other work; `values` may change when it returns.
-  void upload(std::span<const std::int32_t> values, void* to);
+  void append_group(const Batch& batch, Group& group);
+  Place append_slots(const Batch& batch, std::int64_t block_tokens);
+  // Values of the pass from `first` on, in order with the GPU's other work.
+  void upload_numbers(Place first);
 
   CudaStream stream_;
+  CudaStream aside_;  // calls of the processor in recordings
+  CudaEvent forked_;
+  CudaEvent joined_;
   CudaEvent copied_out_;
+  CudaEvent slept_{CudaEvent::Waiting::Asleep};  // a recording that calls the processor is done
   CudaEvent uploaded_;  // the pass's numbers: their staging memory may change
   const Batch* batch_ = nullptr;
   std::vector<std::int32_t> values_;  // of the pass, before they go up together
-  TensorView numbers_;
-  Buffer numbers_memory_;
+  Buffer numbers_;
   Buffer numbers_staging_;
   Place token_ids_ = 0;
   Place positions_ = 0;
-  Place first_rows_ = 0;
-  Place num_tokens_ = 0;
-  Place context_lens_ = 0;
-  Place block_tables_ = 0;
   std::int64_t table_stride_ = 0;
-  std::int64_t max_tokens_ = 0;
-  std::int64_t max_context_ = 0;
-  struct Slots {
-    Buffer memory;
-    const Batch* batch = nullptr;  // of which they are; null: to be made anew
-  };
-  std::map<std::int64_t, Slots> slots_;  // by tokens a block
+  Group prompts_;
+  Group singles_;
+  std::vector<Slots> slots_;
+  std::uint64_t memory_version_ = 0;
+
+  class Graph;
+  Graph* recording_ = nullptr;  // the one under way
 };
 
 inline CudaState& cuda_state(Device device, Pass& pass) {

@@ -45,6 +45,9 @@ void KvCacheCuda::allocate(std::int64_t num_blocks, std::int64_t block_tokens) {
   block_tokens_ = block_tokens;
   memory_ = {};  // before the new storage is taken: both might not fit
   memory_ = Buffer(static_cast<std::size_t>(num_blocks) * bytes_per_block(), device_);
+  // Rows that only fill a pass up look at whatever is here: it must be numbers.
+  use_gpu(device_.index);
+  check_cuda(cudaMemset(memory_.data(), 0, memory_.size()), "clearing the KV cache");
   num_blocks_ = num_blocks;
 }
 
