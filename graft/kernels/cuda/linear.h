@@ -88,6 +88,7 @@ void to_half_rows(
 bool has_linear_f16();
 // `half` holds the rows that products.x describes: row r of product b is row
 // b / x_share * (x_batch_stride / in) + r * row_step of them.
+// Neither products.x.data nor its stride is looked at. Finite weights beyond F16 count as 65504.
 void linear_many_f16(const LinearBatch& products, const HalfRows& half, Stream stream);
 
 // Rows that use the same matrix, as tiles: see experts.h for who makes them.
