@@ -26,7 +26,7 @@ struct AttentionShape {
   std::int64_t value_offset = 0;  // where the values of the first head begin in a row of the cache
   std::int64_t window = 0;        // 0: none; else a token sees this many, itself included
   float scale = 1.0F;             // of the scores
-  // BF16: on tensor cores where GPU, cache and head sizes allow it, queries and weights of the
+  // F16: on tensor cores where GPU, cache and head sizes allow it, queries and weights of the
   // softmax being rounded to the cache's type.
   Arithmetic arithmetic = Arithmetic::F32;
 };

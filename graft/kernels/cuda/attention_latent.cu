@@ -286,7 +286,7 @@ std::int64_t latent_tile_rows() {
 bool can_run_latent(const AttentionShape& shape, DType cache) {
   const bool is_latent =
       shape.num_kv_heads == 1 && shape.value_offset == 0 && shape.value_dim <= shape.key_dim;
-  return shape.arithmetic == Arithmetic::BF16 && (cache == DType::F16 || cache == DType::BF16) &&
+  return shape.arithmetic == Arithmetic::F16 && (cache == DType::F16 || cache == DType::BF16) &&
          is_latent && shape.key_dim <= kMostKeyDim && shape.key_dim % kSide == 0 &&
          shape.value_dim <= kMostValueDim && shape.value_dim % kSide == 0 &&
          sizeof(Memory) <= most_shared_bytes() &&

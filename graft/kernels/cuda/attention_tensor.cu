@@ -376,7 +376,7 @@ std::int64_t tensor_tile_rows(bool many) {
 
 bool can_run_on_tensor_cores(const AttentionShape& shape, DType cache) {
   const auto fits = [](std::int64_t dim) { return dim % kVector == 0 && dim <= kLargestDim; };
-  return shape.arithmetic == Arithmetic::BF16 && (cache == DType::F16 || cache == DType::BF16) &&
+  return shape.arithmetic == Arithmetic::F16 && (cache == DType::F16 || cache == DType::BF16) &&
          fits(shape.key_dim) && fits(shape.value_dim) && shape.value_offset % kVector == 0 &&
          sizeof(Stages<kLargestDim>) <= most_shared_bytes() &&
          is_compiled_for(80, attention_tensor_kernel<MmaF16, kLargestDim, true>);

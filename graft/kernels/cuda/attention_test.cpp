@@ -226,7 +226,7 @@ TEST_F(AttentionKernels, SingleTokensInParts) {
 TEST_F(AttentionKernels, LongContexts) {
   Case c = {.shape = heads(8, 2, 64), .sequences = {{1, 5000}, {3, 4097}}, .dtype = DType::F16};
   expect_right(c, 8);
-  c.shape.arithmetic = Arithmetic::BF16;
+  c.shape.arithmetic = Arithmetic::F16;
   Scene scene(c);
   EXPECT_LT(relative_error(scene.run(), scene.reference()), 1e-3);
 }
@@ -283,7 +283,7 @@ TEST_F(AttentionKernels, TensorCores) {
       {.shape = latents(40, 144, 32), .sequences = {{3, 90}}, .block_tokens = 3},
   };
   for (Case c : cases) {
-    c.shape.arithmetic = Arithmetic::BF16;
+    c.shape.arithmetic = Arithmetic::F16;
     for (const DType type : {DType::F16, DType::BF16}) {
       c.dtype = type;
       Scene scene(c);

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include <cuda_bf16.h>
@@ -63,8 +64,24 @@ __device__ inline float bf16_to_float(std::uint32_t code) {
   return __uint_as_float(code << 16);
 }
 
-__device__ inline Bf16 to_bf16(float value) {
+__device__ inline std::uint16_t to_bf16(float value) {
   return __bfloat16_as_ushort(__float2bfloat16_rn(value));
+}
+
+// To nearest even; what is finite stays so, at most 65504.
+__device__ inline Half to_half(float value) {
+  const Half half = __half_as_ushort(__float2half_rn(value));
+  const bool overflowed = (half & 0x7fff) == 0x7c00 && fabsf(value) < INFINITY;
+  return overflowed ? static_cast<Half>(half - 1) : half;
+}
+
+__device__ inline std::uint32_t half_pair(float low, float high) {
+  const __half2 pair = __floats2half2_rn(low, high);
+  const std::uint32_t bits =
+      __half_as_ushort(pair.x) | static_cast<std::uint32_t>(__half_as_ushort(pair.y)) << 16;
+  // One test for both: the largest exponent, that of infinities, carries into the sign's place.
+  if ((((bits & 0x7c007c00U) + 0x04000400U) & 0x80008000U) == 0) return bits;
+  return to_half(low) | static_cast<std::uint32_t>(to_half(high)) << 16;
 }
 
 // An F8_E5M2 is the upper half of an f16.

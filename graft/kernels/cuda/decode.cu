@@ -21,36 +21,6 @@ struct DecodeJob {
   void* out = nullptr;
 };
 
-__device__ void store_run(float* to, std::int64_t count, const float (&values)[kRun]) {
-  if (count >= kRun && reinterpret_cast<std::uintptr_t>(to) % 16 == 0) {
-    auto* vectors = reinterpret_cast<float4*>(to);
-    vectors[0] = make_float4(values[0], values[1], values[2], values[3]);
-    vectors[1] = make_float4(values[4], values[5], values[6], values[7]);
-    return;
-  }
-  GRAFT_UNROLL
-  for (int i = 0; i < kRun; ++i) {
-    if (i < count) to[i] = values[i];
-  }
-}
-
-__device__ std::uint32_t bf16_pair(float low, float high) {
-  return to_bf16(low) | static_cast<std::uint32_t>(to_bf16(high)) << 16;
-}
-
-__device__ void store_run(Bf16* to, std::int64_t count, const float (&values)[kRun]) {
-  if (count >= kRun && reinterpret_cast<std::uintptr_t>(to) % 16 == 0) {
-    *reinterpret_cast<uint4*>(to) =
-        make_uint4(bf16_pair(values[0], values[1]), bf16_pair(values[2], values[3]),
-                   bf16_pair(values[4], values[5]), bf16_pair(values[6], values[7]));
-    return;
-  }
-  GRAFT_UNROLL
-  for (int i = 0; i < kRun; ++i) {
-    if (i < count) to[i] = to_bf16(values[i]);
-  }
-}
-
 // A thread per run.
 template <class Format, class Out>
 __global__ void decode_kernel(DecodeJob job) {
@@ -88,12 +58,12 @@ struct ToF32 {
 };
 
 template <class Format>
-struct ToBf16 {
-  static constexpr Launch kLaunch = launch_decode<Format, Bf16>;
+struct ToF16 {
+  static constexpr Launch kLaunch = launch_decode<Format, Half>;
 };
 
 constexpr auto kToF32 = table_of<Launch, ToF32>(AllFormats{});
-constexpr auto kToBf16 = table_of<Launch, ToBf16>(AllFormats{});
+constexpr auto kToF16 = table_of<Launch, ToF16>(AllFormats{});
 
 void decode(const std::array<Launch, kNumDTypes>& table,
             const Matrix& matrix,
@@ -120,9 +90,9 @@ void decode_rows(
   decode(kToF32, matrix, {.first_row = first_row, .count = count, .out = out}, stream);
 }
 
-void decode_rows_bf16(
-    const Matrix& matrix, std::int64_t first_row, std::int64_t count, Bf16* out, Stream stream) {
-  decode(kToBf16, matrix, {.first_row = first_row, .count = count, .out = out}, stream);
+void decode_rows_f16(
+    const Matrix& matrix, std::int64_t first_row, std::int64_t count, Half* out, Stream stream) {
+  decode(kToF16, matrix, {.first_row = first_row, .count = count, .out = out}, stream);
 }
 
 void look_up_rows(const Matrix& matrix,

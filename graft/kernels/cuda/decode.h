@@ -1,4 +1,4 @@
-// Weights of any type to floats or bfloat16, the very floats of graft/quant/codec.h.
+// Weights of any type to floats, the very ones of graft/quant/codec.h, or to F16.
 
 #pragma once
 
@@ -36,8 +36,9 @@ bool can_decode(DType dtype);
 // out[count, cols] = rows [first_row, first_row + count)
 void decode_rows(
     const Matrix& matrix, std::int64_t first_row, std::int64_t count, float* out, Stream stream);
-void decode_rows_bf16(
-    const Matrix& matrix, std::int64_t first_row, std::int64_t count, Bf16* out, Stream stream);
+// To nearest even; weights that are finite stay so, at most 65504.
+void decode_rows_f16(
+    const Matrix& matrix, std::int64_t first_row, std::int64_t count, Half* out, Stream stream);
 
 // out[count, cols] = the rows with these numbers. A number that is no row gives NaN.
 void look_up_rows(const Matrix& matrix,

@@ -64,19 +64,19 @@ TEST_P(DecodeType, GivesTheFloatsOfTheCodec) {
   EXPECT_EQ(num_different(found.take(), rows_wanted), 0U);
 }
 
-TEST_P(DecodeType, RoundsToBfloat16) {
+TEST_P(DecodeType, RoundsToF16) {
   const DType type = GetParam();
   const std::int64_t rows = 5;
   const std::int64_t cols = is_quantized(type) ? 2 * info(type).block_elems : 24;
   const testing::TestMatrix weights = testing::random_matrix(type, rows, cols, 3);
   const Device<std::byte> data(weights.bytes);
-  const Device<Bf16> out(weights.values.size());
-  decode_rows_bf16({.dtype = type, .data = data.get(), .rows = rows, .cols = cols}, 0, rows,
-                   out.get(), nullptr);
+  const Device<Half> out(weights.values.size());
+  decode_rows_f16({.dtype = type, .data = data.get(), .rows = rows, .cols = cols}, 0, rows,
+                  out.get(), nullptr);
   std::vector<std::byte> want(weights.values.size() * 2);
-  quant::reference_codecs()[static_cast<std::size_t>(DType::BF16)].encode(
+  quant::reference_codecs()[static_cast<std::size_t>(DType::F16)].encode(
       weights.values.data(), want.data(), weights.values.size());
-  const std::vector<Bf16> got = out.take();
+  const std::vector<Half> got = out.take();
   EXPECT_EQ(std::memcmp(got.data(), want.data(), want.size()), 0);
 }
 
@@ -84,6 +84,25 @@ INSTANTIATE_TEST_SUITE_P(Types,
                          DecodeType,
                          ::testing::ValuesIn(testing::weight_types()),
                          [](const auto& param) { return testing::type_name(param.param); });
+
+class DecodeF16 : public testing::GpuTest {};
+
+TEST_F(DecodeF16, WhatIsFiniteStaysFinite) {
+  // A tie between the largest F16 and infinity; of a run, and after it.
+  const Floats values = {1.0F,     65519.0F,  65520.0F, -65520.0F, 1e30F, -3.4e38F,
+                         INFINITY, -INFINITY, NAN,      1e30F,     1e-8F};
+  const Floats want = {1.0F,     65504.0F,  65504.0F, -65504.0F, 65504.0F, -65504.0F,
+                       INFINITY, -INFINITY, NAN,      65504.0F,  0.0F};
+  const auto cols = static_cast<std::int64_t>(values.size());
+  const Device<float> data(values);
+  const Device<Half> out(values.size());
+  decode_rows_f16({.dtype = DType::F32, .data = data.get(), .rows = 1, .cols = cols}, 0, 1,
+                  out.get(), nullptr);
+  Floats got;
+  for (const Half half : out.take())
+    got.push_back(testing::f16_value(half));
+  EXPECT_EQ(num_different(got, want), 0U);
+}
 
 class DecodeScaled : public testing::GpuTest {};
 

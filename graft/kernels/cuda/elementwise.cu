@@ -81,24 +81,6 @@ struct Copy {
   }
 };
 
-struct RoundToBf16 {
-  ConstRows x;
-  Bf16* out;
-  std::int64_t cols;
-  __device__ void operator()(std::int64_t row, std::int64_t col) const {
-    out[row * cols + col] = to_bf16(x.data[row * x.stride + col]);
-  }
-};
-
-struct RoundToF16 {
-  ConstRows x;
-  std::uint16_t* out;
-  std::int64_t cols;
-  __device__ void operator()(std::int64_t row, std::int64_t col) const {
-    out[row * cols + col] = __half_as_ushort(__float2half_rn(x.data[row * x.stride + col]));
-  }
-};
-
 // A block per row. The order of the sum depends on the number of threads, which `cols` decides.
 __global__ void rms_norm_kernel(
     ConstRows x, const float* weight, Rows y, std::int64_t cols, float eps) {
@@ -111,6 +93,14 @@ __global__ void rms_norm_kernel(
   const float inverse_rms = 1.0F / sqrtf(mean + eps);
   for (std::int64_t col = threadIdx.x; col < cols; col += blockDim.x)
     to[col] = from[col] * inverse_rms * weight[col];
+}
+
+// A block per row.
+__global__ void scale_rows_kernel(Rows y, const float* scales, std::int64_t cols) {
+  const float scale = scales[blockIdx.x];
+  if (scale == 1.0F) return;
+  for (std::int64_t col = threadIdx.x; col < cols; col += blockDim.x)
+    y.data[blockIdx.x * y.stride + col] *= scale;
 }
 
 }  // namespace
@@ -156,12 +146,9 @@ void copy_columns(ConstRows x, Rows y, std::int64_t rows, std::int64_t cols, Str
   for_each_value("copy_columns", Copy{x, y}, rows, cols, stream);
 }
 
-void to_bf16(ConstRows x, Bf16* out, std::int64_t rows, std::int64_t cols, Stream stream) {
-  for_each_value("to_bf16", RoundToBf16{x, out, cols}, rows, cols, stream);
-}
-
-void to_f16(ConstRows x, std::uint16_t* out, std::int64_t rows, std::int64_t cols, Stream stream) {
-  for_each_value("to_f16", RoundToF16{x, out, cols}, rows, cols, stream);
+void scale_rows(Rows y, const float* scales, std::int64_t rows, std::int64_t cols, Stream stream) {
+  launch("scale_rows", scale_rows_kernel, {static_cast<unsigned>(rows), kThreads}, stream, y,
+         scales, cols);
 }
 
 }  // namespace graft::cuda

@@ -39,8 +39,8 @@ void gather_rows(ConstRows x,
 // y = x: parts of rows from one matrix to another.
 void copy_columns(ConstRows x, Rows y, std::int64_t rows, std::int64_t cols, Stream stream);
 
-// out[rows, cols], rounded to nearest even; to_f16 makes infinities of what is too large.
-void to_bf16(ConstRows x, Bf16* out, std::int64_t rows, std::int64_t cols, Stream stream);
-void to_f16(ConstRows x, std::uint16_t* out, std::int64_t rows, std::int64_t cols, Stream stream);
+// y[row] *= scales[row]: a product with HalfRows (linear.h) by a library, before any bias is added.
+// Rows with scale 1, nearly all, cost next to nothing.
+void scale_rows(Rows y, const float* scales, std::int64_t rows, std::int64_t cols, Stream stream);
 
 }  // namespace graft::cuda

@@ -144,25 +144,18 @@ TEST_F(Elementwise, GathersAndCopies) {
   EXPECT_EQ(out.take(), want);
 }
 
-TEST_F(Elementwise, RoundsTo16Bits) {
-  Floats x = Random(6).floats(5 * 13, 100.0F);
-  x[0] = 1.00390625F;    // for BF16 a tie: down to even
-  x[1] = 1.01171875F;    // a tie: up to even
-  x[2] = 3.4028235e38F;  // to infinity
-  x[3] = 1e-7F;          // for F16 below the normal numbers
-  const Device<float> in(x);
-  for (const DType type : {DType::BF16, DType::F16}) {
-    const Device<std::uint16_t> out(5 * 10);
-    const auto round = type == DType::BF16 ? to_bf16 : to_f16;
-    round({in.get(), 13}, out.get(), 5, 10, nullptr);
-    const std::vector<std::uint16_t> got = out.take();
-    const auto encode = quant::reference_codecs()[static_cast<std::size_t>(type)].encode;
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      std::uint16_t want = 0;
-      encode(&x[i / 10 * 13 + i % 10], reinterpret_cast<std::byte*>(&want), 1);
-      EXPECT_EQ(got[i], want) << i;
-    }
+TEST_F(Elementwise, ScalesRows) {
+  const Floats x = Random(6).floats(4 * 530);
+  const Floats scales = {1.0F, 0.25F, 1024.0F, 1.0F};
+  const Device<float> y(x);
+  const Device<float> scale_data(scales);
+  scale_rows({y.get(), 530}, scale_data.get(), 4, 520, nullptr);
+  Floats want = x;
+  for (std::int64_t row = 0; row < 4; ++row) {
+    for (std::int64_t col = 0; col < 520; ++col)
+      want[at(row, 530, col)] *= scales[static_cast<std::size_t>(row)];
   }
+  EXPECT_EQ(y.take(), want);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ __global__ void sum_pairs_kernel(RoutedRows routed,
 struct Scratch {
   float* inner = nullptr;    // [2, p, intermediate]: gate, up; then their product over the gate
   float* results = nullptr;  // [p, hidden]
-  void* q8 = nullptr;        // x, then inner
+  void* rounded = nullptr;   // x, then inner: Q8Rows or HalfRows
   PairGroups groups;
   std::size_t bytes = 0;
 };
@@ -68,10 +68,15 @@ Scratch scratch_at(const ExpertsJob& job, std::int64_t rows, void* memory) {
   };
   s.inner = static_cast<float*>(carver.take(floats(2 * pairs * job.intermediate)));
   s.results = static_cast<float*>(carver.take(floats(pairs * job.hidden)));
-  // Only few rows are rounded to bytes.
+  // Only few rows are rounded to bytes, and only many to F16.
   const std::int64_t few = std::min(rows, std::max(kFewTokens, most_few_pairs(job) / job.top_k));
-  s.q8 = carver.take(
-      std::max(q8_rows_bytes(few, job.hidden), q8_rows_bytes(few * job.top_k, job.intermediate)));
+  std::size_t rounded_bytes =
+      std::max(q8_rows_bytes(few, job.hidden), q8_rows_bytes(few * job.top_k, job.intermediate));
+  if (rows > few && job.arithmetic == Arithmetic::F16) {
+    rounded_bytes = std::max({rounded_bytes, half_rows_bytes(rows, job.hidden),
+                              half_rows_bytes(pairs, job.intermediate)});
+  }
+  s.rounded = carver.take(rounded_bytes);
   s.groups.counts = static_cast<std::int32_t*>(carver.take(floats(job.num_experts)));
   s.groups.order = static_cast<std::int32_t*>(carver.take(floats(pairs)));
   const std::int64_t few_tiles = most_row_tiles(few * job.top_k, job.num_experts, kFewTileRows);
@@ -127,7 +132,7 @@ void multiply_pairs(const ExpertsJob& job,
     linear_few(products, stream);
     return;
   }
-  const Q8Rows q8 = q8_rows_at(s.q8, x_rows, in);
+  const Q8Rows q8 = q8_rows_at(s.rounded, x_rows, in);
   quantize_rows({products.x.data, products.x_batch_stride}, q8, x_rows, in, stream);
   LinearBatch rounded = products;
   rounded.x_batch_stride = in;  // the rounded rows stand together
@@ -167,10 +172,14 @@ void multiply_groups(const ExpertsJob& job,
                      bool few,
                      Stream stream) {
   const std::int64_t in = products.stack.cols;
-  if (!few) {
-    linear_grouped(products, tiles, job.arithmetic, stream);
+  if (!few && job.arithmetic == Arithmetic::F16 && has_linear_f16()) {
+    const HalfRows half = half_rows_at(s.rounded, x_rows, in);
+    to_half_rows(products.x, half, x_rows, in, stream);
+    linear_grouped_f16(products, tiles, half, stream);
+  } else if (!few) {
+    linear_grouped(products, tiles, stream);
   } else if (job.whole_numbers && has_linear_q8(products.stack.dtype)) {
-    const Q8Rows q8 = q8_rows_at(s.q8, x_rows, in);
+    const Q8Rows q8 = q8_rows_at(s.rounded, x_rows, in);
     quantize_rows(products.x, q8, x_rows, in, stream);
     linear_few_grouped_q8(products, tiles, q8, stream);
   } else {

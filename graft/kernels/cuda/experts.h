@@ -29,7 +29,7 @@ struct ExpertsJob {
   ExpertStack down;  // [hidden, intermediate]
   // Whether few rows are rounded to bytes where the type allows it, and how many are multiplied.
   bool whole_numbers = true;
-  Arithmetic arithmetic = Arithmetic::BF16;
+  Arithmetic arithmetic = Arithmetic::F16;
 };
 
 struct RoutedRows {

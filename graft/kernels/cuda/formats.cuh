@@ -93,6 +93,36 @@ __device__ inline void load_floats(
     to[i] = col + i < cols ? row[col + i] : 0.0F;
 }
 
+__device__ inline uint4 half_run(const float (&run)[kRun]) {
+  return make_uint4(half_pair(run[0], run[1]), half_pair(run[2], run[3]), half_pair(run[4], run[5]),
+                    half_pair(run[6], run[7]));
+}
+
+// Eight values of a row that ends after `count`.
+__device__ inline void store_run(float* to, std::int64_t count, const float (&values)[kRun]) {
+  if (count >= kRun && reinterpret_cast<std::uintptr_t>(to) % 16 == 0) {
+    auto* vectors = reinterpret_cast<float4*>(to);
+    vectors[0] = make_float4(values[0], values[1], values[2], values[3]);
+    vectors[1] = make_float4(values[4], values[5], values[6], values[7]);
+    return;
+  }
+  GRAFT_UNROLL
+  for (int i = 0; i < kRun; ++i) {
+    if (i < count) to[i] = values[i];
+  }
+}
+
+__device__ inline void store_run(Half* to, std::int64_t count, const float (&values)[kRun]) {
+  if (count >= kRun && reinterpret_cast<std::uintptr_t>(to) % 16 == 0) {
+    *reinterpret_cast<uint4*>(to) = half_run(values);
+    return;
+  }
+  GRAFT_UNROLL
+  for (int i = 0; i < kRun; ++i) {
+    if (i < count) to[i] = to_half(values[i]);
+  }
+}
+
 // Only weights of eight bits have scales in a tensor of their own.
 template <class Format>
 inline constexpr bool kMayHaveScales =

@@ -3,7 +3,8 @@
 //
 // linear_few      few rows, float arithmetic: reads the weights once for eight rows
 // linear_few_q8   the same with x rounded to bytes: whole-number dot products for some types
-// linear_many     tiles of rows: float arithmetic, or bfloat16 on tensor cores
+// linear_many     tiles of rows, float arithmetic
+// linear_many_f16 the same with x and weights rounded to F16, on tensor cores
 //
 // The order of an output's sum depends on `in` and `out` only (few: not on the rows in company, nor
 // on their number; many: neither, but few and many differ in the last bits).
@@ -66,7 +67,29 @@ bool has_linear_q8(DType dtype);
 // b / x_share * (x_batch_stride / in) + r of them.
 void linear_few_q8(const LinearBatch& products, const Q8Rows& q8, Stream stream);
 
-void linear_many(const LinearBatch& products, Arithmetic arithmetic, Stream stream);
+void linear_many(const LinearBatch& products, Stream stream);
+
+// Rows of x as F16 times a power of two: 1 where the largest magnitude of the row is between 2^-4
+// and 2^14, else what brings it near 2^10, so that neither large nor small rows leave the range of
+// F16. Infinities and NaN remain.
+struct HalfRows {
+  Half* values = nullptr;   // [rows, cols]
+  float* scales = nullptr;  // [rows]
+  // From a row of a product to its next: 1, or, where the rows of several products alternate, the
+  // number of these.
+  std::int64_t row_step = 1;
+};
+std::size_t half_rows_bytes(std::int64_t rows, std::int64_t cols);
+HalfRows half_rows_at(void* memory, std::int64_t rows, std::int64_t cols);
+void to_half_rows(
+    ConstRows x, const HalfRows& out, std::int64_t rows, std::int64_t cols, Stream stream);
+
+// Whether the present GPU and this build have the two functions named _f16.
+bool has_linear_f16();
+// `half` holds the rows that products.x describes: row r of product b is row
+// b / x_share * (x_batch_stride / in) + r * row_step of them.
+// Neither products.x.data nor its stride is looked at. Finite weights beyond F16 count as 65504.
+void linear_many_f16(const LinearBatch& products, const HalfRows& half, Stream stream);
 
 // Rows that use the same matrix, as tiles: see experts.h for who makes them.
 struct RowTile {
@@ -91,9 +114,10 @@ void linear_few_grouped_q8(const LinearBatch& products,
                            const RowTiles& rows,
                            const Q8Rows& q8,
                            Stream stream);
-void linear_grouped(const LinearBatch& products,
-                    const RowTiles& rows,
-                    Arithmetic arithmetic,
-                    Stream stream);
+void linear_grouped(const LinearBatch& products, const RowTiles& rows, Stream stream);
+void linear_grouped_f16(const LinearBatch& products,
+                        const RowTiles& rows,
+                        const HalfRows& half,
+                        Stream stream);
 
 }  // namespace graft::cuda

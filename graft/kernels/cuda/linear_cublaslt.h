@@ -15,7 +15,7 @@ namespace graft::cuda {
 // BF16, and multiplied as such (F32 without TF32); sums and y are floats. Rows of x and of y may
 // stand further apart than they are long.
 struct PlainProduct {
-  DType dtype = DType::BF16;
+  DType dtype = DType::F16;
   const void* weight = nullptr;
   const void* x = nullptr;
   std::int64_t x_stride = 0;  // values

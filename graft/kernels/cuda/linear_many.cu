@@ -1,14 +1,15 @@
-#include <algorithm>
-
 #include "graft/base/check.h"
 #include "graft/kernels/cuda/linear_tiled.cuh"
 
 namespace graft::cuda {
 namespace {
 
+bool are_vectors(const void* data) {
+  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
+}
+
 TiledJob tiled_job(const LinearBatch& products) {
   const Matrix& stack = products.stack;
-  const auto address = reinterpret_cast<std::uintptr_t>(products.x.data);
   return {.data = static_cast<const std::uint8_t*>(stack.data),
           .second = static_cast<const std::uint8_t*>(products.second),
           .scales = stack.scales,
@@ -24,39 +25,67 @@ TiledJob tiled_job(const LinearBatch& products) {
           .x = products.x,
           .x_batch_stride = products.x_batch_stride,
           .x_share = products.x_share,
-          .x_vectors =
-              address % 16 == 0 && products.x.stride % 4 == 0 && products.x_batch_stride % 4 == 0,
+          .x_vectors = are_vectors(products.x.data) && products.x.stride % 4 == 0 &&
+                       products.x_batch_stride % 4 == 0,
+          .half = {},
+          .half_rows_per_product = 0,
           .y = products.y,
           .y_batch_stride = products.y_batch_stride,
           .tiles = nullptr,
           .row_ids = nullptr};
 }
 
-TiledLaunch function_for(DType dtype, Arithmetic arithmetic) {
-  const bool bf16 = arithmetic == Arithmetic::BF16 && has_tiled_bf16();
-  const TiledLaunch function = bf16 ? tiled_bf16(dtype) : tiled_f32(dtype);
-  GRAFT_CHECK(function != nullptr, "no kernel multiplies ", name(dtype));
-  return function;
+TiledJob tiled_job(const LinearBatch& products, const HalfRows& half) {
+  TiledJob job = tiled_job(products);
+  job.x_vectors = are_vectors(half.values) && job.in % kRun == 0;
+  job.half = half;
+  job.half_rows_per_product = products.x_batch_stride / job.in;
+  return job;
 }
 
-}  // namespace
-
-void linear_many(const LinearBatch& products, Arithmetic arithmetic, Stream stream) {
+void launch_many(TiledLaunch function,
+                 const TiledJob& job,
+                 const LinearBatch& products,
+                 Stream stream) {
+  GRAFT_CHECK(function != nullptr, "no kernel multiplies ", name(products.stack.dtype));
   const std::int64_t num_products = products.batch * (products.second != nullptr ? 2 : 1);
   const dim3 grid(blocks_for(products.rows, kTileRows), 1, static_cast<unsigned>(num_products));
-  function_for(products.stack.dtype, arithmetic)(tiled_job(products), grid, stream);
+  function(job, grid, stream);
 }
 
-void linear_grouped(const LinearBatch& products,
+void launch_grouped(TiledLaunch function,
+                    TiledJob job,
+                    const LinearBatch& products,
                     const RowTiles& rows,
-                    Arithmetic arithmetic,
                     Stream stream) {
-  TiledJob job = tiled_job(products);
+  GRAFT_CHECK(function != nullptr, "no kernel multiplies ", name(products.stack.dtype));
   job.batch = 1;
   job.tiles = rows.tiles;
   job.row_ids = rows.row_ids;
   const dim3 grid(static_cast<unsigned>(rows.count), 1, products.second != nullptr ? 2 : 1);
-  function_for(products.stack.dtype, arithmetic)(job, grid, stream);
+  function(job, grid, stream);
+}
+
+}  // namespace
+
+void linear_many(const LinearBatch& products, Stream stream) {
+  launch_many(tiled_f32(products.stack.dtype), tiled_job(products), products, stream);
+}
+
+void linear_many_f16(const LinearBatch& products, const HalfRows& half, Stream stream) {
+  launch_many(tiled_f16(products.stack.dtype), tiled_job(products, half), products, stream);
+}
+
+void linear_grouped(const LinearBatch& products, const RowTiles& rows, Stream stream) {
+  launch_grouped(tiled_f32(products.stack.dtype), tiled_job(products), products, rows, stream);
+}
+
+void linear_grouped_f16(const LinearBatch& products,
+                        const RowTiles& rows,
+                        const HalfRows& half,
+                        Stream stream) {
+  launch_grouped(tiled_f16(products.stack.dtype), tiled_job(products, half), products, rows,
+                 stream);
 }
 
 }  // namespace graft::cuda

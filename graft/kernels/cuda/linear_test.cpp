@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "graft/kernels/cuda/test_device.cuh"
+#include "graft/kernels/cuda/test_half_rows.h"
 #include "graft/kernels/cuda/test_weights.h"
 
 namespace graft::cuda {
@@ -13,10 +14,12 @@ using testing::Device;
 using testing::Floats;
 using testing::Random;
 using testing::relative_error;
+using testing::RoundedRows;
 using Doubles = std::vector<double>;
 
 constexpr double kFloatError = 1e-5;
-constexpr double kBf16Error = 1e-2;
+constexpr double kF16Error = 1e-3;
+constexpr double kByteError = 1e-2;
 
 Doubles multiply(const Floats& x, const Floats& weights, std::int64_t in, const Floats& bias) {
   const std::int64_t rows = static_cast<std::int64_t>(x.size()) / in;
@@ -88,15 +91,16 @@ TEST_P(LinearType, FewRows) {
 TEST_P(LinearType, ManyRows) {
   const DType type = GetParam();
   const Case c(type, 70, 67, columns(type, 2, 99), true);
-  linear_many(c.product(), Arithmetic::F32, nullptr);
+  linear_many(c.product(), nullptr);
   EXPECT_LT(c.error(), kFloatError);
 }
 
 TEST_P(LinearType, ManyRowsOnTensorCores) {
   const DType type = GetParam();
   const Case c(type, 70, 131, columns(type, 2, 99), true);
-  linear_many(c.product(), Arithmetic::BF16, nullptr);
-  EXPECT_LT(c.error(), kBf16Error);
+  const RoundedRows rounded({c.x_data.get(), c.in}, c.rows, c.in);
+  linear_many_f16(c.product(), rounded.half, nullptr);
+  EXPECT_LT(c.error(), kF16Error);
 }
 
 class LinearQ8Type : public LinearType {};
@@ -112,7 +116,7 @@ TEST_P(LinearQ8Type, BytesAndWholeNumbers) {
     const Q8Rows q8 = q8_rows_at(memory.get(), rows, in);
     quantize_rows({c.x_data.get(), in}, q8, rows, in, nullptr);
     linear_few_q8(c.product(), q8, nullptr);
-    EXPECT_LT(c.error(), kBf16Error) << rows << " rows";
+    EXPECT_LT(c.error(), kByteError) << rows << " rows";
     // With the rows as they were rounded, the product is that of floats.
     const std::vector<std::byte> bytes = memory.take();
     Floats rounded(c.x.size());
@@ -150,7 +154,7 @@ TEST_F(LinearKernels, OddShapes) {
         const Case c(DType::BF16, rows, out, in, true);
         linear_few(c.product(), nullptr);
         EXPECT_LT(c.error(), kFloatError) << in << " " << out << " " << rows;
-        linear_many(c.product(), Arithmetic::F32, nullptr);
+        linear_many(c.product(), nullptr);
         EXPECT_LT(c.error(), kFloatError) << in << " " << out << " " << rows;
       }
     }
@@ -162,7 +166,7 @@ TEST_F(LinearKernels, RowsAreIndependent) {
   const Case all(DType::Q4_K, 8, 33, 2048, false);
   linear_few(all.product(), nullptr);
   const Floats together = all.y.take();
-  linear_many(all.product(), Arithmetic::F32, nullptr);
+  linear_many(all.product(), nullptr);
   const Floats tiled = all.y.take();
   for (std::int64_t row = 0; row < 8; ++row) {
     LinearBatch alone = all.product();
@@ -177,7 +181,7 @@ TEST_F(LinearKernels, RowsAreIndependent) {
     alone.rows = 1;
     alone.x.data += row * all.in;
     alone.y.data += row * all.out;
-    linear_many(alone, Arithmetic::F32, nullptr);
+    linear_many(alone, nullptr);
   }
   EXPECT_EQ(all.y.take(), tiled);
 }
@@ -222,10 +226,11 @@ TEST_F(LinearKernels, ScalesOfTiles) {
   const Doubles want = multiply(c.x, weights, in, {});
   linear_few(product, nullptr);
   EXPECT_LT(relative_error(c.y.take(), want), kFloatError);
-  linear_many(product, Arithmetic::F32, nullptr);
+  linear_many(product, nullptr);
   EXPECT_LT(relative_error(c.y.take(), want), kFloatError);
-  linear_many(product, Arithmetic::BF16, nullptr);
-  EXPECT_LT(relative_error(c.y.take(), want), kBf16Error);
+  const RoundedRows rounded(product.x, 5, in);
+  linear_many_f16(product, rounded.half, nullptr);
+  EXPECT_LT(relative_error(c.y.take(), want), kF16Error);
 }
 
 // Heads: each product has its own matrix and its own part of every row.
@@ -259,10 +264,49 @@ TEST_F(LinearKernels, Heads) {
                                 .y_batch_stride = out};
   linear_few(products, nullptr);
   EXPECT_LT(relative_error(y.take(), want), kFloatError);
-  linear_many(products, Arithmetic::F32, nullptr);
+  linear_many(products, nullptr);
   EXPECT_LT(relative_error(y.take(), want), kFloatError);
-  linear_many(products, Arithmetic::BF16, nullptr);
-  EXPECT_LT(relative_error(y.take(), want), kBf16Error);
+  RoundedRows rounded({x_data.get(), in}, rows * heads, in);
+  rounded.half.row_step = heads;
+  linear_many_f16(products, rounded.half, nullptr);
+  EXPECT_LT(relative_error(y.take(), want), kF16Error);
+}
+
+// Two products share the rows of x, the next two the rows after them; gate and up.
+TEST_F(LinearKernels, SharedRowsAndSecondStack) {
+  const std::int64_t rows = 9;
+  const std::int64_t in = 40;
+  const std::int64_t out = 11;
+  const testing::TestMatrix weights = testing::random_matrix(DType::F16, 4 * 2 * out, in, 15);
+  const Floats x = Random(16).floats(2 * rows * in);
+  const Device<std::byte> data(weights.bytes);
+  const Device<float> x_data(x);
+  Doubles want;
+  for (std::int64_t product = 0; product < 8; ++product) {
+    const auto x_begin = x.begin() + product % 4 / 2 * rows * in;
+    const auto w_begin = weights.values.begin() + product * out * in;
+    const Doubles y =
+        multiply({x_begin, x_begin + rows * in}, {w_begin, w_begin + out * in}, in, {});
+    want.insert(want.end(), y.begin(), y.end());
+  }
+  const Device<float> y(want.size());
+  const auto matrix_bytes = static_cast<std::size_t>(out * in) * 2;
+  const LinearBatch products = {.stack = {.dtype = DType::F16, .data = data.get(), .cols = in},
+                                .out = out,
+                                .matrix_bytes = matrix_bytes,
+                                .batch = 4,
+                                .rows = rows,
+                                .x = {x_data.get(), in},
+                                .x_batch_stride = rows * in,
+                                .x_share = 2,
+                                .y = {y.get(), out},
+                                .y_batch_stride = rows * out,
+                                .second = data.get() + 4 * matrix_bytes};
+  linear_many(products, nullptr);
+  EXPECT_LT(relative_error(y.take(), want), kFloatError);
+  const RoundedRows rounded(products.x, 2 * rows, in);
+  linear_many_f16(products, rounded.half, nullptr);
+  EXPECT_LT(relative_error(y.take(), want), kF16Error);
 }
 
 }  // namespace

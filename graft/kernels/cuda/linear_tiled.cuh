@@ -31,6 +31,8 @@ struct TiledJob {
   std::int64_t x_batch_stride;
   std::int64_t x_share;
   bool x_vectors;
+  HalfRows half;  // what the kernels for F16 take in place of x
+  std::int64_t half_rows_per_product;
   Rows y;
   std::int64_t y_batch_stride;
   const RowTile* tiles;
@@ -43,7 +45,7 @@ struct TilePlace {
   std::int64_t count;   // rows of the tile
   const std::uint8_t* weights;
   const Scales* scales;
-  const float* x;
+  std::int64_t x_product;  // whose rows of x
   float* y;
 };
 
@@ -66,7 +68,7 @@ __device__ inline TilePlace tile_place(const TiledJob& job) {
   place.weights = (is_second ? job.second : job.data) +
                   (place.matrix < 0 ? 0 : place.matrix) * job.matrix_bytes;
   place.scales = is_second ? &job.second_scales : &job.scales;
-  place.x = job.x.data + (job.tiles != nullptr ? 0 : item / job.x_share * job.x_batch_stride);
+  place.x_product = job.tiles != nullptr ? 0 : item / job.x_share;
   place.y = job.y.data + product * job.y_batch_stride;
   return place;
 }
@@ -90,7 +92,8 @@ __device__ inline void load_tile_x(const TiledJob& job,
                                    std::int64_t col,
                                    float (&to)[kRun]) {
   if (row >= 0) {
-    load_floats(place.x + row * job.x.stride, col, job.in, job.x_vectors, to);
+    const float* from = job.x.data + place.x_product * job.x_batch_stride + row * job.x.stride;
+    load_floats(from, col, job.in, job.x_vectors, to);
     return;
   }
   GRAFT_UNROLL
@@ -117,8 +120,6 @@ using TiledLaunch = void (*)(const TiledJob& job, dim3 rows_and_products, Stream
 
 // By type. The grid's x is the number of tiles of rows, its z that of products.
 TiledLaunch tiled_f32(DType dtype);
-TiledLaunch tiled_bf16(DType dtype);
-// Whether the kernels of tiled_bf16 were compiled for tensor cores and this GPU runs those.
-bool has_tiled_bf16();
+TiledLaunch tiled_f16(DType dtype);
 
 }  // namespace graft::cuda

@@ -15,8 +15,8 @@ __device__ void store(float* to, float value) {
   *to = value;
 }
 
-__device__ void store(Bf16* to, float value) {
-  *to = to_bf16(value);
+__device__ void store(Half* to, float value) {
+  *to = to_half(value);
 }
 
 // A thread per value, in the order of kv_b.
@@ -43,11 +43,31 @@ LinearBatch products_of_heads(
           .batch = shape.num_heads};
 }
 
-void multiply(const LinearBatch& products, Arithmetic arithmetic, Stream stream) {
-  if (products.rows <= kFewRows) {
-    linear_few(products, stream);
+bool uses_half_rows(DType dtype, std::int64_t rows) {
+  return dtype == DType::F16 && rows > kFewRows && has_linear_f16();
+}
+
+// Of one row per token and head.
+std::size_t scratch_bytes(const MlaShape& shape, DType dtype, std::int64_t rows, std::int64_t in) {
+  return uses_half_rows(dtype, rows) ? half_rows_bytes(rows * shape.num_heads, in) : 0;
+}
+
+// The rows of x of the heads stand x_batch_stride apart, tokens after tokens.
+void multiply(const LinearBatch& products, void* scratch, Stream stream) {
+  if (uses_half_rows(products.stack.dtype, products.rows)) {
+    const std::int64_t heads = products.batch;
+    const std::int64_t in = products.stack.cols;
+    HalfRows half = half_rows_at(scratch, products.rows * heads, in);
+    to_half_rows({products.x.data, products.x_batch_stride}, half, products.rows * heads, in,
+                 stream);
+    half.row_step = heads;
+    LinearBatch rounded = products;
+    rounded.x_batch_stride = in;  // the rounded rows stand together
+    linear_many_f16(rounded, half, stream);
+  } else if (products.rows > kFewRows) {
+    linear_many(products, stream);
   } else {
-    linear_many(products, arithmetic, stream);
+    linear_few(products, stream);
   }
 }
 
@@ -56,14 +76,20 @@ void multiply(const LinearBatch& products, Arithmetic arithmetic, Stream stream)
 void split_kv_b(const MlaShape& shape, const float* kv_b, const MlaWeights& out, Stream stream) {
   const std::int64_t items = shape.num_heads * (shape.nope + shape.value) * shape.rank;
   const LaunchShape grid = {blocks_for(items, kThreads), kThreads};
-  GRAFT_CHECK(out.dtype == DType::F32 || out.dtype == DType::BF16, name(out.dtype));
+  GRAFT_CHECK(out.dtype == DType::F32 || out.dtype == DType::F16, name(out.dtype));
   if (out.dtype == DType::F32) {
     launch("split_kv_b", split_kv_b_kernel<float>, grid, stream, shape, kv_b,
            static_cast<float*>(out.keys), static_cast<float*>(out.values));
   } else {
-    launch("split_kv_b", split_kv_b_kernel<Bf16>, grid, stream, shape, kv_b,
-           static_cast<Bf16*>(out.keys), static_cast<Bf16*>(out.values));
+    launch("split_kv_b", split_kv_b_kernel<Half>, grid, stream, shape, kv_b,
+           static_cast<Half*>(out.keys), static_cast<Half*>(out.values));
   }
+}
+
+std::size_t absorb_queries_bytes(const MlaShape& shape,
+                                 const MlaWeights& weights,
+                                 std::int64_t rows) {
+  return scratch_bytes(shape, weights.dtype, rows, shape.nope);
 }
 
 void absorb_queries(const MlaShape& shape,
@@ -71,7 +97,7 @@ void absorb_queries(const MlaShape& shape,
                     const float* queries,
                     float* absorbed,
                     std::int64_t rows,
-                    Arithmetic arithmetic,
+                    void* scratch,
                     Stream stream) {
   const std::int64_t query_dim = shape.nope + shape.rope;
   const std::int64_t key_dim = shape.rank + shape.rope;
@@ -82,10 +108,16 @@ void absorb_queries(const MlaShape& shape,
   products.x_batch_stride = query_dim;
   products.y = {absorbed, shape.num_heads * key_dim};
   products.y_batch_stride = key_dim;
-  multiply(products, arithmetic, stream);
+  multiply(products, scratch, stream);
   // The rotated parts go along as they are.
   copy_columns({queries + shape.nope, query_dim}, {absorbed + shape.rank, key_dim},
                rows * shape.num_heads, shape.rope, stream);
+}
+
+std::size_t project_values_bytes(const MlaShape& shape,
+                                 const MlaWeights& weights,
+                                 std::int64_t rows) {
+  return scratch_bytes(shape, weights.dtype, rows, shape.rank);
 }
 
 void project_values(const MlaShape& shape,
@@ -93,7 +125,7 @@ void project_values(const MlaShape& shape,
                     const float* mixed,
                     Rows out,
                     std::int64_t rows,
-                    Arithmetic arithmetic,
+                    void* scratch,
                     Stream stream) {
   LinearBatch products =
       products_of_heads(shape, weights.dtype, weights.values, shape.value, shape.rank);
@@ -102,7 +134,7 @@ void project_values(const MlaShape& shape,
   products.x_batch_stride = shape.rank;
   products.y = out;
   products.y_batch_stride = shape.value;
-  multiply(products, arithmetic, stream);
+  multiply(products, scratch, stream);
 }
 
 }  // namespace graft::cuda

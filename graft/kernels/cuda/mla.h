@@ -10,6 +10,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "graft/kernels/cuda/linear.h"
@@ -24,10 +25,10 @@ struct MlaShape {
   std::int64_t value = 0;  // v_head_dim
 };
 
-// kv_b_proj by heads, F32 or BF16: keys [heads, rank, nope], the heads' K transposed, and values
+// kv_b_proj by heads, F32 or F16: keys [heads, rank, nope], the heads' K transposed, and values
 // [heads, value, rank].
 struct MlaWeights {
-  DType dtype = DType::BF16;
+  DType dtype = DType::F16;
   void* keys = nullptr;
   void* values = nullptr;
 };
@@ -35,20 +36,27 @@ struct MlaWeights {
 // From kv_b_proj [heads * (nope + value), rank] decoded to floats.
 void split_kv_b(const MlaShape& shape, const float* kv_b, const MlaWeights& out, Stream stream);
 
-// Few rows (up to 8 at a time) in float arithmetic; more as `arithmetic` says.
+// Few rows (up to 8) in float arithmetic; more in that of the weights' type, where for F16 the GPU
+// has it (linear_many_f16).
+std::size_t absorb_queries_bytes(const MlaShape& shape,
+                                 const MlaWeights& weights,
+                                 std::int64_t rows);
 void absorb_queries(const MlaShape& shape,
                     const MlaWeights& weights,
                     const float* queries,
                     float* absorbed,
                     std::int64_t rows,
-                    Arithmetic arithmetic,
+                    void* scratch,
                     Stream stream);
+std::size_t project_values_bytes(const MlaShape& shape,
+                                 const MlaWeights& weights,
+                                 std::int64_t rows);
 void project_values(const MlaShape& shape,
                     const MlaWeights& weights,
                     const float* mixed,
                     Rows out,
                     std::int64_t rows,
-                    Arithmetic arithmetic,
+                    void* scratch,
                     Stream stream);
 
 }  // namespace graft::cuda

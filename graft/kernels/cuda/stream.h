@@ -14,13 +14,13 @@ namespace graft::cuda {
 
 using Stream = CUstream_st*;
 
-// The bits of a bfloat16.
-using Bf16 = std::uint16_t;
+// The bits of an F16.
+using Half = std::uint16_t;
 
 // How products are computed where there is a choice.
 enum class Arithmetic : std::uint8_t {
   F32,
-  BF16,  // operands rounded to bfloat16, sums in float; F32 where the GPU cannot
+  F16,  // operands rounded to 16 bits, sums in float; F32 where the GPU cannot
 };
 
 // Rows of floats, `stride` floats apart: whole rows of a matrix or the same part of each.

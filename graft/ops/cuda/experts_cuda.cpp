@@ -87,7 +87,7 @@ class ExpertsCuda final : public Experts {
             .up = stack(up_),
             .down = stack(down_),
             .whole_numbers = is_fast,
-            .arithmetic = is_exact ? cuda::Arithmetic::F32 : cuda::Arithmetic::BF16};
+            .arithmetic = is_exact ? cuda::Arithmetic::F32 : cuda::Arithmetic::F16};
   }
 
   std::string module_;

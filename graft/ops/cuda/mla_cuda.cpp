@@ -1,5 +1,6 @@
 #include "graft/kernels/cuda/mla.h"
 
+#include <algorithm>
 #include <string>
 
 #include "graft/kernels/cuda/elementwise.h"
@@ -41,7 +42,7 @@ class MlaCuda final : public Attention {
     const Weight weight = weights.get(module_ + ".kv_b_proj.weight");
     weight.expect_shape(shape_.num_heads * (shape_.nope + shape_.value), shape_.rank);
     const bool is_exact = precision_ == Precision::F32 || weight.dtype == DType::F32;
-    const DType dtype = is_exact ? DType::F32 : DType::BF16;
+    const DType dtype = is_exact ? DType::F32 : DType::F16;
     const std::int64_t elems = shape_.num_heads * shape_.rank;
     keys_ = Buffer(bytes_of(dtype, elems * shape_.nope), device_);
     values_ = Buffer(bytes_of(dtype, elems * shape_.value), device_);
@@ -112,9 +113,12 @@ class MlaCuda final : public Attention {
     const Workspace::Scope scope(pass.workspace);
     const TensorView absorbed = pass.workspace.f32({q.rows(), shape_.num_heads * cache_dim()});
     const TensorView mixed = pass.workspace.f32({q.rows(), shape_.num_heads * shape_.rank});
-    const cuda::Arithmetic arithmetic =
-        weights_.dtype == DType::F32 ? cuda::Arithmetic::F32 : cuda::Arithmetic::BF16;
-    cuda::absorb_queries(shape_, weights_, q.f32(), absorbed.f32(), q.rows(), arithmetic,
+    const std::size_t scratch_bytes =
+        std::max(cuda::absorb_queries_bytes(shape_, weights_, q.rows()),
+                 cuda::project_values_bytes(shape_, weights_, q.rows()));
+    const TensorView scratch =
+        pass.workspace.take(DType::U8, {static_cast<std::int64_t>(scratch_bytes)});
+    cuda::absorb_queries(shape_, weights_, q.f32(), absorbed.f32(), q.rows(), scratch.data,
                          state.stream());
     attend({.num_heads = shape_.num_heads,
             .num_kv_heads = 1,
@@ -124,7 +128,7 @@ class MlaCuda final : public Attention {
             .window = 0,
             .scale = params_.scale},
            kv_cache_, absorbed, mixed, state, pass.workspace);
-    cuda::project_values(shape_, weights_, mixed.f32(), rows_of(heads), q.rows(), arithmetic,
+    cuda::project_values(shape_, weights_, mixed.f32(), rows_of(heads), q.rows(), scratch.data,
                          state.stream());
   }
 

@@ -10,11 +10,14 @@ std::int64_t num_x_rows(const cuda::LinearBatch& products) {
   return (products.batch + products.x_share - 1) / products.x_share * products.rows;
 }
 
+// Whole rows one after the other: what the kernels that round them leave behind.
+bool are_together(const cuda::LinearBatch& products) {
+  return products.batch == 1 || products.x_batch_stride == products.rows * products.stack.cols;
+}
+
 bool can_round(const cuda::LinearBatch& products) {
-  // Whole rows one after the other: what the kernel that rounds them leaves behind.
-  const std::int64_t in = products.stack.cols;
-  return cuda::has_linear_q8(products.stack.dtype) && in % 32 == 0 &&
-         (products.batch == 1 || products.x_batch_stride == products.rows * in);
+  return cuda::has_linear_q8(products.stack.dtype) && products.stack.cols % 32 == 0 &&
+         are_together(products);
 }
 
 }  // namespace
@@ -32,9 +35,16 @@ void multiply(const cuda::LinearBatch& products,
               Workspace& workspace) {
   if (products.rows > kFewRows) {
     const bool is_exact = precision == Precision::F32 || products.stack.dtype == DType::F32;
-    cuda::linear_many(products, is_exact ? cuda::Arithmetic::F32 : cuda::Arithmetic::BF16,
-                      state.stream());
-    return;
+    if (is_exact || !are_together(products) || !cuda::has_linear_f16())
+      return cuda::linear_many(products, state.stream());
+    const Workspace::Scope scope(workspace);
+    const std::int64_t rows = num_x_rows(products);
+    const std::int64_t in = products.stack.cols;
+    const TensorView memory =
+        workspace.take(DType::U8, {static_cast<std::int64_t>(cuda::half_rows_bytes(rows, in))});
+    const cuda::HalfRows half = cuda::half_rows_at(memory.data, rows, in);
+    cuda::to_half_rows(products.x, half, rows, in, state.stream());
+    return cuda::linear_many_f16(products, half, state.stream());
   }
   if (precision == Precision::F32 || !can_round(products))
     return cuda::linear_few(products, state.stream());

@@ -9,7 +9,7 @@
 namespace graft::ops {
 
 // F32: every operand as it is. Fast: rows rounded to bytes where few of them meet weights of such
-// types, to bfloat16 where there are many.
+// types, to F16 where there are many.
 enum class Precision : std::uint8_t { Fast, F32 };
 
 // The kwarg "precision": "fast" or "f32".

@@ -8,11 +8,12 @@
 namespace graft::cuda {
 namespace {
 
-// Tensor cores multiply bfloat16 from sm_80 on. Code for older ones is empty, and not called.
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-#define GRAFT_HAS_BF16_MMA 1
+// There are tensor cores from sm_70 on. Code for older GPUs is empty, and not called.
+constexpr int kFirstCapability = 70;
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 700
+#define GRAFT_HAS_WMMA 1
 #else
-#define GRAFT_HAS_BF16_MMA 0
+#define GRAFT_HAS_WMMA 0
 #endif
 
 constexpr int kOuts = 128;
@@ -25,33 +26,43 @@ constexpr int kRunsOfWeights = kOuts * kRunsPerStep / kTileThreads;
 static_assert(kTileThreads / kWarp == kTileRows / (kPieces * kSide) * kWarpsAcross);
 
 // The operands of a step; later, in the same memory, the results.
-constexpr std::size_t kOperandBytes = (kTileRows + kOuts) * kLine * sizeof(Bf16);
+constexpr std::size_t kOperandBytes = (kTileRows + kOuts) * kLine * sizeof(Half);
 constexpr std::size_t kResultBytes = kTileRows * kResultLine * sizeof(float);
 constexpr std::size_t kSharedBytes = kOperandBytes > kResultBytes ? kOperandBytes : kResultBytes;
 
-__device__ std::uint32_t bf16_pair(float low, float high) {
-  return to_bf16(low) | static_cast<std::uint32_t>(to_bf16(high)) << 16;
+// Eight values of a row of x; zeros past its end and for no row.
+__device__ uint4 load_half_run(const TiledJob& job, const Half* row, std::int64_t col) {
+  if (row == nullptr || col >= job.in) return make_uint4(0, 0, 0, 0);
+  if (job.x_vectors) return *reinterpret_cast<const uint4*>(row + col);
+  std::uint32_t words[kRun / 2];
+  GRAFT_UNROLL
+  for (int i = 0; i < kRun / 2; ++i) {
+    const std::int64_t at = col + 2 * i;
+    const std::uint32_t low = at < job.in ? row[at] : 0;
+    const std::uint32_t high = at + 1 < job.in ? row[at + 1] : 0;
+    words[i] = low | high << 16;
+  }
+  return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-__device__ void store_bf16(const float (&run)[kRun], Bf16* to) {
-  *reinterpret_cast<uint4*>(to) = make_uint4(bf16_pair(run[0], run[1]), bf16_pair(run[2], run[3]),
-                                             bf16_pair(run[4], run[5]), bf16_pair(run[6], run[7]));
+__device__ void store_aligned(uint4 run, Half* to) {
+  *reinterpret_cast<uint4*>(to) = run;
 }
 
 // What a thread brings in for one step.
 struct StepRuns {
-  float x[kRun];
+  uint4 x;
   float weights[kRunsOfWeights][kRun];
 };
 
 template <class Format>
 __device__ void load_step(const TiledJob& job,
                           const TilePlace& place,
-                          std::int64_t x_row,
+                          const Half* x_row,
                           std::int64_t first_out,
                           std::int64_t col,
                           StepRuns& runs) {
-  load_tile_x(job, place, x_row, col, runs.x);
+  runs.x = load_half_run(job, x_row, col);
   GRAFT_UNROLL
   for (int i = 0; i < kRunsOfWeights; ++i) {
     const std::int64_t out = first_out + (threadIdx.x + i * kTileThreads) / kRunsPerStep;
@@ -59,33 +70,39 @@ __device__ void load_step(const TiledJob& job,
   }
 }
 
-__device__ void store_step(const StepRuns& runs, Bf16* x_tile, Bf16* w_tile) {
+__device__ void store_step(const StepRuns& runs, Half* x_tile, Half* w_tile) {
   const auto row = static_cast<int>(threadIdx.x) / kRunsPerStep;
   const auto run = static_cast<int>(threadIdx.x) % kRunsPerStep * kRun;
-  store_bf16(runs.x, x_tile + row * kLine + run);
+  store_aligned(runs.x, x_tile + row * kLine + run);
   GRAFT_UNROLL
   for (int i = 0; i < kRunsOfWeights; ++i) {
     const int out = row + i * (kTileThreads / kRunsPerStep);
-    store_bf16(runs.weights[i], w_tile + out * kLine + run);
+    store_aligned(half_run(runs.weights[i]), w_tile + out * kLine + run);
   }
 }
 
-#if GRAFT_HAS_BF16_MMA
+// Row of HalfRows that row `m` of the tile is; -1: none.
+__device__ std::int64_t half_row(const TiledJob& job, const TilePlace& place, int m) {
+  const std::int64_t row = tile_row(job, place, m).x;
+  return row < 0 ? -1 : place.x_product * job.half_rows_per_product + row * job.half.row_step;
+}
+
+#if GRAFT_HAS_WMMA
 namespace wmma = nvcuda::wmma;
 using Sums = wmma::fragment<wmma::accumulator, kSide, kSide, kSide, float>;
 
-__device__ void multiply_step(const Bf16* x_tile,
-                              const Bf16* w_tile,
+__device__ void multiply_step(const Half* x_tile,
+                              const Half* w_tile,
                               Sums (&sums)[kPieces][kPieces]) {
   const auto warp = static_cast<int>(threadIdx.x) / kWarp;
-  const auto* x = reinterpret_cast<const __nv_bfloat16*>(x_tile) +
-                  warp / kWarpsAcross * kPieces * kSide * kLine;
-  const auto* w = reinterpret_cast<const __nv_bfloat16*>(w_tile) +
-                  warp % kWarpsAcross * kPieces * kSide * kLine;
+  const auto* x =
+      reinterpret_cast<const __half*>(x_tile) + warp / kWarpsAcross * kPieces * kSide * kLine;
+  const auto* w =
+      reinterpret_cast<const __half*>(w_tile) + warp % kWarpsAcross * kPieces * kSide * kLine;
   GRAFT_UNROLL
   for (int k = 0; k < kTileDepth; k += kSide) {
-    wmma::fragment<wmma::matrix_a, kSide, kSide, kSide, __nv_bfloat16, wmma::row_major> a[kPieces];
-    wmma::fragment<wmma::matrix_b, kSide, kSide, kSide, __nv_bfloat16, wmma::col_major> b[kPieces];
+    wmma::fragment<wmma::matrix_a, kSide, kSide, kSide, __half, wmma::row_major> a[kPieces];
+    wmma::fragment<wmma::matrix_b, kSide, kSide, kSide, __half, wmma::col_major> b[kPieces];
     GRAFT_UNROLL
     for (int i = 0; i < kPieces; ++i) {
       wmma::load_matrix_sync(a[i], x + i * kSide * kLine + k, kLine);
@@ -116,16 +133,17 @@ __device__ void store_sums(const Sums (&sums)[kPieces][kPieces], float* results)
 #endif
 
 template <class Format>
-__global__ void __launch_bounds__(kTileThreads) linear_tiled_bf16_kernel(TiledJob job) {
-#if GRAFT_HAS_BF16_MMA
+__global__ void __launch_bounds__(kTileThreads) linear_tiled_f16_kernel(TiledJob job) {
+#if GRAFT_HAS_WMMA
   __shared__ __align__(128) unsigned char memory[kSharedBytes];
-  auto* x_tile = reinterpret_cast<Bf16*>(memory);
-  Bf16* w_tile = x_tile + kTileRows * kLine;
+  auto* x_tile = reinterpret_cast<Half*>(memory);
+  Half* w_tile = x_tile + kTileRows * kLine;
   auto* results = reinterpret_cast<float*>(memory);
   const TilePlace place = tile_place(job);
   if (place.count <= 0) return;
   const std::int64_t first_out = static_cast<std::int64_t>(blockIdx.y) * kOuts;
-  const std::int64_t x_row = tile_row(job, place, static_cast<int>(threadIdx.x) / kRunsPerStep).x;
+  const std::int64_t row = half_row(job, place, static_cast<int>(threadIdx.x) / kRunsPerStep);
+  const Half* x_row = row < 0 ? nullptr : job.half.values + row * job.in;
   const std::int64_t run = threadIdx.x % kRunsPerStep * kRun;
   Sums sums[kPieces][kPieces];
   GRAFT_UNROLL
@@ -151,8 +169,10 @@ __global__ void __launch_bounds__(kTileThreads) linear_tiled_bf16_kernel(TiledJo
     const std::int64_t y_row = tile_row(job, place, i / kOuts).y;
     const std::int64_t out = first_out + i % kOuts;
     if (y_row < 0 || out >= job.out) continue;
+    const float sum = results[i / kOuts * kResultLine + i % kOuts];
     const float bias = job.bias != nullptr ? job.bias[out] : 0.0F;
-    place.y[y_row * job.y.stride + out] = results[i / kOuts * kResultLine + i % kOuts] + bias;
+    const float scale = job.half.scales[half_row(job, place, i / kOuts)];
+    place.y[y_row * job.y.stride + out] = fmaf(sum, scale, bias);
   }
 #else
   __trap();
@@ -160,27 +180,27 @@ __global__ void __launch_bounds__(kTileThreads) linear_tiled_bf16_kernel(TiledJo
 }
 
 template <class Format>
-void launch_bf16(const TiledJob& job, dim3 rows_and_products, Stream stream) {
+void launch_f16(const TiledJob& job, dim3 rows_and_products, Stream stream) {
   dim3 grid = rows_and_products;
   grid.y = blocks_for(job.out, kOuts);
-  launch("linear_tiled_bf16", linear_tiled_bf16_kernel<Format>, {grid, kTileThreads}, stream, job);
+  launch("linear_tiled_f16", linear_tiled_f16_kernel<Format>, {grid, kTileThreads}, stream, job);
 }
 
 template <class Format>
-struct TiledBf16 {
-  static constexpr TiledLaunch kLaunch = launch_bf16<Format>;
+struct TiledF16 {
+  static constexpr TiledLaunch kLaunch = launch_f16<Format>;
 };
 
-constexpr auto kTiled = table_of<TiledLaunch, TiledBf16>(AllFormats{});
+constexpr auto kTiled = table_of<TiledLaunch, TiledF16>(AllFormats{});
 
 }  // namespace
 
-TiledLaunch tiled_bf16(DType dtype) {
+TiledLaunch tiled_f16(DType dtype) {
   return kTiled[static_cast<std::size_t>(dtype)];
 }
 
-bool has_tiled_bf16() {
-  return is_compiled_for(80, linear_tiled_bf16_kernel<FormatBF16>);
+bool has_linear_f16() {
+  return is_compiled_for(kFirstCapability, linear_tiled_f16_kernel<FormatF16>);
 }
 
 }  // namespace graft::cuda
