@@ -64,6 +64,7 @@ Engine::Engine(models::OpenModel& model,
           config_.num_kvcache_blocks, config_.kvcache_block_size, config_.enable_prefix_caching),
       scheduler_(config_, blocks_),
       runner_(model.model()) {
+  open_.model().enforce_eager(config_.enforce_eager);
   open_.model().allocate_cache(config_.num_kvcache_blocks, config_.kvcache_block_size);
 }
 

@@ -96,11 +96,15 @@ __global__ void rms_norm_kernel(
 }
 
 // A block per row.
-__global__ void scale_rows_kernel(Rows y, const float* scales, std::int64_t cols) {
+__global__ void scale_rows_kernel(Rows y,
+                                  const float* scales,
+                                  const float* bias,
+                                  std::int64_t cols) {
   const float scale = scales[blockIdx.x];
-  if (scale == 1.0F) return;
+  if (scale == 1.0F && bias == nullptr) return;
+  float* row = y.data + blockIdx.x * y.stride;
   for (std::int64_t col = threadIdx.x; col < cols; col += blockDim.x)
-    y.data[blockIdx.x * y.stride + col] *= scale;
+    row[col] = __fadd_rn(__fmul_rn(row[col], scale), bias == nullptr ? 0.0F : bias[col]);
 }
 
 }  // namespace
@@ -146,9 +150,14 @@ void copy_columns(ConstRows x, Rows y, std::int64_t rows, std::int64_t cols, Str
   for_each_value("copy_columns", Copy{x, y}, rows, cols, stream);
 }
 
-void scale_rows(Rows y, const float* scales, std::int64_t rows, std::int64_t cols, Stream stream) {
+void scale_rows(Rows y,
+                const float* scales,
+                const float* bias,
+                std::int64_t rows,
+                std::int64_t cols,
+                Stream stream) {
   launch("scale_rows", scale_rows_kernel, {static_cast<unsigned>(rows), kThreads}, stream, y,
-         scales, cols);
+         scales, bias, cols);
 }
 
 }  // namespace graft::cuda

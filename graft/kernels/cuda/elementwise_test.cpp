@@ -149,7 +149,7 @@ TEST_F(Elementwise, ScalesRows) {
   const Floats scales = {1.0F, 0.25F, 1024.0F, 1.0F};
   const Device<float> y(x);
   const Device<float> scale_data(scales);
-  scale_rows({y.get(), 530}, scale_data.get(), 4, 520, nullptr);
+  scale_rows({y.get(), 530}, scale_data.get(), nullptr, 4, 520, nullptr);
   Floats want = x;
   for (std::int64_t row = 0; row < 4; ++row) {
     for (std::int64_t col = 0; col < 520; ++col)

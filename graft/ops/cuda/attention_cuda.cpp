@@ -3,6 +3,7 @@
 #include "graft/base/error.h"
 #include "graft/ops/cuda/attend_cuda.h"
 #include "graft/ops/cuda/cuda_operators.h"
+#include "graft/ops/cuda/linear_cuda.h"
 #include "graft/ops/cuda/views.h"
 
 namespace graft::ops {
@@ -14,6 +15,7 @@ class AttentionCuda final : public Attention {
       : module_(context.module),
         params_(context.params_as<AttentionParams>()),
         device_(context.device),
+        precision_(precision_kwarg(context)),
         q_proj_(context.child_as<Linear>("q_proj")),
         k_proj_(context.child_as<Linear>("k_proj")),
         v_proj_(context.child_as<Linear>("v_proj")),
@@ -34,9 +36,7 @@ class AttentionCuda final : public Attention {
     const TensorView q = pass.workspace.f32({t, params_.num_heads * params_.head_dim});
     const TensorView k = pass.workspace.f32({t, key_cols});
     const TensorView v = pass.workspace.f32({t, key_cols});
-    q_proj_.forward(x, q, pass);
-    k_proj_.forward(x, k, pass);
-    v_proj_.forward(x, v, pass);
+    forward_together(x, {{&q_proj_, q}, {&k_proj_, k}, {&v_proj_, v}}, device_, pass);
     norm_and_rotate(q, params_.num_heads, q_norm_, pass);
     norm_and_rotate(k, params_.num_key_value_heads, k_norm_, pass);
     kv_cache_.write(k, v, pass);
@@ -48,7 +48,8 @@ class AttentionCuda final : public Attention {
             .value_dim = params_.head_dim,
             .value_offset = key_cols,
             .window = params_.sliding_window,
-            .scale = params_.scale},
+            .scale = params_.scale,
+            .arithmetic = arithmetic_of(precision_)},
            kv_cache_, q, heads, state, pass.workspace);
     o_proj_.forward(heads, y, pass);
   }
@@ -68,6 +69,7 @@ class AttentionCuda final : public Attention {
   std::string module_;
   AttentionParams params_;
   Device device_;
+  Precision precision_;
   Linear& q_proj_;
   Linear& k_proj_;
   Linear& v_proj_;

@@ -7,6 +7,7 @@
 #include "graft/ops/cuda/attend_cuda.h"
 #include "graft/ops/cuda/cuda_operators.h"
 #include "graft/ops/cuda/device_weight.h"
+#include "graft/ops/cuda/linear_cuda.h"
 #include "graft/ops/cuda/products.h"
 #include "graft/ops/cuda/views.h"
 
@@ -65,8 +66,9 @@ class MlaCuda final : public Attention {
     const CudaProfileScope profile(state, pass, module_);
     const Workspace::Scope scope(pass.workspace);
     const TensorView q = pass.workspace.f32({x.rows(), params_.num_heads * query_dim()});
-    project_queries(x, q, pass);
-    write_cache(x, state, pass);
+    const TensorView rows = pass.workspace.f32({x.rows(), cache_dim()});
+    project(x, q, rows, pass);
+    write_cache(rows, state, pass);
     const TensorView heads = pass.workspace.f32({x.rows(), params_.num_heads * params_.v_head_dim});
     attend_absorbed(q, heads, state, pass);
     o_proj_.forward(heads, y, pass);
@@ -76,14 +78,14 @@ class MlaCuda final : public Attention {
   std::int64_t query_dim() const { return params_.qk_nope_head_dim + params_.qk_rope_head_dim; }
   std::int64_t cache_dim() const { return params_.kv_lora_rank + params_.qk_rope_head_dim; }
 
-  // q[t, heads, nope + rope], the last part rotated
-  void project_queries(TensorView x, TensorView q, Pass& pass) {
+  // q[t, heads, nope + rope], the last part rotated, and what becomes the cache's rows.
+  void project(TensorView x, TensorView q, TensorView rows, Pass& pass) {
     if (q_proj_ != nullptr) {
-      q_proj_->forward(x, q, pass);
+      forward_together(x, {{q_proj_, q}, {&kv_a_proj_, rows}}, device_, pass);
     } else {
       const Workspace::Scope scope(pass.workspace);
       const TensorView low = pass.workspace.f32({x.rows(), params_.q_lora_rank});
-      q_a_proj_->forward(x, low, pass);
+      forward_together(x, {{q_a_proj_, low}, {&kv_a_proj_, rows}}, device_, pass);
       q_a_layernorm_->forward(low, low, pass);
       q_b_proj_->forward(low, q, pass);
     }
@@ -95,15 +97,13 @@ class MlaCuda final : public Attention {
   }
 
   // The cache's rows: normalised latent, then the rotated key part.
-  void write_cache(TensorView x, CudaState& state, Pass& pass) {
+  void write_cache(TensorView rows, CudaState& state, Pass& pass) {
     const Workspace::Scope scope(pass.workspace);
     const std::int64_t rank = params_.kv_lora_rank;
-    const TensorView rows = pass.workspace.f32({x.rows(), cache_dim()});
-    const TensorView latents = pass.workspace.f32({x.rows(), rank});
-    kv_a_proj_.forward(x, rows, pass);
-    cuda::copy_columns(rows_of(rows), rows_of(latents), x.rows(), rank, state.stream());
+    const TensorView latents = pass.workspace.f32({rows.rows(), rank});
+    cuda::copy_columns(rows_of(rows), rows_of(latents), rows.rows(), rank, state.stream());
     kv_a_layernorm_.forward(latents, latents, pass);
-    cuda::copy_columns(rows_of(latents), rows_of(rows), x.rows(), rank, state.stream());
+    cuda::copy_columns(rows_of(latents), rows_of(rows), rows.rows(), rank, state.stream());
     rotary_emb_.forward(
         rows, {.num_heads = 1, .head_dim = params_.qk_rope_head_dim, .offset = rank}, pass);
     kv_cache_.write(rows, {}, pass);
@@ -126,7 +126,8 @@ class MlaCuda final : public Attention {
             .value_dim = shape_.rank,
             .value_offset = 0,
             .window = 0,
-            .scale = params_.scale},
+            .scale = params_.scale,
+            .arithmetic = arithmetic_of(precision_)},
            kv_cache_, absorbed, mixed, state, pass.workspace);
     cuda::project_values(shape_, weights_, mixed.f32(), rows_of(heads), q.rows(), scratch.data,
                          state.stream());

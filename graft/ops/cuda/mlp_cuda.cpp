@@ -3,6 +3,7 @@
 #include "graft/kernels/cuda/elementwise.h"
 #include "graft/ops/cuda/cuda_operators.h"
 #include "graft/ops/cuda/cuda_state.h"
+#include "graft/ops/cuda/linear_cuda.h"
 #include "graft/ops/cuda/views.h"
 
 namespace graft::ops {
@@ -26,8 +27,7 @@ class MlpCuda final : public Mlp {
     const Workspace::Scope scope(pass.workspace);
     const TensorView gate = pass.workspace.f32({x.rows(), params_.intermediate_size});
     const TensorView up = pass.workspace.f32({x.rows(), params_.intermediate_size});
-    gate_proj_.forward(x, gate, pass);
-    up_proj_.forward(x, up, pass);
+    forward_together(x, {{&gate_proj_, gate}, {&up_proj_, up}}, device_, pass);
     cuda::silu_mul(rows_of(gate), rows_of(up), rows_of(gate), gate.rows(), gate.cols(),
                    state.stream());
     down_proj_.forward(gate, y, pass);

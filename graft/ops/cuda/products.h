@@ -1,6 +1,9 @@
-// Products of rows with weights on a GPU: the kernel that fits the number of rows and the type.
+// Products of rows with weights on a GPU: the kernels that fit the number of rows and the types.
 
 #pragma once
+
+#include <cstdint>
+#include <span>
 
 #include "graft/kernels/cuda/linear.h"
 #include "graft/ops/cuda/cuda_state.h"
@@ -15,12 +18,21 @@ enum class Precision : std::uint8_t { Fast, F32 };
 // The kwarg "precision": "fast" or "f32".
 Precision precision_kwarg(const BuildContext& context);
 
-// Up to so many rows the weights are read once for all of them.
-inline constexpr std::int64_t kFewRows = 8;
+inline cuda::Arithmetic arithmetic_of(Precision precision) {
+  return precision == Precision::F32 ? cuda::Arithmetic::F32 : cuda::Arithmetic::F16;
+}
 
-// With scratch memory of the pass.
-void multiply(const cuda::LinearBatch& products,
-              Precision precision,
+// y[rows, out] = x W^T + bias
+struct Product {
+  const cuda::Matrix* weight = nullptr;
+  const float* bias = nullptr;  // null: none
+  TensorView y;
+  Precision precision = Precision::Fast;
+};
+
+// All with the same x, which is rounded once for all of them; with scratch memory of the pass.
+void multiply(TensorView x,
+              std::span<const Product> products,
               CudaState& state,
               Workspace& workspace);
 

@@ -49,6 +49,7 @@ void register_cuda(Registry& registry) {
   add({.name = "cuda.attention",
        .role = Role::Attention,
        .summary = "grouped-query attention",
+       .kwargs = {"precision"},
        .fits = has<AttentionParams>,
        .make = make_attention_cuda});
   add({.name = "cuda.mla",
