@@ -4,6 +4,7 @@
 #include <cstring>
 #include <iterator>
 #include <list>
+#include <optional>
 
 #include "graft/base/check.h"
 #include "graft/models/build.h"
@@ -131,6 +132,17 @@ Decoder::Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase pha
   std::ranges::sort(devices_);
   devices_.erase(std::unique(devices_.begin(), devices_.end()), devices_.end());
   is_recordable_ = can_be_recorded(plan, operators, phase);
+  is_hybrid_ = devices_.size() > 1 && is_on_processor_too(plan, operators, phase);
+}
+
+bool Decoder::is_on_processor_too(const plan::Plan& plan,
+                                  const OperatorTree& operators,
+                                  ops::Phase phase) const {
+  return std::ranges::any_of(plan.placements, [&](const plan::Placement& placement) {
+    const plan::ModuleSpec& module = *placement.module;
+    return module.role != ops::Role::Embedding && operators.at(module.name).of(phase) != nullptr &&
+           operators.device_of(module.name, phase) == kCpu;
+  });
 }
 
 // All modules of the phase on the device of the hidden states; experts may be the processor's.
@@ -138,8 +150,8 @@ bool Decoder::can_be_recorded(const plan::Plan& plan,
                               const OperatorTree& operators,
                               ops::Phase phase) const {
   const Device device = first_device_;
-  const bool is_one_device =
-      std::ranges::all_of(layers_, [&](const DecoderLayer& layer) { return layer.device == device; });
+  const bool is_one_device = std::ranges::all_of(
+      layers_, [&](const DecoderLayer& layer) { return layer.device == device; });
   if (device == kCpu || !is_one_device) return false;
   return std::ranges::all_of(plan.placements, [&](const plan::Placement& placement) {
     const plan::ModuleSpec& module = *placement.module;
@@ -154,6 +166,8 @@ void Decoder::forward(TensorView logits, const HiddenObserver& observer, Pass& p
   std::list<Workspace::Scope> scopes;
   for (const Device device : devices_)
     scopes.emplace_back(ops::on(device, pass).workspace);
+  std::optional<ThreadPool::Awake> awake;
+  if (is_hybrid_) awake.emplace(pass.pool);
   pass.devices->begin_pass(pass.batch);
   const Workspace::Scope staging(pass.devices->at(head_device_).staging());
   const TensorView staged = room_for_logits(logits.cols(), pass);
@@ -175,6 +189,8 @@ void Decoder::forward_recorded(TensorView logits,
   ops::DeviceState& state = pass.devices->at(first_device_);
   const Workspace::Scope scope(state.workspace());
   const Workspace::Scope here(pass.workspace);
+  std::optional<ThreadPool::Awake> awake;
+  if (is_hybrid_) awake.emplace(pass.pool);
   pass.devices->begin_pass(pass.batch);
   const Workspace::Scope staging(state.staging());
   const TensorView staged = room_for_logits(logits.cols(), pass);

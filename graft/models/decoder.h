@@ -53,13 +53,16 @@ class Decoder {
   // where the device knows how.
   bool is_recordable() const { return is_recordable_; }
   Device first_device() const { return first_device_; }
-  // The same pass, all rows wanted. What happens after the embedding is recorded when `recording` is
-  // null, and otherwise replayed: with another batch, but for its numbers the same.
+  // The same pass, all rows wanted. What happens after the embedding is recorded when `recording`
+  // is null, and otherwise replayed: with another batch, but for its numbers the same.
   void forward_recorded(TensorView logits,
                         ops::Pass& pass,
                         std::unique_ptr<ops::Recording>& recording) const;
 
  private:
+  bool is_on_processor_too(const plan::Plan& plan,
+                           const OperatorTree& operators,
+                           ops::Phase phase) const;
   bool can_be_recorded(const plan::Plan& plan,
                        const OperatorTree& operators,
                        ops::Phase phase) const;
@@ -74,6 +77,7 @@ class Decoder {
 
   std::int64_t hidden_size_ = 0;
   bool is_recordable_ = false;
+  bool is_hybrid_ = false;       // the processor works between what a GPU does
   std::vector<Device> devices_;  // where hidden states come by, each once
   Device first_device_;          // after the embedding
   ops::Embedding* embed_tokens_ = nullptr;

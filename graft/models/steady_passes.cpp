@@ -23,7 +23,8 @@ void pad(const ops::Batch& from,
   to.token_ids.resize(size, 0);
   to.positions.resize(size, 0);
   for (std::int64_t row = from.num_tokens(); row < num_sequences; ++row) {
-    to.sequences.push_back({.first_row = row, .num_tokens = 1, .context_len = 1});
+    to.sequences.push_back(
+        {.first_row = row, .num_tokens = 1, .context_len = 1, .block_table = {}});
     to.logit_rows.push_back(static_cast<std::int32_t>(row));
   }
   const auto num_blocks = static_cast<std::size_t>((max_context + block_tokens - 1) / block_tokens);

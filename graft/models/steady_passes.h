@@ -1,7 +1,7 @@
-// Passes that generate on a GPU, brought to sizes that come again: so many sequences, contexts up to
-// so long. Such a pass is recorded once and then replayed with other numbers, which spares the
-// processor asking for every kernel. Passes that are not replayed are brought to the same sizes, and
-// give the same bits.
+// Passes that generate on a GPU, brought to sizes that come again: so many sequences, contexts up
+// to so long. Such a pass is recorded once and then replayed with other numbers, which spares the
+// processor asking for every kernel. Passes that are not replayed are brought to the same sizes,
+// and give the same bits.
 
 #pragma once
 
@@ -20,8 +20,8 @@ class SteadyPasses {
   // For passes of one token per sequence, the logits of each being wanted.
   static bool fits(const ops::Batch& batch);
 
-  // As Decoder::forward, for a decoder that is_recordable() and a device that can record. A table of
-  // the padded batch has blocks of so many tokens.
+  // As Decoder::forward, for a decoder that is_recordable() and a device that can record. A table
+  // of the padded batch has blocks of so many tokens.
   void forward(const Decoder& decoder,
                std::int64_t block_tokens,
                TensorView logits,

@@ -39,8 +39,8 @@ void gather_rows(ConstRows x,
 // y = x: parts of rows from one matrix to another.
 void copy_columns(ConstRows x, Rows y, std::int64_t rows, std::int64_t cols, Stream stream);
 
-// y[row] = y[row] * scales[row] + bias: ends a product with HalfRows (linear.h) by a library. Without
-// bias (null) rows with scale 1, nearly all, cost next to nothing.
+// y[row] = y[row] * scales[row] + bias: ends a product with HalfRows (linear.h) by a library.
+// Without bias (null) rows with scale 1, nearly all, cost next to nothing.
 void scale_rows(Rows y,
                 const float* scales,
                 const float* bias,

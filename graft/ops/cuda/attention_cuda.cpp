@@ -94,7 +94,8 @@ void attend(const cuda::AttentionShape& shape,
     const cuda::AttentionPlan plan = cuda::plan_attention(shape, batch, cache.rows().dtype);
     const TensorView scratch =
         workspace.take(DType::U8, {static_cast<std::int64_t>(plan.scratch_bytes)});
-    cuda::attention(shape, batch, plan, cache.rows(), rows_of(queries.slice(first_row, batch.num_rows)),
+    cuda::attention(shape, batch, plan, cache.rows(),
+                    rows_of(queries.slice(first_row, batch.num_rows)),
                     rows_of(out.slice(first_row, batch.num_rows)), scratch.data, state.stream());
   }
 }

@@ -107,18 +107,17 @@ void CudaState::upload_numbers(Place first) {
 
 std::array<CudaState::Sequences, 2> CudaState::sequences(std::int64_t block_tokens) const {
   const auto of = [&](const Group& group) {
-    return Sequences{
-        .batch = {.first_rows = at(group.first_rows),
-                  .num_tokens = at(group.num_tokens),
-                  .context_lens = at(group.context_lens),
-                  .block_tables = at(group.block_tables),
-                  .table_stride = table_stride_,
-                  .block_tokens = block_tokens,
-                  .num_sequences = static_cast<std::int64_t>(group.sequences.size()),
-                  .num_rows = group.num_rows,
-                  .max_tokens = group.max_tokens,
-                  .max_context = group.max_context},
-        .first_row = group.first_row};
+    return Sequences{.batch = {.first_rows = at(group.first_rows),
+                               .num_tokens = at(group.num_tokens),
+                               .context_lens = at(group.context_lens),
+                               .block_tables = at(group.block_tables),
+                               .table_stride = table_stride_,
+                               .block_tokens = block_tokens,
+                               .num_sequences = static_cast<std::int64_t>(group.sequences.size()),
+                               .num_rows = group.num_rows,
+                               .max_tokens = group.max_tokens,
+                               .max_context = group.max_context},
+                     .first_row = group.first_row};
   };
   return {of(prompts_), of(singles_)};
 }

@@ -53,7 +53,8 @@ class CudaState final : public DeviceState {
     std::int64_t first_row = 0;  // … this one of the pass
   };
   std::array<Sequences, 2> sequences(std::int64_t block_tokens) const;
-  // Where in a cache of so many tokens a block the row of each token goes; negative: it is not kept.
+  // Where in a cache of so many tokens a block the row of each token goes; negative: it is not
+  // kept.
   const std::int32_t* slots(std::int64_t block_tokens);
   void wait() const { stream_.wait(); }
 

@@ -42,7 +42,10 @@ Product LinearCuda::product(TensorView y) const {
           .precision = precision_};
 }
 
-void forward_together(TensorView x, std::initializer_list<LinearCall> calls, Device device, Pass& pass) {
+void forward_together(TensorView x,
+                      std::initializer_list<LinearCall> calls,
+                      Device device,
+                      Pass& pass) {
   std::vector<Product> products;
   for (const LinearCall& call : calls) {
     const auto* here = dynamic_cast<const LinearCuda*>(call.linear);

@@ -37,6 +37,9 @@ struct LinearCall {
   TensorView y;
 };
 // For a caller on the GPU `device`. The input is rounded once for all of them.
-void forward_together(TensorView x, std::initializer_list<LinearCall> calls, Device device, Pass& pass);
+void forward_together(TensorView x,
+                      std::initializer_list<LinearCall> calls,
+                      Device device,
+                      Pass& pass);
 
 }  // namespace graft::ops

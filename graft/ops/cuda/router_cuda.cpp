@@ -74,8 +74,7 @@ class RouterCuda final : public Router {
     const CudaProfileScope profile(state, pass, module_);
     const Workspace::Scope scope(pass.workspace);
     const TensorView scores = pass.workspace.f32({x.rows(), params_.num_experts});
-    const Product product = {
-        .weight = &weight_.matrix(), .y = scores, .precision = Precision::F32};
+    const Product product = {.weight = &weight_.matrix(), .y = scores, .precision = Precision::F32};
     multiply(x, {&product, 1}, state, pass.workspace);
     cuda::route(shape_of(params_), scores.f32(), reinterpret_cast<const float*>(bias_.data()),
                 x.rows(), out.expert_ids.as<std::int32_t>(), out.weights.f32(), state.stream());

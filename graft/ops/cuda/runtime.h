@@ -43,7 +43,7 @@ class CudaStream {
   ~CudaStream();
 
   cudaStream_t get() const { return stream_; }
-  void wait() const;  // until all that was asked of it is done
+  void wait() const;                            // until all that was asked of it is done
   void wait_for(const CudaEvent& event) const;  // before what is asked of it next
 
  private:
