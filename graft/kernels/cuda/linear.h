@@ -2,7 +2,8 @@
 // of every type, which are decoded where they are used.
 //
 // linear_few      few rows, float arithmetic: reads the weights once for eight rows
-// linear_few_q8   the same with x rounded to bytes: whole-number dot products for some types
+// linear_few_q8   the same with x rounded to bytes: whole-number dot products for some types; of
+//                 several matrices with the same rows in one launch
 // linear_many     tiles of rows, float arithmetic
 // linear_many_f16 the same with x and weights rounded to F16, on tensor cores
 //
@@ -13,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "graft/kernels/cuda/decode.h"
 #include "graft/kernels/cuda/stream.h"
@@ -66,6 +68,20 @@ bool has_linear_q8(DType dtype);
 // `q8` holds the rows that products.x describes, stride being `in`: row r of product b is row
 // b / x_share * (x_batch_stride / in) + r of them.
 void linear_few_q8(const LinearBatch& products, const Q8Rows& q8, Stream stream);
+
+// A matrix and where its products with the rows of x go.
+struct MatrixResult {
+  Matrix weight = {};
+  const float* bias = nullptr;  // [out]; null: none
+  Rows y = {};                  // [rows, out]
+};
+inline constexpr std::size_t kMostTogether = 4;
+// Up to so many matrices of the same type and `in` with the rows of q8 in one launch: q, k and v.
+// The bits are those of single calls.
+void linear_few_q8_together(std::span<const MatrixResult> results,
+                            const Q8Rows& q8,
+                            std::int64_t rows,
+                            Stream stream);
 
 void linear_many(const LinearBatch& products, Stream stream);
 

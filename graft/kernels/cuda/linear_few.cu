@@ -23,11 +23,11 @@ __global__ void __launch_bounds__(kFewThreads, kFewBlocks) linear_few_kernel(Few
     rows[o] = place.weights + out * job.row_bytes;
     if constexpr (kMayHaveScales<Format>) {
       if (place.matrix >= 0)
-        row_scales[o] = scales_of_row(*place.scales, place.matrix * job.out + out);
+        row_scales[o] = scales_of_row(*place.scales, place.matrix * job.parts[0].out + out);
     }
   }
   float sums[kOuts][kRows] = {};
-  const std::int64_t step = static_cast<std::int64_t>(job.warps) * kWarp * kRun;
+  const std::int64_t step = static_cast<std::int64_t>(job.parts[0].warps) * kWarp * kRun;
   std::int64_t col = static_cast<std::int64_t>(place.part * kWarp + place.lane) * kRun;
   for (; col < job.in && place.matrix >= 0; col += step) {
     float weights[kOuts][kRun];
@@ -56,9 +56,9 @@ __global__ void __launch_bounds__(kFewThreads, kFewBlocks) linear_few_kernel(Few
 using Launch = void (*)(const FewJob& job, Stream stream);
 
 template <class Format, int kRows>
-void launch_rows(const FewJob& job, Stream stream) {
-  launch("linear_few", linear_few_kernel<Format, kRows>,
-         {few_grid(job, kFewOuts<kRows>), kFewThreads}, stream, job);
+void launch_rows(FewJob job, Stream stream) {
+  const dim3 grid = lay_out(job, kFewOuts<kRows>);
+  launch("linear_few", linear_few_kernel<Format, kRows>, {grid, kFewThreads}, stream, job);
 }
 
 template <class Format>
@@ -108,41 +108,60 @@ FewJob few_job(const LinearBatch& products,
                std::int64_t values_per_warp) {
   const Matrix& stack = products.stack;
   const auto address = reinterpret_cast<std::uintptr_t>(products.x.data);
-  return {.data = static_cast<const std::uint8_t*>(stack.data),
-          .second = static_cast<const std::uint8_t*>(products.second),
-          .scales = stack.scales,
-          .second_scales = products.second_scales,
-          .row_bytes = static_cast<std::int64_t>(stack.row_bytes()),
-          .matrix_bytes = static_cast<std::int64_t>(products.matrix_bytes),
-          .matrix_ids = products.matrix_ids,
-          .bias = products.bias,
-          .batch = products.batch,
-          .in = stack.cols,
-          .out = products.out,
-          .rows = static_cast<int>(rows),
-          .warps = warps_for(stack.cols, products.out, values_per_warp),
-          .x = {products.x.data + first_row * products.x.stride, products.x.stride},
-          .x_batch_stride = products.x_batch_stride,
-          .x_share = products.x_share,
-          .x_vectors =
-              address % 16 == 0 && products.x.stride % 4 == 0 && products.x_batch_stride % 4 == 0,
-          .y = {products.y.data + first_row * products.y.stride, products.y.stride},
-          .y_batch_stride = products.y_batch_stride,
-          .tiles = nullptr,
-          .row_ids = nullptr};
+  FewJob job = {.parts = {},
+                .num_parts = 0,
+                .second = static_cast<const std::uint8_t*>(products.second),
+                .scales = stack.scales,
+                .second_scales = products.second_scales,
+                .row_bytes = static_cast<std::int64_t>(stack.row_bytes()),
+                .matrix_bytes = static_cast<std::int64_t>(products.matrix_bytes),
+                .matrix_ids = products.matrix_ids,
+                .in = stack.cols,
+                .batch = static_cast<int>(products.batch),
+                .rows = static_cast<int>(rows),
+                .x = {products.x.data + first_row * products.x.stride, products.x.stride},
+                .x_batch_stride = products.x_batch_stride,
+                .x_share = static_cast<int>(products.x_share),
+                .x_vectors = address % 16 == 0 && products.x.stride % 4 == 0 &&
+                             products.x_batch_stride % 4 == 0,
+                .y_batch_stride = products.y_batch_stride,
+                .tiles = nullptr,
+                .row_ids = nullptr};
+  Matrix weight = stack;
+  weight.rows = products.out;
+  add_part(job, {weight, products.bias, products.y}, first_row, values_per_warp);
+  return job;
 }
 
 FewJob few_job(const LinearBatch& products, const RowTiles& rows, std::int64_t values_per_warp) {
   FewJob job = few_job(products, 0, kFewTileRows, values_per_warp);
-  job.batch = rows.count;
+  job.batch = static_cast<int>(rows.count);
   job.tiles = rows.tiles;
   job.row_ids = rows.row_ids;
   return job;
 }
 
-dim3 few_grid(const FewJob& job, int outs) {
-  const std::int64_t num_products = job.batch * (job.second != nullptr ? 2 : 1);
-  return {blocks_for(job.out, kFewWarps / job.warps * outs), static_cast<unsigned>(num_products)};
+void add_part(FewJob& job,
+              const MatrixResult& result,
+              std::int64_t first_row,
+              std::int64_t values_per_warp) {
+  const Rows y = result.y;
+  job.parts[job.num_parts++] = {.data = static_cast<const std::uint8_t*>(result.weight.data),
+                                .bias = result.bias,
+                                .y = {y.data + first_row * y.stride, y.stride},
+                                .out = result.weight.rows,
+                                .warps = warps_for(job.in, result.weight.rows, values_per_warp),
+                                .first_block = 0};
+}
+
+dim3 lay_out(FewJob& job, int outs) {
+  unsigned blocks = 0;
+  for (int i = 0; i < job.num_parts; ++i) {
+    FewPart& part = job.parts[i];
+    part.first_block = blocks;
+    blocks += blocks_for(part.out, kFewWarps / part.warps * outs);
+  }
+  return {blocks, static_cast<unsigned>(job.batch * (job.second != nullptr ? 2 : 1))};
 }
 
 void linear_few(const LinearBatch& products, Stream stream) {

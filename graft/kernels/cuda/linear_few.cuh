@@ -20,26 +20,33 @@ static_assert(kMostFewRows == kFewTileRows);
 template <int kRows>
 inline constexpr int kFewOuts = kRows >= 4 ? 4 : 2;
 
+// One of the matrices that a launch multiplies the same rows with.
+struct FewPart {
+  const std::uint8_t* data;
+  const float* bias;
+  Rows y;
+  std::int64_t out;
+  int warps;             // that share an output
+  unsigned first_block;  // of the grid's x
+};
+
 // LinearBatch as the kernels take it, for one slice of at most kMostFewRows rows.
 struct FewJob {
-  const std::uint8_t* data;
+  FewPart parts[kMostTogether];  // more than one only without stacks
+  int num_parts;
   const std::uint8_t* second;
   Scales scales;
   Scales second_scales;
   std::int64_t row_bytes;
   std::int64_t matrix_bytes;
   const std::int32_t* matrix_ids;
-  const float* bias;
-  std::int64_t batch;
   std::int64_t in;
-  std::int64_t out;
+  int batch;
   int rows;
-  int warps;  // that share an output
   ConstRows x;
   std::int64_t x_batch_stride;
-  std::int64_t x_share;
+  int x_share;
   bool x_vectors;  // rows of x are at multiples of 16 bytes
-  Rows y;
   std::int64_t y_batch_stride;
   const RowTile* tiles;  // null: every product has the same rows
   const std::int32_t* row_ids;
@@ -54,6 +61,7 @@ struct FewPlace {
   const Scales* scales;
   std::int64_t x_product;  // whose rows of x
   float* y;
+  int job_part;  // of FewJob
   std::int64_t first_out;
   int part;  // which of the group's warps
   int lane;
@@ -64,29 +72,36 @@ __device__ FewPlace few_place(const FewJob& job) {
   FewPlace place;
   const auto warp = static_cast<int>(threadIdx.x) / kWarp;
   place.lane = static_cast<int>(threadIdx.x) % kWarp;
-  place.part = warp % job.warps;
-  const std::int64_t product = blockIdx.y;
+  place.job_part = 0;
+  while (place.job_part + 1 < job.num_parts &&
+         blockIdx.x >= job.parts[place.job_part + 1].first_block)
+    ++place.job_part;
+  const FewPart& part = job.parts[place.job_part];
+  place.part = warp % part.warps;
+  const auto product = static_cast<int>(blockIdx.y);
   const bool is_second = product >= job.batch;
-  const std::int64_t item = is_second ? product - job.batch : product;
+  const int item = is_second ? product - job.batch : product;
   if (job.tiles != nullptr) {
     const RowTile tile = job.tiles[item];
     place.matrix = tile.matrix;
     place.rows = tile.count;
     place.row_ids = job.row_ids + tile.first;
     place.x_product = 0;
-    place.y = job.y.data + (is_second ? job.y_batch_stride : 0);
+    place.y = part.y.data + (is_second ? job.y_batch_stride : 0);
   } else {
     place.matrix = job.matrix_ids != nullptr ? job.matrix_ids[item] : item;
     place.rows = job.rows;
     place.row_ids = nullptr;
     place.x_product = item / job.x_share;
-    place.y = job.y.data + product * job.y_batch_stride;
+    place.y = part.y.data + product * job.y_batch_stride;
   }
   place.scales = is_second ? &job.second_scales : &job.scales;
-  place.weights = (is_second ? job.second : job.data) +
+  place.weights = (is_second ? job.second : part.data) +
                   (place.matrix < 0 ? 0 : place.matrix) * job.matrix_bytes;
-  const int groups = kFewWarps / job.warps;
-  place.first_out = (static_cast<std::int64_t>(blockIdx.x) * groups + warp / job.warps) * kOuts;
+  const int groups = kFewWarps / part.warps;
+  place.first_out =
+      (static_cast<std::int64_t>(blockIdx.x - part.first_block) * groups + warp / part.warps) *
+      kOuts;
   return place;
 }
 
@@ -94,7 +109,8 @@ __device__ FewPlace few_place(const FewJob& job) {
 // the last row and are not written.
 __device__ inline std::int64_t few_out(const FewJob& job, const FewPlace& place, int o) {
   const std::int64_t out = place.first_out + o;
-  return out < job.out ? out : job.out - 1;
+  const std::int64_t end = job.parts[place.job_part].out;
+  return out < end ? out : end - 1;
 }
 
 // Rows of x, counted from the product's first; past the last the first, for nobody.
@@ -103,7 +119,7 @@ __device__ void few_rows(const FewJob& job, const FewPlace& place, int (&rows)[k
   GRAFT_UNROLL
   for (int r = 0; r < kRows; ++r) {
     const int row = r < place.rows ? r : 0;
-    rows[r] = place.row_ids == nullptr ? row : static_cast<int>(place.row_ids[row] / job.x_share);
+    rows[r] = place.row_ids == nullptr ? row : place.row_ids[row] / job.x_share;
   }
 }
 
@@ -112,6 +128,7 @@ template <int kRows>
 __device__ void write_few(const FewJob& job,
                           const FewPlace& place,
                           float (&sums)[kFewOuts<kRows>][kRows]) {
+  const FewPart& job_part = job.parts[place.job_part];
   constexpr int kOuts = kFewOuts<kRows>;
   __shared__ float parts[kFewWarps][kOuts * kRows];
   const auto warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -128,14 +145,14 @@ __device__ void write_few(const FewJob& job,
   for (int item = place.lane; item < kOuts * kRows; item += kWarp) {
     const std::int64_t out = place.first_out + item / kRows;
     const int r = item % kRows;
-    if (r >= place.rows || out >= job.out) continue;
+    if (r >= place.rows || out >= job_part.out) continue;
     float sum = 0.0F;
-    for (int part = 0; part < job.warps; ++part)
+    for (int part = 0; part < job_part.warps; ++part)
       sum += parts[warp + part][item];
     if (place.matrix < 0) sum = 0.0F;
-    if (job.bias != nullptr) sum += job.bias[out];
+    if (job_part.bias != nullptr) sum += job_part.bias[out];
     const std::int64_t row = place.row_ids == nullptr ? r : place.row_ids[r];
-    place.y[row * job.y.stride + out] = sum;
+    place.y[row * job_part.y.stride + out] = sum;
   }
 }
 
@@ -147,7 +164,13 @@ FewJob few_job(const LinearBatch& products,
                std::int64_t values_per_warp);
 FewJob few_job(const LinearBatch& products, const RowTiles& rows, std::int64_t values_per_warp);
 
-// For kernels that compute so many outputs at a time.
-dim3 few_grid(const FewJob& job, int outs);
+// One more matrix for the rows of `job`.
+void add_part(FewJob& job,
+              const MatrixResult& result,
+              std::int64_t first_row,
+              std::int64_t values_per_warp);
+
+// The grid for kernels that compute so many outputs at a time, shared out among the parts.
+dim3 lay_out(FewJob& job, int outs);
 
 }  // namespace graft::cuda

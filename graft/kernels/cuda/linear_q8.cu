@@ -52,7 +52,8 @@ __global__ void __launch_bounds__(kFewThreads, kFewBlocks)
   // A lane has the same piece of every block it comes to: what depends on it is computed once.
   const int piece = place.lane % Dot::kPieces;
   const unsigned lane_block = static_cast<unsigned>(place.part * kWarp + place.lane) / Dot::kPieces;
-  const unsigned step = static_cast<unsigned>(job.warps) * kWarp / Dot::kPieces;
+  const unsigned step =
+      static_cast<unsigned>(job.parts[place.job_part].warps) * kWarp / Dot::kPieces;
   const auto num_blocks =
       place.matrix < 0 ? 0U : static_cast<unsigned>(job.in / Format::kBlockValues);
   for (unsigned block = lane_block; block < num_blocks; block += step) {
@@ -76,7 +77,8 @@ __global__ void __launch_bounds__(kFewThreads, kFewBlocks)
 // The rows of a job as bytes: those of a product stand rows_per_product after the last one's.
 struct Q8Job {
   LinearBatch products;
-  RowTiles tiles;  // or, without tiles, the rows from first_row on:
+  std::span<const MatrixResult> more;  // for the same rows
+  RowTiles tiles;                      // or, without tiles, the rows from first_row on:
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
   Q8Rows q8;
@@ -85,12 +87,10 @@ struct Q8Job {
 using Launch = void (*)(const Q8Job& q8_job, Stream stream);
 
 template <class Dot, int kRows>
-void launch_rows(const FewJob& job,
-                 const Q8Rows& q8,
-                 std::int64_t rows_per_product,
-                 Stream stream) {
-  launch("linear_q8", linear_q8_kernel<Dot, kRows>, {few_grid(job, kFewOuts<kRows>), kFewThreads},
-         stream, job, q8, rows_per_product);
+void launch_rows(FewJob job, const Q8Rows& q8, std::int64_t rows_per_product, Stream stream) {
+  const dim3 grid = lay_out(job, kFewOuts<kRows>);
+  launch("linear_q8", linear_q8_kernel<Dot, kRows>, {grid, kFewThreads}, stream, job, q8,
+         rows_per_product);
 }
 
 template <class Dot>
@@ -103,7 +103,9 @@ void launch_q8(const Q8Job& q8_job, Stream stream) {
                                    stream);
     return;
   }
-  const FewJob job = few_job(products, q8_job.first_row, q8_job.rows, kValuesPerWarp);
+  FewJob job = few_job(products, q8_job.first_row, q8_job.rows, kValuesPerWarp);
+  for (const MatrixResult& result : q8_job.more)
+    add_part(job, result, q8_job.first_row, kValuesPerWarp);
   const Q8Rows from = {q8_job.q8.quants + q8_job.first_row * in,
                        q8_job.q8.scales + q8_job.first_row * (in / kGroup) * 2};
   const std::int64_t rows_per_product = products.x_batch_stride / in;
@@ -141,6 +143,15 @@ Launch function_for(const LinearBatch& products) {
   return function;
 }
 
+// Eight rows at a time.
+void multiply(Q8Job job, Stream stream) {
+  const std::int64_t rows = job.products.rows;
+  for (; job.first_row < rows; job.first_row += kMostFewRows) {
+    job.rows = std::min<std::int64_t>(kMostFewRows, rows - job.first_row);
+    function_for(job.products)(job, stream);
+  }
+}
+
 std::size_t quants_bytes(std::int64_t rows, std::int64_t cols) {
   return aligned_bytes(static_cast<std::size_t>(rows * cols));
 }
@@ -171,18 +182,32 @@ bool has_linear_q8(DType dtype) {
 }
 
 void linear_few_q8(const LinearBatch& products, const Q8Rows& q8, Stream stream) {
-  for (std::int64_t row = 0; row < products.rows; row += kMostFewRows) {
-    const std::int64_t rows = std::min<std::int64_t>(kMostFewRows, products.rows - row);
-    function_for(products)(
-        {.products = products, .tiles = {}, .first_row = row, .rows = rows, .q8 = q8}, stream);
+  multiply({.products = products, .more = {}, .tiles = {}, .q8 = q8}, stream);
+}
+
+void linear_few_q8_together(std::span<const MatrixResult> results,
+                            const Q8Rows& q8,
+                            std::int64_t rows,
+                            Stream stream) {
+  GRAFT_CHECK(!results.empty() && results.size() <= kMostTogether, results.size(), " matrices");
+  const MatrixResult& first = results.front();
+  for (const MatrixResult& result : results) {
+    GRAFT_CHECK(
+        result.weight.dtype == first.weight.dtype && result.weight.cols == first.weight.cols,
+        "matrices of different types or columns");
   }
+  multiply({.products = one_linear(first.weight, first.bias, {}, first.y, rows),
+            .more = results.subspan(1),
+            .tiles = {},
+            .q8 = q8},
+           stream);
 }
 
 void linear_few_grouped_q8(const LinearBatch& products,
                            const RowTiles& rows,
                            const Q8Rows& q8,
                            Stream stream) {
-  function_for(products)({.products = products, .tiles = rows, .q8 = q8}, stream);
+  function_for(products)({.products = products, .more = {}, .tiles = rows, .q8 = q8}, stream);
 }
 
 }  // namespace graft::cuda

@@ -205,6 +205,34 @@ TEST_F(LinearKernels, RowsOfBytesAreIndependent) {
   }
 }
 
+// q, k and v, of such sizes that different numbers of warps share an output.
+TEST_F(LinearKernels, MatricesTogether) {
+  for (const DType type : {DType::Q4_K, DType::Q6_K, DType::Q8_0}) {
+    for (const std::int64_t rows : {1, 2, 11}) {
+      const std::int64_t in = 4096;
+      Case q(type, rows, rows == 1 ? 4100 : 70, in, true);
+      Case k(type, rows, 33, in, false);
+      Case v(type, rows, 1, in, true);
+      const Device<std::byte> memory(q8_rows_bytes(rows, in));
+      const Q8Rows q8 = q8_rows_at(memory.get(), rows, in);
+      quantize_rows({q.x_data.get(), in}, q8, rows, in, nullptr);
+      std::vector<MatrixResult> results;
+      std::vector<Floats> want;
+      for (Case* c : {&q, &k, &v}) {
+        const LinearBatch product = c->product();
+        linear_few_q8(product, q8, nullptr);
+        want.push_back(c->y.take());
+        c->y.put(Floats(want.back().size(), -1.0F));
+        results.push_back({c->matrix, product.bias, product.y});
+      }
+      linear_few_q8_together(results, q8, rows, nullptr);
+      EXPECT_EQ(q.y.take(), want[0]);
+      EXPECT_EQ(k.y.take(), want[1]);
+      EXPECT_EQ(v.y.take(), want[2]);
+    }
+  }
+}
+
 TEST_F(LinearKernels, ScalesOfTiles) {
   const std::int64_t in = 300;
   const std::int64_t out = 70;
