@@ -11,7 +11,22 @@
 namespace graft::engine {
 namespace {
 
+// Logits of more sequences than this take memory that is not worth measuring before it is used.
+constexpr std::int64_t kMostWarmSequences = 256;
+
+// What a GPU needs to work in is measured, not guessed: the largest passes go through once.
+void warm_up(models::OpenModel& open, const EngineConfig& config) {
+  models::Model& model = open.model();
+  const auto caches = model.cache_bytes_by_device();
+  if (std::ranges::all_of(caches, [](const auto& cache) { return cache.first == kCpu; })) return;
+  const std::int64_t context = open.blueprint().max_context;
+  const std::int64_t most = context > 0 ? context : config.max_num_batched_tokens;
+  model.warm_up(std::clamp<std::int64_t>(config.max_num_batched_tokens, 1, most),
+                std::clamp<std::int64_t>(config.max_num_seqs, 1, kMostWarmSequences));
+}
+
 EngineConfig resolve_for(models::OpenModel& open, const EngineConfig& config) {
+  warm_up(open, config);
   const models::Model& model = open.model();
   EngineLimits limits;
   limits.model_context = open.blueprint().max_context;

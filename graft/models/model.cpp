@@ -1,6 +1,7 @@
 #include "graft/models/model.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "graft/base/check.h"
@@ -9,6 +10,13 @@
 #include "graft/plan/report.h"
 
 namespace graft::models {
+namespace {
+
+std::size_t as_size(std::int64_t count) {
+  return static_cast<std::size_t>(count);
+}
+
+}  // namespace
 
 Model::Model(const plan::Plan& plan,
              const formats::WeightSource& source,
@@ -80,6 +88,37 @@ void Model::forward(const ops::Batch& batch,
   if (is_steady && SteadyPasses::fits(batch))
     return steady_passes_.forward(decoder, block_tokens(), logits.slice(0, num_rows), pass);
   decoder.forward(logits, observer, pass);
+}
+
+void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
+  const std::int64_t num_blocks = (num_tokens + block_tokens() - 1) / block_tokens();
+  allocate_cache(num_blocks);
+  ops::SequenceSlice prompt = {.first_row = 0,
+                               .num_tokens = num_tokens,
+                               .context_len = num_tokens,
+                               .block_table = std::vector<std::int32_t>(as_size(num_blocks))};
+  std::iota(prompt.block_table.begin(), prompt.block_table.end(), 0);
+  ops::Batch batch;
+  batch.token_ids.resize(as_size(num_tokens));
+  batch.positions.resize(as_size(num_tokens));
+  std::iota(batch.positions.begin(), batch.positions.end(), 0);
+  batch.sequences = {std::move(prompt)};
+  batch.logit_rows = {static_cast<std::int32_t>(num_tokens - 1)};
+  std::vector<float> logits(as_size(std::max(num_sequences, std::int64_t{1}) * vocab_size()));
+  const TensorView view(logits.data(), DType::F32, {num_sequences, vocab_size()});
+  forward(batch, ops::Phase::Prefill, view);
+
+  batch = {};
+  for (std::int64_t i = 0; i < num_sequences; ++i) {
+    batch.token_ids.push_back(0);
+    batch.positions.push_back(0);
+    batch.sequences.push_back(
+        {.first_row = i, .num_tokens = 1, .context_len = 1, .block_table = {0}});
+    batch.logit_rows.push_back(static_cast<std::int32_t>(i));
+  }
+  forward(batch, ops::Phase::Generate, view);
+  for (ops::KvCache* cache : caches_)
+    cache->unload();
 }
 
 void Model::allocate_cache(std::int64_t num_blocks, std::int64_t block_tokens) {

@@ -35,13 +35,29 @@ plan::RuleFile parse(const OpenOptions& options,
   return rules;
 }
 
+void check_gpu_memory(const std::filesystem::path& path, Device device, std::uint64_t needed) {
+  const std::uint64_t free = device_memory(device.type)->available(device.index);
+  if (needed <= free) return;
+  fail(path.string(), ": the rules put ", bytes_text(needed), " of weights on ", to_string(device),
+       ", which has ", bytes_text(free),
+       " free; a rule for the experts (role: experts) or for some layers (name: "
+       "\"^model[.]layers[.]([2-9][0-9])[.]\") with device: cpu leaves them in main memory");
+}
+
 // Weights that are rearranged are copied; the others are read from the file's pages, which the
 // system drops and reads again as it likes.
 void check_memory(const std::filesystem::path& path,
                   const plan::Plan& plan,
                   const OpenOptions& options) {
+  std::uint64_t needed = 0;
+  for (const auto& [device, bytes] : plan::weight_bytes_by_device(plan)) {
+    if (device == kCpu) {
+      needed = bytes;
+    } else {
+      check_gpu_memory(path, device, bytes);
+    }
+  }
   const std::uint64_t free = options.memory != 0 ? options.memory : available_memory();
-  const std::uint64_t needed = plan::weight_bytes(plan);
   if (!options.load.repack || free == 0 || needed <= free) return;
   fail(
       path.string(), ": its weights take ", bytes_text(needed), ", but ",
