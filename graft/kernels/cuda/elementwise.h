@@ -17,6 +17,16 @@ void rms_norm(ConstRows x,
               float eps,
               Stream stream);
 
+// x += more; y = rms_norm(x). The bits are those of add and rms_norm.
+void add_rms_norm(Rows x,
+                  ConstRows more,
+                  const float* weight,
+                  Rows y,
+                  std::int64_t rows,
+                  std::int64_t cols,
+                  float eps,
+                  Stream stream);
+
 // y = a + b; y may be either.
 void add(ConstRows a, ConstRows b, Rows y, std::int64_t rows, std::int64_t cols, Stream stream);
 

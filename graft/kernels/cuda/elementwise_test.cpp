@@ -1,5 +1,6 @@
 #include "graft/kernels/cuda/elementwise.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -57,6 +58,48 @@ TEST_F(Elementwise, RmsNorm) {
              1e-5F, nullptr);
     EXPECT_EQ(in.take(), out.take());
   }
+}
+
+// The last too long for a thread's registers, in rows that cannot be loaded as vectors too.
+TEST_F(Elementwise, AddAndRmsNormAtOnce) {
+  Random random(7);
+  for (const Size size :
+       {Size{1, 1}, {1, 4096}, {3, 2048}, {2, 7168}, {17, 130}, {3, 128}, {2, 9000}}) {
+    for (const std::int64_t stride : {size.cols, size.cols + 3}) {
+      const Floats x = random.floats(size.rows * stride, 3.0F);
+      const Floats more = random.floats(size.rows * stride, 2.0F);
+      const Device<float> factors(random.floats(size.cols));
+      const Device<float> a(x);
+      const Device<float> sum(x);
+      const Device<float> b(more);
+      const Device<float> want(x.size());
+      const Device<float> got(x.size());
+      add({a.get(), stride}, {b.get(), stride}, {a.get(), stride}, size.rows, size.cols, nullptr);
+      rms_norm({a.get(), stride}, factors.get(), {want.get(), size.cols}, size.rows, size.cols,
+               1e-5F, nullptr);
+      add_rms_norm({sum.get(), stride}, {b.get(), stride}, factors.get(), {got.get(), size.cols},
+                   size.rows, size.cols, 1e-5F, nullptr);
+      EXPECT_EQ(sum.take(), a.take());
+      const Floats normed = got.take();
+      const Floats apart = want.take();
+      const auto count = size.rows * size.cols;
+      EXPECT_TRUE(std::equal(normed.begin(), normed.begin() + count, apart.begin()))
+          << size.rows << " x " << size.cols << " of " << stride;
+    }
+  }
+}
+
+// The bits do not depend on whether rows can be loaded as vectors.
+TEST_F(Elementwise, RmsNormAtOddPlaces) {
+  const std::int64_t cols = 1024;
+  const Floats x = Random(8).floats(cols + 1);
+  const Device<float> factors(Random(9).floats(cols));
+  const Device<float> odd(x);
+  const Device<float> even(Floats(x.begin() + 1, x.end()));
+  rms_norm({odd.get() + 1, cols}, factors.get(), {odd.get() + 1, cols}, 1, cols, 1e-5F, nullptr);
+  rms_norm({even.get(), cols}, factors.get(), {even.get(), cols}, 1, cols, 1e-5F, nullptr);
+  const Floats got = odd.take();
+  EXPECT_EQ(Floats(got.begin() + 1, got.end()), even.take());
 }
 
 // The first 5 of 9 values of each row; the others stay.

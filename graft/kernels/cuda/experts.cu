@@ -8,25 +8,36 @@
 namespace graft::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 128;
 
-// A block per token: its experts one after the other. A pair without expert adds nothing, whatever
-// its row holds.
+// A thread per value of a token: its experts one after the other. A pair without expert adds
+// nothing, whatever its row holds.
 __global__ void sum_pairs_kernel(RoutedRows routed,
                                  const float* rows,
                                  std::int64_t top_k,
                                  std::int64_t hidden) {
+  constexpr int kAtOnce = 8;  // loads under way
   const std::int64_t token = blockIdx.x;
-  const std::int64_t first = token * top_k;
-  for (std::int64_t col = threadIdx.x; col < hidden; col += blockDim.x) {
-    float sum = 0.0F;
-    for (std::int64_t k = 0; k < top_k; ++k) {
-      if (routed.expert_ids[first + k] < 0) continue;
-      const float value = rows[(first + k) * hidden + col];
-      sum = __fadd_rn(sum, __fmul_rn(routed.weights[first + k], value));
+  const std::int64_t col = static_cast<std::int64_t>(blockIdx.y) * blockDim.x + threadIdx.x;
+  if (col >= hidden) return;
+  float sum = 0.0F;
+  for (std::int64_t begin = 0; begin < top_k; begin += kAtOnce) {
+    float values[kAtOnce];
+    float weights[kAtOnce];
+    bool is_there[kAtOnce];
+    GRAFT_UNROLL
+    for (int i = 0; i < kAtOnce; ++i) {
+      const std::int64_t pair = token * top_k + begin + i;
+      const bool is_inside = begin + i < top_k;
+      is_there[i] = is_inside && routed.expert_ids[pair] >= 0;
+      values[i] = is_inside ? rows[pair * hidden + col] : 0.0F;
+      weights[i] = is_inside ? routed.weights[pair] : 0.0F;
     }
-    routed.y.data[token * routed.y.stride + col] = sum;
+    GRAFT_UNROLL
+    for (int i = 0; i < kAtOnce; ++i)
+      if (is_there[i]) sum = __fadd_rn(sum, __fmul_rn(weights[i], values[i]));
   }
+  routed.y.data[token * routed.y.stride + col] = sum;
 }
 
 // Parts of the scratch memory. Sizes: p = pairs.
@@ -115,25 +126,39 @@ void gate_and_up(const ExpertsJob& job,
   multiply(up);
 }
 
-void activate(const ExpertsJob& job, const Scratch& s, std::int64_t pairs, Stream stream) {
+bool is_rounded(const ExpertsJob& job, DType dtype) {
+  return job.whole_numbers && has_linear_q8(dtype);
+}
+
+// Where the down matrices want bytes, and `few` rows of them, the product is rounded at once.
+void activate(
+    const ExpertsJob& job, const Scratch& s, std::int64_t pairs, bool few, Stream stream) {
   const ConstRows gate = {s.inner, job.intermediate};
   const ConstRows up = {s.inner + pairs * job.intermediate, job.intermediate};
+  if (few && is_rounded(job, job.down.matrix.dtype)) {
+    silu_mul_q8(gate, up, q8_rows_at(s.rounded, pairs, job.intermediate), pairs, job.intermediate,
+                stream);
+    return;
+  }
   silu_mul(gate, up, {s.inner, job.intermediate}, pairs, job.intermediate, stream);
 }
 
-// One product per pair; x rounded to bytes where that is wanted and possible.
+// One product per pair; x rounded to bytes where that is wanted and possible. The input of the down
+// matrices has been by activate().
 void multiply_pairs(const ExpertsJob& job,
                     const LinearBatch& products,
                     const Scratch& s,
                     std::int64_t x_rows,
                     Stream stream) {
   const std::int64_t in = products.stack.cols;
-  if (!job.whole_numbers || !has_linear_q8(products.stack.dtype)) {
+  if (!is_rounded(job, products.stack.dtype)) {
     linear_few(products, stream);
     return;
   }
   const Q8Rows q8 = q8_rows_at(s.rounded, x_rows, in);
-  quantize_rows({products.x.data, products.x_batch_stride}, q8, x_rows, in, stream);
+  if (products.x.data != s.inner) {
+    quantize_rows({products.x.data, products.x_batch_stride}, q8, x_rows, in, stream);
+  }
   LinearBatch rounded = products;
   rounded.x_batch_stride = in;  // the rounded rows stand together
   linear_few_q8(rounded, q8, stream);
@@ -152,7 +177,7 @@ void by_pairs(const ExpertsJob& job, const RoutedRows& routed, const Scratch& s,
   gate_and_up(job, gate, pairs, [&](const LinearBatch& products) {
     multiply_pairs(job, products, s, routed.rows, stream);
   });
-  activate(job, s, pairs, stream);
+  activate(job, s, pairs, true, stream);
   LinearBatch down = products_with(job.down, job.hidden);
   down.batch = pairs;
   down.matrix_ids = routed.expert_ids;
@@ -178,9 +203,9 @@ void multiply_groups(const ExpertsJob& job,
     linear_grouped_f16(products, tiles, half, stream);
   } else if (!few) {
     linear_grouped(products, tiles, stream);
-  } else if (job.whole_numbers && has_linear_q8(products.stack.dtype)) {
+  } else if (is_rounded(job, products.stack.dtype)) {
     const Q8Rows q8 = q8_rows_at(s.rounded, x_rows, in);
-    quantize_rows(products.x, q8, x_rows, in, stream);
+    if (products.x.data != s.inner) quantize_rows(products.x, q8, x_rows, in, stream);
     linear_few_grouped_q8(products, tiles, q8, stream);
   } else {
     linear_few_grouped(products, tiles, stream);
@@ -203,7 +228,7 @@ void by_groups(const ExpertsJob& job, const RoutedRows& routed, const Scratch& s
   gate_and_up(job, gate, pairs, [&](const LinearBatch& products) {
     multiply_groups(job, products, tiles, s, routed.rows, few, stream);
   });
-  activate(job, s, pairs, stream);
+  activate(job, s, pairs, few, stream);
   LinearBatch down = products_with(job.down, job.hidden);
   down.x = {s.inner, job.intermediate};
   down.y = {s.results, job.hidden};
@@ -224,8 +249,9 @@ void experts(const ExpertsJob& job, const RoutedRows& routed, void* scratch, Str
   } else {
     by_groups(job, routed, s, stream);
   }
-  launch("sum_pairs", sum_pairs_kernel, {static_cast<unsigned>(routed.rows), kThreads}, stream,
-         routed, s.results, job.top_k, job.hidden);
+  const dim3 grid(static_cast<unsigned>(routed.rows), blocks_for(job.hidden, kThreads));
+  launch("sum_pairs", sum_pairs_kernel, {grid, kThreads}, stream, routed, s.results, job.top_k,
+         job.hidden);
 }
 
 }  // namespace graft::cuda

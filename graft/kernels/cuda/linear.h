@@ -63,6 +63,14 @@ Q8Rows q8_rows_at(void* memory, std::int64_t rows, std::int64_t cols);
 void quantize_rows(
     ConstRows x, const Q8Rows& out, std::int64_t rows, std::int64_t cols, Stream stream);
 
+// silu_mul of elementwise.h, rounded at once: the bits are those of silu_mul and quantize_rows.
+void silu_mul_q8(ConstRows gate,
+                 ConstRows up,
+                 const Q8Rows& out,
+                 std::int64_t rows,
+                 std::int64_t cols,
+                 Stream stream);
+
 // Whether linear_few_q8 has weights of this type: Q4_0 Q8_0 Q4_K Q5_K Q6_K.
 bool has_linear_q8(DType dtype);
 // `q8` holds the rows that products.x describes, stride being `in`: row r of product b is row

@@ -3,20 +3,37 @@
 #include "graft/base/check.h"
 #include "graft/kernels/cuda/dot_q8.cuh"
 #include "graft/kernels/cuda/linear_few.cuh"
+#include "graft/kernels/cuda/silu.cuh"
 
 namespace graft::cuda {
 namespace {
 
 constexpr int kGroup = 32;  // values that share a step
 
-// A warp per group of 32 values.
-__global__ void quantize_kernel(ConstRows x, Q8Rows out, std::int64_t rows, std::int64_t cols) {
-  const std::int64_t groups_per_row = cols / kGroup;
-  const std::int64_t group = global_thread() / kWarp;
-  const auto lane = static_cast<int>(threadIdx.x) % kWarp;
-  const std::int64_t row = group / groups_per_row;
-  if (row >= rows) return;
-  const float value = x.data[row * x.stride + group % groups_per_row * kGroup + lane];
+struct Values {
+  ConstRows x;
+  __device__ float operator()(std::int64_t row, std::int64_t col) const {
+    return x.data[row * x.stride + col];
+  }
+};
+
+struct SiluProducts {
+  ConstRows gate;
+  ConstRows up;
+  __device__ float operator()(std::int64_t row, std::int64_t col) const {
+    return silu_times(gate.data[row * gate.stride + col], up.data[row * up.stride + col]);
+  }
+};
+
+constexpr int kQuantizeThreads = 256;
+
+// A warp per group of 32 values; a block has some of those of one row.
+template <class Source>
+__global__ void quantize_kernel(Source source, Q8Rows out, std::int64_t cols) {
+  const std::int64_t row = blockIdx.x;
+  const std::int64_t col = static_cast<std::int64_t>(blockIdx.y) * kQuantizeThreads + threadIdx.x;
+  if (col >= cols) return;  // whole warps
+  const float value = source(row, col);
   const float largest = warp_max(fabsf(value));
   const float step = largest / 127.0F;
   const int code = largest > 0.0F ? __float2int_rn(value / step) : 0;
@@ -24,11 +41,23 @@ __global__ void quantize_kernel(ConstRows x, Q8Rows out, std::int64_t rows, std:
   GRAFT_UNROLL
   for (int distance = kWarp / 2; distance > 0; distance /= 2)
     sum += __shfl_xor_sync(kAllLanes, sum, distance);
-  out.quants[group * kGroup + lane] = static_cast<std::int8_t>(code);
-  if (lane == 0) {
-    reinterpret_cast<float2*>(out.scales)[group] =
+  out.quants[row * cols + col] = static_cast<std::int8_t>(code);
+  if (col % kGroup == 0) {
+    reinterpret_cast<float2*>(out.scales)[(row * cols + col) / kGroup] =
         make_float2(step, step * static_cast<float>(sum));
   }
+}
+
+template <class Source>
+void quantize(const char* name,
+              const Source& source,
+              const Q8Rows& out,
+              std::int64_t rows,
+              std::int64_t cols,
+              Stream stream) {
+  GRAFT_CHECK(cols % kGroup == 0, cols, " columns");
+  const dim3 grid(static_cast<unsigned>(rows), blocks_for(cols, kQuantizeThreads));
+  launch(name, quantize_kernel<Source>, {grid, kQuantizeThreads}, stream, source, out, cols);
 }
 
 template <class Dot, int kRows>
@@ -171,10 +200,16 @@ Q8Rows q8_rows_at(void* memory, std::int64_t rows, std::int64_t cols) {
 
 void quantize_rows(
     ConstRows x, const Q8Rows& out, std::int64_t rows, std::int64_t cols, Stream stream) {
-  GRAFT_CHECK(cols % kGroup == 0, cols, " columns");
-  constexpr int kThreads = 256;
-  launch("quantize_rows", quantize_kernel, {blocks_for(rows * cols, kThreads), kThreads}, stream, x,
-         out, rows, cols);
+  quantize("quantize_rows", Values{x}, out, rows, cols, stream);
+}
+
+void silu_mul_q8(ConstRows gate,
+                 ConstRows up,
+                 const Q8Rows& out,
+                 std::int64_t rows,
+                 std::int64_t cols,
+                 Stream stream) {
+  quantize("silu_mul_q8", SiluProducts{gate, up}, out, rows, cols, stream);
 }
 
 bool has_linear_q8(DType dtype) {

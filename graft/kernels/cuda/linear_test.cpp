@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "graft/kernels/cuda/elementwise.h"
 #include "graft/kernels/cuda/test_device.cuh"
 #include "graft/kernels/cuda/test_half_rows.h"
 #include "graft/kernels/cuda/test_weights.h"
@@ -202,6 +203,25 @@ TEST_F(LinearKernels, RowsOfBytesAreIndependent) {
                     nullptr);
     }
     EXPECT_EQ(all.y.take(), together);
+  }
+}
+
+TEST_F(LinearKernels, SiluProductsAsBytes) {
+  for (const std::int64_t cols : {32, 768, 14336}) {
+    const std::int64_t rows = 3;
+    const std::int64_t stride = 2 * cols;  // gate and up side by side
+    Floats both = Random(15).floats(rows * stride, 3.0F);
+    both[0] = -200.0F;
+    const Device<float> x(both);
+    const Device<float> product(static_cast<std::size_t>(rows * cols));
+    const Device<std::byte> want(q8_rows_bytes(rows, cols));
+    const Device<std::byte> got(q8_rows_bytes(rows, cols));
+    silu_mul({x.get(), stride}, {x.get() + cols, stride}, {product.get(), cols}, rows, cols,
+             nullptr);
+    quantize_rows({product.get(), cols}, q8_rows_at(want.get(), rows, cols), rows, cols, nullptr);
+    silu_mul_q8({x.get(), stride}, {x.get() + cols, stride}, q8_rows_at(got.get(), rows, cols),
+                rows, cols, nullptr);
+    EXPECT_EQ(got.take(), want.take());
   }
 }
 

@@ -63,11 +63,6 @@ bool is_exact(const Product& product) {
   return product.precision == Precision::F32 || product.weight->dtype == DType::F32;
 }
 
-bool as_bytes(TensorView x, const Product& product) {
-  return product.precision == Precision::Fast && x.rows() <= kMostRowsAsBytes &&
-         cuda::has_linear_q8(product.weight->dtype) && x.cols() % 32 == 0;
-}
-
 // Decoded a part at a time and multiplied by NVIDIA's library; false: it is not there, or has no
 // kernel for this.
 bool multiply_plain(TensorView x,
@@ -146,6 +141,20 @@ Precision precision_kwarg(const BuildContext& context) {
   return text == "fast" ? Precision::Fast : Precision::F32;
 }
 
+bool is_as_bytes(std::int64_t rows, std::int64_t cols, const Product& product) {
+  return product.precision == Precision::Fast && rows <= kMostRowsAsBytes &&
+         cuda::has_linear_q8(product.weight->dtype) && cols % 32 == 0;
+}
+
+void multiply_bytes(const cuda::Q8Rows& x,
+                    std::int64_t rows,
+                    const Product& product,
+                    CudaState& state) {
+  const cuda::MatrixResult result = {
+      .weight = *product.weight, .bias = product.bias, .y = rows_of(product.y)};
+  cuda::linear_few_q8_together({&result, 1}, x, rows, state.stream());
+}
+
 void multiply(TensorView x,
               std::span<const Product> products,
               CudaState& state,
@@ -153,7 +162,7 @@ void multiply(TensorView x,
   RoundedRows rows(x, state, workspace);
   std::vector<Product> as_bytes_together;
   for (const Product& product : products) {
-    if (as_bytes(x, product)) {
+    if (is_as_bytes(x.rows(), x.cols(), product)) {
       as_bytes_together.push_back(product);
     } else if (x.rows() <= kFewRows) {
       cuda::linear_few(one(x, product), state.stream());

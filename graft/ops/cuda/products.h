@@ -30,6 +30,14 @@ struct Product {
   Precision precision = Precision::Fast;
 };
 
+// Whether x[rows, cols] is rounded to bytes for this product.
+bool is_as_bytes(std::int64_t rows, std::int64_t cols, const Product& product);
+// For one that is, with x rounded already.
+void multiply_bytes(const cuda::Q8Rows& x,
+                    std::int64_t rows,
+                    const Product& product,
+                    CudaState& state);
+
 // All with the same x, which is rounded once for all of them; with scratch memory of the pass.
 void multiply(TensorView x,
               std::span<const Product> products,

@@ -30,6 +30,14 @@ class RmsNormCuda final : public Norm {
                    x.cols(), static_cast<float>(params_.eps), state.stream());
   }
 
+  void forward_sum(TensorView x, TensorView more, TensorView y, Pass& pass) override {
+    CudaState& state = cuda_state(device_, pass);
+    const CudaProfileScope profile(state, pass, module_);
+    cuda::add_rms_norm(rows_of(x), rows_of(more), reinterpret_cast<const float*>(weight_.data()),
+                       rows_of(y), x.rows(), x.cols(), static_cast<float>(params_.eps),
+                       state.stream());
+  }
+
  private:
   std::string module_;
   NormParams params_;

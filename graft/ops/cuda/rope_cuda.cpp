@@ -25,23 +25,17 @@ class RopeCuda final : public Rope {
   void forward(TensorView x, const Heads& heads, Pass& pass) override {
     CudaState& state = cuda_state(device_, pass);
     const CudaProfileScope profile(state, pass, module_);
-    const Workspace::Scope scope(pass.workspace);
-    // Cosines are few beside what they turn; each call makes its own.
-    const TensorView turns = pass.workspace.f32({x.rows(), params_.rotary_dim});
-    cuda::rope_turns({.rotary_dim = params_.rotary_dim,
-                      .inv_freq = reinterpret_cast<const float*>(inv_freq_.data()),
-                      .magnitude = params_.magnitude,
-                      .dynamic = params_.dynamic,
-                      .theta = params_.theta,
-                      .factor = params_.factor,
-                      .max_position_embeddings = params_.max_position_embeddings},
-                     state.positions(), x.rows(), turns.f32(), state.stream());
-    cuda::rotate(rows_of(x, heads.offset), turns.f32(), x.rows(),
-                 {.num_heads = heads.num_heads,
-                  .head_dim = heads.head_dim,
-                  .rotary_dim = params_.rotary_dim,
-                  .interleaved = params_.interleaved},
-                 state.stream());
+    cuda::rotate(rows_of(x, heads.offset),
+                 {.rotary_dim = params_.rotary_dim,
+                  .inv_freq = reinterpret_cast<const float*>(inv_freq_.data()),
+                  .magnitude = params_.magnitude,
+                  .interleaved = params_.interleaved,
+                  .dynamic = params_.dynamic,
+                  .theta = params_.theta,
+                  .factor = params_.factor,
+                  .max_position_embeddings = params_.max_position_embeddings},
+                 state.positions(), x.rows(),
+                 {.num_heads = heads.num_heads, .head_dim = heads.head_dim}, state.stream());
   }
 
  private:
