@@ -9,7 +9,7 @@
 
 namespace graft::cuda {
 
-// load_4: four values from an address that is a multiple of four of them.
+// load_4, store_4: four values at an address that is a multiple of four of them.
 struct CacheF32 {
   static constexpr DType kType = DType::F32;
   using Code = float;
@@ -17,6 +17,9 @@ struct CacheF32 {
   static __device__ Code store(float value) { return value; }
   static __device__ float4 load_4(const Code* from) {
     return *reinterpret_cast<const float4*>(from);
+  }
+  static __device__ void store_4(Code* to, float4 values) {
+    *reinterpret_cast<float4*>(to) = values;
   }
 };
 
@@ -30,6 +33,9 @@ struct CacheF16 {
     return make_float4(f16_to_float(v.x & 0xffff), f16_to_float(v.x >> 16),
                        f16_to_float(v.y & 0xffff), f16_to_float(v.y >> 16));
   }
+  static __device__ void store_4(Code* to, float4 v) {
+    *reinterpret_cast<ushort4*>(to) = make_ushort4(store(v.x), store(v.y), store(v.z), store(v.w));
+  }
 };
 
 struct CacheBF16 {
@@ -41,6 +47,9 @@ struct CacheBF16 {
     const uint2 v = *reinterpret_cast<const uint2*>(from);
     return make_float4(bf16_to_float(v.x & 0xffff), __uint_as_float(v.x & 0xffff0000U),
                        bf16_to_float(v.y & 0xffff), __uint_as_float(v.y & 0xffff0000U));
+  }
+  static __device__ void store_4(Code* to, float4 v) {
+    *reinterpret_cast<ushort4*>(to) = make_ushort4(store(v.x), store(v.y), store(v.z), store(v.w));
   }
 };
 

@@ -6,24 +6,34 @@
 namespace graft::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 128;
 
-// A block per row.
-template <class Cache>
+// A thread per value, or per four of them; a block has some of those of one row.
+template <class Cache, bool kFours>
 __global__ void write_cache_kernel(CacheRows cache,
                                    ConstRows keys,
                                    ConstRows values,
                                    const std::int32_t* slots) {
   const std::int64_t row = blockIdx.x;
-  const std::int64_t slot = slots[row];
-  if (slot < 0) return;
   const std::int64_t row_elems = cache.key_size + cache.value_size;
-  auto* to = static_cast<typename Cache::Code*>(cache.data) + slot * row_elems;
-  for (std::int64_t i = threadIdx.x; i < row_elems; i += blockDim.x) {
-    const float value = i < cache.key_size ? keys.data[row * keys.stride + i]
-                                           : values.data[row * values.stride + i - cache.key_size];
-    to[i] = Cache::store(value);
+  const std::int64_t i =
+      (static_cast<std::int64_t>(blockIdx.y) * blockDim.x + threadIdx.x) * (kFours ? 4 : 1);
+  if (i >= row_elems) return;
+  const std::int64_t slot = slots[row];
+  const float* from = i < cache.key_size ? keys.data + row * keys.stride + i
+                                         : values.data + row * values.stride + i - cache.key_size;
+  auto* to = static_cast<typename Cache::Code*>(cache.data) + slot * row_elems + i;
+  if constexpr (kFours) {
+    const float4 four = *reinterpret_cast<const float4*>(from);
+    if (slot >= 0) Cache::store_4(to, four);
+  } else {
+    const float value = *from;
+    if (slot >= 0) *to = Cache::store(value);
   }
+}
+
+bool in_fours(ConstRows x, std::int64_t size) {
+  return size % 4 == 0 && x.stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
 }
 
 using Launch = void (*)(const CacheRows& cache,
@@ -40,8 +50,12 @@ void launch_write(const CacheRows& cache,
                   const std::int32_t* slots,
                   std::int64_t rows,
                   Stream stream) {
-  launch("write_cache", write_cache_kernel<Cache>, {static_cast<unsigned>(rows), kThreads}, stream,
-         cache, keys, values, slots);
+  const bool fours = in_fours(keys, cache.key_size) &&
+                     (cache.value_size == 0 || in_fours(values, cache.value_size));
+  const std::int64_t items = cache.row_elems() / (fours ? 4 : 1);
+  const dim3 grid(static_cast<unsigned>(rows), blocks_for(items, kThreads));
+  launch("write_cache", fours ? write_cache_kernel<Cache, true> : write_cache_kernel<Cache, false>,
+         {grid, kThreads}, stream, cache, keys, values, slots);
 }
 
 template <class Cache>

@@ -13,7 +13,7 @@ struct RouterShape {
   enum class Scoring : std::uint8_t { Softmax, Sigmoid };
   enum class Method : std::uint8_t { Greedy, GroupLimitedGreedy, NoauxTc };
 
-  std::int64_t num_experts = 0;
+  std::int64_t num_experts = 0;  // at most 1024
   std::int64_t top_k = 0;
   Scoring scoring = Scoring::Softmax;
   Method method = Method::Greedy;

@@ -134,6 +134,23 @@ TEST_F(RouterKernels, OddSizes) {
                 .num_groups = 256,
                 .top_k_groups = 100},
                Random(43).floats(2 * 256), Random(44).floats(256));
+  for (const std::int64_t experts : {65, 128, 384, 512, 1000}) {
+    expect_right({.num_experts = experts, .top_k = 8, .normalize = true},
+                 Random(45).floats(3 * experts), {});
+  }
+}
+
+// Rows that hold no numbers still give experts that exist, each once.
+TEST_F(RouterKernels, NoNumbers) {
+  const std::int64_t experts = 40;
+  const Device<float> scores(static_cast<std::size_t>(experts));  // NaN
+  const Device<std::int32_t> ids(static_cast<std::size_t>(experts));
+  const Device<float> weights(static_cast<std::size_t>(experts));
+  route({.num_experts = experts, .top_k = experts}, scores.get(), nullptr, 1, ids.get(),
+        weights.get(), nullptr);
+  std::vector<std::int32_t> want(static_cast<std::size_t>(experts));
+  std::iota(want.begin(), want.end(), 0);
+  EXPECT_EQ(ids.take(), want);
 }
 
 // Of equals the first; more experts asked for than the groups that are left have.
