@@ -22,13 +22,25 @@ void fail_on_errors(const std::vector<plan::Finding>& findings) {
   fail(text);
 }
 
+std::filesystem::path default_rules(const formats::WeightSource& source,
+                                    const std::string& family,
+                                    int num_gpus) {
+  DeviceMemory* gpus = num_gpus == 0 ? nullptr : device_memory(DeviceType::Cuda);
+  const std::uint64_t free = gpus == nullptr ? 0 : gpus->available(0);
+  std::uint64_t bytes = 0;
+  for (const formats::TensorInfo& tensor : source.tensors())
+    bytes += tensor.data.size();
+  return plan::default_rules(family, num_gpus, plan::fits_gpu(bytes, free));
+}
+
 plan::RuleFile parse(const OpenOptions& options,
+                     const formats::WeightSource& source,
                      const std::string& family,
                      ops::Registry& registry) {
   std::vector<plan::Finding> findings;
   plan::RuleFile rules =
       options.rules.empty()
-          ? plan::read_rules(plan::default_rules(family, options.machine.num_gpus), findings)
+          ? plan::read_rules(default_rules(source, family, options.machine.num_gpus), findings)
           : plan::parse_rules(options.rules, options.rules_path, findings);
   plan::load_plugins(options.plugins, rules, registry, findings);
   fail_on_errors(findings);
@@ -49,14 +61,10 @@ void check_gpu_memory(const std::filesystem::path& path, Device device, std::uin
 void check_memory(const std::filesystem::path& path,
                   const plan::Plan& plan,
                   const OpenOptions& options) {
-  std::uint64_t needed = 0;
   for (const auto& [device, bytes] : plan::weight_bytes_by_device(plan)) {
-    if (device == kCpu) {
-      needed = bytes;
-    } else {
-      check_gpu_memory(path, device, bytes);
-    }
+    if (device != kCpu) check_gpu_memory(path, device, bytes);
   }
+  const std::uint64_t needed = plan::weight_bytes_on(plan, kCpu);
   const std::uint64_t free = options.memory != 0 ? options.memory : available_memory();
   if (!options.load.repack || free == 0 || needed <= free) return;
   fail(
@@ -72,7 +80,7 @@ OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& optio
     : source_(formats::open_weights(path)),
       blueprint_(make_blueprint(source_->config(), source_.get())),
       registry_(ops::operators_for(options.machine.num_gpus)),
-      rules_(parse(options, blueprint_.family, registry_)),
+      rules_(parse(options, *source_, blueprint_.family, registry_)),
       planned_(plan::make_plan(blueprint_, rules_, registry_, options.machine)),
       pool_(options.num_threads, options.processors),
       memory_(options.memory) {
@@ -86,7 +94,7 @@ std::uint64_t OpenModel::memory_left(Device device) const {
   if (device != kCpu) return device_memory(device.type)->available(device.index);
   const std::uint64_t free = available_memory();
   if (memory_ == 0) return free;
-  const std::uint64_t weights = plan::weight_bytes(planned_.plan);
+  const std::uint64_t weights = plan::weight_bytes_on(planned_.plan, kCpu);
   const std::uint64_t left = memory_ - std::min(memory_, weights);
   return free == 0 ? left : std::min(free, left);
 }
