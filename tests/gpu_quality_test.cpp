@@ -68,8 +68,9 @@ TEST_P(GpuQuality, AnswersAreThoseOfTheCard) {
 INSTANTIATE_TEST_SUITE_P(Rules,
                          GpuQuality,
                          ::testing::Values("gpu", "hybrid/deepseek_v3"),
-                         [](const ::testing::TestParamInfo<const char*>& info) {
-                           return std::string(info.param) == "gpu" ? "Alone" : "ExpertsOnProcessor";
+                         [](const ::testing::TestParamInfo<const char*>& param) {
+                           return std::string(param.param) == "gpu" ? "Alone"
+                                                                    : "ExpertsOnProcessor";
                          });
 
 }  // namespace
