@@ -48,29 +48,35 @@ __device__ inline std::int64_t first_seen(std::int64_t window, std::int64_t posi
   return first < 0 ? 0 : first;
 }
 
+// Quotients of numbers that fit 32 bits: with 64 a division takes several times as long, and a
+// block for few keys does little else before its first load.
+__device__ inline std::int64_t quotient(std::int64_t a, std::int64_t b) {
+  return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
+}
+
 // Grid: tiles of all sequences, key-value heads, parts. Keys are looked at `chunk` at a time. end
 // <= begin: nothing to do.
 __device__ inline TilePosition tile_position(const AttentionJob& job,
                                              std::int64_t tile_rows,
                                              std::int64_t chunk) {
   TilePosition at;
-  at.group = job.shape.num_heads / job.shape.num_kv_heads;
-  const std::int64_t tiles = (job.batch.max_tokens * at.group + tile_rows - 1) / tile_rows;
-  at.sequence = blockIdx.x / tiles;
+  at.group = quotient(job.shape.num_heads, job.shape.num_kv_heads);
+  const std::int64_t tiles = quotient(job.batch.max_tokens * at.group + tile_rows - 1, tile_rows);
+  at.sequence = quotient(blockIdx.x, tiles);
   at.kv_head = blockIdx.y;
   at.part = blockIdx.z;
   const std::int64_t num_tokens = job.batch.num_tokens[at.sequence];
   // The last first: those of late positions take longest.
-  at.first_flat = (tiles - 1 - blockIdx.x % tiles) * tile_rows;
+  at.first_flat = (tiles - 1 - (blockIdx.x - at.sequence * tiles)) * tile_rows;
   at.end_flat = num_tokens * at.group;
   if (at.end_flat > at.first_flat + tile_rows) at.end_flat = at.first_flat + tile_rows;
   at.first_position = job.batch.context_lens[at.sequence] - num_tokens;
   at.begin = at.end = 0;
   if (at.end_flat <= at.first_flat) return at;
   const std::int64_t seen =
-      first_seen(job.shape.window, at.first_position + at.first_flat / at.group);
+      first_seen(job.shape.window, at.first_position + quotient(at.first_flat, at.group));
   at.begin = at.part * job.part_len;
-  at.end = at.first_position + (at.end_flat - 1) / at.group + 1;
+  at.end = at.first_position + quotient(at.end_flat - 1, at.group) + 1;
   if (at.end > at.begin + job.part_len) at.end = at.begin + job.part_len;
   // Chunks begin at the same positions whatever the tile, for the same bits in every tile.
   if (seen > at.begin) at.begin += (seen - at.begin) / chunk * chunk;
@@ -83,7 +89,8 @@ __device__ inline std::int64_t cache_slot(const AttentionJob& job,
                                           std::int64_t position) {
   const std::int64_t tokens = job.batch.block_tokens;
   const std::int32_t* table = job.batch.block_tables + sequence * job.batch.table_stride;
-  return table[position / tokens] * tokens + position % tokens;
+  const std::int64_t block = quotient(position, tokens);
+  return table[block] * tokens + position - block * tokens;
 }
 
 // Whether the row of a tile at `own` sees a position.

@@ -124,9 +124,12 @@ struct DotWithMinimum {
     const std::uint32_t scales = static_cast<std::uint32_t>(header[1]) >> shift;
     const std::uint32_t mins = static_cast<std::uint32_t>(header[2]) >> shift;
     const std::uint32_t both = static_cast<std::uint32_t>(header[3]) >> shift;
-    const bool late = pair >= 2;
-    return {late ? (both & 0x0f0fU) | (scales >> 2 & 0x3030U) : scales & 0x3f3fU,
-            late ? (both >> 4 & 0x0f0fU) | (mins >> 2 & 0x3030U) : mins & 0x3f3fU};
+    // Masks, not a condition: behind a branch the loads of other blocks would have to wait.
+    const std::uint32_t late = 0U - static_cast<std::uint32_t>(pair / 2);
+    const std::uint32_t low = 0x3f3fU ^ (late & 0x3030U);
+    const std::uint32_t high = late & 0x3030U;
+    return {(((scales & ~late) | (both & late)) & low) | (scales >> 2 & high),
+            (((mins & ~late) | (both >> 4 & late)) & low) | (mins >> 2 & high)};
   }
 };
 using DotQ4K = DotWithMinimum<FormatQ4K, false>;
@@ -152,8 +155,8 @@ struct DotQ6K {
     Weights w;
     const int half = piece / 8;
     const int j = piece % 8;
-    const uint2 nibbles = load_8_bytes<2>(block + 64 * half + 8 * j);
-    const uint2 upper = load_8_bytes<2>(block + 128 + 32 * half + j % 4 * 8);
+    const uint2 nibbles = load_8_inside(block + 64 * half + 8 * j);
+    const uint2 upper = load_8_inside(block + 128 + 32 * half + j % 4 * 8);
     const int shift = j / 4 * 2;
     w.low[0] = centered(nibbles.x, upper.x >> shift);
     w.low[1] = centered(nibbles.y, upper.y >> shift);

@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kFewThreads, kFewBlocks) linear_few_kernel(Few
     }
   }
   float sums[kOuts][kRows] = {};
-  const std::int64_t step = static_cast<std::int64_t>(job.parts[0].warps) * kWarp * kRun;
+  const std::int64_t step = (std::int64_t{kWarp} * kRun) << job.parts[0].warp_bits;
   std::int64_t col = static_cast<std::int64_t>(place.part * kWarp + place.lane) * kRun;
   for (; col < job.in && place.matrix >= 0; col += step) {
     float weights[kOuts][kRun];
@@ -85,14 +85,15 @@ Launch function_for(const LinearBatch& products) {
   return function;
 }
 
-// Warps that share an output. A matrix of many rows fills the GPU with one each; of a small one
-// every row is cut. A warp keeps at least two loads of each lane, and the choice depends on nothing
-// but the matrix, so that the order of the sums does not either.
-int warps_for(std::int64_t in, std::int64_t out, std::int64_t values_per_warp) {
-  int warps = out >= 16384 ? 1 : out >= 4096 ? 2 : kFewWarps;
-  while (warps > 1 && in < 2 * warps * values_per_warp)
-    warps /= 2;
-  return warps;
+// How many warps share an output, as a power of two. A matrix of many rows fills the GPU with one
+// each; of a small one every row is cut. A warp keeps at least two loads of each lane, and the
+// choice depends on nothing but the matrix, so that the order of the sums does not either.
+int warp_bits_for(std::int64_t in, std::int64_t out, std::int64_t values_per_warp) {
+  static_assert(kFewWarps == 4);
+  int bits = out >= 16384 ? 0 : out >= 4096 ? 1 : 2;
+  while (bits > 0 && in < (2 * values_per_warp) << bits)
+    --bits;
+  return bits;
 }
 
 }  // namespace
@@ -146,12 +147,13 @@ void add_part(FewJob& job,
               std::int64_t first_row,
               std::int64_t values_per_warp) {
   const Rows y = result.y;
-  job.parts[job.num_parts++] = {.data = static_cast<const std::uint8_t*>(result.weight.data),
-                                .bias = result.bias,
-                                .y = {y.data + first_row * y.stride, y.stride},
-                                .out = result.weight.rows,
-                                .warps = warps_for(job.in, result.weight.rows, values_per_warp),
-                                .first_block = 0};
+  job.parts[job.num_parts++] = {
+      .data = static_cast<const std::uint8_t*>(result.weight.data),
+      .bias = result.bias,
+      .y = {y.data + first_row * y.stride, y.stride},
+      .out = result.weight.rows,
+      .warp_bits = warp_bits_for(job.in, result.weight.rows, values_per_warp),
+      .first_block = 0};
 }
 
 dim3 lay_out(FewJob& job, int outs) {
@@ -159,7 +161,7 @@ dim3 lay_out(FewJob& job, int outs) {
   for (int i = 0; i < job.num_parts; ++i) {
     FewPart& part = job.parts[i];
     part.first_block = blocks;
-    blocks += blocks_for(part.out, kFewWarps / part.warps * outs);
+    blocks += blocks_for(part.out, (kFewWarps >> part.warp_bits) * outs);
   }
   return {blocks, static_cast<unsigned>(job.batch * (job.second != nullptr ? 2 : 1))};
 }

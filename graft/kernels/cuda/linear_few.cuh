@@ -26,7 +26,7 @@ struct FewPart {
   const float* bias;
   Rows y;
   std::int64_t out;
-  int warps;             // that share an output
+  int warp_bits;         // 2 to this power warps share an output
   unsigned first_block;  // of the grid's x
 };
 
@@ -77,7 +77,7 @@ __device__ FewPlace few_place(const FewJob& job) {
          blockIdx.x >= job.parts[place.job_part + 1].first_block)
     ++place.job_part;
   const FewPart& part = job.parts[place.job_part];
-  place.part = warp % part.warps;
+  place.part = warp & ((1 << part.warp_bits) - 1);
   const auto product = static_cast<int>(blockIdx.y);
   const bool is_second = product >= job.batch;
   const int item = is_second ? product - job.batch : product;
@@ -98,10 +98,10 @@ __device__ FewPlace few_place(const FewJob& job) {
   place.scales = is_second ? &job.second_scales : &job.scales;
   place.weights = (is_second ? job.second : part.data) +
                   (place.matrix < 0 ? 0 : place.matrix) * job.matrix_bytes;
-  const int groups = kFewWarps / part.warps;
-  place.first_out =
-      (static_cast<std::int64_t>(blockIdx.x - part.first_block) * groups + warp / part.warps) *
-      kOuts;
+  const int groups = kFewWarps >> part.warp_bits;
+  place.first_out = (static_cast<std::int64_t>(blockIdx.x - part.first_block) * groups +
+                     (warp >> part.warp_bits)) *
+                    kOuts;
   return place;
 }
 
@@ -147,7 +147,7 @@ __device__ void write_few(const FewJob& job,
     const int r = item % kRows;
     if (r >= place.rows || out >= job_part.out) continue;
     float sum = 0.0F;
-    for (int part = 0; part < job_part.warps; ++part)
+    for (int part = 0; part < 1 << job_part.warp_bits; ++part)
       sum += parts[warp + part][item];
     if (place.matrix < 0) sum = 0.0F;
     if (job_part.bias != nullptr) sum += job_part.bias[out];

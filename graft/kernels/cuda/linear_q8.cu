@@ -60,46 +60,85 @@ void quantize(const char* name,
   launch(name, quantize_kernel<Source>, {grid, kQuantizeThreads}, stream, source, out, cols);
 }
 
-template <class Dot, int kRows>
-__global__ void __launch_bounds__(kFewThreads, kFewBlocks)
-    linear_q8_kernel(FewJob job, Q8Rows q8, std::int64_t rows_per_product) {
+// What a lane multiplies: the rows of weights of its outputs with the rows of x.
+template <int kRows>
+struct Q8Operands {
+  const std::uint8_t* weights[kFewOuts<kRows>];
+  const std::int8_t* quants;
+  const float2* scales;
+  std::int64_t in;
+  int rows[kRows];
+};
+
+// The lane's pieces of kAhead blocks, `step` apart, one block after the other. There is no branch
+// in this, so that all loads are under way before the first product.
+template <class Dot, int kRows, int kAhead>
+__device__ void add_blocks(const Q8Operands<kRows>& from,
+                           unsigned first_block,
+                           unsigned step,
+                           int piece,
+                           float (&sums)[kFewOuts<kRows>][kRows]) {
   using Format = typename Dot::FormatType;
   constexpr int kOuts = kFewOuts<kRows>;
-  constexpr int kGroups = Format::kBlockValues / kGroup;
-  const FewPlace place = few_place<kOuts>(job);
-  if (place.rows == 0) return;
-  const std::int64_t first_row = place.x_product * rows_per_product;
-  const std::int8_t* quants = q8.quants + first_row * job.in;
-  const auto* scales = reinterpret_cast<const float2*>(q8.scales) + first_row * (job.in / kGroup);
-  int x_rows[kRows];
-  few_rows(job, place, x_rows);
-  const std::uint8_t* rows[kOuts];
   GRAFT_UNROLL
-  for (int o = 0; o < kOuts; ++o)
-    rows[o] = place.weights + few_out(job, place, o) * job.row_bytes;
-  float sums[kOuts][kRows] = {};
-  // A lane has the same piece of every block it comes to: what depends on it is computed once.
-  const int piece = place.lane % Dot::kPieces;
-  const unsigned lane_block = static_cast<unsigned>(place.part * kWarp + place.lane) / Dot::kPieces;
-  const unsigned step =
-      static_cast<unsigned>(job.parts[place.job_part].warps) * kWarp / Dot::kPieces;
-  const auto num_blocks =
-      place.matrix < 0 ? 0U : static_cast<unsigned>(job.in / Format::kBlockValues);
-  for (unsigned block = lane_block; block < num_blocks; block += step) {
+  for (unsigned ahead = 0; ahead < kAhead; ++ahead) {
+    const std::size_t block = first_block + ahead * step;
     typename Dot::Weights weights[kOuts];
     GRAFT_UNROLL
     for (int o = 0; o < kOuts; ++o)
-      weights[o] = Dot::weights(rows[o] + std::size_t{block} * Format::kBlockBytes, piece);
+      weights[o] = Dot::weights(from.weights[o] + block * Format::kBlockBytes, piece);
     GRAFT_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const Q8Block x = {quants + x_rows[r] * job.in + std::size_t{block} * Format::kBlockValues,
-                         scales + x_rows[r] * (job.in / kGroup) + std::size_t{block} * kGroups};
+      const Q8Block x = {from.quants + from.rows[r] * from.in + block * Format::kBlockValues,
+                         from.scales + from.rows[r] * (from.in / kGroup) +
+                             block * (Format::kBlockValues / kGroup)};
       const typename Dot::Bytes bytes = Dot::bytes(x, piece);
       GRAFT_UNROLL
       for (int o = 0; o < kOuts; ++o)
         sums[o][r] = Dot::add_dot(sums[o][r], weights[o], bytes);
     }
   }
+}
+
+// Two blocks ahead and many warps keep memory busy for one or two rows; more rows need the
+// registers for sums.
+template <int kRows>
+inline constexpr int kAheadOf = kRows <= 2 ? 2 : 1;
+template <int kRows>
+inline constexpr int kQ8Blocks = kRows == 1   ? 6
+                                 : kRows == 2 ? 5
+                                              : kFewBlocks;
+
+template <class Dot, int kRows>
+__global__ void __launch_bounds__(kFewThreads, kQ8Blocks<kRows>)
+    linear_q8_kernel(FewJob job, Q8Rows q8, std::int64_t rows_per_product) {
+  using Format = typename Dot::FormatType;
+  constexpr int kOuts = kFewOuts<kRows>;
+  constexpr int kAhead = kAheadOf<kRows>;
+  const FewPlace place = few_place<kOuts>(job);
+  if (place.rows == 0) return;
+  const std::int64_t first_row = place.x_product * rows_per_product;
+  Q8Operands<kRows> from;
+  from.quants = q8.quants + first_row * job.in;
+  from.scales = reinterpret_cast<const float2*>(q8.scales) + first_row * (job.in / kGroup);
+  from.in = job.in;
+  few_rows(job, place, from.rows);
+  GRAFT_UNROLL
+  for (int o = 0; o < kOuts; ++o)
+    from.weights[o] = place.weights + few_out(job, place, o) * job.row_bytes;
+  float sums[kOuts][kRows] = {};
+  // A lane has the same piece of every block it comes to: what depends on it is computed once.
+  const int piece = place.lane % Dot::kPieces;
+  const unsigned step = (kWarp / Dot::kPieces) << job.parts[place.job_part].warp_bits;
+  const auto num_blocks =
+      place.matrix < 0 ? 0U : static_cast<unsigned>(job.in / Format::kBlockValues);
+  unsigned block = static_cast<unsigned>(place.part * kWarp + place.lane) / Dot::kPieces;
+  if constexpr (kAhead > 1) {
+    for (; block + (kAhead - 1) * step < num_blocks; block += kAhead * step)
+      add_blocks<Dot, kRows, kAhead>(from, block, step, piece, sums);
+  }
+  for (; block < num_blocks; block += step)
+    add_blocks<Dot, kRows, 1>(from, block, step, piece, sums);
   write_few<kRows>(job, place, sums);
 }
 
