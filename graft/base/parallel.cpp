@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "graft/base/check.h"
+#include "graft/base/pause.h"
 #include "graft/base/processors.h"
 
 namespace graft {
@@ -18,14 +19,6 @@ namespace {
 // Longer than what one thread does alone between two loops of a pass, short enough that an idle
 // program costs nothing.
 constexpr std::chrono::microseconds kSpinTime{100};
-
-void pause_briefly() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
 
 // Returns once `value` is no longer `old`: looks for a while, then sleeps.
 void wait_for_change(const std::atomic<int>& value,

@@ -1,12 +1,14 @@
 #include "graft/ops/cuda/cuda_state.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
-#include <list>
 #include <utility>
 
 #include "graft/base/check.h"
+#include "graft/base/error.h"
+#include "graft/base/pause.h"
 #include "graft/kernels/cuda/elementwise.h"
 #include "graft/ops/cuda/views.h"
 
@@ -15,11 +17,12 @@ namespace {
 
 // Most models and batches never need more, so that recordings stay of use.
 constexpr std::size_t kLeastNumbersBytes = std::size_t{1} << 20U;
+// A question to the driver takes about as long as so many looks.
+constexpr std::uint64_t kLooksBetweenQuestions = 10'000;
 
 }  // namespace
 
-CudaState::CudaState(Device device)
-    : DeviceState(device), stream_(device.index), aside_(device.index) {}
+CudaState::CudaState(Device device) : DeviceState(device), stream_(device.index) {}
 
 void CudaState::begin_pass(const Batch& batch) {
   use_gpu(device().index);
@@ -167,9 +170,17 @@ void CudaState::finish_copies_out() {
   copied_out_.wait();
 }
 
-// A CUDA graph and what its host nodes call.
+// A CUDA graph, and what the processor does when the GPU comes by.
 class CudaState::Graph final : public Recording {
  public:
+  struct Call {
+    std::function<void()> work;
+    cuda::Meeting meeting;
+  };
+
+  explicit Graph(Device device) : flags_(Buffer::staging(2 * kMostCalls * kFlagBytes, device)) {
+    std::memset(flags_.data(), 0, flags_.size());
+  }
   ~Graph() override {
     if (executable_ != nullptr) cudaGraphExecDestroy(executable_);
   }
@@ -181,41 +192,32 @@ class CudaState::Graph final : public Recording {
   }
   cudaGraphExec_t executable() const { return executable_; }
 
-  // Calls have an address that stays.
-  struct Call {
-    std::function<void()> work;
-    Graph* graph = nullptr;
-  };
-  Call& add_call(std::function<void()> work) {
-    calls_.push_back({.work = std::move(work), .graph = this});
+  const Call& add_call(std::function<void()> work) {
+    GRAFT_CHECK(calls_.size() < kMostCalls, "more than ", kMostCalls, " calls of the processor");
+    const std::size_t place = 2 * calls_.size();
+    calls_.push_back(
+        {.work = std::move(work), .meeting = {.ready = flag(place), .done = flag(place + 1)}});
     return calls_.back();
   }
-  bool has_calls() const { return !calls_.empty(); }
-
-  // On a thread of the driver's, which must see no exception.
-  static void run(void* any) noexcept {
-    const auto& call = *static_cast<const Call*>(any);
-    if (call.graph->error_) return;
-    try {
-      call.work();
-    } catch (...) {
-      call.graph->error_ = std::current_exception();
-    }
-  }
-  void rethrow() {
-    if (const std::exception_ptr error = std::exchange(error_, nullptr))
-      std::rethrow_exception(error);
-  }
+  const std::vector<Call>& calls() const { return calls_; }
 
  private:
+  // A line of the cache each, and the line that processors fetch along with it.
+  static constexpr std::size_t kFlagBytes = 128;
+  static constexpr std::size_t kMostCalls = 1024;
+
+  std::uint32_t* flag(std::size_t place) const {
+    return reinterpret_cast<std::uint32_t*>(flags_.data() + place * kFlagBytes);
+  }
+
   cudaGraphExec_t executable_ = nullptr;
-  std::list<Call> calls_;
-  std::exception_ptr error_;  // the first of a replay
+  std::vector<Call> calls_;
+  Buffer flags_;
 };
 
 std::unique_ptr<Recording> CudaState::record(const std::function<void()>& work) {
   use_gpu(device().index);
-  auto graph = std::make_unique<Graph>();
+  auto graph = std::make_unique<Graph>(device());
   check_cuda(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed),
              "beginning a recording");
   recording_ = graph.get();
@@ -243,23 +245,45 @@ void CudaState::replay(Recording& recording) {
   use_gpu(device().index);
   auto& graph = static_cast<Graph&>(recording);
   check_cuda(cudaGraphLaunch(graph.executable(), stream()), "starting a graph");
-  // Whoever waits must leave its core to the calls.
-  (graph.has_calls() ? slept_ : copied_out_).record(stream_);
-  (graph.has_calls() ? slept_ : copied_out_).wait();
-  graph.rethrow();
+  // After an error the GPU is still let through to the end of its graph.
+  std::exception_ptr error;
+  for (const Graph::Call& call : graph.calls()) {
+    const std::uint32_t arrived = wait_for_arrival(call.meeting);
+    try {
+      if (!error) call.work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    std::atomic_ref(*call.meeting.done).store(arrived, std::memory_order_release);
+  }
+  copied_out_.record(stream_);
+  copied_out_.wait();
+  if (error) std::rethrow_exception(error);
+}
+
+std::uint32_t CudaState::wait_for_arrival(const cuda::Meeting& meeting) const {
+  const std::uint32_t last = *meeting.done;  // nobody else writes it
+  const std::atomic_ref ready(*meeting.ready);
+  for (std::uint64_t looks = 1;; ++looks) {
+    if (const std::uint32_t now = ready.load(std::memory_order_acquire); now != last) return now;
+    pause_briefly();
+    if (looks % kLooksBetweenQuestions != 0) continue;
+    // A GPU that has failed never arrives.
+    const cudaError_t state = cudaStreamQuery(stream());
+    if (state == cudaErrorNotReady || ready.load(std::memory_order_acquire) != last) continue;
+    check_cuda(state, "running a graph");
+    fail("CUDA: a graph ended before the processor was called");
+  }
 }
 
 void CudaState::call_processor(std::function<void()> work) {
   GRAFT_CHECK(is_recording(), "a call of the processor outside of a recording");
-  Graph::Call& call = recording_->add_call(std::move(work));
-  forked_.record(stream_);
-  aside_.wait_for(forked_);
-  check_cuda(cudaLaunchHostFunc(aside_.get(), Graph::run, &call), "calling the processor");
+  awaited_ = recording_->add_call(std::move(work)).meeting;
+  cuda::arrive(awaited_, stream());
 }
 
 void CudaState::join_processor() {
-  joined_.record(aside_);
-  stream_.wait_for(joined_);
+  cuda::await(awaited_, stream());
 }
 
 }  // namespace graft::ops

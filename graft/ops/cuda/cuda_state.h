@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "graft/kernels/cuda/attention.h"
+#include "graft/kernels/cuda/meeting.h"
 #include "graft/kernels/cuda/stream.h"
 #include "graft/ops/cuda/runtime.h"
 #include "graft/ops/device_state.h"
@@ -85,13 +86,11 @@ class CudaState final : public DeviceState {
   Place append_slots(const Batch& batch, std::int64_t block_tokens);
   // Values of the pass from `first` on, in order with the GPU's other work.
   void upload_numbers(Place first);
+  // Returns what the GPU has counted there.
+  std::uint32_t wait_for_arrival(const cuda::Meeting& meeting) const;
 
   CudaStream stream_;
-  CudaStream aside_;  // calls of the processor in recordings
-  CudaEvent forked_;
-  CudaEvent joined_;
   CudaEvent copied_out_;
-  CudaEvent slept_{CudaEvent::Waiting::Asleep};  // a recording that calls the processor is done
   CudaEvent uploaded_;  // the pass's numbers: their staging memory may change
   const Batch* batch_ = nullptr;
   std::vector<std::int32_t> values_;  // of the pass, before they go up together
@@ -107,6 +106,7 @@ class CudaState final : public DeviceState {
 
   class Graph;
   Graph* recording_ = nullptr;  // the one under way
+  cuda::Meeting awaited_;       // of the call that was not joined yet
 };
 
 inline CudaState& cuda_state(Device device, Pass& pass) {

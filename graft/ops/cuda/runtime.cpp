@@ -108,13 +108,8 @@ void CudaStream::wait() const {
   check_cuda(cudaStreamSynchronize(stream_), "waiting for the GPU");
 }
 
-void CudaStream::wait_for(const CudaEvent& event) const {
-  check_cuda(cudaStreamWaitEvent(stream_, event.get(), 0), "waiting for another stream");
-}
-
-CudaEvent::CudaEvent(Waiting waiting) {
-  const unsigned asleep = waiting == Waiting::Asleep ? cudaEventBlockingSync : 0U;
-  check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming | asleep), "making an event");
+CudaEvent::CudaEvent() {
+  check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event");
 }
 
 CudaEvent::~CudaEvent() {

@@ -32,8 +32,6 @@ class CudaMemory final : public DeviceMemory {
   void give_back_staging(std::int32_t index, std::byte* data, std::size_t bytes) noexcept override;
 };
 
-class CudaEvent;
-
 // Destroyed with its owner, on the GPU it was made on.
 class CudaStream {
  public:
@@ -44,7 +42,6 @@ class CudaStream {
 
   cudaStream_t get() const { return stream_; }
   void wait() const;                            // until all that was asked of it is done
-  void wait_for(const CudaEvent& event) const;  // before what is asked of it next
 
  private:
   cudaStream_t stream_ = nullptr;
@@ -52,16 +49,13 @@ class CudaStream {
 
 class CudaEvent {
  public:
-  // Awake answers faster, asleep leaves the core to others.
-  enum class Waiting : std::uint8_t { Awake, Asleep };
-  explicit CudaEvent(Waiting waiting = Waiting::Awake);
+  CudaEvent();
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
   ~CudaEvent();
 
   void record(const CudaStream& stream);
   void wait() const;  // at once when it was never recorded
-  cudaEvent_t get() const { return event_; }
 
  private:
   cudaEvent_t event_ = nullptr;
