@@ -1,6 +1,7 @@
 #include "graft/kernels/cuda/elementwise.h"
 
 #include "graft/kernels/cuda/bits.cuh"
+#include "graft/kernels/cuda/rms_norm.cuh"
 #include "graft/kernels/cuda/silu.cuh"
 
 namespace graft::cuda {
@@ -78,10 +79,7 @@ struct Copy {
   }
 };
 
-constexpr int kNormWarps = 16;     // of a block, at most
-constexpr int kVectorsInHand = 4;  // of four values, which a thread need not read again
-// Two vectors a thread, in whole warps, until there are warps enough.
-constexpr std::int64_t kColsPerWarp = 2 * 4 * kWarp;
+constexpr int kVectorsInHand = 4;  // which a thread need not read again
 
 struct NormJob {
   Rows sum;  // where x + more goes; not looked at where nothing is added
@@ -94,47 +92,15 @@ struct NormJob {
   bool vectors;  // four values can be loaded at once everywhere
 };
 
-// Values [col, col + 4) of a row, 0 past its end.
-__device__ float4 load_four(const float* row, std::int64_t col, const NormJob& job) {
-  if (job.vectors) {
-    return col < job.cols ? *reinterpret_cast<const float4*>(row + col) : float4{0, 0, 0, 0};
-  }
-  return {col < job.cols ? row[col] : 0.0F, col + 1 < job.cols ? row[col + 1] : 0.0F,
-          col + 2 < job.cols ? row[col + 2] : 0.0F, col + 3 < job.cols ? row[col + 3] : 0.0F};
-}
-
-__device__ void store_four(float* row, std::int64_t col, const NormJob& job, float4 values) {
-  if (col >= job.cols) return;
-  if (job.vectors) {
-    *reinterpret_cast<float4*>(row + col) = values;
-    return;
-  }
-  row[col] = values.x;
-  if (col + 1 < job.cols) row[col + 1] = values.y;
-  if (col + 2 < job.cols) row[col + 2] = values.z;
-  if (col + 3 < job.cols) row[col + 3] = values.w;
-}
-
 // What is normed: x, or its sum with `more`, which is written too.
 template <bool kAdds>
 __device__ float4 norm_input(const NormJob& job, std::int64_t col, float4 v, float4 more) {
   if constexpr (kAdds) {
     v = {__fadd_rn(v.x, more.x), __fadd_rn(v.y, more.y), __fadd_rn(v.z, more.z),
          __fadd_rn(v.w, more.w)};
-    store_four(job.sum.data + blockIdx.x * job.sum.stride, col, job, v);
+    store_four(job.sum.data + blockIdx.x * job.sum.stride, col, job.cols, job.vectors, v);
   }
   return v;
-}
-
-__device__ float add_squares(float sum, float4 v) {
-  return fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.y, v.y, fmaf(v.x, v.x, sum))));
-}
-
-__device__ float4 normed(float4 v, float inverse_rms, float4 weight) {
-  return {__fmul_rn(__fmul_rn(v.x, inverse_rms), weight.x),
-          __fmul_rn(__fmul_rn(v.y, inverse_rms), weight.y),
-          __fmul_rn(__fmul_rn(v.z, inverse_rms), weight.z),
-          __fmul_rn(__fmul_rn(v.w, inverse_rms), weight.w)};
 }
 
 // Over the block, the warps in ascending order.
@@ -165,9 +131,9 @@ __global__ void __launch_bounds__(kNormWarps* kWarp) rms_norm_kernel(NormJob job
   float4 weights[kVectorsInHand];
   GRAFT_UNROLL
   for (int i = 0; i < kVectorsInHand; ++i) {
-    values[i] = load_four(x, first + i * step, job);
-    if constexpr (kAdds) added[i] = load_four(more, first + i * step, job);
-    weights[i] = load_four(job.weight, first + i * step, job);
+    values[i] = load_four(x, first + i * step, job.cols, job.vectors);
+    if constexpr (kAdds) added[i] = load_four(more, first + i * step, job.cols, job.vectors);
+    weights[i] = load_four(job.weight, first + i * step, job.cols, job.vectors);
   }
   float squares = 0.0F;
   GRAFT_UNROLL
@@ -178,31 +144,27 @@ __global__ void __launch_bounds__(kNormWarps* kWarp) rms_norm_kernel(NormJob job
   const std::int64_t rest = first + kVectorsInHand * step;
   for (std::int64_t col = rest; col < job.cols; col += step) {
     float4 also = {};
-    if constexpr (kAdds) also = load_four(more, col, job);
-    squares = add_squares(squares, norm_input<kAdds>(job, col, load_four(x, col, job), also));
+    if constexpr (kAdds) also = load_four(more, col, job.cols, job.vectors);
+    squares = add_squares(
+        squares, norm_input<kAdds>(job, col, load_four(x, col, job.cols, job.vectors), also));
   }
-  const float mean = sum_of_squares(squares) / static_cast<float>(job.cols);
-  const float inverse_rms = 1.0F / sqrtf(__fadd_rn(mean, job.eps));
+  const float factor = inverse_rms(sum_of_squares(squares), job.cols, job.eps);
   float* to = job.y.data + blockIdx.x * job.y.stride;
   GRAFT_UNROLL
   for (int i = 0; i < kVectorsInHand; ++i)
-    store_four(to, first + i * step, job, normed(values[i], inverse_rms, weights[i]));
+    store_four(to, first + i * step, job.cols, job.vectors, normed(values[i], factor, weights[i]));
   const float* from = kAdds ? job.sum.data + blockIdx.x * job.sum.stride : x;
   for (std::int64_t col = rest; col < job.cols; col += step)
-    store_four(to, col, job,
-               normed(load_four(from, col, job), inverse_rms, load_four(job.weight, col, job)));
-}
-
-bool in_vectors(ConstRows x) {
-  return reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && x.stride % 4 == 0;
+    store_four(to, col, job.cols, job.vectors,
+               normed(load_four(from, col, job.cols, job.vectors), factor,
+                      load_four(job.weight, col, job.cols, job.vectors)));
 }
 
 template <bool kAdds>
 void launch_norm(const char* name, NormJob job, std::int64_t rows, Stream stream) {
   job.vectors = job.cols % 4 == 0 && in_vectors(job.x) && in_vectors(job.more) &&
                 in_vectors(job.y) && in_vectors({job.weight, 0});
-  const std::int64_t warps = ceil_div(job.cols, kColsPerWarp);
-  const auto threads = static_cast<unsigned>((warps < kNormWarps ? warps : kNormWarps) * kWarp);
+  const auto threads = static_cast<unsigned>(norm_warps(job.cols) * kWarp);
   launch(name, rms_norm_kernel<kAdds>, {static_cast<unsigned>(rows), threads}, stream, job);
 }
 

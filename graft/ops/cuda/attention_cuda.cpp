@@ -1,9 +1,12 @@
 #include <string>
 
 #include "graft/base/error.h"
+#include "graft/kernels/cuda/heads.h"
 #include "graft/ops/cuda/attend_cuda.h"
 #include "graft/ops/cuda/cuda_operators.h"
 #include "graft/ops/cuda/linear_cuda.h"
+#include "graft/ops/cuda/rms_norm_cuda.h"
+#include "graft/ops/cuda/rope_cuda.h"
 #include "graft/ops/cuda/views.h"
 
 namespace graft::ops {
@@ -23,6 +26,9 @@ class AttentionCuda final : public Attention {
         q_norm_(params_.qk_norm ? &context.child_as<Norm>("q_norm") : nullptr),
         k_norm_(params_.qk_norm ? &context.child_as<Norm>("k_norm") : nullptr),
         rotary_emb_(context.optional_child<Rope>("rotary_emb")),
+        q_norm_here_(dynamic_cast<const RmsNormCuda*>(q_norm_)),
+        k_norm_here_(dynamic_cast<const RmsNormCuda*>(k_norm_)),
+        rotary_emb_here_(dynamic_cast<const RopeCuda*>(rotary_emb_)),
         kv_cache_(cache_of(context)) {}
 
   void load(WeightProvider& /*weights*/) override {}  // the children have them all
@@ -37,9 +43,14 @@ class AttentionCuda final : public Attention {
     const TensorView k = pass.workspace.f32({t, key_cols});
     const TensorView v = pass.workspace.f32({t, key_cols});
     forward_together(x, {{&q_proj_, q}, {&k_proj_, k}, {&v_proj_, v}}, device_, pass);
-    norm_and_rotate(q, params_.num_heads, q_norm_, pass);
-    norm_and_rotate(k, params_.num_key_value_heads, k_norm_, pass);
-    kv_cache_.write(k, v, pass);
+    // Whoever measures wants to know each step by itself.
+    if (is_all_here() && pass.profiler == nullptr) {
+      ready_together(q, k, v, state);
+    } else {
+      norm_and_rotate(q, params_.num_heads, q_norm_, pass);
+      norm_and_rotate(k, params_.num_key_value_heads, k_norm_, pass);
+      kv_cache_.write(k, v, pass);
+    }
 
     const TensorView heads = pass.workspace.f32({t, q.cols()});
     attend({.num_heads = params_.num_heads,
@@ -55,6 +66,38 @@ class AttentionCuda final : public Attention {
   }
 
  private:
+  bool is_all_here() const {
+    return (q_norm_ == nullptr || q_norm_here_ != nullptr) &&
+           (k_norm_ == nullptr || k_norm_here_ != nullptr) &&
+           (rotary_emb_ == nullptr || rotary_emb_here_ != nullptr) &&
+           params_.head_dim <= cuda::kMostHeadSize;
+  }
+
+  // Norms, rotations and the cache's rows in one step.
+  void ready_together(TensorView q, TensorView k, TensorView v, CudaState& state) {
+    const auto span = [&](TensorView x, const RmsNormCuda* norm, std::int64_t cache_col) {
+      return cuda::HeadSpan{.x = rows_of(x),
+                            .num_heads = x.cols() / params_.head_dim,
+                            .size = params_.head_dim,
+                            .distance = params_.head_dim,
+                            .norm = norm == nullptr ? nullptr : norm->weight(),
+                            .eps = norm == nullptr ? 0.0F : norm->eps(),
+                            .rotates = rotary_emb_here_ != nullptr,
+                            .cache_col = cache_col};
+    };
+    cuda::HeadSpan spans[] = {span(q, q_norm_here_, -1), span(k, k_norm_here_, 0),
+                              span(v, nullptr, k.cols())};
+    spans[2].rotates = false;
+    cuda::ready_heads(
+        spans,
+        {.rows = q.rows(),
+         .rotation = rotary_emb_here_ == nullptr ? cuda::Rotation{} : rotary_emb_here_->rotation(),
+         .positions = state.positions(),
+         .cache = kv_cache_.rows(),
+         .slots = state.slots(kv_cache_.block_tokens())},
+        state.stream());
+  }
+
   // The norm works on every head by itself.
   void norm_and_rotate(TensorView x, std::int64_t num_heads, Norm* norm, Pass& pass) {
     if (norm != nullptr) {
@@ -77,6 +120,10 @@ class AttentionCuda final : public Attention {
   Norm* q_norm_;  // null: none
   Norm* k_norm_;
   Rope* rotary_emb_;  // null: positions are not encoded
+  // The same where they are of this GPU.
+  const RmsNormCuda* q_norm_here_;
+  const RmsNormCuda* k_norm_here_;
+  const RopeCuda* rotary_emb_here_;
   KvCacheCuda& kv_cache_;
 };
 

@@ -4,11 +4,14 @@
 #include <string>
 
 #include "graft/kernels/cuda/elementwise.h"
+#include "graft/kernels/cuda/heads.h"
 #include "graft/ops/cuda/attend_cuda.h"
 #include "graft/ops/cuda/cuda_operators.h"
 #include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/linear_cuda.h"
 #include "graft/ops/cuda/products.h"
+#include "graft/ops/cuda/rms_norm_cuda.h"
+#include "graft/ops/cuda/rope_cuda.h"
 #include "graft/ops/cuda/views.h"
 
 namespace graft::ops {
@@ -37,6 +40,8 @@ class MlaCuda final : public Attention {
         kv_a_layernorm_(context.child_as<Norm>("kv_a_layernorm")),
         o_proj_(context.child_as<Linear>("o_proj")),
         rotary_emb_(context.child_as<Rope>("rotary_emb")),
+        kv_a_layernorm_here_(dynamic_cast<const RmsNormCuda*>(&kv_a_layernorm_)),
+        rotary_emb_here_(dynamic_cast<const RopeCuda*>(&rotary_emb_)),
         kv_cache_(cache_of(context)) {}
 
   void load(WeightProvider& weights) override {
@@ -68,7 +73,13 @@ class MlaCuda final : public Attention {
     const TensorView q = pass.workspace.f32({x.rows(), params_.num_heads * query_dim()});
     const TensorView rows = pass.workspace.f32({x.rows(), cache_dim()});
     project(x, q, rows, pass);
-    write_cache(rows, state, pass);
+    // Whoever measures wants to know each step by itself.
+    if (is_all_here() && pass.profiler == nullptr) {
+      ready_together(q, rows, state);
+    } else {
+      rotate_queries(q, pass);
+      write_cache(rows, state, pass);
+    }
     const TensorView heads = pass.workspace.f32({x.rows(), params_.num_heads * params_.v_head_dim});
     attend_absorbed(q, heads, state, pass);
     o_proj_.forward(heads, y, pass);
@@ -78,7 +89,13 @@ class MlaCuda final : public Attention {
   std::int64_t query_dim() const { return params_.qk_nope_head_dim + params_.qk_rope_head_dim; }
   std::int64_t cache_dim() const { return params_.kv_lora_rank + params_.qk_rope_head_dim; }
 
-  // q[t, heads, nope + rope], the last part rotated, and what becomes the cache's rows.
+  bool is_all_here() const {
+    return kv_a_layernorm_here_ != nullptr && rotary_emb_here_ != nullptr &&
+           params_.kv_lora_rank <= cuda::kMostHeadSize &&
+           params_.qk_rope_head_dim <= cuda::kMostHeadSize;
+  }
+
+  // q[t, heads, nope + rope] and what becomes the cache's rows.
   void project(TensorView x, TensorView q, TensorView rows, Pass& pass) {
     if (q_proj_ != nullptr) {
       forward_together(x, {{q_proj_, q}, {&kv_a_proj_, rows}}, device_, pass);
@@ -89,6 +106,37 @@ class MlaCuda final : public Attention {
       q_a_layernorm_->forward(low, low, pass);
       q_b_proj_->forward(low, q, pass);
     }
+  }
+
+  // What rotate_queries() and write_cache() do, in one step.
+  void ready_together(TensorView q, TensorView rows, CudaState& state) {
+    const std::int64_t rank = params_.kv_lora_rank;
+    const cuda::HeadSpan queries = {.x = rows_of(q, params_.qk_nope_head_dim),
+                                    .num_heads = params_.num_heads,
+                                    .size = params_.qk_rope_head_dim,
+                                    .distance = query_dim(),
+                                    .rotates = true};
+    const cuda::HeadSpan latents = {.x = rows_of(rows),
+                                    .size = rank,
+                                    .norm = kv_a_layernorm_here_->weight(),
+                                    .eps = kv_a_layernorm_here_->eps(),
+                                    .cache_col = 0};
+    const cuda::HeadSpan keys = {.x = rows_of(rows, rank),
+                                 .size = params_.qk_rope_head_dim,
+                                 .rotates = true,
+                                 .cache_col = rank};
+    const cuda::HeadSpan spans[] = {queries, latents, keys};
+    cuda::ready_heads(spans,
+                      {.rows = q.rows(),
+                       .rotation = rotary_emb_here_->rotation(),
+                       .positions = state.positions(),
+                       .cache = kv_cache_.rows(),
+                       .slots = state.slots(kv_cache_.block_tokens())},
+                      state.stream());
+  }
+
+  // The last part of each head.
+  void rotate_queries(TensorView q, Pass& pass) {
     rotary_emb_.forward(q,
                         {.num_heads = params_.num_heads,
                          .head_dim = query_dim(),
@@ -146,6 +194,8 @@ class MlaCuda final : public Attention {
   Norm& kv_a_layernorm_;
   Linear& o_proj_;
   Rope& rotary_emb_;
+  const RmsNormCuda* kv_a_layernorm_here_;  // null: it is not of this GPU
+  const RopeCuda* rotary_emb_here_;
   KvCacheCuda& kv_cache_;
   Buffer keys_;    // [heads, rank, nope]
   Buffer values_;  // [heads, v, rank]
