@@ -72,7 +72,7 @@ class DeviceState {
   // at every replay, after what was asked of the device so far, and beside what is asked until
   // join_processor(), which lets the device wait for it. It may not ask any device.
   virtual bool is_recording() const { return false; }
-  virtual void call_processor(std::function<void()> /*work*/) {}
+  virtual void call_processor(const std::function<void()>& /*work*/) {}
   virtual void join_processor() {}
 
  private:

@@ -181,6 +181,8 @@ class CudaState::Graph final : public Recording {
   explicit Graph(Device device) : flags_(Buffer::staging(2 * kMostCalls * kFlagBytes, device)) {
     std::memset(flags_.data(), 0, flags_.size());
   }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
   ~Graph() override {
     if (executable_ != nullptr) cudaGraphExecDestroy(executable_);
   }
@@ -192,11 +194,10 @@ class CudaState::Graph final : public Recording {
   }
   cudaGraphExec_t executable() const { return executable_; }
 
-  const Call& add_call(std::function<void()> work) {
+  const Call& add_call(const std::function<void()>& work) {
     GRAFT_CHECK(calls_.size() < kMostCalls, "more than ", kMostCalls, " calls of the processor");
     const std::size_t place = 2 * calls_.size();
-    calls_.push_back(
-        {.work = std::move(work), .meeting = {.ready = flag(place), .done = flag(place + 1)}});
+    calls_.push_back({.work = work, .meeting = {.ready = flag(place), .done = flag(place + 1)}});
     return calls_.back();
   }
   const std::vector<Call>& calls() const { return calls_; }
@@ -276,9 +277,9 @@ std::uint32_t CudaState::wait_for_arrival(const cuda::Meeting& meeting) const {
   }
 }
 
-void CudaState::call_processor(std::function<void()> work) {
+void CudaState::call_processor(const std::function<void()>& work) {
   GRAFT_CHECK(is_recording(), "a call of the processor outside of a recording");
-  awaited_ = recording_->add_call(std::move(work)).meeting;
+  awaited_ = recording_->add_call(work).meeting;
   cuda::arrive(awaited_, stream());
 }
 

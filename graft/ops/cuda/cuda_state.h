@@ -41,7 +41,7 @@ class CudaState final : public DeviceState {
   void replay(Recording& recording) override;
   std::uint64_t memory_version() const override { return memory_version_; }
   bool is_recording() const override { return recording_ != nullptr; }
-  void call_processor(std::function<void()> work) override;
+  void call_processor(const std::function<void()>& work) override;
   void join_processor() override;
 
   // Of the batch of this pass, in memory of the GPU.

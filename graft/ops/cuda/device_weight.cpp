@@ -38,9 +38,10 @@ void check_equal(std::span<const Weight> stack) {
     const bool is_equal = weight.dtype == first.dtype && weight.rows() == first.rows() &&
                           weight.cols() == first.cols() &&
                           (weight.scale == nullptr) == (first.scale == nullptr);
-    if (!is_equal)
+    if (!is_equal) {
       fail(weight.name, ": is ", name(weight.dtype), ", ", first.name, " is ", name(first.dtype),
            "; experts of one layer on a GPU are of one type");
+    }
   }
 }
 

@@ -17,6 +17,8 @@ namespace graft::ops {
 class Uploader {
  public:
   explicit Uploader(Device device);
+  Uploader(const Uploader&) = delete;
+  Uploader& operator=(const Uploader&) = delete;
   ~Uploader();
 
   void upload(std::span<const std::byte> from, std::byte* to);

@@ -11,19 +11,20 @@ bool has(const Params& params) {
   return std::holds_alternative<P>(params);
 }
 
-}  // namespace
-
-void register_cuda(Registry& registry) {
-  if (num_cuda_devices() == 0) return;
-  static CudaMemory memory;
-  set_device_memory(DeviceType::Cuda, &memory);
-  registry.add_device_states(DeviceType::Cuda,
-                             [](Device device) { return std::make_unique<CudaState>(device); });
-  const auto add = [&](OperatorInfo info) {
+class Adder {
+ public:
+  explicit Adder(Registry& registry) : registry_(registry) {}
+  void operator()(OperatorInfo info) const {
     info.device = DeviceType::Cuda;
     info.accepts = is_cuda_weight;
-    registry.add(std::move(info));
-  };
+    registry_.add(std::move(info));
+  }
+
+ private:
+  Registry& registry_;
+};
+
+void add_parts(const Adder& add) {
   add({.name = "cuda.embedding",
        .role = Role::Embedding,
        .summary = "rows of the table, decoded from any type",
@@ -46,6 +47,9 @@ void register_cuda(Registry& registry) {
        .summary = "paged keys and values in f32, f16 or bf16",
        .kwargs = {"dtype", "block_tokens"},
        .make = make_kv_cache_cuda});
+}
+
+void add_blocks(const Adder& add) {
   add({.name = "cuda.attention",
        .role = Role::Attention,
        .summary = "grouped-query attention",
@@ -76,6 +80,19 @@ void register_cuda(Registry& registry) {
        .summary =
            "router, experts and shared experts, which overlap where the experts are elsewhere",
        .make = make_moe_cuda});
+}
+
+}  // namespace
+
+void register_cuda(Registry& registry) {
+  if (num_cuda_devices() == 0) return;
+  static CudaMemory memory;
+  set_device_memory(DeviceType::Cuda, &memory);
+  registry.add_device_states(DeviceType::Cuda,
+                             [](Device device) { return std::make_unique<CudaState>(device); });
+  const Adder add(registry);
+  add_parts(add);
+  add_blocks(add);
 }
 
 }  // namespace graft::ops

@@ -41,7 +41,7 @@ class CudaStream {
   ~CudaStream();
 
   cudaStream_t get() const { return stream_; }
-  void wait() const;                            // until all that was asked of it is done
+  void wait() const;  // until all that was asked of it is done
 
  private:
   cudaStream_t stream_ = nullptr;
