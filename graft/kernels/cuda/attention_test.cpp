@@ -292,6 +292,28 @@ TEST_F(AttentionKernels, TensorCores) {
   }
 }
 
+// Single tokens, with one to many chunks a part.
+TEST_F(AttentionKernels, FewRows) {
+  const std::vector<Case> cases = {
+      {.shape = heads(8, 1, 128), .sequences = {{1, 130}}, .max_context = 256},
+      {.shape = heads(8, 2, 128), .sequences = {{1, 1}, {1, 17}, {1, 256}, {1, 257}, {1, 512}}},
+      {.shape = heads(16, 1, 64), .sequences = {{1, 511}, {0, 0}, {1, 3}}},
+      {.shape = heads(7, 1, 128), .sequences = {{1, 2000}, {1, 513}}},
+      {.shape = heads(10, 2, 72), .sequences = {{1, 300}, {3, 90}}, .block_tokens = 5},
+      {.shape = heads(4, 2, 24, 33), .sequences = {{1, 400}, {2, 100}, {4, 4}}},
+      {.shape = heads(8, 1, 128, 300), .sequences = {{1, 1500}, {1, 299}, {1, 301}}},
+  };
+  for (Case c : cases) {
+    c.shape.arithmetic = Arithmetic::F16;
+    for (const DType type : {DType::F16, DType::BF16}) {
+      c.dtype = type;
+      Scene scene(c);
+      EXPECT_LT(relative_error(scene.run(), scene.reference()), type == DType::F16 ? 1e-3 : 6e-3);
+      EXPECT_EQ(scene.kernel, AttentionPlan::Kernel::FewRows);
+    }
+  }
+}
+
 // Scores whose exponentials no float holds.
 TEST_F(AttentionKernels, LargeScores) {
   Case c = {.shape = heads(4, 2, 64), .sequences = {{1, 500}, {30, 60}}};
