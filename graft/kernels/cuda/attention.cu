@@ -8,14 +8,24 @@
 namespace graft::cuda {
 namespace {
 
-// Parts: enough blocks for four on each of 132 multiprocessors, none under 256 positions, and not
-// so many that joining them shows.
+// Parts: enough blocks for four on each of 132 multiprocessors, and not so many that joining them
+// shows.
 constexpr std::int64_t kEnoughBlocks = 528;
-constexpr std::int64_t kShortestPart = 256;
 constexpr std::int64_t kMostParts = 64;
-// Few rows: a second chunk takes less time than joining parts does, and past so many positions a
-// block the kernel that has loads and products overlap is quicker.
-constexpr std::int64_t kFewUnsplit = 512;
+
+// Joining takes about three microseconds: contexts of up to `unsplit` positions are one part, and
+// no part is shorter than `shortest`.
+struct PartRule {
+  std::int64_t unsplit;
+  std::int64_t shortest;
+};
+constexpr PartRule kAnyRows = {.unsplit = 256, .shortest = 256};
+constexpr PartRule kFewRows = {.unsplit = 512, .shortest = 256};
+// Single tokens; latents are long, and the more so the more heads they meet.
+constexpr PartRule kLatents = {.unsplit = 256, .shortest = 128};
+constexpr PartRule kLatentsOfManyHeads = {.unsplit = 64, .shortest = 64};
+// Few rows: past so many positions a block the kernel that has loads and products overlap is
+// quicker.
 constexpr std::int64_t kLongestFewPart = 1024;
 // A part begins where a chunk of keys does, in every kernel.
 constexpr std::int64_t kPartStep = 64;
@@ -89,7 +99,8 @@ void choose_kernel(const AttentionShape& shape,
   }
   if (can_run_latent(shape, cache)) {
     plan.kernel = AttentionPlan::Kernel::Latents;
-    plan.tile_rows = latent_tile_rows();
+    plan.many_rows = rows > latent_tile_rows(false);
+    plan.tile_rows = latent_tile_rows(plan.many_rows);
     return;
   }
   plan.many_rows = rows > core_tile_rows(shape, false) && core_tile_fits(shape, true);
@@ -104,15 +115,24 @@ std::int64_t num_tiles(const AttentionShape& shape,
   return batch.num_sequences * ceil_div(rows_of_sequence(shape, batch), plan.tile_rows);
 }
 
-// Contexts of up to `unsplit` positions are one part.
-void split(const AttentionShape& shape,
-           const AttentionBatch& batch,
-           std::int64_t unsplit,
-           AttentionPlan& plan) {
+PartRule part_rule(const AttentionBatch& batch, const AttentionPlan& plan) {
+  switch (plan.kernel) {
+    case AttentionPlan::Kernel::FewRows:
+      return kFewRows;
+    case AttentionPlan::Kernel::Latents:
+      if (batch.max_tokens > 1) return kAnyRows;
+      return plan.many_rows ? kLatentsOfManyHeads : kLatents;
+    default:
+      return kAnyRows;
+  }
+}
+
+void split(const AttentionShape& shape, const AttentionBatch& batch, AttentionPlan& plan) {
+  const PartRule rule = part_rule(batch, plan);
   const std::int64_t context = std::max<std::int64_t>(1, batch.max_context);
   const std::int64_t blocks =
       std::max<std::int64_t>(1, num_tiles(shape, batch, plan) * shape.num_kv_heads);
-  const std::int64_t wanted = context <= unsplit ? 1 : ceil_div(context, kShortestPart);
+  const std::int64_t wanted = context <= rule.unsplit ? 1 : ceil_div(context, rule.shortest);
   const std::int64_t parts =
       std::clamp<std::int64_t>(std::min(wanted, kEnoughBlocks / blocks), 1, kMostParts);
   plan.part_len = ceil_div(ceil_div(context, parts), kPartStep) * kPartStep;
@@ -127,7 +147,7 @@ bool plan_few(const AttentionShape& shape,
     return false;
   plan.kernel = AttentionPlan::Kernel::FewRows;
   plan.tile_rows = few_tile_rows();
-  split(shape, batch, kFewUnsplit, plan);
+  split(shape, batch, plan);
   return plan.part_len <= kLongestFewPart;
 }
 
@@ -151,7 +171,7 @@ void start(
       launch_few(job, cache, grid, stream);
       return;
     case AttentionPlan::Kernel::Latents:
-      launch_latent(job, cache, grid, stream);
+      launch_latent(job, cache, plan.many_rows, grid, stream);
       return;
   }
 }
@@ -165,7 +185,7 @@ AttentionPlan plan_attention(const AttentionShape& shape,
   AttentionPlan plan;
   if (!plan_few(shape, batch, cache, plan)) {
     choose_kernel(shape, batch, cache, plan);
-    split(shape, batch, kShortestPart, plan);
+    split(shape, batch, plan);
   }
   if (plan.num_parts > 1) {
     const auto states = static_cast<std::size_t>(plan.num_parts * batch.num_rows * shape.num_heads);

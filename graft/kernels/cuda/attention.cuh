@@ -139,8 +139,8 @@ std::int64_t few_tile_rows();
 bool can_run_few(const AttentionShape& shape, DType cache);
 void launch_few(const AttentionJob& job, DType cache, dim3 grid, Stream stream);
 
-std::int64_t latent_tile_rows();
+std::int64_t latent_tile_rows(bool many);
 bool can_run_latent(const AttentionShape& shape, DType cache);
-void launch_latent(const AttentionJob& job, DType cache, dim3 grid, Stream stream);
+void launch_latent(const AttentionJob& job, DType cache, bool many, dim3 grid, Stream stream);
 
 }  // namespace graft::cuda

@@ -154,26 +154,25 @@ struct WarpRows {
     }
   }
 
-  // Row of the cache of a key of group r, from the lane that found it; null: there is none.
-  static const __device__ std::uint16_t* cache_row(const AttentionJob& job, int slot, int key) {
-    const int its_slot = __shfl_sync(kAllLanes, slot, key);
-    if (its_slot < 0) return nullptr;
+  // A row of the cache, or what can be pointed to where there is none.
+  static const __device__ std::uint16_t* cache_row(const AttentionJob& job, int slot) {
     return static_cast<const std::uint16_t*>(job.cache) +
-           static_cast<std::int64_t>(its_slot) * static_cast<int>(job.cache_row);
+           static_cast<std::int64_t>(slot < 0 ? 0 : slot) * static_cast<int>(job.cache_row);
   }
 
+  // `slot`: of the key that belongs to the lane's number, for those of both groups.
   static __device__ void load_keys(
       const AttentionJob& job, const TilePosition& at, int slot, int r, uint4 (&to)[2][kDim / 32]) {
     const auto lane = static_cast<int>(threadIdx.x % kWarp);
     const auto first_col = static_cast<int>(at.kv_head * job.shape.key_dim);
     GRAFT_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const std::uint16_t* row = cache_row(job, slot, r * kGroup + lane / 4 + 8 * half);
+      const int its_slot = __shfl_sync(kAllLanes, slot, r * kGroup + lane / 4 + 8 * half);
+      const std::uint16_t* row = cache_row(job, its_slot) + first_col;
       GRAFT_UNROLL
       for (int j = 0; j < kDim / 32; ++j) {
         const int col = 32 * j + lane % 4 * 8;
-        to[half][j] =
-            load_or_zero(row + first_col + col, row != nullptr && col < job.shape.key_dim);
+        to[half][j] = load_or_zero(row + col, its_slot >= 0 && col < job.shape.key_dim);
       }
     }
   }
@@ -186,11 +185,12 @@ struct WarpRows {
     GRAFT_UNROLL
     for (int i = 0; i < 4; ++i) {
       const int key = lane % 4 * 2 + i % 2 + i / 2 * 8;
-      const std::uint16_t* row = cache_row(job, slot, r * kGroup + key);
+      const int its_slot = __shfl_sync(kAllLanes, slot, r * kGroup + key);
+      const std::uint16_t* row = cache_row(job, its_slot) + first_col;
       GRAFT_UNROLL
       for (int h = 0; h < kDim / 64; ++h) {
         const int col = 64 * h + lane / 4 * 8;
-        to[i][h] = load_or_zero(row + first_col + col, row != nullptr && col < job.shape.value_dim);
+        to[i][h] = load_or_zero(row + col, its_slot >= 0 && col < job.shape.value_dim);
       }
     }
   }
