@@ -8,43 +8,74 @@
 namespace graft::cuda {
 namespace {
 
-// Parts: enough blocks for four on each of 132 multiprocessors, none under 256 positions, and not
-// so many that joining them shows.
+// Parts: enough blocks for four on each of 132 multiprocessors, and not so many that joining them
+// shows.
 constexpr std::int64_t kEnoughBlocks = 528;
-constexpr std::int64_t kShortestPart = 256;
 constexpr std::int64_t kMostParts = 64;
+
+// Joining takes about three microseconds: contexts of up to `unsplit` positions are one part, and
+// no part is shorter than `shortest`.
+struct PartRule {
+  std::int64_t unsplit;
+  std::int64_t shortest;
+};
+constexpr PartRule kAnyRows = {.unsplit = 256, .shortest = 256};
+constexpr PartRule kFewRows = {.unsplit = 512, .shortest = 256};
+// Single tokens; latents are long, and the more so the more heads they meet.
+constexpr PartRule kLatents = {.unsplit = 256, .shortest = 128};
+constexpr PartRule kLatentsOfManyHeads = {.unsplit = 64, .shortest = 64};
+// Few rows: past so many positions a block the kernel that has loads and products overlap is
+// quicker.
+constexpr std::int64_t kLongestFewPart = 1024;
 // A part begins where a chunk of keys does, in every kernel.
 constexpr std::int64_t kPartStep = 64;
 
+constexpr int kJoinThreads = 128;
+constexpr int kJoinAhead = 8;  // values that a thread has under way
+
 // A block per token and head.
-__global__ void join_parts_kernel(AttentionJob job) {
-  const std::int64_t sequence = blockIdx.x / job.batch.max_tokens;
-  const std::int64_t token = blockIdx.x % job.batch.max_tokens;
+__global__ void __launch_bounds__(kJoinThreads) join_parts_kernel(AttentionJob job) {
+  __shared__ float factors[kMostParts];
+  const std::int64_t sequence = quotient(blockIdx.x, job.batch.max_tokens);
+  const std::int64_t token = blockIdx.x - sequence * job.batch.max_tokens;
   const std::int64_t num_tokens = job.batch.num_tokens[sequence];
   if (token >= num_tokens) return;
-  const std::int64_t head = blockIdx.y;
   const std::int64_t row = job.batch.first_rows[sequence] + token;
   const std::int64_t position = job.batch.context_lens[sequence] - num_tokens + token;
-  const std::int64_t first = first_seen(job.shape.window, position) / job.part_len;
-  const std::int64_t last = position / job.part_len;
-  const auto place = [&](std::int64_t part) {
-    return (part * job.batch.num_rows + row) * job.shape.num_heads + head;
-  };
-  float max = kNothing;
-  for (std::int64_t part = first; part <= last; ++part)
-    max = fmaxf(max, job.states.max_sum[place(part)].x);
-  float sum = 0.0F;
-  for (std::int64_t part = first; part <= last; ++part) {
-    const float2 state = job.states.max_sum[place(part)];
-    sum += state.y * exp2f(state.x - max);
+  const std::int64_t first = quotient(first_seen(job.shape.window, position), job.part_len);
+  const auto count = static_cast<int>(quotient(position, job.part_len) - first) + 1;
+  const std::int64_t place = (first * job.batch.num_rows + row) * job.shape.num_heads + blockIdx.y;
+  const std::int64_t step = job.batch.num_rows * job.shape.num_heads;  // to the next part
+  // Every warp looks at all parts, a lane at two of them.
+  static_assert(kMostParts == 2 * kWarp);
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  float2 states[2];
+  GRAFT_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    const int part = lane + i * kWarp;
+    states[i] = part < count ? job.states.max_sum[place + part * step] : make_float2(kNothing, 0);
   }
-  float* to = job.out.data + row * job.out.stride + head * job.shape.value_dim;
-  for (std::int64_t col = threadIdx.x; col < job.shape.value_dim; col += blockDim.x) {
+  const float max = warp_max(fmaxf(states[0].x, states[1].x));
+  const float mine[2] = {exp2f(states[0].x - max), exp2f(states[1].x - max)};
+  const float sum = warp_sum(states[0].y * mine[0] + states[1].y * mine[1]);
+  if (threadIdx.x < kWarp) {
+    factors[lane] = mine[0];
+    factors[lane + kWarp] = mine[1];
+  }
+  __syncthreads();
+  const auto value_dim = static_cast<int>(job.shape.value_dim);
+  float* to = job.out.data + row * job.out.stride + blockIdx.y * job.shape.value_dim;
+  for (int col = static_cast<int>(threadIdx.x); col < value_dim; col += kJoinThreads) {
+    const float* from = job.states.values + place * value_dim + col;
     float value = 0.0F;
-    for (std::int64_t part = first; part <= last; ++part) {
-      const std::int64_t at = place(part);
-      value +=
-          job.states.values[at * job.shape.value_dim + col] * exp2f(job.states.max_sum[at].x - max);
+    for (int part = 0; part < count; part += kJoinAhead) {
+      float values[kJoinAhead];
+      GRAFT_UNROLL
+      for (int i = 0; i < kJoinAhead; ++i)
+        values[i] = part + i < count ? from[(part + i) * step * value_dim] : 0.0F;
+      GRAFT_UNROLL
+      for (int i = 0; i < kJoinAhead; ++i)
+        value += part + i < count ? values[i] * factors[part + i] : 0.0F;
     }
     to[col] = value / sum;
   }
@@ -68,7 +99,8 @@ void choose_kernel(const AttentionShape& shape,
   }
   if (can_run_latent(shape, cache)) {
     plan.kernel = AttentionPlan::Kernel::Latents;
-    plan.tile_rows = latent_tile_rows();
+    plan.many_rows = rows > latent_tile_rows(false);
+    plan.tile_rows = latent_tile_rows(plan.many_rows);
     return;
   }
   plan.many_rows = rows > core_tile_rows(shape, false) && core_tile_fits(shape, true);
@@ -81,6 +113,42 @@ std::int64_t num_tiles(const AttentionShape& shape,
                        const AttentionBatch& batch,
                        const AttentionPlan& plan) {
   return batch.num_sequences * ceil_div(rows_of_sequence(shape, batch), plan.tile_rows);
+}
+
+PartRule part_rule(const AttentionBatch& batch, const AttentionPlan& plan) {
+  switch (plan.kernel) {
+    case AttentionPlan::Kernel::FewRows:
+      return kFewRows;
+    case AttentionPlan::Kernel::Latents:
+      if (batch.max_tokens > 1) return kAnyRows;
+      return plan.many_rows ? kLatentsOfManyHeads : kLatents;
+    default:
+      return kAnyRows;
+  }
+}
+
+void split(const AttentionShape& shape, const AttentionBatch& batch, AttentionPlan& plan) {
+  const PartRule rule = part_rule(batch, plan);
+  const std::int64_t context = std::max<std::int64_t>(1, batch.max_context);
+  const std::int64_t blocks =
+      std::max<std::int64_t>(1, num_tiles(shape, batch, plan) * shape.num_kv_heads);
+  const std::int64_t wanted = context <= rule.unsplit ? 1 : ceil_div(context, rule.shortest);
+  const std::int64_t parts =
+      std::clamp<std::int64_t>(std::min(wanted, kEnoughBlocks / blocks), 1, kMostParts);
+  plan.part_len = ceil_div(ceil_div(context, parts), kPartStep) * kPartStep;
+  plan.num_parts = ceil_div(context, plan.part_len);
+}
+
+bool plan_few(const AttentionShape& shape,
+              const AttentionBatch& batch,
+              DType cache,
+              AttentionPlan& plan) {
+  if (rows_of_sequence(shape, batch) > 2 * few_tile_rows() || !can_run_few(shape, cache))
+    return false;
+  plan.kernel = AttentionPlan::Kernel::FewRows;
+  plan.tile_rows = few_tile_rows();
+  split(shape, batch, plan);
+  return plan.part_len <= kLongestFewPart;
 }
 
 std::size_t max_sum_bytes(const AttentionShape& shape,
@@ -99,8 +167,11 @@ void start(
     case AttentionPlan::Kernel::TensorCores:
       launch_on_tensor_cores(job, cache, plan.many_rows, grid, stream);
       return;
+    case AttentionPlan::Kernel::FewRows:
+      launch_few(job, cache, grid, stream);
+      return;
     case AttentionPlan::Kernel::Latents:
-      launch_latent(job, cache, grid, stream);
+      launch_latent(job, cache, plan.many_rows, grid, stream);
       return;
   }
 }
@@ -112,14 +183,10 @@ AttentionPlan plan_attention(const AttentionShape& shape,
                              DType cache) {
   GRAFT_CHECK(is_cache_type(cache), "no attention to a cache of ", name(cache));
   AttentionPlan plan;
-  choose_kernel(shape, batch, cache, plan);
-  const std::int64_t context = std::max<std::int64_t>(1, batch.max_context);
-  const std::int64_t blocks =
-      std::max<std::int64_t>(1, num_tiles(shape, batch, plan) * shape.num_kv_heads);
-  const std::int64_t parts = std::clamp<std::int64_t>(
-      std::min(ceil_div(context, kShortestPart), kEnoughBlocks / blocks), 1, kMostParts);
-  plan.part_len = ceil_div(ceil_div(context, parts), kPartStep) * kPartStep;
-  plan.num_parts = ceil_div(context, plan.part_len);
+  if (!plan_few(shape, batch, cache, plan)) {
+    choose_kernel(shape, batch, cache, plan);
+    split(shape, batch, plan);
+  }
   if (plan.num_parts > 1) {
     const auto states = static_cast<std::size_t>(plan.num_parts * batch.num_rows * shape.num_heads);
     plan.scratch_bytes = max_sum_bytes(shape, batch, plan.num_parts) +
@@ -158,7 +225,7 @@ void attention(const AttentionShape& shape,
   if (plan.num_parts == 1) return;
   const dim3 rows(static_cast<unsigned>(batch.num_sequences * batch.max_tokens),
                   static_cast<unsigned>(shape.num_heads));
-  launch("join_parts", join_parts_kernel, {rows, 128}, stream, job);
+  launch("join_parts", join_parts_kernel, {rows, kJoinThreads}, stream, job);
 }
 
 }  // namespace graft::cuda

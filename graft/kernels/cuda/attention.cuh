@@ -110,8 +110,9 @@ __device__ inline RowTarget row_target(const AttentionJob& job,
                                        std::int64_t flat,
                                        float2 max_sum,
                                        bool leads) {
-  const std::int64_t row = job.batch.first_rows[at.sequence] + flat / at.group;
-  const std::int64_t head = at.kv_head * at.group + flat % at.group;
+  const std::int64_t token = quotient(flat, at.group);
+  const std::int64_t row = job.batch.first_rows[at.sequence] + token;
+  const std::int64_t head = at.kv_head * at.group + flat - token * at.group;
   const std::int64_t value_dim = job.shape.value_dim;
   if (job.states.max_sum == nullptr) {
     return {job.out.data + row * job.out.stride + head * value_dim, 1.0F / max_sum.y};
@@ -133,8 +134,13 @@ bool can_run_on_tensor_cores(const AttentionShape& shape, DType cache);
 void launch_on_tensor_cores(
     const AttentionJob& job, DType cache, bool many, dim3 grid, Stream stream);
 
-std::int64_t latent_tile_rows();
+// Very few rows and parts of few positions.
+std::int64_t few_tile_rows();
+bool can_run_few(const AttentionShape& shape, DType cache);
+void launch_few(const AttentionJob& job, DType cache, dim3 grid, Stream stream);
+
+std::int64_t latent_tile_rows(bool many);
 bool can_run_latent(const AttentionShape& shape, DType cache);
-void launch_latent(const AttentionJob& job, DType cache, dim3 grid, Stream stream);
+void launch_latent(const AttentionJob& job, DType cache, bool many, dim3 grid, Stream stream);
 
 }  // namespace graft::cuda

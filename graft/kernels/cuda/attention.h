@@ -4,7 +4,7 @@
 //
 // The rows of a sequence that share a key-value head (tokens times heads of its group) are cut into
 // tiles. A long context with few tiles is also split: each part leaves a state, and a second kernel
-// joins the states in ascending order. How many parts there are depends on the sizes given to
+// joins the states. How many parts there are depends on the sizes given to
 // plan_attention() alone, so with sizes rounded up to buckets the launches are always the same. The
 // bits of a row depend on its own context and on the plan, not on its company.
 
@@ -48,7 +48,7 @@ struct AttentionBatch {
 };
 
 struct AttentionPlan {
-  enum class Kernel : std::uint8_t { Cores, TensorCores, Latents };
+  enum class Kernel : std::uint8_t { Cores, TensorCores, FewRows, Latents };
 
   Kernel kernel = Kernel::Cores;
   bool many_rows = false;

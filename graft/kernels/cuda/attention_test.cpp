@@ -273,13 +273,17 @@ TEST_F(AttentionKernels, TensorCores) {
       {.shape = heads(4, 2, 64), .sequences = {{37, 37}, {1, 1}, {70, 130}}},
       {.shape = heads(3, 3, 128), .sequences = {{65, 200}, {0, 0}, {64, 64}}},
       {.shape = heads(8, 2, 128), .sequences = {{1, 700}, {1, 1}, {1, 257}, {1, 64}}},
+      // Few rows in long parts.
+      {.shape = heads(8, 2, 128), .sequences = {{1, 700}, {1, 1}}, .max_context = 1 << 17},
       {.shape = heads(6, 2, 40), .sequences = {{1, 300}, {20, 50}}, .block_tokens = 5},
       {.shape = heads(20, 1, 80), .sequences = {{1, 333}}, .max_context = 2048},
       {.shape = heads(4, 2, 32, 1), .sequences = {{1, 90}, {30, 100}}},
       {.shape = heads(4, 2, 32, 65), .sequences = {{70, 300}}},
       {.shape = heads(4, 2, 32, 300), .sequences = {{1, 800}, {1, 32}}},
       {.shape = latents(16, 512, 64), .sequences = {{1, 300}, {1, 40}, {1, 1}, {0, 0}}},
+      {.shape = latents(16, 512, 64), .sequences = {{1, 130}}, .max_context = 256},
       {.shape = latents(5, 512, 64), .sequences = {{17, 50}, {30, 30}}},
+      {.shape = latents(128, 512, 64), .sequences = {{1, 200}, {1, 64}}},
       {.shape = latents(40, 144, 32), .sequences = {{3, 90}}, .block_tokens = 3},
   };
   for (Case c : cases) {
@@ -288,6 +292,28 @@ TEST_F(AttentionKernels, TensorCores) {
       c.dtype = type;
       Scene scene(c);
       EXPECT_LT(relative_error(scene.run(), scene.reference()), type == DType::F16 ? 1e-3 : 6e-3);
+    }
+  }
+}
+
+// Single tokens, with one to many chunks a part.
+TEST_F(AttentionKernels, FewRows) {
+  const std::vector<Case> cases = {
+      {.shape = heads(8, 1, 128), .sequences = {{1, 130}}, .max_context = 256},
+      {.shape = heads(8, 2, 128), .sequences = {{1, 1}, {1, 17}, {1, 256}, {1, 257}, {1, 512}}},
+      {.shape = heads(16, 1, 64), .sequences = {{1, 511}, {0, 0}, {1, 3}}},
+      {.shape = heads(7, 1, 128), .sequences = {{1, 2000}, {1, 513}}},
+      {.shape = heads(10, 2, 72), .sequences = {{1, 300}, {3, 90}}, .block_tokens = 5},
+      {.shape = heads(4, 2, 24, 33), .sequences = {{1, 400}, {2, 100}, {4, 4}}},
+      {.shape = heads(8, 1, 128, 300), .sequences = {{1, 1500}, {1, 299}, {1, 301}}},
+  };
+  for (Case c : cases) {
+    c.shape.arithmetic = Arithmetic::F16;
+    for (const DType type : {DType::F16, DType::BF16}) {
+      c.dtype = type;
+      Scene scene(c);
+      EXPECT_LT(relative_error(scene.run(), scene.reference()), type == DType::F16 ? 1e-3 : 6e-3);
+      EXPECT_EQ(scene.kernel, AttentionPlan::Kernel::FewRows);
     }
   }
 }

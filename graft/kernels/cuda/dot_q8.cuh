@@ -226,29 +226,46 @@ struct DotQ80 {
   }
 };
 
-// A piece is eight bytes: values i … i + 7 in the low nibbles, those 16 later in the high ones. The
-// eight that every code has too much is taken off by the first piece.
-struct DotQ40 {
-  using FormatType = FormatQ40;
+// The types of 32 values in nibbles. A piece is eight bytes: values i … i + 7 in the low nibbles,
+// those 16 later in the high ones. What is added to every value of a block, a minimum or, where
+// kLess is not 0, d times -kLess, is multiplied by the first piece with the sum of x.
+//   kQuants  where the nibbles begin
+//   kFifth   where the fifth bits of all values do; 0: there are none
+template <class Format, int kQuants, int kFifth, int kLess>
+struct DotNibbles {
+  using FormatType = Format;
   static constexpr int kPieces = 2;
 
   struct Weights {
     int low[2];
     int high[2];
     float d;
+    float min;
   };
   struct Bytes {
     int low[2];
     int high[2];
     float step;
-    float eight_sums;
+    float sum;
   };
 
   static __device__ Weights weights(const std::uint8_t* block, int piece) {
-    const uint2 q = load_8_bytes<2>(block + 2 + 8 * piece);
-    return {{static_cast<int>(q.x & 0x0f0f0f0fU), static_cast<int>(q.y & 0x0f0f0f0fU)},
-            {static_cast<int>(q.x >> 4 & 0x0f0f0f0fU), static_cast<int>(q.y >> 4 & 0x0f0f0f0fU)},
-            load_f16(block)};
+    constexpr int kAlign = Format::kAlign < 8 ? Format::kAlign : 8;
+    const uint2 q = load_8_bytes<kAlign>(block + kQuants + 8 * piece);
+    Weights w = {
+        {static_cast<int>(q.x & 0x0f0f0f0fU), static_cast<int>(q.y & 0x0f0f0f0fU)},
+        {static_cast<int>(q.x >> 4 & 0x0f0f0f0fU), static_cast<int>(q.y >> 4 & 0x0f0f0f0fU)},
+        load_f16(block),
+        kLess == 0 ? load_f16(block + 2) : 0.0F};
+    if constexpr (kFifth != 0) {
+      const std::uint32_t low = block[kFifth + piece];
+      const std::uint32_t high = block[kFifth + 2 + piece];
+      w.low[0] |= fifth_bits(low & 15);
+      w.low[1] |= fifth_bits(low >> 4);
+      w.high[0] |= fifth_bits(high & 15);
+      w.high[1] |= fifth_bits(high >> 4);
+    }
+    return w;
   }
 
   static __device__ Bytes bytes(const Q8Block& x, int piece) {
@@ -256,14 +273,28 @@ struct DotQ40 {
     load_8(x.quants + 8 * piece, b.low);
     load_8(x.quants + 8 * piece + 16, b.high);
     b.step = x.scales[0].x;
-    b.eight_sums = piece == 0 ? 8.0F * x.scales[0].y : 0.0F;
+    b.sum = piece == 0 ? x.scales[0].y : 0.0F;
     return b;
   }
 
   static __device__ float add_dot(float sum, const Weights& w, const Bytes& b) {
-    const int product = dot_words(w.low, b.low, 2) + dot_words(w.high, b.high, 2);
-    return fmaf(w.d, fmaf(b.step, static_cast<float>(product), -b.eight_sums), sum);
+    const auto product =
+        static_cast<float>(dot_words(w.low, b.low, 2) + dot_words(w.high, b.high, 2));
+    if constexpr (kLess == 0) {
+      return fmaf(w.min, b.sum, fmaf(__fmul_rn(w.d, b.step), product, sum));
+    }
+    return fmaf(w.d, fmaf(b.step, product, __fmul_rn(-static_cast<float>(kLess), b.sum)), sum);
+  }
+
+ private:
+  // Bit i of four to bit 4 of byte i: copies 7 places apart do not meet.
+  static __device__ int fifth_bits(std::uint32_t bits) {
+    return static_cast<int>(bits * 0x02040810U & 0x10101010U);
   }
 };
+using DotQ40 = DotNibbles<FormatQ40, 2, 0, 8>;
+using DotQ41 = DotNibbles<FormatQ41, 4, 0, 0>;
+using DotQ50 = DotNibbles<FormatQ50, 6, 2, 16>;
+using DotQ51 = DotNibbles<FormatQ51, 8, 4, 0>;
 
 }  // namespace graft::cuda

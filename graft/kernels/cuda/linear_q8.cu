@@ -200,6 +200,9 @@ struct Entries {
 };
 
 constexpr auto kQ8 = table_of<Launch, Entries>(FormatList<DotFormat<DotQ40>,
+                                                          DotFormat<DotQ41>,
+                                                          DotFormat<DotQ50>,
+                                                          DotFormat<DotQ51>,
                                                           DotFormat<DotQ80>,
                                                           DotFormat<DotQ4K>,
                                                           DotFormat<DotQ5K>,

@@ -138,11 +138,17 @@ INSTANTIATE_TEST_SUITE_P(Types,
                          ::testing::ValuesIn(testing::weight_types()),
                          [](const auto& param) { return testing::type_name(param.param); });
 
-INSTANTIATE_TEST_SUITE_P(
-    Types,
-    LinearQ8Type,
-    ::testing::Values(DType::Q4_0, DType::Q8_0, DType::Q4_K, DType::Q5_K, DType::Q6_K),
-    [](const auto& param) { return testing::type_name(param.param); });
+INSTANTIATE_TEST_SUITE_P(Types,
+                         LinearQ8Type,
+                         ::testing::Values(DType::Q4_0,
+                                           DType::Q4_1,
+                                           DType::Q5_0,
+                                           DType::Q5_1,
+                                           DType::Q8_0,
+                                           DType::Q4_K,
+                                           DType::Q5_K,
+                                           DType::Q6_K),
+                         [](const auto& param) { return testing::type_name(param.param); });
 
 class LinearKernels : public testing::GpuTest {};
 
@@ -188,7 +194,7 @@ TEST_F(LinearKernels, RowsAreIndependent) {
 }
 
 TEST_F(LinearKernels, RowsOfBytesAreIndependent) {
-  for (const DType type : {DType::Q4_K, DType::Q6_K, DType::Q4_0}) {
+  for (const DType type : {DType::Q4_K, DType::Q6_K, DType::Q4_0, DType::Q5_0, DType::Q5_1}) {
     const Case all(type, 8, 33, 2048, false);
     const Device<std::byte> memory(q8_rows_bytes(8, all.in));
     const Q8Rows q8 = q8_rows_at(memory.get(), 8, all.in);
