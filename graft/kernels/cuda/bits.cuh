@@ -34,24 +34,6 @@ __device__ uint2 load_8_bytes(const std::uint8_t* from) {
   }
 }
 
-// Eight bytes at an even address, cut from the sixteen that begin at a multiple of eight: two loads
-// instead of four. Those before and after must be there, as they are inside a matrix.
-__device__ inline uint2 load_8_inside(const std::uint8_t* from) {
-  const auto address = reinterpret_cast<std::uintptr_t>(from);
-  const auto* aligned = reinterpret_cast<const uint2*>(from - address % 8);
-  const uint2 first = aligned[0];
-  const uint2 second = aligned[1];
-  const bool is_late = (address & 4) != 0;
-  const std::uint32_t a = is_late ? first.y : first.x;
-  const std::uint32_t b = is_late ? second.x : first.y;
-  const std::uint32_t c = is_late ? second.y : second.x;
-  const auto shift = static_cast<int>(address & 2) * 8;
-  const auto shifted = [shift](std::uint32_t low, std::uint32_t high) {
-    return static_cast<std::uint32_t>((std::uint64_t{high} << 32 | low) >> shift);
-  };
-  return make_uint2(shifted(a, b), shifted(b, c));
-}
-
 __device__ inline std::uint32_t load_u16(const std::uint8_t* from) {
   return *reinterpret_cast<const std::uint16_t*>(from);
 }

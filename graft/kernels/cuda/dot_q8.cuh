@@ -155,8 +155,8 @@ struct DotQ6K {
     Weights w;
     const int half = piece / 8;
     const int j = piece % 8;
-    const uint2 nibbles = load_8_inside(block + 64 * half + 8 * j);
-    const uint2 upper = load_8_inside(block + 128 + 32 * half + j % 4 * 8);
+    const uint2 nibbles = load_8_bytes<2>(block + 64 * half + 8 * j);
+    const uint2 upper = load_8_bytes<2>(block + 128 + 32 * half + j % 4 * 8);
     const int shift = j / 4 * 2;
     w.low[0] = centered(nibbles.x, upper.x >> shift);
     w.low[1] = centered(nibbles.y, upper.y >> shift);

@@ -2,6 +2,7 @@
 
 #include "graft/kernels/cuda/bits.cuh"
 #include "graft/kernels/cuda/rms_norm.cuh"
+#include "graft/kernels/cuda/rounding.cuh"
 #include "graft/kernels/cuda/silu.cuh"
 
 namespace graft::cuda {
@@ -90,6 +91,7 @@ struct NormJob {
   std::int64_t cols;
   float eps;
   bool vectors;  // four values can be loaded at once everywhere
+  Q8Rows bytes;  // where y goes rounded as well; not looked at where it does not
 };
 
 // What is normed: x, or its sum with `more`, which is written too.
@@ -118,8 +120,31 @@ __device__ float sum_of_squares(float value) {
   return total;
 }
 
+// Four values of a group of 32, which eight lanes have between them.
+__device__ void store_bytes(const NormJob& job, std::int64_t col, float4 v) {
+  float largest = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
+  GRAFT_UNROLL
+  for (int distance = 1; distance < kGroup / 4; distance *= 2)
+    largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, distance));
+  const float step = step_of(largest);
+  const int4 codes = {code_of(v.x, largest, step), code_of(v.y, largest, step),
+                      code_of(v.z, largest, step), code_of(v.w, largest, step)};
+  int sum = codes.x + codes.y + codes.z + codes.w;
+  GRAFT_UNROLL
+  for (int distance = 1; distance < kGroup / 4; distance *= 2)
+    sum += __shfl_xor_sync(kAllLanes, sum, distance);
+  if (col >= job.cols) return;
+  const std::int64_t place = blockIdx.x * job.cols + col;
+  *reinterpret_cast<char4*>(job.bytes.quants + place) =
+      make_char4(static_cast<signed char>(codes.x), static_cast<signed char>(codes.y),
+                 static_cast<signed char>(codes.z), static_cast<signed char>(codes.w));
+  if (col % kGroup == 0) {
+    reinterpret_cast<float2*>(job.bytes.scales)[place / kGroup] = scale_of(step, sum);
+  }
+}
+
 // A block per row. The order of the sum depends on the number of threads, which `cols` decides.
-template <bool kAdds>
+template <bool kAdds, bool kRounds>
 __global__ void __launch_bounds__(kNormWarps* kWarp) rms_norm_kernel(NormJob job) {
   const std::int64_t step = std::int64_t{4} * blockDim.x;
   const std::int64_t first = std::int64_t{4} * threadIdx.x;
@@ -151,8 +176,11 @@ __global__ void __launch_bounds__(kNormWarps* kWarp) rms_norm_kernel(NormJob job
   const float factor = inverse_rms(sum_of_squares(squares), job.cols, job.eps);
   float* to = job.y.data + blockIdx.x * job.y.stride;
   GRAFT_UNROLL
-  for (int i = 0; i < kVectorsInHand; ++i)
-    store_four(to, first + i * step, job.cols, job.vectors, normed(values[i], factor, weights[i]));
+  for (int i = 0; i < kVectorsInHand; ++i) {
+    const float4 y = normed(values[i], factor, weights[i]);
+    store_four(to, first + i * step, job.cols, job.vectors, y);
+    if constexpr (kRounds) store_bytes(job, first + i * step, y);
+  }
   const float* from = kAdds ? job.sum.data + blockIdx.x * job.sum.stride : x;
   for (std::int64_t col = rest; col < job.cols; col += step)
     store_four(to, col, job.cols, job.vectors,
@@ -160,12 +188,13 @@ __global__ void __launch_bounds__(kNormWarps* kWarp) rms_norm_kernel(NormJob job
                       load_four(job.weight, col, job.cols, job.vectors)));
 }
 
-template <bool kAdds>
+template <bool kAdds, bool kRounds>
 void launch_norm(const char* name, NormJob job, std::int64_t rows, Stream stream) {
   job.vectors = job.cols % 4 == 0 && in_vectors(job.x) && in_vectors(job.more) &&
                 in_vectors(job.y) && in_vectors({job.weight, 0});
   const auto threads = static_cast<unsigned>(norm_warps(job.cols) * kWarp);
-  launch(name, rms_norm_kernel<kAdds>, {static_cast<unsigned>(rows), threads}, stream, job);
+  launch(name, rms_norm_kernel<kAdds, kRounds>, {static_cast<unsigned>(rows), threads}, stream,
+         job);
 }
 
 // A block per row.
@@ -196,8 +225,9 @@ void rms_norm(ConstRows x,
                        .y = y,
                        .cols = cols,
                        .eps = eps,
-                       .vectors = false};
-  launch_norm<false>("rms_norm", job, rows, stream);
+                       .vectors = false,
+                       .bytes = {}};
+  launch_norm<false, false>("rms_norm", job, rows, stream);
 }
 
 void add_rms_norm(Rows x,
@@ -215,8 +245,35 @@ void add_rms_norm(Rows x,
                        .y = y,
                        .cols = cols,
                        .eps = eps,
-                       .vectors = false};
-  launch_norm<true>("add_rms_norm", job, rows, stream);
+                       .vectors = false,
+                       .bytes = {}};
+  launch_norm<true, false>("add_rms_norm", job, rows, stream);
+}
+
+void add_rms_norm_q8(Rows x,
+                     ConstRows more,
+                     const float* weight,
+                     Rows y,
+                     const Q8Rows& bytes,
+                     const NormSize& size,
+                     Stream stream) {
+  const NormJob job = {.sum = x,
+                       .x = x,
+                       .more = more,
+                       .weight = weight,
+                       .y = y,
+                       .cols = size.cols,
+                       .eps = size.eps,
+                       .vectors = false,
+                       .bytes = bytes};
+  // What a thread does not have in hand it could not round.
+  const std::int64_t in_hand = norm_warps(size.cols) * kWarp * 4 * kVectorsInHand;
+  if (size.cols % kGroup == 0 && size.cols <= in_hand) {
+    launch_norm<true, true>("add_rms_norm_q8", job, size.rows, stream);
+    return;
+  }
+  launch_norm<true, false>("add_rms_norm", job, size.rows, stream);
+  quantize_rows(y, bytes, size.rows, size.cols, stream);
 }
 
 void add(ConstRows a, ConstRows b, Rows y, std::int64_t rows, std::int64_t cols, Stream stream) {

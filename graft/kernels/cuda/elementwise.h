@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "graft/kernels/cuda/linear.h"
 #include "graft/kernels/cuda/stream.h"
 
 namespace graft::cuda {
@@ -26,6 +27,20 @@ void add_rms_norm(Rows x,
                   std::int64_t cols,
                   float eps,
                   Stream stream);
+
+// The same, with y as bytes too: those of quantize_rows. cols is a multiple of 32.
+struct NormSize {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  float eps = 0;
+};
+void add_rms_norm_q8(Rows x,
+                     ConstRows more,
+                     const float* weight,
+                     Rows y,
+                     const Q8Rows& bytes,
+                     const NormSize& size,
+                     Stream stream);
 
 // y = a + b; y may be either.
 void add(ConstRows a, ConstRows b, Rows y, std::int64_t rows, std::int64_t cols, Stream stream);

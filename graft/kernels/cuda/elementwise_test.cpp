@@ -89,6 +89,34 @@ TEST_F(Elementwise, AddAndRmsNormAtOnce) {
   }
 }
 
+// The norm is that of add_rms_norm, its bytes those of quantize_rows.
+TEST_F(Elementwise, AddRmsNormAndRound) {
+  for (const std::int64_t cols : {32, 96, 2048, 4096, 8192, 16384}) {
+    const std::int64_t rows = 3;
+    Random random(static_cast<unsigned>(cols));
+    const Floats x = random.floats(rows * cols);
+    const Device<float> more(random.floats(rows * cols));
+    const Device<float> factors(random.floats(cols));
+    const auto size = q8_rows_bytes(rows, cols);
+    const Device<std::byte> want_bytes(size);
+    const Device<std::byte> got_bytes(size);
+    const Device<float> a(x);
+    const Device<float> b(x);
+    const Device<float> want(x.size());
+    const Device<float> got(x.size());
+    add_rms_norm({a.get(), cols}, {more.get(), cols}, factors.get(), {want.get(), cols}, rows, cols,
+                 1e-5F, nullptr);
+    quantize_rows({want.get(), cols}, q8_rows_at(want_bytes.get(), rows, cols), rows, cols,
+                  nullptr);
+    add_rms_norm_q8({b.get(), cols}, {more.get(), cols}, factors.get(), {got.get(), cols},
+                    q8_rows_at(got_bytes.get(), rows, cols),
+                    {.rows = rows, .cols = cols, .eps = 1e-5F}, nullptr);
+    EXPECT_EQ(b.take(), a.take());
+    EXPECT_EQ(got.take(), want.take());
+    EXPECT_EQ(got_bytes.take(), want_bytes.take()) << cols;
+  }
+}
+
 // The bits do not depend on whether rows can be loaded as vectors.
 TEST_F(Elementwise, RmsNormAtOddPlaces) {
   const std::int64_t cols = 1024;

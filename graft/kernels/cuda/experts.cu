@@ -47,6 +47,7 @@ struct Scratch {
   void* rounded = nullptr;   // x, then inner: Q8Rows or HalfRows
   PairGroups groups;
   std::size_t bytes = 0;
+  const Q8Rows* x_bytes = nullptr;  // the caller's; null: none
 };
 
 class Carver {
@@ -143,24 +144,33 @@ void activate(
   silu_mul(gate, up, {s.inner, job.intermediate}, pairs, job.intermediate, stream);
 }
 
-// One product per pair; x rounded to bytes where that is wanted and possible. The input of the down
-// matrices has been by activate().
+// The rows that products.x describes as bytes. Those of the down matrices were made by activate().
+Q8Rows bytes_of(const LinearBatch& products,
+                ConstRows x,
+                const Scratch& s,
+                std::int64_t x_rows,
+                Stream stream) {
+  const Q8Rows q8 = q8_rows_at(s.rounded, x_rows, products.stack.cols);
+  if (products.x.data == s.inner) return q8;
+  if (s.x_bytes != nullptr) return *s.x_bytes;
+  quantize_rows(x, q8, x_rows, products.stack.cols, stream);
+  return q8;
+}
+
+// One product per pair; x rounded to bytes where that is wanted and possible.
 void multiply_pairs(const ExpertsJob& job,
                     const LinearBatch& products,
                     const Scratch& s,
                     std::int64_t x_rows,
                     Stream stream) {
-  const std::int64_t in = products.stack.cols;
   if (!is_rounded(job, products.stack.dtype)) {
     linear_few(products, stream);
     return;
   }
-  const Q8Rows q8 = q8_rows_at(s.rounded, x_rows, in);
-  if (products.x.data != s.inner) {
-    quantize_rows({products.x.data, products.x_batch_stride}, q8, x_rows, in, stream);
-  }
+  const Q8Rows q8 =
+      bytes_of(products, {products.x.data, products.x_batch_stride}, s, x_rows, stream);
   LinearBatch rounded = products;
-  rounded.x_batch_stride = in;  // the rounded rows stand together
+  rounded.x_batch_stride = products.stack.cols;  // the rounded rows stand together
   linear_few_q8(rounded, q8, stream);
 }
 
@@ -204,8 +214,7 @@ void multiply_groups(const ExpertsJob& job,
   } else if (!few) {
     linear_grouped(products, tiles, stream);
   } else if (is_rounded(job, products.stack.dtype)) {
-    const Q8Rows q8 = q8_rows_at(s.rounded, x_rows, in);
-    if (products.x.data != s.inner) quantize_rows(products.x, q8, x_rows, in, stream);
+    const Q8Rows q8 = bytes_of(products, products.x, s, x_rows, stream);
     linear_few_grouped_q8(products, tiles, q8, stream);
   } else {
     linear_few_grouped(products, tiles, stream);
@@ -243,7 +252,8 @@ std::size_t experts_bytes(const ExpertsJob& job, std::int64_t rows) {
 
 void experts(const ExpertsJob& job, const RoutedRows& routed, void* scratch, Stream stream) {
   if (routed.rows == 0) return;
-  const Scratch s = scratch_at(job, routed.rows, scratch);
+  Scratch s = scratch_at(job, routed.rows, scratch);
+  s.x_bytes = routed.x_bytes;
   if (routed.rows <= kFewTokens) {
     by_pairs(job, routed, s, stream);
   } else {

@@ -35,6 +35,7 @@ struct ExpertsJob {
 struct RoutedRows {
   std::int64_t rows = 0;
   ConstRows x;                               // [rows, hidden]
+  const Q8Rows* x_bytes = nullptr;           // the same rounded; null: this is to be done
   const std::int32_t* expert_ids = nullptr;  // [rows, top_k]; negative: none
   const float* weights = nullptr;            // [rows, top_k]
   Rows y;                                    // [rows, hidden]

@@ -3,12 +3,11 @@
 #include "graft/base/check.h"
 #include "graft/kernels/cuda/dot_q8.cuh"
 #include "graft/kernels/cuda/linear_few.cuh"
+#include "graft/kernels/cuda/rounding.cuh"
 #include "graft/kernels/cuda/silu.cuh"
 
 namespace graft::cuda {
 namespace {
-
-constexpr int kGroup = 32;  // values that share a step
 
 struct Values {
   ConstRows x;
@@ -35,16 +34,15 @@ __global__ void quantize_kernel(Source source, Q8Rows out, std::int64_t cols) {
   if (col >= cols) return;  // whole warps
   const float value = source(row, col);
   const float largest = warp_max(fabsf(value));
-  const float step = largest / 127.0F;
-  const int code = largest > 0.0F ? __float2int_rn(value / step) : 0;
+  const float step = step_of(largest);
+  const int code = code_of(value, largest, step);
   int sum = code;
   GRAFT_UNROLL
   for (int distance = kWarp / 2; distance > 0; distance /= 2)
     sum += __shfl_xor_sync(kAllLanes, sum, distance);
   out.quants[row * cols + col] = static_cast<std::int8_t>(code);
   if (col % kGroup == 0) {
-    reinterpret_cast<float2*>(out.scales)[(row * cols + col) / kGroup] =
-        make_float2(step, step * static_cast<float>(sum));
+    reinterpret_cast<float2*>(out.scales)[(row * cols + col) / kGroup] = scale_of(step, sum);
   }
 }
 

@@ -26,6 +26,7 @@ CudaState::CudaState(Device device) : DeviceState(device), stream_(device.index)
 
 void CudaState::begin_pass(const Batch& batch) {
   use_gpu(device().index);
+  forget_bytes();
   batch_ = &batch;
   values_.clear();
   token_ids_ = append(batch.token_ids);
@@ -138,8 +139,16 @@ const std::int32_t* CudaState::slots(std::int64_t block_tokens) {
   return at(place);
 }
 
+const cuda::Q8Rows* CudaState::bytes_of(TensorView x) const {
+  const TensorView& of = rounded_.of;
+  const bool is_same =
+      of.data != nullptr && of.data == x.data && of.rows() == x.rows() && of.cols() == x.cols();
+  return is_same ? &rounded_.bytes : nullptr;
+}
+
 void CudaState::add(TensorView x, TensorView y, Pass& /*pass*/) {
   use_gpu(device().index);
+  forget_bytes();
   cuda::add(rows_of(x), rows_of(y), rows_of(x), x.rows(), x.cols(), stream());
 }
 
@@ -148,6 +157,7 @@ void CudaState::gather(TensorView x,
                        TensorView picked,
                        Pass& /*pass*/) {
   use_gpu(device().index);
+  forget_bytes();
   const Place ids = append(rows);
   upload_numbers(ids);
   cuda::gather_rows(rows_of(x), at(ids), rows_of(picked), picked.rows(), x.cols(), stream());
@@ -155,6 +165,7 @@ void CudaState::gather(TensorView x,
 
 void CudaState::copy_in(TensorView from, TensorView to) {
   use_gpu(device().index);
+  forget_bytes();
   check_cuda(cudaMemcpyAsync(to.data, from.data, from.bytes(), cudaMemcpyHostToDevice, stream()),
              "copying to the GPU");
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "graft/kernels/cuda/attention.h"
+#include "graft/kernels/cuda/linear.h"
 #include "graft/kernels/cuda/meeting.h"
 #include "graft/kernels/cuda/stream.h"
 #include "graft/ops/cuda/runtime.h"
@@ -59,6 +60,13 @@ class CudaState final : public DeviceState {
   const std::int32_t* slots(std::int64_t block_tokens);
   void wait() const { stream_.wait(); }
 
+  // Rows that were rounded to bytes as they were made: the norm's, whose readers all want them so.
+  // Held until others are remembered, or rows come into being here by other ways than a layer's.
+  void remember_bytes(TensorView of, const cuda::Q8Rows& bytes) { rounded_ = {of, bytes}; }
+  void forget_bytes() { rounded_ = {}; }
+  // Null: they are not known.
+  const cuda::Q8Rows* bytes_of(TensorView x) const;
+
  private:
   using Place = std::size_t;  // in the array of the pass's numbers
 
@@ -103,6 +111,11 @@ class CudaState final : public DeviceState {
   Group singles_;
   std::vector<Slots> slots_;
   std::uint64_t memory_version_ = 0;
+  struct Rounded {
+    TensorView of;
+    cuda::Q8Rows bytes;
+  };
+  Rounded rounded_;
 
   class Graph;
   Graph* recording_ = nullptr;  // the one under way

@@ -49,6 +49,7 @@ class ExpertsCuda final : public Experts {
       cuda::experts(job,
                     {.rows = count,
                      .x = rows_of(x.slice(row, count)),
+                     .x_bytes = count == x.rows() ? state.bytes_of(x) : nullptr,
                      .expert_ids = routing.expert_ids.slice(row, count).as<std::int32_t>(),
                      .weights = routing.weights.slice(row, count).f32(),
                      .y = rows_of(y.slice(row, count))},

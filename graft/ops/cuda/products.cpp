@@ -15,8 +15,6 @@ namespace {
 
 // Up to here weights are read once for all rows.
 constexpr std::int64_t kFewRows = 8;
-// Up to here it is faster to read weights again for every eight rows than to decode them for all.
-constexpr std::int64_t kMostRowsAsBytes = 32;
 // Weights that are decoded for NVIDIA's library, at a time.
 constexpr std::int64_t kDecodedBytes = std::int64_t{256} << 20U;
 
@@ -27,6 +25,7 @@ class RoundedRows {
       : x_(x), state_(state), workspace_(workspace), scope_(workspace) {}
 
   const cuda::Q8Rows& bytes() {
+    if (const cuda::Q8Rows* known = state_.bytes_of(x_)) return *known;
     if (bytes_) return *bytes_;
     const TensorView memory = take(cuda::q8_rows_bytes(x_.rows(), x_.cols()));
     bytes_ = cuda::q8_rows_at(memory.data, x_.rows(), x_.cols());

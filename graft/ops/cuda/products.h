@@ -22,6 +22,10 @@ inline cuda::Arithmetic arithmetic_of(Precision precision) {
   return precision == Precision::F32 ? cuda::Arithmetic::F32 : cuda::Arithmetic::F16;
 }
 
+// Up to so many rows are rounded to bytes: it is faster to read weights again for every eight of
+// them than to decode them for all.
+inline constexpr std::int64_t kMostRowsAsBytes = 32;
+
 // y[rows, out] = x W^T + bias
 struct Product {
   const cuda::Matrix* weight = nullptr;
