@@ -297,4 +297,65 @@ using DotQ41 = DotNibbles<FormatQ41, 4, 0, 0>;
 using DotQ50 = DotNibbles<FormatQ50, 6, 2, 16>;
 using DotQ51 = DotNibbles<FormatQ51, 8, 4, 0>;
 
+// The same places, and nibbles that stand for the values of a table.
+struct DotIq4Nl {
+  using FormatType = FormatIq4Nl;
+  static constexpr int kPieces = 2;
+
+  struct Weights {
+    int low[2];
+    int high[2];
+    float d;
+  };
+  struct Bytes {
+    int low[2];
+    int high[2];
+    float step;
+  };
+
+  static __device__ Weights weights(const std::uint8_t* block, int piece) {
+    const uint2 q = load_8_bytes<2>(block + 2 + 8 * piece);
+    Weights w;
+    look_up(q.x, w.low[0], w.high[0]);
+    look_up(q.y, w.low[1], w.high[1]);
+    w.d = load_f16(block);
+    return w;
+  }
+
+  static __device__ Bytes bytes(const Q8Block& x, int piece) {
+    Bytes b;
+    load_8(x.quants + 8 * piece, b.low);
+    load_8(x.quants + 8 * piece + 16, b.high);
+    b.step = x.scales[0].x;
+    return b;
+  }
+
+  static __device__ float add_dot(float sum, const Weights& w, const Bytes& b) {
+    const auto product =
+        static_cast<float>(dot_words(w.low, b.low, 2) + dot_words(w.high, b.high, 2));
+    return fmaf(__fmul_rn(w.d, b.step), product, sum);
+  }
+
+ private:
+  static constexpr std::uint32_t kFrom0 = packed_iq4_values(0);
+  static constexpr std::uint32_t kFrom4 = packed_iq4_values(4);
+  static constexpr std::uint32_t kFrom8 = packed_iq4_values(8);
+  static constexpr std::uint32_t kFrom12 = packed_iq4_values(12);
+
+  // The bytes for four nibbles: of either half of the table, then the right one of the two.
+  static __device__ std::uint32_t look_up_four(std::uint32_t nibbles) {
+    const std::uint32_t places = nibbles & 0x7777;
+    const std::uint32_t lower = __byte_perm(kFrom0, kFrom4, places);
+    const std::uint32_t upper = __byte_perm(kFrom8, kFrom12, places);
+    return __byte_perm(lower, upper, 0x3210 | (nibbles & 0x8888) >> 1);
+  }
+
+  static __device__ void look_up(std::uint32_t nibbles, int& low, int& high) {
+    const std::uint32_t first = look_up_four(nibbles);
+    const std::uint32_t second = look_up_four(nibbles >> 16);
+    low = static_cast<int>(__byte_perm(first, second, 0x6420));
+    high = static_cast<int>(__byte_perm(first, second, 0x7531));
+  }
+};
+
 }  // namespace graft::cuda

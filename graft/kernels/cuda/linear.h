@@ -71,7 +71,8 @@ void silu_mul_q8(ConstRows gate,
                  std::int64_t cols,
                  Stream stream);
 
-// Whether linear_few_q8 has weights of this type: Q4_0 Q8_0 Q4_K Q5_K Q6_K.
+// Whether linear_few_q8 has weights of this type: Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 IQ4_NL and Q4_K Q5_K
+// Q6_K.
 bool has_linear_q8(DType dtype);
 // `q8` holds the rows that products.x describes, stride being `in`: row r of product b is row
 // b / x_share * (x_batch_stride / in) + r of them.
