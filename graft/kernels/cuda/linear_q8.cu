@@ -68,42 +68,34 @@ struct Q8Operands {
   int rows[kRows];
 };
 
-// The lane's pieces of kAhead blocks, `step` apart, one block after the other. There is no branch
-// in this, so that all loads are under way before the first product.
-template <class Dot, int kRows, int kAhead>
-__device__ void add_blocks(const Q8Operands<kRows>& from,
-                           unsigned first_block,
-                           unsigned step,
-                           int piece,
-                           float (&sums)[kFewOuts<kRows>][kRows]) {
+// The lane's piece of a block.
+template <class Dot, int kRows>
+__device__ void add_block(const Q8Operands<kRows>& from,
+                          std::size_t block,
+                          int piece,
+                          float (&sums)[kFewOuts<kRows>][kRows]) {
   using Format = typename Dot::FormatType;
   constexpr int kOuts = kFewOuts<kRows>;
+  typename Dot::Weights weights[kOuts];
   GRAFT_UNROLL
-  for (unsigned ahead = 0; ahead < kAhead; ++ahead) {
-    const std::size_t block = first_block + ahead * step;
-    typename Dot::Weights weights[kOuts];
+  for (int o = 0; o < kOuts; ++o)
+    weights[o] = Dot::weights(from.weights[o] + block * Format::kBlockBytes, piece);
+  GRAFT_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const Q8Block x = {
+        from.quants + from.rows[r] * from.in + block * Format::kBlockValues,
+        from.scales + from.rows[r] * (from.in / kGroup) + block * (Format::kBlockValues / kGroup)};
+    const typename Dot::Bytes bytes = Dot::bytes(x, piece);
     GRAFT_UNROLL
     for (int o = 0; o < kOuts; ++o)
-      weights[o] = Dot::weights(from.weights[o] + block * Format::kBlockBytes, piece);
-    GRAFT_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      const Q8Block x = {from.quants + from.rows[r] * from.in + block * Format::kBlockValues,
-                         from.scales + from.rows[r] * (from.in / kGroup) +
-                             block * (Format::kBlockValues / kGroup)};
-      const typename Dot::Bytes bytes = Dot::bytes(x, piece);
-      GRAFT_UNROLL
-      for (int o = 0; o < kOuts; ++o)
-        sums[o][r] = Dot::add_dot(sums[o][r], weights[o], bytes);
-    }
+      sums[o][r] = Dot::add_dot(sums[o][r], weights[o], bytes);
   }
 }
 
-// Two blocks ahead and many warps keep memory busy for one or two rows; more rows need the
-// registers for sums.
+// Many warps keep memory busy for one or two rows, better than loads ahead of their use do; more
+// rows need the registers for sums.
 template <int kRows>
-inline constexpr int kAheadOf = kRows <= 2 ? 2 : 1;
-template <int kRows>
-inline constexpr int kQ8Blocks = kRows == 1   ? 6
+inline constexpr int kQ8Blocks = kRows == 1   ? 8
                                  : kRows == 2 ? 5
                                               : kFewBlocks;
 
@@ -112,7 +104,6 @@ __global__ void __launch_bounds__(kFewThreads, kQ8Blocks<kRows>)
     linear_q8_kernel(FewJob job, Q8Rows q8, std::int64_t rows_per_product) {
   using Format = typename Dot::FormatType;
   constexpr int kOuts = kFewOuts<kRows>;
-  constexpr int kAhead = kAheadOf<kRows>;
   const FewPlace place = few_place<kOuts>(job);
   if (place.rows == 0) return;
   const std::int64_t first_row = place.x_product * rows_per_product;
@@ -131,12 +122,8 @@ __global__ void __launch_bounds__(kFewThreads, kQ8Blocks<kRows>)
   const auto num_blocks =
       place.matrix < 0 ? 0U : static_cast<unsigned>(job.in / Format::kBlockValues);
   unsigned block = static_cast<unsigned>(place.part * kWarp + place.lane) / Dot::kPieces;
-  if constexpr (kAhead > 1) {
-    for (; block + (kAhead - 1) * step < num_blocks; block += kAhead * step)
-      add_blocks<Dot, kRows, kAhead>(from, block, step, piece, sums);
-  }
   for (; block < num_blocks; block += step)
-    add_blocks<Dot, kRows, 1>(from, block, step, piece, sums);
+    add_block<Dot, kRows>(from, block, piece, sums);
   write_few<kRows>(job, place, sums);
 }
 
