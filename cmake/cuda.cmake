@@ -1,13 +1,31 @@
 # Decides whether libgraft_cuda.so is built (GRAFT_CUDA=AUTO|ON|OFF) and for which GPUs.
+set(GRAFT_CUDA_ARCHITECTURES "" CACHE STRING
+    "GPUs to compile for, such as 75;80;86;89;90;100;120; empty: those of this machine, else 90")
+
+# A number gives code for that GPU and PTX, which newer drivers compile for whatever they find.
+function(graft_cuda_architectures)
+  set(found ${GRAFT_CUDA_ARCHITECTURES})
+  if(NOT found)
+    execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+                    OUTPUT_VARIABLE capabilities ERROR_QUIET RESULT_VARIABLE status)
+    if(status EQUAL 0)
+      string(REGEX MATCHALL "[0-9]+\\.[0-9]+" found "${capabilities}")
+      string(REPLACE "." "" found "${found}")
+      list(REMOVE_DUPLICATES found)
+    endif()
+  endif()
+  if(NOT found)
+    set(found 90)
+  endif()
+  set(CMAKE_CUDA_ARCHITECTURES ${found} PARENT_SCOPE)
+endfunction()
+
 set(GRAFT_CUDA_ENABLED OFF)
 if(NOT GRAFT_CUDA STREQUAL "OFF")
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-      # Code for Hopper, and PTX that newer drivers compile for whatever they find.
-      set(CMAKE_CUDA_ARCHITECTURES 90)
-    endif()
+    graft_cuda_architectures()
     enable_language(CUDA)
     set(CMAKE_CUDA_STANDARD 20)
     set(CMAKE_CUDA_STANDARD_REQUIRED ON)
@@ -27,13 +45,37 @@ else()
   message(STATUS "CUDA library: off")
 endif()
 
-# Every graft/**/*.cu, opened by the program at run time when there is a driver.
-if(GRAFT_CUDA_ENABLED)
-  file(GLOB_RECURSE graft_cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/graft/*.cu)
-  add_library(graft_cuda SHARED ${graft_cuda_sources})
-  target_link_libraries(graft_cuda PRIVATE graft_flags)
-  set_target_properties(graft_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static CUDA_VISIBILITY_PRESET hidden)
-endif()
+# graft_cuda_library(): libgraft_cuda.so from every graft/**/*.cu and what stands in folders named cuda. The program opens
+# it at run time when there is a driver; to libgraft.so it is a plugin, whose types it shares. Called after graft_library().
+function(graft_cuda_library)
+  if(NOT GRAFT_CUDA_ENABLED)
+    return()
+  endif()
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/graft/*.cu ${CMAKE_SOURCE_DIR}/graft/kernels/cuda/*.cpp
+       ${CMAKE_SOURCE_DIR}/graft/ops/cuda/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cpp$")
+  # Objects, so that the tests are linked with the same code and the modules they need.
+  add_library(graft_cuda_objects OBJECT ${sources})
+  target_link_libraries(graft_cuda_objects PRIVATE graft_flags)
+  target_include_directories(graft_cuda_objects SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+  set_target_properties(graft_cuda_objects PROPERTIES CUDA_VISIBILITY_PRESET hidden)
+  add_library(graft_cuda SHARED $<TARGET_OBJECTS:graft_cuda_objects>)
+  target_link_libraries(graft_cuda PRIVATE graft::graft ${CMAKE_DL_LIBS})
+  set_target_properties(graft_cuda PROPERTIES LINKER_LANGUAGE CUDA CUDA_RUNTIME_LIBRARY Static INSTALL_RPATH "$ORIGIN"
+                                              BUILD_WITH_INSTALL_RPATH ON)
+endfunction()
+
+# graft_cuda_tests(): the program graft_cuda_test; called when the modules are known.
+function(graft_cuda_tests)
+  if(NOT GRAFT_CUDA_ENABLED OR NOT GRAFT_TESTS)
+    return()
+  endif()
+  file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/graft/kernels/cuda/*_test.cpp ${CMAKE_SOURCE_DIR}/tests/gpu/*_test.cpp)
+  graft_test(graft_cuda_test cuda ${tests} $<TARGET_OBJECTS:graft_cuda_objects>)
+  target_include_directories(graft_cuda_test SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+  target_link_libraries(graft_cuda_test PRIVATE graft::models ${CMAKE_DL_LIBS})
+  set_target_properties(graft_cuda_test PROPERTIES LINKER_LANGUAGE CUDA CUDA_RUNTIME_LIBRARY Static)
+endfunction()
 
 # So that the program can say why there are no GPUs.
 set_property(SOURCE ${CMAKE_SOURCE_DIR}/graft/tensor/gpus.cpp APPEND

@@ -6,6 +6,7 @@ function(graft_module name)
   cmake_parse_arguments(arg "" "" "DEPS;LIBS" ${ARGN})
   set(dir ${CMAKE_SOURCE_DIR}/graft/${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${dir}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/(kernels|ops)/cuda/")  # of libgraft_cuda.so: see cuda.cmake
   set(tests ${sources})
   set(benches ${sources})
   list(FILTER sources EXCLUDE REGEX "(_(test|bench)|/main)\\.cpp$")

@@ -15,9 +15,30 @@
 #include "graft/base/mapped_file.h"
 #include "graft/engine/engine.h"
 #include "graft/models/open_model.h"
+#include "graft/tensor/gpus.h"
 
 namespace graft::api {
 namespace {
+
+// Those of this machine. Throws Error when one is asked for and there is none.
+int count_gpus(const std::string& device) {
+  const GpuList list = list_gpus();
+  if (device.empty()) return static_cast<int>(list.gpus.size());
+  const std::optional<Device> wanted = device_from_name(device);
+  if (!wanted) fail("--device: '", device, "' is none of cpu, cuda, cuda:0, cuda:1, …");
+  if (list.gpus.empty()) fail("--device ", device, ": there is no GPU: ", list.unavailable);
+  if (wanted->index >= static_cast<std::int32_t>(list.gpus.size()))
+    fail("--device ", device, ": the machine has ", list.gpus.size(), " GPUs, from cuda:0");
+  return static_cast<int>(list.gpus.size());
+}
+
+// Empty: those of the model's family.
+std::string default_rules(const std::string& device, int num_gpus) {
+  if (num_gpus == 0) return "[]";
+  if (device.empty()) return {};
+  return str("- {match: {name: \"\"}, replace: {class: default, kwargs: {device: \"", device,
+             "\"}}}\n");
+}
 
 models::OpenOptions open_options(const LlmConfig& config) {
   models::OpenOptions options;
@@ -26,6 +47,8 @@ models::OpenOptions open_options(const LlmConfig& config) {
   options.load = {.repack = config.repack, .on_progress = config.on_load};
   options.memory = config.memory;
   options.plugins = config.plugins;
+  if (config.device != "cpu") options.machine.num_gpus = count_gpus(config.device);
+  options.rules = default_rules(config.device, options.machine.num_gpus);
   if (!config.rules.empty()) {
     const MappedFile file(config.rules);
     options.rules = {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};

@@ -43,6 +43,9 @@ using engine::Update;
 struct LlmConfig {
   EngineConfig engine = {};
   std::filesystem::path rules = {};  // rule file; empty: the default of the model's family
+  // Without rules: "cpu", "cuda" or "cuda:1" for everything there; empty: as the default rules for
+  // the model's family and this machine's GPUs have it.
+  std::string device = {};
   std::vector<std::filesystem::path> plugins = {};  // libraries with operators
   std::size_t num_threads = 0;                      // 0: one per core
   std::vector<int> processors = {};                 // to pin the threads to; empty: not pinned

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "graft/base/check.h"
+#include "graft/base/pause.h"
 #include "graft/base/processors.h"
 
 namespace graft {
@@ -19,16 +20,11 @@ namespace {
 // program costs nothing.
 constexpr std::chrono::microseconds kSpinTime{100};
 
-void pause_briefly() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
-
 // Returns once `value` is no longer `old`: looks for a while, then sleeps.
-void wait_for_change(const std::atomic<int>& value, int old, bool may_spin) {
+void wait_for_change(const std::atomic<int>& value,
+                     int old,
+                     bool may_spin,
+                     const std::atomic<int>& num_awake) {
   if (may_spin) {
     const auto until = std::chrono::steady_clock::now() + kSpinTime;
     do {
@@ -36,7 +32,8 @@ void wait_for_change(const std::atomic<int>& value, int old, bool may_spin) {
         if (value.load(std::memory_order_acquire) != old) return;
         pause_briefly();
       }
-    } while (std::chrono::steady_clock::now() < until);
+    } while (num_awake.load(std::memory_order_relaxed) > 0 ||
+             std::chrono::steady_clock::now() < until);
   }
   value.wait(old, std::memory_order_acquire);
 }
@@ -51,6 +48,7 @@ struct ThreadPool::State {
   std::vector<int> processors;  // empty: threads run where they like
   std::thread::id pinned_caller;
   std::atomic<bool> in_loop = false;
+  std::atomic<int> num_awake = 0;
 
   const void* body = nullptr;
   Call call = nullptr;  // null: the threads end
@@ -82,7 +80,7 @@ struct ThreadPool::State {
   void run_thread(std::size_t worker) {
     pin(worker);
     for (int seen = 0;; ++seen) {
-      wait_for_change(loops, seen, may_spin);
+      wait_for_change(loops, seen, may_spin, num_awake);
       if (call == nullptr) return;
       drain(worker);
       if (--num_busy == 0) num_busy.notify_one();
@@ -118,6 +116,14 @@ std::size_t ThreadPool::num_threads() const {
   return state_->threads.size() + 1;
 }
 
+ThreadPool::Awake::Awake(ThreadPool& pool) : pool_(pool) {
+  ++pool_.state_->num_awake;
+}
+
+ThreadPool::Awake::~Awake() {
+  --pool_.state_->num_awake;
+}
+
 void ThreadPool::run(std::size_t num_items, const void* body, Call call) {
   State& s = *state_;
   GRAFT_CHECK(!s.in_loop.exchange(true), "parallel_for inside parallel_for");
@@ -136,7 +142,7 @@ void ThreadPool::run(std::size_t num_items, const void* body, Call call) {
     s.publish();
     s.drain(0);
     for (int busy = s.num_busy; busy != 0; busy = s.num_busy)
-      wait_for_change(s.num_busy, busy, s.may_spin);
+      wait_for_change(s.num_busy, busy, s.may_spin, s.num_awake);
   }
   std::exception_ptr error = std::exchange(s.error, nullptr);
   s.in_loop = false;

@@ -23,6 +23,19 @@ class ThreadPool {
 
   std::size_t num_threads() const;
 
+  // While one of these lives, the threads look for the next loop without sleeping: another device
+  // works between the loops, for longer than they would wait.
+  class Awake {
+   public:
+    explicit Awake(ThreadPool& pool);
+    Awake(const Awake&) = delete;
+    Awake& operator=(const Awake&) = delete;
+    ~Awake();
+
+   private:
+    ThreadPool& pool_;
+  };
+
   // Calls body(item), or body(worker, item), once for each item in [0, num_items), in no fixed
   // order, and returns when all are done. Of calls at the same time each has another worker, below
   // min(num_threads, num_items). The first exception a body throws is rethrown here after the

@@ -29,6 +29,7 @@
 #include "graft/kernels/cpu/table.h"
 #include "graft/models/family.h"
 #include "graft/plan/limits.h"
+#include "graft/tensor/gpus.h"
 
 namespace graft::cli {
 namespace {
@@ -41,8 +42,13 @@ struct Options {
   bool json = false;
 };
 
+// Enough to know what is read and whether the processor alone does it.
 PlannedModel planned_model(const ModelOptions& options) {
-  return {options.model.path(), options.rules, options.plugins, plan::Machine{}};
+  const auto num_gpus = options.device == "cpu" ? 0 : static_cast<int>(list_gpus().gpus.size());
+  return {options.model.path(),
+          options.rules,
+          options.plugins,
+          {.num_gpus = num_gpus, .plan_only = num_gpus > 0}};
 }
 
 // On a thread of its own: a pool that pins its threads pins the one that calls, and what this one

@@ -42,6 +42,10 @@ void ModelOptions::add_to(CLI::App& command) {
 
 void ModelOptions::add_all_but_model_to(CLI::App& command) {
   command.add_option("--rules", rules, "Rule file instead of the default")->option_text("FILE");
+  command
+      .add_option("--device", device,
+                  "Everything on cpu, cuda or cuda:N (default: the rules for the model's family)")
+      ->option_text("NAME");
   plugins.add_to(command);
   command.add_option("-t,--threads", threads, "Threads (default: one per core)")
       ->check(CLI::Range(1, 4096))
@@ -58,6 +62,7 @@ void ModelOptions::add_all_but_model_to(CLI::App& command) {
 api::LlmConfig ModelOptions::config() const {
   api::LlmConfig config;
   config.rules = rules;
+  config.device = device;
   config.plugins = plugins.paths();
   config.num_threads = threads;
   if (!processors.empty()) config.processors = parse_processors(processors);

@@ -31,7 +31,8 @@ struct ModelChoice {
 
 struct ModelOptions {
   ModelChoice model;
-  std::string rules;  // empty: the default of the model's family
+  std::string rules;   // empty: the default of the model's family
+  std::string device;  // empty: by rules
   PluginOptions plugins;
   std::size_t threads = 0;
   std::string processors;  // a list; empty: threads are not pinned

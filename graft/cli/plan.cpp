@@ -91,7 +91,8 @@ int plan_model(const Options& options) {
   }
   const PlannedModel model(
       options.model.path(), options.rules, options.plugins,
-      {.num_gpus = static_cast<int>(machine.gpus.size()), .plan_only = !machine.gpus.empty()});
+      {.num_gpus = static_cast<int>(machine.gpus.size()), .plan_only = !machine.gpus.empty()},
+      machine.gpus.empty() ? 0 : machine.gpus.front().vram_bytes);
   if (!options.json) fmt::print(stderr, "{}", plan::findings_text(model.result().findings));
   if (!model.result().ok()) return 1;
   const plan::Estimate estimate = plan::estimate(model.result().plan, machine, options.load);

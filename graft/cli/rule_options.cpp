@@ -104,12 +104,17 @@ plan::MachineFigures MachineOptions::figures() const {
 PlannedModel::PlannedModel(const std::filesystem::path& model,
                            const std::string& rules,
                            const PluginOptions& plugins,
-                           const plan::Machine& machine)
+                           const plan::Machine& machine,
+                           std::uint64_t gpu_bytes)
     : source_(formats::open_weights(model)),
       blueprint_(models::make_blueprint(source_->config(), source_.get())),
       registry_(ops::builtin_operators()) {
+  std::uint64_t bytes = 0;
+  for (const formats::TensorInfo& tensor : source_->tensors())
+    bytes += tensor.data.size();
   const std::filesystem::path path = rules.empty()
-                                         ? plan::default_rules(blueprint_.family, machine.num_gpus)
+                                         ? plan::default_rules(blueprint_.family, machine.num_gpus,
+                                                               plan::fits_gpu(bytes, gpu_bytes))
                                          : std::filesystem::path(rules);
   std::vector<plan::Finding> findings;
   rules_ = plan::read_rules(path, findings);

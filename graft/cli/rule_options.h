@@ -55,7 +55,8 @@ class PlannedModel {
   PlannedModel(const std::filesystem::path& model,
                const std::string& rules,
                const PluginOptions& plugins,
-               const plan::Machine& machine);
+               const plan::Machine& machine,
+               std::uint64_t gpu_bytes = 0);  // memory of each; 0: unknown
   PlannedModel(const PlannedModel&) = delete;
   PlannedModel& operator=(const PlannedModel&) = delete;
   ~PlannedModel() = default;

@@ -1,6 +1,7 @@
 #include "graft/engine/engine.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "graft/base/check.h"
@@ -10,14 +11,36 @@
 namespace graft::engine {
 namespace {
 
+// Logits of more sequences than this take memory that is not worth measuring before it is used.
+constexpr std::int64_t kMostWarmSequences = 256;
+
+// What a GPU needs to work in is measured, not guessed: the largest passes go through once.
+void warm_up(models::OpenModel& open, const EngineConfig& config) {
+  models::Model& model = open.model();
+  const auto caches = model.cache_bytes_by_device();
+  if (std::ranges::all_of(caches, [](const auto& cache) { return cache.first == kCpu; })) return;
+  const std::int64_t context = open.blueprint().max_context;
+  const std::int64_t most = context > 0 ? context : config.max_num_batched_tokens;
+  model.warm_up(std::clamp<std::int64_t>(config.max_num_batched_tokens, 1, most),
+                std::clamp<std::int64_t>(config.max_num_seqs, 1, kMostWarmSequences));
+}
+
 EngineConfig resolve_for(models::OpenModel& open, const EngineConfig& config) {
+  warm_up(open, config);
   const models::Model& model = open.model();
   EngineLimits limits;
   limits.model_context = open.blueprint().max_context;
   limits.block_tokens = model.block_tokens();
-  limits.bytes_per_token =
-      model.cache_bytes_per_block() / static_cast<std::size_t>(model.block_tokens());
-  limits.available_bytes = open.memory_left();
+  // The device that has room for the fewest blocks decides.
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& [device, bytes] : model.cache_bytes_by_device()) {
+    const std::uint64_t available = open.memory_left(device);
+    const double blocks = static_cast<double>(available) / static_cast<double>(bytes);
+    if (blocks >= least) continue;
+    least = blocks;
+    limits.bytes_per_token = bytes / static_cast<std::size_t>(model.block_tokens());
+    limits.available_bytes = available;
+  }
   return resolve(config, limits);
 }
 
@@ -56,6 +79,7 @@ Engine::Engine(models::OpenModel& model,
           config_.num_kvcache_blocks, config_.kvcache_block_size, config_.enable_prefix_caching),
       scheduler_(config_, blocks_),
       runner_(model.model()) {
+  open_.model().enforce_eager(config_.enforce_eager);
   open_.model().allocate_cache(config_.num_kvcache_blocks, config_.kvcache_block_size);
 }
 

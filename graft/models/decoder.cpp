@@ -1,12 +1,13 @@
 #include "graft/models/decoder.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <list>
+#include <optional>
 
 #include "graft/base/check.h"
 #include "graft/models/build.h"
-#include "graft/ops/device_state.h"
 #include "graft/ops/profiler.h"
 
 namespace graft::models {
@@ -49,7 +50,27 @@ TensorView move_to(Device device, TensorView x, Pass& pass) {
   return there;
 }
 
+void finish_sum(Hidden& hidden, Pass& pass) {
+  if (!hidden.is_sum) return;
+  Pass there = ops::on(hidden.x.device, pass);
+  pass.devices->at(hidden.x.device).add(hidden.x, hidden.more, there);
+  hidden.is_sum = false;
+}
+
+void move_to(Device device, Hidden& hidden, Pass& pass) {
+  const bool is_there = hidden.x.device == device;
+  if (is_there && hidden.more.data != nullptr) return;
+  finish_sum(hidden, pass);
+  hidden.x = move_to(device, hidden.x, pass);
+  hidden.more = ops::on(device, pass).workspace.f32({hidden.x.rows(), hidden.x.cols()});
+}
+
+bool is_every_row(const std::vector<std::int32_t>& rows, TensorView x) {
+  return static_cast<std::int64_t>(rows.size()) == x.rows();  // they ascend
+}
+
 TensorView gather_rows(TensorView x, const std::vector<std::int32_t>& rows, Pass& pass) {
+  if (is_every_row(rows, x)) return x;
   Pass there = ops::on(x.device, pass);
   const TensorView picked = there.workspace.f32({static_cast<std::int64_t>(rows.size()), x.cols()});
   if (!rows.empty()) pass.devices->at(x.device).gather(x, rows, picked, there);
@@ -63,21 +84,23 @@ void show(const HiddenObserver& observer, std::int64_t index, TensorView x, Pass
 
 }  // namespace
 
-void DecoderLayer::forward(TensorView x, Pass& caller) const {
+void DecoderLayer::forward(Hidden& hidden, Pass& caller) const {
   Pass pass = ops::on(device, caller);
-  ops::DeviceState& state = pass.devices->at(device);
   const ops::ProfileScope profile(pass, name);
   const Workspace::Scope scope(pass.workspace);
+  const auto& [x, y, is_sum] = hidden;
   const TensorView h = pass.workspace.f32({x.rows(), x.cols()});
-  const TensorView y = pass.workspace.f32({x.rows(), x.cols()});
 
-  input_layernorm->forward(x, h, pass);
+  if (is_sum) {
+    input_layernorm->forward_sum(x, y, h, pass);
+  } else {
+    input_layernorm->forward(x, h, pass);
+  }
   self_attn->forward(h, y, pass);
-  state.add(x, y, pass);
 
-  post_attention_layernorm->forward(x, h, pass);
+  post_attention_layernorm->forward_sum(x, y, h, pass);
   mlp->forward(h, y, pass);
-  state.add(x, y, pass);
+  hidden.is_sum = true;
 }
 
 Decoder::Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase phase) {
@@ -108,27 +131,97 @@ Decoder::Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase pha
   devices_.insert(devices_.end(), {norm_device_, head_device_, kCpu});
   std::ranges::sort(devices_);
   devices_.erase(std::unique(devices_.begin(), devices_.end()), devices_.end());
+  is_recordable_ = can_be_recorded(plan, operators, phase);
+  is_hybrid_ = devices_.size() > 1 && is_on_processor_too(plan, operators, phase);
+}
+
+bool Decoder::is_on_processor_too(const plan::Plan& plan,
+                                  const OperatorTree& operators,
+                                  ops::Phase phase) const {
+  return std::ranges::any_of(plan.placements, [&](const plan::Placement& placement) {
+    const plan::ModuleSpec& module = *placement.module;
+    return module.role != ops::Role::Embedding && operators.at(module.name).of(phase) != nullptr &&
+           operators.device_of(module.name, phase) == kCpu;
+  });
+}
+
+// All modules of the phase on the device of the hidden states; experts may be the processor's.
+bool Decoder::can_be_recorded(const plan::Plan& plan,
+                              const OperatorTree& operators,
+                              ops::Phase phase) const {
+  const Device device = first_device_;
+  const bool is_one_device = std::ranges::all_of(
+      layers_, [&](const DecoderLayer& layer) { return layer.device == device; });
+  if (device == kCpu || !is_one_device) return false;
+  return std::ranges::all_of(plan.placements, [&](const plan::Placement& placement) {
+    const plan::ModuleSpec& module = *placement.module;
+    if (operators.at(module.name).of(phase) == nullptr) return true;
+    const Device there = operators.device_of(module.name, phase);
+    if (there == device || module.role == ops::Role::Embedding) return true;
+    return there == kCpu && module.role == ops::Role::Experts;
+  });
 }
 
 void Decoder::forward(TensorView logits, const HiddenObserver& observer, Pass& pass) const {
   std::list<Workspace::Scope> scopes;
   for (const Device device : devices_)
     scopes.emplace_back(ops::on(device, pass).workspace);
+  std::optional<ThreadPool::Awake> awake;
+  if (is_hybrid_) awake.emplace(pass.pool);
   pass.devices->begin_pass(pass.batch);
+  const Workspace::Scope staging(pass.devices->at(head_device_).staging());
+  const TensorView staged = room_for_logits(logits.cols(), pass);
 
-  Pass first = ops::on(first_device_, pass);
-  TensorView x = first.workspace.f32({pass.batch.num_tokens(), hidden_size_});
-  embed_tokens_->forward(pass.batch.token_ids, x, first);
-  if (observer) show(observer, 0, x, pass);
+  Hidden hidden = {.x = embed(pass), .more = {}};
+  if (observer) show(observer, 0, hidden.x, pass);
+  run_layers(hidden, observer, pass);
+  const TensorView x = final_rows(hidden.x, observer, pass);
+  if (x.rows() == 0) return;
+  start_logits(x, logits, staged, pass);
+  if (head_device_ == kCpu) return;
+  pass.devices->at(head_device_).finish_copies_out();
+  std::memcpy(logits.data, staged.data, std::min(logits.bytes(), staged.bytes()));
+}
 
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    x = move_to(layers_[i].device, x, pass);
-    layers_[i].forward(x, pass);
-    if (observer && i + 1 < layers_.size())
-      show(observer, static_cast<std::int64_t>(i) + 1, x, pass);
+void Decoder::forward_recorded(TensorView logits,
+                               Pass& pass,
+                               std::unique_ptr<ops::Recording>& recording) const {
+  ops::DeviceState& state = pass.devices->at(first_device_);
+  const Workspace::Scope scope(state.workspace());
+  const Workspace::Scope here(pass.workspace);
+  std::optional<ThreadPool::Awake> awake;
+  if (is_hybrid_) awake.emplace(pass.pool);
+  pass.devices->begin_pass(pass.batch);
+  const Workspace::Scope staging(state.staging());
+  const TensorView staged = room_for_logits(logits.cols(), pass);
+  const TensorView x = embed(pass);
+  if (recording == nullptr) {
+    recording = state.record([&] {
+      Hidden hidden = {.x = x, .more = {}};
+      run_layers(hidden, {}, pass);
+      start_logits(final_rows(hidden.x, {}, pass), logits, staged, pass);
+    });
   }
-  x = final_rows(x, observer, pass);
-  if (x.rows() > 0) write_logits(x, logits, pass);
+  state.replay(*recording);
+  std::memcpy(logits.data, staged.data, std::min(logits.bytes(), staged.bytes()));
+}
+
+TensorView Decoder::embed(Pass& pass) const {
+  Pass first = ops::on(first_device_, pass);
+  const TensorView x = first.workspace.f32({pass.batch.num_tokens(), hidden_size_});
+  embed_tokens_->forward(pass.batch.token_ids, x, first);
+  return x;
+}
+
+void Decoder::run_layers(Hidden& hidden, const HiddenObserver& observer, Pass& pass) const {
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    move_to(layers_[i].device, hidden, pass);
+    layers_[i].forward(hidden, pass);
+    if (!observer || i + 1 == layers_.size()) continue;
+    finish_sum(hidden, pass);
+    show(observer, static_cast<std::int64_t>(i) + 1, hidden.x, pass);
+  }
+  finish_sum(hidden, pass);
 }
 
 TensorView Decoder::final_rows(TensorView x, const HiddenObserver& observer, Pass& pass) const {
@@ -142,13 +235,19 @@ TensorView Decoder::final_rows(TensorView x, const HiddenObserver& observer, Pas
   return gather_rows(x, pass.batch.logit_rows, pass);
 }
 
-void Decoder::write_logits(TensorView x, TensorView logits, Pass& pass) const {
+TensorView Decoder::room_for_logits(std::int64_t vocab_size, Pass& pass) const {
+  if (head_device_ == kCpu) return {};
+  const auto rows = static_cast<std::int64_t>(pass.batch.logit_rows.size());
+  return pass.devices->at(head_device_).staging().f32({rows, vocab_size});
+}
+
+void Decoder::start_logits(TensorView x, TensorView logits, TensorView staged, Pass& pass) const {
   x = move_to(head_device_, x, pass);
   Pass there = ops::on(head_device_, pass);
-  const bool is_here = head_device_ == kCpu;
-  const TensorView y = is_here ? logits : there.workspace.f32({x.rows(), logits.cols()});
+  if (head_device_ == kCpu) return lm_head_->forward(x, logits, there);
+  const TensorView y = there.workspace.f32({x.rows(), logits.cols()});
   lm_head_->forward(x, y, there);
-  if (!is_here) pass.devices->copy(y, logits.slice(0, y.rows()));
+  pass.devices->at(head_device_).start_copy_out(y, staged);
 }
 
 }  // namespace graft::models

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "graft/models/operators.h"
+#include "graft/ops/device_state.h"
 #include "graft/ops/operator.h"
 #include "graft/plan/plan.h"
 
@@ -18,6 +20,14 @@ namespace graft::models {
 // after the final norm as well.
 using HiddenObserver = std::function<void(std::int64_t index, TensorView hidden)>;
 
+// The hidden states of a pass: x, or x + more where a layer has left its last sum to whoever comes
+// next, who can do it on the way.
+struct Hidden {
+  TensorView x;
+  TensorView more;
+  bool is_sum = false;
+};
+
 struct DecoderLayer {
   std::string name;
   Device device;  // where the hidden states must be; the operators below are seen from there
@@ -26,8 +36,8 @@ struct DecoderLayer {
   ops::Norm* post_attention_layernorm = nullptr;
   ops::Mlp* mlp = nullptr;
 
-  // x[t, hidden] becomes the layer's output.
-  void forward(TensorView x, ops::Pass& caller) const;
+  // The layer's output takes the place of its input.
+  void forward(Hidden& hidden, ops::Pass& caller) const;
 };
 
 // The operators of one phase, none of them owned.
@@ -35,16 +45,39 @@ class Decoder {
  public:
   Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase phase);
 
-  // logits[logit_rows, vocab], in memory of the processor. The pass is the processor's too.
+  // logits[logit_rows, vocab], in memory of the processor; with fewer rows only the first ones are
+  // written. The pass is the processor's too.
   void forward(TensorView logits, const HiddenObserver& observer, ops::Pass& pass) const;
 
+  // Whether all but the embedding is on one device, or asked for by it: such passes can be recorded
+  // where the device knows how.
+  bool is_recordable() const { return is_recordable_; }
+  Device first_device() const { return first_device_; }
+  // The same pass, all rows wanted. What happens after the embedding is recorded when `recording`
+  // is null, and otherwise replayed: with another batch, but for its numbers the same.
+  void forward_recorded(TensorView logits,
+                        ops::Pass& pass,
+                        std::unique_ptr<ops::Recording>& recording) const;
+
  private:
+  bool is_on_processor_too(const plan::Plan& plan,
+                           const OperatorTree& operators,
+                           ops::Phase phase) const;
+  bool can_be_recorded(const plan::Plan& plan,
+                       const OperatorTree& operators,
+                       ops::Phase phase) const;
+  TensorView embed(ops::Pass& pass) const;
+  void run_layers(Hidden& hidden, const HiddenObserver& observer, ops::Pass& pass) const;
   // The rows whose logits are wanted, after the final norm.
   TensorView final_rows(TensorView x, const HiddenObserver& observer, ops::Pass& pass) const;
-
-  void write_logits(TensorView x, TensorView logits, ops::Pass& pass) const;
+  // Of these rows: in `logits` itself, or on their way to `staged`.
+  void start_logits(TensorView x, TensorView logits, TensorView staged, ops::Pass& pass) const;
+  // Staging memory for those of all wanted rows; empty where the head is on the processor.
+  TensorView room_for_logits(std::int64_t vocab_size, ops::Pass& pass) const;
 
   std::int64_t hidden_size_ = 0;
+  bool is_recordable_ = false;
+  bool is_hybrid_ = false;       // the processor works between what a GPU does
   std::vector<Device> devices_;  // where hidden states come by, each once
   Device first_device_;          // after the embedding
   ops::Embedding* embed_tokens_ = nullptr;

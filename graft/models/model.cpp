@@ -1,6 +1,7 @@
 #include "graft/models/model.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "graft/base/check.h"
@@ -9,6 +10,13 @@
 #include "graft/plan/report.h"
 
 namespace graft::models {
+namespace {
+
+std::size_t as_size(std::int64_t count) {
+  return static_cast<std::size_t>(count);
+}
+
+}  // namespace
 
 Model::Model(const plan::Plan& plan,
              const formats::WeightSource& source,
@@ -30,6 +38,7 @@ Model::Model(const plan::Plan& plan,
     auto* cache = dynamic_cast<ops::KvCache*>(operators_.at(name).generate);
     GRAFT_CHECK(cache != nullptr, name, " has no operator");
     caches_.push_back(cache);
+    cache_devices_.push_back(operators_.device_of(name, ops::Phase::Generate));
   }
   load();
 }
@@ -53,6 +62,7 @@ void Model::load() {
 }
 
 void Model::unload() {
+  steady_passes_.forget();
   for (const auto& op : operators_.all())
     op->unload();
 }
@@ -73,10 +83,46 @@ void Model::forward(const ops::Batch& batch,
                  .profiler = profiler_ ? &*profiler_ : nullptr,
                  .devices = &devices_};
   const Decoder& decoder = phase == ops::Phase::Prefill ? prefill_ : generate_;
+  const bool is_steady = phase == ops::Phase::Generate && decoder.is_recordable() && !observer &&
+                         devices_.at(decoder.first_device()).can_record();
+  if (is_steady && SteadyPasses::fits(batch))
+    return steady_passes_.forward(decoder, block_tokens(), logits.slice(0, num_rows), pass);
   decoder.forward(logits, observer, pass);
 }
 
+void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
+  const std::int64_t num_blocks = (num_tokens + block_tokens() - 1) / block_tokens();
+  allocate_cache(num_blocks);
+  ops::SequenceSlice prompt = {.first_row = 0,
+                               .num_tokens = num_tokens,
+                               .context_len = num_tokens,
+                               .block_table = std::vector<std::int32_t>(as_size(num_blocks))};
+  std::iota(prompt.block_table.begin(), prompt.block_table.end(), 0);
+  ops::Batch batch;
+  batch.token_ids.resize(as_size(num_tokens));
+  batch.positions.resize(as_size(num_tokens));
+  std::iota(batch.positions.begin(), batch.positions.end(), 0);
+  batch.sequences = {std::move(prompt)};
+  batch.logit_rows = {static_cast<std::int32_t>(num_tokens - 1)};
+  std::vector<float> logits(as_size(std::max(num_sequences, std::int64_t{1}) * vocab_size()));
+  const TensorView view(logits.data(), DType::F32, {num_sequences, vocab_size()});
+  forward(batch, ops::Phase::Prefill, view);
+
+  batch = {};
+  for (std::int64_t i = 0; i < num_sequences; ++i) {
+    batch.token_ids.push_back(0);
+    batch.positions.push_back(0);
+    batch.sequences.push_back(
+        {.first_row = i, .num_tokens = 1, .context_len = 1, .block_table = {0}});
+    batch.logit_rows.push_back(static_cast<std::int32_t>(i));
+  }
+  forward(batch, ops::Phase::Generate, view);
+  for (ops::KvCache* cache : caches_)
+    cache->unload();
+}
+
 void Model::allocate_cache(std::int64_t num_blocks, std::int64_t block_tokens) {
+  steady_passes_.forget();
   for (ops::KvCache* cache : caches_)
     cache->allocate(num_blocks, block_tokens > 0 ? block_tokens : cache->block_tokens());
 }
@@ -118,6 +164,13 @@ std::int64_t Model::num_blocks() const {
 
 std::int64_t Model::block_tokens() const {
   return caches_.front()->block_tokens();
+}
+
+std::map<Device, std::size_t> Model::cache_bytes_by_device() const {
+  std::map<Device, std::size_t> bytes;
+  for (std::size_t i = 0; i < caches_.size(); ++i)
+    bytes[cache_devices_[i]] += caches_[i]->bytes_per_block();
+  return bytes;
 }
 
 std::size_t Model::cache_bytes_per_block() const {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,6 +17,7 @@
 #include "graft/formats/weight_source.h"
 #include "graft/models/decoder.h"
 #include "graft/models/operators.h"
+#include "graft/models/steady_passes.h"
 #include "graft/ops/device_state.h"
 #include "graft/ops/pass.h"
 #include "graft/ops/profiler.h"
@@ -54,6 +56,8 @@ class Model {
   std::int64_t num_blocks() const;
   std::int64_t block_tokens() const;
   std::size_t cache_bytes_per_block() const;  // of all layers together
+  // The same for the layers whose cache is on each device.
+  std::map<Device, std::size_t> cache_bytes_by_device() const;
 
   // One block of all layers, one after the other: out and in have cache_bytes_per_block().
   void copy_block(std::int64_t from, std::int64_t to);
@@ -73,6 +77,12 @@ class Model {
   void stop_profiling() { profiler_.reset(); }
   const ops::Profiler* profiler() const { return profiler_ ? &*profiler_ : nullptr; }
 
+  // Passes of this size go through once, so that GPUs have taken the memory they work in. The caches
+  // are empty afterwards and want allocate_cache() again.
+  void warm_up(std::int64_t num_tokens, std::int64_t num_sequences);
+  // Nothing is recorded and replayed where it could be.
+  void enforce_eager(bool is_eager) { steady_passes_.enforce_eager(is_eager); }
+
   // Gives the memory of weights and caches back; load() brings the weights in place again, the
   // caches need allocate_cache().
   void unload();
@@ -88,7 +98,9 @@ class Model {
   Decoder prefill_;
   Decoder generate_;
   std::vector<ops::KvCache*> caches_;  // one per layer
+  std::vector<Device> cache_devices_;
   ops::PassDevices devices_;
+  SteadyPasses steady_passes_;
   std::optional<ops::Profiler> profiler_;
   std::int64_t hidden_size_ = 0;
 };

@@ -6,8 +6,11 @@
 #include "graft/base/system.h"
 #include "graft/base/units.h"
 #include "graft/models/family.h"
+#include "graft/ops/gpu_operators.h"
+#include "graft/plan/default_rules.h"
 #include "graft/plan/plugins.h"
 #include "graft/plan/report.h"
+#include "graft/tensor/device_memory.h"
 
 namespace graft::models {
 namespace {
@@ -19,12 +22,38 @@ void fail_on_errors(const std::vector<plan::Finding>& findings) {
   fail(text);
 }
 
-plan::RuleFile parse(const OpenOptions& options, ops::Registry& registry) {
+std::filesystem::path default_rules(const formats::WeightSource& source,
+                                    const std::string& family,
+                                    int num_gpus) {
+  DeviceMemory* gpus = num_gpus == 0 ? nullptr : device_memory(DeviceType::Cuda);
+  const std::uint64_t free = gpus == nullptr ? 0 : gpus->available(0);
+  std::uint64_t bytes = 0;
+  for (const formats::TensorInfo& tensor : source.tensors())
+    bytes += tensor.data.size();
+  return plan::default_rules(family, num_gpus, plan::fits_gpu(bytes, free));
+}
+
+plan::RuleFile parse(const OpenOptions& options,
+                     const formats::WeightSource& source,
+                     const std::string& family,
+                     ops::Registry& registry) {
   std::vector<plan::Finding> findings;
-  plan::RuleFile rules = plan::parse_rules(options.rules, options.rules_path, findings);
+  plan::RuleFile rules =
+      options.rules.empty()
+          ? plan::read_rules(default_rules(source, family, options.machine.num_gpus), findings)
+          : plan::parse_rules(options.rules, options.rules_path, findings);
   plan::load_plugins(options.plugins, rules, registry, findings);
   fail_on_errors(findings);
   return rules;
+}
+
+void check_gpu_memory(const std::filesystem::path& path, Device device, std::uint64_t needed) {
+  const std::uint64_t free = device_memory(device.type)->available(device.index);
+  if (needed <= free) return;
+  fail(path.string(), ": the rules put ", bytes_text(needed), " of weights on ", to_string(device),
+       ", which has ", bytes_text(free),
+       " free; a rule for the experts (role: experts) or for some layers (name: "
+       "\"^model[.]layers[.]([2-9][0-9])[.]\") with device: cpu leaves them in main memory");
 }
 
 // Weights that are rearranged are copied; the others are read from the file's pages, which the
@@ -32,8 +61,11 @@ plan::RuleFile parse(const OpenOptions& options, ops::Registry& registry) {
 void check_memory(const std::filesystem::path& path,
                   const plan::Plan& plan,
                   const OpenOptions& options) {
+  for (const auto& [device, bytes] : plan::weight_bytes_by_device(plan)) {
+    if (device != kCpu) check_gpu_memory(path, device, bytes);
+  }
+  const std::uint64_t needed = plan::weight_bytes_on(plan, kCpu);
   const std::uint64_t free = options.memory != 0 ? options.memory : available_memory();
-  const std::uint64_t needed = plan::weight_bytes(plan);
   if (!options.load.repack || free == 0 || needed <= free) return;
   fail(
       path.string(), ": its weights take ", bytes_text(needed), ", but ",
@@ -47,8 +79,8 @@ void check_memory(const std::filesystem::path& path,
 OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& options)
     : source_(formats::open_weights(path)),
       blueprint_(make_blueprint(source_->config(), source_.get())),
-      registry_(ops::builtin_operators()),
-      rules_(parse(options, registry_)),
+      registry_(ops::operators_for(options.machine.num_gpus)),
+      rules_(parse(options, *source_, blueprint_.family, registry_)),
       planned_(plan::make_plan(blueprint_, rules_, registry_, options.machine)),
       pool_(options.num_threads, options.processors),
       memory_(options.memory) {
@@ -58,10 +90,11 @@ OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& optio
   model_ = std::make_unique<Model>(planned_.plan, *source_, pool_, options.load);
 }
 
-std::uint64_t OpenModel::memory_left() const {
+std::uint64_t OpenModel::memory_left(Device device) const {
+  if (device != kCpu) return device_memory(device.type)->available(device.index);
   const std::uint64_t free = available_memory();
   if (memory_ == 0) return free;
-  const std::uint64_t weights = plan::weight_bytes(planned_.plan);
+  const std::uint64_t weights = plan::weight_bytes_on(planned_.plan, kCpu);
   const std::uint64_t left = memory_ - std::min(memory_, weights);
   return free == 0 ? left : std::min(free, left);
 }

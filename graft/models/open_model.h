@@ -17,7 +17,8 @@
 namespace graft::models {
 
 struct OpenOptions {
-  std::string rules = "[]";  // text of a rule file; by itself: the defaults
+  // Text of a rule file. Nothing: the default file of the model's family and of the machine.
+  std::string rules = "[]";
   // What messages call it; the paths in its `plugins:` are relative to its folder.
   std::filesystem::path rules_path = "rules";
   std::vector<std::filesystem::path> plugins = {};  // libraries with operators, before the rules'
@@ -39,7 +40,7 @@ class OpenModel {
   const formats::WeightSource& source() const { return *source_; }
   const plan::Blueprint& blueprint() const { return blueprint_; }
   const plan::Plan& plan() const { return planned_.plan; }
-  std::uint64_t memory_left() const;  // for the cache, after the weights
+  std::uint64_t memory_left(Device device = kCpu) const;  // for the cache, after the weights
 
  private:
   std::unique_ptr<formats::WeightSource> source_;

@@ -11,46 +11,18 @@
 
 #include "graft/base/error.h"
 #include "graft/base/shared_data.h"
-#include "graft/formats/weight_source.h"
-#include "graft/models/family.h"
 #include "graft/models/generate.h"
+#include "graft/models/test_placement.h"
 #include "graft/models/verify.h"
 #include "graft/ops/test_device.h"
-#include "graft/plan/report.h"
 
 namespace graft::models {
 namespace {
 
-// A model with two devices beside the processor.
-class PlacedModel {
+class PlacedModel : public testing::PlacedModel {
  public:
   PlacedModel(const std::filesystem::path& folder, const std::string& rules)
-      : source_(formats::open_weights(folder)),
-        blueprint_(make_blueprint(source_->config(), source_.get())),
-        registry_(ops::builtin_operators()),
-        pool_(2) {
-    ops::testing::add_test_devices(registry_);
-    std::vector<plan::Finding> findings;
-    rules_ = plan::parse_rules(rules, "placement.yaml", findings);
-    planned_ = plan::make_plan(blueprint_, rules_, registry_, {.num_gpus = 2});
-    findings.insert(findings.end(), planned_.findings.begin(), planned_.findings.end());
-    findings_ = plan::findings_text(findings);
-    if (planned_.ok()) model_ = std::make_unique<Model>(planned_.plan, *source_, pool_);
-  }
-
-  Model& model() { return *model_; }
-  const std::string& findings() const { return findings_; }
-  const plan::Plan& plan() const { return planned_.plan; }
-
- private:
-  std::unique_ptr<formats::WeightSource> source_;
-  plan::Blueprint blueprint_;
-  ops::Registry registry_;
-  plan::RuleFile rules_;
-  plan::PlanResult planned_;
-  ThreadPool pool_;
-  std::string findings_;
-  std::unique_ptr<Model> model_;
+      : testing::PlacedModel(folder, rules, ops::testing::add_test_devices) {}
 };
 
 constexpr std::string_view kOnTheProcessor =
@@ -81,7 +53,7 @@ bool is_same(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-class Placement : public testing::TestWithParam<const char*> {
+class Placement : public ::testing::TestWithParam<const char*> {
  protected:
   static std::filesystem::path folder() { return shared_data("golden") / GetParam(); }
 
@@ -133,7 +105,7 @@ TEST_P(Placement, OfExpertsOnTheProcessorDoesNotChangeABit) {
   expect_same(placed, here);
 }
 
-std::string test_name(const testing::TestParamInfo<const char*>& info) {
+std::string test_name(const ::testing::TestParamInfo<const char*>& info) {
   std::string name = info.param;
   std::erase(name, '-');
   return name;
@@ -142,7 +114,7 @@ std::string test_name(const testing::TestParamInfo<const char*>& info) {
 INSTANTIATE_TEST_SUITE_P(
     Models,
     Placement,
-    testing::Values(
+    ::testing::Values(
         "llama", "qwen3", "qwen2-moe", "qwen3-moe", "mixtral", "deepseek-v2-lite", "deepseek-v3"),
     test_name);
 

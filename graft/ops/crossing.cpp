@@ -131,16 +131,26 @@ class ExpertsCrossing final : public Crossing<Experts> {
     rows_ = start_copy(state, x);
     routing_ = {.expert_ids = start_copy(state, routing.expert_ids),
                 .weights = start_copy(state, routing.weights)};
+    result_ = state.staging().take(x.dtype, {x.rows(), x.cols()});
+    if (!state.is_recording()) return;
+    // At a replay this object may be in another pass: all it needs goes along.
+    state.call_processor([&op = op_, rows = rows_, chosen = routing_, result = result_, pass] {
+      Visit visit(pass, kCpu);
+      op.forward(rows, chosen, result, visit.pass());
+    });
   }
 
   void end(TensorView x, Routing routing, TensorView y, Pass& pass) override {
     if (there_ != kCpu) return forward(x, routing, y, pass);
     DeviceState& state = pass.devices->at(here_);
-    const TensorView result = state.staging().take(y.dtype, {y.rows(), y.cols()});
-    state.finish_copies_out();
-    Visit visit(pass, there_);
-    op_.forward(rows_, routing_, result, visit.pass());
-    state.copy_in(result, y);
+    if (state.is_recording()) {
+      state.join_processor();
+    } else {
+      state.finish_copies_out();
+      Visit visit(pass, there_);
+      op_.forward(rows_, routing_, result_, visit.pass());
+    }
+    state.copy_in(result_, y);
     scope_.reset();
   }
 
@@ -155,6 +165,7 @@ class ExpertsCrossing final : public Crossing<Experts> {
   std::optional<Workspace::Scope> scope_;
   TensorView rows_;
   Routing routing_;
+  TensorView result_;
 };
 
 template <class Base, class Made>

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -14,6 +15,15 @@
 namespace graft::ops {
 
 class Registry;
+
+// What a device was asked to do between two points of a pass: see DeviceState::record().
+class Recording {
+ public:
+  Recording() = default;
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+  virtual ~Recording() = default;
+};
 
 // One device. It does its work in the order it was asked for, but not at once: only
 // finish_copies_out() waits.
@@ -44,6 +54,26 @@ class DeviceState {
   // To memory of the processor, where it is after finish_copies_out().
   virtual void start_copy_out(TensorView from, TensorView to) = 0;
   virtual void finish_copies_out() = 0;
+
+  // Whether the next ones are there.
+  virtual bool can_record() const { return false; }
+  // Runs `work`, which asks this device and no other, but the device only takes note: replay() does
+  // all of it, reading what the memory holds then. The same was done once before, so that nothing
+  // is allocated now.
+  virtual std::unique_ptr<Recording> record(const std::function<void()>& /*work*/) {
+    return nullptr;
+  }
+  // Returns when it is done, copies out included.
+  virtual void replay(Recording& /*recording*/) {}
+  // Another number when memory that recordings read was replaced: they are of no use any more.
+  virtual std::uint64_t memory_version() const { return 0; }
+
+  // Whether record() is under way. Then the processor may not be asked directly: `work` runs there
+  // at every replay, after what was asked of the device so far, and beside what is asked until
+  // join_processor(), which lets the device wait for it. It may not ask any device.
+  virtual bool is_recording() const { return false; }
+  virtual void call_processor(const std::function<void()>& /*work*/) {}
+  virtual void join_processor() {}
 
  private:
   Device device_;

@@ -38,6 +38,7 @@ class TestMemory final : public DeviceMemory {
     pieces_.erase(found);
     ::operator delete (data, std::align_val_t{64});
   }
+  std::uint64_t available(std::int32_t /*index*/) override { return std::uint64_t{1} << 30U; }
   std::byte* take_staging(std::int32_t /*index*/, std::size_t bytes) override {
     ++num_staging_;
     return static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64}));

@@ -22,12 +22,17 @@ fs::path rules_folder() {
   return resource_folder("rules", "GRAFT_RULES_DIR");
 }
 
-fs::path default_rules(std::string_view family, int num_gpus) {
+bool fits_gpu(std::uint64_t weight_bytes, std::uint64_t gpu_bytes) {
+  constexpr std::uint64_t kLeastRoom = std::uint64_t{1} << 30U;
+  return weight_bytes > 0 && weight_bytes + weight_bytes / 8 + kLeastRoom <= gpu_bytes;
+}
+
+fs::path default_rules(std::string_view family, int num_gpus, bool fits_gpu) {
   const fs::path folder = rules_folder();
   fs::path file = folder / (num_gpus == 0 ? "cpu.yaml" : "gpu.yaml");
   std::error_code error;
   // The family comes from a checkpoint: it must not lead out of the folder.
-  if (num_gpus > 0 && is_word(family)) {
+  if (num_gpus > 0 && !fits_gpu && is_word(family)) {
     const fs::path hybrid = folder / "hybrid" / (std::string(family) + ".yaml");
     if (fs::is_regular_file(hybrid, error)) file = hybrid;
   }

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string_view>
 
@@ -12,8 +13,13 @@ namespace graft::plan {
 // Throws Error that names the places looked at.
 std::filesystem::path rules_folder();
 
-// cpu.yaml without GPUs; with some, hybrid/<family>.yaml where there is one (the families whose
-// experts rarely fit into GPU memory), else gpu.yaml. Throws Error when the file is missing.
-std::filesystem::path default_rules(std::string_view family, int num_gpus);
+// cpu.yaml without GPUs. With some, gpu.yaml for a model that fits into the memory of one;
+// otherwise hybrid/<family>.yaml where there is one (the families whose experts rarely fit), else
+// gpu.yaml. Throws Error when the file is missing.
+std::filesystem::path default_rules(std::string_view family, int num_gpus, bool fits_gpu = false);
+
+// Whether weights of so many bytes (0: unknown) leave room for a cache and for work in the memory of
+// a GPU.
+bool fits_gpu(std::uint64_t weight_bytes, std::uint64_t gpu_bytes);
 
 }  // namespace graft::plan

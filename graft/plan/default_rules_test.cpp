@@ -27,6 +27,9 @@ class DefaultRules : public ::testing::Test {
 TEST_F(DefaultRules, AreChosenByFamilyAndMachine) {
   EXPECT_EQ(default_rules("deepseek_v3", 0), kRules / "cpu.yaml");
   EXPECT_EQ(default_rules("deepseek_v3", 1), kRules / "hybrid/deepseek_v3.yaml");
+  EXPECT_EQ(default_rules("deepseek_v3", 1, true), kRules / "gpu.yaml");
+  EXPECT_TRUE(fits_gpu(std::uint64_t{5} << 30U, std::uint64_t{8} << 30U));
+  EXPECT_FALSE(fits_gpu(std::uint64_t{7} << 30U, std::uint64_t{8} << 30U));
   EXPECT_EQ(default_rules("llama", 2), kRules / "gpu.yaml");
   EXPECT_EQ(default_rules("../cpu", 1), kRules / "gpu.yaml");
   EXPECT_EQ(default_rules("", 1), kRules / "gpu.yaml");

@@ -187,6 +187,13 @@ std::vector<DeviceBytes> weight_bytes_by_device(const Plan& plan) {
   return totals;
 }
 
+std::uint64_t weight_bytes_on(const Plan& plan, Device device) {
+  std::uint64_t bytes = 0;
+  for (const Placement& placement : plan.placements)
+    bytes += placement.generate_device == device ? placement.weight_bytes : 0;
+  return bytes;
+}
+
 std::uint64_t weight_bytes(const Plan& plan) {
   std::uint64_t bytes = 0;
   for (const Placement& placement : plan.placements)

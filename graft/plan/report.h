@@ -21,6 +21,7 @@ struct DeviceBytes {
 std::vector<DeviceBytes> weight_bytes_by_device(const Plan& plan);
 
 std::uint64_t weight_bytes(const Plan& plan);  // of all devices
+std::uint64_t weight_bytes_on(const Plan& plan, Device device);
 
 // One row per module that computes or that a rule placed; layers that follow each other and differ
 // in nothing but their weights' sizes are one block:

@@ -1,7 +1,6 @@
 #include "graft/tensor/gpus.h"
 
-#include <array>
-#include <filesystem>
+#include <system_error>
 
 #include <dlfcn.h>
 
@@ -13,15 +12,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside libgraft.so; in ../lib of a program that the modules are linked into, which is the same
-// place seen from lib; else where the loader looks.
 void* open_library() {
-  const std::array<fs::path, 2> places = {own_folder() / "../lib/libgraft_cuda.so",
-                                          fs::path("libgraft_cuda.so")};
-  for (const fs::path& place : places) {
-    if (void* library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  return nullptr;
+  const fs::path path = gpu_library();
+  return path.empty() ? nullptr : ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
 template <class Function>
@@ -34,6 +27,14 @@ GpuList none(std::string why) {
 }
 
 }  // namespace
+
+// Beside libgraft.so; in ../lib of a program that the modules are linked into, which is the same
+// place seen from lib.
+fs::path gpu_library() {
+  const fs::path path = own_folder() / "../lib/libgraft_cuda.so";
+  std::error_code error;
+  return fs::is_regular_file(path, error) ? path : fs::path();
+}
 
 bool built_with_cuda() {
   return GRAFT_BUILT_WITH_CUDA != 0;

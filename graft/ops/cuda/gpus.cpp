@@ -1,9 +1,10 @@
-// The device part of libgraft_cuda.so: which GPUs there are.
+// Which GPUs there are, for whoever asks before any operator is loaded: plain C names.
 
 #include <cstring>
 
 #include <cuda_runtime.h>
 
+#include "graft/ops/cuda/runtime.h"
 #include "graft/tensor/cuda_abi.h"
 
 #define GRAFT_EXPORT extern "C" __attribute__((visibility("default")))
@@ -33,13 +34,15 @@ GRAFT_EXPORT std::int32_t graft_cuda_abi_version() {
 }
 
 GRAFT_EXPORT std::int32_t graft_cuda_device_count(std::int32_t* count) {
-  return cudaGetDeviceCount(count);
+  *count = graft::ops::num_cuda_devices();
+  int real = 0;  // what is wrong when there is none
+  return *count > 0 ? cudaSuccess : cudaGetDeviceCount(&real);
 }
 
 GRAFT_EXPORT std::int32_t graft_cuda_device_properties(std::int32_t device,
                                                        graft::cuda::DeviceProperties* properties) {
   *properties = {};
-  return describe(device, *properties);
+  return describe(graft::ops::physical_gpu(device), *properties);
 }
 
 GRAFT_EXPORT const char* graft_cuda_error_text(std::int32_t error) {

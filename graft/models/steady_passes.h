@@ -1,0 +1,52 @@
+// Passes that generate on a GPU, brought to sizes that come again: so many sequences, contexts up
+// to so long. Such a pass is recorded once and then replayed with other numbers, which spares the
+// processor asking for every kernel. Passes that are not replayed are brought to the same sizes,
+// and give the same bits.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "graft/models/decoder.h"
+#include "graft/ops/device_state.h"
+
+namespace graft::models {
+
+class SteadyPasses {
+ public:
+  // For passes of one token per sequence, the logits of each being wanted.
+  static bool fits(const ops::Batch& batch);
+
+  // As Decoder::forward, for a decoder that is_recordable() and a device that can record. A table
+  // of the padded batch has blocks of so many tokens.
+  void forward(const Decoder& decoder,
+               std::int64_t block_tokens,
+               TensorView logits,
+               const ops::Pass& pass);
+
+  // Nothing is replayed from here on, or again.
+  void enforce_eager(bool is_eager) { is_eager_ = is_eager; }
+  // Memory that recordings use is about to go: weights, caches.
+  void forget() { entries_.clear(); }
+
+ private:
+  using Sizes = std::pair<std::int64_t, std::int64_t>;  // sequences, longest context
+  struct Entry {
+    ops::Batch batch;      // recordings refer to it
+    bool is_warm = false;  // went through once: memory is there, kernels are chosen
+    std::unique_ptr<ops::Recording> recording;
+    std::uint64_t memory_version = 0;
+  };
+
+  bool is_eager_ = false;
+  std::map<Sizes, Entry> entries_;
+};
+
+// The next size that passes of so many sequences are brought to.
+std::int64_t steady_num_sequences(std::int64_t count);
+std::int64_t steady_context(std::int64_t longest);
+
+}  // namespace graft::models

@@ -1,0 +1,58 @@
+// For tests: a model whose modules are where rules say, on devices that the test brings.
+
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graft/base/parallel.h"
+#include "graft/formats/weight_source.h"
+#include "graft/models/family.h"
+#include "graft/models/model.h"
+#include "graft/ops/registry.h"
+#include "graft/plan/plan.h"
+#include "graft/plan/report.h"
+#include "graft/plan/rules.h"
+
+namespace graft::models::testing {
+
+using AddDevices = std::function<void(ops::Registry&)>;
+
+// With two devices beside the processor.
+class PlacedModel {
+ public:
+  PlacedModel(const std::filesystem::path& folder,
+              const std::string& rules,
+              const AddDevices& add_devices)
+      : source_(formats::open_weights(folder)),
+        blueprint_(make_blueprint(source_->config(), source_.get())),
+        registry_(ops::builtin_operators()),
+        pool_(2) {
+    add_devices(registry_);
+    std::vector<plan::Finding> findings;
+    rules_ = plan::parse_rules(rules, "placement.yaml", findings);
+    planned_ = plan::make_plan(blueprint_, rules_, registry_, {.num_gpus = 2});
+    findings.insert(findings.end(), planned_.findings.begin(), planned_.findings.end());
+    findings_ = plan::findings_text(findings);
+    if (planned_.ok()) model_ = std::make_unique<Model>(planned_.plan, *source_, pool_);
+  }
+
+  Model& model() { return *model_; }
+  const std::string& findings() const { return findings_; }
+  const plan::Plan& plan() const { return planned_.plan; }
+
+ private:
+  std::unique_ptr<formats::WeightSource> source_;
+  plan::Blueprint blueprint_;
+  ops::Registry registry_;
+  plan::RuleFile rules_;
+  plan::PlanResult planned_;
+  ThreadPool pool_;
+  std::string findings_;
+  std::unique_ptr<Model> model_;
+};
+
+}  // namespace graft::models::testing

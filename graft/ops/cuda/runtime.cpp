@@ -1,0 +1,127 @@
+#include "graft/ops/cuda/runtime.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "graft/base/error.h"
+
+namespace graft::ops {
+namespace {
+
+int num_gpus() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+int num_virtual_gpus() {
+  const char* text = std::getenv("GRAFT_VIRTUAL_GPUS");
+  if (text == nullptr) return 0;
+  const std::string_view word = text;
+  int count = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);
+  if (error != std::errc() || end != word.data() + word.size() || count < 1 || count > 64)
+    fail("GRAFT_VIRTUAL_GPUS is '", word, "', not a number from 1 to 64");
+  return count;
+}
+
+}  // namespace
+
+void check_cuda(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  // What does not stick to the device must not be found by the next call.
+  cudaGetLastError();
+  fail("CUDA: ", what, ": ", cudaGetErrorString(error));
+}
+
+std::int32_t num_cuda_devices() {
+  static const std::int32_t count = [] {
+    const int real = num_gpus();
+    return real == 0 ? 0 : std::max(real, num_virtual_gpus());
+  }();
+  return count;
+}
+
+int physical_gpu(std::int32_t index) {
+  static const int real = std::max(num_gpus(), 1);
+  return index % real;
+}
+
+void use_gpu(std::int32_t index) {
+  check_cuda(cudaSetDevice(physical_gpu(index)), "choosing a GPU");
+}
+
+std::byte* CudaMemory::take(std::int32_t index, std::size_t bytes) {
+  use_gpu(index);
+  void* data = nullptr;
+  const cudaError_t error = cudaMalloc(&data, bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  check_cuda(error, "taking memory");
+  return static_cast<std::byte*>(data);
+}
+
+void CudaMemory::give_back(std::int32_t index, std::byte* data, std::size_t /*bytes*/) noexcept {
+  cudaSetDevice(physical_gpu(index));
+  cudaFree(data);
+}
+
+std::uint64_t CudaMemory::available(std::int32_t index) {
+  use_gpu(index);
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory");
+  return free_bytes;
+}
+
+std::byte* CudaMemory::take_staging(std::int32_t index, std::size_t bytes) {
+  use_gpu(index);
+  void* data = nullptr;
+  const cudaError_t error = cudaMallocHost(&data, bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  check_cuda(error, "taking memory for copies");
+  return static_cast<std::byte*>(data);
+}
+
+void CudaMemory::give_back_staging(std::int32_t /*index*/,
+                                   std::byte* data,
+                                   std::size_t /*bytes*/) noexcept {
+  cudaFreeHost(data);
+}
+
+CudaStream::CudaStream(std::int32_t index) {
+  use_gpu(index);
+  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+}
+
+CudaStream::~CudaStream() {
+  cudaStreamDestroy(stream_);
+}
+
+void CudaStream::wait() const {
+  check_cuda(cudaStreamSynchronize(stream_), "waiting for the GPU");
+}
+
+CudaEvent::CudaEvent() {
+  check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event");
+}
+
+CudaEvent::~CudaEvent() {
+  cudaEventDestroy(event_);
+}
+
+void CudaEvent::record(const CudaStream& stream) {
+  check_cuda(cudaEventRecord(event_, stream.get()), "marking a place in a stream");
+}
+
+void CudaEvent::wait() const {
+  check_cuda(cudaEventSynchronize(event_), "waiting for the GPU");
+}
+
+}  // namespace graft::ops

@@ -1,0 +1,77 @@
+// The quality of a real model on a GPU, alone and with its experts on the processor, beside what
+// its card has from another implementation.
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/json.h"
+#include "graft/base/shared_data.h"
+#include "graft/base/temporary_folder.h"
+#include "graft/tensor/gpus.h"
+
+#include "tests/program.h"
+
+namespace graft::tests {
+namespace {
+
+class GpuQuality : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const GpuList list = list_gpus();
+    const char* required = std::getenv("GRAFT_REQUIRE_GPU");
+    if (!list.gpus.empty()) return;
+    if (required != nullptr && std::string(required) == "1") FAIL() << list.unavailable;
+    GTEST_SKIP() << list.unavailable;
+  }
+
+  Outcome run(std::vector<std::string> words) const {
+    const std::filesystem::path rules =
+        std::filesystem::path(GRAFT_SOURCE_DIR) / "rules" / (std::string(GetParam()) + ".yaml");
+    words.insert(words.end(), {"-m", sprout_.string(), "--json", "--rules", rules.string()});
+    return run_program(words);
+  }
+
+  std::filesystem::path sprout_ = shared_data("models/sprout");
+};
+
+TEST_P(GpuQuality, PerplexityIsThatOfTheCard) {
+  GRAFT_REQUIRE_SHARED(sprout_);
+  const Outcome outcome = run({"perplexity", (sprout_ / "val.txt").string()});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const double perplexity = parse_json(outcome.out, "perplexity").at("perplexity").get<double>();
+  RecordProperty("perplexity", std::to_string(perplexity));
+  EXPECT_NEAR(perplexity, 28.4672, 0.005 * 28.4672);
+}
+
+TEST_P(GpuQuality, AnswersAreThoseOfTheCard) {
+  GRAFT_REQUIRE_SHARED(sprout_);
+  const TemporaryFolder folder;
+  const Outcome outcome =
+      run({"eval", (sprout_ / "eval.jsonl").string(), "--answers", folder / "a.jsonl"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json figures = parse_json(outcome.out, "eval");
+  EXPECT_NEAR(figures.at("right").get<int>(), 584, 3);
+  EXPECT_EQ(figures.at("all"), 608);
+  std::ifstream got(folder / "a.jsonl");
+  std::ifstream want(sprout_ / "eval.jsonl");
+  int num_different = 0;
+  for (std::string a, b; std::getline(got, a) && std::getline(want, b);)
+    num_different += Json::parse(a).at("output") == Json::parse(b).at("greedy") ? 0 : 1;
+  EXPECT_LE(num_different, 608 / 20);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules,
+                         GpuQuality,
+                         ::testing::Values("gpu", "hybrid/deepseek_v3"),
+                         [](const ::testing::TestParamInfo<const char*>& param) {
+                           return std::string(param.param) == "gpu" ? "Alone"
+                                                                    : "ExpertsOnProcessor";
+                         });
+
+}  // namespace
+}  // namespace graft::tests
