@@ -77,8 +77,8 @@ class Model {
   void stop_profiling() { profiler_.reset(); }
   const ops::Profiler* profiler() const { return profiler_ ? &*profiler_ : nullptr; }
 
-  // Passes of this size go through once, so that GPUs have taken the memory they work in. The caches
-  // are empty afterwards and want allocate_cache() again.
+  // Passes of this size go through once, so that GPUs have taken the memory they work in. The
+  // caches are empty afterwards and want allocate_cache() again.
   void warm_up(std::int64_t num_tokens, std::int64_t num_sequences);
   // Nothing is recorded and replayed where it could be.
   void enforce_eager(bool is_eager) { steady_passes_.enforce_eager(is_eager); }

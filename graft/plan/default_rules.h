@@ -18,8 +18,8 @@ std::filesystem::path rules_folder();
 // gpu.yaml. Throws Error when the file is missing.
 std::filesystem::path default_rules(std::string_view family, int num_gpus, bool fits_gpu = false);
 
-// Whether weights of so many bytes (0: unknown) leave room for a cache and for work in the memory of
-// a GPU.
+// Whether weights of so many bytes (0: unknown) leave room for a cache and for work in the memory
+// of a GPU.
 bool fits_gpu(std::uint64_t weight_bytes, std::uint64_t gpu_bytes);
 
 }  // namespace graft::plan
