@@ -57,12 +57,12 @@ GpuList list_gpus() {
   }
   std::int32_t count = 0;
   if (const std::int32_t error = device_count(&count); error != 0)
-    return none(str("the CUDA driver says: ", error_text(error)));
+    return none(str("CUDA: ", error_text(error)));
   GpuList list;
   for (std::int32_t i = 0; i < count; ++i) {
     cuda::DeviceProperties gpu = {};
     if (const std::int32_t error = properties(i, &gpu); error != 0)
-      return none(str("GPU ", i, ": the CUDA driver says: ", error_text(error)));
+      return none(str("GPU ", i, ": CUDA: ", error_text(error)));
     list.gpus.push_back(gpu);
   }
   return list;

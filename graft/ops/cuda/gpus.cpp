@@ -1,9 +1,11 @@
 // Which GPUs there are, for whoever asks before any operator is loaded: plain C names.
 
 #include <cstring>
+#include <string>
 
 #include <cuda_runtime.h>
 
+#include "graft/base/str.h"
 #include "graft/ops/cuda/runtime.h"
 #include "graft/tensor/cuda_abi.h"
 
@@ -27,6 +29,23 @@ cudaError_t describe(int device, graft::cuda::DeviceProperties& out) {
   return cudaSuccess;
 }
 
+// The runtime says the same of a driver that is too old and of none at all.
+const char* driver_text() {
+  static const std::string text = [] {
+    constexpr int kMajor = CUDART_VERSION / 1000;
+    constexpr int kMinor = CUDART_VERSION % 1000 / 10;
+    constexpr int kDriver = kMajor >= 13 ? 580 : 525;
+    const std::string wanted = graft::str("install NVIDIA's driver ", kDriver,
+                                          " or newer, for CUDA ", kMajor, ".", kMinor);
+    int version = 0;
+    cudaDriverGetVersion(&version);
+    if (version == 0) return "there is no driver (libcuda.so.1): " + wanted;
+    return graft::str("the driver knows CUDA ", version / 1000, ".", version % 1000 / 10,
+                      " at most: ", wanted);
+  }();
+  return text.c_str();
+}
+
 }  // namespace
 
 GRAFT_EXPORT std::int32_t graft_cuda_abi_version() {
@@ -46,5 +65,6 @@ GRAFT_EXPORT std::int32_t graft_cuda_device_properties(std::int32_t device,
 }
 
 GRAFT_EXPORT const char* graft_cuda_error_text(std::int32_t error) {
+  if (error == cudaErrorInsufficientDriver) return driver_text();
   return cudaGetErrorString(static_cast<cudaError_t>(error));
 }
