@@ -82,6 +82,17 @@ void show(const HiddenObserver& observer, std::int64_t index, TensorView x, Pass
   observer(index, move_to(kCpu, x, pass));
 }
 
+// Those of many sequences are megabytes: one thread would take as long as the GPU took for all
+// else.
+void copy_rows(TensorView from, TensorView to, Pass& pass) {
+  const auto rows = static_cast<std::size_t>(std::min(from.rows(), to.rows()));
+  const std::size_t row_bytes = static_cast<std::size_t>(to.cols()) * sizeof(float);
+  pass.pool.parallel_for(rows, [&](std::size_t row) {
+    const auto r = static_cast<std::int64_t>(row);
+    std::memcpy(to.f32_row(r), from.f32_row(r), row_bytes);
+  });
+}
+
 }  // namespace
 
 void DecoderLayer::forward(Hidden& hidden, Pass& caller) const {
@@ -180,7 +191,7 @@ void Decoder::forward(TensorView logits, const HiddenObserver& observer, Pass& p
   start_logits(x, logits, staged, pass);
   if (head_device_ == kCpu) return;
   pass.devices->at(head_device_).finish_copies_out();
-  std::memcpy(logits.data, staged.data, std::min(logits.bytes(), staged.bytes()));
+  copy_rows(staged, logits, pass);
 }
 
 void Decoder::forward_recorded(TensorView logits,
@@ -203,7 +214,7 @@ void Decoder::forward_recorded(TensorView logits,
     });
   }
   state.replay(*recording);
-  std::memcpy(logits.data, staged.data, std::min(logits.bytes(), staged.bytes()));
+  copy_rows(staged, logits, pass);
 }
 
 TensorView Decoder::embed(Pass& pass) const {

@@ -24,7 +24,7 @@ inline cuda::Arithmetic arithmetic_of(Precision precision) {
 
 // Up to so many rows are rounded to bytes: it is faster to read weights again for every eight of
 // them than to decode them for all.
-inline constexpr std::int64_t kMostRowsAsBytes = 32;
+inline constexpr std::int64_t kMostRowsAsBytes = 16;
 
 // y[rows, out] = x W^T + bias
 struct Product {
