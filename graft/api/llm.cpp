@@ -36,8 +36,8 @@ int count_gpus(const std::string& device) {
 std::string default_rules(const std::string& device, int num_gpus) {
   if (num_gpus == 0) return "[]";
   if (device.empty()) return {};
-  return str("- {match: {name: \"\"}, replace: {class: default, kwargs: {device: \"", device,
-             "\"}}}\n");
+  return str(R"(- {match: {name: ""}, replace: {class: default, kwargs: {device: ")", device,
+             R"("}}})", '\n');
 }
 
 models::OpenOptions open_options(const LlmConfig& config) {
