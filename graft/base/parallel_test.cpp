@@ -65,5 +65,25 @@ TEST(ThreadPool, CountsProcessorsByDefault) {
   EXPECT_GE(ThreadPool().num_threads(), 1U);
 }
 
+// Nested, and again asleep afterwards: the work is the same.
+TEST(ThreadPool, StaysAwakeWhileAnotherDeviceWorks) {
+  ThreadPool pool(3);
+  const auto sum = [&] {
+    std::atomic<int> total = 0;
+    pool.parallel_for(100, [&](std::size_t item) { total += static_cast<int>(item); });
+    return total.load();
+  };
+  {
+    const ThreadPool::Awake outer(pool);
+    const ThreadPool::Awake inner(pool);
+    for (int i = 0; i < 3; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      EXPECT_EQ(sum(), 4950);
+    }
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_EQ(sum(), 4950);
+}
+
 }  // namespace
 }  // namespace graft
