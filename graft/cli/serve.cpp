@@ -134,6 +134,11 @@ void add_model_options(CLI::App& command, Options& options) {
                      "Longest prompt and answer, tokens (default: the model's)");
   command.add_option("--max-num-seqs", pool.llm.engine.max_num_seqs,
                      "Answers computed at once (default: 128)");
+  command.add_option("--max-num-batched-tokens", pool.llm.engine.max_num_batched_tokens,
+                     "Tokens of one step, over all answers (default: 2048)");
+  command.add_option("--gpu-memory-utilization", pool.llm.engine.gpu_memory_utilization,
+                     "Share of free memory that the KV cache may take (default: 0.9)");
+  command.add_flag("--enforce-eager", pool.llm.engine.enforce_eager, "No CUDA graphs");
   command.add_option("--kv-blocks", pool.llm.engine.num_kvcache_blocks,
                      "Blocks of the KV cache (default: from memory)");
   command.add_option(
