@@ -20,9 +20,10 @@ void warm_up(models::OpenModel& open, const EngineConfig& config) {
   const auto caches = model.cache_bytes_by_device();
   if (std::ranges::all_of(caches, [](const auto& cache) { return cache.first == kCpu; })) return;
   const std::int64_t context = open.blueprint().max_context;
-  const std::int64_t most = context > 0 ? context : config.max_num_batched_tokens;
-  model.warm_up(std::clamp<std::int64_t>(config.max_num_batched_tokens, 1, most),
-                std::clamp<std::int64_t>(config.max_num_seqs, 1, kMostWarmSequences));
+  // What makes no sense is said when the configuration is resolved.
+  std::int64_t num_tokens = std::max<std::int64_t>(config.max_num_batched_tokens, 1);
+  if (context > 0) num_tokens = std::min(num_tokens, context);
+  model.warm_up(num_tokens, std::clamp<std::int64_t>(config.max_num_seqs, 1, kMostWarmSequences));
 }
 
 EngineConfig resolve_for(models::OpenModel& open, const EngineConfig& config) {
