@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "graft/base/check.h"
-#include "graft/base/error.h"
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/cpu_operators.h"
 #include "graft/ops/expert_groups.h"
+#include "graft/ops/moe_parts.h"
 #include "graft/ops/multiply_cpu.h"
 #include "graft/ops/packed_experts_cpu.h"
 #include "graft/ops/profiler.h"
@@ -27,11 +27,9 @@ class ExpertsCpu final : public Experts {
         repack_(context.bool_kwarg("repack", true)) {}
 
   void load(WeightProvider& weights) override {
-    const std::int64_t hidden = params_.hidden_size;
-    const std::int64_t intermediate = params_.intermediate_size;
-    gate_proj_ = load_all(weights, "gate_proj", intermediate, hidden);
-    up_proj_ = load_all(weights, "up_proj", intermediate, hidden);
-    down_proj_ = load_all(weights, "down_proj", hidden, intermediate);
+    gate_proj_ = load_experts(weights, module_, "gate_proj", params_);
+    up_proj_ = load_experts(weights, module_, "up_proj", params_);
+    down_proj_ = load_experts(weights, module_, "down_proj", params_);
     if (!repack_ || !weights.may_repack() ||
         !PackedExperts::can_pack(gate_proj_, up_proj_, down_proj_)) {
       return;
@@ -59,19 +57,6 @@ class ExpertsCpu final : public Experts {
   }
 
  private:
-  std::vector<Weight> load_all(WeightProvider& weights,
-                               std::string_view projection,
-                               std::int64_t rows,
-                               std::int64_t cols) const {
-    std::vector<Weight> loaded = weights.experts(module_, projection);
-    if (static_cast<std::int64_t>(loaded.size()) != params_.num_experts) {
-      fail(module_, ": ", loaded.size(), " of ", params_.num_experts, " experts have ", projection);
-    }
-    for (const Weight& weight : loaded)
-      weight.expect_shape(rows, cols);
-    return loaded;
-  }
-
   void forward_piece(TensorView x, Routing routing, TensorView y, Pass& pass) {
     const Workspace::Scope scope(pass.workspace);
     const std::int64_t top_k = routing.expert_ids.cols();

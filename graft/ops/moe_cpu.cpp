@@ -3,15 +3,11 @@
 
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/cpu_operators.h"
+#include "graft/ops/moe_parts.h"
 #include "graft/ops/profiler.h"
 
 namespace graft::ops {
 namespace {
-
-Mlp* shared_experts_of(const BuildContext& context) {
-  Mlp* shared = context.optional_child<Mlp>("shared_experts");                       // DeepSeek
-  return shared != nullptr ? shared : context.optional_child<Mlp>("shared_expert");  // Qwen
-}
 
 class MoeCpu final : public Mlp {
  public:

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "graft/base/check.h"
-#include "graft/base/error.h"
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/cpu_operators.h"
+#include "graft/ops/moe_parts.h"
 #include "graft/ops/multiply_cpu.h"
 #include "graft/ops/profiler.h"
 #include "graft/ops/workers.h"
@@ -60,12 +60,7 @@ class RouterCpu final : public Router {
  public:
   RouterCpu(std::string module, const RouterParams& params)
       : module_(std::move(module)), params_(params) {
-    const bool even = params_.num_groups > 0 && params_.num_experts % params_.num_groups == 0;
-    if (!even || params_.top_k_groups < 1 || params_.top_k_groups > params_.num_groups ||
-        params_.top_k < 1 || params_.top_k > params_.num_experts) {
-      fail(module_, ": cannot choose ", params_.top_k, " of ", params_.num_experts,
-           " experts from ", params_.top_k_groups, " of ", params_.num_groups, " groups");
-    }
+    check_router(module_, params_);
   }
 
   void load(WeightProvider& weights) override {

@@ -197,6 +197,18 @@ void launch_norm(const char* name, NormJob job, std::int64_t rows, Stream stream
          job);
 }
 
+NormJob sum_job(Rows x, ConstRows more, const float* weight, Rows y, const NormSize& size) {
+  NormJob job = {};
+  job.sum = x;
+  job.x = x;
+  job.more = more;
+  job.weight = weight;
+  job.y = y;
+  job.cols = size.cols;
+  job.eps = size.eps;
+  return job;
+}
+
 // A block per row.
 __global__ void scale_rows_kernel(Rows y,
                                   const float* scales,
@@ -218,15 +230,12 @@ void rms_norm(ConstRows x,
               std::int64_t cols,
               float eps,
               Stream stream) {
-  const NormJob job = {.sum = {},
-                       .x = x,
-                       .more = {},
-                       .weight = weight,
-                       .y = y,
-                       .cols = cols,
-                       .eps = eps,
-                       .vectors = false,
-                       .bytes = {}};
+  NormJob job = {};
+  job.x = x;
+  job.weight = weight;
+  job.y = y;
+  job.cols = cols;
+  job.eps = eps;
   launch_norm<false, false>("rms_norm", job, rows, stream);
 }
 
@@ -238,16 +247,8 @@ void add_rms_norm(Rows x,
                   std::int64_t cols,
                   float eps,
                   Stream stream) {
-  const NormJob job = {.sum = x,
-                       .x = x,
-                       .more = more,
-                       .weight = weight,
-                       .y = y,
-                       .cols = cols,
-                       .eps = eps,
-                       .vectors = false,
-                       .bytes = {}};
-  launch_norm<true, false>("add_rms_norm", job, rows, stream);
+  const NormSize size = {.rows = rows, .cols = cols, .eps = eps};
+  launch_norm<true, false>("add_rms_norm", sum_job(x, more, weight, y, size), rows, stream);
 }
 
 void add_rms_norm_q8(Rows x,
@@ -257,15 +258,8 @@ void add_rms_norm_q8(Rows x,
                      const Q8Rows& bytes,
                      const NormSize& size,
                      Stream stream) {
-  const NormJob job = {.sum = x,
-                       .x = x,
-                       .more = more,
-                       .weight = weight,
-                       .y = y,
-                       .cols = size.cols,
-                       .eps = size.eps,
-                       .vectors = false,
-                       .bytes = bytes};
+  NormJob job = sum_job(x, more, weight, y, size);
+  job.bytes = bytes;
   // What a thread does not have in hand it could not round.
   const std::int64_t in_hand = norm_warps(size.cols) * kWarp * 4 * kVectorsInHand;
   if (size.cols % kGroup == 0 && size.cols <= in_hand) {

@@ -47,16 +47,23 @@ class Scene {
            .arithmetic = Arithmetic::F32};
   }
 
-  Floats run(const Floats& x, const std::vector<std::int32_t>& ids, const Floats& weights) const {
+  Floats run(const Floats& x,
+             const std::vector<std::int32_t>& ids,
+             const Floats& weights,
+             bool rounded = false) const {
     const std::int64_t rows = static_cast<std::int64_t>(x.size()) / job.hidden;
     const Device<float> x_data(x);
     const Device<std::int32_t> id_data(ids);
     const Device<float> weight_data(weights);
     const Device<float> y(x.size());
     const Device<std::byte> scratch(experts_bytes(job, rows));
+    const Device<std::byte> rounded_x(q8_rows_bytes(rows, job.hidden));
+    const Q8Rows bytes = q8_rows_at(rounded_x.get(), rows, job.hidden);
+    if (rounded) quantize_rows({x_data.get(), job.hidden}, bytes, rows, job.hidden, nullptr);
     experts(job,
             {.rows = rows,
              .x = {x_data.get(), job.hidden},
+             .x_bytes = rounded ? &bytes : nullptr,
              .expert_ids = id_data.get(),
              .weights = weight_data.get(),
              .y = {y.get(), job.hidden}},
@@ -124,6 +131,19 @@ TEST_F(ExpertsKernels, FewAndManyTokens) {
     const Floats weights = random.floats(rows * 3);
     EXPECT_LT(relative_error(scene.run(x, ids, weights), scene.reference(x, ids, weights)), 1e-5)
         << rows << " rows";
+  }
+}
+
+// Rows that somebody has rounded already are those that would have been made here.
+TEST_F(ExpertsKernels, RowsRoundedBefore) {
+  Scene scene({DType::Q8_0, DType::Q8_0, DType::Q8_0}, 7, 3, 64, 32);
+  scene.job.whole_numbers = true;
+  for (const std::int64_t rows : {1, 4, 5, 16}) {
+    Random random(55);
+    const Floats x = random.floats(rows * 64);
+    const std::vector<std::int32_t> ids = random.ints(rows * 3, 7);
+    const Floats weights = random.floats(rows * 3);
+    EXPECT_EQ(scene.run(x, ids, weights, true), scene.run(x, ids, weights)) << rows << " rows";
   }
 }
 

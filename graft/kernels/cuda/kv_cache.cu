@@ -81,18 +81,4 @@ void write_cache(const CacheRows& cache,
   kWrite[static_cast<std::size_t>(cache.dtype)](cache, keys, values, slots, rows, stream);
 }
 
-void copy_cache_block(const CacheRows& cache,
-                      std::int64_t block_tokens,
-                      std::int64_t from,
-                      std::int64_t to,
-                      Stream stream) {
-  const std::size_t bytes = bytes_of(cache.dtype, block_tokens * cache.row_elems());
-  auto* data = static_cast<std::byte*>(cache.data);
-  check_launch("copy_cache_block",
-               cudaMemcpyAsync(data + static_cast<std::size_t>(to) * bytes,
-                               data + static_cast<std::size_t>(from) * bytes, bytes,
-                               cudaMemcpyDeviceToDevice, stream),
-               stream);
-}
-
 }  // namespace graft::cuda

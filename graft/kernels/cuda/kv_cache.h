@@ -31,10 +31,4 @@ void write_cache(const CacheRows& cache,
                  std::int64_t rows,
                  Stream stream);
 
-void copy_cache_block(const CacheRows& cache,
-                      std::int64_t block_tokens,
-                      std::int64_t from,
-                      std::int64_t to,
-                      Stream stream);
-
 }  // namespace graft::cuda

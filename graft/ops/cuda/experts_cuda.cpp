@@ -4,11 +4,11 @@
 #include <string>
 #include <string_view>
 
-#include "graft/base/error.h"
 #include "graft/ops/cuda/cuda_operators.h"
 #include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/products.h"
 #include "graft/ops/cuda/views.h"
+#include "graft/ops/moe_parts.h"
 
 namespace graft::ops {
 namespace {
@@ -25,11 +25,9 @@ class ExpertsCuda final : public Experts {
         precision_(precision_kwarg(context)) {}
 
   void load(WeightProvider& weights) override {
-    const std::int64_t hidden = params_.hidden_size;
-    const std::int64_t intermediate = params_.intermediate_size;
-    gate_ = load_all(weights, "gate_proj", intermediate, hidden);
-    up_ = load_all(weights, "up_proj", intermediate, hidden);
-    down_ = load_all(weights, "down_proj", hidden, intermediate);
+    gate_ = load_all(weights, "gate_proj");
+    up_ = load_all(weights, "up_proj");
+    down_ = load_all(weights, "down_proj");
   }
   void unload() override {
     gate_ = {};
@@ -58,16 +56,8 @@ class ExpertsCuda final : public Experts {
   }
 
  private:
-  DeviceWeight load_all(WeightProvider& weights,
-                        std::string_view projection,
-                        std::int64_t rows,
-                        std::int64_t cols) const {
-    const std::vector<Weight> loaded = weights.experts(module_, projection);
-    if (static_cast<std::int64_t>(loaded.size()) != params_.num_experts) {
-      fail(module_, ": ", loaded.size(), " of ", params_.num_experts, " experts have ", projection);
-    }
-    for (const Weight& weight : loaded)
-      weight.expect_shape(rows, cols);
+  DeviceWeight load_all(WeightProvider& weights, std::string_view projection) const {
+    const std::vector<Weight> loaded = load_experts(weights, module_, projection, params_);
     DeviceWeight stack(loaded, device_);
     for (const Weight& weight : loaded)
       weights.release(weight);

@@ -4,14 +4,10 @@
 #include "graft/ops/cuda/cuda_operators.h"
 #include "graft/ops/cuda/cuda_state.h"
 #include "graft/ops/cuda/views.h"
+#include "graft/ops/moe_parts.h"
 
 namespace graft::ops {
 namespace {
-
-Mlp* shared_experts_of(const BuildContext& context) {
-  Mlp* shared = context.optional_child<Mlp>("shared_experts");                       // DeepSeek
-  return shared != nullptr ? shared : context.optional_child<Mlp>("shared_expert");  // Qwen
-}
 
 class MoeCuda final : public Mlp {
  public:

@@ -2,11 +2,11 @@
 
 #include <string>
 
-#include "graft/base/error.h"
 #include "graft/ops/cuda/cuda_operators.h"
 #include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/products.h"
 #include "graft/ops/cuda/views.h"
+#include "graft/ops/moe_parts.h"
 
 namespace graft::ops {
 namespace {
@@ -42,12 +42,7 @@ class RouterCuda final : public Router {
       : module_(context.module),
         params_(context.params_as<RouterParams>()),
         device_(context.device) {
-    const bool even = params_.num_groups > 0 && params_.num_experts % params_.num_groups == 0;
-    if (!even || params_.top_k_groups < 1 || params_.top_k_groups > params_.num_groups ||
-        params_.top_k < 1 || params_.top_k > params_.num_experts) {
-      fail(module_, ": cannot choose ", params_.top_k, " of ", params_.num_experts,
-           " experts from ", params_.top_k_groups, " of ", params_.num_groups, " groups");
-    }
+    check_router(module_, params_);
   }
 
   void load(WeightProvider& weights) override {
