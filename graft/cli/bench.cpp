@@ -39,6 +39,7 @@ struct Options {
   SpeedTestLists lists;
   std::int64_t rounds = 3;
   std::string against;
+  bool profile = false;
   bool json = false;
 };
 
@@ -105,7 +106,7 @@ std::vector<std::string> notes_on_load() {
       load, num_processors)};
 }
 
-void add_notes(SpeedReport& report, const PlannedModel& model) {
+void add_notes(SpeedReport& report, const PlannedModel& model, const Options& options) {
   const auto cache = static_cast<double>(std::max(::sysconf(_SC_LEVEL3_CACHE_SIZE), 0L));
   bool in_cache = false;
   bool guessed = false;
@@ -124,6 +125,8 @@ void add_notes(SpeedReport& report, const PlannedModel& model) {
     report.notes.emplace_back("Several sequences are taken to choose their experts at random.");
   if (!runs_on_cpu(model.result().plan))
     report.notes.emplace_back("Not all of it runs on the processor: its limits say nothing.");
+  if (options.profile && !runs_on_cpu(model.result().plan))
+    report.notes.emplace_back("A GPU waits between modules that are timed: it is faster without.");
 }
 
 SpeedReport measure(const Options& options, const std::vector<SpeedTest>& tests) {
@@ -131,16 +134,18 @@ SpeedReport measure(const Options& options, const std::vector<SpeedTest>& tests)
   SpeedReport report;
   report.notes = notes_on_load();
   report.header = header_of(model, options.model);
-  SpeedRunner runner(options.model, tests);
+  SpeedRunner runner(options.model, tests, options.profile);
   for (const SpeedTest& test : tests) {
     SpeedRow row = {.test = test, .tokens_per_s = {}};
     if (runs_on_cpu(model.result().plan)) row.work = work_of(test, model.result().plan);
     runner.warm_up(test);
+    const ModuleProfile before = runner.profile();
     for (std::int64_t round = 0; round < options.rounds; ++round)
       row.tokens_per_s.push_back(runner.run(test));
+    row.modules = module_times(before, runner.profile());
     report.rows.push_back(std::move(row));
   }
-  add_notes(report, model);
+  add_notes(report, model, options);
   return report;
 }
 
@@ -236,6 +241,9 @@ void add_bench(CLI::App& app) {
       ->check(CLI::Range(1, 1000));
   bench->add_option("--against", options->against,
                     "A llama-bench to run in turn on the same file, with -p, -n, -t and -b 1");
+  bench
+      ->add_flag("--profile", options->profile, "Time every module: which ones the rest is made of")
+      ->excludes("--against");
   bench->add_flag("--json", options->json, "As JSON");
   add_engine_benches(*bench);
   add_serve_bench(*bench);

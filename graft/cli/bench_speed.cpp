@@ -16,8 +16,11 @@ using Clock = std::chrono::steady_clock;
 // The first token comes from the prompt's pass, which is not counted.
 constexpr std::int64_t kStartTokens = 1;
 
-api::LlmConfig config_for(const ModelOptions& model, const std::vector<SpeedTest>& tests) {
+api::LlmConfig config_for(const ModelOptions& model,
+                          const std::vector<SpeedTest>& tests,
+                          bool profile) {
   api::LlmConfig config = model.config();
+  config.profile = profile;
   config.engine.enable_prefix_caching = false;
   config.engine.max_num_seqs = 1;
   config.engine.max_model_len = 0;
@@ -82,8 +85,10 @@ std::vector<SpeedTest> SpeedTestLists::tests() const {
   return tests;
 }
 
-SpeedRunner::SpeedRunner(const ModelOptions& model, const std::vector<SpeedTest>& tests)
-    : llm_(model.open(config_for(model, tests))), workload_(*llm_) {}
+SpeedRunner::SpeedRunner(const ModelOptions& model,
+                         const std::vector<SpeedTest>& tests,
+                         bool profile)
+    : llm_(model.open(config_for(model, tests, profile))), workload_(*llm_) {}
 
 void SpeedRunner::warm_up(const SpeedTest& test) {
   if (test.num_prompt > 0) {

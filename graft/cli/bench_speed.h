@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graft/api/llm.h"
+#include "graft/cli/bench_profile.h"
 #include "graft/cli/bench_workload.h"
 #include "graft/cli/model_options.h"
 
@@ -36,12 +37,15 @@ struct SpeedTestLists {
 // A loaded model that runs tests.
 class SpeedRunner {
  public:
-  SpeedRunner(const ModelOptions& model, const std::vector<SpeedTest>& tests);
+  // `profile`: time every module too, which slows GPUs down.
+  SpeedRunner(const ModelOptions& model, const std::vector<SpeedTest>& tests, bool profile = false);
 
   // Once before what counts: memory and caches are as they are in the middle of work.
   void warm_up(const SpeedTest& test);
   // Tokens per second, of all sequences together.
   double run(const SpeedTest& test);
+  // Of all modules since the start.
+  ModuleProfile profile() { return llm_->profile(); }
 
  private:
   double prompt_seconds(std::int64_t num_tokens);

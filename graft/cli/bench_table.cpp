@@ -90,6 +90,11 @@ std::string table_text(const SpeedReport& report) {
                       "", "", "", "", "");
   for (const SpeedRow& row : report.rows)
     text += row_text(row, report.header.limits);
+  for (const SpeedRow& row : report.rows) {
+    if (row.modules.empty()) continue;
+    text += fmt::format("\n{}, {} at once:\n{}", row.test.name(), row.test.num_sequences,
+                        module_table(row.modules));
+  }
   for (const std::string& note : report.notes)
     text += (&note == &report.notes.front() ? "\n" : "") + note + '\n';
   return text;
@@ -114,8 +119,10 @@ Json header_json(const BenchHeader& header) {
 Json report_json(const SpeedReport& report) {
   Json json = header_json(report.header);
   json["tests"] = Json::array();
-  for (const SpeedRow& row : report.rows)
+  for (const SpeedRow& row : report.rows) {
     json["tests"].push_back(row_json(row, report.header.limits));
+    if (!row.modules.empty()) json["tests"].back()["modules"] = module_json(row.modules);
+  }
   json["notes"] = report.notes;
   return json;
 }

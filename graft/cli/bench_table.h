@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graft/base/json.h"
+#include "graft/cli/bench_profile.h"
 #include "graft/cli/bench_speed.h"
 #include "graft/plan/limits.h"
 #include "graft/plan/work.h"
@@ -32,6 +33,7 @@ struct SpeedRow {
   // Of one pass: all tokens of a prompt, one token of each sequence. Nothing when it does not run
   // on the processor, whose limits these are.
   std::optional<plan::Work> work = {};
+  std::vector<ModuleTime> modules = {};  // when they were timed
 
   // Reached with the mean speed. Prompts read weights once for many tokens: nothing to compare.
   std::optional<double> bytes_per_s() const;
@@ -52,7 +54,8 @@ std::string table_text(const SpeedReport& report);
 //  "limits": {"read_bytes_per_s", "float_flops", "int8_flops"},
 //  "tests": [{"test": "tg128", "prompt_tokens", "generated_tokens", "sequences",
 //             "tokens_per_s": {"mean", "deviation", "rounds": [...]},
-//             "bytes_per_s", "share_of_read", "flops", "share_of_flops"}],   null: nothing to say
+//             "bytes_per_s", "share_of_read", "flops", "share_of_flops",   null: nothing to say
+//             "modules": [{"module", "calls", "seconds"}]}],   with --profile
 //  "notes": [...]}
 Json report_json(const SpeedReport& report);
 Json header_json(const BenchHeader& header);
