@@ -1,9 +1,11 @@
 #include "graft/base/parallel.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -11,7 +13,6 @@
 
 #include "graft/base/check.h"
 #include "graft/base/pause.h"
-#include "graft/base/processors.h"
 
 namespace graft {
 namespace {
@@ -38,14 +39,103 @@ void wait_for_change(const std::atomic<int>& value,
   value.wait(old, std::memory_order_acquire);
 }
 
+// The same in another order: the first n are spread over the nodes as evenly as these are. Memory
+// that is read from all nodes is read fastest, however few threads there are.
+std::vector<Processor> spread_over_nodes(const std::vector<Processor>& cores) {
+  std::map<int, std::size_t> sizes;
+  std::vector<std::pair<std::size_t, Processor>> ranked;  // within its node
+  for (const Processor& core : cores)
+    ranked.emplace_back(sizes[core.node]++, core);
+  std::ranges::stable_sort(ranked, [&](const auto& a, const auto& b) {
+    return a.first * sizes.at(b.second.node) < b.first * sizes.at(a.second.node);
+  });
+  std::vector<Processor> spread;
+  spread.reserve(ranked.size());
+  for (const auto& [rank, core] : ranked)
+    spread.push_back(core);
+  return spread;
+}
+
+// Where a worker belongs.
+struct Seat {
+  std::size_t node = 0;         // counted among those that have workers
+  std::vector<int> processors;  // to be pinned to; empty: it runs where it likes
+};
+
+// One processor for each worker, in turn.
+std::vector<Processor> choose_processors(std::size_t num_threads,
+                                         const std::vector<int>& processors,
+                                         const std::vector<Processor>& machine) {
+  std::vector<Processor> turns;
+  for (const int number : processors) {
+    const auto found = std::ranges::find(machine, number, &Processor::number);
+    turns.push_back(found == machine.end() ? Processor{.number = number} : *found);
+  }
+  if (processors.empty()) turns = spread_over_nodes(one_per_core(machine));
+  if (num_threads == 0) num_threads = turns.size();
+  std::vector<Processor> chosen(num_threads);
+  for (std::size_t worker = 0; worker < num_threads; ++worker)
+    chosen[worker] = turns[worker % turns.size()];
+  return chosen;
+}
+
+// Threads are pinned to single processors only when somebody says to which: other programs, and
+// other models of this one, would otherwise share a processor with them while the next one is idle.
+// Where memory is near or far they stay on their node; the system moves them within it.
+std::vector<Seat> seat_workers(std::size_t num_threads,
+                               const std::vector<int>& processors,
+                               const std::vector<Processor>& machine) {
+  const std::vector<Processor> chosen = choose_processors(num_threads, processors, machine);
+  std::map<int, std::vector<int>> processors_of;  // by node, of those that have workers
+  for (const Processor& processor : chosen)
+    processors_of[processor.node];
+  for (const Processor& processor : machine) {
+    if (const auto node = processors_of.find(processor.node); node != processors_of.end())
+      node->second.push_back(processor.number);
+  }
+  std::vector<Seat> seats;
+  seats.reserve(chosen.size());
+  for (const Processor& processor : chosen) {
+    const auto node = processors_of.find(processor.node);
+    Seat seat = {.node = static_cast<std::size_t>(std::distance(processors_of.begin(), node)),
+                 .processors = {}};
+    if (!processors.empty()) {
+      seat.processors = {processor.number};
+    } else if (processors_of.size() > 1) {
+      seat.processors = node->second;
+    }
+    seats.push_back(std::move(seat));
+  }
+  return seats;
+}
+
+// A node's part of a loop. On a line of its own: its threads write to it all the time.
+struct alignas(64) Share {
+  std::size_t threads_before = 0;  // on nodes before this one
+  std::size_t num_threads = 0;
+  std::size_t end = 0;
+  std::atomic<std::size_t> next = 0;
+};
+
+std::vector<Share> share_out(const std::vector<Seat>& seats) {
+  const std::size_t last = std::ranges::max(seats, {}, &Seat::node).node;
+  std::vector<Share> shares(last + 1);
+  for (const Seat& seat : seats)
+    ++shares[seat.node].num_threads;
+  for (std::size_t node = 1; node < shares.size(); ++node)
+    shares[node].threads_before = shares[node - 1].threads_before + shares[node - 1].num_threads;
+  return shares;
+}
+
 }  // namespace
 
 // A loop is published by a new value of `loops`. Every thread takes part in every loop, if only by
 // saying that it is done, so the fields below it change while no other thread looks at them.
 struct ThreadPool::State {
   std::vector<std::thread> threads;
+  std::vector<Seat> seats;  // [workers]
   bool may_spin = true;
-  std::vector<int> processors;  // empty: threads run where they like
+  bool pins_callers = false;
   std::thread::id pinned_caller;
   std::atomic<bool> in_loop = false;
   std::atomic<int> num_awake = 0;
@@ -53,28 +143,39 @@ struct ThreadPool::State {
   const void* body = nullptr;
   Call call = nullptr;  // null: the threads end
   std::size_t num_items = 0;
+  bool may_help = true;
+  std::vector<Share> shares;  // [nodes]
   std::mutex error_mutex;
   std::exception_ptr error;
 
   // On lines of their own: each is written by one side while the other one polls.
   alignas(64) std::atomic<int> loops = 0;
-  alignas(64) std::atomic<std::size_t> next_item = 0;
   alignas(64) std::atomic<int> num_busy = 0;
 
   void drain(std::size_t worker) {
-    if (worker >= num_items) return;
+    if (worker >= num_items && may_help) return;
+    const std::size_t home = seats[worker].node;
+    const std::size_t num_shares = may_help ? shares.size() : 1;
     try {
-      for (std::size_t item = next_item++; item < num_items; item = next_item++)
-        call(body, worker, item);
+      for (std::size_t i = 0; i < num_shares; ++i)
+        drain_share(shares[(home + i) % shares.size()], worker);
     } catch (...) {
-      next_item = num_items;
+      for (Share& share : shares)
+        share.next = share.end;
       const std::lock_guard lock(error_mutex);
       if (!error) error = std::current_exception();
     }
   }
 
+  void drain_share(Share& share, std::size_t worker) const {
+    // Most shares of others are done when somebody comes to help: looking is cheaper than taking.
+    if (share.next.load(std::memory_order_relaxed) >= share.end) return;
+    for (std::size_t item = share.next++; item < share.end; item = share.next++)
+      call(body, worker, item);
+  }
+
   void pin(std::size_t worker) const {
-    if (!processors.empty()) pin_this_thread(processors[worker % processors.size()]);
+    if (!seats[worker].processors.empty()) pin_this_thread(seats[worker].processors);
   }
 
   void run_thread(std::size_t worker) {
@@ -93,13 +194,18 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(std::size_t num_threads, std::vector<int> processors)
+ThreadPool::ThreadPool(std::size_t num_threads,
+                       const std::vector<int>& processors,
+                       const std::vector<Processor>& machine)
     : state_(std::make_unique<State>()) {
-  const std::size_t available = processors.empty() ? usable_processors().size() : processors.size();
-  if (num_threads == 0) num_threads = processors.empty() ? usable_cores().size() : available;
+  state_->seats = seat_workers(num_threads, processors, machine);
+  state_->shares = share_out(state_->seats);
+  num_threads = state_->seats.size();
   // With more threads than processors a thread that looks for work keeps another from doing it.
-  state_->may_spin = num_threads <= available;
-  state_->processors = std::move(processors);
+  state_->may_spin = num_threads <= (processors.empty() ? machine.size() : processors.size());
+  // Otherwise the thread that calls is its owner's, who may have other plans for it, and for the
+  // threads it starts, which would be where it is.
+  state_->pins_callers = !processors.empty();
   state_->threads.reserve(num_threads - 1);
   for (std::size_t i = 1; i < num_threads; ++i)
     state_->threads.emplace_back([state = state_.get(), i] { state->run_thread(i); });
@@ -113,7 +219,17 @@ ThreadPool::~ThreadPool() {
 }
 
 std::size_t ThreadPool::num_threads() const {
-  return state_->threads.size() + 1;
+  return state_->seats.size();
+}
+
+std::size_t ThreadPool::num_nodes() const {
+  return state_->shares.size();
+}
+
+ThreadPool::Range ThreadPool::share(std::size_t node, std::size_t num_items) const {
+  const Share& share = state_->shares[node];
+  return {.begin = num_items * share.threads_before / num_threads(),
+          .end = num_items * (share.threads_before + share.num_threads) / num_threads()};
 }
 
 ThreadPool::Awake::Awake(ThreadPool& pool) : pool_(pool) {
@@ -124,18 +240,24 @@ ThreadPool::Awake::~Awake() {
   --pool_.state_->num_awake;
 }
 
-void ThreadPool::run(std::size_t num_items, const void* body, Call call) {
+void ThreadPool::run(std::size_t num_items, bool may_help, const void* body, Call call) {
   State& s = *state_;
   GRAFT_CHECK(!s.in_loop.exchange(true), "parallel_for inside parallel_for");
-  if (!s.processors.empty() && s.pinned_caller != std::this_thread::get_id()) {
+  if (s.pins_callers && s.pinned_caller != std::this_thread::get_id()) {
     s.pin(0);
     s.pinned_caller = std::this_thread::get_id();
   }
+  const bool alone = num_items < 2 || s.threads.empty();
   s.body = body;
   s.call = call;
   s.num_items = num_items;
-  s.next_item = 0;
-  if (num_items < 2 || s.threads.empty()) {
+  s.may_help = may_help || alone;
+  for (std::size_t node = 0; node < s.shares.size(); ++node) {
+    const Range range = share(node, num_items);
+    s.shares[node].next = range.begin;
+    s.shares[node].end = range.end;
+  }
+  if (alone) {
     s.drain(0);
   } else {
     s.num_busy = static_cast<int>(s.threads.size());

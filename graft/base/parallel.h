@@ -1,6 +1,8 @@
 // A fixed set of threads that share out the items of one loop at a time. Loops of a forward pass
 // follow each other within microseconds, so threads that run out of work look for the next loop for
-// a moment before they sleep; nothing is allocated per loop.
+// a moment before they sleep; nothing is allocated per loop. On machines with several memory nodes
+// every node has a share of each loop, always the same part of it: what its threads touched first
+// in one loop they find beside them in the next.
 
 #pragma once
 
@@ -9,19 +11,32 @@
 #include <type_traits>
 #include <vector>
 
+#include "graft/base/processors.h"
+
 namespace graft {
 
 class ThreadPool {
  public:
-  // `num_threads` counts the calling thread; 0 means one per core this process may run on. With
-  // `processors` (0 means one per processor then) the threads, and those that call parallel_for,
-  // are pinned to them in turn.
-  explicit ThreadPool(std::size_t num_threads = 0, std::vector<int> processors = {});
+  // `num_threads` counts the calling thread; 0 means one per core this process may run on. They are
+  // spread over the memory nodes. With `processors` (0 means one per processor then) the threads,
+  // and those that call parallel_for, are pinned to them in turn.
+  explicit ThreadPool(std::size_t num_threads = 0,
+                      const std::vector<int>& processors = {},
+                      const std::vector<Processor>& machine = usable_processors());
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool();
 
   std::size_t num_threads() const;
+  std::size_t num_nodes() const;  // memory nodes that have threads
+
+  struct Range {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  // The part of a loop that is the node's, in proportion to its threads. Together, in the order of
+  // the nodes, the shares are the loop.
+  Range share(std::size_t node, std::size_t num_items) const;
 
   // While one of these lives, the threads look for the next loop without sleeping: another device
   // works between the loops, for longer than they would wait.
@@ -40,9 +55,10 @@ class ThreadPool {
   // order, and returns when all are done. Of calls at the same time each has another worker, below
   // min(num_threads, num_items). The first exception a body throws is rethrown here after the
   // others have stopped.
+  // Threads take the items of their node's share, in order, before they help with others.
   template <class Body>
   void parallel_for(std::size_t num_items, const Body& body) {
-    run(num_items, &body, [](const void* any, std::size_t worker, std::size_t item) {
+    run(num_items, true, &body, [](const void* any, std::size_t worker, std::size_t item) {
       if constexpr (std::is_invocable_v<const Body&, std::size_t, std::size_t>) {
         (*static_cast<const Body*>(any))(worker, item);
       } else {
@@ -51,9 +67,18 @@ class ThreadPool {
     });
   }
 
+  // Calls body(item) in the same way, but nobody helps another node: for what touches memory first,
+  // which then lies where it will be read.
+  template <class Body>
+  void parallel_for_at_home(std::size_t num_items, const Body& body) {
+    run(num_items, false, &body, [](const void* any, std::size_t /*worker*/, std::size_t item) {
+      (*static_cast<const Body*>(any))(item);
+    });
+  }
+
  private:
   using Call = void (*)(const void* body, std::size_t worker, std::size_t item);
-  void run(std::size_t num_items, const void* body, Call call);
+  void run(std::size_t num_items, bool may_help, const void* body, Call call);
 
   struct State;
   std::unique_ptr<State> state_;

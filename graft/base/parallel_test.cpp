@@ -12,21 +12,43 @@
 namespace graft {
 namespace {
 
-TEST(ThreadPool, RunsEveryItemOnce) {
-  for (const std::size_t num_threads : {1U, 2U, 7U}) {
-    ThreadPool pool(num_threads);
+using Machine = std::vector<Processor>;
+
+// Three nodes, of 2, 1 and 3 cores.
+Machine uneven_machine() {
+  Machine machine;
+  for (int i = 0; i < 6; ++i)
+    machine.push_back({.number = i, .core = i, .node = i < 2 ? 4 : i < 3 ? 0 : 7});
+  return machine;
+}
+
+class ThreadPoolOn : public testing::TestWithParam<const char*> {
+ protected:
+  static Machine machine() { return described_processors(GetParam()); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Machines,
+                         ThreadPoolOn,
+                         testing::Values("numa:1 core:4 pu:1",
+                                         "numa:2 core:2 pu:2",
+                                         "numa:4 core:1 pu:1"));
+
+TEST_P(ThreadPoolOn, RunsEveryItemOnce) {
+  for (const std::size_t num_threads : {1U, 2U, 3U, 7U}) {
+    ThreadPool pool(num_threads, {}, machine());
     EXPECT_EQ(pool.num_threads(), num_threads);
-    for (const std::size_t num_items : {0U, 1U, 3U, 1000U}) {
+    for (const std::size_t num_items : {0U, 1U, 2U, 3U, 1000U}) {
       std::vector<std::atomic<int>> counts(num_items);
       pool.parallel_for(num_items, [&](std::size_t i) { ++counts[i]; });
+      pool.parallel_for_at_home(num_items, [&](std::size_t i) { ++counts[i]; });
       for (const auto& count : counts)
-        EXPECT_EQ(count, 1);
+        EXPECT_EQ(count, 2);
     }
   }
 }
 
-TEST(ThreadPool, GivesCallsAtTheSameTimeDifferentWorkers) {
-  ThreadPool pool(4);
+TEST_P(ThreadPoolOn, GivesCallsAtTheSameTimeDifferentWorkers) {
+  ThreadPool pool(4, {}, machine());
   for (const std::size_t num_items : {2U, 3U, 200U}) {
     std::vector<std::atomic<int>> inside(std::min<std::size_t>(4, num_items));
     std::atomic<int> num_clashes = 0;
@@ -38,11 +60,11 @@ TEST(ThreadPool, GivesCallsAtTheSameTimeDifferentWorkers) {
   }
 }
 
-TEST(ThreadPool, WakesAfterSleeping) {
-  ThreadPool pool(3);
+TEST_P(ThreadPoolOn, WakesAfterSleeping) {
+  ThreadPool pool(3, {}, machine());
   for (int round = 0; round < 3; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    for (int i = 0; i < 1000; ++i) {
+    for (int i = 0; i < 400; ++i) {
       std::atomic<int> sum = 0;
       pool.parallel_for(5, [&](std::size_t item) { sum += static_cast<int>(item); });
       ASSERT_EQ(sum, 10);
@@ -50,24 +72,97 @@ TEST(ThreadPool, WakesAfterSleeping) {
   }
 }
 
-TEST(ThreadPool, RethrowsAndStaysUsable) {
-  ThreadPool pool(3);
-  const auto throw_at_five = [](std::size_t i) {
-    if (i == 5) throw std::runtime_error("five");
-  };
-  EXPECT_THROW(pool.parallel_for(100, throw_at_five), std::runtime_error);
+TEST_P(ThreadPoolOn, RethrowsAndStaysUsable) {
+  ThreadPool pool(3, {}, machine());
+  for (const std::size_t bad : {0U, 5U, 99U}) {
+    const auto throw_at_bad = [&](std::size_t i) {
+      if (i == bad) throw std::runtime_error("bad");
+    };
+    EXPECT_THROW(pool.parallel_for(100, throw_at_bad), std::runtime_error);
+    EXPECT_THROW(pool.parallel_for_at_home(100, throw_at_bad), std::runtime_error);
+  }
   std::atomic<int> sum = 0;
   pool.parallel_for(10, [&](std::size_t i) { sum += static_cast<int>(i); });
   EXPECT_EQ(sum, 45);
 }
 
-TEST(ThreadPool, CountsProcessorsByDefault) {
+TEST(ThreadPool, CountsCoresByDefaultAndProcessorsOfAList) {
   EXPECT_GE(ThreadPool().num_threads(), 1U);
+  const Machine machine = described_processors("numa:2 core:3 pu:2");
+  EXPECT_EQ(ThreadPool(0, {}, machine).num_threads(), 6U);
+  EXPECT_EQ(ThreadPool(0, {0, 1, 2, 3}, machine).num_threads(), 4U);
+}
+
+std::vector<std::size_t> share_sizes(const ThreadPool& pool, std::size_t num_items) {
+  std::vector<std::size_t> sizes;
+  std::size_t next = 0;
+  for (std::size_t node = 0; node < pool.num_nodes(); ++node) {
+    const auto [begin, end] = pool.share(node, num_items);
+    EXPECT_EQ(begin, next);
+    next = end;
+    sizes.push_back(end - begin);
+  }
+  EXPECT_EQ(next, num_items);
+  return sizes;
+}
+
+using Sizes = std::vector<std::size_t>;
+
+TEST(ThreadPool, SharesAreInProportionToTheThreadsOfANode) {
+  const Machine even = described_processors("numa:2 core:4 pu:2");
+  EXPECT_EQ(share_sizes(ThreadPool(0, {}, even), 100), (Sizes{50, 50}));
+  EXPECT_EQ(share_sizes(ThreadPool(0, {}, even), 3), (Sizes{1, 2}));
+  EXPECT_EQ(share_sizes(ThreadPool(0, {}, even), 0), (Sizes{0, 0}));
+  EXPECT_EQ(share_sizes(ThreadPool(1, {}, even), 10), (Sizes{10}));
+  // By the numbers of the nodes.
+  EXPECT_EQ(share_sizes(ThreadPool(0, {}, uneven_machine()), 60), (Sizes{10, 20, 30}));
+  EXPECT_EQ(share_sizes(ThreadPool(12, {}, uneven_machine()), 60), (Sizes{10, 20, 30}));
+  // Processors 0 to 7 are the first node's.
+  EXPECT_EQ(share_sizes(ThreadPool(0, {0, 2, 4, 8}, even), 100), (Sizes{75, 25}));
+  EXPECT_EQ(share_sizes(ThreadPool(0, {9, 11}, even), 100), (Sizes{100}));
+}
+
+TEST(ThreadPool, FewThreadsAreSpreadOverTheNodes) {
+  const Machine even = described_processors("numa:2 core:4 pu:2");
+  EXPECT_EQ(share_sizes(ThreadPool(2, {}, even), 100), (Sizes{50, 50}));
+  EXPECT_EQ(share_sizes(ThreadPool(4, {}, even), 100), (Sizes{50, 50}));
+  EXPECT_EQ(share_sizes(ThreadPool(3, {}, uneven_machine()), 90).size(), 3U);
+}
+
+// The first item ends when all others are done, so somebody else must do its neighbours.
+TEST(ThreadPool, NodesHelpEachOther) {
+  ThreadPool pool(2, {}, described_processors("numa:2 core:1 pu:1"));
+  ASSERT_EQ(pool.num_nodes(), 2U);
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<int> num_done = 0;
+    std::atomic<bool> helped = true;
+    const auto start = std::chrono::steady_clock::now();
+    pool.parallel_for(100, [&](std::size_t item) {
+      while (item == 0 && num_done < 99 && helped) {
+        std::this_thread::yield();
+        helped = std::chrono::steady_clock::now() - start < std::chrono::seconds(30);
+      }
+      ++num_done;
+    });
+    ASSERT_TRUE(helped);
+  }
+}
+
+// However slow the first node is.
+TEST(ThreadPool, AtHomeTheyDoNot) {
+  ThreadPool pool(4, {}, described_processors("numa:2 core:2 pu:1"));
+  std::vector<std::thread::id> by(100);
+  pool.parallel_for_at_home(by.size(), [&](std::size_t item) {
+    if (item < 50) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    by[item] = std::this_thread::get_id();
+  });
+  for (std::size_t i = 0; i < 50; ++i)
+    EXPECT_EQ(std::find(by.begin() + 50, by.end(), by[i]), by.end()) << i;
 }
 
 // Nested, and again asleep afterwards: the work is the same.
-TEST(ThreadPool, StaysAwakeWhileAnotherDeviceWorks) {
-  ThreadPool pool(3);
+TEST_P(ThreadPoolOn, StaysAwakeWhileAnotherDeviceWorks) {
+  ThreadPool pool(3, {}, machine());
   const auto sum = [&] {
     std::atomic<int> total = 0;
     pool.parallel_for(100, [&](std::size_t item) { total += static_cast<int>(item); });

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 #include <sys/sysinfo.h>
 
@@ -51,18 +49,6 @@ std::string processor_name() {
     if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
   }
   return "";
-}
-
-int num_memory_nodes() {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  int count = 0;
-  for (const auto& entry : fs::directory_iterator("/sys/devices/system/node", error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("node") && name.find_first_not_of("0123456789", 4) == std::string::npos)
-      ++count;
-  }
-  return count == 0 ? 1 : count;
 }
 
 std::string large_page_setting() {

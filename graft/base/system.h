@@ -13,7 +13,6 @@ std::uint64_t available_memory();
 std::uint64_t total_memory();
 
 std::string processor_name();  // "Intel(R) Xeon(R) Processor @ 2.80GHz"
-int num_memory_nodes();        // NUMA; 1 when the system does not say
 
 // How the system gives large pages to those who ask: "always", "madvise" or "never".
 std::string large_page_setting();

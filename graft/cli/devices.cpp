@@ -2,11 +2,12 @@
 
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include <CLI/App.hpp>
 #include <fmt/format.h>
 
-#include "graft/base/parallel.h"
+#include "graft/base/processors.h"
 #include "graft/base/units.h"
 #include "graft/cli/commands.h"
 #include "graft/kernels/cpu/table.h"
@@ -19,8 +20,11 @@ void devices() {
   std::string levels;
   for (const cpu::KernelTable* table : cpu::runnable_kernels())
     levels.append(levels.empty() ? "" : ", ").append(table->isa);
-  fmt::print("cpu     {} threads, instruction sets: {} (using {})\n", ThreadPool().num_threads(),
-             levels, cpu::kernels().isa);
+  const std::vector<Processor> processors = usable_processors();
+  const std::size_t nodes = num_nodes(processors);
+  fmt::print(
+      "cpu     {} threads{}, instruction sets: {} (using {})\n", one_per_core(processors).size(),
+      nodes > 1 ? fmt::format(" on {} memory nodes", nodes) : "", levels, cpu::kernels().isa);
   const GpuList list = list_gpus();
   for (std::size_t i = 0; i < list.gpus.size(); ++i) {
     const cuda::DeviceProperties& gpu = list.gpus[i];

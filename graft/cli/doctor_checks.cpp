@@ -72,11 +72,6 @@ Check check_threads(const ProcessorFacts& facts) {
                                "processors wait for each other.",
                                std::max(1, static_cast<int>(facts.limit))));
   }
-  if (facts.num_memory_nodes > 1) {
-    return warning(
-        "threads", text,
-        "Start graft with `numactl --interleave=all`, so that weights lie on all nodes.");
-  }
   return good("threads", text);
 }
 

@@ -70,10 +70,11 @@ ProcessorFacts processor_facts() {
   } catch (const Error& error) {
     facts.isa_error = error.what();
   }
-  facts.num_cores = static_cast<int>(usable_cores().size());
-  facts.num_processors = static_cast<int>(usable_processors().size());
+  const std::vector<Processor> processors = usable_processors();
+  facts.num_cores = static_cast<int>(one_per_core(processors).size());
+  facts.num_processors = static_cast<int>(processors.size());
   facts.num_in_machine = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
-  facts.num_memory_nodes = num_memory_nodes();
+  facts.num_memory_nodes = static_cast<int>(num_nodes(processors));
   facts.limit = cgroup_limits().processors;
   facts.load = load_average();
   return facts;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "graft/base/check.h"
 #include "graft/kernels/cpu/table.h"
@@ -25,16 +26,27 @@ std::int64_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t cols) {
 // One panel of the many that are packed at once.
 struct PanelToPack {
   const Weight* weight = nullptr;
-  std::int64_t panel = 0;
+  std::int64_t begin = 0;  // its first row
   std::byte* to = nullptr;
 };
 
 void pack_one(const PanelToPack& item) {
   const Weight& weight = *item.weight;
-  const std::int64_t begin = item.panel * cpu::kPanelRows;
-  cpu::pack_panel(weight.dtype, weight.data + static_cast<std::size_t>(begin) * weight.row_bytes(),
-                  weight.row_bytes(), std::min(cpu::kPanelRows, weight.rows() - begin),
+  cpu::pack_panel(weight.dtype,
+                  weight.data + static_cast<std::size_t>(item.begin) * weight.row_bytes(),
+                  weight.row_bytes(), std::min(cpu::kPanelRows, weight.rows() - item.begin),
                   weight.cols(), item.to);
+}
+
+// Of a matrix's rows those that a node's threads multiply: the same part as of a loop's items.
+std::pair<std::int64_t, std::int64_t> rows_of_node(const ThreadPool* pool,
+                                                   std::size_t node,
+                                                   std::int64_t rows) {
+  if (pool == nullptr) return {0, rows};
+  const auto [begin, end] =
+      pool->share(node, static_cast<std::size_t>(divide_up(rows, kOutputStep)));
+  return {static_cast<std::int64_t>(begin) * kOutputStep,
+          std::min(rows, static_cast<std::int64_t>(end) * kOutputStep)};
 }
 
 }  // namespace
@@ -47,6 +59,11 @@ std::size_t PackedMatrix::bytes() const {
   return static_cast<std::size_t>(packed_bytes(dtype_, rows_, cols_));
 }
 
+const std::byte* PackedMatrix::panel(std::int64_t row) const {
+  const auto slice = std::ranges::find_if(slices_, [&](const Slice& s) { return row < s.end; });
+  return slice->data + packed_bytes(dtype_, row - slice->begin, cols_);
+}
+
 void PackedMatrix::multiply(std::int64_t begin,
                             std::int64_t count,
                             const std::byte* rounded,
@@ -55,37 +72,43 @@ void PackedMatrix::multiply(std::int64_t begin,
                             std::int64_t ldy) const {
   GRAFT_DCHECK(begin % cpu::kPanelRows == 0 && begin + count <= rows_, begin, " + ", count, " of ",
                rows_);
-  kernel_of(dtype_).multiply(data_ + packed_bytes(dtype_, begin, cols_), count, cols_, rounded,
-                             num_rows, y, ldy);
+  for (const Slice& slice : slices_) {
+    const std::int64_t from = std::max(begin, slice.begin);
+    const std::int64_t to = std::min(begin + count, slice.end);
+    if (from >= to) continue;
+    kernel_of(dtype_).multiply(slice.data + packed_bytes(dtype_, from - slice.begin, cols_),
+                               to - from, cols_, rounded, num_rows, y + (from - begin), ldy);
+  }
 }
 
 std::vector<PackedMatrix> pack(std::span<const Weight> weights, WeightProvider& provider) {
-  std::int64_t total = 0;
-  for (const Weight& weight : weights)
-    total += packed_bytes(weight.dtype, weight.rows(), weight.cols());
-  const auto memory = std::make_shared<const Buffer>(static_cast<std::size_t>(total));
-  std::byte* next = memory->data();
-  std::vector<PackedMatrix> matrices;
-  std::vector<PanelToPack> items;
-  for (const Weight& weight : weights) {
-    PackedMatrix matrix;
-    matrix.dtype_ = weight.dtype;
-    matrix.rows_ = weight.rows();
-    matrix.cols_ = weight.cols();
-    matrix.data_ = next;
-    matrix.owner_ = memory;
-    const std::int64_t num_panels = divide_up(weight.rows(), cpu::kPanelRows);
-    for (std::int64_t panel = 0; panel < num_panels; ++panel) {
-      items.push_back(
-          {.weight = &weight,
-           .panel = panel,
-           .to = next + packed_bytes(weight.dtype, panel * cpu::kPanelRows, weight.cols())});
-    }
-    next += matrix.bytes();
-    matrices.push_back(std::move(matrix));
+  std::vector<PackedMatrix> matrices(weights.size());
+  std::size_t total = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    matrices[i].dtype_ = weights[i].dtype;
+    matrices[i].rows_ = weights[i].rows();
+    matrices[i].cols_ = weights[i].cols();
+    total += matrices[i].bytes();
   }
-  if (ThreadPool* pool = provider.pool()) {
-    pool->parallel_for(items.size(), [&](std::size_t i) { pack_one(items[i]); });
+  const auto memory = std::make_shared<const Buffer>(total);
+  std::byte* next = memory->data();
+  ThreadPool* pool = provider.pool();
+  std::vector<PanelToPack> items;
+  for (std::size_t node = 0; node < (pool == nullptr ? 1 : pool->num_nodes()); ++node) {
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      PackedMatrix& matrix = matrices[i];
+      matrix.owner_ = memory;
+      const auto [begin, end] = rows_of_node(pool, node, matrix.rows());
+      if (begin == end) continue;
+      matrix.slices_.push_back({.begin = begin, .end = end, .data = next});
+      for (std::int64_t row = begin; row < end; row += cpu::kPanelRows) {
+        items.push_back({.weight = &weights[i], .begin = row, .to = next});
+        next += packed_bytes(matrix.dtype_, cpu::kPanelRows, matrix.cols_);
+      }
+    }
+  }
+  if (pool != nullptr) {
+    pool->parallel_for_at_home(items.size(), [&](std::size_t i) { pack_one(items[i]); });
   } else {
     std::ranges::for_each(items, pack_one);
   }

@@ -18,7 +18,8 @@ namespace graft::ops {
 // Whether a weight can be packed: by its type, and when no scales stand beside it.
 bool can_pack(const Weight& weight);
 
-// One matrix, or a part of memory that several share. Cheap to copy.
+// One matrix in memory that several may share. Each memory node has a slice of its rows, and the
+// slices that a node has of all of them lie side by side: pages are larger than slices of experts.
 class PackedMatrix {
  public:
   PackedMatrix() = default;
@@ -26,8 +27,10 @@ class PackedMatrix {
   DType dtype() const { return dtype_; }
   std::int64_t rows() const { return rows_; }
   std::int64_t cols() const { return cols_; }
-  bool empty() const { return data_ == nullptr; }
+  bool empty() const { return slices_.empty(); }
   std::size_t bytes() const;
+  // Of 16 rows from `row`, a multiple of 16, on.
+  const std::byte* panel(std::int64_t row) const;
 
   // y[num_rows, count] (rows `ldy` floats apart) = rounded rows, at most cpu::kMostRows, times the
   // matrix's rows [begin, begin + count). begin is a multiple of 16, and count is too unless the
@@ -42,14 +45,21 @@ class PackedMatrix {
  private:
   friend std::vector<PackedMatrix> pack(std::span<const Weight> weights, WeightProvider& provider);
 
+  struct Slice {
+    std::int64_t begin = 0;  // rows [begin, end)
+    std::int64_t end = 0;
+    const std::byte* data = nullptr;
+  };
+
   DType dtype_ = DType::F32;
   std::int64_t rows_ = 0;
   std::int64_t cols_ = 0;
-  const std::byte* data_ = nullptr;
+  std::vector<Slice> slices_;
   std::shared_ptr<const Buffer> owner_;
 };
 
-// Packs weights into memory of their own, on all threads; the file's pages may go then.
+// Packs weights into memory of their own, on all threads, each slice on those that will read it;
+// the file's pages may go then.
 std::vector<PackedMatrix> pack(std::span<const Weight> weights, WeightProvider& provider);
 
 // Rows of x as the kernel of a type reads them.

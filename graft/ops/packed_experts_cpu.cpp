@@ -57,16 +57,27 @@ void PackedExperts::list_items(const ExpertGroups& sorted,
   const std::int64_t wanted = kItemsPerThread * static_cast<std::int64_t>(pool.num_threads());
   const std::int64_t even = num_outputs * num_chunks / wanted / kOutputStep * kOutputStep;
   const std::int64_t step = std::clamp(even, kOutputStep, kMostOutputs);
+  const auto num_steps = static_cast<std::size_t>((num_outputs + step - 1) / step);
   items_.clear();
-  for (const ExpertGroups::Group& group : sorted.groups) {
-    for (std::int64_t begin = 0; begin < num_outputs; begin += step) {
-      for (std::int64_t pair = group.begin; pair < group.end; pair += cpu::kMostRows) {
-        items_.push_back({.expert = group.expert,
-                          .first_pair = pair,
-                          .num_rows = std::min(cpu::kMostRows, group.end - pair),
-                          .begin = begin,
-                          .count = std::min(step, num_outputs - begin)});
-      }
+  for (std::size_t node = 0; node < pool.num_nodes(); ++node) {
+    const auto [first, last] = pool.share(node, num_steps);
+    const Outputs outputs = {.begin = static_cast<std::int64_t>(first) * step,
+                             .end = std::min(static_cast<std::int64_t>(last) * step, num_outputs)};
+    for (const ExpertGroups::Group& group : sorted.groups)
+      list_items_of(group, outputs, step);
+  }
+}
+
+void PackedExperts::list_items_of(const ExpertGroups::Group& group,
+                                  Outputs outputs,
+                                  std::int64_t step) {
+  for (std::int64_t begin = outputs.begin; begin < outputs.end; begin += step) {
+    for (std::int64_t pair = group.begin; pair < group.end; pair += cpu::kMostRows) {
+      items_.push_back({.expert = group.expert,
+                        .first_pair = pair,
+                        .num_rows = std::min(cpu::kMostRows, group.end - pair),
+                        .begin = begin,
+                        .count = std::min(step, outputs.end - begin)});
     }
   }
 }

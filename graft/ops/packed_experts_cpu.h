@@ -39,13 +39,20 @@ class PackedExperts {
     std::int64_t begin = 0;
     std::int64_t count = 0;
   };
+  struct Outputs {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
   struct Tile {
     std::int64_t first_pair = 0;
     std::int64_t num_rows = 0;
   };
 
   void list_tiles(const ExpertGroups& sorted);
+  // The first part of the list is the first part of every expert, and so on: whichever experts a
+  // pass takes, each memory node reads its share of their weights.
   void list_items(const ExpertGroups& sorted, std::int64_t num_outputs, const ThreadPool& pool);
+  void list_items_of(const ExpertGroups::Group& group, Outputs outputs, std::int64_t step);
   void gate_and_up(const RoundedRows& rounded, bool one_token, TensorView inner, Pass& pass);
 
   std::vector<PackedMatrix> gate_proj_;  // [experts] of [intermediate, hidden]

@@ -81,6 +81,9 @@ class TestWeights final : public WeightProvider {
       found.push_back(get(name));
     }
   }
+  ThreadPool* pool() override { return loading_pool; }
+
+  ThreadPool* loading_pool = nullptr;
 
  private:
   std::map<std::string, Weight, std::less<>> weights_;

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "graft/base/error.h"
-#include "graft/base/parallel.h"
+#include "graft/base/processors.h"
 
 namespace graft::plan {
 namespace {
@@ -168,7 +168,7 @@ std::filesystem::path machine_file() {
 MachineFigures assumed_machine() {
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  const auto threads = static_cast<int>(ThreadPool().num_threads());
+  const auto threads = static_cast<int>(one_per_core(usable_processors()).size());
   // Two channels of DDR4 and AVX2 at 3 GHz: not wrong by more than a few times anywhere.
   return {.name = "assumed (run `graft machine` to measure)",
           .cpu = {.threads = threads,
