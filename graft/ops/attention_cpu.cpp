@@ -4,6 +4,7 @@
 
 #include "graft/ops/attend_cpu.h"
 #include "graft/ops/cpu_operators.h"
+#include "graft/ops/linear_cpu.h"
 #include "graft/ops/profiler.h"
 
 namespace graft::ops {
@@ -64,9 +65,7 @@ class AttentionCpu final : public Attention {
     const TensorView q = pass.workspace.f32({t, num_heads * params_.head_dim});
     const TensorView k = pass.workspace.f32({t, num_kv_heads * params_.head_dim});
     const TensorView v = pass.workspace.f32({t, num_kv_heads * params_.head_dim});
-    q_proj_.forward(x, q, pass);
-    k_proj_.forward(x, k, pass);
-    v_proj_.forward(x, v, pass);
+    forward_together(x, {{&q_proj_, q}, {&k_proj_, k}, {&v_proj_, v}}, pass);
     norm_and_rotate(q, num_heads, q_norm_, pass);
     norm_and_rotate(k, num_kv_heads, k_norm_, pass);
     kv_cache_.write(k, v, pass);

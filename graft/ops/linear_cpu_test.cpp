@@ -1,6 +1,13 @@
+#include "graft/ops/linear_cpu.h"
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
+#include "graft/ops/profiler.h"
 #include "graft/ops/test_support.h"
 
 namespace graft::ops {
@@ -108,6 +115,52 @@ TEST(LinearCpu, ScalesFp8TilesAndAddsTheBias) {
   EXPECT_LT(relative_error(got, want), 1e-5);
 }
 
+// Several layers in one loop, packed or not, with bias or without, of any number of outputs: the
+// bits of each are those it gives alone.
+TEST(LinearCpu, TogetherTheyGiveWhatEachGivesAlone) {
+  Rig rig;
+  Random random;
+  TestModel model;
+  struct Layer {
+    std::string module;
+    std::int64_t out = 0;
+    DType type = DType::F32;
+    bool bias = false;
+  };
+  const std::array layers = {Layer{"a", 700, DType::Q4_K, true}, Layer{"b", 75, DType::Q6_K},
+                             Layer{"c", 16, DType::Q4_K}, Layer{"d", 33, DType::F32, true}};
+  std::vector<Linear*> linears;
+  for (const Layer& layer : layers) {
+    model.weights.add(layer.module + ".weight", {layer.out, kIn}, random.floats(layer.out * kIn),
+                      layer.type);
+    if (layer.bias)
+      model.weights.add(layer.module + ".bias", {layer.out}, random.floats(layer.out));
+    linears.push_back(&model.add<Linear>(
+        "cpu.linear", layer.module,
+        LinearParams{.in_features = kIn, .out_features = layer.out, .bias = layer.bias}));
+  }
+  for (const std::int64_t rows : {0, 1, 7, 203}) {
+    Floats x = random.floats(rows * kIn);
+    std::vector<Floats> want;
+    std::vector<Floats> got;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      want.emplace_back(rows * layers[i].out);
+      got.emplace_back(rows * layers[i].out);
+      linears[i]->forward(view(x, rows, kIn), view(want[i], rows, layers[i].out), rig.pass);
+    }
+    const auto call = [&](std::size_t i) {
+      return LinearCall{linears[i], view(got[i], rows, layers[i].out)};
+    };
+    forward_together(view(x, rows, kIn), {call(0), call(1), call(2)}, rig.pass);
+    forward_together(view(x, rows, kIn), {call(3)}, rig.pass);
+    EXPECT_EQ(got, want) << rows << " rows";
+    std::ranges::for_each(got, [](Floats& y) { std::ranges::fill(y, 0.0F); });
+    forward_together(view(x, rows, kIn), {call(3), call(1), call(0)}, rig.pass);
+    forward_together(view(x, rows, kIn), {call(2)}, rig.pass);
+    EXPECT_EQ(got, want) << rows << " rows";
+  }
+}
+
 TEST(LinearCpu, RefusesAWeightOfAnotherShape) {
   TestModel model;
   model.weights.add("l.weight", {4, 8}, Floats(32));
@@ -147,6 +200,33 @@ TEST(RmsNormCpu, MatchesTheFormulaInPlaceToo) {
     op.forward(view(x, 1, size), view(x, 1, size), rig.pass);
     EXPECT_EQ(x, y);
   }
+}
+
+// Packed gate and up go through one loop; one of them packed, or timed, they do not.
+TEST(MlpCpu, GivesTheSameBitsHoweverItsLayersGoThrough) {
+  Rig rig;
+  Random random;
+  constexpr std::int64_t kHidden = 256;
+  constexpr std::int64_t kInner = 768;
+  constexpr std::int64_t kRows = 100;
+  TestModel model;
+  for (const auto& [module, out, in] : {std::tuple{"mlp.gate_proj", kInner, kHidden},
+                                        {"mlp.up_proj", kInner, kHidden},
+                                        {"mlp.down_proj", kHidden, kInner}}) {
+    model.weights.add(str(module, ".weight"), {out, in}, random.floats(out * in), DType::Q4_K);
+    model.add<Linear>("cpu.linear", module, LinearParams{.in_features = in, .out_features = out});
+  }
+  auto& mlp = model.add<Mlp>("cpu.mlp", "mlp",
+                             MlpParams{.hidden_size = kHidden, .intermediate_size = kInner});
+  Floats x = random.floats(kRows * kHidden);
+  Floats together(x.size());
+  Floats timed(x.size());
+  mlp.forward(view(x, kRows, kHidden), view(together, kRows, kHidden), rig.pass);
+  Profiler profiler;
+  rig.pass.profiler = &profiler;
+  mlp.forward(view(x, kRows, kHidden), view(timed, kRows, kHidden), rig.pass);
+  EXPECT_EQ(together, timed);
+  EXPECT_EQ(profiler.entries().count("mlp.up_proj"), 1U);
 }
 
 TEST(MlpCpu, MatchesTheFormula) {

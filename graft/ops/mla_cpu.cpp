@@ -5,6 +5,7 @@
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/attend_cpu.h"
 #include "graft/ops/cpu_operators.h"
+#include "graft/ops/linear_cpu.h"
 #include "graft/ops/mla_sources_cpu.h"
 #include "graft/ops/multiply_cpu.h"
 #include "graft/ops/profiler.h"
@@ -52,8 +53,7 @@ class MlaCpu final : public Attention {
     const ProfileScope profile(pass, module_);
     const Workspace::Scope scope(pass.workspace);
     const TensorView q = pass.workspace.f32({x.rows(), params_.num_heads * query_dim()});
-    project_queries(x, q, pass);
-    write_cache(x, pass);
+    project(x, q, pass);
     const TensorView heads = pass.workspace.f32({x.rows(), params_.num_heads * params_.v_head_dim});
     if (pass.phase == Phase::Prefill ? absorb_for_prefill_ : absorb_) {
       for (std::int64_t row = 0; row < x.rows(); row += kTokensPerPiece)
@@ -69,14 +69,15 @@ class MlaCpu final : public Attention {
   std::int64_t cache_dim() const { return params_.kv_lora_rank + params_.qk_rope_head_dim; }
   std::int64_t rows_of_head() const { return params_.qk_nope_head_dim + params_.v_head_dim; }
 
-  // q[t, heads, nope + rope], the last part rotated
-  void project_queries(TensorView x, TensorView q, Pass& pass) {
+  // q[t, heads, nope + rope], the last part rotated; and what goes into the cache.
+  void project(TensorView x, TensorView q, Pass& pass) {
+    const Workspace::Scope scope(pass.workspace);
+    const TensorView rows = pass.workspace.f32({x.rows(), cache_dim()});
     if (q_proj_ != nullptr) {
-      q_proj_->forward(x, q, pass);
+      forward_together(x, {{q_proj_, q}, {&kv_a_proj_, rows}}, pass);
     } else {
-      const Workspace::Scope scope(pass.workspace);
       const TensorView low = pass.workspace.f32({x.rows(), params_.q_lora_rank});
-      q_a_proj_->forward(x, low, pass);
+      forward_together(x, {{q_a_proj_, low}, {&kv_a_proj_, rows}}, pass);
       q_a_layernorm_->forward(low, low, pass);
       q_b_proj_->forward(low, q, pass);
     }
@@ -85,19 +86,18 @@ class MlaCpu final : public Attention {
                          .head_dim = query_dim(),
                          .offset = params_.qk_nope_head_dim},
                         pass);
+    write_cache(rows, pass);
   }
 
   // The cache's rows: normalised latent, then the rotated key part.
-  void write_cache(TensorView x, Pass& pass) {
+  void write_cache(TensorView rows, Pass& pass) {
     const Workspace::Scope scope(pass.workspace);
     const std::int64_t rank = params_.kv_lora_rank;
-    const TensorView rows = pass.workspace.f32({x.rows(), cache_dim()});
-    const TensorView latents = pass.workspace.f32({x.rows(), rank});
-    kv_a_proj_.forward(x, rows, pass);
-    for (std::int64_t row = 0; row < x.rows(); ++row)
+    const TensorView latents = pass.workspace.f32({rows.rows(), rank});
+    for (std::int64_t row = 0; row < rows.rows(); ++row)
       std::copy_n(rows.f32_row(row), rank, latents.f32_row(row));
     kv_a_layernorm_.forward(latents, latents, pass);
-    for (std::int64_t row = 0; row < x.rows(); ++row)
+    for (std::int64_t row = 0; row < rows.rows(); ++row)
       std::copy_n(latents.f32_row(row), rank, rows.f32_row(row));
     rotary_emb_.forward(
         rows, {.num_heads = 1, .head_dim = params_.qk_rope_head_dim, .offset = rank}, pass);

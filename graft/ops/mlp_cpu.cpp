@@ -1,9 +1,8 @@
 #include <string>
 
-#include "graft/kernels/cpu/table.h"
 #include "graft/ops/cpu_operators.h"
+#include "graft/ops/linear_cpu.h"
 #include "graft/ops/profiler.h"
-#include "graft/ops/workers.h"
 
 namespace graft::ops {
 namespace {
@@ -24,12 +23,7 @@ class MlpCpu final : public Mlp {
     const Workspace::Scope scope(pass.workspace);
     const TensorView gate = pass.workspace.f32({x.rows(), params_.intermediate_size});
     const TensorView up = pass.workspace.f32({x.rows(), params_.intermediate_size});
-    gate_proj_.forward(x, gate, pass);
-    up_proj_.forward(x, up, pass);
-    for_each_item(pass.pool, x.rows(), [&](std::int64_t /*worker*/, std::int64_t row) {
-      float* inner = gate.f32_row(row);
-      cpu::kernels().math.silu_mul(inner, up.f32_row(row), inner, gate.cols());
-    });
+    forward_gated(x, {&gate_proj_, gate}, {&up_proj_, up}, pass);
     down_proj_.forward(gate, y, pass);
   }
 

@@ -47,6 +47,12 @@ class Linear : public Operator {
   virtual void forward(TensorView x, TensorView y, Pass& pass) = 0;
 };
 
+// One of several linear layers with the same input.
+struct LinearCall {
+  Linear* linear = nullptr;
+  TensorView y;
+};
+
 class Rope : public Operator {
  public:
   // Rotates, in place, the first rotary_dim of each of `num_heads` heads of size `head_dim` that

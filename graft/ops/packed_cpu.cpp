@@ -157,28 +157,101 @@ void round_all(const RoundedRows& rounded, TensorView x, Pass& pass) {
   }
 }
 
-}  // namespace
+// Rows of x for each of several matrices.
+std::array<RoundedRows, kMostProducts> round_for(std::span<const PackedProduct> products,
+                                                 TensorView x,
+                                                 Pass& pass) {
+  std::array<RoundedRows, kMostProducts> rounded;
+  for (std::size_t i = 0; i < products.size(); ++i) {
+    const DType dtype = products[i].matrix->dtype();
+    const auto before = std::span(rounded).first(i);
+    const auto same = std::ranges::find(before, dtype, &RoundedRows::dtype);
+    if (same != before.end()) {
+      rounded[i] = *same;
+      continue;
+    }
+    rounded[i] = RoundedRows(dtype, x.cols(), x.rows(), pass.workspace);
+    round_all(rounded[i], x, pass);
+  }
+  return rounded;
+}
 
-void multiply(const PackedMatrix& matrix, TensorView x, TensorView y, Pass& pass) {
-  GRAFT_DCHECK(x.cols() == matrix.cols() && y.cols() == matrix.rows() && x.rows() == y.rows(), "[",
-               x.rows(), ", ", x.cols(), "] to [", y.rows(), ", ", y.cols(), "]");
+// A piece of the work: some rows of x with a part of every matrix.
+struct Piece {
+  std::int64_t first_row = 0;
+  std::int64_t num_rows = 0;
+  std::int64_t part = 0;
+  std::int64_t num_parts = 0;
+
+  // The outputs of this part of a matrix, in whole steps.
+  std::int64_t begin(const PackedMatrix& matrix) const { return start_of(part, matrix); }
+  std::int64_t end(const PackedMatrix& matrix) const { return start_of(part + 1, matrix); }
+
+ private:
+  std::int64_t start_of(std::int64_t i, const PackedMatrix& matrix) const {
+    const std::int64_t steps = divide_up(matrix.rows(), kOutputStep);
+    return std::min(matrix.rows(), steps * i / num_parts * kOutputStep);
+  }
+};
+
+// Calls then(piece) when the outputs of a piece are there.
+template <class Then>
+void multiply_pieces(TensorView x,
+                     std::span<const PackedProduct> products,
+                     Pass& pass,
+                     const Then& then) {
+  GRAFT_DCHECK(products.size() <= kMostProducts, products.size(), " products");
   if (x.rows() == 0) return;
   const Workspace::Scope scope(pass.workspace);
-  const RoundedRows rounded(matrix.dtype(), matrix.cols(), x.rows(), pass.workspace);
-  round_all(rounded, x, pass);
-
+  const std::array rounded = round_for(products, x, pass);
   const std::int64_t num_chunks = divide_up(x.rows(), cpu::kMostRows);
+  std::int64_t steps = 1;
+  for (const PackedProduct& product : products)
+    steps = std::max(steps, divide_up(product.matrix->rows(), kOutputStep));
   const std::int64_t wanted =
       divide_up(kItemsPerThread * static_cast<std::int64_t>(pass.pool.num_threads()), num_chunks);
-  const std::int64_t steps = divide_up(matrix.rows(), kOutputStep);
-  const std::int64_t step = kOutputStep * std::max<std::int64_t>(1, steps / wanted);
-  const std::int64_t num_items = divide_up(matrix.rows(), step) * num_chunks;
+  const std::int64_t num_parts = std::min(steps, wanted);
   // Pieces of the same weights follow each other: they are read from memory once.
-  for_each_item(pass.pool, num_items, [&](std::int64_t /*worker*/, std::int64_t item) {
-    const std::int64_t row = item % num_chunks * cpu::kMostRows;
-    const std::int64_t begin = item / num_chunks * step;
-    matrix.multiply(begin, std::min(step, matrix.rows() - begin), rounded.from(row),
-                    std::min(cpu::kMostRows, x.rows() - row), y.f32_row(row) + begin, y.cols());
+  for_each_item(pass.pool, num_parts * num_chunks, [&](std::int64_t /*worker*/, std::int64_t i) {
+    const std::int64_t row = i % num_chunks * cpu::kMostRows;
+    const Piece piece = {.first_row = row,
+                         .num_rows = std::min(cpu::kMostRows, x.rows() - row),
+                         .part = i / num_chunks,
+                         .num_parts = num_parts};
+    for (std::size_t p = 0; p < products.size(); ++p) {
+      const auto& [matrix, y] = products[p];
+      const std::int64_t begin = piece.begin(*matrix);
+      const std::int64_t end = piece.end(*matrix);
+      if (begin == end) continue;
+      matrix->multiply(begin, end - begin, rounded[p].from(row), piece.num_rows,
+                       y.f32_row(row) + begin, y.cols());
+    }
+    then(piece);
+  });
+}
+
+}  // namespace
+
+void multiply(TensorView x, std::span<const PackedProduct> products, Pass& pass) {
+  for ([[maybe_unused]] const auto& [matrix, y] : products) {
+    GRAFT_DCHECK(x.cols() == matrix->cols() && y.cols() == matrix->rows() && x.rows() == y.rows(),
+                 "[", x.rows(), ", ", x.cols(), "] to [", y.rows(), ", ", y.cols(), "]");
+  }
+  multiply_pieces(x, products, pass, [](const Piece&) {});
+}
+
+void multiply_gated(TensorView x, const PackedProduct& gate, const PackedProduct& up, Pass& pass) {
+  GRAFT_DCHECK(gate.matrix->rows() == up.matrix->rows(), gate.matrix->rows(), " and ",
+               up.matrix->rows(), " outputs");
+  const std::array products = {gate, up};
+  multiply_pieces(x, products, pass, [&](const Piece& piece) {
+    const std::int64_t begin = piece.begin(*gate.matrix);
+    const std::int64_t count = piece.end(*gate.matrix) - begin;
+    for (std::int64_t i = 0; i < piece.num_rows; ++i) {
+      float* values = gate.y.f32_row(piece.first_row + i) + begin;
+      const float* factors = up.y.f32_row(piece.first_row + i) + begin;
+      cpu::kernels().math.silu_mul(values, factors, values, count);
+    }
   });
 }
 

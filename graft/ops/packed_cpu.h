@@ -65,8 +65,10 @@ std::vector<PackedMatrix> pack(std::span<const Weight> weights, WeightProvider& 
 // Rows of x as the kernel of a type reads them.
 class RoundedRows {
  public:
+  RoundedRows() = default;
   RoundedRows(DType dtype, std::int64_t cols, std::int64_t num_rows, Workspace& workspace);
 
+  DType dtype() const { return dtype_; }
   // Rows that stand side by side. What goes to a kernel together is whole tiles from a first row
   // on; the last one may be shorter.
   static std::int64_t tile_rows();
@@ -75,10 +77,10 @@ class RoundedRows {
   const std::byte* from(std::int64_t first) const { return bytes_ + first * row_bytes_; }
 
  private:
-  DType dtype_;
-  std::int64_t cols_;
-  std::int64_t row_bytes_;
-  std::byte* bytes_;
+  DType dtype_ = DType::F32;
+  std::int64_t cols_ = 0;
+  std::int64_t row_bytes_ = 0;
+  std::byte* bytes_ = nullptr;
 };
 
 // What one thread rounds sooner than it could ask the others for help.
@@ -88,7 +90,18 @@ inline constexpr std::int64_t kItemsPerThread = 8;
 // Two panels, as the kernels take them.
 inline constexpr std::int64_t kOutputStep = 2 * cpu::kPanelRows;
 
-// y[rows, matrix.rows()] = x[rows, matrix.cols()] * matrix^T, on all threads of the pass.
-void multiply(const PackedMatrix& matrix, TensorView x, TensorView y, Pass& pass);
+// That go through together.
+inline constexpr std::size_t kMostProducts = 3;
+
+struct PackedProduct {
+  const PackedMatrix* matrix = nullptr;
+  TensorView y;  // [rows of x, matrix->rows()]
+};
+
+// y = x * matrix^T for each of them, in one loop on all threads of the pass: threads meet once, and
+// x is rounded once for a type.
+void multiply(TensorView x, std::span<const PackedProduct> products, Pass& pass);
+// For two of one shape; then gate.y = silu(gate.y) * up.y, while both are in the caches.
+void multiply_gated(TensorView x, const PackedProduct& gate, const PackedProduct& up, Pass& pass);
 
 }  // namespace graft::ops

@@ -31,12 +31,8 @@ class LinearCuda final : public Linear {
   Buffer bias_;  // f32; empty: none
 };
 
-// One of several layers with the same input: any operator, not only one of this kind.
-struct LinearCall {
-  Linear* linear = nullptr;
-  TensorView y;
-};
-// For a caller on the GPU `device`. The input is rounded once for all of them.
+// Any operators, not only those of this kind, for a caller on the GPU `device`. The input is
+// rounded once for all of them.
 void forward_together(TensorView x,
                       std::initializer_list<LinearCall> calls,
                       Device device,
