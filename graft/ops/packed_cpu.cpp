@@ -18,10 +18,6 @@ const cpu::PackedKernel& kernel_of(DType dtype) {
   return cpu::kernels().packed.kernels[static_cast<std::size_t>(dtype)];
 }
 
-std::int64_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t cols) {
-  return divide_up(rows, cpu::kPanelRows) * cpu::panel_bytes(cpu::packed_format(dtype), cols);
-}
-
 // One panel of the many that are packed at once.
 struct PanelToPack {
   const Weight* weight = nullptr;
@@ -37,14 +33,26 @@ void pack_one(const PanelToPack& item) {
                   weight.cols(), item.to);
 }
 
-}  // namespace
-
-bool can_pack(const Weight& weight) {
-  return cpu::has_packed_form(weight.dtype) && !weight.scale;
+void pack_all(std::span<const PanelToPack> items, ThreadPool* pool) {
+  if (pool != nullptr) {
+    pool->parallel_for(items.size(), [&](std::size_t i) { pack_one(items[i]); });
+  } else {
+    std::ranges::for_each(items, pack_one);
+  }
 }
 
-std::size_t PackedMatrix::bytes() const {
-  return static_cast<std::size_t>(packed_bytes(dtype_, rows_, cols_));
+}  // namespace
+
+bool can_pack(DType dtype) {
+  return cpu::has_packed_form(dtype);
+}
+
+bool can_pack(const Weight& weight) {
+  return can_pack(weight.dtype) && !weight.scale;
+}
+
+std::int64_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t cols) {
+  return divide_up(rows, cpu::kPanelRows) * cpu::panel_bytes(cpu::packed_format(dtype), cols);
 }
 
 void PackedMatrix::multiply(std::int64_t begin,
@@ -55,25 +63,27 @@ void PackedMatrix::multiply(std::int64_t begin,
                             std::int64_t ldy) const {
   GRAFT_DCHECK(begin % cpu::kPanelRows == 0 && begin + count <= rows_, begin, " + ", count, " of ",
                rows_);
-  kernel_of(dtype_).multiply(data_ + packed_bytes(dtype_, begin, cols_), count, cols_, rounded,
-                             num_rows, y, ldy);
+  kernel_of(dtype_).multiply(panels_.bytes.data() + packed_bytes(dtype_, begin, cols_), count,
+                             cols_, rounded, num_rows, y, ldy);
 }
 
 std::vector<PackedMatrix> pack(std::span<const Weight> weights, WeightProvider& provider) {
-  std::int64_t total = 0;
-  for (const Weight& weight : weights)
-    total += packed_bytes(weight.dtype, weight.rows(), weight.cols());
+  std::vector<PackedMatrix> matrices(weights.size());
+  std::int64_t total = 0;  // of those to pack
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    PackedMatrix& matrix = matrices[i];
+    matrix.dtype_ = weights[i].dtype;
+    matrix.rows_ = weights[i].rows();
+    matrix.cols_ = weights[i].cols();
+    matrix.panels_ = provider.find_packed(weights[i]);
+    if (matrix.empty()) total += packed_bytes(matrix.dtype_, matrix.rows_, matrix.cols_);
+  }
   const auto memory = std::make_shared<const Buffer>(static_cast<std::size_t>(total));
   std::byte* next = memory->data();
-  std::vector<PackedMatrix> matrices;
   std::vector<PanelToPack> items;
-  for (const Weight& weight : weights) {
-    PackedMatrix matrix;
-    matrix.dtype_ = weight.dtype;
-    matrix.rows_ = weight.rows();
-    matrix.cols_ = weight.cols();
-    matrix.data_ = next;
-    matrix.owner_ = memory;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (!matrices[i].empty()) continue;
+    const Weight& weight = weights[i];
     const std::int64_t num_panels = divide_up(weight.rows(), cpu::kPanelRows);
     for (std::int64_t panel = 0; panel < num_panels; ++panel) {
       items.push_back(
@@ -81,16 +91,16 @@ std::vector<PackedMatrix> pack(std::span<const Weight> weights, WeightProvider& 
            .panel = panel,
            .to = next + packed_bytes(weight.dtype, panel * cpu::kPanelRows, weight.cols())});
     }
-    next += matrix.bytes();
-    matrices.push_back(std::move(matrix));
+    const auto bytes =
+        static_cast<std::size_t>(packed_bytes(weight.dtype, weight.rows(), weight.cols()));
+    matrices[i].panels_ = {.bytes = {next, bytes}, .owner = memory};
+    next += bytes;
   }
-  if (ThreadPool* pool = provider.pool()) {
-    pool->parallel_for(items.size(), [&](std::size_t i) { pack_one(items[i]); });
-  } else {
-    std::ranges::for_each(items, pack_one);
+  pack_all(items, provider.pool());
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (matrices[i].panels_.owner == memory) provider.keep_packed(weights[i], matrices[i].panels_);
+    provider.release(weights[i]);
   }
-  for (const Weight& weight : weights)
-    provider.release(weight);
   return matrices;
 }
 

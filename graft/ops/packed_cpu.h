@@ -15,10 +15,15 @@
 
 namespace graft::ops {
 
-// Whether a weight can be packed: by its type, and when no scales stand beside it.
-bool can_pack(const Weight& weight);
+inline constexpr std::uint32_t kPackedLayout = cpu::kPackedLayout;
 
-// One matrix, or a part of memory that several share. Cheap to copy.
+// Whether a weight can be packed: by its type, and when no scales stand beside it.
+bool can_pack(DType dtype);
+bool can_pack(const Weight& weight);
+// What a matrix takes, rows rounded up to whole panels. cols are whole blocks of the type.
+std::int64_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t cols);
+
+// One matrix, in memory that several may share. Cheap to copy.
 class PackedMatrix {
  public:
   PackedMatrix() = default;
@@ -26,8 +31,7 @@ class PackedMatrix {
   DType dtype() const { return dtype_; }
   std::int64_t rows() const { return rows_; }
   std::int64_t cols() const { return cols_; }
-  bool empty() const { return data_ == nullptr; }
-  std::size_t bytes() const;
+  bool empty() const { return panels_.bytes.empty(); }
 
   // y[num_rows, count] (rows `ldy` floats apart) = rounded rows, at most cpu::kMostRows, times the
   // matrix's rows [begin, begin + count). begin is a multiple of 16, and count is too unless the
@@ -45,11 +49,11 @@ class PackedMatrix {
   DType dtype_ = DType::F32;
   std::int64_t rows_ = 0;
   std::int64_t cols_ = 0;
-  const std::byte* data_ = nullptr;
-  std::shared_ptr<const Buffer> owner_;
+  SharedBytes panels_;
 };
 
-// Packs weights into memory of their own, on all threads; the file's pages may go then.
+// Packs weights into memory of their own, on all threads, unless the provider has them packed; the
+// file's pages may go then.
 std::vector<PackedMatrix> pack(std::span<const Weight> weights, WeightProvider& provider);
 
 // Rows of x as the kernel of a type reads them.
