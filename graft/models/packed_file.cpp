@@ -35,28 +35,22 @@ std::uint64_t hash_of(std::span<const std::byte> bytes) {
 
 class HeaderWriter {
  public:
-  void text(std::string_view text) {
-    const auto bytes = std::as_bytes(std::span(text));
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-  }
-  template <class T>
-  void number(T value) {
-    const auto bytes = std::as_bytes(std::span(&value, 1));
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-  }
+  void text(std::string_view text) { bytes_ += text; }
   void string(std::string_view value) {
     number<std::uint64_t>(value.size());
     text(value);
   }
-  void append(const HeaderWriter& other) {
-    bytes_.insert(bytes_.end(), other.bytes_.begin(), other.bytes_.end());
+  template <class T>
+  void number(T value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
   }
   void pad() { bytes_.resize(round_up(bytes_.size())); }
 
-  std::span<const std::byte> bytes() const { return bytes_; }
+  std::string_view text() const { return bytes_; }
+  std::span<const std::byte> bytes() const { return std::as_bytes(std::span(bytes_)); }
 
  private:
-  std::vector<std::byte> bytes_;
+  std::string bytes_;
 };
 
 HeaderWriter header_of(const PackedFile& file) {
@@ -79,7 +73,7 @@ HeaderWriter header_of(const PackedFile& file) {
   header.number(ops::kPackedLayout);
   header.number(file.fingerprint);
   header.number<std::uint64_t>(table.bytes().size());
-  header.append(table);
+  header.text(table.text());
   header.number(hash_of(header.bytes()));
   header.pad();
   return header;
