@@ -44,7 +44,10 @@ models::OpenOptions open_options(const LlmConfig& config) {
   models::OpenOptions options;
   options.num_threads = config.num_threads;
   options.processors = config.processors;
-  options.load = {.repack = config.repack, .on_progress = config.on_load};
+  options.load = {.repack = config.repack,
+                  .repack_cache = config.repack_cache,
+                  .on_progress = config.on_load,
+                  .on_warning = config.on_warning};
   options.memory = config.memory;
   options.plugins = config.plugins;
   if (config.device != "cpu") options.machine.num_gpus = count_gpus(config.device);

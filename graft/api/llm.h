@@ -51,11 +51,16 @@ struct LlmConfig {
   std::vector<int> processors = {};                 // to pin the threads to; empty: not pinned
   // Rearrange weights for speed while loading. Without, a model is there at once, and slow.
   bool repack = true;
+  // Keep the rearranged weights beside the model, in a file with ".graft-packed" behind its name:
+  // later starts, and other processes, map it. on_warning says when that does not work.
+  bool repack_cache = false;
   // Bytes that weights and cache may take together; 0: what is free.
   std::uint64_t memory = 0;
   bool profile = false;  // measure the time of every module, see LLM::profile()
   // Bytes of weights so far and in all while loading, on the thread that constructs the LLM.
   std::function<void(std::uint64_t done, std::uint64_t total)> on_load = {};
+  // A line for people about what was mended or left out while loading, on the same thread.
+  std::function<void(const std::string& line)> on_warning = {};
 };
 
 // Text, or the tokens themselves.

@@ -57,6 +57,8 @@ void ModelOptions::add_all_but_model_to(CLI::App& command) {
       ->option_text("SIZE");
   command.add_flag("--no-repack", no_repack,
                    "Run from the mapped file: there at once, exact, and slow");
+  command.add_flag("--repack-cache", repack_cache,
+                   "Keep rearranged weights in a file beside the model for later starts to map");
 }
 
 api::LlmConfig ModelOptions::config() const {
@@ -68,6 +70,8 @@ api::LlmConfig ModelOptions::config() const {
   if (!processors.empty()) config.processors = parse_processors(processors);
   if (!memory.empty()) config.memory = parse_bytes(memory);
   config.repack = !no_repack;
+  config.repack_cache = repack_cache;
+  config.on_warning = [](const std::string& line) { warn(line); };
   return config;
 }
 
@@ -79,6 +83,10 @@ std::unique_ptr<api::LLM> ModelOptions::open(api::LlmConfig config) const {
       if (!progress) progress.emplace("loading", total, stderr);
       progress->advance(done - shown, "");
       shown = done;
+    };
+    config.on_warning = [&](const std::string& line) {
+      if (progress) progress->finish();
+      warn(line);
     };
   }
   auto llm = std::make_unique<api::LLM>(model.path(), config);

@@ -38,6 +38,7 @@ struct ModelOptions {
   std::string processors;  // a list; empty: threads are not pinned
   std::string memory;      // "64G"
   bool no_repack = false;
+  bool repack_cache = false;
 
   void add_to(CLI::App& command);
   void add_all_but_model_to(CLI::App& command);

@@ -23,6 +23,7 @@ constexpr std::array kSettings = {
     SettingInfo{"threads", "one per core", "threads"},
     SettingInfo{"cpu-list", "not pinned", "processors to pin the threads to"},
     SettingInfo{"no-repack", "false", "run from the mapped file"},
+    SettingInfo{"repack-cache", "false", "keep rearranged weights beside the model"},
     SettingInfo{"memory", "what is free", "most memory for weights and cache, like 64G"},
     SettingInfo{"max-model-len", "the model's", "tokens of a conversation"},
     SettingInfo{"chunk-prefill", "2048", "most tokens of a prompt per step"},

@@ -31,10 +31,27 @@ std::filesystem::path partial_name(const std::filesystem::path& path) {
   return str(path.string(), ".", ::getpid(), "-", counter++, ".partial");
 }
 
+std::filesystem::path folder_of(const std::filesystem::path& file) {
+  return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+}
+
+// Where a file without a name can be found, to be given one.
+std::string path_of_open_file(int fd) {
+  return str("/proc/self/fd/", fd);
+}
+
+// A file without a name, which goes with the process however that ends; -1 where the system or the
+// file system has none.
+int open_nameless(const std::filesystem::path& folder) {
+  const int fd = ::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+  if (fd < 0 || ::access(path_of_open_file(fd).c_str(), F_OK) == 0) return fd;
+  ::close(fd);
+  return -1;
+}
+
 // A rename is on disk only when its folder is. Not every file system can do this: no error then.
 void sync_folder(const std::filesystem::path& file) {
-  const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int fd = ::open(folder_of(file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return;
   ::fsync(fd);
   ::close(fd);
@@ -58,7 +75,10 @@ TensorFileWriter::TensorFileWriter(const std::filesystem::path& path,
   // Found now rather than after hours of writing.
   std::error_code ignored;
   if (std::filesystem::is_directory(path_, ignored)) fail(path_.string(), ": is a folder");
-  fd_ = ::open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  fd_ = open_nameless(folder_of(path_));
+  is_nameless_ = fd_ >= 0;
+  if (!is_nameless_)
+    fd_ = ::open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd_ < 0) fail(path_.string(), ": cannot create the file: ", std::strerror(errno));
   buffer_.reserve(kBufferBytes);
   try {
@@ -95,6 +115,11 @@ void TensorFileWriter::finish() {
   if (::fsync(fd_) != 0) {
     fail(path_.string(), ": flushing ", bytes_on_disk_, " bytes failed: ", std::strerror(errno));
   }
+  if (is_nameless_ && ::linkat(AT_FDCWD, path_of_open_file(fd_).c_str(), AT_FDCWD,
+                               partial_path_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+    fail(path_.string(), ": cannot name it ", partial_path_.string(), ": ", std::strerror(errno));
+  }
+  is_nameless_ = false;
   // Network file systems report a full disk here.
   if (::close(std::exchange(fd_, -1)) != 0) {
     const int reason = errno;
@@ -156,7 +181,7 @@ void TensorFileWriter::skip_finished_tensors() {
 void TensorFileWriter::remove() {
   if (fd_ < 0) return;
   ::close(std::exchange(fd_, -1));
-  ::unlink(partial_path_.c_str());
+  if (!is_nameless_) ::unlink(partial_path_.c_str());
 }
 
 }  // namespace graft::formats

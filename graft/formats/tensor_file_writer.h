@@ -1,6 +1,6 @@
 // A file of tensors written front to back: a header, then the data of each tensor, padded. It grows
-// under another name in the same folder and takes its own in finish(), so that whoever opens the
-// path sees all of the file or none of it.
+// without a name, or under another one in the same folder where files need one, and takes its own
+// in finish(): whoever opens the path sees all of the file or none of it.
 
 #pragma once
 
@@ -41,6 +41,7 @@ class TensorFileWriter {
   std::filesystem::path path_;
   std::filesystem::path partial_path_;
   int fd_ = -1;
+  bool is_nameless_ = false;  // until finish() links it to partial_path_
   std::vector<std::byte> buffer_;
   std::uint64_t bytes_on_disk_ = 0;
 

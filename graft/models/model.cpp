@@ -46,7 +46,10 @@ Model::Model(const plan::Plan& plan,
 Model::~Model() = default;
 
 void Model::load() {
-  CheckpointWeights weights(*source_, pool_, options_.repack);
+  std::optional<PackedCache> cache;
+  if (options_.repack && options_.repack_cache)
+    cache.emplace(*source_, pool_, options_.on_warning);
+  CheckpointWeights weights(*source_, pool_, options_.repack, cache ? &*cache : nullptr);
   weights.check(*blueprint_);
   if (options_.on_progress) {
     // Where the phases have operators of their own, weights are read twice.
@@ -59,6 +62,7 @@ void Model::load() {
     op->load(weights);
     weights.finish_operator();
   }
+  if (cache) cache->save();
 }
 
 void Model::unload() {

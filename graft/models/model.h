@@ -27,8 +27,11 @@ namespace graft::models {
 
 struct LoadOptions {
   bool repack = true;  // rearrange weights for speed; without, they stay where they are mapped
+  bool repack_cache = false;  // keep the rearranged ones in a file beside the checkpoint
   // Bytes of weights so far and in all, on the thread that loads.
   std::function<void(std::uint64_t done, std::uint64_t total)> on_progress = {};
+  // What is wrong with that file, a line each.
+  std::function<void(const std::string& line)> on_warning = {};
 };
 
 class Model {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "graft/formats/weight_source.h"
+#include "graft/models/packed_cache.h"
 #include "graft/models/tensor_index.h"
 #include "graft/ops/weight.h"
 #include "graft/plan/blueprint.h"
@@ -20,11 +21,13 @@ namespace graft::models {
 
 class CheckpointWeights final : public ops::WeightProvider {
  public:
-  // Weights point into the source's files: it must outlive them.
+  // Weights point into the source's files: it must outlive them. With a cache, packed weights come
+  // from it and go to it.
   explicit CheckpointWeights(const formats::WeightSource& source,
                              ThreadPool* pool = nullptr,
-                             bool repack = true)
-      : index_(source), pool_(pool), repack_(repack) {}
+                             bool repack = true,
+                             PackedCache* cache = nullptr)
+      : index_(source), pool_(pool), repack_(repack), cache_(cache) {}
 
   ops::Weight get(std::string_view name) override;
   bool contains(std::string_view name) override { return index_.find(name).has_value(); }
@@ -32,6 +35,9 @@ class CheckpointWeights final : public ops::WeightProvider {
   ThreadPool* pool() override { return pool_; }
   bool may_repack() override { return repack_; }
   void release(const ops::Weight& weight) override;
+  bool keeps_packed() override { return cache_ != nullptr; }
+  ops::SharedBytes find_packed(const ops::Weight& weight) override;
+  void keep_packed(const ops::Weight& weight, const ops::SharedBytes& panels) override;
 
   // Called with the bytes of the file that are done with: a weight when an operator needs it no
   // longer, all that were given when it is loaded.
@@ -47,6 +53,7 @@ class CheckpointWeights final : public ops::WeightProvider {
   TensorIndex index_;
   ThreadPool* pool_;
   bool repack_;
+  PackedCache* cache_;  // null: none
   std::uint64_t bytes_given_ = 0;
   std::uint64_t bytes_done_ = 0;
   std::function<void(std::uint64_t bytes)> report_;

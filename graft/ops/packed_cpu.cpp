@@ -19,10 +19,6 @@ const cpu::PackedKernel& kernel_of(DType dtype) {
   return cpu::kernels().packed.kernels[static_cast<std::size_t>(dtype)];
 }
 
-std::int64_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t cols) {
-  return divide_up(rows, cpu::kPanelRows) * cpu::panel_bytes(cpu::packed_format(dtype), cols);
-}
-
 // One panel of the many that are packed at once.
 struct PanelToPack {
   const Weight* weight = nullptr;
@@ -49,10 +45,26 @@ std::pair<std::int64_t, std::int64_t> rows_of_node(const ThreadPool* pool,
           std::min(rows, static_cast<std::int64_t>(end) * kOutputStep)};
 }
 
+void pack_all(std::span<const PanelToPack> items, ThreadPool* pool) {
+  if (pool != nullptr) {
+    pool->parallel_for_at_home(items.size(), [&](std::size_t i) { pack_one(items[i]); });
+  } else {
+    std::ranges::for_each(items, pack_one);
+  }
+}
+
 }  // namespace
 
+bool can_pack(DType dtype) {
+  return cpu::has_packed_form(dtype);
+}
+
 bool can_pack(const Weight& weight) {
-  return cpu::has_packed_form(weight.dtype) && !weight.scale;
+  return can_pack(weight.dtype) && !weight.scale;
+}
+
+std::int64_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t cols) {
+  return divide_up(rows, cpu::kPanelRows) * cpu::panel_bytes(cpu::packed_format(dtype), cols);
 }
 
 std::size_t PackedMatrix::bytes() const {
@@ -83,22 +95,31 @@ void PackedMatrix::multiply(std::int64_t begin,
 
 std::vector<PackedMatrix> pack(std::span<const Weight> weights, WeightProvider& provider) {
   std::vector<PackedMatrix> matrices(weights.size());
-  std::size_t total = 0;
+  std::size_t total = 0;  // of those to pack
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    matrices[i].dtype_ = weights[i].dtype;
-    matrices[i].rows_ = weights[i].rows();
-    matrices[i].cols_ = weights[i].cols();
-    total += matrices[i].bytes();
+    PackedMatrix& matrix = matrices[i];
+    matrix.dtype_ = weights[i].dtype;
+    matrix.rows_ = weights[i].rows();
+    matrix.cols_ = weights[i].cols();
+    const SharedBytes kept = provider.find_packed(weights[i]);
+    if (kept.bytes.empty()) {
+      total += matrix.bytes();
+    } else {
+      matrix.slices_ = {{.begin = 0, .end = matrix.rows_, .data = kept.bytes.data()}};
+      matrix.owner_ = kept.owner;
+    }
   }
   const auto memory = std::make_shared<const Buffer>(total);
   std::byte* next = memory->data();
-  ThreadPool* pool = provider.pool();
+  // What is kept is one piece, the same on every machine.
+  const ThreadPool* nodes = provider.keeps_packed() ? nullptr : provider.pool();
   std::vector<PanelToPack> items;
-  for (std::size_t node = 0; node < (pool == nullptr ? 1 : pool->num_nodes()); ++node) {
+  for (std::size_t node = 0; node < (nodes == nullptr ? 1 : nodes->num_nodes()); ++node) {
     for (std::size_t i = 0; i < weights.size(); ++i) {
       PackedMatrix& matrix = matrices[i];
+      if (matrix.owner_ != nullptr && matrix.owner_ != memory) continue;
       matrix.owner_ = memory;
-      const auto [begin, end] = rows_of_node(pool, node, matrix.rows());
+      const auto [begin, end] = rows_of_node(nodes, node, matrix.rows());
       if (begin == end) continue;
       matrix.slices_.push_back({.begin = begin, .end = end, .data = next});
       for (std::int64_t row = begin; row < end; row += cpu::kPanelRows) {
@@ -107,13 +128,15 @@ std::vector<PackedMatrix> pack(std::span<const Weight> weights, WeightProvider& 
       }
     }
   }
-  if (pool != nullptr) {
-    pool->parallel_for_at_home(items.size(), [&](std::size_t i) { pack_one(items[i]); });
-  } else {
-    std::ranges::for_each(items, pack_one);
+  pack_all(items, provider.pool());
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const PackedMatrix& matrix = matrices[i];
+    if (matrix.owner_ == memory && provider.keeps_packed()) {
+      provider.keep_packed(
+          weights[i], {.bytes = {matrix.slices_.front().data, matrix.bytes()}, .owner = memory});
+    }
+    provider.release(weights[i]);
   }
-  for (const Weight& weight : weights)
-    provider.release(weight);
   return matrices;
 }
 

@@ -15,8 +15,13 @@
 
 namespace graft::ops {
 
+inline constexpr std::uint32_t kPackedLayout = cpu::kPackedLayout;
+
 // Whether a weight can be packed: by its type, and when no scales stand beside it.
+bool can_pack(DType dtype);
 bool can_pack(const Weight& weight);
+// What a matrix takes, rows rounded up to whole panels. cols are whole blocks of the type.
+std::int64_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t cols);
 
 // One matrix in memory that several may share. Each memory node has a slice of its rows, and the
 // slices that a node has of all of them lie side by side: pages are larger than slices of experts.
@@ -55,11 +60,11 @@ class PackedMatrix {
   std::int64_t rows_ = 0;
   std::int64_t cols_ = 0;
   std::vector<Slice> slices_;
-  std::shared_ptr<const Buffer> owner_;
+  std::shared_ptr<const void> owner_;
 };
 
-// Packs weights into memory of their own, on all threads, each slice on those that will read it;
-// the file's pages may go then.
+// Packs weights into memory of their own, on all threads, each slice on those that will read it,
+// unless the provider has them packed; the file's pages may go then.
 std::vector<PackedMatrix> pack(std::span<const Weight> weights, WeightProvider& provider);
 
 // Rows of x as the kernel of a type reads them.

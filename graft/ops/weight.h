@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,12 @@ struct Weight {
   void expect_shape(std::int64_t num_rows, std::int64_t num_cols) const;
 };
 
+// Bytes, and what they live in.
+struct SharedBytes {
+  std::span<const std::byte> bytes = {};
+  std::shared_ptr<const void> owner = {};
+};
+
 // Where operators get their weights from, by Hugging Face name, whatever the checkpoint's format.
 class WeightProvider {
  public:
@@ -58,6 +65,12 @@ class WeightProvider {
   virtual bool may_repack() { return true; }
   // The operator has a copy of its own and will not read the weight's bytes again.
   virtual void release(const Weight& /*weight*/) {}
+  // Whether the next two do anything.
+  virtual bool keeps_packed() { return false; }
+  // The weight as pack() (packed_cpu.h) made it before; no bytes: nobody kept it.
+  virtual SharedBytes find_packed(const Weight& /*weight*/) { return {}; }
+  // What pack() has made of the weight, for whoever asks next.
+  virtual void keep_packed(const Weight& /*weight*/, const SharedBytes& /*panels*/) {}
 };
 
 }  // namespace graft::ops

@@ -47,7 +47,6 @@ TEST(GgufWriter, LeavesNothingWithoutFinish) {
   {
     GgufWriter writer(folder / "x.gguf", {}, {{"a", DType::F32, {2}}});
     writer.append(pattern(4, 0));
-    EXPECT_EQ(test::names_in(folder).size(), 2U);
   }
   EXPECT_EQ(test::names_in(folder), std::vector<std::string>{"x.gguf"});
   EXPECT_EQ(test::read_file(folder / "x.gguf").size(), 3U);

@@ -2,8 +2,11 @@
 
 #include <csignal>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "graft/formats/test_support.h"
 
@@ -73,6 +76,23 @@ TEST(SafetensorsWriter, SaysHowFarItCameWhenTheDiskIsFull) {
   ::setrlimit(RLIMIT_FSIZE, &old_limit);
   std::signal(SIGXFSZ, old_handler);
   EXPECT_NE(error.find("writing failed after 1048576 of 41943"), std::string::npos) << error;
+  EXPECT_TRUE(test::names_in(folder).empty());
+}
+
+TEST(SafetensorsWriter, LeavesNothingWhenItIsKilled) {
+  const TemporaryFolder folder;
+  const int fd = ::open(folder.path().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
+  if (fd < 0) GTEST_SKIP() << folder.path() << " cannot have files without a name";
+  ::close(fd);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    SafetensorsWriter writer(folder / "x", {}, {{"w", DType::U8, {4U << 20U}}});
+    writer.append(pattern(3U << 20U, 0));
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
   EXPECT_TRUE(test::names_in(folder).empty());
 }
 

@@ -112,6 +112,10 @@ constexpr std::int64_t panel_bytes(PackedFormat f, std::int64_t cols) {
   return cols / chunk_elems(f) * chunk_bytes(f);
 }
 
+// The number of this layout, for panels that are kept in files: another one whenever pack_panel
+// writes other bytes (packed_test.cpp notices). Neither threads nor instruction sets change them.
+inline constexpr std::uint32_t kPackedLayout = 1;
+
 // Packs 16 rows as a file stores them; rows past `num_rows` become zeros. `type` has a packed form,
 // cols are whole blocks of it.
 void pack_panel(DType type,

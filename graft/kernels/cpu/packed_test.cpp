@@ -24,6 +24,25 @@ std::vector<DType> packed_types() {
   return types;
 }
 
+// Panels are kept in files under the number of their layout. When this fails, raise kPackedLayout
+// and put the new sum here.
+TEST(PackPanel, WritesTheBytesOfItsLayout) {
+  std::uint64_t sum = 0xcbf29ce484222325;  // FNV-1a
+  for (const DType type : packed_types()) {
+    const std::int64_t cols = 2 * info(type).block_elems;
+    const std::size_t row_bytes = bytes_of(type, cols);
+    std::vector<std::byte> rows(13 * row_bytes);  // the last three of the panel are zeros
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      rows[i] = static_cast<std::byte>(i * i % 251 + i / 7);
+    std::vector<std::byte> panel(static_cast<std::size_t>(panel_bytes(packed_format(type), cols)));
+    pack_panel(type, rows.data(), row_bytes, 13, cols, panel.data());
+    for (const std::byte byte : panel)
+      sum = (sum ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3;
+  }
+  EXPECT_EQ(kPackedLayout, 1U);
+  EXPECT_EQ(sum, 1694291423472141770U);
+}
+
 struct Case {
   std::int64_t outputs = 0;
   std::int64_t cols = 0;

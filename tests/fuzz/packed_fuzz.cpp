@@ -1,0 +1,57 @@
+// Any bytes are a file of packed weights or an Error. What was accepted must be readable to its
+// last byte, and no tensor overlaps another.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <xxhash.h>
+
+#include "graft/base/check.h"
+#include "graft/base/error.h"
+#include "graft/models/packed_file.h"
+
+namespace {
+
+// The table's checksum, which no mutation would find, is made right.
+void seal(std::span<std::byte> bytes) {
+  constexpr std::size_t kTableBytesAt = 24;
+  constexpr std::size_t kTableAt = 32;
+  std::uint64_t table_bytes = 0;
+  if (bytes.size() < kTableAt + sizeof(std::uint64_t)) return;
+  std::memcpy(&table_bytes, bytes.data() + kTableBytesAt, sizeof(table_bytes));
+  if (table_bytes > bytes.size() - kTableAt - sizeof(std::uint64_t)) return;
+  const std::uint64_t hash = XXH3_64bits(bytes.data(), kTableAt + table_bytes);
+  std::memcpy(bytes.data() + kTableAt + table_bytes, &hash, sizeof(hash));
+}
+
+void look_at(const graft::models::PackedFile& file) {
+  std::uint64_t sum = file.fingerprint;
+  const std::byte* end = nullptr;
+  for (const graft::models::PackedTensor& tensor : file.tensors) {
+    GRAFT_CHECK(tensor.bytes.data() >= end, tensor.name, " overlaps the one before");
+    end = tensor.bytes.data() + tensor.bytes.size();
+    sum += hash_panels(tensor.bytes, nullptr);
+  }
+  volatile std::uint64_t sink = sum;
+  static_cast<void>(sink);
+}
+
+}  // namespace
+
+// libFuzzer chose the name. NOLINTNEXTLINE(readability-identifier-naming)
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const std::string where = "fuzz.graft-packed";
+  const auto input = std::as_bytes(std::span(data, size));
+  std::vector<std::byte> bytes(input.begin(), input.end());
+  seal(bytes);
+  try {
+    look_at(graft::models::parse_packed(bytes, where));
+  } catch (const graft::Error&) {
+    return 0;
+  }
+  return 0;
+}

@@ -1,0 +1,85 @@
+// --repack-cache as a user meets it: several processes, several instruction sets, settings.
+
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/program.h"
+
+namespace graft::tests {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RepackCache : public testing::Test {
+ protected:
+  RepackCache() {
+    fs::copy_file(fs::path(GRAFT_SOURCE_DIR) / "models/sprout/sprout-Q6_K.gguf", model_);
+  }
+
+  Outcome ask(const std::vector<std::string>& environment = {}) const {
+    return run_program({"run", "-m", model_, "--repack-cache", "--temperature", "0",
+                        "--max-new-tokens", "24", "What is 12 + 30?"},
+                       {.environment = environment});
+  }
+  static void expect_right(const Outcome& outcome) {
+    EXPECT_EQ(outcome.exit_code, 0);
+    EXPECT_EQ(outcome.err, "");
+    EXPECT_EQ(outcome.out, "12 + 30 = 42\n");
+  }
+
+  TemporaryFolder folder_;
+  std::string model_ = folder_ / "model.gguf";
+  fs::path cache_ = folder_ / "model.gguf.graft-packed";
+};
+
+TEST_F(RepackCache, ProcessesThatStartAtOnceShareOneFile) {
+  std::vector<Outcome> outcomes(3);
+  {
+    std::vector<std::jthread> threads;
+    for (Outcome& outcome : outcomes)
+      threads.emplace_back([&] { outcome = ask(); });
+  }
+  for (const Outcome& outcome : outcomes)
+    expect_right(outcome);
+  expect_right(ask());
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder_.path()))
+    names.push_back(entry.path().filename());
+  EXPECT_EQ(names.size(), 2U);
+}
+
+TEST_F(RepackCache, ServesEveryInstructionSet) {
+  expect_right(ask());
+  const auto written = fs::last_write_time(cache_);
+  for (const std::string isa : {"scalar", "avx2", "avx512", "amx"}) {
+    const Outcome outcome = ask({"GRAFT_CPU_ISA=" + isa});
+    if (outcome.err.find("this processor lacks") != std::string::npos) continue;
+    expect_right(outcome);
+  }
+  EXPECT_EQ(fs::last_write_time(cache_), written) << "somebody has packed again";
+}
+
+TEST_F(RepackCache, WhatIsWrongWithTheFileIsOneLine) {
+  expect_right(ask());
+  fs::resize_file(cache_, fs::file_size(cache_) / 2);
+  const Outcome outcome = ask();
+  EXPECT_EQ(outcome.out, "12 + 30 = 42\n");
+  EXPECT_TRUE(outcome.err.starts_with("graft: warning: " + cache_.string() + ": ")) << outcome.err;
+  EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;
+  expect_right(ask());
+}
+
+TEST_F(RepackCache, IsASettingAndOffWithoutIt) {
+  const std::vector<std::string> words = {"run", "-m", model_, "--max-new-tokens", "1", "Hi"};
+  EXPECT_EQ(run_program(words).exit_code, 0);
+  EXPECT_FALSE(fs::exists(cache_));
+  EXPECT_EQ(run_program(words, {.environment = {"GRAFT_REPACK_CACHE=true"}}).exit_code, 0);
+  EXPECT_TRUE(fs::exists(cache_));
+}
+
+}  // namespace
+}  // namespace graft::tests
