@@ -108,6 +108,53 @@ TEST(LinearCpu, ScalesFp8TilesAndAddsTheBias) {
   EXPECT_LT(relative_error(got, want), 1e-5);
 }
 
+// Few rows are multiplied with codes as they are read, many with decoded ones; tiles of 20 columns
+// always with decoded ones.
+TEST(LinearCpu, Fp8GivesARowTheSameBitsInAnyCompany) {
+  struct Scales {
+    std::vector<std::int64_t> shape;  // empty: none
+    std::int64_t tile = 128;
+  };
+  Rig rig;
+  constexpr std::int64_t kRows = 60;
+  constexpr std::int64_t kTiles32 = (kIn + 31) / 32;
+  constexpr std::int64_t kTiles20 = (kIn + 19) / 20;
+  for (const DType type : {DType::F8_E4M3, DType::F8_E5M2}) {
+    for (const Scales& scales : {Scales{},
+                                 {.shape = {1}},
+                                 {.shape = {kOut, 1}},
+                                 {.shape = {(kOut + 31) / 32, kTiles32}, .tile = 32},
+                                 {.shape = {(kOut + 19) / 20, kTiles20}, .tile = 20}}) {
+      Random random;
+      TestModel model;
+      model.weights.add("l.weight", {kOut, kIn}, random.floats(kOut * kIn), type);
+      if (!scales.shape.empty()) {
+        Weight weight = model.weights.get("l.weight");
+        auto scale = std::make_shared<WeightScale>();
+        scale->layout =
+            quant::ScaleLayout::fit(weight.shape, scales.shape, scales.tile, scales.tile);
+        scale->values = random.floats(scale->layout.num_scales(), 0.5F, 1.0F);
+        weight.scale = scale;
+        model.weights.add(weight);
+      }
+      auto& linear = model.add<Linear>("cpu.linear", "l",
+                                       LinearParams{.in_features = kIn, .out_features = kOut});
+      Floats x = random.floats(kRows * kIn);
+      Floats want(kRows * kOut);
+      linear.forward(view(x, kRows, kIn), view(want, kRows, kOut), rig.pass);
+      for (const std::int64_t count : {1, 4, 5, 6, 10, 12, 20}) {
+        Floats got(want.size());
+        for (std::int64_t row = 0; row < kRows; row += count) {
+          linear.forward(view(x, kRows, kIn).slice(row, count),
+                         view(got, kRows, kOut).slice(row, count), rig.pass);
+        }
+        EXPECT_EQ(got, want) << name(type) << ", " << scales.shape.size() << " sizes, " << count
+                             << " rows";
+      }
+    }
+  }
+}
+
 TEST(LinearCpu, RefusesAWeightOfAnotherShape) {
   TestModel model;
   model.weights.add("l.weight", {4, 8}, Floats(32));

@@ -1,6 +1,7 @@
-// Products with encoded weights, for the operators that hold them. Rows of the weight are decoded a
-// block at a time into a worker's scratch and multiplied with all rows of x while they are in the
-// cache; every value of y is one dot product, whose order its length alone decides.
+// Products with encoded weights, for the operators that hold them. Rows of the weight are
+// multiplied as they are read where there is a kernel for it; else they are decoded a block at a
+// time into a worker's scratch and multiplied with all rows of x while they are in the cache.
+// Either way every value of y is the same dot product, whose order its length alone decides.
 
 #pragma once
 
@@ -12,7 +13,7 @@
 
 namespace graft::ops {
 
-// Rows decoded at a time, and the floats of scratch they take.
+// Rows multiplied at a time, and the floats of scratch they take.
 std::int64_t rows_per_block(const Weight& weight);
 std::int64_t scratch_elems(const Weight& weight);
 
