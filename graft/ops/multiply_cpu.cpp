@@ -1,7 +1,6 @@
 #include "graft/ops/multiply_cpu.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "graft/base/check.h"
@@ -15,7 +14,6 @@ namespace {
 // multiple of every tile's height, so blocks that long leave no narrow tiles.
 constexpr std::int64_t kBlockElems = 65536;
 constexpr std::int64_t kRowStep = 24;
-constexpr std::int64_t kMostSteps = 8;
 
 // Float weights are multiplied where they are.
 bool is_plain(const Weight& weight) {
@@ -48,28 +46,29 @@ std::int64_t most_rows_as_read(const Weight& weight) {
                                              : std::numeric_limits<std::int64_t>::max();
 }
 
-// The scales of each row of a block.
-using RowScales = std::array<const float*, kRowStep * kMostSteps>;
-
-RowScales scales_of(const Weight& weight, std::int64_t begin, std::int64_t count) {
-  static constexpr float kOne = 1.0F;
-  RowScales scales;
-  for (std::int64_t row = 0; row < count; ++row) {
-    const float*& of_row = scales[static_cast<std::size_t>(row)];
-    of_row = &kOne;
-    if (weight.scale) {
-      const quant::ScaleLayout& layout = weight.scale->layout;
-      of_row = weight.scale->values.data() + layout.scale_row(begin + row) * layout.scale_cols;
-    }
-  }
-  return scales;
-}
-
 }  // namespace
+
+StoredBlock::StoredBlock(const Weight& weight, std::int64_t begin, std::int64_t count) {
+  static constexpr float kOne = 1.0F;
+  const auto stride = static_cast<std::int64_t>(weight.row_bytes());
+  rows_ = {.data = weight.data + begin * stride,
+           .rows = count,
+           .cols = weight.cols(),
+           .stride = stride,
+           .scales = scales_.data(),
+           .scaled_alike = weight.scale ? weight.scale->layout.tile_cols : weight.cols()};
+  for (std::int64_t row = 0; row < count; ++row) {
+    const float*& scales = scales_[static_cast<std::size_t>(row)];
+    scales = &kOne;
+    if (!weight.scale) continue;
+    const quant::ScaleLayout& layout = weight.scale->layout;
+    scales = weight.scale->values.data() + layout.scale_row(begin + row) * layout.scale_cols;
+  }
+}
 
 std::int64_t rows_per_block(const Weight& weight) {
   const std::int64_t steps = kBlockElems / kRowStep / std::max<std::int64_t>(1, weight.cols());
-  return kRowStep * std::clamp<std::int64_t>(steps, 1, kMostSteps);
+  return kRowStep * std::clamp<std::int64_t>(steps, 1, kMostRowsPerBlock / kRowStep);
 }
 
 std::int64_t scratch_elems(const Weight& weight) {
@@ -87,16 +86,8 @@ void multiply_block(const Weight& weight,
                     float* scratch) {
   const std::int64_t cols = weight.cols();
   if (x.rows <= most_rows_as_read(weight)) {
-    const auto stride = static_cast<std::int64_t>(weight.row_bytes());
-    const RowScales scales = scales_of(weight, begin, count);
-    matmul_of_stored(weight)(x,
-                             {.data = weight.data + begin * stride,
-                              .rows = count,
-                              .cols = cols,
-                              .stride = stride,
-                              .scales = scales.data(),
-                              .scaled_alike = weight.scale ? weight.scale->layout.tile_cols : cols},
-                             y, ldy);
+    const StoredBlock block(weight, begin, count);
+    matmul_of_stored(weight)(x, block.rows(), y, ldy);
     return;
   }
   const float* rows = scratch;

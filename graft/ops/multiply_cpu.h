@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "graft/kernels/cpu/math.h"
@@ -12,6 +13,23 @@
 #include "graft/ops/weight.h"
 
 namespace graft::ops {
+
+inline constexpr std::int64_t kMostRowsPerBlock = 192;
+
+// Some rows of a weight as the kernels take them, with the scales of FP8.
+class StoredBlock {
+ public:
+  // count is at most kMostRowsPerBlock.
+  StoredBlock(const Weight& weight, std::int64_t begin, std::int64_t count);
+  StoredBlock(const StoredBlock&) = delete;
+  StoredBlock& operator=(const StoredBlock&) = delete;
+
+  const cpu::StoredRows& rows() const { return rows_; }
+
+ private:
+  std::array<const float*, kMostRowsPerBlock> scales_;
+  cpu::StoredRows rows_;
+};
 
 // Rows multiplied at a time, and the floats of scratch they take.
 std::int64_t rows_per_block(const Weight& weight);

@@ -5,6 +5,7 @@
 
 #include "graft/base/check.h"
 #include "graft/kernels/cpu/table.h"
+#include "graft/ops/multiply_cpu.h"
 #include "graft/ops/workers.h"
 
 namespace graft::ops {
@@ -32,15 +33,20 @@ struct PanelToPack {
 void pack_one(const PanelToPack& item) {
   const Weight& weight = *item.weight;
   const std::int64_t begin = item.panel * cpu::kPanelRows;
-  cpu::pack_panel(weight.dtype, weight.data + static_cast<std::size_t>(begin) * weight.row_bytes(),
-                  weight.row_bytes(), std::min(cpu::kPanelRows, weight.rows() - begin),
-                  weight.cols(), item.to);
+  const StoredBlock rows(weight, begin, std::min(cpu::kPanelRows, weight.rows() - begin));
+  cpu::pack_panel(weight.dtype, rows.rows(), item.to);
 }
 
 }  // namespace
 
 bool can_pack(const Weight& weight) {
-  return cpu::has_packed_form(weight.dtype) && !weight.scale;
+  const cpu::PackedFormat format = cpu::packed_format(weight.dtype);
+  if (kernel_of(weight.dtype).multiply == nullptr) return false;
+  if (weight.cols() % cpu::chunk_elems(format) != 0) return false;
+  if (!weight.scale) return true;
+  const quant::ScaleLayout& layout = weight.scale->layout;
+  return format.scale == cpu::PackedFormat::Scale::F32 &&
+         (layout.scale_cols == 1 || layout.tile_cols % cpu::chunk_elems(format) == 0);
 }
 
 std::size_t PackedMatrix::bytes() const {

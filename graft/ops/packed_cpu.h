@@ -15,7 +15,8 @@
 
 namespace graft::ops {
 
-// Whether a weight can be packed: by its type, and when no scales stand beside it.
+// Whether a weight can be packed: by its type and the kernels of this processor, and by the shape
+// of the scales that stand beside it.
 bool can_pack(const Weight& weight);
 
 // One matrix, or a part of memory that several share. Cheap to copy.
