@@ -123,11 +123,26 @@ void add_scales(TestModel& model, const Scales& scales, Random& random) {
   model.weights.add(weight);
 }
 
+// Some rows of x at a time give what all together do.
+void expect_same_bits_in_pieces(Linear& linear, Random& random) {
+  Rig rig;
+  constexpr std::int64_t kRows = 60;
+  Floats x = random.floats(kRows * kIn);
+  Floats want(kRows * kOut);
+  linear.forward(view(x, kRows, kIn), view(want, kRows, kOut), rig.pass);
+  for (const std::int64_t count : {1, 4, 5, 6, 10, 12, 20}) {
+    Floats got(want.size());
+    for (std::int64_t row = 0; row < kRows; row += count) {
+      linear.forward(view(x, kRows, kIn).slice(row, count),
+                     view(got, kRows, kOut).slice(row, count), rig.pass);
+    }
+    EXPECT_EQ(got, want) << count << " rows";
+  }
+}
+
 // Without panels few rows are multiplied with codes as they are read, many with decoded ones; tiles
 // of 20 columns always with decoded ones.
 TEST(LinearCpu, Fp8GivesARowTheSameBitsInAnyCompany) {
-  Rig rig;
-  constexpr std::int64_t kRows = 60;
   for (const DType type : {DType::F8_E4M3, DType::F8_E5M2}) {
     for (const Scales& scales : {Scales{},
                                  {.shape = {1}},
@@ -135,24 +150,15 @@ TEST(LinearCpu, Fp8GivesARowTheSameBitsInAnyCompany) {
                                  {.shape = {1, kIn / 128}},
                                  {.shape = {(kOut + 31) / 32, kIn / 32}, .tile = 32},
                                  {.shape = {(kOut + 19) / 20, (kIn + 19) / 20}, .tile = 20}}) {
+      SCOPED_TRACE(str(name(type), ", tiles of ", scales.tile));
       Random random;
       TestModel model;
       model.weights.add("l.weight", {kOut, kIn}, random.floats(kOut * kIn), type);
       add_scales(model, scales, random);
-      auto& linear = model.add<Linear>("cpu.linear", "l",
-                                       LinearParams{.in_features = kIn, .out_features = kOut});
-      Floats x = random.floats(kRows * kIn);
-      Floats want(kRows * kOut);
-      linear.forward(view(x, kRows, kIn), view(want, kRows, kOut), rig.pass);
-      for (const std::int64_t count : {1, 4, 5, 6, 10, 12, 20}) {
-        Floats got(want.size());
-        for (std::int64_t row = 0; row < kRows; row += count) {
-          linear.forward(view(x, kRows, kIn).slice(row, count),
-                         view(got, kRows, kOut).slice(row, count), rig.pass);
-        }
-        EXPECT_EQ(got, want) << name(type) << ", tiles of " << scales.tile << ", " << count
-                             << " rows";
-      }
+      expect_same_bits_in_pieces(
+          model.add<Linear>("cpu.linear", "l",
+                            LinearParams{.in_features = kIn, .out_features = kOut}),
+          random);
     }
   }
 }

@@ -23,6 +23,7 @@ class StoredBlock {
   StoredBlock(const Weight& weight, std::int64_t begin, std::int64_t count);
   StoredBlock(const StoredBlock&) = delete;
   StoredBlock& operator=(const StoredBlock&) = delete;
+  ~StoredBlock() = default;
 
   const cpu::StoredRows& rows() const { return rows_; }
 

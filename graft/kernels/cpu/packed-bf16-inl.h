@@ -181,7 +181,7 @@ void multiply_panels(const std::byte* panel,
   Tiles tiles;
   alignas(64) float sums[kMostRows * kSumStride];
   __builtin_memset(sums, 0, static_cast<std::size_t>(num_rows * kSumStride) * sizeof(float));
-  alignas(64) std::byte unpacked[kScaled ? kPanels : 1][kScaled ? kMostSteps * kTileBytes : 1];
+  alignas(64) std::byte unpacked[kPanels][kScaled ? kMostSteps * kTileBytes : 1];
   const std::int64_t num_steps = cols / kStepElems;
   for (std::int64_t first = 0; first < num_steps; first += kMostSteps) {
     const std::int64_t left = num_steps - first;
@@ -211,9 +211,10 @@ void multiply_panels(const std::byte* panel,
       if constexpr (kScaled) {
         alignas(64) float products[kBlockRows * kSumStride] = {};
         add_steps<kPanels>(steps, products);
-        for (int p = 0; p < kPanels; ++p)
+        for (int p = 0; p < kPanels; ++p) {
           add_scaled(products + p * kPanelRows, chunks[p], rows[0] + rows[1],
                      block + p * kPanelRows);
+        }
       } else {
         add_steps<kPanels>(steps, block);
       }

@@ -39,7 +39,8 @@ class EmulatedTiles {
   void configure(const TileLayout& layout) {
     ASSERT_EQ(layout.palette, 1);
     layout_ = layout;
-    tiles_ = {};
+    for (Tile& tile : tiles_)
+      tile = {};
   }
   void release() { layout_ = {}; }
 
@@ -47,12 +48,12 @@ class EmulatedTiles {
     Tile& to = configured(tile);
     to = {};
     for (int row = 0; row < layout_.rows[tile]; ++row)
-      std::memcpy(to[row].data(), at(from, row * stride), layout_.row_bytes[tile]);
+      std::memcpy(to.rows[row].bytes, at(from, row * stride), layout_.row_bytes[tile]);
   }
   void store(int tile, void* to, std::int64_t stride) {
     const Tile& from = configured(tile);
     for (int row = 0; row < layout_.rows[tile]; ++row) {
-      std::memcpy(static_cast<std::byte*>(to) + row * stride, from[row].data(),
+      std::memcpy(static_cast<std::byte*>(to) + row * stride, from.rows[row].bytes,
                   layout_.row_bytes[tile]);
     }
   }
@@ -61,27 +62,33 @@ class EmulatedTiles {
   // Numbers too small for an exponent count as zero.
   void dot(int sums, int x, int w) {
     Tile& to = configured(sums);
-    const Tile& rows = configured(x);
-    const Tile& pairs = configured(w);
+    const Tile& left = configured(x);
+    const Tile& right = configured(w);
     ASSERT_EQ(layout_.rows[w] * 4, layout_.row_bytes[x]);
     for (int m = 0; m < layout_.rows[sums]; ++m) {
       for (int n = 0; n < layout_.row_bytes[sums] / 4; ++n) {
-        std::array<float, 2> parts = {};
+        float parts[2] = {};
         for (int k = 0; k < layout_.row_bytes[x] / 4; ++k) {
-          for (int i = 0; i < 2; ++i)
-            parts[i] = fused(half(rows[m], 2 * k + i), half(pairs[k], 2 * n + i), parts[i]);
+          for (int i = 0; i < 2; ++i) {
+            parts[i] =
+                fused(half(left.rows[m], 2 * k + i), half(right.rows[k], 2 * n + i), parts[i]);
+          }
         }
         float sum = 0;
-        std::memcpy(&sum, to[m].data() + 4 * n, sizeof(sum));
+        std::memcpy(&sum, to.rows[m].bytes + 4 * n, sizeof(sum));
         sum = flushed(flushed(sum) + flushed(parts[0] + parts[1]));
-        std::memcpy(to[m].data() + 4 * n, &sum, sizeof(sum));
+        std::memcpy(to.rows[m].bytes + 4 * n, &sum, sizeof(sum));
       }
     }
   }
 
  private:
-  using Row = std::array<std::byte, 64>;
-  using Tile = std::array<Row, 16>;
+  struct Row {
+    std::byte bytes[64] = {};
+  };
+  struct Tile {
+    Row rows[16];
+  };
 
   Tile& configured(int tile) {
     EXPECT_GT(layout_.rows[tile], 0) << "tile " << tile << " is not configured";
@@ -92,12 +99,12 @@ class EmulatedTiles {
   }
   static float half(const Row& row, int i) {
     std::uint16_t bits = 0;
-    std::memcpy(&bits, row.data() + 2 * i, sizeof(bits));
+    std::memcpy(&bits, row.bytes + 2 * i, sizeof(bits));
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }
 
   TileLayout layout_;
-  std::array<Tile, 8> tiles_;
+  Tile tiles_[8];
 };
 
 EmulatedTiles emulated;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
