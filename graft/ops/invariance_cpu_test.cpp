@@ -44,7 +44,8 @@ TEST(Invariance, Norm) {
 }
 
 TEST(Invariance, Linear) {
-  for (const DType type : {DType::F32, DType::BF16, DType::Q8_0, DType::Q4_0, DType::F8_E4M3}) {
+  for (const DType type : {DType::F32, DType::BF16, DType::F16, DType::Q8_0, DType::Q4_0,
+                           DType::F8_E4M3, DType::F8_E5M2}) {
     TestModel model;
     Random random;
     constexpr std::int64_t kOut = 500;  // several blocks of rows

@@ -53,7 +53,7 @@ TEST(LinearCpu, EveryEncodableTypeEqualsTheProductWithItsDecodedRows) {
   }
 }
 
-// Rows of x are rounded to 1/127 of the largest of 32 values.
+// Rows of x are rounded to 1/127 of the largest of 32 values, or to bf16.
 TEST(LinearCpu, RepackedWeightsGiveNearlyTheSame) {
   Rig rig;
   constexpr std::int64_t kRows = 103;  // more than the kernels take at once
@@ -78,7 +78,7 @@ TEST(LinearCpu, RepackedWeightsGiveNearlyTheSame) {
       EXPECT_LT(relative_error(Floats(row_of_got, row_of_got + kOut), exact), 0.02);
     }
   }
-  EXPECT_EQ(num_packed, 13);
+  EXPECT_EQ(num_packed, 17);
 }
 
 TEST(LinearCpu, ScalesFp8TilesAndAddsTheBias) {
@@ -158,6 +158,61 @@ TEST(LinearCpu, TogetherTheyGiveWhatEachGivesAlone) {
     forward_together(view(x, rows, kIn), {call(3), call(1), call(0)}, rig.pass);
     forward_together(view(x, rows, kIn), {call(2)}, rig.pass);
     EXPECT_EQ(got, want) << rows << " rows";
+  }
+}
+
+struct Scales {
+  std::vector<std::int64_t> shape;  // empty: none
+  std::int64_t tile = 128;
+};
+
+void add_scales(TestModel& model, const Scales& scales, Random& random) {
+  if (scales.shape.empty()) return;
+  Weight weight = model.weights.get("l.weight");
+  auto scale = std::make_shared<WeightScale>();
+  scale->layout = quant::ScaleLayout::fit(weight.shape, scales.shape, scales.tile, scales.tile);
+  scale->values = random.floats(scale->layout.num_scales(), 0.5F, 1.0F);
+  weight.scale = scale;
+  model.weights.add(weight);
+}
+
+// Some rows of x at a time give what all together do.
+void expect_same_bits_in_pieces(Linear& linear, Random& random) {
+  Rig rig;
+  constexpr std::int64_t kRows = 60;
+  Floats x = random.floats(kRows * kIn);
+  Floats want(kRows * kOut);
+  linear.forward(view(x, kRows, kIn), view(want, kRows, kOut), rig.pass);
+  for (const std::int64_t count : {1, 4, 5, 6, 10, 12, 20}) {
+    Floats got(want.size());
+    for (std::int64_t row = 0; row < kRows; row += count) {
+      linear.forward(view(x, kRows, kIn).slice(row, count),
+                     view(got, kRows, kOut).slice(row, count), rig.pass);
+    }
+    EXPECT_EQ(got, want) << count << " rows";
+  }
+}
+
+// Without panels few rows are multiplied with codes as they are read, many with decoded ones; tiles
+// of 20 columns always with decoded ones.
+TEST(LinearCpu, Fp8GivesARowTheSameBitsInAnyCompany) {
+  for (const DType type : {DType::F8_E4M3, DType::F8_E5M2}) {
+    for (const Scales& scales : {Scales{},
+                                 {.shape = {1}},
+                                 {.shape = {kOut, 1}},
+                                 {.shape = {1, kIn / 128}},
+                                 {.shape = {(kOut + 31) / 32, kIn / 32}, .tile = 32},
+                                 {.shape = {(kOut + 19) / 20, (kIn + 19) / 20}, .tile = 20}}) {
+      SCOPED_TRACE(str(name(type), ", tiles of ", scales.tile));
+      Random random;
+      TestModel model;
+      model.weights.add("l.weight", {kOut, kIn}, random.floats(kOut * kIn), type);
+      add_scales(model, scales, random);
+      expect_same_bits_in_pieces(
+          model.add<Linear>("cpu.linear", "l",
+                            LinearParams{.in_features = kIn, .out_features = kOut}),
+          random);
+    }
   }
 }
 

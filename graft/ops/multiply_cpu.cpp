@@ -1,6 +1,7 @@
 #include "graft/ops/multiply_cpu.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "graft/base/check.h"
 #include "graft/kernels/cpu/table.h"
@@ -20,27 +21,60 @@ bool is_plain(const Weight& weight) {
   return weight.dtype == DType::F32 && !weight.scale && address % alignof(float) == 0;
 }
 
-// Up to here rows of 16-bit floats are multiplied as they are read: decoding them first would take
-// longer than the products.
-constexpr std::int64_t kFewRows = 4;
+using MatmulOfStored = void (*)(cpu::RowsF32 x, cpu::StoredRows w, float* y, std::int64_t ldy);
 
-// Null for types that are decoded first.
-auto matmul_of_stored(const Weight& weight, std::int64_t num_rows) {
+// Floats of 8 and 16 bits are multiplied as they are read. Null for other weights, which are
+// decoded first. The kernels scale 32 columns at a time.
+MatmulOfStored matmul_of_stored(const Weight& weight) {
   const cpu::MathTable& math = cpu::kernels().math;
-  if (weight.scale || num_rows > kFewRows) return decltype(math.matmul_f16){};
+  const bool can_scale = !weight.scale || weight.scale->layout.scale_cols == 1 ||
+                         weight.scale->layout.tile_cols % 32 == 0;
+  if (weight.dtype == DType::F8_E4M3 && can_scale) return math.matmul_e4m3;
+  if (weight.dtype == DType::F8_E5M2 && can_scale) return math.matmul_e5m2;
+  if (weight.scale) return nullptr;
   if (weight.dtype == DType::F16) return math.matmul_f16;
   return weight.dtype == DType::BF16 ? math.matmul_bf16 : nullptr;
 }
 
+// FP8 takes longer to read than to multiply, and is read anew for every four rows of x: with more
+// rows than these it is decoded first.
+constexpr std::int64_t kMostRowsOfFp8 = 48;
+
+std::int64_t most_rows_as_read(const Weight& weight) {
+  if (matmul_of_stored(weight) == nullptr) return 0;
+  return info(weight.dtype).block_bytes == 1 ? kMostRowsOfFp8
+                                             : std::numeric_limits<std::int64_t>::max();
+}
+
 }  // namespace
+
+StoredBlock::StoredBlock(const Weight& weight, std::int64_t begin, std::int64_t count) {
+  static constexpr float kOne = 1.0F;
+  const auto stride = static_cast<std::int64_t>(weight.row_bytes());
+  rows_ = {.data = weight.data + begin * stride,
+           .rows = count,
+           .cols = weight.cols(),
+           .stride = stride,
+           .scales = scales_.data(),
+           .scaled_alike = weight.scale ? weight.scale->layout.tile_cols : weight.cols()};
+  for (std::int64_t row = 0; row < count; ++row) {
+    const float*& scales = scales_[static_cast<std::size_t>(row)];
+    scales = &kOne;
+    if (!weight.scale) continue;
+    const quant::ScaleLayout& layout = weight.scale->layout;
+    scales = weight.scale->values.data() + layout.scale_row(begin + row) * layout.scale_cols;
+  }
+}
 
 std::int64_t rows_per_block(const Weight& weight) {
   const std::int64_t steps = kBlockElems / kRowStep / std::max<std::int64_t>(1, weight.cols());
-  return kRowStep * std::clamp<std::int64_t>(steps, 1, 8);
+  return kRowStep * std::clamp<std::int64_t>(steps, 1, kMostRowsPerBlock / kRowStep);
 }
 
 std::int64_t scratch_elems(const Weight& weight) {
-  return is_plain(weight) ? 0 : rows_per_block(weight) * weight.cols();
+  const bool is_decoded =
+      !is_plain(weight) && most_rows_as_read(weight) != std::numeric_limits<std::int64_t>::max();
+  return is_decoded ? rows_per_block(weight) * weight.cols() : 0;
 }
 
 void multiply_block(const Weight& weight,
@@ -51,10 +85,9 @@ void multiply_block(const Weight& weight,
                     std::int64_t ldy,
                     float* scratch) {
   const std::int64_t cols = weight.cols();
-  if (const auto matmul = matmul_of_stored(weight, x.rows)) {
-    const auto stride = static_cast<std::int64_t>(weight.row_bytes());
-    matmul(x, {.data = weight.data + begin * stride, .rows = count, .cols = cols, .stride = stride},
-           y, ldy);
+  if (x.rows <= most_rows_as_read(weight)) {
+    const StoredBlock block(weight, begin, count);
+    matmul_of_stored(weight)(x, block.rows(), y, ldy);
     return;
   }
   const float* rows = scratch;

@@ -1,9 +1,11 @@
-// Products with encoded weights, for the operators that hold them. Rows of the weight are decoded a
-// block at a time into a worker's scratch and multiplied with all rows of x while they are in the
-// cache; every value of y is one dot product, whose order its length alone decides.
+// Products with encoded weights, for the operators that hold them. Rows of the weight are
+// multiplied as they are read where there is a kernel for it; else they are decoded a block at a
+// time into a worker's scratch and multiplied with all rows of x while they are in the cache.
+// Either way every value of y is the same dot product, whose order its length alone decides.
 
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "graft/kernels/cpu/math.h"
@@ -12,7 +14,25 @@
 
 namespace graft::ops {
 
-// Rows decoded at a time, and the floats of scratch they take.
+inline constexpr std::int64_t kMostRowsPerBlock = 192;
+
+// Some rows of a weight as the kernels take them, with the scales of FP8.
+class StoredBlock {
+ public:
+  // count is at most kMostRowsPerBlock.
+  StoredBlock(const Weight& weight, std::int64_t begin, std::int64_t count);
+  StoredBlock(const StoredBlock&) = delete;
+  StoredBlock& operator=(const StoredBlock&) = delete;
+  ~StoredBlock() = default;
+
+  const cpu::StoredRows& rows() const { return rows_; }
+
+ private:
+  std::array<const float*, kMostRowsPerBlock> scales_;
+  cpu::StoredRows rows_;
+};
+
+// Rows multiplied at a time, and the floats of scratch they take.
 std::int64_t rows_per_block(const Weight& weight);
 std::int64_t scratch_elems(const Weight& weight);
 

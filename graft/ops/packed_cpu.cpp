@@ -6,6 +6,7 @@
 
 #include "graft/base/check.h"
 #include "graft/kernels/cpu/table.h"
+#include "graft/ops/multiply_cpu.h"
 #include "graft/ops/workers.h"
 
 namespace graft::ops {
@@ -28,10 +29,8 @@ struct PanelToPack {
 
 void pack_one(const PanelToPack& item) {
   const Weight& weight = *item.weight;
-  cpu::pack_panel(weight.dtype,
-                  weight.data + static_cast<std::size_t>(item.begin) * weight.row_bytes(),
-                  weight.row_bytes(), std::min(cpu::kPanelRows, weight.rows() - item.begin),
-                  weight.cols(), item.to);
+  const StoredBlock rows(weight, item.begin, std::min(cpu::kPanelRows, weight.rows() - item.begin));
+  cpu::pack_panel(weight.dtype, rows.rows(), item.to);
 }
 
 // Of a matrix's rows those that a node's threads multiply: the same part as of a loop's items.
@@ -60,7 +59,13 @@ bool can_pack(DType dtype) {
 }
 
 bool can_pack(const Weight& weight) {
-  return can_pack(weight.dtype) && !weight.scale;
+  const cpu::PackedFormat format = cpu::packed_format(weight.dtype);
+  if (kernel_of(weight.dtype).multiply == nullptr) return false;
+  if (weight.cols() % cpu::chunk_elems(format) != 0) return false;
+  if (!weight.scale) return true;
+  const quant::ScaleLayout& layout = weight.scale->layout;
+  return format.scale == cpu::PackedFormat::Scale::F32 &&
+         (layout.scale_cols == 1 || layout.tile_cols % cpu::chunk_elems(format) == 0);
 }
 
 std::int64_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t cols) {

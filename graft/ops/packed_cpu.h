@@ -17,8 +17,10 @@ namespace graft::ops {
 
 inline constexpr std::uint32_t kPackedLayout = cpu::kPackedLayout;
 
-// Whether a weight can be packed: by its type, and when no scales stand beside it.
+// Whether there are panels of that type on any processor.
 bool can_pack(DType dtype);
+// Whether this weight can be packed here: by its type and the kernels of this processor, and by the
+// shape of the scales that stand beside it.
 bool can_pack(const Weight& weight);
 // What a matrix takes, rows rounded up to whole panels. cols are whole blocks of the type.
 std::int64_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t cols);

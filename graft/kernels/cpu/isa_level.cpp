@@ -42,6 +42,7 @@ constexpr std::array kRequirements = {
     Requirement{IsaLevel::Avx512, &CpuFeatures::avx512vnni, "avx512vnni"},
     Requirement{IsaLevel::Amx, &CpuFeatures::amx_tile, "amx-tile"},
     Requirement{IsaLevel::Amx, &CpuFeatures::amx_int8, "amx-int8"},
+    Requirement{IsaLevel::Amx, &CpuFeatures::amx_bf16, "amx-bf16"},
 };
 
 // Linux hands out the tile registers only to processes that ask (arch_prctl ARCH_REQ_XCOMP_PERM).

@@ -22,9 +22,9 @@ struct CpuFeatures {
   bool avx512vnni = false;
   bool amx_tile = false;
   bool amx_int8 = false;
-  // No level needs these; people ask for them.
-  bool avx512bf16 = false;
   bool amx_bf16 = false;
+  // No level needs this; people ask for it.
+  bool avx512bf16 = false;
 };
 
 CpuFeatures cpu_features();

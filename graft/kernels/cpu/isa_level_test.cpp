@@ -21,7 +21,7 @@ CpuFeatures avx512() {
 
 CpuFeatures amx() {
   CpuFeatures features = avx512();
-  features.amx_tile = features.amx_int8 = true;
+  features.amx_tile = features.amx_int8 = features.amx_bf16 = true;
   return features;
 }
 

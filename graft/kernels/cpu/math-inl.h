@@ -16,8 +16,12 @@ namespace {
 
 inline constexpr MathTable kAllMath = {
     .matmul = matmul,
+#if GRAFT_VECTOR_BYTES >= 32
     .matmul_f16 = matmul_stored<FromF16>,
     .matmul_bf16 = matmul_stored<FromBf16>,
+    .matmul_e4m3 = matmul_stored<FromE4m3>,
+    .matmul_e5m2 = matmul_stored<FromE5m2>,
+#endif
     .rms_norm = rms_norm,
     .max = max,
     .exp_sum = exp_sum,

@@ -30,6 +30,10 @@ struct StoredRows {
   std::int64_t cols = 0;
   std::int64_t stride = 0;
   const std::byte* next = nullptr;  // rows in the same form that will be wanted soon; null: none
+  // Of FP8 matrices: the scales of each row, one per `scaled_alike` columns (a multiple of 32, or
+  // all), below 2^119.
+  const float* const* scales = nullptr;
+  std::int64_t scaled_alike = 0;
 };
 
 // c[m, n] = factor[m] c[m, n] + the sum over k of a[m, k] b[k, n], k ascending: one chain of fused
@@ -72,9 +76,12 @@ struct SoftmaxRows {
 struct MathTable {
   // y[r * ldy + c] = dot(row r of x, row c of w), both of `cols` values.
   void (*matmul)(RowsF32 x, RowsF32 w, std::int64_t cols, float* y, std::int64_t ldy) = nullptr;
-  // The same with rows of w as they are stored, bit for bit: for a few rows of x.
+  // The same with rows of w as they are stored, bit for bit. Null at the baseline, which is faster
+  // with decoded ones.
   void (*matmul_f16)(RowsF32 x, StoredRows w, float* y, std::int64_t ldy) = nullptr;
   void (*matmul_bf16)(RowsF32 x, StoredRows w, float* y, std::int64_t ldy) = nullptr;
+  void (*matmul_e4m3)(RowsF32 x, StoredRows w, float* y, std::int64_t ldy) = nullptr;
+  void (*matmul_e5m2)(RowsF32 x, StoredRows w, float* y, std::int64_t ldy) = nullptr;
   // y = x / sqrt(mean(x^2) + eps) * weight; y may be x.
   void (*rms_norm)(const float* x, const float* weight, float* y, std::int64_t n, float eps) =
       nullptr;

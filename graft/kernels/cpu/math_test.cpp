@@ -1,5 +1,6 @@
 #include "graft/kernels/cpu/math.h"
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -87,22 +88,87 @@ TEST_P(MathTest, MatmulEqualsTheReferenceAndTheFormula) {
   }
 }
 
+struct StoredType {
+  DType dtype;
+  void (*MathTable::*matmul)(RowsF32 x, StoredRows w, float* y, std::int64_t ldy);
+};
+
+constexpr std::array kStoredTypes = {
+    StoredType{DType::F16, &MathTable::matmul_f16},
+    StoredType{DType::BF16, &MathTable::matmul_bf16},
+    StoredType{DType::F8_E4M3, &MathTable::matmul_e4m3},
+    StoredType{DType::F8_E5M2, &MathTable::matmul_e5m2},
+};
+
 TEST_P(MathTest, MatmulOfStoredRowsEqualsThatOfDecodedOnes) {
-  for (const DType type : {DType::F16, DType::BF16}) {
-    const quant::Codec& codec = quant::reference_codecs()[static_cast<std::size_t>(type)];
+  for (const StoredType& type : kStoredTypes) {
+    if (math().*type.matmul == nullptr) GTEST_SKIP() << "decodes first";
+    const quant::Codec& codec = quant::reference_codecs()[static_cast<std::size_t>(type.dtype)];
+    const auto elem_bytes = static_cast<std::int64_t>(info(type.dtype).block_bytes);
     for (const std::int64_t cols : kLengths) {
-      for (const auto& [num_x, num_w] : {std::pair{1, 1}, {1, 13}, {5, 7}, {4, 6}, {2, 25}}) {
+      for (const auto& [num_x, num_w] :
+           {std::pair{1, 1}, {1, 13}, {5, 7}, {4, 6}, {2, 25}, {3, 3}, {6, 4}, {7, 8}, {8, 9}}) {
         Problem problem(num_x, num_w, cols);
-        std::vector<std::byte> stored(problem.w.size() * 2);
+        std::vector<std::byte> stored(problem.w.size() * static_cast<std::size_t>(elem_bytes));
         codec.encode(problem.w.data(), stored.data(), problem.w.size());
         codec.decode(stored.data(), problem.w.data(), problem.w.size());
+        // Every row has scales of its own, one per 32 columns; the other types have none.
+        const bool is_scaled = elem_bytes == 1;
+        const std::int64_t num_tiles = (problem.ldw + 31) / 32;
+        const Floats scales = random_floats(num_w * num_tiles);
+        std::vector<const float*> row_scales;
+        for (std::int64_t r = 0; r < num_w; ++r) {
+          row_scales.push_back(scales.data() + r * num_tiles);
+          for (std::int64_t i = 0; is_scaled && i < problem.ldw; ++i)
+            problem.w[static_cast<std::size_t>(r * problem.ldw + i)] *= row_scales.back()[i / 32];
+        }
         const Floats want = problem.run(math());
         Floats y(want.size(), 7.0F);
-        const auto matmul = type == DType::F16 ? math().matmul_f16 : math().matmul_bf16;
-        matmul({problem.x.data(), num_x, problem.ldx},
-               {.data = stored.data(), .rows = num_w, .cols = cols, .stride = 2 * problem.ldw},
-               y.data(), num_w + 2);
+        (math().*type.matmul)({problem.x.data(), num_x, problem.ldx},
+                              {.data = stored.data(),
+                               .rows = num_w,
+                               .cols = cols,
+                               .stride = elem_bytes * problem.ldw,
+                               .scales = row_scales.data(),
+                               .scaled_alike = 32},
+                              y.data(), num_w + 2);
         expect_same_bits(y, want);
+      }
+    }
+  }
+}
+
+// Every code, the infinities and those that are no number among them: the product with a one among
+// zeros is the code's value, and what is no number spoils its own lane alone.
+TEST_P(MathTest, MatmulOfStoredRowsKnowsEveryCode) {
+  for (const StoredType& type : kStoredTypes) {
+    if (math().*type.matmul == nullptr) GTEST_SKIP() << "decodes first";
+    const quant::Codec& codec = quant::reference_codecs()[static_cast<std::size_t>(type.dtype)];
+    const auto elem_bytes = static_cast<std::int64_t>(info(type.dtype).block_bytes);
+    const std::int64_t num_codes = std::int64_t{1} << (8 * elem_bytes);
+    constexpr std::int64_t kCols = 32;
+    const float scale = 1.0F;
+    const float* row_scales = &scale;
+    for (std::int64_t code = 0; code < num_codes; ++code) {
+      std::vector<std::byte> row(static_cast<std::size_t>(kCols * elem_bytes));
+      std::memcpy(row.data() + 21 * elem_bytes, &code, static_cast<std::size_t>(elem_bytes));
+      float want = 0;
+      codec.decode(row.data() + 21 * elem_bytes, &want, 1);
+      Floats x(kCols);
+      x[21] = 1.0F;
+      float got = 0;
+      (math().*type.matmul)({x.data(), 1, kCols},
+                            {.data = row.data(),
+                             .rows = 1,
+                             .cols = kCols,
+                             .stride = kCols * elem_bytes,
+                             .scales = &row_scales,
+                             .scaled_alike = kCols},
+                            &got, 1);
+      if (want != want) {
+        EXPECT_TRUE(got != got) << name(type.dtype) << " " << code;
+      } else {
+        EXPECT_EQ(got, want) << name(type.dtype) << " " << code;
       }
     }
   }

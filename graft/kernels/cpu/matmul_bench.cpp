@@ -1,12 +1,18 @@
-// GFLOP/s of the float matrix product, one thread: x[rows, cols] with a block of weight rows that
-// fits into the second-level cache, as the linear operator calls it.
+// The float matrix products, one thread. matmul: GFLOP/s of x[rows, cols] with a block of weight
+// rows that fits into the second-level cache, as the linear operator calls it. stored: products
+// with rows of floats of 8 and 16 bits as they are read, of weights beyond the caches, beside
+// decoded: the same by way of floats, as for many rows of x.
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
 #include <benchmark/benchmark.h>
 
 #include "graft/kernels/cpu/table.h"
+#include "graft/quant/fp8_scale.h"
+#include "graft/tensor/buffer.h"
 
 namespace graft::cpu {
 namespace {
@@ -29,6 +35,86 @@ void matmul(benchmark::State& state, const KernelTable& table) {
       benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
 }
 
+constexpr std::int64_t kBytesOfStored = std::int64_t{192} << 20;
+constexpr std::int64_t kScaledAlike = 128;
+
+struct StoredType {
+  DType dtype;
+  void (*MathTable::*matmul)(RowsF32 x, StoredRows w, float* y, std::int64_t ldy);
+};
+
+constexpr std::array kStoredTypes = {
+    StoredType{DType::F16, &MathTable::matmul_f16},
+    StoredType{DType::BF16, &MathTable::matmul_bf16},
+    StoredType{DType::F8_E4M3, &MathTable::matmul_e4m3},
+    StoredType{DType::F8_E5M2, &MathTable::matmul_e5m2},
+};
+
+// Blocks of kRowsOfW rows one after the other; FP8 with a scale per 128 columns.
+void stored(benchmark::State& state, const KernelTable& table, StoredType type, bool decoded) {
+  const std::int64_t rows = state.range(0);
+  const auto stride = static_cast<std::int64_t>(bytes_of(type.dtype, kCols));
+  const std::int64_t num_blocks = kBytesOfStored / stride / kRowsOfW;
+  const Buffer weights(static_cast<std::size_t>(num_blocks * kRowsOfW * stride));
+  std::fill_n(weights.data(), weights.size(), std::byte{0x35});
+  const std::vector<float> x(static_cast<std::size_t>(rows * kCols), 0.5F);
+  std::vector<float> y(static_cast<std::size_t>(rows * kRowsOfW));
+  std::vector<float> floats(static_cast<std::size_t>(kRowsOfW * kCols));
+  const std::vector<float> scales(kCols / kScaledAlike, 0.75F);
+  const std::vector<const float*> row_scales(kRowsOfW, scales.data());
+  const quant::ScaleLayout layout = quant::ScaleLayout::fit(
+      std::array{kRowsOfW, kCols}, std::array{std::int64_t{1}, kCols / 128});
+  const bool is_scaled = stride == kCols;
+  for (auto _ : state) {
+    for (std::int64_t block = 0; block < num_blocks; ++block) {
+      const std::byte* data = weights.data() + block * kRowsOfW * stride;
+      if (!decoded) {
+        (table.math.*type.matmul)({x.data(), rows, kCols},
+                                  {.data = data,
+                                   .rows = kRowsOfW,
+                                   .cols = kCols,
+                                   .stride = stride,
+                                   .scales = row_scales.data(),
+                                   .scaled_alike = kScaledAlike},
+                                  y.data(), kRowsOfW);
+        continue;
+      }
+      table.codecs[static_cast<std::size_t>(type.dtype)].decode(data, floats.data(), floats.size());
+      if (is_scaled) layout.apply(floats.data(), 0, kRowsOfW, scales);
+      table.math.matmul({x.data(), rows, kCols}, {floats.data(), kRowsOfW, kCols}, kCols, y.data(),
+                        kRowsOfW);
+    }
+    benchmark::DoNotOptimize(y.data());
+  }
+  using benchmark::Counter;
+  const auto bytes = static_cast<double>(weights.size());
+  const auto flops = static_cast<double>(2 * rows * num_blocks * kRowsOfW * kCols);
+  state.counters["B/s"] = Counter(bytes, Counter::kIsIterationInvariantRate);
+  state.counters["flop/s"] = Counter(flops, Counter::kIsIterationInvariantRate);
+}
+
+void register_stored(const KernelTable& table) {
+  for (const StoredType& type : kStoredTypes) {
+    for (const bool decoded : {false, true}) {
+      if (!decoded && table.math.*type.matmul == nullptr) continue;
+      const std::string name = std::string(decoded ? "decoded/" : "stored/") +
+                               std::string(graft::name(type.dtype)) + "/" + std::string(table.isa) +
+                               "/rows";
+      benchmark::RegisterBenchmark(
+          name.c_str(),
+          [&table, type, decoded](benchmark::State& state) { stored(state, table, type, decoded); })
+          ->Arg(1)
+          ->Arg(2)
+          ->Arg(4)
+          ->Arg(8)
+          ->Arg(16)
+          ->Arg(24)
+          ->Arg(64)
+          ->Arg(256);
+    }
+  }
+}
+
 [[maybe_unused]] const bool kRegistered = [] {
   for (const KernelTable* table : runnable_kernels()) {
     const std::string name = "matmul/" + std::string(table->isa);
@@ -36,6 +122,7 @@ void matmul(benchmark::State& state, const KernelTable& table) {
                                  [table](benchmark::State& state) { matmul(state, *table); })
         ->RangeMultiplier(4)
         ->Range(1, 256);
+    register_stored(*table);
   }
   return true;
 }();

@@ -4,6 +4,7 @@
 
 #include "graft/base/check.h"
 #include "graft/kernels/cpu/packed.h"
+#include "graft/kernels/cpu/table.h"
 #include "graft/quant/blocks.h"
 
 namespace graft::cpu {
@@ -257,31 +258,61 @@ void put_chunk(const RowChunk& chunk, std::byte* out, std::int64_t row) {
 }
 
 template <DType kType, class Block>
-void pack_rows(const std::byte* rows,
-               std::size_t row_bytes,
-               std::int64_t num_rows,
-               std::int64_t cols,
-               std::byte* panel) {
+void pack_rows(const StoredRows& rows, std::byte* panel) {
   constexpr PackedFormat kFormat = packed_format(kType);
   static_assert(chunk_elems(kFormat) == info(kType).block_elems);
-  if (num_rows < kPanelRows) {
-    std::memset(panel, 0, static_cast<std::size_t>(panel_bytes(kFormat, cols)));
-  }
   RowChunk chunk;
-  for (std::int64_t c = 0; c < cols / chunk_elems(kFormat); ++c) {
-    for (std::int64_t row = 0; row < num_rows; ++row) {
-      const std::byte* from = rows + static_cast<std::size_t>(row) * row_bytes;
-      read_block(reinterpret_cast<const Block*>(from)[c], chunk);
+  for (std::int64_t c = 0; c < rows.cols / chunk_elems(kFormat); ++c) {
+    for (std::int64_t row = 0; row < rows.rows; ++row) {
+      read_block(reinterpret_cast<const Block*>(rows.data + row * rows.stride)[c], chunk);
       put_chunk<kFormat>(chunk, panel + c * chunk_bytes(kFormat), row);
     }
   }
 }
 
-using PackRows = void (*)(const std::byte* rows,
-                          std::size_t row_bytes,
-                          std::int64_t num_rows,
-                          std::int64_t cols,
-                          std::byte* panel);
+// A chunk of bf16s or of what becomes bf16.
+template <DType kType>
+void read_halves(const std::byte* from, std::byte* halves) {
+  if constexpr (kType == DType::BF16) {
+    std::memcpy(halves, from, 2 * kRunElems);
+  } else {
+    const quant::CodecTable& codecs = kernels().codecs;
+    std::array<float, kRunElems> values;
+    codecs[static_cast<std::size_t>(kType)].decode(from, values.data(), values.size());
+    codecs[static_cast<std::size_t>(DType::BF16)].encode(values.data(), halves, values.size());
+  }
+}
+
+// Pairs of values, those of 16 rows side by side.
+template <DType kType>
+void pack_halves(const StoredRows& rows, std::byte* panel) {
+  for (std::int64_t c = 0; c < rows.cols; c += kRunElems, panel += 2 * kRunElems * kPanelRows) {
+    for (std::int64_t row = 0; row < rows.rows; ++row) {
+      std::array<std::byte, 2 * kRunElems> halves;
+      read_halves<kType>(rows.data + row * rows.stride + 2 * c, halves.data());
+      for (int pair = 0; pair < kRunElems / 2; ++pair)
+        std::memcpy(panel + 64 * pair + 4 * row, halves.data() + 4 * pair, 4);
+    }
+  }
+}
+
+template <DType kType>
+void pack_fp8(const StoredRows& rows, std::byte* panel) {
+  constexpr PackedFormat kFormat = packed_format(kType);
+  constexpr std::int64_t kElems = chunk_elems(kFormat);
+  for (std::int64_t c = 0; c < rows.cols; c += kElems, panel += chunk_bytes(kFormat)) {
+    for (std::int64_t row = 0; row < rows.rows; ++row) {
+      const float scale = rows.scales == nullptr ? 1.0F : rows.scales[row][c / rows.scaled_alike];
+      std::memcpy(panel + 4 * row, &scale, sizeof(scale));
+      const std::byte* from = rows.data + row * rows.stride + c;
+      std::byte* codes = panel + chunk_header_bytes(kFormat) + 2 * row;
+      for (std::int64_t pair = 0; pair < kElems / 2; ++pair)
+        std::memcpy(codes + 2 * kPanelRows * pair, from + 2 * pair, 2);
+    }
+  }
+}
+
+using PackRows = void (*)(const StoredRows& rows, std::byte* panel);
 
 struct PackRow {
   DType dtype;
@@ -302,20 +333,22 @@ constexpr std::array kPackRows = {
     PackRow{DType::IQ4_NL, pack_rows<DType::IQ4_NL, quant::BlockIQ4NL>},
     PackRow{DType::IQ4_XS, pack_rows<DType::IQ4_XS, quant::BlockIQ4XS>},
     PackRow{DType::MXFP4, pack_rows<DType::MXFP4, quant::BlockMXFP4>},
+    PackRow{DType::BF16, pack_halves<DType::BF16>},
+    PackRow{DType::F16, pack_halves<DType::F16>},
+    PackRow{DType::F8_E4M3, pack_fp8<DType::F8_E4M3>},
+    PackRow{DType::F8_E5M2, pack_fp8<DType::F8_E5M2>},
 };
 static_assert(kPackRows.size() == kPackedTypes.size());
 
 }  // namespace
 
-void pack_panel(DType type,
-                const std::byte* rows,
-                std::size_t row_bytes,
-                std::int64_t num_rows,
-                std::int64_t cols,
-                std::byte* panel) {
+void pack_panel(DType type, const StoredRows& rows, std::byte* panel) {
   const auto* found = std::ranges::find(kPackRows, type, &PackRow::dtype);
   GRAFT_CHECK(found != kPackRows.end(), name(type), " has no packed form");
-  found->pack(rows, row_bytes, num_rows, cols, panel);
+  if (rows.rows < kPanelRows) {
+    std::memset(panel, 0, static_cast<std::size_t>(panel_bytes(packed_format(type), rows.cols)));
+  }
+  found->pack(rows, panel);
 }
 
 }  // namespace graft::cpu

@@ -414,8 +414,10 @@ template <std::size_t kRow = 0>
 consteval void add_kernels(PackedTable& table) {
   if constexpr (kRow < kPackedTypes.size()) {
     constexpr DType kType = kPackedTypes[kRow].dtype;
-    table.kernels[static_cast<std::size_t>(kType)] = {.round = round_rows<kType>,
-                                                      .multiply = multiply_packed<kType>};
+    if constexpr (!packed_format(kType).as_bf16) {
+      table.kernels[static_cast<std::size_t>(kType)] = {.round = round_rows<kType>,
+                                                        .multiply = multiply_packed<kType>};
+    }
     add_kernels<kRow + 1>(table);
   }
 }

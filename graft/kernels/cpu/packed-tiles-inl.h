@@ -5,18 +5,8 @@
 // Tile 0 and 1: sums of 16 rows with the 16 outputs of a panel. Tile 2: a group of 16 rows of x.
 // Tiles 3 and 4: the codes of a group, a word of the 16 outputs in each row.
 struct TileConfiguration {
-  struct __attribute__((packed)) Layout {
-    std::uint8_t palette;
-    std::uint8_t start_row;
-    std::uint8_t reserved[14];
-    std::uint16_t row_bytes[16];
-    std::uint8_t rows[16];
-  };
-
   explicit GRAFT_INLINE TileConfiguration(int words_of_group) {
-    alignas(64) Layout layout;
-    __builtin_memset(&layout, 0, sizeof(layout));
-    layout.palette = 1;
+    TileLayout layout;
     for (int tile = 0; tile < 5; ++tile) {
       layout.rows[tile] = static_cast<std::uint8_t>(tile >= 3 ? words_of_group : 16);
       layout.row_bytes[tile] = static_cast<std::uint16_t>(tile == 2 ? 4 * words_of_group : 64);

@@ -1,6 +1,6 @@
 // Speed of the products with packed weights, per type, rows of x and instruction set, on one
 // thread, beside what this processor can do. `share` is of the read bandwidth for up to 4 rows of
-// x, and of the rate of byte products (peak.h; none at the scalar level) for more.
+// x, and of the rate of byte products (peak.h; none at the scalar level, none for floats) for more.
 // pack: bytes_per_second counts the bytes of the file.
 
 #include <algorithm>
@@ -51,8 +51,8 @@ double read_limit() {
 }
 
 // Operations a second with everything in registers, two a product; 0 without byte products.
-double product_limit(const KernelTable& table) {
-  if (table.peak.add_byte_products == nullptr) return 0;
+double product_limit(const KernelTable& table, PackedFormat format) {
+  if (table.peak.add_byte_products == nullptr || format.as_bf16) return 0;
   constexpr std::int64_t kRounds = 100'000;
   double products = 0;
   const double seconds = seconds_of([&] { products = table.peak.add_byte_products(kRounds); });
@@ -63,6 +63,13 @@ struct Weights {
   Buffer panels;
   std::int64_t outputs = 0;
 };
+
+StoredRows stored(DType type, const std::vector<std::byte>& rows) {
+  return {.data = rows.data(),
+          .rows = kPanelRows,
+          .cols = kCols,
+          .stride = static_cast<std::int64_t>(bytes_of(type, kCols))};
+}
 
 // The same panel over and over: speed does not depend on values.
 Weights make_weights(DType type, std::int64_t num_panels) {
@@ -78,8 +85,7 @@ Weights make_weights(DType type, std::int64_t num_panels) {
   Weights weights{.panels = Buffer(static_cast<std::size_t>(num_panels * bytes)),
                   .outputs = num_panels * kPanelRows};
   for (std::int64_t p = 0; p < num_panels; ++p) {
-    pack_panel(type, rows.data(), bytes_of(type, kCols), kPanelRows, kCols,
-               weights.panels.data() + p * bytes);
+    pack_panel(type, stored(type, rows), weights.panels.data() + p * bytes);
   }
   return weights;
 }
@@ -107,7 +113,7 @@ void multiply(benchmark::State& state, const KernelTable& table, DType type) {
   using benchmark::Counter;
   const auto bytes = static_cast<double>(weights.panels.size());
   const auto products = static_cast<double>(2 * rows * weights.outputs * kCols);
-  const double limit = few ? read_limit() : product_limit(table);
+  const double limit = few ? read_limit() : product_limit(table, format);
   state.counters["B/s"] = Counter(bytes, Counter::kIsIterationInvariantRate);
   state.counters["op/s"] = Counter(products, Counter::kIsIterationInvariantRate);
   if (limit > 0) {
@@ -120,7 +126,7 @@ void pack(benchmark::State& state, DType type) {
   std::vector<std::byte> rows(bytes_of(type, kPanelRows * kCols));
   std::vector<std::byte> panel(static_cast<std::size_t>(panel_bytes(packed_format(type), kCols)));
   for (auto _ : state) {
-    pack_panel(type, rows.data(), bytes_of(type, kCols), kPanelRows, kCols, panel.data());
+    pack_panel(type, stored(type, rows), panel.data());
     benchmark::DoNotOptimize(panel.data());
   }
   state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(rows.size()));
@@ -144,6 +150,7 @@ bool register_all() {
     if (!has_packed_form(row.type)) continue;
     benchmark::RegisterBenchmark(("pack/" + std::string(row.name)).c_str(), pack, row.type);
     for (const KernelTable* table : runnable_kernels()) {
+      if (table->packed.kernels[static_cast<std::size_t>(row.type)].multiply == nullptr) continue;
       const std::string name =
           "packed/" + std::string(row.name) + "/" + std::string(table->isa) + "/rows";
       benchmark::RegisterBenchmark(

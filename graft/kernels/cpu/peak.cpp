@@ -5,6 +5,7 @@
 #include <immintrin.h>
 
 #include "graft/kernels/cpu/isa.h"
+#include "graft/kernels/cpu/tile_layout.h"
 
 // Two ports with a latency of four or five cycles are kept busy by ten sums that do not wait for
 // each other. They are variables: arrays do not stay in registers here. An asm keeps the compiler
@@ -179,17 +180,13 @@ GRAFT_ISA_END
 GRAFT_ISA_BEGIN(amx)
 namespace {
 
-struct __attribute__((packed)) TileLayout {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-
 // Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 columns: 16 x 16 sums of 64 products each.
 double add_byte_products(std::int64_t rounds) {
-  alignas(64) const TileLayout layout;
+  TileLayout layout;
+  for (int tile = 0; tile < 8; ++tile) {
+    layout.rows[tile] = 16;
+    layout.row_bytes[tile] = 64;
+  }
   // The intrinsic of g++ 12 names only the first bytes as its operand.
   __asm__ volatile("ldtilecfg %0" ::"m"(layout));
   alignas(64) std::uint8_t ones[16][64];

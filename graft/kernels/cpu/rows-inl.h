@@ -1,20 +1,13 @@
-// Rows of a cache to float. See graft/quant/simd-inl.h for the rules of these files: included
-// inside an instruction-set region, after simd-inl.h.
+// Stored rows, of weights or of a cache, to float. See graft/quant/simd-inl.h for the rules of
+// these files: included inside an instruction-set region, after simd-inl.h.
 
 namespace {
 
-template <class From>
-GRAFT_INLINE NativeF32 one_by_one(const std::byte* in) {
-  typename From::Code codes[kNativeLanes];
-  __builtin_memcpy(codes, in, sizeof(codes));
-  NativeF32 v;
-  for (int i = 0; i < kNativeLanes; ++i)
-    v[i] = From::one(codes[i]);
-  return v;
-}
-
+// The baseline reads one by one.
 struct FromF16 {
   using Code = std::uint16_t;
+  static constexpr bool kScaled = false;
+  static constexpr int kNatives = 1;
   static GRAFT_INLINE float one(Code code) { return from_f16(code); }
 #if GRAFT_VECTOR_BYTES == 64
   static GRAFT_INLINE NativeF32 native(const std::byte* in) {
@@ -28,15 +21,13 @@ struct FromF16 {
     __builtin_memcpy(&codes, in, sizeof(codes));
     return _mm256_cvtph_ps(codes);
   }
-#else
-  static GRAFT_INLINE NativeF32 native(const std::byte* in) {
-    return one_by_one<FromF16>(in);
-  }
 #endif
 };
 
 struct FromBf16 {
   using Code = std::uint16_t;
+  static constexpr bool kScaled = false;
+  static constexpr int kNatives = 1;
   static GRAFT_INLINE float one(Code code) {
     return as_float(static_cast<std::uint32_t>(code) << 16);
   }
@@ -53,15 +44,86 @@ struct FromBf16 {
     __builtin_memcpy(&codes, in, sizeof(codes));
     return reinterpret_cast<NativeF32>(_mm256_slli_epi32(_mm256_cvtepu16_epi32(codes), 16));
   }
-#else
-  static GRAFT_INLINE NativeF32 native(const std::byte* in) {
-    return one_by_one<FromBf16>(in);
-  }
 #endif
 };
 
+#if GRAFT_VECTOR_BYTES >= 32
+// Eight bits: the value over kUnit, which is where it stands as an f16, so that the conversion of
+// those does the work; the factor that brings it back is multiplied with the scale beforehand.
+struct FromE4m3 {
+  using Code = std::uint8_t;
+  static constexpr bool kScaled = true;
+  static constexpr float kUnit = 256.0F;
+  static GRAFT_INLINE float one(Code code) {
+    return from_minifloat<4, 3, false>(code) * (1.0F / kUnit);
+  }
+#if GRAFT_VECTOR_BYTES == 64
+  static constexpr int kNatives = 2;
+  static GRAFT_INLINE void natives(const std::byte* in, NativeF32* out) {
+    __m256i codes;
+    __builtin_memcpy(&codes, in, sizeof(codes));
+    const __mmask32 nans =
+        _mm256_cmpeq_epi8_mask(codes | _mm256_set1_epi8(-128), _mm256_set1_epi8(-1));
+    // The sign stays on top of its copies, of which the next is the highest bit of the exponent.
+    __m512i halves = _mm512_maskz_slli_epi16(kAll, _mm512_maskz_cvtepi8_epi16(kAll, codes), 7);
+    halves &= _mm512_set1_epi16(static_cast<std::int16_t>(0xbfff));
+    halves = _mm512_mask_add_epi16(halves, nans, halves, _mm512_set1_epi16(kToNan));
+    out[0] = _mm512_maskz_cvtph_ps(0xffff, __builtin_shufflevector(halves, halves, 0, 1, 2, 3));
+    out[1] = _mm512_maskz_cvtph_ps(0xffff, __builtin_shufflevector(halves, halves, 4, 5, 6, 7));
+  }
+#else
+  static constexpr int kNatives = 2;
+  static GRAFT_INLINE void natives(const std::byte* in, NativeF32* out) {
+    __m128i codes;
+    __builtin_memcpy(&codes, in, sizeof(codes));
+    __m256i halves = _mm256_slli_epi16(_mm256_cvtepi8_epi16(codes), 7);
+    halves = _mm256_and_si256(halves, _mm256_set1_epi16(static_cast<std::int16_t>(0xbfff)));
+    const __m256i nans = _mm256_cmpeq_epi16(
+        _mm256_or_si256(halves, _mm256_set1_epi16(static_cast<std::int16_t>(0x8000))),
+        _mm256_set1_epi16(static_cast<std::int16_t>(0xbf80)));
+    halves = _mm256_add_epi16(halves, _mm256_and_si256(nans, _mm256_set1_epi16(kToNan)));
+    out[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(halves));
+    out[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1));
+  }
+#endif
+
+ private:
+#if GRAFT_VECTOR_BYTES == 64
+  static constexpr __mmask32 kAll = 0xffffffff;
+#endif
+  // From the code that is no number to the f16 that is none.
+  static constexpr std::int16_t kToNan = 0x3e80;
+};
+
+// The upper half of an f16.
+struct FromE5m2 {
+  using Code = std::uint8_t;
+  static constexpr bool kScaled = true;
+  static constexpr float kUnit = 1.0F;
+  static GRAFT_INLINE float one(Code code) { return from_minifloat<5, 2, true>(code); }
+#if GRAFT_VECTOR_BYTES == 64
+  static constexpr int kNatives = 1;
+  static GRAFT_INLINE void natives(const std::byte* in, NativeF32* out) {
+    __m128i codes;
+    __builtin_memcpy(&codes, in, sizeof(codes));
+    *out = _mm512_maskz_cvtph_ps(0xffff, _mm256_slli_epi16(_mm256_cvtepu8_epi16(codes), 8));
+  }
+#else
+  static constexpr int kNatives = 2;
+  static GRAFT_INLINE void natives(const std::byte* in, NativeF32* out) {
+    __m128i codes;
+    __builtin_memcpy(&codes, in, sizeof(codes));
+    out[0] = _mm256_cvtph_ps(_mm_unpacklo_epi8(__m128i{}, codes));
+    out[1] = _mm256_cvtph_ps(_mm_unpackhi_epi8(__m128i{}, codes));
+  }
+#endif
+};
+#endif
+
 struct FromF32 {
   using Code = float;
+  static constexpr bool kScaled = false;
+  static constexpr int kNatives = 1;
   static GRAFT_INLINE float one(Code code) { return code; }
   static GRAFT_INLINE NativeF32 native(const std::byte* in) {
     NativeF32 v;
