@@ -83,7 +83,8 @@ TEST(PackedCpu, ProductsAreTheSameOnAnyNumberOfNodes) {
       const Weight weight = packing.weights.get("w");
       const PackedMatrix matrix = pack({&weight, 1}, packing.weights).front();
       Floats got(static_cast<std::size_t>(kTokens * rows));
-      multiply(matrix, view(x, kTokens, kHidden), view(got, kTokens, rows), packing.pass);
+      const PackedProduct product = {.matrix = &matrix, .y = view(got, kTokens, rows)};
+      multiply(view(x, kTokens, kHidden), {&product, 1}, packing.pass);
       if (want.empty()) want = got;
       EXPECT_EQ(got, want) << rows << " rows, " << machine;
     }
