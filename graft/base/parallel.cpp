@@ -44,6 +44,7 @@ void wait_for_change(const std::atomic<int>& value,
 std::vector<Processor> spread_over_nodes(const std::vector<Processor>& cores) {
   std::map<int, std::size_t> sizes;
   std::vector<std::pair<std::size_t, Processor>> ranked;  // within its node
+  ranked.reserve(cores.size());
   for (const Processor& core : cores)
     ranked.emplace_back(sizes[core.node]++, core);
   std::ranges::stable_sort(ranked, [&](const auto& a, const auto& b) {
@@ -169,8 +170,9 @@ struct ThreadPool::State {
 
   void drain_share(Share& share, std::size_t worker) const {
     // Most shares of others are done when somebody comes to help: looking is cheaper than taking.
-    if (share.next.load(std::memory_order_relaxed) >= share.end) return;
-    for (std::size_t item = share.next++; item < share.end; item = share.next++)
+    const std::size_t end = share.end;
+    if (share.next.load(std::memory_order_relaxed) >= end) return;
+    for (std::size_t item = share.next++; item < end; item = share.next++)
       call(body, worker, item);
   }
 
