@@ -34,7 +34,7 @@ void look_at(const graft::models::PackedFile& file) {
   for (const graft::models::PackedTensor& tensor : file.tensors) {
     GRAFT_CHECK(tensor.bytes.data() >= end, tensor.name, " overlaps the one before");
     end = tensor.bytes.data() + tensor.bytes.size();
-    sum += hash_panels(tensor.bytes, nullptr);
+    sum += graft::models::hash_panels(tensor.bytes, nullptr);
   }
   volatile std::uint64_t sink = sum;
   static_cast<void>(sink);
