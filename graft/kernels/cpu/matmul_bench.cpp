@@ -104,13 +104,8 @@ void register_stored(const KernelTable& table) {
           name.c_str(),
           [&table, type, decoded](benchmark::State& state) { stored(state, table, type, decoded); })
           ->Arg(1)
-          ->Arg(2)
-          ->Arg(4)
           ->Arg(8)
-          ->Arg(16)
-          ->Arg(24)
-          ->Arg(64)
-          ->Arg(256);
+          ->Arg(64);
     }
   }
 }

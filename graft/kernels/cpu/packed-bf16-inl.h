@@ -71,6 +71,7 @@ struct Steps {
   std::int64_t x_stride[2] = {};  // from step to step: 64 bytes a row; 0: no rows
   const std::byte* w[kMostPanels] = {};
   std::int64_t count = 0;
+  bool is_read_ahead = false;  // w comes from memory
 };
 
 // sums[rows][kSumStride] += the products of the steps.
@@ -85,6 +86,8 @@ void add_steps(const Steps& steps, float* sums) {
   if constexpr (kSecond) GRAFT_TILE_LOAD(2, sums + kNextRows, kStride);
   if constexpr (kSecond && kPanels == 2) GRAFT_TILE_LOAD(3, sums + kNextRows + kPanelRows, kStride);
   for (std::int64_t step = 0; step < steps.count; ++step) {
+    for (int p = 0; steps.is_read_ahead && p < kPanels; ++p)
+      prefetch(steps.w[p] + step * kTileBytes, kTileBytes);
     GRAFT_TILE_LOAD(4, steps.x[0] + step * steps.x_stride[0], 64);
     GRAFT_TILE_LOAD(6, steps.w[0] + step * kTileBytes, 64);
     GRAFT_TILE_DOT(0, 4, 6);
@@ -191,11 +194,7 @@ void multiply_panels(const std::byte* panel,
       chunks[p] = panel + p * panel_bytes(kFormat, cols) +
                   first * kStepElems / chunk_elems(kFormat) * chunk_bytes(kFormat);
       steps.w[p] = kScaled ? unpacked[p] : chunks[p];
-      if constexpr (kScaled) {
-        unpack_chunk<kType>(chunks[p], unpacked[p]);
-      } else {
-        prefetch(chunks[p], steps.count * kTileBytes);
-      }
+      if constexpr (kScaled) unpack_chunk<kType>(chunks[p], unpacked[p]);
     }
     for (std::int64_t row = 0; row < num_rows; row += kBlockRows) {
       std::int64_t rows[2];
@@ -206,6 +205,7 @@ void multiply_panels(const std::byte* panel,
         steps.x_stride[i] = 64 * rows[i];
         steps.x[i] = rounded + begin * rounded_row_bytes(kFormat, cols) + first * 64 * rows[i];
       }
+      steps.is_read_ahead = !kScaled && row == 0;
       tiles.set_rows(rows[0], rows[1]);
       float* const block = sums + row * kSumStride;
       if constexpr (kScaled) {
