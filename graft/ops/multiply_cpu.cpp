@@ -85,9 +85,10 @@ void multiply_block(const Weight& weight,
                     std::int64_t ldy,
                     float* scratch) {
   const std::int64_t cols = weight.cols();
-  if (x.rows <= most_rows_as_read(weight)) {
+  const MatmulOfStored matmul = matmul_of_stored(weight);
+  if (matmul != nullptr && x.rows <= most_rows_as_read(weight)) {
     const StoredBlock block(weight, begin, count);
-    matmul_of_stored(weight)(x, block.rows(), y, ldy);
+    matmul(x, block.rows(), y, ldy);
     return;
   }
   const float* rows = scratch;
