@@ -47,8 +47,7 @@ Model::~Model() = default;
 
 void Model::load() {
   std::optional<PackedCache> cache;
-  if (options_.repack && options_.repack_cache)
-    cache.emplace(*source_, pool_, options_.on_warning);
+  if (options_.repack && options_.repack_cache) cache.emplace(*source_, pool_, options_.on_warning);
   CheckpointWeights weights(*source_, pool_, options_.repack, cache ? &*cache : nullptr);
   weights.check(*blueprint_);
   if (options_.on_progress) {

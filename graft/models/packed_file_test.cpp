@@ -155,7 +155,7 @@ TEST_F(PackedFileTest, ATableThatLiesIsRefusedThoughItsChecksumFits) {
 TEST(HashPanels, DependsOnEveryPieceAndNotOnThreads) {
   Bytes bytes = formats::test::pattern(std::size_t{900} << 10, 3);
   const std::uint64_t hash = hash_panels(bytes, nullptr);
-  for (const std::size_t threads : {1, 2, 5}) {
+  for (const std::size_t threads : {1U, 2U, 5U}) {
     ThreadPool pool(threads);
     EXPECT_EQ(hash_panels(bytes, &pool), hash);
   }
