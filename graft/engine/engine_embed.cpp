@@ -72,7 +72,7 @@ std::optional<std::vector<float>> Engine::embed(const std::vector<TokenId>& toke
     for (std::int64_t first = 0; first < num_tokens; first += config_.max_num_batched_tokens) {
       const std::int64_t end = std::min(num_tokens, first + config_.max_num_batched_tokens);
       model.forward(chunk_of(tokens, first, end, table), ops::Phase::Prefill,
-                    TensorView(nullptr, DType::F32, {0, model.vocab_size()}),
+                    {.logits = TensorView(nullptr, DType::F32, {0, model.vocab_size()})},
                     [&](std::int64_t layer, TensorView hidden) {
                       if (layer == last_layer) pool.add(hidden);
                     });

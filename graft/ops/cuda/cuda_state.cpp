@@ -10,6 +10,7 @@
 #include "graft/base/error.h"
 #include "graft/base/pause.h"
 #include "graft/kernels/cuda/elementwise.h"
+#include "graft/kernels/cuda/sampling.h"
 #include "graft/ops/cuda/views.h"
 
 namespace graft::ops {
@@ -161,6 +162,16 @@ void CudaState::gather(TensorView x,
   const Place ids = append(rows);
   upload_numbers(ids);
   cuda::gather_rows(rows_of(x), at(ids), rows_of(picked), picked.rows(), x.cols(), stream());
+}
+
+std::int64_t CudaState::most_candidates() const {
+  return cuda::kMostCandidates;
+}
+
+void CudaState::find_candidates(TensorView logits, TensorView tokens, TensorView values) {
+  use_gpu(device().index);
+  cuda::top_candidates(rows_of(logits), logits.rows(), logits.cols(), tokens.cols(),
+                       {.tokens = tokens.as<std::int32_t>(), .logits = values.f32()}, stream());
 }
 
 void CudaState::copy_in(TensorView from, TensorView to) {
