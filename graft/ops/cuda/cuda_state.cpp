@@ -78,9 +78,7 @@ void CudaState::append_group(const Batch& batch, Group& group) {
 CudaState::Place CudaState::append_slots(const Batch& batch, std::int64_t block_tokens) {
   const Place place = values_.size();
   values_.resize(place + batch.token_ids.size(), -1);
-  const auto num_kept = static_cast<std::int64_t>(batch.sequences.size()) - batch.num_padding;
-  for (std::int64_t s = 0; s < num_kept; ++s) {
-    const SequenceSlice& sequence = batch.sequences[static_cast<std::size_t>(s)];
+  for (const SequenceSlice& sequence : batch.kept_sequences()) {
     for (std::int64_t i = 0; i < sequence.num_tokens; ++i) {
       const std::int64_t position = sequence.context_len - sequence.num_tokens + i;
       const auto block = sequence.block_table[static_cast<std::size_t>(position / block_tokens)];
