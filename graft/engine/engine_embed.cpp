@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 
+#include "graft/base/error.h"
 #include "graft/engine/engine.h"
 
 namespace graft::engine {
@@ -78,9 +80,9 @@ std::optional<std::vector<float>> Engine::embed(const std::vector<TokenId>& toke
                     });
       num_computed_tokens_ += end - first;
     }
-  } catch (...) {
+  } catch (const std::exception& error) {
     blocks_.free(table);
-    throw;
+    throw Failure(error.what());
   }
   blocks_.free(table);
   return pool.unit_vector();
