@@ -73,7 +73,7 @@ function(graft_cuda_tests)
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/graft/kernels/cuda/*_test.cpp ${CMAKE_SOURCE_DIR}/tests/gpu/*_test.cpp)
   graft_test(graft_cuda_test cuda ${tests} $<TARGET_OBJECTS:graft_cuda_objects>)
   target_include_directories(graft_cuda_test SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
-  target_link_libraries(graft_cuda_test PRIVATE graft::models ${CMAKE_DL_LIBS})
+  target_link_libraries(graft_cuda_test PRIVATE graft::engine ${CMAKE_DL_LIBS})
   set_target_properties(graft_cuda_test PROPERTIES LINKER_LANGUAGE CUDA CUDA_RUNTIME_LIBRARY Static)
 endfunction()
 

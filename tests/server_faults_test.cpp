@@ -1,13 +1,16 @@
 // graft serve among clients that send nonsense, vanish or dawdle, beside one that only asks: that
-// one must not notice, and afterwards nothing may be left of the others.
+// one must not notice, and afterwards nothing may be left of the others. And with a device that
+// breaks: who asks is told, and may ask again.
 
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -18,6 +21,7 @@
 
 #include "graft/base/shared_data.h"
 #include "graft/base/str.h"
+#include "graft/base/temporary_folder.h"
 
 #include "tests/mutation.h"
 #include "tests/server_process.h"
@@ -282,6 +286,69 @@ TEST(ServerFaults, OfOneClientAreNobodyElses) {
       << num_open_files(server) << " files are open, before it were " << num_files;
   server.signal(SIGTERM);
   EXPECT_EQ(server.wait(), 0);
+}
+
+// A device that fails while a file is there, and works again when it is gone.
+class BreakingServer : public testing::Test {
+ protected:
+  BreakingServer() {
+    std::ofstream(folder_ / "rules.yaml")
+        << "plugins: [" << GRAFT_TEST_PLUGINS << "/breaks.so]\nrules:\n"
+        << "- match: {name: \"^model[.]norm$\"}\n  replace: {class: breaks.norm, kwargs: {while: "
+        << folder_ / "broken"
+        << "}}\n";
+    server_.emplace(std::vector<std::string>{"--device", "cpu", "--rules", folder_ / "rules.yaml"});
+  }
+
+  void set_broken(bool is_broken) const {
+    const std::filesystem::path file = folder_ / "broken";
+    if (is_broken) {
+      std::ofstream(file) << "yes";
+    } else {
+      std::filesystem::remove(file);
+    }
+  }
+  Reply chat() const {
+    return post(*server_, kChat,
+                {{"messages", {{{"role", "user"}, {"content", "Hello"}}}}, {"max_tokens", 5}});
+  }
+
+  TemporaryFolder folder_;
+  std::optional<ServerProcess> server_;
+};
+
+TEST_F(BreakingServer, SaysWhatBrokeAndGoesOn) {
+  const std::string message = "the device is broken for a test";
+  ASSERT_TRUE(eventually([&] { return get(*server_, "/ready").status == 200; }));
+  const Json want = chat().json();
+  for (int round = 0; round < 2; ++round) {
+    set_broken(true);
+    const Reply broken = chat();
+    EXPECT_EQ(broken.status, 500) << broken.body;
+    EXPECT_EQ(broken.json()["error"]["message"], message);
+    EXPECT_EQ(broken.json()["error"]["type"], "server_error");
+    const Reply vector = post(*server_, "/v1/embeddings", {{"input", "Hello"}});
+    EXPECT_EQ(vector.status, 500) << vector.body;
+    EXPECT_EQ(vector.json()["error"]["message"], message);
+    set_broken(false);
+    const Reply whole = chat();
+    EXPECT_EQ(whole.status, 200) << whole.body;
+    EXPECT_EQ(whole.json()["choices"], want["choices"]);
+  }
+  EXPECT_EQ(metric(*server_, "vllm:num_requests_running"), 0);
+}
+
+// A stream that has begun ends with the error, and the connection with it.
+TEST_F(BreakingServer, EndsStreamsWithTheError) {
+  ASSERT_TRUE(eventually([&] { return get(*server_, "/ready").status == 200; }));
+  Client client(server_->port());
+  client.send(chat_text({{"stream", true}, {"max_tokens", 1500}}));
+  const std::string begin = client.read_until("\"content\":\"");
+  set_broken(true);
+  const std::string rest = client.read_until("broken for a test");
+  EXPECT_TRUE(rest.ends_with("broken for a test")) << begin << rest;
+  set_broken(false);
+  EXPECT_EQ(chat().status, 200);
 }
 
 }  // namespace

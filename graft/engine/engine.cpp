@@ -255,15 +255,19 @@ void Engine::add_choices(Sequence& sequence, std::int64_t row, std::vector<Choic
 
 void Engine::choose(Choice& choice) {
   const Sequence& sequence = *choice.sequence;
-  std::span<float> logits = runner_.logits(choice.row);
-  std::vector<float> raw;
-  if (choice.is_shared || sequence.params.logprobs) raw.assign(logits.begin(), logits.end());
   const SamplingContext context = {
       .params = &sequence.params,
       .prompt = std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.num_prompt)),
       .output = sequence.output(),
       .end_tokens = end_tokens_,
       .seed = sequence.seed};
+  if (runner_.has_candidates()) {
+    choice.token = sample(runner_.likely_tokens(choice.row), context);
+    return;
+  }
+  std::span<float> logits = runner_.logits(choice.row);
+  std::vector<float> raw;
+  if (choice.is_shared || sequence.params.logprobs) raw.assign(logits.begin(), logits.end());
   std::vector<float> own;
   if (choice.is_shared) {
     own = raw;

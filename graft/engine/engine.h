@@ -58,7 +58,7 @@ class Engine {
 
   // One vector for the whole text: the hidden states after the last layer, pooled, of length 1. It
   // is computed at once, in blocks that are free; nothing when too few are. Throws Error like
-  // check().
+  // check(), and Failure when the model fails.
   std::optional<std::vector<float>> embed(const std::vector<TokenId>& tokens, Pooling pooling);
 
   // Gives the memory of blocks that nobody uses back to the system, with the prefixes in them.

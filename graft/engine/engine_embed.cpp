@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 
+#include "graft/base/error.h"
 #include "graft/engine/engine.h"
 
 namespace graft::engine {
@@ -72,15 +74,15 @@ std::optional<std::vector<float>> Engine::embed(const std::vector<TokenId>& toke
     for (std::int64_t first = 0; first < num_tokens; first += config_.max_num_batched_tokens) {
       const std::int64_t end = std::min(num_tokens, first + config_.max_num_batched_tokens);
       model.forward(chunk_of(tokens, first, end, table), ops::Phase::Prefill,
-                    TensorView(nullptr, DType::F32, {0, model.vocab_size()}),
+                    {.logits = TensorView(nullptr, DType::F32, {0, model.vocab_size()})},
                     [&](std::int64_t layer, TensorView hidden) {
                       if (layer == last_layer) pool.add(hidden);
                     });
       num_computed_tokens_ += end - first;
     }
-  } catch (...) {
+  } catch (const std::exception& error) {
     blocks_.free(table);
-    throw;
+    throw Failure(error.what());
   }
   blocks_.free(table);
   return pool.unit_vector();

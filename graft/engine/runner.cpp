@@ -1,6 +1,7 @@
 #include "graft/engine/runner.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace graft::engine {
 namespace {
@@ -38,6 +39,22 @@ void append(ops::Batch& batch, const ScheduledSequence& scheduled) {
                              .block_table = sequence.table.blocks});
 }
 
+// So many are enough for every sequence of the step; 0 when one needs all logits, or more than
+// there can be. Few different numbers, so that passes come again.
+std::int64_t num_candidates_for(const Schedule& schedule, std::int64_t most) {
+  std::int64_t largest = 1;
+  for (const ScheduledSequence& scheduled : schedule.sequences) {
+    const Sequence& sequence = *scheduled.sequence;
+    if (wants_prompt_logits(sequence)) return 0;
+    if (!scheduled.is_complete()) continue;
+    const auto needed = num_likely_needed(sequence.params, sequence.num_output());
+    if (!needed || *needed > most) return 0;
+    largest = std::max(largest, *needed);
+  }
+  const auto count = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(largest)));
+  return count <= most ? count : 0;
+}
+
 }  // namespace
 
 const std::vector<SequenceLogits>& Runner::run(const Schedule& schedule) {
@@ -55,11 +72,32 @@ const std::vector<SequenceLogits>& Runner::run(const Schedule& schedule) {
   }
   for (const BlockCopy& copy : schedule.copies)
     model_.copy_block(copy.from, copy.to);
-  const auto num_rows = static_cast<std::int64_t>(batch_.logit_rows.size());
-  logits_.resize(static_cast<std::size_t>(num_rows * model_.vocab_size()));
-  model_.forward(batch_, phase_of(schedule),
-                 TensorView(logits_.data(), DType::F32, {num_rows, model_.vocab_size()}));
+  const ops::Phase phase = phase_of(schedule);
+  // As many as there are tokens would be all logits, and their tokens on top.
+  const std::int64_t most = std::min(model_.most_candidates(phase), model_.vocab_size() - 1);
+  num_candidates_ = num_candidates_for(schedule, most);
+  forward(phase);
   return rows_;
+}
+
+void Runner::forward(ops::Phase phase) {
+  const auto num_rows = static_cast<std::int64_t>(batch_.logit_rows.size());
+  const std::int64_t num_cols = has_candidates() ? num_candidates_ : model_.vocab_size();
+  const auto size = static_cast<std::size_t>(num_rows * num_cols);
+  logits_.resize(size);
+  models::PassOutput out = {.logits = TensorView(logits_.data(), DType::F32, {num_rows, num_cols})};
+  if (has_candidates()) {
+    tokens_.resize(size);
+    out.tokens = TensorView(tokens_.data(), DType::I32, {num_rows, num_cols});
+  }
+  model_.forward(batch_, phase, out);
+}
+
+LikelyTokens Runner::likely_tokens(std::int64_t row) const {
+  const auto count = static_cast<std::size_t>(num_candidates_);
+  const std::size_t first = static_cast<std::size_t>(row) * count;
+  return {.tokens = std::span(tokens_).subspan(first, count),
+          .logits = std::span(logits_).subspan(first, count)};
 }
 
 std::span<float> Runner::logits(std::int64_t row) {

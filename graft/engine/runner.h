@@ -1,5 +1,6 @@
 // Runs what the scheduler chose: makes the batch, copies the blocks that must be copied, and keeps
-// the logits of the step.
+// the logits of the step: all of them, or, where no sequence needs more and the device of the head
+// can find them, the largest.
 
 #pragma once
 
@@ -7,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "graft/engine/sampler.h"
 #include "graft/engine/scheduler.h"
 #include "graft/models/model.h"
 
@@ -26,14 +28,22 @@ class Runner {
 
   // One entry per scheduled sequence, in order.
   const std::vector<SequenceLogits>& run(const Schedule& schedule);
-  // Row r of the last step, to be changed at will.
+  // Whether the last step has the largest logits only.
+  bool has_candidates() const { return num_candidates_ > 0; }
+  // Row r of the last step, which has all of them, to be changed at will.
   std::span<float> logits(std::int64_t row);
+  // Row r of the last step, which has candidates.
+  LikelyTokens likely_tokens(std::int64_t row) const;
 
  private:
+  void forward(ops::Phase phase);
+
   models::Model& model_;
   ops::Batch batch_;
   std::vector<SequenceLogits> rows_;
-  std::vector<float> logits_;
+  std::int64_t num_candidates_ = 0;  // of a row; 0: all logits
+  std::vector<float> logits_;        // of all tokens, or …
+  std::vector<TokenId> tokens_;      // … of these
 };
 
 }  // namespace graft::engine

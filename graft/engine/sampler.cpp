@@ -80,13 +80,38 @@ void apply_all(std::span<float> logits, const SamplingContext& context) {
   penalize(logits, context);
 }
 
-// Not fooled by values that are no numbers.
+// The first that is no number, else the first of the largest.
 TokenId best(std::span<const float> logits) {
   std::size_t best = 0;
-  for (std::size_t i = 1; i < logits.size(); ++i) {
-    if (!(logits[i] <= logits[best])) best = i;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] <= logits[best]) continue;
+    best = i;
+    if (std::isnan(logits[i])) break;
   }
   return static_cast<TokenId>(best);
+}
+
+// LikelyTokens of a row of numbers, with their memory.
+struct OwnLikelyTokens {
+  std::vector<TokenId> tokens;
+  std::vector<float> logits;
+};
+
+OwnLikelyTokens likeliest(std::span<const float> logits, std::int64_t count) {
+  const auto at = [&](TokenId token) { return logits[static_cast<std::size_t>(token)]; };
+  const auto is_before = [&](TokenId a, TokenId b) {
+    return at(a) != at(b) ? at(a) > at(b) : a < b;
+  };
+  OwnLikelyTokens likely;
+  likely.tokens.resize(logits.size());
+  std::iota(likely.tokens.begin(), likely.tokens.end(), 0);
+  const auto end = likely.tokens.begin() + count;
+  std::ranges::nth_element(likely.tokens, end - 1, is_before);
+  likely.tokens.erase(end, likely.tokens.end());
+  std::ranges::sort(likely.tokens, is_before);
+  for (const TokenId token : likely.tokens)
+    likely.logits.push_back(at(token));
+  return likely;
 }
 
 using Candidates = std::vector<Candidate>;
@@ -96,8 +121,11 @@ bool is_likelier(const Candidate& a, const Candidate& b) {
   return a.probability != b.probability ? a.probability > b.probability : a.token < b.token;
 }
 
-// Softmax at a temperature. Candidates that min_p rules out are not even listed.
-Candidates softmax(std::span<const float> logits, const SamplingParams& params) {
+// Softmax at a temperature, of these tokens or, without, of all. Candidates that min_p rules out
+// are not even listed.
+Candidates softmax(std::span<const float> logits,
+                   std::span<const TokenId> tokens,
+                   const SamplingParams& params) {
   const double max = *std::ranges::max_element(logits);
   // p / p_max = exp((logit - max) / temperature) >= min_p
   const double threshold = params.min_p > 0 ? std::log(params.min_p) : -1e4;
@@ -106,7 +134,8 @@ Candidates softmax(std::span<const float> logits, const SamplingParams& params) 
   for (std::size_t i = 0; i < logits.size(); ++i) {
     const double exponent = (static_cast<double>(logits[i]) - max) / params.temperature;
     if (!(exponent >= threshold)) continue;
-    candidates.push_back({.token = static_cast<TokenId>(i), .probability = std::exp(exponent)});
+    const TokenId token = tokens.empty() ? static_cast<TokenId>(i) : tokens[i];
+    candidates.push_back({.token = token, .probability = std::exp(exponent)});
     sum += candidates.back().probability;
   }
   for (Candidate& candidate : candidates)
@@ -120,14 +149,6 @@ void renormalize(Candidates& candidates) {
     sum += candidate.probability;
   for (Candidate& candidate : candidates)
     candidate.probability /= sum;
-}
-
-void keep_top_k(Candidates& candidates, std::int64_t k) {
-  if (k <= 0 || k >= static_cast<std::int64_t>(candidates.size())) return;
-  const auto end = candidates.begin() + k;
-  std::ranges::nth_element(candidates, end - 1, is_likelier);
-  candidates.erase(end, candidates.end());
-  renormalize(candidates);
 }
 
 // Sorts only as far as it must: the likeliest few carry most of the sum.
@@ -173,15 +194,32 @@ void keep_typical(Candidates& candidates, double p) {
   renormalize(candidates);
 }
 
-Candidates distribution_of(std::span<const float> logits, const SamplingParams& params) {
-  if (params.is_greedy()) return {{.token = best(logits), .probability = 1.0}};
-  Candidates candidates = softmax(logits, params);
+// All that comes after top_k.
+Candidates narrow(Candidates candidates, const SamplingParams& params) {
   if (params.min_p > 0) renormalize(candidates);
-  keep_top_k(candidates, params.top_k);
   keep_top_p(candidates, params.top_p);
   keep_typical(candidates, params.typical_p);
   std::ranges::sort(candidates, {}, &Candidate::token);
   return candidates;
+}
+
+// The first are the likeliest, so nothing depends on how many more were found, or where.
+Candidates distribution_of(const LikelyTokens& likely, const SamplingParams& params) {
+  if (!std::isfinite(likely.logits.front())) return {};
+  if (params.is_greedy()) return {{.token = likely.tokens.front(), .probability = 1.0}};
+  const auto count = static_cast<std::size_t>(params.top_k);
+  return narrow(softmax(likely.logits.first(count), likely.tokens.first(count), params), params);
+}
+
+std::optional<TokenId> draw(const Candidates& candidates, const SamplingContext& context) {
+  if (candidates.empty()) return std::nullopt;
+  double left = uniform(context.seed, context.output.size());
+  for (const Candidate& candidate : candidates) {
+    left -= candidate.probability;
+    if (left < 0) return candidate.token;
+  }
+  // Rounding: the probabilities summed to a hair less than 1.
+  return std::ranges::max_element(candidates, {}, &Candidate::probability)->token;
 }
 
 }  // namespace
@@ -200,7 +238,14 @@ double uniform(std::uint64_t seed, std::uint64_t index) {
 
 std::vector<Candidate> distribution(std::span<float> logits, const SamplingContext& context) {
   apply_all(logits, context);
-  return distribution_of(logits, *context.params);
+  const SamplingParams& params = *context.params;
+  const TokenId likeliest_one = best(logits);
+  if (!std::isfinite(at(logits, likeliest_one))) return {};
+  if (params.is_greedy()) return {{.token = likeliest_one, .probability = 1.0}};
+  if (params.top_k <= 0 || params.top_k >= static_cast<std::int64_t>(logits.size()))
+    return narrow(softmax(logits, {}, params), params);
+  const OwnLikelyTokens likely = likeliest(logits, params.top_k);
+  return distribution_of({.tokens = likely.tokens, .logits = likely.logits}, params);
 }
 
 bool leaves_choice(const SamplingParams& params,
@@ -217,18 +262,23 @@ bool leaves_choice(const SamplingParams& params,
 }
 
 std::optional<TokenId> sample(std::span<float> logits, const SamplingContext& context) {
-  apply_all(logits, context);
-  const TokenId likeliest = best(logits);
-  if (!std::isfinite(at(logits, likeliest))) return std::nullopt;
-  if (context.params->is_greedy()) return likeliest;
-  const Candidates candidates = distribution_of(logits, *context.params);
-  double left = uniform(context.seed, context.output.size());
-  for (const Candidate& candidate : candidates) {
-    left -= candidate.probability;
-    if (left < 0) return candidate.token;
-  }
-  // Rounding: the probabilities summed to a hair less than 1.
-  return std::ranges::max_element(candidates, {}, &Candidate::probability)->token;
+  return draw(distribution(logits, context), context);
+}
+
+std::optional<std::int64_t> num_likely_needed(const SamplingParams& params,
+                                              std::int64_t num_output) {
+  const bool changes_logits = !params.allowed_token_ids.empty() || !params.bad_words.empty() ||
+                              !params.logit_bias.empty() || num_output < params.min_tokens ||
+                              params.repetition_penalty != 1.0 || params.presence_penalty != 0.0 ||
+                              params.frequency_penalty != 0.0;
+  if (changes_logits || params.logprobs) return std::nullopt;
+  if (params.is_greedy()) return 1;
+  if (params.top_k <= 0) return std::nullopt;
+  return params.top_k;
+}
+
+std::optional<TokenId> sample(const LikelyTokens& likely, const SamplingContext& context) {
+  return draw(distribution_of(likely, *context.params), context);
 }
 
 TokenLogprobs logprobs_of(std::span<const float> logits, TokenId token, std::int64_t num_top) {

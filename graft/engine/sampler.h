@@ -1,7 +1,8 @@
 // From logits to the next token. The steps and their order are vLLM's: allowed tokens, bad words,
-// minimum length, bias, penalties, then greedy, or temperature, min_p, top_k, top_p, typical and a
-// draw. The draw depends on the seed and on how many tokens there are already, on nothing else: the
-// same request gives the same text in any company, and after a restart.
+// minimum length, bias, penalties, then greedy, or temperature, top_k, min_p, top_p, typical and a
+// draw (min_p and top_k keep the same in either order). The draw depends on the seed and on how
+// many tokens there are already, on nothing else: the same request gives the same text in any
+// company, and after a restart.
 
 #pragma once
 
@@ -28,13 +29,27 @@ struct SamplingContext {
 // logits are no numbers.
 std::optional<TokenId> sample(std::span<float> logits, const SamplingContext& context);
 
+// The likeliest tokens of a row, the likeliest first, of equal ones the lower id. A logit that is
+// no number comes before all others.
+struct LikelyTokens {
+  std::span<const TokenId> tokens = {};
+  std::span<const float> logits = {};
+};
+
+// So many of them are enough to choose the token after `num_output` others; nothing when all logits
+// must be seen.
+std::optional<std::int64_t> num_likely_needed(const SamplingParams& params,
+                                              std::int64_t num_output);
+// The token that the whole row would give. They are at least as many as needed.
+std::optional<TokenId> sample(const LikelyTokens& likely, const SamplingContext& context);
+
 // False when the parameters alone forbid every first token.
 bool leaves_choice(const SamplingParams& params,
                    std::span<const TokenId> end_tokens,
                    std::int64_t vocab_size);
 
 // The distribution that `sample` draws from: the tokens left and their probabilities, ids
-// ascending.
+// ascending. None when none can be chosen.
 struct Candidate {
   TokenId token = 0;
   double probability = 0;

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <random>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -157,6 +159,108 @@ TEST(Sampler, SaysWhenNothingIsLeft) {
   params = {};
   std::vector<float> broken(4, std::numeric_limits<float>::quiet_NaN());
   EXPECT_EQ(sample(broken, {.params = &params}), std::nullopt);
+}
+
+// As a device finds them.
+struct Likely {
+  std::vector<TokenId> tokens;
+  std::vector<float> logits;
+};
+
+Likely likely_of(const std::vector<float>& logits, std::int64_t count) {
+  std::vector<TokenId> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto key = [&](TokenId token) {
+    const float logit = logits[static_cast<std::size_t>(token)];
+    return std::isnan(logit) ? std::pair(0, 0.0F) : std::pair(1, -logit);
+  };
+  std::ranges::stable_sort(order, {}, key);
+  Likely likely;
+  for (std::int64_t i = 0; i < count; ++i) {
+    likely.tokens.push_back(order[static_cast<std::size_t>(i)]);
+    likely.logits.push_back(logits[static_cast<std::size_t>(likely.tokens.back())]);
+  }
+  return likely;
+}
+
+// Every kind of row: far apart, in ties, forbidden, few left, none left, no numbers.
+std::vector<float> row_of_kind(int kind, std::mt19937& random) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  std::normal_distribution<float> normal(0, kind == 1 ? 300.0F : 3.0F);
+  std::vector<float> logits(600);
+  for (float& logit : logits)
+    logit = kind == 2 ? std::round(normal(random)) : normal(random);
+  const auto somewhere = [&]() -> float& { return logits[random() % logits.size()]; };
+  if (kind == 3 || kind == 4) std::ranges::fill(logits, -kInfinity);
+  if (kind == 4) somewhere() = somewhere() = 1.5F;
+  if (kind == 5) somewhere() = kNan;
+  if (kind == 6) somewhere() = kInfinity;
+  if (kind == 7) std::fill(logits.begin() + 5, logits.end() - 7, -kInfinity);
+  if (kind == 8) somewhere() = somewhere() = -kNan;
+  if (kind == 9) std::ranges::fill(logits, 0.0F);
+  if (kind == 9) somewhere() = somewhere() = -0.0F;
+  return logits;
+}
+
+SamplingParams random_params(std::mt19937& random) {
+  SamplingParams params;
+  params.temperature = random() % 4 == 0 ? 0.0 : 0.1 + 0.01 * static_cast<double>(random() % 300);
+  params.top_k = 1 + static_cast<std::int64_t>(random() % 200);
+  if (random() % 2 == 0) params.top_p = 0.05 + 0.01 * static_cast<double>(random() % 95);
+  if (random() % 3 == 0) params.min_p = 0.001 * static_cast<double>(random() % 300);
+  if (random() % 4 == 0) params.typical_p = 0.3 + 0.01 * static_cast<double>(random() % 70);
+  return params;
+}
+
+TEST(Sampler, TheLikeliestGiveTheTokenOfTheWholeRow) {
+  std::mt19937 random(17);
+  std::set<TokenId> different;
+  for (int round = 0; round < 4000; ++round) {
+    const int kind = round % 10;
+    std::vector<float> logits = row_of_kind(kind, random);
+    const SamplingParams params = random_params(random);
+    const std::vector<TokenId> output(random() % 5);
+    const SamplingContext context = {.params = &params, .output = output, .seed = random()};
+    const auto needed = num_likely_needed(params, 0);
+    ASSERT_EQ(needed, params.is_greedy() ? 1 : params.top_k);
+    // More than are needed change nothing.
+    const auto more = static_cast<std::int64_t>(random() % 100);
+    const Likely likely = likely_of(logits, *needed + more);
+    const auto got =
+        sample(LikelyTokens{.tokens = likely.tokens, .logits = likely.logits}, context);
+    ASSERT_EQ(got, sample(logits, context)) << "row of kind " << kind << ", round " << round;
+    const bool is_chosen = kind < 3 || kind == 4 || kind == 7 || kind == 9;
+    ASSERT_EQ(got.has_value(), is_chosen) << "row of kind " << kind;
+    different.insert(got.value_or(-1));
+  }
+  EXPECT_GT(different.size(), 100U);
+}
+
+TEST(Sampler, WhoNeedsAllLogitsSaysSo) {
+  SamplingParams params;
+  params.top_k = 20;
+  EXPECT_EQ(num_likely_needed(params, 0), 20);
+  const auto needs_all = [&](auto change) {
+    SamplingParams changed = params;
+    change(changed);
+    return !num_likely_needed(changed, 4);
+  };
+  EXPECT_TRUE(needs_all([](auto& p) { p.top_k = 0; }));
+  EXPECT_TRUE(needs_all([](auto& p) { p.top_k = -1; }));
+  EXPECT_TRUE(needs_all([](auto& p) { p.repetition_penalty = 1.1; }));
+  EXPECT_TRUE(needs_all([](auto& p) { p.presence_penalty = 1; }));
+  EXPECT_TRUE(needs_all([](auto& p) { p.frequency_penalty = -1; }));
+  EXPECT_TRUE(needs_all([](auto& p) { p.logit_bias = {{1, 2.0F}}; }));
+  EXPECT_TRUE(needs_all([](auto& p) { p.bad_words = {{1, 2}}; }));
+  EXPECT_TRUE(needs_all([](auto& p) { p.allowed_token_ids = {1}; }));
+  EXPECT_TRUE(needs_all([](auto& p) { p.logprobs = 0; }));
+  EXPECT_TRUE(needs_all([](auto& p) { p.min_tokens = 5; }));
+  EXPECT_FALSE(needs_all([](auto& p) { p.min_tokens = 4; }));
+  EXPECT_FALSE(needs_all([](auto& p) { p.stop_token_ids = {3}; }));
+  params.temperature = 0;
+  EXPECT_EQ(num_likely_needed(params, 0), 1);
+  EXPECT_TRUE(needs_all([](auto& p) { p.repetition_penalty = 1.1; }));
 }
 
 TEST(Sampler, DrawsFollowTheDistribution) {

@@ -86,14 +86,32 @@ void show(const HiddenObserver& observer, std::int64_t index, TensorView x, Pass
 // else.
 void copy_rows(TensorView from, TensorView to, Pass& pass) {
   const auto rows = static_cast<std::size_t>(std::min(from.rows(), to.rows()));
-  const std::size_t row_bytes = static_cast<std::size_t>(to.cols()) * sizeof(float);
+  const std::size_t row_bytes = bytes_of(to.dtype, to.cols());
   pass.pool.parallel_for(rows, [&](std::size_t row) {
-    const auto r = static_cast<std::int64_t>(row);
-    std::memcpy(to.f32_row(r), from.f32_row(r), row_bytes);
+    std::memcpy(static_cast<std::byte*>(to.data) + row * row_bytes,
+                static_cast<const std::byte*>(from.data) + row * row_bytes, row_bytes);
   });
 }
 
+void copy_rows(const PassOutput& from, const PassOutput& to, Pass& pass) {
+  copy_rows(from.logits, to.logits, pass);
+  if (to.has_candidates()) copy_rows(from.tokens, to.tokens, pass);
+}
+
+// The same for so many rows, in memory of a workspace.
+PassOutput like(const PassOutput& out, std::int64_t rows, Workspace& workspace) {
+  PassOutput made = {.logits = workspace.f32({rows, out.logits.cols()})};
+  if (out.has_candidates()) made.tokens = workspace.take(DType::I32, {rows, out.tokens.cols()});
+  return made;
+}
+
 }  // namespace
+
+PassOutput PassOutput::first(std::int64_t num_rows) const {
+  PassOutput rows = {.logits = logits.slice(0, num_rows)};
+  if (has_candidates()) rows.tokens = tokens.slice(0, num_rows);
+  return rows;
+}
 
 void DecoderLayer::forward(Hidden& hidden, Pass& caller) const {
   Pass pass = ops::on(device, caller);
@@ -117,6 +135,7 @@ void DecoderLayer::forward(Hidden& hidden, Pass& caller) const {
 Decoder::Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase phase) {
   const plan::ModuleSpec* embedding = plan.blueprint->find("model.embed_tokens");
   hidden_size_ = std::get<ops::EmbeddingParams>(embedding->params).hidden_size;
+  vocab_size_ = plan.blueprint->vocab_size;
   for (std::int64_t i = 0; i < plan.blueprint->num_layers; ++i) {
     const std::string name = layer_name(i);
     const Device device = layer_device(plan, operators, i, phase);
@@ -173,7 +192,7 @@ bool Decoder::can_be_recorded(const plan::Plan& plan,
   });
 }
 
-void Decoder::forward(TensorView logits, const HiddenObserver& observer, Pass& pass) const {
+void Decoder::forward(const PassOutput& out, const HiddenObserver& observer, Pass& pass) const {
   std::list<Workspace::Scope> scopes;
   for (const Device device : devices_)
     scopes.emplace_back(ops::on(device, pass).workspace);
@@ -181,20 +200,20 @@ void Decoder::forward(TensorView logits, const HiddenObserver& observer, Pass& p
   if (is_hybrid_) awake.emplace(pass.pool);
   pass.devices->begin_pass(pass.batch);
   const Workspace::Scope staging(pass.devices->at(head_device_).staging());
-  const TensorView staged = room_for_logits(logits.cols(), pass);
+  const PassOutput staged = room_for(out, pass);
 
   Hidden hidden = {.x = embed(pass), .more = {}};
   if (observer) show(observer, 0, hidden.x, pass);
   run_layers(hidden, observer, pass);
   const TensorView x = final_rows(hidden.x, observer, pass);
   if (x.rows() == 0) return;
-  start_logits(x, logits, staged, pass);
+  start_output(x, out, staged, pass);
   if (head_device_ == kCpu) return;
   pass.devices->at(head_device_).finish_copies_out();
-  copy_rows(staged, logits, pass);
+  copy_rows(staged, out, pass);
 }
 
-void Decoder::forward_recorded(TensorView logits,
+void Decoder::forward_recorded(const PassOutput& out,
                                Pass& pass,
                                std::unique_ptr<ops::Recording>& recording) const {
   ops::DeviceState& state = pass.devices->at(first_device_);
@@ -204,17 +223,17 @@ void Decoder::forward_recorded(TensorView logits,
   if (is_hybrid_) awake.emplace(pass.pool);
   pass.devices->begin_pass(pass.batch);
   const Workspace::Scope staging(state.staging());
-  const TensorView staged = room_for_logits(logits.cols(), pass);
+  const PassOutput staged = room_for(out, pass);
   const TensorView x = embed(pass);
   if (recording == nullptr) {
     recording = state.record([&] {
       Hidden hidden = {.x = x, .more = {}};
       run_layers(hidden, {}, pass);
-      start_logits(final_rows(hidden.x, {}, pass), logits, staged, pass);
+      start_output(final_rows(hidden.x, {}, pass), out, staged, pass);
     });
   }
   state.replay(*recording);
-  copy_rows(staged, logits, pass);
+  copy_rows(staged, out, pass);
 }
 
 TensorView Decoder::embed(Pass& pass) const {
@@ -246,19 +265,27 @@ TensorView Decoder::final_rows(TensorView x, const HiddenObserver& observer, Pas
   return gather_rows(x, pass.batch.logit_rows, pass);
 }
 
-TensorView Decoder::room_for_logits(std::int64_t vocab_size, Pass& pass) const {
+PassOutput Decoder::room_for(const PassOutput& out, Pass& pass) const {
   if (head_device_ == kCpu) return {};
   const auto rows = static_cast<std::int64_t>(pass.batch.logit_rows.size());
-  return pass.devices->at(head_device_).staging().f32({rows, vocab_size});
+  return like(out, rows, pass.devices->at(head_device_).staging());
 }
 
-void Decoder::start_logits(TensorView x, TensorView logits, TensorView staged, Pass& pass) const {
+void Decoder::start_output(TensorView x,
+                           const PassOutput& out,
+                           const PassOutput& staged,
+                           Pass& pass) const {
   x = move_to(head_device_, x, pass);
   Pass there = ops::on(head_device_, pass);
-  if (head_device_ == kCpu) return lm_head_->forward(x, logits, there);
-  const TensorView y = there.workspace.f32({x.rows(), logits.cols()});
+  if (head_device_ == kCpu) return lm_head_->forward(x, out.logits, there);
+  ops::DeviceState& state = pass.devices->at(head_device_);
+  const TensorView y = there.workspace.f32({x.rows(), vocab_size_});
   lm_head_->forward(x, y, there);
-  pass.devices->at(head_device_).start_copy_out(y, staged);
+  if (!out.has_candidates()) return state.start_copy_out(y, staged.logits);
+  const PassOutput found = like(out, x.rows(), there.workspace);
+  state.find_candidates(y, found.tokens, found.logits);
+  state.start_copy_out(found.tokens, staged.tokens);
+  state.start_copy_out(found.logits, staged.logits);
 }
 
 }  // namespace graft::models

@@ -20,6 +20,16 @@ namespace graft::models {
 // after the final norm as well.
 using HiddenObserver = std::function<void(std::int64_t index, TensorView hidden)>;
 
+// What a pass gives for each row of its batch's logit_rows, in memory of the processor.
+struct PassOutput {
+  TensorView logits;  // [rows, vocab] f32: of all tokens; or the largest, [rows, count], of …
+  TensorView tokens = {};  // … [rows, count] i32 these tokens, as DeviceState::find_candidates()
+
+  bool has_candidates() const { return tokens.rank > 0; }
+  std::int64_t num_candidates() const { return has_candidates() ? tokens.cols() : 0; }
+  PassOutput first(std::int64_t num_rows) const;
+};
+
 // The hidden states of a pass: x, or x + more where a layer has left its last sum to whoever comes
 // next, who can do it on the way.
 struct Hidden {
@@ -45,17 +55,18 @@ class Decoder {
  public:
   Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase phase);
 
-  // logits[logit_rows, vocab], in memory of the processor; with fewer rows only the first ones are
-  // written. The pass is the processor's too.
-  void forward(TensorView logits, const HiddenObserver& observer, ops::Pass& pass) const;
+  // With fewer rows only the first ones are written. The pass is the processor's. Candidates are
+  // for those whose head's device finds so many.
+  void forward(const PassOutput& out, const HiddenObserver& observer, ops::Pass& pass) const;
 
   // Whether all but the embedding is on one device, or asked for by it: such passes can be recorded
   // where the device knows how.
   bool is_recordable() const { return is_recordable_; }
   Device first_device() const { return first_device_; }
+  Device head_device() const { return head_device_; }
   // The same pass, all rows wanted. What happens after the embedding is recorded when `recording`
   // is null, and otherwise replayed: with another batch, but for its numbers the same.
-  void forward_recorded(TensorView logits,
+  void forward_recorded(const PassOutput& out,
                         ops::Pass& pass,
                         std::unique_ptr<ops::Recording>& recording) const;
 
@@ -70,12 +81,16 @@ class Decoder {
   void run_layers(Hidden& hidden, const HiddenObserver& observer, ops::Pass& pass) const;
   // The rows whose logits are wanted, after the final norm.
   TensorView final_rows(TensorView x, const HiddenObserver& observer, ops::Pass& pass) const;
-  // Of these rows: in `logits` itself, or on their way to `staged`.
-  void start_logits(TensorView x, TensorView logits, TensorView staged, ops::Pass& pass) const;
-  // Staging memory for those of all wanted rows; empty where the head is on the processor.
-  TensorView room_for_logits(std::int64_t vocab_size, ops::Pass& pass) const;
+  // Of these rows: in `out` itself, or on its way to `staged`.
+  void start_output(TensorView x,
+                    const PassOutput& out,
+                    const PassOutput& staged,
+                    ops::Pass& pass) const;
+  // Staging memory for that of all wanted rows; empty where the head is on the processor.
+  PassOutput room_for(const PassOutput& out, ops::Pass& pass) const;
 
   std::int64_t hidden_size_ = 0;
+  std::int64_t vocab_size_ = 0;
   bool is_recordable_ = false;
   bool is_hybrid_ = false;       // the processor works between what a GPU does
   std::vector<Device> devices_;  // where hidden states come by, each once

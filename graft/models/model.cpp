@@ -72,11 +72,15 @@ void Model::unload() {
 
 void Model::forward(const ops::Batch& batch,
                     ops::Phase phase,
-                    TensorView logits,
+                    const PassOutput& out,
                     const HiddenObserver& observer) {
   const auto num_rows = static_cast<std::int64_t>(batch.logit_rows.size());
-  GRAFT_CHECK(logits.rows() >= num_rows && logits.cols() == vocab_size(), "logits [", logits.rows(),
-              ", ", logits.cols(), "] for ", num_rows, " rows");
+  const std::int64_t num_cols = out.has_candidates() ? out.num_candidates() : vocab_size();
+  GRAFT_CHECK(out.logits.rows() >= num_rows && out.logits.cols() == num_cols, "logits [",
+              out.logits.rows(), ", ", out.logits.cols(), "] for ", num_rows, " rows");
+  GRAFT_CHECK(!out.has_candidates() ||
+                  (out.tokens.rows() >= num_rows && out.num_candidates() <= most_candidates(phase)),
+              out.num_candidates(), " candidates of ", num_rows, " rows");
   GRAFT_CHECK(batch.positions.size() == batch.token_ids.size(), batch.positions.size(),
               " positions");
   ops::Pass pass{.batch = batch,
@@ -85,12 +89,16 @@ void Model::forward(const ops::Batch& batch,
                  .workspace = devices_.at(kCpu).workspace(),
                  .profiler = profiler_ ? &*profiler_ : nullptr,
                  .devices = &devices_};
-  const Decoder& decoder = phase == ops::Phase::Prefill ? prefill_ : generate_;
+  const Decoder& decoder = decoder_of(phase);
   const bool is_steady = phase == ops::Phase::Generate && decoder.is_recordable() && !observer &&
                          devices_.at(decoder.first_device()).can_record();
   if (is_steady && SteadyPasses::fits(batch))
-    return steady_passes_.forward(decoder, block_tokens(), logits.slice(0, num_rows), pass);
-  decoder.forward(logits, observer, pass);
+    return steady_passes_.forward(decoder, block_tokens(), out.first(num_rows), pass);
+  decoder.forward(out, observer, pass);
+}
+
+std::int64_t Model::most_candidates(ops::Phase phase) {
+  return devices_.at(decoder_of(phase).head_device()).most_candidates();
 }
 
 void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
@@ -108,8 +116,9 @@ void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
   batch.sequences = {std::move(prompt)};
   batch.logit_rows = {static_cast<std::int32_t>(num_tokens - 1)};
   std::vector<float> logits(as_size(std::max(num_sequences, std::int64_t{1}) * vocab_size()));
-  const TensorView view(logits.data(), DType::F32, {num_sequences, vocab_size()});
-  forward(batch, ops::Phase::Prefill, view);
+  const PassOutput out = {.logits =
+                              TensorView(logits.data(), DType::F32, {num_sequences, vocab_size()})};
+  forward(batch, ops::Phase::Prefill, out);
 
   batch = {};
   for (std::int64_t i = 0; i < num_sequences; ++i) {
@@ -119,7 +128,7 @@ void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
         {.first_row = i, .num_tokens = 1, .context_len = 1, .block_table = {0}});
     batch.logit_rows.push_back(static_cast<std::int32_t>(i));
   }
-  forward(batch, ops::Phase::Generate, view);
+  forward(batch, ops::Phase::Generate, out);
   for (ops::KvCache* cache : caches_)
     cache->unload();
 }

@@ -47,12 +47,15 @@ class Model {
   Model& operator=(const Model&) = delete;
   ~Model();
 
-  // logits[batch.logit_rows, vocab] f32. The cache must have been allocated; blocks and positions
-  // are the caller's business. One call at a time.
+  // The cache must have been allocated; blocks and positions are the caller's business. One call at
+  // a time.
   void forward(const ops::Batch& batch,
                ops::Phase phase,
-               TensorView logits,
+               const PassOutput& out,
                const HiddenObserver& observer = {});
+
+  // So many candidates of a row can be asked for; 0: it gives all logits.
+  std::int64_t most_candidates(ops::Phase phase);
 
   // (Re)creates the caches of all layers; what they held is lost. block_tokens 0: as the rules say.
   void allocate_cache(std::int64_t num_blocks, std::int64_t block_tokens = 0);
@@ -92,6 +95,10 @@ class Model {
   void load();
 
  private:
+  const Decoder& decoder_of(ops::Phase phase) const {
+    return phase == ops::Phase::Prefill ? prefill_ : generate_;
+  }
+
   const plan::Blueprint* blueprint_;
   const formats::WeightSource* source_;
   ThreadPool* pool_;

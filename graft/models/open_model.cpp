@@ -6,7 +6,6 @@
 #include "graft/base/system.h"
 #include "graft/base/units.h"
 #include "graft/models/family.h"
-#include "graft/ops/gpu_operators.h"
 #include "graft/plan/default_rules.h"
 #include "graft/plan/plugins.h"
 #include "graft/plan/report.h"
@@ -79,7 +78,7 @@ void check_memory(const std::filesystem::path& path,
 OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& options)
     : source_(formats::open_weights(path)),
       blueprint_(make_blueprint(source_->config(), source_.get())),
-      registry_(ops::operators_for(options.machine.num_gpus)),
+      registry_(options.operators(options.machine.num_gpus)),
       rules_(parse(options, *source_, blueprint_.family, registry_)),
       planned_(plan::make_plan(blueprint_, rules_, registry_, options.machine)),
       pool_(options.num_threads, options.processors),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "graft/base/parallel.h"
 #include "graft/formats/weight_source.h"
 #include "graft/models/model.h"
+#include "graft/ops/gpu_operators.h"
 #include "graft/ops/registry.h"
 #include "graft/plan/plan.h"
 #include "graft/plan/rules.h"
@@ -23,6 +25,8 @@ struct OpenOptions {
   std::filesystem::path rules_path = "rules";
   std::vector<std::filesystem::path> plugins = {};  // libraries with operators, before the rules'
   plan::Machine machine = {};
+  // Those of a machine with so many GPUs; tests bring devices of their own.
+  std::function<ops::Registry(int num_gpus)> operators = ops::operators_for;
   std::size_t num_threads = 0;       // 0: one per core
   std::vector<int> processors = {};  // to pin the threads to; empty: not pinned
   LoadOptions load = {};

@@ -52,15 +52,17 @@ bool SteadyPasses::fits(const ops::Batch& batch) {
 
 void SteadyPasses::forward(const Decoder& decoder,
                            std::int64_t block_tokens,
-                           TensorView logits,
+                           const PassOutput& out,
                            const ops::Pass& pass) {
   std::int64_t longest = 0;
   for (const ops::SequenceSlice& sequence : pass.batch.sequences)
     longest = std::max(longest, sequence.context_len);
-  const Sizes sizes = {steady_num_sequences(pass.batch.num_tokens()), steady_context(longest)};
+  const Sizes sizes = {.num_sequences = steady_num_sequences(pass.batch.num_tokens()),
+                       .max_context = steady_context(longest),
+                       .num_candidates = out.num_candidates()};
   if (entries_.size() >= kMostEntries && !entries_.contains(sizes)) entries_.clear();
   Entry& entry = entries_[sizes];
-  pad(pass.batch, sizes.first, sizes.second, block_tokens, entry.batch);
+  pad(pass.batch, sizes.num_sequences, sizes.max_context, block_tokens, entry.batch);
   ops::Pass padded{.batch = entry.batch,
                    .phase = pass.phase,
                    .pool = pass.pool,
@@ -68,13 +70,13 @@ void SteadyPasses::forward(const Decoder& decoder,
                    .profiler = pass.profiler,
                    .devices = pass.devices};
   if (is_eager_ || pass.profiler != nullptr || !entry.is_warm) {
-    decoder.forward(logits, {}, padded);
+    decoder.forward(out, {}, padded);
     entry.is_warm = true;
     return;
   }
   const std::uint64_t version = pass.devices->at(decoder.first_device()).memory_version();
   if (entry.memory_version != version) entry.recording.reset();
-  decoder.forward_recorded(logits, padded, entry.recording);
+  decoder.forward_recorded(out, padded, entry.recording);
   entry.memory_version = version;
 }
 

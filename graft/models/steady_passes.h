@@ -1,14 +1,14 @@
 // Passes that generate on a GPU, brought to sizes that come again: so many sequences, contexts up
-// to so long. Such a pass is recorded once and then replayed with other numbers, which spares the
-// processor asking for every kernel. Passes that are not replayed are brought to the same sizes,
-// and give the same bits.
+// to so long, so many candidates of each row. Such a pass is recorded once and then replayed with
+// other numbers, which spares the processor asking for every kernel. Passes that are not replayed
+// are brought to the same sizes, and give the same bits.
 
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <utility>
 
 #include "graft/models/decoder.h"
 #include "graft/ops/device_state.h"
@@ -24,7 +24,7 @@ class SteadyPasses {
   // of the padded batch has blocks of so many tokens.
   void forward(const Decoder& decoder,
                std::int64_t block_tokens,
-               TensorView logits,
+               const PassOutput& out,
                const ops::Pass& pass);
 
   // Nothing is replayed from here on, or again.
@@ -33,7 +33,13 @@ class SteadyPasses {
   void forget() { entries_.clear(); }
 
  private:
-  using Sizes = std::pair<std::int64_t, std::int64_t>;  // sequences, longest context
+  struct Sizes {
+    std::int64_t num_sequences = 0;
+    std::int64_t max_context = 0;
+    std::int64_t num_candidates = 0;
+
+    auto operator<=>(const Sizes&) const = default;
+  };
   struct Entry {
     ops::Batch batch;      // recordings refer to it
     bool is_warm = false;  // went through once: memory is there, kernels are chosen

@@ -1,7 +1,5 @@
 #include "graft/ops/crossing.h"
 
-#include <optional>
-
 #include "graft/base/check.h"
 #include "graft/ops/device_state.h"
 
@@ -127,7 +125,7 @@ class ExpertsCrossing final : public Crossing<Experts> {
     if (there_ != kCpu) return;
     expect_here(x);
     DeviceState& state = pass.devices->at(here_);
-    scope_.emplace(state.staging());
+    mark_ = state.staging().mark();
     rows_ = start_copy(state, x);
     routing_ = {.expert_ids = start_copy(state, routing.expert_ids),
                 .weights = start_copy(state, routing.weights)};
@@ -151,7 +149,7 @@ class ExpertsCrossing final : public Crossing<Experts> {
       op_.forward(rows_, routing_, result_, visit.pass());
     }
     state.copy_in(result_, y);
-    scope_.reset();
+    state.staging().give_back_to(mark_);
   }
 
  private:
@@ -162,7 +160,7 @@ class ExpertsCrossing final : public Crossing<Experts> {
   }
 
   // Between begin() and end().
-  std::optional<Workspace::Scope> scope_;
+  Workspace::Mark mark_;
   TensorView rows_;
   Routing routing_;
   TensorView result_;

@@ -48,6 +48,14 @@ class DeviceState {
                       TensorView picked,
                       Pass& pass) = 0;
 
+  // How many candidates it finds in a row at most; 0: find_candidates() is not there.
+  virtual std::int64_t most_candidates() const { return 0; }
+  // The largest of each row of logits, the largest first, of equals the lower token; one that is no
+  // number comes before all others. tokens[rows, count] i32, values[rows, count] f32.
+  virtual void find_candidates(TensorView /*logits*/,
+                               TensorView /*tokens*/,
+                               TensorView /*values*/) {}
+
   // From memory of the processor, which may change as soon as this returns. Staging memory may not
   // before a copy out that was started later has been finished.
   virtual void copy_in(TensorView from, TensorView to) = 0;

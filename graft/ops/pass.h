@@ -40,6 +40,9 @@ struct Batch {
   std::int64_t num_padding = 0;
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(token_ids.size()); }
+  std::span<const SequenceSlice> kept_sequences() const {
+    return std::span(sequences).first(sequences.size() - static_cast<std::size_t>(num_padding));
+  }
 };
 
 enum class Phase : std::uint8_t { Prefill, Generate };
@@ -58,17 +61,25 @@ class Workspace {
   TensorView f32(std::initializer_list<std::int64_t> shape) { return take(DType::F32, shape); }
   std::size_t peak_bytes() const;
 
+  // For who takes in one function and gives back in another: what lies between may throw, and then
+  // a Scope further out gives all of it back.
+  struct Mark {
+    std::size_t chunk = 0;
+    std::size_t used = 0;
+  };
+  Mark mark() const;
+  void give_back_to(Mark mark);
+
   class Scope {
    public:
-    explicit Scope(Workspace& workspace);
+    explicit Scope(Workspace& workspace) : workspace_(workspace), mark_(workspace.mark()) {}
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
-    ~Scope();
+    ~Scope() { workspace_.give_back_to(mark_); }
 
    private:
     Workspace& workspace_;
-    std::size_t chunk_;
-    std::size_t used_;
+    Mark mark_;
   };
 
  private:

@@ -56,12 +56,13 @@ std::size_t Workspace::peak_bytes() const {
   return state_->capacity;
 }
 
-Workspace::Scope::Scope(Workspace& workspace)
-    : workspace_(workspace), chunk_(workspace.state_->chunk), used_(workspace.state_->used) {}
+Workspace::Mark Workspace::mark() const {
+  return {.chunk = state_->chunk, .used = state_->used};
+}
 
-Workspace::Scope::~Scope() {
-  workspace_.state_->chunk = chunk_;
-  workspace_.state_->used = used_;
+void Workspace::give_back_to(Mark mark) {
+  state_->chunk = mark.chunk;
+  state_->used = mark.used;
 }
 
 }  // namespace graft::ops

@@ -18,6 +18,9 @@ void answering(const http::ExchangePtr& exchange, const std::function<void()>& w
   } catch (const Error& error) {
     // What the engine and the templates refuse, a client can mend.
     exchange->respond(error_response({400, error.what()}, path));
+  } catch (const Failure& error) {
+    exchange->note("error", error.what());
+    exchange->respond(error_response({500, error.what()}, path));
   } catch (const std::bad_alloc&) {
     exchange->respond(error_response({503, "out of memory"}, path));
   } catch (const std::exception& error) {

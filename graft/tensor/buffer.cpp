@@ -57,7 +57,10 @@ Buffer::Buffer(std::size_t bytes, Device device) : size_(bytes), device_(device)
   if (bytes == 0) return;
   data_ = device.type == DeviceType::Cpu ? take_here(bytes)
                                          : memory_of(device).take(device.index, bytes);
-  if (data_ == nullptr) fail(to_string(device), ": cannot allocate ", bytes_text(bytes));
+  if (data_ != nullptr) return;
+  if (device.type == DeviceType::Cpu) fail("cpu: cannot allocate ", bytes_text(bytes));
+  fail(to_string(device), ": cannot allocate ", bytes_text(bytes), ", ",
+       bytes_text(memory_of(device).available(device.index)), " are free");
 }
 
 Buffer Buffer::staging(std::size_t bytes, Device device) {

@@ -198,9 +198,9 @@ std::vector<std::vector<float>> generate(Model& model, std::int64_t num_sequence
   std::vector<std::vector<float>> passes;
   const auto run = [&](const ops::Batch& batch, ops::Phase phase) {
     passes.emplace_back(static_cast<std::size_t>(num_sequences * model.vocab_size()));
-    model.forward(
-        batch, phase,
-        TensorView(passes.back().data(), DType::F32, {num_sequences, model.vocab_size()}));
+    model.forward(batch, phase,
+                  {.logits = TensorView(passes.back().data(), DType::F32,
+                                        {num_sequences, model.vocab_size()})});
   };
   ops::Batch prompts;
   for (std::int64_t s = 0; s < num_sequences; ++s)

@@ -8,6 +8,7 @@
 #include <cuda_runtime.h>
 
 #include "graft/base/error.h"
+#include "graft/kernels/cuda/errors.h"
 #include "graft/kernels/cuda/stream.h"
 
 #define GRAFT_UNROLL _Pragma("unroll")
@@ -34,7 +35,7 @@ inline void check_launch(const char* kernel, cudaError_t error, [[maybe_unused]]
     error = cudaStreamSynchronize(stream);
   }
 #endif
-  if (error != cudaSuccess) fail("CUDA kernel ", kernel, ": ", cudaGetErrorString(error));
+  if (error != cudaSuccess) fail("CUDA kernel ", kernel, ": ", error_text(error));
 }
 
 struct LaunchShape {

@@ -56,9 +56,13 @@ __device__ unsigned long long best_of_row(const float* row, std::int64_t count) 
   return block_max(best);
 }
 
-__global__ void argmax_kernel(ConstRows logits, std::int64_t vocab_size, std::int32_t* tokens) {
-  const unsigned long long best = best_of_row(logits.data + blockIdx.x * logits.stride, vocab_size);
-  if (threadIdx.x == 0) tokens[blockIdx.x] = token_of(best);
+// The same as the next kernel with one candidate, in one look at the row.
+__global__ void best_kernel(ConstRows logits, std::int64_t vocab_size, Candidates out) {
+  const float* row = logits.data + blockIdx.x * logits.stride;
+  const std::int32_t token = token_of(best_of_row(row, vocab_size));
+  if (threadIdx.x != 0) return;
+  out.tokens[blockIdx.x] = token;
+  out.logits[blockIdx.x] = row[token];
 }
 
 // What the search for the smallest candidate's key has found so far.
@@ -162,19 +166,12 @@ __device__ void sort_ranks(unsigned long long* ranks) {
 
 // A block per row.
 __global__ void top_candidates_kernel(ConstRows logits,
-                                      const float* temperatures,
                                       std::int64_t vocab_size,
                                       int count,
                                       Candidates out) {
   __shared__ unsigned long long ranks[kThreads];
   const std::int64_t row_idx = blockIdx.x;
   const float* row = logits.data + row_idx * logits.stride;
-  const float max = row[token_of(best_of_row(row, vocab_size))];
-  const float temperature = temperatures != nullptr ? temperatures[row_idx] : 1.0F;
-  float part = 0.0F;
-  for (std::int64_t i = threadIdx.x; i < vocab_size; i += kThreads)
-    part += expf((row[i] - max) / temperature);
-  const float sum = block_sum(part);
   ranks[threadIdx.x] = 0;
   const auto kept = static_cast<int>(count < vocab_size ? count : vocab_size);
   Search search = {0U, kept};
@@ -188,33 +185,21 @@ __global__ void top_candidates_kernel(ConstRows logits,
     out.tokens[row_idx * count + place] = token;
     out.logits[row_idx * count + place] = token >= 0 ? row[token] : -INFINITY;
   }
-  if (place == 0) {
-    out.max[row_idx] = max;
-    out.sum[row_idx] = sum;
-  }
 }
 
 }  // namespace
 
-void argmax(ConstRows logits,
-            std::int64_t rows,
-            std::int64_t vocab_size,
-            std::int32_t* tokens,
-            Stream stream) {
-  launch("argmax", argmax_kernel, {static_cast<unsigned>(rows), kThreads}, stream, logits,
-         vocab_size, tokens);
-}
-
 void top_candidates(ConstRows logits,
-                    const float* temperatures,
                     std::int64_t rows,
                     std::int64_t vocab_size,
                     std::int64_t count,
                     const Candidates& out,
                     Stream stream) {
   GRAFT_CHECK(count > 0 && count <= kMostCandidates, count, " candidates");
-  launch("top_candidates", top_candidates_kernel, {static_cast<unsigned>(rows), kThreads}, stream,
-         logits, temperatures, vocab_size, static_cast<int>(count), out);
+  const LaunchShape shape = {static_cast<unsigned>(rows), kThreads};
+  if (count == 1) return launch("best", best_kernel, shape, stream, logits, vocab_size, out);
+  launch("top_candidates", top_candidates_kernel, shape, stream, logits, vocab_size,
+         static_cast<int>(count), out);
 }
 
 }  // namespace graft::cuda

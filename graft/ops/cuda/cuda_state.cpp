@@ -10,6 +10,7 @@
 #include "graft/base/error.h"
 #include "graft/base/pause.h"
 #include "graft/kernels/cuda/elementwise.h"
+#include "graft/kernels/cuda/sampling.h"
 #include "graft/ops/cuda/views.h"
 
 namespace graft::ops {
@@ -77,9 +78,7 @@ void CudaState::append_group(const Batch& batch, Group& group) {
 CudaState::Place CudaState::append_slots(const Batch& batch, std::int64_t block_tokens) {
   const Place place = values_.size();
   values_.resize(place + batch.token_ids.size(), -1);
-  const auto num_kept = static_cast<std::int64_t>(batch.sequences.size()) - batch.num_padding;
-  for (std::int64_t s = 0; s < num_kept; ++s) {
-    const SequenceSlice& sequence = batch.sequences[static_cast<std::size_t>(s)];
+  for (const SequenceSlice& sequence : batch.kept_sequences()) {
     for (std::int64_t i = 0; i < sequence.num_tokens; ++i) {
       const std::int64_t position = sequence.context_len - sequence.num_tokens + i;
       const auto block = sequence.block_table[static_cast<std::size_t>(position / block_tokens)];
@@ -161,6 +160,16 @@ void CudaState::gather(TensorView x,
   const Place ids = append(rows);
   upload_numbers(ids);
   cuda::gather_rows(rows_of(x), at(ids), rows_of(picked), picked.rows(), x.cols(), stream());
+}
+
+std::int64_t CudaState::most_candidates() const {
+  return cuda::kMostCandidates;
+}
+
+void CudaState::find_candidates(TensorView logits, TensorView tokens, TensorView values) {
+  use_gpu(device().index);
+  cuda::top_candidates(rows_of(logits), logits.rows(), logits.cols(), tokens.cols(),
+                       {.tokens = tokens.as<std::int32_t>(), .logits = values.f32()}, stream());
 }
 
 void CudaState::copy_in(TensorView from, TensorView to) {

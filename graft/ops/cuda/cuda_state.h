@@ -33,6 +33,8 @@ class CudaState final : public DeviceState {
               std::span<const std::int32_t> rows,
               TensorView picked,
               Pass& pass) override;
+  std::int64_t most_candidates() const override;
+  void find_candidates(TensorView logits, TensorView tokens, TensorView values) override;
   void copy_in(TensorView from, TensorView to) override;
   void start_copy_out(TensorView from, TensorView to) override;
   void finish_copies_out() override;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "graft/base/error.h"
+#include "graft/kernels/cuda/errors.h"
 
 namespace graft::ops {
 namespace {
@@ -32,7 +33,7 @@ void check_cuda(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
   // What does not stick to the device must not be found by the next call.
   cudaGetLastError();
-  fail("CUDA: ", what, ": ", cudaGetErrorString(error));
+  fail("CUDA: ", what, ": ", cuda::error_text(error));
 }
 
 std::int32_t num_cuda_devices() {
