@@ -343,7 +343,7 @@ TEST_F(BreakingServer, EndsStreamsWithTheError) {
   ASSERT_TRUE(eventually([&] { return get(*server_, "/ready").status == 200; }));
   Client client(server_->port());
   client.send(chat_text({{"stream", true}, {"max_tokens", 1500}}));
-  const std::string begin = client.read_until("\"content\":\"");
+  const std::string begin = client.read_until(R"("content":")");
   set_broken(true);
   const std::string rest = client.read_until("broken for a test");
   EXPECT_TRUE(rest.ends_with("broken for a test")) << begin << rest;

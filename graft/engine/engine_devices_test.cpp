@@ -174,6 +174,25 @@ TEST_P(EngineDevices, WhatAStepAsksForChangesNoToken) {
     EXPECT_EQ(tokens_of(there, requests), tokens_of(here, requests));
 }
 
+// Passes of the same size that want something else, in one engine: what was recorded for one is of
+// no use to the other.
+TEST_P(EngineDevices, RecordedPassesGiveWhatIsWanted) {
+  GRAFT_REQUIRE_SHARED(folder());
+  SamplingParams logprobs = greedy();
+  logprobs.logprobs = 1;
+  OpenModel here(folder(), options(kOnTheProcessor));
+  OpenModel there(folder(), placed());
+  Engine want(here, nullptr, config());
+  Engine got(there, nullptr, config());
+  for (const SamplingParams& params :
+       {greedy(), top_k(5), logprobs, top_k(40), top_k(6), greedy()}) {
+    const std::vector<Request> three = {request(1, params), request(2, params), request(3, params)};
+    const Ends wanted = run(want, three);
+    for (const auto& [id, end] : run(got, three))
+      EXPECT_EQ(end.tokens, wanted.at(id).tokens);
+  }
+}
+
 TEST_P(EngineDevices, OnlyWhatIsNeededIsCopied) {
   GRAFT_REQUIRE_SHARED(folder());
   OpenModel open(folder(), placed());

@@ -277,7 +277,7 @@ void Decoder::start_output(TensorView x,
                            Pass& pass) const {
   x = move_to(head_device_, x, pass);
   Pass there = ops::on(head_device_, pass);
-  if (head_device_ == kCpu) return lm_head_->forward(x, out.logits, there);
+  if (head_device_ == kCpu) return lm_head_->forward(x, out.logits.slice(0, x.rows()), there);
   ops::DeviceState& state = pass.devices->at(head_device_);
   const TensorView y = there.workspace.f32({x.rows(), vocab_size_});
   lm_head_->forward(x, y, there);
