@@ -59,6 +59,7 @@ std::vector<ModuleTime> module_times(const ModuleProfile& before, const ModulePr
     sum.seconds += std::max(entry.seconds, 0.0);
   }
   std::vector<ModuleTime> times;
+  times.reserve(sums.size());
   for (const auto& [name, sum] : sums)
     times.push_back({.module = name, .calls = sum.calls, .seconds = sum.seconds});
   std::ranges::stable_sort(times, std::ranges::greater(), &ModuleTime::seconds);
