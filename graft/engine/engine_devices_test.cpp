@@ -59,7 +59,7 @@ class OnDevices : public testing::Test {
     options.rules = rules;
     options.machine.num_gpus = 1;
     options.operators = ops::testing::with_test_devices;
-    options.num_threads = 2;
+    options.num_threads = 1;  // thousands of tiny loops: more would wait for each other
     return options;
   }
   static EngineConfig config() {
