@@ -122,9 +122,26 @@ echo '[{"n_prompt": 8, "n_gen": 0, "avg_ts": 2.0}, {"n_prompt": 0, "n_gen": 4, "
 
   const Json json = parse_json(bench({"--against", peer, "--json"}).out, "bench");
   ASSERT_EQ(json["tests"].size(), 2U);
-  EXPECT_EQ(json["tests"][0]["peer"], (Json{2.0, 2.0}));
-  EXPECT_EQ(json["tests"][0]["graft"].size(), 2U);
-  EXPECT_GT(json["tests"][0]["ratio"]["median"].get<double>(), 0);
+  EXPECT_EQ(json["tests"][0]["peers"][0]["tokens_per_s"], (Json{2.0, 2.0}));
+  EXPECT_EQ(json["tests"][0]["tokens_per_s"]["rounds"].size(), 2U);
+  EXPECT_GT(json["tests"][0]["peers"][0]["ratio"]["median"].get<double>(), 0);
+}
+
+TEST_F(BenchCommand, SeveralSequencesAreComparedWithTheProgramBesideThePeer) {
+  const std::string peer = program("peer", "exit 1\n");  // has nothing to do
+  program("llama-batched-bench", "echo \"$@\" >\"" + (folder_ / "batched").string() + R"("
+echo "|     1 |      4 |    2 |     10 |    0.100 |    20.00 |    1.000 |     8.00 |    1.100 |     9.09 |" >&2
+)");
+  const Outcome outcome =
+      run_program({"bench", "-m", model(), "-t", "1", "-p", "0", "-n", "4", "-b", "2", "-r", "1",
+                   "--against", "a=" + peer, "--against", "b=" + peer});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* part : {"| tg4 ", " a |", " b |", " 8.00 |"})
+    EXPECT_NE(outcome.out.find(part), std::string::npos) << part << " in " << outcome.out;
+  std::ifstream calls(folder_ / "batched");
+  std::string call;
+  std::getline(calls, call);
+  EXPECT_EQ(call, "-m " + model() + " -c 512 -npp 1 -ntg 4 -npl 2 -t 1");
 }
 
 TEST_F(BenchCommand, APeerThatFailsIsOneLine) {

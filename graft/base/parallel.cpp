@@ -60,6 +60,7 @@ std::vector<Processor> spread_over_nodes(const std::vector<Processor>& cores) {
 // Where a worker belongs.
 struct Seat {
   std::size_t node = 0;         // counted among those that have workers
+  std::size_t share = 0;        // its part of every loop
   std::vector<int> processors;  // to be pinned to; empty: it runs where it likes
 };
 
@@ -98,8 +99,7 @@ std::vector<Seat> seat_workers(std::size_t num_threads,
   seats.reserve(chosen.size());
   for (const Processor& processor : chosen) {
     const auto node = processors_of.find(processor.node);
-    Seat seat = {.node = static_cast<std::size_t>(std::distance(processors_of.begin(), node)),
-                 .processors = {}};
+    Seat seat = {.node = static_cast<std::size_t>(std::distance(processors_of.begin(), node))};
     if (!processors.empty()) {
       seat.processors = {processor.number};
     } else if (processors_of.size() > 1) {
@@ -110,22 +110,25 @@ std::vector<Seat> seat_workers(std::size_t num_threads,
   return seats;
 }
 
-// A node's part of a loop. On a line of its own: its threads write to it all the time.
+// A worker's part of a loop: items that follow each other, so that what they read does too. On a
+// line of its own: its worker writes to it all the time.
 struct alignas(64) Share {
-  std::size_t threads_before = 0;  // on nodes before this one
-  std::size_t num_threads = 0;
   std::size_t end = 0;
   std::atomic<std::size_t> next = 0;
 };
 
-std::vector<Share> share_out(const std::vector<Seat>& seats) {
-  const std::size_t last = std::ranges::max(seats, {}, &Seat::node).node;
-  std::vector<Share> shares(last + 1);
-  for (const Seat& seat : seats)
-    ++shares[seat.node].num_threads;
-  for (std::size_t node = 1; node < shares.size(); ++node)
-    shares[node].threads_before = shares[node - 1].threads_before + shares[node - 1].num_threads;
-  return shares;
+// Gives every seat its share, those of a node side by side; returns the shares of each node.
+std::vector<ThreadPool::Range> share_out(std::vector<Seat>& seats) {
+  std::vector<ThreadPool::Range> nodes(std::ranges::max(seats, {}, &Seat::node).node + 1);
+  std::size_t next = 0;
+  for (std::size_t node = 0; node < nodes.size(); ++node) {
+    nodes[node].begin = next;
+    for (Seat& seat : seats) {
+      if (seat.node == node) seat.share = next++;
+    }
+    nodes[node].end = next;
+  }
+  return nodes;
 }
 
 }  // namespace
@@ -145,7 +148,8 @@ struct ThreadPool::State {
   Call call = nullptr;  // null: the threads end
   std::size_t num_items = 0;
   bool may_help = true;
-  std::vector<Share> shares;  // [nodes]
+  std::vector<Share> shares;             // [workers], in the order of their nodes
+  std::vector<ThreadPool::Range> nodes;  // whose shares are whose
   std::mutex error_mutex;
   std::exception_ptr error;
 
@@ -153,19 +157,37 @@ struct ThreadPool::State {
   alignas(64) std::atomic<int> loops = 0;
   alignas(64) std::atomic<int> num_busy = 0;
 
+  void run_alone() {
+    try {
+      for (std::size_t item = 0; item < num_items; ++item)
+        call(body, 0, item);
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+
   void drain(std::size_t worker) {
     if (worker >= num_items && may_help) return;
-    const std::size_t home = seats[worker].node;
-    const std::size_t num_shares = may_help ? shares.size() : 1;
     try {
-      for (std::size_t i = 0; i < num_shares; ++i)
-        drain_share(shares[(home + i) % shares.size()], worker);
+      drain_node(nodes[seats[worker].node], seats[worker].share, worker);
+      for (std::size_t i = 1; may_help && i < nodes.size(); ++i) {
+        const ThreadPool::Range& other = nodes[(seats[worker].node + i) % nodes.size()];
+        drain_node(other, other.begin, worker);
+      }
     } catch (...) {
       for (Share& share : shares)
         share.next = share.end;
       const std::lock_guard lock(error_mutex);
       if (!error) error = std::current_exception();
     }
+  }
+
+  // All shares of a node in turn, from one of them on.
+  void drain_node(const ThreadPool::Range& node, std::size_t first, std::size_t worker) {
+    for (std::size_t i = first; i < node.end; ++i)
+      drain_share(shares[i], worker);
+    for (std::size_t i = node.begin; i < first; ++i)
+      drain_share(shares[i], worker);
   }
 
   void drain_share(Share& share, std::size_t worker) const {
@@ -201,8 +223,9 @@ ThreadPool::ThreadPool(std::size_t num_threads,
                        const std::vector<Processor>& machine)
     : state_(std::make_unique<State>()) {
   state_->seats = seat_workers(num_threads, processors, machine);
-  state_->shares = share_out(state_->seats);
+  state_->nodes = share_out(state_->seats);
   num_threads = state_->seats.size();
+  state_->shares = std::vector<Share>(num_threads);
   // With more threads than processors a thread that looks for work keeps another from doing it.
   state_->may_spin = num_threads <= (processors.empty() ? machine.size() : processors.size());
   // Otherwise the thread that calls is its owner's, who may have other plans for it, and for the
@@ -225,13 +248,12 @@ std::size_t ThreadPool::num_threads() const {
 }
 
 std::size_t ThreadPool::num_nodes() const {
-  return state_->shares.size();
+  return state_->nodes.size();
 }
 
 ThreadPool::Range ThreadPool::share(std::size_t node, std::size_t num_items) const {
-  const Share& share = state_->shares[node];
-  return {.begin = num_items * share.threads_before / num_threads(),
-          .end = num_items * (share.threads_before + share.num_threads) / num_threads()};
+  const auto [begin, end] = state_->nodes[node];
+  return {.begin = num_items * begin / num_threads(), .end = num_items * end / num_threads()};
 }
 
 ThreadPool::Awake::Awake(ThreadPool& pool) : pool_(pool) {
@@ -249,19 +271,17 @@ void ThreadPool::run(std::size_t num_items, bool may_help, const void* body, Cal
     s.pin(0);
     s.pinned_caller = std::this_thread::get_id();
   }
-  const bool alone = num_items < 2 || s.threads.empty();
   s.body = body;
   s.call = call;
   s.num_items = num_items;
-  s.may_help = may_help || alone;
-  for (std::size_t node = 0; node < s.shares.size(); ++node) {
-    const Range range = share(node, num_items);
-    s.shares[node].next = range.begin;
-    s.shares[node].end = range.end;
-  }
-  if (alone) {
-    s.drain(0);
+  s.may_help = may_help;
+  if (num_items < 2 || s.threads.empty()) {
+    s.run_alone();
   } else {
+    for (std::size_t i = 0; i < s.shares.size(); ++i) {
+      s.shares[i].next = num_items * i / s.shares.size();
+      s.shares[i].end = num_items * (i + 1) / s.shares.size();
+    }
     s.num_busy = static_cast<int>(s.threads.size());
     s.publish();
     s.drain(0);

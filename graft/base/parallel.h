@@ -1,8 +1,8 @@
 // A fixed set of threads that share out the items of one loop at a time. Loops of a forward pass
 // follow each other within microseconds, so threads that run out of work look for the next loop for
-// a moment before they sleep; nothing is allocated per loop. On machines with several memory nodes
-// every node has a share of each loop, always the same part of it: what its threads touched first
-// in one loop they find beside them in the next.
+// a moment before they sleep; nothing is allocated per loop. Every thread has a part of each loop,
+// always the same one, those of a memory node side by side: it reads on and on, and finds beside it
+// what it touched first. Those who are done help the others.
 
 #pragma once
 
@@ -55,7 +55,7 @@ class ThreadPool {
   // order, and returns when all are done. Of calls at the same time each has another worker, below
   // min(num_threads, num_items). The first exception a body throws is rethrown here after the
   // others have stopped.
-  // Threads take the items of their node's share, in order, before they help with others.
+  // Threads take the items of their own part, in order, then of others on their node, then of all.
   template <class Body>
   void parallel_for(std::size_t num_items, const Body& body) {
     run(num_items, true, &body, [](const void* any, std::size_t worker, std::size_t item) {

@@ -129,22 +129,44 @@ TEST(ThreadPool, FewThreadsAreSpreadOverTheNodes) {
   EXPECT_EQ(share_sizes(ThreadPool(3, {}, uneven_machine()), 90).size(), 3U);
 }
 
+// False when it did not become true for a long time.
+template <class Condition>
+bool comes_true(const Condition& condition) {
+  const auto start = std::chrono::steady_clock::now();
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() - start > std::chrono::seconds(30)) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
 // The first item ends when all others are done, so somebody else must do its neighbours.
-TEST(ThreadPool, NodesHelpEachOther) {
-  ThreadPool pool(2, {}, described_processors("numa:2 core:1 pu:1"));
-  ASSERT_EQ(pool.num_nodes(), 2U);
+TEST_P(ThreadPoolOn, ThreadsHelpEachOther) {
+  ThreadPool pool(2, {}, machine());
   for (int round = 0; round < 20; ++round) {
     std::atomic<int> num_done = 0;
     std::atomic<bool> helped = true;
-    const auto start = std::chrono::steady_clock::now();
     pool.parallel_for(100, [&](std::size_t item) {
-      while (item == 0 && num_done < 99 && helped) {
-        std::this_thread::yield();
-        helped = std::chrono::steady_clock::now() - start < std::chrono::seconds(30);
-      }
+      if (item == 0) helped = comes_true([&] { return num_done == 99; });
       ++num_done;
     });
     ASSERT_TRUE(helped);
+  }
+}
+
+// The first item ends when the other thread begins: not with the second item, but with its part.
+TEST_P(ThreadPoolOn, ThreadsBeginWithAPartOfTheirOwn) {
+  ThreadPool pool(2, {}, machine());
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<std::size_t> first_of_other = 0;
+    std::atomic<bool> came = true;
+    pool.parallel_for(100, [&](std::size_t item) {
+      std::size_t none = 0;
+      if (item != 0) first_of_other.compare_exchange_strong(none, item);
+      if (item == 0) came = comes_true([&] { return first_of_other != 0; });
+    });
+    ASSERT_TRUE(came);
+    EXPECT_EQ(first_of_other, 50U);
   }
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <future>
-#include <map>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,7 +38,7 @@ struct Options {
   ModelOptions model;
   SpeedTestLists lists;
   std::int64_t rounds = 3;
-  std::string against;
+  std::vector<std::string> against;
   bool profile = false;
   bool json = false;
 };
@@ -96,6 +96,12 @@ plan::Work work_of(const SpeedTest& test, const plan::Plan& plan) {
                                              1 + static_cast<double>(test.num_generated) / 2));
 }
 
+SpeedRow row_of(const SpeedTest& test, const PlannedModel& model) {
+  SpeedRow row = {.test = test};
+  if (runs_on_cpu(model.result().plan)) row.work = work_of(test, model.result().plan);
+  return row;
+}
+
 // Asked before we add to the load, and before threads are pinned.
 std::vector<std::string> notes_on_load() {
   const auto num_processors = static_cast<double>(usable_processors().size());
@@ -136,8 +142,7 @@ SpeedReport measure(const Options& options, const std::vector<SpeedTest>& tests)
   report.header = header_of(model, options.model);
   SpeedRunner runner(options.model, tests, options.profile);
   for (const SpeedTest& test : tests) {
-    SpeedRow row = {.test = test, .tokens_per_s = {}};
-    if (runs_on_cpu(model.result().plan)) row.work = work_of(test, model.result().plan);
+    SpeedRow row = row_of(test, model);
     runner.warm_up(test);
     const ModuleProfile before = runner.profile();
     for (std::int64_t round = 0; round < options.rounds; ++round)
@@ -149,25 +154,25 @@ SpeedReport measure(const Options& options, const std::vector<SpeedTest>& tests)
   return report;
 }
 
-// llama-bench generates one sequence.
-std::vector<SpeedTest> peer_tests(SpeedTestLists lists) {
-  lists.batch_sizes = {1};
-  return lists.tests();
-}
-
 std::vector<PeerRow> compare(const Options& options,
-                             const Peer& peer,
-                             const std::vector<SpeedTest>& tests) {
+                             const PlannedModel& model,
+                             std::size_t threads,
+                             const std::vector<Peer>& peers) {
+  const std::vector<SpeedTest> tests = options.lists.tests();
   SpeedRunner runner(options.model, tests);
-  std::vector<PeerRow> rows(tests.size());
-  for (std::size_t i = 0; i < tests.size(); ++i)
-    rows[i].test = tests[i];
+  std::vector<PeerRow> rows;
+  rows.reserve(tests.size());
+  for (const SpeedTest& test : tests)
+    rows.push_back({.graft = row_of(test, model), .peers = {peers.size(), std::vector<double>()}});
   for (std::int64_t round = 0; round < options.rounds; ++round) {
-    const std::map<std::string, double> speeds = peer.run(tests);
+    for (std::size_t i = 0; i < peers.size(); ++i) {
+      const PeerSpeeds speeds = peers[i].run(options.model.model.path().string(), threads, tests);
+      for (PeerRow& row : rows)
+        row.peers[i].push_back(speeds.at(row.graft.test));
+    }
     for (PeerRow& row : rows) {
-      runner.warm_up(row.test);
-      row.graft.push_back(runner.run(row.test));
-      row.peer.push_back(speeds.at(row.test.name()));
+      runner.warm_up(row.graft.test);
+      row.graft.tokens_per_s.push_back(runner.run(row.graft.test));
     }
   }
   return rows;
@@ -179,19 +184,18 @@ void print(const Json& json) {
 }
 
 void run_against(const Options& options) {
-  const std::vector<SpeedTest> tests = peer_tests(options.lists);
+  std::vector<Peer> peers;
+  std::ranges::transform(options.against, std::back_inserter(peers), Peer::parse);
   const std::vector<std::string> notes = notes_on_load();
-  const BenchHeader header = header_of(planned_model(options.model), options.model);
-  const Peer peer = {.program = options.against,
-                     .model = options.model.model.path().string(),
-                     .threads = header.threads};
-  const std::vector<PeerRow> rows = compare(options, peer, tests);
+  const PlannedModel model = planned_model(options.model);
+  const BenchHeader header = header_of(model, options.model);
+  const std::vector<PeerRow> rows = compare(options, model, header.threads, peers);
   if (options.json) {
-    Json json = comparison_json(header, options.against, rows);
+    Json json = comparison_json(header, peers, rows);
     json["notes"] = notes;
     print(json);
   } else {
-    fmt::print("{}", comparison_text(header, options.against, rows));
+    fmt::print("{}", comparison_text(header, peers, rows));
     for (const std::string& note : notes)
       fmt::print("{}\n", note);
   }
@@ -210,11 +214,11 @@ void run_bench(const Options& options) {
   }
 }
 
-void add_list(CLI::App& bench,
-              const std::string& flag,
-              std::vector<std::int64_t>& list,
-              const std::string& what) {
-  bench.add_option(flag, list, what)
+CLI::Option* add_list(CLI::App& bench,
+                      const std::string& flag,
+                      std::vector<std::int64_t>& list,
+                      const std::string& what) {
+  return bench.add_option(flag, list, what)
       ->delimiter(',')
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24));
 }
@@ -235,20 +239,25 @@ void add_bench(CLI::App& app) {
            "Tokens of a prompt (default: 512; 0 skips)");
   add_list(*bench, "-n,--n-gen", options->lists.generated,
            "Tokens to generate (default: 128; 0 skips)");
-  add_list(*bench, "-b,--batch-sizes", options->lists.batch_sizes,
-           "Sequences that generate side by side (default: 1,8,32)");
+  const CLI::Option* batch_sizes =
+      add_list(*bench, "-b,--batch-sizes", options->lists.batch_sizes,
+               "Sequences that generate side by side (default: 1,8,32; 1 with --against)");
   bench->add_option("-r,--rounds", options->rounds, "Rounds of each test (default: 3)")
       ->check(CLI::Range(1, 1000));
   bench->add_option("--against", options->against,
-                    "A llama-bench to run in turn on the same file, with -p, -n, -t and -b 1");
+                    "A llama-bench to run in turn on the same file, with -p, -n and -t, as PROGRAM "
+                    "or NAME=PROGRAM; for several sequences the llama-batched-bench beside it");
   bench
       ->add_flag("--profile", options->profile, "Time every module: which ones the rest is made of")
       ->excludes("--against");
   bench->add_flag("--json", options->json, "As JSON");
   add_engine_benches(*bench);
   add_serve_bench(*bench);
-  bench->callback([options, bench] {
-    if (bench->get_subcommands().empty()) run_bench(*options);
+  bench->callback([options, bench, batch_sizes] {
+    if (!bench->get_subcommands().empty()) return;
+    // llama-bench has one sequence; another program is asked for more only on request.
+    if (!options->against.empty() && batch_sizes->count() == 0) options->lists.batch_sizes = {1};
+    run_bench(*options);
   });
 }
 

@@ -5,8 +5,10 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 
@@ -48,8 +50,13 @@ std::string last_line(std::string text) {
   return text.substr(text.rfind('\n') + 1);  // npos + 1 is 0
 }
 
-// Standard output of a program that ends well.
-std::string output_of(const std::vector<std::string>& words) {
+// What a program that ends well wrote, to its standard output or to both.
+struct Written {
+  std::string out;
+  std::string all;
+};
+
+Written output_of(const std::vector<std::string>& words) {
   std::vector<std::string> copies = words;  // posix_spawn takes them as not const
   std::vector<char*> argv;
   argv.reserve(copies.size() + 1);
@@ -73,7 +80,8 @@ std::string output_of(const std::vector<std::string>& words) {
     const std::string said = last_line(err.text());
     fail(words[0], ": failed with exit code ", WEXITSTATUS(status), said.empty() ? "" : ": ", said);
   }
-  return out.text();
+  std::string text = out.text();
+  return {.out = text, .all = text + err.text()};
 }
 
 // "512,1024", each once; "0", which skips, when there is none.
@@ -87,24 +95,66 @@ std::string list_of(const std::vector<SpeedTest>& tests, std::int64_t SpeedTest:
 }
 
 // Nothing for tests that mix prompts and answers.
-std::optional<std::pair<std::string, double>> speed_of(const Json& row) {
+std::optional<std::pair<SpeedTest, double>> speed_of(const Json& row) {
   const SpeedTest test = {.num_prompt = row.at("n_prompt").get<std::int64_t>(),
                           .num_generated = row.at("n_gen").get<std::int64_t>()};
   if ((test.num_prompt > 0) == (test.num_generated > 0)) return std::nullopt;
-  return std::pair{test.name(), row.at("avg_ts").get<double>()};
+  return std::pair{test, row.at("avg_ts").get<double>()};
 }
 
-std::string peer_name(const std::string& program) {
-  return std::filesystem::path(program).filename().string();
+bool is_alone(const SpeedTest& test) {
+  return test.num_sequences == 1;
+}
+
+// The cells of "| 1 | 32 | 8 | ..." as numbers; nothing when one is none.
+std::vector<double> numbers_of_row(std::string_view line) {
+  std::vector<double> numbers;
+  if (!line.starts_with('|')) return {};
+  line.remove_prefix(1);
+  while (!line.empty()) {
+    const std::string cell(line.substr(0, line.find('|')));
+    line.remove_prefix(std::min(line.size(), cell.size() + 1));
+    char* end = nullptr;
+    numbers.push_back(std::strtod(cell.c_str(), &end));
+    if (end == cell.c_str() || *end != ' ') return {};
+  }
+  return numbers;
+}
+
+std::string batched_program(const std::string& program) {
+  return std::filesystem::path(program).replace_filename("llama-batched-bench").string();
+}
+
+// Sequences of one token and what is generated have this much room each.
+std::int64_t batched_context(const std::vector<SpeedTest>& tests) {
+  constexpr std::int64_t kStep = 256;
+  std::int64_t sequences = 0;
+  std::int64_t tokens = 0;
+  for (const SpeedTest& test : tests) {
+    sequences = std::max(sequences, test.num_sequences);
+    tokens = std::max(tokens, 1 + test.num_generated);
+  }
+  return sequences * ((tokens + kStep - 1) / kStep * kStep);
+}
+
+Json ratio_json(const Spread& ratio) {
+  return {{"median", ratio.median}, {"least", ratio.least}, {"most", ratio.most}};
 }
 
 }  // namespace
 
-std::map<std::string, double> parse_peer_output(std::string_view text, const std::string& where) {
+Peer Peer::parse(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals != std::string::npos && equals > 0 && text.find('/') > equals)
+    return {.name = text.substr(0, equals), .program = text.substr(equals + 1)};
+  return {.name = std::filesystem::path(text).filename().string(), .program = text};
+}
+
+PeerSpeeds parse_peer_output(std::string_view text, const std::string& where) {
   const std::string subject = where + ": its output is not that of llama-bench -o json";
   const Json json = parse_json(text, subject);
   if (!json.is_array()) fail(subject, ": not a list");
-  std::map<std::string, double> speeds;
+  PeerSpeeds speeds;
   try {
     for (const Json& row : json) {
       if (const auto speed = speed_of(row)) speeds.insert(*speed);
@@ -115,52 +165,106 @@ std::map<std::string, double> parse_peer_output(std::string_view text, const std
   return speeds;
 }
 
-std::map<std::string, double> Peer::run(const std::vector<SpeedTest>& tests) const {
-  const std::string text =
-      output_of({program, "-m", model, "-p", list_of(tests, &SpeedTest::num_prompt), "-n",
-                 list_of(tests, &SpeedTest::num_generated), "-t", fmt::format("{}", threads), "-r",
-                 "1", "-o", "json"});
-  std::map<std::string, double> speeds = parse_peer_output(text, program);
+PeerSpeeds parse_batched_output(std::string_view text) {
+  enum Column : std::uint8_t {
+    Prompt,
+    Generated,
+    Sequences,
+    Cache,
+    PromptS,
+    PromptSpeed,
+    S,
+    Speed
+  };
+  PeerSpeeds speeds;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    const std::vector<double> numbers = numbers_of_row(line);
+    if (numbers.size() <= Speed) continue;
+    speeds[{.num_generated = static_cast<std::int64_t>(numbers[Generated]),
+            .num_sequences = static_cast<std::int64_t>(numbers[Sequences])}] = numbers[Speed];
+  }
+  return speeds;
+}
+
+PeerSpeeds Peer::run(const std::string& model,
+                     std::size_t threads,
+                     const std::vector<SpeedTest>& tests) const {
+  const std::string num_threads = fmt::format("{}", threads);
+  std::vector<SpeedTest> alone;
+  std::vector<SpeedTest> together;
+  std::ranges::copy_if(tests, std::back_inserter(alone), is_alone);
+  std::ranges::remove_copy_if(tests, std::back_inserter(together), is_alone);
+  PeerSpeeds speeds;
+  if (!alone.empty()) {
+    const Written written = output_of(
+        {program, "-m", model, "-p", list_of(alone, &SpeedTest::num_prompt), "-n",
+         list_of(alone, &SpeedTest::num_generated), "-t", num_threads, "-r", "1", "-o", "json"});
+    speeds = parse_peer_output(written.out, program);
+  }
+  if (!together.empty()) {
+    const Written written = output_of(
+        {batched_program(program), "-m", model, "-c", fmt::format("{}", batched_context(together)),
+         "-npp", "1", "-ntg", list_of(together, &SpeedTest::num_generated), "-npl",
+         list_of(together, &SpeedTest::num_sequences), "-t", num_threads});
+    speeds.merge(parse_batched_output(written.all));
+  }
   for (const SpeedTest& test : tests) {
-    const auto found = speeds.find(test.name());
-    if (found == speeds.end()) fail(program, ": says nothing of ", test.name());
+    const auto found = speeds.find(test);
+    const std::string& subject = is_alone(test) ? program : batched_program(program);
+    if (found == speeds.end())
+      fail(subject, ": says nothing of ", test.name(), " with ", test.num_sequences, " sequences");
     if (!std::isfinite(found->second) || found->second <= 0)
-      fail(program, ": ", test.name(), " is ", found->second, " tokens/s");
+      fail(subject, ": ", test.name(), " is ", found->second, " tokens/s");
   }
   return speeds;
 }
 
 std::string comparison_text(const BenchHeader& header,
-                            const std::string& program,
+                            const std::vector<Peer>& peers,
                             const std::vector<PeerRow>& rows) {
-  std::string text = header_text(header);
-  text += fmt::format("| {:<8} | {:>18} | {:>18} | {:>24} |\n", "test", "graft, tokens/s",
-                      peer_name(program), "ratio, median (min–max)");
-  text += fmt::format("|{:-<10}|{:->19}:|{:->19}:|{:->25}:|\n", "", "", "", "");
-  for (const PeerRow& row : rows) {
-    const Spread ratio = spread_of(ratios(row.graft, row.peer));
-    text +=
-        fmt::format("| {:<8} | {:>18.2f} | {:>18.2f} | {:>24} |\n", row.test.name(),
-                    spread_of(row.graft).median, spread_of(row.peer).median,
-                    fmt::format("{:.2f} ({:.2f}–{:.2f})", ratio.median, ratio.least, ratio.most));
+  std::string head = fmt::format("| {:<8} | {:>9} | {:>15} | {:>9} |", "test", "sequences",
+                                 "graft, tokens/s", "of memory");
+  std::string rule = fmt::format("|{:-<10}|{:->10}:|{:->16}:|{:->10}:|", "", "", "", "");
+  for (const Peer& peer : peers) {
+    head += fmt::format(" {:>12} | {:>24} |", peer.name, "ratio, median (min–max)");
+    rule += fmt::format("{:->13}:|{:->25}:|", "", "");
   }
-  return text + fmt::format("\nMedians of {} rounds, both programs in turn.\n",
-                            rows.empty() ? 0 : rows[0].graft.size());
+  std::string text = header_text(header) + head + '\n' + rule + '\n';
+  for (const PeerRow& row : rows) {
+    const SpeedTest& test = row.graft.test;
+    text += fmt::format("| {:<8} | {:>9} | {:>15.2f} | {:>9} |", test.name(), test.num_sequences,
+                        spread_of(row.graft.tokens_per_s).median,
+                        share_text(row.graft.bytes_per_s(), header.limits.read_bytes_per_s));
+    for (const std::vector<double>& speeds : row.peers) {
+      const Spread ratio = spread_of(ratios(row.graft.tokens_per_s, speeds));
+      text +=
+          fmt::format(" {:>12.2f} | {:>24} |", spread_of(speeds).median,
+                      fmt::format("{:.2f} ({:.2f}–{:.2f})", ratio.median, ratio.least, ratio.most));
+    }
+    text += '\n';
+  }
+  return text + fmt::format("\nMedians of {} rounds, the programs in turn.\n",
+                            rows.empty() ? 0 : rows[0].graft.tokens_per_s.size());
 }
 
 Json comparison_json(const BenchHeader& header,
-                     const std::string& program,
+                     const std::vector<Peer>& peers,
                      const std::vector<PeerRow>& rows) {
   Json json = header_json(header);
-  json["peer"] = program;
+  json["peers"] = Json::array();
+  for (const Peer& peer : peers)
+    json["peers"].push_back({{"name", peer.name}, {"program", peer.program}});
   json["tests"] = Json::array();
   for (const PeerRow& row : rows) {
-    const Spread ratio = spread_of(ratios(row.graft, row.peer));
-    json["tests"].push_back(
-        {{"test", row.test.name()},
-         {"graft", row.graft},
-         {"peer", row.peer},
-         {"ratio", {{"median", ratio.median}, {"least", ratio.least}, {"most", ratio.most}}}});
+    Json test = row_json(row.graft, header.limits);
+    test["peers"] = Json::array();
+    for (const std::vector<double>& speeds : row.peers) {
+      const Spread ratio = spread_of(ratios(row.graft.tokens_per_s, speeds));
+      test["peers"].push_back({{"tokens_per_s", speeds}, {"ratio", ratio_json(ratio)}});
+    }
+    json["tests"].push_back(std::move(test));
   }
   return json;
 }

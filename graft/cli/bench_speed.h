@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -21,6 +22,7 @@ struct SpeedTest {
   std::int64_t num_generated = 0;
   std::int64_t num_sequences = 1;  // side by side
 
+  auto operator<=>(const SpeedTest&) const = default;
   std::string name() const;  // "pp512", "tg128"
   std::int64_t num_tokens() const { return num_prompt + num_generated * num_sequences; }
 };

@@ -19,10 +19,6 @@ std::string figure_text(const std::optional<double>& value) {
   return value ? fmt::format("{:.1f}", *value / 1e9) : "";
 }
 
-std::string share_text(const std::optional<double>& value, double limit) {
-  return value && limit > 0 ? fmt::format("{:.0f} %", 100 * *value / limit) : "";
-}
-
 Json number_or_null(const std::optional<double>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
@@ -41,6 +37,12 @@ std::string row_text(const SpeedRow& row, const plan::Limits& limits) {
                      figure_text(row.flops()), share_text(row.flops(), limits.flops()));
 }
 
+}  // namespace
+
+std::string share_text(const std::optional<double>& value, double limit) {
+  return value && limit > 0 ? fmt::format("{:.0f} %", 100 * *value / limit) : "";
+}
+
 Json row_json(const SpeedRow& row, const plan::Limits& limits) {
   const Spread speed = spread_of(row.tokens_per_s);
   return {{"test", row.test.name()},
@@ -54,8 +56,6 @@ Json row_json(const SpeedRow& row, const plan::Limits& limits) {
           {"flops", number_or_null(row.flops())},
           {"share_of_flops", share_or_null(row.flops(), limits.flops())}};
 }
-
-}  // namespace
 
 std::optional<double> SpeedRow::bytes_per_s() const {
   if (!work || test.num_prompt > 0) return std::nullopt;

@@ -59,6 +59,9 @@ std::string table_text(const SpeedReport& report);
 //  "notes": [...]}
 Json report_json(const SpeedReport& report);
 Json header_json(const BenchHeader& header);
+Json row_json(const SpeedRow& row, const plan::Limits& limits);
 std::string header_text(const BenchHeader& header);
+// "85 %", or nothing where there is nothing to compare.
+std::string share_text(const std::optional<double>& value, double limit);
 
 }  // namespace graft::cli

@@ -100,34 +100,42 @@ void PackedMatrix::multiply(std::int64_t begin,
 
 std::vector<PackedMatrix> pack(std::span<const Weight> weights, WeightProvider& provider) {
   std::vector<PackedMatrix> matrices(weights.size());
-  std::size_t total = 0;  // of those to pack
+  const auto memory = std::make_shared<std::vector<std::shared_ptr<std::byte>>>();  // of each node
   for (std::size_t i = 0; i < weights.size(); ++i) {
     PackedMatrix& matrix = matrices[i];
     matrix.dtype_ = weights[i].dtype;
     matrix.rows_ = weights[i].rows();
     matrix.cols_ = weights[i].cols();
+    matrix.owner_ = memory;
     const SharedBytes kept = provider.find_packed(weights[i]);
-    if (kept.bytes.empty()) {
-      total += matrix.bytes();
-    } else {
-      matrix.slices_ = {{.begin = 0, .end = matrix.rows_, .data = kept.bytes.data()}};
-      matrix.owner_ = kept.owner;
-    }
+    if (kept.bytes.empty()) continue;
+    matrix.slices_ = {{.begin = 0, .end = matrix.rows_, .data = kept.bytes.data()}};
+    matrix.owner_ = kept.owner;
   }
-  const auto memory = std::make_shared<const Buffer>(total);
-  std::byte* next = memory->data();
   // What is kept is one piece, the same on every machine.
   const ThreadPool* nodes = provider.keeps_packed() ? nullptr : provider.pool();
   std::vector<PanelToPack> items;
   for (std::size_t node = 0; node < (nodes == nullptr ? 1 : nodes->num_nodes()); ++node) {
+    const auto slice_of = [&](const PackedMatrix& matrix) {
+      const bool is_here = matrix.owner_ == memory;
+      const auto [begin, end] = rows_of_node(nodes, node, is_here ? matrix.rows_ : 0);
+      return PackedMatrix::Slice{.begin = begin, .end = end};
+    };
+    std::size_t bytes = 0;
+    for (const PackedMatrix& matrix : matrices) {
+      const PackedMatrix::Slice slice = slice_of(matrix);
+      bytes += static_cast<std::size_t>(
+          packed_bytes(matrix.dtype_, slice.end - slice.begin, matrix.cols_));
+    }
+    if (bytes == 0) continue;
+    std::byte* next = memory->emplace_back(provider.take_memory(node, bytes)).get();
     for (std::size_t i = 0; i < weights.size(); ++i) {
       PackedMatrix& matrix = matrices[i];
-      if (matrix.owner_ != nullptr && matrix.owner_ != memory) continue;
-      matrix.owner_ = memory;
-      const auto [begin, end] = rows_of_node(nodes, node, matrix.rows());
-      if (begin == end) continue;
-      matrix.slices_.push_back({.begin = begin, .end = end, .data = next});
-      for (std::int64_t row = begin; row < end; row += cpu::kPanelRows) {
+      PackedMatrix::Slice slice = slice_of(matrix);
+      if (slice.begin == slice.end) continue;
+      slice.data = next;
+      matrix.slices_.push_back(slice);
+      for (std::int64_t row = slice.begin; row < slice.end; row += cpu::kPanelRows) {
         items.push_back({.weight = &weights[i], .begin = row, .to = next});
         next += packed_bytes(matrix.dtype_, cpu::kPanelRows, matrix.cols_);
       }

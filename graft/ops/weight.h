@@ -13,6 +13,7 @@
 
 #include "graft/base/parallel.h"
 #include "graft/quant/fp8_scale.h"
+#include "graft/tensor/arena.h"
 #include "graft/tensor/buffer.h"
 #include "graft/tensor/dtype.h"
 
@@ -71,6 +72,13 @@ class WeightProvider {
   virtual SharedBytes find_packed(const Weight& /*weight*/) { return {}; }
   // What pack() has made of the weight, for whoever asks next.
   virtual void keep_packed(const Weight& /*weight*/, const SharedBytes& /*panels*/) {}
+
+  // Memory for what operators make of their weights, each memory node's apart: those of many
+  // operators side by side.
+  std::shared_ptr<std::byte> take_memory(std::size_t node, std::size_t bytes);
+
+ private:
+  std::vector<Arena> memory_;  // by node
 };
 
 }  // namespace graft::ops

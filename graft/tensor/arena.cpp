@@ -1,0 +1,27 @@
+#include "graft/tensor/arena.h"
+
+namespace graft {
+namespace {
+
+// What is left of one when the next begins has never been touched, so it takes no memory.
+constexpr std::size_t kBufferBytes = std::size_t{64} << 20;
+constexpr std::size_t kAlignment = 64;
+
+}  // namespace
+
+std::shared_ptr<std::byte> Arena::take(std::size_t bytes) {
+  const std::size_t begin = (used_ + kAlignment - 1) / kAlignment * kAlignment;
+  if (current_ == nullptr || begin + bytes > current_->size()) {
+    if (bytes > kBufferBytes / 2) {
+      const auto own = std::make_shared<const Buffer>(bytes);
+      return {own, own->data()};
+    }
+    current_ = std::make_shared<const Buffer>(kBufferBytes);
+    used_ = bytes;
+    return {current_, current_->data()};
+  }
+  used_ = begin + bytes;
+  return {current_, current_->data() + begin};
+}
+
+}  // namespace graft
