@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -115,6 +116,16 @@ class MlaCpu final : public Attention {
     project_values(mixed, heads.slice(first_row, num_rows), pass);
   }
 
+  // Rows of kv_b_proj as floats: where they are, if they are floats (a file may have them at odd
+  // addresses), else in `scratch`.
+  const float* rows_of_kv_b(std::int64_t begin, std::int64_t count, float* scratch) const {
+    const bool is_aligned = reinterpret_cast<std::uintptr_t>(kv_b_proj_.data) % alignof(float) == 0;
+    if (kv_b_proj_.dtype == DType::F32 && is_aligned)
+      return reinterpret_cast<const float*>(kv_b_proj_.data) + begin * params_.kv_lora_rank;
+    kv_b_proj_.decode_rows(begin, count, scratch);
+    return scratch;
+  }
+
   // absorbed[t, heads, rank + rope]: K_h^T times the plain part of q, then its rotated part.
   void absorb_queries(TensorView q, TensorView absorbed, Pass& pass) {
     const std::int64_t rank = params_.kv_lora_rank;
@@ -123,8 +134,8 @@ class MlaCpu final : public Attention {
     const TensorView scratch =
         pass.workspace.f32({num_workers(pass.pool, params_.num_heads), nope * rank});
     for_each_item(pass.pool, params_.num_heads, [&](std::int64_t worker, std::int64_t head) {
-      float* keys = scratch.f32_row(worker);  // [nope, rank]
-      kv_b_proj_.decode_rows(head * rows_of_head(), nope, keys);
+      // [nope, rank]
+      const float* keys = rows_of_kv_b(head * rows_of_head(), nope, scratch.f32_row(worker));
       cpu::kernels().math.product({.a = q.f32() + head * query_dim(),
                                    .a_row = q.cols(),
                                    .b = keys,
@@ -171,8 +182,9 @@ class MlaCpu final : public Attention {
     const TensorView scratch =
         pass.workspace.f32({num_workers(pass.pool, params_.num_heads), v_dim * rank});
     for_each_item(pass.pool, params_.num_heads, [&](std::int64_t worker, std::int64_t head) {
-      float* values = scratch.f32_row(worker);  // [v, rank]
-      kv_b_proj_.decode_rows(head * rows_of_head() + params_.qk_nope_head_dim, v_dim, values);
+      const float* values =  // [v, rank]
+          rows_of_kv_b(head * rows_of_head() + params_.qk_nope_head_dim, v_dim,
+                       scratch.f32_row(worker));
       cpu::kernels().math.matmul(
           {.data = mixed.f32() + head * rank, .rows = mixed.rows(), .stride = mixed.cols()},
           {.data = values, .rows = v_dim, .stride = rank}, rank, heads.f32() + head * v_dim,

@@ -1,5 +1,9 @@
 #include "graft/ops/packed_cpu.h"
 
+#include <array>
+#include <cstdint>
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "graft/ops/packed_experts_cpu.h"
@@ -45,23 +49,29 @@ class Packing {
   Pass pass{.batch = batch, .pool = pool, .workspace = workspace};
 };
 
+// Memory is given to nodes in pages, of two megabytes where large matrices are.
+std::uintptr_t large_page_of(const std::byte* address) {
+  return reinterpret_cast<std::uintptr_t>(address) >> 21;
+}
+
 TEST(PackedCpu, WhatANodeReadsLiesTogether) {
   Packing packing(kTwoNodes);
-  const std::vector<PackedMatrix> matrices = packing.pack_all("gate_proj");
-  const std::byte* last_of_first_node = nullptr;
-  const std::byte* first_of_second_node = matrices.front().panel(160);
-  for (const PackedMatrix& matrix : matrices) {
-    for (std::int64_t row = 0; row < kInner; row += cpu::kPanelRows) {
-      // Eleven steps: five for the first node, the others for the second.
-      if (row < 160) {
-        EXPECT_GT(matrix.panel(row), last_of_first_node) << row;
-        last_of_first_node = matrix.panel(row);
-      } else {
-        EXPECT_GE(matrix.panel(row), first_of_second_node) << row;
+  std::array<const std::byte*, 2> last_of_node = {};
+  std::array<std::set<std::uintptr_t>, 2> pages_of_node;
+  for (const char* projection : {"gate_proj", "up_proj"}) {
+    for (const PackedMatrix& matrix : packing.pack_all(projection)) {
+      for (std::int64_t row = 0; row < kInner; row += cpu::kPanelRows) {
+        // Eleven steps: five for the first node, the others for the second.
+        const std::size_t node = row < 160 ? 0 : 1;
+        EXPECT_GT(matrix.panel(row), last_of_node[node]) << row;
+        last_of_node[node] = matrix.panel(row);
+        pages_of_node[node].insert(large_page_of(matrix.panel(row)));
       }
     }
   }
-  EXPECT_LT(last_of_first_node, first_of_second_node);
+  EXPECT_EQ(pages_of_node[0].size(), 1U);  // of both operators
+  EXPECT_EQ(pages_of_node[1].size(), 1U);
+  EXPECT_NE(pages_of_node[0], pages_of_node[1]);
 }
 
 TEST(PackedCpu, OnOneNodeMatricesFollowEachOther) {
