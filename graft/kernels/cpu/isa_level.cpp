@@ -95,6 +95,7 @@ CpuFeatures cpu_features() {
       .avx512dq = __builtin_cpu_supports("avx512dq") != 0,
       .avx512vnni = __builtin_cpu_supports("avx512vnni") != 0,
       .avx512bf16 = __builtin_cpu_supports("avx512bf16") != 0,
+      .is_amd = __builtin_cpu_is("amd") != 0,
   };
   // clang 14 does not know "f16c" here; the operating system's part is the same as for AVX2.
   std::uint32_t eax = 0;

@@ -23,8 +23,9 @@ struct CpuFeatures {
   bool amx_tile = false;
   bool amx_int8 = false;
   bool amx_bf16 = false;
-  // No level needs this; people ask for it.
+  // No level needs these. People ask for the first; the second says how vectors are made.
   bool avx512bf16 = false;
+  bool is_amd = false;
 };
 
 CpuFeatures cpu_features();

@@ -103,7 +103,7 @@ void multiply_few(const std::byte* panel, const RoundedTile& x, int first, float
   constexpr bool kMin = kFormat.has_min;
   constexpr bool kSigned = kTakenAsSigned<kFormat>;
   F32x16 sums[kRows];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int row = 0; row < kRows; ++row)
     sums[row] = 0.0F;
   RoundedRun of_x(x.runs, x.num_rows, first);
@@ -120,7 +120,7 @@ void multiply_few(const std::byte* panel, const RoundedTile& x, int first, float
       for (int g = 0; g < kGroups; ++g) {
         const F32x16 scale = scales.scale(r * kGroups + g);
         const F32x16 min = kMin ? scales.min(r * kGroups + g) : F32x16(0.0F);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int row = 0; row < kRows; ++row) {
           Words sum = start_of<kMin, kSigned>(of_x, row, g);
 #pragma GCC unroll 8
@@ -132,7 +132,7 @@ void multiply_few(const std::byte* panel, const RoundedTile& x, int first, float
       of_x.advance(x_bytes);
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int row = 0; row < kRows; ++row)
     store(y + row * kPanelRows, sums[row]);
 }
@@ -273,8 +273,8 @@ void multiply_many(const std::byte* panel,
   copy_outputs(sums, kStride, num_rows, num_outputs, y, ldy);
 }
 
-// One panel with the rows of a tile, as many at a time as fit into the registers. y: [rows, 16]
-template <PackedFormat kFormat, int kRows = kRowsAtOnce>
+// One panel with the rows of a tile, up to kRows at a time. y: [rows, 16]
+template <PackedFormat kFormat, int kRows>
 GRAFT_INLINE void multiply_few_of(const std::byte* panel,
                                   const RoundedTile& x,
                                   int first,
@@ -286,24 +286,26 @@ GRAFT_INLINE void multiply_few_of(const std::byte* panel,
   }
 }
 
-// One panel with up to kFewRows rows. y: [rows, 16]
-template <PackedFormat kFormat>
+// One panel with rows in tiles of kTile, up to kAtOnce of them at a time. y: [rows, 16]
+template <PackedFormat kFormat, int kTile, int kAtOnce>
 void multiply_few_tiles(const std::byte* panel,
                         std::int64_t cols,
                         const std::byte* rounded,
                         std::int64_t num_rows,
                         float* y) {
   const std::int64_t row_bytes = rounded_row_bytes(kFormat, cols);
-  for (std::int64_t row = 0; row < num_rows; row += kTileRows) {
+  for (std::int64_t row = 0; row < num_rows; row += kTile) {
     const std::int64_t left = num_rows - row;
     const RoundedTile x = {.runs = rounded + row * row_bytes,
                            .num_runs = static_cast<int>(cols / kRunElems),
-                           .num_rows = static_cast<int>(left < kTileRows ? left : kTileRows)};
-    multiply_few_of<kFormat>(panel, x, 0, y + row * kPanelRows);
+                           .num_rows = static_cast<int>(left < kTile ? left : kTile)};
+    multiply_few_of<kFormat, kAtOnce>(panel, x, 0, y + row * kPanelRows);
   }
 }
 
-template <DType kType>
+// For rows in tiles of kTile. Up to kFew rows are multiplied as codes are unpacked, kAtOnce of them
+// at a time; for more the codes are unpacked once, into memory.
+template <DType kType, int kTile, int kAtOnce, std::int64_t kFew>
 void multiply_packed(const std::byte* panels,
                      std::int64_t num_outputs,
                      std::int64_t cols,
@@ -313,25 +315,27 @@ void multiply_packed(const std::byte* panels,
                      std::int64_t ldy) {
   constexpr PackedFormat kFormat = packed_format(kType);
   const std::int64_t bytes = panel_bytes(kFormat, cols);
-  const bool few = num_rows <= kFewRows;
   std::int64_t out = 0;
   while (out < num_outputs) {
     const std::int64_t left = num_outputs - out;
     const std::byte* panel = panels + out / kPanelRows * bytes;
-    if (few) {
-      alignas(64) float sums[kFewRows * kPanelRows];
-      multiply_few_tiles<kFormat>(panel, cols, rounded, num_rows, sums);
+    if (num_rows <= kFew) {
+      alignas(64) float sums[kFew * kPanelRows];
+      multiply_few_tiles<kFormat, kTile, kAtOnce>(panel, cols, rounded, num_rows, sums);
       copy_outputs(sums, kPanelRows, num_rows, left < kPanelRows ? left : kPanelRows, y + out, ldy);
       out += kPanelRows;
-    } else if (left > kPanelRows && kTilePanels > 1) {
-      constexpr std::int64_t kMost = kTilePanels * kPanelRows;
-      multiply_many<kFormat, kTilePanels>(panel, left < kMost ? left : kMost, cols, rounded,
-                                          num_rows, y + out, ldy);
-      out += kMost;
-    } else {
-      multiply_many<kFormat, 1>(panel, left < kPanelRows ? left : kPanelRows, cols, rounded,
-                                num_rows, y + out, ldy);
-      out += kPanelRows;
+    } else if constexpr (kFew < kMostRows) {
+      static_assert(kTile == kTileRows);
+      if (left > kPanelRows && kTilePanels > 1) {
+        constexpr std::int64_t kMost = kTilePanels * kPanelRows;
+        multiply_many<kFormat, kTilePanels>(panel, left < kMost ? left : kMost, cols, rounded,
+                                            num_rows, y + out, ldy);
+        out += kMost;
+      } else {
+        multiply_many<kFormat, 1>(panel, left < kPanelRows ? left : kPanelRows, cols, rounded,
+                                  num_rows, y + out, ldy);
+        out += kPanelRows;
+      }
     }
   }
 }
@@ -410,25 +414,26 @@ void round_rows(const float* const* rows,
   }
 }
 
-template <std::size_t kRow = 0>
+template <int kTile, int kAtOnce, std::int64_t kFew, std::size_t kRow = 0>
 consteval void add_kernels(PackedTable& table) {
   if constexpr (kRow < kPackedTypes.size()) {
     constexpr DType kType = kPackedTypes[kRow].dtype;
     if constexpr (!packed_format(kType).as_bf16) {
-      table.kernels[static_cast<std::size_t>(kType)] = {.round = round_rows<kType>,
-                                                        .multiply = multiply_packed<kType>};
+      table.kernels[static_cast<std::size_t>(kType)] = {
+          .round = round_rows<kType>, .multiply = multiply_packed<kType, kTile, kAtOnce, kFew>};
     }
-    add_kernels<kRow + 1>(table);
+    add_kernels<kTile, kAtOnce, kFew, kRow + 1>(table);
   }
 }
 
+template <int kTile, int kAtOnce, std::int64_t kFew>
 consteval PackedTable make_packed() {
-  PackedTable table{.tile_rows = kTileRows};
-  add_kernels(table);
+  PackedTable table{.tile_rows = kTile};
+  add_kernels<kTile, kAtOnce, kFew>(table);
   return table;
 }
 
-constexpr PackedTable kAllPacked = make_packed();
+constexpr PackedTable kAllPacked = make_packed<kTileRows, kRowsAtOnce, kFewRows>();
 
 }  // namespace
 

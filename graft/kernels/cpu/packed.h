@@ -178,6 +178,9 @@ extern const PackedTable kPacked;
 
 namespace avx512 {
 extern const PackedTable kPacked;
+// The same bits, for processors that unpack codes beside the products: AMD's multiply on two of
+// their four vector units and shift on the other two, while Intel's share two for everything.
+extern const PackedTable kPackedInPlace;
 }  // namespace avx512
 
 namespace amx {

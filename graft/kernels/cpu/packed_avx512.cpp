@@ -14,5 +14,7 @@ GRAFT_ISA_BEGIN(avx512)
 #include "graft/kernels/cpu/packed-inl.h"
 
 constinit const PackedTable kPacked = kAllPacked;
+// Twelve sums of each kind leave eight registers for codes, scales and x.
+constinit const PackedTable kPackedInPlace = make_packed<12, 12, kMostRows>();
 
 GRAFT_ISA_END

@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "graft/kernels/cpu/isa_level.h"
 #include "graft/kernels/cpu/table.h"
 
 namespace graft::cpu {
@@ -216,6 +217,21 @@ TEST(Packed, GivesARowTheSameBitsInAnyCompany) {
               << label(*table, type, c) << " rows " << first << " + " << count;
         }
       }
+    }
+  }
+}
+
+// Only one of the two is this processor's choice.
+TEST(Packed, GivesTheSameBitsUnpackedInPlace) {
+  if (!missing_feature(IsaLevel::Avx512, cpu_features()).empty())
+    GTEST_SKIP() << "this processor lacks AVX-512";
+  for (const DType type : packed_types()) {
+    for (const std::int64_t rows : {1, 5, 12, 13, 29, 96}) {
+      const Case c = {.outputs = 50, .cols = 768, .rows = rows, .outlier = 30};
+      const Problem problem(type, c, 13);
+      EXPECT_EQ(multiply(problem, avx512::kPacked, 0, rows),
+                multiply(problem, avx512::kPackedInPlace, 0, rows))
+          << name(type) << " " << rows;
     }
   }
 }

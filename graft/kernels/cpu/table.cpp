@@ -25,7 +25,7 @@ const std::array<KernelTable, 4>& tables() {
       KernelTable{.isa = "avx512",
                   .codecs = avx512::kCodecs,
                   .math = avx512::kMath,
-                  .packed = avx512::kPacked,
+                  .packed = cpu_features().is_amd ? avx512::kPackedInPlace : avx512::kPacked,
                   .peak = avx512::kPeak},
       // Tiles multiply matrices; for everything else this level is the one below it.
       KernelTable{.isa = "amx",
