@@ -106,8 +106,10 @@ bool is_alone(const SpeedTest& test) {
   return test.num_sequences == 1;
 }
 
-// The cells of "| 1 | 32 | 8 | ..." as numbers; nothing when one is none.
+// The cells of "| 1 | 32 | 8 | ..." as numbers; nothing when one is none that a count or a time
+// could be.
 std::vector<double> numbers_of_row(std::string_view line) {
+  constexpr double kMost = 1e12;
   std::vector<double> numbers;
   if (!line.starts_with('|')) return {};
   line.remove_prefix(1);
@@ -115,8 +117,9 @@ std::vector<double> numbers_of_row(std::string_view line) {
     const std::string cell(line.substr(0, line.find('|')));
     line.remove_prefix(std::min(line.size(), cell.size() + 1));
     char* end = nullptr;
-    numbers.push_back(std::strtod(cell.c_str(), &end));
-    if (end == cell.c_str() || *end != ' ') return {};
+    const double number = std::strtod(cell.c_str(), &end);
+    if (end == cell.c_str() || *end != ' ' || !(number >= 0 && number < kMost)) return {};
+    numbers.push_back(number);
   }
   return numbers;
 }

@@ -50,6 +50,8 @@ TEST(PeerOutput, OfBatchesIsTheTableAmongOtherWords) {
       "| a | table | of | other | things | than | those | above |\n"
       "| 1 | 2 | 3 |\n"
       "|  | | | | | | | | |\n"
+      "| 1 | nan | 8 | 264 | 0.1 | 66 | 2.5 | 100 |\n"
+      "| 1 | 1e300 | 8 | 264 | 0.1 | 66 | 2.5 | 100 |\n"
       "llama_perf_context_print: load time");
   EXPECT_EQ(speeds, (PeerSpeeds{{{.num_generated = 32, .num_sequences = 4}, 50},
                                 {{.num_generated = 32, .num_sequences = 8}, 100}}));
