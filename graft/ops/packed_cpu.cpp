@@ -44,6 +44,19 @@ std::pair<std::int64_t, std::int64_t> rows_of_node(const ThreadPool* pool,
           std::min(rows, static_cast<std::int64_t>(end) * kOutputStep)};
 }
 
+// Rows [begin, end) of a weight, to be packed to `to` on; returns where they end.
+std::byte* add_panels(const Weight& weight,
+                      std::int64_t begin,
+                      std::int64_t end,
+                      std::byte* to,
+                      std::vector<PanelToPack>& items) {
+  for (std::int64_t row = begin; row < end; row += cpu::kPanelRows) {
+    items.push_back({.weight = &weight, .begin = row, .to = to});
+    to += packed_bytes(weight.dtype, cpu::kPanelRows, weight.cols());
+  }
+  return to;
+}
+
 void pack_all(std::span<const PanelToPack> items, ThreadPool* pool) {
   if (pool != nullptr) {
     pool->parallel_for_at_home(items.size(), [&](std::size_t i) { pack_one(items[i]); });
@@ -135,10 +148,7 @@ std::vector<PackedMatrix> pack(std::span<const Weight> weights, WeightProvider& 
       if (slice.begin == slice.end) continue;
       slice.data = next;
       matrix.slices_.push_back(slice);
-      for (std::int64_t row = slice.begin; row < slice.end; row += cpu::kPanelRows) {
-        items.push_back({.weight = &weights[i], .begin = row, .to = next});
-        next += packed_bytes(matrix.dtype_, cpu::kPanelRows, matrix.cols_);
-      }
+      next = add_panels(weights[i], slice.begin, slice.end, next, items);
     }
   }
   pack_all(items, provider.pool());
