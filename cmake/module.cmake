@@ -1,9 +1,10 @@
-# graft_module(<folder> [DEPS <folder>...] [LIBS <target>...]) makes the library graft::<folder> from
-# the sources under graft/<folder>, and the program graft_<folder>_test from its *_test.cpp.
+# graft_module(<folder> [DEPS <folder>...] [LIBS <target>...] [LARGE_HEADERS <header>...]) makes the library graft::<folder>
+# from the sources under graft/<folder>, and the program graft_<folder>_test from its *_test.cpp.
 # LIBS are outside libraries; what a folder may include of ours is DEPS alone (tests/repository_test.cpp).
+# LARGE_HEADERS make most of the work of compiling: debug builds precompile them and optimize nothing that includes them.
 
 function(graft_module name)
-  cmake_parse_arguments(arg "" "" "DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "" "" "DEPS;LIBS;LARGE_HEADERS" ${ARGN})
   set(dir ${CMAKE_SOURCE_DIR}/graft/${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${dir}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/(kernels|ops)/cuda/")  # of libgraft_cuda.so: see cuda.cmake
@@ -24,7 +25,10 @@ function(graft_module name)
   endif()
   add_library(graft::${name} ALIAS graft_${name})
   target_link_libraries(graft_${name} ${scope} graft_flags ${arg_DEPS} ${arg_LIBS})
-  if(sources)
+  if(arg_LARGE_HEADERS)
+    target_compile_options(graft_${name} PRIVATE $<$<CONFIG:Debug>:-O0>)
+    graft_precompile(graft_${name} graft_${name} ${arg_LARGE_HEADERS})
+  elseif(sources)
     graft_precompile(graft_${name} graft_base)
   endif()
   set_property(GLOBAL APPEND PROPERTY graft_libs ${arg_LIBS})

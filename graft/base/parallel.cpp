@@ -59,9 +59,9 @@ std::vector<Processor> spread_over_nodes(const std::vector<Processor>& cores) {
 
 // Where a worker belongs.
 struct Seat {
-  std::size_t node = 0;         // counted among those that have workers
-  std::size_t share = 0;        // its part of every loop
-  std::vector<int> processors;  // to be pinned to; empty: it runs where it likes
+  std::size_t node = 0;              // counted among those that have workers
+  std::size_t share = 0;             // its part of every loop
+  std::vector<int> processors = {};  // to be pinned to; empty: it runs where it likes
 };
 
 // One processor for each worker, in turn.
