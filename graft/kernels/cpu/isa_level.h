@@ -23,7 +23,8 @@ struct CpuFeatures {
   bool amx_tile = false;
   bool amx_int8 = false;
   bool amx_bf16 = false;
-  // No level needs these. People ask for the first; the second says how vectors are made.
+  // No level needs these. People ask for the first; the second decides between two forms of a
+  // kernel.
   bool avx512bf16 = false;
   bool is_amd = false;
 };
