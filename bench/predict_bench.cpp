@@ -14,8 +14,8 @@
 #include "graft/base/parallel.h"
 #include "graft/models/generate.h"
 #include "graft/models/open_model.h"
-#include "graft/plan/estimate.h"
-#include "graft/plan/measure.h"
+#include "graft/perf/estimate.h"
+#include "graft/perf/measure.h"
 
 namespace {
 
@@ -56,12 +56,12 @@ double best_of_three(const Body& body) {
 }
 
 std::vector<double> compare(const std::filesystem::path& file,
-                            const graft::plan::MachineFigures& machine) {
+                            const graft::perf::MachineFigures& machine) {
   graft::models::OpenModel open(file);
   graft::models::Model& model = open.model();
-  const graft::plan::Load load = {
+  const graft::perf::Load load = {
       .context = kPromptTokens + kNewTokens / 2, .parallel = 1, .prefill_tokens = kPromptTokens};
-  const graft::plan::Estimate estimate = graft::plan::estimate(open.plan(), machine, load);
+  const graft::perf::Estimate estimate = graft::perf::estimate(open.plan(), machine, load);
 
   const TokenIds prompt = prompt_of(model.vocab_size(), kPromptTokens);
   const auto run = [&](std::int64_t num_tokens) {
@@ -82,7 +82,7 @@ std::vector<double> compare(const std::filesystem::path& file,
 
 void run_all(int argc, char** argv) {
   graft::ThreadPool pool;
-  const graft::plan::MachineFigures machine = graft::plan::measure_machine(pool);
+  const graft::perf::MachineFigures machine = graft::perf::measure_machine(pool);
   std::printf("machine: %zu threads, read %.1f GB/s, %.0f GFLOP/s\n", pool.num_threads(),
               machine.cpu.read_bytes_per_s / 1e9, machine.cpu.flops / 1e9);
   std::vector<double> errors;

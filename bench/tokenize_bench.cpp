@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "graft/base/shared_data.h"
 #include "graft/formats/read_tokenizer.h"
+#include "graft/testing/shared_data.h"
 #include "graft/tokenizer/tokenizer.h"
 
 namespace graft::bench {

@@ -3,7 +3,7 @@
 file(GLOB_RECURSE graft_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/graft/*.h)
 list(FILTER graft_headers EXCLUDE REGEX "-inl\\.h$")
 if(NOT GRAFT_CUDA_ENABLED)
-  list(FILTER graft_headers EXCLUDE REGEX "/(kernels|ops)/cuda/")
+  list(FILTER graft_headers EXCLUDE REGEX "/(kernels|ops|testing)/cuda/")
 endif()
 set(header_sources)
 foreach(header ${graft_headers})

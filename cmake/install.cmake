@@ -18,8 +18,7 @@ install(
   DESTINATION include
   FILES_MATCHING
   PATTERN "*.h"
-  PATTERN "test_*.h" EXCLUDE
-  PATTERN "shared_data.h" EXCLUDE
+  PATTERN "graft/testing" EXCLUDE
   PATTERN "graft/cli" EXCLUDE
   PATTERN "graft/server" EXCLUDE)
 install(FILES ${CMAKE_BINARY_DIR}/include/graft/base/version.h DESTINATION include/graft/base)

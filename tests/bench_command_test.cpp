@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 
 #include "tests/program.h"
 

@@ -6,10 +6,10 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/json.h"
-#include "graft/base/shared_data.h"
+#include "graft/base/text/json.h"
 #include "graft/base/version.h"
 #include "graft/formats/weight_source.h"
+#include "graft/testing/shared_data.h"
 
 #include "tests/program.h"
 

@@ -9,10 +9,10 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/json.h"
-#include "graft/base/shared_data.h"
-#include "graft/base/temporary_folder.h"
+#include "graft/base/system/temporary_folder.h"
+#include "graft/base/text/json.h"
 #include "graft/tensor/gpus.h"
+#include "graft/testing/shared_data.h"
 
 #include "tests/program.h"
 

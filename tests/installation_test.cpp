@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/shared_data.h"
 #include "graft/base/version.h"
+#include "graft/testing/shared_data.h"
 
 #include "tests/program.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 
 #include "tests/server_process.h"
 

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/json.h"
-#include "graft/base/shared_data.h"
+#include "graft/base/text/json.h"
+#include "graft/testing/shared_data.h"
 
 #include "tests/program.h"
 

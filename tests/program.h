@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "graft/base/temporary_folder.h"
+#include "graft/base/system/temporary_folder.h"
 
 namespace graft::tests {
 

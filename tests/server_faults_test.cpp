@@ -19,9 +19,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "graft/base/shared_data.h"
-#include "graft/base/str.h"
-#include "graft/base/temporary_folder.h"
+#include "graft/base/system/temporary_folder.h"
+#include "graft/base/text/str.h"
+#include "graft/testing/shared_data.h"
 
 #include "tests/mutation.h"
 #include "tests/server_process.h"

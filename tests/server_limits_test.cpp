@@ -9,7 +9,7 @@
 #include <openssl/ssl.h>
 #include <unistd.h>
 
-#include "graft/base/shared_data.h"
+#include "graft/testing/shared_data.h"
 
 #include "tests/program.h"
 #include "tests/server_process.h"

@@ -12,7 +12,7 @@
 
 #include <sys/types.h>
 
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 
 namespace graft::tests {
 

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "graft/base/base64.h"
+#include "graft/base/text/base64.h"
 
 #include "tests/program.h"
 #include "tests/server_process.h"

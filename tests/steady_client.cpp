@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "graft/base/str.h"
+#include "graft/base/text/str.h"
 
 #include "tests/server_process.h"
 
@@ -46,9 +46,9 @@ std::vector<std::string> SteadyClient::stop() {
 
 void SteadyClient::run() {
   constexpr int kPerConnection = 4;
-  constexpr std::size_t kMostProblems = 10;  // then there is no server to speak of
+  constexpr std::size_t kMaxProblems = 10;  // then there is no server to speak of
   std::unique_ptr<Client> client;
-  for (int i = 0; !is_stopping_ && problems_.size() < kMostProblems; ++i) {
+  for (int i = 0; !is_stopping_ && problems_.size() < kMaxProblems; ++i) {
     if (i % kPerConnection == 0) client = std::make_unique<Client>(port_);
     ask(*client, i % 2 == 1);
   }

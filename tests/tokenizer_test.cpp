@@ -9,9 +9,9 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/json.h"
-#include "graft/base/shared_data.h"
+#include "graft/base/text/json.h"
 #include "graft/formats/read_tokenizer.h"
+#include "graft/testing/shared_data.h"
 
 #include "tests/program.h"
 

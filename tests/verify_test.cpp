@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/shared_data.h"
+#include "graft/testing/shared_data.h"
 
 #include "tests/program.h"
 

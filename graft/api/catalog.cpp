@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "graft/base/error.h"
-#include "graft/base/own_folder.h"
+#include "graft/base/system/own_folder.h"
 
 namespace graft::api {
 namespace {

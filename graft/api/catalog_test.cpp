@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/base/temporary_folder.h"
+#include "graft/base/system/temporary_folder.h"
 
 namespace graft::api {
 namespace {

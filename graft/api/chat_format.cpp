@@ -1,8 +1,8 @@
 #include "graft/api/chat_format.h"
 
 #include "graft/base/error.h"
-#include "graft/tokenizer/chat/messages.h"
-#include "graft/tokenizer/chat/reasoning.h"
+#include "graft/chat/messages.h"
+#include "graft/chat/reasoning.h"
 
 namespace graft::api {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "graft/api/llm.h"
-#include "graft/base/json.h"
-#include "graft/tokenizer/chat/builtin_templates.h"
+#include "graft/base/text/json.h"
+#include "graft/chat/builtin_templates.h"
 
 namespace graft::api {
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "graft/base/error.h"
-#include "graft/base/mapped_file.h"
+#include "graft/base/system/mapped_file.h"
 #include "graft/engine/engine.h"
 #include "graft/models/open_model.h"
 #include "graft/tensor/gpus.h"

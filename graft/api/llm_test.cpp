@@ -14,9 +14,9 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/base/json.h"
-#include "graft/base/shared_data.h"
-#include "graft/base/temporary_folder.h"
+#include "graft/base/system/temporary_folder.h"
+#include "graft/base/text/json.h"
+#include "graft/testing/shared_data.h"
 
 namespace graft::api {
 namespace {

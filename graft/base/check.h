@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "graft/base/str.h"
+#include "graft/base/text/str.h"
 
 namespace graft::detail {
 

@@ -118,7 +118,7 @@ struct alignas(64) Share {
 };
 
 // Gives every seat its share, those of a node side by side; returns the shares of each node.
-std::vector<ThreadPool::Range> share_out(std::vector<Seat>& seats) {
+std::vector<ThreadPool::Range> plan_splits(std::vector<Seat>& seats) {
   std::vector<ThreadPool::Range> nodes(std::ranges::max(seats, {}, &Seat::node).node + 1);
   std::size_t next = 0;
   for (std::size_t node = 0; node < nodes.size(); ++node) {
@@ -223,7 +223,7 @@ ThreadPool::ThreadPool(std::size_t num_threads,
                        const std::vector<Processor>& machine)
     : state_(std::make_unique<State>()) {
   state_->seats = seat_workers(num_threads, processors, machine);
-  state_->nodes = share_out(state_->seats);
+  state_->nodes = plan_splits(state_->seats);
   num_threads = state_->seats.size();
   state_->shares = std::vector<Share>(num_threads);
   // With more threads than processors a thread that looks for work keeps another from doing it.
@@ -256,11 +256,11 @@ ThreadPool::Range ThreadPool::share(std::size_t node, std::size_t num_items) con
   return {.begin = num_items * begin / num_threads(), .end = num_items * end / num_threads()};
 }
 
-ThreadPool::Awake::Awake(ThreadPool& pool) : pool_(pool) {
+ThreadPool::SpinScope::SpinScope(ThreadPool& pool) : pool_(pool) {
   ++pool_.state_->num_awake;
 }
 
-ThreadPool::Awake::~Awake() {
+ThreadPool::SpinScope::~SpinScope() {
   --pool_.state_->num_awake;
 }
 

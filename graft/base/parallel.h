@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "graft/base/processors.h"
+#include "graft/base/system/processors.h"
 
 namespace graft {
 
@@ -40,12 +40,12 @@ class ThreadPool {
 
   // While one of these lives, the threads look for the next loop without sleeping: another device
   // works between the loops, for longer than they would wait.
-  class Awake {
+  class SpinScope {
    public:
-    explicit Awake(ThreadPool& pool);
-    Awake(const Awake&) = delete;
-    Awake& operator=(const Awake&) = delete;
-    ~Awake();
+    explicit SpinScope(ThreadPool& pool);
+    SpinScope(const SpinScope&) = delete;
+    SpinScope& operator=(const SpinScope&) = delete;
+    ~SpinScope();
 
    private:
     ThreadPool& pool_;
@@ -70,7 +70,7 @@ class ThreadPool {
   // Calls body(item) in the same way, but nobody helps another node: for what touches memory first,
   // which then lies where it will be read.
   template <class Body>
-  void parallel_for_at_home(std::size_t num_items, const Body& body) {
+  void parallel_for_local(std::size_t num_items, const Body& body) {
     run(num_items, false, &body, [](const void* any, std::size_t /*worker*/, std::size_t item) {
       (*static_cast<const Body*>(any))(item);
     });

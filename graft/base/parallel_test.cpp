@@ -40,7 +40,7 @@ TEST_P(ThreadPoolOn, RunsEveryItemOnce) {
     for (const std::size_t num_items : {0U, 1U, 2U, 3U, 1000U}) {
       std::vector<std::atomic<int>> counts(num_items);
       pool.parallel_for(num_items, [&](std::size_t i) { ++counts[i]; });
-      pool.parallel_for_at_home(num_items, [&](std::size_t i) { ++counts[i]; });
+      pool.parallel_for_local(num_items, [&](std::size_t i) { ++counts[i]; });
       for (const auto& count : counts)
         EXPECT_EQ(count, 2);
     }
@@ -79,7 +79,7 @@ TEST_P(ThreadPoolOn, RethrowsAndStaysUsable) {
       if (i == bad) throw std::runtime_error("bad");
     };
     EXPECT_THROW(pool.parallel_for(100, throw_at_bad), std::runtime_error);
-    EXPECT_THROW(pool.parallel_for_at_home(100, throw_at_bad), std::runtime_error);
+    EXPECT_THROW(pool.parallel_for_local(100, throw_at_bad), std::runtime_error);
   }
   std::atomic<int> sum = 0;
   pool.parallel_for(10, [&](std::size_t i) { sum += static_cast<int>(i); });
@@ -174,7 +174,7 @@ TEST_P(ThreadPoolOn, ThreadsBeginWithAPartOfTheirOwn) {
 TEST(ThreadPool, AtHomeTheyDoNot) {
   ThreadPool pool(4, {}, described_processors("numa:2 core:2 pu:1"));
   std::vector<std::thread::id> by(100);
-  pool.parallel_for_at_home(by.size(), [&](std::size_t item) {
+  pool.parallel_for_local(by.size(), [&](std::size_t item) {
     if (item < 50) std::this_thread::sleep_for(std::chrono::microseconds(200));
     by[item] = std::this_thread::get_id();
   });
@@ -191,8 +191,8 @@ TEST_P(ThreadPoolOn, StaysAwakeWhileAnotherDeviceWorks) {
     return total.load();
   };
   {
-    const ThreadPool::Awake outer(pool);
-    const ThreadPool::Awake inner(pool);
+    const ThreadPool::SpinScope outer(pool);
+    const ThreadPool::SpinScope inner(pool);
     for (int i = 0; i < 3; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       EXPECT_EQ(sum(), 4950);

@@ -7,7 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "graft/base/units.h"
+#include "graft/base/text/units.h"
 
 namespace graft {
 namespace {

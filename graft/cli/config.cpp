@@ -7,9 +7,9 @@
 #include <CLI/App.hpp>
 #include <fmt/format.h>
 
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 #include "graft/cli/commands.h"
-#include "graft/cli/settings.h"
+#include "graft/cli/options/settings.h"
 #include "graft/cli/terminal.h"
 
 namespace graft::cli {

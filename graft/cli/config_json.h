@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 #include "graft/formats/model_config.h"
 
 namespace graft::cli {

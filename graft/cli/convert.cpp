@@ -13,7 +13,7 @@
 #include "graft/base/error.h"
 #include "graft/base/parallel.h"
 #include "graft/base/progress.h"
-#include "graft/base/units.h"
+#include "graft/base/text/units.h"
 #include "graft/cli/commands.h"
 #include "graft/convert/job.h"
 #include "graft/formats/weight_source.h"

@@ -7,8 +7,8 @@
 #include <CLI/App.hpp>
 #include <fmt/format.h>
 
-#include "graft/base/processors.h"
-#include "graft/base/units.h"
+#include "graft/base/system/processors.h"
+#include "graft/base/text/units.h"
 #include "graft/cli/commands.h"
 #include "graft/kernels/cpu/table.h"
 #include "graft/tensor/gpus.h"
@@ -18,16 +18,17 @@ namespace {
 
 void devices() {
   std::string levels;
-  for (const cpu::KernelTable* table : cpu::runnable_kernels())
+  for (const kernels::cpu::KernelTable* table : kernels::cpu::runnable_kernels())
     levels.append(levels.empty() ? "" : ", ").append(table->isa);
   const std::vector<Processor> processors = usable_processors();
   const std::size_t nodes = num_nodes(processors);
-  fmt::print(
-      "cpu     {} threads{}, instruction sets: {} (using {})\n", one_per_core(processors).size(),
-      nodes > 1 ? fmt::format(" on {} memory nodes", nodes) : "", levels, cpu::kernels().isa);
+  fmt::print("cpu     {} threads{}, instruction sets: {} (using {})\n",
+             one_per_core(processors).size(),
+             nodes > 1 ? fmt::format(" on {} memory nodes", nodes) : "", levels,
+             kernels::cpu::kernels().isa);
   const GpuList list = list_gpus();
   for (std::size_t i = 0; i < list.gpus.size(); ++i) {
-    const cuda::DeviceProperties& gpu = list.gpus[i];
+    const cuda_abi::DeviceProperties& gpu = list.gpus[i];
     fmt::print("cuda:{}  {}, sm_{}{}, {} multiprocessors, {} of {} free\n", i, gpu.name,
                gpu.compute_major, gpu.compute_minor, gpu.num_multiprocessors,
                bytes_text(gpu.free_bytes), bytes_text(gpu.total_bytes));

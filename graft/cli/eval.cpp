@@ -16,7 +16,7 @@
 #include "graft/base/progress.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/eval_checks.h"
-#include "graft/cli/model_options.h"
+#include "graft/cli/options/model_options.h"
 #include "graft/cli/terminal.h"
 
 namespace graft::cli {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 
 namespace graft::cli {
 

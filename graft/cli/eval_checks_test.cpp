@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/base/mapped_file.h"
-#include "graft/base/shared_data.h"
+#include "graft/base/system/mapped_file.h"
+#include "graft/testing/shared_data.h"
 
 namespace graft::cli {
 namespace {

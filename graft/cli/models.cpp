@@ -9,11 +9,11 @@
 #include <fmt/format.h>
 
 #include "graft/base/error.h"
-#include "graft/base/json.h"
-#include "graft/base/system.h"
-#include "graft/base/units.h"
+#include "graft/base/system/system.h"
+#include "graft/base/text/json.h"
+#include "graft/base/text/units.h"
 #include "graft/cli/commands.h"
-#include "graft/cli/model_options.h"
+#include "graft/cli/options/model_options.h"
 #include "graft/cli/parts.h"
 #include "graft/cli/terminal.h"
 #include "graft/formats/weight_source.h"

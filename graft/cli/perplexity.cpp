@@ -13,8 +13,8 @@
 #include "graft/base/error.h"
 #include "graft/base/progress.h"
 #include "graft/cli/commands.h"
-#include "graft/cli/model_options.h"
-#include "graft/cli/rule_options.h"
+#include "graft/cli/options/model_options.h"
+#include "graft/cli/options/rule_options.h"
 
 namespace graft::cli {
 namespace {

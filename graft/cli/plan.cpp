@@ -7,12 +7,12 @@
 #include <CLI/App.hpp>
 #include <fmt/format.h>
 
-#include "graft/base/units.h"
+#include "graft/base/text/units.h"
 #include "graft/cli/commands.h"
-#include "graft/cli/model_options.h"
-#include "graft/cli/rule_options.h"
+#include "graft/cli/options/model_options.h"
+#include "graft/cli/options/rule_options.h"
 #include "graft/models/family.h"
-#include "graft/plan/estimate.h"
+#include "graft/perf/estimate.h"
 #include "graft/plan/report.h"
 
 namespace graft::cli {
@@ -23,12 +23,12 @@ struct Options {
   std::string rules;
   PluginOptions plugins;
   MachineOptions machine;
-  plan::Load load;
+  perf::Load load;
   bool json = false;
   bool automatic = false;
 };
 
-void print_devices(const plan::Estimate& estimate) {
+void print_devices(const perf::Estimate& estimate) {
   fmt::print("\n  {:<8} {:>11} {:>11} {:>11} {:>11} {:>11}\n", "device", "weights", "KV cache",
              "workspace", "total", "has");
   for (const auto& [device, bytes] : estimate.devices) {
@@ -39,14 +39,14 @@ void print_devices(const plan::Estimate& estimate) {
   }
 }
 
-void print_speed(const char* label, const plan::Speed& speed) {
+void print_speed(const char* label, const perf::Speed& speed) {
   fmt::print("  {:<9} {:>10.1f} tokens/s, limited by {}\n", label, speed.tokens_per_s, speed.limit);
 }
 
 void print_plan(const PlannedModel& model,
-                const plan::MachineFigures& machine,
-                const plan::Estimate& estimate,
-                const plan::Load& load) {
+                const perf::MachineFigures& machine,
+                const perf::Estimate& estimate,
+                const perf::Load& load) {
   const plan::Blueprint& blueprint = model.blueprint();
   fmt::print("{} ({}), {} parameters, {} used per token; rules {}\n\n", blueprint.model_name,
              blueprint.family, count_text(static_cast<double>(models::num_parameters(blueprint))),
@@ -62,11 +62,11 @@ void print_plan(const PlannedModel& model,
     fmt::print("\n  This does not fit. `graft plan --auto` places what does.\n");
 }
 
-Json speed_json(const plan::Speed& speed) {
+Json speed_json(const perf::Speed& speed) {
   return {{"tokens_per_s", speed.tokens_per_s}, {"limit", speed.limit}, {"seconds", speed.seconds}};
 }
 
-Json estimate_json(const PlannedModel& model, const plan::Estimate& estimate) {
+Json estimate_json(const PlannedModel& model, const perf::Estimate& estimate) {
   Json json = plan::plan_json(model.result().plan);
   json["parameters"] = models::num_parameters(model.blueprint());
   json["parameters_per_token"] = models::num_parameters_per_token(model.blueprint());
@@ -82,11 +82,11 @@ Json estimate_json(const PlannedModel& model, const plan::Estimate& estimate) {
 }
 
 int plan_model(const Options& options) {
-  const plan::MachineFigures machine = options.machine.figures();
+  const perf::MachineFigures machine = options.machine.figures();
   if (options.automatic) {
     const auto source = formats::open_weights(options.model.path());
     const plan::Blueprint blueprint = models::make_blueprint(source->config(), source.get());
-    fmt::print("{}", plan::auto_rules(blueprint, machine, options.load));
+    fmt::print("{}", perf::auto_rules(blueprint, machine, options.load));
     return 0;
   }
   const PlannedModel model(
@@ -95,7 +95,7 @@ int plan_model(const Options& options) {
       machine.gpus.empty() ? 0 : machine.gpus.front().vram_bytes);
   if (!options.json) fmt::print(stderr, "{}", plan::findings_text(model.result().findings));
   if (!model.result().ok()) return 1;
-  const plan::Estimate estimate = plan::estimate(model.result().plan, machine, options.load);
+  const perf::Estimate estimate = perf::estimate(model.result().plan, machine, options.load);
   if (options.json) {
     fmt::print("{}\n",
                estimate_json(model, estimate).dump(2, ' ', false, Json::error_handler_t::replace));
@@ -124,7 +124,7 @@ int check_rules(const Options& options) {
   return result.ok() ? 0 : 1;
 }
 
-void add_load(CLI::App& command, plan::Load& load) {
+void add_load(CLI::App& command, perf::Load& load) {
   command.add_option("--context", load.context, "Tokens of each sequence")
       ->check(CLI::Range(1, 1 << 24));
   command.add_option("--parallel", load.parallel, "Sequences at once")

@@ -11,8 +11,8 @@
 #include "graft/base/error.h"
 #include "graft/base/version.h"
 #include "graft/cli/commands.h"
-#include "graft/cli/ktransformers_flags.h"
-#include "graft/cli/settings.h"
+#include "graft/cli/options/ktransformers_flags.h"
+#include "graft/cli/options/settings.h"
 
 namespace graft::cli {
 namespace {

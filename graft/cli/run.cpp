@@ -14,13 +14,13 @@
 
 #include "graft/api/chat_format.h"
 #include "graft/base/error.h"
+#include "graft/chat/reasoning.h"
 #include "graft/cli/answer.h"
 #include "graft/cli/commands.h"
-#include "graft/cli/model_options.h"
+#include "graft/cli/options/model_options.h"
+#include "graft/cli/options/sampling_options.h"
 #include "graft/cli/run_batch.h"
-#include "graft/cli/sampling_options.h"
 #include "graft/cli/terminal.h"
-#include "graft/tokenizer/chat/reasoning.h"
 
 namespace graft::cli {
 namespace {

@@ -13,10 +13,10 @@
 
 #include "graft/base/error.h"
 #include "graft/base/progress.h"
+#include "graft/chat/reasoning.h"
 #include "graft/cli/answer.h"
-#include "graft/cli/rule_options.h"
+#include "graft/cli/options/rule_options.h"
 #include "graft/cli/terminal.h"
-#include "graft/tokenizer/chat/reasoning.h"
 
 namespace graft::cli {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "graft/api/chat_format.h"
 #include "graft/api/llm.h"
-#include "graft/base/json.h"
-#include "graft/cli/sampling_options.h"
+#include "graft/base/text/json.h"
+#include "graft/cli/options/sampling_options.h"
 
 namespace graft::cli {
 

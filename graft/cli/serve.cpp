@@ -14,8 +14,8 @@
 #include "graft/api/catalog.h"
 #include "graft/base/error.h"
 #include "graft/cli/commands.h"
-#include "graft/cli/model_options.h"
-#include "graft/cli/rule_options.h"
+#include "graft/cli/options/model_options.h"
+#include "graft/cli/options/rule_options.h"
 #include "graft/cli/terminal.h"
 #include "graft/server/service.h"
 

@@ -11,7 +11,7 @@
 
 #include "graft/base/parallel.h"
 #include "graft/base/progress.h"
-#include "graft/base/units.h"
+#include "graft/base/text/units.h"
 #include "graft/cli/commands.h"
 #include "graft/convert/job.h"
 #include "graft/formats/synthetic.h"

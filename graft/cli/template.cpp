@@ -9,12 +9,12 @@
 #include <fmt/format.h>
 
 #include "graft/base/error.h"
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
+#include "graft/chat/builtin_templates.h"
 #include "graft/cli/commands.h"
-#include "graft/cli/model_options.h"
+#include "graft/cli/options/model_options.h"
 #include "graft/cli/terminal.h"
 #include "graft/formats/weight_source.h"
-#include "graft/tokenizer/chat/builtin_templates.h"
 
 namespace graft::cli {
 namespace {

@@ -13,9 +13,9 @@
 #include <fmt/ranges.h>
 
 #include "graft/base/error.h"
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 #include "graft/cli/commands.h"
-#include "graft/cli/model_options.h"
+#include "graft/cli/options/model_options.h"
 #include "graft/formats/read_tokenizer.h"
 #include "graft/tokenizer/tokenizer.h"
 

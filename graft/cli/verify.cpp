@@ -16,7 +16,7 @@
 #include "graft/base/parallel.h"
 #include "graft/base/progress.h"
 #include "graft/cli/commands.h"
-#include "graft/cli/rule_options.h"
+#include "graft/cli/options/rule_options.h"
 #include "graft/convert/job.h"
 #include "graft/formats/weight_source.h"
 

@@ -16,7 +16,8 @@ std::int64_t unpaired(std::int64_t row, std::int64_t head_dim) {
 }
 
 void decode(DType dtype, const std::byte* data, std::span<float> out) {
-  cpu::kernels().codecs[static_cast<std::size_t>(dtype)].decode(data, out.data(), out.size());
+  kernels::cpu::kernels().codecs[static_cast<std::size_t>(dtype)].decode(data, out.data(),
+                                                                         out.size());
 }
 
 }  // namespace

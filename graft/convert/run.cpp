@@ -82,7 +82,8 @@ class TensorWriter {
     thread_local std::vector<float> rows;
     rows.resize(num_elems);
     reader.read(begin, count, rows.data());
-    const quant::Codec& codec = cpu::kernels().codecs[static_cast<std::size_t>(recipe.dtype)];
+    const quant::Codec& codec =
+        kernels::cpu::kernels().codecs[static_cast<std::size_t>(recipe.dtype)];
     GRAFT_CHECK(codec.encode != nullptr, "no encoder for ", name(recipe.dtype));
     codec.encode(rows.data(), out, num_elems);
   }

@@ -44,7 +44,7 @@ std::optional<BlockId> BlockManager::find(std::uint64_t parent,
   return is_same ? std::optional(found->second) : std::nullopt;
 }
 
-std::int64_t BlockManager::take_cached(BlockTable& table, std::span<const TokenId> tokens) {
+std::int64_t BlockManager::match_prefix(BlockTable& table, std::span<const TokenId> tokens) {
   if (!prefix_caching_) return 0;
   GRAFT_CHECK(static_cast<std::int64_t>(table.blocks.size()) == table.num_known,
               table.blocks.size(), " blocks, ", table.num_known, " known");
@@ -155,7 +155,7 @@ void BlockManager::forget(Block& block) {
   block.tokens.clear();
 }
 
-void BlockManager::forget_all() {
+void BlockManager::invalidate_prefix_cache() {
   for (Block& block : blocks_)
     forget(block);
 }

@@ -59,7 +59,7 @@ class BlockManager {
   // Adds to the table the known blocks that continue it with these tokens (the whole sequence from
   // its beginning), never the one that holds the last token: that has to be computed to go on.
   // All blocks of the table must be full and known. Returns the tokens gained.
-  std::int64_t take_cached(BlockTable& table, std::span<const TokenId> tokens);
+  std::int64_t match_prefix(BlockTable& table, std::span<const TokenId> tokens);
 
   // Makes positions [first, end) writable: takes new blocks, and replaces a shared block by a copy
   // (appended to `copies`). False, with nothing changed, when too few blocks are free.
@@ -77,7 +77,7 @@ class BlockManager {
   void free(BlockTable& table);
 
   // Forgets the content of all blocks, used or not (when a step failed half-way).
-  void forget_all();
+  void invalidate_prefix_cache();
   // Forgets the free blocks and lists them: their memory may go.
   std::vector<BlockId> forget_free();
 

@@ -21,7 +21,7 @@ Tokens count_up(TokenId first, std::int64_t count) {
 BlockTable compute(BlockManager& blocks, const Tokens& tokens) {
   BlockTable table;
   std::vector<BlockCopy> copies;
-  const std::int64_t cached = blocks.take_cached(table, tokens);
+  const std::int64_t cached = blocks.match_prefix(table, tokens);
   const auto end = static_cast<std::int64_t>(tokens.size());
   EXPECT_TRUE(blocks.prepare(table, cached, end, copies));
   EXPECT_TRUE(copies.empty());
@@ -55,7 +55,7 @@ TEST(BlockManager, SharesOnlyWithinASalt) {
   const auto computed = [&](std::uint64_t salt) {
     BlockTable table = salted_table(salt);
     std::vector<BlockCopy> copies;
-    const std::int64_t cached = blocks.take_cached(table, tokens);
+    const std::int64_t cached = blocks.match_prefix(table, tokens);
     EXPECT_TRUE(blocks.prepare(table, cached, 10, copies));
     blocks.register_full(table, tokens, 10);
     blocks.free(table);
@@ -72,9 +72,9 @@ TEST(BlockManager, AHitNeverCoversTheLastToken) {
   BlockManager blocks(10, 4);
   BlockTable first = compute(blocks, count_up(0, 8));
   BlockTable same;
-  EXPECT_EQ(blocks.take_cached(same, count_up(0, 8)), 4);
+  EXPECT_EQ(blocks.match_prefix(same, count_up(0, 8)), 4);
   BlockTable longer;
-  EXPECT_EQ(blocks.take_cached(longer, count_up(0, 9)), 8);
+  EXPECT_EQ(blocks.match_prefix(longer, count_up(0, 9)), 8);
   for (BlockTable* table : {&first, &same, &longer})
     blocks.free(*table);
 }
@@ -83,8 +83,8 @@ TEST(BlockManager, TheSameTokensElsewhereAreAnotherContent) {
   BlockManager blocks(10, 2);
   BlockTable first = compute(blocks, {1, 2, 3, 4, 5});
   BlockTable other;
-  EXPECT_EQ(blocks.take_cached(other, Tokens{3, 4, 5, 6}), 0);
-  EXPECT_EQ(blocks.take_cached(other, Tokens{9, 9, 3, 4, 5}), 0);
+  EXPECT_EQ(blocks.match_prefix(other, Tokens{3, 4, 5, 6}), 0);
+  EXPECT_EQ(blocks.match_prefix(other, Tokens{9, 9, 3, 4, 5}), 0);
   blocks.free(first);
 }
 
@@ -98,9 +98,9 @@ TEST(BlockManager, ReusesTheLeastRecentlyUsedFirstAndTailsBeforePrefixes) {
   // One block is needed: the tail of the old one goes.
   BlockTable one = compute(blocks, {9, 9});
   BlockTable table;
-  EXPECT_EQ(blocks.take_cached(table, Tokens{1, 2, 3, 4, 5}), 2);
+  EXPECT_EQ(blocks.match_prefix(table, Tokens{1, 2, 3, 4, 5}), 2);
   blocks.free(table);
-  EXPECT_EQ(blocks.take_cached(table, Tokens{5, 6, 7, 8, 1}), 4);
+  EXPECT_EQ(blocks.match_prefix(table, Tokens{5, 6, 7, 8, 1}), 4);
   blocks.free(table);
   blocks.free(one);
 }
@@ -110,9 +110,9 @@ TEST(BlockManager, CollidingHashesAreToldApartByTheirTokens) {
   BlockTable first = compute(blocks, {1, 2, 3, 4});
   BlockTable second = compute(blocks, {5, 6, 7, 8});
   BlockTable table;
-  EXPECT_EQ(blocks.take_cached(table, Tokens{5, 6, 9}), 0);
-  EXPECT_EQ(blocks.take_cached(table, Tokens{3, 4, 9}), 0);
-  EXPECT_EQ(blocks.take_cached(table, Tokens{1, 2, 9}), 2);
+  EXPECT_EQ(blocks.match_prefix(table, Tokens{5, 6, 9}), 0);
+  EXPECT_EQ(blocks.match_prefix(table, Tokens{3, 4, 9}), 0);
+  EXPECT_EQ(blocks.match_prefix(table, Tokens{1, 2, 9}), 2);
   for (BlockTable* each : {&first, &second, &table})
     blocks.free(*each);
   EXPECT_EQ(blocks.num_free(), 10);
@@ -161,11 +161,11 @@ TEST(BlockManager, ForgetsWhatItIsTold) {
   EXPECT_EQ(released.size(), 6U);
   EXPECT_TRUE(std::ranges::is_sorted(released));
   BlockTable table;
-  EXPECT_EQ(blocks.take_cached(table, Tokens{7, 8, 9}), 0);
-  EXPECT_EQ(blocks.take_cached(table, Tokens{1, 2, 3}), 2);
+  EXPECT_EQ(blocks.match_prefix(table, Tokens{7, 8, 9}), 0);
+  EXPECT_EQ(blocks.match_prefix(table, Tokens{1, 2, 3}), 2);
   blocks.free(table);
-  blocks.forget_all();
-  EXPECT_EQ(blocks.take_cached(table, Tokens{1, 2, 3}), 0);
+  blocks.invalidate_prefix_cache();
+  EXPECT_EQ(blocks.match_prefix(table, Tokens{1, 2, 3}), 0);
   blocks.free(used);
   EXPECT_EQ(blocks.num_free(), 8);
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "graft/base/error.h"
-#include "graft/base/units.h"
+#include "graft/base/text/units.h"
 
 namespace graft::engine {
 namespace {

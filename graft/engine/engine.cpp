@@ -12,7 +12,7 @@ namespace graft::engine {
 namespace {
 
 // Logits of more sequences than this take memory that is not worth measuring before it is used.
-constexpr std::int64_t kMostWarmSequences = 256;
+constexpr std::int64_t kMaxWarmSequences = 256;
 
 // What a GPU needs to work in is measured, not guessed: the largest passes go through once.
 void warm_up(models::OpenModel& open, const EngineConfig& config) {
@@ -23,7 +23,7 @@ void warm_up(models::OpenModel& open, const EngineConfig& config) {
   // What makes no sense is said when the configuration is resolved.
   std::int64_t num_tokens = std::max<std::int64_t>(config.max_num_batched_tokens, 1);
   if (context > 0) num_tokens = std::min(num_tokens, context);
-  model.warm_up(num_tokens, std::clamp<std::int64_t>(config.max_num_seqs, 1, kMostWarmSequences));
+  model.warm_up(num_tokens, std::clamp<std::int64_t>(config.max_num_seqs, 1, kMaxWarmSequences));
 }
 
 EngineConfig resolve_for(models::OpenModel& open, const EngineConfig& config) {
@@ -188,7 +188,7 @@ void Engine::end_too_long(const Schedule& schedule) {
 
 // What was promised to the prefix cache was not computed: it goes, and so does whoever runs.
 void Engine::fail_running(const std::string& message) {
-  blocks_.forget_all();
+  blocks_.invalidate_prefix_cache();
   std::vector<Sequence*> running;
   for (const auto& [id, sequence] : sequences_) {
     if (sequence->state == SequenceState::Running) running.push_back(sequence.get());
@@ -261,7 +261,7 @@ void Engine::choose(Choice& choice) {
       .output = sequence.output(),
       .end_tokens = end_tokens_,
       .seed = sequence.seed};
-  if (runner_.has_candidates()) {
+  if (runner_.has_top_k()) {
     choice.token = sample(runner_.likely_tokens(choice.row), context);
     return;
   }

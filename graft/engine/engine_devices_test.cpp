@@ -11,9 +11,9 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/base/shared_data.h"
 #include "graft/engine/engine.h"
-#include "graft/ops/test_device.h"
+#include "graft/testing/device.h"
+#include "graft/testing/shared_data.h"
 
 namespace graft::engine {
 namespace {

@@ -13,9 +13,9 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/base/shared_data.h"
-#include "graft/base/temporary_folder.h"
+#include "graft/base/system/temporary_folder.h"
 #include "graft/models/generate.h"
+#include "graft/testing/shared_data.h"
 
 namespace graft::engine {
 namespace {

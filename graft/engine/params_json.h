@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 #include "graft/engine/sampling_params.h"
 
 namespace graft::engine {

@@ -12,7 +12,7 @@ ops::Phase phase_of(const Schedule& schedule) {
       std::ranges::all_of(schedule.sequences, [](const ScheduledSequence& scheduled) {
         return scheduled.num_tokens == 1 && scheduled.sequence->num_computed > 0;
       });
-  return generates ? ops::Phase::Generate : ops::Phase::Prefill;
+  return generates ? ops::Phase::Decode : ops::Phase::Prefill;
 }
 
 bool wants_prompt_logits(const Sequence& sequence) {
@@ -41,13 +41,13 @@ void append(ops::Batch& batch, const ScheduledSequence& scheduled) {
 
 // So many are enough for every sequence of the step; 0 when one needs all logits, or more than
 // there can be. Few different numbers, so that passes come again.
-std::int64_t num_candidates_for(const Schedule& schedule, std::int64_t most) {
+std::int64_t num_top_k_for(const Schedule& schedule, std::int64_t most) {
   std::int64_t largest = 1;
   for (const ScheduledSequence& scheduled : schedule.sequences) {
     const Sequence& sequence = *scheduled.sequence;
     if (wants_prompt_logits(sequence)) return 0;
     if (!scheduled.is_complete()) continue;
-    const auto needed = num_likely_needed(sequence.params, sequence.num_output());
+    const auto needed = required_top_k(sequence.params, sequence.num_output());
     if (!needed || *needed > most) return 0;
     largest = std::max(largest, *needed);
   }
@@ -74,27 +74,27 @@ const std::vector<SequenceLogits>& Runner::run(const Schedule& schedule) {
     model_.copy_block(copy.from, copy.to);
   const ops::Phase phase = phase_of(schedule);
   // As many as there are tokens would be all logits, and their tokens on top.
-  const std::int64_t most = std::min(model_.most_candidates(phase), model_.vocab_size() - 1);
-  num_candidates_ = num_candidates_for(schedule, most);
+  const std::int64_t most = std::min(model_.max_top_k(phase), model_.vocab_size() - 1);
+  num_top_k_ = num_top_k_for(schedule, most);
   forward(phase);
   return rows_;
 }
 
 void Runner::forward(ops::Phase phase) {
   const auto num_rows = static_cast<std::int64_t>(batch_.logit_rows.size());
-  const std::int64_t num_cols = has_candidates() ? num_candidates_ : model_.vocab_size();
+  const std::int64_t num_cols = has_top_k() ? num_top_k_ : model_.vocab_size();
   const auto size = static_cast<std::size_t>(num_rows * num_cols);
   logits_.resize(size);
   models::PassOutput out = {.logits = TensorView(logits_.data(), DType::F32, {num_rows, num_cols})};
-  if (has_candidates()) {
+  if (has_top_k()) {
     tokens_.resize(size);
     out.tokens = TensorView(tokens_.data(), DType::I32, {num_rows, num_cols});
   }
   model_.forward(batch_, phase, out);
 }
 
-LikelyTokens Runner::likely_tokens(std::int64_t row) const {
-  const auto count = static_cast<std::size_t>(num_candidates_);
+TopK Runner::likely_tokens(std::int64_t row) const {
+  const auto count = static_cast<std::size_t>(num_top_k_);
   const std::size_t first = static_cast<std::size_t>(row) * count;
   return {.tokens = std::span(tokens_).subspan(first, count),
           .logits = std::span(logits_).subspan(first, count)};

@@ -29,11 +29,11 @@ class Runner {
   // One entry per scheduled sequence, in order.
   const std::vector<SequenceLogits>& run(const Schedule& schedule);
   // Whether the last step has the largest logits only.
-  bool has_candidates() const { return num_candidates_ > 0; }
+  bool has_top_k() const { return num_top_k_ > 0; }
   // Row r of the last step, which has all of them, to be changed at will.
   std::span<float> logits(std::int64_t row);
   // Row r of the last step, which has candidates.
-  LikelyTokens likely_tokens(std::int64_t row) const;
+  TopK likely_tokens(std::int64_t row) const;
 
  private:
   void forward(ops::Phase phase);
@@ -41,9 +41,9 @@ class Runner {
   models::Model& model_;
   ops::Batch batch_;
   std::vector<SequenceLogits> rows_;
-  std::int64_t num_candidates_ = 0;  // of a row; 0: all logits
-  std::vector<float> logits_;        // of all tokens, or …
-  std::vector<TokenId> tokens_;      // … of these
+  std::int64_t num_top_k_ = 0;   // of a row; 0: all logits
+  std::vector<float> logits_;    // of all tokens, or …
+  std::vector<TokenId> tokens_;  // … of these
 };
 
 }  // namespace graft::engine

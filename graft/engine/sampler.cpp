@@ -44,9 +44,9 @@ void forbid_early_end(std::span<float> logits, const SamplingContext& context) {
 }
 
 void add_bias(std::span<float> logits, const SamplingParams& params) {
-  constexpr float kMost = 100.0F;
+  constexpr float kMax = 100.0F;
   for (const auto& [token, bias] : params.logit_bias)
-    at(logits, token) += std::clamp(bias, -kMost, kMost);
+    at(logits, token) += std::clamp(bias, -kMax, kMax);
 }
 
 void penalize(std::span<float> logits, const SamplingContext& context) {
@@ -91,7 +91,7 @@ TokenId best(std::span<const float> logits) {
   return static_cast<TokenId>(best);
 }
 
-// LikelyTokens of a row of numbers, with their memory.
+// TopK of a row of numbers, with their memory.
 struct OwnLikelyTokens {
   std::vector<TokenId> tokens;
   std::vector<float> logits;
@@ -204,7 +204,7 @@ Candidates narrow(Candidates candidates, const SamplingParams& params) {
 }
 
 // The first are the likeliest, so nothing depends on how many more were found, or where.
-Candidates distribution_of(const LikelyTokens& likely, const SamplingParams& params) {
+Candidates distribution_of(const TopK& likely, const SamplingParams& params) {
   if (!std::isfinite(likely.logits.front())) return {};
   if (params.is_greedy()) return {{.token = likely.tokens.front(), .probability = 1.0}};
   const auto count = static_cast<std::size_t>(params.top_k);
@@ -265,8 +265,7 @@ std::optional<TokenId> sample(std::span<float> logits, const SamplingContext& co
   return draw(distribution(logits, context), context);
 }
 
-std::optional<std::int64_t> num_likely_needed(const SamplingParams& params,
-                                              std::int64_t num_output) {
+std::optional<std::int64_t> required_top_k(const SamplingParams& params, std::int64_t num_output) {
   const bool changes_logits = !params.allowed_token_ids.empty() || !params.bad_words.empty() ||
                               !params.logit_bias.empty() || num_output < params.min_tokens ||
                               params.repetition_penalty != 1.0 || params.presence_penalty != 0.0 ||
@@ -277,7 +276,7 @@ std::optional<std::int64_t> num_likely_needed(const SamplingParams& params,
   return params.top_k;
 }
 
-std::optional<TokenId> sample(const LikelyTokens& likely, const SamplingContext& context) {
+std::optional<TokenId> sample(const TopK& likely, const SamplingContext& context) {
   return draw(distribution_of(likely, *context.params), context);
 }
 

@@ -31,17 +31,16 @@ std::optional<TokenId> sample(std::span<float> logits, const SamplingContext& co
 
 // The likeliest tokens of a row, the likeliest first, of equal ones the lower id. A logit that is
 // no number comes before all others.
-struct LikelyTokens {
+struct TopK {
   std::span<const TokenId> tokens = {};
   std::span<const float> logits = {};
 };
 
 // So many of them are enough to choose the token after `num_output` others; nothing when all logits
 // must be seen.
-std::optional<std::int64_t> num_likely_needed(const SamplingParams& params,
-                                              std::int64_t num_output);
+std::optional<std::int64_t> required_top_k(const SamplingParams& params, std::int64_t num_output);
 // The token that the whole row would give. They are at least as many as needed.
-std::optional<TokenId> sample(const LikelyTokens& likely, const SamplingContext& context);
+std::optional<TokenId> sample(const TopK& likely, const SamplingContext& context);
 
 // False when the parameters alone forbid every first token.
 bool leaves_choice(const SamplingParams& params,

@@ -222,13 +222,12 @@ TEST(Sampler, TheLikeliestGiveTheTokenOfTheWholeRow) {
     const SamplingParams params = random_params(random);
     const std::vector<TokenId> output(random() % 5);
     const SamplingContext context = {.params = &params, .output = output, .seed = random()};
-    const auto needed = num_likely_needed(params, 0);
+    const auto needed = required_top_k(params, 0);
     ASSERT_EQ(needed, params.is_greedy() ? 1 : params.top_k);
     // More than are needed change nothing.
     const auto more = static_cast<std::int64_t>(random() % 100);
     const Likely likely = likely_of(logits, *needed + more);
-    const auto got =
-        sample(LikelyTokens{.tokens = likely.tokens, .logits = likely.logits}, context);
+    const auto got = sample(TopK{.tokens = likely.tokens, .logits = likely.logits}, context);
     ASSERT_EQ(got, sample(logits, context)) << "row of kind " << kind << ", round " << round;
     const bool is_chosen = kind < 3 || kind == 4 || kind == 7 || kind == 9;
     ASSERT_EQ(got.has_value(), is_chosen) << "row of kind " << kind;
@@ -240,11 +239,11 @@ TEST(Sampler, TheLikeliestGiveTheTokenOfTheWholeRow) {
 TEST(Sampler, WhoNeedsAllLogitsSaysSo) {
   SamplingParams params;
   params.top_k = 20;
-  EXPECT_EQ(num_likely_needed(params, 0), 20);
+  EXPECT_EQ(required_top_k(params, 0), 20);
   const auto needs_all = [&](auto change) {
     SamplingParams changed = params;
     change(changed);
-    return !num_likely_needed(changed, 4);
+    return !required_top_k(changed, 4);
   };
   EXPECT_TRUE(needs_all([](auto& p) { p.top_k = 0; }));
   EXPECT_TRUE(needs_all([](auto& p) { p.top_k = -1; }));
@@ -259,7 +258,7 @@ TEST(Sampler, WhoNeedsAllLogitsSaysSo) {
   EXPECT_FALSE(needs_all([](auto& p) { p.min_tokens = 4; }));
   EXPECT_FALSE(needs_all([](auto& p) { p.stop_token_ids = {3}; }));
   params.temperature = 0;
-  EXPECT_EQ(num_likely_needed(params, 0), 1);
+  EXPECT_EQ(required_top_k(params, 0), 1);
   EXPECT_TRUE(needs_all([](auto& p) { p.repetition_penalty = 1.1; }));
 }
 

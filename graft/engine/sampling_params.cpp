@@ -12,7 +12,7 @@ class Checker {
   explicit Checker(std::int64_t vocab_size) : vocab_size_(vocab_size) {}
 
   void require(bool holds, std::string_view name, auto value, std::string_view expected) {
-    if (holds || ++num_problems_ > kMostProblems) return;
+    if (holds || ++num_problems_ > kMaxProblems) return;
     problems_ += str(problems_.empty() ? "" : "; ", name, " is ", value, ", expected ", expected);
   }
   void token(TokenId id, std::string_view name) {
@@ -26,13 +26,13 @@ class Checker {
   }
   void finish() const {
     if (problems_.empty()) return;
-    if (num_problems_ <= kMostProblems) fail(problems_);
-    fail(problems_, "; and ", num_problems_ - kMostProblems, " more");
+    if (num_problems_ <= kMaxProblems) fail(problems_);
+    fail(problems_, "; and ", num_problems_ - kMaxProblems, " more");
   }
 
  private:
   // Lists may hold millions of mistakes, and nobody reads so many.
-  static constexpr int kMostProblems = 8;
+  static constexpr int kMaxProblems = 8;
 
   std::int64_t vocab_size_;
   std::string problems_;

@@ -8,7 +8,7 @@ namespace graft::engine {
 namespace {
 
 // Logits of every position of a prompt are wanted: fewer at a time, for they take memory.
-constexpr std::int64_t kMostLogitRows = 256;
+constexpr std::int64_t kMaxLogitRows = 256;
 
 // Samples that will run when the prompt is done, itself included; 1 from then on.
 std::int64_t seats_of(const Sequence& sequence) {
@@ -45,7 +45,7 @@ Schedule Scheduler::schedule() {
   // From here on nothing is taken back, so what will be written may be shared within this very
   // step: in a pass every layer writes all rows before any is read.
   for (const ScheduledSequence& scheduled : step.schedule.sequences)
-    make_known(scheduled);
+    register_blocks(scheduled);
   if (!step.has_preempted) schedule_waiting(step);
   return std::move(step.schedule);
 }
@@ -56,12 +56,12 @@ void Scheduler::schedule_running(Step& step, bool generating) {
   for (Sequence* sequence : running) {
     if (sequence->state != SequenceState::Running || step.budget == 0) continue;
     if ((sequence->num_pending() == 1) != generating) continue;
-    if (!generating) take_cached(*sequence);
+    if (!generating) match_prefix(*sequence);
     const std::int64_t num_tokens = chunk_of(*sequence, step.budget);
     if (!make_room(step, *sequence, num_tokens)) continue;
     put(step, *sequence, num_tokens);
     // Prompts are not preempted in the step that computes them: the next one may share.
-    if (!generating) make_known(step.schedule.sequences.back());
+    if (!generating) register_blocks(step.schedule.sequences.back());
   }
 }
 
@@ -74,7 +74,7 @@ void Scheduler::schedule_waiting(Step& step) {
       step.schedule.too_long.push_back(&sequence);
       continue;
     }
-    take_cached(sequence);
+    match_prefix(sequence);
     const std::int64_t num_more = blocks_.blocks_for(sequence.num_tokens()) -
                                   static_cast<std::int64_t>(sequence.table.blocks.size());
     // All of it must fit now, or it would be thrown out again half-way.
@@ -95,7 +95,7 @@ void Scheduler::schedule_waiting(Step& step) {
     sequence.state = SequenceState::Running;
     if (!sequence.first_scheduled) sequence.first_scheduled = Clock::now();
     put(step, sequence, num_tokens);
-    make_known(step.schedule.sequences.back());
+    register_blocks(step.schedule.sequences.back());
   }
 }
 
@@ -108,19 +108,19 @@ std::int64_t Scheduler::num_seats() const {
 
 std::int64_t Scheduler::chunk_of(const Sequence& sequence, std::int64_t budget) const {
   std::int64_t most = std::min(budget, config_.chunk_prefill_size);
-  if (sequence.params.prompt_logprobs) most = std::min(most, kMostLogitRows);
+  if (sequence.params.prompt_logprobs) most = std::min(most, kMaxLogitRows);
   return std::min(sequence.num_pending(), most);
 }
 
 // What others have computed since need not be computed again. Only at a block's beginning, and not
 // when every position's logits are wanted.
-void Scheduler::take_cached(Sequence& sequence) {
+void Scheduler::match_prefix(Sequence& sequence) {
   const bool is_at_block =
       sequence.num_computed ==
       static_cast<std::int64_t>(sequence.table.blocks.size()) * blocks_.block_tokens();
   if (!is_at_block || (sequence.params.prompt_logprobs && sequence.num_output() == 0)) return;
   if (static_cast<std::int64_t>(sequence.table.blocks.size()) != sequence.table.num_known) return;
-  const std::int64_t gained = blocks_.take_cached(sequence.table, sequence.tokens);
+  const std::int64_t gained = blocks_.match_prefix(sequence.table, sequence.tokens);
   sequence.num_computed += gained;
   if (sequence.state == SequenceState::Running) num_hit_tokens_ += gained;
 }
@@ -146,7 +146,7 @@ void Scheduler::put(Step& step, Sequence& sequence, std::int64_t num_tokens) {
   step.budget -= num_tokens;
 }
 
-void Scheduler::make_known(const ScheduledSequence& scheduled) {
+void Scheduler::register_blocks(const ScheduledSequence& scheduled) {
   Sequence& sequence = *scheduled.sequence;
   blocks_.register_full(sequence.table, sequence.tokens,
                         sequence.num_computed + scheduled.num_tokens);

@@ -72,8 +72,8 @@ class Scheduler {
   void schedule_waiting(Step& step);
   bool make_room(Step& step, Sequence& sequence, std::int64_t num_tokens);
   void put(Step& step, Sequence& sequence, std::int64_t num_tokens);
-  void make_known(const ScheduledSequence& scheduled);
-  void take_cached(Sequence& sequence);
+  void register_blocks(const ScheduledSequence& scheduled);
+  void match_prefix(Sequence& sequence);
   void preempt(Step& step, Sequence& victim);
   std::int64_t chunk_of(const Sequence& sequence, std::int64_t budget) const;
   std::int64_t num_seats() const;

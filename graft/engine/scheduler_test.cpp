@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/str.h"
+#include "graft/base/text/str.h"
 
 namespace graft::engine {
 namespace {

@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 #include "graft/base/error.h"
-#include "graft/base/mapped_file.h"
+#include "graft/base/system/mapped_file.h"
 #include "graft/base/version.h"
 #include "graft/engine/params_json.h"
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <optional>
 
-#include "graft/base/str.h"
+#include "graft/base/text/str.h"
 
 namespace graft::formats {
 namespace {

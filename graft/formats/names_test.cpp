@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/json.h"
-#include "graft/base/shared_data.h"
+#include "graft/base/text/json.h"
 #include "graft/formats/huggingface/hf_config.h"
 #include "graft/formats/safetensors/safetensors_folder.h"
+#include "graft/testing/shared_data.h"
 
 namespace graft::formats {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "graft/base/error.h"
-#include "graft/base/mapped_file.h"
+#include "graft/base/system/mapped_file.h"
 #include "graft/formats/gguf/gguf_source.h"
 #include "graft/formats/huggingface/hf_folder.h"
 #include "graft/formats/weight_source.h"

@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
 
-#include "graft/base/shared_data.h"
 #include "graft/formats/gguf/gguf_config.h"
 #include "graft/formats/gguf/gguf_tokenizer.h"
 #include "graft/formats/gguf/gguf_writer.h"
-#include "graft/formats/test_support.h"
 #include "graft/formats/weight_source.h"
+#include "graft/testing/formats.h"
+#include "graft/testing/shared_data.h"
 
 namespace graft::formats {
 namespace {

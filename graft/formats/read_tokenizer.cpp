@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "graft/base/error.h"
-#include "graft/base/json.h"
-#include "graft/base/mapped_file.h"
+#include "graft/base/system/mapped_file.h"
+#include "graft/base/text/json.h"
 #include "graft/formats/gguf/gguf_file.h"
 #include "graft/formats/gguf/gguf_tokenizer.h"
 #include "graft/formats/huggingface/hf_config.h"

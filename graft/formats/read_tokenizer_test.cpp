@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/shared_data.h"
-#include "graft/formats/test_support.h"
+#include "graft/testing/formats.h"
+#include "graft/testing/shared_data.h"
 
 namespace graft::formats {
 namespace {

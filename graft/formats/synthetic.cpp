@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "graft/base/error.h"
-#include "graft/base/str.h"
+#include "graft/base/text/str.h"
 #include "graft/formats/byte_letters.h"
 #include "graft/formats/name_index.h"
 

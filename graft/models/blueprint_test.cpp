@@ -10,9 +10,9 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/base/shared_data.h"
 #include "graft/formats/weight_source.h"
 #include "graft/models/family.h"
+#include "graft/testing/shared_data.h"
 
 namespace graft::models {
 namespace {

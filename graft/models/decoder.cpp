@@ -18,7 +18,7 @@ using ops::Workspace;
 
 template <class Op>
 Op& operator_of(OperatorTree& operators, const std::string& module, ops::Phase phase, Device here) {
-  auto* op = dynamic_cast<Op*>(operators.seen_from(here, module, phase));
+  auto* op = dynamic_cast<Op*>(operators.for_caller_on(here, module, phase));
   GRAFT_CHECK(op != nullptr, module, " has no operator of its role");
   return *op;
 }
@@ -51,10 +51,10 @@ TensorView move_to(Device device, TensorView x, Pass& pass) {
 }
 
 void finish_sum(Hidden& hidden, Pass& pass) {
-  if (!hidden.is_sum) return;
+  if (!hidden.has_pending_add) return;
   Pass there = ops::on(hidden.x.device, pass);
   pass.devices->at(hidden.x.device).add(hidden.x, hidden.more, there);
-  hidden.is_sum = false;
+  hidden.has_pending_add = false;
 }
 
 void move_to(Device device, Hidden& hidden, Pass& pass) {
@@ -95,13 +95,13 @@ void copy_rows(TensorView from, TensorView to, Pass& pass) {
 
 void copy_rows(const PassOutput& from, const PassOutput& to, Pass& pass) {
   copy_rows(from.logits, to.logits, pass);
-  if (to.has_candidates()) copy_rows(from.tokens, to.tokens, pass);
+  if (to.has_top_k()) copy_rows(from.tokens, to.tokens, pass);
 }
 
 // The same for so many rows, in memory of a workspace.
 PassOutput like(const PassOutput& out, std::int64_t rows, Workspace& workspace) {
   PassOutput made = {.logits = workspace.f32({rows, out.logits.cols()})};
-  if (out.has_candidates()) made.tokens = workspace.take(DType::I32, {rows, out.tokens.cols()});
+  if (out.has_top_k()) made.tokens = workspace.take(DType::I32, {rows, out.tokens.cols()});
   return made;
 }
 
@@ -109,7 +109,7 @@ PassOutput like(const PassOutput& out, std::int64_t rows, Workspace& workspace) 
 
 PassOutput PassOutput::first(std::int64_t num_rows) const {
   PassOutput rows = {.logits = logits.slice(0, num_rows)};
-  if (has_candidates()) rows.tokens = tokens.slice(0, num_rows);
+  if (has_top_k()) rows.tokens = tokens.slice(0, num_rows);
   return rows;
 }
 
@@ -117,19 +117,19 @@ void DecoderLayer::forward(Hidden& hidden, Pass& caller) const {
   Pass pass = ops::on(device, caller);
   const ops::ProfileScope profile(pass, name);
   const Workspace::Scope scope(pass.workspace);
-  const auto& [x, y, is_sum] = hidden;
+  const auto& [x, y, has_pending_add] = hidden;
   const TensorView h = pass.workspace.f32({x.rows(), x.cols()});
 
-  if (is_sum) {
-    input_layernorm->forward_sum(x, y, h, pass);
+  if (has_pending_add) {
+    input_layernorm->forward_add(x, y, h, pass);
   } else {
     input_layernorm->forward(x, h, pass);
   }
   self_attn->forward(h, y, pass);
 
-  post_attention_layernorm->forward_sum(x, y, h, pass);
+  post_attention_layernorm->forward_add(x, y, h, pass);
   mlp->forward(h, y, pass);
-  hidden.is_sum = true;
+  hidden.has_pending_add = true;
 }
 
 Decoder::Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase phase) {
@@ -161,13 +161,13 @@ Decoder::Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase pha
   devices_.insert(devices_.end(), {norm_device_, head_device_, kCpu});
   std::ranges::sort(devices_);
   devices_.erase(std::unique(devices_.begin(), devices_.end()), devices_.end());
-  is_recordable_ = can_be_recorded(plan, operators, phase);
-  is_hybrid_ = devices_.size() > 1 && is_on_processor_too(plan, operators, phase);
+  can_be_captured_ = can_be_captured(plan, operators, phase);
+  is_hybrid_ = devices_.size() > 1 && has_cpu_modules(plan, operators, phase);
 }
 
-bool Decoder::is_on_processor_too(const plan::Plan& plan,
-                                  const OperatorTree& operators,
-                                  ops::Phase phase) const {
+bool Decoder::has_cpu_modules(const plan::Plan& plan,
+                              const OperatorTree& operators,
+                              ops::Phase phase) const {
   return std::ranges::any_of(plan.placements, [&](const plan::Placement& placement) {
     const plan::ModuleSpec& module = *placement.module;
     return module.role != ops::Role::Embedding && operators.at(module.name).of(phase) != nullptr &&
@@ -176,7 +176,7 @@ bool Decoder::is_on_processor_too(const plan::Plan& plan,
 }
 
 // All modules of the phase on the device of the hidden states; experts may be the processor's.
-bool Decoder::can_be_recorded(const plan::Plan& plan,
+bool Decoder::can_be_captured(const plan::Plan& plan,
                               const OperatorTree& operators,
                               ops::Phase phase) const {
   const Device device = first_device_;
@@ -196,7 +196,7 @@ void Decoder::forward(const PassOutput& out, const HiddenObserver& observer, Pas
   std::list<Workspace::Scope> scopes;
   for (const Device device : devices_)
     scopes.emplace_back(ops::on(device, pass).workspace);
-  std::optional<ThreadPool::Awake> awake;
+  std::optional<ThreadPool::SpinScope> awake;
   if (is_hybrid_) awake.emplace(pass.pool);
   pass.devices->begin_pass(pass.batch);
   const Workspace::Scope staging(pass.devices->at(head_device_).staging());
@@ -213,13 +213,13 @@ void Decoder::forward(const PassOutput& out, const HiddenObserver& observer, Pas
   copy_rows(staged, out, pass);
 }
 
-void Decoder::forward_recorded(const PassOutput& out,
-                               Pass& pass,
-                               std::unique_ptr<ops::Recording>& recording) const {
+void Decoder::run_captured(const PassOutput& out,
+                           Pass& pass,
+                           std::unique_ptr<ops::CapturedGraph>& recording) const {
   ops::DeviceState& state = pass.devices->at(first_device_);
   const Workspace::Scope scope(state.workspace());
   const Workspace::Scope here(pass.workspace);
-  std::optional<ThreadPool::Awake> awake;
+  std::optional<ThreadPool::SpinScope> awake;
   if (is_hybrid_) awake.emplace(pass.pool);
   pass.devices->begin_pass(pass.batch);
   const Workspace::Scope staging(state.staging());
@@ -281,9 +281,9 @@ void Decoder::start_output(TensorView x,
   ops::DeviceState& state = pass.devices->at(head_device_);
   const TensorView y = there.workspace.f32({x.rows(), vocab_size_});
   lm_head_->forward(x, y, there);
-  if (!out.has_candidates()) return state.start_copy_out(y, staged.logits);
+  if (!out.has_top_k()) return state.start_copy_out(y, staged.logits);
   const PassOutput found = like(out, x.rows(), there.workspace);
-  state.find_candidates(y, found.tokens, found.logits);
+  state.find_top_k(y, found.tokens, found.logits);
   state.start_copy_out(found.tokens, staged.tokens);
   state.start_copy_out(found.logits, staged.logits);
 }

@@ -23,10 +23,10 @@ using HiddenObserver = std::function<void(std::int64_t index, TensorView hidden)
 // What a pass gives for each row of its batch's logit_rows, in memory of the processor.
 struct PassOutput {
   TensorView logits;  // [rows, vocab] f32: of all tokens; or the largest, [rows, count], of …
-  TensorView tokens = {};  // … [rows, count] i32 these tokens, as DeviceState::find_candidates()
+  TensorView tokens = {};  // … [rows, count] i32 these tokens, as DeviceState::find_top_k()
 
-  bool has_candidates() const { return tokens.rank > 0; }
-  std::int64_t num_candidates() const { return has_candidates() ? tokens.cols() : 0; }
+  bool has_top_k() const { return tokens.rank > 0; }
+  std::int64_t num_top_k() const { return has_top_k() ? tokens.cols() : 0; }
   PassOutput first(std::int64_t num_rows) const;
 };
 
@@ -35,7 +35,7 @@ struct PassOutput {
 struct Hidden {
   TensorView x;
   TensorView more;
-  bool is_sum = false;
+  bool has_pending_add = false;
 };
 
 struct DecoderLayer {
@@ -61,20 +61,20 @@ class Decoder {
 
   // Whether all but the embedding is on one device, or asked for by it: such passes can be recorded
   // where the device knows how.
-  bool is_recordable() const { return is_recordable_; }
+  bool can_be_captured() const { return can_be_captured_; }
   Device first_device() const { return first_device_; }
   Device head_device() const { return head_device_; }
   // The same pass, all rows wanted. What happens after the embedding is recorded when `recording`
   // is null, and otherwise replayed: with another batch, but for its numbers the same.
-  void forward_recorded(const PassOutput& out,
-                        ops::Pass& pass,
-                        std::unique_ptr<ops::Recording>& recording) const;
+  void run_captured(const PassOutput& out,
+                    ops::Pass& pass,
+                    std::unique_ptr<ops::CapturedGraph>& recording) const;
 
  private:
-  bool is_on_processor_too(const plan::Plan& plan,
-                           const OperatorTree& operators,
-                           ops::Phase phase) const;
-  bool can_be_recorded(const plan::Plan& plan,
+  bool has_cpu_modules(const plan::Plan& plan,
+                       const OperatorTree& operators,
+                       ops::Phase phase) const;
+  bool can_be_captured(const plan::Plan& plan,
                        const OperatorTree& operators,
                        ops::Phase phase) const;
   TensorView embed(ops::Pass& pass) const;
@@ -91,7 +91,7 @@ class Decoder {
 
   std::int64_t hidden_size_ = 0;
   std::int64_t vocab_size_ = 0;
-  bool is_recordable_ = false;
+  bool can_be_captured_ = false;
   bool is_hybrid_ = false;       // the processor works between what a GPU does
   std::vector<Device> devices_;  // where hidden states come by, each once
   Device first_device_;          // after the embedding

@@ -53,7 +53,7 @@ ops::Phase phase_of(const ops::Batch& batch) {
       std::ranges::all_of(batch.sequences, [](const ops::SequenceSlice& sequence) {
         return sequence.num_tokens == 1 && sequence.context_len > 1;
       });
-  return is_generate ? ops::Phase::Generate : ops::Phase::Prefill;
+  return is_generate ? ops::Phase::Decode : ops::Phase::Prefill;
 }
 
 std::vector<float> forward(Model& model,

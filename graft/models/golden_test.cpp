@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/shared_data.h"
 #include "graft/models/verify.h"
+#include "graft/testing/shared_data.h"
 
 namespace graft::models {
 namespace {

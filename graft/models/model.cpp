@@ -29,7 +29,7 @@ Model::Model(const plan::Plan& plan,
       weight_bytes_(plan::weight_bytes(plan)),
       operators_(plan),
       prefill_(plan, operators_, ops::Phase::Prefill),
-      generate_(plan, operators_, ops::Phase::Generate),
+      generate_(plan, operators_, ops::Phase::Decode),
       devices_(*plan.registry) {
   const plan::ModuleSpec* embedding = blueprint_->find("model.embed_tokens");
   hidden_size_ = std::get<ops::EmbeddingParams>(embedding->params).hidden_size;
@@ -38,7 +38,7 @@ Model::Model(const plan::Plan& plan,
     auto* cache = dynamic_cast<ops::KvCache*>(operators_.at(name).generate);
     GRAFT_CHECK(cache != nullptr, name, " has no operator");
     caches_.push_back(cache);
-    cache_devices_.push_back(operators_.device_of(name, ops::Phase::Generate));
+    cache_devices_.push_back(operators_.device_of(name, ops::Phase::Decode));
   }
   load();
 }
@@ -46,7 +46,7 @@ Model::Model(const plan::Plan& plan,
 Model::~Model() = default;
 
 void Model::load() {
-  std::optional<PackedCache> cache;
+  std::optional<packing::PackedCache> cache;
   if (options_.repack && options_.repack_cache) cache.emplace(*source_, pool_, options_.on_warning);
   CheckpointWeights weights(*source_, pool_, options_.repack, cache ? &*cache : nullptr);
   weights.check(*blueprint_);
@@ -75,12 +75,12 @@ void Model::forward(const ops::Batch& batch,
                     const PassOutput& out,
                     const HiddenObserver& observer) {
   const auto num_rows = static_cast<std::int64_t>(batch.logit_rows.size());
-  const std::int64_t num_cols = out.has_candidates() ? out.num_candidates() : vocab_size();
+  const std::int64_t num_cols = out.has_top_k() ? out.num_top_k() : vocab_size();
   GRAFT_CHECK(out.logits.rows() >= num_rows && out.logits.cols() == num_cols, "logits [",
               out.logits.rows(), ", ", out.logits.cols(), "] for ", num_rows, " rows");
-  GRAFT_CHECK(!out.has_candidates() ||
-                  (out.tokens.rows() >= num_rows && out.num_candidates() <= most_candidates(phase)),
-              out.num_candidates(), " candidates of ", num_rows, " rows");
+  GRAFT_CHECK(
+      !out.has_top_k() || (out.tokens.rows() >= num_rows && out.num_top_k() <= max_top_k(phase)),
+      out.num_top_k(), " candidates of ", num_rows, " rows");
   GRAFT_CHECK(batch.positions.size() == batch.token_ids.size(), batch.positions.size(),
               " positions");
   ops::Pass pass{.batch = batch,
@@ -90,15 +90,15 @@ void Model::forward(const ops::Batch& batch,
                  .profiler = profiler_ ? &*profiler_ : nullptr,
                  .devices = &devices_};
   const Decoder& decoder = decoder_of(phase);
-  const bool is_steady = phase == ops::Phase::Generate && decoder.is_recordable() && !observer &&
-                         devices_.at(decoder.first_device()).can_record();
-  if (is_steady && SteadyPasses::fits(batch))
+  const bool is_steady = phase == ops::Phase::Decode && decoder.can_be_captured() && !observer &&
+                         devices_.at(decoder.first_device()).can_capture();
+  if (is_steady && DecodeGraphCache::fits(batch))
     return steady_passes_.forward(decoder, block_tokens(), out.first(num_rows), pass);
   decoder.forward(out, observer, pass);
 }
 
-std::int64_t Model::most_candidates(ops::Phase phase) {
-  return devices_.at(decoder_of(phase).head_device()).most_candidates();
+std::int64_t Model::max_top_k(ops::Phase phase) {
+  return devices_.at(decoder_of(phase).head_device()).max_top_k();
 }
 
 void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
@@ -128,7 +128,7 @@ void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
         {.first_row = i, .num_tokens = 1, .context_len = 1, .block_table = {0}});
     batch.logit_rows.push_back(static_cast<std::int32_t>(i));
   }
-  forward(batch, ops::Phase::Generate, out);
+  forward(batch, ops::Phase::Decode, out);
   for (ops::KvCache* cache : caches_)
     cache->unload();
 }

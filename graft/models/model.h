@@ -15,9 +15,9 @@
 
 #include "graft/base/parallel.h"
 #include "graft/formats/weight_source.h"
+#include "graft/models/decode_graphs.h"
 #include "graft/models/decoder.h"
 #include "graft/models/operators.h"
-#include "graft/models/steady_passes.h"
 #include "graft/ops/device_state.h"
 #include "graft/ops/pass.h"
 #include "graft/ops/profiler.h"
@@ -55,7 +55,7 @@ class Model {
                const HiddenObserver& observer = {});
 
   // So many candidates of a row can be asked for; 0: it gives all logits.
-  std::int64_t most_candidates(ops::Phase phase);
+  std::int64_t max_top_k(ops::Phase phase);
 
   // (Re)creates the caches of all layers; what they held is lost. block_tokens 0: as the rules say.
   void allocate_cache(std::int64_t num_blocks, std::int64_t block_tokens = 0);
@@ -110,7 +110,7 @@ class Model {
   std::vector<ops::KvCache*> caches_;  // one per layer
   std::vector<Device> cache_devices_;
   ops::PassDevices devices_;
-  SteadyPasses steady_passes_;
+  DecodeGraphCache steady_passes_;
   std::optional<ops::Profiler> profiler_;
   std::int64_t hidden_size_ = 0;
 };

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "graft/base/error.h"
-#include "graft/base/system.h"
-#include "graft/base/units.h"
+#include "graft/base/system/system.h"
+#include "graft/base/text/units.h"
 #include "graft/models/family.h"
 #include "graft/plan/default_rules.h"
 #include "graft/plan/plugins.h"

@@ -1,7 +1,7 @@
 #include "graft/models/operators.h"
 
 #include "graft/base/check.h"
-#include "graft/ops/crossing.h"
+#include "graft/ops/device_bridge.h"
 #include "graft/ops/registry.h"
 
 namespace graft::models {
@@ -44,15 +44,15 @@ Device OperatorTree::device_of(std::string_view module, Phase phase) const {
   GRAFT_CHECK(found != placements_.end(), "the plan has no placement of ", module);
   const Placement& placement = *found->second;
   const bool is_cache = placement.module->role == ops::Role::KvCache;
-  return choice(placement, is_cache ? Phase::Generate : phase).device;
+  return choice(placement, is_cache ? Phase::Decode : phase).device;
 }
 
-ops::Operator* OperatorTree::seen_from(Device here, std::string_view module, Phase phase) {
+ops::Operator* OperatorTree::for_caller_on(Device here, std::string_view module, Phase phase) {
   ops::Operator* op = at(module).of(phase);
   if (op == nullptr) return nullptr;
   const Device there = device_of(module, phase);
   if (there == here) return op;
-  auto crossing = ops::seen_from(here, *op, there, placements_.at(module)->module->role);
+  auto crossing = ops::for_caller_on(here, *op, there, placements_.at(module)->module->role);
   GRAFT_CHECK(crossing != nullptr, module, " is on ", to_string(there), ", its user on ",
               to_string(here));
   crossings_.push_back(std::move(crossing));
@@ -69,10 +69,10 @@ PhaseOperators OperatorTree::build(const plan::ModuleSpec& module) {
   GRAFT_CHECK(found != placements_.end(), "the plan has no placement of ", module.name);
   const Placement& placement = *found->second;
   PhaseOperators built;
-  if (choice(placement, Phase::Generate).op == nullptr) return built;
+  if (choice(placement, Phase::Decode).op == nullptr) return built;
 
-  built.generate = make(placement, Phase::Generate);
-  is_one = is_one && choice(placement, Phase::Prefill) == choice(placement, Phase::Generate);
+  built.generate = make(placement, Phase::Decode);
+  is_one = is_one && choice(placement, Phase::Prefill) == choice(placement, Phase::Decode);
   // What prefill writes generate must read: there is one cache, where generate wants it.
   if (module.role == ops::Role::KvCache) is_one = true;
   built.prefill = is_one ? built.generate : make(placement, Phase::Prefill);
@@ -88,7 +88,7 @@ ops::Operator* OperatorTree::make(const Placement& placement, Phase phase) {
   context.device = choice(placement, phase).device;
   context.kwargs = &placement.kwargs;
   context.child = [&](std::string_view child) {
-    return seen_from(context.device, str(module.name, '.', child), phase);
+    return for_caller_on(context.device, str(module.name, '.', child), phase);
   };
   operators_.push_back(choice(placement, phase).op->make(context));
   return operators_.back().get();

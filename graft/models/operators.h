@@ -35,7 +35,7 @@ class OperatorTree {
   // Where a module's operator runs in a phase.
   Device device_of(std::string_view module, ops::Phase phase) const;
   // Its operator for a caller on `here`, null when it has none.
-  ops::Operator* seen_from(Device here, std::string_view module, ops::Phase phase);
+  ops::Operator* for_caller_on(Device here, std::string_view module, ops::Phase phase);
   // Every object once, children before their parents.
   const std::vector<std::unique_ptr<ops::Operator>>& all() const { return operators_; }
 

@@ -1,7 +1,7 @@
 // Models with their packed weights in a file: the first start writes it, later ones map it, and the
 // logits are the same bits whatever has happened to the file.
 
-#include "graft/models/packed_cache.h"
+#include "graft/packing/packed_cache.h"
 
 #include <algorithm>
 #include <chrono>
@@ -15,9 +15,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "graft/formats/test_support.h"
 #include "graft/models/generate.h"
 #include "graft/models/open_model.h"
+#include "graft/testing/formats.h"
 
 namespace graft::models {
 namespace {
@@ -96,12 +96,12 @@ TEST_F(PackedCacheTest, TheSecondStartMapsWhatTheFirstHasWritten) {
 TEST_F(PackedCacheTest, GivesThePanelsOfTheFileAndNoOthers) {
   start();
   const auto source = formats::open_weights(model_);
-  EXPECT_EQ(PackedCache::path_for(*source), cache_);
-  PackedCache cache(*source, nullptr, {});
+  EXPECT_EQ(packing::PackedCache::path_for(*source), cache_);
+  packing::PackedCache cache(*source, nullptr, {});
   const MappedFile file(cache_);
-  const PackedFile parsed = parse_packed(file.bytes(), "file");
+  const packing::PackedFile parsed = packing::parse_packed(file.bytes(), "file");
   ASSERT_GT(parsed.tensors.size(), 100U);
-  for (const PackedTensor& tensor : parsed.tensors) {
+  for (const packing::PackedTensor& tensor : parsed.tensors) {
     ops::Weight weight = {
         .name = tensor.name, .dtype = tensor.dtype, .shape = {tensor.rows, tensor.cols}};
     const ops::SharedBytes found = cache.find(weight);

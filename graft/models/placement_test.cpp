@@ -1,6 +1,8 @@
 // The same bits wherever the modules are: every module on a device drawn at random, in every phase,
 // against the processor alone.
 
+#include "graft/testing/placement.h"
+
 #include <cstring>
 #include <filesystem>
 #include <random>
@@ -10,11 +12,10 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/base/shared_data.h"
 #include "graft/models/generate.h"
-#include "graft/models/test_placement.h"
 #include "graft/models/verify.h"
-#include "graft/ops/test_device.h"
+#include "graft/testing/device.h"
+#include "graft/testing/shared_data.h"
 
 namespace graft::models {
 namespace {

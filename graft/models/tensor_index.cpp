@@ -5,7 +5,7 @@
 #include <charconv>
 #include <span>
 
-#include "graft/base/str.h"
+#include "graft/base/text/str.h"
 
 namespace graft::models {
 namespace {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "graft/formats/weight_source.h"
-#include "graft/models/packed_cache.h"
 #include "graft/models/tensor_index.h"
 #include "graft/ops/weight.h"
+#include "graft/packing/packed_cache.h"
 #include "graft/plan/blueprint.h"
 
 namespace graft::models {
@@ -26,7 +26,7 @@ class CheckpointWeights final : public ops::WeightProvider {
   explicit CheckpointWeights(const formats::WeightSource& source,
                              ThreadPool* pool = nullptr,
                              bool repack = true,
-                             PackedCache* cache = nullptr)
+                             packing::PackedCache* cache = nullptr)
       : index_(source), pool_(pool), repack_(repack), cache_(cache) {}
 
   ops::Weight get(std::string_view name) override;
@@ -53,7 +53,7 @@ class CheckpointWeights final : public ops::WeightProvider {
   TensorIndex index_;
   ThreadPool* pool_;
   bool repack_;
-  PackedCache* cache_;  // null: none
+  packing::PackedCache* cache_;  // null: none
   std::uint64_t bytes_given_ = 0;
   std::uint64_t bytes_done_ = 0;
   std::function<void(std::uint64_t bytes)> report_;

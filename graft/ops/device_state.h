@@ -17,12 +17,12 @@ namespace graft::ops {
 class Registry;
 
 // What a device was asked to do between two points of a pass: see DeviceState::record().
-class Recording {
+class CapturedGraph {
  public:
-  Recording() = default;
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
-  virtual ~Recording() = default;
+  CapturedGraph() = default;
+  CapturedGraph(const CapturedGraph&) = delete;
+  CapturedGraph& operator=(const CapturedGraph&) = delete;
+  virtual ~CapturedGraph() = default;
 };
 
 // One device. It does its work in the order it was asked for, but not at once: only
@@ -48,13 +48,11 @@ class DeviceState {
                       TensorView picked,
                       Pass& pass) = 0;
 
-  // How many candidates it finds in a row at most; 0: find_candidates() is not there.
-  virtual std::int64_t most_candidates() const { return 0; }
+  // How many candidates it finds in a row at most; 0: find_top_k() is not there.
+  virtual std::int64_t max_top_k() const { return 0; }
   // The largest of each row of logits, the largest first, of equals the lower token; one that is no
   // number comes before all others. tokens[rows, count] i32, values[rows, count] f32.
-  virtual void find_candidates(TensorView /*logits*/,
-                               TensorView /*tokens*/,
-                               TensorView /*values*/) {}
+  virtual void find_top_k(TensorView /*logits*/, TensorView /*tokens*/, TensorView /*values*/) {}
 
   // From memory of the processor, which may change as soon as this returns. Staging memory may not
   // before a copy out that was started later has been finished.
@@ -64,24 +62,24 @@ class DeviceState {
   virtual void finish_copies_out() = 0;
 
   // Whether the next ones are there.
-  virtual bool can_record() const { return false; }
+  virtual bool can_capture() const { return false; }
   // Runs `work`, which asks this device and no other, but the device only takes note: replay() does
   // all of it, reading what the memory holds then. The same was done once before, so that nothing
   // is allocated now.
-  virtual std::unique_ptr<Recording> record(const std::function<void()>& /*work*/) {
+  virtual std::unique_ptr<CapturedGraph> record(const std::function<void()>& /*work*/) {
     return nullptr;
   }
   // Returns when it is done, copies out included.
-  virtual void replay(Recording& /*recording*/) {}
+  virtual void replay(CapturedGraph& /*recording*/) {}
   // Another number when memory that recordings read was replaced: they are of no use any more.
   virtual std::uint64_t memory_version() const { return 0; }
 
   // Whether record() is under way. Then the processor may not be asked directly: `work` runs there
   // at every replay, after what was asked of the device so far, and beside what is asked until
-  // join_processor(), which lets the device wait for it. It may not ask any device.
-  virtual bool is_recording() const { return false; }
-  virtual void call_processor(const std::function<void()>& /*work*/) {}
-  virtual void join_processor() {}
+  // join_host_call(), which lets the device wait for it. It may not ask any device.
+  virtual bool is_capturing() const { return false; }
+  virtual void host_call(const std::function<void()>& /*work*/) {}
+  virtual void join_host_call() {}
 
  private:
   Device device_;
@@ -107,7 +105,5 @@ class PassDevices {
 
 // The same pass, for an operator on another device.
 Pass on(Device device, const Pass& pass);
-
-std::unique_ptr<DeviceState> make_cpu_state(Device device);
 
 }  // namespace graft::ops

@@ -4,7 +4,7 @@
 
 namespace graft::ops {
 
-void Norm::forward_sum(TensorView x, TensorView more, TensorView y, Pass& pass) {
+void Norm::forward_add(TensorView x, TensorView more, TensorView y, Pass& pass) {
   pass.devices->at(x.device).add(x, more, pass);
   forward(x, y, pass);
 }

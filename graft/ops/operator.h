@@ -38,7 +38,7 @@ class Norm : public Operator {
   // y[rows, size] = norm(x); y may be x.
   virtual void forward(TensorView x, TensorView y, Pass& pass) = 0;
   // x += more, then y = norm(x), which is not x: in one step where the device can.
-  virtual void forward_sum(TensorView x, TensorView more, TensorView y, Pass& pass);
+  virtual void forward_add(TensorView x, TensorView more, TensorView y, Pass& pass);
 };
 
 class Linear : public Operator {

@@ -45,7 +45,7 @@ struct Batch {
   }
 };
 
-enum class Phase : std::uint8_t { Prefill, Generate };
+enum class Phase : std::uint8_t { Prefill, Decode };
 
 // Scratch memory of one device, handed out like a stack: a Scope gives back what was taken since it
 // began. It grows to what a pass needs and stays there, so later passes do not allocate.
@@ -68,14 +68,14 @@ class Workspace {
     std::size_t used = 0;
   };
   Mark mark() const;
-  void give_back_to(Mark mark);
+  void free_to(Mark mark);
 
   class Scope {
    public:
     explicit Scope(Workspace& workspace) : workspace_(workspace), mark_(workspace.mark()) {}
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
-    ~Scope() { workspace_.give_back_to(mark_); }
+    ~Scope() { workspace_.free_to(mark_); }
 
    private:
     Workspace& workspace_;

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "graft/base/error.h"
-#include "graft/base/temporary_folder.h"
+#include "graft/base/system/temporary_folder.h"
 
 namespace graft::ops {
 namespace {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "graft/base/error.h"
+#include "graft/ops/cpu/operators.h"
 #include "graft/ops/device_state.h"
 
 namespace graft::ops {
@@ -97,7 +98,7 @@ std::unique_ptr<DeviceState> Registry::make_device_state(Device device) const {
 
 Registry builtin_operators() {
   Registry registry;
-  register_cpu(registry);
+  cpu::register_cpu(registry);
   return registry;
 }
 

@@ -1,5 +1,5 @@
 // Operators by name: what this build (and the plugins it has loaded) can put in the place of a
-// module. Filled by explicit calls (register_cpu.cpp): what a build contains is what they say.
+// module. Filled by explicit calls (cpu/register.cpp): what a build contains is what they say.
 
 #pragma once
 
@@ -88,7 +88,7 @@ class Registry {
 };
 
 // Everything that is compiled in.
-void register_cpu(Registry& registry);
+
 Registry builtin_operators();
 
 template <class Op>

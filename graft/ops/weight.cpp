@@ -20,7 +20,7 @@ std::int64_t Weight::cols() const {
 void Weight::decode_rows(std::int64_t begin, std::int64_t count, float* out) const {
   GRAFT_DCHECK(begin >= 0 && count >= 0 && begin + count <= rows(), name, ": rows ", begin, " + ",
                count, " of ", rows());
-  const quant::Codec& codec = cpu::kernels().codecs[static_cast<std::size_t>(dtype)];
+  const quant::Codec& codec = kernels::cpu::kernels().codecs[static_cast<std::size_t>(dtype)];
   codec.decode(data + static_cast<std::size_t>(begin) * row_bytes(), out,
                static_cast<std::size_t>(count * cols()));
   if (scale) scale->layout.apply(out, begin, count, scale->values);
@@ -42,7 +42,7 @@ void Weight::expect_shape(std::int64_t num_rows, std::int64_t num_cols) const {
   }
 }
 
-std::shared_ptr<std::byte> WeightProvider::take_memory(std::size_t node, std::size_t bytes) {
+std::shared_ptr<std::byte> WeightProvider::allocate(std::size_t node, std::size_t bytes) {
   if (node >= memory_.size()) memory_.resize(node + 1);
   return memory_[node].take(bytes);
 }

@@ -75,7 +75,7 @@ class WeightProvider {
 
   // Memory for what operators make of their weights, each memory node's apart: those of many
   // operators side by side.
-  std::shared_ptr<std::byte> take_memory(std::size_t node, std::size_t bytes);
+  std::shared_ptr<std::byte> allocate(std::size_t node, std::size_t bytes);
 
  private:
   std::vector<Arena> memory_;  // by node

@@ -60,7 +60,7 @@ Workspace::Mark Workspace::mark() const {
   return {.chunk = state_->chunk, .used = state_->used};
 }
 
-void Workspace::give_back_to(Mark mark) {
+void Workspace::free_to(Mark mark) {
   state_->chunk = mark.chunk;
   state_->used = mark.used;
 }

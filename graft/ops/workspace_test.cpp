@@ -2,7 +2,7 @@
 
 #include "graft/ops/pass.h"
 #include "graft/ops/profiler.h"
-#include "graft/ops/test_support.h"
+#include "graft/testing/ops.h"
 
 namespace graft::ops {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/plan/test_models.h"
+#include "graft/testing/plans.h"
 
 namespace graft::plan {
 namespace {

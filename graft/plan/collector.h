@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "graft/base/str.h"
+#include "graft/base/text/str.h"
 #include "graft/plan/blueprint.h"
 #include "graft/plan/finding.h"
 

@@ -4,7 +4,7 @@
 #include <system_error>
 
 #include "graft/base/error.h"
-#include "graft/base/own_folder.h"
+#include "graft/base/system/own_folder.h"
 
 namespace graft::plan {
 namespace {
@@ -23,8 +23,8 @@ fs::path rules_folder() {
 }
 
 bool fits_gpu(std::uint64_t weight_bytes, std::uint64_t gpu_bytes) {
-  constexpr std::uint64_t kLeastRoom = std::uint64_t{1} << 30U;
-  return weight_bytes > 0 && weight_bytes + weight_bytes / 8 + kLeastRoom <= gpu_bytes;
+  constexpr std::uint64_t kMinRoom = std::uint64_t{1} << 30U;
+  return weight_bytes > 0 && weight_bytes + weight_bytes / 8 + kMinRoom <= gpu_bytes;
 }
 
 fs::path default_rules(std::string_view family, int num_gpus, bool fits_gpu) {

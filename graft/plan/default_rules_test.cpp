@@ -8,7 +8,7 @@
 #include "graft/base/error.h"
 #include "graft/plan/plan.h"
 #include "graft/plan/report.h"
-#include "graft/plan/test_models.h"
+#include "graft/testing/plans.h"
 
 namespace graft::plan {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/str.h"
+#include "graft/base/text/str.h"
 #include "graft/plan/plan.h"
-#include "graft/plan/test_models.h"
+#include "graft/testing/plans.h"
 
 namespace graft::plan {
 namespace {

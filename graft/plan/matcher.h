@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "graft/base/regex.h"
+#include "graft/base/text/regex.h"
 #include "graft/plan/blueprint.h"
 #include "graft/plan/collector.h"
 #include "graft/plan/rules.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/plan/test_models.h"
+#include "graft/testing/plans.h"
 
 namespace graft::plan {
 namespace {

@@ -7,8 +7,8 @@
 #include <tuple>
 #include <vector>
 
-#include "graft/base/str.h"
-#include "graft/base/units.h"
+#include "graft/base/text/str.h"
+#include "graft/base/text/units.h"
 
 namespace graft::plan {
 namespace {

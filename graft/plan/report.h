@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 #include "graft/plan/plan.h"
 
 namespace graft::plan {

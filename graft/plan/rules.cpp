@@ -13,7 +13,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include "graft/base/error.h"
-#include "graft/base/regex.h"
+#include "graft/base/text/regex.h"
 
 namespace graft::plan {
 namespace {

@@ -7,10 +7,10 @@
 
 namespace graft::server {
 
-void Backend::with_model(const http::ExchangePtr& exchange,
-                         const std::string& model,
-                         std::function<void(Lease lease)> work,
-                         std::optional<double> keep_alive_seconds) const {
+void HandlerContext::with_model(const http::ExchangePtr& exchange,
+                                const std::string& model,
+                                std::function<void(Lease lease)> work,
+                                std::optional<double> keep_alive_seconds) const {
   models.acquire(
       model,
       [exchange, work = std::move(work)](Lease lease) {

@@ -7,16 +7,16 @@
 #include <memory>
 #include <string>
 
-#include "graft/server/access.h"
-#include "graft/server/generation.h"
+#include "graft/server/access/access.h"
+#include "graft/server/generation/generation.h"
 #include "graft/server/http/exchange.h"
 #include "graft/server/http/workers.h"
 #include "graft/server/metrics.h"
-#include "graft/server/model_pool.h"
+#include "graft/server/models/model_pool.h"
 
 namespace graft::server {
 
-struct Backend {
+struct HandlerContext {
   ModelPool& models;
   const Access& access;
   Metrics& metrics;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 
 namespace graft::server {
 
@@ -17,7 +17,7 @@ namespace graft::server {
 OrderedJson parse_body(const std::string& body);
 
 // Texts that end an answer; each is looked for after every token.
-inline constexpr std::size_t kMostStops = 64;
+inline constexpr std::size_t kMaxStops = 64;
 
 class Fields {
  public:

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 
 namespace graft::server {
 

@@ -7,7 +7,7 @@
 #include "graft/base/error.h"
 #include "graft/server/api_error.h"
 #include "graft/server/fields.h"
-#include "graft/server/test_exchange.h"
+#include "graft/testing/exchange.h"
 
 namespace graft::server {
 namespace {

@@ -8,7 +8,8 @@
 #include <sys/resource.h>
 
 #include "graft/base/error.h"
-#include "graft/server/access_log.h"
+#include "graft/server/access/access_log.h"
+#include "graft/server/admin.h"
 #include "graft/server/api_error.h"
 #include "graft/server/backend.h"
 #include "graft/server/http/server.h"
@@ -16,7 +17,6 @@
 #include "graft/server/metrics.h"
 #include "graft/server/ollama/handlers.h"
 #include "graft/server/openai/handlers.h"
-#include "graft/server/ops.h"
 #include "graft/server/router.h"
 #include "graft/server/static_files.h"
 
@@ -53,13 +53,13 @@ void serve(const ServiceConfig& config, const std::function<void(std::uint16_t p
   ModelPool models(config.pool, [&server](std::function<void()> task) {
     server.post_to_workers(std::move(task));
   });
-  const Backend backend = {.models = models,
-                           .access = access,
-                           .metrics = metrics,
-                           .slow_workers = slow_workers,
-                           .is_stopping = is_stopping,
-                           .max_waiting = config.max_waiting,
-                           .pooling = config.pooling};
+  const HandlerContext backend = {.models = models,
+                                  .access = access,
+                                  .metrics = metrics,
+                                  .slow_workers = slow_workers,
+                                  .is_stopping = is_stopping,
+                                  .max_waiting = config.max_waiting,
+                                  .pooling = config.pooling};
   openai::add_routes(router, backend);
   ollama::add_routes(router, backend);
   add_ops_routes(router, backend, readiness);

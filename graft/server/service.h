@@ -8,9 +8,9 @@
 #include <string>
 
 #include "graft/api/llm.h"
-#include "graft/server/access.h"
+#include "graft/server/access/access.h"
 #include "graft/server/http/config.h"
-#include "graft/server/model_pool.h"
+#include "graft/server/models/model_pool.h"
 
 namespace graft::server {
 

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/server/test_exchange.h"
+#include "graft/testing/exchange.h"
 
 namespace graft::server {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
-#include "graft/base/units.h"
+#include "graft/base/text/units.h"
 #include "graft/tensor/device_memory.h"
 
 namespace graft {
@@ -66,7 +66,7 @@ Buffer::Buffer(std::size_t bytes, Device device) : size_(bytes), device_(device)
 Buffer Buffer::staging(std::size_t bytes, Device device) {
   if (device.type == DeviceType::Cpu || bytes == 0) return Buffer(bytes);
   Buffer buffer;
-  buffer.data_ = memory_of(device).take_staging(device.index, bytes);
+  buffer.data_ = memory_of(device).allocate_staging(device.index, bytes);
   if (buffer.data_ == nullptr)
     fail("cannot allocate ", bytes_text(bytes), " that ", to_string(device), " can reach");
   buffer.size_ = bytes;
@@ -91,9 +91,9 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
   if (staging_for_.type != DeviceType::Cpu) {
-    memory_of(staging_for_).give_back_staging(staging_for_.index, data_, size_);
+    memory_of(staging_for_).free_staging(staging_for_.index, data_, size_);
   } else if (device_.type != DeviceType::Cpu) {
-    memory_of(device_).give_back(device_.index, data_, size_);
+    memory_of(device_).free(device_.index, data_, size_);
   } else {
     ::operator delete (data_, std::align_val_t{alignment_of(size_)});
   }

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace graft::cuda {
+namespace graft::cuda_abi {
 
 inline constexpr std::int32_t kAbiVersion = 1;
 
@@ -25,4 +25,4 @@ using DeviceCountFn = std::int32_t(std::int32_t* count);
 using DevicePropertiesFn = std::int32_t(std::int32_t device, DeviceProperties* properties);
 using ErrorTextFn = const char*(std::int32_t error);
 
-}  // namespace graft::cuda
+}  // namespace graft::cuda_abi

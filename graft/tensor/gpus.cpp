@@ -4,8 +4,8 @@
 
 #include <dlfcn.h>
 
-#include "graft/base/own_folder.h"
-#include "graft/base/str.h"
+#include "graft/base/system/own_folder.h"
+#include "graft/base/text/str.h"
 
 namespace graft {
 namespace {
@@ -46,21 +46,21 @@ GpuList list_gpus() {
     return none(built_with_cuda() ? "libgraft_cuda.so was not found or cannot be loaded"
                                   : "this program was built without the CUDA toolkit");
   }
-  auto* abi_version = symbol<cuda::AbiVersionFn>(library, "graft_cuda_abi_version");
-  auto* device_count = symbol<cuda::DeviceCountFn>(library, "graft_cuda_device_count");
-  auto* properties = symbol<cuda::DevicePropertiesFn>(library, "graft_cuda_device_properties");
-  auto* error_text = symbol<cuda::ErrorTextFn>(library, "graft_cuda_error_text");
+  auto* abi_version = symbol<cuda_abi::AbiVersionFn>(library, "graft_cuda_abi_version");
+  auto* device_count = symbol<cuda_abi::DeviceCountFn>(library, "graft_cuda_device_count");
+  auto* properties = symbol<cuda_abi::DevicePropertiesFn>(library, "graft_cuda_device_properties");
+  auto* error_text = symbol<cuda_abi::ErrorTextFn>(library, "graft_cuda_error_text");
   const std::int32_t version = abi_version == nullptr ? 0 : abi_version();
-  if (version != cuda::kAbiVersion) {
+  if (version != cuda_abi::kAbiVersion) {
     return none(str("libgraft_cuda.so is of version ", version, ", this program needs ",
-                    cuda::kAbiVersion));
+                    cuda_abi::kAbiVersion));
   }
   std::int32_t count = 0;
   if (const std::int32_t error = device_count(&count); error != 0)
     return none(str("CUDA: ", error_text(error)));
   GpuList list;
   for (std::int32_t i = 0; i < count; ++i) {
-    cuda::DeviceProperties gpu = {};
+    cuda_abi::DeviceProperties gpu = {};
     if (const std::int32_t error = properties(i, &gpu); error != 0)
       return none(str("GPU ", i, ": CUDA: ", error_text(error)));
     list.gpus.push_back(gpu);

@@ -12,7 +12,7 @@
 namespace graft {
 
 struct GpuList {
-  std::vector<cuda::DeviceProperties> gpus;
+  std::vector<cuda_abi::DeviceProperties> gpus;
   std::string unavailable;  // empty when gpus were listed
 };
 

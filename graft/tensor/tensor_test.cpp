@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/base/shared_data.h"
 #include "graft/tensor/buffer.h"
+#include "graft/testing/shared_data.h"
 
 namespace graft {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "graft/tokenizer/unicode.h"
+#include "graft/tokenizer/steps/unicode.h"
 
 namespace graft::tokenizer {
 namespace {

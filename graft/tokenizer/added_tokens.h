@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "graft/tokenizer/byte_trie.h"
-#include "graft/tokenizer/spec.h"
+#include "graft/tokenizer/model/byte_trie.h"
+#include "graft/tokenizer/spec/spec.h"
 
 namespace graft::tokenizer {
 

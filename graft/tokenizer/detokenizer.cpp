@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "graft/tokenizer/steps/unicode.h"
 #include "graft/tokenizer/tokenizer_state.h"
-#include "graft/tokenizer/unicode.h"
 
 namespace graft::tokenizer {
 

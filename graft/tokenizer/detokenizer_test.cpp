@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/tokenizer/test_support.h"
-#include "graft/tokenizer/unicode.h"
+#include "graft/testing/tokenizer.h"
+#include "graft/tokenizer/steps/unicode.h"
 
 namespace graft::tokenizer {
 namespace {

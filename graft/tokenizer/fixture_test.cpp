@@ -6,11 +6,11 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/json.h"
-#include "graft/base/shared_data.h"
+#include "graft/base/text/json.h"
 #include "graft/formats/huggingface/hf_tokenizer.h"
+#include "graft/testing/shared_data.h"
+#include "graft/tokenizer/steps/unicode.h"
 #include "graft/tokenizer/tokenizer.h"
-#include "graft/tokenizer/unicode.h"
 
 namespace graft::tokenizer {
 namespace {

@@ -10,9 +10,9 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/json.h"
-#include "graft/base/shared_data.h"
+#include "graft/base/text/json.h"
 #include "graft/formats/read_tokenizer.h"
+#include "graft/testing/shared_data.h"
 #include "graft/tokenizer/tokenizer.h"
 
 namespace graft::tokenizer {

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "graft/base/error.h"
-#include "graft/tokenizer/decoder.h"
-#include "graft/tokenizer/spec_gguf.h"
-#include "graft/tokenizer/spec_json.h"
+#include "graft/tokenizer/spec/spec_gguf.h"
+#include "graft/tokenizer/spec/spec_json.h"
+#include "graft/tokenizer/steps/decoder.h"
 #include "graft/tokenizer/tokenizer_state.h"
 
 namespace graft::tokenizer {
@@ -108,7 +108,7 @@ std::unique_ptr<EncodeScratch> Tokenizer::State::take_scratch() const {
   return scratch;
 }
 
-void Tokenizer::State::give_back(std::unique_ptr<EncodeScratch> scratch) const {
+void Tokenizer::State::free(std::unique_ptr<EncodeScratch> scratch) const {
   if (scratch->bpe.ids.capacity() > kMaxKept) scratch->bpe = {};
   if (scratch->unigram.nodes.capacity() > kMaxKept) scratch->unigram = {};
   if (scratch->normalizer.text.capacity() > kMaxKept) scratch->normalizer = {};
@@ -205,7 +205,7 @@ std::vector<TokenId> Tokenizer::State::encode(std::string_view text,
       [&](std::size_t begin, std::size_t end) {
         encode_segment(text.substr(begin, end - begin), begin == 0, options, *scratch, out);
       });
-  give_back(std::move(scratch));
+  free(std::move(scratch));
   if (options.add_special) out.insert(out.end(), spec.suffix.begin(), spec.suffix.end());
   return out;
 }

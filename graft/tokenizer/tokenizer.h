@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "graft/formats/tokenizer_data.h"
-#include "graft/tokenizer/spec.h"
+#include "graft/tokenizer/spec/spec.h"
 
 namespace graft::tokenizer {
 

@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "graft/tokenizer/added_tokens.h"
-#include "graft/tokenizer/bpe.h"
-#include "graft/tokenizer/normalizer.h"
-#include "graft/tokenizer/pre_tokenizer.h"
+#include "graft/tokenizer/model/bpe.h"
+#include "graft/tokenizer/model/unigram.h"
+#include "graft/tokenizer/model/vocabulary.h"
+#include "graft/tokenizer/model/word_cache.h"
+#include "graft/tokenizer/steps/normalizer.h"
+#include "graft/tokenizer/steps/pre_tokenizer.h"
 #include "graft/tokenizer/tokenizer.h"
-#include "graft/tokenizer/unigram.h"
-#include "graft/tokenizer/vocabulary.h"
-#include "graft/tokenizer/word_cache.h"
 
 namespace graft::tokenizer {
 
@@ -47,7 +47,7 @@ class Tokenizer::State {
 
   void encode_word(std::string_view word, EncodeScratch& scratch, std::vector<TokenId>& out) const;
   std::unique_ptr<EncodeScratch> take_scratch() const;
-  void give_back(std::unique_ptr<EncodeScratch> scratch) const;
+  void free(std::unique_ptr<EncodeScratch> scratch) const;
   void encode_segment(std::string_view segment,
                       bool is_first,
                       const EncodeOptions& options,

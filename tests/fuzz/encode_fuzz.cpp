@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "graft/base/check.h"
+#include "graft/testing/tokenizer.h"
 #include "graft/tokenizer/detokenizer.h"
-#include "graft/tokenizer/test_support.h"
+#include "graft/tokenizer/steps/unicode.h"
 #include "graft/tokenizer/tokenizer.h"
-#include "graft/tokenizer/unicode.h"
 
 namespace {
 

@@ -12,7 +12,7 @@
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
-#include "graft/models/packed_file.h"
+#include "graft/packing/packed_file.h"
 
 namespace {
 
@@ -28,7 +28,7 @@ void seal(std::span<std::byte> bytes) {
   std::memcpy(bytes.data() + kTableAt + table_bytes, &hash, sizeof(hash));
 }
 
-void look_at(const graft::models::PackedFile& file) {
+void look_at(const graft::packing::PackedFile& file) {
   std::uint64_t sum = file.fingerprint;
   const std::byte* end = nullptr;
   for (const graft::models::PackedTensor& tensor : file.tensors) {

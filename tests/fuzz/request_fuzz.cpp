@@ -8,8 +8,9 @@
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
+#include "graft/chat/messages.h"
 #include "graft/engine/sampling_params.h"
-#include "graft/server/access.h"
+#include "graft/server/access/access.h"
 #include "graft/server/api_error.h"
 #include "graft/server/fields.h"
 #include "graft/server/http/head.h"
@@ -18,7 +19,6 @@
 #include "graft/server/openai/chat_request.h"
 #include "graft/server/openai/completion_request.h"
 #include "graft/server/openai/embedding_request.h"
-#include "graft/tokenizer/chat/messages.h"
 
 namespace {
 
@@ -41,7 +41,7 @@ void refusing(const Work& work) {
 
 void check(const graft::engine::SamplingParams& params) {
   GRAFT_CHECK(params.n >= 1 && params.n <= 128, "n ", params.n);
-  GRAFT_CHECK(params.stop.size() <= server::kMostStops, params.stop.size(), " stops");
+  GRAFT_CHECK(params.stop.size() <= server::kMaxStops, params.stop.size(), " stops");
   GRAFT_CHECK(params.max_tokens.value_or(1) >= 1, "max_tokens ", *params.max_tokens);
   graft::engine::validate(params, 1000);
 }

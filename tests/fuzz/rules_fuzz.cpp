@@ -6,7 +6,7 @@
 
 #include "graft/base/error.h"
 #include "graft/plan/report.h"
-#include "graft/plan/test_models.h"
+#include "graft/testing/plans.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "graft/base/error.h"
-#include "graft/base/json.h"
-#include "graft/tokenizer/chat/chat_template.h"
+#include "graft/base/text/json.h"
+#include "graft/chat/chat_template.h"
 
 namespace {
 

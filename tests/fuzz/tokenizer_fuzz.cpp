@@ -8,7 +8,7 @@
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 #include "graft/formats/huggingface/hf_tokenizer.h"
 #include "graft/tokenizer/tokenizer.h"
 

@@ -13,11 +13,11 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/base/shared_data.h"
-#include "graft/ops/cuda/cuda_operators.h"
 #include "graft/ops/cuda/cuda_state.h"
+#include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/runtime.h"
 #include "graft/tensor/buffer.h"
+#include "graft/testing/shared_data.h"
 
 namespace graft::engine {
 namespace {

@@ -11,12 +11,12 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/shared_data.h"
 #include "graft/models/generate.h"
-#include "graft/models/test_placement.h"
 #include "graft/models/verify.h"
-#include "graft/ops/cuda/cuda_operators.h"
+#include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/runtime.h"
+#include "graft/testing/placement.h"
+#include "graft/testing/shared_data.h"
 
 namespace graft::models {
 namespace {
@@ -210,7 +210,7 @@ std::vector<std::vector<float>> generate(Model& model, std::int64_t num_sequence
     ops::Batch batch;
     for (std::int64_t s = 0; s < num_sequences; ++s)
       append(batch, s, kPrompt + s + step, 1);
-    run(batch, ops::Phase::Generate);
+    run(batch, ops::Phase::Decode);
   }
   return passes;
 }

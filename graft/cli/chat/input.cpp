@@ -5,7 +5,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "graft/cli/rule_options.h"
+#include "graft/cli/options/rule_options.h"
 
 namespace graft::cli {
 namespace {

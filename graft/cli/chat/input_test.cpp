@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/temporary_folder.h"
+#include "graft/base/system/temporary_folder.h"
 
 namespace graft::cli {
 namespace {

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "graft/base/error.h"
-#include "graft/cli/rule_options.h"
-#include "graft/tokenizer/chat/messages.h"
+#include "graft/chat/messages.h"
+#include "graft/cli/options/rule_options.h"
 
 namespace graft::cli {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "graft/api/chat_format.h"
 #include "graft/api/llm.h"
+#include "graft/chat/reasoning.h"
 #include "graft/cli/answer.h"
-#include "graft/tokenizer/chat/reasoning.h"
 
 namespace graft::cli {
 

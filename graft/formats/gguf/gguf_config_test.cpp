@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/base/shared_data.h"
 #include "graft/formats/huggingface/hf_config.h"
+#include "graft/testing/shared_data.h"
 
 namespace graft::formats {
 namespace {

@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include "graft/base/str.h"
+#include "graft/base/text/str.h"
 #include "graft/formats/gguf/gguf_config.h"
 #include "graft/formats/gguf/gguf_keys.h"
 

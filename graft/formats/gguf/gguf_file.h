@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "graft/base/mapped_file.h"
+#include "graft/base/system/mapped_file.h"
 #include "graft/formats/gguf/metadata.h"
 #include "graft/formats/weight_source.h"
 

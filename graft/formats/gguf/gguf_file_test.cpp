@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/shared_data.h"
 #include "graft/formats/gguf/gguf_writer.h"
-#include "graft/formats/test_support.h"
+#include "graft/testing/formats.h"
+#include "graft/testing/shared_data.h"
 
 namespace graft::formats {
 namespace {

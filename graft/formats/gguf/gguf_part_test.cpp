@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/formats/test_support.h"
+#include "graft/testing/formats.h"
 
 namespace graft::formats {
 namespace {

@@ -1,6 +1,6 @@
 #include "graft/formats/gguf/gguf_source.h"
 
-#include "graft/base/str.h"
+#include "graft/base/text/str.h"
 #include "graft/formats/gguf/gguf_config.h"
 #include "graft/formats/gguf/gguf_file.h"
 #include "graft/formats/gguf/gguf_tokenizer.h"

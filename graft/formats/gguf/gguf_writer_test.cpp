@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/formats/gguf/gguf_file.h"
-#include "graft/formats/test_support.h"
+#include "graft/testing/formats.h"
 
 namespace graft::formats {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 
 namespace graft::formats {
 

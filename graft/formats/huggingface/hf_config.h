@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 #include "graft/formats/model_config.h"
 
 namespace graft::formats {

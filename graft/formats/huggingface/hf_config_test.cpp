@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/base/shared_data.h"
+#include "graft/testing/shared_data.h"
 
 namespace graft::formats {
 namespace {

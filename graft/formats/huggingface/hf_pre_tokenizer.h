@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 #include "graft/formats/pre_tokenizers.h"
 
 namespace graft::formats {

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "graft/base/base64.h"
 #include "graft/base/error.h"
-#include "graft/base/mapped_file.h"
+#include "graft/base/system/mapped_file.h"
+#include "graft/base/text/base64.h"
 #include "graft/formats/huggingface/fields.h"
 #include "graft/formats/huggingface/hf_pre_tokenizer.h"
 #include "graft/formats/huggingface/hf_special_tokens.h"

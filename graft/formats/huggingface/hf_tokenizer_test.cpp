@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/base/shared_data.h"
 #include "graft/formats/huggingface/hf_pre_tokenizer.h"
-#include "graft/formats/test_support.h"
+#include "graft/testing/formats.h"
+#include "graft/testing/shared_data.h"
 
 namespace graft::formats {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 #include "graft/formats/byte_reader.h"
 #include "graft/formats/tensor_spec.h"
 

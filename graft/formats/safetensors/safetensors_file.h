@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "graft/base/mapped_file.h"
+#include "graft/base/system/mapped_file.h"
 #include "graft/formats/weight_source.h"
 
 namespace graft::formats {

@@ -12,7 +12,7 @@
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 #include "graft/formats/tensor_spec.h"
 
 namespace graft::formats {

@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 #include "graft/formats/safetensors/safetensors_writer.h"
-#include "graft/formats/test_support.h"
+#include "graft/testing/formats.h"
 
 namespace graft::formats {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "graft/base/error.h"
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 #include "graft/formats/tensor_file_writer.h"
 
 namespace graft::formats {

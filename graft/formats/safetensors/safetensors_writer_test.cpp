@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "graft/formats/test_support.h"
+#include "graft/testing/formats.h"
 
 namespace graft::formats {
 namespace {

@@ -5,10 +5,10 @@
 
 #include "graft/quant/codec.h"
 
-namespace graft::cpu::avx2 {
+namespace graft::kernels::cpu::avx2 {
 extern const quant::CodecTable kCodecs;
-}  // namespace graft::cpu::avx2
+}  // namespace graft::kernels::cpu::avx2
 
-namespace graft::cpu::avx512 {
+namespace graft::kernels::cpu::avx512 {
 extern const quant::CodecTable kCodecs;
-}  // namespace graft::cpu::avx512
+}  // namespace graft::kernels::cpu::avx512

@@ -5,7 +5,7 @@
 
 #include <immintrin.h>
 
-#include "graft/kernels/cpu/isa.h"
+#include "graft/kernels/cpu/isa/isa.h"
 #include "graft/quant/blocks.h"
 #include "graft/quant/iq_grids.h"
 

@@ -11,7 +11,7 @@
 
 #include "graft/kernels/cpu/table.h"
 
-namespace graft::cpu {
+namespace graft::kernels::cpu {
 namespace {
 
 // One megabyte of floats: beyond the first-level cache, inside the second.
@@ -82,4 +82,4 @@ bool register_all() {
 const bool kRegistered = register_all();
 
 }  // namespace
-}  // namespace graft::cpu
+}  // namespace graft::kernels::cpu

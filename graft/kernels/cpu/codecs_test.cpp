@@ -13,7 +13,7 @@
 
 #include "graft/kernels/cpu/table.h"
 
-namespace graft::cpu {
+namespace graft::kernels::cpu {
 namespace {
 
 constexpr std::size_t kNumValues = std::size_t{256} * 24;
@@ -132,4 +132,4 @@ TEST(KernelTables, ScalarAlwaysRunsAndComesFirst) {
 }
 
 }  // namespace
-}  // namespace graft::cpu
+}  // namespace graft::kernels::cpu

@@ -7,7 +7,7 @@
 // clang-format off
 #include "graft/kernels/cpu/elementwise-inl.h"
 #include "graft/kernels/cpu/product-inl.h"
-#include "graft/kernels/cpu/attention-inl.h"
+#include "graft/kernels/cpu/attention/attention-inl.h"
 #include "graft/kernels/cpu/rows-inl.h"
 #include "graft/kernels/cpu/matmul-inl.h"
 // clang-format on

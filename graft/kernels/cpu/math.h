@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace graft::cpu {
+namespace graft::kernels::cpu {
 
 // `rows` rows of floats, `stride` floats apart. Needs no alignment.
 struct RowsF32 {
@@ -133,4 +133,4 @@ namespace avx512 {
 extern const MathTable kMath;
 }  // namespace avx512
 
-}  // namespace graft::cpu
+}  // namespace graft::kernels::cpu

@@ -7,11 +7,11 @@
 
 #include "graft/quant/blocks.h"
 
-namespace graft::cpu::scalar {
+namespace graft::kernels::cpu::scalar {
 
 #define GRAFT_VECTOR_BYTES 16
 #include "graft/kernels/cpu/math-inl.h"
 
 constinit const MathTable kMath = kAllMath;
 
-}  // namespace graft::cpu::scalar
+}  // namespace graft::kernels::cpu::scalar

@@ -11,7 +11,7 @@
 
 #include "graft/kernels/cpu/table.h"
 
-namespace graft::cpu {
+namespace graft::kernels::cpu {
 namespace {
 
 using Floats = std::vector<float>;
@@ -302,4 +302,4 @@ INSTANTIATE_TEST_SUITE_P(Isa,
                          [](const auto& test) { return std::string(test.param->isa); });
 
 }  // namespace
-}  // namespace graft::cpu
+}  // namespace graft::kernels::cpu

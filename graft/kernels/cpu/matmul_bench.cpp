@@ -14,7 +14,7 @@
 #include "graft/quant/fp8_scale.h"
 #include "graft/tensor/buffer.h"
 
-namespace graft::cpu {
+namespace graft::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kCols = 4096;
@@ -123,4 +123,4 @@ void register_stored(const KernelTable& table) {
 }();
 
 }  // namespace
-}  // namespace graft::cpu
+}  // namespace graft::kernels::cpu

@@ -4,8 +4,8 @@
 
 #include <immintrin.h>
 
-#include "graft/kernels/cpu/isa.h"
-#include "graft/kernels/cpu/tile_layout.h"
+#include "graft/kernels/cpu/isa/isa.h"
+#include "graft/kernels/cpu/packed/tile_layout.h"
 
 // Two ports with a latency of four or five cycles are kept busy by ten sums that do not wait for
 // each other. They are variables: arrays do not stay in registers here. An asm keeps the compiler
@@ -13,7 +13,7 @@
 // between registers that would lengthen every sum. (Words of 32 bits are added as words of 64 in
 // the end: no sum is so large that it would spill.)
 
-namespace graft::cpu::scalar {
+namespace graft::kernels::cpu::scalar {
 namespace {
 
 [[gnu::always_inline]] inline double total(__m128 sum) {
@@ -48,7 +48,7 @@ double add_float_products(std::int64_t rounds) {
 constinit const PeakTable kPeak = {.add_float_products = add_float_products,
                                    .add_byte_products = nullptr};
 
-}  // namespace graft::cpu::scalar
+}  // namespace graft::kernels::cpu::scalar
 
 GRAFT_ISA_BEGIN(avx2)
 namespace {

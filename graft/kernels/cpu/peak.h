@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace graft::cpu {
+namespace graft::kernels::cpu {
 
 struct PeakTable {
   // So many rounds of products. All factors are 1, so the sum, which is returned, is the number of
@@ -31,4 +31,4 @@ namespace amx {
 extern const PeakTable kPeak;
 }  // namespace amx
 
-}  // namespace graft::cpu
+}  // namespace graft::kernels::cpu

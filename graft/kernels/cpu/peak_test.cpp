@@ -6,7 +6,7 @@
 
 #include "graft/kernels/cpu/table.h"
 
-namespace graft::cpu {
+namespace graft::kernels::cpu {
 namespace {
 
 // A compiler that took the loops apart would return another number.
@@ -26,4 +26,4 @@ TEST(Peak, MakesAsManyProductsAsItSays) {
 }
 
 }  // namespace
-}  // namespace graft::cpu
+}  // namespace graft::kernels::cpu

@@ -4,9 +4,9 @@
 #include <cstdlib>
 
 #include "graft/kernels/cpu/codecs.h"
-#include "graft/kernels/cpu/isa_level.h"
+#include "graft/kernels/cpu/isa/isa_level.h"
 
-namespace graft::cpu {
+namespace graft::kernels::cpu {
 namespace {
 
 // Indexed by IsaLevel.
@@ -69,4 +69,4 @@ std::span<const KernelTable* const> runnable_kernels() {
   return {runnable.tables.data(), runnable.count};
 }
 
-}  // namespace graft::cpu
+}  // namespace graft::kernels::cpu

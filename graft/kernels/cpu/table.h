@@ -7,11 +7,11 @@
 #include <string_view>
 
 #include "graft/kernels/cpu/math.h"
-#include "graft/kernels/cpu/packed.h"
+#include "graft/kernels/cpu/packed/packed.h"
 #include "graft/kernels/cpu/peak.h"
 #include "graft/quant/codec.h"
 
-namespace graft::cpu {
+namespace graft::kernels::cpu {
 
 struct KernelTable {
   std::string_view isa;
@@ -28,4 +28,4 @@ const KernelTable& kernels();
 // Every table this machine can run, the plainest first: for tests and benchmarks.
 std::span<const KernelTable* const> runnable_kernels();
 
-}  // namespace graft::cpu
+}  // namespace graft::kernels::cpu

@@ -1,11 +1,11 @@
 #include "graft/kernels/cuda/elementwise.h"
 
-#include "graft/kernels/cuda/bits.cuh"
+#include "graft/kernels/cuda/formats/bits.cuh"
+#include "graft/kernels/cuda/linear/quantize.cuh"
 #include "graft/kernels/cuda/rms_norm.cuh"
-#include "graft/kernels/cuda/rounding.cuh"
 #include "graft/kernels/cuda/silu.cuh"
 
-namespace graft::cuda {
+namespace graft::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
@@ -307,4 +307,4 @@ void scale_rows(Rows y,
          scales, bias, cols);
 }
 
-}  // namespace graft::cuda
+}  // namespace graft::kernels::cuda

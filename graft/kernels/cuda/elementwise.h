@@ -4,10 +4,10 @@
 
 #include <cstdint>
 
-#include "graft/kernels/cuda/linear.h"
+#include "graft/kernels/cuda/linear/linear.h"
 #include "graft/kernels/cuda/stream.h"
 
-namespace graft::cuda {
+namespace graft::kernels::cuda {
 
 // y[rows, cols] = x / sqrt(mean(x^2) + eps) * weight; y may be x.
 void rms_norm(ConstRows x,
@@ -73,4 +73,4 @@ void scale_rows(Rows y,
                 std::int64_t cols,
                 Stream stream);
 
-}  // namespace graft::cuda
+}  // namespace graft::kernels::cuda

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <vector>
 
-#include "graft/kernels/cuda/test_device.cuh"
+#include "graft/testing/cuda/device.cuh"
 
-namespace graft::cuda {
+namespace graft::kernels::cuda {
 namespace {
 
 using testing::Device;
@@ -230,4 +230,4 @@ TEST_F(Elementwise, ScalesRows) {
 }
 
 }  // namespace
-}  // namespace graft::cuda
+}  // namespace graft::kernels::cuda

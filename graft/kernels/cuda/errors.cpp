@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "graft/base/str.h"
+#include "graft/base/text/str.h"
 
-namespace graft::cuda {
+namespace graft::kernels::cuda {
 namespace {
 
 // Those after which CUDA's manual says that the process must be started again.
@@ -35,4 +35,4 @@ std::string error_text(cudaError_t error) {
   return str(words, "; this program can use the GPU no more, start it again");
 }
 
-}  // namespace graft::cuda
+}  // namespace graft::kernels::cuda

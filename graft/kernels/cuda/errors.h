@@ -6,7 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
-namespace graft::cuda {
+namespace graft::kernels::cuda {
 
 // Whether the program has lost the GPU with it: whatever is asked later fails too.
 bool is_lasting(cudaError_t error);
@@ -14,4 +14,4 @@ bool is_lasting(cudaError_t error);
 // The driver's words, and what to do where that is known.
 std::string error_text(cudaError_t error);
 
-}  // namespace graft::cuda
+}  // namespace graft::kernels::cuda

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace graft::cuda {
+namespace graft::kernels::cuda {
 namespace {
 
 // Needs no GPU: it is about words.
@@ -16,4 +16,4 @@ TEST(CudaErrors, WhoLosesTheGpuIsTold) {
 }
 
 }  // namespace
-}  // namespace graft::cuda
+}  // namespace graft::kernels::cuda

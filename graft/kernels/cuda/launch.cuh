@@ -18,7 +18,7 @@
 // All kernels with shared memory of a size known at the launch use this one array.
 extern __shared__ __align__(128) unsigned char graft_dynamic_shared[];
 
-namespace graft::cuda {
+namespace graft::kernels::cuda {
 
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffffU;
@@ -75,7 +75,7 @@ void launch_with_shared(const char* name,
 }
 
 // What a block of the present GPU can ask for.
-inline std::size_t most_shared_bytes() {
+inline std::size_t max_shared_bytes() {
   int device = 0;
   int bytes = 48 << 10;
   if (cudaGetDevice(&device) == cudaSuccess) {
@@ -142,4 +142,4 @@ __device__ inline float block_sum(float value) {
   return total;
 }
 
-}  // namespace graft::cuda
+}  // namespace graft::kernels::cuda

@@ -5,7 +5,7 @@
 
 #include "graft/kernels/cuda/launch.cuh"
 
-namespace graft::cuda {
+namespace graft::kernels::cuda {
 
 inline constexpr int kNormWarps = 16;  // that share a row, at most
 // Two vectors a thread, in whole warps, until there are warps enough.
@@ -58,4 +58,4 @@ __device__ inline float4 normed(float4 v, float factor, float4 weight) {
           __fmul_rn(__fmul_rn(v.z, factor), weight.z), __fmul_rn(__fmul_rn(v.w, factor), weight.w)};
 }
 
-}  // namespace graft::cuda
+}  // namespace graft::kernels::cuda

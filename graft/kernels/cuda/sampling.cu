@@ -3,13 +3,13 @@
 #include "graft/base/check.h"
 #include "graft/kernels/cuda/launch.cuh"
 
-namespace graft::cuda {
+namespace graft::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 1024;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kBins = 256;  // of the eight bits that a round of the search looks at
-static_assert(kMostCandidates == kThreads);  // a thread sorts one candidate
+constexpr int kBins = 256;            // of the eight bits that a round of the search looks at
+static_assert(kMaxTopK == kThreads);  // a thread sorts one candidate
 
 // Numbers in the order of the floats: larger keys for larger logits, -0 below 0, NaN of either sign
 // above all.
@@ -165,10 +165,7 @@ __device__ void sort_ranks(unsigned long long* ranks) {
 }
 
 // A block per row.
-__global__ void top_candidates_kernel(ConstRows logits,
-                                      std::int64_t vocab_size,
-                                      int count,
-                                      Candidates out) {
+__global__ void top_k_kernel(ConstRows logits, std::int64_t vocab_size, int count, Candidates out) {
   __shared__ unsigned long long ranks[kThreads];
   const std::int64_t row_idx = blockIdx.x;
   const float* row = logits.data + row_idx * logits.stride;
@@ -189,17 +186,17 @@ __global__ void top_candidates_kernel(ConstRows logits,
 
 }  // namespace
 
-void top_candidates(ConstRows logits,
-                    std::int64_t rows,
-                    std::int64_t vocab_size,
-                    std::int64_t count,
-                    const Candidates& out,
-                    Stream stream) {
-  GRAFT_CHECK(count > 0 && count <= kMostCandidates, count, " candidates");
+void top_k_logits(ConstRows logits,
+                  std::int64_t rows,
+                  std::int64_t vocab_size,
+                  std::int64_t count,
+                  const Candidates& out,
+                  Stream stream) {
+  GRAFT_CHECK(count > 0 && count <= kMaxTopK, count, " candidates");
   const LaunchShape shape = {static_cast<unsigned>(rows), kThreads};
   if (count == 1) return launch("best", best_kernel, shape, stream, logits, vocab_size, out);
-  launch("top_candidates", top_candidates_kernel, shape, stream, logits, vocab_size,
-         static_cast<int>(count), out);
+  launch("top_k_logits", top_k_kernel, shape, stream, logits, vocab_size, static_cast<int>(count),
+         out);
 }
 
-}  // namespace graft::cuda
+}  // namespace graft::kernels::cuda

@@ -7,9 +7,9 @@
 
 #include "graft/kernels/cuda/stream.h"
 
-namespace graft::cuda {
+namespace graft::kernels::cuda {
 
-inline constexpr std::int64_t kMostCandidates = 1024;
+inline constexpr std::int64_t kMaxTopK = 1024;
 
 struct Candidates {
   std::int32_t* tokens = nullptr;  // [rows, count]
@@ -18,11 +18,11 @@ struct Candidates {
 
 // The `count` largest logits of each row, the largest first, of equals the lower token. A logit
 // that is no number counts as the largest; a row shorter than count ends with tokens of -1.
-void top_candidates(ConstRows logits,
-                    std::int64_t rows,
-                    std::int64_t vocab_size,
-                    std::int64_t count,
-                    const Candidates& out,
-                    Stream stream);
+void top_k_logits(ConstRows logits,
+                  std::int64_t rows,
+                  std::int64_t vocab_size,
+                  std::int64_t count,
+                  const Candidates& out,
+                  Stream stream);
 
-}  // namespace graft::cuda
+}  // namespace graft::kernels::cuda

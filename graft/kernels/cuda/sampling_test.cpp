@@ -5,9 +5,9 @@
 #include <numeric>
 #include <vector>
 
-#include "graft/kernels/cuda/test_device.cuh"
+#include "graft/testing/cuda/device.cuh"
 
-namespace graft::cuda {
+namespace graft::kernels::cuda {
 namespace {
 
 using testing::Device;
@@ -33,15 +33,15 @@ Floats random_logits(std::int64_t rows, std::int64_t stride, bool few_values) {
   return logits;
 }
 
-void expect_candidates(const Floats& logits,
-                       std::int64_t stride,
-                       std::int64_t vocab,
-                       std::int64_t count) {
+void expect_top_k(const Floats& logits,
+                  std::int64_t stride,
+                  std::int64_t vocab,
+                  std::int64_t count) {
   const std::int64_t rows = static_cast<std::int64_t>(logits.size()) / stride;
   const Device<float> data(logits);
   const Device<std::int32_t> tokens(static_cast<std::size_t>(rows * count));
   const Device<float> values(static_cast<std::size_t>(rows * count));
-  top_candidates({data.get(), stride}, rows, vocab, count, {tokens.get(), values.get()}, nullptr);
+  top_k_logits({data.get(), stride}, rows, vocab, count, {tokens.get(), values.get()}, nullptr);
   const std::vector<std::int32_t> got = tokens.take();
   const Floats got_values = values.take();
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -59,26 +59,26 @@ void expect_candidates(const Floats& logits,
 
 TEST_F(SamplingKernels, Candidates) {
   for (const bool few_values : {false, true}) {
-    expect_candidates(random_logits(3, 5003, few_values), 5003, 5000, 40);
-    expect_candidates(random_logits(2, 1500, few_values), 1500, 1500, 1024);
-    expect_candidates(random_logits(2, 7, few_values), 7, 7, 10);
-    expect_candidates(random_logits(1, 1024, few_values), 1024, 1, 1);
+    expect_top_k(random_logits(3, 5003, few_values), 5003, 5000, 40);
+    expect_top_k(random_logits(2, 1500, few_values), 1500, 1500, 1024);
+    expect_top_k(random_logits(2, 7, few_values), 7, 7, 10);
+    expect_top_k(random_logits(1, 1024, few_values), 1024, 1, 1);
   }
 }
 
 TEST_F(SamplingKernels, EqualsAndExtremes) {
-  expect_candidates(Floats(3000, -1.5F), 3000, 3000, 100);
+  expect_top_k(Floats(3000, -1.5F), 3000, 3000, 100);
   Floats logits = random_logits(1, 2000, false);
   logits[5] = 0.0F;
   logits[3] = -0.0F;
   std::fill(logits.begin() + 100, logits.end(), -INFINITY);
-  expect_candidates(logits, 2000, 2000, 300);
+  expect_top_k(logits, 2000, 2000, 300);
 }
 
 TEST_F(SamplingKernels, TheBestAlone) {
   Floats logits = random_logits(4, 3001, true);
   std::fill_n(logits.begin() + 2 * 3001, 3001, -INFINITY);
-  expect_candidates(logits, 3001, 3000, 1);
+  expect_top_k(logits, 3001, 3000, 1);
 }
 
 // Whoever looks at the first candidate learns that the row is none of numbers.
@@ -90,11 +90,11 @@ TEST_F(SamplingKernels, WhatIsNoNumberComesFirst) {
     const Device<float> data(logits);
     const Device<std::int32_t> tokens(static_cast<std::size_t>(count));
     const Device<float> values(static_cast<std::size_t>(count));
-    top_candidates({data.get(), 3000}, 1, 3000, count, {tokens.get(), values.get()}, nullptr);
+    top_k_logits({data.get(), 3000}, 1, 3000, count, {tokens.get(), values.get()}, nullptr);
     EXPECT_EQ(tokens.take()[0], 17);
     EXPECT_TRUE(std::isnan(values.take()[0]));
   }
 }
 
 }  // namespace
-}  // namespace graft::cuda
+}  // namespace graft::kernels::cuda

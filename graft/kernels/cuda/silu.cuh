@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-namespace graft::cuda {
+namespace graft::kernels::cuda {
 
 __device__ inline float sigmoid(float x) {
   return 1.0F / __fadd_rn(1.0F, expf(-x));
@@ -14,4 +14,4 @@ __device__ inline float silu_times(float gate, float up) {
   return __fmul_rn(__fmul_rn(gate, sigmoid(gate)), up);
 }
 
-}  // namespace graft::cuda
+}  // namespace graft::kernels::cuda

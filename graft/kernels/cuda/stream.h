@@ -10,7 +10,7 @@
 
 struct CUstream_st;
 
-namespace graft::cuda {
+namespace graft::kernels::cuda {
 
 using Stream = CUstream_st*;
 
@@ -43,4 +43,4 @@ constexpr std::size_t aligned_bytes(std::size_t bytes) {
   return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
 }
 
-}  // namespace graft::cuda
+}  // namespace graft::kernels::cuda

@@ -13,11 +13,11 @@
 #include "graft/kernels/cuda/sampling.h"
 #include "graft/ops/cuda/views.h"
 
-namespace graft::ops {
+namespace graft::ops::cuda {
 namespace {
 
 // Most models and batches never need more, so that recordings stay of use.
-constexpr std::size_t kLeastNumbersBytes = std::size_t{1} << 20U;
+constexpr std::size_t kMinNumbersBytes = std::size_t{1} << 20U;
 // A question to the driver takes about as long as so many looks.
 constexpr std::uint64_t kLooksBetweenQuestions = 10'000;
 
@@ -93,7 +93,7 @@ void CudaState::upload_numbers(Place first) {
   const std::size_t bytes = values_.size() * sizeof(std::int32_t);
   if (bytes > numbers_.size()) {
     stream_.wait();  // the old ones may still be read
-    const std::size_t size = std::max(2 * bytes, kLeastNumbersBytes);
+    const std::size_t size = std::max(2 * bytes, kMinNumbersBytes);
     numbers_ = Buffer(size, device());
     numbers_staging_ = Buffer::staging(size, device());
     ++memory_version_;
@@ -130,7 +130,7 @@ const std::int32_t* CudaState::slots(std::int64_t block_tokens) {
     if (slots.block_tokens == block_tokens) return at(slots.place);
   }
   // A cache not seen before. From the next pass on its slots go up with everything else.
-  GRAFT_CHECK(!is_recording(), "a cache that was not there before");
+  GRAFT_CHECK(!is_capturing(), "a cache that was not there before");
   const Place place = append_slots(*batch_, block_tokens);
   upload_numbers(place);
   slots_.push_back({.block_tokens = block_tokens, .place = place});
@@ -138,7 +138,7 @@ const std::int32_t* CudaState::slots(std::int64_t block_tokens) {
   return at(place);
 }
 
-const cuda::Q8Rows* CudaState::bytes_of(TensorView x) const {
+const kernels::cuda::Q8Rows* CudaState::bytes_of(TensorView x) const {
   const TensorView& of = rounded_.of;
   const bool is_same =
       of.data != nullptr && of.data == x.data && of.rows() == x.rows() && of.cols() == x.cols();
@@ -148,7 +148,7 @@ const cuda::Q8Rows* CudaState::bytes_of(TensorView x) const {
 void CudaState::add(TensorView x, TensorView y, Pass& /*pass*/) {
   use_gpu(device().index);
   forget_bytes();
-  cuda::add(rows_of(x), rows_of(y), rows_of(x), x.rows(), x.cols(), stream());
+  kernels::cuda::add(rows_of(x), rows_of(y), rows_of(x), x.rows(), x.cols(), stream());
 }
 
 void CudaState::gather(TensorView x,
@@ -159,17 +159,19 @@ void CudaState::gather(TensorView x,
   forget_bytes();
   const Place ids = append(rows);
   upload_numbers(ids);
-  cuda::gather_rows(rows_of(x), at(ids), rows_of(picked), picked.rows(), x.cols(), stream());
+  kernels::cuda::gather_rows(rows_of(x), at(ids), rows_of(picked), picked.rows(), x.cols(),
+                             stream());
 }
 
-std::int64_t CudaState::most_candidates() const {
-  return cuda::kMostCandidates;
+std::int64_t CudaState::max_top_k() const {
+  return kernels::cuda::kMaxTopK;
 }
 
-void CudaState::find_candidates(TensorView logits, TensorView tokens, TensorView values) {
+void CudaState::find_top_k(TensorView logits, TensorView tokens, TensorView values) {
   use_gpu(device().index);
-  cuda::top_candidates(rows_of(logits), logits.rows(), logits.cols(), tokens.cols(),
-                       {.tokens = tokens.as<std::int32_t>(), .logits = values.f32()}, stream());
+  kernels::cuda::top_k_logits(rows_of(logits), logits.rows(), logits.cols(), tokens.cols(),
+                              {.tokens = tokens.as<std::int32_t>(), .logits = values.f32()},
+                              stream());
 }
 
 void CudaState::copy_in(TensorView from, TensorView to) {
@@ -191,14 +193,14 @@ void CudaState::finish_copies_out() {
 }
 
 // A CUDA graph, and what the processor does when the GPU comes by.
-class CudaState::Graph final : public Recording {
+class CudaState::Graph final : public CapturedGraph {
  public:
   struct Call {
     std::function<void()> work;
-    cuda::Meeting meeting;
+    kernels::cuda::HostSignal meeting;
   };
 
-  explicit Graph(Device device) : flags_(Buffer::staging(2 * kMostCalls * kFlagBytes, device)) {
+  explicit Graph(Device device) : flags_(Buffer::staging(2 * kMaxCalls * kFlagBytes, device)) {
     std::memset(flags_.data(), 0, flags_.size());
   }
   Graph(const Graph&) = delete;
@@ -215,7 +217,7 @@ class CudaState::Graph final : public Recording {
   cudaGraphExec_t executable() const { return executable_; }
 
   const Call& add_call(const std::function<void()>& work) {
-    GRAFT_CHECK(calls_.size() < kMostCalls, "more than ", kMostCalls, " calls of the processor");
+    GRAFT_CHECK(calls_.size() < kMaxCalls, "more than ", kMaxCalls, " calls of the processor");
     const std::size_t place = 2 * calls_.size();
     calls_.push_back({.work = work, .meeting = {.ready = flag(place), .done = flag(place + 1)}});
     return calls_.back();
@@ -225,7 +227,7 @@ class CudaState::Graph final : public Recording {
  private:
   // A line of the cache each, and the line that processors fetch along with it.
   static constexpr std::size_t kFlagBytes = 128;
-  static constexpr std::size_t kMostCalls = 1024;
+  static constexpr std::size_t kMaxCalls = 1024;
 
   std::uint32_t* flag(std::size_t place) const {
     return reinterpret_cast<std::uint32_t*>(flags_.data() + place * kFlagBytes);
@@ -236,7 +238,7 @@ class CudaState::Graph final : public Recording {
   Buffer flags_;
 };
 
-std::unique_ptr<Recording> CudaState::record(const std::function<void()>& work) {
+std::unique_ptr<CapturedGraph> CudaState::record(const std::function<void()>& work) {
   use_gpu(device().index);
   auto graph = std::make_unique<Graph>(device());
   check_cuda(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed),
@@ -262,7 +264,7 @@ std::unique_ptr<Recording> CudaState::record(const std::function<void()>& work) 
   return graph;
 }
 
-void CudaState::replay(Recording& recording) {
+void CudaState::replay(CapturedGraph& recording) {
   use_gpu(device().index);
   auto& graph = static_cast<Graph&>(recording);
   check_cuda(cudaGraphLaunch(graph.executable(), stream()), "starting a graph");
@@ -282,7 +284,7 @@ void CudaState::replay(Recording& recording) {
   if (error) std::rethrow_exception(error);
 }
 
-std::uint32_t CudaState::wait_for_arrival(const cuda::Meeting& meeting) const {
+std::uint32_t CudaState::wait_for_arrival(const kernels::cuda::HostSignal& meeting) const {
   const std::uint32_t last = *meeting.done;  // nobody else writes it
   const std::atomic_ref ready(*meeting.ready);
   for (std::uint64_t looks = 1;; ++looks) {
@@ -297,14 +299,14 @@ std::uint32_t CudaState::wait_for_arrival(const cuda::Meeting& meeting) const {
   }
 }
 
-void CudaState::call_processor(const std::function<void()>& work) {
-  GRAFT_CHECK(is_recording(), "a call of the processor outside of a recording");
+void CudaState::host_call(const std::function<void()>& work) {
+  GRAFT_CHECK(is_capturing(), "a call of the processor outside of a recording");
   awaited_ = recording_->add_call(work).meeting;
-  cuda::arrive(awaited_, stream());
+  kernels::cuda::arrive(awaited_, stream());
 }
 
-void CudaState::join_processor() {
-  cuda::await(awaited_, stream());
+void CudaState::join_host_call() {
+  kernels::cuda::await(awaited_, stream());
 }
 
-}  // namespace graft::ops
+}  // namespace graft::ops::cuda

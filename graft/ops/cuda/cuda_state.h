@@ -10,22 +10,22 @@
 #include <span>
 #include <vector>
 
-#include "graft/kernels/cuda/attention.h"
-#include "graft/kernels/cuda/linear.h"
-#include "graft/kernels/cuda/meeting.h"
+#include "graft/kernels/cuda/attention/attention.h"
+#include "graft/kernels/cuda/host_signal.h"
+#include "graft/kernels/cuda/linear/linear.h"
 #include "graft/kernels/cuda/stream.h"
 #include "graft/ops/cuda/runtime.h"
 #include "graft/ops/device_state.h"
 #include "graft/ops/profiler.h"
 #include "graft/tensor/buffer.h"
 
-namespace graft::ops {
+namespace graft::ops::cuda {
 
 class CudaState final : public DeviceState {
  public:
   explicit CudaState(Device device);
 
-  cuda::Stream stream() const { return stream_.get(); }
+  kernels::cuda::Stream stream() const { return stream_.get(); }
 
   void begin_pass(const Batch& batch) override;
   void add(TensorView x, TensorView y, Pass& pass) override;
@@ -33,19 +33,19 @@ class CudaState final : public DeviceState {
               std::span<const std::int32_t> rows,
               TensorView picked,
               Pass& pass) override;
-  std::int64_t most_candidates() const override;
-  void find_candidates(TensorView logits, TensorView tokens, TensorView values) override;
+  std::int64_t max_top_k() const override;
+  void find_top_k(TensorView logits, TensorView tokens, TensorView values) override;
   void copy_in(TensorView from, TensorView to) override;
   void start_copy_out(TensorView from, TensorView to) override;
   void finish_copies_out() override;
 
-  bool can_record() const override { return true; }
-  std::unique_ptr<Recording> record(const std::function<void()>& work) override;
-  void replay(Recording& recording) override;
+  bool can_capture() const override { return true; }
+  std::unique_ptr<CapturedGraph> record(const std::function<void()>& work) override;
+  void replay(CapturedGraph& recording) override;
   std::uint64_t memory_version() const override { return memory_version_; }
-  bool is_recording() const override { return recording_ != nullptr; }
-  void call_processor(const std::function<void()>& work) override;
-  void join_processor() override;
+  bool is_capturing() const override { return recording_ != nullptr; }
+  void host_call(const std::function<void()>& work) override;
+  void join_host_call() override;
 
   // Of the batch of this pass, in memory of the GPU.
   const std::int32_t* token_ids() const { return at(token_ids_); }
@@ -53,8 +53,8 @@ class CudaState final : public DeviceState {
   // Prompts and single tokens apart: kernels are chosen by how many rows a sequence has. Either may
   // be without sequences.
   struct Sequences {
-    cuda::AttentionBatch batch;  // its rows count from …
-    std::int64_t first_row = 0;  // … this one of the pass
+    kernels::cuda::AttentionBatch batch;  // its rows count from …
+    std::int64_t first_row = 0;           // … this one of the pass
   };
   std::array<Sequences, 2> sequences(std::int64_t block_tokens) const;
   // Where in a cache of so many tokens a block the row of each token goes; negative: it is not
@@ -64,10 +64,10 @@ class CudaState final : public DeviceState {
 
   // Rows that were rounded to bytes as they were made: the norm's, whose readers all want them so.
   // Held until others are remembered, or rows come into being here by other ways than a layer's.
-  void remember_bytes(TensorView of, const cuda::Q8Rows& bytes) { rounded_ = {of, bytes}; }
+  void remember_bytes(TensorView of, const kernels::cuda::Q8Rows& bytes) { rounded_ = {of, bytes}; }
   void forget_bytes() { rounded_ = {}; }
   // Null: they are not known.
-  const cuda::Q8Rows* bytes_of(TensorView x) const;
+  const kernels::cuda::Q8Rows* bytes_of(TensorView x) const;
 
  private:
   using Place = std::size_t;  // in the array of the pass's numbers
@@ -97,7 +97,7 @@ class CudaState final : public DeviceState {
   // Values of the pass from `first` on, in order with the GPU's other work.
   void upload_numbers(Place first);
   // Returns what the GPU has counted there.
-  std::uint32_t wait_for_arrival(const cuda::Meeting& meeting) const;
+  std::uint32_t wait_for_arrival(const kernels::cuda::HostSignal& meeting) const;
 
   CudaStream stream_;
   CudaEvent copied_out_;
@@ -115,13 +115,13 @@ class CudaState final : public DeviceState {
   std::uint64_t memory_version_ = 0;
   struct Rounded {
     TensorView of;
-    cuda::Q8Rows bytes;
+    kernels::cuda::Q8Rows bytes;
   };
   Rounded rounded_;
 
   class Graph;
-  Graph* recording_ = nullptr;  // the one under way
-  cuda::Meeting awaited_;       // of the call that was not joined yet
+  Graph* recording_ = nullptr;         // the one under way
+  kernels::cuda::HostSignal awaited_;  // of the call that was not joined yet
 };
 
 inline CudaState& cuda_state(Device device, Pass& pass) {
@@ -148,4 +148,4 @@ class CudaProfileScope {
   std::optional<ProfileScope> scope_;  // ends after the wait above
 };
 
-}  // namespace graft::ops
+}  // namespace graft::ops::cuda

@@ -8,7 +8,7 @@
 #include "graft/base/error.h"
 #include "graft/ops/cuda/runtime.h"
 
-namespace graft::ops {
+namespace graft::ops::cuda {
 namespace {
 
 // Large enough that a copy goes at the speed of the bus, small enough to be memory nobody misses.
@@ -16,7 +16,7 @@ constexpr std::size_t kPartBytes = std::size_t{16} << 20;
 // Vector loads of the kernels may begin here.
 constexpr std::size_t kAlignment = 16;
 
-cuda::Scales scales_of(const quant::ScaleLayout& layout, const float* values) {
+kernels::cuda::Scales scales_of(const quant::ScaleLayout& layout, const float* values) {
   return {.values = values,
           .matrix_rows = layout.matrix_rows,
           .tile_rows = layout.tile_rows,
@@ -111,7 +111,7 @@ Buffer upload_floats(std::span<const float> values, Device device) {
 }
 
 bool is_cuda_weight(DType dtype) {
-  return cuda::can_decode(dtype);
+  return kernels::cuda::can_decode(dtype);
 }
 
-}  // namespace graft::ops
+}  // namespace graft::ops::cuda

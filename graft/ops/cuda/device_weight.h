@@ -6,11 +6,11 @@
 #include <span>
 #include <vector>
 
-#include "graft/kernels/cuda/decode.h"
+#include "graft/kernels/cuda/formats/decode.h"
 #include "graft/ops/weight.h"
 #include "graft/tensor/buffer.h"
 
-namespace graft::ops {
+namespace graft::ops::cuda {
 
 // Brings bytes of the processor's, such as those of a mapped file, to a GPU: while one part is on
 // its way, the next is read. One at a time.
@@ -39,13 +39,13 @@ class DeviceWeight {
 
   bool empty() const { return memory_.size() == 0; }
   // Of all matrices of the stack; `rows` counts them all.
-  const cuda::Matrix& matrix() const { return matrix_; }
+  const kernels::cuda::Matrix& matrix() const { return matrix_; }
   std::size_t matrix_bytes() const { return matrix_bytes_; }
 
  private:
   Buffer memory_;
   Buffer scales_;
-  cuda::Matrix matrix_;
+  kernels::cuda::Matrix matrix_;
   std::size_t matrix_bytes_ = 0;
 };
 
@@ -55,4 +55,4 @@ Buffer upload_floats(std::span<const float> values, Device device);
 // Which types the GPU's kernels take.
 bool is_cuda_weight(DType dtype);
 
-}  // namespace graft::ops
+}  // namespace graft::ops::cuda

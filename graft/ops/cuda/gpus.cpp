@@ -5,7 +5,7 @@
 
 #include <cuda_runtime.h>
 
-#include "graft/base/str.h"
+#include "graft/base/text/str.h"
 #include "graft/ops/cuda/runtime.h"
 #include "graft/tensor/cuda_abi.h"
 
@@ -13,7 +13,7 @@
 
 namespace {
 
-cudaError_t describe(int device, graft::cuda::DeviceProperties& out) {
+cudaError_t describe(int device, graft::cuda_abi::DeviceProperties& out) {
   cudaDeviceProp properties = {};
   if (const cudaError_t error = cudaGetDeviceProperties(&properties, device)) return error;
   if (const cudaError_t error = cudaSetDevice(device)) return error;
@@ -49,7 +49,7 @@ const char* driver_text() {
 }  // namespace
 
 GRAFT_EXPORT std::int32_t graft_cuda_abi_version() {
-  return graft::cuda::kAbiVersion;
+  return graft::cuda_abi::kAbiVersion;
 }
 
 GRAFT_EXPORT std::int32_t graft_cuda_device_count(std::int32_t* count) {
@@ -58,8 +58,8 @@ GRAFT_EXPORT std::int32_t graft_cuda_device_count(std::int32_t* count) {
   return *count > 0 ? cudaSuccess : cudaGetDeviceCount(&real);
 }
 
-GRAFT_EXPORT std::int32_t graft_cuda_device_properties(std::int32_t device,
-                                                       graft::cuda::DeviceProperties* properties) {
+GRAFT_EXPORT std::int32_t graft_cuda_device_properties(
+    std::int32_t device, graft::cuda_abi::DeviceProperties* properties) {
   *properties = {};
   return describe(graft::ops::physical_gpu(device), *properties);
 }

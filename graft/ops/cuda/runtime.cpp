@@ -8,7 +8,7 @@
 #include "graft/base/error.h"
 #include "graft/kernels/cuda/errors.h"
 
-namespace graft::ops {
+namespace graft::ops::cuda {
 namespace {
 
 int num_gpus() {
@@ -33,7 +33,7 @@ void check_cuda(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
   // What does not stick to the device must not be found by the next call.
   cudaGetLastError();
-  fail("CUDA: ", what, ": ", cuda::error_text(error));
+  fail("CUDA: ", what, ": ", kernels::cuda::error_text(error));
 }
 
 std::int32_t num_cuda_devices() {
@@ -65,7 +65,7 @@ std::byte* CudaMemory::take(std::int32_t index, std::size_t bytes) {
   return static_cast<std::byte*>(data);
 }
 
-void CudaMemory::give_back(std::int32_t index, std::byte* data, std::size_t /*bytes*/) noexcept {
+void CudaMemory::free(std::int32_t index, std::byte* data, std::size_t /*bytes*/) noexcept {
   cudaSetDevice(physical_gpu(index));
   cudaFree(data);
 }
@@ -78,7 +78,7 @@ std::uint64_t CudaMemory::available(std::int32_t index) {
   return free_bytes;
 }
 
-std::byte* CudaMemory::take_staging(std::int32_t index, std::size_t bytes) {
+std::byte* CudaMemory::allocate_staging(std::int32_t index, std::size_t bytes) {
   use_gpu(index);
   void* data = nullptr;
   const cudaError_t error = cudaMallocHost(&data, bytes);
@@ -90,9 +90,9 @@ std::byte* CudaMemory::take_staging(std::int32_t index, std::size_t bytes) {
   return static_cast<std::byte*>(data);
 }
 
-void CudaMemory::give_back_staging(std::int32_t /*index*/,
-                                   std::byte* data,
-                                   std::size_t /*bytes*/) noexcept {
+void CudaMemory::free_staging(std::int32_t /*index*/,
+                              std::byte* data,
+                              std::size_t /*bytes*/) noexcept {
   cudaFreeHost(data);
 }
 
@@ -125,4 +125,4 @@ void CudaEvent::wait() const {
   check_cuda(cudaEventSynchronize(event_), "waiting for the GPU");
 }
 
-}  // namespace graft::ops
+}  // namespace graft::ops::cuda

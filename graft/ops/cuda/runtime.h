@@ -10,7 +10,7 @@
 #include "graft/tensor/device.h"
 #include "graft/tensor/device_memory.h"
 
-namespace graft::ops {
+namespace graft::ops::cuda {
 
 // Throws Error with what was being done and what the driver says of it.
 void check_cuda(cudaError_t error, const char* what);
@@ -26,10 +26,10 @@ void use_gpu(std::int32_t index);
 class CudaMemory final : public DeviceMemory {
  public:
   std::byte* take(std::int32_t index, std::size_t bytes) override;
-  void give_back(std::int32_t index, std::byte* data, std::size_t bytes) noexcept override;
+  void free(std::int32_t index, std::byte* data, std::size_t bytes) noexcept override;
   std::uint64_t available(std::int32_t index) override;
-  std::byte* take_staging(std::int32_t index, std::size_t bytes) override;
-  void give_back_staging(std::int32_t index, std::byte* data, std::size_t bytes) noexcept override;
+  std::byte* allocate_staging(std::int32_t index, std::size_t bytes) override;
+  void free_staging(std::int32_t index, std::byte* data, std::size_t bytes) noexcept override;
 };
 
 // Destroyed with its owner, on the GPU it was made on.
@@ -61,4 +61,4 @@ class CudaEvent {
   cudaEvent_t event_ = nullptr;
 };
 
-}  // namespace graft::ops
+}  // namespace graft::ops::cuda

@@ -5,15 +5,15 @@
 #include "graft/kernels/cuda/stream.h"
 #include "graft/tensor/tensor.h"
 
-namespace graft::ops {
+namespace graft::ops::cuda {
 
-inline cuda::Rows rows_of(TensorView x) {
+inline kernels::cuda::Rows rows_of(TensorView x) {
   return {.data = x.f32(), .stride = x.cols()};
 }
 
 // Columns from `first` on.
-inline cuda::Rows rows_of(TensorView x, std::int64_t first) {
+inline kernels::cuda::Rows rows_of(TensorView x, std::int64_t first) {
   return {.data = x.f32() + first, .stride = x.cols()};
 }
 
-}  // namespace graft::ops
+}  // namespace graft::ops::cuda

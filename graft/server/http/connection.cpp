@@ -280,12 +280,12 @@ class Connection final : public OpenConnection,
   // Closing while the client still sends would take the answer away from it: what it sends is read
   // for a moment, and thrown away.
   asio::awaitable<void> linger() {
-    constexpr int kMostReads = 1024;
+    constexpr int kMaxReads = 1024;
     ErrorCode error;
     if constexpr (!kIsTls) socket().shutdown(Tcp::socket::shutdown_send, error);
     lowest().expires_after(std::chrono::seconds(2));
     buffer_.clear();
-    for (int i = 0; i < kMostReads && !error; ++i)
+    for (int i = 0; i < kMaxReads && !error; ++i)
       co_await stream_.async_read_some(buffer_.prepare(kReadBytes), awaiting(error));
   }
 

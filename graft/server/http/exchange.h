@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 #include "graft/server/http/message.h"
 
 namespace graft::server::http {

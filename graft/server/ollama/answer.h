@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "graft/server/answer_parser.h"
-#include "graft/server/generation.h"
+#include "graft/server/generation/answer_parser.h"
+#include "graft/server/generation/generation.h"
 
 namespace graft::server::ollama {
 

@@ -6,13 +6,13 @@
 
 #include "graft/base/error.h"
 #include "graft/base/version.h"
-#include "graft/server/embedding.h"
 #include "graft/server/fields.h"
+#include "graft/server/generation/embedding.h"
+#include "graft/server/generation/prompts.h"
 #include "graft/server/json_text.h"
 #include "graft/server/ollama/answer.h"
 #include "graft/server/ollama/chat_request.h"
 #include "graft/server/ollama/models.h"
-#include "graft/server/prompts.h"
 #include "graft/server/time_text.h"
 
 namespace graft::server::ollama {
@@ -38,7 +38,7 @@ api::ChatPrompt prompt_of(const Request& request, const LoadedModel& model) {
   return prompt;
 }
 
-void generate(const Backend& backend,
+void generate(const HandlerContext& backend,
               const http::ExchangePtr& exchange,
               const Request& request,
               Lease lease,
@@ -70,7 +70,7 @@ void generate(const Backend& backend,
                    std::make_unique<OllamaAnswer>(std::move(options)), backend.generation());
 }
 
-http::Handler generating(const Backend& backend, Request (*read)(const OrderedJson& body)) {
+http::Handler generating(const HandlerContext& backend, Request (*read)(const OrderedJson& body)) {
   return [&backend, read](const http::ExchangePtr& exchange) {
     const auto request = std::make_shared<const Request>(read(parse_body(exchange->take_body())));
     if (request->is_empty && request->keep_alive_seconds == 0.0) {
@@ -89,7 +89,7 @@ http::Handler generating(const Backend& backend, Request (*read)(const OrderedJs
 }
 
 // /api/embed takes texts and gives lists, the old /api/embeddings one of each.
-void embed(const Backend& backend, const http::ExchangePtr& exchange, bool is_old) {
+void embed(const HandlerContext& backend, const http::ExchangePtr& exchange, bool is_old) {
   const OrderedJson body = parse_body(exchange->take_body());
   const Fields fields(body);
   const std::vector<std::string> texts = fields.texts(is_old ? "prompt" : "input");
@@ -122,7 +122,7 @@ void embed(const Backend& backend, const http::ExchangePtr& exchange, bool is_ol
       read_keep_alive(fields));
 }
 
-http::Response tags(const Backend& backend) {
+http::Response tags(const HandlerContext& backend) {
   OrderedJson list = OrderedJson::array();
   for (const std::string& name : backend.models.names()) {
     try {
@@ -134,7 +134,7 @@ http::Response tags(const Backend& backend) {
   return {.body = ordered_text({{"models", list}})};
 }
 
-http::Response show(const Backend& backend, const http::Request& request) {
+http::Response show(const HandlerContext& backend, const http::Request& request) {
   const OrderedJson body = parse_body(request.body);
   const Fields fields(body);
   const std::string name =
@@ -142,7 +142,7 @@ http::Response show(const Backend& backend, const http::Request& request) {
   return {.body = ordered_text(show_json(backend.models.info(name)))};
 }
 
-http::Response running(const Backend& backend) {
+http::Response running(const HandlerContext& backend) {
   // For ever is far away: clients parse a date.
   constexpr double kCenturySeconds = 3.15e9;
   OrderedJson list = OrderedJson::array();
@@ -159,7 +159,7 @@ http::Response running(const Backend& backend) {
 
 }  // namespace
 
-void add_routes(Router& router, const Backend& backend) {
+void add_routes(Router& router, const HandlerContext& backend) {
   router.add("POST", "/api/chat", generating(backend, read_chat));
   router.add("POST", "/api/generate", generating(backend, read_generate));
   router.add("POST", "/api/embed",

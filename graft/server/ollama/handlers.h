@@ -8,6 +8,6 @@
 namespace graft::server::ollama {
 
 // The backend must outlive the router.
-void add_routes(Router& router, const Backend& backend);
+void add_routes(Router& router, const HandlerContext& backend);
 
 }  // namespace graft::server::ollama

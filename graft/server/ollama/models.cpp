@@ -1,6 +1,6 @@
 #include "graft/server/ollama/models.h"
 
-#include "graft/base/units.h"
+#include "graft/base/text/units.h"
 #include "graft/server/time_text.h"
 
 namespace graft::server::ollama {

@@ -2,8 +2,8 @@
 
 #pragma once
 
-#include "graft/base/json.h"
-#include "graft/server/model_info.h"
+#include "graft/base/text/json.h"
+#include "graft/server/models/model_info.h"
 
 namespace graft::server::ollama {
 

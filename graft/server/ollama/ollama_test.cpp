@@ -55,7 +55,7 @@ TEST(OllamaRequest, Refuses) {
   }
   EXPECT_THROW(read_chat(parse_body(R"({"messages":[]})")), ApiError);
   std::string stops = R"("x")";
-  for (std::size_t i = 0; i < kMostStops; ++i)
+  for (std::size_t i = 0; i < kMaxStops; ++i)
     stops += R"(,"x")";
   EXPECT_THROW(read_chat(parse_body(R"({"model":"m","options":{"stop":[)" + stops + "]}}")),
                ApiError);

@@ -73,7 +73,7 @@ Options read_options(const Fields& request) {
     set(params.repetition_penalty, fields->number("repeat_penalty", 0.01, 100));
     set(params.presence_penalty, fields->number("presence_penalty", -2, 2));
     set(params.frequency_penalty, fields->number("frequency_penalty", -2, 2));
-    params.stop = fields->texts("stop", kMostStops);
+    params.stop = fields->texts("stop", kMaxStops);
     if (const auto seed = fields->integer("seed"); seed && *seed >= 0)
       params.seed = static_cast<std::uint64_t>(*seed);
     // Negative: until the model is done.

@@ -8,7 +8,7 @@
 namespace graft::server::openai {
 namespace {
 
-constexpr std::int64_t kMostAlternatives = 20;
+constexpr std::int64_t kMaxAlternatives = 20;
 
 void refuse_other_media(const Fields& fields) {
   fields.refuse("audio", "sound is not supported");
@@ -82,7 +82,7 @@ void read_thinking(const Fields& fields, ChatRequest& request) {
 
 void read_logprobs(const Fields& fields, ChatRequest& request) {
   request.wants_logprobs = fields.flag("logprobs").value_or(false);
-  const auto top = fields.integer("top_logprobs", 0, kMostAlternatives);
+  const auto top = fields.integer("top_logprobs", 0, kMaxAlternatives);
   if (top && *top > 0 && !request.wants_logprobs)
     fields.fail_at("top_logprobs", "needs logprobs: true");
   if (request.wants_logprobs) request.sampling.params.logprobs = top.value_or(0);

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "graft/api/chat_format.h"
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 #include "graft/server/openai/sampling.h"
 
 namespace graft::server::openai {

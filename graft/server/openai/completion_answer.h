@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "graft/server/generation.h"
+#include "graft/server/generation/generation.h"
 #include "graft/server/openai/wire.h"
 
 namespace graft::server::openai {

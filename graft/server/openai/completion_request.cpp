@@ -9,9 +9,9 @@
 namespace graft::server::openai {
 namespace {
 
-constexpr std::int64_t kMostAlternatives = 20;
+constexpr std::int64_t kMaxAlternatives = 20;
 constexpr std::int64_t kDefaultMaxTokens = 16;
-constexpr std::size_t kMostPrompts = 2048;
+constexpr std::size_t kMaxPrompts = 2048;
 
 std::vector<api::TokenId> read_tokens(const Fields& fields,
                                       const char* name,
@@ -35,8 +35,8 @@ std::vector<api::Prompt> read_prompts(const Fields& fields, const char* name) {
   if (!value->is_array() || value->empty())
     fields.fail_at(name, "text, a list of texts, or lists of token ids are needed");
   if (value->front().is_number()) return {read_tokens(fields, name, *value)};
-  if (value->size() > kMostPrompts)
-    fields.fail_at(name, str("at most ", kMostPrompts, " at once, not ", value->size()));
+  if (value->size() > kMaxPrompts)
+    fields.fail_at(name, str("at most ", kMaxPrompts, " at once, not ", value->size()));
   std::vector<api::Prompt> prompts;
   for (const OrderedJson& item : *value) {
     if (item.is_string()) {
@@ -70,7 +70,7 @@ CompletionRequest read_completion_request(const OrderedJson& body) {
   if (most == 0 && !request.echo) fields.fail_at("max_tokens", "0 needs echo");
   request.drops_output = most == 0;
   params.max_tokens = std::max<std::int64_t>(most, 1);
-  params.logprobs = fields.integer("logprobs", 0, kMostAlternatives);
+  params.logprobs = fields.integer("logprobs", 0, kMaxAlternatives);
   if (request.echo && params.logprobs) {
     if (request.is_stream) fields.fail_at("echo", "with logprobs cannot be streamed");
     params.prompt_logprobs = params.logprobs;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "graft/api/llm.h"
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 #include "graft/server/openai/sampling.h"
 
 namespace graft::server::openai {

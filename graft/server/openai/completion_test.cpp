@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/base64.h"
+#include "graft/base/text/base64.h"
 #include "graft/server/api_error.h"
 #include "graft/server/fields.h"
 #include "graft/server/openai/completion_answer.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "graft/api/llm.h"
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 
 namespace graft::server::openai {
 

@@ -5,11 +5,11 @@
 #include <cstring>
 #include <utility>
 
-#include "graft/server/embedding.h"
 #include "graft/server/fields.h"
+#include "graft/server/generation/embedding.h"
+#include "graft/server/generation/prompts.h"
 #include "graft/server/json_text.h"
 #include "graft/server/openai/embedding_request.h"
-#include "graft/server/prompts.h"
 
 namespace graft::server::openai {
 namespace {
@@ -53,7 +53,7 @@ std::string base64_floats(const std::vector<float>& values) {
   return text;
 }
 
-void embeddings(const Backend& backend, const http::ExchangePtr& exchange) {
+void embeddings(const HandlerContext& backend, const http::ExchangePtr& exchange) {
   auto request = std::make_shared<const EmbeddingRequest>(
       read_embedding_request(parse_body(exchange->take_body())));
   backend.with_model(exchange, request->model, [&backend, exchange, request](const Lease& lease) {

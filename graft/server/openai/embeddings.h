@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "graft/base/json.h"
+#include "graft/base/text/json.h"
 #include "graft/server/backend.h"
 
 namespace graft::server::openai {
 
-void embeddings(const Backend& backend, const http::ExchangePtr& exchange);
+void embeddings(const HandlerContext& backend, const http::ExchangePtr& exchange);
 
 // Little-endian floats as base64, as OpenAI's clients ask for them by default.
 std::string base64_floats(const std::vector<float>& values);

@@ -5,18 +5,18 @@
 #include "graft/base/error.h"
 #include "graft/server/api_error.h"
 #include "graft/server/fields.h"
+#include "graft/server/generation/prompts.h"
 #include "graft/server/json_text.h"
 #include "graft/server/openai/chat_answer.h"
 #include "graft/server/openai/chat_request.h"
 #include "graft/server/openai/completion_answer.h"
 #include "graft/server/openai/completion_request.h"
 #include "graft/server/openai/embeddings.h"
-#include "graft/server/prompts.h"
 
 namespace graft::server::openai {
 namespace {
 
-void chat(const Backend& backend,
+void chat(const HandlerContext& backend,
           const http::ExchangePtr& exchange,
           const ChatRequest& request,
           Lease lease) {
@@ -44,7 +44,7 @@ void chat(const Backend& backend,
                    backend.generation());
 }
 
-void complete(const Backend& backend,
+void complete(const HandlerContext& backend,
               const http::ExchangePtr& exchange,
               const CompletionRequest& request,
               Lease lease) {
@@ -76,7 +76,7 @@ void complete(const Backend& backend,
                    backend.generation());
 }
 
-OrderedJson model_json(const Backend& backend, const std::string& name) {
+OrderedJson model_json(const HandlerContext& backend, const std::string& name) {
   OrderedJson json = {{"id", name}, {"object", "model"}, {"created", 0}, {"owned_by", "graft"}};
   try {
     const ModelInfo info = backend.models.info(name);
@@ -88,7 +88,7 @@ OrderedJson model_json(const Backend& backend, const std::string& name) {
   return json;
 }
 
-http::Response list_models(const Backend& backend) {
+http::Response list_models(const HandlerContext& backend) {
   OrderedJson json = {{"object", "list"}, {"data", OrderedJson::array()}};
   for (const std::string& name : backend.models.names())
     json["data"].push_back(model_json(backend, name));
@@ -122,7 +122,7 @@ void detokenize(const http::ExchangePtr& exchange, const OrderedJson& body, Load
 
 // A handler that parses its body first and then works on the model that it names.
 template <class Work>
-http::Handler on_model(const Backend& backend, Work work) {
+http::Handler on_model(const HandlerContext& backend, Work work) {
   return [&backend, work](const http::ExchangePtr& exchange) {
     auto body = std::make_shared<const OrderedJson>(parse_body(exchange->take_body()));
     const std::string model = Fields(*body).text("model").value_or("");
@@ -134,7 +134,7 @@ http::Handler on_model(const Backend& backend, Work work) {
 
 }  // namespace
 
-void add_routes(Router& router, const Backend& backend) {
+void add_routes(Router& router, const HandlerContext& backend) {
   router.add("POST", "/v1/chat/completions", [&backend](const http::ExchangePtr& exchange) {
     auto request = read_chat_request(parse_body(exchange->take_body()));
     const std::string model = request.model;

@@ -9,6 +9,6 @@
 namespace graft::server::openai {
 
 // The backend must outlive the router.
-void add_routes(Router& router, const Backend& backend);
+void add_routes(Router& router, const HandlerContext& backend);
 
 }  // namespace graft::server::openai

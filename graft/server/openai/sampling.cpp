@@ -7,7 +7,7 @@
 namespace graft::server::openai {
 namespace {
 
-constexpr std::int64_t kMostSamples = 128;
+constexpr std::int64_t kMaxSamples = 128;
 
 struct Unsupported {
   const char* name;
@@ -85,9 +85,9 @@ Sampling read_sampling(const Fields& fields) {
   // vLLM's name, and llama.cpp's.
   if (!set(params.repetition_penalty, fields.number("repetition_penalty", 0.01, 100)))
     set(params.repetition_penalty, fields.number("repeat_penalty", 0.01, 100));
-  set(params.n, fields.integer("n", 1, kMostSamples));
+  set(params.n, fields.integer("n", 1, kMaxSamples));
   if (const auto seed = fields.integer("seed")) params.seed = static_cast<std::uint64_t>(*seed);
-  params.stop = fields.texts("stop", kMostStops);
+  params.stop = fields.texts("stop", kMaxStops);
   params.logit_bias = read_logit_bias(fields);
   set(params.min_tokens, fields.integer("min_tokens", 0));
   set(params.ignore_eos, fields.flag("ignore_eos"));

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "graft/api/llm.h"
-#include "graft/base/json.h"
-#include "graft/server/generation.h"
+#include "graft/base/text/json.h"
+#include "graft/server/generation/generation.h"
 
 namespace graft::server::openai {
 

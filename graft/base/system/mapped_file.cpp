@@ -1,0 +1,64 @@
+#include "graft/base/system/mapped_file.h"
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "graft/base/error.h"
+
+namespace graft {
+namespace {
+
+struct FileDescriptor {
+  int fd;
+  explicit FileDescriptor(int value) : fd(value) {}
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  ~FileDescriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+}  // namespace
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.fd < 0) fail(path.string(), ": ", std::strerror(errno));
+  struct stat status = {};
+  if (::fstat(file.fd, &status) != 0) fail(path.string(), ": ", std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) fail(path.string(), ": not a regular file");
+  if (status.st_size == 0) fail(path.string(), ": the file is empty");
+  const auto size = static_cast<std::size_t>(status.st_size);
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd, 0);
+  if (data == MAP_FAILED)
+    fail(path.string(), ": cannot map ", size, " bytes: ", std::strerror(errno));
+  bytes_ = {static_cast<const std::byte*>(data), size};
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+void MappedFile::release(std::span<const std::byte> part) const {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  // Only whole pages inside the part: its neighbours may still be in use.
+  const std::size_t before = (page - reinterpret_cast<std::uintptr_t>(part.data()) % page) % page;
+  if (part.size() < before + page) return;
+  auto* first = const_cast<std::byte*>(part.data()) + before;
+  ::madvise(first, (part.size() - before) / page * page, MADV_DONTNEED);
+}
+
+}  // namespace graft

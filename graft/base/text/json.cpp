@@ -1,0 +1,154 @@
+#include "graft/base/text/json.h"
+
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "graft/base/error.h"
+#include "graft/base/system/mapped_file.h"
+
+namespace graft {
+namespace {
+
+constexpr std::size_t kMaxDepth = 128;
+
+// The new member of an object, or nullptr when it has that key.
+class Members {
+ public:
+  Json* add(Json& object, const std::string& key) {
+    const auto [place, is_new] = object.emplace(key, nullptr);
+    return is_new ? &*place : nullptr;
+  }
+};
+
+// An ordered object is a list of pairs: asking it for a key looks at all of them. A set per open
+// object answers in constant time.
+class OrderedMembers {
+ public:
+  OrderedJson* add(OrderedJson& object, const std::string& key) {
+    if (!keys_.insert(key).second) return nullptr;
+    return &object.get_ref<OrderedJson::object_t&>().emplace_back(key, nullptr).second;
+  }
+
+ private:
+  std::unordered_set<std::string> keys_;
+};
+
+// Builds the value from the parser's events, refusing duplicate keys and deep nesting on the way.
+// nlohmann's own callback parser does the same job in quadratic time: after each object it walks
+// over all its siblings.
+template <class Value, class MembersOf>
+class Builder {
+ public:
+  explicit Builder(const std::string& where) : where_(where) {}
+
+  bool null() { return put(nullptr); }
+  bool boolean(bool value) { return put(value); }
+  bool number_integer(typename Value::number_integer_t value) { return put(value); }
+  bool number_unsigned(typename Value::number_unsigned_t value) { return put(value); }
+  bool number_float(typename Value::number_float_t value, const std::string& /*text*/) {
+    return put(value);
+  }
+  bool string(std::string& value) { return put(std::move(value)); }
+  bool binary(typename Value::binary_t& /*value*/) { return false; }  // not in JSON text
+  bool start_object(std::size_t /*size*/) { return open(Value::object()); }
+  bool start_array(std::size_t /*size*/) { return open(Value::array()); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+
+  bool key(std::string& key) {
+    member_ = open_.back().members.add(*open_.back().value, key);
+    if (member_ == nullptr) fail(where_, ": JSON key \"", key, "\" comes twice");
+    return true;
+  }
+
+  bool parse_error(std::size_t /*byte*/,
+                   const std::string& /*token*/,
+                   const nlohmann::detail::exception& error) {
+    // nlohmann's text starts with "[json.exception.parse_error.101] "; the rest is for people.
+    const std::string_view message = error.what();
+    const auto end_of_id = message.find("] ");
+    fail(where_, ": not valid JSON: ",
+         end_of_id == std::string_view::npos ? message : message.substr(end_of_id + 2));
+  }
+
+  Value take() { return std::move(root_); }
+
+ private:
+  // Where the next value goes: the root, the end of an array, or the member that key() made.
+  Value& place() {
+    if (open_.empty()) return root_;
+    Value& parent = *open_.back().value;
+    return parent.is_array() ? parent.emplace_back() : *member_;
+  }
+
+  template <class T>
+  bool put(T&& value) {
+    place() = std::forward<T>(value);
+    return true;
+  }
+
+  bool open(Value&& value) {
+    if (open_.size() == kMaxDepth) fail(where_, ": JSON nested deeper than ", kMaxDepth);
+    Value& target = place();
+    target = std::move(value);
+    open_.push_back({&target, {}});
+    return true;
+  }
+
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  struct Open {
+    Value* value;
+    MembersOf members;
+  };
+
+  const std::string& where_;
+  Value root_;
+  std::vector<Open> open_;  // arrays and objects that are not finished, outermost first
+  Value* member_ = nullptr;
+};
+
+template <class Value, class MembersOf>
+Value parse(std::string_view text, const std::string& where) {
+  Builder<Value, MembersOf> builder(where);
+  Value::sax_parse(text, &builder);
+  return builder.take();
+}
+
+std::string_view text_of(const MappedFile& file,
+                         const std::filesystem::path& path,
+                         std::size_t max_bytes) {
+  const auto bytes = file.bytes();
+  if (bytes.size() > max_bytes) {
+    fail(path.string(), ": ", bytes.size(), " bytes of JSON, at most ", max_bytes,
+         " are accepted here");
+  }
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& where) {
+  return parse<Json, Members>(text, where);
+}
+
+OrderedJson parse_ordered_json(std::string_view text, const std::string& where) {
+  return parse<OrderedJson, OrderedMembers>(text, where);
+}
+
+Json read_json_file(const std::filesystem::path& path, std::size_t max_bytes) {
+  const MappedFile file(path);
+  return parse_json(text_of(file, path, max_bytes), path.string());
+}
+
+OrderedJson read_ordered_json_file(const std::filesystem::path& path, std::size_t max_bytes) {
+  const MappedFile file(path);
+  return parse_ordered_json(text_of(file, path, max_bytes), path.string());
+}
+
+}  // namespace graft

@@ -1,0 +1,205 @@
+#include "graft/chat/builtin_templates.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+
+#include "graft/base/error.h"
+#include "graft/base/system/mapped_file.h"
+#include "graft/formats/pre_tokenizers.h"
+
+namespace graft::chat {
+namespace {
+
+constexpr std::size_t kMaxTemplateBytes = std::size_t{4} << 20U;
+
+// Each is two parts: what the family's format calls for, between this head and the generation
+// prompt. `text` is the content of a message, whatever the client left out.
+#define GRAFT_TEMPLATE_HEAD                                                       \
+  "{%- if tools %}{{ raise_exception('this built-in template knows no tools') }}" \
+  "{%- endif %}{%- macro text(message) %}{{ message.content or '' }}{% endmacro %}"
+
+// Formats without a role of its own for the system put its text before the first user's.
+#define GRAFT_TEMPLATE_TURNS                                                         \
+  "{%- set system = text(messages[0]) if messages and messages[0].role == 'system' " \
+  "else '' %}{%- set turns = messages[1:] if system else messages %}"
+
+// clang-format off
+constexpr std::array kTemplates = {
+    BuiltinTemplate{"chatml", GRAFT_TEMPLATE_HEAD R"(
+{%- for message in messages %}
+    {{- '<|im_start|>' ~ message.role ~ '\n' ~ text(message) ~ '<|im_end|>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\n' }}
+{%- endif %})"},
+
+    // ChatML; reasoning of past answers is left out, and an empty one switches it off.
+    BuiltinTemplate{"qwen3", GRAFT_TEMPLATE_HEAD R"(
+{%- for message in messages %}
+    {%- set said = text(message) %}
+    {%- if message.role == 'assistant' %}
+        {%- set said = said.split('</think>')[-1].lstrip('\n') %}
+    {%- endif %}
+    {{- '<|im_start|>' ~ message.role ~ '\n' ~ said ~ '<|im_end|>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\n' }}
+    {%- if enable_thinking is defined and not enable_thinking %}
+        {{- '<think>\n\n</think>\n\n' }}
+    {%- endif %}
+{%- endif %})"},
+
+    BuiltinTemplate{"llama2", GRAFT_TEMPLATE_HEAD GRAFT_TEMPLATE_TURNS R"(
+{%- for message in turns %}
+    {%- if message.role == 'assistant' %}
+        {{- ' ' ~ text(message)|trim ~ ' ' ~ eos_token }}
+    {%- else %}
+        {%- set said = text(message) %}
+        {%- if loop.first and system %}
+            {%- set said = '<<SYS>>\n' ~ system|trim ~ '\n<</SYS>>\n\n' ~ said %}
+        {%- endif %}
+        {{- bos_token ~ '[INST] ' ~ said|trim ~ ' [/INST]' }}
+    {%- endif %}
+{%- endfor %})"},
+
+    BuiltinTemplate{"llama3", GRAFT_TEMPLATE_HEAD R"(
+{{- bos_token }}
+{%- for message in messages %}
+    {{- '<|start_header_id|>' ~ message.role ~ '<|end_header_id|>\n\n' }}
+    {{- text(message)|trim ~ '<|eot_id|>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
+{%- endif %})"},
+
+    BuiltinTemplate{"mistral", GRAFT_TEMPLATE_HEAD GRAFT_TEMPLATE_TURNS R"(
+{{- bos_token }}
+{%- for message in turns %}
+    {%- if message.role == 'assistant' %}
+        {{- ' ' ~ text(message)|trim ~ eos_token }}
+    {%- else %}
+        {%- set said = system ~ '\n\n' ~ text(message) if loop.first else text(message) %}
+        {{- '[INST] ' ~ said|trim ~ ' [/INST]' }}
+    {%- endif %}
+{%- endfor %})"},
+
+    BuiltinTemplate{"gemma", GRAFT_TEMPLATE_HEAD GRAFT_TEMPLATE_TURNS R"(
+{{- bos_token }}
+{%- for message in turns %}
+    {%- set said = system ~ '\n\n' ~ text(message) if loop.first else text(message) %}
+    {{- '<start_of_turn>' ~ ('model' if message.role == 'assistant' else message.role) ~ '\n' }}
+    {{- said|trim ~ '<end_of_turn>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<start_of_turn>model\n' }}
+{%- endif %})"},
+
+    BuiltinTemplate{"phi3", GRAFT_TEMPLATE_HEAD R"(
+{%- for message in messages %}
+    {{- '<|' ~ message.role ~ '|>\n' ~ text(message)|trim ~ '<|end|>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|assistant|>\n' }}
+{%- endif %})"},
+
+    BuiltinTemplate{"zephyr", GRAFT_TEMPLATE_HEAD R"(
+{%- for message in messages %}
+    {{- '<|' ~ message.role ~ '|>\n' ~ text(message)|trim ~ eos_token ~ '\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|assistant|>\n' }}
+{%- endif %})"},
+
+    BuiltinTemplate{"deepseek-v3", GRAFT_TEMPLATE_HEAD R"(
+{{- bos_token }}
+{%- for message in messages if message.role == 'system' %}
+    {{- text(message) }}
+{%- endfor %}
+{%- for message in messages %}
+    {%- if message.role == 'assistant' %}
+        {{- '<｜Assistant｜>' ~ text(message).split('</think>')[-1] ~ eos_token }}
+    {%- elif message.role != 'system' %}
+        {{- '<｜User｜>' ~ text(message) }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<｜Assistant｜>' }}
+{%- endif %})"},
+};
+// clang-format on
+
+std::string known_names() {
+  std::string names;
+  for (const BuiltinTemplate& row : kTemplates)
+    names += str(names.empty() ? "" : ", ", row.name);
+  return names;
+}
+
+ChatTemplate read_template(const std::string& path) {
+  const MappedFile file(path);
+  const auto bytes = file.bytes();
+  if (bytes.size() > kMaxTemplateBytes) {
+    fail(path, ": a template of ", bytes.size(), " bytes, at most ", kMaxTemplateBytes,
+         " are accepted");
+  }
+  return {{reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path};
+}
+
+// GLM was trained with [gMASK]<sop> before every text. tokenizer.json says so in its
+// post-processor, for which GGUF has no words: there only the template can. The first of the two
+// may come as bos_token.
+bool lacks_glm_prefix(const formats::TokenizerData& data) {
+  const formats::NamedPreTokenizer* named = formats::find_named_pre_tokenizer(data.pre);
+  return named != nullptr && named->name == "glm4" &&
+         std::ranges::find(data.tokens, "<sop>") != data.tokens.end() &&
+         data.chat_template.find("<sop>") == std::string::npos;
+}
+
+}  // namespace
+
+std::span<const BuiltinTemplate> builtin_templates() {
+  return kTemplates;
+}
+
+SelectedTemplate select_template(const formats::TokenizerData& data, const std::string& chosen) {
+  const auto named = [](std::string_view name) {
+    const auto* found = std::ranges::find(kTemplates, name, &BuiltinTemplate::name);
+    return found == kTemplates.end() ? nullptr : found;
+  };
+  if (!chosen.empty()) {
+    if (const BuiltinTemplate* found = named(chosen))
+      return {ChatTemplate(found->source, str("built-in template ", found->name)), ""};
+    if (!std::filesystem::exists(chosen))
+      fail("chat template \"", chosen, "\": neither a file nor one of ", known_names());
+    return {read_template(chosen), ""};
+  }
+  if (!data.chat_template.empty()) {
+    return {ChatTemplate(data.chat_template, "chat template"),
+            lacks_glm_prefix(data)
+                ? "the chat template does not write [gMASK]<sop>, with which prompts of GLM begin"
+                : ""};
+  }
+  return {ChatTemplate(named("chatml")->source, "built-in template chatml"),
+          "the model has no chat template, using ChatML; --chat-template chooses another"};
+}
+
+void set_special_tokens(RenderInput& input, const formats::TokenizerData& data) {
+  const auto token = [&](const std::optional<std::int64_t>& id) -> std::optional<std::string> {
+    if (!id || *id < 0 || static_cast<std::size_t>(*id) >= data.tokens.size()) return std::nullopt;
+    return data.tokens[static_cast<std::size_t>(*id)];
+  };
+  input.bos_token = token(data.bos_id);
+  input.eos_token = token(data.eos_id);
+  const auto add = [&](const char* name, const std::optional<std::int64_t>& id) {
+    const auto text = token(id);
+    if (text && !input.extra.contains(name)) input.extra[name] = *text;
+  };
+  add("unk_token", data.unk_id);
+  add("sep_token", data.sep_id);
+  add("pad_token", data.pad_id);
+  add("mask_token", data.mask_id);
+}
+
+}  // namespace graft::chat

@@ -1,0 +1,116 @@
+#include "graft/chat/builtin_templates.h"
+
+#include <gtest/gtest.h>
+
+#include "graft/base/error.h"
+
+namespace graft::chat {
+namespace {
+
+struct Expected {
+  const char* name;
+  const char* text;
+};
+
+// What the families' own documents show for a system prompt and two turns.
+const Expected kExpected[] = {
+    {"chatml",
+     "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
+     "<|im_start|>assistant\nHello<|im_end|>\n<|im_start|>user\nBye<|im_end|>\n"
+     "<|im_start|>assistant\n"},
+    {"qwen3",
+     "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
+     "<|im_start|>assistant\nHello<|im_end|>\n<|im_start|>user\nBye<|im_end|>\n"
+     "<|im_start|>assistant\n"},
+    {"llama2",
+     "<s>[INST] <<SYS>>\nBe kind.\n<</SYS>>\n\nHi [/INST] Hello </s><s>[INST] Bye [/INST]"},
+    {"llama3",
+     "<s><|start_header_id|>system<|end_header_id|>\n\nBe kind.<|eot_id|>"
+     "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
+     "<|start_header_id|>assistant<|end_header_id|>\n\nHello<|eot_id|>"
+     "<|start_header_id|>user<|end_header_id|>\n\nBye<|eot_id|>"
+     "<|start_header_id|>assistant<|end_header_id|>\n\n"},
+    {"mistral", "<s>[INST] Be kind.\n\nHi [/INST] Hello</s>[INST] Bye [/INST]"},
+    {"gemma",
+     "<s><start_of_turn>user\nBe "
+     "kind.\n\nHi<end_of_turn>\n<start_of_turn>model\nHello<end_of_turn>\n"
+     "<start_of_turn>user\nBye<end_of_turn>\n<start_of_turn>model\n"},
+    {"phi3",
+     "<|system|>\nBe kind.<|end|>\n<|user|>\nHi<|end|>\n<|assistant|>\nHello<|end|>\n"
+     "<|user|>\nBye<|end|>\n<|assistant|>\n"},
+    {"zephyr",
+     "<|system|>\nBe kind.</s>\n<|user|>\nHi</s>\n<|assistant|>\nHello</s>\n<|user|>\nBye</s>\n"
+     "<|assistant|>\n"},
+    {"deepseek-v3", "<s>Be kind.<｜User｜>Hi<｜Assistant｜>Hello</s><｜User｜>Bye<｜Assistant｜>"},
+};
+
+RenderInput conversation() {
+  RenderInput input;
+  input.messages = parse_ordered_json(
+      R"([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"},
+          {"role": "assistant", "content": "Hello"}, {"role": "user", "content": "Bye"}])",
+      "messages");
+  input.bos_token = "<s>";
+  input.eos_token = "</s>";
+  return input;
+}
+
+TEST(BuiltinTemplates, WriteTheFormatOfTheirFamily) {
+  EXPECT_EQ(std::size(kExpected), builtin_templates().size());
+  for (const Expected& row : kExpected) {
+    const SelectedTemplate selected = select_template({}, row.name);
+    EXPECT_EQ(selected.warning, "");
+    EXPECT_EQ(selected.chat_template.render(conversation()), row.text) << row.name;
+    EXPECT_FALSE(selected.chat_template.reads_content_parts()) << row.name;
+  }
+}
+
+TEST(BuiltinTemplates, RefuseTools) {
+  RenderInput input = conversation();
+  input.tools = OrderedJson::array({OrderedJson::object()});
+  for (const BuiltinTemplate& row : builtin_templates())
+    EXPECT_THROW(ChatTemplate(row.source, "t").render(input), Error) << row.name;
+}
+
+TEST(BuiltinTemplates, TheModelsOwnWinsOverChatml) {
+  formats::TokenizerData data;
+  const SelectedTemplate fallback = select_template(data, "");
+  EXPECT_NE(fallback.warning.find("no chat template"), std::string::npos);
+  EXPECT_TRUE(fallback.chat_template.render(conversation()).starts_with("<|im_start|>system"));
+  data.chat_template = "own";
+  EXPECT_EQ(select_template(data, "").chat_template.render({}), "own");
+  EXPECT_EQ(select_template(data, "").warning, "");
+  EXPECT_NE(select_template(data, "phi3").chat_template.render({}), "own");
+  EXPECT_THROW(select_template(data, "no-such-template"), Error);
+}
+
+TEST(BuiltinTemplates, WarnWhereTheModelsOwnLostThePrefixOfGlm) {
+  formats::TokenizerData data;
+  data.tokens = {"a", "[gMASK]", "<sop>"};
+  data.chat_template = "{{ x }}";
+  EXPECT_EQ(select_template(data, "").warning, "");
+  for (const char* pre : {"glm4", "chatglm-bpe"}) {
+    data.pre = pre;
+    data.chat_template = "{{ x }}";
+    EXPECT_NE(select_template(data, "").warning.find("[gMASK]<sop>"), std::string::npos);
+    data.chat_template = "{{ bos_token }}<sop>{{ x }}";
+    EXPECT_EQ(select_template(data, "").warning, "");
+  }
+}
+
+TEST(BuiltinTemplates, SpecialTokensComeFromTheVocabulary) {
+  formats::TokenizerData data;
+  data.tokens = {"<pad>", "<s>", "</s>"};
+  data.bos_id = 1;
+  data.eos_id = 7;  // outside of the vocabulary
+  data.pad_id = 0;
+  RenderInput input;
+  set_special_tokens(input, data);
+  EXPECT_EQ(input.bos_token, "<s>");
+  EXPECT_FALSE(input.eos_token.has_value());
+  EXPECT_EQ(input.extra["pad_token"], "<pad>");
+  EXPECT_FALSE(input.extra.contains("unk_token"));
+}
+
+}  // namespace
+}  // namespace graft::chat

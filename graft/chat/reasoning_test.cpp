@@ -1,0 +1,70 @@
+#include "graft/chat/reasoning.h"
+
+#include <random>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace graft::chat {
+namespace {
+
+struct Case {
+  std::string text;
+  std::string reasoning;
+  std::string content;
+  bool open = false;
+};
+
+const Case kCases[] = {
+    {"Hello.", "", "Hello."},
+    {"<think>\n2 + 2 is 4.\n</think>\n\nFour.", "2 + 2 is 4.", "Four."},
+    {"  <think>a</think>b", "a", "b"},
+    {"<think>\n\n</think>\n\nNothing to think about.", "", "Nothing to think about."},
+    {"a < b, and <think> is a tag", "", "a < b, and <think> is a tag"},
+    {"<think>1 </thin 2 </th</think>3", "1 </thin 2 </th", "3"},
+    {"still thinking\n</think>\nDone </think>", "still thinking", "Done </think>", true},
+    {"<think>cut off \n", "cut off \n", ""},
+    {"<thi", "", "<thi"},
+    {"", "", ""},
+    {" leading space", "", " leading space"},
+};
+
+TEST(ReasoningSplitter, GivesTheSameInAnyPieces) {
+  std::mt19937 random(1);
+  for (const Case& c : kCases) {
+    for (int round = 0; round < 50; ++round) {
+      ReasoningSplitter splitter(c.open);
+      std::string reasoning;
+      std::string content;
+      for (std::size_t at = 0; at < c.text.size();) {
+        const std::size_t count = round == 0 ? 1 : 1 + random() % 9;
+        const AnswerPart part = splitter.feed(std::string_view(c.text).substr(at, count));
+        reasoning += part.reasoning;
+        content += part.content;
+        at += count;
+      }
+      const AnswerPart rest = splitter.finish();
+      EXPECT_EQ(reasoning + rest.reasoning, c.reasoning) << c.text;
+      EXPECT_EQ(content + rest.content, c.content) << c.text;
+    }
+  }
+}
+
+TEST(ReasoningSplitter, ShowsThinkingAsItComes) {
+  ReasoningSplitter splitter;
+  EXPECT_EQ(splitter.feed("<think>first words").reasoning, "first words");
+  EXPECT_TRUE(splitter.is_thinking());
+  EXPECT_EQ(splitter.feed(" more </thi").reasoning, " more");
+  EXPECT_EQ(splitter.feed("nk>").reasoning, "");
+  EXPECT_FALSE(splitter.is_thinking());
+  EXPECT_EQ(splitter.feed("\nx").content, "x");
+}
+
+TEST(ReasoningSplitter, SeesAnOpenTagAtTheEndOfAPrompt) {
+  EXPECT_TRUE(ends_in_thinking("<|assistant|>\n<think>\n"));
+  EXPECT_FALSE(ends_in_thinking("<|assistant|>\n<think>\n\n</think>\n"));
+  EXPECT_FALSE(ends_in_thinking(""));
+}
+
+}  // namespace
+}  // namespace graft::chat

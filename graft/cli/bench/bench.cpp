@@ -1,0 +1,264 @@
+// graft bench: speeds of a model as llama-bench gives them, beside the limits of this machine, and
+// on request beside llama-bench itself. Loads as servers meet them are in bench_engine.cpp.
+
+#include <algorithm>
+#include <cstdio>
+#include <future>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "graft/base/parallel.h"
+#include "graft/base/system/processors.h"
+#include "graft/base/system/system.h"
+#include "graft/base/text/units.h"
+#include "graft/cli/bench/bench_engine.h"
+#include "graft/cli/bench/bench_peer.h"
+#include "graft/cli/bench/bench_serve.h"
+#include "graft/cli/bench/bench_speed.h"
+#include "graft/cli/bench/bench_table.h"
+#include "graft/cli/commands.h"
+#include "graft/cli/options/model_options.h"
+#include "graft/cli/options/rule_options.h"
+#include "graft/cli/parts.h"
+#include "graft/kernels/cpu/table.h"
+#include "graft/models/family.h"
+#include "graft/perf/limits.h"
+#include "graft/tensor/gpus.h"
+
+namespace graft::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  SpeedTestLists lists;
+  std::int64_t rounds = 3;
+  std::vector<std::string> against;
+  bool profile = false;
+  bool json = false;
+};
+
+// Enough to know what is read and whether the processor alone does it.
+PlannedModel planned_model(const ModelOptions& options) {
+  const auto num_gpus = options.device == "cpu" ? 0 : static_cast<int>(list_gpus().gpus.size());
+  return {options.model.path(),
+          options.rules,
+          options.plugins,
+          {.num_gpus = num_gpus, .plan_only = num_gpus > 0}};
+}
+
+// On a thread of its own: a pool that pins its threads pins the one that calls, and what this one
+// starts later would be pinned with it.
+void measure_limits(const ModelOptions& options, BenchHeader& header) {
+  const auto measure = [&] {
+    const std::vector<int> processors =
+        options.processors.empty() ? std::vector<int>() : parse_processors(options.processors);
+    ThreadPool pool(options.threads, processors);
+    header.threads = pool.num_threads();
+    header.limits = perf::measure_limits(pool);
+  };
+  std::async(std::launch::async, measure).get();
+}
+
+BenchHeader header_of(const PlannedModel& model, const ModelOptions& options) {
+  std::uint64_t bytes = 0;
+  std::int64_t parameters = 0;
+  for (const formats::TensorInfo& tensor : model.source().tensors()) {
+    bytes += tensor.data.size();
+    if (part_of(model.source().config(), tensor.name) != Part::Scales)
+      parameters += tensor.num_elems();
+  }
+  BenchHeader header = {.model = model.blueprint().model_name,
+                        .bytes = bytes,
+                        .type = type_text(model.source()),
+                        .parameters = parameters,
+                        .parameters_per_token = models::num_parameters_per_token(model.blueprint()),
+                        .isa = std::string(kernels::cpu::kernels().isa)};
+  measure_limits(options, header);
+  return header;
+}
+
+bool runs_on_cpu(const plan::Plan& plan) {
+  return std::ranges::all_of(plan.placements, [](const plan::Placement& placement) {
+    return placement.generate_device == kCpu && placement.prefill_device == kCpu;
+  });
+}
+
+perf::Work work_of(const SpeedTest& test, const plan::Plan& plan) {
+  if (test.num_prompt > 0) return pass_work(plan, perf::prefill_pass(test.num_prompt));
+  // A sequence grows from one token; on average half of it is there.
+  return pass_work(plan, perf::generate_pass(test.num_sequences,
+                                             1 + static_cast<double>(test.num_generated) / 2));
+}
+
+SpeedRow row_of(const SpeedTest& test, const PlannedModel& model) {
+  SpeedRow row = {.test = test};
+  if (runs_on_cpu(model.result().plan)) row.work = work_of(test, model.result().plan);
+  return row;
+}
+
+// Asked before we add to the load, and before threads are pinned.
+std::vector<std::string> notes_on_load() {
+  const auto num_processors = static_cast<double>(usable_processors().size());
+  const double load = load_average();
+  if (load <= kBusyLoad * num_processors) return {};
+  return {fmt::format(
+      "The load was {:.1f} with {:.0f} processors: if others run here, all of this is too low.",
+      load, num_processors)};
+}
+
+void add_notes(SpeedReport& report, const PlannedModel& model, const Options& options) {
+  const auto cache = static_cast<double>(std::max(::sysconf(_SC_LEVEL3_CACHE_SIZE), 0L));
+  bool in_cache = false;
+  bool guessed = false;
+  for (const SpeedRow& row : report.rows) {
+    if (!row.work || row.test.num_prompt > 0) continue;
+    in_cache |= row.work->bytes() < cache;
+    guessed |= row.test.num_sequences > 1 && model.blueprint().expert_share < 1;
+  }
+  if (in_cache) {
+    report.notes.push_back(fmt::format(
+        "What a token reads fits into this processor's cache of {}: more than memory gives is "
+        "possible.",
+        bytes_text(static_cast<std::uint64_t>(cache))));
+  }
+  if (guessed)
+    report.notes.emplace_back("Several sequences are taken to choose their experts at random.");
+  if (!runs_on_cpu(model.result().plan))
+    report.notes.emplace_back("Not all of it runs on the processor: its limits say nothing.");
+  if (options.profile && !runs_on_cpu(model.result().plan))
+    report.notes.emplace_back("A GPU waits between modules that are timed: it is faster without.");
+}
+
+SpeedReport measure(const Options& options, const std::vector<SpeedTest>& tests) {
+  const PlannedModel model = planned_model(options.model);
+  SpeedReport report;
+  report.notes = notes_on_load();
+  report.header = header_of(model, options.model);
+  SpeedRunner runner(options.model, tests, options.profile);
+  for (const SpeedTest& test : tests) {
+    SpeedRow row = row_of(test, model);
+    runner.warm_up(test);
+    const ModuleProfile before = runner.profile();
+    for (std::int64_t round = 0; round < options.rounds; ++round)
+      row.tokens_per_s.push_back(runner.run(test));
+    row.modules = module_times(before, runner.profile());
+    report.rows.push_back(std::move(row));
+  }
+  add_notes(report, model, options);
+  return report;
+}
+
+std::vector<PeerRow> compare(const Options& options,
+                             const PlannedModel& model,
+                             std::size_t threads,
+                             const std::vector<Peer>& peers) {
+  const std::vector<SpeedTest> tests = options.lists.tests();
+  SpeedRunner runner(options.model, tests);
+  std::vector<PeerRow> rows;
+  rows.reserve(tests.size());
+  for (const SpeedTest& test : tests)
+    rows.push_back({.graft = row_of(test, model), .peers = {peers.size(), std::vector<double>()}});
+  for (std::int64_t round = 0; round < options.rounds; ++round) {
+    for (std::size_t i = 0; i < peers.size(); ++i) {
+      const PeerSpeeds speeds = peers[i].run(options.model.model.path().string(), threads, tests);
+      for (PeerRow& row : rows)
+        row.peers[i].push_back(speeds.at(row.graft.test));
+    }
+    for (PeerRow& row : rows) {
+      runner.warm_up(row.graft.test);
+      row.graft.tokens_per_s.push_back(runner.run(row.graft.test));
+    }
+  }
+  return rows;
+}
+
+void print(const Json& json) {
+  // Names in a file need not be UTF-8.
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+void run_against(const Options& options) {
+  std::vector<Peer> peers;
+  std::ranges::transform(options.against, std::back_inserter(peers), Peer::parse);
+  const std::vector<std::string> notes = notes_on_load();
+  const PlannedModel model = planned_model(options.model);
+  const BenchHeader header = header_of(model, options.model);
+  const std::vector<PeerRow> rows = compare(options, model, header.threads, peers);
+  if (options.json) {
+    Json json = comparison_json(header, peers, rows);
+    json["notes"] = notes;
+    print(json);
+  } else {
+    fmt::print("{}", comparison_text(header, peers, rows));
+    for (const std::string& note : notes)
+      fmt::print("{}\n", note);
+  }
+}
+
+void run_bench(const Options& options) {
+  if (!options.against.empty()) {
+    run_against(options);
+    return;
+  }
+  const SpeedReport report = measure(options, options.lists.tests());
+  if (options.json) {
+    print(report_json(report));
+  } else {
+    fmt::print("{}", table_text(report));
+  }
+}
+
+CLI::Option* add_list(CLI::App& bench,
+                      const std::string& flag,
+                      std::vector<std::int64_t>& list,
+                      const std::string& what) {
+  return bench.add_option(flag, list, what)
+      ->delimiter(',')
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24));
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* bench = app.add_subcommand(
+      "bench", "Measure a model's speed, and how near it comes to what this machine can do");
+  bench->require_subcommand(0, 1);
+  bench->footer(
+      "Examples:\n"
+      "  graft bench -m model.gguf -p 512 -n 128 -b 1,8\n"
+      "  graft bench -m model.gguf --against llama.cpp/build/bin/llama-bench");
+  options->model.add_to(*bench);
+  add_list(*bench, "-p,--n-prompt", options->lists.prompts,
+           "Tokens of a prompt (default: 512; 0 skips)");
+  add_list(*bench, "-n,--n-gen", options->lists.generated,
+           "Tokens to generate (default: 128; 0 skips)");
+  const CLI::Option* batch_sizes =
+      add_list(*bench, "-b,--batch-sizes", options->lists.batch_sizes,
+               "Sequences that generate side by side (default: 1,8,32; 1 with --against)");
+  bench->add_option("-r,--rounds", options->rounds, "Rounds of each test (default: 3)")
+      ->check(CLI::Range(1, 1000));
+  bench->add_option("--against", options->against,
+                    "A llama-bench to run in turn on the same file, with -p, -n and -t, as PROGRAM "
+                    "or NAME=PROGRAM; for several sequences the llama-batched-bench beside it");
+  bench
+      ->add_flag("--profile", options->profile, "Time every module: which ones the rest is made of")
+      ->excludes("--against");
+  bench->add_flag("--json", options->json, "As JSON");
+  add_engine_benches(*bench);
+  add_serve_bench(*bench);
+  bench->callback([options, bench, batch_sizes] {
+    if (!bench->get_subcommands().empty()) return;
+    // llama-bench has one sequence; another program is asked for more only on request.
+    if (!options->against.empty() && batch_sizes->count() == 0) options->lists.batch_sizes = {1};
+    run_bench(*options);
+  });
+}
+
+}  // namespace graft::cli

@@ -1,0 +1,266 @@
+#include "graft/cli/bench/load_client.h"
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include <boost/asio/connect.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+
+#include "graft/base/error.h"
+#include "graft/base/text/json.h"
+
+namespace graft::cli {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using ErrorCode = boost::system::error_code;
+using Tcp = asio::ip::tcp;
+using Clock = std::chrono::steady_clock;
+using HttpRequest = http::request<http::string_body>;
+using Parser = http::response_parser<http::string_body>;
+
+// Without a byte for so long a stream is given up.
+constexpr std::chrono::minutes kPatience{10};
+constexpr std::uint64_t kMaxBytes = 1U << 30U;  // of an answer
+
+HttpRequest request_of(const ServerAddress& address, http::verb method, const std::string& path) {
+  HttpRequest request{method, address.base + path, 11};
+  request.set(http::field::host, address.host + ":" + address.port);
+  if (!address.api_key.empty())
+    request.set(http::field::authorization, "Bearer " + address.api_key);
+  return request;
+}
+
+Tcp::resolver::results_type resolve(asio::io_context& context, const ServerAddress& address) {
+  ErrorCode error;
+  Tcp::resolver resolver(context);
+  auto found = resolver.resolve(address.host, address.port, error);
+  if (error) fail(address.host, ":", address.port, ": ", error.message());
+  return found;
+}
+
+// The server's own words, where it has some.
+std::string failure_text(const Parser& parser) {
+  const Json body = Json::parse(parser.get().body(), nullptr, false);
+  std::string text = str("HTTP ", parser.get().result_int());
+  if (body.is_object() && body.contains("error") && body["error"].is_object())
+    text += ": " + body["error"].value("message", "");
+  return text;
+}
+
+class LoadClient : public std::enable_shared_from_this<LoadClient> {
+ public:
+  LoadClient(asio::io_context& context,
+             const ServerAddress& address,
+             std::string path,
+             const Tcp::resolver::results_type& places,
+             const ClientBodies& bodies,
+             std::vector<StreamResult>& results)
+      : address_(address),
+        path_(std::move(path)),
+        places_(places),
+        bodies_(bodies),
+        results_(results),
+        stream_(context) {}
+
+  void start_next() {
+    if (next_body_ == bodies_.size()) return;
+    result_ = {};
+    event_ = 0;
+    buffer_.clear();
+    request_ = request_of(address_, http::verb::post, path_);
+    request_.set(http::field::content_type, "application/json");
+    // One connection for each request, as most clients of a service have it.
+    request_.set(http::field::connection, "close");
+    request_.body() = bodies_[next_body_++];
+    request_.prepare_payload();
+    parser_ = std::make_unique<Parser>();
+    parser_->body_limit(kMaxBytes);
+    start_ = Clock::now();
+    stream_.expires_after(kPatience);
+    stream_.async_connect(places_, [self = shared_from_this()](ErrorCode error, const auto&) {
+      if (error) return self->end(error);
+      self->send();
+    });
+  }
+
+ private:
+  void send() {
+    http::async_write(stream_, request_,
+                      [self = shared_from_this()](ErrorCode error, std::size_t /*bytes*/) {
+                        if (error) return self->end(error);
+                        self->read();
+                      });
+  }
+
+  void read() {
+    stream_.expires_after(kPatience);
+    http::async_read_some(stream_, buffer_, *parser_,
+                          [self = shared_from_this()](ErrorCode error, std::size_t /*bytes*/) {
+                            if (error) return self->end(error);
+                            self->take();
+                          });
+  }
+
+  void take() {
+    if (parser_->is_header_done() && parser_->get().result() == http::status::ok)
+      event_ = read_events(parser_->get().body(), event_, elapsed(), result_);
+    if (parser_->is_done()) return end({});
+    read();
+  }
+
+  void end(ErrorCode error) {
+    result_.seconds = elapsed();
+    if (error) {
+      result_.failure = error.message();
+    } else if (parser_->get().result() != http::status::ok) {
+      result_.failure = failure_text(*parser_);
+    } else if (result_.failure.empty() && result_.output_tokens == 0) {
+      result_.failure = "the stream said nothing of its tokens";
+    }
+    results_.push_back(std::move(result_));
+    ErrorCode ignored;
+    stream_.socket().shutdown(Tcp::socket::shutdown_both, ignored);
+    stream_.socket().close(ignored);
+    start_next();
+  }
+
+  double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  const ServerAddress& address_;
+  std::string path_;
+  const Tcp::resolver::results_type& places_;
+  const ClientBodies& bodies_;
+  std::vector<StreamResult>& results_;
+  std::size_t next_body_ = 0;
+
+  beast::tcp_stream stream_;
+  beast::flat_buffer buffer_;
+  HttpRequest request_;
+  std::unique_ptr<Parser> parser_;
+  std::size_t event_ = 0;  // where the events begin that were not whole yet
+  Clock::time_point start_;
+  StreamResult result_;
+};
+
+std::int64_t count_in(const Json& usage, const char* key) {
+  const auto found = usage.find(key);
+  return found != usage.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+}
+
+bool has_text(const Json& event) {
+  if (!event.contains("choices") || !event["choices"].is_array()) return false;
+  for (const Json& choice : event["choices"]) {
+    const Json& part = choice.contains("delta") ? choice["delta"] : choice;
+    for (const char* key : {"text", "content", "reasoning_content"}) {
+      const auto found = part.find(key);
+      if (found != part.end() && found->is_string() &&
+          !found->get_ref<const std::string&>().empty())
+        return true;
+    }
+  }
+  return false;
+}
+
+void read_event(std::string_view data, double now, StreamResult& result) {
+  if (data == "[DONE]") return;
+  const Json event = Json::parse(data, nullptr, false);
+  if (!event.is_object()) {
+    result.failure = "an event is no JSON object";
+  } else if (event.contains("error")) {
+    result.failure = "an error in the stream: " + event["error"].dump();
+  } else {
+    if (has_text(event)) result.piece_seconds.push_back(now);
+    const auto usage = event.find("usage");
+    if (usage == event.end() || !usage->is_object()) return;
+    result.prompt_tokens = count_in(*usage, "prompt_tokens");
+    result.output_tokens = count_in(*usage, "completion_tokens");
+  }
+}
+
+}  // namespace
+
+ServerAddress parse_server_url(const std::string& url) {
+  const std::string scheme = "http://";
+  if (!url.starts_with(scheme)) fail(url, ": an address begins with http://");
+  const std::size_t slash = url.find('/', scheme.size());
+  const std::string place = url.substr(scheme.size(), slash - scheme.size());
+  const std::size_t colon = place.rfind(':');
+  ServerAddress address;
+  address.host = place.substr(0, colon);
+  address.port = colon == std::string::npos ? "80" : place.substr(colon + 1);
+  if (address.host.starts_with('[') && address.host.ends_with(']'))
+    address.host = address.host.substr(1, address.host.size() - 2);
+  if (slash != std::string::npos) address.base = url.substr(slash);
+  while (address.base.ends_with('/'))
+    address.base.pop_back();
+  if (address.base.ends_with("/v1")) address.base.resize(address.base.size() - 3);
+  const bool is_number =
+      !address.port.empty() && address.port.find_first_not_of("0123456789") == std::string::npos;
+  if (address.host.empty() || !is_number) fail(url, ": an address is http://HOST:PORT");
+  return address;
+}
+
+std::string first_model(const ServerAddress& address) {
+  asio::io_context context;
+  const auto places = resolve(context, address);
+  ErrorCode error;
+  Tcp::socket socket(context);
+  asio::connect(socket, places, error);
+  Parser parser;
+  beast::flat_buffer buffer;
+  if (!error) http::write(socket, request_of(address, http::verb::get, "/v1/models"), error);
+  if (!error) http::read(socket, buffer, parser, error);
+  if (error) fail(address.host, ":", address.port, ": ", error.message());
+  if (parser.get().result() != http::status::ok)
+    fail(address.host, ":", address.port, ": /v1/models: ", failure_text(parser));
+  const Json body = Json::parse(parser.get().body(), nullptr, false);
+  if (!body.is_object() || !body.contains("data") || !body["data"].is_array() ||
+      body["data"].empty() || !body["data"][0].is_object())
+    fail(address.host, ":", address.port, ": /v1/models names no model");
+  return body["data"][0].value("id", "");
+}
+
+LoadResult run_load(const ServerAddress& address,
+                    const std::string& path,
+                    const std::vector<ClientBodies>& clients) {
+  asio::io_context context(1);
+  const auto places = resolve(context, address);
+  LoadResult load;
+  const auto start = Clock::now();
+  for (const ClientBodies& bodies : clients) {
+    std::make_shared<LoadClient>(context, address, path, places, bodies, load.streams)
+        ->start_next();
+  }
+  context.run();
+  load.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return load;
+}
+
+std::size_t read_events(std::string_view text, std::size_t next, double now, StreamResult& result) {
+  while (true) {
+    const std::size_t end = text.find('\n', next);
+    if (end == std::string_view::npos) return next;
+    std::string_view line = text.substr(next, end - next);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    constexpr std::string_view kData = "data:";
+    if (line.starts_with(kData)) {
+      line.remove_prefix(kData.size());
+      if (line.starts_with(' ')) line.remove_prefix(1);
+      read_event(line, now, result);
+    }
+    next = end + 1;
+  }
+}
+
+}  // namespace graft::cli

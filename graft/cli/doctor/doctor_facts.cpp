@@ -1,0 +1,246 @@
+#include "graft/cli/doctor/doctor_facts.h"
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+
+#include <unistd.h>
+
+#include "graft/api/catalog.h"
+#include "graft/base/error.h"
+#include "graft/base/parallel.h"
+#include "graft/base/system/cgroup.h"
+#include "graft/base/system/own_folder.h"
+#include "graft/base/system/processors.h"
+#include "graft/base/system/system.h"
+#include "graft/base/text/units.h"
+#include "graft/kernels/cpu/isa/isa_level.h"
+#include "graft/kernels/cpu/table.h"
+#include "graft/perf/limits.h"
+#include "graft/perf/machine.h"
+#include "graft/plan/default_rules.h"
+#include "graft/tensor/gpus.h"
+
+namespace graft::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::pair<std::string, bool>> features() {
+  const kernels::cpu::CpuFeatures f = kernels::cpu::cpu_features();
+  return {{"avx2", f.avx2},
+          {"fma", f.fma},
+          {"f16c", f.f16c},
+          {"avx512f", f.avx512f},
+          {"avx512bw", f.avx512bw},
+          {"avx512vnni", f.avx512vnni},
+          {"avx512bf16", f.avx512bf16},
+          {"amx-int8", f.amx_int8},
+          {"amx-bf16", f.amx_bf16}};
+}
+
+// The level above the best one that runs, and what it lacks.
+void find_next_isa(ProcessorFacts& facts) {
+  constexpr std::array<std::pair<const char*, kernels::cpu::IsaLevel>, 3> kLevels = {
+      {{"avx2", kernels::cpu::IsaLevel::Avx2},
+       {"avx512", kernels::cpu::IsaLevel::Avx512},
+       {"amx", kernels::cpu::IsaLevel::Amx}}};
+  for (const auto& [name, level] : kLevels) {
+    const std::string_view missing =
+        kernels::cpu::missing_feature(level, kernels::cpu::cpu_features());
+    if (missing.empty()) continue;
+    facts.next_isa = name;
+    facts.next_isa_needs = missing;
+    return;
+  }
+}
+
+ProcessorFacts processor_facts() {
+  ProcessorFacts facts;
+  facts.name = processor_name();
+  facts.features = features();
+  if (const char* forced = std::getenv("GRAFT_CPU_ISA"); forced != nullptr)
+    facts.forced_isa = forced;
+  facts.best_isa = kernels::cpu::runnable_kernels().back()->isa;
+  find_next_isa(facts);
+  try {
+    facts.isa = kernels::cpu::kernels().isa;
+  } catch (const Error& error) {
+    facts.isa_error = error.what();
+  }
+  const std::vector<Processor> processors = usable_processors();
+  facts.num_cores = static_cast<int>(one_per_core(processors).size());
+  facts.num_processors = static_cast<int>(processors.size());
+  facts.num_in_machine = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  facts.num_memory_nodes = static_cast<int>(num_nodes(processors));
+  facts.limit = cgroup_limits().processors;
+  facts.load = load_average();
+  return facts;
+}
+
+MemoryFacts memory_facts(bool can_measure) {
+  MemoryFacts facts = {.total_bytes = total_memory(),
+                       .available_bytes = available_memory(),
+                       .limit_bytes = cgroup_limits().memory_bytes,
+                       .large_pages = large_page_setting()};
+  if (!can_measure) return facts;
+  ThreadPool pool;
+  try {
+    facts.read_bytes_per_s = perf::measure_read_bandwidth(pool);
+  } catch (const Error&) {
+    facts.read_bytes_per_s = 0;  // not even that much memory; the page says how much there is
+  }
+  return facts;
+}
+
+// The library with everything in it, or the program that the modules are linked into.
+fs::path own_file() {
+  std::error_code error;
+  const fs::path library = own_folder() / "libgraft.so";
+  return fs::exists(library, error) ? library : fs::path("/proc/self/exe");
+}
+
+SavedFacts saved_facts() {
+  const fs::path path = perf::machine_file();
+  SavedFacts facts = {.path = path.string()};
+  std::error_code error;
+  facts.exists = fs::exists(path, error);
+  if (!facts.exists) return facts;
+  const auto saved_at = fs::last_write_time(path, error);
+  const auto built_at = fs::last_write_time(fs::canonical(own_file(), error), error);
+  facts.older_than_program = !error && saved_at < built_at;
+  try {
+    const perf::MachineFigures figures =
+        perf::machine_from_json(read_json_file(path), path.string());
+    facts.threads = figures.cpu.threads;
+    facts.read_bytes_per_s = figures.cpu.read_bytes_per_s;
+  } catch (const Error& problem) {
+    facts.error = problem.what();
+  }
+  return facts;
+}
+
+std::string first_line(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// Display and compute devices of vendor 10de.
+int num_nvidia_devices() {
+  std::error_code error;
+  int count = 0;
+  for (const auto& device : fs::directory_iterator("/sys/bus/pci/devices", error)) {
+    const bool is_display = first_line(device.path() / "class").starts_with("0x03");
+    if (is_display && first_line(device.path() / "vendor") == "0x10de") ++count;
+  }
+  return count;
+}
+
+GpuFacts gpu_facts() {
+  const GpuList list = list_gpus();
+  GpuFacts facts = {.gpus = {},
+                    .unavailable = list.unavailable,
+                    .built_with_cuda = built_with_cuda(),
+                    .num_devices = num_nvidia_devices(),
+                    .driver = first_line("/sys/module/nvidia/version")};
+  for (const cuda_abi::DeviceProperties& gpu : list.gpus) {
+    facts.gpus.push_back(str(gpu.name, ", ", bytes_text(gpu.free_bytes), " of ",
+                             bytes_text(gpu.total_bytes), " free"));
+  }
+  return facts;
+}
+
+ResourceFacts rule_facts() {
+  ResourceFacts facts;
+  try {
+    plan::default_rules("", 0);
+    const fs::path folder = plan::rules_folder();
+    facts.path = folder.string();
+    for (const auto& entry : fs::recursive_directory_iterator(folder))
+      facts.count += entry.path().extension() == ".yaml" ? 1 : 0;
+  } catch (const Error& error) {
+    facts.error = error.what();
+  } catch (const fs::filesystem_error& error) {
+    facts.error = error.what();
+  }
+  return facts;
+}
+
+ResourceFacts model_facts() {
+  ResourceFacts facts;
+  try {
+    facts.path = api::Catalog().find("").string();
+    facts.count = 1;
+  } catch (const Error& error) {
+    facts.error = error.what();
+  }
+  return facts;
+}
+
+Json resource_json(const ResourceFacts& facts) {
+  return {{"path", facts.path}, {"count", facts.count}, {"error", facts.error}};
+}
+
+Json processor_json(const ProcessorFacts& facts) {
+  Json json = {{"name", facts.name},
+               {"isa", facts.isa},
+               {"isa_error", facts.isa_error},
+               {"forced_isa", facts.forced_isa},
+               {"best_isa", facts.best_isa},
+               {"next_isa", facts.next_isa},
+               {"next_isa_needs", facts.next_isa_needs},
+               {"cores", facts.num_cores},
+               {"processors", facts.num_processors},
+               {"processors_in_machine", facts.num_in_machine},
+               {"memory_nodes", facts.num_memory_nodes},
+               {"limit", facts.limit},
+               {"load", facts.load}};
+  for (const auto& [feature, present] : facts.features)
+    json["features"][feature] = present;
+  return json;
+}
+
+}  // namespace
+
+Facts gather_facts() {
+  Facts facts;
+  facts.processor = processor_facts();
+  facts.memory = memory_facts(!facts.processor.isa.empty());
+  facts.saved = saved_facts();
+  facts.gpus = gpu_facts();
+  facts.rules = rule_facts();
+  facts.model = model_facts();
+  return facts;
+}
+
+Json to_json(const Facts& facts) {
+  return {{"processor", processor_json(facts.processor)},
+          {"memory",
+           {{"total_bytes", facts.memory.total_bytes},
+            {"available_bytes", facts.memory.available_bytes},
+            {"limit_bytes", facts.memory.limit_bytes},
+            {"large_pages", facts.memory.large_pages},
+            {"read_bytes_per_s", facts.memory.read_bytes_per_s}}},
+          {"saved_figures",
+           {{"path", facts.saved.path},
+            {"exists", facts.saved.exists},
+            {"error", facts.saved.error},
+            {"older_than_program", facts.saved.older_than_program},
+            {"threads", facts.saved.threads},
+            {"read_bytes_per_s", facts.saved.read_bytes_per_s}}},
+          {"gpus",
+           {{"list", facts.gpus.gpus},
+            {"unavailable", facts.gpus.unavailable},
+            {"built_with_cuda", facts.gpus.built_with_cuda},
+            {"nvidia_devices", facts.gpus.num_devices},
+            {"driver", facts.gpus.driver}}},
+          {"rules", resource_json(facts.rules)},
+          {"model", resource_json(facts.model)}};
+}
+
+}  // namespace graft::cli

@@ -1,0 +1,120 @@
+#include "graft/cli/options/ktransformers_flags.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "graft/base/error.h"
+
+namespace graft::cli {
+namespace {
+
+enum class Meaning : std::uint8_t {
+  Renamed,    // the same value under our name
+  Model,      // what runs; --gguf_path wins over --model_path, where only the tokenizer was read
+  Think,      // true: our flag
+  CudaGraph,  // false: our flag
+  Mode,       // how the cache was kept; ours needs no choice
+};
+
+struct Row {
+  std::string_view theirs;
+  std::string_view ours;
+  Meaning meaning;
+};
+
+constexpr std::array kRows = {
+    Row{"--model_path", "--model", Meaning::Model},
+    Row{"--gguf_path", "--model", Meaning::Model},
+    Row{"--optimize_config_path", "--rules", Meaning::Renamed},
+    Row{"--max_new_tokens", "--max-new-tokens", Meaning::Renamed},
+    Row{"--cpu_infer", "--threads", Meaning::Renamed},
+    Row{"--prompt_file", "--prompt-file", Meaning::Renamed},
+    Row{"--chunk_size", "--chunk-prefill", Meaning::Renamed},
+    Row{"--force_think", "--think", Meaning::Think},
+    Row{"--use_cuda_graph", "--enforce-eager", Meaning::CudaGraph},
+    Row{"--mode", "", Meaning::Mode},
+};
+
+bool truth_of(std::string_view flag, std::string value) {
+  std::ranges::transform(value, value.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  if (value == "true" || value == "1") return true;
+  if (value == "false" || value == "0") return false;
+  fail(flag, ": true or false is needed, not \"", value, "\"");
+}
+
+class Translator {
+ public:
+  explicit Translator(const std::vector<std::string>& arguments) : in_(arguments) {}
+
+  std::vector<std::string> run() {
+    while (at_ < in_.size())
+      take();
+    if (!model_.empty()) {
+      out_.emplace_back("--model");
+      out_.push_back(model_);
+    }
+    return out_;
+  }
+
+ private:
+  void take() {
+    const std::string& argument = in_[at_++];
+    const std::size_t equals = std::min(argument.find('='), argument.size());
+    const std::string name = argument.substr(0, equals);
+    const auto* row = std::ranges::find(kRows, name, &Row::theirs);
+    if (row == kRows.end()) {
+      out_.push_back(argument);
+      return;
+    }
+    std::optional<std::string> value;
+    if (equals < argument.size()) {
+      value = argument.substr(equals + 1);
+    } else if (at_ < in_.size() && !in_[at_].starts_with("--")) {
+      value = in_[at_++];
+    }
+    translate(*row, value);
+  }
+
+  void translate(const Row& row, const std::optional<std::string>& value) {
+    // Python's flags of truth may stand alone.
+    const auto is_true = [&] { return !value || truth_of(row.theirs, *value); };
+    switch (row.meaning) {
+      case Meaning::Think:
+        if (is_true()) out_.emplace_back("--think=on");
+        return;
+      case Meaning::CudaGraph:
+        if (!is_true()) out_.emplace_back(row.ours);
+        return;
+      case Meaning::Mode:
+        return;
+      case Meaning::Model:
+      case Meaning::Renamed:
+        break;
+    }
+    if (!value) fail(row.theirs, ": a value is needed");
+    if (row.meaning == Meaning::Renamed) {
+      out_.emplace_back(row.ours);
+      out_.push_back(*value);
+    } else if (row.theirs == "--gguf_path" || model_.empty()) {
+      model_ = *value;
+    }
+  }
+
+  const std::vector<std::string>& in_;
+  std::size_t at_ = 0;
+  std::vector<std::string> out_;
+  std::string model_;
+};
+
+}  // namespace
+
+std::vector<std::string> translate_ktransformers(const std::vector<std::string>& arguments) {
+  return Translator(arguments).run();
+}
+
+}  // namespace graft::cli

@@ -1,0 +1,96 @@
+#include "graft/cli/options/model_options.h"
+
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "graft/base/progress.h"
+#include "graft/base/system/processors.h"
+#include "graft/cli/options/settings.h"
+#include "graft/cli/terminal.h"
+
+namespace graft::cli {
+
+CLI::Option* ModelChoice::add_to(CLI::App& command, const std::string& place) {
+  add_folders_to(command, folders);
+  return command
+      .add_option("-m,--model" + (place.empty() ? "" : "," + place), text,
+                  "Model by path (GGUF file, Hugging Face folder) or name (`graft models`)")
+      ->option_text("PATH|NAME");
+}
+
+void ModelChoice::add_folders_to(CLI::App& command, std::vector<std::string>& folders) {
+  command.add_option("--model-dir", folders, "Folders to find models by name in")
+      ->option_text("DIR,...")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+}
+
+api::Catalog ModelChoice::catalog() const {
+  std::vector<std::filesystem::path> paths(folders.begin(), folders.end());
+  if (paths.empty()) {
+    const std::filesystem::path own = user_folder("XDG_DATA_HOME", ".local/share");
+    if (!own.empty()) paths.push_back(own / "models");
+  }
+  return api::Catalog(std::move(paths));
+}
+
+void ModelOptions::add_to(CLI::App& command) {
+  model.add_to(command);
+  add_all_but_model_to(command);
+}
+
+void ModelOptions::add_all_but_model_to(CLI::App& command) {
+  command.add_option("--rules", rules, "Rule file instead of the default")->option_text("FILE");
+  command
+      .add_option("--device", device,
+                  "Everything on cpu, cuda or cuda:N (default: the rules for the model's family)")
+      ->option_text("NAME");
+  plugins.add_to(command);
+  command.add_option("-t,--threads", threads, "Threads (default: one per core)")
+      ->check(CLI::Range(1, 4096))
+      ->option_text("N");
+  command.add_option("--cpu-list", processors, "Pin the threads to these processors (0-3,8)")
+      ->option_text("LIST");
+  command
+      .add_option("--memory", memory, "Most memory for weights and cache (default: what is free)")
+      ->option_text("SIZE");
+  command.add_flag("--no-repack", no_repack,
+                   "Run from the mapped file: there at once, exact, and slow");
+  command.add_flag("--repack-cache", repack_cache,
+                   "Keep rearranged weights in a file beside the model for later starts to map");
+}
+
+api::LlmConfig ModelOptions::config() const {
+  api::LlmConfig config;
+  config.rules = rules;
+  config.device = device;
+  config.plugins = plugins.paths();
+  config.num_threads = threads;
+  if (!processors.empty()) config.processors = parse_processors(processors);
+  if (!memory.empty()) config.memory = parse_bytes(memory);
+  config.repack = !no_repack;
+  config.repack_cache = repack_cache;
+  config.on_warning = [](const std::string& line) { warn(line); };
+  return config;
+}
+
+std::unique_ptr<api::LLM> ModelOptions::open(api::LlmConfig config) const {
+  std::optional<Progress> progress;
+  std::uint64_t shown = 0;
+  if (is_terminal(stderr)) {
+    config.on_load = [&](std::uint64_t done, std::uint64_t total) {
+      if (!progress) progress.emplace("loading", total, stderr);
+      progress->advance(done - shown, "");
+      shown = done;
+    };
+    config.on_warning = [&](const std::string& line) {
+      if (progress) progress->finish();
+      warn(line);
+    };
+  }
+  auto llm = std::make_unique<api::LLM>(model.path(), config);
+  return llm;
+}
+
+}  // namespace graft::cli

@@ -1,0 +1,72 @@
+#include "graft/cli/options/sampling_options.h"
+
+#include <limits>
+
+namespace graft::cli {
+
+void SamplingOptions::add_to(CLI::App& command) {
+  command.add_option("--temperature", temperature, "0 takes the most likely token (default: 0.6)")
+      ->check(CLI::Range(0.0, 100.0))
+      ->option_text("X");
+  command.add_option("--top-p", top_p, "Choose from this share of the likeliest (default: 0.95)")
+      ->check(CLI::Range(0.0, 1.0))
+      ->option_text("X");
+  command.add_option("--top-k", top_k, "Choose from the K likeliest (default: off)")
+      ->check(CLI::Range(std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()))
+      ->option_text("K");
+  command.add_option("--min-p", min_p, "Least probability, as a share of the likeliest's")
+      ->check(CLI::Range(0.0, 1.0))
+      ->option_text("X");
+  command.add_option("--seed", seed, "Same seed, same text")->option_text("N");
+  command.add_option("-n,--max-new-tokens", max_new_tokens, "Most tokens of an answer")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 32U))
+      ->option_text("N");
+  command
+      .add_option("--think", think,
+                  "Let a model that reasons do so, or not (default: it decides itself)")
+      ->option_text("on|off")
+      ->expected(0, 1)
+      ->default_str("on")
+      ->check(CLI::IsMember({"on", "off"}));
+  command
+      .add_option("--chat-template", chat_template,
+                  "Template instead of the model's: a file or a built-in name (chatml …)")
+      ->option_text("FILE|NAME");
+  command.add_option("--system", system, "System prompt")->option_text("TEXT");
+}
+
+api::SamplingParams SamplingOptions::params() const {
+  api::SamplingParams params;
+  params.temperature = temperature;
+  params.top_p = top_p;
+  params.top_k = top_k;
+  params.min_p = min_p;
+  params.seed = seed;
+  params.max_tokens = max_new_tokens;
+  return params;
+}
+
+api::Thinking SamplingOptions::thinking() const {
+  if (think.empty()) return api::Thinking::ModelDecides;
+  return think == "on" ? api::Thinking::On : api::Thinking::Off;
+}
+
+void ContextOptions::add_to(CLI::App& command) {
+  command
+      .add_option("--max-model-len", max_model_len,
+                  "Tokens of a conversation (default: the model's)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 32U))
+      ->option_text("N");
+  command
+      .add_option("--chunk-prefill", chunk_prefill,
+                  "Most tokens of a prompt per step (default: 2048)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24U))
+      ->option_text("N");
+}
+
+void ContextOptions::apply_to(api::EngineConfig& config) const {
+  config.max_model_len = max_model_len;
+  config.chunk_prefill_size = chunk_prefill;
+}
+
+}  // namespace graft::cli

@@ -1,0 +1,154 @@
+#include "graft/cli/options/settings.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <system_error>
+
+#include <CLI/Error.hpp>
+#include <CLI/Option.hpp>
+#include <yaml-cpp/yaml.h>
+
+#include "graft/base/error.h"
+
+namespace graft::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array kSettings = {
+    SettingInfo{"model", "sprout, which is bundled", "model by path or name"},
+    SettingInfo{"model-dir", "~/.local/share/graft/models", "folders to find models by name in"},
+    SettingInfo{"rules", "by family and machine", "rule file"},
+    SettingInfo{"threads", "one per core", "threads"},
+    SettingInfo{"cpu-list", "not pinned", "processors to pin the threads to"},
+    SettingInfo{"no-repack", "false", "run from the mapped file"},
+    SettingInfo{"repack-cache", "false", "keep rearranged weights beside the model"},
+    SettingInfo{"memory", "what is free", "most memory for weights and cache, like 64G"},
+    SettingInfo{"max-model-len", "the model's", "tokens of a conversation"},
+    SettingInfo{"chunk-prefill", "2048", "most tokens of a prompt per step"},
+    SettingInfo{"chat-template", "the model's", "template by name or file"},
+    SettingInfo{"system", "none", "system prompt"},
+    SettingInfo{"temperature", "0.6", "0 takes the most likely token"},
+    SettingInfo{"top-p", "0.95", "share of the likeliest tokens to choose from"},
+    SettingInfo{"top-k", "off", "number of the likeliest tokens to choose from"},
+    SettingInfo{"min-p", "off", "least probability, as a share of the likeliest"},
+    SettingInfo{"seed", "random", "same seed, same text"},
+    SettingInfo{"max-new-tokens", "until the answer ends", "tokens of an answer"},
+    SettingInfo{"think", "the model decides", "on or off, for models that reason"},
+    SettingInfo{"stats", "false", "counts and speeds after every answer"},
+};
+
+std::string lower_with_hyphens(std::string_view text) {
+  std::string out(text);
+  std::ranges::replace(out, '_', '-');
+  return out;
+}
+
+bool is_known(std::string_view name) {
+  return std::ranges::find(kSettings, name, &SettingInfo::name) != kSettings.end();
+}
+
+std::string variable_of(std::string_view name) {
+  std::string out = "GRAFT_";
+  for (const char c : name)
+    out += c == '-' ? '_' : c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  return out;
+}
+
+std::string known_names() {
+  std::string names;
+  for (const SettingInfo& setting : kSettings)
+    names.append(names.empty() ? "" : ", ").append(setting.name);
+  return names;
+}
+
+std::string value_of(const YAML::Node& node, const std::string& where) {
+  if (node.IsScalar()) return node.Scalar();
+  if (!node.IsSequence()) fail(where, ": a value or a list of values is needed");
+  std::string joined;
+  for (const YAML::Node& item : node) {
+    if (!item.IsScalar()) fail(where, ": a list of plain values is needed");
+    joined += (joined.empty() ? "" : ",") + item.Scalar();
+  }
+  return joined;
+}
+
+}  // namespace
+
+std::span<const SettingInfo> known_settings() {
+  return kSettings;
+}
+
+Settings::Settings(const fs::path& file) {
+  read_file(file);
+  read_environment();
+}
+
+const Setting* Settings::find(std::string_view name) const {
+  const auto found = values_.find(name);
+  return found == values_.end() ? nullptr : &found->second;
+}
+
+void Settings::read_file(const fs::path& file) {
+  std::error_code error;
+  if (file.empty() || !fs::exists(file, error)) return;
+  YAML::Node root;
+  try {
+    root = YAML::LoadFile(file.string());
+  } catch (const YAML::ParserException& parse) {
+    fail(file.string(), ":", parse.mark.line + 1, ": ", parse.msg);
+  } catch (const YAML::Exception& broken) {
+    fail(file.string(), ": ", broken.what());
+  }
+  if (root.IsNull()) return;
+  if (!root.IsMap()) fail(file.string(), ":1: lines like \"threads: 8\" are needed");
+  for (const auto& entry : root) {
+    const std::string where = str(file.string(), ":", entry.first.Mark().line + 1);
+    const std::string name = lower_with_hyphens(value_of(entry.first, where));
+    if (!is_known(name))
+      fail(where, ": there is no setting \"", name, "\"; there are: ", known_names());
+    values_[name] = {.value = value_of(entry.second, where), .origin = where};
+  }
+}
+
+void Settings::read_environment() {
+  for (const SettingInfo& setting : kSettings) {
+    const std::string variable = variable_of(setting.name);
+    const char* value = std::getenv(variable.c_str());
+    if (value != nullptr && *value != '\0')
+      values_[std::string(setting.name)] = {.value = value, .origin = variable};
+  }
+}
+
+void Settings::apply(CLI::App& app) const {
+  for (CLI::App* command : app.get_subcommands({})) {
+    for (const auto& [name, setting] : values_) {
+      CLI::Option* option = command->get_option_no_throw("--" + name);
+      if (option == nullptr) continue;
+      try {
+        option->run_callback_for_default()->default_val(setting.value);
+      } catch (const CLI::Error& error) {
+        fail(setting.origin, ": ", name, ": \"", setting.value, "\": ", error.what());
+      }
+    }
+    apply(*command);
+  }
+}
+
+fs::path settings_file() {
+  const char* chosen = std::getenv("GRAFT_CONFIG");
+  if (chosen != nullptr && *chosen != '\0') return chosen;
+  const fs::path folder = user_folder("XDG_CONFIG_HOME", ".config");
+  return folder.empty() ? folder : folder / "graft.yaml";
+}
+
+fs::path user_folder(const char* variable, const char* fallback) {
+  const char* chosen = std::getenv(variable);
+  if (chosen != nullptr && *chosen != '\0') return fs::path(chosen) / "graft";
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || *home == '\0') return {};
+  return fs::path(home) / fallback / "graft";
+}
+
+}  // namespace graft::cli

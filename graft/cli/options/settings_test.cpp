@@ -1,0 +1,102 @@
+#include "graft/cli/options/settings.h"
+
+#include <cstdlib>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/error.h"
+#include "graft/base/system/temporary_folder.h"
+#include "graft/cli/commands.h"
+
+namespace graft::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SettingsTest : public ::testing::Test {
+ protected:
+  void SetUp() override { unsetenv("GRAFT_THREADS"); }
+  void TearDown() override { unsetenv("GRAFT_THREADS"); }
+
+  Settings read(const std::string& text) const {
+    std::ofstream(file_) << text;
+    return Settings(file_);
+  }
+  std::string error_of(const std::string& text) const {
+    try {
+      read(text);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  TemporaryFolder folder_;
+  std::filesystem::path file_ = folder_ / "graft.yaml";
+};
+
+TEST_F(SettingsTest, TheEnvironmentWinsOverTheFile) {
+  const std::string text = "threads: 3\nmax_new_tokens: 7\nmodel-dir: [/a, /b]\n";
+  const Settings from_file = read(text);
+  EXPECT_EQ(from_file.find("threads")->value, "3");
+  EXPECT_EQ(from_file.find("threads")->origin, file_.string() + ":1");
+  EXPECT_EQ(from_file.find("max-new-tokens")->value, "7");
+  EXPECT_EQ(from_file.find("model-dir")->value, "/a,/b");
+  EXPECT_EQ(from_file.find("rules"), nullptr);
+  setenv("GRAFT_THREADS", "5", 1);
+  EXPECT_EQ(read(text).find("threads")->value, "5");
+  EXPECT_EQ(read(text).find("threads")->origin, "GRAFT_THREADS");
+}
+
+TEST_F(SettingsTest, FlagsWinOverBoth) {
+  int threads = 1;
+  double temperature = 0.5;
+  CLI::App app;
+  CLI::App* command = app.add_subcommand("talk", "");
+  command->add_option("-t,--threads", threads, "")->check(CLI::Range(1, 64));
+  command->add_option("--temperature", temperature, "");
+  read("threads: 8\ntemperature: 0.25").apply(app);
+  EXPECT_EQ(threads, 8);
+  EXPECT_EQ(temperature, 0.25);
+  app.parse("talk --threads 2");
+  EXPECT_EQ(threads, 2);
+  EXPECT_EQ(temperature, 0.25);
+}
+
+TEST_F(SettingsTest, WhatMakesNoSenseIsNamedWithItsLine) {
+  const std::string where = file_.string();
+  EXPECT_EQ(error_of("threads: 2\nthread: 3").substr(0, where.size() + 39),
+            where + ":2: there is no setting \"thread\"; there");
+  EXPECT_EQ(error_of("threads: {a: 1}"), where + ":1: a value or a list of values is needed");
+  EXPECT_EQ(error_of("- 1"), where + ":1: lines like \"threads: 8\" are needed");
+  EXPECT_NE(error_of("threads: [1"), "no error");
+  EXPECT_EQ(error_of(""), "no error");
+  int threads = 1;
+  CLI::App app;
+  app.add_subcommand("talk", "")->add_option("--threads", threads, "")->check(CLI::Range(1, 64));
+  try {
+    read("threads: many").apply(app);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_TRUE(std::string(error.what()).starts_with(where + ":1: threads: \"many\": "))
+        << error.what();
+  }
+}
+
+TEST_F(SettingsTest, AMissingFileIsAnEmptyOne) {
+  EXPECT_EQ(Settings("/nonexistent/graft.yaml").find("threads"), nullptr);
+}
+
+// The list of settings cannot outlive the flags it speaks of.
+TEST_F(SettingsTest, EachIsAFlagOfSomeCommand) {
+  CLI::App app;
+  add_chat(app);
+  const CLI::App* chat = app.get_subcommand("chat");
+  for (const SettingInfo& setting : known_settings()) {
+    EXPECT_NE(chat->get_option_no_throw("--" + std::string(setting.name)), nullptr) << setting.name;
+  }
+}
+
+}  // namespace
+}  // namespace graft::cli

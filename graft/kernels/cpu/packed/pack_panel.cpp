@@ -1,0 +1,354 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "graft/base/check.h"
+#include "graft/kernels/cpu/packed/packed.h"
+#include "graft/kernels/cpu/table.h"
+#include "graft/quant/blocks.h"
+
+namespace graft::kernels::cpu {
+namespace {
+
+// A chunk of one row, whatever its type.
+struct RowChunk {
+  std::uint8_t codes[256];
+  std::uint8_t scales[16];  // signed bytes
+  std::uint8_t mins[16];
+  quant::F16Bits d;  // or the exponent
+  quant::F16Bits dmin;
+};
+
+constexpr std::uint8_t byte(int value) {
+  return static_cast<std::uint8_t>(value);
+}
+
+void nibbles(const std::uint8_t* quants, std::uint8_t* codes) {
+  for (int i = 0; i < 16; ++i) {
+    codes[i] = byte(quants[i] & 15);
+    codes[i + 16] = byte(quants[i] >> 4);
+  }
+}
+
+void nibbles_and_fifth_bits(const std::uint8_t* quants, std::uint32_t high, std::uint8_t* codes) {
+  nibbles(quants, codes);
+  for (int i = 0; i < 4; ++i) {
+    // Bit k of a byte to bit 4 of byte k of a word: eight copies of the byte, in copy k the bit k,
+    // which a sum brings to the top.
+    const std::uint64_t copies = 0x0101010101010101U * (high >> (8 * i) & 0xff);
+    const std::uint64_t bits = copies & 0x8040201008040201U;
+    const std::uint64_t tops = ((bits & 0x7f7f7f7f7f7f7f7fU) + 0x7f7f7f7f7f7f7f7fU) | bits;
+    const std::uint64_t fifths = tops >> 3 & 0x1010101010101010U;
+    std::uint64_t eight = 0;
+    std::memcpy(&eight, codes + 8 * i, sizeof(eight));
+    eight |= fifths;
+    std::memcpy(codes + 8 * i, &eight, sizeof(eight));
+  }
+}
+
+void read_block(const quant::BlockQ40& block, RowChunk& row) {
+  nibbles(block.quants, row.codes);
+  row.d = block.d;
+}
+
+// A minimum is subtracted in the packed form, so its sign turns.
+void read_block(const quant::BlockQ41& block, RowChunk& row) {
+  nibbles(block.quants, row.codes);
+  row.d = block.d;
+  row.dmin = block.m ^ 0x8000;
+}
+
+void read_block(const quant::BlockQ50& block, RowChunk& row) {
+  nibbles_and_fifth_bits(block.quants, block.high, row.codes);
+  row.d = block.d;
+}
+
+void read_block(const quant::BlockQ51& block, RowChunk& row) {
+  nibbles_and_fifth_bits(block.quants, block.high, row.codes);
+  row.d = block.d;
+  row.dmin = block.m ^ 0x8000;
+}
+
+void read_block(const quant::BlockQ80& block, RowChunk& row) {
+  for (int i = 0; i < 32; ++i)
+    row.codes[i] = byte(block.quants[i] ^ 0x80);
+  row.d = block.d;
+}
+
+void read_block(const quant::BlockIQ4NL& block, RowChunk& row) {
+  nibbles(block.quants, row.codes);
+  row.d = block.d;
+}
+
+void read_block(const quant::BlockMXFP4& block, RowChunk& row) {
+  nibbles(block.quants, row.codes);
+  row.d = block.e;
+}
+
+// Byte 32 h + i holds, two bits each, codes 128 h + i + 0, 32, 64, 96.
+void pairs_of_bits(const std::uint8_t* quants, std::uint8_t* codes) {
+  for (int half = 0; half < 2; ++half) {
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      for (int i = 0; i < 32; ++i)
+        codes[128 * half + 32 * quarter + i] = byte(quants[32 * half + i] >> (2 * quarter) & 3);
+    }
+  }
+}
+
+// Byte 32 g + i holds codes 64 g + i and 64 g + 32 + i.
+void nibbles_of_256(const std::uint8_t* quants, std::uint8_t* codes) {
+  for (int g = 0; g < 4; ++g) {
+    for (int i = 0; i < 32; ++i) {
+      codes[64 * g + i] = byte(quants[32 * g + i] & 15);
+      codes[64 * g + 32 + i] = byte(quants[32 * g + i] >> 4);
+    }
+  }
+}
+
+// Bit r of high[i] is the bit `to` of value i of run r.
+void add_bit(const std::uint8_t* high, int to, std::uint8_t* codes) {
+  for (int run = 0; run < 8; ++run) {
+    for (int i = 0; i < 32; ++i)
+      codes[32 * run + i] |= byte((high[i] >> run & 1) << to);
+  }
+}
+
+void read_block(const quant::BlockQ2K& block, RowChunk& row) {
+  pairs_of_bits(block.quants, row.codes);
+  std::memcpy(row.scales, block.scales, 16);  // with the mins
+  row.d = block.d;
+  row.dmin = block.dmin;
+}
+
+void read_block(const quant::BlockQ3K& block, RowChunk& row) {
+  pairs_of_bits(block.quants, row.codes);
+  add_bit(block.high, 2, row.codes);
+  for (int s = 0; s < 16; ++s) {
+    const int low = s < 8 ? block.scales[s] & 15 : block.scales[s - 8] >> 4;
+    const int high = block.scales[8 + s % 4] >> (2 * (s / 4)) & 3;
+    row.scales[s] = byte((low | high << 4) - 32);
+  }
+  row.d = block.d;
+}
+
+template <class Block>
+void read_scales_and_mins(const Block& block, RowChunk& row) {
+  for (int s = 0; s < 4; ++s) {
+    row.scales[s] = byte(block.scales[s] & 63);
+    row.mins[s] = byte(block.scales[s + 4] & 63);
+    row.scales[s + 4] = byte((block.scales[s + 8] & 15) | (block.scales[s] >> 6) << 4);
+    row.mins[s + 4] = byte((block.scales[s + 8] >> 4) | (block.scales[s + 4] >> 6) << 4);
+  }
+  row.d = block.d;
+  row.dmin = block.dmin;
+}
+
+void read_block(const quant::BlockQ4K& block, RowChunk& row) {
+  nibbles_of_256(block.quants, row.codes);
+  read_scales_and_mins(block, row);
+}
+
+void read_block(const quant::BlockQ5K& block, RowChunk& row) {
+  nibbles_of_256(block.quants, row.codes);
+  add_bit(block.high, 4, row.codes);
+  read_scales_and_mins(block, row);
+}
+
+void read_block(const quant::BlockQ6K& block, RowChunk& row) {
+  for (int half = 0; half < 2; ++half) {
+    std::uint8_t* codes = row.codes + 128 * half;
+    for (int i = 0; i < 64; ++i) {
+      codes[i] = byte(block.low[64 * half + i] & 15);
+      codes[i + 64] = byte(block.low[64 * half + i] >> 4);
+    }
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      for (int i = 0; i < 32; ++i)
+        codes[32 * quarter + i] |= byte((block.high[32 * half + i] >> (2 * quarter) & 3) << 4);
+    }
+  }
+  std::memcpy(row.scales, block.scales, 16);
+  row.d = block.d;
+}
+
+void read_block(const quant::BlockIQ4XS& block, RowChunk& row) {
+  for (int s = 0; s < 8; ++s) {
+    nibbles(block.quants + 16 * s, row.codes + 32 * s);
+    const int low = block.scales_low[s / 2] >> (s % 2 * 4) & 15;
+    const int high = block.scales_high >> (2 * s) & 3;
+    row.scales[s] = byte((low | high << 4) - 32);
+  }
+  row.d = block.d;
+}
+
+// Where the words (four codes) of a panel's row go: lane `row` of 16, every 64 bytes.
+void put_word(std::byte* plane, std::int64_t row, int word, std::uint32_t value) {
+  std::memcpy(plane + 64 * word + 4 * row, &value, sizeof(value));
+}
+
+// `kBits` bits of each code from `shift` up, those of 8 / kBits words in one.
+template <int kBits>
+void put_plane(
+    const std::uint32_t* words, int shift, int stride, std::byte* plane, std::int64_t row) {
+  constexpr int kParts = 8 / kBits;
+  constexpr std::uint32_t kMask = 0x01010101U * ((1U << kBits) - 1);
+  for (int word = 0; word < 8 / kParts; ++word) {
+    std::uint32_t joined = 0;
+    for (int part = 0; part < kParts; ++part) {
+      const int from = stride == 1 ? word * kParts + part : word + part * stride;
+      joined |= (words[from] >> shift & kMask) << (kBits * part);
+    }
+    put_word(plane, row, word, joined);
+  }
+}
+
+// The codes of a run. Words w and w + 4 share their low nibbles' bytes; further bits of words
+// follow in their order. packed-inl.h takes them apart.
+void put_run(int bits, const std::uint8_t* codes, std::byte* run, std::int64_t row) {
+  std::uint32_t words[8];
+  std::memcpy(words, codes, sizeof(words));
+  switch (bits) {
+    case 2:
+      put_plane<2>(words, 0, 1, run, row);
+      break;
+    case 3:
+      put_plane<2>(words, 0, 1, run, row);
+      put_plane<1>(words, 2, 1, run + 128, row);
+      break;
+    case 4:
+      put_plane<4>(words, 0, 4, run, row);
+      break;
+    case 5:
+      put_plane<4>(words, 0, 4, run, row);
+      put_plane<1>(words, 4, 1, run + 256, row);
+      break;
+    case 6:
+      put_plane<4>(words, 0, 4, run, row);
+      put_plane<2>(words, 4, 1, run + 256, row);
+      break;
+    default:
+      for (int word = 0; word < 8; ++word)
+        put_word(run, row, word, words[word]);
+  }
+}
+
+template <PackedFormat kFormat>
+void put_chunk(const RowChunk& chunk, std::byte* out, std::int64_t row) {
+  if constexpr (kFormat.scale == PackedFormat::Scale::E8M0) {
+    out[row] = std::byte(chunk.d);
+    out += kPanelRows;
+  } else {
+    constexpr std::size_t kHalf = sizeof(quant::F16Bits);
+    std::memcpy(out + 2 * row, &chunk.d, kHalf);
+    out += 2 * kPanelRows;
+    if constexpr (kFormat.has_min) {
+      std::memcpy(out + 2 * row, &chunk.dmin, kHalf);
+      out += 2 * kPanelRows;
+    }
+  }
+  if constexpr (has_chunks_of_256(kFormat)) {
+    constexpr int kGroups = 256 / kFormat.group;
+    for (int g = 0; g < kGroups; ++g, out += kPanelRows)
+      out[row] = std::byte(chunk.scales[g]);
+    constexpr bool kMins = kFormat.has_min && kFormat.scale != PackedFormat::Scale::Nibbles;
+    for (int g = 0; kMins && g < kGroups; ++g, out += kPanelRows)
+      out[row] = std::byte(chunk.mins[g]);
+  }
+  for (std::int64_t i = 0; i < chunk_elems(kFormat); i += kRunElems, out += run_bytes(kFormat))
+    put_run(kFormat.bits, chunk.codes + i, out, row);
+}
+
+template <DType kType, class Block>
+void pack_rows(const StoredRows& rows, std::byte* panel) {
+  constexpr PackedFormat kFormat = packed_format(kType);
+  static_assert(chunk_elems(kFormat) == info(kType).block_elems);
+  RowChunk chunk;
+  for (std::int64_t c = 0; c < rows.cols / chunk_elems(kFormat); ++c) {
+    for (std::int64_t row = 0; row < rows.rows; ++row) {
+      read_block(reinterpret_cast<const Block*>(rows.data + row * rows.stride)[c], chunk);
+      put_chunk<kFormat>(chunk, panel + c * chunk_bytes(kFormat), row);
+    }
+  }
+}
+
+// A chunk of bf16s or of what becomes bf16.
+template <DType kType>
+void read_halves(const std::byte* from, std::byte* halves) {
+  if constexpr (kType == DType::BF16) {
+    std::memcpy(halves, from, 2 * kRunElems);
+  } else {
+    const quant::CodecTable& codecs = kernels().codecs;
+    std::array<float, kRunElems> values;
+    codecs[static_cast<std::size_t>(kType)].decode(from, values.data(), values.size());
+    codecs[static_cast<std::size_t>(DType::BF16)].encode(values.data(), halves, values.size());
+  }
+}
+
+// Pairs of values, those of 16 rows side by side.
+template <DType kType>
+void pack_halves(const StoredRows& rows, std::byte* panel) {
+  for (std::int64_t c = 0; c < rows.cols; c += kRunElems, panel += 2 * kRunElems * kPanelRows) {
+    for (std::int64_t row = 0; row < rows.rows; ++row) {
+      std::array<std::byte, 2 * kRunElems> halves;
+      read_halves<kType>(rows.data + row * rows.stride + 2 * c, halves.data());
+      for (int pair = 0; pair < kRunElems / 2; ++pair)
+        std::memcpy(panel + 64 * pair + 4 * row, halves.data() + 4 * pair, 4);
+    }
+  }
+}
+
+template <DType kType>
+void pack_fp8(const StoredRows& rows, std::byte* panel) {
+  constexpr PackedFormat kFormat = packed_format(kType);
+  constexpr std::int64_t kElems = chunk_elems(kFormat);
+  for (std::int64_t c = 0; c < rows.cols; c += kElems, panel += chunk_bytes(kFormat)) {
+    for (std::int64_t row = 0; row < rows.rows; ++row) {
+      const float scale = rows.scales == nullptr ? 1.0F : rows.scales[row][c / rows.scaled_alike];
+      std::memcpy(panel + 4 * row, &scale, sizeof(scale));
+      const std::byte* from = rows.data + row * rows.stride + c;
+      std::byte* codes = panel + chunk_header_bytes(kFormat) + 2 * row;
+      for (std::int64_t pair = 0; pair < kElems / 2; ++pair)
+        std::memcpy(codes + 2 * kPanelRows * pair, from + 2 * pair, 2);
+    }
+  }
+}
+
+using PackRows = void (*)(const StoredRows& rows, std::byte* panel);
+
+struct PackRow {
+  DType dtype;
+  PackRows pack;
+};
+
+constexpr std::array kPackRows = {
+    PackRow{DType::Q4_0, pack_rows<DType::Q4_0, quant::BlockQ40>},
+    PackRow{DType::Q4_1, pack_rows<DType::Q4_1, quant::BlockQ41>},
+    PackRow{DType::Q5_0, pack_rows<DType::Q5_0, quant::BlockQ50>},
+    PackRow{DType::Q5_1, pack_rows<DType::Q5_1, quant::BlockQ51>},
+    PackRow{DType::Q8_0, pack_rows<DType::Q8_0, quant::BlockQ80>},
+    PackRow{DType::Q2_K, pack_rows<DType::Q2_K, quant::BlockQ2K>},
+    PackRow{DType::Q3_K, pack_rows<DType::Q3_K, quant::BlockQ3K>},
+    PackRow{DType::Q4_K, pack_rows<DType::Q4_K, quant::BlockQ4K>},
+    PackRow{DType::Q5_K, pack_rows<DType::Q5_K, quant::BlockQ5K>},
+    PackRow{DType::Q6_K, pack_rows<DType::Q6_K, quant::BlockQ6K>},
+    PackRow{DType::IQ4_NL, pack_rows<DType::IQ4_NL, quant::BlockIQ4NL>},
+    PackRow{DType::IQ4_XS, pack_rows<DType::IQ4_XS, quant::BlockIQ4XS>},
+    PackRow{DType::MXFP4, pack_rows<DType::MXFP4, quant::BlockMXFP4>},
+    PackRow{DType::BF16, pack_halves<DType::BF16>},
+    PackRow{DType::F16, pack_halves<DType::F16>},
+    PackRow{DType::F8_E4M3, pack_fp8<DType::F8_E4M3>},
+    PackRow{DType::F8_E5M2, pack_fp8<DType::F8_E5M2>},
+};
+static_assert(kPackRows.size() == kPackedTypes.size());
+
+}  // namespace
+
+void pack_panel(DType type, const StoredRows& rows, std::byte* panel) {
+  const auto* found = std::ranges::find(kPackRows, type, &PackRow::dtype);
+  GRAFT_CHECK(found != kPackRows.end(), name(type), " has no packed form");
+  if (rows.rows < kPanelRows) {
+    std::memset(panel, 0, static_cast<std::size_t>(panel_bytes(packed_format(type), rows.cols)));
+  }
+  found->pack(rows, panel);
+}
+
+}  // namespace graft::kernels::cpu

@@ -1,0 +1,20 @@
+#include "graft/kernels/cpu/packed/packed.h"
+
+#include <cstddef>
+#include <cstdint>
+
+#include <immintrin.h>
+
+#include "graft/kernels/cpu/isa/isa.h"
+#include "graft/quant/blocks.h"
+
+GRAFT_ISA_BEGIN(avx512)
+
+#define GRAFT_VECTOR_BYTES 64
+#include "graft/kernels/cpu/packed/packed-inl.h"
+
+constinit const PackedTable kPacked = kAllPacked;
+// Twelve sums of each kind leave eight registers for codes, scales and x.
+constinit const PackedTable kPackedInPlace = make_packed<12, 12, kMaxRows>();
+
+GRAFT_ISA_END

@@ -1,0 +1,362 @@
+// The products of packed-bf16-inl.h: in tiles that are emulated here as the instruction set's
+// manual describes them, and in those of this processor where it has some.
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cfloat>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <immintrin.h>
+
+#include "graft/kernels/cpu/isa/isa.h"
+#include "graft/kernels/cpu/packed/packed.h"
+#include "graft/kernels/cpu/packed/tile_layout.h"
+#include "graft/kernels/cpu/table.h"
+
+namespace graft::kernels::cpu {
+namespace {
+
+float flushed(float value) {
+  return std::abs(value) < FLT_MIN ? std::copysign(0.0F, value) : value;
+}
+
+float fused(float a, float b, float c) {
+  return flushed(std::fma(flushed(a), flushed(b), flushed(c)));
+}
+
+class EmulatedTiles {
+ public:
+  void configure(const TileLayout& layout) {
+    ASSERT_EQ(layout.palette, 1);
+    layout_ = layout;
+    for (Tile& tile : tiles_)
+      tile = {};
+  }
+  void release() { layout_ = {}; }
+
+  void load(int tile, const void* from, std::int64_t stride) {
+    Tile& to = configured(tile);
+    to = {};
+    for (int row = 0; row < layout_.rows[tile]; ++row)
+      std::memcpy(to.rows[row].bytes, at(from, row * stride), layout_.row_bytes[tile]);
+  }
+  void store(int tile, void* to, std::int64_t stride) {
+    const Tile& from = configured(tile);
+    for (int row = 0; row < layout_.rows[tile]; ++row) {
+      std::memcpy(static_cast<std::byte*>(to) + row * stride, from.rows[row].bytes,
+                  layout_.row_bytes[tile]);
+    }
+  }
+
+  // Even and odd values of a row in sums of their own, from zero on, which join in the end.
+  // Numbers too small for an exponent count as zero.
+  void dot(int sums, int x, int w) {
+    Tile& to = configured(sums);
+    const Tile& left = configured(x);
+    const Tile& right = configured(w);
+    ASSERT_EQ(layout_.rows[w] * 4, layout_.row_bytes[x]);
+    for (int m = 0; m < layout_.rows[sums]; ++m) {
+      for (int n = 0; n < layout_.row_bytes[sums] / 4; ++n) {
+        float parts[2] = {};
+        for (int k = 0; k < layout_.row_bytes[x] / 4; ++k) {
+          for (int i = 0; i < 2; ++i) {
+            parts[i] =
+                fused(half(left.rows[m], 2 * k + i), half(right.rows[k], 2 * n + i), parts[i]);
+          }
+        }
+        float sum = 0;
+        std::memcpy(&sum, to.rows[m].bytes + 4 * n, sizeof(sum));
+        sum = flushed(flushed(sum) + flushed(parts[0] + parts[1]));
+        std::memcpy(to.rows[m].bytes + 4 * n, &sum, sizeof(sum));
+      }
+    }
+  }
+
+ private:
+  struct Row {
+    std::byte bytes[64] = {};
+  };
+  struct Tile {
+    Row rows[16];
+  };
+
+  Tile& configured(int tile) {
+    EXPECT_GT(layout_.rows[tile], 0) << "tile " << tile << " is not configured";
+    return tiles_[tile];
+  }
+  static const std::byte* at(const void* from, std::int64_t offset) {
+    return static_cast<const std::byte*>(from) + offset;
+  }
+  static float half(const Row& row, int i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, row.bytes + 2 * i, sizeof(bits));
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  }
+
+  TileLayout layout_;
+  Tile tiles_[8];
+};
+
+EmulatedTiles emulated;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+}  // namespace
+}  // namespace graft::kernels::cpu
+
+GRAFT_ISA_BEGIN(avx512)
+#define GRAFT_TILE_CONFIGURE(layout) emulated.configure(layout)
+#define GRAFT_TILE_RELEASE() emulated.release()
+#define GRAFT_TILE_LOAD(tile, from, stride) emulated.load(tile, from, stride)
+#define GRAFT_TILE_STORE(tile, to, stride) emulated.store(tile, to, stride)
+#define GRAFT_TILE_DOT(sums, x, w) emulated.dot(sums, x, w)
+#include "graft/kernels/cpu/packed/packed-bf16-inl.h"
+namespace {
+constexpr PackedTable kEmulated = with_bf16({.tile_rows = 16});
+}  // namespace
+GRAFT_ISA_END
+
+namespace graft::kernels::cpu {
+namespace {
+
+constexpr std::array kTypes = {DType::BF16, DType::F16, DType::F8_E4M3, DType::F8_E5M2};
+
+struct NamedTable {
+  std::string_view name;
+  const PackedTable* table;
+};
+
+// Empty where the processor cannot run what stands around the tiles.
+std::vector<NamedTable> tables() {
+  std::vector<NamedTable> found;
+  for (const KernelTable* table : runnable_kernels()) {
+    if (table->isa == "avx512") found.push_back({"emulated", &avx512::kEmulated});
+    if (table->packed.kernels[static_cast<std::size_t>(DType::BF16)].multiply != nullptr) {
+      found.push_back({table->isa, &table->packed});
+    }
+  }
+  return found;
+}
+
+std::vector<float> decoded(DType type, const std::vector<std::byte>& bytes, std::size_t count) {
+  std::vector<float> values(count);
+  quant::reference_codecs()[static_cast<std::size_t>(type)].decode(bytes.data(), values.data(),
+                                                                   count);
+  return values;
+}
+
+std::vector<std::byte> encoded(DType type, const std::vector<float>& values) {
+  std::vector<std::byte> bytes(bytes_of(type, static_cast<std::int64_t>(values.size())));
+  quant::reference_codecs()[static_cast<std::size_t>(type)].encode(values.data(), bytes.data(),
+                                                                   values.size());
+  return bytes;
+}
+
+std::vector<float> rounded_to_bf16(const std::vector<float>& values) {
+  return decoded(DType::BF16, encoded(DType::BF16, values), values.size());
+}
+
+struct Problem {
+  DType type;
+  std::int64_t outputs, cols, rows;
+  std::vector<std::byte> weights;           // [outputs, cols]
+  std::vector<float> scales;                // [outputs, cols / 128]; empty: none
+  std::vector<const float*> scales_of_row;  // [outputs]
+  std::vector<float> x;                     // [rows, cols]
+
+  Problem(DType dtype,
+          std::int64_t num_outputs,
+          std::int64_t num_cols,
+          std::int64_t num_rows,
+          bool is_scaled)
+      : type(dtype), outputs(num_outputs), cols(num_cols), rows(num_rows) {
+    std::mt19937 random(static_cast<unsigned>(outputs + cols + rows));
+    std::normal_distribution<float> normal;
+    std::vector<float> values(static_cast<std::size_t>(outputs * cols));
+    for (float& value : values)
+      value = normal(random);
+    weights = encoded(type, values);
+    x.resize(static_cast<std::size_t>(rows * cols));
+    for (float& value : x)
+      value = normal(random);
+    if (!is_scaled) return;
+    scales.resize(static_cast<std::size_t>(outputs * cols / 128));
+    for (float& scale : scales)
+      scale = normal(random);
+    for (std::int64_t row = 0; row < outputs; ++row)
+      scales_of_row.push_back(scales.data() + row * (cols / 128));
+  }
+
+  std::vector<std::byte> pack() const {
+    const auto stride = static_cast<std::int64_t>(bytes_of(type, cols));
+    const std::int64_t bytes = panel_bytes(packed_format(type), cols);
+    const std::int64_t num_panels = (outputs + kPanelRows - 1) / kPanelRows;
+    std::vector<std::byte> panels(static_cast<std::size_t>(num_panels * bytes), std::byte{0xa5});
+    for (std::int64_t p = 0; p < num_panels; ++p) {
+      const std::int64_t first = p * kPanelRows;
+      pack_panel(type,
+                 {.data = weights.data() + first * stride,
+                  .rows = std::min(kPanelRows, outputs - first),
+                  .cols = cols,
+                  .stride = stride,
+                  .scales = scales.empty() ? nullptr : scales_of_row.data() + first,
+                  .scaled_alike = 128},
+                 panels.data() + p * bytes);
+    }
+    return panels;
+  }
+
+  // Rows [first, first + count) of x times all weights.
+  std::vector<float> multiply(const PackedTable& table,
+                              std::int64_t first,
+                              std::int64_t count) const {
+    const PackedKernel& kernel = table.kernels[static_cast<std::size_t>(type)];
+    const std::int64_t row_bytes = rounded_row_bytes(packed_format(type), cols);
+    std::vector<std::byte> rounded(static_cast<std::size_t>(count * row_bytes));
+    for (std::int64_t row = 0; row < count; row += table.tile_rows) {
+      std::vector<const float*> some;
+      for (std::int64_t r = row; r < std::min(row + table.tile_rows, count); ++r)
+        some.push_back(x.data() + (first + r) * cols);
+      kernel.round(some.data(), static_cast<std::int64_t>(some.size()), cols,
+                   rounded.data() + row * row_bytes);
+    }
+    const std::int64_t ldy = outputs + 3;
+    std::vector<float> y(static_cast<std::size_t>(count * ldy), 7.0F);
+    kernel.multiply(pack().data(), outputs, cols, rounded.data(), count, y.data(), ldy);
+    return y;
+  }
+};
+
+void expect_products(const Problem& p, const std::vector<float>& got) {
+  const std::vector<float> x = rounded_to_bf16(p.x);
+  std::vector<float> w = decoded(p.type, p.weights, static_cast<std::size_t>(p.outputs * p.cols));
+  if (p.type == DType::F16) w = rounded_to_bf16(w);
+  for (std::int64_t row = 0; row < p.rows; ++row) {
+    const float* y = got.data() + row * (p.outputs + 3);
+    for (std::int64_t out = 0; out < p.outputs; ++out) {
+      double want = 0;
+      double size = 0;
+      for (std::int64_t i = 0; i < p.cols; ++i) {
+        double product = x[static_cast<std::size_t>(row * p.cols + i)];
+        product *= w[static_cast<std::size_t>(out * p.cols + i)];
+        if (!p.scales.empty()) product *= p.scales_of_row[static_cast<std::size_t>(out)][i / 128];
+        want += product;
+        size += std::abs(product);
+      }
+      ASSERT_NEAR(y[out], want, 1e-6 * size) << "row " << row << ", output " << out;
+    }
+    EXPECT_EQ(y[p.outputs], 7.0F) << "beside the result";
+  }
+}
+
+TEST(PackedBf16, MultipliesAsTheWeightsMean) {
+  if (tables().empty()) GTEST_SKIP() << "this processor lacks AVX-512";
+  struct Size {
+    std::int64_t outputs, cols, rows;
+  };
+  for (const auto& [name, table] : tables()) {
+    for (const DType type : kTypes) {
+      const bool is_fp8 = packed_format(type).scale == PackedFormat::Scale::F32;
+      for (const Size& size : {Size{1, 128, 1},
+                               {16, 256, 16},
+                               {17, 384, 17},
+                               {32, 128, 32},
+                               {50, 640, 3},
+                               {40, 1152, 7},
+                               {33, 256, 96},
+                               {20, 128, 41}}) {
+        for (const bool is_scaled : {false, is_fp8}) {
+          SCOPED_TRACE(std::string(name) + " " + std::string(graft::name(type)) + " [" +
+                       std::to_string(size.rows) + ", " + std::to_string(size.cols) + "] x " +
+                       std::to_string(size.outputs));
+          const Problem problem(type, size.outputs, size.cols, size.rows, is_scaled);
+          expect_products(problem, problem.multiply(*table, 0, size.rows));
+        }
+      }
+    }
+  }
+}
+
+TEST(PackedBf16, GivesARowTheSameBitsInAnyCompany) {
+  if (tables().empty()) GTEST_SKIP() << "this processor lacks AVX-512";
+  for (const auto& [name, table] : tables()) {
+    for (const DType type : kTypes) {
+      const bool is_fp8 = packed_format(type).scale == PackedFormat::Scale::F32;
+      const Problem problem(type, 50, 768, 45, is_fp8);
+      const std::vector<float> all = problem.multiply(*table, 0, problem.rows);
+      for (const std::int64_t count : {1, 2, 9, 15, 16, 17, 40}) {
+        for (std::int64_t first = 0; first + count <= problem.rows; first += count) {
+          const std::vector<float> some = problem.multiply(*table, first, count);
+          EXPECT_EQ(0, std::memcmp(some.data(), all.data() + first * (problem.outputs + 3),
+                                   some.size() * sizeof(float)))
+              << name << " " << graft::name(type) << " rows " << first << " + " << count;
+        }
+      }
+    }
+  }
+}
+
+// Those of a processor are the ones of its manual.
+TEST(PackedBf16, TilesGiveTheBitsOfTheEmulatedOnes) {
+  const std::vector<NamedTable> all = tables();
+  if (all.size() < 2) GTEST_SKIP() << "this processor lacks AMX";
+  for (const DType type : kTypes) {
+    Problem problem(type, 50, 1024, 19, false);
+    problem.x[7] = 1e-39F;  // of the sizes that count as zero
+    problem.x[8] = 1e-20F;
+    EXPECT_EQ(problem.multiply(*all[0].table, 0, 19), problem.multiply(*all[1].table, 0, 19))
+        << graft::name(type);
+  }
+}
+
+// The product of a code with a one among zeros is its value, what is no number among them.
+TEST(PackedBf16, KnowsEveryCodeOfFp8) {
+  if (tables().empty()) GTEST_SKIP() << "this processor lacks AVX-512";
+  for (const auto& [name, table] : tables()) {
+    for (const DType type : {DType::F8_E4M3, DType::F8_E5M2}) {
+      Problem problem(type, 256, 128, 1, false);
+      std::ranges::fill(problem.weights, std::byte{0});
+      std::ranges::fill(problem.x, 0.0F);
+      problem.x[37] = 1.0F;
+      for (std::size_t code = 0; code < 256; ++code)
+        problem.weights[code * 128 + 37] = static_cast<std::byte>(code);
+      const std::vector<float> want = decoded(type, problem.weights, problem.weights.size());
+      const std::vector<float> got = problem.multiply(*table, 0, 1);
+      for (std::size_t code = 0; code < 256; ++code) {
+        const float value = want[code * 128 + 37];
+        if (std::isnan(value)) {
+          EXPECT_TRUE(std::isnan(got[code])) << name << " " << graft::name(type) << " " << code;
+        } else {
+          EXPECT_EQ(got[code], value) << name << " " << graft::name(type) << " " << code;
+        }
+      }
+    }
+  }
+}
+
+TEST(PackedBf16, WhatIsNotANumberStaysSoInItsRow) {
+  if (tables().empty()) GTEST_SKIP() << "this processor lacks AVX-512";
+  for (const auto& [name, table] : tables()) {
+    for (const DType type : kTypes) {
+      for (const float bad :
+           {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::signaling_NaN()}) {
+        Problem problem(type, 16, 256, 2, false);
+        problem.x[200] = bad;
+        const std::vector<float> y = problem.multiply(*table, 0, 2);
+        EXPECT_TRUE(std::isnan(y[3])) << name << " " << graft::name(type);
+        EXPECT_TRUE(std::isfinite(y[19 + 3])) << name << " " << graft::name(type);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace graft::kernels::cpu

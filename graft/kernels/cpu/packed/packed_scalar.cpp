@@ -1,0 +1,17 @@
+#include "graft/kernels/cpu/packed/packed.h"
+
+#include <cstddef>
+#include <cstdint>
+
+#include <immintrin.h>
+
+#include "graft/quant/blocks.h"
+
+namespace graft::kernels::cpu::scalar {
+
+#define GRAFT_VECTOR_BYTES 16
+#include "graft/kernels/cpu/packed/packed-inl.h"
+
+constinit const PackedTable kPacked = kAllPacked;
+
+}  // namespace graft::kernels::cpu::scalar

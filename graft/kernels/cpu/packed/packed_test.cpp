@@ -1,0 +1,297 @@
+#include "graft/kernels/cpu/packed/packed.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "graft/kernels/cpu/isa/isa_level.h"
+#include "graft/kernels/cpu/table.h"
+
+namespace graft::kernels::cpu {
+namespace {
+
+// Floats have a test of their own.
+std::vector<DType> packed_types() {
+  std::vector<DType> types;
+  for (const DTypeInfo& row : kDTypes) {
+    const PackedFormat format = packed_format(row.type);
+    if (format.bits != 0 && !format.as_bf16) types.push_back(row.type);
+  }
+  return types;
+}
+
+// Panels are kept in files under the number of their layout. When this fails, raise kPackedLayout
+// and put the new sum here.
+TEST(PackPanel, WritesTheBytesOfItsLayout) {
+  std::uint64_t sum = 0xcbf29ce484222325;  // FNV-1a
+  for (const auto& [type, format] : kPackedTypes) {
+    const std::int64_t cols =
+        2 * std::max<std::int64_t>(info(type).block_elems, chunk_elems(format));
+    const std::size_t row_bytes = bytes_of(type, cols);
+    std::vector<std::byte> rows(13 * row_bytes);  // the last three of the panel are zeros
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      rows[i] = static_cast<std::byte>(i * i % 251 + i / 7);
+    std::vector<std::byte> panel(static_cast<std::size_t>(panel_bytes(format, cols)));
+    pack_panel(type,
+               {.data = rows.data(),
+                .rows = 13,
+                .cols = cols,
+                .stride = static_cast<std::int64_t>(row_bytes)},
+               panel.data());
+    for (const std::byte byte : panel)
+      sum = (sum ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3;
+  }
+  EXPECT_EQ(kPackedLayout, 1U);
+  EXPECT_EQ(sum, 1282026989668342993U);
+}
+
+struct Case {
+  std::int64_t outputs = 0;
+  std::int64_t cols = 0;
+  std::int64_t rows = 0;
+  float outlier = 1;  // some values of x are that much larger
+};
+
+struct Problem {
+  DType type;
+  Case c;
+  std::vector<std::byte> weights;  // [outputs] rows as a file stores them
+  std::vector<float> x;            // [rows, cols]
+
+  Problem(DType dtype, const Case& shape, unsigned seed) : type(dtype), c(shape) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    std::vector<float> values(static_cast<std::size_t>(c.outputs * c.cols));
+    for (float& value : values)
+      value = normal(random) * 0.1F;
+    weights.resize(bytes_of(type, c.outputs * c.cols));
+    quant::reference_codecs()[static_cast<std::size_t>(type)].encode(values.data(), weights.data(),
+                                                                     values.size());
+    x.resize(static_cast<std::size_t>(c.rows * c.cols));
+    for (std::size_t i = 0; i < x.size(); ++i)
+      x[i] = normal(random) * (i % 37 == 0 ? c.outlier : 1.0F);
+  }
+
+  std::vector<std::byte> pack() const {
+    const auto stride = static_cast<std::int64_t>(bytes_of(type, c.cols));
+    const std::int64_t bytes = panel_bytes(packed_format(type), c.cols);
+    const std::int64_t num_panels = (c.outputs + kPanelRows - 1) / kPanelRows;
+    std::vector<std::byte> panels(static_cast<std::size_t>(num_panels * bytes), std::byte{0xa5});
+    for (std::int64_t p = 0; p < num_panels; ++p) {
+      pack_panel(type,
+                 {.data = weights.data() + p * kPanelRows * stride,
+                  .rows = std::min(kPanelRows, c.outputs - p * kPanelRows),
+                  .cols = c.cols,
+                  .stride = stride},
+                 panels.data() + p * bytes);
+    }
+    return panels;
+  }
+};
+
+// Rows [first, first + count) of x as the kernels read them.
+std::vector<std::byte> round_all(const Problem& p,
+                                 const PackedTable& table,
+                                 std::int64_t first,
+                                 std::int64_t count) {
+  const PackedKernel& kernel = table.kernels[static_cast<std::size_t>(p.type)];
+  const std::int64_t row_bytes = rounded_row_bytes(packed_format(p.type), p.c.cols);
+  std::vector<std::byte> rounded(static_cast<std::size_t>(count * row_bytes));
+  for (std::int64_t row = 0; row < count; row += table.tile_rows) {
+    std::vector<const float*> rows;
+    for (std::int64_t r = row; r < std::min(row + table.tile_rows, count); ++r)
+      rows.push_back(p.x.data() + (first + r) * p.c.cols);
+    kernel.round(rows.data(), static_cast<std::int64_t>(rows.size()), p.c.cols,
+                 rounded.data() + row * row_bytes);
+  }
+  return rounded;
+}
+
+std::vector<float> multiply(const Problem& p,
+                            const PackedTable& table,
+                            std::int64_t first,
+                            std::int64_t count) {
+  const PackedKernel& kernel = table.kernels[static_cast<std::size_t>(p.type)];
+  const std::vector<std::byte> panels = p.pack();
+  const std::vector<std::byte> rounded = round_all(p, table, first, count);
+  std::vector<float> y(static_cast<std::size_t>(count * p.c.outputs));
+  kernel.multiply(panels.data(), p.c.outputs, p.c.cols, rounded.data(), count, y.data(),
+                  p.c.outputs);
+  return y;
+}
+
+// What the kernels are meant to compute, in doubles: x rounded to 1/127 of each run's largest, the
+// weights as the file means them. `size` is the measure of rounding errors: a weight is a
+// difference of two numbers of the size of the row's largest.
+struct Expected {
+  std::vector<double> y;
+  std::vector<double> size;
+};
+
+Expected expected(const Problem& p) {
+  std::vector<float> w(static_cast<std::size_t>(p.c.outputs * p.c.cols));
+  quant::reference_codecs()[static_cast<std::size_t>(p.type)].decode(p.weights.data(), w.data(),
+                                                                     w.size());
+  std::vector<double> x(p.x.begin(), p.x.end());
+  for (std::size_t run = 0; run < x.size(); run += kRunElems) {
+    float largest = 0;
+    for (std::size_t i = run; i < run + kRunElems; ++i)
+      largest = std::max(largest, std::abs(p.x[i]));
+    for (std::size_t i = run; i < run + kRunElems; ++i)
+      x[i] = std::nearbyint(p.x[i] * (127.0F / largest)) * (largest / 127.0F);
+  }
+  Expected result;
+  for (std::int64_t row = 0; row < p.c.rows; ++row) {
+    for (std::int64_t out = 0; out < p.c.outputs; ++out) {
+      const std::span weights(w.data() + out * p.c.cols, static_cast<std::size_t>(p.c.cols));
+      const auto [low, high] = std::ranges::minmax(weights);
+      double sum = 0;
+      double size = 0;
+      for (std::int64_t i = 0; i < p.c.cols; ++i) {
+        const double value = x[static_cast<std::size_t>(row * p.c.cols + i)];
+        sum += value * weights[static_cast<std::size_t>(i)];
+        size += std::abs(value) * std::max(-low, high);
+      }
+      result.y.push_back(sum);
+      result.size.push_back(size);
+    }
+  }
+  return result;
+}
+
+std::vector<Case> cases_of(DType type) {
+  const std::int64_t block = info(type).block_elems;
+  std::vector<Case> cases = {
+      {.outputs = 1, .cols = block, .rows = 1},
+      {.outputs = 15, .cols = 2 * block, .rows = 2},
+      {.outputs = 16, .cols = 3 * block, .rows = 3, .outlier = 100},
+      {.outputs = 17, .cols = 5 * block, .rows = 4},
+      {.outputs = 33, .cols = 3 * block, .rows = 5, .outlier = 1e4F},
+      {.outputs = 50, .cols = 3 * block, .rows = 7},
+      {.outputs = 64, .cols = 4 * block, .rows = 13},
+      {.outputs = 40, .cols = 2 * block, .rows = 96},
+  };
+  if (block == 32) cases.push_back({.outputs = 20, .cols = 37 * block, .rows = 9});
+  return cases;
+}
+
+std::string label(const KernelTable& table, DType type, const Case& c) {
+  return std::string(table.isa) + " " + std::string(name(type)) + " [" + std::to_string(c.rows) +
+         ", " + std::to_string(c.cols) + "] x " + std::to_string(c.outputs);
+}
+
+TEST(Packed, MultipliesAsTheWeightsMean) {
+  for (const DType type : packed_types()) {
+    unsigned seed = 1;
+    for (const Case& c : cases_of(type)) {
+      const Problem problem(type, c, seed++);
+      const Expected want = expected(problem);
+      for (const KernelTable* table : runnable_kernels()) {
+        const std::vector<float> got = multiply(problem, table->packed, 0, c.rows);
+        for (std::size_t i = 0; i < got.size(); ++i)
+          ASSERT_NEAR(got[i], want.y[i], 2e-6 * want.size[i]) << label(*table, type, c) << " " << i;
+      }
+    }
+  }
+}
+
+// One row or many, few outputs or many: the bits of a row are the same.
+TEST(Packed, GivesARowTheSameBitsInAnyCompany) {
+  for (const KernelTable* table : runnable_kernels()) {
+    for (const DType type : packed_types()) {
+      const Case c = {.outputs = 50, .cols = 512, .rows = 29};
+      const Problem problem(type, c, 7);
+      const std::vector<float> all = multiply(problem, table->packed, 0, c.rows);
+      for (const std::int64_t count : {1, 2, 3, 4, 5, 6, 11}) {
+        for (std::int64_t first = 0; first + count <= c.rows; first += count) {
+          const std::vector<float> some = multiply(problem, table->packed, first, count);
+          EXPECT_EQ(0, std::memcmp(some.data(), all.data() + first * c.outputs,
+                                   some.size() * sizeof(float)))
+              << label(*table, type, c) << " rows " << first << " + " << count;
+        }
+      }
+    }
+  }
+}
+
+// Only one of the two is this processor's choice.
+TEST(Packed, GivesTheSameBitsUnpackedInPlace) {
+  if (!missing_feature(IsaLevel::Avx512, cpu_features()).empty())
+    GTEST_SKIP() << "this processor lacks AVX-512";
+  for (const DType type : packed_types()) {
+    for (const std::int64_t rows : {1, 5, 12, 13, 29, 96}) {
+      const Case c = {.outputs = 50, .cols = 768, .rows = rows, .outlier = 30};
+      const Problem problem(type, c, 13);
+      EXPECT_EQ(multiply(problem, avx512::kPacked, 0, rows),
+                multiply(problem, avx512::kPackedInPlace, 0, rows))
+          << name(type) << " " << rows;
+    }
+  }
+}
+
+TEST(Packed, GivesTheSameBitsOnEveryLevelWithFusedArithmetic) {
+  const KernelTable* first = nullptr;
+  for (const KernelTable* table : runnable_kernels()) {
+    if (table->isa == "scalar") continue;
+    if (first == nullptr) {
+      first = table;
+      continue;
+    }
+    for (const DType type : packed_types()) {
+      for (const std::int64_t rows : {1, 9}) {
+        const Case c = {.outputs = 37, .cols = 768, .rows = rows, .outlier = 30};
+        const Problem problem(type, c, 11);
+        EXPECT_EQ(multiply(problem, first->packed, 0, rows),
+                  multiply(problem, table->packed, 0, rows))
+            << label(*table, type, c);
+      }
+    }
+  }
+  if (first == nullptr) GTEST_SKIP() << "this processor has the scalar level only";
+}
+
+TEST(Packed, ZerosAndTinyRowsGiveZero) {
+  for (const KernelTable* table : runnable_kernels()) {
+    for (const DType type : packed_types()) {
+      Problem problem(type, {.outputs = 16, .cols = 256, .rows = 1}, 3);
+      for (const float value : {0.0F, -0.0F, 1e-38F, std::numeric_limits<float>::denorm_min()}) {
+        std::ranges::fill(problem.x, value);
+        for (const float y : multiply(problem, table->packed, 0, 1))
+          ASSERT_EQ(y, 0.0F) << name(type) << " " << table->isa;
+      }
+    }
+  }
+}
+
+TEST(Packed, WhatIsNotANumberStaysSo) {
+  for (const KernelTable* table : runnable_kernels()) {
+    for (const DType type : packed_types()) {
+      for (const float bad :
+           {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+            -std::numeric_limits<float>::infinity()}) {
+        Problem problem(type, {.outputs = 16, .cols = 512, .rows = 2}, 5);
+        problem.x[300] = bad;
+        const std::vector<float> y = multiply(problem, table->packed, 0, 2);
+        EXPECT_TRUE(std::isnan(y[3])) << name(type) << " " << table->isa;
+        EXPECT_TRUE(std::isfinite(y[16 + 3])) << name(type) << " " << table->isa;
+      }
+    }
+  }
+}
+
+TEST(Packed, TakesHardlyMoreRoomThanTheFile) {
+  for (const DType type : packed_types()) {
+    const auto packed = static_cast<double>(panel_bytes(packed_format(type), 4096));
+    EXPECT_LE(packed, 1.06 * 16 * static_cast<double>(bytes_of(type, 4096))) << name(type);
+  }
+}
+
+}  // namespace
+}  // namespace graft::kernels::cpu

@@ -1,0 +1,338 @@
+#include "graft/kernels/cuda/attention/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "graft/testing/cuda/device.cuh"
+
+namespace graft::kernels::cuda {
+namespace {
+
+using testing::Device;
+using testing::Floats;
+using testing::Random;
+using testing::relative_error;
+
+struct SequenceSize {
+  std::int64_t num_tokens;
+  std::int64_t context_len;
+};
+
+struct Case {
+  AttentionShape shape;
+  std::vector<SequenceSize> sequences;
+  std::int64_t block_tokens = 16;
+  DType dtype = DType::F32;
+  std::int64_t max_context = 0;  // 0: the longest
+};
+
+// Keys and values of all sequences in one cache whose blocks are shuffled, and what comes out.
+class Scene {
+ public:
+  explicit Scene(const Case& c) : case_(c), random_(21) {
+    for (const SequenceSize& s : c.sequences)
+      num_blocks_ += (s.context_len + c.block_tokens - 1) / c.block_tokens;
+    key_size_ = c.shape.num_kv_heads * c.shape.key_dim;
+    const bool latent = c.shape.value_offset == 0;
+    value_size_ = latent ? 0 : c.shape.num_kv_heads * c.shape.value_dim;
+    fill_cache();
+    fill_tables();
+  }
+
+  // All sequences, or the first ones.
+  Floats run(std::int64_t count = 0) {
+    const Device<float> queries(queries_);
+    const Device<float> out(static_cast<std::size_t>(num_rows_ * out_cols()));
+    const Device<std::byte> cache(bytes_);
+    const Device<std::int32_t> first_rows(first_rows_);
+    const Device<std::int32_t> num_tokens(num_tokens_);
+    const Device<std::int32_t> context_lens(context_lens_);
+    const Device<std::int32_t> tables(tables_);
+    AttentionBatch batch = {
+        .first_rows = first_rows.get(),
+        .num_tokens = num_tokens.get(),
+        .context_lens = context_lens.get(),
+        .block_tables = tables.get(),
+        .table_stride = table_stride_,
+        .block_tokens = case_.block_tokens,
+        .num_sequences = count != 0 ? count : static_cast<std::int64_t>(case_.sequences.size()),
+        .num_rows = num_rows_,
+        .max_context = case_.max_context};
+    for (const SequenceSize& s : case_.sequences) {
+      batch.max_tokens = std::max(batch.max_tokens, s.num_tokens);
+      batch.max_context = std::max(batch.max_context, s.context_len);
+    }
+    const AttentionPlan plan = plan_attention(case_.shape, batch, case_.dtype);
+    num_parts = plan.num_parts;
+    kernel = plan.kernel;
+    const Device<std::byte> scratch(plan.scratch_bytes);
+    const CacheRows rows = {.dtype = case_.dtype,
+                            .data = cache.get(),
+                            .key_size = key_size_,
+                            .value_size = value_size_};
+    attention(case_.shape, batch, plan, rows, {queries.get(), query_cols()},
+              {out.get(), out_cols()}, scratch.get(), nullptr);
+    return out.take();
+  }
+
+  Floats reference() const {
+    Floats out(static_cast<std::size_t>(num_rows_ * out_cols()));
+    for (std::size_t s = 0; s < case_.sequences.size(); ++s) {
+      for (std::int64_t token = 0; token < case_.sequences[s].num_tokens; ++token) {
+        for (std::int64_t head = 0; head < case_.shape.num_heads; ++head)
+          attend(s, token, head, out.data());
+      }
+    }
+    return out;
+  }
+
+  std::int64_t num_parts = 0;  // of the last run
+  AttentionPlan::Kernel kernel = {};
+
+ private:
+  std::int64_t query_cols() const { return case_.shape.num_heads * case_.shape.key_dim; }
+  std::int64_t out_cols() const { return case_.shape.num_heads * case_.shape.value_dim; }
+  std::int64_t row_elems() const { return key_size_ + value_size_; }
+
+  void fill_cache() {
+    values_ = random_.floats(num_blocks_ * case_.block_tokens * row_elems());
+    bytes_.resize(bytes_of(case_.dtype, static_cast<std::int64_t>(values_.size())));
+    const quant::Codec& codec = quant::reference_codecs()[static_cast<std::size_t>(case_.dtype)];
+    codec.encode(values_.data(), bytes_.data(), values_.size());
+    codec.decode(bytes_.data(), values_.data(), values_.size());
+  }
+
+  void fill_tables() {
+    std::vector<std::int32_t> blocks(static_cast<std::size_t>(num_blocks_));
+    std::iota(blocks.begin(), blocks.end(), 0);
+    std::ranges::shuffle(blocks, random_.engine());
+    for (const SequenceSize& s : case_.sequences)
+      table_stride_ = std::max(table_stride_, s.context_len / case_.block_tokens + 2);
+    std::size_t next = 0;
+    for (const SequenceSize& s : case_.sequences) {
+      first_rows_.push_back(static_cast<std::int32_t>(num_rows_));
+      num_tokens_.push_back(static_cast<std::int32_t>(s.num_tokens));
+      context_lens_.push_back(static_cast<std::int32_t>(s.context_len));
+      num_rows_ += s.num_tokens;
+      std::vector<std::int32_t> table(static_cast<std::size_t>(table_stride_), -1);
+      for (std::int64_t i = 0; i * case_.block_tokens < s.context_len; ++i)
+        table[static_cast<std::size_t>(i)] = blocks[next++];
+      tables_.insert(tables_.end(), table.begin(), table.end());
+    }
+    queries_ = random_.floats(num_rows_ * query_cols());
+  }
+
+  const float* row_at(std::size_t sequence, std::int64_t position) const {
+    const std::int32_t block = tables_[sequence * static_cast<std::size_t>(table_stride_) +
+                                       static_cast<std::size_t>(position / case_.block_tokens)];
+    return values_.data() +
+           (block * case_.block_tokens + position % case_.block_tokens) * row_elems();
+  }
+
+  void attend(std::size_t sequence, std::int64_t token, std::int64_t head, float* out) const {
+    const AttentionShape& shape = case_.shape;
+    const SequenceSize& s = case_.sequences[sequence];
+    const std::int64_t row = first_rows_[sequence] + token;
+    const std::int64_t position = s.context_len - s.num_tokens + token;
+    const std::int64_t kv_head = head / (shape.num_heads / shape.num_kv_heads);
+    const float* q = queries_.data() + row * query_cols() + head * shape.key_dim;
+    const std::int64_t first =
+        shape.window == 0 ? 0 : std::max<std::int64_t>(0, position + 1 - shape.window);
+    std::vector<double> weights;
+    double max = -INFINITY;
+    for (std::int64_t p = first; p <= position; ++p) {
+      const float* k = row_at(sequence, p) + kv_head * shape.key_dim;
+      double score = 0;
+      for (std::int64_t i = 0; i < shape.key_dim; ++i)
+        score += static_cast<double>(q[i]) * k[i];
+      weights.push_back(score * shape.scale);
+      max = std::max(max, weights.back());
+    }
+    double sum = 0;
+    for (double& weight : weights)
+      sum += weight = std::exp(weight - max);
+    for (std::int64_t i = 0; i < shape.value_dim; ++i) {
+      double value = 0;
+      for (std::int64_t p = first; p <= position; ++p)
+        value += weights[static_cast<std::size_t>(p - first)] / sum *
+                 row_at(sequence, p)[shape.value_offset + kv_head * shape.value_dim + i];
+      out[row * out_cols() + head * shape.value_dim + i] = static_cast<float>(value);
+    }
+  }
+
+  Case case_;
+  Random random_;
+  std::int64_t num_blocks_ = 0;
+  std::int64_t key_size_ = 0;
+  std::int64_t value_size_ = 0;
+  std::int64_t num_rows_ = 0;
+  std::int64_t table_stride_ = 0;
+  Floats values_;
+  Floats queries_;
+  std::vector<std::byte> bytes_;
+  std::vector<std::int32_t> first_rows_;
+  std::vector<std::int32_t> num_tokens_;
+  std::vector<std::int32_t> context_lens_;
+  std::vector<std::int32_t> tables_;
+};
+
+AttentionShape heads(std::int64_t num_heads,
+                     std::int64_t num_kv_heads,
+                     std::int64_t head_dim,
+                     std::int64_t window = 0) {
+  return {.num_heads = num_heads,
+          .num_kv_heads = num_kv_heads,
+          .key_dim = head_dim,
+          .value_dim = head_dim,
+          .value_offset = num_kv_heads * head_dim,
+          .window = window,
+          .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))};
+}
+
+AttentionShape latents(std::int64_t num_heads, std::int64_t rank, std::int64_t rope) {
+  return {.num_heads = num_heads,
+          .num_kv_heads = 1,
+          .key_dim = rank + rope,
+          .value_dim = rank,
+          .value_offset = 0,
+          .scale = 0.1F};
+}
+
+void expect_right(const Case& c, std::int64_t min_parts = 1) {
+  Scene scene(c);
+  EXPECT_LT(relative_error(scene.run(), scene.reference()), 2e-6);
+  EXPECT_GE(scene.num_parts, min_parts);
+}
+
+class AttentionKernels : public testing::GpuTest {};
+
+TEST_F(AttentionKernels, Prompts) {
+  expect_right({.shape = heads(4, 2, 64), .sequences = {{37, 37}, {1, 1}, {70, 70}}});
+  expect_right({.shape = heads(3, 3, 128), .sequences = {{65, 65}}});
+  expect_right({.shape = heads(2, 1, 256), .sequences = {{40, 40}}});
+}
+
+TEST_F(AttentionKernels, ChunksBehindAPrefix) {
+  expect_right({.shape = heads(4, 2, 64), .sequences = {{5, 105}, {33, 40}, {20, 21}}});
+}
+
+TEST_F(AttentionKernels, SingleTokensInParts) {
+  expect_right({.shape = heads(8, 2, 64), .sequences = {{1, 700}, {1, 1}, {1, 257}, {1, 256}}}, 2);
+  expect_right({.shape = heads(16, 1, 128), .sequences = {{1, 600}}}, 2);
+}
+
+TEST_F(AttentionKernels, LongContexts) {
+  Case c = {.shape = heads(8, 2, 64), .sequences = {{1, 5000}, {3, 4097}}, .dtype = DType::F16};
+  expect_right(c, 8);
+  c.shape.arithmetic = Arithmetic::F16;
+  Scene scene(c);
+  EXPECT_LT(relative_error(scene.run(), scene.reference()), 1e-3);
+}
+
+// Sequences of padding, and a bucket that is longer than any context.
+TEST_F(AttentionKernels, Buckets) {
+  expect_right({.shape = heads(8, 2, 64),
+                .sequences = {{1, 300}, {0, 0}, {1, 5}, {0, 0}},
+                .max_context = 4096},
+               8);
+}
+
+// Head sizes that no vector fits, blocks that no chunk fits.
+TEST_F(AttentionKernels, OddSizes) {
+  expect_right({.shape = heads(6, 2, 10), .sequences = {{13, 50}, {1, 333}}, .block_tokens = 5});
+  expect_right({.shape = heads(2, 2, 129), .sequences = {{9, 33}}, .block_tokens = 7});
+  expect_right({.shape = heads(5, 1, 1), .sequences = {{3, 3}}, .block_tokens = 1});
+}
+
+TEST_F(AttentionKernels, WindowEdges) {
+  for (const std::int64_t window : {1, 31, 32, 33, 256, 300, 1000}) {
+    expect_right({.shape = heads(4, 2, 32, window), .sequences = {{1, 800}, {1, 32}, {1, 33}}});
+    expect_right({.shape = heads(4, 2, 32, window), .sequences = {{40, 100}, {65, 65}}});
+  }
+}
+
+TEST_F(AttentionKernels, CacheTypes) {
+  for (const DType type : {DType::F16, DType::BF16}) {
+    expect_right({.shape = heads(4, 2, 64), .sequences = {{20, 90}, {1, 300}}, .dtype = type});
+    expect_right({.shape = heads(3, 1, 9), .sequences = {{2, 40}}, .dtype = type});
+    expect_right({.shape = latents(4, 96, 16), .sequences = {{2, 40}}, .dtype = type});
+  }
+}
+
+TEST_F(AttentionKernels, Latents) {
+  expect_right({.shape = latents(16, 512, 64), .sequences = {{1, 300}, {1, 40}}}, 2);
+  expect_right({.shape = latents(5, 512, 64), .sequences = {{7, 50}}});
+  expect_right({.shape = latents(3, 24, 6), .sequences = {{20, 20}}, .block_tokens = 3});
+}
+
+// On tensor cores queries and weights have the cache's precision.
+TEST_F(AttentionKernels, TensorCores) {
+  const std::vector<Case> cases = {
+      {.shape = heads(4, 2, 64), .sequences = {{37, 37}, {1, 1}, {70, 130}}},
+      {.shape = heads(3, 3, 128), .sequences = {{65, 200}, {0, 0}, {64, 64}}},
+      {.shape = heads(8, 2, 128), .sequences = {{1, 700}, {1, 1}, {1, 257}, {1, 64}}},
+      // Few rows in long parts.
+      {.shape = heads(8, 2, 128), .sequences = {{1, 700}, {1, 1}}, .max_context = 1 << 17},
+      {.shape = heads(6, 2, 40), .sequences = {{1, 300}, {20, 50}}, .block_tokens = 5},
+      {.shape = heads(20, 1, 80), .sequences = {{1, 333}}, .max_context = 2048},
+      {.shape = heads(4, 2, 32, 1), .sequences = {{1, 90}, {30, 100}}},
+      {.shape = heads(4, 2, 32, 65), .sequences = {{70, 300}}},
+      {.shape = heads(4, 2, 32, 300), .sequences = {{1, 800}, {1, 32}}},
+      {.shape = latents(16, 512, 64), .sequences = {{1, 300}, {1, 40}, {1, 1}, {0, 0}}},
+      {.shape = latents(16, 512, 64), .sequences = {{1, 130}}, .max_context = 256},
+      {.shape = latents(5, 512, 64), .sequences = {{17, 50}, {30, 30}}},
+      {.shape = latents(128, 512, 64), .sequences = {{1, 200}, {1, 64}}},
+      {.shape = latents(40, 144, 32), .sequences = {{3, 90}}, .block_tokens = 3},
+  };
+  for (Case c : cases) {
+    c.shape.arithmetic = Arithmetic::F16;
+    for (const DType type : {DType::F16, DType::BF16}) {
+      c.dtype = type;
+      Scene scene(c);
+      EXPECT_LT(relative_error(scene.run(), scene.reference()), type == DType::F16 ? 1e-3 : 6e-3);
+    }
+  }
+}
+
+// Single tokens, with one to many chunks a part.
+TEST_F(AttentionKernels, FewRows) {
+  const std::vector<Case> cases = {
+      {.shape = heads(8, 1, 128), .sequences = {{1, 130}}, .max_context = 256},
+      {.shape = heads(8, 2, 128), .sequences = {{1, 1}, {1, 17}, {1, 256}, {1, 257}, {1, 512}}},
+      {.shape = heads(16, 1, 64), .sequences = {{1, 511}, {0, 0}, {1, 3}}},
+      {.shape = heads(7, 1, 128), .sequences = {{1, 2000}, {1, 513}}},
+      {.shape = heads(10, 2, 72), .sequences = {{1, 300}, {3, 90}}, .block_tokens = 5},
+      {.shape = heads(4, 2, 24, 33), .sequences = {{1, 400}, {2, 100}, {4, 4}}},
+      {.shape = heads(8, 1, 128, 300), .sequences = {{1, 1500}, {1, 299}, {1, 301}}},
+  };
+  for (Case c : cases) {
+    c.shape.arithmetic = Arithmetic::F16;
+    for (const DType type : {DType::F16, DType::BF16}) {
+      c.dtype = type;
+      Scene scene(c);
+      EXPECT_LT(relative_error(scene.run(), scene.reference()), type == DType::F16 ? 1e-3 : 6e-3);
+      EXPECT_EQ(scene.kernel, AttentionPlan::Kernel::FewRows);
+    }
+  }
+}
+
+// Scores whose exponentials no float holds.
+TEST_F(AttentionKernels, LargeScores) {
+  Case c = {.shape = heads(4, 2, 64), .sequences = {{1, 500}, {30, 60}}};
+  c.shape.scale = 40.0F;
+  Scene scene(c);
+  EXPECT_LT(relative_error(scene.run(), scene.reference()), 1e-3);
+}
+
+// A sequence's bits are the same alone and in company of the same bucket.
+TEST_F(AttentionKernels, SequencesAreIndependent) {
+  Scene scene({.shape = heads(4, 2, 64), .sequences = {{9, 90}, {30, 150}}});
+  const Floats together = scene.run();
+  const Floats alone = scene.run(1);
+  EXPECT_TRUE(std::equal(together.begin(), together.begin() + 9 * 4 * 64, alone.begin()));
+}
+
+}  // namespace
+}  // namespace graft::kernels::cuda

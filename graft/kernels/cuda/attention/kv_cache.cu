@@ -1,0 +1,84 @@
+#include "graft/kernels/cuda/attention/kv_cache.h"
+
+#include "graft/base/check.h"
+#include "graft/kernels/cuda/attention/cache_types.cuh"
+
+namespace graft::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+
+// A thread per value, or per four of them; a block has some of those of one row.
+template <class Cache, bool kFours>
+__global__ void write_cache_kernel(CacheRows cache,
+                                   ConstRows keys,
+                                   ConstRows values,
+                                   const std::int32_t* slots) {
+  const std::int64_t row = blockIdx.x;
+  const std::int64_t row_elems = cache.key_size + cache.value_size;
+  const std::int64_t i =
+      (static_cast<std::int64_t>(blockIdx.y) * blockDim.x + threadIdx.x) * (kFours ? 4 : 1);
+  if (i >= row_elems) return;
+  const std::int64_t slot = slots[row];
+  const float* from = i < cache.key_size ? keys.data + row * keys.stride + i
+                                         : values.data + row * values.stride + i - cache.key_size;
+  auto* to = static_cast<typename Cache::Code*>(cache.data) + slot * row_elems + i;
+  if constexpr (kFours) {
+    const float4 four = *reinterpret_cast<const float4*>(from);
+    if (slot >= 0) Cache::store_4(to, four);
+  } else {
+    const float value = *from;
+    if (slot >= 0) *to = Cache::store(value);
+  }
+}
+
+bool in_fours(ConstRows x, std::int64_t size) {
+  return size % 4 == 0 && x.stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
+}
+
+using Launch = void (*)(const CacheRows& cache,
+                        ConstRows keys,
+                        ConstRows values,
+                        const std::int32_t* slots,
+                        std::int64_t rows,
+                        Stream stream);
+
+template <class Cache>
+void launch_write(const CacheRows& cache,
+                  ConstRows keys,
+                  ConstRows values,
+                  const std::int32_t* slots,
+                  std::int64_t rows,
+                  Stream stream) {
+  const bool fours = in_fours(keys, cache.key_size) &&
+                     (cache.value_size == 0 || in_fours(values, cache.value_size));
+  const std::int64_t items = cache.row_elems() / (fours ? 4 : 1);
+  const dim3 grid(static_cast<unsigned>(rows), blocks_for(items, kThreads));
+  launch("write_cache", fours ? write_cache_kernel<Cache, true> : write_cache_kernel<Cache, false>,
+         {grid, kThreads}, stream, cache, keys, values, slots);
+}
+
+template <class Cache>
+struct Write {
+  static constexpr Launch kLaunch = launch_write<Cache>;
+};
+
+constexpr auto kWrite = cache_table<Launch, Write>();
+
+}  // namespace
+
+bool is_cache_type(DType dtype) {
+  return kWrite[static_cast<std::size_t>(dtype)] != nullptr;
+}
+
+void write_cache(const CacheRows& cache,
+                 ConstRows keys,
+                 ConstRows values,
+                 const std::int32_t* slots,
+                 std::int64_t rows,
+                 Stream stream) {
+  GRAFT_CHECK(is_cache_type(cache.dtype), "no cache of ", name(cache.dtype));
+  kWrite[static_cast<std::size_t>(cache.dtype)](cache, keys, values, slots, rows, stream);
+}
+
+}  // namespace graft::kernels::cuda

@@ -1,0 +1,88 @@
+#include "graft/kernels/cuda/attention/mla.h"
+
+#include <vector>
+
+#include "graft/testing/cuda/device.cuh"
+
+namespace graft::kernels::cuda {
+namespace {
+
+using testing::Device;
+using testing::Floats;
+using testing::Random;
+using testing::relative_error;
+
+class MlaKernels : public testing::GpuTest {};
+
+struct Wanted {
+  Floats absorbed;
+  Floats projected;
+};
+
+Wanted reference(const MlaShape& s,
+                 const Floats& kv_b,
+                 const Floats& queries,
+                 const Floats& mixed,
+                 std::int64_t rows) {
+  Wanted want;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t head = 0; head < s.num_heads; ++head) {
+      const float* matrix = kv_b.data() + head * (s.nope + s.value) * s.rank;
+      const float* q = queries.data() + (row * s.num_heads + head) * (s.nope + s.rope);
+      const float* latent = mixed.data() + (row * s.num_heads + head) * s.rank;
+      for (std::int64_t i = 0; i < s.rank; ++i) {
+        double sum = 0;
+        for (std::int64_t n = 0; n < s.nope; ++n)
+          sum += static_cast<double>(q[n]) * matrix[n * s.rank + i];
+        want.absorbed.push_back(static_cast<float>(sum));
+      }
+      want.absorbed.insert(want.absorbed.end(), q + s.nope, q + s.nope + s.rope);
+      for (std::int64_t v = 0; v < s.value; ++v) {
+        double sum = 0;
+        for (std::int64_t i = 0; i < s.rank; ++i)
+          sum += static_cast<double>(latent[i]) * matrix[(s.nope + v) * s.rank + i];
+        want.projected.push_back(static_cast<float>(sum));
+      }
+    }
+  }
+  return want;
+}
+
+TEST_F(MlaKernels, QueriesToLatentsAndLatentsToValues) {
+  for (const MlaShape& shape : {MlaShape{3, 40, 16, 8, 24}, MlaShape{2, 33, 7, 5, 9}}) {
+    for (const std::int64_t rows : {1, 8, 70}) {
+      for (const DType dtype : {DType::F32, DType::F16}) {
+        Random random(31);
+        const Floats kv_b =
+            random.floats(shape.num_heads * (shape.nope + shape.value) * shape.rank);
+        const Floats queries = random.floats(rows * shape.num_heads * (shape.nope + shape.rope));
+        const Floats mixed = random.floats(rows * shape.num_heads * shape.rank);
+        const Wanted want = reference(shape, kv_b, queries, mixed, rows);
+        const Device<float> kv_b_data(kv_b);
+        const Device<float> query_data(queries);
+        const Device<float> mixed_data(mixed);
+        const Device<float> keys(
+            static_cast<std::size_t>(shape.num_heads * shape.rank * shape.nope));
+        const Device<float> values(
+            static_cast<std::size_t>(shape.num_heads * shape.rank * shape.value));
+        const MlaWeights weights = {.dtype = dtype, .keys = keys.get(), .values = values.get()};
+        split_kv_b(shape, kv_b_data.get(), weights, nullptr);
+        const Device<float> absorbed(want.absorbed.size());
+        const Device<float> projected(want.projected.size());
+        const Device<std::byte> scratch(absorb_queries_bytes(shape, weights, rows));
+        absorb_queries(shape, weights, query_data.get(), absorbed.get(), rows, scratch.get(),
+                       nullptr);
+        const Device<std::byte> more_scratch(project_values_bytes(shape, weights, rows));
+        project_values(shape, weights, mixed_data.get(),
+                       {projected.get(), shape.num_heads * shape.value}, rows, more_scratch.get(),
+                       nullptr);
+        const double tolerance = dtype == DType::F32 ? 1e-6 : 1e-3;
+        EXPECT_LT(relative_error(absorbed.take(), want.absorbed), tolerance);
+        EXPECT_LT(relative_error(projected.take(), want.projected), tolerance);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace graft::kernels::cuda

@@ -1,0 +1,205 @@
+#include "graft/kernels/cuda/attention/qk_norm_rope_store.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "graft/kernels/cuda/elementwise.h"
+#include "graft/testing/cuda/device.cuh"
+
+namespace graft::kernels::cuda {
+namespace {
+
+using testing::Device;
+using testing::Floats;
+using testing::Random;
+
+class HeadKernels : public testing::GpuTest, public ::testing::WithParamInterface<DType> {};
+
+struct Sizes {
+  std::int64_t rows = 5;
+  std::int64_t heads = 6;
+  std::int64_t kv_heads = 3;
+  std::int64_t size = 0;
+  std::int64_t rotary_dim = 0;
+  bool interleaved = false;
+  bool norms = true;
+  std::int64_t apart = 0;  // values between the rows
+};
+
+constexpr float kEps = 1e-6F;
+constexpr std::int64_t kSlots = 3000;
+
+// Half of the rows or so are kept.
+std::vector<std::int32_t> some_slots(std::int64_t rows) {
+  std::vector<std::int32_t> slots;
+  for (std::int64_t row = 0; row < rows; ++row)
+    slots.push_back(row % 3 == 1 ? -1 : static_cast<std::int32_t>((row * 7 + 5) % kSlots));
+  return slots;
+}
+
+Floats frequencies(std::int64_t rotary_dim) {
+  Floats values;
+  for (std::int64_t i = 0; i < rotary_dim / 2; ++i)
+    values.push_back(
+        std::pow(10000.0F, -2.0F * static_cast<float>(i) / static_cast<float>(rotary_dim)));
+  return values;
+}
+
+Device<std::byte> storage_for(const CacheRows& cache) {
+  return Device<std::byte>(bytes_of(cache.dtype, kSlots * cache.row_elems()));
+}
+
+// Norms in place of heads that stand side by side in rows some values apart.
+void norm_heads(const HeadSpan& span, std::int64_t rows) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    float* first = span.x.data + row * span.x.stride;
+    rms_norm({first, span.distance}, span.norm, {first, span.distance}, span.num_heads, span.size,
+             span.eps, nullptr);
+  }
+}
+
+// What the separate kernels do to it.
+void ready_one_by_one(const HeadSpan& span, const HeadBatch& batch) {
+  if (span.norm != nullptr) norm_heads(span, batch.rows);
+  if (span.rotates)
+    rotate(span.x, batch.rotation, batch.positions, batch.rows,
+           {.num_heads = span.num_heads, .head_dim = span.distance}, nullptr);
+}
+
+void expect_same(DType type, const Sizes& sizes) {
+  const std::int64_t stride = sizes.heads * sizes.size + sizes.apart;
+  const std::int64_t key_size = sizes.kv_heads * sizes.size;
+  const Floats queries = Random(1).floats(sizes.rows * stride);
+  const Floats keys = Random(2).floats(sizes.rows * key_size);
+  const Device<float> values(Random(3).floats(sizes.rows * key_size));
+  const Device<float> weights(Random(4).floats(2 * sizes.size));
+  const Device<float> inv_freq(frequencies(sizes.rotary_dim));
+  const Device<std::int32_t> positions(Random(5).ints(sizes.rows, 5000));
+  const Device<std::int32_t> slots(some_slots(sizes.rows));
+  HeadBatch batch = {.rows = sizes.rows,
+                     .rotation = {.rotary_dim = sizes.rotary_dim,
+                                  .inv_freq = inv_freq.get(),
+                                  .magnitude = 1.25F,
+                                  .interleaved = sizes.interleaved},
+                     .positions = positions.get(),
+                     .cache = {.dtype = type, .key_size = key_size, .value_size = key_size},
+                     .slots = slots.get()};
+  const auto spans = [&](const Device<float>& q, const Device<float>& k) {
+    const bool rotates = sizes.rotary_dim > 0;
+    const HeadSpan v = {.x = {values.get(), key_size},
+                        .num_heads = sizes.kv_heads,
+                        .size = sizes.size,
+                        .distance = sizes.size,
+                        .cache_col = key_size};
+    HeadSpan of_q = v;
+    of_q.x = {q.get(), stride};
+    of_q.num_heads = sizes.heads;
+    of_q.norm = sizes.norms ? weights.get() : nullptr;
+    of_q.eps = kEps;
+    of_q.rotates = rotates;
+    of_q.cache_col = -1;
+    HeadSpan of_k = of_q;
+    of_k.x = {k.get(), key_size};
+    of_k.num_heads = sizes.kv_heads;
+    of_k.norm = sizes.norms ? weights.get() + sizes.size : nullptr;
+    of_k.cache_col = 0;
+    return std::vector<HeadSpan>{of_q, of_k, v};
+  };
+
+  const Device<float> q_alone(queries);
+  const Device<float> k_alone(keys);
+  const Device<std::byte> want = storage_for(batch.cache);
+  const std::vector<HeadSpan> alone = spans(q_alone, k_alone);
+  ready_one_by_one(alone[0], batch);
+  ready_one_by_one(alone[1], batch);
+  batch.cache.data = want.get();
+  write_cache(batch.cache, alone[1].x, alone[2].x, slots.get(), sizes.rows, nullptr);
+
+  const Device<float> q(queries);
+  const Device<float> k(keys);
+  const Device<std::byte> got = storage_for(batch.cache);
+  batch.cache.data = got.get();
+  qk_norm_rope_store(spans(q, k), batch, nullptr);
+  EXPECT_EQ(q.take(), q_alone.take()) << sizes.size;
+  EXPECT_EQ(got.take(), want.take()) << sizes.size;
+}
+
+TEST_P(HeadKernels, SameBitsAsOneByOne) {
+  expect_same(GetParam(), {.size = 128, .rotary_dim = 128});
+  expect_same(GetParam(), {.size = 128, .rotary_dim = 128, .norms = false});
+  expect_same(GetParam(), {.size = 64, .rotary_dim = 32, .interleaved = true, .apart = 4});
+  expect_same(GetParam(), {.size = 256, .rotary_dim = 64});
+  expect_same(GetParam(), {.size = 512, .rotary_dim = 512, .interleaved = true});
+  expect_same(GetParam(), {.rows = 1, .size = 80, .rotary_dim = 0});
+}
+
+TEST_P(HeadKernels, OddSizes) {
+  expect_same(GetParam(), {.size = 7, .rotary_dim = 6});
+  expect_same(GetParam(), {.size = 131, .rotary_dim = 6, .interleaved = true, .apart = 1});
+  expect_same(GetParam(), {.size = 301, .rotary_dim = 300, .apart = 3});
+  expect_same(GetParam(), {.size = 128, .rotary_dim = 128, .apart = 1});
+}
+
+// So many rows that a warp has several heads.
+TEST_P(HeadKernels, ManyRows) {
+  expect_same(GetParam(), {.rows = 700, .heads = 5, .kv_heads = 2, .size = 12, .rotary_dim = 8});
+}
+
+// Latents: the ends of the query heads rotate, a row of the cache is a normed latent and a key that
+// all heads share.
+TEST_P(HeadKernels, Latents) {
+  const std::int64_t rows = 4;
+  const std::int64_t rank = 512;
+  const std::int64_t rope = 64;
+  const std::int64_t query_dim = 192;
+  const std::int64_t stride = 3 * query_dim;
+  const Floats queries = Random(1).floats(rows * stride);
+  const Floats latents = Random(2).floats(rows * (rank + rope));
+  const Device<float> weight(Random(4).floats(rank));
+  const Device<float> inv_freq(frequencies(rope));
+  const Device<std::int32_t> positions(std::vector<std::int32_t>{0, 1, 130, 4095});
+  const Device<std::int32_t> slots(some_slots(rows));
+  HeadBatch batch = {.rows = rows,
+                     .rotation = {.rotary_dim = rope, .inv_freq = inv_freq.get()},
+                     .positions = positions.get(),
+                     .cache = {.dtype = GetParam(), .key_size = rank + rope},
+                     .slots = slots.get()};
+  const auto spans = [&](const Device<float>& q, const Device<float>& x) {
+    return std::vector<HeadSpan>{
+        {.x = {q.get() + query_dim - rope, stride},
+         .num_heads = 3,
+         .size = rope,
+         .distance = query_dim,
+         .rotates = true},
+        {.x = {x.get(), rank + rope},
+         .size = rank,
+         .norm = weight.get(),
+         .eps = kEps,
+         .cache_col = 0},
+        {.x = {x.get() + rank, rank + rope}, .size = rope, .rotates = true, .cache_col = rank}};
+  };
+  const Device<float> q_alone(queries);
+  const Device<float> x_alone(latents);
+  const Device<std::byte> want = storage_for(batch.cache);
+  for (const HeadSpan& span : spans(q_alone, x_alone))
+    ready_one_by_one(span, batch);
+  batch.cache.data = want.get();
+  write_cache(batch.cache, {x_alone.get(), rank + rope}, {}, slots.get(), rows, nullptr);
+
+  const Device<float> q(queries);
+  const Device<float> x(latents);
+  const Device<std::byte> got = storage_for(batch.cache);
+  batch.cache.data = got.get();
+  qk_norm_rope_store(spans(q, x), batch, nullptr);
+  EXPECT_EQ(q.take(), q_alone.take());
+  EXPECT_EQ(got.take(), want.take());
+}
+
+INSTANTIATE_TEST_SUITE_P(Types,
+                         HeadKernels,
+                         ::testing::Values(DType::F32, DType::F16, DType::BF16),
+                         [](const auto& param) { return std::string(name(param.param)); });
+
+}  // namespace
+}  // namespace graft::kernels::cuda

@@ -1,0 +1,367 @@
+#include "graft/kernels/cuda/linear/linear.h"
+
+#include <cmath>
+#include <vector>
+
+#include "graft/kernels/cuda/elementwise.h"
+#include "graft/testing/cuda/device.cuh"
+#include "graft/testing/cuda/half_rows.h"
+#include "graft/testing/cuda/weights.h"
+
+namespace graft::kernels::cuda {
+namespace {
+
+using testing::Device;
+using testing::Floats;
+using testing::QuantizedRows;
+using testing::Random;
+using testing::relative_error;
+using Doubles = std::vector<double>;
+
+constexpr double kFloatError = 1e-5;
+constexpr double kF16Error = 1e-3;
+constexpr double kByteError = 1e-2;
+
+Doubles multiply(const Floats& x, const Floats& weights, std::int64_t in, const Floats& bias) {
+  const std::int64_t rows = static_cast<std::int64_t>(x.size()) / in;
+  const std::int64_t out = static_cast<std::int64_t>(weights.size()) / in;
+  Doubles y(static_cast<std::size_t>(rows * out));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t o = 0; o < out; ++o) {
+      double sum = bias.empty() ? 0.0 : bias[static_cast<std::size_t>(o)];
+      for (std::int64_t i = 0; i < in; ++i)
+        sum += static_cast<double>(x[static_cast<std::size_t>(row * in + i)]) *
+               weights[static_cast<std::size_t>(o * in + i)];
+      y[static_cast<std::size_t>(row * out + o)] = sum;
+    }
+  }
+  return y;
+}
+
+// One product on the GPU and in double precision.
+struct Case {
+  Case(DType type, std::int64_t num_rows, std::int64_t num_out, std::int64_t num_in, bool has_bias)
+      : rows(num_rows),
+        out(num_out),
+        in(num_in),
+        weights(testing::random_matrix(type, num_out, num_in, 9)),
+        x(Random(10).floats(num_rows * num_in)),
+        bias(has_bias ? Random(11).floats(num_out) : Floats()),
+        want(multiply(x, weights.values, num_in, bias)),
+        data(weights.bytes),
+        x_data(x),
+        bias_data(bias),
+        y(static_cast<std::size_t>(num_rows * num_out)),
+        matrix({.dtype = type, .data = data.get(), .rows = num_out, .cols = num_in}) {}
+
+  LinearBatch product() const {
+    return one_linear(matrix, bias.empty() ? nullptr : bias_data.get(), {x_data.get(), in},
+                      {y.get(), out}, rows);
+  }
+  double error() const { return relative_error(y.take(), want); }
+
+  std::int64_t rows;
+  std::int64_t out;
+  std::int64_t in;
+  testing::TestMatrix weights;
+  Floats x;
+  Floats bias;
+  Doubles want;
+  Device<std::byte> data;
+  Device<float> x_data;
+  Device<float> bias_data;
+  Device<float> y;
+  Matrix matrix;
+};
+
+std::int64_t columns(DType type, std::int64_t blocks, std::int64_t plain) {
+  return is_quantized(type) ? blocks * info(type).block_elems : plain;
+}
+
+class LinearType : public testing::GpuTest, public ::testing::WithParamInterface<DType> {};
+
+TEST_P(LinearType, FewRows) {
+  const DType type = GetParam();
+  for (const std::int64_t rows : {1, 3, 8, 11}) {
+    const Case c(type, rows, 13, columns(type, 3, 101), rows != 3);
+    gemv(c.product(), nullptr);
+    EXPECT_LT(c.error(), kFloatError) << rows << " rows";
+  }
+}
+
+TEST_P(LinearType, ManyRows) {
+  const DType type = GetParam();
+  const Case c(type, 70, 67, columns(type, 2, 99), true);
+  gemm(c.product(), nullptr);
+  EXPECT_LT(c.error(), kFloatError);
+}
+
+TEST_P(LinearType, ManyRowsOnTensorCores) {
+  const DType type = GetParam();
+  const Case c(type, 70, 131, columns(type, 2, 99), true);
+  const QuantizedRows rounded({c.x_data.get(), c.in}, c.rows, c.in);
+  gemm_f16(c.product(), rounded.half, nullptr);
+  EXPECT_LT(c.error(), kF16Error);
+}
+
+class LinearQ8Type : public LinearType {};
+
+TEST_P(LinearQ8Type, BytesAndWholeNumbers) {
+  const DType type = GetParam();
+  ASSERT_TRUE(has_linear_q8(type));
+  for (const std::int64_t rows : {1, 2, 3, 8, 9, 10}) {
+    // The last so long that four warps share an output.
+    const std::int64_t in = rows == 10 ? 8192 : columns(type, 5, 0);
+    const Case c(type, rows, 21, in, rows != 2);
+    const Device<std::byte> memory(q8_rows_bytes(rows, in));
+    const Q8Rows q8 = q8_rows_at(memory.get(), rows, in);
+    quantize_rows({c.x_data.get(), in}, q8, rows, in, nullptr);
+    gemv_q8(c.product(), q8, nullptr);
+    EXPECT_LT(c.error(), kByteError) << rows << " rows";
+    // With the rows as they were rounded, the product is that of floats.
+    const std::vector<std::byte> bytes = memory.take();
+    Floats rounded(c.x.size());
+    const auto* scales = reinterpret_cast<const float*>(
+        bytes.data() + (reinterpret_cast<std::byte*>(q8.scales) - memory.get()));
+    for (std::size_t i = 0; i < rounded.size(); ++i) {
+      const float step = scales[i / 32 * 2];
+      rounded[i] = step * static_cast<float>(static_cast<std::int8_t>(bytes[i]));
+      EXPECT_LE(std::abs(rounded[i] - c.x[i]), 0.5001F * step);
+    }
+    EXPECT_LT(relative_error(c.y.take(), multiply(rounded, c.weights.values, in, c.bias)),
+              kFloatError);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types,
+                         LinearType,
+                         ::testing::ValuesIn(testing::weight_types()),
+                         [](const auto& param) { return testing::type_name(param.param); });
+
+INSTANTIATE_TEST_SUITE_P(Types,
+                         LinearQ8Type,
+                         ::testing::Values(DType::Q4_0,
+                                           DType::Q4_1,
+                                           DType::Q5_0,
+                                           DType::Q5_1,
+                                           DType::IQ4_NL,
+                                           DType::Q8_0,
+                                           DType::Q4_K,
+                                           DType::Q5_K,
+                                           DType::Q6_K),
+                         [](const auto& param) { return testing::type_name(param.param); });
+
+class LinearKernels : public testing::GpuTest {};
+
+// Long enough that several warps share an output, and rows that cannot be loaded as vectors.
+TEST_F(LinearKernels, OddShapes) {
+  for (const std::int64_t in : {1, 7, 8, 4097, 5120}) {
+    for (const std::int64_t out : {1, 2, 65}) {
+      for (const std::int64_t rows : {1, 5, 65}) {
+        if (in * out * rows > 4000000) continue;
+        const Case c(DType::BF16, rows, out, in, true);
+        gemv(c.product(), nullptr);
+        EXPECT_LT(c.error(), kFloatError) << in << " " << out << " " << rows;
+        gemm(c.product(), nullptr);
+        EXPECT_LT(c.error(), kFloatError) << in << " " << out << " " << rows;
+      }
+    }
+  }
+}
+
+// A row's result does not depend on its company.
+TEST_F(LinearKernels, RowsAreIndependent) {
+  const Case all(DType::Q4_K, 8, 33, 2048, false);
+  gemv(all.product(), nullptr);
+  const Floats together = all.y.take();
+  gemm(all.product(), nullptr);
+  const Floats tiled = all.y.take();
+  for (std::int64_t row = 0; row < 8; ++row) {
+    LinearBatch alone = all.product();
+    alone.rows = 1;
+    alone.x.data += row * all.in;
+    alone.y.data += row * all.out;
+    gemv(alone, nullptr);
+  }
+  EXPECT_EQ(all.y.take(), together);
+  for (std::int64_t row = 0; row < 8; ++row) {
+    LinearBatch alone = all.product();
+    alone.rows = 1;
+    alone.x.data += row * all.in;
+    alone.y.data += row * all.out;
+    gemm(alone, nullptr);
+  }
+  EXPECT_EQ(all.y.take(), tiled);
+}
+
+TEST_F(LinearKernels, RowsOfBytesAreIndependent) {
+  for (const DType type : {DType::Q4_K, DType::Q6_K, DType::Q4_0, DType::Q5_0, DType::Q5_1}) {
+    const Case all(type, 8, 33, 2048, false);
+    const Device<std::byte> memory(q8_rows_bytes(8, all.in));
+    const Q8Rows q8 = q8_rows_at(memory.get(), 8, all.in);
+    quantize_rows({all.x_data.get(), all.in}, q8, 8, all.in, nullptr);
+    gemv_q8(all.product(), q8, nullptr);
+    const Floats together = all.y.take();
+    for (std::int64_t row = 0; row < 8; ++row) {
+      LinearBatch alone = all.product();
+      alone.rows = 1;
+      alone.y.data += row * all.out;
+      gemv_q8(alone, {q8.quants + row * all.in, q8.scales + row * (all.in / 32) * 2}, nullptr);
+    }
+    EXPECT_EQ(all.y.take(), together);
+  }
+}
+
+TEST_F(LinearKernels, SiluProductsAsBytes) {
+  for (const std::int64_t cols : {32, 768, 14336}) {
+    const std::int64_t rows = 3;
+    const std::int64_t stride = 2 * cols;  // gate and up side by side
+    Floats both = Random(15).floats(rows * stride, 3.0F);
+    both[0] = -200.0F;
+    const Device<float> x(both);
+    const Device<float> product(static_cast<std::size_t>(rows * cols));
+    const Device<std::byte> want(q8_rows_bytes(rows, cols));
+    const Device<std::byte> got(q8_rows_bytes(rows, cols));
+    silu_mul({x.get(), stride}, {x.get() + cols, stride}, {product.get(), cols}, rows, cols,
+             nullptr);
+    quantize_rows({product.get(), cols}, q8_rows_at(want.get(), rows, cols), rows, cols, nullptr);
+    silu_mul_q8({x.get(), stride}, {x.get() + cols, stride}, q8_rows_at(got.get(), rows, cols),
+                rows, cols, nullptr);
+    EXPECT_EQ(got.take(), want.take());
+  }
+}
+
+// q, k and v, of such sizes that different numbers of warps share an output.
+TEST_F(LinearKernels, MatricesTogether) {
+  for (const DType type : {DType::Q4_K, DType::Q6_K, DType::Q8_0}) {
+    for (const std::int64_t rows : {1, 2, 11}) {
+      const std::int64_t in = 4096;
+      Case q(type, rows, rows == 1 ? 4100 : 70, in, true);
+      Case k(type, rows, 33, in, false);
+      Case v(type, rows, 1, in, true);
+      const Device<std::byte> memory(q8_rows_bytes(rows, in));
+      const Q8Rows q8 = q8_rows_at(memory.get(), rows, in);
+      quantize_rows({q.x_data.get(), in}, q8, rows, in, nullptr);
+      std::vector<MatrixResult> results;
+      std::vector<Floats> want;
+      for (Case* c : {&q, &k, &v}) {
+        const LinearBatch product = c->product();
+        gemv_q8(product, q8, nullptr);
+        want.push_back(c->y.take());
+        c->y.put(Floats(want.back().size(), -1.0F));
+        results.push_back({c->matrix, product.bias, product.y});
+      }
+      gemv_q8_grouped(results, q8, rows, nullptr);
+      EXPECT_EQ(q.y.take(), want[0]);
+      EXPECT_EQ(k.y.take(), want[1]);
+      EXPECT_EQ(v.y.take(), want[2]);
+    }
+  }
+}
+
+TEST_F(LinearKernels, ScalesOfTiles) {
+  const std::int64_t in = 300;
+  const std::int64_t out = 70;
+  const Case c(DType::F8_E4M3, 5, out, in, false);
+  const Floats scales = Random(12).floats(3 * 3);
+  const Device<float> scale_data(scales);
+  Floats weights = c.weights.values;
+  for (std::int64_t o = 0; o < out; ++o) {
+    for (std::int64_t i = 0; i < in; ++i)
+      weights[static_cast<std::size_t>(o * in + i)] *=
+          scales[static_cast<std::size_t>(o / 32 * 3 + i / 128)];
+  }
+  LinearBatch product = c.product();
+  product.stack.scales = {.values = scale_data.get(),
+                          .matrix_rows = out,
+                          .tile_rows = 32,
+                          .tile_cols = 128,
+                          .scale_cols = 3};
+  const Doubles want = multiply(c.x, weights, in, {});
+  gemv(product, nullptr);
+  EXPECT_LT(relative_error(c.y.take(), want), kFloatError);
+  gemm(product, nullptr);
+  EXPECT_LT(relative_error(c.y.take(), want), kFloatError);
+  const QuantizedRows rounded(product.x, 5, in);
+  gemm_f16(product, rounded.half, nullptr);
+  EXPECT_LT(relative_error(c.y.take(), want), kF16Error);
+}
+
+// Heads: each product has its own matrix and its own part of every row.
+TEST_F(LinearKernels, Heads) {
+  const std::int64_t heads = 3;
+  const std::int64_t rows = 10;
+  const std::int64_t in = 24;
+  const std::int64_t out = 9;
+  const testing::TestMatrix weights = testing::random_matrix(DType::F32, heads * out, in, 13);
+  const Floats x = Random(14).floats(rows * heads * in);
+  Doubles want(static_cast<std::size_t>(rows * heads * out));
+  for (std::int64_t head = 0; head < heads; ++head) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const auto x_begin = x.begin() + (row * heads + head) * in;
+      const auto w_begin = weights.values.begin() + head * out * in;
+      const Doubles y = multiply({x_begin, x_begin + in}, {w_begin, w_begin + out * in}, in, {});
+      std::copy(y.begin(), y.end(), want.begin() + (row * heads + head) * out);
+    }
+  }
+  const Device<std::byte> data(weights.bytes);
+  const Device<float> x_data(x);
+  const Device<float> y(want.size());
+  const LinearBatch products = {.stack = {.dtype = DType::F32, .data = data.get(), .cols = in},
+                                .out = out,
+                                .matrix_bytes = static_cast<std::size_t>(out * in) * 4,
+                                .batch = heads,
+                                .rows = rows,
+                                .x = {x_data.get(), heads * in},
+                                .x_batch_stride = in,
+                                .y = {y.get(), heads * out},
+                                .y_batch_stride = out};
+  gemv(products, nullptr);
+  EXPECT_LT(relative_error(y.take(), want), kFloatError);
+  gemm(products, nullptr);
+  EXPECT_LT(relative_error(y.take(), want), kFloatError);
+  QuantizedRows rounded({x_data.get(), in}, rows * heads, in);
+  rounded.half.row_step = heads;
+  gemm_f16(products, rounded.half, nullptr);
+  EXPECT_LT(relative_error(y.take(), want), kF16Error);
+}
+
+// Two products share the rows of x, the next two the rows after them; gate and up.
+TEST_F(LinearKernels, SharedRowsAndSecondStack) {
+  const std::int64_t rows = 9;
+  const std::int64_t in = 40;
+  const std::int64_t out = 11;
+  const testing::TestMatrix weights = testing::random_matrix(DType::F16, 4 * 2 * out, in, 15);
+  const Floats x = Random(16).floats(2 * rows * in);
+  const Device<std::byte> data(weights.bytes);
+  const Device<float> x_data(x);
+  Doubles want;
+  for (std::int64_t product = 0; product < 8; ++product) {
+    const auto x_begin = x.begin() + product % 4 / 2 * rows * in;
+    const auto w_begin = weights.values.begin() + product * out * in;
+    const Doubles y =
+        multiply({x_begin, x_begin + rows * in}, {w_begin, w_begin + out * in}, in, {});
+    want.insert(want.end(), y.begin(), y.end());
+  }
+  const Device<float> y(want.size());
+  const auto matrix_bytes = static_cast<std::size_t>(out * in) * 2;
+  const LinearBatch products = {.stack = {.dtype = DType::F16, .data = data.get(), .cols = in},
+                                .out = out,
+                                .matrix_bytes = matrix_bytes,
+                                .batch = 4,
+                                .rows = rows,
+                                .x = {x_data.get(), in},
+                                .x_batch_stride = rows * in,
+                                .x_share = 2,
+                                .y = {y.get(), out},
+                                .y_batch_stride = rows * out,
+                                .second = data.get() + 4 * matrix_bytes};
+  gemm(products, nullptr);
+  EXPECT_LT(relative_error(y.take(), want), kFloatError);
+  const QuantizedRows rounded(products.x, 2 * rows, in);
+  gemm_f16(products, rounded.half, nullptr);
+  EXPECT_LT(relative_error(y.take(), want), kF16Error);
+}
+
+}  // namespace
+}  // namespace graft::kernels::cuda

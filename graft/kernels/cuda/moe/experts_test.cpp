@@ -1,0 +1,233 @@
+#include "graft/kernels/cuda/moe/experts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "graft/testing/cuda/device.cuh"
+#include "graft/testing/cuda/weights.h"
+
+namespace graft::kernels::cuda {
+namespace {
+
+using testing::Device;
+using testing::Floats;
+using testing::Random;
+using testing::relative_error;
+using testing::TestMatrix;
+
+struct Types {
+  DType gate;
+  DType up;
+  DType down;
+};
+
+// Experts with random weights, on the GPU and in double precision.
+class Scene {
+ public:
+  Scene(Types types,
+        std::int64_t num_experts,
+        std::int64_t top_k,
+        std::int64_t hidden,
+        std::int64_t inner)
+      : gate_(testing::random_matrix(types.gate, num_experts * inner, hidden, 51)),
+        up_(testing::random_matrix(types.up, num_experts * inner, hidden, 52)),
+        down_(testing::random_matrix(types.down, num_experts * hidden, inner, 53)),
+        gate_data_(gate_.bytes),
+        up_data_(up_.bytes),
+        down_data_(down_.bytes) {
+    job = {.num_experts = num_experts,
+           .top_k = top_k,
+           .hidden = hidden,
+           .intermediate = inner,
+           .gate = stack(types.gate, gate_data_, inner, hidden),
+           .up = stack(types.up, up_data_, inner, hidden),
+           .down = stack(types.down, down_data_, hidden, inner),
+           .whole_numbers = false,
+           .arithmetic = Arithmetic::F32};
+  }
+
+  Floats run(const Floats& x,
+             const std::vector<std::int32_t>& ids,
+             const Floats& weights,
+             bool rounded = false) const {
+    const std::int64_t rows = static_cast<std::int64_t>(x.size()) / job.hidden;
+    const Device<float> x_data(x);
+    const Device<std::int32_t> id_data(ids);
+    const Device<float> weight_data(weights);
+    const Device<float> y(x.size());
+    const Device<std::byte> scratch(experts_bytes(job, rows));
+    const Device<std::byte> rounded_x(q8_rows_bytes(rows, job.hidden));
+    const Q8Rows bytes = q8_rows_at(rounded_x.get(), rows, job.hidden);
+    if (rounded) quantize_rows({x_data.get(), job.hidden}, bytes, rows, job.hidden, nullptr);
+    experts(job,
+            {.rows = rows,
+             .x = {x_data.get(), job.hidden},
+             .x_bytes = rounded ? &bytes : nullptr,
+             .expert_ids = id_data.get(),
+             .weights = weight_data.get(),
+             .y = {y.get(), job.hidden}},
+            scratch.get(), nullptr);
+    return y.take();
+  }
+
+  Floats reference(const Floats& x,
+                   const std::vector<std::int32_t>& ids,
+                   const Floats& weights) const {
+    std::vector<double> y(x.size());
+    for (std::size_t pair = 0; pair < ids.size(); ++pair) {
+      if (ids[pair] < 0) continue;
+      const auto row = static_cast<std::int64_t>(pair) / job.top_k;
+      const float* in = x.data() + row * job.hidden;
+      std::vector<double> inner;
+      for (std::int64_t i = 0; i < job.intermediate; ++i) {
+        const double gate = dot(gate_, ids[pair] * job.intermediate + i, in, job.hidden);
+        const double up = dot(up_, ids[pair] * job.intermediate + i, in, job.hidden);
+        inner.push_back(gate / (1 + std::exp(-gate)) * up);
+      }
+      for (std::int64_t i = 0; i < job.hidden; ++i)
+        y[static_cast<std::size_t>(row * job.hidden + i)] +=
+            weights[pair] * dot(down_, ids[pair] * job.hidden + i, inner.data(), job.intermediate);
+    }
+    return {y.begin(), y.end()};
+  }
+
+  ExpertsJob job;
+
+ private:
+  static ExpertStack stack(DType type,
+                           const Device<std::byte>& data,
+                           std::int64_t out,
+                           std::int64_t in) {
+    return {.matrix = {.dtype = type, .data = data.get(), .cols = in},
+            .matrix_bytes = bytes_of(type, out * in)};
+  }
+  template <class T>
+  static double dot(const TestMatrix& matrix, std::int64_t row, const T* x, std::int64_t count) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < count; ++i)
+      sum += static_cast<double>(matrix.values[static_cast<std::size_t>(row * count + i)]) * x[i];
+    return sum;
+  }
+
+  TestMatrix gate_;
+  TestMatrix up_;
+  TestMatrix down_;
+  Device<std::byte> gate_data_;
+  Device<std::byte> up_data_;
+  Device<std::byte> down_data_;
+};
+
+class ExpertsKernels : public testing::GpuTest {};
+
+// One token, a few, and more than go pair by pair; one expert has no tokens, one pair no expert.
+TEST_F(ExpertsKernels, FewAndManyTokens) {
+  const Scene scene({DType::F32, DType::F32, DType::F32}, 7, 3, 20, 12);
+  for (const std::int64_t rows : {1, 2, 4, 5, 18, 19, 40, 100}) {
+    Random random(54);
+    const Floats x = random.floats(rows * 20);
+    std::vector<std::int32_t> ids = random.ints(rows * 3, 6);
+    ids.back() = -1;
+    const Floats weights = random.floats(rows * 3);
+    EXPECT_LT(relative_error(scene.run(x, ids, weights), scene.reference(x, ids, weights)), 1e-5)
+        << rows << " rows";
+  }
+}
+
+// Rows that somebody has rounded already are those that would have been made here.
+TEST_F(ExpertsKernels, RowsRoundedBefore) {
+  Scene scene({DType::Q8_0, DType::Q8_0, DType::Q8_0}, 7, 3, 64, 32);
+  scene.job.whole_numbers = true;
+  for (const std::int64_t rows : {1, 4, 5, 16}) {
+    Random random(55);
+    const Floats x = random.floats(rows * 64);
+    const std::vector<std::int32_t> ids = random.ints(rows * 3, 7);
+    const Floats weights = random.floats(rows * 3);
+    EXPECT_EQ(scene.run(x, ids, weights, true), scene.run(x, ids, weights)) << rows << " rows";
+  }
+}
+
+// All tokens to one expert: several tiles of it.
+TEST_F(ExpertsKernels, OneExpertForAll) {
+  const Scene scene({DType::BF16, DType::BF16, DType::BF16}, 4, 1, 16, 24);
+  Random random(55);
+  const Floats x = random.floats(150 * 16);
+  const std::vector<std::int32_t> ids(150, 2);
+  const Floats weights = random.floats(150);
+  EXPECT_LT(relative_error(scene.run(x, ids, weights), scene.reference(x, ids, weights)), 1e-5);
+}
+
+// Types that can be multiplied as whole numbers and one that cannot; gate and up of unequal types.
+TEST_F(ExpertsKernels, Types) {
+  for (const Types types :
+       {Types{DType::Q4_K, DType::Q4_K, DType::Q6_K}, Types{DType::Q8_0, DType::Q4_0, DType::Q5_K},
+        Types{DType::IQ2_XS, DType::IQ2_XS, DType::MXFP4}}) {
+    Scene scene(types, 3, 2, 256, 256);
+    Random random(56);
+    for (const std::int64_t rows : {1, 3, 12, 40}) {
+      const Floats x = random.floats(rows * 256, 0.2F);
+      const std::vector<std::int32_t> ids = random.ints(rows * 2, 3);
+      const Floats weights = random.floats(rows * 2);
+      const Floats want = scene.reference(x, ids, weights);
+      scene.job.whole_numbers = false;
+      scene.job.arithmetic = Arithmetic::F32;
+      EXPECT_LT(relative_error(scene.run(x, ids, weights), want), 1e-5) << rows;
+      scene.job.whole_numbers = true;
+      scene.job.arithmetic = Arithmetic::F16;
+      EXPECT_LT(relative_error(scene.run(x, ids, weights), want), 2e-2) << rows;
+    }
+  }
+}
+
+// Many tokens on tensor cores, some so large that what is between leaves the range of F16.
+TEST_F(ExpertsKernels, TensorCores) {
+  Scene scene({DType::BF16, DType::BF16, DType::BF16}, 3, 2, 72, 40);
+  scene.job.arithmetic = Arithmetic::F16;
+  for (const float size : {1.0F, 1e-5F, 3e3F}) {
+    Random random(58);
+    const Floats x = random.floats(70 * 72, size);
+    const std::vector<std::int32_t> ids = random.ints(70 * 2, 3);
+    const Floats weights = random.floats(70 * 2);
+    EXPECT_LT(relative_error(scene.run(x, ids, weights), scene.reference(x, ids, weights)), 2e-3)
+        << size;
+  }
+}
+
+TEST_F(ExpertsKernels, PairsKeepTheirOrder) {
+  for (const std::int64_t pairs : {1, 31, 1000, 2500}) {
+    const std::int64_t tile_rows = pairs < 100 ? kFewTileRows : kTileRows;
+    const std::int64_t num_experts = 9;
+    std::vector<std::int32_t> ids = Random(57).ints(pairs, num_experts - 1);
+    const Device<std::int32_t> id_data(ids);
+    const Device<std::int32_t> counts(static_cast<std::size_t>(num_experts));
+    const Device<std::int32_t> order(ids.size());
+    const std::int64_t num_tiles = max_row_tiles(pairs, num_experts, tile_rows);
+    const Device<RowTile> tiles(static_cast<std::size_t>(num_tiles));
+    group_pairs(id_data.get(), pairs, num_experts, tile_rows,
+                {counts.get(), order.get(), tiles.get()}, nullptr);
+    std::vector<std::int32_t> want;
+    std::vector<std::int32_t> want_counts;
+    for (std::int32_t expert = 0; expert < num_experts; ++expert) {
+      const std::size_t before = want.size();
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        if (ids[i] == expert) want.push_back(static_cast<std::int32_t>(i));
+      }
+      want_counts.push_back(static_cast<std::int32_t>(want.size() - before));
+    }
+    EXPECT_EQ(order.take(), want);
+    EXPECT_EQ(counts.take(), want_counts);
+    std::vector<std::int32_t> covered;
+    for (const RowTile& tile : tiles.take()) {
+      EXPECT_LE(tile.count, tile_rows);
+      for (std::int32_t i = tile.first; i < tile.first + tile.count; ++i) {
+        EXPECT_EQ(ids[static_cast<std::size_t>(want[static_cast<std::size_t>(i)])], tile.matrix);
+        covered.push_back(i);
+      }
+    }
+    EXPECT_EQ(covered.size(), ids.size());
+    EXPECT_TRUE(std::ranges::is_sorted(covered));
+  }
+}
+
+}  // namespace
+}  // namespace graft::kernels::cuda

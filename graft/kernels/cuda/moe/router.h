@@ -1,0 +1,36 @@
+// Which experts a token goes to, and with what weight: see router_cpu.cpp in graft/ops, which
+// decides what this must give, ties included (of equals the first expert).
+
+#pragma once
+
+#include <cstdint>
+
+#include "graft/kernels/cuda/stream.h"
+
+namespace graft::kernels::cuda {
+
+struct RouterShape {
+  enum class Scoring : std::uint8_t { Softmax, Sigmoid };
+  enum class Method : std::uint8_t { Greedy, GroupLimitedGreedy, NoauxTc };
+
+  std::int64_t num_experts = 0;  // at most 1024
+  std::int64_t top_k = 0;
+  Scoring scoring = Scoring::Softmax;
+  Method method = Method::Greedy;
+  std::int64_t num_groups = 1;
+  std::int64_t top_k_groups = 1;
+  bool normalize = false;
+  float scaling_factor = 1.0F;
+};
+
+// scores[rows, num_experts] are the products with the router's rows. bias[num_experts] is added for
+// the choice only; null: none. Out: expert_ids and weights [rows, top_k], the best first.
+void route(const RouterShape& shape,
+           const float* scores,
+           const float* bias,
+           std::int64_t rows,
+           std::int32_t* expert_ids,
+           float* weights,
+           Stream stream);
+
+}  // namespace graft::kernels::cuda

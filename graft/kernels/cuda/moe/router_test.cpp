@@ -1,0 +1,174 @@
+#include "graft/kernels/cuda/moe/router.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "graft/testing/cuda/device.cuh"
+
+namespace graft::kernels::cuda {
+namespace {
+
+using testing::Device;
+using testing::Floats;
+using testing::Random;
+using testing::relative_error;
+using Method = RouterShape::Method;
+using Scoring = RouterShape::Scoring;
+
+class RouterKernels : public testing::GpuTest {};
+
+// The best of so many values, of equals the first.
+std::vector<std::size_t> best(const Floats& values, std::int64_t count) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, [&](auto a, auto b) { return values[a] > values[b]; });
+  order.resize(static_cast<std::size_t>(count));
+  return order;
+}
+
+Floats scored(const RouterShape& shape, Floats row) {
+  double sum = 0;
+  const float max = *std::ranges::max_element(row);
+  for (float& value : row) {
+    value = static_cast<float>(shape.scoring == Scoring::Sigmoid
+                                   ? 1 / (1 + std::exp(-static_cast<double>(value)))
+                                   : std::exp(static_cast<double>(value - max)));
+    sum += value;
+  }
+  if (shape.scoring == Scoring::Softmax) {
+    for (float& value : row)
+      value = static_cast<float>(value / sum);
+  }
+  return row;
+}
+
+void exclude_groups(const RouterShape& shape, Floats& choice) {
+  const auto size = static_cast<std::size_t>(shape.num_experts / shape.num_groups);
+  Floats group_scores;
+  for (std::size_t g = 0; g < choice.size(); g += size) {
+    Floats group(choice.begin() + static_cast<std::ptrdiff_t>(g),
+                 choice.begin() + static_cast<std::ptrdiff_t>(g + size));
+    std::ranges::sort(group, std::greater<>());
+    const bool two = shape.method == Method::NoauxTc && size > 1;
+    group_scores.push_back(two ? group[0] + group[1] : group[0]);
+  }
+  const std::vector<std::size_t> kept = best(group_scores, shape.top_k_groups);
+  const float masked = shape.method == Method::NoauxTc ? -INFINITY : 0.0F;
+  for (std::size_t i = 0; i < choice.size(); ++i) {
+    if (std::ranges::find(kept, i / size) == kept.end()) choice[i] = masked;
+  }
+}
+
+struct Routes {
+  std::vector<std::int32_t> ids;
+  Floats weights;
+};
+
+Routes reference(const RouterShape& shape, const Floats& scores, const Floats& bias) {
+  Routes routes;
+  const auto experts = static_cast<std::size_t>(shape.num_experts);
+  for (std::size_t row = 0; row < scores.size(); row += experts) {
+    const auto begin = scores.begin() + static_cast<std::ptrdiff_t>(row);
+    const Floats values = scored(shape, {begin, begin + shape.num_experts});
+    Floats choice = values;
+    for (std::size_t i = 0; i < bias.size(); ++i)
+      choice[i] += bias[i];
+    if (shape.method != Method::Greedy) exclude_groups(shape, choice);
+    double sum = 0;
+    const std::vector<std::size_t> chosen = best(choice, shape.top_k);
+    for (const std::size_t expert : chosen)
+      sum += values[expert];
+    for (const std::size_t expert : chosen) {
+      routes.ids.push_back(static_cast<std::int32_t>(expert));
+      const double weight = shape.normalize ? values[expert] / (sum + 1e-20) : values[expert];
+      routes.weights.push_back(static_cast<float>(weight * shape.scaling_factor));
+    }
+  }
+  return routes;
+}
+
+void expect_right(const RouterShape& shape, const Floats& scores, const Floats& bias) {
+  const std::int64_t rows = static_cast<std::int64_t>(scores.size()) / shape.num_experts;
+  const Routes want = reference(shape, scores, bias);
+  const Device<float> score_data(scores);
+  const Device<float> bias_data(bias);
+  const Device<std::int32_t> ids(want.ids.size());
+  const Device<float> weights(want.weights.size());
+  route(shape, score_data.get(), bias.empty() ? nullptr : bias_data.get(), rows, ids.get(),
+        weights.get(), nullptr);
+  EXPECT_EQ(ids.take(), want.ids);
+  EXPECT_LT(relative_error(weights.take(), want.weights), 1e-6);
+}
+
+TEST_F(RouterKernels, EveryScoringAndMethod) {
+  for (const Scoring scoring : {Scoring::Softmax, Scoring::Sigmoid}) {
+    for (const Method method : {Method::Greedy, Method::GroupLimitedGreedy, Method::NoauxTc}) {
+      for (const bool normalize : {false, true}) {
+        const RouterShape shape = {.num_experts = 40,
+                                   .top_k = 6,
+                                   .scoring = scoring,
+                                   .method = method,
+                                   .num_groups = 8,
+                                   .top_k_groups = 3,
+                                   .normalize = normalize,
+                                   .scaling_factor = 2.5F};
+        Random random(41);
+        const Floats scores = random.floats(9 * 40, 2.0F);
+        expect_right(shape, scores, {});
+        if (method == Method::NoauxTc) expect_right(shape, scores, random.floats(40));
+      }
+    }
+  }
+}
+
+TEST_F(RouterKernels, OddSizes) {
+  expect_right({.num_experts = 1, .top_k = 1}, {0.5F, -3.0F}, {});
+  expect_right({.num_experts = 33, .top_k = 33}, Random(42).floats(3 * 33), {});
+  expect_right({.num_experts = 256,
+                .top_k = 8,
+                .scoring = Scoring::Sigmoid,
+                .method = Method::NoauxTc,
+                .num_groups = 256,
+                .top_k_groups = 100},
+               Random(43).floats(2 * 256), Random(44).floats(256));
+  for (const std::int64_t experts : {65, 128, 384, 512, 1000}) {
+    expect_right({.num_experts = experts, .top_k = 8, .normalize = true},
+                 Random(45).floats(3 * experts), {});
+  }
+}
+
+// Rows that hold no numbers still give experts that exist, each once.
+TEST_F(RouterKernels, NoNumbers) {
+  const std::int64_t experts = 40;
+  const Device<float> scores(static_cast<std::size_t>(experts));  // NaN
+  const Device<std::int32_t> ids(static_cast<std::size_t>(experts));
+  const Device<float> weights(static_cast<std::size_t>(experts));
+  route({.num_experts = experts, .top_k = experts}, scores.get(), nullptr, 1, ids.get(),
+        weights.get(), nullptr);
+  std::vector<std::int32_t> want(static_cast<std::size_t>(experts));
+  std::iota(want.begin(), want.end(), 0);
+  EXPECT_EQ(ids.take(), want);
+}
+
+// Of equals the first; more experts asked for than the groups that are left have.
+TEST_F(RouterKernels, Ties) {
+  const Floats equal(64, 0.25F);
+  for (const Method method : {Method::Greedy, Method::GroupLimitedGreedy, Method::NoauxTc}) {
+    expect_right(
+        {.num_experts = 64, .top_k = 8, .method = method, .num_groups = 8, .top_k_groups = 2},
+        equal, {});
+    expect_right(
+        {.num_experts = 64, .top_k = 20, .method = method, .num_groups = 8, .top_k_groups = 2},
+        equal, {});
+  }
+  Floats some(64);
+  for (std::size_t i = 0; i < some.size(); ++i)
+    some[i] = static_cast<float>(i * 7 % 5);
+  expect_right({.num_experts = 64, .top_k = 30}, some, {});
+}
+
+}  // namespace
+}  // namespace graft::kernels::cuda

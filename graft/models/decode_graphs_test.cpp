@@ -1,0 +1,45 @@
+#include "graft/models/decode_graphs.h"
+
+#include <set>
+
+#include <gtest/gtest.h>
+
+namespace graft::models {
+namespace {
+
+// What is replayed was recorded for the size that the pass is brought to, and for no smaller one.
+TEST(DecodeGraphCache, SizesAreLargeEnoughAndFew) {
+  std::set<std::int64_t> sizes;
+  for (std::int64_t count = 1; count <= 256; ++count) {
+    const std::int64_t size = batch_bucket(count);
+    EXPECT_GE(size, count);
+    EXPECT_EQ(batch_bucket(size), size);
+    EXPECT_LT(size, count <= 8 ? count + 1 : 2 * count);
+    sizes.insert(size);
+  }
+  EXPECT_LE(sizes.size(), 24U);
+}
+
+TEST(DecodeGraphCache, ContextsGrowByDoubling) {
+  EXPECT_EQ(steady_context(1), 256);
+  EXPECT_EQ(steady_context(256), 256);
+  EXPECT_EQ(steady_context(257), 512);
+  EXPECT_EQ(steady_context(40000), 65536);
+}
+
+TEST(DecodeGraphCache, OnlyOneTokenOfEachSequence) {
+  ops::Batch batch;
+  EXPECT_FALSE(DecodeGraphCache::fits(batch));
+  batch.token_ids = {1, 2};
+  batch.positions = {0, 7};
+  batch.sequences.resize(2);
+  batch.logit_rows = {0};
+  EXPECT_FALSE(DecodeGraphCache::fits(batch));
+  batch.logit_rows = {0, 1};
+  EXPECT_TRUE(DecodeGraphCache::fits(batch));
+  batch.sequences.resize(1);
+  EXPECT_FALSE(DecodeGraphCache::fits(batch));
+}
+
+}  // namespace
+}  // namespace graft::models

@@ -1,0 +1,181 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "graft/base/check.h"
+#include "graft/kernels/cpu/table.h"
+#include "graft/ops/cpu/expert_groups.h"
+#include "graft/ops/cpu/multiply.h"
+#include "graft/ops/cpu/operators.h"
+#include "graft/ops/cpu/packed_experts.h"
+#include "graft/ops/cpu/workers.h"
+#include "graft/ops/moe_parts.h"
+#include "graft/ops/profiler.h"
+
+namespace graft::ops::cpu {
+namespace {
+
+// A long prefill goes through in pieces: each token takes top_k rows of every buffer below (about
+// 0.5 MB for 8 experts of 7168 x 2048).
+constexpr std::int64_t kTokensPerPiece = 512;
+
+class ExpertsCpu final : public Experts {
+ public:
+  explicit ExpertsCpu(const BuildContext& context)
+      : module_(context.module),
+        params_(context.params_as<ExpertsParams>()),
+        repack_(context.bool_kwarg("repack", true)) {}
+
+  void load(WeightProvider& weights) override {
+    gate_proj_ = load_experts(weights, module_, "gate_proj", params_);
+    up_proj_ = load_experts(weights, module_, "up_proj", params_);
+    down_proj_ = load_experts(weights, module_, "down_proj", params_);
+    if (!repack_ || !weights.may_repack() ||
+        !PackedExperts::can_pack(gate_proj_, up_proj_, down_proj_)) {
+      return;
+    }
+    packed_ = PackedExperts(gate_proj_, up_proj_, down_proj_, weights);
+    gate_proj_ = {};
+    up_proj_ = {};
+    down_proj_ = {};
+  }
+  void unload() override {
+    packed_ = {};
+    gate_proj_ = {};
+    up_proj_ = {};
+    down_proj_ = {};
+  }
+
+  void forward(TensorView x, Routing routing, TensorView y, Pass& pass) override {
+    const ProfileScope profile(pass, module_);
+    for (std::int64_t row = 0; row < x.rows(); row += kTokensPerPiece) {
+      const std::int64_t count = std::min(kTokensPerPiece, x.rows() - row);
+      const Routing piece = {.expert_ids = routing.expert_ids.slice(row, count),
+                             .weights = routing.weights.slice(row, count)};
+      forward_piece(x.slice(row, count), piece, y.slice(row, count), pass);
+    }
+  }
+
+ private:
+  void forward_piece(TensorView x, Routing routing, TensorView y, Pass& pass) {
+    const Workspace::Scope scope(pass.workspace);
+    const std::int64_t top_k = routing.expert_ids.cols();
+    const std::int64_t num_pairs = x.rows() * top_k;
+    ExpertGroups& sorted = sorted_;
+    sorted.sort({routing.expert_ids.as<std::int32_t>(), static_cast<std::size_t>(num_pairs)}, top_k,
+                params_.num_experts);
+    const TensorView rows = pass.workspace.f32({num_pairs, params_.hidden_size});
+    if (!packed_.empty()) {
+      packed_.forward(x, sorted, rows, pass);
+      sum_up(sorted, routing, rows, y, pass);
+      return;
+    }
+    const TensorView inner = pass.workspace.f32({num_pairs, params_.intermediate_size});
+    for (std::int64_t pair = 0; pair < num_pairs; ++pair) {
+      const std::int64_t token = sorted.token_of[static_cast<std::size_t>(pair)];
+      std::copy_n(x.f32_row(token), params_.hidden_size, rows.f32_row(pair));
+    }
+    gate_and_up(sorted, rows, inner, pass);
+    down(sorted, inner, rows, pass);  // the gathered rows are no longer needed
+    sum_up(sorted, routing, rows, y, pass);
+  }
+
+  // inner = silu(gate(x)) * up(x)
+  void gate_and_up(const ExpertGroups& sorted, TensorView x, TensorView inner, Pass& pass) {
+    const Workspace::Scope scope(pass.workspace);
+    const TensorView up = pass.workspace.f32({inner.rows(), inner.cols()});
+    for_each_block(sorted, gate_proj_, up_proj_, pass, [&](const Block& block) {
+      const auto expert = static_cast<std::size_t>(block.group.expert);
+      const kernels::cpu::RowsF32 in = rows_of_group(block.group, x);
+      float* gate_out = inner.f32_row(block.group.begin) + block.begin;
+      float* up_out = up.f32_row(block.group.begin) + block.begin;
+      multiply_block(gate_proj_[expert], block.begin, block.count, in, gate_out, inner.cols(),
+                     block.scratch);
+      multiply_block(up_proj_[expert], block.begin, block.count, in, up_out, up.cols(),
+                     block.scratch);
+      for (std::int64_t row = 0; row < in.rows; ++row) {
+        float* gate = gate_out + row * inner.cols();
+        kernels::cpu::kernels().math.silu_mul(gate, up_out + row * up.cols(), gate, block.count);
+      }
+    });
+  }
+
+  void down(const ExpertGroups& sorted, TensorView inner, TensorView out, Pass& pass) {
+    const Workspace::Scope scope(pass.workspace);
+    for_each_block(sorted, down_proj_, down_proj_, pass, [&](const Block& block) {
+      multiply_block(down_proj_[static_cast<std::size_t>(block.group.expert)], block.begin,
+                     block.count, rows_of_group(block.group, inner),
+                     out.f32_row(block.group.begin) + block.begin, out.cols(), block.scratch);
+    });
+  }
+
+  // A token's experts are added in the order of its routing list, whatever else is in the batch.
+  void sum_up(
+      const ExpertGroups& sorted, Routing routing, TensorView out, TensorView y, Pass& pass) {
+    const std::int64_t top_k = routing.expert_ids.cols();
+    for_each_item(pass.pool, y.rows(), [&](std::int64_t /*worker*/, std::int64_t token) {
+      float* sum = y.f32_row(token);
+      std::fill_n(sum, params_.hidden_size, 0.0F);
+      for (std::int64_t k = 0; k < top_k; ++k) {
+        const std::int64_t pair = sorted.pair_of[static_cast<std::size_t>(token * top_k + k)];
+        kernels::cpu::kernels().math.axpy(routing.weights.f32_row(token)[k], out.f32_row(pair), sum,
+                                          params_.hidden_size);
+      }
+    });
+  }
+
+  // Weight rows [begin, begin + count) of one expert, for the tokens of its group.
+  struct Block {
+    const ExpertGroups::Group& group;
+    std::int64_t begin = 0;
+    std::int64_t count = 0;
+    float* scratch = nullptr;
+  };
+
+  static kernels::cpu::RowsF32 rows_of_group(const ExpertGroups::Group& group, TensorView x) {
+    return {.data = x.f32_row(group.begin), .rows = group.end - group.begin, .stride = x.cols()};
+  }
+
+  // Both projections have the same shape; their types, and those of different experts, may differ.
+  template <class Body>
+  void for_each_block(const ExpertGroups& sorted,
+                      const std::vector<Weight>& first,
+                      const std::vector<Weight>& second,
+                      Pass& pass,
+                      const Body& body) {
+    const Weight& any = first.front();
+    const std::int64_t step = rows_per_block(any);
+    const std::int64_t num_blocks = (any.rows() + step - 1) / step;
+    std::int64_t elems = 0;
+    for (const ExpertGroups::Group& group : sorted.groups) {
+      const auto expert = static_cast<std::size_t>(group.expert);
+      elems = std::max({elems, scratch_elems(first[expert]), scratch_elems(second[expert])});
+    }
+    const std::int64_t num_items = static_cast<std::int64_t>(sorted.groups.size()) * num_blocks;
+    const TensorView scratch = pass.workspace.f32({num_workers(pass.pool, num_items), elems});
+    for_each_item(pass.pool, num_items, [&](std::int64_t worker, std::int64_t item) {
+      const std::int64_t begin = item % num_blocks * step;
+      body(Block{.group = sorted.groups[static_cast<std::size_t>(item / num_blocks)],
+                 .begin = begin,
+                 .count = std::min(step, any.rows() - begin),
+                 .scratch = scratch.f32_row(worker)});
+    });
+  }
+
+  std::string module_;
+  ExpertsParams params_;
+  bool repack_;
+  PackedExperts packed_;           // or, as the file stores them:
+  std::vector<Weight> gate_proj_;  // [experts] of [intermediate, hidden]
+  std::vector<Weight> up_proj_;    // [experts] of [intermediate, hidden]
+  std::vector<Weight> down_proj_;  // [experts] of [hidden, intermediate]
+  ExpertGroups sorted_;            // of the piece
+};
+
+}  // namespace
+
+std::unique_ptr<Operator> make_experts_cpu(const BuildContext& context) {
+  return std::make_unique<ExpertsCpu>(context);
+}
+
+}  // namespace graft::ops::cpu

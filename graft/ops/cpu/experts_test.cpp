@@ -1,0 +1,187 @@
+#include <gtest/gtest.h>
+
+#include "graft/base/error.h"
+#include "graft/testing/ops.h"
+
+namespace graft::ops::cpu {
+namespace {
+
+using namespace testing;  // NOLINT(google-build-using-namespace)
+
+constexpr std::int64_t kHidden = 64;
+constexpr std::int64_t kInner = 96;
+constexpr std::int64_t kNumExperts = 7;
+constexpr std::int64_t kTopK = 3;
+
+// Whether all experts have a type that can be packed, or two types that cannot be joined.
+enum class Types : std::uint8_t { Packed, Mixed };
+
+// Router, experts, a shared expert and its gate.
+class MoeModel {
+ public:
+  explicit MoeModel(bool shared, Types types = Types::Mixed) : types_(types) {
+    Random random(5);
+    gate_ = model_.weights.add("m.gate.weight", {kNumExperts, kHidden},
+                               random.floats(kNumExperts * kHidden));
+    add_experts(random);
+    model_.add<Router>(
+        "cpu.router", "m.gate",
+        RouterParams{
+            .hidden_size = kHidden, .num_experts = kNumExperts, .top_k = kTopK, .normalize = true});
+    experts = &model_.add<Experts>("cpu.experts", "m.experts", kParams);
+    if (shared) add_shared(random);
+    moe = &model_.add<Mlp>("cpu.moe", "m", NoParams{});
+  }
+
+  Doubles expert(std::int64_t number, const Doubles& x) const {
+    const auto& [gate, up, down] = weights_[static_cast<std::size_t>(number)];
+    return gated_mlp(gate, up, down, x);
+  }
+
+  Doubles plain(const Floats& input) const {
+    const Doubles x = widen(input);
+    const Doubles scores = softmax(times(gate_, x));
+    std::vector<std::int64_t> order(kNumExperts);
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::sort(order, std::greater<>(),
+                      [&](std::int64_t e) { return scores[static_cast<std::size_t>(e)]; });
+    double sum = 0;
+    for (std::size_t k = 0; k < kTopK; ++k)
+      sum += scores[static_cast<std::size_t>(order[k])];
+    Doubles y(kHidden);
+    for (std::size_t k = 0; k < kTopK; ++k)
+      add(scores[static_cast<std::size_t>(order[k])] / sum, expert(order[k], x), y);
+    if (shared_[0].empty()) return y;
+    const double gate = 1.0 / (1.0 + std::exp(-times(shared_gate_, x)[0]));
+    add(gate, gated_mlp(shared_[0], shared_[1], shared_[2], x), y);
+    return y;
+  }
+
+  static void add(double factor, const Doubles& x, Doubles& y) {
+    for (std::size_t i = 0; i < y.size(); ++i)
+      y[i] += factor * x[i];
+  }
+
+  Experts* experts = nullptr;
+  Mlp* moe = nullptr;
+
+ private:
+  static constexpr ExpertsParams kParams = {.num_experts = kNumExperts,
+                                            .top_k = kTopK,
+                                            .hidden_size = kHidden,
+                                            .intermediate_size = kInner};
+
+  void add_experts(Random& random) {
+    for (std::int64_t e = 0; e < kNumExperts; ++e) {
+      const std::string name = str("m.experts.", e);
+      const bool packed = types_ == Types::Packed;
+      const DType type = packed || e % 2 == 0 ? DType::Q8_0 : DType::F32;
+      const DType up_type = packed ? DType::Q8_0 : DType::BF16;
+      weights_.push_back({model_.weights.add(name + ".gate_proj.weight", {kInner, kHidden},
+                                             random.floats(kInner * kHidden, 0.2F), type),
+                          model_.weights.add(name + ".up_proj.weight", {kInner, kHidden},
+                                             random.floats(kInner * kHidden, 0.2F), up_type),
+                          model_.weights.add(name + ".down_proj.weight", {kHidden, kInner},
+                                             random.floats(kInner * kHidden, 0.2F), type)});
+    }
+  }
+
+  void add_shared(Random& random) {
+    shared_ = {model_.add_linear("m.shared_expert.gate_proj", kInner, kHidden, random),
+               model_.add_linear("m.shared_expert.up_proj", kInner, kHidden, random),
+               model_.add_linear("m.shared_expert.down_proj", kHidden, kInner, random)};
+    model_.add<Mlp>("cpu.mlp", "m.shared_expert",
+                    MlpParams{.hidden_size = kHidden, .intermediate_size = kInner});
+    shared_gate_ = model_.add_linear("m.shared_expert_gate", 1, kHidden, random);
+  }
+
+  Types types_;
+  TestModel model_;
+  Floats gate_;
+  std::vector<std::array<Floats, 3>> weights_;
+  std::array<Floats, 3> shared_;
+  Floats shared_gate_;
+};
+
+TEST(ExpertsCpu, AddsEveryChosenExpertInTheOrderOfTheList) {
+  MoeModel model(false);
+  ThreadPool pool(2);
+  Workspace workspace;
+  const Batch batch;
+  Pass pass = {.batch = batch, .pool = pool, .workspace = workspace};
+  Random random;
+  Floats x = random.floats(2 * kHidden);
+  std::vector<std::int32_t> ids = {6, 0, 3, 3, 1, 0};
+  Floats weights = {0.5F, 0.25F, -1.0F, 2.0F, 0.0F, 1.0F};
+  Floats y(2 * kHidden);
+  model.experts->forward(
+      view(x, 2, kHidden),
+      {.expert_ids = {ids.data(), DType::I32, {2, kTopK}}, .weights = view(weights, 2, kTopK)},
+      view(y, 2, kHidden), pass);
+  for (std::size_t t = 0; t < 2; ++t) {
+    const auto from = x.begin() + static_cast<std::ptrdiff_t>(t) * kHidden;
+    Doubles want(kHidden);
+    for (std::size_t k = 0; k < kTopK; ++k) {
+      MoeModel::add(weights[t * kTopK + k],
+                    model.expert(ids[t * kTopK + k], {from, from + kHidden}), want);
+    }
+    const auto got = y.begin() + static_cast<std::ptrdiff_t>(t) * kHidden;
+    EXPECT_LT(relative_error(Floats(got, got + kHidden), want), 1e-5);
+  }
+}
+
+TEST(ExpertsCpu, SaysHowManyExpertsAreMissing) {
+  TestModel model;
+  EXPECT_THROW(model.add<Experts>("cpu.experts", "e", ExpertsParams{.num_experts = 2}), Error);
+}
+
+TEST(MoeCpu, MatchesTheFormulaWithAndWithoutSharedExpert) {
+  for (const bool shared : {false, true}) {
+    MoeModel model(shared);
+    ScheduleRunner runner(kHidden, kHidden);
+    const auto results = runner.run({{{0, 20}}}, 2, [&](TensorView x, TensorView y, Pass& pass) {
+      model.moe->forward(x, y, pass);
+    });
+    for (std::int64_t p = 0; p < 20; ++p) {
+      const auto from = results.at(0).begin() + p * kHidden;
+      EXPECT_LT(relative_error(Floats(from, from + kHidden), model.plain(runner.input(0, p))),
+                1e-5);
+    }
+  }
+}
+
+// Rows of x are rounded to 1/127 of the largest of 32 values, twice.
+TEST(MoeCpu, RepackedExpertsGiveNearlyTheSame) {
+  MoeModel model(false, Types::Packed);
+  for (const std::int64_t num_tokens : {1, 20, 500}) {
+    ScheduleRunner runner(kHidden, kHidden);
+    const auto results =
+        runner.run({{{0, num_tokens}}}, 2,
+                   [&](TensorView x, TensorView y, Pass& pass) { model.moe->forward(x, y, pass); });
+    for (std::int64_t p = 0; p < num_tokens; ++p) {
+      const auto from = results.at(0).begin() + p * kHidden;
+      EXPECT_LT(relative_error(Floats(from, from + kHidden), model.plain(runner.input(0, p))),
+                0.04);
+    }
+  }
+}
+
+TEST(MoeCpu, DoesNotDependOnTheBatchOrTheThreads) {
+  for (const Types types : {Types::Mixed, Types::Packed}) {
+    MoeModel model(true, types);
+    const auto forward = [&](TensorView x, TensorView y, Pass& pass) {
+      model.moe->forward(x, y, pass);
+    };
+    ScheduleRunner runner(kHidden, kHidden);
+    const auto want = runner.run(schedules()[0], 1, forward);
+    for (const Schedule& schedule : schedules()) {
+      for (const std::size_t num_threads : {1, 2, 3, 4}) {
+        EXPECT_TRUE(same_bits(runner.run(schedule, num_threads, forward), want))
+            << num_threads << " threads";
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace graft::ops::cpu

@@ -1,0 +1,72 @@
+#include "graft/ops/cpu/operators.h"
+#include "graft/ops/device_state.h"
+
+namespace graft::ops::cpu {
+namespace {
+
+template <class P>
+bool has(const Params& params) {
+  return std::holds_alternative<P>(params);
+}
+
+}  // namespace
+
+void register_cpu(Registry& registry) {
+  registry.add_device_states(DeviceType::Cpu, make_cpu_state);
+  const auto add = [&](OperatorInfo info) {
+    info.device = DeviceType::Cpu;
+    registry.add(std::move(info));
+  };
+  add({.name = "cpu.embedding",
+       .role = Role::Embedding,
+       .summary = "rows of the table, decoded from any type",
+       .make = make_embedding_cpu});
+  add({.name = "cpu.rms_norm",
+       .role = Role::Norm,
+       .summary = "root mean square norm",
+       .make = make_rms_norm_cpu});
+  add({.name = "cpu.linear",
+       .role = Role::Linear,
+       .summary = "matrix product, in whole numbers where weights of the type can be repacked",
+       .kwargs = {"repack"},
+       .make = make_linear_cpu});
+  add({.name = "cpu.rope",
+       .role = Role::Rope,
+       .summary = "rotary embedding",
+       .make = make_rope_cpu});
+  add({.name = "cpu.kv_cache",
+       .role = Role::KvCache,
+       .summary = "paged keys and values in f32, f16 or bf16",
+       .kwargs = {"dtype", "block_tokens"},
+       .make = make_kv_cache_cpu});
+  add({.name = "cpu.attention",
+       .role = Role::Attention,
+       .summary = "grouped-query attention",
+       .fits = has<AttentionParams>,
+       .make = make_attention_cpu});
+  add({.name = "cpu.mla",
+       .role = Role::Attention,
+       .summary = "multi-head latent attention, absorbed or expanded",
+       .kwargs = {"absorb", "absorb_for_prefill"},
+       .fits = has<MlaParams>,
+       .make = make_mla_cpu});
+  add({.name = "cpu.router",
+       .role = Role::Router,
+       .summary = "scores of the experts and the choice among them",
+       .make = make_router_cpu});
+  add({.name = "cpu.experts",
+       .role = Role::Experts,
+       .summary = "routed experts, tokens grouped by expert",
+       .kwargs = {"repack"},
+       .make = make_experts_cpu});
+  add({.name = "cpu.mlp",
+       .role = Role::Mlp,
+       .summary = "silu(gate) * up, then down",
+       .make = make_mlp_cpu});
+  add({.name = "cpu.moe",
+       .role = Role::Moe,
+       .summary = "router, experts and shared experts",
+       .make = make_moe_cpu});
+}
+
+}  // namespace graft::ops::cpu

@@ -1,0 +1,168 @@
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "graft/base/check.h"
+#include "graft/kernels/cpu/table.h"
+#include "graft/ops/cpu/multiply.h"
+#include "graft/ops/cpu/operators.h"
+#include "graft/ops/cpu/workers.h"
+#include "graft/ops/moe_parts.h"
+#include "graft/ops/profiler.h"
+
+namespace graft::ops::cpu {
+namespace {
+
+using Method = RouterParams::Method;
+using Scoring = RouterParams::Scoring;
+
+constexpr float kExcluded = -std::numeric_limits<float>::infinity();
+// Keeps the sum of the chosen weights from being 0, as the models' own code does.
+constexpr float kSmallestSum = 1e-20F;
+
+// The numbers of the largest values, the largest first; of equals the first.
+void choose_best(std::span<const float> values, std::span<std::int32_t> chosen) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto beats = [&](std::size_t place) {
+      return values[i] > values[static_cast<std::size_t>(chosen[place])];
+    };
+    if (count == chosen.size() && !beats(count - 1)) continue;
+    std::size_t place = count < chosen.size() ? count++ : count - 1;
+    for (; place > 0 && beats(place - 1); --place)
+      chosen[place] = chosen[place - 1];
+    chosen[place] = static_cast<std::int32_t>(i);
+  }
+}
+
+// What a group of experts is worth: its best score, or the sum of its best two.
+float group_score(Method method, std::span<const float> scores) {
+  const float best = std::ranges::max(scores);
+  if (method != Method::NoauxTc || scores.size() == 1) return best;
+  float first = kExcluded;
+  float second = kExcluded;
+  for (const float score : scores) {
+    second = std::max(second, std::min(first, score));
+    first = std::max(first, score);
+  }
+  return first + second;
+}
+
+// Scratch of one worker. Sizes: e = experts, g = groups.
+struct Scratch {
+  std::vector<float> choice;         // [e] what the choice goes by
+  std::vector<float> group_scores;   // [g]
+  std::vector<std::int32_t> groups;  // [top_k_groups] those kept
+};
+
+class RouterCpu final : public Router {
+ public:
+  RouterCpu(std::string module, const RouterParams& params)
+      : module_(std::move(module)), params_(params) {
+    check_router(module_, params_);
+  }
+
+  void load(WeightProvider& weights) override {
+    weight_ = weights.get(module_ + ".weight");
+    weight_.expect_shape(params_.num_experts, params_.hidden_size);
+    const std::string bias_name = module_ + ".e_score_correction_bias";
+    bias_.clear();
+    if (!weights.contains(bias_name)) return;
+    const Weight bias = weights.get(bias_name);
+    bias.expect_shape(1, params_.num_experts);
+    bias_ = bias.decode();
+  }
+  void unload() override {
+    weight_ = {};
+    bias_ = {};
+  }
+
+  std::int64_t top_k() const override { return params_.top_k; }
+
+  void forward(TensorView x, Routing out, Pass& pass) override {
+    const ProfileScope profile(pass, module_);
+    const Workspace::Scope scope(pass.workspace);
+    const TensorView scores = pass.workspace.f32({x.rows(), params_.num_experts});
+    multiply(weight_, x, scores, pass);
+    const std::int64_t workers = num_workers(pass.pool, x.rows());
+    while (static_cast<std::int64_t>(scratch_.size()) < workers)
+      scratch_.push_back(make_scratch());
+    for_each_item(pass.pool, x.rows(), [&](std::int64_t worker, std::int64_t row) {
+      const auto top_k = static_cast<std::size_t>(params_.top_k);
+      const std::span ids(out.expert_ids.as<std::int32_t>() + row * params_.top_k, top_k);
+      const std::span weights(out.weights.f32_row(row), top_k);
+      const std::span row_scores(scores.f32_row(row),
+                                 static_cast<std::size_t>(params_.num_experts));
+      route(row_scores, ids, weights, scratch_[static_cast<std::size_t>(worker)]);
+    });
+  }
+
+ private:
+  Scratch make_scratch() const {
+    return {.choice = std::vector<float>(static_cast<std::size_t>(params_.num_experts)),
+            .group_scores = std::vector<float>(static_cast<std::size_t>(params_.num_groups)),
+            .groups = std::vector<std::int32_t>(static_cast<std::size_t>(params_.top_k_groups))};
+  }
+
+  // scores: in, the products with the router's rows; then what they stand for
+  void route(std::span<float> scores,
+             std::span<std::int32_t> ids,
+             std::span<float> weights,
+             Scratch& scratch) const {
+    const kernels::cpu::MathTable& math = kernels::cpu::kernels().math;
+    if (params_.scoring == Scoring::Sigmoid) {
+      math.sigmoid(scores.data(), params_.num_experts);
+    } else {
+      const float max = math.max(scores.data(), params_.num_experts);
+      const float sum = math.exp_sum(scores.data(), params_.num_experts, max);
+      math.scale(scores.data(), params_.num_experts, 1.0F / sum);
+    }
+    std::ranges::copy(scores, scratch.choice.begin());
+    for (std::size_t e = 0; e < bias_.size(); ++e)
+      scratch.choice[e] += bias_[e];
+    if (params_.method != Method::Greedy) exclude_groups(scratch);
+    choose_best(scratch.choice, ids);
+    float sum = 0;
+    for (std::size_t k = 0; k < ids.size(); ++k) {
+      weights[k] = scores[static_cast<std::size_t>(ids[k])];
+      sum += weights[k];
+    }
+    const float divisor = params_.normalize ? sum + kSmallestSum : 1.0F;
+    for (float& weight : weights)
+      weight = weight / divisor * params_.scaling_factor;
+  }
+
+  // Only experts of the best groups stay eligible. DeepSeek-V2 (group_limited_greedy) gives the
+  // others the score 0 instead of none, so that they come last among positive scores.
+  void exclude_groups(Scratch& scratch) const {
+    const auto group_size = static_cast<std::size_t>(params_.num_experts / params_.num_groups);
+    const std::span<float> choice = scratch.choice;
+    for (std::size_t g = 0; g < scratch.group_scores.size(); ++g) {
+      scratch.group_scores[g] =
+          group_score(params_.method, choice.subspan(g * group_size, group_size));
+    }
+    choose_best(scratch.group_scores, scratch.groups);
+    const float masked = params_.method == Method::GroupLimitedGreedy ? 0.0F : kExcluded;
+    for (std::size_t g = 0; g < scratch.group_scores.size(); ++g) {
+      if (std::ranges::find(scratch.groups, static_cast<std::int32_t>(g)) != scratch.groups.end()) {
+        continue;
+      }
+      std::ranges::fill(choice.subspan(g * group_size, group_size), masked);
+    }
+  }
+
+  std::string module_;
+  RouterParams params_;
+  Weight weight_;                 // [experts, hidden]
+  std::vector<float> bias_;       // [experts], for the choice only; empty: none
+  std::vector<Scratch> scratch_;  // one per worker
+};
+
+}  // namespace
+
+std::unique_ptr<Operator> make_router_cpu(const BuildContext& context) {
+  return std::make_unique<RouterCpu>(context.module, context.params_as<RouterParams>());
+}
+
+}  // namespace graft::ops::cpu

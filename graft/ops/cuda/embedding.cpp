@@ -1,0 +1,51 @@
+#include <algorithm>
+#include <string>
+
+#include "graft/base/check.h"
+#include "graft/ops/cuda/cuda_state.h"
+#include "graft/ops/cuda/device_weight.h"
+#include "graft/ops/cuda/operators.h"
+
+namespace graft::ops::cuda {
+namespace {
+
+class EmbeddingCuda final : public Embedding {
+ public:
+  explicit EmbeddingCuda(const BuildContext& context)
+      : module_(context.module),
+        params_(context.params_as<EmbeddingParams>()),
+        device_(context.device) {}
+
+  void load(WeightProvider& weights) override {
+    const Weight weight = weights.get(module_ + ".weight");
+    weight.expect_shape(params_.vocab_size, params_.hidden_size);
+    table_ = DeviceWeight(weight, device_);
+  }
+  void unload() override { table_ = {}; }
+
+  // The ids are the batch's, which the GPU has already.
+  void forward(std::span<const std::int32_t> token_ids, TensorView y, Pass& pass) override {
+    CudaState& state = cuda_state(device_, pass);
+    const CudaProfileScope profile(state, pass, module_);
+    GRAFT_CHECK(token_ids.data() == pass.batch.token_ids.data(), module_, ": ids of another batch");
+    for (const std::int32_t id : token_ids)
+      GRAFT_CHECK(id >= 0 && id < params_.vocab_size, "token ", id, " of ", params_.vocab_size);
+    kernels::cuda::look_up_rows(table_.matrix(), state.token_ids(),
+                                static_cast<std::int64_t>(token_ids.size()), y.f32(),
+                                state.stream());
+  }
+
+ private:
+  std::string module_;
+  EmbeddingParams params_;
+  Device device_;
+  DeviceWeight table_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operator> make_embedding_cuda(const BuildContext& context) {
+  return std::make_unique<EmbeddingCuda>(context);
+}
+
+}  // namespace graft::ops::cuda

@@ -1,0 +1,133 @@
+#include "graft/ops/cuda/kv_cache.h"
+
+#include <optional>
+#include <vector>
+
+#include "graft/base/check.h"
+#include "graft/base/error.h"
+#include "graft/ops/cuda/cuda_state.h"
+#include "graft/ops/cuda/operators.h"
+#include "graft/ops/cuda/views.h"
+#include "graft/quant/codec.h"
+
+namespace graft::ops::cuda {
+namespace {
+
+constexpr std::int64_t kDefaultBlockTokens = 16;
+
+DType cache_type(const BuildContext& context) {
+  const std::string text = context.text_kwarg("dtype", "f16");
+  const std::optional<DType> dtype = dtype_from_name(text);
+  if (!dtype || !kernels::cuda::is_cache_type(*dtype))
+    fail(context.module, ": dtype is '", text, "', a cache on a GPU is f32, f16 or bf16");
+  return *dtype;
+}
+
+// Outside of passes: nothing of the GPU's is under way, and nothing else may begin before it ends.
+void copy_now(Device device, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  use_gpu(device.index);
+  check_cuda(cudaDeviceSynchronize(), "waiting for the GPU");
+  check_cuda(cudaMemcpy(to, from, bytes, kind), "copying a block of the KV cache");
+}
+
+}  // namespace
+
+KvCacheCuda::KvCacheCuda(const BuildContext& context)
+    : module_(context.module),
+      params_(context.params_as<KvCacheParams>()),
+      device_(context.device),
+      dtype_(cache_type(context)),
+      block_tokens_(context.int_kwarg("block_tokens", kDefaultBlockTokens)) {
+  if (block_tokens_ < 1) fail(module_, ": block_tokens is ", block_tokens_);
+}
+
+void KvCacheCuda::allocate(std::int64_t num_blocks, std::int64_t block_tokens) {
+  block_tokens_ = block_tokens;
+  memory_ = {};  // before the new storage is taken: both might not fit
+  memory_ = Buffer(static_cast<std::size_t>(num_blocks) * bytes_per_block(), device_);
+  // Rows that only fill a pass up look at whatever is here: it must be numbers.
+  use_gpu(device_.index);
+  check_cuda(cudaMemset(memory_.data(), 0, memory_.size()), "clearing the KV cache");
+  num_blocks_ = num_blocks;
+}
+
+void KvCacheCuda::unload() {
+  memory_ = {};
+  num_blocks_ = 0;
+}
+
+std::size_t KvCacheCuda::bytes_per_block() const {
+  return static_cast<std::size_t>(block_tokens_) *
+         bytes_of(dtype_, params_.key_size + params_.value_size);
+}
+
+std::byte* KvCacheCuda::block_data(std::int64_t block) const {
+  GRAFT_DCHECK(block >= 0 && block < num_blocks_, module_, ": block ", block, " of ", num_blocks_);
+  return memory_.data() + static_cast<std::size_t>(block) * bytes_per_block();
+}
+
+void KvCacheCuda::copy_block(std::int64_t from, std::int64_t to) {
+  copy_now(device_, block_data(to), block_data(from), bytes_per_block(), cudaMemcpyDeviceToDevice);
+}
+
+void KvCacheCuda::save_block(std::int64_t block, std::span<std::byte> out) const {
+  GRAFT_CHECK(out.size() == bytes_per_block(), module_, ": ", out.size(), " bytes for a block");
+  copy_now(device_, out.data(), block_data(block), out.size(), cudaMemcpyDeviceToHost);
+}
+
+void KvCacheCuda::load_block(std::int64_t block, std::span<const std::byte> in) {
+  GRAFT_CHECK(in.size() == bytes_per_block(), module_, ": a block of ", in.size(), " bytes");
+  copy_now(device_, block_data(block), in.data(), in.size(), cudaMemcpyHostToDevice);
+}
+
+std::string KvCacheCuda::form() const {
+  return str(name(dtype_), " ", params_.key_size, "+", params_.value_size);
+}
+
+kernels::cuda::CacheRows KvCacheCuda::rows() const {
+  return {.dtype = dtype_,
+          .data = memory_.data(),
+          .key_size = params_.key_size,
+          .value_size = params_.value_size};
+}
+
+void KvCacheCuda::write(TensorView key, TensorView value, Pass& pass) {
+  CudaState& state = cuda_state(device_, pass);
+  const CudaProfileScope profile(state, pass, module_);
+  const kernels::cuda::Rows values =
+      params_.value_size == 0 ? kernels::cuda::Rows{} : rows_of(value);
+  kernels::cuda::write_cache(rows(), rows_of(key), values, state.slots(block_tokens_), key.rows(),
+                             state.stream());
+}
+
+void KvCacheCuda::read_keys(const SequenceSlice& sequence, const Part& part, float* out) const {
+  read(sequence, part, part.first_col, out);
+}
+
+void KvCacheCuda::read_values(const SequenceSlice& sequence, const Part& part, float* out) const {
+  read(sequence, part, params_.key_size + part.first_col, out);
+}
+
+void KvCacheCuda::read(const SequenceSlice& sequence,
+                       const Part& part,
+                       std::int64_t first,
+                       float* out) const {
+  const std::size_t row_bytes = bytes_of(dtype_, params_.key_size + params_.value_size);
+  std::vector<std::byte> stored(bytes_of(dtype_, part.num_cols));
+  const quant::Codec& codec = quant::reference_codecs()[static_cast<std::size_t>(dtype_)];
+  for (std::int64_t position = part.begin; position < part.end; ++position) {
+    const auto entry = static_cast<std::size_t>(position / block_tokens_);
+    const std::byte* row = block_data(sequence.block_table[entry]) +
+                           static_cast<std::size_t>(position % block_tokens_) * row_bytes;
+    copy_now(device_, stored.data(), row + bytes_of(dtype_, first), stored.size(),
+             cudaMemcpyDeviceToHost);
+    codec.decode(stored.data(), out, static_cast<std::size_t>(part.num_cols));
+    out += part.num_cols;
+  }
+}
+
+std::unique_ptr<Operator> make_kv_cache_cuda(const BuildContext& context) {
+  return std::make_unique<KvCacheCuda>(context);
+}
+
+}  // namespace graft::ops::cuda

@@ -1,0 +1,39 @@
+#include "graft/ops/cuda/rope.h"
+
+#include "graft/ops/cuda/cuda_state.h"
+#include "graft/ops/cuda/device_weight.h"
+#include "graft/ops/cuda/operators.h"
+#include "graft/ops/cuda/views.h"
+
+namespace graft::ops::cuda {
+
+RopeCuda::RopeCuda(const BuildContext& context)
+    : module_(context.module), params_(context.params_as<RopeParams>()), device_(context.device) {}
+
+void RopeCuda::load(WeightProvider& /*weights*/) {
+  inv_freq_ = upload_floats(params_.inv_freq, device_);
+}
+
+void RopeCuda::forward(TensorView x, const Heads& heads, Pass& pass) {
+  CudaState& state = cuda_state(device_, pass);
+  const CudaProfileScope profile(state, pass, module_);
+  kernels::cuda::rotate(rows_of(x, heads.offset), rotation(), state.positions(), x.rows(),
+                        {.num_heads = heads.num_heads, .head_dim = heads.head_dim}, state.stream());
+}
+
+kernels::cuda::Rotation RopeCuda::rotation() const {
+  return {.rotary_dim = params_.rotary_dim,
+          .inv_freq = reinterpret_cast<const float*>(inv_freq_.data()),
+          .magnitude = params_.magnitude,
+          .interleaved = params_.interleaved,
+          .dynamic = params_.dynamic,
+          .theta = params_.theta,
+          .factor = params_.factor,
+          .max_position_embeddings = params_.max_position_embeddings};
+}
+
+std::unique_ptr<Operator> make_rope_cuda(const BuildContext& context) {
+  return std::make_unique<RopeCuda>(context);
+}
+
+}  // namespace graft::ops::cuda

@@ -1,0 +1,31 @@
+// Rotary embedding on a GPU, alone or as a step of what attention does to heads.
+
+#pragma once
+
+#include <string>
+
+#include "graft/kernels/cuda/attention/rope.h"
+#include "graft/ops/operator.h"
+#include "graft/ops/registry.h"
+#include "graft/tensor/buffer.h"
+
+namespace graft::ops::cuda {
+
+class RopeCuda final : public Rope {
+ public:
+  explicit RopeCuda(const BuildContext& context);
+
+  void load(WeightProvider& weights) override;
+  void unload() override { inv_freq_ = {}; }
+  void forward(TensorView x, const Heads& heads, Pass& pass) override;
+
+  kernels::cuda::Rotation rotation() const;
+
+ private:
+  std::string module_;
+  RopeParams params_;
+  Device device_;
+  Buffer inv_freq_;
+};
+
+}  // namespace graft::ops::cuda

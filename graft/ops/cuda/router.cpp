@@ -1,0 +1,93 @@
+#include "graft/kernels/cuda/moe/router.h"
+
+#include <string>
+
+#include "graft/ops/cuda/device_weight.h"
+#include "graft/ops/cuda/operators.h"
+#include "graft/ops/cuda/products.h"
+#include "graft/ops/cuda/views.h"
+#include "graft/ops/moe_parts.h"
+
+namespace graft::ops::cuda {
+namespace {
+
+kernels::cuda::RouterShape shape_of(const RouterParams& params) {
+  using Method = kernels::cuda::RouterShape::Method;
+  using Scoring = kernels::cuda::RouterShape::Scoring;
+  const auto method = [&] {
+    switch (params.method) {
+      case RouterParams::Method::Greedy:
+        return Method::Greedy;
+      case RouterParams::Method::GroupLimitedGreedy:
+        return Method::GroupLimitedGreedy;
+      case RouterParams::Method::NoauxTc:
+        return Method::NoauxTc;
+    }
+    return Method::Greedy;
+  };
+  return {.num_experts = params.num_experts,
+          .top_k = params.top_k,
+          .scoring = params.scoring == RouterParams::Scoring::Softmax ? Scoring::Softmax
+                                                                      : Scoring::Sigmoid,
+          .method = method(),
+          .num_groups = params.num_groups,
+          .top_k_groups = params.top_k_groups,
+          .normalize = params.normalize,
+          .scaling_factor = params.scaling_factor};
+}
+
+class RouterCuda final : public Router {
+ public:
+  explicit RouterCuda(const BuildContext& context)
+      : module_(context.module),
+        params_(context.params_as<RouterParams>()),
+        device_(context.device) {
+    check_router(module_, params_);
+  }
+
+  void load(WeightProvider& weights) override {
+    const Weight weight = weights.get(module_ + ".weight");
+    weight.expect_shape(params_.num_experts, params_.hidden_size);
+    weight_ = DeviceWeight(weight, device_);
+    const std::string bias_name = module_ + ".e_score_correction_bias";
+    bias_ = {};
+    if (!weights.contains(bias_name)) return;
+    const Weight bias = weights.get(bias_name);
+    bias.expect_shape(1, params_.num_experts);
+    bias_ = upload_floats(bias.decode(), device_);
+  }
+  void unload() override {
+    weight_ = {};
+    bias_ = {};
+  }
+
+  std::int64_t top_k() const override { return params_.top_k; }
+
+  // Scores are never rounded: other experts would be chosen.
+  void forward(TensorView x, Routing out, Pass& pass) override {
+    CudaState& state = cuda_state(device_, pass);
+    const CudaProfileScope profile(state, pass, module_);
+    const Workspace::Scope scope(pass.workspace);
+    const TensorView scores = pass.workspace.f32({x.rows(), params_.num_experts});
+    const Product product = {.weight = &weight_.matrix(), .y = scores, .precision = Precision::F32};
+    multiply(x, {&product, 1}, state, pass.workspace);
+    kernels::cuda::route(shape_of(params_), scores.f32(),
+                         reinterpret_cast<const float*>(bias_.data()), x.rows(),
+                         out.expert_ids.as<std::int32_t>(), out.weights.f32(), state.stream());
+  }
+
+ private:
+  std::string module_;
+  RouterParams params_;
+  Device device_;
+  DeviceWeight weight_;
+  Buffer bias_;  // for the choice only; empty: none
+};
+
+}  // namespace
+
+std::unique_ptr<Operator> make_router_cuda(const BuildContext& context) {
+  return std::make_unique<RouterCuda>(context);
+}
+
+}  // namespace graft::ops::cuda

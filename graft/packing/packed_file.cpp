@@ -1,0 +1,178 @@
+#include "graft/packing/packed_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <unordered_set>
+
+#include <xxhash.h>
+
+#include "graft/base/error.h"
+#include "graft/formats/byte_reader.h"
+#include "graft/formats/tensor_file_writer.h"
+#include "graft/ops/cpu/packed.h"
+
+namespace graft::packing {
+namespace {
+
+constexpr std::string_view kMagic = "GRAFTPAK";
+constexpr std::uint32_t kFormat = 1;
+// A cache line, and the widest vector register.
+constexpr std::uint64_t kAlignment = 64;
+// Rows or columns of a matrix: the bytes of one with so many of both fit into 63 bits.
+constexpr std::int64_t kMaxDim = std::int64_t{1} << 30;
+constexpr std::size_t kHashedTogether = std::size_t{256} << 10;
+// Two lengths and five numbers.
+constexpr std::size_t kMinTensorBytes = 7 * sizeof(std::uint64_t);
+
+std::uint64_t round_up(std::uint64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::uint64_t hash_of(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+class HeaderWriter {
+ public:
+  void text(std::string_view text) { bytes_ += text; }
+  void string(std::string_view value) {
+    number<std::uint64_t>(value.size());
+    text(value);
+  }
+  template <class T>
+  void number(T value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
+  void pad() { bytes_.resize(round_up(bytes_.size())); }
+
+  std::string_view text() const { return bytes_; }
+  std::span<const std::byte> bytes() const { return std::as_bytes(std::span(bytes_)); }
+
+ private:
+  std::string bytes_;
+};
+
+HeaderWriter header_of(const PackedFile& file) {
+  HeaderWriter table;
+  table.number<std::uint64_t>(file.tensors.size());
+  std::uint64_t offset = 0;
+  for (const PackedTensor& tensor : file.tensors) {
+    table.string(tensor.name);
+    table.string(name(tensor.dtype));
+    table.number(tensor.rows);
+    table.number(tensor.cols);
+    table.number(offset);
+    table.number<std::uint64_t>(tensor.bytes.size());
+    table.number(tensor.hash);
+    offset += round_up(tensor.bytes.size());
+  }
+  HeaderWriter header;
+  header.text(kMagic);
+  header.number(kFormat);
+  header.number(ops::cpu::kPackedLayout);
+  header.number(file.fingerprint);
+  header.number<std::uint64_t>(table.bytes().size());
+  header.text(table.text());
+  header.number(hash_of(header.bytes()));
+  header.pad();
+  return header;
+}
+
+void expect_version(std::string_view what,
+                    std::uint32_t found,
+                    std::uint32_t known,
+                    const formats::ByteReader& in) {
+  if (found == known) return;
+  in.fail_here(str(what, " ", found, ", this graft has ", known));
+}
+
+// A tensor's row of the table. `data` is what stands behind the header, `end` where the tensor
+// before this one ends in it.
+PackedTensor read_tensor(formats::ByteReader& in,
+                         std::span<const std::byte> data,
+                         std::uint64_t& end) {
+  PackedTensor tensor;
+  tensor.name = in.string();
+  in.enter(tensor.name);
+  const std::string_view type = in.string();
+  const auto dtype = dtype_from_name(type);
+  if (!dtype || !ops::cpu::can_pack(*dtype)) in.fail_here(str("'", type, "' has no packed form"));
+  tensor.dtype = *dtype;
+  tensor.rows = in.number<std::int64_t>();
+  tensor.cols = in.number<std::int64_t>();
+  const auto offset = in.number<std::uint64_t>();
+  const auto num_bytes = in.number<std::uint64_t>();
+  tensor.hash = in.number<std::uint64_t>();
+  if (tensor.rows < 1 || tensor.rows > kMaxDim || tensor.cols < 1 || tensor.cols > kMaxDim ||
+      tensor.cols % info(tensor.dtype).block_elems != 0)
+    in.fail_here(str("[", tensor.rows, ", ", tensor.cols, "] is no matrix of ", type));
+  const auto needed =
+      static_cast<std::uint64_t>(ops::cpu::packed_bytes(tensor.dtype, tensor.rows, tensor.cols));
+  if (num_bytes != needed)
+    in.fail_here(str(num_bytes, " bytes, [", tensor.rows, ", ", tensor.cols, "] takes ", needed));
+  if (offset % kAlignment != 0 || offset < end)
+    in.fail_here(str("begins at ", offset, ", the one before ends at ", end));
+  if (offset > data.size() || num_bytes > data.size() - offset)
+    in.fail_here(str("truncated: ", num_bytes, " bytes at ", offset, " of ", data.size()));
+  tensor.bytes = data.subspan(offset, num_bytes);
+  end = offset + num_bytes;
+  return tensor;
+}
+
+}  // namespace
+
+PackedFile parse_packed(std::span<const std::byte> bytes, const std::string& where) {
+  formats::ByteReader in(bytes, where);
+  if (bytes.size() < kMagic.size() ||
+      std::memcmp(in.take(kMagic.size()).data(), kMagic.data(), kMagic.size()) != 0)
+    fail(where, ": not a file of packed weights");
+  expect_version("format", in.number<std::uint32_t>(), kFormat, in);
+  expect_version("layout", in.number<std::uint32_t>(), ops::cpu::kPackedLayout, in);
+  PackedFile file;
+  file.fingerprint = in.number<std::uint64_t>();
+  const auto table_bytes = in.number<std::uint64_t>();
+  in.enter("table");
+  formats::ByteReader table(in.take(table_bytes), where);
+  const std::uint64_t hash = hash_of(in.since(0));
+  if (in.number<std::uint64_t>() != hash)
+    in.fail_here(str("damaged: its checksum is not that of its ", table_bytes, " bytes"));
+
+  const auto data = bytes.subspan(std::min<std::size_t>(round_up(in.position()), bytes.size()));
+  const std::uint64_t num_tensors = table.count("tensors", kMinTensorBytes);
+  std::unordered_set<std::string_view> names;
+  std::uint64_t end = 0;
+  file.tensors.reserve(num_tensors);
+  for (std::uint64_t i = 0; i < num_tensors; ++i) {
+    file.tensors.push_back(read_tensor(table, data, end));
+    if (!names.insert(file.tensors.back().name).second) table.fail_here("is there twice");
+  }
+  return file;
+}
+
+void write_packed(const std::filesystem::path& path, const PackedFile& file) {
+  std::vector<std::uint64_t> tensor_bytes;
+  for (const PackedTensor& tensor : file.tensors)
+    tensor_bytes.push_back(tensor.bytes.size());
+  formats::TensorFileWriter out(path, header_of(file).bytes(), std::move(tensor_bytes), kAlignment);
+  for (const PackedTensor& tensor : file.tensors)
+    out.append(tensor.bytes);
+  out.finish();
+}
+
+std::uint64_t hash_panels(std::span<const std::byte> bytes, ThreadPool* pool) {
+  std::vector<std::uint64_t> hashes((bytes.size() + kHashedTogether - 1) / kHashedTogether);
+  const auto hash_piece = [&](std::size_t i) {
+    const auto rest = bytes.subspan(i * kHashedTogether);
+    hashes[i] = hash_of(rest.first(std::min(rest.size(), kHashedTogether)));
+  };
+  if (pool != nullptr) {
+    pool->parallel_for(hashes.size(), hash_piece);
+  } else {
+    for (std::size_t i = 0; i < hashes.size(); ++i)
+      hash_piece(i);
+  }
+  return hash_of(std::as_bytes(std::span(hashes)));
+}
+
+}  // namespace graft::packing

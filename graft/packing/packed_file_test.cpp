@@ -1,0 +1,171 @@
+// The file of packed weights: what is written is read, and whatever is changed in it is noticed.
+
+#include "graft/packing/packed_file.h"
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <xxhash.h>
+
+#include "graft/ops/cpu/packed.h"
+#include "graft/testing/formats.h"
+
+namespace graft::packing {
+namespace {
+
+using formats::test::Bytes;
+using formats::test::error_of;
+
+// Offsets in the file: what stands before the table, and in it before and after the first name.
+constexpr std::size_t kFormatAt = 8;
+constexpr std::size_t kLayoutAt = 12;
+constexpr std::size_t kTableBytesAt = 24;
+constexpr std::size_t kTableAt = 32;
+
+class PackedFileTest : public testing::Test {
+ protected:
+  PackedFileTest() {
+    add("a", DType::Q4_0, 17, 64);  // two panels, one of them of one row
+    add("b", DType::Q6_K, 16, 256);
+    write_packed(folder_ / "x", file_);
+    bytes_ = formats::test::read_file(folder_ / "x");
+  }
+
+  void add(const std::string& name, DType dtype, std::int64_t rows, std::int64_t cols) {
+    data_.push_back(
+        formats::test::pattern(static_cast<std::size_t>(ops::cpu::packed_bytes(dtype, rows, cols)),
+                               unsigned(data_.size())));
+    file_.tensors.push_back({.name = name,
+                             .dtype = dtype,
+                             .rows = rows,
+                             .cols = cols,
+                             .hash = hash_panels(data_.back(), nullptr),
+                             .bytes = {}});
+    for (std::size_t i = 0; i < data_.size(); ++i)
+      file_.tensors[i].bytes = data_[i];
+  }
+
+  template <class T>
+  static T number_at(const Bytes& bytes, std::size_t at) {
+    T value = 0;
+    std::memcpy(&value, bytes.data() + at, sizeof(T));
+    return value;
+  }
+  template <class T>
+  static void put(Bytes& bytes, std::size_t at, T value) {
+    std::memcpy(bytes.data() + at, &value, sizeof(T));
+  }
+  // As somebody writes it who wants to be believed.
+  static void seal(Bytes& bytes) {
+    const std::size_t end = kTableAt + number_at<std::uint64_t>(bytes, kTableBytesAt);
+    put(bytes, end, XXH3_64bits(bytes.data(), end));
+  }
+  std::string error_with(const std::function<void(Bytes&)>& change) const {
+    Bytes changed = bytes_;
+    change(changed);
+    return error_of([&] { parse_packed(changed, "x"); });
+  }
+  // Of the first tensor: behind the count, its name "a" and its type "Q4_0", each with a length.
+  static constexpr std::size_t kTypeAt = kTableAt + 8 + 9 + 8;
+  static constexpr std::size_t kRowsAt = kTypeAt + 4;
+  static constexpr std::size_t kOffsetAt = kRowsAt + 16;
+
+  TemporaryFolder folder_;
+  std::vector<Bytes> data_;
+  PackedFile file_ = {.fingerprint = 0x1234567890abcdef, .tensors = {}};
+  Bytes bytes_;
+};
+
+TEST_F(PackedFileTest, IsReadAsItWasWritten) {
+  const PackedFile read = parse_packed(bytes_, "x");
+  EXPECT_EQ(read.fingerprint, file_.fingerprint);
+  ASSERT_EQ(read.tensors.size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const PackedTensor& tensor = read.tensors[i];
+    EXPECT_EQ(tensor.name, file_.tensors[i].name);
+    EXPECT_EQ(tensor.dtype, file_.tensors[i].dtype);
+    EXPECT_EQ(tensor.rows, file_.tensors[i].rows);
+    EXPECT_EQ(tensor.cols, file_.tensors[i].cols);
+    EXPECT_EQ(tensor.hash, file_.tensors[i].hash);
+    EXPECT_EQ(Bytes(tensor.bytes.begin(), tensor.bytes.end()), data_[i]);
+    EXPECT_EQ((tensor.bytes.data() - bytes_.data()) % 64, 0);
+  }
+}
+
+TEST_F(PackedFileTest, EveryTruncationIsNoticed) {
+  const PackedFile whole = parse_packed(bytes_, "x");
+  const PackedTensor& last = whole.tensors.back();
+  const auto end = static_cast<std::size_t>(last.bytes.data() + last.bytes.size() - bytes_.data());
+  for (std::size_t size = 0; size < end; ++size) {
+    EXPECT_THROW(parse_packed(std::span(bytes_).first(size), "x"), Error) << size << " bytes";
+  }
+}
+
+TEST_F(PackedFileTest, EveryByteOfTheHeaderCounts) {
+  const std::size_t end = kTableAt + number_at<std::uint64_t>(bytes_, kTableBytesAt) + 8;
+  for (std::size_t at = 0; at < end; ++at) {
+    const std::string error = error_with([&](Bytes& b) { b[at] ^= std::byte{0x10}; });
+    EXPECT_TRUE(error.starts_with("x: ")) << "byte " << at << ": " << error;
+  }
+}
+
+TEST_F(PackedFileTest, SaysWhatDoesNotFit) {
+  const auto expect = [&](const std::string& error, const std::function<void(Bytes&)>& change) {
+    EXPECT_EQ(error_with(change), error);
+  };
+  expect("x: not a file of packed weights", [](Bytes& b) { b[0] = std::byte{'g'}; });
+  expect("x: format 7, this graft has 1", [](Bytes& b) { put<std::uint32_t>(b, kFormatAt, 7); });
+  expect(str("x: layout 99, this graft has ", ops::cpu::kPackedLayout),
+         [](Bytes& b) { put<std::uint32_t>(b, kLayoutAt, 99); });
+  expect(str("x: table: damaged: its checksum is not that of its ",
+             number_at<std::uint64_t>(bytes_, kTableBytesAt), " bytes"),
+         [](Bytes& b) { b[kTypeAt] ^= std::byte{1}; });
+}
+
+TEST_F(PackedFileTest, ATableThatLiesIsRefusedThoughItsChecksumFits) {
+  const auto expect = [&](const std::string& part, const std::function<void(Bytes&)>& change) {
+    const std::string error = error_with([&](Bytes& b) {
+      change(b);
+      seal(b);
+    });
+    EXPECT_NE(error.find(part), std::string::npos) << "'" << error << "' instead of " << part;
+  };
+  constexpr auto kHuge = std::uint64_t{1} << 63;
+  expect("tensors need at least", [](Bytes& b) { put(b, kTableAt, kHuge); });
+  expect("truncated", [](Bytes& b) { put(b, kTableAt + 8, kHuge); });  // the name's length
+  expect("a: 'Q9_0' has no packed form", [](Bytes& b) { b[kTypeAt + 1] = std::byte{'9'}; });
+  expect("a: [0, 64] is no matrix", [](Bytes& b) { put<std::int64_t>(b, kRowsAt, 0); });
+  expect("a: [-1, 64] is no matrix", [](Bytes& b) { put<std::int64_t>(b, kRowsAt, -1); });
+  expect("is no matrix", [](Bytes& b) { put<std::int64_t>(b, kRowsAt + 8, INT64_MAX / 32 * 32); });
+  expect("a: [17, 65] is no matrix of Q4_0",
+         [](Bytes& b) { put<std::int64_t>(b, kRowsAt + 8, 65); });
+  expect("takes", [](Bytes& b) { put<std::int64_t>(b, kRowsAt, std::int64_t{1} << 30); });
+  expect("begins at 32", [](Bytes& b) { put<std::uint64_t>(b, kOffsetAt, 32); });
+  expect("truncated", [](Bytes& b) { put(b, kOffsetAt, kHuge); });
+  expect("takes", [](Bytes& b) { put(b, kOffsetAt + 8, kHuge); });
+  // The second one begins where the first one is; it has the first one's name.
+  const std::size_t second = kOffsetAt + 24;
+  expect("b: begins at 0", [&](Bytes& b) { put<std::uint64_t>(b, second + 9 + 12 + 16, 0); });
+  expect("a: is there twice", [&](Bytes& b) { b[second + 8] = std::byte{'a'}; });
+}
+
+TEST(HashPanels, DependsOnEveryPieceAndNotOnThreads) {
+  Bytes bytes = formats::test::pattern(std::size_t{900} << 10, 3);
+  const std::uint64_t hash = hash_panels(bytes, nullptr);
+  for (const std::size_t threads : {1U, 2U, 5U}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(hash_panels(bytes, &pool), hash);
+  }
+  for (std::size_t at = 1000; at < bytes.size(); at += 100'000) {
+    bytes[at] ^= std::byte{1};
+    EXPECT_NE(hash_panels(bytes, nullptr), hash) << at;
+    bytes[at] ^= std::byte{1};
+  }
+}
+
+}  // namespace
+}  // namespace graft::packing

@@ -1,0 +1,153 @@
+// Against figures worked out by hand, for a model small enough to do so: one linear, one attention
+// with its cache, and a head.
+
+#include "graft/perf/estimate.h"
+
+#include <gtest/gtest.h>
+
+#include "graft/base/text/str.h"
+
+namespace graft::perf {
+using namespace plan;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+constexpr std::int64_t kSize = 1000;
+
+plan::ModuleSpec linear(const std::string& name) {
+  plan::ModuleSpec module;
+  module.name = name;
+  module.class_name = "Linear";
+  module.role = ops::Role::Linear;
+  module.params = ops::LinearParams{.in_features = kSize, .out_features = kSize};
+  module.weights = {{.name = name + ".weight", .shape = {kSize, kSize}, .dtype = DType::BF16}};
+  return module;
+}
+
+// 2 MB of weights in each linear; 100 + 100 cached values per token; 4 * 10 * 10 flop per token and
+// cached token.
+plan::Blueprint small_model() {
+  plan::Blueprint blueprint;
+  blueprint.family = "llama";
+  blueprint.vocab_size = kSize;
+  blueprint.root.class_name = "Root";
+  blueprint.root.role = ops::Role::Model;
+  plan::ModuleSpec attention;
+  attention.name = "attn";
+  attention.class_name = "Attention";
+  attention.role = ops::Role::Attention;
+  attention.params =
+      ops::AttentionParams{.num_heads = 10, .num_key_value_heads = 10, .head_dim = 10};
+  plan::ModuleSpec cache;
+  cache.name = "attn.kv_cache";
+  cache.class_name = "KvCache";
+  cache.role = ops::Role::KvCache;
+  cache.params = ops::KvCacheParams{.key_size = 100, .value_size = 100};
+  attention.children.push_back(cache);
+  blueprint.root.children = {linear("up"), attention, linear("lm_head")};
+  return blueprint;
+}
+
+// 1 GB/s and 1 TFLOP/s, so that one row is bound by memory.
+MachineFigures slow_memory() {
+  MachineFigures machine;
+  machine.cpu = {.threads = 1, .dram_bytes = 1'000'000'000, .read_bytes_per_s = 1e9, .flops = 1e12};
+  return machine;
+}
+
+class EstimateTest : public testing::Test {
+ protected:
+  Estimate of(const std::string& rules, const MachineFigures& machine, const Load& load) {
+    std::vector<Finding> findings;
+    rules_ = parse_rules(rules, "r.yaml", findings);
+    const Machine devices = {.num_gpus = static_cast<int>(machine.gpus.size()), .plan_only = true};
+    planned_ = make_plan(blueprint_, rules_, registry_, devices);
+    findings.insert(findings.end(), planned_.findings.begin(), planned_.findings.end());
+    EXPECT_FALSE(has_errors(findings)) << findings_text(findings);
+    return estimate(planned_.plan, machine, load);
+  }
+
+ private:
+  plan::Blueprint blueprint_ = small_model();
+  ops::Registry registry_ = ops::builtin_operators();
+  plan::RuleFile rules_;
+  plan::PlanResult planned_;
+};
+
+constexpr std::string_view kAllOnCpu =
+    "- {match: {name: .*}, replace: {class: default, kwargs: {device: cpu}}}\n";
+
+TEST_F(EstimateTest, GeneratingReadsAllWeightsAndTheContext) {
+  const Estimate got = of(std::string(kAllOnCpu), slow_memory(),
+                          {.context = 100, .parallel = 1, .prefill_tokens = 10});
+  // 4 MB of weights, 100 tokens of 400 bytes, and 400 flop for each of them.
+  EXPECT_NEAR(1 / got.generate.tokens_per_s, 4e-3 + 40e-6 + 40e-9, 1e-9);
+  EXPECT_EQ(got.generate.limit, "cpu memory (99 % of the time)");
+}
+
+TEST_F(EstimateTest, SequencesShareTheWeights) {
+  const Load one = {.context = 0, .parallel = 1, .prefill_tokens = 10};
+  const Load eight = {.context = 0, .parallel = 8, .prefill_tokens = 10};
+  const double alone = of(std::string(kAllOnCpu), slow_memory(), one).generate.tokens_per_s;
+  const double together = of(std::string(kAllOnCpu), slow_memory(), eight).generate.tokens_per_s;
+  EXPECT_NEAR(together / alone, 8.0, 1e-6);
+}
+
+TEST_F(EstimateTest, PrefillComputesTheHeadOnce) {
+  MachineFigures machine = slow_memory();
+  machine.cpu.flops = 1e9;
+  const Estimate got =
+      of(std::string(kAllOnCpu), machine, {.context = 0, .parallel = 1, .prefill_tokens = 1000});
+  // 2 flop per weight and token, of the head for one token (there reading takes as long);
+  // attention of a token sees half the prompt, which is read once.
+  EXPECT_NEAR(1000 / got.prefill.tokens_per_s, 2.0 + 2e-3 + 0.2 + 200e-6, 1e-6);
+  EXPECT_EQ(got.prefill.limit, "cpu arithmetic (91 % of the time)");
+}
+
+TEST_F(EstimateTest, MeasuredRatesOfATypeWinOverLimits) {
+  MachineFigures machine = slow_memory();
+  machine.cpu_rates[DType::BF16] = {.read_bytes_per_s = 0.5e9, .flops = 1e12};
+  const Estimate got =
+      of(std::string(kAllOnCpu), machine, {.context = 0, .parallel = 1, .prefill_tokens = 10});
+  EXPECT_NEAR(1 / got.generate.tokens_per_s, 8e-3, 1e-9);
+  EXPECT_EQ(got.generate.limit, "cpu weights of BF16 (100 % of the time)");
+}
+
+TEST_F(EstimateTest, EveryOperatorCostsACall) {
+  MachineFigures machine = slow_memory();
+  machine.cpu.call_seconds = 1e-3;
+  const Estimate got =
+      of(std::string(kAllOnCpu), machine, {.context = 0, .parallel = 1, .prefill_tokens = 10});
+  // Two linears and the attention.
+  EXPECT_NEAR(got.generate.seconds.at("cpu calls"), 3e-3, 1e-9);
+}
+
+TEST_F(EstimateTest, CountsBytesWhereTheyLie) {
+  MachineFigures machine = slow_memory();
+  machine.gpus.push_back({.name = "gpu",
+                          .vram_bytes = 3'000'000,
+                          .read_bytes_per_s = 100e9,
+                          .flops = 1e14,
+                          .pcie_bytes_per_s = 10e9});
+  const Load load = {.context = 50, .parallel = 2, .prefill_tokens = 10};
+  const std::string rules = str(
+      "- {match: {name: ^up$}, replace: {class: default, kwargs: {generate_device: cpu, "
+      "prefill_device: cuda}}}\n"
+      "- {match: {role: kv_cache}, replace: {class: default, kwargs: {device: cpu, dtype: f32}}}\n",
+      kAllOnCpu);
+  const Estimate got = of(rules, machine, load);
+  const MemoryUse& cpu = got.devices.at(kCpu);
+  const MemoryUse& gpu = got.devices.at({DeviceType::Cuda, 0});
+  EXPECT_EQ(cpu.weights, 4'000'000U);
+  EXPECT_EQ(gpu.weights, 2'000'000U);  // the copy for prefill
+  EXPECT_EQ(cpu.kv_cache, 50U * 2U * 200U * 4U);
+  EXPECT_TRUE(got.fits());
+  EXPECT_GT(got.prefill.seconds.at("pcie"), 0.0);
+  EXPECT_FALSE(got.generate.seconds.contains("pcie"));
+
+  machine.gpus[0].vram_bytes = 1'999'999;
+  EXPECT_FALSE(of(rules, machine, load).fits());
+}
+
+}  // namespace
+}  // namespace graft::perf

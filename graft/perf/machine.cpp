@@ -1,0 +1,182 @@
+#include "graft/perf/machine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+#include <unistd.h>
+
+#include "graft/base/error.h"
+#include "graft/base/system/processors.h"
+
+namespace graft::perf {
+namespace {
+
+// Reads one object: what is missing, unknown or senseless is collected and reported at once.
+class Reader {
+ public:
+  Reader(const Json& json, std::string path, std::vector<std::string>& problems)
+      : json_(json), path_(std::move(path)), problems_(problems) {
+    if (!json_.is_object()) problem(path_ + " must be an object");
+  }
+
+  double positive(const char* key) {
+    const Json* value = take(key);
+    if (value == nullptr) return 0;
+    if (!value->is_number() || !std::isfinite(value->get<double>()) || value->get<double>() <= 0) {
+      problem(path_ + key + " is " + value->dump() + ", expected a number above 0");
+      return 0;
+    }
+    return value->get<double>();
+  }
+  std::uint64_t bytes(const char* key) {
+    const double value = positive(key);
+    if (value >= 1e18) problem(path_ + key + " is too large");
+    return value >= 1e18 ? 0 : static_cast<std::uint64_t>(value);
+  }
+  std::string text(const char* key) {
+    const Json* value = take(key);
+    if (value == nullptr) return "";
+    if (!value->is_string()) {
+      problem(path_ + key + " must be a string");
+      return "";
+    }
+    return value->get<std::string>();
+  }
+  const Json* take(const char* key, bool required = true) {
+    known_.emplace_back(key);
+    const auto found = json_.is_object() ? json_.find(key) : json_.end();
+    if (json_.is_object() && found != json_.end()) return &*found;
+    if (required) problem(path_ + key + " is missing");
+    return nullptr;
+  }
+  void refuse_others() {
+    if (!json_.is_object()) return;
+    for (const auto& item : json_.items()) {
+      if (std::ranges::find(known_, item.key()) == known_.end())
+        problem(path_ + item.key() + " is unknown");
+    }
+  }
+
+ private:
+  void problem(std::string text) { problems_.push_back(std::move(text)); }
+
+  const Json& json_;
+  std::string path_;
+  std::vector<std::string>& problems_;
+  std::vector<std::string> known_;
+};
+
+CpuFigures read_cpu(const Json& json, std::vector<std::string>& problems) {
+  Reader reader(json, "cpu.", problems);
+  CpuFigures cpu;
+  cpu.threads = static_cast<int>(std::min(reader.positive("threads"), 1e5));
+  cpu.dram_bytes = reader.bytes("dram_bytes");
+  cpu.read_bytes_per_s = reader.positive("read_bytes_per_s");
+  cpu.flops = reader.positive("flops");
+  if (reader.take("call_seconds", false) != nullptr)
+    cpu.call_seconds = reader.positive("call_seconds");
+  reader.refuse_others();
+  return cpu;
+}
+
+GpuFigures read_gpu(const Json& json, const std::string& path, std::vector<std::string>& problems) {
+  Reader reader(json, path, problems);
+  GpuFigures gpu;
+  gpu.name = reader.text("name");
+  gpu.vram_bytes = reader.bytes("vram_bytes");
+  gpu.read_bytes_per_s = reader.positive("read_bytes_per_s");
+  gpu.flops = reader.positive("flops");
+  gpu.pcie_bytes_per_s = reader.positive("pcie_bytes_per_s");
+  reader.refuse_others();
+  return gpu;
+}
+
+void read_rates(const Json& json, MachineFigures& machine, std::vector<std::string>& problems) {
+  if (!json.is_object()) {
+    problems.emplace_back("cpu_rates must be an object");
+    return;
+  }
+  for (const auto& item : json.items()) {
+    const auto dtype = dtype_from_name(item.key());
+    if (!dtype) {
+      problems.push_back("cpu_rates." + item.key() + " is no type");
+      continue;
+    }
+    Reader reader(item.value(), "cpu_rates." + item.key() + ".", problems);
+    machine.cpu_rates[*dtype] = {.read_bytes_per_s = reader.positive("read_bytes_per_s"),
+                                 .flops = reader.positive("flops")};
+    reader.refuse_others();
+  }
+}
+
+}  // namespace
+
+Json to_json(const MachineFigures& machine) {
+  Json json = {{"name", machine.name},
+               {"cpu",
+                {{"threads", machine.cpu.threads},
+                 {"dram_bytes", machine.cpu.dram_bytes},
+                 {"read_bytes_per_s", machine.cpu.read_bytes_per_s},
+                 {"flops", machine.cpu.flops}}},
+               {"gpus", Json::array()},
+               {"cpu_rates", Json::object()}};
+  if (machine.cpu.call_seconds > 0) json["cpu"]["call_seconds"] = machine.cpu.call_seconds;
+  for (const GpuFigures& gpu : machine.gpus) {
+    json["gpus"].push_back({{"name", gpu.name},
+                            {"vram_bytes", gpu.vram_bytes},
+                            {"read_bytes_per_s", gpu.read_bytes_per_s},
+                            {"flops", gpu.flops},
+                            {"pcie_bytes_per_s", gpu.pcie_bytes_per_s}});
+  }
+  for (const auto& [dtype, rate] : machine.cpu_rates) {
+    json["cpu_rates"][std::string(name(dtype))] = {{"read_bytes_per_s", rate.read_bytes_per_s},
+                                                   {"flops", rate.flops}};
+  }
+  return json;
+}
+
+MachineFigures machine_from_json(const Json& json, const std::string& where) {
+  std::vector<std::string> problems;
+  MachineFigures machine;
+  Reader reader(json, "", problems);
+  machine.name = reader.text("name");
+  if (const Json* cpu = reader.take("cpu")) machine.cpu = read_cpu(*cpu, problems);
+  if (const Json* gpus = reader.take("gpus", false); gpus != nullptr && gpus->is_array()) {
+    for (std::size_t i = 0; i < gpus->size(); ++i)
+      machine.gpus.push_back(read_gpu((*gpus)[i], "gpus[" + std::to_string(i) + "].", problems));
+  } else if (gpus != nullptr) {
+    problems.emplace_back("gpus must be a list");
+  }
+  if (const Json* rates = reader.take("cpu_rates", false)) read_rates(*rates, machine, problems);
+  reader.refuse_others();
+  if (problems.empty()) return machine;
+  std::string all;
+  for (const std::string& problem : problems)
+    all += (all.empty() ? "" : "; ") + problem;
+  fail(where, ": ", all);
+}
+
+std::filesystem::path machine_file() {
+  if (const char* config = std::getenv("XDG_CONFIG_HOME"); config != nullptr && *config != '\0')
+    return std::filesystem::path(config) / "graft" / "machine.json";
+  const char* home = std::getenv("HOME");
+  return std::filesystem::path(home == nullptr ? "/" : home) / ".config" / "graft" / "machine.json";
+}
+
+MachineFigures assumed_machine() {
+  const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const auto threads = static_cast<int>(one_per_core(usable_processors()).size());
+  // Two channels of DDR4 and AVX2 at 3 GHz: not wrong by more than a few times anywhere.
+  return {.name = "assumed (run `graft machine` to measure)",
+          .cpu = {.threads = threads,
+                  .dram_bytes = pages * page,
+                  .read_bytes_per_s = 30e9,
+                  .flops = 40e9 * threads},
+          .gpus = {},
+          .cpu_rates = {}};
+}
+
+}  // namespace graft::perf

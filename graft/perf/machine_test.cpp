@@ -1,0 +1,47 @@
+#include "graft/perf/machine.h"
+
+#include <gtest/gtest.h>
+
+#include "graft/base/error.h"
+
+namespace graft::perf {
+namespace {
+
+TEST(Machine, FiguresSurviveJson) {
+  MachineFigures machine = assumed_machine();
+  machine.gpus.push_back({.name = "one",
+                          .vram_bytes = 24ULL << 30U,
+                          .read_bytes_per_s = 1e12,
+                          .flops = 1e14,
+                          .pcie_bytes_per_s = 25e9});
+  machine.cpu_rates[DType::Q4_K] = {.read_bytes_per_s = 5e9, .flops = 2e10};
+  machine.cpu.call_seconds = 2e-5;
+  const Json json = to_json(machine);
+  const MachineFigures back = machine_from_json(json, "x.json");
+  EXPECT_EQ(to_json(back), json);
+  EXPECT_EQ(back.gpus.at(0).vram_bytes, 24ULL << 30U);
+  EXPECT_EQ(back.cpu_rates.at(DType::Q4_K).flops, 2e10);
+  EXPECT_GT(back.cpu.dram_bytes, 0U);
+  EXPECT_EQ(back.cpu.call_seconds, 2e-5);
+}
+
+TEST(Machine, EverythingWrongIsSaidAtOnce) {
+  const Json json = parse_json(R"({
+    "cpu": {"threads": 0, "dram_bytes": 1e9, "read_bytes_per_s": "fast", "flops": 1e9, "hz": 1},
+    "gpus": [{"name": "a"}], "cpu_rates": {"Q9": {}}, "color": "red"})",
+                               "x.json");
+  try {
+    machine_from_json(json, "x.json");
+    FAIL();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    for (const char* part :
+         {"x.json: ", "name is missing", "cpu.threads is 0", "cpu.read_bytes_per_s is \"fast\"",
+          "cpu.hz is unknown", "gpus[0].vram_bytes is missing", "cpu_rates.Q9 is no type",
+          "color is unknown"})
+      EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+  }
+}
+
+}  // namespace
+}  // namespace graft::perf

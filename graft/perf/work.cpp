@@ -1,0 +1,125 @@
+#include "graft/perf/work.h"
+
+#include <algorithm>
+#include <cmath>
+#include <variant>
+
+namespace graft::perf {
+namespace {
+
+using ops::Role;
+
+// Share of a layer's experts that `rows` tokens touch, when each draws its own at random.
+double touched_share(const ops::ExpertsParams& experts, double rows) {
+  const double share = static_cast<double>(experts.top_k) /
+                       static_cast<double>(std::max<std::int64_t>(experts.num_experts, 1));
+  return 1.0 - std::pow(1.0 - share, rows);
+}
+
+bool is_head(const plan::ModuleSpec& module) {
+  return module.role == Role::Linear && module.last_name() == "lm_head";
+}
+
+// A tied head has no weight of its own: it multiplies with that of the embedding.
+const std::vector<plan::WeightSpec>& weights_of(const plan::Plan& plan,
+                                                const plan::ModuleSpec& module) {
+  if (!is_head(module) || !module.weights.empty()) return module.weights;
+  const auto embedding = std::ranges::find_if(
+      plan.placements,
+      [](const plan::Placement& placement) { return placement.module->role == Role::Embedding; });
+  return embedding == plan.placements.end() ? module.weights : embedding->module->weights;
+}
+
+// Reads and products of `rows` tokens with the weights of the module.
+void add_weights(const plan::ModuleSpec& module,
+                 const std::vector<plan::WeightSpec>& weights,
+                 double rows,
+                 Work& work) {
+  std::size_t largest = 0;
+  for (const plan::WeightSpec& weight : weights) {
+    const auto bytes = static_cast<double>(weight.bytes());
+    const auto elems = static_cast<double>(weight.num_elems());
+    if (module.role == Role::Embedding) {
+      // A lookup: one row per token.
+      work.weight_bytes +=
+          rows * bytes / static_cast<double>(std::max<std::int64_t>(weight.shape[0], 1));
+    } else if (const auto* experts = std::get_if<ops::ExpertsParams>(&module.params)) {
+      work.weight_bytes += bytes * touched_share(*experts, rows);
+      work.weight_flops += 2 * elems * rows * static_cast<double>(experts->top_k) /
+                           static_cast<double>(experts->num_experts);
+    } else {
+      work.weight_bytes += bytes;
+      work.weight_flops += 2 * elems * rows;
+    }
+    if (weight.bytes() > largest) {
+      largest = weight.bytes();
+      work.dtype = weight.dtype;
+    }
+  }
+}
+
+// Scores and sums over a context of `context` cached tokens.
+double attention_flops(const plan::ModuleSpec& module, double rows, double context) {
+  if (const auto* gqa = std::get_if<ops::AttentionParams>(&module.params)) {
+    const double seen = gqa->sliding_window > 0
+                            ? std::min(context, static_cast<double>(gqa->sliding_window))
+                            : context;
+    return 4 * rows * seen * static_cast<double>(gqa->num_heads * gqa->head_dim);
+  }
+  if (const auto* mla = std::get_if<ops::MlaParams>(&module.params)) {
+    return 2 * rows * context *
+           static_cast<double>(mla->num_heads * (2 * mla->kv_lora_rank + mla->qk_rope_head_dim));
+  }
+  return 0;
+}
+
+}  // namespace
+
+double kv_bytes_per_token(const plan::Placement& placement) {
+  const auto* cache = std::get_if<ops::KvCacheParams>(&placement.module->params);
+  if (cache == nullptr) return 0;
+  const auto chosen = placement.kwargs.find("dtype");
+  const std::optional<DType> dtype =
+      chosen == placement.kwargs.end() ? std::nullopt : dtype_from_name(chosen->second);
+  // f16 as the operator has it.
+  return static_cast<double>(bytes_of(dtype.value_or(DType::F16), cache->key_size)) +
+         static_cast<double>(bytes_of(dtype.value_or(DType::F16), cache->value_size));
+}
+
+Work module_work(const plan::Plan& plan, const plan::Placement& placement, const PassSize& pass) {
+  const plan::ModuleSpec& module = *placement.module;
+  const bool prefill = pass.phase == Phase::Prefill;
+  Work work;
+  // Of a prompt only the last token needs logits.
+  const double rows = prefill && is_head(module) ? 1 : pass.rows;
+  add_weights(module, weights_of(plan, module), rows, work);
+  if (module.role == Role::Attention)
+    work.context_flops = attention_flops(module, pass.rows, pass.context);
+  // A prompt's context is read once for all its tokens.
+  if (module.role == Role::KvCache)
+    work.context_bytes = kv_bytes_per_token(placement) * pass.context * (prefill ? 1 : pass.rows);
+  return work;
+}
+
+Work pass_work(const plan::Plan& plan, const PassSize& pass) {
+  Work total;
+  for (const plan::Placement& placement : plan.placements) {
+    const Work work = module_work(plan, placement, pass);
+    total.weight_bytes += work.weight_bytes;
+    total.weight_flops += work.weight_flops;
+    total.context_bytes += work.context_bytes;
+    total.context_flops += work.context_flops;
+  }
+  return total;
+}
+
+PassSize generate_pass(std::int64_t num_sequences, double context) {
+  return {.phase = Phase::Decode, .rows = static_cast<double>(num_sequences), .context = context};
+}
+
+PassSize prefill_pass(std::int64_t num_tokens) {
+  const auto rows = static_cast<double>(num_tokens);
+  return {.phase = Phase::Prefill, .rows = rows, .context = rows / 2};
+}
+
+}  // namespace graft::perf

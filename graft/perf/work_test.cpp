@@ -1,0 +1,86 @@
+// Against figures worked out by hand.
+
+#include "graft/perf/work.h"
+
+#include <gtest/gtest.h>
+
+namespace graft::perf {
+namespace {
+
+plan::ModuleSpec module_of(const std::string& name,
+                           ops::Role role,
+                           std::vector<std::int64_t> shape) {
+  plan::ModuleSpec module;
+  module.name = name;
+  module.role = role;
+  module.weights = {{.name = name + ".weight", .shape = std::move(shape), .dtype = DType::BF16}};
+  return module;
+}
+
+Work work_of(const plan::ModuleSpec& module, const PassSize& pass) {
+  plan::Placement placement;
+  placement.module = &module;
+  plan::Plan plan;
+  plan.placements = {placement};
+  return pass_work(plan, pass);
+}
+
+TEST(Work, SequencesShareWeightsButNotArithmetic) {
+  const plan::ModuleSpec linear = module_of("up", ops::Role::Linear, {100, 10});
+  const Work one = work_of(linear, generate_pass(1, 0));
+  EXPECT_EQ(one.weight_bytes, 2000);
+  EXPECT_EQ(one.weight_flops, 2000);
+  const Work eight = work_of(linear, generate_pass(8, 0));
+  EXPECT_EQ(eight.weight_bytes, 2000);
+  EXPECT_EQ(eight.weight_flops, 8 * 2000);
+}
+
+TEST(Work, OfAPromptOnlyTheLastTokenGoesThroughTheHead) {
+  const plan::ModuleSpec head = module_of("lm_head", ops::Role::Linear, {100, 10});
+  EXPECT_EQ(work_of(head, prefill_pass(64)).weight_flops, 2000);
+  EXPECT_EQ(work_of(head, generate_pass(64, 0)).weight_flops, 64 * 2000);
+}
+
+TEST(Work, ATiedHeadReadsTheWholeEmbedding) {
+  const plan::ModuleSpec embedding = module_of("embed_tokens", ops::Role::Embedding, {100, 10});
+  plan::ModuleSpec head = module_of("lm_head", ops::Role::Linear, {100, 10});
+  head.weights.clear();
+  plan::Plan plan;
+  plan.placements.resize(2);
+  plan.placements[0].module = &embedding;
+  plan.placements[1].module = &head;
+  // The lookup reads a row.
+  EXPECT_EQ(pass_work(plan, generate_pass(1, 0)).bytes(), 20 + 2000);
+  EXPECT_EQ(pass_work(plan, generate_pass(1, 0)).flops(), 2000);
+}
+
+TEST(Work, TokensReadTheExpertsTheyDraw) {
+  plan::ModuleSpec experts = module_of("experts", ops::Role::Experts, {4, 10, 10});
+  experts.params = ops::ExpertsParams{.num_experts = 4, .top_k = 1};
+  EXPECT_DOUBLE_EQ(work_of(experts, generate_pass(1, 0)).weight_bytes, 800 / 4.0);
+  // Two tokens draw the same one in a quarter of all cases.
+  EXPECT_DOUBLE_EQ(work_of(experts, generate_pass(2, 0)).weight_bytes, 800 * 7 / 16.0);
+  EXPECT_DOUBLE_EQ(work_of(experts, generate_pass(2, 0)).weight_flops, 2 * 200);
+}
+
+TEST(Work, EverySequenceReadsItsOwnContext) {
+  plan::ModuleSpec cache;
+  cache.name = "attn.kv_cache";
+  cache.role = ops::Role::KvCache;
+  cache.params = ops::KvCacheParams{.key_size = 10, .value_size = 10};
+  EXPECT_EQ(work_of(cache, generate_pass(3, 100)).bytes(), 3 * 100 * 40);
+  EXPECT_EQ(work_of(cache, prefill_pass(100)).bytes(), 50 * 40);
+}
+
+TEST(Work, APassIsTheSumOfItsModules) {
+  const plan::ModuleSpec linear = module_of("up", ops::Role::Linear, {100, 10});
+  plan::Placement placement;
+  placement.module = &linear;
+  plan::Plan plan;
+  plan.placements = {placement, placement};
+  EXPECT_EQ(pass_work(plan, generate_pass(1, 0)).bytes(), 4000);
+  EXPECT_EQ(pass_work(plan, generate_pass(1, 0)).flops(), 4000);
+}
+
+}  // namespace
+}  // namespace graft::perf

@@ -1,0 +1,64 @@
+#include "graft/server/admin.h"
+
+#include "graft/plan/report.h"
+#include "graft/server/api_error.h"
+#include "graft/server/json_text.h"
+
+namespace graft::server {
+namespace {
+
+http::Response metrics(const HandlerContext& backend) {
+  std::vector<ModelGauges> gauges;
+  for (const ModelPool::Loaded& loaded : backend.models.loaded())
+    gauges.push_back({.model = loaded.lease->name(), .stats = loaded.lease->llm().stats()});
+  return {.body = backend.metrics.text(gauges),
+          .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+}
+
+// Beside each module, when the server profiles: how often it ran, and for how long in all.
+void add_times(Json& placements, api::LLM& llm) {
+  const auto times = llm.profile();
+  for (Json& placement : placements) {
+    const auto found = times.find(placement["module"].get<std::string>());
+    if (found == times.end()) continue;
+    placement["calls"] = found->second.calls;
+    placement["seconds"] = found->second.seconds;
+  }
+}
+
+// What runs where, of every model that is loaded.
+http::Response plan(const HandlerContext& backend) {
+  Json list = Json::array();
+  for (const ModelPool::Loaded& loaded : backend.models.loaded()) {
+    Json json = plan::plan_json(loaded.lease->llm().plan());
+    json["name"] = loaded.lease->name();
+    add_times(json["placements"], loaded.lease->llm());
+    list.push_back(std::move(json));
+  }
+  return {.body = json_text({{"models", list}})};
+}
+
+http::Response health() {
+  return {.body = R"({"status":"ok"})"};
+}
+
+http::Response ready(const http::Request& request, const Readiness& readiness) {
+  if (readiness.is_draining) return error_response({503, "the server is stopping"}, request.path);
+  if (!readiness.is_loaded) return error_response({503, "the model is being loaded"}, request.path);
+  return {.body = R"({"status":"ready"})"};
+}
+
+}  // namespace
+
+void add_ops_routes(Router& router, const HandlerContext& backend, const Readiness& readiness) {
+  for (const char* path : {"/health", "/v1/health"})
+    router.add_plain("GET", path, [](const http::Request&) { return health(); });
+  router.add_plain("GET", "/ready", [&readiness](const http::Request& request) {
+    return ready(request, readiness);
+  });
+  router.add_plain("GET", "/metrics",
+                   [&backend](const http::Request&) { return metrics(backend); });
+  router.add_plain("GET", "/v1/plan", [&backend](const http::Request&) { return plan(backend); });
+}
+
+}  // namespace graft::server

@@ -1,0 +1,142 @@
+#include "graft/server/generation/tool_calls.h"
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "graft/server/generation/answer_parser.h"
+
+namespace graft::server {
+namespace {
+
+struct Case {
+  std::string text;
+  std::string content;
+  std::vector<std::string> calls;  // "name arguments"
+};
+
+const Case kCases[] = {
+    {"Hello.", "Hello.", {}},
+    {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"b\": 1, \"a\": \"x\"}}\n</tool_call>",
+     "",
+     {R"(f {"b":1,"a":"x"})"}},
+    {"Let me look. \n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
+     "Let me look.",
+     {"f {}"}},
+    {"<tool_call>{\"name\":\"f\"}</"
+     "tool_call>\n<tool_call>{\"name\":\"g\",\"arguments\":{\"x\":[1]}}</tool_call>\n",
+     "",
+     {"f {}", R"(g {"x":[1]})"}},
+    // Arguments as text, and the other word for them.
+    {R"(<tool_call>{"name":"f","arguments":"{\"x\": 1}"}</tool_call>)", "", {R"(f {"x":1})"}},
+    {R"(<tool_call>{"name":"f","parameters":{"x":1}}</tool_call>)", "", {R"(f {"x":1})"}},
+    // Lacks only its end.
+    {"<tool_call>{\"name\":\"f\",\"arguments\":{}}", "", {"f {}"}},
+    // No call after all: nothing is lost.
+    {"<tool_call>not json</tool_call>", "<tool_call>not json</tool_call>", {}},
+    {"<tool_call>{\"name\":\"f\",\"arguments\":3}</tool_call>",
+     "<tool_call>{\"name\":\"f\",\"arguments\":3}</tool_call>",
+     {}},
+    {"<tool_call>{\"name\":", "<tool_call>{\"name\":", {}},
+    {"<tool_call>", "<tool_call>", {}},
+    {"a <tool_cal b", "a <tool_cal b", {}},
+    {"1 < 2 and <", "1 < 2 and <", {}},
+    {"ends in blanks \n", "ends in blanks \n", {}},
+    // DeepSeek, V3.1 and V3.
+    {"Yes.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": "
+     "1}<｜tool▁call▁end｜><｜tool▁call▁begin｜>g<｜tool▁sep｜>{}<｜tool▁call▁end｜><"
+     "｜tool▁calls▁end｜>",
+     "Yes.",
+     {R"(f {"x":1})", "g {}"}},
+    {"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"x\": "
+     "\"é\"}\n```<｜tool▁call▁"
+     "end｜><｜tool▁calls▁end｜>",
+     "",
+     {R"(f {"x":"é"})"}},
+};
+
+std::string described(const ToolCall& call) {
+  return call.name + " " + call.arguments;
+}
+
+TEST(ToolCallParser, GivesTheSameInAnyPieces) {
+  std::mt19937 random(1);
+  for (const Case& c : kCases) {
+    for (int round = 0; round < 50; ++round) {
+      ToolCallParser parser;
+      std::string content;
+      std::vector<std::string> calls;
+      const auto take = [&](const ToolText& part) {
+        content += part.text;
+        for (const ToolCall& call : part.calls)
+          calls.push_back(described(call));
+      };
+      for (std::size_t at = 0; at < c.text.size();) {
+        const std::size_t count = round == 0 ? 1 : 1 + random() % 12;
+        take(parser.feed(std::string_view(c.text).substr(at, count)));
+        at += count;
+      }
+      take(parser.finish());
+      EXPECT_EQ(content, c.content) << c.text;
+      EXPECT_EQ(calls, c.calls) << c.text;
+    }
+  }
+}
+
+TEST(ToolCallParser, ShowsTextAsItComesAndNamesEveryCall) {
+  ToolCallParser parser;
+  EXPECT_EQ(parser.feed("Hello wor").text, "Hello wor");
+  EXPECT_EQ(parser.feed("ld <too").text, "ld");
+  EXPECT_EQ(parser.feed("th").text, " <tooth");
+  std::string ids;
+  for (int i = 0; i < 3; ++i) {
+    const ToolText part = parser.feed(R"(<tool_call>{"name":"f"}</tool_call>)");
+    ASSERT_EQ(part.calls.size(), 1U);
+    EXPECT_TRUE(part.calls[0].id.starts_with("call_"));
+    EXPECT_EQ(ids.find(part.calls[0].id), std::string::npos);
+    ids += part.calls[0].id;
+  }
+}
+
+constexpr const char* kAnswer =
+    "<think>\nI need f.\n</think>\n\nOne moment.\n<tool_call>{\"name\":\"f\"}</tool_call>"
+    "<tool_call>{\"name\":\"g\"}</tool_call>";
+
+AnswerDelta parse(const AnswerFormat& format, std::string_view text, std::size_t size) {
+  AnswerParser parser(format);
+  AnswerDelta all;
+  const auto take = [&](AnswerDelta delta) {
+    all.reasoning += delta.reasoning;
+    all.content += delta.content;
+    for (ToolCall& call : delta.calls)
+      all.calls.push_back(std::move(call));
+  };
+  for (std::size_t at = 0; at < text.size(); at += size)
+    take(parser.feed(text.substr(at, size)));
+  take(parser.finish());
+  EXPECT_EQ(parser.has_calls(), !all.calls.empty());
+  return all;
+}
+
+TEST(AnswerParser, SplitsThinkingWordsAndCalls) {
+  for (std::size_t size = 1; size < 40; ++size) {
+    const AnswerDelta all = parse({.reads_tools = true}, kAnswer, size);
+    EXPECT_EQ(all.reasoning, "I need f.");
+    EXPECT_EQ(all.content, "One moment.");
+    ASSERT_EQ(all.calls.size(), 2U);
+    EXPECT_EQ(all.calls[1].name, "g");
+    EXPECT_EQ(parse({.reads_tools = true, .only_one_call = true}, kAnswer, size).calls.size(), 1U);
+  }
+}
+
+TEST(AnswerParser, WithoutToolsMarksAreText) {
+  const AnswerDelta all = parse({}, "<tool_call>{\"name\":\"f\"}</tool_call>", 5);
+  EXPECT_EQ(all.content, "<tool_call>{\"name\":\"f\"}</tool_call>");
+  EXPECT_TRUE(all.calls.empty());
+  EXPECT_EQ(parse({.in_thinking = true}, "so </think> yes", 3).reasoning, "so");
+}
+
+}  // namespace
+}  // namespace graft::server

@@ -1,0 +1,45 @@
+#include "graft/server/models/loaded_model.h"
+
+#include <utility>
+
+#include "graft/base/error.h"
+#include "graft/server/api_error.h"
+
+namespace graft::server {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+LoadedModel::LoadedModel(ModelInfo info,
+                         const api::LlmConfig& config,
+                         const std::string& chat_template)
+    : info_(std::move(info)), llm_(info_.path, config), load_seconds_(seconds_since(start_)) {
+  if (llm_.tokenizer() != nullptr) format_.emplace(llm_, chat_template);
+}
+
+const api::ChatFormat& LoadedModel::format() const {
+  tokenizer();
+  return *format_;
+}
+
+const tokenizer::Tokenizer& LoadedModel::tokenizer() const {
+  if (llm_.tokenizer() == nullptr) throw ApiError(400, str(name(), " has no tokenizer"), "model");
+  return *llm_.tokenizer();
+}
+
+std::shared_ptr<void> LoadedModel::admit(std::int64_t num_answers, std::int64_t max_waiting) {
+  const std::int64_t most = llm_.config().max_num_seqs + max_waiting;
+  std::int64_t now = *num_answers_;
+  do {
+    // One that asks for more than all places gets them when nobody else is there.
+    if (now > 0 && now + num_answers > most)
+      throw busy_error(str("too many requests: ", now, " answers are under way or wait"), 1);
+  } while (!num_answers_->compare_exchange_weak(now, now + num_answers));
+  return {nullptr, [count = num_answers_, num_answers](void*) { *count -= num_answers; }};
+}
+
+}  // namespace graft::server

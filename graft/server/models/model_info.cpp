@@ -1,0 +1,67 @@
+#include "graft/server/models/model_info.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+#include <openssl/sha.h>
+#include <sys/stat.h>
+
+#include "graft/formats/weight_source.h"
+#include "graft/tensor/dtype.h"
+
+namespace graft::server {
+namespace {
+
+std::string hex_digest(const std::string& text) {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest = {};
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
+  std::string hex;
+  for (const unsigned char byte : digest)
+    hex += fmt::format("{:02x}", byte);
+  return hex;
+}
+
+void read_files(const formats::WeightSource& source, ModelInfo& info) {
+  for (const std::filesystem::path& file : source.files()) {
+    struct stat about = {};
+    if (::stat(file.c_str(), &about) != 0) continue;
+    info.bytes += static_cast<std::uint64_t>(about.st_size);
+    info.modified = std::max<std::int64_t>(info.modified, about.st_mtime);
+  }
+}
+
+void read_tensors(const formats::WeightSource& source, ModelInfo& info) {
+  std::map<DType, std::size_t> bytes_of;
+  std::string names;
+  for (const formats::TensorInfo& tensor : source.tensors()) {
+    info.num_parameters += tensor.num_elems();
+    bytes_of[tensor.dtype] += tensor.data.size();
+    names += fmt::format("{} {} {}\n", tensor.name, graft::info(tensor.dtype).name,
+                         fmt::join(tensor.shape, "x"));
+  }
+  const auto most = std::ranges::max_element(
+      bytes_of, [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most != bytes_of.end()) info.quantization = graft::info(most->first).name;
+  info.digest = hex_digest(fmt::format("{}{} {}", names, info.bytes, info.modified));
+}
+
+}  // namespace
+
+ModelInfo read_model_info(const std::string& name, const std::filesystem::path& path) {
+  const auto source = formats::open_weights(path);
+  const formats::ModelConfig& config = source->config();
+  ModelInfo info = {.name = name, .path = path};
+  info.format = source->format().starts_with("GGUF") ? "gguf" : "safetensors";
+  info.architecture = formats::info(config.architecture).gguf;
+  info.context_length = config.max_position_embeddings;
+  info.embedding_length = config.hidden_size;
+  info.num_layers = config.num_hidden_layers;
+  info.vocab_size = config.vocab_size;
+  info.chat_template = source->tokenizer().chat_template;
+  read_files(*source, info);
+  read_tensors(*source, info);
+  return info;
+}
+
+}  // namespace graft::server

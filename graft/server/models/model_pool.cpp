@@ -1,0 +1,307 @@
+#include "graft/server/models/model_pool.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "graft/base/error.h"
+#include "graft/base/system/system.h"
+#include "graft/server/api_error.h"
+
+namespace graft::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Beside its weights a model needs room to work and for some of the KV cache.
+constexpr double kRoomPerByte = 1.2;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+// Leases keep the state, not the models: these go with the pool or on its own thread, never on the
+// thread of a model, which cannot wait for itself.
+struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
+  struct Waiter {
+    Ready ready;
+    Failed failed;
+  };
+
+  struct Entry {
+    NamedPath named;
+    std::unique_ptr<LoadedModel> model = {};
+    std::int64_t num_leases = 0;
+    Clock::time_point last_used = {};
+    double keep_alive_seconds = 0;
+    std::deque<Waiter> waiters = {};  // for it to be loaded
+    bool is_loading = false;
+
+    bool is_idle() const { return model && num_leases == 0; }
+  };
+
+  State(PoolConfig given, Post given_post) : config(std::move(given)), post(std::move(given_post)) {
+    for (const NamedPath& named : config.models)
+      entries.push_back({.named = named, .keep_alive_seconds = config.keep_alive_seconds});
+  }
+
+  Entry& at(const std::string& name) {
+    for (Entry& entry : entries) {
+      if (entry.named.name == name) return entry;
+    }
+    throw ApiError(404, str("the model '", name, "' is not here"), "model", "model_not_found");
+  }
+
+  Lease lease_of(Entry& entry) {
+    ++entry.num_leases;
+    entry.last_used = Clock::now();
+    return {entry.model.get(), [self = shared_from_this(), &entry](LoadedModel*) {
+              const std::lock_guard lock(self->mutex);
+              --entry.num_leases;
+              entry.last_used = Clock::now();
+              self->wake.notify_all();
+            }};
+  }
+
+  // The loader's thread.
+  void run() {
+    std::unique_lock lock(mutex);
+    while (!is_stopping) {
+      if (unload_expired(lock)) continue;
+      Entry* next = next_to_load();
+      if (next != nullptr && make_room(*next, lock)) {
+        load(*next, lock);
+      } else {
+        wait(lock);
+      }
+    }
+  }
+
+  void wait(std::unique_lock<std::mutex>& lock) {
+    std::optional<Clock::time_point> first;
+    for (const Entry& entry : entries) {
+      if (!entry.is_idle() || entry.keep_alive_seconds < 0) continue;
+      const Clock::time_point end = expiry(entry);
+      if (!first || end < *first) first = end;
+    }
+    if (first) {
+      wake.wait_until(lock, *first);
+    } else {
+      wake.wait(lock);
+    }
+  }
+
+  static Clock::time_point expiry(const Entry& entry) {
+    // Longer than a year is for ever, and would not fit the clock.
+    const double seconds = std::min(entry.keep_alive_seconds, 3.0e7);
+    return entry.last_used +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  }
+
+  bool unload_expired(std::unique_lock<std::mutex>& lock) {
+    for (Entry& entry : entries) {
+      if (!entry.is_idle() || entry.keep_alive_seconds < 0 || Clock::now() < expiry(entry))
+        continue;
+      drop(entry, lock);
+      return true;
+    }
+    return false;
+  }
+
+  void drop(Entry& entry, std::unique_lock<std::mutex>& lock) {
+    std::unique_ptr<LoadedModel> model = std::move(entry.model);
+    entry.keep_alive_seconds = config.keep_alive_seconds;
+    lock.unlock();
+    model.reset();
+    lock.lock();
+  }
+
+  Entry* next_to_load() {
+    const auto found = std::ranges::find_if(
+        entries, [](const Entry& entry) { return !entry.model && !entry.waiters.empty(); });
+    return found == entries.end() ? nullptr : &*found;
+  }
+
+  // Unloads idle models, the longest unused first, until this one fits. False when it must wait for
+  // others to become idle.
+  bool make_room(Entry& wanted, std::unique_lock<std::mutex>& lock) {
+    for (;;) {
+      const auto num_loaded = static_cast<std::size_t>(std::ranges::count_if(
+          entries, [](const Entry& entry) { return entry.model != nullptr; }));
+      if (num_loaded == 0) return true;  // if it does not fit now it never will
+      const bool has_seat = config.max_loaded == 0 || num_loaded < config.max_loaded;
+      if (has_seat && has_memory(wanted)) return true;
+      Entry* oldest = nullptr;
+      for (Entry& entry : entries) {
+        if (entry.is_idle() && (oldest == nullptr || entry.last_used < oldest->last_used))
+          oldest = &entry;
+      }
+      if (oldest == nullptr) return false;
+      drop(*oldest, lock);
+    }
+  }
+
+  static bool has_memory(const Entry& wanted) {
+    const std::uint64_t available = available_memory();
+    if (available == 0) return true;  // nobody knows
+    std::error_code error;
+    const bool is_file = std::filesystem::is_regular_file(wanted.named.path, error);
+    const std::uint64_t bytes = is_file
+                                    ? std::filesystem::file_size(wanted.named.path, error)
+                                    : read_model_info(wanted.named.name, wanted.named.path).bytes;
+    return static_cast<double>(bytes) * kRoomPerByte < static_cast<double>(available);
+  }
+
+  void load(Entry& entry, std::unique_lock<std::mutex>& lock) {
+    entry.is_loading = true;
+    std::unique_ptr<LoadedModel> model;
+    std::string error;
+    lock.unlock();
+    try {
+      model = std::make_unique<LoadedModel>(read_model_info(entry.named.name, entry.named.path),
+                                            config.llm, config.chat_template);
+    } catch (const std::exception& thrown) {
+      error = thrown.what();
+    }
+    lock.lock();
+    entry.is_loading = false;
+    entry.model = std::move(model);
+    std::vector<std::function<void()>> tasks = answers_to_waiters(entry, error);
+    // Without the lock: a task that is dropped gives its lease back at once.
+    lock.unlock();
+    for (auto& task : tasks)
+      post(std::move(task));
+    tasks.clear();
+    lock.lock();
+  }
+
+  std::vector<std::function<void()>> answers_to_waiters(Entry& entry, const std::string& error) {
+    std::vector<std::function<void()>> tasks;
+    for (Waiter& waiter : entry.waiters) {
+      if (entry.model) {
+        tasks.emplace_back(
+            [ready = std::move(waiter.ready), lease = lease_of(entry)] { ready(lease); });
+      } else {
+        tasks.emplace_back([failed = std::move(waiter.failed), error] { failed(error); });
+      }
+    }
+    num_waiting -= entry.waiters.size();
+    entry.waiters.clear();
+    return tasks;
+  }
+
+  const PoolConfig config;
+  const Post post;
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::deque<Entry> entries;  // never moved
+  std::size_t num_waiting = 0;
+  bool is_stopping = false;
+  std::thread thread;
+};
+
+ModelPool::ModelPool(PoolConfig config, Post post)
+    : state_(std::make_shared<State>(std::move(config), std::move(post))) {
+  state_->thread = std::thread([state = state_.get()] { state->run(); });
+}
+
+ModelPool::~ModelPool() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->is_stopping = true;
+  }
+  state_->wake.notify_all();
+  state_->thread.join();
+  for (State::Entry& entry : state_->entries) {
+    entry.waiters.clear();
+    entry.model.reset();
+  }
+}
+
+std::string ModelPool::resolve(const std::string& name) const {
+  constexpr std::string_view kLatest = ":latest";
+  if (name.empty()) return state_->entries.front().named.name;
+  std::string wanted = http::lower_case(name);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    for (const State::Entry& entry : state_->entries) {
+      if (http::lower_case(entry.named.name) == wanted) return entry.named.name;
+    }
+    if (!wanted.ends_with(kLatest)) break;
+    wanted.resize(wanted.size() - kLatest.size());
+  }
+  throw ApiError(404,
+                 str("the model '", name, "' is not here; there are: ",
+                     [&] {
+                       std::string all;
+                       for (const std::string& known : names())
+                         all += (all.empty() ? "" : ", ") + known;
+                       return all;
+                     }()),
+                 "model", "model_not_found");
+}
+
+void ModelPool::acquire(const std::string& name,
+                        Ready ready,
+                        Failed failed,
+                        std::optional<double> keep_alive_seconds) {
+  const std::string resolved = resolve(name);
+  std::unique_lock lock(state_->mutex);
+  State::Entry& entry = state_->at(resolved);
+  if (keep_alive_seconds) entry.keep_alive_seconds = *keep_alive_seconds;
+  if (entry.model) {
+    Lease lease = state_->lease_of(entry);
+    lock.unlock();
+    ready(std::move(lease));
+    return;
+  }
+  if (state_->num_waiting >= state_->config.max_loading)
+    throw busy_error(str(resolved, ": too many requests wait for it"), 5);
+  entry.waiters.push_back({.ready = std::move(ready), .failed = std::move(failed)});
+  ++state_->num_waiting;
+  state_->wake.notify_all();
+}
+
+void ModelPool::unload(const std::string& name) {
+  const std::lock_guard lock(state_->mutex);
+  state_->at(name).keep_alive_seconds = 0;
+  state_->wake.notify_all();
+}
+
+std::vector<std::string> ModelPool::names() const {
+  std::vector<std::string> names;
+  for (const State::Entry& entry : state_->entries)
+    names.push_back(entry.named.name);
+  return names;
+}
+
+ModelInfo ModelPool::info(const std::string& name) const {
+  const std::string resolved = resolve(name);
+  ModelInfo info = read_model_info(resolved, state_->at(resolved).named.path);
+  const std::int64_t max_model_len = state_->config.llm.engine.max_model_len;
+  if (max_model_len > 0) info.context_length = std::min(info.context_length, max_model_len);
+  return info;
+}
+
+std::vector<ModelPool::Loaded> ModelPool::loaded() const {
+  std::vector<Loaded> all;
+  const std::lock_guard lock(state_->mutex);
+  for (State::Entry& entry : state_->entries) {
+    if (!entry.model) continue;
+    const Clock::time_point last_used = entry.last_used;
+    all.push_back({.lease = state_->lease_of(entry)});
+    entry.last_used = last_used;  // looking at it is no use of it
+    if (entry.keep_alive_seconds >= 0) {
+      const double left = -seconds_since(State::expiry(entry));
+      all.back().expires_in_seconds = std::max(left, 0.0);
+    }
+  }
+  return all;
+}
+
+}  // namespace graft::server

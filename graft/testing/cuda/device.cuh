@@ -1,0 +1,131 @@
+// What the tests of the CUDA kernels share: arrays on the GPU, random numbers, comparisons.
+// Without a GPU tests are skipped; with GRAFT_REQUIRE_GPU=1 they fail instead.
+
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string_view>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include "graft/base/error.h"
+#include "graft/quant/codec.h"
+#include "graft/tensor/dtype.h"
+
+namespace graft::kernels::cuda::testing {
+
+using Floats = std::vector<float>;
+
+inline void check(cudaError_t error) {
+  if (error != cudaSuccess) fail("CUDA: ", cudaGetErrorString(error));
+}
+
+// Base of all fixtures.
+class GpuTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) return;
+    const char* required = std::getenv("GRAFT_REQUIRE_GPU");
+    if (required != nullptr && std::string_view(required) == "1") {
+      FAIL() << "GRAFT_REQUIRE_GPU is 1, but there is no GPU";
+    }
+    GTEST_SKIP() << "no GPU";
+  }
+};
+
+// An array on the GPU. New ones hold bytes 0xff: NaN as floats, -1 as numbers of rows.
+template <class T>
+class Device {
+ public:
+  explicit Device(std::size_t count) : count_(count) {
+    check(cudaMalloc(reinterpret_cast<void**>(&data_), bytes() == 0 ? 1 : bytes()));
+    check(cudaMemset(data_, 0xff, bytes()));
+  }
+  explicit Device(const std::vector<T>& values) : Device(values.size()) { put(values); }
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  ~Device() { cudaFree(data_); }
+
+  T* get() const { return data_; }
+  std::size_t size() const { return count_; }
+  std::size_t bytes() const { return count_ * sizeof(T); }
+  void put(const std::vector<T>& values) {
+    check(cudaMemcpy(data_, values.data(), bytes(), cudaMemcpyHostToDevice));
+  }
+  // Waits for all work before.
+  std::vector<T> take() const {
+    std::vector<T> values(count_);
+    check(cudaDeviceSynchronize());
+    check(cudaMemcpy(values.data(), data_, bytes(), cudaMemcpyDeviceToHost));
+    return values;
+  }
+
+ private:
+  std::size_t count_;
+  T* data_ = nullptr;
+};
+
+class Random {
+ public:
+  explicit Random(unsigned seed) : engine_(seed) {}
+
+  Floats floats(std::int64_t count, float size = 1.0F) {
+    std::normal_distribution<float> distribution(0.0F, size);
+    Floats values(static_cast<std::size_t>(count));
+    for (float& value : values)
+      value = distribution(engine_);
+    return values;
+  }
+  std::int64_t below(std::int64_t end) {
+    return std::uniform_int_distribution<std::int64_t>(0, end - 1)(engine_);
+  }
+  std::vector<std::int32_t> ints(std::int64_t count, std::int64_t end) {
+    std::vector<std::int32_t> values(static_cast<std::size_t>(count));
+    for (std::int32_t& value : values)
+      value = static_cast<std::int32_t>(below(end));
+    return values;
+  }
+  std::mt19937& engine() { return engine_; }
+
+ private:
+  std::mt19937 engine_;
+};
+
+inline float f16_value(std::uint16_t code) {
+  float value = 0;
+  std::byte bytes[sizeof(code)];
+  std::memcpy(bytes, &code, sizeof(code));
+  quant::reference_codecs()[static_cast<std::size_t>(DType::F16)].decode(bytes, &value, 1);
+  return value;
+}
+
+inline float bf16_value(std::uint16_t code) {
+  const std::uint32_t bits = static_cast<std::uint32_t>(code) << 16;
+  float value = 0;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// The difference of two arrays, as a part of the second's length; NaN counts as infinite.
+template <class A, class B>
+double relative_error(const std::vector<A>& got, const std::vector<B>& want) {
+  EXPECT_EQ(got.size(), want.size());
+  double difference = 0;
+  double length = 0;
+  for (std::size_t i = 0; i < want.size() && i < got.size(); ++i) {
+    const double d = static_cast<double>(got[i]) - static_cast<double>(want[i]);
+    if (std::isnan(d)) return INFINITY;
+    difference += d * d;
+    length += static_cast<double>(want[i]) * static_cast<double>(want[i]);
+  }
+  return length == 0 ? std::sqrt(difference) : std::sqrt(difference / length);
+}
+
+}  // namespace graft::kernels::cuda::testing

@@ -1,0 +1,374 @@
+#include "graft/tokenizer/model/bpe_merge.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <optional>
+
+namespace graft::tokenizer {
+namespace {
+
+using Symbols = std::span<const TokenId>;
+using Tokens = std::vector<MergedToken>;
+
+constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+
+// Up to here, looking through all pairs for the best is faster than keeping queues.
+constexpr std::size_t kMaxShort = 128;
+constexpr std::uint32_t kPositionBits = 7;
+static_assert(kMaxShort == std::size_t{1} << kPositionBits);
+
+// More ranks than any vocabulary has pairs; rank and position must fit in 31 bits.
+constexpr std::uint32_t kMaxPackedRanks = (std::uint32_t{1} << (31 - kPositionBits)) - 1;
+
+// Merges up to kMaxShort symbols in arrays of fixed size. A pair's key is its rank, then its
+// position: the least key is the pair to merge. Signed, because plain x86-64 has a vector
+// comparison of those.
+class ShortMerger {
+ public:
+  ShortMerger(const PairTable& pairs, Symbols symbols)
+      : pairs_(pairs),
+        size_(symbols.size()),
+        num_keys_((symbols.size() + 2 * kLanes - 1) / (2 * kLanes) * (2 * kLanes)) {
+    for (std::size_t i = 0; i < size_; ++i) {
+      ids_[i] = symbols[i];
+      next_[i] = static_cast<std::uint8_t>(i + 1);
+      previous_[i] = static_cast<std::uint8_t>(i - 1);
+    }
+    std::fill(keys_.begin() + static_cast<std::ptrdiff_t>(size_ - 1),
+              keys_.begin() + static_cast<std::ptrdiff_t>(num_keys_), kNoKey);
+    for (std::size_t i = 0; i + 1 < size_; ++i)
+      look_at(i, i + 1);
+  }
+
+  void run(Tokens& out) {
+    while (true) {
+      const std::int32_t best = min_key();
+      if (best == kNoKey) break;
+      merge(static_cast<std::uint32_t>(best) & (kMaxShort - 1));
+    }
+    for (std::size_t i = 0; i < size_; i = next_[i])
+      out.push_back({ids_[i], static_cast<std::uint32_t>(next_[i] - i)});
+  }
+
+ private:
+  static constexpr std::size_t kLanes = 4;
+  using Vector [[gnu::vector_size(kLanes * sizeof(std::int32_t))]] = std::int32_t;
+
+  static constexpr std::int32_t kNoKey = std::numeric_limits<std::int32_t>::max();
+
+  std::int32_t min_key() const {
+    // Two at a time, so that one comparison does not wait for the other.
+    Vector first = vector_at(0);
+    Vector second = vector_at(kLanes);
+    for (std::size_t i = 2 * kLanes; i < num_keys_; i += 2 * kLanes) {
+      first = least(first, vector_at(i));
+      second = least(second, vector_at(i + kLanes));
+    }
+    first = least(first, second);
+    first = least(first, Vector{first[2], first[3], first[2], first[3]});
+    first = least(first, Vector{first[1], first[1], first[1], first[1]});
+    return first[0];
+  }
+
+  static Vector least(Vector a, Vector b) { return a < b ? a : b; }
+
+  Vector vector_at(std::size_t i) const {
+    Vector vector;
+    std::memcpy(&vector, &keys_[i], sizeof(vector));
+    return vector;
+  }
+
+  void look_at(std::size_t at, std::size_t right) {
+    const PairMerge merge = pairs_.find(ids_[at], ids_[right]);
+    keys_[at] = merge.rank == PairTable::kNoRank
+                    ? kNoKey
+                    : static_cast<std::int32_t>((merge.rank << kPositionBits) | at);
+    made_[at] = merge.id;
+  }
+
+  void merge(std::size_t at) {
+    const std::size_t right = next_[at];
+    const std::size_t after = next_[right];
+    ids_[at] = made_[at];
+    next_[at] = static_cast<std::uint8_t>(after);
+    keys_[right] = kNoKey;
+    keys_[at] = kNoKey;
+    if (after < size_) {
+      previous_[after] = static_cast<std::uint8_t>(at);
+      look_at(at, after);
+    }
+    if (at > 0) look_at(previous_[at], at);
+  }
+
+  const PairTable& pairs_;
+  std::size_t size_;
+  std::size_t num_keys_;  // whole pairs of vectors
+  alignas(16) std::array<std::int32_t, kMaxShort> keys_;
+  std::array<TokenId, kMaxShort> ids_;
+  std::array<TokenId, kMaxShort> made_;  // what the pair that begins here becomes
+  std::array<std::uint8_t, kMaxShort> next_;
+  std::array<std::uint8_t, kMaxShort> previous_;
+};
+
+// The pairs of many symbols, by rank. A heap of all pairs would take n log n steps through memory;
+// here a heap holds only the ranks that occur, and each of them its positions from left to right.
+class QueueMerger {
+ public:
+  QueueMerger(const PairTable& pairs,
+              std::uint32_t num_ranks,
+              Symbols symbols,
+              MergeScratch& scratch)
+      : pairs_(pairs), s_(scratch) {
+    const auto size = static_cast<std::uint32_t>(symbols.size());
+    s_.queue_of_rank.resize(num_ranks, kNone);
+    s_.symbols.resize(size);
+    for (std::uint32_t i = 0; i < size; ++i) {
+      s_.symbols[i] = {symbols[i], PairTable::kNoRank, i + 1 < size ? i + 1 : kNone,
+                       i > 0 ? i - 1 : kNone};
+    }
+    for (std::uint32_t i = 0; i < size; ++i)
+      look_at(i);
+  }
+
+  void run(Tokens& out) {
+    while (!s_.heap.empty()) {
+      const auto idx = static_cast<std::uint32_t>(s_.heap.front());
+      prefetch(s_.queues[idx]);
+      const auto at = next_of(s_.queues[idx]);
+      if (!at) {
+        retire(idx);
+      } else if (s_.symbols[*at].id >= 0 && s_.symbols[*at].rank == s_.queues[idx].rank) {
+        merge(*at);
+      }
+    }
+    const auto size = static_cast<std::uint32_t>(s_.symbols.size());
+    for (std::uint32_t i = 0; i < size;) {
+      const std::uint32_t next = std::min(s_.symbols[i].next, size);
+      out.push_back({s_.symbols[i].id, next - i});
+      i = next;
+    }
+  }
+
+ private:
+  // One rank's positions are far apart in a very long word: ask for them some merges ahead.
+  void prefetch(const MergeScratch::Queue& queue) const {
+    constexpr std::size_t kAhead = 12;
+    if (queue.head + kAhead < queue.positions.size()) {
+      __builtin_prefetch(&s_.symbols[queue.positions[queue.head + kAhead]]);
+    }
+  }
+
+  static std::optional<std::uint32_t> next_of(MergeScratch::Queue& queue) {
+    const bool has_more = queue.head < queue.positions.size();
+    if (queue.late.empty()) {
+      return has_more ? std::optional(queue.positions[queue.head++]) : std::nullopt;
+    }
+    if (has_more && queue.positions[queue.head] < queue.late.front()) {
+      return queue.positions[queue.head++];
+    }
+    std::ranges::pop_heap(queue.late, std::greater<>());
+    const std::uint32_t at = queue.late.back();
+    queue.late.pop_back();
+    return at;
+  }
+
+  // The pair that begins at `at` is new.
+  void look_at(std::uint32_t at) {
+    MergeScratch::Symbol& symbol = s_.symbols[at];
+    symbol.rank = symbol.next == kNone ? PairTable::kNoRank
+                                       : pairs_.find(symbol.id, s_.symbols[symbol.next].id).rank;
+    if (symbol.rank == PairTable::kNoRank) return;
+    std::uint32_t& idx = s_.queue_of_rank[symbol.rank];
+    if (idx == kNone) idx = open(symbol.rank);
+    MergeScratch::Queue& queue = s_.queues[idx];
+    if (queue.head == queue.positions.size() || queue.positions.back() < at) {
+      queue.positions.push_back(at);
+    } else {
+      queue.late.push_back(at);
+      std::ranges::push_heap(queue.late, std::greater<>());
+    }
+  }
+
+  void merge(std::uint32_t at) {
+    MergeScratch::Symbol& left = s_.symbols[at];
+    MergeScratch::Symbol& right = s_.symbols[left.next];
+    left.id = pairs_.find(left.id, right.id).id;
+    right.id = -1;
+    left.next = right.next;
+    if (left.next != kNone) s_.symbols[left.next].previous = at;
+    if (left.previous != kNone) look_at(left.previous);
+    look_at(at);
+  }
+
+  std::uint32_t open(std::uint32_t rank) {
+    if (s_.free_queues.empty()) {
+      s_.free_queues.push_back(static_cast<std::uint32_t>(s_.queues.size()));
+      s_.queues.emplace_back();
+    }
+    const std::uint32_t idx = s_.free_queues.back();
+    s_.free_queues.pop_back();
+    s_.queues[idx].rank = rank;
+    s_.heap.push_back((std::uint64_t{rank} << 32U) | idx);
+    std::ranges::push_heap(s_.heap, std::greater<>());
+    return idx;
+  }
+
+  void retire(std::uint32_t idx) {
+    MergeScratch::Queue& queue = s_.queues[idx];
+    s_.queue_of_rank[queue.rank] = kNone;
+    queue.positions.clear();
+    queue.head = 0;
+    s_.free_queues.push_back(idx);
+    std::ranges::pop_heap(s_.heap, std::greater<>());
+    s_.heap.pop_back();
+  }
+
+  const PairTable& pairs_;
+  MergeScratch& s_;
+};
+
+// A word too long to be merged at once: from left to right, a window of its symbols at a time. Of
+// each window's tokens the last ones are left out, they may become others with what follows, and
+// the next window begins there.
+//
+// Why the result is that of the whole word: merging takes the least (rank, position) of all pairs.
+// Among the merges inside some stretch of symbols that no merge leaves, the order is the one in
+// which the stretch alone is merged. Take tokens of which each two neighbours, merged alone, stay
+// these two. The first merge of the whole word across one of their borders would, up to then, have
+// seen the stretch of the two tokens there exactly as it is alone, and would have been made there
+// too. So there is none. Neighbours within a window are such by the same argument; those on both
+// sides of a cut are merged alone to see.
+class WindowMerger {
+ public:
+  WindowMerger(const PairTable& pairs,
+               std::uint32_t num_ranks,
+               Symbols symbols,
+               MergeScratch& scratch)
+      : pairs_(pairs), num_ranks_(num_ranks), symbols_(symbols), s_(scratch) {}
+
+  // The tokens are in scratch.done then.
+  void run() {
+    s_.done.clear();
+    // Cuts in the wrong place cost time. Merges that reach so far are not to be found in windows.
+    std::size_t work_left = 4 * symbols_.size();
+    while (at_ < symbols_.size()) {
+      const std::size_t size = std::min(size_, symbols_.size() - at_);
+      const bool is_last = at_ + size == symbols_.size();
+      if (!is_repeated(size)) {
+        if (work_left < size) {
+          s_.done.clear();
+          merge(symbols_, s_.done);
+          return;
+        }
+        work_left -= size;
+        seen_size_ = 0;
+        s_.window.clear();
+        merge(symbols_.subspan(at_, size), s_.window);
+        if (!is_right_cut()) {
+          step_back();
+          continue;
+        }
+      }
+      take_window(size, is_last);
+    }
+  }
+
+ private:
+  // The smallest window. Larger ones take longer for each merge, smaller ones repeat more of it.
+  static constexpr std::size_t kWindow = 64;
+  // So many tokens at the end of a window are merged again with what follows.
+  static constexpr std::size_t kOverlap = 2;
+  // A window of so many tokens may be smaller.
+  static constexpr std::size_t kManyTokens = 32;
+
+  void merge(Symbols symbols, Tokens& out) const {
+    if (symbols.size() <= kMaxShort && num_ranks_ <= kMaxPackedRanks) {
+      ShortMerger(pairs_, symbols).run(out);
+    } else {
+      QueueMerger(pairs_, num_ranks_, symbols, s_).run(out);
+    }
+  }
+
+  std::size_t last_size() const { return s_.done.empty() ? 0 : s_.done.back().num_symbols; }
+
+  // Whether the last token and the window are what they were when the tokens now in scratch.window
+  // were taken: in a run of one letter they always are.
+  bool is_repeated(std::size_t size) const {
+    const std::size_t before = last_size();
+    if (size != seen_size_ || before != seen_before_) return false;
+    const auto now = symbols_.subspan(at_ - before, before + size);
+    return std::ranges::equal(now, symbols_.subspan(seen_at_ - before, before + size));
+  }
+
+  // Whether the last token taken and the first of the window stay apart when merged alone.
+  bool is_right_cut() const {
+    if (s_.done.empty()) return true;
+    const std::size_t before = last_size();
+    s_.pair.clear();
+    merge(symbols_.subspan(at_ - before, before + s_.window.front().num_symbols), s_.pair);
+    return s_.pair.front().num_symbols == before;
+  }
+
+  // The last tokens taken are not those of the word: again from before them, and further on.
+  void step_back() {
+    for (std::size_t i = 0; i < num_back_ && !s_.done.empty(); ++i) {
+      at_ -= s_.done.back().num_symbols;
+      s_.done.pop_back();
+    }
+    num_back_ *= 2;
+    size_ *= 2;
+  }
+
+  void take_window(std::size_t size, bool is_last) {
+    std::size_t num_taken = s_.window.size();
+    std::size_t end = size;
+    for (std::size_t i = 0; i < kOverlap && !is_last && num_taken > 0; ++i)
+      end -= s_.window[--num_taken].num_symbols;
+    if (!is_last && end < size / 2) {
+      size_ *= 2;  // of few long tokens
+      return;
+    }
+    seen_at_ = at_;
+    seen_before_ = last_size();
+    seen_size_ = size;
+    s_.done.insert(s_.done.end(), s_.window.begin(),
+                   s_.window.begin() + static_cast<std::ptrdiff_t>(num_taken));
+    at_ += end;
+    num_back_ = kOverlap;
+    if (num_taken >= kManyTokens && size_ > kWindow) size_ /= 2;
+  }
+
+  const PairTable& pairs_;
+  std::uint32_t num_ranks_;
+  Symbols symbols_;
+  MergeScratch& s_;
+  std::size_t at_ = 0;  // where the next window begins
+  std::size_t size_ = kWindow;
+  std::size_t num_back_ = kOverlap;
+  // Where scratch.window was taken from, and the size of the token before it; size 0: nowhere.
+  std::size_t seen_at_ = 0;
+  std::size_t seen_before_ = 0;
+  std::size_t seen_size_ = 0;
+};
+
+}  // namespace
+
+void merge_symbols(const PairTable& pairs,
+                   std::uint32_t num_ranks,
+                   MergeScratch& scratch,
+                   std::vector<TokenId>& ids) {
+  if (ids.size() < 2) return;
+  if (ids.size() <= kMaxShort && num_ranks <= kMaxPackedRanks) {
+    scratch.done.clear();
+    ShortMerger(pairs, ids).run(scratch.done);
+  } else {
+    WindowMerger(pairs, num_ranks, ids, scratch).run();
+  }
+  ids.resize(scratch.done.size());
+  std::ranges::transform(scratch.done, ids.begin(), &MergedToken::id);
+}
+
+}  // namespace graft::tokenizer

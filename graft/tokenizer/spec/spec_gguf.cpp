@@ -1,0 +1,165 @@
+#include "graft/tokenizer/spec/spec_gguf.h"
+
+#include <string>
+#include <string_view>
+
+#include "graft/base/error.h"
+#include "graft/formats/pre_tokenizers.h"
+#include "graft/tokenizer/steps/pattern.h"
+#include "graft/tokenizer/steps/steps.h"
+
+namespace graft::tokenizer {
+namespace {
+
+constexpr std::string_view kSpaceSign = "\u2581";
+
+using formats::TokenizerData;
+
+void read_merges(const TokenizerData& data, Spec& spec) {
+  for (const std::string& line : data.merges) {
+    // A token may be a space of its own, the left one even.
+    const auto space = line.find(' ', 1);
+    if (line.empty() || space == std::string::npos || space + 1 == line.size()) {
+      fail("merge ", spec.model.merges.size(), " \"", line, "\" is no pair");
+    }
+    spec.model.merges.emplace_back(line.substr(0, space), line.substr(space + 1));
+  }
+}
+
+void read_scores(const TokenizerData& data, Spec& spec) {
+  if (data.scores.size() != data.tokens.size()) {
+    fail(data.scores.size(), " scores for ", data.tokens.size(), " tokens");
+  }
+  spec.model.scores.assign(data.scores.begin(), data.scores.end());
+}
+
+void add_step(std::string_view step, Spec& spec) {
+  constexpr std::string_view kSplit = "split ";
+  if (step.starts_with(kSplit)) {
+    spec.pre_tokenizers.push_back({.pattern = translated_pattern(step.substr(kSplit.size()))});
+  } else if (step.starts_with("digits")) {
+    add_digits(step == "digits 1", spec);
+  } else if (step.starts_with("bytelevel")) {
+    add_byte_level(false, step == "bytelevel regex", spec);
+  }
+}
+
+// Byte-level BPE. Files of models that were made with tiktoken may have no merges: its ranks are
+// the ids.
+void read_gpt2(const TokenizerData& data, Spec& spec) {
+  const formats::NamedPreTokenizer* named = formats::find_named_pre_tokenizer(data.pre);
+  if (named == nullptr) fail("pre-tokenizer \"", data.pre, "\" is not supported");
+  if (named->nfc) spec.normalizers.push_back({.kind = NormalizerStep::Kind::Nfc});
+  for (const std::string_view step : named->steps)
+    add_step(step, spec);
+  spec.model.ignore_merges = named->ignore_merges;
+  spec.decoders.push_back({.kind = DecoderStep::Kind::ByteLevel});
+  if (!data.merges.empty()) {
+    read_merges(data, spec);
+    return;
+  }
+  if (named->name != "kimi-k2") fail("no merges");
+  spec.model.merges_by_score = true;
+  for (std::size_t id = 0; id < data.tokens.size(); ++id)
+    spec.model.scores.push_back(-static_cast<double>(id));
+}
+
+// SentencePiece: spaces are ▁, one stands before the text.
+void read_llama(const TokenizerData& data, Spec& spec) {
+  const bool has_prefix = data.add_space_prefix.value_or(true);
+  if (has_prefix) {
+    spec.normalizers.push_back(
+        {.kind = NormalizerStep::Kind::Prepend, .content = std::string(kSpaceSign)});
+    strip_one_space(spec);
+  }
+  spec.normalizers.push_back(
+      {.kind = NormalizerStep::Kind::Replace, .pattern = " ", .content = std::string(kSpaceSign)});
+  spec.model.byte_fallback = true;
+  spec.model.fuse_unk = true;
+  if (data.merges.empty()) {
+    spec.model.merges_by_score = true;
+    read_scores(data, spec);
+  } else {
+    read_merges(data, spec);
+  }
+  spec.decoders = {
+      {.kind = DecoderStep::Kind::Replace, .pattern = std::string(kSpaceSign), .content = " "},
+      {.kind = DecoderStep::Kind::ByteFallback}};
+}
+
+void read_t5(const TokenizerData& data, Spec& spec) {
+  const bool has_prefix = data.add_space_prefix.value_or(true);
+  if (!data.precompiled_charsmap.empty()) {
+    spec.normalizers.push_back(
+        {.kind = NormalizerStep::Kind::Charsmap, .pattern = data.precompiled_charsmap});
+  }
+  if (data.remove_extra_whitespaces.value_or(false)) {
+    spec.normalizers.push_back({.kind = NormalizerStep::Kind::MergeSpaces});
+  }
+  spec.pre_tokenizers = {
+      {.kind = PreTokenizerStep::Kind::Metaspace,
+       .pattern = std::string(kSpaceSign),
+       .prepend =
+           has_prefix ? PreTokenizerStep::Prepend::Always : PreTokenizerStep::Prepend::Never},
+      {.pattern = quoted_pattern(kSpaceSign), .behavior = SplitBehavior::MergedWithNext}};
+  spec.model.kind = ModelSpec::Kind::Unigram;
+  spec.model.byte_fallback = true;
+  read_scores(data, spec);
+  spec.decoders = {
+      {.kind = DecoderStep::Kind::Replace, .pattern = std::string(kSpaceSign), .content = " "},
+      {.kind = DecoderStep::Kind::ByteFallback}};
+  if (has_prefix) {
+    strip_one_space(spec);
+  }
+}
+
+void read_added_tokens(const Vocabulary& vocabulary, Spec& spec) {
+  for (std::size_t i = 0; i < vocabulary.size(); ++i) {
+    const auto id = static_cast<TokenId>(i);
+    const bool is_user_defined = vocabulary.type(id) == formats::TokenType::UserDefined;
+    if (!is_user_defined && !vocabulary.is_special(id)) continue;
+    spec.added_tokens.push_back(
+        {.id = id, .content = vocabulary.token(id), .is_special = vocabulary.is_special(id)});
+  }
+}
+
+// Whether a text begins with BOS and ends with EOS when the file does not say.
+struct Ends {
+  bool bos;
+  bool eos;
+};
+
+Ends default_ends(const TokenizerData& data) {
+  if (data.model == "llama") return {true, false};
+  if (data.model == "t5") return {false, true};
+  const formats::NamedPreTokenizer* named = formats::find_named_pre_tokenizer(data.pre);
+  return {named != nullptr && named->add_bos, false};
+}
+
+}  // namespace
+
+Spec spec_from_gguf(const TokenizerData& data, const Vocabulary& vocabulary) {
+  Spec spec;
+  if (data.unk_id) spec.model.unk_id = static_cast<TokenId>(*data.unk_id);
+  if (data.model == "gpt2") {
+    spec.model.unk_id.reset();  // bytes leave nothing unknown
+    read_gpt2(data, spec);
+  } else if (data.model == "llama") {
+    read_llama(data, spec);
+  } else if (data.model == "t5") {
+    read_t5(data, spec);
+  } else {
+    fail("tokenizer model \"", data.model, "\" is not supported (gpt2, llama and t5 are)");
+  }
+  read_added_tokens(vocabulary, spec);
+  const Ends ends = default_ends(data);
+  if (data.bos_id && data.add_bos.value_or(ends.bos)) {
+    spec.prefix.push_back(static_cast<TokenId>(*data.bos_id));
+  }
+  if (data.eos_id && data.add_eos.value_or(ends.eos)) {
+    spec.suffix.push_back(static_cast<TokenId>(*data.eos_id));
+  }
+  return spec;
+}
+
+}  // namespace graft::tokenizer

@@ -1,0 +1,204 @@
+#include "graft/tokenizer/steps/pre_tokenizer.h"
+
+#include <optional>
+
+#include "graft/tokenizer/steps/unicode.h"
+
+namespace graft::tokenizer {
+namespace {
+
+using Kind = PreTokenizerStep::Kind;
+
+// A match, or what stands between two.
+struct Part {
+  std::size_t begin;
+  std::size_t end;
+  bool is_match;
+};
+
+// Puts parts together as a behaviour wants it; `emit` gets the begin and end of each piece.
+template <class Emit>
+class Joiner {
+ public:
+  Joiner(SplitBehavior behavior, Emit emit) : behavior_(behavior), emit_(emit) {}
+
+  void add(const Part& part) {
+    switch (behavior_) {
+      case SplitBehavior::Isolated:
+        emit_(part.begin, part.end);
+        return;
+      case SplitBehavior::Removed:
+        if (!part.is_match) emit_(part.begin, part.end);
+        return;
+      case SplitBehavior::Contiguous:
+        join(part, held_ && part.is_match == was_match_);
+        break;
+      case SplitBehavior::MergedWithPrevious:
+        join(part, held_ && part.is_match && !was_match_);
+        break;
+      case SplitBehavior::MergedWithNext:
+        join(part, held_ && !part.is_match && was_match_);
+        break;
+    }
+    was_match_ = part.is_match;
+  }
+
+  void finish() {
+    if (held_) emit_(held_->begin, held_->end);
+  }
+
+ private:
+  void join(const Part& part, bool belongs) {
+    if (belongs) {
+      held_->end = part.end;
+      return;
+    }
+    finish();
+    held_ = part;
+  }
+
+  SplitBehavior behavior_;
+  Emit emit_;
+  std::optional<Part> held_;
+  bool was_match_ = false;
+};
+
+// All of `text`, which is valid UTF-8, as matches and what stands between them. An empty match cuts
+// too, unless it stands where the last one ended.
+template <class Take>
+void find_parts(std::string_view text, const Regex& regex, RegexScratch& scratch, Take take) {
+  std::size_t done = 0;
+  std::size_t from = 0;
+  std::optional<std::size_t> last_end;
+  while (from <= text.size()) {
+    const auto match = regex.find(text, from, scratch);
+    if (!match) break;
+    if (match->begin == match->end && last_end == match->end) {
+      if (from == text.size()) break;
+      from += first_character(text.substr(from)).bytes;
+      continue;
+    }
+    if (match->begin > done) take(Part{done, match->begin, false});
+    take(Part{match->begin, match->end, true});
+    done = match->end;
+    from = match->end;
+    last_end = match->end;
+  }
+  if (done < text.size()) take(Part{done, text.size(), false});
+}
+
+}  // namespace
+
+// One call: walks each piece down the steps before the next one is looked for.
+class PreTokenizer::Run {
+ public:
+  Run(const std::vector<Step>& steps, RegexScratch& scratch, PieceSink& sink)
+      : steps_(steps), scratch_(scratch), sink_(sink) {}
+
+  void go(const Piece& piece, std::size_t idx) {
+    if (piece.text.empty()) return;
+    // The first piece may be treated otherwise than the same one further on.
+    const bool may_repeat = idx > 0 && !piece.is_first;
+    if (may_repeat && sink_.repeat(piece.text, idx)) return;
+    const std::size_t mark = sink_.mark();
+    take_step(piece, idx);
+    if (may_repeat) sink_.remember(piece.text, idx, mark);
+  }
+
+ private:
+  void take_step(const Piece& piece, std::size_t idx) {
+    if (idx == steps_.size()) {
+      sink_.piece(piece.text);
+      return;
+    }
+    const Step& step = steps_[idx];
+    switch (step.spec.kind) {
+      case Kind::Split:
+        split(piece, idx);
+        break;
+      case Kind::PrefixSpace:
+        if (piece.text.starts_with(' ')) {
+          go(piece, idx + 1);
+        } else {
+          const std::string text = ' ' + std::string(piece.text);
+          go({text, piece.is_first, piece.is_utf8}, idx + 1);
+        }
+        break;
+      case Kind::Metaspace:
+        metaspace(piece, idx);
+        break;
+    }
+  }
+
+  // Bytes that are no UTF-8 are no match, and patterns do not see across them.
+  template <class Take>
+  void find_parts_of_bytes(std::string_view text, const Regex& regex, const Take& take) {
+    for (std::size_t at = 0; at < text.size(); ++at) {
+      const std::size_t valid = valid_prefix(text.substr(at));
+      if (valid > 0) {
+        find_parts(text.substr(at, valid), regex, scratch_, [&](Part part) {
+          take({part.begin + at, part.end + at, part.is_match});
+        });
+      }
+      at += valid;
+      if (at < text.size()) take({at, at + 1, false});
+    }
+  }
+
+  void split(const Piece& piece, std::size_t idx) {
+    const Step& step = steps_[idx];
+    const auto emit = [&](std::size_t begin, std::size_t end) {
+      go({piece.text.substr(begin, end - begin), piece.is_first && begin == 0, piece.is_utf8},
+         idx + 1);
+    };
+    Joiner joiner(step.spec.behavior, emit);
+    const auto take = [&](Part part) {
+      part.is_match = part.is_match != step.spec.invert;
+      joiner.add(part);
+    };
+    if (piece.is_utf8) {
+      find_parts(piece.text, step.regex.front(), scratch_, take);
+    } else {
+      find_parts_of_bytes(piece.text, step.regex.front(), take);
+    }
+    joiner.finish();
+  }
+
+  void metaspace(const Piece& piece, std::size_t idx) {
+    const PreTokenizerStep& spec = steps_[idx].spec;
+    std::string text;
+    text.reserve(piece.text.size() + piece.text.size() / 2);
+    for (const char c : piece.text) {
+      if (c == ' ') {
+        text += spec.pattern;
+      } else {
+        text += c;
+      }
+    }
+    const bool wants = spec.prepend == PreTokenizerStep::Prepend::Always ||
+                       (spec.prepend == PreTokenizerStep::Prepend::First && piece.is_first);
+    if (wants && !text.starts_with(spec.pattern)) text.insert(0, spec.pattern);
+    go({text, piece.is_first, piece.is_utf8}, idx + 1);
+  }
+
+  const std::vector<Step>& steps_;
+  RegexScratch& scratch_;
+  PieceSink& sink_;
+};
+
+PreTokenizer::PreTokenizer(const std::vector<PreTokenizerStep>& steps) {
+  for (const PreTokenizerStep& step : steps) {
+    steps_.push_back({step, {}});
+    if (step.kind == Kind::Split) steps_.back().regex.emplace_back(step.pattern);
+  }
+}
+
+void PreTokenizer::run(std::string_view text,
+                       bool is_first,
+                       RegexScratch& scratch,
+                       PieceSink& sink) const {
+  const bool is_valid = steps_.empty() || is_utf8(text);
+  Run(steps_, scratch, sink).go({text, is_first, is_valid}, 0);
+}
+
+}  // namespace graft::tokenizer

@@ -1,0 +1,119 @@
+// What the engine promises of every answer, held with quantized weights: the kernels for one row
+// and for many, in any chunks, give the same bits. Unlike engine_test.cpp this needs a converted
+// file.
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "graft/api/llm.h"
+#include "graft/testing/shared_data.h"
+
+#include "tests/program.h"
+
+namespace graft::tests {
+namespace {
+
+using api::LLM;
+using api::LlmConfig;
+using api::Output;
+
+struct Answer {
+  std::vector<engine::TokenId> tokens;
+  std::vector<float> logprobs;
+
+  bool operator==(const Answer&) const = default;
+};
+
+Answer answer_of(const Output& output) {
+  Answer answer;
+  answer.tokens = output.samples.at(0).tokens;
+  for (const auto& logprobs : output.samples.at(0).logprobs)
+    answer.logprobs.push_back(logprobs.logprob);
+  return answer;
+}
+
+std::vector<api::Prompt> prompts(int count) {
+  std::vector<api::Prompt> all;
+  std::string text = "<|im_start|>user\nWrite about";
+  for (int i = 0; i < count; ++i) {
+    for (int k = 0; k < i % 5 * 4; ++k)
+      text += " the " + std::to_string(i * k) + " birds";
+    all.emplace_back(text + "<|im_end|>\n<|im_start|>assistant\n");
+  }
+  return all;
+}
+
+TEST(Company, QuantizedAnswersAreThoseOfEachRequestAlone) {
+  GRAFT_SKIP_UNDER_SANITIZERS();
+  const auto sprout = shared_data("models/sprout");
+  GRAFT_REQUIRE_SHARED(sprout);
+  const TemporaryFolder folder;
+  for (const std::string type : {"Q4_K_M", "Q8_0"}) {
+    const std::string model = folder / (type + ".gguf");
+    ASSERT_EQ(run_program({"convert", sprout.string(), model, "--type", type}).exit_code, 0);
+    api::SamplingParams params;
+    params.max_tokens = 24;
+    params.seed = 5;
+    params.logprobs = 1;
+    const std::vector<api::Prompt> all = prompts(20);
+
+    LlmConfig together;
+    together.engine.max_model_len = 2048;
+    const std::vector<Output> want = LLM(model, together).generate(all, params);
+    LlmConfig alone = together;
+    alone.engine.chunk_prefill_size = 7;
+    alone.engine.enable_prefix_caching = false;
+    alone.num_threads = 1;
+    LLM llm(model, alone);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::vector<Output> got = llm.generate({all[i]}, params);
+      EXPECT_EQ(answer_of(got.at(0)), answer_of(want.at(i))) << type << " " << i;
+    }
+  }
+}
+
+// Of this process, in bytes.
+std::size_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::size_t total = 0;
+  std::size_t resident = 0;
+  file >> total >> resident;
+  return resident * 4096;
+}
+
+TEST(Company, AnIdleEngineGivesTheMemoryOfItsCacheBack) {
+  GRAFT_SKIP_UNDER_SANITIZERS();
+  const auto sprout = shared_data("models/sprout");
+  GRAFT_REQUIRE_SHARED(sprout);
+  LlmConfig config;
+  config.engine.max_model_len = 4096;
+  config.engine.idle_release_seconds = 0.2;
+  LLM llm(sprout, config);
+  api::SamplingParams params;
+  params.max_tokens = 1;
+  // 16 prompts of 1,000 tokens, each of its own.
+  std::vector<api::Prompt> all;
+  for (int i = 0; i < 16; ++i)
+    all.emplace_back(std::vector<engine::TokenId>(1000, 100 + i));
+  llm.generate({all.front()}, params);  // the workspace has its size
+  const std::size_t before = resident_bytes();
+  llm.generate(all, params);
+  const std::size_t full = resident_bytes();
+  // 5 layers of 288 values of 2 bytes for 16,000 tokens are 46 MB.
+  EXPECT_GT(full, before + (std::size_t{30} << 20));
+  // The workspace of the larger batch stays.
+  const std::size_t idle = full - (std::size_t{36} << 20);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (resident_bytes() > idle && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_LT(resident_bytes(), idle) << "before " << before << ", full " << full;
+}
+
+}  // namespace
+}  // namespace graft::tests
