@@ -50,7 +50,7 @@ class OnDevices : public testing::Test {
  protected:
   void TearDown() override {
     test_fault() = {};
-    test_memory().set_room(std::uint64_t{1} << 30U);
+    test_memory().set_capacity(std::uint64_t{1} << 30U);
   }
 
   static std::filesystem::path folder() { return shared_data("golden/deepseek-v3"); }
@@ -280,7 +280,7 @@ INSTANTIATE_TEST_SUITE_P(Rules,
 TEST_F(OnDevices, MemoryThatIsNotThereIsAnErrorWithNumbers) {
   GRAFT_REQUIRE_SHARED(folder());
   OpenModel open(folder(), options(kOnTheDevice));
-  test_memory().set_room(3000);
+  test_memory().set_capacity(3000);
   try {
     const Engine engine(open, nullptr, config());
     FAIL() << "an engine without memory to work in";

@@ -3,14 +3,16 @@
 #include <algorithm>
 #include <bit>
 
+#include "graft/base/check.h"
+
 namespace graft::models {
 namespace {
 
-// Recordings take memory of the GPU; whoever has seen so many sizes begins anew.
+// A graph takes device memory; the least recently used is dropped beyond this.
 constexpr std::size_t kMaxEntries = 64;
 constexpr std::int64_t kMinContext = 256;
 
-// `to` is kept in its place: recordings refer to it.
+// In place: graphs refer to `to`.
 void pad(const ops::Batch& from,
          std::int64_t num_sequences,
          std::int64_t max_context,
@@ -28,26 +30,39 @@ void pad(const ops::Batch& from,
     to.logit_rows.push_back(static_cast<std::int32_t>(row));
   }
   const auto num_blocks = static_cast<std::size_t>((max_context + block_tokens - 1) / block_tokens);
+  // Exactly as long as the bucket's contexts need: the length is part of the captured kernels.
   for (ops::SequenceSlice& sequence : to.sequences)
-    sequence.block_table.resize(std::max(num_blocks, sequence.block_table.size()), 0);
+    sequence.block_table.resize(num_blocks, 0);
 }
 
 }  // namespace
 
-std::int64_t batch_bucket(std::int64_t count) {
-  if (count <= 8) return count;
-  const std::int64_t step = count <= 64 ? 8 : 32;
-  return (count + step - 1) / step * step;
+std::int64_t batch_bucket(std::int64_t num_sequences) {
+  if (num_sequences <= 8) return num_sequences;
+  const std::int64_t step = num_sequences <= 64 ? 8 : 32;
+  return (num_sequences + step - 1) / step * step;
 }
 
-std::int64_t steady_context(std::int64_t longest) {
-  const auto least = static_cast<std::uint64_t>(std::max(longest, kMinContext));
-  return static_cast<std::int64_t>(std::bit_ceil(least));
+std::int64_t context_bucket(std::int64_t longest) {
+  const auto context = static_cast<std::uint64_t>(std::max(longest, kMinContext));
+  return static_cast<std::int64_t>(std::bit_ceil(context));
 }
 
 bool DecodeGraphCache::fits(const ops::Batch& batch) {
   return batch.num_tokens() > 0 && batch.logit_rows.size() == batch.token_ids.size() &&
          batch.sequences.size() == batch.token_ids.size();
+}
+
+DecodeGraphCache::Entry& DecodeGraphCache::entry_for(const Bucket& bucket) {
+  const auto found = std::ranges::find(entries_, bucket, &Entry::bucket);
+  if (found != entries_.end()) {
+    entries_.splice(entries_.begin(), entries_, found);
+    return entries_.front();
+  }
+  if (entries_.size() >= kMaxEntries) entries_.pop_back();
+  entries_.emplace_front();
+  entries_.front().bucket = bucket;
+  return entries_.front();
 }
 
 void DecodeGraphCache::forward(const Decoder& decoder,
@@ -57,27 +72,42 @@ void DecodeGraphCache::forward(const Decoder& decoder,
   std::int64_t longest = 0;
   for (const ops::SequenceSlice& sequence : pass.batch.sequences)
     longest = std::max(longest, sequence.context_len);
-  const Sizes sizes = {.num_sequences = batch_bucket(pass.batch.num_tokens()),
-                       .max_context = steady_context(longest),
-                       .num_top_k = out.num_top_k()};
-  if (entries_.size() >= kMaxEntries && !entries_.contains(sizes)) entries_.clear();
-  Entry& entry = entries_[sizes];
-  pad(pass.batch, sizes.num_sequences, sizes.max_context, block_tokens, entry.batch);
+  Entry& entry = entry_for({.num_sequences = batch_bucket(pass.batch.num_tokens()),
+                            .max_context = context_bucket(longest),
+                            .num_top_k = out.num_top_k()});
+  pad(pass.batch, entry.bucket.num_sequences, entry.bucket.max_context, block_tokens, entry.batch);
   ops::Pass padded{.batch = entry.batch,
                    .phase = pass.phase,
                    .pool = pass.pool,
                    .workspace = pass.workspace,
                    .profiler = pass.profiler,
                    .devices = pass.devices};
-  if (is_eager_ || pass.profiler != nullptr || !entry.is_warm) {
-    decoder.forward(out, {}, padded);
-    entry.is_warm = true;
-    return;
+  if (!is_eager_ && entry.is_warm) return run_captured(decoder, out, padded, entry);
+  decoder.forward(out, {}, padded);
+  entry.is_warm = true;
+}
+
+void DecodeGraphCache::run_captured(const Decoder& decoder,
+                                    const PassOutput& out,
+                                    ops::Pass& pass,
+                                    Entry& entry) {
+  const DecoderScope scope(decoder, pass);
+  ops::GraphCapture* graphs = pass.devices->at(decoder.first_device()).graph_capture();
+  GRAFT_CHECK(graphs != nullptr, "graphs on a device without them");
+  pass.devices->begin_pass(pass.batch);
+  const PassOutput staged = decoder.allocate_staged(out, pass);
+  const TensorView x = decoder.embed(pass);
+  // After begin_pass(), which may have replaced memory.
+  if (entry.memory_version != graphs->memory_version()) entry.graph.reset();
+  if (entry.graph == nullptr) {
+    entry.graph = graphs->capture([&] {
+      ops::Hidden hidden = {.x = x, .residual = {}};
+      decoder.start_output(decoder.run_layers(hidden, {}, pass), out, staged, pass);
+    });
+    entry.memory_version = graphs->memory_version();
   }
-  const std::uint64_t version = pass.devices->at(decoder.first_device()).memory_version();
-  if (entry.memory_version != version) entry.recording.reset();
-  decoder.run_captured(out, padded, entry.recording);
-  entry.memory_version = version;
+  graphs->replay(*entry.graph);
+  decoder.finish_output(out, staged, pass);
 }
 
 }  // namespace graft::models

@@ -1,58 +1,65 @@
-// Passes that generate on a GPU, brought to sizes that come again: so many sequences, contexts up
-// to so long, so many candidates of each row. Such a pass is recorded once and then replayed with
-// other numbers, which spares the processor asking for every kernel. Passes that are not replayed
-// are brought to the same sizes, and give the same bits.
+// CUDA graphs of decode passes: pad to a bucket, capture, replay. One graph per bucket of batch
+// size, context length and top-k; a batch is padded to the next bucket. Eager passes are padded the
+// same way, so they give the same bits.
 
 #pragma once
 
 #include <compare>
 #include <cstdint>
-#include <map>
+#include <list>
 #include <memory>
 
 #include "graft/models/decoder.h"
-#include "graft/ops/device_state.h"
+#include "graft/ops/device_context.h"
 
 namespace graft::models {
 
 class DecodeGraphCache {
  public:
-  // For passes of one token per sequence, the logits of each being wanted.
+  // Whether the pass has one token per sequence and wants the logits of each.
   static bool fits(const ops::Batch& batch);
 
-  // As Decoder::forward, for a decoder that can_be_captured() and a device that can record. A table
-  // of the padded batch has blocks of so many tokens.
+  // As Decoder::forward, for a decoder that can_be_captured() on a device with graphs. The KV cache
+  // has blocks of block_tokens tokens.
   void forward(const Decoder& decoder,
                std::int64_t block_tokens,
                const PassOutput& out,
                const ops::Pass& pass);
 
-  // Nothing is replayed from here on, or again.
+  // Neither captures nor replays while set.
   void enforce_eager(bool is_eager) { is_eager_ = is_eager; }
-  // Memory that recordings use is about to go: weights, caches.
-  void forget() { entries_.clear(); }
+  // Before memory that graphs refer to is freed: weights, KV caches.
+  void clear() { entries_.clear(); }
+  std::size_t size() const { return entries_.size(); }
 
  private:
-  struct Sizes {
+  struct Bucket {
     std::int64_t num_sequences = 0;
     std::int64_t max_context = 0;
     std::int64_t num_top_k = 0;
 
-    auto operator<=>(const Sizes&) const = default;
+    bool operator==(const Bucket&) const = default;
   };
   struct Entry {
-    ops::Batch batch;      // recordings refer to it
-    bool is_warm = false;  // went through once: memory is there, kernels are chosen
-    std::unique_ptr<ops::CapturedGraph> recording;
-    std::uint64_t memory_version = 0;
+    Bucket bucket;
+    ops::Batch batch;      // padded; the graph's host calls refer to it
+    bool is_warm = false;  // ran eagerly once: memory is allocated, kernels are chosen
+    std::unique_ptr<ops::CapturedGraph> graph;
+    std::uint64_t memory_version = 0;  // of the graph
   };
 
+  Entry& entry_for(const Bucket& bucket);
+  static void run_captured(const Decoder& decoder,
+                           const PassOutput& out,
+                           ops::Pass& pass,
+                           Entry& entry);
+
   bool is_eager_ = false;
-  std::map<Sizes, Entry> entries_;
+  std::list<Entry> entries_;  // most recently used first
 };
 
-// The next size that passes of so many sequences are brought to.
-std::int64_t batch_bucket(std::int64_t count);
-std::int64_t steady_context(std::int64_t longest);
+// The bucket for a number of sequences, and for the longest context among them.
+std::int64_t batch_bucket(std::int64_t num_sequences);
+std::int64_t context_bucket(std::int64_t longest);
 
 }  // namespace graft::models

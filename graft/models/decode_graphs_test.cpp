@@ -21,10 +21,10 @@ TEST(DecodeGraphCache, SizesAreLargeEnoughAndFew) {
 }
 
 TEST(DecodeGraphCache, ContextsGrowByDoubling) {
-  EXPECT_EQ(steady_context(1), 256);
-  EXPECT_EQ(steady_context(256), 256);
-  EXPECT_EQ(steady_context(257), 512);
-  EXPECT_EQ(steady_context(40000), 65536);
+  EXPECT_EQ(context_bucket(1), 256);
+  EXPECT_EQ(context_bucket(256), 256);
+  EXPECT_EQ(context_bucket(257), 512);
+  EXPECT_EQ(context_bucket(40000), 65536);
 }
 
 TEST(DecodeGraphCache, OnlyOneTokenOfEachSequence) {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include <list>
-#include <optional>
 
 #include "graft/base/check.h"
 #include "graft/models/build.h"
@@ -13,6 +11,8 @@
 namespace graft::models {
 namespace {
 
+using ops::DecoderLayer;
+using ops::Hidden;
 using ops::Pass;
 using ops::Workspace;
 
@@ -32,7 +32,20 @@ const std::string& feed_forward_name(const plan::ModuleSpec& layer) {
   return found->name;
 }
 
-// Where the hidden states are in a layer: where the rules move them, else beside its first norm.
+// Null: the layer has no such norm.
+ops::Norm* optional_norm(OperatorTree& operators,
+                         const plan::ModuleSpec& layer,
+                         std::string_view name,
+                         ops::Phase phase,
+                         Device here) {
+  const auto found = std::ranges::find_if(
+      layer.children, [&](const plan::ModuleSpec& child) { return child.last_name() == name; });
+  if (found == layer.children.end()) return nullptr;
+  return &operator_of<ops::Norm>(operators, found->name, phase, here);
+}
+
+// The device of a layer's hidden states: from the transfer map of the rules, else that of its first
+// norm.
 Device layer_device(const plan::Plan& plan,
                     const OperatorTree& operators,
                     std::int64_t layer,
@@ -50,23 +63,23 @@ TensorView move_to(Device device, TensorView x, Pass& pass) {
   return there;
 }
 
-void finish_sum(Hidden& hidden, Pass& pass) {
+void finish_add(Hidden& hidden, Pass& pass) {
   if (!hidden.has_pending_add) return;
   Pass there = ops::on(hidden.x.device, pass);
-  pass.devices->at(hidden.x.device).add(hidden.x, hidden.more, there);
+  pass.devices->at(hidden.x.device).add(hidden.x, hidden.residual, there);
   hidden.has_pending_add = false;
 }
 
 void move_to(Device device, Hidden& hidden, Pass& pass) {
   const bool is_there = hidden.x.device == device;
-  if (is_there && hidden.more.data != nullptr) return;
-  finish_sum(hidden, pass);
+  if (is_there && hidden.residual.data != nullptr) return;
+  finish_add(hidden, pass);
   hidden.x = move_to(device, hidden.x, pass);
-  hidden.more = ops::on(device, pass).workspace.f32({hidden.x.rows(), hidden.x.cols()});
+  hidden.residual = ops::on(device, pass).workspace.f32({hidden.x.rows(), hidden.x.cols()});
 }
 
 bool is_every_row(const std::vector<std::int32_t>& rows, TensorView x) {
-  return static_cast<std::int64_t>(rows.size()) == x.rows();  // they ascend
+  return static_cast<std::int64_t>(rows.size()) == x.rows();  // they are ascending
 }
 
 TensorView gather_rows(TensorView x, const std::vector<std::int32_t>& rows, Pass& pass) {
@@ -82,8 +95,8 @@ void show(const HiddenObserver& observer, std::int64_t index, TensorView x, Pass
   observer(index, move_to(kCpu, x, pass));
 }
 
-// Those of many sequences are megabytes: one thread would take as long as the GPU took for all
-// else.
+// In parallel: the logits of many sequences are megabytes, which would take one thread as long as
+// the whole pass takes the GPU.
 void copy_rows(TensorView from, TensorView to, Pass& pass) {
   const auto rows = static_cast<std::size_t>(std::min(from.rows(), to.rows()));
   const std::size_t row_bytes = bytes_of(to.dtype, to.cols());
@@ -98,7 +111,7 @@ void copy_rows(const PassOutput& from, const PassOutput& to, Pass& pass) {
   if (to.has_top_k()) copy_rows(from.tokens, to.tokens, pass);
 }
 
-// The same for so many rows, in memory of a workspace.
+// The same for `rows` rows, in memory of a workspace.
 PassOutput like(const PassOutput& out, std::int64_t rows, Workspace& workspace) {
   PassOutput made = {.logits = workspace.f32({rows, out.logits.cols()})};
   if (out.has_top_k()) made.tokens = workspace.take(DType::I32, {rows, out.tokens.cols()});
@@ -111,25 +124,6 @@ PassOutput PassOutput::first(std::int64_t num_rows) const {
   PassOutput rows = {.logits = logits.slice(0, num_rows)};
   if (has_top_k()) rows.tokens = tokens.slice(0, num_rows);
   return rows;
-}
-
-void DecoderLayer::forward(Hidden& hidden, Pass& caller) const {
-  Pass pass = ops::on(device, caller);
-  const ops::ProfileScope profile(pass, name);
-  const Workspace::Scope scope(pass.workspace);
-  const auto& [x, y, has_pending_add] = hidden;
-  const TensorView h = pass.workspace.f32({x.rows(), x.cols()});
-
-  if (has_pending_add) {
-    input_layernorm->forward_add(x, y, h, pass);
-  } else {
-    input_layernorm->forward(x, h, pass);
-  }
-  self_attn->forward(h, y, pass);
-
-  post_attention_layernorm->forward_add(x, y, h, pass);
-  mlp->forward(h, y, pass);
-  hidden.has_pending_add = true;
 }
 
 Decoder::Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase phase) {
@@ -146,9 +140,13 @@ Decoder::Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase pha
          .input_layernorm =
              &operator_of<ops::Norm>(operators, name + ".input_layernorm", phase, device),
          .self_attn = &operator_of<ops::Attention>(operators, name + ".self_attn", phase, device),
+         .post_self_attn_layernorm =
+             optional_norm(operators, layer, "post_self_attn_layernorm", phase, device),
          .post_attention_layernorm =
              &operator_of<ops::Norm>(operators, name + ".post_attention_layernorm", phase, device),
-         .mlp = &operator_of<ops::Mlp>(operators, feed_forward_name(layer), phase, device)});
+         .mlp = &operator_of<ops::Mlp>(operators, feed_forward_name(layer), phase, device),
+         .post_mlp_layernorm =
+             optional_norm(operators, layer, "post_mlp_layernorm", phase, device)});
     devices_.push_back(device);
   }
   first_device_ = layers_.front().device;
@@ -175,7 +173,7 @@ bool Decoder::has_cpu_modules(const plan::Plan& plan,
   });
 }
 
-// All modules of the phase on the device of the hidden states; experts may be the processor's.
+// All modules of the phase are on the device of the hidden states; experts may be on the CPU.
 bool Decoder::can_be_captured(const plan::Plan& plan,
                               const OperatorTree& operators,
                               ops::Phase phase) const {
@@ -193,47 +191,22 @@ bool Decoder::can_be_captured(const plan::Plan& plan,
 }
 
 void Decoder::forward(const PassOutput& out, const HiddenObserver& observer, Pass& pass) const {
-  std::list<Workspace::Scope> scopes;
-  for (const Device device : devices_)
-    scopes.emplace_back(ops::on(device, pass).workspace);
-  std::optional<ThreadPool::SpinScope> awake;
-  if (is_hybrid_) awake.emplace(pass.pool);
+  const DecoderScope scope(*this, pass);
   pass.devices->begin_pass(pass.batch);
-  const Workspace::Scope staging(pass.devices->at(head_device_).staging());
-  const PassOutput staged = room_for(out, pass);
-
-  Hidden hidden = {.x = embed(pass), .more = {}};
+  const PassOutput staged = allocate_staged(out, pass);
+  Hidden hidden = {.x = embed(pass), .residual = {}};
   if (observer) show(observer, 0, hidden.x, pass);
-  run_layers(hidden, observer, pass);
-  const TensorView x = final_rows(hidden.x, observer, pass);
+  const TensorView x = run_layers(hidden, observer, pass);
   if (x.rows() == 0) return;
   start_output(x, out, staged, pass);
-  if (head_device_ == kCpu) return;
-  pass.devices->at(head_device_).finish_copies_out();
-  copy_rows(staged, out, pass);
+  finish_output(out, staged, pass);
 }
 
-void Decoder::run_captured(const PassOutput& out,
-                           Pass& pass,
-                           std::unique_ptr<ops::CapturedGraph>& recording) const {
-  ops::DeviceState& state = pass.devices->at(first_device_);
-  const Workspace::Scope scope(state.workspace());
-  const Workspace::Scope here(pass.workspace);
-  std::optional<ThreadPool::SpinScope> awake;
-  if (is_hybrid_) awake.emplace(pass.pool);
-  pass.devices->begin_pass(pass.batch);
-  const Workspace::Scope staging(state.staging());
-  const PassOutput staged = room_for(out, pass);
-  const TensorView x = embed(pass);
-  if (recording == nullptr) {
-    recording = state.record([&] {
-      Hidden hidden = {.x = x, .more = {}};
-      run_layers(hidden, {}, pass);
-      start_output(final_rows(hidden.x, {}, pass), out, staged, pass);
-    });
-  }
-  state.replay(*recording);
-  copy_rows(staged, out, pass);
+DecoderScope::DecoderScope(const Decoder& decoder, Pass& pass) {
+  for (const Device device : decoder.devices())
+    scopes_.emplace_back(ops::on(device, pass).workspace);
+  scopes_.emplace_back(pass.devices->at(decoder.head_device()).staging());
+  if (decoder.is_hybrid()) spin_.emplace(pass.pool);
 }
 
 TensorView Decoder::embed(Pass& pass) const {
@@ -243,19 +216,20 @@ TensorView Decoder::embed(Pass& pass) const {
   return x;
 }
 
-void Decoder::run_layers(Hidden& hidden, const HiddenObserver& observer, Pass& pass) const {
+TensorView Decoder::run_layers(Hidden& hidden, const HiddenObserver& observer, Pass& pass) const {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     move_to(layers_[i].device, hidden, pass);
     layers_[i].forward(hidden, pass);
     if (!observer || i + 1 == layers_.size()) continue;
-    finish_sum(hidden, pass);
+    finish_add(hidden, pass);
     show(observer, static_cast<std::int64_t>(i) + 1, hidden.x, pass);
   }
-  finish_sum(hidden, pass);
+  finish_add(hidden, pass);
+  return final_rows(hidden.x, observer, pass);
 }
 
 TensorView Decoder::final_rows(TensorView x, const HiddenObserver& observer, Pass& pass) const {
-  // Somebody who looks wants all rows; otherwise only what the head needs is normed.
+  // An observer sees all rows; otherwise only the rows of the head are normed.
   if (!observer) x = gather_rows(x, pass.batch.logit_rows, pass);
   x = move_to(norm_device_, x, pass);
   Pass there = ops::on(norm_device_, pass);
@@ -265,7 +239,7 @@ TensorView Decoder::final_rows(TensorView x, const HiddenObserver& observer, Pas
   return gather_rows(x, pass.batch.logit_rows, pass);
 }
 
-PassOutput Decoder::room_for(const PassOutput& out, Pass& pass) const {
+PassOutput Decoder::allocate_staged(const PassOutput& out, Pass& pass) const {
   if (head_device_ == kCpu) return {};
   const auto rows = static_cast<std::int64_t>(pass.batch.logit_rows.size());
   return like(out, rows, pass.devices->at(head_device_).staging());
@@ -278,7 +252,7 @@ void Decoder::start_output(TensorView x,
   x = move_to(head_device_, x, pass);
   Pass there = ops::on(head_device_, pass);
   if (head_device_ == kCpu) return lm_head_->forward(x, out.logits.slice(0, x.rows()), there);
-  ops::DeviceState& state = pass.devices->at(head_device_);
+  ops::DeviceContext& state = pass.devices->at(head_device_);
   const TensorView y = there.workspace.f32({x.rows(), vocab_size_});
   lm_head_->forward(x, y, there);
   if (!out.has_top_k()) return state.start_copy_out(y, staged.logits);
@@ -286,6 +260,12 @@ void Decoder::start_output(TensorView x,
   state.find_top_k(y, found.tokens, found.logits);
   state.start_copy_out(found.tokens, staged.tokens);
   state.start_copy_out(found.logits, staged.logits);
+}
+
+void Decoder::finish_output(const PassOutput& out, const PassOutput& staged, Pass& pass) const {
+  if (head_device_ == kCpu) return;
+  pass.devices->at(head_device_).finish_copies_out();
+  copy_rows(staged, out, pass);
 }
 
 }  // namespace graft::models

@@ -29,13 +29,13 @@ Model::Model(const plan::Plan& plan,
       weight_bytes_(plan::weight_bytes(plan)),
       operators_(plan),
       prefill_(plan, operators_, ops::Phase::Prefill),
-      generate_(plan, operators_, ops::Phase::Decode),
+      decode_(plan, operators_, ops::Phase::Decode),
       devices_(*plan.registry) {
   const plan::ModuleSpec* embedding = blueprint_->find("model.embed_tokens");
   hidden_size_ = std::get<ops::EmbeddingParams>(embedding->params).hidden_size;
   for (std::int64_t layer = 0; layer < num_layers(); ++layer) {
     const std::string name = layer_name(layer) + ".self_attn.kv_cache";
-    auto* cache = dynamic_cast<ops::KvCache*>(operators_.at(name).generate);
+    auto* cache = dynamic_cast<ops::KvCache*>(operators_.at(name).decode);
     GRAFT_CHECK(cache != nullptr, name, " has no operator");
     caches_.push_back(cache);
     cache_devices_.push_back(operators_.device_of(name, ops::Phase::Decode));
@@ -65,7 +65,7 @@ void Model::load() {
 }
 
 void Model::unload() {
-  steady_passes_.forget();
+  graphs_.clear();
   for (const auto& op : operators_.all())
     op->unload();
 }
@@ -80,7 +80,7 @@ void Model::forward(const ops::Batch& batch,
               out.logits.rows(), ", ", out.logits.cols(), "] for ", num_rows, " rows");
   GRAFT_CHECK(
       !out.has_top_k() || (out.tokens.rows() >= num_rows && out.num_top_k() <= max_top_k(phase)),
-      out.num_top_k(), " candidates of ", num_rows, " rows");
+      out.num_top_k(), " top-k tokens of ", num_rows, " rows");
   GRAFT_CHECK(batch.positions.size() == batch.token_ids.size(), batch.positions.size(),
               " positions");
   ops::Pass pass{.batch = batch,
@@ -90,11 +90,19 @@ void Model::forward(const ops::Batch& batch,
                  .profiler = profiler_ ? &*profiler_ : nullptr,
                  .devices = &devices_};
   const Decoder& decoder = decoder_of(phase);
-  const bool is_steady = phase == ops::Phase::Decode && decoder.can_be_captured() && !observer &&
-                         devices_.at(decoder.first_device()).can_capture();
-  if (is_steady && DecodeGraphCache::fits(batch))
-    return steady_passes_.forward(decoder, block_tokens(), out.first(num_rows), pass);
-  decoder.forward(out, observer, pass);
+  const bool has_graphs = phase == ops::Phase::Decode && decoder.can_be_captured() && !observer &&
+                          devices_.at(decoder.first_device()).graph_capture() != nullptr;
+  if (has_graphs && DecodeGraphCache::fits(batch)) {
+    graphs_.forward(decoder, block_tokens(), out.first(num_rows), pass);
+  } else {
+    decoder.forward(out, observer, pass);
+  }
+  if (profiler_) profiler_->finish_pass();
+}
+
+void Model::start_profiling() {
+  profiler_.emplace();
+  graphs_.enforce_eager(true);
 }
 
 std::int64_t Model::max_top_k(ops::Phase phase) {
@@ -134,7 +142,7 @@ void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
 }
 
 void Model::allocate_cache(std::int64_t num_blocks, std::int64_t block_tokens) {
-  steady_passes_.forget();
+  graphs_.clear();
   for (ops::KvCache* cache : caches_)
     cache->allocate(num_blocks, block_tokens > 0 ? block_tokens : cache->block_tokens());
 }

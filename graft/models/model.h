@@ -18,7 +18,7 @@
 #include "graft/models/decode_graphs.h"
 #include "graft/models/decoder.h"
 #include "graft/models/operators.h"
-#include "graft/ops/device_state.h"
+#include "graft/ops/device_context.h"
 #include "graft/ops/pass.h"
 #include "graft/ops/profiler.h"
 #include "graft/plan/plan.h"
@@ -54,7 +54,7 @@ class Model {
                const PassOutput& out,
                const HiddenObserver& observer = {});
 
-  // So many candidates of a row can be asked for; 0: it gives all logits.
+  // The largest k of a top-k output; 0: only all logits.
   std::int64_t max_top_k(ops::Phase phase);
 
   // (Re)creates the caches of all layers; what they held is lost. block_tokens 0: as the rules say.
@@ -76,18 +76,16 @@ class Model {
   std::int64_t num_layers() const { return blueprint_->num_layers; }
   std::int64_t vocab_size() const { return blueprint_->vocab_size; }
   std::int64_t hidden_size() const { return hidden_size_; }
-  std::size_t workspace_peak_bytes() { return devices_.at(kCpu).workspace().peak_bytes(); }
 
-  // Time per module from here on; null when it is not measured.
-  void start_profiling() { profiler_.emplace(); }
-  void stop_profiling() { profiler_.reset(); }
+  // Times every module from here on, without CUDA graphs: events cannot time the inside of a graph.
+  void start_profiling();
   const ops::Profiler* profiler() const { return profiler_ ? &*profiler_ : nullptr; }
 
   // Passes of this size go through once, so that GPUs have taken the memory they work in. The
   // caches are empty afterwards and want allocate_cache() again.
   void warm_up(std::int64_t num_tokens, std::int64_t num_sequences);
-  // Nothing is recorded and replayed where it could be.
-  void enforce_eager(bool is_eager) { steady_passes_.enforce_eager(is_eager); }
+  // Turns CUDA graphs off or on again.
+  void enforce_eager(bool is_eager) { graphs_.enforce_eager(is_eager); }
 
   // Gives the memory of weights and caches back; load() brings the weights in place again, the
   // caches need allocate_cache().
@@ -96,7 +94,7 @@ class Model {
 
  private:
   const Decoder& decoder_of(ops::Phase phase) const {
-    return phase == ops::Phase::Prefill ? prefill_ : generate_;
+    return phase == ops::Phase::Prefill ? prefill_ : decode_;
   }
 
   const plan::Blueprint* blueprint_;
@@ -106,11 +104,11 @@ class Model {
   std::uint64_t weight_bytes_ = 0;
   OperatorTree operators_;
   Decoder prefill_;
-  Decoder generate_;
+  Decoder decode_;
   std::vector<ops::KvCache*> caches_;  // one per layer
   std::vector<Device> cache_devices_;
   ops::PassDevices devices_;
-  DecodeGraphCache steady_passes_;
+  DecodeGraphCache graphs_;
   std::optional<ops::Profiler> profiler_;
   std::int64_t hidden_size_ = 0;
 };

@@ -27,7 +27,7 @@ Choice choice(const Placement& placement, Phase phase) {
 
 }  // namespace
 
-OperatorTree::OperatorTree(const plan::Plan& plan) {
+OperatorTree::OperatorTree(const plan::Plan& plan) : plan_(plan) {
   for (const Placement& placement : plan.placements) {
     placements_[placement.module->name] = &placement;
   }
@@ -52,18 +52,26 @@ ops::Operator* OperatorTree::for_caller_on(Device here, std::string_view module,
   if (op == nullptr) return nullptr;
   const Device there = device_of(module, phase);
   if (there == here) return op;
-  auto crossing = ops::for_caller_on(here, *op, there, placements_.at(module)->module->role);
-  GRAFT_CHECK(crossing != nullptr, module, " is on ", to_string(there), ", its user on ",
+  auto bridge = ops::for_caller_on(here, *op, there, placements_.at(module)->module->role);
+  GRAFT_CHECK(bridge != nullptr, module, " is on ", to_string(there), ", its user on ",
               to_string(here));
-  crossings_.push_back(std::move(crossing));
-  return crossings_.back().get();
+  bridges_.push_back(std::move(bridge));
+  return bridges_.back().get();
+}
+
+bool OperatorTree::is_native(std::string_view module, Device device, Phase phase) const {
+  const auto found = placements_.find(module);
+  if (found == placements_.end() || device_of(module, phase) != device) return false;
+  const bool is_cache = found->second->module->role == ops::Role::KvCache;
+  const ops::OperatorInfo* op = choice(*found->second, is_cache ? Phase::Decode : phase).op;
+  return op != nullptr && op->is_native;
 }
 
 PhaseOperators OperatorTree::build(const plan::ModuleSpec& module) {
   bool is_one = true;
   for (const plan::ModuleSpec& child : module.children) {
     const PhaseOperators built = build(child);
-    is_one = is_one && built.prefill == built.generate;
+    is_one = is_one && built.prefill == built.decode;
   }
   const auto found = placements_.find(module.name);
   GRAFT_CHECK(found != placements_.end(), "the plan has no placement of ", module.name);
@@ -71,11 +79,11 @@ PhaseOperators OperatorTree::build(const plan::ModuleSpec& module) {
   PhaseOperators built;
   if (choice(placement, Phase::Decode).op == nullptr) return built;
 
-  built.generate = make(placement, Phase::Decode);
+  built.decode = make(placement, Phase::Decode);
   is_one = is_one && choice(placement, Phase::Prefill) == choice(placement, Phase::Decode);
-  // What prefill writes generate must read: there is one cache, where generate wants it.
+  // Prefill writes what decode reads: there is one cache, on the device of decode.
   if (module.role == ops::Role::KvCache) is_one = true;
-  built.prefill = is_one ? built.generate : make(placement, Phase::Prefill);
+  built.prefill = is_one ? built.decode : make(placement, Phase::Prefill);
   by_name_[module.name] = built;
   return built;
 }
@@ -87,8 +95,11 @@ ops::Operator* OperatorTree::make(const Placement& placement, Phase phase) {
   context.params = &module.params;
   context.device = choice(placement, phase).device;
   context.kwargs = &placement.kwargs;
+  context.primitives = &plan_.registry->primitives(context.device.type);
   context.child = [&](std::string_view child) {
-    return for_caller_on(context.device, str(module.name, '.', child), phase);
+    const std::string name = str(module.name, '.', child);
+    return ops::Child<ops::Operator>{.op = for_caller_on(context.device, name, phase),
+                                     .is_native = is_native(name, context.device, phase)};
   };
   operators_.push_back(choice(placement, phase).op->make(context));
   return operators_.back().get();

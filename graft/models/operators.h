@@ -1,5 +1,5 @@
 // All operators of a model, built as the plan says: children before their parents, one for each
-// phase where prefill and generate differ.
+// phase where prefill and decode differ.
 
 #pragma once
 
@@ -18,10 +18,10 @@ namespace graft::models {
 // The same object twice where nothing below the module differs between the phases.
 struct PhaseOperators {
   ops::Operator* prefill = nullptr;
-  ops::Operator* generate = nullptr;
+  ops::Operator* decode = nullptr;
 
   ops::Operator* of(ops::Phase phase) const {
-    return phase == ops::Phase::Prefill ? prefill : generate;
+    return phase == ops::Phase::Prefill ? prefill : decode;
   }
 };
 
@@ -42,11 +42,14 @@ class OperatorTree {
  private:
   PhaseOperators build(const plan::ModuleSpec& module);
   ops::Operator* make(const plan::Placement& placement, ops::Phase phase);
+  // Whether fused primitives of `device` may read into the module's operator.
+  bool is_native(std::string_view module, Device device, ops::Phase phase) const;
 
+  const plan::Plan& plan_;
   std::unordered_map<std::string_view, const plan::Placement*> placements_;
   std::unordered_map<std::string, PhaseOperators> by_name_;
   std::vector<std::unique_ptr<ops::Operator>> operators_;
-  std::vector<std::unique_ptr<ops::Operator>> crossings_;  // to operators on other devices
+  std::vector<std::unique_ptr<ops::Operator>> bridges_;  // to operators on other devices
 };
 
 }  // namespace graft::models

@@ -82,7 +82,7 @@ TEST_P(Placement, DoesNotChangeABit) {
     ASSERT_EQ(placed.findings(), "");
     expect_same(placed, here);
   }
-  EXPECT_EQ(ops::testing::test_memory().num_pieces(), 0U);
+  EXPECT_EQ(ops::testing::test_memory().num_blocks(), 0U);
 }
 
 // As people run giants: everything on GPUs but the experts, half of the layers on the second.

@@ -1,25 +1,27 @@
 #include "graft/ops/device_bridge.h"
 
 #include "graft/base/check.h"
-#include "graft/ops/device_state.h"
+#include "graft/ops/device_context.h"
 
 namespace graft::ops {
 namespace {
 
 // One call of an operator on another device.
-class Visit {
+class RemoteCall {
  public:
-  Visit(const Pass& pass, Device there)
+  RemoteCall(const Pass& pass, Device there)
       : devices_(*pass.devices), pass_(on(there, pass)), scope_(pass_.workspace) {}
 
   Pass& pass() { return pass_; }
-  TensorView room_for(TensorView y) { return pass_.workspace.take(y.dtype, {y.rows(), y.cols()}); }
-  TensorView bring(TensorView x) {
-    const TensorView there = room_for(x);
+  TensorView allocate_like(TensorView y) {
+    return pass_.workspace.take(y.dtype, {y.rows(), y.cols()});
+  }
+  TensorView copy_in(TensorView x) {
+    const TensorView there = allocate_like(x);
     devices_.copy(x, there);
     return there;
   }
-  void send(TensorView from, TensorView to) { devices_.copy(from, to); }
+  void copy_out(TensorView from, TensorView to) { devices_.copy(from, to); }
 
  private:
   PassDevices& devices_;
@@ -27,11 +29,11 @@ class Visit {
   Workspace::Scope scope_;
 };
 
-// What all crossings are made of. The operator behind is loaded by itself.
+// The operator behind the bridge is loaded on its own.
 template <class Base>
-class Crossing : public Base {
+class DeviceBridge : public Base {
  public:
-  Crossing(Base& op, Device here, Device there) : op_(op), here_(here), there_(there) {}
+  DeviceBridge(Base& op, Device here, Device there) : op_(op), here_(here), there_(there) {}
   void load(WeightProvider& /*weights*/) override {}
 
  protected:
@@ -45,121 +47,136 @@ class Crossing : public Base {
   Device there_;
 };
 
-// Norm, Linear, Attention, Mlp: rows in, rows out.
+// Linear, Attention, Mlp: rows in, rows out. Only f32 rows cross between devices.
 template <class Base>
-class RowsCrossing final : public Crossing<Base> {
+class RowsBridge final : public DeviceBridge<Base> {
  public:
-  using Crossing<Base>::Crossing;
+  using DeviceBridge<Base>::DeviceBridge;
 
-  void forward(TensorView x, TensorView y, Pass& pass) override {
-    this->expect_here(x);
-    Visit visit(pass, this->there_);
-    const TensorView rows = visit.bring(x);
-    const TensorView result = visit.room_for(y);
-    this->op_.forward(rows, result, visit.pass());
-    visit.send(result, y);
+  void forward(const Activation& x, TensorView y, Pass& pass) override {
+    this->expect_here(x.f32);
+    RemoteCall call(pass, this->there_);
+    const TensorView rows = call.copy_in(x.f32);
+    const TensorView result = call.allocate_like(y);
+    this->op_.forward(rows, result, call.pass());
+    call.copy_out(result, y);
   }
 };
 
-class EmbeddingCrossing final : public Crossing<Embedding> {
+class NormBridge final : public DeviceBridge<Norm> {
  public:
-  using Crossing::Crossing;
+  using DeviceBridge::DeviceBridge;
+
+  void forward(TensorView x, TensorView y, Pass& pass) override {
+    expect_here(x);
+    RemoteCall call(pass, there_);
+    const TensorView rows = call.copy_in(x);
+    const TensorView result = call.allocate_like(y);
+    op_.forward(rows, result, call.pass());
+    call.copy_out(result, y);
+  }
+};
+
+class EmbeddingBridge final : public DeviceBridge<Embedding> {
+ public:
+  using DeviceBridge::DeviceBridge;
 
   void forward(std::span<const std::int32_t> token_ids, TensorView y, Pass& pass) override {
     expect_here(y);
-    Visit visit(pass, there_);
-    const TensorView result = visit.room_for(y);
-    op_.forward(token_ids, result, visit.pass());
-    visit.send(result, y);
+    RemoteCall call(pass, there_);
+    const TensorView result = call.allocate_like(y);
+    op_.forward(token_ids, result, call.pass());
+    call.copy_out(result, y);
   }
 };
 
-class RopeCrossing final : public Crossing<Rope> {
+class RopeBridge final : public DeviceBridge<Rope> {
  public:
-  using Crossing::Crossing;
+  using DeviceBridge::DeviceBridge;
 
   void forward(TensorView x, const Heads& heads, Pass& pass) override {
     expect_here(x);
-    Visit visit(pass, there_);
-    const TensorView rows = visit.bring(x);
-    op_.forward(rows, heads, visit.pass());
-    visit.send(rows, x);
+    RemoteCall call(pass, there_);
+    const TensorView rows = call.copy_in(x);
+    op_.forward(rows, heads, call.pass());
+    call.copy_out(rows, x);
   }
 };
 
-class RouterCrossing final : public Crossing<Router> {
+class RouterBridge final : public DeviceBridge<Router> {
  public:
-  using Crossing::Crossing;
+  using DeviceBridge::DeviceBridge;
 
   void forward(TensorView x, Routing out, Pass& pass) override {
     expect_here(x);
-    Visit visit(pass, there_);
-    const TensorView rows = visit.bring(x);
-    const Routing routing = {.expert_ids = visit.room_for(out.expert_ids),
-                             .weights = visit.room_for(out.weights)};
-    op_.forward(rows, routing, visit.pass());
-    visit.send(routing.expert_ids, out.expert_ids);
-    visit.send(routing.weights, out.weights);
+    RemoteCall call(pass, there_);
+    const TensorView rows = call.copy_in(x);
+    const Routing routing = {.expert_ids = call.allocate_like(out.expert_ids),
+                             .weights = call.allocate_like(out.weights)};
+    op_.forward(rows, routing, call.pass());
+    call.copy_out(routing.expert_ids, out.expert_ids);
+    call.copy_out(routing.weights, out.weights);
   }
   std::int64_t top_k() const override { return op_.top_k(); }
 };
 
-class ExpertsCrossing final : public Crossing<Experts> {
+class ExpertsBridge final : public DeviceBridge<Experts> {
  public:
-  using Crossing::Crossing;
+  using DeviceBridge::DeviceBridge;
 
-  void forward(TensorView x, Routing routing, TensorView y, Pass& pass) override {
-    expect_here(x);
-    Visit visit(pass, there_);
-    const TensorView rows = visit.bring(x);
-    const Routing chosen = {.expert_ids = visit.bring(routing.expert_ids),
-                            .weights = visit.bring(routing.weights)};
-    const TensorView result = visit.room_for(y);
-    op_.forward(rows, chosen, result, visit.pass());
-    visit.send(result, y);
+  void forward(const Activation& x, Routing routing, TensorView y, Pass& pass) override {
+    expect_here(x.f32);
+    RemoteCall call(pass, there_);
+    const TensorView rows = call.copy_in(x.f32);
+    const Routing chosen = {.expert_ids = call.copy_in(routing.expert_ids),
+                            .weights = call.copy_in(routing.weights)};
+    const TensorView result = call.allocate_like(y);
+    op_.forward(rows, chosen, result, call.pass());
+    call.copy_out(result, y);
   }
 
-  // From a device to the processor: the copies are under way while the caller gives its device more
-  // to do, and end() computes here while the device does that.
-  void begin(TensorView x, Routing routing, Pass& pass) override {
+  // From a device to the CPU: copies run while the caller launches more work on its device, and
+  // end() computes on the host while the device executes that work.
+  void begin(const Activation& x, Routing routing, Pass& pass) override {
     if (there_ != kCpu) return;
-    expect_here(x);
-    DeviceState& state = pass.devices->at(here_);
-    mark_ = state.staging().mark();
-    rows_ = start_copy(state, x);
-    routing_ = {.expert_ids = start_copy(state, routing.expert_ids),
-                .weights = start_copy(state, routing.weights)};
-    result_ = state.staging().take(x.dtype, {x.rows(), x.cols()});
-    if (!state.is_capturing()) return;
-    // At a replay this object may be in another pass: all it needs goes along.
-    state.host_call([&op = op_, rows = rows_, chosen = routing_, result = result_, pass] {
-      Visit visit(pass, kCpu);
-      op.forward(rows, chosen, result, visit.pass());
-    });
+    expect_here(x.f32);
+    DeviceContext& device = pass.devices->at(here_);
+    mark_ = device.staging().mark();
+    rows_ = start_copy(device, x.f32);
+    routing_ = {.expert_ids = start_copy(device, routing.expert_ids),
+                .weights = start_copy(device, routing.weights)};
+    result_ = device.staging().take(DType::F32, {x.rows(), x.cols()});
+    if (!device.is_capturing()) return;
+    // By value: at a replay this object may hold the state of another pass.
+    device.graph_capture()->host_call(
+        [&op = op_, rows = rows_, chosen = routing_, result = result_, pass] {
+          RemoteCall call(pass, kCpu);
+          op.forward(rows, chosen, result, call.pass());
+        });
   }
 
-  void end(TensorView x, Routing routing, TensorView y, Pass& pass) override {
+  void end(const Activation& x, Routing routing, TensorView y, Pass& pass) override {
     if (there_ != kCpu) return forward(x, routing, y, pass);
-    DeviceState& state = pass.devices->at(here_);
-    if (state.is_capturing()) {
-      state.join_host_call();
+    DeviceContext& device = pass.devices->at(here_);
+    if (device.is_capturing()) {
+      device.graph_capture()->join_host_call();
     } else {
-      state.finish_copies_out();
-      Visit visit(pass, there_);
-      op_.forward(rows_, routing_, result_, visit.pass());
+      device.finish_copies_out();
+      RemoteCall call(pass, there_);
+      op_.forward(rows_, routing_, result_, call.pass());
     }
-    state.copy_in(result_, y);
-    state.staging().free_to(mark_);
+    device.copy_in(result_, y);
+    device.staging().free_to(mark_);
   }
 
  private:
-  static TensorView start_copy(DeviceState& state, TensorView from) {
-    const TensorView to = state.staging().take(from.dtype, {from.rows(), from.cols()});
-    state.start_copy_out(from, to);
+  static TensorView start_copy(DeviceContext& device, TensorView from) {
+    const TensorView to = device.staging().take(from.dtype, {from.rows(), from.cols()});
+    device.start_copy_out(from, to);
     return to;
   }
 
-  // Between begin() and end().
+  // Valid between begin() and end(), in staging memory.
   Workspace::Mark mark_;
   TensorView rows_;
   Routing routing_;
@@ -173,7 +190,7 @@ std::unique_ptr<Operator> made(Operator& op, Device here, Device there) {
 
 template <class Base>
 std::unique_ptr<Operator> of_rows(Operator& op, Device here, Device there) {
-  return made<Base, RowsCrossing<Base>>(op, here, there);
+  return made<Base, RowsBridge<Base>>(op, here, there);
 }
 
 }  // namespace
@@ -181,22 +198,22 @@ std::unique_ptr<Operator> of_rows(Operator& op, Device here, Device there) {
 std::unique_ptr<Operator> for_caller_on(Device here, Operator& op, Device there, Role role) {
   switch (role) {
     case Role::Embedding:
-      return made<Embedding, EmbeddingCrossing>(op, here, there);
+      return made<Embedding, EmbeddingBridge>(op, here, there);
     case Role::Norm:
-      return of_rows<Norm>(op, here, there);
+      return made<Norm, NormBridge>(op, here, there);
     case Role::Linear:
       return of_rows<Linear>(op, here, there);
     case Role::Rope:
-      return made<Rope, RopeCrossing>(op, here, there);
+      return made<Rope, RopeBridge>(op, here, there);
     case Role::Attention:
       return of_rows<Attention>(op, here, there);
     case Role::Mlp:
     case Role::Moe:
       return of_rows<Mlp>(op, here, there);
     case Role::Router:
-      return made<Router, RouterCrossing>(op, here, there);
+      return made<Router, RouterBridge>(op, here, there);
     case Role::Experts:
-      return made<Experts, ExpertsCrossing>(op, here, there);
+      return made<Experts, ExpertsBridge>(op, here, there);
     case Role::Model:
     case Role::Layer:
     case Role::KvCache:

@@ -1,5 +1,5 @@
-// An operator as seen from another device: what it needs is brought to where it runs, what it makes
-// to where the caller is. Operators that hold others know nothing of it.
+// An operator for callers on another device: inputs are copied to where it runs, results to where
+// the caller is. Modules use a bridge like any other child.
 
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace graft::ops {
 
-// `op`, which runs on `there`, for callers on `here`. Null for what cannot be seen from elsewhere:
-// a KV cache stays beside its attention.
+// `op`, which runs on `there`, for callers on `here`. Null for roles that have no bridge: a KV
+// cache is on the device of its attention.
 std::unique_ptr<Operator> for_caller_on(Device here, Operator& op, Device there, Role role);
 
 }  // namespace graft::ops

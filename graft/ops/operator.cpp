@@ -1,12 +1,14 @@
 #include "graft/ops/operator.h"
 
-#include "graft/ops/device_state.h"
+#include "graft/ops/device_context.h"
 
 namespace graft::ops {
 
-void Norm::forward_add(TensorView x, TensorView more, TensorView y, Pass& pass) {
-  pass.devices->at(x.device).add(x, more, pass);
+Activation Norm::forward_add(
+    TensorView x, TensorView residual, TensorView y, ActivationFormat /*wanted*/, Pass& pass) {
+  pass.devices->at(x.device).add(x, residual, pass);
   forward(x, y, pass);
+  return y;
 }
 
 }  // namespace graft::ops

@@ -1,5 +1,5 @@
-// The interfaces of the roles. All matrices are row-major float32 on the operator's device, one row
-// per token; `y` never overlaps `x`. forward() is const in spirit: it changes caches, nothing else.
+// The interfaces of the roles. Matrices are row-major f32 on the operator's device, one row per
+// token; `y` never overlaps `x`. forward() changes the KV cache and nothing else.
 
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "graft/ops/activation.h"
 #include "graft/ops/pass.h"
 #include "graft/ops/weight.h"
 #include "graft/tensor/tensor.h"
@@ -21,8 +22,8 @@ class Operator {
   Operator& operator=(const Operator&) = delete;
   virtual ~Operator() = default;
 
-  // Brings the weights in place (maps, repacks, uploads). Called once before the first forward, and
-  // again after unload(). Throws Error.
+  // Loads the weights (maps, packs or uploads them). Called before the first forward() and again
+  // after unload(). Throws Error.
   virtual void load(WeightProvider& weights) = 0;
   virtual void unload() {}
 };
@@ -37,20 +38,20 @@ class Norm : public Operator {
  public:
   // y[rows, size] = norm(x); y may be x.
   virtual void forward(TensorView x, TensorView y, Pass& pass) = 0;
-  // x += more, then y = norm(x), which is not x: in one step where the device can.
-  virtual void forward_add(TensorView x, TensorView more, TensorView y, Pass& pass);
+  // x += residual, then y = norm(x); y is not x. Returns y, also as int8 when that is `wanted` and
+  // the device quantizes in the same kernel; int8 memory is allocated from the pass's workspace.
+  virtual Activation forward_add(
+      TensorView x, TensorView residual, TensorView y, ActivationFormat wanted, Pass& pass);
 };
 
 class Linear : public Operator {
  public:
   // y[rows, out] = x[rows, in] * W[out, in]^T + bias
-  virtual void forward(TensorView x, TensorView y, Pass& pass) = 0;
-};
-
-// One of several linear layers with the same input.
-struct LinearCall {
-  Linear* linear = nullptr;
-  TensorView y;
+  virtual void forward(const Activation& x, TensorView y, Pass& pass) = 0;
+  // The format in which this layer multiplies that many rows.
+  virtual ActivationFormat input_format(std::int64_t /*rows*/) const {
+    return ActivationFormat::F32;
+  }
 };
 
 class Rope : public Operator {
@@ -69,30 +70,29 @@ class Rope : public Operator {
 // row p % block_tokens().
 class KvCache : public Operator {
  public:
-  // Positions [begin, end), of each the values [first_col, first_col + num_cols): a head, say.
+  // Positions [begin, end), columns [first_col, first_col + num_cols) of each, such as one head.
   struct Part {
     std::int64_t begin = 0;
     std::int64_t end = 0;
     std::int64_t first_col = 0;
     std::int64_t num_cols = 0;
-    // The same of so many positions after `end` will be read next: time to bring them near.
-    std::int64_t follow = 0;
+    std::int64_t follow = 0;  // positions after `end` to prefetch: they are read next
   };
 
   void load(WeightProvider&) override {}
 
-  // (Re)creates storage for that many blocks of so many tokens; contents are undefined. Memory is
-  // taken as blocks are written.
+  // (Re)creates storage for num_blocks blocks; contents are undefined. On the CPU, pages are
+  // committed as blocks are written.
   virtual void allocate(std::int64_t num_blocks, std::int64_t block_tokens) = 0;
   virtual std::int64_t num_blocks() const = 0;
   virtual std::int64_t block_tokens() const = 0;
   virtual std::size_t bytes_per_block() const = 0;
-  // Whole blocks: copied, taken out, put back, and given up (contents undefined, memory returned).
+  // Whole blocks: copied, saved, restored, and released (contents undefined, memory freed).
   virtual void copy_block(std::int64_t from, std::int64_t to) = 0;
   virtual void save_block(std::int64_t block, std::span<std::byte> out) const = 0;
   virtual void load_block(std::int64_t block, std::span<const std::byte> in) = 0;
   virtual void release_blocks(std::int64_t first, std::int64_t count) = 0;
-  // What its bytes mean ("f16 512+64"): only caches of the same form can exchange blocks.
+  // The layout of its bytes ("f16 512+64"): only caches of equal form can exchange blocks.
   virtual std::string form() const = 0;
   // Stores the rows of this pass at their positions. value is empty (no data) for MLA.
   virtual void write(TensorView key, TensorView value, Pass& pass) = 0;
@@ -104,7 +104,10 @@ class KvCache : public Operator {
 class Attention : public Operator {
  public:
   // y[t, hidden] = attention(x[t, hidden]); writes this pass's keys and values to the cache first.
-  virtual void forward(TensorView x, TensorView y, Pass& pass) = 0;
+  virtual void forward(const Activation& x, TensorView y, Pass& pass) = 0;
+  virtual ActivationFormat input_format(std::int64_t /*rows*/) const {
+    return ActivationFormat::F32;
+  }
 };
 
 struct Routing {
@@ -121,12 +124,15 @@ class Router : public Operator {
 class Experts : public Operator {
  public:
   // y[t, hidden] = sum over the chosen experts of weight * expert(x)
-  virtual void forward(TensorView x, Routing routing, TensorView y, Pass& pass) = 0;
+  virtual void forward(const Activation& x, Routing routing, TensorView y, Pass& pass) = 0;
+  virtual ActivationFormat input_format(std::int64_t /*rows*/) const {
+    return ActivationFormat::F32;
+  }
 
-  // The same in two steps, with the same x and routing, for experts that run elsewhere while the
-  // caller's device goes on with what it was given in between.
-  virtual void begin(TensorView /*x*/, Routing /*routing*/, Pass& /*pass*/) {}
-  virtual void end(TensorView x, Routing routing, TensorView y, Pass& pass) {
+  // The same in two steps with equal arguments, so that experts on another device run while the
+  // caller's device computes what the caller launches in between.
+  virtual void begin(const Activation& /*x*/, Routing /*routing*/, Pass& /*pass*/) {}
+  virtual void end(const Activation& x, Routing routing, TensorView y, Pass& pass) {
     forward(x, routing, y, pass);
   }
 };
@@ -134,7 +140,10 @@ class Experts : public Operator {
 // A feed-forward block: dense MLP, or router + experts + shared experts.
 class Mlp : public Operator {
  public:
-  virtual void forward(TensorView x, TensorView y, Pass& pass) = 0;
+  virtual void forward(const Activation& x, TensorView y, Pass& pass) = 0;
+  virtual ActivationFormat input_format(std::int64_t /*rows*/) const {
+    return ActivationFormat::F32;
+  }
 };
 
 }  // namespace graft::ops

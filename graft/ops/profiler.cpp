@@ -1,22 +1,42 @@
 #include "graft/ops/profiler.h"
 
+#include <utility>
+
 namespace graft::ops {
 
-void Profiler::add(const std::string& module, double seconds) {
-  Entry& entry = entries_[module];
-  ++entry.calls;
-  entry.seconds += seconds;
+void Profiler::add(std::string module, DeviceContext& device, std::size_t begin, std::size_t end) {
+  intervals_.push_back(
+      {.module = std::move(module), .device = &device, .begin = begin, .end = end});
 }
 
-ProfileScope::ProfileScope(const Pass& pass, const std::string& module)
+void Profiler::finish_pass() {
+  for (const Interval& interval : intervals_) {
+    Entry& entry = entries_[interval.module];
+    ++entry.calls;
+    entry.seconds += interval.device->seconds_between(interval.begin, interval.end);
+  }
+  for (const Interval& interval : intervals_)
+    interval.device->clear_times();
+  intervals_.clear();
+}
+
+ProfileScope::ProfileScope(const Pass& pass, Device device, const std::string& module)
     : profiler_(pass.profiler), module_(&module) {
-  if (profiler_ != nullptr) start_ = std::chrono::steady_clock::now();
+  if (profiler_ == nullptr) return;
+  device_ = &pass.devices->at(device);
+  begin_ = device_->record_time();
 }
 
 ProfileScope::~ProfileScope() {
-  if (profiler_ == nullptr) return;
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
-  profiler_->add(*module_, elapsed.count());
+  if (profiler_ != nullptr) profiler_->add(*module_, *device_, begin_, device_->record_time());
+}
+
+std::string fused_name(const Pass& pass, std::span<const std::string* const> modules) {
+  if (pass.profiler == nullptr || modules.empty()) return {};
+  std::string name = *modules.front();
+  for (const std::string* module : modules.subspan(1))
+    name += "+" + module->substr(module->rfind('.') + 1);
+  return name;
 }
 
 }  // namespace graft::ops

@@ -1,12 +1,16 @@
-// Time per module name, summed over passes, when profiling is on.
+// Time per module, summed over passes. Timestamps are taken by the device that runs the module
+// (CUDA events on a GPU), so profiling neither waits nor selects other code.
 
 #pragma once
 
-#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "graft/ops/device_context.h"
 #include "graft/ops/pass.h"
 
 namespace graft::ops {
@@ -18,25 +22,40 @@ class Profiler {
     double seconds = 0;  // children included
   };
   const std::map<std::string, Entry>& entries() const { return entries_; }
-  void add(const std::string& module, double seconds);
-  void clear() { entries_.clear(); }
+
+  // An interval of a device; its seconds are read by finish_pass().
+  void add(std::string module, DeviceContext& device, std::size_t begin, std::size_t end);
+  // Waits for the devices of the pass.
+  void finish_pass();
 
  private:
+  struct Interval {
+    std::string module;
+    DeviceContext* device = nullptr;
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
   std::map<std::string, Entry> entries_;
+  std::vector<Interval> intervals_;  // of the pass
 };
 
-// Measures its own lifetime for `module`; costs nothing when the pass is not profiled.
+// Times its own lifetime as `module` on `device`; does nothing when the pass is not profiled.
 class ProfileScope {
  public:
-  ProfileScope(const Pass& pass, const std::string& module);
+  ProfileScope(const Pass& pass, Device device, const std::string& module);
   ProfileScope(const ProfileScope&) = delete;
   ProfileScope& operator=(const ProfileScope&) = delete;
   ~ProfileScope();
 
  private:
   Profiler* profiler_;
+  DeviceContext* device_ = nullptr;
   const std::string* module_;
-  std::chrono::steady_clock::time_point start_;
+  std::size_t begin_ = 0;
 };
+
+// The name under which a fused primitive is timed: "layer.q_proj" and "layer.k_proj" are
+// "layer.q_proj+k_proj". Empty when the pass is not profiled.
+std::string fused_name(const Pass& pass, std::span<const std::string* const> modules);
 
 }  // namespace graft::ops

@@ -8,7 +8,8 @@
 
 #include "graft/base/error.h"
 #include "graft/ops/cpu/operators.h"
-#include "graft/ops/device_state.h"
+#include "graft/ops/device_context.h"
+#include "graft/ops/primitives.h"
 
 namespace graft::ops {
 
@@ -33,7 +34,7 @@ std::int64_t BuildContext::int_kwarg(std::string_view key, std::int64_t otherwis
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || stop != end) {
-    fail(module, ": ", key, " is '", text, "', not a whole number");
+    fail(module, ": ", key, " is '", text, "', not an integer");
   }
   return value;
 }
@@ -86,14 +87,25 @@ const OperatorInfo* Registry::default_for(Role role,
   return nullptr;
 }
 
-void Registry::add_device_states(DeviceType type, MakeDeviceState make) {
-  device_states_[type] = std::move(make);
+void Registry::add_device(DeviceType type,
+                          MakeDeviceContext make,
+                          std::shared_ptr<Primitives> primitives) {
+  devices_[type] = {.make_context = std::move(make), .primitives = std::move(primitives)};
 }
 
-std::unique_ptr<DeviceState> Registry::make_device_state(Device device) const {
-  const auto found = device_states_.find(device.type);
-  GRAFT_CHECK(found != device_states_.end(), "nobody has brought ", to_string(device));
-  return found->second(device);
+const Registry::DeviceEntry& Registry::device(DeviceType type) const {
+  const auto found = devices_.find(type);
+  GRAFT_CHECK(found != devices_.end(), "no support for devices of type ",
+              to_string(Device{.type = type}));
+  return found->second;
+}
+
+std::unique_ptr<DeviceContext> Registry::make_device_context(Device where) const {
+  return device(where.type).make_context(where);
+}
+
+Primitives& Registry::primitives(DeviceType type) const {
+  return *device(type).primitives;
 }
 
 Registry builtin_operators() {

@@ -22,6 +22,19 @@ namespace graft::ops {
 // kwargs of a rule as the operator sees them: text, as YAML spells scalars.
 using Kwargs = std::map<std::string, std::string, std::less<>>;
 
+// A child of a module, not owned. `is_native`: see primitives.h.
+template <class Op>
+struct Child {
+  Op* op = nullptr;  // null: the module has no such child
+  bool is_native = false;
+
+  explicit operator bool() const { return op != nullptr; }
+  Op* operator->() const { return op; }
+  Op& operator*() const { return *op; }
+};
+
+class Primitives;
+
 // What a factory works from. Children are the operators of the module's child modules, built before
 // their parent; the parent does not own them.
 struct BuildContext {
@@ -29,8 +42,9 @@ struct BuildContext {
   const Params* params = nullptr;
   Device device;
   const Kwargs* kwargs = nullptr;
-  // The operator of a child by its last name ("q_proj"), null when there is none.
-  std::function<Operator*(std::string_view child)> child;
+  Primitives* primitives = nullptr;  // of the device
+  // The operator of a child by its last name ("q_proj"); empty when there is none.
+  std::function<Child<Operator>(std::string_view child)> child;
 
   template <class P>
   const P& params_as() const {
@@ -38,11 +52,9 @@ struct BuildContext {
   }
   // Aborts (our bug) when the child is missing or of another role.
   template <class Op>
-  Op& child_as(std::string_view name) const;
+  Child<Op> child_as(std::string_view name) const;
   template <class Op>
-  Op* optional_child(std::string_view name) const {
-    return child ? dynamic_cast<Op*>(child(name)) : nullptr;
-  }
+  Child<Op> optional_child(std::string_view name) const;
   // A kwarg, `otherwise` when the rule does not give it. Throws Error when its text is not of that
   // kind; booleans are spelled as YAML or Python do.
   std::string text_kwarg(std::string_view key, std::string_view otherwise) const;
@@ -60,14 +72,17 @@ struct OperatorInfo {
   std::function<bool(DType)> accepts = {};  // weight types it can load; empty: all
   // Which modules of the role it computes (plain or latent attention); empty: all.
   std::function<bool(const Params&)> fits = {};
+  // Fused primitives of its device may read its weights. Only for operators of the same library as
+  // the device's primitives, which rely on the class behind the role.
+  bool is_native = false;
   std::function<std::unique_ptr<Operator>(const BuildContext&)> make = {};
 };
 
-class DeviceState;
+class DeviceContext;
 
 class Registry {
  public:
-  using MakeDeviceState = std::function<std::unique_ptr<DeviceState>(Device)>;
+  using MakeDeviceContext = std::function<std::unique_ptr<DeviceContext>(Device)>;
 
   // Throws Error when the name is taken (two plugins that clash).
   void add(OperatorInfo info);
@@ -78,24 +93,36 @@ class Registry {
   std::vector<const OperatorInfo*> of_role(Role role) const;
   const OperatorInfo* default_for(Role role, DeviceType device, const Params& params) const;
 
-  // What passes need on devices of a type, beside operators.
-  void add_device_states(DeviceType type, MakeDeviceState make);
-  std::unique_ptr<DeviceState> make_device_state(Device device) const;
+  // What passes and modules need on devices of a type, beside operators.
+  void add_device(DeviceType type, MakeDeviceContext make, std::shared_ptr<Primitives> primitives);
+  std::unique_ptr<DeviceContext> make_device_context(Device device) const;
+  Primitives& primitives(DeviceType type) const;
 
  private:
   std::vector<std::unique_ptr<OperatorInfo>> operators_;
-  std::map<DeviceType, MakeDeviceState> device_states_;
+  struct DeviceEntry {
+    MakeDeviceContext make_context;
+    std::shared_ptr<Primitives> primitives;
+  };
+  const DeviceEntry& device(DeviceType type) const;
+  std::map<DeviceType, DeviceEntry> devices_;
 };
 
 // Everything that is compiled in.
-
 Registry builtin_operators();
 
 template <class Op>
-Op& BuildContext::child_as(std::string_view name) const {
-  auto* op = optional_child<Op>(name);
-  GRAFT_CHECK(op != nullptr, module, " needs its child ", name);
-  return *op;
+Child<Op> BuildContext::optional_child(std::string_view name) const {
+  if (!child) return {};
+  const Child<Operator> found = child(name);
+  return {.op = dynamic_cast<Op*>(found.op), .is_native = found.is_native};
+}
+
+template <class Op>
+Child<Op> BuildContext::child_as(std::string_view name) const {
+  const Child<Op> found = optional_child<Op>(name);
+  GRAFT_CHECK(found, module, " needs its child ", name);
+  return found;
 }
 
 }  // namespace graft::ops

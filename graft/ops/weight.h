@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -77,8 +78,13 @@ class WeightProvider {
   // operators side by side.
   std::shared_ptr<std::byte> allocate(std::size_t node, std::size_t bytes);
 
+  // An object that operators share during one load, such as pinned buffers for copies; destroyed
+  // with the provider.
+  std::shared_ptr<void>& kept_while_loading(const std::string& key) { return kept_[key]; }
+
  private:
   std::vector<Arena> memory_;  // by node
+  std::map<std::string, std::shared_ptr<void>> kept_;
 };
 
 }  // namespace graft::ops

@@ -1,7 +1,10 @@
+#include <array>
+
 #include <gtest/gtest.h>
 
 #include "graft/ops/pass.h"
 #include "graft/ops/profiler.h"
+#include "graft/ops/registry.h"
 #include "graft/testing/ops.h"
 
 namespace graft::ops {
@@ -70,22 +73,39 @@ TEST(Workspace, OperatorsReuseItFromPassToPass) {
   EXPECT_EQ(runner.workspace.peak_bytes(), bytes);
 }
 
-TEST(Profiler, CountsCallsAndTimePerModuleWhenThereIsOne) {
+TEST(Profiler, CountsCallsAndTimePerModule) {
   Profiler profiler;
   const std::string module = "model.norm";
   ThreadPool pool(1);
-  Workspace workspace;
+  const Registry registry = builtin_operators();
+  PassDevices devices(registry);
   const Batch batch;
-  Pass pass = {.batch = batch, .pool = pool, .workspace = workspace, .profiler = &profiler};
+  Pass pass = {.batch = batch,
+               .pool = pool,
+               .workspace = devices.at(kCpu).workspace(),
+               .profiler = &profiler,
+               .devices = &devices};
   for (int i = 0; i < 3; ++i)
-    const ProfileScope scope(pass, module);
+    const ProfileScope scope(pass, kCpu, module);
   pass.profiler = nullptr;
-  { const ProfileScope scope(pass, module); }
+  { const ProfileScope scope(pass, kCpu, module); }
+  EXPECT_TRUE(profiler.entries().empty()) << "read when the pass is finished";
+  profiler.finish_pass();
   ASSERT_EQ(profiler.entries().size(), 1U);
   EXPECT_EQ(profiler.entries().at(module).calls, 3);
   EXPECT_GE(profiler.entries().at(module).seconds, 0.0);
-  profiler.clear();
-  EXPECT_TRUE(profiler.entries().empty());
+}
+
+TEST(Profiler, NamesFusedModulesAfterTheirParts) {
+  Profiler profiler;
+  ThreadPool pool(1);
+  Workspace workspace;
+  const Batch batch;
+  const Pass pass = {.batch = batch, .pool = pool, .workspace = workspace, .profiler = &profiler};
+  const std::string q = "layer.q_proj";
+  const std::string k = "layer.k_proj";
+  const std::array modules = {&q, &k};
+  EXPECT_EQ(fused_name(pass, modules), "layer.q_proj+k_proj");
 }
 
 }  // namespace

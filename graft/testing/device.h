@@ -1,13 +1,13 @@
-// For tests: devices that are none. Their memory is the processor's, in a place of its own; their
-// operators are the processor's, and look where their rows are. What crosses from one device to
-// another the wrong way, or not at all, is found without a GPU; and what becomes of a device that
-// fails.
+// For tests: devices without hardware. Their memory is host memory that is tracked per device;
+// their operators are the CPU's, and check that their tensors are on the right device. Missing or
+// wrong copies between devices, graph capture and failing devices are tested without a GPU.
 
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <initializer_list>
 #include <map>
@@ -22,37 +22,38 @@
 #include "graft/base/check.h"
 #include "graft/base/error.h"
 #include "graft/ops/cpu/operators.h"
-#include "graft/ops/device_state.h"
+#include "graft/ops/device_context.h"
 #include "graft/ops/operator.h"
+#include "graft/ops/primitives.h"
 #include "graft/ops/registry.h"
 #include "graft/tensor/device_memory.h"
 
 namespace graft::ops::testing {
 
-// Knows what it has given out, and so whose an address is.
+// Tracks allocations, and so the device of every address.
 class TestMemory final : public DeviceMemory {
  public:
   std::byte* take(std::int32_t index, std::size_t bytes) override {
     if (bytes > available(index)) return nullptr;
-    num_taken_[index] += bytes;
+    allocated_[index] += bytes;
     auto* data = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64}));
-    pieces_[data] = {.index = index, .bytes = bytes};
+    blocks_[data] = {.index = index, .bytes = bytes};
     return data;
   }
   void free(std::int32_t index, std::byte* data, std::size_t bytes) noexcept override {
-    const auto found = pieces_.find(data);
+    const auto found = blocks_.find(data);
     GRAFT_CHECK(
-        found != pieces_.end() && found->second.index == index && found->second.bytes == bytes,
-        "not what was taken");
-    pieces_.erase(found);
-    num_taken_[index] -= bytes;
+        found != blocks_.end() && found->second.index == index && found->second.bytes == bytes,
+        "not an allocated block");
+    blocks_.erase(found);
+    allocated_[index] -= bytes;
     ::operator delete (data, std::align_val_t{64});
   }
   std::uint64_t available(std::int32_t index) override {
-    return room_ - std::min(room_, num_taken_[index]);
+    return capacity_ - std::min(capacity_, allocated_[index]);
   }
-  // Bytes of a device, whatever is taken of them already.
-  void set_room(std::uint64_t bytes) { room_ = bytes; }
+  // The capacity of each device in bytes.
+  void set_capacity(std::uint64_t bytes) { capacity_ = bytes; }
   std::byte* allocate_staging(std::int32_t /*index*/, std::size_t bytes) override {
     ++num_staging_;
     return static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64}));
@@ -66,23 +67,23 @@ class TestMemory final : public DeviceMemory {
 
   bool has(Device device, const TensorView& view) const {
     const auto* data = static_cast<const std::byte*>(view.data);
-    auto found = pieces_.upper_bound(data);
-    if (found == pieces_.begin()) return device == kCpu;
+    auto found = blocks_.upper_bound(data);
+    if (found == blocks_.begin()) return device == kCpu;
     --found;
     const bool is_inside = data + view.bytes() <= found->first + found->second.bytes;
     if (!is_inside) return device == kCpu;
     return device.type == DeviceType::Cuda && device.index == found->second.index;
   }
-  std::size_t num_pieces() const { return pieces_.size() + num_staging_; }
+  std::size_t num_blocks() const { return blocks_.size() + num_staging_; }
 
  private:
-  struct Piece {
+  struct Block {
     std::int32_t index = 0;
     std::size_t bytes = 0;
   };
-  std::uint64_t room_ = std::uint64_t{1} << 30U;
-  std::map<std::int32_t, std::uint64_t> num_taken_;
-  std::map<const std::byte*, Piece> pieces_;
+  std::uint64_t capacity_ = std::uint64_t{1} << 30U;
+  std::map<std::int32_t, std::uint64_t> allocated_;
+  std::map<const std::byte*, Block> blocks_;
   std::size_t num_staging_ = 0;
 };
 
@@ -93,15 +94,15 @@ inline TestMemory& test_memory() {
 
 inline void expect_on(Device device, const TensorView& view, const std::string& what) {
   GRAFT_CHECK(view.device == device && test_memory().has(device, view), what, " runs on ",
-              to_string(device), ", was given rows that say ", to_string(view.device));
+              to_string(device), ", its rows are on ", to_string(view.device));
 }
 
-// What goes wrong on test devices: at the n-th thing they are asked from now on, Error is thrown.
+// Makes the n-th operation of the test devices from now on throw Error.
 struct TestFault {
-  std::int64_t countdown = 0;  // 0: nothing goes wrong
-  bool is_lasting = false;     // all that is asked later goes wrong too
+  std::int64_t countdown = 0;  // 0: no fault
+  bool is_lasting = false;     // later operations fail too
 
-  void pass_by() {
+  void count_operation() {
     if (countdown == 0 || --countdown > 0) return;
     if (is_lasting) countdown = 1;
     fail("cuda:0: broken for a test");
@@ -113,39 +114,45 @@ inline TestFault& test_fault() {
   return fault;
 }
 
-// Bytes that all test devices have copied to the processor.
+// Bytes that all test devices have copied to the host.
 inline std::size_t& test_bytes_out() {
   static std::size_t bytes = 0;
   return bytes;
 }
 
-// Copies out are done when they are finished, not before: whoever reads too early reads nonsense.
-// While it records it takes note of what is asked, and does it at every replay.
-class TestState final : public DeviceState {
- public:
-  explicit TestState(Device device)
-      : DeviceState(device), cpu_(cpu::make_cpu_state(kCpu)), replay_workspace_(device) {}
+// Host calls that replays of all test devices have run.
+inline std::size_t& test_host_calls() {
+  static std::size_t count = 0;
+  return count;
+}
 
-  // Does it, with the pass that is given there.
-  void ask(Pass& pass, const std::function<void(Pass&)>& work) {
-    test_fault().pass_by();
-    if (recording_ == nullptr) return work(pass);
-    // What is taken here and given back by now is in use at the replay.
+// Copies to the host appear only in finish_copies_out(): reading too early reads garbage. While
+// capturing, operations are stored and run at every replay. A host call runs as late as it may, at
+// its join, so that device work in between that reads its result or overwrites its inputs shows.
+class TestContext final : public DeviceContext, public GraphCapture {
+ public:
+  explicit TestContext(Device device)
+      : DeviceContext(device), cpu_(cpu::make_cpu_context(kCpu)), replay_workspace_(device) {}
+
+  // Runs `work`, now or at every replay, with a pass for memory it allocates itself.
+  void run(Pass& pass, const std::function<void(Pass&)>& work) {
+    test_fault().count_operation();
+    if (capturing_ == nullptr) return work(pass);
+    // Memory of the pass's workspace that is free by now may be in use at the replay.
     Pass later{.batch = pass.batch,
                .phase = pass.phase,
                .pool = pass.pool,
                .workspace = replay_workspace_,
                .profiler = pass.profiler,
                .devices = pass.devices};
-    recording_->steps.emplace_back([work, later]() mutable { work(later); });
+    capturing_->steps.emplace_back([work, later]() mutable { work(later); });
   }
 
-  // What a pass that failed has left is nobody's.
-  void begin_pass(const Batch& /*batch*/) override { started_.clear(); }
+  void begin_pass(const Batch& /*batch*/) override { started_.clear(); }  // of a failed pass
   void add(TensorView x, TensorView y, Pass& pass) override {
     expect_on(device(), x, "add");
     expect_on(device(), y, "add");
-    ask(pass, [this, x, y](Pass& there) { cpu_->add(x, y, there); });
+    run(pass, [this, x, y](Pass& there) { cpu_->add(x, y, there); });
   }
   void gather(TensorView x,
               std::span<const std::int32_t> rows,
@@ -153,14 +160,14 @@ class TestState final : public DeviceState {
               Pass& pass) override {
     expect_on(device(), x, "gather");
     expect_on(device(), picked, "gather");
-    ask(pass, [this, x, rows, picked](Pass& there) { cpu_->gather(x, rows, picked, there); });
+    run(pass, [this, x, rows, picked](Pass& there) { cpu_->gather(x, rows, picked, there); });
   }
   std::int64_t max_top_k() const override { return 64; }
   void find_top_k(TensorView logits, TensorView tokens, TensorView values) override {
-    expect_on(device(), logits, "candidates");
-    expect_on(device(), tokens, "candidates");
-    expect_on(device(), values, "candidates");
-    ask([logits, tokens, values] {
+    expect_on(device(), logits, "top-k");
+    expect_on(device(), tokens, "top-k");
+    expect_on(device(), values, "top-k");
+    run([logits, tokens, values] {
       for (std::int64_t row = 0; row < logits.rows(); ++row)
         find_in_row(logits.slice(row, 1), tokens.slice(row, 1), values.slice(row, 1));
     });
@@ -168,43 +175,55 @@ class TestState final : public DeviceState {
   void copy_in(TensorView from, TensorView to) override {
     expect_on(kCpu, from, "a copy in");
     expect_on(device(), to, "a copy in");
-    ask([from, to] { std::memcpy(to.data, from.data, from.bytes()); });
+    run([from, to] { std::memcpy(to.data, from.data, from.bytes()); });
   }
   void start_copy_out(TensorView from, TensorView to) override {
     expect_on(device(), from, "a copy out");
     expect_on(kCpu, to, "a copy out");
-    ask([this, from, to] {
+    run([this, from, to] {
       std::memset(to.data, 0x7f, to.bytes());
       started_.emplace_back(from, to);
     });
   }
   void finish_copies_out() override {
-    test_fault().pass_by();
-    for (const auto& [from, to] : started_) {
-      std::memcpy(to.data, from.data, from.bytes());
-      test_bytes_out() += from.bytes();
-    }
-    started_.clear();
+    test_fault().count_operation();
+    deliver_copies();
   }
 
-  bool can_capture() const override { return true; }
-  bool is_capturing() const override { return recording_ != nullptr; }
-  std::unique_ptr<CapturedGraph> record(const std::function<void()>& work) override {
+  GraphCapture* graph_capture() override { return this; }
+  bool is_capturing() const override { return capturing_ != nullptr; }
+  std::uint64_t memory_version() const override { return memory_version_; }
+  void invalidate_graphs() { ++memory_version_; }
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
     auto made = std::make_unique<Steps>();
-    recording_ = made.get();
+    capturing_ = made.get();
+    host_work_ = {};
     try {
       work();
+      GRAFT_CHECK(host_work_ == nullptr, "a host call was not joined");
     } catch (...) {
-      recording_ = nullptr;
+      capturing_ = nullptr;
       throw;
     }
-    recording_ = nullptr;
+    capturing_ = nullptr;
     return made;
   }
-  void replay(CapturedGraph& recording) override {
-    for (const auto& step : dynamic_cast<Steps&>(recording).steps)
+  // After an error of a host call the device still executes the rest, as a GPU does.
+  void replay(CapturedGraph& graph) override {
+    host_error_ = nullptr;
+    for (const auto& step : dynamic_cast<Steps&>(graph).steps)
       step();
     finish_copies_out();
+    if (host_error_) std::rethrow_exception(std::exchange(host_error_, nullptr));
+  }
+  void host_call(const std::function<void()>& work) override {
+    GRAFT_CHECK(is_capturing() && host_work_ == nullptr, "a host call outside of a capture");
+    host_work_ = work;
+    run([this] { deliver_copies(); });  // complete before the host works
+  }
+  void join_host_call() override {
+    GRAFT_CHECK(is_capturing() && host_work_ != nullptr, "no host call to join");
+    run([this, work = std::exchange(host_work_, {})] { run_on_host(work); });
   }
 
  private:
@@ -212,10 +231,29 @@ class TestState final : public DeviceState {
     std::vector<std::function<void()>> steps;
   };
 
-  void ask(const std::function<void()>& work) {
-    test_fault().pass_by();
-    if (recording_ == nullptr) return work();
-    recording_->steps.push_back(work);
+  void run(const std::function<void()>& work) {
+    test_fault().count_operation();
+    if (capturing_ == nullptr) return work();
+    capturing_->steps.push_back(work);
+  }
+
+  void deliver_copies() {
+    for (const auto& [from, to] : started_) {
+      std::memcpy(to.data, from.data, from.bytes());
+      test_bytes_out() += from.bytes();
+    }
+    started_.clear();
+  }
+
+  // After an error later host calls are skipped: their inputs were not computed.
+  void run_on_host(const std::function<void()>& work) {
+    if (host_error_) return;
+    ++test_host_calls();
+    try {
+      work();
+    } catch (...) {
+      host_error_ = std::current_exception();
+    }
   }
 
   static void find_in_row(TensorView logits, TensorView tokens, TensorView values) {
@@ -234,13 +272,20 @@ class TestState final : public DeviceState {
     }
   }
 
-  std::unique_ptr<DeviceState> cpu_;
+  std::unique_ptr<DeviceContext> cpu_;
   Workspace replay_workspace_;
-  std::vector<std::pair<TensorView, TensorView>> started_;
-  Steps* recording_ = nullptr;  // the one under way
+  std::vector<std::pair<TensorView, TensorView>> started_;  // copies out, from and to
+  Steps* capturing_ = nullptr;                              // null: not capturing
+  std::function<void()> host_work_;                         // of the host call not joined yet
+  std::exception_ptr host_error_;                           // of the replay in progress
+  std::uint64_t memory_version_ = 0;
 };
 
-// An operator of the processor on a test device.
+inline TestContext& test_context(Device device, Pass& pass) {
+  return static_cast<TestContext&>(pass.devices->at(device));
+}
+
+// An operator of the CPU on a test device.
 template <class Base>
 class OnTestDevice : public Base {
  public:
@@ -257,8 +302,8 @@ class OnTestDevice : public Base {
     for (const TensorView& view : views)
       expect_on(device_, view, module_);
   }
-  void ask(Pass& pass, const std::function<void(Pass&)>& work) const {
-    static_cast<TestState&>(pass.devices->at(device_)).ask(pass, work);
+  void run(Pass& pass, const std::function<void(Pass&)>& work) const {
+    test_context(device_, pass).run(pass, work);
   }
 
   std::unique_ptr<Operator> owned_;
@@ -267,13 +312,21 @@ class OnTestDevice : public Base {
   Device device_;
 };
 
-template <class Base>
-class RowsOnTestDevice final : public OnTestDevice<Base> {
+class NormOnTestDevice final : public OnTestDevice<Norm> {
  public:
-  using OnTestDevice<Base>::OnTestDevice;
+  using OnTestDevice::OnTestDevice;
   void forward(TensorView x, TensorView y, Pass& pass) override {
-    this->expect_here({x, y});
-    this->ask(pass, [this, x, y](Pass& there) { this->op_.forward(x, y, there); });
+    expect_here({x, y});
+    run(pass, [this, x, y](Pass& there) { op_.forward(x, y, there); });
+  }
+};
+
+class LinearOnTestDevice final : public OnTestDevice<Linear> {
+ public:
+  using OnTestDevice::OnTestDevice;
+  void forward(const Activation& x, TensorView y, Pass& pass) override {
+    expect_here({x.f32, y});
+    run(pass, [this, x, y](Pass& there) { op_.forward(x, y, there); });
   }
 };
 
@@ -282,7 +335,7 @@ class EmbeddingOnTestDevice final : public OnTestDevice<Embedding> {
   using OnTestDevice::OnTestDevice;
   void forward(std::span<const std::int32_t> token_ids, TensorView y, Pass& pass) override {
     expect_here({y});
-    ask(pass, [this, token_ids, y](Pass& there) { op_.forward(token_ids, y, there); });
+    run(pass, [this, token_ids, y](Pass& there) { op_.forward(token_ids, y, there); });
   }
 };
 
@@ -291,7 +344,7 @@ class RopeOnTestDevice final : public OnTestDevice<Rope> {
   using OnTestDevice::OnTestDevice;
   void forward(TensorView x, const Heads& heads, Pass& pass) override {
     expect_here({x});
-    ask(pass, [this, x, heads](Pass& there) { op_.forward(x, heads, there); });
+    run(pass, [this, x, heads](Pass& there) { op_.forward(x, heads, there); });
   }
 };
 
@@ -300,7 +353,7 @@ class RouterOnTestDevice final : public OnTestDevice<Router> {
   using OnTestDevice::OnTestDevice;
   void forward(TensorView x, Routing out, Pass& pass) override {
     expect_here({x, out.expert_ids, out.weights});
-    ask(pass, [this, x, out](Pass& there) { op_.forward(x, out, there); });
+    run(pass, [this, x, out](Pass& there) { op_.forward(x, out, there); });
   }
   std::int64_t top_k() const override { return op_.top_k(); }
 };
@@ -308,10 +361,88 @@ class RouterOnTestDevice final : public OnTestDevice<Router> {
 class ExpertsOnTestDevice final : public OnTestDevice<Experts> {
  public:
   using OnTestDevice::OnTestDevice;
-  void forward(TensorView x, Routing routing, TensorView y, Pass& pass) override {
-    expect_here({x, routing.expert_ids, routing.weights, y});
-    ask(pass, [this, x, routing, y](Pass& there) { op_.forward(x, routing, y, there); });
+  void forward(const Activation& x, Routing routing, TensorView y, Pass& pass) override {
+    expect_here({x.f32, routing.expert_ids, routing.weights, y});
+    run(pass, [this, x, routing, y](Pass& there) { op_.forward(x, routing, y, there); });
   }
+};
+
+// Rows are written in order with the device's other work; blocks are copied outside of passes.
+class KvCacheOnTestDevice final : public OnTestDevice<KvCache> {
+ public:
+  using OnTestDevice::OnTestDevice;
+  void allocate(std::int64_t num_blocks, std::int64_t block_tokens) override {
+    op_.allocate(num_blocks, block_tokens);
+  }
+  std::int64_t num_blocks() const override { return op_.num_blocks(); }
+  std::int64_t block_tokens() const override { return op_.block_tokens(); }
+  std::size_t bytes_per_block() const override { return op_.bytes_per_block(); }
+  void copy_block(std::int64_t from, std::int64_t to) override { op_.copy_block(from, to); }
+  void save_block(std::int64_t block, std::span<std::byte> out) const override {
+    op_.save_block(block, out);
+  }
+  void load_block(std::int64_t block, std::span<const std::byte> in) override {
+    op_.load_block(block, in);
+  }
+  void release_blocks(std::int64_t first, std::int64_t count) override {
+    op_.release_blocks(first, count);
+  }
+  std::string form() const override { return op_.form(); }
+  void write(TensorView key, TensorView value, Pass& pass) override {
+    expect_here({key});
+    run(pass, [this, key, value](Pass& there) { op_.write(key, value, there); });
+  }
+  void read_keys(const SequenceSlice& sequence, const Part& part, float* out) const override {
+    op_.read_keys(sequence, part, out);
+  }
+  void read_values(const SequenceSlice& sequence, const Part& part, float* out) const override {
+    op_.read_values(sequence, part, out);
+  }
+};
+
+// The CPU's primitives on a test device; fused ones are composed.
+class TestPrimitives final : public Primitives {
+ public:
+  void silu_mul(TensorView gate, TensorView up, Pass& pass) override {
+    expect_on(gate.device, up, "silu_mul");
+    run(gate, pass, [this, gate, up](Pass& there) { cpu_->silu_mul(gate, up, there); });
+  }
+  void add_gated(TensorView y, TensorView x, TensorView gates, Pass& pass) override {
+    expect_on(y.device, x, "add_gated");
+    run(y, pass, [this, y, x, gates](Pass& there) { cpu_->add_gated(y, x, gates, there); });
+  }
+  void copy_columns(TensorView from, TensorView to, Pass& pass) override {
+    expect_on(from.device, to, "copy_columns");
+    run(from, pass, [this, from, to](Pass& there) { cpu_->copy_columns(from, to, there); });
+  }
+  std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) override {
+    return std::make_unique<Core>(cpu_->make_attention(context));
+  }
+  std::unique_ptr<AttentionCore> make_latent_attention(const BuildContext& context) override {
+    return std::make_unique<Core>(cpu_->make_latent_attention(context));
+  }
+
+ private:
+  static void run(TensorView x, Pass& pass, const std::function<void(Pass&)>& work) {
+    expect_on(x.device, x, "a primitive");
+    test_context(x.device, pass).run(pass, work);
+  }
+
+  class Core final : public AttentionCore {
+   public:
+    explicit Core(std::unique_ptr<AttentionCore> core) : core_(std::move(core)) {}
+    void load(WeightProvider& weights) override { core_->load(weights); }
+    void unload() override { core_->unload(); }
+    void forward(TensorView q, TensorView out, Pass& pass) override {
+      expect_on(q.device, out, "attention");
+      run(q, pass, [this, q, out](Pass& there) { core_->forward(q, out, there); });
+    }
+
+   private:
+    std::unique_ptr<AttentionCore> core_;
+  };
+
+  std::shared_ptr<Primitives> cpu_ = cpu::make_primitives();
 };
 
 inline std::unique_ptr<Operator> on_test_device(Role role,
@@ -321,34 +452,33 @@ inline std::unique_ptr<Operator> on_test_device(Role role,
     case Role::Embedding:
       return std::make_unique<EmbeddingOnTestDevice>(std::move(op), context);
     case Role::Norm:
-      return std::make_unique<RowsOnTestDevice<Norm>>(std::move(op), context);
+      return std::make_unique<NormOnTestDevice>(std::move(op), context);
     case Role::Linear:
-      return std::make_unique<RowsOnTestDevice<Linear>>(std::move(op), context);
+      return std::make_unique<LinearOnTestDevice>(std::move(op), context);
     case Role::Rope:
       return std::make_unique<RopeOnTestDevice>(std::move(op), context);
-    case Role::Attention:
-      return std::make_unique<RowsOnTestDevice<Attention>>(std::move(op), context);
-    case Role::Mlp:
-    case Role::Moe:
-      return std::make_unique<RowsOnTestDevice<Mlp>>(std::move(op), context);
     case Role::Router:
       return std::make_unique<RouterOnTestDevice>(std::move(op), context);
     case Role::Experts:
       return std::make_unique<ExpertsOnTestDevice>(std::move(op), context);
+    case Role::KvCache:
+      return std::make_unique<KvCacheOnTestDevice>(std::move(op), context);
     default:
-      return op;  // the cache, which nobody else reaches
+      return op;  // modules: made with the test device's primitives
   }
 }
 
-// Adds a twin of every operator of the processor, for devices of the type Cuda.
+// Adds a twin of every operator of the CPU, for devices of the type Cuda.
 inline void add_test_devices(Registry& registry) {
   set_device_memory(DeviceType::Cuda, &test_memory());
-  registry.add_device_states(DeviceType::Cuda,
-                             [](Device device) { return std::make_unique<TestState>(device); });
+  registry.add_device(
+      DeviceType::Cuda, [](Device device) { return std::make_unique<TestContext>(device); },
+      std::make_shared<TestPrimitives>());
   for (const OperatorInfo* cpu : registry.all()) {
     OperatorInfo twin = *cpu;
     twin.name = "test" + twin.name.substr(twin.name.find('.'));
     twin.device = DeviceType::Cuda;
+    twin.is_native = false;
     twin.make = [cpu](const BuildContext& context) {
       return on_test_device(cpu->role, cpu->make(context), context);
     };

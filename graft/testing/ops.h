@@ -103,9 +103,11 @@ class TestModel {
     context.module = module;
     context.params = &params;
     context.kwargs = &kwargs;
-    context.child = [&](std::string_view child) -> Operator* {
+    context.primitives = &registry_.primitives(info->device);
+    context.child = [&](std::string_view child) -> Child<Operator> {
       const auto found = operators_.find(str(module, ".", child));
-      return found == operators_.end() ? nullptr : found->second.get();
+      if (found == operators_.end()) return {};
+      return {.op = found->second.get(), .is_native = true};
     };
     auto made = info->make(context);
     made->load(weights);

@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/ops/cuda/cuda_state.h"
+#include "graft/ops/cuda/cuda_context.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/runtime.h"
 #include "graft/tensor/buffer.h"
@@ -173,7 +173,7 @@ class LostGpu : public GpuEngine {
     std::_Exit(1);
   }
   static void read_from_nowhere() {
-    ops::CudaState state(kGpu);
+    ops::CudaContext state(kGpu);
     ThreadPool pool(1);
     const ops::Batch batch;
     ops::Pass pass{.batch = batch, .pool = pool, .workspace = state.workspace()};

@@ -2,14 +2,14 @@
 
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/cpu/workers.h"
-#include "graft/ops/device_state.h"
+#include "graft/ops/device_context.h"
 
 namespace graft::ops::cpu {
 namespace {
 
-class CpuState final : public DeviceState {
+class CpuContext final : public DeviceContext {
  public:
-  explicit CpuState(Device device) : DeviceState(device) {}
+  explicit CpuContext(Device device) : DeviceContext(device) {}
 
   void add(TensorView x, TensorView y, Pass& pass) override {
     for_each_item(pass.pool, x.rows(), [&](std::int64_t /*worker*/, std::int64_t row) {
@@ -39,8 +39,8 @@ class CpuState final : public DeviceState {
 
 }  // namespace
 
-std::unique_ptr<DeviceState> make_cpu_state(Device device) {
-  return std::make_unique<CpuState>(device);
+std::unique_ptr<DeviceContext> make_cpu_context(Device device) {
+  return std::make_unique<CpuContext>(device);
 }
 
 }  // namespace graft::ops::cpu

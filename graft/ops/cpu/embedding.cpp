@@ -21,7 +21,7 @@ class EmbeddingCpu final : public Embedding {
   void unload() override { table_ = {}; }
 
   void forward(std::span<const std::int32_t> token_ids, TensorView y, Pass& pass) override {
-    const ProfileScope profile(pass, module_);
+    const ProfileScope profile(pass, kCpu, module_);
     const auto num_tokens = static_cast<std::int64_t>(token_ids.size());
     for_each_item(pass.pool, num_tokens, [&](std::int64_t /*worker*/, std::int64_t token) {
       const std::int32_t id = token_ids[static_cast<std::size_t>(token)];

@@ -9,15 +9,15 @@
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/cpu/packed_experts.h"
 #include "graft/ops/cpu/workers.h"
-#include "graft/ops/moe_parts.h"
+#include "graft/ops/moe_common.h"
 #include "graft/ops/profiler.h"
 
 namespace graft::ops::cpu {
 namespace {
 
-// A long prefill goes through in pieces: each token takes top_k rows of every buffer below (about
+// A long prefill is processed in chunks: each token takes top_k rows of every buffer below (about
 // 0.5 MB for 8 experts of 7168 x 2048).
-constexpr std::int64_t kTokensPerPiece = 512;
+constexpr std::int64_t kTokensPerChunk = 512;
 
 class ExpertsCpu final : public Experts {
  public:
@@ -46,18 +46,19 @@ class ExpertsCpu final : public Experts {
     down_proj_ = {};
   }
 
-  void forward(TensorView x, Routing routing, TensorView y, Pass& pass) override {
-    const ProfileScope profile(pass, module_);
-    for (std::int64_t row = 0; row < x.rows(); row += kTokensPerPiece) {
-      const std::int64_t count = std::min(kTokensPerPiece, x.rows() - row);
-      const Routing piece = {.expert_ids = routing.expert_ids.slice(row, count),
+  void forward(const Activation& activation, Routing routing, TensorView y, Pass& pass) override {
+    const ProfileScope profile(pass, kCpu, module_);
+    const TensorView x = activation.f32;
+    for (std::int64_t row = 0; row < x.rows(); row += kTokensPerChunk) {
+      const std::int64_t count = std::min(kTokensPerChunk, x.rows() - row);
+      const Routing chunk = {.expert_ids = routing.expert_ids.slice(row, count),
                              .weights = routing.weights.slice(row, count)};
-      forward_piece(x.slice(row, count), piece, y.slice(row, count), pass);
+      forward_chunk(x.slice(row, count), chunk, y.slice(row, count), pass);
     }
   }
 
  private:
-  void forward_piece(TensorView x, Routing routing, TensorView y, Pass& pass) {
+  void forward_chunk(TensorView x, Routing routing, TensorView y, Pass& pass) {
     const Workspace::Scope scope(pass.workspace);
     const std::int64_t top_k = routing.expert_ids.cols();
     const std::int64_t num_pairs = x.rows() * top_k;
@@ -169,7 +170,7 @@ class ExpertsCpu final : public Experts {
   std::vector<Weight> gate_proj_;  // [experts] of [intermediate, hidden]
   std::vector<Weight> up_proj_;    // [experts] of [intermediate, hidden]
   std::vector<Weight> down_proj_;  // [experts] of [hidden, intermediate]
-  ExpertGroups sorted_;            // of the piece
+  ExpertGroups sorted_;            // of the chunk
 };
 
 }  // namespace

@@ -86,7 +86,7 @@ class KvCacheCpu final : public KvCache {
   }
 
   void write(TensorView key, TensorView value, Pass& pass) override {
-    const ProfileScope profile(pass, module_);
+    const ProfileScope profile(pass, kCpu, module_);
     GRAFT_DCHECK(key.cols() == params_.key_size, module_, ": keys of ", key.cols());
     for (const SequenceSlice& sequence : pass.batch.kept_sequences()) {
       const std::int64_t num_items = (sequence.num_tokens + kRowsPerItem - 1) / kRowsPerItem;

@@ -1,8 +1,7 @@
-// Linear layers on the processor, alone or several with the same input.
+// Linear layers on the CPU. primitives.cpp multiplies several packed ones with one input at once.
 
 #pragma once
 
-#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -18,9 +17,11 @@ class LinearCpu final : public Linear {
 
   void load(WeightProvider& weights) override;
   void unload() override;
-  void forward(TensorView x, TensorView y, Pass& pass) override;
+  void forward(const Activation& x, TensorView y, Pass& pass) override;
 
-  const PackedMatrix& packed() const { return packed_; }  // empty: it is not
+  const std::string& module() const { return module_; }
+
+  const PackedMatrix& packed() const { return packed_; }  // empty: not packed
   bool has_bias() const { return !bias_.empty(); }
   void add_bias(TensorView y) const;
 
@@ -28,15 +29,9 @@ class LinearCpu final : public Linear {
   std::string module_;
   LinearParams params_;
   bool repack_;
-  PackedMatrix packed_;      // [out, in], or
+  PackedMatrix packed_;      // [out, in]; empty: `weight_` is used
   Weight weight_;            // [out, in], as the file stores it
   std::vector<float> bias_;  // [out], empty: none
 };
-
-// Any operators, for a caller on the processor: those that are packed in one loop.
-void forward_grouped(TensorView x, std::initializer_list<LinearCall> calls, Pass& pass);
-
-// gate.y = silu(gate.y) * up.y after both layers. In one loop where both are packed.
-void forward_gated(TensorView x, const LinearCall& gate, const LinearCall& up, Pass& pass);
 
 }  // namespace graft::ops::cpu

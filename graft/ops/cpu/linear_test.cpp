@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
+#include "graft/ops/cpu/operators.h"
 #include "graft/ops/profiler.h"
 #include "graft/testing/ops.h"
 
@@ -150,14 +151,17 @@ TEST(LinearCpu, TogetherTheyGiveWhatEachGivesAlone) {
       linears[i]->forward(view(x, rows, kIn), view(want[i], rows, layers[i].out), rig.pass);
     }
     const auto call = [&](std::size_t i) {
-      return LinearCall{linears[i], view(got[i], rows, layers[i].out)};
+      return LinearCall{{.op = linears[i], .is_native = true}, view(got[i], rows, layers[i].out)};
     };
-    forward_grouped(view(x, rows, kIn), {call(0), call(1), call(2)}, rig.pass);
-    forward_grouped(view(x, rows, kIn), {call(3)}, rig.pass);
+    const auto grouped = [&](std::vector<LinearCall> calls) {
+      make_primitives()->linear_group(view(x, rows, kIn), calls, rig.pass);
+    };
+    grouped({call(0), call(1), call(2)});
+    grouped({call(3)});
     EXPECT_EQ(got, want) << rows << " rows";
     std::ranges::for_each(got, [](Floats& y) { std::ranges::fill(y, 0.0F); });
-    forward_grouped(view(x, rows, kIn), {call(3), call(1), call(0)}, rig.pass);
-    forward_grouped(view(x, rows, kIn), {call(2)}, rig.pass);
+    grouped({call(3), call(1), call(0)});
+    grouped({call(2)});
     EXPECT_EQ(got, want) << rows << " rows";
   }
 }

@@ -5,43 +5,31 @@
 
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/cpu/attend.h"
-#include "graft/ops/cpu/linear.h"
 #include "graft/ops/cpu/mla_sources.h"
-#include "graft/ops/cpu/multiply.h"
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/cpu/workers.h"
-#include "graft/ops/profiler.h"
 
 namespace graft::ops::cpu {
 namespace {
 
-// Absorbed queries are several times as long as plain ones (128 heads of 576 floats: 295 KB a
-// token), so a long prefill goes through in pieces.
-constexpr std::int64_t kTokensPerPiece = 128;
-// Tokens that share a block of expanded keys and values: at most so many, since expanding a block
-// costs as much as the attention of some three hundred rows to it.
+// Absorbed queries are several times as long as plain ones (128 heads of 576 floats: 295 KB per
+// token), so a long prefill is processed in chunks.
+constexpr std::int64_t kTokensPerChunk = 128;
+// The most tokens that share a block of expanded keys and values: expanding a block costs as much
+// as the attention of about 300 rows over it.
 constexpr std::int64_t kMaxExpandedTokens = 8 * kAttentionRows;
 
-// Multi-head latent attention. The cache holds the latent c of a token and one rotated key part for
-// all heads; head h has keys [K_h c, rotated] and values V_h c, K_h and V_h being rows of
-// kv_b_proj. Expanded computes these. Absorbed uses q . K_h c = (K_h^T q) . c and moves V_h behind
-// the sum, so that all heads attend to the latents themselves.
-class MlaCpu final : public Attention {
+// Multi-head latent attention over the cache of latents (modules/mla.cpp). Expanded: computes the
+// keys K_h c and values V_h c of every position. Absorbed: q . K_h c = (K_h^T q) . c, and V_h is
+// applied after the sum, so that all heads attend to the latents themselves.
+class LatentAttentionCpu final : public AttentionCore {
  public:
-  explicit MlaCpu(const BuildContext& context)
+  explicit LatentAttentionCpu(const BuildContext& context)
       : module_(context.module),
         params_(context.params_as<MlaParams>()),
         absorb_(context.bool_kwarg("absorb", true)),
         absorb_for_prefill_(context.bool_kwarg("absorb_for_prefill", absorb_)),
-        q_proj_(params_.q_lora_rank == 0 ? &context.child_as<Linear>("q_proj") : nullptr),
-        q_a_proj_(context.optional_child<Linear>("q_a_proj")),
-        q_a_layernorm_(context.optional_child<Norm>("q_a_layernorm")),
-        q_b_proj_(params_.q_lora_rank == 0 ? nullptr : &context.child_as<Linear>("q_b_proj")),
-        kv_a_proj_(context.child_as<Linear>("kv_a_proj_with_mqa")),
-        kv_a_layernorm_(context.child_as<Norm>("kv_a_layernorm")),
-        o_proj_(context.child_as<Linear>("o_proj")),
-        rotary_emb_(context.child_as<Rope>("rotary_emb")),
-        kv_cache_(context.child_as<KvCache>("kv_cache")) {}
+        kv_cache_(*context.child_as<KvCache>("kv_cache")) {}
 
   void load(WeightProvider& weights) override {
     kv_b_proj_ = weights.get(module_ + ".kv_b_proj.weight");
@@ -50,60 +38,17 @@ class MlaCpu final : public Attention {
   }
   void unload() override { kv_b_proj_ = {}; }
 
-  void forward(TensorView x, TensorView y, Pass& pass) override {
-    const ProfileScope profile(pass, module_);
-    const Workspace::Scope scope(pass.workspace);
-    const TensorView q = pass.workspace.f32({x.rows(), params_.num_heads * query_dim()});
-    project(x, q, pass);
-    const TensorView heads = pass.workspace.f32({x.rows(), params_.num_heads * params_.v_head_dim});
-    if (pass.phase == Phase::Prefill ? absorb_for_prefill_ : absorb_) {
-      for (std::int64_t row = 0; row < x.rows(); row += kTokensPerPiece)
-        attend_absorbed(q, row, std::min(kTokensPerPiece, x.rows() - row), heads, pass);
-    } else {
-      attend_expanded(q, heads, pass);
-    }
-    o_proj_.forward(heads, y, pass);
+  void forward(TensorView q, TensorView heads, Pass& pass) override {
+    if (!(pass.phase == Phase::Prefill ? absorb_for_prefill_ : absorb_))
+      return attend_expanded(q, heads, pass);
+    for (std::int64_t row = 0; row < q.rows(); row += kTokensPerChunk)
+      attend_absorbed(q, row, std::min(kTokensPerChunk, q.rows() - row), heads, pass);
   }
 
  private:
   std::int64_t query_dim() const { return params_.qk_nope_head_dim + params_.qk_rope_head_dim; }
   std::int64_t cache_dim() const { return params_.kv_lora_rank + params_.qk_rope_head_dim; }
   std::int64_t rows_of_head() const { return params_.qk_nope_head_dim + params_.v_head_dim; }
-
-  // q[t, heads, nope + rope], the last part rotated; and what goes into the cache.
-  void project(TensorView x, TensorView q, Pass& pass) {
-    const Workspace::Scope scope(pass.workspace);
-    const TensorView rows = pass.workspace.f32({x.rows(), cache_dim()});
-    if (q_proj_ != nullptr) {
-      forward_grouped(x, {{q_proj_, q}, {&kv_a_proj_, rows}}, pass);
-    } else {
-      const TensorView low = pass.workspace.f32({x.rows(), params_.q_lora_rank});
-      forward_grouped(x, {{q_a_proj_, low}, {&kv_a_proj_, rows}}, pass);
-      q_a_layernorm_->forward(low, low, pass);
-      q_b_proj_->forward(low, q, pass);
-    }
-    rotary_emb_.forward(q,
-                        {.num_heads = params_.num_heads,
-                         .head_dim = query_dim(),
-                         .offset = params_.qk_nope_head_dim},
-                        pass);
-    write_cache(rows, pass);
-  }
-
-  // The cache's rows: normalised latent, then the rotated key part.
-  void write_cache(TensorView rows, Pass& pass) {
-    const Workspace::Scope scope(pass.workspace);
-    const std::int64_t rank = params_.kv_lora_rank;
-    const TensorView latents = pass.workspace.f32({rows.rows(), rank});
-    for (std::int64_t row = 0; row < rows.rows(); ++row)
-      std::copy_n(rows.f32_row(row), rank, latents.f32_row(row));
-    kv_a_layernorm_.forward(latents, latents, pass);
-    for (std::int64_t row = 0; row < rows.rows(); ++row)
-      std::copy_n(latents.f32_row(row), rank, rows.f32_row(row));
-    rotary_emb_.forward(
-        rows, {.num_heads = 1, .head_dim = params_.qk_rope_head_dim, .offset = rank}, pass);
-    kv_cache_.write(rows, {}, pass);
-  }
 
   void attend_absorbed(
       TensorView q, std::int64_t first_row, std::int64_t num_rows, TensorView heads, Pass& pass) {
@@ -116,8 +61,8 @@ class MlaCpu final : public Attention {
     project_values(mixed, heads.slice(first_row, num_rows), pass);
   }
 
-  // Rows of kv_b_proj as floats: where they are, if they are floats (a file may have them at odd
-  // addresses), else in `scratch`.
+  // Rows of kv_b_proj as f32: in place when they are stored as aligned f32 (a file may store them
+  // at odd addresses), else decoded into `scratch`.
   const float* rows_of_kv_b(std::int64_t begin, std::int64_t count, float* scratch) const {
     const bool is_aligned = reinterpret_cast<std::uintptr_t>(kv_b_proj_.data) % alignof(float) == 0;
     if (kv_b_proj_.dtype == DType::F32 && is_aligned)
@@ -126,7 +71,7 @@ class MlaCpu final : public Attention {
     return scratch;
   }
 
-  // absorbed[t, heads, rank + rope]: K_h^T times the plain part of q, then its rotated part.
+  // absorbed[t, heads, rank + rope]: K_h^T times the nope part of q, then its rope part.
   void absorb_queries(TensorView q, TensorView absorbed, Pass& pass) {
     const std::int64_t rank = params_.kv_lora_rank;
     const std::int64_t nope = params_.qk_nope_head_dim;
@@ -152,7 +97,7 @@ class MlaCpu final : public Attention {
     });
   }
 
-  // mixed[t, heads, rank]: the latents of the sequence weighted by the scores of each head.
+  // mixed[t, heads, rank]: the sum of the sequence's latents, weighted by each head's softmax.
   void attend_latents(std::int64_t first_row, TensorView absorbed, TensorView mixed, Pass& pass) {
     const AttentionShape shape = {
         .key_dim = cache_dim(), .value_dim = params_.kv_lora_rank, .scale = params_.scale};
@@ -195,7 +140,7 @@ class MlaCpu final : public Attention {
   void attend_expanded(TensorView q, TensorView heads, Pass& pass) {
     const AttentionShape shape = {
         .key_dim = query_dim(), .value_dim = params_.v_head_dim, .scale = params_.scale};
-    // As many tokens a tile as leave work for every thread.
+    // The largest tiles that leave work for every thread.
     const std::int64_t num_rows = q.rows() * params_.num_heads;
     const auto num_threads = static_cast<std::int64_t>(pass.pool.num_threads());
     const std::int64_t tile_tokens =
@@ -220,22 +165,14 @@ class MlaCpu final : public Attention {
   MlaParams params_;
   bool absorb_;
   bool absorb_for_prefill_;
-  Linear* q_proj_;  // or, with q_lora_rank, the three that follow
-  Linear* q_a_proj_;
-  Norm* q_a_layernorm_;
-  Linear* q_b_proj_;
-  Linear& kv_a_proj_;
-  Norm& kv_a_layernorm_;
-  Linear& o_proj_;
-  Rope& rotary_emb_;
   KvCache& kv_cache_;
   Weight kv_b_proj_;  // [heads * (nope + v), kv_lora_rank]
 };
 
 }  // namespace
 
-std::unique_ptr<Operator> make_mla_cpu(const BuildContext& context) {
-  return std::make_unique<MlaCpu>(context);
+std::unique_ptr<AttentionCore> make_latent_attention_core(const BuildContext& context) {
+  return std::make_unique<LatentAttentionCpu>(context);
 }
 
 }  // namespace graft::ops::cpu

@@ -1,5 +1,6 @@
 #include "graft/ops/cpu/operators.h"
-#include "graft/ops/device_state.h"
+#include "graft/ops/device_context.h"
+#include "graft/ops/modules/modules.h"
 
 namespace graft::ops::cpu {
 namespace {
@@ -12,9 +13,10 @@ bool has(const Params& params) {
 }  // namespace
 
 void register_cpu(Registry& registry) {
-  registry.add_device_states(DeviceType::Cpu, make_cpu_state);
+  registry.add_device(DeviceType::Cpu, make_cpu_context, make_primitives());
   const auto add = [&](OperatorInfo info) {
     info.device = DeviceType::Cpu;
+    info.is_native = true;
     registry.add(std::move(info));
   };
   add({.name = "cpu.embedding",
@@ -27,7 +29,7 @@ void register_cpu(Registry& registry) {
        .make = make_rms_norm_cpu});
   add({.name = "cpu.linear",
        .role = Role::Linear,
-       .summary = "matrix product, in whole numbers where weights of the type can be repacked",
+       .summary = "matrix product, int8 where weights of the type can be packed",
        .kwargs = {"repack"},
        .make = make_linear_cpu});
   add({.name = "cpu.rope",
@@ -43,13 +45,13 @@ void register_cpu(Registry& registry) {
        .role = Role::Attention,
        .summary = "grouped-query attention",
        .fits = has<AttentionParams>,
-       .make = make_attention_cpu});
+       .make = make_attention});
   add({.name = "cpu.mla",
        .role = Role::Attention,
        .summary = "multi-head latent attention, absorbed or expanded",
        .kwargs = {"absorb", "absorb_for_prefill"},
        .fits = has<MlaParams>,
-       .make = make_mla_cpu});
+       .make = make_mla});
   add({.name = "cpu.router",
        .role = Role::Router,
        .summary = "scores of the experts and the choice among them",
@@ -62,11 +64,11 @@ void register_cpu(Registry& registry) {
   add({.name = "cpu.mlp",
        .role = Role::Mlp,
        .summary = "silu(gate) * up, then down",
-       .make = make_mlp_cpu});
+       .make = make_mlp});
   add({.name = "cpu.moe",
        .role = Role::Moe,
        .summary = "router, experts and shared experts",
-       .make = make_moe_cpu});
+       .make = make_moe});
 }
 
 }  // namespace graft::ops::cpu

@@ -26,7 +26,7 @@ class RmsNormCpu final : public Norm {
   void unload() override { weight_ = {}; }
 
   void forward(TensorView x, TensorView y, Pass& pass) override {
-    const ProfileScope profile(pass, module_);
+    const ProfileScope profile(pass, kCpu, module_);
     GRAFT_DCHECK(x.cols() == params_.size && y.rows() == x.rows(), module_);
     const auto eps = static_cast<float>(params_.eps);
     const auto rms_norm = kernels::cpu::kernels().math.rms_norm;

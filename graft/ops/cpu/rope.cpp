@@ -132,7 +132,7 @@ class RopeCpu final : public Rope {
   void load(WeightProvider& /*weights*/) override {}
 
   void forward(TensorView x, const Heads& heads, Pass& pass) override {
-    const ProfileScope profile(pass, module_);
+    const ProfileScope profile(pass, kCpu, module_);
     const kernels::cpu::MathTable& math = kernels::cpu::kernels().math;
     const auto rotate = cache_->params().interleaved ? math.rotate_pairs : math.rotate_halves;
     const std::shared_ptr<const Turns> turns = cache_->turns(pass.batch.positions, pass.pool);

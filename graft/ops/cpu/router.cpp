@@ -8,7 +8,7 @@
 #include "graft/ops/cpu/multiply.h"
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/cpu/workers.h"
-#include "graft/ops/moe_parts.h"
+#include "graft/ops/moe_common.h"
 #include "graft/ops/profiler.h"
 
 namespace graft::ops::cpu {
@@ -81,7 +81,7 @@ class RouterCpu final : public Router {
   std::int64_t top_k() const override { return params_.top_k; }
 
   void forward(TensorView x, Routing out, Pass& pass) override {
-    const ProfileScope profile(pass, module_);
+    const ProfileScope profile(pass, kCpu, module_);
     const Workspace::Scope scope(pass.workspace);
     const TensorView scores = pass.workspace.f32({x.rows(), params_.num_experts});
     multiply(weight_, x, scores, pass);

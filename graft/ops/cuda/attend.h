@@ -3,7 +3,7 @@
 #pragma once
 
 #include "graft/kernels/cuda/attention/attention.h"
-#include "graft/ops/cuda/cuda_state.h"
+#include "graft/ops/cuda/cuda_context.h"
 #include "graft/ops/cuda/kv_cache.h"
 
 namespace graft::ops::cuda {
@@ -13,7 +13,7 @@ void attend(const kernels::cuda::AttentionShape& shape,
             const KvCacheCuda& cache,
             TensorView queries,
             TensorView out,
-            CudaState& state,
+            CudaContext& gpu,
             Workspace& workspace);
 
 // The cache that stands beside an attention; throws Error when it is another kind of operator.

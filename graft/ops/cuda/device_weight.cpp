@@ -6,14 +6,15 @@
 #include <string>
 
 #include "graft/base/error.h"
+#include "graft/base/text/str.h"
 #include "graft/ops/cuda/runtime.h"
 
 namespace graft::ops::cuda {
 namespace {
 
-// Large enough that a copy goes at the speed of the bus, small enough to be memory nobody misses.
-constexpr std::size_t kPartBytes = std::size_t{16} << 20;
-// Vector loads of the kernels may begin here.
+// Large enough for the full PCIe bandwidth, small beside the weights.
+constexpr std::size_t kBufferBytes = std::size_t{16} << 20;
+// Of the kernels' vector loads.
 constexpr std::size_t kAlignment = 16;
 
 kernels::cuda::Scales scales_of(const quant::ScaleLayout& layout, const float* values) {
@@ -24,7 +25,7 @@ kernels::cuda::Scales scales_of(const quant::ScaleLayout& layout, const float* v
           .scale_cols = layout.scale_cols};
 }
 
-// The scales of a stack, one matrix's after the other's.
+// The scales of all matrices of a stack, concatenated.
 std::vector<float> all_scales(std::span<const Weight> stack) {
   std::vector<float> values;
   for (const Weight& weight : stack)
@@ -40,7 +41,7 @@ void check_equal(std::span<const Weight> stack) {
                           (weight.scale == nullptr) == (first.scale == nullptr);
     if (!is_equal) {
       fail(weight.name, ": is ", name(weight.dtype), ", ", first.name, " is ", name(first.dtype),
-           "; experts of one layer on a GPU are of one type");
+           "; the experts of a layer on a GPU must have one type");
     }
   }
 }
@@ -49,16 +50,22 @@ void check_equal(std::span<const Weight> stack) {
 
 struct Uploader::State {
   explicit State(Device where) : device(where), stream(where.index) {
-    for (Buffer& part : parts)
-      part = Buffer::staging(kPartBytes, where);
+    for (Buffer& buffer : buffers)
+      buffer = Buffer::staging(kBufferBytes, where);
   }
 
   Device device;
   CudaStream stream;
-  std::array<Buffer, 2> parts;
+  std::array<Buffer, 2> buffers;
   std::array<CudaEvent, 2> sent;
   std::size_t next = 0;
 };
+
+std::shared_ptr<Uploader> Uploader::of(Device device, WeightProvider& weights) {
+  std::shared_ptr<void>& kept = weights.kept_while_loading(str("uploader of ", to_string(device)));
+  if (kept == nullptr) kept = std::make_shared<Uploader>(device);
+  return std::static_pointer_cast<Uploader>(kept);
+}
 
 Uploader::Uploader(Device device) : state_(std::make_unique<State>(device)) {}
 Uploader::~Uploader() = default;
@@ -66,14 +73,14 @@ Uploader::~Uploader() = default;
 void Uploader::upload(std::span<const std::byte> from, std::byte* to) {
   use_gpu(state_->device.index);
   while (!from.empty()) {
-    const std::size_t bytes = std::min(from.size(), kPartBytes);
-    const std::size_t part = state_->next++ % state_->parts.size();
-    state_->sent[part].wait();
-    std::memcpy(state_->parts[part].data(), from.data(), bytes);
-    check_cuda(cudaMemcpyAsync(to, state_->parts[part].data(), bytes, cudaMemcpyHostToDevice,
+    const std::size_t bytes = std::min(from.size(), kBufferBytes);
+    const std::size_t slot = state_->next++ % state_->buffers.size();
+    state_->sent[slot].wait();
+    std::memcpy(state_->buffers[slot].data(), from.data(), bytes);
+    check_cuda(cudaMemcpyAsync(to, state_->buffers[slot].data(), bytes, cudaMemcpyHostToDevice,
                                state_->stream.get()),
                "copying weights to the GPU");
-    state_->sent[part].record(state_->stream);
+    state_->sent[slot].record(state_->stream);
     from = from.subspan(bytes);
     to += bytes;
   }
@@ -83,30 +90,30 @@ void Uploader::finish() {
   state_->stream.wait();
 }
 
-DeviceWeight::DeviceWeight(std::span<const Weight> stack, Device device) {
+DeviceWeight::DeviceWeight(std::span<const Weight> stack, Device device, WeightProvider& provider) {
   check_equal(stack);
   const Weight& first = stack.front();
   const std::size_t bytes = first.row_bytes() * static_cast<std::size_t>(first.rows());
   matrix_bytes_ = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   memory_ = Buffer(matrix_bytes_ * stack.size(), device);
-  Uploader uploader(device);
+  const std::shared_ptr<Uploader> uploader = Uploader::of(device, provider);
   for (std::size_t i = 0; i < stack.size(); ++i)
-    uploader.upload({stack[i].data, bytes}, memory_.data() + i * matrix_bytes_);
-  uploader.finish();
+    uploader->upload({stack[i].data, bytes}, memory_.data() + i * matrix_bytes_);
+  uploader->finish();
   matrix_ = {.dtype = first.dtype,
              .data = memory_.data(),
              .rows = first.rows() * static_cast<std::int64_t>(stack.size()),
              .cols = first.cols()};
   if (first.scale == nullptr) return;
-  scales_ = upload_floats(all_scales(stack), device);
+  scales_ = upload_floats(all_scales(stack), device, provider);
   matrix_.scales = scales_of(first.scale->layout, reinterpret_cast<const float*>(scales_.data()));
 }
 
-Buffer upload_floats(std::span<const float> values, Device device) {
+Buffer upload_floats(std::span<const float> values, Device device, WeightProvider& provider) {
   Buffer buffer(std::max(values.size_bytes(), sizeof(float)), device);
-  Uploader uploader(device);
-  uploader.upload(std::as_bytes(values), buffer.data());
-  uploader.finish();
+  const std::shared_ptr<Uploader> uploader = Uploader::of(device, provider);
+  uploader->upload(std::as_bytes(values), buffer.data());
+  uploader->finish();
   return buffer;
 }
 

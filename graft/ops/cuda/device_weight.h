@@ -1,4 +1,4 @@
-// Weights in memory of a GPU, in the bytes of the file.
+// Weights in GPU memory, in the byte layout of the file.
 
 #pragma once
 
@@ -12,17 +12,21 @@
 
 namespace graft::ops::cuda {
 
-// Brings bytes of the processor's, such as those of a mapped file, to a GPU: while one part is on
-// its way, the next is read. One at a time.
+// Copies pageable host memory, such as a mapped file, to a GPU through two pinned buffers: while
+// one is copied, the next is filled. One upload at a time.
 class Uploader {
  public:
+  // The uploader of a GPU. Shared by all weights of a load: WeightProvider keeps it, and with it
+  // the pinned memory, until the load ends.
+  static std::shared_ptr<Uploader> of(Device device, WeightProvider& weights);
+
   explicit Uploader(Device device);
   Uploader(const Uploader&) = delete;
   Uploader& operator=(const Uploader&) = delete;
   ~Uploader();
 
   void upload(std::span<const std::byte> from, std::byte* to);
-  void finish();  // what was uploaded is there
+  void finish();  // waits for all uploads
 
  private:
   struct State;
@@ -34,11 +38,12 @@ class DeviceWeight {
  public:
   DeviceWeight() = default;
   // Throws Error when the weights of a stack are not of one type and shape.
-  DeviceWeight(std::span<const Weight> stack, Device device);
-  DeviceWeight(const Weight& weight, Device device) : DeviceWeight(std::span(&weight, 1), device) {}
+  DeviceWeight(std::span<const Weight> stack, Device device, WeightProvider& provider);
+  DeviceWeight(const Weight& weight, Device device, WeightProvider& provider)
+      : DeviceWeight(std::span(&weight, 1), device, provider) {}
 
   bool empty() const { return memory_.size() == 0; }
-  // Of all matrices of the stack; `rows` counts them all.
+  // The whole stack; `rows` is that of all matrices together.
   const kernels::cuda::Matrix& matrix() const { return matrix_; }
   std::size_t matrix_bytes() const { return matrix_bytes_; }
 
@@ -49,10 +54,10 @@ class DeviceWeight {
   std::size_t matrix_bytes_ = 0;
 };
 
-// Floats of the processor's on a GPU.
-Buffer upload_floats(std::span<const float> values, Device device);
+// A copy of host floats on a GPU.
+Buffer upload_floats(std::span<const float> values, Device device, WeightProvider& provider);
 
-// Which types the GPU's kernels take.
+// Whether the GPU kernels have a decoder for the type.
 bool is_cuda_weight(DType dtype);
 
 }  // namespace graft::ops::cuda

@@ -2,9 +2,10 @@
 #include <string>
 
 #include "graft/base/check.h"
-#include "graft/ops/cuda/cuda_state.h"
+#include "graft/ops/cuda/cuda_context.h"
 #include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/operators.h"
+#include "graft/ops/profiler.h"
 
 namespace graft::ops::cuda {
 namespace {
@@ -19,20 +20,19 @@ class EmbeddingCuda final : public Embedding {
   void load(WeightProvider& weights) override {
     const Weight weight = weights.get(module_ + ".weight");
     weight.expect_shape(params_.vocab_size, params_.hidden_size);
-    table_ = DeviceWeight(weight, device_);
+    table_ = DeviceWeight(weight, device_, weights);
   }
   void unload() override { table_ = {}; }
 
   // The ids are the batch's, which the GPU has already.
   void forward(std::span<const std::int32_t> token_ids, TensorView y, Pass& pass) override {
-    CudaState& state = cuda_state(device_, pass);
-    const CudaProfileScope profile(state, pass, module_);
+    CudaContext& gpu = cuda_context(device_, pass);
+    const ProfileScope profile(pass, device_, module_);
     GRAFT_CHECK(token_ids.data() == pass.batch.token_ids.data(), module_, ": ids of another batch");
     for (const std::int32_t id : token_ids)
       GRAFT_CHECK(id >= 0 && id < params_.vocab_size, "token ", id, " of ", params_.vocab_size);
-    kernels::cuda::look_up_rows(table_.matrix(), state.token_ids(),
-                                static_cast<std::int64_t>(token_ids.size()), y.f32(),
-                                state.stream());
+    kernels::cuda::look_up_rows(table_.matrix(), gpu.token_ids(),
+                                static_cast<std::int64_t>(token_ids.size()), y.f32(), gpu.stream());
   }
 
  private:

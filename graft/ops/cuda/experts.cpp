@@ -8,13 +8,14 @@
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/products.h"
 #include "graft/ops/cuda/views.h"
-#include "graft/ops/moe_parts.h"
+#include "graft/ops/moe_common.h"
+#include "graft/ops/profiler.h"
 
 namespace graft::ops::cuda {
 namespace {
 
-// A long prefill goes through in pieces: each token takes top_k rows of every buffer between.
-constexpr std::int64_t kTokensPerPiece = 4096;
+// A long prefill is processed in chunks: each token takes top_k rows of every intermediate buffer.
+constexpr std::int64_t kTokensPerChunk = 4096;
 
 class ExpertsCuda final : public Experts {
  public:
@@ -35,30 +36,37 @@ class ExpertsCuda final : public Experts {
     down_ = {};
   }
 
-  void forward(TensorView x, Routing routing, TensorView y, Pass& pass) override {
-    CudaState& state = cuda_state(device_, pass);
-    const CudaProfileScope profile(state, pass, module_);
+  ActivationFormat input_format(std::int64_t rows) const override {
+    return cuda::input_format(gate_.matrix(), precision_, rows);
+  }
+
+  void forward(const Activation& activation, Routing routing, TensorView y, Pass& pass) override {
+    CudaContext& gpu = cuda_context(device_, pass);
+    const ProfileScope profile(pass, device_, module_);
+    const TensorView x = activation.f32;
+    const kernels::cuda::Q8Rows int8 = q8_rows_of(activation.int8);
     const kernels::cuda::ExpertsJob job = this->job();
-    for (std::int64_t row = 0; row < x.rows(); row += kTokensPerPiece) {
-      const std::int64_t count = std::min(kTokensPerPiece, x.rows() - row);
+    for (std::int64_t row = 0; row < x.rows(); row += kTokensPerChunk) {
+      const std::int64_t count = std::min(kTokensPerChunk, x.rows() - row);
       const Workspace::Scope scope(pass.workspace);
       const TensorView scratch = pass.workspace.take(
           DType::U8, {static_cast<std::int64_t>(kernels::cuda::experts_bytes(job, count))});
-      kernels::cuda::experts(job,
-                             {.rows = count,
-                              .x = rows_of(x.slice(row, count)),
-                              .x_bytes = count == x.rows() ? state.bytes_of(x) : nullptr,
-                              .expert_ids = routing.expert_ids.slice(row, count).as<std::int32_t>(),
-                              .weights = routing.weights.slice(row, count).f32(),
-                              .y = rows_of(y.slice(row, count))},
-                             scratch.data, state.stream());
+      kernels::cuda::experts(
+          job,
+          {.rows = count,
+           .x = rows_of(x.slice(row, count)),
+           .x_bytes = activation.has_int8() && count == x.rows() ? &int8 : nullptr,
+           .expert_ids = routing.expert_ids.slice(row, count).as<std::int32_t>(),
+           .weights = routing.weights.slice(row, count).f32(),
+           .y = rows_of(y.slice(row, count))},
+          scratch.data, gpu.stream());
     }
   }
 
  private:
   DeviceWeight load_all(WeightProvider& weights, std::string_view projection) const {
     const std::vector<Weight> loaded = load_experts(weights, module_, projection, params_);
-    DeviceWeight stack(loaded, device_);
+    DeviceWeight stack(loaded, device_, weights);
     for (const Weight& weight : loaded)
       weights.release(weight);
     return stack;

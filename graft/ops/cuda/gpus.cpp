@@ -53,7 +53,7 @@ GRAFT_EXPORT std::int32_t graft_cuda_abi_version() {
 }
 
 GRAFT_EXPORT std::int32_t graft_cuda_device_count(std::int32_t* count) {
-  *count = graft::ops::num_cuda_devices();
+  *count = graft::ops::cuda::num_cuda_devices();
   int real = 0;  // what is wrong when there is none
   return *count > 0 ? cudaSuccess : cudaGetDeviceCount(&real);
 }
@@ -61,7 +61,7 @@ GRAFT_EXPORT std::int32_t graft_cuda_device_count(std::int32_t* count) {
 GRAFT_EXPORT std::int32_t graft_cuda_device_properties(
     std::int32_t device, graft::cuda_abi::DeviceProperties* properties) {
   *properties = {};
-  return describe(graft::ops::physical_gpu(device), *properties);
+  return describe(graft::ops::cuda::physical_gpu(device), *properties);
 }
 
 GRAFT_EXPORT const char* graft_cuda_error_text(std::int32_t error) {

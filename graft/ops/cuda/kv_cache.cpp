@@ -5,9 +5,10 @@
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
-#include "graft/ops/cuda/cuda_state.h"
+#include "graft/ops/cuda/cuda_context.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/views.h"
+#include "graft/ops/profiler.h"
 #include "graft/quant/codec.h"
 
 namespace graft::ops::cuda {
@@ -92,12 +93,12 @@ kernels::cuda::CacheRows KvCacheCuda::rows() const {
 }
 
 void KvCacheCuda::write(TensorView key, TensorView value, Pass& pass) {
-  CudaState& state = cuda_state(device_, pass);
-  const CudaProfileScope profile(state, pass, module_);
+  CudaContext& gpu = cuda_context(device_, pass);
+  const ProfileScope profile(pass, device_, module_);
   const kernels::cuda::Rows values =
       params_.value_size == 0 ? kernels::cuda::Rows{} : rows_of(value);
-  kernels::cuda::write_cache(rows(), rows_of(key), values, state.slots(block_tokens_), key.rows(),
-                             state.stream());
+  kernels::cuda::write_cache(rows(), rows_of(key), values, gpu.slots(block_tokens_), key.rows(),
+                             gpu.stream());
 }
 
 void KvCacheCuda::read_keys(const SequenceSlice& sequence, const Part& part, float* out) const {

@@ -1,8 +1,7 @@
 #include "graft/ops/cuda/linear.h"
 
-#include <vector>
-
 #include "graft/ops/cuda/operators.h"
+#include "graft/ops/profiler.h"
 
 namespace graft::ops::cuda {
 
@@ -15,12 +14,12 @@ LinearCuda::LinearCuda(const BuildContext& context)
 void LinearCuda::load(WeightProvider& weights) {
   const Weight weight = weights.get(module_ + ".weight");
   weight.expect_shape(params_.out_features, params_.in_features);
-  weight_ = DeviceWeight(weight, device_);
+  weight_ = DeviceWeight(weight, device_, weights);
   weights.release(weight);
   if (!params_.bias) return;
   const Weight bias = weights.get(module_ + ".bias");
   bias.expect_shape(1, params_.out_features);
-  bias_ = upload_floats(bias.decode(), device_);
+  bias_ = upload_floats(bias.decode(), device_, weights);
 }
 
 void LinearCuda::unload() {
@@ -28,11 +27,11 @@ void LinearCuda::unload() {
   bias_ = {};
 }
 
-void LinearCuda::forward(TensorView x, TensorView y, Pass& pass) {
-  CudaState& state = cuda_state(device_, pass);
-  const CudaProfileScope profile(state, pass, module_);
+void LinearCuda::forward(const Activation& x, TensorView y, Pass& pass) {
+  CudaContext& gpu = cuda_context(device_, pass);
+  const ProfileScope profile(pass, device_, module_);
   const Product one = product(y);
-  multiply(x, {&one, 1}, state, pass.workspace);
+  multiply(x, {&one, 1}, gpu, pass.workspace);
 }
 
 Product LinearCuda::product(TensorView y) const {
@@ -42,21 +41,8 @@ Product LinearCuda::product(TensorView y) const {
           .precision = precision_};
 }
 
-void forward_grouped(TensorView x,
-                     std::initializer_list<LinearCall> calls,
-                     Device device,
-                     Pass& pass) {
-  std::vector<Product> products;
-  for (const LinearCall& call : calls) {
-    const auto* here = dynamic_cast<const LinearCuda*>(call.linear);
-    // Whoever measures wants to know each by itself.
-    if (here != nullptr && pass.profiler == nullptr) {
-      products.push_back(here->product(call.y));
-    } else {
-      call.linear->forward(x, call.y, pass);
-    }
-  }
-  if (!products.empty()) multiply(x, products, cuda_state(device, pass), pass.workspace);
+ActivationFormat LinearCuda::input_format(std::int64_t rows) const {
+  return cuda::input_format(weight_.matrix(), precision_, rows);
 }
 
 std::unique_ptr<Operator> make_linear_cuda(const BuildContext& context) {

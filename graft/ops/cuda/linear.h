@@ -1,8 +1,7 @@
-// Linear layers on a GPU, alone or several with the same input.
+// Linear layers on a GPU. primitives.cpp multiplies several with one input at once.
 
 #pragma once
 
-#include <initializer_list>
 #include <string>
 
 #include "graft/ops/cuda/device_weight.h"
@@ -18,7 +17,10 @@ class LinearCuda final : public Linear {
 
   void load(WeightProvider& weights) override;
   void unload() override;
-  void forward(TensorView x, TensorView y, Pass& pass) override;
+  void forward(const Activation& x, TensorView y, Pass& pass) override;
+  ActivationFormat input_format(std::int64_t rows) const override;
+
+  const std::string& module() const { return module_; }
 
   Product product(TensorView y) const;
 
@@ -30,12 +32,5 @@ class LinearCuda final : public Linear {
   DeviceWeight weight_;
   Buffer bias_;  // f32; empty: none
 };
-
-// Any operators, not only those of this kind, for a caller on the GPU `device`. The input is
-// rounded once for all of them.
-void forward_grouped(TensorView x,
-                     std::initializer_list<LinearCall> calls,
-                     Device device,
-                     Pass& pass);
 
 }  // namespace graft::ops::cuda

@@ -1,4 +1,4 @@
-// Products of rows with weights on a GPU: the kernels that fit the number of rows and the types.
+// Matrix products on a GPU: chooses the kernel by the number of rows and the types.
 
 #pragma once
 
@@ -6,13 +6,14 @@
 #include <span>
 
 #include "graft/kernels/cuda/linear/linear.h"
-#include "graft/ops/cuda/cuda_state.h"
+#include "graft/ops/activation.h"
+#include "graft/ops/cuda/cuda_context.h"
 #include "graft/ops/registry.h"
 
 namespace graft::ops::cuda {
 
-// F32: every operand as it is. Fast: rows rounded to bytes where few of them meet weights of such
-// types, to F16 where there are many.
+// F32: operands are not rounded. Fast: activations are quantized to int8 for a few rows (GEMV)
+// where the weight type has an int8 kernel, and to f16 for many rows (GEMM).
 enum class Precision : std::uint8_t { Fast, F32 };
 
 // The kwarg "precision": "fast" or "f32".
@@ -23,9 +24,9 @@ inline kernels::cuda::Arithmetic arithmetic_of(Precision precision) {
                                      : kernels::cuda::Arithmetic::F16;
 }
 
-// Up to so many rows are rounded to bytes: it is faster to read weights again for every eight of
-// them than to decode them for all.
-inline constexpr std::int64_t kMaxRowsAsBytes = 16;
+// The most rows that are quantized to int8: up to here it is faster to read the weights once per
+// eight rows than to dequantize them for all.
+inline constexpr std::int64_t kMaxInt8Rows = 16;
 
 // y[rows, out] = x W^T + bias
 struct Product {
@@ -35,18 +36,21 @@ struct Product {
   Precision precision = Precision::Fast;
 };
 
-// Whether x[rows, cols] is rounded to bytes for this product.
-bool is_as_bytes(std::int64_t rows, std::int64_t cols, const Product& product);
-// For one that is, with x rounded already.
-void multiply_bytes(const kernels::cuda::Q8Rows& x,
-                    std::int64_t rows,
-                    const Product& product,
-                    CudaState& state);
+// The format in which a weight is multiplied with that many rows.
+ActivationFormat input_format(const kernels::cuda::Matrix& weight,
+                              Precision precision,
+                              std::int64_t rows);
 
-// All with the same x, which is rounded once for all of them; with scratch memory of the pass.
-void multiply(TensorView x,
+// Int8 rows in memory of the pass's workspace, not filled in.
+Int8Rows allocate_int8(std::int64_t rows, std::int64_t cols, Workspace& workspace);
+inline kernels::cuda::Q8Rows q8_rows_of(const Int8Rows& rows) {
+  return {.quants = rows.quants, .scales = rows.scales};
+}
+
+// All with the same x, converted at most once per format; scratch memory is of the workspace.
+void multiply(const Activation& x,
               std::span<const Product> products,
-              CudaState& state,
+              CudaContext& gpu,
               Workspace& workspace);
 
 }  // namespace graft::ops::cuda

@@ -1,6 +1,7 @@
-#include "graft/ops/cuda/cuda_state.h"
+#include "graft/ops/cuda/cuda_context.h"
 #include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/operators.h"
+#include "graft/ops/modules/modules.h"
 #include "graft/ops/plugin.h"
 
 namespace graft::ops::cuda {
@@ -17,6 +18,7 @@ class Adder {
   void operator()(OperatorInfo info) const {
     info.device = DeviceType::Cuda;
     info.accepts = is_cuda_weight;
+    info.is_native = true;
     registry_.add(std::move(info));
   }
 
@@ -35,7 +37,7 @@ void add_parts(const Adder& add) {
        .make = make_rms_norm_cuda});
   add({.name = "cuda.linear",
        .role = Role::Linear,
-       .summary = "matrix product, weights decoded where they are used",
+       .summary = "matrix product, weights dequantized in the kernel",
        .kwargs = {"precision"},
        .make = make_linear_cuda});
   add({.name = "cuda.rope",
@@ -55,13 +57,13 @@ void add_blocks(const Adder& add) {
        .summary = "grouped-query attention",
        .kwargs = {"precision"},
        .fits = has<AttentionParams>,
-       .make = make_attention_cuda});
+       .make = make_attention});
   add({.name = "cuda.mla",
        .role = Role::Attention,
        .summary = "multi-head latent attention, absorbed",
        .kwargs = {"precision"},
        .fits = has<MlaParams>,
-       .make = make_mla_cuda});
+       .make = make_mla});
   add({.name = "cuda.router",
        .role = Role::Router,
        .summary = "scores of the experts and the choice among them",
@@ -74,12 +76,11 @@ void add_blocks(const Adder& add) {
   add({.name = "cuda.mlp",
        .role = Role::Mlp,
        .summary = "silu(gate) * up, then down",
-       .make = make_mlp_cuda});
+       .make = make_mlp});
   add({.name = "cuda.moe",
        .role = Role::Moe,
-       .summary =
-           "router, experts and shared experts, which overlap where the experts are elsewhere",
-       .make = make_moe_cuda});
+       .summary = "router, experts and shared experts; overlaps with experts on another device",
+       .make = make_moe});
 }
 
 }  // namespace
@@ -88,8 +89,9 @@ void register_cuda(Registry& registry) {
   if (num_cuda_devices() == 0) return;
   static CudaMemory memory;
   set_device_memory(DeviceType::Cuda, &memory);
-  registry.add_device_states(DeviceType::Cuda,
-                             [](Device device) { return std::make_unique<CudaState>(device); });
+  registry.add_device(
+      DeviceType::Cuda, [](Device device) { return std::make_unique<CudaContext>(device); },
+      make_primitives());
   const Adder add(registry);
   add_parts(add);
   add_blocks(add);
@@ -97,4 +99,4 @@ void register_cuda(Registry& registry) {
 
 }  // namespace graft::ops::cuda
 
-const graft::ops::Plugin graft_plugin = {.add_operators = graft::ops::register_cuda};
+const graft::ops::Plugin graft_plugin = {.add_operators = graft::ops::cuda::register_cuda};

@@ -1,11 +1,12 @@
 #include "graft/ops/cuda/rms_norm.h"
 
 #include "graft/kernels/cuda/elementwise.h"
-#include "graft/ops/cuda/cuda_state.h"
+#include "graft/ops/cuda/cuda_context.h"
 #include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/products.h"
 #include "graft/ops/cuda/views.h"
+#include "graft/ops/profiler.h"
 
 namespace graft::ops::cuda {
 
@@ -15,33 +16,30 @@ RmsNormCuda::RmsNormCuda(const BuildContext& context)
 void RmsNormCuda::load(WeightProvider& weights) {
   const Weight weight = weights.get(module_ + ".weight");
   weight.expect_shape(1, params_.size);
-  weight_ = upload_floats(weight.decode(), device_);
+  weight_ = upload_floats(weight.decode(), device_, weights);
 }
 
 void RmsNormCuda::forward(TensorView x, TensorView y, Pass& pass) {
-  CudaState& state = cuda_state(device_, pass);
-  const CudaProfileScope profile(state, pass, module_);
-  state.forget_bytes();
+  CudaContext& gpu = cuda_context(device_, pass);
+  const ProfileScope profile(pass, device_, module_);
   kernels::cuda::rms_norm(rows_of(x), weight(), rows_of(y), x.rows(), x.cols(), eps(),
-                          state.stream());
+                          gpu.stream());
 }
 
-void RmsNormCuda::forward_add(TensorView x, TensorView more, TensorView y, Pass& pass) {
-  CudaState& state = cuda_state(device_, pass);
-  const CudaProfileScope profile(state, pass, module_);
-  state.forget_bytes();
-  if (x.rows() > kMaxRowsAsBytes || x.cols() % 32 != 0) {
-    return kernels::cuda::add_rms_norm(rows_of(x), rows_of(more), weight(), rows_of(y), x.rows(),
-                                       x.cols(), eps(), state.stream());
+Activation RmsNormCuda::forward_add(
+    TensorView x, TensorView residual, TensorView y, ActivationFormat wanted, Pass& pass) {
+  CudaContext& gpu = cuda_context(device_, pass);
+  const ProfileScope profile(pass, device_, module_);
+  if (wanted != ActivationFormat::Int8 || x.cols() % 32 != 0) {
+    kernels::cuda::add_rms_norm(rows_of(x), rows_of(residual), weight(), rows_of(y), x.rows(),
+                                x.cols(), eps(), gpu.stream());
+    return y;
   }
-  // Of the layer, like y: whoever multiplies y finds its bytes there.
-  const TensorView memory = pass.workspace.take(
-      DType::U8, {static_cast<std::int64_t>(kernels::cuda::q8_rows_bytes(x.rows(), x.cols()))});
-  const kernels::cuda::Q8Rows bytes = kernels::cuda::q8_rows_at(memory.data, x.rows(), x.cols());
-  kernels::cuda::add_rms_norm_q8(rows_of(x), rows_of(more), weight(), rows_of(y), bytes,
-                                 {.rows = x.rows(), .cols = x.cols(), .eps = eps()},
-                                 state.stream());
-  state.remember_bytes(y, bytes);
+  const Int8Rows int8 = allocate_int8(x.rows(), x.cols(), pass.workspace);
+  kernels::cuda::add_rms_norm_q8(rows_of(x), rows_of(residual), weight(), rows_of(y),
+                                 q8_rows_of(int8),
+                                 {.rows = x.rows(), .cols = x.cols(), .eps = eps()}, gpu.stream());
+  return {y, int8};
 }
 
 std::unique_ptr<Operator> make_rms_norm_cuda(const BuildContext& context) {

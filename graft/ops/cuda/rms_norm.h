@@ -1,4 +1,4 @@
-// Root mean square norm on a GPU, alone or as a step of what attention does to heads.
+// Root mean square norm on a GPU, alone or inside the fused kernels of primitives.cpp.
 
 #pragma once
 
@@ -17,7 +17,11 @@ class RmsNormCuda final : public Norm {
   void load(WeightProvider& weights) override;
   void unload() override { weight_ = {}; }
   void forward(TensorView x, TensorView y, Pass& pass) override;
-  void forward_add(TensorView x, TensorView more, TensorView y, Pass& pass) override;
+  Activation forward_add(TensorView x,
+                         TensorView residual,
+                         TensorView y,
+                         ActivationFormat wanted,
+                         Pass& pass) override;
 
   const float* weight() const { return reinterpret_cast<const float*>(weight_.data()); }
   float eps() const { return static_cast<float>(params_.eps); }

@@ -1,24 +1,25 @@
 #include "graft/ops/cuda/rope.h"
 
-#include "graft/ops/cuda/cuda_state.h"
+#include "graft/ops/cuda/cuda_context.h"
 #include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/views.h"
+#include "graft/ops/profiler.h"
 
 namespace graft::ops::cuda {
 
 RopeCuda::RopeCuda(const BuildContext& context)
     : module_(context.module), params_(context.params_as<RopeParams>()), device_(context.device) {}
 
-void RopeCuda::load(WeightProvider& /*weights*/) {
-  inv_freq_ = upload_floats(params_.inv_freq, device_);
+void RopeCuda::load(WeightProvider& weights) {
+  inv_freq_ = upload_floats(params_.inv_freq, device_, weights);
 }
 
 void RopeCuda::forward(TensorView x, const Heads& heads, Pass& pass) {
-  CudaState& state = cuda_state(device_, pass);
-  const CudaProfileScope profile(state, pass, module_);
-  kernels::cuda::rotate(rows_of(x, heads.offset), rotation(), state.positions(), x.rows(),
-                        {.num_heads = heads.num_heads, .head_dim = heads.head_dim}, state.stream());
+  CudaContext& gpu = cuda_context(device_, pass);
+  const ProfileScope profile(pass, device_, module_);
+  kernels::cuda::rotate(rows_of(x, heads.offset), rotation(), gpu.positions(), x.rows(),
+                        {.num_heads = heads.num_heads, .head_dim = heads.head_dim}, gpu.stream());
 }
 
 kernels::cuda::Rotation RopeCuda::rotation() const {

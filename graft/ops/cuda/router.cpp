@@ -6,7 +6,8 @@
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/products.h"
 #include "graft/ops/cuda/views.h"
-#include "graft/ops/moe_parts.h"
+#include "graft/ops/moe_common.h"
+#include "graft/ops/profiler.h"
 
 namespace graft::ops::cuda {
 namespace {
@@ -48,13 +49,13 @@ class RouterCuda final : public Router {
   void load(WeightProvider& weights) override {
     const Weight weight = weights.get(module_ + ".weight");
     weight.expect_shape(params_.num_experts, params_.hidden_size);
-    weight_ = DeviceWeight(weight, device_);
+    weight_ = DeviceWeight(weight, device_, weights);
     const std::string bias_name = module_ + ".e_score_correction_bias";
     bias_ = {};
     if (!weights.contains(bias_name)) return;
     const Weight bias = weights.get(bias_name);
     bias.expect_shape(1, params_.num_experts);
-    bias_ = upload_floats(bias.decode(), device_);
+    bias_ = upload_floats(bias.decode(), device_, weights);
   }
   void unload() override {
     weight_ = {};
@@ -65,15 +66,15 @@ class RouterCuda final : public Router {
 
   // Scores are never rounded: other experts would be chosen.
   void forward(TensorView x, Routing out, Pass& pass) override {
-    CudaState& state = cuda_state(device_, pass);
-    const CudaProfileScope profile(state, pass, module_);
+    CudaContext& gpu = cuda_context(device_, pass);
+    const ProfileScope profile(pass, device_, module_);
     const Workspace::Scope scope(pass.workspace);
     const TensorView scores = pass.workspace.f32({x.rows(), params_.num_experts});
     const Product product = {.weight = &weight_.matrix(), .y = scores, .precision = Precision::F32};
-    multiply(x, {&product, 1}, state, pass.workspace);
+    multiply(x, {&product, 1}, gpu, pass.workspace);
     kernels::cuda::route(shape_of(params_), scores.f32(),
                          reinterpret_cast<const float*>(bias_.data()), x.rows(),
-                         out.expert_ids.as<std::int32_t>(), out.weights.f32(), state.stream());
+                         out.expert_ids.as<std::int32_t>(), out.weights.f32(), gpu.stream());
   }
 
  private:

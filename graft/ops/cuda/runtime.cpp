@@ -61,7 +61,7 @@ std::byte* CudaMemory::take(std::int32_t index, std::size_t bytes) {
     cudaGetLastError();
     return nullptr;
   }
-  check_cuda(error, "taking memory");
+  check_cuda(error, "allocating memory");
   return static_cast<std::byte*>(data);
 }
 
@@ -86,7 +86,7 @@ std::byte* CudaMemory::allocate_staging(std::int32_t index, std::size_t bytes) {
     cudaGetLastError();
     return nullptr;
   }
-  check_cuda(error, "taking memory for copies");
+  check_cuda(error, "allocating pinned memory");
   return static_cast<std::byte*>(data);
 }
 
@@ -98,7 +98,7 @@ void CudaMemory::free_staging(std::int32_t /*index*/,
 
 CudaStream::CudaStream(std::int32_t index) {
   use_gpu(index);
-  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
 }
 
 CudaStream::~CudaStream() {
@@ -109,8 +109,9 @@ void CudaStream::wait() const {
   check_cuda(cudaStreamSynchronize(stream_), "waiting for the GPU");
 }
 
-CudaEvent::CudaEvent() {
-  check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event");
+CudaEvent::CudaEvent(EventKind kind) {
+  const unsigned flags = kind == EventKind::Timed ? cudaEventDefault : cudaEventDisableTiming;
+  check_cuda(cudaEventCreateWithFlags(&event_, flags), "creating an event");
 }
 
 CudaEvent::~CudaEvent() {
@@ -118,7 +119,19 @@ CudaEvent::~CudaEvent() {
 }
 
 void CudaEvent::record(const CudaStream& stream) {
-  check_cuda(cudaEventRecord(event_, stream.get()), "marking a place in a stream");
+  check_cuda(cudaEventRecord(event_, stream.get()), "recording an event");
+}
+
+void CudaEvent::record_unchecked(const CudaStream& stream) noexcept {
+  cudaEventRecord(event_, stream.get());
+}
+
+double CudaEvent::seconds_between(const CudaEvent& begin, const CudaEvent& end) {
+  begin.wait();
+  end.wait();
+  float milliseconds = 0;
+  check_cuda(cudaEventElapsedTime(&milliseconds, begin.event_, end.event_), "timing the GPU");
+  return 1e-3 * static_cast<double>(milliseconds);
 }
 
 void CudaEvent::wait() const {

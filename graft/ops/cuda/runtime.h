@@ -41,21 +41,27 @@ class CudaStream {
   ~CudaStream();
 
   cudaStream_t get() const { return stream_; }
-  void wait() const;  // until all that was asked of it is done
+  void wait() const;  // until the stream is idle
 
  private:
   cudaStream_t stream_ = nullptr;
 };
 
+enum class EventKind : std::uint8_t { Untimed, Timed };
+
 class CudaEvent {
  public:
-  CudaEvent();
+  explicit CudaEvent(EventKind kind = EventKind::Untimed);
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
   ~CudaEvent();
 
   void record(const CudaStream& stream);
-  void wait() const;  // at once when it was never recorded
+  // For destructors: an error shows at the next checked call.
+  void record_unchecked(const CudaStream& stream) noexcept;
+  void wait() const;  // returns at once when it was never recorded
+  // Of two timed events; waits for both.
+  static double seconds_between(const CudaEvent& begin, const CudaEvent& end);
 
  private:
   cudaEvent_t event_ = nullptr;

@@ -1,4 +1,4 @@
-// What the operators of mixtures of experts have in common, wherever they run.
+// Checks and loading that the routers and experts of all devices share.
 
 #pragma once
 
@@ -11,10 +11,7 @@
 
 namespace graft::ops {
 
-// The shared experts below a module under the name its family has for them; null: none.
-Mlp* shared_experts_of(const BuildContext& context);
-
-// Throws Error when so many experts cannot be chosen.
+// Throws Error when the router cannot choose top_k of num_experts from its groups.
 void check_router(const std::string& module, const RouterParams& params);
 
 // One projection of all experts. Throws Error when some are missing or of another shape.

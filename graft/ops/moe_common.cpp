@@ -1,13 +1,8 @@
-#include "graft/ops/moe_parts.h"
+#include "graft/ops/moe_common.h"
 
 #include "graft/base/error.h"
 
 namespace graft::ops {
-
-Mlp* shared_experts_of(const BuildContext& context) {
-  Mlp* shared = context.optional_child<Mlp>("shared_experts");                       // DeepSeek
-  return shared != nullptr ? shared : context.optional_child<Mlp>("shared_expert");  // Qwen
-}
 
 void check_router(const std::string& module, const RouterParams& params) {
   const bool even = params.num_groups > 0 && params.num_experts % params.num_groups == 0;

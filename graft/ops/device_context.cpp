@@ -1,24 +1,33 @@
-#include "graft/ops/device_state.h"
+#include "graft/ops/device_context.h"
 
 #include "graft/base/check.h"
 #include "graft/ops/registry.h"
 
 namespace graft::ops {
-DeviceState& PassDevices::at(Device device) {
-  std::unique_ptr<DeviceState>& state = states_[device];
-  if (state == nullptr) state = registry_.make_device_state(device);
-  return *state;
+std::size_t DeviceContext::record_time() {
+  times_.push_back(std::chrono::steady_clock::now());
+  return times_.size() - 1;
+}
+
+double DeviceContext::seconds_between(std::size_t begin, std::size_t end) {
+  return std::chrono::duration<double>(times_[end] - times_[begin]).count();
+}
+
+DeviceContext& PassDevices::at(Device device) {
+  std::unique_ptr<DeviceContext>& context = contexts_[device];
+  if (context == nullptr) context = registry_.make_device_context(device);
+  return *context;
 }
 
 void PassDevices::begin_pass(const Batch& batch) {
-  for (const auto& [device, state] : states_)
-    state->begin_pass(batch);
+  for (const auto& [device, context] : contexts_)
+    context->begin_pass(batch);
 }
 
 void PassDevices::copy(TensorView from, TensorView to) {
   GRAFT_CHECK(from.bytes() == to.bytes(), from.bytes(), " bytes to ", to.bytes());
   if (from.device == kCpu) return at(to.device).copy_in(from, to);
-  DeviceState& source = at(from.device);
+  DeviceContext& source = at(from.device);
   if (to.device == kCpu) {
     source.start_copy_out(from, to);
     return source.finish_copies_out();
@@ -30,7 +39,7 @@ void PassDevices::copy(TensorView from, TensorView to) {
 }
 
 Pass on(Device device, const Pass& pass) {
-  GRAFT_CHECK(pass.devices != nullptr, "a pass without devices goes to ", to_string(device));
+  GRAFT_CHECK(pass.devices != nullptr, "a pass without devices runs on ", to_string(device));
   return {.batch = pass.batch,
           .phase = pass.phase,
           .pool = pass.pool,

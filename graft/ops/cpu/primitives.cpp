@@ -1,0 +1,108 @@
+// The primitives of the CPU.
+
+#include "graft/ops/primitives.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "graft/base/check.h"
+#include "graft/kernels/cpu/table.h"
+#include "graft/ops/cpu/linear.h"
+#include "graft/ops/cpu/operators.h"
+#include "graft/ops/cpu/workers.h"
+#include "graft/ops/profiler.h"
+
+namespace graft::ops::cpu {
+namespace {
+
+// Null: not packed, or not an operator of this folder.
+const LinearCpu* as_packed(const LinearCall& call) {
+  if (!call.linear.is_native) return nullptr;
+  const auto& linear = static_cast<const LinearCpu&>(*call.linear);
+  return linear.packed().empty() ? nullptr : &linear;
+}
+
+class CpuPrimitives final : public Primitives {
+ public:
+  void silu_mul(TensorView gate, TensorView up, Pass& pass) override {
+    for_each_item(pass.pool, gate.rows(), [&](std::int64_t /*worker*/, std::int64_t row) {
+      float* values = gate.f32_row(row);
+      kernels::cpu::kernels().math.silu_mul(values, up.f32_row(row), values, gate.cols());
+    });
+  }
+
+  void add_gated(TensorView y, TensorView x, TensorView gates, Pass& /*pass*/) override {
+    const kernels::cpu::MathTable& math = kernels::cpu::kernels().math;
+    const float* factors = gates.data == nullptr ? nullptr : gates.f32();
+    if (factors != nullptr) math.sigmoid(gates.f32(), gates.rows());
+    for (std::int64_t row = 0; row < y.rows(); ++row) {
+      const float factor = factors == nullptr ? 1.0F : factors[row];
+      math.axpy(factor, x.f32_row(row), y.f32_row(row), y.cols());
+    }
+  }
+
+  void copy_columns(TensorView from, TensorView to, Pass& /*pass*/) override {
+    const std::int64_t cols = std::min(from.cols(), to.cols());
+    for (std::int64_t row = 0; row < from.rows(); ++row)
+      std::copy_n(from.f32_row(row), cols, to.f32_row(row));
+  }
+
+  std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) override {
+    return make_attention_core(context);
+  }
+  std::unique_ptr<AttentionCore> make_latent_attention(const BuildContext& context) override {
+    return make_latent_attention_core(context);
+  }
+
+  // Packed layers go through one parallel loop: x is quantized once, threads synchronize once.
+  void linear_group(const Activation& x, std::span<const LinearCall> calls, Pass& pass) override {
+    GRAFT_DCHECK(calls.size() <= kMaxProducts, calls.size(), " layers");
+    std::array<PackedProduct, kMaxProducts> products;
+    std::vector<const std::string*> names;
+    std::size_t count = 0;
+    for (const LinearCall& call : calls) {
+      const LinearCpu* linear = as_packed(call);
+      if (linear == nullptr) {
+        call.linear->forward(x, call.y, pass);
+        continue;
+      }
+      products[count++] = {.matrix = &linear->packed(), .y = call.y};
+      if (pass.profiler != nullptr) names.push_back(&linear->module());
+    }
+    if (count == 0) return;
+    const std::string name = fused_name(pass, names);
+    const ProfileScope profile(pass, kCpu, name);
+    multiply(x.f32, std::span(products).first(count), pass);
+    for (const LinearCall& call : calls) {
+      if (const LinearCpu* linear = as_packed(call)) linear->add_bias(call.y);
+    }
+  }
+
+  Activation gate_up(const Activation& x,
+                     const LinearCall& gate,
+                     const LinearCall& up,
+                     ActivationFormat wanted,
+                     Pass& pass) override {
+    const LinearCpu* gate_proj = as_packed(gate);
+    const LinearCpu* up_proj = as_packed(up);
+    if (gate_proj == nullptr || up_proj == nullptr || gate_proj->has_bias() ||
+        up_proj->has_bias()) {
+      return Primitives::gate_up(x, gate, up, wanted, pass);
+    }
+    const std::array modules = {&gate_proj->module(), &up_proj->module()};
+    const std::string name = fused_name(pass, modules);
+    const ProfileScope profile(pass, kCpu, name);
+    multiply_gated(x.f32, {.matrix = &gate_proj->packed(), .y = gate.y},
+                   {.matrix = &up_proj->packed(), .y = up.y}, pass);
+    return gate.y;
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<Primitives> make_primitives() {
+  return std::make_shared<CpuPrimitives>();
+}
+
+}  // namespace graft::ops::cpu

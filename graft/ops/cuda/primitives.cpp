@@ -1,0 +1,138 @@
+// The primitives of a GPU.
+
+#include "graft/ops/primitives.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "graft/kernels/cuda/attention/qk_norm_rope_store.h"
+#include "graft/kernels/cuda/elementwise.h"
+#include "graft/ops/cuda/cuda_context.h"
+#include "graft/ops/cuda/kv_cache.h"
+#include "graft/ops/cuda/linear.h"
+#include "graft/ops/cuda/operators.h"
+#include "graft/ops/cuda/products.h"
+#include "graft/ops/cuda/rms_norm.h"
+#include "graft/ops/cuda/rope.h"
+#include "graft/ops/cuda/views.h"
+#include "graft/ops/profiler.h"
+
+namespace graft::ops::cuda {
+namespace {
+
+template <class Op>
+bool is_native_or_none(const Child<Op>& child) {
+  return !child || child.is_native;
+}
+
+// The kernel reads norm weights, rotation and cache of this GPU's own operators, and keeps a head
+// in registers.
+bool has_kernel(const HeadStore& heads) {
+  return is_native_or_none(heads.rope) && heads.cache.is_native &&
+         heads.spans.size() <= kernels::cuda::kMaxHeadSpans &&
+         std::ranges::all_of(heads.spans, [](const HeadSpan& span) {
+           return is_native_or_none(span.norm) && span.size <= kernels::cuda::kMaxHeadSize;
+         });
+}
+
+kernels::cuda::HeadSpan to_kernel(const HeadSpan& span, bool has_rope) {
+  const auto* norm = static_cast<const RmsNormCuda*>(span.norm.op);
+  return {.x = rows_of(span.x, span.offset),
+          .num_heads = span.num_heads,
+          .size = span.size,
+          .distance = span.distance,
+          .norm = norm == nullptr ? nullptr : norm->weight(),
+          .eps = norm == nullptr ? 0.0F : norm->eps(),
+          .rotates = span.rotates && has_rope,
+          .cache_col = span.cache_col};
+}
+
+class CudaPrimitives final : public Primitives {
+ public:
+  void silu_mul(TensorView gate, TensorView up, Pass& pass) override {
+    kernels::cuda::silu_mul(rows_of(gate), rows_of(up), rows_of(gate), gate.rows(), gate.cols(),
+                            cuda_context(gate.device, pass).stream());
+  }
+
+  void add_gated(TensorView y, TensorView x, TensorView gates, Pass& pass) override {
+    const kernels::cuda::Stream stream = cuda_context(y.device, pass).stream();
+    if (gates.data == nullptr)
+      return kernels::cuda::add(rows_of(y), rows_of(x), rows_of(y), y.rows(), y.cols(), stream);
+    kernels::cuda::add_gated(gates.f32(), rows_of(x), rows_of(y), y.rows(), y.cols(), stream);
+  }
+
+  void copy_columns(TensorView from, TensorView to, Pass& pass) override {
+    kernels::cuda::copy_columns(rows_of(from), rows_of(to), from.rows(),
+                                std::min(from.cols(), to.cols()),
+                                cuda_context(from.device, pass).stream());
+  }
+
+  std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) override {
+    return make_attention_core(context);
+  }
+  std::unique_ptr<AttentionCore> make_latent_attention(const BuildContext& context) override {
+    return make_latent_attention_core(context);
+  }
+
+  // x is converted once for all layers, and layers of one weight type share a launch.
+  void linear_group(const Activation& x, std::span<const LinearCall> calls, Pass& pass) override {
+    std::vector<Product> products;
+    std::vector<const std::string*> names;
+    for (const LinearCall& call : calls) {
+      if (!call.linear.is_native) {
+        call.linear->forward(x, call.y, pass);
+        continue;
+      }
+      const auto& linear = static_cast<const LinearCuda&>(*call.linear);
+      products.push_back(linear.product(call.y));
+      if (pass.profiler != nullptr) names.push_back(&linear.module());
+    }
+    if (products.empty()) return;
+    const std::string name = fused_name(pass, names);
+    const ProfileScope profile(pass, x.device(), name);
+    multiply(x, products, cuda_context(x.device(), pass), pass.workspace);
+  }
+
+  Activation gate_up(const Activation& x,
+                     const LinearCall& gate,
+                     const LinearCall& up,
+                     ActivationFormat wanted,
+                     Pass& pass) override {
+    if (wanted != ActivationFormat::Int8) return Primitives::gate_up(x, gate, up, wanted, pass);
+    const std::array calls = {gate, up};
+    linear_group(x, calls, pass);
+    const Int8Rows int8 = allocate_int8(gate.y.rows(), gate.y.cols(), pass.workspace);
+    kernels::cuda::silu_mul_q8(rows_of(gate.y), rows_of(up.y), q8_rows_of(int8), gate.y.rows(),
+                               gate.y.cols(), cuda_context(gate.y.device, pass).stream());
+    TensorView no_f32 = gate.y;
+    no_f32.data = nullptr;
+    return {no_f32, int8};
+  }
+
+  void norm_rope_store(const HeadStore& heads, Pass& pass) override {
+    if (!has_kernel(heads)) return Primitives::norm_rope_store(heads, pass);
+    CudaContext& gpu = cuda_context(heads.key.device, pass);
+    const auto* rope = static_cast<const RopeCuda*>(heads.rope.op);
+    const auto& cache = static_cast<const KvCacheCuda&>(*heads.cache);
+    std::vector<kernels::cuda::HeadSpan> spans;
+    for (const HeadSpan& span : heads.spans)
+      spans.push_back(to_kernel(span, rope != nullptr));
+    kernels::cuda::qk_norm_rope_store(
+        spans,
+        {.rows = heads.key.rows(),
+         .rotation = rope == nullptr ? kernels::cuda::Rotation{} : rope->rotation(),
+         .positions = gpu.positions(),
+         .cache = cache.rows(),
+         .slots = gpu.slots(cache.block_tokens())},
+        gpu.stream());
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<Primitives> make_primitives() {
+  return std::make_shared<CudaPrimitives>();
+}
+
+}  // namespace graft::ops::cuda

@@ -1,0 +1,128 @@
+// The devices of a model in its passes: working memory, copies, timing, and the few operations that
+// belong to no operator.
+
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "graft/ops/pass.h"
+#include "graft/tensor/tensor.h"
+
+namespace graft::ops {
+
+class Registry;
+
+// A sequence of device operations that can be replayed (a CUDA graph).
+class CapturedGraph {
+ public:
+  CapturedGraph() = default;
+  CapturedGraph(const CapturedGraph&) = delete;
+  CapturedGraph& operator=(const CapturedGraph&) = delete;
+  virtual ~CapturedGraph() = default;
+};
+
+// Capture and replay on one device.
+class GraphCapture {
+ public:
+  GraphCapture() = default;
+  GraphCapture(const GraphCapture&) = delete;
+  GraphCapture& operator=(const GraphCapture&) = delete;
+  virtual ~GraphCapture() = default;
+
+  // Runs `work`, whose operations on the device are captured instead of executed. The same work
+  // must have run once before, so that nothing is allocated during capture.
+  virtual std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) = 0;
+  // Executes the operations on the current contents of memory; returns when all are done, copies to
+  // the host included.
+  virtual void replay(CapturedGraph& graph) = 0;
+  virtual bool is_capturing() const = 0;
+  // Changes when memory that graphs refer to is replaced: graphs of another version are invalid.
+  virtual std::uint64_t memory_version() const = 0;
+
+  // While capturing: every replay runs `work` on the host, after the operations captured so far and
+  // beside those captured until join_host_call(), where the device waits for it. `work` must not
+  // use the device.
+  virtual void host_call(const std::function<void()>& work) = 0;
+  virtual void join_host_call() = 0;
+};
+
+// One device. It executes in the order of the calls, asynchronously: only finish_copies_out()
+// waits.
+class DeviceContext {
+ public:
+  explicit DeviceContext(Device device)
+      : device_(device), workspace_(device), staging_(kCpu, device) {}
+  DeviceContext(const DeviceContext&) = delete;
+  DeviceContext& operator=(const DeviceContext&) = delete;
+  virtual ~DeviceContext() = default;
+
+  Device device() const { return device_; }
+  Workspace& workspace() { return workspace_; }
+  Workspace& staging() { return staging_; }  // host memory, pinned where the device can
+
+  // Before the operators of a pass: uploads the parts of the batch that they read.
+  virtual void begin_pass(const Batch& /*batch*/) {}
+  virtual void add(TensorView x, TensorView y, Pass& pass) = 0;  // x += y
+  // picked[i] = x[rows[i]]
+  virtual void gather(TensorView x,
+                      std::span<const std::int32_t> rows,
+                      TensorView picked,
+                      Pass& pass) = 0;
+
+  // The largest k of find_top_k(); 0: not supported.
+  virtual std::int64_t max_top_k() const { return 0; }
+  // The k largest logits of each row in descending order; ties go to the lower token, NaN sorts
+  // first. tokens[rows, k] i32, values[rows, k] f32.
+  virtual void find_top_k(TensorView /*logits*/, TensorView /*tokens*/, TensorView /*values*/) {}
+
+  // From host memory, which may be overwritten when this returns; staging memory only after a later
+  // finish_copies_out().
+  virtual void copy_in(TensorView from, TensorView to) = 0;
+  // To host memory, complete after finish_copies_out().
+  virtual void start_copy_out(TensorView from, TensorView to) = 0;
+  virtual void finish_copies_out() = 0;
+
+  // Null: the device has no graphs.
+  virtual GraphCapture* graph_capture() { return nullptr; }
+  bool is_capturing() { return graph_capture() != nullptr && graph_capture()->is_capturing(); }
+
+  // Timestamps for profiling, in order with the device's work. An index of this pass.
+  virtual std::size_t record_time();
+  // Waits for both. Seconds from one timestamp to the other.
+  virtual double seconds_between(std::size_t begin, std::size_t end);
+  virtual void clear_times() { times_.clear(); }
+
+ private:
+  Device device_;
+  Workspace workspace_;
+  Workspace staging_;
+  std::vector<std::chrono::steady_clock::time_point> times_;
+};
+
+// The contexts of one model, created on first use.
+class PassDevices {
+ public:
+  explicit PassDevices(const Registry& registry) : registry_(registry) {}
+
+  DeviceContext& at(Device device);
+  // On every context that exists.
+  void begin_pass(const Batch& batch);
+  // Between any two devices; a copy to the host is complete on return.
+  void copy(TensorView from, TensorView to);
+
+ private:
+  const Registry& registry_;
+  std::map<Device, std::unique_ptr<DeviceContext>> contexts_;
+};
+
+// The same pass, for an operator on another device.
+Pass on(Device device, const Pass& pass);
+
+}  // namespace graft::ops

@@ -1,0 +1,55 @@
+// The dense feed-forward block: down(silu(gate(x)) * up(x)).
+
+#include <string>
+
+#include "graft/ops/modules/modules.h"
+#include "graft/ops/primitives.h"
+#include "graft/ops/profiler.h"
+
+namespace graft::ops {
+namespace {
+
+class MlpModule final : public Mlp {
+ public:
+  explicit MlpModule(const BuildContext& context)
+      : module_(context.module),
+        params_(context.params_as<MlpParams>()),
+        device_(context.device),
+        primitives_(*context.primitives),
+        gate_proj_(context.child_as<Linear>("gate_proj")),
+        up_proj_(context.child_as<Linear>("up_proj")),
+        down_proj_(context.child_as<Linear>("down_proj")) {}
+
+  void load(WeightProvider& /*weights*/) override {}  // the children load theirs
+
+  ActivationFormat input_format(std::int64_t rows) const override {
+    return gate_proj_->input_format(rows);
+  }
+
+  void forward(const Activation& x, TensorView y, Pass& pass) override {
+    const ProfileScope profile(pass, device_, module_);
+    const Workspace::Scope scope(pass.workspace);
+    const TensorView gate = pass.workspace.f32({x.rows(), params_.intermediate_size});
+    const TensorView up = pass.workspace.f32({x.rows(), params_.intermediate_size});
+    const Activation inner = primitives_.gate_up(x, {gate_proj_, gate}, {up_proj_, up},
+                                                 down_proj_->input_format(x.rows()), pass);
+    down_proj_->forward(inner, y, pass);
+  }
+
+ private:
+  std::string module_;
+  MlpParams params_;
+  Device device_;
+  Primitives& primitives_;
+  Child<Linear> gate_proj_;
+  Child<Linear> up_proj_;
+  Child<Linear> down_proj_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operator> make_mlp(const BuildContext& context) {
+  return std::make_unique<MlpModule>(context);
+}
+
+}  // namespace graft::ops

@@ -1,0 +1,18 @@
+// The modules of a decoder, written once for all devices: they compose the children's operators and
+// the primitives of the device they run on (BuildContext::primitives).
+
+#pragma once
+
+#include <memory>
+
+#include "graft/ops/operator.h"
+#include "graft/ops/registry.h"
+
+namespace graft::ops {
+
+std::unique_ptr<Operator> make_attention(const BuildContext& context);
+std::unique_ptr<Operator> make_mla(const BuildContext& context);
+std::unique_ptr<Operator> make_mlp(const BuildContext& context);
+std::unique_ptr<Operator> make_moe(const BuildContext& context);
+
+}  // namespace graft::ops

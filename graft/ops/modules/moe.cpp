@@ -1,0 +1,74 @@
+// The sparse feed-forward block: router, routed experts and shared experts.
+
+#include <string>
+
+#include "graft/ops/modules/modules.h"
+#include "graft/ops/primitives.h"
+#include "graft/ops/profiler.h"
+
+namespace graft::ops {
+namespace {
+
+// DeepSeek and GLM call them shared_experts, Qwen shared_expert.
+Child<Mlp> shared_experts_of(const BuildContext& context) {
+  const Child<Mlp> shared = context.optional_child<Mlp>("shared_experts");
+  return shared ? shared : context.optional_child<Mlp>("shared_expert");
+}
+
+class MoeModule final : public Mlp {
+ public:
+  explicit MoeModule(const BuildContext& context)
+      : module_(context.module),
+        device_(context.device),
+        primitives_(*context.primitives),
+        gate_(context.child_as<Router>("gate")),
+        experts_(context.child_as<Experts>("experts")),
+        shared_experts_(shared_experts_of(context)),
+        shared_expert_gate_(context.optional_child<Linear>("shared_expert_gate")) {}
+
+  void load(WeightProvider& /*weights*/) override {}  // the children load theirs
+
+  ActivationFormat input_format(std::int64_t rows) const override {
+    const ActivationFormat routed = experts_->input_format(rows);
+    if (routed != ActivationFormat::F32 || !shared_experts_) return routed;
+    return shared_experts_->input_format(rows);
+  }
+
+  void forward(const Activation& x, TensorView y, Pass& pass) override {
+    const ProfileScope profile(pass, device_, module_);
+    const Workspace::Scope scope(pass.workspace);
+    const std::int64_t top_k = gate_->top_k();
+    const Routing routing = {.expert_ids = pass.workspace.take(DType::I32, {x.rows(), top_k}),
+                             .weights = pass.workspace.f32({x.rows(), top_k})};
+    gate_->forward(x.f32, routing, pass);
+    experts_->begin(x, routing, pass);
+    if (!shared_experts_) return experts_->end(x, routing, y, pass);
+    // This device computes the shared experts while routed experts run on another one.
+    const TensorView shared = pass.workspace.f32({x.rows(), y.cols()});
+    shared_experts_->forward(x, shared, pass);
+    TensorView gates;
+    if (shared_expert_gate_) {
+      gates = pass.workspace.f32({x.rows(), 1});
+      shared_expert_gate_->forward(x, gates, pass);
+    }
+    experts_->end(x, routing, y, pass);
+    primitives_.add_gated(y, shared, gates, pass);
+  }
+
+ private:
+  std::string module_;
+  Device device_;
+  Primitives& primitives_;
+  Child<Router> gate_;
+  Child<Experts> experts_;
+  Child<Mlp> shared_experts_;         // optional
+  Child<Linear> shared_expert_gate_;  // optional
+};
+
+}  // namespace
+
+std::unique_ptr<Operator> make_moe(const BuildContext& context) {
+  return std::make_unique<MoeModule>(context);
+}
+
+}  // namespace graft::ops

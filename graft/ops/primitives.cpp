@@ -1,0 +1,63 @@
+#include "graft/ops/primitives.h"
+
+#include <array>
+
+#include "graft/base/check.h"
+
+namespace graft::ops {
+namespace {
+
+bool fills_rows(const HeadSpan& span) {
+  return span.offset == 0 && span.distance == span.size &&
+         span.num_heads * span.size == span.x.cols();
+}
+
+// The norm takes rows of its own size: heads that fill x are viewed as such rows, a single head
+// that does not is copied out and back.
+void norm_heads(Primitives& device, const HeadSpan& span, Pass& pass) {
+  const std::int64_t rows = span.x.rows();
+  if (fills_rows(span)) {
+    const TensorView heads(span.x.data, DType::F32, {rows * span.num_heads, span.size},
+                           span.x.device);
+    return span.norm->forward(heads, heads, pass);
+  }
+  GRAFT_CHECK(span.num_heads == 1 && span.offset == 0, "a norm of ", span.num_heads,
+              " heads at column ", span.offset);
+  const Workspace::Scope scope(pass.workspace);
+  const TensorView head = pass.workspace.f32({rows, span.size});
+  device.copy_columns(span.x, head, pass);
+  span.norm->forward(head, head, pass);
+  device.copy_columns(head, span.x, pass);
+}
+
+}  // namespace
+
+void Primitives::linear_group(const Activation& x, std::span<const LinearCall> calls, Pass& pass) {
+  for (const LinearCall& call : calls)
+    call.linear->forward(x, call.y, pass);
+}
+
+Activation Primitives::gate_up(const Activation& x,
+                               const LinearCall& gate,
+                               const LinearCall& up,
+                               ActivationFormat /*wanted*/,
+                               Pass& pass) {
+  const std::array calls = {gate, up};
+  linear_group(x, calls, pass);
+  silu_mul(gate.y, up.y, pass);
+  return gate.y;
+}
+
+void Primitives::norm_rope_store(const HeadStore& heads, Pass& pass) {
+  for (const HeadSpan& span : heads.spans) {
+    if (span.norm) norm_heads(*this, span, pass);
+    if (span.rotates && heads.rope) {
+      heads.rope->forward(
+          span.x, {.num_heads = span.num_heads, .head_dim = span.distance, .offset = span.offset},
+          pass);
+    }
+  }
+  heads.cache->write(heads.key, heads.value, pass);
+}
+
+}  // namespace graft::ops
