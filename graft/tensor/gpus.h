@@ -16,8 +16,8 @@ struct GpuList {
   std::string unavailable;  // the reason for an empty list; empty when GPUs were listed
 };
 
-// GRAFT_VIRTUAL_GPUS=N lists N devices whatever the hardware: extra devices share the real GPUs, so
-// that multi-GPU placements can be tried on one GPU.
+// GRAFT_VIRTUAL_GPUS=N raises the count to N on machines with at least one GPU: the extra devices
+// share the real ones, so that multi-GPU placements can be tried on one GPU.
 GpuList list_gpus();
 
 // The path of libgraft_cuda.so; empty when it is not installed.

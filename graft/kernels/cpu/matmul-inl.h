@@ -93,7 +93,7 @@ GRAFT_INLINE void multiply_add(Accumulators<kX, kW>& acc,
 #pragma GCC unroll 8
         for (int r = 0; r < kX; ++r) {
           NativeF32& lanes = acc.lanes[r][c][(part + i) % kParts];
-          lanes = fused(load_native(x + r * ldx + (part + i) * kPartElems), row_w[i], lanes);
+          lanes = mul_add(load_native(x + r * ldx + (part + i) * kPartElems), row_w[i], lanes);
         }
       }
     }

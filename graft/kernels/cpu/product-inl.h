@@ -74,7 +74,7 @@ void product_tile(const Product& p,
       const V value = all_lanes<V>(a[i / 3][i % 3 * row]);
 #pragma GCC unroll 4
       for (int j = 0; j < kN; ++j)
-        acc[i][j] = fused(value, row_b[j], acc[i][j]);
+        acc[i][j] = mul_add(value, row_b[j], acc[i][j]);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < kPointers; ++i)
@@ -173,8 +173,8 @@ void product_pairs_tile(const Product& p, std::int64_t m) {
 #pragma GCC unroll 8
       for (int i = 0; i < kPairs; ++i) {
         const V16 value = all_pairs(pairs[i] + 2 * place_of(j));
-        acc[i][0] = fused(value, low, acc[i][0]);
-        acc[i][1] = fused(value, high, acc[i][1]);
+        acc[i][0] = mul_add(value, low, acc[i][0]);
+        acc[i][1] = mul_add(value, high, acc[i][1]);
       }
     }
   }

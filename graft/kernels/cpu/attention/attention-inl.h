@@ -16,12 +16,12 @@ GRAFT_INLINE F32<kCount> exp2_lanes(F32<kCount> x) {
     const N n = round_even(limited);
     const N r = limited - n;
     N p = N(1.535336188319500e-4F);
-    p = fused(p, r, N(1.339887440266574e-3F));
-    p = fused(p, r, N(9.618437357674640e-3F));
-    p = fused(p, r, N(5.550332471162809e-2F));
-    p = fused(p, r, N(2.402264791363012e-1F));
-    p = fused(p, r, N(6.931472028550421e-1F));
-    p = fused(p, r, N(1.0F));
+    p = mul_add(p, r, N(1.339887440266574e-3F));
+    p = mul_add(p, r, N(9.618437357674640e-3F));
+    p = mul_add(p, r, N(5.550332471162809e-2F));
+    p = mul_add(p, r, N(2.402264791363012e-1F));
+    p = mul_add(p, r, N(6.931472028550421e-1F));
+    p = mul_add(p, r, N(1.0F));
     return p * N(power_of_two(n.v));
   }
 }
@@ -183,12 +183,12 @@ inline void softmax_merge(SoftmaxRows to, SoftmaxRows from, std::int64_t rows, s
     const NativeF32 b = exp2_lanes(F32<kNativeLanes>(from.max[r] - max)).v;
     std::int64_t i = 0;
     for (; i + kNativeLanes <= cols; i += kNativeLanes) {
-      const NativeF32 v = fused(load_native(x + i), b, load_native(y + i) * a);
+      const NativeF32 v = mul_add(load_native(x + i), b, load_native(y + i) * a);
       __builtin_memcpy(y + i, &v, sizeof(v));
     }
     for (; i < cols; ++i)
-      y[i] = fused(x[i], b[0], y[i] * a[0]);
-    to.sum[r] = fused(from.sum[r], b[0], to.sum[r] * a[0]);
+      y[i] = mul_add(x[i], b[0], y[i] * a[0]);
+    to.sum[r] = mul_add(from.sum[r], b[0], to.sum[r] * a[0]);
     to.max[r] = max;
   }
 }

@@ -83,8 +83,8 @@ GRAFT_INLINE Words start_of(const RoundedRun& x, int row, int group) {
 template <bool kMin>
 GRAFT_INLINE F32x16 add_group(
     F32x16 sum, Words words, F32x16 scale, F32x16 min, const RoundedRun& x, int row, int group) {
-  sum = fused(to_floats(words), scale * F32x16(x.scale(row)), sum);
-  if constexpr (kMin) sum = fused(min, F32x16(load_f32(x.extra(row, group))), sum);
+  sum = mul_add(to_floats(words), scale * F32x16(x.scale(row)), sum);
+  if constexpr (kMin) sum = mul_add(min, F32x16(load_f32(x.extra(row, group))), sum);
   return sum;
 }
 
