@@ -1,5 +1,5 @@
-// graft_open_bench FILE: milliseconds to open and list a checkpoint. Headers only, so the size of
-// the file does not matter.
+// graft_open_bench FILE: milliseconds to open a checkpoint and list its tensors. Reads headers
+// only, so the file size does not matter.
 
 #include <algorithm>
 #include <chrono>
@@ -20,9 +20,9 @@ void open_and_list(const char* path) {
     bytes = 0;
     for (const graft::formats::TensorInfo& tensor : source->tensors())
       bytes += tensor.data.size();
-    const std::chrono::duration<double, std::milli> taken =
+    const std::chrono::duration<double, std::milli> elapsed =
         std::chrono::steady_clock::now() - start;
-    milliseconds.push_back(taken.count());
+    milliseconds.push_back(elapsed.count());
   }
   std::ranges::sort(milliseconds);
   std::printf("%.1f GB: %.1f ms (median of %zu)\n", static_cast<double>(bytes) / 1e9,

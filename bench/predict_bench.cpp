@@ -49,7 +49,7 @@ void print(const char* what, const Row& row, const std::string& limit) {
               row.predicted, row.measured, row.ratio(), limit.c_str());
 }
 
-// Best of three, as the machine's figures are.
+// Best of three runs, as in `graft machine`.
 template <class Body>
 double best_of_three(const Body& body) {
   return std::min({body(), body(), body()});
@@ -69,15 +69,15 @@ std::vector<double> compare(const std::filesystem::path& file,
       return seconds_of([&] { graft::models::generate_greedy(model, prompt, num_tokens); });
     });
   };
-  run(1);  // brings the file into memory
+  run(1);  // warm-up: reads the file into memory
   const double prefill = run(1);
-  const double generate = run(1 + kNewTokens) - prefill;
+  const double decode = run(1 + kNewTokens) - prefill;
   const Row prefill_row{estimate.prefill.tokens_per_s, kPromptTokens / prefill};
-  const Row generate_row{estimate.generate.tokens_per_s, kNewTokens / generate};
+  const Row decode_row{estimate.generate.tokens_per_s, kNewTokens / decode};
   std::printf("%s\n", file.filename().c_str());
   print("prefill", prefill_row, estimate.prefill.limit);
-  print("generate", generate_row, estimate.generate.limit);
-  return {prefill_row.ratio(), generate_row.ratio()};
+  print("decode", decode_row, estimate.generate.limit);
+  return {prefill_row.ratio(), decode_row.ratio()};
 }
 
 void run_all(int argc, char** argv) {
@@ -92,7 +92,7 @@ void run_all(int argc, char** argv) {
   }
   if (errors.empty()) return;
   std::ranges::sort(errors);
-  std::printf("error of the predictions: median %.0f %%, largest %.0f %%\n",
+  std::printf("prediction error: median %.0f %%, max %.0f %%\n",
               100 * std::expm1(errors[errors.size() / 2]), 100 * std::expm1(errors.back()));
 }
 

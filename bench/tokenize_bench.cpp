@@ -1,6 +1,6 @@
 // graft_tokenize_bench VOCABULARY [TEXT]: encodes 10 MB of mixed text on one thread, and 1 MB each
-// of what is hard for a tokenizer. Times are of the processor, so other work disturbs them less.
-// With TEXT the text is also written there, for a peer to be measured on the same bytes.
+// of inputs that are hard for a tokenizer. Measures CPU time, which other load disturbs less. With
+// TEXT the mixed text is also written to that file, so that a peer can be measured on it.
 
 #include <algorithm>
 #include <array>
@@ -25,7 +25,7 @@ constexpr std::size_t kMixedBytes = 10'000'000;
 constexpr std::size_t kHardBytes = 1'000'000;
 constexpr int kRounds = 5;
 
-// A few sentences of many scripts; their words are shuffled.
+// Sentences in many scripts; their words are shuffled.
 constexpr std::array<std::string_view, 12> kScripts = {
     "Der schnelle braune Fuchs springt über den faulen Hund, während draußen größere Stürme toben.",
     "L'été dernier, nous avons mangé des crêpes à l'ombre d'un vieux chêne près de la rivière.",
@@ -49,7 +49,7 @@ std::string text_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// What the repository holds, and the validation text of a model where there is one.
+// Sources and documents of the repository, and the validation text of a model if present.
 std::vector<std::string> documents() {
   const std::filesystem::path root = GRAFT_SOURCE_DIR;
   std::vector<std::filesystem::path> paths;
@@ -65,35 +65,35 @@ std::vector<std::string> documents() {
   for (const auto& path : paths)
     all.push_back(text_of(path));
   const std::string prose = text_of(shared_data("models/sprout/val.txt"));
-  constexpr std::size_t kPart = 4000;
-  for (std::size_t at = 0; at < prose.size(); at += kPart)
-    all.push_back(prose.substr(at, kPart));
+  constexpr std::size_t kChunkBytes = 4000;
+  for (std::size_t at = 0; at < prose.size(); at += kChunkBytes)
+    all.push_back(prose.substr(at, kChunkBytes));
   return all;
 }
 
 class Mixer {
  public:
-  // Documents, sentences of many scripts, tables of numbers, white space, in turn.
+  // Alternates documents, sentences in many scripts, tables of numbers and white space.
   std::string mixed(std::size_t bytes) {
     const std::vector<std::string> all = documents();
     std::string out;
     while (out.size() < bytes) {
       const std::string& document = all[random_() % all.size()];
-      const std::size_t begin = whole_before(document, random_() % document.size());
-      out += document.substr(begin, whole_before(document, begin + 500 + random_() % 3000) - begin);
+      const std::size_t begin = char_begin(document, random_() % document.size());
+      out += document.substr(begin, char_begin(document, begin + 500 + random_() % 3000) - begin);
       for (int i = 0; i < 4; ++i)
         add_sentence(out);
       for (int i = 0; i < 8; ++i)
         out += std::to_string(random_() >> (random_() % 60)) + (random_() % 4 == 0 ? "\n" : ", ");
       out.append(random_() % 40, " \n\t"[random_() % 3]);
     }
-    out.resize(whole_before(out, bytes));
+    out.resize(char_begin(out, bytes));
     return out;
   }
 
  private:
-  // The begin of the character at `at`.
-  static std::size_t whole_before(std::string_view text, std::size_t at) {
+  // The first byte of the UTF-8 character that contains byte `at`.
+  static std::size_t char_begin(std::string_view text, std::size_t at) {
     at = std::min(at, text.size());
     while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) >> 6U) == 2)
       --at;
@@ -119,29 +119,29 @@ class Mixer {
   std::mt19937_64 random_{1};
 };
 
-double processor_seconds() {
+double cpu_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-// The best of some rounds.
+// The best of kRounds rounds.
 double seconds_for(const tokenizer::Tokenizer& tokenizer,
                    std::string_view text,
                    std::size_t& num_tokens) {
   double best = 1e9;
   for (int round = 0; round < kRounds; ++round) {
-    const double start = processor_seconds();
+    const double start = cpu_seconds();
     num_tokens = tokenizer.encode(text, {.add_special = false}).size();
-    best = std::min(best, processor_seconds() - start);
+    best = std::min(best, cpu_seconds() - start);
   }
   return best;
 }
 
-std::string repeated(std::string_view part, std::size_t bytes) {
+std::string repeated(std::string_view text, std::size_t bytes) {
   std::string out;
   while (out.size() < bytes)
-    out += part;
+    out += text;
   return out;
 }
 
@@ -173,7 +173,7 @@ void run(const std::filesystem::path& vocabulary, const char* text_path) {
   measure(tokenizer, "one digit", std::string(kHardBytes, '7'));
   measure(tokenizer, "digits", digits);
   measure(tokenizer, "one ideograph", repeated("字", kHardBytes));
-  measure(tokenizer, "no UTF-8", std::string(kHardBytes, '\xFF'));
+  measure(tokenizer, "invalid UTF-8", std::string(kHardBytes, '\xFF'));
 }
 
 }  // namespace

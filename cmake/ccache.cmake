@@ -1,5 +1,5 @@
-# Compiles through ccache when it is there; builds are the same without it. Paths count from the source
-# tree, so that several build folders and several checkouts share what was compiled once.
+# Compiles through ccache when it is installed; builds are the same without it. Paths are relative to the
+# source tree, so that build directories and checkouts share one cache.
 find_program(GRAFT_CCACHE ccache)
 if(GRAFT_CCACHE)
   set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${GRAFT_CCACHE})

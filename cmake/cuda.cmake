@@ -2,7 +2,7 @@
 set(GRAFT_CUDA_ARCHITECTURES "" CACHE STRING
     "GPUs to compile for, such as 75;80;86;89;90;100;120; empty: those of this machine, else 90")
 
-# A number gives code for that GPU and PTX, which newer drivers compile for whatever they find.
+# A number compiles machine code for that GPU and PTX, which drivers compile for newer GPUs.
 function(graft_cuda_architectures)
   set(found ${GRAFT_CUDA_ARCHITECTURES})
   if(NOT found)
@@ -29,7 +29,7 @@ if(NOT GRAFT_CUDA STREQUAL "OFF")
     enable_language(CUDA)
     set(CMAKE_CUDA_STANDARD 20)
     set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-    # CMake before 3.26 does not know how nvcc spells C++20.
+    # CMake before 3.26 does not know nvcc's option for C++20.
     if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
@@ -45,8 +45,8 @@ else()
   message(STATUS "CUDA library: off")
 endif()
 
-# graft_cuda_library(): libgraft_cuda.so from every graft/**/*.cu and what stands in folders named cuda. The program opens
-# it at run time when there is a driver; to libgraft.so it is a plugin, whose types it shares. Called after graft_library().
+# graft_cuda_library(): builds libgraft_cuda.so from every graft/**/*.cu and the sources in kernels/cuda and ops/cuda. The program
+# opens it at run time when a driver is installed; it is a plugin of libgraft.so and shares its types. Call after graft_library().
 function(graft_cuda_library)
   if(NOT GRAFT_CUDA_ENABLED)
     return()
@@ -54,7 +54,7 @@ function(graft_cuda_library)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/graft/*.cu ${CMAKE_SOURCE_DIR}/graft/kernels/cuda/*.cpp
        ${CMAKE_SOURCE_DIR}/graft/ops/cuda/*.cpp)
   list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cpp$")
-  # Objects, so that the tests are linked with the same code and the modules they need.
+  # An object library, so that the tests link the same objects.
   add_library(graft_cuda_objects OBJECT ${sources})
   target_link_libraries(graft_cuda_objects PRIVATE graft_flags)
   target_include_directories(graft_cuda_objects SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
@@ -65,7 +65,7 @@ function(graft_cuda_library)
                                               BUILD_WITH_INSTALL_RPATH ON)
 endfunction()
 
-# graft_cuda_tests(): the program graft_cuda_test; called when the modules are known.
+# graft_cuda_tests(): builds graft_cuda_test. Call after the last graft_module().
 function(graft_cuda_tests)
   if(NOT GRAFT_CUDA_ENABLED OR NOT GRAFT_TESTS)
     return()
@@ -77,6 +77,6 @@ function(graft_cuda_tests)
   set_target_properties(graft_cuda_test PROPERTIES LINKER_LANGUAGE CUDA CUDA_RUNTIME_LIBRARY Static)
 endfunction()
 
-# So that the program can say why there are no GPUs.
+# Lets the program report why no GPU is available.
 set_property(SOURCE ${CMAKE_SOURCE_DIR}/graft/tensor/gpus.cpp APPEND
              PROPERTY COMPILE_DEFINITIONS GRAFT_BUILT_WITH_CUDA=$<BOOL:${GRAFT_CUDA_ENABLED}>)

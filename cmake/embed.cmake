@@ -1,6 +1,6 @@
 # graft_embed(<target> <source> <folder> <header>): adds a generated source to the target that defines
-# static_files() of <header>: every file of the folder with its path, type and bytes. Pages lose their
-# ".html", and index.html is "/". Run with -P it is the generator itself.
+# static_files() of <header>: every file of the folder with its path, content type and bytes. Paths of
+# pages drop ".html", and index.html becomes "/". Run with cmake -P this file is the generator.
 
 function(graft_embed target source folder header)
   file(GLOB_RECURSE files CONFIGURE_DEPENDS ${folder}/*)
@@ -15,7 +15,7 @@ function(graft_embed target source folder header)
     COMMENT "Embedding ${folder}"
     VERBATIM)
   target_sources(${target} PRIVATE ${source})
-  # Standard C++ promises 64 KiB for a literal; both compilers take more.
+  # The C++ standard guarantees 64 KiB for a string literal; g++ and clang accept more.
   set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -Wno-overlength-strings)
 endfunction()
 

@@ -15,11 +15,11 @@ target_compile_options(
     -Woverloaded-virtual
     -Wimplicit-fallthrough
     -Wundef
-    # Vectors wider than the baseline stay inside one instruction-set region, never in an ABI.
+    # Vectors wider than the baseline are used inside one instruction-set region only, never across an ABI.
     -Wno-psabi
-    # g++ 12 sees overlaps in its own std::string.
+    # g++ 12 reports false overlaps in std::string.
     $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
-    # A multiply and an add stay two roundings unless a kernel asks for FMA by name: every
-    # instruction set then gives the same bits.
+    # No automatic FMA contraction: kernels use FMA explicitly, so every instruction set gives the
+    # same bits.
     -ffp-contract=off>
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)

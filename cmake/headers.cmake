@@ -1,5 +1,5 @@
-# Every header compiles on its own: one generated source per header that includes nothing else. A header
-# with a source of its name is included first there, which shows the same.
+# Checks that every header compiles on its own: one generated source per header includes only it. Headers
+# with a source of the same name are skipped: that source includes its header first.
 file(GLOB_RECURSE graft_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/graft/*.h)
 list(FILTER graft_headers EXCLUDE REGEX "-inl\\.h$")
 if(NOT GRAFT_CUDA_ENABLED)
@@ -19,7 +19,7 @@ foreach(header ${graft_headers})
 endforeach()
 add_library(graft_headers_alone OBJECT ${header_sources})
 target_link_libraries(graft_headers_alone PRIVATE graft::cli)
-# Only whether they compile matters.
+# Only compilation is checked, so skip optimization.
 target_compile_options(graft_headers_alone PRIVATE -O0 -fno-sanitize=all)
 if(GRAFT_CUDA_ENABLED)
   target_include_directories(graft_headers_alone SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})

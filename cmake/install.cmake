@@ -1,6 +1,6 @@
-# cmake --install build/release --prefix P: the program, its libraries and rule files, and what a
-# plugin is built with. The program finds all of it from its own place, so P may be moved. The
-# folders are named, not taken from GNUInstallDirs: "$ORIGIN/../lib" must be right everywhere.
+# cmake --install build/release --prefix P installs the program, its libraries, rule files and the
+# headers for plugins. The program finds them relative to its own path, so P can be moved. Directory
+# names are fixed instead of GNUInstallDirs: "$ORIGIN/../lib" must hold on every system.
 include(CMakePackageConfigHelpers)
 set(package_dir lib/cmake/graft)
 
@@ -12,7 +12,7 @@ endif()
 install(DIRECTORY rules/ DESTINATION share/graft/rules)
 install(DIRECTORY models/ DESTINATION share/graft/models)
 
-# Without what only the tests and the program's commands use.
+# All headers except those of the tests, the commands and the server.
 install(
   DIRECTORY graft
   DESTINATION include
@@ -24,7 +24,7 @@ install(
 install(FILES ${CMAKE_BINARY_DIR}/include/graft/base/version.h DESTINATION include/graft/base)
 
 install(EXPORT graft NAMESPACE graft:: FILE graftTargets.cmake DESTINATION ${package_dir})
-# Plugins run only with the version they were built for.
+# Plugins work only with the version they were built for.
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/graftConfigVersion.cmake COMPATIBILITY ExactVersion)
 install(FILES cmake/package/graftConfig.cmake ${CMAKE_BINARY_DIR}/graftConfigVersion.cmake
         DESTINATION ${package_dir})

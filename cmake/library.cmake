@@ -1,10 +1,10 @@
-# libgraft.so is all modules in one: the program and the plugins it loads share one copy of every
-# symbol. Made of the modules' object files; called after the last graft_module().
+# libgraft.so holds all modules: the program and its plugins share one copy of every symbol. Built
+# from the modules' object files; call after the last graft_module().
 function(graft_library)
   get_property(modules GLOBAL PROPERTY graft_modules)
   get_property(libs GLOBAL PROPERTY graft_libs)
   list(TRANSFORM modules REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
-  # What the installed headers include; everything else stays inside.
+  # Libraries that the installed headers include; all others are private.
   set(public_libs Threads::Threads nlohmann_json::nlohmann_json)
   list(REMOVE_ITEM libs ${public_libs})
 
@@ -16,8 +16,8 @@ function(graft_library)
     graft_library
     INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/include>
               $<INSTALL_INTERFACE:include>)
-  # The name that plugins are linked to has the major version only: one that was built for another
-  # minor version can still be opened and asked for which.
+  # The soname has the major version only: a plugin built for another minor version still loads, so
+  # that its version can be read and reported.
   set_target_properties(
     graft_library
     PROPERTIES OUTPUT_NAME graft

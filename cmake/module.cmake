@@ -1,13 +1,13 @@
-# graft_module(<folder> [DEPS <folder>...] [LIBS <target>...] [LARGE_HEADERS <header>...]) makes the library graft::<folder>
+# graft_module(<folder> [DEPS <folder>...] [LIBS <target>...] [LARGE_HEADERS <header>...]) builds the library graft::<folder>
 # from the sources under graft/<folder>, and the program graft_<folder>_test from its *_test.cpp.
-# LIBS are outside libraries; what a folder may include of ours is DEPS alone (tests/repository_test.cpp).
-# LARGE_HEADERS make most of the work of compiling: debug builds precompile them and optimize nothing that includes them.
+# LIBS are external libraries. DEPS are the only graft folders it may include (checked by tests/repository_test.cpp).
+# LARGE_HEADERS dominate the compile time: debug builds precompile them and do not optimize the module.
 
 function(graft_module name)
   cmake_parse_arguments(arg "" "" "DEPS;LIBS;LARGE_HEADERS" ${ARGN})
   set(dir ${CMAKE_SOURCE_DIR}/graft/${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${dir}/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/(kernels|ops)/cuda/")  # of libgraft_cuda.so: see cuda.cmake
+  list(FILTER sources EXCLUDE REGEX "/(kernels|ops)/cuda/")  # part of libgraft_cuda.so: see cuda.cmake
   set(tests ${sources})
   set(benches ${sources})
   list(FILTER sources EXCLUDE REGEX "(_(test|bench)|/main)\\.cpp$")
@@ -43,19 +43,19 @@ function(graft_module name)
   endif()
 endfunction()
 
-# graft_test(<target> <prefix> <sources>...): a gtest program whose tests ctest lists one by one.
+# graft_test(<target> <prefix> <sources>...): a gtest program whose tests are registered in ctest one by one.
 function(graft_test target prefix)
   add_executable(${target} ${ARGN})
   target_link_libraries(${target} PRIVATE graft_flags GTest::gtest_main)
   target_compile_definitions(${target} PRIVATE GRAFT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  # Under sanitizers g++ 12 takes std::regex and std::variant for uninitialised.
+  # Under sanitizers g++ 12 reports std::regex and std::variant as uninitialised.
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Debug>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)
   graft_precompile(${target} graft_base_test <gtest/gtest.h>)
   include(GoogleTest)
   gtest_discover_tests(${target} TEST_PREFIX ${prefix}. DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES PROPERTIES TIMEOUT 600)
 endfunction()
 
-# graft_precompile(<target> <owner> [<headers>...]): one precompiled header, made by the owner, for all.
+# graft_precompile(<target> <owner> [<headers>...]): the owner builds a precompiled header, other targets reuse it.
 function(graft_precompile target owner)
   if(NOT GRAFT_PCH)
     return()

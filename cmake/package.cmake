@@ -1,6 +1,5 @@
-# cpack -G DEB in the build folder (`./dev package`): what cmake --install installs, as a Debian package.
-# Debian has another program called graft, so the package has a name of its own and says that they exclude
-# each other.
+# cpack -G DEB in the build directory (`./dev package`) packages the installation for Debian. Debian already
+# has a package graft, so this one has another name and conflicts with it.
 set(CPACK_PACKAGE_NAME graft-llm)
 set(CPACK_PACKAGE_VENDOR "graft")
 set(CPACK_PACKAGE_CONTACT "The graft developers <graft@localhost>")

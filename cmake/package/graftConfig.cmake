@@ -1,4 +1,4 @@
-# find_package(graft): the target graft::graft, and what its headers include.
+# find_package(graft): the target graft::graft and the dependencies of its headers.
 include(CMakeFindDependencyMacro)
 find_dependency(Threads)
 find_dependency(nlohmann_json)

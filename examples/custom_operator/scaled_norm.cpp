@@ -1,6 +1,6 @@
-// An operator of your own, in a library that graft loads: a root mean square norm whose result is
-// multiplied by a number from the rule file. Four parts: the class that computes, the function that
-// makes one, the description for the registry, and the variable that graft looks for.
+// A custom operator in a plugin library: an RMS norm whose result is multiplied by a factor from
+// the rule file. Four parts: the operator class, the factory, the registration, and the exported
+// variable.
 
 #include <cmath>
 #include <cstddef>
@@ -10,32 +10,32 @@
 #include <utility>
 #include <vector>
 
-#include <graft/ops/plugin.h>  // the contract; it brings the interfaces of the operators along
+#include <graft/ops/plugin.h>  // the plugin contract; includes the operator interfaces
 
 namespace {
 
 namespace ops = graft::ops;
 
-// 1. The operator. A role (norm, linear, attention, …) is an interface in graft/ops/operator.h, and
-// graft makes one object for every module that a rule gives to this class.
+// 1. The operator. A role (norm, linear, attention, …) is an interface in graft/ops/operator.h;
+// graft creates one object for every module that a rule assigns to this class.
 class ScaledNorm final : public ops::Norm {
  public:
-  // `module` is the Hugging Face name, "model.layers.3.input_layernorm": weights are called after
-  // it. `params` are the numbers of the model's configuration that a norm needs.
+  // `module` is the Hugging Face name, such as "model.layers.3.input_layernorm": the prefix of its
+  // weights. `params` holds the configuration values of a norm.
   ScaledNorm(std::string module, const ops::NormParams& params, float factor)
       : module_(std::move(module)), params_(params), factor_(factor) {}
 
-  // Called once, before the first forward. Whatever the checkpoint's format and type, decode()
-  // gives floats. A wrong shape ends in an error that names the weight.
+  // Called once, before the first forward. decode() returns floats for every checkpoint format and
+  // type. expect_shape() throws an Error that names the weight.
   void load(ops::WeightProvider& weights) override {
     const ops::Weight weight = weights.get(module_ + ".weight");
     weight.expect_shape(1, params_.size);
     weight_ = weight.decode();
   }
 
-  // Called for every pass. x and y have a row of `size` floats for each token of the batch. Rows do
-  // not know of each other, so the threads of the pass share them; a row must come out the same
-  // whoever computes it and whatever else is in the batch.
+  // Called for every forward pass. x and y: [tokens, size] f32. Rows are independent, so the
+  // threads of the pass share them; the result of a row must not depend on the thread or the rest
+  // of the batch.
   void forward(graft::TensorView x, graft::TensorView y, ops::Pass& pass) override {
     pass.pool.parallel_for(static_cast<std::size_t>(x.rows()), [&](std::size_t row) {
       const auto r = static_cast<std::int64_t>(row);
@@ -44,8 +44,8 @@ class ScaledNorm final : public ops::Norm {
   }
 
  private:
-  // y = factor * weight * x / sqrt(mean(x²) + eps). This is where your own mathematics goes. Note
-  // that y may be x: read before you write.
+  // y = factor * weight * x / sqrt(mean(x²) + eps). Put your own computation here. y may alias x:
+  // read before you write.
   void norm_row(const float* x, float* y) const {
     double sum = 0;
     for (std::size_t i = 0; i < weight_.size(); ++i)
@@ -62,16 +62,16 @@ class ScaledNorm final : public ops::Norm {
   std::vector<float> weight_;  // [size]
 };
 
-// 2. The factory. `context` holds everything known about the module before weights are read. A
-// kwarg that the rule does not give is 1 here; text that is no number is an error with its name.
+// 2. The factory. `context` describes the module before weights are read. A missing kwarg defaults
+// to 1 here; a value that is not a number is an Error that names the kwarg.
 std::unique_ptr<ops::Operator> make_scaled_norm(const ops::BuildContext& context) {
   const double factor = context.double_kwarg("factor", 1);
   return std::make_unique<ScaledNorm>(context.module, context.params_as<ops::NormParams>(),
                                       static_cast<float>(factor));
 }
 
-// 3. The description. Rules say `class: example.scaled_norm`; a prefix of your own keeps clear of
-// other plugins. Kwargs that are not listed are refused before anything is loaded.
+// 3. The registration. Rules select it with `class: example.scaled_norm`; use your own prefix to
+// avoid name clashes with other plugins. Kwargs that are not listed are rejected before loading.
 void add_operators(ops::Registry& registry) {
   registry.add({.name = "example.scaled_norm",
                 .role = ops::Role::Norm,
@@ -83,6 +83,6 @@ void add_operators(ops::Registry& registry) {
 
 }  // namespace
 
-// 4. The one name that graft looks up. It also carries the version of the headers above, which
-// graft compares before it calls add_operators.
+// 4. The exported variable that graft looks up. It carries the version of the headers, which graft
+// compares before it calls add_operators.
 const graft::ops::Plugin graft_plugin = {.add_operators = add_operators};

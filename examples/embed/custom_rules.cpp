@@ -1,4 +1,4 @@
-// custom_rules MODEL RULES.yaml PROMPT: runs a model as a rule file says, with a small KV cache.
+// custom_rules MODEL RULES.yaml PROMPT: runs a model with a rule file and a small KV cache.
 
 #include <cstdio>
 #include <string>
@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
     params.temperature = 0;
     params.max_tokens = 48;
     std::printf("%s\n", llm.generate({std::string(argv[3])}, params)[0].samples[0].text.c_str());
-  } catch (const graft::Error& error) {  // everything wrong in the rules, with lines
+  } catch (const graft::Error& error) {  // lists all errors of the rule file with their lines
     std::fprintf(stderr, "%s\n", error.what());
     return 2;
   }

@@ -1,4 +1,5 @@
-// offline_batch MODEL PROMPT...: answers many prompts at once, and says what it took.
+// offline_batch MODEL PROMPT...: generates for a batch of prompts and prints token counts and
+// times.
 
 #include <cstdio>
 #include <string>
@@ -17,18 +18,18 @@ int main(int argc, char** argv) {
   try {
     api::LLM llm(argv[1]);
     api::SamplingParams params;
-    params.temperature = 0;  // the most likely token, always
+    params.temperature = 0;  // greedy
     params.max_tokens = 48;
     const std::vector<api::Prompt> prompts(argv + 2, argv + argc);
     for (const api::Output& output : llm.generate(prompts, params)) {
       const api::Sample& sample = output.samples[0];
-      std::printf("%s\n[%lld prompt tokens, %lld of them cached; %zu new ones in %.2f s: %s]\n",
+      std::printf("%s\n[%lld prompt tokens, %lld cached; %zu new tokens in %.2f s: %s]\n",
                   sample.text.c_str(), static_cast<long long>(output.num_prompt),
                   static_cast<long long>(output.num_cached), sample.tokens.size(),
                   sample.timings.total_seconds,
                   std::string(to_string(sample.finish.reason)).c_str());
     }
-  } catch (const graft::Error& error) {  // what a user can mend: a file, a parameter
+  } catch (const graft::Error& error) {  // the user can fix it: a bad file or parameter
     std::fprintf(stderr, "%s\n", error.what());
     return 2;
   }

@@ -1,5 +1,4 @@
-// streaming MODEL PROMPT SECONDS: prints an answer as it comes, and stops it when it takes too
-// long.
+// streaming MODEL PROMPT SECONDS: streams the generated text and aborts after SECONDS.
 
 #include <chrono>
 #include <cstdio>
@@ -24,15 +23,15 @@ int main(int argc, char** argv) {
     params.seed = 1;
     params.max_tokens = 200;
     std::promise<std::string> ended;
-    // Called on the model's thread with every new piece of text, and once with the end.
+    // Called on the engine thread for every text delta, and once with the finish reason.
     const api::RequestId request = llm.submit(argv[2], params, [&](const api::Update& update) {
       std::fputs(update.text.c_str(), stdout);
       std::fflush(stdout);
       if (update.finish) ended.set_value(std::string(to_string(update.finish->reason)));
     });
     std::future<std::string> reason = ended.get_future();
-    const auto patience = std::chrono::duration<double>(std::atof(argv[3]));
-    if (reason.wait_for(patience) == std::future_status::timeout) llm.abort(request);
+    const auto timeout = std::chrono::duration<double>(std::atof(argv[3]));
+    if (reason.wait_for(timeout) == std::future_status::timeout) llm.abort(request);
     std::printf("\n[%s]\n", reason.get().c_str());
   } catch (const graft::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());

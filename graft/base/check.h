@@ -1,5 +1,5 @@
 // GRAFT_CHECK states an invariant of our own code and aborts when it is false, in every build.
-// GRAFT_DCHECK is the same for the inner loop: it vanishes when NDEBUG is set.
+// GRAFT_DCHECK is the same for inner loops: it compiles to nothing when NDEBUG is set.
 
 #pragma once
 

@@ -17,15 +17,16 @@
 namespace graft {
 namespace {
 
-// Longer than what one thread does alone between two loops of a pass, short enough that an idle
-// program costs nothing.
+// Longer than the serial code between two loops of a pass, short enough that an idle process uses
+// no CPU time.
 constexpr std::chrono::microseconds kSpinTime{100};
 
-// Returns once `value` is no longer `old`: looks for a while, then sleeps.
+// Returns once `value` differs from `old`: spins for kSpinTime (without limit inside a SpinScope),
+// then sleeps.
 void wait_for_change(const std::atomic<int>& value,
                      int old,
                      bool may_spin,
-                     const std::atomic<int>& num_awake) {
+                     const std::atomic<int>& num_spin_scopes) {
   if (may_spin) {
     const auto until = std::chrono::steady_clock::now() + kSpinTime;
     do {
@@ -33,17 +34,17 @@ void wait_for_change(const std::atomic<int>& value,
         if (value.load(std::memory_order_acquire) != old) return;
         pause_briefly();
       }
-    } while (num_awake.load(std::memory_order_relaxed) > 0 ||
+    } while (num_spin_scopes.load(std::memory_order_relaxed) > 0 ||
              std::chrono::steady_clock::now() < until);
   }
   value.wait(old, std::memory_order_acquire);
 }
 
-// The same in another order: the first n are spread over the nodes as evenly as these are. Memory
-// that is read from all nodes is read fastest, however few threads there are.
+// Reorders the cores so that every prefix is spread over the NUMA nodes in proportion to their
+// sizes: few threads then still use the memory bandwidth of all nodes.
 std::vector<Processor> spread_over_nodes(const std::vector<Processor>& cores) {
   std::map<int, std::size_t> sizes;
-  std::vector<std::pair<std::size_t, Processor>> ranked;  // within its node
+  std::vector<std::pair<std::size_t, Processor>> ranked;  // (rank within its node, core)
   ranked.reserve(cores.size());
   for (const Processor& core : cores)
     ranked.emplace_back(sizes[core.node]++, core);
@@ -57,74 +58,75 @@ std::vector<Processor> spread_over_nodes(const std::vector<Processor>& cores) {
   return spread;
 }
 
-// Where a worker belongs.
-struct Seat {
-  std::size_t node = 0;              // counted among those that have workers
-  std::size_t share = 0;             // its part of every loop
-  std::vector<int> processors = {};  // to be pinned to; empty: it runs where it likes
+// Placement of one worker.
+struct Worker {
+  std::size_t node = 0;        // index among the nodes that have workers
+  std::size_t range = 0;       // index of its range in every loop
+  std::vector<int> cpus = {};  // CPU ids it is pinned to; empty: not pinned
 };
 
-// One processor for each worker, in turn.
-std::vector<Processor> choose_processors(std::size_t num_threads,
-                                         const std::vector<int>& processors,
-                                         const std::vector<Processor>& machine) {
-  std::vector<Processor> turns;
-  for (const int number : processors) {
-    const auto found = std::ranges::find(machine, number, &Processor::number);
-    turns.push_back(found == machine.end() ? Processor{.number = number} : *found);
+// One CPU per worker, round-robin over the listed CPUs or the cores.
+std::vector<Processor> choose_cpus(std::size_t num_threads,
+                                   const std::vector<int>& cpus,
+                                   const std::vector<Processor>& machine) {
+  std::vector<Processor> candidates;
+  for (const int id : cpus) {
+    const auto found = std::ranges::find(machine, id, &Processor::number);
+    candidates.push_back(found == machine.end() ? Processor{.number = id} : *found);
   }
-  if (processors.empty()) turns = spread_over_nodes(one_per_core(machine));
-  if (num_threads == 0) num_threads = turns.size();
+  if (cpus.empty()) candidates = spread_over_nodes(one_per_core(machine));
+  if (num_threads == 0) num_threads = candidates.size();
   std::vector<Processor> chosen(num_threads);
   for (std::size_t worker = 0; worker < num_threads; ++worker)
-    chosen[worker] = turns[worker % turns.size()];
+    chosen[worker] = candidates[worker % candidates.size()];
   return chosen;
 }
 
-// Threads are pinned to single processors only when somebody says to which: other programs, and
-// other models of this one, would otherwise share a processor with them while the next one is idle.
-// Where memory is near or far they stay on their node; the system moves them within it.
-std::vector<Seat> seat_workers(std::size_t num_threads,
-                               const std::vector<int>& processors,
-                               const std::vector<Processor>& machine) {
-  const std::vector<Processor> chosen = choose_processors(num_threads, processors, machine);
-  std::map<int, std::vector<int>> processors_of;  // by node, of those that have workers
-  for (const Processor& processor : chosen)
-    processors_of[processor.node];
-  for (const Processor& processor : machine) {
-    if (const auto node = processors_of.find(processor.node); node != processors_of.end())
-      node->second.push_back(processor.number);
+// Threads are pinned to single CPUs only when the caller lists them: otherwise another process, or
+// another model of this one, could share a CPU with a pinned thread while the next CPU is idle.
+// With several NUMA nodes threads are bound to their node and the kernel moves them within it.
+std::vector<Worker> place_workers(std::size_t num_threads,
+                                  const std::vector<int>& cpus,
+                                  const std::vector<Processor>& machine) {
+  const std::vector<Processor> chosen = choose_cpus(num_threads, cpus, machine);
+  std::map<int, std::vector<int>> node_cpus;  // only nodes that have workers
+  for (const Processor& cpu : chosen)
+    node_cpus[cpu.node];
+  for (const Processor& cpu : machine) {
+    if (const auto node = node_cpus.find(cpu.node); node != node_cpus.end())
+      node->second.push_back(cpu.number);
   }
-  std::vector<Seat> seats;
-  seats.reserve(chosen.size());
-  for (const Processor& processor : chosen) {
-    const auto node = processors_of.find(processor.node);
-    Seat seat = {.node = static_cast<std::size_t>(std::distance(processors_of.begin(), node))};
-    if (!processors.empty()) {
-      seat.processors = {processor.number};
-    } else if (processors_of.size() > 1) {
-      seat.processors = node->second;
+  std::vector<Worker> workers;
+  workers.reserve(chosen.size());
+  for (const Processor& cpu : chosen) {
+    const auto node = node_cpus.find(cpu.node);
+    Worker worker = {.node = static_cast<std::size_t>(std::distance(node_cpus.begin(), node))};
+    if (!cpus.empty()) {
+      worker.cpus = {cpu.number};
+    } else if (node_cpus.size() > 1) {
+      worker.cpus = node->second;
     }
-    seats.push_back(std::move(seat));
+    workers.push_back(std::move(worker));
   }
-  return seats;
+  return workers;
 }
 
-// A worker's part of a loop: items that follow each other, so that what they read does too. On a
-// line of its own: its worker writes to it all the time.
-struct alignas(64) Share {
+// The contiguous items of a loop that one worker owns. On its own cache line: the worker writes
+// `next` for every item.
+struct alignas(64) WorkRange {
   std::size_t end = 0;
   std::atomic<std::size_t> next = 0;
 };
 
-// Gives every seat its share, those of a node side by side; returns the shares of each node.
-std::vector<ThreadPool::Range> plan_splits(std::vector<Seat>& seats) {
-  std::vector<ThreadPool::Range> nodes(std::ranges::max(seats, {}, &Seat::node).node + 1);
+// Assigns each worker the index of its range, those of a node side by side; returns the range
+// indices of each node.
+std::vector<ThreadPool::Range> assign_ranges(std::vector<Worker>& workers) {
+  std::vector<ThreadPool::Range> nodes(std::ranges::max(workers, {}, &Worker::node).node + 1);
   std::size_t next = 0;
   for (std::size_t node = 0; node < nodes.size(); ++node) {
     nodes[node].begin = next;
-    for (Seat& seat : seats) {
-      if (seat.node == node) seat.share = next++;
+    for (Worker& worker : workers) {
+      if (worker.node == node) worker.range = next++;
     }
     nodes[node].end = next;
   }
@@ -133,27 +135,28 @@ std::vector<ThreadPool::Range> plan_splits(std::vector<Seat>& seats) {
 
 }  // namespace
 
-// A loop is published by a new value of `loops`. Every thread takes part in every loop, if only by
-// saying that it is done, so the fields below it change while no other thread looks at them.
+// Incrementing `loops` publishes a loop. Every thread joins every loop and decrements `num_busy`
+// when it is done, so the caller writes the fields of a loop (body ... error) while no other thread
+// reads them.
 struct ThreadPool::State {
   std::vector<std::thread> threads;
-  std::vector<Seat> seats;  // [workers]
+  std::vector<Worker> workers;  // [num_threads]; worker 0 is the caller
   bool may_spin = true;
   bool pins_callers = false;
   std::thread::id pinned_caller;
   std::atomic<bool> in_loop = false;
-  std::atomic<int> num_awake = 0;
+  std::atomic<int> num_spin_scopes = 0;
 
   const void* body = nullptr;
-  Call call = nullptr;  // null: the threads end
+  Call call = nullptr;  // null: the threads exit
   std::size_t num_items = 0;
-  bool may_help = true;
-  std::vector<Share> shares;             // [workers], in the order of their nodes
-  std::vector<ThreadPool::Range> nodes;  // whose shares are whose
+  bool steal_across_nodes = true;
+  std::vector<WorkRange> ranges;         // [num_threads], ordered by node
+  std::vector<ThreadPool::Range> nodes;  // [num_nodes], indices into `ranges`
   std::mutex error_mutex;
   std::exception_ptr error;
 
-  // On lines of their own: each is written by one side while the other one polls.
+  // On their own cache lines: one side writes while the other polls.
   alignas(64) std::atomic<int> loops = 0;
   alignas(64) std::atomic<int> num_busy = 0;
 
@@ -167,45 +170,46 @@ struct ThreadPool::State {
   }
 
   void drain(std::size_t worker) {
-    if (worker >= num_items && may_help) return;
+    if (worker >= num_items && steal_across_nodes) return;
     try {
-      drain_node(nodes[seats[worker].node], seats[worker].share, worker);
-      for (std::size_t i = 1; may_help && i < nodes.size(); ++i) {
-        const ThreadPool::Range& other = nodes[(seats[worker].node + i) % nodes.size()];
+      drain_node(nodes[workers[worker].node], workers[worker].range, worker);
+      for (std::size_t i = 1; steal_across_nodes && i < nodes.size(); ++i) {
+        const ThreadPool::Range& other = nodes[(workers[worker].node + i) % nodes.size()];
         drain_node(other, other.begin, worker);
       }
     } catch (...) {
-      for (Share& share : shares)
-        share.next = share.end;
+      for (WorkRange& range : ranges)
+        range.next = range.end;
       const std::lock_guard lock(error_mutex);
       if (!error) error = std::current_exception();
     }
   }
 
-  // All shares of a node in turn, from one of them on.
+  // Runs all ranges of a node, starting with range `first` and wrapping around.
   void drain_node(const ThreadPool::Range& node, std::size_t first, std::size_t worker) {
     for (std::size_t i = first; i < node.end; ++i)
-      drain_share(shares[i], worker);
+      drain_range(ranges[i], worker);
     for (std::size_t i = node.begin; i < first; ++i)
-      drain_share(shares[i], worker);
+      drain_range(ranges[i], worker);
   }
 
-  void drain_share(Share& share, std::size_t worker) const {
-    // Most shares of others are done when somebody comes to help: looking is cheaper than taking.
-    const std::size_t end = share.end;
-    if (share.next.load(std::memory_order_relaxed) >= end) return;
-    for (std::size_t item = share.next++; item < end; item = share.next++)
+  void drain_range(WorkRange& range, std::size_t worker) const {
+    // Most ranges are already empty when a thread comes to steal: a load is cheaper than an
+    // atomic increment.
+    const std::size_t end = range.end;
+    if (range.next.load(std::memory_order_relaxed) >= end) return;
+    for (std::size_t item = range.next++; item < end; item = range.next++)
       call(body, worker, item);
   }
 
   void pin(std::size_t worker) const {
-    if (!seats[worker].processors.empty()) pin_this_thread(seats[worker].processors);
+    if (!workers[worker].cpus.empty()) pin_this_thread(workers[worker].cpus);
   }
 
   void run_thread(std::size_t worker) {
     pin(worker);
     for (int seen = 0;; ++seen) {
-      wait_for_change(loops, seen, may_spin, num_awake);
+      wait_for_change(loops, seen, may_spin, num_spin_scopes);
       if (call == nullptr) return;
       drain(worker);
       if (--num_busy == 0) num_busy.notify_one();
@@ -219,18 +223,17 @@ struct ThreadPool::State {
 };
 
 ThreadPool::ThreadPool(std::size_t num_threads,
-                       const std::vector<int>& processors,
+                       const std::vector<int>& cpus,
                        const std::vector<Processor>& machine)
     : state_(std::make_unique<State>()) {
-  state_->seats = seat_workers(num_threads, processors, machine);
-  state_->nodes = plan_splits(state_->seats);
-  num_threads = state_->seats.size();
-  state_->shares = std::vector<Share>(num_threads);
-  // With more threads than processors a thread that looks for work keeps another from doing it.
-  state_->may_spin = num_threads <= (processors.empty() ? machine.size() : processors.size());
-  // Otherwise the thread that calls is its owner's, who may have other plans for it, and for the
-  // threads it starts, which would be where it is.
-  state_->pins_callers = !processors.empty();
+  state_->workers = place_workers(num_threads, cpus, machine);
+  state_->nodes = assign_ranges(state_->workers);
+  num_threads = state_->workers.size();
+  state_->ranges = std::vector<WorkRange>(num_threads);
+  // With more threads than CPUs a spinning thread would take the CPU from a working one.
+  state_->may_spin = num_threads <= (cpus.empty() ? machine.size() : cpus.size());
+  // Without a CPU list the caller keeps its affinity: threads it starts later would inherit ours.
+  state_->pins_callers = !cpus.empty();
   state_->threads.reserve(num_threads - 1);
   for (std::size_t i = 1; i < num_threads; ++i)
     state_->threads.emplace_back([state = state_.get(), i] { state->run_thread(i); });
@@ -244,7 +247,7 @@ ThreadPool::~ThreadPool() {
 }
 
 std::size_t ThreadPool::num_threads() const {
-  return state_->seats.size();
+  return state_->workers.size();
 }
 
 std::size_t ThreadPool::num_nodes() const {
@@ -257,14 +260,14 @@ ThreadPool::Range ThreadPool::share(std::size_t node, std::size_t num_items) con
 }
 
 ThreadPool::SpinScope::SpinScope(ThreadPool& pool) : pool_(pool) {
-  ++pool_.state_->num_awake;
+  ++pool_.state_->num_spin_scopes;
 }
 
 ThreadPool::SpinScope::~SpinScope() {
-  --pool_.state_->num_awake;
+  --pool_.state_->num_spin_scopes;
 }
 
-void ThreadPool::run(std::size_t num_items, bool may_help, const void* body, Call call) {
+void ThreadPool::run(std::size_t num_items, bool steal_across_nodes, const void* body, Call call) {
   State& s = *state_;
   GRAFT_CHECK(!s.in_loop.exchange(true), "parallel_for inside parallel_for");
   if (s.pins_callers && s.pinned_caller != std::this_thread::get_id()) {
@@ -274,19 +277,19 @@ void ThreadPool::run(std::size_t num_items, bool may_help, const void* body, Cal
   s.body = body;
   s.call = call;
   s.num_items = num_items;
-  s.may_help = may_help;
+  s.steal_across_nodes = steal_across_nodes;
   if (num_items < 2 || s.threads.empty()) {
     s.run_alone();
   } else {
-    for (std::size_t i = 0; i < s.shares.size(); ++i) {
-      s.shares[i].next = num_items * i / s.shares.size();
-      s.shares[i].end = num_items * (i + 1) / s.shares.size();
+    for (std::size_t i = 0; i < s.ranges.size(); ++i) {
+      s.ranges[i].next = num_items * i / s.ranges.size();
+      s.ranges[i].end = num_items * (i + 1) / s.ranges.size();
     }
     s.num_busy = static_cast<int>(s.threads.size());
     s.publish();
     s.drain(0);
     for (int busy = s.num_busy; busy != 0; busy = s.num_busy)
-      wait_for_change(s.num_busy, busy, s.may_spin, s.num_awake);
+      wait_for_change(s.num_busy, busy, s.may_spin, s.num_spin_scopes);
   }
   std::exception_ptr error = std::exchange(s.error, nullptr);
   s.in_loop = false;

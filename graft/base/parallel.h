@@ -1,8 +1,7 @@
-// A fixed set of threads that share out the items of one loop at a time. Loops of a forward pass
-// follow each other within microseconds, so threads that run out of work look for the next loop for
-// a moment before they sleep; nothing is allocated per loop. Every thread has a part of each loop,
-// always the same one, those of a memory node side by side: it reads on and on, and finds beside it
-// what it touched first. Those who are done help the others.
+// A fixed set of threads that run one loop at a time. The loops of a forward pass follow each other
+// within microseconds, so idle threads spin briefly before they sleep; nothing is allocated per
+// loop. Each thread owns a fixed contiguous range of every loop (NUMA-local by first touch, the
+// ranges of one node side by side); idle threads steal, same node first.
 
 #pragma once
 
@@ -17,29 +16,30 @@ namespace graft {
 
 class ThreadPool {
  public:
-  // `num_threads` counts the calling thread; 0 means one per core this process may run on. They are
-  // spread over the memory nodes. With `processors` (0 means one per processor then) the threads,
-  // and those that call parallel_for, are pinned to them in turn.
+  // `num_threads` includes the calling thread; 0 means one per usable core. Threads are spread over
+  // the NUMA nodes. With a list of CPU ids in `cpus`, the threads and the callers of parallel_for
+  // are pinned to these CPUs round-robin, and 0 threads means one per listed CPU.
   explicit ThreadPool(std::size_t num_threads = 0,
-                      const std::vector<int>& processors = {},
+                      const std::vector<int>& cpus = {},
                       const std::vector<Processor>& machine = usable_processors());
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool();
 
   std::size_t num_threads() const;
-  std::size_t num_nodes() const;  // memory nodes that have threads
+  std::size_t num_nodes() const;  // NUMA nodes that have threads
 
   struct Range {
     std::size_t begin = 0;
     std::size_t end = 0;
   };
-  // The part of a loop that is the node's, in proportion to its threads. Together, in the order of
-  // the nodes, the shares are the loop.
+  // The items of a loop that the threads of `node` own, in proportion to their number. The ranges
+  // of all nodes, in order, cover [0, num_items).
   Range share(std::size_t node, std::size_t num_items) const;
 
-  // While one of these lives, the threads look for the next loop without sleeping: another device
-  // works between the loops, for longer than they would wait.
+  // While a SpinScope exists, idle threads spin without a time limit instead of sleeping. For
+  // passes that alternate with another device, whose share takes longer than the spin time. Scopes
+  // nest.
   class SpinScope {
    public:
     explicit SpinScope(ThreadPool& pool);
@@ -52,10 +52,10 @@ class ThreadPool {
   };
 
   // Calls body(item), or body(worker, item), once for each item in [0, num_items), in no fixed
-  // order, and returns when all are done. Of calls at the same time each has another worker, below
-  // min(num_threads, num_items). The first exception a body throws is rethrown here after the
-  // others have stopped.
-  // Threads take the items of their own part, in order, then of others on their node, then of all.
+  // order, and returns when all calls are done. Concurrent calls have different `worker` indices,
+  // below min(num_threads, num_items). The first exception thrown by a body is rethrown here after
+  // the other threads have stopped.
+  // A thread runs its own range in order, then steals from its node, then from other nodes.
   template <class Body>
   void parallel_for(std::size_t num_items, const Body& body) {
     run(num_items, true, &body, [](const void* any, std::size_t worker, std::size_t item) {
@@ -67,8 +67,8 @@ class ThreadPool {
     });
   }
 
-  // Calls body(item) in the same way, but nobody helps another node: for what touches memory first,
-  // which then lies where it will be read.
+  // The same without stealing across NUMA nodes: for the first touch of memory, which places each
+  // page on the node that will read it.
   template <class Body>
   void parallel_for_local(std::size_t num_items, const Body& body) {
     run(num_items, false, &body, [](const void* any, std::size_t /*worker*/, std::size_t item) {
@@ -78,7 +78,7 @@ class ThreadPool {
 
  private:
   using Call = void (*)(const void* body, std::size_t worker, std::size_t item);
-  void run(std::size_t num_items, bool may_help, const void* body, Call call);
+  void run(std::size_t num_items, bool steal_across_nodes, const void* body, Call call);
 
   struct State;
   std::unique_ptr<State> state_;

@@ -14,7 +14,7 @@ namespace {
 
 using Machine = std::vector<Processor>;
 
-// Three nodes, of 2, 1 and 3 cores.
+// NUMA nodes 4, 0 and 7 with 2, 1 and 3 cores.
 Machine uneven_machine() {
   Machine machine;
   for (int i = 0; i < 6; ++i)
@@ -47,7 +47,7 @@ TEST_P(ThreadPoolOn, RunsEveryItemOnce) {
   }
 }
 
-TEST_P(ThreadPoolOn, GivesCallsAtTheSameTimeDifferentWorkers) {
+TEST_P(ThreadPoolOn, ConcurrentCallsHaveDifferentWorkers) {
   ThreadPool pool(4, {}, machine());
   for (const std::size_t num_items : {2U, 3U, 200U}) {
     std::vector<std::atomic<int>> inside(std::min<std::size_t>(4, num_items));
@@ -86,14 +86,14 @@ TEST_P(ThreadPoolOn, RethrowsAndStaysUsable) {
   EXPECT_EQ(sum, 45);
 }
 
-TEST(ThreadPool, CountsCoresByDefaultAndProcessorsOfAList) {
+TEST(ThreadPool, DefaultsToOneThreadPerCoreOrPerListedCpu) {
   EXPECT_GE(ThreadPool().num_threads(), 1U);
   const Machine machine = described_processors("numa:2 core:3 pu:2");
   EXPECT_EQ(ThreadPool(0, {}, machine).num_threads(), 6U);
   EXPECT_EQ(ThreadPool(0, {0, 1, 2, 3}, machine).num_threads(), 4U);
 }
 
-std::vector<std::size_t> share_sizes(const ThreadPool& pool, std::size_t num_items) {
+std::vector<std::size_t> node_range_sizes(const ThreadPool& pool, std::size_t num_items) {
   std::vector<std::size_t> sizes;
   std::size_t next = 0;
   for (std::size_t node = 0; node < pool.num_nodes(); ++node) {
@@ -108,30 +108,30 @@ std::vector<std::size_t> share_sizes(const ThreadPool& pool, std::size_t num_ite
 
 using Sizes = std::vector<std::size_t>;
 
-TEST(ThreadPool, SharesAreInProportionToTheThreadsOfANode) {
+TEST(ThreadPool, NodeRangesAreInProportionToTheThreadsOfTheNode) {
   const Machine even = described_processors("numa:2 core:4 pu:2");
-  EXPECT_EQ(share_sizes(ThreadPool(0, {}, even), 100), (Sizes{50, 50}));
-  EXPECT_EQ(share_sizes(ThreadPool(0, {}, even), 3), (Sizes{1, 2}));
-  EXPECT_EQ(share_sizes(ThreadPool(0, {}, even), 0), (Sizes{0, 0}));
-  EXPECT_EQ(share_sizes(ThreadPool(1, {}, even), 10), (Sizes{10}));
-  // By the numbers of the nodes.
-  EXPECT_EQ(share_sizes(ThreadPool(0, {}, uneven_machine()), 60), (Sizes{10, 20, 30}));
-  EXPECT_EQ(share_sizes(ThreadPool(12, {}, uneven_machine()), 60), (Sizes{10, 20, 30}));
-  // Processors 0 to 7 are the first node's.
-  EXPECT_EQ(share_sizes(ThreadPool(0, {0, 2, 4, 8}, even), 100), (Sizes{75, 25}));
-  EXPECT_EQ(share_sizes(ThreadPool(0, {9, 11}, even), 100), (Sizes{100}));
+  EXPECT_EQ(node_range_sizes(ThreadPool(0, {}, even), 100), (Sizes{50, 50}));
+  EXPECT_EQ(node_range_sizes(ThreadPool(0, {}, even), 3), (Sizes{1, 2}));
+  EXPECT_EQ(node_range_sizes(ThreadPool(0, {}, even), 0), (Sizes{0, 0}));
+  EXPECT_EQ(node_range_sizes(ThreadPool(1, {}, even), 10), (Sizes{10}));
+  // Nodes are ordered by their ids: 0, 4, 7.
+  EXPECT_EQ(node_range_sizes(ThreadPool(0, {}, uneven_machine()), 60), (Sizes{10, 20, 30}));
+  EXPECT_EQ(node_range_sizes(ThreadPool(12, {}, uneven_machine()), 60), (Sizes{10, 20, 30}));
+  // CPUs 0 to 7 are on the first node.
+  EXPECT_EQ(node_range_sizes(ThreadPool(0, {0, 2, 4, 8}, even), 100), (Sizes{75, 25}));
+  EXPECT_EQ(node_range_sizes(ThreadPool(0, {9, 11}, even), 100), (Sizes{100}));
 }
 
 TEST(ThreadPool, FewThreadsAreSpreadOverTheNodes) {
   const Machine even = described_processors("numa:2 core:4 pu:2");
-  EXPECT_EQ(share_sizes(ThreadPool(2, {}, even), 100), (Sizes{50, 50}));
-  EXPECT_EQ(share_sizes(ThreadPool(4, {}, even), 100), (Sizes{50, 50}));
-  EXPECT_EQ(share_sizes(ThreadPool(3, {}, uneven_machine()), 90).size(), 3U);
+  EXPECT_EQ(node_range_sizes(ThreadPool(2, {}, even), 100), (Sizes{50, 50}));
+  EXPECT_EQ(node_range_sizes(ThreadPool(4, {}, even), 100), (Sizes{50, 50}));
+  EXPECT_EQ(node_range_sizes(ThreadPool(3, {}, uneven_machine()), 90).size(), 3U);
 }
 
-// False when it did not become true for a long time.
+// Polls for up to 30 s; returns whether the condition became true.
 template <class Condition>
-bool comes_true(const Condition& condition) {
+bool wait_until(const Condition& condition) {
   const auto start = std::chrono::steady_clock::now();
   while (!condition()) {
     if (std::chrono::steady_clock::now() - start > std::chrono::seconds(30)) return false;
@@ -140,38 +140,39 @@ bool comes_true(const Condition& condition) {
   return true;
 }
 
-// The first item ends when all others are done, so somebody else must do its neighbours.
-TEST_P(ThreadPoolOn, ThreadsHelpEachOther) {
+// Item 0 waits for all others, so the other thread has to steal the rest of its range.
+TEST_P(ThreadPoolOn, IdleThreadsSteal) {
   ThreadPool pool(2, {}, machine());
   for (int round = 0; round < 20; ++round) {
     std::atomic<int> num_done = 0;
-    std::atomic<bool> helped = true;
+    std::atomic<bool> stolen = true;
     pool.parallel_for(100, [&](std::size_t item) {
-      if (item == 0) helped = comes_true([&] { return num_done == 99; });
+      if (item == 0) stolen = wait_until([&] { return num_done == 99; });
       ++num_done;
     });
-    ASSERT_TRUE(helped);
+    ASSERT_TRUE(stolen);
   }
 }
 
-// The first item ends when the other thread begins: not with the second item, but with its part.
-TEST_P(ThreadPoolOn, ThreadsBeginWithAPartOfTheirOwn) {
+// Item 0 waits until the other thread starts: with the first item of its own range, not with
+// item 1.
+TEST_P(ThreadPoolOn, ThreadsStartWithTheirOwnRange) {
   ThreadPool pool(2, {}, machine());
   for (int round = 0; round < 20; ++round) {
     std::atomic<std::size_t> first_of_other = 0;
-    std::atomic<bool> came = true;
+    std::atomic<bool> started = true;
     pool.parallel_for(100, [&](std::size_t item) {
       std::size_t none = 0;
       if (item != 0) first_of_other.compare_exchange_strong(none, item);
-      if (item == 0) came = comes_true([&] { return first_of_other != 0; });
+      if (item == 0) started = wait_until([&] { return first_of_other != 0; });
     });
-    ASSERT_TRUE(came);
+    ASSERT_TRUE(started);
     EXPECT_EQ(first_of_other, 50U);
   }
 }
 
-// However slow the first node is.
-TEST(ThreadPool, AtHomeTheyDoNot) {
+// The first node is slow, and the threads of the second still leave its items alone.
+TEST(ThreadPool, LocalLoopsDoNotStealAcrossNodes) {
   ThreadPool pool(4, {}, described_processors("numa:2 core:2 pu:1"));
   std::vector<std::thread::id> by(100);
   pool.parallel_for_local(by.size(), [&](std::size_t item) {
@@ -182,8 +183,8 @@ TEST(ThreadPool, AtHomeTheyDoNot) {
     EXPECT_EQ(std::find(by.begin() + 50, by.end(), by[i]), by.end()) << i;
 }
 
-// Nested, and again asleep afterwards: the work is the same.
-TEST_P(ThreadPoolOn, StaysAwakeWhileAnotherDeviceWorks) {
+// Nested scopes, with pauses longer than the spin time inside and after them.
+TEST_P(ThreadPoolOn, RunsInsideAndAfterSpinScopes) {
   ThreadPool pool(3, {}, machine());
   const auto sum = [&] {
     std::atomic<int> total = 0;

@@ -1,4 +1,4 @@
-// For loops that wait for another thread without sleeping.
+// The pause instruction for spin loops.
 
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace graft {
 
-// Leaves what the core has to its other thread for a moment.
+// Leaves the core's execution units to its sibling hyperthread for a moment.
 inline void pause_briefly() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

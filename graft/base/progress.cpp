@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Often enough to look alive, seldom enough to cost nothing.
+// Redraw interval: smooth to the eye and cheap.
 constexpr std::chrono::milliseconds kRedraw{100};
 constexpr int kBarCells = 24;
 
@@ -42,7 +42,7 @@ Progress::~Progress() {
 void Progress::advance(std::uint64_t amount, std::string_view item) {
   done_ = std::min(done_ + amount, total_);
   if (!terminal_) {
-    print_step();
+    print_line();
   } else if (Clock::now() - last_draw_ >= kRedraw) {
     draw(item);
   }
@@ -68,7 +68,7 @@ std::string Progress::rate_text(double rate) const {
   return fmt::format("{:.3g} {}/s", rate, unit_);
 }
 
-std::string Progress::so_far() const {
+std::string Progress::done_text() const {
   if (unit_.empty()) return fmt::format("{} of {}", bytes_text(done_), bytes_text(total_));
   return fmt::format("{} of {} {}", done_, total_, unit_);
 }
@@ -81,8 +81,8 @@ void Progress::draw(std::string_view item) {
   std::string line = fmt::format("{} [{}{}] {:3.0f} %  {}  {}", label_,
                                  std::string(static_cast<std::size_t>(filled), '#'),
                                  std::string(static_cast<std::size_t>(kBarCells - filled), '.'),
-                                 share * 100, so_far(), rate_text(rate));
-  // The first half second says little about the rest.
+                                 share * 100, done_text(), rate_text(rate));
+  // An estimate from less than half a second is too noisy to show.
   if (elapsed > 0.5 && done_ > 0)
     line += fmt::format("  {} left", duration_text(static_cast<double>(total_ - done_) / rate));
   line += fmt::format("  {}", item);
@@ -93,11 +93,11 @@ void Progress::draw(std::string_view item) {
   last_draw_ = Clock::now();
 }
 
-void Progress::print_step() {
+void Progress::print_line() {
   const auto tenth = static_cast<int>(done_ * 10 / total_);
   if (tenth == last_tenth_) return;
   last_tenth_ = tenth;
-  fmt::print(out_, "{}: {} %, {}, {}\n", label_, tenth * 10, so_far(), duration_text(seconds()));
+  fmt::print(out_, "{}: {} %, {}, {}\n", label_, tenth * 10, done_text(), duration_text(seconds()));
   std::fflush(out_);
 }
 

@@ -1,5 +1,5 @@
-// How far a long command is: on a terminal one line that redraws itself with the remaining time,
-// in a pipe a plain line every tenth of the way.
+// Progress of a long command: on a terminal one line that is redrawn, with the remaining time; in a
+// pipe a plain line every 10 %.
 
 #pragma once
 
@@ -13,25 +13,25 @@ namespace graft {
 
 class Progress {
  public:
-  // `out` is a terminal or not by itself; `total` counts bytes, or what `unit` says.
+  // Detects whether `out` is a terminal. `total` is in bytes unless `unit` names another unit.
   Progress(std::string label, std::uint64_t total, std::FILE* out, std::string unit = "");
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   ~Progress();
 
-  // `item` is what is being worked on now; terminals show it.
+  // `item` names the current item; shown on terminals only.
   void advance(std::uint64_t amount, std::string_view item);
-  // A line of its own above the bar.
+  // Prints a separate line above the bar.
   void note(std::string_view line);
-  // Clears the bar; called by the destructor too.
+  // Clears the bar; the destructor calls it too.
   void finish();
 
  private:
   void draw(std::string_view item);
-  void print_step();
+  void print_line();
   double seconds() const;
   std::string rate_text(double rate) const;
-  std::string so_far() const;
+  std::string done_text() const;
 
   std::string label_;
   std::string unit_;

@@ -1,5 +1,5 @@
-// The blocks of the quantized types as a file stores them, little-endian. Packed: a block may stand
-// at any address. Each comment gives the value x of one element; q is its stored number.
+// Block layouts of the quantized types as stored in files, little-endian. Packed structs: a block
+// may have any address. Each comment gives the value x of one element; q is its stored code.
 
 #pragma once
 
@@ -27,7 +27,7 @@ struct GRAFT_PACKED BlockQ41 {
   std::uint8_t quants[16];
 };
 
-// x = (q - 16) d, bit i of the 32 high bits belongs to q[i]
+// x = (q - 16) d; bit i of `high` is the fifth bit of q[i]
 struct GRAFT_PACKED BlockQ50 {
   F16Bits d;
   std::uint32_t high;
@@ -103,17 +103,18 @@ struct GRAFT_PACKED BlockQ6K {
   F16Bits d;
 };
 
-// x = q d; sums of each 16 quants
+// x = q d; sums[s] is the sum of quants [16 s, 16 s + 16)
 struct GRAFT_PACKED BlockQ8K {
   float d;
   std::int8_t quants[256];
   std::int16_t sums[16];
 };
 
-// The grid types: eight (IQ3: four) values at a time are one row of a table in iq_grids.h.
+// The grid types: each group of eight (IQ3: four) values is one row of a table in iq_grids.h; g is
+// the grid value.
 
 // x = d (2 scale + 1) (g + delta), delta = +-1/8. Per 32 values: high holds 4 x 3 upper bits of the
-// row numbers, the scale in bits 12..14, the sign of delta in bit 15.
+// row indices, the scale in bits 12..14, the sign of delta in bit 15.
 struct GRAFT_PACKED BlockIQ1S {
   F16Bits d;
   std::uint8_t quants[32];
@@ -128,21 +129,21 @@ struct GRAFT_PACKED BlockIQ1M {
   std::uint16_t scales[4];
 };
 
-// x = d (scale + 1/2) / 4 g. Per 32 values two words: four row numbers; 4 x 7 sign bits and a
-// scale.
+// x = d (scale + 1/2) / 4 g. Per 32 values two words: four 8-bit row indices; 4 x 7 sign bits and a
+// 4-bit scale.
 struct GRAFT_PACKED BlockIQ2XXS {
   F16Bits d;
   std::uint32_t quants[8][2];
 };
 
-// As IQ2_XXS with 9 bits of row number and 7 of sign in each word, a scale per 16 values.
+// As IQ2_XXS with a 9-bit row index and 7 sign bits in each word, and a scale per 16 values.
 struct GRAFT_PACKED BlockIQ2XS {
   F16Bits d;
   std::uint16_t quants[32];
   std::uint8_t scales[8];
 };
 
-// As IQ2_XS with 10 bits of row number and eight free signs.
+// As IQ2_XS with 10-bit row indices and eight independent sign bits.
 struct GRAFT_PACKED BlockIQ2S {
   F16Bits d;
   std::uint8_t quants[32];
@@ -151,15 +152,15 @@ struct GRAFT_PACKED BlockIQ2S {
   std::uint8_t scales[8];
 };
 
-// x = d (scale + 1/2) / 2 g. Per 32 values eight row numbers and a word of 4 x 7 sign bits and
-// scale.
+// x = d (scale + 1/2) / 2 g. Per 32 values eight row indices and a word of 4 x 7 sign bits and a
+// 4-bit scale.
 struct GRAFT_PACKED BlockIQ3XXS {
   F16Bits d;
   std::uint8_t quants[64];
   std::uint32_t signs[8];
 };
 
-// x = d (2 scale + 1) g, 9 bits of row number, free signs.
+// x = d (2 scale + 1) g, 9-bit row indices, independent sign bits.
 struct GRAFT_PACKED BlockIQ3S {
   F16Bits d;
   std::uint8_t quants[64];
@@ -182,8 +183,9 @@ struct GRAFT_PACKED BlockIQ4XS {
   std::uint8_t quants[128];
 };
 
-// x = (trit - 1) d. A byte b is a fixed-point fraction of 3^5: trit k is the whole part of
-// 3 (b 3^k mod 256) / 256. Bytes 0..31 hold values 0..159, 32..47 values 160..239, high the rest.
+// x = (trit - 1) d. A byte b holds five trits as a fixed-point fraction: trit k is the integer part
+// of 3 (b 3^k mod 256) / 256. Bytes 0..31 hold values 0..159, 32..47 values 160..239, high the
+// rest.
 struct GRAFT_PACKED BlockTQ10 {
   std::uint8_t quants[48];
   std::uint8_t high[4];
@@ -215,7 +217,7 @@ struct GRAFT_PACKED BlockQ10 {
   std::uint8_t quants[16];
 };
 
-// x = (q - 1) d, four neighbours per byte
+// x = (q - 1) d; byte i holds q[4 i .. 4 i + 3], two bits each
 struct GRAFT_PACKED BlockQ20 {
   F16Bits d;
   std::uint8_t quants[16];
@@ -243,7 +245,7 @@ static_assert(has_size_of<BlockTQ20>(DType::TQ2_0) && has_size_of<BlockMXFP4>(DT
 static_assert(has_size_of<BlockNVFP4>(DType::NVFP4) && has_size_of<BlockQ10>(DType::Q1_0));
 static_assert(has_size_of<BlockQ20>(DType::Q2_0));
 
-// What the four bits of the non-linear types stand for.
+// Values of the 4-bit codes of IQ4_NL and IQ4_XS, and of MXFP4 and NVFP4 (twice the E2M1 value).
 inline constexpr std::int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                1,    13,   25,  38,  53,  69,  89,  113};
 inline constexpr std::int8_t kFp4Values[16] = {0, 1,  2,  3,  4,  6,  8,  12,

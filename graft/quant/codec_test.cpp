@@ -85,7 +85,7 @@ bool is_encodable_block(DType type) {
 
 class Decode : public testing::TestWithParam<DType> {};
 
-TEST_P(Decode, GivesTheFixtureBitForBit) {
+TEST_P(Decode, MatchesTheFixtureBitForBit) {
   const std::vector<char> file = read_fixture(std::string(name(GetParam())) + ".bin");
   std::uint32_t num_blocks = 0;
   std::memcpy(&num_blocks, file.data(), sizeof(num_blocks));
@@ -112,7 +112,7 @@ void expect_numbers(DType type, const std::vector<T>& stored, const std::vector<
   EXPECT_EQ(decode(type, bytes, stored.size()), want) << name(type);
 }
 
-TEST(DecodeNumbers, EveryWholeAndPlainType) {
+TEST(DecodeNumbers, EveryIntegerAndFloatType) {
   expect_numbers<double>(DType::F64, {1.5, -1e300, 0.1}, {1.5F, -kInf, 0.1F});
   expect_numbers<float>(DType::F32, {1.5F, -kInf}, {1.5F, -kInf});
   expect_numbers<std::uint16_t>(DType::BF16, {0x3fc0, 0xff80, 0x0001}, {1.5F, -kInf, 0x1p-133F});
@@ -132,7 +132,7 @@ TEST(Codecs, EveryTypeDecodes) {
     EXPECT_NE(codec(row.type).decode, nullptr) << row.name;
 }
 
-TEST(EncodeFloats, EveryCodeComesBack) {
+TEST(EncodeFloats, EveryCodeRoundTrips) {
   for (const DType type : {DType::F16, DType::BF16, DType::F8_E4M3, DType::F8_E5M2}) {
     const auto width = static_cast<std::size_t>(info(type).block_bytes);
     const std::size_t num_codes = width == 1 ? 256 : 65536;
@@ -142,21 +142,21 @@ TEST(EncodeFloats, EveryCodeComesBack) {
     const std::vector<float> values = decode(type, codes.data(), num_codes);
     const std::vector<std::byte> again = encode(type, values);
     for (std::size_t c = 0; c < num_codes; ++c) {
-      if (std::isnan(values[c])) continue;  // quiet and noisy ones share the quiet code
+      if (std::isnan(values[c])) continue;  // signalling NaNs encode as quiet ones
       EXPECT_EQ(std::memcmp(&again[c * width], &codes[c * width], width), 0) << name(type) << c;
     }
   }
 }
 
-// The nearest of all finite codes by trying each, ties to the even one.
+// The nearest finite value by exhaustive search, ties to the even code.
 float nearest_by_search(const std::vector<float>& finite, float value) {
   value = std::min(value, finite.back());
   double best = std::numeric_limits<double>::infinity();
   float found = 0;
   for (std::size_t code = 0; code < finite.size(); ++code) {
-    const double off = std::abs(static_cast<double>(finite[code]) - value);
-    if (off < best || (off == best && code % 2 == 0)) {
-      best = off;
+    const double error = std::abs(static_cast<double>(finite[code]) - value);
+    if (error < best || (error == best && code % 2 == 0)) {
+      best = error;
       found = finite[code];
     }
   }
@@ -165,7 +165,7 @@ float nearest_by_search(const std::vector<float>& finite, float value) {
 
 TEST(EncodeFloats, F8RoundsToTheNearestEvenAndSaturates) {
   for (const DType type : {DType::F8_E4M3, DType::F8_E5M2}) {
-    const int num_finite = type == DType::F8_E4M3 ? 127 : 124;  // codes of positive numbers
+    const int num_finite = type == DType::F8_E4M3 ? 127 : 124;  // non-negative finite codes
     std::vector<std::byte> codes;
     for (int c = 0; c < num_finite; ++c)
       codes.push_back(static_cast<std::byte>(c));
@@ -232,13 +232,13 @@ Inputs read_inputs() {
 double rmse(const std::vector<float>& a, const std::vector<float>& b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const double off = static_cast<double>(a[i]) - b[i];
-    sum += off * off;
+    const double error = static_cast<double>(a[i]) - b[i];
+    sum += error * error;
   }
   return std::sqrt(sum / static_cast<double>(a.size()));
 }
 
-TEST_P(Encode, ErrorIsNoLargerThanGgmls) {
+TEST_P(Encode, ErrorIsAtMostTwoPercentAboveGgml) {
   const Inputs inputs = read_inputs();
   std::ifstream file(fixture_path("rmse.txt"));
   std::string type;
@@ -250,7 +250,7 @@ TEST_P(Encode, ErrorIsNoLargerThanGgmls) {
     const std::vector<float>& values = inputs.sets.at(set);
     const double ours = rmse(round_trip(GetParam(), values), values);
     EXPECT_LE(ours, 1.02 * theirs) << set;
-    EXPECT_GT(ours, 0.5 * theirs) << set << ": too good to be true";
+    EXPECT_GT(ours, 0.5 * theirs) << set << ": implausibly small";
     RecordProperty(set, std::to_string(ours / theirs));
     ++num_compared;
   }
@@ -264,7 +264,7 @@ TEST_P(Encode, ZeroStaysZero) {
   }
 }
 
-// The step of the type relative to the range of a block, as a bound for a single value.
+// Bound on the error of one value, relative to the largest magnitude of its block.
 float relative_step(DType type) {
   const std::map<DType, float> steps = {
       {DType::Q8_0, 1 / 127.0F}, {DType::Q8_1, 1 / 127.0F}, {DType::Q8_K, 1 / 127.0F},
@@ -275,7 +275,7 @@ float relative_step(DType type) {
   return steps.at(type);
 }
 
-TEST_P(Encode, EveryValueIsWithinAStep) {
+TEST_P(Encode, EveryValueIsWithinOneStep) {
   for (const auto& [set, values] : read_inputs().sets) {
     const std::vector<float> got = round_trip(GetParam(), values);
     const auto block = static_cast<std::size_t>(info(GetParam()).block_elems);
@@ -290,7 +290,7 @@ TEST_P(Encode, EveryValueIsWithinAStep) {
   }
 }
 
-TEST_P(Encode, EqualValuesComeBackClose) {
+TEST_P(Encode, EqualValuesRoundTripClosely) {
   for (const float value : {1.0F, -1.0F, 0.37F, -250.0F}) {
     for (const float got : round_trip(GetParam(), std::vector<float>(256, value))) {
       ASSERT_NEAR(got, value, 0.05F * std::abs(value)) << value;
@@ -298,7 +298,7 @@ TEST_P(Encode, EqualValuesComeBackClose) {
   }
 }
 
-TEST_P(Encode, OddValuesNeitherCrashNorSpread) {
+TEST_P(Encode, ExtremeValuesDecodeFiniteAndStayInTheirBlock) {
   const std::vector<float> odd = {kNaN,   kInf,   -kInf,   1e30F,   -1e30F,
                                   1e-30F, 1e-44F, 3.4e38F, 65504.0F};
   for (const float bad : odd) {
@@ -308,7 +308,7 @@ TEST_P(Encode, OddValuesNeitherCrashNorSpread) {
       const std::vector<float> got = round_trip(GetParam(), values);
       for (const float value : got)
         ASSERT_TRUE(std::isfinite(value)) << bad;
-      // The block beside it does not notice.
+      // The neighbouring block is unaffected.
       for (std::size_t i = 256; i < 512; ++i)
         ASSERT_NEAR(got[i], 0.25F, 0.02F) << bad;
       if (std::isnan(bad) && GetParam() != DType::MXFP4) {
@@ -329,7 +329,7 @@ TEST_P(Encode, OddValuesNeitherCrashNorSpread) {
   }
 }
 
-TEST_P(Encode, TinyBlocksBecomeNoNoise) {
+TEST_P(Encode, TinyBlocksDecodeNearZero) {
   for (const float tiny : {1e-10F, 1e-20F, 1e-38F, 1e-44F}) {
     for (const float value : round_trip(GetParam(), std::vector<float>(256, tiny))) {
       ASSERT_LE(std::abs(value), 2 * tiny) << tiny;
@@ -342,7 +342,7 @@ INSTANTIATE_TEST_SUITE_P(Types,
                          testing::ValuesIn(types_where(is_encodable_block)),
                          test_name);
 
-TEST(EncodeQ8, SumsBelongToTheQuants) {
+TEST(EncodeQ8, StoresTheSumsOfTheQuants) {
   std::vector<float> values(256);
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<float>(i % 37) - 11.0F;

@@ -1,9 +1,9 @@
-// Every codec, compiled for the instruction set of the region this is included in: makes kAllCodecs
-// in an anonymous namespace. Before the region include graft/quant/codec.h, blocks.h and
-// iq_grids.h, and define GRAFT_VECTOR_BYTES.
+// All codecs, compiled for the instruction set of the including region: defines kAllCodecs in an
+// anonymous namespace. Before the region include graft/quant/codec.h, blocks.h and iq_grids.h, and
+// define GRAFT_VECTOR_BYTES.
 
 #include "graft/quant/simd-inl.h"
-// Order matters: what follows uses what stands above.
+// The order matters: later files use the earlier ones.
 #include "graft/quant/search-inl.h"
 //
 #include "graft/quant/float-inl.h"

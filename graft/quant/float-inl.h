@@ -1,6 +1,6 @@
-// Plain numbers to and from float. See simd-inl.h for the rules of these files.
-// Encoding: F16 overflows to infinity as IEEE asks; the F8 types saturate at their largest finite
-// number (E4M3 also for infinity, which it lacks). NaN stays NaN.
+// Float and integer types to and from float. See simd-inl.h for the rules of these files.
+// Encoding: F16 overflows to infinity as in IEEE 754; the F8 types saturate at their largest finite
+// value (E4M3 also for infinity, which it lacks). NaN stays NaN.
 
 namespace {
 

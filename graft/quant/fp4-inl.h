@@ -1,10 +1,10 @@
-// The four-bit floats MXFP4 (a power of two per 32 values) and NVFP4 (an E4M3 scale per 16).
+// The 4-bit floats MXFP4 (a power-of-two scale per 32 values) and NVFP4 (an E4M3 scale per 16).
 // See simd-inl.h for the rules of these files.
 
 namespace {
 
-// Half the value of an E8M0 scale, the other half being in kFp4Values. 255, NaN by the standard,
-// reads as the next power of two like any other code.
+// Half the value of an E8M0 scale: kFp4Values are doubled. Code 255, NaN in the standard, reads as
+// the next power of two.
 GRAFT_INLINE float half_of_e8m0(std::uint32_t e) {
   return as_float(e < 2 ? 0x00200000U << e : (e - 1) << 23);
 }
@@ -41,14 +41,14 @@ void decode_nvfp4(const std::byte* __restrict in, float* __restrict out, std::si
   }
 }
 
-// Magnitudes 0 1/2 1 3/2 2 3 4 6: past border k point k + 1 is nearer than point k.
-inline constexpr float kFp4Borders[7] = {0.25F, 0.75F, 1.25F, 1.75F, 2.5F, 3.5F, 5.0F};
+// E2M1 magnitudes 0 1/2 1 3/2 2 3 4 6: above threshold k magnitude k + 1 is nearer than k.
+inline constexpr float kFp4Thresholds[7] = {0.25F, 0.75F, 1.25F, 1.75F, 2.5F, 3.5F, 5.0F};
 inline constexpr float kFp4Steps[7] = {0.5F, 0.5F, 0.5F, 0.5F, 1.0F, 1.0F, 2.0F};
 
 GRAFT_INLINE F32x16 nearest_fp4(F32x16 size) {
   F32x16 q = 0.0F;
   for (int k = 0; k < 7; ++k)
-    q += select(size > kFp4Borders[k], kFp4Steps[k], 0.0F);
+    q += select(size > kFp4Thresholds[k], kFp4Steps[k], 0.0F);
   return q;
 }
 
@@ -56,7 +56,7 @@ GRAFT_INLINE F32x16 index_fp4(F32x16 x) {
   const F32x16 size = vabs(x);
   F32x16 q = 0.0F;
   for (int k = 0; k < 7; ++k)
-    q += select(size > kFp4Borders[k], 1.0F, 0.0F);
+    q += select(size > kFp4Thresholds[k], 1.0F, 0.0F);
   return select((x < 0.0F) & (q > 0.0F), q + 8.0F, q);
 }
 
@@ -66,16 +66,16 @@ GRAFT_INLINE F32x16 fp4_error(F32x16 x, float inv) {
   return off * off;
 }
 
-// With the next exponent the largest point, 6, would be past the largest float.
+// With the next exponent the largest magnitude, 6, would overflow float.
 inline constexpr std::uint32_t kLargestExponent = 252;
 
-// Of the power of two that puts the largest value in [4, 8) and the next one, the one with the
-// smaller squared error. NaN reads as 0, infinity as +-3e38.
+// Tries the power of two that scales the largest value into [4, 8) and the next larger one, and
+// keeps the one with the smaller squared error. NaN reads as 0, infinity as +-3e38.
 void encode_mxfp4(const float* __restrict in, std::byte* __restrict out, std::size_t n) {
   for (std::size_t b = 0; b < n / 32; ++b, in += 32) {
     quant::BlockMXFP4& block = blocks<quant::BlockMXFP4>(out)[b];
-    const F32x16 x = load_sane(in, 3e38F);
-    const F32x16 y = load_sane(in + kLanes, 3e38F);
+    const F32x16 x = load_finite(in, 3e38F);
+    const F32x16 y = load_finite(in + kLanes, 3e38F);
     const std::uint32_t exponent = as_bits(max_lane(vmax(vabs(x), vabs(y)))) >> 23;
     std::uint32_t e = exponent < 2 ? 0 : exponent - 2;
     // 1 / 2^(e - 127) is a float for every e here: 0..252.

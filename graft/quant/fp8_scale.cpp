@@ -36,7 +36,7 @@ ScaleLayout ScaleLayout::fit(std::span<const std::int64_t> weight_shape,
                              std::int64_t block_cols) {
   if (weight_shape.empty() || product(weight_shape) <= 0 || block_rows <= 0 || block_cols <= 0) {
     fail("scales: weight ", shape_text(weight_shape), " with blocks of ", block_rows, " x ",
-         block_cols, " cannot have any");
+         block_cols, " is empty or has an invalid block size");
   }
   const std::size_t dims = weight_shape.size();
   const std::int64_t cols = weight_shape.back();
@@ -66,9 +66,9 @@ ScaleLayout ScaleLayout::fit(std::span<const std::int64_t> weight_shape,
   tiles.back() = ceil_div(cols, block_cols);
   if (dims > 1) tiles[dims - 2] = ceil_div(matrix_rows, block_rows);
   if (!std::ranges::equal(scale_shape, tiles)) {
-    fail("scales: weight ", shape_text(weight_shape), " needs 1 scale, ", shape_text(per_row),
-         " for its rows or ", shape_text(tiles), " for blocks of ", block_rows, " x ", block_cols,
-         ", not ", shape_text(scale_shape));
+    fail("scales: weight ", shape_text(weight_shape), " needs a scale shape of [1], ",
+         shape_text(per_row), " (per row) or ", shape_text(tiles), " (blocks of ", block_rows,
+         " x ", block_cols, "), got ", shape_text(scale_shape));
   }
   layout.tile_rows = std::min(block_rows, matrix_rows);
   layout.tile_cols = std::min(block_cols, cols);

@@ -17,7 +17,7 @@ ScaleLayout fit(const Shape& weight, const Shape& scale, std::int64_t block = 12
   return ScaleLayout::fit(weight, scale, block, block);
 }
 
-// All rows scaled, read in two calls so that one begins in the middle of a tile.
+// All rows scaled in two calls, the second of which begins in the middle of a tile.
 std::vector<float> ones_scaled(const ScaleLayout& layout, const std::vector<float>& scales) {
   const std::int64_t split = layout.num_rows / 3;
   std::vector<float> rows(static_cast<std::size_t>(layout.num_rows * layout.row_elems), 1.0F);
@@ -51,7 +51,7 @@ TEST(ScaleLayout, OneScalePerRow) {
   }
 }
 
-TEST(ScaleLayout, TilesWithCutEdges) {
+TEST(ScaleLayout, PartialTilesAtTheEdges) {
   const std::int64_t rows = 300;
   const std::int64_t cols = 260;
   const ScaleLayout layout = fit({rows, cols}, {3, 3});
@@ -75,7 +75,7 @@ TEST(ScaleLayout, TilesOfAnotherSize) {
   EXPECT_EQ(got[34], 12.0F);
 }
 
-TEST(ScaleLayout, EveryMatrixOfAStackBeginsATile) {
+TEST(ScaleLayout, EveryMatrixOfAStackStartsANewTile) {
   const ScaleLayout layout = fit({2, 3, 2}, {2, 2, 1}, 2);  // rows per matrix: 2 + 1
   ASSERT_EQ(layout.num_scales(), 4);
   const std::vector<float> got = ones_scaled(layout, counting(4));
@@ -87,15 +87,14 @@ TEST(ScaleLayout, EveryMatrixOfAStackBeginsATile) {
   EXPECT_EQ(ones_scaled(per_row, counting(6))[20], 6.0F);
 }
 
-TEST(ScaleLayout, MisfitNamesTheNumbers) {
+TEST(ScaleLayout, MismatchReportsTheShapes) {
   try {
     fit({300, 260}, {3, 2});
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_EQ(
-        std::string(error.what()),
-        "scales: weight [300, 260] needs 1 scale, [300, 1] for its rows or [3, 3] for blocks of "
-        "128 x 128, not [3, 2]");
+    EXPECT_EQ(std::string(error.what()),
+              "scales: weight [300, 260] needs a scale shape of [1], [300, 1] (per row) or [3, 3] "
+              "(blocks of 128 x 128), got [3, 2]");
   }
   EXPECT_THROW(fit({300, 260}, {260}), Error);
   EXPECT_THROW(fit({300, 260}, {3, 3, 1}), Error);

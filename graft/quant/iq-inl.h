@@ -1,15 +1,15 @@
-// The grid types IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S: read, not written.
+// Decoders of the grid types IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S; no encoders.
 // See simd-inl.h for the rules of these files, blocks.h for the layouts.
 
 namespace {
 
-// Eight signs from seven bits: their number of ones is even.
+// Eight sign bits from seven stored ones: the eighth makes the parity even.
 GRAFT_INLINE unsigned even_signs(unsigned seven) {
   const unsigned fold = seven ^ seven >> 4;
   return seven | (0x6996U >> (fold & 15) & 1) << 7;
 }
 
-// Values out[0..kCount - 1] = scale * grid, negated where the sign bit is set.
+// out[i] = scale * grid[i], negated where sign bit i is set.
 template <int kCount>
 GRAFT_INLINE void write_signed(const std::int8_t* grid, unsigned signs, float scale, float* out) {
   for (int i = 0; i < kCount; ++i) {
@@ -90,7 +90,7 @@ void decode_iq3_s(const std::byte* __restrict in, float* __restrict out, std::si
   }
 }
 
-// IQ1 moves the whole row of -1, 0, 1 by an eighth up or down.
+// IQ1: the grid values -1, 0, 1 plus or minus an eighth.
 GRAFT_INLINE void write_shifted(unsigned row, bool down, float scale, float* out) {
   const float delta = down ? -0.125F : 0.125F;
   for (int i = 0; i < 8; ++i) {

@@ -1,5 +1,5 @@
-// The types whose four bits stand for sixteen uneven points: IQ4_NL and IQ4_XS.
-// See simd-inl.h for the rules of these files and for what becomes of NaN and infinity.
+// IQ4_NL and IQ4_XS: 4-bit codes of sixteen non-uniform points.
+// See simd-inl.h for the rules of these files and the treatment of NaN and infinity.
 
 namespace {
 
@@ -9,17 +9,17 @@ struct Iq4Weights {
   static constexpr float kSquare = 0.0F;
 };
 
-// kIq4Values as the points a value is rounded to.
+// Rounding to kIq4Values.
 struct Iq4Points {
-  // Past this border point k + 1 is nearer than point k.
-  static constexpr float border(int k) {
+  // Above this value point k + 1 is nearer than point k.
+  static constexpr float threshold(int k) {
     return 0.5F * static_cast<float>(quant::kIq4Values[k] + quant::kIq4Values[k + 1]);
   }
 
   static GRAFT_INLINE F32x16 nearest(F32x16 t) {
     F32x16 q = static_cast<float>(quant::kIq4Values[0]);
     for (int k = 0; k < 15; ++k) {
-      q = select(t > border(k), static_cast<float>(quant::kIq4Values[k + 1]), q);
+      q = select(t > threshold(k), static_cast<float>(quant::kIq4Values[k + 1]), q);
     }
     return q;
   }
@@ -27,7 +27,7 @@ struct Iq4Points {
   static GRAFT_INLINE F32x16 index(F32x16 t) {
     F32x16 q = 0.0F;
     for (int k = 0; k < 15; ++k)
-      q += select(t > border(k), 1.0F, 0.0F);
+      q += select(t > threshold(k), 1.0F, 0.0F);
     return q;
   }
 };
@@ -58,11 +58,11 @@ void decode_iq4_xs(const std::byte* __restrict in, float* __restrict out, std::s
   }
 }
 
-// The best float scale for 32 values. The points reach further down than up, so the extreme value
-// goes to the lower end, -100 to -145.
+// The best float scale for 32 values. The points reach further below zero than above, so the
+// extreme value is mapped to the lower end, -100 to -145.
 GRAFT_INLINE float find_iq4_scale(const Values<32>& v) {
   if (v.is_zero()) return 0.0F;
-  const F32x16 levels = lane_numbers() * 3.0F + 100.0F;
+  const F32x16 levels = lane_indices() * 3.0F + 100.0F;
   return best_scale<Iq4Points>(v, levels / -v.extreme(), {}).scale;
 }
 

@@ -1,7 +1,7 @@
-// The rows of the grid types (IQ1, IQ2, IQ3): which combinations of eight or four values a row
-// number can mean. The rows of a grid stand in ascending order of their code (value i is digit i of
-// the code, base 3 or 8), so a grid is stored as the set of its codes: bit c of word c / 64 is set
-// when code c is a row. expand() writes the rows out at compile time, one byte per value.
+// Codebooks of the grid types (IQ1, IQ2, IQ3): a row index selects a combination of eight or four
+// values. Rows are in ascending order of their code (value i is digit i of the code, base 3 or 8),
+// so a grid is stored as a bit set of its codes: bit c % 64 of word c / 64 is set when code c is a
+// row. expand() builds the rows at compile time, one byte per value.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace graft::quant {
 
-// No std::array: kernels index this inside instruction-set regions, where nothing of std:: belongs.
+// No std::array: kernels index this inside instruction-set regions, which must not use std::.
 template <std::size_t kRows, int kRowValues>
 struct Grid {
   std::int8_t rows[kRows][kRowValues];
@@ -18,7 +18,7 @@ struct Grid {
 
 namespace detail {
 
-// values[digit] is what a digit stands for; its length is the base.
+// values[digit] is the value of a digit; its length is the base.
 template <std::size_t kRows, int kRowValues, std::size_t kBase, std::size_t kWords>
 consteval Grid<kRows, kRowValues> expand(const std::int8_t (&values)[kBase],
                                          const std::uint64_t (&codes)[kWords]) {
@@ -33,7 +33,7 @@ consteval Grid<kRows, kRowValues> expand(const std::int8_t (&values)[kBase],
     }
     ++row;
   }
-  // A grid of another size stops the compiler here: this throw is never a constant.
+  // A wrong table size is a compile error: a throw is not a constant expression.
   if (row != kRows) throw "wrong number of rows";
   return grid;
 }

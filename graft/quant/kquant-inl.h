@@ -1,6 +1,6 @@
-// The types of 256 values in sub-blocks whose scales are themselves whole multiples of an f16:
-// Q2_K Q3_K Q4_K Q5_K Q6_K, and Q8_K. See simd-inl.h for the rules of these files and for what
-// becomes of NaN and infinity.
+// The k-quants Q2_K Q3_K Q4_K Q5_K Q6_K, blocks of 256 values in sub-blocks whose scales are
+// integer multiples of one f16 scale, and Q8_K. See simd-inl.h for the rules of these files and the
+// treatment of NaN and infinity.
 
 namespace {
 
@@ -10,7 +10,7 @@ struct KQuantWeights {
   static constexpr float kSquare = 0.0F;
 };
 
-// Scales and minimums of the sub-blocks of Q4_K and Q5_K.
+// Unpacks the 6-bit scales and minimums of the 8 sub-blocks of Q4_K and Q5_K.
 GRAFT_INLINE void unpack_scales(const std::uint8_t* packed, int* scales, int* mins) {
   for (int s = 0; s < 4; ++s) {
     scales[s] = packed[s] & 63;
@@ -30,7 +30,7 @@ GRAFT_INLINE void pack_scales(const std::uint8_t* scales,
   }
 }
 
-// The sixteen scales of Q3_K, 0..63.
+// Unpacks the sixteen 6-bit scales of Q3_K, 0..63.
 GRAFT_INLINE void unpack_scales_q3(const std::uint8_t* packed, std::uint8_t* scales) {
   for (int s = 0; s < 16; ++s) {
     const int low = s < 8 ? packed[s] & 15 : packed[s - 8] >> 4;
@@ -74,7 +74,7 @@ void decode_q3_k(const std::byte* __restrict in, float* __restrict out, std::siz
       const float scale = d * static_cast<float>(scales[s] - 32);
       const U8x16 quants = load_bytes(block.quants + s / 8 * 32 + s % 2 * 16);
       const U8x16 high = load_bytes(block.high + s % 2 * 16);
-      const U8x16 q = bits_at(quants, s % 8 / 2 * 2, 3) | shifted_up(bits_at(high, s / 2, 1), 2);
+      const U8x16 q = bits_at(quants, s % 8 / 2 * 2, 3) | shift_left(bits_at(high, s / 2, 1), 2);
       store(out, scale * (from_bytes(q) - 4.0F));
     }
   }
@@ -113,7 +113,7 @@ void decode_q5_k(const std::byte* __restrict in, float* __restrict out, std::siz
       for (int i = 0; i < 32; i += kLanes) {
         const U8x16 low = bits_at(load_bytes(block.quants + s / 2 * 32 + i), s % 2 * 4, 15);
         const U8x16 high = bits_at(load_bytes(block.high + i), s, 1);
-        store(out + i, scale * from_bytes(low | shifted_up(high, 4)) - min);
+        store(out + i, scale * from_bytes(low | shift_left(high, 4)) - min);
       }
     }
   }
@@ -128,7 +128,7 @@ void decode_q6_k(const std::byte* __restrict in, float* __restrict out, std::siz
       const U8x16 low = load_bytes(block.low + s / 8 * 64 + s % 4 * 16);
       const U8x16 high = load_bytes(block.high + s / 8 * 32 + s % 2 * 16);
       const U8x16 q =
-          bits_at(low, s % 8 / 4 * 4, 15) | shifted_up(bits_at(high, s % 8 / 2 * 2, 3), 4);
+          bits_at(low, s % 8 / 4 * 4, 15) | shift_left(bits_at(high, s % 8 / 2 * 2, 3), 4);
       store(out, scale * (from_bytes(q) - 32.0F));
     }
   }
@@ -143,7 +143,7 @@ void decode_q8_k(const std::byte* __restrict in, float* __restrict out, std::siz
   }
 }
 
-// Two bits of each of 256 codes, as Q2_K, Q3_K and TQ2_0 lay them out.
+// Packs the low two bits of 256 codes in the layout of Q2_K, Q3_K and TQ2_0.
 GRAFT_INLINE void pack_2_bits(const std::uint8_t* codes, std::uint8_t* quants) {
   for (int half = 0; half < 2; ++half, codes += 128, quants += 32) {
     for (int i = 0; i < 32; ++i) {
@@ -161,7 +161,7 @@ GRAFT_INLINE void pack_nibbles_256(const std::uint8_t* codes, std::uint8_t* quan
   }
 }
 
-// What the types with scale and minimum have in common: x = d scale q - dmin min.
+// A quantized block of the types with scale and minimum, before packing: x = d scale q - dmin min.
 template <int kSubBlocks>
 struct KQuantWithMin {
   quant::F16Bits d;
@@ -171,8 +171,8 @@ struct KQuantWithMin {
   std::uint8_t codes[256];
 };
 
-// Of the whole multiples next to the fitted scale and minimum, the pair with the smallest error.
-// Lane c tries scale + c % 3 - 1 and min + c / 3 - 2; lane 15 repeats lane 7.
+// Searches the integer multiples next to the fitted scale and minimum for the pair with the
+// smallest error. Lane c tries scale + c % 3 - 1 and min + c / 3 - 2; lane 15 repeats lane 7.
 template <int kHigh, int kScaleHigh, int kCount>
 GRAFT_INLINE void refine_pair(
     const Values<kCount>& v, float d, float dmin, float& scale_q, float& min_q) {
@@ -186,14 +186,14 @@ GRAFT_INLINE void refine_pair(
   const F32x16 shift = mins * inverses;
   F32x16 errors = 0.0F;
   for (int i = 0; i < kCount; ++i) {
-    const F32x16 q = WholeNumbers<0, kHigh>::nearest(v.x[i] * inverses + shift);
-    const F32x16 off = scales * q - (mins + v.x[i]);
-    errors += v.weight[i] * (off * off);
+    const F32x16 q = IntegerPoints<0, kHigh>::nearest(v.x[i] * inverses + shift);
+    const F32x16 error = scales * q - (mins + v.x[i]);
+    errors += v.weight[i] * (error * error);
   }
   float t[2][kLanes];
   store(t[0], scale_qs);
   store(t[1], min_qs);
-  const int lane = smallest_lane(errors);
+  const int lane = argmin_lane(errors);
   scale_q = t[0][lane];
   min_q = t[1][lane];
 }
@@ -242,12 +242,13 @@ GRAFT_INLINE void quantize_k_with_min(const float* in, KQuantWithMin<kSubBlocks>
     const float min = dmin * min_q;
     for (int i = 0; i < kCount; i += kLanes) {
       store_bytes(out.codes + s * kCount + i,
-                  WholeNumbers<0, kHigh>::nearest((load(v.x + i) + min) * inv));
+                  IntegerPoints<0, kHigh>::nearest((load(v.x + i) + min) * inv));
     }
   }
 }
 
-// x = d scale q with q in -kHalf..kHalf - 1 and scale in -kScaleHalf..kScaleHalf - 1.
+// A quantized block of the symmetric types, before packing: x = d scale q with q in
+// -kHalf..kHalf - 1 and scale in -kScaleHalf..kScaleHalf - 1.
 struct KQuantSymmetric {
   quant::F16Bits d;
   std::int8_t scales[16];
@@ -256,7 +257,7 @@ struct KQuantSymmetric {
 
 template <int kHalf, int kScaleHalf>
 GRAFT_INLINE void quantize_k_symmetric(const float* in, KQuantSymmetric& out) {
-  using Points = WholeNumbers<-kHalf, kHalf - 1>;
+  using Points = IntegerPoints<-kHalf, kHalf - 1>;
   Values<16> values[16];
   float scales[16];
   float extreme_scale = 0;
@@ -265,7 +266,7 @@ GRAFT_INLINE void quantize_k_symmetric(const float* in, KQuantSymmetric& out) {
     read_values<KQuantWeights>(in + s * 16, v);
     Candidate best{0, -1};
     if (!v.is_zero()) {
-      const F32x16 levels = lane_numbers() * (kHalf / 40.0F) + (kHalf * 0.875F);
+      const F32x16 levels = lane_indices() * (kHalf / 40.0F) + (kHalf * 0.875F);
       best = best_scale<Points>(v, levels / -v.extreme(), best);
     }
     scales[s] = best.scale;
@@ -371,14 +372,14 @@ void encode_q6_k(const float* __restrict in, std::byte* __restrict out, std::siz
   }
 }
 
-// The scale is a float here, so only NaN and infinity need care: infinity reads as +-3e38.
+// The scale is f32 here, so only NaN (read as 0) and infinity (read as +-3e38) are special.
 void encode_q8_k(const float* __restrict in, std::byte* __restrict out, std::size_t n) {
   for (std::size_t b = 0; b < n / 256; ++b, in += 256) {
     quant::BlockQ8K& block = blocks<quant::BlockQ8K>(out)[b];
     alignas(64) float x[256];
     F32x16 size = 0.0F;
     for (int i = 0; i < 256; i += kLanes) {
-      const F32x16 v = load_sane(in + i, 3e38F);
+      const F32x16 v = load_finite(in + i, 3e38F);
       store(x + i, v);
       size = vmax(size, vabs(v));
     }

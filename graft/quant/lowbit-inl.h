@@ -1,9 +1,9 @@
-// The ternary and other plain low-bit types: TQ1_0 TQ2_0 Q1_0 Q2_0. Read, not written: models that
-// use them are trained for them. See simd-inl.h for the rules of these files.
+// Decoders of the ternary and binary types TQ1_0 TQ2_0 Q1_0 Q2_0. No encoders: models that use them
+// are trained for them. See simd-inl.h for the rules of these files.
 
 namespace {
 
-// Digit k of kCount bytes, each a fixed-point fraction of base 3.
+// Decodes trit k of kCount bytes, each a fixed-point fraction in base 3.
 template <int kCount>
 GRAFT_INLINE void write_trits(const std::uint8_t* quants, int k, float d, float* out) {
   constexpr std::uint8_t kPowers[5] = {1, 3, 9, 27, 81};
@@ -57,7 +57,7 @@ void decode_q2_0(const std::byte* __restrict in, float* __restrict out, std::siz
     const float d = from_f16(block.d);
     std::uint8_t q[64];
     for (int i = 0; i < 16; ++i) {
-      // The four numbers of a byte to the four bytes of a word.
+      // Spread the four 2-bit codes of a byte over the four bytes of a word.
       const std::uint32_t byte = block.quants[i];
       const std::uint32_t word = (byte | byte << 6 | byte << 12 | byte << 18) & 0x03030303U;
       __builtin_memcpy(q + 4 * i, &word, sizeof(word));

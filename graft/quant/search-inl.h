@@ -1,23 +1,22 @@
-// The search for block scales that the encoders share. See simd-inl.h for the rules of these files.
-// A lane is a candidate scale, not a value: sixteen candidates are tried in one pass over the
-// values of a (sub-)block, every sum runs in the order of the values, and nothing is added across
-// lanes.
+// The scale search of the encoders. See simd-inl.h for the rules of these files. A lane is a
+// candidate scale, not a value: one pass over the values of a (sub-)block tries sixteen candidates,
+// every sum runs in the order of the values, and no sum crosses lanes.
 
 namespace {
 
-// The whole numbers kLow..kHigh as the points a value is rounded to.
+// Rounding to the integers kLow..kHigh.
 template <int kLow, int kHigh>
-struct WholeNumbers {
+struct IntegerPoints {
   static GRAFT_INLINE F32x16 nearest(F32x16 t) { return round_even(clamp(t, kLow, kHigh)); }
 };
 
-// The values of one (sub-)block as the search wants them.
+// The values of one (sub-)block with their error weights and sums.
 template <int kCount>
 struct Values {
   static_assert(kCount % kLanes == 0);
 
   alignas(64) float x[kCount];
-  alignas(64) float weight[kCount];  // how much the squared error of x counts
+  alignas(64) float weight[kCount];  // weight of the squared error of x
   float sum_w = 0;
   float sum_wx = 0;
   float sum_wxx = 0;
@@ -29,16 +28,16 @@ struct Values {
   float extreme() const { return high > -low ? high : low; }
 };
 
-// Values from `from`, with the error of x weighted by kSigma * rms + kLinear * |x| + kSquare * x^2
-// / rms: large weights matter more to a model than the plain squared error says. Weights has the
-// three constants; they stand beside each family's encoder.
+// Reads kCount values. The error of x is weighted by kSigma * rms + kLinear * |x| + kSquare * x^2 /
+// rms: large weights matter more to a model than the plain squared error suggests. Weights holds
+// the three constants, defined next to each family's encoder.
 template <class Weights, int kCount>
 GRAFT_INLINE void read_values(const float* from, Values<kCount>& v) {
   F32x16 low = kLargest;
   F32x16 high = -kLargest;
   F32x16 squares = 0.0F;
   for (int i = 0; i < kCount; i += kLanes) {
-    const F32x16 x = load_sane(from + i);
+    const F32x16 x = load_finite(from + i);
     store(v.x + i, x);
     low = vmin(low, x);
     high = vmax(high, x);
@@ -55,8 +54,8 @@ GRAFT_INLINE void read_values(const float* from, Values<kCount>& v) {
   }
 }
 
-// Moves the values by -base and fills in the sums that best_scale_and_min needs. Taking a large
-// common part off first keeps those sums from cancelling.
+// Subtracts `base` from the values and computes the sums for best_scale_and_min. Removing a large
+// common offset first avoids cancellation in these sums.
 template <int kCount>
 GRAFT_INLINE void sum_values(Values<kCount>& v, float base) {
   F32x16 sum_w = 0.0F;
@@ -78,12 +77,12 @@ GRAFT_INLINE void sum_values(Values<kCount>& v, float base) {
 }
 
 // 0, 1, 2 ... 15
-GRAFT_INLINE F32x16 lane_numbers() {
+GRAFT_INLINE F32x16 lane_indices() {
   constexpr float kNumbers[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   return load(kNumbers);
 }
 
-// 0, 1, 2, 3, 0, 1 ... and 0, 0, 0, 0, 1, 1 ...: the lanes as a square
+// The lanes as a 4 x 4 grid: columns 0, 1, 2, 3, 0, 1 ... and rows 0, 0, 0, 0, 1, 1 ...
 GRAFT_INLINE F32x16 lane_columns() {
   constexpr float kNumbers[kLanes] = {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3};
   return load(kNumbers);
@@ -95,7 +94,7 @@ GRAFT_INLINE F32x16 lane_rows() {
 }
 
 // The first lane that holds the minimum.
-GRAFT_INLINE int smallest_lane(F32x16 v) {
+GRAFT_INLINE int argmin_lane(F32x16 v) {
   const unsigned lanes = bits_of(v == F32x16(min_lane(v)));
   return lanes != 0 ? __builtin_ctz(lanes) : 0;
 }
@@ -107,10 +106,11 @@ GRAFT_INLINE F32x16 inverse(F32x16 v) {
 
 struct Candidate {
   float scale = 0;
-  float gain = -1;  // by how much it lowers the error of calling everything zero
+  float gain = -1;  // reduction of the error relative to all zeros
 };
 
-// Rounds x * inverse to the points for each of sixteen inverses and fits the scale to the outcome.
+// For each of sixteen inverse scales: rounds x * inverse to the points and fits the scale to the
+// result by least squares. Returns the candidate with the largest gain.
 template <class Points, int kCount>
 GRAFT_INLINE Candidate best_scale(const Values<kCount>& v, F32x16 inverses, Candidate best) {
   F32x16 sum_xq = 0.0F;
@@ -127,25 +127,25 @@ GRAFT_INLINE Candidate best_scale(const Values<kCount>& v, F32x16 inverses, Cand
   float gains[kLanes];
   store(scales, scale);
   store(gains, gain);
-  const int lane = smallest_lane(-gain);
+  const int lane = argmin_lane(-gain);
   return gains[lane] > best.gain ? Candidate{scales[lane], gains[lane]} : best;
 }
 
-// Of the whole multiples of d next to `first`, sixteen of them, the one with the smallest error.
+// Of the sixteen integer multiples of d next to `first`, the one with the smallest error.
 template <class Points, int kCount>
 GRAFT_INLINE float refine_multiple(
     const Values<kCount>& v, float d, float first, float low, float high) {
-  const F32x16 multiples = clamp(lane_numbers() - 7.0F + first, low, high);
+  const F32x16 multiples = clamp(lane_indices() - 7.0F + first, low, high);
   const F32x16 scales = multiples * d;
   const F32x16 inverses = inverse(scales);
   F32x16 errors = 0.0F;
   for (int i = 0; i < kCount; ++i) {
-    const F32x16 off = scales * Points::nearest(v.x[i] * inverses) - v.x[i];
-    errors += v.weight[i] * (off * off);
+    const F32x16 error = scales * Points::nearest(v.x[i] * inverses) - v.x[i];
+    errors += v.weight[i] * (error * error);
   }
   float t[kLanes];
   store(t, multiples);
-  return t[smallest_lane(errors)];
+  return t[argmin_lane(errors)];
 }
 
 struct ScaleAndMin {
@@ -153,9 +153,9 @@ struct ScaleAndMin {
   float min = 0;  // x = scale q + min
 };
 
-// The same for x = scale q + min with q in 0..kHigh, for values that sum_values has seen. Lanes try
-// `offsets` as the place of q = 0 and `inverses` as scale; with kMinNotPositive the fitted min is
-// at most zero.
+// The same for x = scale q + min with q in 0..kHigh, after sum_values(). Lanes try `inverses` as
+// the inverse scale and `offsets` as the value of q = 0; with kMinNotPositive the fitted min is at
+// most zero.
 template <int kHigh, bool kMinNotPositive, int kCount>
 GRAFT_INLINE ScaleAndMin best_scale_and_min(const Values<kCount>& v,
                                             F32x16 inverses,
@@ -165,7 +165,7 @@ GRAFT_INLINE ScaleAndMin best_scale_and_min(const Values<kCount>& v,
   F32x16 sum_xq = 0.0F;
   const F32x16 shift = -offsets * inverses;
   for (int i = 0; i < kCount; ++i) {
-    const F32x16 q = WholeNumbers<0, kHigh>::nearest(v.x[i] * inverses + shift);
+    const F32x16 q = IntegerPoints<0, kHigh>::nearest(v.x[i] * inverses + shift);
     const F32x16 wq = v.weight[i] * q;
     sum_q += wq;
     sum_qq += wq * q;
@@ -189,7 +189,7 @@ GRAFT_INLINE ScaleAndMin best_scale_and_min(const Values<kCount>& v,
   store(mins, min);
   float errors[kLanes];
   store(errors, usable);
-  const int lane = smallest_lane(usable);
+  const int lane = argmin_lane(usable);
   if (errors[lane] >= kUnusable) return {(v.high - v.low) / kHigh, v.low};
   return {scales[lane], mins[lane]};
 }

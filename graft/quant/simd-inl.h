@@ -1,11 +1,11 @@
-// Vectors of 16 lanes and the conversions the codecs share. Re-includable: no pragma once, no std
-// headers; the includer brings graft/quant/blocks.h first and defines GRAFT_VECTOR_BYTES. The lane
-// count and the order of every sum are fixed, so each instruction set gives the same bits. No
+// Vectors of 16 lanes and the conversions shared by the codecs. Re-includable: no pragma once, no
+// std headers; the includer includes graft/quant/blocks.h first and defines GRAFT_VECTOR_BYTES. The
+// lane count and the order of every sum are fixed, so every instruction set gives the same bits. No
 // lambdas and nothing from std:: in functions here: g++ compiles those for the baseline even inside
-// a target region.
+// a target region. NaN and infinity: see load_finite().
 
 #ifndef GRAFT_VECTOR_BYTES
-#error "say how wide the vectors of this region are: 16, 32 or 64"
+#error "define GRAFT_VECTOR_BYTES as the vector width of this region: 16, 32 or 64"
 #endif
 
 #define GRAFT_INLINE inline __attribute__((always_inline))
@@ -15,7 +15,7 @@ namespace {
 typedef float NativeF32 __attribute__((vector_size(GRAFT_VECTOR_BYTES)));         // NOLINT
 typedef std::int32_t NativeI32 __attribute__((vector_size(GRAFT_VECTOR_BYTES)));  // NOLINT
 
-// Sixteen bytes are one register everywhere.
+// Sixteen bytes are one register on every instruction set.
 typedef std::uint8_t U8x16 __attribute__((vector_size(16)));   // NOLINT
 typedef std::uint16_t U16x8 __attribute__((vector_size(16)));  // NOLINT
 typedef std::uint64_t U64x2 __attribute__((vector_size(16)));  // NOLINT
@@ -23,15 +23,14 @@ typedef std::uint64_t U64x2 __attribute__((vector_size(16)));  // NOLINT
 inline constexpr int kNativeLanes = GRAFT_VECTOR_BYTES / 4;
 inline constexpr int kLanes = 16;
 
-// What an encoder with an f16 scale reads instead of larger values. Beyond what the scale can hold
-// in any type, and small enough that the fourth powers in the scale search stay finite.
+// Encoders with an f16 scale clamp inputs to this magnitude: larger than any value these types can
+// represent, small enough that the fourth powers in the scale search stay finite.
 inline constexpr float kLargest = 1e8F;
-// Blocks whose values are all smaller become zeros: no type with an f16 scale can tell them from
-// it.
+// Blocks whose values are all smaller encode as zeros: f16 scales cannot represent them.
 inline constexpr float kSmallest = 1e-9F;
 
-// kCount lanes as halves of halves down to one register: compilers scalarise many operations on
-// vectors wider than a register, so none is ever asked for.
+// kCount lanes as a binary tree of native registers: compilers scalarise many operations on vectors
+// wider than a register.
 template <int kCount>
 struct Mask {
   Mask<kCount / 2> low, high;
@@ -96,7 +95,7 @@ struct F32<kNativeLanes> {
   friend GRAFT_INLINE F32 vabs(F32 a) {
     return {reinterpret_cast<NativeF32>(reinterpret_cast<NativeI32>(a.v) & 0x7fffffff)};
   }
-#if GRAFT_VECTOR_BYTES == 64  // g++ 12 sees the min and max instructions only up to 32 bytes
+#if GRAFT_VECTOR_BYTES == 64  // g++ 12 emits min and max instructions only up to 32 bytes
   friend GRAFT_INLINE F32 vmin(F32 a, F32 b) { return {_mm512_maskz_min_ps(0xffff, a.v, b.v)}; }
   friend GRAFT_INLINE F32 vmax(F32 a, F32 b) { return {_mm512_maskz_max_ps(0xffff, a.v, b.v)}; }
 #else
@@ -113,35 +112,35 @@ typedef float V4 __attribute__((vector_size(16)));   // NOLINT
 typedef float V8 __attribute__((vector_size(32)));   // NOLINT
 typedef float V16 __attribute__((vector_size(64)));  // NOLINT
 
-// a b + c, rounded once where the instruction set can; twice at the baseline.
+// a * b + c: fused (rounded once) with AVX2 and AVX-512, rounded twice at the baseline.
 #if GRAFT_VECTOR_BYTES >= 32
-GRAFT_INLINE float fused(float a, float b, float c) {
+GRAFT_INLINE float mul_add(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);
 }
-GRAFT_INLINE V4 fused(V4 a, V4 b, V4 c) {
+GRAFT_INLINE V4 mul_add(V4 a, V4 b, V4 c) {
   return _mm_fmadd_ps(a, b, c);
 }
-GRAFT_INLINE V8 fused(V8 a, V8 b, V8 c) {
+GRAFT_INLINE V8 mul_add(V8 a, V8 b, V8 c) {
   return _mm256_fmadd_ps(a, b, c);
 }
 #else
 template <class V>
-GRAFT_INLINE V fused(V a, V b, V c) {
+GRAFT_INLINE V mul_add(V a, V b, V c) {
   return a * b + c;
 }
 #endif
 #if GRAFT_VECTOR_BYTES == 64
-GRAFT_INLINE V16 fused(V16 a, V16 b, V16 c) {
+GRAFT_INLINE V16 mul_add(V16 a, V16 b, V16 c) {
   return _mm512_fmadd_ps(a, b, c);
 }
 #endif
 
 template <int kCount>
-GRAFT_INLINE F32<kCount> fused(F32<kCount> a, F32<kCount> b, F32<kCount> c) {
+GRAFT_INLINE F32<kCount> mul_add(F32<kCount> a, F32<kCount> b, F32<kCount> c) {
   if constexpr (kCount == kNativeLanes) {
-    return {fused(a.v, b.v, c.v)};
+    return {mul_add(a.v, b.v, c.v)};
   } else {
-    return {fused(a.low, b.low, c.low), fused(a.high, b.high, c.high)};
+    return {mul_add(a.low, b.low, c.low), mul_add(a.high, b.high, c.high)};
   }
 }
 
@@ -183,7 +182,7 @@ GRAFT_INLINE F32x16 clamp(F32x16 v, float low, float high) {
   return vmin(vmax(v, low), high);
 }
 
-// Nearest whole number, ties to even; exact for |v| < 2^22. The sum pushes the fraction out.
+// Nearest integer, ties to even; exact for |v| < 2^22. Adding 1.5 * 2^23 shifts the fraction out.
 template <class T>
 GRAFT_INLINE T round_even(T v) {
   constexpr float kShift = 12582912.0F;  // 1.5 * 2^23
@@ -204,7 +203,8 @@ struct Max {
   }
 };
 
-// Lane i with lane i + kCount / 2, and so on down to one: the same tree for every register width.
+// Combines lane i with lane i + kCount / 2, then halves again: the same tree for every register
+// width.
 template <class Op, int kCount>
 GRAFT_INLINE float reduce(F32<kCount> v) {
   if constexpr (kCount > kNativeLanes) {
@@ -232,7 +232,7 @@ GRAFT_INLINE float reduce(F32<kCount> v) {
   }
 }
 
-// Bit i is set when lane i is.
+// Bit i is the mask of lane i.
 template <int kCount>
 GRAFT_INLINE unsigned bits_of(Mask<kCount> mask) {
   if constexpr (kCount > kNativeLanes) {
@@ -263,8 +263,8 @@ GRAFT_INLINE float min_lane(F32x16 v) {
   return -max_lane(-v);
 }
 
-// NaN reads as 0, infinities and giants as +-largest.
-GRAFT_INLINE F32x16 load_sane(const float* from, float largest = kLargest) {
+// NaN reads as 0; other values are clamped to +-largest.
+GRAFT_INLINE F32x16 load_finite(const float* from, float largest = kLargest) {
   const F32x16 v = load(from);
   return clamp(select(v == v, v, 0.0F), -largest, largest);
 }
@@ -275,17 +275,18 @@ GRAFT_INLINE U8x16 load_bytes(const void* from) {
   return v;
 }
 
-// The bits of each byte from `shift` up that `mask` keeps; the mask drops what the wider shift
-// drags in from the neighbour.
+// (byte >> shift) & mask for each byte. The shift is on 16-bit lanes; `mask` removes the bits that
+// enter from the neighbouring byte.
 GRAFT_INLINE U8x16 bits_at(U8x16 v, int shift, int mask) {
   return reinterpret_cast<U8x16>(reinterpret_cast<U16x8>(v) >> shift) &
          static_cast<std::uint8_t>(mask);
 }
 
-GRAFT_INLINE U8x16 shifted_up(U8x16 v, int shift) {
+GRAFT_INLINE U8x16 shift_left(U8x16 v, int shift) {
   return reinterpret_cast<U8x16>(reinterpret_cast<U16x8>(v) << shift);
 }
 
+// uint8 to float.
 GRAFT_INLINE F32x16 from_bytes(U8x16 v) {
 #if GRAFT_VECTOR_BYTES == 64
   const __m512i words = _mm512_maskz_cvtepu8_epi32(0xffff, reinterpret_cast<__m128i>(v));
@@ -317,7 +318,7 @@ GRAFT_INLINE F32x16 from_bytes(U8x16 v) {
 #endif
 }
 
-// The same for signed bytes.
+// int8 to float.
 GRAFT_INLINE F32x16 from_signed_bytes(U8x16 v) {
   return from_bytes(v ^ 0x80) - 128.0F;
 }
@@ -335,7 +336,7 @@ GRAFT_INLINE U8x16 look_up(const std::int8_t* table, U8x16 codes) {
 #endif
 }
 
-// Whole numbers in 0..255 to bytes.
+// Integral floats in 0..255 to uint8.
 GRAFT_INLINE void store_bytes(std::uint8_t* to, F32x16 v) {
   float t[kLanes];
   store(t, v);
@@ -343,8 +344,9 @@ GRAFT_INLINE void store_bytes(std::uint8_t* to, F32x16 v) {
     to[i] = static_cast<std::uint8_t>(static_cast<int>(t[i]));
 }
 
-// A float with kExp exponent and kMan mantissa bits (sign on top), exactly. With kHasInf the top
-// exponent holds infinity and NaNs; without, only all ones is NaN. NaNs come out quiet.
+// Converts a float with kExp exponent and kMan mantissa bits (sign on top), exactly. With kHasInf
+// the top exponent holds infinity and NaNs; without, only all ones is NaN. The result is a quiet
+// NaN.
 template <int kExp, int kMan, bool kHasInf>
 GRAFT_INLINE float from_minifloat(std::uint32_t code) {
   constexpr std::uint32_t kShift = 23 - kMan;
@@ -355,7 +357,7 @@ GRAFT_INLINE float from_minifloat(std::uint32_t code) {
   const std::uint32_t magnitude = code & kAll;
   const std::uint32_t sign = (code & (kAll + 1)) << (31 - kExp - kMan);
   const std::uint32_t shifted = (magnitude << kShift) + kRebias;
-  // Without exponent the mantissa counts in steps of the smallest number: add one, subtract one.
+  // Subnormal: setting the exponent to 1 and subtracting the implicit one normalises it.
   const float small = as_float(shifted + kOne) - as_float(kRebias + kOne);
   std::uint32_t bits = magnitude < (1U << kMan) ? as_bits(small) : shifted;
   if constexpr (kHasInf) {
@@ -367,8 +369,9 @@ GRAFT_INLINE float from_minifloat(std::uint32_t code) {
   return as_float(bits | sign);
 }
 
-// Rounds to nearest even. A finite value too large becomes the infinity of the type or, with
-// kSaturate, its largest number; infinity stays infinity where the type has one. NaN stays NaN.
+// Rounds to nearest even. Finite values that overflow become infinity or, with kSaturate or without
+// an infinity, the largest finite value; infinity stays infinity where the type has one. NaN stays
+// NaN.
 template <int kExp, int kMan, bool kHasInf, bool kSaturate>
 GRAFT_INLINE std::uint32_t to_minifloat(float value) {
   constexpr std::uint32_t kShift = 23 - kMan;
@@ -381,11 +384,12 @@ GRAFT_INLINE std::uint32_t to_minifloat(float value) {
   const std::uint32_t magnitude = bits & 0x7fffffffU;
   const std::uint32_t odd = (magnitude >> kShift) & 1;
   const std::uint32_t normal = (magnitude - kBias + (1U << (kShift - 1)) - 1 + odd) >> kShift;
-  // Below the normal numbers: adding the power of two whose last bit is the smallest step rounds.
+  // Subnormal: adding the power of two whose last mantissa bit is the smallest step rounds.
   constexpr float kStep = __builtin_bit_cast(float, kBias + ((kShift + 1) << 23));
   const std::uint32_t small = as_bits(as_float(magnitude) + kStep) - as_bits(kStep);
   std::uint32_t code = magnitude < kBias + (1U << 23) ? small : normal;
-  // From here on the rounded code is past the largest; the wrapped ones of small numbers are not.
+  // The first magnitude that rounds past the largest code; `normal` wraps for subnormals, so the
+  // code itself cannot be compared.
   constexpr std::uint32_t kTooLarge = kBias + (kLargestCode << kShift) + (1U << (kShift - 1));
   code = magnitude > kTooLarge || (magnitude == kTooLarge && (kLargestCode & 1) == 1) ? kOverflow
                                                                                       : code;
@@ -403,12 +407,12 @@ GRAFT_INLINE float from_f16(std::uint32_t code) {
   return from_minifloat<5, 10, true>(code);
 }
 
-// The scale of a block, saturated: encoders give finite scales and write finite scales.
+// A block scale to f16, saturating: encoders compute finite scales and must store finite ones.
 GRAFT_INLINE quant::F16Bits scale_to_f16(float value) {
   return static_cast<quant::F16Bits>(to_minifloat<5, 10, true, true>(value));
 }
 
-// 1 / d, or 0 for a scale of zero, which then gives quants of zero.
+// 1 / d, or 0 for a scale of zero, so that all codes become zero.
 GRAFT_INLINE float inverse(float d) {
   return d != 0.0F ? 1.0F / d : 0.0F;
 }

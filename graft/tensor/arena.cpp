@@ -3,7 +3,7 @@
 namespace graft {
 namespace {
 
-// What is left of one when the next begins has never been touched, so it takes no memory.
+// The unused tail of a buffer was never written, so its pages are not committed.
 constexpr std::size_t kBufferBytes = std::size_t{64} << 20;
 constexpr std::size_t kAlignment = 64;
 

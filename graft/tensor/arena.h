@@ -1,5 +1,5 @@
-// Small pieces of memory side by side in large ones. A matrix of a megabyte alone would not come in
-// large pages; many of them in a row do.
+// Bump allocator that packs small allocations into 64 MiB buffers, so that matrices too small for a
+// huge page share one.
 
 #pragma once
 
@@ -12,14 +12,14 @@ namespace graft {
 
 class Arena {
  public:
-  // Aligned like a buffer, and as large as asked for. It stays until nobody holds it, whatever
-  // becomes of the arena; memory goes back when all pieces of a large one are gone. Throws Error
-  // when there is not enough.
+  // Allocates `bytes` bytes, aligned to 64; above 32 MiB in a separate buffer. The pointer keeps
+  // its buffer alive, also after the arena is destroyed; a buffer is freed with its last pointer.
+  // Throws Error when out of memory.
   std::shared_ptr<std::byte> take(std::size_t bytes);
 
  private:
   std::shared_ptr<const Buffer> current_;
-  std::size_t used_ = 0;  // of the current one
+  std::size_t used_ = 0;  // bytes of current_
 };
 
 }  // namespace graft

@@ -11,27 +11,29 @@ namespace {
 
 constexpr std::size_t kMegabyte = std::size_t{1} << 20;
 
-TEST(Arena, PiecesAreAlignedAndApart) {
+TEST(Arena, AllocationsAreAlignedAndDisjoint) {
   Arena arena;
-  struct Piece {
+  struct Allocation {
     std::shared_ptr<std::byte> data;
     std::size_t bytes;
   };
-  std::vector<Piece> pieces;
+  std::vector<Allocation> allocations;
   for (int i = 0; i < 200; ++i) {
     const std::size_t bytes = (static_cast<std::size_t>(i) * 7919) % (2 * kMegabyte);
-    pieces.push_back({.data = arena.take(bytes), .bytes = bytes});
-    std::fill_n(pieces.back().data.get(), bytes, static_cast<std::byte>(i));
+    allocations.push_back({.data = arena.take(bytes), .bytes = bytes});
+    std::fill_n(allocations.back().data.get(), bytes, static_cast<std::byte>(i));
   }
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const Piece& piece = pieces[i];
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(piece.data.get()) % 64, 0U);
-    const auto is_mine = [&](std::byte value) { return value == static_cast<std::byte>(i); };
-    EXPECT_TRUE(std::all_of(piece.data.get(), piece.data.get() + piece.bytes, is_mine)) << i;
+  for (std::size_t i = 0; i < allocations.size(); ++i) {
+    const Allocation& allocation = allocations[i];
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(allocation.data.get()) % 64, 0U);
+    const auto is_own = [&](std::byte value) { return value == static_cast<std::byte>(i); };
+    EXPECT_TRUE(
+        std::all_of(allocation.data.get(), allocation.data.get() + allocation.bytes, is_own))
+        << i;
   }
 }
 
-TEST(Arena, SmallPiecesShareMemoryAndLargeOnesHaveTheirOwn) {
+TEST(Arena, SmallAllocationsShareABufferAndLargeOnesDoNot) {
   Arena arena;
   const auto first = arena.take(kMegabyte);
   const auto large = arena.take(100 * kMegabyte);
@@ -41,26 +43,26 @@ TEST(Arena, SmallPiecesShareMemoryAndLargeOnesHaveTheirOwn) {
   EXPECT_TRUE(first.owner_before(large) || large.owner_before(first));
 }
 
-TEST(Arena, PiecesOutliveIt) {
-  std::shared_ptr<std::byte> piece;
+TEST(Arena, AllocationsOutliveTheArena) {
+  std::shared_ptr<std::byte> allocation;
   {
     Arena arena;
-    piece = arena.take(100);
-    std::fill_n(piece.get(), 100, std::byte{7});
+    allocation = arena.take(100);
+    std::fill_n(allocation.get(), 100, std::byte{7});
   }
-  EXPECT_EQ(piece.get()[99], std::byte{7});
-  EXPECT_EQ(piece.use_count(), 1);
+  EXPECT_EQ(allocation.get()[99], std::byte{7});
+  EXPECT_EQ(allocation.use_count(), 1);
 }
 
-TEST(Arena, BeginsAnewWhenAPieceDoesNotFit) {
+TEST(Arena, StartsANewBufferWhenTheCurrentIsFull) {
   Arena arena;
-  std::vector<std::shared_ptr<std::byte>> pieces;
+  std::vector<std::shared_ptr<std::byte>> allocations;
   for (int i = 0; i < 10; ++i) {
-    pieces.push_back(arena.take(20 * kMegabyte));
-    pieces.back().get()[20 * kMegabyte - 1] = std::byte{1};
+    allocations.push_back(arena.take(20 * kMegabyte));
+    allocations.back().get()[20 * kMegabyte - 1] = std::byte{1};
   }
-  EXPECT_TRUE(pieces.front().owner_before(pieces.back()) ||
-              pieces.back().owner_before(pieces.front()));
+  EXPECT_TRUE(allocations.front().owner_before(allocations.back()) ||
+              allocations.back().owner_before(allocations.front()));
 }
 
 }  // namespace

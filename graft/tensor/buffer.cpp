@@ -14,21 +14,21 @@
 namespace graft {
 namespace {
 
-// A cache line, and the widest vector register.
+// Bytes of a cache line and of an AVX-512 register.
 constexpr std::size_t kAlignment = 64;
-// Large buffers come in large pages where the system has them: whoever reads a weight matrix from
-// end to end then meets the end of a page, where processors stop reading ahead, 512 times less.
-constexpr std::size_t kLargePage = std::size_t{2} << 20;
+// Large buffers ask for 2 MiB pages: hardware prefetch stops at page boundaries, and a 2 MiB page
+// has 512 times fewer of them than 4 KiB pages.
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 std::size_t alignment_of(std::size_t bytes) {
-  return bytes >= 2 * kLargePage ? kLargePage : kAlignment;
+  return bytes >= 2 * kHugePage ? kHugePage : kAlignment;
 }
 
-std::byte* take_here(std::size_t bytes) {
+std::byte* allocate_host(std::size_t bytes) {
   const std::size_t alignment = alignment_of(bytes);
   void* data = ::operator new (bytes, std::align_val_t{alignment}, std::nothrow);
-  if (data != nullptr && alignment == kLargePage)
-    ::madvise(data, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
+  if (data != nullptr && alignment == kHugePage)
+    ::madvise(data, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
   return static_cast<std::byte*>(data);
 }
 
@@ -39,7 +39,7 @@ std::array<DeviceMemory*, 2>& memories() {
 
 DeviceMemory& memory_of(Device device) {
   DeviceMemory* memory = device_memory(device.type);
-  GRAFT_CHECK(memory != nullptr, "nobody has brought memory of ", to_string(device));
+  GRAFT_CHECK(memory != nullptr, "no allocator registered for ", to_string(device));
   return *memory;
 }
 
@@ -55,7 +55,7 @@ DeviceMemory* device_memory(DeviceType type) {
 
 Buffer::Buffer(std::size_t bytes, Device device) : size_(bytes), device_(device) {
   if (bytes == 0) return;
-  data_ = device.type == DeviceType::Cpu ? take_here(bytes)
+  data_ = device.type == DeviceType::Cpu ? allocate_host(bytes)
                                          : memory_of(device).take(device.index, bytes);
   if (data_ != nullptr) return;
   if (device.type == DeviceType::Cpu) fail("cpu: cannot allocate ", bytes_text(bytes));
@@ -68,7 +68,7 @@ Buffer Buffer::staging(std::size_t bytes, Device device) {
   Buffer buffer;
   buffer.data_ = memory_of(device).allocate_staging(device.index, bytes);
   if (buffer.data_ == nullptr)
-    fail("cannot allocate ", bytes_text(bytes), " that ", to_string(device), " can reach");
+    fail("cannot allocate ", bytes_text(bytes), " of pinned host memory for ", to_string(device));
   buffer.size_ = bytes;
   buffer.staging_for_ = device;
   return buffer;

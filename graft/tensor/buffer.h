@@ -1,4 +1,4 @@
-// Memory that somebody owns, on a device. Move-only; aligned for any vector instruction.
+// Owned memory on a device. Move-only; aligned for any vector instruction.
 
 #pragma once
 
@@ -12,9 +12,9 @@ namespace graft {
 class Buffer {
  public:
   Buffer() = default;
-  // Throws Error with the number of bytes when the device has not enough.
+  // Throws Error with the number of bytes when the device is out of memory.
   explicit Buffer(std::size_t bytes, Device device = kCpu);
-  // Memory of the processor that `device` copies to and from beside other work.
+  // Pinned host memory for asynchronous copies to and from `device`.
   static Buffer staging(std::size_t bytes, Device device);
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
@@ -31,7 +31,7 @@ class Buffer {
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   Device device_;
-  Device staging_for_;  // the processor: for nobody
+  Device staging_for_;  // cpu: not a staging buffer
 };
 
 }  // namespace graft

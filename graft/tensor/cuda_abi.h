@@ -1,5 +1,5 @@
-// What libgraft_cuda.so offers to the program: plain C names, looked up at run time. The version
-// is compared before anything else is called; change it when a declaration below changes.
+// C ABI of libgraft_cuda.so, whose symbols are looked up at run time with dlsym. The version is
+// compared before any other call; increment it when a declaration below changes.
 
 #pragma once
 
@@ -11,7 +11,7 @@ namespace graft::cuda_abi {
 inline constexpr std::int32_t kAbiVersion = 1;
 
 struct DeviceProperties {
-  char name[256];  // ends with a zero
+  char name[256];  // null-terminated
   std::int32_t compute_major;
   std::int32_t compute_minor;
   std::int32_t num_multiprocessors;
@@ -19,7 +19,7 @@ struct DeviceProperties {
   std::uint64_t free_bytes;
 };
 
-// Each returns a cudaError_t as a number, 0 for success.
+// Functions that return an error return a cudaError_t, 0 for success.
 using AbiVersionFn = std::int32_t();
 using DeviceCountFn = std::int32_t(std::int32_t* count);
 using DevicePropertiesFn = std::int32_t(std::int32_t device, DeviceProperties* properties);

@@ -1,4 +1,4 @@
-// Where something is or runs: "cpu", "cuda:0", "cuda:1" …
+// A device that holds memory or runs operators: "cpu", "cuda:0", "cuda:1" …
 
 #pragma once
 
@@ -23,8 +23,8 @@ inline constexpr Device kCpu = {};
 
 std::string to_string(Device device);
 
-// "cpu", "cuda" (the first), "cuda:N". Nothing for other words: which of those are known as
-// devices of somebody else ("npu", "xpu") is the rule language's business.
+// Parses "cpu", "cuda" (= "cuda:0") and "cuda:N". nullopt for other names; the rule parser handles
+// devices of other engines ("npu", "xpu").
 std::optional<Device> device_from_name(std::string_view name);
 
 }  // namespace graft

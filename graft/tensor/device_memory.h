@@ -1,5 +1,5 @@
-// Memory of devices other than the processor. Whoever brings a kind of device says how to take and
-// give it back; Buffer asks here.
+// Allocator interface of devices other than the CPU. A device library registers an implementation;
+// Buffer calls it.
 
 #pragma once
 
@@ -14,17 +14,17 @@ class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
 
-  // Null when there is not enough.
+  // Allocates `bytes` on device `index`; null when out of memory.
   virtual std::byte* take(std::int32_t index, std::size_t bytes) = 0;
   virtual void free(std::int32_t index, std::byte* data, std::size_t bytes) noexcept = 0;
-  virtual std::uint64_t available(std::int32_t index) = 0;  // bytes that could be taken now
-  // Memory of the processor that the device copies to and from while both go on with other work.
+  virtual std::uint64_t available(std::int32_t index) = 0;  // free bytes
+  // Pinned host memory for asynchronous copies; null when out of memory.
   virtual std::byte* allocate_staging(std::int32_t index, std::size_t bytes) = 0;
   virtual void free_staging(std::int32_t index, std::byte* data, std::size_t bytes) noexcept = 0;
 };
 
-// Of all devices of a type; null: there are none. It stays until buffers of that type are gone, and
-// is not owned. Once for each type, before the first buffer.
+// The allocator of all devices of a type; null when none is registered. Register once per type,
+// before the first buffer; not owned, must outlive all buffers of that type.
 void set_device_memory(DeviceType type, DeviceMemory* memory);
 DeviceMemory* device_memory(DeviceType type);
 

@@ -1,5 +1,5 @@
-// Element types and what the engine must know about each: its names and how many bytes a block of
-// it takes. Everything that depends on the type reads this table; nothing switches on DType.
+// Element types with their names and block sizes. Code that depends on the type reads this table;
+// nothing switches on DType.
 
 #pragma once
 
@@ -23,9 +23,9 @@ enum class DType : std::uint8_t {
 
 struct DTypeInfo {
   DType type;
-  std::string_view name;         // as GGUF tools spell it; also what the command line accepts
+  std::string_view name;         // GGUF spelling; accepted on the command line
   std::string_view safetensors;  // name in a safetensors header, empty: not storable there
-  int ggml_id;                   // type number in a GGUF file, -1: not storable there
+  int ggml_id;                   // type id in a GGUF file, -1: not storable there
   int block_elems;               // values per block, 1 for plain types
   int block_bytes;
 };
@@ -83,7 +83,7 @@ constexpr const DTypeInfo& info(DType type) {
   return kDTypes[static_cast<std::size_t>(type)];
 }
 
-// The table is indexed by the enum, so its order is part of its meaning.
+// The table is indexed by the enum, so the rows must be in enum order.
 static_assert([] {
   for (std::size_t i = 0; i < kDTypes.size(); ++i) {
     if (static_cast<std::size_t>(kDTypes[i].type) != i) return false;
@@ -99,13 +99,13 @@ constexpr bool is_quantized(DType type) {
   return info(type).block_elems > 1;
 }
 
-// Bytes of `elems` values that start on a block border and end on one.
+// Bytes of `elems` values; `elems` is a multiple of the block size.
 constexpr std::size_t bytes_of(DType type, std::int64_t elems) {
   return static_cast<std::size_t>(elems / info(type).block_elems) *
          static_cast<std::size_t>(info(type).block_bytes);
 }
 
-// Each returns nothing for a name or number that is not in the table. Names ignore case.
+// Each returns nullopt for a name or id that is not in the table. dtype_from_name ignores case.
 std::optional<DType> dtype_from_name(std::string_view name);
 std::optional<DType> dtype_from_ggml(std::uint32_t ggml_id);
 std::optional<DType> dtype_from_safetensors(std::string_view name);

@@ -7,7 +7,7 @@
 namespace graft {
 namespace {
 
-TEST(DType, EveryNameLeadsBackToItsRow) {
+TEST(DType, EveryNameFindsItsRow) {
   for (const DTypeInfo& row : kDTypes) {
     EXPECT_EQ(dtype_from_name(row.name), row.type) << row.name;
     if (row.ggml_id >= 0) {
@@ -20,7 +20,7 @@ TEST(DType, EveryNameLeadsBackToItsRow) {
   EXPECT_EQ(dtype_from_name("q4_k"), DType::Q4_K);
 }
 
-TEST(DType, UnknownNamesAndNumbersGiveNothing) {
+TEST(DType, UnknownNamesAndIdsAreNullopt) {
   EXPECT_FALSE(dtype_from_name("Q9_K"));
   EXPECT_FALSE(dtype_from_name(""));
   EXPECT_FALSE(dtype_from_ggml(4));  // Q4_2, removed from the format
@@ -29,7 +29,7 @@ TEST(DType, UnknownNamesAndNumbersGiveNothing) {
   EXPECT_FALSE(dtype_from_safetensors("f32"));
 }
 
-TEST(DType, NumbersAreUnique) {
+TEST(DType, GgmlIdsAreUnique) {
   std::set<int> ids;
   for (const DTypeInfo& row : kDTypes) {
     if (row.ggml_id >= 0) {

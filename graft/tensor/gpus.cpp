@@ -28,8 +28,8 @@ GpuList none(std::string why) {
 
 }  // namespace
 
-// Beside libgraft.so; in ../lib of a program that the modules are linked into, which is the same
-// place seen from lib.
+// Next to libgraft.so in lib/, or in ../lib of a statically linked executable in bin/; "../lib"
+// resolves to the same directory from both.
 fs::path gpu_library() {
   const fs::path path = own_folder() / "../lib/libgraft_cuda.so";
   std::error_code error;
@@ -44,7 +44,7 @@ GpuList list_gpus() {
   void* library = open_library();
   if (library == nullptr) {
     return none(built_with_cuda() ? "libgraft_cuda.so was not found or cannot be loaded"
-                                  : "this program was built without the CUDA toolkit");
+                                  : "this program was built without CUDA");
   }
   auto* abi_version = symbol<cuda_abi::AbiVersionFn>(library, "graft_cuda_abi_version");
   auto* device_count = symbol<cuda_abi::DeviceCountFn>(library, "graft_cuda_device_count");
@@ -52,7 +52,7 @@ GpuList list_gpus() {
   auto* error_text = symbol<cuda_abi::ErrorTextFn>(library, "graft_cuda_error_text");
   const std::int32_t version = abi_version == nullptr ? 0 : abi_version();
   if (version != cuda_abi::kAbiVersion) {
-    return none(str("libgraft_cuda.so is of version ", version, ", this program needs ",
+    return none(str("libgraft_cuda.so has ABI version ", version, ", this program needs ",
                     cuda_abi::kAbiVersion));
   }
   std::int32_t count = 0;

@@ -1,5 +1,5 @@
-// The GPUs of this machine, through libgraft_cuda.so. The program needs neither the CUDA toolkit
-// nor a driver: without them there are no GPUs, and `unavailable` says why.
+// Lists the GPUs of this machine through libgraft_cuda.so. The program starts without the CUDA
+// toolkit and driver: then the list is empty and `unavailable` gives the reason.
 
 #pragma once
 
@@ -13,17 +13,17 @@ namespace graft {
 
 struct GpuList {
   std::vector<cuda_abi::DeviceProperties> gpus;
-  std::string unavailable;  // empty when gpus were listed
+  std::string unavailable;  // the reason for an empty list; empty when GPUs were listed
 };
 
-// With GRAFT_VIRTUAL_GPUS=N there are N, however many there are: those of a number above share the
-// GPUs, so that a placement over several can be tried on one.
+// GRAFT_VIRTUAL_GPUS=N raises the count to N on machines with at least one GPU: the extra devices
+// share the real ones, so that multi-GPU placements can be tried on one GPU.
 GpuList list_gpus();
 
-// The file that has what GPUs need; empty when there is none.
+// The path of libgraft_cuda.so; empty when it is not installed.
 std::filesystem::path gpu_library();
 
-// Whether libgraft_cuda.so was made together with this program.
+// Whether this build includes libgraft_cuda.so.
 bool built_with_cuda();
 
 }  // namespace graft

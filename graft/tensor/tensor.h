@@ -1,4 +1,4 @@
-// TensorView is a pointer, a type, a shape and a device; it owns nothing and is passed by value.
+// TensorView is a pointer, a type, a shape and a device; non-owning, contiguous, passed by value.
 
 #pragma once
 
@@ -15,7 +15,7 @@ namespace graft {
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::F32;
-  std::array<std::int64_t, 4> shape = {1, 1, 1, 1};  // outermost first, `rank` of them count
+  std::array<std::int64_t, 4> shape = {1, 1, 1, 1};  // outermost first; the first `rank` are used
   int rank = 0;
   Device device;
 
@@ -25,7 +25,7 @@ struct TensorView {
              std::initializer_list<std::int64_t> dims,
              Device where = kCpu);
 
-  // The innermost dimension, and everything else as one.
+  // cols: the innermost dimension; rows: the product of all others.
   std::int64_t cols() const { return rank == 0 ? 1 : shape[static_cast<std::size_t>(rank - 1)]; }
   std::int64_t rows() const;
   std::int64_t num_elems() const { return rows() * cols(); }

@@ -56,18 +56,18 @@ TEST(Buffer, IsAlignedAndMoves) {
   EXPECT_EQ(third.size(), 1000U);
 }
 
-TEST(Buffer, OfNothingIsEmpty) {
+TEST(Buffer, ZeroBytesAreEmpty) {
   const Buffer buffer(0);
   EXPECT_EQ(buffer.data(), nullptr);
   EXPECT_EQ(buffer.size(), 0U);
 }
 
-TEST(Buffer, SaysHowMuchItCouldNotGet) {
-  if (kUnderSanitizers) GTEST_SKIP() << "sanitizers end the program there";
+TEST(Buffer, ThrowsWhenOutOfMemory) {
+  if (kUnderSanitizers) GTEST_SKIP() << "sanitizers abort on a failed allocation";
   EXPECT_THROW(Buffer(std::size_t{1} << 60), Error);
 }
 
-TEST(Device, NamesLeadThereAndBack) {
+TEST(Device, NamesRoundTrip) {
   EXPECT_EQ(to_string(kCpu), "cpu");
   EXPECT_EQ(to_string({.type = DeviceType::Cuda, .index = 3}), "cuda:3");
   EXPECT_EQ(device_from_name("cpu"), kCpu);

@@ -12,10 +12,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// cgroup v1 writes "no limit" as the largest number of pages.
+// cgroup v1 has no word for "no limit": it reports the largest multiple of the page size.
 constexpr double kNoLimit = 1e18;
 
-// Nothing when the file is absent or holds a word, such as "max".
+// nullopt when the file is missing or holds a word such as "max".
 std::optional<double> number_in(const fs::path& path) {
   std::ifstream file(path);
   double value = 0;
@@ -30,7 +30,7 @@ void lower(Number& limit, Number found) {
 struct MemoryFiles {
   const char* limit;
   const char* used;
-  std::string_view cached;  // the line of memory.stat
+  std::string_view cached;  // key of the page cache in memory.stat
 };
 
 constexpr std::array kMemoryFiles = {
@@ -38,12 +38,12 @@ constexpr std::array kMemoryFiles = {
     MemoryFiles{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache"},
 };
 
-double cached_bytes(const fs::path& folder, std::string_view line) {
+double cached_bytes(const fs::path& folder, std::string_view wanted) {
   std::ifstream stat(folder / "memory.stat");
   std::string key;
   double bytes = 0;
   while (stat >> key >> bytes) {
-    if (key == line) return bytes;
+    if (key == wanted) return bytes;
   }
   return 0;
 }
@@ -60,9 +60,9 @@ void lower_memory(CgroupLimits& limits, const fs::path& folder) {
   }
 }
 
-// Microseconds of processor time in so many of the clock's: one file of v2 ("200000 100000"), two
-// of v1, where -1 is no limit.
-void lower_processors(CgroupLimits& limits, const fs::path& folder) {
+// Quota and period are microseconds of CPU time per microseconds of wall time: in v2 one file
+// ("200000 100000"), in v1 two, where a quota of -1 means no limit.
+void lower_cpus(CgroupLimits& limits, const fs::path& folder) {
   double quota = number_in(folder / "cpu.cfs_quota_us").value_or(0);
   double period = number_in(folder / "cpu.cfs_period_us").value_or(0);
   std::ifstream file(folder / "cpu.max");
@@ -75,16 +75,16 @@ void lower_processors(CgroupLimits& limits, const fs::path& folder) {
   if (quota > 0 && period > 0) lower(limits.processors, quota / period);
 }
 
-// The group and all above it; in a container, whose root is the group, the path is that of the host
-// and only the root is there.
+// Visits the cgroup and its ancestors up to the root. Inside a container the mounted root is the
+// cgroup itself and the path, which is the host's, does not exist below it.
 void lower_along(CgroupLimits& limits, const fs::path& hierarchy, fs::path group) {
   while (!group.empty() && group != "/") {
     lower_memory(limits, hierarchy / group.relative_path());
-    lower_processors(limits, hierarchy / group.relative_path());
+    lower_cpus(limits, hierarchy / group.relative_path());
     group = group.parent_path();
   }
   lower_memory(limits, hierarchy);
-  lower_processors(limits, hierarchy);
+  lower_cpus(limits, hierarchy);
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ CgroupLimits cgroup_limits(const fs::path& groups, const fs::path& root) {
   CgroupLimits limits;
   std::ifstream file(groups);
   std::string line;
-  // "0::/a/group" is of v2, "4:memory:/a/group" and "1:cpu,cpuacct:/a/group" are of v1.
+  // v2: "0::/a/group"; v1: "4:memory:/a/group" and "1:cpu,cpuacct:/a/group".
   while (std::getline(file, line)) {
     const std::size_t first = line.find(':');
     const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);

@@ -1,5 +1,5 @@
-// What a container or a service manager lets this process have of its machine. Linux counts in two
-// ways, cgroup v1 and v2; both are read.
+// CPU and memory limits that a container or service manager sets on this process: Linux cgroup v1
+// and v2.
 
 #pragma once
 
@@ -11,13 +11,13 @@ namespace graft {
 
 // 0: no limit.
 struct CgroupLimits {
-  double processors = 0;  // time of so many processors
+  double processors = 0;  // CPU quota / period, in CPUs
   std::uint64_t memory_bytes = 0;
-  // Of the limit, what can still be taken: cached pages of files give way.
+  // Bytes left below the limit; page cache counts as free because the kernel can reclaim it.
   std::optional<std::uint64_t> memory_left = {};
 };
 
-// The lowest of the process's own group and those above it. The paths are for tests.
+// The lowest limits of the process's cgroup and its ancestors. Tests pass other paths.
 CgroupLimits cgroup_limits(const std::filesystem::path& groups = "/proc/self/cgroup",
                            const std::filesystem::path& root = "/sys/fs/cgroup");
 

@@ -24,12 +24,12 @@ class CgroupTest : public testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(CgroupTest, WithoutFilesThereIsNoLimit) {
+TEST_F(CgroupTest, MissingFilesMeanNoLimit) {
   EXPECT_EQ(limits().processors, 0);
   EXPECT_EQ(limits().memory_bytes, 0U);
 }
 
-TEST_F(CgroupTest, TheLowestOfTheGroupsAboveCounts) {
+TEST_F(CgroupTest, ReturnsTheLowestLimitOfAllAncestors) {
   write("groups", "0::/box/job");
   write("root/box/job/memory.max", "max");
   write("root/box/job/cpu.max", "400000 100000");
@@ -40,7 +40,7 @@ TEST_F(CgroupTest, TheLowestOfTheGroupsAboveCounts) {
   EXPECT_EQ(limits().memory_bytes, 1000000U);
 }
 
-TEST_F(CgroupTest, CachedFilesAreNotTaken) {
+TEST_F(CgroupTest, PageCacheCountsAsFree) {
   write("groups", "0::/job\n4:memory:/job");
   write("root/job/memory.max", "1000");
   write("root/job/memory.current", "700");
@@ -52,7 +52,7 @@ TEST_F(CgroupTest, CachedFilesAreNotTaken) {
   EXPECT_EQ(limits().memory_left, 200U);
 }
 
-TEST_F(CgroupTest, InsideAContainerTheRootIsTheGroup) {
+TEST_F(CgroupTest, ReadsTheRootInsideAContainer) {
   write("groups", "0::/elsewhere/on/the/host");
   write("root/memory.max", "5000");
   write("root/cpu.max", "max 100000");
@@ -60,7 +60,7 @@ TEST_F(CgroupTest, InsideAContainerTheRootIsTheGroup) {
   EXPECT_EQ(limits().processors, 0);
 }
 
-TEST_F(CgroupTest, ReadsTheFirstVersionToo) {
+TEST_F(CgroupTest, ReadsVersion1) {
   write("groups", "4:memory:/job\n1:cpu,cpuacct:/job\n9:name=systemd:/\n0::/");
   write("root/memory/job/memory.limit_in_bytes", "7000");
   write("root/memory/memory.limit_in_bytes", "9223372036854771712");

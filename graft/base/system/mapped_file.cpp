@@ -54,7 +54,7 @@ MappedFile::~MappedFile() {
 
 void MappedFile::release(std::span<const std::byte> part) const {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  // Only whole pages inside the part: its neighbours may still be in use.
+  // Only pages that lie fully inside the part: the others hold neighbouring data.
   const std::size_t before = (page - reinterpret_cast<std::uintptr_t>(part.data()) % page) % page;
   if (part.size() < before + page) return;
   auto* first = const_cast<std::byte*>(part.data()) + before;

@@ -10,7 +10,7 @@ namespace graft {
 
 class MappedFile {
  public:
-  // Throws Error when the path cannot be opened, is no regular file, or is empty.
+  // Throws Error when the path cannot be opened, is not a regular file, or is empty.
   explicit MappedFile(const std::filesystem::path& path);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
@@ -20,8 +20,8 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
-  // Tells the kernel that these bytes are not needed soon, so that a pass over a file larger than
-  // memory does not keep all of it resident. `part` lies inside bytes().
+  // Drops the pages of `part` (a span inside bytes()) from this mapping, so that reading a file
+  // larger than memory does not keep all of it resident. The bytes stay readable.
   void release(std::span<const std::byte> part) const;
 
  private:

@@ -1,5 +1,5 @@
-// Where this code was installed: what comes with it (rule files, the bundled model, the CUDA
-// library) is found from here, whoever runs it.
+// Installation paths: rule files, the bundled model and the CUDA library are found relative to the
+// running binary, independent of the current directory.
 
 #pragma once
 
@@ -8,13 +8,13 @@
 
 namespace graft {
 
-// The folder of libgraft.so, or of the program when the modules are linked into it. Empty when the
-// system does not say.
+// The directory of libgraft.so, or of the executable when graft is linked statically. Empty when it
+// cannot be determined.
 std::filesystem::path own_folder();
 
-// The folder `name` that comes with the program: what the environment variable says when it is set,
-// else beside the installed program (share/graft/name), else in the source tree it was built in.
-// Throws Error with the places it looked at.
+// The directory of the installed resource `name` ("rules", "models"): the value of the environment
+// variable when it is set, else share/graft/name of the installation, else `name` in the source
+// tree. Throws Error that lists the paths tried.
 std::filesystem::path resource_folder(const std::string& name, const char* variable);
 
 }  // namespace graft

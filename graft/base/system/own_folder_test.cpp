@@ -5,9 +5,8 @@
 namespace graft {
 namespace {
 
-// The tests have the modules linked in; libgraft.so answers in tests/installation_test.cpp, where
-// an installed program finds its rule files.
-TEST(OwnFolder, IsTheProgramsWhereThereIsNoLibrary) {
+// Unit tests link graft statically; tests/installation_test.cpp covers libgraft.so.
+TEST(OwnFolder, IsTheExecutablesDirectoryWhenLinkedStatically) {
   EXPECT_EQ(own_folder(), std::filesystem::canonical("/proc/self/exe").parent_path());
 }
 

@@ -1,5 +1,5 @@
-// The processors of this machine, by the numbers the operating system gives them, and which of
-// them share a core or a memory node. What hwloc knows, as far as threads need it.
+// Logical CPUs of this machine by operating-system id, with the core and the NUMA node of each, as
+// hwloc reports them.
 
 #pragma once
 
@@ -11,28 +11,27 @@
 namespace graft {
 
 struct Processor {
-  int number = 0;
-  int core = 0;
-  int node = 0;  // NUMA: whose memory is nearest
+  int number = 0;  // CPU id of the operating system
+  int core = 0;    // hyperthreads of one core share this index
+  int node = 0;    // NUMA node whose memory is local
 
   bool operator==(const Processor&) const = default;
 };
 
-// Those the calling thread may run on, ascending; never empty.
+// The CPUs in the affinity mask of the calling thread, ascending by id; never empty.
 std::vector<Processor> usable_processors();
-// Those of a machine in hwloc's words, such as "numa:2 core:4 pu:2".
+// The CPUs of an hwloc synthetic topology such as "numa:2 core:4 pu:2"; for tests.
 std::vector<Processor> described_processors(const std::string& machine);
 
-// Of each core one: two threads of a core share its arithmetic and its caches.
-std::vector<Processor> one_per_core(const std::vector<Processor>& processors);
-std::size_t num_nodes(const std::vector<Processor>& processors);
+// The first CPU of each core: hyperthreads share its execution units and caches.
+std::vector<Processor> one_per_core(const std::vector<Processor>& cpus);
+std::size_t num_nodes(const std::vector<Processor>& cpus);
 
-// "0-3,8,10-11" as the operating system writes lists. Throws Error for anything else, for a number
-// that comes twice, and for processors this process may not run on.
+// Parses a Linux CPU list such as "0-3,8,10-11". Throws Error for malformed lists, duplicate ids
+// and CPUs outside the affinity mask of this process.
 std::vector<int> parse_processors(std::string_view list);
 
-// The calling thread runs on these alone from now on. What the system refuses is ignored: it costs
-// speed at most.
-void pin_this_thread(const std::vector<int>& processors);
+// Sets the CPU affinity of the calling thread. Failure is ignored: it can only cost speed.
+void pin_this_thread(const std::vector<int>& cpus);
 
 }  // namespace graft

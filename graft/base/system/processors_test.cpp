@@ -12,40 +12,40 @@
 namespace graft {
 namespace {
 
-std::vector<int> usable_numbers() {
-  std::vector<int> numbers;
-  for (const Processor& processor : usable_processors())
-    numbers.push_back(processor.number);
-  return numbers;
+std::vector<int> usable_ids() {
+  std::vector<int> ids;
+  for (const Processor& cpu : usable_processors())
+    ids.push_back(cpu.number);
+  return ids;
 }
 
-TEST(Processors, AreThereAndCoresAreAmongThem) {
-  const std::vector<Processor> processors = usable_processors();
-  const std::vector<Processor> cores = one_per_core(processors);
+TEST(Cpus, AreSortedAndIncludeOnePerCore) {
+  const std::vector<Processor> cpus = usable_processors();
+  const std::vector<Processor> cores = one_per_core(cpus);
   ASSERT_FALSE(cores.empty());
-  EXPECT_LE(cores.size(), processors.size());
+  EXPECT_LE(cores.size(), cpus.size());
   for (const Processor& core : cores)
-    EXPECT_NE(std::ranges::find(processors, core), processors.end());
-  EXPECT_GE(num_nodes(processors), 1U);
-  EXPECT_TRUE(std::ranges::is_sorted(processors, {}, &Processor::number));
+    EXPECT_NE(std::ranges::find(cpus, core), cpus.end());
+  EXPECT_GE(num_nodes(cpus), 1U);
+  EXPECT_TRUE(std::ranges::is_sorted(cpus, {}, &Processor::number));
 }
 
-TEST(Processors, OfDescribedMachinesHaveCoresAndNodes) {
-  const std::vector<Processor> processors = described_processors("numa:2 core:4 pu:2");
-  ASSERT_EQ(processors.size(), 16U);
-  EXPECT_EQ(num_nodes(processors), 2U);
+TEST(Cpus, SyntheticTopologiesHaveCoresAndNodes) {
+  const std::vector<Processor> cpus = described_processors("numa:2 core:4 pu:2");
+  ASSERT_EQ(cpus.size(), 16U);
+  EXPECT_EQ(num_nodes(cpus), 2U);
   for (int i = 0; i < 16; ++i) {
-    EXPECT_EQ(processors[static_cast<std::size_t>(i)],
+    EXPECT_EQ(cpus[static_cast<std::size_t>(i)],
               (Processor{.number = i, .core = i / 2, .node = i / 8}));
   }
-  const std::vector<Processor> cores = one_per_core(processors);
+  const std::vector<Processor> cores = one_per_core(cpus);
   ASSERT_EQ(cores.size(), 8U);
   EXPECT_EQ(cores[3], (Processor{.number = 6, .core = 3, .node = 0}));
-  EXPECT_THROW(described_processors("two of them"), Error);
+  EXPECT_THROW(described_processors("not a topology"), Error);
 }
 
-TEST(Processors, ListsAreReadAsTheSystemWritesThem) {
-  const int first = usable_numbers().front();
+TEST(Cpus, ParsesLinuxCpuLists) {
+  const int first = usable_ids().front();
   const std::string text = std::to_string(first);
   EXPECT_EQ(parse_processors(text), std::vector{first});
   EXPECT_EQ(parse_processors(text + "-" + text), std::vector{first});
@@ -56,38 +56,38 @@ TEST(Processors, ListsAreReadAsTheSystemWritesThem) {
   }
 }
 
-TEST(Processors, APinnedPoolRunsOnItsProcessorsAlone) {
-  const int first = usable_numbers().front();
-  // The caller is pinned too: not this thread.
+TEST(Cpus, APinnedPoolRunsOnlyOnItsCpus) {
+  const int first = usable_ids().front();
+  // The caller is pinned too, so use a thread that ends with the test.
   std::thread([&] {
     ThreadPool pool(0, {first});
     EXPECT_EQ(pool.num_threads(), 1U);
-    pool.parallel_for(3, [&](std::size_t) { EXPECT_EQ(usable_numbers(), std::vector{first}); });
+    pool.parallel_for(3, [&](std::size_t) { EXPECT_EQ(usable_ids(), std::vector{first}); });
     ThreadPool two(2, {first});
     EXPECT_EQ(two.num_threads(), 2U);
-    two.parallel_for(10, [&](std::size_t) { EXPECT_EQ(usable_numbers(), std::vector{first}); });
+    two.parallel_for(10, [&](std::size_t) { EXPECT_EQ(usable_ids(), std::vector{first}); });
   }).join();
 }
 
-// Two nodes that share this machine's processors out between them.
-TEST(Processors, ThreadsStayOnTheirNodeAndCallersWhereTheyWere) {
+// This machine's CPUs as two fake NUMA nodes.
+TEST(Cpus, WorkersAreBoundToTheirNodeAndCallersKeepTheirAffinity) {
   std::vector<Processor> machine = usable_processors();
-  if (machine.size() < 2) GTEST_SKIP() << "one processor";
-  std::vector<std::vector<int>> numbers(2);
+  if (machine.size() < 2) GTEST_SKIP() << "needs two CPUs";
+  std::vector<std::vector<int>> node_ids(2);
   for (std::size_t i = 0; i < machine.size(); ++i) {
     machine[i].core = static_cast<int>(i);
     machine[i].node = static_cast<int>(i % 2);
-    numbers[i % 2].push_back(machine[i].number);
+    node_ids[i % 2].push_back(machine[i].number);
   }
-  const std::vector<int> before = usable_numbers();
+  const std::vector<int> before = usable_ids();
   ThreadPool pool(4, {}, machine);
   ASSERT_EQ(pool.num_nodes(), 2U);
   const auto caller = std::this_thread::get_id();
   pool.parallel_for_local(64, [&](std::size_t item) {
     const bool is_caller = std::this_thread::get_id() == caller;
-    EXPECT_EQ(usable_numbers(), is_caller ? before : numbers[item / 32]);
+    EXPECT_EQ(usable_ids(), is_caller ? before : node_ids[item / 32]);
   });
-  EXPECT_EQ(usable_numbers(), before);
+  EXPECT_EQ(usable_ids(), before);
 }
 
 }  // namespace

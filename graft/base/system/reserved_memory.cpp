@@ -26,7 +26,8 @@ ReservedMemory::ReservedMemory(std::size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
   void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (address == MAP_FAILED) fail("cannot reserve ", bytes_text(bytes), ": ", std::strerror(errno));
+  if (address == MAP_FAILED)
+    fail("cannot reserve ", bytes_text(bytes), " of address space: ", std::strerror(errno));
   data_ = static_cast<std::byte*>(address);
 }
 
@@ -54,9 +55,9 @@ std::size_t ReservedMemory::committed_bytes() const {
   if (data_ == nullptr) return 0;
   std::vector<unsigned char> pages((size_ + page_bytes() - 1) / page_bytes());
   if (::mincore(data_, size_, pages.data()) != 0) return size_;
-  const auto num_there =
+  const auto num_resident =
       std::ranges::count_if(pages, [](unsigned char page) { return (page & 1U) != 0; });
-  return static_cast<std::size_t>(num_there) * page_bytes();
+  return static_cast<std::size_t>(num_resident) * page_bytes();
 }
 
 }  // namespace graft

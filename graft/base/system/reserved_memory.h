@@ -1,5 +1,5 @@
-// Address space of a fixed size whose pages take memory only once they are written, and can be
-// given back: for what may grow large but seldom does.
+// Reserved address space of a fixed size: pages are committed on first write and can be released
+// again. For buffers that may grow large but rarely do.
 
 #pragma once
 
@@ -10,7 +10,7 @@ namespace graft {
 class ReservedMemory {
  public:
   ReservedMemory() = default;
-  // Throws Error when the system has no such address space.
+  // Throws Error when mmap fails.
   explicit ReservedMemory(std::size_t bytes);
   ReservedMemory(ReservedMemory&& other) noexcept;
   ReservedMemory& operator=(ReservedMemory&& other) noexcept;
@@ -21,9 +21,9 @@ class ReservedMemory {
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
 
-  // Gives back the whole pages inside [offset, offset + bytes); what they held is lost.
+  // Releases the pages that lie fully inside [offset, offset + bytes); they read as zeros again.
   void release(std::size_t offset, std::size_t bytes) const;
-  // Bytes that take memory now.
+  // Resident bytes.
   std::size_t committed_bytes() const;
 
  private:

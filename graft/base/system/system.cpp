@@ -13,7 +13,7 @@
 namespace graft {
 namespace {
 
-std::uint64_t memory_figure(std::string_view wanted) {
+std::uint64_t meminfo_bytes(std::string_view wanted) {
   std::ifstream file("/proc/meminfo");
   std::string key;
   std::uint64_t kib = 0;
@@ -27,16 +27,16 @@ std::uint64_t memory_figure(std::string_view wanted) {
 }  // namespace
 
 std::uint64_t available_memory() {
-  std::uint64_t free = memory_figure("MemAvailable:");
+  std::uint64_t free = meminfo_bytes("MemAvailable:");
   struct sysinfo info = {};
-  // Where /proc is not mounted; it does not count cached pages, which would give way.
+  // Fallback without /proc; unlike MemAvailable it does not count reclaimable page cache.
   if (free == 0 && ::sysinfo(&info) == 0) free = info.freeram * info.mem_unit;
   const auto left = cgroup_limits().memory_left;
   return left && free != 0 ? std::min(free, *left) : free;
 }
 
 std::uint64_t total_memory() {
-  const std::uint64_t total = memory_figure("MemTotal:");
+  const std::uint64_t total = meminfo_bytes("MemTotal:");
   struct sysinfo info = {};
   return total == 0 && ::sysinfo(&info) == 0 ? info.totalram * info.mem_unit : total;
 }

@@ -1,4 +1,4 @@
-// Facts about the machine this process runs on. What the system does not say is 0 or empty.
+// Facts about this machine from /proc and /sys. Unknown values are 0 or empty.
 
 #pragma once
 
@@ -7,19 +7,19 @@
 
 namespace graft {
 
-// Bytes of main memory that can be taken without pushing out what runs, or as many as a container
-// still allows.
+// Bytes of host memory that can be allocated without swapping, or what the cgroup limit leaves when
+// that is less.
 std::uint64_t available_memory();
 std::uint64_t total_memory();
 
 std::string processor_name();  // "Intel(R) Xeon(R) Processor @ 2.80GHz"
 
-// How the system gives large pages to those who ask: "always", "madvise" or "never".
+// The transparent huge page mode: "always", "madvise" or "never".
 std::string large_page_setting();
 
-// Programs that wanted to run, on average over the last minute.
+// The one-minute load average: runnable threads.
 double load_average();
-// Of each processor; above it, what is measured here says little.
+// Load per CPU above which benchmark results are not reliable.
 inline constexpr double kBusyLoad = 0.5;
 
 }  // namespace graft

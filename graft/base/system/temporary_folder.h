@@ -1,5 +1,5 @@
-// For tests: a folder of one's own that goes away with the object. Tests run beside each other, so
-// a file with a fixed name in the system's folder is a file of two tests.
+// A unique temporary directory for tests, removed with the object. Tests run in parallel, so fixed
+// file names in /tmp would collide.
 
 #pragma once
 

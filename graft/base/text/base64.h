@@ -1,4 +1,4 @@
-// Base64 (RFC 4648) to bytes.
+// Base64 decoding (RFC 4648).
 
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace graft {
 
-// Nothing when `text` is not base64. Padding may be left out.
+// nullopt when `text` is not valid base64. Padding is optional.
 inline std::optional<std::string> base64_decoded(std::string_view text) {
   constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

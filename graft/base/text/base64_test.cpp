@@ -5,7 +5,7 @@
 namespace graft {
 namespace {
 
-TEST(Base64, DecodesTheVectorsOfTheStandard) {
+TEST(Base64, DecodesTheTestVectorsOfTheRfc) {
   EXPECT_EQ(base64_decoded(""), "");
   EXPECT_EQ(base64_decoded("Zg=="), "f");
   EXPECT_EQ(base64_decoded("Zm8="), "fo");
@@ -14,7 +14,7 @@ TEST(Base64, DecodesTheVectorsOfTheStandard) {
   EXPECT_EQ(base64_decoded("+/8A"), std::string("\xFB\xFF\0", 3));
 }
 
-TEST(Base64, RefusesWhatIsNone) {
+TEST(Base64, RejectsInvalidText) {
   EXPECT_EQ(base64_decoded("Z"), std::nullopt);
   EXPECT_EQ(base64_decoded("Zm 9"), std::nullopt);
   EXPECT_EQ(base64_decoded("Zg==="), std::nullopt);

@@ -13,17 +13,17 @@ namespace {
 
 constexpr std::size_t kMaxDepth = 128;
 
-// The new member of an object, or nullptr when it has that key.
+// add() returns the new member of an object, or nullptr for a duplicate key.
 class Members {
  public:
   Json* add(Json& object, const std::string& key) {
-    const auto [place, is_new] = object.emplace(key, nullptr);
-    return is_new ? &*place : nullptr;
+    const auto [member, is_new] = object.emplace(key, nullptr);
+    return is_new ? &*member : nullptr;
   }
 };
 
-// An ordered object is a list of pairs: asking it for a key looks at all of them. A set per open
-// object answers in constant time.
+// An ordered object is a list of pairs with linear lookup; a key set per open object makes the
+// duplicate check constant time.
 class OrderedMembers {
  public:
   OrderedJson* add(OrderedJson& object, const std::string& key) {
@@ -35,9 +35,8 @@ class OrderedMembers {
   std::unordered_set<std::string> keys_;
 };
 
-// Builds the value from the parser's events, refusing duplicate keys and deep nesting on the way.
-// nlohmann's own callback parser does the same job in quadratic time: after each object it walks
-// over all its siblings.
+// Builds the value from SAX events and rejects duplicate keys and deep nesting. nlohmann's callback
+// parser is quadratic here: after each object it walks over all siblings.
 template <class Value, class MembersOf>
 class Builder {
  public:
@@ -66,7 +65,7 @@ class Builder {
   bool parse_error(std::size_t /*byte*/,
                    const std::string& /*token*/,
                    const nlohmann::detail::exception& error) {
-    // nlohmann's text starts with "[json.exception.parse_error.101] "; the rest is for people.
+    // Strip nlohmann's prefix "[json.exception.parse_error.101] ".
     const std::string_view message = error.what();
     const auto end_of_id = message.find("] ");
     fail(where_, ": not valid JSON: ",
@@ -76,8 +75,8 @@ class Builder {
   Value take() { return std::move(root_); }
 
  private:
-  // Where the next value goes: the root, the end of an array, or the member that key() made.
-  Value& place() {
+  // Destination of the next value: the root, the end of an array, or the member added by key().
+  Value& destination() {
     if (open_.empty()) return root_;
     Value& parent = *open_.back().value;
     return parent.is_array() ? parent.emplace_back() : *member_;
@@ -85,13 +84,13 @@ class Builder {
 
   template <class T>
   bool put(T&& value) {
-    place() = std::forward<T>(value);
+    destination() = std::forward<T>(value);
     return true;
   }
 
   bool open(Value&& value) {
     if (open_.size() == kMaxDepth) fail(where_, ": JSON nested deeper than ", kMaxDepth);
-    Value& target = place();
+    Value& target = destination();
     target = std::move(value);
     open_.push_back({&target, {}});
     return true;
@@ -109,7 +108,7 @@ class Builder {
 
   const std::string& where_;
   Value root_;
-  std::vector<Open> open_;  // arrays and objects that are not finished, outermost first
+  std::vector<Open> open_;  // unfinished arrays and objects, outermost first
   Value* member_ = nullptr;
 };
 
@@ -125,8 +124,8 @@ std::string_view text_of(const MappedFile& file,
                          std::size_t max_bytes) {
   const auto bytes = file.bytes();
   if (bytes.size() > max_bytes) {
-    fail(path.string(), ": ", bytes.size(), " bytes of JSON, at most ", max_bytes,
-         " are accepted here");
+    fail(path.string(), ": JSON file of ", bytes.size(), " bytes exceeds the limit of ", max_bytes,
+         " bytes");
   }
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }

@@ -22,12 +22,12 @@ TEST(Json, ReadsNestedValues) {
   EXPECT_TRUE(json["c"]["b"].is_null());
 }
 
-TEST(Json, RefusesDuplicateKeysOfOneObjectOnly) {
+TEST(Json, RejectsDuplicateKeysWithinOneObject) {
   EXPECT_EQ(error_of(R"({"a": {"k": 1}, "b": {"k": 1}})"), "");
   EXPECT_EQ(error_of(R"({"a": {"k": 1, "k": 2}})"), "x.json: JSON key \"k\" comes twice");
 }
 
-TEST(OrderedJson, KeepsTheOrderOfKeysAndIsAsStrict) {
+TEST(OrderedJson, KeepsTheOrderOfKeysAndIsStrict) {
   const OrderedJson json = parse_ordered_json(R"({"b": 1, "a": {"z": [1, {}], "y": 2}})", "x");
   EXPECT_EQ(json.dump(), R"({"b":1,"a":{"z":[1,{}],"y":2}})");
   EXPECT_THROW(parse_ordered_json(R"({"a": 1, "a": 2})", "x"), Error);
@@ -43,7 +43,7 @@ TEST(OrderedJson, ReadsAHundredThousandKeys) {
   EXPECT_EQ(parse_ordered_json(text + "}", "x").size(), 100000U);
 }
 
-// A parser that looks back at every sibling needs minutes for this.
+// A parser that is quadratic in the siblings needs minutes for this.
 TEST(Json, ReadsAHundredThousandSiblings) {
   std::string text = "{";
   for (int i = 0; i < 100000; ++i) {
@@ -54,7 +54,7 @@ TEST(Json, ReadsAHundredThousandSiblings) {
   EXPECT_EQ(json["99999"]["shape"][0], 1);
 }
 
-TEST(Json, RefusesTrailingTextTruncationAndDepth) {
+TEST(Json, RejectsTrailingTextTruncationAndDepth) {
   EXPECT_NE(error_of("{} {}").find("x.json: not valid JSON"), std::string::npos);
   EXPECT_NE(error_of("{\"a\": [1,").find("x.json: not valid JSON"), std::string::npos);
   EXPECT_EQ(error_of(std::string(100000, '[')), "x.json: JSON nested deeper than 128");

@@ -14,19 +14,19 @@
 namespace graft {
 namespace {
 
-// Longer than any pattern a person writes; bounds what compiling costs.
+// Longer than any hand-written pattern; bounds the compile time.
 constexpr std::size_t kMaxPatternBytes = std::size_t{64} << 10U;
-// A module name has under 100 letters: sane patterns need a few hundred steps, nested quantifiers
-// that fail need 2^n. A search that runs into this has taken about a millisecond.
+// Module names have under 100 characters: ordinary patterns need a few hundred steps, nested
+// quantifiers that fail need 2^n. A search that reaches this limit has run for about a millisecond.
 constexpr std::uint32_t kMaxSteps = 100'000;
 constexpr std::uint32_t kMaxHeapKib = 16 * 1024;
 
-// Words of a text: a repeated group takes a step and about 32 bytes of stack for each letter of a
-// run, and runs of a million letters are found in prompts. Simple repeats take neither.
+// Limits for find() on prompts: a repeated group takes one step and about 32 bytes of stack per
+// character, and prompts contain runs of a million characters. Simple repeats take neither.
 constexpr std::uint32_t kMaxFindSteps = 10'000'000;
 constexpr std::uint32_t kMaxFindHeapKib = 256 * 1024;
-constexpr std::size_t kFindStackBytes = std::size_t{32} << 10U;     // at first
-constexpr std::size_t kMaxFindStackBytes = std::size_t{64} << 20U;  // address space until touched
+constexpr std::size_t kFindStackBytes = std::size_t{32} << 10U;     // initial
+constexpr std::size_t kMaxFindStackBytes = std::size_t{64} << 20U;  // reserved, committed on use
 
 std::string message_of(int error) {
   std::array<PCRE2_UCHAR, 256> text{};
@@ -35,7 +35,7 @@ std::string message_of(int error) {
 }
 
 PCRE2_SPTR units(std::string_view text) {
-  // PCRE2 refuses a null pointer even with length 0.
+  // PCRE2 rejects a null pointer even with length 0.
   return reinterpret_cast<PCRE2_SPTR>(text.empty() ? "" : text.data());
 }
 
@@ -73,14 +73,14 @@ Regex::Regex(std::string_view pattern) {
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  // UCP: \w and \d know all of Unicode, as Python's do for text.
+  // UCP: \w and \d match all of Unicode, as in Python.
   pcre2_code* code =
       pcre2_compile(units(pattern), pattern.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C,
                     &error, &offset, context.get());
   if (code == nullptr) fail("at ", offset, ": ", message_of(error));
   code_ = std::shared_ptr<const void>(
       code, [](const void* p) { pcre2_code_free(static_cast<pcre2_code*>(const_cast<void*>(p))); });
-  // Only speed: where there is no JIT, pcre2_match interprets.
+  // Optional: without the JIT pcre2_match interprets.
   has_jit_ = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
 }
 
@@ -99,7 +99,7 @@ bool Regex::search(std::string_view subject) const {
   }
   if (result >= 0) return true;
   if (result == PCRE2_ERROR_NOMATCH) return false;
-  fail("search in \"", subject, "\" gave up: ", message_of(result));
+  fail("search in \"", subject, "\" failed: ", message_of(result));
 }
 
 std::optional<Regex::Match> Regex::find(std::string_view subject,
@@ -108,7 +108,7 @@ std::optional<Regex::Match> Regex::find(std::string_view subject,
   const auto* code = static_cast<const pcre2_code*>(code_.get());
   pcre2_match_data* data = scratch.state_->data.get();
   pcre2_match_context* context = scratch.state_->context.get();
-  // pcre2_jit_match leaves out checks that the contract makes needless.
+  // pcre2_jit_match skips the argument checks; the contract of find() covers them.
   int result = PCRE2_ERROR_JIT_STACKLIMIT;
   if (has_jit_) {
     result = pcre2_jit_match(code, units(subject), subject.size(), from, 0, data, context);
@@ -118,8 +118,8 @@ std::optional<Regex::Match> Regex::find(std::string_view subject,
                          PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data, context);
   }
   if (result == PCRE2_ERROR_NOMATCH) return std::nullopt;
-  if (result < 0) fail("search in ", subject.size(), " bytes gave up: ", message_of(result));
-  // \K in a lookahead can put the begin behind the end: take it for empty.
+  if (result < 0) fail("search in ", subject.size(), " bytes failed: ", message_of(result));
+  // \K in a lookahead can move the begin past the end: treat the match as empty.
   const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer(data);
   return Match{std::min(offsets[0], offsets[1]), offsets[1]};
 }

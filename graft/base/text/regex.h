@@ -1,10 +1,9 @@
-// Regular expressions of rule files and tokenizers, by PCRE2. In rules they stand for Python's
-// `re.search`.
+// Regular expressions of rule files and tokenizers, implemented with PCRE2. In rule files they
+// replace Python's `re.search`.
 //
-// The two languages agree on what rules use: search anywhere, anchors, classes, groups, lookaround,
-// named groups, `$` before a final newline. They differ in corners: Python's \Z is PCRE2's \z, its
-// {,n} is a literal text here (write {0,n}), \uXXXX is \x{XXXX}; and PCRE2 knows more (possessive
-// quantifiers, \K, recursion).
+// Both syntaxes agree on what rules use: search anywhere, anchors, classes, groups, lookaround,
+// named groups, `$` before a final newline. Differences: Python's \Z is PCRE2's \z, {,n} is literal
+// text here (write {0,n}), \uXXXX is \x{XXXX}; PCRE2 adds possessive quantifiers, \K and recursion.
 
 #pragma once
 
@@ -15,7 +14,7 @@
 
 namespace graft {
 
-// Room for one search at a time, for any pattern. Threads have one each.
+// Reusable match buffers and JIT stack, for any pattern. Not thread-safe: one per thread.
 class RegexScratch {
  public:
   RegexScratch();
@@ -27,28 +26,28 @@ class RegexScratch {
 
  private:
   friend class Regex;
-  struct State;  // of PCRE2
+  struct State;  // PCRE2 types, kept out of this header
   std::unique_ptr<State> state_;
 };
 
 class Regex {
  public:
-  // Of the subject, in bytes.
+  // Byte offsets into the subject.
   struct Match {
     std::size_t begin;
     std::size_t end;
   };
 
-  // Throws Error "at 7: missing closing parenthesis": the offset is in bytes, from 0.
+  // Throws Error such as "at 7: missing closing parenthesis"; the offset is in bytes, from 0.
   explicit Regex(std::string_view pattern);
 
-  // Whether the pattern is found somewhere in `subject`. Throws Error when the search takes so many
-  // steps that the pattern must be a catastrophic one.
+  // Whether the pattern matches anywhere in `subject`. Throws Error above 100 000 backtracking
+  // steps (catastrophic patterns) and for invalid UTF-8.
   bool search(std::string_view subject) const;
 
-  // The first match that begins at `from` or after it; lookbehind sees what stands before.
-  // Allocates nothing. `subject` must be valid UTF-8 (it is not checked) and `from` the begin of a
-  // character or the end. Throws Error when the search takes too many steps.
+  // The first match that begins at byte `from` or later; lookbehind sees the text before it.
+  // Allocates nothing. `subject` must be valid UTF-8 (not checked) and `from` the begin of a
+  // character or the end. Throws Error when the search exceeds its step or memory limit.
   std::optional<Match> find(std::string_view subject,
                             std::size_t from,
                             RegexScratch& scratch) const;

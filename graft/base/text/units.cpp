@@ -12,7 +12,7 @@ std::string bytes_text(std::uint64_t bytes) {
   if (bytes < 1024) return fmt::format("{} B", bytes);
   auto value = static_cast<double>(bytes) / 1024.0;
   std::size_t unit = 0;
-  // 1023.95 would print as 1024.0: go on to the next unit before rounding does.
+  // 1023.95 would print as 1024.0: switch to the next unit first.
   while (value >= 1023.95 && unit + 1 < kUnits.size()) {
     value /= 1024.0;
     ++unit;

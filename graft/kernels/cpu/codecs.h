@@ -1,5 +1,5 @@
-// The codecs of graft/quant compiled once per instruction set. Call only what the processor can
-// run; table.h chooses.
+// The codecs of graft/quant, compiled once per instruction set. Call only levels that the CPU
+// supports; table.h selects one.
 
 #pragma once
 

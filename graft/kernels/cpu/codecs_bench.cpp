@@ -1,4 +1,4 @@
-// Speed of the codecs, per type and instruction set, on one thread.
+// Codec throughput per type and instruction set on one thread.
 // decode: bytes_per_second counts the encoded bytes, "floats" the bytes of the result.
 // encode: bytes_per_second counts the floats read.
 
@@ -14,7 +14,7 @@
 namespace graft::kernels::cpu {
 namespace {
 
-// One megabyte of floats: beyond the first-level cache, inside the second.
+// 1 MiB of floats: larger than L1, fits into L2.
 constexpr std::size_t kNumValues = std::size_t{1} << 18;
 
 std::vector<float> normal_values() {
@@ -31,7 +31,7 @@ std::vector<std::byte> encoded_values(const quant::Codec& codec, DType type) {
   if (codec.encode != nullptr) {
     codec.encode(normal_values().data(), bytes.data(), kNumValues);
   } else {
-    // Small bytes keep the scales that fall on them finite.
+    // Bytes below 64 keep the f16 scales finite.
     std::mt19937 random(1);
     for (std::byte& b : bytes)
       b = static_cast<std::byte>(random() & 0x3f);

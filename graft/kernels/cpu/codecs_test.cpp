@@ -1,4 +1,4 @@
-// Every instruction set gives the bits of the reference, for every type, both ways.
+// Every instruction set matches the reference bit for bit, for every type, decoding and encoding.
 
 #include <cmath>
 #include <cstdint>
@@ -35,7 +35,7 @@ bool same_bytes(const void* a, const void* b, std::size_t n) {
   return std::memcmp(a, b, n) == 0;
 }
 
-TEST_P(CodecParity, DecodesRandomBytesAsTheReference) {
+TEST_P(CodecParity, DecodesRandomBytesLikeTheReference) {
   std::mt19937 random(7);
   std::vector<std::byte> bytes(bytes_of(type(), kNumValues));
   for (std::byte& b : bytes)
@@ -45,14 +45,14 @@ TEST_P(CodecParity, DecodesRandomBytesAsTheReference) {
   reference().decode(bytes.data(), want.data(), kNumValues);
   codec().decode(bytes.data(), got.data(), kNumValues);
   for (std::size_t i = 0; i < kNumValues; ++i) {
-    // The sign and payload of a NaN that arithmetic makes are the compiler's choice.
+    // The sign and payload of a NaN produced by arithmetic depend on the compiler.
     if (std::isnan(want[i]) && std::isnan(got[i])) continue;
     ASSERT_TRUE(same_bytes(&want[i], &got[i], sizeof(float)))
         << got[i] << ' ' << want[i] << " at " << i;
   }
 }
 
-// Blocks of many sizes and shapes, with zeros, equal runs, odd values and outliers among them.
+// Blocks of many magnitudes, with zeros, equal values, NaN, infinity and outliers.
 std::vector<float> encoder_inputs() {
   std::mt19937 random(11);
   std::normal_distribution<float> normal;
@@ -75,7 +75,7 @@ std::vector<float> encoder_inputs() {
 
 class EncoderParity : public CodecParity {};
 
-TEST_P(EncoderParity, EncodesAsTheReference) {
+TEST_P(EncoderParity, EncodesLikeTheReference) {
   ASSERT_NE(codec().encode, nullptr);
   const std::vector<float> values = encoder_inputs();
   std::vector<std::byte> want(bytes_of(type(), kNumValues));
@@ -126,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(Isa,
                                           testing::ValuesIn(types_with_encoder())),
                          param_name);
 
-TEST(KernelTables, ScalarAlwaysRunsAndComesFirst) {
+TEST(KernelTables, ScalarIsAlwaysRunnableAndFirst) {
   ASSERT_FALSE(runnable_kernels().empty());
   EXPECT_EQ(runnable_kernels().front()->isa, "scalar");
 }

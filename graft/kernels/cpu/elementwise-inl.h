@@ -1,5 +1,5 @@
-// Functions of one row. See graft/quant/simd-inl.h for the rules of these files: included inside an
-// instruction-set region, after simd-inl.h.
+// Elementwise functions and reductions of one row; declared in math.h. See graft/quant/simd-inl.h
+// for the rules of these files: included inside an instruction-set region, after simd-inl.h.
 
 namespace {
 
@@ -17,12 +17,12 @@ GRAFT_INLINE void store_tail(float* to, std::int64_t count, F32x16 v) {
     to[i] = t[i];
 }
 
-// 2^n for whole n in -126..127
+// 2^n for integer n in -126..127
 GRAFT_INLINE NativeF32 power_of_two(NativeF32 n) {
   return reinterpret_cast<NativeF32>((__builtin_convertvector(n, NativeI32) + 127) << 23);
 }
 
-// exp within 2 units in the last place; 0 below the smallest normal number, at most exp(88). NaN
+// exp to 2 units in the last place; 0 where the result would be subnormal, at most exp(88). NaN
 // stays NaN. exp(x) = 2^n exp(r) with |r| <= ln(2) / 2, and a polynomial for exp(r).
 template <int kCount>
 GRAFT_INLINE F32<kCount> exp_lanes(F32<kCount> x) {
@@ -33,7 +33,7 @@ GRAFT_INLINE F32<kCount> exp_lanes(F32<kCount> x) {
     constexpr float kLowest = -87.33F;
     const N limited = vmin(vmax(x, N(kLowest)), N(88.0F));
     const N n = round_even(limited * N(1.44269504F));
-    // ln(2) in two parts, the first of so few bits that its product with n is exact.
+    // ln(2) in two parts; the first has few enough bits that its product with n is exact.
     const N r = (limited - n * N(0.693359375F)) - n * N(-2.12194440e-4F);
     N p = N(1.9875691500e-4F);
     p = p * r + N(1.3981999507e-3F);
@@ -88,7 +88,7 @@ inline float exp_sum(float* x, std::int64_t n, float max) {
     store(x + i, v);
   }
   if (i < n) {
-    // Padding whose exp is 0 whatever the maximum.
+    // Padding with -infinity, whose exp is 0.
     const F32x16 v = exp_lanes(load_tail(x + i, n - i, -__builtin_inff()) - F32x16(max));
     total += v;
     store_tail(x + i, n - i, v);
@@ -131,7 +131,7 @@ inline void sigmoid(float* x, std::int64_t n) {
   if (i < n) store_tail(x + i, n - i, sigmoid_lanes(load_tail(x + i, n - i, 0.0F)));
 }
 
-// Sums of products, not fused: the same bits at every level.
+// Not fused: the same bits at every level.
 inline void rotate_halves(float* x, const float* cosines, const float* sines, std::int64_t half) {
   float* const y = x + half;
   std::int64_t i = 0;

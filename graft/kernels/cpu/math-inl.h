@@ -1,9 +1,9 @@
-// Every function of MathTable, compiled for the instruction set of the region this is included in:
-// makes kAllMath in an anonymous namespace. Before the region include graft/kernels/cpu/math.h and
+// All functions of MathTable, compiled for the instruction set of the including region: defines
+// kAllMath in an anonymous namespace. Before the region include graft/kernels/cpu/math.h and
 // graft/quant/blocks.h, and define GRAFT_VECTOR_BYTES.
 
 #include "graft/quant/simd-inl.h"
-// Order matters: what follows uses what stands above.
+// The order matters: later files use the earlier ones.
 // clang-format off
 #include "graft/kernels/cpu/elementwise-inl.h"
 #include "graft/kernels/cpu/product-inl.h"

@@ -1,7 +1,7 @@
-// Float arithmetic of the operators, compiled once per instruction set. Every sum runs in an order
-// fixed by the length of one row: 16 lanes, lane i taking the values i, i + 16, …, then a fixed
-// tree over the lanes. So the bits depend on neither the instruction set nor the other rows. Only
-// matrix products fuse multiplication and addition where they can: see product-inl.h.
+// Float kernels of the operators, compiled once per instruction set. The order of every sum depends
+// on the row length only: 16 lanes, lane i sums the values i, i + 16, …, then a fixed tree over the
+// lanes. So the bits depend on neither the instruction set nor the other rows. Only the matrix
+// products and the softmax of attention use FMA where available: see product-inl.h.
 
 #pragma once
 
@@ -10,74 +10,75 @@
 
 namespace graft::kernels::cpu {
 
-// `rows` rows of floats, `stride` floats apart. Needs no alignment.
+// [rows, cols] floats, rows `stride` floats apart. No alignment needed.
 struct RowsF32 {
   const float* data = nullptr;
   std::int64_t rows = 0;
   std::int64_t stride = 0;
 };
 
-// Rows that lie anywhere.
+// Rows at arbitrary addresses.
 struct RowPointers {
   const float* const* data = nullptr;
   std::int64_t rows = 0;
 };
 
-// Rows of some stored type, `stride` bytes apart.
+// [rows, cols] of a stored type, rows `stride` bytes apart.
 struct StoredRows {
   const std::byte* data = nullptr;
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   std::int64_t stride = 0;
-  const std::byte* next = nullptr;  // rows in the same form that will be wanted soon; null: none
-  // Of FP8 matrices: the scales of each row, one per `scaled_alike` columns (a multiple of 32, or
-  // all), below 2^119.
+  const std::byte* next = nullptr;  // rows of the same layout to prefetch; null: none
+  // FP8 only: scales[row][col / scaled_alike], below 2^119. `scaled_alike` is the number of columns
+  // per scale: a multiple of 32, or all.
   const float* const* scales = nullptr;
   std::int64_t scaled_alike = 0;
 };
 
-// c[m, n] = factor[m] c[m, n] + the sum over k of a[m, k] b[k, n], k ascending: one chain of fused
-// multiplications and additions per value (of separate ones at the baseline).
+// c[m, n] = factor[m] c[m, n] + sum over k of a[m, k] b[k, n], k ascending: one chain of fused
+// multiply-adds per element (separate multiplications and additions at the baseline).
 struct Product {
   const float* a = nullptr;  // a[m, k] is at m * a_row + k * a_col
   std::int64_t a_row = 0;
   std::int64_t a_col = 1;
-  const float* b = nullptr;  // rows of n, ldb apart
+  const float* b = nullptr;  // [k, n], rows ldb floats apart
   std::int64_t ldb = 0;
-  float* c = nullptr;
+  float* c = nullptr;  // [m, n], rows ldc floats apart
   std::int64_t ldc = 0;
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
-  const float* factor = nullptr;  // null: c is overwritten
+  const float* factor = nullptr;  // [m]; null: c is overwritten
 };
 
-// Scores of some query rows with a block of keys become weights 2^(score - max), the maximum and
-// the sum of each row being carried from block to block. What was accumulated with earlier maxima
-// is to be multiplied by the correction.
+// One step of the online softmax: turns the scores of query rows with a block of keys into weights
+// 2^(score - max) in place and updates the running max and sum of each row. The caller multiplies
+// the output accumulated so far by `correction` = 2^(old max - new max).
 struct SoftmaxBlock {
   float* scores = nullptr;  // [count rounded up to a multiple of 4, width]: a column is a query row
-  std::int64_t count = 0;   // keys, a multiple of 4 when every row sees all
-  std::int64_t width = 0;   // 4, 8 or a multiple of 16
-  const std::int32_t* first = nullptr;  // [width] row r sees the keys [first[r], end[r])
-  const std::int32_t* end = nullptr;    // null both: every row sees all
-  float* max = nullptr;                 // [width], -infinity before the first block
-  float* sum = nullptr;                 // [width]
-  float* correction = nullptr;          // [width]
+  std::int64_t count = 0;   // keys; a multiple of 4 without a mask
+  std::int64_t width = 0;   // query rows: 4, 8 or a multiple of 16
+  const std::int32_t* first = nullptr;  // [width] mask: row r sees the keys [first[r], end[r])
+  const std::int32_t* end = nullptr;    // [width]; both null: no mask
+  float* max = nullptr;                 // [width] in/out, -infinity before the first block
+  float* sum = nullptr;                 // [width] in/out, 0 before the first block
+  float* correction = nullptr;          // [width] out
 };
 
-// What rows know after some keys: softmax of their scores times the values is acc / sum.
+// Partial softmax state of query rows over a KV split: max and sum of 2^(score - max), and the
+// unnormalised output acc = sum of 2^(score - max) * value. The attention output is acc / sum.
 struct SoftmaxRows {
-  float* max = nullptr;
-  float* sum = nullptr;
+  float* max = nullptr;  // [rows]; -infinity: no keys yet
+  float* sum = nullptr;  // [rows]
   float* acc = nullptr;  // [rows, cols]
 };
 
 struct MathTable {
   // y[r * ldy + c] = dot(row r of x, row c of w), both of `cols` values.
   void (*matmul)(RowsF32 x, RowsF32 w, std::int64_t cols, float* y, std::int64_t ldy) = nullptr;
-  // The same with rows of w as they are stored, bit for bit. Null at the baseline, which is faster
-  // with decoded ones.
+  // The same on stored rows of w, with the same bits as on decoded rows. Null at the baseline,
+  // where decoding first is faster.
   void (*matmul_f16)(RowsF32 x, StoredRows w, float* y, std::int64_t ldy) = nullptr;
   void (*matmul_bf16)(RowsF32 x, StoredRows w, float* y, std::int64_t ldy) = nullptr;
   void (*matmul_e4m3)(RowsF32 x, StoredRows w, float* y, std::int64_t ldy) = nullptr;
@@ -85,9 +86,9 @@ struct MathTable {
   // y = x / sqrt(mean(x^2) + eps) * weight; y may be x.
   void (*rms_norm)(const float* x, const float* weight, float* y, std::int64_t n, float eps) =
       nullptr;
-  // Of at least one value.
+  // n is at least 1.
   float (*max)(const float* x, std::int64_t n) = nullptr;
-  // x = exp(x - max), and the sum of that.
+  // x = exp(x - max); returns the sum of x.
   float (*exp_sum)(float* x, std::int64_t n, float max) = nullptr;
   void (*scale)(float* x, std::int64_t n, float factor) = nullptr;
   // y += a x
@@ -97,30 +98,33 @@ struct MathTable {
   // x = 1 / (1 + exp(-x))
   void (*sigmoid)(float* x, std::int64_t n) = nullptr;
 
+  // RoPE on split halves (NeoX style):
   // x[i], x[i + half] = x[i] c[i] - x[i + half] s[i], x[i + half] c[i] + x[i] s[i]
   void (*rotate_halves)(float* x, const float* c, const float* s, std::int64_t half) = nullptr;
-  // The same for neighbours x[2i], x[2i + 1]. c and s are given for each value: every cosine twice,
-  // every sine negated and as it is.
+  // RoPE on neighbouring pairs x[2i], x[2i + 1] (GPT-J style). c and s have 2 half values: every
+  // cosine twice, every sine first negated, then plain.
   void (*rotate_pairs)(float* x, const float* c, const float* s, std::int64_t half) = nullptr;
 
-  // Of attention: see product-inl.h for their bits.
+  // Attention; see product-inl.h for the order of the sums.
   void (*product)(const Product& p) = nullptr;
   void (*softmax_block)(const SoftmaxBlock& b) = nullptr;
-  // Joins what rows know of other keys to what they know; rows of maximum -infinity know nothing.
+  // Merges two partial softmax states (max, sum, output) of [rows, cols]; a max of -infinity is an
+  // empty state.
   void (*softmax_merge)(SoftmaxRows to,
                         SoftmaxRows from,
                         std::int64_t rows,
                         std::int64_t cols) = nullptr;
-  // to[c * ld + r] = rows[r][c] * factor; up to the next multiple of 4 r past the rows give 0.
+  // to[c * ld + r] = rows[r][c] * factor; r is padded with zeros to a multiple of 4.
   void (*transpose)(RowPointers rows, std::int64_t cols, float factor, float* to, std::int64_t ld) =
       nullptr;
-  // out[rows, cols], as the codecs decode; meant for rows far apart in memory.
+  // out[rows, cols] = decoded rows, the same bits as the codecs; prefetches `next` for rows that
+  // are far apart in memory (KV cache).
   void (*decode_f16_rows)(StoredRows in, float* out) = nullptr;
   void (*decode_bf16_rows)(StoredRows in, float* out) = nullptr;
   void (*decode_f32_rows)(StoredRows in, float* out) = nullptr;
 };
 
-// Call only what the processor can run; table.h chooses.
+// Call only levels that the CPU supports; table.h selects one.
 namespace scalar {
 extern const MathTable kMath;
 }  // namespace scalar

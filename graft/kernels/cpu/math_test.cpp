@@ -30,17 +30,17 @@ void expect_same_bits(const Floats& got, const Floats& want) {
   EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0);
 }
 
-// Lengths below, at and above the 16 lanes and the steps of the loops.
+// Lengths around the 16 lanes and the loop steps.
 constexpr std::int64_t kLengths[] = {1, 2, 7, 15, 16, 17, 31, 33, 64, 100, 128, 129, 333};
 
 class MathTest : public testing::TestWithParam<const KernelTable*> {
  protected:
   static const MathTable& math() { return GetParam()->math; }
   static const MathTable& reference() { return runnable_kernels()[0]->math; }
-  // Levels that fuse agree among themselves.
-  static const MathTable& fused_reference() {
-    const bool fuses = GetParam()->isa != "scalar";
-    return runnable_kernels()[fuses ? 1 : 0]->math;
+  // Levels with FMA match each other.
+  static const MathTable& fma_reference() {
+    const bool has_fma = GetParam()->isa != "scalar";
+    return runnable_kernels()[has_fma ? 1 : 0]->math;
   }
 };
 
@@ -66,12 +66,12 @@ struct Problem {
   }
 };
 
-TEST_P(MathTest, MatmulEqualsTheReferenceAndTheFormula) {
+TEST_P(MathTest, MatmulMatchesTheReferenceAndTheFormula) {
   for (const std::int64_t cols : kLengths) {
     for (const auto& [num_x, num_w] : {std::pair{1, 1}, {1, 13}, {5, 7}, {4, 6}, {9, 25}, {2, 3}}) {
       const Problem problem(num_x, num_w, cols);
       const Floats y = problem.run(math());
-      expect_same_bits(y, problem.run(fused_reference()));
+      expect_same_bits(y, problem.run(fma_reference()));
       for (std::int64_t r = 0; r < num_x; ++r) {
         for (std::int64_t c = 0; c < num_w; ++c) {
           double want = 0;
@@ -82,7 +82,7 @@ TEST_P(MathTest, MatmulEqualsTheReferenceAndTheFormula) {
           EXPECT_NEAR(y[static_cast<std::size_t>(r * (num_w + 2) + c)], want, 1e-4);
         }
         EXPECT_EQ(y[static_cast<std::size_t>(r * (num_w + 2) + num_w)], 7.0F)
-            << "beside the result";
+            << "written past the end of the row";
       }
     }
   }
@@ -100,9 +100,9 @@ constexpr std::array kStoredTypes = {
     StoredType{DType::F8_E5M2, &MathTable::matmul_e5m2},
 };
 
-TEST_P(MathTest, MatmulOfStoredRowsEqualsThatOfDecodedOnes) {
+TEST_P(MathTest, MatmulOfStoredRowsMatchesDecodedRows) {
   for (const StoredType& type : kStoredTypes) {
-    if (math().*type.matmul == nullptr) GTEST_SKIP() << "decodes first";
+    if (math().*type.matmul == nullptr) GTEST_SKIP() << "this level has no kernel for stored rows";
     const quant::Codec& codec = quant::reference_codecs()[static_cast<std::size_t>(type.dtype)];
     const auto elem_bytes = static_cast<std::int64_t>(info(type.dtype).block_bytes);
     for (const std::int64_t cols : kLengths) {
@@ -112,7 +112,7 @@ TEST_P(MathTest, MatmulOfStoredRowsEqualsThatOfDecodedOnes) {
         std::vector<std::byte> stored(problem.w.size() * static_cast<std::size_t>(elem_bytes));
         codec.encode(problem.w.data(), stored.data(), problem.w.size());
         codec.decode(stored.data(), problem.w.data(), problem.w.size());
-        // Every row has scales of its own, one per 32 columns; the other types have none.
+        // FP8 rows have one scale per 32 columns; the other types have none.
         const bool is_scaled = elem_bytes == 1;
         const std::int64_t num_tiles = (problem.ldw + 31) / 32;
         const Floats scales = random_floats(num_w * num_tiles);
@@ -138,11 +138,10 @@ TEST_P(MathTest, MatmulOfStoredRowsEqualsThatOfDecodedOnes) {
   }
 }
 
-// Every code, the infinities and those that are no number among them: the product with a one among
-// zeros is the code's value, and what is no number spoils its own lane alone.
-TEST_P(MathTest, MatmulOfStoredRowsKnowsEveryCode) {
+// x is a unit vector, so the product is the value of the code, infinity and NaN included.
+TEST_P(MathTest, MatmulOfStoredRowsDecodesEveryCode) {
   for (const StoredType& type : kStoredTypes) {
-    if (math().*type.matmul == nullptr) GTEST_SKIP() << "decodes first";
+    if (math().*type.matmul == nullptr) GTEST_SKIP() << "this level has no kernel for stored rows";
     const quant::Codec& codec = quant::reference_codecs()[static_cast<std::size_t>(type.dtype)];
     const auto elem_bytes = static_cast<std::int64_t>(info(type.dtype).block_bytes);
     const std::int64_t num_codes = std::int64_t{1} << (8 * elem_bytes);
@@ -174,7 +173,7 @@ TEST_P(MathTest, MatmulOfStoredRowsKnowsEveryCode) {
   }
 }
 
-TEST_P(MathTest, ARowOfAProductDoesNotDependOnItsNeighbours) {
+TEST_P(MathTest, MatmulRowsAreIndependent) {
   const Problem all(11, 17, 333);
   const Floats y = all.run(math());
   for (std::int64_t r = 0; r < all.num_x; ++r) {
@@ -187,7 +186,7 @@ TEST_P(MathTest, ARowOfAProductDoesNotDependOnItsNeighbours) {
   }
 }
 
-TEST_P(MathTest, RowFunctionsEqualTheReference) {
+TEST_P(MathTest, RowFunctionsMatchTheReference) {
   for (const std::int64_t n : kLengths) {
     const Floats x = random_floats(n, 20.0F);
     const Floats w = random_floats(n);
@@ -247,7 +246,7 @@ TEST_P(MathTest, RowFunctionsMatchTheirFormulas) {
   }
 }
 
-TEST_P(MathTest, ExpIsRightToTwoUnitsInTheLastPlace) {
+TEST_P(MathTest, ExpIsAccurateToTwoUlp) {
   for (int i = 0; i < 8000; ++i) {
     float value = -87.0F * static_cast<float>(i) / 8000.0F;
     const double want = std::exp(static_cast<double>(value));
@@ -256,7 +255,7 @@ TEST_P(MathTest, ExpIsRightToTwoUnitsInTheLastPlace) {
   }
 }
 
-TEST_P(MathTest, ExtremesStayWhatTheyAre) {
+TEST_P(MathTest, HandlesInfinityAndNan) {
   const float infinity = std::numeric_limits<float>::infinity();
   Floats x = {-infinity, 0.0F, -1000.0F, std::nanf("")};
   math().exp_sum(x.data(), 4, 0.0F);
@@ -271,7 +270,7 @@ TEST_P(MathTest, ExtremesStayWhatTheyAre) {
   EXPECT_TRUE(std::isnan(s[2]));
 }
 
-TEST_P(MathTest, RotationsAreThePlainSumsOfProducts) {
+TEST_P(MathTest, RotationsMatchTheFormulaExactly) {
   for (const std::int64_t half : {1, 3, 8, 16, 21, 32, 64}) {
     const auto n = static_cast<std::size_t>(half);
     const Floats x = random_floats(2 * half);

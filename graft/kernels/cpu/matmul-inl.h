@@ -1,13 +1,14 @@
-// Dot products in register tiles, fused as in product-inl.h. See graft/quant/simd-inl.h for the
-// rules of these files: included inside an instruction-set region, after rows-inl.h.
+// y[r, c] = dot(x row r, w row c) in register tiles, with FMA as in product-inl.h. See
+// graft/quant/simd-inl.h for the rules of these files: included inside an instruction-set region,
+// after rows-inl.h.
 
 namespace {
 
-// Registers that one output's 16 lanes take, and the outputs of a tile: as many accumulators as fit
-// beside one row of x and one of w (of 32, 16 and 16 registers), the shape nearest to a square,
-// since a tile of a x b outputs reads a + b rows.
-inline constexpr int kParts = kLanes / kNativeLanes;
-inline constexpr std::int64_t kPartElems = kNativeLanes;
+// Registers of the 16 lanes of one output, and the register tile: as many accumulators as fit next
+// to one row of x and one of w (of 32, 16 and 16 registers), nearly square, since a tile of a x b
+// outputs reads a + b rows.
+inline constexpr int kLaneRegisters = kLanes / kNativeLanes;
+inline constexpr std::int64_t kRegisterElems = kNativeLanes;
 #if GRAFT_VECTOR_BYTES == 64
 inline constexpr int kTileX = 4;
 inline constexpr int kTileW = 6;
@@ -20,21 +21,21 @@ inline constexpr int kTileW = 3;
 #endif
 
 template <int kCount = kLanes>
-GRAFT_INLINE F32<kCount> join(const NativeF32* parts) {
+GRAFT_INLINE F32<kCount> join(const NativeF32* registers) {
   if constexpr (kCount == kNativeLanes) {
-    return {parts[0]};
+    return {registers[0]};
   } else {
-    return {join<kCount / 2>(parts), join<kCount / 2>(parts + kCount / 2 / kNativeLanes)};
+    return {join<kCount / 2>(registers), join<kCount / 2>(registers + kCount / 2 / kNativeLanes)};
   }
 }
 
 template <int kX, int kW>
 struct Accumulators {
-  NativeF32 lanes[kX][kW][kParts];
+  NativeF32 lanes[kX][kW][kLaneRegisters];
 };
 
-// What the values that From reads are multiplied with, per row of w: their scale, for the columns
-// that share it. One value each, or none.
+// Per row of w the factor of the values read by From: the scale of the current columns. Empty for
+// types without scales.
 template <class From, int kW>
 struct Factors {
   float of[kW];
@@ -51,7 +52,7 @@ requires(!From::kScaled) struct Factors<From, kW> {
   GRAFT_INLINE void load(const StoredRows& /*w*/, std::int64_t /*first*/, std::int64_t /*tile*/) {}
 };
 
-// Columns that are read at once.
+// Columns per step.
 template <class From>
 inline constexpr int kStepElems =
     From::kNatives* kNativeLanes > kLanes ? From::kNatives* kNativeLanes : kLanes;
@@ -71,8 +72,8 @@ GRAFT_INLINE void load_row(const std::byte* from,
   }
 }
 
-// A step's columns of kX rows of x and kW rows of w, which are stored as From reads them and stand
-// ldw bytes apart.
+// acc += one step of columns of kX rows of x and kW rows of w; w is stored in the type of From,
+// rows ldw bytes apart.
 template <class From, int kX, int kW>
 GRAFT_INLINE void multiply_add(Accumulators<kX, kW>& acc,
                                const float* x,
@@ -83,24 +84,25 @@ GRAFT_INLINE void multiply_add(Accumulators<kX, kW>& acc,
   constexpr std::int64_t kElemBytes = sizeof(typename From::Code);
   constexpr int kNatives = From::kNatives;
 #pragma GCC unroll 8
-  for (int part = 0; part < kStepElems<From> / kNativeLanes; part += kNatives) {
+  for (int reg = 0; reg < kStepElems<From> / kNativeLanes; reg += kNatives) {
 #pragma GCC unroll 8
     for (int c = 0; c < kW; ++c) {
       NativeF32 row_w[kNatives];
-      load_row<From, kW>(w + c * ldw + part * kPartElems * kElemBytes, factors, c, row_w);
+      load_row<From, kW>(w + c * ldw + reg * kRegisterElems * kElemBytes, factors, c, row_w);
 #pragma GCC unroll 2
       for (int i = 0; i < kNatives; ++i) {
 #pragma GCC unroll 8
         for (int r = 0; r < kX; ++r) {
-          NativeF32& lanes = acc.lanes[r][c][(part + i) % kParts];
-          lanes = fused(load_native(x + r * ldx + (part + i) * kPartElems), row_w[i], lanes);
+          NativeF32& lanes = acc.lanes[r][c][(reg + i) % kLaneRegisters];
+          lanes = mul_add(load_native(x + r * ldx + (reg + i) * kRegisterElems), row_w[i], lanes);
         }
       }
     }
   }
 }
 
-// The last columns, fewer than a step: sixteen at a time as floats, padded with zeros.
+// The last `count` columns, fewer than a step: decoded to float and padded with zeros, sixteen at a
+// time.
 template <class From, int kX, int kW>
 GRAFT_INLINE void multiply_add_tail(Accumulators<kX, kW>& acc,
                                     const float* x,
@@ -133,7 +135,7 @@ GRAFT_INLINE void multiply_add_tail(Accumulators<kX, kW>& acc,
   }
 }
 
-// Rows [first, first + kW) of w with kX rows of x.
+// kX rows of x times rows [first, first + kW) of w.
 template <class From, int kX, int kW>
 void matmul_tile(const float* x,
                  std::int64_t ldx,
@@ -165,7 +167,7 @@ void matmul_tile(const float* x,
   }
 }
 
-// All rows of w with kX rows of x.
+// kX rows of x times all rows of w.
 template <class From, int kX>
 void matmul_rows(const float* x, std::int64_t ldx, StoredRows w, float* y, std::int64_t ldy) {
   std::int64_t c = 0;
@@ -175,7 +177,7 @@ void matmul_rows(const float* x, std::int64_t ldx, StoredRows w, float* y, std::
     matmul_tile<From, kX, 1>(x, ldx, w, c, y, ldy);
 }
 
-// kX rows of x at a time, and what is left in one piece.
+// kX rows of x at a time, then the remaining rows in one smaller tile.
 template <class From, int kX = kTileX>
 void matmul_stored(RowsF32 x, StoredRows w, float* y, std::int64_t ldy) {
   for (; x.rows >= kX; x.rows -= kX, x.data += kX * x.stride, y += kX * ldy)

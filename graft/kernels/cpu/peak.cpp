@@ -7,11 +7,11 @@
 #include "graft/kernels/cpu/isa/isa.h"
 #include "graft/kernels/cpu/packed/tile_layout.h"
 
-// Two ports with a latency of four or five cycles are kept busy by ten sums that do not wait for
-// each other. They are variables: arrays do not stay in registers here. An asm keeps the compiler
-// from knowing that factors are 1 and sums equal, from moving work out of a loop, and from moves
-// between registers that would lengthen every sum. (Words of 32 bits are added as words of 64 in
-// the end: no sum is so large that it would spill.)
+// Ten independent sums keep two ports with a latency of four or five cycles busy. They are
+// variables because arrays would not stay in registers. An asm hides from the compiler that the
+// factors are 1 and the sums equal, and prevents hoisting work out of the loop and register moves
+// that lengthen every dependency chain. (a + b on __m256i adds 64-bit lanes; the 32-bit sums are
+// too small to carry into their neighbours.)
 
 namespace graft::kernels::cpu::scalar {
 namespace {
@@ -88,7 +88,7 @@ double add_float_products(std::int64_t rounds) {
   return result;
 }
 
-// Without VNNI: products of bytes, the sums of pairs, the sums of those.
+// Without VNNI: int8 products with pairs summed to 16 bits, then pairs of those to 32 bits.
 [[gnu::always_inline]] inline void add_product(__m256i& sum, __m256i one) {
   __asm__ volatile("" : "+x"(one));
   const __m256i pairs = _mm256_maddubs_epi16(one, one);
@@ -180,14 +180,14 @@ GRAFT_ISA_END
 GRAFT_ISA_BEGIN(amx)
 namespace {
 
-// Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 columns: 16 x 16 sums of 64 products each.
+// Tiles 0..3 are sums, 4 and 5 the left operands, 6 and 7 the right: 16 x 16 sums of 64 products.
 double add_byte_products(std::int64_t rounds) {
   TileLayout layout;
   for (int tile = 0; tile < 8; ++tile) {
     layout.rows[tile] = 16;
     layout.row_bytes[tile] = 64;
   }
-  // The intrinsic of g++ 12 names only the first bytes as its operand.
+  // The intrinsic of g++ 12 declares only the first bytes as its operand.
   __asm__ volatile("ldtilecfg %0" ::"m"(layout));
   alignas(64) std::uint8_t ones[16][64];
   __builtin_memset(ones, 1, sizeof(ones));

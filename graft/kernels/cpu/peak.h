@@ -1,5 +1,5 @@
-// The most a core's arithmetic gives: products and sums with everything in registers. Kernels that
-// also load, unpack and scale reach a share of it.
+// Peak arithmetic of a core: multiply-adds with all operands in registers. Kernels that also load,
+// unpack and scale reach a fraction of it.
 
 #pragma once
 
@@ -8,13 +8,13 @@
 namespace graft::kernels::cpu {
 
 struct PeakTable {
-  // So many rounds of products. All factors are 1, so the sum, which is returned, is the number of
-  // products made: exact for up to 2^20 rounds.
+  // Runs `rounds` rounds of multiply-adds with all factors 1 and returns the sum, which is the
+  // number of products: exact for up to 2^20 rounds.
   double (*add_float_products)(std::int64_t rounds) = nullptr;
-  double (*add_byte_products)(std::int64_t rounds) = nullptr;  // null: no instruction for them
+  double (*add_byte_products)(std::int64_t rounds) = nullptr;  // int8; null: not supported
 };
 
-// Call only what the processor can run; table.h chooses.
+// Call only levels that the CPU supports; table.h selects one.
 namespace scalar {
 extern const PeakTable kPeak;
 }  // namespace scalar

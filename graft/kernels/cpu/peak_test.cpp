@@ -9,8 +9,8 @@
 namespace graft::kernels::cpu {
 namespace {
 
-// A compiler that took the loops apart would return another number.
-TEST(Peak, MakesAsManyProductsAsItSays) {
+// Fails when the compiler optimizes the loops away.
+TEST(Peak, ReturnsTheNumberOfProducts) {
   for (const KernelTable* table : runnable_kernels()) {
     SCOPED_TRACE(std::string(table->isa));
     const PeakTable& peak = table->peak;

@@ -1,15 +1,14 @@
-// Matrix products whose every value is one chain of multiplications and additions in the order of
-// its terms: the bits follow from neither the width of the registers nor the rows beside it. Unlike
-// the other kernels they fuse the two where the instruction set can: twice the speed, and AVX2 and
-// AVX-512 still agree to the bit; the baseline may differ in the last places. See
-// graft/quant/simd-inl.h for the rules of these files: included inside an instruction-set region,
-// after simd-inl.h.
+// c = factor c + a b, where every element is one chain of multiply-adds with k ascending: the bits
+// depend on neither the register width nor the other rows. Unlike the other kernels it uses FMA
+// where available: twice the speed, and AVX2 and AVX-512 still agree bit for bit; the baseline may
+// differ in the last bits. See graft/quant/simd-inl.h for the rules of these files: included inside
+// an instruction-set region, after simd-inl.h.
 
 namespace {
 
 template <class V>
 GRAFT_INLINE V all_lanes(float value) {
-  return value - V{};  // folded, unlike a sum: -0 + 0 is not -0
+  return value - V{};  // a broadcast; value + V{} would not fold, since -0 + 0 is +0
 }
 
 template <class V>
@@ -25,10 +24,10 @@ GRAFT_INLINE NativeF32 load_native(const float* from) {
   return v;
 }
 
-// What the accumulators of a product begin with.
+// Initial value of the accumulators: 0, factor * c, or c.
 enum class Start : std::uint8_t { Zero, Scaled, AsIs };
 
-// kM x kN vectors of c, at row m and column n, over the terms [k0, k1).
+// A register tile of kM rows x kN vectors of c at row m and column n, over k in [k0, k1).
 template <class V, int kM, int kN>
 void product_tile(const Product& p,
                   std::int64_t m,
@@ -51,8 +50,8 @@ void product_tile(const Product& p,
       }
     }
   }
-  // Every third row of a has a pointer, hidden from the compiler, which would make one for each and
-  // run out of registers: an instruction adds the stride once or twice for nothing.
+  // One pointer per three rows of a, hidden from the compiler, which would otherwise keep one per
+  // row and run out of registers: addressing modes add the stride once or twice for free.
   constexpr int kPointers = (kM + 2) / 3;
   const float* a[kPointers];
 #pragma GCC unroll 8
@@ -74,7 +73,7 @@ void product_tile(const Product& p,
       const V value = all_lanes<V>(a[i / 3][i % 3 * row]);
 #pragma GCC unroll 4
       for (int j = 0; j < kN; ++j)
-        acc[i][j] = fused(value, row_b[j], acc[i][j]);
+        acc[i][j] = mul_add(value, row_b[j], acc[i][j]);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < kPointers; ++i)
@@ -88,7 +87,7 @@ void product_tile(const Product& p,
   }
 }
 
-// All rows from m on, kM at a time and what is left in smaller tiles.
+// All rows from m on, kM at a time and the rest in smaller tiles.
 template <class V, int kM, int kN>
 void product_rows(const Product& p,
                   std::int64_t m,
@@ -104,31 +103,31 @@ void product_rows(const Product& p,
   }
 }
 
-// kN vectors of columns. A long sum is cut so that its part of b stays in the first-level cache
-// while all rows of a pass by.
+// kN vectors of columns. k is processed in chunks so that the chunk of b stays in the L1 cache
+// while all rows of a use it. Returns the next column.
 template <class V, int kM, int kN>
 std::int64_t product_columns(const Product& p, std::int64_t n) {
-  constexpr std::int64_t kCut = 128;
+  constexpr std::int64_t kChunk = 128;
   Start start = p.factor == nullptr ? Start::Zero : Start::Scaled;
-  for (std::int64_t k = 0; k == 0 || k < p.k; k += kCut) {
-    product_rows<V, kM, kN>(p, 0, n, k, k + kCut < p.k ? k + kCut : p.k, start);
+  for (std::int64_t k = 0; k == 0 || k < p.k; k += kChunk) {
+    product_rows<V, kM, kN>(p, 0, n, k, k + kChunk < p.k ? k + kChunk : p.k, start);
     start = Start::AsIs;
   }
   return n + kN * static_cast<std::int64_t>(sizeof(V) / sizeof(float));
 }
 
 #if GRAFT_VECTOR_BYTES == 64
-// With 16 columns alone every multiplication has a broadcast of its own, and only one of those can
-// be had a cycle. So rows of a are taken in pairs, their values side by side, and each column in
-// two lanes: a broadcast of two values serves two multiplications. The chains stay what they are.
-inline constexpr int kPairs = 8;  // of a tile
+// With only 16 columns every FMA needs its own broadcast, and the CPU does one broadcast per cycle.
+// So rows of a are interleaved in pairs and each column is duplicated in two lanes: one broadcast
+// of two values serves two FMAs. The order of each sum is unchanged.
+inline constexpr int kPairs = 8;  // row pairs per tile
 
-// Where value j stands, in pairs, after two rows were unpacked into a low and a high vector.
-constexpr int place_of(int j) {
+// Index of the pair of column j after two rows were interleaved into a low and a high vector.
+constexpr int pair_index(int j) {
   return j / 4 * 2 + j % 2 + (j % 4 < 2 ? 0 : 8);
 }
 
-GRAFT_INLINE void store_unpacked(V16 x, V16 y, float* to) {
+GRAFT_INLINE void store_interleaved(V16 x, V16 y, float* to) {
   const V16 low =
       __builtin_shufflevector(x, y, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
   const V16 high =
@@ -137,7 +136,7 @@ GRAFT_INLINE void store_unpacked(V16 x, V16 y, float* to) {
   __builtin_memcpy(to + kLanes, &high, sizeof(high));
 }
 
-GRAFT_INLINE void store_rows_of_pair(V16 v, V16 w, float* first, float* second) {
+GRAFT_INLINE void store_row_pair(V16 v, V16 w, float* first, float* second) {
   const V16 even =
       __builtin_shufflevector(v, w, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   const V16 odd =
@@ -146,7 +145,7 @@ GRAFT_INLINE void store_rows_of_pair(V16 v, V16 w, float* first, float* second) 
   __builtin_memcpy(second, &odd, sizeof(odd));
 }
 
-GRAFT_INLINE V16 all_pairs(const float* pair) {
+GRAFT_INLINE V16 broadcast_pair(const float* pair) {
   typedef double V8Double __attribute__((vector_size(64)));  // NOLINT
   double both = 0;
   __builtin_memcpy(&both, pair, sizeof(both));
@@ -161,8 +160,8 @@ void product_pairs_tile(const Product& p, std::int64_t m) {
     const float* a = p.a + m * p.a_row + k;
 #pragma GCC unroll 8
     for (int i = 0; i < kPairs; ++i, a += 2 * p.a_row)
-      store_unpacked(load_as<V16>(a), load_as<V16>(a + p.a_row), pairs[i]);
-    // Or the compiler takes the values out of the vectors it has just stored, by shuffles.
+      store_interleaved(load_as<V16>(a), load_as<V16>(a + p.a_row), pairs[i]);
+    // Otherwise the compiler extracts the values from the registers with shuffles.
     __asm__("" : "+m"(pairs));
 #pragma GCC unroll 16
     for (int j = 0; j < kLanes; ++j, b += p.ldb) {
@@ -172,20 +171,20 @@ void product_pairs_tile(const Product& p, std::int64_t m) {
           __builtin_shufflevector(v, v, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15);
 #pragma GCC unroll 8
       for (int i = 0; i < kPairs; ++i) {
-        const V16 value = all_pairs(pairs[i] + 2 * place_of(j));
-        acc[i][0] = fused(value, low, acc[i][0]);
-        acc[i][1] = fused(value, high, acc[i][1]);
+        const V16 value = broadcast_pair(pairs[i] + 2 * pair_index(j));
+        acc[i][0] = mul_add(value, low, acc[i][0]);
+        acc[i][1] = mul_add(value, high, acc[i][1]);
       }
     }
   }
 #pragma GCC unroll 8
   for (int i = 0; i < kPairs; ++i) {
     float* const c = p.c + (m + std::int64_t{2} * i) * p.ldc;
-    store_rows_of_pair(acc[i][0], acc[i][1], c, c + p.ldc);
+    store_row_pair(acc[i][0], acc[i][1], c, c + p.ldc);
   }
 }
 
-// As many rows as tiles take; returns those that are left.
+// Computes all full tiles of rows; returns the product of the remaining rows.
 Product product_pairs(Product p) {
   std::int64_t m = 0;
   for (; m + 2 * kPairs <= p.m; m += 2 * kPairs)
@@ -197,8 +196,8 @@ Product product_pairs(Product p) {
 }
 #endif
 
-// Tiles: at least eight chains hide the latency of two units; beyond that as few loads per
-// multiplication as the registers allow (of 32, 16 and 16).
+// Tile shapes: at least eight independent chains hide the latency of two FMA units; beyond that as
+// few loads per FMA as the registers allow (32, 16 and 16).
 inline void product(const Product& all) {
   Product p = all;
   std::int64_t n = 0;

@@ -1,9 +1,10 @@
-// Stored rows, of weights or of a cache, to float. See graft/quant/simd-inl.h for the rules of
-// these files: included inside an instruction-set region, after simd-inl.h.
+// Converts stored rows of weights or of the KV cache to float. See graft/quant/simd-inl.h for the
+// rules of these files: included inside an instruction-set region, after simd-inl.h.
 
 namespace {
 
-// The baseline reads one by one.
+// From* structs convert a stored type: one() a single code, native() or natives() whole registers
+// (not at the baseline).
 struct FromF16 {
   using Code = std::uint16_t;
   static constexpr bool kScaled = false;
@@ -48,8 +49,8 @@ struct FromBf16 {
 };
 
 #if GRAFT_VECTOR_BYTES >= 32
-// Eight bits: the value over kUnit, which is where it stands as an f16, so that the conversion of
-// those does the work; the factor that brings it back is multiplied with the scale beforehand.
+// E4M3 bits shifted into an f16 are the value / kUnit, so the f16 conversion instruction does the
+// work; kUnit is multiplied into the scale beforehand.
 struct FromE4m3 {
   using Code = std::uint8_t;
   static constexpr bool kScaled = true;
@@ -64,7 +65,7 @@ struct FromE4m3 {
     __builtin_memcpy(&codes, in, sizeof(codes));
     const __mmask32 nans =
         _mm256_cmpeq_epi8_mask(codes | _mm256_set1_epi8(-128), _mm256_set1_epi8(-1));
-    // The sign stays on top of its copies, of which the next is the highest bit of the exponent.
+    // Sign extension leaves copies of the sign; clear the one in the highest exponent bit.
     __m512i halves = _mm512_maskz_slli_epi16(kAll, _mm512_maskz_cvtepi8_epi16(kAll, codes), 7);
     halves &= _mm512_set1_epi16(static_cast<std::int16_t>(0xbfff));
     halves = _mm512_mask_add_epi16(halves, nans, halves, _mm512_set1_epi16(kToNan));
@@ -91,11 +92,11 @@ struct FromE4m3 {
 #if GRAFT_VECTOR_BYTES == 64
   static constexpr __mmask32 kAll = 0xffffffff;
 #endif
-  // From the code that is no number to the f16 that is none.
+  // Added to the shifted NaN code to give an f16 NaN.
   static constexpr std::int16_t kToNan = 0x3e80;
 };
 
-// The upper half of an f16.
+// E5M2 is the upper byte of an f16.
 struct FromE5m2 {
   using Code = std::uint8_t;
   static constexpr bool kScaled = true;
@@ -132,7 +133,7 @@ struct FromF32 {
   }
 };
 
-// Apart, or the compiler keeps registers for it in the loop over rows.
+// Not inlined: the compiler would reserve registers for it in the loop over rows.
 template <class From>
 __attribute__((noinline)) void decode_tail(const std::byte* in, float* out, std::int64_t count) {
   using Code = typename From::Code;
@@ -148,8 +149,8 @@ void decode_rows(StoredRows in, float* out) {
 #if GRAFT_VECTOR_BYTES >= 32
   constexpr std::int64_t kBytes =
       kNativeLanes * static_cast<std::int64_t>(sizeof(typename From::Code));
-  // A cache's rows lie too far apart for the processor to see a pattern in them, so the next ones
-  // are asked for by name, into the second level: with strides of 2048 the first has no room.
+  // KV cache rows are too far apart for the hardware prefetcher, so prefetch the next ones into L2:
+  // with a stride of 2048 bytes L1 has too few sets.
   const std::int64_t ahead = in.next == nullptr ? 0 : in.next - in.data;
 #endif
   const std::byte* row = in.data;
@@ -179,7 +180,7 @@ void decode_rows(StoredRows in, float* out) {
   }
 }
 
-// Four rows from r on; those past the end read as zeros.
+// Transposes rows r .. r + 3; rows past the end read as zeros.
 inline void transpose_four(
     RowPointers in, std::int64_t r, std::int64_t cols, float factor, float* to, std::int64_t ld) {
   const float* rows[4];

@@ -27,7 +27,7 @@ const std::array<KernelTable, 4>& tables() {
                   .math = avx512::kMath,
                   .packed = cpu_features().is_amd ? avx512::kPackedInPlace : avx512::kPacked,
                   .peak = avx512::kPeak},
-      // Tiles multiply matrices; for everything else this level is the one below it.
+      // AMX only speeds up the packed kernels; everything else is AVX-512.
       KernelTable{.isa = "amx",
                   .codecs = avx512::kCodecs,
                   .math = avx512::kMath,
@@ -56,12 +56,12 @@ Runnable find_runnable() {
 }  // namespace
 
 const KernelTable& kernels() {
-  static const KernelTable& chosen = [&]() -> const KernelTable& {
+  static const KernelTable& selected = [&]() -> const KernelTable& {
     const char* name = std::getenv("GRAFT_CPU_ISA");
     const IsaLevel level = choose_level(name == nullptr ? "" : name, cpu_features());
     return tables()[static_cast<std::size_t>(level)];
   }();
-  return chosen;
+  return selected;
 }
 
 std::span<const KernelTable* const> runnable_kernels() {

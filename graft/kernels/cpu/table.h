@@ -1,5 +1,5 @@
-// The CPU kernels of one instruction set, as a table of plain functions. Kernels know bytes, not
-// tensors: pointers, sizes and strides in, nothing returned, nothing allocated, no errors.
+// The CPU kernels of one instruction set as a table of function pointers. Kernels take pointers,
+// sizes and strides; they allocate nothing and report no errors.
 
 #pragma once
 
@@ -21,11 +21,11 @@ struct KernelTable {
   PeakTable peak;
 };
 
-// The best table this machine can run, chosen once. GRAFT_CPU_ISA=scalar|avx2|avx512|amx overrides;
-// a level that is unknown or that the processor lacks throws Error.
+// The table of the highest level this CPU supports, selected once. GRAFT_CPU_ISA=
+// scalar|avx2|avx512|amx overrides; throws Error for an unknown or unsupported level.
 const KernelTable& kernels();
 
-// Every table this machine can run, the plainest first: for tests and benchmarks.
+// All tables this CPU supports, lowest level first: for tests and benchmarks.
 std::span<const KernelTable* const> runnable_kernels();
 
 }  // namespace graft::kernels::cpu

@@ -1,5 +1,5 @@
-// The products and the softmax of attention in the shapes it asks for, one thread: a block of 64
-// keys, 4 to 64 query rows.
+// The matrix products and the softmax of attention on one thread: a block of 64 keys, 4 to 64 query
+// rows.
 
 #include <algorithm>
 #include <string>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kKeys = 64;
 
-// As the workspace hands it out.
+// Aligned like the workspace.
 struct alignas(64) Line {
   float at[16];
 };
@@ -83,7 +83,7 @@ void weighted_values(benchmark::State& state, const KernelTable& table) {
   set_flops(state, 2 * kKeys * width * dim);
 }
 
-// Arguments: query rows, whether some see only a part
+// Arguments: query rows, masked
 void softmax(benchmark::State& state, const KernelTable& table) {
   const std::int64_t width = state.range(0);
   const auto rows = static_cast<std::size_t>(width);

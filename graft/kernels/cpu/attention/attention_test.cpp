@@ -1,5 +1,5 @@
-// The kernels of attention: against their formulas at every level, to the bit between the levels
-// that fuse, and to the bit whatever rows stand beside a row.
+// Attention kernels: against their formulas at every level, bit-identical between the levels with
+// FMA, and bit-identical regardless of the other rows.
 
 #include <algorithm>
 #include <array>
@@ -38,7 +38,7 @@ bool same_bits(const Floats& a, const Floats& b) {
 class AttentionTest : public testing::TestWithParam<const KernelTable*> {
  protected:
   static const MathTable& math() { return GetParam()->math; }
-  // The first level that fuses, which the later ones must equal; itself at the baseline.
+  // The first level with FMA, which the later ones must equal; the baseline for itself.
   static const MathTable& equal() {
     const auto tables = runnable_kernels();
     return GetParam() == tables[0] ? tables[0]->math : tables[1]->math;
@@ -47,7 +47,7 @@ class AttentionTest : public testing::TestWithParam<const KernelTable*> {
 
 struct ProductProblem {
   std::int64_t m, n, k;
-  bool transposed;  // a[m, k] at k * m + m
+  bool transposed;  // a is stored as [k, m]
   Floats a, b, c, factor;
 
   ProductProblem(std::int64_t rows, std::int64_t cols, std::int64_t terms, bool by_columns)
@@ -55,8 +55,7 @@ struct ProductProblem {
         n(cols),
         k(terms),
         transposed(by_columns),
-        a(random_floats(
-            std::max<std::int64_t>(rows * terms, 1))),  // of nothing too there is a place
+        a(random_floats(std::max<std::int64_t>(rows * terms, 1))),  // never empty
         b(random_floats(std::max<std::int64_t>(terms * (cols + 3), 1))),
         c(random_floats(rows * (cols + 1))),
         factor(random_floats(rows)) {}
@@ -107,7 +106,7 @@ TEST_P(AttentionTest, ProductMatchesTheFormula) {
             }
             EXPECT_EQ(got[static_cast<std::size_t>(row * (n + 1) + n)],
                       problem.c[static_cast<std::size_t>(row * (n + 1) + n)])
-                << "beside the result";
+                << "written past the end of the row";
           }
         }
       }
@@ -115,7 +114,7 @@ TEST_P(AttentionTest, ProductMatchesTheFormula) {
   }
 }
 
-TEST_P(AttentionTest, AValueOfAProductDoesNotDependOnTheOthers) {
+TEST_P(AttentionTest, ProductElementsAreIndependent) {
   const ProductProblem all(19, 85, 200, false);
   const Floats together = all.run(math(), true);
   for (std::int64_t row = 0; row < all.m; ++row) {
@@ -134,7 +133,7 @@ TEST_P(AttentionTest, AValueOfAProductDoesNotDependOnTheOthers) {
   }
 }
 
-// Rows on their way through blocks of scores [64, rows].
+// Query rows with their softmax state, fed with blocks of scores [64, rows].
 struct Softmax {
   std::int64_t width;
   Floats max, sum, correction, scores;
@@ -162,7 +161,7 @@ struct Softmax {
   }
 };
 
-// Takes some columns of [64, width], the last of them again and again up to `lanes`.
+// Columns [first, first + lanes) of [64, width]; past the end the last column is repeated.
 Floats columns(const Floats& block, std::int64_t width, std::int64_t first, std::int64_t lanes) {
   Floats taken;
   for (std::int64_t key = 0; key < 64; ++key) {
@@ -182,7 +181,7 @@ Ints columns(const Ints& ranges, std::int64_t first, std::int64_t lanes) {
   return taken;
 }
 
-// Row r of three blocks: all keys, some, and none of every fifth row.
+// Key ranges of three blocks: all keys; some keys; no key for every fifth row.
 struct Visibility {
   std::vector<Ints> first, end;
 
@@ -210,16 +209,16 @@ std::vector<Floats> three_blocks() {
 }
 
 TEST_P(AttentionTest, SoftmaxMatchesTheFormula) {
-  const Visibility seen(kRows);
+  const Visibility visible(kRows);
   const std::vector<Floats> blocks = three_blocks();
   Softmax rows(kRows);
   std::vector<double> sums(kRows);
   for (std::size_t b = 0; b < 3; ++b) {
     const Floats before = rows.max;
-    rows.add(math(), blocks[b], kCounts[b], seen.first[b], seen.end[b]);
+    rows.add(math(), blocks[b], kCounts[b], visible.first[b], visible.end[b]);
     for (std::size_t r = 0; r < kRows; ++r) {
-      const std::int64_t from = seen.first[b].empty() ? 0 : seen.first[b][r];
-      const std::int64_t to = seen.end[b].empty() ? kCounts[b] : seen.end[b][r];
+      const std::int64_t from = visible.first[b].empty() ? 0 : visible.first[b][r];
+      const std::int64_t to = visible.end[b].empty() ? kCounts[b] : visible.end[b][r];
       const auto score = [&](std::int64_t key) {
         return blocks[b][static_cast<std::size_t>(key * kRows) + r];
       };
@@ -231,8 +230,8 @@ TEST_P(AttentionTest, SoftmaxMatchesTheFormula) {
       EXPECT_NEAR(rows.correction[r], correction, 3e-7);
       sums[r] *= correction;
       for (std::int64_t key = 0; key < kCounts[b]; ++key) {
-        const bool visible = key >= from && key < to;
-        const double want = visible ? std::exp2(static_cast<double>(score(key) - max)) : 0.0;
+        const bool is_visible = key >= from && key < to;
+        const double want = is_visible ? std::exp2(static_cast<double>(score(key) - max)) : 0.0;
         EXPECT_NEAR(rows.scores[static_cast<std::size_t>(key * kRows) + r], want, 3e-7 * want);
         sums[r] += want;
       }
@@ -242,13 +241,13 @@ TEST_P(AttentionTest, SoftmaxMatchesTheFormula) {
 }
 
 TEST_P(AttentionTest, SoftmaxHasTheSameBitsAtEveryWidthAndLevel) {
-  const Visibility seen(kRows);
+  const Visibility visible(kRows);
   const std::vector<Floats> blocks = three_blocks();
   Softmax all(kRows);
   Softmax other_level(kRows);
   for (std::size_t b = 0; b < 3; ++b) {
-    all.add(math(), blocks[b], kCounts[b], seen.first[b], seen.end[b]);
-    other_level.add(equal(), blocks[b], kCounts[b], seen.first[b], seen.end[b]);
+    all.add(math(), blocks[b], kCounts[b], visible.first[b], visible.end[b]);
+    other_level.add(equal(), blocks[b], kCounts[b], visible.first[b], visible.end[b]);
   }
   EXPECT_TRUE(same_bits(all.sum, other_level.sum));
   EXPECT_TRUE(same_bits(all.max, other_level.max));
@@ -258,7 +257,7 @@ TEST_P(AttentionTest, SoftmaxHasTheSameBitsAtEveryWidthAndLevel) {
       Softmax some(lanes);
       for (std::size_t b = 0; b < 3; ++b) {
         some.add(math(), columns(blocks[b], kRows, first, lanes), kCounts[b],
-                 columns(seen.first[b], first, lanes), columns(seen.end[b], first, lanes));
+                 columns(visible.first[b], first, lanes), columns(visible.end[b], first, lanes));
       }
       for (std::int64_t i = 0; i < lanes; ++i) {
         const auto r = static_cast<std::size_t>(first + i);
@@ -274,7 +273,7 @@ TEST_P(AttentionTest, SoftmaxHasTheSameBitsAtEveryWidthAndLevel) {
   }
 }
 
-TEST_P(AttentionTest, HiddenScoresMayBeAnything) {
+TEST_P(AttentionTest, MaskedScoresAreIgnored) {
   for (const std::int64_t width : {4, 8, 16}) {
     const auto lanes = static_cast<std::size_t>(width);
     Floats scores = random_floats(64 * width);
@@ -292,7 +291,7 @@ TEST_P(AttentionTest, HiddenScoresMayBeAnything) {
   }
 }
 
-TEST_P(AttentionTest, MergingPartsIsTheWhole) {
+TEST_P(AttentionTest, MergesPartialSoftmaxStates) {
   constexpr std::int64_t kCols = 37;
   const Floats x = random_floats(3 * kCols);
   const Floats y = random_floats(3 * kCols);
@@ -346,7 +345,7 @@ TEST_P(AttentionTest, TransposeScalesAndPads) {
   }
 }
 
-TEST_P(AttentionTest, RowsAreDecodedAsTheCodecsDecode) {
+TEST_P(AttentionTest, DecodedRowsMatchTheCodecs) {
   struct Type {
     DType dtype;
     void (*decode)(StoredRows, float*);

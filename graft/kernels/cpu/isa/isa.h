@@ -1,6 +1,6 @@
-// GRAFT_ISA_BEGIN(avx2) ... GRAFT_ISA_END compiles what stands between for that instruction set, in
-// a namespace of that name. Include every header before it: a std:: template compiled inside would
-// carry the instructions into baseline code when the linker merges the two copies.
+// GRAFT_ISA_BEGIN(avx2) ... GRAFT_ISA_END compiles the code between for that instruction set, in a
+// namespace of that name. Include every header before it: a std:: template instantiated inside
+// would carry the instructions into baseline code when the linker merges the two copies.
 
 #pragma once
 

@@ -16,7 +16,7 @@ struct LevelName {
   IsaLevel level;
 };
 
-// The plainest first.
+// From the lowest to the highest.
 constexpr std::array kLevels = {
     LevelName{"scalar", IsaLevel::Scalar},
     LevelName{"avx2", IsaLevel::Avx2},
@@ -25,7 +25,7 @@ constexpr std::array kLevels = {
 };
 
 struct Requirement {
-  IsaLevel level;  // this one and those above need it
+  IsaLevel level;  // the lowest level that needs the feature
   bool CpuFeatures::*feature;
   std::string_view name;
 };
@@ -45,7 +45,7 @@ constexpr std::array kRequirements = {
     Requirement{IsaLevel::Amx, &CpuFeatures::amx_bf16, "amx-bf16"},
 };
 
-// Linux hands out the tile registers only to processes that ask (arch_prctl ARCH_REQ_XCOMP_PERM).
+// Linux enables the tile registers per process on request (arch_prctl ARCH_REQ_XCOMP_PERM).
 bool os_grants_tiles() {
 #if defined(__linux__)
   constexpr long kRequestPermission = 0x1023;
@@ -97,7 +97,7 @@ CpuFeatures cpu_features() {
       .avx512bf16 = __builtin_cpu_supports("avx512bf16") != 0,
       .is_amd = __builtin_cpu_is("amd") != 0,
   };
-  // clang 14 does not know "f16c" here; the operating system's part is the same as for AVX2.
+  // clang 14 does not accept "f16c" above; the operating system support is the same as for AVX2.
   std::uint32_t eax = 0;
   std::uint32_t ebx = 0;
   std::uint32_t ecx = 0;

@@ -1,4 +1,4 @@
-// Which instruction-set level to run at: what the processor has, and what the user asks for.
+// Detects CPU features and selects the instruction-set level (GRAFT_CPU_ISA overrides).
 
 #pragma once
 
@@ -9,7 +9,7 @@ namespace graft::kernels::cpu {
 
 enum class IsaLevel : std::uint8_t { Scalar, Avx2, Avx512, Amx };
 
-// What of the processor the levels depend on, and the operating system lets us use.
+// CPU features that the operating system has enabled.
 struct CpuFeatures {
   bool avx2 = false;
   bool fma = false;
@@ -23,19 +23,17 @@ struct CpuFeatures {
   bool amx_tile = false;
   bool amx_int8 = false;
   bool amx_bf16 = false;
-  // No level needs these. People ask for the first; the second decides between two forms of a
-  // kernel.
-  bool avx512bf16 = false;
-  bool is_amd = false;
+  bool avx512bf16 = false;  // reported only; no level needs it
+  bool is_amd = false;      // selects between two variants of the packed kernels
 };
 
 CpuFeatures cpu_features();
 
-// The first feature `level` needs that is missing, empty when the level can run.
+// The first missing feature that `level` needs; empty when the level is supported.
 std::string_view missing_feature(IsaLevel level, const CpuFeatures& features);
 
-// `name` as GRAFT_CPU_ISA gives it; empty means the best that can run. Throws Error for a name that
-// is no level and for a level that lacks a feature.
+// The level named by GRAFT_CPU_ISA; an empty name selects the highest supported one. Throws Error
+// for unknown names and unsupported levels.
 IsaLevel choose_level(std::string_view name, const CpuFeatures& features);
 
 }  // namespace graft::kernels::cpu

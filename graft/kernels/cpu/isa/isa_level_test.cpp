@@ -34,7 +34,7 @@ std::string error_of(std::string_view name, const CpuFeatures& features) {
   return "no error";
 }
 
-TEST(IsaLevel, BestThatRuns) {
+TEST(IsaLevel, SelectsTheHighestSupportedLevel) {
   EXPECT_EQ(choose_level("", {}), IsaLevel::Scalar);
   EXPECT_EQ(choose_level("", kAvx2), IsaLevel::Avx2);
   EXPECT_EQ(choose_level("", avx512()), IsaLevel::Avx512);
@@ -47,14 +47,14 @@ TEST(IsaLevel, BestThatRuns) {
   EXPECT_EQ(choose_level("", tiles_only), IsaLevel::Avx512);
 }
 
-TEST(IsaLevel, NameChoosesALowerOne) {
+TEST(IsaLevel, NameSelectsALowerLevel) {
   EXPECT_EQ(choose_level("scalar", amx()), IsaLevel::Scalar);
   EXPECT_EQ(choose_level("avx2", amx()), IsaLevel::Avx2);
   EXPECT_EQ(choose_level("avx512", amx()), IsaLevel::Avx512);
   EXPECT_EQ(choose_level("amx", amx()), IsaLevel::Amx);
 }
 
-TEST(IsaLevel, ErrorsSayWhatIsWrong) {
+TEST(IsaLevel, ErrorsNameTheMissingFeature) {
   EXPECT_EQ(error_of("foo", amx()), "GRAFT_CPU_ISA=foo: unknown level (scalar, avx2, avx512, amx)");
   EXPECT_EQ(error_of("AVX2", amx()),
             "GRAFT_CPU_ISA=AVX2: unknown level (scalar, avx2, avx512, amx)");

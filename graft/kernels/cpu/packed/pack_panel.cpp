@@ -10,12 +10,12 @@
 namespace graft::kernels::cpu {
 namespace {
 
-// A chunk of one row, whatever its type.
+// One chunk of one row with unpacked codes, common to all types.
 struct RowChunk {
   std::uint8_t codes[256];
-  std::uint8_t scales[16];  // signed bytes
+  std::uint8_t scales[16];  // int8; of Q2_K scale and min nibbles
   std::uint8_t mins[16];
-  quant::F16Bits d;  // or the exponent
+  quant::F16Bits d;  // of MXFP4 the E8M0 exponent
   quant::F16Bits dmin;
 };
 
@@ -23,18 +23,18 @@ constexpr std::uint8_t byte(int value) {
   return static_cast<std::uint8_t>(value);
 }
 
-void nibbles(const std::uint8_t* quants, std::uint8_t* codes) {
+void unpack_nibbles(const std::uint8_t* quants, std::uint8_t* codes) {
   for (int i = 0; i < 16; ++i) {
     codes[i] = byte(quants[i] & 15);
     codes[i + 16] = byte(quants[i] >> 4);
   }
 }
 
-void nibbles_and_fifth_bits(const std::uint8_t* quants, std::uint32_t high, std::uint8_t* codes) {
-  nibbles(quants, codes);
+void unpack_5_bits(const std::uint8_t* quants, std::uint32_t high, std::uint8_t* codes) {
+  unpack_nibbles(quants, codes);
   for (int i = 0; i < 4; ++i) {
-    // Bit k of a byte to bit 4 of byte k of a word: eight copies of the byte, in copy k the bit k,
-    // which a sum brings to the top.
+    // Moves bit k of a byte to bit 4 of byte k of a word: replicate the byte eight times, keep bit
+    // k in copy k, and carry it to the top bit by an addition.
     const std::uint64_t copies = 0x0101010101010101U * (high >> (8 * i) & 0xff);
     const std::uint64_t bits = copies & 0x8040201008040201U;
     const std::uint64_t tops = ((bits & 0x7f7f7f7f7f7f7f7fU) + 0x7f7f7f7f7f7f7f7fU) | bits;
@@ -47,24 +47,24 @@ void nibbles_and_fifth_bits(const std::uint8_t* quants, std::uint32_t high, std:
 }
 
 void read_block(const quant::BlockQ40& block, RowChunk& row) {
-  nibbles(block.quants, row.codes);
+  unpack_nibbles(block.quants, row.codes);
   row.d = block.d;
 }
 
-// A minimum is subtracted in the packed form, so its sign turns.
+// The packed form subtracts the minimum, so its sign is flipped.
 void read_block(const quant::BlockQ41& block, RowChunk& row) {
-  nibbles(block.quants, row.codes);
+  unpack_nibbles(block.quants, row.codes);
   row.d = block.d;
   row.dmin = block.m ^ 0x8000;
 }
 
 void read_block(const quant::BlockQ50& block, RowChunk& row) {
-  nibbles_and_fifth_bits(block.quants, block.high, row.codes);
+  unpack_5_bits(block.quants, block.high, row.codes);
   row.d = block.d;
 }
 
 void read_block(const quant::BlockQ51& block, RowChunk& row) {
-  nibbles_and_fifth_bits(block.quants, block.high, row.codes);
+  unpack_5_bits(block.quants, block.high, row.codes);
   row.d = block.d;
   row.dmin = block.m ^ 0x8000;
 }
@@ -76,17 +76,17 @@ void read_block(const quant::BlockQ80& block, RowChunk& row) {
 }
 
 void read_block(const quant::BlockIQ4NL& block, RowChunk& row) {
-  nibbles(block.quants, row.codes);
+  unpack_nibbles(block.quants, row.codes);
   row.d = block.d;
 }
 
 void read_block(const quant::BlockMXFP4& block, RowChunk& row) {
-  nibbles(block.quants, row.codes);
+  unpack_nibbles(block.quants, row.codes);
   row.d = block.e;
 }
 
 // Byte 32 h + i holds, two bits each, codes 128 h + i + 0, 32, 64, 96.
-void pairs_of_bits(const std::uint8_t* quants, std::uint8_t* codes) {
+void unpack_2_bits(const std::uint8_t* quants, std::uint8_t* codes) {
   for (int half = 0; half < 2; ++half) {
     for (int quarter = 0; quarter < 4; ++quarter) {
       for (int i = 0; i < 32; ++i)
@@ -96,7 +96,7 @@ void pairs_of_bits(const std::uint8_t* quants, std::uint8_t* codes) {
 }
 
 // Byte 32 g + i holds codes 64 g + i and 64 g + 32 + i.
-void nibbles_of_256(const std::uint8_t* quants, std::uint8_t* codes) {
+void unpack_nibbles_256(const std::uint8_t* quants, std::uint8_t* codes) {
   for (int g = 0; g < 4; ++g) {
     for (int i = 0; i < 32; ++i) {
       codes[64 * g + i] = byte(quants[32 * g + i] & 15);
@@ -105,23 +105,23 @@ void nibbles_of_256(const std::uint8_t* quants, std::uint8_t* codes) {
   }
 }
 
-// Bit r of high[i] is the bit `to` of value i of run r.
+// Bit s of high[i] is bit `to` of code i of sub-block s (32 codes).
 void add_bit(const std::uint8_t* high, int to, std::uint8_t* codes) {
-  for (int run = 0; run < 8; ++run) {
+  for (int s = 0; s < 8; ++s) {
     for (int i = 0; i < 32; ++i)
-      codes[32 * run + i] |= byte((high[i] >> run & 1) << to);
+      codes[32 * s + i] |= byte((high[i] >> s & 1) << to);
   }
 }
 
 void read_block(const quant::BlockQ2K& block, RowChunk& row) {
-  pairs_of_bits(block.quants, row.codes);
-  std::memcpy(row.scales, block.scales, 16);  // with the mins
+  unpack_2_bits(block.quants, row.codes);
+  std::memcpy(row.scales, block.scales, 16);  // scale and min nibbles
   row.d = block.d;
   row.dmin = block.dmin;
 }
 
 void read_block(const quant::BlockQ3K& block, RowChunk& row) {
-  pairs_of_bits(block.quants, row.codes);
+  unpack_2_bits(block.quants, row.codes);
   add_bit(block.high, 2, row.codes);
   for (int s = 0; s < 16; ++s) {
     const int low = s < 8 ? block.scales[s] & 15 : block.scales[s - 8] >> 4;
@@ -144,12 +144,12 @@ void read_scales_and_mins(const Block& block, RowChunk& row) {
 }
 
 void read_block(const quant::BlockQ4K& block, RowChunk& row) {
-  nibbles_of_256(block.quants, row.codes);
+  unpack_nibbles_256(block.quants, row.codes);
   read_scales_and_mins(block, row);
 }
 
 void read_block(const quant::BlockQ5K& block, RowChunk& row) {
-  nibbles_of_256(block.quants, row.codes);
+  unpack_nibbles_256(block.quants, row.codes);
   add_bit(block.high, 4, row.codes);
   read_scales_and_mins(block, row);
 }
@@ -172,7 +172,7 @@ void read_block(const quant::BlockQ6K& block, RowChunk& row) {
 
 void read_block(const quant::BlockIQ4XS& block, RowChunk& row) {
   for (int s = 0; s < 8; ++s) {
-    nibbles(block.quants + 16 * s, row.codes + 32 * s);
+    unpack_nibbles(block.quants + 16 * s, row.codes + 32 * s);
     const int low = block.scales_low[s / 2] >> (s % 2 * 4) & 15;
     const int high = block.scales_high >> (2 * s) & 3;
     row.scales[s] = byte((low | high << 4) - 32);
@@ -180,59 +180,60 @@ void read_block(const quant::BlockIQ4XS& block, RowChunk& row) {
   row.d = block.d;
 }
 
-// Where the words (four codes) of a panel's row go: lane `row` of 16, every 64 bytes.
-void put_word(std::byte* plane, std::int64_t row, int word, std::uint32_t value) {
+// Stores a word (four codes of a row) in line `word`, lane `row`: see the drawing in packed.h.
+void store_word(std::byte* plane, std::int64_t row, int word, std::uint32_t value) {
   std::memcpy(plane + 64 * word + 4 * row, &value, sizeof(value));
 }
 
-// `kBits` bits of each code from `shift` up, those of 8 / kBits words in one.
+// Stores bits [shift, shift + kBits) of the codes of a block, 8 / kBits words per line. A line
+// combines neighbouring words (stride 1) or words `stride` apart.
 template <int kBits>
-void put_plane(
+void store_plane(
     const std::uint32_t* words, int shift, int stride, std::byte* plane, std::int64_t row) {
-  constexpr int kParts = 8 / kBits;
+  constexpr int kWordsPerLine = 8 / kBits;
   constexpr std::uint32_t kMask = 0x01010101U * ((1U << kBits) - 1);
-  for (int word = 0; word < 8 / kParts; ++word) {
+  for (int line = 0; line < 8 / kWordsPerLine; ++line) {
     std::uint32_t joined = 0;
-    for (int part = 0; part < kParts; ++part) {
-      const int from = stride == 1 ? word * kParts + part : word + part * stride;
-      joined |= (words[from] >> shift & kMask) << (kBits * part);
+    for (int i = 0; i < kWordsPerLine; ++i) {
+      const int from = stride == 1 ? line * kWordsPerLine + i : line + i * stride;
+      joined |= (words[from] >> shift & kMask) << (kBits * i);
     }
-    put_word(plane, row, word, joined);
+    store_word(plane, row, line, joined);
   }
 }
 
-// The codes of a run. Words w and w + 4 share their low nibbles' bytes; further bits of words
-// follow in their order. packed-inl.h takes them apart.
-void put_run(int bits, const std::uint8_t* codes, std::byte* run, std::int64_t row) {
+// Stores 32 codes of a row in the layout drawn in packed.h; unpack_block() in unpack-inl.h reads
+// it.
+void store_block(int bits, const std::uint8_t* codes, std::byte* block, std::int64_t row) {
   std::uint32_t words[8];
   std::memcpy(words, codes, sizeof(words));
   switch (bits) {
     case 2:
-      put_plane<2>(words, 0, 1, run, row);
+      store_plane<2>(words, 0, 1, block, row);
       break;
     case 3:
-      put_plane<2>(words, 0, 1, run, row);
-      put_plane<1>(words, 2, 1, run + 128, row);
+      store_plane<2>(words, 0, 1, block, row);
+      store_plane<1>(words, 2, 1, block + 128, row);
       break;
     case 4:
-      put_plane<4>(words, 0, 4, run, row);
+      store_plane<4>(words, 0, 4, block, row);
       break;
     case 5:
-      put_plane<4>(words, 0, 4, run, row);
-      put_plane<1>(words, 4, 1, run + 256, row);
+      store_plane<4>(words, 0, 4, block, row);
+      store_plane<1>(words, 4, 1, block + 256, row);
       break;
     case 6:
-      put_plane<4>(words, 0, 4, run, row);
-      put_plane<2>(words, 4, 1, run + 256, row);
+      store_plane<4>(words, 0, 4, block, row);
+      store_plane<2>(words, 4, 1, block + 256, row);
       break;
     default:
       for (int word = 0; word < 8; ++word)
-        put_word(run, row, word, words[word]);
+        store_word(block, row, word, words[word]);
   }
 }
 
 template <PackedFormat kFormat>
-void put_chunk(const RowChunk& chunk, std::byte* out, std::int64_t row) {
+void store_chunk(const RowChunk& chunk, std::byte* out, std::int64_t row) {
   if constexpr (kFormat.scale == PackedFormat::Scale::E8M0) {
     out[row] = std::byte(chunk.d);
     out += kPanelRows;
@@ -245,7 +246,7 @@ void put_chunk(const RowChunk& chunk, std::byte* out, std::int64_t row) {
       out += 2 * kPanelRows;
     }
   }
-  if constexpr (has_chunks_of_256(kFormat)) {
+  if constexpr (has_super_blocks(kFormat)) {
     constexpr int kGroups = 256 / kFormat.group;
     for (int g = 0; g < kGroups; ++g, out += kPanelRows)
       out[row] = std::byte(chunk.scales[g]);
@@ -253,8 +254,9 @@ void put_chunk(const RowChunk& chunk, std::byte* out, std::int64_t row) {
     for (int g = 0; kMins && g < kGroups; ++g, out += kPanelRows)
       out[row] = std::byte(chunk.mins[g]);
   }
-  for (std::int64_t i = 0; i < chunk_elems(kFormat); i += kRunElems, out += run_bytes(kFormat))
-    put_run(kFormat.bits, chunk.codes + i, out, row);
+  for (std::int64_t i = 0; i < chunk_elems(kFormat);
+       i += kBlockCols, out += block_code_bytes(kFormat))
+    store_block(kFormat.bits, chunk.codes + i, out, row);
 }
 
 template <DType kType, class Block>
@@ -265,32 +267,32 @@ void pack_rows(const StoredRows& rows, std::byte* panel) {
   for (std::int64_t c = 0; c < rows.cols / chunk_elems(kFormat); ++c) {
     for (std::int64_t row = 0; row < rows.rows; ++row) {
       read_block(reinterpret_cast<const Block*>(rows.data + row * rows.stride)[c], chunk);
-      put_chunk<kFormat>(chunk, panel + c * chunk_bytes(kFormat), row);
+      store_chunk<kFormat>(chunk, panel + c * chunk_bytes(kFormat), row);
     }
   }
 }
 
-// A chunk of bf16s or of what becomes bf16.
+// Reads 32 BF16 or F16 values of a row as bf16.
 template <DType kType>
-void read_halves(const std::byte* from, std::byte* halves) {
+void read_bf16(const std::byte* from, std::byte* halves) {
   if constexpr (kType == DType::BF16) {
-    std::memcpy(halves, from, 2 * kRunElems);
+    std::memcpy(halves, from, 2 * kBlockCols);
   } else {
     const quant::CodecTable& codecs = kernels().codecs;
-    std::array<float, kRunElems> values;
+    std::array<float, kBlockCols> values;
     codecs[static_cast<std::size_t>(kType)].decode(from, values.data(), values.size());
     codecs[static_cast<std::size_t>(DType::BF16)].encode(values.data(), halves, values.size());
   }
 }
 
-// Pairs of values, those of 16 rows side by side.
+// Column pairs of 16 rows side by side: see packed.h.
 template <DType kType>
-void pack_halves(const StoredRows& rows, std::byte* panel) {
-  for (std::int64_t c = 0; c < rows.cols; c += kRunElems, panel += 2 * kRunElems * kPanelRows) {
+void pack_bf16(const StoredRows& rows, std::byte* panel) {
+  for (std::int64_t c = 0; c < rows.cols; c += kBlockCols, panel += 2 * kBlockCols * kPanelRows) {
     for (std::int64_t row = 0; row < rows.rows; ++row) {
-      std::array<std::byte, 2 * kRunElems> halves;
-      read_halves<kType>(rows.data + row * rows.stride + 2 * c, halves.data());
-      for (int pair = 0; pair < kRunElems / 2; ++pair)
+      std::array<std::byte, 2 * kBlockCols> halves;
+      read_bf16<kType>(rows.data + row * rows.stride + 2 * c, halves.data());
+      for (int pair = 0; pair < kBlockCols / 2; ++pair)
         std::memcpy(panel + 64 * pair + 4 * row, halves.data() + 4 * pair, 4);
     }
   }
@@ -333,8 +335,8 @@ constexpr std::array kPackRows = {
     PackRow{DType::IQ4_NL, pack_rows<DType::IQ4_NL, quant::BlockIQ4NL>},
     PackRow{DType::IQ4_XS, pack_rows<DType::IQ4_XS, quant::BlockIQ4XS>},
     PackRow{DType::MXFP4, pack_rows<DType::MXFP4, quant::BlockMXFP4>},
-    PackRow{DType::BF16, pack_halves<DType::BF16>},
-    PackRow{DType::F16, pack_halves<DType::F16>},
+    PackRow{DType::BF16, pack_bf16<DType::BF16>},
+    PackRow{DType::F16, pack_bf16<DType::F16>},
     PackRow{DType::F8_E4M3, pack_fp8<DType::F8_E4M3>},
     PackRow{DType::F8_E5M2, pack_fp8<DType::F8_E5M2>},
 };

@@ -1,35 +1,35 @@
-// Products of floats of 8 and 16 bits in the tile registers of AMX, for the formats of packed.h
-// that are taken as bf16. Included inside an instruction-set region with 64-byte vectors, after
-// graft/kernels/cpu/packed/packed.h and tile_layout.h; the includer says what tiles are:
+// GEMM of BF16, F16 and FP8 weights with AMX-BF16, for the formats of packed.h with as_bf16.
+// Included inside an instruction-set region with 64-byte vectors, after packed.h and tile_layout.h;
+// the includer defines the tile operations (the test emulates them):
 //   GRAFT_TILE_CONFIGURE(layout), GRAFT_TILE_RELEASE(),
 //   GRAFT_TILE_LOAD(tile, from, stride), GRAFT_TILE_STORE(tile, to, stride): rows `stride` bytes
-//   apart, GRAFT_TILE_DOT(sums, x, w): sums += x w, 32 values of each row of x with pairs of w.
-// Every number of rows goes through the same instructions, in which a row does not know the others:
-// so its bits do not depend on them. Values are added in steps of 32 in ascending order, those of a
-// step as the instruction adds them; with scales the sum of every 128 values begins anew, and is
-// multiplied and added by one fused operation.
+//   apart, GRAFT_TILE_DOT(sums, x, w): sums += x w, 32 columns of each row of x with pairs of w.
+// Any number of rows uses the same instructions, and tile rows are independent: the result is
+// batch-invariant. Columns are added in steps of 32 in ascending order, within a step in the order
+// of tdpbf16ps. FP8: the sum of every 128 columns starts from zero and is multiplied by its scale
+// and added with one fused multiply-add.
 
 #define GRAFT_INLINE inline __attribute__((always_inline))
 
 namespace {
 
-inline constexpr std::int64_t kStepElems = 32;  // of a row in a tile
+inline constexpr std::int64_t kStepElems = 32;  // columns per tile row
 inline constexpr std::int64_t kTileBytes = 1024;
 inline constexpr std::int64_t kTileHeight = 16;
-// Two tiles of rows with two panels: four sums, and what is multiplied, are all registers there
-// are.
+// Two tiles of rows by two panels: four tiles of sums and four of operands are all eight tile
+// registers.
 inline constexpr std::int64_t kBlockRows = 2 * kTileHeight;
 inline constexpr std::int64_t kMaxPanels = 2;
 inline constexpr std::int64_t kSumStride = kMaxPanels * kPanelRows;
 
-// Steps after which the rows of x change: their part of two panels, 32 KiB, stays in the
-// first-level cache. Where there are scales, those that share them.
+// Steps per pass over the rows of x: two panels times 16 steps are 32 KiB and stay in the L1 cache.
+// FP8: the steps that share a scale.
 template <PackedFormat kFormat>
-inline constexpr std::int64_t kStepsAtOnce = kFormat.scale == PackedFormat::Scale::F32
-                                                 ? chunk_elems(kFormat) / kStepElems
-                                                 : 16;
+inline constexpr std::int64_t kStepsPerPass = kFormat.scale == PackedFormat::Scale::F32
+                                                  ? chunk_elems(kFormat) / kStepElems
+                                                  : 16;
 
-// How far ahead weights are asked for; see unpack-inl.h.
+// Prefetch distance of weights in bytes; see kPrefetchBytes in unpack-inl.h.
 inline constexpr std::int64_t kBytesAhead = 4096;
 
 GRAFT_INLINE void prefetch(const std::byte* from, std::int64_t num_bytes) {
@@ -37,8 +37,8 @@ GRAFT_INLINE void prefetch(const std::byte* from, std::int64_t num_bytes) {
     __builtin_prefetch(from + kBytesAhead + line);
 }
 
-// Tiles 0 and 1: sums of the first rows with either panel; 2 and 3: of the second; 4 and 5: rows of
-// x; 6 and 7: a step of either panel.
+// Tiles 0, 1: sums of the first 16 rows with panel 0, 1; tiles 2, 3: of the second 16 rows; 4, 5:
+// the two row tiles of x; 6, 7: one step of panel 0, 1.
 class Tiles {
  public:
   Tiles() = default;
@@ -65,21 +65,21 @@ class Tiles {
   std::int64_t second_ = 0;
 };
 
-// Some steps of up to two tiles of rows of x and of two panels.
+// Consecutive steps of up to two row tiles of x and two panels.
 struct Steps {
-  const std::byte* x[2] = {};     // rows of a step stand side by side
-  std::int64_t x_stride[2] = {};  // from step to step: 64 bytes a row; 0: no rows
+  const std::byte* x[2] = {};     // [steps][rows][32] bf16
+  std::int64_t x_stride[2] = {};  // bytes from step to step: 64 per row; 0: no rows
   const std::byte* w[kMaxPanels] = {};
   std::int64_t count = 0;
-  bool is_read_ahead = false;  // w comes from memory
+  bool is_read_ahead = false;  // prefetch w: it is read from memory
 };
 
-// sums[rows][kSumStride] += the products of the steps.
+// sums[rows][kSumStride] += x w over the steps.
 template <int kPanels, bool kSecond>
 void add_steps(const Steps& steps, float* sums) {
   constexpr std::int64_t kStride = kSumStride * std::int64_t{sizeof(float)};
   constexpr std::int64_t kNextRows = kTileHeight * kSumStride;
-  // What was stored before is read by instructions of which the compiler does not know that.
+  // The compiler does not know that tile loads read memory: finish earlier stores first.
   __asm__ volatile("" ::: "memory");
   GRAFT_TILE_LOAD(0, sums, kStride);
   if constexpr (kPanels == 2) GRAFT_TILE_LOAD(1, sums + kPanelRows, kStride);
@@ -109,16 +109,16 @@ void add_steps(const Steps& steps, float* sums) {
   }
 }
 
-// 32 codes as the bf16s of the same values. The exponent is moved to its place and its bias made
-// up for; numbers without one come from a table, and those beyond the largest are put right.
+// Converts 32 FP8 codes to bf16, exactly: moves the exponent and corrects its bias, takes
+// subnormals from a table, and fixes up NaN and infinity.
 template <DType kType>
 GRAFT_INLINE __m512i to_bf16(const std::byte* from) {
   constexpr bool kE4m3 = kType == DType::F8_E4M3;
   constexpr int kMan = kE4m3 ? 3 : 2;
   constexpr int kRebias = (kE4m3 ? 127 - 7 : 127 - 15) << 7;
-  constexpr int kTop = kE4m3 ? 0x7f : 0x7c;  // where what is not finite begins
+  constexpr int kTop = kE4m3 ? 0x7f : 0x7c;  // first code that is not finite
   constexpr __mmask32 kAll = 0xffffffff;
-  // Multiples of 2^-9 and 2^-16.
+  // Subnormals: multiples of 2^-9 (E4M3) and 2^-16 (E5M2).
   const __m512i small = kE4m3 ? _mm512_set4_epi64(0, 0, 0x3c603c403c203c00, 0x3bc03b803b000000)
                               : _mm512_set4_epi64(0, 0, 0, 0x3840380037800000);
   __m256i bytes;
@@ -131,12 +131,12 @@ GRAFT_INLINE __m512i to_bf16(const std::byte* from) {
   bits = _mm512_mask_permutexvar_epi16(bits, is_small, codes, small);
   const __mmask32 is_top =
       _mm512_cmpge_epi16_mask(bits, _mm512_set1_epi16((kTop << (7 - kMan)) + kRebias));
-  // There the exponent is all ones.
+  // NaN and infinity have an exponent of all ones.
   bits = _mm512_mask_mov_epi16(bits, is_top, bits | _mm512_set1_epi16(0x7f80));
   return bits | (codes & _mm512_set1_epi16(static_cast<std::int16_t>(0x8000)));
 }
 
-// A chunk of FP8 codes as tiles of bf16.
+// Unpacks a chunk of FP8 codes into tiles of bf16.
 template <DType kType>
 GRAFT_INLINE void unpack_chunk(const std::byte* chunk, std::byte* tiles) {
   constexpr PackedFormat kFormat = packed_format(kType);
@@ -148,7 +148,7 @@ GRAFT_INLINE void unpack_chunk(const std::byte* chunk, std::byte* tiles) {
   }
 }
 
-// sums[num_rows][kSumStride] += products of a panel times the scales of its rows.
+// sums[row][out] += products[row][out] * scales[out] for the 16 outputs of a panel.
 GRAFT_INLINE void add_scaled(const float* products,
                              const std::byte* scales,
                              std::int64_t num_rows,
@@ -169,17 +169,17 @@ GRAFT_INLINE void add_steps(const Steps& steps, float* sums) {
   }
 }
 
-// kPanels panels with up to kMaxRows rows.
+// kPanels panels times up to kMaxRows rows.
 template <DType kType, int kPanels>
 void multiply_panels(const std::byte* panel,
                      std::int64_t num_outputs,
                      std::int64_t cols,
-                     const std::byte* rounded,
+                     const std::byte* converted,
                      std::int64_t num_rows,
                      float* y,
                      std::int64_t ldy) {
   constexpr PackedFormat kFormat = packed_format(kType);
-  constexpr std::int64_t kMaxSteps = kStepsAtOnce<kFormat>;
+  constexpr std::int64_t kMaxSteps = kStepsPerPass<kFormat>;
   constexpr bool kScaled = kFormat.scale == PackedFormat::Scale::F32;
   Tiles tiles;
   alignas(64) float sums[kMaxRows * kSumStride];
@@ -203,7 +203,7 @@ void multiply_panels(const std::byte* panel,
         const std::int64_t rows_left = num_rows > begin ? num_rows - begin : 0;
         rows[i] = rows_left < kTileHeight ? rows_left : kTileHeight;
         steps.x_stride[i] = 64 * rows[i];
-        steps.x[i] = rounded + begin * rounded_row_bytes(kFormat, cols) + first * 64 * rows[i];
+        steps.x[i] = converted + begin * rounded_row_bytes(kFormat, cols) + first * 64 * rows[i];
       }
       steps.is_read_ahead = !kScaled && row == 0;
       tiles.set_rows(rows[0], rows[1]);
@@ -227,27 +227,27 @@ void multiply_panels(const std::byte* panel,
 }
 
 template <DType kType>
-void multiply_in_bf16(const std::byte* panels,
-                      std::int64_t num_outputs,
-                      std::int64_t cols,
-                      const std::byte* rounded,
-                      std::int64_t num_rows,
-                      float* y,
-                      std::int64_t ldy) {
+void multiply_bf16(const std::byte* panels,
+                   std::int64_t num_outputs,
+                   std::int64_t cols,
+                   const std::byte* converted,
+                   std::int64_t num_rows,
+                   float* y,
+                   std::int64_t ldy) {
   const std::int64_t bytes = panel_bytes(packed_format(kType), cols);
   while (num_outputs > kPanelRows) {
     const std::int64_t count = num_outputs < kSumStride ? num_outputs : kSumStride;
-    multiply_panels<kType, kMaxPanels>(panels, count, cols, rounded, num_rows, y, ldy);
+    multiply_panels<kType, kMaxPanels>(panels, count, cols, converted, num_rows, y, ldy);
     num_outputs -= count;
     panels += kMaxPanels * bytes;
     y += count;
   }
   if (num_outputs > 0) {
-    multiply_panels<kType, 1>(panels, num_outputs, cols, rounded, num_rows, y, ldy);
+    multiply_panels<kType, 1>(panels, num_outputs, cols, converted, num_rows, y, ldy);
   }
 }
 
-// Sixteen floats to the nearest bf16s, ties to even; what is no number stays none.
+// Rounds sixteen floats to bf16, ties to even; NaN stays NaN.
 GRAFT_INLINE __m256i round_to_bf16(const float* from) {
   const __m512i bits = _mm512_loadu_si512(from);
   const __m512i one = _mm512_set1_epi32(1);
@@ -261,17 +261,17 @@ GRAFT_INLINE __m256i round_to_bf16(const float* from) {
   return _mm512_maskz_cvtepi32_epi16(0xffff, _mm512_maskz_srli_epi32(0xffff, result, 16));
 }
 
-// A series of steps, in each the rows side by side.
-void round_to_steps(const float* const* rows,
-                    std::int64_t num_rows,
-                    std::int64_t cols,
-                    std::byte* rounded) {
+// converted: [steps][rows][32] bf16
+void convert_to_bf16(const float* const* rows,
+                     std::int64_t num_rows,
+                     std::int64_t cols,
+                     std::byte* converted) {
   for (std::int64_t c = 0; c < cols; c += kStepElems) {
-    for (std::int64_t row = 0; row < num_rows; ++row, rounded += 64) {
+    for (std::int64_t row = 0; row < num_rows; ++row, converted += 64) {
       const __m256i low = round_to_bf16(rows[row] + c);
       const __m256i high = round_to_bf16(rows[row] + c + 16);
-      __builtin_memcpy(rounded, &low, sizeof(low));
-      __builtin_memcpy(rounded + 32, &high, sizeof(high));
+      __builtin_memcpy(converted, &low, sizeof(low));
+      __builtin_memcpy(converted + 32, &high, sizeof(high));
     }
   }
 }
@@ -281,8 +281,8 @@ consteval void add_bf16_kernels(PackedTable& table) {
   if constexpr (kRow < kPackedTypes.size()) {
     constexpr DType kType = kPackedTypes[kRow].dtype;
     if constexpr (packed_format(kType).as_bf16) {
-      table.kernels[static_cast<std::size_t>(kType)] = {.round = round_to_steps,
-                                                        .multiply = multiply_in_bf16<kType>};
+      table.kernels[static_cast<std::size_t>(kType)] = {.round = convert_to_bf16,
+                                                        .multiply = multiply_bf16<kType>};
     }
     add_bf16_kernels<kRow + 1>(table);
   }

@@ -1,29 +1,30 @@
-// The kernels of packed.h, compiled for the instruction set of the region this is included in:
-// makes kAllPacked in an anonymous namespace. See graft/quant/simd-inl.h for the rules of these
-// files. Before the region include graft/kernels/cpu/packed/packed.h and graft/quant/blocks.h, and
-// define GRAFT_VECTOR_BYTES.
+// The kernels of packed.h, compiled for the instruction set of the including region: defines
+// kAllPacked in an anonymous namespace. See graft/quant/simd-inl.h for the rules of these files.
+// Before the region include graft/kernels/cpu/packed/packed.h and graft/quant/blocks.h, and define
+// GRAFT_VECTOR_BYTES; GRAFT_TILES selects AMX.
 
 #include "graft/quant/simd-inl.h"
-// Order matters: what follows uses what stands above.
+// The order matters: later files use the earlier ones.
 #include "graft/kernels/cpu/packed/words-inl.h"
 //
 #include "graft/kernels/cpu/packed/unpack-inl.h"
 
 namespace {
 
-// A tile of the product of many rows: as many sums, in words and in floats, as fit into the
-// registers beside one word of each panel and one of x.
+// Register tile of the GEMM: kRowsAtOnce rows of x by kTilePanels panels. As many int32 and float
+// sums as fit into the registers next to one line of codes per panel and one word of x.
 #if GRAFT_VECTOR_BYTES == 64
 inline constexpr int kRowsAtOnce = 6;
 inline constexpr int kTilePanels = 2;
-// Up to here it pays to unpack the codes anew for those.
-inline constexpr int kFewRows = 12;
+// Up to this many rows, unpacking the codes again for every row tile (GEMV) is faster than
+// unpacking them once into memory (GEMM).
+inline constexpr int kMaxGemvRows = 12;
 #else
 inline constexpr int kRowsAtOnce = 2;
 inline constexpr int kTilePanels = 1;
-inline constexpr int kFewRows = 4;
+inline constexpr int kMaxGemvRows = 4;
 #endif
-// Rounded rows stand in tiles of so many: a tile register's, or those that are taken at once.
+// Rows per tile of quantized x: the rows of an AMX tile register, or of a register tile.
 #ifdef GRAFT_TILES
 inline constexpr int kTileRows = 16;
 #else
@@ -40,96 +41,104 @@ GRAFT_INLINE float load_f32(const std::byte* from) {
   return as_float(static_cast<std::uint32_t>(load_i32(from)));
 }
 
-// One run of a tile of rounded rows, seen from one of its rows on.
-struct RoundedRun {
+// One block (32 columns) of a tile of quantized rows, starting at row `first`; layout in packed.h.
+struct QuantizedBlock {
   const std::byte* bytes;
   const std::byte* scales;
-  const std::byte* extras;
-  std::int64_t group_bytes;  // from the extras of one group to those of the next
+  const std::byte* corrections;
+  std::int64_t group_bytes;  // stride of the corrections of one group
 
-  GRAFT_INLINE RoundedRun(const std::byte* run, std::int64_t tile_rows, std::int64_t first)
-      : bytes(run + kRunElems * first),
-        scales(run + kRunElems * tile_rows + 4 * first),
-        extras(run + (kRunElems + 4) * tile_rows + 4 * first),
+  GRAFT_INLINE QuantizedBlock(const std::byte* block, std::int64_t tile_rows, std::int64_t first)
+      : bytes(block + kBlockCols * first),
+        scales(block + kBlockCols * tile_rows + 4 * first),
+        corrections(block + (kBlockCols + 4) * tile_rows + 4 * first),
         group_bytes(4 * tile_rows) {}
 
-  GRAFT_INLINE void advance(std::int64_t run_bytes) {
-    bytes += run_bytes;
-    scales += run_bytes;
-    extras += run_bytes;
+  GRAFT_INLINE void advance(std::int64_t stride) {
+    bytes += stride;
+    scales += stride;
+    corrections += stride;
   }
+  // Columns 4 i .. 4 i + 3 of a row, as four int8.
   GRAFT_INLINE std::int32_t word(int row, int i) const {
-    return load_i32(bytes + kRunElems * row + 4 * i);
+    return load_i32(bytes + kBlockCols * row + 4 * i);
   }
   GRAFT_INLINE float scale(int row) const { return load_f32(scales + 4 * row); }
-  // The number beside the scales: of a group of this run.
-  GRAFT_INLINE const std::byte* extra(int row, int group) const {
-    return extras + group * group_bytes + 4 * row;
+  // int32 or f32: see quantized rows in packed.h.
+  GRAFT_INLINE const std::byte* correction(int row, int group) const {
+    return corrections + group * group_bytes + 4 * row;
   }
 };
 
-constexpr std::int64_t bytes_of_run(std::int64_t tile_rows, int num_groups) {
-  return tile_rows * (kRunElems + 4 + 4 * num_groups);
+constexpr std::int64_t quantized_block_bytes(std::int64_t tile_rows, int num_groups) {
+  return tile_rows * (kBlockCols + 4 + 4 * num_groups);
 }
 
-// One group of one panel with a row: sums of the words, the start included.
+// Initial value of the 16 integer sums of a group: -offset * sum(x), or 0 without an offset.
 template <bool kMin, bool kSigned>
-GRAFT_INLINE Words start_of(const RoundedRun& x, int row, int group) {
+GRAFT_INLINE Words initial_sum(const QuantizedBlock& x, int row, int group) {
   if constexpr (kMin || kSigned) return all_words(0);
-  return all_words(load_i32(x.extra(row, group)));
+  return all_words(load_i32(x.correction(row, group)));
 }
 
-// sum += words * scale * x's scale, then += min * minus x's sum, each rounded once.
+// sum += words * (scale * x scale), then sum += min * (-x scale * sum(x)): two fused multiply-adds.
 template <bool kMin>
-GRAFT_INLINE F32x16 add_group(
-    F32x16 sum, Words words, F32x16 scale, F32x16 min, const RoundedRun& x, int row, int group) {
-  sum = fused(to_floats(words), scale * F32x16(x.scale(row)), sum);
-  if constexpr (kMin) sum = fused(min, F32x16(load_f32(x.extra(row, group))), sum);
+GRAFT_INLINE F32x16 add_group(F32x16 sum,
+                              Words words,
+                              F32x16 scale,
+                              F32x16 min,
+                              const QuantizedBlock& x,
+                              int row,
+                              int group) {
+  sum = mul_add(to_floats(words), scale * F32x16(x.scale(row)), sum);
+  if constexpr (kMin) sum = mul_add(min, F32x16(load_f32(x.correction(row, group))), sum);
   return sum;
 }
 
-// Some runs of a tile of rounded rows.
-struct RoundedTile {
-  const std::byte* runs;
-  int num_runs;
+// Consecutive blocks of a tile of quantized rows.
+struct QuantizedTile {
+  const std::byte* blocks;
+  int num_blocks;
   int num_rows;
 };
 
-// One panel with a few rows of a tile, from row `first` on: codes are used as they are unpacked.
+// y[kRows][16] = one panel times rows [first, first + kRows) of a tile; codes are multiplied as
+// they are unpacked.
 template <PackedFormat kFormat, int kRows>
-void gemv(const std::byte* panel, const RoundedTile& x, int first, float* y) {
-  constexpr int kGroups = kGroupsOfRun<kFormat>;
-  constexpr int kWords = kRunWords / kGroups;
+void gemv(const std::byte* panel, const QuantizedTile& x, int first, float* y) {
+  constexpr int kGroups = kBlockGroups<kFormat>;
+  constexpr int kWords = kBlockWords / kGroups;
   constexpr bool kMin = kFormat.has_min;
-  constexpr bool kSigned = kTakenAsSigned<kFormat>;
+  constexpr bool kSigned = kCodesSigned<kFormat>;
   F32x16 sums[kRows];
 #pragma GCC unroll 16
   for (int row = 0; row < kRows; ++row)
     sums[row] = 0.0F;
-  RoundedRun of_x(x.runs, x.num_rows, first);
-  const std::int64_t x_bytes = bytes_of_run(x.num_rows, kGroups);
-  const int num_chunks = x.num_runs / static_cast<int>(chunk_elems(kFormat) / kRunElems);
+  QuantizedBlock x_block(x.blocks, x.num_rows, first);
+  const std::int64_t x_bytes = quantized_block_bytes(x.num_rows, kGroups);
+  const int num_chunks = x.num_blocks / static_cast<int>(chunk_elems(kFormat) / kBlockCols);
   for (int c = 0; c < num_chunks; ++c, panel += chunk_bytes(kFormat)) {
     const ChunkScales<kFormat> scales(panel);
-    const std::byte* run = panel + chunk_header_bytes(kFormat);
-    for (int r = 0; r < chunk_elems(kFormat) / kRunElems; ++r, run += run_bytes(kFormat)) {
-      prefetch_run<kFormat>(run);
-      Words words[kRunWords];
-      unpack_run<kFormat>(run, words);
+    const std::byte* block = panel + chunk_header_bytes(kFormat);
+    for (int r = 0; r < chunk_elems(kFormat) / kBlockCols;
+         ++r, block += block_code_bytes(kFormat)) {
+      prefetch_block<kFormat>(block);
+      Words words[kBlockWords];
+      unpack_block<kFormat>(block, words);
 #pragma GCC unroll 2
       for (int g = 0; g < kGroups; ++g) {
         const F32x16 scale = scales.scale(r * kGroups + g);
         const F32x16 min = kMin ? scales.min(r * kGroups + g) : F32x16(0.0F);
 #pragma GCC unroll 16
         for (int row = 0; row < kRows; ++row) {
-          Words sum = start_of<kMin, kSigned>(of_x, row, g);
+          Words sum = initial_sum<kMin, kSigned>(x_block, row, g);
 #pragma GCC unroll 8
           for (int i = g * kWords; i < (g + 1) * kWords; ++i)
-            sum = add_products<kSigned>(sum, words[i], of_x.word(row, i));
-          sums[row] = add_group<kMin>(sums[row], sum, scale, min, of_x, row, g);
+            sum = add_products<kSigned>(sum, words[i], x_block.word(row, i));
+          sums[row] = add_group<kMin>(sums[row], sum, scale, min, x_block, row, g);
         }
       }
-      of_x.advance(x_bytes);
+      x_block.advance(x_bytes);
     }
   }
 #pragma GCC unroll 16
@@ -137,13 +146,13 @@ void gemv(const std::byte* panel, const RoundedTile& x, int first, float* y) {
     store(y + row * kPanelRows, sums[row]);
 }
 
-// sums[kRows][kTilePanels][16] += the runs of kPanels panels with kRows rows of a tile, from row
-// `first` on.
+// sums[kRows][kTilePanels][16] += kPanels unpacked panels times rows [first, first + kRows) of a
+// tile.
 template <int kGroups, bool kMin, bool kSigned, int kRows, int kPanels>
-void multiply_tile(const UnpackedPanel* panels, const RoundedTile& x, int first, float* sums) {
-  constexpr int kWords = kRunWords / kGroups;
-  RoundedRun of_x(x.runs, x.num_rows, first);
-  const std::int64_t run_bytes = bytes_of_run(x.num_rows, kGroups);
+void multiply_tile(const UnpackedPanel* panels, const QuantizedTile& x, int first, float* sums) {
+  constexpr int kWords = kBlockWords / kGroups;
+  QuantizedBlock x_block(x.blocks, x.num_rows, first);
+  const std::int64_t x_bytes = quantized_block_bytes(x.num_rows, kGroups);
   F32x16 totals[kRows][kPanels];
 #pragma GCC unroll 8
   for (int row = 0; row < kRows; ++row) {
@@ -151,7 +160,7 @@ void multiply_tile(const UnpackedPanel* panels, const RoundedTile& x, int first,
     for (int p = 0; p < kPanels; ++p)
       totals[row][p] = load(sums + (row * kTilePanels + p) * kPanelRows);
   }
-  for (int r = 0; r < x.num_runs; ++r, of_x.advance(run_bytes)) {
+  for (int r = 0; r < x.num_blocks; ++r, x_block.advance(x_bytes)) {
 #pragma GCC unroll 2
     for (int g = 0; g < kGroups; ++g) {
       Words words[kRows][kPanels];
@@ -159,7 +168,7 @@ void multiply_tile(const UnpackedPanel* panels, const RoundedTile& x, int first,
       for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 2
         for (int p = 0; p < kPanels; ++p)
-          words[row][p] = start_of<kMin, kSigned>(of_x, row, g);
+          words[row][p] = initial_sum<kMin, kSigned>(x_block, row, g);
       }
 #pragma GCC unroll 8
       for (int i = g * kWords; i < (g + 1) * kWords; ++i) {
@@ -169,7 +178,7 @@ void multiply_tile(const UnpackedPanel* panels, const RoundedTile& x, int first,
           codes[p] = load_words(panels[p].codes[r] + 64 * i);
 #pragma GCC unroll 8
         for (int row = 0; row < kRows; ++row) {
-          const std::int32_t four = of_x.word(row, i);
+          const std::int32_t four = x_block.word(row, i);
 #pragma GCC unroll 2
           for (int p = 0; p < kPanels; ++p)
             words[row][p] = add_products<kSigned>(words[row][p], codes[p], four);
@@ -181,7 +190,8 @@ void multiply_tile(const UnpackedPanel* panels, const RoundedTile& x, int first,
         const F32x16 min = kMin ? load(panels[p].mins[r][g]) : F32x16(0.0F);
 #pragma GCC unroll 8
         for (int row = 0; row < kRows; ++row) {
-          totals[row][p] = add_group<kMin>(totals[row][p], words[row][p], scale, min, of_x, row, g);
+          totals[row][p] =
+              add_group<kMin>(totals[row][p], words[row][p], scale, min, x_block, row, g);
         }
       }
     }
@@ -194,18 +204,18 @@ void multiply_tile(const UnpackedPanel* panels, const RoundedTile& x, int first,
   }
 }
 
-// Rows of a tile from `first` on: those that fit into the registers at once, and so on to the last.
+// Rows [first, num_rows) of a tile, kRows at a time and the rest with smaller register tiles.
 template <int kGroups, bool kMin, bool kSigned, int kPanels, int kRows = kRowsAtOnce>
-GRAFT_INLINE void multiply_rows_of_tile(const UnpackedPanel* panels,
-                                        const RoundedTile& x,
-                                        int first,
-                                        float* sums) {
+GRAFT_INLINE void multiply_tile_rows(const UnpackedPanel* panels,
+                                     const QuantizedTile& x,
+                                     int first,
+                                     float* sums) {
   constexpr std::int64_t kStride = kTilePanels * kPanelRows;
   for (; first + kRows <= x.num_rows; first += kRows, sums += kRows * kStride)
     multiply_tile<kGroups, kMin, kSigned, kRows, kPanels>(panels, x, first, sums);
   if constexpr (kRows > 1) {
     if (first < x.num_rows) {
-      multiply_rows_of_tile<kGroups, kMin, kSigned, kPanels, kRows - 1>(panels, x, first, sums);
+      multiply_tile_rows<kGroups, kMin, kSigned, kPanels, kRows - 1>(panels, x, first, sums);
     }
   }
 }
@@ -226,16 +236,16 @@ GRAFT_INLINE void copy_outputs(const float* from,
   }
 }
 
-// kPanels panels with up to kMaxRows rows.
+// kPanels panels times up to kMaxRows rows; codes are unpacked once into memory.
 template <PackedFormat kFormat, int kPanels>
 void gemm(const std::byte* panel,
           std::int64_t num_outputs,
           std::int64_t cols,
-          const std::byte* rounded,
+          const std::byte* quantized,
           std::int64_t num_rows,
           float* y,
           std::int64_t ldy) {
-  constexpr int kGroups = kGroupsOfRun<kFormat>;
+  constexpr int kGroups = kBlockGroups<kFormat>;
   constexpr std::int64_t kStride = kTilePanels * kPanelRows;
 #ifdef GRAFT_TILES
   const TileConfiguration configuration(8 / kGroups);
@@ -243,22 +253,22 @@ void gemm(const std::byte* panel,
   UnpackedPanel unpacked[kPanels];
   alignas(64) float sums[kMaxRows * kStride];
   __builtin_memset(sums, 0, static_cast<std::size_t>(num_rows * kStride) * sizeof(float));
-  const std::int64_t all_runs = cols / kRunElems;
+  const std::int64_t all_blocks = cols / kBlockCols;
   const std::int64_t row_bytes = rounded_row_bytes(kFormat, cols);
-  for (std::int64_t first = 0; first < all_runs; first += kRunsAtOnce) {
-    const std::int64_t left = all_runs - first;
-    const int num_runs = static_cast<int>(left < kRunsAtOnce ? left : kRunsAtOnce);
-    const std::int64_t chunk = first * kRunElems / chunk_elems(kFormat);
+  for (std::int64_t first = 0; first < all_blocks; first += kBlocksAtOnce) {
+    const std::int64_t left = all_blocks - first;
+    const int num_blocks = static_cast<int>(left < kBlocksAtOnce ? left : kBlocksAtOnce);
+    const std::int64_t chunk = first * kBlockCols / chunk_elems(kFormat);
     for (int p = 0; p < kPanels; ++p) {
       unpack_panel<kFormat>(panel + p * panel_bytes(kFormat, cols) + chunk * chunk_bytes(kFormat),
-                            num_runs, unpacked[p]);
+                            num_blocks, unpacked[p]);
     }
     for (std::int64_t row = 0; row < num_rows; row += kTileRows) {
       const std::int64_t rows_left = num_rows - row;
       const int tile = static_cast<int>(rows_left < kTileRows ? rows_left : kTileRows);
-      const RoundedTile x = {
-          .runs = rounded + row * row_bytes + first * bytes_of_run(tile, kGroups),
-          .num_runs = num_runs,
+      const QuantizedTile x = {
+          .blocks = quantized + row * row_bytes + first * quantized_block_bytes(tile, kGroups),
+          .num_blocks = num_blocks,
           .num_rows = tile};
 #ifdef GRAFT_TILES
       if (tile == kTileRows) {
@@ -266,47 +276,47 @@ void gemm(const std::byte* panel,
         continue;
       }
 #endif
-      multiply_rows_of_tile<kGroups, kFormat.has_min, kTakenAsSigned<kFormat>, kPanels>(
+      multiply_tile_rows<kGroups, kFormat.has_min, kCodesSigned<kFormat>, kPanels>(
           unpacked, x, 0, sums + row * kStride);
     }
   }
   copy_outputs(sums, kStride, num_rows, num_outputs, y, ldy);
 }
 
-// One panel with the rows of a tile, up to kRows at a time. y: [rows, 16]
+// One panel times rows [first, num_rows) of a tile, up to kRows at a time. y: [rows, 16]
 template <PackedFormat kFormat, int kRows>
-GRAFT_INLINE void gemv_of(const std::byte* panel, const RoundedTile& x, int first, float* y) {
+GRAFT_INLINE void gemv_rows(const std::byte* panel, const QuantizedTile& x, int first, float* y) {
   for (; first + kRows <= x.num_rows; first += kRows, y += kRows * kPanelRows)
     gemv<kFormat, kRows>(panel, x, first, y);
   if constexpr (kRows > 1) {
-    if (first < x.num_rows) gemv_of<kFormat, kRows - 1>(panel, x, first, y);
+    if (first < x.num_rows) gemv_rows<kFormat, kRows - 1>(panel, x, first, y);
   }
 }
 
-// One panel with rows in tiles of kTile, up to kAtOnce of them at a time. y: [rows, 16]
+// One panel times rows in tiles of kTile, up to kAtOnce of them at a time. y: [rows, 16]
 template <PackedFormat kFormat, int kTile, int kAtOnce>
 void gemv_tiles(const std::byte* panel,
                 std::int64_t cols,
-                const std::byte* rounded,
+                const std::byte* quantized,
                 std::int64_t num_rows,
                 float* y) {
   const std::int64_t row_bytes = rounded_row_bytes(kFormat, cols);
   for (std::int64_t row = 0; row < num_rows; row += kTile) {
     const std::int64_t left = num_rows - row;
-    const RoundedTile x = {.runs = rounded + row * row_bytes,
-                           .num_runs = static_cast<int>(cols / kRunElems),
-                           .num_rows = static_cast<int>(left < kTile ? left : kTile)};
-    gemv_of<kFormat, kAtOnce>(panel, x, 0, y + row * kPanelRows);
+    const QuantizedTile x = {.blocks = quantized + row * row_bytes,
+                             .num_blocks = static_cast<int>(cols / kBlockCols),
+                             .num_rows = static_cast<int>(left < kTile ? left : kTile)};
+    gemv_rows<kFormat, kAtOnce>(panel, x, 0, y + row * kPanelRows);
   }
 }
 
-// For rows in tiles of kTile. Up to kFew rows are multiplied as codes are unpacked, kAtOnce of them
-// at a time; for more the codes are unpacked once, into memory.
-template <DType kType, int kTile, int kAtOnce, std::int64_t kFew>
+// PackedKernel::multiply for rows in tiles of kTile: a GEMV of kAtOnce rows at a time for up to
+// kMaxGemv rows, else a GEMM.
+template <DType kType, int kTile, int kAtOnce, std::int64_t kMaxGemv>
 void multiply_packed(const std::byte* panels,
                      std::int64_t num_outputs,
                      std::int64_t cols,
-                     const std::byte* rounded,
+                     const std::byte* quantized,
                      std::int64_t num_rows,
                      float* y,
                      std::int64_t ldy) {
@@ -316,20 +326,20 @@ void multiply_packed(const std::byte* panels,
   while (out < num_outputs) {
     const std::int64_t left = num_outputs - out;
     const std::byte* panel = panels + out / kPanelRows * bytes;
-    if (num_rows <= kFew) {
-      alignas(64) float sums[kFew * kPanelRows];
-      gemv_tiles<kFormat, kTile, kAtOnce>(panel, cols, rounded, num_rows, sums);
+    if (num_rows <= kMaxGemv) {
+      alignas(64) float sums[kMaxGemv * kPanelRows];
+      gemv_tiles<kFormat, kTile, kAtOnce>(panel, cols, quantized, num_rows, sums);
       copy_outputs(sums, kPanelRows, num_rows, left < kPanelRows ? left : kPanelRows, y + out, ldy);
       out += kPanelRows;
-    } else if constexpr (kFew < kMaxRows) {
+    } else if constexpr (kMaxGemv < kMaxRows) {
       static_assert(kTile == kTileRows);
       if (left > kPanelRows && kTilePanels > 1) {
         constexpr std::int64_t kMax = kTilePanels * kPanelRows;
-        gemm<kFormat, kTilePanels>(panel, left < kMax ? left : kMax, cols, rounded, num_rows,
+        gemm<kFormat, kTilePanels>(panel, left < kMax ? left : kMax, cols, quantized, num_rows,
                                    y + out, ldy);
         out += kMax;
       } else {
-        gemm<kFormat, 1>(panel, left < kPanelRows ? left : kPanelRows, cols, rounded, num_rows,
+        gemm<kFormat, 1>(panel, left < kPanelRows ? left : kPanelRows, cols, quantized, num_rows,
                          y + out, ldy);
         out += kPanelRows;
       }
@@ -337,27 +347,26 @@ void multiply_packed(const std::byte* panels,
   }
 }
 
-// Values to whole numbers in -127..127 of a step. Below this a run counts as zeros: the inverse of
-// its step would not be finite.
-inline constexpr float kSmallestRun = 1e-30F;
+// Blocks of x whose largest magnitude is below this quantize to zeros: 127 / max could overflow.
+inline constexpr float kMinBlockMax = 1e-30F;
 
-// Sixteen values, rounded to even, as signed bytes; returns their sum.
-GRAFT_INLINE std::int32_t store_rounded(std::byte* to, F32x16 values) {
+// Rounds sixteen values to int8, ties to even; returns their sum.
+GRAFT_INLINE std::int32_t store_int8(std::byte* to, F32x16 values) {
 #if GRAFT_VECTOR_BYTES == 64
-  const __m512i whole = _mm512_maskz_cvtps_epi32(0xffff, values.v);
-  const __m128i bytes = _mm512_maskz_cvtsepi32_epi8(0xffff, whole);
+  const __m512i integer = _mm512_maskz_cvtps_epi32(0xffff, values.v);
+  const __m128i bytes = _mm512_maskz_cvtsepi32_epi8(0xffff, integer);
   __builtin_memcpy(to, &bytes, sizeof(bytes));
   typedef std::int32_t I32x4 __attribute__((vector_size(16)));  // NOLINT
   const auto sums = reinterpret_cast<I32x4>(_mm_dpbusd_epi32(__m128i{}, _mm_set1_epi8(1), bytes));
   return sums[0] + sums[1] + (sums[2] + sums[3]);
 #else
-  float rounded[kLanes];
-  store(rounded, round_even(values));
+  float integers[kLanes];
+  store(integers, round_even(values));
   std::int32_t sum = 0;
   for (int i = 0; i < kLanes; ++i) {
-    const auto whole = static_cast<std::int32_t>(rounded[i]);
-    to[i] = static_cast<std::byte>(whole);
-    sum += whole;
+    const auto integer = static_cast<std::int32_t>(integers[i]);
+    to[i] = static_cast<std::byte>(integer);
+    sum += integer;
   }
   return sum;
 #endif
@@ -369,68 +378,69 @@ GRAFT_INLINE bool are_finite(F32x16 a, F32x16 b) {
 }
 
 template <DType kType>
-void round_rows(const float* const* rows,
-                std::int64_t num_rows,
-                std::int64_t cols,
-                std::byte* rounded) {
+void quantize_rows(const float* const* rows,
+                   std::int64_t num_rows,
+                   std::int64_t cols,
+                   std::byte* quantized) {
   constexpr PackedFormat kFormat = packed_format(kType);
-  constexpr int kGroups = kGroupsOfRun<kFormat>;
-  constexpr int kOffset = kTakenAsSigned<kFormat> ? 0 : kFormat.offset;
-  for (std::int64_t c = 0; c < cols; c += kRunElems) {
-    std::byte* scales = rounded + kRunElems * num_rows;
-    std::byte* extras = scales + 4 * num_rows;
+  constexpr int kGroups = kBlockGroups<kFormat>;
+  constexpr int kOffset = kCodesSigned<kFormat> ? 0 : kFormat.offset;
+  for (std::int64_t c = 0; c < cols; c += kBlockCols) {
+    std::byte* scales = quantized + kBlockCols * num_rows;
+    std::byte* corrections = scales + 4 * num_rows;
     for (std::int64_t row = 0; row < num_rows; ++row) {
       F32x16 low = load(rows[row] + c);
       F32x16 high = load(rows[row] + c + kLanes);
       float largest = max_lane(vmax(vabs(low), vabs(high)));
-      bool is_zero = largest < kSmallestRun;
+      bool is_zero = largest < kMinBlockMax;
       float scale = is_zero ? 0.0F : largest / 127.0F;
-      if (!are_finite(low, high)) {  // the result is not a number either
+      if (!are_finite(low, high)) {  // NaN or infinity in x: the result becomes NaN
         low = high = 0.0F;
         is_zero = true;
         scale = __builtin_nanf("");
       }
       const float inverse_scale = is_zero ? 0.0F : 127.0F / largest;
       std::int32_t sums[2];
-      sums[0] = store_rounded(rounded + kRunElems * row, low * F32x16(inverse_scale));
-      sums[1] = store_rounded(rounded + kRunElems * row + kLanes, high * F32x16(inverse_scale));
+      sums[0] = store_int8(quantized + kBlockCols * row, low * F32x16(inverse_scale));
+      sums[1] = store_int8(quantized + kBlockCols * row + kLanes, high * F32x16(inverse_scale));
       __builtin_memcpy(scales + 4 * row, &scale, sizeof(scale));
       for (int g = 0; g < kGroups; ++g) {
         const std::int32_t sum = kGroups == 2 ? sums[g] : sums[0] + sums[1];
         const std::int32_t start = -kOffset * sum;
         const float scaled = -scale * static_cast<float>(sum);
-        std::byte* extra = extras + 4 * (g * num_rows + row);
+        std::byte* correction = corrections + 4 * (g * num_rows + row);
         if constexpr (kFormat.has_min) {
-          __builtin_memcpy(extra, &scaled, sizeof(scaled));
+          __builtin_memcpy(correction, &scaled, sizeof(scaled));
         } else {
-          __builtin_memcpy(extra, &start, sizeof(start));
+          __builtin_memcpy(correction, &start, sizeof(start));
         }
       }
     }
-    rounded = extras + 4 * kGroups * num_rows;
+    quantized = corrections + 4 * kGroups * num_rows;
   }
 }
 
-template <int kTile, int kAtOnce, std::int64_t kFew, std::size_t kRow = 0>
+template <int kTile, int kAtOnce, std::int64_t kMaxGemv, std::size_t kRow = 0>
 consteval void add_kernels(PackedTable& table) {
   if constexpr (kRow < kPackedTypes.size()) {
     constexpr DType kType = kPackedTypes[kRow].dtype;
     if constexpr (!packed_format(kType).as_bf16) {
       table.kernels[static_cast<std::size_t>(kType)] = {
-          .round = round_rows<kType>, .multiply = multiply_packed<kType, kTile, kAtOnce, kFew>};
+          .round = quantize_rows<kType>,
+          .multiply = multiply_packed<kType, kTile, kAtOnce, kMaxGemv>};
     }
-    add_kernels<kTile, kAtOnce, kFew, kRow + 1>(table);
+    add_kernels<kTile, kAtOnce, kMaxGemv, kRow + 1>(table);
   }
 }
 
-template <int kTile, int kAtOnce, std::int64_t kFew>
+template <int kTile, int kAtOnce, std::int64_t kMaxGemv>
 consteval PackedTable make_packed() {
   PackedTable table{.tile_rows = kTile};
-  add_kernels<kTile, kAtOnce, kFew>(table);
+  add_kernels<kTile, kAtOnce, kMaxGemv>(table);
   return table;
 }
 
-constexpr PackedTable kAllPacked = make_packed<kTileRows, kRowsAtOnce, kFewRows>();
+constexpr PackedTable kAllPacked = make_packed<kTileRows, kRowsAtOnce, kMaxGemvRows>();
 
 }  // namespace
 

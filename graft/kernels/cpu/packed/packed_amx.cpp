@@ -15,7 +15,7 @@ GRAFT_ISA_BEGIN(amx)
 #define GRAFT_TILES
 #include "graft/kernels/cpu/packed/packed-inl.h"
 
-// The intrinsic of g++ 12 names only the first bytes as its operand.
+// The intrinsic of g++ 12 declares only the first bytes as its operand.
 #define GRAFT_TILE_CONFIGURE(layout) __asm__ volatile("ldtilecfg %0" ::"m"(layout))
 #define GRAFT_TILE_RELEASE() _tile_release()
 #define GRAFT_TILE_LOAD(tile, from, stride) _tile_loadd(tile, from, stride)

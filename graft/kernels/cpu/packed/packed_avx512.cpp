@@ -14,7 +14,8 @@ GRAFT_ISA_BEGIN(avx512)
 #include "graft/kernels/cpu/packed/packed-inl.h"
 
 constinit const PackedTable kPacked = kAllPacked;
-// Twelve sums of each kind leave eight registers for codes, scales and x.
+// Tiles of 12 rows: twelve int32 and twelve float sums leave eight registers for codes, scales and
+// x.
 constinit const PackedTable kPackedInPlace = make_packed<12, 12, kMaxRows>();
 
 GRAFT_ISA_END

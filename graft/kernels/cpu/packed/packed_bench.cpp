@@ -1,7 +1,7 @@
-// Speed of the products with packed weights, per type, rows of x and instruction set, on one
-// thread, beside what this processor can do. `share` is of the read bandwidth for up to 4 rows of
-// x, and of the rate of byte products (peak.h; none at the scalar level, none for floats) for more.
-// pack: bytes_per_second counts the bytes of the file.
+// GEMV and GEMM with packed weights on one thread, per type, rows of x and instruction set. `share`
+// is relative to the read bandwidth for up to 4 rows of x, and to the peak rate of int8 products
+// for more (peak.h; not reported at the scalar level and for float types).
+// pack: bytes_per_second counts the stored bytes.
 
 #include <algorithm>
 #include <chrono>
@@ -19,11 +19,10 @@ namespace graft::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kCols = 4096;
-// Weights beyond the caches for a few rows; for many, what the caches of one core hold is read
-// again and again as in a forward pass.
-constexpr std::int64_t kBytesOfFew = std::int64_t{192} << 20;
-constexpr std::int64_t kOutputsOfMany = 512;
-constexpr std::int64_t kFew = 4;
+// GEMV: weights larger than the caches. GEMM: weights that stay in the caches of one core.
+constexpr std::int64_t kGemvBytes = std::int64_t{192} << 20;
+constexpr std::int64_t kGemmOutputs = 512;
+constexpr std::int64_t kMaxGemv = 4;
 
 double seconds_of(auto&& work) {
   double best = 1e9;
@@ -36,21 +35,21 @@ double seconds_of(auto&& work) {
   return best;
 }
 
-// Bytes a second that one thread reads from memory.
+// Bytes per second that one thread reads from memory.
 double read_limit() {
   static const double limit = [] {
-    const Buffer memory(kBytesOfFew);
+    const Buffer memory(kGemvBytes);
     std::fill_n(memory.data(), memory.size(), std::byte{1});
     const auto* floats = reinterpret_cast<const float*>(memory.data());
-    constexpr auto kCount = static_cast<std::int64_t>(kBytesOfFew / sizeof(float));
+    constexpr auto kCount = static_cast<std::int64_t>(kGemvBytes / sizeof(float));
     const double seconds =
         seconds_of([&] { benchmark::DoNotOptimize(kernels().math.max(floats, kCount)); });
-    return static_cast<double>(kBytesOfFew) / seconds;
+    return static_cast<double>(kGemvBytes) / seconds;
   }();
   return limit;
 }
 
-// Operations a second with everything in registers, two a product; 0 without byte products.
+// Operations per second with all operands in registers, two per product; 0 without int8 products.
 double product_limit(const KernelTable& table, PackedFormat format) {
   if (table.peak.add_byte_products == nullptr || format.as_bf16) return 0;
   constexpr std::int64_t kRounds = 100'000;
@@ -71,7 +70,7 @@ StoredRows stored(DType type, const std::vector<std::byte>& rows) {
           .stride = static_cast<std::int64_t>(bytes_of(type, kCols))};
 }
 
-// The same panel over and over: speed does not depend on values.
+// Repeats one panel: the speed does not depend on the values.
 Weights make_weights(DType type, std::int64_t num_panels) {
   std::vector<float> values(static_cast<std::size_t>(kPanelRows * kCols));
   std::mt19937 random(1);
@@ -93,32 +92,33 @@ Weights make_weights(DType type, std::int64_t num_panels) {
 void multiply(benchmark::State& state, const KernelTable& table, DType type) {
   const std::int64_t rows = state.range(0);
   const PackedFormat format = packed_format(type);
-  const bool few = rows <= kFew;
+  const bool is_gemv = rows <= kMaxGemv;
   const Weights weights = make_weights(
-      type, few ? kBytesOfFew / panel_bytes(format, kCols) : kOutputsOfMany / kPanelRows);
+      type, is_gemv ? kGemvBytes / panel_bytes(format, kCols) : kGemmOutputs / kPanelRows);
   const PackedKernel& kernel = table.packed.kernels[static_cast<std::size_t>(type)];
   const std::vector<float> x(static_cast<std::size_t>(kCols), 0.5F);
   const std::vector<const float*> row_of_x(static_cast<std::size_t>(rows), x.data());
-  std::vector<std::byte> rounded(static_cast<std::size_t>(rows * rounded_row_bytes(format, kCols)));
+  std::vector<std::byte> quantized(
+      static_cast<std::size_t>(rows * rounded_row_bytes(format, kCols)));
   for (std::int64_t row = 0; row < rows; row += table.packed.tile_rows) {
     kernel.round(row_of_x.data() + row, std::min(table.packed.tile_rows, rows - row), kCols,
-                 rounded.data() + row * rounded_row_bytes(format, kCols));
+                 quantized.data() + row * rounded_row_bytes(format, kCols));
   }
   std::vector<float> y(static_cast<std::size_t>(rows * weights.outputs));
   for (auto _ : state) {
-    kernel.multiply(weights.panels.data(), weights.outputs, kCols, rounded.data(), rows, y.data(),
+    kernel.multiply(weights.panels.data(), weights.outputs, kCols, quantized.data(), rows, y.data(),
                     weights.outputs);
     benchmark::DoNotOptimize(y.data());
   }
   using benchmark::Counter;
   const auto bytes = static_cast<double>(weights.panels.size());
   const auto products = static_cast<double>(2 * rows * weights.outputs * kCols);
-  const double limit = few ? read_limit() : product_limit(table, format);
+  const double limit = is_gemv ? read_limit() : product_limit(table, format);
   state.counters["B/s"] = Counter(bytes, Counter::kIsIterationInvariantRate);
   state.counters["op/s"] = Counter(products, Counter::kIsIterationInvariantRate);
   if (limit > 0) {
     state.counters["share"] =
-        Counter((few ? bytes : products) / limit, Counter::kIsIterationInvariantRate);
+        Counter((is_gemv ? bytes : products) / limit, Counter::kIsIterationInvariantRate);
   }
 }
 
@@ -132,15 +132,15 @@ void pack(benchmark::State& state, DType type) {
   state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(rows.size()));
 }
 
-void round_rows(benchmark::State& state, const KernelTable& table) {
+void quantize_rows(benchmark::State& state, const KernelTable& table) {
   const std::vector<float> x(static_cast<std::size_t>(kCols), 0.5F);
   const float* row = x.data();
-  std::vector<std::byte> rounded(
+  std::vector<std::byte> quantized(
       static_cast<std::size_t>(rounded_row_bytes(packed_format(DType::Q4_K), kCols)));
   for (auto _ : state) {
     table.packed.kernels[static_cast<std::size_t>(DType::Q4_K)].round(&row, 1, kCols,
-                                                                      rounded.data());
-    benchmark::DoNotOptimize(rounded.data());
+                                                                      quantized.data());
+    benchmark::DoNotOptimize(quantized.data());
   }
   state.SetItemsProcessed(state.iterations() * kCols);
 }
@@ -164,8 +164,9 @@ bool register_all() {
     }
   }
   for (const KernelTable* table : runnable_kernels()) {
-    benchmark::RegisterBenchmark(("round/" + std::string(table->isa)).c_str(),
-                                 [table](benchmark::State& state) { round_rows(state, *table); });
+    benchmark::RegisterBenchmark(
+        ("quantize/" + std::string(table->isa)).c_str(),
+        [table](benchmark::State& state) { quantize_rows(state, *table); });
   }
   return true;
 }

@@ -1,5 +1,5 @@
-// The products of packed-bf16-inl.h: in tiles that are emulated here as the instruction set's
-// manual describes them, and in those of this processor where it has some.
+// packed-bf16-inl.h with AMX tiles emulated here after the instruction set manual, and with real
+// AMX where this CPU has it.
 
 #include <algorithm>
 #include <array>
@@ -58,8 +58,8 @@ class EmulatedTiles {
     }
   }
 
-  // Even and odd values of a row in sums of their own, from zero on, which join in the end.
-  // Numbers too small for an exponent count as zero.
+  // tdpbf16ps: even and odd columns have separate sums that start at zero and are added at the end.
+  // Subnormals are flushed to zero.
   void dot(int sums, int x, int w) {
     Tile& to = configured(sums);
     const Tile& left = configured(x);
@@ -67,16 +67,16 @@ class EmulatedTiles {
     ASSERT_EQ(layout_.rows[w] * 4, layout_.row_bytes[x]);
     for (int m = 0; m < layout_.rows[sums]; ++m) {
       for (int n = 0; n < layout_.row_bytes[sums] / 4; ++n) {
-        float parts[2] = {};
+        float partial[2] = {};
         for (int k = 0; k < layout_.row_bytes[x] / 4; ++k) {
           for (int i = 0; i < 2; ++i) {
-            parts[i] =
-                fused(half(left.rows[m], 2 * k + i), half(right.rows[k], 2 * n + i), parts[i]);
+            partial[i] =
+                fused(half(left.rows[m], 2 * k + i), half(right.rows[k], 2 * n + i), partial[i]);
           }
         }
         float sum = 0;
         std::memcpy(&sum, to.rows[m].bytes + 4 * n, sizeof(sum));
-        sum = flushed(flushed(sum) + flushed(parts[0] + parts[1]));
+        sum = flushed(flushed(sum) + flushed(partial[0] + partial[1]));
         std::memcpy(to.rows[m].bytes + 4 * n, &sum, sizeof(sum));
       }
     }
@@ -134,7 +134,7 @@ struct NamedTable {
   const PackedTable* table;
 };
 
-// Empty where the processor cannot run what stands around the tiles.
+// Empty without AVX-512, which the code around the tiles needs.
 std::vector<NamedTable> tables() {
   std::vector<NamedTable> found;
   for (const KernelTable* table : runnable_kernels()) {
@@ -168,7 +168,7 @@ struct Problem {
   DType type;
   std::int64_t outputs, cols, rows;
   std::vector<std::byte> weights;           // [outputs, cols]
-  std::vector<float> scales;                // [outputs, cols / 128]; empty: none
+  std::vector<float> scales;                // [outputs, cols / 128]; empty: not scaled
   std::vector<const float*> scales_of_row;  // [outputs]
   std::vector<float> x;                     // [rows, cols]
 
@@ -220,17 +220,17 @@ struct Problem {
                               std::int64_t count) const {
     const PackedKernel& kernel = table.kernels[static_cast<std::size_t>(type)];
     const std::int64_t row_bytes = rounded_row_bytes(packed_format(type), cols);
-    std::vector<std::byte> rounded(static_cast<std::size_t>(count * row_bytes));
+    std::vector<std::byte> quantized(static_cast<std::size_t>(count * row_bytes));
     for (std::int64_t row = 0; row < count; row += table.tile_rows) {
       std::vector<const float*> some;
       for (std::int64_t r = row; r < std::min(row + table.tile_rows, count); ++r)
         some.push_back(x.data() + (first + r) * cols);
       kernel.round(some.data(), static_cast<std::int64_t>(some.size()), cols,
-                   rounded.data() + row * row_bytes);
+                   quantized.data() + row * row_bytes);
     }
     const std::int64_t ldy = outputs + 3;
     std::vector<float> y(static_cast<std::size_t>(count * ldy), 7.0F);
-    kernel.multiply(pack().data(), outputs, cols, rounded.data(), count, y.data(), ldy);
+    kernel.multiply(pack().data(), outputs, cols, quantized.data(), count, y.data(), ldy);
     return y;
   }
 };
@@ -253,12 +253,12 @@ void expect_products(const Problem& p, const std::vector<float>& got) {
       }
       ASSERT_NEAR(y[out], want, 1e-6 * size) << "row " << row << ", output " << out;
     }
-    EXPECT_EQ(y[p.outputs], 7.0F) << "beside the result";
+    EXPECT_EQ(y[p.outputs], 7.0F) << "written past the end of the row";
   }
 }
 
-TEST(PackedBf16, MultipliesAsTheWeightsMean) {
-  if (tables().empty()) GTEST_SKIP() << "this processor lacks AVX-512";
+TEST(PackedBf16, MatchesTheDecodedWeights) {
+  if (tables().empty()) GTEST_SKIP() << "this CPU lacks AVX-512";
   struct Size {
     std::int64_t outputs, cols, rows;
   };
@@ -285,8 +285,8 @@ TEST(PackedBf16, MultipliesAsTheWeightsMean) {
   }
 }
 
-TEST(PackedBf16, GivesARowTheSameBitsInAnyCompany) {
-  if (tables().empty()) GTEST_SKIP() << "this processor lacks AVX-512";
+TEST(PackedBf16, IsBatchInvariant) {
+  if (tables().empty()) GTEST_SKIP() << "this CPU lacks AVX-512";
   for (const auto& [name, table] : tables()) {
     for (const DType type : kTypes) {
       const bool is_fp8 = packed_format(type).scale == PackedFormat::Scale::F32;
@@ -304,22 +304,21 @@ TEST(PackedBf16, GivesARowTheSameBitsInAnyCompany) {
   }
 }
 
-// Those of a processor are the ones of its manual.
-TEST(PackedBf16, TilesGiveTheBitsOfTheEmulatedOnes) {
+TEST(PackedBf16, AmxMatchesTheEmulationBitForBit) {
   const std::vector<NamedTable> all = tables();
-  if (all.size() < 2) GTEST_SKIP() << "this processor lacks AMX";
+  if (all.size() < 2) GTEST_SKIP() << "this CPU lacks AMX";
   for (const DType type : kTypes) {
     Problem problem(type, 50, 1024, 19, false);
-    problem.x[7] = 1e-39F;  // of the sizes that count as zero
+    problem.x[7] = 1e-39F;  // subnormal: flushed to zero
     problem.x[8] = 1e-20F;
     EXPECT_EQ(problem.multiply(*all[0].table, 0, 19), problem.multiply(*all[1].table, 0, 19))
         << graft::name(type);
   }
 }
 
-// The product of a code with a one among zeros is its value, what is no number among them.
-TEST(PackedBf16, KnowsEveryCodeOfFp8) {
-  if (tables().empty()) GTEST_SKIP() << "this processor lacks AVX-512";
+// x is a unit vector, so the product is the value of the code, NaN included.
+TEST(PackedBf16, ConvertsEveryFp8Code) {
+  if (tables().empty()) GTEST_SKIP() << "this CPU lacks AVX-512";
   for (const auto& [name, table] : tables()) {
     for (const DType type : {DType::F8_E4M3, DType::F8_E5M2}) {
       Problem problem(type, 256, 128, 1, false);
@@ -342,8 +341,8 @@ TEST(PackedBf16, KnowsEveryCodeOfFp8) {
   }
 }
 
-TEST(PackedBf16, WhatIsNotANumberStaysSoInItsRow) {
-  if (tables().empty()) GTEST_SKIP() << "this processor lacks AVX-512";
+TEST(PackedBf16, NanInXStaysInItsRow) {
+  if (tables().empty()) GTEST_SKIP() << "this CPU lacks AVX-512";
   for (const auto& [name, table] : tables()) {
     for (const DType type : kTypes) {
       for (const float bad :

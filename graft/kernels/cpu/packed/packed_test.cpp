@@ -17,7 +17,7 @@
 namespace graft::kernels::cpu {
 namespace {
 
-// Floats have a test of their own.
+// Float weights: see packed_bf16_test.cpp.
 std::vector<DType> packed_types() {
   std::vector<DType> types;
   for (const DTypeInfo& row : kDTypes) {
@@ -27,15 +27,15 @@ std::vector<DType> packed_types() {
   return types;
 }
 
-// Panels are kept in files under the number of their layout. When this fails, raise kPackedLayout
-// and put the new sum here.
-TEST(PackPanel, WritesTheBytesOfItsLayout) {
+// Panels are stored in files with the version of their layout. When this fails, increment
+// kPackedLayout and update the hash here.
+TEST(PackPanel, WritesTheBytesOfItsLayoutVersion) {
   std::uint64_t sum = 0xcbf29ce484222325;  // FNV-1a
   for (const auto& [type, format] : kPackedTypes) {
     const std::int64_t cols =
         2 * std::max<std::int64_t>(info(type).block_elems, chunk_elems(format));
     const std::size_t row_bytes = bytes_of(type, cols);
-    std::vector<std::byte> rows(13 * row_bytes);  // the last three of the panel are zeros
+    std::vector<std::byte> rows(13 * row_bytes);  // the last three rows of the panel are zeros
     for (std::size_t i = 0; i < rows.size(); ++i)
       rows[i] = static_cast<std::byte>(i * i % 251 + i / 7);
     std::vector<std::byte> panel(static_cast<std::size_t>(panel_bytes(format, cols)));
@@ -56,13 +56,13 @@ struct Case {
   std::int64_t outputs = 0;
   std::int64_t cols = 0;
   std::int64_t rows = 0;
-  float outlier = 1;  // some values of x are that much larger
+  float outlier = 1;  // factor on every 37th value of x
 };
 
 struct Problem {
   DType type;
   Case c;
-  std::vector<std::byte> weights;  // [outputs] rows as a file stores them
+  std::vector<std::byte> weights;  // [outputs, cols], as stored in files
   std::vector<float> x;            // [rows, cols]
 
   Problem(DType dtype, const Case& shape, unsigned seed) : type(dtype), c(shape) {
@@ -96,22 +96,22 @@ struct Problem {
   }
 };
 
-// Rows [first, first + count) of x as the kernels read them.
-std::vector<std::byte> round_all(const Problem& p,
-                                 const PackedTable& table,
-                                 std::int64_t first,
-                                 std::int64_t count) {
+// Rows [first, first + count) of x, quantized tile by tile.
+std::vector<std::byte> quantize_all(const Problem& p,
+                                    const PackedTable& table,
+                                    std::int64_t first,
+                                    std::int64_t count) {
   const PackedKernel& kernel = table.kernels[static_cast<std::size_t>(p.type)];
   const std::int64_t row_bytes = rounded_row_bytes(packed_format(p.type), p.c.cols);
-  std::vector<std::byte> rounded(static_cast<std::size_t>(count * row_bytes));
+  std::vector<std::byte> quantized(static_cast<std::size_t>(count * row_bytes));
   for (std::int64_t row = 0; row < count; row += table.tile_rows) {
     std::vector<const float*> rows;
     for (std::int64_t r = row; r < std::min(row + table.tile_rows, count); ++r)
       rows.push_back(p.x.data() + (first + r) * p.c.cols);
     kernel.round(rows.data(), static_cast<std::int64_t>(rows.size()), p.c.cols,
-                 rounded.data() + row * row_bytes);
+                 quantized.data() + row * row_bytes);
   }
-  return rounded;
+  return quantized;
 }
 
 std::vector<float> multiply(const Problem& p,
@@ -120,16 +120,16 @@ std::vector<float> multiply(const Problem& p,
                             std::int64_t count) {
   const PackedKernel& kernel = table.kernels[static_cast<std::size_t>(p.type)];
   const std::vector<std::byte> panels = p.pack();
-  const std::vector<std::byte> rounded = round_all(p, table, first, count);
+  const std::vector<std::byte> quantized = quantize_all(p, table, first, count);
   std::vector<float> y(static_cast<std::size_t>(count * p.c.outputs));
-  kernel.multiply(panels.data(), p.c.outputs, p.c.cols, rounded.data(), count, y.data(),
+  kernel.multiply(panels.data(), p.c.outputs, p.c.cols, quantized.data(), count, y.data(),
                   p.c.outputs);
   return y;
 }
 
-// What the kernels are meant to compute, in doubles: x rounded to 1/127 of each run's largest, the
-// weights as the file means them. `size` is the measure of rounding errors: a weight is a
-// difference of two numbers of the size of the row's largest.
+// The reference in double: x quantized to 1/127 of the largest magnitude of each block, weights
+// decoded. `size` scales the tolerance: scale * code - min subtracts two numbers as large as the
+// largest weight of the row.
 struct Expected {
   std::vector<double> y;
   std::vector<double> size;
@@ -140,11 +140,11 @@ Expected expected(const Problem& p) {
   quant::reference_codecs()[static_cast<std::size_t>(p.type)].decode(p.weights.data(), w.data(),
                                                                      w.size());
   std::vector<double> x(p.x.begin(), p.x.end());
-  for (std::size_t run = 0; run < x.size(); run += kRunElems) {
+  for (std::size_t block = 0; block < x.size(); block += kBlockCols) {
     float largest = 0;
-    for (std::size_t i = run; i < run + kRunElems; ++i)
+    for (std::size_t i = block; i < block + kBlockCols; ++i)
       largest = std::max(largest, std::abs(p.x[i]));
-    for (std::size_t i = run; i < run + kRunElems; ++i)
+    for (std::size_t i = block; i < block + kBlockCols; ++i)
       x[i] = std::nearbyint(p.x[i] * (127.0F / largest)) * (largest / 127.0F);
   }
   Expected result;
@@ -187,7 +187,7 @@ std::string label(const KernelTable& table, DType type, const Case& c) {
          ", " + std::to_string(c.cols) + "] x " + std::to_string(c.outputs);
 }
 
-TEST(Packed, MultipliesAsTheWeightsMean) {
+TEST(Packed, MatchesTheDecodedWeights) {
   for (const DType type : packed_types()) {
     unsigned seed = 1;
     for (const Case& c : cases_of(type)) {
@@ -202,8 +202,8 @@ TEST(Packed, MultipliesAsTheWeightsMean) {
   }
 }
 
-// One row or many, few outputs or many: the bits of a row are the same.
-TEST(Packed, GivesARowTheSameBitsInAnyCompany) {
+// The bits of a row do not depend on the other rows of the call.
+TEST(Packed, IsBatchInvariant) {
   for (const KernelTable* table : runnable_kernels()) {
     for (const DType type : packed_types()) {
       const Case c = {.outputs = 50, .cols = 512, .rows = 29};
@@ -221,10 +221,10 @@ TEST(Packed, GivesARowTheSameBitsInAnyCompany) {
   }
 }
 
-// Only one of the two is this processor's choice.
-TEST(Packed, GivesTheSameBitsUnpackedInPlace) {
+// table.h selects one of the two by CPU vendor; test both.
+TEST(Packed, UnpackingInPlaceGivesTheSameBits) {
   if (!missing_feature(IsaLevel::Avx512, cpu_features()).empty())
-    GTEST_SKIP() << "this processor lacks AVX-512";
+    GTEST_SKIP() << "this CPU lacks AVX-512";
   for (const DType type : packed_types()) {
     for (const std::int64_t rows : {1, 5, 12, 13, 29, 96}) {
       const Case c = {.outputs = 50, .cols = 768, .rows = rows, .outlier = 30};
@@ -236,7 +236,7 @@ TEST(Packed, GivesTheSameBitsUnpackedInPlace) {
   }
 }
 
-TEST(Packed, GivesTheSameBitsOnEveryLevelWithFusedArithmetic) {
+TEST(Packed, LevelsWithFmaGiveTheSameBits) {
   const KernelTable* first = nullptr;
   for (const KernelTable* table : runnable_kernels()) {
     if (table->isa == "scalar") continue;
@@ -254,7 +254,7 @@ TEST(Packed, GivesTheSameBitsOnEveryLevelWithFusedArithmetic) {
       }
     }
   }
-  if (first == nullptr) GTEST_SKIP() << "this processor has the scalar level only";
+  if (first == nullptr) GTEST_SKIP() << "this CPU supports the scalar level only";
 }
 
 TEST(Packed, ZerosAndTinyRowsGiveZero) {
@@ -270,7 +270,7 @@ TEST(Packed, ZerosAndTinyRowsGiveZero) {
   }
 }
 
-TEST(Packed, WhatIsNotANumberStaysSo) {
+TEST(Packed, NanAndInfinityInXGiveNan) {
   for (const KernelTable* table : runnable_kernels()) {
     for (const DType type : packed_types()) {
       for (const float bad :
@@ -286,7 +286,7 @@ TEST(Packed, WhatIsNotANumberStaysSo) {
   }
 }
 
-TEST(Packed, TakesHardlyMoreRoomThanTheFile) {
+TEST(Packed, IsAtMostSixPercentLargerThanTheStoredRows) {
   for (const DType type : packed_types()) {
     const auto packed = static_cast<double>(panel_bytes(packed_format(type), 4096));
     EXPECT_LE(packed, 1.06 * 16 * static_cast<double>(bytes_of(type, 4096))) << name(type);

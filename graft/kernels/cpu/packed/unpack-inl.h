@@ -1,14 +1,14 @@
-// Codes and scales of a packed panel as the products use them. See graft/quant/simd-inl.h for the
-// rules of these files: included by packed-inl.h, after words-inl.h.
+// Unpacks codes and scales of a panel; layout in packed.h. See graft/quant/simd-inl.h for the rules
+// of these files: included by packed-inl.h, after words-inl.h.
 
 namespace {
 
-inline constexpr int kRunWords = 8;
-// How far ahead weights are asked for: nearer comes too late for two threads that
-// share the memory (measured: 1024 14 % and 2048 8 % slower).
+inline constexpr int kBlockWords = 8;  // words of four codes in a block of 32 columns
+// Prefetch distance of weights in bytes. Measured with two threads that share a memory channel:
+// 1024 is 14 % slower, 2048 is 8 % slower.
 inline constexpr std::int64_t kPrefetchBytes = 4096;
 
-// table[code] + offset
+// values[code] + offset, as uint8.
 struct CodeTable {
   std::uint8_t values[16];
 };
@@ -23,74 +23,76 @@ consteval CodeTable make_code_table(const std::int8_t* values, int offset) {
 inline constexpr CodeTable kIq4Codes = make_code_table(quant::kIq4Values, 128);
 inline constexpr CodeTable kFp4Codes = make_code_table(quant::kFp4Values, 16);
 
-// Codes that need all eight bits: those the level takes as signed have no start value.
+// Codes with offset 128 that this level multiplies as int8; they need no correction.
 template <PackedFormat kFormat>
-inline constexpr bool kTakenAsSigned = kSignedCodes&& kFormat.offset == 128;
+inline constexpr bool kCodesSigned = kSignedCodes&& kFormat.offset == 128;
 
 template <PackedFormat kFormat>
-inline constexpr int kGroupsOfRun = static_cast<int>(kRunElems) / kFormat.group;
+inline constexpr int kBlockGroups = static_cast<int>(kBlockCols) / kFormat.group;
 
 template <PackedFormat kFormat>
-GRAFT_INLINE void prefetch_run(const std::byte* run) {
-  for (std::int64_t line = 0; line < run_bytes(kFormat); line += 64)
-    __builtin_prefetch(run + kPrefetchBytes + line);
+GRAFT_INLINE void prefetch_block(const std::byte* block) {
+  for (std::int64_t line = 0; line < block_code_bytes(kFormat); line += 64)
+    __builtin_prefetch(block + kPrefetchBytes + line);
 }
 
-// Undoes put_run of pack_panel.cpp.
+// Unpacks 32 columns of 16 rows: words[i] holds codes 4 i .. 4 i + 3 of each row. Inverse of
+// store_block() in pack_panel.cpp.
 template <PackedFormat kFormat>
-GRAFT_INLINE void unpack_run(const std::byte* run, Words* words) {
+GRAFT_INLINE void unpack_block(const std::byte* block, Words* words) {
   constexpr int kBits = kFormat.bits;
   if constexpr (kBits == 8) {
 #pragma GCC unroll 8
-    for (int i = 0; i < kRunWords; ++i)
-      words[i] = load_words(run + 64 * i);
+    for (int i = 0; i < kBlockWords; ++i)
+      words[i] = load_words(block + 64 * i);
   } else if constexpr (kBits >= 4) {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-      const Words both = load_words(run + 64 * i);
-      words[i] = shifted(both, 0, 15);
-      words[i + 4] = shifted(both, 4, 15);
+      const Words both = load_words(block + 64 * i);
+      words[i] = shift_and_mask(both, 0, 15);
+      words[i + 4] = shift_and_mask(both, 4, 15);
     }
   } else {
 #pragma GCC unroll 8
-    for (int i = 0; i < kRunWords; ++i)
-      words[i] = shifted(load_words(run + 64 * (i / 4)), 2 * (i % 4), 3);
+    for (int i = 0; i < kBlockWords; ++i)
+      words[i] = shift_and_mask(load_words(block + 64 * (i / 4)), 2 * (i % 4), 3);
   }
   if constexpr (kBits == 3 || kBits == 5) {
     constexpr int kTop = kBits - 1;
-    const Words top = load_words(run + 64 * kTop);
+    const Words top = load_words(block + 64 * kTop);
 #pragma GCC unroll 8
-    for (int i = 0; i < kRunWords; ++i)
-      words[i] = words[i] | shifted(top, i - kTop, 1 << kTop);
+    for (int i = 0; i < kBlockWords; ++i)
+      words[i] = words[i] | shift_and_mask(top, i - kTop, 1 << kTop);
   }
   if constexpr (kBits == 6) {
 #pragma GCC unroll 8
-    for (int i = 0; i < kRunWords; ++i)
-      words[i] = words[i] | shifted(load_words(run + 64 * (4 + i / 4)), 2 * (i % 4) - 4, 0x30);
+    for (int i = 0; i < kBlockWords; ++i)
+      words[i] =
+          words[i] | shift_and_mask(load_words(block + 64 * (4 + i / 4)), 2 * (i % 4) - 4, 0x30);
   }
-  if constexpr (kFormat.codes != PackedFormat::Codes::Themselves) {
+  if constexpr (kFormat.codes != PackedFormat::Codes::Plain) {
     constexpr const CodeTable& kTable =
         kFormat.codes == PackedFormat::Codes::Iq4 ? kIq4Codes : kFp4Codes;
 #pragma GCC unroll 8
-    for (int i = 0; i < kRunWords; ++i)
+    for (int i = 0; i < kBlockWords; ++i)
       words[i] = look_up(kTable.values, words[i]);
   }
 }
 
-// The header of a chunk.
+// The header of a chunk: scale(group) and min(group) of the 16 rows as float.
 template <PackedFormat kFormat>
 struct ChunkScales {
-  const std::byte* bytes;
+  const std::byte* bytes;  // int8 scales [groups][16], then mins
   F32x16 d;
   F32x16 dmin;
 
   explicit GRAFT_INLINE ChunkScales(const std::byte* chunk)
       : bytes(chunk + kPanelRows * (kFormat.has_min ? 4 : 2)), d(0.0F), dmin(0.0F) {
     if constexpr (kFormat.scale == PackedFormat::Scale::E8M0) {
-      d = load_exponents(chunk);
+      d = load_half_e8m0(chunk);
     } else {
-      d = load_halves(chunk);
-      if constexpr (kFormat.has_min) dmin = load_halves(chunk + 2 * kPanelRows);
+      d = load_f16(chunk);
+      if constexpr (kFormat.has_min) dmin = load_f16(chunk + 2 * kPanelRows);
     }
   }
 
@@ -114,17 +116,17 @@ struct ChunkScales {
   }
 };
 
-// Some runs of a panel, unpacked for many rows: what lies between two calls stays in the
-// first-level cache.
-inline constexpr int kRunsAtOnce = 16;
+// Blocks of a panel that are unpacked at once for the GEMM: they stay in the L1 cache while all
+// rows of x use them.
+inline constexpr int kBlocksAtOnce = 16;
 
 struct UnpackedPanel {
-  alignas(64) std::byte codes[kRunsAtOnce][kRunWords * 64];
-  alignas(64) float scales[kRunsAtOnce][2][16];
-  alignas(64) float mins[kRunsAtOnce][2][16];
+  alignas(64) std::byte codes[kBlocksAtOnce][kBlockWords * 64];  // word i of row r at 64 i + 4 r
+  alignas(64) float scales[kBlocksAtOnce][2][16];                // [block][group][row]
+  alignas(64) float mins[kBlocksAtOnce][2][16];                  // [block][group][row]
 };
 
-// g++ 12 believes that the instance for Q2_K writes nothing and drops the call.
+// g++ 12 miscompiles the Q2_K instance: it assumes that it writes nothing and drops the call.
 #if defined(__clang__)
 #define GRAFT_NOIPA
 #else
@@ -132,18 +134,18 @@ struct UnpackedPanel {
 #endif
 
 template <PackedFormat kFormat>
-GRAFT_NOIPA void unpack_panel(const std::byte* panel, int num_runs, UnpackedPanel& out) {
-  constexpr int kGroups = kGroupsOfRun<kFormat>;
-  constexpr int kRunsOfChunk = static_cast<int>(chunk_elems(kFormat) / kRunElems);
-  for (int first = 0; first < num_runs; first += kRunsOfChunk, panel += chunk_bytes(kFormat)) {
+GRAFT_NOIPA void unpack_panel(const std::byte* panel, int num_blocks, UnpackedPanel& out) {
+  constexpr int kGroups = kBlockGroups<kFormat>;
+  constexpr int kChunkBlocks = static_cast<int>(chunk_elems(kFormat) / kBlockCols);
+  for (int first = 0; first < num_blocks; first += kChunkBlocks, panel += chunk_bytes(kFormat)) {
     const ChunkScales<kFormat> scales(panel);
-    const std::byte* run = panel + chunk_header_bytes(kFormat);
-    for (int r = 0; r < kRunsOfChunk; ++r, run += run_bytes(kFormat)) {
-      prefetch_run<kFormat>(run);
-      Words words[kRunWords];
-      unpack_run<kFormat>(run, words);
+    const std::byte* block = panel + chunk_header_bytes(kFormat);
+    for (int r = 0; r < kChunkBlocks; ++r, block += block_code_bytes(kFormat)) {
+      prefetch_block<kFormat>(block);
+      Words words[kBlockWords];
+      unpack_block<kFormat>(block, words);
 #pragma GCC unroll 8
-      for (int i = 0; i < kRunWords; ++i)
+      for (int i = 0; i < kBlockWords; ++i)
         store_words(out.codes[first + r] + 64 * i, words[i]);
 #pragma GCC unroll 2
       for (int g = 0; g < kGroups; ++g) {

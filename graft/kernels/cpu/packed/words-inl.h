@@ -1,6 +1,6 @@
-// Words: the bytes of 16 rows, four of each side by side, and sums of products of them. See
-// graft/quant/simd-inl.h for the rules of these files: included inside an instruction-set region,
-// after simd-inl.h.
+// Words: 64 bytes as 16 lanes of 32 bits, one lane per panel row, holding either four codes or an
+// int32 sum. See graft/quant/simd-inl.h for the rules of these files: included inside an
+// instruction-set region, after simd-inl.h.
 
 namespace {
 
@@ -27,8 +27,8 @@ GRAFT_INLINE Words operator|(Words a, Words b) {
   return {a.v | b.v};
 }
 
-// The bits of every byte moved down (up, when negative), those of the mask kept.
-GRAFT_INLINE Words shifted(Words w, int down, int mask) {
+// (byte >> down) & mask for every byte; a negative `down` shifts left.
+GRAFT_INLINE Words shift_and_mask(Words w, int down, int mask) {
   const auto shorts = reinterpret_cast<Shorts32>(w.v);
   const Shorts32 moved = down >= 0 ? shorts >> down : shorts << -down;
   return {reinterpret_cast<Bytes64>(moved) & static_cast<std::uint8_t>(mask)};
@@ -41,13 +41,13 @@ GRAFT_INLINE Words look_up(const std::uint8_t* table, Words codes) {
       _mm512_maskz_shuffle_epi8(~std::uint64_t{0}, all, reinterpret_cast<__m512i>(codes.v)))};
 }
 
-// Every word the same.
+// Broadcasts `value` to all lanes.
 GRAFT_INLINE Words all_words(std::int32_t value) {
   return {reinterpret_cast<Bytes64>(_mm512_set1_epi32(value))};
 }
 
-// sum + the four products of each word's bytes with those of x. Codes are unsigned, x is signed and
-// not -128. kSigned: codes are signed with 128 added, which `sum` has already made up for.
+// sum[lane] += dot(four uint8 codes of the lane, four int8 values of x); x is never -128. kSigned:
+// codes stand for code - 128, multiplied as int8.
 template <bool kSigned>
 GRAFT_INLINE Words add_products(Words sum, Words codes, std::int32_t x) {
   return {reinterpret_cast<Bytes64>(_mm512_dpbusd_epi32(
@@ -63,7 +63,7 @@ GRAFT_INLINE F32x16 to_floats(Words w) {
   return {_mm512_maskz_cvtepi32_ps(0xffff, reinterpret_cast<__m512i>(w.v))};
 }
 
-GRAFT_INLINE F32x16 load_halves(const std::byte* from) {
+GRAFT_INLINE F32x16 load_f16(const std::byte* from) {
   __m256i halves;
   __builtin_memcpy(&halves, from, sizeof(halves));
   return {_mm512_maskz_cvtph_ps(0xffff, halves)};
@@ -75,7 +75,7 @@ GRAFT_INLINE F32x16 load_signed_bytes(const std::byte* from) {
   return {_mm512_maskz_cvtepi32_ps(0xffff, words)};
 }
 
-// vpdpbusd takes unsigned codes as they are.
+// vpdpbusd multiplies uint8 codes of any size exactly.
 inline constexpr bool kSignedCodes = false;
 
 #elif GRAFT_VECTOR_BYTES == 32
@@ -103,14 +103,14 @@ GRAFT_INLINE Words operator|(Words a, Words b) {
   return {a.low | b.low, a.high | b.high};
 }
 
-GRAFT_INLINE Bytes32 shifted(Bytes32 v, int down, int mask) {
+GRAFT_INLINE Bytes32 shift_and_mask(Bytes32 v, int down, int mask) {
   const auto shorts = reinterpret_cast<Shorts16>(v);
   const Shorts16 moved = down >= 0 ? shorts >> down : shorts << -down;
   return reinterpret_cast<Bytes32>(moved) & static_cast<std::uint8_t>(mask);
 }
 
-GRAFT_INLINE Words shifted(Words w, int down, int mask) {
-  return {shifted(w.low, down, mask), shifted(w.high, down, mask)};
+GRAFT_INLINE Words shift_and_mask(Words w, int down, int mask) {
+  return {shift_and_mask(w.low, down, mask), shift_and_mask(w.high, down, mask)};
 }
 
 GRAFT_INLINE Words look_up(const std::uint8_t* table, Words codes) {
@@ -125,8 +125,8 @@ GRAFT_INLINE Words all_words(std::int32_t value) {
   return {all, all};
 }
 
-// Pairs of products are added in 16 bits: exact for codes below 129. Signed codes are split into
-// magnitude and sign, the sign going to x.
+// vpmaddubsw adds pairs of products in 16 bits: exact for codes up to 128. Codes with offset 128
+// are split into magnitude and sign, and the sign is applied to x.
 template <bool kSigned>
 GRAFT_INLINE Bytes32 add_products(Bytes32 sum, Bytes32 codes, __m256i x) {
   auto unsigned_codes = reinterpret_cast<__m256i>(codes);
@@ -152,7 +152,7 @@ GRAFT_INLINE F32x16 to_floats(Words w) {
           F32<8>(_mm256_cvtepi32_ps(reinterpret_cast<__m256i>(w.high)))};
 }
 
-GRAFT_INLINE F32x16 load_halves(const std::byte* from) {
+GRAFT_INLINE F32x16 load_f16(const std::byte* from) {
   const auto low = reinterpret_cast<__m128i>(load_bytes(from));
   const auto high = reinterpret_cast<__m128i>(load_bytes(from + 16));
   return {F32<8>(_mm256_cvtph_ps(low)), F32<8>(_mm256_cvtph_ps(high))};
@@ -186,7 +186,7 @@ GRAFT_INLINE Words operator|(Words a, Words b) {
   return a;
 }
 
-GRAFT_INLINE Words shifted(Words w, int down, int mask) {
+GRAFT_INLINE Words shift_and_mask(Words w, int down, int mask) {
   for (int i = 0; i < 64; ++i) {
     const int moved = down >= 0 ? w.bytes[i] >> down : w.bytes[i] << -down;
     w.bytes[i] = static_cast<std::uint8_t>(moved & mask);
@@ -230,7 +230,7 @@ GRAFT_INLINE F32x16 to_floats(Words w) {
   return load(values);
 }
 
-GRAFT_INLINE F32x16 load_halves(const std::byte* from) {
+GRAFT_INLINE F32x16 load_f16(const std::byte* from) {
   std::uint16_t halves[16];
   __builtin_memcpy(halves, from, sizeof(halves));
   float values[16];
@@ -247,8 +247,8 @@ inline constexpr bool kSignedCodes = false;
 
 #endif
 
-// Half the values of sixteen E8M0 exponents, the other half being in kFp4Values.
-GRAFT_INLINE F32x16 load_exponents(const std::byte* from) {
+// Half the values of sixteen E8M0 exponents: kFp4Values are doubled.
+GRAFT_INLINE F32x16 load_half_e8m0(const std::byte* from) {
   float values[16];
   for (int i = 0; i < 16; ++i) {
     const auto e = static_cast<std::uint32_t>(from[i]);
