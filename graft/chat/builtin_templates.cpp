@@ -14,13 +14,12 @@ namespace {
 
 constexpr std::size_t kMaxTemplateBytes = std::size_t{4} << 20U;
 
-// Each is two parts: what the family's format calls for, between this head and the generation
-// prompt. `text` is the content of a message, whatever the client left out.
-#define GRAFT_TEMPLATE_HEAD                                                       \
-  "{%- if tools %}{{ raise_exception('this built-in template knows no tools') }}" \
+// Common head of the templates: refuses tools and defines text(), the content of a message or "".
+#define GRAFT_TEMPLATE_HEAD                                                              \
+  "{%- if tools %}{{ raise_exception('built-in chat templates do not support tools') }}" \
   "{%- endif %}{%- macro text(message) %}{{ message.content or '' }}{% endmacro %}"
 
-// Formats without a role of its own for the system put its text before the first user's.
+// For formats without a system role: they put the system prompt before the first user message.
 #define GRAFT_TEMPLATE_TURNS                                                         \
   "{%- set system = text(messages[0]) if messages and messages[0].role == 'system' " \
   "else '' %}{%- set turns = messages[1:] if system else messages %}"
@@ -35,14 +34,14 @@ constexpr std::array kTemplates = {
     {{- '<|im_start|>assistant\n' }}
 {%- endif %})"},
 
-    // ChatML; reasoning of past answers is left out, and an empty one switches it off.
+    // ChatML. Drops the reasoning of past turns; an empty <think> block disables reasoning.
     BuiltinTemplate{"qwen3", GRAFT_TEMPLATE_HEAD R"(
 {%- for message in messages %}
-    {%- set said = text(message) %}
+    {%- set content = text(message) %}
     {%- if message.role == 'assistant' %}
-        {%- set said = said.split('</think>')[-1].lstrip('\n') %}
+        {%- set content = content.split('</think>')[-1].lstrip('\n') %}
     {%- endif %}
-    {{- '<|im_start|>' ~ message.role ~ '\n' ~ said ~ '<|im_end|>\n' }}
+    {{- '<|im_start|>' ~ message.role ~ '\n' ~ content ~ '<|im_end|>\n' }}
 {%- endfor %}
 {%- if add_generation_prompt %}
     {{- '<|im_start|>assistant\n' }}
@@ -56,11 +55,11 @@ constexpr std::array kTemplates = {
     {%- if message.role == 'assistant' %}
         {{- ' ' ~ text(message)|trim ~ ' ' ~ eos_token }}
     {%- else %}
-        {%- set said = text(message) %}
+        {%- set content = text(message) %}
         {%- if loop.first and system %}
-            {%- set said = '<<SYS>>\n' ~ system|trim ~ '\n<</SYS>>\n\n' ~ said %}
+            {%- set content = '<<SYS>>\n' ~ system|trim ~ '\n<</SYS>>\n\n' ~ content %}
         {%- endif %}
-        {{- bos_token ~ '[INST] ' ~ said|trim ~ ' [/INST]' }}
+        {{- bos_token ~ '[INST] ' ~ content|trim ~ ' [/INST]' }}
     {%- endif %}
 {%- endfor %})"},
 
@@ -80,17 +79,17 @@ constexpr std::array kTemplates = {
     {%- if message.role == 'assistant' %}
         {{- ' ' ~ text(message)|trim ~ eos_token }}
     {%- else %}
-        {%- set said = system ~ '\n\n' ~ text(message) if loop.first else text(message) %}
-        {{- '[INST] ' ~ said|trim ~ ' [/INST]' }}
+        {%- set content = system ~ '\n\n' ~ text(message) if loop.first else text(message) %}
+        {{- '[INST] ' ~ content|trim ~ ' [/INST]' }}
     {%- endif %}
 {%- endfor %})"},
 
     BuiltinTemplate{"gemma", GRAFT_TEMPLATE_HEAD GRAFT_TEMPLATE_TURNS R"(
 {{- bos_token }}
 {%- for message in turns %}
-    {%- set said = system ~ '\n\n' ~ text(message) if loop.first else text(message) %}
+    {%- set content = system ~ '\n\n' ~ text(message) if loop.first else text(message) %}
     {{- '<start_of_turn>' ~ ('model' if message.role == 'assistant' else message.role) ~ '\n' }}
-    {{- said|trim ~ '<end_of_turn>\n' }}
+    {{- content|trim ~ '<end_of_turn>\n' }}
 {%- endfor %}
 {%- if add_generation_prompt %}
     {{- '<start_of_turn>model\n' }}
@@ -141,15 +140,14 @@ ChatTemplate read_template(const std::string& path) {
   const MappedFile file(path);
   const auto bytes = file.bytes();
   if (bytes.size() > kMaxTemplateBytes) {
-    fail(path, ": a template of ", bytes.size(), " bytes, at most ", kMaxTemplateBytes,
-         " are accepted");
+    fail(path, ": the template has ", bytes.size(), " bytes, the maximum is ", kMaxTemplateBytes);
   }
   return {{reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path};
 }
 
-// GLM was trained with [gMASK]<sop> before every text. tokenizer.json says so in its
-// post-processor, for which GGUF has no words: there only the template can. The first of the two
-// may come as bos_token.
+// GLM expects [gMASK]<sop> before every text. The post-processor of a tokenizer.json adds them;
+// GGUF cannot express that, so the template must write them. [gMASK] may be the bos_token, so only
+// <sop> is checked.
 bool lacks_glm_prefix(const formats::TokenizerData& data) {
   const formats::NamedPreTokenizer* named = formats::find_named_pre_tokenizer(data.pre);
   return named != nullptr && named->name == "glm4" &&
@@ -172,17 +170,17 @@ SelectedTemplate select_template(const formats::TokenizerData& data, const std::
     if (const BuiltinTemplate* found = named(chosen))
       return {ChatTemplate(found->source, str("built-in template ", found->name)), ""};
     if (!std::filesystem::exists(chosen))
-      fail("chat template \"", chosen, "\": neither a file nor one of ", known_names());
+      fail("chat template \"", chosen, "\" is neither a file nor one of ", known_names());
     return {read_template(chosen), ""};
   }
   if (!data.chat_template.empty()) {
     return {ChatTemplate(data.chat_template, "chat template"),
             lacks_glm_prefix(data)
-                ? "the chat template does not write [gMASK]<sop>, with which prompts of GLM begin"
+                ? "the chat template does not write [gMASK]<sop>, the prefix GLM models expect"
                 : ""};
   }
   return {ChatTemplate(named("chatml")->source, "built-in template chatml"),
-          "the model has no chat template, using ChatML; --chat-template chooses another"};
+          "the model has no chat template: using ChatML, select another with --chat-template"};
 }
 
 void set_special_tokens(RenderInput& input, const formats::TokenizerData& data) {

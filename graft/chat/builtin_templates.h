@@ -1,5 +1,5 @@
-// Templates by name, for models that bring none: formats that whole families share. They write text
-// turns only; tools are refused rather than ignored.
+// Built-in chat templates by name, for models without one, and the choice between them and the
+// model's own. They format text messages only and fail on tools instead of ignoring them.
 
 #pragma once
 
@@ -24,11 +24,13 @@ struct SelectedTemplate {
   std::string warning;  // empty: none
 };
 
-// `chosen`, the name of a built-in template or a file, wins over the model's own template. Without
-// both: ChatML, and a warning. There is one too where the model's own lost the prefix of GLM.
+// `chosen` is the name of a built-in template or a file, and overrides the model's template.
+// Without either, ChatML with a warning. Also warns when the template of a GLM model in GGUF does
+// not write the [gMASK]<sop> prefix. Throws Error for an unknown name or an invalid template.
 SelectedTemplate select_template(const formats::TokenizerData& data, const std::string& chosen);
 
-// bos_token, eos_token, unk_token … as the vocabulary spells them; those it has not stay undefined.
+// Sets bos_token, eos_token, unk_token … to their text in the vocabulary. Tokens that the model
+// lacks stay undefined.
 void set_special_tokens(RenderInput& input, const formats::TokenizerData& data);
 
 }  // namespace graft::chat

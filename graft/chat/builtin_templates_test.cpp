@@ -12,7 +12,7 @@ struct Expected {
   const char* text;
 };
 
-// What the families' own documents show for a system prompt and two turns.
+// From the documentation of each family, for a system prompt and two turns.
 const Expected kExpected[] = {
     {"chatml",
      "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
@@ -55,7 +55,7 @@ RenderInput conversation() {
   return input;
 }
 
-TEST(BuiltinTemplates, WriteTheFormatOfTheirFamily) {
+TEST(BuiltinTemplates, MatchTheFormatOfTheirFamily) {
   EXPECT_EQ(std::size(kExpected), builtin_templates().size());
   for (const Expected& row : kExpected) {
     const SelectedTemplate selected = select_template({}, row.name);
@@ -72,7 +72,7 @@ TEST(BuiltinTemplates, RefuseTools) {
     EXPECT_THROW(ChatTemplate(row.source, "t").render(input), Error) << row.name;
 }
 
-TEST(BuiltinTemplates, TheModelsOwnWinsOverChatml) {
+TEST(BuiltinTemplates, ModelTemplateOverridesChatml) {
   formats::TokenizerData data;
   const SelectedTemplate fallback = select_template(data, "");
   EXPECT_NE(fallback.warning.find("no chat template"), std::string::npos);
@@ -84,7 +84,7 @@ TEST(BuiltinTemplates, TheModelsOwnWinsOverChatml) {
   EXPECT_THROW(select_template(data, "no-such-template"), Error);
 }
 
-TEST(BuiltinTemplates, WarnWhereTheModelsOwnLostThePrefixOfGlm) {
+TEST(BuiltinTemplates, WarnWhenTheModelTemplateLacksTheGlmPrefix) {
   formats::TokenizerData data;
   data.tokens = {"a", "[gMASK]", "<sop>"};
   data.chat_template = "{{ x }}";
@@ -98,11 +98,11 @@ TEST(BuiltinTemplates, WarnWhereTheModelsOwnLostThePrefixOfGlm) {
   }
 }
 
-TEST(BuiltinTemplates, SpecialTokensComeFromTheVocabulary) {
+TEST(BuiltinTemplates, SpecialTokensAreReadFromTheVocabulary) {
   formats::TokenizerData data;
   data.tokens = {"<pad>", "<s>", "</s>"};
   data.bos_id = 1;
-  data.eos_id = 7;  // outside of the vocabulary
+  data.eos_id = 7;  // out of range
   data.pad_id = 0;
   RenderInput input;
   set_special_tokens(input, data);

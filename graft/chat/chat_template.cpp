@@ -10,10 +10,10 @@
 namespace graft::chat {
 namespace {
 
-constexpr int kMaxJsonDepth = 190;  // a little less than values may be nested
+constexpr int kMaxJsonDepth = 190;  // below jinja's own limit on nested values
 
 jinja::Value to_value(jinja::Heap& heap, const OrderedJson& json, int depth) {
-  if (depth > kMaxJsonDepth) jinja::raise("JSON nested deeper than ", kMaxJsonDepth);
+  if (depth > kMaxJsonDepth) jinja::raise("JSON nested deeper than ", kMaxJsonDepth, " levels");
   switch (json.type()) {
     case OrderedJson::value_t::boolean:
       return jinja::Value(json.get<bool>());
@@ -47,7 +47,7 @@ jinja::Value to_value(jinja::Heap& heap, const OrderedJson& json, int depth) {
   }
 }
 
-// An Error is one line that people read, whatever the template puts into raise_exception.
+// Errors are single lines, whatever text the template passes to raise_exception.
 std::string one_line(std::string_view text) {
   constexpr std::size_t kMaxCharacters = 1000;
   const std::size_t end = jinja::byte_offset(text, kMaxCharacters);
@@ -81,8 +81,8 @@ std::string run_template(const jinja::Template& tree,
   }
 }
 
-// One message whose content is a part. A template that takes it for text prints it as Python prints
-// a list, or fails.
+// Renders a message whose content is a list of one part. A template that expects text either fails
+// or prints the list as Python or JSON does.
 bool probe_content_parts(const jinja::Template& tree) {
   RenderInput input;
   input.messages = OrderedJson::array(
@@ -115,7 +115,7 @@ ChatTemplate::ChatTemplate(std::string_view source, const std::string& name) {
   try {
     state->tree = jinja::parse_template(source, name);
   } catch (const jinja::RenderError& error) {
-    fail(name, ": ", error.what());  // its constants are too large
+    fail(name, ": ", error.what());  // a constant is too large
   }
   state->reads_content_parts = probe_content_parts(*state->tree);
   state_ = std::move(state);

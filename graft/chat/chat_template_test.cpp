@@ -29,21 +29,21 @@ void expect_error(const std::string& source, const std::string& part) {
   EXPECT_NE(error.find(part), std::string::npos) << source << "\n" << error;
 }
 
-TEST(ChatTemplate, PassesWhatTransformersPasses) {
+TEST(ChatTemplate, DefinesTheVariablesOfTransformers) {
   RenderInput input;
   input.messages = parse_ordered_json(R"([{"role": "user", "content": "Hi"}])", "messages");
-  const ChatTemplate seen(
+  const ChatTemplate probe(
       "{{ messages|length }} {{ tools }} {{ documents }} {{ add_generation_prompt }} "
       "{{ bos_token is defined }} {{ eos_token }} {{ x }}",
       "t");
-  EXPECT_EQ(seen.render(input), "1 None None True False  ");
+  EXPECT_EQ(probe.render(input), "1 None None True False  ");
   input.bos_token = "<s>";
   input.eos_token = "</s>";
   input.extra = {{"x", 1.0}, {"tools", "mine"}};
-  EXPECT_EQ(seen.render(input), "1 mine None True True </s> 1.0");
+  EXPECT_EQ(probe.render(input), "1 mine None True True </s> 1.0");
 }
 
-TEST(ChatTemplate, ErrorsNameTheLine) {
+TEST(ChatTemplate, ErrorsIncludeTheLine) {
   expect_error("a\nb {{ 1 +\n }}", "t:3: unexpected '}}'");
   expect_error("a\n\n{% if x %}", "t:3: the template ends without {% endif %}");
   expect_error("a\n{{ 'x }}", "t:2: unexpected char");
@@ -59,20 +59,20 @@ TEST(ChatTemplate, ErrorsNameTheLine) {
   expect_error("\xff", "t: the template is not UTF-8");
 }
 
-TEST(ChatTemplate, RefusesFilesByName) {
+TEST(ChatTemplate, RejectsImportsAndIncludes) {
   for (const char* tag : {"import 'a' as b", "from 'a' import b", "include 'a'", "extends 'a'"})
     expect_error(std::string("\n{% ") + tag + " %}", "t:2: {% ");
   expect_error("{% include 'a' %}", "cannot read other files");
 }
 
-TEST(ChatTemplate, RefusesToChangeValues) {
+TEST(ChatTemplate, RejectsMutatingMethods) {
   expect_error("{{ list.append(1) }}", "access to attribute 'append' of 'list' object is unsafe.");
   expect_error("{{ list.pop() }}", "is unsafe");
   expect_error("{{ messages[0].update({}) }}", "is unsafe");
 }
 
-// `do` is Jinja's, if not Transformers'.
-TEST(ChatTemplate, KnowsDo) {
+// Jinja's `do` extension, which Transformers does not enable.
+TEST(ChatTemplate, SupportsDo) {
   EXPECT_EQ(render("{% do n + 1 %}x"), "x");
   expect_error("{% do list.append(1) %}", "is unsafe");
 }
@@ -119,7 +119,7 @@ TEST(ChatTemplate, BoundsSteps) {
   expect_error(
       "{% set x = 'a' * 1000000 %}{% for i in range(100000) %}{{ x.find('b') }}{% endfor %}",
       "steps");
-  // Two lists that share their items many times over take long to compare.
+  // Nested lists that share their items take exponential time to compare.
   expect_error(
       "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(100) %}"
       "{% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}{{ ns.x == ns.y }}",
@@ -165,7 +165,8 @@ TEST(ChatTemplate, BoundsDepth) {
       "nested deeper than");
 }
 
-// Namespaces, macros and loops may refer to themselves; the sanitizers see what is not freed.
+// Namespaces, macros and loops can form reference cycles; the leak sanitizer checks that all are
+// freed.
 TEST(ChatTemplate, FreesCycles) {
   EXPECT_EQ(render("{% set ns = namespace() %}{% set ns.me = [ns] %}{{ ns.me|length }}"), "1");
   EXPECT_EQ(render("{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}"),
@@ -181,7 +182,7 @@ TEST(ChatTemplate, FreesCycles) {
             "done");
 }
 
-TEST(ChatTemplate, SeesWhetherPartsAreRead) {
+TEST(ChatTemplate, DetectsContentPartSupport) {
   const auto reads = [](const char* source) {
     return ChatTemplate(source, "t").reads_content_parts();
   };

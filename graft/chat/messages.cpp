@@ -10,49 +10,53 @@
 namespace graft::chat {
 namespace {
 
-// Fields of a message that hold text or nothing.
+// Optional text fields of a message.
 constexpr std::array<const char*, 5> kTextFields = {"name", "tool_call_id", "reasoning",
                                                     "reasoning_content", "thinking"};
 constexpr std::size_t kMaxRoleBytes = 64;
 
-std::string place(const std::string& parent, std::size_t index) {
+// "messages[2]": the path of an element, for error messages.
+std::string element_path(const std::string& parent, std::size_t index) {
   return str(parent, "[", index, "]");
 }
 
+// Null for a missing key and for JSON null.
 const OrderedJson* find(const OrderedJson& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
-const OrderedJson& need_object(const OrderedJson& value, const std::string& where) {
-  if (!value.is_object()) fail(where, ": an object is needed, not ", value.type_name());
+const OrderedJson& require_object(const OrderedJson& value, const std::string& where) {
+  if (!value.is_object()) fail(where, ": must be an object, not ", value.type_name());
   return value;
 }
 
-const OrderedJson& need_list(const OrderedJson& value, const std::string& where) {
-  if (!value.is_array()) fail(where, ": a list is needed, not ", value.type_name());
+const OrderedJson& require_list(const OrderedJson& value, const std::string& where) {
+  if (!value.is_array()) fail(where, ": must be a list, not ", value.type_name());
   return value;
 }
 
-const std::string& need_text(const OrderedJson& object, const char* key, const std::string& where) {
+const std::string& require_text(const OrderedJson& object,
+                                const char* key,
+                                const std::string& where) {
   const OrderedJson* value = find(object, key);
   if (value == nullptr) fail(where, ".", key, ": is missing");
-  if (!value->is_string()) fail(where, ".", key, ": text is needed, not ", value->type_name());
+  if (!value->is_string()) fail(where, ".", key, ": must be text, not ", value->type_name());
   return value->get_ref<const std::string&>();
 }
 
 void check_optional_text(const OrderedJson& object, const char* key, const std::string& where) {
-  if (find(object, key) != nullptr) need_text(object, key, where);
+  if (find(object, key) != nullptr) require_text(object, key, where);
 }
 
-// Templates print the role; a word cannot break out of its place.
+// Templates print the role unescaped, so it must not contain control tokens such as <|im_end|>.
 void check_role(const std::string& role, const std::string& where) {
   const bool is_word = std::ranges::all_of(role, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
            c == '-';
   });
   if (role.empty() || role.size() > kMaxRoleBytes || !is_word)
-    fail(where, ".role: '", role.substr(0, kMaxRoleBytes), "' is no role (a word like user)");
+    fail(where, ".role: '", role.substr(0, kMaxRoleBytes), "' is not a valid role");
 }
 
 void check_content(const OrderedJson& message, const std::string& role, const std::string& where) {
@@ -63,52 +67,54 @@ void check_content(const OrderedJson& message, const std::string& role, const st
   }
   if (content->is_string()) return;
   if (!content->is_array())
-    fail(where, ".content: text or a list of parts is needed, not ", content->type_name());
+    fail(where, ".content: must be text or a list of parts, not ", content->type_name());
   for (std::size_t i = 0; i < content->size(); ++i) {
-    const std::string part_place = place(where + ".content", i);
-    const OrderedJson& part = need_object((*content)[i], part_place);
-    if (need_text(part, "type", part_place) == "text") need_text(part, "text", part_place);
+    const std::string part_path = element_path(where + ".content", i);
+    const OrderedJson& part = require_object((*content)[i], part_path);
+    if (require_text(part, "type", part_path) == "text") require_text(part, "text", part_path);
   }
 }
 
 void check_tool_call(const OrderedJson& call, const std::string& where) {
-  need_object(call, where);
+  require_object(call, where);
   check_optional_text(call, "id", where);
   check_optional_text(call, "type", where);
   const OrderedJson* function = find(call, "function");
   if (function == nullptr) fail(where, ".function: is missing");
-  need_object(*function, where + ".function");
-  need_text(*function, "name", where + ".function");
+  require_object(*function, where + ".function");
+  require_text(*function, "name", where + ".function");
   const OrderedJson* arguments = find(*function, "arguments");
   if (arguments != nullptr && !arguments->is_string() && !arguments->is_object()) {
-    fail(where, ".function.arguments: an object or its JSON text is needed, not ",
+    fail(where, ".function.arguments: must be an object or its JSON text, not ",
          arguments->type_name());
   }
 }
 
 void check_message(const OrderedJson& message, const std::string& where) {
-  need_object(message, where);
-  const std::string& role = need_text(message, "role", where);
+  require_object(message, where);
+  const std::string& role = require_text(message, "role", where);
   check_role(role, where);
   check_content(message, role, where);
   for (const char* field : kTextFields)
     check_optional_text(message, field, where);
   const OrderedJson* calls = find(message, "tool_calls");
   if (calls == nullptr) return;
-  if (role != "assistant") fail(where, ".tool_calls: only the assistant calls tools, not ", role);
-  need_list(*calls, where + ".tool_calls");
+  if (role != "assistant")
+    fail(where, ".tool_calls: only assistant messages may have tool calls, not ", role);
+  require_list(*calls, where + ".tool_calls");
   for (std::size_t i = 0; i < calls->size(); ++i)
-    check_tool_call((*calls)[i], place(where + ".tool_calls", i));
+    check_tool_call((*calls)[i], element_path(where + ".tool_calls", i));
 }
 
 std::string joined_text(const OrderedJson& parts, const std::string& where) {
   std::string text;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const std::string& type = need_text(parts[i], "type", place(where, i));
+    const std::string& type = require_text(parts[i], "type", element_path(where, i));
     if (type != "text")
-      fail(place(where, i), ": the template of this model reads text only, not ", type);
+      fail(element_path(where, i), ": the chat template of this model supports text only, not ",
+           type);
     if (i > 0) text += '\n';
-    text += need_text(parts[i], "text", place(where, i));
+    text += require_text(parts[i], "text", element_path(where, i));
   }
   return text;
 }
@@ -116,27 +122,27 @@ std::string joined_text(const OrderedJson& parts, const std::string& where) {
 }  // namespace
 
 void check_messages(const OrderedJson& messages) {
-  need_list(messages, "messages");
-  if (messages.empty()) fail("messages: at least one is needed");
+  require_list(messages, "messages");
+  if (messages.empty()) fail("messages: must not be empty");
   for (std::size_t i = 0; i < messages.size(); ++i)
-    check_message(messages[i], place("messages", i));
+    check_message(messages[i], element_path("messages", i));
 }
 
 void check_tools(const OrderedJson& tools) {
   if (tools.is_null()) return;
-  need_list(tools, "tools");
+  require_list(tools, "tools");
   for (std::size_t i = 0; i < tools.size(); ++i) {
-    const std::string where = place("tools", i);
-    const OrderedJson& tool = need_object(tools[i], where);
-    const std::string& type = need_text(tool, "type", where);
-    if (type != "function") fail(where, ".type: '", type, "', only function is known");
+    const std::string where = element_path("tools", i);
+    const OrderedJson& tool = require_object(tools[i], where);
+    const std::string& type = require_text(tool, "type", where);
+    if (type != "function") fail(where, ".type: '", type, "' is not supported, only 'function' is");
     const OrderedJson* function = find(tool, "function");
     if (function == nullptr) fail(where, ".function: is missing");
-    need_object(*function, where + ".function");
-    need_text(*function, "name", where + ".function");
+    require_object(*function, where + ".function");
+    require_text(*function, "name", where + ".function");
     check_optional_text(*function, "description", where + ".function");
     const OrderedJson* parameters = find(*function, "parameters");
-    if (parameters != nullptr) need_object(*parameters, where + ".function.parameters");
+    if (parameters != nullptr) require_object(*parameters, where + ".function.parameters");
   }
 }
 
@@ -144,7 +150,7 @@ OrderedJson flatten_content(OrderedJson messages) {
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const auto content = messages[i].find("content");
     if (content == messages[i].end() || !content->is_array()) continue;
-    *content = joined_text(*content, place("messages", i) + ".content");
+    *content = joined_text(*content, element_path("messages", i) + ".content");
   }
   return messages;
 }
@@ -157,11 +163,11 @@ OrderedJson parse_tool_arguments(OrderedJson messages) {
       OrderedJson& function = (*calls)[j]["function"];
       OrderedJson& arguments = function["arguments"];
       const std::string where =
-          place(place("messages", i) + ".tool_calls", j) + ".function.arguments";
+          element_path(element_path("messages", i) + ".tool_calls", j) + ".function.arguments";
       if (arguments.is_string() && !arguments.get_ref<const std::string&>().empty())
         arguments = parse_ordered_json(arguments.get<std::string>(), where);
       if (arguments.is_null() || arguments.is_string()) arguments = OrderedJson::object();
-      need_object(arguments, where);
+      require_object(arguments, where);
     }
   }
   return messages;

@@ -1,5 +1,5 @@
-// Chat messages as clients send them: checked before a template sees them, and brought into the
-// form that templates expect. Errors name the place: "messages[2].content: …".
+// Validates chat messages from clients and converts them to the form that templates expect. Errors
+// begin with the path: "messages[2].content: …".
 
 #pragma once
 
@@ -7,17 +7,17 @@
 
 namespace graft::chat {
 
-// A list of messages: roles, text or content parts, tool calls, tool results, reasoning.
+// Checks roles, text or content parts, tool calls, tool results and reasoning. Throws Error.
 void check_messages(const OrderedJson& messages);
-// A list of tool definitions, or null.
+// `tools` is a list of tool definitions or null. Throws Error.
 void check_tools(const OrderedJson& tools);
 
-// Content parts to one string, a line each; for templates that do not read parts. Parts that are
-// no text (images, sound) are an Error.
+// Joins content parts into one string, one line per part, for templates that do not handle parts.
+// Throws Error for parts other than text (images, audio).
 OrderedJson flatten_content(OrderedJson messages);
 
-// Arguments of tool calls to objects. Clients send them as JSON text; templates print them with
-// tojson, which would quote the text once more.
+// Parses the arguments of tool calls into objects. Clients send them as JSON text; templates print
+// them with tojson, which would quote the text again.
 OrderedJson parse_tool_arguments(OrderedJson messages);
 
 }  // namespace graft::chat

@@ -17,7 +17,7 @@ std::string error_of(Function function, const std::string& json) {
   return "";
 }
 
-TEST(Messages, AcceptsWhatClientsSend) {
+TEST(Messages, AcceptsValidMessages) {
   EXPECT_EQ(error_of(check_messages, R"([
       {"role": "system", "content": "Be kind."},
       {"role": "user", "content": [{"type": "text", "text": "Hi"}, {"type": "image_url", "image_url": {}}]},
@@ -29,43 +29,42 @@ TEST(Messages, AcceptsWhatClientsSend) {
             "");
 }
 
-TEST(Messages, ErrorsNameThePlace) {
+TEST(Messages, ErrorsIncludeThePath) {
   const auto expect = [](const char* json, const std::string& error) {
     EXPECT_EQ(error_of(check_messages, json), error);
   };
-  expect("{}", "messages: a list is needed, not object");
-  expect("[]", "messages: at least one is needed");
-  expect("[1]", "messages[0]: an object is needed, not number");
+  expect("{}", "messages: must be a list, not object");
+  expect("[]", "messages: must not be empty");
+  expect("[1]", "messages[0]: must be an object, not number");
   expect(R"([{"content": "x"}])", "messages[0].role: is missing");
-  expect(R"([{"role": "<|x|>", "content": "x"}])",
-         "messages[0].role: '<|x|>' is no role (a word like user)");
+  expect(R"([{"role": "<|x|>", "content": "x"}])", "messages[0].role: '<|x|>' is not a valid role");
   expect(R"([{"role": "user", "content": "x"}, {"role": "user"}])",
          "messages[1].content: is missing");
   expect(R"([{"role": "user", "content": 5}])",
-         "messages[0].content: text or a list of parts is needed, not number");
+         "messages[0].content: must be text or a list of parts, not number");
   expect(R"([{"role": "user", "content": [{"type": "text"}]}])",
          "messages[0].content[0].text: is missing");
   expect(R"([{"role": "user", "content": ["x"]}])",
-         "messages[0].content[0]: an object is needed, not string");
+         "messages[0].content[0]: must be an object, not string");
   expect(R"([{"role": "user", "content": "x", "tool_calls": []}])",
-         "messages[0].tool_calls: only the assistant calls tools, not user");
+         "messages[0].tool_calls: only assistant messages may have tool calls, not user");
   expect(R"([{"role": "assistant", "tool_calls": [{"function": {"arguments": {}}}]}])",
          "messages[0].tool_calls[0].function.name: is missing");
   expect(R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": []}}]}])",
-         "messages[0].tool_calls[0].function.arguments: an object or its JSON text is needed, not "
+         "messages[0].tool_calls[0].function.arguments: must be an object or its JSON text, not "
          "array");
   expect(R"([{"role": "assistant", "content": "", "reasoning": 1}])",
-         "messages[0].reasoning: text is needed, not number");
+         "messages[0].reasoning: must be text, not number");
 }
 
 TEST(Messages, ChecksTools) {
   EXPECT_EQ(error_of(check_tools, "null"), "");
   EXPECT_EQ(error_of(check_tools, R"([{"type": "function", "function": {"name": "f"}}])"), "");
   EXPECT_EQ(error_of(check_tools, R"([{"type": "code"}])"),
-            "tools[0].type: 'code', only function is known");
+            "tools[0].type: 'code' is not supported, only 'function' is");
   EXPECT_EQ(error_of(check_tools,
                      R"([{"type": "function", "function": {"name": "f", "parameters": 1}}])"),
-            "tools[0].function.parameters: an object is needed, not number");
+            "tools[0].function.parameters: must be an object, not number");
 }
 
 TEST(Messages, FlattensTextParts) {
@@ -76,12 +75,13 @@ TEST(Messages, FlattensTextParts) {
   EXPECT_EQ(flat[0]["content"], "a\nb");
   EXPECT_TRUE(flat[1]["content"].is_null());
   EXPECT_EQ(flat[2]["content"], "c");
-  EXPECT_EQ(error_of(flatten_content, R"([{"role": "user", "content": [{"type": "image"}]}])"),
-            "messages[0].content[0]: the template of this model reads text only, not image");
+  EXPECT_EQ(
+      error_of(flatten_content, R"([{"role": "user", "content": [{"type": "image"}]}])"),
+      "messages[0].content[0]: the chat template of this model supports text only, not image");
 }
 
-TEST(Messages, ReadsToolArguments) {
-  const OrderedJson read = parse_tool_arguments(parse_ordered_json(
+TEST(Messages, ParsesToolArguments) {
+  const OrderedJson parsed = parse_tool_arguments(parse_ordered_json(
       R"([{"role": "assistant", "tool_calls": [
           {"function": {"name": "f", "arguments": "{\"b\": 1, \"a\": [2]}"}},
           {"function": {"name": "f", "arguments": {"x": 1}}},
@@ -89,7 +89,7 @@ TEST(Messages, ReadsToolArguments) {
           {"function": {"name": "f"}}]}])",
       "test"));
   const auto arguments = [&](std::size_t i) {
-    return read[0]["tool_calls"][i]["function"]["arguments"].dump();
+    return parsed[0]["tool_calls"][i]["function"]["arguments"].dump();
   };
   EXPECT_EQ(arguments(0), R"({"b":1,"a":[2]})");
   EXPECT_EQ(arguments(1), R"({"x":1})");

@@ -13,9 +13,9 @@ std::size_t skip_blank(std::string_view text) {
   return std::min(text.find_first_not_of(kBlank), text.size());
 }
 
-// How many characters at the end of the text may be the beginning of the tag, blanks before it
-// included: they belong to nobody if the tag comes.
-std::size_t open_end(std::string_view text, std::string_view tag) {
+// Bytes at the end of the text that may be the beginning of the tag, including the whitespace
+// before it, which is dropped together with the tag.
+std::size_t partial_tag_size(std::string_view text, std::string_view tag) {
   std::size_t begin = text.size();
   for (std::size_t n = std::min(tag.size() - 1, text.size()); n > 0; --n) {
     if (text.ends_with(tag.substr(0, n))) {
@@ -44,7 +44,7 @@ AnswerPart ReasoningSplitter::finish() {
   return out;
 }
 
-// One step of the machine; false when it needs more text.
+// One step of the state machine; false when it needs more text.
 bool ReasoningSplitter::advance(AnswerPart& out, bool at_end) {
   switch (state_) {
     case State::Start: {
@@ -62,7 +62,7 @@ bool ReasoningSplitter::advance(AnswerPart& out, bool at_end) {
       if (!has_text_) held_.erase(0, skip_blank(held_));
       const std::size_t close = held_.find(kClose);
       const bool closed = close != std::string::npos;
-      std::size_t end = closed ? close : held_.size() - open_end(held_, kClose);
+      std::size_t end = closed ? close : held_.size() - partial_tag_size(held_, kClose);
       if (closed) {
         const std::size_t last = held_.substr(0, close).find_last_not_of(kBlank);
         end = last == std::string::npos ? 0 : last + 1;

@@ -1,4 +1,5 @@
-// Splits an answer as it streams into what the model thought and what it says.
+// Splits a streamed response into reasoning (<think> … </think>) and content. The result does not
+// depend on how the text is divided into chunks.
 
 #pragma once
 
@@ -13,17 +14,16 @@ struct AnswerPart {
   std::string content;
 };
 
-// Models that reason begin their answer with <think> … </think>. Tags and the blank space around
-// the thinking belong to neither part. Text that has no tags is content, also where it speaks of
-// the tags later on.
+// Reasoning models begin their response with <think> … </think>. The tags and the whitespace around
+// the reasoning are dropped. A <think> later in the text is content.
 class ReasoningSplitter {
  public:
-  // `open`: the prompt already ends with <think>, so that the answer begins inside.
+  // `open`: the prompt already ends with <think>, so the response begins inside the reasoning.
   explicit ReasoningSplitter(bool open = false);
 
-  // What became certain; an end that may grow into a tag is held back.
+  // Returns the text that is final; a suffix that may become a tag is held back.
   AnswerPart feed(std::string_view text);
-  // The answer has ended: what was held back.
+  // Call at the end of the response: returns the text that was held back.
   AnswerPart finish();
 
   bool is_thinking() const { return state_ == State::Thinking; }
@@ -34,11 +34,11 @@ class ReasoningSplitter {
   bool advance(AnswerPart& out, bool at_end);
 
   State state_;
-  bool has_text_ = false;  // of the thinking, before it only blanks
-  std::string held_;
+  bool has_text_ = false;  // whether reasoning other than leading whitespace was returned
+  std::string held_;       // input not returned yet
 };
 
-// Whether a prompt ends with an open <think>, as templates of reasoning models write it.
+// Whether a prompt ends with an open <think>, as the templates of some reasoning models write it.
 bool ends_in_thinking(std::string_view prompt);
 
 }  // namespace graft::chat

@@ -29,7 +29,7 @@ const Case kCases[] = {
     {" leading space", "", " leading space"},
 };
 
-TEST(ReasoningSplitter, GivesTheSameInAnyPieces) {
+TEST(ReasoningSplitter, IsIndependentOfChunking) {
   std::mt19937 random(1);
   for (const Case& c : kCases) {
     for (int round = 0; round < 50; ++round) {
@@ -50,7 +50,7 @@ TEST(ReasoningSplitter, GivesTheSameInAnyPieces) {
   }
 }
 
-TEST(ReasoningSplitter, ShowsThinkingAsItComes) {
+TEST(ReasoningSplitter, StreamsReasoning) {
   ReasoningSplitter splitter;
   EXPECT_EQ(splitter.feed("<think>first words").reasoning, "first words");
   EXPECT_TRUE(splitter.is_thinking());
@@ -60,7 +60,7 @@ TEST(ReasoningSplitter, ShowsThinkingAsItComes) {
   EXPECT_EQ(splitter.feed("\nx").content, "x");
 }
 
-TEST(ReasoningSplitter, SeesAnOpenTagAtTheEndOfAPrompt) {
+TEST(ReasoningSplitter, DetectsAnOpenTagAtTheEndOfAPrompt) {
   EXPECT_TRUE(ends_in_thinking("<|assistant|>\n<think>\n"));
   EXPECT_FALSE(ends_in_thinking("<|assistant|>\n<think>\n\n</think>\n"));
   EXPECT_FALSE(ends_in_thinking(""));

@@ -1,6 +1,6 @@
-// Chat templates against Python's jinja2, byte for byte. Where one fails the other must fail.
+// Compares rendered templates with Python's jinja2, byte for byte; where one fails, the other must.
 //
-// GRAFT_TEMPLATES=FOLDER compares the *.jinja files of a folder too: published templates, which
+// GRAFT_TEMPLATES=FOLDER also compares the *.jinja files of a folder: published templates, which
 // this repository does not contain.
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const fs::path kFolder = fs::path(GRAFT_SOURCE_DIR) / "tests/jinja";
-constexpr std::int64_t kNow = 1721728799;  // 2024-07-23, with a day of one digit in other zones
+constexpr std::int64_t kNow = 1721728799;  // 2024-07-23 09:59:59 UTC
 
 std::string read_text(const fs::path& path) {
   std::ifstream in(path);
@@ -51,18 +51,18 @@ struct Case {
   OrderedJson variables;
 };
 
-// The pieces of a file between lines of dashes.
+// The sections of a file, separated by lines of dashes.
 std::vector<std::string> snippets(const fs::path& path) {
-  std::vector<std::string> pieces(1);
+  std::vector<std::string> sections(1);
   std::istringstream lines(read_text(path));
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("----")) {
-      pieces.emplace_back();
+      sections.emplace_back();
     } else {
-      pieces.back() += line + "\n";
+      sections.back() += line + "\n";
     }
   }
-  return pieces;
+  return sections;
 }
 
 bool python(const std::vector<std::string>& arguments) {
@@ -78,14 +78,14 @@ bool has_jinja() {
   return found;
 }
 
-#define GRAFT_REQUIRE_JINJA()                                               \
-  do {                                                                      \
-    if (!has_jinja()) {                                                     \
-      if (shared_data_is_required()) {                                      \
-        FAIL() << "python3-jinja2 is missing, and CI=true makes it a must"; \
-      }                                                                     \
-      GTEST_SKIP() << "python3-jinja2 is not on this machine";              \
-    }                                                                       \
+#define GRAFT_REQUIRE_JINJA()                                                \
+  do {                                                                       \
+    if (!has_jinja()) {                                                      \
+      if (shared_data_is_required()) {                                       \
+        FAIL() << "python3-jinja2 is not installed and CI=true requires it"; \
+      }                                                                      \
+      GTEST_SKIP() << "python3-jinja2 is not installed";                     \
+    }                                                                        \
   } while (false)
 
 std::string render(const Case& test, std::string& error) {
@@ -101,7 +101,7 @@ std::string render(const Case& test, std::string& error) {
   }
 }
 
-// What Transformers always passes, so that nothing is undefined here and defined there.
+// Adds the variables that Transformers always defines.
 OrderedJson with_defaults(OrderedJson variables) {
   for (const char* name : {"messages", "tools", "documents"}) {
     if (!variables.contains(name)) variables[name] = nullptr;
@@ -112,10 +112,10 @@ OrderedJson with_defaults(OrderedJson variables) {
 
 void compare(const std::vector<Case>& cases) {
   const TemporaryFolder folder;
-  OrderedJson asked = OrderedJson::array();
+  OrderedJson inputs = OrderedJson::array();
   for (const Case& test : cases)
-    asked.push_back({{"template", test.source}, {"variables", test.variables}, {"now", kNow}});
-  std::ofstream(folder / "cases.json") << asked.dump();
+    inputs.push_back({{"template", test.source}, {"variables", test.variables}, {"now", kNow}});
+  std::ofstream(folder / "cases.json") << inputs.dump();
   ASSERT_TRUE(python(
       {(kFolder / "reference.py").string(), folder / "cases.json", folder / "results.json"}));
   const Json results = read_json_file(folder / "results.json");
@@ -124,13 +124,13 @@ void compare(const std::vector<Case>& cases) {
   for (std::size_t i = 0; i < cases.size(); ++i) {
     std::string error;
     const std::string text = render(cases[i], error);
-    const bool fails_there = results[i].contains("error");
-    num_failed += fails_there ? 1 : 0;
-    // Python prints addresses of what has no text.
-    if (!fails_there &&
+    const bool python_fails = results[i].contains("error");
+    num_failed += python_fails ? 1 : 0;
+    // Python prints the address of objects without a text form.
+    if (!python_fails &&
         results[i]["text"].get_ref<const std::string&>().find(" at 0x") != std::string::npos)
       continue;
-    if (fails_there) {
+    if (python_fails) {
       EXPECT_FALSE(error.empty()) << cases[i].name << "\n"
                                   << cases[i].source << "\nPython: " << results[i]["error"]
                                   << "\ngraft:  " << text;
@@ -140,7 +140,7 @@ void compare(const std::vector<Case>& cases) {
                                                              << error;
     }
   }
-  std::cout << cases.size() << " cases, of which " << num_failed << " fail as they must\n";
+  std::cout << cases.size() << " cases, " << num_failed << " of them expected errors\n";
 }
 
 TEST(TemplateReference, Expressions) {
@@ -161,8 +161,8 @@ TEST(TemplateReference, Snippets) {
   const OrderedJson variables =
       with_defaults(parse_ordered_json(read_text(kFolder / "variables.json"), "variables"));
   std::vector<Case> cases;
-  for (const std::string& piece : snippets(kFolder / "snippets.txt"))
-    cases.push_back({.name = "snippet", .source = piece, .variables = variables});
+  for (const std::string& snippet : snippets(kFolder / "snippets.txt"))
+    cases.push_back({.name = "snippet", .source = snippet, .variables = variables});
   compare(cases);
 }
 
@@ -209,7 +209,7 @@ TEST(TemplateReference, BuiltinTemplates) {
 TEST(TemplateReference, PublishedTemplates) {
   GRAFT_REQUIRE_JINJA();
   const char* folder = std::getenv("GRAFT_TEMPLATES");
-  if (folder == nullptr) GTEST_SKIP() << "GRAFT_TEMPLATES names no folder";
+  if (folder == nullptr) GTEST_SKIP() << "GRAFT_TEMPLATES is not set";
   compare(conversations_with(templates_in(folder)));
 }
 

@@ -1,6 +1,5 @@
-// A conversion planned but not begun: the metadata and tensors of the file to write. Planning reads
-// headers only; run() streams the tensors through with memory bounded by a few pieces of one
-// tensor.
+// A planned conversion to GGUF: the metadata and tensors of the file to write. Planning reads
+// headers only; run() streams the tensors, so that memory is bounded by a few chunks of one tensor.
 
 #pragma once
 
@@ -22,19 +21,20 @@ struct Job {
   const formats::WeightSource* source = nullptr;
   formats::GgufMetadata metadata;
   std::vector<Recipe> recipes;
-  std::vector<std::string> notes;  // fallbacks and other things a user should know, a line each
+  std::vector<std::string> notes;  // for the user, one line each: type fallbacks, dropped tensors
 
   std::uint64_t input_bytes() const;
   std::uint64_t output_bytes() const;  // of tensor data
 };
 
-// From a GGUF file: same tensors, new types. From a Hugging Face folder: renamed, merged and
-// permuted into GGUF as well. `type` is the name of a mix, or "auto": the type the checkpoint has
-// (BF16 for FP8 checkpoints). Throws Error when tensors are missing or do not fit.
+// A GGUF source keeps its tensors and changes their types. A Hugging Face source is also renamed,
+// merged and permuted into GGUF's layout. `type` is the name of a mix, or "auto" for the type of
+// the checkpoint (BF16 for FP8 checkpoints). Throws Error when tensors are missing or have wrong
+// shapes.
 Job plan_job(const formats::WeightSource& source, std::string_view type);
 
-// Writes the file; `progress` counts input bytes. Throws Error; the file appears only when
-// complete.
+// Writes the file; `progress` counts input bytes. Throws Error. The file gets its name only when it
+// is complete.
 void run(const Job& job, const std::filesystem::path& out, ThreadPool& pool, Progress& progress);
 
 }  // namespace graft::convert

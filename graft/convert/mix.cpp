@@ -14,21 +14,21 @@ using formats::ModelConfig;
 
 // clang-format off
 constexpr std::array kMixes = {
-    Mix{"F32",    DType::F32,     0, "32 bits, for reference"},
+    Mix{"F32",    DType::F32,     0, "32 bits, as a reference"},
     Mix{"BF16",   DType::BF16,   32, "16 bits, as most checkpoints are published"},
     Mix{"F16",    DType::F16,     1, "16 bits, smaller range than BF16"},
     Mix{"Q8_0",   DType::Q8_0,    7, "8.5 bits, no measurable loss"},
     Mix{"Q6_K",   DType::Q6_K,   18, "6.6 bits, very small loss"},
     Mix{"Q5_K_M", DType::Q5_K,   17, "5.7 bits, small loss"},
     Mix{"Q5_K_S", DType::Q5_K,   16, "5.5 bits"},
-    Mix{"Q5_1",   DType::Q5_1,    9, "6 bits, 32 to a block"},
-    Mix{"Q5_0",   DType::Q5_0,    8, "5.5 bits, 32 to a block"},
+    Mix{"Q5_1",   DType::Q5_1,    9, "6 bits, blocks of 32"},
+    Mix{"Q5_0",   DType::Q5_0,    8, "5.5 bits, blocks of 32"},
     Mix{"Q4_K_M", DType::Q4_K,   15, "4.8 bits, the usual choice"},
     Mix{"Q4_K_S", DType::Q4_K,   14, "4.6 bits"},
-    Mix{"Q4_1",   DType::Q4_1,    3, "5 bits, 32 to a block"},
-    Mix{"Q4_0",   DType::Q4_0,    2, "4.5 bits, 32 to a block"},
-    Mix{"IQ4_NL", DType::IQ4_NL, 25, "4.5 bits, uneven steps"},
-    Mix{"IQ4_XS", DType::IQ4_XS, 30, "4.25 bits, uneven steps"},
+    Mix{"Q4_1",   DType::Q4_1,    3, "5 bits, blocks of 32"},
+    Mix{"Q4_0",   DType::Q4_0,    2, "4.5 bits, blocks of 32"},
+    Mix{"IQ4_NL", DType::IQ4_NL, 25, "4.5 bits, non-uniform levels"},
+    Mix{"IQ4_XS", DType::IQ4_XS, 30, "4.25 bits, non-uniform levels"},
     Mix{"MXFP4",  DType::MXFP4,  38, "experts at 4.25 bits, everything else Q8_0"},
     Mix{"Q3_K_L", DType::Q3_K,   13, "4.3 bits"},
     Mix{"Q3_K_M", DType::Q3_K,   12, "3.9 bits"},
@@ -42,13 +42,13 @@ enum class Role : std::uint8_t { Output, TokenEmbedding, AttnV, AttnK, AttnOutpu
 
 enum class When : std::uint8_t {
   Always,
-  WideGqa,       // four or more query heads share a key/value head: the matrix is small
-  EightExperts,  // Mixtral: attention is a sliver of the model, so bits there are cheap
-  FirstTwo,      // layers
+  WideGqa,       // four or more query heads per KV head: the matrix is small
+  EightExperts,  // Mixtral: attention is a small part of the model, so extra bits cost little
+  FirstTwo,      // layers; so the following
   FirstFour,
   FirstEighth,
   FirstSixteenth,
-  MoreBits,  // the first and last eighth of the layers and every third between
+  MoreBits,  // the first and last eighth of the layers, and every third layer between
 };
 
 struct Exception {
@@ -58,7 +58,7 @@ struct Exception {
   DType type;
 };
 
-// The first row that fits decides; without one a tensor gets the base type.
+// The first matching row applies; without one a tensor gets the base type.
 // clang-format off
 constexpr std::array kExceptions = {
     Exception{"Q2_K",   Role::AttnOutput, When::EightExperts,   DType::Q5_K},
@@ -100,7 +100,7 @@ constexpr std::array kExceptions = {
 // clang-format on
 
 struct RoleName {
-  std::string_view part;  // of the GGUF name
+  std::string_view substring;  // of the GGUF name
   Role role;
 };
 
@@ -115,8 +115,9 @@ constexpr std::array kRoleNames = {
 
 Role role_of(std::string_view name) {
   if (name == "output.weight") return Role::Output;
-  const auto* row = std::ranges::find_if(
-      kRoleNames, [&](const RoleName& r) { return name.find(r.part) != std::string_view::npos; });
+  const auto* row = std::ranges::find_if(kRoleNames, [&](const RoleName& r) {
+    return name.find(r.substring) != std::string_view::npos;
+  });
   return row == kRoleNames.end() ? Role::Other : row->role;
 }
 
@@ -162,7 +163,7 @@ DType wanted_type(const Mix& mix, const ModelConfig& config, const TensorShape& 
     const bool is_expert = tensor.name.find("_exps.") != std::string_view::npos;
     return is_expert ? DType::MXFP4 : DType::Q8_0;
   }
-  // Every token's choice goes through the head.
+  // The head keeps at least 6 bits: its error reaches every token's logits directly.
   if (is_head) return mix.base == DType::Q8_0 ? DType::Q8_0 : DType::Q6_K;
   const std::int64_t layer = layer_of(tensor.name);
   for (const Exception& row : kExceptions) {
@@ -174,7 +175,7 @@ DType wanted_type(const Mix& mix, const ModelConfig& config, const TensorShape& 
 
 struct Fallback {
   DType type;
-  DType smaller_block;  // 32 instead of 256 values, at least as many bits
+  DType smaller_block;  // blocks of 32 instead of 256 values, with at least as many bits
 };
 
 constexpr std::array kFallbacks = {
@@ -214,7 +215,7 @@ TypeChoice choose_type(const Mix& mix, const ModelConfig& config, const TensorSh
 
 bool is_quantizable(const TensorShape& tensor) {
   if (tensor.shape.size() < 2 || !tensor.name.ends_with("weight")) return false;
-  // A router decides between experts by small differences.
+  // Routers select experts by small differences between logits, so they stay exact.
   return tensor.name.find("_norm.weight") == std::string_view::npos &&
          tensor.name.find("ffn_gate_inp") == std::string_view::npos;
 }

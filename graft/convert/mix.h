@@ -1,6 +1,6 @@
-// Which type each tensor of a GGUF file gets under a name people know: Q4_K_M, Q8_0, IQ4_XS …
-// A mix has a base type and exceptions for the tensors that suffer most from few bits; the choices
-// are those of llama.cpp's llama-quantize, so that a name means the same file everywhere.
+// Quantization mixes: the type of each tensor of a GGUF file named Q4_K_M, Q8_0, IQ4_XS …
+// A mix has a base type and exceptions for the tensors most sensitive to quantization. The choices
+// are those of llama.cpp's llama-quantize, so that a name means the same types in both.
 
 #pragma once
 
@@ -21,27 +21,27 @@ struct Mix {
   std::string_view summary;
 };
 
-// Every mix, smallest files last.
+// All mixes, in the order `graft quantize` lists them: most bits first.
 std::span<const Mix> mixes();
-// Ignores case. Throws Error with the known names.
+// Case-insensitive. Throws Error that lists the known names.
 const Mix& find_mix(std::string_view name);
 
 struct TensorShape {
-  std::string_view name;            // as GGUF spells it
-  std::vector<std::int64_t> shape;  // outermost first
+  std::string_view name;            // GGUF name
+  std::vector<std::int64_t> shape;  // outermost dimension first
 };
 
 struct TypeChoice {
   DType type;
-  DType wanted;  // differs from `type` when a row is no multiple of the wanted type's block
+  DType wanted;  // differs from `type` when a row is not a multiple of the wanted type's block
 };
 
-// For a tensor that is_quantizable(); the others keep their type.
+// Only for tensors that are is_quantizable(); the others keep their type.
 TypeChoice choose_type(const Mix& mix,
                        const formats::ModelConfig& config,
                        const TensorShape& tensor);
 
-// Norms, biases, routers and other vectors stay as they are: they are small and sensitive.
+// False for norms, biases, routers and other vectors: they are small, and sensitive to rounding.
 bool is_quantizable(const TensorShape& tensor);
 
 }  // namespace graft::convert

@@ -22,7 +22,7 @@ DType type_in(const char* mix,
   return choose_type(find_mix(mix), config, {.name = name, .shape = {64, row_elems}}).type;
 }
 
-TEST(Mix, NamesIgnoreCaseAndUnknownOnesListTheKnown) {
+TEST(Mix, FindsNamesCaseInsensitively) {
   EXPECT_EQ(find_mix("q4_k_m").name, "Q4_K_M");
   EXPECT_EQ(find_mix("Q4_K").name, "Q4_K_M");
   try {
@@ -34,9 +34,9 @@ TEST(Mix, NamesIgnoreCaseAndUnknownOnesListTheKnown) {
   }
 }
 
-TEST(Mix, Q4KMGivesMoreBitsToTheLayersLlamaCppDoes) {
+TEST(Mix, Q4KMGivesMoreBitsToTheSameLayersAsLlamaCpp) {
   const formats::ModelConfig config = llama(32);
-  // 32 layers: 0-3, 28-31 and every third from 6.
+  // Of 32 layers: 0-3, 28-31 and every third from 6 on.
   for (std::int64_t layer = 0; layer < 32; ++layer) {
     const bool more = layer < 4 || layer >= 28 || (layer - 4) % 3 == 2;
     const std::string name = "blk." + std::to_string(layer) + ".ffn_down.weight";
@@ -47,14 +47,14 @@ TEST(Mix, Q4KMGivesMoreBitsToTheLayersLlamaCppDoes) {
   EXPECT_EQ(type_in("Q4_K_M", config, "output.weight"), DType::Q6_K);
 }
 
-TEST(Mix, TiedEmbeddingsAreTheHead) {
+TEST(Mix, TiedEmbeddingsGetTheTypeOfTheHead) {
   formats::ModelConfig config = llama(4);
   config.tie_word_embeddings = true;
   EXPECT_EQ(type_in("Q4_K_M", config, "token_embd.weight"), DType::Q6_K);
   EXPECT_EQ(type_in("Q8_0", config, "token_embd.weight"), DType::Q8_0);
 }
 
-TEST(Mix, EightExpertsGetGoodAttention) {
+TEST(Mix, EightExpertModelsGetMoreBitsForAttention) {
   formats::ModelConfig config = llama(32);
   config.moe.num_experts = 8;
   EXPECT_EQ(type_in("Q4_K_M", config, "blk.9.attn_v.weight"), DType::Q8_0);
@@ -73,13 +73,13 @@ TEST(Mix, RowsThatDoNotFillABlockFallBack) {
   EXPECT_EQ(choice.wanted, DType::Q4_K);
 }
 
-TEST(Mix, Mxfp4IsForExperts) {
+TEST(Mix, Mxfp4AppliesToExpertsOnly) {
   const formats::ModelConfig config = llama(4);
   EXPECT_EQ(type_in("MXFP4", config, "blk.1.ffn_up_exps.weight"), DType::MXFP4);
   EXPECT_EQ(type_in("MXFP4", config, "blk.1.attn_q.weight"), DType::Q8_0);
 }
 
-TEST(Mix, NormsBiasesAndRoutersStay) {
+TEST(Mix, NormsBiasesAndRoutersAreNotQuantized) {
   EXPECT_TRUE(is_quantizable({.name = "blk.0.attn_q.weight", .shape = {8, 8}}));
   EXPECT_FALSE(is_quantizable({.name = "blk.0.attn_norm.weight", .shape = {8}}));
   EXPECT_FALSE(is_quantizable({.name = "blk.0.attn_q.bias", .shape = {8}}));

@@ -14,19 +14,19 @@ using formats::Layout;
 using formats::TensorInfo;
 using formats::WeightSource;
 
-// "auto" keeps what most of the bytes are stored in; FP8 has no GGUF type.
+// "auto" keeps the type of most of the bytes, or BF16 if it is not F32 or F16: GGUF has no FP8.
 const Mix& mix_of(const WeightSource& source, std::string_view type) {
   if (type != "auto") return find_mix(type);
   std::map<DType, std::size_t> bytes;
   for (const TensorInfo& tensor : source.tensors())
     bytes[tensor.dtype] += tensor.data.size();
-  const auto most = std::ranges::max_element(bytes, {}, [](const auto& row) { return row.second; });
-  if (most == bytes.end()) fail("there are no tensors to convert");
-  if (most->first == DType::F32 || most->first == DType::F16) return find_mix(name(most->first));
+  const auto main = std::ranges::max_element(bytes, {}, [](const auto& row) { return row.second; });
+  if (main == bytes.end()) fail("the model has no tensors to convert");
+  if (main->first == DType::F32 || main->first == DType::F16) return find_mix(name(main->first));
   return find_mix("BF16");
 }
 
-// Fills in the type of each recipe and says where it is not the one the mix wants.
+// Sets the type of each recipe and notes where it differs from the one the mix asks for.
 void choose_types(Job& job, const Mix& mix) {
   std::map<std::pair<DType, DType>, int> fallbacks;
   for (Recipe& recipe : job.recipes) {
@@ -63,7 +63,7 @@ void plan_from_gguf(Job& job, const formats::GgufMetadata& metadata) {
   }
 }
 
-// Types are chosen; says what is lost on the way.
+// Call after choose_types().
 void note_requantized(Job& job) {
   std::size_t requantized = 0;
   for (const Recipe& recipe : job.recipes) {
@@ -75,8 +75,8 @@ void note_requantized(Job& job) {
   if (requantized > 0) {
     job.notes.push_back(
         str(requantized,
-            " tensors are quantized already and lose precision twice; start from the "
-            "original checkpoint for the best result"));
+            " tensors are already quantized and are quantized a second time, which loses "
+            "precision; convert the original checkpoint for the best result"));
   }
 }
 

@@ -18,7 +18,7 @@ using formats::NameSlot;
 using formats::TensorInfo;
 using formats::WeightSource;
 
-// token_embd, the layers in order, what follows them.
+// Sort key of a tensor in the file: token_embd, the layers in order, the rest.
 std::pair<std::int64_t, std::string> file_position(const std::string& name) {
   if (name.starts_with("token_embd")) return {-1, name};
   if (name.starts_with("blk.")) return {std::stoll(name.substr(4)), name};
@@ -27,19 +27,19 @@ std::pair<std::int64_t, std::string> file_position(const std::string& name) {
 
 using RecipeMap = std::map<std::pair<std::int64_t, std::string>, Recipe>;
 
-// FP8 weights have their scale beside them, under one of these endings of the weight's name.
+// The scale of an FP8 weight is a tensor with the weight's name and one of two suffixes.
 const TensorInfo* scale_of(const WeightSource& source, const std::string& weight) {
   if (const TensorInfo* scale = source.find(weight + "_scale_inv")) return scale;
   return source.find(weight + "_scale");
 }
 
 bool is_scale(const WeightSource& source, const std::string& name) {
-  for (const std::string_view ending : {"_scale_inv", "_scale"}) {
-    if (name.ends_with(ending) &&
-        source.find(name.substr(0, name.size() - ending.size())) != nullptr)
+  for (const std::string_view suffix : {"_scale_inv", "_scale"}) {
+    if (name.ends_with(suffix) &&
+        source.find(name.substr(0, name.size() - suffix.size())) != nullptr)
       return true;
   }
-  // Scales of activations: the arithmetic here is done in more bits.
+  // Activation scales are not used: activations are not FP8 here.
   return name.ends_with(".input_scale") || name.ends_with(".k_scale") || name.ends_with(".v_scale");
 }
 
@@ -64,7 +64,7 @@ std::vector<std::int64_t> gguf_shape(const ModelConfig& config,
     case Layout::Same:
       break;
   }
-  // [1, n], as the gate of a shared expert is stored, is a vector in GGUF.
+  // A shared expert's gate is [1, n] in the checkpoint and [n] in GGUF.
   if (shape.size() == 2 && shape[0] == 1) shape.erase(shape.begin());
   return shape;
 }
@@ -85,27 +85,28 @@ void add_slot(RecipeMap& recipes,
     recipe.sources.resize(slot.layout == Layout::Expert ? static_cast<std::size_t>(shape[0]) : 1);
   }
   if (shape != recipe.shape)
-    fail(tensor.name, ": its shape is not that of the other experts of ", recipe.name);
-  const auto place = static_cast<std::size_t>(slot.layout == Layout::Expert ? slot.expert : 0);
-  if (place >= recipe.sources.size()) {
-    fail(tensor.name, ": expert ", slot.expert, " of a model with ", config.moe.num_experts);
+    fail(tensor.name, ": the shape differs from the other experts of ", recipe.name);
+  const auto idx = static_cast<std::size_t>(slot.layout == Layout::Expert ? slot.expert : 0);
+  if (idx >= recipe.sources.size()) {
+    fail(tensor.name, ": expert ", slot.expert, ", but the model has ", config.moe.num_experts,
+         " experts");
   }
-  if (recipe.sources[place].weight != nullptr) {
-    fail(tensor.name, ": maps to ", recipe.name, ", which ", recipe.sources[place].weight->name,
-         " fills already");
+  if (recipe.sources[idx].weight != nullptr) {
+    fail(tensor.name, ": maps to ", recipe.name, ", and so does ",
+         recipe.sources[idx].weight->name);
   }
-  recipe.sources[place] = {.weight = &tensor, .scale = scale_of(source, tensor.name)};
+  recipe.sources[idx] = {.weight = &tensor, .scale = scale_of(source, tensor.name)};
 }
 
-// kv_b_proj of the shape its configuration says, so that heads can be cut from it.
+// kv_b_proj must have the configured shape, because its rows are split by head.
 void check_kv_b(const ModelConfig& config, const Recipe& recipe) {
   if (recipe.layout != Layout::KvBKey && recipe.layout != Layout::KvBValue) return;
   const TensorInfo& weight = *recipe.sources[0].weight;
   const std::int64_t rows =
       config.num_attention_heads * (config.mla.qk_nope_head_dim + config.mla.v_head_dim);
   if (weight.num_rows() != rows || weight.row_elems() != config.mla.kv_lora_rank) {
-    fail(weight.name, ": ", weight.num_rows(), " x ", weight.row_elems(),
-         ", the configuration says ", rows, " x ", config.mla.kv_lora_rank);
+    fail(weight.name, ": the shape is ", weight.num_rows(), " x ", weight.row_elems(),
+         ", the configuration requires ", rows, " x ", config.mla.kv_lora_rank);
   }
 }
 
@@ -118,20 +119,20 @@ void check_complete(const ModelConfig& config, const Recipe& recipe) {
     const std::int64_t rows = recipe.shape[0];
     if (recipe.num_heads < 1 || rows % (2 * recipe.num_heads) != 0) {
       fail(recipe.name, ": ", rows, " rows do not divide into ", recipe.num_heads,
-           " rotated heads");
+           " heads with an even head_dim");
     }
   }
   check_kv_b(config, recipe);
 }
 
-// Without a place in GGUF and rightly so.
+// Tensors that GGUF does not store: scales folded into weights, tied heads, the vision tower.
 bool may_be_dropped(const WeightSource& source, const std::string& name, Job& job) {
   if (is_scale(source, name) || name.ends_with("rotary_emb.inv_freq")) return true;
   if (name.ends_with("lm_head.weight") && source.config().tie_word_embeddings) return true;
   if (source.config().vision && (name.find("vision_tower.") != std::string::npos ||
                                  name.find("multi_modal_projector.") != std::string::npos)) {
     constexpr std::string_view kNote =
-        "the vision tower and its projector are left out: GGUF keeps the text model";
+        "the vision tower and its projector are not converted: the GGUF file is text-only";
     if (std::ranges::find(job.notes, kNote) == job.notes.end()) job.notes.emplace_back(kNote);
     return true;
   }
@@ -147,7 +148,7 @@ void plan_from_huggingface(Job& job) {
   for (const TensorInfo& tensor : source.tensors()) {
     const std::vector<NameSlot> slots = formats::to_gguf(config, tensor.name);
     if (slots.empty() && !may_be_dropped(source, tensor.name, job))
-      fail(source.files()[0].string(), ": tensor ", tensor.name, " has no place in a GGUF file");
+      fail(source.files()[0].string(), ": tensor ", tensor.name, " has no GGUF name");
     for (const NameSlot& slot : slots)
       add_slot(recipes, source, slot, tensor);
   }

@@ -1,4 +1,4 @@
-// The Hugging Face half of plan_job().
+// The part of plan_job() that maps a Hugging Face checkpoint to GGUF tensors and metadata.
 
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace graft::convert {
 
-// Fills in recipes (types still to be chosen), metadata and notes of a job whose source is a
-// Hugging Face checkpoint.
+// Sets recipes, metadata and notes of a job whose source is a Hugging Face checkpoint. The types of
+// the recipes are not chosen yet.
 void plan_from_huggingface(Job& job);
 
 }  // namespace graft::convert

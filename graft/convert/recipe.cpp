@@ -9,8 +9,9 @@
 namespace graft::convert {
 namespace {
 
-// Rows 2i and 2i + 1 of a head come from rows i and i + d/2.
-std::int64_t unpaired(std::int64_t row, std::int64_t head_dim) {
+// The Hugging Face row of a GGUF row under RoPE: rows 2i and 2i + 1 of a head are rows i and
+// i + head_dim/2 of the source.
+std::int64_t source_rope_row(std::int64_t row, std::int64_t head_dim) {
   const std::int64_t in_head = row % head_dim;
   return row - in_head + in_head / 2 + in_head % 2 * (head_dim / 2);
 }
@@ -71,12 +72,12 @@ void RowReader::read(std::int64_t begin, std::int64_t count, float* out) const {
     read_bias(out);
     return;
   }
-  // Neighbouring output rows that are neighbours in the source are read in one go.
+  // Runs of output rows that are contiguous in the source are read together.
   for (std::int64_t row = begin; row < begin + count;) {
-    const Place first = place_of(row);
+    const SourceRow first = source_row(row);
     std::int64_t run = 1;
     while (row + run < begin + count) {
-      const Place next = place_of(row + run);
+      const SourceRow next = source_row(row + run);
       if (next.source != first.source || next.row != first.row + run) break;
       ++run;
     }
@@ -85,7 +86,7 @@ void RowReader::read(std::int64_t begin, std::int64_t count, float* out) const {
   }
 }
 
-RowReader::Place RowReader::place_of(std::int64_t row) const {
+RowReader::SourceRow RowReader::source_row(std::int64_t row) const {
   const std::int64_t rows_per_slice =
       recipe_.shape.size() == 3 ? recipe_.shape[1] : recipe_.num_rows();
   const std::int64_t slice = row / rows_per_slice;
@@ -98,12 +99,12 @@ RowReader::Place RowReader::place_of(std::int64_t row) const {
     case Layout::ExpertsUpHalf:
       return {0, slice * 2 * rows_per_slice + rows_per_slice + in_slice};
     case Layout::KvBValue: {
-      // Each head of kv_b_proj: its key rows, then its value rows.
+      // kv_b_proj stores each head's key rows followed by its value rows.
       const std::int64_t rows_per_head = recipe_.sources[0].weight->num_rows() / recipe_.num_heads;
       return {0, slice * rows_per_head + (rows_per_head - rows_per_slice) + in_slice};
     }
     case Layout::RopePairs:
-      return {0, unpaired(row, recipe_.num_rows() / recipe_.num_heads)};
+      return {0, source_rope_row(row, recipe_.num_rows() / recipe_.num_heads)};
     case Layout::KvBKey:
     case Layout::Same:
       break;
@@ -128,16 +129,18 @@ void RowReader::read_source(std::size_t source,
   }
 }
 
-// A bias is one row for the file, but its elements are permuted as the rows of its weight are.
+// A bias is a single row whose elements are permuted like the rows of its weight.
 void RowReader::read_bias(float* out) const {
   const std::int64_t num_elems = recipe_.row_elems();
-  std::vector<float> unpermuted(static_cast<std::size_t>(num_elems));
-  read_source(0, 0, 1, unpermuted.data());
+  const std::int64_t head_dim = num_elems / recipe_.num_heads;
+  std::vector<float> values(static_cast<std::size_t>(num_elems));
+  read_source(0, 0, 1, values.data());
   for (std::int64_t i = 0; i < num_elems; ++i)
-    out[i] = unpermuted[static_cast<std::size_t>(unpaired(i, num_elems / recipe_.num_heads))];
+    out[i] = values[static_cast<std::size_t>(source_rope_row(i, head_dim))];
 }
 
-// Output row (head, r) holds element r of each of the head's key rows.
+// Transposes each head's key rows, [qk_nope, kv_lora_rank] in the source: output row (head, r)
+// holds element r of each of them.
 void RowReader::read_key_rows(std::int64_t begin, std::int64_t count, float* out) const {
   const TensorInfo& weight = *recipe_.sources[0].weight;
   const std::int64_t kv_lora_rank = recipe_.shape[1];

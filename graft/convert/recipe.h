@@ -1,6 +1,6 @@
-// How one GGUF tensor is made from the tensors of a checkpoint: which ones, in what layout, and a
-// reader that yields any of its rows as floats. Rows are independent, so a tensor larger than
-// memory passes through in pieces.
+// How one GGUF tensor is made from the tensors of a checkpoint: its sources, their layout, and a
+// reader that returns any of its rows as f32. Rows are independent, so that a tensor larger than
+// memory can be converted in chunks.
 
 #pragma once
 
@@ -16,51 +16,51 @@ namespace graft::convert {
 
 struct RecipeSource {
   const formats::TensorInfo* weight = nullptr;
-  const formats::TensorInfo* scale = nullptr;  // of FP8 weights; null: none
+  const formats::TensorInfo* scale = nullptr;  // FP8 weights only
 };
 
 struct Recipe {
-  std::string name;                 // as GGUF spells it
-  std::vector<std::int64_t> shape;  // outermost first
-  DType dtype = DType::F32;         // to be written
+  std::string name;                 // GGUF name
+  std::vector<std::int64_t> shape;  // outermost dimension first
+  DType dtype = DType::F32;         // of the output
   formats::Layout layout = formats::Layout::Same;
   std::int64_t num_heads = 0;         // Layout::RopePairs, KvBKey, KvBValue
-  std::vector<RecipeSource> sources;  // experts in order of their number
-  std::vector<float> values;          // instead of sources: computed here (rope_freqs)
+  std::vector<RecipeSource> sources;  // experts: one each, by expert number
+  std::vector<float> values;          // computed values instead of sources (rope_freqs)
 
   std::int64_t row_elems() const { return shape.empty() ? 1 : shape.back(); }
   std::int64_t num_rows() const;
-  // The file's bytes can be written as they are.
+  // Whether the source's bytes can be copied unchanged.
   bool is_copy() const;
 };
 
 class RowReader {
  public:
-  // `recipe` must outlive the reader. `block_size` is that of FP8 block scales.
-  // Throws Error when a scale does not fit its weight.
+  // `recipe` must outlive the reader. `block_size` is {rows, columns} of FP8 block scales, or
+  // empty. Throws Error when the shape of a scale does not match its weight.
   RowReader(const Recipe& recipe, const std::vector<std::int64_t>& block_size);
 
-  // Rows [begin, begin + count) as floats. Safe to call from several threads at once.
+  // Writes rows [begin, begin + count) to `out` as f32. Thread-safe.
   void read(std::int64_t begin, std::int64_t count, float* out) const;
 
  private:
-  // Rows of one source tensor, decoded and scaled.
+  // Rows of one source tensor, dequantized and scaled.
   void read_source(std::size_t source, std::int64_t begin, std::int64_t count, float* out) const;
   void read_bias(float* out) const;
   void read_key_rows(std::int64_t begin, std::int64_t count, float* out) const;
-  // Which row of which source becomes output row `row`.
-  struct Place {
+  struct SourceRow {
     std::size_t source;
     std::int64_t row;
   };
-  Place place_of(std::int64_t row) const;
+  // Where output row `row` comes from.
+  SourceRow source_row(std::int64_t row) const;
 
   const Recipe& recipe_;
   struct Scales {
     quant::ScaleLayout layout;
     std::vector<float> values;
   };
-  std::vector<Scales> scales_;  // by source; empty where the weight has none
+  std::vector<Scales> scales_;  // by source; empty values for a weight without scales
 };
 
 }  // namespace graft::convert

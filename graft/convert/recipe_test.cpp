@@ -16,7 +16,7 @@ namespace {
 using formats::Layout;
 using formats::TensorInfo;
 
-// F32 tensors whose values count up from `first`.
+// Owns F32 tensors whose values count up from `first`.
 class Tensors {
  public:
   const TensorInfo& add(std::vector<std::int64_t> shape, float first) {
@@ -36,22 +36,22 @@ class Tensors {
   std::deque<TensorInfo> infos_;
 };
 
-// All rows, read in pieces of `step`.
+// All rows, read in chunks of `step`.
 std::vector<float> rows_of(const Recipe& recipe, std::int64_t step) {
   const RowReader reader(recipe, {});
   std::vector<float> all;
   for (std::int64_t row = 0; row < recipe.num_rows(); row += step) {
     const std::int64_t count = std::min(step, recipe.num_rows() - row);
-    std::vector<float> piece(static_cast<std::size_t>(count * recipe.row_elems()));
-    reader.read(row, count, piece.data());
-    all.insert(all.end(), piece.begin(), piece.end());
+    std::vector<float> chunk(static_cast<std::size_t>(count * recipe.row_elems()));
+    reader.read(row, count, chunk.data());
+    all.insert(all.end(), chunk.begin(), chunk.end());
   }
   return all;
 }
 
 void expect_rows(const Recipe& recipe, const std::vector<float>& want) {
   for (const std::int64_t step : {1, 3, 100})
-    EXPECT_EQ(rows_of(recipe, step), want) << "in pieces of " << step;
+    EXPECT_EQ(rows_of(recipe, step), want) << "in chunks of " << step;
 }
 
 TEST(RowReader, RopePairsInterleaveTheHalvesOfEachHead) {
@@ -70,7 +70,7 @@ TEST(RowReader, RopePairsInterleaveTheHalvesOfEachHead) {
   expect_rows(bias, {0, 2, 1, 3, 4, 6, 5, 7});
 }
 
-TEST(RowReader, ExpertsStandOneAfterTheOther) {
+TEST(RowReader, ConcatenatesExperts) {
   Tensors tensors;
   const Recipe recipe = {.name = "w",
                          .shape = {2, 2, 2},
@@ -82,7 +82,7 @@ TEST(RowReader, ExpertsStandOneAfterTheOther) {
   expect_rows(recipe, {10, 11, 12, 13, 20, 21, 22, 23});
 }
 
-TEST(RowReader, FusedExpertsSplitIntoGateAndUp) {
+TEST(RowReader, SplitsFusedExpertsIntoGateAndUp) {
   Tensors tensors;
   // Two experts of two gate and two up rows of one value.
   Recipe recipe = {.name = "w",
@@ -96,9 +96,9 @@ TEST(RowReader, FusedExpertsSplitIntoGateAndUp) {
   expect_rows(recipe, {2, 3, 6, 7});
 }
 
-TEST(RowReader, KvBSplitsIntoTransposedKeysAndValues) {
+TEST(RowReader, SplitsKvBIntoTransposedKeysAndValues) {
   Tensors tensors;
-  // Two heads, two key rows and one value row each, rank 2.
+  // Two heads with two key rows and one value row each; kv_lora_rank 2.
   const TensorInfo& kv_b = tensors.add({6, 2}, 0);
   Recipe keys = {.name = "k_b",
                  .shape = {2, 2, 2},
@@ -113,7 +113,7 @@ TEST(RowReader, KvBSplitsIntoTransposedKeysAndValues) {
   expect_rows(values, {4, 5, 10, 11});
 }
 
-TEST(RowReader, ScalesAreFoldedIn) {
+TEST(RowReader, AppliesScales) {
   Tensors tensors;
   Recipe recipe = {
       .name = "w",
@@ -128,7 +128,7 @@ TEST(RowReader, ScalesAreFoldedIn) {
   EXPECT_THROW(RowReader(recipe, {}), Error);
 }
 
-TEST(RowReader, ComputedValuesNeedNoSource) {
+TEST(RowReader, ReadsComputedValues) {
   const Recipe recipe = {.name = "rope_freqs.weight",
                          .shape = {3},
                          .layout = Layout::Same,

@@ -9,8 +9,8 @@
 namespace graft::convert {
 namespace {
 
-// Rows that one work item encodes: enough that handing it out costs nothing, few enough that two
-// threads share a small tensor.
+// Elements encoded per work item: large enough to make scheduling free, small enough to spread a
+// small tensor over several threads.
 constexpr std::int64_t kItemElems = std::int64_t{1} << 18;
 
 std::int64_t rows_per_item(const Recipe& recipe) {
@@ -35,16 +35,16 @@ class TensorWriter {
 
  private:
   void copy(const Recipe& recipe) {
-    constexpr std::size_t kPiece = std::size_t{16} << 20U;
+    constexpr std::size_t kChunkBytes = std::size_t{16} << 20U;
     const std::span<const std::byte> data = recipe.sources[0].weight->data;
-    for (std::size_t at = 0; at < data.size(); at += kPiece) {
-      const std::size_t size = std::min(kPiece, data.size() - at);
+    for (std::size_t at = 0; at < data.size(); at += kChunkBytes) {
+      const std::size_t size = std::min(kChunkBytes, data.size() - at);
       out_.append(data.subspan(at, size));
       progress_.advance(size, recipe.name);
     }
   }
 
-  // In rounds of a few items per thread: encoded side by side, written in order.
+  // In rounds of four items per thread: encoded in parallel, then written in order.
   void encode(const Recipe& recipe) {
     const RowReader reader(recipe, job_.source->config().quantization.weight_block_size);
     const std::int64_t item_rows = rows_per_item(recipe);

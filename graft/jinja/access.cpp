@@ -1,4 +1,4 @@
-// Reading values: attributes, items, slices.
+// Attribute access, subscripts and slices.
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 namespace graft::jinja {
 namespace {
 
-// What the immutable sandbox of Jinja keeps from templates.
+// Mutating methods, which Jinja's immutable sandbox forbids.
 struct Forbidden {
   Kind kind;
   std::string_view name;
@@ -54,7 +54,7 @@ bool field_of_number(const Value& number, std::string_view name, Value& value) {
   return true;
 }
 
-// getattr() of Python with the sandbox around it.
+// Python's getattr() inside the sandbox; false when there is no such attribute.
 bool find_attribute(Runtime& runtime, const Value& object, std::string_view name, Value& value) {
   const bool is_forbidden = std::ranges::any_of(
       kForbidden, [&](const Forbidden& row) { return object.is(row.kind) && row.name == name; });
@@ -63,7 +63,7 @@ bool find_attribute(Runtime& runtime, const Value& object, std::string_view name
         str("access to attribute '", name, "' of '", type_name(object), "' object is unsafe."));
   };
   if (is_forbidden) return value = unsafe(), true;
-  if (object.is(Kind::Thing) && object.thing().attribute(runtime, name, value)) {
+  if (object.is(Kind::Native) && object.native().attribute(runtime, name, value)) {
     if (name.starts_with('_')) value = unsafe();
     return true;
   }
@@ -78,7 +78,7 @@ bool find_attribute(Runtime& runtime, const Value& object, std::string_view name
   return true;
 }
 
-// Python's index of a sequence of that size; false when it is outside.
+// Resolves a negative Python index; false when it is out of range.
 bool resolve_index(std::int64_t index, std::size_t size, std::size_t& result) {
   const auto count = static_cast<std::int64_t>(size);
   if (index < 0) index += count;
@@ -95,7 +95,7 @@ Value char_at(Runtime& runtime, const Text& text, std::size_t index) {
   return runtime.heap.text(text.bytes.substr(begin, size), text.is_markup);
 }
 
-// obj[key] of Python, false instead of a TypeError or LookupError.
+// Python's obj[key]; false instead of a TypeError or LookupError.
 bool subscript(Runtime& runtime, const Value& object, const Value& key, Value& value) {
   if (object.is(Kind::Dict)) {
     if (key.is(Kind::List) || key.is(Kind::Dict)) return false;
@@ -131,7 +131,7 @@ std::int64_t slice_index(const Value& value) {
   return value.integer();
 }
 
-// PySlice_AdjustIndices.
+// As CPython's PySlice_AdjustIndices.
 SliceBounds slice_bounds(const Value& start, const Value& stop, const Value& step, std::size_t n) {
   SliceBounds bounds;
   const auto size = static_cast<std::int64_t>(n);
@@ -139,8 +139,8 @@ SliceBounds slice_bounds(const Value& start, const Value& stop, const Value& ste
   if (bounds.step == 0) raise("slice step cannot be zero");
   bounds.step = std::max(bounds.step, -std::numeric_limits<std::int64_t>::max());
   const bool backwards = bounds.step < 0;
-  const auto clamp = [&](const Value& value, std::int64_t otherwise) {
-    if (value.is_none()) return otherwise;
+  const auto clamp = [&](const Value& value, std::int64_t fallback) {
+    if (value.is_none()) return fallback;
     const std::int64_t index = slice_index(value);
     if (index < 0) return index < -size ? (backwards ? -1 : 0) : index + size;
     return index >= size ? (backwards ? size - 1 : size) : index;
@@ -225,7 +225,7 @@ Value get_slice(Runtime& runtime,
   if (object.is_text()) return slice_text(runtime, object.text(), bounds);
   if (object.is(Kind::Range)) {
     const NumberRange& range = object.range();
-    // A stride over all of it is as good as a longer one, and cannot overflow.
+    // Clamped so that the product cannot overflow: any step beyond the size selects one item.
     const auto all = static_cast<std::int64_t>(size) + 1;
     return runtime.heap.range(range.at(bounds.start), range.at(bounds.stop),
                               range.step * std::clamp(bounds.step, -all, all));
@@ -237,10 +237,10 @@ Value get_slice(Runtime& runtime,
                                : runtime.heap.tuple(std::move(items));
 }
 
-Value follow_path(Runtime& runtime, Value object, const Value& path, const Value* otherwise) {
+Value follow_path(Runtime& runtime, Value object, const Value& path, const Value* fallback) {
   const auto follow = [&](const Value& key) {
     object = get_item(runtime, object, key);
-    if (otherwise != nullptr && object.is_undefined()) object = *otherwise;
+    if (fallback != nullptr && object.is_undefined()) object = *fallback;
   };
   if (path.is_none()) return object;
   if (!path.is_text()) {

@@ -1,5 +1,5 @@
-// A parsed template. Trees are low: the parser refuses what is nested deeper than kMaxHeight, so
-// that walking over one needs little stack.
+// The syntax tree of a template. The parser rejects expressions deeper than kMaxHeight, so that
+// recursing over a tree needs a bounded stack.
 
 #pragma once
 
@@ -17,12 +17,12 @@ namespace graft::jinja {
 
 inline constexpr int kMaxHeight = 400;
 
-// Names of variables, numbered.
+// Index of a variable name in the SymbolTable.
 using Symbol = int;
 class SymbolTable {
  public:
   Symbol add(const std::string& name);
-  // -1: the template does not mention it.
+  // -1 for a name that the template does not use.
   Symbol find(const std::string& name) const;
   const std::string& name(Symbol symbol) const { return names_[static_cast<std::size_t>(symbol)]; }
   std::size_t size() const { return names_.size(); }
@@ -39,14 +39,14 @@ using Body = std::vector<std::unique_ptr<Stmt>>;
 
 enum class ExprKind : std::uint8_t {
   Constant,
-  Captured,  // the text of the block that a filter is applied to
+  Captured,  // the output of the block that the filter is applied to
   Name,
   Tuple,
   List,
   Dict,       // key, value, key, value …
   Attribute,  // items[0].name
   Item,       // items[0][items[1]]
-  Slice,      // items[0][items[1]:items[2]:items[3]], null where not given
+  Slice,      // items[0][items[1]:items[2]:items[3]]; omitted bounds are null
   Call,       // items[0](args)
   Filter,     // items[0] | name(args)
   Test,       // items[0] is name(args)
@@ -81,10 +81,10 @@ struct Expr {
   std::vector<ExprPtr> items;
   std::vector<CompareOp> compare;
   Arguments args;
-  const Builtin* builtin = nullptr;  // of Filter and Test; null when there is none of that name
+  const Builtin* builtin = nullptr;  // of Filter and Test; null for an unknown name
 };
 
-// What can be assigned to: a name, an attribute of a namespace, or a tuple of those.
+// The target of an assignment: a name, an attribute of a namespace, or a tuple of targets.
 struct Target {
   enum class Kind : std::uint8_t { Name, Attribute, Tuple };
   Kind kind = Kind::Name;
@@ -101,7 +101,7 @@ struct MacroNode {
   std::vector<std::string> param_names;
   std::vector<ExprPtr> defaults;  // of the last parameters
   Body body;
-  // Special names that the body reads; others may not be passed.
+  // Whether the body reads these special names. If not, passing them is an error.
   bool uses_caller = false;
   bool uses_kwargs = false;
   bool uses_varargs = false;
@@ -131,8 +131,8 @@ struct Stmt {
   std::vector<Target> targets;
   std::vector<Body> bodies;  // If: one per test
   Body body;
-  Body otherwise;  // else of If and For
-  ExprPtr value;   // of Set and Do; what For walks through; the call of Call; the filter
+  Body else_body;  // of If and For
+  ExprPtr value;   // of Set and Do; the iterable of For; the call of Call; the filter of a block
   ExprPtr test;    // for x in y if test
   bool recursive = false;
   bool uses_loop = false;
@@ -146,7 +146,7 @@ struct Template {
         heap(Heap::Limits{.max_steps = SIZE_MAX, .max_bytes = std::size_t{256} << 20U}) {}
 
   std::string name;
-  Heap heap;  // of the constants
+  Heap heap;  // owns the constants
   SymbolTable symbols;
   Body body;
 };
@@ -154,8 +154,8 @@ struct Template {
 // Throws Error "name:3: expected token 'end of statement block'…".
 std::unique_ptr<const Template> parse_template(std::string_view source, const std::string& name);
 
-// What Jinja finds while it compiles: unknown filters and tests outside of conditions, break and
-// continue outside of loops, loop as a target.
+// Reports the errors that Jinja finds at compile time: unknown filters and tests outside of
+// conditions, break and continue outside of loops, assignment to `loop`. Throws Error.
 void check_template(const Template& tree);
 
 }  // namespace graft::jinja

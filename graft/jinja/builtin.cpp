@@ -21,17 +21,17 @@ void bind_named(const Builtin& builtin,
                 CallArgs& call,
                 std::vector<Value>& values) {
   for (auto& [name, value] : call.named) {
-    const auto place = std::ranges::find(params, std::string_view(name));
-    if (place == params.end())
+    const auto param = std::ranges::find(params, std::string_view(name));
+    if (param == params.end())
       raise(builtin.name, "() got an unexpected keyword argument '", name, "'");
-    Value& slot = values[static_cast<std::size_t>(place - params.begin())];
+    Value& slot = values[static_cast<std::size_t>(param - params.begin())];
     if (!slot.is(Kind::Missing))
       raise(builtin.name, "() got multiple values for argument '", name, "'");
     slot = value;
   }
 }
 
-// Gives positional and named arguments the place of their parameter, as Python does.
+// Binds positional and named arguments to parameters, as Python does.
 void bind(const Builtin& builtin, Args& args) {
   if (builtin.params == "*") return;
   const bool positional_only = builtin.params.starts_with('/');
@@ -46,12 +46,12 @@ void bind(const Builtin& builtin, Args& args) {
   args.values.resize(params.size(), Value::missing());
   bind_named(builtin, params, call, args.values);
   for (std::size_t i = 0; i < builtin.num_required; ++i) {
-    if (!args.given(i)) raise(builtin.name, "() misses the argument '", params[i], "'");
+    if (!args.given(i)) raise(builtin.name, "() missing required argument '", params[i], "'");
   }
 }
 
-// A row of a table, bound to what it is a method of.
-struct Function : Thing {
+// A builtin as a value; methods are bound to `self`.
+struct Function : NativeObject {
   Function(const Builtin& row, Value subject) : builtin(row), self(std::move(subject)) {
     nesting = self.nesting() + 1;
   }
@@ -66,7 +66,7 @@ struct Function : Thing {
   Value self;
 };
 
-// Methods of Markup give Markup, and escape the plain strings they are given.
+// Methods of Markup return Markup and escape plain string arguments.
 Value call_markup_method(Runtime& runtime, const Builtin& builtin, Args& args) {
   for (Value& value : args.values) {
     if (value.is_text() && !value.text().is_markup)
@@ -86,8 +86,8 @@ Value call_markup_method(Runtime& runtime, const Builtin& builtin, Args& args) {
 
 }  // namespace
 
-std::int64_t Args::integer(std::size_t index, std::int64_t otherwise) const {
-  if (!given(index)) return otherwise;
+std::int64_t Args::integer(std::size_t index, std::int64_t fallback) const {
+  if (!given(index)) return fallback;
   const Value& value = values[index];
   if (value.is_undefined()) raise(value.undefined_message());
   if (!value.is_integer())
@@ -95,13 +95,13 @@ std::int64_t Args::integer(std::size_t index, std::int64_t otherwise) const {
   return value.integer();
 }
 
-bool Args::flag(std::size_t index, bool otherwise) const {
-  return given(index) ? truth(values[index]) : otherwise;
+bool Args::flag(std::size_t index, bool fallback) const {
+  return given(index) ? truth(values[index]) : fallback;
 }
 
 std::string_view Args::text(std::size_t index) const {
   const Value& value = values[index];
-  if (!value.is_text()) raise("a string is needed, not '", type_name(value), "'");
+  if (!value.is_text()) raise("expected a string, not '", type_name(value), "'");
   return value.str();
 }
 
@@ -151,7 +151,7 @@ const Builtin* find_method(const Value& value, std::string_view name) {
 }
 
 Value make_function(Runtime& runtime, const Builtin& builtin, const Value& self) {
-  return runtime.heap.thing(std::make_shared<Function>(builtin, self));
+  return runtime.heap.native(std::make_shared<Function>(builtin, self));
 }
 
 }  // namespace graft::jinja

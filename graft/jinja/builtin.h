@@ -1,5 +1,5 @@
-// Filters, tests, methods and functions are rows of tables: a name, Python's parameters, a
-// function.
+// Tables of the builtin filters, tests, methods and functions: each row has a name, Python's
+// parameter list and a C++ function.
 
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace graft::jinja {
 
-// The arguments of one call by the place of their parameter.
+// The arguments of one call, indexed by parameter.
 class Args {
  public:
   Args(const Value& subject, CallArgs& call) : self(subject), raw(call) {}
@@ -21,20 +21,20 @@ class Args {
   // Given and not None.
   bool has(std::size_t index) const { return given(index) && !values[index].is_none(); }
   const Value& operator[](std::size_t index) const { return values[index]; }
-  std::int64_t integer(std::size_t index, std::int64_t otherwise) const;
-  bool flag(std::size_t index, bool otherwise) const;
-  // Raises when it is no string.
+  std::int64_t integer(std::size_t index, std::int64_t fallback) const;
+  bool flag(std::size_t index, bool fallback) const;
+  // Raises when the argument is not a string.
   std::string_view text(std::size_t index) const;
 
   const Value& self;          // what the filter, test or method is applied to
-  CallArgs& raw;              // all of them, for functions that take any
-  std::vector<Value> values;  // Missing where not given
+  CallArgs& raw;              // unbound, for functions with parameters "*"
+  std::vector<Value> values;  // by parameter; Missing when not given
 };
 
 struct Builtin {
   std::string_view name;
-  // Names of the parameters, with a space between. "*": any, the function reads Args::raw. A
-  // leading "/": they cannot be given by name.
+  // Parameter names, separated by spaces. "*": any arguments, which the function reads from
+  // Args::raw. A leading "/": positional only.
   std::string_view params;
   std::size_t num_required;
   Value (*function)(Runtime& runtime, Args& args);
@@ -43,7 +43,7 @@ struct Builtin {
 const Builtin* find_builtin(std::span<const Builtin> table, std::string_view name);
 Value call_builtin(Runtime& runtime, const Builtin& builtin, const Value& self, CallArgs& args);
 
-// The tables. Names are unique in each group.
+// Names are unique within filters, within tests, and within the methods of one type.
 std::span<const Builtin> text_filters();
 std::span<const Builtin> number_filters();
 std::span<const Builtin> sequence_filters();
@@ -58,22 +58,24 @@ std::span<const Builtin> functions();  // range, namespace, raise_exception …
 
 const Builtin* find_filter(std::string_view name);
 const Builtin* find_test(std::string_view name);
-// A method of the value's type.
+// A method of the value's type; null for an unknown name.
 const Builtin* find_method(const Value& value, std::string_view name);
 
-// A row of a table as a value; bound to `self` when it is a method.
+// A builtin as a value; methods are bound to `self`.
 Value make_function(Runtime& runtime, const Builtin& builtin, const Value& self);
-// namespace(…); attributes can be set.
-struct Namespace : Thing {
+
+// The value of namespace(…), the only one whose attributes templates can set.
+struct Namespace : NativeObject {
   bool attribute(Runtime& runtime, std::string_view name, Value& value) override;
   std::string repr(Runtime& runtime) override;
   std::string_view type_name() const override { return "Namespace"; }
   void clear() override { attributes.entries.clear(); }
 
   Dict attributes;
-  bool is_printing = false;  // it may contain itself
+  bool is_printing = false;  // stops the recursion when it contains itself
 };
-// dict(…) of Python: a mapping or pairs, then names.
+
+// Python's dict(…): a mapping or pairs, then keyword arguments.
 std::shared_ptr<Dict> dict_of(Runtime& runtime, const CallArgs& args);
 
 }  // namespace graft::jinja

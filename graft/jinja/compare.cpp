@@ -1,4 +1,4 @@
-// Truth, length, equality and order of values, as Python has them.
+// Truth, length, equality, order and hash of values with Python's semantics.
 
 #include <algorithm>
 #include <array>
@@ -32,7 +32,7 @@ constexpr std::array kKindNames = {
     KindName{Kind::Iterator, "generator"},
 };
 
-// The mantissa of long double holds every int64 and every double, so this order is exact.
+// Exact: the mantissa of long double (64 bits or more) represents every int64 and every double.
 std::partial_ordering order_of_numbers(const Value& a, const Value& b) {
   const auto wide = [](const Value& value) {
     return value.is_integer() ? static_cast<long double>(value.integer())
@@ -72,7 +72,7 @@ std::size_t mix(std::size_t seed, std::size_t hash) {
 
 std::size_t hash_of_number(const Value& value) {
   const double real = value.real();
-  // 1, 1.0 and True are one key.
+  // 1, 1.0 and True are equal keys and must have equal hashes.
   if (value.is_integer()) return std::hash<std::int64_t>()(value.integer());
   if (std::floor(real) == real && std::fabs(real) < 9e18)
     return std::hash<std::int64_t>()(static_cast<std::int64_t>(real));
@@ -82,7 +82,7 @@ std::size_t hash_of_number(const Value& value) {
 }  // namespace
 
 std::string_view type_name(const Value& value) {
-  if (value.is(Kind::Thing)) return value.thing().type_name();
+  if (value.is(Kind::Native)) return value.native().type_name();
   if (value.is_text() && value.text().is_markup) return "Markup";
   return std::ranges::find(kKindNames, value.kind(), &KindName::kind)->name;
 }
@@ -99,7 +99,7 @@ bool truth(const Value& value) {
     case Kind::Float:
       return value.real() != 0;
     case Kind::Iterator:
-    case Kind::Thing:
+    case Kind::Native:
       return true;
     default:
       break;
@@ -165,7 +165,7 @@ bool less(Heap& counter, const Value& a, const Value& b) {
   }
   if (a.is_text() && b.is_text()) {
     counter.step(std::min(a.str().size(), b.str().size()) / 64);
-    return a.str() < b.str();  // the order of UTF-8 is that of code points
+    return a.str() < b.str();  // byte order of UTF-8 is code point order
   }
   if (a.is_sequence() && a.kind() == b.kind()) return less_items(counter, a.items(), b.items());
   raise("'<' not supported between instances of '", type_name(a), "' and '", type_name(b), "'");

@@ -1,4 +1,4 @@
-// The expressions of a template.
+// Evaluates expressions.
 
 #include <algorithm>
 
@@ -29,12 +29,12 @@ Value Interpreter::evaluate(const Expr& expr) {
     default:
       break;
   }
-  const Nested nested(*this);
+  const DepthScope depth_scope(*this);
   return evaluate_operation(expr);
 }
 
 Value Interpreter::evaluate_operation(const Expr& expr) {
-  // The line of an error is that of the operation, not of its last operand.
+  // Errors report the line of the operation, not of its last operand.
   const auto item = [&](std::size_t i) {
     Value value = evaluate(*expr.items[i]);
     line = expr.line;
@@ -170,7 +170,7 @@ Value Interpreter::evaluate_concat(const Expr& expr) {
   for (const ExprPtr& item : expr.items) {
     const Value value = evaluate(*item);
     text += value.is_text() ? std::string(value.str()) : to_str(*this, value);
-    heap.expect(text.size());
+    heap.check_memory(text.size());
   }
   return heap.text(std::move(text));
 }

@@ -8,7 +8,7 @@
 namespace graft::jinja {
 namespace {
 
-// A pair of parentheses takes three: about a hundred can be open at once.
+// A pair of parentheses takes three levels, so about a hundred can be nested.
 constexpr int kMaxDepth = 300;
 
 struct BinaryToken {
@@ -31,7 +31,7 @@ constexpr std::array kCompares = {
 
 }  // namespace
 
-ExpressionParser::Deeper::Deeper(ExpressionParser& parser) : parser_(parser) {
+ExpressionParser::DepthScope::DepthScope(ExpressionParser& parser) : parser_(parser) {
   if (++parser_.depth_ > kMaxDepth) parser_.error(str("nested deeper than ", kMaxDepth, " levels"));
 }
 
@@ -115,19 +115,18 @@ ExprPtr ExpressionParser::make(ExprKind kind, int line) {
 void ExpressionParser::add(Expr& parent, ExprPtr item) const {
   if (item) {
     parent.height = std::max(parent.height, item->height + 1);
-    if (parent.height > kMaxHeight)
-      error(str("an expression of more than ", kMaxHeight, " levels"));
+    if (parent.height > kMaxHeight) error(str("expression deeper than ", kMaxHeight, " levels"));
   }
   parent.items.push_back(std::move(item));
 }
 
 ExprPtr ExpressionParser::parse_expression(bool with_condition) {
-  const Deeper deeper(*this);
+  const DepthScope depth_scope(*this);
   return with_condition ? parse_condition() : parse_or();
 }
 
 ExprPtr ExpressionParser::parse_condition() {
-  const Deeper deeper(*this);
+  const DepthScope depth_scope(*this);
   const int line = current().line;
   ExprPtr value = parse_or();
   while (skip_name("if")) {
@@ -164,7 +163,7 @@ ExprPtr ExpressionParser::parse_and() {
 
 ExprPtr ExpressionParser::parse_not() {
   if (!is_name("not")) return parse_compare();
-  const Deeper deeper(*this);
+  const DepthScope depth_scope(*this);
   ExprPtr node = make(ExprKind::Not, next().line);
   add(*node, parse_not());
   return node;
@@ -249,7 +248,7 @@ ExprPtr ExpressionParser::parse_power() {
 }
 
 ExprPtr ExpressionParser::parse_unary(bool with_filter) {
-  const Deeper deeper(*this);
+  const DepthScope depth_scope(*this);
   ExprPtr node;
   if (is_op("-") || is_op("+")) {
     const Token sign = next();
@@ -277,7 +276,7 @@ ExprPtr ExpressionParser::parse_name() {
   return node;
 }
 
-// 'a' "b" is 'ab'.
+// Adjacent string literals are concatenated.
 ExprPtr ExpressionParser::parse_strings() {
   ExprPtr node = make(ExprKind::Constant, current().line);
   std::string text;

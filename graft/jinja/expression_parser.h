@@ -1,4 +1,5 @@
-// The expressions of Jinja, and the tokens that both parsers read from.
+// Parses Jinja expressions. The statement parser (parser.cpp) derives from it and shares its
+// tokens.
 
 #pragma once
 
@@ -21,19 +22,20 @@ class ExpressionParser {
   virtual ~ExpressionParser() = default;
 
   ExprPtr parse_expression(bool with_condition = true);
-  // One expression, or a tuple without parentheses.
+  // An expression, or a tuple without parentheses.
   ExprPtr parse_tuple(bool with_condition = true);
-  // Filters that are applied to the text of a block: | upper | trim. The first bar may be missing.
+  // Filters applied to the output of a block: "| upper | trim", or with `starts_inline`
+  // "upper | trim". Null when there are none.
   ExprPtr parse_block_filters(bool starts_inline);
 
  protected:
-  // Nested parentheses, blocks and signs, each a dozen functions deep.
-  class Deeper {
+  // Limits the recursion of nested parentheses, blocks and signs; a level is a dozen C++ calls.
+  class DepthScope {
    public:
-    explicit Deeper(ExpressionParser& parser);
-    Deeper(const Deeper&) = delete;
-    Deeper& operator=(const Deeper&) = delete;
-    ~Deeper() { --parser_.depth_; }
+    explicit DepthScope(ExpressionParser& parser);
+    DepthScope(const DepthScope&) = delete;
+    DepthScope& operator=(const DepthScope&) = delete;
+    ~DepthScope() { --parser_.depth_; }
 
    private:
     ExpressionParser& parser_;
@@ -53,10 +55,10 @@ class ExpressionParser {
   [[noreturn]] void error(const std::string& what, int line = 0) const;
   static std::string describe(const Token& token);
   static ExprPtr make(ExprKind kind, int line);
-  // Adds an operand and its height.
+  // Adds an operand (null for an omitted one) and updates the height.
   void add(Expr& parent, ExprPtr item) const;
 
-  // A name is read; for the special names of macros and loops.
+  // Called for every variable that is read, to find uses of `loop`, `caller`, `kwargs`, `varargs`.
   virtual void note_name(const std::string& /*name*/) {}
 
   Template& tree_;

@@ -1,4 +1,4 @@
-// Filters that give an iterator: nothing is computed before it is asked for, and once only.
+// Filters that return an iterator: items are computed on demand and can be read once.
 
 #include <algorithm>
 #include <array>
@@ -9,10 +9,10 @@
 namespace graft::jinja {
 namespace {
 
-// Begins to iterate over `source` with the first value that is asked for, as a generator does.
+// Starts iterating over `source` when the first item is requested, as a Python generator does.
 class LazySource {
  public:
-  // `skip_if_false`: what is false as a whole (None, undefined) gives nothing instead of an error.
+  // `skip_if_false`: a falsy source (None, undefined) yields no items instead of an error.
   LazySource(Runtime& runtime, Value source, bool skip_if_false)
       : runtime_(runtime), source_(std::move(source)), skip_if_false_(skip_if_false) {}
 
@@ -32,8 +32,8 @@ class LazySource {
   Iterator::Next next_;
 };
 
-// All that the iterator will hold on to; its nesting counts.
-Value held(Runtime& runtime, const Args& args) {
+// The values that the iterator captures, as one tuple: the iterator inherits its nesting.
+Value captured_values(Runtime& runtime, const Args& args) {
   std::vector<Value> all = args.raw.positional;
   all.push_back(args.self);
   for (const auto& [name, value] : args.raw.named)
@@ -56,16 +56,17 @@ bool call_test(Runtime& runtime, const Value& name, const Value& item, CallArgs 
 // map(attribute="name", default=…).
 Value map_attribute(Runtime& runtime, const Args& args) {
   Value path;
-  Value otherwise;
+  Value fallback;
   for (const auto& [name, value] : args.raw.named) {
     if (name != "attribute" && name != "default") raise("Unexpected keyword argument '", name, "'");
-    (name == "attribute" ? path : otherwise) = value;
+    (name == "attribute" ? path : fallback) = value;
   }
   return runtime.heap.iterator(
-      held(runtime, args), [&runtime, path, otherwise,
-                            source = LazySource(runtime, args.self, true)](Value& item) mutable {
+      captured_values(runtime, args),
+      [&runtime, path, fallback,
+       source = LazySource(runtime, args.self, true)](Value& item) mutable {
         if (!source.next(item)) return false;
-        item = follow_path(runtime, item, path, otherwise.is_none() ? nullptr : &otherwise);
+        item = follow_path(runtime, item, path, fallback.is_none() ? nullptr : &fallback);
         return true;
       });
 }
@@ -76,8 +77,9 @@ Value map(Runtime& runtime, Args& args) {
       std::ranges::any_of(args.raw.named, [](const auto& arg) { return arg.first == "attribute"; });
   if (by_attribute) return map_attribute(runtime, args);
   return runtime.heap.iterator(
-      held(runtime, args), [&runtime, call = args.raw,
-                            source = LazySource(runtime, args.self, true)](Value& item) mutable {
+      captured_values(runtime, args),
+      [&runtime, call = args.raw,
+       source = LazySource(runtime, args.self, true)](Value& item) mutable {
         if (!source.next(item)) return false;
         if (call.positional.empty()) raise("map requires a filter argument");
         CallArgs rest{{call.positional.begin() + 1, call.positional.end()}, call.named};
@@ -88,13 +90,14 @@ Value map(Runtime& runtime, Args& args) {
 
 struct Selection {
   bool by_attribute = false;
-  bool keep_if = true;  // the test says so
+  bool keep_if = true;  // keep the items whose test has this result
 };
 
 Value select_with(Runtime& runtime, const Args& args, Selection how) {
   return runtime.heap.iterator(
-      held(runtime, args), [&runtime, how, call = args.raw,
-                            source = LazySource(runtime, args.self, true)](Value& item) mutable {
+      captured_values(runtime, args),
+      [&runtime, how, call = args.raw,
+       source = LazySource(runtime, args.self, true)](Value& item) mutable {
         const std::vector<Value>& given = call.positional;
         const std::size_t name_at = how.by_attribute ? 1 : 0;
         while (source.next(item)) {
@@ -131,15 +134,16 @@ Value unique(Runtime& runtime, Args& args) {
   const bool case_sensitive = args.flag(0, false);
   const Value path = args.given(1) ? args[1] : Value();
   return runtime.heap.iterator(
-      held(runtime, args), [&runtime, case_sensitive, path, seen = std::make_shared<Dict>(),
-                            source = LazySource(runtime, args.self, false)](Value& item) mutable {
+      captured_values(runtime, args),
+      [&runtime, case_sensitive, path, seen = std::make_shared<Dict>(),
+       source = LazySource(runtime, args.self, false)](Value& item) mutable {
         while (source.next(item)) {
           Value key = follow_path(runtime, item, path, nullptr);
           if (!case_sensitive && key.is_text())
             key = call_filter(runtime, runtime.heap.text("lower"), key, {});
           if (seen->find(runtime.heap, key) != nullptr) continue;
           seen->set(runtime.heap, key, Value());
-          runtime.heap.expect(seen->size() * sizeof(Dict::Entry));
+          runtime.heap.check_memory(seen->size() * sizeof(Dict::Entry));
           return true;
         }
         return false;
@@ -148,7 +152,8 @@ Value unique(Runtime& runtime, Args& args) {
 
 Value items(Runtime& runtime, Args& args) {
   return runtime.heap.iterator(
-      held(runtime, args), [&runtime, dict = args.self, at = std::size_t{0}](Value& item) mutable {
+      captured_values(runtime, args),
+      [&runtime, dict = args.self, at = std::size_t{0}](Value& item) mutable {
         if (dict.is_undefined()) return false;
         if (!dict.is(Kind::Dict)) raise("Can only get item pairs from a mapping.");
         if (at == dict.dict().size()) return false;
@@ -162,8 +167,9 @@ Value batch(Runtime& runtime, Args& args) {
   const Value size = args[0];
   const Value fill = args.given(1) ? args[1] : Value();
   return runtime.heap.iterator(
-      held(runtime, args), [&runtime, size, fill, pending = std::vector<Value>(), ended = false,
-                            source = LazySource(runtime, args.self, false)](Value& item) mutable {
+      captured_values(runtime, args),
+      [&runtime, size, fill, pending = std::vector<Value>(), ended = false,
+       source = LazySource(runtime, args.self, false)](Value& item) mutable {
         if (ended) return false;
         for (Value next; source.next(next);) {
           if (equals(runtime.heap, Value::size(pending.size()), size)) {
@@ -176,11 +182,12 @@ Value batch(Runtime& runtime, Args& args) {
         ended = true;
         if (pending.empty()) return false;
         if (!fill.is_none()) {
-          if (!size.is_integer()) raise("batch: the size is a '", type_name(size), "'");
+          if (!size.is_integer())
+            raise("batch: linecount must be an integer, not '", type_name(size), "'");
           const auto wanted = static_cast<std::size_t>(std::max<std::int64_t>(0, size.integer()));
           if (wanted > pending.size()) {
-            runtime.heap.expect(wanted > SIZE_MAX / sizeof(Value) ? SIZE_MAX
-                                                                  : wanted * sizeof(Value));
+            runtime.heap.check_memory(wanted > SIZE_MAX / sizeof(Value) ? SIZE_MAX
+                                                                        : wanted * sizeof(Value));
             pending.resize(wanted, fill);
           }
         }
@@ -193,7 +200,7 @@ Value slice(Runtime& runtime, Args& args) {
   const std::int64_t slices = args.integer(0, 0);
   const Value fill = args.given(1) ? args[1] : Value();
   return runtime.heap.iterator(
-      held(runtime, args),
+      captured_values(runtime, args),
       [&runtime, slices, fill, source = args.self, all = std::vector<Value>(),
        number = std::int64_t{0}, offset = std::int64_t{0}](Value& item) mutable {
         runtime.heap.step();

@@ -1,4 +1,4 @@
-// Filters that make numbers, and how Python reads numbers from text.
+// Filters that return numbers, and Python's parsing of numbers.
 
 #include <algorithm>
 #include <array>
@@ -22,7 +22,7 @@ int digit_value(char c) {
   return 99;
 }
 
-// The base that a prefix like 0x stands for; 0: none.
+// The base of a prefix such as 0x; 0 without one.
 int prefix_base(std::string_view text) {
   if (text.size() < 2 || text[0] != '0') return 0;
   switch (text[1]) {
@@ -40,7 +40,7 @@ int prefix_base(std::string_view text) {
   }
 }
 
-// Digits of a base, the value below zero: INT64_MIN has no positive counterpart.
+// Parses digits into the negated value, because INT64_MIN has no positive counterpart.
 std::optional<std::int64_t> negative_digits(std::string_view text,
                                             std::int64_t base,
                                             bool may_underscore) {
@@ -61,14 +61,14 @@ std::optional<std::int64_t> negative_digits(std::string_view text,
   return after_digit ? std::optional(value) : std::nullopt;
 }
 
-// A sign at the beginning is cut off; true when it is a minus.
+// Removes a leading sign; true for a minus.
 bool cut_sign(std::string_view& text) {
   const bool negative = text.starts_with('-');
   if (negative || text.starts_with('+')) text.remove_prefix(1);
   return negative;
 }
 
-// int(text, base): spaces around, a sign, single underscores between digits.
+// Python's int(text, base): surrounding spaces, a sign, single underscores between digits.
 std::optional<std::int64_t> parse_integer(std::string_view text, std::int64_t base) {
   if (base != 0 && (base < 2 || base > 36)) return std::nullopt;
   text = strip_space(text);
@@ -89,7 +89,7 @@ std::optional<std::int64_t> parse_integer(std::string_view text, std::int64_t ba
   return -*value;
 }
 
-// Digits with single underscores between them; appends them to `out` without.
+// Reads digits with single underscores between them and appends the digits to `out`.
 bool read_digits(std::string_view text, std::size_t& at, std::string& out) {
   const std::size_t begin = at;
   while (at < text.size()) {
@@ -113,7 +113,7 @@ std::optional<double> parse_named(std::string_view text, bool negative) {
   return std::nullopt;
 }
 
-// float(text).
+// Python's float(text).
 std::optional<double> parse_float(std::string_view text) {
   text = strip_space(text);
   const bool negative = cut_sign(text);
@@ -132,7 +132,7 @@ std::optional<double> parse_float(std::string_view text) {
     if (!read_digits(text, at, clean)) return std::nullopt;
   }
   if (!any || at != text.size()) return std::nullopt;
-  // strtod rather than from_chars: it gives infinity and zero for what is out of range.
+  // strtod, not from_chars: it returns infinity or zero for values out of range, as Python does.
   return std::strtod(clean.c_str(), nullptr);
 }
 
@@ -144,7 +144,7 @@ std::int64_t truncated(double value) {
 
 Value to_int(Runtime& /*runtime*/, Args& args) {
   const Value& value = args.self;
-  Value otherwise = args.given(0) ? args[0] : Value(std::int64_t{0});
+  Value fallback = args.given(0) ? args[0] : Value(std::int64_t{0});
   if (value.is_undefined()) raise(value.undefined_message());
   if (value.is_integer()) return Value(value.integer());
   std::optional<double> real;
@@ -154,7 +154,7 @@ Value to_int(Runtime& /*runtime*/, Args& args) {
       return Value(*integer);
     real = parse_float(value.str());
   }
-  if (!real.has_value() || std::isnan(*real)) return otherwise;
+  if (!real.has_value() || std::isnan(*real)) return fallback;
   return Value(truncated(*real));
 }
 
@@ -174,7 +174,7 @@ Value absolute(Runtime& /*runtime*/, Args& args) {
   return value.integer() < 0 ? negate(value) : Value(value.integer());
 }
 
-// round(value, places) of Python: to the nearest, exact halves to even.
+// Python's round(value, places): to nearest, ties to even.
 double round_float(double value, std::int64_t places) {
   if (!std::isfinite(value) || places > 323) return value;
   if (places >= 0) {
@@ -218,8 +218,8 @@ Value round_filter(Runtime& runtime, Args& args) {
   if (!scaled.is_number()) raise("must be real number, not ", type_name(scaled));
   if (scaled.is_integer()) return apply(runtime, BinaryOp::Div, scaled, scale);
   if (std::isnan(scaled.real())) raise("cannot convert float NaN to integer");
-  const double whole = method == "ceil" ? std::ceil(scaled.real()) : std::floor(scaled.real());
-  return apply(runtime, BinaryOp::Div, Value(truncated(whole)), scale);
+  const double rounded = method == "ceil" ? std::ceil(scaled.real()) : std::floor(scaled.real());
+  return apply(runtime, BinaryOp::Div, Value(truncated(rounded)), scale);
 }
 
 // clang-format off

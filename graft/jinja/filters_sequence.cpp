@@ -1,4 +1,4 @@
-// Filters that look at a whole sequence at once.
+// Filters that read a whole sequence.
 
 #include <algorithm>
 #include <array>
@@ -51,7 +51,7 @@ Value join(Runtime& runtime, Args& args) {
     if (!is_first) out += separator;
     out += to_str(runtime, item);
     runtime.heap.step(1 + separator.size() / 64);
-    runtime.heap.expect(out.size());
+    runtime.heap.check_memory(out.size());
   }
   return runtime.heap.text(std::move(out));
 }
@@ -70,17 +70,17 @@ Value ignore_case(Runtime& runtime, const Value& value) {
   return value.is_text() ? runtime.heap.text(lower(value.str())) : value;
 }
 
-// What an item is compared by: the attribute, without case unless that counts.
+// The sort key of an item: its attribute, lower-cased unless `case_sensitive`.
 class Key {
  public:
-  Key(Runtime& runtime, Value path, bool case_sensitive, const Value* otherwise = nullptr)
+  Key(Runtime& runtime, Value path, bool case_sensitive, const Value* fallback = nullptr)
       : runtime_(runtime),
         path_(std::move(path)),
         case_sensitive_(case_sensitive),
-        otherwise_(otherwise) {}
+        fallback_(fallback) {}
 
   Value operator()(const Value& item) const {
-    const Value value = follow_path(runtime_, item, path_, otherwise_);
+    const Value value = follow_path(runtime_, item, path_, fallback_);
     return case_sensitive_ ? value : ignore_case(runtime_, value);
   }
 
@@ -88,7 +88,7 @@ class Key {
   Runtime& runtime_;
   Value path_;
   bool case_sensitive_;
-  const Value* otherwise_;
+  const Value* fallback_;
 };
 
 using Keyed = std::pair<Value, Value>;  // key, item
@@ -143,7 +143,7 @@ Value sort(Runtime& runtime, Args& args) {
 Value dictsort(Runtime& runtime, Args& args) {
   const bool case_sensitive = args.flag(0, false);
   const std::string_view by = args.given(1) ? args.text(1) : "key";
-  if (by != "key" && by != "value") raise("dictsort: by is 'key' or 'value'");
+  if (by != "key" && by != "value") raise("dictsort: by must be 'key' or 'value'");
   if (args.self.is_undefined()) raise(args.self.undefined_message());
   if (!args.self.is(Kind::Dict))
     raise("'", type_name(args.self), "' object has no attribute 'items'");
@@ -193,8 +193,8 @@ Value sum(Runtime& runtime, Args& args) {
 }
 
 Value groupby(Runtime& runtime, Args& args) {
-  const Value* otherwise = args.has(1) ? &args[1] : nullptr;
-  const Key key(runtime, args[0], args.flag(2, false), otherwise);
+  const Value* fallback = args.has(1) ? &args[1] : nullptr;
+  const Key key(runtime, args[0], args.flag(2, false), fallback);
   std::vector<Keyed> keyed;
   for (Value& item : collect(runtime, args.self)) {
     Value item_key = key(item);
@@ -207,8 +207,8 @@ Value groupby(Runtime& runtime, Args& args) {
     std::size_t end = begin;
     while (end < keyed.size() && equals(runtime.heap, keyed[begin].first, keyed[end].first))
       items.push_back(keyed[end++].second);
-    // The key is shown as the first item spells it.
-    Value name = follow_path(runtime, items[0], args[0], otherwise);
+    // Keys are compared in lower case; the group has the key of its first item.
+    Value name = follow_path(runtime, items[0], args[0], fallback);
     groups.push_back(runtime.heap.group(std::move(name), runtime.heap.list(std::move(items))));
     begin = std::max(end, begin + 1);
   }

@@ -1,4 +1,4 @@
-// Filters that make text.
+// Filters that return text.
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 namespace graft::jinja {
 namespace {
 
-// A filter that is a method of str on whatever text the value has.
+// Calls a method of str on the text of a value of any type.
 Value call_method(Runtime& runtime, std::string_view method, const Value& self, CallArgs args) {
   const Value text = to_text(runtime, self);
   return call_builtin(runtime, *find_method(text, method), text, args);
@@ -42,7 +42,7 @@ Value replace(Runtime& runtime, Args& args) {
   return call_method(runtime, "replace", text(args.self), std::move(call));
 }
 
-// Words begin after spaces, hyphens and opening brackets.
+// Words begin after whitespace, hyphens and opening brackets.
 Value title_filter(Runtime& runtime, Args& args) {
   const std::string text = to_str(runtime, args.self);
   const auto separates = [](char32_t c) {
@@ -78,14 +78,14 @@ Value wordcount(Runtime& runtime, Args& args) {
 std::string indentation(Runtime& runtime, const Args& args) {
   if (args.given(0) && args[0].is_text()) return std::string(args[0].str());
   const std::int64_t width = std::max<std::int64_t>(0, args.integer(0, 4));
-  runtime.heap.expect(static_cast<std::size_t>(width));
+  runtime.heap.check_memory(static_cast<std::size_t>(width));
   std::string spaces(static_cast<std::size_t>(width), ' ');
   return spaces;
 }
 
 Value indent(Runtime& runtime, Args& args) {
   if (args.self.is_undefined()) raise(args.self.undefined_message());
-  if (!args.self.is_text()) raise("indent needs text, not '", type_name(args.self), "'");
+  if (!args.self.is_text()) raise("indent requires a string, not '", type_name(args.self), "'");
   const std::string space = indentation(runtime, args);
   const bool indent_blank = args.flag(2, false);
   const Value text = runtime.heap.text(std::string(args.self.str()) + "\n");
@@ -98,7 +98,7 @@ Value indent(Runtime& runtime, Args& args) {
     const bool is_indented = i == 0 ? args.flag(1, false) : indent_blank || !line.empty();
     if (is_indented) out += space;
     out += line;
-    runtime.heap.expect(out.size());
+    runtime.heap.check_memory(out.size());
   }
   return runtime.heap.text(std::move(out), args.self.text().is_markup);
 }
@@ -111,9 +111,10 @@ Value truncate(Runtime& runtime, Args& args) {
   if (limit < end_size) raise("expected length >= ", end_size, ", got ", limit);
   if (leeway < 0) raise("expected leeway >= 0, got ", leeway);
   std::size_t size = 0;
-  if (!length(args.self, size)) raise("truncate needs text, not '", type_name(args.self), "'");
+  if (!length(args.self, size))
+    raise("truncate requires a string, not '", type_name(args.self), "'");
   if (static_cast<std::int64_t>(size) - leeway <= limit) return args.self;
-  if (!args.self.is_text()) raise("truncate needs text, not '", type_name(args.self), "'");
+  if (!args.self.is_text()) raise("truncate requires a string, not '", type_name(args.self), "'");
   std::string_view text = args.self.str();
   text = text.substr(0, byte_offset(text, static_cast<std::size_t>(limit - end_size)));
   if (!args.flag(1, false)) text = text.substr(0, std::min(text.rfind(' '), text.size()));
@@ -172,10 +173,10 @@ Value urlencode(Runtime& runtime, Args& args) {
   const Iterator::Next next = iterate(runtime, pairs);
   for (Value pair; next(pair);) {
     const std::vector<Value> parts = collect(runtime, pair);
-    if (parts.size() != 2) raise("urlencode needs pairs, got ", parts.size(), " values");
+    if (parts.size() != 2) raise("urlencode requires pairs, got ", parts.size(), " values");
     out += str(out.empty() ? "" : "&", url_quoted(to_str(runtime, parts[0]), true), "=",
                url_quoted(to_str(runtime, parts[1]), true));
-    runtime.heap.expect(out.size());
+    runtime.heap.check_memory(out.size());
   }
   return runtime.heap.text(std::move(out));
 }
@@ -183,7 +184,7 @@ Value urlencode(Runtime& runtime, Args& args) {
 void read_separators(Runtime& runtime, const Value& value, JsonStyle& style) {
   const std::vector<Value> parts = collect(runtime, value);
   if (parts.size() != 2 || !parts[0].is_text() || !parts[1].is_text())
-    raise("tojson: separators are two strings");
+    raise("tojson: separators must be two strings");
   style.item_separator = parts[0].str();
   style.key_separator = parts[1].str();
 }
@@ -199,7 +200,7 @@ Value tojson(Runtime& runtime, Args& args) {
       style.indent = args[1].str();
     } else {
       const std::int64_t width = std::max<std::int64_t>(0, args.integer(1, 0));
-      runtime.heap.expect(static_cast<std::size_t>(width));
+      runtime.heap.check_memory(static_cast<std::size_t>(width));
       style.indent = std::string(static_cast<std::size_t>(width), ' ');
     }
   }

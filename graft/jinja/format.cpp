@@ -1,4 +1,4 @@
-// printf-style formatting ("%5.2f" % x), str.format and its format specifications.
+// printf-style formatting ("%5.2f" % x) and Python's format specifications (">8.2f").
 
 #include <algorithm>
 #include <cmath>
@@ -78,7 +78,7 @@ std::string pad(Runtime& runtime,
   const std::size_t size = num_code_points(body) + sign.size();
   if (spec.width <= size) return std::string(sign) + body;
   const std::size_t missing = spec.width - size;
-  runtime.heap.expect(missing * spec.fill.size());
+  runtime.heap.check_memory(missing * spec.fill.size());
   const auto fill = [&](std::size_t count) {
     std::string out;
     for (std::size_t i = 0; i < count; ++i)
@@ -102,7 +102,7 @@ std::string sign_text(const Spec& spec, bool negative) {
   return spec.sign == '-' ? "" : std::string(1, spec.sign);
 }
 
-// 1234567 to 1,234,567, up to the first character that is no digit.
+// 1234567.5 to 1,234,567.5: groups the leading digits.
 void group_digits(std::string& digits, char separator, std::size_t group) {
   std::size_t end = 0;
   while (end < digits.size() && std::isxdigit(static_cast<unsigned char>(digits[end])) != 0)
@@ -137,7 +137,7 @@ std::string format_float(Runtime& runtime, double value, Spec spec) {
     if (!is_any_of(type, "eEfFgG"))
       raise("Unknown format code '", spec.type, "' for object of type 'float'");
     body = float_body(magnitude, type, spec.has_precision ? spec.precision : 6, spec.alternate);
-    // Without a type there is always a point or an exponent.
+    // Without a type the text always has a point or an exponent.
     if (spec.type == 0 && body.find_first_of(".en") == std::string::npos) body += ".0";
   }
   if (spec.grouping != 0) group_digits(body, spec.grouping, 3);
@@ -205,9 +205,9 @@ class PercentFormatter {
       out += format_.substr(at_, percent - at_);
       at_ = percent;
       if (at_ < format_.size()) out += conversion();
-      runtime_.heap.expect(out.size());
+      runtime_.heap.check_memory(out.size());
     }
-    // Python lets what could be a mapping stand unused.
+    // Python accepts unused values that could be a mapping.
     const bool all_used = values_.is(Kind::Tuple)
                               ? used_ == values_.items().size()
                               : used_ > 0 || values_.is(Kind::Dict) || values_.is(Kind::List) ||
@@ -310,11 +310,11 @@ class PercentFormatter {
       raise("%", spec.type, " format: a real number is required, not ", type_name(value));
     if (decimal) spec.type = 'd';
     if (!value.is_integer() && !(std::fabs(value.real()) < 9.2e18))
-      raise("cannot convert ", float_text(value.real()), " to an integer of 64 bits");
+      raise("cannot convert ", float_text(value.real()), " to a 64-bit integer");
     const std::int64_t number =
         value.is_integer() ? value.integer() : static_cast<std::int64_t>(value.real());
     if (!spec.has_precision) return format_integer(runtime_, number, spec);
-    // The precision of an integer is its least number of digits.
+    // The precision of an integer is its minimum number of digits.
     Spec digits;
     digits.type = spec.type;
     digits.fill = "0";

@@ -31,7 +31,7 @@ class BraceFormatter {
         out += field(format.substr(at + 1, close - at - 1), depth);
         at = close + 1;
       }
-      runtime_.heap.expect(out.size());
+      runtime_.heap.check_memory(out.size());
     }
     return out;
   }

@@ -1,4 +1,4 @@
-// What templates can call without importing it: Jinja's globals and the two of Transformers.
+// Global functions: Jinja's, and raise_exception and strftime_now of Transformers.
 
 #include <algorithm>
 #include <array>
@@ -12,14 +12,14 @@
 namespace graft::jinja {
 namespace {
 
-// Jinja's sandbox draws the same line.
+// The same as MAX_RANGE of Jinja's sandbox.
 constexpr std::int64_t kMaxRange = 100'000;
-// Keeps sums of bounds and steps far from overflow.
+// Bounds and steps below this cannot overflow when added.
 constexpr std::int64_t kMaxBound = std::int64_t{1} << 53U;
 
 Value range(Runtime& runtime, Args& args) {
-  const auto bound = [&](std::size_t i, std::int64_t otherwise) {
-    const std::int64_t value = args.integer(i, otherwise);
+  const auto bound = [&](std::size_t i, std::int64_t fallback) {
+    const std::int64_t value = args.integer(i, fallback);
     if (value > kMaxBound || value < -kMaxBound) raise("range: ", value, " is too large");
     return value;
   };
@@ -43,15 +43,15 @@ Value make_namespace(Runtime& runtime, Args& args) {
   auto made = std::make_shared<Namespace>();
   for (auto& [name, value] : attributes->entries)
     made->attributes.set(runtime.heap, name, value);
-  runtime.heap.keep(made);
-  return runtime.heap.thing(std::move(made));
+  runtime.heap.track_cycle(made);
+  return runtime.heap.native(std::move(made));
 }
 
 Value raise_exception(Runtime& runtime, Args& args) {
   raise(to_str(runtime, args[0]));
 }
 
-// %f, %z and %Z are Python's own; the rest is the C library's.
+// Expands %f, %z and %Z as Python does; strftime of the C library handles the rest.
 std::string python_time_format(std::string_view format, std::int64_t microseconds) {
   std::string out;
   for (std::size_t i = 0; i < format.size(); ++i) {
@@ -62,7 +62,7 @@ std::string python_time_format(std::string_view format, std::int64_t microsecond
     const char code = format[++i];
     if (code == 'f') {
       out += fmt::format("{:06}", microseconds);
-    } else if (code != 'z' && code != 'Z') {  // those two are empty for a time without zone
+    } else if (code != 'z' && code != 'Z') {  // empty for a time without a time zone
       out += '%';
       out += code;
     }
@@ -76,11 +76,12 @@ Value strftime_now(Runtime& runtime, Args& args) {
   const auto micros = ((since_epoch % 1'000'000) + 1'000'000) % 1'000'000;
   const auto seconds = static_cast<std::time_t>((since_epoch - micros) / 1'000'000);
   std::tm local{};
-  if (localtime_r(&seconds, &local) == nullptr) raise("strftime_now: no such local time");
-  // One more character tells an empty text from a buffer that is too small.
+  if (localtime_r(&seconds, &local) == nullptr)
+    raise("strftime_now: the time has no local representation");
+  // strftime returns 0 for an empty result and for a small buffer; the "!" excludes the former.
   const std::string format = python_time_format(args.text(0), micros) + "!";
   for (std::size_t size = 256;; size *= 4) {
-    runtime.heap.expect(size);
+    runtime.heap.check_memory(size);
     std::string out(size, '\0');
     const std::size_t used = std::strftime(out.data(), out.size(), format.c_str(), &local);
     if (used == 0) continue;
@@ -89,12 +90,12 @@ Value strftime_now(Runtime& runtime, Args& args) {
   }
 }
 
-struct Cycler : Thing {
+struct Cycler : NativeObject {
   bool attribute(Runtime& runtime, std::string_view name, Value& value) override {
     if (name == "current") return value = items[at], true;
     const Builtin* method = find_builtin(cycler_methods(), name);
     if (method == nullptr) return false;
-    value = make_function(runtime, *method, Value(Kind::Thing, shared_from_this()));
+    value = make_function(runtime, *method, Value(Kind::Native, shared_from_this()));
     return true;
   }
   std::string repr(Runtime& /*runtime*/) override { return "<Cycler>"; }
@@ -111,22 +112,22 @@ Value cycler(Runtime& runtime, Args& args) {
   made->items = args.raw.positional;
   for (const Value& item : made->items)
     made->nesting = std::max(made->nesting, item.nesting() + 1);
-  return runtime.heap.thing(std::move(made));
+  return runtime.heap.native(std::move(made));
 }
 
 Value cycler_next(Runtime& /*runtime*/, Args& args) {
-  auto& cycler = static_cast<Cycler&>(args.self.thing());
+  auto& cycler = static_cast<Cycler&>(args.self.native());
   Value value = cycler.items[cycler.at];
   cycler.at = (cycler.at + 1) % cycler.items.size();
   return value;
 }
 
 Value cycler_reset(Runtime& /*runtime*/, Args& args) {
-  static_cast<Cycler&>(args.self.thing()).at = 0;
+  static_cast<Cycler&>(args.self.native()).at = 0;
   return {};
 }
 
-struct Joiner : Thing {
+struct Joiner : NativeObject {
   bool is_callable() const override { return true; }
   Value call(Runtime& runtime, CallArgs& /*args*/) override {
     if (used) return separator;
@@ -144,7 +145,7 @@ Value joiner(Runtime& runtime, Args& args) {
   auto made = std::make_shared<Joiner>();
   made->separator = args.given(0) ? args[0] : runtime.heap.text(", ");
   made->nesting = made->separator.nesting() + 1;
-  return runtime.heap.thing(std::move(made));
+  return runtime.heap.native(std::move(made));
 }
 
 // clang-format off
@@ -199,7 +200,7 @@ std::shared_ptr<Dict> dict_of(Runtime& runtime, const CallArgs& args) {
       if (parts.size() != 2)
         raise("dictionary update sequence element has length ", parts.size(), "; 2 is required");
       dict->set(runtime.heap, parts[0], parts[1]);
-      if (dict->size() % 1024 == 0) runtime.heap.expect(dict->size() * sizeof(Dict::Entry));
+      if (dict->size() % 1024 == 0) runtime.heap.check_memory(dict->size() * sizeof(Dict::Entry));
     }
   }
   for (const auto& [name, value] : args.named)

@@ -6,15 +6,15 @@
 
 namespace graft::jinja {
 
-class Interpreter::Enter {
+class Interpreter::ScopeGuard {
  public:
-  Enter(Interpreter& interpreter, ScopePtr scope)
+  ScopeGuard(Interpreter& interpreter, ScopePtr scope)
       : interpreter_(interpreter), outer_(std::move(interpreter.scope_)) {
     interpreter_.scope_ = std::move(scope);
   }
-  Enter(const Enter&) = delete;
-  Enter& operator=(const Enter&) = delete;
-  ~Enter() { interpreter_.scope_ = std::move(outer_); }
+  ScopeGuard(const ScopeGuard&) = delete;
+  ScopeGuard& operator=(const ScopeGuard&) = delete;
+  ~ScopeGuard() { interpreter_.scope_ = std::move(outer_); }
 
  private:
   Interpreter& interpreter_;
@@ -30,7 +30,7 @@ class Interpreter::Capture {
   Capture& operator=(const Capture&) = delete;
   ~Capture() { end(); }
 
-  // What was written; output goes where it went before.
+  // Ends the capture and returns the captured text.
   std::string take() {
     end();
     return std::move(text_);
@@ -64,11 +64,11 @@ void Scope::set(Symbol symbol, Value value) {
 }
 
 Interpreter::Interpreter(const Template& tree,
-                         Heap& counted,
+                         Heap& render_heap,
                          int depth_limit,
                          std::size_t max_output_bytes,
                          std::chrono::system_clock::time_point time)
-    : Runtime(counted, depth_limit, time),
+    : Runtime(render_heap, depth_limit, time),
       tree_(tree),
       context_(tree.symbols.size(), Value::missing()),
       top_(std::make_shared<Scope>(nullptr)),
@@ -97,7 +97,7 @@ void Interpreter::append(std::string_view text) {
   heap.step(1 + text.size() / 64);
   pending_bytes_ += text.size();
   if (pending_bytes_ > max_output_bytes_)
-    raise("the text of the template is longer than ", max_output_bytes_, " bytes");
+    raise("the output is longer than ", max_output_bytes_, " bytes");
   *out_ += text;
 }
 
@@ -120,7 +120,7 @@ Interpreter::Flow Interpreter::execute(const Body& body) {
 }
 
 Interpreter::Flow Interpreter::execute(const Stmt& stmt) {
-  const Nested nested(*this);
+  const DepthScope depth_scope(*this);
   heap.step();
   line = stmt.line;
   switch (stmt.kind) {
@@ -142,8 +142,8 @@ Interpreter::Flow Interpreter::execute(const Stmt& stmt) {
       return execute_with(stmt);
     case StmtKind::Macro: {
       auto macro = std::make_shared<Macro>(stmt.macro, scope_);
-      heap.keep(macro);
-      scope_->set(stmt.macro.symbol, heap.thing(std::move(macro)));
+      heap.track_cycle(macro);
+      scope_->set(stmt.macro.symbol, heap.native(std::move(macro)));
       return Flow::Normal;
     }
     case StmtKind::Call:
@@ -167,12 +167,12 @@ Interpreter::Flow Interpreter::execute_if(const Stmt& stmt) {
   for (std::size_t i = 0; i < stmt.exprs.size(); ++i) {
     if (truth(evaluate(*stmt.exprs[i]))) return execute(stmt.bodies[i]);
   }
-  return execute(stmt.otherwise);
+  return execute(stmt.else_body);
 }
 
-// A block sees what the top level has set, not the loops around it, unless it is scoped.
+// A block sees the variables of the top level, and those of enclosing loops only if it is `scoped`.
 Interpreter::Flow Interpreter::execute_block(const Stmt& stmt) {
-  const Enter enter(*this, std::make_shared<Scope>(stmt.scoped ? scope_ : top_));
+  const ScopeGuard scope_guard(*this, std::make_shared<Scope>(stmt.scoped ? scope_ : top_));
   return execute(stmt.body);
 }
 
@@ -180,7 +180,7 @@ Interpreter::Flow Interpreter::execute_with(const Stmt& stmt) {
   std::vector<Value> values;
   for (const ExprPtr& expr : stmt.exprs)
     values.push_back(evaluate(*expr));
-  const Enter enter(*this, std::make_shared<Scope>(scope_));
+  const ScopeGuard scope_guard(*this, std::make_shared<Scope>(scope_));
   for (std::size_t i = 0; i < values.size(); ++i)
     assign(stmt.targets[i], values[i]);
   return execute(stmt.body);
@@ -190,7 +190,7 @@ Interpreter::Flow Interpreter::execute_with(const Stmt& stmt) {
 Interpreter::Flow Interpreter::execute_captured(const Stmt& stmt) {
   Value value;
   {
-    const Enter enter(*this, std::make_shared<Scope>(scope_));
+    const ScopeGuard scope_guard(*this, std::make_shared<Scope>(scope_));
     Capture capture(*this);
     const Flow flow = execute(stmt.body);
     if (flow != Flow::Normal) return flow;
@@ -217,11 +217,11 @@ void Interpreter::execute_call(const Stmt& stmt) {
     CallArgs none;
     result = call_macro(*macro, none);
   } else {
-    const Value caller = heap.thing(macro);
+    const Value caller = heap.native(macro);
     result = evaluate_call(*stmt.value, &caller);
   }
-  // Someone has kept the caller: it may be part of a cycle.
-  if (macro.use_count() > 1) heap.keep(macro);
+  // A template kept a reference to the caller, so it may be part of a cycle.
+  if (macro.use_count() > 1) heap.track_cycle(macro);
   append(to_str(*this, result));
 }
 
@@ -233,7 +233,7 @@ void Interpreter::assign(const Target& target, const Value& value) {
     case Target::Kind::Attribute: {
       const Value object = look_up(target.symbol);
       line = target.line;
-      auto* space = object.is(Kind::Thing) ? dynamic_cast<Namespace*>(&object.thing()) : nullptr;
+      auto* space = object.is(Kind::Native) ? dynamic_cast<Namespace*>(&object.native()) : nullptr;
       if (space == nullptr) raise("cannot assign attribute on non-namespace object");
       space->attributes.set(heap, heap.text(target.attribute), value);
       return;
@@ -260,14 +260,14 @@ Interpreter::Flow Interpreter::execute_for(const Stmt& stmt) {
   return Flow::Normal;
 }
 
-// `for x in y if test`: the test is asked when the loop comes to the item, not before.
+// `for x in y if test`: the test is evaluated when the loop reaches the item.
 Iterator::Next Interpreter::filtered(const Stmt& stmt,
                                      const ScopePtr& closure,
                                      Iterator::Next next) {
   return [this, &stmt, closure, next = std::move(next)](Value& item) {
     while (next(item)) {
       heap.step();
-      const Enter enter(*this, std::make_shared<Scope>(closure));
+      const ScopeGuard scope_guard(*this, std::make_shared<Scope>(closure));
       assign(stmt.targets[0], item);
       if (truth(evaluate(*stmt.test))) return true;
     }
@@ -281,32 +281,32 @@ Interpreter::Flow Interpreter::run_loop(const Stmt& stmt,
                                         int depth0) {
   line = stmt.line;
   Iterator::Next next = iterate(*this, iterable);
-  // With a test the length is not known before the end.
-  Value counted = iterable;
+  // With a test the length is unknown until the end.
+  Value sized = iterable;
   if (stmt.test) {
     next = filtered(stmt, closure, std::move(next));
-    counted = Value();
+    sized = Value();
   }
   const auto loop =
-      std::make_shared<Loop>(stmt, closure, std::move(counted), std::move(next), depth0);
+      std::make_shared<Loop>(stmt, closure, std::move(sized), std::move(next), depth0);
   heap.charge(*loop, sizeof(Loop));
   const bool completed = run_iterations(stmt, closure, *loop);
   loop->finish();
-  if (completed || stmt.otherwise.empty()) return Flow::Normal;
-  const Enter enter(*this, std::make_shared<Scope>(closure));
-  return execute(stmt.otherwise);
+  if (completed || stmt.else_body.empty()) return Flow::Normal;
+  const ScopeGuard scope_guard(*this, std::make_shared<Scope>(closure));
+  return execute(stmt.else_body);
 }
 
-// Jinja runs `else` also when every iteration was broken off or continued.
+// As in Jinja, `else` also runs when every iteration ended with break or continue.
 bool Interpreter::run_iterations(const Stmt& stmt, const ScopePtr& closure, Loop& loop) {
   bool completed = false;
   Value item;
   while (loop.advance(item)) {
     heap.step();
-    const Enter enter(*this, std::make_shared<Scope>(closure));
+    const ScopeGuard scope_guard(*this, std::make_shared<Scope>(closure));
     assign(stmt.targets[0], item);
     if (stmt.uses_loop && loop_symbol_ >= 0)
-      scope_->set(loop_symbol_, Value(Kind::Thing, loop.shared_from_this()));
+      scope_->set(loop_symbol_, Value(Kind::Native, loop.shared_from_this()));
     const Flow flow = execute(stmt.body);
     if (flow == Flow::Break) break;
     completed = completed || flow == Flow::Normal;
@@ -317,19 +317,19 @@ bool Interpreter::run_iterations(const Stmt& stmt, const ScopePtr& closure, Loop
 Value Interpreter::call_loop(const Loop& loop, const Value& iterable) {
   if (!loop.stmt.recursive)
     raise("The loop must have the 'recursive' marker to be called recursively.");
-  if (!loop.closure) raise("a loop that is over cannot be called");
+  if (!loop.closure) raise("a finished loop cannot be called");
   Capture capture(*this);
   run_loop(loop.stmt, loop.closure, iterable, loop.depth0 + 1);
   return heap.text(capture.take());
 }
 
-// The order of filling in is that of Jinja's Macro: positional, by name, caller, kwargs, varargs.
+// Binds arguments in the order of Jinja's Macro: positional, named, caller, kwargs, varargs.
 Value Interpreter::call_macro(const Macro& macro, CallArgs& args) {
   const MacroNode& node = macro.node;
-  GRAFT_CHECK(macro.closure != nullptr, "a macro is called after its template has ended");
+  GRAFT_CHECK(macro.closure != nullptr, "a macro was called after its template ended");
   const auto scope = std::make_shared<Scope>(macro.closure);
   const std::size_t num_params = node.params.size();
-  const auto take = [&](std::string_view name) {
+  const auto pop_named = [&](std::string_view name) {
     const auto found = std::ranges::find(
         args.named, name, [](const auto& arg) { return std::string_view(arg.first); });
     if (found == args.named.end()) return Value::missing();
@@ -340,11 +340,11 @@ Value Interpreter::call_macro(const Macro& macro, CallArgs& args) {
   bool found_caller = false;
   for (std::size_t i = 0; i < num_params; ++i) {
     const bool is_positional = i < args.positional.size();
-    scope->set(node.params[i], is_positional ? args.positional[i] : take(node.param_names[i]));
+    scope->set(node.params[i], is_positional ? args.positional[i] : pop_named(node.param_names[i]));
     found_caller = found_caller || node.param_names[i] == "caller";
   }
   if (node.uses_caller && !found_caller) {
-    Value caller = take("caller");
+    Value caller = pop_named("caller");
     if (caller.is(Kind::Missing) || caller.is_none()) caller = heap.undefined("No caller defined");
     scope->set(tree_.symbols.find("caller"), std::move(caller));
   }
@@ -368,7 +368,7 @@ Value Interpreter::call_macro(const Macro& macro, CallArgs& args) {
 }
 
 Value Interpreter::run_macro(const MacroNode& node, const ScopePtr& scope) {
-  const Enter enter(*this, scope);
+  const ScopeGuard scope_guard(*this, scope);
   const std::size_t num_required = node.params.size() - node.defaults.size();
   for (std::size_t i = 0; i < node.params.size(); ++i) {
     if (!scope->find(node.params[i])->is(Kind::Missing)) continue;

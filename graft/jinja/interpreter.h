@@ -1,7 +1,7 @@
-// Runs a parsed template once.
+// Renders a parsed template once.
 //
-// Scopes are lexical, as in Jinja: a loop's iteration, a macro, a block, `with` each have one; `if`
-// has none. What a scope sets is gone with it.
+// Scopes are lexical, as in Jinja: each loop iteration, macro call, block and `with` has its own;
+// `if` has none. Variables set in a scope end with it.
 
 #pragma once
 
@@ -32,23 +32,23 @@ struct Loop;
 class Interpreter : public Runtime {
  public:
   Interpreter(const Template& tree,
-              Heap& counted,
+              Heap& render_heap,
               int depth_limit,
               std::size_t max_output_bytes,
               std::chrono::system_clock::time_point time);
 
-  // A variable of the template from outside.
+  // Sets a variable before run().
   void define(const std::string& name, Value value);
   std::string run();
 
-  // For macros and loops that are called.
+  // Called by Macro and Loop.
   Value call_macro(const Macro& macro, CallArgs& args);
   Value call_loop(const Loop& loop, const Value& iterable);
 
  private:
   enum class Flow { Normal, Break, Continue };
-  class Enter;    // another scope while it lives
-  class Capture;  // output goes to a text of its own while it lives
+  class ScopeGuard;  // replaces the current scope for its lifetime
+  class Capture;     // redirects the output to a string for its lifetime
 
   Flow execute(const Body& body);
   Flow execute(const Stmt& stmt);
@@ -60,7 +60,7 @@ class Interpreter : public Runtime {
   void execute_call(const Stmt& stmt);
   Value run_macro(const MacroNode& node, const ScopePtr& scope);
   Flow run_loop(const Stmt& stmt, const ScopePtr& closure, const Value& iterable, int depth0);
-  // Whether an iteration came to its end.
+  // Whether at least one iteration ended without break or continue.
   bool run_iterations(const Stmt& stmt, const ScopePtr& closure, Loop& loop);
   Iterator::Next filtered(const Stmt& stmt, const ScopePtr& closure, Iterator::Next next);
 
@@ -84,17 +84,17 @@ class Interpreter : public Runtime {
   CallArgs evaluate_arguments(const Arguments& args);
 
   const Template& tree_;
-  std::vector<Value> context_;  // by symbol; Missing where not defined
+  std::vector<Value> context_;  // variables set by define(), by symbol; Missing when undefined
   ScopePtr top_;
   ScopePtr scope_;
   std::string* out_ = nullptr;
-  std::size_t pending_bytes_ = 0;  // in all captures
+  std::size_t pending_bytes_ = 0;  // of the output and all active captures
   const std::size_t max_output_bytes_;
-  const Value* captured_ = nullptr;  // what the filters of a block are applied to
+  const Value* captured_ = nullptr;  // the text that the filters of a block are applied to
   Symbol loop_symbol_;
 };
 
-struct Macro : Thing {
+struct Macro : NativeObject {
   Macro(const MacroNode& definition, ScopePtr scope)
       : node(definition), closure(std::move(scope)) {}
   bool attribute(Runtime& runtime, std::string_view name, Value& value) override;
@@ -108,8 +108,8 @@ struct Macro : Thing {
   ScopePtr closure;
 };
 
-// The special variable `loop`.
-struct Loop : Thing {
+// The special variable `loop`. Reads one item ahead, for `loop.last` and `loop.nextitem`.
+struct Loop : NativeObject {
   Loop(const Stmt& statement, ScopePtr scope, Value values, Iterator::Next first, int level)
       : stmt(statement),
         closure(std::move(scope)),
@@ -120,7 +120,7 @@ struct Loop : Thing {
   bool advance(Value& item);
   const Value& peek();  // Missing at the end
   std::int64_t length();
-  // Drops what it holds: it may outlive its iterations, in a namespace.
+  // Releases its references after the last iteration; a namespace may keep the object longer.
   void finish();
 
   bool attribute(Runtime& runtime, std::string_view name, Value& value) override;

@@ -1,4 +1,4 @@
-// Walking through values, looking for one, calling one.
+// Iteration, membership and calls.
 
 #include <algorithm>
 
@@ -23,7 +23,7 @@ Iterator::Next iterate_text(Runtime& runtime, const Value& value) {
     const std::string& bytes = value.text().bytes;
     if (at == bytes.size()) return false;
     const std::size_t size = decode_utf8(bytes, at).size;
-    next = runtime.heap.text(bytes.substr(at, size));  // plain, also of Markup
+    next = runtime.heap.text(bytes.substr(at, size));  // characters of Markup are plain
     at += size;
     return true;
   };
@@ -88,7 +88,7 @@ Iterator::Next iterate(Runtime& runtime, const Value& value) {
       return iterate_range(value, false);
     case Kind::Iterator:
       return [&runtime, value](Value& next) {
-        const Nested nested(runtime);
+        const DepthScope depth_scope(runtime);
         return value.iterator().next(next);
       };
     default:
@@ -124,7 +124,7 @@ std::vector<Value> collect(Runtime& runtime, const Value& value) {
   for (Value item; next(item);) {
     runtime.heap.step();
     items.push_back(std::move(item));
-    if (items.size() % 1024 == 0) runtime.heap.expect(items.size() * sizeof(Value));
+    if (items.size() % 1024 == 0) runtime.heap.check_memory(items.size() * sizeof(Value));
   }
   return items;
 }
@@ -149,7 +149,7 @@ std::size_t find_text(Runtime& runtime,
                       std::string_view text,
                       std::string_view part,
                       std::size_t from) {
-  // At worst the whole part is compared at every place.
+  // In the worst case `part` is compared at every position.
   runtime.heap.step(1 + (text.size() - std::min(from, text.size())) / 64);
   if (part.size() > 1) runtime.heap.step(text.size() / 4096 * part.size());
   return text.find(part, from);
@@ -157,9 +157,9 @@ std::size_t find_text(Runtime& runtime,
 
 Value call_value(Runtime& runtime, const Value& callee, CallArgs& args) {
   if (callee.is_undefined()) raise(callee.undefined_message());
-  if (!callee.is(Kind::Thing)) raise("'", type_name(callee), "' object is not callable");
-  const Nested nested(runtime);
-  return callee.thing().call(runtime, args);
+  if (!callee.is(Kind::Native)) raise("'", type_name(callee), "' object is not callable");
+  const DepthScope depth_scope(runtime);
+  return callee.native().call(runtime, args);
 }
 
 }  // namespace graft::jinja

@@ -11,7 +11,7 @@
 namespace graft::jinja {
 namespace {
 
-constexpr auto kNone = std::string_view::npos;
+constexpr auto kNotFound = std::string_view::npos;
 
 constexpr std::array<std::string_view, 26> kOperators = {
     "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[",
@@ -21,7 +21,7 @@ bool is_ascii_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// Jinja reads \r\n and \r as \n, and drops one newline at the end.
+// As Jinja: converts \r\n and \r to \n and drops one trailing newline.
 std::string normalized(std::string_view source) {
   std::string text;
   text.reserve(source.size());
@@ -58,7 +58,7 @@ class Lexer {
 
   bool starts(std::string_view part) const { return text_.substr(at_).starts_with(part); }
 
-  // Moves on and counts lines. What was passed last decides whether a line begins here.
+  // Moves to `end`, counting lines and noting whether `end` begins a line.
   void advance(std::size_t end) {
     const std::string_view passed = text_.substr(at_, end - at_);
     line_ += static_cast<int>(std::ranges::count(passed, '\n'));
@@ -75,35 +75,35 @@ class Lexer {
     return at;
   }
 
-  // Where a word stands after spaces: behind it, or kNone.
+  // The offset after `word` and the spaces around it, or kNotFound if it does not follow.
   std::size_t after_word(std::size_t at, std::string_view word) const {
     at = skip_space(at);
-    return text_.substr(at).starts_with(word) ? skip_space(at + word.size()) : kNone;
+    return text_.substr(at).starts_with(word) ? skip_space(at + word.size()) : kNotFound;
   }
 
   static bool is_sign(char c) { return c == '-' || c == '+'; }
 
-  // The end of a tag that starts at `at`: "-%}" takes all space behind it, "%}" one newline unless
-  // `trims` is false, "+%}" nothing. kNone when there is none.
+  // The offset after a closing tag at `at`: "-%}" also consumes all following whitespace, "%}" one
+  // newline if `trims`, "+%}" (allowed with `plus`) nothing. kNotFound if no tag closes here.
   std::size_t tag_end(std::size_t at, std::string_view close, bool plus, bool trims) const {
     const std::string_view rest = text_.substr(at);
     if (rest.starts_with(close)) {
       const std::size_t end = at + close.size();
       return trims && end < text_.size() && text_[end] == '\n' ? end + 1 : end;
     }
-    if (rest.size() < 3 || !rest.substr(1).starts_with(close)) return kNone;
+    if (rest.size() < 3 || !rest.substr(1).starts_with(close)) return kNotFound;
     if (rest[0] == '-') return skip_space(at + 1 + close.size());
-    return plus && rest[0] == '+' ? at + 1 + close.size() : kNone;
+    return plus && rest[0] == '+' ? at + 1 + close.size() : kNotFound;
   }
 
-  // Text up to a tag, less what the tag strips of it.
+  // Adds the text before a tag, without the whitespace that the tag strips.
   void add_data(std::size_t end, char sign, bool is_variable) {
     std::string_view data = text_.substr(at_, end - at_);
     if (sign == '-') {
       data = strip_space(data, Side::Right);
     } else if (sign != '+' && !is_variable) {
       const std::size_t newline = data.rfind('\n');
-      const std::size_t begin = newline == kNone ? 0 : newline + 1;
+      const std::size_t begin = newline == kNotFound ? 0 : newline + 1;
       const bool all_space = strip_space(data.substr(begin)).empty();
       if ((begin > 0 || at_line_start_) && all_space) data = data.substr(0, begin);
     }
@@ -112,17 +112,17 @@ class Lexer {
   }
 
   std::size_t next_tag() const {
-    for (std::size_t at = text_.find('{', at_); at != kNone; at = text_.find('{', at + 1)) {
+    for (std::size_t at = text_.find('{', at_); at != kNotFound; at = text_.find('{', at + 1)) {
       if (at + 1 >= text_.size()) break;
       const char next = text_[at + 1];
       if (next == '{' || next == '%' || next == '#') return at;
     }
-    return kNone;
+    return kNotFound;
   }
 
   void root() {
     const std::size_t tag = next_tag();
-    if (tag == kNone) {
+    if (tag == kNotFound) {
       add(TokenKind::Data, std::string(text_.substr(at_)));
       return advance(text_.size());
     }
@@ -139,19 +139,20 @@ class Lexer {
     expression(is_block);
   }
 
-  // {% raw %}…{% endraw %}; false when the tag is another.
+  // {% raw %}…{% endraw %}; false for other tags.
   bool raw(std::size_t tag, std::size_t inside, char sign) {
     const std::size_t after = after_word(inside, "raw");
-    if (after == kNone) return false;
+    if (after == kNotFound) return false;
     const std::size_t begin = tag_end(after, "%}", false, false);
-    if (begin == kNone) return false;
+    if (begin == kNotFound) return false;
     add_data(tag, sign, false);
     advance(begin);
-    for (std::size_t end = text_.find("{%", at_); end != kNone; end = text_.find("{%", end + 1)) {
+    for (std::size_t end = text_.find("{%", at_); end != kNotFound;
+         end = text_.find("{%", end + 1)) {
       const bool has_sign = end + 2 < text_.size() && is_sign(text_[end + 2]);
       const std::size_t word = after_word(end + (has_sign ? 3 : 2), "endraw");
-      const std::size_t behind = word == kNone ? kNone : tag_end(word, "%}", true, true);
-      if (behind == kNone) continue;
+      const std::size_t behind = word == kNotFound ? kNotFound : tag_end(word, "%}", true, true);
+      if (behind == kNotFound) continue;
       add_data(end, has_sign ? text_[end + 2] : '\0', false);
       advance(behind);
       return true;
@@ -162,10 +163,10 @@ class Lexer {
 
   void comment(std::size_t inside) {
     const std::size_t close = text_.find("#}", inside);
-    // Jinja lets a comment that holds nothing run into the end of the template.
-    if (close == kNone && inside < text_.size()) error("Missing end of comment tag");
-    if (close == kNone) return advance(text_.size());
-    // A sign belongs to the end of the comment only where it is not that of its beginning.
+    // Jinja accepts an empty comment that is not closed at the end of the template.
+    if (close == kNotFound && inside < text_.size()) error("Missing end of comment tag");
+    if (close == kNotFound) return advance(text_.size());
+    // In "{#-#}" the sign belongs to the opening tag.
     const bool has_sign = close > inside && is_sign(text_[close - 1]);
     advance(tag_end(close - (has_sign ? 1 : 0), "#}", true, true));
   }
@@ -174,9 +175,10 @@ class Lexer {
     const std::string_view close = is_block ? "%}" : "}}";
     while (true) {
       advance(skip_space(at_));
-      if (at_ >= text_.size()) return;  // the parser says what is missing
-      const std::size_t end = brackets_.empty() ? tag_end(at_, close, is_block, is_block) : kNone;
-      if (end != kNone) {
+      if (at_ >= text_.size()) return;  // the parser reports the missing tag
+      const std::size_t end =
+          brackets_.empty() ? tag_end(at_, close, is_block, is_block) : kNotFound;
+      if (end != kNotFound) {
         add(is_block ? TokenKind::BlockEnd : TokenKind::VariableEnd, "");
         return advance(end);
       }
@@ -203,8 +205,8 @@ class Lexer {
     constexpr std::string_view kOpen = "([{";
     constexpr std::string_view kClose = ")]}";
     const std::size_t open = kOpen.find(c);
-    if (open != kNone) return brackets_.push_back(kClose[open]);
-    if (kClose.find(c) == kNone) return;
+    if (open != kNotFound) return brackets_.push_back(kClose[open]);
+    if (kClose.find(c) == kNotFound) return;
     if (brackets_.empty()) error(str("unexpected '", c, "'"));
     if (brackets_.back() != c)
       error(str("unexpected '", c, "', expected '", brackets_.back(), "'"));
@@ -226,21 +228,21 @@ class Lexer {
     advance(end);
   }
 
-  // Digits of the base with single underscores between them; where they end.
+  // The end of a run of `digits` with single underscores between them.
   std::size_t digits_end(std::size_t at, std::string_view digits) const {
     const auto is_digit = [&](std::size_t i) {
-      return i < text_.size() && digits.find(text_[i]) != kNone;
+      return i < text_.size() && digits.find(text_[i]) != kNotFound;
     };
     while (is_digit(at) || (at < text_.size() && text_[at] == '_' && is_digit(at + 1)))
       ++at;
     return at;
   }
 
-  // Where a float ends that begins with the digits up to `whole`; `whole` when it is none.
-  std::size_t float_end(std::size_t whole) const {
+  // The end of a float whose integer part ends at `integer_end`; `integer_end` for an integer.
+  std::size_t float_end(std::size_t integer_end) const {
     constexpr std::string_view kDigits = "0123456789";
-    if (at_ > 0 && text_[at_ - 1] == '.') return whole;
-    std::size_t end = whole;
+    if (at_ > 0 && text_[at_ - 1] == '.') return integer_end;
+    std::size_t end = integer_end;
     const auto digit_at = [&](std::size_t i) {
       return i < text_.size() && is_ascii_digit(text_[i]);
     };
@@ -261,9 +263,9 @@ class Lexer {
     };
     static constexpr std::array kBases = {Base{'b', 2, "01"}, Base{'o', 8, "01234567"},
                                           Base{'x', 16, "0123456789abcdefABCDEF"}};
-    const std::size_t whole = digits_end(at_, "0123456789");
-    const std::size_t end = float_end(whole);
-    if (end != whole) return add_float(end);
+    const std::size_t integer_end = digits_end(at_, "0123456789");
+    const std::size_t end = float_end(integer_end);
+    if (end != integer_end) return add_float(end);
     if (text_[at_] == '0') {
       const char letter = at_ + 1 < text_.size() ? static_cast<char>(text_[at_ + 1] | 0x20) : '\0';
       for (const Base& base : kBases) {
@@ -273,7 +275,7 @@ class Lexer {
       }
       return add_integer(at_, digits_end(at_, "0"), 10);
     }
-    add_integer(at_, whole, 10);
+    add_integer(at_, integer_end, 10);
   }
 
   std::string without_underscores(std::size_t begin, std::size_t end) const {
@@ -319,7 +321,7 @@ class Lexer {
       }
       const char c = text[i + 1];
       const std::size_t plain = kPlain.find(c);
-      if (plain != kNone) {
+      if (plain != kNotFound) {
         out += kMeaning[plain];
         i += 2;
       } else if (c == '\n') {
@@ -353,7 +355,7 @@ class Lexer {
     const bool is_read = read.ec == std::errc() && read.ptr == digits.data() + digits.size();
     if (!is_read || digits.size() < size) error("truncated escape in a string");
     if (value > 0x10ffff || (value >= 0xd800 && value < 0xe000))
-      error("an escape in a string is no character");
+      error("invalid code point in a string escape");
     append_utf8(out, value);
   }
 
@@ -361,7 +363,7 @@ class Lexer {
   std::string owned_;
   std::string_view text_;
   std::vector<Token> tokens_;
-  std::string brackets_;  // the closing ones that are awaited
+  std::string brackets_;  // the expected closing brackets, innermost last
   std::size_t at_ = 0;
   int line_ = 1;
   bool at_line_start_ = true;

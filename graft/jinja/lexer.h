@@ -1,5 +1,5 @@
-// Template text to tokens, as Jinja cuts it with trim_blocks and lstrip_blocks set: the newline
-// after a block tag is dropped, and so are spaces before one that begins its line.
+// Splits template text into tokens as Jinja does with trim_blocks and lstrip_blocks: the newline
+// after a block tag and the whitespace before one at the start of a line are dropped.
 
 #pragma once
 
@@ -27,7 +27,7 @@ enum class TokenKind : std::uint8_t {
 struct Token {
   TokenKind kind = TokenKind::End;
   int line = 1;
-  std::string text;  // of strings: what they mean, escapes resolved
+  std::string text;  // of strings: with escapes resolved
   std::int64_t integer = 0;
   double real = 0;
 };

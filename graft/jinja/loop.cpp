@@ -1,4 +1,4 @@
-// The special variable `loop`, and macros as values.
+// The values `loop` and macros.
 
 #include <algorithm>
 #include <array>
@@ -40,18 +40,18 @@ constexpr std::array kLoopFields = {
 Value cycle(Runtime& /*runtime*/, Args& args) {
   const auto& values = args.raw.positional;
   if (values.empty()) raise("no items for cycling given");
-  const auto& loop = static_cast<const Loop&>(args.self.thing());
+  const auto& loop = static_cast<const Loop&>(args.self.native());
   return values[static_cast<std::size_t>(loop.index0) % values.size()];
 }
 
-// Whether the values differ from those of the last call.
+// Whether the values differ from those of the previous call.
 Value changed(Runtime& runtime, Args& args) {
-  auto& loop = static_cast<Loop&>(args.self.thing());
+  auto& loop = static_cast<Loop&>(args.self.native());
   const Value values = runtime.heap.tuple(args.raw.positional);
   const bool is_first = loop.last_changed.is(Kind::Missing);
   if (!is_first && equals(runtime.heap, loop.last_changed, values)) return Value(false);
-  // The values may contain the loop.
-  if (is_first) runtime.heap.keep(loop.shared_from_this());
+  // The values may contain the loop itself: a cycle.
+  if (is_first) runtime.heap.track_cycle(loop.shared_from_this());
   loop.last_changed = values;
   return Value(true);
 }
@@ -88,11 +88,12 @@ std::int64_t Loop::length() {
   std::size_t size = 0;
   if (!iterable.is_none() && jinja::length(iterable, size))
     return known_length = static_cast<std::int64_t>(size);
-  // Walk to the end, and then through what was found.
+  // Read the remaining items to count them, then continue from the buffer.
   auto rest = std::make_shared<std::vector<Value>>();
   for (Value item; !has_ended && next && next(item);) {
     rest->push_back(std::move(item));
-    if (heap != nullptr && rest->size() % 1024 == 0) heap->expect(rest->size() * sizeof(Value));
+    if (heap != nullptr && rest->size() % 1024 == 0)
+      heap->check_memory(rest->size() * sizeof(Value));
   }
   known_length =
       static_cast<std::int64_t>(rest->size()) + index0 + 1 + (after.is(Kind::Missing) ? 0 : 1);
@@ -125,7 +126,7 @@ bool Loop::attribute(Runtime& runtime, std::string_view name, Value& value) {
   }
   const Builtin* method = find_builtin(kLoopMethods, name);
   if (method == nullptr) return false;
-  value = make_function(runtime, *method, Value(Kind::Thing, shared_from_this()));
+  value = make_function(runtime, *method, Value(Kind::Native, shared_from_this()));
   return true;
 }
 

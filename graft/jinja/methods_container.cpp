@@ -1,4 +1,4 @@
-// Methods of list, tuple, range and dict that change nothing.
+// The non-mutating methods of list, tuple, range and dict.
 
 #include <algorithm>
 #include <array>
@@ -19,8 +19,8 @@ Value count(Runtime& runtime, Args& args) {
 Value index(Runtime& runtime, Args& args) {
   std::size_t size = 0;
   length(args.self, size);
-  const auto bound = [&](std::size_t i, std::size_t otherwise) {
-    if (!args.given(i)) return otherwise;
+  const auto bound = [&](std::size_t i, std::size_t fallback) {
+    if (!args.given(i)) return fallback;
     std::int64_t value = args.integer(i, 0);
     if (value < 0) value = std::max<std::int64_t>(0, value + static_cast<std::int64_t>(size));
     return static_cast<std::size_t>(value);
@@ -46,7 +46,7 @@ Value view(Runtime& runtime, Args& args) {
   return runtime.heap.view(args.self, kOf);
 }
 
-// Nothing can change the copy, so it may be the same object.
+// Values are immutable, so the copy is the same object.
 Value copy(Runtime& /*runtime*/, Args& args) {
   return args.self;
 }

@@ -1,4 +1,4 @@
-// Methods of str that look for text or cut it to pieces.
+// Methods of str that search or split.
 
 #include <algorithm>
 #include <array>
@@ -10,20 +10,20 @@
 namespace graft::jinja {
 namespace {
 
-constexpr auto kNone = std::string_view::npos;
+constexpr auto kNotFound = std::string_view::npos;
 
-// text[start:end] of str methods, in bytes, and the code points before it.
+// The text[start:end] that methods of str search in.
 struct Window {
   std::string_view text;
-  std::size_t begin = 0;
-  std::size_t first_code_point = 0;
-  bool is_valid = true;  // a start behind the end finds nothing, not even ""
+  std::size_t begin = 0;             // byte offset
+  std::size_t first_code_point = 0;  // code points before it
+  bool is_valid = true;              // false for start > end: nothing is found, not even ""
 };
 
 Window window(const Text& text, const Args& args, std::size_t start_at) {
   const auto size = static_cast<std::int64_t>(text.length);
-  const auto bound = [&](std::size_t index, std::int64_t otherwise) {
-    if (!args.has(index)) return otherwise;
+  const auto bound = [&](std::size_t index, std::int64_t fallback) {
+    if (!args.has(index)) return fallback;
     const std::int64_t value = args.integer(index, 0);
     return value < 0 ? std::max<std::int64_t>(0, value + size) : value;
   };
@@ -46,7 +46,7 @@ std::int64_t find_in(Runtime& runtime, const Args& args, bool from_right) {
   if (!in.is_valid) return -1;
   runtime.heap.step(1 + in.text.size() / 64 + in.text.size() / 4096 * part.size());
   const std::size_t found = from_right ? in.text.rfind(part) : in.text.find(part);
-  if (found == kNone) return -1;
+  if (found == kNotFound) return -1;
   return static_cast<std::int64_t>(in.first_code_point + num_code_points(in.text.substr(0, found)));
 }
 
@@ -75,41 +75,42 @@ Value count(Runtime& runtime, Args& args) {
   if (part.empty()) return Value::size(num_code_points(in.text) + 1);
   runtime.heap.step(1 + in.text.size() / 64 + in.text.size() / 4096 * part.size());
   std::int64_t number = 0;
-  for (std::size_t at = in.text.find(part); at != kNone; at = in.text.find(part, at + part.size()))
+  for (std::size_t at = in.text.find(part); at != kNotFound;
+       at = in.text.find(part, at + part.size()))
     ++number;
   return Value(number);
 }
 
-bool matches_end(std::string_view text, const Value& part, bool at_start) {
-  if (!part.is_text()) raise("a string or a tuple of strings is needed, not ", type_name(part));
+bool matches_affix(std::string_view text, const Value& part, bool at_start) {
+  if (!part.is_text()) raise("expected a string or a tuple of strings, not ", type_name(part));
   return at_start ? text.starts_with(part.str()) : text.ends_with(part.str());
 }
 
-Value has_end(const Args& args, bool at_start) {
+Value has_affix(const Args& args, bool at_start) {
   const Window in = window(args.self.text(), args, 1);
   if (!args[0].is(Kind::Tuple)) {
-    const bool matches = matches_end(in.text, args[0], at_start);
+    const bool matches = matches_affix(in.text, args[0], at_start);
     return Value(in.is_valid && matches);
   }
   for (const Value& part : args[0].items()) {
-    if (matches_end(in.text, part, at_start)) return Value(in.is_valid);
+    if (matches_affix(in.text, part, at_start)) return Value(in.is_valid);
   }
   return Value(false);
 }
 
 Value startswith(Runtime& /*runtime*/, Args& args) {
-  return has_end(args, true);
+  return has_affix(args, true);
 }
 Value endswith(Runtime& /*runtime*/, Args& args) {
-  return has_end(args, false);
+  return has_affix(args, false);
 }
 
-class Pieces {
+class SplitResult {
  public:
-  explicit Pieces(Runtime& runtime) : runtime_(runtime) {}
-  void add(std::string_view piece) {
-    items_.push_back(runtime_.heap.text(std::string(piece)));
-    if (items_.size() % 1024 == 0) runtime_.heap.expect(items_.size() * sizeof(Value));
+  explicit SplitResult(Runtime& runtime) : runtime_(runtime) {}
+  void add(std::string_view part) {
+    items_.push_back(runtime_.heap.text(std::string(part)));
+    if (items_.size() % 1024 == 0) runtime_.heap.check_memory(items_.size() * sizeof(Value));
   }
   Value list() { return runtime_.heap.list(std::move(items_)); }
   Value reversed() {
@@ -123,10 +124,10 @@ class Pieces {
 };
 
 Value split_space(Runtime& runtime, std::string_view text, std::int64_t limit) {
-  Pieces pieces(runtime);
+  SplitResult result(runtime);
   for (text = strip_space(text, Side::Left); !text.empty(); text = strip_space(text, Side::Left)) {
     if (limit-- == 0) {
-      pieces.add(text);
+      result.add(text);
       break;
     }
     std::size_t end = 0;
@@ -135,13 +136,13 @@ Value split_space(Runtime& runtime, std::string_view text, std::int64_t limit) {
       if (is_space(c.value)) break;
       end += c.size;
     }
-    pieces.add(text.substr(0, end));
+    result.add(text.substr(0, end));
     text.remove_prefix(end);
   }
-  return pieces.list();
+  return result.list();
 }
 
-// Where the last word begins.
+// The offset where the last word begins.
 std::size_t last_word(std::string_view text) {
   for (std::size_t at = text.size(); at > 0;) {
     std::size_t begin = at - 1;
@@ -154,18 +155,18 @@ std::size_t last_word(std::string_view text) {
 }
 
 Value rsplit_space(Runtime& runtime, std::string_view text, std::int64_t limit) {
-  Pieces pieces(runtime);
+  SplitResult result(runtime);
   for (text = strip_space(text, Side::Right); !text.empty();
        text = strip_space(text, Side::Right)) {
     if (limit-- == 0) {
-      pieces.add(text);
+      result.add(text);
       break;
     }
     const std::size_t begin = last_word(text);
-    pieces.add(text.substr(begin));
+    result.add(text.substr(begin));
     text = text.substr(0, begin);
   }
-  return pieces.reversed();
+  return result.reversed();
 }
 
 std::string_view separator(Runtime& runtime, const Args& args) {
@@ -180,15 +181,15 @@ Value split(Runtime& runtime, Args& args) {
   std::int64_t limit = args.integer(1, -1);
   if (!args.has(0)) return split_space(runtime, text, limit);
   const std::string_view part = separator(runtime, args);
-  Pieces pieces(runtime);
+  SplitResult result(runtime);
   while (limit-- != 0) {
     const std::size_t end = text.find(part);
-    if (end == kNone) break;
-    pieces.add(text.substr(0, end));
+    if (end == kNotFound) break;
+    result.add(text.substr(0, end));
     text.remove_prefix(end + part.size());
   }
-  pieces.add(text);
-  return pieces.list();
+  result.add(text);
+  return result.list();
 }
 
 Value rsplit(Runtime& runtime, Args& args) {
@@ -196,21 +197,21 @@ Value rsplit(Runtime& runtime, Args& args) {
   std::int64_t limit = args.integer(1, -1);
   if (!args.has(0)) return rsplit_space(runtime, text, limit);
   const std::string_view part = separator(runtime, args);
-  Pieces pieces(runtime);
+  SplitResult result(runtime);
   while (limit-- != 0) {
     const std::size_t begin = text.rfind(part);
-    if (begin == kNone) break;
-    pieces.add(text.substr(begin + part.size()));
+    if (begin == kNotFound) break;
+    result.add(text.substr(begin + part.size()));
     text = text.substr(0, begin);
   }
-  pieces.add(text);
-  return pieces.reversed();
+  result.add(text);
+  return result.reversed();
 }
 
 Value splitlines(Runtime& runtime, Args& args) {
   const std::string_view text = args.self.str();
   const bool keep_ends = args.flag(0, false);
-  Pieces pieces(runtime);
+  SplitResult result(runtime);
   std::size_t begin = 0;
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint c = decode_utf8(text, at);
@@ -218,11 +219,11 @@ Value splitlines(Runtime& runtime, Args& args) {
     at += c.size;
     if (!is_line_break(c.value)) continue;
     if (c.value == '\r' && at < text.size() && text[at] == '\n') ++at;
-    pieces.add(text.substr(begin, (keep_ends ? at : line_end) - begin));
+    result.add(text.substr(begin, (keep_ends ? at : line_end) - begin));
     begin = at;
   }
-  if (begin < text.size()) pieces.add(text.substr(begin));
-  return pieces.list();
+  if (begin < text.size()) result.add(text.substr(begin));
+  return result.list();
 }
 
 Value parts(Runtime& runtime, std::string_view a, std::string_view b, std::string_view c) {
@@ -234,7 +235,7 @@ Value partition(Runtime& runtime, Args& args) {
   const std::string_view text = args.self.str();
   const std::string_view part = separator(runtime, args);
   const std::size_t at = text.find(part);
-  if (at == kNone) return parts(runtime, text, "", "");
+  if (at == kNotFound) return parts(runtime, text, "", "");
   return parts(runtime, text.substr(0, at), part, text.substr(at + part.size()));
 }
 
@@ -242,7 +243,7 @@ Value rpartition(Runtime& runtime, Args& args) {
   const std::string_view text = args.self.str();
   const std::string_view part = separator(runtime, args);
   const std::size_t at = text.rfind(part);
-  if (at == kNone) return parts(runtime, "", "", text);
+  if (at == kNotFound) return parts(runtime, "", "", text);
   return parts(runtime, text.substr(0, at), part, text.substr(at + part.size()));
 }
 

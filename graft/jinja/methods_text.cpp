@@ -1,4 +1,4 @@
-// Methods of str that change text.
+// Methods of str that transform or classify text.
 
 #include <algorithm>
 #include <array>
@@ -26,7 +26,7 @@ Value strip(Runtime& runtime, Args& args) {
   return result(runtime, strip_any(text, args.text(0), kSide));
 }
 
-// Where text is filled up to `width` code points.
+// Pads text to `width` code points; `side` is where the fill is added.
 Value pad(Runtime& runtime, Args& args, Side side) {
   const std::int64_t width = args.integer(0, 0);
   const std::string_view fill = args.given(1) ? args.text(1) : " ";
@@ -34,13 +34,13 @@ Value pad(Runtime& runtime, Args& args, Side side) {
   const auto size = static_cast<std::int64_t>(args.self.text().length);
   if (width <= size) return args.self;
   const std::int64_t missing = width - size;
-  // As CPython: the odd place goes left when the width is odd.
+  // As CPython's center(): the odd fill character is on the left when the width is odd.
   std::int64_t left = side == Side::Left ? missing : 0;
   if (side == Side::Both) left = missing / 2 + (missing & width & 1);
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(static_cast<std::size_t>(missing), fill.size(), &bytes))
     bytes = SIZE_MAX;
-  runtime.heap.expect(bytes);
+  runtime.heap.check_memory(bytes);
   std::string out;
   for (std::int64_t i = 0; i < left; ++i)
     out += fill;
@@ -64,7 +64,7 @@ Value zfill(Runtime& runtime, Args& args) {
   const std::int64_t width = args.integer(0, 0);
   const auto size = static_cast<std::int64_t>(args.self.text().length);
   if (width <= size) return args.self;
-  runtime.heap.expect(static_cast<std::size_t>(width - size));
+  runtime.heap.check_memory(static_cast<std::size_t>(width - size));
   std::string out(args.self.str());
   const bool has_sign = out.starts_with('+') || out.starts_with('-');
   out.insert(has_sign ? 1 : 0, static_cast<std::size_t>(width - size), '0');
@@ -80,7 +80,7 @@ Value expandtabs(Runtime& runtime, Args& args) {
       const std::int64_t spaces = size == 0 ? 0 : size - column % size;
       out.append(static_cast<std::size_t>(spaces), ' ');
       column += spaces;
-      runtime.heap.expect(out.size());
+      runtime.heap.check_memory(out.size());
       continue;
     }
     out += c;
@@ -107,11 +107,11 @@ Value removesuffix(Runtime& runtime, Args& args) {
   return result(runtime, text);
 }
 
-// Between code points when nothing is looked for.
-std::string replace_nothing(Runtime& runtime,
-                            std::string_view text,
-                            std::string_view with,
-                            std::int64_t count) {
+// Replacing "" inserts `with` around every code point.
+std::string replace_empty(Runtime& runtime,
+                          std::string_view text,
+                          std::string_view with,
+                          std::int64_t count) {
   std::string out;
   for (std::size_t at = 0; at <= text.size();) {
     if (count-- != 0) {
@@ -123,7 +123,7 @@ std::string replace_nothing(Runtime& runtime,
     const std::size_t size = decode_utf8(text, at).size;
     out += text.substr(at, size);
     at += size;
-    runtime.heap.expect(out.size());
+    runtime.heap.check_memory(out.size());
   }
   return out;
 }
@@ -133,7 +133,7 @@ Value replace(Runtime& runtime, Args& args) {
   const std::string_view part = args.text(0);
   const std::string_view with = args.text(1);
   std::int64_t count = args.integer(2, -1);
-  if (part.empty()) return runtime.heap.text(replace_nothing(runtime, text, with, count));
+  if (part.empty()) return runtime.heap.text(replace_empty(runtime, text, with, count));
   std::string out;
   std::size_t at = 0;
   runtime.heap.step(text.size() / 4096 * part.size());
@@ -142,7 +142,7 @@ Value replace(Runtime& runtime, Args& args) {
     if (found == std::string_view::npos) break;
     out.append(text.substr(at, found - at)).append(with);
     at = found + part.size();
-    runtime.heap.expect(out.size());
+    runtime.heap.check_memory(out.size());
   }
   return runtime.heap.text(out.append(text.substr(at)));
 }
@@ -159,7 +159,7 @@ Value join(Runtime& runtime, Args& args) {
     const bool is_safe = !separator.is_markup || (item.is_text() && item.text().is_markup);
     out += is_safe ? std::string(item.str()) : escape_html(to_str(runtime, item));
     runtime.heap.step();
-    runtime.heap.expect(out.size());
+    runtime.heap.check_memory(out.size());
   }
   return runtime.heap.text(std::move(out));
 }
@@ -170,7 +170,7 @@ Value format(Runtime& runtime, Args& args) {
 
 Value format_map(Runtime& runtime, Args& args) {
   CallArgs named;
-  if (!args[0].is(Kind::Dict)) raise("format_map() needs a mapping");
+  if (!args[0].is(Kind::Dict)) raise("format_map() requires a mapping");
   for (const auto& [key, value] : args[0].dict().entries) {
     if (key.is_text()) named.named.emplace_back(std::string(key.str()), value);
   }
@@ -179,7 +179,7 @@ Value format_map(Runtime& runtime, Args& args) {
 
 using IsClass = bool (*)(char32_t);
 
-// All code points are of the class, and there is one.
+// Whether the text is not empty and all code points are of the class.
 template <IsClass kClass>
 Value all_are(Runtime& /*runtime*/, Args& args) {
   const std::string_view text = args.self.str();
@@ -217,7 +217,7 @@ Value isidentifier(Runtime& /*runtime*/, Args& args) {
   return Value(is_identifier(args.self.str()));
 }
 
-// No letter of the other case, and one of this.
+// Whether the text has a letter of this case and none of the other.
 template <IsClass kThis, IsClass kOther>
 Value is_cased_as(Runtime& /*runtime*/, Args& args) {
   const std::string_view text = args.self.str();

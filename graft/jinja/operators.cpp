@@ -1,4 +1,4 @@
-// + - * / // % ** of Python. Integers are 64 bits wide here; what does not fit is an error.
+// Python's + - * / // % **. Integers have 64 bits; overflow is an error.
 
 #include <cmath>
 #include <optional>
@@ -88,7 +88,7 @@ Value integer_op(BinaryOp op, std::int64_t a, std::int64_t b) {
       return Value(result);
     case BinaryOp::Div:
       if (b == 0) raise("division by zero");
-      // Quotients of integers are rounded once, also above 2^53.
+      // long double rounds the quotient once, also for integers above 2^53.
       return Value(static_cast<double>(static_cast<long double>(a) / static_cast<long double>(b)));
     case BinaryOp::FloorDiv:
       return Value(floor_div(a, b));
@@ -123,7 +123,7 @@ Value float_op(BinaryOp op, double a, double b) {
 }
 
 Value add_texts(Runtime& runtime, const Text& a, const Text& b) {
-  runtime.heap.expect(a.bytes.size() + b.bytes.size());
+  runtime.heap.check_memory(a.bytes.size() + b.bytes.size());
   const bool is_markup = a.is_markup || b.is_markup;
   const auto safe = [&](const Text& text) {
     return is_markup && !text.is_markup ? escape_html(text.bytes) : text.bytes;
@@ -132,7 +132,7 @@ Value add_texts(Runtime& runtime, const Text& a, const Text& b) {
 }
 
 Value add_lists(Runtime& runtime, const Value& a, const Value& b) {
-  runtime.heap.expect((a.items().size() + b.items().size()) * sizeof(Value));
+  runtime.heap.check_memory((a.items().size() + b.items().size()) * sizeof(Value));
   std::vector<Value> items = a.items();
   items.insert(items.end(), b.items().begin(), b.items().end());
   return a.is(Kind::List) ? runtime.heap.list(std::move(items))
@@ -145,7 +145,7 @@ Value repeat(Runtime& runtime, const Value& value, std::int64_t count) {
       value.is_text() ? value.str().size() : value.items().size() * sizeof(Value);
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(unit, times, &bytes)) bytes = SIZE_MAX;
-  runtime.heap.expect(bytes);
+  runtime.heap.check_memory(bytes);
   if (value.is_text()) {
     std::string out;
     out.reserve(bytes);

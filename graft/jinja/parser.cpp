@@ -1,4 +1,4 @@
-// The statements of Jinja: {% … %}.
+// Parses statements: {% … %}.
 
 #include <algorithm>
 #include <array>
@@ -40,7 +40,8 @@ class Parser : public ExpressionParser {
     return stmt;
   }
 
-  // Until a tag of one of those names, which becomes the current token; without any, to the end.
+  // Parses until a tag with one of the names in `ends`, whose name is then the current token.
+  // Without names, until the end of the template.
   Body parse_body(const EndNames& ends) {
     Body body;
     StmtPtr output;
@@ -73,7 +74,7 @@ class Parser : public ExpressionParser {
     return body;
   }
 
-  // "%}", the body, and the name of the tag that ends it.
+  // Parses "%}" and the body, up to the name of the tag that ends it.
   Body parse_block(const EndNames& ends) {
     skip_op(":");
     expect(TokenKind::BlockEnd, "%}");
@@ -111,7 +112,7 @@ class Parser : public ExpressionParser {
         Refused{"autoescape", "chat templates are not escaped"},
     };
     // clang-format on
-    const Deeper deeper(*this);
+    const DepthScope depth_scope(*this);
     if (current().kind != TokenKind::Name) error("tag name expected");
     const auto* tag = std::ranges::find(kTags, current().text, &Tag::name);
     if (tag != kTags.end()) return std::invoke(tag->parse, this);
@@ -127,7 +128,7 @@ class Parser : public ExpressionParser {
       stmt->exprs.push_back(parse_tuple(false));
       stmt->bodies.push_back(parse_block({"elif", "else", "endif"}));
     } while (is_name("elif"));
-    if (next().text == "else") stmt->otherwise = parse_whole_block("endif");
+    if (next().text == "else") stmt->else_body = parse_whole_block("endif");
     return stmt;
   }
 
@@ -141,7 +142,7 @@ class Parser : public ExpressionParser {
     loops_.push_back(stmt.get());
     stmt->body = parse_block({"endfor", "else"});
     loops_.pop_back();
-    if (next().text == "else") stmt->otherwise = parse_whole_block("endfor");
+    if (next().text == "else") stmt->else_body = parse_whole_block("endfor");
     stmt->uses_loop = stmt->uses_loop || stmt->recursive;
     return stmt;
   }
@@ -189,7 +190,7 @@ class Parser : public ExpressionParser {
     return stmt;
   }
 
-  // Transformers marks what the model wrote; for the text it is a call block.
+  // Transformers marks the assistant's text with it. Rendered, it behaves like a call block.
   StmtPtr parse_generation() {
     StmtPtr stmt = make_stmt(StmtKind::Generation, next().line);
     parse_macro_body(stmt->macro, "endgeneration");
@@ -233,10 +234,10 @@ class Parser : public ExpressionParser {
   StmtPtr parse_break() { return make_stmt(StmtKind::Break, next().line); }
   StmtPtr parse_continue() { return make_stmt(StmtKind::Continue, next().line); }
 
-  // a, or a.b where `with_attribute`, or (a, b), or a, b. A comma needs a target behind it: Jinja
-  // means to allow `for a, in b` and does not.
+  // Parses a, (a, b), or a, b; and a.b if `with_attribute`. A comma must be followed by a target:
+  // `for a, in b` is an error, as it is in Jinja.
   Target parse_target(bool with_attribute) {
-    const Deeper deeper(*this);
+    const DepthScope depth_scope(*this);
     const int line = current().line;
     const auto is_end = [&] { return current().kind == TokenKind::BlockEnd || is_op(")"); };
     Target first = parse_one_target(with_attribute);
@@ -295,7 +296,7 @@ class Parser : public ExpressionParser {
     check_special_params(macro);
   }
 
-  // A parameter of that name is an ordinary one.
+  // A declared parameter named kwargs, varargs or caller is an ordinary one.
   void check_special_params(MacroNode& macro) const {
     const auto has = [&](std::string_view name) {
       return std::ranges::count(macro.param_names, name) > 0;
@@ -303,9 +304,9 @@ class Parser : public ExpressionParser {
     if (has("kwargs")) macro.uses_kwargs = false;
     if (has("varargs")) macro.uses_varargs = false;
     if (!macro.uses_caller || !has("caller")) return;
-    const auto place = std::ranges::find(macro.param_names, "caller") - macro.param_names.begin();
+    const auto idx = std::ranges::find(macro.param_names, "caller") - macro.param_names.begin();
     const auto num_required = macro.params.size() - macro.defaults.size();
-    if (static_cast<std::size_t>(place) < num_required)
+    if (static_cast<std::size_t>(idx) < num_required)
       error("the special \"caller\" argument must be omitted or be given a default");
   }
 
@@ -320,17 +321,17 @@ class Parser : public ExpressionParser {
       loop->uses_loop = true;
   }
 
-  std::vector<MacroNode*> macros_;  // whose bodies are being read
-  std::vector<Stmt*> loops_;
+  std::vector<MacroNode*> macros_;  // whose bodies are being parsed, innermost last
+  std::vector<Stmt*> loops_;        // likewise
   std::vector<std::string> block_names_;
 };
 
 }  // namespace
 
 Symbol SymbolTable::add(const std::string& name) {
-  const auto [place, is_new] = symbols_.try_emplace(name, static_cast<Symbol>(names_.size()));
+  const auto [entry, is_new] = symbols_.try_emplace(name, static_cast<Symbol>(names_.size()));
   if (is_new) names_.push_back(name);
-  return place->second;
+  return entry->second;
 }
 
 Symbol SymbolTable::find(const std::string& name) const {

@@ -1,4 +1,4 @@
-// What follows an expression: subscripts, calls, filters, tests.
+// Parses what follows an expression: subscripts, calls, filters, tests.
 
 #include <algorithm>
 
@@ -50,7 +50,7 @@ ExprPtr ExpressionParser::parse_subscript(ExprPtr object) {
   return node;
 }
 
-// Behind the opening bracket: a key, or start:stop:step.
+// Parses after the opening bracket: a key, or start:stop:step.
 ExprPtr ExpressionParser::parse_slice(ExprPtr object) {
   const int line = current().line;
   const auto at_end = [this] { return is_op("]") || is_op(","); };
@@ -106,7 +106,7 @@ void ExpressionParser::parse_argument(Expr& call) {
   const auto parse_value = [&] {
     ExprPtr value = parse_expression();
     call.height = std::max(call.height, value->height + 1);
-    if (call.height > kMaxHeight) error(str("an expression of more than ", kMaxHeight, " levels"));
+    if (call.height > kMaxHeight) error(str("expression deeper than ", kMaxHeight, " levels"));
     return value;
   };
   const auto ensure = [&](bool is_allowed) {

@@ -1,4 +1,4 @@
-// Values as text: str(), repr() and json.dumps() of Python.
+// Values as text: Python's str(), repr() and json.dumps().
 
 #include <algorithm>
 #include <charconv>
@@ -14,10 +14,10 @@ namespace {
 
 void append_repr(Runtime& runtime, std::string& out, const Value& value);
 
-// A shared list inside itself many times prints far more than it holds.
+// Nested lists that share their items print exponentially more than they hold.
 void check_growth(Runtime& runtime, const std::string& out) {
   runtime.heap.step();
-  runtime.heap.expect(out.size());
+  runtime.heap.check_memory(out.size());
 }
 
 void append_items(Runtime& runtime, std::string& out, const std::vector<Value>& items) {
@@ -107,9 +107,9 @@ void append_repr(Runtime& runtime, std::string& out, const Value& value) {
     case Kind::Iterator:
       out += "<generator object>";
       break;
-    case Kind::Thing: {
-      const Nested nested(runtime);
-      out += value.thing().repr(runtime);
+    case Kind::Native: {
+      const DepthScope depth_scope(runtime);
+      out += value.native().repr(runtime);
       break;
     }
   }
@@ -264,7 +264,7 @@ class JsonWriter {
 std::string float_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  // The shortest digits that read back as the same number, and their exponent.
+  // The shortest digits that parse to the same value, and their exponent.
   char buffer[40];
   const auto end =
       std::to_chars(buffer, buffer + sizeof buffer, std::fabs(value), std::chars_format::scientific)
@@ -274,7 +274,7 @@ std::string float_text(double value) {
   const int exponent = std::stoi(digits.substr(e + 1));
   digits.resize(e);
   const std::string sign = std::signbit(value) ? "-" : "";
-  // Python writes all places of 1e-4 <= |value| < 1e16.
+  // Python uses no exponent for 1e-4 <= |value| < 1e16.
   if (exponent < -4 || exponent >= 16)
     return fmt::format("{}{}e{}{:02}", sign, digits, exponent < 0 ? '-' : '+', std::abs(exponent));
   std::erase(digits, '.');

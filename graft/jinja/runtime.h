@@ -1,4 +1,5 @@
-// What filters, tests and methods are given: the heap, the limits, and how values are read.
+// The state that filters, tests and methods run with (heap, limits, current line), and Python's
+// operations on values. Every operation counts its steps in the heap.
 
 #pragma once
 
@@ -13,40 +14,40 @@ namespace graft::jinja {
 
 class Runtime {
  public:
-  Runtime(Heap& counted, int depth_limit, std::chrono::system_clock::time_point time)
-      : heap(counted), now(time), max_depth(depth_limit) {}
+  Runtime(Heap& render_heap, int depth_limit, std::chrono::system_clock::time_point time)
+      : heap(render_heap), now(time), max_depth(depth_limit) {}
 
   Heap& heap;
   const std::chrono::system_clock::time_point now;
   const int max_depth;
-  int depth = 0;  // of expressions, statements and calls within each other
-  int line = 1;   // of the template; what an error names
+  int depth = 0;  // of nested expressions, statements and calls
+  int line = 1;   // of the template, for errors
 };
 
-// One level deeper while it lives.
-class Nested {
+// Increments the depth for its lifetime; raises at the limit.
+class DepthScope {
  public:
-  explicit Nested(Runtime& runtime) : runtime_(runtime) {
+  explicit DepthScope(Runtime& runtime) : runtime_(runtime) {
     if (++runtime_.depth > runtime_.max_depth) {
       --runtime_.depth;
       raise("calls and expressions nested deeper than ", runtime_.max_depth);
     }
   }
-  Nested(const Nested&) = delete;
-  Nested& operator=(const Nested&) = delete;
-  ~Nested() { --runtime_.depth; }
+  DepthScope(const DepthScope&) = delete;
+  DepthScope& operator=(const DepthScope&) = delete;
+  ~DepthScope() { --runtime_.depth; }
 
  private:
   Runtime& runtime_;
 };
 
-// Python's str() and repr(). Refuse what grows beyond the heap's limit.
+// Python's str() and repr(). Raise when the text exceeds the heap's memory limit.
 std::string to_str(Runtime& runtime, const Value& value);
 std::string to_repr(Runtime& runtime, const Value& value);
 std::string float_text(double value);
-// As Python quotes a string: 'it', "it's", 'caf\xad'.
+// Python's repr() of a string: 'it', "it's", 'caf\xad'.
 std::string in_quotes(std::string_view text);
-// The text of `value`, as Markup where it is Markup.
+// str() as a value; text stays as it is, so Markup stays Markup.
 Value to_text(Runtime& runtime, const Value& value);
 
 struct JsonStyle {
@@ -57,31 +58,32 @@ struct JsonStyle {
   std::string item_separator = ", ";
   std::string key_separator = ": ";
 };
-// json.dumps().
+// Python's json.dumps().
 std::string to_json(Runtime& runtime, const Value& value, const JsonStyle& style);
 
-// object.name and object["name"]: undefined where there is none. An undefined object is an error.
+// object.name and object[key]: undefined when there is none. Raises for an undefined object.
 Value get_attribute(Runtime& runtime, const Value& object, std::string_view name);
 Value get_item(Runtime& runtime, const Value& object, const Value& key);
-// Only what Python's getattr() finds: no keys of a dict.
+// Python's getattr(): without the keys of a dict.
 Value get_plain_attribute(Runtime& runtime, const Value& object, std::string_view name);
-// object[start:stop:step]; None for a bound that is not given.
+// object[start:stop:step]; omitted bounds are None.
 Value get_slice(Runtime& runtime,
                 const Value& object,
                 const Value& start,
                 const Value& stop,
                 const Value& step);
-// "a.b.0" followed through `object` as filters do with attribute="a.b.0".
-Value follow_path(Runtime& runtime, Value object, const Value& path, const Value* otherwise);
+// Resolves attribute="a.b.0" of filters: object.a.b[0]. Undefined results become `fallback` if it
+// is not null.
+Value follow_path(Runtime& runtime, Value object, const Value& path, const Value* fallback);
 
-// Python's iter(): raises for what cannot be iterated.
+// Python's iter(); raises for values that are not iterable.
 Iterator::Next iterate(Runtime& runtime, const Value& value);
-// From the end; raises for what has no end.
+// Python's reversed(); raises for values without a known end.
 Iterator::Next iterate_reversed(Runtime& runtime, const Value& value);
 bool is_iterable(const Value& value);
 std::vector<Value> collect(Runtime& runtime, const Value& value);
 bool contains(Runtime& runtime, const Value& container, const Value& item);
-// std::string_view::find whose work is counted.
+// std::string_view::find that counts its work as steps.
 std::size_t find_text(Runtime& runtime,
                       std::string_view text,
                       std::string_view part,
@@ -98,7 +100,7 @@ Value plus(const Value& value);
 Value format_percent(Runtime& runtime, const Value& format, const Value& values);
 Value format_braces(Runtime& runtime, const Value& format, const CallArgs& args);
 std::string escape_html(std::string_view text);
-// `value` as str.format prints it with that specification (">8", ".2f").
+// Python's format(value, spec), with a specification such as ">8" or ".2f".
 std::string format_value(Runtime& runtime, const Value& value, std::string_view spec);
 
 }  // namespace graft::jinja

@@ -1,4 +1,4 @@
-// What can follow `is`.
+// Jinja's tests: `value is name`.
 
 #include <array>
 
@@ -53,9 +53,9 @@ Value iterable(Runtime& /*runtime*/, Args& args) {
 }
 
 Value callable(Runtime& /*runtime*/, Args& args) {
-  // Undefined has a __call__, if only to complain.
+  // Jinja's Undefined has a __call__, which raises.
   return Value(args.self.is_undefined() ||
-               (args.self.is(Kind::Thing) && args.self.thing().is_callable()));
+               (args.self.is(Kind::Native) && args.self.native().is_callable()));
 }
 
 Value escaped(Runtime& /*runtime*/, Args& args) {
@@ -74,7 +74,7 @@ Value is_upper_text(Runtime& runtime, Args& args) {
   return cased(runtime, args, "isupper");
 }
 
-// Identity of small values is equality here.
+// Numbers and text have no identity here, so they are compared by value.
 Value same_as(Runtime& runtime, Args& args) {
   if (args.self.kind() != args[0].kind()) return Value(false);
   if (args.self.object() && !args.self.is_text())

@@ -19,7 +19,7 @@ bool contains(const std::array<Range, kSize>& ranges, char32_t c) {
   return std::ranges::any_of(ranges, [c](Range r) { return c >= r.first && c <= r.last; });
 }
 
-// What Unicode's properties say and its categories do not.
+// Unicode properties that the general category does not imply.
 // clang-format off
 constexpr std::array kSpaces = {Range{0x9, 0xd}, Range{0x1c, 0x20}, Range{0x85, 0x85}, Range{0xa0, 0xa0},
     Range{0x1680, 0x1680}, Range{0x2000, 0x200a}, Range{0x2028, 0x2029}, Range{0x202f, 0x202f},
@@ -42,7 +42,8 @@ constexpr std::array kOtherLower = {Range{0xaa, 0xaa}, Range{0xba, 0xba}, Range{
 constexpr std::array kOtherUpper = {Range{0x2160, 0x216f}, Range{0x24b6, 0x24cf}, Range{0x1f130, 0x1f149},
     Range{0x1f150, 0x1f169}, Range{0x1f170, 0x1f189}};
 
-// Letters whose upper case is several code points. The Greek letters with iota below are computed.
+// Letters whose upper case is several code points, sorted. Greek letters with iota subscript in
+// 1F80..1FAF are computed instead.
 struct Expansion {
   char32_t letter;
   std::u32string_view upper;
@@ -93,7 +94,7 @@ char32_t simple(utf8proc_int32_t (*map)(utf8proc_int32_t), char32_t c) {
 }
 
 void append_upper(std::string& out, char32_t c) {
-  if (c >= 0x1f80 && c <= 0x1faf) {  // three rows of vowels with iota below, lower and title case
+  if (c >= 0x1f80 && c <= 0x1faf) {  // vowels with iota subscript: 3 x (8 lower, 8 title case)
     const char32_t base = c < 0x1f90 ? 0x1f08 : (c < 0x1fa0 ? 0x1f28 : 0x1f68);
     append_utf8(out, base + (c & 7U));
     return append_utf8(out, 0x399);
@@ -115,7 +116,7 @@ bool is_cased(char32_t c) {
   return is_upper(c) || is_lower(c) || is_title(c);
 }
 
-// Marks and points that do not end a word when the last sigma of it is looked for.
+// Unicode's Case_Ignorable: marks and punctuation that the final sigma rule skips.
 bool is_case_ignorable(char32_t c) {
   static constexpr std::u32string_view kSigns = U"'.:^`\u00a8\u00ad\u00af\u00b4\u00b7\u00b8\u2019";
   if (kSigns.find(c) != std::u32string_view::npos) return true;
@@ -125,7 +126,7 @@ bool is_case_ignorable(char32_t c) {
          kind == UTF8PROC_CATEGORY_SK;
 }
 
-// Sigma is written differently at the end of a word: after a cased letter and not before one.
+// Unicode's Final_Sigma: after a cased letter and not before one.
 bool is_final_sigma(std::string_view text, std::size_t at) {
   bool cased_before = false;
   for (std::size_t i = at; i > 0;) {
@@ -156,7 +157,7 @@ void append_lower(std::string& out, std::string_view text, std::size_t at, char3
   }
 }
 
-// Calls `visit(at, code point)` for each; bytes that are no UTF-8 are copied to `out` as they are.
+// Calls `visit(out, offset, code point)` for each code point; invalid UTF-8 bytes are copied.
 template <class Visit>
 std::string transform(std::string_view text, Visit visit) {
   std::string out;
@@ -204,7 +205,7 @@ CodePoint decode_utf8(std::string_view text, std::size_t at) {
   const std::size_t left = std::min<std::size_t>(4, text.size() - at);
   const auto size = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + at,
                                      static_cast<utf8proc_ssize_t>(left), &c);
-  // As Python's surrogateescape: a value that no text has.
+  // As Python's surrogateescape: a lone surrogate, which valid text cannot contain.
   if (size <= 0) return {0xDC00U + first, 1};
   return {static_cast<char32_t>(c), static_cast<std::size_t>(size)};
 }

@@ -1,5 +1,6 @@
-// Text as Python's str sees it: a sequence of code points, with Python's classes and case mappings.
-// Strings are UTF-8; a byte that is none counts as one code point, so nothing here can run off.
+// Text as Python's str: a sequence of code points, with Python's character classes and case
+// mappings. Strings are UTF-8; an invalid byte counts as one code point, so that every text is
+// accepted.
 
 #pragma once
 
@@ -14,14 +15,14 @@ struct CodePoint {
   std::size_t size = 1;  // bytes
 };
 
-// The code point that starts at `at`, which is inside the text.
+// The code point that starts at byte `at` < text.size().
 CodePoint decode_utf8(std::string_view text, std::size_t at);
 void append_utf8(std::string& text, char32_t code_point);
-// Whether the bytes are UTF-8 without surrogates.
+// Whether the bytes are valid UTF-8.
 bool is_utf8(std::string_view text);
 
 std::size_t num_code_points(std::string_view text);
-// Where the code point of that index begins; the end of the text for an index behind it.
+// The byte offset of the code point with that index; text.size() if the index is too large.
 std::size_t byte_offset(std::string_view text, std::size_t index);
 
 bool is_space(char32_t c);
@@ -33,7 +34,7 @@ bool is_numeric(char32_t c);
 bool is_upper(char32_t c);
 bool is_lower(char32_t c);
 bool is_title(char32_t c);      // letters like U+01C5
-bool is_printable(char32_t c);  // shown as it is by repr()
+bool is_printable(char32_t c);  // not escaped by repr()
 inline bool is_alnum(char32_t c) {
   return is_alpha(c) || is_decimal(c) || is_digit(c) || is_numeric(c);
 }
@@ -44,7 +45,7 @@ std::string title(std::string_view text);
 std::string capitalize(std::string_view text);
 std::string swap_case(std::string_view text);
 
-// Text without the code points at its ends for which `drop` is true.
+// Removes whitespace or any of `chars` from the ends of the text.
 enum class Side { Left, Right, Both };
 std::string_view strip_space(std::string_view text, Side side = Side::Both);
 std::string_view strip_any(std::string_view text, std::string_view chars, Side side = Side::Both);

@@ -8,12 +8,12 @@
 namespace graft::jinja {
 namespace {
 
-// Levels of lists in lists. Python gives up at about 1000; templates use a handful. Destructors and
-// printing recurse this deep.
+// Nested containers. Destructors and printing recurse this deep; templates use a handful, Python
+// fails at about 1000.
 constexpr int kMaxNesting = 200;
-// Dicts this small are searched from end to end.
+// Dicts up to this size are searched linearly, without an index.
 constexpr std::size_t kSmallDict = 8;
-constexpr std::size_t kNowhere = static_cast<std::size_t>(-1);
+constexpr std::size_t kNotFound = static_cast<std::size_t>(-1);
 
 template <class T>
 const T& as(const Value& value, bool right_kind) {
@@ -50,9 +50,9 @@ Iterator& Value::iterator() const {
   GRAFT_DCHECK(kind_ == Kind::Iterator, "not an iterator");
   return static_cast<Iterator&>(*object_);
 }
-Thing& Value::thing() const {
-  GRAFT_DCHECK(kind_ == Kind::Thing, "not a thing");
-  return static_cast<Thing&>(*object_);
+NativeObject& Value::native() const {
+  GRAFT_DCHECK(kind_ == Kind::Native, "not a native object");
+  return static_cast<NativeObject&>(*object_);
 }
 const std::string& Value::undefined_message() const {
   return as<Undefined>(*this, is_undefined()).message;
@@ -64,18 +64,18 @@ std::size_t Dict::position(Heap& counter, const Value& key) const {
     for (std::size_t i = 0; i < entries.size(); ++i) {
       if (equals(counter, entries[i].first, key)) return i;
     }
-    return kNowhere;
+    return kNotFound;
   }
   const auto [first, last] = index_.equal_range(hash);
   for (auto it = first; it != last; ++it) {
     if (equals(counter, entries[it->second].first, key)) return it->second;
   }
-  return kNowhere;
+  return kNotFound;
 }
 
 const Value* Dict::find(Heap& counter, const Value& key) const {
   const std::size_t at = position(counter, key);
-  return at == kNowhere ? nullptr : &entries[at].second;
+  return at == kNotFound ? nullptr : &entries[at].second;
 }
 
 const Value* Dict::find(std::string_view key) const {
@@ -97,7 +97,7 @@ const Value* Dict::find(std::string_view key) const {
 
 void Dict::set(Heap& counter, const Value& key, Value value) {
   const std::size_t at = position(counter, key);
-  if (at != kNowhere) {
+  if (at != kNotFound) {
     entries[at].second = std::move(value);
     return;
   }
@@ -109,7 +109,7 @@ void Dict::set(Heap& counter, const Value& key, Value value) {
 }
 
 std::int64_t NumberRange::size() const {
-  // Differences of two int64 need one bit more.
+  // The difference of two int64 needs 65 bits.
   const auto wide = [](std::int64_t value) { return static_cast<__int128>(value); };
   if (step > 0 ? start >= stop : start <= stop) return 0;
   const __int128 distance = step > 0 ? wide(stop) - start : wide(start) - stop;
@@ -118,40 +118,40 @@ std::int64_t NumberRange::size() const {
   return count > INT64_MAX ? INT64_MAX : static_cast<std::int64_t>(count);
 }
 
-bool Thing::attribute(Runtime& /*runtime*/, std::string_view /*name*/, Value& /*value*/) {
+bool NativeObject::attribute(Runtime& /*runtime*/, std::string_view /*name*/, Value& /*value*/) {
   return false;
 }
 
-Value Thing::call(Runtime& /*runtime*/, CallArgs& /*args*/) {
+Value NativeObject::call(Runtime& /*runtime*/, CallArgs& /*args*/) {
   raise("'", type_name(), "' object is not callable");
 }
 
 Heap::~Heap() {
-  for (const auto& thing : kept_)
-    thing->clear();
+  for (const auto& object : tracked_)
+    object->clear();
 }
 
 void Heap::step(std::size_t count) {
   steps_ += count;
   if (steps_ > limits_.max_steps)
-    raise("the template takes more than ", limits_.max_steps, " steps");
+    raise("the template needs more than ", limits_.max_steps, " steps");
 }
 
-void Heap::expect(std::size_t bytes) const {
+void Heap::check_memory(std::size_t bytes) const {
   if (bytes > limits_.max_bytes || live_bytes_ > limits_.max_bytes - bytes)
     raise("the template needs more than ", limits_.max_bytes, " bytes of memory");
 }
 
 void Heap::charge(Object& object, std::size_t bytes) {
-  expect(bytes);
-  // Filling memory is work too: a step per cache line.
+  check_memory(bytes);
+  // Filling memory costs time: one step per 64-byte cache line.
   step(1 + bytes / 64);
   live_bytes_ += bytes;
   object.heap = this;
   object.charged_bytes += bytes;
 }
 
-void Heap::nest(Object& object, int inner) {
+void Heap::set_nesting(Object& object, int inner) {
   object.nesting = inner + 1;
   if (object.nesting > kMaxNesting) raise("values nested deeper than ", kMaxNesting);
 }
@@ -171,7 +171,7 @@ Value Heap::sequence(Kind kind, std::vector<Value> items) {
   int inner = 0;
   for (const Value& item : items)
     inner = std::max(inner, item.nesting());
-  nest(*list, inner);
+  set_nesting(*list, inner);
   list->items = std::move(items);
   return {kind, std::move(list)};
 }
@@ -183,19 +183,19 @@ Value Heap::group(Value key, Value items) {
 }
 
 Value Heap::dict(std::shared_ptr<Dict> dict) {
-  // The index costs about as much as an entry.
+  // The index costs about as much as the entries.
   charge(*dict, sizeof(Dict) + dict->size() * 2 * sizeof(Dict::Entry));
   int inner = 0;
   for (const auto& [key, value] : dict->entries)
     inner = std::max({inner, key.nesting(), value.nesting()});
-  nest(*dict, inner);
+  set_nesting(*dict, inner);
   return {Kind::Dict, std::move(dict)};
 }
 
 Value Heap::view(const Value& dict, DictView::Of of) {
   auto view = std::make_shared<DictView>();
   charge(*view, sizeof(DictView));
-  nest(*view, dict.nesting());
+  set_nesting(*view, dict.nesting());
   view->of = of;
   view->dict = dict;
   return {Kind::View, std::move(view)};
@@ -213,7 +213,7 @@ Value Heap::range(std::int64_t start, std::int64_t stop, std::int64_t step) {
 Value Heap::iterator(const Value& source, Iterator::Next next) {
   auto iterator = std::make_shared<Iterator>();
   charge(*iterator, sizeof(Iterator) + 64);
-  nest(*iterator, source.nesting());
+  set_nesting(*iterator, source.nesting());
   iterator->next = std::move(next);
   return {Kind::Iterator, std::move(iterator)};
 }
@@ -225,14 +225,14 @@ Value Heap::undefined(std::string message) {
   return {Kind::Undefined, std::move(undefined)};
 }
 
-Value Heap::thing(std::shared_ptr<Thing> thing) {
-  if (thing->heap == nullptr) charge(*thing, 128);
-  return {Kind::Thing, std::move(thing)};
+Value Heap::native(std::shared_ptr<NativeObject> object) {
+  if (object->heap == nullptr) charge(*object, 128);
+  return {Kind::Native, std::move(object)};
 }
 
-void Heap::keep(std::shared_ptr<Thing> thing) {
-  charge(*thing, sizeof(thing));
-  kept_.push_back(std::move(thing));
+void Heap::track_cycle(std::shared_ptr<NativeObject> object) {
+  charge(*object, sizeof(object));
+  tracked_.push_back(std::move(object));
 }
 
 }  // namespace graft::jinja

@@ -1,7 +1,7 @@
-// What a template computes with: Python's values, as far as templates meet them.
+// The values of a template, with Python's types.
 //
-// Values are cheap to copy and, namespaces aside, never change: the sandbox of Transformers forbids
-// it. Everything that grows is made through a Heap, which counts what is alive and refuses more.
+// Values are cheap to copy and immutable, except namespaces: the sandbox of Transformers forbids
+// mutation. Objects are allocated through a Heap, which counts live bytes and enforces the limit.
 
 #pragma once
 
@@ -30,9 +30,9 @@ struct List;
 struct NumberRange;
 struct Text;
 struct Iterator;
-struct Thing;
+struct NativeObject;
 
-// What goes wrong while rendering; the name of the template and the line are added at the end.
+// An error while rendering. The caller of the interpreter adds the template's name and the line.
 class RenderError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -44,7 +44,7 @@ template <class... Parts>
 }
 
 enum class Kind : std::uint8_t {
-  Missing,  // declared in a scope, without a value; templates never see it
+  Missing,  // declared in a scope but not set; internal, templates never see it
   Undefined,
   None,
   Bool,
@@ -54,13 +54,13 @@ enum class Kind : std::uint8_t {
   List,
   Tuple,
   Dict,
-  View,  // of a dict: keys(), values(), items()
+  View,  // keys(), values() or items() of a dict
   Range,
-  Iterator,  // what a lazy filter gives: can be walked through once
-  Thing,     // functions, macros, namespaces, loops
+  Iterator,  // result of a lazy filter: can be read once
+  Native,    // functions, macros, namespaces, loops
 };
 
-// Base of all that is shared; gives its bytes back to the heap that made it.
+// Base of reference-counted objects; the destructor returns the charged bytes to the heap.
 struct Object {
   Object() = default;
   Object(const Object&) = delete;
@@ -69,7 +69,7 @@ struct Object {
 
   Heap* heap = nullptr;
   std::size_t charged_bytes = 0;
-  int nesting = 1;  // levels of containers within this one, itself included
+  int nesting = 1;  // depth of nested containers, including this one
 };
 
 class Value {
@@ -80,7 +80,7 @@ class Value {
   explicit Value(double value) : kind_(Kind::Float), real_(value) {}
   Value(Kind kind, std::shared_ptr<Object> object) : kind_(kind), object_(std::move(object)) {}
   static Value missing() { return {Kind::Missing, nullptr}; }
-  // A count or an index.
+  // An integer from a count or an index.
   static Value size(std::size_t value) { return Value(static_cast<std::int64_t>(value)); }
 
   Kind kind() const { return kind_; }
@@ -101,7 +101,7 @@ class Value {
   const DictView& view() const;
   const NumberRange& range() const;
   Iterator& iterator() const;
-  Thing& thing() const;
+  NativeObject& native() const;
   const std::string& undefined_message() const;
   const std::shared_ptr<Object>& object() const { return object_; }
   int nesting() const { return object_ ? object_->nesting : 0; }
@@ -114,22 +114,22 @@ class Value {
 };
 
 struct Undefined : Object {
-  std::string message;  // of the error when it is used
+  std::string message;  // of the error raised when it is used
 };
 
 struct Text : Object {
   std::string bytes;
   std::size_t length = 0;  // code points
-  bool is_markup = false;  // escape and safe make Markup: adding a plain string escapes that
+  bool is_markup = false;  // result of escape or safe: plain strings added to it are escaped
   bool is_ascii() const { return length == bytes.size(); }
 };
 
 struct List : Object {
   std::vector<Value> items;
-  bool is_group = false;  // of groupby: a tuple whose fields are called `grouper` and `list`
+  bool is_group = false;  // result of groupby: a tuple with attributes `grouper` and `list`
 };
 
-// Keeps the order of insertion.
+// Keeps insertion order. `counter` counts the steps of hashing and comparing.
 struct Dict : Object {
   using Entry = std::pair<Value, Value>;
 
@@ -143,7 +143,7 @@ struct Dict : Object {
  private:
   std::size_t position(Heap& counter, const Value& key) const;
 
-  std::unordered_multimap<std::size_t, std::size_t> index_;  // hash to entry, once there are many
+  std::unordered_multimap<std::size_t, std::size_t> index_;  // hash -> entry; unused when small
 };
 
 struct DictView : Object {
@@ -161,20 +161,20 @@ struct NumberRange : Object {
 };
 
 struct Iterator : Object {
-  // Gives the next value, or false at the end.
+  // Sets the next value; false at the end.
   using Next = std::function<bool(Value&)>;
   Next next;
 };
 
-// What has attributes or can be called.
-struct Thing : Object, std::enable_shared_from_this<Thing> {
-  // False when there is no such attribute.
+// An object with attributes, or a callable, that is implemented in C++.
+struct NativeObject : Object, std::enable_shared_from_this<NativeObject> {
+  // False for an unknown attribute.
   virtual bool attribute(Runtime& runtime, std::string_view name, Value& value);
   virtual bool is_callable() const { return false; }
   virtual Value call(Runtime& runtime, CallArgs& args);
   virtual std::string repr(Runtime& runtime) = 0;
   virtual std::string_view type_name() const = 0;
-  // Drops what it refers to; called when rendering is over, on those that can be part of a cycle.
+  // Drops its references. Called after rendering on objects that can be part of a cycle.
   virtual void clear() {}
 };
 
@@ -183,7 +183,7 @@ struct CallArgs {
   std::vector<std::pair<std::string, Value>> named;
 };
 
-// Counts steps and the bytes that are alive. Must outlive the values it made.
+// Creates objects and enforces the limits on steps and live bytes. Must outlive its objects.
 class Heap {
  public:
   struct Limits {
@@ -197,8 +197,8 @@ class Heap {
   ~Heap();
 
   void step(std::size_t count = 1);
-  // Refuses what would be too much before it is made.
-  void expect(std::size_t bytes) const;
+  // Raises if `bytes` more would exceed the limit. Call before allocating.
+  void check_memory(std::size_t bytes) const;
   void charge(Object& object, std::size_t bytes);
   void release(std::size_t bytes) { live_bytes_ -= bytes; }
 
@@ -209,14 +209,14 @@ class Heap {
   Value dict(std::shared_ptr<Dict> dict);
   Value view(const Value& dict, DictView::Of of);
   Value range(std::int64_t start, std::int64_t stop, std::int64_t step);
-  // `source`: what the iterator walks through; only its nesting counts.
+  // The iterator inherits the nesting of `source`, the values it captures.
   Value iterator(const Value& source, Iterator::Next next);
   Value undefined(std::string message);
-  Value thing(std::shared_ptr<Thing> thing);
-  // Notes how deep an object is that holds one of that depth.
-  static void nest(Object& object, int inner);
-  // Things that can refer to themselves are kept until the heap goes and then cleared.
-  void keep(std::shared_ptr<Thing> thing);
+  Value native(std::shared_ptr<NativeObject> object);
+  // Sets the nesting of an object that holds one of nesting `inner`; raises at the limit.
+  static void set_nesting(Object& object, int inner);
+  // Registers an object that can be part of a reference cycle: ~Heap clears it.
+  void track_cycle(std::shared_ptr<NativeObject> object);
 
  private:
   Value sequence(Kind kind, std::vector<Value> items);
@@ -224,15 +224,16 @@ class Heap {
   Limits limits_;
   std::size_t steps_ = 0;
   std::size_t live_bytes_ = 0;
-  std::vector<std::shared_ptr<Thing>> kept_;
+  std::vector<std::shared_ptr<NativeObject>> tracked_;
 };
 
-// Python's name of the type, as in its messages: "str", "list", "NoneType".
+// Python's type name: "str", "list", "NoneType".
 std::string_view type_name(const Value& value);
 bool truth(const Value& value);
-// Python's len(); nothing for what has none.
+// Python's len(); false for values without a length.
 bool length(const Value& value, std::size_t& result);
 
+// `counter` counts the steps of comparing nested values.
 bool equals(Heap& counter, const Value& a, const Value& b);
 // a < b. Raises for types that have no order.
 bool less(Heap& counter, const Value& a, const Value& b);

@@ -13,50 +13,51 @@ namespace {
 
 using ops::Role;
 
-// A hop between devices costs this beside its bytes: a launch, a synchronisation.
-constexpr double kHopSeconds = 20e-6;
+// Fixed cost of a copy between devices beside its bytes: launch and synchronization.
+constexpr double kTransferSeconds = 20e-6;
 constexpr double kF32Bytes = 4;
 
-class Clock {
+// Adds up the seconds of one pass, by resource. The resource names are the keys of Speed::seconds.
+class ResourceTimes {
  public:
-  explicit Clock(const MachineFigures& machine) : machine_(machine) {}
+  explicit ResourceTimes(const MachineFigures& machine) : machine_(machine) {}
 
-  // The slower of reading and computing counts; both run at once.
+  // Roofline: reading and computing overlap, so only the slower of the two counts.
   void add_weights(Device device, const Work& work) {
     if (device.type == DeviceType::Cuda) {
       const GpuFigures& gpu = gpu_at(device);
-      slower(work.weight_bytes / gpu.read_bytes_per_s, to_string(device) + " memory",
-             work.weight_flops / gpu.flops, to_string(device) + " arithmetic");
+      add_slower(work.weight_bytes / gpu.read_bytes_per_s, to_string(device) + " memory",
+                 work.weight_flops / gpu.flops, to_string(device) + " arithmetic");
       return;
     }
     const auto rate = machine_.cpu_rates.find(work.dtype);
     if (rate == machine_.cpu_rates.end()) {
-      slower(work.weight_bytes / machine_.cpu.read_bytes_per_s, "cpu memory",
-             work.weight_flops / machine_.cpu.flops, "cpu arithmetic");
+      add_slower(work.weight_bytes / machine_.cpu.read_bytes_per_s, "cpu memory",
+                 work.weight_flops / machine_.cpu.flops, "cpu arithmetic");
     } else {
-      slower(work.weight_bytes / rate->second.read_bytes_per_s,
-             "cpu weights of " + std::string(name(work.dtype)),
-             work.weight_flops / rate->second.flops, "cpu arithmetic");
+      add_slower(work.weight_bytes / rate->second.read_bytes_per_s,
+                 "cpu weights of " + std::string(name(work.dtype)),
+                 work.weight_flops / rate->second.flops, "cpu arithmetic");
     }
   }
-  // Plain reading and arithmetic, no weights.
+  // The KV cache is read at memory bandwidth, not at the rate measured for a weight type.
   void add_context(Device device, double bytes, double flops) {
     if (device.type == DeviceType::Cuda) {
       add_weights(device, {.weight_bytes = bytes, .weight_flops = flops});
     } else {
-      slower(bytes / machine_.cpu.read_bytes_per_s, "cpu context", flops / machine_.cpu.flops,
-             "cpu context");
+      add_slower(bytes / machine_.cpu.read_bytes_per_s, "cpu context", flops / machine_.cpu.flops,
+                 "cpu context");
     }
   }
-  // What the operator costs however little it does.
-  void call(Device device) {
+  // The fixed cost of an operator call.
+  void add_call(Device device) {
     if (device.type == DeviceType::Cpu && machine_.cpu.call_seconds > 0)
       seconds_["cpu calls"] += machine_.cpu.call_seconds;
   }
-  void hop(Device from, Device to, double bytes) {
+  void add_transfer(Device from, Device to, double bytes) {
     if (from == to) return;
     const Device gpu = from.type == DeviceType::Cuda ? from : to;
-    seconds_["pcie"] += kHopSeconds + bytes / gpu_at(gpu).pcie_bytes_per_s;
+    seconds_["pcie"] += kTransferSeconds + bytes / gpu_at(gpu).pcie_bytes_per_s;
   }
 
   Speed speed(double tokens) const {
@@ -67,10 +68,10 @@ class Clock {
     speed.seconds = seconds_;
     if (total <= 0) return speed;
     speed.tokens_per_s = tokens / total;
-    const auto worst =
+    const auto slowest =
         std::ranges::max_element(seconds_, {}, [](const auto& row) { return row.second; });
     speed.limit =
-        fmt::format("{} ({:.0f} % of the time)", worst->first, 100 * worst->second / total);
+        fmt::format("{} ({:.0f} % of the time)", slowest->first, 100 * slowest->second / total);
     return speed;
   }
 
@@ -80,14 +81,14 @@ class Clock {
     GRAFT_CHECK(idx < machine_.gpus.size(), to_string(device));
     return machine_.gpus[idx];
   }
-  void slower(double reading,
-              const std::string& memory,
-              double computing,
-              const std::string& units) {
-    if (reading >= computing) {
-      seconds_[memory] += reading;
+  void add_slower(double read_seconds,
+                  const std::string& memory,
+                  double compute_seconds,
+                  const std::string& compute) {
+    if (read_seconds >= compute_seconds) {
+      seconds_[memory] += read_seconds;
     } else {
-      seconds_[units] += computing;
+      seconds_[compute] += compute_seconds;
     }
   }
 
@@ -99,16 +100,16 @@ Device device_of(const plan::Placement& placement, Phase phase) {
   return phase == Phase::Prefill ? placement.prefill_device : placement.generate_device;
 }
 
-void add_module(Clock& clock,
+void add_module(ResourceTimes& times,
                 const plan::Plan& plan,
                 const plan::Placement& placement,
                 const PassSize& pass) {
   const plan::ModuleSpec& module = *placement.module;
   const Device device = device_of(placement, pass.phase);
   const Work work = module_work(plan, placement, pass);
-  clock.add_weights(device, work);
-  clock.add_context(device, work.context_bytes, work.context_flops);
-  if (!module.weights.empty() || module.role == Role::Attention) clock.call(device);
+  times.add_weights(device, work);
+  times.add_context(device, work.context_bytes, work.context_flops);
+  if (!module.weights.empty() || module.role == Role::Attention) times.add_call(device);
 }
 
 Speed speed_of(const plan::Plan& plan,
@@ -118,27 +119,27 @@ Speed speed_of(const plan::Plan& plan,
   const PassSize pass = phase == Phase::Prefill
                             ? prefill_pass(load.prefill_tokens)
                             : generate_pass(load.parallel, static_cast<double>(load.context));
-  Clock clock(machine);
-  Device hidden_at;
+  ResourceTimes times(machine);
+  Device hidden_device;  // where the hidden states are
   double hidden_bytes = 0;
   bool first = true;
   for (const plan::Placement& placement : plan.placements) {
     const plan::ModuleSpec& module = *placement.module;
-    add_module(clock, plan, placement, pass);
+    add_module(times, plan, placement, pass);
     if (const auto* norm = std::get_if<ops::NormParams>(&module.params))
       hidden_bytes = std::max(hidden_bytes, kF32Bytes * static_cast<double>(norm->size));
     if (module.weights.empty()) continue;
     const Device device = device_of(placement, phase);
-    if (!first) clock.hop(hidden_at, device, pass.rows * hidden_bytes);
-    hidden_at = device;
+    if (!first) times.add_transfer(hidden_device, device, pass.rows * hidden_bytes);
+    hidden_device = device;
     first = false;
   }
-  return clock.speed(pass.rows);
+  return times.speed(pass.rows);
 }
 
-// Activations of one prefill chunk: the widest rows an operator of each kind holds at once.
+// Bytes of f32 activations per token that an operator keeps alive at once.
 double workspace_row_bytes(const plan::ModuleSpec& module) {
-  struct Widest {
+  struct RowElems {
     double operator()(const ops::AttentionParams& p) const {
       return static_cast<double>((2 * p.num_heads + 2 * p.num_key_value_heads) * p.head_dim);
     }
@@ -164,7 +165,7 @@ double workspace_row_bytes(const plan::ModuleSpec& module) {
       return static_cast<double>(p.num_experts);
     }
   };
-  return kF32Bytes * std::visit(Widest{}, module.params);
+  return kF32Bytes * std::visit(RowElems{}, module.params);
 }
 
 std::map<Device, MemoryUse> bytes_of(const plan::Plan& plan,
@@ -180,7 +181,7 @@ std::map<Device, MemoryUse> bytes_of(const plan::Plan& plan,
   for (const plan::Placement& placement : plan.placements) {
     MemoryUse& at = devices[placement.generate_device];
     at.weights += placement.weight_bytes;
-    // Another operator or device for prefill holds a copy of its own.
+    // A different prefill device holds a second copy of the weights.
     if (placement.prefill_device != placement.generate_device)
       devices[placement.prefill_device].weights += placement.weight_bytes;
     at.kv_cache += static_cast<std::uint64_t>(kv_bytes_per_token(placement) * cached_tokens);

@@ -1,5 +1,5 @@
-// What a plan costs: bytes in each memory, and how fast it should run with the reason why not
-// faster.
+// Estimates what a plan costs on a machine: bytes per device, tokens per second, and the resource
+// that limits them. A roofline over the modules of the plan: nothing is run and no weight is read.
 
 #pragma once
 
@@ -14,11 +14,12 @@
 namespace graft::perf {
 
 struct Load {
-  std::int64_t context = 4096;  // tokens of each sequence
-  std::int64_t parallel = 1;    // sequences at once
-  std::int64_t prefill_tokens = 512;
+  std::int64_t context = 4096;        // cached tokens per sequence
+  std::int64_t parallel = 1;          // sequences decoded in one batch
+  std::int64_t prefill_tokens = 512;  // tokens of one prefill chunk
 };
 
+// In bytes.
 struct MemoryUse {
   std::uint64_t weights = 0;
   std::uint64_t kv_cache = 0;
@@ -31,13 +32,13 @@ struct MemoryUse {
 
 struct Speed {
   double tokens_per_s = 0;
-  std::string limit;                      // "cpu memory: 12.3 of 15.0 ms per token"
-  std::map<std::string, double> seconds;  // by resource, per token or per prefill
+  std::string limit;                      // the bottleneck: "cpu memory (82 % of the time)"
+  std::map<std::string, double> seconds;  // by resource; of one decode step or one prefill chunk
 };
 
 struct Estimate {
   std::map<Device, MemoryUse> devices;
-  Speed generate;  // of all sequences together
+  Speed generate;  // decode, all sequences together
   Speed prefill;
 
   bool fits() const;
@@ -45,9 +46,10 @@ struct Estimate {
 
 Estimate estimate(const plan::Plan& plan, const MachineFigures& machine, const Load& load);
 
-// A rule file that puts on the GPUs what gains most there: attention, shared experts, norms,
-// routers and the KV cache first, then dense MLPs and the head, then whole layers of experts by
-// gain per byte. Throws Error when not even attention and KV cache of one layer fit.
+// Writes a rule file that fills the GPUs in order of time saved per byte: attention, norms,
+// routers, shared experts, dense MLPs and the KV cache layer by layer, then the head, then the
+// routed experts of as many layers as fit. Throws Error when not even one layer without its experts
+// fits.
 std::string auto_rules(const plan::Blueprint& blueprint,
                        const MachineFigures& machine,
                        const Load& load);

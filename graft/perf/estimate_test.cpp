@@ -1,5 +1,5 @@
-// Against figures worked out by hand, for a model small enough to do so: one linear, one attention
-// with its cache, and a head.
+// Compares estimates with values computed by hand for a model of one linear, one attention with its
+// KV cache, and a head.
 
 #include "graft/perf/estimate.h"
 
@@ -48,7 +48,7 @@ plan::Blueprint small_model() {
   return blueprint;
 }
 
-// 1 GB/s and 1 TFLOP/s, so that one row is bound by memory.
+// 1 GB/s and 1 TFLOP/s: a single row is memory-bound.
 MachineFigures slow_memory() {
   MachineFigures machine;
   machine.cpu = {.threads = 1, .dram_bytes = 1'000'000'000, .read_bytes_per_s = 1e9, .flops = 1e12};
@@ -77,7 +77,7 @@ class EstimateTest : public testing::Test {
 constexpr std::string_view kAllOnCpu =
     "- {match: {name: .*}, replace: {class: default, kwargs: {device: cpu}}}\n";
 
-TEST_F(EstimateTest, GeneratingReadsAllWeightsAndTheContext) {
+TEST_F(EstimateTest, DecodeReadsAllWeightsAndTheContext) {
   const Estimate got = of(std::string(kAllOnCpu), slow_memory(),
                           {.context = 100, .parallel = 1, .prefill_tokens = 10});
   // 4 MB of weights, 100 tokens of 400 bytes, and 400 flop for each of them.
@@ -88,9 +88,9 @@ TEST_F(EstimateTest, GeneratingReadsAllWeightsAndTheContext) {
 TEST_F(EstimateTest, SequencesShareTheWeights) {
   const Load one = {.context = 0, .parallel = 1, .prefill_tokens = 10};
   const Load eight = {.context = 0, .parallel = 8, .prefill_tokens = 10};
-  const double alone = of(std::string(kAllOnCpu), slow_memory(), one).generate.tokens_per_s;
-  const double together = of(std::string(kAllOnCpu), slow_memory(), eight).generate.tokens_per_s;
-  EXPECT_NEAR(together / alone, 8.0, 1e-6);
+  const double single = of(std::string(kAllOnCpu), slow_memory(), one).generate.tokens_per_s;
+  const double batched = of(std::string(kAllOnCpu), slow_memory(), eight).generate.tokens_per_s;
+  EXPECT_NEAR(batched / single, 8.0, 1e-6);
 }
 
 TEST_F(EstimateTest, PrefillComputesTheHeadOnce) {
@@ -98,13 +98,13 @@ TEST_F(EstimateTest, PrefillComputesTheHeadOnce) {
   machine.cpu.flops = 1e9;
   const Estimate got =
       of(std::string(kAllOnCpu), machine, {.context = 0, .parallel = 1, .prefill_tokens = 1000});
-  // 2 flop per weight and token, of the head for one token (there reading takes as long);
-  // attention of a token sees half the prompt, which is read once.
+  // 2 flop per weight and token; the head runs for one token, where reading takes as long as
+  // computing. A token attends to half the prompt on average, and the prompt's KV is read once.
   EXPECT_NEAR(1000 / got.prefill.tokens_per_s, 2.0 + 2e-3 + 0.2 + 200e-6, 1e-6);
   EXPECT_EQ(got.prefill.limit, "cpu arithmetic (91 % of the time)");
 }
 
-TEST_F(EstimateTest, MeasuredRatesOfATypeWinOverLimits) {
+TEST_F(EstimateTest, MeasuredRatesOfATypeOverrideMachineLimits) {
   MachineFigures machine = slow_memory();
   machine.cpu_rates[DType::BF16] = {.read_bytes_per_s = 0.5e9, .flops = 1e12};
   const Estimate got =
@@ -122,7 +122,7 @@ TEST_F(EstimateTest, EveryOperatorCostsACall) {
   EXPECT_NEAR(got.generate.seconds.at("cpu calls"), 3e-3, 1e-9);
 }
 
-TEST_F(EstimateTest, CountsBytesWhereTheyLie) {
+TEST_F(EstimateTest, CountsBytesPerDevice) {
   MachineFigures machine = slow_memory();
   machine.gpus.push_back({.name = "gpu",
                           .vram_bytes = 3'000'000,

@@ -17,20 +17,21 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMinBytes = std::size_t{256} << 20U;
 constexpr int kRounds = 5;
-// Each limit is the best of what fits into this time. Rounds are short, a few milliseconds: beside
-// other programs some of them run undisturbed, where none of a few long ones would.
+// A limit is the best round within this time. Rounds last a few milliseconds, so that some of them
+// run undisturbed on a machine that also runs other programs.
 constexpr double kSecondsPerLimit = 0.4;
-// Threads take pieces as they come; handing one out takes under a microsecond.
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20U;
-constexpr std::size_t kPiecesPerThread = 4;
-constexpr std::size_t kMinPieces = 64;  // of a round of reading
-constexpr std::int64_t kProductRounds = 50'000;
+// Chunks are handed to idle threads at run time, which costs under a microsecond each.
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20U;
+constexpr std::size_t kChunksPerThread = 4;
+constexpr std::size_t kMinChunks = 64;  // per round of reading
+constexpr std::int64_t kMultiplyAddRounds = 50'000;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-double best_short_round(const std::function<void(std::size_t round)>& body) {
+// Seconds of the fastest round within kSecondsPerLimit.
+double best_round_seconds(const std::function<void(std::size_t round)>& body) {
   double best = 1e30;
   const Clock::time_point begin = Clock::now();
   for (std::size_t round = 0; round < kRounds || seconds_since(begin) < kSecondsPerLimit; ++round) {
@@ -41,19 +42,20 @@ double best_short_round(const std::function<void(std::size_t round)>& body) {
   return std::max(best, 1e-9);
 }
 
-double measure_products(double (*add_products)(std::int64_t), ThreadPool& pool) {
+// Peak operations per second of a multiply-add loop, which returns how many products it added.
+double measure_peak(double (*add_products)(std::int64_t), ThreadPool& pool) {
   if (add_products == nullptr) return 0;
-  std::vector<double> products(kPiecesPerThread * pool.num_threads());
-  const double seconds = best_short_round([&](std::size_t) {
+  std::vector<double> products(kChunksPerThread * pool.num_threads());
+  const double seconds = best_round_seconds([&](std::size_t) {
     pool.parallel_for(products.size(),
-                      [&](std::size_t i) { products[i] = add_products(kProductRounds); });
+                      [&](std::size_t i) { products[i] = add_products(kMultiplyAddRounds); });
   });
   return 2 * products[0] * static_cast<double>(products.size()) / seconds;
 }
 
 }  // namespace
 
-std::size_t bytes_beyond_caches() {
+std::size_t uncached_bytes() {
   const long cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
   return std::max(kMinBytes, 2 * static_cast<std::size_t>(std::max(cache, 0L)));
 }
@@ -69,37 +71,38 @@ double best_seconds(const std::function<void()>& body) {
 }
 
 double measure_read_bandwidth(ThreadPool& pool) {
-  constexpr std::size_t kPieceValues = kPieceBytes / sizeof(float);
-  const std::size_t window_pieces = std::max(kMinPieces, kPiecesPerThread * pool.num_threads());
-  const std::size_t window_bytes = window_pieces * kPieceBytes;
-  const std::size_t num_windows = std::max<std::size_t>(4, bytes_beyond_caches() / window_bytes);
+  constexpr std::size_t kChunkValues = kChunkBytes / sizeof(float);
+  const std::size_t window_chunks = std::max(kMinChunks, kChunksPerThread * pool.num_threads());
+  const std::size_t window_bytes = window_chunks * kChunkBytes;
+  const std::size_t num_windows = std::max<std::size_t>(4, uncached_bytes() / window_bytes);
   const Buffer buffer(num_windows * window_bytes);
   auto* values = reinterpret_cast<float*>(buffer.data());
-  // As weights are: each thread finds what it reads beside it.
+  // First touch by the reading thread makes the pages NUMA-local, as packed weights are.
   for (std::size_t w = 0; w < num_windows; ++w) {
-    float* window = values + w * window_pieces * kPieceValues;
-    pool.parallel_for_local(window_pieces, [&](std::size_t i) {
-      std::fill_n(window + i * kPieceValues, kPieceValues, 1.0F);
+    float* window = values + w * window_chunks * kChunkValues;
+    pool.parallel_for_local(window_chunks, [&](std::size_t i) {
+      std::fill_n(window + i * kChunkValues, kChunkValues, 1.0F);
     });
   }
-  std::vector<float> found(window_pieces);
-  // One window after the other: when the first one's turn comes again, no cache has it any more.
-  const double seconds = best_short_round([&](std::size_t round) {
-    const float* window = values + round % num_windows * window_pieces * kPieceValues;
-    pool.parallel_for(window_pieces, [&](std::size_t i) {
-      found[i] = kernels::cpu::kernels().math.max(window + i * kPieceValues, kPieceValues);
+  std::vector<float> maxima(window_chunks);
+  // Cycle through the windows: together they are larger than the caches, so every read misses.
+  const double seconds = best_round_seconds([&](std::size_t round) {
+    const float* window = values + round % num_windows * window_chunks * kChunkValues;
+    pool.parallel_for(window_chunks, [&](std::size_t i) {
+      maxima[i] = kernels::cpu::kernels().math.max(window + i * kChunkValues, kChunkValues);
     });
   });
-  // The result is used, so the reading is done.
-  GRAFT_CHECK(std::ranges::all_of(found, [](float value) { return value == 1.0F; }), "bad read");
+  // Using the result keeps the compiler from removing the reads.
+  GRAFT_CHECK(std::ranges::all_of(maxima, [](float value) { return value == 1.0F; }),
+              "the bandwidth test read a wrong value");
   return static_cast<double>(window_bytes) / seconds;
 }
 
 Limits measure_limits(ThreadPool& pool) {
   const kernels::cpu::PeakTable& peak = kernels::cpu::kernels().peak;
   return {.read_bytes_per_s = measure_read_bandwidth(pool),
-          .float_flops = measure_products(peak.add_float_products, pool),
-          .byte_flops = measure_products(peak.add_byte_products, pool)};
+          .float_flops = measure_peak(peak.add_float_products, pool),
+          .byte_flops = measure_peak(peak.add_byte_products, pool)};
 }
 
 }  // namespace graft::perf

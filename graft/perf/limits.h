@@ -1,5 +1,5 @@
-// What no model on this machine can exceed: how fast memory is read and how fast products are made,
-// measured with all threads. Takes one to two seconds.
+// The machine's roofline: peak memory read bandwidth and peak arithmetic of all threads, which no
+// model can exceed. Measuring takes one to two seconds.
 
 #pragma once
 
@@ -13,9 +13,9 @@ namespace graft::perf {
 
 struct Limits {
   double read_bytes_per_s = 0;
-  // Two operations a product, everything in registers. Of bytes: 0 without instructions for them.
-  double float_flops = 0;
-  double byte_flops = 0;
+  // Multiply-adds on registers, two operations each.
+  double float_flops = 0;  // f32
+  double byte_flops = 0;   // int8; 0 without int8 dot-product instructions
 
   double flops() const { return std::max(float_flops, byte_flops); }
   const char* product() const { return byte_flops > float_flops ? "int8" : "float32"; }
@@ -23,13 +23,13 @@ struct Limits {
 
 Limits measure_limits(ThreadPool& pool);
 
-// The first of them alone, bytes per second.
+// Bytes per second.
 double measure_read_bandwidth(ThreadPool& pool);
 
-// So many that reading them means memory: servers have caches of hundreds of megabytes.
-std::size_t bytes_beyond_caches();
+// A buffer size that no cache holds: twice the L3 cache (hundreds of MiB on servers), min 256 MiB.
+std::size_t uncached_bytes();
 
-// The best of a few rounds: what the machine can do, not what else it did.
+// Seconds of the fastest of five runs of `body`: the minimum excludes interference.
 double best_seconds(const std::function<void()>& body);
 
 }  // namespace graft::perf

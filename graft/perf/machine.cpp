@@ -13,7 +13,7 @@
 namespace graft::perf {
 namespace {
 
-// Reads one object: what is missing, unknown or senseless is collected and reported at once.
+// Reads one JSON object and collects every missing, unknown or invalid key in `problems`.
 class Reader {
  public:
   Reader(const Json& json, std::string path, std::vector<std::string>& problems)
@@ -22,7 +22,7 @@ class Reader {
   }
 
   double positive(const char* key) {
-    const Json* value = take(key);
+    const Json* value = find(key);
     if (value == nullptr) return 0;
     if (!value->is_number() || !std::isfinite(value->get<double>()) || value->get<double>() <= 0) {
       problem(path_ + key + " is " + value->dump() + ", expected a number above 0");
@@ -32,11 +32,11 @@ class Reader {
   }
   std::uint64_t bytes(const char* key) {
     const double value = positive(key);
-    if (value >= 1e18) problem(path_ + key + " is too large");
+    if (value >= 1e18) problem(path_ + key + " is too large (max 1e18)");
     return value >= 1e18 ? 0 : static_cast<std::uint64_t>(value);
   }
   std::string text(const char* key) {
-    const Json* value = take(key);
+    const Json* value = find(key);
     if (value == nullptr) return "";
     if (!value->is_string()) {
       problem(path_ + key + " must be a string");
@@ -44,14 +44,14 @@ class Reader {
     }
     return value->get<std::string>();
   }
-  const Json* take(const char* key, bool required = true) {
+  const Json* find(const char* key, bool required = true) {
     known_.emplace_back(key);
     const auto found = json_.is_object() ? json_.find(key) : json_.end();
     if (json_.is_object() && found != json_.end()) return &*found;
     if (required) problem(path_ + key + " is missing");
     return nullptr;
   }
-  void refuse_others() {
+  void refuse_unknown_keys() {
     if (!json_.is_object()) return;
     for (const auto& item : json_.items()) {
       if (std::ranges::find(known_, item.key()) == known_.end())
@@ -75,9 +75,9 @@ CpuFigures read_cpu(const Json& json, std::vector<std::string>& problems) {
   cpu.dram_bytes = reader.bytes("dram_bytes");
   cpu.read_bytes_per_s = reader.positive("read_bytes_per_s");
   cpu.flops = reader.positive("flops");
-  if (reader.take("call_seconds", false) != nullptr)
+  if (reader.find("call_seconds", false) != nullptr)
     cpu.call_seconds = reader.positive("call_seconds");
-  reader.refuse_others();
+  reader.refuse_unknown_keys();
   return cpu;
 }
 
@@ -89,7 +89,7 @@ GpuFigures read_gpu(const Json& json, const std::string& path, std::vector<std::
   gpu.read_bytes_per_s = reader.positive("read_bytes_per_s");
   gpu.flops = reader.positive("flops");
   gpu.pcie_bytes_per_s = reader.positive("pcie_bytes_per_s");
-  reader.refuse_others();
+  reader.refuse_unknown_keys();
   return gpu;
 }
 
@@ -101,13 +101,13 @@ void read_rates(const Json& json, MachineFigures& machine, std::vector<std::stri
   for (const auto& item : json.items()) {
     const auto dtype = dtype_from_name(item.key());
     if (!dtype) {
-      problems.push_back("cpu_rates." + item.key() + " is no type");
+      problems.push_back("cpu_rates." + item.key() + " is not a type name");
       continue;
     }
     Reader reader(item.value(), "cpu_rates." + item.key() + ".", problems);
     machine.cpu_rates[*dtype] = {.read_bytes_per_s = reader.positive("read_bytes_per_s"),
                                  .flops = reader.positive("flops")};
-    reader.refuse_others();
+    reader.refuse_unknown_keys();
   }
 }
 
@@ -142,15 +142,15 @@ MachineFigures machine_from_json(const Json& json, const std::string& where) {
   MachineFigures machine;
   Reader reader(json, "", problems);
   machine.name = reader.text("name");
-  if (const Json* cpu = reader.take("cpu")) machine.cpu = read_cpu(*cpu, problems);
-  if (const Json* gpus = reader.take("gpus", false); gpus != nullptr && gpus->is_array()) {
+  if (const Json* cpu = reader.find("cpu")) machine.cpu = read_cpu(*cpu, problems);
+  if (const Json* gpus = reader.find("gpus", false); gpus != nullptr && gpus->is_array()) {
     for (std::size_t i = 0; i < gpus->size(); ++i)
       machine.gpus.push_back(read_gpu((*gpus)[i], "gpus[" + std::to_string(i) + "].", problems));
   } else if (gpus != nullptr) {
     problems.emplace_back("gpus must be a list");
   }
-  if (const Json* rates = reader.take("cpu_rates", false)) read_rates(*rates, machine, problems);
-  reader.refuse_others();
+  if (const Json* rates = reader.find("cpu_rates", false)) read_rates(*rates, machine, problems);
+  reader.refuse_unknown_keys();
   if (problems.empty()) return machine;
   std::string all;
   for (const std::string& problem : problems)
@@ -169,7 +169,7 @@ MachineFigures assumed_machine() {
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const auto threads = static_cast<int>(one_per_core(usable_processors()).size());
-  // Two channels of DDR4 and AVX2 at 3 GHz: not wrong by more than a few times anywhere.
+  // Two channels of DDR4, and AVX2 at 3 GHz: within a small factor of most machines.
   return {.name = "assumed (run `graft machine` to measure)",
           .cpu = {.threads = threads,
                   .dram_bytes = pages * page,

@@ -1,5 +1,5 @@
-// What a machine can do, in numbers: measured here by `graft machine`, or written down for a
-// machine that one thinks of buying. Kept as JSON; docs/machines.md explains the keys.
+// Performance data of a machine: measured by `graft machine`, or written by hand to plan for
+// hardware you do not have. Stored as JSON; docs/machines.md documents the keys.
 
 #pragma once
 
@@ -19,8 +19,8 @@ struct CpuFigures {
   int threads = 1;
   std::uint64_t dram_bytes = 0;
   double read_bytes_per_s = 0;  // all threads
-  double flops = 0;             // float32, all threads
-  double call_seconds = 0;  // of an operator beside its bytes and arithmetic: threads wake, wait
+  double flops = 0;             // f32, all threads
+  double call_seconds = 0;      // fixed cost of an operator call: waking and joining the threads
 };
 
 struct GpuFigures {
@@ -31,27 +31,28 @@ struct GpuFigures {
   double pcie_bytes_per_s = 0;
 };
 
-// What this build's operators reach with weights of one type, as opposed to what the machine could.
+// What this build's linear operator reaches with weights of one type. The machine's limits are
+// higher.
 struct OperatorRate {
-  double read_bytes_per_s = 0;  // weight bytes, one row: generating
-  double flops = 0;             // many rows: prefill
+  double read_bytes_per_s = 0;  // weight bytes with one row: decode
+  double flops = 0;             // with 64 rows: prefill
 };
 
 struct MachineFigures {
   std::string name;
   CpuFigures cpu;
   std::vector<GpuFigures> gpus;
-  std::map<DType, OperatorRate> cpu_rates;  // empty: only the limits are known
+  std::map<DType, OperatorRate> cpu_rates;  // types without an entry use the limits of `cpu`
 };
 
 Json to_json(const MachineFigures& machine);
-// Throws Error (subject: `where`) naming every key that is unknown, missing or of no sense.
+// Throws Error (subject: `where`) that names every unknown, missing and invalid key.
 MachineFigures machine_from_json(const Json& json, const std::string& where);
 
-// Where `graft machine` keeps its figures: $XDG_CONFIG_HOME/graft/machine.json or under ~/.config.
+// The file `graft machine` writes: $XDG_CONFIG_HOME/graft/machine.json, or under ~/.config.
 std::filesystem::path machine_file();
 
-// Figures of this machine's size with speeds of a middling one, for when nothing was measured.
+// This machine's threads and memory size with typical speeds, for when nothing was measured.
 MachineFigures assumed_machine();
 
 }  // namespace graft::perf

@@ -7,7 +7,7 @@
 namespace graft::perf {
 namespace {
 
-TEST(Machine, FiguresSurviveJson) {
+TEST(Machine, RoundTripsThroughJson) {
   MachineFigures machine = assumed_machine();
   machine.gpus.push_back({.name = "one",
                           .vram_bytes = 24ULL << 30U,
@@ -25,7 +25,7 @@ TEST(Machine, FiguresSurviveJson) {
   EXPECT_EQ(back.cpu.call_seconds, 2e-5);
 }
 
-TEST(Machine, EverythingWrongIsSaidAtOnce) {
+TEST(Machine, ReportsAllErrorsAtOnce) {
   const Json json = parse_json(R"({
     "cpu": {"threads": 0, "dram_bytes": 1e9, "read_bytes_per_s": "fast", "flops": 1e9, "hz": 1},
     "gpus": [{"name": "a"}], "cpu_rates": {"Q9": {}}, "color": "red"})",
@@ -37,7 +37,7 @@ TEST(Machine, EverythingWrongIsSaidAtOnce) {
     const std::string text = error.what();
     for (const char* part :
          {"x.json: ", "name is missing", "cpu.threads is 0", "cpu.read_bytes_per_s is \"fast\"",
-          "cpu.hz is unknown", "gpus[0].vram_bytes is missing", "cpu_rates.Q9 is no type",
+          "cpu.hz is unknown", "gpus[0].vram_bytes is missing", "cpu_rates.Q9 is not a type name",
           "color is unknown"})
       EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
   }

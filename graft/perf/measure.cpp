@@ -17,19 +17,19 @@ namespace graft::perf {
 namespace {
 
 constexpr std::int64_t kCols = 4096;
-constexpr std::int64_t kManyRows = 64;
-// Weight rows where arithmetic is measured: 16 M values.
-constexpr std::int64_t kSomeWeightRows = 4096;
-// Weight rows that take next to no time by themselves, but all threads.
-constexpr std::int64_t kFewWeightRows = 256;
+constexpr std::int64_t kGemmRows = 64;
+// 16 Mi weights: compute-bound with kGemmRows rows.
+constexpr std::int64_t kGemmWeightRows = 4096;
+// 1 Mi weights: enough for every thread, but the time is the fixed cost of a call.
+constexpr std::int64_t kCallWeightRows = 256;
 constexpr std::array kTypes = {DType::F32,  DType::F16,    DType::BF16, DType::F8_E4M3, DType::Q8_0,
                                DType::Q6_K, DType::Q5_K,   DType::Q4_K, DType::Q4_0,    DType::Q3_K,
                                DType::Q2_K, DType::IQ4_XS, DType::MXFP4};
 
-// One weight of one type, made of the same few rows of plausible values again and again.
-class OneWeight final : public ops::WeightProvider {
+// A weight of [num_rows, kCols] in which every row holds the same pseudo-random values.
+class SyntheticWeight final : public ops::WeightProvider {
  public:
-  OneWeight(DType dtype, std::int64_t num_rows, ThreadPool& pool)
+  SyntheticWeight(DType dtype, std::int64_t num_rows, ThreadPool& pool)
       : dtype_(dtype), num_rows_(num_rows), pool_(pool) {
     std::vector<float> row(kCols);
     std::uint32_t state = 1;
@@ -67,7 +67,7 @@ class OneWeight final : public ops::WeightProvider {
   std::shared_ptr<const Buffer> buffer_;
 };
 
-// Seconds of a linear operator of one type for `rows` rows.
+// Seconds of one forward call on `rows` rows with a [weight_rows, kCols] weight of type `dtype`.
 double linear_seconds(const ops::OperatorInfo& info,
                       DType dtype,
                       std::int64_t weight_rows,
@@ -78,7 +78,7 @@ double linear_seconds(const ops::OperatorInfo& info,
   const auto op = info.make(
       {.module = "measured", .params = &params, .device = kCpu, .kwargs = &kwargs, .child = {}});
   auto& linear = dynamic_cast<ops::Linear&>(*op);
-  OneWeight weight(dtype, weight_rows, pool);
+  SyntheticWeight weight(dtype, weight_rows, pool);
   linear.load(weight);
   ops::Workspace workspace;
   const ops::Batch batch;
@@ -94,11 +94,11 @@ double linear_seconds(const ops::OperatorInfo& info,
 
 OperatorRate measure_linear(const ops::OperatorInfo& info, DType dtype, ThreadPool& pool) {
   const std::size_t row_bytes = bytes_of(dtype, kCols);
-  const auto rows = static_cast<std::int64_t>(bytes_beyond_caches() / row_bytes);
-  const double flops = 2.0 * static_cast<double>(kCols * kSomeWeightRows * kManyRows);
+  const auto rows = static_cast<std::int64_t>(uncached_bytes() / row_bytes);
+  const double flops = 2.0 * static_cast<double>(kCols * kGemmWeightRows * kGemmRows);
   return {.read_bytes_per_s = static_cast<double>(static_cast<std::size_t>(rows) * row_bytes) /
                               linear_seconds(info, dtype, rows, 1, pool),
-          .flops = flops / linear_seconds(info, dtype, kSomeWeightRows, kManyRows, pool)};
+          .flops = flops / linear_seconds(info, dtype, kGemmWeightRows, kGemmRows, pool)};
 }
 
 }  // namespace
@@ -112,11 +112,11 @@ MachineFigures measure_machine(ThreadPool& pool) {
   const ops::Params params = ops::LinearParams{};
   const ops::OperatorInfo* linear =
       registry.default_for(ops::Role::Linear, DeviceType::Cpu, params);
-  GRAFT_CHECK(linear != nullptr, "no linear operator");
+  GRAFT_CHECK(linear != nullptr, "no CPU linear operator is registered");
   for (const DType dtype : kTypes)
     machine.cpu_rates[dtype] = measure_linear(*linear, dtype, pool);
   machine.cpu.flops = machine.cpu_rates[DType::F32].flops;
-  machine.cpu.call_seconds = linear_seconds(*linear, DType::Q8_0, kFewWeightRows, 1, pool);
+  machine.cpu.call_seconds = linear_seconds(*linear, DType::Q8_0, kCallWeightRows, 1, pool);
   return machine;
 }
 

@@ -1,5 +1,5 @@
-// Measures the figures of this machine with this build's own operators. Takes some
-// ten seconds; the limits alone (limits.h) take one.
+// Measures this machine with this build's CPU operators, one rate per weight type. Takes about ten
+// seconds; the roofline alone (limits.h) takes one to two.
 
 #pragma once
 

@@ -9,7 +9,7 @@ namespace {
 
 using ops::Role;
 
-// Share of a layer's experts that `rows` tokens touch, when each draws its own at random.
+// Expected share of a layer's experts that `rows` tokens use when routing is uniformly random.
 double touched_share(const ops::ExpertsParams& experts, double rows) {
   const double share = static_cast<double>(experts.top_k) /
                        static_cast<double>(std::max<std::int64_t>(experts.num_experts, 1));
@@ -20,7 +20,7 @@ bool is_head(const plan::ModuleSpec& module) {
   return module.role == Role::Linear && module.last_name() == "lm_head";
 }
 
-// A tied head has no weight of its own: it multiplies with that of the embedding.
+// A tied lm_head has no weight of its own and uses the embedding's.
 const std::vector<plan::WeightSpec>& weights_of(const plan::Plan& plan,
                                                 const plan::ModuleSpec& module) {
   if (!is_head(module) || !module.weights.empty()) return module.weights;
@@ -30,7 +30,7 @@ const std::vector<plan::WeightSpec>& weights_of(const plan::Plan& plan,
   return embedding == plan.placements.end() ? module.weights : embedding->module->weights;
 }
 
-// Reads and products of `rows` tokens with the weights of the module.
+// Weight bytes read and operations done for `rows` tokens.
 void add_weights(const plan::ModuleSpec& module,
                  const std::vector<plan::WeightSpec>& weights,
                  double rows,
@@ -58,13 +58,13 @@ void add_weights(const plan::ModuleSpec& module,
   }
 }
 
-// Scores and sums over a context of `context` cached tokens.
+// Operations of QK^T and PV for `rows` tokens over `context` cached tokens each.
 double attention_flops(const plan::ModuleSpec& module, double rows, double context) {
   if (const auto* gqa = std::get_if<ops::AttentionParams>(&module.params)) {
-    const double seen = gqa->sliding_window > 0
-                            ? std::min(context, static_cast<double>(gqa->sliding_window))
-                            : context;
-    return 4 * rows * seen * static_cast<double>(gqa->num_heads * gqa->head_dim);
+    const double attended = gqa->sliding_window > 0
+                                ? std::min(context, static_cast<double>(gqa->sliding_window))
+                                : context;
+    return 4 * rows * attended * static_cast<double>(gqa->num_heads * gqa->head_dim);
   }
   if (const auto* mla = std::get_if<ops::MlaParams>(&module.params)) {
     return 2 * rows * context *
@@ -81,7 +81,7 @@ double kv_bytes_per_token(const plan::Placement& placement) {
   const auto chosen = placement.kwargs.find("dtype");
   const std::optional<DType> dtype =
       chosen == placement.kwargs.end() ? std::nullopt : dtype_from_name(chosen->second);
-  // f16 as the operator has it.
+  // f16 is the operator's default.
   return static_cast<double>(bytes_of(dtype.value_or(DType::F16), cache->key_size)) +
          static_cast<double>(bytes_of(dtype.value_or(DType::F16), cache->value_size));
 }
@@ -90,12 +90,12 @@ Work module_work(const plan::Plan& plan, const plan::Placement& placement, const
   const plan::ModuleSpec& module = *placement.module;
   const bool prefill = pass.phase == Phase::Prefill;
   Work work;
-  // Of a prompt only the last token needs logits.
+  // Only the last token of a prompt needs logits.
   const double rows = prefill && is_head(module) ? 1 : pass.rows;
   add_weights(module, weights_of(plan, module), rows, work);
   if (module.role == Role::Attention)
     work.context_flops = attention_flops(module, pass.rows, pass.context);
-  // A prompt's context is read once for all its tokens.
+  // Prefill reads the KV cache once for all tokens of the prompt.
   if (module.role == Role::KvCache)
     work.context_bytes = kv_bytes_per_token(placement) * pass.context * (prefill ? 1 : pass.rows);
   return work;

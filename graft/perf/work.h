@@ -1,5 +1,5 @@
-// How much one pass through a model reads and computes, whatever the machine. Estimates make
-// seconds of it, `graft bench` shares of what the machine could do.
+// Bytes read and operations done by one pass through a model, independent of the machine.
+// estimate.h turns them into seconds, `graft bench` into a share of the machine's limits.
 
 #pragma once
 
@@ -11,34 +11,32 @@ namespace graft::perf {
 
 using ops::Phase;
 
-// What one pass does, in tokens.
 struct PassSize {
   Phase phase = Phase::Decode;
-  double rows = 0;
-  double context = 0;  // that a row sees
+  double rows = 0;     // tokens computed
+  double context = 0;  // cached tokens each row attends to
 };
 
 struct Work {
-  double weight_bytes = 0;  // of experts, those that so many tokens touch when each draws at random
+  double weight_bytes = 0;  // experts: the expected share used under uniformly random routing
   double weight_flops = 0;
-  double context_bytes = 0;   // keys and values
-  double context_flops = 0;   // scores and sums
-  DType dtype = DType::BF16;  // of most of the weights
+  double context_bytes = 0;   // K and V
+  double context_flops = 0;   // QK^T and PV
+  DType dtype = DType::BF16;  // of the largest weight
 
   double bytes() const { return weight_bytes + context_bytes; }
   double flops() const { return weight_flops + context_flops; }
 };
 
-// Of one of the plan's placements.
 Work module_work(const plan::Plan& plan, const plan::Placement& placement, const PassSize& pass);
-// Of all modules; `dtype` says nothing then.
+// The sum over all modules, without `dtype`.
 Work pass_work(const plan::Plan& plan, const PassSize& pass);
 
 PassSize generate_pass(std::int64_t num_sequences, double context);
-// A token of a prompt sees half of it on average.
+// The context is half the prompt: the average over its tokens under causal attention.
 PassSize prefill_pass(std::int64_t num_tokens);
 
-// 0 for what is no KV cache.
+// 0 for modules other than a KV cache.
 double kv_bytes_per_token(const plan::Placement& placement);
 
 }  // namespace graft::perf

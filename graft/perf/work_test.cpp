@@ -1,4 +1,4 @@
-// Against figures worked out by hand.
+// Compares with values computed by hand.
 
 #include "graft/perf/work.h"
 
@@ -35,13 +35,13 @@ TEST(Work, SequencesShareWeightsButNotArithmetic) {
   EXPECT_EQ(eight.weight_flops, 8 * 2000);
 }
 
-TEST(Work, OfAPromptOnlyTheLastTokenGoesThroughTheHead) {
+TEST(Work, PrefillRunsTheHeadForTheLastTokenOnly) {
   const plan::ModuleSpec head = module_of("lm_head", ops::Role::Linear, {100, 10});
   EXPECT_EQ(work_of(head, prefill_pass(64)).weight_flops, 2000);
   EXPECT_EQ(work_of(head, generate_pass(64, 0)).weight_flops, 64 * 2000);
 }
 
-TEST(Work, ATiedHeadReadsTheWholeEmbedding) {
+TEST(Work, TiedHeadReadsTheWholeEmbedding) {
   const plan::ModuleSpec embedding = module_of("embed_tokens", ops::Role::Embedding, {100, 10});
   plan::ModuleSpec head = module_of("lm_head", ops::Role::Linear, {100, 10});
   head.weights.clear();
@@ -49,21 +49,21 @@ TEST(Work, ATiedHeadReadsTheWholeEmbedding) {
   plan.placements.resize(2);
   plan.placements[0].module = &embedding;
   plan.placements[1].module = &head;
-  // The lookup reads a row.
+  // The lookup reads one row of 20 bytes.
   EXPECT_EQ(pass_work(plan, generate_pass(1, 0)).bytes(), 20 + 2000);
   EXPECT_EQ(pass_work(plan, generate_pass(1, 0)).flops(), 2000);
 }
 
-TEST(Work, TokensReadTheExpertsTheyDraw) {
+TEST(Work, TokensReadTheExpertsTheyAreRoutedTo) {
   plan::ModuleSpec experts = module_of("experts", ops::Role::Experts, {4, 10, 10});
   experts.params = ops::ExpertsParams{.num_experts = 4, .top_k = 1};
   EXPECT_DOUBLE_EQ(work_of(experts, generate_pass(1, 0)).weight_bytes, 800 / 4.0);
-  // Two tokens draw the same one in a quarter of all cases.
+  // Two tokens share an expert with probability 1/4: 7/16 of the experts are read on average.
   EXPECT_DOUBLE_EQ(work_of(experts, generate_pass(2, 0)).weight_bytes, 800 * 7 / 16.0);
   EXPECT_DOUBLE_EQ(work_of(experts, generate_pass(2, 0)).weight_flops, 2 * 200);
 }
 
-TEST(Work, EverySequenceReadsItsOwnContext) {
+TEST(Work, EachSequenceReadsItsOwnContext) {
   plan::ModuleSpec cache;
   cache.name = "attn.kv_cache";
   cache.role = ops::Role::KvCache;
@@ -72,7 +72,7 @@ TEST(Work, EverySequenceReadsItsOwnContext) {
   EXPECT_EQ(work_of(cache, prefill_pass(100)).bytes(), 50 * 40);
 }
 
-TEST(Work, APassIsTheSumOfItsModules) {
+TEST(Work, PassIsTheSumOfItsModules) {
   const plan::ModuleSpec linear = module_of("up", ops::Role::Linear, {100, 10});
   plan::Placement placement;
   placement.module = &linear;

@@ -11,8 +11,8 @@ struct Inheritance {
   std::string_view base;
 };
 
-// As KTransformers' modeling files and Hugging Face's derive them; what is not here derives from
-// Module alone. The last rows are names of one thing in different versions of those files.
+// Base classes as in the modeling files of KTransformers and Hugging Face. A class without a row
+// derives from Module only. The last three rows are renames between versions of those files.
 // clang-format off
 constexpr std::array kInheritance = {
     Inheritance{"DeepseekV2LinearScalingRotaryEmbedding",     "DeepseekV2RotaryEmbedding"},
@@ -55,7 +55,7 @@ std::string_view family_of_model_class(std::string_view class_name) {
   return end == std::string_view::npos ? std::string_view{} : class_name.substr(0, end);
 }
 
-// DeepseekV3Model and DeepseekV3ForCausalLM are DeepseekV3PreTrainedModels, and so in every family.
+// In every family, XModel and XForCausalLM derive from XPreTrainedModel.
 bool is_pretrained_model_of(std::string_view class_name, std::string_view base) {
   constexpr std::string_view kBase = "PreTrainedModel";
   if (!base.ends_with(kBase)) return false;
@@ -93,9 +93,9 @@ const ModuleSpec* Blueprint::find(std::string_view name) const {
   while (module->name != name) {
     const ModuleSpec* next = nullptr;
     for (const ModuleSpec& child : module->children) {
-      const bool on_the_way = name.starts_with(child.name) &&
-                              (name.size() == child.name.size() || name[child.name.size()] == '.');
-      if (on_the_way) next = &child;
+      const bool on_path = name.starts_with(child.name) &&
+                           (name.size() == child.name.size() || name[child.name.size()] == '.');
+      if (on_path) next = &child;
     }
     if (next == nullptr) return nullptr;
     module = next;

@@ -1,4 +1,5 @@
-// What a model is, module by module, before a weight is read: a tree under Hugging Face names.
+// The module tree of a model under its Hugging Face names: classes, roles, parameters, weight
+// shapes and types. Built from the configuration alone; no weight is read.
 
 #pragma once
 
@@ -16,8 +17,8 @@ namespace graft::plan {
 
 struct WeightSpec {
   std::string name;                 // "model.layers.3.self_attn.q_proj.weight"
-  std::vector<std::int64_t> shape;  // outermost first
-  DType dtype = DType::BF16;        // in the checkpoint; without one, as the family is published
+  std::vector<std::int64_t> shape;  // outermost dimension first
+  DType dtype = DType::BF16;        // as stored; without a checkpoint, as the family is published
 
   std::int64_t num_elems() const;
   std::size_t bytes() const;
@@ -28,9 +29,9 @@ struct ModuleSpec {
   std::string class_name;  // "DeepseekV3Attention", "Linear"
   ops::Role role = ops::Role::Linear;
   ops::Params params;
-  std::vector<WeightSpec> weights;  // its own, not its children's
+  std::vector<WeightSpec> weights;  // without those of the children
   std::vector<ModuleSpec> children;
-  std::int64_t layer = -1;  // of "model.layers.N…", -1 outside
+  std::int64_t layer = -1;  // N of "model.layers.N…", -1 outside the layers
 
   std::string_view last_name() const;  // "self_attn"
 };
@@ -42,16 +43,14 @@ struct Blueprint {
   std::int64_t num_layers = 0;
   std::int64_t vocab_size = 0;
   std::int64_t max_context = 0;
-  // Share of the routed experts' weights that one token uses.
-  double expert_share = 1.0;
+  double expert_share = 1.0;  // share of the routed experts' weights that one token uses
 
-  const ModuleSpec* find(std::string_view name) const;
+  const ModuleSpec* find(std::string_view name) const;  // null when no module has the name
   // Depth first, parents before children.
   void visit(const std::function<void(const ModuleSpec&)>& visitor) const;
 };
 
-// The class itself and what it derives from, so that a rule for a base class matches: KTransformers
-// compares with isinstance.
+// Whether a class is `base` or derives from it. Rules match as KTransformers' isinstance does.
 bool is_instance(std::string_view class_name, std::string_view base);
 
 }  // namespace graft::plan

@@ -7,7 +7,7 @@
 namespace graft::plan {
 namespace {
 
-TEST(Blueprint, WeightsKnowTheirBytes) {
+TEST(Blueprint, WeightBytesFollowTheType) {
   const WeightSpec weight{.name = "w", .shape = {512, 256}, .dtype = DType::Q4_K};
   EXPECT_EQ(weight.num_elems(), 512 * 256);
   EXPECT_EQ(weight.bytes(), 512U * 144U);

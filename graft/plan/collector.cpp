@@ -14,8 +14,8 @@ void Collector::warning(int line, std::string text, const ModuleSpec* module) {
 }
 
 void Collector::add(Finding::Kind kind, int line, std::string text, const ModuleSpec* module) {
-  const auto same = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& known) {
-    return known.kind == kind && known.line == line && known.text == text;
+  const auto same = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+    return entry.kind == kind && entry.line == line && entry.text == text;
   });
   if (same == entries_.end()) {
     entries_.push_back({kind, line, std::move(text), module, module, module == nullptr ? 0U : 1U});

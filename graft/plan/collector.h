@@ -1,5 +1,5 @@
-// Gathers findings while a plan is made. What is wrong at sixty layers for one reason is one
-// finding that names the first module and counts the others.
+// Collects findings while a plan is made and merges equal ones: the same error in sixty layers is
+// one finding that names the first module and counts the others.
 
 #pragma once
 
@@ -17,11 +17,13 @@ class Collector {
  public:
   explicit Collector(std::filesystem::path path) : path_(std::move(path)) {}
 
-  // line 0: about no rule. `module` is the one it was seen at, null: about the rule itself.
+  // `line` is 0 for a finding without a rule. `module` is where it occurred; null for a finding
+  // about the rule itself.
   void error(int line, std::string text, const ModuleSpec* module = nullptr);
   void warning(int line, std::string text, const ModuleSpec* module = nullptr);
 
-  std::vector<Finding> take();  // sorted
+  // The findings, sorted; the collector is empty afterwards.
+  std::vector<Finding> take();
 
  private:
   struct Entry {
@@ -29,7 +31,7 @@ class Collector {
     int line;
     std::string text;
     const ModuleSpec* first;
-    const ModuleSpec* last;  // both phases of a module may fail alike: it counts once
+    const ModuleSpec* last;  // a module whose two phases fail alike is counted once
     std::size_t num_modules;
   };
   void add(Finding::Kind kind, int line, std::string text, const ModuleSpec* module);

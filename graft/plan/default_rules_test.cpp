@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRules = fs::path(GRAFT_SOURCE_DIR) / "rules";
 
-// The tests name the folder, wherever they are run from.
+// GRAFT_RULES_DIR makes the tests independent of the working directory.
 class DefaultRules : public ::testing::Test {
  protected:
   void SetUp() override { setenv("GRAFT_RULES_DIR", kRules.c_str(), 1); }
@@ -37,7 +37,7 @@ TEST_F(DefaultRules, AreChosenByFamilyAndMachine) {
   EXPECT_THROW(default_rules("llama", 0), Error);
 }
 
-TEST_F(DefaultRules, EveryFileIsClean) {
+TEST_F(DefaultRules, FilesHaveNoFindings) {
   const ops::Registry registry = testing::full_registry();
   const Blueprint blueprint = testing::deepseek_v3();
   std::size_t num_files = 0;
@@ -52,7 +52,7 @@ TEST_F(DefaultRules, EveryFileIsClean) {
   EXPECT_EQ(num_files, 9U);
 }
 
-TEST_F(DefaultRules, HybridKeepsExpertsInMainMemory) {
+TEST_F(DefaultRules, HybridKeepsExpertsInHostMemory) {
   const ops::Registry registry = testing::full_registry();
   for (const Blueprint& blueprint :
        {testing::deepseek_v2(), testing::deepseek_v3(), testing::mixtral(), testing::qwen2_moe()}) {
@@ -62,8 +62,8 @@ TEST_F(DefaultRules, HybridKeepsExpertsInMainMemory) {
     ASSERT_TRUE(result.ok()) << blueprint.family;
     for (const Placement& placement : result.plan.placements) {
       const ops::Role role = placement.module->role;
-      const bool in_memory = role == ops::Role::Experts || role == ops::Role::Embedding;
-      EXPECT_EQ(to_string(placement.generate_device), in_memory ? "cpu" : "cuda:0")
+      const bool on_cpu = role == ops::Role::Experts || role == ops::Role::Embedding;
+      EXPECT_EQ(to_string(placement.generate_device), on_cpu ? "cpu" : "cuda:0")
           << placement.module->name;
       EXPECT_EQ(to_string(placement.out_device), "cuda:0") << placement.module->name;
     }

@@ -1,4 +1,5 @@
-// Something wrong, or odd, in a rule file: collected, so that a user sees all of it at once.
+// An error or warning about a rule file. Findings are collected, not thrown, so that the user sees
+// all of them at once.
 
 #pragma once
 
@@ -11,8 +12,8 @@ namespace graft::plan {
 struct Finding {
   enum class Kind : std::uint8_t { Error, Warning };
   Kind kind = Kind::Error;
-  std::string where;  // "rules.yaml:12"; without a line when it is about no rule
-  int line = 0;       // the line of `where`, 0 without one
+  std::string where;  // "rules.yaml:12"; the file alone when `line` is 0
+  int line = 0;       // 1-based; 0: not about a line
   std::string text;
 
   bool operator==(const Finding&) const = default;
@@ -20,7 +21,7 @@ struct Finding {
 
 bool has_errors(const std::vector<Finding>& findings);
 
-// By line, errors before warnings; what came first stays first.
+// Sorts by line, errors before warnings; stable.
 void sort_findings(std::vector<Finding>& findings);
 
 // One line each: "rules.yaml:12: error: …".

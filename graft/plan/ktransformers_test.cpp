@@ -1,5 +1,5 @@
-// Rule files as KTransformers' users have them: module paths of Python, layer ranges as digit
-// patterns, a set of rules per GPU, catch-alls at the end.
+// Rule files in the style of KTransformers' own: Python module paths, layer ranges as digit
+// patterns, one set of rules per GPU, catch-all rules at the end.
 
 #include <string>
 #include <string_view>
@@ -62,7 +62,7 @@ constexpr const char* kLayerRules = R"(
     kwargs: {generate_device: "GPU", prefill_device: "GPU", absorb_for_prefill: False}
 )";
 
-// The rules of the layers that `digits` matches, on one GPU.
+// kLayerRules for the layers whose number matches the pattern `digits`, on `gpu`.
 std::string layer_rules(const std::string& digits, const std::string& gpu) {
   std::string rules = kLayerRules;
   for (const auto& [word, value] : {std::pair{"DIGITS", digits}, std::pair{"GPU", gpu}}) {
@@ -117,20 +117,20 @@ TEST(KTransformers, TwoGpuFilePlansEveryModule) {
   EXPECT_EQ(device("model.layers.60.mlp.experts"), "cpu");
   EXPECT_EQ(device("model.norm"), "cuda:1");
   EXPECT_EQ(device("lm_head"), "cuda:1");
-  // Layers themselves have no dot after their number: the default device.
+  // No pattern matches a layer module itself (no dot after its number): the default device.
   EXPECT_EQ(device("model.layers.60"), "cuda:0");
 
   const Placement& experts = result.plan.at("model.layers.60.mlp.experts");
   EXPECT_EQ(experts.generate_op->name, "cpu.experts");
   EXPECT_EQ(experts.prefill_op, nullptr);
   EXPECT_EQ(to_string(experts.out_device), "cuda:1");
-  // Kept away from the Marlin rule by the lookahead, so the catch-all takes it.
+  // The lookahead excludes it from the Marlin rule, so the catch-all applies.
   const Placement& kv_b = result.plan.at("model.layers.3.self_attn.kv_b_proj");
   EXPECT_EQ(kv_b.rule->replace_class, "default");
   EXPECT_EQ(result.plan.transfer_map.at(30), (Device{.type = DeviceType::Cuda, .index = 1}));
 }
 
-TEST(KTransformers, WithoutEnoughGpusEveryLineIsNamed) {
+TEST(KTransformers, MissingGpusAreReportedForEveryLine) {
   const Blueprint blueprint = testing::deepseek_v3();
   const ops::Registry registry = testing::full_registry();
   std::vector<Finding> findings;
@@ -141,12 +141,12 @@ TEST(KTransformers, WithoutEnoughGpusEveryLineIsNamed) {
   for (const Finding& finding : result.findings) {
     if (finding.kind != Finding::Kind::Error) continue;
     ++num_errors;
-    EXPECT_EQ(finding.text, "device cuda:1: the machine has 1 GPU(s), from cuda:0");
+    EXPECT_EQ(finding.text, "device cuda:1 does not exist: the machine has 1 GPU(s), from cuda:0");
   }
-  EXPECT_EQ(num_errors, 11U);  // one per line, both devices of a phase on one line count once
+  EXPECT_EQ(num_errors, 11U);  // one per line; two devices on one line count once
 }
 
-// A regular expression that stops at the layer's number, as one of their files has it.
+// The first pattern ends after the layer's number, a mistake found in a published file.
 TEST(KTransformers, DeadRulesAreReported) {
   const Blueprint blueprint = testing::qwen2_moe();
   const ops::Registry registry = testing::cpu_registry();
@@ -165,8 +165,8 @@ TEST(KTransformers, DeadRulesAreReported) {
   EXPECT_EQ(findings_text(make_plan(blueprint, file, registry, {}).findings),
             "r.yaml:2: warning: the rule matches no module of this model\n"
             "r.yaml:6: warning: the rule matches no module of this model\n"
-            "r.yaml:8: warning: the rule never decides: every module it matches (28) is taken by "
-            "line 4\n");
+            "r.yaml:8: warning: the rule is never applied: all 28 modules it matches are matched "
+            "first by line 4\n");
 }
 
 }  // namespace

@@ -29,12 +29,12 @@ std::string lines_text(const std::set<int>& lines) {
 
 Matcher::Matcher(const RuleFile& file, Collector& findings) : findings_(findings) {
   for (const Rule& rule : file.rules) {
-    Entry entry{.rule = &rule, .name = std::nullopt, .usable = !rule.broken, .taken_by = {}};
+    Entry entry{.rule = &rule, .name = std::nullopt, .usable = !rule.broken, .shadowed_by = {}};
     if (entry.usable && rule.name_regex) {
       try {
         entry.name.emplace(*rule.name_regex);
       } catch (const Error& error) {
-        findings_.error(rule.line, str("match.name is no regular expression: ", error.what()));
+        findings_.error(rule.line, str("match.name is not a regular expression: ", error.what()));
         entry.usable = false;
       }
     }
@@ -52,7 +52,7 @@ bool Matcher::matches(Entry& entry, const ModuleSpec& module) {
   try {
     return entry.name->search(module.name);
   } catch (const Error& error) {
-    // One complaint is enough, and a second search would take as long again.
+    // The pattern hit the search limit. Disable it: every further search would take as long.
     findings_.error(rule.line, str("match.name: ", error.what()));
     entry.usable = false;
     return false;
@@ -67,9 +67,9 @@ std::optional<std::size_t> Matcher::match(const ModuleSpec& module, const Rule* 
     if (!matches(entry, module)) continue;
     ++entry.num_matched;
     if (first != nullptr) {
-      entry.taken_by.insert(first->line);
+      entry.shadowed_by.insert(first->line);
     } else {
-      ++entry.num_won;
+      ++entry.num_applied;
       winner = i;
       first = entry.rule;
     }
@@ -80,19 +80,20 @@ std::optional<std::size_t> Matcher::match(const ModuleSpec& module, const Rule* 
 void Matcher::report_unused() const {
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
     const Rule& rule = *entry->rule;
-    if (!entry->usable || entry->num_won > 0) continue;
-    const auto twin = std::find_if(entries_.begin(), entry, [&](const Entry& earlier) {
+    if (!entry->usable || entry->num_applied > 0) continue;
+    const auto duplicate = std::find_if(entries_.begin(), entry, [&](const Entry& earlier) {
       return earlier.usable && same_match(*earlier.rule, rule);
     });
-    if (twin != entry) {
-      findings_.warning(rule.line, str("the rule has the same match as the one at line ",
-                                       twin->rule->line, ", which comes first"));
+    if (duplicate != entry) {
+      findings_.warning(rule.line,
+                        str("the rule is never applied: it has the same match as the rule at line ",
+                            duplicate->rule->line));
     } else if (entry->num_matched == 0) {
       findings_.warning(rule.line, "the rule matches no module of this model");
     } else {
-      findings_.warning(rule.line,
-                        str("the rule never decides: every module it matches (", entry->num_matched,
-                            ") is taken by ", lines_text(entry->taken_by)));
+      findings_.warning(rule.line, str("the rule is never applied: all ", entry->num_matched,
+                                       " modules it matches are matched first by ",
+                                       lines_text(entry->shadowed_by)));
     }
   }
 }

@@ -1,4 +1,4 @@
-// Which rule decides about a module, and which rules never do.
+// Finds the rule that applies to a module (the first that matches) and the rules that never apply.
 
 #pragma once
 
@@ -19,11 +19,11 @@ class Matcher {
   // `file` outlives the matcher.
   Matcher(const RuleFile& file, Collector& findings);
 
-  // Index of the first rule that matches, nothing when there is none or when `stopped_by` (the rule
-  // above that is not recursive) keeps rules away. All rules are tried, to know which ones lose.
+  // Index of the first rule that matches. Null when none does or when `stopped_by`, a rule of an
+  // ancestor with `recursive: false`, is set. All rules are tried, to count the shadowed ones.
   std::optional<std::size_t> match(const ModuleSpec& module, const Rule* stopped_by);
 
-  // After the last module: warns of rules that matched nothing or never came first.
+  // Call after the last module: warns about rules that matched nothing or were always shadowed.
   void report_unused() const;
 
  private:
@@ -32,8 +32,8 @@ class Matcher {
     std::optional<Regex> name;
     bool usable = true;
     std::size_t num_matched = 0;
-    std::size_t num_won = 0;
-    std::set<int> taken_by;  // lines of the rules that came first
+    std::size_t num_applied = 0;
+    std::set<int> shadowed_by;  // lines of the earlier rules that matched the same modules
   };
   bool matches(Entry& entry, const ModuleSpec& module);
 

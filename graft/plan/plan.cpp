@@ -16,12 +16,12 @@ namespace {
 using ops::OperatorInfo;
 using ops::Role;
 
-// Keys of KTransformers that any operator of a role may be given. One that does not take the key is
-// told apart only by values other than the one that asks for nothing.
+// KTransformers kwargs that any operator of a role accepts. An operator that does not implement
+// one ignores it; a value other than `neutral` is then a warning.
 struct RoleKey {
   std::string_view key;
   Role role;
-  std::string_view neutral;
+  std::string_view neutral;  // the value that changes nothing
 };
 constexpr std::array kRoleKeys = {
     RoleKey{"backend", Role::Experts, "llamafile"},
@@ -29,13 +29,14 @@ constexpr std::array kRoleKeys = {
     RoleKey{"per_layer_prefill_intput_threshold", Role::Model, "0"},  // their spelling
 };
 
+// Null for other keys.
 const RoleKey* find_role_key(std::string_view key) {
   const auto* found = std::find_if(kRoleKeys.begin(), kRoleKeys.end(),
                                    [&](const RoleKey& row) { return row.key == key; });
   return found == kRoleKeys.end() ? nullptr : found;
 }
 
-// They hold other modules and compute nothing themselves, so no operator is missed.
+// Containers compute nothing themselves and need no operator.
 bool is_structural(Role role) {
   return role == Role::Model || role == Role::Layer;
 }
@@ -44,12 +45,12 @@ std::string_view type_name(DeviceType type) {
   return type == DeviceType::Cpu ? "cpu" : "cuda";
 }
 
-bool takes(const OperatorInfo* op, const std::string& key) {
+bool has_kwarg(const OperatorInfo* op, const std::string& key) {
   return op != nullptr && std::find(op->kwargs.begin(), op->kwargs.end(), key) != op->kwargs.end();
 }
 
-// Mixtral's and Qwen's routers are plain Linears in Hugging Face's tree, and rules for all Linears
-// mean them too.
+// Mixtral's and Qwen's routers are plain Linears in Hugging Face's tree, so rules for all Linears
+// apply to them too.
 bool can_replace(Role role, const ModuleSpec& module) {
   return role == module.role || (role == Role::Linear && module.role == Role::Router &&
                                  is_instance(module.class_name, "Linear"));
@@ -85,8 +86,8 @@ class Planner {
   }
 
  private:
-  // `parent` is the placement above (a copy: the vector grows), `stopped_by` the rule above that is
-  // not recursive.
+  // `parent` points to a copy, because the vector of placements grows. `stopped_by` is the
+  // ancestor's rule with `recursive: false`.
   void visit(const ModuleSpec& module, const Placement* parent, const Rule* stopped_by) {
     Placement placement;
     placement.module = &module;
@@ -98,8 +99,8 @@ class Planner {
       if (rule.usable) place(placement, rule);
       if (!rule.rule->recursive) stopped_by = rule.rule;
     } else {
-      const bool follows = stopped_by != nullptr || module.role == Role::KvCache;
-      place_default(placement, follows ? parent : nullptr,
+      const bool inherits = stopped_by != nullptr || module.role == Role::KvCache;
+      place_default(placement, inherits ? parent : nullptr,
                     stopped_by == nullptr ? 0 : stopped_by->line);
     }
     if (module.role == Role::KvCache && parent != nullptr) check_cache(placement, *parent);
@@ -108,11 +109,12 @@ class Planner {
       visit(child, &placement, stopped_by);
   }
 
+  // Default operators, on the devices of `like` or (null) on the default device.
   void place_default(Placement& placement, const Placement* like, int line) {
-    const Device generate = like == nullptr ? default_device_ : like->generate_device;
-    placement.generate_device = placement.out_device = generate;
-    placement.prefill_device = like == nullptr ? generate : like->prefill_device;
-    placement.generate_op = default_operator(*placement.module, generate, line);
+    const Device decode = like == nullptr ? default_device_ : like->generate_device;
+    placement.generate_device = placement.out_device = decode;
+    placement.prefill_device = like == nullptr ? decode : like->prefill_device;
+    placement.generate_op = default_operator(*placement.module, decode, line);
     placement.prefill_op = default_operator(*placement.module, placement.prefill_device, line);
     check_weights(placement, line);
   }
@@ -127,14 +129,14 @@ class Planner {
       return;
     }
     placement.generate_device =
-        rule.generate.device.value_or(device_of(rule.generate.op, default_device_));
-    placement.generate_op = pick(module, rule.generate, placement.generate_device, "generate");
+        rule.decode.device.value_or(device_of(rule.decode.op, default_device_));
+    placement.generate_op = pick(module, rule.decode, placement.generate_device, "generate");
     place_prefill(placement, rule);
     placement.out_device = rule.out_device.value_or(placement.generate_device);
     placement.kwargs = rule.kwargs;
-    check_weights(placement, rule.generate.line);
+    check_weights(placement, rule.decode.line);
     check_kwargs(placement, *rule.rule);
-    take_transfer_map(module, rule);
+    add_transfer_map(module, rule);
   }
 
   void place_prefill(Placement& placement, const ResolvedRule& rule) {
@@ -146,26 +148,27 @@ class Planner {
     }
     placement.prefill_device =
         prefill.device.value_or(device_of(prefill.op, placement.generate_device));
-    // Without a word about prefill, it runs what generate runs where that can run.
-    const auto type = rule.generate.op.device_type();
+    // Without a prefill_op, prefill runs the decode operator if it supports the prefill device.
+    const auto type = rule.decode.op.device_type();
     const bool fits = !type || *type == placement.prefill_device.type;
-    if (prefill.op.is_default() && !rule.generate.op.none && fits) {
-      prefill.op = rule.generate.op;
-      prefill.line = rule.generate.line;
+    if (prefill.op.is_default() && !rule.decode.op.none && fits) {
+      prefill.op = rule.decode.op;
+      prefill.line = rule.decode.line;
     }
     const bool same = placement.prefill_device.type == placement.generate_device.type &&
-                      prefill.op == rule.generate.op;
+                      prefill.op == rule.decode.op;
     placement.prefill_op =
         same ? placement.generate_op
              : pick(*placement.module, prefill, placement.prefill_device, "prefill");
   }
 
-  // The device that a word stands for by itself: KExpertsCPU is on the CPU.
-  Device device_of(const OpRequest& op, Device otherwise) const {
+  // The device an operator name implies (KExpertsCPU: the CPU), else `fallback`.
+  Device device_of(const OpRequest& op, Device fallback) const {
     const auto type = op.device_type();
-    return type && *type != otherwise.type ? Device{.type = *type, .index = 0} : otherwise;
+    return type && *type != fallback.type ? Device{.type = *type, .index = 0} : fallback;
   }
 
+  // `phase_name` is the prefix of the YAML keys: "generate" or "prefill".
   const OperatorInfo* pick(const ModuleSpec& module,
                            const PhaseRequest& phase,
                            Device device,
@@ -194,12 +197,12 @@ class Planner {
                       &module);
       return nullptr;
     }
-    // Named operators of another role (a linear for a router) mean the router's own.
+    // A linear operator named for a router selects the router's default operator.
     if (op.named == nullptr || role != module.role) {
       return default_operator(module, device, phase.line);
     }
     if (op.named->fits && !op.named->fits(module.params)) {
-      findings_.error(phase.line, str(word, " does not compute this kind of ", ops::name(role)),
+      findings_.error(phase.line, str(word, " does not support this kind of ", ops::name(role)),
                       &module);
     }
     return op.named;
@@ -211,20 +214,20 @@ class Planner {
       findings_.error(
           line,
           str("no operator for role ", ops::name(module.role), " on ", type_name(device.type),
-              " in this build (have: ", operator_list(registry_.of_role(module.role)), ")"),
+              " in this build (available: ", operator_list(registry_.of_role(module.role)), ")"),
           &module);
     }
     return op;
   }
 
-  // There is one cache for both phases, and attention reads it where it is.
+  // Both phases share one KV cache, so attention must run on its device in both.
   void check_cache(const Placement& cache, const Placement& attention) {
     for (const Device device : {attention.generate_device, attention.prefill_device}) {
       if (device == cache.generate_device) continue;
       const Rule* rule = cache.rule != nullptr ? cache.rule : attention.rule;
       findings_.error(rule == nullptr ? 0 : rule->line,
                       str("the KV cache is on ", to_string(cache.generate_device),
-                          ", its attention on ", to_string(device)),
+                          " but its attention runs on ", to_string(device)),
                       attention.module);
       return;
     }
@@ -241,18 +244,19 @@ class Planner {
     if (op == nullptr || !op->accepts) return;
     for (const WeightSpec& weight : placement.module->weights) {
       if (is_bias(weight) || op->accepts(weight.dtype)) continue;
-      findings_.error(line, str(op->name, " does not take ", graft::name(weight.dtype), " weights"),
+      findings_.error(line,
+                      str(op->name, " does not support ", graft::name(weight.dtype), " weights"),
                       placement.module);
       return;
     }
   }
 
   void check_kwargs(const Placement& placement, const Rule& rule) {
-    // Planning for another machine, the operator and so its kwargs may be unknown.
+    // When planning for another machine, the operator and its kwargs may be unknown.
     const bool unknown = machine_.plan_only && !is_structural(placement.module->role) &&
                          (placement.generate_op == nullptr || placement.prefill_op == nullptr);
     for (const auto& [key, value] : placement.kwargs) {
-      if (takes(placement.generate_op, key) || takes(placement.prefill_op, key)) continue;
+      if (has_kwarg(placement.generate_op, key) || has_kwarg(placement.prefill_op, key)) continue;
       if (const RoleKey* row = find_role_key(key)) {
         check_role_key(placement, rule, *row, value);
       } else if (!unknown) {
@@ -278,8 +282,8 @@ class Planner {
     } else if (row.role == Role::Attention && value != "true" && value != "false") {
       findings_.error(line, str(row.key, " must be true or false, not \"", value, "\""));
     } else if (value != row.neutral && (op != nullptr || is_structural(module.role))) {
-      findings_.warning(line, str(row.key, ": ", value, " has no effect here: ",
-                                  op == nullptr ? "this build" : op->name, " has no such choice"));
+      findings_.warning(line, str(row.key, ": ", value, " has no effect: ",
+                                  op == nullptr ? "this build" : op->name, " does not support it"));
     }
   }
 
@@ -300,7 +304,7 @@ class Planner {
         placement.module);
   }
 
-  void take_transfer_map(const ModuleSpec& module, const ResolvedRule& rule) {
+  void add_transfer_map(const ModuleSpec& module, const ResolvedRule& rule) {
     if (rule.transfer_map.empty()) return;
     const int line = rule.rule->line_of("transfer_map");
     if (module.role != Role::Model) {
@@ -320,7 +324,7 @@ class Planner {
     transfer_map_line_ = line;
   }
 
-  // The map and the rules of the layers say the same thing twice; say when they differ.
+  // The transfer map repeats what the rules of the layers say: warn when they disagree.
   void check_transfer_map() {
     for (const Placement& placement : plan_.placements) {
       const ModuleSpec& module = *placement.module;
@@ -329,8 +333,8 @@ class Planner {
       const Device device = std::prev(next)->second;
       if (device != placement.generate_device) {
         findings_.warning(transfer_map_line_,
-                          str("transfer_map sends the hidden states to ", to_string(device),
-                              ", attention runs on ", to_string(placement.generate_device)),
+                          str("transfer_map moves the hidden states to ", to_string(device),
+                              " but attention runs on ", to_string(placement.generate_device)),
                           &module);
       }
     }

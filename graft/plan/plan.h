@@ -1,4 +1,5 @@
-// What runs where: every module of a blueprint with its operator and devices, as rules decided.
+// What runs where: every module of a blueprint with its operators and devices, as resolved from the
+// rules. Made without reading weights; needs no GPU.
 
 #pragma once
 
@@ -17,15 +18,16 @@ namespace graft::plan {
 
 struct Placement {
   const ModuleSpec* module = nullptr;
-  // Null for what only holds other modules (model, layer) and when planning for another machine.
-  // `prefill_op: None` has made the prefill operator and device those of generate.
+  // Operators are null for containers (model, layer), and where this build lacks the operator when
+  // planning for another machine. With `prefill_op: None`, prefill has the decode operator and
+  // device.
   const ops::OperatorInfo* generate_op = nullptr;
   const ops::OperatorInfo* prefill_op = nullptr;
   Device generate_device;
   Device prefill_device;
-  Device out_device;           // where its result goes; generate_device unless a rule says so
-  ops::Kwargs kwargs;          // what is left for the operator
-  const Rule* rule = nullptr;  // null: no rule matched, or a rule above is not recursive
+  Device out_device;           // of the result; generate_device unless a rule sets it
+  ops::Kwargs kwargs;          // for the operator: without devices, ops and transfer_map
+  const Rule* rule = nullptr;  // null: no rule matched, or an ancestor's rule is not recursive
   std::size_t weight_bytes = 0;
 };
 
@@ -34,16 +36,16 @@ struct Plan {
   const Blueprint* blueprint = nullptr;
   const ops::Registry* registry = nullptr;
   std::vector<Placement> placements;            // in the order of Blueprint::visit
-  std::map<std::int64_t, Device> transfer_map;  // layer -> where the hidden states go before it
+  std::map<std::int64_t, Device> transfer_map;  // layer -> device of the hidden states from it on
 
-  // Aborts when there is no such module.
+  // Aborts for unknown modules.
   const Placement& at(std::string_view module) const;
 };
 
-// The devices rules may name.
+// The devices available to rules.
 struct Machine {
   int num_gpus = 0;
-  // A plan for another machine, which may have operators that this build lacks: those stay null.
+  // Plan for another machine: operators that this build lacks stay null instead of being errors.
   bool plan_only = false;
 };
 
@@ -54,21 +56,21 @@ struct PlanResult {
   bool ok() const { return !has_errors(findings); }
 };
 
-// Where modules go that no rule places: cuda:0, as KTransformers has it, on a machine with GPUs and
-// with operators for them (or when only planning), else the CPU.
+// The device of modules without a rule: cuda:0, as in KTransformers, if the machine has a GPU and
+// this build has CUDA operators (or with `plan_only`), else the CPU.
 Device default_device(const ops::Registry& registry, const Machine& machine);
 
-// Resolves rules against the blueprint. The plugins of the rule file are in the registry already
-// (plugins.h). Never throws for what is wrong in rules: everything is
-// collected in findings, and the plan is usable only when ok().
+// Resolves rules against the blueprint. Load the plugins of the rule file into the registry first
+// (plugins.h). Never throws for errors in rules: they are collected in `findings`, and the plan is
+// usable only when ok().
 //
-// The first rule that matches a module decides. Modules below one whose rule is not recursive get
-// no rule: they take the default operators on its devices. A KV cache that no rule matches goes
-// where its attention is. Everything else without a rule takes its role's default operator on the
-// default device; nothing is inherited.
+// The first rule that matches a module applies. Descendants of a module whose rule has
+// `recursive: false` get no rule: they use the default operators on that module's devices. A KV
+// cache without a rule is placed with its attention. Every other module without a rule gets its
+// role's default operator on the default device; nothing is inherited.
 //
-// Of the devices of a phase the most exact wins: `generate_device` before `device` before the
-// device of the operator that is named before the default (for prefill: that of generate).
+// Device precedence for decode: `generate_device`, `device`, the device the named operator implies,
+// the default device. For prefill: `prefill_device`, `device`, the operator's, the decode device.
 PlanResult make_plan(const Blueprint& blueprint,
                      const RuleFile& rules,
                      const ops::Registry& registry,

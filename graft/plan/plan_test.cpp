@@ -43,7 +43,7 @@ Case on_gpus(const std::string& rules, int num_gpus = 2) {
   return {testing::deepseek_v3(5), full_registry(), rules, {.num_gpus = num_gpus}};
 }
 
-TEST(Plan, WithoutRulesTakesDefaults) {
+TEST(Plan, WithoutRulesUsesDefaults) {
   const Case cpu = on_cpu("[]");
   EXPECT_EQ(cpu.findings(), "");
   EXPECT_EQ(cpu.at("lm_head").generate_op->name, "cpu.linear");
@@ -77,7 +77,7 @@ TEST(Plan, FirstMatchWins) {
   EXPECT_EQ(plan.at("model.norm").generate_device, kGpu0);
 }
 
-TEST(Plan, AllPartsOfAMatchMustHold) {
+TEST(Plan, AllKeysOfAMatchMustHold) {
   const Case plan = on_cpu(R"(
 - match: {name: mlp, class: Linear, layers: [0-1, 4], role: linear}
   replace: {class: linear}
@@ -90,7 +90,7 @@ TEST(Plan, AllPartsOfAMatchMustHold) {
   EXPECT_EQ(plan.line("lm_head"), 0);
 }
 
-TEST(Plan, BaseClassesMatchTheirHeirs) {
+TEST(Plan, BaseClassesMatchDerivedClasses) {
   const Case plan = on_cpu(R"(
 - match: {class: ktransformers.models.modeling_deepseek_v3.DeepseekV3RotaryEmbedding}
   replace: {class: ktransformers.operators.RoPE.YarnRotaryEmbeddingV3}
@@ -106,11 +106,11 @@ TEST(Plan, NothingIsInherited) {
 )");
   EXPECT_EQ(plan.at("model.layers.0.self_attn").generate_device, kGpu1);
   EXPECT_EQ(plan.at("model.layers.0.self_attn.o_proj").generate_device, kGpu0);
-  // But a cache is of no use away from its attention.
+  // Except by the KV cache, which must be on its attention's device.
   EXPECT_EQ(plan.at("model.layers.0.self_attn.kv_cache").generate_device, kGpu1);
 }
 
-TEST(Plan, NotRecursiveKeepsRulesAwayFromChildren) {
+TEST(Plan, NonRecursiveRulesExcludeDescendants) {
   const Case plan = on_gpus(R"(
 - match: {role: moe}
   replace: {class: moe, kwargs: {generate_device: cpu, prefill_device: "cuda:1"}}
@@ -121,8 +121,8 @@ TEST(Plan, NotRecursiveKeepsRulesAwayFromChildren) {
   replace: {class: experts}
 )");
   EXPECT_EQ(plan.findings(),
-            "r.yaml:7: warning: the rule never decides: every module it matches (2) is taken by "
-            "line 2\n");
+            "r.yaml:7: warning: the rule is never applied: all 2 modules it matches are matched "
+            "first by line 2\n");
   const Placement& experts = plan.at("model.layers.3.mlp.experts");
   EXPECT_EQ(experts.rule, nullptr);
   EXPECT_EQ(experts.generate_device, kCpu);
@@ -133,7 +133,7 @@ TEST(Plan, NotRecursiveKeepsRulesAwayFromChildren) {
   EXPECT_EQ(plan.at("model.layers.3.self_attn.o_proj").generate_device, kGpu0);
 }
 
-TEST(Plan, TheRootCanBeReplaced) {
+TEST(Plan, RootCanBeReplaced) {
   const Case plan =
       on_gpus("- match: {name: ^$}\n  replace: {class: model, kwargs: {device: cpu}}\n");
   EXPECT_EQ(plan.findings(), "");
@@ -142,7 +142,7 @@ TEST(Plan, TheRootCanBeReplaced) {
   EXPECT_EQ(plan.line("model"), 0);
 }
 
-TEST(Plan, DevicesOfThePhases) {
+TEST(Plan, PhasesHaveTheirOwnDevices) {
   const Case plan = on_gpus(R"(
 - match: {name: q_a_proj}
   replace: {kwargs: {device: cpu, prefill_device: "cuda:1", out_device: cuda}}
@@ -171,7 +171,7 @@ TEST(Plan, DevicesOfThePhases) {
   EXPECT_EQ(o.prefill_op->name, "cpu.linear");
 }
 
-TEST(Plan, OpNamesOfKTransformers) {
+TEST(Plan, ResolvesKTransformersOpNames) {
   const Case plan = on_gpus(R"(
 - match: {role: experts}
   replace:
@@ -205,7 +205,7 @@ TEST(Plan, OpNamesOfKTransformers) {
   EXPECT_EQ(plan.at("model.layers.0.self_attn.q_a_proj").prefill_op->name, "cuda.linear");
 }
 
-TEST(Plan, RoutersThatAreLinearsTakeRulesForLinears) {
+TEST(Plan, LinearRulesMatchRoutersOfClassLinear) {
   const Case plan(testing::mixtral(2), cpu_registry(), R"(
 - match: {class: torch.nn.Linear}
   replace: {class: KTransformersLinear, kwargs: {generate_op: KLinearTorch}}
@@ -227,8 +227,8 @@ TEST(Plan, TransferMapIsChecked) {
   EXPECT_EQ(plan.result.plan.transfer_map, (std::map<std::int64_t, Device>{{3, kGpu1}}));
   EXPECT_EQ(plan.findings(),
             "r.yaml:5: warning: transfer_map names layer 9, the model has 5 layers\n"
-            "r.yaml:5: warning: transfer_map sends the hidden states to cuda:1, attention runs on "
-            "cuda:0 (at model.layers.3.self_attn)\n");
+            "r.yaml:5: warning: transfer_map moves the hidden states to cuda:1 but attention runs "
+            "on cuda:0 (at model.layers.3.self_attn)\n");
   EXPECT_EQ(
       on_gpus("- match: {role: norm}\n  replace: {kwargs: {transfer_map: {1: cpu}}}").findings(),
       "r.yaml:2: error: transfer_map is a kwarg of model, the module is norm (at "
@@ -249,11 +249,11 @@ TEST(Plan, PlanOnlyKeepsDevicesWithoutOperators) {
   EXPECT_EQ(plan.at("lm_head").generate_device, kGpu1);
   const Case here(testing::deepseek_v3(5), cpu_registry(), rules, {.num_gpus = 2});
   EXPECT_EQ(here.result.findings.at(0).text,
-            "no operator for role linear on cuda in this build (have: cpu.linear) (at "
+            "no operator for role linear on cuda in this build (available: cpu.linear) (at "
             "model.layers.0.self_attn.q_a_proj and 40 more)");
 }
 
-TEST(Plan, KwargsGoToTheOperatorThatKnowsThem) {
+TEST(Plan, KwargsMustBeDeclaredByTheOperator) {
   ops::Registry registry = cpu_registry();
   ops::OperatorInfo info;
   info.name = "cpu.experts_amx";
@@ -273,12 +273,11 @@ TEST(Plan, KwargsGoToTheOperatorThatKnowsThem) {
             "r.yaml:5: error: unknown kwarg \"threads\" of cpu.experts (known: device, "
             "generate_device, prefill_device, out_device, generate_op, prefill_op, backend) (at "
             "model.layers.4.mlp.experts)\n"
-            "r.yaml:5: warning: backend: AMXInt8 has no effect here: cpu.experts has no such "
-            "choice\n"
+            "r.yaml:5: warning: backend: AMXInt8 has no effect: cpu.experts does not support it\n"
             "r.yaml:7: error: backend is a kwarg of experts, the module is attention (at "
             "model.layers.0.self_attn and 4 more)\n"
-            "r.yaml:7: warning: absorb_for_prefill: true has no effect here: cpu.attention has no "
-            "such choice\n");
+            "r.yaml:7: warning: absorb_for_prefill: true has no effect: cpu.attention does not "
+            "support it\n");
   EXPECT_EQ(plan.at("model.layers.3.mlp.experts").kwargs.at("threads"), "8");
 }
 
@@ -291,19 +290,19 @@ TEST(Plan, WeightTypesMustBeAccepted) {
   registry.add(info);
   const Case plan(testing::deepseek_v3(5), std::move(registry), "[]", {});
   EXPECT_EQ(plan.result.findings.at(0).text,
-            "cpu.embedding does not take BF16 weights (at model.embed_tokens)");
+            "cpu.embedding does not support BF16 weights (at model.embed_tokens)");
   EXPECT_EQ(plan.result.findings.at(0).where, "r.yaml");
 }
 
-TEST(Plan, OperatorsMustFitTheModule) {
+TEST(Plan, OperatorsMustSupportTheModule) {
   const auto registry = [] {
     ops::Registry operators;
-    for (const bool latent : {false, true}) {
+    for (const bool is_mla : {false, true}) {
       ops::OperatorInfo info;
-      info.name = latent ? "cpu.mla" : "cpu.attention";
+      info.name = is_mla ? "cpu.mla" : "cpu.attention";
       info.role = ops::Role::Attention;
-      info.fits = [latent](const ops::Params& params) {
-        return std::holds_alternative<ops::MlaParams>(params) == latent;
+      info.fits = [is_mla](const ops::Params& params) {
+        return std::holds_alternative<ops::MlaParams>(params) == is_mla;
       };
       operators.add(info);
     }
@@ -312,78 +311,88 @@ TEST(Plan, OperatorsMustFitTheModule) {
   Blueprint model;
   model.root.role = ops::Role::Attention;
   model.root.params = ops::MlaParams{};
-  const Case right(model, registry(), "[]", {});
-  EXPECT_EQ(right.at("").generate_op->name, "cpu.mla");
-  const Case wrong(model, registry(), "- match: {name: ''}\n  replace: {class: cpu.attention}", {});
-  EXPECT_EQ(wrong.findings(),
-            "r.yaml:2: error: cpu.attention does not compute this kind of attention (at the "
+  const Case supported(model, registry(), "[]", {});
+  EXPECT_EQ(supported.at("").generate_op->name, "cpu.mla");
+  const Case unsupported(model, registry(),
+                         "- match: {name: ''}\n  replace: {class: cpu.attention}", {});
+  EXPECT_EQ(unsupported.findings(),
+            "r.yaml:2: error: cpu.attention does not support this kind of attention (at the "
             "root)\n");
 }
 
-struct Wrong {
+struct InvalidRule {
   const char* replace;
-  const char* complaint;
+  const char* finding;
 
-  friend std::ostream& operator<<(std::ostream& out, const Wrong& wrong) {
-    return out << wrong.replace;
+  friend std::ostream& operator<<(std::ostream& out, const InvalidRule& invalid) {
+    return out << invalid.replace;
   }
 };
 
-class PlanWrong : public ::testing::TestWithParam<Wrong> {};
+class InvalidPlan : public ::testing::TestWithParam<InvalidRule> {};
 
-TEST_P(PlanWrong, IsReportedWithItsLine) {
+TEST_P(InvalidPlan, IsReportedWithItsLine) {
   const Case plan =
       on_gpus(str("- match: {name: ^lm_head}\n  replace:\n    ", GetParam().replace, "\n"));
-  EXPECT_EQ(plan.findings(), str("r.yaml:", GetParam().complaint, "\n"));
+  EXPECT_EQ(plan.findings(), str("r.yaml:", GetParam().finding, "\n"));
   EXPECT_FALSE(plan.result.ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Resolving,
-    PlanWrong,
+    InvalidPlan,
     ::testing::Values(
-        Wrong{"class: cuda.fancy",
-              "3: error: no operator \"cuda.fancy\" in this build (give \"default\", a role, a "
-              "KTransformers class or one of cpu.embedding, cpu.norm, cpu.linear, cpu.rope, "
-              "cpu.attention, cpu.kv_cache, cpu.mlp, cpu.moe, cpu.router, cpu.experts, "
-              "cuda.embedding, cuda.norm, cuda.linear, cuda.rope, cuda.attention, cuda.kv_cache, "
-              "cuda.mlp, cuda.moe, cuda.router, cuda.experts)"},
-        Wrong{"class: npu.linear",
-              "3: error: no operator \"npu.linear\" in this build (linear: cpu.linear, "
-              "cuda.linear)"},
-        Wrong{"class: ktransformers.operators.experts.KTransformersExperts",
-              "3: error: ktransformers.operators.experts.KTransformersExperts replaces experts, "
-              "the module is linear (Linear) (at lm_head)"},
-        Wrong{"class: ktransformers.operators.ascend.ascend_linear.KTransformersLinearW8A8A2",
-              "3: error: ktransformers.operators.ascend.ascend_linear.KTransformersLinearW8A8A2 "
-              "needs npu: this build has no such device (it has cpu and cuda)"},
-        Wrong{"kwargs: {device: xpu}",
-              "3: error: device xpu: this build has no such device (it has cpu and cuda)"},
-        Wrong{"kwargs: {device: gpu}",
-              "3: error: unknown device \"gpu\" (known: cpu, cuda, cuda:0, cuda:1, …)"},
-        Wrong{"kwargs: {device: cuda:3}",
-              "3: error: device cuda:3: the machine has 2 GPU(s), from cuda:0"},
-        Wrong{"kwargs: {generate_op: KLinearIPEXLLM}",
-              "3: error: KLinearIPEXLLM needs xpu: this build has no such device (it has cpu and "
-              "cuda)"},
-        Wrong{"kwargs: {generate_op: KExpertsCPU}",
-              "3: error: KExpertsCPU is an operator for experts, the module is linear (Linear) (at "
-              "lm_head)"},
-        Wrong{"kwargs: {generate_op: KLinearMarlin, device: cpu}",
-              "3: error: KLinearMarlin runs on cuda, generate_device is cpu (at lm_head)"},
-        Wrong{"kwargs: {generate_op: None}",
-              "3: error: generate_op: None leaves the module without an operator (at lm_head)"},
-        Wrong{"kwargs: {prefill_op: Fancy}",
-              "3: error: prefill_op: no operator \"Fancy\" in this build (linear: cpu.linear, "
-              "cuda.linear; known names: KLinearMarlin, VLinearMarlin, KLinearFP8, KLinearQ8, "
-              "KLinearTorch, KLinearCPUInfer)"},
-        Wrong{"{class: cpu.linear, kwargs: {prefill_device: cuda}}",
-              "3: error: cpu.linear runs on cpu, prefill_device is cuda:0 (at lm_head)"},
-        Wrong{"kwargs: {speed: 11}",
-              "3: error: unknown kwarg \"speed\" of cuda.linear (known: device, generate_device, "
-              "prefill_device, out_device, generate_op, prefill_op) (at lm_head)"}));
+        InvalidRule{
+            "class: cuda.fancy",
+            "3: error: no operator \"cuda.fancy\" in this build (use \"default\", a role, a "
+            "KTransformers class or one of cpu.embedding, cpu.norm, cpu.linear, cpu.rope, "
+            "cpu.attention, cpu.kv_cache, cpu.mlp, cpu.moe, cpu.router, cpu.experts, "
+            "cuda.embedding, cuda.norm, cuda.linear, cuda.rope, cuda.attention, cuda.kv_cache, "
+            "cuda.mlp, cuda.moe, cuda.router, cuda.experts)"},
+        InvalidRule{"class: npu.linear",
+                    "3: error: no operator \"npu.linear\" in this build (linear: cpu.linear, "
+                    "cuda.linear)"},
+        InvalidRule{
+            "class: ktransformers.operators.experts.KTransformersExperts",
+            "3: error: ktransformers.operators.experts.KTransformersExperts replaces experts, "
+            "the module is linear (Linear) (at lm_head)"},
+        InvalidRule{
+            "class: ktransformers.operators.ascend.ascend_linear.KTransformersLinearW8A8A2",
+            "3: error: ktransformers.operators.ascend.ascend_linear.KTransformersLinearW8A8A2 "
+            "needs npu, which this build does not support (supported: cpu, cuda)"},
+        InvalidRule{"kwargs: {device: xpu}",
+                    "3: error: device xpu is not supported by this build (supported: cpu, cuda)"},
+        InvalidRule{"kwargs: {device: gpu}",
+                    "3: error: unknown device \"gpu\" (known: cpu, cuda, cuda:0, cuda:1, …)"},
+        InvalidRule{
+            "kwargs: {device: cuda:3}",
+            "3: error: device cuda:3 does not exist: the machine has 2 GPU(s), from cuda:0"},
+        InvalidRule{
+            "kwargs: {generate_op: KLinearIPEXLLM}",
+            "3: error: KLinearIPEXLLM needs xpu, which this build does not support (supported: "
+            "cpu, cuda)"},
+        InvalidRule{
+            "kwargs: {generate_op: KExpertsCPU}",
+            "3: error: KExpertsCPU is an operator for experts, the module is linear (Linear) (at "
+            "lm_head)"},
+        InvalidRule{"kwargs: {generate_op: KLinearMarlin, device: cpu}",
+                    "3: error: KLinearMarlin runs on cuda, generate_device is cpu (at lm_head)"},
+        InvalidRule{
+            "kwargs: {generate_op: None}",
+            "3: error: generate_op: None leaves the module without an operator (at lm_head)"},
+        InvalidRule{
+            "kwargs: {prefill_op: Fancy}",
+            "3: error: prefill_op: no operator \"Fancy\" in this build (linear: cpu.linear, "
+            "cuda.linear; known names: KLinearMarlin, VLinearMarlin, KLinearFP8, KLinearQ8, "
+            "KLinearTorch, KLinearCPUInfer)"},
+        InvalidRule{"{class: cpu.linear, kwargs: {prefill_device: cuda}}",
+                    "3: error: cpu.linear runs on cpu, prefill_device is cuda:0 (at lm_head)"},
+        InvalidRule{
+            "kwargs: {speed: 11}",
+            "3: error: unknown kwarg \"speed\" of cuda.linear (known: device, generate_device, "
+            "prefill_device, out_device, generate_op, prefill_op) (at lm_head)"}));
 
-TEST(Plan, WarnsOfRulesWithoutEffect) {
+TEST(Plan, WarnsAboutRulesWithoutEffect) {
   const Case plan = on_cpu(R"(
 - match: {class: MixtralAttention}
   replace: {class: attention}
@@ -398,10 +407,10 @@ TEST(Plan, WarnsOfRulesWithoutEffect) {
 )");
   EXPECT_EQ(plan.findings(),
             "r.yaml:2: warning: the rule matches no module of this model\n"
-            "r.yaml:8: warning: the rule never decides: every module it matches (32) is taken by "
-            "lines 4, 6\n"
-            "r.yaml:10: warning: the rule has the same match as the one at line 6, which comes "
-            "first\n");
+            "r.yaml:8: warning: the rule is never applied: all 32 modules it matches are matched "
+            "first by lines 4, 6\n"
+            "r.yaml:10: warning: the rule is never applied: it has the same match as the rule at "
+            "line 6\n");
   EXPECT_TRUE(plan.result.ok());
 }
 

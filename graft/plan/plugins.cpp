@@ -17,8 +17,8 @@ void load_plugins(const std::vector<fs::path>& libraries,
   std::set<fs::path> loaded;
   const auto load = [&](const fs::path& path) {
     std::error_code error;
-    const fs::path whole = fs::weakly_canonical(path, error);
-    if (loaded.insert(error ? path : whole).second) ops::load_plugin(path, registry);
+    const fs::path canonical = fs::weakly_canonical(path, error);
+    if (loaded.insert(error ? path : canonical).second) ops::load_plugin(path, registry);
   };
   for (const fs::path& library : libraries)
     load(library);

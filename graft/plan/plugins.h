@@ -1,4 +1,4 @@
-// The plugins that a command and its rule file name, brought into the registry before rules are
+// Loads the plugins of a command line and of a rule file into the registry, before the rules are
 // resolved against it.
 
 #pragma once
@@ -12,9 +12,9 @@
 
 namespace graft::plan {
 
-// `libraries` first, paths as the user gave them: what is wrong with one is thrown as an Error.
-// Then those of the rule file, relative to its folder: what is wrong is a finding with its line. A
-// library that is named twice is loaded once.
+// Loads `libraries` first, with paths as the user gave them; a failure throws Error. Then those of
+// the rule file, relative to its folder; a failure is a finding with its line. A library named
+// twice is loaded once.
 void load_plugins(const std::vector<std::filesystem::path>& libraries,
                   const RuleFile& rules,
                   ops::Registry& registry,

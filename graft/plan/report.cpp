@@ -13,7 +13,7 @@
 namespace graft::plan {
 namespace {
 
-// A line of the table. `name` lacks the number of the layer, which stands at `number_at`.
+// A line of the table. The layer number is cut out of `name`; it belongs at offset `number_at`.
 struct Row {
   std::string name;
   std::size_t number_at = 0;
@@ -27,7 +27,7 @@ struct Row {
   }
 };
 
-// The rows of one layer or more, or (first = -1) of what stands outside the layers.
+// The rows of equal consecutive layers, or (first = -1) of the modules outside the layers.
 struct Block {
   std::int64_t first = -1;
   std::int64_t last = -1;
@@ -41,12 +41,12 @@ struct Block {
 };
 
 std::string operator_text(const Placement& placement) {
-  const auto* generate = placement.generate_op;
+  const auto* decode = placement.generate_op;
   const auto* prefill = placement.prefill_op;
-  // Planned for a machine whose operators this build does not have.
-  if (generate == nullptr) return str("(", ops::name(placement.module->role), ")");
-  if (prefill == nullptr || prefill == generate) return generate->name;
-  return str(generate->name, ", prefill ", prefill->name);
+  // A container, or planned for a machine whose operators this build lacks.
+  if (decode == nullptr) return str("(", ops::name(placement.module->role), ")");
+  if (prefill == nullptr || prefill == decode) return decode->name;
+  return str(decode->name, ", prefill ", prefill->name);
 }
 
 std::string devices_text(const Placement& placement) {
@@ -80,7 +80,7 @@ Row make_row(const Placement& placement) {
   return row;
 }
 
-// What holds other modules and was not named by a rule says nothing.
+// Containers are shown only when a rule placed them.
 bool is_shown(const Placement& placement) {
   const ops::Role role = placement.module->role;
   return placement.rule != nullptr || placement.weight_bytes > 0 ||
@@ -118,7 +118,7 @@ std::string full_name(const Row& row, const Block& block) {
   return std::string(row.name).insert(row.number_at, number);
 }
 
-// Letters, not bytes: the arrow has three.
+// Code points, not bytes: the arrow has three bytes.
 std::size_t width_of(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) >> 6U) != 2U;
@@ -134,7 +134,7 @@ std::string table_text(const std::vector<Cells>& lines) {
       widths[i] = std::max(widths[i], width_of(cells[i]));
     }
   }
-  constexpr std::size_t kBytesColumn = 3;  // numbers stand at the right
+  constexpr std::size_t kBytesColumn = 3;  // right-aligned
   std::string text;
   for (const Cells& cells : lines) {
     std::string line;
@@ -148,7 +148,7 @@ std::string table_text(const std::vector<Cells>& lines) {
   return text;
 }
 
-// The types of a module's own weights, of the most bytes first: "Q4_K, Q6_K". Null without weights.
+// The types of a module's own weights, largest total first: "Q4_K, Q6_K". Null without weights.
 Json dtype_json(const ModuleSpec& module) {
   std::vector<std::pair<DType, std::size_t>> types;
   for (const WeightSpec& weight : module.weights) {

@@ -1,4 +1,4 @@
-// A plan as people and programs read it. Used by `graft plan` and `graft rules check`.
+// Prints a plan as a table or as JSON, for `graft plan`, `graft rules check` and the web page.
 
 #pragma once
 
@@ -17,15 +17,15 @@ struct DeviceBytes {
   std::size_t bytes = 0;
 };
 
-// Where the weights lie between steps: on each module's generate_device. The CPU first.
+// Weight bytes per device, the CPU first. A module's weights count on its decode device.
 std::vector<DeviceBytes> weight_bytes_by_device(const Plan& plan);
 
 std::uint64_t weight_bytes(const Plan& plan);  // of all devices
 std::uint64_t weight_bytes_on(const Plan& plan, Device device);
 
-// One row per module that computes or that a rule placed; layers that follow each other and differ
-// in nothing but their weights' sizes are one block:
-//   model.layers.3-60.mlp.experts  cpu.experts  cpu → cuda:0  605.3 GiB  rule 4
+// One row per module that computes or that a rule placed. Consecutive layers with equal placements
+// are folded into one block, whose weights are summed:
+//   model.layers.3-60.mlp.experts  cpu.experts  cpu → cuda:0  605.3 GiB  line 4
 std::string plan_text(const Plan& plan);
 
 // Everything, unfolded: {model, family, placements: [...], transfer_map, weight_bytes}.

@@ -35,7 +35,7 @@ TEST(Report, FoldsEqualLayers) {
   planned.blueprint = testing::mixtral(4);
   plan(planned, kRules, {.num_gpus = 2});
   const std::string text = plan_text(planned.result.plan);
-  // Columns are as wide as their widest cell, so the spaces are not the point.
+  // Column widths depend on the widest cell: compare without padding.
   const std::string squeezed = std::regex_replace(text, std::regex(" +"), " ");
   for (const char* line : {"model.layers.0-1.block_sparse_moe.experts cpu.experts cpu → cuda:0 "
                            "12.5 MiB line 1",
@@ -48,7 +48,7 @@ TEST(Report, FoldsEqualLayers) {
   EXPECT_EQ(text.find("model.layers.1."), std::string::npos);
 }
 
-TEST(Report, NumbersInOtherPlacesStay) {
+TEST(Report, KeepsNumbersOtherThanTheLayer) {
   Planned planned;
   planned.blueprint.root.name = "";
   ModuleSpec module;
@@ -66,7 +66,7 @@ TEST(Report, NumbersInOtherPlacesStay) {
       << plan_text(planned.result.plan);
 }
 
-TEST(Report, JsonNamesTheTypesOfMostBytesFirst) {
+TEST(Report, JsonSortsTypesByBytes) {
   Planned planned;
   planned.blueprint.root.role = ops::Role::Experts;
   planned.blueprint.root.weights = {{.name = "gate", .shape = {2, 256}, .dtype = DType::Q4_K},
@@ -93,7 +93,7 @@ TEST(Report, JsonHoldsEveryPlacement) {
     EXPECT_EQ(row["dtype"], "BF16");
   }
   EXPECT_EQ(json["placements"][0]["generate_op"], Json());
-  EXPECT_EQ(json["placements"][0]["dtype"], Json()) << "it has no weights of its own";
+  EXPECT_EQ(json["placements"][0]["dtype"], Json()) << "the root has no weights of its own";
   const std::vector<Finding> findings = {{.where = "r.yaml:3", .line = 3, .text = "odd"}};
   EXPECT_EQ(findings_json(findings)[0]["kind"], "error");
 }

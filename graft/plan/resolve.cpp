@@ -26,12 +26,12 @@ class Resolver {
   ResolvedRule run() {
     resolve_class();
     const std::optional<Device> both = device("device");
-    out_.generate.device = device("generate_device");
+    out_.decode.device = device("generate_device");
     out_.prefill.device = device("prefill_device");
-    if (!out_.generate.device) out_.generate.device = both;
+    if (!out_.decode.device) out_.decode.device = both;
     if (!out_.prefill.device) out_.prefill.device = both;
     out_.out_device = device("out_device");
-    resolve_op("generate_op", out_.generate);
+    resolve_op("generate_op", out_.decode);
     resolve_op("prefill_op", out_.prefill);
     for (const auto& [layer, word] : rule_.transfer_map) {
       if (const auto to = device_named(word, rule_.line_of("transfer_map"))) {
@@ -46,51 +46,53 @@ class Resolver {
 
  private:
   template <class... Parts>
-  void wrong(int line, const Parts&... parts) {
+  void report_error(int line, const Parts&... parts) {
     out_.usable = false;
     findings_.error(line, str(parts...));
   }
 
-  void no_such_device(int line, std::string_view word, std::string_view device) {
-    wrong(line, word, " needs ", device, ": this build has no such device (it has cpu and cuda)");
+  void unsupported_platform(int line, std::string_view word, std::string_view platform) {
+    report_error(line, word, " needs ", platform,
+                 ", which this build does not support (supported: cpu, cuda)");
   }
 
   void resolve_class() {
     const std::string& word = rule_.replace_class;
-    out_.generate.line = out_.prefill.line = rule_.class_line;
+    out_.decode.line = out_.prefill.line = rule_.class_line;
     if (word == "default") return;
     if (const auto role = ops::role_from_name(word)) {
       out_.role = role;
     } else if (const auto* op = registry_.find(word)) {
       out_.role = op->role;
-      out_.generate.op.named = out_.prefill.op.named = op;
+      out_.decode.op.named = out_.prefill.op.named = op;
     } else if (const ClassAlias* alias = find_class_alias(word)) {
       out_.role = alias->role;
       if (alias->platform != Platform::Any) {
-        no_such_device(rule_.class_line, word, name(alias->platform));
+        unsupported_platform(rule_.class_line, word, name(alias->platform));
       }
     } else if (const OpAlias* op_alias = find_op_alias(word)) {
       out_.role = op_alias->role;
-      take_alias(*op_alias, out_.generate, rule_.class_line);
-      out_.prefill.op = out_.generate.op;
+      set_alias(*op_alias, out_.decode, rule_.class_line);
+      out_.prefill.op = out_.decode.op;
     } else {
       unknown_class(word);
     }
   }
 
   void unknown_class(const std::string& word) {
-    std::string hint = str("give \"default\", a role, a KTransformers class or one of ",
+    std::string hint = str("use \"default\", a role, a KTransformers class or one of ",
                            operator_list(registry_.all()));
-    // "cuda.linear" in a build without CUDA: say what there is for that role.
+    // "cuda.linear" in a build without CUDA: list the operators of that role only.
     if (const auto role = ops::role_from_name(word.substr(word.rfind('.') + 1))) {
       hint = str(ops::name(*role), ": ", operator_list(registry_.of_role(*role)));
     }
-    wrong(rule_.class_line, "no operator \"", word, "\" in this build (", hint, ")");
+    report_error(rule_.class_line, "no operator \"", word, "\" in this build (", hint, ")");
   }
 
-  void take_alias(const OpAlias& alias, PhaseRequest& phase, int line) {
+  void set_alias(const OpAlias& alias, PhaseRequest& phase, int line) {
     phase.op = {.none = false, .named = nullptr, .alias = &alias};
-    if (alias.platform != Platform::Any) no_such_device(line, alias.name, name(alias.platform));
+    if (alias.platform != Platform::Any)
+      unsupported_platform(line, alias.name, name(alias.platform));
   }
 
   void resolve_op(const char* key, PhaseRequest& phase) {
@@ -105,11 +107,12 @@ class Resolver {
     } else if (const auto* op = registry_.find(word)) {
       phase.op = {.none = false, .named = op, .alias = nullptr};
     } else if (const OpAlias* alias = find_op_alias(word)) {
-      take_alias(*alias, phase, phase.line);
+      set_alias(*alias, phase, phase.line);
     } else {
       const ops::Role role = out_.role.value_or(rule_.role.value_or(ops::Role::Linear));
-      wrong(phase.line, key, ": no operator \"", word, "\" in this build (", ops::name(role), ": ",
-            operator_list(registry_.of_role(role)), "; known names: ", op_alias_list(role), ")");
+      report_error(phase.line, key, ": no operator \"", word, "\" in this build (", ops::name(role),
+                   ": ", operator_list(registry_.of_role(role)),
+                   "; known names: ", op_alias_list(role), ")");
     }
   }
 
@@ -121,17 +124,18 @@ class Resolver {
 
   std::optional<Device> device_named(const std::string& word, int line) {
     if (is_foreign_device(word)) {
-      wrong(line, "device ", word, ": this build has no such device (it has cpu and cuda)");
+      report_error(line, "device ", word, " is not supported by this build (supported: cpu, cuda)");
       return std::nullopt;
     }
     const auto found = device_from_name(word);
     if (!found) {
-      wrong(line, "unknown device \"", word, "\" (known: cpu, cuda, cuda:0, cuda:1, …)");
+      report_error(line, "unknown device \"", word, "\" (known: cpu, cuda, cuda:0, cuda:1, …)");
       return std::nullopt;
     }
     if (found->type == DeviceType::Cuda && found->index >= machine_.num_gpus) {
-      wrong(line, "device ", word, ": the machine has ",
-            machine_.num_gpus == 0 ? "no GPU" : str(machine_.num_gpus, " GPU(s), from cuda:0"));
+      report_error(
+          line, "device ", word, " does not exist: the machine has ",
+          machine_.num_gpus == 0 ? "no GPU" : str(machine_.num_gpus, " GPU(s), from cuda:0"));
       return std::nullopt;
     }
     return found;

@@ -1,5 +1,5 @@
-// A rule's replace part read against what this build and the machine have: words looked up, devices
-// checked. What is wrong whatever the rule matches is said here, once.
+// Resolves the `replace` part of a rule against this build and machine: looks up names and checks
+// devices. Errors that do not depend on the matched module are reported here, once per rule.
 
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace graft::plan {
 
-// Which operator a rule asks for: the first of these that is set; without any the default of the
-// module's role.
+// The operator a rule requests. At most one field is set; none means the default of the module's
+// role.
 struct OpRequest {
   bool none = false;                         // `None`
   const ops::OperatorInfo* named = nullptr;  // "cpu.linear"
@@ -24,25 +24,25 @@ struct OpRequest {
 
   bool operator==(const OpRequest&) const = default;
   bool is_default() const { return !none && named == nullptr && alias == nullptr; }
-  // Where it can run, nothing: anywhere.
+  // The device type the operator requires; null: any.
   std::optional<DeviceType> device_type() const;
 };
 
 struct PhaseRequest {
   std::optional<Device> device;
   OpRequest op;
-  int line = 0;  // of the op's word, for complaints
+  int line = 0;  // of the op's name, for findings
 };
 
 struct ResolvedRule {
   const Rule* rule = nullptr;
-  bool usable = true;             // false: an error was reported, modules it takes are not placed
-  std::optional<ops::Role> role;  // of modules its class can replace; nothing: any
-  PhaseRequest generate;
+  bool usable = true;             // false: an error was reported; its modules stay unplaced
+  std::optional<ops::Role> role;  // of the modules its class can replace; null: any
+  PhaseRequest decode;
   PhaseRequest prefill;
   std::optional<Device> out_device;
   std::map<std::int64_t, Device> transfer_map;
-  ops::Kwargs kwargs;  // everything but devices, op names and the transfer map
+  ops::Kwargs kwargs;  // without devices, op names and the transfer map
 };
 
 ResolvedRule resolve(const Rule& rule,

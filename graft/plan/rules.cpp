@@ -18,19 +18,19 @@
 namespace graft::plan {
 namespace {
 
-// KTransformers' largest file has 30 kB and 60 rules. The limits keep a wrong file from costing
-// minutes; values are counted as the rules use them, because YAML aliases make one text many.
+// KTransformers' largest file has 30 kB and 60 rules. The limits bound the time a hostile file can
+// cost. Values are counted where rules use them, because a YAML alias repeats a value at no cost.
 constexpr std::size_t kMaxFileBytes = 4U << 20U;
 constexpr std::size_t kMaxRules = 2000;
 constexpr std::size_t kMaxValues = 200'000;
 
-// A quoted scalar is text whatever it spells.
+// False for a quoted scalar, which is always text.
 bool is_plain(const YAML::Node& node) {
   return node.Tag() != "!";
 }
 
 std::optional<bool> to_bool(const YAML::Node& node) {
-  // The words of YAML 1.1 as Python's loader reads them: not "y" and "n".
+  // YAML 1.1 booleans as Python's loader reads them, which excludes "y" and "n".
   static constexpr std::array<std::string_view, 9> kTrue = {"true", "True", "TRUE", "yes", "Yes",
                                                             "YES",  "on",   "On",   "ON"};
   static constexpr std::array<std::string_view, 9> kFalse = {"false", "False", "FALSE", "no", "No",
@@ -70,7 +70,7 @@ std::string role_list() {
   return list;
 }
 
-// Sees the events of a YAML text and keeps only where each document begins.
+// Records the line where each YAML document begins.
 class DocumentStarts : public YAML::EventHandler {
  public:
   const std::vector<int>& lines() const { return lines_; }
@@ -98,15 +98,15 @@ class DocumentStarts : public YAML::EventHandler {
   std::vector<int> lines_;
 };
 
-// YAML::Load reads the first document and says nothing of what follows, YAML::LoadAll never ends
-// where a stray "," follows. So look whether anything follows, once.
+// YAML::Load silently ignores what follows the first document, and YAML::LoadAll does not terminate
+// on a stray ",". So check for a second document before loading.
 YAML::Node load_only_document(const std::string& text, const std::string& path) {
   std::istringstream in(text);
   YAML::Parser parser(in);
   DocumentStarts starts;
   if (parser.HandleNextDocument(starts)) parser.HandleNextDocument(starts);
   if (starts.lines().size() > 1) {
-    fail(path, ":", starts.lines()[1], ": something follows the list of rules");
+    fail(path, ":", starts.lines()[1], ": unexpected content after the list of rules");
   }
   return YAML::Load(text);
 }
@@ -117,10 +117,10 @@ class Parser {
 
   void parse(const YAML::Node& root) {
     if (root.IsMap()) {
-      keys(root, "the file", {"plugins", "rules"});
+      check_keys(root, "the file", {"plugins", "rules"});
       if (const YAML::Node plugins = root["plugins"]) parse_plugins(plugins);
       const YAML::Node rules = root["rules"];
-      if (!rules) fail(where(root), ": no list of rules, and no key \"rules\" that holds one");
+      if (!rules) fail(where(root), ": expected a list of rules or a key \"rules\"");
       if (!rules.IsSequence()) fail(where(rules), ": rules must be a list of rules");
       parse_rules(rules);
     } else if (root.IsSequence()) {
@@ -131,8 +131,8 @@ class Parser {
   }
 
  private:
-  // A value that is left out stands, for yaml-cpp, where the next thing begins: its key's line,
-  // noted in keys(), is the one to name.
+  // yaml-cpp places an empty value where the next token begins. Report its key's line instead,
+  // which check_keys() recorded.
   int line(const YAML::Node& node) const {
     const auto empty = empty_values_.find({node.Mark().line, node.Mark().column});
     if (node.IsNull() && empty != empty_values_.end()) return empty->second;
@@ -142,28 +142,28 @@ class Parser {
   std::string where(int at) const { return str(file_.path.string(), ":", at); }
 
   template <class... Parts>
-  void wrong(const YAML::Node& node, const Parts&... parts) {
+  void report_error(const YAML::Node& node, const Parts&... parts) {
     findings_.push_back({.where = where(node), .line = line(node), .text = str(parts...)});
   }
 
-  // Called for every value that is read; see kMaxValues.
+  // Call for every value that is read; see kMaxValues.
   void count(const YAML::Node& node) {
     if (++num_values_ > kMaxValues) fail(where(node), ": more than ", kMaxValues, " values");
   }
 
-  // Complains about keys that are not known, are no words, or come twice.
-  void keys(const YAML::Node& map,
-            std::string_view of,
-            const std::initializer_list<std::string_view>& known) {
+  // Reports unknown and duplicate keys. An empty `known` accepts any key.
+  void check_keys(const YAML::Node& map,
+                  std::string_view of,
+                  const std::initializer_list<std::string_view>& known) {
     std::set<std::string> seen;
     for (const auto& entry : map) {
       count(entry.first);
-      const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "(no word)";
+      const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "(not a scalar)";
       const YAML::Mark mark = entry.second.Mark();
       if (entry.second.IsNull()) {
         empty_values_[{mark.line, mark.column}] = entry.first.Mark().line + 1;
       }
-      if (!seen.insert(key).second) wrong(entry.first, "key \"", key, "\" comes twice");
+      if (!seen.insert(key).second) report_error(entry.first, "duplicate key \"", key, "\"");
       if (known.size() == 0) continue;
       bool found = false;
       std::string list;
@@ -171,20 +171,21 @@ class Parser {
         found = found || key == word;
         list += (list.empty() ? "" : ", ") + std::string(word);
       }
-      if (!found) wrong(entry.first, "unknown key \"", key, "\" in ", of, " (known: ", list, ")");
+      if (!found)
+        report_error(entry.first, "unknown key \"", key, "\" in ", of, " (known: ", list, ")");
     }
   }
 
-  // The text of a scalar, nothing (and a finding) for anything else.
+  // The text of a scalar; null and a finding for anything else.
   std::optional<std::string> text(const YAML::Node& node, std::string_view what) {
     if (node.IsScalar()) return node.Scalar();
-    const char* got = node.IsNull() ? "nothing" : (node.IsMap() ? "a map" : "a list");
-    wrong(node, what, " must be text, not ", got);
+    const char* got = node.IsNull() ? "empty" : (node.IsMap() ? "a map" : "a list");
+    report_error(node, what, " must be text, not ", got);
     return std::nullopt;
   }
 
   void parse_plugins(const YAML::Node& plugins) {
-    if (!plugins.IsSequence()) return wrong(plugins, "plugins must be a list of paths");
+    if (!plugins.IsSequence()) return report_error(plugins, "plugins must be a list of paths");
     for (const YAML::Node& plugin : plugins) {
       count(plugin);
       if (auto path = text(plugin, "a plugin"))
@@ -194,12 +195,12 @@ class Parser {
 
   void parse_rules(const YAML::Node& rules) {
     if (rules.size() > kMaxRules) {
-      fail(where(rules), ": ", rules.size(), " rules, at most ", kMaxRules, " are accepted");
+      fail(where(rules), ": ", rules.size(), " rules, the maximum is ", kMaxRules);
     }
     for (const YAML::Node& node : rules) {
       count(node);
       if (!node.IsMap()) {
-        wrong(node, "a rule is a map with match and replace");
+        report_error(node, "a rule is a map with match and replace");
         continue;
       }
       Rule rule;
@@ -210,37 +211,37 @@ class Parser {
   }
 
   void parse_rule(const YAML::Node& node, Rule& rule) {
-    keys(node, "a rule", {"match", "replace", "recursive"});
+    check_keys(node, "a rule", {"match", "replace", "recursive"});
     rule.class_line = rule.line;
     const std::size_t before = findings_.size();
     if (const YAML::Node match = node["match"]) {
       parse_match(match, rule);
     } else {
-      wrong(node, "the rule has no match");
+      report_error(node, "the rule has no match");
     }
     rule.broken = findings_.size() > before;
     if (const YAML::Node replace = node["replace"]) {
       parse_replace(replace, rule);
     } else {
-      wrong(node, "the rule has no replace");
+      report_error(node, "the rule has no replace");
     }
     if (const YAML::Node recursive = node["recursive"]) {
       const auto value = to_bool(recursive);
-      if (!value) wrong(recursive, "recursive must be true or false, without quotes");
+      if (!value) report_error(recursive, "recursive must be true or false, without quotes");
       rule.recursive = value.value_or(true);
     }
   }
 
   void parse_match(const YAML::Node& match, Rule& rule) {
-    if (!match.IsMap()) return wrong(match, "match must be a map");
-    keys(match, "match", {"name", "class", "layers", "role"});
-    if (match.size() == 0) wrong(match, "match is empty: give name, class, layers or role");
+    if (!match.IsMap()) return report_error(match, "match must be a map");
+    check_keys(match, "match", {"name", "class", "layers", "role"});
+    if (match.size() == 0) report_error(match, "match is empty: set name, class, layers or role");
     if (const YAML::Node name = match["name"]) parse_name(name, rule);
     if (const YAML::Node class_name = match["class"]) {
       const std::string dotted = text(class_name, "match.class").value_or("");
       rule.class_name = dotted.substr(dotted.rfind('.') + 1);
       if (class_name.IsScalar() && rule.class_name.empty()) {
-        wrong(class_name, "match.class names no class: \"", dotted, "\"");
+        report_error(class_name, "match.class has no class name: \"", dotted, "\"");
       }
     }
     if (const YAML::Node layers = match["layers"]) parse_layers(layers, rule);
@@ -248,7 +249,7 @@ class Parser {
       const auto word = text(role, "match.role");
       if (word) rule.role = ops::role_from_name(*word);
       if (word && !rule.role) {
-        wrong(role, "unknown role \"", *word, "\" (known: ", role_list(), ")");
+        report_error(role, "unknown role \"", *word, "\" (known: ", role_list(), ")");
       }
     }
   }
@@ -259,13 +260,13 @@ class Parser {
     try {
       const Regex check(*rule.name_regex);
     } catch (const Error& error) {
-      wrong(name, "match.name is no regular expression: ", error.what());
+      report_error(name, "match.name is not a regular expression: ", error.what());
     }
   }
 
   void parse_layers(const YAML::Node& layers, Rule& rule) {
     if (!layers.IsSequence()) return parse_layer_range(layers, rule);
-    if (layers.size() == 0) wrong(layers, "match.layers is an empty list");
+    if (layers.size() == 0) report_error(layers, "match.layers is an empty list");
     for (const YAML::Node& range : layers) {
       count(range);
       parse_layer_range(range, rule);
@@ -277,15 +278,15 @@ class Parser {
     if (range) {
       rule.layers.push_back(*range);
     } else {
-      wrong(node,
-            "match.layers: ", node.IsScalar() ? "\"" + node.Scalar() + "\"" : std::string("this"),
-            " is no layer (3), range (0-29) or list of them");
+      report_error(node, "match.layers: ",
+                   node.IsScalar() ? "\"" + node.Scalar() + "\"" : std::string("this"),
+                   " is not a layer (3), a range (0-29) or a list of these");
     }
   }
 
   void parse_replace(const YAML::Node& replace, Rule& rule) {
-    if (!replace.IsMap()) return wrong(replace, "replace must be a map");
-    keys(replace, "replace", {"class", "kwargs"});
+    if (!replace.IsMap()) return report_error(replace, "replace must be a map");
+    check_keys(replace, "replace", {"class", "kwargs"});
     if (const YAML::Node class_name = replace["class"]) {
       rule.class_line = line(class_name);
       rule.replace_class = text(class_name, "replace.class").value_or("default");
@@ -294,11 +295,11 @@ class Parser {
   }
 
   void parse_kwargs(const YAML::Node& kwargs, Rule& rule) {
-    if (!kwargs.IsMap()) return wrong(kwargs, "kwargs must be a map");
-    keys(kwargs, "kwargs", {});
+    if (!kwargs.IsMap()) return report_error(kwargs, "kwargs must be a map");
+    check_keys(kwargs, "kwargs", {});
     for (const auto& entry : kwargs) {
       if (!entry.first.IsScalar()) {
-        wrong(entry.first, "the name of a kwarg must be a word");
+        report_error(entry.first, "the name of a kwarg must be text");
         continue;
       }
       const std::string& key = entry.first.Scalar();
@@ -313,19 +314,19 @@ class Parser {
 
   std::optional<std::string> kwarg(const YAML::Node& node, const std::string& key) {
     if (const auto flag = to_bool(node)) return *flag ? "true" : "false";
-    // Python's None has no YAML spelling: files write the word, or nothing.
+    // YAML has no spelling for Python's None: files write the word or leave the value empty.
     if (node.IsNull() && (key == "generate_op" || key == "prefill_op")) return "None";
     return text(node, key);
   }
 
   void parse_transfer_map(const YAML::Node& map, Rule& rule) {
-    if (!map.IsMap()) return wrong(map, "transfer_map must be a map of layer: device");
-    keys(map, "transfer_map", {});
+    if (!map.IsMap()) return report_error(map, "transfer_map must be a map of layer: device");
+    check_keys(map, "transfer_map", {});
     for (const auto& entry : map) {
       const YAML::Node& key = entry.first;
       const auto layer = key.IsScalar() ? to_int(key.Scalar()) : std::nullopt;
       if (!layer) {
-        wrong(key, "transfer_map: the key must be the number of a layer");
+        report_error(key, "transfer_map: the key must be a layer number");
       } else if (auto device = text(entry.second, "transfer_map: the device")) {
         rule.transfer_map.emplace(*layer, *std::move(device));
       }
@@ -349,13 +350,13 @@ RuleFile parse_rules(const std::string& text,
                      const std::filesystem::path& path,
                      std::vector<Finding>& findings) {
   if (text.size() > kMaxFileBytes) {
-    fail(path.string(), ": ", text.size(), " bytes, a rule file has at most ", kMaxFileBytes);
+    fail(path.string(), ": the rule file has more than ", kMaxFileBytes, " bytes");
   }
   RuleFile file{.path = path, .rules = {}, .plugins = {}};
   std::vector<Finding> found;
   try {
     const YAML::Node root = load_only_document(text, path.string());
-    if (root.IsNull()) fail(path.string(), ":1: the file holds no rules");
+    if (root.IsNull()) fail(path.string(), ":1: the file has no rules");
     Parser(file, found).parse(root);
   } catch (const YAML::Exception& error) {
     fail(path.string(), ":", error.mark.line + 1, ": not valid YAML: ", error.msg);
@@ -368,7 +369,7 @@ RuleFile parse_rules(const std::string& text,
 RuleFile read_rules(const std::filesystem::path& path, std::vector<Finding>& findings) {
   std::ifstream in(path, std::ios::binary);
   if (!in || std::filesystem::is_directory(path)) fail(path.string(), ": cannot be read");
-  // One byte more than is allowed, so that parse_rules sees that there is too much.
+  // Read one byte more than allowed, so that parse_rules rejects a larger file.
   std::string text(kMaxFileBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));

@@ -1,12 +1,12 @@
-// The rule language: a YAML list of match/replace pairs, KTransformers' as it stands plus layer
-// ranges, roles and `device`. Parsing keeps lines, so that every complaint names one.
+// Parses rule files: a YAML list of match/replace pairs, KTransformers' language plus layer ranges,
+// roles and `device`. Every value keeps its line, so that every finding has one.
 //
 //   - match:   { name: "regular expression", class: Linear, layers: [0-2, 7], role: experts }
 //     replace: { class: default, kwargs: { device: "cuda:0" } }
 //     recursive: false
 //
-// A file is such a list, or { plugins: [a.so], rules: [...] }. The first rule that matches a module
-// decides; `recursive: false` keeps all rules away from the modules below it.
+// A file is a list of rules, or { plugins: [a.so], rules: [...] }. The first rule that matches a
+// module applies; `recursive: false` excludes the module's descendants from all rules.
 
 #pragma once
 
@@ -22,7 +22,7 @@
 
 namespace graft::plan {
 
-// Both included.
+// Bounds are inclusive.
 struct LayerRange {
   std::int64_t first = 0;
   std::int64_t last = 0;
@@ -32,9 +32,9 @@ struct LayerRange {
 
 struct Rule {
   int line = 0;         // 1-based, of the rule's first key
-  bool broken = false;  // its match was refused with a Finding: it matches nothing
+  bool broken = false;  // its match has an error Finding: it matches nothing
 
-  // match: at least one; all that are given must hold
+  // match: at least one is set, and all that are set must hold
   std::optional<std::string> name_regex;  // Python-style search
   std::string class_name;                 // last component of a dotted name; subclasses match too
   std::vector<LayerRange> layers;         // any of them
@@ -48,7 +48,7 @@ struct Rule {
   std::map<std::int64_t, std::string> transfer_map;  // kwargs.transfer_map: layer -> device
   bool recursive = true;
 
-  // The line of a kwarg, or of the rule.
+  // The line of a kwarg; the rule's line if it has no such kwarg.
   int line_of(const std::string& kwarg) const;
 };
 
@@ -60,16 +60,16 @@ struct PluginPath {
 struct RuleFile {
   std::filesystem::path path;  // for messages
   std::vector<Rule> rules;
-  std::vector<PluginPath> plugins;  // of `plugins:`; plugins.h loads them
+  std::vector<PluginPath> plugins;  // loaded by plugins.h
 };
 
-// Throws Error for text that is no YAML or no list of rules; what is wrong inside rules (unknown
-// keys, bad types, bad regular expressions) goes to `findings`, all of it.
+// Throws Error for text that is not YAML or not a list of rules. Errors inside rules (unknown keys,
+// wrong types, bad regular expressions) are all added to `findings`.
 RuleFile parse_rules(const std::string& text,
                      const std::filesystem::path& path,
                      std::vector<Finding>& findings);
 
-// The rules in a file. Throws Error, also when the file cannot be read or is over 4 MiB.
+// Reads and parses a file. Also throws Error when it cannot be read or is larger than 4 MiB.
 RuleFile read_rules(const std::filesystem::path& path, std::vector<Finding>& findings);
 
 }  // namespace graft::plan

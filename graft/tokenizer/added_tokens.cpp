@@ -12,7 +12,7 @@ std::uint8_t byte_at(std::string_view text, std::size_t i) {
   return static_cast<std::uint8_t>(text[i]);
 }
 
-// The last character before `end`; of bytes that are no UTF-8 the last one.
+// The last character before `end`; a single byte if it is invalid UTF-8.
 Character character_before(std::string_view text, std::size_t end) {
   std::size_t begin = end - 1;
   while (begin > 0 && end - begin < 4 && (byte_at(text, begin) >> 6U) == 2)
@@ -21,7 +21,7 @@ Character character_before(std::string_view text, std::size_t end) {
   return c.bytes == end - begin ? c : Character{-1, 1};
 }
 
-bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
+bool is_separate_word(std::string_view text, std::size_t begin, std::size_t end) {
   if (begin > 0 && is_word_character(character_before(text, begin).code)) return false;
   return end == text.size() || !is_word_character(first_character(text.substr(end)).code);
 }
@@ -38,9 +38,9 @@ ByteTrie trie_of(const std::vector<AddedToken>& tokens) {
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens)
     : tokens_(std::move(tokens)), trie_(trie_of(tokens_)) {}
 
-std::optional<AddedTokens::Found> AddedTokens::find(std::string_view text,
+std::optional<AddedTokens::Match> AddedTokens::find(std::string_view text,
                                                     std::size_t from,
-                                                    std::size_t done,
+                                                    std::size_t consumed,
                                                     bool with_special) const {
   if (tokens_.empty()) return std::nullopt;
   for (std::size_t at = from; at < text.size();) {
@@ -57,10 +57,10 @@ std::optional<AddedTokens::Found> AddedTokens::find(std::string_view text,
     const AddedToken& token = tokens_[static_cast<std::size_t>(idx)];
     std::size_t begin = at;
     std::size_t end = at + token.content.size();
-    at = end;  // one that does not count hides those inside it all the same
+    at = end;  // a match that is skipped still hides the tokens inside it
     if (token.is_special && !with_special) continue;
-    if (token.single_word && !stands_alone(text, begin, end)) continue;
-    while (token.lstrip && begin > done) {
+    if (token.single_word && !is_separate_word(text, begin, end)) continue;
+    while (token.lstrip && begin > consumed) {
       const Character c = character_before(text, begin);
       if (!is_whitespace(c.code)) break;
       begin -= c.bytes;
@@ -70,7 +70,7 @@ std::optional<AddedTokens::Found> AddedTokens::find(std::string_view text,
       if (!is_whitespace(c.code)) break;
       end += c.bytes;
     }
-    return Found{begin, end, at, token.id};
+    return Match{begin, end, at, token.id};
   }
   return std::nullopt;
 }

@@ -1,5 +1,5 @@
-// Finds the tokens that are cut out of a text before it is split: special ones and others that were
-// added to a vocabulary. The leftmost is found first, of those the longest.
+// Finds added tokens (special tokens and others added to the vocabulary), which are extracted from
+// a text before it is split. Matches are leftmost, then longest.
 
 #pragma once
 
@@ -17,39 +17,39 @@ class AddedTokens {
  public:
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
-  // Hands out the tokens and what stands between them, in order: found(id), text(begin, end).
-  // Without `with_special` special tokens are text.
+  // Calls on_token(id) for each added token and on_text(begin, end) for the text between them, in
+  // order. Without `with_special`, special tokens are text.
   template <class OnToken, class OnText>
   void split(std::string_view text, bool with_special, OnToken on_token, OnText on_text) const {
-    std::size_t done = 0;
+    std::size_t consumed = 0;
     std::size_t from = 0;
-    while (const auto found = find(text, from, done, with_special)) {
-      if (found->begin > done) on_text(done, found->begin);
+    while (const auto found = find(text, from, consumed, with_special)) {
+      if (found->begin > consumed) on_text(consumed, found->begin);
       on_token(found->id);
-      // May step back: whitespace that one token took along is text or a token all the same when
-      // another begins in it.
-      done = found->end;
+      // `from` may be before `consumed`: a token can begin in the whitespace that the previous one
+      // stripped.
+      consumed = found->end;
       from = found->next;
     }
-    if (done < text.size()) on_text(done, text.size());
+    if (consumed < text.size()) on_text(consumed, text.size());
   }
 
  private:
-  struct Found {
-    std::size_t begin;  // with the whitespace that belongs to it
+  struct Match {
+    std::size_t begin;  // including stripped whitespace
     std::size_t end;
-    std::size_t next;  // where the search goes on: before whitespace that may be a token itself
+    std::size_t next;  // where the search continues: before the stripped whitespace
     TokenId id;
   };
 
-  // The first that begins at `from` or after it. All up to `done` belongs to tokens.
-  std::optional<Found> find(std::string_view text,
+  // The first token at or after `from`. Bytes before `consumed` already belong to tokens.
+  std::optional<Match> find(std::string_view text,
                             std::size_t from,
-                            std::size_t done,
+                            std::size_t consumed,
                             bool with_special) const;
 
   std::vector<AddedToken> tokens_;
-  ByteTrie trie_;  // of indices in tokens_
+  ByteTrie trie_;  // values are indices into tokens_
 };
 
 }  // namespace graft::tokenizer

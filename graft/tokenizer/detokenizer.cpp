@@ -15,18 +15,18 @@ Detokenizer::Detokenizer(const Tokenizer& tokenizer,
       options_(std::move(options)),
       num_strips_(prompt_is_empty ? tokenizer.state_->spec.strip_count : 0) {}
 
-// What the tokenizer puts before a text is taken off as soon as it is there.
+// Removes the prefix that the tokenizer adds to a text, as soon as all its bytes arrived.
 void Detokenizer::strip_start() {
-  const std::string& sign = tokenizer_->state_->spec.strip_start;
-  while (num_strips_ > 0 && bytes_.size() >= sign.size()) {
-    if (!bytes_.starts_with(sign)) {
+  const std::string& prefix = tokenizer_->state_->spec.strip_start;
+  while (num_strips_ > 0 && bytes_.size() >= prefix.size()) {
+    if (!bytes_.starts_with(prefix)) {
       num_strips_ = 0;
       return;
     }
-    bytes_.erase(0, sign.size());
+    bytes_.erase(0, prefix.size());
     --num_strips_;
   }
-  if (num_strips_ > 0 && !bytes_.empty() && !sign.starts_with(bytes_)) num_strips_ = 0;
+  if (num_strips_ > 0 && !bytes_.empty() && !prefix.starts_with(bytes_)) num_strips_ = 0;
 }
 
 std::string Detokenizer::push(TokenId id) {
@@ -34,20 +34,20 @@ std::string Detokenizer::push(TokenId id) {
   bytes_ += tokenizer_->bytes(id);
   strip_start();
   if (num_strips_ > 0 && !bytes_.empty()) return "";
-  const std::size_t whole = bytes_.size() - unfinished_suffix(bytes_);
-  held_ += repaired(std::string_view(bytes_).substr(0, whole));
-  bytes_.erase(0, whole);
+  const std::size_t complete = bytes_.size() - incomplete_suffix(bytes_);
+  held_ += replace_invalid_utf8(std::string_view(bytes_).substr(0, complete));
+  bytes_.erase(0, complete);
   return release(false);
 }
 
 std::string Detokenizer::finish() {
   if (stop_) return "";
-  held_ += repaired(std::exchange(bytes_, {}));
+  held_ += replace_invalid_utf8(std::exchange(bytes_, {}));
   return release(true);
 }
 
-// The part of held_ that no stop string can take back. Looks for stop strings first: of several the
-// one that begins first, then the longest.
+// Returns the prefix of held_ that cannot be part of a stop string. Searches for stop strings
+// first; of several, the one that begins first ends the text, then the longest.
 std::string Detokenizer::release(bool is_end) {
   std::size_t found = std::string::npos;
   for (std::size_t i = 0; i < options_.stops.size(); ++i) {

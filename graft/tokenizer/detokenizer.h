@@ -1,5 +1,5 @@
-// Tokens of one answer to text, as they come. What is given out is final: never half a UTF-8
-// character, never the beginning of a stop string that may still be completed.
+// Incremental detokenizer for one response. Returned text is final: it never ends inside a UTF-8
+// character or with the beginning of a stop string that may still be completed.
 
 #pragma once
 
@@ -12,28 +12,28 @@
 namespace graft::tokenizer {
 
 struct DetokenizerOptions {
-  std::vector<std::string> stops = {};  // the earliest in the text ends it and is not shown
-  bool keep_stop = false;               // show the stop string that ended it
-  bool keep_special = false;            // show special tokens
+  std::vector<std::string> stops = {};  // the first one in the text ends it
+  bool keep_stop = false;               // include the stop string that ended the text
+  bool keep_special = false;            // include special tokens
 };
 
 class Detokenizer {
  public:
-  // The tokenizer must outlive it. `prompt_is_empty`: the answer begins the text, so what the
-  // tokenizer puts before a text (a space) is taken off.
+  // The tokenizer must outlive the detokenizer. `prompt_is_empty`: the response begins the text, so
+  // the prefix that the tokenizer adds to a text (a space) is removed.
   explicit Detokenizer(const Tokenizer& tokenizer,
                        DetokenizerOptions options = {},
                        bool prompt_is_empty = false);
 
-  // The text that became certain by this token; empty once stopped.
+  // Returns the text that this token completes; empty after a stop string.
   std::string push(TokenId id);
-  // The end of the answer: what was held back. Bytes that are no UTF-8 become U+FFFD, one for each
-  // longest broken piece, as the Unicode standard advises.
+  // Call at the end of the response: returns the text that was held back. Invalid UTF-8 becomes
+  // U+FFFD, one per maximal subpart, as the Unicode standard recommends.
   std::string finish();
 
-  // Stop strings from here on; text that was given out is not searched again.
+  // Replaces the stop strings; text that was already returned is not searched.
   void set_stops(std::vector<std::string> stops) { options_.stops = std::move(stops); }
-  // Index of the stop string that was found.
+  // Index of the stop string that ended the text.
   std::optional<std::size_t> stop() const { return stop_; }
 
  private:
@@ -42,9 +42,9 @@ class Detokenizer {
 
   const Tokenizer* tokenizer_;
   DetokenizerOptions options_;
-  std::size_t num_strips_;  // how often what stands before a text may still be taken off
-  std::string bytes_;       // of an unfinished character
-  std::string held_;        // whole characters that may begin a stop string
+  std::size_t num_strips_;  // how many more times the text prefix may be removed
+  std::string bytes_;       // of an incomplete character
+  std::string held_;        // complete characters that may begin a stop string
   std::optional<std::size_t> stop_;
 };
 

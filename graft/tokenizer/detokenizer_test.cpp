@@ -23,7 +23,7 @@ Ids ids_of(const Tokenizer& tokenizer, std::string_view text) {
   return tokenizer.encode(text, {.add_special = false});
 }
 
-// All pieces, with a bar between two tokens.
+// The returned texts, separated by bars.
 std::string pieces(Detokenizer& detokenizer, const Ids& ids) {
   std::string out;
   for (const TokenId id : ids)
@@ -31,7 +31,7 @@ std::string pieces(Detokenizer& detokenizer, const Ids& ids) {
   return out + detokenizer.finish();
 }
 
-TEST(Detokenizer, NeverGivesHalfACharacter) {
+TEST(Detokenizer, NeverSplitsACharacter) {
   Detokenizer detokenizer(bytes_tokenizer());
   EXPECT_EQ(pieces(detokenizer, ids_of(bytes_tokenizer(), "a🚀b")), "a||||🚀|b|");
   std::mt19937_64 random(1);
@@ -51,7 +51,7 @@ TEST(Detokenizer, NeverGivesHalfACharacter) {
   }
 }
 
-TEST(Detokenizer, BrokenBytesBecomeOneSignForEachPiece) {
+TEST(Detokenizer, ReplacesEachMaximalInvalidSubpart) {
   const auto shown = [](std::string_view bytes) {
     Detokenizer detokenizer(bytes_tokenizer());
     std::string out;
@@ -60,9 +60,9 @@ TEST(Detokenizer, BrokenBytesBecomeOneSignForEachPiece) {
     return out + detokenizer.finish();
   };
   EXPECT_EQ(shown("a\xFFz"), "a\uFFFDz");
-  EXPECT_EQ(shown("\xF0\x9F\x9A"), "\uFFFD");              // cut off: one piece
-  EXPECT_EQ(shown("\xF0\x9F\x9Ax"), "\uFFFDx");            // broken off
-  EXPECT_EQ(shown("\xE4\xB8\xE4\xB8\xAD"), "\uFFFD中");    // and begun again
+  EXPECT_EQ(shown("\xF0\x9F\x9A"), "\uFFFD");              // truncated: one subpart
+  EXPECT_EQ(shown("\xF0\x9F\x9Ax"), "\uFFFDx");            // interrupted
+  EXPECT_EQ(shown("\xE4\xB8\xE4\xB8\xAD"), "\uFFFD中");    // interrupted by a new character
   EXPECT_EQ(shown("\xC0\xAF"), "\uFFFD\uFFFD");            // never begins a character
   EXPECT_EQ(shown("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");  // a surrogate
 }
@@ -81,13 +81,13 @@ TEST(Detokenizer, StopsAtTheEarliestStopString) {
   EXPECT_EQ(run("one two three", {.stops = {"two"}, .keep_stop = true}), Found("one two", 0U));
   EXPECT_EQ(run("abc", {.stops = {"bcd"}}), Found("abc", std::nullopt));
   EXPECT_EQ(run("xaab", {.stops = {"ab", "aab"}}), Found("x", 1U));
-  EXPECT_EQ(run("abab", {.stops = {"ab", "aba"}}), Found("", 0U));  // seen first
+  EXPECT_EQ(run("abab", {.stops = {"ab", "aba"}}), Found("", 0U));  // completed first
   EXPECT_EQ(run("naïve ü", {.stops = {"ü"}}), Found("naïve ", 0U));
   EXPECT_EQ(run("text", {.stops = {""}}), Found("text", std::nullopt));
 }
 
-// What cannot begin a stop string goes out at once.
-TEST(Detokenizer, HoldsBackOnlyWhatAStopStringMayComplete) {
+// Text that cannot begin a stop string is returned immediately.
+TEST(Detokenizer, HoldsBackOnlyPrefixesOfStopStrings) {
   Detokenizer detokenizer(bytes_tokenizer(), {.stops = {"\n\nx", "ab"}});
   EXPECT_EQ(pieces(detokenizer, ids_of(bytes_tokenizer(), "q\n\n")), "q|||\n\n");
   Detokenizer third(bytes_tokenizer(), {.stops = {"abc"}});
@@ -99,7 +99,7 @@ TEST(Detokenizer, HoldsBackOnlyWhatAStopStringMayComplete) {
   EXPECT_EQ(out, "||ab||abd|");
 }
 
-TEST(Detokenizer, LeavesOutSpecialTokens) {
+TEST(Detokenizer, OmitsSpecialTokens) {
   const Tokenizer& tokenizer = bytes_tokenizer();
   const Ids ids = tokenizer.encode("hello<|end|>");
   Detokenizer without(tokenizer);
@@ -108,16 +108,16 @@ TEST(Detokenizer, LeavesOutSpecialTokens) {
   EXPECT_EQ(pieces(with, ids), "<|begin|>|hello|<|end|>|");
 }
 
-TEST(Detokenizer, SpacesOfSentencePiece) {
+TEST(Detokenizer, HandlesSentencePieceSpaces) {
   const Tokenizer tokenizer(test::sentencepiece());
   const Ids ids = ids_of(tokenizer, "hello hello");
-  Detokenizer goes_on(tokenizer);
-  EXPECT_EQ(pieces(goes_on, ids), " hello| hello|");
-  Detokenizer begins(tokenizer, {}, true);
-  EXPECT_EQ(pieces(begins, ids), "hello| hello|");
+  Detokenizer after_prompt(tokenizer);
+  EXPECT_EQ(pieces(after_prompt, ids), " hello| hello|");
+  Detokenizer at_start(tokenizer, {}, true);
+  EXPECT_EQ(pieces(at_start, ids), "hello| hello|");
   Detokenizer bytes(tokenizer, {}, true);
   EXPECT_EQ(pieces(bytes, ids_of(tokenizer, "🚀")), "||||🚀|");
-  // A stream gives what decoding at once gives.
+  // Streaming returns the same text as decode().
   std::mt19937_64 random(2);
   for (int round = 0; round < 500; ++round) {
     const Ids all = ids_of(tokenizer, test::random_text(random, 20));
@@ -125,7 +125,7 @@ TEST(Detokenizer, SpacesOfSentencePiece) {
     std::string out;
     for (const TokenId id : all)
       out += stream.push(id);
-    EXPECT_EQ(out + stream.finish(), repaired(tokenizer.decode(all)));
+    EXPECT_EQ(out + stream.finish(), replace_invalid_utf8(tokenizer.decode(all)));
   }
 }
 

@@ -1,4 +1,4 @@
-// Against ids that other tokenizers gave: vocabularies with test texts, and the Sprout model.
+// Compares with the ids of reference tokenizers: vocabulary files with test texts, and Sprout.
 
 #include <algorithm>
 #include <filesystem>
@@ -23,7 +23,7 @@ std::string text_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Texts, each ended by a line break and a line of its own that says so.
+// Texts separated by a line with a fixed marker.
 std::vector<std::string> texts_of(const std::filesystem::path& path) {
   const std::string separator = "\n__ggml_vocab_test__\n";
   const std::string all = text_of(path);

@@ -13,9 +13,9 @@
 namespace graft::tokenizer {
 namespace {
 
-constexpr std::string_view kSpaceSign = "\u2581";
+constexpr std::string_view kSpaceMarker = "\u2581";
 
-// Tokens that end a turn or a text in the families that have them, whatever else a file says.
+// Tokens that end a turn or a text, in addition to those that a file names.
 constexpr std::array<std::string_view, 7> kEndTokens = {
     "<|im_end|>",
     "<|eot_id|>",
@@ -26,11 +26,11 @@ constexpr std::array<std::string_view, 7> kEndTokens = {
     "<｜end▁of▁sentence｜>",
 };
 
-// A guess at how much room the ids of a text need.
+// Estimate for reserving memory.
 constexpr std::size_t kBytesPerToken = 3;
 
-// Symbols of a long word, nodes of a lattice: what a text larger than this needed is not kept.
-constexpr std::size_t kMaxKept = std::size_t{1} << 18U;
+// Scratch buffers with more elements than this are freed after the call.
+constexpr std::size_t kMaxRetained = std::size_t{1} << 18U;
 
 Spec spec_of(const formats::TokenizerData& data, const Vocabulary& vocabulary) {
   return data.tokenizer_json.empty() ? spec_from_gguf(data, vocabulary)
@@ -42,7 +42,7 @@ std::optional<TokenId> checked(const std::optional<std::int64_t>& id,
                                const Vocabulary& vocabulary) {
   if (!id) return std::nullopt;
   if (*id < 0 || *id >= static_cast<std::int64_t>(vocabulary.size())) {
-    fail(what, " is token ", *id, ", the vocabulary has ", vocabulary.size());
+    fail(what, " is token ", *id, ", the vocabulary has ", vocabulary.size(), " tokens");
   }
   return static_cast<TokenId>(*id);
 }
@@ -52,8 +52,8 @@ std::variant<Bpe, Unigram> model_of(const Spec& spec, const Vocabulary& vocabula
   return Bpe(spec.model, vocabulary);
 }
 
-// Those that are looked for before (false) or after (true) normalising. The latter are normalised
-// themselves.
+// The added tokens that are matched before (false) or after (true) normalization. The latter are
+// normalized themselves.
 AddedTokens added_of(const Spec& spec, bool is_normalized, const Normalizer& normalizer) {
   Normalizer::Scratch scratch;
   RegexScratch regex;
@@ -82,9 +82,9 @@ Tokenizer::State::State(const formats::TokenizerData& data)
       pre_tokenizer_(spec.pre_tokenizers),
       model_(model_of(spec, vocabulary)) {
   const Bpe* bpe = std::get_if<Bpe>(&model_);
-  cuts_at_spaces_ = bpe != nullptr && bpe->may_cut_at_spaces();
+  splits_at_spaces_ = bpe != nullptr && bpe->can_split_at_spaces();
   find_end_tokens(data);
-  spec.model = {};  // the model has it in a better form
+  spec.model = {};  // free it: model_ holds the data in its own form
 }
 
 void Tokenizer::State::find_end_tokens(const formats::TokenizerData& data) {
@@ -100,20 +100,20 @@ void Tokenizer::State::find_end_tokens(const formats::TokenizerData& data) {
   }
 }
 
-std::unique_ptr<EncodeScratch> Tokenizer::State::take_scratch() const {
+std::unique_ptr<EncodeScratch> Tokenizer::State::acquire_scratch() const {
   const std::lock_guard lock(mutex_);
-  if (free_.empty()) return std::make_unique<EncodeScratch>();
-  std::unique_ptr<EncodeScratch> scratch = std::move(free_.back());
-  free_.pop_back();
+  if (free_scratch_.empty()) return std::make_unique<EncodeScratch>();
+  std::unique_ptr<EncodeScratch> scratch = std::move(free_scratch_.back());
+  free_scratch_.pop_back();
   return scratch;
 }
 
-void Tokenizer::State::free(std::unique_ptr<EncodeScratch> scratch) const {
-  if (scratch->bpe.ids.capacity() > kMaxKept) scratch->bpe = {};
-  if (scratch->unigram.nodes.capacity() > kMaxKept) scratch->unigram = {};
-  if (scratch->normalizer.text.capacity() > kMaxKept) scratch->normalizer = {};
+void Tokenizer::State::release_scratch(std::unique_ptr<EncodeScratch> scratch) const {
+  if (scratch->bpe.ids.capacity() > kMaxRetained) scratch->bpe = {};
+  if (scratch->unigram.nodes.capacity() > kMaxRetained) scratch->unigram = {};
+  if (scratch->normalizer.text.capacity() > kMaxRetained) scratch->normalizer = {};
   const std::lock_guard lock(mutex_);
-  free_.push_back(std::move(scratch));
+  free_scratch_.push_back(std::move(scratch));
 }
 
 void Tokenizer::State::encode_word(std::string_view word,
@@ -126,37 +126,37 @@ void Tokenizer::State::encode_word(std::string_view word,
   }
 }
 
-// Pieces to ids.
-class Tokenizer::State::Words final : public PieceSink {
+// Encodes the words of the pre-tokenizer and appends their ids.
+class Tokenizer::State::WordEncoder final : public PieceSink {
  public:
-  Words(const State& state, EncodeScratch& scratch, std::vector<TokenId>& out)
+  WordEncoder(const State& state, EncodeScratch& scratch, std::vector<TokenId>& out)
       : state_(state), scratch_(scratch), out_(out) {}
 
   void piece(std::string_view text) override {
-    if (!state_.cuts_at_spaces_) {
+    if (!state_.splits_at_spaces_) {
       state_.encode_word(text, scratch_, out_);
       return;
     }
-    // A word begins with each ▁ that follows something else.
+    // Split before each ▁ that follows another character.
     while (!text.empty()) {
       std::size_t end = 0;
-      while (text.substr(end).starts_with(kSpaceSign))
-        end += kSpaceSign.size();
-      end = std::min(text.find(kSpaceSign, end), text.size());
+      while (text.substr(end).starts_with(kSpaceMarker))
+        end += kSpaceMarker.size();
+      end = std::min(text.find(kSpaceMarker, end), text.size());
       word(text.substr(0, end));
       text.remove_prefix(end);
     }
   }
 
-  bool repeat(std::string_view text, std::size_t num_steps) override {
+  bool emit_cached(std::string_view text, std::size_t num_steps) override {
     if (!WordCache::fits(text)) return false;
     const auto ids = scratch_.cache.find(text, num_steps, WordCache::hash(text, num_steps));
-    for (const TokenId id : ids)  // one or two: faster than a copy of any length
+    for (const TokenId id : ids)  // usually one or two: faster than insert()
       out_.push_back(id);
     return !ids.empty();
   }
   std::size_t mark() const override { return out_.size(); }
-  void remember(std::string_view text, std::size_t num_steps, std::size_t mark) override {
+  void cache(std::string_view text, std::size_t num_steps, std::size_t mark) override {
     if (!WordCache::fits(text)) return;
     scratch_.cache.insert(text, num_steps, WordCache::hash(text, num_steps),
                           std::span(out_).subspan(mark));
@@ -164,28 +164,28 @@ class Tokenizer::State::Words final : public PieceSink {
 
  private:
   void word(std::string_view text) {
-    if (repeat(text, kCutWord)) return;
+    if (emit_cached(text, kSplitWord)) return;
     const std::size_t begin = mark();
     state_.encode_word(text, scratch_, out_);
-    remember(text, kCutWord, begin);
+    cache(text, kSplitWord, begin);
   }
 
-  // More steps than any pre-tokenizer has: words that were cut out of a piece.
-  static constexpr std::size_t kCutWord = 255;
+  // Cache key of words that were split at ▁: larger than any number of pre-tokenizer steps.
+  static constexpr std::size_t kSplitWord = 255;
 
   const State& state_;
   EncodeScratch& scratch_;
   std::vector<TokenId>& out_;
 };
 
-// What stands between two added tokens, or all of the text.
+// Encodes the text between two added tokens.
 void Tokenizer::State::encode_segment(std::string_view segment,
                                       bool is_first,
                                       const EncodeOptions& options,
                                       EncodeScratch& scratch,
                                       std::vector<TokenId>& out) const {
   const std::string_view text = normalizer_.run(segment, scratch.normalizer, scratch.regex);
-  Words words(*this, scratch, out);
+  WordEncoder words(*this, scratch, out);
   added_normalized_.split(
       text, options.parse_special, [&](TokenId id) { out.push_back(id); },
       [&](std::size_t begin, std::size_t end) {
@@ -199,13 +199,13 @@ std::vector<TokenId> Tokenizer::State::encode(std::string_view text,
   std::vector<TokenId> out;
   out.reserve(text.size() / kBytesPerToken + spec.prefix.size() + spec.suffix.size());
   if (options.add_special) out.insert(out.end(), spec.prefix.begin(), spec.prefix.end());
-  std::unique_ptr<EncodeScratch> scratch = take_scratch();
+  std::unique_ptr<EncodeScratch> scratch = acquire_scratch();
   added_.split(
       text, options.parse_special, [&](TokenId id) { out.push_back(id); },
       [&](std::size_t begin, std::size_t end) {
         encode_segment(text.substr(begin, end - begin), begin == 0, options, *scratch, out);
       });
-  free(std::move(scratch));
+  release_scratch(std::move(scratch));
   if (options.add_special) out.insert(out.end(), spec.suffix.begin(), spec.suffix.end());
   return out;
 }

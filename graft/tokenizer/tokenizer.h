@@ -1,9 +1,9 @@
-// Text to token ids and back, as the model's own tokenizer does it.
+// Encodes text to token ids and decodes them, with the same ids as the model's original tokenizer.
 //
-// One pipeline serves all: added tokens are cut out, the rest is normalised, split into words, and
-// each word becomes ids by its model (byte-level BPE, SentencePiece BPE, unigram). It is built from
-// tokenizer.json where the checkpoint has one and from the words of GGUF otherwise; both give the
-// same ids.
+// The pipeline: added tokens are extracted, the rest is normalized, split into words
+// (pre-tokenized) and encoded by the model (byte-level BPE, SentencePiece BPE or unigram). It is
+// built from tokenizer.json if the checkpoint has one, else from GGUF metadata; both give the same
+// ids.
 
 #pragma once
 
@@ -21,13 +21,13 @@
 namespace graft::tokenizer {
 
 struct EncodeOptions {
-  bool add_special = true;    // BOS and EOS where the model wants them
-  bool parse_special = true;  // text that spells a special token is that token
+  bool add_special = true;    // add BOS and EOS as the model defines
+  bool parse_special = true;  // text that equals a special token becomes that token
 };
 
 class Tokenizer {
  public:
-  // Throws Error that names the entry when the vocabulary contradicts itself.
+  // Throws Error that names the entry when the vocabulary is inconsistent.
   explicit Tokenizer(const formats::TokenizerData& data);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
@@ -35,25 +35,25 @@ class Tokenizer {
   Tokenizer& operator=(const Tokenizer&) = delete;
   ~Tokenizer();
 
-  // Any bytes: those that are no UTF-8 are encoded one by one. May be called from several threads.
+  // Accepts any bytes: invalid UTF-8 is encoded byte by byte. Thread-safe.
   std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
-  // The bytes of the tokens, exactly; special (control) tokens are left out unless asked for.
-  // Ids outside the vocabulary add nothing.
+  // The exact bytes of the tokens, without special (control) tokens unless `keep_special`. Ids
+  // outside the vocabulary are ignored.
   std::string decode(std::span<const TokenId> ids, bool keep_special = false) const;
 
   std::int64_t vocab_size() const;
-  // As the vocabulary spells it ("Ġhello", "▁hello", "<|im_end|>").
+  // As written in the vocabulary ("Ġhello", "▁hello", "<|im_end|>").
   std::string_view token(TokenId id) const;
-  // The id of exactly that entry.
+  // The inverse of token().
   std::optional<TokenId> find(std::string_view token) const;
-  // The bytes the token adds to a text in which it does not come first.
+  // The bytes the token adds to a text, except as its first token.
   std::string_view bytes(TokenId id) const;
-  bool is_special(TokenId id) const;  // a control token: never shown
+  bool is_special(TokenId id) const;  // control or unknown token
 
   std::optional<TokenId> bos() const;
   std::optional<TokenId> eos() const;
-  // All that end an answer: EOS, end of turn, end of message.
+  // All tokens that end a response: EOS, end of turn, end of message.
   std::span<const TokenId> end_tokens() const;
 
  private:

@@ -1,4 +1,4 @@
-// What a Tokenizer is made of; for its own files only.
+// The implementation of Tokenizer. Private: included by tokenizer.cpp and detokenizer.cpp only.
 
 #pragma once
 
@@ -20,7 +20,7 @@
 
 namespace graft::tokenizer {
 
-// What one call of encode works with; calls that follow reuse it.
+// Buffers of one encode() call, reused by later calls.
 struct EncodeScratch {
   RegexScratch regex;
   Normalizer::Scratch normalizer;
@@ -37,17 +37,17 @@ class Tokenizer::State {
 
   Vocabulary vocabulary;
   Spec spec;
-  std::vector<std::string> bytes;  // what each token adds to a text
+  std::vector<std::string> bytes;  // by id: the bytes the token adds to a text
   std::optional<TokenId> bos;
   std::optional<TokenId> eos;
   std::vector<TokenId> end_tokens;
 
  private:
-  class Words;
+  class WordEncoder;
 
   void encode_word(std::string_view word, EncodeScratch& scratch, std::vector<TokenId>& out) const;
-  std::unique_ptr<EncodeScratch> take_scratch() const;
-  void free(std::unique_ptr<EncodeScratch> scratch) const;
+  std::unique_ptr<EncodeScratch> acquire_scratch() const;
+  void release_scratch(std::unique_ptr<EncodeScratch> scratch) const;
   void encode_segment(std::string_view segment,
                       bool is_first,
                       const EncodeOptions& options,
@@ -56,15 +56,15 @@ class Tokenizer::State {
   void find_end_tokens(const formats::TokenizerData& data);
 
   Normalizer normalizer_;
-  AddedTokens added_;             // looked for in the text as it is
-  AddedTokens added_normalized_;  // and in what the normaliser made of it
+  AddedTokens added_;             // matched in the original text
+  AddedTokens added_normalized_;  // matched in the normalized text
   PreTokenizer pre_tokenizer_;
   std::variant<Bpe, Unigram> model_;
-  bool cuts_at_spaces_ = false;
+  bool splits_at_spaces_ = false;
 
-  // One for each thread that ever encoded at the same time.
+  // Pool with one entry per concurrent encode() call.
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<EncodeScratch>> free_;
+  mutable std::vector<std::unique_ptr<EncodeScratch>> free_scratch_;
 };
 
 }  // namespace graft::tokenizer

@@ -30,14 +30,14 @@ TEST(Tokenizer, AddsAndParsesSpecialTokens) {
   EXPECT_EQ(tokenizer.encode(""), Ids{bos});
   EXPECT_EQ(tokenizer.encode("hello<|end|><tool>", {.add_special = false}),
             (Ids{hello, eos, *tokenizer.find("<tool>")}));
-  // Text that came from a user: special tokens are text, others that were added are themselves.
+  // Text from a user: special tokens are text, other added tokens are still matched.
   const Ids ids = tokenizer.encode("<|end|><tool>", {.add_special = false, .parse_special = false});
   EXPECT_EQ(std::ranges::find(ids, eos), ids.end());
   EXPECT_EQ(ids.back(), *tokenizer.find("<tool>"));
   EXPECT_EQ(tokenizer.decode(ids), "<|end|><tool>");
 }
 
-TEST(Tokenizer, KnowsItsVocabulary) {
+TEST(Tokenizer, LooksUpTheVocabulary) {
   const Tokenizer tokenizer(test::byte_level());
   EXPECT_EQ(tokenizer.vocab_size(), 256 + 14 + 3);
   EXPECT_EQ(tokenizer.token(*tokenizer.find("Ġhello")), "Ġhello");
@@ -54,7 +54,7 @@ TEST(Tokenizer, KnowsItsVocabulary) {
   EXPECT_EQ(tokenizer.decode(Ids{-5, *tokenizer.find("he"), 1 << 30}), "he");
 }
 
-TEST(Tokenizer, SpacesOfSentencePiece) {
+TEST(Tokenizer, HandlesSentencePieceSpaces) {
   const Tokenizer tokenizer(test::sentencepiece());
   const EncodeOptions plain = {.add_special = false};
   EXPECT_EQ(tokenizer.encode("hello", plain), Ids{*tokenizer.find("▁hello")});
@@ -62,7 +62,7 @@ TEST(Tokenizer, SpacesOfSentencePiece) {
             (Ids{*tokenizer.find("▁"), *tokenizer.find("▁hello")}));
   EXPECT_EQ(tokenizer.decode(tokenizer.encode(" hello ")), " hello ");
   EXPECT_EQ(tokenizer.decode(tokenizer.encode("hello"), true), "<s> hello");
-  // Without the space before the text.
+  // Without the prefix space.
   test::TokenizerData data = test::sentencepiece();
   data.add_space_prefix = false;
   const Tokenizer bare(data);
@@ -70,7 +70,7 @@ TEST(Tokenizer, SpacesOfSentencePiece) {
   EXPECT_EQ(bare.decode(bare.encode(" hello")), " hello");
 }
 
-// Merges by score: the best token first, wherever it stands; the leftmost of equal ones.
+// The best-scored token merges first, the leftmost of equal ones.
 TEST(Tokenizer, MergesByScore) {
   const Tokenizer tokenizer(test::sentencepiece());
   const auto spelled = [&](std::string_view text) {
@@ -81,13 +81,13 @@ TEST(Tokenizer, MergesByScore) {
   };
   EXPECT_EQ(spelled("aaaa"), "▁ aa aa");
   EXPECT_EQ(spelled("aaa"), "▁ aaa");
-  EXPECT_EQ(spelled("the"), "▁the");  // by "he" and "▁t", which are better than "th"
+  EXPECT_EQ(spelled("the"), "▁the");  // from "he" and "▁t", which score better than "th"
   EXPECT_EQ(spelled("tthe"), "▁t t he");
   EXPECT_EQ(spelled("    "), "▁▁▁▁ ▁");
   EXPECT_EQ(spelled("x中\x80"), "▁ <0x78> 中 <0x80>");
 }
 
-TEST(Tokenizer, UnigramTakesTheBestSum) {
+TEST(Tokenizer, UnigramMaximizesTheScore) {
   const Tokenizer tokenizer(test::unigram());
   const Ids ids = tokenizer.encode("hello the", {.add_special = false});
   EXPECT_EQ(ids, (Ids{*tokenizer.find("▁hello"), *tokenizer.find("▁the")}));
@@ -95,7 +95,7 @@ TEST(Tokenizer, UnigramTakesTheBestSum) {
   EXPECT_EQ(tokenizer.encode("").back(), *tokenizer.eos());
 }
 
-TEST(Tokenizer, UnigramNormalisesAsSentencePiece) {
+TEST(Tokenizer, UnigramNormalizesLikeSentencePiece) {
   test::TokenizerData data = test::unigram();
   const auto ids = [&](std::string_view text) {
     return Tokenizer(data).encode(text, {.add_special = false});
@@ -108,7 +108,8 @@ TEST(Tokenizer, UnigramNormalisesAsSentencePiece) {
   data.remove_extra_whitespaces = true;
   EXPECT_EQ(ids("  hello \tthe "), want);
   data.precompiled_charsmap.resize(10);
-  EXPECT_EQ(test::error_of([&] { ids(""); }), "precompiled_charsmap: a trie of 262144 bytes in 6");
+  EXPECT_EQ(test::error_of([&] { ids(""); }),
+            "precompiled_charsmap: the trie has 262144 bytes, 6 are left");
 }
 
 class RoundTrip : public testing::TestWithParam<test::TokenizerData> {};
@@ -123,7 +124,7 @@ TEST_P(RoundTrip, IsTheIdentity) {
       const EncodeOptions options = {.add_special = false, .parse_special = parse_special};
       const Ids ids = tokenizer.encode(text, options);
       EXPECT_EQ(tokenizer.decode(ids, true), text);
-      EXPECT_EQ(tokenizer.encode(text, options), ids);  // again, from the cache
+      EXPECT_EQ(tokenizer.encode(text, options), ids);  // from the cache
     }
   }
 }
@@ -147,7 +148,7 @@ TEST(Tokenizer, SentencePieceRoundTrip) {
   for (int round = 0; round < 4000; ++round) {
     std::string text =
         round % 2 == 0 ? test::random_text(random, 30) : test::random_bytes(random, 40);
-    // The sign for a space is a space on the way back.
+    // A literal ▁ decodes to a space.
     while (text.find("▁") != std::string::npos)
       text.erase(text.find("▁"), 3);
     const Ids ids = tokenizer.encode(text, {.add_special = false, .parse_special = false});
@@ -155,15 +156,15 @@ TEST(Tokenizer, SentencePieceRoundTrip) {
   }
 }
 
-// The identity holds up to the normaliser.
-TEST(Tokenizer, NormalisesAsTheFamilyDoes) {
+// With a normalizer the round trip returns the normalized text.
+TEST(Tokenizer, NormalizesToNfc) {
   const Tokenizer tokenizer(test::byte_level("qwen2"));
   EXPECT_EQ(tokenizer.decode(tokenizer.encode("e\u0301 \u1100\u1161\u11a8 \u212b")), "é 각 Å");
   EXPECT_EQ(tokenizer.encode("e\u0301"), tokenizer.encode("é"));
   EXPECT_EQ(tokenizer.decode(tokenizer.encode("e\u0301\xFF\u0301x")), "é\xFF\u0301x");
 }
 
-TEST(Tokenizer, LongRunsAreEncodedToo) {
+TEST(Tokenizer, EncodesLongRuns) {
   constexpr std::size_t kBytes = 1'000'000;
   for (const auto& data : {test::byte_level("gpt-2"), test::byte_level("kimi-k2"),
                            test::byte_level("deepseek-llm"), test::sentencepiece()}) {
@@ -178,7 +179,7 @@ TEST(Tokenizer, LongRunsAreEncodedToo) {
   }
 }
 
-TEST(Tokenizer, ThreadsEncodeAtTheSameTime) {
+TEST(Tokenizer, IsThreadSafe) {
   const Tokenizer tokenizer(test::byte_level("qwen2"));
   std::mt19937_64 random(3);
   std::vector<std::string> texts;
@@ -188,57 +189,57 @@ TEST(Tokenizer, ThreadsEncodeAtTheSameTime) {
     expected.push_back(tokenizer.encode(texts.back()));
   }
   std::vector<std::thread> threads;
-  std::vector<int> num_wrong(4, 0);
-  for (std::size_t t = 0; t < num_wrong.size(); ++t) {
+  std::vector<int> num_mismatches(4, 0);
+  for (std::size_t t = 0; t < num_mismatches.size(); ++t) {
     threads.emplace_back([&, t] {
       for (std::size_t i = 0; i < texts.size(); ++i) {
         const std::size_t idx = (i * 7 + t * 31) % texts.size();
-        num_wrong[t] += tokenizer.encode(texts[idx]) == expected[idx] ? 0 : 1;
+        num_mismatches[t] += tokenizer.encode(texts[idx]) == expected[idx] ? 0 : 1;
       }
     });
   }
   for (std::thread& thread : threads)
     thread.join();
-  EXPECT_EQ(num_wrong, std::vector<int>(4, 0));
+  EXPECT_EQ(num_mismatches, std::vector<int>(4, 0));
 }
 
-std::string refusal(const test::TokenizerData& data) {
+std::string error_for(const test::TokenizerData& data) {
   return test::error_of([&] { const Tokenizer tokenizer(data); });
 }
 
-TEST(Tokenizer, RefusesBadVocabularies) {
+TEST(Tokenizer, RejectsInvalidVocabularies) {
   test::TokenizerData data = test::byte_level();
   data.tokens[300 - 40] = data.tokens[97];
-  EXPECT_EQ(refusal(data), "token \"" + data.tokens[97] + "\" has two ids, 97 and 260");
+  EXPECT_EQ(error_for(data), "token \"" + data.tokens[97] + "\" has two ids, 97 and 260");
 
   data = test::byte_level();
   data.merges.emplace_back("he nothing");
-  EXPECT_EQ(refusal(data), "merge 14 \"he nothing\": the vocabulary has no token \"nothing\"");
+  EXPECT_EQ(error_for(data), "merge 14 \"he nothing\": the vocabulary has no token \"nothing\"");
   data.merges.back() = "e h";
-  EXPECT_EQ(refusal(data), "merge 14 \"e h\": the vocabulary has no token \"eh\"");
+  EXPECT_EQ(error_for(data), "merge 14 \"e h\": the vocabulary has no token \"eh\"");
   data.merges.back() = "eh";
-  EXPECT_EQ(refusal(data), "merge 14 \"eh\" is no pair");
+  EXPECT_EQ(error_for(data), "merge 14 \"eh\" is not a pair");
   data.merges.clear();
-  EXPECT_EQ(refusal(data), "no merges");
+  EXPECT_EQ(error_for(data), "the tokenizer has no merges");
 
   data = test::byte_level("no-such-name");
-  EXPECT_EQ(refusal(data), "pre-tokenizer \"no-such-name\" is not supported");
+  EXPECT_EQ(error_for(data), "pre-tokenizer \"no-such-name\" is not supported");
   data = test::byte_level();
   data.eos_id = 5000;
-  EXPECT_NE(refusal(data).find("EOS is token 5000"), std::string::npos);
+  EXPECT_NE(error_for(data).find("EOS is token 5000"), std::string::npos);
   data = test::byte_level();
   data.model = "bert";
-  EXPECT_NE(refusal(data).find("\"bert\" is not supported"), std::string::npos);
-  EXPECT_EQ(refusal({}), "the vocabulary is empty");
+  EXPECT_NE(error_for(data).find("\"bert\" is not supported"), std::string::npos);
+  EXPECT_EQ(error_for({}), "the vocabulary is empty");
 
   data = test::sentencepiece();
   data.scores.pop_back();
-  EXPECT_NE(refusal(data).find("scores for"), std::string::npos);
+  EXPECT_NE(error_for(data).find("scores for"), std::string::npos);
   data.scores.push_back(std::numeric_limits<float>::quiet_NaN());
-  EXPECT_NE(refusal(data).find("no number"), std::string::npos);
+  EXPECT_NE(error_for(data).find("the score is NaN"), std::string::npos);
 }
 
-TEST(Tokenizer, KimiWithoutMergesMergesByRank) {
+TEST(Tokenizer, KimiWithoutMergesUsesIdsAsRanks) {
   test::TokenizerData with = test::byte_level("kimi-k2");
   test::TokenizerData without = with;
   without.merges.clear();
@@ -251,7 +252,7 @@ TEST(Tokenizer, KimiWithoutMergesMergesByRank) {
   }
 }
 
-// Both forms of the same tokenizer, on prose and on odd text.
+// The same tokenizer from both formats, on prose and on random bytes.
 TEST(Tokenizer, HuggingFaceAndGgufAgree) {
   const auto folder = shared_data("models/sprout");
   GRAFT_REQUIRE_SHARED(folder);

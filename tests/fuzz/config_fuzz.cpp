@@ -1,5 +1,5 @@
-// Any bytes as config.json, generation_config.json and tokenizer.json: an Error is the only way out
-// other than a result. A config that was accepted must survive the way through GGUF metadata.
+// Fuzzes config.json, generation_config.json and tokenizer.json: reading either succeeds or throws
+// Error. An accepted config must round-trip through GGUF metadata.
 
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +32,7 @@ void read_config(const Json& json) {
   const ModelConfig again = read_gguf_config(metadata, {}, "fuzz");
   GRAFT_CHECK(again.hidden_size == config.hidden_size, "hidden_size changed");
   GRAFT_CHECK(again.rope.kind == config.rope.kind, "rope changed");
-  // Long answers for large models are not what this looks for.
+  // Skip outputs that are large but valid.
   if (config.rotary_dim < 4096) rope_freqs(config);
   if (config.moe.num_experts < 64) to_huggingface(config, "blk.0.ffn_gate_exps.weight");
   to_gguf(config, "model.layers.0.self_attn.q_proj.weight");
@@ -41,7 +41,7 @@ void read_config(const Json& json) {
 void read_tokenizer(const Json& json) {
   std::vector<std::string> warnings;
   ModelConfig config;
-  config.vocab_size = 300;  // more than the corpus needs, few enough holes to fill
+  config.vocab_size = 300;  // more than the corpus needs, few unused ids to fill
   HfTokenizerExtras extras;
   extras.tokenizer_config = &json;
   extras.special_tokens_map = &json;

@@ -1,4 +1,5 @@
-// Any bytes are a GGUF file or an Error. What was accepted must be readable to its last byte.
+// Fuzzes GGUF files: parsing either succeeds or throws Error. All bytes of an accepted file must be
+// readable.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,14 +12,14 @@
 
 namespace {
 
-void look_at(const graft::formats::GgufPart& part) {
+void read_all(const graft::formats::GgufPart& part) {
   for (const auto& [key, value] : part.metadata.entries()) {
     const auto* array = std::get_if<graft::formats::GgufArray>(&value);
     if (array == nullptr) continue;
     try {
       array->strings();
       array->numbers();
-      array->integers();  // refuses numbers above 2^63
+      array->integers();  // throws for numbers above 2^63
     } catch (const graft::Error&) {
       continue;
     }
@@ -38,7 +39,7 @@ void look_at(const graft::formats::GgufPart& part) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const std::string where = "fuzz.gguf";
   try {
-    look_at(graft::formats::parse_gguf(std::as_bytes(std::span(data, size)), where));
+    read_all(graft::formats::parse_gguf(std::as_bytes(std::span(data, size)), where));
   } catch (const graft::Error&) {
     return 0;
   }

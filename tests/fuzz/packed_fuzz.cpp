@@ -1,5 +1,5 @@
-// Any bytes are a file of packed weights or an Error. What was accepted must be readable to its
-// last byte, and no tensor overlaps another.
+// Fuzzes packed weight files: parsing either succeeds or throws Error. All bytes of an accepted
+// file must be readable, and tensors must not overlap.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace {
 
-// The table's checksum, which no mutation would find, is made right.
-void seal(std::span<std::byte> bytes) {
+// Sets the checksum of the table, which no mutation would guess.
+void set_checksum(std::span<std::byte> bytes) {
   constexpr std::size_t kTableBytesAt = 24;
   constexpr std::size_t kTableAt = 32;
   std::uint64_t table_bytes = 0;
@@ -28,13 +28,13 @@ void seal(std::span<std::byte> bytes) {
   std::memcpy(bytes.data() + kTableAt + table_bytes, &hash, sizeof(hash));
 }
 
-void look_at(const graft::packing::PackedFile& file) {
+void read_all(const graft::packing::PackedFile& file) {
   std::uint64_t sum = file.fingerprint;
   const std::byte* end = nullptr;
-  for (const graft::models::PackedTensor& tensor : file.tensors) {
-    GRAFT_CHECK(tensor.bytes.data() >= end, tensor.name, " overlaps the one before");
+  for (const graft::packing::PackedTensor& tensor : file.tensors) {
+    GRAFT_CHECK(tensor.bytes.data() >= end, tensor.name, " overlaps the previous tensor");
     end = tensor.bytes.data() + tensor.bytes.size();
-    sum += graft::models::hash_panels(tensor.bytes, nullptr);
+    sum += graft::packing::hash_panels(tensor.bytes, nullptr);
   }
   volatile std::uint64_t sink = sum;
   static_cast<void>(sink);
@@ -47,9 +47,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const std::string where = "fuzz.graft-packed";
   const auto input = std::as_bytes(std::span(data, size));
   std::vector<std::byte> bytes(input.begin(), input.end());
-  seal(bytes);
+  set_checksum(bytes);
   try {
-    look_at(graft::models::parse_packed(bytes, where));
+    read_all(graft::packing::parse_packed(bytes, where));
   } catch (const graft::Error&) {
     return 0;
   }

@@ -1,5 +1,5 @@
-// Any bytes as what a client sends: the body of a request of each API, or HTTP with such a body in
-// it. An ApiError or an Error is the only way out other than a request within its limits.
+// Fuzzes client input: the body of a request of each API, or an HTTP request with such a body.
+// Reading either returns a request within its limits or throws ApiError or Error.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,9 +26,9 @@ namespace server = graft::server;
 namespace http = graft::server::http;
 using graft::OrderedJson;
 
-// As the server does: both are answers to a client.
+// Runs `work` as the server does, which turns both exceptions into responses.
 template <class Work>
-void refusing(const Work& work) {
+void catching_errors(const Work& work) {
   try {
     work();
   } catch (const server::ApiError& error) {
@@ -46,7 +46,7 @@ void check(const graft::engine::SamplingParams& params) {
   graft::engine::validate(params, 1000);
 }
 
-// What follows before a template sees it.
+// The conversions before a template is rendered.
 void check(const graft::api::Conversation& conversation) {
   graft::chat::check_messages(conversation.messages);
   graft::chat::check_tools(conversation.tools);
@@ -60,19 +60,19 @@ void read_body(const std::string& text) {
   } catch (const server::ApiError&) {
     return;
   }
-  refusing([&] {
+  catching_errors([&] {
     const auto request = server::openai::read_chat_request(body);
     check(request.conversation);
     check(request.sampling.params);
   });
-  refusing([&] { check(server::openai::read_completion_request(body).sampling.params); });
-  refusing([&] { server::openai::read_embedding_request(body); });
-  refusing([&] {
+  catching_errors([&] { check(server::openai::read_completion_request(body).sampling.params); });
+  catching_errors([&] { server::openai::read_embedding_request(body); });
+  catching_errors([&] {
     const auto request = server::ollama::read_chat(body);
     if (!request.is_empty) check(request.conversation);
     check(request.options.params);
   });
-  refusing([&] { check(server::ollama::read_generate(body).options.params); });
+  catching_errors([&] { check(server::ollama::read_generate(body).options.params); });
 }
 
 const server::Access& access_for_pages() {
@@ -84,8 +84,8 @@ const server::Access& access_for_pages() {
   return access;
 }
 
-// Whatever of a request stands in its answer again can stand there.
-void answer_head(const http::Request& request) {
+// Parts of the request that the response repeats must be valid in a response head.
+void write_head(const http::Request& request) {
   http::Head head = {.headers = access_for_pages().headers(request)};
   if (const auto response = access_for_pages().gate(request)) {
     head.status = response->status;
@@ -110,7 +110,7 @@ void read_http(std::string_view bytes) {
     GRAFT_CHECK(status == 0 || (status >= 400 && status < 500), "status ", status);
   }
   if (!parser.is_header_done()) return;
-  answer_head(http::to_request(parser, "127.0.0.1"));
+  write_head(http::to_request(parser, "127.0.0.1"));
   if (parser.is_done()) read_body(parser.get().body());
 }
 

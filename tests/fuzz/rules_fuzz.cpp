@@ -1,4 +1,4 @@
-// Rule files from anywhere: parsing and planning end in findings or in an Error, never otherwise.
+// Fuzzes rule files: parsing and planning end with findings or throw Error.
 
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     plan_with(std::string(reinterpret_cast<const char*>(data), size));
   } catch (const graft::Error&) {
-    // What a user would read.
+    // A valid outcome.
   }
   return 0;
 }

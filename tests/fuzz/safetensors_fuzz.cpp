@@ -1,5 +1,5 @@
-// Any bytes are a safetensors file or an Error. What was accepted must be readable to its last
-// byte.
+// Fuzzes safetensors files: parsing either succeeds or throws Error. All bytes of an accepted file
+// must be readable.
 
 #include <cstddef>
 #include <cstdint>

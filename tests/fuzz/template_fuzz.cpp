@@ -1,4 +1,4 @@
-// Any bytes as a chat template: rendering ends in text or in an Error, within small limits.
+// Fuzzes chat templates: rendering with small limits either returns text or throws Error.
 
 #include <chrono>
 #include <cstddef>
@@ -45,7 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const chat::ChatTemplate parsed({reinterpret_cast<const char*>(data), size}, "fuzz");
     parsed.render(input, limits);
   } catch (const graft::Error&) {
-    // What a user would read.
+    // A valid outcome.
   }
   return 0;
 }

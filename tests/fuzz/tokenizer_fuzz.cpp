@@ -1,5 +1,5 @@
-// Any bytes as tokenizer.json: an Error is the only way out other than a tokenizer, and one that
-// was accepted encodes and decodes without another.
+// Fuzzes tokenizer.json: reading either returns a tokenizer or throws Error. An accepted tokenizer
+// must encode and decode.
 
 #include <cstddef>
 #include <cstdint>
@@ -30,14 +30,14 @@ void read(std::string_view text) {
   std::vector<std::string> warnings;
   const graft::Json json = graft::parse_json(text, "fuzz");
   graft::formats::ModelConfig config;
-  config.vocab_size = 300;  // few enough holes to fill
+  config.vocab_size = 300;  // few unused ids to fill
   graft::formats::TokenizerData data =
       graft::formats::read_hf_tokenizer(json, {}, config, "fuzz", warnings);
   if (data.empty()) return;
   try {
-    use(Tokenizer(data));  // as GGUF has it
+    use(Tokenizer(data));  // from the data that GGUF would hold
   } catch (const graft::Error&) {
-    // Then as the file says it.
+    // Try the JSON path next.
   }
   data.tokenizer_json = text;
   use(Tokenizer(data));

@@ -1,4 +1,4 @@
-"""Random templates: usage: generate.py COUNT SEED OUT. Small values only, so that both sides end."""
+"""Generates random templates. Usage: generate.py COUNT SEED OUT. Values are small, so that rendering ends quickly."""
 
 import json
 import random
@@ -89,7 +89,7 @@ class Generator:
         )()
 
     def typed(self, kind, depth):
-        """An expression that most likely has a value, of a kind: text, number, list, dict or bool."""
+        """An expression that is probably valid and of the given kind: text, number, list, dict or bool."""
         text, number, many, mapping, truth = (
             lambda k=k: self.typed(k, depth - 1) for k in ("text", "number", "list", "dict", "bool")
         )

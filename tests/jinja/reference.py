@@ -1,9 +1,9 @@
-"""What Python's jinja2 makes of templates, set up as Transformers does it for chat templates.
+"""Renders templates with Python's jinja2 in the environment of Transformers' chat templates.
 
-usage: reference.py CASES RESULTS
+Usage: reference.py CASES RESULTS
 
-CASES is a JSON list of {"template": …, "variables": {…}, "now": seconds}; RESULTS gets a list of
-{"text": …} or {"error": …} in the same order.
+CASES is a JSON list of {"template": …, "variables": {…}, "now": seconds}. RESULTS is written as a
+list of {"text": …} or {"error": …} in the same order.
 """
 
 import datetime
@@ -17,7 +17,7 @@ import jinja2.sandbox
 
 
 class Generation(jinja2.ext.Extension):
-    """{% generation %} of Transformers, less the positions that it notes."""
+    """Transformers' {% generation %}, without recording token positions."""
 
     tags = {"generation"}
 
@@ -61,12 +61,12 @@ def render(case, compiled):
         text = compiled[key].render(**case["variables"])
         text.encode("utf-8")
         return {"text": text}
-    except Exception as error:  # whatever it is, graft must fail too
+    except Exception as error:  # graft must fail too
         return {"error": f"{type(error).__name__}: {error}"}
 
 
 def main():
-    warnings.simplefilter("ignore")  # of Python, about the code that Jinja makes
+    warnings.simplefilter("ignore")  # Python warnings about the code that Jinja generates
     with open(sys.argv[1], encoding="utf-8") as file:
         cases = json.load(file)
     compiled = {}

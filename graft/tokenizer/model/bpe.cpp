@@ -9,12 +9,12 @@
 namespace graft::tokenizer {
 namespace {
 
-constexpr std::string_view kSpaceSign = "\u2581";  // ▁, SentencePiece's space
+constexpr std::string_view kSpaceMarker = "\u2581";  // ▁, SentencePiece's space
 
 bool has_space_inside(std::string_view token) {
-  for (auto at = token.find(kSpaceSign, 1); at != std::string_view::npos;
-       at = token.find(kSpaceSign, at + 1)) {
-    if (!token.substr(0, at).ends_with(kSpaceSign)) return true;
+  for (auto at = token.find(kSpaceMarker, 1); at != std::string_view::npos;
+       at = token.find(kSpaceMarker, at + 1)) {
+    if (!token.substr(0, at).ends_with(kSpaceMarker)) return true;
   }
   return false;
 }
@@ -26,13 +26,15 @@ Bpe::Bpe(const ModelSpec& spec, const Vocabulary& vocabulary)
       byte_fallback_(spec.byte_fallback),
       fuse_unk_(spec.fuse_unk),
       ignore_merges_(spec.ignore_merges),
-      may_cut_at_spaces_(!spec.byte_level && !spec.ignore_merges &&
-                         vocabulary.find(kSpaceSign).has_value()),
+      can_split_at_spaces_(!spec.byte_level && !spec.ignore_merges &&
+                           vocabulary.find(kSpaceMarker).has_value()),
       unk_id_(spec.unk_id.value_or(-1)),
       bytes_(byte_ids(vocabulary, spec.byte_level)) {
   has_all_bytes_ = std::ranges::find(bytes_, -1) == bytes_.end();
-  // What is unknown must leave something behind, or its neighbours come together.
-  may_cut_at_spaces_ = may_cut_at_spaces_ && (unk_id_ >= 0 || (byte_fallback_ && has_all_bytes_));
+  // Unknown characters must produce a token. Without one their neighbours become adjacent and may
+  // merge.
+  can_split_at_spaces_ =
+      can_split_at_spaces_ && (unk_id_ >= 0 || (byte_fallback_ && has_all_bytes_));
   ascii_.fill(-1);
   for (std::size_t i = 0; i < vocabulary.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
@@ -76,20 +78,20 @@ void Bpe::add_merges(const ModelSpec& spec, const Vocabulary& vocabulary) {
     };
     const TokenId left_id = id_of(left);
     const TokenId right_id = id_of(right);
-    // A pair that comes again counts as it did first: what it would do later was done.
+    // A repeated pair keeps its first rank: the later merge would find nothing to merge.
     pairs_.insert(left_id, right_id, {rank, id_of(joined)});
-    if (may_cut_at_spaces_ && has_space_inside(joined)) may_cut_at_spaces_ = false;
+    if (can_split_at_spaces_ && has_space_inside(joined)) can_split_at_spaces_ = false;
   }
 }
 
-// Two symbols merge when together they spell a token; the token with the best score first.
+// Two symbols merge when their concatenation is a token; the token with the best score first.
 void Bpe::add_merges_by_score(const ModelSpec& spec, const Vocabulary& vocabulary) {
   std::vector<TokenId> order;
   for (std::size_t i = 0; i < vocabulary.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
     if (!vocabulary.is_plain(id)) continue;
     if (std::isnan(spec.scores[i])) {
-      fail("token ", i, " \"", vocabulary.token(id), "\" has a score that is no number");
+      fail("token ", i, " \"", vocabulary.token(id), "\": the score is NaN");
     }
     order.push_back(id);
   }
@@ -104,11 +106,11 @@ void Bpe::add_merges_by_score(const ModelSpec& spec, const Vocabulary& vocabular
   std::vector<Found> found;
   for (std::size_t i = 0; i < order.size(); ++i) {
     const std::string_view token = vocabulary.token(order[i]);
-    // Equal scores are one rank: the leftmost pair wins then.
+    // Equal scores share a rank, so that the leftmost pair merges first.
     if (i == 0 || score(order[i - 1]) != score(order[i])) ++num_ranks_;
     const std::uint32_t rank = num_ranks_ - 1;
     if (token.empty()) continue;
-    if (may_cut_at_spaces_ && has_space_inside(token)) may_cut_at_spaces_ = false;
+    if (can_split_at_spaces_ && has_space_inside(token)) can_split_at_spaces_ = false;
     for (std::size_t cut = first_character(token).bytes; cut < token.size();
          cut += first_character(token.substr(cut)).bytes) {
       const auto left = vocabulary.find(token.substr(0, cut));
@@ -130,7 +132,7 @@ void Bpe::encode(std::string_view word, BpeScratch& scratch, std::vector<TokenId
       return;
     }
   }
-  take_symbols(word, scratch.ids);
+  split_symbols(word, scratch.ids);
   merge_symbols(pairs_, num_ranks_, scratch.merge, scratch.ids);
   out.insert(out.end(), scratch.ids.begin(), scratch.ids.end());
 }
@@ -142,8 +144,8 @@ TokenId Bpe::symbol_of(std::uint8_t first, std::int32_t code) const {
   return found == characters_.end() ? -1 : found->second;
 }
 
-// All its bytes must be tokens, else none is taken.
-bool Bpe::take_as_bytes(std::string_view character, std::vector<TokenId>& ids) const {
+// Byte fallback. False and no ids unless all bytes of the character are tokens.
+bool Bpe::append_as_bytes(std::string_view character, std::vector<TokenId>& ids) const {
   const auto is_missing = [this](char c) { return bytes_[static_cast<std::uint8_t>(c)] < 0; };
   if (!byte_fallback_ || byte_level_ || std::ranges::any_of(character, is_missing)) return false;
   for (const char c : character)
@@ -151,7 +153,7 @@ bool Bpe::take_as_bytes(std::string_view character, std::vector<TokenId>& ids) c
   return true;
 }
 
-void Bpe::take_symbols(std::string_view word, std::vector<TokenId>& ids) const {
+void Bpe::split_symbols(std::string_view word, std::vector<TokenId>& ids) const {
   ids.clear();
   if (byte_level_ && has_all_bytes_) {
     ids.resize(word.size());
@@ -159,7 +161,7 @@ void Bpe::take_symbols(std::string_view word, std::vector<TokenId>& ids) const {
       ids[i] = bytes_[static_cast<std::uint8_t>(word[i])];
     return;
   }
-  bool owes_unknown = false;
+  bool pending_unk = false;
   for (std::size_t at = 0; at < word.size();) {
     const auto first = static_cast<std::uint8_t>(word[at]);
     const Character c = byte_level_ ? Character{first, 1} : first_character(word.substr(at));
@@ -167,16 +169,16 @@ void Bpe::take_symbols(std::string_view word, std::vector<TokenId>& ids) const {
     at += c.bytes;
     const TokenId id = symbol_of(first, c.code);
     if (id >= 0) {
-      if (owes_unknown) ids.push_back(unk_id_);
-      owes_unknown = false;
+      if (pending_unk) ids.push_back(unk_id_);
+      pending_unk = false;
       ids.push_back(id);
-    } else if (!take_as_bytes(character, ids) && unk_id_ >= 0) {
-      // What is unknown is written late, with its neighbours where they fuse.
-      if (owes_unknown && !fuse_unk_) ids.push_back(unk_id_);
-      owes_unknown = true;
+    } else if (!append_as_bytes(character, ids) && unk_id_ >= 0) {
+      // Written late, so that consecutive unknown characters can fuse into one.
+      if (pending_unk && !fuse_unk_) ids.push_back(unk_id_);
+      pending_unk = true;
     }
   }
-  if (owes_unknown) ids.push_back(unk_id_);
+  if (pending_unk) ids.push_back(unk_id_);
 }
 
 }  // namespace graft::tokenizer

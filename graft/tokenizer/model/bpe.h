@@ -1,5 +1,5 @@
 // Byte-pair encoding of one word: its symbols (bytes or characters) are merged pair by pair, the
-// best pair first, the leftmost of equal ones first (bpe_merge.h).
+// lowest rank first, the leftmost of equal ranks first (bpe_merge.h).
 
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace graft::tokenizer {
 
-// What the calls of one thread reuse.
+// Buffers that the calls of one thread reuse.
 struct BpeScratch {
   std::vector<TokenId> ids;  // the symbols of the word, then its tokens
   MergeScratch merge;
@@ -25,33 +25,33 @@ struct BpeScratch {
 
 class Bpe {
  public:
-  // Throws Error that names the entry when a merge names a token that is not there.
+  // Throws Error that names the merge when the vocabulary lacks one of its tokens.
   Bpe(const ModelSpec& spec, const Vocabulary& vocabulary);
 
   void encode(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& out) const;
 
-  // No merge reaches over the begin of a ▁ that follows something else: a text that was not split
-  // into words may be cut there.
-  bool may_cut_at_spaces() const { return may_cut_at_spaces_; }
+  // Whether a text without pre-tokenizer may be split before each ▁ that follows another character:
+  // no merge crosses that boundary.
+  bool can_split_at_spaces() const { return can_split_at_spaces_; }
 
  private:
   TokenId symbol_of(std::uint8_t first, std::int32_t code) const;
   void add_merges(const ModelSpec& spec, const Vocabulary& vocabulary);
   void add_merges_by_score(const ModelSpec& spec, const Vocabulary& vocabulary);
-  void take_symbols(std::string_view word, std::vector<TokenId>& ids) const;
-  bool take_as_bytes(std::string_view character, std::vector<TokenId>& ids) const;
+  void split_symbols(std::string_view word, std::vector<TokenId>& ids) const;
+  bool append_as_bytes(std::string_view character, std::vector<TokenId>& ids) const;
 
   bool byte_level_;
   bool byte_fallback_;
   bool fuse_unk_;
   bool ignore_merges_;
   bool has_all_bytes_ = true;
-  bool may_cut_at_spaces_;
+  bool can_split_at_spaces_;
   TokenId unk_id_;              // -1: none
-  std::vector<TokenId> bytes_;  // ids of single bytes, -1 for none
+  std::vector<TokenId> bytes_;  // by byte; -1: not a token
   std::array<TokenId, 128> ascii_{};
-  std::unordered_map<std::int32_t, TokenId> characters_;  // the others that are tokens, by code
-  std::unordered_map<std::string, TokenId> words_;        // all tokens, when merges may be ignored
+  std::unordered_map<std::int32_t, TokenId> characters_;  // non-ASCII characters, by code point
+  std::unordered_map<std::string, TokenId> words_;        // all tokens; only with ignore_merges
   std::uint32_t num_ranks_ = 0;
   PairTable pairs_{0, 0};
 };

@@ -15,17 +15,17 @@ using Tokens = std::vector<MergedToken>;
 
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
-// Up to here, looking through all pairs for the best is faster than keeping queues.
+// Up to this many symbols, scanning all pairs for the best is faster than queues.
 constexpr std::size_t kMaxShort = 128;
 constexpr std::uint32_t kPositionBits = 7;
 static_assert(kMaxShort == std::size_t{1} << kPositionBits);
 
-// More ranks than any vocabulary has pairs; rank and position must fit in 31 bits.
+// Rank and position are packed into 31 bits; no known vocabulary has more ranks.
 constexpr std::uint32_t kMaxPackedRanks = (std::uint32_t{1} << (31 - kPositionBits)) - 1;
 
-// Merges up to kMaxShort symbols in arrays of fixed size. A pair's key is its rank, then its
-// position: the least key is the pair to merge. Signed, because plain x86-64 has a vector
-// comparison of those.
+// Merges up to kMaxShort symbols in arrays of fixed size. The key of a pair is its rank, then its
+// position, so the minimum key is the pair to merge. Keys are signed because SSE2 compares signed
+// integers only.
 class ShortMerger {
  public:
   ShortMerger(const PairTable& pairs, Symbols symbols)
@@ -40,7 +40,7 @@ class ShortMerger {
     std::fill(keys_.begin() + static_cast<std::ptrdiff_t>(size_ - 1),
               keys_.begin() + static_cast<std::ptrdiff_t>(num_keys_), kNoKey);
     for (std::size_t i = 0; i + 1 < size_; ++i)
-      look_at(i, i + 1);
+      update_pair(i, i + 1);
   }
 
   void run(Tokens& out) {
@@ -60,20 +60,20 @@ class ShortMerger {
   static constexpr std::int32_t kNoKey = std::numeric_limits<std::int32_t>::max();
 
   std::int32_t min_key() const {
-    // Two at a time, so that one comparison does not wait for the other.
+    // Two independent minima, to overlap their latency.
     Vector first = vector_at(0);
     Vector second = vector_at(kLanes);
     for (std::size_t i = 2 * kLanes; i < num_keys_; i += 2 * kLanes) {
-      first = least(first, vector_at(i));
-      second = least(second, vector_at(i + kLanes));
+      first = min(first, vector_at(i));
+      second = min(second, vector_at(i + kLanes));
     }
-    first = least(first, second);
-    first = least(first, Vector{first[2], first[3], first[2], first[3]});
-    first = least(first, Vector{first[1], first[1], first[1], first[1]});
+    first = min(first, second);
+    first = min(first, Vector{first[2], first[3], first[2], first[3]});
+    first = min(first, Vector{first[1], first[1], first[1], first[1]});
     return first[0];
   }
 
-  static Vector least(Vector a, Vector b) { return a < b ? a : b; }
+  static Vector min(Vector a, Vector b) { return a < b ? a : b; }
 
   Vector vector_at(std::size_t i) const {
     Vector vector;
@@ -81,40 +81,41 @@ class ShortMerger {
     return vector;
   }
 
-  void look_at(std::size_t at, std::size_t right) {
+  void update_pair(std::size_t at, std::size_t right) {
     const PairMerge merge = pairs_.find(ids_[at], ids_[right]);
     keys_[at] = merge.rank == PairTable::kNoRank
                     ? kNoKey
                     : static_cast<std::int32_t>((merge.rank << kPositionBits) | at);
-    made_[at] = merge.id;
+    merged_ids_[at] = merge.id;
   }
 
   void merge(std::size_t at) {
     const std::size_t right = next_[at];
     const std::size_t after = next_[right];
-    ids_[at] = made_[at];
+    ids_[at] = merged_ids_[at];
     next_[at] = static_cast<std::uint8_t>(after);
     keys_[right] = kNoKey;
     keys_[at] = kNoKey;
     if (after < size_) {
       previous_[after] = static_cast<std::uint8_t>(at);
-      look_at(at, after);
+      update_pair(at, after);
     }
-    if (at > 0) look_at(previous_[at], at);
+    if (at > 0) update_pair(previous_[at], at);
   }
 
   const PairTable& pairs_;
   std::size_t size_;
-  std::size_t num_keys_;  // whole pairs of vectors
+  std::size_t num_keys_;  // rounded up to a multiple of 2 * kLanes
   alignas(16) std::array<std::int32_t, kMaxShort> keys_;
   std::array<TokenId, kMaxShort> ids_;
-  std::array<TokenId, kMaxShort> made_;  // what the pair that begins here becomes
+  std::array<TokenId, kMaxShort> merged_ids_;  // merged id of the pair that begins here
   std::array<std::uint8_t, kMaxShort> next_;
   std::array<std::uint8_t, kMaxShort> previous_;
 };
 
-// The pairs of many symbols, by rank. A heap of all pairs would take n log n steps through memory;
-// here a heap holds only the ranks that occur, and each of them its positions from left to right.
+// Merges many symbols with one queue of positions per rank. A heap of all pairs would cost n log n
+// random memory accesses; this heap holds only the ranks that occur, and each queue its positions
+// from left to right.
 class QueueMerger {
  public:
   QueueMerger(const PairTable& pairs,
@@ -130,7 +131,7 @@ class QueueMerger {
                        i > 0 ? i - 1 : kNone};
     }
     for (std::uint32_t i = 0; i < size; ++i)
-      look_at(i);
+      update_pair(i);
   }
 
   void run(Tokens& out) {
@@ -139,7 +140,7 @@ class QueueMerger {
       prefetch(s_.queues[idx]);
       const auto at = next_of(s_.queues[idx]);
       if (!at) {
-        retire(idx);
+        close(idx);
       } else if (s_.symbols[*at].id >= 0 && s_.symbols[*at].rank == s_.queues[idx].rank) {
         merge(*at);
       }
@@ -153,7 +154,7 @@ class QueueMerger {
   }
 
  private:
-  // One rank's positions are far apart in a very long word: ask for them some merges ahead.
+  // The positions of one rank are far apart in a long word: prefetch some merges ahead.
   void prefetch(const MergeScratch::Queue& queue) const {
     constexpr std::size_t kAhead = 12;
     if (queue.head + kAhead < queue.positions.size()) {
@@ -163,20 +164,20 @@ class QueueMerger {
 
   static std::optional<std::uint32_t> next_of(MergeScratch::Queue& queue) {
     const bool has_more = queue.head < queue.positions.size();
-    if (queue.late.empty()) {
+    if (queue.out_of_order.empty()) {
       return has_more ? std::optional(queue.positions[queue.head++]) : std::nullopt;
     }
-    if (has_more && queue.positions[queue.head] < queue.late.front()) {
+    if (has_more && queue.positions[queue.head] < queue.out_of_order.front()) {
       return queue.positions[queue.head++];
     }
-    std::ranges::pop_heap(queue.late, std::greater<>());
-    const std::uint32_t at = queue.late.back();
-    queue.late.pop_back();
+    std::ranges::pop_heap(queue.out_of_order, std::greater<>());
+    const std::uint32_t at = queue.out_of_order.back();
+    queue.out_of_order.pop_back();
     return at;
   }
 
-  // The pair that begins at `at` is new.
-  void look_at(std::uint32_t at) {
+  // Looks up the new pair that begins at `at` and queues it.
+  void update_pair(std::uint32_t at) {
     MergeScratch::Symbol& symbol = s_.symbols[at];
     symbol.rank = symbol.next == kNone ? PairTable::kNoRank
                                        : pairs_.find(symbol.id, s_.symbols[symbol.next].id).rank;
@@ -187,8 +188,8 @@ class QueueMerger {
     if (queue.head == queue.positions.size() || queue.positions.back() < at) {
       queue.positions.push_back(at);
     } else {
-      queue.late.push_back(at);
-      std::ranges::push_heap(queue.late, std::greater<>());
+      queue.out_of_order.push_back(at);
+      std::ranges::push_heap(queue.out_of_order, std::greater<>());
     }
   }
 
@@ -199,8 +200,8 @@ class QueueMerger {
     right.id = -1;
     left.next = right.next;
     if (left.next != kNone) s_.symbols[left.next].previous = at;
-    if (left.previous != kNone) look_at(left.previous);
-    look_at(at);
+    if (left.previous != kNone) update_pair(left.previous);
+    update_pair(at);
   }
 
   std::uint32_t open(std::uint32_t rank) {
@@ -216,7 +217,7 @@ class QueueMerger {
     return idx;
   }
 
-  void retire(std::uint32_t idx) {
+  void close(std::uint32_t idx) {
     MergeScratch::Queue& queue = s_.queues[idx];
     s_.queue_of_rank[queue.rank] = kNone;
     queue.positions.clear();
@@ -230,17 +231,18 @@ class QueueMerger {
   MergeScratch& s_;
 };
 
-// A word too long to be merged at once: from left to right, a window of its symbols at a time. Of
-// each window's tokens the last ones are left out, they may become others with what follows, and
-// the next window begins there.
+// Merges a long word from left to right, one window of symbols at a time. The last tokens of a
+// window may change with the symbols that follow, so they are dropped and the next window begins
+// there.
 //
-// Why the result is that of the whole word: merging takes the least (rank, position) of all pairs.
-// Among the merges inside some stretch of symbols that no merge leaves, the order is the one in
-// which the stretch alone is merged. Take tokens of which each two neighbours, merged alone, stay
-// these two. The first merge of the whole word across one of their borders would, up to then, have
-// seen the stretch of the two tokens there exactly as it is alone, and would have been made there
-// too. So there is none. Neighbours within a window are such by the same argument; those on both
-// sides of a cut are merged alone to see.
+// Why the result equals merging the whole word: merging always takes the minimum (rank, position)
+// of all pairs. Consider a range of symbols that no merge crosses: the merges inside it happen in
+// the same order as when the range is merged alone. Now take a sequence of tokens in which every
+// two neighbours, merged alone, remain these two tokens. Suppose merging the whole word crosses a
+// boundary between two of them, and take the first such merge. Until then the range of these two
+// tokens evolved exactly as it does alone, so the same merge would happen there too: a
+// contradiction. Neighbours within a window satisfy the condition by the same argument; the two
+// tokens at a cut are merged alone to check it.
 class WindowMerger {
  public:
   WindowMerger(const PairTable& pairs,
@@ -249,39 +251,40 @@ class WindowMerger {
                MergeScratch& scratch)
       : pairs_(pairs), num_ranks_(num_ranks), symbols_(symbols), s_(scratch) {}
 
-  // The tokens are in scratch.done then.
+  // Leaves the tokens in scratch.merged.
   void run() {
-    s_.done.clear();
-    // Cuts in the wrong place cost time. Merges that reach so far are not to be found in windows.
+    s_.merged.clear();
+    // Invalid cuts cost time. When merges reach too far for windows, merge the whole word instead.
     std::size_t work_left = 4 * symbols_.size();
     while (at_ < symbols_.size()) {
       const std::size_t size = std::min(size_, symbols_.size() - at_);
       const bool is_last = at_ + size == symbols_.size();
       if (!is_repeated(size)) {
         if (work_left < size) {
-          s_.done.clear();
-          merge(symbols_, s_.done);
+          s_.merged.clear();
+          merge(symbols_, s_.merged);
           return;
         }
         work_left -= size;
         seen_size_ = 0;
         s_.window.clear();
         merge(symbols_.subspan(at_, size), s_.window);
-        if (!is_right_cut()) {
-          step_back();
+        if (!is_valid_cut()) {
+          back_up();
           continue;
         }
       }
-      take_window(size, is_last);
+      accept_window(size, is_last);
     }
   }
 
  private:
-  // The smallest window. Larger ones take longer for each merge, smaller ones repeat more of it.
+  // Minimum window in symbols. Larger windows make each merge slower, smaller ones repeat more
+  // work.
   static constexpr std::size_t kWindow = 64;
-  // So many tokens at the end of a window are merged again with what follows.
+  // Tokens at the end of a window that are merged again with the next window.
   static constexpr std::size_t kOverlap = 2;
-  // A window of so many tokens may be smaller.
+  // The window shrinks when it yields this many tokens.
   static constexpr std::size_t kManyTokens = 32;
 
   void merge(Symbols symbols, Tokens& out) const {
@@ -292,10 +295,10 @@ class WindowMerger {
     }
   }
 
-  std::size_t last_size() const { return s_.done.empty() ? 0 : s_.done.back().num_symbols; }
+  std::size_t last_size() const { return s_.merged.empty() ? 0 : s_.merged.back().num_symbols; }
 
-  // Whether the last token and the window are what they were when the tokens now in scratch.window
-  // were taken: in a run of one letter they always are.
+  // Whether the last token and the window have the same symbols as when scratch.window was merged,
+  // so that its tokens can be reused: always true in a run of one letter.
   bool is_repeated(std::size_t size) const {
     const std::size_t before = last_size();
     if (size != seen_size_ || before != seen_before_) return false;
@@ -303,39 +306,39 @@ class WindowMerger {
     return std::ranges::equal(now, symbols_.subspan(seen_at_ - before, before + size));
   }
 
-  // Whether the last token taken and the first of the window stay apart when merged alone.
-  bool is_right_cut() const {
-    if (s_.done.empty()) return true;
+  // Whether the last accepted token and the first of the window stay separate when merged alone.
+  bool is_valid_cut() const {
+    if (s_.merged.empty()) return true;
     const std::size_t before = last_size();
     s_.pair.clear();
     merge(symbols_.subspan(at_ - before, before + s_.window.front().num_symbols), s_.pair);
     return s_.pair.front().num_symbols == before;
   }
 
-  // The last tokens taken are not those of the word: again from before them, and further on.
-  void step_back() {
-    for (std::size_t i = 0; i < num_back_ && !s_.done.empty(); ++i) {
-      at_ -= s_.done.back().num_symbols;
-      s_.done.pop_back();
+  // The last accepted tokens are wrong: drop them and retry with a larger window.
+  void back_up() {
+    for (std::size_t i = 0; i < num_back_ && !s_.merged.empty(); ++i) {
+      at_ -= s_.merged.back().num_symbols;
+      s_.merged.pop_back();
     }
     num_back_ *= 2;
     size_ *= 2;
   }
 
-  void take_window(std::size_t size, bool is_last) {
+  void accept_window(std::size_t size, bool is_last) {
     std::size_t num_taken = s_.window.size();
     std::size_t end = size;
     for (std::size_t i = 0; i < kOverlap && !is_last && num_taken > 0; ++i)
       end -= s_.window[--num_taken].num_symbols;
     if (!is_last && end < size / 2) {
-      size_ *= 2;  // of few long tokens
+      size_ *= 2;  // the window has few, long tokens
       return;
     }
     seen_at_ = at_;
     seen_before_ = last_size();
     seen_size_ = size;
-    s_.done.insert(s_.done.end(), s_.window.begin(),
-                   s_.window.begin() + static_cast<std::ptrdiff_t>(num_taken));
+    s_.merged.insert(s_.merged.end(), s_.window.begin(),
+                     s_.window.begin() + static_cast<std::ptrdiff_t>(num_taken));
     at_ += end;
     num_back_ = kOverlap;
     if (num_taken >= kManyTokens && size_ > kWindow) size_ /= 2;
@@ -345,10 +348,11 @@ class WindowMerger {
   std::uint32_t num_ranks_;
   Symbols symbols_;
   MergeScratch& s_;
-  std::size_t at_ = 0;  // where the next window begins
+  std::size_t at_ = 0;  // begin of the next window
   std::size_t size_ = kWindow;
   std::size_t num_back_ = kOverlap;
-  // Where scratch.window was taken from, and the size of the token before it; size 0: nowhere.
+  // Position and size of the symbols behind scratch.window, and the size of the token before it;
+  // seen_size_ 0: not valid.
   std::size_t seen_at_ = 0;
   std::size_t seen_before_ = 0;
   std::size_t seen_size_ = 0;
@@ -362,13 +366,13 @@ void merge_symbols(const PairTable& pairs,
                    std::vector<TokenId>& ids) {
   if (ids.size() < 2) return;
   if (ids.size() <= kMaxShort && num_ranks <= kMaxPackedRanks) {
-    scratch.done.clear();
-    ShortMerger(pairs, ids).run(scratch.done);
+    scratch.merged.clear();
+    ShortMerger(pairs, ids).run(scratch.merged);
   } else {
     WindowMerger(pairs, num_ranks, ids, scratch).run();
   }
-  ids.resize(scratch.done.size());
-  std::ranges::transform(scratch.done, ids.begin(), &MergedToken::id);
+  ids.resize(scratch.merged.size());
+  std::ranges::transform(scratch.merged, ids.begin(), &MergedToken::id);
 }
 
 }  // namespace graft::tokenizer

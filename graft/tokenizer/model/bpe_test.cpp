@@ -16,7 +16,7 @@ namespace {
 
 using Ids = std::vector<TokenId>;
 
-// The definition: look through all pairs, merge the best (the leftmost of equal ones), again.
+// The definition of BPE: repeatedly scan all pairs and merge the best, the leftmost of equal ones.
 struct Reference {
   ModelSpec spec;
   const Vocabulary& vocabulary;
@@ -34,7 +34,7 @@ struct Reference {
 
   Ids encode(const std::string& word) const {
     std::vector<std::string> parts;
-    std::vector<double> ranks;  // of each part with the next
+    std::vector<double> ranks;  // of parts[i] and parts[i + 1]
     for (const char c : word)
       parts.emplace_back(1, c);
     for (std::size_t i = 0; i + 1 < parts.size(); ++i)
@@ -56,8 +56,8 @@ struct Reference {
   }
 };
 
-// A vocabulary of random strings over a few letters: merges in any order, also of tokens that a
-// better merge uses, and equal scores.
+// A vocabulary of random strings over three letters: merges in any order, also of tokens that a
+// lower rank consumes, and equal scores.
 class RandomVocabulary {
  public:
   explicit RandomVocabulary(std::uint64_t seed, std::size_t max_bytes = 6) : random_(seed) {
@@ -95,7 +95,7 @@ class RandomVocabulary {
       out.append(1 + random_() % 4, "abc"[random_() % 3]);
     return out;
   }
-  // Runs of a letter, repeated words and words that do not repeat.
+  // Runs of one letter, repeated words and random words.
   std::string mixture(std::size_t size) {
     std::string out;
     while (out.size() < size) {
@@ -116,7 +116,7 @@ class RandomVocabulary {
   std::vector<std::pair<std::string, std::string>> merges_;
 };
 
-// Words up to 128 symbols are merged at once, longer ones in windows.
+// Words of up to 128 symbols are merged in one pass, longer ones in windows.
 TEST(Bpe, MergesAsDefined) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     RandomVocabulary vocabulary(seed);
@@ -135,8 +135,8 @@ TEST(Bpe, MergesAsDefined) {
   }
 }
 
-// Cuts between windows must not show, whatever the merges: tokens longer than a window, merges that
-// depend on what stands far to the right, ties.
+// Windows must not change the result: tokens longer than a window, merges that depend on symbols
+// far to the right, ties.
 TEST(Bpe, MergesLongWordsAsDefined) {
   for (std::uint64_t seed = 1; seed <= (kUnderSanitizers ? 8 : 40); ++seed) {
     RandomVocabulary vocabulary(seed, seed % 2 == 0 ? 6 : 300);
@@ -155,7 +155,7 @@ TEST(Bpe, MergesLongWordsAsDefined) {
   }
 }
 
-// Ranks fall from letter to letter of a word: what its first letters become is decided at its end.
+// Ranks decrease from letter to letter, so the merges at the beginning of a word depend on its end.
 TEST(Bpe, MergesAsDefinedFromFarRight) {
   constexpr int kLetters = 90;
   test::TokenizerData data;

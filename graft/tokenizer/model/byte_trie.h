@@ -1,4 +1,4 @@
-// Which of a fixed set of strings a text begins with.
+// A trie of strings, to find all entries that a text begins with.
 
 #pragma once
 
@@ -13,13 +13,13 @@ namespace graft::tokenizer {
 
 class ByteTrie {
  public:
-  // Of equal strings the last counts; empty ones are left out.
+  // The last of equal strings is kept; empty strings are ignored.
   explicit ByteTrie(std::vector<std::pair<std::string_view, std::int32_t>> entries) {
     std::ranges::stable_sort(entries, {}, &std::pair<std::string_view, std::int32_t>::first);
     std::erase_if(entries, [](const auto& entry) { return entry.first.empty(); });
     root_.fill(kNoNode);
     nodes_.emplace_back();
-    // Nodes whose children are still to be made, with the entries below them.
+    // A node without children yet, and the range of entries below it.
     struct Open {
       std::uint32_t node;
       std::size_t depth;
@@ -51,9 +51,10 @@ class ByteTrie {
     }
   }
 
+  // Whether any entry begins with this byte.
   bool begins(char c) const { return root_[static_cast<std::uint8_t>(c)] != kNoNode; }
 
-  // Calls take(length, value) for each string that `text` begins with, shortest first.
+  // Calls take(length, value) for each entry that `text` begins with, shortest first.
   template <class Take>
   void prefixes(std::string_view text, Take take) const {
     if (text.empty()) return;
@@ -87,7 +88,7 @@ class ByteTrie {
 
   std::array<std::uint32_t, 256> root_{};
   std::vector<Node> nodes_;
-  std::vector<Edge> edges_;  // of a node together, by byte
+  std::vector<Edge> edges_;  // grouped by node, sorted by byte
 };
 
 }  // namespace graft::tokenizer

@@ -11,10 +11,10 @@
 namespace graft::tokenizer {
 namespace {
 
-// How much worse an unknown character is than the worst token (SentencePiece's constant).
+// Score of an unknown character below the worst token (SentencePiece's constant).
 constexpr double kUnknownPenalty = 10.0;
 
-// Stands for a character outside the vocabulary while the best way is looked for.
+// Marks a character outside the vocabulary in the Viterbi nodes.
 constexpr TokenId kUnknown = std::numeric_limits<TokenId>::max();
 
 ByteTrie trie_of(const Vocabulary& vocabulary) {
@@ -31,7 +31,7 @@ double worst_score(const std::vector<double>& scores, const Vocabulary& vocabula
   for (std::size_t i = 0; i < scores.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
     if (std::isnan(scores[i])) {
-      fail("token ", i, " \"", vocabulary.token(id), "\" has a score that is no number");
+      fail("token ", i, " \"", vocabulary.token(id), "\": the score is NaN");
     }
     if (vocabulary.type(id) != formats::TokenType::Unused) worst = std::min(worst, scores[i]);
   }
@@ -81,7 +81,8 @@ void Unigram::encode(std::string_view word,
                      UnigramScratch& scratch,
                      std::vector<TokenId>& out) const {
   find_best(word, scratch.nodes);
-  // Backwards through the best way, leaving its marks: each node's begin becomes its end.
+  // Walk the best path backwards and reverse its links: `begin` of a node becomes the end of the
+  // next token.
   std::vector<UnigramScratch::Node>& nodes = scratch.nodes;
   std::size_t end = word.size();
   std::size_t after = word.size();
@@ -94,7 +95,7 @@ void Unigram::encode(std::string_view word,
     after_id = node.id;
     end = node.begin;
   }
-  // Unknown neighbours are one.
+  // Consecutive unknown characters become one unknown token.
   TokenId id = after_id;
   std::size_t begin = 0;
   std::size_t unknown_begin = 0;

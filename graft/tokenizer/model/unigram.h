@@ -1,5 +1,5 @@
-// The unigram model: of all ways to spell a word with tokens the one with the best sum of scores,
-// by Viterbi's algorithm.
+// The unigram model: segments a word into the tokens with the highest sum of scores (log
+// probabilities), found with the Viterbi algorithm.
 
 #pragma once
 
@@ -13,20 +13,20 @@
 
 namespace graft::tokenizer {
 
-// What the calls of one thread reuse.
+// Buffers that the calls of one thread reuse.
 struct UnigramScratch {
-  // The best way to a place in the word.
+  // The best segmentation up to a byte of the word.
   struct Node {
     double score;
-    std::size_t begin;  // of the last token on it
-    TokenId id;         // -1: nothing leads here
+    std::size_t begin;  // of the last token
+    TokenId id;         // of the last token; -1: unreachable
   };
   std::vector<Node> nodes;
 };
 
 class Unigram {
  public:
-  // Throws Error that names the token when it has no score.
+  // Throws Error that names the token when a score is NaN.
   Unigram(const ModelSpec& spec, const Vocabulary& vocabulary);
 
   void encode(std::string_view word, UnigramScratch& scratch, std::vector<TokenId>& out) const;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMaxTokens = std::size_t{1} << 24U;
 
-// Byte by letter: the way back from formats::kByteLetters, -1 where a letter stands for none.
+// Inverse of formats::kByteLetters: code point -> byte, -1 for other code points.
 struct Letters {
   std::array<std::int16_t, 0x180> to_byte{};
 
@@ -32,7 +32,7 @@ Vocabulary::Vocabulary(const formats::TokenizerData& data)
     : tokens_(data.tokens), types_(data.types) {
   if (tokens_.empty()) fail("the vocabulary is empty");
   if (tokens_.size() > kMaxTokens) {
-    fail("the vocabulary has ", tokens_.size(), " tokens, at most ", kMaxTokens, " are accepted");
+    fail("the vocabulary has ", tokens_.size(), " tokens, the maximum is ", kMaxTokens);
   }
   if (types_.empty()) types_.assign(tokens_.size(), formats::TokenType::Normal);
   if (types_.size() != tokens_.size()) {
@@ -42,12 +42,12 @@ Vocabulary::Vocabulary(const formats::TokenizerData& data)
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
     if (tokens_[i].empty()) continue;
-    const auto [place, is_new] = ids_.emplace(tokens_[i], id);
+    const auto [entry, is_new] = ids_.emplace(tokens_[i], id);
     if (is_new || types_[i] == formats::TokenType::Unused) continue;
-    if (type(place->second) != formats::TokenType::Unused) {
-      fail("token \"", tokens_[i], "\" has two ids, ", place->second, " and ", id);
+    if (type(entry->second) != formats::TokenType::Unused) {
+      fail("token \"", tokens_[i], "\" has two ids, ", entry->second, " and ", id);
     }
-    place->second = id;
+    entry->second = id;
   }
 }
 
@@ -78,7 +78,7 @@ std::string letters_of_bytes(std::string_view bytes) {
   return token;
 }
 
-std::optional<std::uint8_t> byte_of_name(std::string_view token) {
+std::optional<std::uint8_t> parse_byte_token(std::string_view token) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return std::nullopt;
   const auto high = kDigits.find(token[3]);

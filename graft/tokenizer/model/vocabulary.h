@@ -1,4 +1,4 @@
-// The tokens by id and by spelling, and what each adds to a text.
+// The vocabulary: tokens by id and by text, and the two spellings of single bytes.
 
 #pragma once
 
@@ -17,9 +17,9 @@ namespace graft::tokenizer {
 
 class Vocabulary {
  public:
-  // Throws Error that names the token when two tokens are spelled alike.
+  // Throws Error that names the token when two used tokens have the same text.
   explicit Vocabulary(const formats::TokenizerData& data);
-  // The index points to the tokens.
+  // Not copyable: the index points into the tokens.
   Vocabulary(const Vocabulary&) = delete;
   Vocabulary& operator=(const Vocabulary&) = delete;
   ~Vocabulary() = default;
@@ -30,7 +30,7 @@ class Vocabulary {
   formats::TokenType type(TokenId id) const { return types_[static_cast<std::size_t>(id)]; }
   std::optional<TokenId> find(std::string_view token) const;
 
-  // A token that text can be made of: no control token, no filler.
+  // A token that text can be encoded to: not a control, unknown, byte or unused token.
   bool is_plain(TokenId id) const {
     return type(id) == formats::TokenType::Normal || type(id) == formats::TokenType::UserDefined;
   }
@@ -44,15 +44,16 @@ class Vocabulary {
   std::unordered_map<std::string_view, TokenId> ids_;
 };
 
-// Byte-level vocabularies write each byte as a letter ("Ġ" for a space). Nothing when a letter of
-// `token` stands for no byte.
+// Byte-level vocabularies (GPT-2) write each byte as a letter ("Ġ" for a space). Null if a
+// character of `token` is not one of these letters.
 std::optional<std::string> bytes_of_letters(std::string_view token);
 std::string letters_of_bytes(std::string_view bytes);
 
-// The byte of a token spelled "<0x0A>".
-std::optional<std::uint8_t> byte_of_name(std::string_view token);
+// The byte of a token such as "<0x0A>".
+std::optional<std::uint8_t> parse_byte_token(std::string_view token);
 
-// Ids of the tokens for single bytes, -1 where there is none: by letter or by name.
+// Ids of the tokens for single bytes, -1 if missing. `by_letter`: byte-level letters, else
+// "<0xNN>".
 std::vector<TokenId> byte_ids(const Vocabulary& vocabulary, bool by_letter);
 
 }  // namespace graft::tokenizer

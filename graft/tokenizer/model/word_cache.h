@@ -1,5 +1,5 @@
-// The ids of pieces of text seen before, for one thread. Of fixed size: a word takes the place of
-// another that happens to fall on it. Long words and words of many tokens are not kept.
+// Cache of the ids of words, for one thread. Direct-mapped with a fixed size: a colliding word
+// replaces the old one. Words of more than 29 bytes or 8 tokens are not cached.
 
 #pragma once
 
@@ -20,8 +20,8 @@ class WordCache {
 
   static bool fits(std::string_view word) { return word.size() <= kMaxBytes; }
 
-  // `step`: how many steps of the pre-tokenizer the piece has behind it; those that follow may
-  // split it, and its ids are what comes out of them.
+  // `step` is the number of pre-tokenizer steps applied to the word, and part of the key: the
+  // remaining steps may split it further.
   static std::uint64_t hash(std::string_view word, std::size_t step) {
     std::uint64_t value = word.size() * 256 + step;
     std::size_t at = 0;
@@ -31,7 +31,7 @@ class WordCache {
     return value;
   }
 
-  // Empty when the word is not there: no word is without ids.
+  // Empty on a miss: every word has at least one id.
   std::span<const TokenId> find(std::string_view word, std::size_t step, std::uint64_t hash) const {
     const Entry& entry = entries_[hash >> kShift];
     if (entry.num_bytes != word.size() || entry.step != static_cast<std::uint8_t>(step) ||
@@ -55,7 +55,7 @@ class WordCache {
   }
 
  private:
-  // 2^15 entries of a cache line each are 2 MB a thread: the words of most texts.
+  // 2^15 entries of one cache line are 2 MiB per thread and hold the words of most texts.
   static constexpr int kLogEntries = 15;
   static constexpr std::size_t kNumEntries = std::size_t{1} << kLogEntries;
   static constexpr int kShift = 64 - kLogEntries;
@@ -77,7 +77,7 @@ class WordCache {
     std::memcpy(&value, from, sizeof(value));
     return value;
   }
-  // All of 1 to 7 bytes, some of them twice: no call for a length that is only known here.
+  // Loads 1 to 7 bytes, some of them twice, which avoids a memcpy call of variable length.
   static std::uint64_t load_few(const char* from, std::size_t bytes) {
     if (bytes >= 4) {
       return load<std::uint32_t>(from) |

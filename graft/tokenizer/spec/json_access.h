@@ -1,5 +1,5 @@
-// Reads members of tokenizer.json's objects; what is missing or of another type is an Error that
-// names the place.
+// Typed access to members of tokenizer.json. A missing member or a wrong type throws Error that
+// begins with `where`.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace graft::tokenizer {
 
-// Null when there is no such member, or it is null.
+// Null for a missing member and for JSON null.
 inline const Json* member(const Json& json, const char* key) {
   if (!json.is_object()) return nullptr;
   const auto found = json.find(key);
@@ -20,7 +20,7 @@ inline const Json* member(const Json& json, const char* key) {
 
 inline std::string text_at(const Json& json, const char* key, std::string_view where) {
   const Json* value = member(json, key);
-  if (value == nullptr || !value->is_string()) fail(where, ": \"", key, "\" is no string");
+  if (value == nullptr || !value->is_string()) fail(where, ": \"", key, "\" must be a string");
   return value->get<std::string>();
 }
 
@@ -31,13 +31,13 @@ inline std::string type_of(const Json& json, std::string_view where) {
 inline bool flag_at(const Json& json, const char* key, bool fallback, std::string_view where) {
   const Json* value = member(json, key);
   if (value == nullptr) return fallback;
-  if (!value->is_boolean()) fail(where, ": \"", key, "\" is neither true nor false");
+  if (!value->is_boolean()) fail(where, ": \"", key, "\" must be true or false");
   return value->get<bool>();
 }
 
 inline const Json& list_at(const Json& json, const char* key, std::string_view where) {
   const Json* value = member(json, key);
-  if (value == nullptr || !value->is_array()) fail(where, ": \"", key, "\" is no list");
+  if (value == nullptr || !value->is_array()) fail(where, ": \"", key, "\" must be a list");
   return *value;
 }
 

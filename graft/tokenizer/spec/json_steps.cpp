@@ -30,7 +30,7 @@ Pattern pattern_at(const Json& json, std::string_view where) {
     const Json* regex = member(*pattern, "Regex");
     if (regex != nullptr && regex->is_string()) return {regex->get<std::string>(), true};
   }
-  fail(where, ": \"pattern\" is neither {\"String\": …} nor {\"Regex\": …}");
+  fail(where, ": \"pattern\" must be {\"String\": …} or {\"Regex\": …}");
 }
 
 SplitBehavior behavior_at(const Json& json, std::optional<SplitBehavior> fallback) {
@@ -51,14 +51,14 @@ SplitBehavior behavior_at(const Json& json, std::optional<SplitBehavior> fallbac
 
 PreTokenizerStep split_of(const Json& json) {
   const Pattern pattern = pattern_at(json, kPreTokenizer);
-  if (pattern.text.empty()) fail(kPreTokenizer, ": Split by an empty pattern");
+  if (pattern.text.empty()) fail(kPreTokenizer, ": Split has an empty pattern");
   return {
       .pattern = pattern.is_regex ? translated_pattern(pattern.text) : quoted_pattern(pattern.text),
       .behavior = behavior_at(json, std::nullopt),
       .invert = flag_at(json, "invert", false, kPreTokenizer)};
 }
 
-// What old files say with add_prefix_space.
+// prepend_scheme, or add_prefix_space in old files.
 PreTokenizerStep::Prepend prepend_of(const Json& json, std::string_view where) {
   using Prepend = PreTokenizerStep::Prepend;
   if (!flag_at(json, "add_prefix_space", true, where)) return Prepend::Never;
@@ -71,14 +71,14 @@ PreTokenizerStep::Prepend prepend_of(const Json& json, std::string_view where) {
 }
 
 void add_metaspace(const Json& json, Spec& spec) {
-  const std::string sign = text_at(json, "replacement", kPreTokenizer);
-  if (sign.empty()) fail(kPreTokenizer, ": Metaspace with an empty replacement");
+  const std::string marker = text_at(json, "replacement", kPreTokenizer);
+  if (marker.empty()) fail(kPreTokenizer, ": Metaspace has an empty replacement");
   spec.pre_tokenizers.push_back({.kind = PreTokenizerStep::Kind::Metaspace,
-                                 .pattern = sign,
+                                 .pattern = marker,
                                  .prepend = prepend_of(json, kPreTokenizer)});
   if (flag_at(json, "split", true, kPreTokenizer)) {
     spec.pre_tokenizers.push_back(
-        {.pattern = quoted_pattern(sign), .behavior = SplitBehavior::MergedWithNext});
+        {.pattern = quoted_pattern(marker), .behavior = SplitBehavior::MergedWithNext});
   }
 }
 
@@ -96,14 +96,15 @@ void add_replace_or_strip(const Json& json, const std::string& type, bool is_fus
   }
   const auto count_at = [&json](const char* key) {
     const Json* value = member(json, key);
-    if (value == nullptr || !value->is_number_unsigned()) fail(kDecoder, ": Strip without ", key);
+    if (value == nullptr || !value->is_number_unsigned())
+      fail(kDecoder, ": Strip lacks \"", key, '"');
     return value->get<std::size_t>();
   };
   step.kind = DecoderStep::Kind::Strip;
   step.content = text_at(json, "content", kDecoder);
   step.start = count_at("start");
   step.stop = count_at("stop");
-  if (step.content.empty()) fail(kDecoder, ": Strip of nothing");
+  if (step.content.empty()) fail(kDecoder, ": Strip has an empty content");
   if (!is_fused) {
     spec.decoders.push_back(std::move(step));
     return;
@@ -176,7 +177,7 @@ void read_normalizer(const Json& json, Spec& spec) {
   } else if (type == "Precompiled") {
     auto charsmap = base64_decoded(text_at(json, "precompiled_charsmap", kNormalizer));
     if (!charsmap) fail(kNormalizer, ": precompiled_charsmap is not base64");
-    // Empty: SentencePiece's "identity".
+    // Empty is SentencePiece's "identity" normalization.
     if (charsmap->empty()) return;
     spec.normalizers.push_back(
         {.kind = Kind::Charsmap, .pattern = *std::move(charsmap), .by_graphemes = true});
@@ -193,7 +194,7 @@ void read_pre_tokenizer(const Json& json, Spec& spec) {
       read_pre_tokenizer(part, spec);
     return;
   }
-  // After it pieces are letters that stand for bytes; patterns would see those.
+  // After ByteLevel, patterns would match the letters that stand for bytes.
   if (spec.model.byte_level) fail(kPreTokenizer, ": ", type, " after ByteLevel is not supported");
   if (type == "Split") {
     spec.pre_tokenizers.push_back(split_of(json));
@@ -209,7 +210,7 @@ void read_pre_tokenizer(const Json& json, Spec& spec) {
     spec.pre_tokenizers.push_back(
         {.pattern = translated_pattern("\\s"), .behavior = SplitBehavior::Removed});
   } else if (type == "Whitespace") {
-    // Words of Rust's \w, which has the joiners too, and runs of other characters.
+    // Runs of Rust's \w, which includes the joiners, and runs of other non-space characters.
     spec.pre_tokenizers.push_back(
         {.pattern = translated_pattern(R"([\w\x{200C}\x{200D}]+|[^\w\x{200C}\x{200D}\s]+)"),
          .behavior = SplitBehavior::Removed,
@@ -227,7 +228,7 @@ void read_pre_tokenizer(const Json& json, Spec& spec) {
 
 void read_decoder(const Json& json, Spec& spec) {
   if (json.is_null()) {
-    // Without one, tokens are words.
+    // Without a decoder, tokens are joined with spaces.
     spec.separator.assign(1, ' ');
     strip_one_space(spec);
     return;

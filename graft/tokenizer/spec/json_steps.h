@@ -1,4 +1,4 @@
-// The parts of tokenizer.json that are lists of steps: normalizer, pre_tokenizer, decoder.
+// Reads the sections of tokenizer.json that are lists of steps: normalizer, pre_tokenizer, decoder.
 
 #pragma once
 
@@ -7,7 +7,8 @@
 
 namespace graft::tokenizer {
 
-// Each takes the value of its key, null included, and appends to the spec. Throws Error.
+// `json` is the value of the section's key, or null. Appends to the spec. Throws Error for steps
+// that are not supported.
 void read_normalizer(const Json& json, Spec& spec);
 void read_pre_tokenizer(const Json& json, Spec& spec);
 void read_decoder(const Json& json, Spec& spec);

@@ -1,5 +1,5 @@
-// What one tokenizer does, step by step, in words that both tokenizer.json and GGUF metadata are
-// translated into. Data only; the parts that do it are made from this.
+// The configuration of a tokenizer as a list of steps. tokenizer.json and GGUF metadata are both
+// translated into it, and the normalizer, pre-tokenizer, model and decoder are built from it.
 
 #pragma once
 
@@ -14,13 +14,13 @@ namespace graft::tokenizer {
 
 using TokenId = std::int32_t;
 
-// What happens to the matches of a pattern and to what stands between them.
+// What Split does with the matches of its pattern (Hugging Face's names).
 enum class SplitBehavior : std::uint8_t {
-  Removed,             // matches vanish
-  Isolated,            // each is a piece
-  MergedWithPrevious,  // belongs to the piece before it
+  Removed,             // matches are dropped
+  Isolated,            // each match is a piece
+  MergedWithPrevious,  // a match is appended to the piece before it
   MergedWithNext,
-  Contiguous,  // neighbouring matches are one piece
+  Contiguous,  // adjacent matches are one piece
 };
 
 struct NormalizerStep {
@@ -34,7 +34,7 @@ struct NormalizerStep {
     Lowercase,
     Strip,
     Charsmap,     // SentencePiece's table of replacements
-    MergeSpaces,  // several spaces become one, those at the end none
+    MergeSpaces,  // collapses runs of spaces and removes trailing spaces
   };
   Kind kind = Kind::Nfc;
   std::string pattern = {};  // Replace: text, or a PCRE2 pattern; Charsmap: its bytes
@@ -42,56 +42,55 @@ struct NormalizerStep {
   std::string content = {};  // Replace, Prepend
   bool left = true;          // Strip
   bool right = true;
-  bool by_graphemes = false;  // Charsmap: as Hugging Face tokenizers look things up
+  bool by_graphemes = false;  // Charsmap: replace_graphemes() instead of replace_longest()
 };
 
 struct PreTokenizerStep {
   enum class Kind : std::uint8_t {
     Split,
-    PrefixSpace,  // a space before a piece that begins with none
-    Metaspace,    // spaces become `pattern`, one more stands before the piece
+    PrefixSpace,  // adds a space before a piece that does not begin with one
+    Metaspace,    // replaces spaces by `pattern` and prepends one
   };
   enum class Prepend : std::uint8_t { Never, First, Always };
   Kind kind = Kind::Split;
-  std::string pattern = {};  // Split: PCRE2; Metaspace: what spaces become
+  std::string pattern = {};  // Split: PCRE2; Metaspace: the replacement of a space
   SplitBehavior behavior = SplitBehavior::Isolated;
-  bool invert = false;                // Split: what lies between the matches counts as match
-  Prepend prepend = Prepend::Always;  // Metaspace; First: only at the begin of the text
+  bool invert = false;                // Split: swaps matches and the text between them
+  Prepend prepend = Prepend::Always;  // Metaspace; First: only at the start of the text
 };
 
 struct AddedToken {
   TokenId id = 0;
   std::string content = {};
   bool is_special = false;
-  bool single_word = false;  // only where no word goes on before or after it
-  bool lstrip = false;       // takes the whitespace before it along
+  bool single_word = false;  // matches only between non-word characters
+  bool lstrip = false;       // also consumes the whitespace before it
   bool rstrip = false;
-  bool normalized = false;  // looked for in the normalised text
+  bool normalized = false;  // matched in the normalized text
 };
 
 struct ModelSpec {
   enum class Kind : std::uint8_t { Bpe, Unigram };
   Kind kind = Kind::Bpe;
-  bool byte_level = false;     // symbols are bytes, in the vocabulary written as letters
-  bool byte_fallback = false;  // characters outside the vocabulary become <0xNN>
-  bool ignore_merges = false;  // a word that is a token needs no merging
+  bool byte_level = false;     // symbols are bytes, written as letters in the vocabulary
+  bool byte_fallback = false;  // characters outside the vocabulary become <0xNN> tokens
+  bool ignore_merges = false;  // a word that is a token is not merged
   bool fuse_unk = false;
   std::optional<TokenId> unk_id;
-  // Best first. Where there are none, pairs merge by the score of what they make.
-  std::vector<std::pair<std::string, std::string>> merges;
-  bool merges_by_score = false;
-  std::vector<double> scores;  // by id; log probabilities for Unigram
+  std::vector<std::pair<std::string, std::string>> merges;  // best first
+  bool merges_by_score = false;  // no merges: pairs merge by the score of the merged token
+  std::vector<double> scores;    // by id; log probabilities for Unigram
 };
 
-// From a token, as the vocabulary spells it, to what it adds to the text.
+// One step from a token in the vocabulary to the text it stands for.
 struct DecoderStep {
   enum class Kind : std::uint8_t { ByteLevel, ByteFallback, Replace, Strip };
   Kind kind = Kind::ByteLevel;
   std::string pattern = {};  // Replace: text, or a PCRE2 pattern
   bool is_regex = false;     // Replace
-  std::string content = {};  // Replace: instead; Strip: what is taken off
-  std::size_t start = 0;     // Strip: at most so often
-  std::size_t stop = 0;
+  std::string content = {};  // Replace: the replacement; Strip: the text to remove
+  std::size_t start = 0;     // Strip: max removals at the start
+  std::size_t stop = 0;      // Strip: max removals at the end
 };
 
 struct Spec {
@@ -100,10 +99,10 @@ struct Spec {
   std::vector<AddedToken> added_tokens;
   ModelSpec model;
   std::vector<DecoderStep> decoders;
-  // Taken off the begin of a whole text, at most `strip_count` times.
+  // Removed from the start of a decoded text, at most `strip_count` times.
   std::string strip_start;
   std::size_t strip_count = 0;
-  std::string separator;        // before each token but the first
+  std::string separator;        // between tokens
   std::vector<TokenId> prefix;  // special tokens before a text
   std::vector<TokenId> suffix;
 };

@@ -11,16 +11,16 @@
 namespace graft::tokenizer {
 namespace {
 
-constexpr std::string_view kSpaceSign = "\u2581";
+constexpr std::string_view kSpaceMarker = "\u2581";
 
 using formats::TokenizerData;
 
 void read_merges(const TokenizerData& data, Spec& spec) {
   for (const std::string& line : data.merges) {
-    // A token may be a space of its own, the left one even.
+    // The left token may itself be a space.
     const auto space = line.find(' ', 1);
     if (line.empty() || space == std::string::npos || space + 1 == line.size()) {
-      fail("merge ", spec.model.merges.size(), " \"", line, "\" is no pair");
+      fail("merge ", spec.model.merges.size(), " \"", line, "\" is not a pair");
     }
     spec.model.merges.emplace_back(line.substr(0, space), line.substr(space + 1));
   }
@@ -44,8 +44,7 @@ void add_step(std::string_view step, Spec& spec) {
   }
 }
 
-// Byte-level BPE. Files of models that were made with tiktoken may have no merges: its ranks are
-// the ids.
+// Byte-level BPE. Files converted from tiktoken may have no merges: the ids are the ranks.
 void read_gpt2(const TokenizerData& data, Spec& spec) {
   const formats::NamedPreTokenizer* named = formats::find_named_pre_tokenizer(data.pre);
   if (named == nullptr) fail("pre-tokenizer \"", data.pre, "\" is not supported");
@@ -58,22 +57,23 @@ void read_gpt2(const TokenizerData& data, Spec& spec) {
     read_merges(data, spec);
     return;
   }
-  if (named->name != "kimi-k2") fail("no merges");
+  if (named->name != "kimi-k2") fail("the tokenizer has no merges");
   spec.model.merges_by_score = true;
   for (std::size_t id = 0; id < data.tokens.size(); ++id)
     spec.model.scores.push_back(-static_cast<double>(id));
 }
 
-// SentencePiece: spaces are ▁, one stands before the text.
+// SentencePiece BPE: spaces become ▁, and one is prepended.
 void read_llama(const TokenizerData& data, Spec& spec) {
   const bool has_prefix = data.add_space_prefix.value_or(true);
   if (has_prefix) {
     spec.normalizers.push_back(
-        {.kind = NormalizerStep::Kind::Prepend, .content = std::string(kSpaceSign)});
+        {.kind = NormalizerStep::Kind::Prepend, .content = std::string(kSpaceMarker)});
     strip_one_space(spec);
   }
-  spec.normalizers.push_back(
-      {.kind = NormalizerStep::Kind::Replace, .pattern = " ", .content = std::string(kSpaceSign)});
+  spec.normalizers.push_back({.kind = NormalizerStep::Kind::Replace,
+                              .pattern = " ",
+                              .content = std::string(kSpaceMarker)});
   spec.model.byte_fallback = true;
   spec.model.fuse_unk = true;
   if (data.merges.empty()) {
@@ -83,7 +83,7 @@ void read_llama(const TokenizerData& data, Spec& spec) {
     read_merges(data, spec);
   }
   spec.decoders = {
-      {.kind = DecoderStep::Kind::Replace, .pattern = std::string(kSpaceSign), .content = " "},
+      {.kind = DecoderStep::Kind::Replace, .pattern = std::string(kSpaceMarker), .content = " "},
       {.kind = DecoderStep::Kind::ByteFallback}};
 }
 
@@ -98,15 +98,15 @@ void read_t5(const TokenizerData& data, Spec& spec) {
   }
   spec.pre_tokenizers = {
       {.kind = PreTokenizerStep::Kind::Metaspace,
-       .pattern = std::string(kSpaceSign),
+       .pattern = std::string(kSpaceMarker),
        .prepend =
            has_prefix ? PreTokenizerStep::Prepend::Always : PreTokenizerStep::Prepend::Never},
-      {.pattern = quoted_pattern(kSpaceSign), .behavior = SplitBehavior::MergedWithNext}};
+      {.pattern = quoted_pattern(kSpaceMarker), .behavior = SplitBehavior::MergedWithNext}};
   spec.model.kind = ModelSpec::Kind::Unigram;
   spec.model.byte_fallback = true;
   read_scores(data, spec);
   spec.decoders = {
-      {.kind = DecoderStep::Kind::Replace, .pattern = std::string(kSpaceSign), .content = " "},
+      {.kind = DecoderStep::Kind::Replace, .pattern = std::string(kSpaceMarker), .content = " "},
       {.kind = DecoderStep::Kind::ByteFallback}};
   if (has_prefix) {
     strip_one_space(spec);
@@ -123,7 +123,7 @@ void read_added_tokens(const Vocabulary& vocabulary, Spec& spec) {
   }
 }
 
-// Whether a text begins with BOS and ends with EOS when the file does not say.
+// Whether BOS and EOS are added when the file does not specify it.
 struct Ends {
   bool bos;
   bool eos;
@@ -142,7 +142,7 @@ Spec spec_from_gguf(const TokenizerData& data, const Vocabulary& vocabulary) {
   Spec spec;
   if (data.unk_id) spec.model.unk_id = static_cast<TokenId>(*data.unk_id);
   if (data.model == "gpt2") {
-    spec.model.unk_id.reset();  // bytes leave nothing unknown
+    spec.model.unk_id.reset();  // every byte is a token
     read_gpt2(data, spec);
   } else if (data.model == "llama") {
     read_llama(data, spec);

@@ -1,5 +1,5 @@
-// From the words of GGUF to the steps of a tokenizer. They name the pre-tokenizer and leave the
-// rest to the reader: a table says what the originals do.
+// Builds a Spec from GGUF metadata. GGUF only names the pre-tokenizer; a table in graft/formats
+// lists the steps of each name.
 
 #pragma once
 

@@ -24,21 +24,20 @@ class Reader {
         vocabulary_(vocabulary),
         json_(parse_json(data.tokenizer_json, "tokenizer.json")) {}
 
-  // "truncation" and "padding" are left out on purpose: they are about batches, and transformers
-  // sets them anew for each call.
+  // "truncation" and "padding" are ignored on purpose: they concern batches, and Transformers sets
+  // them for each call.
   Spec read() {
     if (!json_.is_object()) fail("not an object");
     read_normalizer(value("normalizer"), spec_);
     read_pre_tokenizer(value("pre_tokenizer"), spec_);
     if (spec_.pre_tokenizers.size() > kMaxSteps) {
-      fail("pre_tokenizer has ", spec_.pre_tokenizers.size(), " steps, at most ", kMaxSteps,
-           " are accepted");
+      fail("pre_tokenizer has ", spec_.pre_tokenizers.size(), " steps, the maximum is ", kMaxSteps);
     }
     read_decoder(value("decoder"), spec_);
     read_model();
     read_added_tokens();
     read_post_processor(value("post_processor"));
-    obey_flags();
+    apply_flags();
     return std::move(spec_);
   }
 
@@ -49,7 +48,7 @@ class Reader {
     return found == nullptr ? null : *found;
   }
   void read_model();
-  void refuse(const Json& model, const char* key) const;
+  void check_unused(const Json& model, const char* key) const;
   void read_merges(const Json& model);
   void read_unigram(const Json& model);
   void read_added_tokens();
@@ -57,7 +56,7 @@ class Reader {
   void read_template(const Json& json);
   void read_post_processor(const Json& json);
   std::vector<TokenId> ids_of_special(const Json& json, const std::string& name) const;
-  void obey_flags();
+  void apply_flags();
 
   const formats::TokenizerData& data_;
   const Vocabulary& vocabulary_;
@@ -65,8 +64,8 @@ class Reader {
   Spec spec_;
 };
 
-// Null, an empty string and zero mean that it is not used.
-void Reader::refuse(const Json& model, const char* key) const {
+// Fails for a feature that is not supported. Null, "" and 0 mean that it is not used.
+void Reader::check_unused(const Json& model, const char* key) const {
   const Json* found = member(model, key);
   if (found == nullptr || *found == Json("") || *found == Json(0)) return;
   fail(kModel, ": \"", key, "\" is not supported");
@@ -82,7 +81,7 @@ void Reader::read_merges(const Json& model) {
     const std::string line = merge.is_string() ? merge.get<std::string>() : "";
     const auto space = line.find(' ');
     if (space == std::string::npos || line.find(' ', space + 1) != std::string::npos) {
-      fail(kModel, ": merge ", idx, " \"", line, "\" is no pair");
+      fail(kModel, ": merge ", idx, " \"", line, "\" is not a pair");
     }
     spec_.model.merges.emplace_back(line.substr(0, space), line.substr(space + 1));
   }
@@ -94,7 +93,7 @@ void Reader::read_unigram(const Json& model) {
   std::size_t id = 0;
   for (const Json& entry : list_at(model, "vocab", kModel)) {
     if (!entry.is_array() || entry.size() != 2 || !entry[1].is_number()) {
-      fail(kModel, ": vocab entry ", id, " is no [token, score]");
+      fail(kModel, ": vocab entry ", id, " is not [token, score]");
     }
     if (id < spec_.model.scores.size()) spec_.model.scores[id] = entry[1].get<double>();
     ++id;
@@ -113,7 +112,7 @@ void Reader::read_unigram(const Json& model) {
 
 void Reader::read_model() {
   const Json& model = value("model");
-  // Old files have no type; only Unigram has a list of scores.
+  // Old files have no type; only the vocab of Unigram is a list.
   const Json* vocab = member(model, "vocab");
   const bool is_list = vocab != nullptr && vocab->is_array();
   const std::string type = member(model, "type") != nullptr ? type_of(model, kModel)
@@ -127,7 +126,7 @@ void Reader::read_model() {
   }
   if (type != "BPE") fail(kModel, ": type \"", type, "\" is not supported");
   for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
-    refuse(model, key);
+    check_unused(model, key);
   spec_.model.ignore_merges = flag_at(model, "ignore_merges", false, kModel);
   spec_.model.fuse_unk = flag_at(model, "fuse_unk", false, kModel);
   if (member(model, "unk_token") != nullptr) {
@@ -141,7 +140,7 @@ void Reader::read_model() {
 }
 
 void Reader::check_added(const AddedToken& token) const {
-  // Ids past the rows of the model were left out of the vocabulary.
+  // Ids beyond the rows of the model were dropped from the vocabulary before.
   if (vocabulary_.token(token.id) != token.content) {
     fail(kAdded, ": id ", token.id, " is \"", token.content, "\" and \"",
          vocabulary_.token(token.id), '"');
@@ -168,7 +167,7 @@ void Reader::read_added_tokens() {
     };
     token.normalized = flag_at(json, "normalized", !token.is_special, kAdded);
     const Json* id = member(json, "id");
-    if (id == nullptr || !id->is_number_unsigned()) fail(kAdded, ": an entry without \"id\"");
+    if (id == nullptr || !id->is_number_unsigned()) fail(kAdded, ": an entry lacks \"id\"");
     if (token.content.empty() || id->get<std::uint64_t>() >= vocabulary_.size()) continue;
     token.id = id->get<TokenId>();
     check_added(token);
@@ -202,12 +201,12 @@ void Reader::read_template(const Json& json) {
       continue;
     }
     const Json* special = member(part, "SpecialToken");
-    if (special == nullptr) fail(kPost, ": \"single\" has a part that is no token");
+    if (special == nullptr) fail(kPost, ": \"single\" has an entry that is not a token");
     std::vector<TokenId>& side = num_sequences == 0 ? before : after;
     const auto ids = ids_of_special(json, text_at(*special, "id", kPost));
     side.insert(side.end(), ids.begin(), ids.end());
   }
-  if (num_sequences != 1) fail(kPost, ": \"single\" has the text ", num_sequences, " times");
+  if (num_sequences != 1) fail(kPost, ": \"single\" has ", num_sequences, " sequences, expected 1");
   spec_.prefix.insert(spec_.prefix.begin(), before.begin(), before.end());
   spec_.suffix.insert(spec_.suffix.end(), after.begin(), after.end());
 }
@@ -220,23 +219,23 @@ void Reader::read_post_processor(const Json& json) {
       read_post_processor(part);
   } else if (type == "TemplateProcessing") {
     read_template(json);
-  } else if (type != "ByteLevel") {  // which is about offsets in the text
+  } else if (type != "ByteLevel") {  // ByteLevel only changes offsets
     fail(kPost, ": \"", type, "\" is not supported");
   }
 }
 
-// tokenizer_config.json may say otherwise; what it says is in the flags already.
-void Reader::obey_flags() {
-  const auto obey = [](const std::optional<bool>& wanted, const std::optional<std::int64_t>& id,
-                       std::vector<TokenId>& side) {
+// add_bos and add_eos of tokenizer_config.json override the template.
+void Reader::apply_flags() {
+  const auto apply = [](const std::optional<bool>& wanted, const std::optional<std::int64_t>& id,
+                        std::vector<TokenId>& side) {
     if (!wanted || !id) return;
     const auto token = static_cast<TokenId>(*id);
     const bool has = std::ranges::find(side, token) != side.end();
     if (*wanted && !has) side.push_back(token);
     if (!*wanted && has) std::erase(side, token);
   };
-  obey(data_.add_bos, data_.bos_id, spec_.prefix);
-  obey(data_.add_eos, data_.eos_id, spec_.suffix);
+  apply(data_.add_bos, data_.bos_id, spec_.prefix);
+  apply(data_.add_eos, data_.eos_id, spec_.suffix);
 }
 
 }  // namespace

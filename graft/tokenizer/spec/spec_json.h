@@ -1,5 +1,4 @@
-// From tokenizer.json to the steps of a tokenizer. What it asks for and is not known is an Error
-// that names it.
+// Builds a Spec from tokenizer.json. A feature that is not supported throws Error that names it.
 
 #pragma once
 
@@ -9,7 +8,7 @@
 
 namespace graft::tokenizer {
 
-// `data.tokenizer_json` is not empty.
+// `data.tokenizer_json` must not be empty.
 Spec spec_from_json(const formats::TokenizerData& data, const Vocabulary& vocabulary);
 
 }  // namespace graft::tokenizer

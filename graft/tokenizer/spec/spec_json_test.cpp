@@ -31,57 +31,57 @@ std::string error_of(const Json& json) {
   });
 }
 
-// The error when `path` in a good file has another value.
+// The error after setting `path` of a valid file to `value`.
 std::string error_with(const std::string& path, const std::string& value) {
   Json json = small();
   json[Json::json_pointer(path)] = parse_json(value, "test");
   return error_of(json);
 }
 
-TEST(SpecJson, TakesAGoodFile) {
+TEST(SpecJson, AcceptsAValidFile) {
   EXPECT_EQ(error_of(small()), "");
 }
 
-TEST(SpecJson, NamesWhatIsNotSupported) {
-  const auto says = [](const std::string& path, const std::string& value) {
-    return error_with(path, value);
-  };
-  EXPECT_EQ(says("/normalizer", R"({"type": "Precompiled"})"),
-            R"(tokenizer.json: normalizer: "precompiled_charsmap" is no string)");
-  EXPECT_EQ(says("/normalizer", R"({"type": "Precompiled", "precompiled_charsmap": "?"})"),
+TEST(SpecJson, NamesUnsupportedFeatures) {
+  EXPECT_EQ(error_with("/normalizer", R"({"type": "Precompiled"})"),
+            R"(tokenizer.json: normalizer: "precompiled_charsmap" must be a string)");
+  EXPECT_EQ(error_with("/normalizer", R"({"type": "Precompiled", "precompiled_charsmap": "?"})"),
             R"(tokenizer.json: normalizer: precompiled_charsmap is not base64)");
-  EXPECT_EQ(says("/normalizer", R"({"type": "Precompiled", "precompiled_charsmap": ""})"), "");
-  EXPECT_EQ(says("/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "Nmt"}]})"),
+  EXPECT_EQ(error_with("/normalizer", R"({"type": "Precompiled", "precompiled_charsmap": ""})"),
+            "");
+  EXPECT_EQ(error_with("/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "Nmt"}]})"),
             R"(tokenizer.json: normalizer: "Nmt" is not supported)");
-  EXPECT_EQ(says("/pre_tokenizer", R"({"type": "UnicodeScripts"})"),
+  EXPECT_EQ(error_with("/pre_tokenizer", R"({"type": "UnicodeScripts"})"),
             R"(tokenizer.json: pre_tokenizer: "UnicodeScripts" is not supported)");
+  EXPECT_EQ(error_with("/pre_tokenizer",
+                       R"({"type": "Split", "pattern": {"String": "x"}, "behavior": "Odd"})"),
+            R"(tokenizer.json: pre_tokenizer: behavior "Odd" is not supported)");
   EXPECT_EQ(
-      says("/pre_tokenizer", R"({"type": "Split", "pattern": {"String": "x"}, "behavior": "Odd"})"),
-      R"(tokenizer.json: pre_tokenizer: behavior "Odd" is not supported)");
-  EXPECT_EQ(
-      says("/pre_tokenizer",
-           R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]})"),
+      error_with(
+          "/pre_tokenizer",
+          R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]})"),
       "tokenizer.json: pre_tokenizer: Digits after ByteLevel is not supported");
-  EXPECT_EQ(says("/decoder", R"({"type": "WordPiece"})"),
+  EXPECT_EQ(error_with("/decoder", R"({"type": "WordPiece"})"),
             R"(tokenizer.json: decoder: "WordPiece" is not supported)");
-  EXPECT_EQ(says("/post_processor", R"({"type": "BertProcessing"})"),
+  EXPECT_EQ(error_with("/post_processor", R"({"type": "BertProcessing"})"),
             R"(tokenizer.json: post_processor: "BertProcessing" is not supported)");
-  EXPECT_EQ(says("/model/dropout", "0.1"), R"(tokenizer.json: model: "dropout" is not supported)");
-  EXPECT_EQ(says("/model/end_of_word_suffix", R"("</w>")"),
+  EXPECT_EQ(error_with("/model/dropout", "0.1"),
+            R"(tokenizer.json: model: "dropout" is not supported)");
+  EXPECT_EQ(error_with("/model/end_of_word_suffix", R"("</w>")"),
             R"(tokenizer.json: model: "end_of_word_suffix" is not supported)");
 }
 
-TEST(SpecJson, NamesTheBadEntry) {
+TEST(SpecJson, NamesTheInvalidEntry) {
   EXPECT_EQ(error_with("/model/merges", R"(["a b", "a c"])"),
             R"(merge 1 "a c": the vocabulary has no token "c")");
   EXPECT_EQ(error_with("/model/merges", R"(["a b", "b a"])"),
             R"(merge 1 "b a": the vocabulary has no token "ba")");
   EXPECT_EQ(error_with("/model/merges", R"([["a", "b"], "a b b"])"),
-            R"(tokenizer.json: model: merge 1 "a b b" is no pair)");
+            R"(tokenizer.json: model: merge 1 "a b b" is not a pair)");
   EXPECT_EQ(error_with("/model/unk_token", R"("<unk>")"),
             R"(tokenizer.json: model: unk_token "<unk>" is not in the vocabulary)");
   EXPECT_NE(error_with("/model/vocab/b", "0").find("has id 0 twice"), std::string::npos);
-  // The original would silently take another id than the file says.
+  // Hugging Face would silently use another id than the file specifies.
   EXPECT_NE(error_with("/added_tokens/0/id", "1"), "");
   EXPECT_NE(error_with("/added_tokens/0/content", R"("a")"), "");
   EXPECT_EQ(

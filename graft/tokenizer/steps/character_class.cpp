@@ -8,7 +8,7 @@
 namespace graft::tokenizer {
 namespace {
 
-// The general categories: together they are all characters, none is in two.
+// The general categories: every character is in exactly one.
 constexpr std::array<std::string_view, 30> kCategories = {
     "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe",
     "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"};
@@ -45,8 +45,8 @@ std::optional<std::string> outside_of(const CharacterClass& of) {
   return items;
 }
 
-// One class where it can be said: a and b is not (not a or not b). Otherwise by looking ahead,
-// which is right too, only slower.
+// A single class if possible (a && b is not (not a or not b)), otherwise lookaheads, which are
+// slower.
 std::string intersection(const std::vector<CharacterClass>& parts, bool is_negated) {
   std::string outside;
   bool is_one_class = true;

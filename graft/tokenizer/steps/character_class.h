@@ -1,4 +1,4 @@
-// Character classes of regular expressions as sets, as far as intersecting them needs it.
+// Character classes of regular expressions, for translating intersections (&&) to PCRE2.
 
 #pragma once
 
@@ -11,8 +11,8 @@ namespace graft::tokenizer {
 
 struct CharacterClass {
   bool is_negated = false;
-  std::string items;  // as they stand between the brackets of PCRE2
-  // The general categories that are all of it; nothing when it has other items.
+  std::string items;  // the text between the brackets in PCRE2
+  // The general categories it consists of; null if it has other items.
   std::optional<std::vector<std::string_view>> categories = std::vector<std::string_view>{};
 
   // A character, a range, a property, or several of them.
@@ -20,10 +20,10 @@ struct CharacterClass {
   std::string text() const;
 };
 
-// Items that are all characters outside the class; nothing when that cannot be said.
+// Items for all characters outside the class; null if that cannot be expressed.
 std::optional<std::string> outside_of(const CharacterClass& of);
 
-// A pattern for a character that is in all of the classes, or (negated) not in all of them.
+// A pattern for a character that is in all of the classes, or (negated) not in all.
 std::string intersection(const std::vector<CharacterClass>& parts, bool is_negated);
 
 }  // namespace graft::tokenizer

@@ -12,11 +12,11 @@ namespace {
 
 constexpr std::string_view kName = "precompiled_charsmap";
 
-// Longer graphemes are not looked up as a whole.
+// Longer graphemes are looked up character by character.
 constexpr std::size_t kMaxGraphemeBytes = 5;
 
-// A unit of the double array: a label to compare a byte with, a place to go on from, and whether
-// an entry ends here. The unit of that entry has the highest bit and a value instead.
+// A unit of the double array (Darts-clone): the byte it is reached by, the offset of its children,
+// and whether an entry ends here. A unit with the highest bit set holds the value of an entry.
 std::uint32_t label_of(std::uint32_t unit) {
   return unit & 0x800000FFU;
 }
@@ -33,7 +33,7 @@ std::uint32_t value_of(std::uint32_t unit) {
   return unit & 0x7FFFFFFFU;
 }
 
-// The bytes of the grapheme that `text` begins with. Bytes that are no UTF-8 stand alone.
+// Size of the first grapheme of `text`. An invalid byte is a grapheme.
 std::size_t grapheme_bytes(std::string_view text) {
   Character c = first_character(text);
   std::size_t end = c.bytes;
@@ -51,11 +51,12 @@ std::size_t grapheme_bytes(std::string_view text) {
 
 Charsmap::Charsmap(std::string_view bytes) {
   std::uint32_t trie_bytes = 0;
-  if (bytes.size() < sizeof(trie_bytes)) fail(kName, ": ", bytes.size(), " bytes are too few");
+  if (bytes.size() < sizeof(trie_bytes))
+    fail(kName, ": ", bytes.size(), " bytes, expected at least 4");
   std::memcpy(&trie_bytes, bytes.data(), sizeof(trie_bytes));
   bytes.remove_prefix(sizeof(trie_bytes));
   if (trie_bytes == 0 || trie_bytes % sizeof(std::uint32_t) != 0 || trie_bytes > bytes.size()) {
-    fail(kName, ": a trie of ", trie_bytes, " bytes in ", bytes.size());
+    fail(kName, ": the trie has ", trie_bytes, " bytes, ", bytes.size(), " are left");
   }
   units_.resize(trie_bytes / sizeof(std::uint32_t));
   std::memcpy(units_.data(), bytes.data(), trie_bytes);
@@ -67,15 +68,17 @@ Charsmap::Charsmap(std::string_view bytes) {
   }
 }
 
-// Whether reachable or not: only the ends of entries are of this form.
+// Checks all units, reachable or not, so that find() needs no bounds checks for values.
 void Charsmap::check_entries() const {
   for (std::uint32_t at = 0; at < units_.size(); ++at) {
     if (is_value(units_[at]) || !ends_entry(units_[at])) continue;
     const std::uint32_t end = at ^ offset_of(units_[at]);
-    if (end >= units_.size()) fail(kName, ": unit ", end, " of ", units_.size());
+    if (end >= units_.size())
+      fail(kName, ": unit ", end, " is out of range, the trie has ", units_.size());
     const std::uint32_t value = value_of(units_[end]);
     if (value >= replacements_.size() || replacements_.back() != '\0') {
-      fail(kName, ": a replacement at ", value, " of ", replacements_.size(), " bytes has no end");
+      fail(kName, ": the replacement at ", value, " of ", replacements_.size(),
+           " bytes is not terminated");
     }
   }
 }
@@ -87,7 +90,7 @@ std::optional<Charsmap::Match> Charsmap::find(std::string_view text, bool stops_
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<std::uint8_t>(text[i]);
     at ^= byte;
-    // At 0 stand values, and units without a use are 0 too.
+    // Byte 0 leads to values, and unused units are 0 too.
     if (byte == 0 || at >= units_.size() || label_of(units_[at]) != byte) break;
     const std::uint32_t unit = units_[at];
     at ^= offset_of(unit);
@@ -122,7 +125,7 @@ bool replace_longest(std::string_view text, const Charsmap& map, std::string& ou
 
 bool replace_graphemes(std::string_view text, const Charsmap& map, std::string& out) {
   bool is_changed = false;
-  const auto take = [&](std::string_view part) {
+  const auto replace = [&](std::string_view part) {
     const auto match = map.begins(part[0]) ? map.shortest(part) : std::nullopt;
     if (match) out += match->replacement;
     is_changed = is_changed || match;
@@ -132,11 +135,11 @@ bool replace_graphemes(std::string_view text, const Charsmap& map, std::string& 
   while (!text.empty()) {
     std::string_view grapheme = text.substr(0, grapheme_bytes(text));
     text.remove_prefix(grapheme.size());
-    if (grapheme.size() <= kMaxGraphemeBytes && take(grapheme)) continue;
+    if (grapheme.size() <= kMaxGraphemeBytes && replace(grapheme)) continue;
     while (!grapheme.empty()) {
       const std::string_view character = grapheme.substr(0, first_character(grapheme).bytes);
       grapheme.remove_prefix(character.size());
-      if (!take(character)) out += character;
+      if (!replace(character)) out += character;
     }
   }
   return is_changed;

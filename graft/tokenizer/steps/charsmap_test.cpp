@@ -37,7 +37,7 @@ TEST(Charsmap, ReplacesTheLongestEntry) {
   EXPECT_EQ(longest(map, ""), "");
 }
 
-// As the definition has it, with entries that begin one another.
+// Compares with a naive search, with entries that are prefixes of each other.
 TEST(Charsmap, ReplacesAsDefined) {
   std::mt19937_64 random(3);
   const auto word = [&](std::size_t max) {
@@ -73,8 +73,8 @@ TEST(Charsmap, ReplacesAsDefined) {
   }
 }
 
-// The shortest entry stands for all of a grapheme, unless that is long.
-TEST(Charsmap, GraphemesAsHuggingFaceDoes) {
+// The shortest entry replaces a whole grapheme of up to five bytes.
+TEST(Charsmap, ReplacesGraphemesLikeHuggingFace) {
   const Charsmap map(test::CharsmapWriter({{"e", "E"}, {"e\u0301", "É"}, {"ﬁ", "fi"}}).bytes());
   EXPECT_EQ(graphemes(map, "e\u0301x"), "Ex");
   EXPECT_EQ(longest(map, "e\u0301x"), "Éx");
@@ -83,28 +83,28 @@ TEST(Charsmap, GraphemesAsHuggingFaceDoes) {
   EXPECT_EQ(graphemes(map, "xyz \xFF"), "xyz \xFF");
 }
 
-TEST(Charsmap, RefusesBrokenBytes) {
+TEST(Charsmap, RejectsInvalidData) {
   const auto error = [](const std::string& bytes) {
     return test::error_of([&] { const Charsmap map(bytes); });
   };
-  EXPECT_EQ(error("abc"), "precompiled_charsmap: 3 bytes are too few");
+  EXPECT_EQ(error("abc"), "precompiled_charsmap: 3 bytes, expected at least 4");
   EXPECT_EQ(error(std::string("\x08\0\0\0abcd", 8)),
-            "precompiled_charsmap: a trie of 8 bytes in 4");
+            "precompiled_charsmap: the trie has 8 bytes, 4 are left");
   const std::map<std::string, std::string> entries = {{"a", "b"}};
   const std::string good = test::CharsmapWriter(entries).bytes();
   EXPECT_EQ(error(good), "");
   EXPECT_EQ(error(good.substr(0, good.size() - 1)),
-            "precompiled_charsmap: a replacement at 0 of 1 bytes has no end");
+            "precompiled_charsmap: the replacement at 0 of 1 bytes is not terminated");
 }
 
-// Whatever the bytes are, nothing outside of them is touched.
+// Random data must not cause out-of-bounds access.
 TEST(Charsmap, SurvivesRandomBytes) {
   std::mt19937_64 random(4);
   for (int round = 0; round < 2000; ++round) {
     std::string bytes = test::random_bytes(random, 400);
     bytes.resize(bytes.size() / 4 * 4);
     const auto trie_bytes = static_cast<std::uint32_t>(bytes.size());
-    // Few entries end, so that some tables are taken.
+    // Clear most end-of-entry bits, so that some tables are accepted.
     for (std::size_t i = 1; i < bytes.size(); i += 4)
       bytes[i] = static_cast<char>(bytes[i] & 0x02);
     std::string all(sizeof(trie_bytes), '\0');

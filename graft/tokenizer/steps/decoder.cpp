@@ -23,7 +23,7 @@ void replace_all(std::string& text,
                  const Regex& regex,
                  std::string_view content,
                  RegexScratch& scratch) {
-  if (!is_utf8(text)) return;  // a byte of its own matches nothing
+  if (!is_utf8(text)) return;  // an invalid byte matches nothing
   std::string out;
   std::size_t from = 0;
   while (from < text.size()) {
@@ -53,7 +53,7 @@ void decode(const DecoderStep& step,
       if (auto bytes = bytes_of_letters(text); bytes && !is_added) text = *std::move(bytes);
       break;
     case Kind::ByteFallback:
-      if (const auto byte = byte_of_name(text)) text.assign(1, static_cast<char>(*byte));
+      if (const auto byte = parse_byte_token(text)) text.assign(1, static_cast<char>(*byte));
       break;
     case Kind::Replace:
       if (regex) {

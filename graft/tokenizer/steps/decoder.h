@@ -1,4 +1,4 @@
-// What each token adds to a text, worked out once for the whole vocabulary.
+// Decodes every token of the vocabulary once, when the tokenizer is built.
 
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace graft::tokenizer {
 
-// By id. Empty for ids without a token. Added tokens stand for their text even where a byte-level
-// vocabulary would read its letters as bytes.
+// The bytes each token adds to a text, by id; empty for unused ids. Added tokens are plain text,
+// also in byte-level vocabularies.
 std::vector<std::string> decoded_tokens(const Spec& spec, const Vocabulary& vocabulary);
 
 }  // namespace graft::tokenizer

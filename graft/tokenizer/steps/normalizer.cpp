@@ -16,7 +16,7 @@ namespace {
 
 using Kind = NormalizerStep::Kind;
 
-// From here on no character comes apart, combines or has a combining class.
+// From this code point on, no character decomposes, composes or has a combining class.
 constexpr std::int32_t kMaxCode = 0x30000;
 
 utf8proc_option_t options_of(Kind kind) {
@@ -44,11 +44,11 @@ void append_form(std::string_view text, Kind kind, std::string& out) {
   out.append(reinterpret_cast<const char*>(result), static_cast<std::size_t>(length));
 }
 
-// Characters that one form leaves as they are whatever their neighbours: the text may be cut before
-// each of them. Most text has no others and is not touched at all.
-class Inert {
+// The characters that a normalization form never changes, whatever their neighbours: the text can
+// be split before each of them. Most text consists of these and is not copied.
+class InertCharacters {
  public:
-  explicit Inert(Kind kind) : bits_(kMaxCode, false) {
+  explicit InertCharacters(Kind kind) : bits_(kMaxCode, false) {
     std::vector<bool> continues(kMaxCode, false);
     std::array<utf8proc_int32_t, 32> parts{};
     int boundclass = 0;
@@ -61,8 +61,8 @@ class Inert {
           utf8proc_decompose_char(code, parts.data(), parts.size(), decompose, &boundclass);
       const bool decomposes = count != 1 || parts[0] != code;
       bits_[static_cast<std::size_t>(code)] = property->combining_class == 0 && !decomposes;
-      // Composing leads back to most characters that come apart; what it may add to one that stands
-      // before it is all parts but the first.
+      // Most characters that decompose compose back to themselves. All parts but the first can
+      // compose with a character before them.
       if (!composes || !decomposes || count < 2) continue;
       for (std::size_t i = 1; i < static_cast<std::size_t>(count); ++i)
         continues[static_cast<std::size_t>(parts[i])] = true;
@@ -84,24 +84,26 @@ class Inert {
   std::vector<bool> bits_;
 };
 
-const Inert& inert_characters(Kind kind) {
-  static const Inert nfc(Kind::Nfc);
+const InertCharacters& inert_characters(Kind kind) {
+  static const InertCharacters nfc(Kind::Nfc);
   if (kind == Kind::Nfc) return nfc;
-  static const Inert nfd(Kind::Nfd);
-  static const Inert nfkc(Kind::Nfkc);
-  static const Inert nfkd(Kind::Nfkd);
+  static const InertCharacters nfd(Kind::Nfd);
+  static const InertCharacters nfkc(Kind::Nfkc);
+  static const InertCharacters nfkd(Kind::Nfkd);
   return kind == Kind::Nfd ? nfd : kind == Kind::Nfkc ? nfkc : nfkd;
 }
 
-// One stretch to be normalised: from the last inert character before `from` to the next inert one.
-struct Stretch {
+// A range to normalize: from the last inert character before a changing one to the next inert one.
+struct Segment {
   std::size_t begin;
   std::size_t end;
 };
 
-// Nothing when all of the text from there on is inert.
-std::optional<Stretch> next_stretch(std::string_view text, std::size_t from, const Inert& inert) {
-  std::size_t begin = from;  // of the character before
+// Null if the rest of the text is inert.
+std::optional<Segment> next_segment(std::string_view text,
+                                    std::size_t from,
+                                    const InertCharacters& inert) {
+  std::size_t begin = from;  // of the previous character
   for (std::size_t at = from; at < text.size();) {
     if (static_cast<unsigned char>(text[at]) < 0x80) {
       begin = at++;
@@ -119,22 +121,22 @@ std::optional<Stretch> next_stretch(std::string_view text, std::size_t from, con
       if (inert[next.code]) break;
       end += next.bytes;
     }
-    return Stretch{begin, end};
+    return Segment{begin, end};
   }
   return std::nullopt;
 }
 
-// Whether the text changed; `out` is the new one then.
+// Returns whether the text may have changed; only then `out` is valid. So do the functions below.
 bool to_form(std::string_view text, Kind kind, std::string& out) {
-  const Inert& inert = inert_characters(kind);
-  auto stretch = next_stretch(text, 0, inert);
-  if (!stretch) return false;
+  const InertCharacters& inert = inert_characters(kind);
+  auto segment = next_segment(text, 0, inert);
+  if (!segment) return false;
   out.clear();
   std::size_t done = 0;
-  for (; stretch; stretch = next_stretch(text, done, inert)) {
-    out += text.substr(done, stretch->begin - done);
-    append_form(text.substr(stretch->begin, stretch->end - stretch->begin), kind, out);
-    done = stretch->end;
+  for (; segment; segment = next_segment(text, done, inert)) {
+    out += text.substr(done, segment->begin - done);
+    append_form(text.substr(segment->begin, segment->end - segment->begin), kind, out);
+    done = segment->end;
   }
   out += text.substr(done);
   return true;
@@ -157,7 +159,7 @@ bool replace_text(std::string_view text,
   return true;
 }
 
-// `text` is valid UTF-8.
+// `text` must be valid UTF-8.
 void append_replaced(std::string_view text,
                      const Regex& regex,
                      std::string_view content,
@@ -196,7 +198,7 @@ bool replace_regex(std::string_view text,
   return true;
 }
 
-// As Rust does it: İ is the one character that becomes two.
+// As Rust's to_lowercase of single characters: only İ becomes two.
 bool lower(std::string_view text, std::string& out) {
   constexpr std::int32_t kDottedI = 0x130;
   out.clear();

@@ -1,5 +1,5 @@
-// The normaliser of a tokenizer: Unicode forms and replacements, before a text is split.
-// Bytes that are no UTF-8 pass unchanged.
+// The normalizer of a tokenizer: Unicode normalization forms and replacements, applied before the
+// text is split. Invalid UTF-8 bytes are kept.
 
 #pragma once
 
@@ -16,16 +16,16 @@ namespace graft::tokenizer {
 
 class Normalizer {
  public:
-  // Throws Error when a pattern is no regular expression, or a table of replacements is broken.
+  // Throws Error for an invalid regular expression or charsmap.
   explicit Normalizer(const std::vector<NormalizerStep>& steps);
 
-  // What the calls of one thread reuse.
+  // Buffers that the calls of one thread reuse.
   struct Scratch {
     std::string text;
     std::string next;
   };
 
-  // Points to `text` itself where nothing changes, into `scratch` otherwise.
+  // The result points into `text` if nothing changed, else into `scratch`.
   std::string_view run(std::string_view text, Scratch& scratch, RegexScratch& regex) const;
 
  private:

@@ -29,8 +29,8 @@ std::string whole(Form form, const std::string& text) {
   return reinterpret_cast<const char*>(out.get());
 }
 
-// Only stretches that may change are normalised; the result is that of the whole text.
-TEST(Normalizer, StretchesGiveWhatTheWholeTextGives) {
+// Only segments that may change are normalized; the result must equal normalizing the whole text.
+TEST(Normalizer, SegmentsMatchTheWholeText) {
   const std::vector<std::pair<Kind, Form>> forms = {{Kind::Nfc, utf8proc_NFC},
                                                     {Kind::Nfd, utf8proc_NFD},
                                                     {Kind::Nfkc, utf8proc_NFKC},
@@ -52,13 +52,13 @@ TEST(Normalizer, StretchesGiveWhatTheWholeTextGives) {
   }
 }
 
-TEST(Normalizer, LeavesBytesThatAreNoUtf8) {
+TEST(Normalizer, KeepsInvalidUtf8) {
   EXPECT_EQ(run({{.kind = Kind::Nfc}}, "e\u0301\xE4\u0301\xFF"), "é\xE4\u0301\xFF");
   EXPECT_EQ(run({{.kind = Kind::Lowercase}}, "A\xFF\xC0Ä"), "a\xFF\xC0ä");
   EXPECT_EQ(run({{.kind = Kind::Strip}}, " \xFF "), "\xFF");
 }
 
-TEST(Normalizer, Steps) {
+TEST(Normalizer, AppliesEachStep) {
   EXPECT_EQ(run({}, "as it is"), "as it is");
   EXPECT_EQ(run({{.kind = Kind::Prepend, .content = "▁"}}, "x"), "▁x");
   EXPECT_EQ(run({{.kind = Kind::Prepend, .content = "▁"}}, ""), "");

@@ -15,7 +15,7 @@ namespace {
 
 using Names = std::pair<std::string_view, std::string_view>;
 
-// Long names of properties that PCRE2 knows by the short one only.
+// Long property names, which PCRE2 does not support.
 constexpr std::array<Names, 19> kLongNames = {{
     {"letter", "L"},
     {"uppercase_letter", "Lu"},
@@ -38,24 +38,24 @@ constexpr std::array<Names, 19> kLongNames = {{
     {"other", "C"},
 }};
 
-// White_Space. PCRE2's own \s has U+180E besides.
+// Unicode's White_Space. PCRE2's \s also contains U+180E.
 constexpr std::string_view kSpace = R"(\t-\r\x{85}\p{Z})";
 constexpr std::string_view kNotSpace =
     R"(\p{L}\p{M}\p{N}\p{P}\p{S}\p{Cf}\p{Cs}\p{Co}\p{Cn}\x{0}-\x{8}\x{E}-\x{1F}\x{7F}-\x{84})"
     R"(\x{86}-\x{9F})";
-// Alphabetic characters (circled letters are, by a property that old PCRE2 lacks), marks, digits.
+// Alphabetic characters, marks, digits, connectors. Circled letters are alphabetic by a property
+// that old PCRE2 versions lack.
 constexpr std::string_view kWord =
     R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169})"
     R"(\x{1F170}-\x{1F189})";
 constexpr std::string_view kHex = "0-9a-fA-F";
 
-// Escapes that stand for a set: the items of a class, or of its negation, and what they are between
-// brackets (empty: cannot be said there).
+// Escapes for a set of characters.
 struct SetEscape {
   char letter;
-  std::string_view items;
+  std::string_view items;  // of a class, or of a negated class
   bool is_negated;
-  std::string_view inside;
+  std::string_view inside;  // the items within another class; empty: not expressible
 };
 
 constexpr std::array<SetEscape, 6> kSetEscapes = {{
@@ -67,7 +67,7 @@ constexpr std::array<SetEscape, 6> kSetEscapes = {{
     {'H', kHex, true, ""},
 }};
 
-// Where a word begins or ends, or where neither is the case.
+// \b (is_one) or \B.
 std::string boundary(bool is_one) {
   const std::string after = str("(?<=[", kWord, "])");
   const std::string not_after = str("(?<![", kWord, "])");
@@ -77,8 +77,8 @@ std::string boundary(bool is_one) {
                 : str("(?:", after, before, '|', not_after, not_before, ')');
 }
 
-// Equal patterns that do not take quadratic time where the first ones do: a run of spaces is looked
-// at once, not once for each of its spaces.
+// Equivalent patterns without quadratic time: a run of spaces is scanned once, not once for each of
+// its spaces.
 constexpr std::array<Names, 2> kFasterPatterns = {{
     {R"(\s+$)", R"((?<!\s)\s+$)"},
     {R"(\s++$)", R"((?<!\s)\s++$)"},
@@ -100,13 +100,13 @@ class Translator {
   [[noreturn]] void unsupported(std::string_view what) const {
     fail("pattern ", in_, " at ", at_, ": ", what, " is not supported");
   }
-  // Begins an atom, to which a quantifier may belong.
+  // Appends an atom, to which a quantifier may apply.
   void atom(std::string_view text) {
     atom_ = out_.size();
     out_ += text;
   }
-  std::string take_escape(bool in_class);
-  std::string take(std::size_t count);
+  std::string parse_escape(bool in_class);
+  std::string read(std::size_t count);
   std::string property(bool is_positive);
   void step();
   void group();
@@ -118,11 +118,11 @@ class Translator {
   std::string_view in_;
   std::size_t at_ = 0;
   std::string out_;
-  std::size_t atom_ = 0;             // where the last atom begins in out_
-  std::vector<std::size_t> groups_;  // where the open groups begin in out_
+  std::size_t atom_ = 0;             // offset of the last atom in out_
+  std::vector<std::size_t> groups_;  // offsets of the open groups in out_
 };
 
-// At "p{…}" or "pL", after the backslash.
+// Parses "p{…}" or "pL" after the backslash.
 std::string Translator::property(bool is_positive) {
   ++at_;
   if (at_ < in_.size() && in_[at_] != '{') return str(is_positive ? "\\p" : "\\P", in_[at_++]);
@@ -143,8 +143,8 @@ std::string Translator::property(bool is_positive) {
   return str(is_positive ? "\\p{" : "\\P{", name, '}');
 }
 
-// At the backslash. Returns what stands for it between brackets, or outside of them.
-std::string Translator::take_escape(bool in_class) {
+// Parses an escape from the backslash on. Returns its translation within a class or outside.
+std::string Translator::parse_escape(bool in_class) {
   ++at_;
   if (at_ == in_.size()) unsupported("a backslash at the end");
   const char c = in_[at_];
@@ -159,19 +159,19 @@ std::string Translator::take_escape(bool in_class) {
   if (c == 'O' && !in_class) return "(?s:.)";
   if (c == 'b') return in_class ? "\\x08" : boundary(true);
   if (c == 'B') return boundary(false);
-  if (c == 'u') return str("\\x{", take(4), '}');
-  if (c == 'x' && has("{")) return "\\x" + take(in_.find('}', at_) + 1 - at_);
+  if (c == 'u') return str("\\x{", read(4), '}');
+  if (c == 'x' && has("{")) return "\\x" + read(in_.find('}', at_) + 1 - at_);
   if (std::string_view("KCGQE").find(c) != std::string_view::npos) unsupported(str('\\', c));
   return str('\\', c);
 }
 
-std::string Translator::take(std::size_t count) {
-  if (count > in_.size() - at_) unsupported("an escape that is cut off");
+std::string Translator::read(std::size_t count) {
+  if (count > in_.size() - at_) unsupported("a truncated escape");
   at_ += count;
   return std::string(in_.substr(at_ - count, count));
 }
 
-// One character, escape, range, named set or class inside the class.
+// Parses one item of a class: a character, escape, range, POSIX set or nested class.
 void Translator::add_item(CharacterClass& result) {
   if (has("[:")) {
     const auto end = in_.find(":]", at_);
@@ -184,13 +184,13 @@ void Translator::add_item(CharacterClass& result) {
     if (!items) unsupported("this negated class inside a class");
     result.add(*items);
   } else if (in_[at_] == '\\') {
-    result.add(take_escape(true));
+    result.add(parse_escape(true));
   } else {
     result.add(in_.substr(at_++, 1));
   }
 }
 
-// Without &&, from the opening bracket past the closing one.
+// Parses a class without &&, from the opening bracket to after the closing one.
 CharacterClass Translator::parse_class() {
   CharacterClass result;
   ++at_;
@@ -203,7 +203,7 @@ CharacterClass Translator::parse_class() {
     ++at_;
   }
   while (at_ < in_.size() && in_[at_] != ']') {
-    if (has("&&")) unsupported("&& at this place");
+    if (has("&&")) unsupported("&& in a nested class");
     add_item(result);
   }
   if (at_ == in_.size()) unsupported("a class without ]");
@@ -229,7 +229,7 @@ std::string Translator::bracket() {
       at_ += 2;
       parts.emplace_back();
     } else if (in_[at_] == '[' && !has("[:") && parts.back().items.empty()) {
-      // A class that is all of this side.
+      // A nested class that is a whole operand of &&.
       parts.back() = parse_class();
       if (at_ < in_.size() && in_[at_] != ']' && !has("&&") && parts.back().is_negated) {
         at_ = begin;
@@ -248,7 +248,7 @@ std::string Translator::bracket() {
   return intersection(parts, is_negated);
 }
 
-// Ruby's m is what PCRE2 calls s; its own m always holds.
+// Ruby's flag m is PCRE2's s; PCRE2's m is always on.
 void Translator::group() {
   groups_.push_back(out_.size());
   out_ += in_[at_++];
@@ -259,7 +259,7 @@ void Translator::group() {
     out_ += in_[at_] == 'm' ? 's' : in_[at_];
 }
 
-// At "{": whether a count like {2,3} stands here; it is copied then.
+// Copies a count such as {2,3}; false if the "{" is a literal.
 bool Translator::repeat_count() {
   const auto end = in_.find('}', at_);
   if (end == std::string_view::npos) return false;
@@ -274,9 +274,9 @@ bool Translator::repeat_count() {
   if (!all_digits(low) || !all_digits(high) || (low.empty() && high.empty())) return false;
   out_ += str('{', low.empty() ? "0" : low, comma == std::string_view::npos ? "" : ",", high, '}');
   at_ = end + 1;
-  // {n}? is "{n} or nothing" here, {n,m}+ "one or more of these": quantifiers of their own.
-  const bool repeats_again = has("+") || (has("?") && comma == std::string_view::npos);
-  if (repeats_again) {
+  // In Oniguruma, {n}? means optional and {n,m}+ means repeated: separate quantifiers.
+  const bool is_quantified_again = has("+") || (has("?") && comma == std::string_view::npos);
+  if (is_quantified_again) {
     out_.insert(atom_, "(?:");
     out_ += ')';
   }
@@ -286,7 +286,7 @@ bool Translator::repeat_count() {
 void Translator::step() {
   switch (in_[at_]) {
     case '\\':
-      atom(take_escape(false));
+      atom(parse_escape(false));
       break;
     case '[':
       atom(bracket());
@@ -313,7 +313,7 @@ void Translator::step() {
       out_ += in_[at_++];
       break;
     default: {
-      // All bytes of a character: a quantifier belongs to the whole of it.
+      // Copy all bytes of the character: a quantifier applies to the whole character.
       std::size_t end = at_ + 1;
       while (end < in_.size() && (static_cast<unsigned char>(in_[end]) >> 6U) == 2)
         ++end;

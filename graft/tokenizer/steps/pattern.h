@@ -1,7 +1,7 @@
-// Regular expressions of tokenizer.json, which are Oniguruma's (Ruby's syntax), in PCRE2's words.
+// Translates the regular expressions of tokenizer.json from Oniguruma (Ruby syntax) to PCRE2.
 //
-// They differ in: && and classes inside classes; \s \w \b (other sets of Unicode), \h \v \O \uNNNN;
-// ^ and $ at every line; (?m); {,n}; {n,m}+ (repeats, is not possessive); long names of properties.
+// The differences: && and nested classes; \s \w \b (other Unicode sets), \h \v \O \uNNNN; ^ and $
+// match at every line; (?m); {,n}; {n,m}+ (repeated, not possessive); long property names.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace graft::tokenizer {
 
-// Throws Error for what has no translation.
+// Throws Error for syntax that cannot be translated.
 std::string translated_pattern(std::string_view oniguruma);
 
 // A pattern that matches exactly this text.

@@ -9,18 +9,18 @@ namespace {
 
 using Kind = PreTokenizerStep::Kind;
 
-// A match, or what stands between two.
+// A match of the pattern, or the text between two matches.
 struct Part {
   std::size_t begin;
   std::size_t end;
   bool is_match;
 };
 
-// Puts parts together as a behaviour wants it; `emit` gets the begin and end of each piece.
+// Combines parts into pieces according to a SplitBehavior; calls emit(begin, end) for each piece.
 template <class Emit>
-class Joiner {
+class SplitMerger {
  public:
-  Joiner(SplitBehavior behavior, Emit emit) : behavior_(behavior), emit_(emit) {}
+  SplitMerger(SplitBehavior behavior, Emit emit) : behavior_(behavior), emit_(emit) {}
 
   void add(const Part& part) {
     switch (behavior_) {
@@ -48,8 +48,8 @@ class Joiner {
   }
 
  private:
-  void join(const Part& part, bool belongs) {
-    if (belongs) {
+  void join(const Part& part, bool extends) {
+    if (extends) {
       held_->end = part.end;
       return;
     }
@@ -63,8 +63,8 @@ class Joiner {
   bool was_match_ = false;
 };
 
-// All of `text`, which is valid UTF-8, as matches and what stands between them. An empty match cuts
-// too, unless it stands where the last one ended.
+// Splits `text`, which must be valid UTF-8, into matches and the text between them. An empty match
+// also splits, except directly after the previous match.
 template <class Take>
 void find_parts(std::string_view text, const Regex& regex, RegexScratch& scratch, Take take) {
   std::size_t done = 0;
@@ -89,24 +89,24 @@ void find_parts(std::string_view text, const Regex& regex, RegexScratch& scratch
 
 }  // namespace
 
-// One call: walks each piece down the steps before the next one is looked for.
+// One run() call. Depth first: a piece passes all steps before the next one is searched.
 class PreTokenizer::Run {
  public:
   Run(const std::vector<Step>& steps, RegexScratch& scratch, PieceSink& sink)
       : steps_(steps), scratch_(scratch), sink_(sink) {}
 
-  void go(const Piece& piece, std::size_t idx) {
+  void process(const Piece& piece, std::size_t idx) {
     if (piece.text.empty()) return;
-    // The first piece may be treated otherwise than the same one further on.
-    const bool may_repeat = idx > 0 && !piece.is_first;
-    if (may_repeat && sink_.repeat(piece.text, idx)) return;
+    // The first piece of a text may be encoded differently from the same text later.
+    const bool is_cacheable = idx > 0 && !piece.is_first;
+    if (is_cacheable && sink_.emit_cached(piece.text, idx)) return;
     const std::size_t mark = sink_.mark();
-    take_step(piece, idx);
-    if (may_repeat) sink_.remember(piece.text, idx, mark);
+    apply_step(piece, idx);
+    if (is_cacheable) sink_.cache(piece.text, idx, mark);
   }
 
  private:
-  void take_step(const Piece& piece, std::size_t idx) {
+  void apply_step(const Piece& piece, std::size_t idx) {
     if (idx == steps_.size()) {
       sink_.piece(piece.text);
       return;
@@ -118,10 +118,10 @@ class PreTokenizer::Run {
         break;
       case Kind::PrefixSpace:
         if (piece.text.starts_with(' ')) {
-          go(piece, idx + 1);
+          process(piece, idx + 1);
         } else {
           const std::string text = ' ' + std::string(piece.text);
-          go({text, piece.is_first, piece.is_utf8}, idx + 1);
+          process({text, piece.is_first, piece.is_utf8}, idx + 1);
         }
         break;
       case Kind::Metaspace:
@@ -130,7 +130,7 @@ class PreTokenizer::Run {
     }
   }
 
-  // Bytes that are no UTF-8 are no match, and patterns do not see across them.
+  // Invalid UTF-8 bytes never match, and patterns do not match across them.
   template <class Take>
   void find_parts_of_bytes(std::string_view text, const Regex& regex, const Take& take) {
     for (std::size_t at = 0; at < text.size(); ++at) {
@@ -148,20 +148,20 @@ class PreTokenizer::Run {
   void split(const Piece& piece, std::size_t idx) {
     const Step& step = steps_[idx];
     const auto emit = [&](std::size_t begin, std::size_t end) {
-      go({piece.text.substr(begin, end - begin), piece.is_first && begin == 0, piece.is_utf8},
-         idx + 1);
+      process({piece.text.substr(begin, end - begin), piece.is_first && begin == 0, piece.is_utf8},
+              idx + 1);
     };
-    Joiner joiner(step.spec.behavior, emit);
+    SplitMerger merger(step.spec.behavior, emit);
     const auto take = [&](Part part) {
       part.is_match = part.is_match != step.spec.invert;
-      joiner.add(part);
+      merger.add(part);
     };
     if (piece.is_utf8) {
       find_parts(piece.text, step.regex.front(), scratch_, take);
     } else {
       find_parts_of_bytes(piece.text, step.regex.front(), take);
     }
-    joiner.finish();
+    merger.finish();
   }
 
   void metaspace(const Piece& piece, std::size_t idx) {
@@ -175,10 +175,10 @@ class PreTokenizer::Run {
         text += c;
       }
     }
-    const bool wants = spec.prepend == PreTokenizerStep::Prepend::Always ||
-                       (spec.prepend == PreTokenizerStep::Prepend::First && piece.is_first);
-    if (wants && !text.starts_with(spec.pattern)) text.insert(0, spec.pattern);
-    go({text, piece.is_first, piece.is_utf8}, idx + 1);
+    const bool prepends = spec.prepend == PreTokenizerStep::Prepend::Always ||
+                          (spec.prepend == PreTokenizerStep::Prepend::First && piece.is_first);
+    if (prepends && !text.starts_with(spec.pattern)) text.insert(0, spec.pattern);
+    process({text, piece.is_first, piece.is_utf8}, idx + 1);
   }
 
   const std::vector<Step>& steps_;
@@ -198,7 +198,7 @@ void PreTokenizer::run(std::string_view text,
                        RegexScratch& scratch,
                        PieceSink& sink) const {
   const bool is_valid = steps_.empty() || is_utf8(text);
-  Run(steps_, scratch, sink).go({text, is_first, is_valid}, 0);
+  Run(steps_, scratch, sink).process({text, is_first, is_valid}, 0);
 }
 
 }  // namespace graft::tokenizer

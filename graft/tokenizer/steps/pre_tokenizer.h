@@ -1,5 +1,5 @@
-// The pre-tokenizer: a text becomes pieces, step after step, which the model then encodes one by
-// one. Pieces are handed on as they are found; nothing is stored.
+// The pre-tokenizer: splits a text into pieces, step by step, which the model encodes one by one.
+// Pieces are passed on as they are found; nothing is stored.
 
 #pragma once
 
@@ -13,27 +13,27 @@
 
 namespace graft::tokenizer {
 
-// Takes the pieces in order. They are valid during the call only.
+// Receives the pieces in order. The texts are valid during the call only.
 //
-// It may remember what came of a piece that was between two steps, for such pieces come again: it
-// is asked before a piece goes on and told when it is done.
+// The sink may cache the output of a piece between two steps, because pieces repeat: emit_cached()
+// is called before the remaining steps, cache() after them.
 class PieceSink {
  public:
   virtual ~PieceSink() = default;
   virtual void piece(std::string_view text) = 0;
-  // Whether it did again what came of `text` after so many steps.
-  virtual bool repeat(std::string_view text, std::size_t num_steps) = 0;
-  // How much there is so far, and: what came since then came of `text`.
+  // Emits the cached output of `text` after `num_steps` steps; false on a miss.
+  virtual bool emit_cached(std::string_view text, std::size_t num_steps) = 0;
+  // The current size of the output. cache() stores the output since `mark` as that of `text`.
   virtual std::size_t mark() const = 0;
-  virtual void remember(std::string_view text, std::size_t num_steps, std::size_t mark) = 0;
+  virtual void cache(std::string_view text, std::size_t num_steps, std::size_t mark) = 0;
 };
 
 class PreTokenizer {
  public:
-  // Throws Error when a pattern is no regular expression.
+  // Throws Error for an invalid regular expression.
   explicit PreTokenizer(const std::vector<PreTokenizerStep>& steps);
 
-  // `is_first`: the text begins what was given to encode. Bytes that are no UTF-8 match nothing.
+  // `is_first`: the text is the start of the input of encode(). Invalid UTF-8 bytes match nothing.
   void run(std::string_view text, bool is_first, RegexScratch& scratch, PieceSink& sink) const;
 
  private:
@@ -41,7 +41,7 @@ class PreTokenizer {
     PreTokenizerStep spec;
     std::vector<Regex> regex;  // one for Split
   };
-  // A piece on its way through the steps.
+  // A piece between two steps.
   struct Piece {
     std::string_view text;
     bool is_first = false;

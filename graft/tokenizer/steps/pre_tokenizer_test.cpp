@@ -14,9 +14,9 @@ namespace {
 class Joined final : public PieceSink {
  public:
   void piece(std::string_view text) override { out += str(out.empty() ? "" : "|", text); }
-  bool repeat(std::string_view /*text*/, std::size_t /*num_steps*/) override { return false; }
+  bool emit_cached(std::string_view /*text*/, std::size_t /*num_steps*/) override { return false; }
   std::size_t mark() const override { return 0; }
-  void remember(std::string_view /*text*/, std::size_t /*steps*/, std::size_t /*mark*/) override {}
+  void cache(std::string_view /*text*/, std::size_t /*steps*/, std::size_t /*mark*/) override {}
 
   std::string out;
 };
@@ -36,8 +36,8 @@ std::string split(std::string_view pattern,
              text);
 }
 
-// As the original's tests have them.
-TEST(PreTokenizer, SplitBehaviours) {
+// The expectations of Hugging Face's own tests.
+TEST(PreTokenizer, SplitsByBehavior) {
   const std::string text = "the-final--countdown";
   EXPECT_EQ(split("-", text, SplitBehavior::Removed), "the|final|countdown");
   EXPECT_EQ(split("-", text, SplitBehavior::Isolated), "the|-|final|-|-|countdown");
@@ -48,7 +48,7 @@ TEST(PreTokenizer, SplitBehaviours) {
   EXPECT_EQ(split("-", "", SplitBehavior::Isolated), "");
 }
 
-TEST(PreTokenizer, BytesThatAreNoUtf8StandAlone) {
+TEST(PreTokenizer, InvalidUtf8BytesAreSeparatePieces) {
   EXPECT_EQ(split(R"(\p{L}+|\s+)",
                   "ab\xFF\xFE"
                   "cd \xC3"),
@@ -59,7 +59,7 @@ TEST(PreTokenizer, BytesThatAreNoUtf8StandAlone) {
             "a|\x80|b");
 }
 
-TEST(PreTokenizer, SpacesBeforeAndBetween) {
+TEST(PreTokenizer, AddsPrefixSpacesAndMetaspaces) {
   using Kind = PreTokenizerStep::Kind;
   using Prepend = PreTokenizerStep::Prepend;
   EXPECT_EQ(run({{.kind = Kind::PrefixSpace}}, "a"), " a");
@@ -92,7 +92,7 @@ TEST(Pattern, TranslatesOniguruma) {
   EXPECT_EQ(run({{.pattern = quoted_pattern("a.+(b")}}, "xa.+(by"), "x|a.+(b|y");
 }
 
-TEST(Pattern, RefusesWhatHasNoTranslation) {
+TEST(Pattern, RejectsUntranslatableSyntax) {
   const auto error = [](std::string_view pattern) {
     return test::error_of([&] { split(pattern, "x"); });
   };

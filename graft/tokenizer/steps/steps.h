@@ -1,4 +1,4 @@
-// Pre-tokenizers that both tokenizer.json and the names of GGUF are made of.
+// Spec steps shared by the readers of tokenizer.json and of GGUF's pre-tokenizer names.
 
 #pragma once
 
@@ -6,13 +6,13 @@
 
 namespace graft::tokenizer {
 
-// GPT-2's: symbols are bytes; `use_regex` splits into words as GPT-2 does.
+// GPT-2's byte-level pre-tokenizer; `use_regex` splits into words with GPT-2's pattern.
 void add_byte_level(bool add_prefix_space, bool use_regex, Spec& spec);
 
-// Numbers, each whole or digit by digit.
+// Isolates numbers, or with `one_by_one` each digit.
 void add_digits(bool one_by_one, Spec& spec);
 
-// Of a decoder: a text begins with a space that its tokens have and it has not.
+// Removes one space from the start of a decoded text: the prefix space of the encoder.
 void strip_one_space(Spec& spec);
 
 }  // namespace graft::tokenizer

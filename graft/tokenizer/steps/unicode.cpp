@@ -15,9 +15,9 @@ std::uint8_t at(std::string_view text, std::size_t i) {
   return static_cast<std::uint8_t>(text[i]);
 }
 
-// What may follow a first byte (Unicode, table 3-7): the length, and the range of the second byte.
+// Well-formed UTF-8 by first byte (Unicode, table 3-7): length and range of the second byte.
 struct Lead {
-  std::size_t bytes;  // 0: begins no character
+  std::size_t bytes;  // 0: not a valid first byte
   std::uint8_t low;
   std::uint8_t high;
 };
@@ -35,13 +35,13 @@ Lead lead_of(std::uint8_t byte) {
   return {0, 0, 0};
 }
 
-// Of the character that `text` begins with, how many bytes are there and right.
-std::size_t right_bytes(std::string_view text, const Lead& lead) {
+// How many bytes of the first character of `text` are present and valid.
+std::size_t valid_bytes(std::string_view text, const Lead& lead) {
   std::size_t count = 1;
   while (count < lead.bytes && count < text.size()) {
     const std::uint8_t byte = at(text, count);
-    const bool is_right = count == 1 ? byte >= lead.low && byte <= lead.high : (byte >> 6U) == 2;
-    if (!is_right) break;
+    const bool is_valid = count == 1 ? byte >= lead.low && byte <= lead.high : (byte >> 6U) == 2;
+    if (!is_valid) break;
     ++count;
   }
   return count;
@@ -66,7 +66,7 @@ Character first_character(std::string_view text) {
   const std::uint8_t first = at(text, 0);
   if (first < 0x80) return {first, 1};
   const Lead lead = lead_of(first);
-  if (lead.bytes == 0 || right_bytes(text, lead) != lead.bytes) return {-1, 1};
+  if (lead.bytes == 0 || valid_bytes(text, lead) != lead.bytes) return {-1, 1};
   auto code = static_cast<std::int32_t>(first & (0xFFU >> (lead.bytes + 1)));
   for (std::size_t i = 1; i < lead.bytes; ++i)
     code = code * 64 + (at(text, i) & 0x3F);
@@ -80,24 +80,24 @@ std::size_t valid_prefix(std::string_view text) {
     if (i == text.size()) return i;
     const std::string_view rest = text.substr(i);
     const Lead lead = lead_of(at(rest, 0));
-    if (lead.bytes == 0 || right_bytes(rest, lead) != lead.bytes) return i;
+    if (lead.bytes == 0 || valid_bytes(rest, lead) != lead.bytes) return i;
     i += lead.bytes;
   }
 }
 
-std::size_t unfinished_suffix(std::string_view text) {
+std::size_t incomplete_suffix(std::string_view text) {
   const std::size_t longest = std::min<std::size_t>(3, text.size());
   for (std::size_t length = 1; length <= longest; ++length) {
     const std::string_view tail = text.substr(text.size() - length);
     const std::uint8_t first = at(tail, 0);
-    if ((first >> 6U) == 2) continue;  // inside a character
+    if ((first >> 6U) == 2) continue;  // continuation byte
     const Lead lead = lead_of(first);
-    return lead.bytes > length && right_bytes(tail, lead) == length ? length : 0;
+    return lead.bytes > length && valid_bytes(tail, lead) == length ? length : 0;
   }
   return 0;
 }
 
-std::string repaired(std::string_view text) {
+std::string replace_invalid_utf8(std::string_view text) {
   std::string out;
   while (!text.empty()) {
     const std::size_t valid = valid_prefix(text);
@@ -106,7 +106,7 @@ std::string repaired(std::string_view text) {
     if (text.empty()) break;
     const Lead lead = lead_of(at(text, 0));
     out += kReplacement;
-    text.remove_prefix(lead.bytes == 0 ? 1 : right_bytes(text, lead));
+    text.remove_prefix(lead.bytes == 0 ? 1 : valid_bytes(text, lead));
   }
   return out;
 }
@@ -127,7 +127,7 @@ bool is_whitespace(std::int32_t code) {
 
 bool is_word_character(std::int32_t code) {
   if (code < 0) return false;
-  // Joiners, and circled and squared letters: alphabetic by a property that utf8proc lacks.
+  // Joiners, and circled and squared letters, which are alphabetic by a property utf8proc lacks.
   if (code == 0x200C || code == 0x200D) return true;
   if (code >= 0x24B6 && code <= 0x24E9) return true;
   if (code >= 0x1F130 && code <= 0x1F189) {

@@ -1,4 +1,4 @@
-// UTF-8 and the few properties of characters that tokenizing asks for, by utf8proc.
+// UTF-8 decoding and the character properties that tokenizers need, based on utf8proc.
 
 #pragma once
 
@@ -9,28 +9,28 @@
 
 namespace graft::tokenizer {
 
-// A character of a text that may not be UTF-8: a byte that begins none stands alone.
+// A character of a text that may contain invalid UTF-8: an invalid byte is a character.
 struct Character {
-  std::int32_t code;  // -1 for a byte that is no UTF-8
+  std::int32_t code;  // code point; -1 for an invalid byte
   std::size_t bytes;  // 1 to 4
 };
 
 // `text` must not be empty.
 Character first_character(std::string_view text);
 
-// The bytes at the begin of `text` that are UTF-8.
+// Size of the longest valid UTF-8 prefix.
 std::size_t valid_prefix(std::string_view text);
 inline bool is_utf8(std::string_view text) {
   return valid_prefix(text) == text.size();
 }
 
-// `text` ends inside a character: this many of its last bytes begin one that may still be
-// completed. 0 when it ends with a whole character or with bytes that cannot become one.
-std::size_t unfinished_suffix(std::string_view text);
+// Number of bytes at the end of `text` that begin a character which may still be completed. 0 if it
+// ends with a complete character or with invalid bytes.
+std::size_t incomplete_suffix(std::string_view text);
 
-// Each longest piece that begins a character but does not complete it becomes one U+FFFD, every
-// other stray byte too.
-std::string repaired(std::string_view text);
+// Replaces invalid UTF-8 by U+FFFD, one per maximal subpart of a character and one per other
+// invalid byte.
+std::string replace_invalid_utf8(std::string_view text);
 
 void append_utf8(std::int32_t code, std::string& out);
 
