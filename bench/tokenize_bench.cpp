@@ -64,7 +64,7 @@ std::vector<std::string> documents() {
   std::vector<std::string> all;
   for (const auto& path : paths)
     all.push_back(text_of(path));
-  const std::string prose = text_of(shared_data("models/sprout/val.txt"));
+  const std::string prose = text_of(test_data("sprout/val.txt"));
   constexpr std::size_t kPart = 4000;
   for (std::size_t at = 0; at < prose.size(); at += kPart)
     all.push_back(prose.substr(at, kPart));

@@ -11,6 +11,7 @@
 
 #include "graft/base/text/json.h"
 #include "graft/formats/read_tokenizer.h"
+#include "graft/testing/golden.h"
 #include "graft/testing/shared_data.h"
 
 #include "tests/program.h"
@@ -19,8 +20,7 @@ namespace graft::tests {
 namespace {
 
 TEST(Tokenizer, SurvivesConversion) {
-  const auto sprout = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(sprout);
+  const auto sprout = sprout_checkpoint();
   const TemporaryFolder folder;
   const std::string gguf = folder / "sprout.gguf";
   ASSERT_EQ(run_program({"convert", sprout.string(), gguf}).exit_code, 0);

@@ -7,7 +7,7 @@
 #include "graft/base/text/json.h"
 #include "graft/formats/huggingface/hf_config.h"
 #include "graft/formats/safetensors/safetensors_folder.h"
-#include "graft/testing/shared_data.h"
+#include "graft/testing/golden.h"
 
 namespace graft::formats {
 namespace {
@@ -27,13 +27,9 @@ bool is_vision(std::string_view name) {
 }
 
 TEST(Names, CoverEveryTensorOfEveryCheckpoint) {
-  const auto golden = shared_data("golden");
-  GRAFT_REQUIRE_SHARED(golden);
-  std::vector<std::filesystem::path> folders = {shared_data("models/sprout")};
-  for (const auto& entry : std::filesystem::directory_iterator(golden)) {
-    if (entry.is_directory()) folders.push_back(entry.path());
-  }
-  EXPECT_EQ(folders.size(), 15U);
+  std::vector<std::filesystem::path> folders = golden_checkpoints();
+  folders.push_back(sprout_checkpoint());
+  EXPECT_GE(folders.size(), 15U);
   for (const auto& folder : folders) {
     const ModelConfig config =
         read_hf_config(read_json_file(folder / "config.json"), nullptr, folder);

@@ -68,8 +68,7 @@ TEST(Reference, VocabularyFiles) {
 }
 
 TEST(Reference, Sprout) {
-  const auto folder = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(folder);
+  const auto folder = test_data("sprout");
   const Tokenizer tokenizer(formats::read_tokenizer(folder));
   const Json reference = read_json_file(folder / "reference.json");
   int num_prompts = 0;

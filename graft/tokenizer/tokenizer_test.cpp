@@ -253,8 +253,7 @@ TEST(Tokenizer, KimiWithoutMergesMergesByRank) {
 
 // Both forms of the same tokenizer, on prose and on odd text.
 TEST(Tokenizer, HuggingFaceAndGgufAgree) {
-  const auto folder = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(folder);
+  const auto folder = test_data("sprout");
   formats::TokenizerData data = formats::read_tokenizer(folder);
   const Tokenizer from_json(data);
   data.tokenizer_json.clear();
