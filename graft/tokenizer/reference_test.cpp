@@ -46,9 +46,7 @@ std::vector<std::vector<TokenId>> ids_of(const std::filesystem::path& path) {
   return all;
 }
 
-TEST(Reference, VocabularyFiles) {
-  const auto folder = shared_data("tokenizers");
-  GRAFT_REQUIRE_SHARED(folder);
+void expect_vocabularies(const std::filesystem::path& folder) {
   int num_files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".gguf") continue;
@@ -65,6 +63,16 @@ TEST(Reference, VocabularyFiles) {
     ++num_files;
   }
   EXPECT_GE(num_files, 3);
+}
+
+TEST(Reference, VocabularyFiles) {
+  expect_vocabularies(test_data("tokenizers"));
+}
+
+TEST(Reference, WholeVocabularyFiles) {
+  const auto folder = shared_data("tokenizers");
+  GRAFT_REQUIRE_SHARED(folder);
+  expect_vocabularies(folder);
 }
 
 TEST(Reference, Sprout) {
