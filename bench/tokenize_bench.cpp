@@ -49,7 +49,7 @@ std::string text_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// What the repository holds, and the validation text of a model where there is one.
+// The sources and documents of the repository, and the validation text of Sprout.
 std::vector<std::string> documents() {
   const std::filesystem::path root = GRAFT_SOURCE_DIR;
   std::vector<std::filesystem::path> paths;

@@ -18,7 +18,6 @@
 #include "graft/ops/cuda/runtime.h"
 #include "graft/tensor/buffer.h"
 #include "graft/testing/golden.h"
-#include "graft/testing/shared_data.h"
 
 namespace graft::engine {
 namespace {
