@@ -49,7 +49,7 @@ std::string text_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Sources and documents of the repository, and the validation text of a model if present.
+// The sources and documents of the repository, and the validation text of Sprout.
 std::vector<std::string> documents() {
   const std::filesystem::path root = GRAFT_SOURCE_DIR;
   std::vector<std::filesystem::path> paths;
@@ -64,7 +64,7 @@ std::vector<std::string> documents() {
   std::vector<std::string> all;
   for (const auto& path : paths)
     all.push_back(text_of(path));
-  const std::string prose = text_of(shared_data("models/sprout/val.txt"));
+  const std::string prose = text_of(test_data("sprout/val.txt"));
   constexpr std::size_t kChunkBytes = 4000;
   for (std::size_t at = 0; at < prose.size(); at += kChunkBytes)
     all.push_back(prose.substr(at, kChunkBytes));

@@ -46,13 +46,27 @@ endfunction()
 # graft_test(<target> <prefix> <sources>...): a gtest program whose tests are registered in ctest one by one.
 function(graft_test target prefix)
   add_executable(${target} ${ARGN})
-  target_link_libraries(${target} PRIVATE graft_flags GTest::gtest_main)
+  target_link_libraries(${target} PRIVATE graft_flags graft_testing GTest::gtest_main)
   target_compile_definitions(${target} PRIVATE GRAFT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   # Under sanitizers g++ 12 reports std::regex and std::variant as uninitialised.
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Debug>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)
   graft_precompile(${target} graft_base_test <gtest/gtest.h>)
   include(GoogleTest)
   gtest_discover_tests(${target} TEST_PREFIX ${prefix}. DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES PROPERTIES TIMEOUT 600)
+endfunction()
+
+# graft_testing(): the library that every test program is linked with, from the sources in graft/testing. It is no module:
+# neither part of libgraft.so nor installed.
+function(graft_testing)
+  if(NOT GRAFT_TESTS)
+    return()
+  endif()
+  set(dir ${CMAKE_SOURCE_DIR}/graft/testing)
+  add_library(graft_testing STATIC ${dir}/golden.cpp)
+  target_link_libraries(graft_testing PUBLIC graft_flags graft::base)
+  target_compile_definitions(graft_testing PRIVATE GRAFT_SOURCE_DIR="${CMAKE_SOURCE_DIR}" GRAFT_BUILD_DIR="${CMAKE_BINARY_DIR}")
+  graft_test(graft_testing_test testing ${dir}/golden_test.cpp)
+  target_link_libraries(graft_testing_test PRIVATE OpenSSL::Crypto)
 endfunction()
 
 # graft_precompile(<target> <owner> [<headers>...]): the owner builds a precompiled header, other targets reuse it.

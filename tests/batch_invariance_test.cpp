@@ -51,8 +51,7 @@ std::vector<api::Prompt> prompts(int count) {
 
 TEST(Company, QuantizedAnswersAreThoseOfEachRequestAlone) {
   GRAFT_SKIP_UNDER_SANITIZERS();
-  const auto sprout = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(sprout);
+  const auto sprout = bundled_sprout();
   const TemporaryFolder folder;
   for (const std::string type : {"Q4_K_M", "Q8_0"}) {
     const std::string model = folder / (type + ".gguf");
@@ -89,8 +88,7 @@ std::size_t resident_bytes() {
 
 TEST(Company, AnIdleEngineGivesTheMemoryOfItsCacheBack) {
   GRAFT_SKIP_UNDER_SANITIZERS();
-  const auto sprout = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(sprout);
+  const auto sprout = bundled_sprout();
   LlmConfig config;
   config.engine.max_model_len = 4096;
   config.engine.idle_release_seconds = 0.2;

@@ -9,7 +9,7 @@
 #include "graft/base/text/json.h"
 #include "graft/base/version.h"
 #include "graft/formats/weight_source.h"
-#include "graft/testing/shared_data.h"
+#include "graft/testing/golden.h"
 
 #include "tests/program.h"
 
@@ -56,8 +56,7 @@ TEST(Inspect, BadPathsAndFilesEndInOneLine) {
 }
 
 TEST(Inspect, DescribesSprout) {
-  const auto sprout = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(sprout);
+  const auto sprout = sprout_checkpoint();
   const Outcome text = run_program({"inspect", sprout.string()});
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_NE(text.out.find("deepseek_v3"), std::string::npos) << text.out;
@@ -71,8 +70,7 @@ TEST(Inspect, DescribesSprout) {
 }
 
 TEST(Convert, RefusesWhatCannotWork) {
-  const auto sprout = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(sprout);
+  const auto sprout = sprout_checkpoint();
   const TemporaryFolder folder;
   expect_user_error(run_program({"convert", sprout.string(), folder / "x.gguf", "--type", "Q9"}),
                     "\"Q9\": unknown; known are F32");
@@ -84,8 +82,7 @@ TEST(Convert, RefusesWhatCannotWork) {
 }
 
 TEST(Quantize, IsTheSameThroughAFileOrDirectly) {
-  const auto sprout = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(sprout);
+  const auto sprout = sprout_checkpoint();
   const TemporaryFolder folder;
   const std::string bf16 = folder / "bf16.gguf";
   const std::string in_two_steps = folder / "two.gguf";

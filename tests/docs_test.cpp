@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "graft/testing/golden.h"
 #include "graft/testing/shared_data.h"
 
 #include "tests/program.h"
@@ -63,10 +64,8 @@ class Documents : public ::testing::Test {
  protected:
   void SetUp() override {
     if (kUnderSanitizers) GTEST_SKIP() << "takes minutes; the release runs every command";
-    const auto config = shared_data("configs/DeepSeek-V3");
-    const auto tiny = shared_data("golden/llama");
-    GRAFT_REQUIRE_SHARED(config);
-    GRAFT_REQUIRE_SHARED(tiny);
+    const auto config = test_data("configs/DeepSeek-V3");
+    const auto tiny = golden_checkpoint("llama");
     const fs::path& here = folder_.path();
     fs::create_directory_symlink(config, here / "DeepSeek-V3");
     fs::create_directory_symlink(tiny, here / "tiny-llama");

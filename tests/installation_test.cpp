@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/version.h"
+#include "graft/testing/golden.h"
 #include "graft/testing/shared_data.h"
 
 #include "tests/program.h"
@@ -159,8 +160,7 @@ std::string rules_with_factor(const TemporaryFolder& folder, const std::string& 
 }
 
 TEST(Installation, BuildsAndRunsProgramsOfOnesOwn) {
-  const auto model = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(model);
+  const auto model = bundled_sprout();
   const TemporaryFolder folder;
   build_example(folder, "embed");
   ASSERT_FALSE(HasFatalFailure());
@@ -186,8 +186,7 @@ TEST(Installation, BuildsAndRunsProgramsOfOnesOwn) {
 }
 
 TEST(Installation, BuildsAndRunsTheExample) {
-  const auto golden = shared_data("golden/llama");
-  GRAFT_REQUIRE_SHARED(golden);
+  const auto golden = golden_checkpoint("llama");
   const TemporaryFolder folder;
   build_example(folder, "custom_operator");
   ASSERT_FALSE(HasFatalFailure());

@@ -14,8 +14,7 @@ namespace graft::tests {
 namespace {
 
 TEST(PlanCommand, PlansDeepseekV3FromItsConfigAlone) {
-  const auto config = shared_data("configs/DeepSeek-V3/config.json");
-  GRAFT_REQUIRE_SHARED(config);
+  const auto config = test_data("configs/DeepSeek-V3/config.json");
   const Outcome text =
       run_program({"plan", config.string(), "--gpus", "1", "--vram", "24G", "--dram", "512G"});
   EXPECT_EQ(text.exit_code, 0) << text.err;
@@ -36,8 +35,7 @@ TEST(PlanCommand, PlansDeepseekV3FromItsConfigAlone) {
 TEST(PlanCommand, AutomaticRulesAreCleanAndFit) {
   for (const char* model : {"DeepSeek-V3", "DeepSeek-V2-Lite", "Qwen3-235B-A22B", "Mixtral-8x7B",
                             "GLM-4.5-Air", "Llama-3.1-8B"}) {
-    const auto config = shared_data(std::string("configs/") + model + "/config.json");
-    GRAFT_REQUIRE_SHARED(config);
+    const auto config = test_data(std::string("configs/") + model + "/config.json");
     const TemporaryFolder folder;
     const std::string rules = folder / "rules.yaml";
     for (const char* gpus : {"1", "2"}) {
@@ -61,8 +59,7 @@ TEST(PlanCommand, AutomaticRulesAreCleanAndFit) {
 }
 
 TEST(RulesCommand, ReportsEverythingWithItsLine) {
-  const auto config = shared_data("configs/Qwen3-30B-A3B/config.json");
-  GRAFT_REQUIRE_SHARED(config);
+  const auto config = test_data("configs/Qwen3-30B-A3B/config.json");
   const TemporaryFolder folder;
   const std::string rules = folder / "rules.yaml";
   std::ofstream(rules) << "- match: {name: \"^lm_head$\", colour: red}\n"

@@ -1,4 +1,4 @@
-// The quality of a real model, as its card has it from another implementation: perplexity on its
+// The quality of Sprout beside that of Transformers (models/sprout/README.md): perplexity on its
 // validation text, accuracy on its evaluation set.
 
 #include <filesystem>
@@ -16,12 +16,25 @@
 namespace graft::tests {
 namespace {
 
-TEST(Quality, PerplexityIsThatOfTheCard) {
+// The bundled file, and the BF16 checkpoint it was made from where the machine has it.
+std::vector<const char*> precisions() {
+  const bool has_bf16 =
+      std::filesystem::exists(shared_data("models/sprout")) || shared_data_is_required();
+  return has_bf16 ? std::vector{"Q6_K", "BF16"} : std::vector{"Q6_K"};
+}
+
+class SproutQuality : public testing::TestWithParam<const char*> {
+ protected:
+  static std::filesystem::path model() {
+    return std::string(GetParam()) == "BF16" ? shared_data("models/sprout") : bundled_sprout();
+  }
+};
+
+TEST_P(SproutQuality, PerplexityIsThatOfTheCard) {
   GRAFT_SKIP_UNDER_SANITIZERS();
-  const auto sprout = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(sprout);
-  const Outcome outcome =
-      run_program({"perplexity", (sprout / "val.txt").string(), "-m", sprout.string(), "--json"});
+  GRAFT_REQUIRE_SHARED(model());
+  const Outcome outcome = run_program(
+      {"perplexity", test_data("sprout/val.txt").string(), "-m", model().string(), "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json figures = parse_json(outcome.out, "perplexity");
   EXPECT_EQ(figures.at("windows"), 49);
@@ -33,11 +46,10 @@ TEST(Quality, PerplexityIsThatOfTheCard) {
 // the first fifth of it.
 TEST(Quality, RepackedWeightsKeepThePerplexity) {
   GRAFT_SKIP_UNDER_SANITIZERS();
-  const auto sprout = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(sprout);
+  const auto sprout = bundled_sprout();
   const TemporaryFolder folder;
   std::string text(40000, '\0');
-  std::ifstream(sprout / "val.txt").read(text.data(), static_cast<std::streamsize>(text.size()));
+  std::ifstream(test_data("sprout/val.txt")).read(text.data(), std::ssize(text));
   std::ofstream(folder / "val.txt") << text;
   for (const std::string type : {"Q8_0", "Q6_K", "Q4_K_M"}) {
     const std::string model = folder / (type + ".gguf");
@@ -54,13 +66,13 @@ TEST(Quality, RepackedWeightsKeepThePerplexity) {
   }
 }
 
-TEST(Quality, AccuracyIsThatOfTheCard) {
+TEST_P(SproutQuality, AccuracyIsThatOfTheCard) {
   GRAFT_SKIP_UNDER_SANITIZERS();
-  const auto sprout = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(sprout);
+  GRAFT_REQUIRE_SHARED(model());
   const TemporaryFolder folder;
-  const Outcome outcome = run_program({"eval", (sprout / "eval.jsonl").string(), "-m",
-                                       sprout.string(), "--json", "--answers", folder / "a.jsonl"});
+  const std::string questions = test_data("sprout/eval.jsonl").string();
+  const Outcome outcome = run_program(
+      {"eval", questions, "-m", model().string(), "--json", "--answers", folder / "a.jsonl"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json figures = parse_json(outcome.out, "eval");
   EXPECT_EQ(figures.at("right"), 584);
@@ -68,16 +80,20 @@ TEST(Quality, AccuracyIsThatOfTheCard) {
   EXPECT_EQ(figures.at("tasks").at("spell_unseen").at("right"), 10);
   // The answers themselves, letter by letter: a near tie may fall the other way, no more.
   std::ifstream got(folder / "a.jsonl");
-  std::ifstream want(sprout / "eval.jsonl");
+  std::ifstream want(questions);
   int num_different = 0;
   for (std::string a, b; std::getline(got, a) && std::getline(want, b);)
     num_different += Json::parse(a).at("output") == Json::parse(b).at("greedy") ? 0 : 1;
   EXPECT_LE(num_different, 6);
 }
 
+INSTANTIATE_TEST_SUITE_P(Precisions,
+                         SproutQuality,
+                         testing::ValuesIn(precisions()),
+                         [](auto& test) { return std::string(test.param); });
+
 TEST(Quality, BadFilesEndInOneLine) {
-  const auto sprout = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(sprout);
+  const auto sprout = bundled_sprout();
   const TemporaryFolder folder;
   const auto error_of = [&](const std::string& command, const std::string& text) {
     std::ofstream(folder / "f") << text;

@@ -78,8 +78,7 @@ TEST_F(TemplateCommand, ErrorsAreOneLine) {
 }
 
 TEST_F(TemplateCommand, UsesTheModelsTemplateAndTokens) {
-  const auto sprout = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(sprout);
+  const auto sprout = test_data("sprout");
   const Outcome outcome = run_program({"template", sprout.string(), "--messages", messages_});
   EXPECT_EQ(outcome.out, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n") << outcome.err;
   const Outcome tokens =

@@ -11,6 +11,7 @@
 
 #include "graft/base/text/json.h"
 #include "graft/formats/read_tokenizer.h"
+#include "graft/testing/golden.h"
 #include "graft/testing/shared_data.h"
 
 #include "tests/program.h"
@@ -19,8 +20,7 @@ namespace graft::tests {
 namespace {
 
 TEST(Tokenizer, SurvivesConversion) {
-  const auto sprout = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(sprout);
+  const auto sprout = sprout_checkpoint();
   const TemporaryFolder folder;
   const std::string gguf = folder / "sprout.gguf";
   ASSERT_EQ(run_program({"convert", sprout.string(), gguf}).exit_code, 0);
@@ -41,13 +41,12 @@ TEST(Tokenizer, SurvivesConversion) {
 }
 
 TEST(Inspect, DescribesAVocabularyWithoutAModel) {
-  const auto path = shared_data("tokenizers/ggml-vocab-llama-spm.gguf");
-  GRAFT_REQUIRE_SHARED(path);
+  const auto path = test_data("tokenizers/llama-spm.gguf");
   const Outcome text = run_program({"inspect", path.string()});
   EXPECT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_NE(text.out.find("32000 tokens, llama"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("664 tokens, llama"), std::string::npos) << text.out;
   const Outcome json = run_program({"inspect", "--json", path.string()});
-  EXPECT_EQ(parse_json(json.out, "inspect")["tokenizer"]["tokens"], 32000);
+  EXPECT_EQ(parse_json(json.out, "inspect")["tokenizer"]["tokens"], 664);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/testing/shared_data.h"
+#include "graft/testing/golden.h"
 
 #include "tests/program.h"
 
@@ -23,8 +23,7 @@ constexpr const char* kGolden[] = {
 class Verify : public testing::TestWithParam<const char*> {};
 
 TEST_P(Verify, AgreesWithTheReference) {
-  const auto folder = shared_data(std::string("golden/") + GetParam());
-  GRAFT_REQUIRE_SHARED(folder);
+  const auto folder = golden_checkpoint(GetParam());
   const std::vector<std::vector<std::string>> ways = {
       {}, {"--gguf-via", "F32"}, {"--gguf-via", "BF16"}, {"--chunk", "7"}};
   for (const std::vector<std::string>& way : ways) {
@@ -37,8 +36,7 @@ TEST_P(Verify, AgreesWithTheReference) {
 }
 
 TEST_P(Verify, FourBitsAreNotTheSame) {
-  const auto folder = shared_data(std::string("golden/") + GetParam());
-  GRAFT_REQUIRE_SHARED(folder);
+  const auto folder = golden_checkpoint(GetParam());
   const Outcome outcome = run_program({"verify", folder.string(), "--gguf-via", "Q4_0"});
   EXPECT_EQ(outcome.exit_code, 1) << outcome.out << outcome.err;
   EXPECT_NE(outcome.out.find("FAILED"), std::string::npos) << outcome.out;
@@ -51,8 +49,7 @@ INSTANTIATE_TEST_SUITE_P(Golden, Verify, testing::ValuesIn(kGolden), [](const au
 });
 
 TEST(VerifyCommand, MissingReferenceIsAUserError) {
-  const auto sprout = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(sprout);
+  const auto sprout = sprout_checkpoint();
   const Outcome outcome = run_program({"verify", sprout.string()});
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.err.find("reference.safetensors"), std::string::npos) << outcome.err;

@@ -40,8 +40,7 @@ TEST(EvalChecks, KnowTheirKinds) {
 
 // The file's own verdicts on the answers it lists.
 TEST(EvalChecks, AgreeWithTheVerdictsOfTheEvaluationSet) {
-  const auto path = shared_data("models/sprout/eval.jsonl");
-  GRAFT_REQUIRE_SHARED(path);
+  const auto path = test_data("sprout/eval.jsonl");
   const MappedFile file(path);
   std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   int num_checked = 0;

@@ -13,7 +13,7 @@
 #include "graft/base/error.h"
 #include "graft/engine/engine.h"
 #include "graft/testing/device.h"
-#include "graft/testing/shared_data.h"
+#include "graft/testing/golden.h"
 
 namespace graft::engine {
 namespace {
@@ -53,7 +53,7 @@ class OnDevices : public testing::Test {
     test_memory().set_capacity(std::uint64_t{1} << 30U);
   }
 
-  static std::filesystem::path folder() { return shared_data("golden/deepseek-v3"); }
+  static std::filesystem::path folder() { return golden_checkpoint("deepseek-v3"); }
   static models::OpenOptions options(const char* rules) {
     models::OpenOptions options;
     options.rules = rules;
@@ -143,7 +143,6 @@ std::vector<Request> mixed(std::vector<Request> requests) {
 }
 
 TEST_P(EngineDevices, WhatAStepAsksForChangesNoToken) {
-  GRAFT_REQUIRE_SHARED(folder());
   SamplingParams narrow = top_k(30);
   narrow.top_p = 0.8;
   narrow.min_p = 0.01;
@@ -177,7 +176,6 @@ TEST_P(EngineDevices, WhatAStepAsksForChangesNoToken) {
 // Passes of the same size that want something else, in one engine: what was recorded for one is of
 // no use to the other.
 TEST_P(EngineDevices, RecordedPassesGiveWhatIsWanted) {
-  GRAFT_REQUIRE_SHARED(folder());
   SamplingParams logprobs = greedy();
   logprobs.logprobs = 1;
   OpenModel here(folder(), options(kOnTheProcessor));
@@ -194,7 +192,6 @@ TEST_P(EngineDevices, RecordedPassesGiveWhatIsWanted) {
 }
 
 TEST_P(EngineDevices, OnlyWhatIsNeededIsCopied) {
-  GRAFT_REQUIRE_SHARED(folder());
   OpenModel open(folder(), placed());
   const std::vector<Request> best = {request(1, greedy()), request(2, greedy())};
   const std::vector<Request> few = {request(1, greedy()), request(2, top_k(9))};
@@ -220,7 +217,6 @@ TEST_P(EngineDevices, OnlyWhatIsNeededIsCopied) {
 // Whatever is asked when the device fails: what runs ends with its words, once; the next request is
 // answered as if nothing had been.
 TEST_P(EngineDevices, AFailureEndsWhatRunsAndNothingElse) {
-  GRAFT_REQUIRE_SHARED(folder());
   OpenModel open(folder(), placed());
   const std::vector<Request> two = {request(1, greedy()), request(2, top_k(9))};
   const auto want = tokens_of(open, two);
@@ -249,7 +245,6 @@ TEST_P(EngineDevices, AFailureEndsWhatRunsAndNothingElse) {
 }
 
 TEST_P(EngineDevices, ADeviceThatStaysBrokenEndsEveryRequest) {
-  GRAFT_REQUIRE_SHARED(folder());
   OpenModel open(folder(), placed());
   EngineConfig one_seat = config();
   one_seat.max_num_seqs = 1;
@@ -278,7 +273,6 @@ INSTANTIATE_TEST_SUITE_P(Rules,
 
 // Memory that a pass needs beyond what there is: the engine says so before it takes requests.
 TEST_F(OnDevices, MemoryThatIsNotThereIsAnErrorWithNumbers) {
-  GRAFT_REQUIRE_SHARED(folder());
   OpenModel open(folder(), options(kOnTheDevice));
   test_memory().set_capacity(3000);
   try {

@@ -15,6 +15,7 @@
 #include "graft/base/error.h"
 #include "graft/base/system/temporary_folder.h"
 #include "graft/models/generate.h"
+#include "graft/testing/golden.h"
 #include "graft/testing/shared_data.h"
 
 namespace graft::engine {
@@ -161,8 +162,7 @@ void expect_alone(OpenModel& open,
 
 TEST_P(EngineCompany, AnswersAreThoseOfEachRequestAlone) {
   for (const char* name : {"deepseek-v3", "llama"}) {
-    const auto folder = shared_data("golden") / name;
-    GRAFT_REQUIRE_SHARED(folder);
+    const auto folder = golden_checkpoint(name);
     OpenModel open(folder);
     Pick pick(static_cast<unsigned>(GetParam().blocks));
     std::vector<Request> queue =
@@ -201,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(Configurations,
 
 class EngineTest : public testing::Test {
  protected:
-  static std::filesystem::path folder() { return shared_data("golden/deepseek-v3"); }
+  static std::filesystem::path folder() { return golden_checkpoint("deepseek-v3"); }
   static Request greedy(std::vector<TokenId> prompt, std::int64_t max_tokens) {
     Request request;
     request.prompt = std::move(prompt);
@@ -219,7 +219,6 @@ class EngineTest : public testing::Test {
 };
 
 TEST_F(EngineTest, GreedyIsWhatTheModelGivesWithoutAnEngine) {
-  GRAFT_REQUIRE_SHARED(folder());
   OpenModel open(folder());
   const std::vector<TokenId> want = models::generate_greedy(open.model(), prompt_of(20), 24);
   Engine engine(open, nullptr, {.max_model_len = 100});
@@ -230,7 +229,6 @@ TEST_F(EngineTest, GreedyIsWhatTheModelGivesWithoutAnEngine) {
 }
 
 TEST_F(EngineTest, PreemptionsHappenAndChangeNothing) {
-  GRAFT_REQUIRE_SHARED(folder());
   OpenModel open(folder());
   Answers answers;
   std::map<RequestId, Request> requests;
@@ -247,7 +245,6 @@ TEST_F(EngineTest, PreemptionsHappenAndChangeNothing) {
 }
 
 TEST_F(EngineTest, ASecondPromptWithTheSameBeginningIsMostlyCached) {
-  GRAFT_REQUIRE_SHARED(folder());
   OpenModel open(folder());
   Engine engine(open, nullptr, config_of({256, 8, 100, 4, 0, true}));
   Answers answers;
@@ -266,7 +263,6 @@ TEST_F(EngineTest, ASecondPromptWithTheSameBeginningIsMostlyCached) {
 }
 
 TEST_F(EngineTest, WhatCannotRunIsRefusedAndWhatGrowsTooLongEnds) {
-  GRAFT_REQUIRE_SHARED(folder());
   OpenModel open(folder());
   EngineConfig config = config_of({256, 4, 5, 8, 0, true});
   config.max_model_len = 60;
@@ -316,7 +312,6 @@ TEST_F(EngineTest, WhatCannotRunIsRefusedAndWhatGrowsTooLongEnds) {
 }
 
 TEST_F(EngineTest, StopTokensEndAnAnswerAfterItsMinimum) {
-  GRAFT_REQUIRE_SHARED(folder());
   OpenModel open(folder());
   const std::vector<TokenId> path = models::generate_greedy(open.model(), prompt_of(20), 8);
   Engine fresh(open, nullptr, {.max_model_len = 100});
@@ -337,7 +332,6 @@ TEST_F(EngineTest, StopTokensEndAnAnswerAfterItsMinimum) {
 
 // A sequence saved at any moment goes on elsewhere as it would have here.
 TEST_F(EngineTest, SavedSequencesGoOnInAnotherEngine) {
-  GRAFT_REQUIRE_SHARED(folder());
   OpenModel open(folder());
   const TemporaryFolder folder_of_file;
   const auto path = folder_of_file / "saved.seq";
@@ -376,7 +370,6 @@ TEST_F(EngineTest, SavedSequencesGoOnInAnotherEngine) {
 }
 
 TEST_F(EngineTest, ForeignAndTornFilesAreRefused) {
-  GRAFT_REQUIRE_SHARED(folder());
   const TemporaryFolder folder_of_file;
   const auto path = folder_of_file / "torn.seq";
   OpenModel open(folder());
@@ -398,7 +391,7 @@ TEST_F(EngineTest, ForeignAndTornFilesAreRefused) {
     return std::string("accepted");
   };
   EXPECT_EQ(error_of(open), "accepted");
-  OpenModel other(shared_data("golden/deepseek-v2"));
+  OpenModel other(golden_checkpoint("deepseek-v2"));
   EXPECT_EQ(error_of(other), ": saved with another model");
   models::OpenOptions wide;
   wide.rules = "- {match: {role: kv_cache}, replace: {class: default, kwargs: {dtype: f32}}}\n";

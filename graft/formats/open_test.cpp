@@ -5,14 +5,13 @@
 #include "graft/formats/gguf/gguf_writer.h"
 #include "graft/formats/weight_source.h"
 #include "graft/testing/formats.h"
-#include "graft/testing/shared_data.h"
+#include "graft/testing/golden.h"
 
 namespace graft::formats {
 namespace {
 
 TEST(OpenWeights, OpensHuggingFaceFolders) {
-  const auto folder = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(folder);
+  const auto folder = sprout_checkpoint();
   const auto source = open_weights(folder);
   EXPECT_EQ(source->format(), "safetensors");
   EXPECT_EQ(source->files().size(), 3U);
@@ -31,8 +30,7 @@ TEST(OpenWeights, OpensHuggingFaceFolders) {
 }
 
 TEST(OpenWeights, CountsTheLayersThatAreThere) {
-  const auto folder = shared_data("golden/deepseek-v3");
-  GRAFT_REQUIRE_SHARED(folder);
+  const auto folder = golden_checkpoint("deepseek-v3");
   const auto source = open_weights(folder);
   EXPECT_EQ(source->config().num_nextn_predict_layers, 0);
   EXPECT_EQ(source->warnings().size(), 1U);
@@ -50,8 +48,7 @@ TEST(OpenWeights, CountsTheLayersThatAreThere) {
 }
 
 TEST(OpenWeights, OpensGguf) {
-  const auto folder = shared_data("golden/qwen3");
-  GRAFT_REQUIRE_SHARED(folder);
+  const auto folder = golden_checkpoint("qwen3");
   const auto original = open_weights(folder);
   const TemporaryFolder temp;
   const auto path = temp / "tiny.gguf";

@@ -12,6 +12,7 @@
 #include "graft/base/error.h"
 #include "graft/formats/weight_source.h"
 #include "graft/models/family.h"
+#include "graft/testing/golden.h"
 #include "graft/testing/shared_data.h"
 
 namespace graft::models {
@@ -54,8 +55,7 @@ double in_billions(std::int64_t count) {
 }
 
 TEST_P(PublishedConfig, HasTheKnownNumberOfParameters) {
-  const auto path = shared_data("configs") / GetParam().folder;
-  GRAFT_REQUIRE_SHARED(path);
+  const auto path = test_data("configs") / GetParam().folder;
   const Blueprint blueprint = blueprint_of(path / "config.json");
   EXPECT_DOUBLE_EQ(in_billions(num_parameters(blueprint)), GetParam().parameters);
   EXPECT_DOUBLE_EQ(in_billions(num_parameters_per_token(blueprint)), GetParam().used);
@@ -80,8 +80,7 @@ INSTANTIATE_TEST_SUITE_P(Blueprint,
                          });
 
 TEST(Blueprint, DeepseekV3HasTheNamesAndClassesThatRulesMatch) {
-  const auto path = shared_data("configs/DeepSeek-V3/config.json");
-  GRAFT_REQUIRE_SHARED(path);
+  const auto path = test_data("configs/DeepSeek-V3/config.json");
   const Blueprint blueprint = blueprint_of(path);
   const std::map<std::string, std::pair<std::string, Role>> want = {
       {"", {"DeepseekV3ForCausalLM", Role::Model}},
@@ -119,8 +118,7 @@ TEST(Blueprint, DeepseekV3HasTheNamesAndClassesThatRulesMatch) {
 }
 
 TEST(Blueprint, PublishedFp8WeightsBringTheirScales) {
-  const auto path = shared_data("configs/DeepSeek-V3/config.json");
-  GRAFT_REQUIRE_SHARED(path);
+  const auto path = test_data("configs/DeepSeek-V3/config.json");
   const Blueprint blueprint = blueprint_of(path);
   const ModuleSpec& q_a = at(blueprint, "model.layers.0.self_attn.q_a_proj");
   ASSERT_EQ(q_a.weights.size(), 2U);
@@ -130,8 +128,7 @@ TEST(Blueprint, PublishedFp8WeightsBringTheirScales) {
 }
 
 TEST(Blueprint, PublishedFp8CheckpointsKeepHeadAndRouterPlain) {
-  const auto path = shared_data("configs/DeepSeek-V3/config.json");
-  GRAFT_REQUIRE_SHARED(path);
+  const auto path = test_data("configs/DeepSeek-V3/config.json");
   const Blueprint blueprint = blueprint_of(path);
   EXPECT_EQ(at(blueprint, "lm_head").weights[0].dtype, DType::BF16);
   const ModuleSpec& gate = at(blueprint, "model.layers.3.mlp.gate");
@@ -141,8 +138,7 @@ TEST(Blueprint, PublishedFp8CheckpointsKeepHeadAndRouterPlain) {
 }
 
 TEST(Blueprint, MixtralKeepsItsOwnNames) {
-  const auto path = shared_data("configs/Mixtral-8x7B/config.json");
-  GRAFT_REQUIRE_SHARED(path);
+  const auto path = test_data("configs/Mixtral-8x7B/config.json");
   const Blueprint blueprint = blueprint_of(path);
   expect_module(blueprint, "model.layers.0.block_sparse_moe", "MixtralSparseMoeBlock", Role::Moe);
   const ModuleSpec& experts = at(blueprint, "model.layers.0.block_sparse_moe.experts");
@@ -164,8 +160,7 @@ void expect_stored(const formats::WeightSource& source, const plan::WeightSpec& 
 class GoldenBlueprint : public testing::TestWithParam<const char*> {};
 
 TEST_P(GoldenBlueprint, NamesExactlyTheWeightsOfTheCheckpoint) {
-  const auto path = shared_data("golden") / GetParam();
-  GRAFT_REQUIRE_SHARED(path);
+  const auto path = golden_checkpoint(GetParam());
   const auto source = formats::open_weights(path);
   const Blueprint blueprint = make_blueprint(source->config(), source.get());
   std::set<std::string> named;
@@ -200,8 +195,7 @@ INSTANTIATE_TEST_SUITE_P(Blueprint,
                          });
 
 TEST(Blueprint, LlavaIsItsTextModelUnderTheNamesOfLlama) {
-  const auto path = shared_data("golden/llava");
-  GRAFT_REQUIRE_SHARED(path);
+  const auto path = golden_checkpoint("llava");
   const Blueprint blueprint = blueprint_of(path);
   EXPECT_EQ(blueprint.root.class_name, "LlavaForConditionalGeneration");
   EXPECT_EQ(at(blueprint, "model.layers.0.self_attn").class_name, "LlamaAttention");

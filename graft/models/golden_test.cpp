@@ -1,6 +1,8 @@
 // Every family against what Transformers computes from the same files, and against itself: the
 // answer must not depend on chunks, on company in the batch or on the form of the attention.
 
+#include "graft/testing/golden.h"
+
 #include <array>
 #include <cstring>
 #include <filesystem>
@@ -10,16 +12,24 @@
 #include <gtest/gtest.h>
 
 #include "graft/models/verify.h"
-#include "graft/testing/shared_data.h"
 
 namespace graft::models {
 namespace {
 
-constexpr std::array kCheckpoints = {"llama",           "llama3-rope",      "qwen2",
-                                     "qwen3",           "qwen2-moe",        "qwen3-moe",
-                                     "mixtral",         "glm4-moe",         "deepseek-v2-lite",
-                                     "deepseek-v2",     "deepseek-v2-yarn", "deepseek-v3",
-                                     "deepseek-v3-yarn"};
+constexpr std::array kCheckpoints = {"llama",
+                                     "llama3-rope",
+                                     "qwen2",
+                                     "qwen3",
+                                     "qwen2-moe",
+                                     "qwen3-moe",
+                                     "mixtral",
+                                     "glm4-moe",
+                                     "deepseek-v2-lite",
+                                     "deepseek-v2",
+                                     "deepseek-v2-yarn",
+                                     "deepseek-v3",
+                                     "deepseek-v3-yarn",
+                                     "deepseek-v3-fp8"};
 
 std::string test_name(const testing::TestParamInfo<const char*>& info) {
   std::string name = info.param;
@@ -48,12 +58,11 @@ void expect_right(const PromptReport& prompt, double tolerance) {
 
 class Golden : public testing::TestWithParam<const char*> {
  protected:
-  static std::filesystem::path folder() { return shared_data("golden") / GetParam(); }
+  static std::filesystem::path folder() { return golden_checkpoint(GetParam()); }
   static std::filesystem::path reference() { return folder() / "reference.safetensors"; }
 };
 
 TEST_P(Golden, LogitsHiddenStatesAndGreedyTokensAreTheReferences) {
-  GRAFT_REQUIRE_SHARED(folder());
   const VerifyReport report = verify(folder(), reference());
   ASSERT_EQ(report.prompts.size(), 2U);
   ASSERT_EQ(report.prompts[0].hidden_errors.size(), 4U);  // the file has them for the first prompt
@@ -66,7 +75,6 @@ TEST_P(Golden, LogitsHiddenStatesAndGreedyTokensAreTheReferences) {
 }
 
 TEST_P(Golden, ChunksDoNotChangeABit) {
-  GRAFT_REQUIRE_SHARED(folder());
   OpenModel open(folder());
   for (const TokenIds& prompt : read_reference_prompts(reference())) {
     const PromptRun whole = run_prompts(open.model(), {&prompt, 1}, {.hidden = true}).front();
@@ -79,7 +87,6 @@ TEST_P(Golden, ChunksDoNotChangeABit) {
 }
 
 TEST_P(Golden, CompanyInTheBatchDoesNotChangeABit) {
-  GRAFT_REQUIRE_SHARED(folder());
   OpenModel open(folder());
   const std::vector<TokenIds> prompts = read_reference_prompts(reference());
   // In chunks of 9 the short prompt ends while the long one goes on.
@@ -98,7 +105,6 @@ INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::ValuesIn(kCheckpoints), test_n
 class GoldenLatent : public Golden {};
 
 TEST_P(GoldenLatent, AbsorbedAndExpandedAreBothRight) {
-  GRAFT_REQUIRE_SHARED(folder());
   for (const char* absorb : {"true", "false"}) {
     VerifyOptions options;
     options.open.rules +=
@@ -119,8 +125,7 @@ INSTANTIATE_TEST_SUITE_P(Models,
                          test_name);
 
 TEST(Model, MeasuresTimePerModule) {
-  const auto folder = shared_data("golden/qwen2");
-  GRAFT_REQUIRE_SHARED(folder);
+  const auto folder = golden_checkpoint("qwen2");
   OpenModel open(folder);
   const TokenIds prompt = {1, 2, 3};
   run_prompts(open.model(), {&prompt, 1});
@@ -135,8 +140,7 @@ TEST(Model, MeasuresTimePerModule) {
 }
 
 TEST(Model, RunsAgainAfterUnloadAndLoad) {
-  const auto folder = shared_data("golden/llama");
-  GRAFT_REQUIRE_SHARED(folder);
+  const auto folder = golden_checkpoint("llama");
   OpenModel open(folder);
   const TokenIds prompt = {5, 6, 7, 8};
   const PromptRun before = run_prompts(open.model(), {&prompt, 1}).front();

@@ -15,7 +15,7 @@
 #include "graft/models/generate.h"
 #include "graft/models/verify.h"
 #include "graft/testing/device.h"
-#include "graft/testing/shared_data.h"
+#include "graft/testing/golden.h"
 
 namespace graft::models {
 namespace {
@@ -56,7 +56,7 @@ bool is_same(const std::vector<float>& a, const std::vector<float>& b) {
 
 class Placement : public ::testing::TestWithParam<const char*> {
  protected:
-  static std::filesystem::path folder() { return shared_data("golden") / GetParam(); }
+  static std::filesystem::path folder() { return golden_checkpoint(GetParam()); }
 
   static void expect_same(PlacedModel& placed, PlacedModel& here) {
     for (const TokenIds& prompt : read_reference_prompts(folder() / "reference.safetensors")) {
@@ -73,7 +73,6 @@ class Placement : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(Placement, DoesNotChangeABit) {
-  GRAFT_REQUIRE_SHARED(folder());
   PlacedModel here(folder(), std::string(kOnTheProcessor));
   ASSERT_EQ(here.findings(), "");
   for (unsigned seed = 1; seed <= 5; ++seed) {
@@ -98,7 +97,6 @@ constexpr const char* kHybrid = R"yaml(
 )yaml";
 
 TEST_P(Placement, OfExpertsOnTheProcessorDoesNotChangeABit) {
-  GRAFT_REQUIRE_SHARED(folder());
   PlacedModel here(folder(), std::string(kOnTheProcessor));
   PlacedModel placed(folder(), kHybrid);
   // Where there are no experts a warning says that the rule matches nothing.
@@ -131,8 +129,7 @@ constexpr const char* kPhasesApart = R"yaml(
 )yaml";
 
 TEST(PlacementRules, ACacheStaysBesideItsAttention) {
-  const auto folder = shared_data("golden/llama");
-  GRAFT_REQUIRE_SHARED(folder);
+  const auto folder = golden_checkpoint("llama");
   const PlacedModel apart(folder, kCacheApart);
   EXPECT_NE(apart.findings().find("the KV cache is on cpu, its attention on cuda:0"),
             std::string::npos)

@@ -1,5 +1,6 @@
-// For tests: checkpoints and vocabularies too large for the repository, in the folder `shared`
-// beside it. A machine without that folder skips those tests; continuous integration must have it.
+// Where tests find their data: in the folder `tests` of the repository, and what is too large for
+// it (vocabularies, Sprout in BF16) in the folder `shared` beside the repository. Without that
+// folder the tests that need it skip; with CI=true they fail.
 
 #pragma once
 
@@ -14,7 +15,17 @@
 
 namespace graft {
 
-// shared_data("golden/llama") is <repository>/../shared/golden/llama, whether it exists or not.
+// test_data("configs/DeepSeek-V3") is <repository>/tests/configs/DeepSeek-V3.
+inline std::filesystem::path test_data(std::string_view relative) {
+  return std::filesystem::path(GRAFT_SOURCE_DIR) / "tests" / relative;
+}
+
+// The model that graft ships: Sprout in Q6_K.
+inline std::filesystem::path bundled_sprout() {
+  return std::filesystem::path(GRAFT_SOURCE_DIR) / "models/sprout/sprout-Q6_K.gguf";
+}
+
+// shared_data("tokenizers") is <repository>/../shared/tokenizers, whether it exists or not.
 inline std::filesystem::path shared_data(std::string_view relative) {
   return std::filesystem::path(GRAFT_SOURCE_DIR).parent_path() / "shared" / relative;
 }

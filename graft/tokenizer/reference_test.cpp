@@ -46,9 +46,7 @@ std::vector<std::vector<TokenId>> ids_of(const std::filesystem::path& path) {
   return all;
 }
 
-TEST(Reference, VocabularyFiles) {
-  const auto folder = shared_data("tokenizers");
-  GRAFT_REQUIRE_SHARED(folder);
+void expect_vocabularies(const std::filesystem::path& folder) {
   int num_files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".gguf") continue;
@@ -67,9 +65,18 @@ TEST(Reference, VocabularyFiles) {
   EXPECT_GE(num_files, 3);
 }
 
-TEST(Reference, Sprout) {
-  const auto folder = shared_data("models/sprout");
+TEST(Reference, VocabularyFiles) {
+  expect_vocabularies(test_data("tokenizers"));
+}
+
+TEST(Reference, WholeVocabularyFiles) {
+  const auto folder = shared_data("tokenizers");
   GRAFT_REQUIRE_SHARED(folder);
+  expect_vocabularies(folder);
+}
+
+TEST(Reference, Sprout) {
+  const auto folder = test_data("sprout");
   const Tokenizer tokenizer(formats::read_tokenizer(folder));
   const Json reference = read_json_file(folder / "reference.json");
   int num_prompts = 0;

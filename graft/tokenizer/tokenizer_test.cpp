@@ -254,8 +254,7 @@ TEST(Tokenizer, KimiWithoutMergesUsesIdsAsRanks) {
 
 // The same tokenizer from both formats, on prose and on random bytes.
 TEST(Tokenizer, HuggingFaceAndGgufAgree) {
-  const auto folder = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(folder);
+  const auto folder = test_data("sprout");
   formats::TokenizerData data = formats::read_tokenizer(folder);
   const Tokenizer from_json(data);
   data.tokenizer_json.clear();

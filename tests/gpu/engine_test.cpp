@@ -17,7 +17,7 @@
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/runtime.h"
 #include "graft/tensor/buffer.h"
-#include "graft/testing/shared_data.h"
+#include "graft/testing/golden.h"
 
 namespace graft::engine {
 namespace {
@@ -71,9 +71,7 @@ class GpuEngine : public ::testing::Test {
     request.params.max_tokens = 12 + first;
     return request;
   }
-  static std::filesystem::path folder(const std::string& name) {
-    return shared_data("golden") / name;
-  }
+  static std::filesystem::path folder(const std::string& name) { return golden_checkpoint(name); }
 
   static Ends run(Engine& engine, const std::vector<Request>& requests, Tokens* tokens = nullptr) {
     for (const Request& each : requests)
@@ -94,7 +92,6 @@ class GpuEngine : public ::testing::Test {
 // Ten sequences, so that passes have padding; of different lengths, so that what is wanted changes.
 TEST_F(GpuEngine, WhatIsChosenThereIsWhatAllLogitsGive) {
   for (const char* name : {"llama", "deepseek-v3"}) {
-    GRAFT_REQUIRE_SHARED(folder(name));
     models::OpenModel open(folder(name), options());
     for (const std::vector<std::int64_t>& top_ks :
          {std::vector<std::int64_t>(10, 0), {200, 1, 5, 40, 60, 0, 3, 0, 17, 2}}) {
@@ -190,7 +187,6 @@ class LostGpu : public GpuEngine {
 };
 
 TEST_F(LostGpu, EveryLaterRequestIsToldToStartAgain) {
-  GRAFT_REQUIRE_SHARED(folder("llama"));
   EXPECT_EXIT(lose_and_ask(), ::testing::ExitedWithCode(0), "");
 }
 

@@ -1,5 +1,7 @@
 // Every family on GPUs, alone and beside the processor, against the processor's plain arithmetic.
 
+#include "graft/testing/golden.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -16,7 +18,6 @@
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/runtime.h"
 #include "graft/testing/placement.h"
-#include "graft/testing/shared_data.h"
 
 namespace graft::models {
 namespace {
@@ -105,7 +106,7 @@ class GpuGolden : public ::testing::TestWithParam<const char*> {
     if (is_gpu_required()) FAIL() << "there is no GPU";
     GTEST_SKIP() << "there is no GPU";
   }
-  static std::filesystem::path folder() { return shared_data("golden") / GetParam(); }
+  static std::filesystem::path folder() { return golden_checkpoint(GetParam()); }
 
   // Latent attention has products of its own.
   static std::string exact_attention(const std::string& rules) {
@@ -136,7 +137,6 @@ class GpuGolden : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(GpuGolden, ExactArithmeticIsTheProcessors) {
-  GRAFT_REQUIRE_SHARED(folder());
   for (const std::int64_t chunk : {0, 1, 7})
     EXPECT_LT(error_of(exact_attention(kExactGpu), chunk), 1e-3);
 }
@@ -144,7 +144,6 @@ TEST_P(GpuGolden, ExactArithmeticIsTheProcessors) {
 // In models this small, of random weights, experts are often chosen by a hair: where rounding
 // decides otherwise the token has other experts, and its logits are others. Such tokens are few.
 TEST_P(GpuGolden, FastArithmeticIsNear) {
-  GRAFT_REQUIRE_SHARED(folder());
   PlacedModel here(folder(), kExactCpu, ops::register_cuda);
   PlacedModel there(folder(), kFastGpu, ops::register_cuda);
   const bool has_experts = here.plan().blueprint->expert_share < 1;
@@ -168,7 +167,6 @@ TEST_P(GpuGolden, FastArithmeticIsNear) {
 }
 
 TEST_P(GpuGolden, ExpertsMayBeOnTheProcessor) {
-  GRAFT_REQUIRE_SHARED(folder());
   for (const std::int64_t chunk : {1, 16})
     EXPECT_LT(error_of(exact_attention(kHybrid), chunk), 1e-3);
 }
@@ -216,7 +214,6 @@ std::vector<std::vector<float>> generate(Model& model, std::int64_t num_sequence
 }
 
 TEST_P(GpuGolden, ReplayedPassesGiveTheSameBits) {
-  GRAFT_REQUIRE_SHARED(folder());
   for (const std::string rules : {kFastGpu, kExpertsOnCpu}) {
     PlacedModel placed(folder(), rules, ops::register_cuda);
     for (const std::int64_t num_sequences : {1, 3, 9}) {

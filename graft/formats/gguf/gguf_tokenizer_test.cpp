@@ -15,20 +15,19 @@ TokenizerData read_file(const std::filesystem::path& path) {
 }
 
 TEST(GgufTokenizer, ReadsPublishedVocabularies) {
-  const auto folder = shared_data("tokenizers");
-  GRAFT_REQUIRE_SHARED(folder);
-  const TokenizerData gpt2 = read_file(folder / "ggml-vocab-gpt-2.gguf");
+  const auto folder = test_data("tokenizers");
+  const TokenizerData gpt2 = read_file(folder / "gpt-2.gguf");
   EXPECT_EQ(gpt2.model, "gpt2");
   EXPECT_EQ(gpt2.pre, "gpt-2");
-  EXPECT_EQ(gpt2.tokens.size(), 50257U);
-  EXPECT_EQ(gpt2.merges.size(), 50000U);
-  const TokenizerData deepseek = read_file(folder / "ggml-vocab-deepseek-llm.gguf");
+  EXPECT_EQ(gpt2.tokens.size(), 631U);
+  EXPECT_EQ(gpt2.merges.size(), 374U);
+  const TokenizerData deepseek = read_file(folder / "deepseek-llm.gguf");
   EXPECT_EQ(deepseek.pre, "deepseek-llm");
   EXPECT_EQ(deepseek.tokens.size(), deepseek.types.size());
-  const TokenizerData llama = read_file(folder / "ggml-vocab-llama-spm.gguf");
+  const TokenizerData llama = read_file(folder / "llama-spm.gguf");
   EXPECT_EQ(llama.model, "llama");
-  EXPECT_EQ(llama.tokens.size(), 32000U);
-  EXPECT_EQ(llama.scores.size(), 32000U);
+  EXPECT_EQ(llama.tokens.size(), 664U);
+  EXPECT_EQ(llama.scores.size(), 664U);
   EXPECT_EQ(llama.types[0], TokenType::Unknown);
   EXPECT_EQ(llama.types[1], TokenType::Control);
   EXPECT_EQ(llama.types[3], TokenType::Byte);

@@ -95,8 +95,7 @@ RopeConfig tiny_yarn(double mscale) {
 
 void expect_golden(const std::string& folder, const ModelConfig& want) {
   SCOPED_TRACE(folder);
-  const auto path = shared_data("golden/" + folder);
-  GRAFT_REQUIRE_SHARED(path);
+  const auto path = test_data("golden/" + folder);
   EXPECT_EQ(read_folder(path), want);
 }
 
@@ -224,8 +223,7 @@ class PublishedTest : public testing::TestWithParam<Published> {};
 
 TEST_P(PublishedTest, ReadsShape) {
   const Published& want = GetParam();
-  const auto path = shared_data("configs") / want.folder;
-  GRAFT_REQUIRE_SHARED(path);
+  const auto path = test_data("configs") / want.folder;
   const ModelConfig got = read_folder(path);
   EXPECT_EQ(got.architecture, want.architecture);
   EXPECT_EQ(got.num_hidden_layers, want.layers);
@@ -255,8 +253,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, PublishedTest, testing::Values(
 // clang-format on
 
 TEST(HfConfig, ReadsDetailsOfPublishedGiants) {
-  const auto path = shared_data("configs");
-  GRAFT_REQUIRE_SHARED(path);
+  const auto path = test_data("configs");
   const ModelConfig v3 = read_folder(path / "DeepSeek-V3");
   EXPECT_EQ(v3.quantization.method, "fp8");
   EXPECT_EQ(v3.quantization.weight_block_size, (std::vector<std::int64_t>{128, 128}));
@@ -273,8 +270,7 @@ TEST(HfConfig, ReadsDetailsOfPublishedGiants) {
 }
 
 TEST(HfConfig, ReadsSprout) {
-  const auto path = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(path);
+  const auto path = test_data("sprout");
   const ModelConfig got = read_folder(path);
   EXPECT_EQ(got.architecture, Architecture::DeepseekV3);
   EXPECT_TRUE(got.tie_word_embeddings);

@@ -28,8 +28,7 @@ Read read_text(const std::string& tokenizer,
 }
 
 TEST(HfTokenizer, ReadsSprout) {
-  const auto folder = shared_data("models/sprout");
-  GRAFT_REQUIRE_SHARED(folder);
+  const auto folder = test_data("sprout");
   ModelConfig config;
   config.vocab_size = 8192;
   config.eos_token_ids = {2, 0};

@@ -7,7 +7,7 @@
 
 #include "graft/formats/safetensors/safetensors_writer.h"
 #include "graft/testing/formats.h"
-#include "graft/testing/shared_data.h"
+#include "graft/testing/golden.h"
 
 namespace graft::formats {
 namespace {
@@ -202,12 +202,9 @@ void expect_same_when_copied(const SafetensorsFile& file) {
 }
 
 TEST(SafetensorsFile, ReadsRealCheckpoints) {
-  const auto golden = shared_data("golden");
-  GRAFT_REQUIRE_SHARED(golden);
   std::size_t num_tensors = 0;
-  for (const auto& folder : std::filesystem::directory_iterator(golden)) {
-    if (!folder.is_directory()) continue;
-    const SafetensorsFile file(folder.path() / "model.safetensors");
+  for (const auto& folder : golden_checkpoints()) {
+    const SafetensorsFile file(folder / "model.safetensors");
     num_tensors += file.tensors().size();
     expect_same_when_copied(file);
   }
