@@ -19,10 +19,10 @@ struct Choice {
 
 // A phase without an operator of its own (`prefill_op: None`) runs the other's.
 Choice choice(const Placement& placement, Phase phase) {
-  const bool is_prefill = placement.generate_op == nullptr ||
-                          (phase == Phase::Prefill && placement.prefill_op != nullptr);
-  if (is_prefill) return {placement.prefill_op, placement.prefill_device};
-  return {placement.generate_op, placement.generate_device};
+  const bool is_prefill = placement.decode.op == nullptr ||
+                          (phase == Phase::Prefill && placement.prefill.op != nullptr);
+  if (is_prefill) return {placement.prefill.op, placement.prefill.device()};
+  return {placement.decode.op, placement.decode.device()};
 }
 
 }  // namespace

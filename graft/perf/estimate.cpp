@@ -96,20 +96,19 @@ class ResourceTimes {
   std::map<std::string, double> seconds_;
 };
 
-Device device_of(const plan::Placement& placement, Phase phase) {
-  return phase == Phase::Prefill ? placement.prefill_device : placement.generate_device;
-}
-
+// Shares run one after the other here: an upper bound on the time of devices that overlap.
 void add_module(ResourceTimes& times,
                 const plan::Plan& plan,
                 const plan::Placement& placement,
                 const PassSize& pass) {
   const plan::ModuleSpec& module = *placement.module;
-  const Device device = device_of(placement, pass.phase);
-  const Work work = module_work(plan, placement, pass);
-  times.add_weights(device, work);
-  times.add_context(device, work.context_bytes, work.context_flops);
-  if (!module.weights.empty() || module.role == Role::Attention) times.add_call(device);
+  const Work whole = module_work(plan, placement, pass);
+  for (const plan::Share& share : placement.of(pass.phase).shares) {
+    const Work work = whole * share.fraction;
+    times.add_weights(share.device, work);
+    times.add_context(share.device, work.context_bytes, work.context_flops);
+    if (!module.weights.empty() || module.role == Role::Attention) times.add_call(share.device);
+  }
 }
 
 Speed speed_of(const plan::Plan& plan,
@@ -129,7 +128,7 @@ Speed speed_of(const plan::Plan& plan,
     if (const auto* norm = std::get_if<ops::NormParams>(&module.params))
       hidden_bytes = std::max(hidden_bytes, kF32Bytes * static_cast<double>(norm->size));
     if (module.weights.empty()) continue;
-    const Device device = device_of(placement, phase);
+    const Device device = placement.of(phase).device();
     if (!first) times.add_transfer(hidden_device, device, pass.rows * hidden_bytes);
     hidden_device = device;
     first = false;
@@ -179,13 +178,16 @@ std::map<Device, MemoryUse> bytes_of(const plan::Plan& plan,
   const double cached_tokens =
       static_cast<double>(load.context) * static_cast<double>(load.parallel);
   for (const plan::Placement& placement : plan.placements) {
-    MemoryUse& at = devices[placement.generate_device];
-    at.weights += placement.weight_bytes;
-    // A different prefill device holds a second copy of the weights.
-    if (placement.prefill_device != placement.generate_device)
-      devices[placement.prefill_device].weights += placement.weight_bytes;
-    at.kv_cache += static_cast<std::uint64_t>(kv_bytes_per_token(placement) * cached_tokens);
-    double& row = widest[placement.generate_device];
+    for (const plan::Share& share : placement.decode.shares)
+      devices[share.device].weights += placement.bytes_of(share);
+    // Prefill on other devices needs a second copy of the weights.
+    if (placement.prefill.shares != placement.decode.shares) {
+      for (const plan::Share& share : placement.prefill.shares)
+        devices[share.device].weights += placement.bytes_of(share);
+    }
+    devices[placement.decode.device()].kv_cache +=
+        static_cast<std::uint64_t>(kv_bytes_per_token(placement) * cached_tokens);
+    double& row = widest[placement.decode.device()];
     row = std::max(row, workspace_row_bytes(*placement.module));
   }
   const auto rows = static_cast<double>(std::max(load.prefill_tokens, load.parallel));

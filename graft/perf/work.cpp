@@ -75,6 +75,14 @@ double attention_flops(const plan::ModuleSpec& module, double rows, double conte
 
 }  // namespace
 
+Work Work::operator*(double fraction) const {
+  return {.weight_bytes = fraction * weight_bytes,
+          .weight_flops = fraction * weight_flops,
+          .context_bytes = fraction * context_bytes,
+          .context_flops = fraction * context_flops,
+          .dtype = dtype};
+}
+
 double kv_bytes_per_token(const plan::Placement& placement) {
   const auto* cache = std::get_if<ops::KvCacheParams>(&placement.module->params);
   if (cache == nullptr) return 0;

@@ -26,6 +26,7 @@ struct Work {
 
   double bytes() const { return weight_bytes + context_bytes; }
   double flops() const { return weight_flops + context_flops; }
+  Work operator*(double fraction) const;
 };
 
 Work module_work(const plan::Plan& plan, const plan::Placement& placement, const PassSize& pass);

@@ -63,7 +63,7 @@ TEST_F(DefaultRules, HybridKeepsExpertsInHostMemory) {
     for (const Placement& placement : result.plan.placements) {
       const ops::Role role = placement.module->role;
       const bool on_cpu = role == ops::Role::Experts || role == ops::Role::Embedding;
-      EXPECT_EQ(to_string(placement.generate_device), on_cpu ? "cpu" : "cuda:0")
+      EXPECT_EQ(to_string(placement.decode.device()), on_cpu ? "cpu" : "cuda:0")
           << placement.module->name;
       EXPECT_EQ(to_string(placement.out_device), "cuda:0") << placement.module->name;
     }

@@ -108,7 +108,7 @@ TEST(KTransformers, TwoGpuFilePlansEveryModule) {
   EXPECT_EQ(findings_text(findings) + findings_text(result.findings), "");
 
   const auto device = [&](const char* module) {
-    return to_string(result.plan.at(module).generate_device);
+    return to_string(result.plan.at(module).decode.device());
   };
   EXPECT_EQ(device("model.embed_tokens"), "cpu");
   EXPECT_EQ(device("model.layers.29.self_attn.q_a_proj"), "cuda:0");
@@ -121,8 +121,8 @@ TEST(KTransformers, TwoGpuFilePlansEveryModule) {
   EXPECT_EQ(device("model.layers.60"), "cuda:0");
 
   const Placement& experts = result.plan.at("model.layers.60.mlp.experts");
-  EXPECT_EQ(experts.generate_op->name, "cpu.experts");
-  EXPECT_EQ(experts.prefill_op, nullptr);
+  EXPECT_EQ(experts.decode.op->name, "cpu.experts");
+  EXPECT_EQ(experts.prefill.op, nullptr);
   EXPECT_EQ(to_string(experts.out_device), "cuda:1");
   // The lookahead excludes it from the Marlin rule, so the catch-all applies.
   const Placement& kv_b = result.plan.at("model.layers.3.self_attn.kv_b_proj");

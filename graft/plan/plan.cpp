@@ -111,11 +111,12 @@ class Planner {
 
   // Default operators, on the devices of `like` or (null) on the default device.
   void place_default(Placement& placement, const Placement* like, int line) {
-    const Device decode = like == nullptr ? default_device_ : like->generate_device;
-    placement.generate_device = placement.out_device = decode;
-    placement.prefill_device = like == nullptr ? decode : like->prefill_device;
-    placement.generate_op = default_operator(*placement.module, decode, line);
-    placement.prefill_op = default_operator(*placement.module, placement.prefill_device, line);
+    const Device decode = like == nullptr ? default_device_ : like->decode.device();
+    placement.out_device = decode;
+    placement.decode.place_whole(decode);
+    placement.prefill.place_whole(like == nullptr ? decode : like->prefill.device());
+    placement.decode.op = default_operator(*placement.module, decode, line);
+    placement.prefill.op = default_operator(*placement.module, placement.prefill.device(), line);
     check_weights(placement, line);
   }
 
@@ -128,11 +129,11 @@ class Planner {
                       &module);
       return;
     }
-    placement.generate_device =
-        rule.decode.device.value_or(device_of(rule.decode.op, default_device_));
-    placement.generate_op = pick(module, rule.decode, placement.generate_device, "generate");
+    placement.decode.place_whole(
+        rule.decode.device.value_or(device_of(rule.decode.op, default_device_)));
+    placement.decode.op = pick(module, rule.decode, placement.decode.device(), "generate");
     place_prefill(placement, rule);
-    placement.out_device = rule.out_device.value_or(placement.generate_device);
+    placement.out_device = rule.out_device.value_or(placement.decode.device());
     placement.kwargs = rule.kwargs;
     check_weights(placement, rule.decode.line);
     check_kwargs(placement, *rule.rule);
@@ -142,24 +143,23 @@ class Planner {
   void place_prefill(Placement& placement, const ResolvedRule& rule) {
     PhaseRequest prefill = rule.prefill;
     if (prefill.op.none) {
-      placement.prefill_device = placement.generate_device;
-      placement.prefill_op = placement.generate_op;
+      placement.prefill = placement.decode;
       return;
     }
-    placement.prefill_device =
-        prefill.device.value_or(device_of(prefill.op, placement.generate_device));
+    placement.prefill.place_whole(
+        prefill.device.value_or(device_of(prefill.op, placement.decode.device())));
     // Without a prefill_op, prefill runs the decode operator if it supports the prefill device.
     const auto type = rule.decode.op.device_type();
-    const bool fits = !type || *type == placement.prefill_device.type;
+    const bool fits = !type || *type == placement.prefill.device().type;
     if (prefill.op.is_default() && !rule.decode.op.none && fits) {
       prefill.op = rule.decode.op;
       prefill.line = rule.decode.line;
     }
-    const bool same = placement.prefill_device.type == placement.generate_device.type &&
+    const bool same = placement.prefill.device().type == placement.decode.device().type &&
                       prefill.op == rule.decode.op;
-    placement.prefill_op =
-        same ? placement.generate_op
-             : pick(*placement.module, prefill, placement.prefill_device, "prefill");
+    placement.prefill.op =
+        same ? placement.decode.op
+             : pick(*placement.module, prefill, placement.prefill.device(), "prefill");
   }
 
   // The device an operator name implies (KExpertsCPU: the CPU), else `fallback`.
@@ -222,11 +222,11 @@ class Planner {
 
   // Both phases share one KV cache, so attention must run on its device in both.
   void check_cache(const Placement& cache, const Placement& attention) {
-    for (const Device device : {attention.generate_device, attention.prefill_device}) {
-      if (device == cache.generate_device) continue;
+    for (const Device device : {attention.decode.device(), attention.prefill.device()}) {
+      if (device == cache.decode.device()) continue;
       const Rule* rule = cache.rule != nullptr ? cache.rule : attention.rule;
       findings_.error(rule == nullptr ? 0 : rule->line,
-                      str("the KV cache is on ", to_string(cache.generate_device),
+                      str("the KV cache is on ", to_string(cache.decode.device()),
                           " but its attention runs on ", to_string(device)),
                       attention.module);
       return;
@@ -234,9 +234,9 @@ class Planner {
   }
 
   void check_weights(const Placement& placement, int line) {
-    check_weights(placement, placement.generate_op, line);
-    if (placement.prefill_op != placement.generate_op) {
-      check_weights(placement, placement.prefill_op, line);
+    check_weights(placement, placement.decode.op, line);
+    if (placement.prefill.op != placement.decode.op) {
+      check_weights(placement, placement.prefill.op, line);
     }
   }
 
@@ -254,9 +254,9 @@ class Planner {
   void check_kwargs(const Placement& placement, const Rule& rule) {
     // When planning for another machine, the operator and its kwargs may be unknown.
     const bool unknown = machine_.plan_only && !is_structural(placement.module->role) &&
-                         (placement.generate_op == nullptr || placement.prefill_op == nullptr);
+                         (placement.decode.op == nullptr || placement.prefill.op == nullptr);
     for (const auto& [key, value] : placement.kwargs) {
-      if (has_kwarg(placement.generate_op, key) || has_kwarg(placement.prefill_op, key)) continue;
+      if (has_kwarg(placement.decode.op, key) || has_kwarg(placement.prefill.op, key)) continue;
       if (const RoleKey* row = find_role_key(key)) {
         check_role_key(placement, rule, *row, value);
       } else if (!unknown) {
@@ -271,7 +271,7 @@ class Planner {
                       const std::string& value) {
     const int line = rule.line_of(std::string(row.key));
     const ModuleSpec& module = *placement.module;
-    const OperatorInfo* op = placement.generate_op;
+    const OperatorInfo* op = placement.decode.op;
     if (row.role != module.role) {
       findings_.error(line,
                       str(row.key, " is a kwarg of ", ops::name(row.role), ", the module is ",
@@ -295,7 +295,7 @@ class Planner {
       if (row.role == role) known.emplace_back(row.key);
     }
     if (role == Role::Model) known.emplace_back("transfer_map");
-    const OperatorInfo* op = placement.generate_op;
+    const OperatorInfo* op = placement.decode.op;
     if (op != nullptr) known.insert(known.end(), op->kwargs.begin(), op->kwargs.end());
     findings_.error(
         rule.line_of(key),
@@ -331,10 +331,10 @@ class Planner {
       const auto next = plan_.transfer_map.upper_bound(module.layer);
       if (module.role != Role::Attention || next == plan_.transfer_map.begin()) continue;
       const Device device = std::prev(next)->second;
-      if (device != placement.generate_device) {
+      if (device != placement.decode.device()) {
         findings_.warning(transfer_map_line_,
                           str("transfer_map moves the hidden states to ", to_string(device),
-                              " but attention runs on ", to_string(placement.generate_device)),
+                              " but attention runs on ", to_string(placement.decode.device())),
                           &module);
       }
     }

@@ -3,11 +3,13 @@
 
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <string_view>
 #include <vector>
 
+#include "graft/ops/pass.h"
 #include "graft/ops/registry.h"
 #include "graft/plan/blueprint.h"
 #include "graft/plan/finding.h"
@@ -16,19 +18,53 @@
 
 namespace graft::plan {
 
+// A contiguous part of a module: some of its experts, or of the rows or columns of its matrices.
+struct Part {
+  enum class Axis : std::uint8_t { Whole, Experts, Rows, Columns };
+  Axis axis = Axis::Whole;
+  std::int64_t begin = 0;  // [begin, end) along the axis
+  std::int64_t end = 0;
+
+  bool operator==(const Part&) const = default;
+};
+
+// The part of a module that one device holds and computes.
+struct Share {
+  Device device;
+  Part part = {};
+  double fraction = 1.0;  // of the module's weights and work; all shares add up to 1
+
+  bool operator==(const Share&) const = default;
+};
+
+// Where a module runs in one phase.
+struct PhasePlacement {
+  // Null for containers (model, layer), and where this build lacks the operator when planning for
+  // another machine.
+  const ops::OperatorInfo* op = nullptr;
+  std::vector<Share> shares = {Share{}};  // never empty; the first device gathers the result
+
+  Device device() const { return shares.front().device; }
+  bool is_split() const { return shares.size() > 1; }
+  void place_whole(Device device) { shares = {Share{.device = device}}; }
+};
+
 struct Placement {
   const ModuleSpec* module = nullptr;
-  // Operators are null for containers (model, layer), and where this build lacks the operator when
-  // planning for another machine. With `prefill_op: None`, prefill has the decode operator and
-  // device.
-  const ops::OperatorInfo* generate_op = nullptr;
-  const ops::OperatorInfo* prefill_op = nullptr;
-  Device generate_device;
-  Device prefill_device;
-  Device out_device;           // of the result; generate_device unless a rule sets it
-  ops::Kwargs kwargs;          // for the operator: without devices, ops and transfer_map
-  const Rule* rule = nullptr;  // null: no rule matched, or an ancestor's rule is not recursive
-  std::size_t weight_bytes = 0;
+  PhasePlacement decode;
+  PhasePlacement prefill;        // with `prefill_op: None`, the same as decode
+  Device out_device;             // of the result; the decode device unless a rule sets it
+  ops::Kwargs kwargs;            // for the operator: without devices, ops and transfer_map
+  const Rule* rule = nullptr;    // null: no rule matched, or an ancestor's rule is not recursive
+  std::size_t weight_bytes = 0;  // of all shares
+
+  const PhasePlacement& of(ops::Phase phase) const {
+    return phase == ops::Phase::Prefill ? prefill : decode;
+  }
+  std::size_t bytes_of(const Share& share) const {
+    return static_cast<std::size_t>(
+        std::llround(share.fraction * static_cast<double>(weight_bytes)));
+  }
 };
 
 // Points into the blueprint, the rule file and the registry it was made from.

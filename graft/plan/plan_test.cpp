@@ -46,14 +46,14 @@ Case on_gpus(const std::string& rules, int num_gpus = 2) {
 TEST(Plan, WithoutRulesUsesDefaults) {
   const Case cpu = on_cpu("[]");
   EXPECT_EQ(cpu.findings(), "");
-  EXPECT_EQ(cpu.at("lm_head").generate_op->name, "cpu.linear");
-  EXPECT_EQ(cpu.at("lm_head").generate_device, kCpu);
+  EXPECT_EQ(cpu.at("lm_head").decode.op->name, "cpu.linear");
+  EXPECT_EQ(cpu.at("lm_head").decode.device(), kCpu);
   EXPECT_EQ(cpu.at("lm_head").weight_bytes, 128U * 256U * 2U);
-  EXPECT_EQ(cpu.at("model").generate_op, nullptr);
+  EXPECT_EQ(cpu.at("model").decode.op, nullptr);
   EXPECT_EQ(cpu.at("lm_head").rule, nullptr);
   const Case gpu = on_gpus("[]");
-  EXPECT_EQ(gpu.at("lm_head").generate_op->name, "cuda.linear");
-  EXPECT_EQ(gpu.at("lm_head").generate_device, kGpu0);
+  EXPECT_EQ(gpu.at("lm_head").decode.op->name, "cuda.linear");
+  EXPECT_EQ(gpu.at("lm_head").decode.device(), kGpu0);
 }
 
 TEST(Plan, DefaultDeviceNeedsOperatorsAndAGpu) {
@@ -71,10 +71,10 @@ TEST(Plan, FirstMatchWins) {
   replace: {class: linear, kwargs: {device: cpu}}
 )");
   EXPECT_EQ(plan.findings(), "");
-  EXPECT_EQ(plan.at("model.layers.2.self_attn.q_a_proj").generate_device, kGpu1);
-  EXPECT_EQ(plan.at("model.layers.2.self_attn.q_b_proj").generate_device, kCpu);
-  EXPECT_EQ(plan.at("model.layers.2.self_attn.q_b_proj").generate_op->name, "cpu.linear");
-  EXPECT_EQ(plan.at("model.norm").generate_device, kGpu0);
+  EXPECT_EQ(plan.at("model.layers.2.self_attn.q_a_proj").decode.device(), kGpu1);
+  EXPECT_EQ(plan.at("model.layers.2.self_attn.q_b_proj").decode.device(), kCpu);
+  EXPECT_EQ(plan.at("model.layers.2.self_attn.q_b_proj").decode.op->name, "cpu.linear");
+  EXPECT_EQ(plan.at("model.norm").decode.device(), kGpu0);
 }
 
 TEST(Plan, AllKeysOfAMatchMustHold) {
@@ -104,10 +104,10 @@ TEST(Plan, NothingIsInherited) {
 - match: {role: attention}
   replace: {class: attention, kwargs: {device: "cuda:1"}}
 )");
-  EXPECT_EQ(plan.at("model.layers.0.self_attn").generate_device, kGpu1);
-  EXPECT_EQ(plan.at("model.layers.0.self_attn.o_proj").generate_device, kGpu0);
+  EXPECT_EQ(plan.at("model.layers.0.self_attn").decode.device(), kGpu1);
+  EXPECT_EQ(plan.at("model.layers.0.self_attn.o_proj").decode.device(), kGpu0);
   // Except by the KV cache, which must be on its attention's device.
-  EXPECT_EQ(plan.at("model.layers.0.self_attn.kv_cache").generate_device, kGpu1);
+  EXPECT_EQ(plan.at("model.layers.0.self_attn.kv_cache").decode.device(), kGpu1);
 }
 
 TEST(Plan, NonRecursiveRulesExcludeDescendants) {
@@ -125,12 +125,12 @@ TEST(Plan, NonRecursiveRulesExcludeDescendants) {
             "first by line 2\n");
   const Placement& experts = plan.at("model.layers.3.mlp.experts");
   EXPECT_EQ(experts.rule, nullptr);
-  EXPECT_EQ(experts.generate_device, kCpu);
-  EXPECT_EQ(experts.generate_op->name, "cpu.experts");
-  EXPECT_EQ(experts.prefill_op->name, "cuda.experts");
-  EXPECT_EQ(experts.prefill_device, kGpu1);
-  EXPECT_EQ(plan.at("model.layers.3.mlp.shared_experts.up_proj").generate_device, kCpu);
-  EXPECT_EQ(plan.at("model.layers.3.self_attn.o_proj").generate_device, kGpu0);
+  EXPECT_EQ(experts.decode.device(), kCpu);
+  EXPECT_EQ(experts.decode.op->name, "cpu.experts");
+  EXPECT_EQ(experts.prefill.op->name, "cuda.experts");
+  EXPECT_EQ(experts.prefill.device(), kGpu1);
+  EXPECT_EQ(plan.at("model.layers.3.mlp.shared_experts.up_proj").decode.device(), kCpu);
+  EXPECT_EQ(plan.at("model.layers.3.self_attn.o_proj").decode.device(), kGpu0);
 }
 
 TEST(Plan, RootCanBeReplaced) {
@@ -138,7 +138,7 @@ TEST(Plan, RootCanBeReplaced) {
       on_gpus("- match: {name: ^$}\n  replace: {class: model, kwargs: {device: cpu}}\n");
   EXPECT_EQ(plan.findings(), "");
   EXPECT_EQ(plan.line(""), 1);
-  EXPECT_EQ(plan.at("").generate_device, kCpu);
+  EXPECT_EQ(plan.at("").decode.device(), kCpu);
   EXPECT_EQ(plan.line("model"), 0);
 }
 
@@ -155,20 +155,20 @@ TEST(Plan, PhasesHaveTheirOwnDevices) {
 )");
   EXPECT_EQ(plan.findings(), "");
   const Placement& a = plan.at("model.layers.0.self_attn.q_a_proj");
-  EXPECT_EQ(a.generate_device, kCpu);
-  EXPECT_EQ(a.prefill_device, kGpu1);
+  EXPECT_EQ(a.decode.device(), kCpu);
+  EXPECT_EQ(a.prefill.device(), kGpu1);
   EXPECT_EQ(a.out_device, kGpu0);
-  EXPECT_EQ(a.generate_op->name, "cpu.linear");
-  EXPECT_EQ(a.prefill_op->name, "cuda.linear");
+  EXPECT_EQ(a.decode.op->name, "cpu.linear");
+  EXPECT_EQ(a.prefill.op->name, "cuda.linear");
   const Placement& b = plan.at("model.layers.0.self_attn.q_b_proj");
-  EXPECT_EQ(b.prefill_device, kCpu);
+  EXPECT_EQ(b.prefill.device(), kCpu);
   EXPECT_EQ(b.out_device, kCpu);
   const Placement& kv = plan.at("model.layers.0.self_attn.kv_b_proj");
-  EXPECT_EQ(kv.generate_device, kGpu0);
-  EXPECT_EQ(kv.prefill_device, kCpu);
+  EXPECT_EQ(kv.decode.device(), kGpu0);
+  EXPECT_EQ(kv.prefill.device(), kCpu);
   const Placement& o = plan.at("model.layers.0.self_attn.o_proj");
-  EXPECT_EQ(o.generate_device, kCpu);
-  EXPECT_EQ(o.prefill_op->name, "cpu.linear");
+  EXPECT_EQ(o.decode.device(), kCpu);
+  EXPECT_EQ(o.prefill.op->name, "cpu.linear");
 }
 
 TEST(Plan, ResolvesKTransformersOpNames) {
@@ -192,17 +192,17 @@ TEST(Plan, ResolvesKTransformersOpNames) {
 )");
   EXPECT_EQ(plan.findings(), "");
   const Placement& experts = plan.at("model.layers.4.mlp.experts");
-  EXPECT_EQ(experts.generate_op->name, "cpu.experts");
-  EXPECT_EQ(experts.prefill_op->name, "cuda.experts");
+  EXPECT_EQ(experts.decode.op->name, "cpu.experts");
+  EXPECT_EQ(experts.prefill.op->name, "cuda.experts");
   EXPECT_EQ(experts.out_device, kGpu1);
   const Placement& head = plan.at("lm_head");
-  EXPECT_EQ(head.generate_device, kGpu0);
-  EXPECT_EQ(head.prefill_op, head.generate_op);
-  EXPECT_EQ(head.prefill_device, head.generate_device);
+  EXPECT_EQ(head.decode.device(), kGpu0);
+  EXPECT_EQ(head.prefill.op, head.decode.op);
+  EXPECT_EQ(head.prefill.device(), head.decode.device());
   const Placement& o = plan.at("model.layers.0.self_attn.o_proj");
-  EXPECT_EQ(o.generate_device, kCpu);
-  EXPECT_EQ(o.prefill_device, kGpu0);
-  EXPECT_EQ(plan.at("model.layers.0.self_attn.q_a_proj").prefill_op->name, "cuda.linear");
+  EXPECT_EQ(o.decode.device(), kCpu);
+  EXPECT_EQ(o.prefill.device(), kGpu0);
+  EXPECT_EQ(plan.at("model.layers.0.self_attn.q_a_proj").prefill.op->name, "cuda.linear");
 }
 
 TEST(Plan, LinearRulesMatchRoutersOfClassLinear) {
@@ -212,7 +212,7 @@ TEST(Plan, LinearRulesMatchRoutersOfClassLinear) {
 )",
                   {});
   EXPECT_EQ(plan.findings(), "");
-  EXPECT_EQ(plan.at("model.layers.0.block_sparse_moe.gate").generate_op->name, "cpu.router");
+  EXPECT_EQ(plan.at("model.layers.0.block_sparse_moe.gate").decode.op->name, "cpu.router");
 }
 
 TEST(Plan, TransferMapIsChecked) {
@@ -245,8 +245,8 @@ TEST(Plan, PlanOnlyKeepsDevicesWithoutOperators) {
   const Case plan(testing::deepseek_v3(5), cpu_registry(), rules,
                   {.num_gpus = 2, .plan_only = true});
   EXPECT_EQ(plan.findings(), "");
-  EXPECT_EQ(plan.at("lm_head").generate_op, nullptr);
-  EXPECT_EQ(plan.at("lm_head").generate_device, kGpu1);
+  EXPECT_EQ(plan.at("lm_head").decode.op, nullptr);
+  EXPECT_EQ(plan.at("lm_head").decode.device(), kGpu1);
   const Case here(testing::deepseek_v3(5), cpu_registry(), rules, {.num_gpus = 2});
   EXPECT_EQ(here.result.findings.at(0).text,
             "no operator for role linear on cuda in this build (available: cpu.linear) (at "
@@ -312,7 +312,7 @@ TEST(Plan, OperatorsMustSupportTheModule) {
   model.root.role = ops::Role::Attention;
   model.root.params = ops::MlaParams{};
   const Case supported(model, registry(), "[]", {});
-  EXPECT_EQ(supported.at("").generate_op->name, "cpu.mla");
+  EXPECT_EQ(supported.at("").decode.op->name, "cpu.mla");
   const Case unsupported(model, registry(),
                          "- match: {name: ''}\n  replace: {class: cpu.attention}", {});
   EXPECT_EQ(unsupported.findings(),

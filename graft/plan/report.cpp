@@ -4,7 +4,6 @@
 #include <array>
 #include <map>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "graft/base/text/str.h"
@@ -41,20 +40,40 @@ struct Block {
 };
 
 std::string operator_text(const Placement& placement) {
-  const auto* decode = placement.generate_op;
-  const auto* prefill = placement.prefill_op;
+  const auto* decode = placement.decode.op;
+  const auto* prefill = placement.prefill.op;
   // A container, or planned for a machine whose operators this build lacks.
   if (decode == nullptr) return str("(", ops::name(placement.module->role), ")");
   if (prefill == nullptr || prefill == decode) return decode->name;
   return str(decode->name, ", prefill ", prefill->name);
 }
 
-std::string devices_text(const Placement& placement) {
-  std::string text = to_string(placement.generate_device);
-  if (placement.prefill_device != placement.generate_device) {
-    text += ", prefill " + to_string(placement.prefill_device);
+std::string_view axis_name(Part::Axis axis) {
+  constexpr std::array<std::string_view, 4> kNames = {"", "experts", "rows", "columns"};
+  return kNames[static_cast<std::size_t>(axis)];
+}
+
+// "experts 0-15"; empty for the whole module.
+std::string part_text(const Part& part) {
+  if (part.axis == Part::Axis::Whole) return {};
+  return str(axis_name(part.axis), " ", part.begin, "-", part.end - 1);
+}
+
+// "cuda:0 experts 0-15 + cpu experts 16-127"
+std::string shares_text(const PhasePlacement& phase) {
+  std::string text;
+  for (const Share& share : phase.shares) {
+    const std::string part = part_text(share.part);
+    text += str(text.empty() ? "" : " + ", to_string(share.device), part.empty() ? "" : " ", part);
   }
-  if (placement.out_device != placement.generate_device) {
+  return text;
+}
+
+std::string devices_text(const Placement& placement) {
+  std::string text = shares_text(placement.decode);
+  if (placement.prefill.shares != placement.decode.shares)
+    text += ", prefill " + shares_text(placement.prefill);
+  if (placement.out_device != placement.decode.device()) {
     text += " → " + to_string(placement.out_device);
   }
   return text;
@@ -167,30 +186,35 @@ Json dtype_json(const ModuleSpec& module) {
   return text;
 }
 
+Json shares_json(const Placement& placement, const PhasePlacement& phase) {
+  Json shares = Json::array();
+  for (const Share& share : phase.shares) {
+    const bool is_whole = share.part.axis == Part::Axis::Whole;
+    shares.push_back({{"device", to_string(share.device)},
+                      {"part", is_whole ? Json() : Json(part_text(share.part))},
+                      {"weight_bytes", placement.bytes_of(share)}});
+  }
+  return shares;
+}
+
 }  // namespace
 
 std::vector<DeviceBytes> weight_bytes_by_device(const Plan& plan) {
-  std::vector<DeviceBytes> totals;
+  std::map<Device, std::size_t> totals;
   for (const Placement& placement : plan.placements) {
-    const auto same = std::find_if(totals.begin(), totals.end(), [&](const DeviceBytes& total) {
-      return total.device == placement.generate_device;
-    });
-    if (same == totals.end()) {
-      totals.push_back({placement.generate_device, placement.weight_bytes});
-    } else {
-      same->bytes += placement.weight_bytes;
-    }
+    for (const Share& share : placement.decode.shares)
+      totals[share.device] += placement.bytes_of(share);
   }
-  std::sort(totals.begin(), totals.end(), [](const DeviceBytes& a, const DeviceBytes& b) {
-    return std::tie(a.device.type, a.device.index) < std::tie(b.device.type, b.device.index);
-  });
-  return totals;
+  std::vector<DeviceBytes> sorted;
+  for (const auto& [device, bytes] : totals)
+    sorted.push_back({device, bytes});
+  return sorted;
 }
 
 std::uint64_t weight_bytes_on(const Plan& plan, Device device) {
   std::uint64_t bytes = 0;
-  for (const Placement& placement : plan.placements)
-    bytes += placement.generate_device == device ? placement.weight_bytes : 0;
+  for (const auto& [where, size] : weight_bytes_by_device(plan))
+    bytes += where == device ? size : 0;
   return bytes;
 }
 
@@ -233,11 +257,14 @@ Json plan_json(const Plan& plan) {
         {"module", placement.module->name},
         {"class", placement.module->class_name},
         {"role", ops::name(placement.module->role)},
-        {"generate_op", op_name(placement.generate_op)},
-        {"prefill_op", op_name(placement.prefill_op)},
-        {"generate_device", to_string(placement.generate_device)},
-        {"prefill_device", to_string(placement.prefill_device)},
+        {"generate_op", op_name(placement.decode.op)},
+        {"prefill_op", op_name(placement.prefill.op)},
+        {"generate_device", to_string(placement.decode.device())},
+        {"prefill_device", to_string(placement.prefill.device())},
         {"out_device", to_string(placement.out_device)},
+        {"shares",
+         {{"generate", shares_json(placement, placement.decode)},
+          {"prefill", shares_json(placement, placement.prefill)}}},
         {"kwargs", Json(std::map<std::string, std::string>(placement.kwargs.begin(),
                                                            placement.kwargs.end()))},
         {"line", placement.rule == nullptr ? Json() : Json(placement.rule->line)},

@@ -85,7 +85,7 @@ BenchHeader header_of(const PlannedModel& model, const ModelOptions& options) {
 
 bool runs_on_cpu(const plan::Plan& plan) {
   return std::ranges::all_of(plan.placements, [](const plan::Placement& placement) {
-    return placement.generate_device == kCpu && placement.prefill_device == kCpu;
+    return placement.decode.device() == kCpu && placement.prefill.device() == kCpu;
   });
 }
 
