@@ -47,20 +47,20 @@ __global__ void __launch_bounds__(kJoinThreads) join_parts_kernel(AttentionJob j
   const std::int64_t place = (first * job.batch.num_rows + row) * job.shape.num_heads + blockIdx.y;
   const std::int64_t step = job.batch.num_rows * job.shape.num_heads;  // to the next part
   // Every warp looks at all parts, a lane at two of them.
-  static_assert(kMaxParts == 2 * kWarp);
-  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  static_assert(kMaxParts == 2 * kWarpSize);
+  const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
   float2 states[2];
   GRAFT_UNROLL
   for (int i = 0; i < 2; ++i) {
-    const int part = lane + i * kWarp;
+    const int part = lane + i * kWarpSize;
     states[i] = part < count ? job.states.max_sum[place + part * step] : make_float2(kNothing, 0);
   }
   const float max = warp_max(fmaxf(states[0].x, states[1].x));
   const float mine[2] = {exp2f(states[0].x - max), exp2f(states[1].x - max)};
   const float sum = warp_sum(states[0].y * mine[0] + states[1].y * mine[1]);
-  if (threadIdx.x < kWarp) {
+  if (threadIdx.x < kWarpSize) {
     factors[lane] = mine[0];
-    factors[lane + kWarp] = mine[1];
+    factors[lane + kWarpSize] = mine[1];
   }
   __syncthreads();
   const auto value_dim = static_cast<int>(job.shape.value_dim);

@@ -12,7 +12,7 @@ namespace graft::kernels::cuda {
 namespace {
 
 constexpr int kWarps = 8;
-constexpr int kThreads = kWarps * kWarp;
+constexpr int kThreads = kWarps * kWarpSize;
 constexpr int kRows = 8;    // of queries
 constexpr int kGroup = 16;  // keys of one product
 constexpr int kGroups = 2;  // of a warp at a time
@@ -40,7 +40,7 @@ __device__ std::uint32_t highs(std::uint32_t a, std::uint32_t b) {
 
 // A matrix of 8 x 8 halves, of which lane 4 g + t has (row g, columns 2 t, 2 t + 1), transposed.
 __device__ std::uint32_t transpose(std::uint32_t word) {
-  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
   const int from = lane % 4 * 8 + lane / 8;
   const std::uint32_t first = __shfl_sync(kAllLanes, word, from);
   const std::uint32_t second = __shfl_sync(kAllLanes, word, from + 4);
@@ -50,14 +50,14 @@ __device__ std::uint32_t transpose(std::uint32_t word) {
 // Largest or sum of the lanes that have the same rows, those with the same lane % 4.
 __device__ float max_of_rows(float value) {
   GRAFT_UNROLL
-  for (int step = 4; step < kWarp; step *= 2)
+  for (int step = 4; step < kWarpSize; step *= 2)
     value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, step));
   return value;
 }
 
 __device__ float sum_of_rows(float value) {
   GRAFT_UNROLL
-  for (int step = 4; step < kWarp; step *= 2)
+  for (int step = 4; step < kWarpSize; step *= 2)
     value += __shfl_xor_sync(kAllLanes, value, step);
   return value;
 }
@@ -78,7 +78,7 @@ struct WarpRows {
   std::int64_t end_seen_by[2];
 
   __device__ void start(const AttentionJob& job, const TilePosition& at) {
-    const auto lane = static_cast<int>(threadIdx.x % kWarp);
+    const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
     load_query(job, at, at.first_flat + lane / 4, lane % 4 * 8);
     GRAFT_UNROLL
     for (int c = 0; c < 2; ++c) {
@@ -96,10 +96,10 @@ struct WarpRows {
 
   // `begin`: of the chunk. All lanes of a warp call.
   __device__ void add_keys(const AttentionJob& job, const TilePosition& at, std::int64_t begin) {
-    const auto lane = static_cast<int>(threadIdx.x % kWarp);
-    const auto first = static_cast<int>(threadIdx.x / kWarp) * kGroup;
+    const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
+    const auto first = static_cast<int>(threadIdx.x / kWarpSize) * kGroup;
     // One slot for each lane to find.
-    static_assert(kGroups * kGroup == kWarp);
+    static_assert(kGroups * kGroup == kWarpSize);
     const std::int64_t position = begin + first + lane / kGroup * kGroupStep + lane % kGroup;
     const auto slot =
         position < at.end ? static_cast<int>(cache_slot(job, at.sequence, position)) : -1;
@@ -163,7 +163,7 @@ struct WarpRows {
   // `slot`: of the key that belongs to the lane's number, for those of both groups.
   static __device__ void load_keys(
       const AttentionJob& job, const TilePosition& at, int slot, int r, uint4 (&to)[2][kDim / 32]) {
-    const auto lane = static_cast<int>(threadIdx.x % kWarp);
+    const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
     const auto first_col = static_cast<int>(at.kv_head * job.shape.key_dim);
     GRAFT_UNROLL
     for (int half = 0; half < 2; ++half) {
@@ -179,7 +179,7 @@ struct WarpRows {
 
   static __device__ void load_values(
       const AttentionJob& job, const TilePosition& at, int slot, int r, uint4 (&to)[4][kDim / 64]) {
-    const auto lane = static_cast<int>(threadIdx.x % kWarp);
+    const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
     const auto first_col =
         static_cast<int>(job.shape.value_offset + at.kv_head * job.shape.value_dim);
     GRAFT_UNROLL
@@ -207,7 +207,7 @@ struct WarpRows {
   }
 
   __device__ void hide_unseen(std::int64_t first, float (&scores)[4]) const {
-    const auto lane = static_cast<int>(threadIdx.x % kWarp);
+    const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
     GRAFT_UNROLL
     for (int i = 0; i < 4; ++i) {
       const std::int64_t position = first + lane / 4 + i / 2 * 8;
@@ -266,8 +266,8 @@ struct SharedRows {
 
 template <int kDim, class Rows>
 __device__ void put_rows(const Rows& rows, SharedRows<kDim>& shared) {
-  const auto lane = static_cast<int>(threadIdx.x % kWarp);
-  const auto warp = static_cast<int>(threadIdx.x / kWarp);
+  const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
+  const auto warp = static_cast<int>(threadIdx.x / kWarpSize);
   GRAFT_UNROLL
   for (int c = 0; c < 2; ++c) {
     const int row = lane % 4 * 2 + c;
@@ -289,9 +289,9 @@ __device__ void join_warps(const AttentionJob& job,
                            const TilePosition& at,
                            int num_warps,
                            const SharedRows<kDim>& shared) {
-  static_assert(kWarps == kRows && kDim <= 4 * kWarp);
-  const auto lane = static_cast<int>(threadIdx.x % kWarp);
-  const auto row = static_cast<int>(threadIdx.x / kWarp);
+  static_assert(kWarps == kRows && kDim <= 4 * kWarpSize);
+  const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
+  const auto row = static_cast<int>(threadIdx.x / kWarpSize);
   if (at.first_flat + row >= at.end_flat) return;
   float max = kNothing;
   for (int w = 0; w < num_warps; ++w)
@@ -327,7 +327,7 @@ __global__ void __launch_bounds__(kThreads) attention_few_kernel(AttentionJob jo
   __shared__ SharedRows<kDim> shared;
   const TilePosition at = tile_position(job, kRows, kChunk);
   if (at.end <= at.begin) return;
-  const auto warp = static_cast<int>(threadIdx.x / kWarp);
+  const auto warp = static_cast<int>(threadIdx.x / kWarpSize);
   const std::int64_t groups = (at.end - at.begin + kGroup - 1) / kGroup;
   const int num_warps = groups < kWarps ? static_cast<int>(groups) : kWarps;
   if (warp < num_warps) {

@@ -11,7 +11,7 @@ namespace graft::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kWarps = kThreads / kWarp;
+constexpr int kWarps = kThreads / kWarpSize;
 constexpr int kKeys = 32;  // in shared memory at a time; the next ones are on their way
 constexpr int kSide = 16;
 // Rows of queries: few where a token's heads are no more.
@@ -48,27 +48,27 @@ struct Memory {
 template <class Mma, int kTile>
 __device__ void load_queries(const AttentionJob& job, const TilePosition& at, std::uint16_t* to) {
   const auto key_dim = static_cast<int>(job.shape.key_dim);
-  const auto lane = static_cast<int>(threadIdx.x) % kWarp;
+  const auto lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const float scale = job.shape.scale * kLog2E;
-  for (int row = static_cast<int>(threadIdx.x) / kWarp; row < kTile; row += kWarps) {
+  for (int row = static_cast<int>(threadIdx.x) / kWarpSize; row < kTile; row += kWarps) {
     const std::int64_t flat = at.first_flat + row;
     const bool exists = flat < at.end_flat;
     const std::int64_t token = quotient(flat, at.group);
     const float* from = job.queries.data +
                         (job.batch.first_rows[at.sequence] + token) * job.queries.stride +
                         (flat - token * at.group) * key_dim;
-    constexpr int kSteps = kMaxKeyDim / (2 * kWarp);
-    static_assert(kMaxKeyDim % (2 * kWarp) == 0);
+    constexpr int kSteps = kMaxKeyDim / (2 * kWarpSize);
+    static_assert(kMaxKeyDim % (2 * kWarpSize) == 0);
     float2 pairs[kSteps];
     GRAFT_UNROLL
     for (int i = 0; i < kSteps; ++i) {
-      const int col = 2 * (lane + i * kWarp);
+      const int col = 2 * (lane + i * kWarpSize);
       pairs[i] =
           exists && col < key_dim ? make_float2(from[col], from[col + 1]) : make_float2(0.0F, 0.0F);
     }
     GRAFT_UNROLL
     for (int i = 0; i < kSteps; ++i) {
-      const int col = 2 * (lane + i * kWarp);
+      const int col = 2 * (lane + i * kWarpSize);
       if (col < key_dim) {
         *reinterpret_cast<std::uint32_t*>(to + row * kLine + col) =
             Mma::pack(pairs[i].x * scale, pairs[i].y * scale);
@@ -91,14 +91,14 @@ __device__ void start_copies(const AttentionJob& job,
                              const std::int64_t* slots,
                              std::uint16_t* keys) {
   const auto* data = static_cast<const std::uint16_t*>(job.cache);
-  const auto lane = static_cast<int>(threadIdx.x) % kWarp;
-  const auto warp = static_cast<int>(threadIdx.x) / kWarp;
+  const auto lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const auto warp = static_cast<int>(threadIdx.x) / kWarpSize;
   GRAFT_UNROLL
   for (int i = 0; i < kKeys / kWarps; ++i) {
     const int key = warp + i * kWarps;
     const std::int64_t slot = slots[key];
     const std::uint16_t* from = data + slot * job.cache_row;
-    for (int col = lane * kVector; col < job.shape.key_dim; col += kWarp * kVector) {
+    for (int col = lane * kVector; col < job.shape.key_dim; col += kWarpSize * kVector) {
       std::uint16_t* to = keys + key * kLine + col;
       if (slot >= 0) {
         copy_16_bytes(to, from + col);
@@ -116,8 +116,8 @@ __device__ void score(int key_dim,
                       const std::uint16_t* queries,
                       const std::uint16_t* keys,
                       float (&scores)[kSlices<kTile>][kTile * kScoreLine]) {
-  const auto lane = static_cast<int>(threadIdx.x) % kWarp;
-  const auto warp = static_cast<int>(threadIdx.x) / kWarp;
+  const auto lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const auto warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int slice = warp % kSlices<kTile>;
   const int place = warp / kSlices<kTile>;
   const int first_row = place / 2 * kSide;
@@ -208,7 +208,7 @@ struct WarpValues {
 
 template <int kTile>
 __device__ void correct(const float* correction, WarpValues<kTile>& values) {
-  const auto lane = static_cast<int>(threadIdx.x) % kWarp;
+  const auto lane = static_cast<int>(threadIdx.x) % kWarpSize;
   GRAFT_UNROLL
   for (int m = 0; m < WarpValues<kTile>::kPieces; ++m) {
     const float first = correction[m * kSide + lane / 4];
@@ -228,8 +228,8 @@ __device__ void add_values(const std::uint16_t* weights,
                            const std::uint16_t* keys,
                            WarpValues<kTile>& values) {
   constexpr int kPieces = WarpValues<kTile>::kPieces;
-  const auto lane = static_cast<int>(threadIdx.x) % kWarp;
-  const auto first_col = static_cast<int>(threadIdx.x) / kWarp * kWarpCols;
+  const auto lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const auto first_col = static_cast<int>(threadIdx.x) / kWarpSize * kWarpCols;
   const std::uint16_t* a_row =
       weights + (lane / 8 % 2 * 8 + lane % 8) * kWeightLine + lane / 16 * 8;
   const std::uint16_t* b_row =
@@ -258,8 +258,8 @@ __device__ void write_tile(const AttentionJob& job,
                            const TilePosition& at,
                            const float2* max_sum,
                            const WarpValues<kTile>& values) {
-  const auto lane = static_cast<int>(threadIdx.x) % kWarp;
-  const auto first_col = static_cast<int>(threadIdx.x) / kWarp * kWarpCols;
+  const auto lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const auto first_col = static_cast<int>(threadIdx.x) / kWarpSize * kWarpCols;
   GRAFT_UNROLL
   for (int i = 0; i < 2 * WarpValues<kTile>::kPieces; ++i) {
     const int row = i / 2 * kSide + lane / 4 + i % 2 * 8;
@@ -283,7 +283,7 @@ __global__ void __launch_bounds__(kThreads, 1) attention_latent_kernel(Attention
   if (at.end <= at.begin) return;
   Memory<kTile>& memory = *dynamic_shared<Memory<kTile>>();
   const auto key_dim = static_cast<int>(job.shape.key_dim);
-  const auto first_col = static_cast<int>(threadIdx.x) / kWarp * kWarpCols;
+  const auto first_col = static_cast<int>(threadIdx.x) / kWarpSize * kWarpCols;
   const bool has_cols = first_col < job.shape.value_dim;
   load_queries<Mma, kTile>(job, at, memory.queries);
   find_slots(job, at, at.begin, memory.slots[0]);

@@ -8,7 +8,7 @@ namespace graft::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kWarps = kThreads / kWarp;
+constexpr int kWarps = kThreads / kWarpSize;
 constexpr int kKeys = 64;      // in shared memory at a time
 constexpr int kWarpRows = 16;  // of queries
 constexpr int kVector = 8;     // values of 16 bits that are loaded at once
@@ -86,7 +86,7 @@ struct WarpRows {
   float values[kDim / 8][4];
 
   __device__ void start(const AttentionJob& job, const TilePosition& at, std::int64_t first_flat) {
-    const auto lane = static_cast<int>(threadIdx.x) % kWarp;
+    const auto lane = static_cast<int>(threadIdx.x) % kWarpSize;
     const float scale = job.shape.scale * kLog2E;
     GRAFT_UNROLL
     for (int half = 0; half < 2; ++half) {
@@ -112,7 +112,7 @@ struct WarpRows {
 
   // scores[j]: 16 rows by the keys 8 j … 8 j + 7 from `keys` on.
   __device__ void score(const std::uint16_t* keys, float (&scores)[kWarpKeys / 8][4]) const {
-    const auto lane = static_cast<int>(threadIdx.x) % kWarp;
+    const auto lane = static_cast<int>(threadIdx.x) % kWarpSize;
     const std::uint16_t* row =
         keys + (lane / 16 * 8 + lane % 8) * Tiles<kDim>::kLine + lane / 8 % 2 * 8;
     GRAFT_UNROLL
@@ -161,7 +161,7 @@ struct WarpRows {
   }
 
   __device__ void add_values(const float (&weights)[kWarpKeys / 8][4], const std::uint16_t* from) {
-    const auto lane = static_cast<int>(threadIdx.x) % kWarp;
+    const auto lane = static_cast<int>(threadIdx.x) % kWarpSize;
     const std::uint16_t* row =
         from + (lane / 8 % 2 * 8 + lane % 8) * Tiles<kDim>::kLine + lane / 16 * 8;
     GRAFT_UNROLL
@@ -196,7 +196,7 @@ __device__ void hide_unseen(const AttentionJob& job,
                             std::int64_t first_flat,
                             std::int64_t first,
                             float (&scores)[kPieces][4]) {
-  const auto lane = static_cast<int>(threadIdx.x) % kWarp;
+  const auto lane = static_cast<int>(threadIdx.x) % kWarpSize;
   GRAFT_UNROLL
   for (int half = 0; half < 2; ++half) {
     const std::int64_t own = at.first_position + (first_flat + lane / 4 + 8 * half) / at.group;
@@ -226,7 +226,7 @@ __device__ void write_rows(const AttentionJob& job,
                            const TilePosition& at,
                            std::int64_t first_flat,
                            const Rows& rows) {
-  const auto lane = static_cast<int>(threadIdx.x) % kWarp;
+  const auto lane = static_cast<int>(threadIdx.x) % kWarpSize;
   GRAFT_UNROLL
   for (int half = 0; half < 2; ++half) {
     const std::int64_t flat = first_flat + lane / 4 + 8 * half;
@@ -254,8 +254,8 @@ struct SharedRows {
 
 template <int kDim, class Rows>
 __device__ void put_rows(const Rows& rows, SharedRows<kDim>& shared) {
-  const auto lane = static_cast<int>(threadIdx.x) % kWarp;
-  const auto warp = static_cast<int>(threadIdx.x) / kWarp;
+  const auto lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const auto warp = static_cast<int>(threadIdx.x) / kWarpSize;
   GRAFT_UNROLL
   for (int half = 0; half < 2; ++half) {
     const int row = lane / 4 + 8 * half;
@@ -274,8 +274,8 @@ template <int kDim>
 __device__ void join_warps(const AttentionJob& job,
                            const TilePosition& at,
                            const SharedRows<kDim>& shared) {
-  const auto lane = static_cast<int>(threadIdx.x) % kWarp;
-  for (int row = static_cast<int>(threadIdx.x) / kWarp; row < kWarpRows; row += kWarps) {
+  const auto lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  for (int row = static_cast<int>(threadIdx.x) / kWarpSize; row < kWarpRows; row += kWarps) {
     if (at.first_flat + row >= at.end_flat) return;
     float max = kNothing;
     GRAFT_UNROLL
@@ -291,7 +291,7 @@ __device__ void join_warps(const AttentionJob& job,
     }
     const RowTarget target =
         row_target(job, at, at.first_flat + row, make_float2(max, sum), lane == 0);
-    for (int col = lane; col < job.shape.value_dim; col += kWarp) {
+    for (int col = lane; col < job.shape.value_dim; col += kWarpSize) {
       float value = 0.0F;
       GRAFT_UNROLL
       for (int w = 0; w < kWarps; ++w)
@@ -310,7 +310,7 @@ __global__ void __launch_bounds__(kThreads) attention_tensor_kernel(AttentionJob
   auto& stages = *dynamic_shared<Stages<kDim>>();
   const TilePosition at = tile_position(job, kMany ? kWarps * kWarpRows : kWarpRows, kKeys);
   if (at.end <= at.begin) return;
-  const auto warp = static_cast<int>(threadIdx.x) / kWarp;
+  const auto warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const std::int64_t first_flat = at.first_flat + (kMany ? warp * kWarpRows : 0);
   const int first_key = kMany ? 0 : warp * kWarpKeys;
   find_slots(job, at, at.begin, stages.slots[0]);

@@ -4,10 +4,10 @@ namespace graft::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kWarps = kThreads / kWarp;
+constexpr int kWarps = kThreads / kWarpSize;
 constexpr int kChunk = 32;  // keys at a time: one per lane
 constexpr int kCols = 128;  // of keys or values in shared memory at a time
-constexpr int kColsPerLane = kCols / kWarp;
+constexpr int kColsPerLane = kCols / kWarpSize;
 constexpr int kLine =
     kCols + 4;  // of a row there: lanes that read different rows meet no bank twice
 
@@ -18,12 +18,12 @@ __device__ void load_queries(
   const auto key_dim = static_cast<int>(job.shape.key_dim);
   const float scale = job.shape.scale * kLog2E;
   const std::int64_t first_row = job.batch.first_rows[at.sequence];
-  for (int row = static_cast<int>(threadIdx.x) / kWarp; row < tile_rows; row += kWarps) {
+  for (int row = static_cast<int>(threadIdx.x) / kWarpSize; row < tile_rows; row += kWarps) {
     const std::int64_t flat = at.first_flat + row;
     const std::int64_t head = at.kv_head * at.group + flat % at.group;
     const float* from =
         job.queries.data + (first_row + flat / at.group) * job.queries.stride + head * key_dim;
-    for (int i = static_cast<int>(threadIdx.x) % kWarp; i < line; i += kWarp)
+    for (int i = static_cast<int>(threadIdx.x) % kWarpSize; i < line; i += kWarpSize)
       to[row * line + i] = flat < at.end_flat && i < key_dim ? from[i] * scale : 0.0F;
   }
 }
@@ -36,10 +36,10 @@ __device__ void load_tile(const AttentionJob& job,
                           int num_cols,
                           float* tile) {
   const auto* data = static_cast<const typename Cache::Code*>(job.cache);
-  const int col = static_cast<int>(threadIdx.x) % kWarp * kColsPerLane;
+  const int col = static_cast<int>(threadIdx.x) % kWarpSize * kColsPerLane;
   GRAFT_UNROLL
   for (int i = 0; i < kChunk / kWarps; ++i) {
-    const int key = static_cast<int>(threadIdx.x) / kWarp + i * kWarps;
+    const int key = static_cast<int>(threadIdx.x) / kWarpSize + i * kWarps;
     const auto* from = data + slots[key] * job.cache_row + first_col + col;
     float4 values = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
     if (slots[key] >= 0) {
@@ -60,7 +60,7 @@ __device__ void load_tile(const AttentionJob& job,
 template <int kRows>
 __device__ void add_scores(
     const float* tile, const float* queries, int line, int num_cols, float (&scores)[kRows]) {
-  const float* key = tile + threadIdx.x % kWarp * kLine;
+  const float* key = tile + threadIdx.x % kWarpSize * kLine;
   for (int i = 0; i < num_cols; i += 4) {
     const float4 k = *reinterpret_cast<const float4*>(key + i);
     GRAFT_UNROLL
@@ -101,7 +101,7 @@ __device__ void add_values(const float* tile,
                            const float (&weights)[kRows],
                            int chunk,
                            RowStates<kRows, kColChunks>& state) {
-  const float* column = tile + threadIdx.x % kWarp * kColsPerLane;
+  const float* column = tile + threadIdx.x % kWarpSize * kColsPerLane;
   for (int key = 0; key < kChunk; ++key) {
     const float4 v = *reinterpret_cast<const float4*>(column + key * kLine);
     GRAFT_UNROLL
@@ -120,10 +120,10 @@ template <int kRows, int kColChunks>
 __device__ void write_rows(const AttentionJob& job,
                            const TilePosition& at,
                            const RowStates<kRows, kColChunks>& state) {
-  const auto lane = static_cast<int>(threadIdx.x) % kWarp;
+  const auto lane = static_cast<int>(threadIdx.x) % kWarpSize;
   GRAFT_UNROLL
   for (int r = 0; r < kRows; ++r) {
-    const std::int64_t flat = at.first_flat + threadIdx.x / kWarp * kRows + r;
+    const std::int64_t flat = at.first_flat + threadIdx.x / kWarpSize * kRows + r;
     if (flat >= at.end_flat) continue;
     const RowTarget target =
         row_target(job, at, flat, make_float2(state.max[r], state.sum[r]), lane == 0);
@@ -146,8 +146,8 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(AttentionJob job) {
   __shared__ std::int64_t slots[kChunk];
   auto* tile = dynamic_shared<float>();    // [kChunk, kLine]
   float* queries = tile + kChunk * kLine;  // [kTile, line]
-  const auto lane = static_cast<int>(threadIdx.x) % kWarp;
-  const auto first = static_cast<int>(threadIdx.x) / kWarp * kRows;
+  const auto lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const auto first = static_cast<int>(threadIdx.x) / kWarpSize * kRows;
   load_queries(job, at, kTile, line, queries);
   RowStates<kRows, kColChunks> state;
   GRAFT_UNROLL

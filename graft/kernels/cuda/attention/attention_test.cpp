@@ -10,7 +10,7 @@
 namespace graft::kernels::cuda {
 namespace {
 
-using testing::Device;
+using testing::DeviceArray;
 using testing::Floats;
 using testing::Random;
 using testing::relative_error;
@@ -43,13 +43,13 @@ class Scene {
 
   // All sequences, or the first ones.
   Floats run(std::int64_t count = 0) {
-    const Device<float> queries(queries_);
-    const Device<float> out(static_cast<std::size_t>(num_rows_ * out_cols()));
-    const Device<std::byte> cache(bytes_);
-    const Device<std::int32_t> first_rows(first_rows_);
-    const Device<std::int32_t> num_tokens(num_tokens_);
-    const Device<std::int32_t> context_lens(context_lens_);
-    const Device<std::int32_t> tables(tables_);
+    const DeviceArray<float> queries(queries_);
+    const DeviceArray<float> out(static_cast<std::size_t>(num_rows_ * out_cols()));
+    const DeviceArray<std::byte> cache(bytes_);
+    const DeviceArray<std::int32_t> first_rows(first_rows_);
+    const DeviceArray<std::int32_t> num_tokens(num_tokens_);
+    const DeviceArray<std::int32_t> context_lens(context_lens_);
+    const DeviceArray<std::int32_t> tables(tables_);
     AttentionBatch batch = {
         .first_rows = first_rows.get(),
         .num_tokens = num_tokens.get(),
@@ -67,14 +67,14 @@ class Scene {
     const AttentionPlan plan = plan_attention(case_.shape, batch, case_.dtype);
     num_parts = plan.num_parts;
     kernel = plan.kernel;
-    const Device<std::byte> scratch(plan.scratch_bytes);
+    const DeviceArray<std::byte> scratch(plan.scratch_bytes);
     const CacheRows rows = {.dtype = case_.dtype,
                             .data = cache.get(),
                             .key_size = key_size_,
                             .value_size = value_size_};
     attention(case_.shape, batch, plan, rows, {queries.get(), query_cols()},
               {out.get(), out_cols()}, scratch.get(), nullptr);
-    return out.take();
+    return out.download();
   }
 
   Floats reference() const {

@@ -8,7 +8,7 @@
 namespace graft::kernels::cuda {
 namespace {
 
-using testing::Device;
+using testing::DeviceArray;
 using testing::Floats;
 using testing::Random;
 
@@ -24,11 +24,11 @@ void expect_written(DType type,
   const Floats keys = Random(1).floats(5 * key_stride, 100.0F);
   const Floats values = Random(2).floats(5 * value_size, 100.0F);
   const std::vector<std::int32_t> slots = {11, 0, -1, 4, 5};
-  const Device<float> key_data(keys);
-  const Device<float> value_data(values);
-  const Device<std::int32_t> slot_data(slots);
+  const DeviceArray<float> key_data(keys);
+  const DeviceArray<float> value_data(values);
+  const DeviceArray<std::int32_t> slot_data(slots);
   const std::size_t row_bytes = static_cast<std::size_t>(row_elems) * value_bytes;
-  const Device<std::byte> storage(12 * row_bytes);
+  const DeviceArray<std::byte> storage(12 * row_bytes);
   const CacheRows cache = {
       .dtype = type, .data = storage.get(), .key_size = key_size, .value_size = value_size};
   write_cache(cache, {key_data.get(), key_stride}, {value_data.get(), value_size}, slot_data.get(),
@@ -45,7 +45,7 @@ void expect_written(DType type,
            to + static_cast<std::size_t>(key_size) * value_bytes,
            static_cast<std::size_t>(value_size));
   }
-  EXPECT_EQ(storage.take(), want);
+  EXPECT_EQ(storage.download(), want);
 }
 
 TEST_P(KvCacheKernels, WritesRowsAtTheirSlots) {

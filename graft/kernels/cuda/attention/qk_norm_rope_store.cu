@@ -11,8 +11,8 @@ namespace graft::kernels::cuda {
 namespace {
 
 constexpr int kWarps = 4;
-constexpr int kThreads = kWarps * kWarp;
-constexpr int kLaneStep = 4 * kWarp;  // from one vector of a lane to the next
+constexpr int kThreads = kWarps * kWarpSize;
+constexpr int kLaneStep = 4 * kWarpSize;  // from one vector of a lane to the next
 constexpr int kVectors = kMaxHeadSize / kLaneStep;
 // The heads of a row are spread over blocks, each with its own cosines, until there are so many.
 constexpr std::int64_t kEnoughBlocks = 1024;
@@ -45,13 +45,13 @@ __device__ void load_head(const HeadJob& job, int head, LaneHead& to) {
   const HeadSpan& span = job.spans[s];
   to.span = s;
   to.head = head;
-  const int first = 4 * static_cast<int>(threadIdx.x % kWarp);
+  const int first = 4 * static_cast<int>(threadIdx.x % kWarpSize);
   const float* from = head_data(span, head);
   GRAFT_UNROLL
   for (int i = 0; i < kVectors; ++i) {
-    to.values[i] = load_four(from, first + i * kLaneStep, span.size, job.vectors[s]);
+    to.values[i] = load_float4(from, first + i * kLaneStep, span.size, job.vectors[s]);
     if (span.norm != nullptr) {
-      to.weights[i] = load_four(span.norm, first + i * kLaneStep, span.size, job.vectors[s]);
+      to.weights[i] = load_float4(span.norm, first + i * kLaneStep, span.size, job.vectors[s]);
     }
   }
 }
@@ -72,21 +72,21 @@ __device__ void norm_head(const HeadSpan& span, LaneHead& at) {
   const float factor = inverse_rms(even, span.size, span.eps);
   GRAFT_UNROLL
   for (int i = 0; i < kVectors; ++i)
-    at.values[i] = normed(at.values[i], factor, at.weights[i]);
+    at.values[i] = normalized(at.values[i], factor, at.weights[i]);
 }
 
 // The two values of a pair may belong to different lanes: they meet in shared memory.
 __device__ void rotate_head(
     const HeadSpan& span, const Rotation& rope, const float* turns, float* line, LaneHead& at) {
   const auto half = static_cast<int>(rope.rotary_dim / 2);
-  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
   auto* vectors = reinterpret_cast<float4*>(line);
   GRAFT_UNROLL
   for (int i = 0; i < kVectors; ++i) {
-    if (4 * lane + i * kLaneStep < span.size) vectors[lane + i * kWarp] = at.values[i];
+    if (4 * lane + i * kLaneStep < span.size) vectors[lane + i * kWarpSize] = at.values[i];
   }
   __syncwarp();
-  for (int i = lane; i < half; i += kWarp) {
+  for (int i = lane; i < half; i += kWarpSize) {
     float& a = line[first_of_pair(rope, i)];
     float& b = line[second_of_pair(rope, i, half)];
     const float2 both = turned(a, b, turns[i], turns[half + i]);
@@ -96,7 +96,7 @@ __device__ void rotate_head(
   __syncwarp();
   GRAFT_UNROLL
   for (int i = 0; i < kVectors; ++i) {
-    if (4 * lane + i * kLaneStep < span.size) at.values[i] = vectors[lane + i * kWarp];
+    if (4 * lane + i * kLaneStep < span.size) at.values[i] = vectors[lane + i * kWarpSize];
   }
   __syncwarp();  // before the next head comes
 }
@@ -119,12 +119,12 @@ template <class Cache>
 __device__ void store_head(const HeadJob& job, std::int64_t slot, const LaneHead& at) {
   const HeadSpan& span = job.spans[at.span];
   const bool vectors = job.vectors[at.span];
-  const int first = 4 * static_cast<int>(threadIdx.x % kWarp);
+  const int first = 4 * static_cast<int>(threadIdx.x % kWarpSize);
   if (span.cache_col < 0) {
     float* to = head_data(span, at.head);
     GRAFT_UNROLL
     for (int i = 0; i < kVectors; ++i)
-      store_four(to, first + i * kLaneStep, span.size, vectors, at.values[i]);
+      store_float4(to, first + i * kLaneStep, span.size, vectors, at.values[i]);
     return;
   }
   if (slot < 0) return;
@@ -142,7 +142,7 @@ template <class Cache>
 __global__ void __launch_bounds__(kThreads) ready_heads_kernel(HeadJob job) {
   const Rotation& rope = job.batch.rotation;
   const auto half = static_cast<int>(rope.rotary_dim / 2);
-  const auto warp = static_cast<int>(threadIdx.x / kWarp);
+  const auto warp = static_cast<int>(threadIdx.x / kWarpSize);
   auto* lines = dynamic_shared<float>();
   float* line = lines + warp * job.line;
   float* turns = lines + kWarps * job.line;
@@ -165,8 +165,8 @@ __global__ void __launch_bounds__(kThreads) ready_heads_kernel(HeadJob job) {
 bool in_fours(const HeadSpan& span, const CacheRows& cache) {
   const bool fits_cache =
       span.cache_col < 0 || (span.cache_col % 4 == 0 && cache.row_elems() % 4 == 0);
-  return span.size % 4 == 0 && span.distance % 4 == 0 && in_vectors(span.x) &&
-         in_vectors({span.norm, 0}) && fits_cache;
+  return span.size % 4 == 0 && span.distance % 4 == 0 && is_float4_aligned(span.x) &&
+         is_float4_aligned({span.norm, 0}) && fits_cache;
 }
 
 HeadJob job_of(std::span<const HeadSpan> spans, const HeadBatch& batch) {

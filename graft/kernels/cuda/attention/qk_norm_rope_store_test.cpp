@@ -10,7 +10,7 @@
 namespace graft::kernels::cuda {
 namespace {
 
-using testing::Device;
+using testing::DeviceArray;
 using testing::Floats;
 using testing::Random;
 
@@ -46,8 +46,8 @@ Floats frequencies(std::int64_t rotary_dim) {
   return values;
 }
 
-Device<std::byte> storage_for(const CacheRows& cache) {
-  return Device<std::byte>(bytes_of(cache.dtype, kSlots * cache.row_elems()));
+DeviceArray<std::byte> storage_for(const CacheRows& cache) {
+  return DeviceArray<std::byte>(bytes_of(cache.dtype, kSlots * cache.row_elems()));
 }
 
 // Norms in place of heads that stand side by side in rows some values apart.
@@ -72,11 +72,11 @@ void expect_same(DType type, const Sizes& sizes) {
   const std::int64_t key_size = sizes.kv_heads * sizes.size;
   const Floats queries = Random(1).floats(sizes.rows * stride);
   const Floats keys = Random(2).floats(sizes.rows * key_size);
-  const Device<float> values(Random(3).floats(sizes.rows * key_size));
-  const Device<float> weights(Random(4).floats(2 * sizes.size));
-  const Device<float> inv_freq(frequencies(sizes.rotary_dim));
-  const Device<std::int32_t> positions(Random(5).ints(sizes.rows, 5000));
-  const Device<std::int32_t> slots(some_slots(sizes.rows));
+  const DeviceArray<float> values(Random(3).floats(sizes.rows * key_size));
+  const DeviceArray<float> weights(Random(4).floats(2 * sizes.size));
+  const DeviceArray<float> inv_freq(frequencies(sizes.rotary_dim));
+  const DeviceArray<std::int32_t> positions(Random(5).ints(sizes.rows, 5000));
+  const DeviceArray<std::int32_t> slots(some_slots(sizes.rows));
   HeadBatch batch = {.rows = sizes.rows,
                      .rotation = {.rotary_dim = sizes.rotary_dim,
                                   .inv_freq = inv_freq.get(),
@@ -85,7 +85,7 @@ void expect_same(DType type, const Sizes& sizes) {
                      .positions = positions.get(),
                      .cache = {.dtype = type, .key_size = key_size, .value_size = key_size},
                      .slots = slots.get()};
-  const auto spans = [&](const Device<float>& q, const Device<float>& k) {
+  const auto spans = [&](const DeviceArray<float>& q, const DeviceArray<float>& k) {
     const bool rotates = sizes.rotary_dim > 0;
     const HeadSpan v = {.x = {values.get(), key_size},
                         .num_heads = sizes.kv_heads,
@@ -107,22 +107,22 @@ void expect_same(DType type, const Sizes& sizes) {
     return std::vector<HeadSpan>{of_q, of_k, v};
   };
 
-  const Device<float> q_alone(queries);
-  const Device<float> k_alone(keys);
-  const Device<std::byte> want = storage_for(batch.cache);
+  const DeviceArray<float> q_alone(queries);
+  const DeviceArray<float> k_alone(keys);
+  const DeviceArray<std::byte> want = storage_for(batch.cache);
   const std::vector<HeadSpan> alone = spans(q_alone, k_alone);
   ready_one_by_one(alone[0], batch);
   ready_one_by_one(alone[1], batch);
   batch.cache.data = want.get();
   write_cache(batch.cache, alone[1].x, alone[2].x, slots.get(), sizes.rows, nullptr);
 
-  const Device<float> q(queries);
-  const Device<float> k(keys);
-  const Device<std::byte> got = storage_for(batch.cache);
+  const DeviceArray<float> q(queries);
+  const DeviceArray<float> k(keys);
+  const DeviceArray<std::byte> got = storage_for(batch.cache);
   batch.cache.data = got.get();
   qk_norm_rope_store(spans(q, k), batch, nullptr);
-  EXPECT_EQ(q.take(), q_alone.take()) << sizes.size;
-  EXPECT_EQ(got.take(), want.take()) << sizes.size;
+  EXPECT_EQ(q.download(), q_alone.download()) << sizes.size;
+  EXPECT_EQ(got.download(), want.download()) << sizes.size;
 }
 
 TEST_P(HeadKernels, SameBitsAsOneByOne) {
@@ -146,8 +146,8 @@ TEST_P(HeadKernels, ManyRows) {
   expect_same(GetParam(), {.rows = 700, .heads = 5, .kv_heads = 2, .size = 12, .rotary_dim = 8});
 }
 
-// Latents: the ends of the query heads rotate, a row of the cache is a normed latent and a key that
-// all heads share.
+// Latents: the ends of the query heads rotate, a row of the cache is a normalized latent and a key
+// that all heads share.
 TEST_P(HeadKernels, Latents) {
   const std::int64_t rows = 4;
   const std::int64_t rank = 512;
@@ -156,16 +156,16 @@ TEST_P(HeadKernels, Latents) {
   const std::int64_t stride = 3 * query_dim;
   const Floats queries = Random(1).floats(rows * stride);
   const Floats latents = Random(2).floats(rows * (rank + rope));
-  const Device<float> weight(Random(4).floats(rank));
-  const Device<float> inv_freq(frequencies(rope));
-  const Device<std::int32_t> positions(std::vector<std::int32_t>{0, 1, 130, 4095});
-  const Device<std::int32_t> slots(some_slots(rows));
+  const DeviceArray<float> weight(Random(4).floats(rank));
+  const DeviceArray<float> inv_freq(frequencies(rope));
+  const DeviceArray<std::int32_t> positions(std::vector<std::int32_t>{0, 1, 130, 4095});
+  const DeviceArray<std::int32_t> slots(some_slots(rows));
   HeadBatch batch = {.rows = rows,
                      .rotation = {.rotary_dim = rope, .inv_freq = inv_freq.get()},
                      .positions = positions.get(),
                      .cache = {.dtype = GetParam(), .key_size = rank + rope},
                      .slots = slots.get()};
-  const auto spans = [&](const Device<float>& q, const Device<float>& x) {
+  const auto spans = [&](const DeviceArray<float>& q, const DeviceArray<float>& x) {
     return std::vector<HeadSpan>{
         {.x = {q.get() + query_dim - rope, stride},
          .num_heads = 3,
@@ -179,21 +179,21 @@ TEST_P(HeadKernels, Latents) {
          .cache_col = 0},
         {.x = {x.get() + rank, rank + rope}, .size = rope, .rotates = true, .cache_col = rank}};
   };
-  const Device<float> q_alone(queries);
-  const Device<float> x_alone(latents);
-  const Device<std::byte> want = storage_for(batch.cache);
+  const DeviceArray<float> q_alone(queries);
+  const DeviceArray<float> x_alone(latents);
+  const DeviceArray<std::byte> want = storage_for(batch.cache);
   for (const HeadSpan& span : spans(q_alone, x_alone))
     ready_one_by_one(span, batch);
   batch.cache.data = want.get();
   write_cache(batch.cache, {x_alone.get(), rank + rope}, {}, slots.get(), rows, nullptr);
 
-  const Device<float> q(queries);
-  const Device<float> x(latents);
-  const Device<std::byte> got = storage_for(batch.cache);
+  const DeviceArray<float> q(queries);
+  const DeviceArray<float> x(latents);
+  const DeviceArray<std::byte> got = storage_for(batch.cache);
   batch.cache.data = got.get();
   qk_norm_rope_store(spans(q, x), batch, nullptr);
-  EXPECT_EQ(q.take(), q_alone.take());
-  EXPECT_EQ(got.take(), want.take());
+  EXPECT_EQ(q.download(), q_alone.download());
+  EXPECT_EQ(got.download(), want.download());
 }
 
 INSTANTIATE_TEST_SUITE_P(Types,

@@ -56,7 +56,8 @@ void rotate(Rows x,
   const std::int64_t pairs = heads.num_heads * (rotation.rotary_dim / 2);
   // At least a thread for every cosine and sine.
   const std::int64_t wanted = std::max(ceil_div(pairs, kPairs), rotation.rotary_dim);
-  const std::int64_t threads = std::min<std::int64_t>(ceil_div(wanted, kWarp) * kWarp, kMaxThreads);
+  const std::int64_t threads =
+      std::min<std::int64_t>(ceil_div(wanted, kWarpSize) * kWarpSize, kMaxThreads);
   const dim3 grid(static_cast<unsigned>(rows), blocks_for(pairs, threads * kPairs));
   const std::size_t bytes = static_cast<std::size_t>(rotation.rotary_dim) * sizeof(float);
   launch("rotate", rotate_kernel, {grid, static_cast<unsigned>(threads), bytes}, stream, x,

@@ -8,7 +8,7 @@
 namespace graft::kernels::cuda {
 namespace {
 
-using testing::Device;
+using testing::DeviceArray;
 using testing::Floats;
 using testing::Random;
 using testing::relative_error;
@@ -67,7 +67,7 @@ TEST_F(RopeKernels, RotatesEveryKind) {
     for (const bool dynamic : {false, true}) {
       const RotatedHeads heads = {.num_heads = 3, .head_dim = 10};
       const Floats inv_freq = frequencies(6, 10000.0);
-      const Device<float> inv_freq_on_device(inv_freq);
+      const DeviceArray<float> inv_freq_on_device(inv_freq);
       const Rotation rope = {.rotary_dim = 6,
                              .inv_freq = inv_freq_on_device.get(),
                              .magnitude = 1.25F,
@@ -77,11 +77,11 @@ TEST_F(RopeKernels, RotatesEveryKind) {
                              .factor = 2.0,
                              .max_position_embeddings = 32};
       Floats x = Random(7).floats(rows * 40);
-      const Device<float> values(x);
-      const Device<std::int32_t> at(positions);
+      const DeviceArray<float> values(x);
+      const DeviceArray<std::int32_t> at(positions);
       rotate({values.get() + 2, 40}, rope, at.get(), rows, heads, nullptr);
       rotate_reference(x, 40, 2, heads, rope, inv_freq, positions);
-      EXPECT_LT(relative_error(values.take(), x), 1e-6) << interleaved << dynamic;
+      EXPECT_LT(relative_error(values.download(), x), 1e-6) << interleaved << dynamic;
     }
   }
 }
@@ -90,15 +90,15 @@ TEST_F(RopeKernels, RotatesEveryKind) {
 TEST_F(RopeKernels, RotatesManyHeads) {
   const RotatedHeads heads = {.num_heads = 40, .head_dim = 128};
   const Floats inv_freq = frequencies(128, 500000.0);
-  const Device<float> inv_freq_on_device(inv_freq);
+  const DeviceArray<float> inv_freq_on_device(inv_freq);
   const Rotation rope = {.rotary_dim = 128, .inv_freq = inv_freq_on_device.get()};
   const std::vector<std::int32_t> positions = {4095, 17, 17};
   Floats x = Random(8).floats(3 * 5120);
-  const Device<float> values(x);
-  const Device<std::int32_t> at(positions);
+  const DeviceArray<float> values(x);
+  const DeviceArray<std::int32_t> at(positions);
   rotate({values.get(), 5120}, rope, at.get(), 3, heads, nullptr);
   rotate_reference(x, 5120, 0, heads, rope, inv_freq, positions);
-  EXPECT_LT(relative_error(values.take(), x), 1e-6);
+  EXPECT_LT(relative_error(values.download(), x), 1e-6);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ constexpr int kPieces = 2;             // 32 = 2 pieces
 constexpr int kLine = kTileDepth + 8;  // values of a row in shared memory: rows on different banks
 constexpr int kResultLine = kOuts + 4;
 constexpr int kRunsOfWeights = kOuts * kRunsPerStep / kTileThreads;
-static_assert(kTileThreads / kWarp == kTileRows / (kPieces * kSide) * kWarpsAcross);
+static_assert(kTileThreads / kWarpSize == kTileRows / (kPieces * kSide) * kWarpsAcross);
 
 // The operands of a step; later, in the same memory, the results.
 constexpr std::size_t kOperandBytes = (kTileRows + kOuts) * kLine * sizeof(Half);
@@ -94,7 +94,7 @@ using Sums = wmma::fragment<wmma::accumulator, kSide, kSide, kSide, float>;
 __device__ void multiply_step(const Half* x_tile,
                               const Half* w_tile,
                               Sums (&sums)[kPieces][kPieces]) {
-  const auto warp = static_cast<int>(threadIdx.x) / kWarp;
+  const auto warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const auto* x =
       reinterpret_cast<const __half*>(x_tile) + warp / kWarpsAcross * kPieces * kSide * kLine;
   const auto* w =
@@ -118,7 +118,7 @@ __device__ void multiply_step(const Half* x_tile,
 }
 
 __device__ void store_sums(const Sums (&sums)[kPieces][kPieces], float* results) {
-  const auto warp = static_cast<int>(threadIdx.x) / kWarp;
+  const auto warp = static_cast<int>(threadIdx.x) / kWarpSize;
   GRAFT_UNROLL
   for (int i = 0; i < kPieces; ++i) {
     GRAFT_UNROLL

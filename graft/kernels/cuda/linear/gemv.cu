@@ -27,8 +27,8 @@ __global__ void __launch_bounds__(kFewThreads, kFewBlocks) gemv_kernel(FewJob jo
     }
   }
   float sums[kOuts][kRows] = {};
-  const std::int64_t step = (std::int64_t{kWarp} * kRun) << job.parts[0].warp_bits;
-  std::int64_t col = static_cast<std::int64_t>(place.part * kWarp + place.lane) * kRun;
+  const std::int64_t step = (std::int64_t{kWarpSize} * kRun) << job.parts[0].warp_bits;
+  std::int64_t col = static_cast<std::int64_t>(place.part * kWarpSize + place.lane) * kRun;
   for (; col < job.in && place.matrix >= 0; col += step) {
     float weights[kOuts][kRun];
     GRAFT_UNROLL
@@ -169,12 +169,12 @@ dim3 lay_out(FewJob& job, int outs) {
 void gemv(const LinearBatch& products, Stream stream) {
   for (std::int64_t row = 0; row < products.rows; row += kMaxFewRows) {
     const std::int64_t rows = std::min<std::int64_t>(kMaxFewRows, products.rows - row);
-    function_for(products)(few_job(products, row, rows, kWarp * kRun), stream);
+    function_for(products)(few_job(products, row, rows, kWarpSize * kRun), stream);
   }
 }
 
 void gemv_experts(const LinearBatch& products, const RowTiles& rows, Stream stream) {
-  function_for(products)(few_job(products, rows, kWarp * kRun), stream);
+  function_for(products)(few_job(products, rows, kWarpSize * kRun), stream);
 }
 
 }  // namespace graft::kernels::cuda

@@ -9,7 +9,7 @@
 namespace graft::kernels::cuda {
 
 inline constexpr int kFewThreads = 128;
-inline constexpr int kFewWarps = kFewThreads / kWarp;
+inline constexpr int kFewWarps = kFewThreads / kWarpSize;
 // Blocks that run together on a multiprocessor, at least: with fewer too few loads are under way.
 // Left alone the compiler takes more registers than that allows for eight rows of Q5_K.
 inline constexpr int kFewBlocks = 3;
@@ -70,8 +70,8 @@ struct FewPlace {
 template <int kOuts>
 __device__ FewPlace few_place(const FewJob& job) {
   FewPlace place;
-  const auto warp = static_cast<int>(threadIdx.x) / kWarp;
-  place.lane = static_cast<int>(threadIdx.x) % kWarp;
+  const auto warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  place.lane = static_cast<int>(threadIdx.x) % kWarpSize;
   place.job_part = 0;
   while (place.job_part + 1 < job.num_parts &&
          blockIdx.x >= job.parts[place.job_part + 1].first_block)
@@ -131,7 +131,7 @@ __device__ void write_few(const FewJob& job,
   const FewPart& job_part = job.parts[place.job_part];
   constexpr int kOuts = kFewOuts<kRows>;
   __shared__ float parts[kFewWarps][kOuts * kRows];
-  const auto warp = static_cast<int>(threadIdx.x) / kWarp;
+  const auto warp = static_cast<int>(threadIdx.x) / kWarpSize;
   GRAFT_UNROLL
   for (int o = 0; o < kOuts; ++o) {
     GRAFT_UNROLL
@@ -142,7 +142,7 @@ __device__ void write_few(const FewJob& job,
   }
   __syncthreads();
   if (place.part != 0) return;
-  for (int item = place.lane; item < kOuts * kRows; item += kWarp) {
+  for (int item = place.lane; item < kOuts * kRows; item += kWarpSize) {
     const std::int64_t out = place.first_out + item / kRows;
     const int r = item % kRows;
     if (r >= place.rows || out >= job_part.out) continue;

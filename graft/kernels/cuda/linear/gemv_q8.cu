@@ -20,7 +20,7 @@ struct SiluProducts {
   ConstRows gate;
   ConstRows up;
   __device__ float operator()(std::int64_t row, std::int64_t col) const {
-    return silu_times(gate.data[row * gate.stride + col], up.data[row * up.stride + col]);
+    return swiglu(gate.data[row * gate.stride + col], up.data[row * up.stride + col]);
   }
 };
 
@@ -34,15 +34,16 @@ __global__ void quantize_kernel(Source source, Q8Rows out, std::int64_t cols) {
   if (col >= cols) return;  // whole warps
   const float value = source(row, col);
   const float largest = warp_max(fabsf(value));
-  const float step = step_of(largest);
-  const int code = code_of(value, largest, step);
+  const float step = q8_scale(largest);
+  const int code = quantize_q8(value, largest, step);
   int sum = code;
   GRAFT_UNROLL
-  for (int distance = kWarp / 2; distance > 0; distance /= 2)
+  for (int distance = kWarpSize / 2; distance > 0; distance /= 2)
     sum += __shfl_xor_sync(kAllLanes, sum, distance);
   out.quants[row * cols + col] = static_cast<std::int8_t>(code);
-  if (col % kGroup == 0) {
-    reinterpret_cast<float2*>(out.scales)[(row * cols + col) / kGroup] = scale_of(step, sum);
+  if (col % kQ8GroupSize == 0) {
+    reinterpret_cast<float2*>(out.scales)[(row * cols + col) / kQ8GroupSize] =
+        q8_scale_and_sum(step, sum);
   }
 }
 
@@ -53,7 +54,7 @@ void quantize(const char* name,
               std::int64_t rows,
               std::int64_t cols,
               Stream stream) {
-  GRAFT_CHECK(cols % kGroup == 0, cols, " columns");
+  GRAFT_CHECK(cols % kQ8GroupSize == 0, cols, " columns");
   const dim3 grid(static_cast<unsigned>(rows), blocks_for(cols, kQuantizeThreads));
   launch(name, quantize_kernel<Source>, {grid, kQuantizeThreads}, stream, source, out, cols);
 }
@@ -82,9 +83,9 @@ __device__ void add_block(const Q8Operands<kRows>& from,
     weights[o] = Dot::weights(from.weights[o] + block * Format::kBlockBytes, piece);
   GRAFT_UNROLL
   for (int r = 0; r < kRows; ++r) {
-    const Q8Block x = {
-        from.quants + from.rows[r] * from.in + block * Format::kBlockValues,
-        from.scales + from.rows[r] * (from.in / kGroup) + block * (Format::kBlockValues / kGroup)};
+    const Q8Block x = {from.quants + from.rows[r] * from.in + block * Format::kBlockValues,
+                       from.scales + from.rows[r] * (from.in / kQ8GroupSize) +
+                           block * (Format::kBlockValues / kQ8GroupSize)};
     const typename Dot::Bytes bytes = Dot::bytes(x, piece);
     GRAFT_UNROLL
     for (int o = 0; o < kOuts; ++o)
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(kFewThreads, kQ8Blocks<kRows>)
   const std::int64_t first_row = place.x_product * rows_per_product;
   Q8Operands<kRows> from;
   from.quants = q8.quants + first_row * job.in;
-  from.scales = reinterpret_cast<const float2*>(q8.scales) + first_row * (job.in / kGroup);
+  from.scales = reinterpret_cast<const float2*>(q8.scales) + first_row * (job.in / kQ8GroupSize);
   from.in = job.in;
   few_rows(job, place, from.rows);
   GRAFT_UNROLL
@@ -118,10 +119,10 @@ __global__ void __launch_bounds__(kFewThreads, kQ8Blocks<kRows>)
   float sums[kOuts][kRows] = {};
   // A lane has the same piece of every block it comes to: what depends on it is computed once.
   const int piece = place.lane % Dot::kPieces;
-  const unsigned step = (kWarp / Dot::kPieces) << job.parts[place.job_part].warp_bits;
+  const unsigned step = (kWarpSize / Dot::kPieces) << job.parts[place.job_part].warp_bits;
   const auto num_blocks =
       place.matrix < 0 ? 0U : static_cast<unsigned>(job.in / Format::kBlockValues);
-  unsigned block = static_cast<unsigned>(place.part * kWarp + place.lane) / Dot::kPieces;
+  unsigned block = static_cast<unsigned>(place.part * kWarpSize + place.lane) / Dot::kPieces;
   for (; block < num_blocks; block += step)
     add_block<Dot, kRows>(from, block, piece, sums);
   write_few<kRows>(job, place, sums);
@@ -148,7 +149,7 @@ void launch_rows(FewJob job, const Q8Rows& q8, std::int64_t rows_per_product, St
 
 template <class Dot>
 void launch_q8(const Q8Job& q8_job, Stream stream) {
-  constexpr int kValuesPerWarp = Dot::FormatType::kBlockValues / Dot::kPieces * kWarp;
+  constexpr int kValuesPerWarp = Dot::FormatType::kBlockValues / Dot::kPieces * kWarpSize;
   const LinearBatch& products = q8_job.products;
   const std::int64_t in = products.stack.cols;
   if (q8_job.tiles.tiles != nullptr) {
@@ -160,7 +161,7 @@ void launch_q8(const Q8Job& q8_job, Stream stream) {
   for (const MatrixResult& result : q8_job.more)
     add_part(job, result, q8_job.first_row, kValuesPerWarp);
   const Q8Rows from = {q8_job.q8.quants + q8_job.first_row * in,
-                       q8_job.q8.scales + q8_job.first_row * (in / kGroup) * 2};
+                       q8_job.q8.scales + q8_job.first_row * (in / kQ8GroupSize) * 2};
   const std::int64_t rows_per_product = products.x_batch_stride / in;
   if (job.rows == 1) {
     launch_rows<Dot, 1>(job, from, rows_per_product, stream);
@@ -216,7 +217,7 @@ std::size_t quants_bytes(std::int64_t rows, std::int64_t cols) {
 }  // namespace
 
 std::size_t q8_rows_bytes(std::int64_t rows, std::int64_t cols) {
-  const auto groups = static_cast<std::size_t>(rows * (cols / kGroup));
+  const auto groups = static_cast<std::size_t>(rows * (cols / kQ8GroupSize));
   return quants_bytes(rows, cols) + aligned_bytes(groups * 2 * sizeof(float));
 }
 

@@ -10,7 +10,7 @@
 namespace graft::kernels::cuda {
 namespace {
 
-using testing::Device;
+using testing::DeviceArray;
 using testing::Floats;
 using testing::Random;
 using testing::relative_error;
@@ -52,12 +52,12 @@ class Scene {
              const Floats& weights,
              bool rounded = false) const {
     const std::int64_t rows = static_cast<std::int64_t>(x.size()) / job.hidden;
-    const Device<float> x_data(x);
-    const Device<std::int32_t> id_data(ids);
-    const Device<float> weight_data(weights);
-    const Device<float> y(x.size());
-    const Device<std::byte> scratch(experts_bytes(job, rows));
-    const Device<std::byte> rounded_x(q8_rows_bytes(rows, job.hidden));
+    const DeviceArray<float> x_data(x);
+    const DeviceArray<std::int32_t> id_data(ids);
+    const DeviceArray<float> weight_data(weights);
+    const DeviceArray<float> y(x.size());
+    const DeviceArray<std::byte> scratch(experts_bytes(job, rows));
+    const DeviceArray<std::byte> rounded_x(q8_rows_bytes(rows, job.hidden));
     const Q8Rows bytes = q8_rows_at(rounded_x.get(), rows, job.hidden);
     if (rounded) quantize_rows({x_data.get(), job.hidden}, bytes, rows, job.hidden, nullptr);
     experts(job,
@@ -68,7 +68,7 @@ class Scene {
              .weights = weight_data.get(),
              .y = {y.get(), job.hidden}},
             scratch.get(), nullptr);
-    return y.take();
+    return y.download();
   }
 
   Floats reference(const Floats& x,
@@ -96,7 +96,7 @@ class Scene {
 
  private:
   static ExpertStack stack(DType type,
-                           const Device<std::byte>& data,
+                           const DeviceArray<std::byte>& data,
                            std::int64_t out,
                            std::int64_t in) {
     return {.matrix = {.dtype = type, .data = data.get(), .cols = in},
@@ -113,9 +113,9 @@ class Scene {
   TestMatrix gate_;
   TestMatrix up_;
   TestMatrix down_;
-  Device<std::byte> gate_data_;
-  Device<std::byte> up_data_;
-  Device<std::byte> down_data_;
+  DeviceArray<std::byte> gate_data_;
+  DeviceArray<std::byte> up_data_;
+  DeviceArray<std::byte> down_data_;
 };
 
 class ExpertsKernels : public testing::GpuTest {};
@@ -198,11 +198,11 @@ TEST_F(ExpertsKernels, PairsKeepTheirOrder) {
     const std::int64_t tile_rows = pairs < 100 ? kFewTileRows : kTileRows;
     const std::int64_t num_experts = 9;
     std::vector<std::int32_t> ids = Random(57).ints(pairs, num_experts - 1);
-    const Device<std::int32_t> id_data(ids);
-    const Device<std::int32_t> counts(static_cast<std::size_t>(num_experts));
-    const Device<std::int32_t> order(ids.size());
+    const DeviceArray<std::int32_t> id_data(ids);
+    const DeviceArray<std::int32_t> counts(static_cast<std::size_t>(num_experts));
+    const DeviceArray<std::int32_t> order(ids.size());
     const std::int64_t num_tiles = max_row_tiles(pairs, num_experts, tile_rows);
-    const Device<RowTile> tiles(static_cast<std::size_t>(num_tiles));
+    const DeviceArray<RowTile> tiles(static_cast<std::size_t>(num_tiles));
     group_pairs(id_data.get(), pairs, num_experts, tile_rows,
                 {counts.get(), order.get(), tiles.get()}, nullptr);
     std::vector<std::int32_t> want;
@@ -214,10 +214,10 @@ TEST_F(ExpertsKernels, PairsKeepTheirOrder) {
       }
       want_counts.push_back(static_cast<std::int32_t>(want.size() - before));
     }
-    EXPECT_EQ(order.take(), want);
-    EXPECT_EQ(counts.take(), want_counts);
+    EXPECT_EQ(order.download(), want);
+    EXPECT_EQ(counts.download(), want_counts);
     std::vector<std::int32_t> covered;
-    for (const RowTile& tile : tiles.take()) {
+    for (const RowTile& tile : tiles.download()) {
       EXPECT_LE(tile.count, tile_rows);
       for (std::int32_t i = tile.first; i < tile.first + tile.count; ++i) {
         EXPECT_EQ(ids[static_cast<std::size_t>(want[static_cast<std::size_t>(i)])], tile.matrix);

@@ -9,14 +9,14 @@ namespace {
 constexpr int kThreads = 1024;
 
 __device__ int block_sum_of(int value) {
-  __shared__ int parts[kWarp];
+  __shared__ int parts[kWarpSize];
   GRAFT_UNROLL
-  for (int step = kWarp / 2; step > 0; step /= 2)
+  for (int step = kWarpSize / 2; step > 0; step /= 2)
     value += __shfl_xor_sync(kAllLanes, value, step);
-  if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = value;
+  if (threadIdx.x % kWarpSize == 0) parts[threadIdx.x / kWarpSize] = value;
   __syncthreads();
   int total = 0;
-  for (unsigned i = 0; i < blockDim.x / kWarp; ++i)
+  for (unsigned i = 0; i < blockDim.x / kWarpSize; ++i)
     total += parts[i];
   return total;
 }
@@ -54,14 +54,14 @@ __global__ void place_pairs_kernel(const std::int32_t* expert_ids,
                                    std::int64_t num_pairs,
                                    int tile_rows,
                                    PairGroups groups) {
-  __shared__ int matches[kWarp];
+  __shared__ int matches[kWarpSize];
   const auto expert = static_cast<std::int32_t>(blockIdx.x);
   const int count = groups.counts[expert];
   if (count == 0) return;
   const ExpertRange range = range_of(groups.counts, expert, tile_rows);
-  const auto lane = static_cast<int>(threadIdx.x) % kWarp;
-  const auto warp = static_cast<int>(threadIdx.x) / kWarp;
-  const auto num_warps = static_cast<int>(blockDim.x) / kWarp;
+  const auto lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const auto warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const auto num_warps = static_cast<int>(blockDim.x) / kWarpSize;
   int place = range.first_place;
   for (std::int64_t begin = 0; begin < num_pairs; begin += blockDim.x) {
     const std::int64_t pair = begin + threadIdx.x;
@@ -89,7 +89,7 @@ __global__ void place_pairs_kernel(const std::int32_t* expert_ids,
 // Whole warps, no more than there is work for.
 unsigned threads_for(std::int64_t num_pairs) {
   return static_cast<unsigned>(
-      std::clamp<std::int64_t>(ceil_div(num_pairs, kWarp) * kWarp, kWarp, kThreads));
+      std::clamp<std::int64_t>(ceil_div(num_pairs, kWarpSize) * kWarpSize, kWarpSize, kThreads));
 }
 
 }  // namespace

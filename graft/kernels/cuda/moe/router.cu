@@ -12,7 +12,7 @@ using Scoring = RouterShape::Scoring;
 // Keeps the sum of the chosen weights from being 0, as the models' own code does.
 constexpr float kSmallestSum = 1e-20F;
 
-constexpr std::int64_t kMaxExperts = 32 * kWarp;
+constexpr std::int64_t kMaxExperts = 32 * kWarpSize;
 
 // A row's arrays in shared memory. Sizes: e = experts, g = groups.
 struct RouterMemory {
@@ -60,7 +60,7 @@ struct Keys {
     for (int n = 0; n < kPerLane; ++n)
       best = keys[n] > best ? keys[n] : best;
     GRAFT_UNROLL
-    for (int step = kWarp / 2; step > 0; step /= 2) {
+    for (int step = kWarpSize / 2; step > 0; step /= 2) {
       const std::uint64_t other = __shfl_xor_sync(kAllLanes, best, step);
       best = other > best ? other : best;
     }
@@ -91,7 +91,7 @@ __device__ void make_scores(const RouterShape& shape,
   float sum = 0.0F;
   GRAFT_UNROLL
   for (int n = 0; n < kPerLane; ++n) {
-    values[n] = n * kWarp + lane < count ? expf(values[n] - max) : 0.0F;
+    values[n] = n * kWarpSize + lane < count ? expf(values[n] - max) : 0.0F;
     sum += values[n];
   }
   const float factor = 1.0F / warp_sum(sum);
@@ -120,7 +120,7 @@ __device__ void keep_groups(const RouterShape& shape, const RouterMemory& m, int
   Keys<kPerLane> groups;
   GRAFT_UNROLL
   for (int n = 0; n < kPerLane; ++n) {
-    const int g = n * kWarp + lane;
+    const int g = n * kWarpSize + lane;
     const bool is_there = g < num_groups;
     const float score = is_there ? group_score(shape.method, m.choice + g * size, size) : 0.0F;
     groups.put(n, score, g, is_there);
@@ -150,7 +150,7 @@ __global__ void route_kernel(RouterShape shape,
   float biases[kPerLane] = {};
   GRAFT_UNROLL
   for (int n = 0; n < kPerLane; ++n) {
-    const int i = n * kWarp + lane;
+    const int i = n * kWarpSize + lane;
     values[n] = i < count ? scores[row * shape.num_experts + i] : -INFINITY;
     if (bias != nullptr && i < count) biases[n] = bias[i];
   }
@@ -159,7 +159,7 @@ __global__ void route_kernel(RouterShape shape,
   float choice[kPerLane];
   GRAFT_UNROLL
   for (int n = 0; n < kPerLane; ++n) {
-    const int i = n * kWarp + lane;
+    const int i = n * kWarpSize + lane;
     choice[n] = __fadd_rn(values[n], biases[n]);
     if (i < count) m.scores[i] = values[n];
     if (has_groups && i < count) m.choice[i] = choice[n];
@@ -173,7 +173,7 @@ __global__ void route_kernel(RouterShape shape,
   Keys<kPerLane> experts;
   GRAFT_UNROLL
   for (int n = 0; n < kPerLane; ++n) {
-    const int i = n * kWarp + lane;
+    const int i = n * kWarpSize + lane;
     const bool is_there = i < count;
     if (has_groups && is_there && m.kept[i / size] == 0) choice[n] = masked;
     experts.put(n, choice[n], i, is_there);
@@ -186,7 +186,7 @@ __global__ void route_kernel(RouterShape shape,
   }
   const float divisor = shape.normalize ? sum + kSmallestSum : 1.0F;
   __syncwarp();
-  for (int k = lane; k < top_k; k += kWarp) {
+  for (int k = lane; k < top_k; k += kWarpSize) {
     const std::int64_t place = row * shape.top_k + k;
     expert_ids[place] = m.chosen[k];
     weights[place] = m.scores[m.chosen[k]] / divisor * shape.scaling_factor;
@@ -202,8 +202,8 @@ void launch_route(const RouterShape& shape,
                   float* weights,
                   Stream stream) {
   launch("route", route_kernel<kPerLane>,
-         {static_cast<unsigned>(rows), kWarp, RouterMemory::bytes(shape)}, stream, shape, scores,
-         bias, expert_ids, weights);
+         {static_cast<unsigned>(rows), kWarpSize, RouterMemory::bytes(shape)}, stream, shape,
+         scores, bias, expert_ids, weights);
 }
 
 }  // namespace
@@ -219,7 +219,7 @@ void route(const RouterShape& shape,
                   shape.num_experts % shape.num_groups == 0 &&
                   shape.top_k_groups <= shape.num_groups && shape.top_k <= shape.num_experts,
               shape.top_k, " of ", shape.num_experts, " experts in ", shape.num_groups, " groups");
-  const std::int64_t per_lane = ceil_div(shape.num_experts, kWarp);
+  const std::int64_t per_lane = ceil_div(shape.num_experts, kWarpSize);
   const auto function = per_lane <= 2    ? launch_route<2>
                         : per_lane <= 4  ? launch_route<4>
                         : per_lane <= 8  ? launch_route<8>

@@ -11,7 +11,7 @@
 namespace graft::kernels::cuda {
 namespace {
 
-using testing::Device;
+using testing::DeviceArray;
 using testing::Floats;
 using testing::Random;
 using testing::relative_error;
@@ -93,14 +93,14 @@ Routes reference(const RouterShape& shape, const Floats& scores, const Floats& b
 void expect_right(const RouterShape& shape, const Floats& scores, const Floats& bias) {
   const std::int64_t rows = static_cast<std::int64_t>(scores.size()) / shape.num_experts;
   const Routes want = reference(shape, scores, bias);
-  const Device<float> score_data(scores);
-  const Device<float> bias_data(bias);
-  const Device<std::int32_t> ids(want.ids.size());
-  const Device<float> weights(want.weights.size());
+  const DeviceArray<float> score_data(scores);
+  const DeviceArray<float> bias_data(bias);
+  const DeviceArray<std::int32_t> ids(want.ids.size());
+  const DeviceArray<float> weights(want.weights.size());
   route(shape, score_data.get(), bias.empty() ? nullptr : bias_data.get(), rows, ids.get(),
         weights.get(), nullptr);
-  EXPECT_EQ(ids.take(), want.ids);
-  EXPECT_LT(relative_error(weights.take(), want.weights), 1e-6);
+  EXPECT_EQ(ids.download(), want.ids);
+  EXPECT_LT(relative_error(weights.download(), want.weights), 1e-6);
 }
 
 TEST_F(RouterKernels, EveryScoringAndMethod) {
@@ -143,14 +143,14 @@ TEST_F(RouterKernels, OddSizes) {
 // Rows that hold no numbers still give experts that exist, each once.
 TEST_F(RouterKernels, NoNumbers) {
   const std::int64_t experts = 40;
-  const Device<float> scores(static_cast<std::size_t>(experts));  // NaN
-  const Device<std::int32_t> ids(static_cast<std::size_t>(experts));
-  const Device<float> weights(static_cast<std::size_t>(experts));
+  const DeviceArray<float> scores(static_cast<std::size_t>(experts));  // NaN
+  const DeviceArray<std::int32_t> ids(static_cast<std::size_t>(experts));
+  const DeviceArray<float> weights(static_cast<std::size_t>(experts));
   route({.num_experts = experts, .top_k = experts}, scores.get(), nullptr, 1, ids.get(),
         weights.get(), nullptr);
   std::vector<std::int32_t> want(static_cast<std::size_t>(experts));
   std::iota(want.begin(), want.end(), 0);
-  EXPECT_EQ(ids.take(), want);
+  EXPECT_EQ(ids.download(), want);
 }
 
 // Of equals the first; more experts asked for than the groups that are left have.

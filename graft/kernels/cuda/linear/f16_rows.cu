@@ -5,7 +5,7 @@ namespace graft::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kWarps = kThreads / kWarp;
+constexpr int kWarps = kThreads / kWarpSize;
 
 // Exponents of floats as these store them, 127 being that of 1.
 constexpr std::uint32_t kBias = 127;
@@ -31,10 +31,10 @@ __device__ std::uint32_t scale_exponent(float largest) {
 __global__ void to_half_rows_kernel(
     ConstRows x, HalfRows out, std::int64_t rows, std::int64_t cols, int warps, bool vectors) {
   __shared__ float parts[kWarps];
-  const auto warp = static_cast<int>(threadIdx.x) / kWarp;
+  const auto warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int row_of_block = warp / warps;
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (kWarps / warps) + row_of_block;
-  const int step = warps * kWarp * kRun;
+  const int step = warps * kWarpSize * kRun;
   const int first = static_cast<int>(threadIdx.x) * kRun % step;
   const std::int64_t end = row < rows ? cols : 0;
   const float* from = x.data + row * x.stride;
@@ -47,7 +47,7 @@ __global__ void to_half_rows_kernel(
       largest = fmaxf(largest, fabsf(value));
   }
   largest = warp_max(largest);
-  if (threadIdx.x % kWarp == 0) parts[warp] = largest;
+  if (threadIdx.x % kWarpSize == 0) parts[warp] = largest;
   __syncthreads();
   for (int i = 0; i < warps; ++i)
     largest = fmaxf(largest, parts[row_of_block * warps + i]);
@@ -82,7 +82,7 @@ HalfRows half_rows_at(void* memory, std::int64_t rows, std::int64_t cols) {
 void to_half_rows(
     ConstRows x, const HalfRows& out, std::int64_t rows, std::int64_t cols, Stream stream) {
   int warps = 1;  // a power of two, for a run per lane where there are enough
-  while (warps < kWarps && warps * kWarp * kRun < cols)
+  while (warps < kWarps && warps * kWarpSize * kRun < cols)
     warps *= 2;
   const bool vectors = reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && x.stride % 4 == 0;
   launch("to_half_rows", to_half_rows_kernel, {blocks_for(rows, kWarps / warps), kThreads}, stream,

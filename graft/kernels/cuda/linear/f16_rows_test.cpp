@@ -1,4 +1,4 @@
-#include "graft/testing/cuda/half_rows.h"
+#include "graft/testing/cuda/f16_rows.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,9 +9,9 @@
 namespace graft::kernels::cuda {
 namespace {
 
-using testing::Device;
+using testing::DeviceArray;
+using testing::F16TestRows;
 using testing::Floats;
-using testing::QuantizedRows;
 using testing::Random;
 
 // Sizes that F16 does not have, alone and beside ordinary values.
@@ -33,12 +33,12 @@ TEST_F(HalfRowsKernels, KeepTheSizeOfARow) {
   for (const std::int64_t cols : {1, 13, 64, 300, 1024, 2048, 5003}) {
     const std::int64_t rows = 21;
     const Floats x = rows_of_all_sizes(rows, cols + 3);
-    const Device<float> x_data(x);
-    const QuantizedRows rounded({x_data.get(), cols + 3}, rows, cols);
-    const std::vector<std::byte> bytes = rounded.memory.take();
+    const DeviceArray<float> x_data(x);
+    const F16TestRows rounded({x_data.get(), cols + 3}, rows, cols);
+    const std::vector<std::byte> bytes = rounded.memory.download();
     const auto* values = reinterpret_cast<const Half*>(bytes.data());
     const auto* scales = reinterpret_cast<const float*>(
-        bytes.data() + (reinterpret_cast<std::byte*>(rounded.half.scales) - rounded.memory.get()));
+        bytes.data() + (reinterpret_cast<std::byte*>(rounded.f16.scales) - rounded.memory.get()));
     for (std::int64_t row = 0; row < rows; ++row) {
       const float* from = x.data() + row * (cols + 3);
       float largest = 0;
@@ -63,17 +63,17 @@ TEST_F(HalfRowsKernels, ProductsOfAllSizes) {
   const std::int64_t out = 19;
   const testing::TestMatrix weights = testing::random_matrix(DType::F16, out, in, 18);
   const Floats x = rows_of_all_sizes(rows, in);
-  const Device<std::byte> data(weights.bytes);
-  const Device<float> x_data(x);
-  const Device<float> y(static_cast<std::size_t>(rows * out));
+  const DeviceArray<std::byte> data(weights.bytes);
+  const DeviceArray<float> x_data(x);
+  const DeviceArray<float> y(static_cast<std::size_t>(rows * out));
   const LinearBatch product =
       one_linear({.dtype = DType::F16, .data = data.get(), .rows = out, .cols = in}, nullptr,
                  {x_data.get(), in}, {y.get(), out}, rows);
-  const QuantizedRows rounded(product.x, rows, in);
+  const F16TestRows rounded(product.x, rows, in);
   gemm(product, nullptr);
-  const Floats want = y.take();
-  gemm_f16(product, rounded.half, nullptr);
-  const Floats got = y.take();
+  const Floats want = y.download();
+  gemm_f16(product, rounded.f16, nullptr);
+  const Floats got = y.download();
   for (std::int64_t row = 0; row < rows; ++row) {
     const auto first = static_cast<std::size_t>(row * out);
     float largest = 0;
@@ -86,10 +86,10 @@ TEST_F(HalfRowsKernels, ProductsOfAllSizes) {
   for (std::int64_t row = 0; row < rows; ++row) {
     const LinearBatch alone = one_linear(product.stack, nullptr, {x_data.get() + row * in, in},
                                          {y.get() + row * out, out}, 1);
-    const QuantizedRows rounded_row(alone.x, 1, in);
-    gemm_f16(alone, rounded_row.half, nullptr);
+    const F16TestRows rounded_row(alone.x, 1, in);
+    gemm_f16(alone, rounded_row.f16, nullptr);
   }
-  EXPECT_EQ(y.take(), got);
+  EXPECT_EQ(y.download(), got);
 }
 
 // What is no number stays so, in its row alone; weights beyond F16 become its largest.
@@ -99,15 +99,15 @@ TEST_F(HalfRowsKernels, WhatIsNoNumberStaysSo) {
   x[5] = NAN;
   x[static_cast<std::size_t>(in) + 6] = -INFINITY;
   const Floats weights(static_cast<std::size_t>(in), 1e30F);
-  const Device<float> x_data(x);
-  const Device<float> weight_data(weights);
-  const Device<float> y(3);
+  const DeviceArray<float> x_data(x);
+  const DeviceArray<float> weight_data(weights);
+  const DeviceArray<float> y(3);
   const LinearBatch product =
       one_linear({.dtype = DType::F32, .data = weight_data.get(), .rows = 1, .cols = in}, nullptr,
                  {x_data.get(), in}, {y.get(), 1}, 3);
-  const QuantizedRows rounded(product.x, 3, in);
-  gemm_f16(product, rounded.half, nullptr);
-  const Floats got = y.take();
+  const F16TestRows rounded(product.x, 3, in);
+  gemm_f16(product, rounded.f16, nullptr);
+  const Floats got = y.download();
   EXPECT_TRUE(std::isnan(got[0]));
   EXPECT_EQ(got[1], -INFINITY);
   EXPECT_EQ(got[2], 65504.0F * 0.5F * static_cast<float>(in));
