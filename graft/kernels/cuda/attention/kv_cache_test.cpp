@@ -14,7 +14,8 @@ using testing::Random;
 
 class KvCacheKernels : public testing::GpuTest, public ::testing::WithParamInterface<DType> {};
 
-// Five rows, one of them not kept, into a cache of 4 blocks of 3 tokens; keys are parts of rows.
+// Five rows, one with slot -1, into a cache of 4 blocks of 3 tokens; keys are a column range of
+// wider rows.
 void expect_written(DType type,
                     std::int64_t key_size,
                     std::int64_t value_size,
@@ -53,8 +54,8 @@ TEST_P(KvCacheKernels, WritesRowsAtTheirSlots) {
     expect_written(GetParam(), 7, value_size, 9);
 }
 
-// Four values at a time; the last more than a block has threads for.
-TEST_P(KvCacheKernels, WritesInFours) {
+// Four values per thread; the last size needs several blocks per row.
+TEST_P(KvCacheKernels, WritesVectorized) {
   for (const std::int64_t value_size : {0, 4, 1024})
     expect_written(GetParam(), 8, value_size, 12);
 }

@@ -14,17 +14,17 @@ using testing::relative_error;
 
 class MlaKernels : public testing::GpuTest {};
 
-struct Wanted {
+struct Reference {
   Floats absorbed;
   Floats projected;
 };
 
-Wanted reference(const MlaShape& s,
-                 const Floats& kv_b,
-                 const Floats& queries,
-                 const Floats& mixed,
-                 std::int64_t rows) {
-  Wanted want;
+Reference reference(const MlaShape& s,
+                    const Floats& kv_b,
+                    const Floats& queries,
+                    const Floats& mixed,
+                    std::int64_t rows) {
+  Reference want;
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t head = 0; head < s.num_heads; ++head) {
       const float* matrix = kv_b.data() + head * (s.nope + s.value) * s.rank;
@@ -48,7 +48,7 @@ Wanted reference(const MlaShape& s,
   return want;
 }
 
-TEST_F(MlaKernels, QueriesToLatentsAndLatentsToValues) {
+TEST_F(MlaKernels, AbsorbQueriesAndProjectValues) {
   for (const MlaShape& shape : {MlaShape{3, 40, 16, 8, 24}, MlaShape{2, 33, 7, 5, 9}}) {
     for (const std::int64_t rows : {1, 8, 70}) {
       for (const DType dtype : {DType::F32, DType::F16}) {
@@ -57,7 +57,7 @@ TEST_F(MlaKernels, QueriesToLatentsAndLatentsToValues) {
             random.floats(shape.num_heads * (shape.nope + shape.value) * shape.rank);
         const Floats queries = random.floats(rows * shape.num_heads * (shape.nope + shape.rope));
         const Floats mixed = random.floats(rows * shape.num_heads * shape.rank);
-        const Wanted want = reference(shape, kv_b, queries, mixed, rows);
+        const Reference want = reference(shape, kv_b, queries, mixed, rows);
         const DeviceArray<float> kv_b_data(kv_b);
         const DeviceArray<float> query_data(queries);
         const DeviceArray<float> mixed_data(mixed);
@@ -69,13 +69,13 @@ TEST_F(MlaKernels, QueriesToLatentsAndLatentsToValues) {
         split_kv_b(shape, kv_b_data.get(), weights, nullptr);
         const DeviceArray<float> absorbed(want.absorbed.size());
         const DeviceArray<float> projected(want.projected.size());
-        const DeviceArray<std::byte> scratch(absorb_queries_bytes(shape, weights, rows));
-        absorb_queries(shape, weights, query_data.get(), absorbed.get(), rows, scratch.get(),
+        const DeviceArray<std::byte> absorb_scratch(absorb_queries_bytes(shape, weights, rows));
+        absorb_queries(shape, weights, query_data.get(), absorbed.get(), rows, absorb_scratch.get(),
                        nullptr);
-        const DeviceArray<std::byte> more_scratch(project_values_bytes(shape, weights, rows));
+        const DeviceArray<std::byte> project_scratch(project_values_bytes(shape, weights, rows));
         project_values(shape, weights, mixed_data.get(),
-                       {projected.get(), shape.num_heads * shape.value}, rows, more_scratch.get(),
-                       nullptr);
+                       {projected.get(), shape.num_heads * shape.value}, rows,
+                       project_scratch.get(), nullptr);
         const double tolerance = dtype == DType::F32 ? 1e-6 : 1e-3;
         EXPECT_LT(relative_error(absorbed.download(), want.absorbed), tolerance);
         EXPECT_LT(relative_error(projected.download(), want.projected), tolerance);
