@@ -60,7 +60,7 @@ void multiply(const LinearBatch& products, void* scratch, Stream stream) {
     HalfRows f16 = half_rows_at(scratch, products.rows * heads, in);
     to_half_rows({products.x.data, products.x_batch_stride}, f16, products.rows * heads, in,
                  stream);
-    f16.row_step = heads;
+    f16.row_stride = heads;
     LinearBatch f16_products = products;
     f16_products.x_batch_stride = in;  // the F16 rows are contiguous
     gemm_f16(f16_products, f16, stream);

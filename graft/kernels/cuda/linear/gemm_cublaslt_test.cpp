@@ -16,8 +16,8 @@ using testing::TestMatrix;
 
 class LinearCublasLt : public testing::GpuTest, public ::testing::WithParamInterface<DType> {};
 
-// The same form twice (the second finds the kernel of the first), rows further apart than long.
-TEST_P(LinearCublasLt, MultipliesAsDoublesDo) {
+// The third product reuses the algorithm of the second; y has a row stride above `out`.
+TEST_P(LinearCublasLt, MatchesDoublePrecision) {
   if (!has_cublaslt()) GTEST_SKIP() << "no libcublasLt";
   const DType type = GetParam();
   const std::int64_t rows = 37;

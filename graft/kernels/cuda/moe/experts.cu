@@ -91,8 +91,8 @@ Scratch scratch_at(const ExpertsJob& job, std::int64_t rows, void* memory) {
   s.rounded = carver.take(rounded_bytes);
   s.groups.counts = static_cast<std::int32_t*>(carver.take(floats(job.num_experts)));
   s.groups.order = static_cast<std::int32_t*>(carver.take(floats(pairs)));
-  const std::int64_t few_tiles = max_row_tiles(few * job.top_k, job.num_experts, kFewTileRows);
-  const std::int64_t tiles = max_row_tiles(pairs, job.num_experts, kTileRows);
+  const std::int64_t few_tiles = max_row_tiles(few * job.top_k, job.num_experts, kGemvTileRows);
+  const std::int64_t tiles = max_row_tiles(pairs, job.num_experts, kGemmTileRows);
   s.groups.tiles = static_cast<RowTile*>(
       carver.take(static_cast<std::size_t>(std::max(few_tiles, tiles)) * sizeof(RowTile)));
   s.bytes = carver.used();
@@ -181,7 +181,7 @@ void by_pairs(const ExpertsJob& job, const RoutedRows& routed, const Scratch& s,
   gate.matrix_ids = routed.expert_ids;
   gate.x = routed.x;
   gate.x_batch_stride = routed.x.stride;
-  gate.x_share = job.top_k;
+  gate.products_per_x = job.top_k;
   gate.y = {s.inner, job.intermediate};
   gate.y_batch_stride = job.intermediate;
   gate_and_up(job, gate, pairs, [&](const LinearBatch& products) {
@@ -210,9 +210,9 @@ void multiply_groups(const ExpertsJob& job,
   if (!few && job.arithmetic == Arithmetic::F16 && has_linear_f16()) {
     const HalfRows half = half_rows_at(s.rounded, x_rows, in);
     to_half_rows(products.x, half, x_rows, in, stream);
-    linear_grouped_f16(products, tiles, half, stream);
+    gemm_experts_f16(products, tiles, half, stream);
   } else if (!few) {
-    linear_grouped(products, tiles, stream);
+    gemm_experts(products, tiles, stream);
   } else if (is_rounded(job, products.stack.dtype)) {
     const Q8Rows q8 = bytes_of(products, products.x, s, x_rows, stream);
     gemv_q8_experts(products, tiles, q8, stream);
@@ -224,14 +224,14 @@ void multiply_groups(const ExpertsJob& job,
 void by_groups(const ExpertsJob& job, const RoutedRows& routed, const Scratch& s, Stream stream) {
   const std::int64_t pairs = routed.rows * job.top_k;
   const bool few = pairs <= max_few_pairs(job);
-  const std::int64_t tile_rows = few ? kFewTileRows : kTileRows;
+  const std::int64_t tile_rows = few ? kGemvTileRows : kGemmTileRows;
   group_pairs(routed.expert_ids, pairs, job.num_experts, tile_rows, s.groups, stream);
   const RowTiles tiles = {.tiles = s.groups.tiles,
                           .count = max_row_tiles(pairs, job.num_experts, tile_rows),
                           .row_ids = s.groups.order};
   LinearBatch gate = products_with(job.gate, job.intermediate);
   gate.x = routed.x;
-  gate.x_share = job.top_k;
+  gate.products_per_x = job.top_k;
   gate.y = {s.inner, job.intermediate};
   gate.y_batch_stride = pairs * job.intermediate;
   gate_and_up(job, gate, pairs, [&](const LinearBatch& products) {

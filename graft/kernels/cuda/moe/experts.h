@@ -46,7 +46,7 @@ std::size_t experts_bytes(const ExpertsJob& job, std::int64_t rows);
 void experts(const ExpertsJob& job, const RoutedRows& routed, void* scratch, Stream stream);
 
 // Up to here rows go pair by pair; up to so many pairs for each expert on average, in groups of
-// kFewTileRows.
+// kGemvTileRows.
 inline constexpr std::int64_t kFewTokens = 4;
 inline constexpr std::int64_t kFewPairsPerExpert = 8;
 

@@ -195,7 +195,7 @@ TEST_F(ExpertsKernels, TensorCores) {
 
 TEST_F(ExpertsKernels, PairsKeepTheirOrder) {
   for (const std::int64_t pairs : {1, 31, 1000, 2500}) {
-    const std::int64_t tile_rows = pairs < 100 ? kFewTileRows : kTileRows;
+    const std::int64_t tile_rows = pairs < 100 ? kGemvTileRows : kGemmTileRows;
     const std::int64_t num_experts = 9;
     std::vector<std::int32_t> ids = Random(57).ints(pairs, num_experts - 1);
     const DeviceArray<std::int32_t> id_data(ids);
