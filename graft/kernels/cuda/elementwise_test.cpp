@@ -134,10 +134,10 @@ TEST_F(Elementwise, RmsNormOfColumnRange) {
   Random random(2);
   const Floats x = random.floats(4 * 9);
   const Floats weight = random.floats(5);
-  Floats part;
+  Floats columns;
   for (std::int64_t row = 0; row < 4; ++row)
-    part.insert(part.end(), x.begin() + row * 9, x.begin() + row * 9 + 5);
-  const Floats normalized = rms_norm_reference(part, weight, {4, 5}, 1e-6);
+    columns.insert(columns.end(), x.begin() + row * 9, x.begin() + row * 9 + 5);
+  const Floats normalized = rms_norm_reference(columns, weight, {4, 5}, 1e-6);
   Floats want = x;
   for (std::int64_t row = 0; row < 4; ++row)
     std::copy_n(normalized.begin() + row * 5, 5, want.begin() + row * 9);

@@ -1,7 +1,7 @@
 // Attention for decode on tensor cores: few query rows (a token's head group) and short KV splits,
 // for F16 and BF16 caches and head dims up to 128. The kernel is latency-bound: a warp issues all
 // loads of its keys and values at once, straight into the registers of the mma fragments, and the
-// warps meet only at the end.
+// warps are merged only at the end.
 //
 // Block: 8 warps, one tile of 8 query rows of one KV head and KV split. A chunk is 256 keys; warp w
 // takes keys 16 w … 16 w + 15 and 128 + 16 w … of it, so that short contexts keep many warps busy.

@@ -16,7 +16,7 @@ using testing::DeviceArray;
 using testing::Floats;
 using testing::Random;
 
-bool same(float a, float b) {
+bool same_value(float a, float b) {
   return (std::isnan(a) && std::isnan(b)) ||
          std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
 }
@@ -24,14 +24,14 @@ bool same(float a, float b) {
 std::size_t num_different(const Floats& got, const Floats& want) {
   std::size_t count = got.size() == want.size() ? 0 : 1;
   for (std::size_t i = 0; i < got.size() && i < want.size(); ++i)
-    count += same(got[i], want[i]) ? 0 : 1;
+    count += same_value(got[i], want[i]) ? 0 : 1;
   return count;
 }
 
 class DecodeType : public testing::GpuTest, public ::testing::WithParamInterface<DType> {};
 
-// Every byte at random: scales of infinity and NaN, codes that no encoder writes.
-TEST_P(DecodeType, GivesTheFloatsOfTheCodec) {
+// Random bytes, including scales of infinity and NaN and codes that no encoder writes.
+TEST_P(DecodeType, MatchesCodec) {
   const DType type = GetParam();
   ASSERT_TRUE(can_decode(type));
   const std::int64_t rows = 37;
@@ -49,7 +49,7 @@ TEST_P(DecodeType, GivesTheFloatsOfTheCodec) {
   decode_rows(matrix, 0, rows, out.get(), nullptr);
   EXPECT_EQ(num_different(out.download(), want), 0U);
 
-  // The last row alone, and rows by number.
+  // The last row alone, and rows by id.
   const DeviceArray<float> last(static_cast<std::size_t>(cols));
   decode_rows(matrix, rows - 1, 1, last.get(), nullptr);
   EXPECT_EQ(num_different(last.download(), {want.end() - cols, want.end()}), 0U);
@@ -64,7 +64,7 @@ TEST_P(DecodeType, GivesTheFloatsOfTheCodec) {
   EXPECT_EQ(num_different(found.download(), rows_wanted), 0U);
 }
 
-TEST_P(DecodeType, RoundsToF16) {
+TEST_P(DecodeType, MatchesF16Codec) {
   const DType type = GetParam();
   const std::int64_t rows = 5;
   const std::int64_t cols = is_quantized(type) ? 2 * info(type).block_elems : 24;
@@ -87,8 +87,8 @@ INSTANTIATE_TEST_SUITE_P(Types,
 
 class DecodeF16 : public testing::GpuTest {};
 
-TEST_F(DecodeF16, WhatIsFiniteStaysFinite) {
-  // A tie between the largest F16 and infinity; of a run, and after it.
+TEST_F(DecodeF16, FiniteValuesSaturate) {
+  // 65520 is the tie between the largest F16 and infinity. Covers a full run and a partial one.
   const Floats values = {1.0F,     65519.0F,  65520.0F, -65520.0F, 1e30F, -3.4e38F,
                          INFINITY, -INFINITY, NAN,      1e30F,     1e-8F};
   const Floats want = {1.0F,     65504.0F,  65504.0F, -65504.0F, 65504.0F, -65504.0F,
@@ -106,8 +106,8 @@ TEST_F(DecodeF16, WhatIsFiniteStaysFinite) {
 
 class DecodeScaled : public testing::GpuTest {};
 
-// A stack of two matrices of 70 rows; one scale, one per row, tiles of 32 x 16, of 16 x 12.
-TEST_F(DecodeScaled, MultipliesByTheScales) {
+// A stack of two matrices of 70 rows with one scale, one per row, tiles of 32 x 16 and of 16 x 12.
+TEST_F(DecodeScaled, AppliesScales) {
   const std::vector<std::int64_t> shape = {2, 70, 100};
   const std::int64_t rows = 140;
   const std::int64_t cols = 100;
@@ -139,7 +139,7 @@ TEST_F(DecodeScaled, MultipliesByTheScales) {
   }
 }
 
-TEST_F(DecodeScaled, NoRowsAreNoWork) {
+TEST_F(DecodeScaled, ZeroRows) {
   decode_rows({.dtype = DType::Q4_K, .rows = 4, .cols = 256}, 2, 0, nullptr, nullptr);
   EXPECT_FALSE(can_decode(DType::I32));
 }

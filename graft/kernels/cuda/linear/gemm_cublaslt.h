@@ -17,7 +17,7 @@ struct DenseGemm {
   DType dtype = DType::F16;
   const void* weight = nullptr;
   const void* x = nullptr;
-  std::int64_t x_stride = 0;  // values between rows, at least `in`
+  std::int64_t x_stride = 0;  // values from row to row, at least `in`
   Rows y = {};
   const float* bias = nullptr;  // [out]; null: none
   std::int64_t rows = 0;
