@@ -53,7 +53,7 @@ TEST_F(Elementwise, RmsNorm) {
     rms_norm({in.get(), size.cols}, factors.get(), {out.get(), size.cols}, size.rows, size.cols,
              1e-5F, nullptr);
     EXPECT_LT(relative_error(out.download(), want), 1e-6) << size.rows << " x " << size.cols;
-    // In index gives the same bits.
+    // In place gives the same bits.
     rms_norm({in.get(), size.cols}, factors.get(), {in.get(), size.cols}, size.rows, size.cols,
              1e-5F, nullptr);
     EXPECT_EQ(in.download(), out.download());

@@ -1,12 +1,12 @@
 // Integer dot products of weight blocks with int8 activations (Q8Rows). kLanesPerBlock lanes share
 // a block; each lane takes one slice of it. Every format defines
 //
-//    kLanesPerBlock                 slices of a block
-//    Weights, weights()             a slice of weights, unpacked to int8x4 words
-//    Activations, activations()     the activations it is multiplied with
-//    add_dot()                      sum + the dot product: dp4a, then FMAs with the scales in a
-//    fixed
-//                                   order, for the same bits in every kernel
+//    kLanesPerBlock               slices of a block
+//    Weights, weights()           a slice of weights, unpacked to int8x4 words
+//    Activations, activations()   the activations it is multiplied with
+//    add_dot()                    sum + the dot product: dp4a, then FMAs with the scales
+//
+// The FMAs have a fixed order, for the same bits in every kernel.
 
 #pragma once
 

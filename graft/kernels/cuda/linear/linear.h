@@ -31,8 +31,8 @@ struct LinearBatch {
   const float* bias = nullptr;   // [out], shared by all products; null: none
 
   std::int64_t batch = 1;
-  // [batch]: matrix of each product; negative: none, the result is 0. Null: product b uses matrix
-  // b.
+  // [batch]: matrix of each product; negative: none, the result is 0. Null: matrix b for product
+  // b of the batch.
   const std::int32_t* matrix_ids = nullptr;
 
   std::int64_t rows = 1;  // of x per product
