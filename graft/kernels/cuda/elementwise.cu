@@ -10,7 +10,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// function(row, col) for every value: a block takes part of one row.
+// Calls function(row, col) for every value. Grid: (rows, column blocks), one thread per column with
+// a grid stride.
 template <class Function>
 __global__ void for_each_value_kernel(Function function, std::int64_t cols) {
   const std::int64_t row = blockIdx.x;
@@ -26,10 +27,10 @@ void for_each_value(const char* name,
                     std::int64_t rows,
                     std::int64_t cols,
                     Stream stream) {
-  const std::int64_t threads = cols < kThreads ? ceil_div(cols, kWarp) * kWarp : kThreads;
-  // Beyond 64 blocks of a row there is nothing to gain.
-  const std::int64_t parts = ceil_div(cols, kThreads);
-  const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>(parts < 64 ? parts : 64));
+  const std::int64_t threads = cols < kThreads ? ceil_div(cols, kWarpSize) * kWarpSize : kThreads;
+  // More than 64 blocks per row are not faster.
+  const std::int64_t blocks = ceil_div(cols, kThreads);
+  const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>(blocks < 64 ? blocks : 64));
   launch(name, for_each_value_kernel<Function>, {grid, static_cast<unsigned>(threads)}, stream,
          function, cols);
 }
@@ -49,7 +50,7 @@ struct SiluMul {
   Rows y;
   __device__ void operator()(std::int64_t row, std::int64_t col) const {
     y.data[row * y.stride + col] =
-        silu_times(gate.data[row * gate.stride + col], up.data[row * up.stride + col]);
+        swiglu(gate.data[row * gate.stride + col], up.data[row * up.stride + col]);
   }
 };
 
@@ -80,128 +81,130 @@ struct Copy {
   }
 };
 
-constexpr int kVectorsInHand = 4;  // which a thread need not read again
+constexpr int kRegisterVectors = 4;  // float4 vectors per thread that stay in registers
 
 struct NormJob {
-  Rows sum;  // where x + more goes; not looked at where nothing is added
+  Rows sum;  // x + residual; used with kAdd only
   ConstRows x;
-  ConstRows more;
+  ConstRows residual;
   const float* weight;
   Rows y;
   std::int64_t cols;
   float eps;
-  bool vectors;  // four values can be loaded at once everywhere
-  Q8Rows bytes;  // where y goes rounded as well; not looked at where it does not
+  bool vectors;  // all rows are aligned for float4 access
+  Q8Rows q8;     // y quantized to int8; used with kQuantize only
 };
 
-// What is normed: x, or its sum with `more`, which is written too.
-template <bool kAdds>
-__device__ float4 norm_input(const NormJob& job, std::int64_t col, float4 v, float4 more) {
-  if constexpr (kAdds) {
-    v = {__fadd_rn(v.x, more.x), __fadd_rn(v.y, more.y), __fadd_rn(v.z, more.z),
-         __fadd_rn(v.w, more.w)};
-    store_four(job.sum.data + blockIdx.x * job.sum.stride, col, job.cols, job.vectors, v);
+// The input of the norm: x, or with kAdd x + residual, which is also stored to job.sum.
+template <bool kAdd>
+__device__ float4 norm_input(const NormJob& job, std::int64_t col, float4 v, float4 residual) {
+  if constexpr (kAdd) {
+    v = {__fadd_rn(v.x, residual.x), __fadd_rn(v.y, residual.y), __fadd_rn(v.z, residual.z),
+         __fadd_rn(v.w, residual.w)};
+    store_float4(job.sum.data + blockIdx.x * job.sum.stride, col, job.cols, job.vectors, v);
   }
   return v;
 }
 
-// Over the block, the warps in ascending order.
+// Sum over the block, in ascending warp order.
 __device__ float sum_of_squares(float value) {
-  __shared__ float parts[kNormWarps];
+  __shared__ float warp_sums[kMaxNormWarps];
   value = warp_sum(value);
-  if (blockDim.x == kWarp) return value;
-  if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = value;
+  if (blockDim.x == kWarpSize) return value;
+  if (threadIdx.x % kWarpSize == 0) warp_sums[threadIdx.x / kWarpSize] = value;
   __syncthreads();
-  const auto num_warps = static_cast<int>(blockDim.x) / kWarp;
+  const auto num_warps = static_cast<int>(blockDim.x) / kWarpSize;
   float total = 0.0F;
   GRAFT_UNROLL
-  for (int i = 0; i < kNormWarps; ++i)
-    total += i < num_warps ? parts[i] : 0.0F;
+  for (int i = 0; i < kMaxNormWarps; ++i)
+    total += i < num_warps ? warp_sums[i] : 0.0F;
   return total;
 }
 
-// Four values of a group of 32, which eight lanes have between them.
-__device__ void store_bytes(const NormJob& job, std::int64_t col, float4 v) {
-  float largest = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
+// Quantizes 4 values of a Q8 group of 32; 8 adjacent lanes hold one group.
+__device__ void store_q8(const NormJob& job, std::int64_t col, float4 v) {
+  float max_abs = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
   GRAFT_UNROLL
-  for (int distance = 1; distance < kGroup / 4; distance *= 2)
-    largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, distance));
-  const float step = step_of(largest);
-  const int4 codes = {code_of(v.x, largest, step), code_of(v.y, largest, step),
-                      code_of(v.z, largest, step), code_of(v.w, largest, step)};
+  for (int lane_mask = 1; lane_mask < kQ8GroupSize / 4; lane_mask *= 2)
+    max_abs = fmaxf(max_abs, __shfl_xor_sync(kAllLanes, max_abs, lane_mask));
+  const float scale = q8_scale(max_abs);
+  const int4 codes = {quantize_q8(v.x, max_abs, scale), quantize_q8(v.y, max_abs, scale),
+                      quantize_q8(v.z, max_abs, scale), quantize_q8(v.w, max_abs, scale)};
   int sum = codes.x + codes.y + codes.z + codes.w;
   GRAFT_UNROLL
-  for (int distance = 1; distance < kGroup / 4; distance *= 2)
-    sum += __shfl_xor_sync(kAllLanes, sum, distance);
+  for (int lane_mask = 1; lane_mask < kQ8GroupSize / 4; lane_mask *= 2)
+    sum += __shfl_xor_sync(kAllLanes, sum, lane_mask);
   if (col >= job.cols) return;
-  const std::int64_t place = blockIdx.x * job.cols + col;
-  *reinterpret_cast<char4*>(job.bytes.quants + place) =
+  const std::int64_t index = blockIdx.x * job.cols + col;
+  *reinterpret_cast<char4*>(job.q8.quants + index) =
       make_char4(static_cast<signed char>(codes.x), static_cast<signed char>(codes.y),
                  static_cast<signed char>(codes.z), static_cast<signed char>(codes.w));
-  if (col % kGroup == 0) {
-    reinterpret_cast<float2*>(job.bytes.scales)[place / kGroup] = scale_of(step, sum);
+  if (col % kQ8GroupSize == 0) {
+    reinterpret_cast<float2*>(job.q8.scales)[index / kQ8GroupSize] = q8_scale_and_sum(scale, sum);
   }
 }
 
-// A block per row. The order of the sum depends on the number of threads, which `cols` decides.
-template <bool kAdds, bool kRounds>
-__global__ void __launch_bounds__(kNormWarps* kWarp) rms_norm_kernel(NormJob job) {
+// One block per row, norm_warps(cols) warps. Thread t holds columns 4 t … 4 t + 3 of every
+// 4 * blockDim.x columns. The summation order depends on the number of threads, so on cols only.
+template <bool kAdd, bool kQuantize>
+__global__ void __launch_bounds__(kMaxNormWarps* kWarpSize) rms_norm_kernel(NormJob job) {
   const std::int64_t step = std::int64_t{4} * blockDim.x;
   const std::int64_t first = std::int64_t{4} * threadIdx.x;
   const float* x = job.x.data + blockIdx.x * job.x.stride;
-  const float* more = job.more.data + blockIdx.x * job.more.stride;
-  // All are asked for before the first is used; the weights arrive while the squares are added up.
-  float4 values[kVectorsInHand];
-  float4 added[kVectorsInHand] = {};
-  float4 weights[kVectorsInHand];
+  const float* residual = job.residual.data + blockIdx.x * job.residual.stride;
+  // Issue all loads before the first use; the weights arrive while the squares are summed.
+  float4 values[kRegisterVectors];
+  float4 added[kRegisterVectors] = {};
+  float4 weights[kRegisterVectors];
   GRAFT_UNROLL
-  for (int i = 0; i < kVectorsInHand; ++i) {
-    values[i] = load_four(x, first + i * step, job.cols, job.vectors);
-    if constexpr (kAdds) added[i] = load_four(more, first + i * step, job.cols, job.vectors);
-    weights[i] = load_four(job.weight, first + i * step, job.cols, job.vectors);
+  for (int i = 0; i < kRegisterVectors; ++i) {
+    values[i] = load_float4(x, first + i * step, job.cols, job.vectors);
+    if constexpr (kAdd) added[i] = load_float4(residual, first + i * step, job.cols, job.vectors);
+    weights[i] = load_float4(job.weight, first + i * step, job.cols, job.vectors);
   }
   float squares = 0.0F;
   GRAFT_UNROLL
-  for (int i = 0; i < kVectorsInHand; ++i) {
-    values[i] = norm_input<kAdds>(job, first + i * step, values[i], added[i]);
+  for (int i = 0; i < kRegisterVectors; ++i) {
+    values[i] = norm_input<kAdd>(job, first + i * step, values[i], added[i]);
     squares = add_squares(squares, values[i]);
   }
-  const std::int64_t rest = first + kVectorsInHand * step;
+  const std::int64_t rest = first + kRegisterVectors * step;
   for (std::int64_t col = rest; col < job.cols; col += step) {
-    float4 also = {};
-    if constexpr (kAdds) also = load_four(more, col, job.cols, job.vectors);
+    float4 added_rest = {};
+    if constexpr (kAdd) added_rest = load_float4(residual, col, job.cols, job.vectors);
     squares = add_squares(
-        squares, norm_input<kAdds>(job, col, load_four(x, col, job.cols, job.vectors), also));
+        squares,
+        norm_input<kAdd>(job, col, load_float4(x, col, job.cols, job.vectors), added_rest));
   }
   const float factor = inverse_rms(sum_of_squares(squares), job.cols, job.eps);
   float* to = job.y.data + blockIdx.x * job.y.stride;
   GRAFT_UNROLL
-  for (int i = 0; i < kVectorsInHand; ++i) {
-    const float4 y = normed(values[i], factor, weights[i]);
-    store_four(to, first + i * step, job.cols, job.vectors, y);
-    if constexpr (kRounds) store_bytes(job, first + i * step, y);
+  for (int i = 0; i < kRegisterVectors; ++i) {
+    const float4 y = normalized(values[i], factor, weights[i]);
+    store_float4(to, first + i * step, job.cols, job.vectors, y);
+    if constexpr (kQuantize) store_q8(job, first + i * step, y);
   }
-  const float* from = kAdds ? job.sum.data + blockIdx.x * job.sum.stride : x;
+  const float* from = kAdd ? job.sum.data + blockIdx.x * job.sum.stride : x;
   for (std::int64_t col = rest; col < job.cols; col += step)
-    store_four(to, col, job.cols, job.vectors,
-               normed(load_four(from, col, job.cols, job.vectors), factor,
-                      load_four(job.weight, col, job.cols, job.vectors)));
+    store_float4(to, col, job.cols, job.vectors,
+                 normalized(load_float4(from, col, job.cols, job.vectors), factor,
+                            load_float4(job.weight, col, job.cols, job.vectors)));
 }
 
-template <bool kAdds, bool kRounds>
+template <bool kAdd, bool kQuantize>
 void launch_norm(const char* name, NormJob job, std::int64_t rows, Stream stream) {
-  job.vectors = job.cols % 4 == 0 && in_vectors(job.x) && in_vectors(job.more) &&
-                in_vectors(job.y) && in_vectors({job.weight, 0});
-  const auto threads = static_cast<unsigned>(norm_warps(job.cols) * kWarp);
-  launch(name, rms_norm_kernel<kAdds, kRounds>, {static_cast<unsigned>(rows), threads}, stream,
+  job.vectors = job.cols % 4 == 0 && is_float4_aligned(job.x) && is_float4_aligned(job.residual) &&
+                is_float4_aligned(job.y) && is_float4_aligned({job.weight, 0});
+  const auto threads = static_cast<unsigned>(norm_warps(job.cols) * kWarpSize);
+  launch(name, rms_norm_kernel<kAdd, kQuantize>, {static_cast<unsigned>(rows), threads}, stream,
          job);
 }
 
-NormJob sum_job(Rows x, ConstRows more, const float* weight, Rows y, const NormSize& size) {
+NormJob sum_job(Rows x, ConstRows residual, const float* weight, Rows y, const NormSize& size) {
   NormJob job = {};
   job.sum = x;
   job.x = x;
-  job.more = more;
+  job.residual = residual;
   job.weight = weight;
   job.y = y;
   job.cols = size.cols;
@@ -209,7 +212,7 @@ NormJob sum_job(Rows x, ConstRows more, const float* weight, Rows y, const NormS
   return job;
 }
 
-// A block per row.
+// One block per row.
 __global__ void scale_rows_kernel(Rows y,
                                   const float* scales,
                                   const float* bias,
@@ -240,7 +243,7 @@ void rms_norm(ConstRows x,
 }
 
 void add_rms_norm(Rows x,
-                  ConstRows more,
+                  ConstRows residual,
                   const float* weight,
                   Rows y,
                   std::int64_t rows,
@@ -248,26 +251,26 @@ void add_rms_norm(Rows x,
                   float eps,
                   Stream stream) {
   const NormSize size = {.rows = rows, .cols = cols, .eps = eps};
-  launch_norm<true, false>("add_rms_norm", sum_job(x, more, weight, y, size), rows, stream);
+  launch_norm<true, false>("add_rms_norm", sum_job(x, residual, weight, y, size), rows, stream);
 }
 
 void add_rms_norm_q8(Rows x,
-                     ConstRows more,
+                     ConstRows residual,
                      const float* weight,
                      Rows y,
-                     const Q8Rows& bytes,
+                     const Q8Rows& q8,
                      const NormSize& size,
                      Stream stream) {
-  NormJob job = sum_job(x, more, weight, y, size);
-  job.bytes = bytes;
-  // What a thread does not have in hand it could not round.
-  const std::int64_t in_hand = norm_warps(size.cols) * kWarp * 4 * kVectorsInHand;
-  if (size.cols % kGroup == 0 && size.cols <= in_hand) {
+  NormJob job = sum_job(x, residual, weight, y, size);
+  job.q8 = q8;
+  // The fused kernel quantizes from registers, so the row must fit into them.
+  const std::int64_t max_register_cols = norm_warps(size.cols) * kWarpSize * 4 * kRegisterVectors;
+  if (size.cols % kQ8GroupSize == 0 && size.cols <= max_register_cols) {
     launch_norm<true, true>("add_rms_norm_q8", job, size.rows, stream);
     return;
   }
   launch_norm<true, false>("add_rms_norm", job, size.rows, stream);
-  quantize_rows(y, bytes, size.rows, size.cols, stream);
+  quantize_rows(y, q8, size.rows, size.cols, stream);
 }
 
 void add(ConstRows a, ConstRows b, Rows y, std::int64_t rows, std::int64_t cols, Stream stream) {

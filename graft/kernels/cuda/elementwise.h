@@ -1,4 +1,5 @@
-// What is done to rows value by value, and norms. The bits of a row depend on that row alone.
+// Elementwise kernels and norms over f32 rows. The bits of a row do not depend on the other rows of
+// the call.
 
 #pragma once
 
@@ -9,7 +10,7 @@
 
 namespace graft::kernels::cuda {
 
-// y[rows, cols] = x / sqrt(mean(x^2) + eps) * weight; y may be x.
+// y[rows, cols] = x / sqrt(mean(x^2) + eps) * weight[cols]; y may alias x.
 void rms_norm(ConstRows x,
               const float* weight,
               Rows y,
@@ -18,9 +19,10 @@ void rms_norm(ConstRows x,
               float eps,
               Stream stream);
 
-// x += more; y = rms_norm(x). The bits are those of add and rms_norm.
+// x += residual; y = rms_norm(x). x, residual, y: [rows, cols] f32. Same bits as add() followed by
+// rms_norm().
 void add_rms_norm(Rows x,
-                  ConstRows more,
+                  ConstRows residual,
                   const float* weight,
                   Rows y,
                   std::int64_t rows,
@@ -28,32 +30,33 @@ void add_rms_norm(Rows x,
                   float eps,
                   Stream stream);
 
-// The same, with y as bytes too: those of quantize_rows. cols is a multiple of 32.
 struct NormSize {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   float eps = 0;
 };
+// add_rms_norm() that also quantizes y to int8 with one scale per 32 values; same bits as
+// quantize_rows(). cols is a multiple of 32.
 void add_rms_norm_q8(Rows x,
-                     ConstRows more,
+                     ConstRows residual,
                      const float* weight,
                      Rows y,
-                     const Q8Rows& bytes,
+                     const Q8Rows& q8,
                      const NormSize& size,
                      Stream stream);
 
-// y = a + b; y may be either.
+// y[rows, cols] = a + b; y may alias a or b.
 void add(ConstRows a, ConstRows b, Rows y, std::int64_t rows, std::int64_t cols, Stream stream);
 
-// y = gate / (1 + exp(-gate)) * up; y may be either.
+// y[rows, cols] = silu(gate) * up; y may alias gate or up.
 void silu_mul(
     ConstRows gate, ConstRows up, Rows y, std::int64_t rows, std::int64_t cols, Stream stream);
 
-// y += 1 / (1 + exp(-gates[row])) * x: what a gate lets through of the shared expert.
+// y[row] += sigmoid(gates[row]) * x[row]: adds the gated shared expert.
 void add_gated(
     const float* gates, ConstRows x, Rows y, std::int64_t rows, std::int64_t cols, Stream stream);
 
-// y[row] = x[row_ids[row]]
+// y[row] = x[row_ids[row]], row_ids[rows].
 void gather_rows(ConstRows x,
                  const std::int32_t* row_ids,
                  Rows y,
@@ -61,11 +64,11 @@ void gather_rows(ConstRows x,
                  std::int64_t cols,
                  Stream stream);
 
-// y = x: parts of rows from one matrix to another.
+// y[rows, cols] = x[rows, cols]: copies a column range between matrices of different strides.
 void copy_columns(ConstRows x, Rows y, std::int64_t rows, std::int64_t cols, Stream stream);
 
-// y[row] = y[row] * scales[row] + bias: ends a product with HalfRows (linear.h) by a library.
-// Without bias (null) rows with scale 1, nearly all, cost next to nothing.
+// y[row] = y[row] * scales[row] + bias[cols]: the epilogue of a cuBLASLt product with HalfRows
+// (linear.h). With bias null, rows of scale 1 (nearly all) are skipped.
 void scale_rows(Rows y,
                 const float* scales,
                 const float* bias,

@@ -9,7 +9,7 @@
 namespace graft::kernels::cuda {
 namespace {
 
-using testing::Device;
+using testing::DeviceArray;
 using testing::Floats;
 using testing::Random;
 using testing::relative_error;
@@ -47,145 +47,144 @@ TEST_F(Elementwise, RmsNorm) {
     const Floats x = random.floats(size.rows * size.cols, 3.0F);
     const Floats weight = random.floats(size.cols);
     const Floats want = rms_norm_reference(x, weight, size, 1e-5);
-    const Device<float> in(x);
-    const Device<float> factors(weight);
-    const Device<float> out(x.size());
+    const DeviceArray<float> in(x);
+    const DeviceArray<float> factors(weight);
+    const DeviceArray<float> out(x.size());
     rms_norm({in.get(), size.cols}, factors.get(), {out.get(), size.cols}, size.rows, size.cols,
              1e-5F, nullptr);
-    EXPECT_LT(relative_error(out.take(), want), 1e-6) << size.rows << " x " << size.cols;
+    EXPECT_LT(relative_error(out.download(), want), 1e-6) << size.rows << " x " << size.cols;
     // In place gives the same bits.
     rms_norm({in.get(), size.cols}, factors.get(), {in.get(), size.cols}, size.rows, size.cols,
              1e-5F, nullptr);
-    EXPECT_EQ(in.take(), out.take());
+    EXPECT_EQ(in.download(), out.download());
   }
 }
 
-// The last too long for a thread's registers, in rows that cannot be loaded as vectors too.
-TEST_F(Elementwise, AddAndRmsNormAtOnce) {
+// The largest size exceeds a thread's registers; the second stride prevents float4 loads.
+TEST_F(Elementwise, AddRmsNormMatchesSeparateKernels) {
   Random random(7);
   for (const Size size :
        {Size{1, 1}, {1, 4096}, {3, 2048}, {2, 7168}, {17, 130}, {3, 128}, {2, 9000}}) {
     for (const std::int64_t stride : {size.cols, size.cols + 3}) {
       const Floats x = random.floats(size.rows * stride, 3.0F);
-      const Floats more = random.floats(size.rows * stride, 2.0F);
-      const Device<float> factors(random.floats(size.cols));
-      const Device<float> a(x);
-      const Device<float> sum(x);
-      const Device<float> b(more);
-      const Device<float> want(x.size());
-      const Device<float> got(x.size());
+      const Floats residual = random.floats(size.rows * stride, 2.0F);
+      const DeviceArray<float> factors(random.floats(size.cols));
+      const DeviceArray<float> a(x);
+      const DeviceArray<float> sum(x);
+      const DeviceArray<float> b(residual);
+      const DeviceArray<float> want(x.size());
+      const DeviceArray<float> got(x.size());
       add({a.get(), stride}, {b.get(), stride}, {a.get(), stride}, size.rows, size.cols, nullptr);
       rms_norm({a.get(), stride}, factors.get(), {want.get(), size.cols}, size.rows, size.cols,
                1e-5F, nullptr);
       add_rms_norm({sum.get(), stride}, {b.get(), stride}, factors.get(), {got.get(), size.cols},
                    size.rows, size.cols, 1e-5F, nullptr);
-      EXPECT_EQ(sum.take(), a.take());
-      const Floats normed = got.take();
-      const Floats apart = want.take();
+      EXPECT_EQ(sum.download(), a.download());
+      const Floats normalized = got.download();
+      const Floats separate = want.download();
       const auto count = size.rows * size.cols;
-      EXPECT_TRUE(std::equal(normed.begin(), normed.begin() + count, apart.begin()))
+      EXPECT_TRUE(std::equal(normalized.begin(), normalized.begin() + count, separate.begin()))
           << size.rows << " x " << size.cols << " of " << stride;
     }
   }
 }
 
-// The norm is that of add_rms_norm, its bytes those of quantize_rows.
-TEST_F(Elementwise, AddRmsNormAndRound) {
+// The norm matches add_rms_norm and the int8 values match quantize_rows, bit for bit.
+TEST_F(Elementwise, AddRmsNormQ8MatchesSeparateKernels) {
   for (const std::int64_t cols : {32, 96, 2048, 4096, 8192, 16384}) {
     const std::int64_t rows = 3;
     Random random(static_cast<unsigned>(cols));
     const Floats x = random.floats(rows * cols);
-    const Device<float> more(random.floats(rows * cols));
-    const Device<float> factors(random.floats(cols));
+    const DeviceArray<float> residual(random.floats(rows * cols));
+    const DeviceArray<float> factors(random.floats(cols));
     const auto size = q8_rows_bytes(rows, cols);
-    const Device<std::byte> want_bytes(size);
-    const Device<std::byte> got_bytes(size);
-    const Device<float> a(x);
-    const Device<float> b(x);
-    const Device<float> want(x.size());
-    const Device<float> got(x.size());
-    add_rms_norm({a.get(), cols}, {more.get(), cols}, factors.get(), {want.get(), cols}, rows, cols,
-                 1e-5F, nullptr);
-    quantize_rows({want.get(), cols}, q8_rows_at(want_bytes.get(), rows, cols), rows, cols,
-                  nullptr);
-    add_rms_norm_q8({b.get(), cols}, {more.get(), cols}, factors.get(), {got.get(), cols},
-                    q8_rows_at(got_bytes.get(), rows, cols),
+    const DeviceArray<std::byte> want_q8(size);
+    const DeviceArray<std::byte> got_q8(size);
+    const DeviceArray<float> a(x);
+    const DeviceArray<float> b(x);
+    const DeviceArray<float> want(x.size());
+    const DeviceArray<float> got(x.size());
+    add_rms_norm({a.get(), cols}, {residual.get(), cols}, factors.get(), {want.get(), cols}, rows,
+                 cols, 1e-5F, nullptr);
+    quantize_rows({want.get(), cols}, q8_rows_at(want_q8.get(), rows, cols), rows, cols, nullptr);
+    add_rms_norm_q8({b.get(), cols}, {residual.get(), cols}, factors.get(), {got.get(), cols},
+                    q8_rows_at(got_q8.get(), rows, cols),
                     {.rows = rows, .cols = cols, .eps = 1e-5F}, nullptr);
-    EXPECT_EQ(b.take(), a.take());
-    EXPECT_EQ(got.take(), want.take());
-    EXPECT_EQ(got_bytes.take(), want_bytes.take()) << cols;
+    EXPECT_EQ(b.download(), a.download());
+    EXPECT_EQ(got.download(), want.download());
+    EXPECT_EQ(got_q8.download(), want_q8.download()) << cols;
   }
 }
 
-// The bits do not depend on whether rows can be loaded as vectors.
-TEST_F(Elementwise, RmsNormAtOddPlaces) {
+// The bits do not depend on whether float4 loads are possible.
+TEST_F(Elementwise, RmsNormOfUnalignedRows) {
   const std::int64_t cols = 1024;
   const Floats x = Random(8).floats(cols + 1);
-  const Device<float> factors(Random(9).floats(cols));
-  const Device<float> odd(x);
-  const Device<float> even(Floats(x.begin() + 1, x.end()));
+  const DeviceArray<float> factors(Random(9).floats(cols));
+  const DeviceArray<float> odd(x);
+  const DeviceArray<float> even(Floats(x.begin() + 1, x.end()));
   rms_norm({odd.get() + 1, cols}, factors.get(), {odd.get() + 1, cols}, 1, cols, 1e-5F, nullptr);
   rms_norm({even.get(), cols}, factors.get(), {even.get(), cols}, 1, cols, 1e-5F, nullptr);
-  const Floats got = odd.take();
-  EXPECT_EQ(Floats(got.begin() + 1, got.end()), even.take());
+  const Floats got = odd.download();
+  EXPECT_EQ(Floats(got.begin() + 1, got.end()), even.download());
 }
 
-// The first 5 of 9 values of each row; the others stay.
-TEST_F(Elementwise, RmsNormOfParts) {
+// Norms the first 5 of 9 values of each row; the others stay unchanged.
+TEST_F(Elementwise, RmsNormOfColumnRange) {
   Random random(2);
   const Floats x = random.floats(4 * 9);
   const Floats weight = random.floats(5);
-  Floats part;
+  Floats columns;
   for (std::int64_t row = 0; row < 4; ++row)
-    part.insert(part.end(), x.begin() + row * 9, x.begin() + row * 9 + 5);
-  const Floats normed = rms_norm_reference(part, weight, {4, 5}, 1e-6);
+    columns.insert(columns.end(), x.begin() + row * 9, x.begin() + row * 9 + 5);
+  const Floats normalized = rms_norm_reference(columns, weight, {4, 5}, 1e-6);
   Floats want = x;
   for (std::int64_t row = 0; row < 4; ++row)
-    std::copy_n(normed.begin() + row * 5, 5, want.begin() + row * 9);
-  const Device<float> in(x);
-  const Device<float> factors(weight);
+    std::copy_n(normalized.begin() + row * 5, 5, want.begin() + row * 9);
+  const DeviceArray<float> in(x);
+  const DeviceArray<float> factors(weight);
   rms_norm({in.get(), 9}, factors.get(), {in.get(), 9}, 4, 5, 1e-6F, nullptr);
-  EXPECT_LT(relative_error(in.take(), want), 1e-6);
+  EXPECT_LT(relative_error(in.download(), want), 1e-6);
 }
 
-TEST_F(Elementwise, AddsAndGates) {
+TEST_F(Elementwise, AddSiluMulAddGated) {
   Random random(3);
   for (const Size size : kSizes) {
     const std::int64_t count = size.rows * size.cols;
     Floats a = random.floats(count, 4.0F);
-    a[0] = -200.0F;  // whose exp is too large
+    a[0] = -200.0F;  // exp(200) overflows
     const Floats b = random.floats(count);
     const Floats gates = random.floats(size.rows, 2.0F);
     Floats sum(a.size());
     Floats gated(a.size());
-    Floats passed(a.size());
+    Floats gated_sum(a.size());
     for (std::int64_t i = 0; i < count; ++i) {
-      const auto place = static_cast<std::size_t>(i);
+      const auto index = static_cast<std::size_t>(i);
       const double gate = gates[static_cast<std::size_t>(i / size.cols)];
-      sum[place] = a[place] + b[place];
-      gated[place] =
-          static_cast<float>(a[place] / (1 + std::exp(-static_cast<double>(a[place]))) * b[place]);
-      passed[place] = static_cast<float>(a[place] + b[place] / (1 + std::exp(-gate)));
+      sum[index] = a[index] + b[index];
+      gated[index] =
+          static_cast<float>(a[index] / (1 + std::exp(-static_cast<double>(a[index]))) * b[index]);
+      gated_sum[index] = static_cast<float>(a[index] + b[index] / (1 + std::exp(-gate)));
     }
-    const Device<float> first(a);
-    const Device<float> second(b);
-    const Device<float> factors(gates);
-    const Device<float> out(a.size());
+    const DeviceArray<float> first(a);
+    const DeviceArray<float> second(b);
+    const DeviceArray<float> factors(gates);
+    const DeviceArray<float> out(a.size());
     const ConstRows x = {first.get(), size.cols};
     const ConstRows y = {second.get(), size.cols};
     add(x, y, {out.get(), size.cols}, size.rows, size.cols, nullptr);
-    EXPECT_EQ(out.take(), sum);
+    EXPECT_EQ(out.download(), sum);
     silu_mul(x, y, {out.get(), size.cols}, size.rows, size.cols, nullptr);
-    EXPECT_LT(relative_error(out.take(), gated), 1e-6);
+    EXPECT_LT(relative_error(out.download(), gated), 1e-6);
     add_gated(factors.get(), y, {first.get(), size.cols}, size.rows, size.cols, nullptr);
-    EXPECT_LT(relative_error(first.take(), passed), 1e-6);
+    EXPECT_LT(relative_error(first.download(), gated_sum), 1e-6);
   }
 }
 
-// Gate and up side by side in one matrix, the result over the gate.
-TEST_F(Elementwise, SiluMulOfHalfRows) {
+// Gate and up side by side in one matrix; the result overwrites gate.
+TEST_F(Elementwise, SiluMulInPlace) {
   const Floats x = Random(4).floats(3 * 20);
-  const Device<float> in(x);
+  const DeviceArray<float> in(x);
   silu_mul({in.get(), 20}, {in.get() + 10, 20}, {in.get(), 20}, 3, 10, nullptr);
   Floats want = x;
   for (std::size_t row = 0; row < 3; ++row) {
@@ -195,38 +194,38 @@ TEST_F(Elementwise, SiluMulOfHalfRows) {
           static_cast<float>(gate / (1 + std::exp(-gate)) * x[row * 20 + 10 + col]);
     }
   }
-  EXPECT_LT(relative_error(in.take(), want), 1e-6);
+  EXPECT_LT(relative_error(in.download(), want), 1e-6);
 }
 
-TEST_F(Elementwise, GathersAndCopies) {
+TEST_F(Elementwise, GatherRowsAndCopyColumns) {
   const Floats x = Random(5).floats(6 * 11);
-  const Device<float> in(x);
-  const Device<std::int32_t> ids(std::vector<std::int32_t>{5, 0, 5, 2});
-  const Device<float> out(4 * 11);
+  const DeviceArray<float> in(x);
+  const DeviceArray<std::int32_t> ids(std::vector<std::int32_t>{5, 0, 5, 2});
+  const DeviceArray<float> out(4 * 11);
   gather_rows({in.get(), 11}, ids.get(), {out.get(), 11}, 4, 11, nullptr);
   Floats want;
   for (const std::int64_t row : {5, 0, 5, 2})
     want.insert(want.end(), x.begin() + row * 11, x.begin() + (row + 1) * 11);
-  EXPECT_EQ(out.take(), want);
-  // Columns 3..6 of x to columns 0..3 of out.
+  EXPECT_EQ(out.download(), want);
+  // Columns [3, 7) of x to columns [0, 4) of out.
   copy_columns({in.get() + 3, 11}, {out.get(), 11}, 4, 4, nullptr);
   for (std::int64_t row = 0; row < 4; ++row)
     std::copy_n(x.begin() + row * 11 + 3, 4, want.begin() + row * 11);
-  EXPECT_EQ(out.take(), want);
+  EXPECT_EQ(out.download(), want);
 }
 
-TEST_F(Elementwise, ScalesRows) {
+TEST_F(Elementwise, ScaleRows) {
   const Floats x = Random(6).floats(4 * 530);
   const Floats scales = {1.0F, 0.25F, 1024.0F, 1.0F};
-  const Device<float> y(x);
-  const Device<float> scale_data(scales);
+  const DeviceArray<float> y(x);
+  const DeviceArray<float> scale_data(scales);
   scale_rows({y.get(), 530}, scale_data.get(), nullptr, 4, 520, nullptr);
   Floats want = x;
   for (std::int64_t row = 0; row < 4; ++row) {
     for (std::int64_t col = 0; col < 520; ++col)
       want[at(row, 530, col)] *= scales[static_cast<std::size_t>(row)];
   }
-  EXPECT_EQ(y.take(), want);
+  EXPECT_EQ(y.download(), want);
 }
 
 }  // namespace

@@ -8,31 +8,31 @@
 namespace graft::kernels::cuda {
 namespace {
 
-// Those after which CUDA's manual says that the process must be started again.
-constexpr std::array kLasting = {cudaErrorECCUncorrectable,
-                                 cudaErrorNvlinkUncorrectable,
-                                 cudaErrorIllegalAddress,
-                                 cudaErrorLaunchTimeout,
-                                 cudaErrorContextIsDestroyed,
-                                 cudaErrorAssert,
-                                 cudaErrorHardwareStackError,
-                                 cudaErrorIllegalInstruction,
-                                 cudaErrorMisalignedAddress,
-                                 cudaErrorInvalidAddressSpace,
-                                 cudaErrorInvalidPc,
-                                 cudaErrorLaunchFailure,
-                                 cudaErrorUnknown};
+// The errors after which, by the CUDA manual, the process must be restarted.
+constexpr std::array kSticky = {cudaErrorECCUncorrectable,
+                                cudaErrorNvlinkUncorrectable,
+                                cudaErrorIllegalAddress,
+                                cudaErrorLaunchTimeout,
+                                cudaErrorContextIsDestroyed,
+                                cudaErrorAssert,
+                                cudaErrorHardwareStackError,
+                                cudaErrorIllegalInstruction,
+                                cudaErrorMisalignedAddress,
+                                cudaErrorInvalidAddressSpace,
+                                cudaErrorInvalidPc,
+                                cudaErrorLaunchFailure,
+                                cudaErrorUnknown};
 
 }  // namespace
 
-bool is_lasting(cudaError_t error) {
-  return std::ranges::find(kLasting, error) != kLasting.end();
+bool is_sticky(cudaError_t error) {
+  return std::ranges::find(kSticky, error) != kSticky.end();
 }
 
 std::string error_text(cudaError_t error) {
-  const char* words = cudaGetErrorString(error);
-  if (!is_lasting(error)) return words;
-  return str(words, "; this program can use the GPU no more, start it again");
+  const char* text = cudaGetErrorString(error);
+  if (!is_sticky(error)) return text;
+  return str(text, "; the CUDA context is lost, restart the process");
 }
 
 }  // namespace graft::kernels::cuda

@@ -1,4 +1,4 @@
-// What is said of an error of CUDA.
+// Texts of CUDA errors.
 
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace graft::kernels::cuda {
 
-// Whether the program has lost the GPU with it: whatever is asked later fails too.
-bool is_lasting(cudaError_t error);
+// Whether the error is sticky: the CUDA context is lost and every later call of the process fails.
+bool is_sticky(cudaError_t error);
 
-// The driver's words, and what to do where that is known.
+// The CUDA error string, with the remedy when the error is sticky.
 std::string error_text(cudaError_t error);
 
 }  // namespace graft::kernels::cuda

@@ -5,14 +5,14 @@
 namespace graft::kernels::cuda {
 namespace {
 
-// Needs no GPU: it is about words.
-TEST(CudaErrors, WhoLosesTheGpuIsTold) {
+// Needs no GPU.
+TEST(CudaErrors, StickyErrorsAskForARestart) {
   EXPECT_EQ(error_text(cudaErrorIllegalAddress),
-            "an illegal memory access was encountered; this program can use the GPU no more, start "
-            "it again");
+            "an illegal memory access was encountered; the CUDA context is lost, restart the "
+            "process");
   EXPECT_EQ(error_text(cudaErrorMemoryAllocation), "out of memory");
-  EXPECT_TRUE(is_lasting(cudaErrorLaunchFailure));
-  EXPECT_FALSE(is_lasting(cudaErrorInvalidConfiguration));
+  EXPECT_TRUE(is_sticky(cudaErrorLaunchFailure));
+  EXPECT_FALSE(is_sticky(cudaErrorInvalidConfiguration));
 }
 
 }  // namespace

@@ -5,29 +5,29 @@
 namespace graft::kernels::cuda {
 namespace {
 
-// One thread each. The fences order what other kernels and copies of the stream wrote, too.
-__global__ void arrive_kernel(HostSignal meeting) {
-  volatile std::uint32_t* ready = meeting.ready;
+// Grid: one thread each. The fences also order the writes of earlier kernels and copies.
+__global__ void signal_host_kernel(HostSignal signal) {
+  volatile std::uint32_t* ready = signal.ready;
   const std::uint32_t next = *ready + 1;
   __threadfence_system();
   *ready = next;
 }
 
-__global__ void await_kernel(HostSignal meeting) {
-  const volatile std::uint32_t* done = meeting.done;
-  const std::uint32_t ready = *static_cast<const volatile std::uint32_t*>(meeting.ready);
+__global__ void wait_host_kernel(HostSignal signal) {
+  const volatile std::uint32_t* done = signal.done;
+  const std::uint32_t ready = *static_cast<const volatile std::uint32_t*>(signal.ready);
   while (*done != ready) {}
   __threadfence_system();
 }
 
 }  // namespace
 
-void arrive(const HostSignal& meeting, Stream stream) {
-  launch("arrive", arrive_kernel, {1, 1}, stream, meeting);
+void signal_host(const HostSignal& signal, Stream stream) {
+  launch("signal_host", signal_host_kernel, {1, 1}, stream, signal);
 }
 
-void await(const HostSignal& meeting, Stream stream) {
-  launch("await", await_kernel, {1, 1}, stream, meeting);
+void wait_host(const HostSignal& signal, Stream stream) {
+  launch("wait_host", wait_host_kernel, {1, 1}, stream, signal);
 }
 
 }  // namespace graft::kernels::cuda

@@ -1,10 +1,9 @@
-// Where a stream meets the processor without help of the driver: two numbers in memory that both
-// see. Passing a meeting takes microseconds less than a host function, and all of it can be
-// captured into a graph.
+// Synchronizes a stream with a host thread through two counters in pinned host memory. Takes
+// microseconds less than cudaLaunchHostFunc, and can be captured into a CUDA graph.
 //
-//   GPU, in order with its other work      a thread of the processor
-//   arrive()   ready += 1                  waits until `ready` changes, reads what it needs
-//   await()    waits until done == ready   sets `done` to what `ready` is
+//   GPU, in stream order                        host thread
+//   signal_host()   ready += 1                  polls until `ready` changes, reads its input
+//   wait_host()     spins until done == ready   writes its output, then done = ready
 
 #pragma once
 
@@ -14,15 +13,16 @@
 
 namespace graft::kernels::cuda {
 
-// Both numbers are in pinned memory of the processor, on cache lines of their own, and begin at 0.
+// Both counters are in pinned host memory, on separate cache lines, and start at 0.
 struct HostSignal {
   std::uint32_t* ready = nullptr;  // written by the GPU
-  std::uint32_t* done = nullptr;   // written by the processor
+  std::uint32_t* done = nullptr;   // written by the host
 };
 
-// What was enqueued before is done, and its copies are there, when the processor sees it.
-void arrive(const HostSignal& meeting, Stream stream);
-// What is enqueued afterwards sees what the processor wrote before it set `done`.
-void await(const HostSignal& meeting, Stream stream);
+// When the host sees the new `ready`, all earlier work of the stream is complete and its copies are
+// visible.
+void signal_host(const HostSignal& signal, Stream stream);
+// Later work of the stream sees what the host wrote before it set `done`.
+void wait_host(const HostSignal& signal, Stream stream);
 
 }  // namespace graft::kernels::cuda

@@ -1,4 +1,4 @@
-// The one way kernels are started, and the one place their errors are looked at.
+// Kernel launch with error check, and device functions that every kernel uses.
 
 #pragma once
 
@@ -12,19 +12,19 @@
 #include "graft/kernels/cuda/stream.h"
 
 #define GRAFT_UNROLL _Pragma("unroll")
-// Four at a time: for loads that would take too many registers all at once.
+// Unrolls by 4, for loads that would need too many registers when fully unrolled.
 #define GRAFT_UNROLL_4 _Pragma("unroll 4")
 
-// All kernels with shared memory of a size known at the launch use this one array.
+// Dynamic shared memory of all kernels.
 extern __shared__ __align__(128) unsigned char graft_dynamic_shared[];
 
 namespace graft::kernels::cuda {
 
-inline constexpr int kWarp = 32;
+inline constexpr int kWarpSize = 32;
 inline constexpr unsigned kAllLanes = 0xffffffffU;
 
-// Throws Error when the launch failed. A debug build also waits, so that what fails inside a kernel
-// is reported under that kernel's name; not while a graph is captured, when nothing runs.
+// Throws Error when the launch failed. A debug build also synchronizes, so that an error inside a
+// kernel is reported with its name; not during graph capture, where synchronizing is an error.
 inline void check_launch(const char* kernel, cudaError_t error, [[maybe_unused]] Stream stream) {
   const cudaError_t last = cudaGetLastError();
   if (error == cudaSuccess) error = last;
@@ -44,7 +44,7 @@ struct LaunchShape {
   std::size_t shared_bytes = 0;
 };
 
-// Nothing happens when the grid is empty.
+// Skips the launch when the grid is empty.
 template <class... Params, class... Args>
 void launch(const char* name,
             void (*kernel)(Params...),
@@ -60,7 +60,7 @@ void launch(const char* name,
   check_launch(name, cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...), stream);
 }
 
-// The same for kernels that may need more shared memory than they get without asking.
+// launch() for kernels that may need more dynamic shared memory than the default 48 KiB.
 template <class... Params, class... Args>
 void launch_with_shared(const char* name,
                         void (*kernel)(Params...),
@@ -74,7 +74,7 @@ void launch_with_shared(const char* name,
   launch(name, kernel, shape, stream, args...);
 }
 
-// What a block of the present GPU can ask for.
+// Maximum dynamic shared memory of a block on the current device, in bytes.
 inline std::size_t max_shared_bytes() {
   int device = 0;
   int bytes = 48 << 10;
@@ -88,14 +88,14 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Blocks of so many threads for so many items, one item per thread.
+// Number of blocks of `threads` threads that cover `items`, one item per thread.
 constexpr unsigned blocks_for(std::int64_t items, std::int64_t threads) {
   return static_cast<unsigned>(ceil_div(items, threads));
 }
 
-// Whether the code of a kernel that the driver runs on the present GPU was compiled for this
-// capability (80: sm_80) or a later one. A build for older GPUs runs on newer ones too, with the
-// code of the older.
+// Whether the code of the kernel that the driver selects for the current device was compiled for
+// this compute capability (80: sm_80) or a later one. A build for older GPUs also runs on newer
+// ones, but with the older code.
 template <class... Params>
 bool is_compiled_for(int capability, void (*kernel)(Params...)) {
   cudaFuncAttributes attributes = {};
@@ -112,33 +112,33 @@ __device__ inline std::int64_t global_thread() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 
-// Sums and maxima over a warp: every lane gets the same bits, whatever else runs.
+// Butterfly reductions over a warp: every lane gets the same bits, and the order is fixed.
 __device__ inline float warp_sum(float value) {
   GRAFT_UNROLL
-  for (int step = kWarp / 2; step > 0; step /= 2)
+  for (int step = kWarpSize / 2; step > 0; step /= 2)
     value += __shfl_xor_sync(kAllLanes, value, step);
   return value;
 }
 
 __device__ inline float warp_max(float value) {
   GRAFT_UNROLL
-  for (int step = kWarp / 2; step > 0; step /= 2)
+  for (int step = kWarpSize / 2; step > 0; step /= 2)
     value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, step));
   return value;
 }
 
-// Over a block of whole warps (at most 32), the warps in ascending order. All threads must call.
+// Sum over a block of at most 32 full warps, in ascending warp order. All threads must call it.
 __device__ inline float block_sum(float value) {
-  __shared__ float parts[kWarp];
+  __shared__ float warp_sums[kWarpSize];
   value = warp_sum(value);
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int num_warps = static_cast<int>(blockDim.x) / kWarp;
-  __syncthreads();  // the parts of an earlier sum have been read
-  if (threadIdx.x % kWarp == 0) parts[warp] = value;
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const int num_warps = static_cast<int>(blockDim.x) / kWarpSize;
+  __syncthreads();  // an earlier call has read warp_sums
+  if (threadIdx.x % kWarpSize == 0) warp_sums[warp] = value;
   __syncthreads();
   float total = 0.0F;
   for (int i = 0; i < num_warps; ++i)
-    total += parts[i];
+    total += warp_sums[i];
   return total;
 }
 

@@ -1,4 +1,5 @@
-// What choosing a token needs of a row of logits on the host: the best one, or the largest few.
+// Top-k of logits on the GPU, so that sampling copies k values per row to the host, not the
+// vocabulary.
 
 #pragma once
 
@@ -9,20 +10,20 @@
 
 namespace graft::kernels::cuda {
 
-inline constexpr std::int64_t kMaxTopK = 1024;
+inline constexpr std::int64_t kMaxTopK = 1024;  // threads of a block, each sorts one entry
 
-struct Candidates {
+struct TopK {
   std::int32_t* tokens = nullptr;  // [rows, count]
   float* logits = nullptr;         // [rows, count]
 };
 
-// The `count` largest logits of each row, the largest first, of equals the lower token. A logit
-// that is no number counts as the largest; a row shorter than count ends with tokens of -1.
+// The `count` largest of logits[rows, vocab_size] f32 per row, in descending order; ties go to the
+// lower token. NaN sorts first. When vocab_size < count, the rest of `tokens` is -1.
 void top_k_logits(ConstRows logits,
                   std::int64_t rows,
                   std::int64_t vocab_size,
                   std::int64_t count,
-                  const Candidates& out,
+                  const TopK& out,
                   Stream stream);
 
 }  // namespace graft::kernels::cuda

@@ -10,7 +10,7 @@
 namespace graft::kernels::cuda {
 namespace {
 
-using testing::Device;
+using testing::DeviceArray;
 using testing::Floats;
 using testing::Random;
 
@@ -23,10 +23,10 @@ std::vector<std::int32_t> by_logit(const float* row, std::int64_t size) {
   return order;
 }
 
-// Rows of logits with a tail that belongs to nobody.
-Floats random_logits(std::int64_t rows, std::int64_t stride, bool few_values) {
+// has_ties: rounds the logits to multiples of 4.
+Floats random_logits(std::int64_t rows, std::int64_t stride, bool has_ties) {
   Floats logits = Random(61).floats(rows * stride, 5.0F);
-  if (few_values) {
+  if (has_ties) {
     for (float& logit : logits)
       logit = std::round(logit / 4.0F) * 4.0F;
   }
@@ -38,12 +38,12 @@ void expect_top_k(const Floats& logits,
                   std::int64_t vocab,
                   std::int64_t count) {
   const std::int64_t rows = static_cast<std::int64_t>(logits.size()) / stride;
-  const Device<float> data(logits);
-  const Device<std::int32_t> tokens(static_cast<std::size_t>(rows * count));
-  const Device<float> values(static_cast<std::size_t>(rows * count));
+  const DeviceArray<float> data(logits);
+  const DeviceArray<std::int32_t> tokens(static_cast<std::size_t>(rows * count));
+  const DeviceArray<float> values(static_cast<std::size_t>(rows * count));
   top_k_logits({data.get(), stride}, rows, vocab, count, {tokens.get(), values.get()}, nullptr);
-  const std::vector<std::int32_t> got = tokens.take();
-  const Floats got_values = values.take();
+  const std::vector<std::int32_t> got = tokens.download();
+  const Floats got_values = values.download();
   for (std::int64_t row = 0; row < rows; ++row) {
     const float* begin = logits.data() + row * stride;
     std::vector<std::int32_t> want = by_logit(begin, vocab);
@@ -57,16 +57,16 @@ void expect_top_k(const Floats& logits,
   }
 }
 
-TEST_F(SamplingKernels, Candidates) {
-  for (const bool few_values : {false, true}) {
-    expect_top_k(random_logits(3, 5003, few_values), 5003, 5000, 40);
-    expect_top_k(random_logits(2, 1500, few_values), 1500, 1500, 1024);
-    expect_top_k(random_logits(2, 7, few_values), 7, 7, 10);
-    expect_top_k(random_logits(1, 1024, few_values), 1024, 1, 1);
+TEST_F(SamplingKernels, TopK) {
+  for (const bool has_ties : {false, true}) {
+    expect_top_k(random_logits(3, 5003, has_ties), 5003, 5000, 40);
+    expect_top_k(random_logits(2, 1500, has_ties), 1500, 1500, 1024);
+    expect_top_k(random_logits(2, 7, has_ties), 7, 7, 10);
+    expect_top_k(random_logits(1, 1024, has_ties), 1024, 1, 1);
   }
 }
 
-TEST_F(SamplingKernels, EqualsAndExtremes) {
+TEST_F(SamplingKernels, TiesAndInfinities) {
   expect_top_k(Floats(3000, -1.5F), 3000, 3000, 100);
   Floats logits = random_logits(1, 2000, false);
   logits[5] = 0.0F;
@@ -75,24 +75,24 @@ TEST_F(SamplingKernels, EqualsAndExtremes) {
   expect_top_k(logits, 2000, 2000, 300);
 }
 
-TEST_F(SamplingKernels, TheBestAlone) {
+TEST_F(SamplingKernels, Argmax) {
   Floats logits = random_logits(4, 3001, true);
   std::fill_n(logits.begin() + 2 * 3001, 3001, -INFINITY);
   expect_top_k(logits, 3001, 3000, 1);
 }
 
-// Whoever looks at the first candidate learns that the row is none of numbers.
-TEST_F(SamplingKernels, WhatIsNoNumberComesFirst) {
+// The first entry tells the caller that the row contains NaN.
+TEST_F(SamplingKernels, NanSortsFirst) {
   for (const std::int64_t count : {1, 40}) {
     Floats logits = random_logits(1, 3000, true);
     logits[17] = -NAN;
     logits[20] = NAN;
-    const Device<float> data(logits);
-    const Device<std::int32_t> tokens(static_cast<std::size_t>(count));
-    const Device<float> values(static_cast<std::size_t>(count));
+    const DeviceArray<float> data(logits);
+    const DeviceArray<std::int32_t> tokens(static_cast<std::size_t>(count));
+    const DeviceArray<float> values(static_cast<std::size_t>(count));
     top_k_logits({data.get(), 3000}, 1, 3000, count, {tokens.get(), values.get()}, nullptr);
-    EXPECT_EQ(tokens.take()[0], 17);
-    EXPECT_TRUE(std::isnan(values.take()[0]));
+    EXPECT_EQ(tokens.download()[0], 17);
+    EXPECT_TRUE(std::isnan(values.download()[0]));
   }
 }
 

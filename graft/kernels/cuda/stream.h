@@ -1,7 +1,7 @@
-// What the headers of this folder share. They need no CUDA header: a Stream is a cudaStream_t, and
-// every pointer is one of the device unless a comment says otherwise. Functions enqueue work and
-// return; they allocate nothing and wait for nothing, so that all of them can be captured into a
-// graph. Scratch memory is the caller's: the function named x_bytes says how much x needs.
+// Types shared by the headers of this folder, which include no CUDA header: a Stream is a
+// cudaStream_t. Every pointer is a device pointer unless a comment says otherwise. Functions
+// enqueue work and return; they neither allocate nor synchronize, so all of them can be captured
+// into a CUDA graph. The caller owns scratch memory; x_bytes() returns the size that x() needs.
 
 #pragma once
 
@@ -14,16 +14,16 @@ namespace graft::kernels::cuda {
 
 using Stream = CUstream_st*;
 
-// The bits of an F16.
+// The bits of an f16 value.
 using Half = std::uint16_t;
 
-// How products are computed where there is a choice.
+// Operand precision of matrix products; sums are always f32.
 enum class Arithmetic : std::uint8_t {
   F32,
-  F16,  // operands rounded to 16 bits, sums in float; F32 where the GPU cannot
+  F16,  // 16-bit operands on tensor cores; F32 on GPUs without them
 };
 
-// Rows of floats, `stride` floats apart: whole rows of a matrix or the same part of each.
+// f32 rows, `stride` floats apart: whole rows of a matrix or a column range of them.
 struct ConstRows {
   const float* data = nullptr;
   std::int64_t stride = 0;
@@ -36,7 +36,7 @@ struct Rows {
   operator ConstRows() const { return {data, stride}; }  // NOLINT(google-explicit-constructor)
 };
 
-// Scratch of different arrays begins at multiples of this.
+// Arrays in scratch memory start at multiples of this many bytes.
 inline constexpr std::size_t kScratchAlignment = 256;
 
 constexpr std::size_t aligned_bytes(std::size_t bytes) {

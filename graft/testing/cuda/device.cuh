@@ -1,5 +1,5 @@
-// What the tests of the CUDA kernels share: arrays on the GPU, random numbers, comparisons.
-// Without a GPU tests are skipped; with GRAFT_REQUIRE_GPU=1 they fail instead.
+// Helpers of the CUDA kernel tests: device arrays, random data, comparisons. Without a GPU the
+// tests are skipped; with GRAFT_REQUIRE_GPU=1 they fail instead.
 
 #pragma once
 
@@ -26,7 +26,7 @@ inline void check(cudaError_t error) {
   if (error != cudaSuccess) fail("CUDA: ", cudaGetErrorString(error));
 }
 
-// Base of all fixtures.
+// Base class of all fixtures.
 class GpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -34,33 +34,35 @@ class GpuTest : public ::testing::Test {
     if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) return;
     const char* required = std::getenv("GRAFT_REQUIRE_GPU");
     if (required != nullptr && std::string_view(required) == "1") {
-      FAIL() << "GRAFT_REQUIRE_GPU is 1, but there is no GPU";
+      FAIL() << "GRAFT_REQUIRE_GPU=1, but no CUDA device was found";
     }
-    GTEST_SKIP() << "no GPU";
+    GTEST_SKIP() << "no CUDA device";
   }
 };
 
-// An array on the GPU. New ones hold bytes 0xff: NaN as floats, -1 as numbers of rows.
+// An array in device memory. Every byte starts as 0xff: NaN as float, -1 as int32 index.
 template <class T>
-class Device {
+class DeviceArray {
  public:
-  explicit Device(std::size_t count) : count_(count) {
+  explicit DeviceArray(std::size_t count) : count_(count) {
     check(cudaMalloc(reinterpret_cast<void**>(&data_), bytes() == 0 ? 1 : bytes()));
     check(cudaMemset(data_, 0xff, bytes()));
   }
-  explicit Device(const std::vector<T>& values) : Device(values.size()) { put(values); }
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
-  ~Device() { cudaFree(data_); }
+  explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
+    upload(values);
+  }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+  ~DeviceArray() { cudaFree(data_); }
 
   T* get() const { return data_; }
   std::size_t size() const { return count_; }
   std::size_t bytes() const { return count_ * sizeof(T); }
-  void put(const std::vector<T>& values) {
+  void upload(const std::vector<T>& values) {
     check(cudaMemcpy(data_, values.data(), bytes(), cudaMemcpyHostToDevice));
   }
-  // Waits for all work before.
-  std::vector<T> take() const {
+  // Synchronizes the device before copying.
+  std::vector<T> download() const {
     std::vector<T> values(count_);
     check(cudaDeviceSynchronize());
     check(cudaMemcpy(values.data(), data_, bytes(), cudaMemcpyDeviceToHost));
@@ -76,13 +78,15 @@ class Random {
  public:
   explicit Random(unsigned seed) : engine_(seed) {}
 
-  Floats floats(std::int64_t count, float size = 1.0F) {
-    std::normal_distribution<float> distribution(0.0F, size);
+  // Normally distributed with mean 0.
+  Floats floats(std::int64_t count, float stddev = 1.0F) {
+    std::normal_distribution<float> distribution(0.0F, stddev);
     Floats values(static_cast<std::size_t>(count));
     for (float& value : values)
       value = distribution(engine_);
     return values;
   }
+  // Uniform in [0, end).
   std::int64_t below(std::int64_t end) {
     return std::uniform_int_distribution<std::int64_t>(0, end - 1)(engine_);
   }
@@ -113,19 +117,19 @@ inline float bf16_value(std::uint16_t code) {
   return value;
 }
 
-// The difference of two arrays, as a part of the second's length; NaN counts as infinite.
+// |got - want| / |want| in the Euclidean norm; infinite when a difference is NaN.
 template <class A, class B>
 double relative_error(const std::vector<A>& got, const std::vector<B>& want) {
   EXPECT_EQ(got.size(), want.size());
-  double difference = 0;
-  double length = 0;
+  double error = 0;
+  double norm = 0;
   for (std::size_t i = 0; i < want.size() && i < got.size(); ++i) {
     const double d = static_cast<double>(got[i]) - static_cast<double>(want[i]);
     if (std::isnan(d)) return INFINITY;
-    difference += d * d;
-    length += static_cast<double>(want[i]) * static_cast<double>(want[i]);
+    error += d * d;
+    norm += static_cast<double>(want[i]) * static_cast<double>(want[i]);
   }
-  return length == 0 ? std::sqrt(difference) : std::sqrt(difference / length);
+  return norm == 0 ? std::sqrt(error) : std::sqrt(error / norm);
 }
 
 }  // namespace graft::kernels::cuda::testing

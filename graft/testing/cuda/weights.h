@@ -1,4 +1,4 @@
-// Weights of every type for the tests of the CUDA kernels: random blocks of sensible size.
+// Random weight matrices of every dtype for the CUDA kernel tests.
 
 #pragma once
 
@@ -24,11 +24,11 @@ inline std::vector<DType> weight_types() {
 
 struct TestMatrix {
   std::vector<std::byte> bytes;
-  std::vector<float> values;  // what they mean
+  std::vector<float> values;  // [rows, cols], the decoded bytes
 };
 
-// Random values of about the size of a model's. Types that cannot be written get random bytes;
-// blocks that decode to something large or to nothing sensible are drawn again.
+// Normally distributed values of a model's magnitude. Types without an encoder get random bytes;
+// a block is redrawn until every value is finite and below 8 in magnitude.
 inline TestMatrix random_matrix(DType type, std::int64_t rows, std::int64_t cols, unsigned seed) {
   const quant::Codec& codec = quant::reference_codecs()[static_cast<std::size_t>(type)];
   std::mt19937 engine(seed);
@@ -49,13 +49,13 @@ inline TestMatrix random_matrix(DType type, std::int64_t rows, std::int64_t cols
   for (std::size_t block = 0; block < count / block_values; ++block) {
     std::byte* bytes = matrix.bytes.data() + block * block_bytes;
     float* values = matrix.values.data() + block * block_values;
-    for (bool good = false; !good;) {
+    for (bool is_usable = false; !is_usable;) {
       for (std::size_t i = 0; i < block_bytes; ++i)
         bytes[i] = static_cast<std::byte>(engine());
       codec.decode(bytes, values, block_values);
-      good = true;
+      is_usable = true;
       for (std::size_t i = 0; i < block_values; ++i)
-        good = good && std::abs(values[i]) < 8.0F;
+        is_usable = is_usable && std::abs(values[i]) < 8.0F;
     }
   }
   return matrix;

@@ -8,170 +8,173 @@
 namespace graft::kernels::cuda {
 namespace {
 
-// Parts: enough blocks for four on each of 132 multiprocessors, and not so many that joining them
-// shows.
-constexpr std::int64_t kEnoughBlocks = 528;
-constexpr std::int64_t kMaxParts = 64;
+// Four blocks on each of 132 SMs (H100, H200) fill the GPU.
+constexpr std::int64_t kTargetBlocks = 528;
+constexpr std::int64_t kMaxSplits = 64;  // more are not worth the merge
 
-// Joining takes about three microseconds: contexts of up to `unsplit` positions are one part, and
-// no part is shorter than `shortest`.
-struct PartRule {
-  std::int64_t unsplit;
-  std::int64_t shortest;
+// Merging takes about 3 µs: contexts of up to max_unsplit positions stay one split, and no split is
+// shorter than min_split_len positions.
+struct SplitRule {
+  std::int64_t max_unsplit;
+  std::int64_t min_split_len;
 };
-constexpr PartRule kAnyRows = {.unsplit = 256, .shortest = 256};
-constexpr PartRule kFewRows = {.unsplit = 512, .shortest = 256};
-// Single tokens; latents are long, and the more so the more heads they meet.
-constexpr PartRule kLatents = {.unsplit = 256, .shortest = 128};
-constexpr PartRule kLatentsOfManyHeads = {.unsplit = 64, .shortest = 64};
-// Few rows: past so many positions a block the kernel that has loads and products overlap is
-// quicker.
-constexpr std::int64_t kLongestFewPart = 1024;
-// A part begins where a chunk of keys does, in every kernel.
-constexpr std::int64_t kPartStep = 64;
+constexpr SplitRule kDefaultRule = {.max_unsplit = 256, .min_split_len = 256};
+constexpr SplitRule kDecodeRule = {.max_unsplit = 512, .min_split_len = 256};
+// Decode tokens of latent attention: cache rows are long, so splits pay off earlier, and earlier
+// still with many heads.
+constexpr SplitRule kMlaRule = {.max_unsplit = 256, .min_split_len = 128};
+constexpr SplitRule kMlaManyHeadsRule = {.max_unsplit = 64, .min_split_len = 64};
+// For longer KV splits the mma kernel is faster, which overlaps loads with products.
+constexpr std::int64_t kMaxDecodeSplitLen = 1024;
+// A split starts at a chunk boundary of every kernel.
+constexpr std::int64_t kSplitAlignment = 64;
 
-constexpr int kJoinThreads = 128;
-constexpr int kJoinAhead = 8;  // values that a thread has under way
+constexpr int kMergeThreads = 128;
+constexpr int kMergeUnroll = 8;  // loads in flight per thread
 
-// A block per token and head.
-__global__ void __launch_bounds__(kJoinThreads) join_parts_kernel(AttentionJob job) {
-  __shared__ float factors[kMaxParts];
-  const std::int64_t sequence = quotient(blockIdx.x, job.batch.max_tokens);
+// Merges the partial states of a row's splits into `out`. Grid: (sequence * max_tokens + token,
+// head), one thread per output column.
+__global__ void __launch_bounds__(kMergeThreads) merge_splits_kernel(AttentionJob job) {
+  __shared__ float factors[kMaxSplits];
+  const std::int64_t sequence = div_u32(blockIdx.x, job.batch.max_tokens);
   const std::int64_t token = blockIdx.x - sequence * job.batch.max_tokens;
   const std::int64_t num_tokens = job.batch.num_tokens[sequence];
   if (token >= num_tokens) return;
   const std::int64_t row = job.batch.first_rows[sequence] + token;
   const std::int64_t position = job.batch.context_lens[sequence] - num_tokens + token;
-  const std::int64_t first = quotient(first_seen(job.shape.window, position), job.part_len);
-  const auto count = static_cast<int>(quotient(position, job.part_len) - first) + 1;
-  const std::int64_t place = (first * job.batch.num_rows + row) * job.shape.num_heads + blockIdx.y;
-  const std::int64_t step = job.batch.num_rows * job.shape.num_heads;  // to the next part
-  // Every warp looks at all parts, a lane at two of them.
-  static_assert(kMaxParts == 2 * kWarp);
-  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  const std::int64_t first = div_u32(window_begin(job.shape.window, position), job.split_len);
+  const auto count = static_cast<int>(div_u32(position, job.split_len) - first) + 1;
+  const std::int64_t state_idx =
+      (first * job.batch.num_rows + row) * job.shape.num_heads + blockIdx.y;
+  const std::int64_t step = job.batch.num_rows * job.shape.num_heads;  // states per split
+  // Every warp loads the states of all splits, two per lane.
+  static_assert(kMaxSplits == 2 * kWarpSize);
+  const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
   float2 states[2];
   GRAFT_UNROLL
   for (int i = 0; i < 2; ++i) {
-    const int part = lane + i * kWarp;
-    states[i] = part < count ? job.states.max_sum[place + part * step] : make_float2(kNothing, 0);
+    const int split = lane + i * kWarpSize;
+    states[i] =
+        split < count ? job.partials.max_sum[state_idx + split * step] : make_float2(kNegInf, 0);
   }
   const float max = warp_max(fmaxf(states[0].x, states[1].x));
-  const float mine[2] = {exp2f(states[0].x - max), exp2f(states[1].x - max)};
-  const float sum = warp_sum(states[0].y * mine[0] + states[1].y * mine[1]);
-  if (threadIdx.x < kWarp) {
-    factors[lane] = mine[0];
-    factors[lane + kWarp] = mine[1];
+  const float lane_factors[2] = {exp2f(states[0].x - max), exp2f(states[1].x - max)};
+  const float sum = warp_sum(states[0].y * lane_factors[0] + states[1].y * lane_factors[1]);
+  if (threadIdx.x < kWarpSize) {
+    factors[lane] = lane_factors[0];
+    factors[lane + kWarpSize] = lane_factors[1];
   }
   __syncthreads();
   const auto value_dim = static_cast<int>(job.shape.value_dim);
   float* to = job.out.data + row * job.out.stride + blockIdx.y * job.shape.value_dim;
-  for (int col = static_cast<int>(threadIdx.x); col < value_dim; col += kJoinThreads) {
-    const float* from = job.states.values + place * value_dim + col;
+  for (int col = static_cast<int>(threadIdx.x); col < value_dim; col += kMergeThreads) {
+    const float* from = job.partials.values + state_idx * value_dim + col;
     float value = 0.0F;
-    for (int part = 0; part < count; part += kJoinAhead) {
-      float values[kJoinAhead];
+    for (int split = 0; split < count; split += kMergeUnroll) {
+      float values[kMergeUnroll];
       GRAFT_UNROLL
-      for (int i = 0; i < kJoinAhead; ++i)
-        values[i] = part + i < count ? from[(part + i) * step * value_dim] : 0.0F;
+      for (int i = 0; i < kMergeUnroll; ++i)
+        values[i] = split + i < count ? from[(split + i) * step * value_dim] : 0.0F;
       GRAFT_UNROLL
-      for (int i = 0; i < kJoinAhead; ++i)
-        value += part + i < count ? values[i] * factors[part + i] : 0.0F;
+      for (int i = 0; i < kMergeUnroll; ++i)
+        value += split + i < count ? values[i] * factors[split + i] : 0.0F;
     }
     to[col] = value / sum;
   }
 }
 
-std::int64_t rows_of_sequence(const AttentionShape& shape, const AttentionBatch& batch) {
+std::int64_t rows_per_kv_head(const AttentionShape& shape, const AttentionBatch& batch) {
   return batch.max_tokens * (shape.num_heads / shape.num_kv_heads);
 }
 
-// Tiles of many rows where a sequence has more than a small tile and the GPU has room for them.
+// The large tile when a sequence has more rows than the small one and it fits into shared memory.
 void choose_kernel(const AttentionShape& shape,
                    const AttentionBatch& batch,
                    DType cache,
                    AttentionPlan& plan) {
-  const std::int64_t rows = rows_of_sequence(shape, batch);
-  if (can_run_on_tensor_cores(shape, cache)) {
-    plan.kernel = AttentionPlan::Kernel::TensorCores;
-    plan.many_rows = rows > tensor_tile_rows(false);
-    plan.tile_rows = tensor_tile_rows(plan.many_rows);
+  const std::int64_t rows = rows_per_kv_head(shape, batch);
+  if (can_run_mma(shape, cache)) {
+    plan.kernel = AttentionPlan::Kernel::Mma;
+    plan.large_tile = rows > mma_tile_rows(false);
+    plan.tile_rows = mma_tile_rows(plan.large_tile);
     return;
   }
-  if (can_run_latent(shape, cache)) {
-    plan.kernel = AttentionPlan::Kernel::Latents;
-    plan.many_rows = rows > latent_tile_rows(false);
-    plan.tile_rows = latent_tile_rows(plan.many_rows);
+  if (can_run_mla(shape, cache)) {
+    plan.kernel = AttentionPlan::Kernel::Mla;
+    plan.large_tile = rows > mla_tile_rows(false);
+    plan.tile_rows = mla_tile_rows(plan.large_tile);
     return;
   }
-  plan.many_rows = rows > core_tile_rows(shape, false) && core_tile_fits(shape, true);
-  plan.tile_rows = core_tile_rows(shape, plan.many_rows);
-  GRAFT_CHECK(core_tile_fits(shape, plan.many_rows), "no attention of ", shape.key_dim, " by ",
-              shape.value_dim);
+  plan.large_tile = rows > simt_tile_rows(shape, false) && simt_tile_fits(shape, true);
+  plan.tile_rows = simt_tile_rows(shape, plan.large_tile);
+  GRAFT_CHECK(simt_tile_fits(shape, plan.large_tile), "unsupported attention head dims: keys ",
+              shape.key_dim, ", values ", shape.value_dim);
 }
 
 std::int64_t num_tiles(const AttentionShape& shape,
                        const AttentionBatch& batch,
                        const AttentionPlan& plan) {
-  return batch.num_sequences * ceil_div(rows_of_sequence(shape, batch), plan.tile_rows);
+  return batch.num_sequences * ceil_div(rows_per_kv_head(shape, batch), plan.tile_rows);
 }
 
-PartRule part_rule(const AttentionBatch& batch, const AttentionPlan& plan) {
+SplitRule split_rule(const AttentionBatch& batch, const AttentionPlan& plan) {
   switch (plan.kernel) {
-    case AttentionPlan::Kernel::FewRows:
-      return kFewRows;
-    case AttentionPlan::Kernel::Latents:
-      if (batch.max_tokens > 1) return kAnyRows;
-      return plan.many_rows ? kLatentsOfManyHeads : kLatents;
+    case AttentionPlan::Kernel::Decode:
+      return kDecodeRule;
+    case AttentionPlan::Kernel::Mla:
+      if (batch.max_tokens > 1) return kDefaultRule;
+      return plan.large_tile ? kMlaManyHeadsRule : kMlaRule;
     default:
-      return kAnyRows;
+      return kDefaultRule;
   }
 }
 
-void split(const AttentionShape& shape, const AttentionBatch& batch, AttentionPlan& plan) {
-  const PartRule rule = part_rule(batch, plan);
+void plan_splits(const AttentionShape& shape, const AttentionBatch& batch, AttentionPlan& plan) {
+  const SplitRule rule = split_rule(batch, plan);
   const std::int64_t context = std::max<std::int64_t>(1, batch.max_context);
   const std::int64_t blocks =
       std::max<std::int64_t>(1, num_tiles(shape, batch, plan) * shape.num_kv_heads);
-  const std::int64_t wanted = context <= rule.unsplit ? 1 : ceil_div(context, rule.shortest);
-  const std::int64_t parts =
-      std::clamp<std::int64_t>(std::min(wanted, kEnoughBlocks / blocks), 1, kMaxParts);
-  plan.part_len = ceil_div(ceil_div(context, parts), kPartStep) * kPartStep;
-  plan.num_parts = ceil_div(context, plan.part_len);
+  const std::int64_t wanted =
+      context <= rule.max_unsplit ? 1 : ceil_div(context, rule.min_split_len);
+  const std::int64_t num_splits =
+      std::clamp<std::int64_t>(std::min(wanted, kTargetBlocks / blocks), 1, kMaxSplits);
+  plan.split_len = ceil_div(ceil_div(context, num_splits), kSplitAlignment) * kSplitAlignment;
+  plan.num_splits = ceil_div(context, plan.split_len);
 }
 
-bool plan_few(const AttentionShape& shape,
-              const AttentionBatch& batch,
-              DType cache,
-              AttentionPlan& plan) {
-  if (rows_of_sequence(shape, batch) > 2 * few_tile_rows() || !can_run_few(shape, cache))
+bool plan_decode(const AttentionShape& shape,
+                 const AttentionBatch& batch,
+                 DType cache,
+                 AttentionPlan& plan) {
+  if (rows_per_kv_head(shape, batch) > 2 * decode_tile_rows() || !can_run_decode(shape, cache))
     return false;
-  plan.kernel = AttentionPlan::Kernel::FewRows;
-  plan.tile_rows = few_tile_rows();
-  split(shape, batch, plan);
-  return plan.part_len <= kLongestFewPart;
+  plan.kernel = AttentionPlan::Kernel::Decode;
+  plan.tile_rows = decode_tile_rows();
+  plan_splits(shape, batch, plan);
+  return plan.split_len <= kMaxDecodeSplitLen;
 }
 
 std::size_t max_sum_bytes(const AttentionShape& shape,
                           const AttentionBatch& batch,
-                          std::int64_t num_parts) {
-  return aligned_bytes(static_cast<std::size_t>(num_parts * batch.num_rows * shape.num_heads) *
+                          std::int64_t num_splits) {
+  return aligned_bytes(static_cast<std::size_t>(num_splits * batch.num_rows * shape.num_heads) *
                        sizeof(float2));
 }
 
-void start(
+void launch_kernel(
     const AttentionPlan& plan, const AttentionJob& job, DType cache, dim3 grid, Stream stream) {
   switch (plan.kernel) {
-    case AttentionPlan::Kernel::Cores:
-      launch_on_cores(job, cache, plan.many_rows, grid, stream);
+    case AttentionPlan::Kernel::Simt:
+      launch_attention_simt(job, cache, plan.large_tile, grid, stream);
       return;
-    case AttentionPlan::Kernel::TensorCores:
-      launch_on_tensor_cores(job, cache, plan.many_rows, grid, stream);
+    case AttentionPlan::Kernel::Mma:
+      launch_attention_mma(job, cache, plan.large_tile, grid, stream);
       return;
-    case AttentionPlan::Kernel::FewRows:
-      launch_few(job, cache, grid, stream);
+    case AttentionPlan::Kernel::Decode:
+      launch_attention_decode(job, cache, grid, stream);
       return;
-    case AttentionPlan::Kernel::Latents:
-      launch_latent(job, cache, plan.many_rows, grid, stream);
+    case AttentionPlan::Kernel::Mla:
+      launch_attention_mla(job, cache, plan.large_tile, grid, stream);
       return;
   }
 }
@@ -181,16 +184,17 @@ void start(
 AttentionPlan plan_attention(const AttentionShape& shape,
                              const AttentionBatch& batch,
                              DType cache) {
-  GRAFT_CHECK(is_cache_type(cache), "no attention to a cache of ", name(cache));
+  GRAFT_CHECK(is_cache_type(cache), "unsupported KV cache dtype ", name(cache));
   AttentionPlan plan;
-  if (!plan_few(shape, batch, cache, plan)) {
+  if (!plan_decode(shape, batch, cache, plan)) {
     choose_kernel(shape, batch, cache, plan);
-    split(shape, batch, plan);
+    plan_splits(shape, batch, plan);
   }
-  if (plan.num_parts > 1) {
-    const auto states = static_cast<std::size_t>(plan.num_parts * batch.num_rows * shape.num_heads);
-    plan.scratch_bytes = max_sum_bytes(shape, batch, plan.num_parts) +
-                         states * static_cast<std::size_t>(shape.value_dim) * sizeof(float);
+  if (plan.num_splits > 1) {
+    const auto num_states =
+        static_cast<std::size_t>(plan.num_splits * batch.num_rows * shape.num_heads);
+    plan.scratch_bytes = max_sum_bytes(shape, batch, plan.num_splits) +
+                         num_states * static_cast<std::size_t>(shape.value_dim) * sizeof(float);
   }
   return plan;
 }
@@ -209,23 +213,24 @@ void attention(const AttentionShape& shape,
                       .cache_row = cache.row_elems(),
                       .vectors = cache.row_elems() % 4 == 0 && shape.key_dim % 4 == 0 &&
                                  shape.value_dim % 4 == 0 && shape.value_offset % 4 == 0,
-                      .part_len = plan.part_len,
+                      .split_len = plan.split_len,
                       .queries = queries,
                       .out = out,
-                      .states = {}};
-  if (plan.num_parts > 1) {
+                      .partials = {}};
+  if (plan.num_splits > 1) {
     auto* memory = static_cast<std::byte*>(scratch);
-    job.states = {
+    job.partials = {
         .max_sum = reinterpret_cast<float2*>(memory),
-        .values = reinterpret_cast<float*>(memory + max_sum_bytes(shape, batch, plan.num_parts))};
+        .values = reinterpret_cast<float*>(memory + max_sum_bytes(shape, batch, plan.num_splits))};
   }
   const dim3 grid(static_cast<unsigned>(num_tiles(shape, batch, plan)),
-                  static_cast<unsigned>(shape.num_kv_heads), static_cast<unsigned>(plan.num_parts));
-  start(plan, job, cache.dtype, grid, stream);
-  if (plan.num_parts == 1) return;
+                  static_cast<unsigned>(shape.num_kv_heads),
+                  static_cast<unsigned>(plan.num_splits));
+  launch_kernel(plan, job, cache.dtype, grid, stream);
+  if (plan.num_splits == 1) return;
   const dim3 rows(static_cast<unsigned>(batch.num_sequences * batch.max_tokens),
                   static_cast<unsigned>(shape.num_heads));
-  launch("join_parts", join_parts_kernel, {rows, kJoinThreads}, stream, job);
+  launch("merge_splits", merge_splits_kernel, {rows, kMergeThreads}, stream, job);
 }
 
 }  // namespace graft::kernels::cuda

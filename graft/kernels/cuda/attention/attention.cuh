@@ -1,4 +1,5 @@
-// What the kernels of attention have in common: where a block of threads is, and what it leaves.
+// Shared by the attention kernels: mapping of a block to its query tile and keys, and storing of
+// its result.
 
 #pragma once
 
@@ -10,96 +11,101 @@
 namespace graft::kernels::cuda {
 
 inline constexpr float kLog2E = 1.4426950408889634F;
-inline constexpr float kNothing = -INFINITY;
+inline constexpr float kNegInf = -INFINITY;
 
-// max and sum of the softmax so far (powers of two) and the weighted values, by part, row and head.
-struct AttentionStates {
-  float2* max_sum = nullptr;  // [parts, rows, heads]; null: the context is not split
-  float* values = nullptr;    // [parts, rows, heads, value_dim]
+// Partial softmax states of the KV splits. Scores are in units of log2: weights are 2^(score -
+// max).
+struct SplitStates {
+  float2* max_sum = nullptr;  // [splits, rows, heads] (max, sum); null: the context is not split
+  float* values = nullptr;    // [splits, rows, heads, value_dim], not divided by the sum
 };
 
 struct AttentionJob {
   AttentionShape shape;
   AttentionBatch batch;
   const void* cache;
-  std::int64_t cache_row;  // values
-  bool vectors;            // four values of the cache can be loaded at once
-  std::int64_t part_len;
+  std::int64_t cache_row;  // values per cache row
+  bool vectors;            // the cache is aligned for loads of four values
+  std::int64_t split_len;  // positions
   ConstRows queries;
   Rows out;
-  AttentionStates states;
+  SplitStates partials;
 };
 
-// The rows of a tile and the keys its block looks at.
+// The query rows and the keys of one block. The rows of a sequence and KV head are numbered flat =
+// token * group_size + head in group.
 struct TilePosition {
   std::int64_t sequence;
   std::int64_t kv_head;
-  std::int64_t part;
-  std::int64_t group;       // heads per key-value head
-  std::int64_t first_flat;  // of the tile's rows: token * group + head
+  std::int64_t split;
+  std::int64_t group_size;  // query heads per KV head
+  std::int64_t first_flat;  // the tile's flat rows [first_flat, end_flat)
   std::int64_t end_flat;
-  std::int64_t first_position;  // of the sequence's first token of the pass
-  std::int64_t begin;           // keys [begin, end)
-  std::int64_t end;
+  std::int64_t first_position;  // position of the sequence's first token of the pass
+  std::int64_t kv_begin;        // positions [kv_begin, kv_end); empty: the block has no work
+  std::int64_t kv_end;
 };
 
-__device__ inline std::int64_t first_seen(std::int64_t window, std::int64_t position) {
+// First position that a query at `position` attends to.
+__device__ inline std::int64_t window_begin(std::int64_t window, std::int64_t position) {
   const std::int64_t first = window == 0 ? 0 : position + 1 - window;
   return first < 0 ? 0 : first;
 }
 
-// Quotients of numbers that fit 32 bits: with 64 a division takes several times as long, and a
-// block for few keys does little else before its first load.
-__device__ inline std::int64_t quotient(std::int64_t a, std::int64_t b) {
+// Division of values below 2^32: a 64-bit division is several times slower, and a block with few
+// keys does little else before its first load.
+__device__ inline std::int64_t div_u32(std::int64_t a, std::int64_t b) {
   return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
 }
 
-// Grid: tiles of all sequences, key-value heads, parts. Keys are looked at `chunk` at a time. end
-// <= begin: nothing to do.
+// Grid: (tiles of all sequences, KV heads, KV splits). The kernel processes `chunk` keys at a time.
 __device__ inline TilePosition tile_position(const AttentionJob& job,
                                              std::int64_t tile_rows,
                                              std::int64_t chunk) {
   TilePosition at;
-  at.group = quotient(job.shape.num_heads, job.shape.num_kv_heads);
-  const std::int64_t tiles = quotient(job.batch.max_tokens * at.group + tile_rows - 1, tile_rows);
-  at.sequence = quotient(blockIdx.x, tiles);
+  at.group_size = div_u32(job.shape.num_heads, job.shape.num_kv_heads);
+  const std::int64_t tiles =
+      div_u32(job.batch.max_tokens * at.group_size + tile_rows - 1, tile_rows);
+  at.sequence = div_u32(blockIdx.x, tiles);
   at.kv_head = blockIdx.y;
-  at.part = blockIdx.z;
+  at.split = blockIdx.z;
   const std::int64_t num_tokens = job.batch.num_tokens[at.sequence];
-  // The last first: those of late positions take longest.
+  // Late positions take longest, so their tiles start first.
   at.first_flat = (tiles - 1 - (blockIdx.x - at.sequence * tiles)) * tile_rows;
-  at.end_flat = num_tokens * at.group;
+  at.end_flat = num_tokens * at.group_size;
   if (at.end_flat > at.first_flat + tile_rows) at.end_flat = at.first_flat + tile_rows;
   at.first_position = job.batch.context_lens[at.sequence] - num_tokens;
-  at.begin = at.end = 0;
+  at.kv_begin = at.kv_end = 0;
   if (at.end_flat <= at.first_flat) return at;
-  const std::int64_t seen =
-      first_seen(job.shape.window, at.first_position + quotient(at.first_flat, at.group));
-  at.begin = at.part * job.part_len;
-  at.end = at.first_position + quotient(at.end_flat - 1, at.group) + 1;
-  if (at.end > at.begin + job.part_len) at.end = at.begin + job.part_len;
-  // Chunks begin at the same positions whatever the tile, for the same bits in every tile.
-  if (seen > at.begin) at.begin += (seen - at.begin) / chunk * chunk;
+  const std::int64_t visible =
+      window_begin(job.shape.window, at.first_position + div_u32(at.first_flat, at.group_size));
+  at.kv_begin = at.split * job.split_len;
+  at.kv_end = at.first_position + div_u32(at.end_flat - 1, at.group_size) + 1;
+  if (at.kv_end > at.kv_begin + job.split_len) at.kv_end = at.kv_begin + job.split_len;
+  // Chunks start at the same positions in every tile, so that the bits do not depend on the tile.
+  if (visible > at.kv_begin) at.kv_begin += (visible - at.kv_begin) / chunk * chunk;
   return at;
 }
 
-// Row of the cache that holds a position.
+// Cache row that holds a position.
 __device__ inline std::int64_t cache_slot(const AttentionJob& job,
                                           std::int64_t sequence,
                                           std::int64_t position) {
   const std::int64_t tokens = job.batch.block_tokens;
   const std::int32_t* table = job.batch.block_tables + sequence * job.batch.table_stride;
-  const std::int64_t block = quotient(position, tokens);
+  const std::int64_t block = div_u32(position, tokens);
   return table[block] * tokens + position - block * tokens;
 }
 
-// Whether the row of a tile at `own` sees a position.
-__device__ inline bool sees(const AttentionJob& job, std::int64_t own, std::int64_t position) {
-  return position <= own && position >= first_seen(job.shape.window, own);
+// Whether the query at position query_pos attends to `position`.
+__device__ inline bool is_visible(const AttentionJob& job,
+                                  std::int64_t query_pos,
+                                  std::int64_t position) {
+  return position <= query_pos && position >= window_begin(job.shape.window, query_pos);
 }
 
-// Where the values of a row go and by what they are multiplied: the result, or its state where the
-// context is split. `leads`: this thread writes the rest of the state.
+// Where the values of a row are stored and their factor: the output with 1 / sum, or the partial
+// state when the context is split. writes_state: this thread stores the row's max and sum.
 struct RowTarget {
   float* to;
   float factor;
@@ -109,38 +115,40 @@ __device__ inline RowTarget row_target(const AttentionJob& job,
                                        const TilePosition& at,
                                        std::int64_t flat,
                                        float2 max_sum,
-                                       bool leads) {
-  const std::int64_t token = quotient(flat, at.group);
+                                       bool writes_state) {
+  const std::int64_t token = div_u32(flat, at.group_size);
   const std::int64_t row = job.batch.first_rows[at.sequence] + token;
-  const std::int64_t head = at.kv_head * at.group + flat - token * at.group;
+  const std::int64_t head = at.kv_head * at.group_size + flat - token * at.group_size;
   const std::int64_t value_dim = job.shape.value_dim;
-  if (job.states.max_sum == nullptr) {
+  if (job.partials.max_sum == nullptr) {
     return {job.out.data + row * job.out.stride + head * value_dim, 1.0F / max_sum.y};
   }
-  const std::int64_t place = (at.part * job.batch.num_rows + row) * job.shape.num_heads + head;
-  if (leads) job.states.max_sum[place] = max_sum;
-  return {job.states.values + place * value_dim, 1.0F};
+  const std::int64_t state_idx = (at.split * job.batch.num_rows + row) * job.shape.num_heads + head;
+  if (writes_state) job.partials.max_sum[state_idx] = max_sum;
+  return {job.partials.values + state_idx * value_dim, 1.0F};
 }
 
-// The kernels for plain cores, in float arithmetic, for all shapes: tiles of few or many rows.
-std::int64_t core_tile_rows(const AttentionShape& shape, bool many);
-bool core_tile_fits(const AttentionShape& shape, bool many);
-void launch_on_cores(const AttentionJob& job, DType cache, bool many, dim3 grid, Stream stream);
+// attention_simt.cu: f32 arithmetic, every shape.
+std::int64_t simt_tile_rows(const AttentionShape& shape, bool large_tile);
+bool simt_tile_fits(const AttentionShape& shape, bool large_tile);
+void launch_attention_simt(
+    const AttentionJob& job, DType cache, bool large_tile, dim3 grid, Stream stream);
 
-// The kernels for tensor cores, with operands of the cache's type: heads of up to 128 values, and
-// latents.
-std::int64_t tensor_tile_rows(bool many);
-bool can_run_on_tensor_cores(const AttentionShape& shape, DType cache);
-void launch_on_tensor_cores(
-    const AttentionJob& job, DType cache, bool many, dim3 grid, Stream stream);
+// attention_mma.cu: tensor cores, operands in the cache dtype, head dims up to 128.
+std::int64_t mma_tile_rows(bool large_tile);
+bool can_run_mma(const AttentionShape& shape, DType cache);
+void launch_attention_mma(
+    const AttentionJob& job, DType cache, bool large_tile, dim3 grid, Stream stream);
 
-// Very few rows and parts of few positions.
-std::int64_t few_tile_rows();
-bool can_run_few(const AttentionShape& shape, DType cache);
-void launch_few(const AttentionJob& job, DType cache, dim3 grid, Stream stream);
+// attention_decode.cu: tensor cores, tiles of 8 query rows, short KV splits.
+std::int64_t decode_tile_rows();
+bool can_run_decode(const AttentionShape& shape, DType cache);
+void launch_attention_decode(const AttentionJob& job, DType cache, dim3 grid, Stream stream);
 
-std::int64_t latent_tile_rows(bool many);
-bool can_run_latent(const AttentionShape& shape, DType cache);
-void launch_latent(const AttentionJob& job, DType cache, bool many, dim3 grid, Stream stream);
+// attention_mla.cu: tensor cores, absorbed latent attention.
+std::int64_t mla_tile_rows(bool large_tile);
+bool can_run_mla(const AttentionShape& shape, DType cache);
+void launch_attention_mla(
+    const AttentionJob& job, DType cache, bool large_tile, dim3 grid, Stream stream);
 
 }  // namespace graft::kernels::cuda

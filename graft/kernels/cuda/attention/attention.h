@@ -1,12 +1,14 @@
-// Attention over the paged cache: causal, grouped-query, with or without a sliding window; prompts,
-// chunks of prompts behind a cached prefix and single tokens alike. Latent attention (absorbed) is
-// the case of one key-value head whose values are the leading part of its keys.
+// Attention over the paged KV cache: causal, grouped-query, with an optional sliding window;
+// prompts, prompt chunks after a cached prefix and decode tokens in one batch. Multi-head latent
+// attention (absorbed form) is the case of one KV head whose values are the leading columns of its
+// keys.
 //
-// The rows of a sequence that share a key-value head (tokens times heads of its group) are cut into
-// tiles. A long context with few tiles is also split: each part leaves a state, and a second kernel
-// joins the states. How many parts there are depends on the sizes given to
-// plan_attention() alone, so with sizes rounded up to buckets the launches are always the same. The
-// bits of a row depend on its own context and on the plan, not on its company.
+// A sequence's query rows for one KV head (tokens × heads of the head group) are cut into tiles,
+// one block per tile and KV head. When there are few tiles and a long context, the context is also
+// cut into KV splits: each split leaves a partial softmax state, and a second kernel merges the
+// states. The plan depends only on the sizes passed to plan_attention(), so with sizes rounded up
+// to buckets the launches are always the same. The bits of a row depend on its own context and the
+// plan, not on the batch composition.
 
 #pragma once
 
@@ -23,44 +25,49 @@ struct AttentionShape {
   std::int64_t num_kv_heads = 0;
   std::int64_t key_dim = 0;
   std::int64_t value_dim = 0;     // at most 512
-  std::int64_t value_offset = 0;  // where the values of the first head begin in a row of the cache
-  std::int64_t window = 0;        // 0: none; else a token sees this many, itself included
-  float scale = 1.0F;             // of the scores
-  // F16: on tensor cores where GPU, cache and head sizes allow it, queries and weights of the
-  // softmax being rounded to the cache's type.
+  std::int64_t value_offset = 0;  // column of the first head's values in a cache row
+  std::int64_t window = 0;        // sliding window in tokens, including the query; 0: none
+  float scale = 1.0F;             // softmax scale of q · k
+  // F16: tensor cores where GPU, cache dtype and head dims allow it; queries and softmax weights
+  // are rounded to the cache dtype.
   Arithmetic arithmetic = Arithmetic::F32;
 };
 
-// The sequences of a pass: sequence s has the rows from first_rows[s] on, num_tokens[s] of them (0:
-// the sequence is padding), which are the last of its context_lens[s] positions. Position p is in
-// block block_tables[s][p / block_tokens].
+// The sequences of a pass. Sequence s owns rows [first_rows[s], first_rows[s] + num_tokens[s]), the
+// last of its context_lens[s] positions; num_tokens 0: the sequence is padding. Position p is
+// stored in block block_tables[s][p / block_tokens].
 struct AttentionBatch {
-  const std::int32_t* first_rows = nullptr;
-  const std::int32_t* num_tokens = nullptr;
-  const std::int32_t* context_lens = nullptr;
-  const std::int32_t* block_tables = nullptr;
+  const std::int32_t* first_rows = nullptr;    // [num_sequences]
+  const std::int32_t* num_tokens = nullptr;    // [num_sequences]
+  const std::int32_t* context_lens = nullptr;  // [num_sequences]
+  const std::int32_t* block_tables = nullptr;  // [num_sequences, table_stride]
   std::int64_t table_stride = 0;
   std::int64_t block_tokens = 0;
   std::int64_t num_sequences = 0;
-  std::int64_t num_rows = 0;     // of all of them, at most
-  std::int64_t max_tokens = 0;   // of one, at most
-  std::int64_t max_context = 0;  // likewise
+  std::int64_t num_rows = 0;     // upper bound over the batch
+  std::int64_t max_tokens = 0;   // upper bound per sequence
+  std::int64_t max_context = 0;  // upper bound per sequence, in positions
 };
 
 struct AttentionPlan {
-  enum class Kernel : std::uint8_t { Cores, TensorCores, FewRows, Latents };
+  enum class Kernel : std::uint8_t {
+    Simt,    // f32 on CUDA cores, every shape
+    Mma,     // tensor cores, head dims up to 128
+    Decode,  // tensor cores, few query rows per KV head
+    Mla,     // tensor cores, absorbed latent attention
+  };
 
-  Kernel kernel = Kernel::Cores;
-  bool many_rows = false;
+  Kernel kernel = Kernel::Simt;
+  bool large_tile = false;  // the kernel's tile of many query rows, else its small one
   std::int64_t tile_rows = 0;
-  std::int64_t num_parts = 1;
-  std::int64_t part_len = 0;  // positions
+  std::int64_t num_splits = 1;
+  std::int64_t split_len = 0;  // positions per KV split
   std::size_t scratch_bytes = 0;
 };
 AttentionPlan plan_attention(const AttentionShape& shape, const AttentionBatch& batch, DType cache);
 
-// out[rows, num_heads * value_dim] for queries[rows, num_heads * key_dim]. Keys and values of the
-// pass have been written before.
+// out[rows, num_heads * value_dim] f32 for queries[rows, num_heads * key_dim] f32. The keys and
+// values of the pass are already in the cache. scratch: plan.scratch_bytes.
 void attention(const AttentionShape& shape,
                const AttentionBatch& batch,
                const AttentionPlan& plan,

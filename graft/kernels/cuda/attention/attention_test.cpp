@@ -10,7 +10,7 @@
 namespace graft::kernels::cuda {
 namespace {
 
-using testing::Device;
+using testing::DeviceArray;
 using testing::Floats;
 using testing::Random;
 using testing::relative_error;
@@ -25,31 +25,32 @@ struct Case {
   std::vector<SequenceSize> sequences;
   std::int64_t block_tokens = 16;
   DType dtype = DType::F32;
-  std::int64_t max_context = 0;  // 0: the longest
+  std::int64_t max_context = 0;  // 0: the longest context
 };
 
-// Keys and values of all sequences in one cache whose blocks are shuffled, and what comes out.
-class Scene {
+// A cache with shuffled blocks holding the keys and values of all sequences, run on the GPU and on
+// a double-precision reference.
+class AttentionCase {
  public:
-  explicit Scene(const Case& c) : case_(c), random_(21) {
+  explicit AttentionCase(const Case& c) : case_(c), random_(21) {
     for (const SequenceSize& s : c.sequences)
       num_blocks_ += (s.context_len + c.block_tokens - 1) / c.block_tokens;
     key_size_ = c.shape.num_kv_heads * c.shape.key_dim;
-    const bool latent = c.shape.value_offset == 0;
-    value_size_ = latent ? 0 : c.shape.num_kv_heads * c.shape.value_dim;
+    const bool is_mla = c.shape.value_offset == 0;
+    value_size_ = is_mla ? 0 : c.shape.num_kv_heads * c.shape.value_dim;
     fill_cache();
-    fill_tables();
+    fill_block_tables();
   }
 
-  // All sequences, or the first ones.
+  // Runs all sequences, or the first `count`.
   Floats run(std::int64_t count = 0) {
-    const Device<float> queries(queries_);
-    const Device<float> out(static_cast<std::size_t>(num_rows_ * out_cols()));
-    const Device<std::byte> cache(bytes_);
-    const Device<std::int32_t> first_rows(first_rows_);
-    const Device<std::int32_t> num_tokens(num_tokens_);
-    const Device<std::int32_t> context_lens(context_lens_);
-    const Device<std::int32_t> tables(tables_);
+    const DeviceArray<float> queries(queries_);
+    const DeviceArray<float> out(static_cast<std::size_t>(num_rows_ * out_cols()));
+    const DeviceArray<std::byte> cache(cache_bytes_);
+    const DeviceArray<std::int32_t> first_rows(first_rows_);
+    const DeviceArray<std::int32_t> num_tokens(num_tokens_);
+    const DeviceArray<std::int32_t> context_lens(context_lens_);
+    const DeviceArray<std::int32_t> tables(tables_);
     AttentionBatch batch = {
         .first_rows = first_rows.get(),
         .num_tokens = num_tokens.get(),
@@ -65,16 +66,16 @@ class Scene {
       batch.max_context = std::max(batch.max_context, s.context_len);
     }
     const AttentionPlan plan = plan_attention(case_.shape, batch, case_.dtype);
-    num_parts = plan.num_parts;
+    num_splits = plan.num_splits;
     kernel = plan.kernel;
-    const Device<std::byte> scratch(plan.scratch_bytes);
+    const DeviceArray<std::byte> scratch(plan.scratch_bytes);
     const CacheRows rows = {.dtype = case_.dtype,
                             .data = cache.get(),
                             .key_size = key_size_,
                             .value_size = value_size_};
     attention(case_.shape, batch, plan, rows, {queries.get(), query_cols()},
               {out.get(), out_cols()}, scratch.get(), nullptr);
-    return out.take();
+    return out.download();
   }
 
   Floats reference() const {
@@ -88,7 +89,7 @@ class Scene {
     return out;
   }
 
-  std::int64_t num_parts = 0;  // of the last run
+  std::int64_t num_splits = 0;  // of the last run
   AttentionPlan::Kernel kernel = {};
 
  private:
@@ -97,14 +98,14 @@ class Scene {
   std::int64_t row_elems() const { return key_size_ + value_size_; }
 
   void fill_cache() {
-    values_ = random_.floats(num_blocks_ * case_.block_tokens * row_elems());
-    bytes_.resize(bytes_of(case_.dtype, static_cast<std::int64_t>(values_.size())));
+    cache_values_ = random_.floats(num_blocks_ * case_.block_tokens * row_elems());
+    cache_bytes_.resize(bytes_of(case_.dtype, static_cast<std::int64_t>(cache_values_.size())));
     const quant::Codec& codec = quant::reference_codecs()[static_cast<std::size_t>(case_.dtype)];
-    codec.encode(values_.data(), bytes_.data(), values_.size());
-    codec.decode(bytes_.data(), values_.data(), values_.size());
+    codec.encode(cache_values_.data(), cache_bytes_.data(), cache_values_.size());
+    codec.decode(cache_bytes_.data(), cache_values_.data(), cache_values_.size());
   }
 
-  void fill_tables() {
+  void fill_block_tables() {
     std::vector<std::int32_t> blocks(static_cast<std::size_t>(num_blocks_));
     std::iota(blocks.begin(), blocks.end(), 0);
     std::ranges::shuffle(blocks, random_.engine());
@@ -127,7 +128,7 @@ class Scene {
   const float* row_at(std::size_t sequence, std::int64_t position) const {
     const std::int32_t block = tables_[sequence * static_cast<std::size_t>(table_stride_) +
                                        static_cast<std::size_t>(position / case_.block_tokens)];
-    return values_.data() +
+    return cache_values_.data() +
            (block * case_.block_tokens + position % case_.block_tokens) * row_elems();
   }
 
@@ -169,19 +170,19 @@ class Scene {
   std::int64_t value_size_ = 0;
   std::int64_t num_rows_ = 0;
   std::int64_t table_stride_ = 0;
-  Floats values_;
+  Floats cache_values_;
   Floats queries_;
-  std::vector<std::byte> bytes_;
+  std::vector<std::byte> cache_bytes_;
   std::vector<std::int32_t> first_rows_;
   std::vector<std::int32_t> num_tokens_;
   std::vector<std::int32_t> context_lens_;
   std::vector<std::int32_t> tables_;
 };
 
-AttentionShape heads(std::int64_t num_heads,
-                     std::int64_t num_kv_heads,
-                     std::int64_t head_dim,
-                     std::int64_t window = 0) {
+AttentionShape gqa_shape(std::int64_t num_heads,
+                         std::int64_t num_kv_heads,
+                         std::int64_t head_dim,
+                         std::int64_t window = 0) {
   return {.num_heads = num_heads,
           .num_kv_heads = num_kv_heads,
           .key_dim = head_dim,
@@ -191,7 +192,7 @@ AttentionShape heads(std::int64_t num_heads,
           .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))};
 }
 
-AttentionShape latents(std::int64_t num_heads, std::int64_t rank, std::int64_t rope) {
+AttentionShape mla_shape(std::int64_t num_heads, std::int64_t rank, std::int64_t rope) {
   return {.num_heads = num_heads,
           .num_kv_heads = 1,
           .key_dim = rank + rope,
@@ -200,138 +201,148 @@ AttentionShape latents(std::int64_t num_heads, std::int64_t rank, std::int64_t r
           .scale = 0.1F};
 }
 
-void expect_right(const Case& c, std::int64_t min_parts = 1) {
-  Scene scene(c);
-  EXPECT_LT(relative_error(scene.run(), scene.reference()), 2e-6);
-  EXPECT_GE(scene.num_parts, min_parts);
+void expect_matches_reference(const Case& c, std::int64_t min_splits = 1) {
+  AttentionCase test(c);
+  EXPECT_LT(relative_error(test.run(), test.reference()), 2e-6);
+  EXPECT_GE(test.num_splits, min_splits);
 }
 
 class AttentionKernels : public testing::GpuTest {};
 
 TEST_F(AttentionKernels, Prompts) {
-  expect_right({.shape = heads(4, 2, 64), .sequences = {{37, 37}, {1, 1}, {70, 70}}});
-  expect_right({.shape = heads(3, 3, 128), .sequences = {{65, 65}}});
-  expect_right({.shape = heads(2, 1, 256), .sequences = {{40, 40}}});
+  expect_matches_reference(
+      {.shape = gqa_shape(4, 2, 64), .sequences = {{37, 37}, {1, 1}, {70, 70}}});
+  expect_matches_reference({.shape = gqa_shape(3, 3, 128), .sequences = {{65, 65}}});
+  expect_matches_reference({.shape = gqa_shape(2, 1, 256), .sequences = {{40, 40}}});
 }
 
-TEST_F(AttentionKernels, ChunksBehindAPrefix) {
-  expect_right({.shape = heads(4, 2, 64), .sequences = {{5, 105}, {33, 40}, {20, 21}}});
+TEST_F(AttentionKernels, ChunksAfterPrefix) {
+  expect_matches_reference(
+      {.shape = gqa_shape(4, 2, 64), .sequences = {{5, 105}, {33, 40}, {20, 21}}});
 }
 
-TEST_F(AttentionKernels, SingleTokensInParts) {
-  expect_right({.shape = heads(8, 2, 64), .sequences = {{1, 700}, {1, 1}, {1, 257}, {1, 256}}}, 2);
-  expect_right({.shape = heads(16, 1, 128), .sequences = {{1, 600}}}, 2);
+TEST_F(AttentionKernels, DecodeWithKvSplits) {
+  expect_matches_reference(
+      {.shape = gqa_shape(8, 2, 64), .sequences = {{1, 700}, {1, 1}, {1, 257}, {1, 256}}}, 2);
+  expect_matches_reference({.shape = gqa_shape(16, 1, 128), .sequences = {{1, 600}}}, 2);
 }
 
 TEST_F(AttentionKernels, LongContexts) {
-  Case c = {.shape = heads(8, 2, 64), .sequences = {{1, 5000}, {3, 4097}}, .dtype = DType::F16};
-  expect_right(c, 8);
+  Case c = {.shape = gqa_shape(8, 2, 64), .sequences = {{1, 5000}, {3, 4097}}, .dtype = DType::F16};
+  expect_matches_reference(c, 8);
   c.shape.arithmetic = Arithmetic::F16;
-  Scene scene(c);
-  EXPECT_LT(relative_error(scene.run(), scene.reference()), 1e-3);
+  AttentionCase test(c);
+  EXPECT_LT(relative_error(test.run(), test.reference()), 1e-3);
 }
 
-// Sequences of padding, and a bucket that is longer than any context.
-TEST_F(AttentionKernels, Buckets) {
-  expect_right({.shape = heads(8, 2, 64),
-                .sequences = {{1, 300}, {0, 0}, {1, 5}, {0, 0}},
-                .max_context = 4096},
-               8);
+// Padding sequences, and a max_context bucket longer than any context.
+TEST_F(AttentionKernels, PaddedToBuckets) {
+  expect_matches_reference({.shape = gqa_shape(8, 2, 64),
+                            .sequences = {{1, 300}, {0, 0}, {1, 5}, {0, 0}},
+                            .max_context = 4096},
+                           8);
 }
 
-// Head sizes that no vector fits, blocks that no chunk fits.
+// Head dims without vector alignment, cache blocks without chunk alignment.
 TEST_F(AttentionKernels, OddSizes) {
-  expect_right({.shape = heads(6, 2, 10), .sequences = {{13, 50}, {1, 333}}, .block_tokens = 5});
-  expect_right({.shape = heads(2, 2, 129), .sequences = {{9, 33}}, .block_tokens = 7});
-  expect_right({.shape = heads(5, 1, 1), .sequences = {{3, 3}}, .block_tokens = 1});
+  expect_matches_reference(
+      {.shape = gqa_shape(6, 2, 10), .sequences = {{13, 50}, {1, 333}}, .block_tokens = 5});
+  expect_matches_reference(
+      {.shape = gqa_shape(2, 2, 129), .sequences = {{9, 33}}, .block_tokens = 7});
+  expect_matches_reference({.shape = gqa_shape(5, 1, 1), .sequences = {{3, 3}}, .block_tokens = 1});
 }
 
 TEST_F(AttentionKernels, WindowEdges) {
   for (const std::int64_t window : {1, 31, 32, 33, 256, 300, 1000}) {
-    expect_right({.shape = heads(4, 2, 32, window), .sequences = {{1, 800}, {1, 32}, {1, 33}}});
-    expect_right({.shape = heads(4, 2, 32, window), .sequences = {{40, 100}, {65, 65}}});
+    expect_matches_reference(
+        {.shape = gqa_shape(4, 2, 32, window), .sequences = {{1, 800}, {1, 32}, {1, 33}}});
+    expect_matches_reference(
+        {.shape = gqa_shape(4, 2, 32, window), .sequences = {{40, 100}, {65, 65}}});
   }
 }
 
 TEST_F(AttentionKernels, CacheTypes) {
   for (const DType type : {DType::F16, DType::BF16}) {
-    expect_right({.shape = heads(4, 2, 64), .sequences = {{20, 90}, {1, 300}}, .dtype = type});
-    expect_right({.shape = heads(3, 1, 9), .sequences = {{2, 40}}, .dtype = type});
-    expect_right({.shape = latents(4, 96, 16), .sequences = {{2, 40}}, .dtype = type});
+    expect_matches_reference(
+        {.shape = gqa_shape(4, 2, 64), .sequences = {{20, 90}, {1, 300}}, .dtype = type});
+    expect_matches_reference({.shape = gqa_shape(3, 1, 9), .sequences = {{2, 40}}, .dtype = type});
+    expect_matches_reference(
+        {.shape = mla_shape(4, 96, 16), .sequences = {{2, 40}}, .dtype = type});
   }
 }
 
-TEST_F(AttentionKernels, Latents) {
-  expect_right({.shape = latents(16, 512, 64), .sequences = {{1, 300}, {1, 40}}}, 2);
-  expect_right({.shape = latents(5, 512, 64), .sequences = {{7, 50}}});
-  expect_right({.shape = latents(3, 24, 6), .sequences = {{20, 20}}, .block_tokens = 3});
+TEST_F(AttentionKernels, Mla) {
+  expect_matches_reference({.shape = mla_shape(16, 512, 64), .sequences = {{1, 300}, {1, 40}}}, 2);
+  expect_matches_reference({.shape = mla_shape(5, 512, 64), .sequences = {{7, 50}}});
+  expect_matches_reference(
+      {.shape = mla_shape(3, 24, 6), .sequences = {{20, 20}}, .block_tokens = 3});
 }
 
-// On tensor cores queries and weights have the cache's precision.
+// On tensor cores queries and softmax weights have the precision of the cache.
 TEST_F(AttentionKernels, TensorCores) {
   const std::vector<Case> cases = {
-      {.shape = heads(4, 2, 64), .sequences = {{37, 37}, {1, 1}, {70, 130}}},
-      {.shape = heads(3, 3, 128), .sequences = {{65, 200}, {0, 0}, {64, 64}}},
-      {.shape = heads(8, 2, 128), .sequences = {{1, 700}, {1, 1}, {1, 257}, {1, 64}}},
-      // Few rows in long parts.
-      {.shape = heads(8, 2, 128), .sequences = {{1, 700}, {1, 1}}, .max_context = 1 << 17},
-      {.shape = heads(6, 2, 40), .sequences = {{1, 300}, {20, 50}}, .block_tokens = 5},
-      {.shape = heads(20, 1, 80), .sequences = {{1, 333}}, .max_context = 2048},
-      {.shape = heads(4, 2, 32, 1), .sequences = {{1, 90}, {30, 100}}},
-      {.shape = heads(4, 2, 32, 65), .sequences = {{70, 300}}},
-      {.shape = heads(4, 2, 32, 300), .sequences = {{1, 800}, {1, 32}}},
-      {.shape = latents(16, 512, 64), .sequences = {{1, 300}, {1, 40}, {1, 1}, {0, 0}}},
-      {.shape = latents(16, 512, 64), .sequences = {{1, 130}}, .max_context = 256},
-      {.shape = latents(5, 512, 64), .sequences = {{17, 50}, {30, 30}}},
-      {.shape = latents(128, 512, 64), .sequences = {{1, 200}, {1, 64}}},
-      {.shape = latents(40, 144, 32), .sequences = {{3, 90}}, .block_tokens = 3},
+      {.shape = gqa_shape(4, 2, 64), .sequences = {{37, 37}, {1, 1}, {70, 130}}},
+      {.shape = gqa_shape(3, 3, 128), .sequences = {{65, 200}, {0, 0}, {64, 64}}},
+      {.shape = gqa_shape(8, 2, 128), .sequences = {{1, 700}, {1, 1}, {1, 257}, {1, 64}}},
+      // Few rows in long splits run on the mma kernel.
+      {.shape = gqa_shape(8, 2, 128), .sequences = {{1, 700}, {1, 1}}, .max_context = 1 << 17},
+      {.shape = gqa_shape(6, 2, 40), .sequences = {{1, 300}, {20, 50}}, .block_tokens = 5},
+      {.shape = gqa_shape(20, 1, 80), .sequences = {{1, 333}}, .max_context = 2048},
+      {.shape = gqa_shape(4, 2, 32, 1), .sequences = {{1, 90}, {30, 100}}},
+      {.shape = gqa_shape(4, 2, 32, 65), .sequences = {{70, 300}}},
+      {.shape = gqa_shape(4, 2, 32, 300), .sequences = {{1, 800}, {1, 32}}},
+      {.shape = mla_shape(16, 512, 64), .sequences = {{1, 300}, {1, 40}, {1, 1}, {0, 0}}},
+      {.shape = mla_shape(16, 512, 64), .sequences = {{1, 130}}, .max_context = 256},
+      {.shape = mla_shape(5, 512, 64), .sequences = {{17, 50}, {30, 30}}},
+      {.shape = mla_shape(128, 512, 64), .sequences = {{1, 200}, {1, 64}}},
+      {.shape = mla_shape(40, 144, 32), .sequences = {{3, 90}}, .block_tokens = 3},
   };
   for (Case c : cases) {
     c.shape.arithmetic = Arithmetic::F16;
     for (const DType type : {DType::F16, DType::BF16}) {
       c.dtype = type;
-      Scene scene(c);
-      EXPECT_LT(relative_error(scene.run(), scene.reference()), type == DType::F16 ? 1e-3 : 6e-3);
+      AttentionCase test(c);
+      EXPECT_LT(relative_error(test.run(), test.reference()), type == DType::F16 ? 1e-3 : 6e-3);
     }
   }
 }
 
-// Single tokens, with one to many chunks a part.
-TEST_F(AttentionKernels, FewRows) {
+// Single tokens, with one to many chunks per split.
+TEST_F(AttentionKernels, DecodeKernel) {
   const std::vector<Case> cases = {
-      {.shape = heads(8, 1, 128), .sequences = {{1, 130}}, .max_context = 256},
-      {.shape = heads(8, 2, 128), .sequences = {{1, 1}, {1, 17}, {1, 256}, {1, 257}, {1, 512}}},
-      {.shape = heads(16, 1, 64), .sequences = {{1, 511}, {0, 0}, {1, 3}}},
-      {.shape = heads(7, 1, 128), .sequences = {{1, 2000}, {1, 513}}},
-      {.shape = heads(10, 2, 72), .sequences = {{1, 300}, {3, 90}}, .block_tokens = 5},
-      {.shape = heads(4, 2, 24, 33), .sequences = {{1, 400}, {2, 100}, {4, 4}}},
-      {.shape = heads(8, 1, 128, 300), .sequences = {{1, 1500}, {1, 299}, {1, 301}}},
+      {.shape = gqa_shape(8, 1, 128), .sequences = {{1, 130}}, .max_context = 256},
+      {.shape = gqa_shape(8, 2, 128), .sequences = {{1, 1}, {1, 17}, {1, 256}, {1, 257}, {1, 512}}},
+      {.shape = gqa_shape(16, 1, 64), .sequences = {{1, 511}, {0, 0}, {1, 3}}},
+      {.shape = gqa_shape(7, 1, 128), .sequences = {{1, 2000}, {1, 513}}},
+      {.shape = gqa_shape(10, 2, 72), .sequences = {{1, 300}, {3, 90}}, .block_tokens = 5},
+      {.shape = gqa_shape(4, 2, 24, 33), .sequences = {{1, 400}, {2, 100}, {4, 4}}},
+      {.shape = gqa_shape(8, 1, 128, 300), .sequences = {{1, 1500}, {1, 299}, {1, 301}}},
   };
   for (Case c : cases) {
     c.shape.arithmetic = Arithmetic::F16;
     for (const DType type : {DType::F16, DType::BF16}) {
       c.dtype = type;
-      Scene scene(c);
-      EXPECT_LT(relative_error(scene.run(), scene.reference()), type == DType::F16 ? 1e-3 : 6e-3);
-      EXPECT_EQ(scene.kernel, AttentionPlan::Kernel::FewRows);
+      AttentionCase test(c);
+      EXPECT_LT(relative_error(test.run(), test.reference()), type == DType::F16 ? 1e-3 : 6e-3);
+      EXPECT_EQ(test.kernel, AttentionPlan::Kernel::Decode);
     }
   }
 }
 
-// Scores whose exponentials no float holds.
+// exp(score) overflows f32.
 TEST_F(AttentionKernels, LargeScores) {
-  Case c = {.shape = heads(4, 2, 64), .sequences = {{1, 500}, {30, 60}}};
+  Case c = {.shape = gqa_shape(4, 2, 64), .sequences = {{1, 500}, {30, 60}}};
   c.shape.scale = 40.0F;
-  Scene scene(c);
-  EXPECT_LT(relative_error(scene.run(), scene.reference()), 1e-3);
+  AttentionCase test(c);
+  EXPECT_LT(relative_error(test.run(), test.reference()), 1e-3);
 }
 
-// A sequence's bits are the same alone and in company of the same bucket.
+// A sequence has the same bits alone and batched, with the same buckets.
 TEST_F(AttentionKernels, SequencesAreIndependent) {
-  Scene scene({.shape = heads(4, 2, 64), .sequences = {{9, 90}, {30, 150}}});
-  const Floats together = scene.run();
-  const Floats alone = scene.run(1);
-  EXPECT_TRUE(std::equal(together.begin(), together.begin() + 9 * 4 * 64, alone.begin()));
+  AttentionCase test({.shape = gqa_shape(4, 2, 64), .sequences = {{9, 90}, {30, 150}}});
+  const Floats batched = test.run();
+  const Floats alone = test.run(1);
+  EXPECT_TRUE(std::equal(batched.begin(), batched.begin() + 9 * 4 * 64, alone.begin()));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The types that keys and values are kept in, and tables of kernels made from their list.
+// Conversions of the KV cache dtypes, and kernel tables indexed by dtype.
 
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace graft::kernels::cuda {
 
-// load_4, store_4: four values at an address that is a multiple of four of them.
+// load_4, store_4: four values at an address aligned to four values.
 struct CacheF32 {
   static constexpr DType kType = DType::F32;
   using Code = float;
@@ -53,7 +53,7 @@ struct CacheBF16 {
   }
 };
 
-// Launcher<Cache>::kLaunch by type; null for types that caches are not kept in.
+// Launcher<Cache>::kLaunch by dtype; null for dtypes that are not cache dtypes.
 template <class Function, template <class> class Launcher>
 constexpr std::array<Function, kNumDTypes> cache_table() {
   std::array<Function, kNumDTypes> table{};

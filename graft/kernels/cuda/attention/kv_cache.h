@@ -1,6 +1,6 @@
-// The paged cache of keys and values: rows of floats of 32 or 16 bits, key_size values and then
-// value_size (0 for latent attention, whose values are the leading part of the keys). Row r of
-// block b is slot b * block_tokens + r.
+// The paged KV cache: rows [key_size + value_size] of F32, F16 or BF16, keys first; value_size is 0
+// for latent attention, whose values are the leading columns of the keys. Token r of block b is in
+// row (slot) b * block_tokens + r.
 
 #pragma once
 
@@ -13,9 +13,9 @@
 namespace graft::kernels::cuda {
 
 struct CacheRows {
-  DType dtype = DType::F16;  // F32, F16 or BF16
-  void* data = nullptr;      // a multiple of 16
-  std::int64_t key_size = 0;
+  DType dtype = DType::F16;   // F32, F16 or BF16
+  void* data = nullptr;       // 16-byte aligned
+  std::int64_t key_size = 0;  // values per row, all KV heads
   std::int64_t value_size = 0;
 
   std::int64_t row_elems() const { return key_size + value_size; }
@@ -23,7 +23,8 @@ struct CacheRows {
 
 bool is_cache_type(DType dtype);
 
-// Stores the rows of a pass at their slots. A negative slot is that of a row that is not kept.
+// Stores keys[rows, key_size] and values[rows, value_size] f32 at slots[rows]; rows with a negative
+// slot are skipped.
 void write_cache(const CacheRows& cache,
                  ConstRows keys,
                  ConstRows values,

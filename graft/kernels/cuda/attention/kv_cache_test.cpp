@@ -8,13 +8,14 @@
 namespace graft::kernels::cuda {
 namespace {
 
-using testing::Device;
+using testing::DeviceArray;
 using testing::Floats;
 using testing::Random;
 
 class KvCacheKernels : public testing::GpuTest, public ::testing::WithParamInterface<DType> {};
 
-// Five rows, one of them not kept, into a cache of 4 blocks of 3 tokens; keys are parts of rows.
+// Five rows, one with slot -1, into a cache of 4 blocks of 3 tokens; keys are a column range of
+// wider rows.
 void expect_written(DType type,
                     std::int64_t key_size,
                     std::int64_t value_size,
@@ -24,11 +25,11 @@ void expect_written(DType type,
   const Floats keys = Random(1).floats(5 * key_stride, 100.0F);
   const Floats values = Random(2).floats(5 * value_size, 100.0F);
   const std::vector<std::int32_t> slots = {11, 0, -1, 4, 5};
-  const Device<float> key_data(keys);
-  const Device<float> value_data(values);
-  const Device<std::int32_t> slot_data(slots);
+  const DeviceArray<float> key_data(keys);
+  const DeviceArray<float> value_data(values);
+  const DeviceArray<std::int32_t> slot_data(slots);
   const std::size_t row_bytes = static_cast<std::size_t>(row_elems) * value_bytes;
-  const Device<std::byte> storage(12 * row_bytes);
+  const DeviceArray<std::byte> storage(12 * row_bytes);
   const CacheRows cache = {
       .dtype = type, .data = storage.get(), .key_size = key_size, .value_size = value_size};
   write_cache(cache, {key_data.get(), key_stride}, {value_data.get(), value_size}, slot_data.get(),
@@ -45,7 +46,7 @@ void expect_written(DType type,
            to + static_cast<std::size_t>(key_size) * value_bytes,
            static_cast<std::size_t>(value_size));
   }
-  EXPECT_EQ(storage.take(), want);
+  EXPECT_EQ(storage.download(), want);
 }
 
 TEST_P(KvCacheKernels, WritesRowsAtTheirSlots) {
@@ -53,8 +54,8 @@ TEST_P(KvCacheKernels, WritesRowsAtTheirSlots) {
     expect_written(GetParam(), 7, value_size, 9);
 }
 
-// Four values at a time; the last more than a block has threads for.
-TEST_P(KvCacheKernels, WritesInFours) {
+// Four values per thread; the last size needs several blocks per row.
+TEST_P(KvCacheKernels, WritesVectorized) {
   for (const std::int64_t value_size : {0, 4, 1024})
     expect_written(GetParam(), 8, value_size, 12);
 }

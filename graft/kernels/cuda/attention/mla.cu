@@ -8,8 +8,8 @@ namespace graft::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-// Beyond, tiles of 64 rows are faster than reading the weights once for every eight.
-constexpr std::int64_t kFewRows = 8;
+// Above this, gemm tiles of 64 rows are faster than reading the weights once per 8 rows.
+constexpr std::int64_t kMaxGemvRows = 8;
 
 __device__ void store(float* to, float value) {
   *to = value;
@@ -19,7 +19,7 @@ __device__ void store(Half* to, float value) {
   *to = to_half(value);
 }
 
-// A thread per value, in the order of kv_b.
+// One thread per value, in the order of kv_b.
 template <class Value>
 __global__ void split_kv_b_kernel(MlaShape shape, const float* kv_b, Value* keys, Value* values) {
   const std::int64_t rows_of_head = shape.nope + shape.value;
@@ -35,7 +35,7 @@ __global__ void split_kv_b_kernel(MlaShape shape, const float* kv_b, Value* keys
   }
 }
 
-LinearBatch products_of_heads(
+LinearBatch head_products(
     const MlaShape& shape, DType dtype, const void* data, std::int64_t out, std::int64_t in) {
   return {.stack = {.dtype = dtype, .data = data, .cols = in},
           .out = out,
@@ -43,28 +43,28 @@ LinearBatch products_of_heads(
           .batch = shape.num_heads};
 }
 
-bool uses_half_rows(DType dtype, std::int64_t rows) {
-  return dtype == DType::F16 && rows > kFewRows && has_linear_f16();
+bool uses_gemm_f16(DType dtype, std::int64_t rows) {
+  return dtype == DType::F16 && rows > kMaxGemvRows && has_linear_f16();
 }
 
-// Of one row per token and head.
+// F16 rows of x, one per token and head.
 std::size_t scratch_bytes(const MlaShape& shape, DType dtype, std::int64_t rows, std::int64_t in) {
-  return uses_half_rows(dtype, rows) ? half_rows_bytes(rows * shape.num_heads, in) : 0;
+  return uses_gemm_f16(dtype, rows) ? half_rows_bytes(rows * shape.num_heads, in) : 0;
 }
 
-// The rows of x of the heads stand x_batch_stride apart, tokens after tokens.
+// One product per head. Row (token, head) of x starts at (token * heads + head) * x_batch_stride.
 void multiply(const LinearBatch& products, void* scratch, Stream stream) {
-  if (uses_half_rows(products.stack.dtype, products.rows)) {
+  if (uses_gemm_f16(products.stack.dtype, products.rows)) {
     const std::int64_t heads = products.batch;
     const std::int64_t in = products.stack.cols;
-    HalfRows half = half_rows_at(scratch, products.rows * heads, in);
-    to_half_rows({products.x.data, products.x_batch_stride}, half, products.rows * heads, in,
+    HalfRows f16 = half_rows_at(scratch, products.rows * heads, in);
+    to_half_rows({products.x.data, products.x_batch_stride}, f16, products.rows * heads, in,
                  stream);
-    half.row_step = heads;
-    LinearBatch rounded = products;
-    rounded.x_batch_stride = in;  // the rounded rows stand together
-    gemm_f16(rounded, half, stream);
-  } else if (products.rows > kFewRows) {
+    f16.row_stride = heads;
+    LinearBatch f16_products = products;
+    f16_products.x_batch_stride = in;  // the F16 rows are contiguous
+    gemm_f16(f16_products, f16, stream);
+  } else if (products.rows > kMaxGemvRows) {
     gemm(products, stream);
   } else {
     gemv(products, stream);
@@ -101,15 +101,14 @@ void absorb_queries(const MlaShape& shape,
                     Stream stream) {
   const std::int64_t query_dim = shape.nope + shape.rope;
   const std::int64_t key_dim = shape.rank + shape.rope;
-  LinearBatch products =
-      products_of_heads(shape, weights.dtype, weights.keys, shape.rank, shape.nope);
+  LinearBatch products = head_products(shape, weights.dtype, weights.keys, shape.rank, shape.nope);
   products.rows = rows;
   products.x = {queries, shape.num_heads * query_dim};
   products.x_batch_stride = query_dim;
   products.y = {absorbed, shape.num_heads * key_dim};
   products.y_batch_stride = key_dim;
   multiply(products, scratch, stream);
-  // The rotated parts go along as they are.
+  // The RoPE columns are copied unchanged.
   copy_columns({queries + shape.nope, query_dim}, {absorbed + shape.rank, key_dim},
                rows * shape.num_heads, shape.rope, stream);
 }
@@ -128,7 +127,7 @@ void project_values(const MlaShape& shape,
                     void* scratch,
                     Stream stream) {
   LinearBatch products =
-      products_of_heads(shape, weights.dtype, weights.values, shape.value, shape.rank);
+      head_products(shape, weights.dtype, weights.values, shape.value, shape.rank);
   products.rows = rows;
   products.x = {mixed, shape.num_heads * shape.rank};
   products.x_batch_stride = shape.rank;

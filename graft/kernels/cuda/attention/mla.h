@@ -1,12 +1,12 @@
-// Multi-head latent attention in its absorbed form: queries are brought to the latents, all heads
-// attend to these (attention.h), and what comes out is brought to the heads' values.
+// Multi-head latent attention in absorbed form: queries are projected into the latent space, all
+// heads attend to the latents (attention.h), and the result is projected to the heads' values.
 //
-//   split_kv_b        once, when weights are loaded
-//   absorb_queries    q[t, heads, nope + rope] → absorbed[t, heads, rank + rope]
-//   attention()       with one key-value head, key_dim rank + rope, value_dim rank, offset 0
-//   project_values    mixed[t, heads, rank] → out[t, heads, v]
+//    split_kv_b        once, at weight loading
+//    absorb_queries    q[t, heads, nope + rope] → absorbed[t, heads, rank + rope]
+//    attention()       with one KV head, key_dim rank + rope, value_dim rank, value_offset 0
+//    project_values    mixed[t, heads, rank] → out[t, heads, value]
 //
-// There is no expanded form: the absorbed one handles prompts too, in tiles of rows.
+// There is no expanded form: the absorbed one also handles prompts, in tiles of rows.
 
 #pragma once
 
@@ -25,19 +25,19 @@ struct MlaShape {
   std::int64_t value = 0;  // v_head_dim
 };
 
-// kv_b_proj by heads, F32 or F16: keys [heads, rank, nope], the heads' K transposed, and values
-// [heads, value, rank].
+// kv_b_proj split by head, F32 or F16: keys[heads, rank, nope] (K transposed) and values[heads,
+// value, rank].
 struct MlaWeights {
   DType dtype = DType::F16;
   void* keys = nullptr;
   void* values = nullptr;
 };
 
-// From kv_b_proj [heads * (nope + value), rank] decoded to floats.
+// kv_b: kv_b_proj [heads * (nope + value), rank] dequantized to f32.
 void split_kv_b(const MlaShape& shape, const float* kv_b, const MlaWeights& out, Stream stream);
 
-// Few rows (up to 8) in float arithmetic; more in that of the weights' type, where for F16 the GPU
-// has it (gemm_f16).
+// Up to 8 rows run as gemv in f32, more as gemm in the weights' precision (gemm_f16 for F16 on GPUs
+// with tensor cores).
 std::size_t absorb_queries_bytes(const MlaShape& shape,
                                  const MlaWeights& weights,
                                  std::int64_t rows);

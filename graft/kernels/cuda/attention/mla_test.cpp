@@ -7,24 +7,24 @@
 namespace graft::kernels::cuda {
 namespace {
 
-using testing::Device;
+using testing::DeviceArray;
 using testing::Floats;
 using testing::Random;
 using testing::relative_error;
 
 class MlaKernels : public testing::GpuTest {};
 
-struct Wanted {
+struct Reference {
   Floats absorbed;
   Floats projected;
 };
 
-Wanted reference(const MlaShape& s,
-                 const Floats& kv_b,
-                 const Floats& queries,
-                 const Floats& mixed,
-                 std::int64_t rows) {
-  Wanted want;
+Reference reference(const MlaShape& s,
+                    const Floats& kv_b,
+                    const Floats& queries,
+                    const Floats& mixed,
+                    std::int64_t rows) {
+  Reference want;
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t head = 0; head < s.num_heads; ++head) {
       const float* matrix = kv_b.data() + head * (s.nope + s.value) * s.rank;
@@ -48,7 +48,7 @@ Wanted reference(const MlaShape& s,
   return want;
 }
 
-TEST_F(MlaKernels, QueriesToLatentsAndLatentsToValues) {
+TEST_F(MlaKernels, AbsorbQueriesAndProjectValues) {
   for (const MlaShape& shape : {MlaShape{3, 40, 16, 8, 24}, MlaShape{2, 33, 7, 5, 9}}) {
     for (const std::int64_t rows : {1, 8, 70}) {
       for (const DType dtype : {DType::F32, DType::F16}) {
@@ -57,28 +57,28 @@ TEST_F(MlaKernels, QueriesToLatentsAndLatentsToValues) {
             random.floats(shape.num_heads * (shape.nope + shape.value) * shape.rank);
         const Floats queries = random.floats(rows * shape.num_heads * (shape.nope + shape.rope));
         const Floats mixed = random.floats(rows * shape.num_heads * shape.rank);
-        const Wanted want = reference(shape, kv_b, queries, mixed, rows);
-        const Device<float> kv_b_data(kv_b);
-        const Device<float> query_data(queries);
-        const Device<float> mixed_data(mixed);
-        const Device<float> keys(
+        const Reference want = reference(shape, kv_b, queries, mixed, rows);
+        const DeviceArray<float> kv_b_data(kv_b);
+        const DeviceArray<float> query_data(queries);
+        const DeviceArray<float> mixed_data(mixed);
+        const DeviceArray<float> keys(
             static_cast<std::size_t>(shape.num_heads * shape.rank * shape.nope));
-        const Device<float> values(
+        const DeviceArray<float> values(
             static_cast<std::size_t>(shape.num_heads * shape.rank * shape.value));
         const MlaWeights weights = {.dtype = dtype, .keys = keys.get(), .values = values.get()};
         split_kv_b(shape, kv_b_data.get(), weights, nullptr);
-        const Device<float> absorbed(want.absorbed.size());
-        const Device<float> projected(want.projected.size());
-        const Device<std::byte> scratch(absorb_queries_bytes(shape, weights, rows));
-        absorb_queries(shape, weights, query_data.get(), absorbed.get(), rows, scratch.get(),
+        const DeviceArray<float> absorbed(want.absorbed.size());
+        const DeviceArray<float> projected(want.projected.size());
+        const DeviceArray<std::byte> absorb_scratch(absorb_queries_bytes(shape, weights, rows));
+        absorb_queries(shape, weights, query_data.get(), absorbed.get(), rows, absorb_scratch.get(),
                        nullptr);
-        const Device<std::byte> more_scratch(project_values_bytes(shape, weights, rows));
+        const DeviceArray<std::byte> project_scratch(project_values_bytes(shape, weights, rows));
         project_values(shape, weights, mixed_data.get(),
-                       {projected.get(), shape.num_heads * shape.value}, rows, more_scratch.get(),
-                       nullptr);
+                       {projected.get(), shape.num_heads * shape.value}, rows,
+                       project_scratch.get(), nullptr);
         const double tolerance = dtype == DType::F32 ? 1e-6 : 1e-3;
-        EXPECT_LT(relative_error(absorbed.take(), want.absorbed), tolerance);
-        EXPECT_LT(relative_error(projected.take(), want.projected), tolerance);
+        EXPECT_LT(relative_error(absorbed.download(), want.absorbed), tolerance);
+        EXPECT_LT(relative_error(projected.download(), want.projected), tolerance);
       }
     }
   }

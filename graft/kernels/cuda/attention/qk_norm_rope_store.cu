@@ -11,26 +11,27 @@ namespace graft::kernels::cuda {
 namespace {
 
 constexpr int kWarps = 4;
-constexpr int kThreads = kWarps * kWarp;
-constexpr int kLaneStep = 4 * kWarp;  // from one vector of a lane to the next
-constexpr int kVectors = kMaxHeadSize / kLaneStep;
-// The heads of a row are spread over blocks, each with its own cosines, until there are so many.
-constexpr std::int64_t kEnoughBlocks = 1024;
+constexpr int kThreads = kWarps * kWarpSize;
+constexpr int kVectorStride = 4 * kWarpSize;  // values from one float4 of a lane to its next
+constexpr int kVectorsPerLane = kMaxHeadSize / kVectorStride;
+// The heads of a row are spread over several blocks, each computing its own cosines, up to this
+// many blocks.
+constexpr std::int64_t kTargetBlocks = 1024;
 
 struct HeadJob {
   HeadSpan spans[kMaxHeadSpans];
-  bool vectors[kMaxHeadSpans];  // four values can be loaded and stored at once
+  bool vectors[kMaxHeadSpans];  // the span is aligned for float4 access
   int num_heads;                // of all spans
-  int line;                     // shared values of a warp
+  int head_stride;              // floats per warp in shared memory
   HeadBatch batch;
 };
 
-// The vectors of a lane, and the weights of the norm for them.
+// The lane's float4 vectors of one head and of its norm weight: values 4 lane + 128 i … + 3.
 struct LaneHead {
   int span;
-  int head;  // of the span
-  float4 values[kVectors];
-  float4 weights[kVectors];
+  int head;  // index in the span
+  float4 values[kVectorsPerLane];
+  float4 weights[kVectorsPerLane];
 };
 
 __device__ float* head_data(const HeadSpan& span, int head) {
@@ -45,64 +46,67 @@ __device__ void load_head(const HeadJob& job, int head, LaneHead& to) {
   const HeadSpan& span = job.spans[s];
   to.span = s;
   to.head = head;
-  const int first = 4 * static_cast<int>(threadIdx.x % kWarp);
+  const int first = 4 * static_cast<int>(threadIdx.x % kWarpSize);
   const float* from = head_data(span, head);
   GRAFT_UNROLL
-  for (int i = 0; i < kVectors; ++i) {
-    to.values[i] = load_four(from, first + i * kLaneStep, span.size, job.vectors[s]);
+  for (int i = 0; i < kVectorsPerLane; ++i) {
+    to.values[i] = load_float4(from, first + i * kVectorStride, span.size, job.vectors[s]);
     if (span.norm != nullptr) {
-      to.weights[i] = load_four(span.norm, first + i * kLaneStep, span.size, job.vectors[s]);
+      to.weights[i] = load_float4(span.norm, first + i * kVectorStride, span.size, job.vectors[s]);
     }
   }
 }
 
-// In the order in which one or two warps of rms_norm() add up the squares of so many values.
+// Sums the squares in the order of rms_norm() with one or two warps.
 static_assert(norm_warps(kMaxHeadSize) == 2);
-__device__ void norm_head(const HeadSpan& span, LaneHead& at) {
+__device__ void norm_head(const HeadSpan& span, LaneHead& state) {
   float even = 0.0F;
   float odd = 0.0F;
   const bool is_split = span.size > kColsPerNormWarp;
   GRAFT_UNROLL
-  for (int i = 0; i < kVectors; ++i) {
+  for (int i = 0; i < kVectorsPerLane; ++i) {
     float& sum = is_split && i % 2 != 0 ? odd : even;
-    sum = add_squares(sum, at.values[i]);
+    sum = add_squares(sum, state.values[i]);
   }
   even = warp_sum(even);
   if (is_split) even += warp_sum(odd);
   const float factor = inverse_rms(even, span.size, span.eps);
   GRAFT_UNROLL
-  for (int i = 0; i < kVectors; ++i)
-    at.values[i] = normed(at.values[i], factor, at.weights[i]);
+  for (int i = 0; i < kVectorsPerLane; ++i)
+    state.values[i] = normalized(state.values[i], factor, state.weights[i]);
 }
 
-// The two values of a pair may belong to different lanes: they meet in shared memory.
-__device__ void rotate_head(
-    const HeadSpan& span, const Rotation& rope, const float* turns, float* line, LaneHead& at) {
+// The two values of a pair may be in different lanes, so the head goes through shared memory.
+__device__ void rotate_head(const HeadSpan& span,
+                            const Rotation& rope,
+                            const float* cos_sin,
+                            float* head_values,
+                            LaneHead& state) {
   const auto half = static_cast<int>(rope.rotary_dim / 2);
-  const auto lane = static_cast<int>(threadIdx.x % kWarp);
-  auto* vectors = reinterpret_cast<float4*>(line);
+  const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
+  auto* vectors = reinterpret_cast<float4*>(head_values);
   GRAFT_UNROLL
-  for (int i = 0; i < kVectors; ++i) {
-    if (4 * lane + i * kLaneStep < span.size) vectors[lane + i * kWarp] = at.values[i];
+  for (int i = 0; i < kVectorsPerLane; ++i) {
+    if (4 * lane + i * kVectorStride < span.size) vectors[lane + i * kWarpSize] = state.values[i];
   }
   __syncwarp();
-  for (int i = lane; i < half; i += kWarp) {
-    float& a = line[first_of_pair(rope, i)];
-    float& b = line[second_of_pair(rope, i, half)];
-    const float2 both = turned(a, b, turns[i], turns[half + i]);
-    a = both.x;
-    b = both.y;
+  for (int i = lane; i < half; i += kWarpSize) {
+    float& a = head_values[first_of_pair(rope, i)];
+    float& b = head_values[second_of_pair(rope, i, half)];
+    const float2 rotated = rotate_pair(a, b, cos_sin[i], cos_sin[half + i]);
+    a = rotated.x;
+    b = rotated.y;
   }
   __syncwarp();
   GRAFT_UNROLL
-  for (int i = 0; i < kVectors; ++i) {
-    if (4 * lane + i * kLaneStep < span.size) at.values[i] = vectors[lane + i * kWarp];
+  for (int i = 0; i < kVectorsPerLane; ++i) {
+    if (4 * lane + i * kVectorStride < span.size) state.values[i] = vectors[lane + i * kWarpSize];
   }
-  __syncwarp();  // before the next head comes
+  __syncwarp();  // before the next head is stored
 }
 
 template <class Cache>
-__device__ void keep_four(
+__device__ void store_cache4(
     typename Cache::Code* row, std::int64_t col, std::int64_t cols, bool vectors, float4 values) {
   if (col >= cols) return;
   if (vectors) {
@@ -116,71 +120,76 @@ __device__ void keep_four(
 }
 
 template <class Cache>
-__device__ void store_head(const HeadJob& job, std::int64_t slot, const LaneHead& at) {
-  const HeadSpan& span = job.spans[at.span];
-  const bool vectors = job.vectors[at.span];
-  const int first = 4 * static_cast<int>(threadIdx.x % kWarp);
+__device__ void store_head(const HeadJob& job, std::int64_t slot, const LaneHead& state) {
+  const HeadSpan& span = job.spans[state.span];
+  const bool vectors = job.vectors[state.span];
+  const int first = 4 * static_cast<int>(threadIdx.x % kWarpSize);
   if (span.cache_col < 0) {
-    float* to = head_data(span, at.head);
+    float* to = head_data(span, state.head);
     GRAFT_UNROLL
-    for (int i = 0; i < kVectors; ++i)
-      store_four(to, first + i * kLaneStep, span.size, vectors, at.values[i]);
+    for (int i = 0; i < kVectorsPerLane; ++i)
+      store_float4(to, first + i * kVectorStride, span.size, vectors, state.values[i]);
     return;
   }
   if (slot < 0) return;
   const CacheRows& cache = job.batch.cache;
   auto* to = static_cast<typename Cache::Code*>(cache.data) +
-             slot * (cache.key_size + cache.value_size) + span.cache_col + at.head * span.size;
+             slot * (cache.key_size + cache.value_size) + span.cache_col + state.head * span.size;
   GRAFT_UNROLL
-  for (int i = 0; i < kVectors; ++i)
-    keep_four<Cache>(to, first + i * kLaneStep, span.size, vectors, at.values[i]);
+  for (int i = 0; i < kVectorsPerLane; ++i)
+    store_cache4<Cache>(to, first + i * kVectorStride, span.size, vectors, state.values[i]);
 }
 
-// A warp per head of one row, or some of them one after the other. The first is on its way while
-// the block computes the cosines.
+// Grid: (rows, head blocks), 4 warps per block, one warp per head with a grid stride. The first
+// head is in flight while the block computes the cosines. Shared memory:
+//
+//    head_values   [4 warps][head_stride] f32
+//    cos_sin       [rotary_dim] f32, cosines then sines
 template <class Cache>
-__global__ void __launch_bounds__(kThreads) ready_heads_kernel(HeadJob job) {
+__global__ void __launch_bounds__(kThreads) qk_norm_rope_store_kernel(HeadJob job) {
   const Rotation& rope = job.batch.rotation;
   const auto half = static_cast<int>(rope.rotary_dim / 2);
-  const auto warp = static_cast<int>(threadIdx.x / kWarp);
-  auto* lines = dynamic_shared<float>();
-  float* line = lines + warp * job.line;
-  float* turns = lines + kWarps * job.line;
+  const auto warp = static_cast<int>(threadIdx.x / kWarpSize);
+  auto* shared = dynamic_shared<float>();
+  float* head_values = shared + warp * job.head_stride;
+  float* cos_sin = shared + kWarps * job.head_stride;
   int head = static_cast<int>(blockIdx.y) * kWarps + warp;
-  LaneHead at;
-  load_head(job, head, at);
+  LaneHead state;
+  load_head(job, head, state);
   const std::int64_t slot = job.batch.slots[blockIdx.x];
-  if (half > 0) make_turns(rope, job.batch.positions[blockIdx.x], half, turns);
+  if (half > 0) compute_cos_sin(rope, job.batch.positions[blockIdx.x], half, cos_sin);
   __syncthreads();
   while (head < job.num_heads) {
-    const HeadSpan& span = job.spans[at.span];
-    if (span.norm != nullptr) norm_head(span, at);
-    if (span.rotates) rotate_head(span, rope, turns, line, at);
-    store_head<Cache>(job, slot, at);
+    const HeadSpan& span = job.spans[state.span];
+    if (span.norm != nullptr) norm_head(span, state);
+    if (span.rotates) rotate_head(span, rope, cos_sin, head_values, state);
+    store_head<Cache>(job, slot, state);
     head += static_cast<int>(gridDim.y) * kWarps;
-    load_head(job, head, at);
+    load_head(job, head, state);
   }
 }
 
-bool in_fours(const HeadSpan& span, const CacheRows& cache) {
+bool is_vectorized(const HeadSpan& span, const CacheRows& cache) {
   const bool fits_cache =
       span.cache_col < 0 || (span.cache_col % 4 == 0 && cache.row_elems() % 4 == 0);
-  return span.size % 4 == 0 && span.distance % 4 == 0 && in_vectors(span.x) &&
-         in_vectors({span.norm, 0}) && fits_cache;
+  return span.size % 4 == 0 && span.distance % 4 == 0 && is_float4_aligned(span.x) &&
+         is_float4_aligned({span.norm, 0}) && fits_cache;
 }
 
-HeadJob job_of(std::span<const HeadSpan> spans, const HeadBatch& batch) {
-  GRAFT_CHECK(!spans.empty() && spans.size() <= kMaxHeadSpans, spans.size(), " spans of heads");
-  HeadJob job = {.spans = {}, .vectors = {}, .num_heads = 0, .line = 0, .batch = batch};
+HeadJob make_job(std::span<const HeadSpan> spans, const HeadBatch& batch) {
+  GRAFT_CHECK(!spans.empty() && spans.size() <= kMaxHeadSpans, spans.size(), " head spans, max ",
+              kMaxHeadSpans);
+  HeadJob job = {.spans = {}, .vectors = {}, .num_heads = 0, .head_stride = 0, .batch = batch};
   for (std::size_t i = 0; i < spans.size(); ++i) {
     const HeadSpan& span = spans[i];
-    GRAFT_CHECK(span.size <= kMaxHeadSize, "heads of ", span.size);
-    GRAFT_CHECK(!span.rotates || batch.rotation.rotary_dim <= span.size, "heads of ", span.size,
-                " of which ", batch.rotation.rotary_dim, " rotate");
+    GRAFT_CHECK(span.size <= kMaxHeadSize, "head size ", span.size, " exceeds ", kMaxHeadSize);
+    GRAFT_CHECK(!span.rotates || batch.rotation.rotary_dim <= span.size, "rotary_dim ",
+                batch.rotation.rotary_dim, " exceeds head size ", span.size);
     job.spans[i] = span;
-    job.vectors[i] = in_fours(span, batch.cache);
+    job.vectors[i] = is_vectorized(span, batch.cache);
     job.num_heads += static_cast<int>(span.num_heads);
-    if (span.rotates) job.line = std::max(job.line, static_cast<int>(ceil_div(span.size, 4)) * 4);
+    if (span.rotates)
+      job.head_stride = std::max(job.head_stride, static_cast<int>(ceil_div(span.size, 4)) * 4);
   }
   return job;
 }
@@ -191,25 +200,26 @@ template <class Cache>
 void launch_heads(const HeadJob& job, Stream stream) {
   const std::int64_t rows = job.batch.rows;
   const std::int64_t blocks = std::clamp<std::int64_t>(
-      kEnoughBlocks / std::max<std::int64_t>(1, rows), 1, ceil_div(job.num_heads, kWarps));
-  const std::int64_t floats = kWarps * job.line + job.batch.rotation.rotary_dim;
+      kTargetBlocks / std::max<std::int64_t>(1, rows), 1, ceil_div(job.num_heads, kWarps));
+  const std::int64_t floats = kWarps * job.head_stride + job.batch.rotation.rotary_dim;
   const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>(blocks));
-  launch("qk_norm_rope_store", ready_heads_kernel<Cache>,
+  launch("qk_norm_rope_store", qk_norm_rope_store_kernel<Cache>,
          {grid, kThreads, static_cast<std::size_t>(floats) * sizeof(float)}, stream, job);
 }
 
 template <class Cache>
-struct Ready {
+struct HeadLauncher {
   static constexpr Launch kLaunch = launch_heads<Cache>;
 };
 
-constexpr auto kReady = cache_table<Launch, Ready>();
+constexpr auto kLaunches = cache_table<Launch, HeadLauncher>();
 
 }  // namespace
 
 void qk_norm_rope_store(std::span<const HeadSpan> spans, const HeadBatch& batch, Stream stream) {
-  GRAFT_CHECK(is_cache_type(batch.cache.dtype), "no cache of ", name(batch.cache.dtype));
-  kReady[static_cast<std::size_t>(batch.cache.dtype)](job_of(spans, batch), stream);
+  GRAFT_CHECK(is_cache_type(batch.cache.dtype), "unsupported KV cache dtype ",
+              name(batch.cache.dtype));
+  kLaunches[static_cast<std::size_t>(batch.cache.dtype)](make_job(spans, batch), stream);
 }
 
 }  // namespace graft::kernels::cuda

@@ -1,6 +1,5 @@
-// Makes queries, keys and values ready for attention in one launch: norms of heads, rotations and
-// the way into the cache. The bits are those of rms_norm(), rotate() and write_cache(), one after
-// another.
+// Prepares queries, keys and values for attention in one launch: per-head RMS norm, RoPE and the KV
+// cache write. Same bits as rms_norm(), rotate() and write_cache() in sequence.
 
 #pragma once
 
@@ -13,27 +12,27 @@
 
 namespace graft::kernels::cuda {
 
-// Heads of every row that are treated alike.
+// Heads of every row that are processed alike: the queries, the keys or the values.
 struct HeadSpan {
-  Rows x;  // data points to the first head of the first row
+  Rows x;  // data points to the first head of row 0
   std::int64_t num_heads = 1;
-  std::int64_t size = 0;        // values of a head
-  std::int64_t distance = 0;    // from head to head
-  const float* norm = nullptr;  // [size], weight of a norm of each head; null: none
+  std::int64_t size = 0;        // values per head
+  std::int64_t distance = 0;    // floats from head to head
+  const float* norm = nullptr;  // [size], RMS norm weight of each head; null: no norm
   float eps = 0.0F;
-  bool rotates = false;  // its first rotary_dim values
-  // Column of the cache's rows from which on the heads are stored, side by side, and nowhere else.
-  // Negative: they are written to where they were.
+  bool rotates = false;  // RoPE on the first rotary_dim values
+  // First column of the cache row that the heads are stored to, contiguously; x is then not
+  // written. Negative: the heads are written back to x.
   std::int64_t cache_col = -1;
 };
 
-// What the spans of a call share.
+// Shared by the spans of a call.
 struct HeadBatch {
   std::int64_t rows = 0;
-  Rotation rotation;                        // rotary_dim 0: nothing rotates
+  Rotation rotation;                        // rotary_dim 0: no RoPE
   const std::int32_t* positions = nullptr;  // [rows]
   CacheRows cache;
-  const std::int32_t* slots = nullptr;  // [rows]; negative: the row is not kept
+  const std::int32_t* slots = nullptr;  // [rows]; negative: the row is not stored
 };
 
 inline constexpr std::size_t kMaxHeadSpans = 3;  // queries, keys and values

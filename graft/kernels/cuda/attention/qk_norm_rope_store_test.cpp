@@ -10,11 +10,11 @@
 namespace graft::kernels::cuda {
 namespace {
 
-using testing::Device;
+using testing::DeviceArray;
 using testing::Floats;
 using testing::Random;
 
-class HeadKernels : public testing::GpuTest, public ::testing::WithParamInterface<DType> {};
+class QkNormRopeStore : public testing::GpuTest, public ::testing::WithParamInterface<DType> {};
 
 struct Sizes {
   std::int64_t rows = 5;
@@ -24,14 +24,14 @@ struct Sizes {
   std::int64_t rotary_dim = 0;
   bool interleaved = false;
   bool norms = true;
-  std::int64_t apart = 0;  // values between the rows
+  std::int64_t row_padding = 0;  // floats between the rows
 };
 
 constexpr float kEps = 1e-6F;
 constexpr std::int64_t kSlots = 3000;
 
-// Half of the rows or so are kept.
-std::vector<std::int32_t> some_slots(std::int64_t rows) {
+// Every third row has slot -1 and is not stored.
+std::vector<std::int32_t> test_slots(std::int64_t rows) {
   std::vector<std::int32_t> slots;
   for (std::int64_t row = 0; row < rows; ++row)
     slots.push_back(row % 3 == 1 ? -1 : static_cast<std::int32_t>((row * 7 + 5) % kSlots));
@@ -46,11 +46,11 @@ Floats frequencies(std::int64_t rotary_dim) {
   return values;
 }
 
-Device<std::byte> storage_for(const CacheRows& cache) {
-  return Device<std::byte>(bytes_of(cache.dtype, kSlots * cache.row_elems()));
+DeviceArray<std::byte> storage_for(const CacheRows& cache) {
+  return DeviceArray<std::byte>(bytes_of(cache.dtype, kSlots * cache.row_elems()));
 }
 
-// Norms in place of heads that stand side by side in rows some values apart.
+// In-place RMS norm of the span's heads.
 void norm_heads(const HeadSpan& span, std::int64_t rows) {
   for (std::int64_t row = 0; row < rows; ++row) {
     float* first = span.x.data + row * span.x.stride;
@@ -59,24 +59,24 @@ void norm_heads(const HeadSpan& span, std::int64_t rows) {
   }
 }
 
-// What the separate kernels do to it.
-void ready_one_by_one(const HeadSpan& span, const HeadBatch& batch) {
+// Norm and RoPE with the unfused kernels.
+void run_separate_kernels(const HeadSpan& span, const HeadBatch& batch) {
   if (span.norm != nullptr) norm_heads(span, batch.rows);
   if (span.rotates)
     rotate(span.x, batch.rotation, batch.positions, batch.rows,
            {.num_heads = span.num_heads, .head_dim = span.distance}, nullptr);
 }
 
-void expect_same(DType type, const Sizes& sizes) {
-  const std::int64_t stride = sizes.heads * sizes.size + sizes.apart;
+void expect_same_bits(DType type, const Sizes& sizes) {
+  const std::int64_t stride = sizes.heads * sizes.size + sizes.row_padding;
   const std::int64_t key_size = sizes.kv_heads * sizes.size;
   const Floats queries = Random(1).floats(sizes.rows * stride);
   const Floats keys = Random(2).floats(sizes.rows * key_size);
-  const Device<float> values(Random(3).floats(sizes.rows * key_size));
-  const Device<float> weights(Random(4).floats(2 * sizes.size));
-  const Device<float> inv_freq(frequencies(sizes.rotary_dim));
-  const Device<std::int32_t> positions(Random(5).ints(sizes.rows, 5000));
-  const Device<std::int32_t> slots(some_slots(sizes.rows));
+  const DeviceArray<float> values(Random(3).floats(sizes.rows * key_size));
+  const DeviceArray<float> weights(Random(4).floats(2 * sizes.size));
+  const DeviceArray<float> inv_freq(frequencies(sizes.rotary_dim));
+  const DeviceArray<std::int32_t> positions(Random(5).ints(sizes.rows, 5000));
+  const DeviceArray<std::int32_t> slots(test_slots(sizes.rows));
   HeadBatch batch = {.rows = sizes.rows,
                      .rotation = {.rotary_dim = sizes.rotary_dim,
                                   .inv_freq = inv_freq.get(),
@@ -85,7 +85,7 @@ void expect_same(DType type, const Sizes& sizes) {
                      .positions = positions.get(),
                      .cache = {.dtype = type, .key_size = key_size, .value_size = key_size},
                      .slots = slots.get()};
-  const auto spans = [&](const Device<float>& q, const Device<float>& k) {
+  const auto spans = [&](const DeviceArray<float>& q, const DeviceArray<float>& k) {
     const bool rotates = sizes.rotary_dim > 0;
     const HeadSpan v = {.x = {values.get(), key_size},
                         .num_heads = sizes.kv_heads,
@@ -107,48 +107,51 @@ void expect_same(DType type, const Sizes& sizes) {
     return std::vector<HeadSpan>{of_q, of_k, v};
   };
 
-  const Device<float> q_alone(queries);
-  const Device<float> k_alone(keys);
-  const Device<std::byte> want = storage_for(batch.cache);
-  const std::vector<HeadSpan> alone = spans(q_alone, k_alone);
-  ready_one_by_one(alone[0], batch);
-  ready_one_by_one(alone[1], batch);
+  const DeviceArray<float> want_q(queries);
+  const DeviceArray<float> want_k(keys);
+  const DeviceArray<std::byte> want = storage_for(batch.cache);
+  const std::vector<HeadSpan> want_spans = spans(want_q, want_k);
+  run_separate_kernels(want_spans[0], batch);
+  run_separate_kernels(want_spans[1], batch);
   batch.cache.data = want.get();
-  write_cache(batch.cache, alone[1].x, alone[2].x, slots.get(), sizes.rows, nullptr);
+  write_cache(batch.cache, want_spans[1].x, want_spans[2].x, slots.get(), sizes.rows, nullptr);
 
-  const Device<float> q(queries);
-  const Device<float> k(keys);
-  const Device<std::byte> got = storage_for(batch.cache);
+  const DeviceArray<float> q(queries);
+  const DeviceArray<float> k(keys);
+  const DeviceArray<std::byte> got = storage_for(batch.cache);
   batch.cache.data = got.get();
   qk_norm_rope_store(spans(q, k), batch, nullptr);
-  EXPECT_EQ(q.take(), q_alone.take()) << sizes.size;
-  EXPECT_EQ(got.take(), want.take()) << sizes.size;
+  EXPECT_EQ(q.download(), want_q.download()) << sizes.size;
+  EXPECT_EQ(got.download(), want.download()) << sizes.size;
 }
 
-TEST_P(HeadKernels, SameBitsAsOneByOne) {
-  expect_same(GetParam(), {.size = 128, .rotary_dim = 128});
-  expect_same(GetParam(), {.size = 128, .rotary_dim = 128, .norms = false});
-  expect_same(GetParam(), {.size = 64, .rotary_dim = 32, .interleaved = true, .apart = 4});
-  expect_same(GetParam(), {.size = 256, .rotary_dim = 64});
-  expect_same(GetParam(), {.size = 512, .rotary_dim = 512, .interleaved = true});
-  expect_same(GetParam(), {.rows = 1, .size = 80, .rotary_dim = 0});
+TEST_P(QkNormRopeStore, MatchesSeparateKernels) {
+  expect_same_bits(GetParam(), {.size = 128, .rotary_dim = 128});
+  expect_same_bits(GetParam(), {.size = 128, .rotary_dim = 128, .norms = false});
+  expect_same_bits(GetParam(),
+                   {.size = 64, .rotary_dim = 32, .interleaved = true, .row_padding = 4});
+  expect_same_bits(GetParam(), {.size = 256, .rotary_dim = 64});
+  expect_same_bits(GetParam(), {.size = 512, .rotary_dim = 512, .interleaved = true});
+  expect_same_bits(GetParam(), {.rows = 1, .size = 80, .rotary_dim = 0});
 }
 
-TEST_P(HeadKernels, OddSizes) {
-  expect_same(GetParam(), {.size = 7, .rotary_dim = 6});
-  expect_same(GetParam(), {.size = 131, .rotary_dim = 6, .interleaved = true, .apart = 1});
-  expect_same(GetParam(), {.size = 301, .rotary_dim = 300, .apart = 3});
-  expect_same(GetParam(), {.size = 128, .rotary_dim = 128, .apart = 1});
+TEST_P(QkNormRopeStore, OddSizes) {
+  expect_same_bits(GetParam(), {.size = 7, .rotary_dim = 6});
+  expect_same_bits(GetParam(),
+                   {.size = 131, .rotary_dim = 6, .interleaved = true, .row_padding = 1});
+  expect_same_bits(GetParam(), {.size = 301, .rotary_dim = 300, .row_padding = 3});
+  expect_same_bits(GetParam(), {.size = 128, .rotary_dim = 128, .row_padding = 1});
 }
 
-// So many rows that a warp has several heads.
-TEST_P(HeadKernels, ManyRows) {
-  expect_same(GetParam(), {.rows = 700, .heads = 5, .kv_heads = 2, .size = 12, .rotary_dim = 8});
+// With this many rows a warp processes several heads.
+TEST_P(QkNormRopeStore, ManyRows) {
+  expect_same_bits(GetParam(),
+                   {.rows = 700, .heads = 5, .kv_heads = 2, .size = 12, .rotary_dim = 8});
 }
 
-// Latents: the ends of the query heads rotate, a row of the cache is a normed latent and a key that
-// all heads share.
-TEST_P(HeadKernels, Latents) {
+// MLA: RoPE on the last columns of the query heads; a cache row is a normalized latent followed by
+// a rotated key shared by all heads.
+TEST_P(QkNormRopeStore, Latents) {
   const std::int64_t rows = 4;
   const std::int64_t rank = 512;
   const std::int64_t rope = 64;
@@ -156,16 +159,16 @@ TEST_P(HeadKernels, Latents) {
   const std::int64_t stride = 3 * query_dim;
   const Floats queries = Random(1).floats(rows * stride);
   const Floats latents = Random(2).floats(rows * (rank + rope));
-  const Device<float> weight(Random(4).floats(rank));
-  const Device<float> inv_freq(frequencies(rope));
-  const Device<std::int32_t> positions(std::vector<std::int32_t>{0, 1, 130, 4095});
-  const Device<std::int32_t> slots(some_slots(rows));
+  const DeviceArray<float> weight(Random(4).floats(rank));
+  const DeviceArray<float> inv_freq(frequencies(rope));
+  const DeviceArray<std::int32_t> positions(std::vector<std::int32_t>{0, 1, 130, 4095});
+  const DeviceArray<std::int32_t> slots(test_slots(rows));
   HeadBatch batch = {.rows = rows,
                      .rotation = {.rotary_dim = rope, .inv_freq = inv_freq.get()},
                      .positions = positions.get(),
                      .cache = {.dtype = GetParam(), .key_size = rank + rope},
                      .slots = slots.get()};
-  const auto spans = [&](const Device<float>& q, const Device<float>& x) {
+  const auto spans = [&](const DeviceArray<float>& q, const DeviceArray<float>& x) {
     return std::vector<HeadSpan>{
         {.x = {q.get() + query_dim - rope, stride},
          .num_heads = 3,
@@ -179,25 +182,25 @@ TEST_P(HeadKernels, Latents) {
          .cache_col = 0},
         {.x = {x.get() + rank, rank + rope}, .size = rope, .rotates = true, .cache_col = rank}};
   };
-  const Device<float> q_alone(queries);
-  const Device<float> x_alone(latents);
-  const Device<std::byte> want = storage_for(batch.cache);
-  for (const HeadSpan& span : spans(q_alone, x_alone))
-    ready_one_by_one(span, batch);
+  const DeviceArray<float> want_q(queries);
+  const DeviceArray<float> want_x(latents);
+  const DeviceArray<std::byte> want = storage_for(batch.cache);
+  for (const HeadSpan& span : spans(want_q, want_x))
+    run_separate_kernels(span, batch);
   batch.cache.data = want.get();
-  write_cache(batch.cache, {x_alone.get(), rank + rope}, {}, slots.get(), rows, nullptr);
+  write_cache(batch.cache, {want_x.get(), rank + rope}, {}, slots.get(), rows, nullptr);
 
-  const Device<float> q(queries);
-  const Device<float> x(latents);
-  const Device<std::byte> got = storage_for(batch.cache);
+  const DeviceArray<float> q(queries);
+  const DeviceArray<float> x(latents);
+  const DeviceArray<std::byte> got = storage_for(batch.cache);
   batch.cache.data = got.get();
   qk_norm_rope_store(spans(q, x), batch, nullptr);
-  EXPECT_EQ(q.take(), q_alone.take());
-  EXPECT_EQ(got.take(), want.take());
+  EXPECT_EQ(q.download(), want_q.download());
+  EXPECT_EQ(got.download(), want.download());
 }
 
 INSTANTIATE_TEST_SUITE_P(Types,
-                         HeadKernels,
+                         QkNormRopeStore,
                          ::testing::Values(DType::F32, DType::F16, DType::BF16),
                          [](const auto& param) { return std::string(name(param.param)); });
 

@@ -6,22 +6,22 @@ namespace graft::kernels::cuda {
 namespace {
 
 constexpr int kMaxThreads = 512;
-constexpr int kPairs = 4;  // of values, that a thread rotates
+constexpr int kPairsPerThread = 4;  // value pairs
 
-// A block has kPairs pairs of values of one row for each thread. They are on their way while the
-// cosines are computed.
+// Grid: (rows, pair blocks), kPairsPerThread pairs per thread. Shared memory: cos[half], sin[half].
+// The loads are in flight while the cosines are computed.
 __global__ void __launch_bounds__(kMaxThreads)
     rotate_kernel(Rows x, Rotation rope, const std::int32_t* positions, RotatedHeads heads) {
   const auto half = static_cast<int>(rope.rotary_dim / 2);
   const auto num_pairs = static_cast<int>(heads.num_heads) * half;
-  const int first_pair = static_cast<int>(blockIdx.y * blockDim.x) * kPairs;
+  const int first_pair = static_cast<int>(blockIdx.y * blockDim.x) * kPairsPerThread;
   float* row = x.data + blockIdx.x * x.stride;
-  float* firsts[kPairs];
-  float* seconds[kPairs];
-  float a[kPairs] = {};
-  float b[kPairs] = {};
+  float* firsts[kPairsPerThread];
+  float* seconds[kPairsPerThread];
+  float a[kPairsPerThread] = {};
+  float b[kPairsPerThread] = {};
   GRAFT_UNROLL
-  for (int p = 0; p < kPairs; ++p) {
+  for (int p = 0; p < kPairsPerThread; ++p) {
     const int pair = first_pair + static_cast<int>(p * blockDim.x + threadIdx.x);
     const int i = pair % half;
     float* head = row + pair / half * heads.head_dim;
@@ -33,15 +33,15 @@ __global__ void __launch_bounds__(kMaxThreads)
   }
   auto* cosines = dynamic_shared<float>();
   const float* sines = cosines + half;
-  make_turns(rope, positions[blockIdx.x], half, cosines);
+  compute_cos_sin(rope, positions[blockIdx.x], half, cosines);
   __syncthreads();
   GRAFT_UNROLL
-  for (int p = 0; p < kPairs; ++p) {
+  for (int p = 0; p < kPairsPerThread; ++p) {
     const int pair = first_pair + static_cast<int>(p * blockDim.x + threadIdx.x);
     if (pair >= num_pairs) continue;
-    const float2 both = turned(a[p], b[p], cosines[pair % half], sines[pair % half]);
-    *firsts[p] = both.x;
-    *seconds[p] = both.y;
+    const float2 rotated = rotate_pair(a[p], b[p], cosines[pair % half], sines[pair % half]);
+    *firsts[p] = rotated.x;
+    *seconds[p] = rotated.y;
   }
 }
 
@@ -54,10 +54,11 @@ void rotate(Rows x,
             const RotatedHeads& heads,
             Stream stream) {
   const std::int64_t pairs = heads.num_heads * (rotation.rotary_dim / 2);
-  // At least a thread for every cosine and sine.
-  const std::int64_t wanted = std::max(ceil_div(pairs, kPairs), rotation.rotary_dim);
-  const std::int64_t threads = std::min<std::int64_t>(ceil_div(wanted, kWarp) * kWarp, kMaxThreads);
-  const dim3 grid(static_cast<unsigned>(rows), blocks_for(pairs, threads * kPairs));
+  // At least one thread per cosine and sine.
+  const std::int64_t wanted = std::max(ceil_div(pairs, kPairsPerThread), rotation.rotary_dim);
+  const std::int64_t threads =
+      std::min<std::int64_t>(ceil_div(wanted, kWarpSize) * kWarpSize, kMaxThreads);
+  const dim3 grid(static_cast<unsigned>(rows), blocks_for(pairs, threads * kPairsPerThread));
   const std::size_t bytes = static_cast<std::size_t>(rotation.rotary_dim) * sizeof(float);
   launch("rotate", rotate_kernel, {grid, static_cast<unsigned>(threads), bytes}, stream, x,
          rotation, positions, heads);

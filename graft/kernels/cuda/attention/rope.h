@@ -1,5 +1,5 @@
-// Rotary embedding. Cosines and sines are computed in double precision as on the CPU, once for all
-// heads of a row.
+// Rotary position embedding. Cosines and sines are computed in f64 as on the CPU, once per row for
+// all heads.
 
 #pragma once
 
@@ -12,22 +12,23 @@ namespace graft::kernels::cuda {
 // See RopeParams in graft/ops/params.h for the meaning.
 struct Rotation {
   std::int64_t rotary_dim = 0;
-  const float* inv_freq = nullptr;  // [rotary_dim / 2], on the device
+  const float* inv_freq = nullptr;  // [rotary_dim / 2]
   float magnitude = 1.0F;
   bool interleaved = false;  // pairs (2i, 2i + 1), else (i, i + rotary_dim / 2)
-  bool dynamic = false;      // dynamic NTK: the three numbers below
+  bool dynamic = false;      // dynamic NTK scaling, with the three values below
   double theta = 10000.0;
   double factor = 1.0;
   std::int64_t max_position_embeddings = 0;
 };
 
-// The heads of a row that are rotated: the first rotary_dim values of each.
+// The rotated heads of a row; the first rotary_dim values of each head are rotated.
 struct RotatedHeads {
   std::int64_t num_heads = 1;
-  std::int64_t head_dim = 0;  // distance between heads
+  std::int64_t head_dim = 0;  // floats from head to head
 };
 
-// In place. x.data points to the first head of the first row, positions[rows].
+// In place on x[rows, num_heads, head_dim] f32; x.data points to the first head of row 0.
+// positions[rows].
 void rotate(Rows x,
             const Rotation& rotation,
             const std::int32_t* positions,

@@ -8,7 +8,7 @@
 namespace graft::kernels::cuda {
 namespace {
 
-using testing::Device;
+using testing::DeviceArray;
 using testing::Floats;
 using testing::Random;
 using testing::relative_error;
@@ -24,7 +24,7 @@ Floats frequencies(std::int64_t rotary_dim, double theta) {
   return values;
 }
 
-// The same in double precision, written the long way.
+// The same in double precision.
 void rotate_reference(Floats& x,
                       std::int64_t stride,
                       std::int64_t offset,
@@ -38,10 +38,10 @@ void rotate_reference(Floats& x,
     Floats freq = inv_freq;
     if (rope.dynamic && position + 1 > rope.max_position_embeddings) {
       const auto dim = static_cast<double>(rope.rotary_dim);
-      const double stretch = rope.factor * static_cast<double>(position + 1) /
-                                 static_cast<double>(rope.max_position_embeddings) -
-                             (rope.factor - 1.0);
-      freq = frequencies(rope.rotary_dim, rope.theta * std::pow(stretch, dim / (dim - 2.0)));
+      const double ntk_factor = rope.factor * static_cast<double>(position + 1) /
+                                    static_cast<double>(rope.max_position_embeddings) -
+                                (rope.factor - 1.0);
+      freq = frequencies(rope.rotary_dim, rope.theta * std::pow(ntk_factor, dim / (dim - 2.0)));
     }
     for (std::int64_t head = 0; head < heads.num_heads; ++head) {
       float* values =
@@ -59,17 +59,17 @@ void rotate_reference(Floats& x,
   }
 }
 
-// Heads of 10 of which 6 values rotate, 2 values into rows of 40.
-TEST_F(RopeKernels, RotatesEveryKind) {
+// Heads of 10 values of which 6 rotate, at column 2 of rows of 40.
+TEST_F(RopeKernels, RotatesAllVariants) {
   const std::vector<std::int32_t> positions = {0, 1, 2, 31, 32, 33, 1000, 131071};
   const auto rows = static_cast<std::int64_t>(positions.size());
   for (const bool interleaved : {false, true}) {
     for (const bool dynamic : {false, true}) {
       const RotatedHeads heads = {.num_heads = 3, .head_dim = 10};
       const Floats inv_freq = frequencies(6, 10000.0);
-      const Device<float> inv_freq_on_device(inv_freq);
+      const DeviceArray<float> inv_freq_data(inv_freq);
       const Rotation rope = {.rotary_dim = 6,
-                             .inv_freq = inv_freq_on_device.get(),
+                             .inv_freq = inv_freq_data.get(),
                              .magnitude = 1.25F,
                              .interleaved = interleaved,
                              .dynamic = dynamic,
@@ -77,28 +77,28 @@ TEST_F(RopeKernels, RotatesEveryKind) {
                              .factor = 2.0,
                              .max_position_embeddings = 32};
       Floats x = Random(7).floats(rows * 40);
-      const Device<float> values(x);
-      const Device<std::int32_t> at(positions);
-      rotate({values.get() + 2, 40}, rope, at.get(), rows, heads, nullptr);
+      const DeviceArray<float> values(x);
+      const DeviceArray<std::int32_t> position_data(positions);
+      rotate({values.get() + 2, 40}, rope, position_data.get(), rows, heads, nullptr);
       rotate_reference(x, 40, 2, heads, rope, inv_freq, positions);
-      EXPECT_LT(relative_error(values.take(), x), 1e-6) << interleaved << dynamic;
+      EXPECT_LT(relative_error(values.download(), x), 1e-6) << interleaved << dynamic;
     }
   }
 }
 
-// Whole heads of 128, more of them than a block has threads for.
+// Full rotation of 128-dim heads; more pairs than one block handles.
 TEST_F(RopeKernels, RotatesManyHeads) {
   const RotatedHeads heads = {.num_heads = 40, .head_dim = 128};
   const Floats inv_freq = frequencies(128, 500000.0);
-  const Device<float> inv_freq_on_device(inv_freq);
-  const Rotation rope = {.rotary_dim = 128, .inv_freq = inv_freq_on_device.get()};
+  const DeviceArray<float> inv_freq_data(inv_freq);
+  const Rotation rope = {.rotary_dim = 128, .inv_freq = inv_freq_data.get()};
   const std::vector<std::int32_t> positions = {4095, 17, 17};
   Floats x = Random(8).floats(3 * 5120);
-  const Device<float> values(x);
-  const Device<std::int32_t> at(positions);
-  rotate({values.get(), 5120}, rope, at.get(), 3, heads, nullptr);
+  const DeviceArray<float> values(x);
+  const DeviceArray<std::int32_t> position_data(positions);
+  rotate({values.get(), 5120}, rope, position_data.get(), 3, heads, nullptr);
   rotate_reference(x, 5120, 0, heads, rope, inv_freq, positions);
-  EXPECT_LT(relative_error(values.take(), x), 1e-6);
+  EXPECT_LT(relative_error(values.download(), x), 1e-6);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Loads and conversions that the formats and kernels share.
+// Loads and conversions shared by formats and kernels.
 
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace graft::kernels::cuda {
 
-// The widest loads that an address of this alignment allows, of eight bytes in all.
+// 8 bytes with the widest loads that the alignment allows.
 template <int kAlign>
 __device__ uint2 load_8_bytes(const std::uint8_t* from) {
   if constexpr (kAlign >= 8) {
@@ -38,7 +38,7 @@ __device__ inline std::uint32_t load_u16(const std::uint8_t* from) {
   return *reinterpret_cast<const std::uint16_t*>(from);
 }
 
-// Four bytes at an even address.
+// 32 bits at an even address.
 __device__ inline std::uint32_t load_u32(const std::uint8_t* from) {
   return load_u16(from) | load_u16(from + 2) << 16;
 }
@@ -55,7 +55,7 @@ __device__ inline float f16_to_float(std::uint32_t code) {
   return __half2float(__ushort_as_half(static_cast<unsigned short>(code)));
 }
 
-// The f16 at an even address.
+// F16 at an even address.
 __device__ inline float load_f16(const std::uint8_t* from) {
   return f16_to_float(load_u16(from));
 }
@@ -68,29 +68,30 @@ __device__ inline std::uint16_t to_bf16(float value) {
   return __bfloat16_as_ushort(__float2bfloat16_rn(value));
 }
 
-// To nearest even; what is finite stays so, at most 65504.
+// Round to nearest even; finite values saturate at ±65504.
 __device__ inline Half to_half(float value) {
   const Half half = __half_as_ushort(__float2half_rn(value));
   const bool overflowed = (half & 0x7fff) == 0x7c00 && fabsf(value) < INFINITY;
   return overflowed ? static_cast<Half>(half - 1) : half;
 }
 
+// Two F16 in one word, `low` in the low half.
 __device__ inline std::uint32_t half_pair(float low, float high) {
   const __half2 pair = __floats2half2_rn(low, high);
   const std::uint32_t bits =
       __half_as_ushort(pair.x) | static_cast<std::uint32_t>(__half_as_ushort(pair.y)) << 16;
-  // One test for both: the largest exponent, that of infinities, carries into the sign's place.
+  // One test for both halves: the exponent of infinity carries into the sign bit.
   if ((((bits & 0x7c007c00U) + 0x04000400U) & 0x80008000U) == 0) return bits;
   return to_half(low) | static_cast<std::uint32_t>(to_half(high)) << 16;
 }
 
-// An F8_E5M2 is the upper half of an f16.
+// F8_E5M2 is the upper byte of an F16.
 __device__ inline float e5m2_to_float(std::uint32_t code) {
   return f16_to_float(code << 8);
 }
 
-// The bits of an F8_E4M3, moved to where an f16 has them, are its value with an exponent that is
-// short by the difference of the two biases, 8.
+// The bits of F8_E4M3 moved to their F16 positions give the value times 2^-8, the difference of the
+// exponent biases.
 __device__ inline float e4m3_to_float(std::uint32_t code) {
   if ((code & 0x7f) == 0x7f) return __uint_as_float(0x7fc00000U | (code & 0x80) << 24);
   return f16_to_float((code & 0x80) << 8 | (code & 0x7f) << 7) * 256.0F;

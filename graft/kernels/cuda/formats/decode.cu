@@ -8,28 +8,28 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Which rows, and where to.
+// The rows to decode and where to store them.
 struct DecodeJob {
   const std::uint8_t* data = nullptr;
   std::int64_t row_bytes = 0;
-  std::int64_t rows = 0;  // that exist
+  std::int64_t rows = 0;  // of the matrix; row ids outside decode to NaN
   std::int64_t cols = 0;
   Scales scales = {};
   std::int64_t first_row = 0;
   const std::int32_t* row_ids = nullptr;  // null: rows from first_row on
-  std::int64_t count = 0;
+  std::int64_t count = 0;                 // rows to decode
   void* out = nullptr;
 };
 
-// A thread per run.
+// Grid: one thread per run of 8 values.
 template <class Format, class Out>
 __global__ void decode_kernel(DecodeJob job) {
   const std::int64_t runs_per_row = (job.cols + kRun - 1) / kRun;
   const std::int64_t item = global_thread();
-  const std::int64_t place = item / runs_per_row;
-  if (place >= job.count) return;
+  const std::int64_t out_row = item / runs_per_row;
+  if (out_row >= job.count) return;
   const std::int64_t col = item % runs_per_row * kRun;
-  const std::int64_t row = job.row_ids != nullptr ? job.row_ids[place] : job.first_row + place;
+  const std::int64_t row = job.row_ids != nullptr ? job.row_ids[out_row] : job.first_row + out_row;
   float values[kRun];
   if (row >= 0 && row < job.rows) {
     decode_run<Format>(job.data + row * job.row_bytes, col, job.cols, values);
@@ -40,7 +40,7 @@ __global__ void decode_kernel(DecodeJob job) {
     for (float& value : values)
       value = __uint_as_float(0x7fc00000U);
   }
-  store_run(static_cast<Out*>(job.out) + place * job.cols + col, job.cols - col, values);
+  store_run(static_cast<Out*>(job.out) + out_row * job.cols + col, job.cols - col, values);
 }
 
 using Launch = void (*)(const DecodeJob& job, Stream stream);
@@ -70,7 +70,7 @@ void decode(const std::array<Launch, kNumDTypes>& table,
             DecodeJob job,
             Stream stream) {
   const Launch function = table[static_cast<std::size_t>(matrix.dtype)];
-  GRAFT_CHECK(function != nullptr, "no kernel decodes ", name(matrix.dtype));
+  GRAFT_CHECK(function != nullptr, "no kernel dequantizes ", name(matrix.dtype));
   job.data = static_cast<const std::uint8_t*>(matrix.data);
   job.row_bytes = static_cast<std::int64_t>(matrix.row_bytes());
   job.rows = matrix.rows;

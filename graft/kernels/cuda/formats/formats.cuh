@@ -1,5 +1,5 @@
-// All formats that weights come in, and tables of kernels made from the list: nothing else in this
-// folder chooses by type.
+// The list of all weight formats, and kernel tables built from it. Adding a format here adds it to
+// every kernel; nothing else in this folder switches on the dtype.
 
 #pragma once
 
@@ -49,7 +49,7 @@ using AllFormats = FormatList<FormatF32,
                               FormatQ10,
                               FormatQ20>;
 
-// Launcher<Format>::kLaunch by type; null for types that are not in the list.
+// Launcher<Format>::kLaunch by dtype; null for dtypes that are not in the list.
 template <class Function, template <class> class Launcher, class... Formats>
 constexpr std::array<Function, kNumDTypes> table_of(FormatList<Formats...> /*formats*/) {
   std::array<Function, kNumDTypes> table{};
@@ -57,7 +57,7 @@ constexpr std::array<Function, kNumDTypes> table_of(FormatList<Formats...> /*for
   return table;
 }
 
-// Eight values of a row, from column `col` on, which is a multiple of eight.
+// Columns [col, col + 8) of a row; col is a multiple of 8.
 template <class Format>
 __device__ void decode_run(const std::uint8_t* row,
                            std::int64_t col,
@@ -72,7 +72,7 @@ __device__ void decode_run(const std::uint8_t* row,
   }
 }
 
-// Eight floats of a row; past its end zeros. `vectors`: the row is at a multiple of 16 bytes.
+// Columns [col, col + 8) of an f32 row, zeros past its end. vectors: the row is 16-byte aligned.
 __device__ inline void load_floats(
     const float* row, std::int64_t col, std::int64_t cols, bool vectors, float (&to)[kRun]) {
   if (vectors && col + kRun <= cols) {
@@ -98,7 +98,7 @@ __device__ inline uint4 half_run(const float (&run)[kRun]) {
                     half_pair(run[6], run[7]));
 }
 
-// Eight values of a row that ends after `count`.
+// Stores min(count, 8) values.
 __device__ inline void store_run(float* to, std::int64_t count, const float (&values)[kRun]) {
   if (count >= kRun && reinterpret_cast<std::uintptr_t>(to) % 16 == 0) {
     auto* vectors = reinterpret_cast<float4*>(to);
@@ -123,12 +123,12 @@ __device__ inline void store_run(Half* to, std::int64_t count, const float (&val
   }
 }
 
-// Only weights of eight bits have scales in a tensor of their own.
+// Only FP8 weights have scales in a separate tensor.
 template <class Format>
 inline constexpr bool kMayHaveScales =
     Format::kType == DType::F8_E4M3 || Format::kType == DType::F8_E5M2;
 
-// The scales of a row of the stack; null: none.
+// Scales of a row of the stack; null: none.
 __device__ inline const float* scales_of_row(const Scales& scales, std::int64_t row) {
   if (scales.values == nullptr) return nullptr;
   const std::int64_t rows_of_tiles = (scales.matrix_rows + scales.tile_rows - 1) / scales.tile_rows;
@@ -151,7 +151,7 @@ __device__ inline void scale_run(const Scales& scales,
   }
   GRAFT_UNROLL
   for (int i = 0; i < kRun; ++i) {
-    // The run may go past the row's end, never past the last scale.
+    // A run may reach past the row's end, but not past the last scale.
     const std::int64_t tile = (col + i) / scales.tile_cols;
     if (tile < scales.scale_cols) out[i] = multiply(out[i], row_scales[tile]);
   }

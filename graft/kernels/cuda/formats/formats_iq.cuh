@@ -1,5 +1,5 @@
-// The grid types: a run of eight values is one row of a table, or two rows of four.
-// graft/quant/blocks.h has the layouts, formats_legacy.cuh says how these are used.
+// IQ formats with codebook grids: a run of 8 values is one grid row of 8, or two rows of 4. The
+// layouts are in graft/quant/blocks.h; decode() is described in formats_legacy.cuh.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace graft::kernels::cuda {
 
-// Device copies of the tables, aligned so that a row is one load.
+// Device copies of the grids, aligned so that a row is one load.
 static __device__ __align__(16) const quant::Grid<2048, 8> kIq1Rows = quant::kIq1Grid;
 static __device__ __align__(16) const quant::Grid<256, 8> kIq2XxsRows = quant::kIq2XxsGrid;
 static __device__ __align__(16) const quant::Grid<512, 8> kIq2XsRows = quant::kIq2XsGrid;
@@ -25,7 +25,7 @@ __device__ inline uint2 rows_of_4(const std::int8_t (&first)[4], const std::int8
                     *reinterpret_cast<const std::uint32_t*>(second));
 }
 
-// Eight signs from seven bits: their number of ones is even.
+// Eight sign bits from seven: the eighth makes the number of ones even.
 __device__ inline unsigned even_signs(unsigned seven) {
   const unsigned fold = seven ^ seven >> 4;
   return seven | (0x6996U >> (fold & 15) & 1) << 7;
@@ -39,7 +39,7 @@ __device__ inline void write_signed(uint2 row, unsigned signs, float scale, floa
   }
 }
 
-// d (scale + 1/2) times a power of two.
+// d * (scale + 1/2) * power, power being a power of two.
 __device__ inline float half_step_scale(float d, unsigned scale, float power) {
   return multiply(multiply(d, 0.5F + static_cast<float>(scale)), power);
 }
@@ -95,7 +95,7 @@ struct FormatIq3S : BlockFormat<DType::IQ3_S> {
   }
 };
 
-// IQ1 moves the whole row of -1, 0, 1 by an eighth up or down.
+// IQ1 shifts a grid row of -1, 0, 1 by ±1/8.
 __device__ inline void write_shifted(unsigned row, bool down, float scale, float (&out)[kRun]) {
   const float delta = down ? -0.125F : 0.125F;
   const uint2 values = row_of_8(kIq1Rows.rows[row]);

@@ -1,5 +1,5 @@
-// The types of 256 values with scales of sub-blocks, and the ternary ones. graft/quant/blocks.h has
-// the layouts, formats_legacy.cuh says how these are used.
+// K formats: blocks of 256 values with scales per sub-block, and IQ4_XS, TQ1_0, TQ2_0. The layouts
+// are in graft/quant/blocks.h; decode() is described in formats_legacy.cuh.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace graft::kernels::cuda {
 
-// Two bits of eight values, as Q2_K, Q3_K and TQ2_0 lay them out.
+// The 2-bit codes of 8 values in the layout of Q2_K, Q3_K and TQ2_0, one per byte.
 template <int kAlign>
 __device__ uint2 load_2_bits(const std::uint8_t* quants, int run) {
   const uint2 bytes = load_8_bytes<kAlign>(quants + run / 16 * 32 + run % 4 * 8);
@@ -48,7 +48,7 @@ struct FormatQ3K : BlockFormat<DType::Q3_K> {
   }
 };
 
-// Scale and minimum of sub-block s of Q4_K and Q5_K, 6 bits each.
+// 6-bit scale and minimum of sub-block s of Q4_K and Q5_K.
 struct ScaleAndMin {
   int scale;
   int min;
@@ -59,7 +59,7 @@ __device__ inline ScaleAndMin scale_and_min(const std::uint8_t* packed, int s) {
   return {(packed[s + 4] & 15) | packed[s - 4] >> 6 << 4, packed[s + 4] >> 4 | packed[s] >> 6 << 4};
 }
 
-// Nibbles of a sub-block of 32, whose neighbour has the other halves of the same bytes.
+// The nibbles of 8 values of a sub-block of 32; sub-blocks 2 g and 2 g + 1 share the same bytes.
 __device__ inline uint2 load_k_nibbles(const std::uint8_t* quants, int run) {
   const int sub_block = run / 4;
   const uint2 bytes = load_8_bytes<8>(quants + sub_block / 2 * 32 + run % 4 * 8);
@@ -144,7 +144,7 @@ struct FormatTq10 : BlockFormat<DType::TQ1_0> {
   }
 
  private:
-  // Bytes 0..31 hold five digits each, so do 32..47; the last four bytes hold four.
+  // Bytes 0 … 31 and 32 … 47 hold five base-3 digits each, bytes 48 … 51 hold four.
   static __device__ int trit(const std::uint8_t* quants, int i) {
     int byte = i % 32;
     int digit = i / 32;

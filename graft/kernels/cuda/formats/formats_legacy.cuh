@@ -1,6 +1,6 @@
-// The types of 32 values with one scale, and the small ones like them. graft/quant/blocks.h has the
-// layouts. A format's decode() writes values 8 run … 8 run + 7 of a block; products and sums are
-// rounded one by one, as the codecs do.
+// Formats of small blocks with one scale (Q4_0 … Q8_1, IQ4_NL, MXFP4, NVFP4, Q1_0, Q2_0). The
+// layouts are in graft/quant/blocks.h. decode() writes values [8 run, 8 run + 8) of a block;
+// products and sums are rounded separately, as in the codecs.
 
 #pragma once
 
@@ -17,7 +17,7 @@ struct BlockFormat {
   static constexpr bool kPlain = false;
   static constexpr int kBlockValues = info(kDType).block_elems;
   static constexpr int kBlockBytes = info(kDType).block_bytes;
-  // Of every block, the first being at a multiple of 16.
+  // Alignment of every block, the first one being 16-byte aligned.
   static constexpr int kAlign = kBlockBytes % 16 == 0  ? 16
                                 : kBlockBytes % 8 == 0 ? 8
                                 : kBlockBytes % 4 == 0 ? 4
@@ -37,7 +37,7 @@ __device__ inline float multiply_subtract(float a, float b, float c) {
   return __fsub_rn(__fmul_rn(a, b), c);
 }
 
-// Eight nibbles of a block of 32: those of values 8 run and on.
+// The nibbles of values [8 run, 8 run + 8) of a block of 32, one per byte.
 template <int kAlign>
 __device__ uint2 load_nibbles(const std::uint8_t* quants, int run) {
   const uint2 bytes = load_8_bytes<kAlign>(quants + run % 2 * 8);
@@ -91,7 +91,7 @@ struct FormatQ51 : BlockFormat<DType::Q5_1> {
   }
 };
 
-// kOffset: where the quants begin.
+// kOffset: byte offset of the quants.
 template <DType kDType, int kOffset, int kQuantAlign>
 struct FormatQ8 : BlockFormat<kDType> {
   static __device__ void decode(const std::uint8_t* block, int run, float (&out)[kRun]) {
@@ -115,8 +115,8 @@ constexpr std::uint32_t packed_iq4_values(int first) {
   return word;
 }
 
-// What the four bits of the non-linear types stand for. Chosen among constants, since a table in
-// memory would have every lane load from another place.
+// The values of 4-bit codes of IQ4. Selected among constants: in a table in memory every lane would
+// load another address.
 struct Iq4Values {
   static __device__ float value(std::uint32_t code) {
     const std::uint32_t word =
@@ -138,7 +138,7 @@ struct Fp4Values {
     constexpr std::uint32_t kHigh = 0x0c080604U;
     const std::uint32_t word = (code & 4) == 0 ? kLow : kHigh;
     const auto magnitude = static_cast<float>(word >> (code % 4 * 8) & 255);
-    // Zero has no sign, as in the table of the codecs.
+    // No negative zero, as in the codec's table.
     return (code & 8) != 0 && magnitude != 0.0F ? -magnitude : magnitude;
   }
 };
@@ -156,7 +156,7 @@ struct FormatIq4Nl : BlockFormat<DType::IQ4_NL> {
 struct FormatMxfp4 : BlockFormat<DType::MXFP4> {
   static __device__ void decode(const std::uint8_t* block, int run, float (&out)[kRun]) {
     const std::uint32_t e = block[0];
-    // Half the scale: the values of the table are doubled.
+    // Half the scale, since the table values are doubled.
     const float d = __uint_as_float(e < 2 ? 0x00200000U << e : (e - 1) << 23);
     const uint2 q = load_nibbles<1>(block + 1, run);
     GRAFT_UNROLL
@@ -177,7 +177,7 @@ struct FormatNvfp4 : BlockFormat<DType::NVFP4> {
   }
 
  private:
-  // The scale has no sign, and the codes of NaN are 0 and, with the top bit, one more number.
+  // UE4M3 scale: the sign bit is ignored; 0x7f is 0 and 0xff is 480, as in the codec.
   static __device__ float half_scale(std::uint32_t code) {
     if (code == 0x7f) return 0.0F;
     if (code == 0xff) return 240.0F;

@@ -1,5 +1,4 @@
-// Numbers that stand for themselves. Rows may have any length; a run that the row ends in is filled
-// up with zeros.
+// Unquantized formats. Rows may have any length; the last run is zero-padded.
 
 #pragma once
 
@@ -8,11 +7,11 @@
 
 namespace graft::kernels::cuda {
 
-// Values are decoded in runs of eight: eight lanes of a grid row, half a sub-block of the K types,
-// 16 bytes of a 16-bit type.
+// Values are decoded in runs of 8: one row of an IQ grid, half a K sub-block of 16, 16 bytes of a
+// 16-bit dtype.
 inline constexpr int kRun = 8;
 
-// Code: what a value is stored as; Convert::value: what it stands for.
+// Code: the storage type; Convert::value: its f32 value.
 template <DType kDType, class Code, class Convert>
 struct PlainFormat {
   static constexpr DType kType = kDType;

@@ -19,7 +19,7 @@
 namespace graft::kernels::cuda {
 namespace {
 
-// The functions of the library that are used, under their own names.
+// The functions used, by their cuBLASLt names.
 struct Functions {
   decltype(&::cublasLtGetVersion) get_version = nullptr;
   decltype(&::cublasLtCreate) create = nullptr;
@@ -41,7 +41,7 @@ bool resolve(void* library, const char* name, Function& function) {
   return function != nullptr;
 }
 
-// The library is never closed. Only the version that the headers describe will do.
+// The library is never closed. Its major version must match the headers.
 std::optional<Functions> open_library() {
   const std::string versioned = str("libcublasLt.so.", CUBLAS_VER_MAJOR);
   void* library = nullptr;
@@ -72,7 +72,8 @@ const std::optional<Functions>& functions() {
 }
 
 void check(cublasStatus_t status) {
-  if (status != CUBLAS_STATUS_SUCCESS) fail("cublasLt: status ", static_cast<int>(status));
+  if (status != CUBLAS_STATUS_SUCCESS)
+    fail("cuBLASLt failed with status ", static_cast<int>(status));
 }
 
 struct TypePair {
@@ -86,7 +87,7 @@ cudaDataType_t cuda_type(DType dtype) {
   for (const TypePair& pair : kTypes) {
     if (pair.dtype == dtype) return pair.cuda;
   }
-  GRAFT_CHECK(false, "no plain product of ", name(dtype));
+  GRAFT_CHECK(false, "cuBLASLt GEMM does not support ", name(dtype));
   return CUDA_R_32F;
 }
 
@@ -102,14 +103,14 @@ struct Layout {
   ~Layout() { functions()->layout_destroy(layout); }
 };
 
-// To the library, which counts in columns, rows of `in` values are columns: y^T = weight x^T.
+// cuBLASLt is column-major: rows of `in` values are its columns, so it computes y^T = weight x^T.
 struct Operation {
   cublasLtMatmulDesc_t desc = nullptr;
   Layout weight;
   Layout x;
   Layout y;
 
-  explicit Operation(const PlainProduct& p)
+  explicit Operation(const DenseGemm& p)
       : weight(cuda_type(p.dtype), p.in, p.out, p.in),
         x(cuda_type(p.dtype), p.in, p.rows, p.x_stride),
         y(CUDA_R_32F, p.out, p.rows, p.y.stride) {
@@ -135,63 +136,63 @@ unsigned alignment_of(const void* pointer) {
   return static_cast<unsigned>(address % 16 == 0 ? 16 : address & (~address + 1));
 }
 
-// What decides which kernel is right for a product.
-using Form = std::tuple<DType,
-                        std::int64_t,
-                        std::int64_t,
-                        std::int64_t,
-                        std::int64_t,
-                        std::int64_t,
-                        bool,
-                        unsigned,
-                        unsigned,
-                        std::size_t>;
+// Everything that algorithm selection depends on.
+using ShapeKey = std::tuple<DType,
+                            std::int64_t,
+                            std::int64_t,
+                            std::int64_t,
+                            std::int64_t,
+                            std::int64_t,
+                            bool,
+                            unsigned,
+                            unsigned,
+                            std::size_t>;
 
-// The library on one GPU.
-class Gpu {
+// cuBLASLt on one device.
+class DeviceHandle {
  public:
-  static std::unique_ptr<Gpu> open() {
+  static std::unique_ptr<DeviceHandle> open() {
     cublasLtHandle_t handle = nullptr;
     if (!functions() || functions()->create(&handle) != CUBLAS_STATUS_SUCCESS) return nullptr;
-    return std::make_unique<Gpu>(handle);
+    return std::make_unique<DeviceHandle>(handle);
   }
-  explicit Gpu(cublasLtHandle_t handle) : handle_(handle) {}
+  explicit DeviceHandle(cublasLtHandle_t handle) : handle_(handle) {}
 
-  bool multiply(const PlainProduct& p, void* workspace, std::size_t bytes, Stream stream) {
+  bool multiply(const DenseGemm& p, void* workspace, std::size_t bytes, Stream stream) {
     const Operation operation(p);
-    const std::optional<cublasLtMatmulAlgo_t>& kernel = kernel_for(p, operation, bytes);
-    if (!kernel) return false;
+    const std::optional<cublasLtMatmulAlgo_t>& algo = algo_for(p, operation, bytes);
+    if (!algo) return false;
     const float one = 1.0F;
     const float zero = 0.0F;
     check(functions()->matmul(handle_, operation.desc, &one, p.weight, operation.weight.layout, p.x,
                               operation.x.layout, &zero, p.y.data, operation.y.layout, p.y.data,
-                              operation.y.layout, &*kernel, workspace, bytes, stream));
+                              operation.y.layout, &*algo, workspace, bytes, stream));
     return true;
   }
 
  private:
-  const std::optional<cublasLtMatmulAlgo_t>& kernel_for(const PlainProduct& p,
-                                                        const Operation& operation,
-                                                        std::size_t workspace_bytes) {
-    const Form form = {p.dtype,
-                       p.rows,
-                       p.out,
-                       p.in,
-                       p.x_stride,
-                       p.y.stride,
-                       p.bias != nullptr,
-                       std::min(alignment_of(p.x), alignment_of(p.weight)),
-                       alignment_of(p.y.data),
-                       workspace_bytes};
+  const std::optional<cublasLtMatmulAlgo_t>& algo_for(const DenseGemm& p,
+                                                      const Operation& operation,
+                                                      std::size_t workspace_bytes) {
+    const ShapeKey key = {p.dtype,
+                          p.rows,
+                          p.out,
+                          p.in,
+                          p.x_stride,
+                          p.y.stride,
+                          p.bias != nullptr,
+                          std::min(alignment_of(p.x), alignment_of(p.weight)),
+                          alignment_of(p.y.data),
+                          workspace_bytes};
     const std::lock_guard lock(mutex_);
-    const auto [entry, is_new] = kernels_.try_emplace(form);
-    if (is_new) entry->second = choose(p, operation, workspace_bytes);
-    return entry->second;  // entries of a map stay where they are
+    const auto [entry, is_new] = algos_.try_emplace(key);
+    if (is_new) entry->second = select_algo(p, operation, workspace_bytes);
+    return entry->second;  // std::map does not move its entries
   }
 
-  std::optional<cublasLtMatmulAlgo_t> choose(const PlainProduct& p,
-                                             const Operation& operation,
-                                             std::size_t workspace_bytes) const {
+  std::optional<cublasLtMatmulAlgo_t> select_algo(const DenseGemm& p,
+                                                  const Operation& operation,
+                                                  std::size_t workspace_bytes) const {
     cublasLtMatmulPreference_t preference = nullptr;
     check(functions()->preference_create(&preference));
     const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -212,36 +213,36 @@ class Gpu {
     return result.algo;
   }
 
-  cublasLtHandle_t handle_;  // kept until the program ends
+  cublasLtHandle_t handle_;  // never destroyed
   std::mutex mutex_;
-  std::map<Form, std::optional<cublasLtMatmulAlgo_t>> kernels_;
+  std::map<ShapeKey, std::optional<cublasLtMatmulAlgo_t>> algos_;
 };
 
-// Of the present GPU; null: the library is not there.
-Gpu* present_gpu() {
+// Of the current device; null: the library is not available.
+DeviceHandle* current_handle() {
   static std::mutex mutex;
-  static std::map<int, std::unique_ptr<Gpu>> gpus;
+  static std::map<int, std::unique_ptr<DeviceHandle>> handles;
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess) return nullptr;
   const std::lock_guard lock(mutex);
-  const auto [entry, is_new] = gpus.try_emplace(device);
-  if (is_new) entry->second = Gpu::open();
+  const auto [entry, is_new] = handles.try_emplace(device);
+  if (is_new) entry->second = DeviceHandle::open();
   return entry->second.get();
 }
 
 }  // namespace
 
 bool has_cublaslt() {
-  return present_gpu() != nullptr;
+  return current_handle() != nullptr;
 }
 
-bool linear_cublaslt(const PlainProduct& product,
+bool linear_cublaslt(const DenseGemm& product,
                      void* workspace,
                      std::size_t workspace_bytes,
                      Stream stream) {
   if (product.rows == 0) return true;
-  Gpu* gpu = present_gpu();
-  return gpu != nullptr && gpu->multiply(product, workspace, workspace_bytes, stream);
+  DeviceHandle* handle = current_handle();
+  return handle != nullptr && handle->multiply(product, workspace, workspace_bytes, stream);
 }
 
 }  // namespace graft::kernels::cuda

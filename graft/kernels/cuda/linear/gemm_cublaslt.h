@@ -1,5 +1,5 @@
-// Products of plain matrices by NVIDIA's library, which is opened at run time: graft is built
-// without it, and runs without it (gemm in linear.h then does the same more slowly).
+// GEMM with dense weights by cuBLASLt, which is loaded with dlopen: graft builds and runs without
+// it (gemm in linear.h then does the same more slowly).
 
 #pragma once
 
@@ -11,14 +11,13 @@
 
 namespace graft::kernels::cuda {
 
-// y[rows, out] = x[rows, in] weight[out, in]^T + bias. x and weight are of one type, F32, F16 or
-// BF16, and multiplied as such (F32 without TF32); sums and y are floats. Rows of x and of y may
-// stand further apart than they are long.
-struct PlainProduct {
+// y[rows, out] = x[rows, in] weight[out, in]^T + bias. x and weight have the same dtype, F32, F16
+// or BF16, and are multiplied in it (F32 without TF32); sums and y are f32.
+struct DenseGemm {
   DType dtype = DType::F16;
   const void* weight = nullptr;
   const void* x = nullptr;
-  std::int64_t x_stride = 0;  // values
+  std::int64_t x_stride = 0;  // values from row to row, at least `in`
   Rows y = {};
   const float* bias = nullptr;  // [out]; null: none
   std::int64_t rows = 0;
@@ -26,16 +25,16 @@ struct PlainProduct {
   std::int64_t in = 0;
 };
 
-// What the library may use for itself during a product.
+// Size of the workspace in bytes.
 inline constexpr std::size_t kCublasLtWorkspace = std::size_t{32} << 20;
 
-// Opens the library for the present GPU; false: it is not there. The first call for a GPU allocates
-// and must not be made while a graph is captured.
+// Loads the library for the current device; false: not available. The first call per device
+// allocates and must not run during graph capture.
 bool has_cublaslt();
 
-// False: the library is not there or has no kernel for this product, and nothing was enqueued. The
-// kernel is chosen at the first product of a form and remembered.
-bool linear_cublaslt(const PlainProduct& product,
+// False: the library is not available or has no kernel for this product; nothing was enqueued. The
+// algorithm is selected at the first product of a shape and cached.
+bool linear_cublaslt(const DenseGemm& product,
                      void* workspace,
                      std::size_t workspace_bytes,
                      Stream stream);

@@ -8,7 +8,7 @@
 namespace graft::kernels::cuda {
 namespace {
 
-using testing::Device;
+using testing::DeviceArray;
 using testing::Floats;
 using testing::Random;
 using testing::relative_error;
@@ -16,8 +16,8 @@ using testing::TestMatrix;
 
 class LinearCublasLt : public testing::GpuTest, public ::testing::WithParamInterface<DType> {};
 
-// The same form twice (the second finds the kernel of the first), rows further apart than long.
-TEST_P(LinearCublasLt, MultipliesAsDoublesDo) {
+// The third product reuses the algorithm of the second; y has a row stride above `out`.
+TEST_P(LinearCublasLt, MatchesDoublePrecision) {
   if (!has_cublaslt()) GTEST_SKIP() << "no libcublasLt";
   const DType type = GetParam();
   const std::int64_t rows = 37;
@@ -27,12 +27,12 @@ TEST_P(LinearCublasLt, MultipliesAsDoublesDo) {
   const TestMatrix weights = testing::random_matrix(type, out, in, 71);
   const TestMatrix x = testing::random_matrix(type, rows, in, 72);
   const Floats bias = Random(73).floats(out);
-  const Device<std::byte> weight_data(weights.bytes);
-  const Device<std::byte> x_data(x.bytes);
-  const Device<float> bias_data(bias);
-  const Device<std::byte> workspace(kCublasLtWorkspace);
+  const DeviceArray<std::byte> weight_data(weights.bytes);
+  const DeviceArray<std::byte> x_data(x.bytes);
+  const DeviceArray<float> bias_data(bias);
+  const DeviceArray<std::byte> workspace(kCublasLtWorkspace);
   for (const bool has_bias : {false, true, true}) {
-    const Device<float> y(static_cast<std::size_t>(rows * y_stride));
+    const DeviceArray<float> y(static_cast<std::size_t>(rows * y_stride));
     ASSERT_TRUE(linear_cublaslt({.dtype = type,
                                  .weight = weight_data.get(),
                                  .x = x_data.get(),
@@ -43,7 +43,7 @@ TEST_P(LinearCublasLt, MultipliesAsDoublesDo) {
                                  .out = out,
                                  .in = in},
                                 workspace.get(), workspace.size(), nullptr));
-    const Floats got = y.take();
+    const Floats got = y.download();
     Floats got_rows;
     std::vector<double> want;
     for (std::int64_t row = 0; row < rows; ++row) {

@@ -1,5 +1,10 @@
-// What the kernels for many rows have in common. A block computes a tile of kTileRows rows of x and
-// some rows of weights; both go through shared memory in steps of kTileDepth columns.
+// Shared by the tiled GEMM kernels. A block computes kGemmTileRows rows of x times kTileOuts rows
+// of one weight matrix; both go through shared memory kTileDepth columns at a time. Weights of any
+// format are decoded to f32 (or F16) on the way, 8 values (a run) per thread and load.
+//
+//    grid.x   row tiles: blocks of 64 rows, or RowTiles of experts
+//    grid.y   blocks of kTileOuts outputs
+//    grid.z   products: `batch` of the first stack, then of the second
 
 #pragma once
 
@@ -8,13 +13,13 @@
 
 namespace graft::kernels::cuda {
 
-inline constexpr int kTileThreads = 256;
-inline constexpr int kTileDepth = 32;
-inline constexpr int kRunsPerStep = kTileDepth / kRun;
-static_assert(kTileRows * kRunsPerStep == kTileThreads);  // a thread loads one run of x
+inline constexpr int kGemmThreads = 256;
+inline constexpr int kTileDepth = 32;                         // columns per step
+inline constexpr int kRunsPerStep = kTileDepth / kRun;        // runs of 8 values
+static_assert(kGemmTileRows * kRunsPerStep == kGemmThreads);  // a thread loads one run of x
 
-// LinearBatch as the kernels take it. Tiles: null, and every product has the same rows.
-struct TiledJob {
+// LinearBatch in kernel form.
+struct GemmJob {
   const std::uint8_t* data;
   const std::uint8_t* second;
   Scales scales;
@@ -29,70 +34,72 @@ struct TiledJob {
   std::int64_t out;
   ConstRows x;
   std::int64_t x_batch_stride;
-  std::int64_t x_share;
-  bool x_vectors;
-  HalfRows half;  // what the kernels for F16 take in place of x
-  std::int64_t half_rows_per_product;
+  std::int64_t products_per_x;
+  bool x_vectors;  // rows of x (or f16) are aligned for 16-byte loads
+  HalfRows f16;    // replaces x in the F16 kernel
+  std::int64_t f16_rows_per_product;
   Rows y;
   std::int64_t y_batch_stride;
-  const RowTile* tiles;
+  const RowTile* tiles;  // null: every product has the same rows
   const std::int32_t* row_ids;
 };
 
-struct TilePlace {
-  std::int64_t matrix;  // negative: none
-  std::int64_t first;   // row, or place in row_ids
+// What one block computes, except for its outputs.
+struct GemmTile {
+  std::int64_t matrix;  // index in the stack; negative: none, the result is 0
+  std::int64_t first;   // first row, or first index into row_ids
   std::int64_t count;   // rows of the tile
   const std::uint8_t* weights;
   const Scales* scales;
-  std::int64_t x_product;  // whose rows of x
+  std::int64_t x_product;  // x rows start at x_product * x_batch_stride
   float* y;
 };
 
-__device__ inline TilePlace tile_place(const TiledJob& job) {
-  TilePlace place;
+__device__ inline GemmTile gemm_tile(const GemmJob& job) {
+  GemmTile tile;
   const std::int64_t product = blockIdx.z;
   const bool is_second = product >= job.batch;
   const std::int64_t item = is_second ? product - job.batch : product;
   if (job.tiles != nullptr) {
-    const RowTile tile = job.tiles[blockIdx.x];
-    place.matrix = tile.matrix;
-    place.first = tile.first;
-    place.count = tile.count;
+    const RowTile rows = job.tiles[blockIdx.x];
+    tile.matrix = rows.matrix;
+    tile.first = rows.first;
+    tile.count = rows.count;
   } else {
-    place.matrix = job.matrix_ids != nullptr ? job.matrix_ids[item] : item;
-    place.first = blockIdx.x * kTileRows;
-    const std::int64_t left = job.rows - place.first;
-    place.count = left < kTileRows ? left : kTileRows;
+    tile.matrix = job.matrix_ids != nullptr ? job.matrix_ids[item] : item;
+    tile.first = blockIdx.x * kGemmTileRows;
+    const std::int64_t left = job.rows - tile.first;
+    tile.count = left < kGemmTileRows ? left : kGemmTileRows;
   }
-  place.weights = (is_second ? job.second : job.data) +
-                  (place.matrix < 0 ? 0 : place.matrix) * job.matrix_bytes;
-  place.scales = is_second ? &job.second_scales : &job.scales;
-  place.x_product = job.tiles != nullptr ? 0 : item / job.x_share;
-  place.y = job.y.data + product * job.y_batch_stride;
-  return place;
+  tile.weights =
+      (is_second ? job.second : job.data) + (tile.matrix < 0 ? 0 : tile.matrix) * job.matrix_bytes;
+  tile.scales = is_second ? &job.second_scales : &job.scales;
+  tile.x_product = job.tiles != nullptr ? 0 : item / job.products_per_x;
+  tile.y = job.y.data + product * job.y_batch_stride;
+  return tile;
 }
 
-// Row of x and of y that row `m` of the tile is; -1: none.
+// Rows of x and y of row m of the tile; -1 past its end.
 struct RowPair {
   std::int64_t x;
   std::int64_t y;
 };
 
-__device__ inline RowPair tile_row(const TiledJob& job, const TilePlace& place, int m) {
-  if (m >= place.count) return {-1, -1};
-  if (job.tiles == nullptr) return {place.first + m, place.first + m};
-  const std::int64_t id = job.row_ids[place.first + m];
-  return {id / job.x_share, id};
+__device__ inline RowPair tile_row(const GemmJob& job, const GemmTile& tile, int m) {
+  if (m >= tile.count) return {-1, -1};
+  if (job.tiles == nullptr) return {tile.first + m, tile.first + m};
+  const std::int64_t id = job.row_ids[tile.first + m];
+  return {id / job.products_per_x, id};
 }
 
-__device__ inline void load_tile_x(const TiledJob& job,
-                                   const TilePlace& place,
+// 8 values of a row of x; zeros past its end and for row -1.
+__device__ inline void load_tile_x(const GemmJob& job,
+                                   const GemmTile& tile,
                                    std::int64_t row,
                                    std::int64_t col,
                                    float (&to)[kRun]) {
   if (row >= 0) {
-    const float* from = job.x.data + place.x_product * job.x_batch_stride + row * job.x.stride;
+    const float* from = job.x.data + tile.x_product * job.x_batch_stride + row * job.x.stride;
     load_floats(from, col, job.in, job.x_vectors, to);
     return;
   }
@@ -101,25 +108,26 @@ __device__ inline void load_tile_x(const TiledJob& job,
     value = 0.0F;
 }
 
-// A run of weights of row `out`; past the matrix that of its last row, whose result is not used.
+// 8 dequantized weights of row `out`; past the matrix its last row is loaded and the result
+// ignored.
 template <class Format>
-__device__ void load_tile_weights(const TiledJob& job,
-                                  const TilePlace& place,
+__device__ void load_tile_weights(const GemmJob& job,
+                                  const GemmTile& tile,
                                   std::int64_t out,
                                   std::int64_t col,
                                   float (&to)[kRun]) {
   const std::int64_t row = out < job.out ? out : job.out - 1;
-  decode_run<Format>(place.weights + row * job.row_bytes, col, job.in, to);
+  decode_run<Format>(tile.weights + row * job.row_bytes, col, job.in, to);
   if constexpr (kMayHaveScales<Format>) {
-    const float* row_scales = scales_of_row(*place.scales, place.matrix * job.out + row);
-    if (col < job.in) scale_run(*place.scales, row_scales, col, to);
+    const float* row_scales = scales_of_row(*tile.scales, tile.matrix * job.out + row);
+    if (col < job.in) scale_run(*tile.scales, row_scales, col, to);
   }
 }
 
-using TiledLaunch = void (*)(const TiledJob& job, dim3 rows_and_products, Stream stream);
+using GemmLaunch = void (*)(const GemmJob& job, dim3 rows_and_products, Stream stream);
 
-// By type. The grid's x is the number of tiles of rows, its z that of products.
-TiledLaunch tiled_f32(DType dtype);
-TiledLaunch tiled_f16(DType dtype);
+// Launchers by weight dtype; null: not supported. The caller fills grid.x and grid.z.
+GemmLaunch gemm_tiled_f32(DType dtype);
+GemmLaunch gemm_tiled_f16(DType dtype);
 
 }  // namespace graft::kernels::cuda

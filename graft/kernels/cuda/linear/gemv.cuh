@@ -1,5 +1,10 @@
-// What the kernels for few rows have in common: a group of warps computes two or four outputs for
-// up to eight rows, so that every value of x that is loaded serves as many rows of weights.
+// Shared by the GEMV kernels: y[rows, out] for up to 8 rows of x. A group of 1, 2 or 4 warps
+// computes kGemvOuts outputs for all rows, so that every loaded x value is used for as many weight
+// rows; the group's warps interleave the columns and are summed at the end.
+//
+//    block    4 warps = 4, 2 or 1 groups of kGemvOuts outputs (2, or 4 for 4 and more rows)
+//    grid.x   blocks of outputs, of all grouped matrices one after the other
+//    grid.y   products (or RowTiles) of the first stack, then of the second
 
 #pragma once
 
@@ -8,32 +13,32 @@
 
 namespace graft::kernels::cuda {
 
-inline constexpr int kFewThreads = 128;
-inline constexpr int kFewWarps = kFewThreads / kWarp;
-// Blocks that run together on a multiprocessor, at least: with fewer too few loads are under way.
-// Left alone the compiler takes more registers than that allows for eight rows of Q5_K.
-inline constexpr int kFewBlocks = 3;
-inline constexpr int kMaxFewRows = 8;
-static_assert(kMaxFewRows == kFewTileRows);
+inline constexpr int kGemvThreads = 128;
+inline constexpr int kGemvWarps = kGemvThreads / kWarpSize;
+// Minimum resident blocks per SM, for enough loads in flight. Without it the compiler uses too many
+// registers for 8 rows of Q5_K.
+inline constexpr int kGemvMinBlocks = 3;
+inline constexpr int kMaxGemvRows = 8;
+static_assert(kMaxGemvRows == kGemvTileRows);
 
-// With more rows more of x goes by for every weight, and must be shared by more of them.
+// Outputs per group: more rows mean more x traffic per weight, so it is shared by more outputs.
 template <int kRows>
-inline constexpr int kFewOuts = kRows >= 4 ? 4 : 2;
+inline constexpr int kGemvOuts = kRows >= 4 ? 4 : 2;
 
-// One of the matrices that a launch multiplies the same rows with.
-struct FewPart {
+// One of the matrices that a launch multiplies with the same rows.
+struct GemvMatrix {
   const std::uint8_t* data;
   const float* bias;
   Rows y;
   std::int64_t out;
-  int warp_bits;         // 2 to this power warps share an output
-  unsigned first_block;  // of the grid's x
+  int warps_log2;        // 2^warps_log2 warps compute one output
+  unsigned first_block;  // in grid.x
 };
 
-// LinearBatch as the kernels take it, for one slice of at most kMaxFewRows rows.
-struct FewJob {
-  FewPart parts[kMaxGroupedMatrices];  // more than one only without stacks
-  int num_parts;
+// LinearBatch in kernel form, for at most kMaxGemvRows rows.
+struct GemvJob {
+  GemvMatrix matrices[kMaxGroupedMatrices];  // more than one only without stacks
+  int num_matrices;
   const std::uint8_t* second;
   Scales scales;
   Scales second_scales;
@@ -45,132 +50,133 @@ struct FewJob {
   int rows;
   ConstRows x;
   std::int64_t x_batch_stride;
-  int x_share;
-  bool x_vectors;  // rows of x are at multiples of 16 bytes
+  int products_per_x;
+  bool x_vectors;  // rows of x are 16-byte aligned
   std::int64_t y_batch_stride;
   const RowTile* tiles;  // null: every product has the same rows
   const std::int32_t* row_ids;
 };
 
-// What the group of a warp works on.
-struct FewPlace {
-  std::int64_t matrix;  // negative: none
+// What a warp computes.
+struct WarpWork {
+  std::int64_t stack_idx;  // matrix in the stack; negative: none, the result is 0
   int rows;
-  const std::int32_t* row_ids;  // null: rows in order
+  const std::int32_t* row_ids;  // null: consecutive rows
   const std::uint8_t* weights;  // of the matrix
   const Scales* scales;
-  std::int64_t x_product;  // whose rows of x
+  std::int64_t x_product;  // x rows start at x_product * x_batch_stride
   float* y;
-  int job_part;  // of FewJob
+  int matrix_idx;  // in GemvJob::matrices
   std::int64_t first_out;
-  int part;  // which of the group's warps
+  int group_warp;  // index of the warp in its group
   int lane;
 };
 
 template <int kOuts>
-__device__ FewPlace few_place(const FewJob& job) {
-  FewPlace place;
-  const auto warp = static_cast<int>(threadIdx.x) / kWarp;
-  place.lane = static_cast<int>(threadIdx.x) % kWarp;
-  place.job_part = 0;
-  while (place.job_part + 1 < job.num_parts &&
-         blockIdx.x >= job.parts[place.job_part + 1].first_block)
-    ++place.job_part;
-  const FewPart& part = job.parts[place.job_part];
-  place.part = warp & ((1 << part.warp_bits) - 1);
+__device__ WarpWork warp_work(const GemvJob& job) {
+  WarpWork work;
+  const auto warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  work.lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  work.matrix_idx = 0;
+  while (work.matrix_idx + 1 < job.num_matrices &&
+         blockIdx.x >= job.matrices[work.matrix_idx + 1].first_block)
+    ++work.matrix_idx;
+  const GemvMatrix& matrix = job.matrices[work.matrix_idx];
+  work.group_warp = warp & ((1 << matrix.warps_log2) - 1);
   const auto product = static_cast<int>(blockIdx.y);
   const bool is_second = product >= job.batch;
   const int item = is_second ? product - job.batch : product;
   if (job.tiles != nullptr) {
     const RowTile tile = job.tiles[item];
-    place.matrix = tile.matrix;
-    place.rows = tile.count;
-    place.row_ids = job.row_ids + tile.first;
-    place.x_product = 0;
-    place.y = part.y.data + (is_second ? job.y_batch_stride : 0);
+    work.stack_idx = tile.matrix;
+    work.rows = tile.count;
+    work.row_ids = job.row_ids + tile.first;
+    work.x_product = 0;
+    work.y = matrix.y.data + (is_second ? job.y_batch_stride : 0);
   } else {
-    place.matrix = job.matrix_ids != nullptr ? job.matrix_ids[item] : item;
-    place.rows = job.rows;
-    place.row_ids = nullptr;
-    place.x_product = item / job.x_share;
-    place.y = part.y.data + product * job.y_batch_stride;
+    work.stack_idx = job.matrix_ids != nullptr ? job.matrix_ids[item] : item;
+    work.rows = job.rows;
+    work.row_ids = nullptr;
+    work.x_product = item / job.products_per_x;
+    work.y = matrix.y.data + product * job.y_batch_stride;
   }
-  place.scales = is_second ? &job.second_scales : &job.scales;
-  place.weights = (is_second ? job.second : part.data) +
-                  (place.matrix < 0 ? 0 : place.matrix) * job.matrix_bytes;
-  const int groups = kFewWarps >> part.warp_bits;
-  place.first_out = (static_cast<std::int64_t>(blockIdx.x - part.first_block) * groups +
-                     (warp >> part.warp_bits)) *
-                    kOuts;
-  return place;
+  work.scales = is_second ? &job.second_scales : &job.scales;
+  work.weights = (is_second ? job.second : matrix.data) +
+                 (work.stack_idx < 0 ? 0 : work.stack_idx) * job.matrix_bytes;
+  const int groups = kGemvWarps >> matrix.warps_log2;
+  work.first_out = (static_cast<std::int64_t>(blockIdx.x - matrix.first_block) * groups +
+                    (warp >> matrix.warps_log2)) *
+                   kOuts;
+  return work;
 }
 
-// Row of weights for output `o` of the group. The last group may have some too many, which repeat
-// the last row and are not written.
-__device__ inline std::int64_t few_out(const FewJob& job, const FewPlace& place, int o) {
-  const std::int64_t out = place.first_out + o;
-  const std::int64_t end = job.parts[place.job_part].out;
+// Weight row of output `o` of the group. The last group may reach past the matrix: it repeats the
+// last row, which is not stored.
+__device__ inline std::int64_t weight_row(const GemvJob& job, const WarpWork& work, int o) {
+  const std::int64_t out = work.first_out + o;
+  const std::int64_t end = job.matrices[work.matrix_idx].out;
   return out < end ? out : end - 1;
 }
 
-// Rows of x, counted from the product's first; past the last the first, for nobody.
+// Rows of x relative to the product's first; past work.rows row 0 is repeated and not stored.
 template <int kRows>
-__device__ void few_rows(const FewJob& job, const FewPlace& place, int (&rows)[kRows]) {
+__device__ void load_x_rows(const GemvJob& job, const WarpWork& work, int (&rows)[kRows]) {
   GRAFT_UNROLL
   for (int r = 0; r < kRows; ++r) {
-    const int row = r < place.rows ? r : 0;
-    rows[r] = place.row_ids == nullptr ? row : place.row_ids[row] / job.x_share;
+    const int row = r < work.rows ? r : 0;
+    rows[r] = work.row_ids == nullptr ? row : work.row_ids[row] / job.products_per_x;
   }
 }
 
-// Adds up the lanes, then the warps in ascending order, and writes the outputs.
+// Sums over the lanes, then over the group's warps in ascending order, and stores the outputs.
+// Shared memory: warp_sums[4 warps][kOuts * kRows] f32.
 template <int kRows>
-__device__ void write_few(const FewJob& job,
-                          const FewPlace& place,
-                          float (&sums)[kFewOuts<kRows>][kRows]) {
-  const FewPart& job_part = job.parts[place.job_part];
-  constexpr int kOuts = kFewOuts<kRows>;
-  __shared__ float parts[kFewWarps][kOuts * kRows];
-  const auto warp = static_cast<int>(threadIdx.x) / kWarp;
+__device__ void reduce_and_store(const GemvJob& job,
+                                 const WarpWork& work,
+                                 float (&sums)[kGemvOuts<kRows>][kRows]) {
+  const GemvMatrix& matrix = job.matrices[work.matrix_idx];
+  constexpr int kOuts = kGemvOuts<kRows>;
+  __shared__ float warp_sums[kGemvWarps][kOuts * kRows];
+  const auto warp = static_cast<int>(threadIdx.x) / kWarpSize;
   GRAFT_UNROLL
   for (int o = 0; o < kOuts; ++o) {
     GRAFT_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const float sum = warp_sum(sums[o][r]);
-      if (place.lane == 0) parts[warp][o * kRows + r] = sum;
+      if (work.lane == 0) warp_sums[warp][o * kRows + r] = sum;
     }
   }
   __syncthreads();
-  if (place.part != 0) return;
-  for (int item = place.lane; item < kOuts * kRows; item += kWarp) {
-    const std::int64_t out = place.first_out + item / kRows;
+  if (work.group_warp != 0) return;
+  for (int item = work.lane; item < kOuts * kRows; item += kWarpSize) {
+    const std::int64_t out = work.first_out + item / kRows;
     const int r = item % kRows;
-    if (r >= place.rows || out >= job_part.out) continue;
+    if (r >= work.rows || out >= matrix.out) continue;
     float sum = 0.0F;
-    for (int part = 0; part < 1 << job_part.warp_bits; ++part)
-      sum += parts[warp + part][item];
-    if (place.matrix < 0) sum = 0.0F;
-    if (job_part.bias != nullptr) sum += job_part.bias[out];
-    const std::int64_t row = place.row_ids == nullptr ? r : place.row_ids[r];
-    place.y[row * job_part.y.stride + out] = sum;
+    for (int w = 0; w < 1 << matrix.warps_log2; ++w)
+      sum += warp_sums[warp + w][item];
+    if (work.stack_idx < 0) sum = 0.0F;
+    if (matrix.bias != nullptr) sum += matrix.bias[out];
+    const std::int64_t row = work.row_ids == nullptr ? r : work.row_ids[r];
+    work.y[row * matrix.y.stride + out] = sum;
   }
 }
 
-// The kernels' job for some rows of a batch of products, or for tiles of rows. values_per_warp:
-// what the lanes of a warp load at a time.
-FewJob few_job(const LinearBatch& products,
-               std::int64_t first_row,
-               std::int64_t rows,
-               std::int64_t values_per_warp);
-FewJob few_job(const LinearBatch& products, const RowTiles& rows, std::int64_t values_per_warp);
+// The job for rows [first_row, first_row + rows) of every product, or for RowTiles.
+// values_per_warp: columns that a warp covers per iteration.
+GemvJob gemv_job(const LinearBatch& products,
+                 std::int64_t first_row,
+                 std::int64_t rows,
+                 std::int64_t values_per_warp);
+GemvJob gemv_job(const LinearBatch& products, const RowTiles& rows, std::int64_t values_per_warp);
 
-// One more matrix for the rows of `job`.
-void add_part(FewJob& job,
-              const MatrixResult& result,
-              std::int64_t first_row,
-              std::int64_t values_per_warp);
+// Adds a matrix that is multiplied with the same rows.
+void add_matrix(GemvJob& job,
+                const MatrixResult& result,
+                std::int64_t first_row,
+                std::int64_t values_per_warp);
 
-// The grid for kernels that compute so many outputs at a time, shared out among the parts.
-dim3 lay_out(FewJob& job, int outs);
+// The grid for `outs` outputs per group; sets first_block of every matrix.
+dim3 gemv_grid(GemvJob& job, int outs);
 
 }  // namespace graft::kernels::cuda

@@ -5,22 +5,22 @@
 
 #include "graft/kernels/cuda/elementwise.h"
 #include "graft/testing/cuda/device.cuh"
-#include "graft/testing/cuda/half_rows.h"
+#include "graft/testing/cuda/f16_rows.h"
 #include "graft/testing/cuda/weights.h"
 
 namespace graft::kernels::cuda {
 namespace {
 
-using testing::Device;
+using testing::DeviceArray;
+using testing::F16TestRows;
 using testing::Floats;
-using testing::QuantizedRows;
 using testing::Random;
 using testing::relative_error;
 using Doubles = std::vector<double>;
 
 constexpr double kFloatError = 1e-5;
 constexpr double kF16Error = 1e-3;
-constexpr double kByteError = 1e-2;
+constexpr double kQ8Error = 1e-2;
 
 Doubles multiply(const Floats& x, const Floats& weights, std::int64_t in, const Floats& bias) {
   const std::int64_t rows = static_cast<std::int64_t>(x.size()) / in;
@@ -38,7 +38,7 @@ Doubles multiply(const Floats& x, const Floats& weights, std::int64_t in, const 
   return y;
 }
 
-// One product on the GPU and in double precision.
+// One product on the GPU, and its double-precision reference.
 struct Case {
   Case(DType type, std::int64_t num_rows, std::int64_t num_out, std::int64_t num_in, bool has_bias)
       : rows(num_rows),
@@ -58,7 +58,7 @@ struct Case {
     return one_linear(matrix, bias.empty() ? nullptr : bias_data.get(), {x_data.get(), in},
                       {y.get(), out}, rows);
   }
-  double error() const { return relative_error(y.take(), want); }
+  double error() const { return relative_error(y.download(), want); }
 
   std::int64_t rows;
   std::int64_t out;
@@ -67,10 +67,10 @@ struct Case {
   Floats x;
   Floats bias;
   Doubles want;
-  Device<std::byte> data;
-  Device<float> x_data;
-  Device<float> bias_data;
-  Device<float> y;
+  DeviceArray<std::byte> data;
+  DeviceArray<float> x_data;
+  DeviceArray<float> bias_data;
+  DeviceArray<float> y;
   Matrix matrix;
 };
 
@@ -80,7 +80,7 @@ std::int64_t columns(DType type, std::int64_t blocks, std::int64_t plain) {
 
 class LinearType : public testing::GpuTest, public ::testing::WithParamInterface<DType> {};
 
-TEST_P(LinearType, FewRows) {
+TEST_P(LinearType, Gemv) {
   const DType type = GetParam();
   for (const std::int64_t rows : {1, 3, 8, 11}) {
     const Case c(type, rows, 13, columns(type, 3, 101), rows != 3);
@@ -89,46 +89,46 @@ TEST_P(LinearType, FewRows) {
   }
 }
 
-TEST_P(LinearType, ManyRows) {
+TEST_P(LinearType, Gemm) {
   const DType type = GetParam();
   const Case c(type, 70, 67, columns(type, 2, 99), true);
   gemm(c.product(), nullptr);
   EXPECT_LT(c.error(), kFloatError);
 }
 
-TEST_P(LinearType, ManyRowsOnTensorCores) {
+TEST_P(LinearType, GemmF16) {
   const DType type = GetParam();
   const Case c(type, 70, 131, columns(type, 2, 99), true);
-  const QuantizedRows rounded({c.x_data.get(), c.in}, c.rows, c.in);
-  gemm_f16(c.product(), rounded.half, nullptr);
+  const F16TestRows x_f16({c.x_data.get(), c.in}, c.rows, c.in);
+  gemm_f16(c.product(), x_f16.view, nullptr);
   EXPECT_LT(c.error(), kF16Error);
 }
 
 class LinearQ8Type : public LinearType {};
 
-TEST_P(LinearQ8Type, BytesAndWholeNumbers) {
+TEST_P(LinearQ8Type, GemvQ8) {
   const DType type = GetParam();
   ASSERT_TRUE(has_linear_q8(type));
   for (const std::int64_t rows : {1, 2, 3, 8, 9, 10}) {
-    // The last so long that four warps share an output.
+    // The last size is long enough for four warps per output.
     const std::int64_t in = rows == 10 ? 8192 : columns(type, 5, 0);
     const Case c(type, rows, 21, in, rows != 2);
-    const Device<std::byte> memory(q8_rows_bytes(rows, in));
+    const DeviceArray<std::byte> memory(q8_rows_bytes(rows, in));
     const Q8Rows q8 = q8_rows_at(memory.get(), rows, in);
     quantize_rows({c.x_data.get(), in}, q8, rows, in, nullptr);
     gemv_q8(c.product(), q8, nullptr);
-    EXPECT_LT(c.error(), kByteError) << rows << " rows";
-    // With the rows as they were rounded, the product is that of floats.
-    const std::vector<std::byte> bytes = memory.take();
-    Floats rounded(c.x.size());
+    EXPECT_LT(c.error(), kQ8Error) << rows << " rows";
+    // With the dequantized rows the product matches to f32 accuracy.
+    const std::vector<std::byte> bytes = memory.download();
+    Floats dequantized(c.x.size());
     const auto* scales = reinterpret_cast<const float*>(
         bytes.data() + (reinterpret_cast<std::byte*>(q8.scales) - memory.get()));
-    for (std::size_t i = 0; i < rounded.size(); ++i) {
-      const float step = scales[i / 32 * 2];
-      rounded[i] = step * static_cast<float>(static_cast<std::int8_t>(bytes[i]));
-      EXPECT_LE(std::abs(rounded[i] - c.x[i]), 0.5001F * step);
+    for (std::size_t i = 0; i < dequantized.size(); ++i) {
+      const float scale = scales[i / 32 * 2];
+      dequantized[i] = scale * static_cast<float>(static_cast<std::int8_t>(bytes[i]));
+      EXPECT_LE(std::abs(dequantized[i] - c.x[i]), 0.5001F * scale);
     }
-    EXPECT_LT(relative_error(c.y.take(), multiply(rounded, c.weights.values, in, c.bias)),
+    EXPECT_LT(relative_error(c.y.download(), multiply(dequantized, c.weights.values, in, c.bias)),
               kFloatError);
   }
 }
@@ -153,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(Types,
 
 class LinearKernels : public testing::GpuTest {};
 
-// Long enough that several warps share an output, and rows that cannot be loaded as vectors.
+// Up to several warps per output, and rows without vector alignment.
 TEST_F(LinearKernels, OddShapes) {
   for (const std::int64_t in : {1, 7, 8, 4097, 5120}) {
     for (const std::int64_t out : {1, 2, 65}) {
@@ -169,13 +169,13 @@ TEST_F(LinearKernels, OddShapes) {
   }
 }
 
-// A row's result does not depend on its company.
+// A row has the same bits alone and batched.
 TEST_F(LinearKernels, RowsAreIndependent) {
   const Case all(DType::Q4_K, 8, 33, 2048, false);
   gemv(all.product(), nullptr);
-  const Floats together = all.y.take();
+  const Floats batched = all.y.download();
   gemm(all.product(), nullptr);
-  const Floats tiled = all.y.take();
+  const Floats tiled = all.y.download();
   for (std::int64_t row = 0; row < 8; ++row) {
     LinearBatch alone = all.product();
     alone.rows = 1;
@@ -183,7 +183,7 @@ TEST_F(LinearKernels, RowsAreIndependent) {
     alone.y.data += row * all.out;
     gemv(alone, nullptr);
   }
-  EXPECT_EQ(all.y.take(), together);
+  EXPECT_EQ(all.y.download(), batched);
   for (std::int64_t row = 0; row < 8; ++row) {
     LinearBatch alone = all.product();
     alone.rows = 1;
@@ -191,55 +191,55 @@ TEST_F(LinearKernels, RowsAreIndependent) {
     alone.y.data += row * all.out;
     gemm(alone, nullptr);
   }
-  EXPECT_EQ(all.y.take(), tiled);
+  EXPECT_EQ(all.y.download(), tiled);
 }
 
-TEST_F(LinearKernels, RowsOfBytesAreIndependent) {
+TEST_F(LinearKernels, Q8RowsAreIndependent) {
   for (const DType type : {DType::Q4_K, DType::Q6_K, DType::Q4_0, DType::Q5_0, DType::Q5_1}) {
     const Case all(type, 8, 33, 2048, false);
-    const Device<std::byte> memory(q8_rows_bytes(8, all.in));
+    const DeviceArray<std::byte> memory(q8_rows_bytes(8, all.in));
     const Q8Rows q8 = q8_rows_at(memory.get(), 8, all.in);
     quantize_rows({all.x_data.get(), all.in}, q8, 8, all.in, nullptr);
     gemv_q8(all.product(), q8, nullptr);
-    const Floats together = all.y.take();
+    const Floats batched = all.y.download();
     for (std::int64_t row = 0; row < 8; ++row) {
       LinearBatch alone = all.product();
       alone.rows = 1;
       alone.y.data += row * all.out;
       gemv_q8(alone, {q8.quants + row * all.in, q8.scales + row * (all.in / 32) * 2}, nullptr);
     }
-    EXPECT_EQ(all.y.take(), together);
+    EXPECT_EQ(all.y.download(), batched);
   }
 }
 
-TEST_F(LinearKernels, SiluProductsAsBytes) {
+TEST_F(LinearKernels, SiluMulQ8) {
   for (const std::int64_t cols : {32, 768, 14336}) {
     const std::int64_t rows = 3;
     const std::int64_t stride = 2 * cols;  // gate and up side by side
     Floats both = Random(15).floats(rows * stride, 3.0F);
     both[0] = -200.0F;
-    const Device<float> x(both);
-    const Device<float> product(static_cast<std::size_t>(rows * cols));
-    const Device<std::byte> want(q8_rows_bytes(rows, cols));
-    const Device<std::byte> got(q8_rows_bytes(rows, cols));
+    const DeviceArray<float> x(both);
+    const DeviceArray<float> product(static_cast<std::size_t>(rows * cols));
+    const DeviceArray<std::byte> want(q8_rows_bytes(rows, cols));
+    const DeviceArray<std::byte> got(q8_rows_bytes(rows, cols));
     silu_mul({x.get(), stride}, {x.get() + cols, stride}, {product.get(), cols}, rows, cols,
              nullptr);
     quantize_rows({product.get(), cols}, q8_rows_at(want.get(), rows, cols), rows, cols, nullptr);
     silu_mul_q8({x.get(), stride}, {x.get() + cols, stride}, q8_rows_at(got.get(), rows, cols),
                 rows, cols, nullptr);
-    EXPECT_EQ(got.take(), want.take());
+    EXPECT_EQ(got.download(), want.download());
   }
 }
 
-// q, k and v, of such sizes that different numbers of warps share an output.
-TEST_F(LinearKernels, MatricesTogether) {
+// q, k and v of sizes that get different numbers of warps per output.
+TEST_F(LinearKernels, GroupedMatrices) {
   for (const DType type : {DType::Q4_K, DType::Q6_K, DType::Q8_0}) {
     for (const std::int64_t rows : {1, 2, 11}) {
       const std::int64_t in = 4096;
       Case q(type, rows, rows == 1 ? 4100 : 70, in, true);
       Case k(type, rows, 33, in, false);
       Case v(type, rows, 1, in, true);
-      const Device<std::byte> memory(q8_rows_bytes(rows, in));
+      const DeviceArray<std::byte> memory(q8_rows_bytes(rows, in));
       const Q8Rows q8 = q8_rows_at(memory.get(), rows, in);
       quantize_rows({q.x_data.get(), in}, q8, rows, in, nullptr);
       std::vector<MatrixResult> results;
@@ -247,24 +247,24 @@ TEST_F(LinearKernels, MatricesTogether) {
       for (Case* c : {&q, &k, &v}) {
         const LinearBatch product = c->product();
         gemv_q8(product, q8, nullptr);
-        want.push_back(c->y.take());
-        c->y.put(Floats(want.back().size(), -1.0F));
+        want.push_back(c->y.download());
+        c->y.upload(Floats(want.back().size(), -1.0F));
         results.push_back({c->matrix, product.bias, product.y});
       }
       gemv_q8_grouped(results, q8, rows, nullptr);
-      EXPECT_EQ(q.y.take(), want[0]);
-      EXPECT_EQ(k.y.take(), want[1]);
-      EXPECT_EQ(v.y.take(), want[2]);
+      EXPECT_EQ(q.y.download(), want[0]);
+      EXPECT_EQ(k.y.download(), want[1]);
+      EXPECT_EQ(v.y.download(), want[2]);
     }
   }
 }
 
-TEST_F(LinearKernels, ScalesOfTiles) {
+TEST_F(LinearKernels, TileScales) {
   const std::int64_t in = 300;
   const std::int64_t out = 70;
   const Case c(DType::F8_E4M3, 5, out, in, false);
   const Floats scales = Random(12).floats(3 * 3);
-  const Device<float> scale_data(scales);
+  const DeviceArray<float> scale_data(scales);
   Floats weights = c.weights.values;
   for (std::int64_t o = 0; o < out; ++o) {
     for (std::int64_t i = 0; i < in; ++i)
@@ -279,16 +279,16 @@ TEST_F(LinearKernels, ScalesOfTiles) {
                           .scale_cols = 3};
   const Doubles want = multiply(c.x, weights, in, {});
   gemv(product, nullptr);
-  EXPECT_LT(relative_error(c.y.take(), want), kFloatError);
+  EXPECT_LT(relative_error(c.y.download(), want), kFloatError);
   gemm(product, nullptr);
-  EXPECT_LT(relative_error(c.y.take(), want), kFloatError);
-  const QuantizedRows rounded(product.x, 5, in);
-  gemm_f16(product, rounded.half, nullptr);
-  EXPECT_LT(relative_error(c.y.take(), want), kF16Error);
+  EXPECT_LT(relative_error(c.y.download(), want), kFloatError);
+  const F16TestRows x_f16(product.x, 5, in);
+  gemm_f16(product, x_f16.view, nullptr);
+  EXPECT_LT(relative_error(c.y.download(), want), kF16Error);
 }
 
-// Heads: each product has its own matrix and its own part of every row.
-TEST_F(LinearKernels, Heads) {
+// Each product has its own matrix and its own column range of every row.
+TEST_F(LinearKernels, OneMatrixPerHead) {
   const std::int64_t heads = 3;
   const std::int64_t rows = 10;
   const std::int64_t in = 24;
@@ -304,9 +304,9 @@ TEST_F(LinearKernels, Heads) {
       std::copy(y.begin(), y.end(), want.begin() + (row * heads + head) * out);
     }
   }
-  const Device<std::byte> data(weights.bytes);
-  const Device<float> x_data(x);
-  const Device<float> y(want.size());
+  const DeviceArray<std::byte> data(weights.bytes);
+  const DeviceArray<float> x_data(x);
+  const DeviceArray<float> y(want.size());
   const LinearBatch products = {.stack = {.dtype = DType::F32, .data = data.get(), .cols = in},
                                 .out = out,
                                 .matrix_bytes = static_cast<std::size_t>(out * in) * 4,
@@ -317,24 +317,24 @@ TEST_F(LinearKernels, Heads) {
                                 .y = {y.get(), heads * out},
                                 .y_batch_stride = out};
   gemv(products, nullptr);
-  EXPECT_LT(relative_error(y.take(), want), kFloatError);
+  EXPECT_LT(relative_error(y.download(), want), kFloatError);
   gemm(products, nullptr);
-  EXPECT_LT(relative_error(y.take(), want), kFloatError);
-  QuantizedRows rounded({x_data.get(), in}, rows * heads, in);
-  rounded.half.row_step = heads;
-  gemm_f16(products, rounded.half, nullptr);
-  EXPECT_LT(relative_error(y.take(), want), kF16Error);
+  EXPECT_LT(relative_error(y.download(), want), kFloatError);
+  F16TestRows x_f16({x_data.get(), in}, rows * heads, in);
+  x_f16.view.row_stride = heads;
+  gemm_f16(products, x_f16.view, nullptr);
+  EXPECT_LT(relative_error(y.download(), want), kF16Error);
 }
 
-// Two products share the rows of x, the next two the rows after them; gate and up.
+// Products 0 and 1 share the first rows of x, products 2 and 3 the next; gate and up stacks.
 TEST_F(LinearKernels, SharedRowsAndSecondStack) {
   const std::int64_t rows = 9;
   const std::int64_t in = 40;
   const std::int64_t out = 11;
   const testing::TestMatrix weights = testing::random_matrix(DType::F16, 4 * 2 * out, in, 15);
   const Floats x = Random(16).floats(2 * rows * in);
-  const Device<std::byte> data(weights.bytes);
-  const Device<float> x_data(x);
+  const DeviceArray<std::byte> data(weights.bytes);
+  const DeviceArray<float> x_data(x);
   Doubles want;
   for (std::int64_t product = 0; product < 8; ++product) {
     const auto x_begin = x.begin() + product % 4 / 2 * rows * in;
@@ -343,7 +343,7 @@ TEST_F(LinearKernels, SharedRowsAndSecondStack) {
         multiply({x_begin, x_begin + rows * in}, {w_begin, w_begin + out * in}, in, {});
     want.insert(want.end(), y.begin(), y.end());
   }
-  const Device<float> y(want.size());
+  const DeviceArray<float> y(want.size());
   const auto matrix_bytes = static_cast<std::size_t>(out * in) * 2;
   const LinearBatch products = {.stack = {.dtype = DType::F16, .data = data.get(), .cols = in},
                                 .out = out,
@@ -352,15 +352,15 @@ TEST_F(LinearKernels, SharedRowsAndSecondStack) {
                                 .rows = rows,
                                 .x = {x_data.get(), in},
                                 .x_batch_stride = rows * in,
-                                .x_share = 2,
+                                .products_per_x = 2,
                                 .y = {y.get(), out},
                                 .y_batch_stride = rows * out,
                                 .second = data.get() + 4 * matrix_bytes};
   gemm(products, nullptr);
-  EXPECT_LT(relative_error(y.take(), want), kFloatError);
-  const QuantizedRows rounded(products.x, 2 * rows, in);
-  gemm_f16(products, rounded.half, nullptr);
-  EXPECT_LT(relative_error(y.take(), want), kF16Error);
+  EXPECT_LT(relative_error(y.download(), want), kFloatError);
+  const F16TestRows x_f16(products.x, 2 * rows, in);
+  gemm_f16(products, x_f16.view, nullptr);
+  EXPECT_LT(relative_error(y.download(), want), kF16Error);
 }
 
 }  // namespace

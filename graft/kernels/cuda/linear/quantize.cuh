@@ -1,4 +1,4 @@
-// Floats to bytes with a step for each group, as gemv_q8 takes them.
+// Quantization of f32 to int8 with one scale per group, as gemv_q8 reads it.
 
 #pragma once
 
@@ -6,19 +6,21 @@
 
 namespace graft::kernels::cuda {
 
-inline constexpr int kGroup = 32;  // values that share a step
+inline constexpr int kQ8GroupSize = 32;  // values per scale
 
-__device__ inline float step_of(float largest) {
-  return largest / 127.0F;
+// Scale of a group whose largest magnitude is max_abs.
+__device__ inline float q8_scale(float max_abs) {
+  return max_abs / 127.0F;
 }
 
-__device__ inline int code_of(float value, float largest, float step) {
-  return largest > 0.0F ? __float2int_rn(value / step) : 0;
+__device__ inline int quantize_q8(float value, float max_abs, float scale) {
+  return max_abs > 0.0F ? __float2int_rn(value / scale) : 0;
 }
 
-// Step, and step times the sum of the codes.
-__device__ inline float2 scale_of(float step, int sum) {
-  return make_float2(step, step * static_cast<float>(sum));
+// The two floats stored per group: the scale, and the scale times the sum of the codes, which
+// formats with an offset or minimum multiply with it.
+__device__ inline float2 q8_scale_and_sum(float scale, int sum) {
+  return make_float2(scale, scale * static_cast<float>(sum));
 }
 
 }  // namespace graft::kernels::cuda

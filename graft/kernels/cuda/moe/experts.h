@@ -1,8 +1,8 @@
 // The routed experts of a layer: y = sum over a token's experts of weight * down(silu(gate(x)) *
-// up(x)). Few tokens: every pair of token and expert is a product of its own, all in one launch.
-// Many: pairs are sorted by expert on the device, and the rows of an expert are multiplied in
-// tiles. Either way the results of a token are added in the order of its routing list, without
-// atomic sums, so the same input gives the same bits.
+// up(x)). Up to kMaxPairwiseTokens tokens: one gemv per token-expert pair, all in one launch. More:
+// the pairs are sorted by expert on the device, and each expert's rows are multiplied in tiles. In
+// both cases the results of a token are summed in the order of its routing list without atomics, so
+// the output is deterministic.
 
 #pragma once
 
@@ -15,7 +15,7 @@ namespace graft::kernels::cuda {
 
 // The matrices of all experts for one projection.
 struct ExpertStack {
-  Matrix matrix;                 // `rows` is not looked at
+  Matrix matrix;                 // `rows` is ignored
   std::size_t matrix_bytes = 0;  // from an expert to the next
 };
 
@@ -27,7 +27,8 @@ struct ExpertsJob {
   ExpertStack gate;  // [intermediate, hidden]
   ExpertStack up;    // [intermediate, hidden]
   ExpertStack down;  // [hidden, intermediate]
-  // Whether few rows are rounded to bytes where the type allows it, and how many are multiplied.
+  // Quantize x to int8 in the gemv kernels where the weight dtype allows it; `arithmetic` is that
+  // of the gemm kernels.
   bool whole_numbers = true;
   Arithmetic arithmetic = Arithmetic::F16;
 };
@@ -35,31 +36,32 @@ struct ExpertsJob {
 struct RoutedRows {
   std::int64_t rows = 0;
   ConstRows x;                               // [rows, hidden]
-  const Q8Rows* x_bytes = nullptr;           // the same rounded; null: this is to be done
+  const Q8Rows* x_bytes = nullptr;           // x quantized to int8; null: quantized here
   const std::int32_t* expert_ids = nullptr;  // [rows, top_k]; negative: none
   const float* weights = nullptr;            // [rows, top_k]
   Rows y;                                    // [rows, hidden]
 };
 
-// For so many rows or fewer.
+// Scratch bytes for up to `rows` rows.
 std::size_t experts_bytes(const ExpertsJob& job, std::int64_t rows);
 void experts(const ExpertsJob& job, const RoutedRows& routed, void* scratch, Stream stream);
 
-// Up to here rows go pair by pair; up to so many pairs for each expert on average, in groups of
-// kFewTileRows.
-inline constexpr std::int64_t kFewTokens = 4;
-inline constexpr std::int64_t kFewPairsPerExpert = 8;
+// Up to kMaxPairwiseTokens tokens run one gemv per pair; up to kMaxGemvPairsPerExpert pairs per
+// expert on average run in gemv tiles of kGemvTileRows rows, more in gemm tiles.
+inline constexpr std::int64_t kMaxPairwiseTokens = 4;
+inline constexpr std::int64_t kMaxGemvPairsPerExpert = 8;
 
-// The pairs of a pass by expert. order[place] is a pair, row * top_k + k; those of an expert stand
-// together in ascending order. Tiles that are not needed have count 0.
+// Token-expert pairs sorted by expert. order[i] is the pair row * top_k + k; the pairs of an expert
+// are contiguous and ascending. Unused tiles have count 0.
 struct PairGroups {
   std::int32_t* counts = nullptr;  // [num_experts]
-  std::int32_t* order = nullptr;   // [pairs]
+  std::int32_t* order = nullptr;   // [num_pairs]
   RowTile* tiles = nullptr;        // [max_row_tiles()]
 };
 std::int64_t max_row_tiles(std::int64_t num_pairs,
                            std::int64_t num_experts,
                            std::int64_t tile_rows);
+// expert_ids[num_pairs]; negative: the pair is dropped.
 void group_pairs(const std::int32_t* expert_ids,
                  std::int64_t num_pairs,
                  std::int64_t num_experts,

@@ -10,7 +10,7 @@
 namespace graft::kernels::cuda {
 namespace {
 
-using testing::Device;
+using testing::DeviceArray;
 using testing::Floats;
 using testing::Random;
 using testing::relative_error;
@@ -23,13 +23,13 @@ struct Types {
 };
 
 // Experts with random weights, on the GPU and in double precision.
-class Scene {
+class ExpertsCase {
  public:
-  Scene(Types types,
-        std::int64_t num_experts,
-        std::int64_t top_k,
-        std::int64_t hidden,
-        std::int64_t inner)
+  ExpertsCase(Types types,
+              std::int64_t num_experts,
+              std::int64_t top_k,
+              std::int64_t hidden,
+              std::int64_t inner)
       : gate_(testing::random_matrix(types.gate, num_experts * inner, hidden, 51)),
         up_(testing::random_matrix(types.up, num_experts * inner, hidden, 52)),
         down_(testing::random_matrix(types.down, num_experts * hidden, inner, 53)),
@@ -50,25 +50,25 @@ class Scene {
   Floats run(const Floats& x,
              const std::vector<std::int32_t>& ids,
              const Floats& weights,
-             bool rounded = false) const {
+             bool quantize_x = false) const {
     const std::int64_t rows = static_cast<std::int64_t>(x.size()) / job.hidden;
-    const Device<float> x_data(x);
-    const Device<std::int32_t> id_data(ids);
-    const Device<float> weight_data(weights);
-    const Device<float> y(x.size());
-    const Device<std::byte> scratch(experts_bytes(job, rows));
-    const Device<std::byte> rounded_x(q8_rows_bytes(rows, job.hidden));
-    const Q8Rows bytes = q8_rows_at(rounded_x.get(), rows, job.hidden);
-    if (rounded) quantize_rows({x_data.get(), job.hidden}, bytes, rows, job.hidden, nullptr);
+    const DeviceArray<float> x_data(x);
+    const DeviceArray<std::int32_t> id_data(ids);
+    const DeviceArray<float> weight_data(weights);
+    const DeviceArray<float> y(x.size());
+    const DeviceArray<std::byte> scratch(experts_bytes(job, rows));
+    const DeviceArray<std::byte> q8_memory(q8_rows_bytes(rows, job.hidden));
+    const Q8Rows x_q8 = q8_rows_at(q8_memory.get(), rows, job.hidden);
+    if (quantize_x) quantize_rows({x_data.get(), job.hidden}, x_q8, rows, job.hidden, nullptr);
     experts(job,
             {.rows = rows,
              .x = {x_data.get(), job.hidden},
-             .x_bytes = rounded ? &bytes : nullptr,
+             .x_bytes = quantize_x ? &x_q8 : nullptr,
              .expert_ids = id_data.get(),
              .weights = weight_data.get(),
              .y = {y.get(), job.hidden}},
             scratch.get(), nullptr);
-    return y.take();
+    return y.download();
   }
 
   Floats reference(const Floats& x,
@@ -96,7 +96,7 @@ class Scene {
 
  private:
   static ExpertStack stack(DType type,
-                           const Device<std::byte>& data,
+                           const DeviceArray<std::byte>& data,
                            std::int64_t out,
                            std::int64_t in) {
     return {.matrix = {.dtype = type, .data = data.get(), .cols = in},
@@ -113,96 +113,96 @@ class Scene {
   TestMatrix gate_;
   TestMatrix up_;
   TestMatrix down_;
-  Device<std::byte> gate_data_;
-  Device<std::byte> up_data_;
-  Device<std::byte> down_data_;
+  DeviceArray<std::byte> gate_data_;
+  DeviceArray<std::byte> up_data_;
+  DeviceArray<std::byte> down_data_;
 };
 
 class ExpertsKernels : public testing::GpuTest {};
 
-// One token, a few, and more than go pair by pair; one expert has no tokens, one pair no expert.
-TEST_F(ExpertsKernels, FewAndManyTokens) {
-  const Scene scene({DType::F32, DType::F32, DType::F32}, 7, 3, 20, 12);
+// Covers gemv per pair, gemv tiles and gemm tiles; one expert has no tokens, one pair no expert.
+TEST_F(ExpertsKernels, AllTokenCounts) {
+  const ExpertsCase test({DType::F32, DType::F32, DType::F32}, 7, 3, 20, 12);
   for (const std::int64_t rows : {1, 2, 4, 5, 18, 19, 40, 100}) {
     Random random(54);
     const Floats x = random.floats(rows * 20);
     std::vector<std::int32_t> ids = random.ints(rows * 3, 6);
     ids.back() = -1;
     const Floats weights = random.floats(rows * 3);
-    EXPECT_LT(relative_error(scene.run(x, ids, weights), scene.reference(x, ids, weights)), 1e-5)
+    EXPECT_LT(relative_error(test.run(x, ids, weights), test.reference(x, ids, weights)), 1e-5)
         << rows << " rows";
   }
 }
 
-// Rows that somebody has rounded already are those that would have been made here.
-TEST_F(ExpertsKernels, RowsRoundedBefore) {
-  Scene scene({DType::Q8_0, DType::Q8_0, DType::Q8_0}, 7, 3, 64, 32);
-  scene.job.whole_numbers = true;
+// x quantized by the caller gives the same bits.
+TEST_F(ExpertsKernels, PrequantizedRows) {
+  ExpertsCase test({DType::Q8_0, DType::Q8_0, DType::Q8_0}, 7, 3, 64, 32);
+  test.job.whole_numbers = true;
   for (const std::int64_t rows : {1, 4, 5, 16}) {
     Random random(55);
     const Floats x = random.floats(rows * 64);
     const std::vector<std::int32_t> ids = random.ints(rows * 3, 7);
     const Floats weights = random.floats(rows * 3);
-    EXPECT_EQ(scene.run(x, ids, weights, true), scene.run(x, ids, weights)) << rows << " rows";
+    EXPECT_EQ(test.run(x, ids, weights, true), test.run(x, ids, weights)) << rows << " rows";
   }
 }
 
-// All tokens to one expert: several tiles of it.
-TEST_F(ExpertsKernels, OneExpertForAll) {
-  const Scene scene({DType::BF16, DType::BF16, DType::BF16}, 4, 1, 16, 24);
+// Several tiles of one expert.
+TEST_F(ExpertsKernels, AllTokensToOneExpert) {
+  const ExpertsCase test({DType::BF16, DType::BF16, DType::BF16}, 4, 1, 16, 24);
   Random random(55);
   const Floats x = random.floats(150 * 16);
   const std::vector<std::int32_t> ids(150, 2);
   const Floats weights = random.floats(150);
-  EXPECT_LT(relative_error(scene.run(x, ids, weights), scene.reference(x, ids, weights)), 1e-5);
+  EXPECT_LT(relative_error(test.run(x, ids, weights), test.reference(x, ids, weights)), 1e-5);
 }
 
-// Types that can be multiplied as whole numbers and one that cannot; gate and up of unequal types.
+// Dtypes with and without int8 GEMV; gate and up of different dtypes.
 TEST_F(ExpertsKernels, Types) {
   for (const Types types :
        {Types{DType::Q4_K, DType::Q4_K, DType::Q6_K}, Types{DType::Q8_0, DType::Q4_0, DType::Q5_K},
         Types{DType::IQ2_XS, DType::IQ2_XS, DType::MXFP4}}) {
-    Scene scene(types, 3, 2, 256, 256);
+    ExpertsCase test(types, 3, 2, 256, 256);
     Random random(56);
     for (const std::int64_t rows : {1, 3, 12, 40}) {
       const Floats x = random.floats(rows * 256, 0.2F);
       const std::vector<std::int32_t> ids = random.ints(rows * 2, 3);
       const Floats weights = random.floats(rows * 2);
-      const Floats want = scene.reference(x, ids, weights);
-      scene.job.whole_numbers = false;
-      scene.job.arithmetic = Arithmetic::F32;
-      EXPECT_LT(relative_error(scene.run(x, ids, weights), want), 1e-5) << rows;
-      scene.job.whole_numbers = true;
-      scene.job.arithmetic = Arithmetic::F16;
-      EXPECT_LT(relative_error(scene.run(x, ids, weights), want), 2e-2) << rows;
+      const Floats want = test.reference(x, ids, weights);
+      test.job.whole_numbers = false;
+      test.job.arithmetic = Arithmetic::F32;
+      EXPECT_LT(relative_error(test.run(x, ids, weights), want), 1e-5) << rows;
+      test.job.whole_numbers = true;
+      test.job.arithmetic = Arithmetic::F16;
+      EXPECT_LT(relative_error(test.run(x, ids, weights), want), 2e-2) << rows;
     }
   }
 }
 
-// Many tokens on tensor cores, some so large that what is between leaves the range of F16.
+// Many tokens on tensor cores, some with intermediate values beyond the range of F16.
 TEST_F(ExpertsKernels, TensorCores) {
-  Scene scene({DType::BF16, DType::BF16, DType::BF16}, 3, 2, 72, 40);
-  scene.job.arithmetic = Arithmetic::F16;
+  ExpertsCase test({DType::BF16, DType::BF16, DType::BF16}, 3, 2, 72, 40);
+  test.job.arithmetic = Arithmetic::F16;
   for (const float size : {1.0F, 1e-5F, 3e3F}) {
     Random random(58);
     const Floats x = random.floats(70 * 72, size);
     const std::vector<std::int32_t> ids = random.ints(70 * 2, 3);
     const Floats weights = random.floats(70 * 2);
-    EXPECT_LT(relative_error(scene.run(x, ids, weights), scene.reference(x, ids, weights)), 2e-3)
+    EXPECT_LT(relative_error(test.run(x, ids, weights), test.reference(x, ids, weights)), 2e-3)
         << size;
   }
 }
 
-TEST_F(ExpertsKernels, PairsKeepTheirOrder) {
+TEST_F(ExpertsKernels, GroupPairsIsStable) {
   for (const std::int64_t pairs : {1, 31, 1000, 2500}) {
-    const std::int64_t tile_rows = pairs < 100 ? kFewTileRows : kTileRows;
+    const std::int64_t tile_rows = pairs < 100 ? kGemvTileRows : kGemmTileRows;
     const std::int64_t num_experts = 9;
     std::vector<std::int32_t> ids = Random(57).ints(pairs, num_experts - 1);
-    const Device<std::int32_t> id_data(ids);
-    const Device<std::int32_t> counts(static_cast<std::size_t>(num_experts));
-    const Device<std::int32_t> order(ids.size());
+    const DeviceArray<std::int32_t> id_data(ids);
+    const DeviceArray<std::int32_t> counts(static_cast<std::size_t>(num_experts));
+    const DeviceArray<std::int32_t> order(ids.size());
     const std::int64_t num_tiles = max_row_tiles(pairs, num_experts, tile_rows);
-    const Device<RowTile> tiles(static_cast<std::size_t>(num_tiles));
+    const DeviceArray<RowTile> tiles(static_cast<std::size_t>(num_tiles));
     group_pairs(id_data.get(), pairs, num_experts, tile_rows,
                 {counts.get(), order.get(), tiles.get()}, nullptr);
     std::vector<std::int32_t> want;
@@ -214,10 +214,10 @@ TEST_F(ExpertsKernels, PairsKeepTheirOrder) {
       }
       want_counts.push_back(static_cast<std::int32_t>(want.size() - before));
     }
-    EXPECT_EQ(order.take(), want);
-    EXPECT_EQ(counts.take(), want_counts);
+    EXPECT_EQ(order.download(), want);
+    EXPECT_EQ(counts.download(), want_counts);
     std::vector<std::int32_t> covered;
-    for (const RowTile& tile : tiles.take()) {
+    for (const RowTile& tile : tiles.download()) {
       EXPECT_LE(tile.count, tile_rows);
       for (std::int32_t i = tile.first; i < tile.first + tile.count; ++i) {
         EXPECT_EQ(ids[static_cast<std::size_t>(want[static_cast<std::size_t>(i)])], tile.matrix);

@@ -1,5 +1,5 @@
-// Which experts a token goes to, and with what weight: see router_cpu.cpp in graft/ops, which
-// decides what this must give, ties included (of equals the first expert).
+// MoE router: selects the experts of each token and their weights. The router of graft/ops/cpu is
+// the reference, ties included (lowest expert index first).
 
 #pragma once
 
@@ -23,8 +23,8 @@ struct RouterShape {
   float scaling_factor = 1.0F;
 };
 
-// scores[rows, num_experts] are the products with the router's rows. bias[num_experts] is added for
-// the choice only; null: none. Out: expert_ids and weights [rows, top_k], the best first.
+// scores[rows, num_experts] f32: router logits. bias[num_experts] is added for the selection only;
+// null: none. Out: expert_ids and weights [rows, top_k], best first.
 void route(const RouterShape& shape,
            const float* scores,
            const float* bias,

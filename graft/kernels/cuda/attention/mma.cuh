@@ -1,9 +1,10 @@
-// The instructions of tensor cores that attention uses, one warp each, and copies that run beside
-// them. Fragments are spread over
-// the lanes as PTX describes them for m16n8k16: with g = lane / 4 and t = lane % 4,
-//   a  16 x 16  words (row g, columns 2t 2t+1), (g + 8, same), (g, 2t+8 2t+9), (g + 8, same)
-//   b  16 x 8   words (rows 2t 2t+1, column g), (rows 2t+8 2t+9, column g)
-//   d  16 x 8   floats (row g, columns 2t, 2t+1), (row g + 8, same)
+// Wrappers of the warp-level tensor core instructions and async copies that attention uses.
+// Fragments of mma.m16n8k16 are spread over the lanes as the PTX manual describes; with g = lane /
+// 4, t = lane % 4:
+//
+//    A  16 x 16  4 words: (row g, cols 2t 2t+1), (g + 8, same), (g, cols 2t+8 2t+9), (g + 8, same)
+//    B  16 x 8   2 words: (rows 2t 2t+1, col g), (rows 2t+8 2t+9, col g)
+//    D  16 x 8   4 floats: (row g, cols 2t 2t+1), (row g + 8, same)
 
 #pragma once
 
@@ -11,7 +12,7 @@
 
 namespace graft::kernels::cuda {
 
-// From sm_80 on; code for older GPUs is empty, and not called.
+// The instructions exist from sm_80 on; code for older GPUs is empty and not called.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 #define GRAFT_HAS_MMA 1
 #else
@@ -23,11 +24,11 @@ struct MmaF16 {
   static __device__ std::uint32_t pack(float low, float high) {
     return CacheF16::store(low) | static_cast<std::uint32_t>(CacheF16::store(high)) << 16;
   }
-  // d += a b
-  static __device__ void multiply(const std::uint32_t (&a)[4],
-                                  std::uint32_t b0,
-                                  std::uint32_t b1,
-                                  float (&d)[4]) {
+  // d += a b, f32 accumulation
+  static __device__ void mma(const std::uint32_t (&a)[4],
+                             std::uint32_t b0,
+                             std::uint32_t b1,
+                             float (&d)[4]) {
 #if GRAFT_HAS_MMA
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -42,10 +43,10 @@ struct MmaBF16 {
   static __device__ std::uint32_t pack(float low, float high) {
     return to_bf16(low) | static_cast<std::uint32_t>(to_bf16(high)) << 16;
   }
-  static __device__ void multiply(const std::uint32_t (&a)[4],
-                                  std::uint32_t b0,
-                                  std::uint32_t b1,
-                                  float (&d)[4]) {
+  static __device__ void mma(const std::uint32_t (&a)[4],
+                             std::uint32_t b0,
+                             std::uint32_t b1,
+                             float (&d)[4]) {
 #if GRAFT_HAS_MMA
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -55,9 +56,9 @@ struct MmaBF16 {
   }
 };
 
-// Four matrices of 8 x 8 from shared memory; lane l gives the address of row l % 8 of matrix l / 8,
-// a multiple of 16 bytes. Word i of a lane is (row g, columns 2t 2t+1) of matrix i.
-__device__ inline void load_matrices(const std::uint16_t* row, std::uint32_t (&to)[4]) {
+// Four 8 x 8 matrices of 16-bit values from shared memory. Lane l passes the 16-byte aligned
+// address of row l % 8 of matrix l / 8; word i of a lane is (row g, cols 2t 2t+1) of matrix i.
+__device__ inline void ldmatrix(const std::uint16_t* row, std::uint32_t (&to)[4]) {
 #if GRAFT_HAS_MMA
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -67,8 +68,8 @@ __device__ inline void load_matrices(const std::uint16_t* row, std::uint32_t (&t
 #endif
 }
 
-// The same with each matrix transposed: word i is (rows 2t 2t+1, column g).
-__device__ inline void load_transposed(const std::uint16_t* row, std::uint32_t (&to)[4]) {
+// ldmatrix with each matrix transposed: word i is (rows 2t 2t+1, col g).
+__device__ inline void ldmatrix_transposed(const std::uint16_t* row, std::uint32_t (&to)[4]) {
 #if GRAFT_HAS_MMA
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -78,25 +79,25 @@ __device__ inline void load_transposed(const std::uint16_t* row, std::uint32_t (
 #endif
 }
 
-// 16 bytes from global to shared memory, some time before the wait for their group is over. A
-// barrier must follow before other threads read them.
-__device__ inline void copy_16_bytes(std::uint16_t* to, const std::uint16_t* from) {
+// Copies 16 bytes from global to shared memory asynchronously. Complete after cp_async_wait for its
+// group; other threads may read them after a barrier.
+__device__ inline void cp_async_16(std::uint16_t* to, const std::uint16_t* from) {
 #if GRAFT_HAS_MMA
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
 #endif
 }
 
-// Ends a group of this thread's copies.
-__device__ inline void end_copies() {
+// Closes the group of this thread's copies since the last commit.
+__device__ inline void cp_async_commit() {
 #if GRAFT_HAS_MMA
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
 
-// Waits for all groups of this thread but the last kGroups.
+// Waits until at most kGroups of this thread's latest groups are pending.
 template <int kGroups>
-__device__ void wait_for_copies() {
+__device__ void cp_async_wait() {
 #if GRAFT_HAS_MMA
   asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
 #endif

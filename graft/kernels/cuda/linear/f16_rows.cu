@@ -1,0 +1,99 @@
+// Conversion of f32 rows to F16 rows with one power-of-two scale per row (HalfRows).
+
+#include "graft/kernels/cuda/formats/formats.cuh"
+#include "graft/kernels/cuda/linear/linear.h"
+
+namespace graft::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / kWarpSize;
+
+// Biased f32 exponents; 127 is that of 1.
+constexpr std::uint32_t kExponentBias = 127;
+constexpr std::uint32_t kMinUnscaled = kExponentBias - 4;   // rows from 2^-4 …
+constexpr std::uint32_t kMaxUnscaled = kExponentBias + 14;  // … to below 2^14 keep the scale 1
+constexpr std::uint32_t kTargetExponent = 10;  // log2 of a scaled row's largest magnitude
+constexpr std::uint32_t kInfinityExponent = 255;
+
+__device__ float power_of_two(std::uint32_t exponent) {
+  return __uint_as_float(exponent << 23);
+}
+
+// Biased exponent of the scale for a row with this largest magnitude.
+__device__ std::uint32_t scale_exponent(float max_abs) {
+  const std::uint32_t exponent = __float_as_uint(max_abs) >> 23;
+  const bool is_unscaled = exponent >= kMinUnscaled && exponent < kMaxUnscaled;
+  if (is_unscaled || max_abs == 0.0F || exponent == kInfinityExponent) return kExponentBias;
+  return exponent > kTargetExponent ? exponent - kTargetExponent : 1;
+}
+
+// Grid: blocks of 8 warps, warps_per_row warps per row, 8 values per lane. The row is read twice:
+// it rarely fits into registers, but the second read hits the cache.
+__global__ void to_f16_rows_kernel(ConstRows x,
+                                   HalfRows out,
+                                   std::int64_t rows,
+                                   std::int64_t cols,
+                                   int warps_per_row,
+                                   bool vectors) {
+  __shared__ float warp_max_abs[kWarps];
+  const auto warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const int row_of_block = warp / warps_per_row;
+  const std::int64_t row =
+      static_cast<std::int64_t>(blockIdx.x) * (kWarps / warps_per_row) + row_of_block;
+  const int step = warps_per_row * kWarpSize * kRun;
+  const int first = static_cast<int>(threadIdx.x) * kRun % step;
+  const std::int64_t end = row < rows ? cols : 0;
+  const float* from = x.data + row * x.stride;
+  float run[kRun];
+  float max_abs = 0.0F;
+  for (std::int64_t col = first; col < end; col += step) {
+    load_floats(from, col, cols, vectors, run);
+    GRAFT_UNROLL
+    for (const float value : run)
+      max_abs = fmaxf(max_abs, fabsf(value));
+  }
+  max_abs = warp_max(max_abs);
+  if (threadIdx.x % kWarpSize == 0) warp_max_abs[warp] = max_abs;
+  __syncthreads();
+  for (int i = 0; i < warps_per_row; ++i)
+    max_abs = fmaxf(max_abs, warp_max_abs[row_of_block * warps_per_row + i]);
+  const std::uint32_t exponent = scale_exponent(max_abs);
+  const float inverse = power_of_two(2 * kExponentBias - exponent);
+  for (std::int64_t col = first; col < end; col += step) {
+    load_floats(from, col, cols, vectors, run);
+    GRAFT_UNROLL
+    for (float& value : run)
+      value *= inverse;
+    store_run(out.values + row * cols + col, cols - col, run);
+  }
+  if (row < rows && first == 0) out.scales[row] = power_of_two(exponent);
+}
+
+std::size_t values_bytes(std::int64_t rows, std::int64_t cols) {
+  return aligned_bytes(static_cast<std::size_t>(rows * cols) * sizeof(Half));
+}
+
+}  // namespace
+
+std::size_t half_rows_bytes(std::int64_t rows, std::int64_t cols) {
+  return values_bytes(rows, cols) + aligned_bytes(static_cast<std::size_t>(rows) * sizeof(float));
+}
+
+HalfRows half_rows_at(void* memory, std::int64_t rows, std::int64_t cols) {
+  auto* bytes = static_cast<std::byte*>(memory);
+  return {.values = reinterpret_cast<Half*>(bytes),
+          .scales = reinterpret_cast<float*>(bytes + values_bytes(rows, cols))};
+}
+
+void to_half_rows(
+    ConstRows x, const HalfRows& out, std::int64_t rows, std::int64_t cols, Stream stream) {
+  int warps_per_row = 1;  // a power of two: one run per lane if there are enough
+  while (warps_per_row < kWarps && warps_per_row * kWarpSize * kRun < cols)
+    warps_per_row *= 2;
+  const bool vectors = reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && x.stride % 4 == 0;
+  launch("to_half_rows", to_f16_rows_kernel, {blocks_for(rows, kWarps / warps_per_row), kThreads},
+         stream, x, out, rows, cols, warps_per_row, vectors);
+}
+
+}  // namespace graft::kernels::cuda
