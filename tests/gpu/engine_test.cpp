@@ -34,7 +34,7 @@ class GpuEngine : public ::testing::Test {
   void SetUp() override {
     // Another process of this program must be another program: a GPU does not survive a fork.
     GTEST_FLAG_SET(death_test_style, "threadsafe");
-    if (ops::num_cuda_devices() > 0) return;
+    if (ops::cuda::num_cuda_devices() > 0) return;
     const char* required = std::getenv("GRAFT_REQUIRE_GPU");
     if (required != nullptr && std::string(required) == "1") FAIL() << "there is no GPU";
     GTEST_SKIP() << "there is no GPU";
@@ -46,7 +46,7 @@ class GpuEngine : public ::testing::Test {
     options.machine.num_gpus = 1;
     options.operators = [](int /*num_gpus*/) {
       ops::Registry registry = ops::builtin_operators();
-      ops::register_cuda(registry);
+      ops::cuda::register_cuda(registry);
       return registry;
     };
     return options;
@@ -117,7 +117,7 @@ TEST_F(GpuEngine, WhatIsChosenThereIsWhatAllLogitsGive) {
 
 TEST_F(GpuEngine, MemoryThatIsNotThereIsAnErrorWithNumbers) {
   ops::Registry registry;
-  ops::register_cuda(registry);
+  ops::cuda::register_cuda(registry);
   try {
     const Buffer buffer(std::size_t{1} << 50U, kGpu);
     FAIL() << "a pebibyte";
@@ -132,14 +132,14 @@ TEST_F(GpuEngine, MemoryThatIsNotThereIsAnErrorWithNumbers) {
 
 // Needs no GPU: it is about words.
 TEST(GpuErrors, SayWhatWasDoneAndWhatToDo) {
-  EXPECT_NO_THROW(ops::check_cuda(cudaSuccess, "copying to the GPU"));
+  EXPECT_NO_THROW(ops::cuda::check_cuda(cudaSuccess, "copying to the GPU"));
   try {
-    ops::check_cuda(cudaErrorLaunchFailure, "copying to the GPU");
-    FAIL() << "an error that nobody heard of";
+    ops::cuda::check_cuda(cudaErrorLaunchFailure, "copying to the GPU");
+    FAIL() << "no exception";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "CUDA: copying to the GPU: unspecified launch failure; this program can use the "
-                 "GPU no more, start it again");
+                 "CUDA: copying to the GPU: unspecified launch failure; the CUDA context is "
+                 "lost, restart the process");
   }
 }
 
@@ -156,7 +156,7 @@ class LostGpu : public GpuEngine {
       const Ends ends = run(engine, {request(1, 0), request(2, 5)});
       expect(ends.size() == 2 && !engine.has_work(), "a request that does not end");
       for (const auto& [id, finish] : ends) {
-        const bool is_told = finish.message.ends_with("start it again");
+        const bool is_told = finish.message.ends_with("restart the process");
         expect(finish.reason == FinishReason::Error && is_told, finish.message);
       }
     }
@@ -170,7 +170,7 @@ class LostGpu : public GpuEngine {
     std::_Exit(1);
   }
   static void read_from_nowhere() {
-    ops::CudaContext state(kGpu);
+    ops::cuda::CudaContext state(kGpu);
     ThreadPool pool(1);
     const ops::Batch batch;
     ops::Pass pass{.batch = batch, .pool = pool, .workspace = state.workspace()};
@@ -180,7 +180,7 @@ class LostGpu : public GpuEngine {
       state.add(rows, rows, pass);
       state.wait();
     } catch (const Error& error) {
-      return expect(std::string(error.what()).ends_with("start it again"), error.what());
+      return expect(std::string(error.what()).ends_with("restart the process"), error.what());
     }
     expect(false, "memory that is nobody's was read");
   }

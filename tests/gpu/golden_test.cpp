@@ -102,7 +102,7 @@ class GpuGolden : public ::testing::TestWithParam<const char*> {
  protected:
   static void SetUpTestSuite() { ::setenv("GRAFT_VIRTUAL_GPUS", "2", 0); }
   void SetUp() override {
-    if (ops::num_cuda_devices() > 0) return;
+    if (ops::cuda::num_cuda_devices() > 0) return;
     if (is_gpu_required()) FAIL() << "there is no GPU";
     GTEST_SKIP() << "there is no GPU";
   }
@@ -122,8 +122,8 @@ class GpuGolden : public ::testing::TestWithParam<const char*> {
   }
 
   static double error_of(const std::string& rules, std::int64_t chunk) {
-    PlacedModel here(folder(), kExactCpu, ops::register_cuda);
-    PlacedModel there(folder(), rules, ops::register_cuda);
+    PlacedModel here(folder(), kExactCpu, ops::cuda::register_cuda);
+    PlacedModel there(folder(), rules, ops::cuda::register_cuda);
     EXPECT_EQ(there.findings().find("error"), std::string::npos) << there.findings();
     double error = 0;
     for (const TokenIds& prompt : read_reference_prompts(folder() / "reference.safetensors")) {
@@ -144,8 +144,8 @@ TEST_P(GpuGolden, ExactArithmeticIsTheProcessors) {
 // In models this small, of random weights, experts are often chosen by a hair: where rounding
 // decides otherwise the token has other experts, and its logits are others. Such tokens are few.
 TEST_P(GpuGolden, FastArithmeticIsNear) {
-  PlacedModel here(folder(), kExactCpu, ops::register_cuda);
-  PlacedModel there(folder(), kFastGpu, ops::register_cuda);
+  PlacedModel here(folder(), kExactCpu, ops::cuda::register_cuda);
+  PlacedModel there(folder(), kFastGpu, ops::cuda::register_cuda);
   const bool has_experts = here.plan().blueprint->expert_share < 1;
   const auto vocab_size = static_cast<std::size_t>(here.model().vocab_size());
   std::size_t num_tokens = 0;
@@ -215,7 +215,7 @@ std::vector<std::vector<float>> generate(Model& model, std::int64_t num_sequence
 
 TEST_P(GpuGolden, ReplayedPassesGiveTheSameBits) {
   for (const std::string rules : {kFastGpu, kExpertsOnCpu}) {
-    PlacedModel placed(folder(), rules, ops::register_cuda);
+    PlacedModel placed(folder(), rules, ops::cuda::register_cuda);
     for (const std::int64_t num_sequences : {1, 3, 9}) {
       placed.model().enforce_eager(true);
       const auto eager = generate(placed.model(), num_sequences);

@@ -129,11 +129,11 @@ std::uint32_t CudaGraphCapture::wait_for_gpu(const kernels::cuda::HostSignal& si
 void CudaGraphCapture::host_call(const std::function<void()>& work) {
   GRAFT_CHECK(is_capturing(), "a host call outside of graph capture");
   awaited_ = capturing_->add_call(work).signal;
-  kernels::cuda::arrive(awaited_, stream_.get());
+  kernels::cuda::signal_host(awaited_, stream_.get());
 }
 
 void CudaGraphCapture::join_host_call() {
-  kernels::cuda::await(awaited_, stream_.get());
+  kernels::cuda::wait_host(awaited_, stream_.get());
 }
 
 }  // namespace graft::ops::cuda

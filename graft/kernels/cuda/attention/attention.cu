@@ -105,6 +105,7 @@ void choose_kernel(const AttentionShape& shape,
     plan.tile_rows = mla_tile_rows(plan.large_tile);
     return;
   }
+  plan.kernel = AttentionPlan::Kernel::Simt;
   plan.large_tile = rows > simt_tile_rows(shape, false) && simt_tile_fits(shape, true);
   plan.tile_rows = simt_tile_rows(shape, plan.large_tile);
   GRAFT_CHECK(simt_tile_fits(shape, plan.large_tile), "unsupported attention head dims: keys ",

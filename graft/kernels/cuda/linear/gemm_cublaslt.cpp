@@ -158,24 +158,37 @@ class DeviceHandle {
   }
   explicit DeviceHandle(cublasLtHandle_t handle) : handle_(handle) {}
 
+  // With the algorithm of the row bucket, or of the exact size where that one does not support it.
   bool multiply(const DenseGemm& p, void* workspace, std::size_t bytes, Stream stream) {
     const Operation operation(p);
-    const std::optional<cublasLtMatmulAlgo_t>& algo = algo_for(p, operation, bytes);
-    if (!algo) return false;
-    const float one = 1.0F;
-    const float zero = 0.0F;
-    check(functions()->matmul(handle_, operation.desc, &one, p.weight, operation.weight.layout, p.x,
+    for (const std::int64_t rows : {row_bucket(p.rows), p.rows}) {
+      const std::optional<cublasLtMatmulAlgo_t>& algo = algo_for(p, rows, bytes);
+      if (!algo) continue;
+      const float one = 1.0F;
+      const float zero = 0.0F;
+      const cublasStatus_t status =
+          functions()->matmul(handle_, operation.desc, &one, p.weight, operation.weight.layout, p.x,
                               operation.x.layout, &zero, p.y.data, operation.y.layout, p.y.data,
-                              operation.y.layout, &*algo, workspace, bytes, stream));
-    return true;
+                              operation.y.layout, &*algo, workspace, bytes, stream);
+      if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) continue;
+      check(status);
+      return true;
+    }
+    return false;
   }
 
  private:
+  // Heuristics take some 50 us, and prompts have any number of rows: one query per bucket.
+  static std::int64_t row_bucket(std::int64_t rows) {
+    constexpr std::int64_t kStep = 64;
+    return (rows + kStep - 1) / kStep * kStep;
+  }
+
   const std::optional<cublasLtMatmulAlgo_t>& algo_for(const DenseGemm& p,
-                                                      const Operation& operation,
+                                                      std::int64_t rows,
                                                       std::size_t workspace_bytes) {
     const ShapeKey key = {p.dtype,
-                          p.rows,
+                          rows,
                           p.out,
                           p.in,
                           p.x_stride,
@@ -186,7 +199,11 @@ class DeviceHandle {
                           workspace_bytes};
     const std::lock_guard lock(mutex_);
     const auto [entry, is_new] = algos_.try_emplace(key);
-    if (is_new) entry->second = select_algo(p, operation, workspace_bytes);
+    if (is_new) {
+      DenseGemm bucket = p;
+      bucket.rows = rows;
+      entry->second = select_algo(bucket, Operation(bucket), workspace_bytes);
+    }
     return entry->second;  // std::map does not move its entries
   }
 
