@@ -1,5 +1,5 @@
-// The whole way: text in, text out, from many threads at once. The model is Sprout, which answers
-// in English; what it should say stands in its reference.json.
+// LLM end to end: text in, text out, also from many threads. The model is Sprout; the expected
+// output is in its reference.json.
 
 #include "graft/api/llm.h"
 
@@ -42,7 +42,7 @@ SamplingParams greedy(std::int64_t max_tokens) {
 constexpr const char* kQuestion =
     "<|im_start|>user\nFind the sum of 62 and 1.<|im_end|>\n<|im_start|>assistant\n";
 
-TEST(Llm, AnswersInTextAndStopsAtTheEnd) {
+TEST(Llm, GeneratesTextUntilEos) {
   GRAFT_REQUIRE_SHARED(sprout());
   LLM llm(sprout(), small_config());
   const std::vector<Output> outputs = llm.generate({kQuestion, kQuestion}, greedy(40));
@@ -57,8 +57,9 @@ TEST(Llm, AnswersInTextAndStopsAtTheEnd) {
   EXPECT_EQ(llm.stats().num_running, 0);
 }
 
-// DeepSeek-V3's shape, sharded, tied, with a next-n layer that is not run; against Transformers.
-TEST(Llm, SproutContinuesAsItsReference) {
+// Sprout has DeepSeek-V3's architecture: sharded files, tied embeddings, an unused MTP layer. The
+// reference was computed with Transformers.
+TEST(Llm, SproutMatchesItsReference) {
   GRAFT_SKIP_UNDER_SANITIZERS();
   GRAFT_REQUIRE_SHARED(sprout());
   LLM llm(sprout());
@@ -79,7 +80,7 @@ TEST(Llm, SproutContinuesAsItsReference) {
   }
 }
 
-TEST(Llm, StopStringsEndAcrossTokensAndAreNotShown) {
+TEST(Llm, StopStringsMatchAcrossTokensAndAreRemoved) {
   GRAFT_REQUIRE_SHARED(sprout());
   LLM llm(sprout(), small_config());
   SamplingParams params = greedy(40);
@@ -94,29 +95,29 @@ TEST(Llm, StopStringsEndAcrossTokensAndAreNotShown) {
   EXPECT_EQ(llm.generate({kQuestion}, params)[0].samples[0].text, "62 + 1 = 63");
 }
 
-TEST(Llm, StreamsTheSameTextInPieces) {
+TEST(Llm, StreamsTheSameText) {
   GRAFT_REQUIRE_SHARED(sprout());
   LLM llm(sprout(), small_config());
   std::mutex mutex;
   std::condition_variable done;
-  std::vector<std::string> pieces;
+  std::vector<std::string> deltas;
   bool has_ended = false;
   llm.submit(kQuestion, greedy(40), [&](const Update& update) {
     const std::lock_guard lock(mutex);
-    if (!update.text.empty()) pieces.push_back(update.text);
+    if (!update.text.empty()) deltas.push_back(update.text);
     has_ended = update.finish.has_value();
     done.notify_all();
   });
   std::unique_lock lock(mutex);
   done.wait(lock, [&] { return has_ended; });
-  EXPECT_GT(pieces.size(), 3U);
+  EXPECT_GT(deltas.size(), 3U);
   std::string text;
-  for (const std::string& piece : pieces)
-    text += piece;
+  for (const std::string& delta : deltas)
+    text += delta;
   EXPECT_EQ(text, "62 + 1 = 63");
 }
 
-TEST(Llm, SamplesOfOnePromptDifferAndRepeatWithTheSeed) {
+TEST(Llm, SamplesDifferAndAreReproducibleWithASeed) {
   GRAFT_REQUIRE_SHARED(sprout());
   LLM llm(sprout(), small_config());
   SamplingParams params;
@@ -132,7 +133,7 @@ TEST(Llm, SamplesOfOnePromptDifferAndRepeatWithTheSeed) {
   EXPECT_NE(first[0].samples[0].text, first[0].samples[1].text);
 }
 
-TEST(Llm, BadRequestsAreRefusedAndOthersGoOn) {
+TEST(Llm, InvalidRequestsDoNotAffectOthers) {
   GRAFT_REQUIRE_SHARED(sprout());
   LLM llm(sprout(), small_config());
   SamplingParams bad = greedy(5);
@@ -140,12 +141,12 @@ TEST(Llm, BadRequestsAreRefusedAndOthersGoOn) {
   EXPECT_THROW(llm.submit("Hello", bad, {}), Error);
   EXPECT_THROW(llm.generate({std::vector<TokenId>(600, 5)}, greedy(5)), Error);
   EXPECT_THROW(llm.generate({"a", "b"}, std::vector<SamplingParams>{greedy(5)}), Error);
-  // A callback that throws ends its own request only.
+  // A callback that throws aborts only its own request.
   llm.submit(kQuestion, greedy(40), [](const Update&) { throw 1; });
   EXPECT_EQ(llm.generate({kQuestion}, greedy(40))[0].samples[0].text, "62 + 1 = 63");
 }
 
-TEST(Llm, RunningRequestsEndWithTheObject) {
+TEST(Llm, DestructorAbortsRunningRequests) {
   GRAFT_REQUIRE_SHARED(sprout());
   std::atomic<int> num_aborted = 0;
   {
@@ -161,7 +162,7 @@ TEST(Llm, RunningRequestsEndWithTheObject) {
   EXPECT_EQ(num_aborted, 5);
 }
 
-TEST(Llm, SavesAndRestoresARunningAnswer) {
+TEST(Llm, SavesAndRestoresARunningSequence) {
   GRAFT_REQUIRE_SHARED(sprout());
   const TemporaryFolder folder;
   const auto path = folder / "running.seq";
@@ -182,7 +183,7 @@ TEST(Llm, SavesAndRestoresARunningAnswer) {
     });
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return before.size() > 8; });
-    is_saved = true;  // what comes from here on may be in the file or not: it is compared below
+    is_saved = true;  // later text may or may not be in the file; the checks below allow both
     lock.unlock();
     llm.save({.request = id, .sample = 0}, path);
   }
@@ -202,7 +203,7 @@ TEST(Llm, SavesAndRestoresARunningAnswer) {
   EXPECT_FALSE(after.empty());
 }
 
-// Run under the thread sanitizer as well, on a model small enough for it.
+// Also run under the thread sanitizer, so the model is tiny.
 TEST(Llm, ManyThreadsSubmitStreamAndAbort) {
   const auto folder = shared_data("golden/qwen3-moe");
   GRAFT_REQUIRE_SHARED(folder);
@@ -210,7 +211,7 @@ TEST(Llm, ManyThreadsSubmitStreamAndAbort) {
   config.engine.max_model_len = 128;
   config.engine.max_num_seqs = 8;
   config.engine.num_kvcache_blocks = 40;
-  config.engine.idle_release_seconds = 0;  // at every chance
+  config.engine.idle_release_seconds = 0;  // release memory whenever idle
   LLM llm(folder, config);
   std::atomic<int> num_ended = 0;
   std::atomic<int> num_submitted = 0;
@@ -241,7 +242,7 @@ TEST(Llm, ManyThreadsSubmitStreamAndAbort) {
   EXPECT_EQ(num_ended, num_submitted);
 }
 
-TEST(Llm, PrefixesAreSharedWithinASalt) {
+TEST(Llm, PrefixCacheIsSharedWithinASalt) {
   GRAFT_REQUIRE_SHARED(sprout());
   LLM llm(sprout(), small_config());
   const auto num_cached = [&](std::uint64_t salt) {
@@ -260,7 +261,7 @@ TEST(Llm, PrefixesAreSharedWithinASalt) {
   EXPECT_GT(num_cached(0), 0);
 }
 
-TEST(Llm, TextsOfOneMeaningHaveNearVectors) {
+TEST(Llm, SimilarTextsHaveSimilarEmbeddings) {
   GRAFT_REQUIRE_SHARED(sprout());
   LLM llm(sprout(), small_config());
   const auto dot = [](const std::vector<float>& a, const std::vector<float>& b) {
