@@ -105,12 +105,12 @@ const checks = {
     await setting(page, { temperature: "0" });
     assert.equal(await ask(page, question), sum);
     const stats = await answers(page).last().locator(".stats").innerText();
-    assert.match(stats, /tokens\/s.*10 tokens.*22 tokens of prompt, \d+ from the cache/s);
+    assert.match(stats, /tokens\/s.*10 tokens.*22 prompt tokens, \d+ cached/s);
     assert.equal(await page.locator(".chat-row.current").innerText(), question);
 
     // The same prompt again hits the prefix cache.
     await answers(page).last().locator("[aria-label='Answer again']").click();
-    await eventually("cached tokens", async () => /16 from the cache/.test((await answers(page).last().innerText()) ?? ""));
+    await eventually("cached tokens", async () => /16 cached/.test((await answers(page).last().innerText()) ?? ""));
     assert.equal(await answers(page).count(), 1);
 
     await page.locator(".user").first().hover();
