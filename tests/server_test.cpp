@@ -372,7 +372,7 @@ TEST(Server, ServesItsOwnBenchmark) {
   EXPECT_EQ(lines[1]["output_tokens"], 400);
   EXPECT_GT(lines[1]["first_token_seconds"]["p50"], 0);
 
-  const Outcome unknown = run_program({"bench", "serve", "--url", url, "--name", "nobody"});
+  const Outcome unknown = run_program({"bench", "serve", "--url", url, "--name", "unknown"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_NE(unknown.out.find("HTTP 404"), std::string::npos) << unknown.out;
   for (const char* wrong : {"http://127.0.0.1:1", "ftp://x"}) {

@@ -65,7 +65,7 @@ TEST(RunCommand, WritesBatchResultsInOrder) {
   std::ofstream batch(folder / "in.jsonl");
   for (int i = 0; i < 40; ++i)
     batch << R"({"custom_id": )" << i << R"(, "prompt": "What is )" << i << " + 3?\"}\n";
-  batch << R"({"messages": [{"role": "nobody"}]})"
+  batch << R"({"messages": [{"role": "unknown"}]})"
         << "\n";
   batch.close();
   const Outcome outcome = run_quietly(
@@ -149,10 +149,10 @@ TEST(ModelsCommand, FindsModelsInTheConfiguredFolders) {
   EXPECT_TRUE(models[1]["problem"].is_string());
   EXPECT_EQ(models[2]["name"], "tiny");
   EXPECT_EQ(run_program({"inspect", "TINY"}, around).exit_code, 0);
-  const Outcome unknown = run_program({"run", "-m", "nobody", "hi"}, around);
+  const Outcome unknown = run_program({"run", "-m", "unknown", "hi"}, around);
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_EQ(unknown.err,
-            "graft: nobody: no such file or folder, and no model of that name (available: sprout, "
+            "graft: unknown: no such file or folder, and no model of that name (available: sprout, "
             "broken, tiny)\n");
 }
 
@@ -210,7 +210,7 @@ TEST(BadInput, PrintsOneLineAndExitsWithCode2) {
       {"memory", {"run", "--memory", "1M", "hi"}, "its weights take 34.1 MiB, but only 1.0 MiB"},
       {"context", {"run", "--max-model-len", "4", "What is 12 + 30?"}, "21 tokens"},
       {"rules", {"run", "--rules", folder / "none.yaml", "hi"}, "none.yaml: "},
-      {"template", {"run", "--chat-template", "nobody", "hi"}, "nobody"},
+      {"template", {"run", "--chat-template", "unknown", "hi"}, "unknown"},
       {"batch", {"run", "--batch", folder / "none.jsonl"}, "none.jsonl: "},
       {"size", {"run", "--memory", "many", "hi"}, "not a size like 24G"},
       {"prompt file", {"chat", "--prompt-file", folder / "none.txt"}, "none.txt: "},
