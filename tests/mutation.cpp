@@ -13,15 +13,15 @@
 namespace graft::tests {
 namespace {
 
-struct Good {
+struct ValidRequest {
   const char* method;
   const char* path;
   const char* body;
 };
 
-// Every path. Answers are of a token or two, so that thousands of them take seconds.
+// Every path. Requests generate one or two tokens, so that thousands of them take seconds.
 // clang-format off
-constexpr Good kGood[] = {
+constexpr ValidRequest kValidRequests[] = {
     {"POST", "/v1/chat/completions", R"({"model":"sprout","messages":[{"role":"user","content":"Hi"}],"max_tokens":1,"temperature":0})"},
     {"POST", "/v1/chat/completions", R"({"messages":[{"role":"system","content":"Be kind."},{"role":"user","content":[{"type":"text","text":"Hi"}]}],"max_completion_tokens":2,"stream":true,"stream_options":{"include_usage":true},"logprobs":true,"top_logprobs":2,"seed":1})"},
     {"POST", "/v1/chat/completions", R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"reasoning_content":"b","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}}]},{"role":"tool","tool_call_id":"1","content":"c"}],"tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","properties":{"x":{"type":"number"}}}}}],"tool_choice":"auto","parallel_tool_calls":false,"max_tokens":1})"},
@@ -52,8 +52,8 @@ constexpr Good kGood[] = {
     {"GET", "/status", ""},
 };
 
-// Values for places where others belong, as they stand in the text; some are no JSON at all.
-constexpr const char* kOdd[] = {
+// Replacement values as source text: edge cases of every JSON type, and invalid JSON.
+constexpr const char* kEdgeValues[] = {
     "null", "true", "false", "0", "1", "-1", "0.5", "-0.0", "1e308", "-1e308", "1e-320", "1e999", "-1e999",
     "NaN", "Infinity", "-Infinity", "01", "+1", ".5", "0x10", "1.", "2147483647", "2147483648", "4294967296",
     "9223372036854775807", "-9223372036854775808", "9223372036854775808", "18446744073709551615",
@@ -64,11 +64,11 @@ constexpr const char* kOdd[] = {
 };
 // clang-format on
 
-class Dice {
+class Random {
  public:
-  explicit Dice(std::uint64_t seed) : random_(seed) {}
+  explicit Random(std::uint64_t seed) : random_(seed) {}
 
-  // From 0 to `count` - 1. The bias of a remainder does no harm here.
+  // From 0 to `count` - 1; the modulo bias does not matter here.
   std::size_t below(std::size_t count) { return static_cast<std::size_t>(random_() % count); }
   bool one_in(std::size_t count) { return below(count) == 0; }
   template <class List>
@@ -80,82 +80,83 @@ class Dice {
   std::mt19937_64 random_;
 };
 
-const std::string kMark = "=== odd ===";
-const std::string kTwice = "=== twice ===";
+// Placeholders that are replaced in the serialized text, where invalid JSON can be inserted.
+const std::string kValueMark = "=== value ===";
+const std::string kKeyMark = "=== key ===";
 
 void replace(std::string& text, const std::string& from, const std::string& to) {
   const std::size_t found = text.find(from);
   if (found != std::string::npos) text.replace(found, from.size(), to);
 }
 
-std::string odd_value(Dice& dice) {
-  switch (dice.below(12)) {
+std::string edge_value(Random& random) {
+  switch (random.below(12)) {
     case 0:
-      return '"' + std::string(std::array{100, 3'000, 60'000}[dice.below(3)], 'x') + '"';
+      return '"' + std::string(std::array{100, 3'000, 60'000}[random.below(3)], 'x') + '"';
     case 1:
-      return nested_lists(std::array<std::size_t, 4>{20, 120, 129, 2'000}[dice.below(4)]);
+      return nested_lists(std::array<std::size_t, 4>{20, 120, 129, 2'000}[random.below(4)]);
     case 2: {
       std::string list = "[0";
-      for (std::size_t left = std::array{3, 300, 5'000}[dice.below(3)]; left > 0; --left)
-        list += dice.one_in(2) ? ",0" : ",\"a b\"";
+      for (std::size_t left = std::array{3, 300, 5'000}[random.below(3)]; left > 0; --left)
+        list += random.one_in(2) ? ",0" : ",\"a b\"";
       return list + "]";
     }
     default:
-      return dice.one_of(kOdd);
+      return random.one_of(kEdgeValues);
   }
 }
 
-// The places of all values below `json`, itself included.
+// Appends the pointers of `json` itself and of all values below it.
 void collect(const Json& json,
-             const Json::json_pointer& place,
+             const Json::json_pointer& pointer,
              std::vector<Json::json_pointer>& out) {
-  out.push_back(place);
+  out.push_back(pointer);
   if (json.is_object()) {
     for (const auto& [key, value] : json.items())
-      collect(value, place / key, out);
+      collect(value, pointer / key, out);
   } else if (json.is_array()) {
     for (std::size_t i = 0; i < json.size(); ++i)
-      collect(json[i], place / i, out);
+      collect(json[i], pointer / i, out);
   }
 }
 
-std::string changed_json(const std::string& body, Dice& dice) {
+std::string mutated_json(const std::string& body, Random& random) {
   Json json = Json::parse(body);
-  std::vector<Json::json_pointer> places;
-  collect(json, Json::json_pointer(), places);
-  const Json::json_pointer place = dice.one_of(places);
-  Json& value = json[place];
+  std::vector<Json::json_pointer> pointers;
+  collect(json, Json::json_pointer(), pointers);
+  const Json::json_pointer pointer = random.one_of(pointers);
+  Json& value = json[pointer];
   std::string key;
-  switch (dice.below(6)) {
-    case 0:  // one that nobody knows
-      if (value.is_object()) value["unknown"] = kMark;
+  switch (random.below(6)) {
+    case 0:  // an unknown key
+      if (value.is_object()) value["unknown"] = kValueMark;
       break;
-    case 1:  // one twice
+    case 1:  // a duplicate key
       if (value.is_object() && !value.empty()) {
         key = value.begin().key();
-        value[kTwice] = kMark;
+        value[kKeyMark] = kValueMark;
       }
       break;
-    case 2:  // one is gone
+    case 2:  // a missing key
       if (value.is_object() && !value.empty()) value.erase(value.begin());
       break;
     default:
-      value = kMark;
+      value = kValueMark;
   }
   std::string text = json.dump();
-  replace(text, kTwice, key);
-  replace(text, '"' + kMark + '"', odd_value(dice));
+  replace(text, kKeyMark, key);
+  replace(text, '"' + kValueMark + '"', edge_value(random));
   return text;
 }
 
-void change_bytes(std::string& text, const std::string& other, Dice& dice) {
+void mutate_bytes(std::string& text, const std::string& other, Random& random) {
   if (text.empty()) text = other;
-  const std::size_t at = dice.below(text.size());
-  const std::size_t length = 1 + dice.below(std::min<std::size_t>(text.size() - at, 16));
-  const auto any_byte = [&] { return static_cast<char>(dice.below(256)); };
-  switch (dice.below(7)) {
+  const std::size_t at = random.below(text.size());
+  const std::size_t length = 1 + random.below(std::min<std::size_t>(text.size() - at, 16));
+  const auto any_byte = [&] { return static_cast<char>(random.below(256)); };
+  switch (random.below(7)) {
     case 0:
-      text[at] = static_cast<char>(text[at] ^ (1 << dice.below(8)));
+      text[at] = static_cast<char>(text[at] ^ (1 << random.below(8)));
       break;
     case 1:
       text[at] = any_byte();
@@ -173,8 +174,8 @@ void change_bytes(std::string& text, const std::string& other, Dice& dice) {
     case 5:
       text.resize(at);
       break;
-    default:  // its beginning and another's end
-      text = text.substr(0, at) + other.substr(dice.below(other.size()));
+    default:  // its start and the end of another request
+      text = text.substr(0, at) + other.substr(random.below(other.size()));
   }
 }
 
@@ -188,23 +189,23 @@ std::string in_chunks(const std::string& body) {
   return chunk(body.substr(0, half)) + chunk(body.substr(half)) + "0\r\n\r\n";
 }
 
-// As clients of all kinds would send it.
-std::string framed(const Good& good, const std::string& body, Dice& dice) {
-  const std::string method = good.method;
-  if (method == "GET") return request_text(method, good.path, body);
-  switch (dice.below(6)) {
+// The request with chunked encoding, as HTTP/1.0, or with Content-Length.
+std::string framed(const ValidRequest& request, const std::string& body, Random& random) {
+  const std::string method = request.method;
+  if (method == "GET") return request_text(method, request.path, body);
+  switch (random.below(6)) {
     case 0: {
-      std::string text = request_text(method, good.path, {}, {{"Transfer-Encoding", "chunked"}});
+      std::string text = request_text(method, request.path, {}, {{"Transfer-Encoding", "chunked"}});
       replace(text, "Content-Length: 0\r\n", "");
       return text + in_chunks(body);
     }
     case 1: {
-      std::string text = request_text(method, good.path, body, {{"Connection", "close"}});
+      std::string text = request_text(method, request.path, body, {{"Connection", "close"}});
       replace(text, "HTTP/1.1", "HTTP/1.0");
       return text;
     }
     default:
-      return request_text(method, good.path, body, {{"Content-Type", "application/json"}});
+      return request_text(method, request.path, body, {{"Content-Type", "application/json"}});
   }
 }
 
@@ -215,25 +216,25 @@ std::string nested_lists(std::size_t depth) {
 }
 
 std::string mutated_request(std::uint64_t number) {
-  Dice dice(number);
-  const Good& good = dice.one_of(kGood);
-  const Good& other = dice.one_of(kGood);
-  std::string body = good.body;
+  Random random(number);
+  const ValidRequest& request = random.one_of(kValidRequests);
+  const ValidRequest& other = random.one_of(kValidRequests);
+  std::string body = request.body;
   const bool has_body = !body.empty();
-  if (has_body && dice.one_in(2)) {
-    body = changed_json(body, dice);
-    return framed(good, body, dice);
+  if (has_body && random.one_in(2)) {
+    body = mutated_json(body, random);
+    return framed(request, body, random);
   }
-  const std::size_t num_changes = 1 + dice.below(4);
-  if (has_body && dice.one_in(2)) {
+  const std::size_t num_changes = 1 + random.below(4);
+  if (has_body && random.one_in(2)) {
     for (std::size_t i = 0; i < num_changes; ++i)
-      change_bytes(body, std::string(other.body) + "}", dice);
-    return framed(good, body, dice);
+      mutate_bytes(body, std::string(other.body) + "}", random);
+    return framed(request, body, random);
   }
-  std::string text = framed(good, body, dice);
-  const std::string other_text = framed(other, other.body, dice);
+  std::string text = framed(request, body, random);
+  const std::string other_text = framed(other, other.body, random);
   for (std::size_t i = 0; i < num_changes; ++i)
-    change_bytes(text, other_text, dice);
+    mutate_bytes(text, other_text, random);
   return text;
 }
 

@@ -1,5 +1,5 @@
-// Requests that the server understands, and what becomes of them when a wire, a bug or somebody on
-// purpose changes them. The same number gives the same bytes on every machine.
+// Valid requests with random mutations, for robustness tests. Deterministic: the same number gives
+// the same bytes on every machine.
 
 #pragma once
 
@@ -8,11 +8,11 @@
 
 namespace graft::tests {
 
-// Bytes to send to a server of the model "sprout": one of its paths with a small question, changed
-// in its bytes or in the values of its JSON. A few come out as good as they were.
+// A request to a server of the model "sprout" with mutated bytes or JSON values. A few remain
+// valid.
 std::string mutated_request(std::uint64_t number);
 
-// So many lists in lists.
+// JSON lists nested `depth` levels deep.
 std::string nested_lists(std::size_t depth);
 
 }  // namespace graft::tests

@@ -1,6 +1,6 @@
-// graft serve among clients that send nonsense, vanish or dawdle, beside one that only asks: that
-// one must not notice, and afterwards nothing may be left of the others. And with a device that
-// breaks: who asks is told, and may ask again.
+// Fault tests of graft serve. Clients that send invalid data, disconnect or stall must not affect a
+// well-behaved client and must leak no connections or sequences. A device that fails must end the
+// running requests with an error, and later requests must work.
 
 #include <chrono>
 #include <csignal>
@@ -23,9 +23,9 @@
 #include "graft/base/text/str.h"
 #include "graft/testing/shared_data.h"
 
+#include "tests/keep_alive_client.h"
 #include "tests/mutation.h"
 #include "tests/server_process.h"
-#include "tests/steady_client.h"
 
 namespace graft::tests {
 namespace {
@@ -35,10 +35,9 @@ using Clients = std::vector<std::unique_ptr<Client>>;
 
 constexpr const char* kChat = "/v1/chat/completions";
 
-// Requests that take longer are given up by their client; the server must then end them within
-// the limit.
-constexpr std::chrono::milliseconds kPatience(kUnderSanitizers ? 500 : 100);
-constexpr Seconds kLimit(30);
+// Clients half-close requests that take longer; the server must then end them within kMaxTime.
+constexpr std::chrono::milliseconds kReadTimeout(kUnderSanitizers ? 500 : 100);
+constexpr Seconds kMaxTime(30);
 
 std::string chat_text(const Json& more = Json::object()) {
   Json body = {{"messages", {{{"role", "user"}, {"content", "Tell me a story."}}}},
@@ -64,21 +63,22 @@ std::string text_of(int number) {
   return mutated_request(static_cast<std::uint64_t>(number));
 }
 
-// What the mutated requests were answered.
-class Tally {
+// Counts and checks the responses to mutated requests.
+class ReplyChecker {
  public:
   void add(int number, const Reply& reply, Seconds time) {
     const std::lock_guard lock(mutex_);
     ++statuses_[reply.status];
-    // The client's own mistakes; 0: it was not worth an answer, or nobody waited for one.
-    static const std::set<int> kGood = {0,   100, 200, 204, 400, 401, 403,
-                                        404, 405, 408, 413, 429, 431};
-    if (!kGood.contains(reply.status)) complain(number, str(reply.status, ": ", reply.body));
-    if (time > kLimit) complain(number, str("took ", time.count(), " s"));
-    if (is_whole(reply) && reply.json().is_discarded()) complain(number, "no JSON: " + reply.body);
+    // Success and client errors; 0: closed without a response.
+    static const std::set<int> kExpected = {0,   100, 200, 204, 400, 401, 403,
+                                            404, 405, 408, 413, 429, 431};
+    if (!kExpected.contains(reply.status)) report(number, str(reply.status, ": ", reply.body));
+    if (time > kMaxTime) report(number, str("took ", time.count(), " s"));
+    if (is_complete_json(reply) && reply.json().is_discarded())
+      report(number, "invalid JSON: " + reply.body);
   }
 
-  // The statuses, for who reads the log.
+  // The counts by status, for the log.
   std::string text() const {
     std::string out;
     for (const auto& [status, count] : statuses_)
@@ -89,13 +89,13 @@ class Tally {
   const std::vector<std::string>& problems() const { return problems_; }
 
  private:
-  static bool is_whole(const Reply& reply) {
+  static bool is_complete_json(const Reply& reply) {
     const auto type = reply.headers.find("content-type");
     const auto length = reply.headers.find("content-length");
     return type != reply.headers.end() && type->second == "application/json" &&
            length != reply.headers.end() && std::to_string(reply.body.size()) == length->second;
   }
-  void complain(int number, const std::string& what) {
+  void report(int number, const std::string& what) {
     if (problems_.size() < 20)
       problems_.push_back(str("request ", number, ": ", text_of(number), "\n", what));
   }
@@ -105,16 +105,17 @@ class Tally {
   std::vector<std::string> problems_;
 };
 
-// Every third on a connection of its own, the others as long as it is kept.
-void send_mutated(const ServerProcess& server, int first, int end, int step, Tally& tally) {
+// Every third request opens a new connection; the others reuse the last one if it is still open.
+void send_mutated(
+    const ServerProcess& server, int first, int end, int step, ReplyChecker& checker) {
   std::unique_ptr<Client> client;
   for (int number = first; number < end; number += step) {
     const auto start = std::chrono::steady_clock::now();
     if (!client || number % 3 == 0) client = std::make_unique<Client>(server.port());
     client->send(text_of(number));
-    client->set_patience(kPatience);
+    client->set_read_timeout(kReadTimeout);
     const Reply reply = client->read_reply();
-    tally.add(number, reply, std::chrono::steady_clock::now() - start);
+    checker.add(number, reply, std::chrono::steady_clock::now() - start);
     const bool is_kept = reply.status != 0 && !reply.headers.contains("connection") &&
                          reply.headers.contains("content-length");
     if (!is_kept) client.reset();
@@ -124,35 +125,36 @@ void send_mutated(const ServerProcess& server, int first, int end, int step, Tal
 void mutated_requests(const ServerProcess& server) {
   constexpr int kNumRequests = kUnderSanitizers ? 5'000 : 10'000;
   constexpr int kNumThreads = 24;
-  Tally tally;
+  ReplyChecker checker;
   std::vector<std::thread> threads;
   for (int i = 0; i < kNumThreads; ++i)
-    threads.emplace_back([&, i] { send_mutated(server, i, kNumRequests, kNumThreads, tally); });
+    threads.emplace_back([&, i] { send_mutated(server, i, kNumRequests, kNumThreads, checker); });
   for (std::thread& thread : threads)
     thread.join();
-  for (const std::string& problem : tally.problems())
+  for (const std::string& problem : checker.problems())
     ADD_FAILURE() << problem;
-  // Some were still good, and most were not: else this proves nothing.
-  EXPECT_GT(tally.count(200), kNumRequests / 20) << tally.text();
-  EXPECT_GT(tally.count(400), kNumRequests / 5) << tally.text();
-  ::testing::Test::RecordProperty("statuses", tally.text());
+  // Enough requests must remain valid, and enough must be rejected, to cover both paths.
+  EXPECT_GT(checker.count(200), kNumRequests / 20) << checker.text();
+  EXPECT_GT(checker.count(400), kNumRequests / 5) << checker.text();
+  ::testing::Test::RecordProperty("statuses", checker.text());
 }
 
-// In the middle of a head, of a body, of an answer and of a stream; every other without a word.
-void vanishing_clients(const ServerProcess& server) {
-  const std::string question = chat_text();
-  const std::size_t head = question.find("\r\n\r\n");
+// Disconnect within the request head, the body, before the response and during a stream; half of
+// them with a TCP reset.
+void disconnecting_clients(const ServerProcess& server) {
+  const std::string request = chat_text();
+  const std::size_t head = request.find("\r\n\r\n");
   for (std::size_t i = 0; i < 200; ++i) {
     Client client(server.port());
     switch (i % 4) {
       case 0:
-        client.send(question.substr(0, 1 + i % head));
+        client.send(request.substr(0, 1 + i % head));
         break;
       case 1:
-        client.send(question.substr(0, head + 4 + i % 40));
+        client.send(request.substr(0, head + 4 + i % 40));
         break;
       case 2:
-        client.send(question);
+        client.send(request);
         break;
       default:
         client.send(chat_text({{"stream", true}, {"n", 1 + i % 3}, {"temperature", 1}}));
@@ -163,21 +165,21 @@ void vanishing_clients(const ServerProcess& server) {
   }
 }
 
-// They say that nothing more comes, at every moment of an answer, and wait for the server to say
-// the same.
-void leaving_clients(const ServerProcess& server) {
+// Half-close at every moment of a response; the server must then close its side.
+void half_closing_clients(const ServerProcess& server) {
   for (int i = 0; i < 2'000; ++i) {
     Client client(server.port());
     client.send(request_text("GET", "/health"));
     ::usleep(static_cast<useconds_t>(i % 200));
-    client.end_sending();
+    client.shutdown_send();
     client.read_reply();
     ASSERT_TRUE(client.has_input(10'000)) << "connection " << i << " is still open";
   }
 }
 
-// Opened and silent; a head and no body; a body of any length, announced and not sent.
-void half_open_connections(const ServerProcess& server) {
+// Connections without a request, with a head but no body, and with a chunked body that never
+// starts.
+void stalled_connections(const ServerProcess& server) {
   const Clients silent = connect(server, 200);
   const Clients waiting = connect(server, 50);
   for (const auto& client : waiting)
@@ -188,12 +190,12 @@ void half_open_connections(const ServerProcess& server) {
   EXPECT_EQ(get(server, "/health").status, 200);
   for (const Clients* clients : {&silent, &waiting, &chunked}) {
     for (const auto& client : *clients)
-      EXPECT_EQ(client->read_until("\n"), "") << "the server has waited long enough";
+      EXPECT_EQ(client->read_until("\n"), "") << "the server must time out";
   }
 }
 
-// A byte now and then, of heads and of bodies.
-void dawdling_clients(const ServerProcess& server) {
+// One byte every 100 ms, of heads and of bodies (slowloris).
+void slow_clients(const ServerProcess& server) {
   const Clients clients = connect(server, 60);
   for (std::size_t i = 0; i < clients.size(); i += 2)
     clients[i]->send("POST /api/chat HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{");
@@ -208,8 +210,8 @@ void dawdling_clients(const ServerProcess& server) {
   }
 }
 
-// Within the limits of a body, and yet more than anybody needs.
-void hostile_values(const ServerProcess& server) {
+// Bodies within the size limit with extreme numbers of keys, items, messages or nesting levels.
+void extreme_values(const ServerProcess& server) {
   const auto repeated = [](const std::string& item, int count) {
     std::string list = item;
     for (int i = 1; i < count; ++i)
@@ -250,48 +252,48 @@ void hostile_values(const ServerProcess& server) {
     const Seconds time = std::chrono::steady_clock::now() - start;
     EXPECT_TRUE(reply.status == 200 || reply.status / 100 == 4)
         << reply.status << " to " << path << body.substr(0, 100);
-    EXPECT_LT(time, kLimit) << path << body.substr(0, 100);
+    EXPECT_LT(time, kMaxTime) << path << body.substr(0, 100);
     if (reply.status != 200) {
       EXPECT_LT(reply.body.size(), body.size() + 10'000) << path << body.substr(0, 100);
     }
   }
 }
 
-TEST(ServerFaults, OfOneClientAreNobodyElses) {
-  // Short times, so that dawdling ends soon; no end to the queue, so that nobody is turned away.
+TEST(ServerFaults, FaultyClientsDoNotAffectOthers) {
+  // Short timeouts so that slow clients are cut off soon; a long queue so that no request gets 429.
   ServerProcess server({"--header-timeout", "2", "--body-timeout", "2", "--max-queue", "100000"});
   ASSERT_TRUE(eventually([&] { return get(server, "/ready").status == 200; }));
-  ::usleep(300'000);  // the server's side of the last connection closes a moment later
+  ::usleep(300'000);  // the server closes its side of the last connection a moment later
   const std::size_t num_files = num_open_files(server);
-  SteadyClient steady(server.port());
-  const std::pair<const char*, void (*)(const ServerProcess&)> parts[] = {
-      {"vanishing clients", vanishing_clients},
-      {"leaving clients", leaving_clients},
-      {"half-open connections", half_open_connections},
-      {"dawdling clients", dawdling_clients},
-      {"hostile values", hostile_values},
+  KeepAliveClient well_behaved(server.port());
+  const std::pair<const char*, void (*)(const ServerProcess&)> scenarios[] = {
+      {"disconnecting clients", disconnecting_clients},
+      {"half-closing clients", half_closing_clients},
+      {"stalled connections", stalled_connections},
+      {"slow clients", slow_clients},
+      {"extreme values", extreme_values},
       {"mutated requests", mutated_requests},
   };
-  for (const auto& [name, run] : parts) {
+  for (const auto& [name, run] : scenarios) {
     SCOPED_TRACE(name);
-    const int num_before = steady.num_answers();
+    const int num_before = well_behaved.num_responses();
     run(server);
-    EXPECT_TRUE(eventually([&] { return steady.num_answers() > num_before; }));
+    EXPECT_TRUE(eventually([&] { return well_behaved.num_responses() > num_before; }));
   }
-  for (const std::string& problem : steady.stop())
+  for (const std::string& problem : well_behaved.stop())
     ADD_FAILURE() << "the well-behaved client: " << problem;
   EXPECT_TRUE(eventually([&] { return metric(server, "vllm:num_requests_running") == 0; }));
   EXPECT_EQ(metric(server, "vllm:num_requests_waiting"), 0);
   EXPECT_TRUE(eventually([&] { return num_open_files(server) == num_files; }))
-      << num_open_files(server) << " files are open, before it were " << num_files;
+      << num_open_files(server) << " open files, " << num_files << " before the test";
   server.signal(SIGTERM);
   EXPECT_EQ(server.wait(), 0);
 }
 
-// A device that fails while a file is there, and works again when it is gone.
-class BreakingServer : public testing::Test {
+// A device that fails while the file "broken" exists.
+class FailingDevice : public testing::Test {
  protected:
-  BreakingServer() {
+  FailingDevice() {
     std::ofstream(folder_ / "rules.yaml")
         << "plugins: [" << GRAFT_TEST_PLUGINS << "/breaks.so]\nrules:\n"
         << "- match: {name: \"^model[.]norm$\"}\n  replace: {class: breaks.norm, kwargs: {while: "
@@ -317,7 +319,7 @@ class BreakingServer : public testing::Test {
   std::optional<ServerProcess> server_;
 };
 
-TEST_F(BreakingServer, SaysWhatBrokeAndGoesOn) {
+TEST_F(FailingDevice, ErrorsAreReportedAndServingContinues) {
   const std::string message = "the device is broken for a test";
   ASSERT_TRUE(eventually([&] { return get(*server_, "/ready").status == 200; }));
   const Json want = chat().json();
@@ -327,19 +329,19 @@ TEST_F(BreakingServer, SaysWhatBrokeAndGoesOn) {
     EXPECT_EQ(broken.status, 500) << broken.body;
     EXPECT_EQ(broken.json()["error"]["message"], message);
     EXPECT_EQ(broken.json()["error"]["type"], "server_error");
-    const Reply vector = post(*server_, "/v1/embeddings", {{"input", "Hello"}});
-    EXPECT_EQ(vector.status, 500) << vector.body;
-    EXPECT_EQ(vector.json()["error"]["message"], message);
+    const Reply embedding = post(*server_, "/v1/embeddings", {{"input", "Hello"}});
+    EXPECT_EQ(embedding.status, 500) << embedding.body;
+    EXPECT_EQ(embedding.json()["error"]["message"], message);
     set_broken(false);
-    const Reply whole = chat();
-    EXPECT_EQ(whole.status, 200) << whole.body;
-    EXPECT_EQ(whole.json()["choices"], want["choices"]);
+    const Reply repaired = chat();
+    EXPECT_EQ(repaired.status, 200) << repaired.body;
+    EXPECT_EQ(repaired.json()["choices"], want["choices"]);
   }
   EXPECT_EQ(metric(*server_, "vllm:num_requests_running"), 0);
 }
 
-// A stream that has begun ends with the error, and the connection with it.
-TEST_F(BreakingServer, EndsStreamsWithTheError) {
+// A running stream ends with the error as its last event.
+TEST_F(FailingDevice, RunningStreamsEndWithTheError) {
   ASSERT_TRUE(eventually([&] { return get(*server_, "/ready").status == 200; }));
   Client client(server_->port());
   client.send(chat_text({{"stream", true}, {"max_tokens", 1500}}));

@@ -1,4 +1,5 @@
-// graft serve with clients that ask too much, too slowly, or go away.
+// Limits of graft serve: invalid and oversized requests, slow clients, disconnects, shutdown,
+// access control, TLS.
 
 #include <chrono>
 #include <csignal>
@@ -26,12 +27,12 @@ Json chat(const Json& more = Json::object()) {
   return body;
 }
 
-// One that goes on until the context is full.
+// A stream that runs until the context is full.
 Json endless() {
   return chat({{"stream", true}, {"ignore_eos", true}});
 }
 
-TEST(ServerLimits, RefusesWhatIsNoRequest) {
+TEST(ServerLimits, RejectsInvalidRequests) {
   const ServerProcess server({"--max-body-mib", "1", "--max-model-len", "128"});
   const auto status = [&](const std::string& body) {
     const Reply reply = ask(server, "POST", kChat, body);
@@ -64,10 +65,10 @@ TEST(ServerLimits, RefusesWhatIsNoRequest) {
   EXPECT_EQ(ask(server, "GET", kChat).status, 405);
   EXPECT_EQ(ask(server, "GET", "/nowhere").status, 404);
   EXPECT_EQ(ask(server, "POST", kChat, "{}", {{"X-Long", std::string(100'000, 'x')}}).status, 431);
-  EXPECT_EQ(post(server, kChat, chat()).status, 200) << "and it goes on";
+  EXPECT_EQ(post(server, kChat, chat()).status, 200) << "the server keeps serving";
 }
 
-TEST(ServerLimits, RefusesWhatIsNoHttp) {
+TEST(ServerLimits, RejectsInvalidHttp) {
   const ServerProcess server;
   for (const std::string& text :
        {std::string("hello\r\n\r\n"), std::string("GET / HTTP/9.9\r\n\r\n"), std::string(64, '\0'),
@@ -79,24 +80,24 @@ TEST(ServerLimits, RefusesWhatIsNoHttp) {
     const Reply reply = client.read_reply();
     EXPECT_TRUE(reply.status == 400 || reply.status == 0) << text << reply.status;
   }
-  // A body that says less than it has, and a client that stops in the middle of one.
+  // A client that disconnects in the middle of a body.
   Client cut(server.port());
   cut.send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 100\r\n\r\n{");
   cut.close();
   EXPECT_EQ(get(server, "/health").status, 200);
 }
 
-TEST(ServerLimits, KeepsConnections) {
+TEST(ServerLimits, KeepsConnectionsAliveAndSupportsPipelining) {
   const ServerProcess server;
   Client client(server.port());
-  // Often enough that a request arrives at every moment of the answer before it.
+  // Repeated so that a request arrives at every moment of the previous response.
   for (int i = 0; i < 1000; ++i) {
     client.send(request_text("GET", "/health"));
     ASSERT_EQ(client.read_reply().status, 200) << i;
   }
   client.send(request_text("HEAD", "/health"));
   EXPECT_EQ(client.read_reply(false).headers.at("content-length"), "15");
-  // All at once: a stream, and a request behind it.
+  // Pipelined: a stream and a second request.
   client.send(request_text("POST", kChat, chat({{"stream", true}}).dump()) +
               request_text("GET", "/health"));
   EXPECT_EQ(events(client.read_reply().body).back(), "[DONE]");
@@ -107,16 +108,16 @@ TEST(ServerLimits, KeepsConnections) {
   client.send(chat().dump());
   EXPECT_EQ(client.read_reply().status, 200);
 
-  Client old(server.port());
+  Client http10(server.port());
   const std::string body = chat({{"stream", true}}).dump();
-  old.send("POST /v1/chat/completions HTTP/1.0\r\nContent-Length: " + std::to_string(body.size()) +
-           "\r\n\r\n" + body);
-  const Reply reply = old.read_reply();
+  http10.send("POST /v1/chat/completions HTTP/1.0\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n" + body);
+  const Reply reply = http10.read_reply();
   EXPECT_FALSE(reply.headers.contains("transfer-encoding"));
   EXPECT_EQ(events(reply.body).back(), "[DONE]");
 }
 
-TEST(ServerLimits, AClientThatLeavesEndsItsAnswer) {
+TEST(ServerLimits, DisconnectsAbortSequences) {
   const ServerProcess server;
   {
     Client streaming(server.port());
@@ -132,7 +133,7 @@ TEST(ServerLimits, AClientThatLeavesEndsItsAnswer) {
   EXPECT_EQ(metric(server, "vllm:num_requests_running"), 0);
 }
 
-TEST(ServerLimits, SaysWhenItIsTooMuch) {
+TEST(ServerLimits, FullQueueReturns429) {
   const ServerProcess server({"--max-num-seqs", "1", "--max-queue", "1", "--ping-seconds", "0.05"});
   Client running(server.port());
   running.post(kChat, endless());
@@ -140,7 +141,7 @@ TEST(ServerLimits, SaysWhenItIsTooMuch) {
   Client waiting(server.port());
   waiting.post(kChat, endless());
   EXPECT_FALSE(waiting.read_until(": keep-alive\n\n").empty())
-      << "it hears that it is not forgotten";
+      << "queued streams get keep-alive comments";
   const Reply third = post(server, kChat, chat());
   EXPECT_EQ(third.status, 429);
   EXPECT_EQ(third.headers.at("retry-after"), "1");
@@ -149,12 +150,12 @@ TEST(ServerLimits, SaysWhenItIsTooMuch) {
       post(server, "/api/chat", {{"model", "sprout"}, {"messages", chat()["messages"]}}).status,
       429);
   running.close();
-  EXPECT_FALSE(waiting.read_until("\"content\":\"6\"").empty()) << "its turn has come";
+  EXPECT_FALSE(waiting.read_until("\"content\":\"6\"").empty()) << "the queued request runs now";
   waiting.close();
   EXPECT_TRUE(eventually([&] { return post(server, kChat, chat()).status == 200; }));
 }
 
-TEST(ServerLimits, EndsWhatRunsBeforeItStops) {
+TEST(ServerLimits, DrainsRunningRequestsOnSigterm) {
   ServerProcess server;
   Client streaming(server.port());
   streaming.post(kChat, chat({{"stream", true}, {"ignore_eos", true}, {"max_tokens", 60}}));
@@ -163,13 +164,13 @@ TEST(ServerLimits, EndsWhatRunsBeforeItStops) {
   idle.send(request_text("GET", "/health"));
   idle.read_reply();
   server.signal(SIGTERM);
-  EXPECT_EQ(idle.read_until("\n"), "") << "nothing was asked: it is closed";
+  EXPECT_EQ(idle.read_until("\n"), "") << "idle connections are closed";
   EXPECT_TRUE(eventually([&] { return !Client(server.port()).is_connected(); }));
   EXPECT_NE(streaming.read_until("[DONE]").find("length"), std::string::npos);
   EXPECT_EQ(server.wait(), 0);
 }
 
-TEST(ServerLimits, ASecondSignalStopsItNow) {
+TEST(ServerLimits, SecondSigtermStopsImmediately) {
   ServerProcess server;
   Client streaming(server.port());
   streaming.post(kChat, endless());
@@ -180,7 +181,7 @@ TEST(ServerLimits, ASecondSignalStopsItNow) {
   EXPECT_EQ(server.wait(), 0);
 }
 
-TEST(ServerLimits, MayBeStoppedWhileItLoads) {
+TEST(ServerLimits, SigtermStopsWhileLoading) {
   ServerProcess server;
   Client waiting(server.port());
   waiting.post(kChat, chat());
@@ -188,13 +189,13 @@ TEST(ServerLimits, MayBeStoppedWhileItLoads) {
   EXPECT_EQ(server.wait(), 0);
 }
 
-TEST(ServerLimits, DoesNotWaitForSlowHeads) {
+TEST(ServerLimits, TimesOutSlowHeaders) {
   const ServerProcess server({"--header-timeout", "1"});
   Client silent(server.port());
   Client slow(server.port());
   slow.send("POST /v1/chat/completions HTTP/1.1\r\nX-A: ");
   for (int i = 0; i < 30; ++i) {
-    slow.send("a");  // a byte now and then does not help
+    slow.send("a");  // single bytes do not extend the timeout
     ::usleep(100'000);
   }
   EXPECT_EQ(slow.read_until("\n"), "");
@@ -202,7 +203,7 @@ TEST(ServerLimits, DoesNotWaitForSlowHeads) {
   EXPECT_EQ(get(server, "/health").status, 200);
 }
 
-TEST(ServerLimits, DoesNotWaitForSlowBodies) {
+TEST(ServerLimits, TimesOutSlowBodies) {
   const ServerProcess server({"--body-timeout", "1"});
   Client slow(server.port());
   slow.send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 100\r\n\r\n{");
@@ -213,7 +214,7 @@ TEST(ServerLimits, DoesNotWaitForSlowBodies) {
   EXPECT_EQ(slow.read_until("\n"), "");
 }
 
-TEST(ServerLimits, ClosesConnectionsThatAskNothingMore) {
+TEST(ServerLimits, ClosesIdleConnections) {
   const ServerProcess server({"--idle-timeout", "0.5"});
   Client client(server.port());
   client.send(request_text("GET", "/health"));
@@ -221,7 +222,7 @@ TEST(ServerLimits, ClosesConnectionsThatAskNothingMore) {
   EXPECT_EQ(client.read_until("\n"), "");
 }
 
-TEST(ServerLimits, TakesNoMoreConnectionsThanItMay) {
+TEST(ServerLimits, LimitsTheNumberOfConnections) {
   const ServerProcess server({"--max-connections", "2"});
   Client first(server.port());
   Client second(server.port());
@@ -231,12 +232,12 @@ TEST(ServerLimits, TakesNoMoreConnectionsThanItMay) {
   }
   Client third(server.port());
   third.send(request_text("GET", "/health"));
-  EXPECT_FALSE(third.has_input(300)) << "there is no place for it";
+  EXPECT_FALSE(third.has_input(300)) << "no connection slot is free";
   first.close();
-  EXPECT_EQ(third.read_reply().status, 200) << "now there is";
+  EXPECT_EQ(third.read_reply().status, 200) << "a slot was freed";
 }
 
-TEST(ServerLimits, ASlowReaderIsCutOff) {
+TEST(ServerLimits, DisconnectsSlowReaders) {
   const ServerProcess server({"--stream-buffer-kib", "16"});
   Client slow(server.port(), 4096);
   slow.post(kChat, chat({{"stream", true},
@@ -251,7 +252,7 @@ TEST(ServerLimits, ASlowReaderIsCutOff) {
   }));
 }
 
-TEST(ServerLimits, AsksForKeysAndKeepsTheirCachesApart) {
+TEST(ServerLimits, RequiresApiKeysAndSeparatesTheirCaches) {
   const TemporaryFolder folder;
   std::ofstream(folder / "keys")
       << "one\nsha256:3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3\n";
@@ -271,7 +272,7 @@ TEST(ServerLimits, AsksForKeysAndKeepsTheirCachesApart) {
   EXPECT_GT(num_cached({{"Authorization", "Bearer two"}}), 0);
 }
 
-TEST(ServerLimits, LetsOnlyNamedPagesAsk) {
+TEST(ServerLimits, AcceptsOnlyConfiguredOrigins) {
   const ServerProcess server({"--cors-origin", "https://chat.example"});
   const Headers good = {{"Origin", "https://chat.example"}};
   const Headers bad = {{"Origin", "https://evil.example"}};
@@ -284,7 +285,7 @@ TEST(ServerLimits, LetsOnlyNamedPagesAsk) {
   EXPECT_EQ(post(server, kChat, chat(), bad).status, 403);
 }
 
-// Enough of a client to see that the answer is what it is without TLS.
+// A minimal TLS client without certificate checks.
 std::string ask_over_tls(std::uint16_t port, const std::string& request) {
   SSL_CTX* context = SSL_CTX_new(TLS_client_method());
   SSL* tls = SSL_new(context);
@@ -304,13 +305,13 @@ std::string ask_over_tls(std::uint16_t port, const std::string& request) {
   return reply;
 }
 
-TEST(ServerLimits, SpeaksTls) {
+TEST(ServerLimits, ServesTls) {
   const TemporaryFolder folder;
   const Outcome made =
       run_command({"/usr/bin/env", "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
                    "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=localhost", "-days", "2",
                    "-keyout", folder / "key.pem", "-out", folder / "cert.pem"});
-  if (made.exit_code != 0) GTEST_SKIP() << "there is no openssl to make a certificate with";
+  if (made.exit_code != 0) GTEST_SKIP() << "openssl is needed to make a certificate";
   const ServerProcess server({"--tls-cert", folder / "cert.pem", "--tls-key", folder / "key.pem"});
   EXPECT_NE(server.first_line().find("https://"), std::string::npos);
   const Headers close = {{"Connection", "close"}};

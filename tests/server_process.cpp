@@ -90,13 +90,13 @@ void Client::close() {
   socket_ = -1;
 }
 
-void Client::end_sending() const {
+void Client::shutdown_send() const {
   ::shutdown(socket_, SHUT_WR);
 }
 
 void Client::reset() {
-  const linger at_once = {.l_onoff = 1, .l_linger = 0};
-  ::setsockopt(socket_, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  const linger immediate = {.l_onoff = 1, .l_linger = 0};
+  ::setsockopt(socket_, SOL_SOCKET, SO_LINGER, &immediate, sizeof(immediate));
   close();
 }
 
@@ -108,7 +108,7 @@ bool Client::has_input(int milliseconds) const {
 void Client::send(const std::string& bytes) const {
   for (std::size_t at = 0; at < bytes.size();) {
     const ssize_t count = ::send(socket_, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
-    if (count <= 0) return;  // the server has had enough; its answer says why
+    if (count <= 0) return;  // the server closed its side; its response says why
     at += static_cast<std::size_t>(count);
   }
 }
@@ -117,29 +117,29 @@ void Client::post(const std::string& path, const Json& body) const {
   send(request_text("POST", path, body.dump()));
 }
 
-void Client::set_patience(std::chrono::milliseconds time) {
-  patience_ = std::chrono::steady_clock::now() + time;
+void Client::set_read_timeout(std::chrono::milliseconds time) {
+  read_deadline_ = std::chrono::steady_clock::now() + time;
 }
 
-void Client::wait_patiently() {
-  if (!patience_) return;
+void Client::wait_for_input() {
+  if (!read_deadline_) return;
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-      *patience_ - std::chrono::steady_clock::now());
+      *read_deadline_ - std::chrono::steady_clock::now());
   if (left.count() > 0 && has_input(static_cast<int>(left.count()))) return;
-  end_sending();
-  patience_.reset();
+  shutdown_send();
+  read_deadline_.reset();
 }
 
 bool Client::fill() {
   char bytes[16384];
-  wait_patiently();
+  wait_for_input();
   const ssize_t count = ::recv(socket_, bytes, sizeof(bytes), 0);
   if (count <= 0) return false;
   buffer_.append(bytes, static_cast<std::size_t>(count));
   return true;
 }
 
-std::string Client::take(std::size_t count) {
+std::string Client::read_bytes(std::size_t count) {
   while (buffer_.size() < count && fill()) {}
   const std::string out = buffer_.substr(0, count);
   buffer_.erase(0, out.size());
@@ -149,7 +149,7 @@ std::string Client::take(std::size_t count) {
 std::string Client::read_until(const std::string& end) {
   std::size_t found = std::string::npos;
   while ((found = buffer_.find(end)) == std::string::npos && fill()) {}
-  return take(found == std::string::npos ? buffer_.size() : found + end.size());
+  return read_bytes(found == std::string::npos ? buffer_.size() : found + end.size());
 }
 
 Reply Client::read_reply(bool has_body) {
@@ -166,17 +166,17 @@ Reply Client::read_reply(bool has_body) {
   }
   if (!has_body) return reply;
   if (reply.headers.contains("content-length")) {
-    reply.body = take(std::stoul(reply.headers["content-length"]));
+    reply.body = read_bytes(std::stoul(reply.headers["content-length"]));
   } else if (reply.headers.contains("transfer-encoding")) {
     for (;;) {
       const std::size_t size = std::strtoul(read_until("\r\n").c_str(), nullptr, 16);
-      reply.body += take(size);
-      take(2);
+      reply.body += read_bytes(size);
+      read_bytes(2);
       if (size == 0) break;
     }
   } else if (reply.status != 204) {
     while (fill()) {}
-    reply.body = take(buffer_.size());
+    reply.body = read_bytes(buffer_.size());
   }
   return reply;
 }

@@ -1,4 +1,4 @@
-// Runs `graft serve` as a user would, and speaks HTTP to it over plain sockets.
+// Runs `graft serve` as a child process and sends it HTTP over plain sockets.
 
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace graft::tests {
 
-// Serves the bundled model at a free port, unless the arguments say otherwise.
+// Serves the bundled model on a free port unless `arguments` name another model.
 class ServerProcess {
  public:
   explicit ServerProcess(const std::vector<std::string>& arguments = {});
@@ -27,9 +27,9 @@ class ServerProcess {
   std::uint16_t port() const { return port_; }
   pid_t pid() const { return pid_; }
   void signal(int number) const;
-  // Waits for its end; the exit code.
+  // Waits until the process exits; returns the exit code, or 128 + signal.
   int wait();
-  // The address line and whatever else it wrote to standard output so far.
+  // The first line of standard output: the address.
   const std::string& first_line() const { return first_line_; }
 
  private:
@@ -43,14 +43,14 @@ class ServerProcess {
 std::string bundled_model();
 
 struct Reply {
-  int status = 0;  // 0: the connection ended without one
+  int status = 0;  // 0: the connection closed without a response
   std::map<std::string, std::string> headers = {};
   std::string body = {};
 
   Json json() const { return Json::parse(body, nullptr, false); }
 };
 
-// One connection. Reading waits for at most a minute.
+// One connection. Reads time out after a minute.
 class Client {
  public:
   explicit Client(std::uint16_t port, int receive_bytes = 0);
@@ -61,28 +61,28 @@ class Client {
   bool is_connected() const { return is_connected_; }
   void send(const std::string& bytes) const;
   void post(const std::string& path, const Json& body) const;
-  // Reading longer than this from now on says that nothing more will be sent: a server that is
-  // still at work takes that for a client that has left.
-  void set_patience(std::chrono::milliseconds time);
-  // Whether something to read, or the end, comes within that time.
+  // Half-closes the connection when nothing arrives for this time from now: the server treats that
+  // as a disconnect and aborts the request.
+  void set_read_timeout(std::chrono::milliseconds time);
+  // Waits until data or the end of the connection is available; false on timeout.
   bool has_input(int milliseconds) const;
-  // Everything up to and with `end`, or up to the end of the connection.
+  // Reads up to and including `end`, or to the end of the connection.
   std::string read_until(const std::string& end);
-  // Whole, chunks put together.
+  // A complete response; chunks are joined.
   Reply read_reply(bool has_body = true);
   void close();
-  // Says that nothing more will be sent; the answer can still be read.
-  void end_sending() const;
-  // Goes without a word: what is on its way is lost on both sides.
+  // Half-close (SHUT_WR): responses can still be read.
+  void shutdown_send() const;
+  // Closes with a TCP reset; data in flight is lost.
   void reset();
 
  private:
-  bool fill();  // false at the end
-  std::string take(std::size_t count);
-  void wait_patiently();
+  bool fill();  // false at the end of the connection
+  std::string read_bytes(std::size_t count);
+  void wait_for_input();
 
   int socket_ = -1;
-  std::optional<std::chrono::steady_clock::time_point> patience_;
+  std::optional<std::chrono::steady_clock::time_point> read_deadline_;
   bool is_connected_ = false;
   std::string buffer_;
 };
@@ -103,14 +103,14 @@ Reply post(const ServerProcess& server,
            const Json& body,
            const Headers& headers = {});
 
-// Whether it holds within a minute.
+// Polls the condition for up to a minute; false on timeout.
 bool eventually(const std::function<bool()>& holds);
-// A line of /metrics of the bundled model, -1 when it is not there. `label`:
-// `,finished_reason="…"`.
+// A metric of the bundled model, -1 when it is missing. `label`: `,finished_reason="…"`.
 double metric(const ServerProcess& server, const std::string& name, const std::string& label = {});
 
-// The objects of an event stream; the last is [DONE] as a string.
+// The JSON objects of an event stream; the final [DONE] is a string.
 std::vector<Json> events(const std::string& stream);
+// The JSON objects of newline-delimited JSON.
 std::vector<Json> lines(const std::string& stream);
 
 }  // namespace graft::tests

@@ -1,4 +1,4 @@
-// graft serve from outside, over sockets: what every path answers.
+// graft serve end to end over sockets: the response of every path.
 
 #include <algorithm>
 #include <filesystem>
@@ -17,7 +17,7 @@
 namespace graft::tests {
 namespace {
 
-// What Sprout answers without a doubt.
+// Sprout answers this reliably.
 const Json kQuestion = {{"role", "user"}, {"content", "Find the sum of 62 and 1."}};
 constexpr const char* kSum = "62 + 1 = 63";
 
@@ -38,12 +38,12 @@ Json price_tool() {
               {"required", {"item"}}}}}}};
 }
 
-TEST(Server, AnswersOpenAisClients) {
+TEST(Server, ServesOpenAiApi) {
   const ServerProcess server;
   ASSERT_NE(server.port(), 0) << server.first_line();
   EXPECT_EQ(get(server, "/health").json()["status"], "ok");
   for (int i = 0; i < 600 && get(server, "/ready").status == 503; ++i)
-    ::usleep(100'000);  // while the model is being loaded
+    ::usleep(100'000);  // while the model loads
   EXPECT_EQ(get(server, "/ready").status, 200);
   EXPECT_NE(get(server, "/").body.find("running"), std::string::npos);
 
@@ -79,7 +79,7 @@ TEST(Server, AnswersOpenAisClients) {
   EXPECT_EQ(completion["usage"]["completion_tokens"], 16);
 }
 
-TEST(Server, CountsTokensAndMakesVectors) {
+TEST(Server, TokenizesAndEmbeds) {
   const ServerProcess server;
   const Json tokens = post(server, "/tokenize", {{"prompt", "Hello world"}}).json();
   EXPECT_EQ(tokens["count"], 2);
@@ -133,7 +133,7 @@ TEST(Server, StreamsChats) {
   EXPECT_EQ(num_ends, 3);
 }
 
-TEST(Server, CallsToolsAndThinks) {
+TEST(Server, ParsesToolCallsAndReasoning) {
   const ServerProcess server;
   const Json body = {
       {"messages", {{{"role", "user"}, {"content", "How much does the item watch cost?"}}}},
@@ -166,7 +166,7 @@ TEST(Server, CallsToolsAndThinks) {
   EXPECT_GT(thought["usage"]["completion_tokens_details"]["reasoning_tokens"], 0);
 }
 
-TEST(Server, AnswersOllamasClients) {
+TEST(Server, ServesOllamaApi) {
   const ServerProcess server;
   EXPECT_TRUE(get(server, "/api/version").json()["version"].is_string());
   const Json tags = get(server, "/api/tags").json();
@@ -216,7 +216,7 @@ TEST(Server, AnswersOllamasClients) {
       "unload");
 }
 
-TEST(Server, TellsHowItDoes) {
+TEST(Server, ReportsMetricsPlanAndAccessLog) {
   const TemporaryFolder folder;
   const ServerProcess server({"--access-log", folder / "log"});
   post(server, "/v1/chat/completions", chat_body());
@@ -239,10 +239,10 @@ TEST(Server, TellsHowItDoes) {
   const Json first = lines(log.out).at(0);
   EXPECT_EQ(first["path"], "/v1/chat/completions");
   EXPECT_EQ(first["output_tokens"], 10);
-  EXPECT_EQ(log.out.find("sum of"), std::string::npos) << "prompts are nobody's business";
+  EXPECT_EQ(log.out.find("sum of"), std::string::npos) << "prompts must not be logged";
 }
 
-TEST(Server, SaysWhatTakesTheTime) {
+TEST(Server, ProfileAddsModuleTimesToThePlan) {
   const ServerProcess server({"--profile"});
   ASSERT_EQ(post(server, "/v1/chat/completions", chat_body()).status, 200);
   int num_timed = 0;
@@ -261,7 +261,7 @@ TEST(Server, SaysWhatTakesTheTime) {
   EXPECT_FALSE(placements[0].contains("seconds"));
 }
 
-TEST(Server, CountsTokensAsTheyCome) {
+TEST(Server, CountsTokensWhileStreaming) {
   const ServerProcess server;
   Client client(server.port());
   client.post("/v1/chat/completions", chat_body({{"stream", true}, {"ignore_eos", true}}));
@@ -271,10 +271,10 @@ TEST(Server, CountsTokensAsTheyCome) {
   const double num_before = metric(server, "vllm:generation_tokens_total");
   EXPECT_TRUE(
       eventually([&] { return metric(server, "vllm:generation_tokens_total") > num_before; }));
-  EXPECT_EQ(metric(server, "vllm:num_requests_running"), 1) << "all that while it had not ended";
+  EXPECT_EQ(metric(server, "vllm:num_requests_running"), 1) << "the request is still running";
 }
 
-TEST(Server, GivesEqualAnswersAtTemperatureZero) {
+TEST(Server, GreedySamplesAreEqual) {
   const ServerProcess server({"--max-num-seqs", "2"});
   const Json several = post(server, "/v1/chat/completions", chat_body({{"n", 3}})).json();
   ASSERT_EQ(several["choices"].size(), 3U) << several;
@@ -310,7 +310,7 @@ TEST(Server, GivesEqualAnswersAtTemperatureZero) {
   EXPECT_EQ(completion["usage"]["completion_tokens"], 16);
 }
 
-TEST(Server, ServesSeveralModelsInTurn) {
+TEST(Server, SwitchesBetweenModels) {
   const ServerProcess server({"--model", "a=" + bundled_model(), "--model", "b=" + bundled_model(),
                               "--max-loaded-models", "1", "--lazy"});
   EXPECT_EQ(get(server, "/api/ps").json()["models"].size(), 0U);
@@ -323,14 +323,15 @@ TEST(Server, ServesSeveralModelsInTurn) {
     ASSERT_EQ(running.size(), 1U);
     EXPECT_EQ(running[0]["name"], json["model"]);
   }
-  EXPECT_EQ(post(server, "/v1/chat/completions", chat_body()).status, 404) << "there is no sprout";
+  EXPECT_EQ(post(server, "/v1/chat/completions", chat_body()).status, 404)
+      << "sprout is not served";
   post(server, "/api/generate", {{"model", "a"}, {"keep_alive", 0}});
   for (int i = 0; i < 600 && !get(server, "/api/ps").json()["models"].empty(); ++i)
     ::usleep(100'000);
   EXPECT_EQ(get(server, "/api/ps").json()["models"].size(), 0U);
 }
 
-TEST(Server, SaysWhatIsWrongWithItsArguments) {
+TEST(Server, RejectsInvalidArguments) {
   const TemporaryFolder folder;
   std::filesystem::create_symlink(bundled_model(), folder / "other.gguf");
   for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
@@ -356,8 +357,8 @@ TEST(Server, SaysWhatIsWrongWithItsArguments) {
   }
 }
 
-// The program's own clients, many at once.
-TEST(Server, BearsItsOwnBenchmark) {
+// `graft bench serve` with many concurrent clients.
+TEST(Server, ServesItsOwnBenchmark) {
   const ServerProcess server;
   const std::string url = "http://127.0.0.1:" + std::to_string(server.port());
   const Outcome outcome =
@@ -371,7 +372,7 @@ TEST(Server, BearsItsOwnBenchmark) {
   EXPECT_EQ(lines[1]["output_tokens"], 400);
   EXPECT_GT(lines[1]["first_token_seconds"]["p50"], 0);
 
-  const Outcome unknown = run_program({"bench", "serve", "--url", url, "--name", "nobody"});
+  const Outcome unknown = run_program({"bench", "serve", "--url", url, "--name", "unknown"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_NE(unknown.out.find("HTTP 404"), std::string::npos) << unknown.out;
   for (const char* wrong : {"http://127.0.0.1:1", "ftp://x"}) {

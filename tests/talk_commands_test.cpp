@@ -1,4 +1,4 @@
-// run, chat, models, config and completion as a user meets them, with the bundled model.
+// The commands run, chat, models, config and completion with the bundled model.
 
 #include <fstream>
 #include <string>
@@ -18,14 +18,14 @@ Outcome run_quietly(const std::vector<std::string>& arguments, const std::string
   return run_program(arguments, {.input = input, .environment = {kNoSettings}});
 }
 
-TEST(RunCommand, PrintsTheAnswerAndNothingElse) {
+TEST(RunCommand, PrintsOnlyTheOutput) {
   const Outcome outcome = run_quietly({"run", "What is 12 + 30?", "--temperature", "0"});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.out, "12 + 30 = 42\n");
   EXPECT_EQ(outcome.err, "");
 }
 
-TEST(RunCommand, ReadsAPipe) {
+TEST(RunCommand, ReadsThePromptFromAPipe) {
   EXPECT_EQ(run_quietly({"run", "--temperature", "0"}, "What is 12 + 30?").out, "12 + 30 = 42\n");
   EXPECT_EQ(run_quietly({"run", "What is", "-", "--temperature", "0"}, "12 + 30?").out,
             "12 + 30 = 42\n");
@@ -34,7 +34,7 @@ TEST(RunCommand, ReadsAPipe) {
   EXPECT_EQ(empty.err, "graft: run: the prompt is empty\n");
 }
 
-TEST(RunCommand, SaysHowItWentAsJson) {
+TEST(RunCommand, PrintsJson) {
   const Outcome outcome = run_quietly({"run", "--json", "--temperature", "0", "--think=on",
                                        "--system", "Think step by step.", "What is 17 + 25?"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
@@ -52,7 +52,7 @@ TEST(RunCommand, ContinuesRawText) {
   EXPECT_FALSE(outcome.out.empty());
 }
 
-TEST(RunCommand, SameSeedSameText) {
+TEST(RunCommand, IsReproducibleWithASeed) {
   const std::vector<std::string> words = {"run", "--seed", "7",  "--temperature",
                                           "1.5", "-n",     "24", "Tell me a story."};
   const Outcome first = run_quietly(words);
@@ -60,17 +60,17 @@ TEST(RunCommand, SameSeedSameText) {
   EXPECT_EQ(first.out, run_quietly(words).out);
 }
 
-TEST(RunCommand, AnswersABatchInOrder) {
+TEST(RunCommand, WritesBatchResultsInOrder) {
   const TemporaryFolder folder;
   std::ofstream batch(folder / "in.jsonl");
   for (int i = 0; i < 40; ++i)
     batch << R"({"custom_id": )" << i << R"(, "prompt": "What is )" << i << " + 3?\"}\n";
-  batch << R"({"messages": [{"role": "nobody"}]})"
+  batch << R"({"messages": [{"role": "unknown"}]})"
         << "\n";
   batch.close();
   const Outcome outcome = run_quietly(
       {"run", "--batch", folder / "in.jsonl", "--temperature", "0", "-o", folder / "out.jsonl"});
-  EXPECT_EQ(outcome.exit_code, 1);  // the last one cannot run
+  EXPECT_EQ(outcome.exit_code, 1);  // the last request is invalid
   EXPECT_EQ(outcome.out, "");
   std::ifstream in(folder / "out.jsonl");
   std::string line;
@@ -88,9 +88,9 @@ TEST(RunCommand, AnswersABatchInOrder) {
   EXPECT_EQ(number, 41);
 }
 
-TEST(ChatCommand, TalksThroughAPipeAndKeepsTheConversation) {
+TEST(ChatCommand, ReadsAPipeAndKeepsTheConversation) {
   const TemporaryFolder folder;
-  const std::string file = folder / "kept.json";
+  const std::string file = folder / "saved.json";
   const Outcome first =
       run_quietly({"chat", "--temperature", "0"},
                   "My name is Ann.\nWhat is my name?\n/stats\n/save " + file + "\n");
@@ -100,10 +100,10 @@ TEST(ChatCommand, TalksThroughAPipeAndKeepsTheConversation) {
   const Outcome second =
       run_quietly({"chat", "--temperature", "0"}, "/load " + file + "\nWhat is my name?\n");
   EXPECT_NE(second.out.find("4 messages from"), std::string::npos) << second.out;
-  EXPECT_NE(second.out.find("Ann", second.out.find("kept.json")), std::string::npos) << second.out;
+  EXPECT_NE(second.out.find("Ann", second.out.find("saved.json")), std::string::npos) << second.out;
 }
 
-TEST(ChatCommand, TakesKtransformersFlags) {
+TEST(ChatCommand, AcceptsKtransformersFlags) {
   const Outcome outcome =
       run_quietly({"chat", "--model_path", "org/name", "--gguf_path",
                    GRAFT_SOURCE_DIR "/models/sprout", "--cpu_infer", "2", "--max_new_tokens", "12",
@@ -113,7 +113,7 @@ TEST(ChatCommand, TakesKtransformersFlags) {
   EXPECT_NE(outcome.out.find("12 + 30 = 42"), std::string::npos) << outcome.out;
 }
 
-TEST(ChatCommand, RefusesWhatItDoesNotKnow) {
+TEST(ChatCommand, RejectsUnknownCommandsAndInvalidValues) {
   const Outcome command = run_quietly({"chat"}, "/dance\n");
   EXPECT_EQ(command.exit_code, 2);
   EXPECT_NE(command.err.find("/dance is not known; /help lists what is"), std::string::npos);
@@ -149,14 +149,14 @@ TEST(ModelsCommand, FindsModelsInTheConfiguredFolders) {
   EXPECT_TRUE(models[1]["problem"].is_string());
   EXPECT_EQ(models[2]["name"], "tiny");
   EXPECT_EQ(run_program({"inspect", "TINY"}, around).exit_code, 0);
-  const Outcome unknown = run_program({"run", "-m", "nobody", "hi"}, around);
+  const Outcome unknown = run_program({"run", "-m", "unknown", "hi"}, around);
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_EQ(unknown.err,
-            "graft: nobody: no such file or folder, nor a model of that name (there are: sprout, "
+            "graft: unknown: no such file or folder, and no model of that name (available: sprout, "
             "broken, tiny)\n");
 }
 
-TEST(ConfigCommand, SaysWhatHoldsAndWhy) {
+TEST(ConfigCommand, PrintsEffectiveSettingsAndTheirOrigin) {
   const TemporaryFolder folder;
   const std::string file = folder / "graft.yaml";
   std::ofstream(file) << "threads: 3\ntemperature: 0.1\n";
@@ -175,7 +175,7 @@ TEST(ConfigCommand, SaysWhatHoldsAndWhy) {
   EXPECT_NE(broken.err.find(":1: there is no setting \"colour\""), std::string::npos) << broken.err;
 }
 
-// Scripts must at least be read without an error by the shells that are here.
+// Runs the bash script in bash; the others are checked as text.
 TEST(CompletionCommand, CompletesCommandsAndFlags) {
   const TemporaryFolder folder;
   std::ofstream(folder / "graft.bash") << run_quietly({"completion", "bash"}).out;
@@ -197,7 +197,7 @@ struct BadCase {
   std::string message;  // somewhere in the line
 };
 
-TEST(BadInput, IsOneClearLineAndAnExitCode) {
+TEST(BadInput, PrintsOneLineAndExitsWithCode2) {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder.path() / "empty");
   const std::string cut = folder / "cut.gguf";
@@ -210,7 +210,7 @@ TEST(BadInput, IsOneClearLineAndAnExitCode) {
       {"memory", {"run", "--memory", "1M", "hi"}, "its weights take 34.1 MiB, but only 1.0 MiB"},
       {"context", {"run", "--max-model-len", "4", "What is 12 + 30?"}, "21 tokens"},
       {"rules", {"run", "--rules", folder / "none.yaml", "hi"}, "none.yaml: "},
-      {"template", {"run", "--chat-template", "nobody", "hi"}, "nobody"},
+      {"template", {"run", "--chat-template", "unknown", "hi"}, "unknown"},
       {"batch", {"run", "--batch", folder / "none.jsonl"}, "none.jsonl: "},
       {"size", {"run", "--memory", "many", "hi"}, "not a size like 24G"},
       {"prompt file", {"chat", "--prompt-file", folder / "none.txt"}, "none.txt: "},

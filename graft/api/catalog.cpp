@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kDepth = 2;
+constexpr int kMaxDepth = 2;  // levels of sub-folders
 
 std::string lower(std::string text) {
   std::ranges::transform(text, text.begin(), [](char c) {
@@ -23,13 +23,13 @@ std::string lower(std::string text) {
   return text;
 }
 
-// "-00002-of-00007" at the end of a stem, or 0 of 0.
-struct Part {
-  int number = 0;
-  std::size_t suffix = 0;  // characters
+// The suffix "-00002-of-00007" of a sharded file's stem.
+struct Shard {
+  int number = 0;          // from 1; 0: not sharded
+  std::size_t suffix = 0;  // length of the suffix, characters
 };
 
-Part part_of(const std::string& stem) {
+Shard shard_of(const std::string& stem) {
   constexpr std::size_t kSuffix = 15;
   if (stem.size() <= kSuffix) return {};
   const std::string_view end = std::string_view(stem).substr(stem.size() - kSuffix);
@@ -47,7 +47,7 @@ std::uint64_t size_of(const fs::path& file) {
   return error ? 0 : size;
 }
 
-// A Hugging Face folder: what describes it, and weights.
+// A Hugging Face folder has config.json and safetensors files.
 std::optional<ModelEntry> hf_model(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_regular_file(folder / "config.json", error)) return std::nullopt;
@@ -59,7 +59,7 @@ std::optional<ModelEntry> hf_model(const fs::path& folder) {
   return entry;
 }
 
-// The files of a folder, and its subfolders; what cannot be read is not there.
+// Appends the models of a folder and its sub-folders; unreadable entries are skipped.
 void collect(const fs::path& folder, int depth, std::vector<ModelEntry>& out) {
   if (auto model = hf_model(folder)) {
     out.push_back(std::move(*model));
@@ -69,7 +69,7 @@ void collect(const fs::path& folder, int depth, std::vector<ModelEntry>& out) {
   std::vector<fs::path> paths;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
     paths.push_back(entry.path());
-  std::ranges::sort(paths);  // the parts of a split file come in order
+  std::ranges::sort(paths);  // shards in order
   for (const fs::path& path : paths) {
     if (fs::is_directory(path, error)) {
       if (depth > 0) collect(path, depth - 1, out);
@@ -77,11 +77,11 @@ void collect(const fs::path& folder, int depth, std::vector<ModelEntry>& out) {
     }
     if (path.extension() != ".gguf") continue;
     const std::string stem = path.stem().string();
-    const Part part = part_of(stem);
-    const std::string name = stem.substr(0, stem.size() - part.suffix);
-    if (part.number > 1 && !out.empty() && out.back().name == name) {
+    const Shard shard = shard_of(stem);
+    const std::string name = stem.substr(0, stem.size() - shard.suffix);
+    if (shard.number > 1 && !out.empty() && out.back().name == name) {
       out.back().bytes += size_of(path);
-    } else if (part.number <= 1) {
+    } else if (shard.number <= 1) {
       out.push_back({.name = name, .path = path, .bytes = size_of(path)});
     }
   }
@@ -89,11 +89,11 @@ void collect(const fs::path& folder, int depth, std::vector<ModelEntry>& out) {
 
 std::vector<ModelEntry> models_in(const fs::path& folder) {
   std::vector<ModelEntry> models;
-  collect(folder, kDepth, models);
+  collect(folder, kMaxDepth, models);
   return models;
 }
 
-// What is bundled is named by its folder, whatever the type in the file's name.
+// Bundled models are named after their folder, without the dtype of the file name.
 std::vector<ModelEntry> bundled_models() {
   std::vector<ModelEntry> models = models_in(bundled_models_folder());
   for (ModelEntry& model : models) {
@@ -132,22 +132,21 @@ fs::path Catalog::find(const std::string& path_or_name) const {
     const std::vector<ModelEntry> inside = models_in(path_or_name);
     if (inside.size() == 1) return inside[0].path;
     if (inside.empty())
-      fail(path_or_name, ": no model in this folder: neither config.json nor GGUF");
-    fail(path_or_name, ": ", inside.size(), " models in this folder, such as ",
-         inside[0].path.string(), "; name one");
+      fail(path_or_name, ": no model in this folder: found neither config.json nor a GGUF file");
+    fail(path_or_name, ": ", inside.size(),
+         " models in this folder; give the path of one, such as ", inside[0].path.string());
   }
   if (!path_or_name.empty() && fs::exists(path_or_name, error)) return path_or_name;
 
-  const std::string wanted = lower(path_or_name.empty() ? kBundledModel : path_or_name);
+  const std::string name = path_or_name.empty() ? kBundledModel : path_or_name;
   const std::vector<ModelEntry> models = list();
   for (const ModelEntry& model : models) {
-    if (lower(model.name) == wanted) return model.path;
+    if (lower(model.name) == lower(name)) return model.path;
   }
   std::string names;
   for (const ModelEntry& model : models)
     names += (names.empty() ? "" : ", ") + model.name;
-  fail(path_or_name.empty() ? kBundledModel : path_or_name,
-       ": no such file or folder, nor a model of that name (there are: ", names, ")");
+  fail(name, ": no such file or folder, and no model of that name (available: ", names, ")");
 }
 
 }  // namespace graft::api

@@ -1,4 +1,4 @@
-// The models on this machine by name: what comes with graft, and what lies in the user's folders.
+// The models on this machine by name: bundled ones and those in the user's folders.
 
 #pragma once
 
@@ -10,31 +10,31 @@
 namespace graft::api {
 
 struct ModelEntry {
-  std::string name;            // "sprout", "DeepSeek-V3-Q4_K_M": the file's or folder's own
-  std::filesystem::path path;  // a GGUF file (the first of a split one) or a Hugging Face folder
-  std::uint64_t bytes = 0;     // of its files
+  std::string name;            // "sprout", "DeepSeek-V3-Q4_K_M": the name of the file or folder
+  std::filesystem::path path;  // a GGUF file (the first of its shards) or a Hugging Face folder
+  std::uint64_t bytes = 0;     // total size of the weight files
   bool bundled = false;
 };
 
 class Catalog {
  public:
-  // Folders are searched two levels deep, as people keep models: folder/model/file.gguf. One that
-  // is not there is like an empty one.
+  // Folders are searched two levels deep (folder/model/file.gguf). Missing folders are ignored.
   explicit Catalog(std::vector<std::filesystem::path> folders = {});
 
-  // Bundled ones first, then by name; the first of equal names. Files are looked at by name only.
+  // Bundled models first, then sorted by name; duplicate names are listed once. Files are not
+  // opened.
   std::vector<ModelEntry> list() const;
 
-  // A path to itself, a folder with one GGUF model inside to that model, a name (whatever its case)
-  // to its path, "" to the bundled model. Throws Error that says which names there are.
+  // Resolves a path to itself, a folder with a single GGUF model to that model, a name (ignoring
+  // case) to its path, and "" to the bundled model. Throws Error that lists the available names.
   std::filesystem::path find(const std::string& path_or_name) const;
 
  private:
   std::vector<std::filesystem::path> folders_;
 };
 
-// Where bundled models lie: $GRAFT_MODELS_DIR, else share/graft/models of the installation, else
-// models/ of the source tree. Throws Error.
+// The folder of bundled models: $GRAFT_MODELS_DIR, else share/graft/models of the installation,
+// else models/ of the source tree. Throws Error.
 std::filesystem::path bundled_models_folder();
 
 inline constexpr const char* kBundledModel = "sprout";

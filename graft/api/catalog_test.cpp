@@ -47,7 +47,7 @@ class CatalogTest : public ::testing::Test {
   TemporaryFolder root_;
 };
 
-TEST_F(CatalogTest, ListsBundledModelsFirstAndSplitFilesOnce) {
+TEST_F(CatalogTest, ListsBundledModelsFirstAndShardedFilesOnce) {
   const std::vector<ModelEntry> models = Catalog({root_ / "mine", root_ / "nowhere"}).list();
   ASSERT_EQ(models.size(), 4U);
   EXPECT_EQ(models[0].name, "sprout");
@@ -74,12 +74,13 @@ TEST_F(CatalogTest, FindsByNameAndByPath) {
             "DeepSeek-V3-Q4_K_M-00001-of-00003.gguf");
 }
 
-TEST_F(CatalogTest, SaysWhatItKnowsInstead) {
+TEST_F(CatalogTest, ErrorsListTheAvailableModels) {
   EXPECT_EQ(error_of("lama"),
-            "lama: no such file or folder, nor a model of that name (there are: sprout, "
+            "lama: no such file or folder, and no model of that name (available: sprout, "
             "DeepSeek-V3-Q4_K_M, Llama-3-Q4_0, Qwen3-8B)");
   EXPECT_NE(error_of(root_ / "mine/empty").find("no model in this folder"), std::string::npos);
-  EXPECT_NE(error_of(root_ / "mine").find("3 models in this folder, such as "), std::string::npos);
+  EXPECT_NE(error_of(root_ / "mine").find("3 models in this folder; give the path of one"),
+            std::string::npos);
 }
 
 }  // namespace

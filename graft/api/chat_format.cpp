@@ -7,13 +7,13 @@
 namespace graft::api {
 namespace {
 
-chat::SelectedTemplate select(const LLM& llm, const std::string& chosen) {
-  if (llm.tokenizer() == nullptr) fail("the model has no tokenizer, so nobody can talk to it");
-  return chat::select_template(llm.source().tokenizer(), chosen);
+chat::SelectedTemplate select(const LLM& llm, const std::string& override_template) {
+  if (llm.tokenizer() == nullptr) fail("the model has no tokenizer: chat is not available");
+  return chat::select_template(llm.source().tokenizer(), override_template);
 }
 
 bool mentions_thinking(const std::string& source) {
-  // Qwen3 and GLM say enable_thinking, DeepSeek-V3.1 and Kimi say thinking.
+  // Qwen3 and GLM use enable_thinking, DeepSeek-V3.1 and Kimi use thinking.
   return source.find("enable_thinking") != std::string::npos ||
          source.find("if thinking") != std::string::npos ||
          source.find("thinking is defined") != std::string::npos;
@@ -21,18 +21,18 @@ bool mentions_thinking(const std::string& source) {
 
 }  // namespace
 
-ChatFormat::ChatFormat(const LLM& llm, const std::string& chosen)
+ChatFormat::ChatFormat(const LLM& llm, const std::string& override_template)
     : llm_(&llm),
-      selected_(select(llm, chosen)),
-      reads_parts_(selected_.chat_template.reads_content_parts()),
-      knows_thinking_(mentions_thinking(selected_.chat_template.source())) {}
+      selected_(select(llm, override_template)),
+      accepts_content_parts_(selected_.chat_template.reads_content_parts()),
+      has_thinking_variable_(mentions_thinking(selected_.chat_template.source())) {}
 
 std::string ChatFormat::render(const Conversation& conversation) const {
   chat::check_messages(conversation.messages);
   chat::check_tools(conversation.tools);
   chat::RenderInput input;
   input.messages = chat::parse_tool_arguments(conversation.messages);
-  if (!reads_parts_) input.messages = chat::flatten_content(std::move(input.messages));
+  if (!accepts_content_parts_) input.messages = chat::flatten_content(std::move(input.messages));
   input.tools = conversation.tools;
   input.add_generation_prompt = conversation.add_generation_prompt;
   input.extra = conversation.extra;
@@ -49,8 +49,8 @@ ChatPrompt ChatFormat::prompt(const Conversation& conversation) const {
   ChatPrompt prompt;
   prompt.text = render(conversation);
   prompt.in_thinking = chat::ends_in_thinking(prompt.text);
-  // A template that has no word for it is continued by hand.
-  if (conversation.add_generation_prompt && !knows_thinking_) {
+  // For a template without such a variable, <think> is opened or closed here.
+  if (conversation.add_generation_prompt && !has_thinking_variable_) {
     if (conversation.thinking == Thinking::On && !prompt.in_thinking) {
       prompt.text += "<think>\n";
       prompt.in_thinking = true;
@@ -59,7 +59,7 @@ ChatPrompt ChatFormat::prompt(const Conversation& conversation) const {
       prompt.in_thinking = false;
     }
   }
-  // The template has said everything, special tokens included.
+  // The template already wrote all special tokens.
   prompt.tokens = llm_->tokenizer()->encode(prompt.text, {.add_special = false});
   return prompt;
 }

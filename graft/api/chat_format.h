@@ -1,4 +1,4 @@
-// How a model writes conversations: messages to the tokens of a prompt.
+// Renders a conversation with the model's chat template and tokenizes it.
 
 #pragma once
 
@@ -15,28 +15,28 @@ namespace graft::api {
 enum class Thinking : std::uint8_t { ModelDecides, On, Off };
 
 struct Conversation {
-  OrderedJson messages = OrderedJson::array();  // as OpenAI's clients send them
+  OrderedJson messages = OrderedJson::array();  // OpenAI's format
   OrderedJson tools = nullptr;                  // null: none
   Thinking thinking = Thinking::ModelDecides;
   bool add_generation_prompt = true;
-  OrderedJson extra = OrderedJson::object();  // further variables for the template
+  OrderedJson extra = OrderedJson::object();  // additional template variables
 };
 
 struct ChatPrompt {
   std::string text;
   std::vector<TokenId> tokens;
-  bool in_thinking = false;  // the answer begins inside <think>
+  bool in_thinking = false;  // the prompt ends inside <think>
 };
 
 class ChatFormat {
  public:
-  // `chosen`: the name of a built-in template or a file, instead of the model's own. The LLM must
-  // outlive the format. Throws Error, also for a model without a tokenizer.
-  explicit ChatFormat(const LLM& llm, const std::string& chosen = {});
+  // `override_template`: a built-in template name or a file, used instead of the model's own. `llm`
+  // must outlive the format. Throws Error, also for a model without a tokenizer.
+  explicit ChatFormat(const LLM& llm, const std::string& override_template = {});
 
   const std::string& warning() const { return selected_.warning; }  // empty: none
 
-  // Throws Error that names the place ("messages[2].content: …"). May be called from any thread.
+  // Throws Error that names the invalid field ("messages[2].content: …"). Thread-safe.
   ChatPrompt prompt(const Conversation& conversation) const;
 
  private:
@@ -44,8 +44,8 @@ class ChatFormat {
 
   const LLM* llm_;
   chat::SelectedTemplate selected_;
-  bool reads_parts_;
-  bool knows_thinking_;  // the template has a variable for it
+  bool accepts_content_parts_;  // the template handles content as a list of parts
+  bool has_thinking_variable_;  // the template has enable_thinking or thinking
 };
 
 }  // namespace graft::api

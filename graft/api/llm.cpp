@@ -20,19 +20,21 @@
 namespace graft::api {
 namespace {
 
-// Those of this machine. Throws Error when one is asked for and there is none.
+// The number of GPUs of this machine. Throws Error when `device` does not exist.
 int count_gpus(const std::string& device) {
   const GpuList list = list_gpus();
   if (device.empty()) return static_cast<int>(list.gpus.size());
-  const std::optional<Device> wanted = device_from_name(device);
-  if (!wanted) fail("--device: '", device, "' is none of cpu, cuda, cuda:0, cuda:1, …");
-  if (list.gpus.empty()) fail("--device ", device, ": there is no GPU: ", list.unavailable);
-  if (wanted->index >= static_cast<std::int32_t>(list.gpus.size()))
-    fail("--device ", device, ": the machine has ", list.gpus.size(), " GPUs, from cuda:0");
+  const std::optional<Device> requested = device_from_name(device);
+  if (!requested)
+    fail("--device: unknown device '", device, "', expected cpu, cuda, cuda:0, cuda:1, …");
+  if (list.gpus.empty()) fail("--device ", device, ": no GPU available: ", list.unavailable);
+  if (requested->index >= static_cast<std::int32_t>(list.gpus.size()))
+    fail("--device ", device, ": not found, the machine has ", list.gpus.size(),
+         " GPUs, numbered from cuda:0");
   return static_cast<int>(list.gpus.size());
 }
 
-// Empty: those of the model's family.
+// Rules for LlmConfig without a rule file; empty: the defaults of the model family.
 std::string default_rules(const std::string& device, int num_gpus) {
   if (num_gpus == 0) return "[]";
   if (device.empty()) return {};
@@ -65,13 +67,13 @@ std::optional<tokenizer::Tokenizer> tokenizer_of(const formats::WeightSource& so
   return tokenizer::Tokenizer(source.tokenizer());
 }
 
-double seconds_since(engine::Clock::time_point start, engine::Clock::time_point end) {
+double seconds_between(engine::Clock::time_point start, engine::Clock::time_point end) {
   return std::chrono::duration<double>(end - start).count();
 }
 
 }  // namespace
 
-// The engine belongs to the thread; everything else speaks to it by jobs in the inbox.
+// Only `thread` uses the engine; other threads post jobs to its inbox.
 struct LLM::State {
   using Job = std::function<void(engine::Engine&)>;
 
@@ -102,7 +104,7 @@ struct LLM::State {
     wake.notify_all();
   }
 
-  // Runs the job on the engine's thread and waits for it; what it throws is thrown here.
+  // Runs the job on the engine's thread, waits for it and rethrows its exception.
   void post_and_wait(const Job& job) {
     std::promise<void> done;
     post([&](engine::Engine& at) {
@@ -117,7 +119,7 @@ struct LLM::State {
   }
 
   void run() {
-    while (take_jobs()) {
+    while (run_jobs()) {
       const std::vector<Update> updates = engine.step();
       {
         const std::lock_guard lock(mutex);
@@ -130,8 +132,8 @@ struct LLM::State {
     deliver(engine.step());
   }
 
-  // Waits for something to do, and does what the inbox says. False when it is time to stop.
-  bool take_jobs() {
+  // Waits for work and runs the jobs of the inbox. False when the thread must stop.
+  bool run_jobs() {
     std::deque<Job> jobs;
     bool is_last = false;
     {
@@ -161,7 +163,7 @@ struct LLM::State {
       try {
         if (found->second.call) found->second.call(update);
       } catch (...) {
-        // Nobody there to hear it: the request ends, the others go on.
+        // There is no caller to report to: abort this request, keep the others running.
         found->second.call = nullptr;
         engine.abort(update.id.request);
       }
@@ -172,11 +174,11 @@ struct LLM::State {
   std::vector<TokenId> tokens_of(const Prompt& prompt) const {
     const auto* text = std::get_if<std::string>(&prompt);
     if (text == nullptr) return std::get<std::vector<TokenId>>(prompt);
-    if (!tokenizer) fail("the model has no tokenizer: give the prompt as tokens");
+    if (!tokenizer) fail("the model has no tokenizer: pass the prompt as token ids");
     return tokenizer->encode(*text);
   }
 
-  // Without room in the cache it waits for what runs to end, one step at a time.
+  // Reposts itself after each step while the KV cache has no free blocks.
   void embed(std::promise<std::vector<float>>& result,
              const std::vector<TokenId>& tokens,
              Pooling pooling) {
@@ -201,14 +203,14 @@ struct LLM::State {
 
   struct Listener {
     Callback call;
-    std::int64_t num_left = 1;  // samples that have not ended
+    std::int64_t num_left = 1;  // samples that have not finished
   };
 
   models::OpenModel open;
   std::optional<tokenizer::Tokenizer> tokenizer;
   engine::Engine engine;
-  std::map<RequestId, Listener> callbacks;  // the thread's
-  bool has_run = false;                     // the thread's: since memory was released
+  std::map<RequestId, Listener> callbacks;  // used only by `thread`
+  bool has_run = false;                     // since idle memory was released; only by `thread`
 
   mutable std::mutex mutex;
   std::condition_variable wake;
@@ -216,7 +218,7 @@ struct LLM::State {
   bool stopping = false;
   EngineStats stats;
   std::atomic<RequestId> next_request = 1;
-  std::thread thread;  // last: it uses all of the above
+  std::thread thread;  // declared last: it uses everything above
 };
 
 LLM::LLM(const std::filesystem::path& model, const LlmConfig& config)
@@ -269,10 +271,10 @@ std::vector<float> LLM::embed(const Prompt& text, Pooling pooling) {
 
 namespace {
 
-// Collects what becomes of many requests, and waits for all of them.
-class Gatherer {
+// Collects the updates of many requests and waits until all have finished.
+class OutputCollector {
  public:
-  explicit Gatherer(std::size_t num_requests) : outputs_(num_requests) {}
+  explicit OutputCollector(std::size_t num_requests) : outputs_(num_requests) {}
 
   void expect(std::size_t request, std::int64_t num_samples) {
     const std::lock_guard lock(mutex_);
@@ -280,7 +282,7 @@ class Gatherer {
     num_left_ += num_samples;
   }
 
-  void take(std::size_t request, const Update& update) {
+  void append(std::size_t request, const Update& update) {
     const std::lock_guard lock(mutex_);
     Output& output = outputs_[request];
     Sample& sample = output.samples[static_cast<std::size_t>(update.id.sample)];
@@ -289,9 +291,9 @@ class Gatherer {
     sample.logprobs.insert(sample.logprobs.end(), update.logprobs.begin(), update.logprobs.end());
     if (!update.finish) return;
     sample.finish = *update.finish;
-    sample.timings.total_seconds = seconds_since(update.arrived, engine::Clock::now());
+    sample.timings.total_seconds = seconds_between(update.arrived, engine::Clock::now());
     if (update.first_token)
-      sample.timings.first_token_seconds = seconds_since(update.arrived, *update.first_token);
+      sample.timings.first_token_seconds = seconds_between(update.arrived, *update.first_token);
     output.num_prompt = update.num_prompt;
     output.num_cached = update.num_cached;
     if (update.id.sample == 0) output.prompt_logprobs = update.prompt_logprobs;
@@ -321,14 +323,14 @@ std::vector<Output> LLM::generate(const std::vector<Prompt>& prompts,
 std::vector<Output> LLM::generate(const std::vector<Prompt>& prompts,
                                   const std::vector<SamplingParams>& params) {
   if (params.size() != prompts.size())
-    fail(prompts.size(), " prompts with ", params.size(), " sets of parameters");
-  const auto gatherer = std::make_shared<Gatherer>(prompts.size());
+    fail("generate: ", prompts.size(), " prompts but ", params.size(), " sampling parameters");
+  const auto collector = std::make_shared<OutputCollector>(prompts.size());
   std::vector<RequestId> submitted;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    gatherer->expect(i, params[i].n);
+    collector->expect(i, params[i].n);
     try {
-      submitted.push_back(submit(prompts[i], params[i], [gatherer, i](const Update& update) {
-        gatherer->take(i, update);
+      submitted.push_back(submit(prompts[i], params[i], [collector, i](const Update& update) {
+        collector->append(i, update);
       }));
     } catch (const Error& error) {
       for (const RequestId request : submitted)
@@ -336,7 +338,7 @@ std::vector<Output> LLM::generate(const std::vector<Prompt>& prompts,
       fail("prompt ", i, ": ", error.what());
     }
   }
-  return gatherer->wait();
+  return collector->wait();
 }
 
 const tokenizer::Tokenizer* LLM::tokenizer() const {

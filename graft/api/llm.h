@@ -1,11 +1,10 @@
-// The whole of graft behind one class, for programs of one's own: a model, and prompts through it.
+// The public C++ interface: loads a model and generates text.
 //
 //   graft::api::LLM llm("model.gguf");
 //   for (const auto& output : llm.generate({"Once upon a time"}, {.max_tokens = 64}))
 //     std::cout << output.samples[0].text;
 //
-// Everything may be called from any thread; the model runs on a thread of its own, and requests
-// that are there at the same time are computed together.
+// Thread-safe. The engine runs on its own thread and batches concurrent requests.
 
 #pragma once
 
@@ -42,28 +41,28 @@ using engine::Update;
 
 struct LlmConfig {
   EngineConfig engine = {};
-  std::filesystem::path rules = {};  // rule file; empty: the default of the model's family
-  // Without rules: "cpu", "cuda" or "cuda:1" for everything there; empty: as the default rules for
-  // the model's family and this machine's GPUs have it.
+  std::filesystem::path rules = {};  // rule file; empty: the default of the model family
+  // Without a rule file: "cpu", "cuda" or "cuda:1" to place the whole model there; empty: the
+  // default rules of the model family for this machine's GPUs.
   std::string device = {};
-  std::vector<std::filesystem::path> plugins = {};  // libraries with operators
+  std::vector<std::filesystem::path> plugins = {};  // shared libraries with operators
   std::size_t num_threads = 0;                      // 0: one per core
-  std::vector<int> processors = {};                 // to pin the threads to; empty: not pinned
-  // Rearrange weights for speed while loading. Without, a model is there at once, and slow.
+  std::vector<int> processors = {};  // CPU ids to pin the threads to; empty: no pinning
+  // Repack weights while loading. Without: instant load from the mapped file, slower inference.
   bool repack = true;
-  // Keep the rearranged weights beside the model, in a file with ".graft-packed" behind its name:
-  // later starts, and other processes, map it. on_warning says when that does not work.
+  // Cache the repacked weights in a file beside the model (its name + ".graft-packed"), which later
+  // starts and other processes map. on_warning reports when the file cannot be written.
   bool repack_cache = false;
-  // Bytes that weights and cache may take together; 0: what is free.
+  // Memory limit for weights and KV cache together, bytes; 0: the free memory.
   std::uint64_t memory = 0;
   bool profile = false;  // measure the time of every module, see LLM::profile()
-  // Bytes of weights so far and in all while loading, on the thread that constructs the LLM.
+  // Loading progress in bytes of weights; called on the thread that constructs the LLM.
   std::function<void(std::uint64_t done, std::uint64_t total)> on_load = {};
-  // A line for people about what was mended or left out while loading, on the same thread.
+  // Human-readable warnings about the checkpoint while loading; called on the same thread.
   std::function<void(const std::string& line)> on_warning = {};
 };
 
-// Text, or the tokens themselves.
+// Text, or token ids.
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
 
 struct Timings {
@@ -82,59 +81,60 @@ struct Sample {
 struct Output {
   std::vector<Sample> samples;  // SamplingParams::n of them
   std::int64_t num_prompt = 0;
-  std::int64_t num_cached = 0;  // of the prompt, found in the cache
+  std::int64_t num_cached = 0;  // prompt tokens found in the prefix cache
   std::vector<TokenLogprobs> prompt_logprobs;
 };
 
 struct SubmitOptions {
   std::int64_t priority = 0;     // lower runs first
-  std::uint64_t cache_salt = 0;  // prefixes are shared within one salt (engine::Request)
+  std::uint64_t cache_salt = 0;  // the prefix cache is shared only between equal salts
 };
 
 class LLM {
  public:
-  // Called on the model's thread for every update of a request, the last one with `finish`; must be
-  // quick and must not call back into the LLM except for submit() and abort(). A request whose
+  // Called on the engine's thread for every update of a request; the last update of each sample has
+  // `finish`. Must not block, and may call only submit() and abort() of the LLM. A request whose
   // callback throws is aborted.
   using Callback = std::function<void(const Update& update)>;
 
-  // Throws Error when the model cannot be opened or the configuration cannot work.
+  // Throws Error when the model cannot be loaded or the configuration is invalid.
   explicit LLM(const std::filesystem::path& model, const LlmConfig& config = {});
   LLM(const LLM&) = delete;
   LLM& operator=(const LLM&) = delete;
-  ~LLM();  // requests that still run end with FinishReason::Abort
+  ~LLM();  // running requests finish with FinishReason::Abort
 
-  // In the order of the prompts, when all have ended. Throws Error when one of them can never run.
+  // Blocks until all prompts have finished; outputs are in the order of the prompts. Throws Error
+  // when a request is invalid.
   std::vector<Output> generate(const std::vector<Prompt>& prompts,
                                const SamplingParams& params = {});
   std::vector<Output> generate(const std::vector<Prompt>& prompts,
                                const std::vector<SamplingParams>& params);
 
-  // Throws Error when it can never run. Each of its samples ends exactly once.
+  // Queues a request. Each of its samples finishes exactly once. Throws Error when it is invalid.
   RequestId submit(const Prompt& prompt,
                    const SamplingParams& params,
                    Callback callback,
                    const SubmitOptions& options = {});
-  // Its updates end soon, unless it has ended.
+  // Aborts a running request at the next step; no effect on a finished one.
   void abort(RequestId request);
 
-  // A running sequence to a file, and back (Engine::save, Engine::restore). Both wait for the
-  // current step.
+  // Saves a running sequence to a file, and restores it (Engine::save, Engine::restore). Both wait
+  // for the current step.
   void save(SequenceId id, const std::filesystem::path& path);
   RequestId restore(const std::filesystem::path& path, Callback callback);
 
-  // The text as one vector of length 1 (Engine::embed), between the steps of what runs; waits for
-  // it. Throws Error.
+  // The embedding of a text, normalized to length 1 (Engine::embed). Runs between two steps and
+  // blocks until done. Throws Error.
   std::vector<float> embed(const Prompt& text, Pooling pooling = Pooling::Mean);
 
-  // Null when the checkpoint has none; then prompts must be tokens.
+  // Null when the checkpoint has no tokenizer; then prompts must be token ids.
   const tokenizer::Tokenizer* tokenizer() const;
   const formats::WeightSource& source() const;
-  const plan::Plan& plan() const;      // what runs where
-  const EngineConfig& config() const;  // with everything filled in
+  const plan::Plan& plan() const;      // operator and device of every module
+  const EngineConfig& config() const;  // with defaults resolved
   EngineStats stats() const;           // as of the last step
-  // Time of every module by name since the model was loaded, empty unless LlmConfig::profile asks
-  // for it. Waits for the current step.
+  // Accumulated time of every module by name since loading; empty without LlmConfig::profile. Waits
+  // for the current step.
   std::map<std::string, ops::Profiler::Entry> profile();
 
  private:

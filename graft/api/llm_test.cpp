@@ -1,5 +1,5 @@
-// The whole way: text in, text out, from many threads at once. The model is Sprout, which answers
-// in English; tests/sprout/reference.json has the answers of Transformers.
+// LLM end to end: text in, text out, also from many threads. The model is Sprout; the expected
+// output is in tests/sprout/reference.json.
 
 #include "graft/api/llm.h"
 
@@ -45,7 +45,7 @@ SamplingParams greedy(std::int64_t max_tokens) {
 constexpr const char* kQuestion =
     "<|im_start|>user\nFind the sum of 62 and 1.<|im_end|>\n<|im_start|>assistant\n";
 
-TEST(Llm, AnswersInTextAndStopsAtTheEnd) {
+TEST(Llm, GeneratesTextUntilEos) {
   LLM llm(sprout(), small_config());
   const std::vector<Output> outputs = llm.generate({kQuestion, kQuestion}, greedy(40));
   ASSERT_EQ(outputs.size(), 2U);
@@ -123,7 +123,7 @@ TEST(Llm, OpensHuggingFaceFoldersInShards) {
   EXPECT_FALSE(outputs[0].samples[0].tokens.empty());
 }
 
-TEST(Llm, StopStringsEndAcrossTokensAndAreNotShown) {
+TEST(Llm, StopStringsMatchAcrossTokensAndAreRemoved) {
   LLM llm(sprout(), small_config());
   SamplingParams params = greedy(40);
   params.stop = {"nothing", " 1 = 6"};
@@ -137,28 +137,28 @@ TEST(Llm, StopStringsEndAcrossTokensAndAreNotShown) {
   EXPECT_EQ(llm.generate({kQuestion}, params)[0].samples[0].text, "62 + 1 = 63");
 }
 
-TEST(Llm, StreamsTheSameTextInPieces) {
+TEST(Llm, StreamsTheSameText) {
   LLM llm(sprout(), small_config());
   std::mutex mutex;
   std::condition_variable done;
-  std::vector<std::string> pieces;
+  std::vector<std::string> deltas;
   bool has_ended = false;
   llm.submit(kQuestion, greedy(40), [&](const Update& update) {
     const std::lock_guard lock(mutex);
-    if (!update.text.empty()) pieces.push_back(update.text);
+    if (!update.text.empty()) deltas.push_back(update.text);
     has_ended = update.finish.has_value();
     done.notify_all();
   });
   std::unique_lock lock(mutex);
   done.wait(lock, [&] { return has_ended; });
-  EXPECT_GT(pieces.size(), 3U);
+  EXPECT_GT(deltas.size(), 3U);
   std::string text;
-  for (const std::string& piece : pieces)
-    text += piece;
+  for (const std::string& delta : deltas)
+    text += delta;
   EXPECT_EQ(text, "62 + 1 = 63");
 }
 
-TEST(Llm, SamplesOfOnePromptDifferAndRepeatWithTheSeed) {
+TEST(Llm, SamplesDifferAndAreReproducibleWithASeed) {
   LLM llm(sprout(), small_config());
   SamplingParams params;
   params.n = 4;
@@ -173,19 +173,19 @@ TEST(Llm, SamplesOfOnePromptDifferAndRepeatWithTheSeed) {
   EXPECT_NE(first[0].samples[0].text, first[0].samples[1].text);
 }
 
-TEST(Llm, BadRequestsAreRefusedAndOthersGoOn) {
+TEST(Llm, InvalidRequestsDoNotAffectOthers) {
   LLM llm(sprout(), small_config());
   SamplingParams bad = greedy(5);
   bad.top_p = 7;
   EXPECT_THROW(llm.submit("Hello", bad, {}), Error);
   EXPECT_THROW(llm.generate({std::vector<TokenId>(600, 5)}, greedy(5)), Error);
   EXPECT_THROW(llm.generate({"a", "b"}, std::vector<SamplingParams>{greedy(5)}), Error);
-  // A callback that throws ends its own request only.
+  // A callback that throws aborts only its own request.
   llm.submit(kQuestion, greedy(40), [](const Update&) { throw 1; });
   EXPECT_EQ(llm.generate({kQuestion}, greedy(40))[0].samples[0].text, "62 + 1 = 63");
 }
 
-TEST(Llm, RunningRequestsEndWithTheObject) {
+TEST(Llm, DestructorAbortsRunningRequests) {
   std::atomic<int> num_aborted = 0;
   {
     LLM llm(sprout(), small_config());
@@ -200,7 +200,7 @@ TEST(Llm, RunningRequestsEndWithTheObject) {
   EXPECT_EQ(num_aborted, 5);
 }
 
-TEST(Llm, SavesAndRestoresARunningAnswer) {
+TEST(Llm, SavesAndRestoresARunningSequence) {
   const TemporaryFolder folder;
   const auto path = folder / "running.seq";
   SamplingParams params = greedy(60);
@@ -220,7 +220,7 @@ TEST(Llm, SavesAndRestoresARunningAnswer) {
     });
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return before.size() > 8; });
-    is_saved = true;  // what comes from here on may be in the file or not: it is compared below
+    is_saved = true;  // later text may or may not be in the file; the checks below allow both
     lock.unlock();
     llm.save({.request = id, .sample = 0}, path);
   }
@@ -240,14 +240,14 @@ TEST(Llm, SavesAndRestoresARunningAnswer) {
   EXPECT_FALSE(after.empty());
 }
 
-// Run under the thread sanitizer as well, on a model small enough for it.
+// Also run under the thread sanitizer, so the model is tiny.
 TEST(Llm, ManyThreadsSubmitStreamAndAbort) {
   const auto folder = golden_checkpoint("qwen3-moe");
   LlmConfig config;
   config.engine.max_model_len = 128;
   config.engine.max_num_seqs = 8;
   config.engine.num_kvcache_blocks = 40;
-  config.engine.idle_release_seconds = 0;  // at every chance
+  config.engine.idle_release_seconds = 0;  // release memory whenever idle
   LLM llm(folder, config);
   std::atomic<int> num_ended = 0;
   std::atomic<int> num_submitted = 0;
@@ -278,7 +278,7 @@ TEST(Llm, ManyThreadsSubmitStreamAndAbort) {
   EXPECT_EQ(num_ended, num_submitted);
 }
 
-TEST(Llm, PrefixesAreSharedWithinASalt) {
+TEST(Llm, PrefixCacheIsSharedWithinASalt) {
   LLM llm(sprout(), small_config());
   const auto num_cached = [&](std::uint64_t salt) {
     std::promise<std::int64_t> result;
@@ -296,7 +296,7 @@ TEST(Llm, PrefixesAreSharedWithinASalt) {
   EXPECT_GT(num_cached(0), 0);
 }
 
-TEST(Llm, TextsOfOneMeaningHaveNearVectors) {
+TEST(Llm, SimilarTextsHaveSimilarEmbeddings) {
   LLM llm(sprout(), small_config());
   const auto dot = [](const std::vector<float>& a, const std::vector<float>& b) {
     double sum = 0;

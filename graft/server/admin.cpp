@@ -7,15 +7,15 @@
 namespace graft::server {
 namespace {
 
-http::Response metrics(const HandlerContext& backend) {
+http::Response metrics(const HandlerContext& context) {
   std::vector<ModelGauges> gauges;
-  for (const ModelPool::Loaded& loaded : backend.models.loaded())
+  for (const ModelPool::Loaded& loaded : context.models.loaded())
     gauges.push_back({.model = loaded.lease->name(), .stats = loaded.lease->llm().stats()});
-  return {.body = backend.metrics.text(gauges),
+  return {.body = context.metrics.text(gauges),
           .content_type = "text/plain; version=0.0.4; charset=utf-8"};
 }
 
-// Beside each module, when the server profiles: how often it ran, and for how long in all.
+// Adds the number of calls and the total seconds of each module; only with --profile.
 void add_times(Json& placements, api::LLM& llm) {
   const auto times = llm.profile();
   for (Json& placement : placements) {
@@ -26,10 +26,10 @@ void add_times(Json& placements, api::LLM& llm) {
   }
 }
 
-// What runs where, of every model that is loaded.
-http::Response plan(const HandlerContext& backend) {
+// The plan (module -> operator and device) of every loaded model.
+http::Response plan(const HandlerContext& context) {
   Json list = Json::array();
-  for (const ModelPool::Loaded& loaded : backend.models.loaded()) {
+  for (const ModelPool::Loaded& loaded : context.models.loaded()) {
     Json json = plan::plan_json(loaded.lease->llm().plan());
     json["name"] = loaded.lease->name();
     add_times(json["placements"], loaded.lease->llm());
@@ -43,22 +43,21 @@ http::Response health() {
 }
 
 http::Response ready(const http::Request& request, const Readiness& readiness) {
-  if (readiness.is_draining) return error_response({503, "the server is stopping"}, request.path);
-  if (!readiness.is_loaded) return error_response({503, "the model is being loaded"}, request.path);
+  if (readiness.is_draining)
+    return error_response({503, "the server is shutting down"}, request.path);
+  if (!readiness.is_loaded) return error_response({503, "the model is loading"}, request.path);
   return {.body = R"({"status":"ready"})"};
 }
 
 }  // namespace
 
-void add_ops_routes(Router& router, const HandlerContext& backend, const Readiness& readiness) {
+void add_admin_routes(Router& router, const HandlerContext& context, const Readiness& readiness) {
   for (const char* path : {"/health", "/v1/health"})
-    router.add_plain("GET", path, [](const http::Request&) { return health(); });
-  router.add_plain("GET", "/ready", [&readiness](const http::Request& request) {
-    return ready(request, readiness);
-  });
-  router.add_plain("GET", "/metrics",
-                   [&backend](const http::Request&) { return metrics(backend); });
-  router.add_plain("GET", "/v1/plan", [&backend](const http::Request&) { return plan(backend); });
+    router.add_sync("GET", path, [](const http::Request&) { return health(); });
+  router.add_sync("GET", "/ready",
+                  [&readiness](const http::Request& request) { return ready(request, readiness); });
+  router.add_sync("GET", "/metrics", [&context](const http::Request&) { return metrics(context); });
+  router.add_sync("GET", "/v1/plan", [&context](const http::Request&) { return plan(context); });
 }
 
 }  // namespace graft::server

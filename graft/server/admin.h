@@ -1,22 +1,22 @@
-// Paths for those who run the server: /health, /ready, /metrics, /v1/plan.
+// Routes for operators and monitoring: /health, /ready, /metrics, /v1/plan.
 
 #pragma once
 
 #include <atomic>
 
-#include "graft/server/backend.h"
+#include "graft/server/handler_context.h"
 #include "graft/server/router.h"
 
 namespace graft::server {
 
-// Requests that come while the first model is being loaded wait for it; who spreads load should
-// send them elsewhere. Draining: no new work is taken.
+// What /ready reports. Not ready while the first model loads (requests would wait for it) and
+// while the server drains, so that a load balancer picks another instance.
 struct Readiness {
   std::atomic<bool> is_loaded = false;
   std::atomic<bool> is_draining = false;
 };
 
-// Both must outlive the router.
-void add_ops_routes(Router& router, const HandlerContext& backend, const Readiness& readiness);
+// `context` and `readiness` must outlive the router.
+void add_admin_routes(Router& router, const HandlerContext& context, const Readiness& readiness);
 
 }  // namespace graft::server

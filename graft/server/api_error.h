@@ -1,5 +1,5 @@
-// A request that gets no answer, and why: the status and the words that clients act on. Handlers
-// throw it, and the router writes it as the API that was asked spells errors.
+// An error response: HTTP status, message and the machine-readable fields clients act on. Handlers
+// throw it; the router formats it for the API the request was sent to.
 
 #pragma once
 
@@ -19,18 +19,18 @@ class ApiError : public std::runtime_error {
            std::string name = {});
 
   int status;
-  std::string param;  // the field that is wrong; empty: none
+  std::string param;  // name of the invalid field; empty: none
   std::string code;   // "model_not_found" …; empty: none
   int retry_after_seconds = 0;
 };
 
-// 429: too many ask; it may work after so many seconds.
+// 429 with a Retry-After header.
 ApiError busy_error(const std::string& message, int retry_after_seconds);
 
-// {"error": {"message", "type", "param", "code"}} as OpenAI's clients expect it; {"error": "…"} for
-// paths under /api, as Ollama's do.
+// OpenAI's format {"error": {"message", "type", "param", "code"}}; for paths under /api Ollama's
+// format {"error": "…"}.
 http::Response error_response(const ApiError& error, std::string_view path);
-// The body alone, for streams that have begun.
+// Only the body, for a stream whose headers were already sent.
 std::string error_body(const ApiError& error, std::string_view path);
 
 }  // namespace graft::server

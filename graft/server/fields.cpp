@@ -11,20 +11,20 @@ namespace graft::server {
 OrderedJson parse_body(const std::string& body) {
   OrderedJson json;
   try {
-    json = parse_ordered_json(body, "the body");
+    json = parse_ordered_json(body, "request body");
   } catch (const Error& error) {
     throw ApiError(400, error.what());
   }
   if (!json.is_object())
-    throw ApiError(400, str("the body: a JSON object is needed, not ", json.type_name()));
+    throw ApiError(400, str("request body: expected a JSON object, got ", json.type_name()));
   return json;
 }
 
-Fields::Fields(const OrderedJson& object, std::string where)
-    : object_(object), where_(std::move(where)) {}
+Fields::Fields(const OrderedJson& object, std::string prefix)
+    : object_(object), prefix_(std::move(prefix)) {}
 
 void Fields::fail_at(const std::string& name, const std::string& what) const {
-  throw ApiError(400, where_ + name + ": " + what, where_ + name);
+  throw ApiError(400, prefix_ + name + ": " + what, prefix_ + name);
 }
 
 const OrderedJson* Fields::find(const char* name) const {
@@ -32,79 +32,81 @@ const OrderedJson* Fields::find(const char* name) const {
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }
 
-std::optional<double> Fields::number(const char* name, double least, double most) const {
+std::optional<double> Fields::number(const char* name, double min, double max) const {
   const OrderedJson* value = find(name);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_number()) fail_at(name, str("a number is needed, not ", value->type_name()));
+  if (!value->is_number()) fail_at(name, str("expected a number, got ", value->type_name()));
   const auto number = value->get<double>();
-  if (!(number >= least && number <= most))
-    fail_at(name, str("must be from ", least, " to ", most, ", not ", number));
+  if (!(number >= min && number <= max))
+    fail_at(name, str("must be between ", min, " and ", max, ", got ", number));
   return number;
 }
 
 std::optional<std::int64_t> Fields::integer(const char* name,
-                                            std::int64_t least,
-                                            std::int64_t most) const {
+                                            std::int64_t min,
+                                            std::int64_t max) const {
   const OrderedJson* value = find(name);
   if (value == nullptr) return std::nullopt;
-  // Some clients write 16.0.
-  const bool is_whole = value->is_number_float() && std::abs(value->get<double>()) < 1e15 &&
-                        std::trunc(value->get<double>()) == value->get<double>();
-  if (!value->is_number_integer() && !is_whole)
-    fail_at(name, str("a whole number is needed, not ", value->dump()));
+  // Some clients send integers as floats: 16.0.
+  const bool is_integral = value->is_number_float() && std::abs(value->get<double>()) < 1e15 &&
+                           std::trunc(value->get<double>()) == value->get<double>();
+  if (!value->is_number_integer() && !is_integral)
+    fail_at(name, str("expected an integer, got ", value->dump()));
   if (value->is_number_unsigned() &&
       value->get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()})
-    fail_at(name, str("must be at most ", most, ", not ", value->dump()));
+    fail_at(name, str("must be at most ", max, ", got ", value->dump()));
   const auto number = value->get<std::int64_t>();
-  if (number < least) fail_at(name, str("must be at least ", least, ", not ", number));
-  if (number > most) fail_at(name, str("must be at most ", most, ", not ", number));
+  if (number < min) fail_at(name, str("must be at least ", min, ", got ", number));
+  if (number > max) fail_at(name, str("must be at most ", max, ", got ", number));
   return number;
 }
 
-std::optional<bool> Fields::flag(const char* name) const {
+std::optional<bool> Fields::boolean(const char* name) const {
   const OrderedJson* value = find(name);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_boolean()) fail_at(name, str("true or false is needed, not ", value->type_name()));
+  if (!value->is_boolean()) fail_at(name, str("expected true or false, got ", value->type_name()));
   return value->get<bool>();
 }
 
-std::optional<std::string> Fields::text(const char* name) const {
+std::optional<std::string> Fields::string(const char* name) const {
   const OrderedJson* value = find(name);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_string()) fail_at(name, str("text is needed, not ", value->type_name()));
+  if (!value->is_string()) fail_at(name, str("expected a string, got ", value->type_name()));
   return value->get<std::string>();
 }
 
-std::string Fields::needed_text(const char* name) const {
+std::string Fields::required_string(const char* name) const {
   if (!has(name)) fail_at(name, "is missing");
-  return *text(name);
+  return *string(name);
 }
 
-std::vector<std::string> Fields::texts(const char* name, std::size_t most) const {
+std::vector<std::string> Fields::strings(const char* name, std::size_t max) const {
   const OrderedJson* value = find(name);
   if (value == nullptr) return {};
   if (value->is_string()) return {value->get<std::string>()};
   if (!value->is_array())
-    fail_at(name, str("text or a list of texts is needed, not ", value->type_name()));
-  if (value->size() > most) fail_at(name, str("at most ", most, " texts, not ", value->size()));
+    fail_at(name, str("expected a string or a list of strings, got ", value->type_name()));
+  if (value->size() > max)
+    fail_at(name, str("must have at most ", max, " strings, got ", value->size()));
   std::vector<std::string> out;
   for (const OrderedJson& item : *value) {
     if (!item.is_string())
-      fail_at(name, str("a list of texts is needed, not of ", item.type_name()));
+      fail_at(name, str("expected a list of strings, got an item of type ", item.type_name()));
     out.push_back(item.get<std::string>());
   }
   return out;
 }
 
-std::vector<std::int32_t> Fields::ids(const char* name) const {
+std::vector<std::int32_t> Fields::token_ids(const char* name) const {
   const OrderedJson* value = find(name);
   if (value == nullptr) return {};
-  if (!value->is_array()) fail_at(name, str("a list of ids is needed, not ", value->type_name()));
+  if (!value->is_array())
+    fail_at(name, str("expected a list of token ids, got ", value->type_name()));
   std::vector<std::int32_t> out;
   for (const OrderedJson& item : *value) {
     const bool is_id = item.is_number_integer() && item.get<std::int64_t>() >= 0 &&
                        item.get<std::int64_t>() <= std::numeric_limits<std::int32_t>::max();
-    if (!is_id) fail_at(name, str("a list of token ids is needed, not of ", item.dump()));
+    if (!is_id) fail_at(name, str("expected a list of token ids, got the item ", item.dump()));
     out.push_back(item.get<std::int32_t>());
   }
   return out;
@@ -113,11 +115,11 @@ std::vector<std::int32_t> Fields::ids(const char* name) const {
 std::optional<Fields> Fields::object(const char* name) const {
   const OrderedJson* value = find(name);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_object()) fail_at(name, str("an object is needed, not ", value->type_name()));
-  return Fields(*value, where_ + name + ".");
+  if (!value->is_object()) fail_at(name, str("expected an object, got ", value->type_name()));
+  return Fields(*value, prefix_ + name + ".");
 }
 
-void Fields::refuse(const char* name, const std::string& why) const {
+void Fields::reject(const char* name, const std::string& why) const {
   if (has(name)) fail_at(name, why);
 }
 

@@ -1,5 +1,5 @@
-// Fields of a request, read with their types and limits. What is wrong is an ApiError 400 that
-// names the field; null is like absent, as clients send it.
+// Typed, range-checked access to the fields of a JSON request. An invalid field is an ApiError 400
+// that names it. null counts as absent: clients send null for unset fields.
 
 #pragma once
 
@@ -13,44 +13,45 @@
 
 namespace graft::server {
 
-// The body of a request: an object. Strict JSON in UTF-8, not nested deeper than 128.
+// Parses a request body: a JSON object, strict, UTF-8, at most 128 levels deep. Throws ApiError.
 OrderedJson parse_body(const std::string& body);
 
-// Texts that end an answer; each is looked for after every token.
+// Max stop strings per request; every one is searched for after every token.
 inline constexpr std::size_t kMaxStops = 64;
 
 class Fields {
  public:
-  // `where` stands before names in messages: "options.". The object must outlive the fields.
-  explicit Fields(const OrderedJson& object, std::string where = {});
+  // `prefix` precedes field names in messages ("options."). `object` must outlive the fields.
+  explicit Fields(const OrderedJson& object, std::string prefix = {});
 
   // Null when absent or null.
   const OrderedJson* find(const char* name) const;
   bool has(const char* name) const { return find(name) != nullptr; }
 
-  std::optional<double> number(const char* name, double least, double most) const;
+  std::optional<double> number(const char* name, double min, double max) const;
   std::optional<std::int64_t> integer(
       const char* name,
-      std::int64_t least = std::numeric_limits<std::int64_t>::min(),
-      std::int64_t most = std::numeric_limits<std::int64_t>::max()) const;
-  std::optional<bool> flag(const char* name) const;
-  std::optional<std::string> text(const char* name) const;
-  std::string needed_text(const char* name) const;
-  // One string or a list of them; empty when absent.
-  std::vector<std::string> texts(const char* name,
-                                 std::size_t most = std::numeric_limits<std::size_t>::max()) const;
-  std::vector<std::int32_t> ids(const char* name) const;  // a list of token ids
-  // A nested object, if it is there.
+      std::int64_t min = std::numeric_limits<std::int64_t>::min(),
+      std::int64_t max = std::numeric_limits<std::int64_t>::max()) const;
+  std::optional<bool> boolean(const char* name) const;
+  std::optional<std::string> string(const char* name) const;
+  std::string required_string(const char* name) const;
+  // A string or a list of strings; empty when absent.
+  std::vector<std::string> strings(const char* name,
+                                   std::size_t max = std::numeric_limits<std::size_t>::max()) const;
+  std::vector<std::int32_t> token_ids(const char* name) const;
+  // A nested object; nullopt when absent.
   std::optional<Fields> object(const char* name) const;
   const OrderedJson& json() const { return object_; }
 
-  // 400 when the field is there: this server does not have what it asks for.
-  void refuse(const char* name, const std::string& why) const;
+  // Throws ApiError 400 when the field is present: the feature is not supported.
+  void reject(const char* name, const std::string& why) const;
+  // Throws ApiError 400 "name: what".
   [[noreturn]] void fail_at(const std::string& name, const std::string& what) const;
 
  private:
   const OrderedJson& object_;
-  std::string where_;
+  std::string prefix_;
 };
 
 }  // namespace graft::server

@@ -1,4 +1,4 @@
-// JSON as it goes over the wire: compact, and valid whatever bytes a model made.
+// Compact JSON for the wire. Bytes that are not UTF-8 (a model can produce them) become U+FFFD.
 
 #pragma once
 
@@ -12,7 +12,7 @@ inline std::string json_text(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// The same with keys in their order.
+// The same, keeping the order of the keys.
 inline std::string ordered_text(const OrderedJson& json) {
   return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }

@@ -9,7 +9,7 @@
 namespace graft::server {
 namespace {
 
-// vLLM's.
+// Bucket bounds as in vLLM: seconds, and tokens for the lengths.
 constexpr std::array kFirstTokenBounds = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06,  0.08, 0.1,
                                           0.25,  0.5,   0.75, 1.0,  2.5,  5.0,   7.5,  10.0,
                                           20.0,  40.0,  80.0, 160., 640., 2560.0};
@@ -21,7 +21,7 @@ constexpr std::array kRequestBounds = {0.3,  0.5,  0.8,  1.0,  1.5,   2.0,   2.5
 constexpr std::array kLengthBounds = {1.0,   2.0,   5.0,   10.0,  20.0,   50.0,   100.0,  200.0,
                                       500.0, 1000., 2000., 5000., 10000., 20000., 50000., 100000.};
 
-// Backslashes, quotes and line ends would end a label.
+// Escapes backslashes, quotes and newlines in a label value.
 std::string label_text(const std::string& model) {
   std::string text;
   for (const char c : model) {
@@ -67,7 +67,7 @@ void Histogram::write(std::string& out, std::string_view name, const std::string
       fmt::format("{}_sum{{{}}} {}\n{}_count{{{}}} {}\n", name, labels, sum_, name, labels, count);
 }
 
-struct Metrics::OfModel {
+struct Metrics::ModelMetrics {
   Histogram first_token{kFirstTokenBounds};
   Histogram next_token{kTokenBounds};
   Histogram total{kRequestBounds};
@@ -79,29 +79,29 @@ struct Metrics::OfModel {
   std::int64_t num_prompt = 0;
   std::int64_t num_cached = 0;
   std::int64_t num_output = 0;
-  std::map<std::string, std::int64_t> ends = {};  // by reason
+  std::map<std::string, std::int64_t> num_finished = {};  // by finish reason
 };
 
 Metrics::Metrics() = default;
 Metrics::~Metrics() = default;
 
-Metrics::OfModel& Metrics::of(const std::string& model) {
+Metrics::ModelMetrics& Metrics::for_model(const std::string& model) {
   return models_[model];
 }
 
 void Metrics::first_token(const std::string& model, double seconds) {
   const std::lock_guard lock(mutex_);
-  of(model).first_token.observe(seconds);
+  for_model(model).first_token.observe(seconds);
 }
 
 void Metrics::next_token(const std::string& model, double seconds) {
   const std::lock_guard lock(mutex_);
-  of(model).next_token.observe(seconds);
+  for_model(model).next_token.observe(seconds);
 }
 
 void Metrics::prompt(const std::string& model, std::int64_t num_tokens, std::int64_t num_cached) {
   const std::lock_guard lock(mutex_);
-  OfModel& metrics = of(model);
+  ModelMetrics& metrics = for_model(model);
   metrics.prompt_length.observe(static_cast<double>(num_tokens));
   metrics.num_prompt += num_tokens;
   metrics.num_cached += num_cached;
@@ -109,23 +109,23 @@ void Metrics::prompt(const std::string& model, std::int64_t num_tokens, std::int
 
 void Metrics::output(const std::string& model, std::size_t num_tokens) {
   const std::lock_guard lock(mutex_);
-  of(model).num_output += static_cast<std::int64_t>(num_tokens);
+  for_model(model).num_output += static_cast<std::int64_t>(num_tokens);
 }
 
-void Metrics::finished(const std::string& model, const FinishedAnswer& answer) {
+void Metrics::finished(const std::string& model, const FinishedSequence& sequence) {
   const std::lock_guard lock(mutex_);
-  OfModel& metrics = of(model);
-  metrics.total.observe(answer.total_seconds);
-  metrics.queue.observe(answer.queue_seconds);
-  metrics.prefill.observe(answer.prefill_seconds);
-  metrics.decode.observe(answer.decode_seconds);
-  metrics.output_length.observe(static_cast<double>(answer.num_output));
-  ++metrics.ends[std::string(answer.reason)];
+  ModelMetrics& metrics = for_model(model);
+  metrics.total.observe(sequence.total_seconds);
+  metrics.queue.observe(sequence.queue_seconds);
+  metrics.prefill.observe(sequence.prefill_seconds);
+  metrics.decode.observe(sequence.decode_seconds);
+  metrics.output_length.observe(static_cast<double>(sequence.num_output));
+  ++metrics.num_finished[std::string(sequence.reason)];
 }
 
 namespace {
 
-// One row per number of the engine.
+// One metric that is read from the engine's statistics.
 struct GaugeRow {
   const char* name;
   const char* type;
@@ -133,22 +133,23 @@ struct GaugeRow {
   double (*value)(const engine::EngineStats& stats);
 };
 
-double kv_use(const engine::EngineStats& stats) {
+double kv_cache_usage(const engine::EngineStats& stats) {
   if (stats.blocks.num_blocks == 0) return 0;
   return static_cast<double>(stats.blocks.num_used) / static_cast<double>(stats.blocks.num_blocks);
 }
 
 constexpr GaugeRow kGauges[] = {
-    {"vllm:num_requests_running", "gauge", "Sequences that are being computed.",
+    {"vllm:num_requests_running", "gauge", "Number of running sequences.",
      [](const engine::EngineStats& s) { return static_cast<double>(s.num_running); }},
-    {"vllm:num_requests_waiting", "gauge", "Sequences that wait for a seat or for room.",
+    {"vllm:num_requests_waiting", "gauge",
+     "Number of sequences waiting for a slot or for KV-cache blocks.",
      [](const engine::EngineStats& s) { return static_cast<double>(s.num_waiting); }},
-    {"vllm:kv_cache_usage_perc", "gauge", "Share of the KV cache in use; 1 is all of it.", kv_use},
-    {"vllm:num_preemptions_total", "counter", "Sequences that gave up their blocks.",
+    {"vllm:kv_cache_usage_perc", "gauge", "KV-cache usage; 1 means 100 percent.", kv_cache_usage},
+    {"vllm:num_preemptions_total", "counter", "Number of preempted sequences.",
      [](const engine::EngineStats& s) { return static_cast<double>(s.num_preemptions); }},
-    {"vllm:prefix_cache_queries_total", "counter", "Tokens looked for in the prefix cache.",
+    {"vllm:prefix_cache_queries_total", "counter", "Tokens queried in the prefix cache.",
      [](const engine::EngineStats& s) { return static_cast<double>(s.num_queried_tokens); }},
-    {"vllm:prefix_cache_hits_total", "counter", "Tokens found there.",
+    {"vllm:prefix_cache_hits_total", "counter", "Tokens found in the prefix cache.",
      [](const engine::EngineStats& s) { return static_cast<double>(s.num_hit_tokens); }},
 };
 
@@ -170,13 +171,14 @@ std::string Metrics::text(const std::vector<ModelGauges>& gauges) const {
     for (const auto& [model, metrics] : models_)
       out += fmt::format("{}{{{}}} {}\n", name, label_text(model), metrics.*value);
   };
-  counter("vllm:prompt_tokens_total", "Tokens of prompts.", &OfModel::num_prompt);
-  counter("vllm:prompt_tokens_cached_total", "Those of them found in the prefix cache.",
-          &OfModel::num_cached);
-  counter("vllm:generation_tokens_total", "Tokens of answers.", &OfModel::num_output);
-  write_head(out, "vllm:request_success_total", "counter", "Answers that ended, by reason.");
+  counter("vllm:prompt_tokens_total", "Number of prompt tokens.", &ModelMetrics::num_prompt);
+  counter("vllm:prompt_tokens_cached_total", "Number of prompt tokens found in the prefix cache.",
+          &ModelMetrics::num_cached);
+  counter("vllm:generation_tokens_total", "Number of generated tokens.", &ModelMetrics::num_output);
+  write_head(out, "vllm:request_success_total", "counter",
+             "Number of finished sequences by finish reason.");
   for (const auto& [model, metrics] : models_) {
-    for (const auto& [reason, count] : metrics.ends) {
+    for (const auto& [reason, count] : metrics.num_finished) {
       out += fmt::format("vllm:request_success_total{{{},finished_reason=\"{}\"}} {}\n",
                          label_text(model), reason, count);
     }
@@ -187,18 +189,22 @@ std::string Metrics::text(const std::vector<ModelGauges>& gauges) const {
     for (const auto& [model, metrics] : models_)
       (metrics.*value).write(out, name, label_text(model));
   };
-  histogram("vllm:time_to_first_token_seconds", "From the request to its first token.",
-            &OfModel::first_token);
-  histogram("vllm:inter_token_latency_seconds", "From one token to the next.",
-            &OfModel::next_token);
-  histogram("vllm:e2e_request_latency_seconds", "From the request to its end.", &OfModel::total);
-  histogram("vllm:request_queue_time_seconds", "Waiting for a seat.", &OfModel::queue);
-  histogram("vllm:request_prefill_time_seconds", "From the seat to the first token.",
-            &OfModel::prefill);
-  histogram("vllm:request_decode_time_seconds", "From the first token to the last.",
-            &OfModel::decode);
-  histogram("vllm:request_prompt_tokens", "Tokens of a prompt.", &OfModel::prompt_length);
-  histogram("vllm:request_generation_tokens", "Tokens of an answer.", &OfModel::output_length);
+  histogram("vllm:time_to_first_token_seconds", "Time to first token in seconds.",
+            &ModelMetrics::first_token);
+  histogram("vllm:inter_token_latency_seconds", "Time between tokens in seconds.",
+            &ModelMetrics::next_token);
+  histogram("vllm:e2e_request_latency_seconds", "End-to-end request latency in seconds.",
+            &ModelMetrics::total);
+  histogram("vllm:request_queue_time_seconds", "Time spent waiting for a slot, in seconds.",
+            &ModelMetrics::queue);
+  histogram("vllm:request_prefill_time_seconds", "Time spent in prefill, in seconds.",
+            &ModelMetrics::prefill);
+  histogram("vllm:request_decode_time_seconds", "Time spent in decode, in seconds.",
+            &ModelMetrics::decode);
+  histogram("vllm:request_prompt_tokens", "Prompt tokens per request.",
+            &ModelMetrics::prompt_length);
+  histogram("vllm:request_generation_tokens", "Generated tokens per sequence.",
+            &ModelMetrics::output_length);
   return out;
 }
 

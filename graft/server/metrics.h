@@ -1,5 +1,5 @@
-// What /metrics shows, as Prometheus reads it. Names and meanings are vLLM's, so that its
-// dashboards work.
+// The metrics of /metrics in Prometheus's text format. Names and meanings are vLLM's, so that
+// dashboards made for vLLM work.
 
 #pragma once
 
@@ -17,21 +17,21 @@ namespace graft::server {
 
 class Histogram {
  public:
-  // Upper bounds, ascending; they must outlive it.
+  // `bounds`: upper bounds of the buckets, ascending; they must outlive the histogram.
   explicit Histogram(std::span<const double> bounds);
 
   void observe(double value);
-  // Appends the lines of one metric. `labels`: `model_name="m"`.
+  // Appends the samples of one metric. `labels`: `model_name="m"`.
   void write(std::string& out, std::string_view name, const std::string& labels) const;
 
  private:
   std::span<const double> bounds_;
-  std::vector<std::uint64_t> counts_;  // per bound, and one for what is above
+  std::vector<std::uint64_t> counts_;  // [bounds + 1], the last for values above all bounds
   double sum_ = 0;
 };
 
-// One answer, when it has ended.
-struct FinishedAnswer {
+// Measurements of one finished sequence (one sample of a request).
+struct FinishedSequence {
   std::string_view reason = {};  // stop, length, abort, error
   std::int64_t num_output = 0;
   double total_seconds = 0;
@@ -52,21 +52,21 @@ class Metrics {
   Metrics& operator=(const Metrics&) = delete;
   ~Metrics();
 
-  // Seconds since the request came, and since the token before.
+  // Seconds since the request arrived, and since the previous token.
   void first_token(const std::string& model, double seconds);
   void next_token(const std::string& model, double seconds);
-  // A prompt has been read; tokens have been added to an answer.
+  // Counts the tokens of a processed prompt, and generated tokens.
   void prompt(const std::string& model, std::int64_t num_tokens, std::int64_t num_cached);
   void output(const std::string& model, std::size_t num_tokens);
-  void finished(const std::string& model, const FinishedAnswer& answer);
+  void finished(const std::string& model, const FinishedSequence& sequence);
 
   std::string text(const std::vector<ModelGauges>& gauges) const;
 
  private:
-  struct OfModel;
-  using Models = std::map<std::string, OfModel>;
+  struct ModelMetrics;
+  using Models = std::map<std::string, ModelMetrics>;
 
-  OfModel& of(const std::string& model);
+  ModelMetrics& for_model(const std::string& model);
 
   mutable std::mutex mutex_;
   Models models_;

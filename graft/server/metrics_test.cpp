@@ -22,7 +22,7 @@ TEST(Histogram, CountsUpToEachBound) {
             "x_bucket{m=\"a\",le=\"+Inf\"} 4\nx_sum{m=\"a\"} 12.5\nx_count{m=\"a\"} 4\n");
 }
 
-TEST(Metrics, SayWhatHappened) {
+TEST(Metrics, ReportsCountersGaugesAndHistograms) {
   Metrics metrics;
   metrics.first_token("m\"1", 0.2);
   metrics.next_token("m\"1", 0.02);
@@ -47,8 +47,8 @@ TEST(Metrics, SayWhatHappened) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\nin\n" << text;
 }
 
-// What Prometheus refuses: a sample without a type before it, and two heads of one name.
-TEST(Metrics, AreWellFormed) {
+// Prometheus rejects a sample without a preceding TYPE line, and two TYPE lines for one name.
+TEST(Metrics, TextIsWellFormed) {
   Metrics metrics;
   metrics.first_token("a", 0.2);
   metrics.finished("b", {.reason = "length"});

@@ -9,22 +9,23 @@
 
 namespace graft::server {
 
-void answering(const http::ExchangePtr& exchange, const std::function<void()>& work) noexcept {
+void with_error_response(const http::ExchangePtr& exchange,
+                         const std::function<void()>& work) noexcept {
   const std::string& path = exchange->request().path;
   try {
     work();
   } catch (const ApiError& error) {
     exchange->respond(error_response(error, path));
   } catch (const Error& error) {
-    // What the engine and the templates refuse, a client can mend.
+    // Thrown by the engine and the chat template for invalid requests.
     exchange->respond(error_response({400, error.what()}, path));
   } catch (const Failure& error) {
-    exchange->note("error", error.what());
+    exchange->log_field("error", error.what());
     exchange->respond(error_response({500, error.what()}, path));
   } catch (const std::bad_alloc&) {
     exchange->respond(error_response({503, "out of memory"}, path));
   } catch (const std::exception& error) {
-    exchange->note("error", error.what());
+    exchange->log_field("error", error.what());
     exchange->respond(error_response({500, "internal error"}, path));
   }
 }
@@ -41,9 +42,9 @@ void Router::add(const std::string& method, const std::string& path, http::Handl
                      .handler = std::move(handler)});
 }
 
-void Router::add_plain(const std::string& method,
-                       const std::string& path,
-                       std::function<http::Response(const http::Request& request)> handler) {
+void Router::add_sync(const std::string& method,
+                      const std::string& path,
+                      std::function<http::Response(const http::Request& request)> handler) {
   add(method, path, [handler = std::move(handler)](const http::ExchangePtr& exchange) {
     exchange->respond(handler(exchange->request()));
   });
@@ -61,11 +62,12 @@ const http::Handler& Router::find(const http::Request& request) const {
   std::string allowed;
   for (const std::string& other : others)
     allowed += (allowed.empty() ? "" : ", ") + other;
-  throw ApiError(405, str(request.path, " takes ", allowed, ", not ", request.method));
+  throw ApiError(
+      405, str("method ", request.method, " not allowed for ", request.path, "; use ", allowed));
 }
 
 void Router::handle(const http::ExchangePtr& exchange) const {
-  answering(exchange, [&] { find(exchange->request())(exchange); });
+  with_error_response(exchange, [&] { find(exchange->request())(exchange); });
 }
 
 }  // namespace graft::server

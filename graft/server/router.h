@@ -1,4 +1,4 @@
-// Which handler answers which request. What a handler throws becomes an answer here.
+// Maps method and path to a handler, and turns exceptions of handlers into error responses.
 
 #pragma once
 
@@ -12,14 +12,14 @@ namespace graft::server {
 
 class Router {
  public:
-  // A path that ends in * stands for all that begin so. GET answers HEAD too.
+  // A path that ends in * is a prefix match. GET routes also serve HEAD.
   void add(const std::string& method, const std::string& path, http::Handler handler);
-  // One that answers at once.
-  void add_plain(const std::string& method,
-                 const std::string& path,
-                 std::function<http::Response(const http::Request& request)> handler);
+  // A handler that returns its response immediately.
+  void add_sync(const std::string& method,
+                const std::string& path,
+                std::function<http::Response(const http::Request& request)> handler);
 
-  // Never throws: 404 and 405 for what nobody answers, 400 for an Error, 500 for the rest.
+  // Never throws: 404 for an unknown path, 405 for a wrong method, 400 for Error, 500 otherwise.
   void handle(const http::ExchangePtr& exchange) const;
 
  private:
@@ -37,7 +37,8 @@ class Router {
   std::vector<Route> routes_;
 };
 
-// Runs `work`; what it throws is the exchange's answer.
-void answering(const http::ExchangePtr& exchange, const std::function<void()>& work) noexcept;
+// Runs `work`; an exception becomes the error response of the exchange.
+void with_error_response(const http::ExchangePtr& exchange,
+                         const std::function<void()>& work) noexcept;
 
 }  // namespace graft::server

@@ -11,9 +11,9 @@
 #include "graft/server/access/access_log.h"
 #include "graft/server/admin.h"
 #include "graft/server/api_error.h"
-#include "graft/server/backend.h"
+#include "graft/server/handler_context.h"
 #include "graft/server/http/server.h"
-#include "graft/server/http/workers.h"
+#include "graft/server/http/worker_pool.h"
 #include "graft/server/metrics.h"
 #include "graft/server/ollama/handlers.h"
 #include "graft/server/openai/handlers.h"
@@ -23,7 +23,7 @@
 namespace graft::server {
 namespace {
 
-// Every connection is a file; systems give few until asked for more.
+// Raises the soft limit of open files to the hard limit: every connection is a file descriptor.
 void raise_file_limit() {
   rlimit limit = {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -46,23 +46,23 @@ void serve(const ServiceConfig& config, const std::function<void(std::uint16_t p
   Metrics metrics;
   Readiness readiness;
   std::atomic<bool> is_stopping = false;
-  // The server goes last: what the models still say on their way out is said to it.
+  // Declared first, destroyed last: models post their last updates to it while they stop.
   http::Server server(config.http);
   Router router;
-  http::Workers slow_workers(2);
+  http::WorkerPool blocking_workers(2);
   ModelPool models(config.pool, [&server](std::function<void()> task) {
     server.post_to_workers(std::move(task));
   });
-  const HandlerContext backend = {.models = models,
+  const HandlerContext context = {.models = models,
                                   .access = access,
                                   .metrics = metrics,
-                                  .slow_workers = slow_workers,
+                                  .blocking_workers = blocking_workers,
                                   .is_stopping = is_stopping,
                                   .max_waiting = config.max_waiting,
                                   .pooling = config.pooling};
-  openai::add_routes(router, backend);
-  ollama::add_routes(router, backend);
-  add_ops_routes(router, backend, readiness);
+  openai::add_routes(router, context);
+  ollama::add_routes(router, context);
+  add_admin_routes(router, context, readiness);
   add_static_routes(router);
   if (config.preload) {
     preload(models, readiness);
@@ -75,16 +75,16 @@ void serve(const ServiceConfig& config, const std::function<void(std::uint16_t p
       {.handler = [&router](const http::ExchangePtr& exchange) { router.handle(exchange); },
        .gate = [&access](const http::Request& request) { return access.gate(request); },
        .headers = [&access](const http::Request& request) { return access.headers(request); },
-       .refusal =
+       .error_response =
            [](int status, const std::string& message) {
-             ApiError error(status, str("the request: ", message));
+             ApiError error(status, str("invalid request: ", message));
              if (status == 503) error.retry_after_seconds = 1;
              return error_response(error, {});
            },
        .on_drain = [&readiness] { readiness.is_draining = true; },
-       .log = [&log](const http::Record& record) { log.write(record); }});
+       .log = [&log](const http::LogRecord& record) { log.write(record); }});
   is_stopping = true;
-  slow_workers.stop();
+  blocking_workers.stop();
 }
 
 }  // namespace graft::server

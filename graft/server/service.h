@@ -1,4 +1,4 @@
-// The whole server: HTTP in front, the APIs, the models behind.
+// The complete server: HTTP, the OpenAI and Ollama APIs, admin routes, web pages and models.
 
 #pragma once
 
@@ -18,14 +18,14 @@ struct ServiceConfig {
   http::Config http = {};
   AccessConfig access = {};
   PoolConfig pool = {};
-  std::int64_t max_waiting = 2048;  // answers that wait for a seat, per model; more get 429
-  std::string access_log = {};      // file, "-", or "" for none
+  std::int64_t max_waiting = 2048;  // queued sequences per model; beyond that 429
+  std::string access_log = {};      // file, "-" for standard output, "" for none
   api::Pooling pooling = api::Pooling::Mean;
-  bool preload = true;  // the first model, before anybody asks
+  bool preload = true;  // load the first model at startup
 };
 
-// Runs until a signal says otherwise. `listening` is told the port as soon as clients can connect.
-// Throws Error.
+// Serves until SIGTERM or SIGINT. Calls `listening` with the port once clients can connect. Throws
+// Error.
 void serve(const ServiceConfig& config, const std::function<void(std::uint16_t port)>& listening);
 
 }  // namespace graft::server

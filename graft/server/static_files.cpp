@@ -3,17 +3,17 @@
 namespace graft::server {
 namespace {
 
-// All that the page needs: no other host, no code but its own files, no frame around it.
+// Content-Security-Policy: same origin only, no inline scripts, no embedding in frames.
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-// Browsers name it first when somebody types an address; programs take anything.
+// Browsers send Accept: text/html for a typed address; API clients send */* or nothing.
 bool wants_page(const http::Request& request) {
   return request.header("accept").find("text/html") != std::string_view::npos;
 }
 
-// Clients of Ollama look here to see whether it is there.
+// Ollama's clients probe / for "Ollama is running".
 http::Response greeting() {
   return {.body = "graft is running. Ollama is running (the same API is at /api).\n",
           .content_type = "text/plain; charset=utf-8",
@@ -38,7 +38,7 @@ http::Response static_response(const StaticFile& file) {
 
 void add_static_routes(Router& router) {
   for (const StaticFile& file : static_files()) {
-    router.add_plain("GET", std::string(file.path), [&file](const http::Request& request) {
+    router.add_sync("GET", std::string(file.path), [&file](const http::Request& request) {
       return file.path == "/" && !wants_page(request) ? greeting() : static_response(file);
     });
   }

@@ -1,5 +1,4 @@
-// Files that are part of the program: the web page. cmake/embed.cmake makes the table from
-// web/dist.
+// The web pages, embedded in the binary. cmake/embed.cmake generates the table from web/dist.
 
 #pragma once
 
@@ -18,7 +17,8 @@ struct StaticFile {
 
 std::span<const StaticFile> static_files();
 
-// What lies under /assets/ has a hash of its contents in its name and may be kept for ever.
+// Files under /assets/ have a content hash in their name and are cached forever; pages are
+// revalidated.
 http::Response static_response(const StaticFile& file);
 
 void add_static_routes(Router& router);

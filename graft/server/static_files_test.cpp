@@ -25,7 +25,7 @@ http::Response get(const std::string& path, const std::string& accept) {
   return exchange->response.value();
 }
 
-TEST(StaticFiles, BrowsersGetThePageAndProgramsAWord) {
+TEST(StaticFiles, RootServesHtmlToBrowsersAndTextToApiClients) {
   const http::Response page = get("/", "text/html,application/xhtml+xml,*/*;q=0.8");
   EXPECT_EQ(page.content_type, "text/html; charset=utf-8");
   EXPECT_TRUE(page.body.starts_with("<!doctype html>"));
@@ -34,7 +34,7 @@ TEST(StaticFiles, BrowsersGetThePageAndProgramsAWord) {
   EXPECT_EQ(get("/status", "*/*").content_type, "text/html; charset=utf-8");
 }
 
-TEST(StaticFiles, PagesAreAskedForAgainAndAssetsKept) {
+TEST(StaticFiles, PagesAreRevalidatedAndAssetsImmutable) {
   for (const StaticFile& file : static_files()) {
     const http::Response response = static_response(file);
     EXPECT_EQ(response.body, file.bytes);
@@ -48,8 +48,8 @@ TEST(StaticFiles, PagesAreAskedForAgainAndAssetsKept) {
   }
 }
 
-// Nothing outside the program: it works without a network, and tells nobody who reads.
-TEST(StaticFiles, PagesNameOnlyFilesOfTheProgram) {
+// No external resources: the pages work offline and leak nothing to other hosts.
+TEST(StaticFiles, PagesReferenceOnlyEmbeddedFiles) {
   std::set<std::string_view> paths;
   std::size_t num_bytes = 0;
   for (const StaticFile& file : static_files()) {
@@ -62,7 +62,7 @@ TEST(StaticFiles, PagesNameOnlyFilesOfTheProgram) {
     ASSERT_TRUE(paths.contains(name));
     const std::string page(std::ranges::find(static_files(), name, &StaticFile::path)->bytes);
     for (std::sregex_iterator it(page.begin(), page.end(), reference), end; it != end; ++it)
-      EXPECT_TRUE(paths.contains((*it)[1].str())) << name << " names " << (*it)[1];
+      EXPECT_TRUE(paths.contains((*it)[1].str())) << name << " references " << (*it)[1];
   }
 }
 

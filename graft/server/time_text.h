@@ -1,4 +1,4 @@
-// Times as they stand in answers and logs.
+// Timestamps for responses and logs.
 
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace graft::server {
 
-double unix_now();                         // seconds since 1970
+double unix_now();                         // Unix time in seconds
 std::string rfc3339(double unix_seconds);  // "2026-08-01T12:00:00.123456Z"
 
 }  // namespace graft::server

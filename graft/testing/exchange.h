@@ -1,4 +1,5 @@
-// For tests: an exchange without a connection. What is posted runs at once.
+// For tests: an exchange without a connection that records the response. Posted tasks run
+// immediately.
 
 #pragma once
 
@@ -21,16 +22,18 @@ class TestExchange final : public http::Exchange {
   void start_stream(http::StreamHead given) override { head = std::move(given); }
   void write(std::string_view bytes) override { written += bytes; }
   void end() override { has_ended = true; }
-  void on_gone(Task task) override { gone = std::move(task); }
+  void on_disconnect(Task task) override { disconnect_task = std::move(task); }
   void post(Task task) override { task(); }
-  void note(const std::string& name, Json value) override { notes[name] = std::move(value); }
+  void log_field(const std::string& name, Json value) override {
+    log_fields[name] = std::move(value);
+  }
 
   std::optional<http::Response> response;
   std::optional<http::StreamHead> head;
   std::string written;
   bool has_ended = false;
-  Task gone;
-  Json notes = Json::object();
+  Task disconnect_task;
+  Json log_fields = Json::object();
 
  private:
   http::Request request_;

@@ -1,5 +1,5 @@
-// clients.mjs GRAFT MODEL: starts `graft serve` and drives every path of it with the clients that people
-// use: openai and ollama from npm. Ends with an error when something is not as these clients expect.
+// clients.mjs GRAFT MODEL: starts `graft serve` and tests every path with the official clients, openai and
+// ollama from npm. Fails when a response is not what these clients expect.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -45,7 +45,7 @@ async function eventually(what, holds) {
     if (await holds()) return;
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
-  throw new Error(`never: ${what}`);
+  throw new Error(`timeout: ${what}`);
 }
 
 const chat = (more = {}) => ({ model: "sprout", messages: [question], temperature: 0, ...more });
@@ -57,7 +57,7 @@ const openaiChecks = {
     assert.equal((await client.models.retrieve("sprout")).object, "model");
   },
 
-  async "answers in one piece"(client) {
+  async "returns a complete response"(client) {
     const { data, response } = await client.chat.completions.create(chat()).withResponse();
     assert.equal(data.choices[0].message.content, sum);
     assert.equal(data.choices[0].finish_reason, "stop");
@@ -77,7 +77,7 @@ const openaiChecks = {
     assert.equal(usage.completion_tokens, 10);
   },
 
-  async "gives logprobs and several choices"(client) {
+  async "returns logprobs and several choices"(client) {
     const { choices } = await client.chat.completions.create(
       chat({ temperature: 1, n: 2, seed: 3, logprobs: true, top_logprobs: 2, max_completion_tokens: 3 }),
     );
@@ -86,7 +86,7 @@ const openaiChecks = {
     assert.equal(choices[0].logprobs.content[0].top_logprobs.length, 2);
   },
 
-  async "calls tools, streamed by the helper"(client) {
+  async "streams tool calls with the client's helper"(client) {
     const runner = client.chat.completions.stream({ model: "sprout", messages: [toolQuestion], tools, temperature: 0 });
     const message = await runner.finalMessage();
     assert.equal(message.tool_calls[0].function.name, "get_price");
@@ -101,17 +101,17 @@ const openaiChecks = {
     assert.match(next.choices[0].message.content, /18/);
   },
 
-  async "completes"(client) {
-    const whole = await client.completions.create({ model: "sprout", prompt: ["Once", "The"], max_tokens: 3, temperature: 0 });
-    assert.deepEqual(whole.choices.map((choice) => choice.index), [0, 1]);
+  async "completes text"(client) {
+    const complete = await client.completions.create({ model: "sprout", prompt: ["Once", "The"], max_tokens: 3, temperature: 0 });
+    assert.deepEqual(complete.choices.map((choice) => choice.index), [0, 1]);
     const stream = await client.completions.create({ model: "sprout", prompt: "Once", max_tokens: 3, temperature: 0, stream: true });
     let text = "";
     for await (const chunk of stream) text += chunk.choices[0].text;
-    assert.equal(text, whole.choices[0].text);
+    assert.equal(text, complete.choices[0].text);
   },
 
-  // Without encoding_format the client asks for base64 and decodes it.
-  async "makes vectors"(client) {
+  // Without encoding_format the client requests base64 and decodes it.
+  async "embeds"(client) {
     const { data } = await client.embeddings.create({ model: "sprout", input: ["Hello", "world"] });
     assert.equal(data[1].embedding.length, 512);
     const length = Math.hypot(...data[0].embedding);
@@ -120,18 +120,18 @@ const openaiChecks = {
     assert.ok(Math.abs(floats.data[0].embedding[0] - data[0].embedding[0]) < 1e-6);
   },
 
-  async "says what is wrong"(client, url) {
+  async "reports errors"(client, url) {
     await assert.rejects(client.chat.completions.create(chat({ model: "none" })), OpenAI.NotFoundError);
     await assert.rejects(client.chat.completions.create(chat({ response_format: { type: "json_object" } })), (error) => {
       assert.ok(error instanceof OpenAI.BadRequestError);
       assert.equal(error.param, "response_format");
       return true;
     });
-    const stranger = new OpenAI({ baseURL: `${url}/v1`, apiKey: "wrong", maxRetries: 0 });
-    await assert.rejects(stranger.models.list(), OpenAI.AuthenticationError);
+    const unauthorized = new OpenAI({ baseURL: `${url}/v1`, apiKey: "wrong", maxRetries: 0 });
+    await assert.rejects(unauthorized.models.list(), OpenAI.AuthenticationError);
   },
 
-  async "is told when it is too much, and when a client leaves"(client) {
+  async "returns 429 when the queue is full, and frees slots on disconnect"(client) {
     const endless = chat({ stream: true, ignore_eos: true });
     const streams = await Promise.all([1, 2, 3].map(() => client.chat.completions.create(endless)));
     await assert.rejects(client.chat.completions.create(chat()), (error) => {
@@ -140,7 +140,7 @@ const openaiChecks = {
       return true;
     });
     for (const stream of streams) stream.controller.abort();
-    await eventually("a free seat", async () => {
+    await eventually("a free slot", async () => {
       try {
         return (await client.chat.completions.create(chat())).choices.length === 1;
       } catch (error) {
@@ -158,11 +158,11 @@ const ollamaChecks = {
     assert.ok((await client.version()).version);
   },
 
-  async "answers in one piece and in lines"(client) {
+  async "returns complete responses and streams"(client) {
     const options = { temperature: 0 };
-    const whole = await client.chat({ model: "sprout", messages: [question], options });
-    assert.equal(whole.message.content, sum);
-    assert.ok(whole.total_duration > 0);
+    const complete = await client.chat({ model: "sprout", messages: [question], options });
+    assert.equal(complete.message.content, sum);
+    assert.ok(complete.total_duration > 0);
     let text = "";
     for await (const part of await client.chat({ model: "sprout", messages: [question], options, stream: true }))
       text += part.message.content;
@@ -178,24 +178,24 @@ const ollamaChecks = {
     assert.deepEqual(message.tool_calls[0].function.arguments, { item: "watch" });
   },
 
-  async "makes vectors"(client) {
+  async "embeds"(client) {
     const { embeddings } = await client.embed({ model: "sprout", input: ["Hello", "world"] });
     assert.deepEqual(embeddings.map((vector) => vector.length), [512, 512]);
   },
 
-  async "says what is wrong"(client) {
+  async "reports errors"(client) {
     await assert.rejects(client.chat({ model: "none", messages: [question] }), /none/);
     await assert.rejects(client.generate({ model: "sprout", prompt: "x", format: "json" }), /format/);
   },
 
-  async "stops when it is aborted"(client) {
+  async "aborts a stream"(client) {
     const stream = await client.generate({ model: "sprout", prompt: "Tell me a story.", raw: true, stream: true, options: { temperature: 1, num_predict: 2000 } });
     await assert.rejects(async () => {
       for await (const part of stream) if (part.response) stream.abort();
     }, { name: "AbortError" });
   },
 
-  async "knows what runs"(client) {
+  async "lists running models"(client) {
     assert.equal((await client.ps()).models[0].name, "sprout");
   },
 };

@@ -1,5 +1,4 @@
-// page.mjs GRAFT MODEL CHROMIUM: starts `graft serve` and uses its pages in a browser, as a person would. Ends with
-// an error when something is not as it should be.
+// page.mjs GRAFT MODEL CHROMIUM: starts `graft serve` and tests its web pages in a browser.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -36,10 +35,10 @@ async function eventually(what, holds) {
     if (last) return last;
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
-  throw new Error(`never: ${what}`);
+  throw new Error(`timeout: ${what}`);
 }
 
-// A page of a browser that was never here before. What goes wrong in it is an error here.
+// Opens a page in a fresh browser context and records script errors and requests to other origins.
 async function open(browser, url, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, locale: "en-US", colorScheme: "light", ...options });
   const page = await context.newPage();
@@ -47,12 +46,12 @@ async function open(browser, url, options = {}) {
   const problems = [];
   page.on("pageerror", (error) => problems.push(String(error)));
   page.on("console", (message) => {
-    // Answers of 4xx and 5xx, which tests ask for, are told there too.
+    // 4xx and 5xx responses, which some tests provoke, are logged to the console too.
     if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) problems.push(message.text());
   });
   page.on("request", (request) => {
     const { origin, protocol } = new URL(request.url());
-    if (origin !== new URL(url).origin && protocol !== "blob:") problems.push(`asked ${request.url()}`);
+    if (origin !== new URL(url).origin && protocol !== "blob:") problems.push(`requested ${request.url()}`);
   });
   await page.goto(url);
   return { page, problems, close: () => context.close() };
@@ -86,7 +85,7 @@ async function fitsTheWidth(page) {
   assert.ok(content <= room, `${content} pixels of page in ${room}`);
 }
 
-// What a server would stream, for cases that Sprout does not make.
+// A server's event stream, for cases that Sprout does not produce.
 const streamOf = (deltas, end) =>
   deltas.map((delta) => `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: null }] })}\n\n`).join("") + end;
 const properEnd = `data: ${JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] })}\n\ndata: ${JSON.stringify({
@@ -94,24 +93,24 @@ const properEnd = `data: ${JSON.stringify({ choices: [{ index: 0, delta: {}, fin
   usage: { prompt_tokens: 31, completion_tokens: 412, prompt_tokens_details: { cached_tokens: 16 } },
 })}\n\ndata: [DONE]\n\n`;
 
-async function pretend(page, body) {
+async function mockStream(page, body) {
   await page.route("**/v1/chat/completions", (route) => route.fulfill({ status: 200, contentType: "text/event-stream", body }));
 }
 
 const checks = {
-  async "asks, and streams the answer"(browser, url) {
+  async "sends a question and streams the answer"(browser, url) {
     const { page, problems, close } = await open(browser, url);
     await page.locator("#model option", { hasText: "sprout" }).waitFor({ state: "attached" });
     await picture(page, "empty");
     await setting(page, { temperature: "0" });
     assert.equal(await ask(page, question), sum);
     const stats = await answers(page).last().locator(".stats").innerText();
-    assert.match(stats, /tokens\/s.*10 tokens.*22 tokens of prompt, \d+ from the cache/s);
+    assert.match(stats, /tokens\/s.*10 tokens.*22 prompt tokens, \d+ cached/s);
     assert.equal(await page.locator(".chat-row.current").innerText(), question);
 
-    // The same again: known to the prefix cache now.
+    // The same prompt again hits the prefix cache.
     await answers(page).last().locator("[aria-label='Answer again']").click();
-    await eventually("cached tokens", async () => /16 from the cache/.test((await answers(page).last().innerText()) ?? ""));
+    await eventually("cached tokens", async () => /16 cached/.test((await answers(page).last().innerText()) ?? ""));
     assert.equal(await answers(page).count(), 1);
 
     await page.locator(".user").first().hover();
@@ -124,7 +123,7 @@ const checks = {
     await close();
   },
 
-  async "stops, and keeps what had come"(browser, url) {
+  async "stops and keeps the partial answer"(browser, url) {
     const { page, problems, close } = await open(browser, url);
     await setting(page, { temperature: "2", max_tokens: "3000", seed: "1" });
     await send(page, story);
@@ -193,10 +192,10 @@ const checks = {
     await close();
   },
 
-  async "shows markdown, and runs nothing of it"(browser, url) {
+  async "renders markdown without executing HTML"(browser, url) {
     const { page, problems, close } = await open(browser, url, { permissions: ["clipboard-read", "clipboard-write"] });
-    const pieces = longAnswer.match(/[\s\S]{1,7}/g).map((content) => ({ content }));
-    await pretend(page, streamOf([{ reasoning_content: "Which *method*? " }, { reasoning: "Centres." }, ...pieces], properEnd));
+    const deltas = longAnswer.match(/[\s\S]{1,7}/g).map((content) => ({ content }));
+    await mockStream(page, streamOf([{ reasoning_content: "Which *method*? " }, { reasoning: "Centres." }, ...deltas], properEnd));
     await ask(page, "Write a Python function that finds the longest palindrome in a text.");
     const answer = answers(page).last();
     assert.equal(await answer.locator("h2").innerText(), "Longest palindrome");
@@ -240,7 +239,7 @@ const checks = {
     const { page, problems, close } = await open(browser, url, { viewport: { width: 375, height: 740 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 });
     await picture(page, "phone-empty");
     await fitsTheWidth(page);
-    await pretend(page, streamOf([{ content: longAnswer }], properEnd));
+    await mockStream(page, streamOf([{ content: longAnswer }], properEnd));
     await ask(page, "A palindrome, please");
     await fitsTheWidth(page);
     await page.locator(".scroller").evaluate((node) => (node.scrollTop = 0));
@@ -264,7 +263,7 @@ const checks = {
     await close();
   },
 
-  async "says what went wrong in the server's words"(browser, url) {
+  async "shows the server's error messages"(browser, url) {
     const { page, problems, close } = await open(browser, url);
     await setting(page, { top_p: "7" });
     await send(page, question);
@@ -274,13 +273,13 @@ const checks = {
     await setting(page, { top_p: "" });
     await page.locator(".note button").click();
     await eventually("an answer", async () => /63/.test(await lastText(page)));
-    await isDone(page); // before that a question is not sent
+    await isDone(page); // questions are not sent before
 
-    await pretend(page, streamOf([{ content: "It begins" }], ""));
+    await mockStream(page, streamOf([{ content: "It begins" }], ""));
     await ask(page, "again");
     assert.equal(await lastText(page), "It begins");
     assert.match(await answers(page).last().innerText(), /connection was lost/);
-    await pretend(page, streamOf([{ content: "Half" }], 'data: {"error":{"message":"the engine fell over"}}\n\n'));
+    await mockStream(page, streamOf([{ content: "Half" }], 'data: {"error":{"message":"the engine fell over"}}\n\n'));
     await ask(page, "and again");
     assert.equal(await lastText(page), "Half");
     assert.match(await answers(page).last().innerText(), /the engine fell over/);
@@ -288,7 +287,7 @@ const checks = {
     await close();
   },
 
-  async "shows the server's numbers and its plan"(browser, url) {
+  async "shows metrics and the plan"(browser, url) {
     const { page, problems, close } = await open(browser, `${url}/status`);
     await page.locator(".state.live").waitFor();
     assert.ok((await page.locator(".plan rect").count()) > 30);
@@ -324,7 +323,7 @@ const checks = {
   },
 };
 
-// Of 61 layers, over two GPUs and the CPU.
+// A plan with 61 layers on two GPUs and the CPU.
 function largePlan() {
   const placements = [];
   const totals = {};
@@ -350,11 +349,11 @@ function largePlan() {
 }
 
 const keyChecks = {
-  async "asks for the key that the server wants"(browser, url) {
+  async "asks for the API key when the server requires one"(browser, url) {
     const { page, problems, close } = await open(browser, url);
     await page.locator("dialog[open]").waitFor();
     await picture(page, "key");
-    await page.keyboard.press("Escape"); // and it does not come back by itself
+    await page.keyboard.press("Escape"); // the dialog must not reopen
     await page.locator("dialog").waitFor({ state: "detached" });
     await page.waitForTimeout(300);
     assert.equal(await page.locator("dialog").count(), 0);

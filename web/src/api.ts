@@ -1,4 +1,4 @@
-// The server, as the page uses it.
+// Client of the server's HTTP API.
 
 import { t } from "./language";
 import { local } from "./local";
@@ -18,14 +18,14 @@ export const apiKey = {
   set: (key: string) => (key ? local.set("key", key) : local.remove("key")),
 };
 
-// The server's own words, wherever they stand.
+// The error message of a response body, in OpenAI's or Ollama's format.
 function messageOf(body: string): string {
   try {
     const { error } = JSON.parse(body) as { error?: { message?: string } | string };
     if (typeof error === "string") return error;
     if (error?.message) return error.message;
   } catch {
-    // Not ours: a proxy's page perhaps.
+    // Not JSON, for example an error page of a proxy.
   }
   return body.slice(0, 500);
 }
@@ -62,7 +62,7 @@ interface Chunk {
   error?: { message?: string; code?: unknown } | string;
 }
 
-// The answer in pieces. Ends without a `finish` when the connection did.
+// Streams the answer. Ends without a `finish` when the connection is lost.
 export async function* streamChat(body: object, signal: AbortSignal): AsyncGenerator<Delta> {
   const response = await ask("/v1/chat/completions", {
     method: "POST",
@@ -84,9 +84,9 @@ export async function* streamChat(body: object, signal: AbortSignal): AsyncGener
   }
 }
 
-// What to show for anything that `ask` throws.
+// The message to show for an exception of `ask`.
 export function errorText(error: unknown): string {
   if (!(error instanceof ServerError)) return t("unreachable");
-  // Inside a stream the status was sent long before.
+  // An error inside a stream has no status of its own: 200 was already sent.
   return error.status === 200 ? error.message : t("httpError", { status: error.status, message: error.message });
 }

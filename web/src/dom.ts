@@ -1,9 +1,10 @@
-// Elements in one expression. Strings become text, never HTML.
+// Creates DOM elements in one expression. Strings become text nodes, never HTML.
 
 type Child = Node | string | false | null | undefined;
 type Attributes = Record<string, unknown>;
 
-// Names that begin with "on" are listeners, "class" and those with a dash are attributes, the rest properties.
+// Names that start with "on" are event listeners; "class", "role" and names with a dash are attributes; the rest are
+// properties.
 export function h<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   attributes: Attributes = {},
@@ -27,7 +28,7 @@ export function svg(tag: string, attributes: Record<string, string | number> = {
   return node;
 }
 
-// 24 × 24, drawn with a pen of 1.75.
+// Icon paths in a 24 × 24 view box, stroke width 1.75.
 const paths = {
   plus: "M12 5v14M5 12h14",
   menu: "M4 7h16M4 12h16M4 17h16",
@@ -71,7 +72,7 @@ export async function copyText(text: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // Plain HTTP on another machine: browsers have no clipboard there, but this.
+    // The clipboard API is not available over plain HTTP from another host.
     const area = h("textarea", { value: text, class: "offscreen" });
     document.body.append(area);
     area.select();

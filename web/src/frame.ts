@@ -1,4 +1,4 @@
-// What both pages have: the switches of colours and language.
+// Shared by both pages: the theme and language buttons.
 
 import { h, iconButton, icon, type IconName } from "./dom";
 import { switchLanguage, t } from "./language";
@@ -19,7 +19,7 @@ function themeButton(): HTMLElement {
   return node;
 }
 
-// `rebuild` draws the page anew, in the other language.
+// `rebuild` redraws the page in the other language.
 export function switches(rebuild: () => void): HTMLElement {
   const language = iconButton("globe", t("switchLanguage"), () => (switchLanguage(), rebuild()), { id: "language" });
   return h("div", { class: "switches" }, themeButton(), language);

@@ -1,5 +1,5 @@
-// Colours for code: comments, strings, numbers, keywords. One table of languages; what it does not know gets
-// the common rules, which are right more often than not.
+// Syntax highlighting: comments, strings, numbers, keywords. One table of languages; unknown languages use
+// common rules.
 
 import { element, type Tree } from "./tree";
 
@@ -98,7 +98,7 @@ const common: Language = {
 
 const plain = new Set(["", "text", "txt", "plain", "plaintext", "output", "log", "md", "markdown"]);
 
-// `-` and `+` at the start of lines.
+// Highlights lines that start with `-`, `+` or `@@`.
 function diff(code: string): Tree[] {
   return code.split(/(?<=\n)/).map((line) => {
     const kind = line.startsWith("@@") ? "tok-keyword" : line.startsWith("+") ? "tok-add" : line.startsWith("-") ? "tok-remove" : "";
@@ -130,7 +130,7 @@ function compile(language: Language): Compiled {
   return made;
 }
 
-const longest = 100_000; // characters; more stays plain
+const longest = 100_000; // characters; longer code is not highlighted
 
 export function highlight(code: string, name: string): Tree[] {
   const wanted = name.toLowerCase();

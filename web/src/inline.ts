@@ -1,5 +1,5 @@
-// Markdown inside a line: code, emphasis, links. As CommonMark, with brackets and emphasis resolved by one
-// stack each, so that no input takes more than about linear time.
+// Inline Markdown: code, emphasis, links. Follows CommonMark; brackets and emphasis are resolved with one stack
+// each, so the time is about linear in the input.
 
 import { element, safeUrl, type Tree } from "./tree";
 
@@ -8,20 +8,20 @@ interface Delimiter {
   count: number;
   opens: boolean;
   closes: boolean;
-  at: number; // in the list of pieces
+  at: number; // index into `pieces`
 }
 
 interface Bracket {
-  at: number; // in the list of pieces
+  at: number; // index into `pieces`
   isImage: boolean;
-  delimiters: number; // how many stood before it
+  delimiters: number; // number of delimiters before it
 }
 
-const maxDepth = 24; // of emphasis and brackets; more is text
+const maxDepth = 24; // nesting of emphasis and brackets; deeper is plain text
 const punctuation = /[\p{P}\p{S}]/u;
 const blank = /\s/;
 
-// "(address "title")" after a bracket: the address, and where it ends.
+// Parses `(url "title")` after a bracket: the URL and the end of the match.
 function destination(text: string, at: number): { url: string; end: number } | undefined {
   if (text[at] !== "(") return undefined;
   const match = /\(\s*(?:<([^<>\n]{0,2000})>|([^\s()<]{0,2000}(?:\([^\s()]{0,500}\)[^\s()]{0,500}){0,4}))(?:\s+(?:"[^"]{0,500}"|'[^']{0,500}'))?\s*\)/y;
@@ -35,7 +35,7 @@ class Inline {
   private readonly pieces: Tree[] = [];
   private readonly delimiters: Delimiter[] = [];
   private readonly brackets: Bracket[] = [];
-  private readonly unclosed = new Set<number>(); // lengths of backtick runs with no partner to the right
+  private readonly unclosed = new Set<number>(); // lengths of backtick runs without a closing run
   private plain = "";
   private at = 0;
 
@@ -110,7 +110,7 @@ class Inline {
     const after = this.text[end] ?? " ";
     const left = !blank.test(after) && (!punctuation.test(after) || blank.test(before) || punctuation.test(before));
     const right = !blank.test(before) && (!punctuation.test(before) || blank.test(after) || punctuation.test(after));
-    const isWord = char === "_"; // a_b_c is a name
+    const isWord = char === "_"; // no emphasis inside words: a_b_c
     const count = end - this.at;
     const run = this.text.slice(this.at, end);
     if (char === "~" && count !== 2) {
@@ -129,7 +129,7 @@ class Inline {
     this.push(run, end);
   }
 
-  // Pairs what opens with what closes, from the delimiter `bottom` on.
+  // Matches opening and closing delimiters, starting at index `bottom`.
   private emphasize(bottom: number): void {
     const stack: Delimiter[] = [];
     for (const closer of this.delimiters.slice(bottom)) {
@@ -154,7 +154,7 @@ class Inline {
     closer.count -= size;
     this.pieces[opener.at] = opener.char.repeat(opener.count);
     this.pieces[closer.at] = closer.char.repeat(closer.count);
-    // Places stay: others count on them.
+    // Blanks instead of removing: other delimiters hold indices into `pieces`.
     this.pieces.fill("", opener.at + 1, closer.at);
     this.pieces[opener.at + 1] = element(tag, merged(inside));
   }
@@ -178,10 +178,10 @@ class Inline {
     this.emphasize(bracket.delimiters);
     const inside = merged(withoutLinks(this.pieces.splice(bracket.at).slice(1)));
     const href = safeUrl(target.url);
-    // Images would tell others that somebody reads this: they are links here.
+    // Images become links: loading them would leak the reader's address.
     const label = inside.length > 0 ? inside : [target.url];
     this.push(href ? element("a", label, { href }) : element("span", label), target.end);
-    if (!bracket.isImage) this.brackets.length = 0; // links do not stand in links
+    if (!bracket.isImage) this.brackets.length = 0; // links cannot be nested
   }
 
   private lineEnd(): void {

@@ -1,4 +1,4 @@
-// The texts of the page in the reader's language.
+// The page texts in the user's language.
 
 import { en, type TextKey, type Texts } from "./texts/en";
 import { zh } from "./texts/zh";

@@ -1,4 +1,4 @@
-// localStorage, where the browser allows it: in private windows and full stores the page works on without.
+// localStorage that never throws: in private windows and with full storage the page works without it.
 
 const prefix = "graft.";
 
@@ -11,7 +11,7 @@ export const local = {
     }
   },
 
-  // False: there was no room.
+  // False when the storage is full or disabled.
   set(name: string, value: string): boolean {
     try {
       localStorage.setItem(prefix + name, value);
@@ -25,7 +25,7 @@ export const local = {
     try {
       localStorage.removeItem(prefix + name);
     } catch {
-      // Nothing was kept.
+      // Storage is disabled: nothing to remove.
     }
   },
 
@@ -39,7 +39,7 @@ export const local = {
     }
   },
 
-  // The name that another window changed.
+  // Calls `listener` with each name that another window changes.
   onChange(listener: (name: string) => void): void {
     addEventListener("storage", (event) => {
       if (event.key?.startsWith(prefix)) listener(event.key.slice(prefix.length));

@@ -1,13 +1,13 @@
-// Markdown as models write it, block by block: headings, lists, quotes, tables, code. HTML is text.
+// Block-level Markdown as models write it: headings, lists, quotes, tables, code. HTML is shown as text.
 //
-// An answer grows at its end, so blocks are found first (cheap) and only those whose source changed are made
-// anew; see MarkdownView.
+// A streamed answer grows at its end: the text is split into blocks first (cheap), and only blocks whose source
+// changed are rendered again; see MarkdownView.
 
 import { highlight } from "./highlight";
 import { inline } from "./inline";
 import { element, toDom, type Element, type Tree } from "./tree";
 
-const maxDepth = 12; // of lists and quotes in each other
+const maxDepth = 12; // nesting of lists and quotes
 const fence = /^( {0,3})(`{3,}|~{3,})\s*([^`]*)$/;
 const heading = /^ {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$/;
 const rule = /^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$/;
@@ -39,7 +39,7 @@ function kindAt(lines: string[], at: number): Kind {
   return startsTable(lines, at) ? "table" : "paragraph";
 }
 
-// Numbers in the middle of a paragraph are seldom lists, unless they begin one.
+// Inside a paragraph only a bullet or the number 1 starts a list: other numbers are usually text.
 function interrupts(lines: string[], at: number): boolean {
   const kind = kindAt(lines, at);
   if (kind === "list") return /^ *([-*+]|1[.)])[ \t]+\S/.test(lines[at]!);
@@ -54,7 +54,7 @@ function endOfCode(lines: string[], at: number): number {
   return Math.min(end + 1, lines.length);
 }
 
-// A list goes on over blank lines as long as what follows is an item or stands under one.
+// A list continues over blank lines while an item or indented text follows.
 function endOfList(lines: string[], at: number): number {
   const first = item.exec(lines[at]!)!;
   const ordered = /\d/.test(first[2]!);
@@ -80,7 +80,7 @@ function endOfList(lines: string[], at: number): number {
       if (/\d/.test(here[2]!) !== ordered) break;
       continue;
     }
-    if (kindAt(lines, end) !== "paragraph") break; // plain lines belong to the last item
+    if (kindAt(lines, end) !== "paragraph") break; // unindented lines continue the last item
   }
   return end;
 }
@@ -128,7 +128,7 @@ function codeTree(lines: string[]): Element {
 
 function cells(line: string): string[] {
   const inner = line.trim().replace(/^\|/, "").replace(/(^|[^\\])\|$/, "$1");
-  // A bar in code is code.
+  // A `|` inside inline code does not separate cells.
   return (inner.match(/(?:\\.|`[^`]*`|[^|\\]|\\$)+|(?<=\|)(?=\||$)|^(?=\|)/g) ?? []).map((cell) => cell.trim().replace(/\\\|/g, "|"));
 }
 
@@ -206,12 +206,12 @@ export function markdown(text: string): Element[] {
   return blocksOf(linesOf(text)).map((block) => treeOf(block));
 }
 
-// Shows a text that grows. Blocks that stay the same keep their DOM, so selections, scrolling inside code and
-// what was added to a block stay too.
+// Renders a growing text. Unchanged blocks keep their DOM nodes, so selections, scroll positions inside code and
+// decorations survive.
 export class MarkdownView {
   private sources: string[] = [];
 
-  // `decorate` may add to a new block: the buttons of code.
+  // `decorate` may extend a new block, for example with a copy button.
   constructor(
     private readonly root: HTMLElement,
     private readonly decorate: (node: HTMLElement, block: Block) => HTMLElement = (node) => node,
@@ -228,7 +228,7 @@ export class MarkdownView {
   }
 }
 
-// What the copy button of a code block copies.
+// The source text of a code block, for the copy button.
 export function codeText(block: Block): string {
   const tree = codeTree(block.lines);
   const text = (part: Tree): string => (typeof part === "string" ? part : part.children.map(text).join(""));

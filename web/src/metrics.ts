@@ -1,4 +1,4 @@
-// What /metrics says, in Prometheus's text form, and the numbers that the status page makes of two readings.
+// Parses /metrics (Prometheus text format) and computes sums, differences and quantiles.
 
 export interface Sample {
   name: string;
@@ -28,18 +28,18 @@ export function parseMetrics(text: string): Sample[] {
   return samples;
 }
 
-// All models together.
+// The sum over all models.
 export function sum(samples: Sample[], name: string): number {
   return samples.reduce((total, sample) => (sample.name === name ? total + sample.value : total), 0);
 }
 
 export function largest(samples: Sample[], name: string): number {
-  return samples.reduce((most, sample) => (sample.name === name ? Math.max(most, sample.value) : most), 0);
+  return samples.reduce((max, sample) => (sample.name === name ? Math.max(max, sample.value) : max), 0);
 }
 
 export interface Bucket {
-  bound: number; // the upper one
-  count: number; // of everything up to it
+  bound: number; // upper bound
+  count: number; // cumulative: values up to the bound
 }
 
 export function buckets(samples: Sample[], name: string): Bucket[] {
@@ -52,14 +52,14 @@ export function buckets(samples: Sample[], name: string): Bucket[] {
   return [...counts].map(([bound, count]) => ({ bound, count })).sort((a, b) => a.bound - b.bound);
 }
 
-// What came between two readings; `before` may be empty or of a server that has restarted since.
+// The counts between two readings; `before` may be empty or from before a server restart.
 export function between(before: Bucket[], after: Bucket[]): Bucket[] {
   const old = new Map(before.map(({ bound, count }) => [bound, count]));
   const grown = after.map(({ bound, count }) => ({ bound, count: count - (old.get(bound) ?? 0) }));
   return grown.some(({ count }) => count < 0) ? after : grown;
 }
 
-// As Prometheus's histogram_quantile: straight lines inside buckets, the last bound for what lies above it.
+// Like Prometheus's histogram_quantile: linear interpolation inside buckets; the last finite bound for values above.
 export function quantile(list: Bucket[], share: number): number | undefined {
   const total = list[list.length - 1]?.count ?? 0;
   if (total <= 0) return undefined;

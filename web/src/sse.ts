@@ -1,15 +1,15 @@
-// Server-sent events from bytes that come in pieces of any size, cut anywhere.
+// Parses server-sent events from chunks of bytes with arbitrary boundaries.
 
 export class EventParser {
   private readonly decoder = new TextDecoder();
   private rest = "";
   private data: string[] = [];
 
-  // The data of every event that these bytes complete.
+  // Returns the data of every event completed by these bytes.
   push(bytes: Uint8Array): string[] {
     this.rest += this.decoder.decode(bytes, { stream: true });
     const events: string[] = [];
-    // A CR at the end may be half of a CRLF.
+    // A CR at the end may be the first half of a CRLF.
     for (let match; (match = /\r\n|\n|\r(?!$)/.exec(this.rest)); ) {
       const line = this.rest.slice(0, match.index);
       this.rest = this.rest.slice(match.index + match[0].length);
@@ -27,7 +27,7 @@ export class EventParser {
       return event;
     }
     if (line.startsWith("data:")) this.data.push(line.slice(line[5] === " " ? 6 : 5));
-    return undefined; // comments and other fields say nothing here
+    return undefined; // comments and other fields are ignored
   }
 }
 
@@ -41,6 +41,6 @@ export async function* events(body: ReadableStream<Uint8Array>): AsyncGenerator<
       yield* parser.push(value);
     }
   } finally {
-    reader.cancel().catch(() => {}); // whoever stops listening stops the answer
+    reader.cancel().catch(() => {}); // aborts the request when the consumer stops
   }
 }

@@ -1,4 +1,4 @@
-// Light or dark: as the system says, unless the reader chose.
+// Light or dark theme: the system's setting unless the user chose one.
 
 import { local } from "./local";
 

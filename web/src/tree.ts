@@ -1,5 +1,5 @@
-// What the model's text becomes before it is DOM. Only the tags and attributes named here can be made, all
-// text goes through text nodes, and nothing is ever parsed as HTML: a model cannot put code into the page.
+// Intermediate tree between Markdown and the DOM. Only the tags and attributes listed here can be created, text
+// becomes text nodes and nothing is parsed as HTML, so model output cannot inject code into the page.
 
 export type Tag =
   | "p" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "pre" | "code" | "span" | "strong" | "em" | "del" | "a"
@@ -7,11 +7,11 @@ export type Tag =
 
 export interface Element {
   tag: Tag;
-  class?: string; // ours, never the model's
-  href?: string; // has passed safeUrl
-  start?: number; // of an ordered list
+  class?: string; // set by our code, never from model output
+  href?: string; // validated by safeUrl
+  start?: number; // first number of an ordered list
   align?: "left" | "center" | "right";
-  lang?: string; // of a code block, as the model says
+  lang?: string; // language of a code block, from the model output
   children: Tree[];
 }
 
@@ -21,9 +21,9 @@ export function element(tag: Tag, children: Tree[] = [], more: Partial<Element> 
   return { ...more, tag, children };
 }
 
-// Only addresses that cannot run code and that name their scheme.
+// Accepts only absolute http, https and mailto URLs, which cannot run code.
 export function safeUrl(url: string): string | undefined {
-  // Browsers drop control characters and blanks before they look at the scheme.
+  // Browsers strip control characters and blanks before they parse the scheme.
   const plain = url.replace(/[\u0000-\u0020\u007f-\u00a0\u200b-\u200f\u2028-\u202f\ufeff]/g, "");
   return /^(https?:\/\/|mailto:)/i.test(plain) ? plain : undefined;
 }

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { blocksOf, codeText, markdown } from "../src/markdown";
 import { safeUrl, textOf, type Element, type Tree } from "../src/tree";
 
-// As HTML would be written, so that expectations read well. Only for tests.
+// Serializes a tree as HTML, to make expectations readable.
 function html(tree: Tree): string {
   if (typeof tree === "string") return tree.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const { tag, children } = tree;

@@ -20,7 +20,7 @@ it("makes rates of two readings", () => {
   const first = at(10, 4);
   expect(point([], first)).toMatchObject({ running: 2, kvUse: 0.25, generated: undefined, hitShare: 0.5 });
   expect(point([first], at(12, 6)).generated).toBe(11);
-  expect(point([first], at(11, 0)).generated).toBe(0); // started anew
+  expect(point([first], at(11, 0)).generated).toBe(0); // server restarted
 });
 
 it("falls back to all that came when nothing came lately", () => {

@@ -9,7 +9,7 @@
 namespace graft::server {
 namespace {
 
-// What machines look at, and the page, which asks for the key itself.
+// Paths without authentication: health checks, and the web pages, which ask the user for the key.
 bool is_public(const http::Request& request) {
   static constexpr std::array<std::string_view, 5> kPaths = {"/", "/status", "/health", "/ready",
                                                              "/v1/health"};
@@ -18,7 +18,7 @@ bool is_public(const http::Request& request) {
   return is_read && (is_page || std::ranges::find(kPaths, request.path) != kPaths.end());
 }
 
-// "http://localhost:8000" asks the host "localhost:8000": our own page.
+// Same origin: origin "http://localhost:8000" and Host "localhost:8000".
 bool is_own_origin(const http::Request& request, std::string_view origin) {
   const std::size_t scheme = origin.find("://");
   return scheme != std::string_view::npos && origin.substr(scheme + 3) == request.header("host");
@@ -41,35 +41,37 @@ std::vector<http::Header> Access::headers(const http::Request& request) const {
 }
 
 std::optional<http::Response> Access::gate(const http::Request& request) const {
-  const auto refuse = [&](const ApiError& error) { return error_response(error, request.path); };
+  const auto reject = [&](const ApiError& error) { return error_response(error, request.path); };
   const std::string_view origin = request.header("origin");
-  // Browsers send simple requests of any page without asking: without this check every page in the
-  // world could use a server on the user's own machine.
+  // Browsers send "simple" cross-origin requests without a preflight: without this check any web
+  // page could use a server on the user's own machine.
   if (!origin.empty() && !is_own_origin(request, origin) && !is_allowed_origin(origin) &&
       request.method != "GET" && request.method != "HEAD")
-    return refuse({403, "this origin may not ask (see --cors-origin)"});
+    return reject({403, str("origin ", origin, " is not allowed; see --cors-origin")});
   if (request.method == "OPTIONS") {
     http::Response response = {.status = 204};
     if (!origin.empty() && is_allowed_origin(origin)) {
-      const std::string_view wanted = request.header("access-control-request-headers");
+      const std::string_view requested = request.header("access-control-request-headers");
       response.headers.push_back(
           {.name = "Access-Control-Allow-Methods", .value = "GET, POST, OPTIONS"});
       response.headers.push_back(
           {.name = "Access-Control-Allow-Headers",
-           .value = wanted.empty() ? "authorization, content-type" : std::string(wanted)});
+           .value = requested.empty() ? "authorization, content-type" : std::string(requested)});
       response.headers.push_back({.name = "Access-Control-Max-Age", .value = "86400"});
     }
     return response;
   }
   if (config_.keys.empty() || is_public(request) || config_.keys.salt_of(request))
     return std::nullopt;
-  return refuse({401, "no valid API key: send Authorization: Bearer KEY", {}, "invalid_api_key"});
+  return reject(
+      {401, "missing or invalid API key: send 'Authorization: Bearer KEY'", {}, "invalid_api_key"});
 }
 
-std::uint64_t Access::cache_salt(const http::Request& request, const std::string& given) const {
+std::uint64_t Access::cache_salt(const http::Request& request,
+                                 const std::string& client_salt) const {
   const bool is_separate = config_.separate_caches && !config_.keys.empty();
   const std::uint64_t salt = is_separate ? config_.keys.salt_of(request).value_or(0) : 0;
-  return given.empty() ? salt : salt_of_text(str(salt, ":", given));
+  return client_salt.empty() ? salt : salt_of_text(str(salt, ":", client_salt));
 }
 
 }  // namespace graft::server

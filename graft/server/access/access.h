@@ -1,4 +1,4 @@
-// Who may ask what, decided before the body of a request is read: keys, and origins of web pages.
+// Access control by API key and by web origin (CORS), checked before the request body is read.
 
 #pragma once
 
@@ -14,21 +14,22 @@ namespace graft::server {
 
 struct AccessConfig {
   ApiKeys keys = {};
-  std::vector<std::string> origins = {};  // of pages that may ask; "*": all; empty: none
-  bool separate_caches = true;            // requests with different keys share no prefixes
+  std::vector<std::string> origins = {};  // allowed web origins; "*": all; empty: only our own
+  bool separate_caches = true;            // no prefix-cache sharing between API keys
 };
 
 class Access {
  public:
   explicit Access(AccessConfig config) : config_(std::move(config)) {}
 
-  // The answer to a request that goes no further: no key, a page from elsewhere, or a browser that
-  // asks what it may (OPTIONS).
+  // The response that ends a request early: 401 without a valid key, 403 for a foreign origin, 204
+  // for a CORS preflight (OPTIONS). nullopt: the request is accepted.
   std::optional<http::Response> gate(const http::Request& request) const;
-  // What every answer to this request carries, so that a browser shows it to the page.
+  // CORS headers for every response to this request.
   std::vector<http::Header> headers(const http::Request& request) const;
-  // Of the key, and of what the client itself gives to keep requests apart; 0: neither.
-  std::uint64_t cache_salt(const http::Request& request, const std::string& given = {}) const;
+  // The prefix-cache salt from the API key and from the client's own `cache_salt` field; 0:
+  // neither.
+  std::uint64_t cache_salt(const http::Request& request, const std::string& client_salt = {}) const;
 
  private:
   bool is_allowed_origin(std::string_view origin) const;

@@ -17,15 +17,15 @@ AccessLog::AccessLog(const std::string& path) {
     return;
   }
   file_ = std::fopen(path.c_str(), "a");
-  if (file_ == nullptr) fail(path, ": cannot be written: ", std::strerror(errno));
-  is_ours_ = true;
+  if (file_ == nullptr) fail(path, ": cannot open for writing: ", std::strerror(errno));
+  owns_file_ = true;
 }
 
 AccessLog::~AccessLog() {
-  if (is_ours_) std::fclose(file_);
+  if (owns_file_) std::fclose(file_);
 }
 
-std::string log_line(const http::Record& record, double unix_seconds) {
+std::string log_line(const http::LogRecord& record, double unix_seconds) {
   OrderedJson line = {{"time", rfc3339(unix_seconds)},
                       {"id", record.request->id},
                       {"remote", record.request->remote},
@@ -34,12 +34,12 @@ std::string log_line(const http::Record& record, double unix_seconds) {
                       {"status", record.status},
                       {"bytes", record.bytes},
                       {"ms", std::round(record.seconds * 1e6) / 1e3}};
-  for (const auto& [name, value] : record.notes.items())
+  for (const auto& [name, value] : record.log_fields.items())
     line[name] = value;
   return ordered_text(line);
 }
 
-void AccessLog::write(const http::Record& record) {
+void AccessLog::write(const http::LogRecord& record) {
   if (file_ == nullptr) return;
   const std::string line = log_line(record, unix_now()) + '\n';
   std::fwrite(line.data(), 1, line.size(), file_);

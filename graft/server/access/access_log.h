@@ -1,5 +1,5 @@
-// One line of JSON for every answer: who asked what, how it ended, how long it took. Never what was
-// said.
+// Access log: one JSON object per line and request with client, path, status, bytes and time. Never
+// prompts or outputs.
 
 #pragma once
 
@@ -12,20 +12,20 @@ namespace graft::server {
 
 class AccessLog {
  public:
-  // A file to append to, "-" for standard output, "" for none. Throws Error.
+  // `path`: a file to append to, "-" for standard output, "" for none. Throws Error.
   explicit AccessLog(const std::string& path);
   AccessLog(const AccessLog&) = delete;
   AccessLog& operator=(const AccessLog&) = delete;
   ~AccessLog();
 
-  void write(const http::Record& record);
+  void write(const http::LogRecord& record);
 
  private:
   std::FILE* file_ = nullptr;
-  bool is_ours_ = false;
+  bool owns_file_ = false;
 };
 
-// The line, without its end.
-std::string log_line(const http::Record& record, double unix_seconds);
+// One log line without the newline.
+std::string log_line(const http::LogRecord& record, double unix_seconds);
 
 }  // namespace graft::server

@@ -13,7 +13,7 @@ http::Request with_header(const std::string& name, const std::string& value) {
   return {.method = "POST", .path = "/v1/completions", .headers = {{name, value}}};
 }
 
-TEST(ApiKeys, AreKnownInEitherHeader) {
+TEST(ApiKeys, AreAcceptedInEitherHeader) {
   ApiKeys keys;
   EXPECT_TRUE(keys.empty());
   keys.add_lines("# team one\nsecret-one\n\n  secret-two \r\n", "keys");
@@ -32,7 +32,7 @@ TEST(ApiKeys, AreKnownInEitherHeader) {
   EXPECT_FALSE(known("authorization", "secret-one"));
 }
 
-TEST(ApiKeys, MayBeHashed) {
+TEST(ApiKeys, AcceptSha256Digests) {
   ApiKeys keys;
   // printf abc | sha256sum
   keys.add_lines("sha256:BA7816BF8F01CFEA414140DE5DAE2223B00361A396177A9CB410FF61F20015AD", "keys");
@@ -42,7 +42,7 @@ TEST(ApiKeys, MayBeHashed) {
   EXPECT_THROW(keys.add_lines("sha256:" + std::string(64, 'x'), "keys"), Error);
 }
 
-TEST(ApiKeys, HaveSaltsOfTheirOwn) {
+TEST(ApiKeys, HaveDistinctSalts) {
   ApiKeys keys;
   keys.add_list("one,two");
   const auto one = keys.salt_of(with_header("x-api-key", "one"));
@@ -57,7 +57,7 @@ int status(const Access& access, const http::Request& request) {
   return response ? response->status : 0;
 }
 
-TEST(Access, AsksForAKeyWhereThereAreKeys) {
+TEST(Access, RequiresAKeyWhenKeysAreConfigured) {
   AccessConfig config;
   EXPECT_EQ(status(Access(config), {.method = "POST", .path = "/v1/completions"}), 0);
   config.keys.add_list("k");
@@ -71,7 +71,7 @@ TEST(Access, AsksForAKeyWhereThereAreKeys) {
   EXPECT_EQ(Access(config).cache_salt(with_header("x-api-key", "k")), 0U);
 }
 
-TEST(Access, TakesSaltsOfClientsToo) {
+TEST(Access, CombinesClientSaltsWithKeySalts) {
   AccessConfig config;
   const http::Request one = with_header("x-api-key", "one");
   const http::Request two = with_header("x-api-key", "two");
@@ -81,19 +81,19 @@ TEST(Access, TakesSaltsOfClientsToo) {
   EXPECT_NE(Access(config).cache_salt(one, "a"), Access(config).cache_salt(two, "a"));
 }
 
-TEST(Access, KeepsPagesFromElsewhereOut) {
+TEST(Access, RejectsForeignOrigins) {
   const Access closed(AccessConfig{});
   http::Request request = with_header("origin", "https://evil.example");
   EXPECT_EQ(status(closed, request), 403);
   EXPECT_TRUE(closed.headers(request).empty());
   request.method = "GET";
-  EXPECT_EQ(status(closed, request), 0) << "the page does not get to see it";
+  EXPECT_EQ(status(closed, request), 0) << "without CORS headers the browser hides the response";
   http::Request own = with_header("origin", "http://localhost:8000");
   own.headers.push_back({"host", "localhost:8000"});
   EXPECT_EQ(status(closed, own), 0);
 }
 
-TEST(Access, LetsNamedOriginsIn) {
+TEST(Access, AcceptsConfiguredOrigins) {
   const Access access(AccessConfig{.origins = {"https://chat.example"}});
   http::Request request = with_header("origin", "https://chat.example");
   EXPECT_EQ(status(access, request), 0);
@@ -107,14 +107,14 @@ TEST(Access, LetsNamedOriginsIn) {
   EXPECT_EQ(status(Access(AccessConfig{.origins = {"*"}}), with_header("origin", "null")), 0);
 }
 
-TEST(AccessLog, WritesALineOfJson) {
+TEST(AccessLog, WritesOneJsonLine) {
   const http::Request request = {
       .method = "POST", .path = "/v1/\"x\"", .body = "secret", .remote = "::1", .id = "r1"};
   const std::string line = log_line({.request = &request,
                                      .status = 200,
                                      .bytes = 10,
                                      .seconds = 0.0015,
-                                     .notes = {{"model", "m"}}},
+                                     .log_fields = {{"model", "m"}}},
                                     1.5);
   EXPECT_EQ(line,
             R"({"time":"1970-01-01T00:00:01.500000Z","id":"r1","remote":"::1","method":"POST",)"

@@ -19,13 +19,13 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
-// Calls use(piece, number) for every piece, from 1 on.
+// Calls use(item, number) for every trimmed item; numbers start at 1.
 template <class Use>
 void split(std::string_view text, char separator, const Use& use) {
   for (std::size_t number = 1; !text.empty(); ++number) {
-    const std::string_view piece = text.substr(0, text.find(separator));
-    use(trimmed(piece), number);
-    text.remove_prefix(std::min(piece.size() + 1, text.size()));
+    const std::string_view item = text.substr(0, text.find(separator));
+    use(trimmed(item), number);
+    text.remove_prefix(std::min(item.size() + 1, text.size()));
   }
 }
 
@@ -59,12 +59,12 @@ ApiKeys::Digest ApiKeys::parse_digest(std::string_view hex, const std::string& w
   Digest digest = {};
   constexpr std::string_view kDigits = "0123456789abcdef";
   if (hex.size() != digest.size() * 2)
-    fail(where, ": a SHA-256 digest has 64 digits, not ", hex.size());
+    fail(where, ": a SHA-256 digest has 64 hexadecimal digits, got ", hex.size());
   for (std::size_t i = 0; i < digest.size(); ++i) {
     const std::size_t high = kDigits.find(static_cast<char>(hex[2 * i] | 0x20));
     const std::size_t low = kDigits.find(static_cast<char>(hex[2 * i + 1] | 0x20));
     if (high == std::string_view::npos || low == std::string_view::npos)
-      fail(where, ": no hexadecimal digits");
+      fail(where, ": the SHA-256 digest has a character that is not a hexadecimal digit");
     digest[i] = static_cast<unsigned char>(high * 16 + low);
   }
   return digest;
@@ -88,7 +88,7 @@ void ApiKeys::add_list(std::string_view text) {
 
 std::optional<std::uint64_t> ApiKeys::salt_of(const http::Request& request) const {
   const Digest given = digest_of(key_of(request));
-  // All of them, whichever fits: the time must not tell.
+  // Compares with every key, even after a match: constant time.
   bool is_known = false;
   for (const Digest& digest : digests_)
     is_known = (CRYPTO_memcmp(digest.data(), given.data(), digest.size()) == 0) || is_known;

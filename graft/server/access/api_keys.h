@@ -1,5 +1,4 @@
-// Who may ask. Keys are kept as SHA-256 digests, and compared in a time that says nothing about
-// them.
+// API keys, stored as SHA-256 digests and compared in constant time.
 
 #pragma once
 
@@ -14,22 +13,22 @@
 
 namespace graft::server {
 
-// 64 bits of the text's SHA-256.
+// The first 64 bits of the SHA-256 of `text`.
 std::uint64_t salt_of_text(std::string_view text);
 
 class ApiKeys {
  public:
-  // A line per key: the key itself, or "sha256:" and the 64 digits of its digest. Blank lines and
-  // those that begin with # say nothing. `where` opens the message of the Error.
+  // One key per line: plain, or "sha256:" and the 64 hexadecimal digits of its digest. Blank lines
+  // and lines that start with # are skipped. Throws Error; `where` is the subject of its message.
   void add_lines(std::string_view text, const std::string& where);
-  // Keys between commas, as an environment variable has them.
+  // Comma-separated keys (environment variable GRAFT_API_KEYS).
   void add_list(std::string_view text);
 
-  // Without any, everybody may ask.
+  // Without keys every request is accepted.
   bool empty() const { return digests_.empty(); }
 
-  // A number for the key of the request (Authorization: Bearer, or x-api-key), the same for every
-  // run of the server; nothing when it has none that is known. Prefix caches are kept apart by it.
+  // The prefix-cache salt of the request's key (Authorization: Bearer, or x-api-key), stable across
+  // restarts; nullopt when the key is missing or unknown.
   std::optional<std::uint64_t> salt_of(const http::Request& request) const;
 
  private:

@@ -13,10 +13,10 @@
 namespace graft::server {
 namespace {
 
-void shorten(std::vector<float>& vector, std::int64_t dimensions) {
+void truncate_dimensions(std::vector<float>& vector, std::int64_t dimensions) {
   if (dimensions == 0) return;
   if (dimensions > static_cast<std::int64_t>(vector.size())) {
-    throw ApiError(400, str("dimensions: must be at most ", vector.size(), ", not ", dimensions),
+    throw ApiError(400, str("dimensions: must be at most ", vector.size(), ", got ", dimensions),
                    "dimensions");
   }
   vector.resize(static_cast<std::size_t>(dimensions));
@@ -28,30 +28,31 @@ void shorten(std::vector<float>& vector, std::int64_t dimensions) {
     value = static_cast<float>(value * scale);
 }
 
-void check_lengths(const LoadedModel& model, std::int64_t max_model_len, EmbedInput& input) {
-  const auto most = static_cast<std::size_t>(max_model_len - 1);
+void check_lengths(const LoadedModel& model, std::int64_t max_model_len, EmbeddingInput& input) {
+  const auto max_tokens = static_cast<std::size_t>(max_model_len - 1);
   for (std::vector<api::TokenId>& text : input.texts) {
     if (text.empty()) throw ApiError(400, "input: a text is empty", "input");
-    if (text.size() <= most) continue;
+    if (text.size() <= max_tokens) continue;
     if (!input.truncate) {
-      throw ApiError(
-          400, str("input: a text has ", text.size(), " tokens, ", model.name(), " takes ", most),
-          "input", "context_length_exceeded");
+      throw ApiError(400,
+                     str("input: a text has ", text.size(), " tokens, max for ", model.name(),
+                         " is ", max_tokens),
+                     "input", "context_length_exceeded");
     }
-    text.resize(most);
+    text.resize(max_tokens);
   }
 }
 
-// Between texts it looks whether somebody still waits.
-Embedded embed(LoadedModel& model,
-               const EmbedInput& input,
-               api::Pooling pooling,
-               const std::function<bool()>& is_over) {
-  Embedded out;
+// Checks `is_cancelled` between texts.
+EmbeddingResult embed(LoadedModel& model,
+                      const EmbeddingInput& input,
+                      api::Pooling pooling,
+                      const std::function<bool()>& is_cancelled) {
+  EmbeddingResult out;
   for (const std::vector<api::TokenId>& text : input.texts) {
-    if (is_over()) break;
+    if (is_cancelled()) break;
     out.vectors.push_back(model.llm().embed(text, pooling));
-    shorten(out.vectors.back(), input.dimensions);
+    truncate_dimensions(out.vectors.back(), input.dimensions);
     out.num_tokens += static_cast<std::int64_t>(text.size());
   }
   return out;
@@ -59,23 +60,23 @@ Embedded embed(LoadedModel& model,
 
 }  // namespace
 
-void embed_later(const HandlerContext& backend,
+void embed_async(const HandlerContext& context,
                  const http::ExchangePtr& exchange,
                  const Lease& lease,
-                 EmbedInput input,
-                 std::function<void(const Embedded& embedded)> done) {
+                 EmbeddingInput input,
+                 std::function<void(const EmbeddingResult& embedded)> done) {
   check_lengths(*lease, lease->llm().config().max_model_len, input);
-  auto place = lease->admit(1, backend.max_waiting);
-  const auto is_gone = std::make_shared<std::atomic<bool>>(false);
-  exchange->on_gone([is_gone] { *is_gone = true; });
-  backend.slow_workers.post([exchange, lease, input = std::move(input), done = std::move(done),
-                             is_gone, place = std::move(place), pooling = backend.pooling,
-                             &is_stopping = backend.is_stopping] {
-    answering(exchange, [&] {
-      const Embedded embedded =
-          embed(*lease, input, pooling, [&] { return *is_gone || is_stopping; });
-      exchange->note("model", lease->name());
-      exchange->note("prompt_tokens", embedded.num_tokens);
+  auto slot = lease->reserve_slots(1, context.max_waiting);
+  const auto is_disconnected = std::make_shared<std::atomic<bool>>(false);
+  exchange->on_disconnect([is_disconnected] { *is_disconnected = true; });
+  context.blocking_workers.post([exchange, lease, input = std::move(input), done = std::move(done),
+                                 is_disconnected, slot = std::move(slot), pooling = context.pooling,
+                                 &is_stopping = context.is_stopping] {
+    with_error_response(exchange, [&] {
+      const EmbeddingResult embedded =
+          embed(*lease, input, pooling, [&] { return *is_disconnected || is_stopping; });
+      exchange->log_field("model", lease->name());
+      exchange->log_field("prompt_tokens", embedded.num_tokens);
       done(embedded);
     });
   });

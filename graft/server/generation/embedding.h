@@ -1,4 +1,4 @@
-// Texts to vectors, for every API that has a word for it.
+// Embeddings of texts, shared by the OpenAI and Ollama APIs.
 
 #pragma once
 
@@ -6,27 +6,27 @@
 #include <functional>
 #include <vector>
 
-#include "graft/server/backend.h"
+#include "graft/server/handler_context.h"
 
 namespace graft::server {
 
-struct EmbedInput {
+struct EmbeddingInput {
   std::vector<std::vector<api::TokenId>> texts = {};
-  bool truncate = false;        // what is too long, instead of an error
-  std::int64_t dimensions = 0;  // the first so many, of length 1 again; 0: all
+  bool truncate = false;        // cut texts that are too long instead of failing
+  std::int64_t dimensions = 0;  // keep the first dimensions and renormalize to length 1; 0: all
 };
 
-struct Embedded {
+struct EmbeddingResult {
   std::vector<std::vector<float>> vectors = {};
   std::int64_t num_tokens = 0;
 };
 
-// Computes them on a thread for what takes its time, and calls `done` there; what it throws is the
-// exchange's answer. Throws ApiError 429 when too many wait.
-void embed_later(const HandlerContext& backend,
+// Computes the embeddings on HandlerContext::blocking_workers and calls `done` there; an exception
+// becomes the error response. Throws ApiError 400, or 429 when too many sequences are queued.
+void embed_async(const HandlerContext& context,
                  const http::ExchangePtr& exchange,
                  const Lease& lease,
-                 EmbedInput input,
-                 std::function<void(const Embedded& embedded)> done);
+                 EmbeddingInput input,
+                 std::function<void(const EmbeddingResult& embedded)> done);
 
 }  // namespace graft::server

@@ -1,5 +1,5 @@
-// Answers to the prompts of one request: submits them, gives what comes back to the Answer of the
-// API that was asked, and sends what that makes of it. A client that goes away ends its answers.
+// Text generation for one HTTP request: submits its prompts, passes the updates to the API's
+// ResponseWriter and sends the text it returns. A disconnect of the client aborts the sequences.
 
 #pragma once
 
@@ -17,28 +17,29 @@ namespace graft::server {
 
 struct Usage {
   std::int64_t num_prompt = 0;
-  std::int64_t num_cached = 0;  // of the prompts
+  std::int64_t num_cached = 0;  // prompt tokens found in the prefix cache
   std::int64_t num_output = 0;
-  // From the first prompt's seat to its first token, and from there to the end.
+  // Max over the prompts: from the first scheduled step to the first token, and from there to the
+  // end.
   double prefill_seconds = 0;
   double decode_seconds = 0;
   double total_seconds = 0;
 };
 
-// Turns updates into the text of an API. Pure: no clock of its own, no sockets. One thread at a
-// time.
-class Answer {
+// Formats updates as the response of an API. Pure: no clock, no sockets. Not thread-safe.
+class ResponseWriter {
  public:
-  virtual ~Answer() = default;
+  virtual ~ResponseWriter() = default;
 
-  // What a stream begins with.
+  // The start of a stream.
   virtual std::string begin() { return {}; }
-  // What an update adds to the stream; of an answer in one piece: nothing.
-  virtual std::string take(std::size_t prompt, const api::Update& update) = 0;
-  // All samples have ended: the end of the stream, or the whole answer.
+  // Adds an update of prompt number `prompt`. Returns what to append to the stream; empty when the
+  // response is not streamed.
+  virtual std::string append(std::size_t prompt, const api::Update& update) = 0;
+  // All samples have finished: the end of the stream, or the complete response.
   virtual std::string finish(const Usage& usage) = 0;
-  // It went wrong after the stream had begun.
-  virtual std::string failure(const std::string& message) = 0;
+  // The end of a stream that failed after it had started.
+  virtual std::string error(const std::string& message) = 0;
 };
 
 struct GenerationInput {
@@ -46,19 +47,19 @@ struct GenerationInput {
   api::SamplingParams params = {};
   api::SubmitOptions options = {};
   bool is_stream = false;
-  http::StreamHead head = {};  // of the stream
+  http::StreamHead stream_head = {};
 };
 
 struct GenerationContext {
   Metrics& metrics;
-  std::int64_t max_waiting = 0;  // answers that wait for a seat
+  std::int64_t max_waiting = 0;  // queued sequences, beyond those that run
 };
 
-// Returns when the prompts are submitted. Throws Error and ApiError before anything is sent.
+// Returns once the prompts are submitted. Throws Error or ApiError before anything is sent.
 void start_generation(const http::ExchangePtr& exchange,
                       Lease lease,
                       GenerationInput input,
-                      std::unique_ptr<Answer> answer,
+                      std::unique_ptr<ResponseWriter> writer,
                       const GenerationContext& context);
 
 }  // namespace graft::server

@@ -1,4 +1,4 @@
-// Small things that handlers of every API do with a model's tokens.
+// Helpers that the handlers of all APIs share for prompts and sampling parameters.
 
 #pragma once
 
@@ -9,11 +9,11 @@
 
 namespace graft::server {
 
-// The tokens of a prompt. Throws ApiError when the model has no tokenizer for a text.
-std::vector<api::TokenId> tokens_of(const LoadedModel& model, const api::Prompt& prompt);
+// The tokens of a prompt. Throws ApiError for a text when the model has no tokenizer.
+std::vector<api::TokenId> encode_prompt(const LoadedModel& model, const api::Prompt& prompt);
 
-// Some vocabularies take the marks around tool calls for special tokens, which answers do not show.
-// They must be shown to be read.
-void show_tool_marks(const tokenizer::Tokenizer& tokenizer, api::SamplingParams& params);
+// In some vocabularies the tool-call markers are special tokens, which detokenization skips by
+// default. Keeps them in the output so that tool calls can be parsed.
+void show_tool_call_markers(const tokenizer::Tokenizer& tokenizer, api::SamplingParams& params);
 
 }  // namespace graft::server

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/server/generation/answer_parser.h"
+#include "graft/server/generation/output_parser.h"
 
 namespace graft::server {
 namespace {
@@ -104,10 +104,10 @@ constexpr const char* kAnswer =
     "<think>\nI need f.\n</think>\n\nOne moment.\n<tool_call>{\"name\":\"f\"}</tool_call>"
     "<tool_call>{\"name\":\"g\"}</tool_call>";
 
-AnswerDelta parse(const AnswerFormat& format, std::string_view text, std::size_t size) {
-  AnswerParser parser(format);
-  AnswerDelta all;
-  const auto take = [&](AnswerDelta delta) {
+OutputDelta parse(const OutputFormat& format, std::string_view text, std::size_t size) {
+  OutputParser parser(format);
+  OutputDelta all;
+  const auto take = [&](OutputDelta delta) {
     all.reasoning += delta.reasoning;
     all.content += delta.content;
     for (ToolCall& call : delta.calls)
@@ -120,19 +120,20 @@ AnswerDelta parse(const AnswerFormat& format, std::string_view text, std::size_t
   return all;
 }
 
-TEST(AnswerParser, SplitsThinkingWordsAndCalls) {
+TEST(OutputParser, SplitsThinkingWordsAndCalls) {
   for (std::size_t size = 1; size < 40; ++size) {
-    const AnswerDelta all = parse({.reads_tools = true}, kAnswer, size);
+    const OutputDelta all = parse({.parse_tool_calls = true}, kAnswer, size);
     EXPECT_EQ(all.reasoning, "I need f.");
     EXPECT_EQ(all.content, "One moment.");
     ASSERT_EQ(all.calls.size(), 2U);
     EXPECT_EQ(all.calls[1].name, "g");
-    EXPECT_EQ(parse({.reads_tools = true, .only_one_call = true}, kAnswer, size).calls.size(), 1U);
+    EXPECT_EQ(parse({.parse_tool_calls = true, .single_call = true}, kAnswer, size).calls.size(),
+              1U);
   }
 }
 
-TEST(AnswerParser, WithoutToolsMarksAreText) {
-  const AnswerDelta all = parse({}, "<tool_call>{\"name\":\"f\"}</tool_call>", 5);
+TEST(OutputParser, WithoutToolsMarksAreText) {
+  const OutputDelta all = parse({}, "<tool_call>{\"name\":\"f\"}</tool_call>", 5);
   EXPECT_EQ(all.content, "<tool_call>{\"name\":\"f\"}</tool_call>");
   EXPECT_TRUE(all.calls.empty());
   EXPECT_EQ(parse({.in_thinking = true}, "so </think> yes", 3).reasoning, "so");

@@ -1,4 +1,4 @@
-// How the server listens, and what it bears from clients.
+// Listening address, TLS, and limits on clients.
 
 #pragma once
 
@@ -11,25 +11,25 @@
 namespace graft::server::http {
 
 struct Limits {
-  double header_seconds = 10;      // for the head of a request, from its first byte
-  double body_seconds = 60;        // for its body
-  double idle_seconds = 75;        // between two requests
-  double write_seconds = 60;       // for the client to take what lies in its way
-  double keep_alive_seconds = 15;  // without anything to send on a stream
+  double header_seconds = 10;      // to receive the request headers, from the first byte
+  double body_seconds = 60;        // to receive the request body
+  double idle_seconds = 75;        // between two requests of a connection
+  double write_seconds = 60;       // for one write to the client
+  double keep_alive_seconds = 15;  // SSE keep-alive interval
   std::size_t max_header_bytes = 32U << 10U;
   std::size_t max_body_bytes = 32U << 20U;
-  std::size_t max_total_body_bytes = 1U << 30U;  // of all that are being read, or wait
-  // Of a stream, waiting for a slow reader. An answer of 100k tokens is about as long.
+  std::size_t max_total_body_bytes = 1U << 30U;  // over all requests being received or queued
+  // Unsent bytes per stream before a slow client is disconnected; about 100k tokens of output.
   std::size_t max_buffered_bytes = 4U << 20U;
-  std::size_t max_connections = 10'000;  // more wait until others end
+  std::size_t max_connections = 10'000;  // beyond that, new connections wait in the listen backlog
 };
 
 struct Config {
   std::string host = "127.0.0.1";
-  std::uint16_t port = 8000;                   // 0: any that is free
-  std::filesystem::path tls_certificate = {};  // chain, PEM; empty: no TLS
+  std::uint16_t port = 8000;                   // 0: any free port
+  std::filesystem::path tls_certificate = {};  // PEM certificate chain; empty: no TLS
   std::filesystem::path tls_key = {};
-  std::size_t num_workers = 4;  // threads that run handlers
+  std::size_t num_workers = 4;  // handler threads
   Limits limits = {};
 };
 

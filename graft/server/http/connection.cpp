@@ -28,7 +28,7 @@ using ErrorCode = boost::system::error_code;
 using Tcp = asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
-// What a client may send ahead while it is answered.
+// Bytes a client may pipeline while its current request is being served.
 constexpr std::size_t kReadAhead = 64U << 10U;
 constexpr std::size_t kReadBytes = 8U << 10U;
 constexpr int kSendBytes = 128 << 10;
@@ -60,8 +60,8 @@ class Connection final : public OpenConnection,
   Connection& operator=(const Connection&) = delete;
   ~Connection() override {
     hub_.connections.erase(this);
-    if (!hub_.on_closed) return;  // the server goes, and the models have gone before
-    if (exchange_) exchange_->set_gone();
+    if (!hub_.on_closed) return;  // the server is being destroyed; the models no longer exist
+    if (exchange_) exchange_->set_disconnected();
     hub_.on_closed();
   }
 
@@ -73,11 +73,11 @@ class Connection final : public OpenConnection,
       co_await stream_.async_handshake(asio::ssl::stream_base::server, awaiting(error));
       if (error) co_return;
     }
-    bool goes_on = true;
-    while (goes_on) {
-      goes_on = co_await read_head();
-      if (goes_on) goes_on = co_await serve_one();
-      goes_on = goes_on && !hub_.is_draining;
+    bool keep_open = true;
+    while (keep_open) {
+      keep_open = co_await read_head();
+      if (keep_open) keep_open = co_await serve_one();
+      keep_open = keep_open && !hub_.is_draining;
     }
     co_await close();
   }
@@ -92,7 +92,7 @@ class Connection final : public OpenConnection,
   beast::tcp_stream& lowest() { return beast::get_lowest_layer(stream_); }
   Tcp::socket& socket() { return lowest().socket(); }
 
-  // False when no further request comes.
+  // Reads the headers of the next request. False when there is none.
   asio::awaitable<bool> read_head() {
     ErrorCode error;
     if (buffer_.size() == 0) {
@@ -111,24 +111,24 @@ class Connection final : public OpenConnection,
     parser_->body_limit(hub_.limits.max_body_bytes);
     lowest().expires_after(seconds(hub_.limits.header_seconds));
     co_await beast::http::async_read_header(stream_, buffer_, *parser_, awaiting(error));
-    if (error) co_await refuse(error);
+    if (error) co_await reject(error);
     co_return !error;
   }
 
-  // Answers the request whose head was read. False when the connection must end.
+  // Serves the request whose headers were read. False when the connection must be closed.
   asio::awaitable<bool> serve_one() {
     Request request = to_request(*parser_, remote_);
-    framing_ = {.speaks_11 = parser_->get().version() >= 11,
+    framing_ = {.is_http11 = parser_->get().version() >= 11,
                 .is_head = request.method == "HEAD",
                 .keep_alive = parser_->keep_alive(),
                 .headers = hub_.hooks.headers(request)};
     framing_.headers.push_back({.name = "x-request-id", .value = request.id});
     num_bytes_ = 0;
-    if (std::optional<Response> refusal = hub_.hooks.gate(request)) {
+    if (std::optional<Response> rejection = hub_.hooks.gate(request)) {
       const bool has_body = !parser_->is_done();
       framing_.keep_alive = framing_.keep_alive && !has_body;
-      const int status = refusal->status;
-      const bool is_written = co_await write_response(*std::move(refusal));
+      const int status = rejection->status;
+      const bool is_written = co_await write_response(*std::move(rejection));
       hub_.hooks.log({.request = &request, .status = status, .bytes = num_bytes_});
       if (has_body) co_await linger();
       co_return (is_written && framing_.keep_alive);
@@ -139,10 +139,11 @@ class Connection final : public OpenConnection,
       hub_.body_bytes -= std::exchange(body_bytes_, 0);
       co_return false;
     }
-    co_return co_await answer(std::move(request));
+    co_return co_await respond(std::move(request));
   }
 
-  // Bytes count when they are here. Whoever only announces them takes nobody else's place.
+  // Body bytes are charged on receipt, not by Content-Length: a client that only announces a large
+  // body must not exhaust the shared limit.
   asio::awaitable<bool> read_body(Request& request) {
     ErrorCode error;
     if (!parser_->is_done() && request.header("expect") == "100-continue") {
@@ -153,21 +154,21 @@ class Connection final : public OpenConnection,
     while (!parser_->is_done()) {
       co_await beast::http::async_read_some(stream_, buffer_, *parser_, awaiting(error));
       if (error) {
-        co_await refuse(error);
+        co_await reject(error);
         co_return false;
       }
       const std::size_t count = parser_->get().body().size();
       hub_.body_bytes += count - std::exchange(body_bytes_, count);
       if (hub_.body_bytes <= hub_.limits.max_total_body_bytes) continue;
-      co_await refuse(request, 503, "too much is being sent at once");
+      co_await reject(request, 503, "too many request bytes are being received at once");
       co_return false;
     }
     request.body = std::move(parser_->get().body());
     co_return true;
   }
 
-  // Gives the request to its handler, and writes what comes back.
-  asio::awaitable<bool> answer(Request request) {
+  // Runs the handler on a worker and writes its response. False when the connection must be closed.
+  asio::awaitable<bool> respond(Request request) {
     const std::weak_ptr<Connection> weak = this->weak_from_this();
     asio::io_context& io = hub_.io;
     exchange_ = std::make_shared<LiveExchange>(
@@ -182,27 +183,27 @@ class Connection final : public OpenConnection,
     is_watching_ = true;
     wants_watch_ = true;
     asio::co_spawn(io, watch(), asio::detached);
-    // Once the handler has read the body, the next may come.
+    // The handler parses the body before it returns; then its bytes no longer count.
     const std::size_t count = std::exchange(body_bytes_, 0);
     hub_.workers.post([hub = &hub_, exchange = exchange_, count] {
       hub->hooks.handler(exchange);
       asio::post(hub->io, [hub, count] { hub->body_bytes -= count; });
     });
 
-    bool goes_on = co_await write_answer();
-    if (!goes_on) exchange_->set_gone();
-    wants_watch_ = false;  // a read that has just ended must not be followed by another
+    const bool is_written = co_await write_output();
+    if (!is_written) exchange_->set_disconnected();
+    wants_watch_ = false;  // a read that completes now must not start another
     while (is_watching_) {
       lowest().cancel();
       co_await wait_for_signal(Clock::time_point::max());
     }
     hub_.hooks.log(exchange_->record(num_bytes_));
     exchange_.reset();
-    // Asio tells the end of a connection once: who reads on after it waits for nothing.
-    co_return (goes_on && framing_.keep_alive && !has_left_);
+    // Asio reports the end of a connection once: a later read would wait forever.
+    co_return (is_written && framing_.keep_alive && !is_disconnected_);
   }
 
-  // Reads ahead while an answer is under way: the one way to learn that the client has left.
+  // Reads ahead while a response is being produced: the only way to detect a disconnect.
   asio::awaitable<void> watch() {
     const auto self = this->shared_from_this();
     ErrorCode error;
@@ -212,45 +213,45 @@ class Connection final : public OpenConnection,
       buffer_.commit(count);
     }
     is_watching_ = false;
-    has_left_ = error && error != asio::error::operation_aborted;
-    if (has_left_ && exchange_) exchange_->set_gone();
+    is_disconnected_ = error && error != asio::error::operation_aborted;
+    if (is_disconnected_ && exchange_) exchange_->set_disconnected();
     signal_.cancel();
   }
 
-  // Something to write, or nobody to write to.
+  // The exchange has output, or is disconnected.
   void wake() {
-    if (exchange_ && exchange_->is_gone()) lowest().close();
+    if (exchange_ && exchange_->is_disconnected()) lowest().close();
     signal_.cancel();
   }
 
-  // Whether all of it was written.
-  asio::awaitable<bool> write_answer() {
+  // Writes the handler's output until its end. False when the client disconnected before.
+  asio::awaitable<bool> write_output() {
     for (;;) {
-      if (exchange_->is_gone()) co_return false;
-      LiveExchange::Output output = exchange_->take();
+      if (exchange_->is_disconnected()) co_return false;
+      LiveExchange::Output output = exchange_->take_output();
       if (output.response) {
-        const bool is_whole = co_await write_response(*std::move(output.response));
-        co_return is_whole;
+        const bool is_written = co_await write_response(*std::move(output.response));
+        co_return is_written;
       }
       if (output.empty()) {
-        const bool is_quiet = co_await wait_for_signal(next_ping());
-        if (!is_quiet) continue;
-        output.bytes = framing_.ping;
+        const bool is_timeout = co_await wait_for_signal(next_keep_alive());
+        if (!is_timeout) continue;
+        output.bytes = framing_.keep_alive_text;
       }
       const bool is_end = output.is_end;
-      const bool is_written = co_await write(framing_.piece(std::move(output)));
+      const bool is_written = co_await write(framing_.stream_text(std::move(output)));
       if (!is_written || is_end) co_return is_written;
     }
   }
 
-  Clock::time_point next_ping() const {
-    if (framing_.ping.empty()) return Clock::time_point::max();
+  Clock::time_point next_keep_alive() const {
+    if (framing_.keep_alive_text.empty()) return Clock::time_point::max();
     return Clock::now() + seconds(hub_.limits.keep_alive_seconds);
   }
 
   asio::awaitable<bool> write_response(Response response) {
     framing_.keep_alive = framing_.keep_alive && !hub_.is_draining;
-    const bool is_written = co_await write(framing_.whole(std::move(response)));
+    const bool is_written = co_await write(framing_.response_text(std::move(response)));
     co_return is_written;
   }
 
@@ -261,24 +262,24 @@ class Connection final : public OpenConnection,
     co_return !error;
   }
 
-  // What came is no request, or too large.
-  asio::awaitable<void> refuse(ErrorCode error) {
+  // The request is malformed or exceeds a limit.
+  asio::awaitable<void> reject(ErrorCode error) {
     const int status = status_of(error);
     if (status == 0) co_return;
     const Request unknown = {.remote = remote_, .id = request_id({})};
     framing_ = {.headers = {{.name = "x-request-id", .value = unknown.id}}};
-    co_await refuse(unknown, status, error.message());
+    co_await reject(unknown, status, error.message());
   }
 
-  asio::awaitable<void> refuse(const Request& request, int status, std::string message) {
+  asio::awaitable<void> reject(const Request& request, int status, std::string message) {
     framing_.keep_alive = false;
-    const bool is_written = co_await write_response(hub_.hooks.refusal(status, message));
+    const bool is_written = co_await write_response(hub_.hooks.error_response(status, message));
     hub_.hooks.log({.request = &request, .status = status, .bytes = num_bytes_});
     if (is_written) co_await linger();
   }
 
-  // Closing while the client still sends would take the answer away from it: what it sends is read
-  // for a moment, and thrown away.
+  // Closing with unread input makes the kernel send a reset, which discards the response on the
+  // client's side: reads and drops input for up to 2 s first.
   asio::awaitable<void> linger() {
     constexpr int kMaxReads = 1024;
     ErrorCode error;
@@ -301,8 +302,8 @@ class Connection final : public OpenConnection,
     co_return;
   }
 
-  // True when the time has passed. All of this is one thread, so that no signal can come between a
-  // look at the exchange and the wait.
+  // True on timeout. Everything here runs on the I/O thread, so no signal is lost between the check
+  // of the exchange and the wait.
   asio::awaitable<bool> wait_for_signal(Clock::time_point until) {
     ErrorCode error;
     signal_.expires_at(until);
@@ -313,18 +314,18 @@ class Connection final : public OpenConnection,
   Stream stream_;
   Hub& hub_;
   beast::flat_buffer buffer_;
-  asio::steady_timer signal_;  // cancelled when there is something to do
+  asio::steady_timer signal_;  // cancelled to wake a waiting coroutine
   std::string remote_;
   std::optional<Parser> parser_;
   std::shared_ptr<LiveExchange> exchange_;
-  Framing framing_;             // of the current answer
-  std::size_t body_bytes_ = 0;  // of the request that is being read, as the hub counts them
+  Framing framing_;             // of the current response
+  std::size_t body_bytes_ = 0;  // of the current request, included in Hub::body_bytes
   std::size_t num_requests_ = 0;
-  std::size_t num_bytes_ = 0;  // written for the current answer
+  std::size_t num_bytes_ = 0;  // written for the current response
   bool is_idle_ = false;
   bool is_watching_ = false;
   bool wants_watch_ = false;
-  bool has_left_ = false;  // the client, or at least it sends nothing more
+  bool is_disconnected_ = false;  // also after a half-close by the client
 };
 
 template <class Stream>
@@ -339,7 +340,7 @@ void spawn(Stream stream, Hub& hub) {
 void serve_connection(Tcp::socket socket, asio::ssl::context* tls, Hub& hub) {
   ErrorCode ignored;
   socket.set_option(Tcp::no_delay(true), ignored);
-  // The system would hold megabytes for a client that does not read.
+  // The kernel's default would buffer megabytes for a client that does not read.
   socket.set_option(asio::socket_base::send_buffer_size(kSendBytes), ignored);
   beast::tcp_stream stream(std::move(socket));
   if (tls == nullptr) {

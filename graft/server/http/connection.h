@@ -1,17 +1,17 @@
-// One client: requests in, answers out, until one of the two has had enough. Used by the server
-// alone; includes Boost, so nothing else should include it.
+// One client connection: reads requests and writes responses until either side closes it. Included
+// only by the server, because it includes Boost.
 
 #pragma once
 
 #include <set>
-#include <utility>  // Boost 1.74 forgets it
+#include <utility>  // missing in Boost 1.74's own headers
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
 
 #include "graft/server/http/server.h"
-#include "graft/server/http/workers.h"
+#include "graft/server/http/worker_pool.h"
 
 namespace graft::server::http {
 
@@ -22,22 +22,22 @@ class OpenConnection {
   OpenConnection& operator=(const OpenConnection&) = delete;
   virtual ~OpenConnection() = default;
 
-  virtual void close_if_idle() = 0;  // nothing is asked at the moment
+  virtual void close_if_idle() = 0;  // idle: between two requests
 };
 
-// What connections share; of the server's thread.
+// State shared by all connections. Only the I/O thread uses it.
 struct Hub {
   boost::asio::io_context& io;
-  Workers& workers;
+  WorkerPool& workers;
   const Limits& limits;
   Hooks hooks;
   bool is_draining = false;
-  std::size_t body_bytes = 0;  // of requests that are being read, or wait for a worker
+  std::size_t body_bytes = 0;  // of all requests being received or waiting for a worker
   std::set<OpenConnection*> connections = {};
-  std::function<void()> on_closed = {};  // a connection
+  std::function<void()> on_closed = {};  // called when a connection is closed
 };
 
-// `tls` null: plain.
+// Serves the connection until it closes. `tls` null: plain HTTP.
 void serve_connection(boost::asio::ip::tcp::socket socket,
                       boost::asio::ssl::context* tls,
                       Hub& hub);

@@ -1,8 +1,8 @@
-// One request and its answer, as a handler sees them. Every function may be called from any thread.
+// One request and its response, as a handler sees them. Thread-safe.
 //
-// An answer is either respond(), or start_stream(), any number of write()s and end(). A client that
-// goes away, or that reads so slowly that too much is waiting for it, makes the exchange gone: what
-// is written from then on goes nowhere, and on_gone() says so once.
+// A response is either respond(), or start_stream(), any number of write() calls and end(). The
+// exchange is disconnected when the client closes the connection or reads so slowly that the
+// buffer limit is exceeded; later writes are dropped, and the on_disconnect() callback runs once.
 
 #pragma once
 
@@ -22,20 +22,20 @@ class Exchange {
   virtual ~Exchange() = default;
 
   virtual const Request& request() const = 0;
-  // For the handler, once: a long answer need not hold a long question.
+  // Moves the body out, so that it is not kept for the duration of the response. Call once.
   virtual std::string take_body() = 0;
   virtual void respond(Response response) = 0;
   virtual void start_stream(StreamHead head) = 0;
   virtual void write(std::string_view bytes) = 0;
   virtual void end() = 0;
 
-  // Calls it when the client is gone, at once when it already is; never after the end. A later one
-  // replaces an earlier one.
-  virtual void on_gone(Task task) = 0;
-  // Runs it on the server's own thread, one after the other.
+  // Sets the callback for a disconnect; runs it immediately when already disconnected, never after
+  // the response has ended. Replaces an earlier callback.
+  virtual void on_disconnect(Task task) = 0;
+  // Runs the task on the server's I/O thread, in order.
   virtual void post(Task task) = 0;
-  // A field of the access log.
-  virtual void note(const std::string& name, Json value) = 0;
+  // Adds a field to the access-log line of this exchange.
+  virtual void log_field(const std::string& name, Json value) = 0;
 };
 
 using ExchangePtr = std::shared_ptr<Exchange>;

@@ -8,7 +8,7 @@
 
 namespace graft::server::http {
 
-std::string Framing::whole(Response response) const {
+std::string Framing::response_text(Response response) const {
   response.headers.insert(response.headers.end(), headers.begin(), headers.end());
   const bool has_body = response.status != 204;
   std::string text = head_text(
@@ -22,22 +22,22 @@ std::string Framing::whole(Response response) const {
 }
 
 std::string Framing::stream_head(StreamHead head) {
-  keep_alive = keep_alive && speaks_11;
-  ping = std::move(head.keep_alive);
+  keep_alive = keep_alive && is_http11;
+  keep_alive_text = std::move(head.keep_alive);
   head.headers.insert(head.headers.end(), headers.begin(), headers.end());
   head.headers.push_back({.name = "Cache-Control", .value = "no-cache"});
-  head.headers.push_back({.name = "X-Accel-Buffering", .value = "no"});  // for nginx
+  head.headers.push_back({.name = "X-Accel-Buffering", .value = "no"});  // disables nginx buffering
   return head_text({.content_type = head.content_type,
-                    .chunked = speaks_11,
+                    .chunked = is_http11,
                     .keep_alive = keep_alive,
                     .headers = std::move(head.headers)});
 }
 
-std::string Framing::piece(LiveExchange::Output output) {
+std::string Framing::stream_text(LiveExchange::Output output) {
   std::string text;
   if (output.head) text = stream_head(*std::move(output.head));
-  if (!output.bytes.empty()) text += speaks_11 ? chunk_text(output.bytes) : output.bytes;
-  if (output.is_end && speaks_11) text += kLastChunk;
+  if (!output.bytes.empty()) text += is_http11 ? chunk_text(output.bytes) : output.bytes;
+  if (output.is_end && is_http11) text += kLastChunk;
   return text;
 }
 

@@ -1,4 +1,4 @@
-// The answer to one request as bytes of HTTP: in one piece, or piece by piece. No sockets.
+// Serializes the response to one request as HTTP/1.1 bytes, complete or as a stream. No sockets.
 
 #pragma once
 
@@ -11,14 +11,14 @@
 namespace graft::server::http {
 
 struct Framing {
-  bool speaks_11 = true;             // chunks are understood; HTTP/1.0 knows only the end
-  bool is_head = false;              // HEAD: everything but the body
-  bool keep_alive = true;            // another request may follow
-  std::vector<Header> headers = {};  // of every answer to this request
-  std::string ping = {};             // what the stream sends when nothing else is to be sent
+  bool is_http11 = true;             // HTTP/1.0 has no chunked encoding: the close ends a stream
+  bool is_head = false;              // HEAD: no body
+  bool keep_alive = true;            // another request may follow on this connection
+  std::vector<Header> headers = {};  // added to every response to this request
+  std::string keep_alive_text = {};  // sent on an idle stream; empty: nothing
 
-  std::string whole(Response response) const;
-  std::string piece(LiveExchange::Output output);
+  std::string response_text(Response response) const;
+  std::string stream_text(LiveExchange::Output output);
 
  private:
   std::string stream_head(StreamHead head);

@@ -34,7 +34,7 @@ std::string_view reason(int status) {
   return "Status";
 }
 
-// What a handler took from a request must not end a header early.
+// Prevents header injection by values taken from a request.
 bool is_header_text(std::string_view text) {
   return text.find_first_of(std::string_view("\r\n\0", 3)) == std::string_view::npos;
 }

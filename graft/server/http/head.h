@@ -1,4 +1,4 @@
-// The text of HTTP/1.1 answers: heads and chunks.
+// Text of HTTP/1.1 response heads and body chunks.
 
 #pragma once
 
@@ -13,7 +13,7 @@ namespace graft::server::http {
 
 struct Head {
   int status = 200;
-  std::string_view content_type = {};  // empty: none, as with 204
+  std::string_view content_type = {};  // empty: no header, as for 204
   std::optional<std::size_t> length = {};
   bool chunked = false;
   bool keep_alive = true;
@@ -22,7 +22,7 @@ struct Head {
 
 std::string head_text(const Head& head);
 
-// Never of nothing: an empty chunk ends the body.
+// `bytes` must not be empty: an empty chunk ends the body.
 std::string chunk_text(std::string_view bytes);
 inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 

@@ -15,10 +15,10 @@ LiveExchange::LiveExchange(Request request, Post post, Task wake, std::size_t ma
 void LiveExchange::respond(Response response) {
   {
     const std::lock_guard lock(mutex_);
-    GRAFT_CHECK(status_ == 0, "two answers to ", request_.path);
+    GRAFT_CHECK(status_ == 0, "second response to ", request_.path);
     status_ = response.status;
     has_ended_ = true;
-    on_gone_ = nullptr;
+    on_disconnect_ = nullptr;
     output_.response = std::move(response);
   }
   wake_();
@@ -27,7 +27,7 @@ void LiveExchange::respond(Response response) {
 void LiveExchange::start_stream(StreamHead head) {
   {
     const std::lock_guard lock(mutex_);
-    GRAFT_CHECK(status_ == 0, "two answers to ", request_.path);
+    GRAFT_CHECK(status_ == 0, "second response to ", request_.path);
     status_ = 200;
     output_.head = std::move(head);
   }
@@ -36,16 +36,16 @@ void LiveExchange::start_stream(StreamHead head) {
 
 void LiveExchange::write(std::string_view bytes) {
   if (bytes.empty()) return;
-  bool is_too_much = false;
+  bool is_full = false;
   {
     const std::lock_guard lock(mutex_);
-    if (is_gone_ || has_ended_) return;
+    if (is_disconnected_ || has_ended_) return;
     output_.bytes += bytes;
-    is_too_much = output_.bytes.size() > max_buffered_bytes_;
+    is_full = output_.bytes.size() > max_buffered_bytes_;
   }
-  if (is_too_much) {
-    note("error", "the client reads too slowly");
-    set_gone();
+  if (is_full) {
+    log_field("error", "the client reads too slowly: output buffer full");
+    set_disconnected();
   }
   wake_();
 }
@@ -55,58 +55,58 @@ void LiveExchange::end() {
     const std::lock_guard lock(mutex_);
     if (has_ended_) return;
     has_ended_ = true;
-    on_gone_ = nullptr;
+    on_disconnect_ = nullptr;
     output_.is_end = true;
   }
   wake_();
 }
 
-void LiveExchange::on_gone(Task task) {
+void LiveExchange::on_disconnect(Task task) {
   {
     const std::lock_guard lock(mutex_);
     if (has_ended_) return;
-    if (!is_gone_) {
-      on_gone_ = std::move(task);
+    if (!is_disconnected_) {
+      on_disconnect_ = std::move(task);
       return;
     }
   }
   task();
 }
 
-void LiveExchange::note(const std::string& name, Json value) {
+void LiveExchange::log_field(const std::string& name, Json value) {
   const std::lock_guard lock(mutex_);
-  notes_[name] = std::move(value);
+  log_fields_[name] = std::move(value);
 }
 
-LiveExchange::Output LiveExchange::take() {
+LiveExchange::Output LiveExchange::take_output() {
   const std::lock_guard lock(mutex_);
   return std::exchange(output_, {});
 }
 
-void LiveExchange::set_gone() {
+void LiveExchange::set_disconnected() {
   Task task;
   {
     const std::lock_guard lock(mutex_);
-    if (std::exchange(is_gone_, true)) return;
-    task = std::exchange(on_gone_, nullptr);
+    if (std::exchange(is_disconnected_, true)) return;
+    task = std::exchange(on_disconnect_, nullptr);
     output_ = {};
   }
   if (task) task();
 }
 
-bool LiveExchange::is_gone() const {
+bool LiveExchange::is_disconnected() const {
   const std::lock_guard lock(mutex_);
-  return is_gone_;
+  return is_disconnected_;
 }
 
-Record LiveExchange::record(std::size_t bytes) const {
+LogRecord LiveExchange::record(std::size_t bytes) const {
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start_;
   const std::lock_guard lock(mutex_);
   return {.request = &request_,
-          .status = is_gone_ ? kClientGone : status_,
+          .status = is_disconnected_ ? kClientClosedRequest : status_,
           .bytes = bytes,
           .seconds = time.count(),
-          .notes = notes_};
+          .log_fields = log_fields_};
 }
 
 }  // namespace graft::server::http

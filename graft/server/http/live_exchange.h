@@ -1,5 +1,5 @@
-// The exchange between a handler, which writes from any thread, and the connection, which takes
-// what was written on the server's thread. Bounded: a client that does not read loses its answer.
+// The exchange of a real connection: handlers write from any thread, the connection takes the
+// output on the I/O thread. The buffer is bounded: a client that does not read is disconnected.
 
 #pragma once
 
@@ -14,23 +14,23 @@
 
 namespace graft::server::http {
 
-// What the access log says of an exchange when it is over.
-struct Record {
+// One entry of the access log, made when the exchange has ended.
+struct LogRecord {
   const Request* request = nullptr;
-  int status = 0;  // 499: the client went away before the answer ended
+  int status = 0;  // kClientClosedRequest: the client disconnected before the end
   std::size_t bytes = 0;
   double seconds = 0;
-  Json notes = Json::object();
+  Json log_fields = Json::object();
 };
-using Log = std::function<void(const Record& record)>;
+using Log = std::function<void(const LogRecord& record)>;
 
-inline constexpr int kClientGone = 499;
+inline constexpr int kClientClosedRequest = 499;  // nginx's code; never sent to a client
 
 class LiveExchange final : public Exchange {
  public:
   using Post = std::function<void(Task task)>;
 
-  // `wake` is called from any thread when there is something to take, or when the exchange is gone.
+  // `wake` is called, from any thread, when there is output to take or the client is disconnected.
   LiveExchange(Request request, Post post, Task wake, std::size_t max_buffered_bytes);
 
   const Request& request() const override { return request_; }
@@ -39,11 +39,11 @@ class LiveExchange final : public Exchange {
   void start_stream(StreamHead head) override;
   void write(std::string_view bytes) override;
   void end() override;
-  void on_gone(Task task) override;
+  void on_disconnect(Task task) override;
   void post(Task task) override { post_(std::move(task)); }
-  void note(const std::string& name, Json value) override;
+  void log_field(const std::string& name, Json value) override;
 
-  // For the connection.
+  // Output that the connection has not taken yet.
   struct Output {
     std::optional<Response> response = {};
     std::optional<StreamHead> head = {};
@@ -52,10 +52,10 @@ class LiveExchange final : public Exchange {
 
     bool empty() const { return !response && !head && bytes.empty() && !is_end; }
   };
-  Output take();
-  void set_gone();
-  bool is_gone() const;
-  Record record(std::size_t bytes) const;
+  Output take_output();
+  void set_disconnected();
+  bool is_disconnected() const;
+  LogRecord record(std::size_t bytes) const;
 
  private:
   Request request_;
@@ -68,9 +68,9 @@ class LiveExchange final : public Exchange {
   Output output_;
   int status_ = 0;
   bool has_ended_ = false;
-  bool is_gone_ = false;
-  Task on_gone_;
-  Json notes_ = Json::object();
+  bool is_disconnected_ = false;
+  Task on_disconnect_;
+  Json log_fields_ = Json::object();
 };
 
 }  // namespace graft::server::http

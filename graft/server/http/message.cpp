@@ -18,7 +18,7 @@ std::optional<int> hex_digit(char c) {
   return std::nullopt;
 }
 
-bool is_good_id(std::string_view id) {
+bool is_valid_id(std::string_view id) {
   return !id.empty() && id.size() <= 128 &&
          std::ranges::all_of(id, [](char c) { return c > ' ' && c < 0x7f; });
 }
@@ -36,7 +36,7 @@ std::string request_id(std::string_view given) {
   static const std::uint64_t process =
       (std::uint64_t{std::random_device{}()} << 32U) | std::uint64_t{std::random_device{}()};
   static std::atomic<std::uint64_t> next = 0;
-  if (is_good_id(given)) return std::string(given);
+  if (is_valid_id(given)) return std::string(given);
   return fmt::format("req-{:016x}-{}", process, ++next);
 }
 

@@ -1,5 +1,4 @@
-// A request as it came and an answer as it goes. There are no sockets here: handlers and their
-// tests see only this.
+// HTTP requests and responses as plain values. No sockets: handlers and their tests use only this.
 
 #pragma once
 
@@ -10,20 +9,20 @@
 namespace graft::server::http {
 
 struct Header {
-  std::string name;  // of a request: in lower case
+  std::string name;  // lower case in requests
   std::string value;
 };
 
 struct Request {
   std::string method = {};
-  std::string path = {};   // decoded, without the query
-  std::string query = {};  // as it came
+  std::string path = {};   // percent-decoded, without the query
+  std::string query = {};  // not decoded
   std::vector<Header> headers = {};
   std::string body = {};
   std::string remote = {};  // the client's address
-  std::string id = {};      // x-request-id: the client's, or one of ours
+  std::string id = {};      // x-request-id from the client, or a generated one
 
-  // The first of that name (in lower case), or empty.
+  // The value of the first header with this lower-case name, or empty.
   std::string_view header(std::string_view name) const;
 };
 
@@ -34,21 +33,19 @@ struct Response {
   std::vector<Header> headers = {};
 };
 
-// What comes in pieces. Its headers go out at once.
+// The head of a streamed response; sent immediately.
 struct StreamHead {
   std::string content_type = {};
-  // Sent after a while without anything else, so that nobody on the way takes the connection for
-  // dead; empty: nothing is sent.
+  // Sent on an idle stream so that proxies do not time out; empty: nothing is sent.
   std::string keep_alive = {};
   std::vector<Header> headers = {};
 };
 
-// "/a%20b" to "/a b"; what is no %XX stays as it is.
+// "/a%20b" to "/a b"; invalid escapes are kept.
 std::string percent_decoded(std::string_view text);
-// Of ASCII.
+// ASCII letters only.
 std::string lower_case(std::string text);
-// The id that a client gave, or a new one where it is empty or could not stand in a header and a
-// log.
+// `given` if it is a valid id (1 to 128 printable ASCII characters without spaces), else a new id.
 std::string request_id(std::string_view given);
 
 }  // namespace graft::server::http

@@ -1,5 +1,5 @@
-// Bytes of HTTP to a request. Boost parses; this says what of it we keep and what we answer to the
-// rest. Includes Boost, like connection.h.
+// Converts Boost.Beast's parsed messages to Request, and its errors to HTTP statuses. Includes
+// Boost, like connection.h.
 
 #pragma once
 
@@ -14,10 +14,10 @@ namespace graft::server::http {
 
 using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
 
-// The head that was parsed; the body is not in it.
+// The parsed request head, without the body.
 Request to_request(const Parser& parser, const std::string& remote);
 
-// The answer to what could not be parsed. 0: nobody is there to be told.
+// The HTTP status for a read error; 0: the connection ended, no response can be sent.
 int status_of(const boost::system::error_code& error);
 
 }  // namespace graft::server::http

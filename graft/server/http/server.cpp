@@ -26,13 +26,13 @@ Tcp::endpoint endpoint_of(asio::io_context& io, const Config& config) {
   if (!error) return {address, config.port};
   Tcp::resolver resolver(io);
   const auto found = resolver.resolve(config.host, std::to_string(config.port), error);
-  if (error || found.empty()) fail(config.host, ": no such address to listen at");
+  if (error || found.empty()) fail(config.host, ": cannot resolve the address to listen on");
   return found.begin()->endpoint();
 }
 
 std::unique_ptr<asio::ssl::context> tls_of(const Config& config) {
   if (config.tls_certificate.empty() != config.tls_key.empty())
-    fail("TLS needs both a certificate and its key");
+    fail("TLS needs both a certificate and its private key");
   if (config.tls_certificate.empty()) return nullptr;
   auto context = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_server);
   context->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
@@ -40,11 +40,10 @@ std::unique_ptr<asio::ssl::context> tls_of(const Config& config) {
                        asio::ssl::context::no_tlsv1_1);
   ErrorCode error;
   context->use_certificate_chain_file(config.tls_certificate.string(), error);
-  // OpenSSL's own words for these do not say more.
-  if (error)
-    fail(config.tls_certificate.string(), ": no certificate chain (PEM) can be read there");
+  // OpenSSL's own messages do not add information here.
+  if (error) fail(config.tls_certificate.string(), ": cannot read a PEM certificate chain");
   context->use_private_key_file(config.tls_key.string(), asio::ssl::context::pem, error);
-  if (error) fail(config.tls_key.string(), ": no key (PEM) of this certificate can be read there");
+  if (error) fail(config.tls_key.string(), ": cannot read the PEM private key of the certificate");
   return context;
 }
 
@@ -55,7 +54,7 @@ struct Server::State {
       : config(std::move(given)),
         tls(tls_of(config)),
         acceptor(io),
-        room(io),
+        slot_freed(io),
         signals(io),
         workers(config.num_workers) {
     const Tcp::endpoint endpoint = endpoint_of(io, config);
@@ -65,7 +64,7 @@ struct Server::State {
     if (!error) acceptor.bind(endpoint, error);
     if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
     if (error) fail(config.host, ":", config.port, ": cannot listen: ", error.message());
-    // From here on a signal is kept until run() looks at it.
+    // From here on a signal is queued until run() handles it.
     signals.add(SIGTERM);
     signals.add(SIGINT);
   }
@@ -74,8 +73,8 @@ struct Server::State {
     while (!hub.is_draining) {
       ErrorCode error;
       if (hub.connections.size() >= config.limits.max_connections) {
-        room.expires_at(std::chrono::steady_clock::time_point::max());
-        co_await room.async_wait(asio::redirect_error(asio::use_awaitable, error));
+        slot_freed.expires_at(std::chrono::steady_clock::time_point::max());
+        co_await slot_freed.async_wait(asio::redirect_error(asio::use_awaitable, error));
         continue;
       }
       Tcp::socket socket(io);
@@ -83,9 +82,9 @@ struct Server::State {
       if (!error) {
         serve_connection(std::move(socket), tls.get(), hub);
       } else if (!hub.is_draining) {
-        // Out of file descriptors, say: others must end first.
-        room.expires_after(std::chrono::milliseconds(100));
-        co_await room.async_wait(asio::redirect_error(asio::use_awaitable, error));
+        // For example out of file descriptors: retry after other connections have closed.
+        slot_freed.expires_after(std::chrono::milliseconds(100));
+        co_await slot_freed.async_wait(asio::redirect_error(asio::use_awaitable, error));
       }
     }
   }
@@ -107,8 +106,8 @@ struct Server::State {
     if (hub.hooks.on_drain) hub.hooks.on_drain();
     ErrorCode ignored;
     acceptor.close(ignored);
-    room.cancel();
-    const auto open = hub.connections;  // a copy: closing takes them out
+    slot_freed.cancel();
+    const auto open = hub.connections;  // a copy: closing removes them from the set
     for (OpenConnection* connection : open)
       connection->close_if_idle();
     stop_when_drained();
@@ -119,20 +118,20 @@ struct Server::State {
   }
 
   const Config config;
-  // Before the loop: connections that it drops last still look at the hub.
+  // Declared before `io`: connections destroyed with the I/O context still use the hub.
   Hub hub = {.io = io, .workers = workers, .limits = config.limits, .hooks = {}};
   asio::io_context io{1};
   std::unique_ptr<asio::ssl::context> tls;
   Tcp::acceptor acceptor;
-  asio::steady_timer room;  // cancelled when a connection ends
+  asio::steady_timer slot_freed;  // cancelled when a connection closes
   asio::signal_set signals;
-  Workers workers;
+  WorkerPool workers;
 };
 
 Server::Server(const Config& config) : state_(std::make_unique<State>(config)) {}
 
 Server::~Server() {
-  state_->hub.on_closed = nullptr;  // connections that the loop drops must not stop it again
+  state_->hub.on_closed = nullptr;  // connections destroyed with the I/O context must not call it
 }
 
 std::uint16_t Server::port() const {
@@ -147,7 +146,7 @@ void Server::run(Hooks hooks) {
   State& state = *state_;
   state.hub.hooks = std::move(hooks);
   state.hub.on_closed = [&state] {
-    state.room.cancel();
+    state.slot_freed.cancel();
     state.stop_when_drained();
   };
   state.wait_for_signal();

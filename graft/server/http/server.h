@@ -1,6 +1,6 @@
-// An HTTP/1.1 server: listens, reads requests within limits, gives them to handlers on a few worker
-// threads and writes what they answer. All sockets belong to one thread, so that thousands of open
-// streams cost memory only. Knows nothing of language models.
+// An HTTP/1.1 server: reads requests within limits, runs handlers on a few worker threads and
+// writes their responses. One I/O thread owns all sockets, so thousands of open streams cost only
+// memory. Independent of language models.
 
 #pragma once
 
@@ -17,14 +17,14 @@
 namespace graft::server::http {
 
 struct Hooks {
-  Handler handler;  // on a worker; must not throw
-  // Sees a request before its body is read, on the server's thread; an answer refuses it.
+  Handler handler;  // runs on a worker thread; must not throw
+  // Runs on the I/O thread before the body is read; a returned response rejects the request.
   std::function<std::optional<Response>(const Request& request)> gate;
-  // What every answer to the request carries besides.
+  // Headers to add to every response to the request.
   std::function<std::vector<Header>(const Request& request)> headers;
-  // The answer to what is no request, or too large.
-  std::function<Response(int status, const std::string& message)> refusal;
-  std::function<void()> on_drain;  // no new connections from now on
+  // The response to a malformed or too large request.
+  std::function<Response(int status, const std::string& message)> error_response;
+  std::function<void()> on_drain;  // shutdown has started: no new connections
   Log log;
 };
 
@@ -34,14 +34,14 @@ class Server {
   explicit Server(const Config& config);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
-  // Everything that may still write to an exchange must be gone before.
+  // Everything that may still write to an exchange must be destroyed before.
   ~Server();
 
   std::uint16_t port() const;
   void post_to_workers(std::function<void()> task);
 
-  // Serves until SIGTERM or SIGINT, then until the answers under way have ended; a second signal
-  // ends them too.
+  // Serves until SIGTERM or SIGINT, then drains: waits for running responses. A second signal stops
+  // immediately.
   void run(Hooks hooks);
 
  private:

@@ -31,15 +31,17 @@ const tokenizer::Tokenizer& LoadedModel::tokenizer() const {
   return *llm_.tokenizer();
 }
 
-std::shared_ptr<void> LoadedModel::admit(std::int64_t num_answers, std::int64_t max_waiting) {
-  const std::int64_t most = llm_.config().max_num_seqs + max_waiting;
-  std::int64_t now = *num_answers_;
+std::shared_ptr<void> LoadedModel::reserve_slots(std::int64_t num_sequences,
+                                                 std::int64_t max_waiting) {
+  const std::int64_t max_slots = llm_.config().max_num_seqs + max_waiting;
+  std::int64_t now = *num_reserved_;
   do {
-    // One that asks for more than all places gets them when nobody else is there.
-    if (now > 0 && now + num_answers > most)
-      throw busy_error(str("too many requests: ", now, " answers are under way or wait"), 1);
-  } while (!num_answers_->compare_exchange_weak(now, now + num_answers));
-  return {nullptr, [count = num_answers_, num_answers](void*) { *count -= num_answers; }};
+    // A request larger than all slots is accepted when the model is idle.
+    if (now > 0 && now + num_sequences > max_slots)
+      throw busy_error(
+          str("too many requests: ", now, " sequences are running or queued, max ", max_slots), 1);
+  } while (!num_reserved_->compare_exchange_weak(now, now + num_sequences));
+  return {nullptr, [count = num_reserved_, num_sequences](void*) { *count -= num_sequences; }};
 }
 
 }  // namespace graft::server

@@ -1,4 +1,4 @@
-// A model that answers: the LLM, how it writes conversations, and how many answers it has promised.
+// A model in memory: the LLM, its chat format and the slots reserved by requests.
 
 #pragma once
 
@@ -24,12 +24,12 @@ class LoadedModel {
   const std::string& name() const { return info_.name; }
   api::LLM& llm() { return llm_; }
   const api::ChatFormat& format() const;          // throws ApiError for a model without a tokenizer
-  const tokenizer::Tokenizer& tokenizer() const;  // likewise
+  const tokenizer::Tokenizer& tokenizer() const;  // throws likewise
   double load_seconds() const { return load_seconds_; }
 
-  // Takes places for so many answers, until the last copy of what it gives is gone. Throws ApiError
-  // 429 when too many wait already.
-  std::shared_ptr<void> admit(std::int64_t num_answers, std::int64_t max_waiting);
+  // Reserves slots for `num_sequences` until the last copy of the returned handle is destroyed.
+  // Throws ApiError 429 when max_num_seqs running and `max_waiting` queued sequences are exceeded.
+  std::shared_ptr<void> reserve_slots(std::int64_t num_sequences, std::int64_t max_waiting);
 
  private:
   ModelInfo info_;
@@ -37,8 +37,8 @@ class LoadedModel {
   api::LLM llm_;
   double load_seconds_;
   std::optional<api::ChatFormat> format_;
-  // Places may outlive the model by a little.
-  std::shared_ptr<std::atomic<std::int64_t>> num_answers_ =
+  // Shared with the handles of reserve_slots(), which may outlive the model.
+  std::shared_ptr<std::atomic<std::int64_t>> num_reserved_ =
       std::make_shared<std::atomic<std::int64_t>>(0);
 };
 

@@ -40,9 +40,9 @@ void read_tensors(const formats::WeightSource& source, ModelInfo& info) {
     names += fmt::format("{} {} {}\n", tensor.name, graft::info(tensor.dtype).name,
                          fmt::join(tensor.shape, "x"));
   }
-  const auto most = std::ranges::max_element(
+  const auto largest = std::ranges::max_element(
       bytes_of, [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most != bytes_of.end()) info.quantization = graft::info(most->first).name;
+  if (largest != bytes_of.end()) info.quantization = graft::info(largest->first).name;
   info.digest = hex_digest(fmt::format("{}{} {}", names, info.bytes, info.modified));
 }
 

@@ -1,4 +1,4 @@
-// What a model is, from its files' headers alone: for lists of models, loaded or not.
+// Description of a model, read only from the headers of its files: for model lists, loaded or not.
 
 #pragma once
 
@@ -12,12 +12,12 @@ struct ModelInfo {
   std::string name = {};
   std::filesystem::path path = {};
   std::uint64_t bytes = 0;
-  std::int64_t modified = 0;      // seconds since 1970
-  std::string digest = {};        // of what its headers say, not of all its bytes
+  std::int64_t modified = 0;      // Unix time in seconds
+  std::string digest = {};        // SHA-256 of the headers, not of the weights
   std::string format = {};        // "gguf", "safetensors"
-  std::string architecture = {};  // as GGUF spells it
+  std::string architecture = {};  // GGUF name
   std::int64_t num_parameters = 0;
-  std::string quantization = {};  // the type of most bytes
+  std::string quantization = {};  // the dtype with the largest share of the bytes
   std::int64_t context_length = 0;
   std::int64_t embedding_length = 0;
   std::int64_t num_layers = 0;
@@ -25,7 +25,7 @@ struct ModelInfo {
   std::string chat_template = {};  // empty: none
 };
 
-// Throws Error when it cannot be opened.
+// Throws Error when the files cannot be read.
 ModelInfo read_model_info(const std::string& name, const std::filesystem::path& path);
 
 }  // namespace graft::server

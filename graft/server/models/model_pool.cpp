@@ -17,8 +17,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Beside its weights a model needs room to work and for some of the KV cache.
-constexpr double kRoomPerByte = 1.2;
+// Memory per byte of weights: 20 % more for the workspace and a small KV cache.
+constexpr double kMemoryFactor = 1.2;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -26,8 +26,8 @@ double seconds_since(Clock::time_point start) {
 
 }  // namespace
 
-// Leases keep the state, not the models: these go with the pool or on its own thread, never on the
-// thread of a model, which cannot wait for itself.
+// Leases own the state, not the models. Models are destroyed by the pool's destructor or on the
+// loader thread, never on a model's own thread, which could not join itself.
 struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
   struct Waiter {
     Ready ready;
@@ -40,7 +40,7 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     std::int64_t num_leases = 0;
     Clock::time_point last_used = {};
     double keep_alive_seconds = 0;
-    std::deque<Waiter> waiters = {};  // for it to be loaded
+    std::deque<Waiter> waiters = {};  // requests waiting for it to load
     bool is_loading = false;
 
     bool is_idle() const { return model && num_leases == 0; }
@@ -55,7 +55,7 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     for (Entry& entry : entries) {
       if (entry.named.name == name) return entry;
     }
-    throw ApiError(404, str("the model '", name, "' is not here"), "model", "model_not_found");
+    throw ApiError(404, str("model '", name, "' not found"), "model", "model_not_found");
   }
 
   Lease lease_of(Entry& entry) {
@@ -69,13 +69,13 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
             }};
   }
 
-  // The loader's thread.
+  // Main loop of the loader thread.
   void run() {
     std::unique_lock lock(mutex);
     while (!is_stopping) {
       if (unload_expired(lock)) continue;
       Entry* next = next_to_load();
-      if (next != nullptr && make_room(*next, lock)) {
+      if (next != nullptr && evict_for(*next, lock)) {
         load(*next, lock);
       } else {
         wait(lock);
@@ -98,7 +98,7 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
   }
 
   static Clock::time_point expiry(const Entry& entry) {
-    // Longer than a year is for ever, and would not fit the clock.
+    // Caps at about a year: larger values would overflow the clock.
     const double seconds = std::min(entry.keep_alive_seconds, 3.0e7);
     return entry.last_used +
            std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -108,13 +108,13 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     for (Entry& entry : entries) {
       if (!entry.is_idle() || entry.keep_alive_seconds < 0 || Clock::now() < expiry(entry))
         continue;
-      drop(entry, lock);
+      unload(entry, lock);
       return true;
     }
     return false;
   }
 
-  void drop(Entry& entry, std::unique_lock<std::mutex>& lock) {
+  void unload(Entry& entry, std::unique_lock<std::mutex>& lock) {
     std::unique_ptr<LoadedModel> model = std::move(entry.model);
     entry.keep_alive_seconds = config.keep_alive_seconds;
     lock.unlock();
@@ -128,34 +128,34 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     return found == entries.end() ? nullptr : &*found;
   }
 
-  // Unloads idle models, the longest unused first, until this one fits. False when it must wait for
-  // others to become idle.
-  bool make_room(Entry& wanted, std::unique_lock<std::mutex>& lock) {
+  // Unloads idle models, least recently used first, until `wanted` fits. False when no model is
+  // idle and loading has to wait.
+  bool evict_for(Entry& wanted, std::unique_lock<std::mutex>& lock) {
     for (;;) {
       const auto num_loaded = static_cast<std::size_t>(std::ranges::count_if(
           entries, [](const Entry& entry) { return entry.model != nullptr; }));
-      if (num_loaded == 0) return true;  // if it does not fit now it never will
-      const bool has_seat = config.max_loaded == 0 || num_loaded < config.max_loaded;
-      if (has_seat && has_memory(wanted)) return true;
+      if (num_loaded == 0) return true;  // nothing left to evict: let loading report the error
+      const bool has_slot = config.max_loaded == 0 || num_loaded < config.max_loaded;
+      if (has_slot && has_memory(wanted)) return true;
       Entry* oldest = nullptr;
       for (Entry& entry : entries) {
         if (entry.is_idle() && (oldest == nullptr || entry.last_used < oldest->last_used))
           oldest = &entry;
       }
       if (oldest == nullptr) return false;
-      drop(*oldest, lock);
+      unload(*oldest, lock);
     }
   }
 
   static bool has_memory(const Entry& wanted) {
     const std::uint64_t available = available_memory();
-    if (available == 0) return true;  // nobody knows
+    if (available == 0) return true;  // unknown on this system
     std::error_code error;
     const bool is_file = std::filesystem::is_regular_file(wanted.named.path, error);
     const std::uint64_t bytes = is_file
                                     ? std::filesystem::file_size(wanted.named.path, error)
                                     : read_model_info(wanted.named.name, wanted.named.path).bytes;
-    return static_cast<double>(bytes) * kRoomPerByte < static_cast<double>(available);
+    return static_cast<double>(bytes) * kMemoryFactor < static_cast<double>(available);
   }
 
   void load(Entry& entry, std::unique_lock<std::mutex>& lock) {
@@ -172,8 +172,8 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     lock.lock();
     entry.is_loading = false;
     entry.model = std::move(model);
-    std::vector<std::function<void()>> tasks = answers_to_waiters(entry, error);
-    // Without the lock: a task that is dropped gives its lease back at once.
+    std::vector<std::function<void()>> tasks = take_waiter_tasks(entry, error);
+    // Without the lock: destroying a dropped task releases its lease, which locks the mutex.
     lock.unlock();
     for (auto& task : tasks)
       post(std::move(task));
@@ -181,7 +181,7 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     lock.lock();
   }
 
-  std::vector<std::function<void()>> answers_to_waiters(Entry& entry, const std::string& error) {
+  std::vector<std::function<void()>> take_waiter_tasks(Entry& entry, const std::string& error) {
     std::vector<std::function<void()>> tasks;
     for (Waiter& waiter : entry.waiters) {
       if (entry.model) {
@@ -200,7 +200,7 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
   const Post post;
   std::mutex mutex;
   std::condition_variable wake;
-  std::deque<Entry> entries;  // never moved
+  std::deque<Entry> entries;  // fixed after construction; leases refer to its elements
   std::size_t num_waiting = 0;
   bool is_stopping = false;
   std::thread thread;
@@ -236,7 +236,7 @@ std::string ModelPool::resolve(const std::string& name) const {
     wanted.resize(wanted.size() - kLatest.size());
   }
   throw ApiError(404,
-                 str("the model '", name, "' is not here; there are: ",
+                 str("model '", name, "' not found; available: ",
                      [&] {
                        std::string all;
                        for (const std::string& known : names())
@@ -261,7 +261,9 @@ void ModelPool::acquire(const std::string& name,
     return;
   }
   if (state_->num_waiting >= state_->config.max_loading)
-    throw busy_error(str(resolved, ": too many requests wait for it"), 5);
+    throw busy_error(str(resolved, ": too many requests wait for the model to load, max ",
+                         state_->config.max_loading),
+                     5);
   entry.waiters.push_back({.ready = std::move(ready), .failed = std::move(failed)});
   ++state_->num_waiting;
   state_->wake.notify_all();
@@ -295,7 +297,7 @@ std::vector<ModelPool::Loaded> ModelPool::loaded() const {
     if (!entry.model) continue;
     const Clock::time_point last_used = entry.last_used;
     all.push_back({.lease = state_->lease_of(entry)});
-    entry.last_used = last_used;  // looking at it is no use of it
+    entry.last_used = last_used;  // listing does not count as use
     if (entry.keep_alive_seconds >= 0) {
       const double left = -seconds_since(State::expiry(entry));
       all.back().expires_in_seconds = std::max(left, 0.0);

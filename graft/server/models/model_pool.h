@@ -1,5 +1,5 @@
-// The models that a server answers for, by name. One is loaded when it is first asked for, and goes
-// when nobody has asked for a while or when another needs its memory; never while it answers.
+// The models of a server, by name. A model is loaded on its first request and unloaded after
+// keep_alive_seconds without requests or when another model needs the memory; never while leased.
 
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace graft::server {
 
-// A model that stays as long as somebody holds this.
+// A reference to a loaded model; the model is not unloaded while a lease on it exists.
 using Lease = std::shared_ptr<LoadedModel>;
 
 struct NamedPath {
@@ -26,12 +26,12 @@ struct NamedPath {
 };
 
 struct PoolConfig {
-  std::vector<NamedPath> models = {};  // the first answers requests that name none
+  std::vector<NamedPath> models = {};  // the first serves requests without a model name
   api::LlmConfig llm = {};
-  std::string chat_template = {};   // instead of the models' own
-  double keep_alive_seconds = 300;  // without requests; negative: for ever
-  std::size_t max_loaded = 0;       // models at once; 0: as memory allows
-  std::size_t max_loading = 256;    // requests that wait for a model to be loaded
+  std::string chat_template = {};   // overrides the models' own templates; empty: none
+  double keep_alive_seconds = 300;  // idle time before unloading; negative: never
+  std::size_t max_loaded = 0;       // max models in memory; 0: as memory allows
+  std::size_t max_loading = 256;    // max requests waiting for a model to load
 };
 
 class ModelPool {
@@ -40,24 +40,25 @@ class ModelPool {
   using Ready = std::function<void(Lease lease)>;
   using Failed = std::function<void(const std::string& message)>;
 
-  // `post` runs a task on another thread: what waited for a model goes on there.
+  // `post` runs a task on another thread; callbacks of delayed acquire() calls run there.
   ModelPool(PoolConfig config, Post post);
   ModelPool(const ModelPool&) = delete;
   ModelPool& operator=(const ModelPool&) = delete;
-  // Waits for the model that is being loaded. Answers that still run end with an abort.
+  // Waits for a model that is loading. Running sequences are aborted.
   ~ModelPool();
 
-  // The name under which it is served: whatever the case, with or without ":latest", "" for the
-  // first. Throws ApiError 404.
+  // The canonical name of a model: ignores case and a ":latest" suffix; "" is the first model.
+  // Throws ApiError 404.
   std::string resolve(const std::string& name) const;
 
-  // Gives the model to `ready`: now, when it is loaded, and later on another thread otherwise.
-  // Throws ApiError 404 and, when too many wait, 429.
+  // Calls `ready` with a lease: immediately when the model is loaded, otherwise later on another
+  // thread; calls `failed` when loading fails. Throws ApiError 404, or 429 when max_loading
+  // requests wait.
   void acquire(const std::string& name,
                Ready ready,
                Failed failed,
                std::optional<double> keep_alive_seconds = {});
-  // Lets it go as soon as it is idle.
+  // Unloads the model as soon as it is idle.
   void unload(const std::string& name);
 
   std::vector<std::string> names() const;

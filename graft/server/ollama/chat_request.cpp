@@ -6,17 +6,18 @@ namespace graft::server::ollama {
 namespace {
 
 Request read_common(const Fields& fields) {
-  refuse_unsupported(fields);
+  reject_unsupported(fields);
   Request request;
-  request.model = fields.needed_text("model");
+  request.model = fields.required_string("model");
   request.options = read_options(fields);
-  request.is_stream = fields.flag("stream").value_or(true);
+  request.is_stream = fields.boolean("stream").value_or(true);
   request.keep_alive_seconds = read_keep_alive(fields);
   request.conversation.thinking = read_thinking(fields, request.conversation.extra);
   return request;
 }
 
-// Ollama says thinking and tool_name, and its tool calls have no type.
+// Converts to OpenAI's messages: thinking to reasoning_content, tool_name to name, and tool calls
+// get a type.
 OrderedJson to_openai(OrderedJson messages, const Fields& fields) {
   for (OrderedJson& message : messages) {
     if (!message.is_object()) continue;
@@ -47,12 +48,12 @@ Request read_chat(const OrderedJson& body) {
   const OrderedJson* messages = fields.find("messages");
   request.is_empty = messages == nullptr || messages->empty();
   if (!request.is_empty) {
-    if (!messages->is_array()) fields.fail_at("messages", "a list is needed");
+    if (!messages->is_array()) fields.fail_at("messages", "expected a list");
     request.conversation.messages = to_openai(*messages, fields);
   }
   if (const OrderedJson* tools = fields.find("tools"); tools != nullptr && !tools->empty()) {
     request.conversation.tools = *tools;
-    request.reads_tools = true;
+    request.parse_tool_calls = true;
   }
   return request;
 }
@@ -60,11 +61,11 @@ Request read_chat(const OrderedJson& body) {
 Request read_generate(const OrderedJson& body) {
   const Fields fields(body);
   Request request = read_common(fields);
-  request.prompt = fields.text("prompt").value_or("");
-  request.is_raw = fields.flag("raw").value_or(false);
-  request.context = fields.ids("context");
+  request.prompt = fields.string("prompt").value_or("");
+  request.is_raw = fields.boolean("raw").value_or(false);
+  request.context = fields.token_ids("context");
   request.is_empty = request.prompt.empty() && request.context.empty();
-  const std::string system = fields.text("system").value_or("");
+  const std::string system = fields.string("system").value_or("");
   if (!system.empty())
     request.conversation.messages.push_back({{"role", "system"}, {"content", system}});
   request.conversation.messages.push_back({{"role", "user"}, {"content", request.prompt}});

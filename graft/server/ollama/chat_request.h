@@ -1,4 +1,5 @@
-// POST /api/chat and /api/generate: what was asked. Pure: JSON in, checked values out.
+// The requests of POST /api/chat and /api/generate, parsed and validated. Pure: JSON in, values
+// out.
 
 #pragma once
 
@@ -17,15 +18,15 @@ struct Request {
   bool is_stream = true;
   bool is_chat = false;
   std::optional<double> keep_alive_seconds = {};
-  // Nothing is asked: the model is to be loaded, or with keep_alive 0 unloaded.
+  // No prompt: load the model, or unload it with keep_alive 0.
   bool is_empty = false;
 
   api::Conversation conversation = {};
-  bool reads_tools = false;
-  // generate, raw: the prompt as it is, without a template.
+  bool parse_tool_calls = false;
+  // generate: use the prompt without a chat template.
   bool is_raw = false;
   std::string prompt = {};
-  std::vector<api::TokenId> context = {};  // of an earlier answer, to go on from
+  std::vector<api::TokenId> context = {};  // generate: tokens of an earlier response to continue
 };
 
 // Both throw ApiError 400 that names the field.

@@ -10,9 +10,9 @@
 #include "graft/server/generation/embedding.h"
 #include "graft/server/generation/prompts.h"
 #include "graft/server/json_text.h"
-#include "graft/server/ollama/answer.h"
 #include "graft/server/ollama/chat_request.h"
 #include "graft/server/ollama/models.h"
+#include "graft/server/ollama/response.h"
 #include "graft/server/time_text.h"
 
 namespace graft::server::ollama {
@@ -20,17 +20,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Whose API this is; clients refuse what looks too old.
+// The Ollama version whose API this implements; clients reject old versions.
 constexpr const char* kOllamaVersion = "0.12.6";
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-api::ChatPrompt prompt_of(const Request& request, const LoadedModel& model) {
+api::ChatPrompt chat_prompt(const Request& request, const LoadedModel& model) {
   api::ChatPrompt prompt;
   if (request.is_raw) {
-    prompt.tokens = tokens_of(model, request.prompt);
+    prompt.tokens = encode_prompt(model, request.prompt);
   } else {
     prompt = model.format().prompt(request.conversation);
   }
@@ -38,27 +38,27 @@ api::ChatPrompt prompt_of(const Request& request, const LoadedModel& model) {
   return prompt;
 }
 
-void generate(const HandlerContext& backend,
+void generate(const HandlerContext& context,
               const http::ExchangePtr& exchange,
               const Request& request,
               Lease lease,
               double load_seconds) {
   LoadedModel& model = *lease;
   if (request.is_empty) {
-    exchange->respond({.body = empty_answer(model.name(), request.is_chat, "load", unix_now())});
+    exchange->respond({.body = empty_response(model.name(), request.is_chat, "load", unix_now())});
     return;
   }
-  const api::ChatPrompt prompt = prompt_of(request, model);
+  const api::ChatPrompt prompt = chat_prompt(request, model);
   GenerationInput input = {
       .prompts = {prompt.tokens},
       .params = request.options.for_model(model.llm().source().config()),
-      .options = {.cache_salt = backend.access.cache_salt(exchange->request())},
+      .options = {.cache_salt = context.access.cache_salt(exchange->request())},
       .is_stream = request.is_stream,
-      .head = {.content_type = "application/x-ndjson"}};
-  if (request.reads_tools) show_tool_marks(model.tokenizer(), input.params);
-  AnswerOptions options = {
+      .stream_head = {.content_type = "application/x-ndjson"}};
+  if (request.parse_tool_calls) show_tool_call_markers(model.tokenizer(), input.params);
+  ResponseOptions options = {
       .model = model.name(),
-      .format = {.in_thinking = prompt.in_thinking, .reads_tools = request.reads_tools},
+      .format = {.in_thinking = prompt.in_thinking, .parse_tool_calls = request.parse_tool_calls},
       .is_chat = request.is_chat,
       .is_stream = request.is_stream,
       .wants_logprobs = input.params.logprobs.has_value(),
@@ -67,86 +67,89 @@ void generate(const HandlerContext& backend,
       .clock = unix_now};
   if (!request.is_chat) options.context = prompt.tokens;
   start_generation(exchange, std::move(lease), std::move(input),
-                   std::make_unique<OllamaAnswer>(std::move(options)), backend.generation());
+                   std::make_unique<OllamaResponseWriter>(std::move(options)),
+                   context.generation());
 }
 
-http::Handler generating(const HandlerContext& backend, Request (*read)(const OrderedJson& body)) {
-  return [&backend, read](const http::ExchangePtr& exchange) {
+http::Handler generate_handler(const HandlerContext& context,
+                               Request (*read)(const OrderedJson& body)) {
+  return [&context, read](const http::ExchangePtr& exchange) {
     const auto request = std::make_shared<const Request>(read(parse_body(exchange->take_body())));
     if (request->is_empty && request->keep_alive_seconds == 0.0) {
-      const std::string model = backend.models.resolve(request->model);
-      backend.models.unload(model);
-      exchange->respond({.body = empty_answer(model, request->is_chat, "unload", unix_now())});
+      const std::string model = context.models.resolve(request->model);
+      context.models.unload(model);
+      exchange->respond({.body = empty_response(model, request->is_chat, "unload", unix_now())});
       return;
     }
-    backend.with_model(
+    context.with_model(
         exchange, request->model,
-        [&backend, exchange, request, start = Clock::now()](Lease lease) {
-          generate(backend, exchange, *request, std::move(lease), seconds_since(start));
+        [&context, exchange, request, start = Clock::now()](Lease lease) {
+          generate(context, exchange, *request, std::move(lease), seconds_since(start));
         },
         request->keep_alive_seconds);
   };
 }
 
-// /api/embed takes texts and gives lists, the old /api/embeddings one of each.
-void embed(const HandlerContext& backend, const http::ExchangePtr& exchange, bool is_old) {
+// /api/embed accepts a list of texts; the legacy /api/embeddings accepts and returns one.
+void embed(const HandlerContext& context, const http::ExchangePtr& exchange, bool is_legacy) {
   const OrderedJson body = parse_body(exchange->take_body());
   const Fields fields(body);
-  const std::vector<std::string> texts = fields.texts(is_old ? "prompt" : "input");
-  if (texts.empty()) fields.fail_at(is_old ? "prompt" : "input", "is missing");
-  const bool truncate = fields.flag("truncate").value_or(true);
+  const std::vector<std::string> texts = fields.strings(is_legacy ? "prompt" : "input");
+  if (texts.empty()) fields.fail_at(is_legacy ? "prompt" : "input", "is missing");
+  const bool truncate = fields.boolean("truncate").value_or(true);
   const std::int64_t dimensions = fields.integer("dimensions", 1).value_or(0);
   const auto start = Clock::now();
-  backend.with_model(
-      exchange, fields.needed_text("model"),
-      [&backend, exchange, texts, truncate, dimensions, is_old, start](const Lease& lease) {
+  context.with_model(
+      exchange, fields.required_string("model"),
+      [&context, exchange, texts, truncate, dimensions, is_legacy, start](const Lease& lease) {
         const double load_seconds = seconds_since(start);
-        EmbedInput input = {.truncate = truncate, .dimensions = dimensions};
+        EmbeddingInput input = {.truncate = truncate, .dimensions = dimensions};
         for (const std::string& text : texts)
-          input.texts.push_back(tokens_of(*lease, text));
-        embed_later(backend, exchange, lease, std::move(input), [=](const Embedded& embedded) {
-          OrderedJson json;
-          if (is_old) {
-            json = {{"embedding",
-                     embedded.vectors.empty() ? std::vector<float>() : embedded.vectors[0]}};
-          } else {
-            json = {{"model", lease->name()},
-                    {"embeddings", embedded.vectors},
-                    {"total_duration", static_cast<std::int64_t>(seconds_since(start) * 1e9)},
-                    {"load_duration", static_cast<std::int64_t>(load_seconds * 1e9)},
-                    {"prompt_eval_count", embedded.num_tokens}};
-          }
-          exchange->respond({.body = ordered_text(json)});
-        });
+          input.texts.push_back(encode_prompt(*lease, text));
+        embed_async(
+            context, exchange, lease, std::move(input), [=](const EmbeddingResult& embedded) {
+              OrderedJson json;
+              if (is_legacy) {
+                json = {{"embedding",
+                         embedded.vectors.empty() ? std::vector<float>() : embedded.vectors[0]}};
+              } else {
+                json = {{"model", lease->name()},
+                        {"embeddings", embedded.vectors},
+                        {"total_duration", static_cast<std::int64_t>(seconds_since(start) * 1e9)},
+                        {"load_duration", static_cast<std::int64_t>(load_seconds * 1e9)},
+                        {"prompt_eval_count", embedded.num_tokens}};
+              }
+              exchange->respond({.body = ordered_text(json)});
+            });
       },
       read_keep_alive(fields));
 }
 
-http::Response tags(const HandlerContext& backend) {
+http::Response tags(const HandlerContext& context) {
   OrderedJson list = OrderedJson::array();
-  for (const std::string& name : backend.models.names()) {
+  for (const std::string& name : context.models.names()) {
     try {
-      list.push_back(tag_json(backend.models.info(name)));
+      list.push_back(tag_json(context.models.info(name)));
     } catch (const Error&) {
-      // One broken file must not hide the others.
+      // A model with unreadable files is left out, the others are listed.
     }
   }
   return {.body = ordered_text({{"models", list}})};
 }
 
-http::Response show(const HandlerContext& backend, const http::Request& request) {
+http::Response show(const HandlerContext& context, const http::Request& request) {
   const OrderedJson body = parse_body(request.body);
   const Fields fields(body);
   const std::string name =
-      fields.has("model") ? fields.needed_text("model") : fields.needed_text("name");
-  return {.body = ordered_text(show_json(backend.models.info(name)))};
+      fields.has("model") ? fields.required_string("model") : fields.required_string("name");
+  return {.body = ordered_text(show_json(context.models.info(name)))};
 }
 
-http::Response running(const HandlerContext& backend) {
-  // For ever is far away: clients parse a date.
+http::Response running(const HandlerContext& context) {
+  // "Never" is 100 years from now: clients parse a date.
   constexpr double kCenturySeconds = 3.15e9;
   OrderedJson list = OrderedJson::array();
-  for (const ModelPool::Loaded& loaded : backend.models.loaded()) {
+  for (const ModelPool::Loaded& loaded : context.models.loaded()) {
     OrderedJson entry = tag_json(loaded.lease->info());
     const double left = loaded.expires_in_seconds < 0 ? kCenturySeconds : loaded.expires_in_seconds;
     entry["expires_at"] = rfc3339(unix_now() + left);
@@ -159,18 +162,18 @@ http::Response running(const HandlerContext& backend) {
 
 }  // namespace
 
-void add_routes(Router& router, const HandlerContext& backend) {
-  router.add("POST", "/api/chat", generating(backend, read_chat));
-  router.add("POST", "/api/generate", generating(backend, read_generate));
+void add_routes(Router& router, const HandlerContext& context) {
+  router.add("POST", "/api/chat", generate_handler(context, read_chat));
+  router.add("POST", "/api/generate", generate_handler(context, read_generate));
   router.add("POST", "/api/embed",
-             [&backend](const http::ExchangePtr& exchange) { embed(backend, exchange, false); });
+             [&context](const http::ExchangePtr& exchange) { embed(context, exchange, false); });
   router.add("POST", "/api/embeddings",
-             [&backend](const http::ExchangePtr& exchange) { embed(backend, exchange, true); });
-  router.add_plain("GET", "/api/tags", [&backend](const http::Request&) { return tags(backend); });
-  router.add_plain("POST", "/api/show",
-                   [&backend](const http::Request& request) { return show(backend, request); });
-  router.add_plain("GET", "/api/ps", [&backend](const http::Request&) { return running(backend); });
-  router.add_plain("GET", "/api/version", [](const http::Request&) {
+             [&context](const http::ExchangePtr& exchange) { embed(context, exchange, true); });
+  router.add_sync("GET", "/api/tags", [&context](const http::Request&) { return tags(context); });
+  router.add_sync("POST", "/api/show",
+                  [&context](const http::Request& request) { return show(context, request); });
+  router.add_sync("GET", "/api/ps", [&context](const http::Request&) { return running(context); });
+  router.add_sync("GET", "/api/version", [](const http::Request&) {
     return http::Response{
         .body = ordered_text({{"version", kOllamaVersion}, {"graft", GRAFT_VERSION}})};
   });

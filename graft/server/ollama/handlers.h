@@ -1,13 +1,13 @@
-// Ollama's paths under /api: chat, generate, embed, tags, show, ps, version.
+// Ollama's API under /api: chat, generate, embed, tags, show, ps, version.
 
 #pragma once
 
-#include "graft/server/backend.h"
+#include "graft/server/handler_context.h"
 #include "graft/server/router.h"
 
 namespace graft::server::ollama {
 
-// The backend must outlive the router.
-void add_routes(Router& router, const HandlerContext& backend);
+// `context` must outlive the router.
+void add_routes(Router& router, const HandlerContext& context);
 
 }  // namespace graft::server::ollama

@@ -6,7 +6,7 @@
 namespace graft::server::ollama {
 namespace {
 
-// Ollama writes "7.6B", without a blank.
+// Ollama's format is "7.6B", without a space.
 std::string parameters_text(std::int64_t count) {
   std::string text = count_text(static_cast<double>(count));
   std::erase(text, ' ');

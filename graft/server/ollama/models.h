@@ -1,4 +1,4 @@
-// /api/tags, /api/show, /api/ps: the models in Ollama's words. Pure.
+// Model descriptions in Ollama's format, for /api/tags, /api/show and /api/ps. Pure.
 
 #pragma once
 
@@ -9,7 +9,7 @@ namespace graft::server::ollama {
 
 // {format, family, families, parameter_size, quantization_level}
 OrderedJson details_json(const ModelInfo& info);
-// An entry of /api/tags and, with more, of /api/ps.
+// An entry of /api/tags; /api/ps adds more fields.
 OrderedJson tag_json(const ModelInfo& info);
 OrderedJson show_json(const ModelInfo& info);
 

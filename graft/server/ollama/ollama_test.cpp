@@ -8,24 +8,24 @@
 
 #include "graft/server/api_error.h"
 #include "graft/server/fields.h"
-#include "graft/server/ollama/answer.h"
 #include "graft/server/ollama/chat_request.h"
 #include "graft/server/ollama/models.h"
+#include "graft/server/ollama/response.h"
 
 namespace graft::server::ollama {
 namespace {
 
-double clock_of_tests() {
+double fixed_clock() {
   return 1;
 }
 
-TEST(OllamaRequest, ReadsChats) {
+TEST(OllamaRequest, ParsesChatRequests) {
   const Request request = read_chat(parse_body(
       R"({"model":"m","messages":[{"role":"assistant","thinking":"hm","tool_calls":[{"function":{"name":"f","arguments":{}}}]},
           {"role":"tool","content":"1","tool_name":"f"}],"tools":[{"type":"function"}],"think":true,
           "options":{"temperature":0.1,"num_predict":7,"seed":3,"stop":["x"],"num_ctx":4096,"unknown":1},
           "keep_alive":"1h30m"})"));
-  EXPECT_TRUE(request.is_stream && request.is_chat && request.reads_tools);
+  EXPECT_TRUE(request.is_stream && request.is_chat && request.parse_tool_calls);
   EXPECT_EQ(request.conversation.thinking, api::Thinking::On);
   EXPECT_EQ(request.options.params.max_tokens, 7);
   EXPECT_EQ(request.options.params.seed, 3U);
@@ -37,13 +37,13 @@ TEST(OllamaRequest, ReadsChats) {
   EXPECT_EQ(request.conversation.messages[1]["name"], "f");
 }
 
-TEST(OllamaRequest, AnEmptyOneAsksForTheModelOnly) {
+TEST(OllamaRequest, WithoutPromptIsEmpty) {
   EXPECT_TRUE(read_chat(parse_body(R"({"model":"m"})")).is_empty);
   EXPECT_TRUE(read_generate(parse_body(R"({"model":"m","prompt":""})")).is_empty);
   EXPECT_FALSE(read_generate(parse_body(R"({"model":"m","prompt":"a"})")).is_empty);
 }
 
-TEST(OllamaRequest, Refuses) {
+TEST(OllamaRequest, RejectsUnsupportedAndInvalidFields) {
   for (const char* more :
        {R"("format":"json")", R"("format":{"type":"object"})", R"("images":["x"])",
         R"("suffix":"x")", R"("template":"x")", R"("keep_alive":"soon")", R"("keep_alive":"5x")",
@@ -61,7 +61,7 @@ TEST(OllamaRequest, Refuses) {
                ApiError);
 }
 
-TEST(OllamaRequest, KnowsDurations) {
+TEST(OllamaRequest, ParsesDurations) {
   const auto seconds = [](const std::string& value) {
     const OrderedJson json = parse_body(R"({"keep_alive":)" + value + "}");
     return read_keep_alive(Fields(json)).value();
@@ -75,7 +75,7 @@ TEST(OllamaRequest, KnowsDurations) {
   EXPECT_EQ(seconds("\"0\""), 0);
 }
 
-TEST(OllamaRequest, DefaultsAreTheModelsThenOllamas) {
+TEST(OllamaRequest, UnsetOptionsUseTheModelsThenOllamasDefaults) {
   const Options options = read_generate(parse_body(R"({"model":"m"})")).options;
   EXPECT_DOUBLE_EQ(options.for_model({}).temperature, 0.8);
   formats::ModelConfig config;
@@ -90,12 +90,13 @@ api::Update update(const std::string& text, bool is_last) {
   return made;
 }
 
-TEST(OllamaAnswer, IsALinePerPiece) {
-  OllamaAnswer answer({.model = "m", .format = {.reads_tools = true}, .clock = clock_of_tests});
-  std::string stream = answer.take(0, update("<think>a</think>B", false));
+TEST(OllamaResponseWriter, StreamsOneLinePerUpdate) {
+  OllamaResponseWriter writer(
+      {.model = "m", .format = {.parse_tool_calls = true}, .clock = fixed_clock});
+  std::string stream = writer.append(0, update("<think>a</think>B", false));
   stream +=
-      answer.take(0, update(R"(<tool_call>{"name":"f","arguments":{"x":1}}</tool_call>)", true));
-  stream += answer.finish({.num_prompt = 3, .num_output = 2, .prefill_seconds = 0.5});
+      writer.append(0, update(R"(<tool_call>{"name":"f","arguments":{"x":1}}</tool_call>)", true));
+  stream += writer.finish({.num_prompt = 3, .num_output = 2, .prefill_seconds = 0.5});
   std::vector<Json> lines;
   std::istringstream in(stream);
   for (std::string line; std::getline(in, line);)
@@ -112,18 +113,18 @@ TEST(OllamaAnswer, IsALinePerPiece) {
   EXPECT_EQ(lines[2]["eval_count"], 2);
 }
 
-TEST(OllamaAnswer, GeneratesInOnePiece) {
-  OllamaAnswer answer({.model = "m",
-                       .is_chat = false,
-                       .is_stream = false,
-                       .context = {1, 2},
-                       .clock = clock_of_tests});
-  EXPECT_EQ(answer.take(0, update("a", false)), "");
-  EXPECT_EQ(answer.take(0, update("b", true)), "");
-  const Json json = Json::parse(answer.finish({}));
+TEST(OllamaResponseWriter, WritesOneObject) {
+  OllamaResponseWriter writer({.model = "m",
+                               .is_chat = false,
+                               .is_stream = false,
+                               .context = {1, 2},
+                               .clock = fixed_clock});
+  EXPECT_EQ(writer.append(0, update("a", false)), "");
+  EXPECT_EQ(writer.append(0, update("b", true)), "");
+  const Json json = Json::parse(writer.finish({}));
   EXPECT_EQ(json["response"], "ab");
   EXPECT_EQ(json["context"], Json({1, 2, 5, 5}));
-  EXPECT_EQ(Json::parse(empty_answer("m", true, "load", 1))["done_reason"], "load");
+  EXPECT_EQ(Json::parse(empty_response("m", true, "load", 1))["done_reason"], "load");
 }
 
 TEST(OllamaModels, AreDescribed) {

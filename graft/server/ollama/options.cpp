@@ -8,7 +8,7 @@
 namespace graft::server::ollama {
 namespace {
 
-// Ollama's own defaults, where the model has none.
+// Ollama's defaults, for models without their own.
 constexpr double kTemperature = 0.8;
 constexpr double kTopP = 0.9;
 constexpr std::int64_t kTopK = 40;
@@ -19,7 +19,7 @@ bool set(T& target, const std::optional<U>& value) {
   return value.has_value();
 }
 
-// "1h30m", "45s", "1.5h", "300"; nothing when it is none.
+// Seconds of "1h30m", "45s", "1.5h" or "300"; nullopt when the text is not a duration.
 std::optional<double> parse_duration(const std::string& text) {
   struct Unit {
     std::string_view name;
@@ -73,14 +73,14 @@ Options read_options(const Fields& request) {
     set(params.repetition_penalty, fields->number("repeat_penalty", 0.01, 100));
     set(params.presence_penalty, fields->number("presence_penalty", -2, 2));
     set(params.frequency_penalty, fields->number("frequency_penalty", -2, 2));
-    params.stop = fields->texts("stop", kMaxStops);
+    params.stop = fields->strings("stop", kMaxStops);
     if (const auto seed = fields->integer("seed"); seed && *seed >= 0)
       params.seed = static_cast<std::uint64_t>(*seed);
-    // Negative: until the model is done.
-    if (const auto most = fields->integer("num_predict"); most && *most > 0)
-      params.max_tokens = *most;
+    // Zero or negative: no limit.
+    if (const auto max_tokens = fields->integer("num_predict"); max_tokens && *max_tokens > 0)
+      params.max_tokens = *max_tokens;
   }
-  if (request.flag("logprobs").value_or(false))
+  if (request.boolean("logprobs").value_or(false))
     params.logprobs = request.integer("top_logprobs", 0, 20).value_or(0);
   return options;
 }
@@ -92,7 +92,8 @@ std::optional<double> read_keep_alive(const Fields& fields) {
   const auto seconds =
       value->is_string() ? parse_duration(value->get<std::string>()) : std::nullopt;
   if (!seconds)
-    fields.fail_at("keep_alive", str("seconds or \"5m\" are needed, not ", value->dump()));
+    fields.fail_at("keep_alive",
+                   str("expected seconds or a duration like \"5m\", got ", value->dump()));
   return seconds;
 }
 
@@ -100,20 +101,20 @@ api::Thinking read_thinking(const Fields& fields, OrderedJson& template_variable
   const OrderedJson* value = fields.find("think");
   if (value == nullptr) return api::Thinking::ModelDecides;
   if (value->is_boolean()) return value->get<bool>() ? api::Thinking::On : api::Thinking::Off;
-  if (!value->is_string()) fields.fail_at("think", "true, false or a level is needed");
+  if (!value->is_string()) fields.fail_at("think", "expected true, false or a level");
   template_variables["reasoning_effort"] = *value;
   return api::Thinking::On;
 }
 
-void refuse_unsupported(const Fields& fields) {
+void reject_unsupported(const Fields& fields) {
   const OrderedJson* format = fields.find("format");
   if (format != nullptr && !(format->is_string() && format->get<std::string>().empty()))
-    fields.fail_at("format", "constrained output is not supported");
+    fields.fail_at("format", "constrained decoding is not supported");
   const OrderedJson* images = fields.find("images");
   if (images != nullptr && !images->empty()) fields.fail_at("images", "are not supported");
-  if (!fields.text("suffix").value_or("").empty()) fields.fail_at("suffix", "is not supported");
-  if (!fields.text("template").value_or("").empty())
-    fields.fail_at("template", "is the server's to choose");
+  if (!fields.string("suffix").value_or("").empty()) fields.fail_at("suffix", "is not supported");
+  if (!fields.string("template").value_or("").empty())
+    fields.fail_at("template", "is not allowed per request, see graft serve --chat-template");
 }
 
 }  // namespace graft::server::ollama

@@ -1,4 +1,4 @@
-// What Ollama's requests have in common: options, how long a model stays, whether it thinks.
+// Fields that Ollama's requests share: options, keep_alive, think.
 
 #pragma once
 
@@ -12,24 +12,26 @@ namespace graft::server::ollama {
 
 struct Options {
   api::SamplingParams params = {};
+  // True: not set by the request.
   bool default_temperature = true;
   bool default_top_p = true;
   bool default_top_k = true;
 
-  // What the request does not say the model does, and then Ollama.
+  // Fills unset values with the model's defaults, then with Ollama's.
   api::SamplingParams for_model(const formats::ModelConfig& config) const;
 };
 
 // Throws ApiError.
 Options read_options(const Fields& request);
 
-// Seconds, or "5m", "1h30m", "-1"; negative: for ever. Throws ApiError.
+// Seconds, from a number or a string like "5m", "1h30m", "-1"; negative: keep loaded. Throws
+// ApiError.
 std::optional<double> read_keep_alive(const Fields& fields);
 
-// true, false, or how much ("low" …).
+// true, false, or a reasoning effort ("low" …), which is stored in `template_variables`.
 api::Thinking read_thinking(const Fields& fields, OrderedJson& template_variables);
 
-// Throws ApiError for what would change the answer and is not supported.
-void refuse_unsupported(const Fields& fields);
+// Throws ApiError for unsupported fields that would change the output.
+void reject_unsupported(const Fields& fields);
 
 }  // namespace graft::server::ollama

@@ -10,27 +10,27 @@ namespace {
 
 constexpr std::int64_t kMaxAlternatives = 20;
 
-void refuse_other_media(const Fields& fields) {
-  fields.refuse("audio", "sound is not supported");
-  for (const std::string& modality : fields.texts("modalities")) {
+void reject_other_media(const Fields& fields) {
+  fields.reject("audio", "audio is not supported");
+  for (const std::string& modality : fields.strings("modalities")) {
     if (modality != "text") fields.fail_at("modalities", str("'", modality, "' is not supported"));
   }
-  fields.refuse("web_search_options", "this server does not search the web");
-  fields.refuse("functions", "is replaced by tools");
-  fields.refuse("function_call", "is replaced by tool_choice");
-  fields.refuse("chat_template", "is the server's to choose (--chat-template)");
-  if (fields.flag("continue_final_message").value_or(false))
+  fields.reject("web_search_options", "web search is not supported");
+  fields.reject("functions", "is deprecated, use tools");
+  fields.reject("function_call", "is deprecated, use tool_choice");
+  fields.reject("chat_template", "is not allowed per request, see graft serve --chat-template");
+  if (fields.boolean("continue_final_message").value_or(false))
     fields.fail_at("continue_final_message", "is not supported");
-  if (fields.text("verbosity").value_or("medium") != "medium")
+  if (fields.string("verbosity").value_or("medium") != "medium")
     fields.fail_at("verbosity", "is not supported");
 }
 
-// Templates know system and reasoning_content; clients also say developer and reasoning.
+// Renames what templates do not know: role developer to system, reasoning to reasoning_content.
 OrderedJson read_messages(const Fields& fields) {
   const OrderedJson* given = fields.find("messages");
   if (given == nullptr) fields.fail_at("messages", "is missing");
   OrderedJson messages = *given;
-  if (!messages.is_array()) return messages;  // refused with its place later
+  if (!messages.is_array()) return messages;  // api::ChatFormat rejects it later
   for (OrderedJson& message : messages) {
     if (!message.is_object()) continue;
     const auto role = message.find("role");
@@ -47,71 +47,72 @@ void read_tools(const Fields& fields, ChatRequest& request) {
   std::string choice = "auto";
   if (const OrderedJson* given = fields.find("tool_choice")) {
     if (!given->is_string())
-      fields.fail_at("tool_choice", "a forced tool is not supported, only none and auto");
+      fields.fail_at("tool_choice", "a forced tool is not supported, only 'none' and 'auto'");
     choice = given->get<std::string>();
   }
   if (choice != "auto" && choice != "none")
-    fields.fail_at("tool_choice", str("'", choice, "' is not supported, only none and auto"));
+    fields.fail_at("tool_choice", str("'", choice, "' is not supported, only 'none' and 'auto'"));
   const OrderedJson* tools = fields.find("tools");
   if (tools == nullptr || tools->empty() || choice == "none") return;
   request.conversation.tools = *tools;
-  request.reads_tools = true;
-  request.only_one_call = !fields.flag("parallel_tool_calls").value_or(true);
+  request.parse_tool_calls = true;
+  request.single_call = !fields.boolean("parallel_tool_calls").value_or(true);
 }
 
 void read_thinking(const Fields& fields, ChatRequest& request) {
-  std::string effort = fields.text("reasoning_effort").value_or("");
+  std::string effort = fields.string("reasoning_effort").value_or("");
   if (const auto reasoning = fields.object("reasoning"); reasoning && effort.empty())
-    effort = reasoning->text("effort").value_or("");
+    effort = reasoning->string("effort").value_or("");
   if (!effort.empty()) {
     const bool is_off = effort == "none" || effort == "minimal";
     request.conversation.thinking = is_off ? api::Thinking::Off : api::Thinking::On;
   }
-  // Copied whole: one by one, each would look through those before it.
+  // Copied as a whole: inserting into an ordered JSON object is linear in its size.
   const auto variables = fields.object("chat_template_kwargs");
   if (variables) request.conversation.extra = variables->json();
   if (!effort.empty() && !request.conversation.extra.contains("reasoning_effort"))
     request.conversation.extra["reasoning_effort"] = effort;
   for (const char* name : {"enable_thinking", "thinking"}) {
-    const auto flag = variables ? variables->flag(name) : std::nullopt;
+    const auto flag = variables ? variables->boolean(name) : std::nullopt;
     if (flag) request.conversation.thinking = *flag ? api::Thinking::On : api::Thinking::Off;
   }
-  if (const auto flag = fields.flag("enable_thinking"))
+  if (const auto flag = fields.boolean("enable_thinking"))
     request.conversation.thinking = *flag ? api::Thinking::On : api::Thinking::Off;
 }
 
 void read_logprobs(const Fields& fields, ChatRequest& request) {
-  request.wants_logprobs = fields.flag("logprobs").value_or(false);
+  request.wants_logprobs = fields.boolean("logprobs").value_or(false);
   const auto top = fields.integer("top_logprobs", 0, kMaxAlternatives);
   if (top && *top > 0 && !request.wants_logprobs)
-    fields.fail_at("top_logprobs", "needs logprobs: true");
+    fields.fail_at("top_logprobs", "requires logprobs: true");
   if (request.wants_logprobs) request.sampling.params.logprobs = top.value_or(0);
 }
 
 }  // namespace
 
-bool wants_usage(const Fields& fields, bool is_stream) {
+bool read_include_usage(const Fields& fields, bool is_stream) {
   const auto options = fields.object("stream_options");
-  if (options && !is_stream) fields.fail_at("stream_options", "belongs to stream: true");
-  return options && options->flag("include_usage").value_or(false);
+  if (options && !is_stream) fields.fail_at("stream_options", "requires stream: true");
+  return options && options->boolean("include_usage").value_or(false);
 }
 
 ChatRequest read_chat_request(const OrderedJson& body) {
   const Fields fields(body);
-  refuse_unsupported(fields);
-  refuse_other_media(fields);
+  reject_unsupported(fields);
+  reject_other_media(fields);
   ChatRequest request;
-  request.model = fields.text("model").value_or("");
+  request.model = fields.string("model").value_or("");
   request.conversation.messages = read_messages(fields);
-  request.conversation.add_generation_prompt = fields.flag("add_generation_prompt").value_or(true);
+  request.conversation.add_generation_prompt =
+      fields.boolean("add_generation_prompt").value_or(true);
   request.sampling = read_sampling(fields);
-  auto most = fields.integer("max_completion_tokens", 1);
-  if (!most) most = fields.integer("max_tokens", 1);
-  request.sampling.params.max_tokens = most;
-  request.is_stream = fields.flag("stream").value_or(false);
-  request.include_usage = wants_usage(fields, request.is_stream);
+  auto max_tokens = fields.integer("max_completion_tokens", 1);
+  if (!max_tokens) max_tokens = fields.integer("max_tokens", 1);
+  request.sampling.params.max_tokens = max_tokens;
+  request.is_stream = fields.boolean("stream").value_or(false);
+  request.include_usage = read_include_usage(fields, request.is_stream);
   request.priority = fields.integer("priority").value_or(0);
-  request.cache_salt = fields.text("cache_salt").value_or("");
+  request.cache_salt = fields.string("cache_salt").value_or("");
   read_tools(fields, request);
   read_thinking(fields, request);
   read_logprobs(fields, request);

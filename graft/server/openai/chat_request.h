@@ -1,4 +1,4 @@
-// POST /v1/chat/completions: what was asked. Pure: JSON in, checked values out.
+// The request of POST /v1/chat/completions, parsed and validated. Pure: JSON in, values out.
 
 #pragma once
 
@@ -12,22 +12,22 @@
 namespace graft::server::openai {
 
 struct ChatRequest {
-  std::string model = {};  // empty: the first
+  std::string model = {};  // empty: the server's first model
   api::Conversation conversation = {};
   Sampling sampling = {};
   bool is_stream = false;
   bool include_usage = false;
   bool wants_logprobs = false;
-  bool reads_tools = false;
-  bool only_one_call = false;
+  bool parse_tool_calls = false;
+  bool single_call = false;
   std::int64_t priority = 0;
-  std::string cache_salt = {};  // prefixes are shared with requests of the same only
+  std::string cache_salt = {};  // the prefix cache is shared only between equal salts
 };
 
-// Throws ApiError 400 that names the field. Messages and tools are checked by the template's side.
+// Throws ApiError 400 that names the field. Messages and tools are validated by api::ChatFormat.
 ChatRequest read_chat_request(const OrderedJson& body);
 
 // stream_options.include_usage
-bool wants_usage(const Fields& fields, bool is_stream);
+bool read_include_usage(const Fields& fields, bool is_stream);
 
 }  // namespace graft::server::openai

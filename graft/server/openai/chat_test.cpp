@@ -1,4 +1,4 @@
-// /v1/chat/completions without sockets: what is accepted, what is refused, what comes out.
+// /v1/chat/completions without sockets: accepted and rejected requests, and the responses.
 
 #include <string>
 #include <vector>
@@ -7,8 +7,8 @@
 
 #include "graft/server/api_error.h"
 #include "graft/server/fields.h"
-#include "graft/server/openai/chat_answer.h"
 #include "graft/server/openai/chat_request.h"
+#include "graft/server/openai/chat_response.h"
 
 namespace graft::server::openai {
 namespace {
@@ -18,7 +18,7 @@ ChatRequest read(const std::string& more) {
       parse_body(R"({"model":"m","messages":[{"role":"user","content":"Hi"}])" + more + "}"));
 }
 
-// What OpenAI documents, with values that ask for nothing special.
+// Every field that OpenAI documents, with values that need no unsupported feature.
 TEST(ChatRequest, AcceptsEveryDocumentedField) {
   const ChatRequest request = read(R"(,
     "audio":null,"frequency_penalty":0.5,"function_call":null,"functions":null,
@@ -34,10 +34,10 @@ TEST(ChatRequest, AcceptsEveryDocumentedField) {
     "priority":4,"mirostat":0,"use_beam_search":false)");
   EXPECT_EQ(request.model, "m");
   EXPECT_TRUE(request.is_stream && request.include_usage && request.wants_logprobs);
-  EXPECT_FALSE(request.reads_tools);
+  EXPECT_FALSE(request.parse_tool_calls);
   EXPECT_EQ(request.priority, 4);
   const api::SamplingParams& params = request.sampling.params;
-  EXPECT_EQ(params.max_tokens, 9) << "the newer name wins";
+  EXPECT_EQ(params.max_tokens, 9) << "max_completion_tokens takes precedence";
   EXPECT_EQ(params.n, 2);
   EXPECT_EQ(params.logprobs, 3);
   EXPECT_EQ(params.seed, static_cast<std::uint64_t>(-3));
@@ -48,13 +48,13 @@ TEST(ChatRequest, AcceptsEveryDocumentedField) {
   EXPECT_TRUE(params.ignore_eos);
 }
 
-struct Refused {
+struct Rejected {
   std::string more;
   std::string param;
 };
 
-// What would change the answer, and what makes no sense.
-const Refused kRefused[] = {
+// Unsupported features that would change the output, and invalid values.
+const Rejected kRejected[] = {
     {R"(,"response_format":{"type":"json_schema","json_schema":{}})", "response_format"},
     {R"(,"response_format":{"type":"json_object"})", "response_format"},
     {R"(,"tool_choice":"required","tools":[{"type":"function"}])", "tool_choice"},
@@ -89,20 +89,20 @@ const Refused kRefused[] = {
     {R"(,"presence_penalty":3)", "presence_penalty"},
 };
 
-TEST(ChatRequest, RefusesByName) {
-  for (const Refused& refused : kRefused) {
+TEST(ChatRequest, RejectionsNameTheField) {
+  for (const Rejected& rejected : kRejected) {
     try {
-      read(refused.more);
-      ADD_FAILURE() << refused.more << " was accepted";
+      read(rejected.more);
+      ADD_FAILURE() << rejected.more << " was accepted";
     } catch (const ApiError& error) {
       EXPECT_EQ(error.status, 400);
-      EXPECT_EQ(error.param, refused.param) << error.what();
+      EXPECT_EQ(error.param, rejected.param) << error.what();
     }
   }
   EXPECT_THROW(read_chat_request(parse_body("{}")), ApiError);
 }
 
-TEST(ChatRequest, BringsMessagesIntoTheTemplatesWords) {
+TEST(ChatRequest, RenamesRolesAndReasoningForTemplates) {
   const ChatRequest request = read_chat_request(parse_body(
       R"({"messages":[{"role":"developer","content":"Be kind."},
                       {"role":"assistant","content":"x","reasoning":"because"}]})"));
@@ -110,17 +110,17 @@ TEST(ChatRequest, BringsMessagesIntoTheTemplatesWords) {
   EXPECT_EQ(request.conversation.messages[1]["reasoning_content"], "because");
 }
 
-TEST(ChatRequest, OffersToolsUnlessNoneMayBeCalled) {
+TEST(ChatRequest, ToolChoiceNoneDropsTheTools) {
   const std::string tools = R"(,"tools":[{"type":"function","function":{"name":"f"}}])";
-  EXPECT_TRUE(read(tools).reads_tools);
-  EXPECT_FALSE(read(tools).only_one_call);
-  EXPECT_TRUE(read(tools + R"(,"parallel_tool_calls":false)").only_one_call);
+  EXPECT_TRUE(read(tools).parse_tool_calls);
+  EXPECT_FALSE(read(tools).single_call);
+  EXPECT_TRUE(read(tools + R"(,"parallel_tool_calls":false)").single_call);
   const ChatRequest none = read(tools + R"(,"tool_choice":"none")");
-  EXPECT_FALSE(none.reads_tools);
+  EXPECT_FALSE(none.parse_tool_calls);
   EXPECT_TRUE(none.conversation.tools.is_null());
 }
 
-TEST(ChatRequest, SaysWhetherToThink) {
+TEST(ChatRequest, ReadsReasoningEffort) {
   using api::Thinking;
   EXPECT_EQ(read("").conversation.thinking, Thinking::ModelDecides);
   EXPECT_EQ(read(R"(,"reasoning_effort":"none")").conversation.thinking, Thinking::Off);
@@ -135,7 +135,7 @@ TEST(ChatRequest, SaysWhetherToThink) {
             Thinking::Off);
 }
 
-TEST(Sampling, TakesTheModelsDefaultsWhereNothingIsSaid) {
+TEST(Sampling, UnsetFieldsUseTheModelsDefaults) {
   formats::ModelConfig config;
   config.temperature = 0.6;
   config.top_k = 20;
@@ -156,7 +156,7 @@ api::Update last(const std::string& text, api::FinishReason reason, std::int64_t
 
 const Identity kIdentity = {.id = "chatcmpl-1", .created = 7, .model = "m"};
 
-// The objects of a stream, in order; checks the framing.
+// The events of a stream without [DONE]; checks the SSE framing.
 std::vector<Json> events(const std::string& stream) {
   std::vector<Json> found;
   std::string_view rest = stream;
@@ -170,13 +170,13 @@ std::vector<Json> events(const std::string& stream) {
   return found;
 }
 
-TEST(ChatAnswer, InOnePiece) {
-  ChatAnswer answer(kIdentity, {.format = {.reads_tools = true}, .num_choices = 2});
-  EXPECT_EQ(answer.take(0, update("<think>hm</think>A")), "");
-  EXPECT_EQ(answer.take(0, last("", api::FinishReason::Length)), "");
-  answer.take(0, last(R"(<tool_call>{"name":"f","arguments":{"x":1}}</tool_call>)",
-                      api::FinishReason::Stop, 1));
-  const Json json = Json::parse(answer.finish({.num_prompt = 5, .num_cached = 4, .num_output = 3}));
+TEST(ChatResponseWriter, WritesOneObject) {
+  ChatResponseWriter writer(kIdentity, {.format = {.parse_tool_calls = true}, .num_choices = 2});
+  EXPECT_EQ(writer.append(0, update("<think>hm</think>A")), "");
+  EXPECT_EQ(writer.append(0, last("", api::FinishReason::Length)), "");
+  writer.append(0, last(R"(<tool_call>{"name":"f","arguments":{"x":1}}</tool_call>)",
+                        api::FinishReason::Stop, 1));
+  const Json json = Json::parse(writer.finish({.num_prompt = 5, .num_cached = 4, .num_output = 3}));
   EXPECT_EQ(json["object"], "chat.completion");
   const Json& first = json["choices"][0];
   EXPECT_EQ(first["message"]["content"], "A");
@@ -193,20 +193,20 @@ TEST(ChatAnswer, InOnePiece) {
   EXPECT_EQ(json["usage"]["prompt_tokens_details"]["cached_tokens"], 4);
 }
 
-TEST(ChatAnswer, AsEvents) {
-  ChatAnswer answer(kIdentity, {.format = {.reads_tools = true},
-                                .num_choices = 1,
-                                .is_stream = true,
-                                .include_usage = true});
-  std::string stream = answer.begin();
-  stream += answer.take(0, update("<think>a"));
-  stream += answer.take(0, update("</think>\n"));
-  stream += answer.take(0, update("Hello"));
-  stream += answer.take(
+TEST(ChatResponseWriter, WritesEvents) {
+  ChatResponseWriter writer(kIdentity, {.format = {.parse_tool_calls = true},
+                                        .num_choices = 1,
+                                        .is_stream = true,
+                                        .include_usage = true});
+  std::string stream = writer.begin();
+  stream += writer.append(0, update("<think>a"));
+  stream += writer.append(0, update("</think>\n"));
+  stream += writer.append(0, update("Hello"));
+  stream += writer.append(
       0,
       update(R"( <tool_call>{"name":"f","arguments":{"x":1}}</tool_call><tool_call>{"name":"g"})"));
-  stream += answer.take(0, last("</tool_call>", api::FinishReason::Stop));
-  stream += answer.finish({.num_prompt = 2, .num_output = 6});
+  stream += writer.append(0, last("</tool_call>", api::FinishReason::Stop));
+  stream += writer.finish({.num_prompt = 2, .num_output = 6});
   EXPECT_TRUE(stream.ends_with("data: [DONE]\n\n"));
 
   const std::vector<Json> all = events(stream);
@@ -235,11 +235,11 @@ TEST(ChatAnswer, AsEvents) {
   EXPECT_TRUE(all.back()["choices"].empty());
 }
 
-TEST(ChatAnswer, BrokenBytesAreStillJson) {
-  ChatAnswer answer(kIdentity, {.is_stream = true});
-  for (const Json& event : events(answer.take(0, last("a\xff\n\"b", api::FinishReason::Stop))))
+TEST(ChatResponseWriter, InvalidUtf8IsReplaced) {
+  ChatResponseWriter writer(kIdentity, {.is_stream = true});
+  for (const Json& event : events(writer.append(0, last("a\xff\n\"b", api::FinishReason::Stop))))
     EXPECT_EQ(event["id"], "chatcmpl-1");
-  EXPECT_EQ(events(answer.failure("it broke"))[0]["error"]["message"], "it broke");
+  EXPECT_EQ(events(writer.error("it broke"))[0]["error"]["message"], "it broke");
 }
 
 }  // namespace

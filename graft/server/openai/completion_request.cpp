@@ -20,7 +20,7 @@ std::vector<api::TokenId> read_tokens(const Fields& fields,
   for (const OrderedJson& item : list) {
     const bool is_id = item.is_number_integer() && item.get<std::int64_t>() >= 0 &&
                        item.get<std::int64_t>() <= std::numeric_limits<api::TokenId>::max();
-    if (!is_id) fields.fail_at(name, str(item.dump(), " is no token id"));
+    if (!is_id) fields.fail_at(name, str(item.dump(), " is not a token id"));
     tokens.push_back(item.get<api::TokenId>());
   }
   return tokens;
@@ -33,10 +33,10 @@ std::vector<api::Prompt> read_prompts(const Fields& fields, const char* name) {
   if (value == nullptr) fields.fail_at(name, "is missing");
   if (value->is_string()) return {value->get<std::string>()};
   if (!value->is_array() || value->empty())
-    fields.fail_at(name, "text, a list of texts, or lists of token ids are needed");
+    fields.fail_at(name, "expected a string, a list of strings, or lists of token ids");
   if (value->front().is_number()) return {read_tokens(fields, name, *value)};
   if (value->size() > kMaxPrompts)
-    fields.fail_at(name, str("at most ", kMaxPrompts, " at once, not ", value->size()));
+    fields.fail_at(name, str("must have at most ", kMaxPrompts, " items, got ", value->size()));
   std::vector<api::Prompt> prompts;
   for (const OrderedJson& item : *value) {
     if (item.is_string()) {
@@ -44,7 +44,7 @@ std::vector<api::Prompt> read_prompts(const Fields& fields, const char* name) {
     } else if (item.is_array()) {
       prompts.emplace_back(read_tokens(fields, name, item));
     } else {
-      fields.fail_at(name, str("texts or lists of token ids are needed, not ", item.type_name()));
+      fields.fail_at(name, str("expected strings or lists of token ids, got ", item.type_name()));
     }
   }
   return prompts;
@@ -52,27 +52,27 @@ std::vector<api::Prompt> read_prompts(const Fields& fields, const char* name) {
 
 CompletionRequest read_completion_request(const OrderedJson& body) {
   const Fields fields(body);
-  refuse_unsupported(fields);
-  if (!fields.text("suffix").value_or("").empty()) fields.fail_at("suffix", "is not supported");
+  reject_unsupported(fields);
+  if (!fields.string("suffix").value_or("").empty()) fields.fail_at("suffix", "is not supported");
   CompletionRequest request;
-  request.model = fields.text("model").value_or("");
+  request.model = fields.string("model").value_or("");
   request.prompts = read_prompts(fields, "prompt");
   request.sampling = read_sampling(fields);
   api::SamplingParams& params = request.sampling.params;
   if (fields.integer("best_of", 1, 128).value_or(params.n) != params.n)
-    fields.fail_at("best_of", "other than n is not supported");
-  request.is_stream = fields.flag("stream").value_or(false);
-  request.include_usage = wants_usage(fields, request.is_stream);
-  request.echo = fields.flag("echo").value_or(false);
+    fields.fail_at("best_of", "values other than n are not supported");
+  request.is_stream = fields.boolean("stream").value_or(false);
+  request.include_usage = read_include_usage(fields, request.is_stream);
+  request.echo = fields.boolean("echo").value_or(false);
   request.priority = fields.integer("priority").value_or(0);
-  request.cache_salt = fields.text("cache_salt").value_or("");
-  const std::int64_t most = fields.integer("max_tokens", 0).value_or(kDefaultMaxTokens);
-  if (most == 0 && !request.echo) fields.fail_at("max_tokens", "0 needs echo");
-  request.drops_output = most == 0;
-  params.max_tokens = std::max<std::int64_t>(most, 1);
+  request.cache_salt = fields.string("cache_salt").value_or("");
+  const std::int64_t max_tokens = fields.integer("max_tokens", 0).value_or(kDefaultMaxTokens);
+  if (max_tokens == 0 && !request.echo) fields.fail_at("max_tokens", "0 requires echo: true");
+  request.discard_output = max_tokens == 0;
+  params.max_tokens = std::max<std::int64_t>(max_tokens, 1);
   params.logprobs = fields.integer("logprobs", 0, kMaxAlternatives);
   if (request.echo && params.logprobs) {
-    if (request.is_stream) fields.fail_at("echo", "with logprobs cannot be streamed");
+    if (request.is_stream) fields.fail_at("echo", "with logprobs is not supported with stream");
     params.prompt_logprobs = params.logprobs;
   }
   return request;

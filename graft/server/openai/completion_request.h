@@ -1,4 +1,4 @@
-// POST /v1/completions: what was asked. Pure: JSON in, checked values out.
+// The request of POST /v1/completions, parsed and validated. Pure: JSON in, values out.
 
 #pragma once
 
@@ -14,21 +14,21 @@
 namespace graft::server::openai {
 
 struct CompletionRequest {
-  std::string model = {};  // empty: the first
+  std::string model = {};  // empty: the server's first model
   std::vector<api::Prompt> prompts = {};
   Sampling sampling = {};
   bool is_stream = false;
   bool include_usage = false;
-  bool echo = false;          // the prompt stands before the answer
-  bool drops_output = false;  // max_tokens 0: only the prompt was asked for
+  bool echo = false;            // prepend the prompt to the output
+  bool discard_output = false;  // max_tokens 0 with echo: return only the prompt
   std::int64_t priority = 0;
-  std::string cache_salt = {};  // prefixes are shared with requests of the same only
+  std::string cache_salt = {};  // the prefix cache is shared only between equal salts
 };
 
 // Throws ApiError 400 that names the field.
 CompletionRequest read_completion_request(const OrderedJson& body);
 
-// A text, a list of texts, a list of tokens or a list of such lists.
+// A string, a list of strings, a list of token ids or a list of token-id lists.
 std::vector<api::Prompt> read_prompts(const Fields& fields, const char* name);
 
 }  // namespace graft::server::openai

@@ -9,8 +9,8 @@
 #include "graft/base/text/base64.h"
 #include "graft/server/api_error.h"
 #include "graft/server/fields.h"
-#include "graft/server/openai/completion_answer.h"
 #include "graft/server/openai/completion_request.h"
+#include "graft/server/openai/completion_response.h"
 #include "graft/server/openai/embedding_request.h"
 #include "graft/server/openai/embeddings.h"
 
@@ -21,7 +21,7 @@ CompletionRequest read(const std::string& body) {
   return read_completion_request(parse_body(body));
 }
 
-TEST(CompletionRequest, TakesPromptsInEveryForm) {
+TEST(CompletionRequest, AcceptsPromptsInEveryForm) {
   EXPECT_EQ(read(R"({"prompt":"a"})").prompts.size(), 1U);
   EXPECT_EQ(read(R"({"prompt":["a","b"]})").prompts.size(), 2U);
   EXPECT_EQ(std::get<1>(read(R"({"prompt":[1,2,3]})").prompts.at(0)).size(), 3U);
@@ -29,7 +29,7 @@ TEST(CompletionRequest, TakesPromptsInEveryForm) {
   EXPECT_EQ(read(R"({"prompt":"a"})").sampling.params.max_tokens, 16);
 }
 
-TEST(CompletionRequest, RefusesByName) {
+TEST(CompletionRequest, RejectionsNameTheField) {
   for (const auto& [body, param] : std::vector<std::pair<std::string, std::string>>{
            {R"({})", "prompt"},
            {R"({"prompt":[]})", "prompt"},
@@ -50,10 +50,10 @@ TEST(CompletionRequest, RefusesByName) {
   }
 }
 
-TEST(CompletionRequest, AsksForThePromptAlone) {
+TEST(CompletionRequest, MaxTokensZeroWithEchoReturnsThePrompt) {
   const CompletionRequest request =
       read(R"({"prompt":"a","echo":true,"max_tokens":0,"logprobs":1})");
-  EXPECT_TRUE(request.drops_output);
+  EXPECT_TRUE(request.discard_output);
   EXPECT_EQ(request.sampling.params.max_tokens, 1);
   EXPECT_EQ(request.sampling.params.prompt_logprobs, 1);
 }
@@ -65,29 +65,29 @@ api::Update last(const std::string& text, std::int64_t sample) {
           .finish = api::Finish{.reason = api::FinishReason::Stop}};
 }
 
-TEST(CompletionAnswer, NumbersChoicesPromptByPrompt) {
-  CompletionAnswer answer({.id = "cmpl-1", .created = 7, .model = "m"},
-                          {.echoes = {"p", "q"}, .num_samples = 2, .num_prompts = 2});
-  answer.take(1, last("d", 1));
-  answer.take(0, last("a", 0));
-  answer.take(0, last("b", 1));
-  answer.take(1, last("c", 0));
-  const Json json = Json::parse(answer.finish({}));
+TEST(CompletionResponseWriter, NumbersChoicesPromptByPrompt) {
+  CompletionResponseWriter writer({.id = "cmpl-1", .created = 7, .model = "m"},
+                                  {.echoes = {"p", "q"}, .num_samples = 2, .num_prompts = 2});
+  writer.append(1, last("d", 1));
+  writer.append(0, last("a", 0));
+  writer.append(0, last("b", 1));
+  writer.append(1, last("c", 0));
+  const Json json = Json::parse(writer.finish({}));
   std::string text;
   for (const Json& choice : json["choices"])
     text += choice["text"].get<std::string>() + choice["index"].dump();
   EXPECT_EQ(text, "pa0pb1qc2qd3");
 }
 
-TEST(CompletionAnswer, Streams) {
-  CompletionAnswer answer({.id = "cmpl-1"}, {.echoes = {"p"}, .is_stream = true});
-  EXPECT_NE(answer.begin().find(R"("text":"p")"), std::string::npos);
-  EXPECT_EQ(answer.take(0, {.tokens = {1}}), "") << "nothing became certain";
-  EXPECT_NE(answer.take(0, last("x", 0)).find(R"("finish_reason":"stop")"), std::string::npos);
-  EXPECT_EQ(answer.finish({}), "data: [DONE]\n\n");
+TEST(CompletionResponseWriter, Streams) {
+  CompletionResponseWriter writer({.id = "cmpl-1"}, {.echoes = {"p"}, .is_stream = true});
+  EXPECT_NE(writer.begin().find(R"("text":"p")"), std::string::npos);
+  EXPECT_EQ(writer.append(0, {.tokens = {1}}), "") << "an update without text makes no event";
+  EXPECT_NE(writer.append(0, last("x", 0)).find(R"("finish_reason":"stop")"), std::string::npos);
+  EXPECT_EQ(writer.finish({}), "data: [DONE]\n\n");
 }
 
-TEST(Embeddings, ReadWhatIsAsked) {
+TEST(Embeddings, ParsesRequests) {
   const auto read = [](const char* body) { return read_embedding_request(parse_body(body)); };
   const EmbeddingRequest request =
       read(R"({"model":"m","input":["a",[1,2]],"encoding_format":"base64","dimensions":8})");
@@ -100,7 +100,7 @@ TEST(Embeddings, ReadWhatIsAsked) {
     EXPECT_THROW(read(body), ApiError) << body;
 }
 
-TEST(Embeddings, AreBase64OfFloats) {
+TEST(Embeddings, EncodesFloatsAsBase64) {
   EXPECT_EQ(base64_floats({}), "");
   EXPECT_EQ(base64_floats({1.0F}), "AACAPw==");
   const auto bytes = base64_decoded(base64_floats({1.0F, -2.5F, 3.25F}));

@@ -9,11 +9,11 @@ namespace graft::server::openai {
 EmbeddingRequest read_embedding_request(const OrderedJson& body) {
   const Fields fields(body);
   EmbeddingRequest request;
-  request.model = fields.text("model").value_or("");
+  request.model = fields.string("model").value_or("");
   request.input = read_prompts(fields, "input");
-  const std::string format = fields.text("encoding_format").value_or("float");
+  const std::string format = fields.string("encoding_format").value_or("float");
   if (format != "float" && format != "base64")
-    fields.fail_at("encoding_format", str("float or base64 is needed, not '", format, "'"));
+    fields.fail_at("encoding_format", str("expected 'float' or 'base64', got '", format, "'"));
   request.is_base64 = format == "base64";
   request.dimensions = fields.integer("dimensions", 1).value_or(0);
   return request;

@@ -1,4 +1,4 @@
-// POST /v1/embeddings: what was asked. Pure: JSON in, checked values out.
+// The request of POST /v1/embeddings, parsed and validated. Pure: JSON in, values out.
 
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace graft::server::openai {
 
 struct EmbeddingRequest {
-  std::string model = {};  // empty: the first
+  std::string model = {};  // empty: the server's first model
   std::vector<api::Prompt> input = {};
   bool is_base64 = false;
   std::int64_t dimensions = 0;  // 0: all

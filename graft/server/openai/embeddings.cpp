@@ -16,7 +16,7 @@ namespace {
 
 std::string body_of(const EmbeddingRequest& request,
                     const std::string& model,
-                    const Embedded& embedded) {
+                    const EmbeddingResult& embedded) {
   OrderedJson data = OrderedJson::array();
   for (const std::vector<float>& vector : embedded.vectors) {
     OrderedJson entry = {{"object", "embedding"}, {"index", data.size()}};
@@ -53,15 +53,15 @@ std::string base64_floats(const std::vector<float>& values) {
   return text;
 }
 
-void embeddings(const HandlerContext& backend, const http::ExchangePtr& exchange) {
+void embeddings(const HandlerContext& context, const http::ExchangePtr& exchange) {
   auto request = std::make_shared<const EmbeddingRequest>(
       read_embedding_request(parse_body(exchange->take_body())));
-  backend.with_model(exchange, request->model, [&backend, exchange, request](const Lease& lease) {
-    EmbedInput input = {.dimensions = request->dimensions};
+  context.with_model(exchange, request->model, [&context, exchange, request](const Lease& lease) {
+    EmbeddingInput input = {.dimensions = request->dimensions};
     for (const api::Prompt& prompt : request->input)
-      input.texts.push_back(tokens_of(*lease, prompt));
-    embed_later(backend, exchange, lease, std::move(input),
-                [exchange, lease, request](const Embedded& embedded) {
+      input.texts.push_back(encode_prompt(*lease, prompt));
+    embed_async(context, exchange, lease, std::move(input),
+                [exchange, lease, request](const EmbeddingResult& embedded) {
                   exchange->respond({.body = body_of(*request, lease->name(), embedded)});
                 });
   });

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "graft/base/text/json.h"
-#include "graft/server/backend.h"
+#include "graft/server/handler_context.h"
 
 namespace graft::server::openai {
 
-void embeddings(const HandlerContext& backend, const http::ExchangePtr& exchange);
+void embeddings(const HandlerContext& context, const http::ExchangePtr& exchange);
 
-// Little-endian floats as base64, as OpenAI's clients ask for them by default.
+// Little-endian float32 values as base64; OpenAI's clients request this encoding by default.
 std::string base64_floats(const std::vector<float>& values);
 
 }  // namespace graft::server::openai

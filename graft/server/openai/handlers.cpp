@@ -7,16 +7,16 @@
 #include "graft/server/fields.h"
 #include "graft/server/generation/prompts.h"
 #include "graft/server/json_text.h"
-#include "graft/server/openai/chat_answer.h"
 #include "graft/server/openai/chat_request.h"
-#include "graft/server/openai/completion_answer.h"
+#include "graft/server/openai/chat_response.h"
 #include "graft/server/openai/completion_request.h"
+#include "graft/server/openai/completion_response.h"
 #include "graft/server/openai/embeddings.h"
 
 namespace graft::server::openai {
 namespace {
 
-void chat(const HandlerContext& backend,
+void chat(const HandlerContext& context,
           const http::ExchangePtr& exchange,
           const ChatRequest& request,
           Lease lease) {
@@ -26,25 +26,25 @@ void chat(const HandlerContext& backend,
       .prompts = {prompt.tokens},
       .params = request.sampling.for_model(model.llm().source().config()),
       .options = {.priority = request.priority,
-                  .cache_salt = backend.access.cache_salt(exchange->request(), request.cache_salt)},
+                  .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt)},
       .is_stream = request.is_stream,
-      .head = sse_head()};
-  if (request.reads_tools) show_tool_marks(model.tokenizer(), input.params);
-  auto answer = std::make_unique<ChatAnswer>(
+      .stream_head = sse_head()};
+  if (request.parse_tool_calls) show_tool_call_markers(model.tokenizer(), input.params);
+  auto writer = std::make_unique<ChatResponseWriter>(
       new_identity("chatcmpl", model.name()),
-      ChatAnswerOptions{.format = {.in_thinking = prompt.in_thinking,
-                                   .reads_tools = request.reads_tools,
-                                   .only_one_call = request.only_one_call},
-                        .num_choices = input.params.n,
-                        .is_stream = request.is_stream,
-                        .include_usage = request.include_usage,
-                        .wants_logprobs = request.wants_logprobs,
-                        .tokenizer = &model.tokenizer()});
-  start_generation(exchange, std::move(lease), std::move(input), std::move(answer),
-                   backend.generation());
+      ChatResponseOptions{.format = {.in_thinking = prompt.in_thinking,
+                                     .parse_tool_calls = request.parse_tool_calls,
+                                     .single_call = request.single_call},
+                          .num_choices = input.params.n,
+                          .is_stream = request.is_stream,
+                          .include_usage = request.include_usage,
+                          .wants_logprobs = request.wants_logprobs,
+                          .tokenizer = &model.tokenizer()});
+  start_generation(exchange, std::move(lease), std::move(input), std::move(writer),
+                   context.generation());
 }
 
-void complete(const HandlerContext& backend,
+void complete(const HandlerContext& context,
               const http::ExchangePtr& exchange,
               const CompletionRequest& request,
               Lease lease) {
@@ -52,46 +52,46 @@ void complete(const HandlerContext& backend,
   GenerationInput input = {
       .params = request.sampling.for_model(model.llm().source().config()),
       .options = {.priority = request.priority,
-                  .cache_salt = backend.access.cache_salt(exchange->request(), request.cache_salt)},
+                  .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt)},
       .is_stream = request.is_stream,
-      .head = sse_head()};
-  CompletionAnswerOptions options = {.num_samples = input.params.n,
-                                     .num_prompts = request.prompts.size(),
-                                     .is_stream = request.is_stream,
-                                     .include_usage = request.include_usage,
-                                     .wants_logprobs = input.params.logprobs.has_value(),
-                                     .drops_output = request.drops_output,
-                                     .tokenizer = &model.tokenizer()};
+      .stream_head = sse_head()};
+  CompletionResponseOptions options = {.num_samples = input.params.n,
+                                       .num_prompts = request.prompts.size(),
+                                       .is_stream = request.is_stream,
+                                       .include_usage = request.include_usage,
+                                       .wants_logprobs = input.params.logprobs.has_value(),
+                                       .discard_output = request.discard_output,
+                                       .tokenizer = &model.tokenizer()};
   for (const api::Prompt& prompt : request.prompts) {
-    input.prompts.push_back(tokens_of(model, prompt));
+    input.prompts.push_back(encode_prompt(model, prompt));
     if (!request.echo) continue;
     const auto* text = std::get_if<std::string>(&prompt);
     options.echoes.push_back(
         text != nullptr ? *text : model.tokenizer().decode(input.prompts.back(), true));
   }
   options.prompts = input.prompts;
-  auto answer =
-      std::make_unique<CompletionAnswer>(new_identity("cmpl", model.name()), std::move(options));
-  start_generation(exchange, std::move(lease), std::move(input), std::move(answer),
-                   backend.generation());
+  auto writer = std::make_unique<CompletionResponseWriter>(new_identity("cmpl", model.name()),
+                                                           std::move(options));
+  start_generation(exchange, std::move(lease), std::move(input), std::move(writer),
+                   context.generation());
 }
 
-OrderedJson model_json(const HandlerContext& backend, const std::string& name) {
+OrderedJson model_json(const HandlerContext& context, const std::string& name) {
   OrderedJson json = {{"id", name}, {"object", "model"}, {"created", 0}, {"owned_by", "graft"}};
   try {
-    const ModelInfo info = backend.models.info(name);
+    const ModelInfo info = context.models.info(name);
     json["created"] = info.modified;
     json["max_model_len"] = info.context_length;
   } catch (const Error&) {
-    // A model that cannot be read is still listed: asking for it says why.
+    // A model with unreadable files is still listed; requests for it report the error.
   }
   return json;
 }
 
-http::Response list_models(const HandlerContext& backend) {
+http::Response list_models(const HandlerContext& context) {
   OrderedJson json = {{"object", "list"}, {"data", OrderedJson::array()}};
-  for (const std::string& name : backend.models.names())
-    json["data"].push_back(model_json(backend, name));
+  for (const std::string& name : context.models.names())
+    json["data"].push_back(model_json(context, name));
   return {.body = ordered_text(json)};
 }
 
@@ -103,9 +103,9 @@ void tokenize(const http::ExchangePtr& exchange, const OrderedJson& body, Loaded
     tokens = model.format().prompt(read_chat_request(body).conversation).tokens;
   } else {
     const char* name = fields.has("content") ? "content" : "prompt";
-    tokens =
-        model.tokenizer().encode(fields.needed_text(name),
-                                 {.add_special = fields.flag("add_special_tokens").value_or(true)});
+    tokens = model.tokenizer().encode(
+        fields.required_string(name),
+        {.add_special = fields.boolean("add_special_tokens").value_or(true)});
   }
   exchange->respond({.body = ordered_text({{"count", tokens.size()},
                                            {"max_model_len", model.llm().config().max_model_len},
@@ -115,18 +115,18 @@ void tokenize(const http::ExchangePtr& exchange, const OrderedJson& body, Loaded
 void detokenize(const http::ExchangePtr& exchange, const OrderedJson& body, LoadedModel& model) {
   const Fields fields(body);
   if (!fields.has("tokens")) fields.fail_at("tokens", "is missing");
-  const std::string text = model.tokenizer().decode(fields.ids("tokens"), true);
-  // vLLM says prompt, llama.cpp says content.
+  const std::string text = model.tokenizer().decode(fields.token_ids("tokens"), true);
+  // vLLM names the field "prompt", llama.cpp "content".
   exchange->respond({.body = ordered_text({{"prompt", text}, {"content", text}})});
 }
 
-// A handler that parses its body first and then works on the model that it names.
+// A handler that parses the body and calls `work` with the model it names.
 template <class Work>
-http::Handler on_model(const HandlerContext& backend, Work work) {
-  return [&backend, work](const http::ExchangePtr& exchange) {
+http::Handler on_model(const HandlerContext& context, Work work) {
+  return [&context, work](const http::ExchangePtr& exchange) {
     auto body = std::make_shared<const OrderedJson>(parse_body(exchange->take_body()));
-    const std::string model = Fields(*body).text("model").value_or("");
-    backend.with_model(exchange, model, [exchange, body, work](const Lease& lease) {
+    const std::string model = Fields(*body).string("model").value_or("");
+    context.with_model(exchange, model, [exchange, body, work](const Lease& lease) {
       work(exchange, *body, *lease);
     });
   };
@@ -134,32 +134,32 @@ http::Handler on_model(const HandlerContext& backend, Work work) {
 
 }  // namespace
 
-void add_routes(Router& router, const HandlerContext& backend) {
-  router.add("POST", "/v1/chat/completions", [&backend](const http::ExchangePtr& exchange) {
+void add_routes(Router& router, const HandlerContext& context) {
+  router.add("POST", "/v1/chat/completions", [&context](const http::ExchangePtr& exchange) {
     auto request = read_chat_request(parse_body(exchange->take_body()));
     const std::string model = request.model;
-    backend.with_model(exchange, model,
-                       [&backend, exchange, request = std::move(request)](Lease lease) {
-                         chat(backend, exchange, request, std::move(lease));
+    context.with_model(exchange, model,
+                       [&context, exchange, request = std::move(request)](Lease lease) {
+                         chat(context, exchange, request, std::move(lease));
                        });
   });
-  router.add("POST", "/v1/completions", [&backend](const http::ExchangePtr& exchange) {
+  router.add("POST", "/v1/completions", [&context](const http::ExchangePtr& exchange) {
     auto request = read_completion_request(parse_body(exchange->take_body()));
     const std::string model = request.model;
-    backend.with_model(exchange, model,
-                       [&backend, exchange, request = std::move(request)](Lease lease) {
-                         complete(backend, exchange, request, std::move(lease));
+    context.with_model(exchange, model,
+                       [&context, exchange, request = std::move(request)](Lease lease) {
+                         complete(context, exchange, request, std::move(lease));
                        });
   });
   router.add("POST", "/v1/embeddings",
-             [&backend](const http::ExchangePtr& exchange) { embeddings(backend, exchange); });
-  router.add("POST", "/tokenize", on_model(backend, tokenize));
-  router.add("POST", "/detokenize", on_model(backend, detokenize));
-  router.add_plain("GET", "/v1/models",
-                   [&backend](const http::Request&) { return list_models(backend); });
-  router.add_plain("GET", "/v1/models/*", [&backend](const http::Request& request) {
+             [&context](const http::ExchangePtr& exchange) { embeddings(context, exchange); });
+  router.add("POST", "/tokenize", on_model(context, tokenize));
+  router.add("POST", "/detokenize", on_model(context, detokenize));
+  router.add_sync("GET", "/v1/models",
+                  [&context](const http::Request&) { return list_models(context); });
+  router.add_sync("GET", "/v1/models/*", [&context](const http::Request& request) {
     const std::string name = request.path.substr(std::string_view("/v1/models/").size());
-    return http::Response{.body = ordered_text(model_json(backend, backend.models.resolve(name)))};
+    return http::Response{.body = ordered_text(model_json(context, context.models.resolve(name)))};
   });
 }
 

@@ -14,8 +14,8 @@ struct Unsupported {
   const char* why;
 };
 
-// Seams for what is to come: constrained decoding, beams, adapters.
-constexpr const char* kNoConstraints = "constrained output is not supported";
+// Fields of features that are not implemented: constrained decoding, adapters, further samplers.
+constexpr const char* kNoConstraints = "constrained decoding is not supported";
 constexpr Unsupported kUnsupported[] = {
     {"guided_json", kNoConstraints},
     {"guided_regex", kNoConstraints},
@@ -34,7 +34,7 @@ constexpr Unsupported kUnsupported[] = {
     {"lora", "is not supported"},
 };
 
-// Zero switches these off, and clients send it.
+// Clients send 0 or false to disable a feature.
 bool is_off(const OrderedJson& value) {
   return (value.is_number() && value.get<double>() == 0) ||
          (value.is_boolean() && !value.get<bool>());
@@ -48,9 +48,9 @@ std::vector<std::pair<api::TokenId, float>> read_logit_bias(const Fields& fields
     api::TokenId id = 0;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (error != std::errc() || end != key.data() + key.size() || id < 0)
-      fields.fail_at("logit_bias", str("'", key, "' is no token id"));
+      fields.fail_at("logit_bias", str("'", key, "' is not a token id"));
     if (!value.is_number() || value.get<double>() < -100 || value.get<double>() > 100)
-      fields.fail_at("logit_bias", str("a bias is from -100 to 100, not ", value.dump()));
+      fields.fail_at("logit_bias", str("a bias must be between -100 and 100, got ", value.dump()));
     out.emplace_back(id, value.get<float>());
   }
   return out;
@@ -82,35 +82,35 @@ Sampling read_sampling(const Fields& fields) {
   set(params.typical_p, fields.number("typical_p", 0, 1));
   set(params.presence_penalty, fields.number("presence_penalty", -2, 2));
   set(params.frequency_penalty, fields.number("frequency_penalty", -2, 2));
-  // vLLM's name, and llama.cpp's.
+  // vLLM's name, then llama.cpp's.
   if (!set(params.repetition_penalty, fields.number("repetition_penalty", 0.01, 100)))
     set(params.repetition_penalty, fields.number("repeat_penalty", 0.01, 100));
   set(params.n, fields.integer("n", 1, kMaxSamples));
   if (const auto seed = fields.integer("seed")) params.seed = static_cast<std::uint64_t>(*seed);
-  params.stop = fields.texts("stop", kMaxStops);
+  params.stop = fields.strings("stop", kMaxStops);
   params.logit_bias = read_logit_bias(fields);
   set(params.min_tokens, fields.integer("min_tokens", 0));
-  set(params.ignore_eos, fields.flag("ignore_eos"));
-  params.stop_token_ids = fields.ids("stop_token_ids");
-  params.allowed_token_ids = fields.ids("allowed_token_ids");
-  set(params.include_stop_str_in_output, fields.flag("include_stop_str_in_output"));
-  set(params.skip_special_tokens, fields.flag("skip_special_tokens"));
+  set(params.ignore_eos, fields.boolean("ignore_eos"));
+  params.stop_token_ids = fields.token_ids("stop_token_ids");
+  params.allowed_token_ids = fields.token_ids("allowed_token_ids");
+  set(params.include_stop_str_in_output, fields.boolean("include_stop_str_in_output"));
+  set(params.skip_special_tokens, fields.boolean("skip_special_tokens"));
   return sampling;
 }
 
-void refuse_unsupported(const Fields& fields) {
+void reject_unsupported(const Fields& fields) {
   for (const Unsupported& row : kUnsupported) {
     const OrderedJson* value = fields.find(row.name);
     if (value != nullptr && !is_off(*value)) fields.fail_at(row.name, row.why);
   }
-  if (fields.flag("use_beam_search").value_or(false))
+  if (fields.boolean("use_beam_search").value_or(false))
     fields.fail_at("use_beam_search", "is not supported");
   if (fields.number("length_penalty", -100, 100).value_or(1) != 1)
-    fields.fail_at("length_penalty", "belongs to beam search, which is not supported");
+    fields.fail_at("length_penalty", "applies to beam search, which is not supported");
   if (const auto format = fields.object("response_format")) {
-    const std::string type = format->needed_text("type");
+    const std::string type = format->required_string("type");
     if (type != "text")
-      fields.fail_at("response_format", str("'", type, "' is not supported, only text"));
+      fields.fail_at("response_format", str("'", type, "' is not supported, only 'text'"));
   }
 }
 

@@ -1,4 +1,4 @@
-// Parameters of sampling in OpenAI's words, with vLLM's additions.
+// Sampling parameters of OpenAI's API with vLLM's extensions.
 
 #pragma once
 
@@ -10,7 +10,7 @@ namespace graft::server::openai {
 
 struct Sampling {
   api::SamplingParams params = {};
-  // Not said by the request: the model's own defaults count.
+  // True: not set by the request, so the model's own default applies.
   bool default_temperature = true;
   bool default_top_p = true;
   bool default_top_k = true;
@@ -18,10 +18,11 @@ struct Sampling {
   api::SamplingParams for_model(const formats::ModelConfig& config) const;
 };
 
-// Throws ApiError. What both kinds of completion share; not max_tokens and logprobs.
+// The fields that chat and text completions share: all but max_tokens and logprobs. Throws
+// ApiError.
 Sampling read_sampling(const Fields& fields);
 
-// Throws ApiError for fields that would change the answer if this server knew them.
-void refuse_unsupported(const Fields& fields);
+// Throws ApiError for unsupported fields that would change the output.
+void reject_unsupported(const Fields& fields);
 
 }  // namespace graft::server::openai

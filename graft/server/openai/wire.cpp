@@ -37,7 +37,7 @@ std::string finish_text(const api::Finish& finish) {
   return std::string(to_string(finish.reason));
 }
 
-std::string sse_failure(const std::string& message) {
+std::string sse_error(const std::string& message) {
   return "data: " + error_body({500, message}, {}) + "\n\n";
 }
 
@@ -50,7 +50,7 @@ OrderedJson token_json(const tokenizer::Tokenizer& tokenizer, api::TokenId token
   OrderedJson bytes = OrderedJson::array();
   for (const char byte : text)
     bytes.push_back(static_cast<unsigned char>(byte));
-  // JSON has no infinity; OpenAI's own floor.
+  // JSON has no infinity; -9999 is OpenAI's minimum.
   return {{"token", text}, {"logprob", std::max(logprob, -9999.0F)}, {"bytes", bytes}};
 }
 

@@ -1,4 +1,4 @@
-// Pieces that OpenAI's answers share.
+// Wire-format helpers shared by OpenAI's responses.
 
 #pragma once
 
@@ -13,28 +13,28 @@
 
 namespace graft::server::openai {
 
-// What stands at the head of every answer and of every chunk of it.
+// The fields at the start of every response and of every chunk of a stream.
 struct Identity {
   std::string id = {};
-  std::int64_t created = 0;  // seconds since 1970
+  std::int64_t created = 0;  // Unix time in seconds
   std::string model = {};
 };
 Identity new_identity(const std::string& prefix, const std::string& model);
 
-// One event of a stream.
+// One server-sent event.
 std::string sse(const OrderedJson& json);
 inline constexpr std::string_view kSseEnd = "data: [DONE]\n\n";
-// The head of an event stream, with comments that keep it alive.
+// The head of an event stream; a comment line is its keep-alive.
 http::StreamHead sse_head();
 
 OrderedJson usage_json(const Usage& usage, std::int64_t num_reasoning);
-// stop, length; others end in an error before this is asked.
+// "stop" or "length"; sequences with other reasons end with an error instead.
 std::string finish_text(const api::Finish& finish);
-std::string sse_failure(const std::string& message);
+std::string sse_error(const std::string& message);
 
-// {token, logprob, bytes} of one alternative.
+// {token, logprob, bytes} of one token.
 OrderedJson token_json(const tokenizer::Tokenizer& tokenizer, api::TokenId token, float logprob);
-// The text a token stands for; special tokens as the vocabulary spells them.
+// The bytes of a token; for special tokens their name in the vocabulary.
 std::string token_text(const tokenizer::Tokenizer& tokenizer, api::TokenId token);
 
 }  // namespace graft::server::openai

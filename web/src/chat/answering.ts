@@ -1,4 +1,4 @@
-// Answers in the making. Each conversation has at most one; they go on while others are shown.
+// Running requests, at most one per conversation. They continue while another conversation is shown.
 
 import { errorText, ServerError, streamChat, type Usage } from "../api";
 import { requestBody } from "./request";
@@ -12,18 +12,18 @@ interface Running {
 class Clock {
   private readonly start = performance.now();
   private first = 0;
-  private pieces = 0;
+  private deltas = 0;
 
-  piece(): void {
-    if (this.pieces++ === 0) this.first = performance.now();
+  countDelta(): void {
+    if (this.deltas++ === 0) this.first = performance.now();
   }
 
   stats(usage: Usage | undefined): Stats | undefined {
-    if (this.pieces === 0) return undefined;
+    if (this.deltas === 0) return undefined;
     return {
       promptTokens: usage?.prompt_tokens,
       cachedTokens: usage?.prompt_tokens_details?.cached_tokens ?? undefined,
-      outputTokens: usage?.completion_tokens ?? this.pieces,
+      outputTokens: usage?.completion_tokens ?? this.deltas,
       isEstimate: !usage,
       firstSeconds: (this.first - this.start) / 1000,
       seconds: (performance.now() - this.first) / 1000,
@@ -34,10 +34,10 @@ class Clock {
 export class Answering {
   private readonly running = new Map<string, Running>();
 
-  // `changed`: the answer grew or ended. `refused`: the server wants a key.
+  // `changed`: the answer grew or finished. `unauthorized`: the server requires an API key.
   constructor(
     private readonly changed: (conversation: Conversation, message: Message) => void,
-    private readonly refused: () => void,
+    private readonly unauthorized: () => void,
   ) {}
 
   isRunning(conversation: Conversation | undefined): boolean {
@@ -48,7 +48,7 @@ export class Answering {
     if (conversation) this.running.get(conversation.id)?.controller.abort();
   }
 
-  // Answers the last question of the conversation. The answer is a message of it at once.
+  // Requests an answer to the last question. The answer's message is added immediately and grows.
   async start(conversation: Conversation): Promise<void> {
     this.stop(conversation);
     const controller = new AbortController();
@@ -65,7 +65,7 @@ export class Answering {
     let finish: string | undefined;
     try {
       for await (const delta of streamChat(body, controller.signal)) {
-        if (delta.content || delta.reasoning) clock.piece();
+        if (delta.content || delta.reasoning) clock.countDelta();
         message.content += delta.content;
         if (delta.reasoning) message.reasoning = (message.reasoning ?? "") + delta.reasoning;
         usage = delta.usage ?? usage;
@@ -89,7 +89,7 @@ export class Answering {
     } else {
       message.end = "error";
       message.error = errorText(error);
-      if (error instanceof ServerError && error.status === 401) this.refused();
+      if (error instanceof ServerError && error.status === 401) this.unauthorized();
     }
   }
 }

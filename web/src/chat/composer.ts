@@ -1,4 +1,4 @@
-// Where questions are written.
+// The input box for questions.
 
 import { h, icon } from "../dom";
 import { t } from "../language";
@@ -24,7 +24,7 @@ export class Composer {
     this.button.addEventListener("click", () => (this.isRunning ? actions.stop() : send()));
     this.area.addEventListener("input", () => this.resize());
     this.area.addEventListener("keydown", (event) => {
-      // While an input method composes, Enter chooses a word.
+      // During IME composition Enter selects a candidate.
       if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
       event.preventDefault();
       send();
@@ -42,7 +42,7 @@ export class Composer {
   }
 
   focus(): void {
-    // A phone's keyboard would hide half of the page.
+    // On phones the on-screen keyboard would hide half of the page.
     if (!matchMedia("(pointer: coarse)").matches) this.area.focus();
   }
 

@@ -26,9 +26,9 @@ class Page {
   private models: string[] = [];
   private isUnreachable = false;
   private views: (UserView | AnswerView)[] = [];
-  private follows = true; // the end stays in sight
+  private follows = true; // scroll with new text
   private readonly dirty = new Set<Conversation>();
-  private readonly pending = new Set<Message>(); // answers with pieces that are not shown yet
+  private readonly pending = new Set<Message>(); // answers with text that is not drawn yet
 
   private sidebar!: Sidebar;
   private composer!: Composer;
@@ -56,7 +56,7 @@ class Page {
     local.onChange((name) => this.changedElsewhere(name));
   }
 
-  // Everything anew: at the start, and when the language changes.
+  // Builds the whole page, at the start and when the language changes.
   private build(): void {
     const draft = this.composer?.text ?? "";
     const place = this.follows ? undefined : this.scroller?.scrollTop;
@@ -179,7 +179,7 @@ class Page {
     toast(t("deleted", { title: titleOf(conversation, t("untitled")) }), { label: t("undo"), run: back });
   }
 
-  // Written within a second, or when the page goes.
+  // Marks the conversation to be saved within a second or when the page closes.
   private touch(conversation: Conversation): void {
     if (conversation.messages.length > 0) this.dirty.add(conversation);
   }
@@ -216,7 +216,7 @@ class Page {
     this.answer();
   }
 
-  // Takes the message and what follows away.
+  // Removes the message and all later ones.
   private cut(message: Message): void {
     this.answering.stop(this.current);
     const at = this.current.messages.indexOf(message);
@@ -231,9 +231,9 @@ class Page {
     this.showConversation();
   }
 
-  // Any number of pieces become one change of the page per frame.
+  // Batches updates: at most one redraw per animation frame.
   private grown(conversation: Conversation, message: Message): void {
-    if (this.store.find(conversation.id)) this.touch(conversation); // else it was deleted meanwhile
+    if (this.store.find(conversation.id)) this.touch(conversation); // else it was deleted
     if (message.end !== undefined) this.showFrame();
     if (conversation !== this.current || this.pending.has(message)) return;
     this.pending.add(message);
@@ -256,7 +256,7 @@ class Page {
     this.views = this.current.messages.map(
       (message) => old.get(message) ?? (message.role === "user" ? new UserView(message, actions) : new AnswerView(message, actions)),
     );
-    // Those that stay are not moved: nothing flickers, and selections live on.
+    // Unchanged nodes stay in the DOM: no flicker, and selections survive.
     const nodes = this.views.length > 0 ? this.views.map((view) => view.node) : [this.greeting()];
     let same = 0;
     while (same < nodes.length && this.log.childNodes[same] === nodes[same]) ++same;

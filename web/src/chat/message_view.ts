@@ -1,4 +1,4 @@
-// One message on the page. An answer's view is updated as it grows; its finished blocks are not touched.
+// Views of single messages. An answer's view is updated while it grows; finished blocks are not redrawn.
 
 import { copyText, h, icon, iconButton } from "../dom";
 import { t } from "../language";
@@ -120,7 +120,7 @@ export class AnswerView {
     private readonly actions: MessageActions,
   ) {
     this.node.setAttribute("aria-label", message.model ?? "");
-    // A folded thought is not drawn while it grows.
+    // Collapsed reasoning is not rendered while it grows.
     this.reasoning.addEventListener("toggle", () => this.update());
     this.update();
   }

@@ -1,4 +1,4 @@
-// What the server is asked.
+// The body of a chat request.
 
 import type { Conversation } from "./store";
 
@@ -7,7 +7,7 @@ interface Turn {
   content: string;
 }
 
-// The conversation up to the answer, without answers that say nothing. Settings that are not made are not sent.
+// The conversation without empty answers. Unset settings are not sent.
 export function requestBody(conversation: Conversation) {
   const { system, ...sampling } = conversation.settings;
   const messages: Turn[] = conversation.messages

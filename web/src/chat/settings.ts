@@ -1,4 +1,4 @@
-// The dialog of a chat's settings, and of the key.
+// The dialog for a chat's settings and the API key.
 
 import { apiKey } from "../api";
 import { h, iconButton } from "../dom";
@@ -37,7 +37,7 @@ function numberField(settings: Settings, field: (typeof fields)[number], changed
   return h("label", {}, h("span", {}, t(field.label)), input);
 }
 
-// With `wantsKey` only the key is asked for. `changed` is called with every change, `closed` when the dialog is.
+// With `wantsKey` the dialog shows only the key. `changed` is called on every change, `closed` on close.
 export function openSettings(settings: Settings, options: { wantsKey: boolean; changed: () => void; closed: () => void }): void {
   document.querySelector("dialog")?.remove();
   const system = h("textarea", { name: "system", rows: 4, value: settings.system ?? "", placeholder: t("systemPlaceholder") });
@@ -64,7 +64,7 @@ export function openSettings(settings: Settings, options: { wantsKey: boolean; c
   dialog.append(
     h(
       "form",
-      { method: "dialog", noValidate: true }, // the server says what it does not like
+      { method: "dialog", noValidate: true }, // the server validates the values
       h("header", {}, h("h2", {}, t(options.wantsKey ? "apiKey" : "settingsOfChat")), iconButton("close", t("done"), () => dialog.close())),
       options.wantsKey && h("p", { class: "note bad" }, h("span", {}, t("apiKeyWanted"))),
       ...(options.wantsKey ? [] : chatFields),
@@ -78,7 +78,7 @@ export function openSettings(settings: Settings, options: { wantsKey: boolean; c
     ),
   );
   dialog.addEventListener("click", (event) => {
-    if (event.target === dialog) dialog.close(); // beside it
+    if (event.target === dialog) dialog.close(); // a click on the backdrop
   });
   dialog.addEventListener("close", () => {
     dialog.remove();

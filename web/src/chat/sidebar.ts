@@ -11,7 +11,7 @@ export interface SidebarActions {
   rename(conversation: Conversation, title: string): void;
   remove(conversation: Conversation): void;
   rebuild(): void;
-  close(): void; // on a phone
+  close(): void; // on phones
 }
 
 function fileName(title: string): string {

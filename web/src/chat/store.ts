@@ -1,5 +1,4 @@
-// Conversations, kept in the browser: one entry of localStorage each, so that windows do not overwrite each
-// other's.
+// Conversations in localStorage: one entry each, so that windows do not overwrite each other's.
 
 import { local } from "../local";
 
@@ -7,7 +6,7 @@ export interface Stats {
   promptTokens?: number;
   cachedTokens?: number;
   outputTokens: number;
-  isEstimate?: boolean; // the server could not say any more: pieces were counted
+  isEstimate?: boolean; // no usage was received: the number of deltas
   firstSeconds: number; // from the question to the first token
   seconds: number; // from there to the end
 }
@@ -21,7 +20,7 @@ export interface Message {
   reasoning?: string;
   model?: string;
   stats?: Stats;
-  end?: End; // of an answer; none while it is being made
+  end?: End; // of an answer; undefined while it runs
   error?: string;
 }
 
@@ -43,7 +42,7 @@ export interface Conversation {
   updated: number; // ms
 }
 
-// crypto.randomUUID is missing on plain HTTP.
+// crypto.randomUUID is not available over plain HTTP.
 export function newId(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
@@ -59,7 +58,7 @@ function read(name: string): Conversation | undefined {
   try {
     const value = JSON.parse(local.get(name) ?? "") as Conversation;
     if (!Array.isArray(value.messages) || typeof value.id !== "string") return undefined;
-    // The window that was waiting for it is gone.
+    // The window that was receiving the answer was closed.
     for (const message of value.messages) if (message.role === "assistant") message.end ??= "lost";
     return value;
   } catch {
@@ -80,7 +79,7 @@ export class Store {
     this.sort();
   }
 
-  // Another window changed it, or (undefined) took it away.
+  // Reads an entry that another window changed or removed.
   reload(name: string): void {
     if (!name.startsWith(kind)) return;
     const id = name.slice(kind.length);
@@ -94,7 +93,7 @@ export class Store {
     return this.conversations.find((conversation) => conversation.id === id);
   }
 
-  // False: there is no room.
+  // False when the storage is full.
   save(conversation: Conversation): boolean {
     if (!this.conversations.includes(conversation)) this.conversations.push(conversation);
     this.sort();

@@ -1,21 +1,21 @@
-// A small line chart of the last minutes, drawn as SVG.
+// A small SVG line chart of the last minutes.
 
 import { h, svg } from "../dom";
 import { roundUp } from "./scale";
 
 export interface Line {
   label: string;
-  values: (number | undefined)[]; // one a second, the newest last; undefined: nothing to say
+  values: (number | undefined)[]; // one per second, the newest last; undefined: no value
 }
 
 export interface ChartOptions {
   title: string;
   note?: string;
   format: (value: number) => string;
-  max?: number; // of the scale; otherwise the largest value
+  max?: number; // top of the scale; default: the largest value, rounded up
 }
 
-const minLength = 60; // points; the picture grows with them
+const minLength = 60; // points on the x axis; grows with the data
 const width = 300;
 const height = 72;
 
@@ -24,7 +24,7 @@ export class Chart {
   private readonly scale = h("span", { class: "chart-scale" });
   private readonly plot = svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" });
   private readonly cursor = svg("line", { class: "cursor", y1: 0, y2: height });
-  private hover: number | undefined; // share of the width
+  private hover: number | undefined; // fraction of the width
   private lines: Line[] = [];
   readonly node: HTMLElement;
 
@@ -55,8 +55,8 @@ export class Chart {
   private draw(): void {
     const { format } = this.options;
     const length = this.length();
-    const most = Math.max(...this.lines.flatMap(({ values }) => values.map((value) => value ?? 0)), 0);
-    const max = this.options.max ?? roundUp(most);
+    const largest = Math.max(...this.lines.flatMap(({ values }) => values.map((value) => value ?? 0)), 0);
+    const max = this.options.max ?? roundUp(largest);
     this.scale.textContent = format(max);
     this.plot.replaceChildren(
       svg("line", { class: "grid", x1: 0, x2: width, y1: height / 2, y2: height / 2 }),
@@ -79,7 +79,7 @@ export class Chart {
     );
   }
 
-  // A run of known values is a line with an area under it.
+  // One line per run of defined values; the first series also has a filled area.
   private paths(values: (number | undefined)[], max: number, series: number): SVGElement[] {
     const length = this.length();
     const out: SVGElement[] = [];

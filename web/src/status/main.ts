@@ -1,4 +1,4 @@
-// The status page: numbers of /metrics each second, and the plan of /v1/plan.
+// The status page: /metrics every second, and the plan from /v1/plan.
 
 import "../style/base.css";
 import "../style/status.css";
@@ -112,11 +112,11 @@ class StatusPage {
       const wantsKey = error instanceof ServerError && error.status === 401;
       this.keyForm.hidden = !wantsKey;
       this.setState(false, error instanceof ServerError ? errorText(error) : t("offline"));
-      this.numReadings = 0; // the plan may be another one when it answers again
+      this.numReadings = 0; // reload the plan: the server may restart with another one
     }
   }
 
-  // A pause of any length (a hidden window, a server that was away) leaves a gap of that length.
+  // A pause (hidden window, unreachable server) leaves a gap of the same length.
   private add(now: Reading): void {
     const last = this.history[this.history.length - 1];
     const missed = last ? Math.min(length, Math.round(now.at - last.at) - 1) : 0;
@@ -137,7 +137,7 @@ class StatusPage {
     if (text === this.planText && this.plans.childNodes.length > 0) return;
     this.planText = text;
     const models = text ? (JSON.parse(text) as { models: Plan[] }).models : [];
-    // What somebody looks at stays in view when the plan comes with other times.
+    // Keeps the selected modules when the plan is reloaded with new times.
     const chosen = new Map(this.views.map(([name, view]) => [name, view.chosenModule]));
     this.views = models.map((plan) => [plan.name, new PlanView(plan, chosen.get(plan.name))]);
     const nodes = this.views.map(([, view]) => view.node);

@@ -1,4 +1,4 @@
-// The plan as /v1/plan gives it, and as columns to draw.
+// The plan of /v1/plan and its layout as columns.
 
 export interface Placement {
   module: string;
@@ -11,8 +11,8 @@ export interface Placement {
   out_device: string;
   line: number | null;
   weight_bytes: number;
-  dtype?: string | null; // "Q4_K, Q6_K"; none: it has no weights of its own
-  seconds?: number; // in all calls; only when the server profiles
+  dtype?: string | null; // "Q4_K, Q6_K"; null: no weights
+  seconds?: number; // total over all calls; only with --profile
   calls?: number;
 }
 
@@ -25,9 +25,9 @@ export interface Plan {
 }
 
 export interface Column {
-  layer?: number; // none: outside the layers
+  layer?: number; // undefined: outside the layers
   bytes: number;
-  units: number; // width; 1 is a layer's
+  units: number; // width relative to a layer
   placements: Placement[];
 }
 
@@ -37,9 +37,8 @@ export function layerOf(module: string): number | undefined {
   return match ? Number(match[1]) : undefined;
 }
 
-// One column per layer, one for what stands before the layers and one for what stands after. A pixel is as many
-// bytes everywhere: layers are equally wide and as high as they are large, the others are as high as the picture
-// and as wide as they need to be.
+// One column per layer, one for the modules before the layers and one for those after. Area is proportional to
+// bytes: layer columns have the same width and a height by size; the other two have full height and a width by size.
 export function columns(placements: Placement[]): Column[] {
   const layers = new Map<number, Column>();
   const before: Column = { bytes: 0, units: 0, placements: [] };
@@ -61,7 +60,7 @@ export function columns(placements: Placement[]): Column[] {
   return [before, ...list, after].filter(({ bytes }) => bytes > 0);
 }
 
-// What a block's colour is mixed with: the time of its module beside the longest of all. None: nothing was measured.
+// Opacity of each block, 0.15 to 1 by its share of the longest module time. undefined: no times were measured.
 export function timeShades(placements: Placement[]): Map<Placement, number> | undefined {
   const blocks = placements.filter(({ weight_bytes }) => weight_bytes > 0);
   const longest = Math.max(...blocks.map(({ seconds }) => seconds ?? 0), 0);
@@ -69,7 +68,7 @@ export function timeShades(placements: Placement[]): Map<Placement, number> | un
   return new Map(blocks.map((placement) => [placement, 0.15 + 0.85 * ((placement.seconds ?? 0) / longest)]));
 }
 
-// Of one call: "1.25 ms".
+// Mean time of one call: "1.25 ms".
 export function timeText(placement: Placement): string | undefined {
   if (!placement.calls || placement.seconds === undefined) return undefined;
   const milliseconds = (placement.seconds / placement.calls) * 1000;

@@ -1,20 +1,20 @@
-// The plan as a picture: a column per layer, a block per module, coloured by device.
+// Draws the plan: a column per layer, a block per module, coloured by device.
 
 import { h, svg } from "../dom";
 import { t } from "../language";
 import { bytesText, columns, timeShades, timeText, type Column, type Placement, type Plan } from "./plan";
 
 const height = 240;
-const minUnit = 9; // pixels; below that the picture scrolls
+const minUnit = 9; // pixels per layer; narrower plans scroll
 const maxUnit = 200;
 const gap = 2;
 
-// Devices in the order of their first use keep one of the colours of status.css.
+// The colour class of a device in status.css, by order of first use.
 export function deviceClass(devices: string[], device: string): string {
   return `device-${device === "cpu" ? "cpu" : devices.filter((name) => name !== "cpu").indexOf(device) % 7}`;
 }
 
-// Neighbours of the same device differ a little.
+// Opacity by module type, so that neighbours on one device can be told apart.
 const shades: [RegExp, number][] = [
   [/expert/, 1],
   [/mlp|gate|up|down|feed|ffn/, 0.88],
@@ -55,7 +55,7 @@ export class PlanView {
   private drawnWidth = 0;
   readonly node: HTMLElement;
 
-  // `chosen` is the module that is described from the start.
+  // `chosen`: the initially selected module.
   constructor(plan: Plan, chosen?: string) {
     this.columns = columns(plan.placements);
     this.times = timeShades(plan.placements);
@@ -145,7 +145,7 @@ export class PlanView {
     this.detail.replaceChildren(h("code", {}, placement.module), list);
   }
 
-  // One block can be reached with Tab; the arrow keys go from there.
+  // Roving tabindex: Tab reaches one block, the arrow keys move between blocks.
   private mark(): void {
     const reachable = this.chosen ?? this.columns[0]?.placements[0];
     for (const [placement, block] of this.blocks) {

@@ -1,4 +1,4 @@
-// The numbers of the status page, from one reading of /metrics a second.
+// The values of the status page, from one reading of /metrics per second.
 
 import { between, buckets, largest, quantile, sum, type Bucket, type Sample } from "../metrics";
 
@@ -6,10 +6,10 @@ export interface Reading {
   at: number; // seconds
   running: number;
   waiting: number;
-  kvUse: number; // share
+  kvUse: number; // fraction
   generated: number; // tokens so far
   prompt: number;
-  queries: number; // tokens looked for in the prefix cache
+  queries: number; // tokens queried in the prefix cache
   hits: number;
   firstToken: Bucket[];
 }
@@ -20,7 +20,7 @@ export function reading(samples: Sample[], at: number): Reading {
     running: sum(samples, "vllm:num_requests_running"),
     waiting: sum(samples, "vllm:num_requests_waiting"),
     kvUse: largest(samples, "vllm:kv_cache_usage_perc"),
-    // generation_tokens_total grows when an answer ends; these two grow with every token.
+    // Number of updates with tokens, counted by the two latency histograms.
     generated: sum(samples, "vllm:time_to_first_token_seconds_count") + sum(samples, "vllm:inter_token_latency_seconds_count"),
     prompt: sum(samples, "vllm:prompt_tokens_total"),
     queries: sum(samples, "vllm:prefix_cache_queries_total"),
@@ -40,20 +40,20 @@ export interface Point {
   p99?: number;
 }
 
-export const windowSeconds = 60; // of shares and quantiles
+export const windowSeconds = 60; // for hit rates and quantiles
 
-// Of what came lately, or of everything when nothing did.
+// The prefix-cache hit rate of the window, or since the server's start when the window has no queries.
 function hitShare(old: Reading | undefined, now: Reading): number | undefined {
   const queries = now.queries - (old?.queries ?? 0);
   if (queries > 0) return Math.max(0, now.hits - (old?.hits ?? 0)) / queries;
   return now.queries > 0 ? now.hits / now.queries : undefined;
 }
 
-// `history`: earlier readings, the oldest first.
+// `history`: earlier readings, oldest first.
 export function point(history: Reading[], now: Reading): Point {
   const last = history[history.length - 1];
   const seconds = last ? now.at - last.at : 0;
-  // Less than before: the server started anew.
+  // A counter that decreased means the server was restarted.
   const rate = (name: "generated" | "prompt") =>
     last && seconds > 0 ? Math.max(0, now[name] - last[name]) / seconds : undefined;
   const old = history.find(({ at }) => now.at - at <= windowSeconds);

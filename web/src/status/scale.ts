@@ -1,4 +1,4 @@
-// 1, 2 or 5 times a power of ten: scales that do not jump with every point.
+// Rounds up to 1, 2 or 5 times a power of ten, so that the scale rarely changes.
 export function roundUp(value: number): number {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));

@@ -1,4 +1,4 @@
-#include "graft/server/ollama/answer.h"
+#include "graft/server/ollama/response.h"
 
 #include <cmath>
 #include <utility>
@@ -14,14 +14,14 @@ std::int64_t nanoseconds(double seconds) {
   return static_cast<std::int64_t>(std::llround(seconds * 1e9));
 }
 
-void add(AnswerDelta& all, AnswerDelta delta) {
+void add(OutputDelta& all, OutputDelta delta) {
   all.reasoning += delta.reasoning;
   all.content += delta.content;
   for (ToolCall& call : delta.calls)
     all.calls.push_back(std::move(call));
 }
 
-// Arguments are an object here, not its text.
+// Unlike OpenAI, Ollama sends the arguments as an object, not as a string.
 OrderedJson calls_json(const std::vector<ToolCall>& calls) {
   OrderedJson list = OrderedJson::array();
   for (const ToolCall& call : calls) {
@@ -36,10 +36,10 @@ OrderedJson calls_json(const std::vector<ToolCall>& calls) {
 
 }  // namespace
 
-OllamaAnswer::OllamaAnswer(AnswerOptions options)
+OllamaResponseWriter::OllamaResponseWriter(ResponseOptions options)
     : options_(std::move(options)), parser_(options_.format) {}
 
-OrderedJson OllamaAnswer::line(const AnswerDelta& delta, bool is_done) const {
+OrderedJson OllamaResponseWriter::line(const OutputDelta& delta, bool is_done) const {
   OrderedJson json = {{"model", options_.model}, {"created_at", rfc3339(options_.clock())}};
   if (options_.is_chat) {
     OrderedJson message = {{"role", "assistant"}, {"content", delta.content}};
@@ -54,7 +54,7 @@ OrderedJson OllamaAnswer::line(const AnswerDelta& delta, bool is_done) const {
   return json;
 }
 
-OrderedJson OllamaAnswer::logprobs_of(const api::Update& update) const {
+OrderedJson OllamaResponseWriter::logprobs_of(const api::Update& update) const {
   OrderedJson list = OrderedJson::array();
   for (const api::TokenLogprobs& token : update.logprobs) {
     OrderedJson entry = openai::token_json(*options_.tokenizer, token.token, token.logprob);
@@ -65,8 +65,8 @@ OrderedJson OllamaAnswer::logprobs_of(const api::Update& update) const {
   return list;
 }
 
-std::string OllamaAnswer::take(std::size_t /*prompt*/, const api::Update& update) {
-  AnswerDelta delta = parser_.feed(update.text);
+std::string OllamaResponseWriter::append(std::size_t /*prompt*/, const api::Update& update) {
+  OutputDelta delta = parser_.feed(update.text);
   if (update.finish) {
     add(delta, parser_.finish());
     done_reason_ = to_string(update.finish->reason);
@@ -86,7 +86,7 @@ std::string OllamaAnswer::take(std::size_t /*prompt*/, const api::Update& update
   return {};
 }
 
-std::string OllamaAnswer::finish(const Usage& usage) {
+std::string OllamaResponseWriter::finish(const Usage& usage) {
   OrderedJson json = line(all_, true);
   json["done_reason"] = done_reason_;
   if (!options_.is_chat) json["context"] = options_.context;
@@ -100,11 +100,11 @@ std::string OllamaAnswer::finish(const Usage& usage) {
   return ordered_text(json) + (options_.is_stream ? "\n" : "");
 }
 
-std::string OllamaAnswer::failure(const std::string& message) {
+std::string OllamaResponseWriter::error(const std::string& message) {
   return json_text({{"error", message}}) + '\n';
 }
 
-std::string empty_answer(const std::string& model, bool is_chat, const char* reason, double now) {
+std::string empty_response(const std::string& model, bool is_chat, const char* reason, double now) {
   OrderedJson json = {{"model", model}, {"created_at", rfc3339(now)}};
   if (is_chat) {
     json["message"] = {{"role", "assistant"}, {"content", ""}};

@@ -1,16 +1,16 @@
-#include "graft/server/generation/answer_parser.h"
+#include "graft/server/generation/output_parser.h"
 
 #include <utility>
 
 namespace graft::server {
 
-AnswerParser::AnswerParser(const AnswerFormat& format)
+OutputParser::OutputParser(const OutputFormat& format)
     : format_(format), reasoning_(format.in_thinking) {}
 
-AnswerDelta AnswerParser::feed(std::string_view text) {
+OutputDelta OutputParser::feed(std::string_view text) {
   chat::AnswerPart part = reasoning_.feed(text);
-  AnswerDelta out = {.reasoning = std::move(part.reasoning)};
-  if (format_.reads_tools) {
+  OutputDelta out = {.reasoning = std::move(part.reasoning)};
+  if (format_.parse_tool_calls) {
     add(out, tools_.feed(part.content));
   } else {
     out.content = std::move(part.content);
@@ -18,10 +18,10 @@ AnswerDelta AnswerParser::feed(std::string_view text) {
   return out;
 }
 
-AnswerDelta AnswerParser::finish() {
+OutputDelta OutputParser::finish() {
   chat::AnswerPart part = reasoning_.finish();
-  AnswerDelta out = {.reasoning = std::move(part.reasoning)};
-  if (!format_.reads_tools) {
+  OutputDelta out = {.reasoning = std::move(part.reasoning)};
+  if (!format_.parse_tool_calls) {
     out.content = std::move(part.content);
     return out;
   }
@@ -30,11 +30,11 @@ AnswerDelta AnswerParser::finish() {
   return out;
 }
 
-void AnswerParser::add(AnswerDelta& out, ToolText part) {
-  if (format_.only_one_call && has_calls()) return;
+void OutputParser::add(OutputDelta& out, ToolText part) {
+  if (format_.single_call && has_calls()) return;
   out.content += part.text;
   for (ToolCall& call : part.calls) {
-    if (format_.only_one_call && has_calls()) return;
+    if (format_.single_call && has_calls()) return;
     out.calls.push_back(std::move(call));
     ++num_calls_;
   }

@@ -1,4 +1,4 @@
-#include "tests/steady_client.h"
+#include "tests/keep_alive_client.h"
 
 #include <memory>
 
@@ -9,7 +9,7 @@
 namespace graft::tests {
 namespace {
 
-// Sprout knows it, and needs ten tokens to say so.
+// Sprout answers this correctly in ten tokens.
 constexpr const char* kQuestion = "What is 12 + 30?";
 constexpr const char* kAnswer = "12 + 30 = 42";
 
@@ -24,44 +24,45 @@ std::string streamed_text(const std::string& stream) {
   return is_done ? text : "cut off: " + text;
 }
 
-std::string whole_text(const Reply& reply) {
+std::string message_text(const Reply& reply) {
   const Json json = reply.json();
-  const Json::json_pointer place("/choices/0/message/content");
-  return json.contains(place) && json[place].is_string() ? json[place].get<std::string>() : "";
+  const Json::json_pointer content("/choices/0/message/content");
+  return json.contains(content) && json[content].is_string() ? json[content].get<std::string>()
+                                                             : "";
 }
 
 }  // namespace
 
-SteadyClient::SteadyClient(std::uint16_t port) : port_(port), thread_([this] { run(); }) {}
+KeepAliveClient::KeepAliveClient(std::uint16_t port) : port_(port), thread_([this] { run(); }) {}
 
-SteadyClient::~SteadyClient() {
+KeepAliveClient::~KeepAliveClient() {
   stop();
 }
 
-std::vector<std::string> SteadyClient::stop() {
+std::vector<std::string> KeepAliveClient::stop() {
   is_stopping_ = true;
   if (thread_.joinable()) thread_.join();
   return problems_;
 }
 
-void SteadyClient::run() {
-  constexpr int kPerConnection = 4;
-  constexpr std::size_t kMaxProblems = 10;  // then there is no server to speak of
+void KeepAliveClient::run() {
+  constexpr int kRequestsPerConnection = 4;
+  constexpr std::size_t kMaxProblems = 10;  // gives up: the server is probably down
   std::unique_ptr<Client> client;
   for (int i = 0; !is_stopping_ && problems_.size() < kMaxProblems; ++i) {
-    if (i % kPerConnection == 0) client = std::make_unique<Client>(port_);
+    if (i % kRequestsPerConnection == 0) client = std::make_unique<Client>(port_);
     ask(*client, i % 2 == 1);
   }
 }
 
-void SteadyClient::ask(Client& client, bool is_stream) {
+void KeepAliveClient::ask(Client& client, bool is_stream) {
   client.post("/v1/chat/completions", {{"messages", {{{"role", "user"}, {"content", kQuestion}}}},
                                        {"temperature", 0},
                                        {"stream", is_stream}});
   const Reply reply = client.read_reply();
-  const std::string text = is_stream ? streamed_text(reply.body) : whole_text(reply);
+  const std::string text = is_stream ? streamed_text(reply.body) : message_text(reply);
   if (reply.status == 200 && text == kAnswer) {
-    ++num_answers_;
+    ++num_responses_;
   } else {
     problems_.push_back(str("status ", reply.status, ": ", reply.body));
   }

@@ -1,4 +1,4 @@
-#include "graft/server/openai/completion_answer.h"
+#include "graft/server/openai/completion_response.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,8 @@
 
 namespace graft::server::openai {
 
-CompletionAnswer::CompletionAnswer(Identity identity, CompletionAnswerOptions options)
+CompletionResponseWriter::CompletionResponseWriter(Identity identity,
+                                                   CompletionResponseOptions options)
     : identity_(std::move(identity)), options_(std::move(options)) {
   const auto num_samples = static_cast<std::size_t>(options_.num_samples);
   choices_.resize(options_.num_prompts * num_samples);
@@ -15,24 +16,24 @@ CompletionAnswer::CompletionAnswer(Identity identity, CompletionAnswerOptions op
     choices_[i].text = options_.echoes[i / num_samples];
 }
 
-OrderedJson CompletionAnswer::head() const {
+OrderedJson CompletionResponseWriter::head() const {
   return {{"id", identity_.id},
           {"object", "text_completion"},
           {"created", identity_.created},
           {"model", identity_.model}};
 }
 
-OrderedJson CompletionAnswer::to_json(const Logprobs& logprobs) {
+OrderedJson CompletionResponseWriter::to_json(const Logprobs& logprobs) {
   return {{"tokens", logprobs.tokens},
           {"token_logprobs", logprobs.values},
           {"top_logprobs", logprobs.tops},
           {"text_offset", logprobs.offsets}};
 }
 
-std::string CompletionAnswer::chunk(std::size_t index,
-                                    const std::string& text,
-                                    const OrderedJson& logprobs,
-                                    const OrderedJson& finish_reason) const {
+std::string CompletionResponseWriter::chunk(std::size_t index,
+                                            const std::string& text,
+                                            const OrderedJson& logprobs,
+                                            const OrderedJson& finish_reason) const {
   OrderedJson json = head();
   json["choices"] = OrderedJson::array({{{"index", index},
                                          {"text", text},
@@ -41,16 +42,16 @@ std::string CompletionAnswer::chunk(std::size_t index,
   return sse(json);
 }
 
-std::string CompletionAnswer::begin() {
+std::string CompletionResponseWriter::begin() {
   std::string text;
   for (std::size_t i = 0; i < choices_.size() && !options_.echoes.empty(); ++i)
     text += chunk(i, choices_[i].text, nullptr, nullptr);
   return text;
 }
 
-void CompletionAnswer::add_token(Choice& choice,
-                                 const api::TokenLogprobs& token,
-                                 Logprobs& out) const {
+void CompletionResponseWriter::add_token(Choice& choice,
+                                         const api::TokenLogprobs& token,
+                                         Logprobs& out) const {
   const std::string text = token_text(*options_.tokenizer, token.token);
   out.tokens.push_back(text);
   out.values.push_back(std::max(token.logprob, -9999.0F));
@@ -62,10 +63,11 @@ void CompletionAnswer::add_token(Choice& choice,
   choice.offset += text.size();
 }
 
-// The first token of a prompt follows nothing, so it has no probability.
-void CompletionAnswer::add_prompt(Choice& choice,
-                                  std::size_t prompt,
-                                  const api::Update& update) const {
+// Prepends the prompt's logprobs. The first prompt token has no predecessor, so its logprob is
+// null.
+void CompletionResponseWriter::add_prompt(Choice& choice,
+                                          std::size_t prompt,
+                                          const api::Update& update) const {
   Logprobs out;
   choice.offset = 0;
   add_token(choice, {.token = options_.prompts[prompt][0]}, out);
@@ -74,7 +76,7 @@ void CompletionAnswer::add_prompt(Choice& choice,
   for (const api::TokenLogprobs& token : update.prompt_logprobs)
     add_token(choice, token, out);
   const std::size_t length = choice.offset;
-  for (std::size_t i = 0; i < choice.logprobs.tokens.size() && !options_.drops_output; ++i) {
+  for (std::size_t i = 0; i < choice.logprobs.tokens.size() && !options_.discard_output; ++i) {
     out.tokens.push_back(choice.logprobs.tokens[i]);
     out.values.push_back(choice.logprobs.values[i]);
     out.tops.push_back(choice.logprobs.tops[i]);
@@ -83,12 +85,12 @@ void CompletionAnswer::add_prompt(Choice& choice,
   choice.logprobs = std::move(out);
 }
 
-std::string CompletionAnswer::take(std::size_t prompt, const api::Update& update) {
+std::string CompletionResponseWriter::append(std::size_t prompt, const api::Update& update) {
   const std::size_t index = prompt * static_cast<std::size_t>(options_.num_samples) +
                             static_cast<std::size_t>(update.id.sample);
   Choice& choice = choices_[index];
   if (update.finish) choice.finish_reason = finish_text(*update.finish);
-  const std::string& text = options_.drops_output ? std::string() : update.text;
+  const std::string& text = options_.discard_output ? std::string() : update.text;
   if (options_.is_stream) {
     Logprobs logprobs;
     for (const api::TokenLogprobs& token : update.logprobs)
@@ -106,9 +108,9 @@ std::string CompletionAnswer::take(std::size_t prompt, const api::Update& update
   return {};
 }
 
-std::string CompletionAnswer::finish(const Usage& usage) {
+std::string CompletionResponseWriter::finish(const Usage& usage) {
   Usage counted = usage;
-  if (options_.drops_output) counted.num_output = 0;
+  if (options_.discard_output) counted.num_output = 0;
   const OrderedJson counts = usage_json(counted, 0);
   if (options_.is_stream) {
     std::string text;

@@ -1,4 +1,4 @@
-// What handlers work with: the models, who may ask, what is measured.
+// Everything a request handler needs: models, access control, metrics, worker threads.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 #include "graft/server/access/access.h"
 #include "graft/server/generation/generation.h"
 #include "graft/server/http/exchange.h"
-#include "graft/server/http/workers.h"
+#include "graft/server/http/worker_pool.h"
 #include "graft/server/metrics.h"
 #include "graft/server/models/model_pool.h"
 
@@ -20,14 +20,15 @@ struct HandlerContext {
   ModelPool& models;
   const Access& access;
   Metrics& metrics;
-  http::Workers& slow_workers;  // for what waits for a model's answer
+  http::WorkerPool& blocking_workers;  // for tasks that block until the engine has a result
   const std::atomic<bool>& is_stopping;
-  std::int64_t max_waiting = 0;  // answers that wait for a seat, per model
+  std::int64_t max_waiting = 0;  // queued sequences per model, beyond those that run
   api::Pooling pooling = api::Pooling::Mean;
 
   GenerationContext generation() const { return {.metrics = metrics, .max_waiting = max_waiting}; }
 
-  // Gives the model to `work`, here or later on another thread; what it throws is the answer.
+  // Calls `work` with the model: immediately when it is loaded, otherwise later on another thread.
+  // An exception from `work` becomes the error response.
   void with_model(const http::ExchangePtr& exchange,
                   const std::string& model,
                   std::function<void(Lease lease)> work,

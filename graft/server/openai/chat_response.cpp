@@ -1,4 +1,4 @@
-#include "graft/server/openai/chat_answer.h"
+#include "graft/server/openai/chat_response.h"
 
 #include <utility>
 
@@ -15,23 +15,23 @@ OrderedJson call_json(const ToolCall& call) {
 
 }  // namespace
 
-ChatAnswer::ChatAnswer(Identity identity, const ChatAnswerOptions& options)
+ChatResponseWriter::ChatResponseWriter(Identity identity, const ChatResponseOptions& options)
     : identity_(std::move(identity)), options_(options) {
   for (std::int64_t i = 0; i < options.num_choices; ++i)
-    choices_.push_back({.parser = AnswerParser(options.format)});
+    choices_.push_back({.parser = OutputParser(options.format)});
 }
 
-OrderedJson ChatAnswer::head(const char* object) const {
+OrderedJson ChatResponseWriter::head(const char* object) const {
   return {{"id", identity_.id},
           {"object", object},
           {"created", identity_.created},
           {"model", identity_.model}};
 }
 
-std::string ChatAnswer::chunk(std::size_t index,
-                              const OrderedJson& delta,
-                              const OrderedJson& logprobs,
-                              const OrderedJson& finish_reason) const {
+std::string ChatResponseWriter::chunk(std::size_t index,
+                                      const OrderedJson& delta,
+                                      const OrderedJson& logprobs,
+                                      const OrderedJson& finish_reason) const {
   OrderedJson json = head("chat.completion.chunk");
   json["choices"] = OrderedJson::array({{{"index", index},
                                          {"delta", delta},
@@ -40,14 +40,14 @@ std::string ChatAnswer::chunk(std::size_t index,
   return sse(json);
 }
 
-std::string ChatAnswer::begin() {
+std::string ChatResponseWriter::begin() {
   std::string text;
   for (std::size_t i = 0; i < choices_.size(); ++i)
     text += chunk(i, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
   return text;
 }
 
-OrderedJson ChatAnswer::logprobs_of(const api::Update& update) const {
+OrderedJson ChatResponseWriter::logprobs_of(const api::Update& update) const {
   OrderedJson list = OrderedJson::array();
   for (const api::TokenLogprobs& token : update.logprobs) {
     OrderedJson entry = token_json(*options_.tokenizer, token.token, token.logprob);
@@ -59,10 +59,10 @@ OrderedJson ChatAnswer::logprobs_of(const api::Update& update) const {
   return list;
 }
 
-// Events for what became certain; logprobs go with the first.
-std::string ChatAnswer::deltas(std::size_t index,
-                               const AnswerDelta& delta,
-                               const OrderedJson& logprobs) {
+// One event per kind of content in the delta; the first event carries the logprobs.
+std::string ChatResponseWriter::deltas(std::size_t index,
+                                       const OutputDelta& delta,
+                                       const OrderedJson& logprobs) {
   std::string text;
   OrderedJson pending = logprobs.empty() ? OrderedJson(nullptr)
                                          : OrderedJson{{"content", logprobs}, {"refusal", nullptr}};
@@ -85,7 +85,7 @@ std::string ChatAnswer::deltas(std::size_t index,
   return text;
 }
 
-void ChatAnswer::keep(Choice& choice, AnswerDelta delta) {
+void ChatResponseWriter::keep(Choice& choice, OutputDelta delta) {
   for (ToolCall& call : delta.calls)
     choice.calls.push_back(std::move(call));
   if (options_.is_stream) return;
@@ -93,15 +93,15 @@ void ChatAnswer::keep(Choice& choice, AnswerDelta delta) {
   choice.reasoning += delta.reasoning;
 }
 
-std::string ChatAnswer::take(std::size_t /*prompt*/, const api::Update& update) {
+std::string ChatResponseWriter::append(std::size_t /*prompt*/, const api::Update& update) {
   const auto index = static_cast<std::size_t>(update.id.sample);
   Choice& choice = choices_[index];
   const bool was_thinking = choice.parser.is_thinking();
-  AnswerDelta delta = choice.parser.feed(update.text);
+  OutputDelta delta = choice.parser.feed(update.text);
   if (was_thinking || choice.parser.is_thinking())
     num_reasoning_ += static_cast<std::int64_t>(update.tokens.size());
   if (update.finish) {
-    AnswerDelta rest = choice.parser.finish();
+    OutputDelta rest = choice.parser.finish();
     delta.reasoning += rest.reasoning;
     delta.content += rest.content;
     for (ToolCall& call : rest.calls)
@@ -123,7 +123,7 @@ std::string ChatAnswer::take(std::size_t /*prompt*/, const api::Update& update) 
   return text;
 }
 
-OrderedJson ChatAnswer::message_of(const Choice& choice) {
+OrderedJson ChatResponseWriter::message_of(const Choice& choice) {
   OrderedJson message = {{"role", "assistant"}, {"content", choice.content}, {"refusal", nullptr}};
   if (!choice.reasoning.empty()) {
     message["reasoning_content"] = choice.reasoning;
@@ -137,7 +137,7 @@ OrderedJson ChatAnswer::message_of(const Choice& choice) {
   return message;
 }
 
-std::string ChatAnswer::finish(const Usage& usage) {
+std::string ChatResponseWriter::finish(const Usage& usage) {
   const OrderedJson counts = usage_json(usage, num_reasoning_);
   if (options_.is_stream) {
     std::string text;

@@ -1,4 +1,5 @@
-// The answer of /v1/completions, in one piece or as events. Choices are numbered prompt by prompt.
+// The response of /v1/completions, as one JSON object or as server-sent events. The index of a
+// choice is prompt * num_samples + sample.
 
 #pragma once
 
@@ -10,26 +11,26 @@
 
 namespace graft::server::openai {
 
-struct CompletionAnswerOptions {
-  std::vector<std::string> echoes = {};  // a text per prompt to begin with; empty: none
-  std::vector<std::vector<api::TokenId>> prompts = {};  // for logprobs of what is echoed
-  std::int64_t num_samples = 1;                         // of each prompt
+struct CompletionResponseOptions {
+  std::vector<std::string> echoes = {};  // text of each prompt, prepended to its choices; or empty
+  std::vector<std::vector<api::TokenId>> prompts = {};  // for logprobs of echoed prompts
+  std::int64_t num_samples = 1;                         // per prompt
   std::size_t num_prompts = 1;
   bool is_stream = false;
   bool include_usage = false;
   bool wants_logprobs = false;
-  bool drops_output = false;
+  bool discard_output = false;
   const tokenizer::Tokenizer* tokenizer = nullptr;  // for logprobs
 };
 
-class CompletionAnswer final : public Answer {
+class CompletionResponseWriter final : public ResponseWriter {
  public:
-  CompletionAnswer(Identity identity, CompletionAnswerOptions options);
+  CompletionResponseWriter(Identity identity, CompletionResponseOptions options);
 
   std::string begin() override;
-  std::string take(std::size_t prompt, const api::Update& update) override;
+  std::string append(std::size_t prompt, const api::Update& update) override;
   std::string finish(const Usage& usage) override;
-  std::string failure(const std::string& message) override { return sse_failure(message); }
+  std::string error(const std::string& message) override { return sse_error(message); }
 
  private:
   // {tokens, token_logprobs, top_logprobs, text_offset}
@@ -42,7 +43,7 @@ class CompletionAnswer final : public Answer {
   struct Choice {
     std::string text = {};
     Logprobs logprobs = {};
-    std::size_t offset = 0;  // of the next token, in bytes
+    std::size_t offset = 0;  // of the next token in the text, in bytes
     std::string finish_reason = {};
   };
 
@@ -56,7 +57,7 @@ class CompletionAnswer final : public Answer {
   static OrderedJson to_json(const Logprobs& logprobs);
 
   Identity identity_;
-  CompletionAnswerOptions options_;
+  CompletionResponseOptions options_;
   std::vector<Choice> choices_;
 };
 

@@ -1,4 +1,4 @@
-#include "graft/server/backend.h"
+#include "graft/server/handler_context.h"
 
 #include <utility>
 
@@ -14,10 +14,10 @@ void HandlerContext::with_model(const http::ExchangePtr& exchange,
   models.acquire(
       model,
       [exchange, work = std::move(work)](Lease lease) {
-        answering(exchange, [&] { work(std::move(lease)); });
+        with_error_response(exchange, [&] { work(std::move(lease)); });
       },
       [exchange](const std::string& message) {
-        exchange->note("error", message);
+        exchange->log_field("error", message);
         exchange->respond(error_response({500, message, "model"}, exchange->request().path));
       },
       keep_alive_seconds);

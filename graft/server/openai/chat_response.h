@@ -1,4 +1,4 @@
-// The answer of /v1/chat/completions, in one piece or as events.
+// The response of /v1/chat/completions, as one JSON object or as server-sent events.
 
 #pragma once
 
@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "graft/server/generation/answer_parser.h"
 #include "graft/server/generation/generation.h"
+#include "graft/server/generation/output_parser.h"
 #include "graft/server/openai/wire.h"
 
 namespace graft::server::openai {
 
-struct ChatAnswerOptions {
-  AnswerFormat format = {};
+struct ChatResponseOptions {
+  OutputFormat format = {};
   std::int64_t num_choices = 1;
   bool is_stream = false;
   bool include_usage = false;
@@ -21,18 +21,18 @@ struct ChatAnswerOptions {
   const tokenizer::Tokenizer* tokenizer = nullptr;  // for logprobs
 };
 
-class ChatAnswer final : public Answer {
+class ChatResponseWriter final : public ResponseWriter {
  public:
-  ChatAnswer(Identity identity, const ChatAnswerOptions& options);
+  ChatResponseWriter(Identity identity, const ChatResponseOptions& options);
 
   std::string begin() override;
-  std::string take(std::size_t prompt, const api::Update& update) override;
+  std::string append(std::size_t prompt, const api::Update& update) override;
   std::string finish(const Usage& usage) override;
-  std::string failure(const std::string& message) override { return sse_failure(message); }
+  std::string error(const std::string& message) override { return sse_error(message); }
 
  private:
   struct Choice {
-    AnswerParser parser;
+    OutputParser parser;
     std::string content = {};
     std::string reasoning = {};
     std::vector<ToolCall> calls = {};
@@ -44,14 +44,14 @@ class ChatAnswer final : public Answer {
                     const OrderedJson& delta,
                     const OrderedJson& logprobs,
                     const OrderedJson& finish_reason) const;
-  std::string deltas(std::size_t index, const AnswerDelta& delta, const OrderedJson& logprobs);
-  void keep(Choice& choice, AnswerDelta delta);
+  std::string deltas(std::size_t index, const OutputDelta& delta, const OrderedJson& logprobs);
+  void keep(Choice& choice, OutputDelta delta);
   OrderedJson logprobs_of(const api::Update& update) const;
   OrderedJson head(const char* object) const;
   static OrderedJson message_of(const Choice& choice);
 
   Identity identity_;
-  ChatAnswerOptions options_;
+  ChatResponseOptions options_;
   std::deque<Choice> choices_;
   std::int64_t num_reasoning_ = 0;  // tokens
 };

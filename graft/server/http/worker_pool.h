@@ -1,4 +1,4 @@
-// A few threads that run tasks in order of their arrival.
+// A fixed number of threads that run tasks in FIFO order.
 
 #pragma once
 
@@ -11,18 +11,18 @@
 
 namespace graft::server::http {
 
-class Workers {
+class WorkerPool {
  public:
   using Task = std::function<void()>;
 
-  explicit Workers(std::size_t num_threads);
-  Workers(const Workers&) = delete;
-  Workers& operator=(const Workers&) = delete;
-  ~Workers();
+  explicit WorkerPool(std::size_t num_threads);
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+  ~WorkerPool();
 
-  // Tasks must not throw. After stop() they are dropped.
+  // Tasks must not throw. After stop() tasks are dropped.
   void post(Task task);
-  // Waits for the tasks that run; those that wait are dropped.
+  // Waits for running tasks; queued tasks are dropped.
   void stop();
 
  private:

@@ -1,19 +1,19 @@
-#include "graft/server/http/workers.h"
+#include "graft/server/http/worker_pool.h"
 
 #include <utility>
 
 namespace graft::server::http {
 
-Workers::Workers(std::size_t num_threads) {
+WorkerPool::WorkerPool(std::size_t num_threads) {
   for (std::size_t i = 0; i < num_threads; ++i)
     threads_.emplace_back([this] { run(); });
 }
 
-Workers::~Workers() {
+WorkerPool::~WorkerPool() {
   stop();
 }
 
-void Workers::post(Task task) {
+void WorkerPool::post(Task task) {
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) return;
@@ -22,8 +22,8 @@ void Workers::post(Task task) {
   wake_.notify_one();
 }
 
-void Workers::stop() {
-  std::deque<Task> dropped;  // what they hold goes without the lock
+void WorkerPool::stop() {
+  std::deque<Task> dropped;  // destroyed without holding the lock
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -35,7 +35,7 @@ void Workers::stop() {
   }
 }
 
-void Workers::run() {
+void WorkerPool::run() {
   for (;;) {
     Task task;
     {

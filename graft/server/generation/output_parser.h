@@ -1,0 +1,49 @@
+// Splits the streamed output of a model into reasoning, content and tool calls.
+
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graft/chat/reasoning.h"
+#include "graft/server/generation/tool_calls.h"
+
+namespace graft::server {
+
+struct OutputFormat {
+  bool in_thinking = false;       // the prompt ends with <think>
+  bool parse_tool_calls = false;  // the request has tools
+  bool single_call = false;       // drop all output after the first call
+};
+
+struct OutputDelta {
+  std::string reasoning = {};
+  std::string content = {};
+  std::vector<ToolCall> calls = {};
+
+  bool empty() const { return reasoning.empty() && content.empty() && calls.empty(); }
+};
+
+class OutputParser {
+ public:
+  explicit OutputParser(const OutputFormat& format);
+
+  // Text may be held back while it could be the start of a marker.
+  OutputDelta feed(std::string_view text);
+  // The end of the output: everything that was held back.
+  OutputDelta finish();
+
+  bool is_thinking() const { return reasoning_.is_thinking(); }
+  bool has_calls() const { return num_calls_ > 0; }
+
+ private:
+  void add(OutputDelta& out, ToolText part);
+
+  OutputFormat format_;
+  chat::ReasoningSplitter reasoning_;
+  ToolCallParser tools_;
+  std::size_t num_calls_ = 0;
+};
+
+}  // namespace graft::server
