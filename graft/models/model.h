@@ -76,11 +76,9 @@ class Model {
   std::int64_t num_layers() const { return blueprint_->num_layers; }
   std::int64_t vocab_size() const { return blueprint_->vocab_size; }
   std::int64_t hidden_size() const { return hidden_size_; }
-  std::size_t workspace_peak_bytes() { return devices_.at(kCpu).workspace().peak_bytes(); }
 
   // Time per module from here on; null when it is not measured.
   void start_profiling() { profiler_.emplace(); }
-  void stop_profiling() { profiler_.reset(); }
   const ops::Profiler* profiler() const { return profiler_ ? &*profiler_ : nullptr; }
 
   // Passes of this size go through once, so that GPUs have taken the memory they work in. The
