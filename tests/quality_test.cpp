@@ -1,5 +1,4 @@
-// The quality of a real model, as its card has it from another implementation: perplexity on its
-// validation text, accuracy on its evaluation set.
+// Perplexity and accuracy of Sprout against the values of another implementation in its model card.
 
 #include <filesystem>
 #include <fstream>
@@ -16,7 +15,7 @@
 namespace graft::tests {
 namespace {
 
-TEST(Quality, PerplexityIsThatOfTheCard) {
+TEST(Quality, PerplexityMatchesTheModelCard) {
   GRAFT_SKIP_UNDER_SANITIZERS();
   const auto sprout = shared_data("models/sprout");
   GRAFT_REQUIRE_SHARED(sprout);
@@ -29,9 +28,9 @@ TEST(Quality, PerplexityIsThatOfTheCard) {
   EXPECT_NEAR(figures.at("perplexity").get<double>(), 28.4672, 0.002 * 28.4672);
 }
 
-// On all of the text the difference is 0.06 % for each of the types (docs/performance.md); this is
-// the first fifth of it.
-TEST(Quality, RepackedWeightsKeepThePerplexity) {
+// On the whole text the difference is 0.06 % for each type (docs/performance.md); this runs the
+// first fifth.
+TEST(Quality, RepackingKeepsPerplexity) {
   GRAFT_SKIP_UNDER_SANITIZERS();
   const auto sprout = shared_data("models/sprout");
   GRAFT_REQUIRE_SHARED(sprout);
@@ -54,7 +53,7 @@ TEST(Quality, RepackedWeightsKeepThePerplexity) {
   }
 }
 
-TEST(Quality, AccuracyIsThatOfTheCard) {
+TEST(Quality, AccuracyMatchesTheModelCard) {
   GRAFT_SKIP_UNDER_SANITIZERS();
   const auto sprout = shared_data("models/sprout");
   GRAFT_REQUIRE_SHARED(sprout);
@@ -66,7 +65,7 @@ TEST(Quality, AccuracyIsThatOfTheCard) {
   EXPECT_EQ(figures.at("right"), 584);
   EXPECT_EQ(figures.at("all"), 608);
   EXPECT_EQ(figures.at("tasks").at("spell_unseen").at("right"), 10);
-  // The answers themselves, letter by letter: a near tie may fall the other way, no more.
+  // The answers are compared exactly; near ties may be resolved differently.
   std::ifstream got(folder / "a.jsonl");
   std::ifstream want(sprout / "eval.jsonl");
   int num_different = 0;
@@ -75,7 +74,7 @@ TEST(Quality, AccuracyIsThatOfTheCard) {
   EXPECT_LE(num_different, 6);
 }
 
-TEST(Quality, BadFilesEndInOneLine) {
+TEST(Quality, BadFilesAreOneLineErrors) {
   const auto sprout = shared_data("models/sprout");
   GRAFT_REQUIRE_SHARED(sprout);
   const TemporaryFolder folder;
