@@ -6,6 +6,7 @@
 
 #include "graft/base/error.h"
 #include "graft/engine/engine.h"
+#include "graft/tensor/tensor.h"
 
 namespace graft::engine {
 namespace {

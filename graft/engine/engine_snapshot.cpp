@@ -9,6 +9,7 @@
 #include "graft/base/error.h"
 #include "graft/engine/engine.h"
 #include "graft/engine/snapshot.h"
+#include "graft/formats/weight_source.h"
 
 namespace graft::engine {
 namespace {

@@ -11,6 +11,7 @@
 #include "graft/engine/sampler.h"
 #include "graft/engine/scheduler.h"
 #include "graft/models/model.h"
+#include "graft/ops/pass.h"
 
 namespace graft::engine {
 
