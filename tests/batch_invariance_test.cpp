@@ -1,6 +1,5 @@
-// What the engine promises of every answer, held with quantized weights: the kernels for one row
-// and for many, in any chunks, give the same bits. Unlike engine_test.cpp this needs a converted
-// file.
+// Batch invariance with quantized weights: the kernels for one row and for many rows, with any
+// chunking, give the same bits. Unlike engine_test.cpp this needs a converted file.
 
 #include <algorithm>
 #include <chrono>
@@ -23,19 +22,19 @@ using api::LLM;
 using api::LlmConfig;
 using api::Output;
 
-struct Answer {
+struct TokensAndLogprobs {
   std::vector<engine::TokenId> tokens;
   std::vector<float> logprobs;
 
-  bool operator==(const Answer&) const = default;
+  bool operator==(const TokensAndLogprobs&) const = default;
 };
 
-Answer answer_of(const Output& output) {
-  Answer answer;
-  answer.tokens = output.samples.at(0).tokens;
+TokensAndLogprobs sample_of(const Output& output) {
+  TokensAndLogprobs sample;
+  sample.tokens = output.samples.at(0).tokens;
   for (const auto& logprobs : output.samples.at(0).logprobs)
-    answer.logprobs.push_back(logprobs.logprob);
-  return answer;
+    sample.logprobs.push_back(logprobs.logprob);
+  return sample;
 }
 
 std::vector<api::Prompt> prompts(int count) {
@@ -49,7 +48,7 @@ std::vector<api::Prompt> prompts(int count) {
   return all;
 }
 
-TEST(Company, QuantizedAnswersAreThoseOfEachRequestAlone) {
+TEST(BatchInvariance, QuantizedOutputEqualsEachRequestAlone) {
   GRAFT_SKIP_UNDER_SANITIZERS();
   const auto sprout = bundled_sprout();
   const TemporaryFolder folder;
@@ -62,22 +61,22 @@ TEST(Company, QuantizedAnswersAreThoseOfEachRequestAlone) {
     params.logprobs = 1;
     const std::vector<api::Prompt> all = prompts(20);
 
-    LlmConfig together;
-    together.engine.max_model_len = 2048;
-    const std::vector<Output> want = LLM(model, together).generate(all, params);
-    LlmConfig alone = together;
+    LlmConfig batched;
+    batched.engine.max_model_len = 2048;
+    const std::vector<Output> want = LLM(model, batched).generate(all, params);
+    LlmConfig alone = batched;
     alone.engine.chunk_prefill_size = 7;
     alone.engine.enable_prefix_caching = false;
     alone.num_threads = 1;
     LLM llm(model, alone);
     for (std::size_t i = 0; i < all.size(); ++i) {
       const std::vector<Output> got = llm.generate({all[i]}, params);
-      EXPECT_EQ(answer_of(got.at(0)), answer_of(want.at(i))) << type << " " << i;
+      EXPECT_EQ(sample_of(got.at(0)), sample_of(want.at(i))) << type << " " << i;
     }
   }
 }
 
-// Of this process, in bytes.
+// Resident set size of this process.
 std::size_t resident_bytes() {
   std::ifstream file("/proc/self/statm");
   std::size_t total = 0;
@@ -86,7 +85,7 @@ std::size_t resident_bytes() {
   return resident * 4096;
 }
 
-TEST(Company, AnIdleEngineGivesTheMemoryOfItsCacheBack) {
+TEST(IdleEngine, ReleasesKvCacheMemory) {
   GRAFT_SKIP_UNDER_SANITIZERS();
   const auto sprout = bundled_sprout();
   LlmConfig config;
@@ -95,17 +94,17 @@ TEST(Company, AnIdleEngineGivesTheMemoryOfItsCacheBack) {
   LLM llm(sprout, config);
   api::SamplingParams params;
   params.max_tokens = 1;
-  // 16 prompts of 1,000 tokens, each of its own.
+  // 16 different prompts of 1,000 tokens.
   std::vector<api::Prompt> all;
   for (int i = 0; i < 16; ++i)
     all.emplace_back(std::vector<engine::TokenId>(1000, 100 + i));
-  llm.generate({all.front()}, params);  // the workspace has its size
+  llm.generate({all.front()}, params);  // allocates the workspace
   const std::size_t before = resident_bytes();
   llm.generate(all, params);
   const std::size_t full = resident_bytes();
-  // 5 layers of 288 values of 2 bytes for 16,000 tokens are 46 MB.
+  // 5 layers x 288 values x 2 bytes x 16,000 tokens = 46 MB.
   EXPECT_GT(full, before + (std::size_t{30} << 20));
-  // The workspace of the larger batch stays.
+  // The workspace of the larger batch is not released.
   const std::size_t idle = full - (std::size_t{36} << 20);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (resident_bytes() > idle && std::chrono::steady_clock::now() < deadline)

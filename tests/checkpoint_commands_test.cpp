@@ -1,4 +1,4 @@
-// inspect, convert and quantize as a user meets them.
+// `graft inspect`, `convert` and `quantize` end to end.
 
 #include <algorithm>
 #include <fstream>
@@ -27,7 +27,7 @@ void expect_user_error(const Outcome& outcome, const std::string& part) {
   EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
 }
 
-TEST(Program, SaysWhatItCanDo) {
+TEST(Program, PrintsHelpAndVersion) {
   const Outcome help = run_program({"--help"});
   EXPECT_EQ(help.exit_code, 0);
   for (const char* command : {"inspect", "convert", "quantize", "devices"})
@@ -43,13 +43,13 @@ TEST(Program, UsageErrorsHaveExitCodeTwo) {
   EXPECT_EQ(run_program({"inspect", "x", "--frobnicate"}).exit_code, 2);
 }
 
-TEST(Inspect, BadPathsAndFilesEndInOneLine) {
+TEST(Inspect, BadFilesAreOneLineErrors) {
   const TemporaryFolder folder;
   expect_user_error(run_program({"inspect", folder / "absent.gguf"}), "absent.gguf");
   expect_user_error(run_program({"inspect", folder.path().string()}), "config.json");
   std::ofstream(folder / "empty.gguf");
   expect_user_error(run_program({"inspect", folder / "empty.gguf"}), "empty.gguf");
-  std::ofstream(folder / "text.gguf") << "this is no model";
+  std::ofstream(folder / "text.gguf") << "not a model";
   expect_user_error(run_program({"inspect", folder / "text.gguf"}), "text.gguf");
   std::ofstream(folder / "short.gguf") << "GGUF\3";
   expect_user_error(run_program({"inspect", folder / "short.gguf"}), "short.gguf");
@@ -62,14 +62,14 @@ TEST(Inspect, DescribesSprout) {
   EXPECT_NE(text.out.find("deepseek_v3"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("46.6 M"), std::string::npos) << text.out;
   const Json json = parse_json(run_program({"inspect", sprout.string(), "--json"}).out, "inspect");
-  EXPECT_EQ(json["bytes"], 93100352);  // as the index of the checkpoint says
+  EXPECT_EQ(json["bytes"], 93100352);  // total_size in the index of the checkpoint
   EXPECT_EQ(json["config"]["hidden_size"], 512);
   EXPECT_EQ(json["config"]["moe"]["num_experts"], 16);
   EXPECT_EQ(json["tokenizer"]["tokens"], 8192);
   EXPECT_EQ(json["files"].size(), 3U);
 }
 
-TEST(Convert, RefusesWhatCannotWork) {
+TEST(Convert, RejectsInvalidArguments) {
   const auto sprout = sprout_checkpoint();
   const TemporaryFolder folder;
   expect_user_error(run_program({"convert", sprout.string(), folder / "x.gguf", "--type", "Q9"}),
@@ -78,10 +78,11 @@ TEST(Convert, RefusesWhatCannotWork) {
                     "no/such/x.gguf");
   const std::string file = folder / "x.gguf";
   ASSERT_EQ(run_program({"convert", sprout.string(), file}).exit_code, 0);
-  expect_user_error(run_program({"quantize", file, file, "Q8_0"}), "is the input itself");
+  expect_user_error(run_program({"quantize", file, file, "Q8_0"}),
+                    "output and input are the same file");
 }
 
-TEST(Quantize, IsTheSameThroughAFileOrDirectly) {
+TEST(Quantize, OneStepEqualsTwoSteps) {
   const auto sprout = sprout_checkpoint();
   const TemporaryFolder folder;
   const std::string bf16 = folder / "bf16.gguf";

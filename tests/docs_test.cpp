@@ -1,5 +1,4 @@
-// What the documents tell people to type works: every line of every ```sh block is run, and every
-// rule file of the gallery is checked.
+// Runs every line of every ```sh block in the documents and checks every rule file of the gallery.
 
 #include <algorithm>
 #include <filesystem>
@@ -24,7 +23,7 @@ namespace fs = std::filesystem;
 const fs::path kSource = GRAFT_SOURCE_DIR;
 
 struct Block {
-  std::string kind;  // what stands after the opening quotes
+  std::string kind;  // the text after the opening ```
   std::vector<std::string> lines;
 };
 
@@ -58,15 +57,15 @@ void write(const fs::path& path, const std::string& text) {
   std::ofstream(path) << text;
 }
 
-// A folder with the files that the documents speak of, `graft` on the path, and a ./dev that runs
-// graft's commands as the real one does once the program is built.
+// A folder with the files that the documents use, `graft` in PATH, and a ./dev that forwards to
+// graft, as the real one does when the program is built.
 class Documents : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (kUnderSanitizers) GTEST_SKIP() << "takes minutes; the release runs every command";
+    if (kUnderSanitizers) GTEST_SKIP() << "takes minutes; covered by the release build";
     const auto config = test_data("configs/DeepSeek-V3");
     const auto tiny = golden_checkpoint("llama");
-    const fs::path& here = folder_.path();
+        const fs::path& here = folder_.path();
     fs::create_directory_symlink(config, here / "DeepSeek-V3");
     fs::create_directory_symlink(tiny, here / "tiny-llama");
     fs::create_directories(here / "bin");
@@ -90,7 +89,7 @@ class Documents : public ::testing::Test {
     write(here / "my.yaml", "- match: {name: \"\"}\n  replace: {class: default}\n");
   }
 
-  Outcome type(const std::string& line) {
+  Outcome run_line(const std::string& line) {
     const std::string here = folder_.path().string();
     return run_command({"/bin/bash", "-c", "set -o pipefail; cd '" + here + "'; " + line},
                        {.environment = {"PATH=" + here + "/bin:/usr/bin:/bin", "HOME=" + here,
@@ -100,8 +99,8 @@ class Documents : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-// What builds or tests is what runs this test.
-bool is_of_dev(const std::string& line) {
+// Commands of ./dev that build or test, which are not run here.
+bool is_dev_command(const std::string& line) {
   std::istringstream words(line);
   std::string program;
   std::string command;
@@ -115,8 +114,8 @@ bool is_server(const std::string& line) {
   return line.starts_with("graft serve");
 }
 
-// Until it has come up, at a port that is free; a server that is told to end ends well.
-std::string served_shortly(const std::string& line) {
+// Runs the server on a free port for 5 seconds; SIGTERM must end it with exit code 0.
+std::string with_timeout(const std::string& line) {
   return "timeout --preserve-status -s TERM 5 " + line.substr(0, line.find('#')) + " --port 0";
 }
 
@@ -124,14 +123,14 @@ TEST_F(Documents, EveryCommandWorks) {
   int num_run = 0;
   for (const fs::path& page : pages()) {
     for (const Block& block : blocks_of(page)) {
-      // Commands must not hide in blocks that nobody runs.
+      // Commands must be in blocks that this test runs.
       for (const std::string& line : block.lines) {
         EXPECT_TRUE(block.kind == "sh" || !line.starts_with("graft ")) << page << ": " << line;
       }
       if (block.kind != "sh") continue;
       for (const std::string& line : block.lines) {
-        if (line.empty() || is_of_dev(line)) continue;
-        const Outcome outcome = type(is_server(line) ? served_shortly(line) : line);
+        if (line.empty() || is_dev_command(line)) continue;
+        const Outcome outcome = run_line(is_server(line) ? with_timeout(line) : line);
         EXPECT_EQ(outcome.exit_code, 0) << page << ": " << line << "\n" << outcome.err;
         ++num_run;
       }
@@ -140,7 +139,7 @@ TEST_F(Documents, EveryCommandWorks) {
   EXPECT_GT(num_run, 30);
 }
 
-TEST_F(Documents, EveryRuleFileOfTheGalleryIsClean) {
+TEST_F(Documents, GalleryRulesHaveNoFindings) {
   int num_files = 0;
   for (const Block& block : blocks_of(kSource / "docs/rules.md")) {
     if (block.kind != "yaml whole file") continue;
@@ -149,7 +148,7 @@ TEST_F(Documents, EveryRuleFileOfTheGalleryIsClean) {
       rules += line + "\n";
     write(folder_.path() / "gallery.yaml", rules);
     const Outcome outcome =
-        type("graft rules check gallery.yaml -m DeepSeek-V3/config.json --gpus 2");
+        run_line("graft rules check gallery.yaml -m DeepSeek-V3/config.json --gpus 2");
     EXPECT_EQ(outcome.exit_code, 0) << outcome.out << rules;
     EXPECT_EQ(outcome.out.find("warning"), std::string::npos) << outcome.out << rules;
     ++num_files;

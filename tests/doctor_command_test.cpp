@@ -1,4 +1,4 @@
-// doctor as a user meets it, on whatever machine this is.
+// `graft doctor` end to end, on the machine that runs the tests.
 
 #include <string>
 
@@ -11,7 +11,7 @@
 namespace graft::tests {
 namespace {
 
-// env sets variables for the program alone.
+// `settings` are environment variables, "NAME=VALUE".
 Outcome doctor(const std::vector<std::string>& settings,
                const std::vector<std::string>& flags = {}) {
   std::vector<std::string> words = {"/usr/bin/env"};
@@ -21,30 +21,30 @@ Outcome doctor(const std::vector<std::string>& settings,
   return run_command(words);
 }
 
-TEST(DoctorCommand, SaysThatThisMachineCanRun) {
+TEST(DoctorCommand, ThisMachineCanRun) {
   const Outcome outcome = doctor({});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
   for (const char* part :
        {"processor", "avx2 ", "kernels", "cores", "memory", "GB/s", "gpus", "rules", "model", "✓"})
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part << " in " << outcome.out;
-  EXPECT_EQ(outcome.out.find('\033'), std::string::npos) << "colours in a file";
+  EXPECT_EQ(outcome.out.find('\033'), std::string::npos) << "colours without a terminal";
 }
 
-TEST(DoctorCommand, MissingRuleFilesAreBrokenAndSaidSo) {
+TEST(DoctorCommand, MissingRuleFilesAreBroken) {
   const Outcome outcome = doctor({"GRAFT_RULES_DIR=/nowhere"});
   EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
   EXPECT_NE(outcome.out.find("✗ rules"), std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find("→ Install graft again, or set GRAFT_RULES_DIR"), std::string::npos)
+  EXPECT_NE(outcome.out.find("→ Reinstall graft, or set GRAFT_RULES_DIR"), std::string::npos)
       << outcome.out;
 }
 
-TEST(DoctorCommand, AModelIsNotNeeded) {
+TEST(DoctorCommand, MissingModelIsAWarning) {
   const Outcome outcome = doctor({"GRAFT_MODELS_DIR=/nowhere"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
   EXPECT_NE(outcome.out.find("! model"), std::string::npos) << outcome.out;
 }
 
-TEST(DoctorCommand, SaysTheSameAsJson) {
+TEST(DoctorCommand, PrintsJson) {
   const Outcome outcome = doctor({"GRAFT_CPU_ISA=nonsense"}, {"--json"});
   EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
   const Json json = parse_json(outcome.out, "doctor");

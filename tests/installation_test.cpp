@@ -1,5 +1,4 @@
-// Operators from libraries: as the commands meet them, and from an installation, as their authors
-// do.
+// Plugins in rules and commands, and building the examples against an installation.
 
 #include <algorithm>
 #include <filesystem>
@@ -24,7 +23,7 @@ std::string plugin(const std::string& name) {
   return std::string(GRAFT_TEST_PLUGINS) + "/" + name + ".so";
 }
 
-// A model, and a rule file that gives all norms to an operator.
+// A model config and a rule file that replaces all norms.
 class PluginTest : public testing::Test {
  protected:
   PluginTest() {
@@ -51,7 +50,7 @@ void expect_part(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
 }
 
-TEST_F(PluginTest, RulesKnowItsOperatorsAndKwargs) {
+TEST_F(PluginTest, RulesSeePluginOperatorsAndKwargs) {
   const std::string path = plugin("scaled_norm");
   const Outcome good = check(path, "example.scaled_norm, kwargs: {factor: 2}");
   EXPECT_EQ(good.exit_code, 0) << good.out << good.err;
@@ -65,7 +64,7 @@ TEST_F(PluginTest, RulesKnowItsOperatorsAndKwargs) {
   expect_part(check(path, "default, kwargs: {generate_op: scaled}").out, "example.scaled_norm");
 }
 
-TEST_F(PluginTest, TheOptionWorksWithAnyRules) {
+TEST_F(PluginTest, PluginOptionWorksWithAnyRules) {
   const std::string path = plugin("scaled_norm");
   const Outcome twice = check(path, "example.scaled_norm", {"--plugin", path});
   EXPECT_EQ(twice.exit_code, 0) << twice.out << twice.err;
@@ -87,13 +86,13 @@ TEST_F(PluginTest, PathsAreRelativeToTheRuleFile) {
   }
 }
 
-struct Refused {
+struct RejectedPlugin {
   std::string path;
-  std::string says;  // after the path
+  std::string message;  // after the path
 };
 
-std::vector<Refused> refused_plugins(const TemporaryFolder& folder) {
-  std::ofstream(folder / "text.so") << "this is no library";
+std::vector<RejectedPlugin> rejected_plugins(const TemporaryFolder& folder) {
+  std::ofstream(folder / "text.so") << "not a library";
   const std::string version = GRAFT_VERSION;
   return {
       {folder / "absent.so", ": no such file\n"},
@@ -106,25 +105,26 @@ std::vector<Refused> refused_plugins(const TemporaryFolder& folder) {
   };
 }
 
-TEST_F(PluginTest, WhatCannotBeLoadedEndsInOneLine) {
-  for (const Refused& refused : refused_plugins(folder_)) {
-    const Outcome outcome = check("", "default", {"--plugin", refused.path});
+TEST_F(PluginTest, RejectedPluginsAreOneLineErrors) {
+  for (const RejectedPlugin& rejected : rejected_plugins(folder_)) {
+    const Outcome outcome = check("", "default", {"--plugin", rejected.path});
     EXPECT_EQ(outcome.exit_code, 2) << outcome.out;
-    EXPECT_TRUE(outcome.err.starts_with("graft: " + refused.path + refused.says)) << outcome.err;
+    EXPECT_TRUE(outcome.err.starts_with("graft: " + rejected.path + rejected.message))
+        << outcome.err;
     EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
   }
 }
 
-TEST_F(PluginTest, WhatCannotBeLoadedIsAFindingInARuleFile) {
+TEST_F(PluginTest, RejectedPluginsAreFindingsInRuleFiles) {
   std::string all;
-  for (const Refused& refused : refused_plugins(folder_))
-    all += refused.path + ",\n ";
+  for (const RejectedPlugin& rejected : rejected_plugins(folder_))
+    all += rejected.path + ",\n ";
   const Outcome outcome = check(all, "cpu.rms_norm, kwargs: {colour: red}");
   EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
   int line = 0;
-  for (const Refused& refused : refused_plugins(folder_)) {
+  for (const RejectedPlugin& rejected : rejected_plugins(folder_)) {
     const std::string where = (folder_ / "rules.yaml:").string() + std::to_string(++line);
-    expect_part(outcome.out, where + ": error: " + refused.path + refused.says);
+    expect_part(outcome.out, where + ": error: " + rejected.path + rejected.message);
   }
   expect_part(outcome.out, "unknown kwarg \"colour\"");
 }
@@ -136,7 +136,7 @@ void must_run(const std::vector<std::string>& words) {
                                   << outcome.out << outcome.err;
 }
 
-// An example as its README builds it, with the compiler and the flags (sanitizers) of this build.
+// Builds an example as documented, with the compiler and flags (sanitizers) of this build.
 void build_example(const TemporaryFolder& folder, const std::string& name) {
   const std::string example = std::string(GRAFT_SOURCE_DIR) + "/examples/" + name;
   fs::copy(example, folder / "example", fs::copy_options::recursive);
@@ -149,7 +149,7 @@ void build_example(const TemporaryFolder& folder, const std::string& name) {
   must_run({GRAFT_CMAKE, "--build", folder / "example/build"});
 }
 
-// The example's rule file with another factor.
+// A copy of the example's rule file with another factor.
 std::string rules_with_factor(const TemporaryFolder& folder, const std::string& factor) {
   std::ifstream in(folder / "example/scaled_norm.yaml");
   std::string text(std::istreambuf_iterator<char>(in), {});
@@ -159,7 +159,7 @@ std::string rules_with_factor(const TemporaryFolder& folder, const std::string& 
   return folder / "example/other.yaml";
 }
 
-TEST(Installation, BuildsAndRunsProgramsOfOnesOwn) {
+TEST(Installation, BuildsAndRunsTheEmbedExample) {
   const auto model = bundled_sprout();
   const TemporaryFolder folder;
   build_example(folder, "embed");
@@ -185,7 +185,7 @@ TEST(Installation, BuildsAndRunsProgramsOfOnesOwn) {
   EXPECT_EQ(std::ranges::count(missing.err, '\n'), 1) << missing.err;
 }
 
-TEST(Installation, BuildsAndRunsTheExample) {
+TEST(Installation, BuildsAndRunsTheCustomOperatorExample) {
   const auto golden = golden_checkpoint("llama");
   const TemporaryFolder folder;
   build_example(folder, "custom_operator");
@@ -206,13 +206,13 @@ TEST(Installation, BuildsAndRunsTheExample) {
   EXPECT_EQ(text.exit_code, 2) << text.out << text.err;
   expect_part(text.err, "factor is 'two', not a number");
 
-  // The same with the option, and rules that name no plugin.
+  // The same with --plugin and rules that name no plugin.
   std::ofstream(folder / "rules.yaml")
       << "- match: {role: norm}\n  replace: {class: example.scaled_norm}\n"
          "- match: {role: kv_cache}\n  replace: {class: default, kwargs: {dtype: f32}}\n";
   must_run({graft, "verify", "--plugin", folder / "example/build/scaled_norm.so", golden.string(),
             "--rules", folder / "rules.yaml"});
-  // Each phase has its own operator: prompts are right, what is generated after them is not.
+  // Another operator for decode: the logits of the prompts match, the generated tokens do not.
   std::ofstream(folder / "phases.yaml")
       << "- match: {role: norm}\n  replace: {class: default, kwargs: {generate_op: "
          "example.scaled_norm, prefill_op: cpu.rms_norm, factor: 2}}\n"
@@ -223,12 +223,12 @@ TEST(Installation, BuildsAndRunsTheExample) {
   EXPECT_EQ(phases.exit_code, 1) << phases.out << phases.err;
   expect_part(phases.out, "DIFFERENT");
   EXPECT_EQ(phases.out.find("TOO LARGE"), std::string::npos) << phases.out;
-  for (const Refused& refused : refused_plugins(folder)) {
-    std::ofstream(folder / "refused.yaml") << "plugins: [" << refused.path << "]\nrules: []\n";
+  for (const RejectedPlugin& rejected : rejected_plugins(folder)) {
+    std::ofstream(folder / "refused.yaml") << "plugins: [" << rejected.path << "]\nrules: []\n";
     const Outcome verify =
         run_command({graft, "verify", golden.string(), "--rules", folder / "refused.yaml"});
     EXPECT_EQ(verify.exit_code, 2) << verify.out;
-    expect_part(verify.err, "refused.yaml:1: error: " + refused.path + refused.says);
+    expect_part(verify.err, "refused.yaml:1: error: " + rejected.path + rejected.message);
     EXPECT_EQ(std::ranges::count(verify.err, '\n'), 1) << verify.err;
   }
 }

@@ -1,4 +1,4 @@
-// plan and rules check as a user meets them, for the shapes of published models.
+// `graft plan` and `graft rules check` end to end, on configs of published models.
 
 #include <fstream>
 #include <string>
@@ -13,12 +13,12 @@
 namespace graft::tests {
 namespace {
 
-TEST(PlanCommand, PlansDeepseekV3FromItsConfigAlone) {
+TEST(PlanCommand, PlansDeepseekV3FromItsConfig) {
   const auto config = test_data("configs/DeepSeek-V3/config.json");
   const Outcome text =
       run_program({"plan", config.string(), "--gpus", "1", "--vram", "24G", "--dram", "512G"});
   EXPECT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_NE(text.out.find("671.0 B parameters, 37.6 B used per token"), std::string::npos)
+  EXPECT_NE(text.out.find("671.0 B parameters, 37.6 B active per token"), std::string::npos)
       << text.out;
   EXPECT_NE(text.out.find("model.layers.3-60.mlp.experts"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("DOES NOT FIT"), std::string::npos) << text.out;
@@ -27,12 +27,12 @@ TEST(PlanCommand, PlansDeepseekV3FromItsConfigAlone) {
   const Json json = parse_json(enough.out, "plan");
   EXPECT_EQ(json["devices"]["cpu"]["fits"], true);
   EXPECT_EQ(json["devices"]["cuda:0"]["fits"], true);
-  // 61 layers of 576 two-byte values for each of 4096 tokens.
+  // 61 layers x 576 values x 2 bytes x 4096 tokens.
   EXPECT_EQ(json["devices"]["cuda:0"]["kv_cache"], 61LL * 576 * 2 * 4096);
   EXPECT_GT(json["generate"]["tokens_per_s"].get<double>(), 0);
 }
 
-TEST(PlanCommand, AutomaticRulesAreCleanAndFit) {
+TEST(PlanCommand, AutoRulesHaveNoFindingsAndFit) {
   for (const char* model : {"DeepSeek-V3", "DeepSeek-V2-Lite", "Qwen3-235B-A22B", "Mixtral-8x7B",
                             "GLM-4.5-Air", "Llama-3.1-8B"}) {
     const auto config = test_data(std::string("configs/") + model + "/config.json");
@@ -58,7 +58,7 @@ TEST(PlanCommand, AutomaticRulesAreCleanAndFit) {
   }
 }
 
-TEST(RulesCommand, ReportsEverythingWithItsLine) {
+TEST(RulesCommand, ReportsFindingsWithLines) {
   const auto config = test_data("configs/Qwen3-30B-A3B/config.json");
   const TemporaryFolder folder;
   const std::string rules = folder / "rules.yaml";

@@ -22,7 +22,7 @@ std::string read_text(const std::filesystem::path& path) {
   return text.str();
 }
 
-// As C wants them: with a null at the end.
+// The null-terminated array that posix_spawn expects.
 std::vector<char*> pointers(std::vector<std::string>& words) {
   std::vector<char*> out;
   for (std::string& word : words)
@@ -31,15 +31,15 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return out;
 }
 
-// Ours, but for the variables that are given.
+// The environment of this process with the given variables replaced.
 std::vector<std::string> environment_with(const std::vector<std::string>& given) {
   std::vector<std::string> environment = given;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string ours = *variable;
-    const std::string name = ours.substr(0, ours.find('=') + 1);
+    const std::string entry = *variable;
+    const std::string name = entry.substr(0, entry.find('=') + 1);
     const bool is_given =
         std::ranges::any_of(given, [&](const std::string& g) { return g.starts_with(name); });
-    if (!is_given) environment.push_back(ours);
+    if (!is_given) environment.push_back(entry);
   }
   return environment;
 }
@@ -55,7 +55,7 @@ Outcome run_program(const std::vector<std::string>& arguments, const Surrounding
 Outcome run_command(const std::vector<std::string>& words, const Surroundings& around) {
   const TemporaryFolder folder;
   std::ofstream(folder / "in") << around.input;
-  std::vector<std::string> copies = words;  // posix_spawn takes them as not const
+  std::vector<std::string> copies = words;  // posix_spawn wants mutable strings
   std::vector<char*> argv = pointers(copies);
   std::vector<std::string> environment = environment_with(around.environment);
   std::vector<char*> envp = pointers(environment);

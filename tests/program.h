@@ -1,4 +1,4 @@
-// Runs the built program as a user would.
+// Runs the graft program in a child process.
 
 #pragma once
 
@@ -16,11 +16,11 @@ struct Outcome {
 };
 
 struct Surroundings {
-  std::string input = {};                     // on standard input
-  std::vector<std::string> environment = {};  // "NAME=VALUE", beside what this process has
+  std::string input = {};                     // standard input
+  std::vector<std::string> environment = {};  // "NAME=VALUE", added to that of this process
 };
 
-// Arguments are passed as they are; no shell reads them. The first word is a program's path.
+// Runs without a shell. The first word is the path of the program.
 Outcome run_command(const std::vector<std::string>& words, const Surroundings& around = {});
 Outcome run_program(const std::vector<std::string>& arguments, const Surroundings& around = {});
 

@@ -1,5 +1,4 @@
-// The quality of Sprout beside that of Transformers (models/sprout/README.md): perplexity on its
-// validation text, accuracy on its evaluation set.
+// Perplexity and accuracy of Sprout against the values of another implementation in its model card.
 
 #include <filesystem>
 #include <fstream>
@@ -16,7 +15,7 @@
 namespace graft::tests {
 namespace {
 
-// The bundled file, and the BF16 checkpoint it was made from where the machine has it.
+// The bundled file, and the BF16 checkpoint it was made from where ../shared has it.
 std::vector<const char*> precisions() {
   const bool has_bf16 =
       std::filesystem::exists(shared_data("models/sprout")) || shared_data_is_required();
@@ -30,7 +29,7 @@ class SproutQuality : public testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(SproutQuality, PerplexityIsThatOfTheCard) {
+TEST_P(SproutQuality, PerplexityMatchesTheModelCard) {
   GRAFT_SKIP_UNDER_SANITIZERS();
   GRAFT_REQUIRE_SHARED(model());
   const Outcome outcome = run_program(
@@ -42,9 +41,9 @@ TEST_P(SproutQuality, PerplexityIsThatOfTheCard) {
   EXPECT_NEAR(figures.at("perplexity").get<double>(), 28.4672, 0.002 * 28.4672);
 }
 
-// On all of the text the difference is 0.06 % for each of the types (docs/performance.md); this is
-// the first fifth of it.
-TEST(Quality, RepackedWeightsKeepThePerplexity) {
+// On the whole text the difference is 0.06 % for each type (docs/performance.md); this runs the
+// first fifth.
+TEST(Quality, RepackingKeepsPerplexity) {
   GRAFT_SKIP_UNDER_SANITIZERS();
   const auto sprout = bundled_sprout();
   const TemporaryFolder folder;
@@ -66,7 +65,7 @@ TEST(Quality, RepackedWeightsKeepThePerplexity) {
   }
 }
 
-TEST_P(SproutQuality, AccuracyIsThatOfTheCard) {
+TEST_P(SproutQuality, AccuracyMatchesTheModelCard) {
   GRAFT_SKIP_UNDER_SANITIZERS();
   GRAFT_REQUIRE_SHARED(model());
   const TemporaryFolder folder;
@@ -78,7 +77,7 @@ TEST_P(SproutQuality, AccuracyIsThatOfTheCard) {
   EXPECT_EQ(figures.at("right"), 584);
   EXPECT_EQ(figures.at("all"), 608);
   EXPECT_EQ(figures.at("tasks").at("spell_unseen").at("right"), 10);
-  // The answers themselves, letter by letter: a near tie may fall the other way, no more.
+  // The answers are compared exactly; near ties may be resolved differently.
   std::ifstream got(folder / "a.jsonl");
   std::ifstream want(questions);
   int num_different = 0;
@@ -92,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions,
                          testing::ValuesIn(precisions()),
                          [](auto& test) { return std::string(test.param); });
 
-TEST(Quality, BadFilesEndInOneLine) {
+TEST(Quality, BadFilesAreOneLineErrors) {
   const auto sprout = bundled_sprout();
   const TemporaryFolder folder;
   const auto error_of = [&](const std::string& command, const std::string& text) {

@@ -1,4 +1,4 @@
-// Conventions of the repository that no compiler checks: layers, documents.
+// Checks conventions of the repository: layers, and paths and quotes in documents.
 
 #include <algorithm>
 #include <filesystem>
@@ -28,8 +28,8 @@ std::string read_text(const fs::path& path) {
 
 using Layers = std::map<std::string, std::set<std::string>>;
 
-// folder -> folders it may include, from the graft_module() lines: one list for build and test.
-// A folder may name only folders above it, which also rules out cycles.
+// Maps each folder to the folders it may include, from the graft_module() lines. A folder may name
+// only folders listed before it, which rules out cycles.
 Layers read_layers(const std::string& cmake, std::vector<std::string>& errors) {
   static const std::regex module(R"(\ngraft_module\((\w+)([^)]*)\))");
   Layers layers;
@@ -51,7 +51,7 @@ Layers read_layers(const std::string& cmake, std::vector<std::string>& errors) {
   return layers;
 }
 
-// Includes of one file that its folder may not use.
+// The included folders that `folder` must not include.
 std::vector<std::string> forbidden(const Layers& layers,
                                    const std::string& folder,
                                    const std::string& text) {
@@ -78,7 +78,7 @@ TEST(Repository, FilesIncludeOnlyTheirLayers) {
     ++num_files;
     const fs::path relative = entry.path().lexically_relative(kRoot / "graft");
     const std::string folder = relative.begin()->string();
-    if (folder == "testing") continue;  // helpers of tests, never part of the program
+    if (folder == "testing") continue;  // test helpers, not part of the program
     EXPECT_TRUE(layers.contains(folder)) << "graft/" << folder << " is not in CMakeLists.txt";
     for (const std::string& used : forbidden(layers, folder, read_text(entry.path())))
       if (used != "testing" || !relative.stem().string().ends_with("_test"))
@@ -88,7 +88,7 @@ TEST(Repository, FilesIncludeOnlyTheirLayers) {
   EXPECT_GT(num_files, 10U);
 }
 
-TEST(Repository, LayerCheckSeesForbiddenIncludes) {
+TEST(Repository, LayerCheckReportsForbiddenIncludes) {
   std::vector<std::string> errors;
   const Layers layers = read_layers(
       "\ngraft_module(base LIBS fmt)\ngraft_module(low DEPS base high)\n"
@@ -100,7 +100,7 @@ TEST(Repository, LayerCheckSeesForbiddenIncludes) {
   EXPECT_TRUE(forbidden(layers, "high", text).empty());
 }
 
-// A document that names a path says something true about the tree.
+// Paths in documents must exist.
 TEST(Repository, DocumentsNameExistingPaths) {
   static const std::regex path(
       R"(`((?:graft|rules|models|web|tests|bench|examples|docs|tools|cmake)/[A-Za-z0-9_./-]+)`)");
@@ -113,7 +113,7 @@ TEST(Repository, DocumentsNameExistingPaths) {
   }
 }
 
-// docs/howto/x.md quotes examples/x, which the build compiles: what a reader copies works.
+// Code blocks of docs/howto/x.md must be quotes from examples/x, which the build compiles.
 TEST(Repository, HowtosQuoteTheirExamples) {
   static const std::regex block("```(?:cpp|cmake|yaml)\n([^`]+)```");
   std::size_t num_blocks = 0;
@@ -126,7 +126,7 @@ TEST(Repository, HowtosQuoteTheirExamples) {
     for (std::sregex_iterator it(text.begin(), text.end(), block), end; it != end; ++it) {
       ++num_blocks;
       EXPECT_NE(example.find((*it)[1]), std::string::npos)
-          << howto.path().filename() << " quotes what is not there:\n"
+          << howto.path().filename() << " has a code block that is not in the example:\n"
           << (*it)[1];
     }
   }

@@ -1,4 +1,4 @@
-// graft template as a user meets it.
+// `graft template` end to end.
 
 #include <algorithm>
 #include <fstream>
@@ -38,7 +38,7 @@ void expect_user_error(const Outcome& outcome, const std::string& part) {
   EXPECT_EQ(outcome.out, "");
 }
 
-TEST_F(TemplateCommand, PrintsThePromptAndNothingElse) {
+TEST_F(TemplateCommand, PrintsOnlyThePrompt) {
   const std::string source =
       "{{ bos_token }}{{ messages[0].content }}{{ x }}{{ tools }}{{ add_generation_prompt }}";
   EXPECT_EQ(run(source, {}).out, "HiNoneTrue");
@@ -56,7 +56,7 @@ TEST_F(TemplateCommand, ReadsMessagesAndToolsFromOneFile) {
   EXPECT_EQ(outcome.out, "[{'role': 'user'}]['t']");
 }
 
-TEST_F(TemplateCommand, KnowsBuiltinTemplatesByName) {
+TEST_F(TemplateCommand, FindsBuiltinTemplatesByName) {
   const Outcome outcome =
       run_program({"template", "--template", "chatml", "--messages", messages_});
   EXPECT_EQ(outcome.out, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
@@ -69,15 +69,15 @@ TEST_F(TemplateCommand, ErrorsAreOneLine) {
   expect_user_error(run("a\n{{ 1 + }}", {}), "t.jinja:2: unexpected '}}'");
   expect_user_error(run("a\n{{ raise_exception('no') }}", {}), "t.jinja:2: no");
   expect_user_error(run("{{ raise_exception('two\nlines') }}", {}), "t.jinja:1: two lines");
-  expect_user_error(run("", {"--set", "x"}), "--set x: KEY=JSON is needed");
+  expect_user_error(run("", {"--set", "x"}), "--set x: expected KEY=JSON");
   expect_user_error(run("", {"--set", "x={"}), "--set x: not valid JSON");
   EXPECT_EQ(run_program({"template"}).exit_code, 2);
   expect_user_error(
       run_program({"template", "--template", "chatml", "--messages", file("bad.json", "5")}),
-      "a list of messages is needed, not number");
+      "expected a list of messages, got number");
 }
 
-TEST_F(TemplateCommand, UsesTheModelsTemplateAndTokens) {
+TEST_F(TemplateCommand, UsesTheTemplateAndTokensOfTheModel) {
   const auto sprout = test_data("sprout");
   const Outcome outcome = run_program({"template", sprout.string(), "--messages", messages_});
   EXPECT_EQ(outcome.out, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n") << outcome.err;

@@ -1,4 +1,4 @@
-// graft chat in a real terminal: tmux types, and reads the screen.
+// `graft chat` in a terminal: tmux sends keys and captures the screen.
 
 #include <chrono>
 #include <cstdlib>
@@ -27,7 +27,7 @@ class Terminal : public ::testing::Test {
     if (std::filesystem::exists(kTmux)) tmux({"kill-server"});
   }
 
-  // libedit keeps the names of the functions it was given: no leak of ours.
+  // Leak detection is off because libedit never frees the names of added functions.
   void start(const std::string& arguments, const std::string& variables = "") {
     const Outcome outcome =
         tmux({"-f", "/dev/null", "new-session", "-d", "-s", "chat", "-x", "80", "-y", "40",
@@ -39,7 +39,7 @@ class Terminal : public ::testing::Test {
   }
   void type(const std::string& text) { tmux({"send-keys", "-t", "chat", "-l", text}); }
   void press(const std::string& key) { tmux({"send-keys", "-t", "chat", key}); }
-  void say(const std::string& text) {
+  void send_line(const std::string& text) {
     type(text);
     press("Enter");
   }
@@ -52,7 +52,7 @@ class Terminal : public ::testing::Test {
     return becomes([&](const std::string& now) { return now.find(text) != std::string::npos; },
                    text);
   }
-  // Waits for the next line, with nothing on it yet.
+  // Waits for an empty prompt.
   bool is_ready() {
     return becomes(
         [](const std::string& now) {
@@ -60,15 +60,15 @@ class Terminal : public ::testing::Test {
         },
         "a prompt");
   }
-  // Machines are slow at times; what does not come in half a minute does not come.
+  // Waits up to 30 seconds.
   template <class Condition>
-  bool becomes(const Condition& condition, const std::string& wanted) {
+  bool becomes(const Condition& condition, const std::string& expected) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     while (std::chrono::steady_clock::now() < end) {
       if (condition(screen())) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
-    ADD_FAILURE() << "not on the screen: " << wanted << "\n" << screen();
+    ADD_FAILURE() << "not on the screen: " << expected << "\n" << screen();
     return false;
   }
 
@@ -80,9 +80,9 @@ class Terminal : public ::testing::Test {
   TemporaryFolder home_;
 };
 
-TEST_F(Terminal, AnswersAndLeavesWithCtrlD) {
+TEST_F(Terminal, AnswersAndQuitsWithCtrlD) {
   start("--stats");
-  say("What is 12 + 30?");
+  send_line("What is 12 + 30?");
   EXPECT_TRUE(shows("12 + 30 = 42"));
   EXPECT_TRUE(shows("eval rate:"));
   EXPECT_TRUE(is_ready());
@@ -90,48 +90,48 @@ TEST_F(Terminal, AnswersAndLeavesWithCtrlD) {
   EXPECT_TRUE(shows("exit code 0"));
 }
 
-TEST_F(Terminal, CtrlCStopsTheAnswerAndNotTheProgram) {
+TEST_F(Terminal, CtrlCStopsOnlyTheAnswer) {
   start("");
-  say("/set max_new_tokens=100000");
-  say("Tell me a story about a fox and a bear.");
+  send_line("/set max_new_tokens=100000");
+  send_line("Tell me a story about a fox and a bear.");
   EXPECT_TRUE(shows("here was once"));
-  press("C-c");  // twice, as people do
   press("C-c");
-  // Either it was quick enough to be stopped, or the story had ended.
+  press("C-c");
+  // The answer was stopped, or had finished before.
   EXPECT_TRUE(is_ready());
   type("dropped line");
   press("C-c");
-  say("What is 20 + 3?");
+  send_line("What is 20 + 3?");
   EXPECT_TRUE(shows("20 + 3 = 23"));
   EXPECT_EQ(screen().find("exit code"), std::string::npos) << screen();
 }
 
-TEST_F(Terminal, TakesSeveralLinesAsOneMessage) {
+TEST_F(Terminal, QuotedLinesAreOneMessage) {
   start("");
-  say("\"\"\"");
+  send_line("\"\"\"");
   EXPECT_TRUE(shows("..."));
-  say("What is");
-  say("12 + 30?");
-  say("\"\"\"");
+  send_line("What is");
+  send_line("12 + 30?");
+  send_line("\"\"\"");
   EXPECT_TRUE(shows("42"));
 }
 
-TEST_F(Terminal, SurvivesAnotherSizeAndLettersOfAllKinds) {
+TEST_F(Terminal, HandlesResizeAndUnicode) {
   start("");
   type("Grüße, 你好");
   EXPECT_TRUE(shows(">>> Grüße, 你好"));
   tmux({"resize-window", "-t", "chat", "-x", "30", "-y", "20"});
   press("C-c");
-  say("What is 1 + 2?");
+  send_line("What is 1 + 2?");
   EXPECT_TRUE(shows("1 + 2 = 3"));
   EXPECT_TRUE(is_ready());
   press("C-d");
   EXPECT_TRUE(shows("exit code 0"));
 }
 
-TEST_F(Terminal, RemembersWhatWasAsked) {
+TEST_F(Terminal, KeepsHistory) {
   start("");
-  say("What is 1 + 2?");
+  send_line("What is 1 + 2?");
   EXPECT_TRUE(shows("1 + 2 = 3"));
   EXPECT_TRUE(is_ready());
   press("Up");
@@ -150,7 +150,7 @@ TEST_F(Terminal, HasColours) {
   EXPECT_TRUE(is_coloured());
 }
 
-TEST_F(Terminal, HasNoneWhereTheyAreNotWanted) {
+TEST_F(Terminal, NoColourDisablesColours) {
   start("", "NO_COLOR=1");
   EXPECT_FALSE(is_coloured());
 }

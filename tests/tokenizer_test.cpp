@@ -1,4 +1,4 @@
-// The tokenizer of a model before and after conversion.
+// Compares the tokenizer of a model before and after conversion.
 
 #include "graft/tokenizer/tokenizer.h"
 

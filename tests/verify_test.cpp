@@ -1,4 +1,5 @@
-// Every golden checkpoint through the program: as published, through GGUF, in chunks.
+// `graft verify` on every golden checkpoint: as stored, converted to GGUF, and with chunked
+// prefill.
 
 #include <filesystem>
 #include <string>
@@ -13,7 +14,7 @@
 namespace graft::tests {
 namespace {
 
-// Text models; llava's text model is llama, and its reference is for images.
+// Text models only; llava's text model is llama, and its reference needs images.
 constexpr const char* kGolden[] = {
     "llama",       "llama3-rope",      "qwen2",       "qwen2-moe",
     "qwen3",       "qwen3-moe",        "mixtral",     "deepseek-v2-lite",
@@ -22,20 +23,21 @@ constexpr const char* kGolden[] = {
 
 class Verify : public testing::TestWithParam<const char*> {};
 
-TEST_P(Verify, AgreesWithTheReference) {
+TEST_P(Verify, MatchesTheReference) {
   const auto folder = golden_checkpoint(GetParam());
-  const std::vector<std::vector<std::string>> ways = {
+  const std::vector<std::vector<std::string>> variants = {
       {}, {"--gguf-via", "F32"}, {"--gguf-via", "BF16"}, {"--chunk", "7"}};
-  for (const std::vector<std::string>& way : ways) {
+  for (const std::vector<std::string>& variant : variants) {
     std::vector<std::string> words = {"verify", folder.string()};
-    words.insert(words.end(), way.begin(), way.end());
+    words.insert(words.end(), variant.begin(), variant.end());
     const Outcome outcome = run_program(words);
-    EXPECT_EQ(outcome.exit_code, 0) << (way.empty() ? "" : way[0]) << outcome.out << outcome.err;
+    EXPECT_EQ(outcome.exit_code, 0)
+        << (variant.empty() ? "" : variant[0]) << outcome.out << outcome.err;
     EXPECT_NE(outcome.out.find("24 of 24 tokens equal"), std::string::npos) << outcome.out;
   }
 }
 
-TEST_P(Verify, FourBitsAreNotTheSame) {
+TEST_P(Verify, FourBitWeightsFail) {
   const auto folder = golden_checkpoint(GetParam());
   const Outcome outcome = run_program({"verify", folder.string(), "--gguf-via", "Q4_0"});
   EXPECT_EQ(outcome.exit_code, 1) << outcome.out << outcome.err;

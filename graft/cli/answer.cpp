@@ -10,20 +10,21 @@
 #include <fmt/format.h>
 
 #include "graft/base/error.h"
+#include "graft/engine/sequence.h"
 
 namespace graft::cli {
 namespace {
 
 volatile std::sig_atomic_t interrupted = 0;
 
-extern "C" void note_interrupt(int /*signal*/) {
+extern "C" void set_interrupted(int /*signal*/) {
   interrupted = 1;
 }
 
-// Updates from the engine's thread to ours.
-class Mailbox {
+// Passes updates from the engine's thread to the caller's.
+class UpdateQueue {
  public:
-  void put(const api::Update& update) {
+  void push(const api::Update& update) {
     {
       const std::lock_guard lock(mutex_);
       updates_.push_back(update);
@@ -31,11 +32,11 @@ class Mailbox {
     arrived_.notify_one();
   }
 
-  // None when nothing came for a while: time to look at the keyboard.
-  std::optional<api::Update> take() {
+  // Returns nothing after a short timeout, so that the caller can check for Ctrl-C.
+  std::optional<api::Update> pop() {
     std::unique_lock lock(mutex_);
-    constexpr std::chrono::milliseconds kWhile{20};
-    if (!arrived_.wait_for(lock, kWhile, [&] { return !updates_.empty(); })) return std::nullopt;
+    constexpr std::chrono::milliseconds kTimeout{20};
+    if (!arrived_.wait_for(lock, kTimeout, [&] { return !updates_.empty(); })) return std::nullopt;
     api::Update update = std::move(updates_.front());
     updates_.pop_front();
     return update;
@@ -71,17 +72,17 @@ AnswerStats stream_answer(api::LLM& llm,
                           const api::SamplingParams& params,
                           const std::function<void(std::string_view)>& on_text) {
   const InterruptScope scope;
-  // Shared: should on_text throw, the engine may still deliver.
-  const auto mailbox = std::make_shared<Mailbox>();
+  // Shared with the callback: when on_text throws, the engine may still push updates.
+  const auto queue = std::make_shared<UpdateQueue>();
   const api::RequestId request =
-      llm.submit(prompt, params, [mailbox](const api::Update& update) { mailbox->put(update); });
+      llm.submit(prompt, params, [queue](const api::Update& update) { queue->push(update); });
   bool aborted = false;
   for (;;) {
     if (InterruptScope::is_interrupted() && !aborted) {
       llm.abort(request);
       aborted = true;
     }
-    const std::optional<api::Update> update = mailbox->take();
+    const std::optional<api::Update> update = queue->pop();
     if (!update) continue;
     try {
       if (!update->text.empty() && !aborted) on_text(update->text);
@@ -107,7 +108,7 @@ void print_stats(const AnswerStats& stats, std::FILE* out) {
   fmt::print(out, "prompt eval duration: {:.3f} s\n", stats.prompt_seconds);
   fmt::print(out, "prompt eval rate:     {:.2f} tokens/s\n", rate(computed, stats.prompt_seconds));
   fmt::print(out, "eval count:           {} tokens\n", stats.num_output);
-  // The first token belongs to the prompt's time.
+  // The time to first token is counted as prompt time.
   fmt::print(out, "eval duration:        {:.3f} s\n", stats.output_seconds);
   fmt::print(out, "eval rate:            {:.2f} tokens/s\n",
              stats.num_output > 1 ? rate(stats.num_output - 1, stats.output_seconds) : 0.0);
@@ -116,7 +117,7 @@ void print_stats(const AnswerStats& stats, std::FILE* out) {
 InterruptScope::InterruptScope() {
   interrupted = 0;
   struct sigaction action = {};
-  action.sa_handler = note_interrupt;
+  action.sa_handler = set_interrupted;
   ::sigemptyset(&action.sa_mask);
   ::sigaction(SIGINT, &action, &previous_);
 }

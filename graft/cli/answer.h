@@ -1,4 +1,4 @@
-// An answer as it comes, for the commands that talk.
+// Streams one answer of the model, for `graft run` and `graft chat`.
 
 #pragma once
 
@@ -15,25 +15,25 @@ namespace graft::cli {
 
 struct AnswerStats {
   std::int64_t num_prompt = 0;
-  std::int64_t num_cached = 0;  // of the prompt
+  std::int64_t num_cached = 0;  // prompt tokens found in the prefix cache
   std::int64_t num_output = 0;
-  double prompt_seconds = 0;  // until the first token
-  double output_seconds = 0;  // from there on
+  double prompt_seconds = 0;  // time to first token
+  double output_seconds = 0;  // after the first token
   api::Finish finish = {};
   bool interrupted = false;
 };
 
-// Hands the text to `on_text` on the caller's thread, piece by piece, until the answer ends. Ctrl-C
-// ends it early. Throws Error when the prompt can never run or the engine failed.
+// Calls `on_text` on the caller's thread with each new text until the answer is finished. Ctrl-C
+// aborts the request. Throws Error when the prompt is rejected or the engine fails.
 AnswerStats stream_answer(api::LLM& llm,
                           const api::Prompt& prompt,
                           const api::SamplingParams& params,
                           const std::function<void(std::string_view)>& on_text);
 
-// Counts, durations and rates, as KTransformers and Ollama print them.
+// Prints token counts, durations and rates in the format of KTransformers and Ollama.
 void print_stats(const AnswerStats& stats, std::FILE* out);
 
-// While it lives, Ctrl-C sets a flag instead of ending the program.
+// While an instance exists, SIGINT sets a flag instead of ending the program.
 class InterruptScope {
  public:
   InterruptScope();
@@ -41,7 +41,7 @@ class InterruptScope {
   InterruptScope& operator=(const InterruptScope&) = delete;
   ~InterruptScope();
 
-  static bool is_interrupted();  // since the newest scope began
+  static bool is_interrupted();  // since the newest instance was constructed
 
  private:
   struct sigaction previous_ = {};

@@ -1,5 +1,5 @@
-// One function per command, each in its own file: adds the command to the program and says what it
-// does when chosen. A command ends by returning (exit code 0) or by throwing.
+// One function per command, each in a separate file: it adds the command and its callback to the
+// program. A callback ends by returning (exit code 0) or by throwing.
 
 #pragma once
 
@@ -30,11 +30,11 @@ void add_verify(CLI::App& app);
 void add_template(CLI::App& app);
 void add_serve(CLI::App& app);
 
-// Ends the program with that code once the command returns; 0 goes on as usual.
+// Called at the end of a callback: makes a code other than 0 the exit code of the program.
 void exit_with(int code);
 
-// The whole program: exit code 0, 1 when a check says no, 2 for input that the user can mend (one
-// line on standard error), 70 for a bug.
+// Runs the program. Exit codes: 0 success, 1 failed check, 2 user error (one line on standard
+// error), 70 internal error.
 int run(int argc, const char* const* argv);
 
 }  // namespace graft::cli

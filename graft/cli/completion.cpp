@@ -1,5 +1,5 @@
-// graft completion: scripts by which shells complete commands and flags. They are made from the
-// program's own list of commands, so that they cannot lag behind.
+// graft completion: prints completion scripts for shells, generated from the program's commands and
+// flags.
 
 #include <algorithm>
 #include <cstdio>
@@ -28,7 +28,7 @@ struct Command {
   std::vector<Flag> flags = {};
 };
 
-// One line, without what shells would take for syntax.
+// The first line without characters that have a meaning in shells.
 std::string plain(const std::string& text) {
   std::string out;
   for (const char c : text.substr(0, text.find('\n'))) {
@@ -64,7 +64,7 @@ std::string words_of(const Command& command) {
   return words;
 }
 
-// The words before the cursor that name a command lead to its line; files complete everywhere else.
+// Completes subcommands and flags of the command before the cursor, and file names.
 std::string bash_script(const std::vector<Command>& commands) {
   std::string cases;
   for (const Command& command : commands)
@@ -132,7 +132,7 @@ if [[ $funcstack[1] == _graft ]]; then _graft "$@"; else compdef _graft graft; f
                      cases);
 }
 
-// When fish may offer what belongs to a command: all of its words were typed.
+// True in fish when all words of the command were typed.
 std::string fish_condition(const std::string& path) {
   if (path.empty()) return "__fish_use_subcommand";
   std::string condition;
@@ -166,7 +166,7 @@ std::string fish_script(const std::vector<Command>& commands) {
 
 void add_completion(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("completion", "Print a script by which a shell completes");
+  CLI::App* command = app.add_subcommand("completion", "Print a shell completion script");
   command->footer("Example:\n  source <(graft completion bash)");
   command->add_option("SHELL", *shell, "bash, zsh or fish")
       ->required()

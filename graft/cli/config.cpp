@@ -1,4 +1,4 @@
-// graft config: the settings that hold here, and where each comes from.
+// graft config: prints the settings in effect and the origin of each.
 
 #include <cstdio>
 #include <memory>
@@ -37,8 +37,9 @@ void print_text(const Settings& settings) {
     }
   }
   fmt::print(
-      "\nSettings are lines like \"threads: 8\" in {},\n"
-      "variables like GRAFT_THREADS=8, or flags like --threads 8; the later wins.\n",
+      "\nSet values in {} (\"threads: 8\"),\n"
+      "in the environment (GRAFT_THREADS=8) or with flags (--threads 8). Flags override the\n"
+      "environment, the environment overrides the file.\n",
       settings_file().string());
 }
 
@@ -46,9 +47,9 @@ void print_text(const Settings& settings) {
 
 void add_config(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("config", "Print the settings that hold, and where they come from");
+      app.add_subcommand("config", "Print the settings in effect and where they are set");
   auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "As JSON");
+  command->add_flag("--json", *json, "Print JSON");
   command->callback([json] {
     const Settings settings(settings_file());
     if (*json) {

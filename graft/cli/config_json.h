@@ -1,4 +1,4 @@
-// A ModelConfig as JSON, in the words of config.json.
+// A ModelConfig as JSON, with the keys of Hugging Face's config.json.
 
 #pragma once
 

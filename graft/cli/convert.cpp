@@ -1,4 +1,4 @@
-// graft convert and graft quantize: a checkpoint into a GGUF file of other types.
+// graft convert and graft quantize: write a checkpoint as a GGUF file with other tensor types.
 
 #include <chrono>
 #include <cstdio>
@@ -30,11 +30,12 @@ struct Options {
   std::size_t threads = 0;
 };
 
-// Writing over an input would destroy it while it is being read.
-void refuse_overwriting_input(const formats::WeightSource& source, const fs::path& out) {
+// Overwriting an input file would destroy it while it is read.
+void check_not_input(const formats::WeightSource& source, const fs::path& out) {
   for (const fs::path& file : source.files()) {
     std::error_code error;
-    if (fs::equivalent(file, out, error)) fail(out.string(), ": is the input itself");
+    if (fs::equivalent(file, out, error))
+      fail(out.string(), ": output and input are the same file");
   }
 }
 
@@ -51,7 +52,7 @@ void print_types(const convert::Job& job) {
 
 void convert_file(const Options& options, const char* label) {
   const std::unique_ptr<formats::WeightSource> source = formats::open_weights(options.in);
-  refuse_overwriting_input(*source, options.out);
+  check_not_input(*source, options.out);
   const convert::Job job = convert::plan_job(*source, options.type);
   ThreadPool pool(options.threads);
   Progress progress(label, job.input_bytes(), stderr);
@@ -73,7 +74,7 @@ void convert_file(const Options& options, const char* label) {
 }
 
 void add_threads(CLI::App& command, const std::shared_ptr<Options>& options) {
-  command.add_option("-t,--threads", options->threads, "Threads (default: one per core)")
+  command.add_option("-t,--threads", options->threads, "Number of threads (default: one per core)")
       ->check(CLI::Range(1, 4096));
 }
 
@@ -88,12 +89,12 @@ std::string known_types() {
 
 void add_convert(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("convert", "Turn a Hugging Face folder into a GGUF file");
+  CLI::App* command = app.add_subcommand("convert", "Convert a Hugging Face folder to a GGUF file");
   command->add_option("HF_FOLDER", options->in, "Folder with config.json and *.safetensors")
       ->required();
   command->add_option("OUT", options->out, "GGUF file to write")->required();
   command->add_option("--type", options->type,
-                      "Type to write (default: as the checkpoint is stored)");
+                      "Quantization type (default: the type of the checkpoint)");
   add_threads(*command, options);
   command->footer(known_types());
   command->callback([options] { convert_file(*options, "convert"); });
@@ -101,10 +102,10 @@ void add_convert(CLI::App& app) {
 
 void add_quantize(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("quantize", "Write a checkpoint in fewer bits");
+  CLI::App* command = app.add_subcommand("quantize", "Quantize a checkpoint to a GGUF file");
   command->add_option("IN", options->in, "GGUF file or Hugging Face folder")->required();
   command->add_option("OUT", options->out, "GGUF file to write")->required();
-  command->add_option("TYPE", options->type, "Type to write")->required();
+  command->add_option("TYPE", options->type, "Quantization type")->required();
   add_threads(*command, options);
   command->footer(known_types() +
                   "\nExample:\n  graft quantize model-bf16.gguf model-q4.gguf Q4_K_M");

@@ -1,4 +1,4 @@
-// graft devices: what this machine offers to run a model on.
+// graft devices: lists the CPU and the GPUs of this machine.
 
 #include <cstdio>
 #include <string>
@@ -24,7 +24,7 @@ void devices() {
   const std::size_t nodes = num_nodes(processors);
   fmt::print("cpu     {} threads{}, instruction sets: {} (using {})\n",
              one_per_core(processors).size(),
-             nodes > 1 ? fmt::format(" on {} memory nodes", nodes) : "", levels,
+             nodes > 1 ? fmt::format(" on {} NUMA nodes", nodes) : "", levels,
              kernels::cpu::kernels().isa);
   const GpuList list = list_gpus();
   for (std::size_t i = 0; i < list.gpus.size(); ++i) {
@@ -39,7 +39,7 @@ void devices() {
 }  // namespace
 
 void add_devices(CLI::App& app) {
-  app.add_subcommand("devices", "List the processors and GPUs of this machine")->callback(devices);
+  app.add_subcommand("devices", "List the CPU and the GPUs of this machine")->callback(devices);
 }
 
 }  // namespace graft::cli

@@ -1,5 +1,5 @@
-// graft eval: accuracy on a file of questions, one JSON object per line: task, messages, tools,
-// answer, check (eval_checks.h).
+// graft eval: measures accuracy on a file of questions, one JSON object per line with the keys
+// task, messages, tools, answer and check (eval_checks.h).
 
 #include <algorithm>
 #include <cstdio>
@@ -26,8 +26,8 @@ struct Options {
   ModelOptions model;
   std::string file;
   std::int64_t max_new_tokens = 300;
-  std::string chat_template;  // instead of the model's
-  std::string answers;        // file to write
+  std::string chat_template;  // empty: the model's
+  std::string answers;        // output file; empty: none
   bool json = false;
 };
 
@@ -87,7 +87,7 @@ std::vector<Question> read_questions(const Options& options, const api::LLM& llm
 std::vector<std::string> ask(api::LLM& llm,
                              const std::vector<Question>& questions,
                              const Options& options) {
-  // A group keeps every seat of the engine busy and still shows progress.
+  // As many as max_num_seqs, so that all slots are used and progress is still shown.
   constexpr std::size_t kGroup = 64;
   api::SamplingParams params;
   params.temperature = 0;
@@ -124,7 +124,8 @@ void print(const std::map<std::string, Tally>& tasks, const Tally& total, bool j
     fmt::print("  {:<16} {:>4} of {:<4} {:5.1f} %\n", task, tally.right, tally.all,
                100.0 * tally.right / tally.all);
   }
-  fmt::print("{} of {} right, {:.1f} %\n", total.right, total.all, 100.0 * total.right / total.all);
+  fmt::print("{} of {} correct, {:.1f} %\n", total.right, total.all,
+             100.0 * total.right / total.all);
 }
 
 void evaluate(const Options& options) {
@@ -149,7 +150,7 @@ void evaluate(const Options& options) {
       tally->right += right ? 1 : 0;
       ++tally->all;
     }
-    // Answers may end in the middle of a character.
+    // An answer cut off at max_tokens may end with an incomplete UTF-8 character.
     log += Json({{"task", question.task}, {"output", answers[i]}, {"right", right}})
                .dump(-1, ' ', false, Json::error_handler_t::replace) +
            '\n';
@@ -168,12 +169,15 @@ void add_eval(CLI::App& app) {
       ->required();
   command->footer("Example:\n  graft eval questions.jsonl -m model.gguf");
   options->model.add_to(*command);
-  command->add_option("--max-new-tokens", options->max_new_tokens, "Longest answer (default: 300)")
+  command
+      ->add_option("--max-new-tokens", options->max_new_tokens,
+                   "Max tokens of an answer (default: 300)")
       ->check(CLI::Range(1, 1 << 20));
   command->add_option("--chat-template", options->chat_template,
-                      "Template instead of the model's: a file or a built-in name (chatml …)");
-  command->add_option("--answers", options->answers, "File to write the answers to, JSON lines");
-  command->add_flag("--json", options->json, "Print the figures as JSON");
+                      "Chat template file or built-in name, e.g. chatml (default: the model's)");
+  command->add_option("--answers", options->answers,
+                      "Write the answers to this file as JSON lines");
+  command->add_flag("--json", options->json, "Print the results as JSON");
   command->callback([options] { evaluate(*options); });
 }
 

@@ -20,7 +20,7 @@ bool is_digit(char c) {
 bool is_letter(char c) {
   return std::isalpha(static_cast<unsigned char>(c)) != 0;
 }
-// Bytes of other alphabets belong to words.
+// Bytes of non-ASCII characters count as letters.
 bool is_word(char c) {
   return is_letter(c) || is_digit(c) || c == '_' || (static_cast<unsigned char>(c) & 0x80U) != 0;
 }
@@ -42,15 +42,15 @@ std::string lower(std::string_view text) {
 }
 
 std::string_view without_think(std::string_view text) {
-  const std::string_view begun = strip(text);
+  const std::string_view stripped = strip(text);
   constexpr std::string_view kOpen = "<think>";
   constexpr std::string_view kClose = "</think>";
-  if (!begun.starts_with(kOpen)) return begun;
-  const std::size_t end = begun.find(kClose);
-  return end == std::string_view::npos ? begun : strip(begun.substr(end + kClose.size()));
+  if (!stripped.starts_with(kOpen)) return stripped;
+  const std::size_t end = stripped.find(kClose);
+  return end == std::string_view::npos ? stripped : strip(stripped.substr(end + kClose.size()));
 }
 
-// Digits, with a minus before them when that stands at the beginning or after a space.
+// Digits, with a minus sign only at the beginning of the text or after a space.
 std::string_view last_number(std::string_view text) {
   std::size_t end = text.size();
   while (end > 0 && !is_digit(text[end - 1]))
@@ -88,7 +88,7 @@ bool is_same_json(std::string_view a, std::string_view b) {
   return !first.is_discarded() && first == Json::parse(b, nullptr, false);
 }
 
-// What stands between the tags when there is nothing else.
+// The text between the tags; nothing when there is text outside them.
 std::optional<std::string_view> tool_call(std::string_view text) {
   constexpr std::string_view kOpen = "<tool_call>";
   constexpr std::string_view kClose = "</tool_call>";
@@ -119,7 +119,7 @@ constexpr std::array kChecks = {
     Row{"exact", [](std::string_view answer, std::string_view output) { return output == answer; }},
     Row{"num", [](std::string_view answer,
                   std::string_view output) { return last_number(output) == answer; }},
-    // Half a word ("orry" for Sorry and sorry) is looked for anywhere.
+    // "orry" stands for Sorry and sorry in the evaluation set and is searched anywhere.
     Row{"contains",
         [](std::string_view answer, std::string_view output) {
           return answer == "orry" ? output.find(answer) != std::string_view::npos
@@ -147,12 +147,12 @@ constexpr std::array kChecks = {
 bool is_right(std::string_view check, const Json& answer, std::string_view output) {
   const std::string_view text = without_think(output);
   if (check == "story") {
-    if (!answer.is_array()) fail("the answer of a story must be a list of words");
+    if (!answer.is_array()) fail("check \"story\": the answer must be a list of words");
     return is_story(text, answer);
   }
   const auto* row = std::ranges::find(kChecks, check, &Row::name);
   if (row == kChecks.end()) fail("unknown check \"", check, "\"");
-  if (!answer.is_string()) fail("the answer of a check \"", check, "\" must be a text");
+  if (!answer.is_string()) fail("check \"", check, "\": the answer must be a string");
   return row->is_right(answer.get_ref<const std::string&>(), text);
 }
 

@@ -1,4 +1,4 @@
-// Whether an answer is right, by the kind of check that an evaluation file names.
+// Checks answers of the model against the expected answers of an evaluation file.
 
 #pragma once
 
@@ -9,16 +9,17 @@
 
 namespace graft::cli {
 
-// `answer` is a text, or for "story" a list of words. A leading <think> block of `output` does not
-// count.
-//   exact        the whole text
-//   num          the last number
-//   contains     the answer as a word of its own; contains_ci: anywhere, whatever the case
-//   lastword     the last word
+// `answer` is a string, or for "story" a list of words. A leading <think> block of `output` is
+// ignored.
+//   exact        the whole text is equal
+//   num          the last number is equal
+//   contains     contains the answer as a separate word
+//   contains_ci  contains the answer anywhere, ignoring case
+//   lastword     the last word is equal
 //   json, tool   equal as JSON; a tool call is in <tool_call> tags
-//   story        50 to 260 words, with all listed words among them
-//   open         anything
-// Throws Error for another kind, and for an answer that does not fit it.
+//   story        50 to 260 words that include all listed words
+//   open         any text that is not empty
+// Throws Error for an unknown check and for an answer of the wrong JSON type.
 bool is_right(std::string_view check, const Json& answer, std::string_view output);
 
 }  // namespace graft::cli

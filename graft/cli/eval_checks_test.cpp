@@ -9,7 +9,7 @@
 namespace graft::cli {
 namespace {
 
-TEST(EvalChecks, KnowTheirKinds) {
+TEST(EvalChecks, EachCheckAcceptsAndRejects) {
   EXPECT_TRUE(is_right("exact", "a b", " a b\n"));
   EXPECT_FALSE(is_right("exact", "a b", "a  b"));
   EXPECT_TRUE(is_right("num", "63", "62 + 1 = 63."));
@@ -38,8 +38,8 @@ TEST(EvalChecks, KnowTheirKinds) {
   EXPECT_THROW(is_right("exact", 7, "x"), Error);
 }
 
-// The file's own verdicts on the answers it lists.
-TEST(EvalChecks, AgreeWithTheVerdictsOfTheEvaluationSet) {
+// The evaluation set lists an answer and the expected verdict for each question.
+TEST(EvalChecks, MatchTheVerdictsOfTheEvaluationSet) {
   const auto path = test_data("sprout/eval.jsonl");
   const MappedFile file(path);
   std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());

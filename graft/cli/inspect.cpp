@@ -1,4 +1,4 @@
-// graft inspect: what a checkpoint is, without reading its weights.
+// graft inspect: describes a checkpoint without reading its weights.
 
 #include <cstdio>
 #include <filesystem>
@@ -45,7 +45,7 @@ struct Summary {
   std::map<DType, Tally> by_type;
   std::map<Part, Tally> by_part;
   Tally all;
-  double used_per_token = 0;  // parameters
+  double active_parameters = 0;  // per token
 };
 
 Summary summarize(const WeightSource& source) {
@@ -61,7 +61,7 @@ Summary summarize(const WeightSource& source) {
         part == Part::RoutedExperts
             ? static_cast<double>(moe.num_experts_per_tok) / static_cast<double>(moe.num_experts)
             : 1.0;
-    summary.used_per_token += share * static_cast<double>(tensor.num_elems());
+    summary.active_parameters += share * static_cast<double>(tensor.num_elems());
   }
   return summary;
 }
@@ -72,18 +72,18 @@ void row(const char* label, const std::string& text) {
 
 std::string attention_text(const ModelConfig& config) {
   if (config.is_mla()) {
-    return fmt::format("latent (MLA), {} heads, ranks q {} kv {}, head {} + {} rotary, value {}",
+    return fmt::format("MLA, {} heads, q rank {}, kv rank {}, head dim {} + {} rope, value dim {}",
                        config.num_attention_heads, config.mla.q_lora_rank, config.mla.kv_lora_rank,
                        config.mla.qk_nope_head_dim, config.mla.qk_rope_head_dim,
                        config.mla.v_head_dim);
   }
-  std::string text =
-      fmt::format("{} heads, {} key/value heads, head {}", config.num_attention_heads,
-                  config.num_key_value_heads, config.head_dim);
-  if (config.rotary_dim != config.head_dim) text += fmt::format(", {} rotated", config.rotary_dim);
-  if (config.attention_bias) text += ", biases";
-  if (config.qk_norm) text += ", q/k norms";
-  if (config.sliding_window > 0) text += fmt::format(", window {}", config.sliding_window);
+  std::string text = fmt::format("{} heads, {} KV heads, head dim {}", config.num_attention_heads,
+                                 config.num_key_value_heads, config.head_dim);
+  if (config.rotary_dim != config.head_dim)
+    text += fmt::format(", rotary dim {}", config.rotary_dim);
+  if (config.attention_bias) text += ", bias";
+  if (config.qk_norm) text += ", q/k norm";
+  if (config.sliding_window > 0) text += fmt::format(", sliding window {}", config.sliding_window);
   return text;
 }
 
@@ -109,9 +109,9 @@ std::string layers_text(const ModelConfig& config) {
   std::int64_t dense = 0;
   for (std::int64_t i = 0; i < config.num_hidden_layers; ++i)
     dense += config.layer_has_experts(i) ? 0 : 1;
-  if (config.is_moe() && dense > 0) text += fmt::format(", {} of them dense", dense);
+  if (config.is_moe() && dense > 0) text += fmt::format(", {} dense", dense);
   if (config.num_nextn_predict_layers > 0)
-    text += fmt::format(", and {} for next-token prediction", config.num_nextn_predict_layers);
+    text += fmt::format(", plus {} MTP", config.num_nextn_predict_layers);
   return text;
 }
 
@@ -134,11 +134,11 @@ void print_model(const WeightSource& source, const Summary& summary) {
                   source.files().size() == 1 ? "file" : "files", bytes_text(summary.all.bytes)));
   if (summary.all.elems > 0) {
     row("parameters",
-        fmt::format("{}, {} used per token", count_text(static_cast<double>(summary.all.elems)),
-                    count_text(summary.used_per_token)));
+        fmt::format("{}, {} active per token", count_text(static_cast<double>(summary.all.elems)),
+                    count_text(summary.active_parameters)));
   }
   row("layers", layers_text(config));
-  row("hidden", fmt::format("{}, MLP {}", config.hidden_size, config.intermediate_size));
+  row("hidden size", fmt::format("{}, MLP {}", config.hidden_size, config.intermediate_size));
   row("attention", attention_text(config));
   if (config.is_moe()) row("experts", experts_text(config.moe));
   row("context", context_text(config));
@@ -190,7 +190,7 @@ Json model_json(const WeightSource& source, const Summary& summary, bool with_te
                {"format", source.format()},
                {"files", Json::array()},
                {"parameters", summary.all.elems},
-               {"parameters_used_per_token", static_cast<std::int64_t>(summary.used_per_token)},
+               {"parameters_used_per_token", static_cast<std::int64_t>(summary.active_parameters)},
                {"bytes", summary.all.bytes},
                {"config", to_json(config)},
                {"types", tally_json(summary.by_type, [](DType type) { return name(type); })},
@@ -215,7 +215,7 @@ struct Options {
   bool tensors = false;
 };
 
-// A file that is all of a tokenizer and nothing of a model.
+// For files that hold only a tokenizer.
 void inspect_vocabulary(const std::filesystem::path& path, bool as_json) {
   std::vector<std::string> warnings;
   const formats::TokenizerData tokenizer = formats::read_tokenizer(path, warnings);
@@ -224,7 +224,7 @@ void inspect_vocabulary(const std::filesystem::path& path, bool as_json) {
     fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
     return;
   }
-  fmt::print("{} (a vocabulary without a model)\n", path.stem().string());
+  fmt::print("{} (tokenizer only)\n", path.stem().string());
   row("vocabulary", tokenizer_text(tokenizer));
   for (const std::string& warning : warnings)
     warn(warning);
@@ -239,7 +239,7 @@ void inspect(const Options& options) {
   const std::unique_ptr<WeightSource> source = formats::open_weights(path);
   const Summary summary = summarize(*source);
   if (options.json) {
-    // Names in a file need not be UTF-8; a replaced character beats no output.
+    // Tensor names may be invalid UTF-8; invalid bytes are replaced.
     const Json json = model_json(*source, summary, options.tensors);
     fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
     return;
@@ -258,11 +258,11 @@ void inspect(const Options& options) {
 
 void add_inspect(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("inspect", "Say what a checkpoint is, without loading it");
+  CLI::App* command = app.add_subcommand("inspect", "Describe a checkpoint without loading it");
   command->footer("Example:\n  graft inspect model.gguf --tensors");
   options->model.add_to(*command, "MODEL");
-  command->add_flag("--json", options->json, "As JSON");
-  command->add_flag("--tensors", options->tensors, "List every tensor as well");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->add_flag("--tensors", options->tensors, "Also list every tensor");
   command->callback([options] { inspect(*options); });
 }
 

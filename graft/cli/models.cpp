@@ -1,4 +1,4 @@
-// graft models: what is bundled and what lies in the user's folders.
+// graft models: lists the bundled model and the models in the user's folders.
 
 #include <cstdio>
 #include <memory>
@@ -21,11 +21,11 @@
 namespace graft::cli {
 namespace {
 
-// What a model says of itself; its weights are not read.
+// Facts from a model's header; its weights are not read.
 struct Described {
   api::ModelEntry entry;
   std::string type = {};     // "deepseek_v3 Q6_K"
-  std::string problem = {};  // why it cannot be used; empty: it can
+  std::string problem = {};  // why it cannot be loaded; empty: no problem
   bool fits = false;
 };
 
@@ -54,9 +54,8 @@ Json to_json(const Described& model) {
 
 void print(const Described& model) {
   const std::string verdict = !model.problem.empty() ? tinted(Tint::Red, model.problem, stdout)
-                              : model.fits
-                                  ? tinted(Tint::Green, "fits", stdout)
-                                  : tinted(Tint::Yellow, "more than the free memory", stdout);
+                              : model.fits           ? tinted(Tint::Green, "fits", stdout)
+                                           : tinted(Tint::Yellow, "exceeds free memory", stdout);
   fmt::print(
       "{:<28} {:>10}  {:<20} {}  {}\n", model.entry.name, bytes_text(model.entry.bytes), model.type,
       verdict,
@@ -85,11 +84,10 @@ void add_models(CLI::App& app) {
     bool json = false;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("models", "List the models that can be named: bundled, and on this disk");
+  CLI::App* command = app.add_subcommand("models", "List the models that -m accepts by name");
   command->footer("Example:\n  graft models --model-dir /data/models");
   ModelChoice::add_folders_to(*command, options->choice.folders);
-  command->add_flag("--json", options->json, "As JSON");
+  command->add_flag("--json", options->json, "Print JSON");
   command->callback([options] { list_models(options->choice, options->json); });
 }
 

@@ -21,7 +21,7 @@ struct PartRow {
   Part part;
 };
 
-// The first row that fits decides: the more special stand first. Hugging Face, then GGUF words.
+// The first matching row wins, so specific patterns precede general ones.
 constexpr std::array kRows = {
     PartRow{"_scale", Part::Scales},
     PartRow{"vision_tower", Part::Vision},
@@ -44,7 +44,7 @@ constexpr std::array kRows = {
     PartRow{".ffn_", Part::DenseMlp},
 };
 
-// The layer number of "model.layers.N." or "blk.N.", -1 outside the layers.
+// The layer index in "model.layers.N." or "blk.N."; -1 for other tensors.
 std::int64_t layer_of(std::string_view name) {
   for (const std::string_view prefix : {"layers.", "blk."}) {
     const auto at = name.find(prefix);
@@ -84,8 +84,8 @@ std::string type_text(const formats::WeightSource& source) {
   std::map<DType, std::size_t> bytes;
   for (const formats::TensorInfo& tensor : source.tensors())
     bytes[tensor.dtype] += tensor.data.size();
-  const auto most = std::ranges::max_element(bytes, {}, [](const auto& row) { return row.second; });
-  return most == bytes.end() ? "no weights" : std::string(name(most->first));
+  const auto max = std::ranges::max_element(bytes, {}, [](const auto& row) { return row.second; });
+  return max == bytes.end() ? "no weights" : std::string(name(max->first));
 }
 
 }  // namespace graft::cli

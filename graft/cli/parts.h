@@ -1,4 +1,5 @@
-// Parts of a model as people speak of them, for totals; its type in a word.
+// Classifies tensors by the part of the model they belong to, for totals, and names the
+// quantization type of a checkpoint.
 
 #pragma once
 
@@ -20,7 +21,7 @@ enum class Part : std::uint8_t {
   Routers,
   Norms,
   Head,
-  NextToken,  // next-token-prediction layers, whole
+  NextToken,  // multi-token prediction (MTP) layers
   Vision,
   Scales,  // of quantized safetensors weights
   Other,
@@ -28,10 +29,10 @@ enum class Part : std::uint8_t {
 
 std::string_view name(Part part);
 
-// The part that a tensor belongs to, by its Hugging Face or GGUF name.
+// By the Hugging Face or GGUF name of the tensor.
 Part part_of(const formats::ModelConfig& config, std::string_view tensor_name);
 
-// The mix of a GGUF file ("Q4_K_M"), else the type of most bytes.
+// The file type of a GGUF file ("Q4_K_M"), else the tensor type with the most bytes.
 std::string type_text(const formats::WeightSource& source);
 
 }  // namespace graft::cli

@@ -1,5 +1,5 @@
-// graft perplexity: how well a model predicts a text. The text is tokenized in one piece, cut into
-// windows that are run each on its own, and every token but a window's first is scored.
+// graft perplexity: the perplexity of a model on a text. The text is tokenized as a whole and split
+// into independent windows; every token except the first of a window is scored.
 
 #include <cmath>
 #include <cstdio>
@@ -33,7 +33,7 @@ struct Score {
   double perplexity() const { return std::exp(nll / static_cast<double>(num_tokens)); }
 };
 
-// In groups, so that progress shows and logprobs do not pile up.
+// In groups, to show progress and to bound the memory of the logprobs.
 Score score_windows(api::LLM& llm,
                     const std::vector<api::Prompt>& windows,
                     std::size_t window_bytes) {
@@ -75,7 +75,8 @@ void measure(const Options& options) {
   for (auto begin = tokens.begin(); tokens.end() - begin >= size; begin += size)
     windows.emplace_back(std::vector<api::TokenId>(begin, begin + size));
   if (windows.empty()) {
-    fail(options.file, ": has ", tokens.size(), " tokens, one window is ", options.window);
+    fail(options.file, ": has ", tokens.size(), " tokens, one window is ", options.window,
+         "; use a smaller --window");
   }
   const Score score = score_windows(llm, windows, text.size() / windows.size());
   if (options.json) {
@@ -91,13 +92,14 @@ void measure(const Options& options) {
 
 void add_perplexity(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
-  command->add_option("FILE", options->file, "Text to predict")->required();
+  CLI::App* command =
+      app.add_subcommand("perplexity", "Measure the perplexity of a model on a text");
+  command->add_option("FILE", options->file, "Text file")->required();
   command->footer("Example:\n  graft perplexity book.txt -m model.gguf");
   options->model.add_to(*command);
-  command->add_option("--window", options->window, "Tokens that are run together (default: 1024)")
+  command->add_option("--window", options->window, "Tokens per window (default: 1024)")
       ->check(CLI::Range(2, 1 << 20));
-  command->add_flag("--json", options->json, "Print the figures as JSON");
+  command->add_flag("--json", options->json, "Print the results as JSON");
   command->callback([options] { measure(*options); });
 }
 

@@ -1,4 +1,4 @@
-// graft plan and graft rules check: what would run where, before a weight is read.
+// graft plan and graft rules check: placement, memory and estimated speed, without reading weights.
 
 #include <cstdio>
 #include <memory>
@@ -30,7 +30,7 @@ struct Options {
 
 void print_devices(const perf::Estimate& estimate) {
   fmt::print("\n  {:<8} {:>11} {:>11} {:>11} {:>11} {:>11}\n", "device", "weights", "KV cache",
-             "workspace", "total", "has");
+             "workspace", "total", "capacity");
   for (const auto& [device, bytes] : estimate.devices) {
     fmt::print("  {:<8} {:>11} {:>11} {:>11} {:>11} {:>11}{}\n", to_string(device),
                bytes_text(bytes.weights), bytes_text(bytes.kv_cache), bytes_text(bytes.workspace),
@@ -40,7 +40,7 @@ void print_devices(const perf::Estimate& estimate) {
 }
 
 void print_speed(const char* label, const perf::Speed& speed) {
-  fmt::print("  {:<9} {:>10.1f} tokens/s, limited by {}\n", label, speed.tokens_per_s, speed.limit);
+  fmt::print("  {:<13} {:>10.1f}  limited by {}\n", label, speed.tokens_per_s, speed.limit);
 }
 
 void print_plan(const PlannedModel& model,
@@ -48,18 +48,18 @@ void print_plan(const PlannedModel& model,
                 const perf::Estimate& estimate,
                 const perf::Load& load) {
   const plan::Blueprint& blueprint = model.blueprint();
-  fmt::print("{} ({}), {} parameters, {} used per token; rules {}\n\n", blueprint.model_name,
+  fmt::print("{} ({}), {} parameters, {} active per token; rules {}\n\n", blueprint.model_name,
              blueprint.family, count_text(static_cast<double>(models::num_parameters(blueprint))),
              count_text(static_cast<double>(models::num_parameters_per_token(blueprint))),
              model.rules().path.string());
   fmt::print("{}", plan::plan_text(model.result().plan));
   print_devices(estimate);
-  fmt::print("\n  {} at once, context {}, machine: {}\n", load.parallel, load.context,
+  fmt::print("\n  batch {}, context {} tokens, machine: {}\n", load.parallel, load.context,
              machine.name);
-  print_speed("prefill", estimate.prefill);
-  print_speed("generate", estimate.generate);
+  print_speed("prefill tok/s", estimate.prefill);
+  print_speed("decode tok/s", estimate.generate);
   if (!estimate.fits())
-    fmt::print("\n  This does not fit. `graft plan --auto` places what does.\n");
+    fmt::print("\n  The model does not fit. `graft plan --auto` writes rules that fit.\n");
 }
 
 Json speed_json(const perf::Speed& speed) {
@@ -110,7 +110,7 @@ int check_rules(const Options& options) {
                            ? options.machine.gpus
                            : static_cast<int>(options.machine.figures().gpus.size());
   const PlannedModel model(options.model.path(), options.rules, options.plugins,
-                           {.num_gpus = num_gpus, .plan_only = options.machine.is_elsewhere()});
+                           {.num_gpus = num_gpus, .plan_only = options.machine.is_hypothetical()});
   const plan::PlanResult& result = model.result();
   if (options.json) {
     fmt::print(
@@ -119,15 +119,15 @@ int check_rules(const Options& options) {
   } else {
     fmt::print("{}", plan::findings_text(result.findings));
     fmt::print("{}: {} rules, {} for {}\n", options.rules, model.rules().rules.size(),
-               result.ok() ? "ok" : "NOT ok", model.blueprint().model_name);
+               result.ok() ? "valid" : "NOT VALID", model.blueprint().model_name);
   }
   return result.ok() ? 0 : 1;
 }
 
 void add_load(CLI::App& command, perf::Load& load) {
-  command.add_option("--context", load.context, "Tokens of each sequence")
+  command.add_option("--context", load.context, "Context length of each sequence in tokens")
       ->check(CLI::Range(1, 1 << 24));
-  command.add_option("--parallel", load.parallel, "Sequences at once")
+  command.add_option("--parallel", load.parallel, "Number of sequences in the batch")
       ->check(CLI::Range(1, 1 << 16));
 }
 
@@ -136,17 +136,17 @@ void add_load(CLI::App& command, perf::Load& load) {
 void add_plan(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      app.add_subcommand("plan", "Print what would run where, what it takes and how fast");
+      app.add_subcommand("plan", "Print placement, memory and estimated speed of a model");
   command->footer(
       "Examples:\n"
-      "  graft plan                                      the bundled model, here\n"
+      "  graft plan                                      the bundled model on this machine\n"
       "  graft plan config.json --gpus 1 --vram 24G --dram 512G\n"
       "  graft plan model.gguf --auto > my.yaml          a rule file for this machine");
   options->model.add_to(*command, "MODEL");
-  command->add_option("--rules", options->rules, "Rule file instead of the default");
-  command->add_flag("--json", options->json, "As JSON");
+  command->add_option("--rules", options->rules, "Rule file (default: by model family)");
+  command->add_flag("--json", options->json, "Print JSON");
   command->add_flag("--auto", options->automatic,
-                    "Write a rule file for this model and machine instead");
+                    "Print a rule file for this model and machine instead of the plan");
   options->plugins.add_to(*command);
   options->machine.add_to(*command);
   add_load(*command, options->load);
@@ -157,11 +157,10 @@ void add_rules(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* rules = app.add_subcommand("rules", "Work with rule files");
   rules->require_subcommand(1);
-  CLI::App* command =
-      rules->add_subcommand("check", "Report everything wrong or odd in a rule file");
+  CLI::App* command = rules->add_subcommand("check", "Report errors and warnings in a rule file");
   command->add_option("FILE", options->rules, "Rule file")->required();
   options->model.add_to(*command);
-  command->add_flag("--json", options->json, "As JSON");
+  command->add_flag("--json", options->json, "Print JSON");
   options->plugins.add_to(*command);
   options->machine.add_to(*command);
   command->callback([options] { exit_with(check_rules(*options)); });

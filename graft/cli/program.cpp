@@ -18,9 +18,9 @@ namespace graft::cli {
 namespace {
 
 constexpr int kUserError = 2;
-constexpr int kBug = 70;  // EX_SOFTWARE
+constexpr int kInternalError = 70;  // EX_SOFTWARE
 
-// What CLI11 takes: without the program's name, the last one first.
+// CLI11 expects the arguments without the program name, in reverse order.
 std::vector<std::string> arguments_of(int argc, const char* const* argv) {
   std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   if (!arguments.empty() && arguments[0] == "chat") arguments = translate_ktransformers(arguments);
@@ -28,7 +28,7 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv) {
   return arguments;
 }
 
-int complain(const char* what, int code) {
+int print_error(const char* what, int code) {
   fmt::print(stderr, "graft: {}\n", what);
   return code;
 }
@@ -40,7 +40,7 @@ void exit_with(int code) {
 }
 
 int run(int argc, const char* const* argv) {
-  CLI::App app("Runs large language models on what a machine has.", "graft");
+  CLI::App app("Runs large language models on CPUs, GPUs or both.", "graft");
   app.require_subcommand(1);
   app.set_version_flag("--version", "graft " GRAFT_VERSION);
   add_chat(app);
@@ -72,16 +72,16 @@ int run(int argc, const char* const* argv) {
   } catch (const CLI::RuntimeError& error) {
     return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
-    // Help and version are "errors" too, of code 0. The rest is one line and where to read on.
+    // CLI11 also throws for --help and --version, with exit code 0.
     if (error.get_exit_code() == 0) return app.exit(error);
     fmt::print(stderr, "graft: {}\nRun 'graft --help' or 'graft COMMAND --help'.\n", error.what());
     return kUserError;
   } catch (const Error& error) {
-    return complain(error.what(), kUserError);
+    return print_error(error.what(), kUserError);
   } catch (const std::bad_alloc&) {
-    return complain("out of memory", kUserError);
+    return print_error("out of memory", kUserError);
   } catch (const std::exception& error) {
-    return complain(fmt::format("internal error: {}", error.what()).c_str(), kBug);
+    return print_error(fmt::format("internal error: {}", error.what()).c_str(), kInternalError);
   }
 }
 

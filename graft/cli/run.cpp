@@ -1,5 +1,5 @@
-// graft run: one prompt, or a file of them, for scripts. Standard output has the text and nothing
-// else.
+// graft run: answers one prompt or a file of prompts, for scripts. Standard output has only the
+// answer.
 
 #include <algorithm>
 #include <cstdio>
@@ -25,7 +25,7 @@
 namespace graft::cli {
 namespace {
 
-constexpr int kInterrupted = 130;  // as shells report a program that Ctrl-C ended
+constexpr int kInterrupted = 130;  // 128 + SIGINT, as shells report it
 
 struct Options {
   ModelOptions model;
@@ -43,10 +43,11 @@ std::string standard_input() {
   return {std::istreambuf_iterator<char>(std::cin), {}};
 }
 
-// The words, with standard input in the place of "-"; without words, standard input alone.
+// Joins the words, replacing "-" by standard input. Without words, reads standard input.
 std::string read_prompt(const std::vector<std::string>& words) {
   if (words.empty()) {
-    if (is_terminal(stdin)) fail("run: a prompt is needed, as an argument or from a pipe");
+    if (is_terminal(stdin))
+      fail("run: no prompt: pass it as an argument or pipe it to standard input");
     return standard_input();
   }
   std::string prompt;
@@ -55,14 +56,14 @@ std::string read_prompt(const std::vector<std::string>& words) {
   return prompt;
 }
 
-struct Spoken {
+struct SplitAnswer {
   std::string reasoning;
   std::string content;
 };
 
-void print_json(const Spoken& spoken, const AnswerStats& stats) {
-  const OrderedJson json = {{"text", spoken.content},
-                            {"reasoning", spoken.reasoning},
+void print_json(const SplitAnswer& answer, const AnswerStats& stats) {
+  const OrderedJson json = {{"text", answer.content},
+                            {"reasoning", answer.reasoning},
                             {"finish_reason", to_string(stats.finish.reason)},
                             {"prompt_tokens", stats.num_prompt},
                             {"cached_tokens", stats.num_cached},
@@ -72,26 +73,26 @@ void print_json(const Spoken& spoken, const AnswerStats& stats) {
   fmt::print("{}\n", json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
 }
 
-// Thinking is no part of the text that a script asked for; --json has it.
+// Prints the answer without reasoning; --json includes the reasoning.
 int run_one(const Options& options, api::LLM& llm, const api::Prompt& prompt, bool in_thinking) {
   chat::ReasoningSplitter splitter(in_thinking);
-  Spoken spoken;
-  const auto take = [&](const chat::AnswerPart& part) {
-    spoken.reasoning += part.reasoning;
-    spoken.content += part.content;
+  SplitAnswer answer;
+  const auto add = [&](const chat::AnswerPart& part) {
+    answer.reasoning += part.reasoning;
+    answer.content += part.content;
     if (options.json || part.content.empty()) return;
     std::fwrite(part.content.data(), 1, part.content.size(), stdout);
     std::fflush(stdout);
   };
   const AnswerStats stats =
       stream_answer(llm, prompt, options.sampling.params(), [&](std::string_view text) {
-        take(options.raw ? chat::AnswerPart{.reasoning = "", .content = std::string(text)}
-                         : splitter.feed(text));
+        add(options.raw ? chat::AnswerPart{.reasoning = "", .content = std::string(text)}
+                        : splitter.feed(text));
       });
-  if (!options.raw) take(splitter.finish());
+  if (!options.raw) add(splitter.finish());
   if (options.json) {
-    print_json(spoken, stats);
-  } else if (!spoken.content.ends_with('\n')) {
+    print_json(answer, stats);
+  } else if (!answer.content.ends_with('\n')) {
     fmt::print("\n");
   }
   if (options.stats) print_stats(stats, stderr);
@@ -100,7 +101,7 @@ int run_one(const Options& options, api::LLM& llm, const api::Prompt& prompt, bo
 }
 
 int run_prompt(const Options& options) {
-  // Before the model is loaded, so that what is wrong with it is said at once.
+  // Read before loading the model, to report errors immediately.
   const std::string text = read_prompt(options.words);
   if (text.empty()) fail("run: the prompt is empty");
   api::LlmConfig config = options.model.config();
@@ -131,27 +132,28 @@ int run_batch_file(const Options& options) {
 
 void add_run(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("run", "Answer a prompt, for scripts");
+  CLI::App* command = app.add_subcommand("run", "Answer a prompt and exit, for scripts");
   command->footer(
       "Examples:\n"
       "  graft run \"What is 12 + 30?\"\n"
       "  graft run \"Sum this up:\" - < notes.txt\n"
       "  graft run --batch questions.jsonl > answers.jsonl");
-  command->add_option("PROMPT", options->words, "Text; - is standard input");
+  command->add_option("PROMPT", options->words, "Prompt text; - reads standard input");
   options->model.add_to(*command);
   options->context.add_to(*command);
   options->sampling.add_to(*command);
-  command->add_flag("--raw", options->raw, "Continue the text as it is, without a chat template");
-  CLI::Option* json = command->add_flag("--json", options->json, "One object with text and counts");
-  command->add_flag("--stats", options->stats, "Counts and speeds on standard error");
+  command->add_flag("--raw", options->raw, "Continue the prompt without a chat template");
+  CLI::Option* json = command->add_flag("--json", options->json,
+                                        "Print one JSON object with text and token counts");
+  command->add_flag("--stats", options->stats, "Print token counts and speeds on standard error");
   CLI::Option* batch =
       command
           ->add_option("--batch", options->batch,
-                       "Lines of JSON: {\"prompt\": …} or {\"messages\": […]}; answers in order")
+                       "JSON lines file of requests, {\"prompt\": …} or {\"messages\": […]}")
           ->option_text("FILE")
           ->excludes("PROMPT")
           ->excludes(json);
-  command->add_option("-o,--output", options->output, "File for the answers of --batch")
+  command->add_option("-o,--output", options->output, "Write the answers of --batch to this file")
       ->option_text("FILE")
       ->needs(batch);
   command->callback([options] {

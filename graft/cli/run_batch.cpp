@@ -28,11 +28,11 @@ constexpr std::array<std::string_view, 14> kKeys = {
 
 void check_keys(const OrderedJson& object) {
   for (const auto& [key, value] : object.items()) {
-    if (std::ranges::find(kKeys, key) == kKeys.end()) fail("\"", key, "\" is not understood here");
+    if (std::ranges::find(kKeys, key) == kKeys.end()) fail("unknown key \"", key, "\"");
   }
-  if (object.value("n", 1) != 1) fail("\"n\": one answer for each line");
+  if (object.value("n", 1) != 1) fail("\"n\" must be 1");
   if (object.contains("prompt") == object.contains("messages"))
-    fail(R"(either "prompt" or "messages" is needed)");
+    fail(R"(expected either "prompt" or "messages")");
 }
 
 template <class T>
@@ -61,10 +61,10 @@ api::SamplingParams read_params(const OrderedJson& object, api::SamplingParams p
 }
 
 BatchLine read_line(const OrderedJson& json, const SamplingOptions& sampling, bool raw) {
-  if (!json.is_object()) fail("an object is needed, not ", json.type_name());
+  if (!json.is_object()) fail("expected an object, got ", json.type_name());
   // OpenAI's batch files: {"custom_id": …, "method": …, "url": …, "body": {…}}.
   const OrderedJson& object = json.contains("body") ? json.at("body") : json;
-  if (!object.is_object()) fail("\"body\": an object is needed, not ", object.type_name());
+  if (!object.is_object()) fail("\"body\": expected an object, got ", object.type_name());
   check_keys(object);
   BatchLine line;
   line.id = json.value("custom_id", OrderedJson());
@@ -83,8 +83,8 @@ BatchLine read_line(const OrderedJson& json, const SamplingOptions& sampling, bo
   return line;
 }
 
-// Where an answer is put together, on the engine's thread.
-struct Slot {
+// The answer to one line, filled by the engine's thread.
+struct PendingAnswer {
   chat::ReasoningSplitter splitter;
   chat::AnswerPart text;
   std::optional<api::Update> last;
@@ -93,12 +93,12 @@ struct Slot {
   bool is_done() const { return last.has_value() || !error.empty(); }
 };
 
-// Shared with its requests: after Ctrl-C some of them may still run.
+// Shared with the callbacks of its requests, some of which may still run after Ctrl-C.
 class Batch : public std::enable_shared_from_this<Batch> {
  public:
   Batch(api::LLM& llm, const std::vector<BatchLine>& lines) : llm_(llm), lines_(lines) {
     for (std::size_t i = 0; i < lines.size(); ++i)
-      slots_.push_back(std::make_unique<Slot>());
+      answers_.push_back(std::make_unique<PendingAnswer>());
   }
 
   void submit(const api::ChatFormat& format) {
@@ -106,40 +106,40 @@ class Batch : public std::enable_shared_from_this<Batch> {
       try {
         submit_line(i, format);
       } catch (const Error& error) {
-        slots_[i]->error = error.what();
+        answers_[i]->error = error.what();
       }
     }
   }
 
-  // Waits for the next answer in order; false after the last, or when Ctrl-C ended it.
+  // Waits for an answer; false when interrupted by Ctrl-C.
   bool wait_for(std::size_t index) {
-    constexpr std::chrono::milliseconds kWhile{50};
+    constexpr std::chrono::milliseconds kTimeout{50};
     std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, kWhile, [&] { return slots_[index]->is_done(); })) {
+    while (!changed_.wait_for(lock, kTimeout, [&] { return answers_[index]->is_done(); })) {
       if (InterruptScope::is_interrupted()) return false;
     }
     return true;
   }
 
   OrderedJson result(std::size_t index) const {
-    const Slot& slot = *slots_[index];
+    const PendingAnswer& answer = *answers_[index];
     OrderedJson json;
     json["index"] = index;
     if (!lines_[index].id.is_null()) json["custom_id"] = lines_[index].id;
-    if (!slot.error.empty()) {
-      json["error"] = slot.error;
+    if (!answer.error.empty()) {
+      json["error"] = answer.error;
       return json;
     }
-    json["text"] = slot.text.content;
-    if (!slot.text.reasoning.empty()) json["reasoning"] = slot.text.reasoning;
-    json["finish_reason"] = to_string(slot.last->finish->reason);
-    json["prompt_tokens"] = slot.last->num_prompt;
-    json["cached_tokens"] = slot.last->num_cached;
-    json["completion_tokens"] = slot.last->num_output;
+    json["text"] = answer.text.content;
+    if (!answer.text.reasoning.empty()) json["reasoning"] = answer.text.reasoning;
+    json["finish_reason"] = to_string(answer.last->finish->reason);
+    json["prompt_tokens"] = answer.last->num_prompt;
+    json["cached_tokens"] = answer.last->num_cached;
+    json["completion_tokens"] = answer.last->num_output;
     return json;
   }
 
-  bool has_error(std::size_t index) const { return !slots_[index]->error.empty(); }
+  bool has_error(std::size_t index) const { return !answers_[index]->error.empty(); }
 
  private:
   void submit_line(std::size_t index, const api::ChatFormat& format) {
@@ -148,35 +148,35 @@ class Batch : public std::enable_shared_from_this<Batch> {
     if (!line.raw) {
       const api::ChatPrompt made = format.prompt(line.conversation);
       prompt = made.tokens;
-      slots_[index]->splitter = chat::ReasoningSplitter(made.in_thinking);
+      answers_[index]->splitter = chat::ReasoningSplitter(made.in_thinking);
     }
     llm_.submit(prompt, line.params, [self = shared_from_this(), index](const api::Update& update) {
-      self->take(index, update);
+      self->add(index, update);
     });
   }
 
-  void take(std::size_t index, const api::Update& update) {
+  void add(std::size_t index, const api::Update& update) {
     const std::lock_guard lock(mutex_);
-    Slot& slot = *slots_[index];
-    const auto add = [&](const chat::AnswerPart& part) {
-      slot.text.reasoning += part.reasoning;
-      slot.text.content += part.content;
+    PendingAnswer& answer = *answers_[index];
+    const auto append = [&](const chat::AnswerPart& part) {
+      answer.text.reasoning += part.reasoning;
+      answer.text.content += part.content;
     };
     if (lines_[index].raw) {
-      slot.text.content += update.text;
+      answer.text.content += update.text;
     } else {
-      add(slot.splitter.feed(update.text));
+      append(answer.splitter.feed(update.text));
     }
     if (!update.finish) return;
-    if (!lines_[index].raw) add(slot.splitter.finish());
-    if (update.finish->reason == api::FinishReason::Error) slot.error = update.finish->message;
-    slot.last = update;
+    if (!lines_[index].raw) append(answer.splitter.finish());
+    if (update.finish->reason == api::FinishReason::Error) answer.error = update.finish->message;
+    answer.last = update;
     changed_.notify_all();
   }
 
   api::LLM& llm_;
   const std::vector<BatchLine>& lines_;
-  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<std::unique_ptr<PendingAnswer>> answers_;
   std::mutex mutex_;
   std::condition_variable changed_;
 };
@@ -205,7 +205,7 @@ std::vector<BatchLine> read_batch(const std::string& file,
       fail(what.starts_with(where) ? what : str(where, ": ", what));
     }
   }
-  if (lines.empty()) fail(file, ": has no lines");
+  if (lines.empty()) fail(file, ": no requests in the file");
   return lines;
 }
 

@@ -1,4 +1,4 @@
-// graft run --batch: many prompts from a file, answered side by side, written in order.
+// graft run --batch: runs the requests of a file concurrently and writes the answers in order.
 
 #pragma once
 
@@ -13,24 +13,24 @@
 namespace graft::cli {
 
 struct BatchLine {
-  OrderedJson id;                  // custom_id of the line, null without
-  std::string prompt;              // raw text, when there are no messages
-  api::Conversation conversation;  // otherwise
+  OrderedJson id;                  // custom_id of the line; null: none
+  std::string prompt;              // used when `raw`
+  api::Conversation conversation;  // used otherwise
   api::SamplingParams params;
   bool raw = false;
 };
 
-// Every line is an object with "prompt" (a question, or with `raw` text to continue) or "messages",
-// and may have custom_id, tools, max_tokens, temperature, top_p, top_k, min_p, seed and stop;
-// OpenAI's batch form, with those under "body", is understood. Throws Error that names the first
-// line that is none of that.
+// Every line is an object with "prompt" (a user message, or with `raw` the text to continue) or
+// "messages", and optionally custom_id, tools, max_tokens, temperature, top_p, top_k, min_p, seed
+// and stop. OpenAI's batch format, with these keys under "body", is accepted. Throws Error with the
+// number of the first invalid line.
 std::vector<BatchLine> read_batch(const std::string& file,
                                   const SamplingOptions& sampling,
                                   bool raw);
 
-// One line of JSON for each, in their order, to the file `output` (which appears whole or not at
-// all) or as they come to standard output. A request that cannot run becomes a line with "error"
-// and the result 1; otherwise 0, or 130 after Ctrl-C.
+// Writes one JSON line per request, in order, to the file `output` (atomically, at the end) or,
+// when empty, to standard output as they finish. A failed request becomes a line with "error".
+// Returns the exit code: 0, 1 when a request failed, 130 after Ctrl-C.
 int run_batch(api::LLM& llm,
               const std::vector<BatchLine>& lines,
               const std::string& chat_template,

@@ -19,7 +19,7 @@ class ReadBatch : public ::testing::Test {
     sampling.system = "Be brief.";
     return read_batch(file_, sampling, raw);
   }
-  // Without the file's name.
+  // The error message without the file name.
   std::string error_of(const std::string& text) const {
     try {
       read(text);
@@ -33,7 +33,7 @@ class ReadBatch : public ::testing::Test {
   std::string file_ = folder_ / "batch.jsonl";
 };
 
-TEST_F(ReadBatch, TakesPromptsMessagesAndOpenAisForm) {
+TEST_F(ReadBatch, ReadsPromptsMessagesAndOpenAiFormat) {
   const auto lines = read(
       "{\"prompt\": \"Hi\", \"max_tokens\": 5, \"stop\": \"x\"}\n\n"
       "{\"custom_id\": \"b\", \"body\": {\"model\": \"m\", \"messages\": [{\"role\": \"user\", "
@@ -52,13 +52,12 @@ TEST_F(ReadBatch, TakesPromptsMessagesAndOpenAisForm) {
   EXPECT_TRUE(read("{\"prompt\": \"Hi\"}", true)[0].raw);
 }
 
-TEST_F(ReadBatch, NamesTheLineThatIsWrong) {
-  EXPECT_EQ(error_of(" \n"), ": has no lines");
-  EXPECT_EQ(error_of("{\"prompt\": \"a\"}\n\n[1]"), ":3: an object is needed, not array");
-  EXPECT_EQ(error_of("{}"), ":1: either \"prompt\" or \"messages\" is needed");
-  EXPECT_EQ(error_of("{\"prompt\": \"a\", \"colour\": 1}"),
-            ":1: \"colour\" is not understood here");
-  EXPECT_EQ(error_of("{\"prompt\": \"a\", \"n\": 2}"), ":1: \"n\": one answer for each line");
+TEST_F(ReadBatch, ErrorsNameTheLine) {
+  EXPECT_EQ(error_of(" \n"), ": no requests in the file");
+  EXPECT_EQ(error_of("{\"prompt\": \"a\"}\n\n[1]"), ":3: expected an object, got array");
+  EXPECT_EQ(error_of("{}"), ":1: expected either \"prompt\" or \"messages\"");
+  EXPECT_EQ(error_of("{\"prompt\": \"a\", \"colour\": 1}"), ":1: unknown key \"colour\"");
+  EXPECT_EQ(error_of("{\"prompt\": \"a\", \"n\": 2}"), ":1: \"n\" must be 1");
   EXPECT_TRUE(error_of("{\"prompt\": 5}").starts_with(":1: "));
   EXPECT_TRUE(error_of("{\"prompt\": ").starts_with(":1"));
   EXPECT_TRUE(error_of("{\"prompt\": \"a\", \"seed\": \"x\"}").starts_with(":1: "));

@@ -1,4 +1,4 @@
-// graft synth: a GGUF file with the shape of a published model and random weights.
+// graft synth: writes a GGUF file with random weights in the shape of a published model.
 
 #include <cstdio>
 #include <memory>
@@ -31,7 +31,7 @@ struct Options {
 
 std::vector<formats::SyntheticTensor> tensors_of(const plan::Blueprint& blueprint) {
   std::vector<formats::SyntheticTensor> tensors;
-  std::set<std::string> names;  // tied weights come twice
+  std::set<std::string> names;  // tied weights are visited twice
   blueprint.visit([&](const plan::ModuleSpec& module) {
     for (const plan::WeightSpec& weight : module.weights) {
       if (names.insert(weight.name).second) tensors.push_back({weight.name, weight.shape});
@@ -70,14 +70,14 @@ std::string known_shapes() {
 void add_synth(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
-      "synth", "Write a GGUF file of random weights with the shape of a published model");
-  command->add_option("SHAPE", options->shape, "A name below, or the path of a config.json")
+      "synth", "Write a GGUF file with random weights in the shape of a published model");
+  command->add_option("SHAPE", options->shape, "Shape name (see below) or path of a config.json")
       ->required();
   command->add_option("OUT", options->out, "GGUF file to write")->required();
-  command->add_option("--type", options->type, "Type mix (default: Q4_K_M)");
-  command->add_option("--layers", options->layers, "Layers instead of the model's own")
+  command->add_option("--type", options->type, "Quantization type (default: Q4_K_M)");
+  command->add_option("--layers", options->layers, "Number of layers (default: the model's)")
       ->check(CLI::Range(1, 1000));
-  command->add_option("-t,--threads", options->threads, "Threads (default: one per core)")
+  command->add_option("-t,--threads", options->threads, "Number of threads (default: one per core)")
       ->check(CLI::Range(1, 4096));
   command->footer(known_shapes());
   command->callback([options] { synthesize(*options); });

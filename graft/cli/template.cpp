@@ -1,4 +1,4 @@
-// graft template: the prompt that a chat template makes of messages, as the model would read it.
+// graft template: renders messages with a chat template and prints the prompt.
 
 #include <cstdio>
 #include <memory>
@@ -20,7 +20,7 @@ namespace graft::cli {
 namespace {
 
 struct Options {
-  ModelChoice model;  // may be left out when there is a template
+  ModelChoice model;  // not opened when a template is given without a model
   std::string chat_template;
   std::string messages;
   std::string tools;
@@ -35,22 +35,21 @@ struct Options {
 void read_conversation(const Options& options, chat::RenderInput& input) {
   OrderedJson json = read_ordered_json_file(options.messages);
   if (json.is_object()) {
-    if (!json.contains("messages")) fail(options.messages, ": no \"messages\" in it");
+    if (!json.contains("messages")) fail(options.messages, ": has no key \"messages\"");
     if (json.contains("tools")) input.tools = json["tools"];
     input.messages = json["messages"];
   } else {
     input.messages = std::move(json);
   }
   if (!input.messages.is_array())
-    fail(options.messages, ": a list of messages is needed, not ", input.messages.type_name());
+    fail(options.messages, ": expected a list of messages, got ", input.messages.type_name());
   if (!options.tools.empty()) input.tools = read_ordered_json_file(options.tools);
 }
 
 void read_variables(const Options& options, chat::RenderInput& input) {
   for (const std::string& variable : options.variables) {
     const std::size_t equals = variable.find('=');
-    if (equals == std::string::npos || equals == 0)
-      fail("--set ", variable, ": KEY=JSON is needed");
+    if (equals == std::string::npos || equals == 0) fail("--set ", variable, ": expected KEY=JSON");
     const std::string name = variable.substr(0, equals);
     input.extra[name] = parse_ordered_json(variable.substr(equals + 1), "--set " + name);
   }
@@ -78,20 +77,24 @@ void render(const Options& options) {
 void add_template(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      app.add_subcommand("template", "Print the prompt that a chat template makes of messages");
+      app.add_subcommand("template", "Render messages with a chat template and print the prompt");
   options->model.add_to(*command, "MODEL");
   command->add_option("--template,--chat-template", options->chat_template,
-                      "Template instead of the model's: a file or a built-in name (chatml …)");
+                      "Chat template file or built-in name, e.g. chatml (default: the model's)");
   command
       ->add_option("--messages", options->messages,
-                   "JSON file: a list of messages, or an object with messages and tools")
+                   "JSON file with a list of messages, or an object with messages and tools")
       ->required();
-  command->add_option("--tools", options->tools, "JSON file: a list of tool definitions");
-  CLI::Option* bos = command->add_option("--bos", options->bos, "Text of bos_token");
-  CLI::Option* eos = command->add_option("--eos", options->eos, "Text of eos_token");
+  command->add_option("--tools", options->tools, "JSON file with a list of tool definitions");
+  CLI::Option* bos =
+      command->add_option("--bos", options->bos, "Value of bos_token (default: the model's)");
+  CLI::Option* eos =
+      command->add_option("--eos", options->eos, "Value of eos_token (default: the model's)");
   command->add_flag("--no-generation-prompt", options->no_generation_prompt,
-                    "End with the last message");
-  command->add_option("--set", options->variables, "More variables: enable_thinking=false")
+                    "Do not append the generation prompt");
+  command
+      ->add_option("--set", options->variables,
+                   "Set a template variable, e.g. enable_thinking=false; repeatable")
       ->take_all()
       ->expected(1);
   command->callback([options, bos, eos] {

@@ -1,4 +1,4 @@
-// What people see: colours where someone looks.
+// Terminal output: colours and warnings.
 
 #pragma once
 
@@ -16,14 +16,14 @@ bool is_terminal(std::FILE* stream);
 // Whether to write colours: the stream is a terminal, NO_COLOR is unset or empty, TERM is not dumb.
 bool has_colours(std::FILE* stream);
 
-// The text with a colour around it, or as it is.
+// The text with colour codes around it; unchanged without colours.
 std::string tinted(Tint tint, std::string_view text, std::FILE* stream);
 
-// What starts and ends a colour, for text that streams; empty without colours.
+// Codes that start and end a colour, for streamed text; empty without colours.
 std::string_view tint_start(Tint tint, std::FILE* stream);
 std::string_view tint_end(std::FILE* stream);
 
-// "graft: warning: …" on standard error.
+// Prints "graft: warning: …" on standard error.
 void warn(std::string_view text);
 
 }  // namespace graft::cli

@@ -1,4 +1,4 @@
-// graft tokenize and graft detokenize: a model's tokenizer on standard input.
+// graft tokenize and graft detokenize: run a model's tokenizer on standard input.
 
 #include <charconv>
 #include <cstdio>
@@ -27,7 +27,7 @@ using tokenizer::Tokenizer;
 
 struct Options {
   ModelChoice model;
-  bool ids = false;  // the default, said aloud
+  bool ids = false;  // the default; the flag is accepted for clarity
   bool json = false;
   bool pieces = false;
   bool no_special = false;
@@ -44,8 +44,8 @@ std::string read_input() {
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
 }
 
-// Printable whatever bytes the token stands for.
-std::string in_quotes(std::string_view bytes) {
+// As a JSON string; invalid UTF-8 is replaced.
+std::string quoted(std::string_view bytes) {
   return Json(std::string(bytes)).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -58,8 +58,7 @@ void tokenize(const Options& options) {
     out = Json(ids).dump();
   } else if (options.pieces) {
     for (const TokenId id : ids) {
-      out +=
-          fmt::format("{}{:>7}  {}", out.empty() ? "" : "\n", id, in_quotes(tokenizer.bytes(id)));
+      out += fmt::format("{}{:>7}  {}", out.empty() ? "" : "\n", id, quoted(tokenizer.bytes(id)));
     }
   } else {
     out = fmt::format("{}", fmt::join(ids, " "));
@@ -88,24 +87,26 @@ void detokenize(const Options& options) {
 
 void add_tokenize(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("tokenize", "Text on standard input to token ids");
+  CLI::App* command = app.add_subcommand("tokenize", "Convert text on standard input to token ids");
   options->model.add_to(*command, "MODEL");
-  CLI::Option* ids = command->add_flag("--ids", options->ids, "Ids separated by spaces (default)");
-  CLI::Option* json = command->add_flag("--json", options->json, "Ids as a JSON list");
-  command->add_flag("--pieces", options->pieces, "A line for each token, with its text")
+  CLI::Option* ids =
+      command->add_flag("--ids", options->ids, "Print ids separated by spaces (default)");
+  CLI::Option* json = command->add_flag("--json", options->json, "Print ids as a JSON list");
+  command->add_flag("--pieces", options->pieces, "Print one line per token with its text")
       ->excludes(ids)
       ->excludes(json);
   ids->excludes(json);
   command->add_flag("--no-special", options->no_special,
-                    "Add no BOS or EOS, and take the text of special tokens as text");
+                    "Add no BOS or EOS and do not parse special tokens in the text");
   command->callback([options] { tokenize(*options); });
 }
 
 void add_detokenize(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("detokenize", "Token ids on standard input to text");
+  CLI::App* command =
+      app.add_subcommand("detokenize", "Convert token ids on standard input to text");
   options->model.add_to(*command, "MODEL");
-  command->add_flag("--no-special", options->no_special, "Leave special tokens out");
+  command->add_flag("--no-special", options->no_special, "Skip special tokens");
   command->callback([options] { detokenize(*options); });
 }
 

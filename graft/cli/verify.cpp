@@ -1,4 +1,4 @@
-// graft verify: a checkpoint against what another implementation computed from it.
+// graft verify: compares a checkpoint with reference logits of another implementation.
 
 #include "graft/models/verify.h"
 
@@ -35,7 +35,7 @@ struct Options {
   double tolerance = models::VerifyOptions{}.tolerance;
 };
 
-// A GGUF file made from the folder, gone with the object.
+// A temporary GGUF file converted from the folder; the destructor removes it.
 class ConvertedFile {
  public:
   ConvertedFile(const std::string& folder, const std::string& type)
@@ -83,7 +83,7 @@ int verify(const Options& options) {
   }
   with.open.plugins = options.plugins.paths();
   if (options.device != "cpu")
-    fail("--device ", options.device, ": this build has operators for cpu only");
+    fail("--device ", options.device, ": not supported, verify runs on cpu only");
   const fs::path reference = fs::path(options.folder) / "reference.safetensors";
   std::unique_ptr<ConvertedFile> converted;
   if (!options.gguf_via.empty())
@@ -105,14 +105,15 @@ void add_verify(CLI::App& app) {
       "verify", "Compare a checkpoint with the reference.safetensors in its folder");
   command->add_option("FOLDER", options->folder, "Checkpoint with a reference.safetensors")
       ->required();
-  command->add_option("--gguf-via", options->gguf_via, "Convert to GGUF of this type first");
-  command->add_option("--rules", options->rules, "Rule file instead of the default");
+  command->add_option("--gguf-via", options->gguf_via,
+                      "Convert to GGUF with this quantization type first");
+  command->add_option("--rules", options->rules, "Rule file (default: by model family)");
   options->plugins.add_to(*command);
-  command->add_option("--chunk", options->chunk, "Tokens of the prompt per pass (default: all)")
+  command->add_option("--chunk", options->chunk, "Prompt tokens per forward pass (default: all)")
       ->check(CLI::Range(1, 1 << 20));
-  command->add_option("--device", options->device, "Where to run");
+  command->add_option("--device", options->device, "Device to run on (only cpu)");
   command->add_option("--tolerance", options->tolerance,
-                      "Largest error, as a share of the largest value");
+                      "Max error relative to the largest reference value");
   command->callback([options] { exit_with(verify(*options)); });
 }
 

@@ -1,9 +1,9 @@
-// Which block of the KV cache belongs to whom. Blocks hold a fixed number of tokens; full ones are
-// remembered by their content (the tokens and all that came before them), so that another sequence
-// with the same beginning shares them. Blocks that nobody uses stay remembered until they are
-// needed: the least recently used goes first.
+// Allocates the blocks of the paged KV cache and keeps the prefix cache. A block holds a fixed
+// number of tokens. Full blocks are registered under their prefix (all tokens up to the end of the
+// block), so sequences with the same prefix share them. Freed blocks stay cached until they are
+// reallocated, least recently used first.
 //
-// Knows nothing of memory or models: ids and counts only.
+// Works on ids and reference counts only; the model owns the memory.
 
 #pragma once
 
@@ -22,19 +22,18 @@ namespace graft::engine {
 using tokenizer::TokenId;
 using BlockId = std::int32_t;
 
-// The blocks of one sequence, in order. Made and changed by the manager only.
+// The blocks of one sequence, in order. Only BlockManager changes it.
 struct BlockTable {
   std::vector<BlockId> blocks = {};
-  std::int64_t num_known = 0;  // of them, leading ones whose content is registered
-  std::uint64_t content = 0;   // that of the last known block, `root` before the first
-  std::uint64_t root = 0;      // tables of different roots share nothing
+  std::int64_t num_registered = 0;  // leading blocks that are registered in the prefix cache
+  std::uint64_t prefix_id = 0;      // of the last registered block; `root_id` before the first
+  std::uint64_t root_id = 0;        // tables with different roots never share blocks
 };
 
-// An empty table whose blocks are shared only with tables of the same salt; 0: with those that have
-// none.
+// An empty table that shares blocks only with tables of the same salt; 0: no salt.
 BlockTable salted_table(std::uint64_t cache_salt);
 
-// Block `to` must get the content of `from` before anything is written in this step.
+// Copy-on-write: block `from` must be copied to `to` before the step writes to the cache.
 struct BlockCopy {
   BlockId from = 0;
   BlockId to = 0;
@@ -42,44 +41,46 @@ struct BlockCopy {
 
 struct BlockStats {
   std::int64_t num_blocks = 0;
-  std::int64_t num_used = 0;    // by a sequence
-  std::int64_t num_cached = 0;  // free, but remembered
+  std::int64_t num_used = 0;    // referenced by a sequence
+  std::int64_t num_cached = 0;  // free, still in the prefix cache
 };
 
 class BlockManager {
  public:
-  // Of the parent's content and the block's tokens; tests give a bad one to provoke collisions.
-  using Hash = std::function<std::uint64_t(std::uint64_t parent, std::span<const TokenId> tokens)>;
+  // Hashes the parent's prefix id and the block's tokens. Tests pass a constant hash to provoke
+  // collisions.
+  using Hash =
+      std::function<std::uint64_t(std::uint64_t parent_id, std::span<const TokenId> tokens)>;
 
   BlockManager(std::int64_t num_blocks,
                std::int64_t block_tokens,
                bool prefix_caching = true,
                Hash hash = default_hash);
 
-  // Adds to the table the known blocks that continue it with these tokens (the whole sequence from
-  // its beginning), never the one that holds the last token: that has to be computed to go on.
-  // All blocks of the table must be full and known. Returns the tokens gained.
+  // Appends the cached blocks that match `tokens` (the whole sequence, prompt first) beyond the
+  // blocks already in the table. Never the block of the last token: its logits must be computed.
+  // All blocks of the table must be full and registered. Returns the number of tokens hit.
   std::int64_t match_prefix(BlockTable& table, std::span<const TokenId> tokens);
 
-  // Makes positions [first, end) writable: takes new blocks, and replaces a shared block by a copy
-  // (appended to `copies`). False, with nothing changed, when too few blocks are free.
+  // Makes positions [first, end) writable: allocates new blocks, and replaces a shared block by a
+  // copy (appended to `copies`). Returns false and changes nothing when too few blocks are free.
   bool prepare(BlockTable& table,
                std::int64_t first,
                std::int64_t end,
                std::vector<BlockCopy>& copies);
 
-  // Positions [0, end) of the sequence are written by the end of this step: its full blocks become
-  // known.
+  // Registers the full blocks among positions [0, end), which are written by the end of this step.
   void register_full(BlockTable& table, std::span<const TokenId> tokens, std::int64_t end);
 
-  // Another sequence with the same content.
+  // A second table that shares all blocks with `table`.
   BlockTable fork(const BlockTable& table);
   void free(BlockTable& table);
 
-  // Forgets the content of all blocks, used or not (when a step failed half-way).
+  // Unregisters all blocks, used or free. Needed after a step that failed before it wrote them.
   void invalidate_prefix_cache();
-  // Forgets the free blocks and lists them: their memory may go.
-  std::vector<BlockId> forget_free();
+  // Evicts all cached free blocks. Returns the ids of all free blocks, ascending, so that the
+  // caller can release their memory.
+  std::vector<BlockId> evict_free();
 
   std::int64_t num_free() const { return static_cast<std::int64_t>(free_.size()); }
   std::int64_t num_blocks() const { return static_cast<std::int64_t>(blocks_.size()); }
@@ -88,35 +89,34 @@ class BlockManager {
     return (num_tokens + block_tokens_ - 1) / block_tokens_;
   }
   BlockStats stats() const;
-  // Counts for tests and checks: how many sequences hold the block.
-  std::int64_t num_holders(BlockId block) const;
+  std::int64_t ref_count(BlockId block) const;
 
-  static std::uint64_t default_hash(std::uint64_t parent, std::span<const TokenId> tokens);
+  static std::uint64_t default_hash(std::uint64_t parent_id, std::span<const TokenId> tokens);
 
  private:
   struct Block {
-    std::int32_t num_holders = 0;
-    std::uint64_t content = 0;  // 0: not known
-    std::uint64_t parent = 0;   // content of the block before it
+    std::int32_t ref_count = 0;
+    std::uint64_t prefix_id = 0;  // 0: not registered
+    std::uint64_t parent_id = 0;  // prefix id of the block before it
     std::uint64_t hash = 0;
     std::vector<TokenId> tokens;
-    std::list<BlockId>::iterator place;  // in free_, when nobody holds it
+    std::list<BlockId>::iterator free_it;  // position in free_ while ref_count is 0
   };
 
   Block& at(BlockId id) { return blocks_[static_cast<std::size_t>(id)]; }
-  std::optional<BlockId> find(std::uint64_t parent, std::span<const TokenId> tokens) const;
-  BlockId take_free();
-  void hold(BlockId id);
-  void let_go(BlockId id);
-  void forget(Block& block);
+  std::optional<BlockId> find(std::uint64_t parent_id, std::span<const TokenId> tokens) const;
+  BlockId allocate();
+  void add_ref(BlockId id);
+  void release(BlockId id);
+  void unregister(Block& block);
 
   std::int64_t block_tokens_;
   bool prefix_caching_;
   Hash hash_;
   std::vector<Block> blocks_;
-  std::list<BlockId> free_;  // the next to be reused first
+  std::list<BlockId> free_;  // allocated from the front
   std::unordered_map<std::uint64_t, BlockId> by_hash_;
-  std::uint64_t next_content_ = 1;
+  std::uint64_t next_prefix_id_ = 1;
 };
 
 }  // namespace graft::engine

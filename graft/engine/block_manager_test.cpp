@@ -17,7 +17,7 @@ Tokens count_up(TokenId first, std::int64_t count) {
   return tokens;
 }
 
-// Computes all of a sequence: what is not cached gets new blocks, and full ones become known.
+// Computes a whole sequence: matches the prefix cache, allocates the rest, registers full blocks.
 BlockTable compute(BlockManager& blocks, const Tokens& tokens) {
   BlockTable table;
   std::vector<BlockCopy> copies;
@@ -29,7 +29,7 @@ BlockTable compute(BlockManager& blocks, const Tokens& tokens) {
   return table;
 }
 
-TEST(BlockManager, SharesFullBlocksOfAPrefix) {
+TEST(BlockManager, SharesFullPrefixBlocks) {
   BlockManager blocks(10, 4);
   BlockTable first = compute(blocks, count_up(0, 10));
   EXPECT_EQ(first.blocks.size(), 3U);
@@ -40,7 +40,7 @@ TEST(BlockManager, SharesFullBlocksOfAPrefix) {
   EXPECT_EQ(second.blocks[0], first.blocks[0]);
   EXPECT_EQ(second.blocks[1], first.blocks[1]);
   EXPECT_NE(second.blocks[2], first.blocks[2]);
-  EXPECT_EQ(blocks.num_holders(first.blocks[0]), 2);
+  EXPECT_EQ(blocks.ref_count(first.blocks[0]), 2);
   EXPECT_EQ(blocks.num_free(), 6);
   blocks.free(first);
   EXPECT_EQ(blocks.num_free(), 7);
@@ -49,7 +49,7 @@ TEST(BlockManager, SharesFullBlocksOfAPrefix) {
   EXPECT_EQ(blocks.stats().num_cached, 2);
 }
 
-TEST(BlockManager, SharesOnlyWithinASalt) {
+TEST(BlockManager, SharesOnlyWithinOneSalt) {
   BlockManager blocks(20, 4);
   const Tokens tokens = count_up(0, 10);
   const auto computed = [&](std::uint64_t salt) {
@@ -59,7 +59,8 @@ TEST(BlockManager, SharesOnlyWithinASalt) {
     EXPECT_TRUE(blocks.prepare(table, cached, 10, copies));
     blocks.register_full(table, tokens, 10);
     blocks.free(table);
-    EXPECT_EQ(table.content, salted_table(salt).content) << "a preempted sequence keeps its salt";
+    EXPECT_EQ(table.prefix_id, salted_table(salt).prefix_id)
+        << "a preempted sequence keeps its salt";
     return cached;
   };
   for (const std::uint64_t salt : {0ULL, 1ULL, 2ULL, ~0ULL}) {
@@ -68,7 +69,7 @@ TEST(BlockManager, SharesOnlyWithinASalt) {
   }
 }
 
-TEST(BlockManager, AHitNeverCoversTheLastToken) {
+TEST(BlockManager, HitExcludesLastToken) {
   BlockManager blocks(10, 4);
   BlockTable first = compute(blocks, count_up(0, 8));
   BlockTable same;
@@ -79,7 +80,7 @@ TEST(BlockManager, AHitNeverCoversTheLastToken) {
     blocks.free(*table);
 }
 
-TEST(BlockManager, TheSameTokensElsewhereAreAnotherContent) {
+TEST(BlockManager, SameTokensAtOtherPositionsDoNotMatch) {
   BlockManager blocks(10, 2);
   BlockTable first = compute(blocks, {1, 2, 3, 4, 5});
   BlockTable other;
@@ -88,14 +89,14 @@ TEST(BlockManager, TheSameTokensElsewhereAreAnotherContent) {
   blocks.free(first);
 }
 
-TEST(BlockManager, ReusesTheLeastRecentlyUsedFirstAndTailsBeforePrefixes) {
+TEST(BlockManager, EvictsLeastRecentlyUsedAndTailsFirst) {
   BlockManager blocks(4, 2);
   BlockTable old = compute(blocks, {1, 2, 3, 4});
   BlockTable young = compute(blocks, {5, 6, 7, 8});
   blocks.free(old);
   blocks.free(young);
   EXPECT_EQ(blocks.stats().num_cached, 4);
-  // One block is needed: the tail of the old one goes.
+  // Allocating one block evicts the tail of the older sequence.
   BlockTable one = compute(blocks, {9, 9});
   BlockTable table;
   EXPECT_EQ(blocks.match_prefix(table, Tokens{1, 2, 3, 4, 5}), 2);
@@ -105,7 +106,7 @@ TEST(BlockManager, ReusesTheLeastRecentlyUsedFirstAndTailsBeforePrefixes) {
   blocks.free(one);
 }
 
-TEST(BlockManager, CollidingHashesAreToldApartByTheirTokens) {
+TEST(BlockManager, HashCollisionsAreResolvedByTokens) {
   BlockManager blocks(10, 2, true, [](std::uint64_t, std::span<const TokenId>) { return 7U; });
   BlockTable first = compute(blocks, {1, 2, 3, 4});
   BlockTable second = compute(blocks, {5, 6, 7, 8});
@@ -118,7 +119,7 @@ TEST(BlockManager, CollidingHashesAreToldApartByTheirTokens) {
   EXPECT_EQ(blocks.num_free(), 10);
 }
 
-TEST(BlockManager, ForksCopyWhenTheyWrite) {
+TEST(BlockManager, ForksCopyOnWrite) {
   BlockManager blocks(6, 4);
   BlockTable parent = compute(blocks, count_up(0, 6));
   BlockTable child = blocks.fork(parent);
@@ -129,7 +130,7 @@ TEST(BlockManager, ForksCopyWhenTheyWrite) {
   EXPECT_EQ(copies[0].from, parent.blocks[1]);
   EXPECT_EQ(copies[0].to, child.blocks[1]);
   EXPECT_EQ(child.blocks[0], parent.blocks[0]);
-  // The parent is alone with its block now.
+  // The parent's block is no longer shared.
   copies.clear();
   ASSERT_TRUE(blocks.prepare(parent, 6, 7, copies));
   EXPECT_TRUE(copies.empty());
@@ -138,7 +139,7 @@ TEST(BlockManager, ForksCopyWhenTheyWrite) {
   EXPECT_EQ(blocks.num_free(), 6);
 }
 
-TEST(BlockManager, ChangesNothingWhenThereIsNoRoom) {
+TEST(BlockManager, PrepareChangesNothingWhenOutOfBlocks) {
   BlockManager blocks(2, 4);
   BlockTable table;
   std::vector<BlockCopy> copies;
@@ -152,12 +153,12 @@ TEST(BlockManager, ChangesNothingWhenThereIsNoRoom) {
   blocks.free(table);
 }
 
-TEST(BlockManager, ForgetsWhatItIsTold) {
+TEST(BlockManager, EvictsFreeBlocksAndInvalidatesAll) {
   BlockManager blocks(8, 2);
   BlockTable used = compute(blocks, {1, 2, 3});
-  BlockTable gone = compute(blocks, {7, 8, 9});
-  blocks.free(gone);
-  const std::vector<BlockId> released = blocks.forget_free();
+  BlockTable freed = compute(blocks, {7, 8, 9});
+  blocks.free(freed);
+  const std::vector<BlockId> released = blocks.evict_free();
   EXPECT_EQ(released.size(), 6U);
   EXPECT_TRUE(std::ranges::is_sorted(released));
   BlockTable table;
@@ -170,7 +171,7 @@ TEST(BlockManager, ForgetsWhatItIsTold) {
   EXPECT_EQ(blocks.num_free(), 8);
 }
 
-TEST(BlockManager, WithoutPrefixCachingSharesNothing) {
+TEST(BlockManager, SharesNothingWithoutPrefixCaching) {
   BlockManager blocks(8, 2, false);
   BlockTable first = compute(blocks, {1, 2, 3, 4});
   BlockTable second = compute(blocks, {1, 2, 3, 4});
@@ -179,7 +180,7 @@ TEST(BlockManager, WithoutPrefixCachingSharesNothing) {
   blocks.free(second);
 }
 
-TEST(BlockManager, DoubleFreesAreCaught) {
+TEST(BlockManager, DetectsDoubleFree) {
   BlockManager blocks(4, 2);
   BlockTable table = compute(blocks, {1, 2, 3});
   BlockTable stale = table;

@@ -21,7 +21,7 @@ class Problems {
   std::string text_;
 };
 
-// Models without a stated limit get one that fits any machine.
+// Context length of models that state none; small enough for any machine.
 constexpr std::int64_t kUnknownContext = 4096;
 
 std::int64_t blocks_from_memory(const EngineConfig& config, const EngineLimits& limits) {
@@ -30,8 +30,8 @@ std::int64_t blocks_from_memory(const EngineConfig& config, const EngineLimits& 
   const double bytes = static_cast<double>(limits.available_bytes) * config.gpu_memory_utilization;
   const double block_bytes =
       static_cast<double>(limits.bytes_per_token) * static_cast<double>(block_size);
-  const auto that_fit = static_cast<std::int64_t>(bytes / std::max(block_bytes, 1.0));
-  return std::min(that_fit, per_sequence * config.max_num_seqs);
+  const auto num_fitting = static_cast<std::int64_t>(bytes / std::max(block_bytes, 1.0));
+  return std::min(num_fitting, per_sequence * config.max_num_seqs);
 }
 
 }  // namespace
@@ -44,23 +44,24 @@ EngineConfig resolve(EngineConfig config, const EngineLimits& limits) {
                    ", expected at least 1");
   problems.require(config.max_num_batched_tokens >= config.max_num_seqs, "max_num_batched_tokens (",
                    config.max_num_batched_tokens, ") is less than max_num_seqs (",
-                   config.max_num_seqs, "): not every running sequence could get a token");
+                   config.max_num_seqs, "): every running sequence needs one token per step");
   problems.require(config.max_model_len >= 0, "max_model_len is ", config.max_model_len);
   problems.require(limits.model_context == 0 || config.max_model_len <= limits.model_context,
-                   "max_model_len (", config.max_model_len, ") is more than the ",
-                   limits.model_context, " positions of the model");
+                   "max_model_len (", config.max_model_len, ") exceeds the model's context of ",
+                   limits.model_context, " tokens");
   problems.require(config.kvcache_block_size >= 0 && config.kvcache_block_size <= 65536,
                    "kvcache_block_size is ", config.kvcache_block_size, ", expected 1 to 65536");
   problems.require(config.num_kvcache_blocks == -1 || config.num_kvcache_blocks >= 1,
                    "num_kvcache_blocks is ", config.num_kvcache_blocks,
-                   ", expected -1 (from memory) or at least 1");
+                   ", expected -1 (automatic) or at least 1");
   problems.require(config.gpu_memory_utilization > 0 && config.gpu_memory_utilization <= 1,
                    "gpu_memory_utilization is ", config.gpu_memory_utilization,
                    ", expected above 0 and up to 1");
   problems.require(config.chunk_prefill_size >= 0, "chunk_prefill_size is ",
-                   config.chunk_prefill_size, ", expected 0 (the step's budget) or more");
+                   config.chunk_prefill_size, ", expected 0 (max_num_batched_tokens) or more");
   problems.require(config.tensor_parallel_size == 1, "tensor_parallel_size is ",
-                   config.tensor_parallel_size, ", this build runs on one device: expected 1");
+                   config.tensor_parallel_size,
+                   ", expected 1: tensor parallelism is not supported");
   problems.finish();
 
   if (config.max_model_len == 0)
@@ -71,8 +72,8 @@ EngineConfig resolve(EngineConfig config, const EngineLimits& limits) {
     config.num_kvcache_blocks = blocks_from_memory(config, limits);
     problems.require(
         config.num_kvcache_blocks >= 1,
-        "no memory for the KV cache: ", bytes_text(limits.available_bytes),
-        " are available, one block of ", config.kvcache_block_size, " tokens takes ",
+        "out of memory for the KV cache: ", bytes_text(limits.available_bytes),
+        " available, one block of ", config.kvcache_block_size, " tokens needs ",
         bytes_text(limits.bytes_per_token * static_cast<std::size_t>(config.kvcache_block_size)));
     problems.finish();
   }

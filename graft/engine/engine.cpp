@@ -7,23 +7,25 @@
 #include "graft/base/check.h"
 #include "graft/base/error.h"
 #include "graft/engine/sampler.h"
+#include "graft/formats/model_config.h"
 
 namespace graft::engine {
 namespace {
 
-// Logits of more sequences than this take memory that is not worth measuring before it is used.
-constexpr std::int64_t kMaxWarmSequences = 256;
+// Warm-up batch limit: the logits of more sequences are allocated when first needed.
+constexpr std::int64_t kMaxWarmUpSequences = 256;
 
-// What a GPU needs to work in is measured, not guessed: the largest passes go through once.
+// Runs the largest batches once, so that the workspace is allocated before the free GPU memory is
+// measured for the KV cache. The CPU needs no warm-up.
 void warm_up(models::OpenModel& open, const EngineConfig& config) {
   models::Model& model = open.model();
   const auto caches = model.cache_bytes_by_device();
   if (std::ranges::all_of(caches, [](const auto& cache) { return cache.first == kCpu; })) return;
   const std::int64_t context = open.blueprint().max_context;
-  // What makes no sense is said when the configuration is resolved.
+  // Clamped because the configuration is validated only later, in resolve().
   std::int64_t num_tokens = std::max<std::int64_t>(config.max_num_batched_tokens, 1);
   if (context > 0) num_tokens = std::min(num_tokens, context);
-  model.warm_up(num_tokens, std::clamp<std::int64_t>(config.max_num_seqs, 1, kMaxWarmSequences));
+  model.warm_up(num_tokens, std::clamp<std::int64_t>(config.max_num_seqs, 1, kMaxWarmUpSequences));
 }
 
 EngineConfig resolve_for(models::OpenModel& open, const EngineConfig& config) {
@@ -32,22 +34,22 @@ EngineConfig resolve_for(models::OpenModel& open, const EngineConfig& config) {
   EngineLimits limits;
   limits.model_context = open.blueprint().max_context;
   limits.block_tokens = model.block_tokens();
-  // The device that has room for the fewest blocks decides.
-  double least = std::numeric_limits<double>::infinity();
+  // The device that fits the fewest blocks limits all others.
+  double min_blocks = std::numeric_limits<double>::infinity();
   for (const auto& [device, bytes] : model.cache_bytes_by_device()) {
     const std::uint64_t available = open.memory_left(device);
     const double blocks = static_cast<double>(available) / static_cast<double>(bytes);
-    if (blocks >= least) continue;
-    least = blocks;
+    if (blocks >= min_blocks) continue;
+    min_blocks = blocks;
     limits.bytes_per_token = bytes / static_cast<std::size_t>(model.block_tokens());
     limits.available_bytes = available;
   }
   return resolve(config, limits);
 }
 
-std::vector<TokenId> end_tokens_of(const formats::ModelConfig& config,
-                                   const tokenizer::Tokenizer* tokenizer,
-                                   std::int64_t vocab_size) {
+std::vector<TokenId> eos_token_ids_of(const formats::ModelConfig& config,
+                                      const tokenizer::Tokenizer* tokenizer,
+                                      std::int64_t vocab_size) {
   std::vector<TokenId> tokens;
   const auto add = [&](std::int64_t id) {
     const auto token = static_cast<TokenId>(id);
@@ -75,7 +77,8 @@ Engine::Engine(models::OpenModel& model,
     : open_(model),
       tokenizer_(tokenizer),
       config_(resolve_for(model, config)),
-      end_tokens_(end_tokens_of(model.source().config(), tokenizer, model.model().vocab_size())),
+      eos_token_ids_(
+          eos_token_ids_of(model.source().config(), tokenizer, model.model().vocab_size())),
       blocks_(
           config_.num_kvcache_blocks, config_.kvcache_block_size, config_.enable_prefix_caching),
       scheduler_(config_, blocks_),
@@ -89,20 +92,20 @@ Engine::~Engine() = default;
 void Engine::check(const Request& request) const {
   const std::int64_t vocab_size = open_.model().vocab_size();
   validate(request.params, vocab_size);
-  if (!leaves_choice(request.params, end_tokens_, vocab_size)) {
+  if (!has_allowed_token(request.params, eos_token_ids_, vocab_size)) {
     fail(
-        "no token may come first: allowed_token_ids and bad_words leave none, or only such as "
-        "min_tokens forbids");
+        "every token is masked: allowed_token_ids and bad_words leave no token, or only EOS and "
+        "stop tokens, which min_tokens masks");
   }
   const auto length = static_cast<std::int64_t>(request.prompt.size());
   if (length == 0) fail("the prompt is empty");
   for (const TokenId token : request.prompt) {
     if (token < 0 || token >= vocab_size)
-      fail("the prompt has token ", token, ", the vocabulary ends at ", vocab_size - 1);
+      fail("prompt token ", token, " is out of range: the vocabulary has ", vocab_size, " tokens");
   }
   if (length >= config_.max_model_len) {
     fail("the prompt has ", length, " tokens, max_model_len is ", config_.max_model_len,
-         " and leaves no room for an answer");
+         ": no room is left for output tokens");
   }
   if (blocks_.blocks_for(length) > blocks_.num_blocks()) {
     fail("the prompt has ", length, " tokens, the KV cache holds ",
@@ -111,7 +114,7 @@ void Engine::check(const Request& request) const {
   if (request.params.n > config_.max_num_seqs)
     fail("n is ", request.params.n, ", max_num_seqs is ", config_.max_num_seqs);
   if (tokenizer_ == nullptr && !request.params.stop.empty())
-    fail("stop strings need a tokenizer, and the model has none");
+    fail("stop strings need a tokenizer, but the model has none");
 }
 
 RequestId Engine::add(Request request) {
@@ -127,28 +130,29 @@ RequestId Engine::add(Request request) {
   return add_sequence(std::move(sequence)).id.request;
 }
 
-RequestId Engine::new_id(RequestId wanted) {
-  const RequestId id = wanted == 0 ? next_request_ : wanted;
+RequestId Engine::new_id(RequestId requested) {
+  const RequestId id = requested == 0 ? next_request_ : requested;
   next_request_ = std::max(next_request_, id + 1);
   return id;
 }
 
 Sequence& Engine::add_sequence(std::unique_ptr<Sequence> owned) {
   Sequence& sequence = *owned;
-  sequence.arrival = next_arrival_++;
+  sequence.arrival_order = next_arrival_++;
   sequence.arrived = Clock::now();
-  sequence.text = new_text(sequence.params);
+  sequence.detokenizer = new_detokenizer(sequence.params);
   sequences_.emplace(sequence.id, std::move(owned));
   scheduler_.add(sequence);
   return sequence;
 }
 
-std::unique_ptr<tokenizer::Detokenizer> Engine::new_text(const SamplingParams& params) const {
+std::unique_ptr<tokenizer::Detokenizer> Engine::new_detokenizer(
+    const SamplingParams& params) const {
   if (tokenizer_ == nullptr) return nullptr;
   tokenizer::DetokenizerOptions options;
   options.keep_special = !params.skip_special_tokens;
   options.keep_stop = params.include_stop_str_in_output;
-  // Before min_tokens no stop string counts.
+  // Stop strings are ignored before min_tokens; append_token() sets them then.
   if (params.min_tokens == 0) options.stops = params.stop;
   return std::make_unique<tokenizer::Detokenizer>(*tokenizer_, std::move(options));
 }
@@ -165,7 +169,7 @@ bool Engine::abort(RequestId request) {
 
 std::vector<Update> Engine::step() {
   const Schedule schedule = scheduler_.schedule();
-  end_too_long(schedule);
+  finish_too_long(schedule);
   if (!schedule.empty()) {
     try {
       commit(schedule, runner_.run(schedule));
@@ -176,7 +180,7 @@ std::vector<Update> Engine::step() {
   return std::exchange(pending_, {});
 }
 
-void Engine::end_too_long(const Schedule& schedule) {
+void Engine::finish_too_long(const Schedule& schedule) {
   for (Sequence* sequence : schedule.too_long) {
     finish(*sequence,
            {.reason = FinishReason::Length,
@@ -186,7 +190,7 @@ void Engine::end_too_long(const Schedule& schedule) {
   }
 }
 
-// What was promised to the prefix cache was not computed: it goes, and so does whoever runs.
+// The step failed: drop the prefix-cache entries it registered and fail all running sequences.
 void Engine::fail_running(const std::string& message) {
   blocks_.invalidate_prefix_cache();
   std::vector<Sequence*> running;
@@ -199,7 +203,7 @@ void Engine::fail_running(const std::string& message) {
 
 void Engine::commit(const Schedule& schedule, const std::vector<SequenceLogits>& rows) {
   ++num_steps_;
-  std::vector<Choice> choices;
+  std::vector<Sample> samples;
   for (std::size_t i = 0; i < schedule.sequences.size(); ++i) {
     const ScheduledSequence& scheduled = schedule.sequences[i];
     Sequence& sequence = *scheduled.sequence;
@@ -207,17 +211,17 @@ void Engine::commit(const Schedule& schedule, const std::vector<SequenceLogits>&
     collect_prompt_logprobs(sequence, rows[i]);
     sequence.num_computed += scheduled.num_tokens;
     num_computed_tokens_ += scheduled.num_tokens;
-    if (is_complete) add_choices(sequence, rows[i].first_row + rows[i].num_rows - 1, choices);
+    if (is_complete) add_samples(sequence, rows[i].first_row + rows[i].num_rows - 1, samples);
   }
-  open_.pool().parallel_for(choices.size(), [&](std::size_t i) { choose(choices[i]); });
-  for (Choice& choice : choices)
-    accept(choice);
+  open_.pool().parallel_for(samples.size(), [&](std::size_t i) { run_sampler(samples[i]); });
+  for (Sample& sample : samples)
+    append_token(sample);
 }
 
 void Engine::collect_prompt_logprobs(Sequence& sequence, const SequenceLogits& rows) {
   if (!sequence.params.prompt_logprobs) return;
   for (std::int64_t i = 0; i < rows.num_rows; ++i) {
-    const std::int64_t position = rows.first_position + i + 1;  // that the row predicts
+    const std::int64_t position = rows.first_position + i + 1;  // of the token the row predicts
     const auto num_have = static_cast<std::int64_t>(sequence.prompt_logprobs.size());
     if (position >= sequence.num_prompt || position != num_have + 1) continue;
     sequence.prompt_logprobs.push_back(logprobs_of(
@@ -226,111 +230,110 @@ void Engine::collect_prompt_logprobs(Sequence& sequence, const SequenceLogits& r
   }
 }
 
-// After the prompt of a request with several samples, its sequence becomes so many; they share what
-// was computed.
-void Engine::add_choices(Sequence& sequence, std::int64_t row, std::vector<Choice>& choices) {
+// After the prompt of a request with n > 1, forks the sequence into n that share its blocks.
+void Engine::add_samples(Sequence& sequence, std::int64_t row, std::vector<Sample>& samples) {
   const std::int64_t num_samples = std::exchange(sequence.params.n, 1);
-  choices.push_back({.sequence = &sequence, .row = row, .is_shared = num_samples > 1});
+  samples.push_back({.sequence = &sequence, .row = row, .is_shared = num_samples > 1});
   for (std::int64_t sample = 1; sample < num_samples; ++sample) {
     auto fork = std::make_unique<Sequence>();
     fork->id = {.request = sequence.id.request, .sample = sample};
     fork->params = sequence.params;
     fork->seed = sequence.seed + static_cast<std::uint64_t>(sample);
     fork->priority = sequence.priority;
-    fork->arrival = sequence.arrival;
+    fork->arrival_order = sequence.arrival_order;
     fork->num_prompt = sequence.num_prompt;
     fork->tokens = sequence.tokens;
     fork->num_computed = sequence.num_computed;
     fork->table = blocks_.fork(sequence.table);
-    fork->text = new_text(sequence.params);
+    fork->detokenizer = new_detokenizer(sequence.params);
     fork->num_cached = sequence.num_cached;
     fork->arrived = sequence.arrived;
     fork->first_scheduled = sequence.first_scheduled;
     fork->prompt_logprobs = sequence.prompt_logprobs;
     scheduler_.add_fork(*fork);
-    choices.push_back({.sequence = fork.get(), .row = row, .is_shared = true});
+    samples.push_back({.sequence = fork.get(), .row = row, .is_shared = true});
     sequences_.emplace(fork->id, std::move(fork));
   }
 }
 
-void Engine::choose(Choice& choice) {
-  const Sequence& sequence = *choice.sequence;
+void Engine::run_sampler(Sample& sample) {
+  const Sequence& sequence = *sample.sequence;
   const SamplingContext context = {
       .params = &sequence.params,
       .prompt = std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.num_prompt)),
       .output = sequence.output(),
-      .end_tokens = end_tokens_,
+      .eos_token_ids = eos_token_ids_,
       .seed = sequence.seed};
   if (runner_.has_top_k()) {
-    choice.token = sample(runner_.likely_tokens(choice.row), context);
+    sample.token = engine::sample(runner_.top_k(sample.row), context);
     return;
   }
-  std::span<float> logits = runner_.logits(choice.row);
+  std::span<float> logits = runner_.logits(sample.row);
   std::vector<float> raw;
-  if (choice.is_shared || sequence.params.logprobs) raw.assign(logits.begin(), logits.end());
-  std::vector<float> own;
-  if (choice.is_shared) {
-    own = raw;
-    logits = own;
+  if (sample.is_shared || sequence.params.logprobs) raw.assign(logits.begin(), logits.end());
+  std::vector<float> copy;
+  if (sample.is_shared) {
+    copy = raw;
+    logits = copy;
   }
-  choice.token = sample(logits, context);
-  if (choice.token && sequence.params.logprobs)
-    choice.logprobs = logprobs_of(raw, *choice.token, *sequence.params.logprobs);
+  sample.token = engine::sample(logits, context);
+  if (sample.token && sequence.params.logprobs)
+    sample.logprobs = logprobs_of(raw, *sample.token, *sequence.params.logprobs);
 }
 
-void Engine::accept(Choice& choice) {
-  Sequence& sequence = *choice.sequence;
+void Engine::append_token(Sample& sample) {
+  Sequence& sequence = *sample.sequence;
   Update update = {.id = sequence.id};
-  if (!choice.token) {
+  if (!sample.token) {
     finish(sequence,
            {.reason = FinishReason::Error,
-            .message = "no token can be chosen: all are forbidden, or the model gave no numbers"},
+            .message = "sampling failed: every token is masked, or the logits are NaN"},
            std::move(update));
     return;
   }
-  sequence.tokens.push_back(*choice.token);
+  sequence.tokens.push_back(*sample.token);
   ++num_output_tokens_;
   if (!sequence.first_token) sequence.first_token = Clock::now();
-  update.tokens.push_back(*choice.token);
+  update.tokens.push_back(*sample.token);
   update.num_prompt = sequence.num_prompt;
   update.num_cached = sequence.num_cached;
   update.num_output = sequence.num_output();
-  if (choice.logprobs) update.logprobs.push_back(*std::move(choice.logprobs));
+  if (sample.logprobs) update.logprobs.push_back(*std::move(sample.logprobs));
 
-  std::optional<Finish> end = end_of(sequence);
-  const bool is_end_token = end && end->stop_token;
-  if (sequence.text && !is_end_token) {
-    update.text = sequence.text->push(*choice.token);
-    if (const auto stop = sequence.text->stop()) {
-      end = {.reason = FinishReason::Stop, .stop_text = sequence.params.stop[*stop]};
+  std::optional<Finish> stop = check_stop(sequence);
+  const bool is_stop_token = stop && stop->stop_token;
+  if (sequence.detokenizer && !is_stop_token) {
+    update.text = sequence.detokenizer->push(*sample.token);
+    if (const auto matched = sequence.detokenizer->stop()) {
+      stop = {.reason = FinishReason::Stop, .stop_text = sequence.params.stop[*matched]};
     } else if (sequence.num_output() == sequence.params.min_tokens) {
-      sequence.text->set_stops(sequence.params.stop);
+      sequence.detokenizer->set_stops(sequence.params.stop);
     }
   }
-  if (end) {
-    finish(sequence, *std::move(end), std::move(update));
+  if (stop) {
+    finish(sequence, *std::move(stop), std::move(update));
   } else {
     pending_.push_back(std::move(update));
   }
 }
 
-std::optional<Finish> Engine::end_of(const Sequence& sequence) const {
+std::optional<Finish> Engine::check_stop(const Sequence& sequence) const {
   const SamplingParams& params = sequence.params;
   const TokenId token = sequence.tokens.back();
-  const bool is_end = !params.ignore_eos && contains(end_tokens_, token);
-  if (is_end || contains(params.stop_token_ids, token))
+  const bool is_eos = !params.ignore_eos && contains(eos_token_ids_, token);
+  if (is_eos || contains(params.stop_token_ids, token))
     return Finish{.reason = FinishReason::Stop, .stop_token = token};
   if (params.max_tokens && sequence.num_output() >= *params.max_tokens)
     return Finish{.reason = FinishReason::Length};
   if (sequence.num_tokens() >= config_.max_model_len) {
     return Finish{.reason = FinishReason::Length,
-                  .message = str("max_model_len of ", config_.max_model_len, " tokens is reached")};
+                  .message = str("max_model_len of ", config_.max_model_len, " tokens reached")};
   }
   return std::nullopt;
 }
 
 void Engine::finish(Sequence& sequence, Finish reason, Update update) {
-  if (sequence.text) update.text += sequence.text->finish();
+  if (sequence.detokenizer) update.text += sequence.detokenizer->finish();
   update.finish = std::move(reason);
   update.num_prompt = sequence.num_prompt;
   update.num_cached = sequence.num_cached;
@@ -340,7 +343,7 @@ void Engine::finish(Sequence& sequence, Finish reason, Update update) {
   update.first_scheduled = sequence.first_scheduled;
   update.first_token = sequence.first_token;
   const SequenceId id = sequence.id;
-  // Samples that it has not become yet end with it.
+  // Samples it has not forked into yet finish with it.
   for (std::int64_t sample = 1; sample < sequence.params.n; ++sample) {
     pending_.push_back(update);
     pending_.back().id.sample = sample;
@@ -350,13 +353,8 @@ void Engine::finish(Sequence& sequence, Finish reason, Update update) {
   sequences_.erase(id);
 }
 
-const Sequence* Engine::find(SequenceId id) const {
-  const auto found = sequences_.find(id);
-  return found == sequences_.end() ? nullptr : found->second.get();
-}
-
 void Engine::release_idle_memory() {
-  const std::vector<BlockId> ids = blocks_.forget_free();
+  const std::vector<BlockId> ids = blocks_.evict_free();
   for (std::size_t first = 0; first < ids.size();) {
     std::size_t end = first + 1;
     while (end < ids.size() && ids[end] == ids[end - 1] + 1)

@@ -1,5 +1,5 @@
-// Many requests through one model: each step computes a batch of tokens, chooses the next ones and
-// says what became of whom. One thread at a time; graft/api adds the thread.
+// Continuous batching: each step runs one batch of tokens from many requests through the model,
+// samples the next tokens and returns the new output. Not thread-safe; graft/api adds the thread.
 
 #pragma once
 
@@ -26,8 +26,8 @@ namespace graft::engine {
 
 class Engine {
  public:
-  // Allocates the cache. `tokenizer` may be null: then tokens in, tokens out, and stop strings are
-  // refused. Both must outlive it. Throws Error for a configuration that cannot work.
+  // Allocates the KV cache. `tokenizer` may be null: then updates have no text, and stop strings
+  // are rejected. Both must outlive the engine. Throws Error for an invalid configuration.
   Engine(models::OpenModel& model,
          const tokenizer::Tokenizer* tokenizer,
          const EngineConfig& config);
@@ -35,73 +35,71 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
   ~Engine();
 
-  // Throws Error when the request can never run: bad parameters, an empty prompt, a prompt that is
-  // longer than max_model_len or than the whole cache. May be called from any thread.
+  // Throws Error when the request can never run: invalid parameters, an empty prompt, or a prompt
+  // longer than max_model_len or the whole KV cache. Thread-safe.
   void check(const Request& request) const;
-  RequestId add(Request request);  // checks it too
-  // All samples of it end with FinishReason::Abort in the next step's updates. False when it has
-  // ended already.
+  RequestId add(Request request);  // calls check()
+  // All its sequences finish with FinishReason::Abort in the next step's updates. False when the
+  // request has already finished.
   bool abort(RequestId request);
 
-  // One batch. Nothing to do: returns without updates.
+  // Runs one batch. Returns no updates when there is nothing to do.
   std::vector<Update> step();
   bool has_work() const { return !sequences_.empty() || !pending_.empty(); }
 
-  // A sequence as it is now, with its part of the cache, to a file; it goes on running here. Throws
-  // Error when it has ended, or when the file cannot be written.
+  // Writes the state of a sequence and its KV cache blocks to a file; the sequence keeps running.
+  // Throws Error when it has finished or the file cannot be written.
   void save(SequenceId id, const std::filesystem::path& path) const;
-  // A request of one sample that goes on where the file was saved. Throws Error for a file of
-  // another model, another version or a damaged one.
-  RequestId restore(const std::filesystem::path& path, RequestId wanted = 0);
-  // The tokens of a running sequence.
-  const Sequence* find(SequenceId id) const;
+  // Adds a request with one sequence that continues from the saved state. `id` as Request::id.
+  // Throws Error when the file is damaged or belongs to another model or graft version.
+  RequestId restore(const std::filesystem::path& path, RequestId id = 0);
 
-  // One vector for the whole text: the hidden states after the last layer, pooled, of length 1. It
-  // is computed at once, in blocks that are free; nothing when too few are. Throws Error like
-  // check(), and Failure when the model fails.
+  // The hidden states after the last layer, pooled and normalized to length 1. Runs immediately in
+  // free blocks; returns nothing when there are too few. Throws Error like check(), and Failure
+  // when the model fails.
   std::optional<std::vector<float>> embed(const std::vector<TokenId>& tokens, Pooling pooling);
 
-  // Gives the memory of blocks that nobody uses back to the system, with the prefixes in them.
+  // Releases the memory of free blocks to the system and evicts the prefixes cached in them.
   void release_idle_memory();
 
   const EngineConfig& config() const { return config_; }
   EngineStats stats() const;
 
  private:
-  // One token to choose: the row of logits, and whether it must be copied before it is changed.
-  struct Choice {
+  // One token to sample.
+  struct Sample {
     Sequence* sequence = nullptr;
-    std::int64_t row = 0;
-    bool is_shared = false;
+    std::int64_t row = 0;    // of the step's logits
+    bool is_shared = false;  // several sequences sample from the row: copy before modifying it
     std::optional<TokenId> token = {};
     std::optional<TokenLogprobs> logprobs = {};
   };
 
-  RequestId new_id(RequestId wanted);
+  RequestId new_id(RequestId requested);
   Sequence& add_sequence(std::unique_ptr<Sequence> owned);
-  std::unique_ptr<tokenizer::Detokenizer> new_text(const SamplingParams& params) const;
-  void end_too_long(const Schedule& schedule);
+  std::unique_ptr<tokenizer::Detokenizer> new_detokenizer(const SamplingParams& params) const;
+  void finish_too_long(const Schedule& schedule);
   void commit(const Schedule& schedule, const std::vector<SequenceLogits>& rows);
   void collect_prompt_logprobs(Sequence& sequence, const SequenceLogits& rows);
-  void add_choices(Sequence& sequence, std::int64_t row, std::vector<Choice>& choices);
-  void choose(Choice& choice);
-  void accept(Choice& choice);
-  std::optional<Finish> end_of(const Sequence& sequence) const;
+  void add_samples(Sequence& sequence, std::int64_t row, std::vector<Sample>& samples);
+  void run_sampler(Sample& sample);
+  void append_token(Sample& sample);
+  std::optional<Finish> check_stop(const Sequence& sequence) const;
   void finish(Sequence& sequence, Finish reason, Update update);
   void fail_running(const std::string& message);
-  void put_back(Sequence& sequence, std::span<const std::byte> blocks);
+  void restore_blocks(Sequence& sequence, std::span<const std::byte> blocks);
 
   models::OpenModel& open_;
   const tokenizer::Tokenizer* tokenizer_;
   EngineConfig config_;
-  std::vector<TokenId> end_tokens_;
+  std::vector<TokenId> eos_token_ids_;
   BlockManager blocks_;
   Scheduler scheduler_;
   Runner runner_;
   std::map<SequenceId, std::unique_ptr<Sequence>> sequences_;
-  std::vector<Update> pending_;  // ends that no step has told yet
+  std::vector<Update> pending_;  // returned by the next step()
   std::mt19937_64 seeds_{std::random_device{}()};
-  mutable std::uint64_t fingerprint_ = 0;  // of the model; 0: not computed yet
+  mutable std::uint64_t fingerprint_ = 0;  // of the weights; 0: not computed yet
   RequestId next_request_ = 1;
   std::uint64_t next_arrival_ = 0;
   std::int64_t num_steps_ = 0;

@@ -1,5 +1,5 @@
-// Models on devices that are none: which part of the logits a step asks for changes no token, and a
-// device that fails ends what runs and nothing else.
+// The engine on simulated devices: requesting top-k instead of all logits changes no token, and a
+// device failure fails the running sequences only.
 
 #include <cstdint>
 #include <filesystem>
@@ -23,28 +23,28 @@ using ops::testing::test_bytes_out;
 using ops::testing::test_fault;
 using ops::testing::test_memory;
 
-constexpr const char* kOnTheProcessor =
+constexpr const char* kCpuOnly =
     "- {match: {name: \".*\"}, replace: {class: default, kwargs: {device: cpu}}}\n";
-constexpr const char* kOnTheDevice =
+constexpr const char* kDeviceOnly =
     "- {match: {name: \".*\"}, replace: {class: default, kwargs: {device: \"cuda:0\"}}}\n";
-constexpr const char* kExpertsOnTheProcessor = R"yaml(
+constexpr const char* kExpertsOnCpu = R"yaml(
 - match: {name: "[.]experts$"}
   replace: {class: experts, kwargs: {device: cpu, out_device: "cuda:0"}}
 - match: {name: ".*"}
   replace: {class: default, kwargs: {device: "cuda:0"}}
 )yaml";
-constexpr const char* kHeadOnTheProcessor = R"yaml(
+constexpr const char* kHeadOnCpu = R"yaml(
 - match: {name: "^lm_head$"}
   replace: {class: default, kwargs: {device: cpu}}
 - match: {name: ".*"}
   replace: {class: default, kwargs: {device: "cuda:0"}}
 )yaml";
 
-struct End {
+struct Output {
   std::vector<TokenId> tokens;
   std::optional<Finish> finish;
 };
-using Ends = std::map<SequenceId, End>;
+using Outputs = std::map<SequenceId, Output>;
 
 class OnDevices : public testing::Test {
  protected:
@@ -59,7 +59,7 @@ class OnDevices : public testing::Test {
     options.rules = rules;
     options.machine.num_gpus = 1;
     options.operators = ops::testing::with_test_devices;
-    options.num_threads = 1;  // thousands of tiny loops: more would wait for each other
+    options.num_threads = 1;  // thousands of tiny loops: synchronizing threads would dominate
     return options;
   }
   static EngineConfig config() {
@@ -92,192 +92,192 @@ class OnDevices : public testing::Test {
     return params;
   }
 
-  static void take(const std::vector<Update>& updates, Ends& ends) {
+  static void collect(const std::vector<Update>& updates, Outputs& outputs) {
     for (const Update& update : updates) {
-      End& end = ends[update.id];
-      EXPECT_FALSE(end.finish) << "an update after the end";
-      end.tokens.insert(end.tokens.end(), update.tokens.begin(), update.tokens.end());
-      end.finish = update.finish;
+      Output& output = outputs[update.id];
+      EXPECT_FALSE(output.finish) << "an update after the last one";
+      output.tokens.insert(output.tokens.end(), update.tokens.begin(), update.tokens.end());
+      output.finish = update.finish;
     }
   }
-  // Until nothing is left to do, which must come.
-  static Ends run(Engine& engine, const std::vector<Request>& requests) {
+  // Runs all requests to the end, within 1000 steps.
+  static Outputs run(Engine& engine, const std::vector<Request>& requests) {
     for (const Request& each : requests)
       engine.add(each);
-    Ends ends;
+    Outputs outputs;
     for (int step = 0; engine.has_work() && step < 1000; ++step)
-      take(engine.step(), ends);
+      collect(engine.step(), outputs);
     EXPECT_FALSE(engine.has_work());
     EXPECT_EQ(engine.stats().blocks.num_used, 0);
-    for (const auto& [id, end] : ends)
-      EXPECT_TRUE(end.finish) << "request " << id.request << " never ended";
-    return ends;
+    for (const auto& [id, output] : outputs)
+      EXPECT_TRUE(output.finish) << "request " << id.request << " never finished";
+    return outputs;
   }
   static std::vector<std::vector<TokenId>> tokens_of(OpenModel& open,
                                                      const std::vector<Request>& requests) {
     Engine engine(open, nullptr, config());
     std::vector<std::vector<TokenId>> tokens;
     test_bytes_out() = 0;
-    for (const auto& [id, end] : run(engine, requests))
-      tokens.push_back(end.tokens);
+    for (const auto& [id, output] : run(engine, requests))
+      tokens.push_back(output.tokens);
     return tokens;
   }
 };
 
-struct Placed {
+struct PlacementCase {
   const char* name;
   const char* rules;
 };
 
-class EngineDevices : public OnDevices, public testing::WithParamInterface<Placed> {
+class EngineDevices : public OnDevices, public testing::WithParamInterface<PlacementCase> {
  protected:
   static models::OpenOptions placed() { return options(GetParam().rules); }
 };
 
-// Of different lengths: the company changes from step to step, and what it wants with it.
-std::vector<Request> mixed(std::vector<Request> requests) {
+// Gives each request another length, so that the batch and its required top k change over time.
+std::vector<Request> with_mixed_lengths(std::vector<Request> requests) {
   std::int64_t length = 3;
   for (Request& request : requests)
     request.params.max_tokens = length += 2;
   return requests;
 }
 
-TEST_P(EngineDevices, WhatAStepAsksForChangesNoToken) {
-  SamplingParams narrow = top_k(30);
-  narrow.top_p = 0.8;
-  narrow.min_p = 0.01;
+TEST_P(EngineDevices, TopKOutputEqualsFullLogits) {
+  SamplingParams filtered = top_k(30);
+  filtered.top_p = 0.8;
+  filtered.min_p = 0.01;
   SamplingParams typical = top_k(40);
   typical.typical_p = 0.7;
   typical.temperature = 1.7;
   SamplingParams samples = top_k(3);
-  samples.n = 6;  // ten sequences: a size that passes are brought to
-  SamplingParams open_ended;
+  samples.n = 6;  // ten sequences in all, which are padded to a graph bucket
+  SamplingParams unfiltered;
   SamplingParams penalties = greedy();
   penalties.repetition_penalty = 1.3;
   SamplingParams logprobs = greedy();
   logprobs.logprobs = 2;
   SamplingParams prompt = top_k(4);
   prompt.prompt_logprobs = 1;
-  SamplingParams late = greedy();
-  late.min_tokens = 2;
+  SamplingParams min_tokens = greedy();
+  min_tokens.min_tokens = 2;
   const std::vector<std::vector<Request>> workloads = {
-      mixed({request(1, greedy()), request(2, greedy()), request(3, greedy())}),
-      mixed({request(4, greedy()), request(5, top_k(5)), request(6, narrow), request(7, typical),
-             request(8, samples)}),
-      mixed({request(9, prompt), request(10, logprobs), request(11, late), request(12, open_ended),
-             request(13, penalties), request(14, top_k(100)), request(15, narrow),
-             request(16, greedy())})};
-  OpenModel here(folder(), options(kOnTheProcessor));
-  OpenModel there(folder(), placed());
+      with_mixed_lengths({request(1, greedy()), request(2, greedy()), request(3, greedy())}),
+      with_mixed_lengths({request(4, greedy()), request(5, top_k(5)), request(6, filtered),
+                          request(7, typical), request(8, samples)}),
+      with_mixed_lengths({request(9, prompt), request(10, logprobs), request(11, min_tokens),
+                          request(12, unfiltered), request(13, penalties), request(14, top_k(100)),
+                          request(15, filtered), request(16, greedy())})};
+  OpenModel cpu(folder(), options(kCpuOnly));
+  OpenModel device(folder(), placed());
   for (const std::vector<Request>& requests : workloads)
-    EXPECT_EQ(tokens_of(there, requests), tokens_of(here, requests));
+    EXPECT_EQ(tokens_of(device, requests), tokens_of(cpu, requests));
 }
 
-// Passes of the same size that want something else, in one engine: what was recorded for one is of
-// no use to the other.
-TEST_P(EngineDevices, RecordedPassesGiveWhatIsWanted) {
+// Batches of the same size that need different logits must not replay each other's graph.
+TEST_P(EngineDevices, CapturedGraphsAreKeyedByTheRequestedLogits) {
   SamplingParams logprobs = greedy();
   logprobs.logprobs = 1;
-  OpenModel here(folder(), options(kOnTheProcessor));
-  OpenModel there(folder(), placed());
-  Engine want(here, nullptr, config());
-  Engine got(there, nullptr, config());
+  OpenModel cpu(folder(), options(kCpuOnly));
+  OpenModel device(folder(), placed());
+  Engine cpu_engine(cpu, nullptr, config());
+  Engine device_engine(device, nullptr, config());
   for (const SamplingParams& params :
        {greedy(), top_k(5), logprobs, top_k(40), top_k(6), greedy()}) {
     const std::vector<Request> three = {request(1, params), request(2, params), request(3, params)};
-    const Ends wanted = run(want, three);
-    for (const auto& [id, end] : run(got, three))
-      EXPECT_EQ(end.tokens, wanted.at(id).tokens);
+    const Outputs want = run(cpu_engine, three);
+    for (const auto& [id, output] : run(device_engine, three))
+      EXPECT_EQ(output.tokens, want.at(id).tokens);
   }
 }
 
-TEST_P(EngineDevices, OnlyWhatIsNeededIsCopied) {
+TEST_P(EngineDevices, CopiesOnlyTheRequiredTopK) {
   OpenModel open(folder(), placed());
-  const std::vector<Request> best = {request(1, greedy()), request(2, greedy())};
-  const std::vector<Request> few = {request(1, greedy()), request(2, top_k(9))};
-  std::vector<Request> all = best;
+  const std::vector<Request> top_1 = {request(1, greedy()), request(2, greedy())};
+  const std::vector<Request> top_9 = {request(1, greedy()), request(2, top_k(9))};
+  std::vector<Request> all = top_1;
   all.back().params.logprobs = 0;
-  tokens_of(open, best);
-  const std::size_t least = test_bytes_out();
-  tokens_of(open, few);
-  const std::size_t more = test_bytes_out();
+  tokens_of(open, top_1);
+  const std::size_t top_1_bytes = test_bytes_out();
+  tokens_of(open, top_9);
+  const std::size_t top_9_bytes = test_bytes_out();
   tokens_of(open, all);
-  const std::size_t most = test_bytes_out();
-  // Twenty tokens, chosen in rows of one candidate, of 16, or of all.
-  if (GetParam().rules == kHeadOnTheProcessor) {
-    EXPECT_EQ(least, most);
-    EXPECT_EQ(more, most);
+  const std::size_t all_bytes = test_bytes_out();
+  // Twenty tokens, sampled from rows of 1, 16 (9 rounded up) or all logits.
+  if (GetParam().rules == kHeadOnCpu) {
+    EXPECT_EQ(top_1_bytes, all_bytes);
+    EXPECT_EQ(top_9_bytes, all_bytes);
   } else {
     const std::size_t row = static_cast<std::size_t>(open.model().vocab_size()) * sizeof(float);
-    EXPECT_EQ(more - least, 20 * 15 * 2 * sizeof(float));
-    EXPECT_EQ(most - least, 20 * (row - 2 * sizeof(float)));
+    EXPECT_EQ(top_9_bytes - top_1_bytes, 20 * 15 * 2 * sizeof(float));
+    EXPECT_EQ(all_bytes - top_1_bytes, 20 * (row - 2 * sizeof(float)));
   }
 }
 
-// Whatever is asked when the device fails: what runs ends with its words, once; the next request is
-// answered as if nothing had been.
-TEST_P(EngineDevices, AFailureEndsWhatRunsAndNothingElse) {
+// At whichever device call the failure occurs, the running sequences finish once with its message,
+// and the next requests give the usual output.
+TEST_P(EngineDevices, FailureEndsOnlyRunningSequences) {
   OpenModel open(folder(), placed());
   const std::vector<Request> two = {request(1, greedy()), request(2, top_k(9))};
   const auto want = tokens_of(open, two);
   Engine engine(open, nullptr, config());
   std::int64_t num_failures = 0;
-  std::int64_t num_untouched = 0;
-  for (std::int64_t n = 1; num_untouched == 0; n += 1 + n / 12) {
+  std::int64_t num_completed = 0;
+  for (std::int64_t n = 1; num_completed == 0; n += 1 + n / 12) {
     SCOPED_TRACE(n);
     test_fault() = {.countdown = n};
-    for (const auto& [id, end] : run(engine, two)) {
-      if (end.finish->reason == FinishReason::Length) {
-        ++num_untouched;
+    for (const auto& [id, output] : run(engine, two)) {
+      if (output.finish->reason == FinishReason::Length) {
+        ++num_completed;
         continue;
       }
       ++num_failures;
-      EXPECT_EQ(end.finish->reason, FinishReason::Error);
-      EXPECT_EQ(end.finish->message, "cuda:0: broken for a test");
+      EXPECT_EQ(output.finish->reason, FinishReason::Error);
+      EXPECT_EQ(output.finish->message, "cuda:0: broken for a test");
     }
     test_fault() = {};
     std::vector<std::vector<TokenId>> tokens;
-    for (const auto& [id, end] : run(engine, two))
-      tokens.push_back(end.tokens);
+    for (const auto& [id, output] : run(engine, two))
+      tokens.push_back(output.tokens);
     ASSERT_EQ(tokens, want);
   }
   EXPECT_GT(num_failures, 60);
 }
 
-TEST_P(EngineDevices, ADeviceThatStaysBrokenEndsEveryRequest) {
+TEST_P(EngineDevices, PermanentFailureEndsEveryRequest) {
   OpenModel open(folder(), placed());
-  EngineConfig one_seat = config();
-  one_seat.max_num_seqs = 1;
-  Engine engine(open, nullptr, one_seat);
+  EngineConfig one_slot = config();
+  one_slot.max_num_seqs = 1;
+  Engine engine(open, nullptr, one_slot);
   test_fault() = {.countdown = 200, .is_lasting = true};
-  const Ends ends = run(engine, {request(1, greedy()), request(2, greedy()), request(3, top_k(2))});
-  EXPECT_EQ(ends.size(), 3U);
-  for (const auto& [id, end] : ends) {
-    EXPECT_EQ(end.finish->reason, FinishReason::Error);
-    EXPECT_EQ(end.finish->message, "cuda:0: broken for a test");
+  const Outputs outputs =
+      run(engine, {request(1, greedy()), request(2, greedy()), request(3, top_k(2))});
+  EXPECT_EQ(outputs.size(), 3U);
+  for (const auto& [id, output] : outputs) {
+    EXPECT_EQ(output.finish->reason, FinishReason::Error);
+    EXPECT_EQ(output.finish->message, "cuda:0: broken for a test");
   }
   EXPECT_THROW(engine.embed({1, 2, 3}, Pooling::Mean), Failure);
   EXPECT_EQ(engine.stats().blocks.num_used, 0);
 }
 
-std::string test_name(const testing::TestParamInfo<Placed>& placed) {
-  return placed.param.name;
+std::string test_name(const testing::TestParamInfo<PlacementCase>& info) {
+  return info.param.name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules,
                          EngineDevices,
-                         testing::Values(Placed{"OnTheDevice", kOnTheDevice},
-                                         Placed{"ExpertsApart", kExpertsOnTheProcessor},
-                                         Placed{"HeadApart", kHeadOnTheProcessor}),
+                         testing::Values(PlacementCase{"DeviceOnly", kDeviceOnly},
+                                         PlacementCase{"ExpertsOnCpu", kExpertsOnCpu},
+                                         PlacementCase{"HeadOnCpu", kHeadOnCpu}),
                          test_name);
 
-// Memory that a pass needs beyond what there is: the engine says so before it takes requests.
-TEST_F(OnDevices, MemoryThatIsNotThereIsAnErrorWithNumbers) {
-  OpenModel open(folder(), options(kOnTheDevice));
-  test_memory().set_capacity(3000);
+// The warm-up in the constructor reports out of memory before any request is accepted.
+TEST_F(OnDevices, ConstructorReportsOutOfMemory) {
+  OpenModel open(folder(), options(kDeviceOnly));
+  test_memory().set_room(3000);
   try {
     const Engine engine(open, nullptr, config());
-    FAIL() << "an engine without memory to work in";
+    FAIL() << "expected an out-of-memory error";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "cuda:0: cannot allocate 1.0 MiB, 2.9 KiB are free");
   }

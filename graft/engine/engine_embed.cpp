@@ -6,14 +6,15 @@
 
 #include "graft/base/error.h"
 #include "graft/engine/engine.h"
+#include "graft/tensor/tensor.h"
 
 namespace graft::engine {
 namespace {
 
-// The rows of a text as they pass, chunk by chunk, to one row.
-class Pool {
+// Accumulates the hidden states of a text, chunk by chunk.
+class Pooler {
  public:
-  Pool(Pooling pooling, std::int64_t hidden_size)
+  Pooler(Pooling pooling, std::int64_t hidden_size)
       : pooling_(pooling), sum_(static_cast<std::size_t>(hidden_size), 0.0) {}
 
   void add(TensorView rows) {
@@ -26,7 +27,7 @@ class Pool {
     }
   }
 
-  // The direction is all that counts: a mean and a sum have the same.
+  // Normalized to length 1, so the sum gives the same result as the mean.
   std::vector<float> unit_vector() const {
     double squares = 0;
     for (const double value : sum_)
@@ -68,7 +69,7 @@ std::optional<std::vector<float>> Engine::embed(const std::vector<TokenId>& toke
   std::vector<BlockCopy> copies;
   if (!blocks_.prepare(table, 0, num_tokens, copies)) return std::nullopt;
   models::Model& model = open_.model();
-  Pool pool(pooling, model.hidden_size());
+  Pooler pooler(pooling, model.hidden_size());
   const std::int64_t last_layer = model.num_layers();
   try {
     for (std::int64_t first = 0; first < num_tokens; first += config_.max_num_batched_tokens) {
@@ -76,7 +77,7 @@ std::optional<std::vector<float>> Engine::embed(const std::vector<TokenId>& toke
       model.forward(chunk_of(tokens, first, end, table), ops::Phase::Prefill,
                     {.logits = TensorView(nullptr, DType::F32, {0, model.vocab_size()})},
                     [&](std::int64_t layer, TensorView hidden) {
-                      if (layer == last_layer) pool.add(hidden);
+                      if (layer == last_layer) pooler.add(hidden);
                     });
       num_computed_tokens_ += end - first;
     }
@@ -85,7 +86,7 @@ std::optional<std::vector<float>> Engine::embed(const std::vector<TokenId>& toke
     throw Failure(error.what());
   }
   blocks_.free(table);
-  return pool.unit_vector();
+  return pooler.unit_vector();
 }
 
 }  // namespace graft::engine

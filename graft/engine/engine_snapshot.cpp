@@ -9,14 +9,15 @@
 #include "graft/base/error.h"
 #include "graft/engine/engine.h"
 #include "graft/engine/snapshot.h"
+#include "graft/formats/weight_source.h"
 
 namespace graft::engine {
 namespace {
 
-// Of the tensors' names, types and shapes, and of a little of each one's data: enough to tell two
-// models apart without reading gigabytes. Never 0.
+// Hash of the tensors' names, types and shapes and of the first and last 64 bytes of their data:
+// distinguishes models without reading all weights. Never 0.
 std::uint64_t fingerprint_of(const formats::WeightSource& source) {
-  constexpr std::size_t kSample = 64;
+  constexpr std::size_t kSampleBytes = 64;
   std::uint64_t hash = 1;
   const auto add = [&](const void* data, std::size_t size) {
     hash = XXH3_64bits_withSeed(data, size, hash);
@@ -25,7 +26,7 @@ std::uint64_t fingerprint_of(const formats::WeightSource& source) {
     add(tensor.name.data(), tensor.name.size());
     add(&tensor.dtype, sizeof(tensor.dtype));
     add(tensor.shape.data(), tensor.shape.size() * sizeof(std::int64_t));
-    const std::size_t size = std::min(kSample, tensor.data.size());
+    const std::size_t size = std::min(kSampleBytes, tensor.data.size());
     add(tensor.data.data(), size);
     add(tensor.data.data() + tensor.data.size() - size, size);
   }
@@ -35,9 +36,10 @@ std::uint64_t fingerprint_of(const formats::WeightSource& source) {
 }  // namespace
 
 void Engine::save(SequenceId id, const std::filesystem::path& path) const {
-  const Sequence* sequence = find(id);
-  if (sequence == nullptr)
-    fail("request ", id.request, ", sample ", id.sample, ": has ended, or never was");
+  const auto found = sequences_.find(id);
+  if (found == sequences_.end())
+    fail("request ", id.request, ", sample ", id.sample, ": not found, it may have finished");
+  const Sequence& sequence = *found->second;
   const models::Model& model = open_.model();
   if (fingerprint_ == 0) fingerprint_ = fingerprint_of(open_.source());
   Snapshot snapshot;
@@ -45,27 +47,27 @@ void Engine::save(SequenceId id, const std::filesystem::path& path) const {
   snapshot.cache_form = model.cache_form();
   snapshot.block_tokens = blocks_.block_tokens();
   snapshot.block_bytes = model.cache_bytes_per_block();
-  snapshot.params = sequence->params;
-  snapshot.params.n = 1;  // one sequence is saved, not those it would become
-  snapshot.seed = sequence->seed;
-  snapshot.priority = sequence->priority;
-  snapshot.cache_salt = sequence->table.root;
-  snapshot.num_prompt = sequence->num_prompt;
-  snapshot.num_computed = sequence->num_computed;
-  snapshot.tokens = sequence->tokens;
+  snapshot.params = sequence.params;
+  snapshot.params.n = 1;  // saves this sequence, without the forks it has not made yet
+  snapshot.seed = sequence.seed;
+  snapshot.priority = sequence.priority;
+  snapshot.cache_salt = sequence.table.root_id;
+  snapshot.num_prompt = sequence.num_prompt;
+  snapshot.num_computed = sequence.num_computed;
+  snapshot.tokens = sequence.tokens;
   std::vector<std::byte> bytes(snapshot.block_bytes);
   write_snapshot(path, snapshot, blocks_.blocks_for(snapshot.num_computed), [&](std::int64_t i) {
-    model.save_block(sequence->table.blocks[static_cast<std::size_t>(i)], bytes);
+    model.save_block(sequence.table.blocks[static_cast<std::size_t>(i)], bytes);
     return std::span<const std::byte>(bytes);
   });
 }
 
-RequestId Engine::restore(const std::filesystem::path& path, RequestId wanted) {
+RequestId Engine::restore(const std::filesystem::path& path, RequestId id) {
   Snapshot snapshot = read_snapshot(path);
   if (fingerprint_ == 0) fingerprint_ = fingerprint_of(open_.source());
   if (snapshot.model != fingerprint_) fail(path.string(), ": saved with another model");
   if (snapshot.cache_form != open_.model().cache_form()) {
-    fail(path.string(), ": its KV cache is ", snapshot.cache_form, ", this one ",
+    fail(path.string(), ": saved with KV cache layout ", snapshot.cache_form, ", this model uses ",
          open_.model().cache_form());
   }
   try {
@@ -74,7 +76,7 @@ RequestId Engine::restore(const std::filesystem::path& path, RequestId wanted) {
     fail(path.string(), ": ", error.what());
   }
   auto sequence = std::make_unique<Sequence>();
-  sequence->id = {.request = new_id(wanted), .sample = 0};
+  sequence->id = {.request = new_id(id), .sample = 0};
   sequence->seed = snapshot.seed;
   sequence->priority = snapshot.priority;
   sequence->table = salted_table(snapshot.cache_salt);
@@ -82,29 +84,29 @@ RequestId Engine::restore(const std::filesystem::path& path, RequestId wanted) {
   sequence->tokens = std::move(snapshot.tokens);
   sequence->params = std::move(snapshot.params);
   sequence->num_computed = snapshot.num_computed;
-  // Blocks of another size, no room just now, or logprobs of the whole prompt still to come:
-  // computing the tokens again gives the same bits.
-  const bool can_put_back = snapshot.block_tokens == blocks_.block_tokens() &&
-                            blocks_.blocks_for(snapshot.num_computed) <= blocks_.num_free() &&
-                            !(sequence->params.prompt_logprobs && sequence->num_output() == 0);
-  if (can_put_back) {
-    put_back(*sequence, snapshot.blocks);
+  // The tokens are recomputed, with the same bits, when the block size differs, too few blocks are
+  // free, or prompt logprobs are still needed.
+  const bool can_restore = snapshot.block_tokens == blocks_.block_tokens() &&
+                           blocks_.blocks_for(snapshot.num_computed) <= blocks_.num_free() &&
+                           !(sequence->params.prompt_logprobs && sequence->num_output() == 0);
+  if (can_restore) {
+    restore_blocks(*sequence, snapshot.blocks);
   } else {
     sequence->num_computed = 0;
   }
   Sequence& added = add_sequence(std::move(sequence));
-  // What was given out before the file was saved is not given out again.
-  for (std::int64_t i = 0; added.text && i < added.num_output(); ++i) {
-    if (i == added.params.min_tokens) added.text->set_stops(added.params.stop);
-    added.text->push(added.output()[static_cast<std::size_t>(i)]);
+  // Replays the output through the detokenizer: text returned before the save is not repeated.
+  for (std::int64_t i = 0; added.detokenizer && i < added.num_output(); ++i) {
+    if (i == added.params.min_tokens) added.detokenizer->set_stops(added.params.stop);
+    added.detokenizer->push(added.output()[static_cast<std::size_t>(i)]);
   }
   return added.id.request;
 }
 
-void Engine::put_back(Sequence& sequence, std::span<const std::byte> blocks) {
+void Engine::restore_blocks(Sequence& sequence, std::span<const std::byte> blocks) {
   std::vector<BlockCopy> copies;
   const bool has_room = blocks_.prepare(sequence.table, 0, sequence.num_computed, copies);
-  GRAFT_CHECK(has_room && copies.empty(), "no room for a restored sequence");
+  GRAFT_CHECK(has_room && copies.empty(), "too few free blocks for a restored sequence");
   const std::size_t block_bytes = open_.model().cache_bytes_per_block();
   for (std::size_t i = 0; i < sequence.table.blocks.size(); ++i) {
     const auto block = blocks.subspan(i * block_bytes, block_bytes);

@@ -1,5 +1,5 @@
-// The same answer in any company: random workloads on every kind of configuration are compared, bit
-// for bit, with each request run alone.
+// Batch invariance: random workloads under many configurations give, bit for bit, the output of
+// each request run alone.
 
 #include "graft/engine/engine.h"
 
@@ -23,7 +23,7 @@ namespace {
 
 using models::OpenModel;
 
-struct Answer {
+struct Output {
   std::vector<TokenId> tokens;
   std::vector<TokenLogprobs> logprobs;
   std::vector<TokenLogprobs> prompt_logprobs;
@@ -31,24 +31,24 @@ struct Answer {
   std::optional<Finish> finish;
   std::int64_t num_cached = 0;
 };
-using Answers = std::map<SequenceId, Answer>;
+using Outputs = std::map<SequenceId, Output>;
 
-void take(std::vector<Update> updates, Answers& answers) {
+void collect(std::vector<Update> updates, Outputs& outputs) {
   for (Update& update : updates) {
-    Answer& answer = answers[update.id];
-    EXPECT_FALSE(answer.finish) << "an update after the end";
-    answer.tokens.insert(answer.tokens.end(), update.tokens.begin(), update.tokens.end());
-    answer.logprobs.insert(answer.logprobs.end(), update.logprobs.begin(), update.logprobs.end());
-    answer.text += update.text;
-    answer.finish = update.finish;
-    answer.num_cached = update.num_cached;
-    answer.prompt_logprobs = update.prompt_logprobs;
+    Output& output = outputs[update.id];
+    EXPECT_FALSE(output.finish) << "an update after the last one";
+    output.tokens.insert(output.tokens.end(), update.tokens.begin(), update.tokens.end());
+    output.logprobs.insert(output.logprobs.end(), update.logprobs.begin(), update.logprobs.end());
+    output.text += update.text;
+    output.finish = update.finish;
+    output.num_cached = update.num_cached;
+    output.prompt_logprobs = update.prompt_logprobs;
   }
 }
 
-void run_all(Engine& engine, Answers& answers) {
+void run_all(Engine& engine, Outputs& outputs) {
   while (engine.has_work())
-    take(engine.step(), answers);
+    collect(engine.step(), outputs);
 }
 
 bool is_same(const std::vector<TokenLogprobs>& a, const std::vector<TokenLogprobs>& b) {
@@ -58,7 +58,7 @@ bool is_same(const std::vector<TokenLogprobs>& a, const std::vector<TokenLogprob
   });
 }
 
-void expect_same(const Answer& got, const Answer& want, const std::string& what) {
+void expect_same(const Output& got, const Output& want, const std::string& what) {
   EXPECT_EQ(got.tokens, want.tokens) << what;
   EXPECT_TRUE(is_same(got.logprobs, want.logprobs)) << what << ": logprobs differ";
   EXPECT_TRUE(is_same(got.prompt_logprobs, want.prompt_logprobs)) << what << ": prompt logprobs";
@@ -67,20 +67,20 @@ void expect_same(const Answer& got, const Answer& want, const std::string& what)
   EXPECT_EQ(got.finish->reason, want.finish->reason) << what;
 }
 
-// Alone, in one piece, without any cache.
-Answers run_alone(OpenModel& open, const Request& request) {
+// Alone in the engine, unchunked, without prefix caching.
+Outputs run_alone(OpenModel& open, const Request& request) {
   EngineConfig config;
   config.enable_prefix_caching = false;
   config.max_model_len = 256;
   config.num_kvcache_blocks = 200;
   Engine engine(open, nullptr, config);
   const RequestId id = engine.add(request);
-  Answers answers;
-  run_all(engine, answers);
-  Answers by_sample;
-  for (auto& [sequence, answer] : answers) {
+  Outputs outputs;
+  run_all(engine, outputs);
+  Outputs by_sample;
+  for (auto& [sequence, output] : outputs) {
     EXPECT_EQ(sequence.request, id);
-    by_sample[{.request = 0, .sample = sequence.sample}] = answer;
+    by_sample[{.request = 0, .sample = sequence.sample}] = output;
   }
   return by_sample;
 }
@@ -96,7 +96,7 @@ class Pick {
   std::mt19937 random_;
 };
 
-// Prompts that begin alike, all kinds of parameters.
+// Prompts with shared prefixes and random sampling parameters.
 std::vector<Request> make_requests(std::int64_t count, std::int64_t vocab_size, Pick& pick) {
   std::vector<Request> requests;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -124,33 +124,33 @@ std::vector<Request> make_requests(std::int64_t count, std::int64_t vocab_size, 
   return requests;
 }
 
-struct Company {
-  std::int64_t budget, seats, blocks, block_tokens, chunk;
+struct Limits {
+  std::int64_t budget, slots, blocks, block_tokens, chunk;
   bool caching;
 };
 
-class EngineCompany : public testing::TestWithParam<Company> {};
+class EngineBatchInvariance : public testing::TestWithParam<Limits> {};
 
-EngineConfig config_of(const Company& company) {
+EngineConfig config_of(const Limits& limits) {
   EngineConfig config;
-  config.max_num_batched_tokens = company.budget;
-  config.max_num_seqs = company.seats;
-  config.num_kvcache_blocks = company.blocks;
-  config.kvcache_block_size = company.block_tokens;
-  config.chunk_prefill_size = company.chunk;
-  config.enable_prefix_caching = company.caching;
+  config.max_num_batched_tokens = limits.budget;
+  config.max_num_seqs = limits.slots;
+  config.num_kvcache_blocks = limits.blocks;
+  config.kvcache_block_size = limits.block_tokens;
+  config.chunk_prefill_size = limits.chunk;
+  config.enable_prefix_caching = limits.caching;
   config.max_model_len = 256;
   return config;
 }
 
-void expect_alone(OpenModel& open,
-                  const std::map<RequestId, Request>& requests,
-                  const Answers& answers) {
+void expect_same_as_alone(OpenModel& open,
+                          const std::map<RequestId, Request>& requests,
+                          const Outputs& outputs) {
   for (const auto& [id, request] : requests) {
     for (const auto& [sample, want] : run_alone(open, request)) {
       const SequenceId sequence = {.request = id, .sample = sample.sample};
-      ASSERT_TRUE(answers.contains(sequence)) << "request " << id << " never ended";
-      const Answer& got = answers.at(sequence);
+      ASSERT_TRUE(outputs.contains(sequence)) << "request " << id << " never finished";
+      const Output& got = outputs.at(sequence);
       if (got.finish && got.finish->reason == FinishReason::Abort) {
         EXPECT_TRUE(std::equal(got.tokens.begin(), got.tokens.end(), want.tokens.begin()));
       } else {
@@ -160,7 +160,7 @@ void expect_alone(OpenModel& open,
   }
 }
 
-TEST_P(EngineCompany, AnswersAreThoseOfEachRequestAlone) {
+TEST_P(EngineBatchInvariance, OutputEqualsEachRequestAlone) {
   for (const char* name : {"deepseek-v3", "llama"}) {
     const auto folder = golden_checkpoint(name);
     OpenModel open(folder);
@@ -168,7 +168,7 @@ TEST_P(EngineCompany, AnswersAreThoseOfEachRequestAlone) {
     std::vector<Request> queue =
         make_requests(kUnderSanitizers ? 24 : 64, open.model().vocab_size(), pick);
     std::map<RequestId, Request> requests;
-    Answers answers;
+    Outputs outputs;
     {
       Engine engine(open, nullptr, config_of(GetParam()));
       while (!queue.empty() || engine.has_work()) {
@@ -176,28 +176,28 @@ TEST_P(EngineCompany, AnswersAreThoseOfEachRequestAlone) {
           requests[engine.add(queue.back())] = queue.back();
           queue.pop_back();
         }
-        // One in twenty is aborted half-way.
+        // Abort a random request in one of twenty steps.
         if (pick(0, 19) == 0 && !requests.empty()) {
           auto victim = requests.begin();
           std::advance(victim, pick(0, static_cast<std::int64_t>(requests.size()) - 1));
           engine.abort(victim->first);
         }
-        take(engine.step(), answers);
+        collect(engine.step(), outputs);
       }
       EXPECT_EQ(engine.stats().blocks.num_used, 0);
     }
-    expect_alone(open, requests, answers);
+    expect_same_as_alone(open, requests, outputs);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Configurations,
-                         EngineCompany,
-                         testing::Values(Company{2048, 64, 400, 16, 0, true},
-                                         Company{2048, 64, 400, 16, 0, false},
-                                         Company{32, 8, 120, 4, 7, true},   // small chunks
-                                         Company{64, 16, 24, 8, 64, true},  // preemptions
-                                         Company{16, 4, 300, 1, 16, true},
-                                         Company{100, 20, 30, 8, 33, false}));
+                         EngineBatchInvariance,
+                         testing::Values(Limits{2048, 64, 400, 16, 0, true},
+                                         Limits{2048, 64, 400, 16, 0, false},
+                                         Limits{32, 8, 120, 4, 7, true},   // small chunks
+                                         Limits{64, 16, 24, 8, 64, true},  // preemptions
+                                         Limits{16, 4, 300, 1, 16, true},
+                                         Limits{100, 20, 30, 8, 33, false}));
 
 class EngineTest : public testing::Test {
  protected:
@@ -218,19 +218,19 @@ class EngineTest : public testing::Test {
   }
 };
 
-TEST_F(EngineTest, GreedyIsWhatTheModelGivesWithoutAnEngine) {
+TEST_F(EngineTest, GreedyMatchesModelWithoutEngine) {
   OpenModel open(folder());
   const std::vector<TokenId> want = models::generate_greedy(open.model(), prompt_of(20), 24);
   Engine engine(open, nullptr, {.max_model_len = 100});
   const RequestId id = engine.add(greedy(prompt_of(20), 24));
-  Answers answers;
-  run_all(engine, answers);
-  EXPECT_EQ((answers[{.request = id, .sample = 0}].tokens), want);
+  Outputs outputs;
+  run_all(engine, outputs);
+  EXPECT_EQ((outputs[{.request = id, .sample = 0}].tokens), want);
 }
 
-TEST_F(EngineTest, PreemptionsHappenAndChangeNothing) {
+TEST_F(EngineTest, PreemptionDoesNotChangeOutput) {
   OpenModel open(folder());
-  Answers answers;
+  Outputs outputs;
   std::map<RequestId, Request> requests;
   {
     Engine engine(open, nullptr, config_of({64, 8, 8, 8, 64, true}));
@@ -238,31 +238,31 @@ TEST_F(EngineTest, PreemptionsHappenAndChangeNothing) {
       Request request = greedy(prompt_of(10 + i), 30);
       requests[engine.add(request)] = request;
     }
-    run_all(engine, answers);
+    run_all(engine, outputs);
     EXPECT_GT(engine.stats().num_preemptions, 0);
   }
-  expect_alone(open, requests, answers);
+  expect_same_as_alone(open, requests, outputs);
 }
 
-TEST_F(EngineTest, ASecondPromptWithTheSameBeginningIsMostlyCached) {
+TEST_F(EngineTest, SecondPromptHitsPrefixCache) {
   OpenModel open(folder());
   Engine engine(open, nullptr, config_of({256, 8, 100, 4, 0, true}));
-  Answers answers;
+  Outputs outputs;
   engine.add(greedy(prompt_of(41), 1));
-  run_all(engine, answers);
+  run_all(engine, outputs);
   const RequestId second = engine.add(greedy(prompt_of(41), 1));
-  run_all(engine, answers);
-  EXPECT_EQ((answers[{.request = second, .sample = 0}].num_cached), 40);
+  run_all(engine, outputs);
+  EXPECT_EQ((outputs[{.request = second, .sample = 0}].num_cached), 40);
   EXPECT_EQ(engine.stats().num_hit_tokens, 40);
   EXPECT_EQ(engine.stats().num_computed_tokens, 42);
-  // The idle cache can be given up, prefixes and all.
+  // Releasing idle memory also empties the prefix cache.
   engine.release_idle_memory();
   const RequestId third = engine.add(greedy(prompt_of(41), 1));
-  run_all(engine, answers);
-  EXPECT_EQ((answers[{.request = third, .sample = 0}].num_cached), 0);
+  run_all(engine, outputs);
+  EXPECT_EQ((outputs[{.request = third, .sample = 0}].num_cached), 0);
 }
 
-TEST_F(EngineTest, WhatCannotRunIsRefusedAndWhatGrowsTooLongEnds) {
+TEST_F(EngineTest, RejectsInvalidRequestsAndFinishesTooLongOnes) {
   OpenModel open(folder());
   EngineConfig config = config_of({256, 4, 5, 8, 0, true});
   config.max_model_len = 60;
@@ -276,42 +276,43 @@ TEST_F(EngineTest, WhatCannotRunIsRefusedAndWhatGrowsTooLongEnds) {
     return std::string();
   };
   EXPECT_EQ(error_of(greedy(prompt_of(60), 1)),
-            "the prompt has 60 tokens, max_model_len is 60 and leaves no room for an answer");
+            "the prompt has 60 tokens, max_model_len is 60: no room is left for output tokens");
   EXPECT_EQ(error_of(greedy(prompt_of(41), 1)), "the prompt has 41 tokens, the KV cache holds 40");
   EXPECT_EQ(error_of(greedy({}, 1)), "the prompt is empty");
-  EXPECT_NE(error_of(greedy({1, 1 << 20}, 1)).find("the vocabulary ends at"), std::string::npos);
+  EXPECT_NE(error_of(greedy({1, 1 << 20}, 1)).find("is out of range: the vocabulary has"),
+            std::string::npos);
   Request many = greedy({1}, 1);
   many.params.temperature = 1;
   many.params.n = 5;
   EXPECT_EQ(error_of(many), "n is 5, max_num_seqs is 4");
   Request stops = greedy({1}, 1);
   stops.params.stop = {"x"};
-  EXPECT_EQ(error_of(stops), "stop strings need a tokenizer, and the model has none");
-  Request nothing = greedy({1}, 1);
-  nothing.params.allowed_token_ids = nothing.params.stop_token_ids = {3};
-  nothing.params.min_tokens = 1;
-  EXPECT_TRUE(error_of(nothing).starts_with("no token may come first")) << error_of(nothing);
+  EXPECT_EQ(error_of(stops), "stop strings need a tokenizer, but the model has none");
+  Request masked = greedy({1}, 1);
+  masked.params.allowed_token_ids = masked.params.stop_token_ids = {3};
+  masked.params.min_tokens = 1;
+  EXPECT_TRUE(error_of(masked).starts_with("every token is masked")) << error_of(masked);
 
-  const RequestId grows = engine.add(greedy(prompt_of(20), 1000));
+  const RequestId too_long = engine.add(greedy(prompt_of(20), 1000));
   const RequestId small = engine.add(greedy(prompt_of(7), 5));
-  Answers answers;
-  run_all(engine, answers);
-  const Finish& end = *answers[{.request = grows, .sample = 0}].finish;
+  Outputs outputs;
+  run_all(engine, outputs);
+  const Finish& end = *outputs[{.request = too_long, .sample = 0}].finish;
   EXPECT_EQ(end.reason, FinishReason::Length);
   EXPECT_EQ(end.message, "the KV cache is full: it holds 40 tokens");
-  EXPECT_EQ((answers[{.request = grows, .sample = 0}].tokens.size()), 21U);
-  EXPECT_EQ((answers[{.request = small, .sample = 0}].tokens.size()), 5U);
+  EXPECT_EQ((outputs[{.request = too_long, .sample = 0}].tokens.size()), 21U);
+  EXPECT_EQ((outputs[{.request = small, .sample = 0}].tokens.size()), 5U);
 
   config.num_kvcache_blocks = 100;
   Engine roomy(open, nullptr, config);
   const RequestId id = roomy.add(greedy(prompt_of(20), 1000));
-  run_all(roomy, answers = {});
-  const Answer& full = answers[{.request = id, .sample = 0}];
+  run_all(roomy, outputs = {});
+  const Output& full = outputs[{.request = id, .sample = 0}];
   EXPECT_EQ(full.tokens.size(), 40U);
-  EXPECT_EQ(full.finish->message, "max_model_len of 60 tokens is reached");
+  EXPECT_EQ(full.finish->message, "max_model_len of 60 tokens reached");
 }
 
-TEST_F(EngineTest, StopTokensEndAnAnswerAfterItsMinimum) {
+TEST_F(EngineTest, StopTokensApplyAfterMinTokens) {
   OpenModel open(folder());
   const std::vector<TokenId> path = models::generate_greedy(open.model(), prompt_of(20), 8);
   Engine fresh(open, nullptr, {.max_model_len = 100});
@@ -320,18 +321,18 @@ TEST_F(EngineTest, StopTokensEndAnAnswerAfterItsMinimum) {
   const RequestId first = fresh.add(request);
   request.params.min_tokens = 6;
   const RequestId second = fresh.add(request);
-  Answers answers;
-  run_all(fresh, answers);
-  const Answer& stopped = answers[{.request = first, .sample = 0}];
+  Outputs outputs;
+  run_all(fresh, outputs);
+  const Output& stopped = outputs[{.request = first, .sample = 0}];
   const auto where = std::ranges::find(path, path[3]) - path.begin();
   EXPECT_EQ(static_cast<std::ptrdiff_t>(stopped.tokens.size()), where + 1);
   EXPECT_EQ(stopped.finish->reason, FinishReason::Stop);
   EXPECT_EQ(stopped.finish->stop_token, path[3]);
-  EXPECT_GE((answers[{.request = second, .sample = 0}].tokens.size()), 6U);
+  EXPECT_GE((outputs[{.request = second, .sample = 0}].tokens.size()), 6U);
 }
 
-// A sequence saved at any moment goes on elsewhere as it would have here.
-TEST_F(EngineTest, SavedSequencesGoOnInAnotherEngine) {
+// A sequence saved after any number of steps continues with the same tokens.
+TEST_F(EngineTest, SavedSequencesContinueInAnotherEngine) {
   OpenModel open(folder());
   const TemporaryFolder folder_of_file;
   const auto path = folder_of_file / "saved.seq";
@@ -339,28 +340,27 @@ TEST_F(EngineTest, SavedSequencesGoOnInAnotherEngine) {
   request.params.temperature = 0.8;
   request.params.seed = 5;
   request.params.logprobs = 1;
-  const Answer want = run_alone(open, request).begin()->second;
+  const Output want = run_alone(open, request).begin()->second;
   for (const int num_steps : {0, 1, 3, 5, 12}) {
-    Answers before;
+    Outputs before;
     {
       Engine engine(open, nullptr, config_of({8, 4, 100, 4, 8, true}));
       const RequestId id = engine.add(request);
       for (int i = 0; i < num_steps; ++i)
-        take(engine.step(), before);
+        collect(engine.step(), before);
       engine.save({.request = id, .sample = 0}, path);
     }
     const std::vector<TokenId> head =
         before.empty() ? std::vector<TokenId>() : before.begin()->second.tokens;
-    // The same blocks, blocks of another size, and hardly any room.
-    for (const Company& company :
-         {Company{64, 4, 100, 4, 0, true}, Company{64, 4, 100, 16, 0, true},
-          Company{64, 4, 15, 4, 0, false}}) {
-      Engine engine(open, nullptr, config_of(company));
-      Answers after;
+    // The same block size, another one, and a nearly full cache.
+    for (const Limits& limits : {Limits{64, 4, 100, 4, 0, true}, Limits{64, 4, 100, 16, 0, true},
+                                 Limits{64, 4, 15, 4, 0, false}}) {
+      Engine engine(open, nullptr, config_of(limits));
+      Outputs after;
       engine.restore(path);
       run_all(engine, after);
       std::vector<TokenId> tokens = head;
-      const Answer& rest = after.begin()->second;
+      const Output& rest = after.begin()->second;
       tokens.insert(tokens.end(), rest.tokens.begin(), rest.tokens.end());
       EXPECT_EQ(tokens, want.tokens) << "after " << num_steps << " steps";
       ASSERT_FALSE(rest.logprobs.empty());
@@ -369,9 +369,9 @@ TEST_F(EngineTest, SavedSequencesGoOnInAnotherEngine) {
   }
 }
 
-TEST_F(EngineTest, ForeignAndTornFilesAreRefused) {
+TEST_F(EngineTest, RejectsSnapshotsOfOtherModelsAndDamagedFiles) {
   const TemporaryFolder folder_of_file;
-  const auto path = folder_of_file / "torn.seq";
+  const auto path = folder_of_file / "damaged.seq";
   OpenModel open(folder());
   {
     Engine engine(open, nullptr, {.max_model_len = 100});
@@ -396,7 +396,7 @@ TEST_F(EngineTest, ForeignAndTornFilesAreRefused) {
   models::OpenOptions wide;
   wide.rules = "- {match: {role: kv_cache}, replace: {class: default, kwargs: {dtype: f32}}}\n";
   OpenModel wide_cache(folder(), wide);
-  EXPECT_EQ(error_of(wide_cache).find(": its KV cache is "), 0U);
+  EXPECT_EQ(error_of(wide_cache).find(": saved with KV cache layout "), 0U);
 
   const auto size = std::filesystem::file_size(path);
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -411,7 +411,7 @@ TEST_F(EngineTest, ForeignAndTornFilesAreRefused) {
   }
 }
 
-TEST(EngineConfig, WhatCannotWorkIsRefusedWithTheReason) {
+TEST(EngineConfig, RejectsInvalidValues) {
   const EngineLimits limits = {.model_context = 1000,
                                .block_tokens = 16,
                                .bytes_per_token = 100,
@@ -425,18 +425,18 @@ TEST(EngineConfig, WhatCannotWorkIsRefusedWithTheReason) {
     return std::string();
   };
   EXPECT_EQ(error_of({.max_num_batched_tokens = 8, .max_num_seqs = 9}),
-            "max_num_batched_tokens (8) is less than max_num_seqs (9): not every running sequence "
-            "could get a token");
+            "max_num_batched_tokens (8) is less than max_num_seqs (9): every running sequence "
+            "needs one token per step");
   EXPECT_EQ(error_of({.max_model_len = 1001}),
-            "max_model_len (1001) is more than the 1000 positions of the model");
+            "max_model_len (1001) exceeds the model's context of 1000 tokens");
   EXPECT_EQ(error_of({.num_kvcache_blocks = 0, .tensor_parallel_size = 2}),
-            "num_kvcache_blocks is 0, expected -1 (from memory) or at least 1; "
-            "tensor_parallel_size is 2, this build runs on one device: expected 1");
+            "num_kvcache_blocks is 0, expected -1 (automatic) or at least 1; "
+            "tensor_parallel_size is 2, expected 1: tensor parallelism is not supported");
   const EngineConfig config = resolve({}, limits);
   EXPECT_EQ(config.max_model_len, 1000);
   EXPECT_EQ(config.kvcache_block_size, 16);
   EXPECT_EQ(config.num_kvcache_blocks, 900'000 / 1600);
-  // No more than the sequences can ever use.
+  // Limited to max_num_seqs sequences of max_model_len.
   EXPECT_EQ(resolve({.max_num_seqs = 1}, limits).num_kvcache_blocks, 63);
 }
 

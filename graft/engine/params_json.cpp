@@ -3,7 +3,7 @@
 namespace graft::engine {
 namespace {
 
-// Calls visit(name, field) for every parameter: the one list of them for both directions.
+// Calls visit(name, field) for every parameter; used for both reading and writing.
 template <class Params, class Visitor>
 void each_field(Params& params, const Visitor& visit) {
   visit("n", params.n);

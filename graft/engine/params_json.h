@@ -1,4 +1,4 @@
-// Sampling parameters as JSON, under their own names: for saved sequences.
+// Sampling parameters as JSON, one key per field, for saved sequences.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace graft::engine {
 
 Json to_json(const SamplingParams& params);
-// Of what to_json wrote. Throws Json::exception for anything else.
+// The inverse of to_json. Throws Json::exception when a key is missing or has the wrong type.
 SamplingParams params_from_json(const Json& json);
 
 }  // namespace graft::engine

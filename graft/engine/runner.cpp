@@ -6,22 +6,22 @@
 namespace graft::engine {
 namespace {
 
-// A step in which every sequence adds one token to a context generates.
+// A step is a decode step when every sequence computes one token with a non-empty context.
 ops::Phase phase_of(const Schedule& schedule) {
-  const bool generates =
+  const bool is_decode =
       std::ranges::all_of(schedule.sequences, [](const ScheduledSequence& scheduled) {
         return scheduled.num_tokens == 1 && scheduled.sequence->num_computed > 0;
       });
-  return generates ? ops::Phase::Decode : ops::Phase::Prefill;
+  return is_decode ? ops::Phase::Decode : ops::Phase::Prefill;
 }
 
-bool wants_prompt_logits(const Sequence& sequence) {
+bool needs_prompt_logits(const Sequence& sequence) {
   return sequence.params.prompt_logprobs && sequence.num_computed < sequence.num_prompt;
 }
 
-// Rows of this sequence whose logits are wanted: [first, num_tokens).
-std::int64_t first_wanted(const ScheduledSequence& scheduled) {
-  if (wants_prompt_logits(*scheduled.sequence)) return 0;
+// Rows [first_logit_row, num_tokens) of this sequence need logits.
+std::int64_t first_logit_row(const ScheduledSequence& scheduled) {
+  if (needs_prompt_logits(*scheduled.sequence)) return 0;
   return scheduled.is_complete() ? scheduled.num_tokens - 1 : scheduled.num_tokens;
 }
 
@@ -39,20 +39,20 @@ void append(ops::Batch& batch, const ScheduledSequence& scheduled) {
                              .block_table = sequence.table.blocks});
 }
 
-// So many are enough for every sequence of the step; 0 when one needs all logits, or more than
-// there can be. Few different numbers, so that passes come again.
-std::int64_t num_top_k_for(const Schedule& schedule, std::int64_t most) {
+// The k that is enough for every sequence of the step; 0 when one needs all logits or more than
+// max_top_k. Rounded up to a power of two so that few different CUDA graphs are captured.
+std::int64_t num_top_k_for(const Schedule& schedule, std::int64_t max_top_k) {
   std::int64_t largest = 1;
   for (const ScheduledSequence& scheduled : schedule.sequences) {
     const Sequence& sequence = *scheduled.sequence;
-    if (wants_prompt_logits(sequence)) return 0;
+    if (needs_prompt_logits(sequence)) return 0;
     if (!scheduled.is_complete()) continue;
     const auto needed = required_top_k(sequence.params, sequence.num_output());
-    if (!needed || *needed > most) return 0;
+    if (!needed || *needed > max_top_k) return 0;
     largest = std::max(largest, *needed);
   }
   const auto count = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(largest)));
-  return count <= most ? count : 0;
+  return count <= max_top_k ? count : 0;
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ const std::vector<SequenceLogits>& Runner::run(const Schedule& schedule) {
   batch_ = {};
   rows_.clear();
   for (const ScheduledSequence& scheduled : schedule.sequences) {
-    const std::int64_t first = first_wanted(scheduled);
+    const std::int64_t first = first_logit_row(scheduled);
     rows_.push_back({.first_position = scheduled.sequence->num_computed + first,
                      .num_rows = scheduled.num_tokens - first,
                      .first_row = static_cast<std::int64_t>(batch_.logit_rows.size())});
@@ -73,9 +73,9 @@ const std::vector<SequenceLogits>& Runner::run(const Schedule& schedule) {
   for (const BlockCopy& copy : schedule.copies)
     model_.copy_block(copy.from, copy.to);
   const ops::Phase phase = phase_of(schedule);
-  // As many as there are tokens would be all logits, and their tokens on top.
-  const std::int64_t most = std::min(model_.max_top_k(phase), model_.vocab_size() - 1);
-  num_top_k_ = num_top_k_for(schedule, most);
+  // With k = vocab_size, all logits without their token ids are smaller.
+  const std::int64_t max_top_k = std::min(model_.max_top_k(phase), model_.vocab_size() - 1);
+  num_top_k_ = num_top_k_for(schedule, max_top_k);
   forward(phase);
   return rows_;
 }
@@ -93,7 +93,7 @@ void Runner::forward(ops::Phase phase) {
   model_.forward(batch_, phase, out);
 }
 
-TopK Runner::likely_tokens(std::int64_t row) const {
+TopK Runner::top_k(std::int64_t row) const {
   const auto count = static_cast<std::size_t>(num_top_k_);
   const std::size_t first = static_cast<std::size_t>(row) * count;
   return {.tokens = std::span(tokens_).subspan(first, count),

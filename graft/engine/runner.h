@@ -1,6 +1,6 @@
-// Runs what the scheduler chose: makes the batch, copies the blocks that must be copied, and keeps
-// the logits of the step: all of them, or, where no sequence needs more and the device of the head
-// can find them, the largest.
+// Runs one scheduled step: builds the batch, does the copy-on-write block copies, and keeps the
+// logits of the step. When the top k are enough for every sequence and the device of the head can
+// select them, only those are copied to the host.
 
 #pragma once
 
@@ -11,29 +11,30 @@
 #include "graft/engine/sampler.h"
 #include "graft/engine/scheduler.h"
 #include "graft/models/model.h"
+#include "graft/ops/pass.h"
 
 namespace graft::engine {
 
-// Logits of one scheduled sequence: of its last row when a token can be chosen, of more when those
-// of the prompt were asked for.
+// The logits rows of one scheduled sequence: the last row when its next token can be sampled, every
+// row when prompt logprobs were requested.
 struct SequenceLogits {
-  std::int64_t first_position = 0;  // of the first row here
+  std::int64_t first_position = 0;  // position of the first row in the sequence
   std::int64_t num_rows = 0;
-  std::int64_t first_row = 0;  // in the step's logits
+  std::int64_t first_row = 0;  // index of the first row in the logits of the step
 };
 
 class Runner {
  public:
   explicit Runner(models::Model& model) : model_(model) {}
 
-  // One entry per scheduled sequence, in order.
+  // Returns one entry per scheduled sequence, in order.
   const std::vector<SequenceLogits>& run(const Schedule& schedule);
-  // Whether the last step has the largest logits only.
+  // Whether the last step returned the top k instead of all logits.
   bool has_top_k() const { return num_top_k_ > 0; }
-  // Row r of the last step, which has all of them, to be changed at will.
+  // All logits of a row; the caller may modify them. Requires !has_top_k().
   std::span<float> logits(std::int64_t row);
-  // Row r of the last step, which has candidates.
-  TopK likely_tokens(std::int64_t row) const;
+  // The top k of a row. Requires has_top_k().
+  TopK top_k(std::int64_t row) const;
 
  private:
   void forward(ops::Phase phase);
@@ -41,9 +42,9 @@ class Runner {
   models::Model& model_;
   ops::Batch batch_;
   std::vector<SequenceLogits> rows_;
-  std::int64_t num_top_k_ = 0;   // of a row; 0: all logits
-  std::vector<float> logits_;    // of all tokens, or …
-  std::vector<TokenId> tokens_;  // … of these
+  std::int64_t num_top_k_ = 0;   // per row; 0: all logits
+  std::vector<float> logits_;    // [rows, num_top_k] or [rows, vocab_size]
+  std::vector<TokenId> tokens_;  // [rows, num_top_k]; unused without top k
 };
 
 }  // namespace graft::engine

@@ -9,38 +9,38 @@
 namespace graft::engine {
 namespace {
 
-constexpr float kForbidden = -std::numeric_limits<float>::infinity();
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
 float& at(std::span<float> logits, TokenId token) {
   return logits[static_cast<std::size_t>(token)];
 }
 
-void keep_allowed(std::span<float> logits, const SamplingParams& params) {
+void mask_disallowed(std::span<float> logits, const SamplingParams& params) {
   if (params.allowed_token_ids.empty()) return;
   std::vector<std::pair<TokenId, float>> kept;
   for (const TokenId token : params.allowed_token_ids)
     kept.emplace_back(token, at(logits, token));
-  std::ranges::fill(logits, kForbidden);
+  std::ranges::fill(logits, kMasked);
   for (const auto& [token, logit] : kept)
     at(logits, token) = logit;
 }
 
-void forbid_bad_words(std::span<float> logits, const SamplingContext& context) {
+void mask_bad_words(std::span<float> logits, const SamplingContext& context) {
   for (const std::vector<TokenId>& word : context.params->bad_words) {
     const std::size_t num_before = word.size() - 1;
     if (context.output.size() < num_before) continue;
     if (std::ranges::equal(context.output.last(num_before), std::span(word).first(num_before)))
-      at(logits, word.back()) = kForbidden;
+      at(logits, word.back()) = kMasked;
   }
 }
 
-void forbid_early_end(std::span<float> logits, const SamplingContext& context) {
+void mask_early_stop(std::span<float> logits, const SamplingContext& context) {
   const SamplingParams& params = *context.params;
   if (static_cast<std::int64_t>(context.output.size()) >= params.min_tokens) return;
   for (const TokenId token : params.stop_token_ids)
-    at(logits, token) = kForbidden;
-  for (const TokenId token : context.end_tokens)
-    at(logits, token) = kForbidden;
+    at(logits, token) = kMasked;
+  for (const TokenId token : context.eos_token_ids)
+    at(logits, token) = kMasked;
 }
 
 void add_bias(std::span<float> logits, const SamplingParams& params) {
@@ -72,16 +72,16 @@ void penalize(std::span<float> logits, const SamplingContext& context) {
   }
 }
 
-void apply_all(std::span<float> logits, const SamplingContext& context) {
-  keep_allowed(logits, *context.params);
-  forbid_bad_words(logits, context);
-  forbid_early_end(logits, context);
+void process_logits(std::span<float> logits, const SamplingContext& context) {
+  mask_disallowed(logits, *context.params);
+  mask_bad_words(logits, context);
+  mask_early_stop(logits, context);
   add_bias(logits, *context.params);
   penalize(logits, context);
 }
 
-// The first that is no number, else the first of the largest.
-TokenId best(std::span<const float> logits) {
+// The first NaN, else the first of the largest logits.
+TokenId argmax(std::span<const float> logits) {
   std::size_t best = 0;
   for (std::size_t i = 0; i < logits.size(); ++i) {
     if (logits[i] <= logits[best]) continue;
@@ -91,141 +91,141 @@ TokenId best(std::span<const float> logits) {
   return static_cast<TokenId>(best);
 }
 
-// TopK of a row of numbers, with their memory.
-struct OwnLikelyTokens {
+// TopK with its storage.
+struct TopKBuffer {
   std::vector<TokenId> tokens;
   std::vector<float> logits;
 };
 
-OwnLikelyTokens likeliest(std::span<const float> logits, std::int64_t count) {
+TopKBuffer select_top_k(std::span<const float> logits, std::int64_t count) {
   const auto at = [&](TokenId token) { return logits[static_cast<std::size_t>(token)]; };
   const auto is_before = [&](TokenId a, TokenId b) {
     return at(a) != at(b) ? at(a) > at(b) : a < b;
   };
-  OwnLikelyTokens likely;
-  likely.tokens.resize(logits.size());
-  std::iota(likely.tokens.begin(), likely.tokens.end(), 0);
-  const auto end = likely.tokens.begin() + count;
-  std::ranges::nth_element(likely.tokens, end - 1, is_before);
-  likely.tokens.erase(end, likely.tokens.end());
-  std::ranges::sort(likely.tokens, is_before);
-  for (const TokenId token : likely.tokens)
-    likely.logits.push_back(at(token));
-  return likely;
+  TopKBuffer top_k;
+  top_k.tokens.resize(logits.size());
+  std::iota(top_k.tokens.begin(), top_k.tokens.end(), 0);
+  const auto end = top_k.tokens.begin() + count;
+  std::ranges::nth_element(top_k.tokens, end - 1, is_before);
+  top_k.tokens.erase(end, top_k.tokens.end());
+  std::ranges::sort(top_k.tokens, is_before);
+  for (const TokenId token : top_k.tokens)
+    top_k.logits.push_back(at(token));
+  return top_k;
 }
 
-using Candidates = std::vector<Candidate>;
+using TokenProbs = std::vector<TokenProb>;
 
-// The more likely first; of equal ones the lower id, so that the order is one.
-bool is_likelier(const Candidate& a, const Candidate& b) {
-  return a.probability != b.probability ? a.probability > b.probability : a.token < b.token;
+// Descending probability; ties by ascending token id, so that the order is deterministic.
+bool is_more_likely(const TokenProb& a, const TokenProb& b) {
+  return a.prob != b.prob ? a.prob > b.prob : a.token < b.token;
 }
 
-// Softmax at a temperature, of these tokens or, without, of all. Candidates that min_p rules out
-// are not even listed.
-Candidates softmax(std::span<const float> logits,
+// Softmax with temperature and min_p. `tokens` are the ids of `logits`; empty: the whole
+// vocabulary.
+TokenProbs softmax(std::span<const float> logits,
                    std::span<const TokenId> tokens,
                    const SamplingParams& params) {
   const double max = *std::ranges::max_element(logits);
   // p / p_max = exp((logit - max) / temperature) >= min_p
   const double threshold = params.min_p > 0 ? std::log(params.min_p) : -1e4;
-  Candidates candidates;
+  TokenProbs probs;
   double sum = 0;
   for (std::size_t i = 0; i < logits.size(); ++i) {
     const double exponent = (static_cast<double>(logits[i]) - max) / params.temperature;
     if (!(exponent >= threshold)) continue;
     const TokenId token = tokens.empty() ? static_cast<TokenId>(i) : tokens[i];
-    candidates.push_back({.token = token, .probability = std::exp(exponent)});
-    sum += candidates.back().probability;
+    probs.push_back({.token = token, .prob = std::exp(exponent)});
+    sum += probs.back().prob;
   }
-  for (Candidate& candidate : candidates)
-    candidate.probability /= sum;
-  return candidates;
+  for (TokenProb& each : probs)
+    each.prob /= sum;
+  return probs;
 }
 
-void renormalize(Candidates& candidates) {
+void renormalize(TokenProbs& probs) {
   double sum = 0;
-  for (const Candidate& candidate : candidates)
-    sum += candidate.probability;
-  for (Candidate& candidate : candidates)
-    candidate.probability /= sum;
+  for (const TokenProb& each : probs)
+    sum += each.prob;
+  for (TokenProb& each : probs)
+    each.prob /= sum;
 }
 
-// Sorts only as far as it must: the likeliest few carry most of the sum.
-void keep_top_p(Candidates& candidates, double p) {
+// Sorts incrementally: the first few tokens usually reach p.
+void filter_top_p(TokenProbs& probs, double p) {
   if (p >= 1.0) return;
   std::size_t num_sorted = 0;
   double sum = 0;
   std::size_t num_kept = 0;
-  while (num_kept < candidates.size() && sum < p) {
+  while (num_kept < probs.size() && sum < p) {
     if (num_kept == num_sorted) {
-      num_sorted = std::min(candidates.size(), std::max<std::size_t>(64, 4 * num_sorted));
-      std::ranges::partial_sort(candidates.begin() + static_cast<std::ptrdiff_t>(num_kept),
-                                candidates.begin() + static_cast<std::ptrdiff_t>(num_sorted),
-                                candidates.end(), is_likelier);
+      num_sorted = std::min(probs.size(), std::max<std::size_t>(64, 4 * num_sorted));
+      std::ranges::partial_sort(probs.begin() + static_cast<std::ptrdiff_t>(num_kept),
+                                probs.begin() + static_cast<std::ptrdiff_t>(num_sorted),
+                                probs.end(), is_more_likely);
     }
-    sum += candidates[num_kept++].probability;
+    sum += probs[num_kept++].prob;
   }
-  candidates.resize(num_kept);
-  renormalize(candidates);
+  probs.resize(num_kept);
+  renormalize(probs);
 }
 
-// Keeps those whose surprise is nearest to the expected one, until they carry p.
-void keep_typical(Candidates& candidates, double p) {
+// Typical sampling: keeps the tokens whose surprise is nearest to the entropy, up to mass p.
+void filter_typical(TokenProbs& probs, double p) {
   if (p >= 1.0) return;
   double entropy = 0;
-  for (const Candidate& candidate : candidates) {
-    if (candidate.probability > 0)
-      entropy -= candidate.probability * std::log(candidate.probability);
+  for (const TokenProb& each : probs) {
+    if (each.prob > 0) entropy -= each.prob * std::log(each.prob);
   }
-  const auto distance = [&](const Candidate& candidate) {
-    return std::abs(-std::log(candidate.probability) - entropy);
+  const auto distance = [&](const TokenProb& each) {
+    return std::abs(-std::log(each.prob) - entropy);
   };
-  std::ranges::sort(candidates, [&](const Candidate& a, const Candidate& b) {
+  std::ranges::sort(probs, [&](const TokenProb& a, const TokenProb& b) {
     const double first = distance(a);
     const double second = distance(b);
     return first != second ? first < second : a.token < b.token;
   });
   double sum = 0;
   std::size_t num_kept = 0;
-  while (num_kept < candidates.size() && sum < p)
-    sum += candidates[num_kept++].probability;
-  candidates.resize(num_kept);
-  renormalize(candidates);
+  while (num_kept < probs.size() && sum < p)
+    sum += probs[num_kept++].prob;
+  probs.resize(num_kept);
+  renormalize(probs);
 }
 
-// All that comes after top_k.
-Candidates narrow(Candidates candidates, const SamplingParams& params) {
-  if (params.min_p > 0) renormalize(candidates);
-  keep_top_p(candidates, params.top_p);
-  keep_typical(candidates, params.typical_p);
-  std::ranges::sort(candidates, {}, &Candidate::token);
-  return candidates;
+// The filters after top_k.
+TokenProbs filter(TokenProbs probs, const SamplingParams& params) {
+  if (params.min_p > 0) renormalize(probs);
+  filter_top_p(probs, params.top_p);
+  filter_typical(probs, params.typical_p);
+  std::ranges::sort(probs, {}, &TokenProb::token);
+  return probs;
 }
 
-// The first are the likeliest, so nothing depends on how many more were found, or where.
-Candidates distribution_of(const TopK& likely, const SamplingParams& params) {
-  if (!std::isfinite(likely.logits.front())) return {};
-  if (params.is_greedy()) return {{.token = likely.tokens.front(), .probability = 1.0}};
+// Uses the first params.top_k entries only, so the result does not depend on how many were selected
+// or on which device.
+TokenProbs distribution_of(const TopK& top_k, const SamplingParams& params) {
+  if (!std::isfinite(top_k.logits.front())) return {};
+  if (params.is_greedy()) return {{.token = top_k.tokens.front(), .prob = 1.0}};
   const auto count = static_cast<std::size_t>(params.top_k);
-  return narrow(softmax(likely.logits.first(count), likely.tokens.first(count), params), params);
+  return filter(softmax(top_k.logits.first(count), top_k.tokens.first(count), params), params);
 }
 
-std::optional<TokenId> draw(const Candidates& candidates, const SamplingContext& context) {
-  if (candidates.empty()) return std::nullopt;
+std::optional<TokenId> draw(const TokenProbs& probs, const SamplingContext& context) {
+  if (probs.empty()) return std::nullopt;
   double left = uniform(context.seed, context.output.size());
-  for (const Candidate& candidate : candidates) {
-    left -= candidate.probability;
-    if (left < 0) return candidate.token;
+  for (const TokenProb& each : probs) {
+    left -= each.prob;
+    if (left < 0) return each.token;
   }
-  // Rounding: the probabilities summed to a hair less than 1.
-  return std::ranges::max_element(candidates, {}, &Candidate::probability)->token;
+  // By rounding the probabilities can sum to slightly less than 1.
+  return std::ranges::max_element(probs, {}, &TokenProb::prob)->token;
 }
 
 }  // namespace
 
 double uniform(std::uint64_t seed, std::uint64_t index) {
-  // splitmix64 over both: every draw stands alone, so nothing needs to be kept between them.
+  // Counter-based (splitmix64 of seed and index): no state is kept between draws.
   std::uint64_t x = seed + 0x9E3779B97F4A7C15U * (index + 1);
   for (int round = 0; round < 2; ++round) {
     x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
@@ -236,29 +236,29 @@ double uniform(std::uint64_t seed, std::uint64_t index) {
   return static_cast<double>(x >> 11U) * 0x1.0p-53;
 }
 
-std::vector<Candidate> distribution(std::span<float> logits, const SamplingContext& context) {
-  apply_all(logits, context);
+TokenProbs distribution(std::span<float> logits, const SamplingContext& context) {
+  process_logits(logits, context);
   const SamplingParams& params = *context.params;
-  const TokenId likeliest_one = best(logits);
-  if (!std::isfinite(at(logits, likeliest_one))) return {};
-  if (params.is_greedy()) return {{.token = likeliest_one, .probability = 1.0}};
+  const TokenId most_likely = argmax(logits);
+  if (!std::isfinite(at(logits, most_likely))) return {};
+  if (params.is_greedy()) return {{.token = most_likely, .prob = 1.0}};
   if (params.top_k <= 0 || params.top_k >= static_cast<std::int64_t>(logits.size()))
-    return narrow(softmax(logits, {}, params), params);
-  const OwnLikelyTokens likely = likeliest(logits, params.top_k);
-  return distribution_of({.tokens = likely.tokens, .logits = likely.logits}, params);
+    return filter(softmax(logits, {}, params), params);
+  const TopKBuffer top_k = select_top_k(logits, params.top_k);
+  return distribution_of({.tokens = top_k.tokens, .logits = top_k.logits}, params);
 }
 
-bool leaves_choice(const SamplingParams& params,
-                   std::span<const TokenId> end_tokens,
-                   std::int64_t vocab_size) {
+bool has_allowed_token(const SamplingParams& params,
+                       std::span<const TokenId> eos_token_ids,
+                       std::int64_t vocab_size) {
   if (params.allowed_token_ids.empty() && params.bad_words.empty() && params.min_tokens == 0)
-    return true;  // as in nearly all requests, which need no look at the vocabulary
+    return true;  // the common case, without a scan of the vocabulary
   std::vector<float> logits(static_cast<std::size_t>(vocab_size), 0.0F);
-  const SamplingContext context = {.params = &params, .end_tokens = end_tokens};
-  keep_allowed(logits, params);
-  forbid_bad_words(logits, context);
-  forbid_early_end(logits, context);
-  return std::ranges::any_of(logits, [](float logit) { return logit != kForbidden; });
+  const SamplingContext context = {.params = &params, .eos_token_ids = eos_token_ids};
+  mask_disallowed(logits, params);
+  mask_bad_words(logits, context);
+  mask_early_stop(logits, context);
+  return std::ranges::any_of(logits, [](float logit) { return logit != kMasked; });
 }
 
 std::optional<TokenId> sample(std::span<float> logits, const SamplingContext& context) {
@@ -276,8 +276,8 @@ std::optional<std::int64_t> required_top_k(const SamplingParams& params, std::in
   return params.top_k;
 }
 
-std::optional<TokenId> sample(const TopK& likely, const SamplingContext& context) {
-  return draw(distribution_of(likely, *context.params), context);
+std::optional<TokenId> sample(const TopK& top_k, const SamplingContext& context) {
+  return draw(distribution_of(top_k, *context.params), context);
 }
 
 TokenLogprobs logprobs_of(std::span<const float> logits, TokenId token, std::int64_t num_top) {

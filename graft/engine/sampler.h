@@ -1,8 +1,7 @@
-// From logits to the next token. The steps and their order are vLLM's: allowed tokens, bad words,
-// minimum length, bias, penalties, then greedy, or temperature, top_k, min_p, top_p, typical and a
-// draw (min_p and top_k keep the same in either order). The draw depends on the seed and on how
-// many tokens there are already, on nothing else: the same request gives the same text in any
-// company, and after a restart.
+// Samples the next token from logits. Steps and order are vLLM's: allowed tokens, bad words,
+// min_tokens, logit bias, penalties; then greedy, or temperature, top_k, min_p, top_p, typical_p
+// and a draw (min_p and top_k commute). The draw depends only on the seed and the number of output
+// tokens, so a request gives the same text regardless of batch composition and after a restart.
 
 #pragma once
 
@@ -16,49 +15,48 @@
 
 namespace graft::engine {
 
-// What the choice depends on beside the logits.
+// Everything besides the logits that sampling depends on.
 struct SamplingContext {
   const SamplingParams* params = nullptr;
   std::span<const TokenId> prompt = {};
   std::span<const TokenId> output = {};
-  std::span<const TokenId> end_tokens = {};  // of the model
+  std::span<const TokenId> eos_token_ids = {};  // of the model
   std::uint64_t seed = 0;
 };
 
-// Changes the logits on the way. Nothing when no token is left to choose: all are forbidden, or the
-// logits are no numbers.
+// Modifies the logits in place. Returns nothing when every token is masked or the logits are NaN or
+// infinite.
 std::optional<TokenId> sample(std::span<float> logits, const SamplingContext& context);
 
-// The likeliest tokens of a row, the likeliest first, of equal ones the lower id. A logit that is
-// no number comes before all others.
+// The k largest logits of a row, descending; ties by ascending token id. NaN sorts first.
 struct TopK {
   std::span<const TokenId> tokens = {};
   std::span<const float> logits = {};
 };
 
-// So many of them are enough to choose the token after `num_output` others; nothing when all logits
-// must be seen.
+// The k that is enough to sample the token after `num_output` others; nothing when all logits are
+// needed (penalties, bias, masks, logprobs, no top_k).
 std::optional<std::int64_t> required_top_k(const SamplingParams& params, std::int64_t num_output);
-// The token that the whole row would give. They are at least as many as needed.
-std::optional<TokenId> sample(const TopK& likely, const SamplingContext& context);
+// The same token as sampling from the whole row. `top_k` has at least required_top_k() entries.
+std::optional<TokenId> sample(const TopK& top_k, const SamplingContext& context);
 
-// False when the parameters alone forbid every first token.
-bool leaves_choice(const SamplingParams& params,
-                   std::span<const TokenId> end_tokens,
-                   std::int64_t vocab_size);
+// Whether the parameters leave at least one token unmasked for the first position.
+bool has_allowed_token(const SamplingParams& params,
+                       std::span<const TokenId> eos_token_ids,
+                       std::int64_t vocab_size);
 
-// The distribution that `sample` draws from: the tokens left and their probabilities, ids
-// ascending. None when none can be chosen.
-struct Candidate {
+// The distribution that `sample` draws from: the remaining tokens by ascending id. Empty when
+// sampling fails.
+struct TokenProb {
   TokenId token = 0;
-  double probability = 0;
+  double prob = 0;
 };
-std::vector<Candidate> distribution(std::span<float> logits, const SamplingContext& context);
+std::vector<TokenProb> distribution(std::span<float> logits, const SamplingContext& context);
 
-// log softmax at `token` and at the `num_top` most likely tokens (equal ones: lower ids first).
+// log softmax at `token` and at the `num_top` most likely tokens; ties by ascending token id.
 TokenLogprobs logprobs_of(std::span<const float> logits, TokenId token, std::int64_t num_top);
 
-// Uniform in [0, 1): draw number `index` of that seed.
+// Draw number `index` of the seed, uniform in [0, 1).
 double uniform(std::uint64_t seed, std::uint64_t index);
 
 }  // namespace graft::engine

@@ -22,18 +22,18 @@ std::vector<float> logits_of(const std::vector<double>& probabilities) {
   return logits;
 }
 
-std::map<TokenId, double> kept(std::vector<float> logits,
-                               const SamplingParams& params,
-                               const std::vector<TokenId>& output = {},
-                               const std::vector<TokenId>& prompt = {}) {
+std::map<TokenId, double> probs_of(std::vector<float> logits,
+                                   const SamplingParams& params,
+                                   const std::vector<TokenId>& output = {},
+                                   const std::vector<TokenId>& prompt = {}) {
   std::map<TokenId, double> by_token;
-  for (const Candidate& candidate :
+  for (const TokenProb& each :
        distribution(logits, {.params = &params, .prompt = prompt, .output = output}))
-    by_token[candidate.token] = candidate.probability;
+    by_token[each.token] = each.prob;
   return by_token;
 }
 
-void expect_kept(const std::map<TokenId, double>& got, const std::map<TokenId, double>& want) {
+void expect_probs(const std::map<TokenId, double>& got, const std::map<TokenId, double>& want) {
   ASSERT_EQ(got.size(), want.size());
   for (const auto& [token, probability] : want) {
     ASSERT_TRUE(got.contains(token)) << token;
@@ -43,46 +43,46 @@ void expect_kept(const std::map<TokenId, double>& got, const std::map<TokenId, d
 
 const std::vector<double> kExample = {0.1, 0.3, 0.4, 0.15, 0.05};
 
-TEST(Sampler, TopPKeepsTheKnownExample) {
+TEST(Sampler, TopPKeepsSmallestSetReachingP) {
   SamplingParams params;
   params.top_p = 0.8;
-  expect_kept(kept(logits_of(kExample), params),
-              {{1, 0.3 / 0.85}, {2, 0.4 / 0.85}, {3, 0.15 / 0.85}});
+  expect_probs(probs_of(logits_of(kExample), params),
+               {{1, 0.3 / 0.85}, {2, 0.4 / 0.85}, {3, 0.15 / 0.85}});
   params.top_p = 0.39;
-  expect_kept(kept(logits_of(kExample), params), {{2, 1.0}});
+  expect_probs(probs_of(logits_of(kExample), params), {{2, 1.0}});
 }
 
-TEST(Sampler, TopKMinPAndTypicalKeepWhatTheyShould) {
+TEST(Sampler, TopKMinPAndTypicalFilter) {
   SamplingParams params;
   params.top_k = 2;
-  expect_kept(kept(logits_of(kExample), params), {{1, 3.0 / 7}, {2, 4.0 / 7}});
+  expect_probs(probs_of(logits_of(kExample), params), {{1, 3.0 / 7}, {2, 4.0 / 7}});
   params = {};
   params.min_p = 0.3;  // of 0.4: 0.12 and more
-  expect_kept(kept(logits_of(kExample), params),
-              {{1, 0.3 / 0.85}, {2, 0.4 / 0.85}, {3, 0.15 / 0.85}});
+  expect_probs(probs_of(logits_of(kExample), params),
+               {{1, 0.3 / 0.85}, {2, 0.4 / 0.85}, {3, 0.15 / 0.85}});
   params = {};
   // Entropy 1.39: the surprise of 0.3 (1.20) is nearest, then 0.4 (0.92), then 0.15 (1.90).
   params.typical_p = 0.5;
-  expect_kept(kept(logits_of(kExample), params), {{1, 3.0 / 7}, {2, 4.0 / 7}});
+  expect_probs(probs_of(logits_of(kExample), params), {{1, 3.0 / 7}, {2, 4.0 / 7}});
 }
 
-TEST(Sampler, TemperatureSharpensAndFlattens) {
+TEST(Sampler, TemperatureSharpensAndZeroIsGreedy) {
   SamplingParams params;
   params.temperature = 0.5;
-  const auto sharp = kept(logits_of({0.25, 0.75}), params);
+  const auto sharp = probs_of(logits_of({0.25, 0.75}), params);
   EXPECT_NEAR(sharp.at(1), 0.9, 1e-6);  // 9 : 1
   params.temperature = 0;
-  expect_kept(kept(logits_of(kExample), params), {{2, 1.0}});
+  expect_probs(probs_of(logits_of(kExample), params), {{2, 1.0}});
 }
 
-TEST(Sampler, TopPAfterTopKUsesWhatIsLeft) {
+TEST(Sampler, TopPAfterTopKRenormalizes) {
   SamplingParams params;
   params.top_k = 2;
   params.top_p = 0.5;  // of 4/7 and 3/7
-  expect_kept(kept(logits_of(kExample), params), {{2, 1.0}});
+  expect_probs(probs_of(logits_of(kExample), params), {{2, 1.0}});
 }
 
-TEST(Sampler, LargeVocabulariesKeepTheSameAsASort) {
+TEST(Sampler, TopPMatchesFullSort) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal(0, 3);
   std::vector<float> logits(5000);
@@ -90,13 +90,13 @@ TEST(Sampler, LargeVocabulariesKeepTheSameAsASort) {
     logit = normal(random);
   SamplingParams all;
   std::vector<std::pair<double, TokenId>> sorted;
-  for (const auto& [token, p] : kept(logits, all))
+  for (const auto& [token, p] : probs_of(logits, all))
     sorted.emplace_back(-p, token);
   std::ranges::sort(sorted);
   for (const double top_p : {0.1, 0.5, 0.9, 0.999}) {
     SamplingParams params;
     params.top_p = top_p;
-    const auto got = kept(logits, params);
+    const auto got = probs_of(logits, params);
     double sum = 0;
     std::size_t count = 0;
     while (sum < top_p)
@@ -111,46 +111,46 @@ TEST(Sampler, PenaltiesAndBiasAddUp) {
   SamplingParams params;
   params.temperature = 0;
   params.repetition_penalty = 2;
-  // Logits 3 and 2: token 0 stands in the prompt and falls to 1.5.
-  EXPECT_TRUE(kept({3, 2}, params, {}, {0}).contains(1));
-  EXPECT_TRUE(kept({-1, -1.5}, params, {0}).contains(1));
+  // Logits 3 and 2: token 0 is in the prompt, its logit drops to 1.5.
+  EXPECT_TRUE(probs_of({3, 2}, params, {}, {0}).contains(1));
+  EXPECT_TRUE(probs_of({-1, -1.5}, params, {0}).contains(1));
   params = {};
   params.temperature = 0;
   params.frequency_penalty = 0.4;
   params.presence_penalty = 0.3;
-  EXPECT_TRUE(kept({3, 2}, params, {0}).contains(0));         // 3 - 0.7
-  EXPECT_TRUE(kept({3, 2}, params, {0, 0}).contains(1));      // 3 - 1.1
-  EXPECT_TRUE(kept({3, 2}, params, {}, {0, 0}).contains(0));  // the prompt does not count
+  EXPECT_TRUE(probs_of({3, 2}, params, {0}).contains(0));         // 3 - 0.7
+  EXPECT_TRUE(probs_of({3, 2}, params, {0, 0}).contains(1));      // 3 - 1.1
+  EXPECT_TRUE(probs_of({3, 2}, params, {}, {0, 0}).contains(0));  // the prompt does not count
   params = {};
   params.temperature = 0;
   params.logit_bias = {{1, 1.5F}, {2, 1e9F}};  // the second is clamped to 100
-  EXPECT_TRUE(kept({3, 2, -98.5}, params).contains(1));
+  EXPECT_TRUE(probs_of({3, 2, -98.5}, params).contains(1));
 }
 
-TEST(Sampler, ForbidsWhatItIsTold) {
+TEST(Sampler, MasksDisallowedTokens) {
   SamplingParams params;
   params.temperature = 0;
   params.allowed_token_ids = {3, 1};
-  EXPECT_TRUE(kept(logits_of(kExample), params).contains(1));
+  EXPECT_TRUE(probs_of(logits_of(kExample), params).contains(1));
   params = {};
   params.temperature = 0;
   params.bad_words = {{2}, {7, 1}};
-  EXPECT_TRUE(kept(logits_of(kExample), params, {7}).contains(3));
-  EXPECT_TRUE(kept(logits_of(kExample), params, {8}).contains(1));
+  EXPECT_TRUE(probs_of(logits_of(kExample), params, {7}).contains(3));
+  EXPECT_TRUE(probs_of(logits_of(kExample), params, {8}).contains(1));
   params = {};
   params.temperature = 0;
   params.min_tokens = 2;
   params.stop_token_ids = {1};
-  const std::vector<TokenId> ends = {2};
+  const std::vector<TokenId> eos = {2};
   std::vector<float> logits = logits_of(kExample);
   const std::vector<TokenId> one = {0};
-  EXPECT_EQ(sample(logits, {.params = &params, .output = one, .end_tokens = ends}), 3);
+  EXPECT_EQ(sample(logits, {.params = &params, .output = one, .eos_token_ids = eos}), 3);
   logits = logits_of(kExample);
   const std::vector<TokenId> two = {0, 0};
-  EXPECT_EQ(sample(logits, {.params = &params, .output = two, .end_tokens = ends}), 2);
+  EXPECT_EQ(sample(logits, {.params = &params, .output = two, .eos_token_ids = eos}), 2);
 }
 
-TEST(Sampler, SaysWhenNothingIsLeft) {
+TEST(Sampler, FailsWhenAllTokensAreMaskedOrNan) {
   SamplingParams params;
   params.allowed_token_ids = {2};
   params.bad_words = {{2}};
@@ -161,13 +161,13 @@ TEST(Sampler, SaysWhenNothingIsLeft) {
   EXPECT_EQ(sample(broken, {.params = &params}), std::nullopt);
 }
 
-// As a device finds them.
-struct Likely {
+// The top k as a device selects them; NaN sorts first.
+struct TopKRow {
   std::vector<TokenId> tokens;
   std::vector<float> logits;
 };
 
-Likely likely_of(const std::vector<float>& logits, std::int64_t count) {
+TopKRow top_k_of(const std::vector<float>& logits, std::int64_t count) {
   std::vector<TokenId> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   const auto key = [&](TokenId token) {
@@ -175,15 +175,15 @@ Likely likely_of(const std::vector<float>& logits, std::int64_t count) {
     return std::isnan(logit) ? std::pair(0, 0.0F) : std::pair(1, -logit);
   };
   std::ranges::stable_sort(order, {}, key);
-  Likely likely;
+  TopKRow row;
   for (std::int64_t i = 0; i < count; ++i) {
-    likely.tokens.push_back(order[static_cast<std::size_t>(i)]);
-    likely.logits.push_back(logits[static_cast<std::size_t>(likely.tokens.back())]);
+    row.tokens.push_back(order[static_cast<std::size_t>(i)]);
+    row.logits.push_back(logits[static_cast<std::size_t>(row.tokens.back())]);
   }
-  return likely;
+  return row;
 }
 
-// Every kind of row: far apart, in ties, forbidden, few left, none left, no numbers.
+// Rows with a wide range, ties, masked tokens, few or no tokens left, NaN, infinity and -0.
 std::vector<float> row_of_kind(int kind, std::mt19937& random) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -191,15 +191,15 @@ std::vector<float> row_of_kind(int kind, std::mt19937& random) {
   std::vector<float> logits(600);
   for (float& logit : logits)
     logit = kind == 2 ? std::round(normal(random)) : normal(random);
-  const auto somewhere = [&]() -> float& { return logits[random() % logits.size()]; };
+  const auto random_logit = [&]() -> float& { return logits[random() % logits.size()]; };
   if (kind == 3 || kind == 4) std::ranges::fill(logits, -kInfinity);
-  if (kind == 4) somewhere() = somewhere() = 1.5F;
-  if (kind == 5) somewhere() = kNan;
-  if (kind == 6) somewhere() = kInfinity;
+  if (kind == 4) random_logit() = random_logit() = 1.5F;
+  if (kind == 5) random_logit() = kNan;
+  if (kind == 6) random_logit() = kInfinity;
   if (kind == 7) std::fill(logits.begin() + 5, logits.end() - 7, -kInfinity);
-  if (kind == 8) somewhere() = somewhere() = -kNan;
+  if (kind == 8) random_logit() = random_logit() = -kNan;
   if (kind == 9) std::ranges::fill(logits, 0.0F);
-  if (kind == 9) somewhere() = somewhere() = -0.0F;
+  if (kind == 9) random_logit() = random_logit() = -0.0F;
   return logits;
 }
 
@@ -213,9 +213,9 @@ SamplingParams random_params(std::mt19937& random) {
   return params;
 }
 
-TEST(Sampler, TheLikeliestGiveTheTokenOfTheWholeRow) {
+TEST(Sampler, TopKGivesTheTokenOfTheWholeRow) {
   std::mt19937 random(17);
-  std::set<TokenId> different;
+  std::set<TokenId> distinct;
   for (int round = 0; round < 4000; ++round) {
     const int kind = round % 10;
     std::vector<float> logits = row_of_kind(kind, random);
@@ -224,19 +224,19 @@ TEST(Sampler, TheLikeliestGiveTheTokenOfTheWholeRow) {
     const SamplingContext context = {.params = &params, .output = output, .seed = random()};
     const auto needed = required_top_k(params, 0);
     ASSERT_EQ(needed, params.is_greedy() ? 1 : params.top_k);
-    // More than are needed change nothing.
-    const auto more = static_cast<std::int64_t>(random() % 100);
-    const Likely likely = likely_of(logits, *needed + more);
-    const auto got = sample(TopK{.tokens = likely.tokens, .logits = likely.logits}, context);
+    // Extra entries must not change the result.
+    const auto num_extra = static_cast<std::int64_t>(random() % 100);
+    const TopKRow row = top_k_of(logits, *needed + num_extra);
+    const auto got = sample(TopK{.tokens = row.tokens, .logits = row.logits}, context);
     ASSERT_EQ(got, sample(logits, context)) << "row of kind " << kind << ", round " << round;
-    const bool is_chosen = kind < 3 || kind == 4 || kind == 7 || kind == 9;
-    ASSERT_EQ(got.has_value(), is_chosen) << "row of kind " << kind;
-    different.insert(got.value_or(-1));
+    const bool has_token = kind < 3 || kind == 4 || kind == 7 || kind == 9;
+    ASSERT_EQ(got.has_value(), has_token) << "row of kind " << kind;
+    distinct.insert(got.value_or(-1));
   }
-  EXPECT_GT(different.size(), 100U);
+  EXPECT_GT(distinct.size(), 100U);
 }
 
-TEST(Sampler, WhoNeedsAllLogitsSaysSo) {
+TEST(Sampler, RequiredTopKIsUnsetWhenAllLogitsAreNeeded) {
   SamplingParams params;
   params.top_k = 20;
   EXPECT_EQ(required_top_k(params, 0), 20);
@@ -269,7 +269,7 @@ TEST(Sampler, DrawsFollowTheDistribution) {
   std::vector<TokenId> output;
   for (int i = 0; i < kDraws; ++i) {
     std::vector<float> logits = logits_of(kExample);
-    // Half of them are the draws of one request, half the first draws of many.
+    // Half are successive draws of one request, half are the first draws of many requests.
     const bool is_long = i % 2 == 0;
     if (is_long) output.push_back(0);
     const std::vector<TokenId> none;
@@ -286,10 +286,10 @@ TEST(Sampler, DrawsFollowTheDistribution) {
   EXPECT_LT(chi_square, 18.47);  // 4 degrees of freedom: exceeded by one run in a thousand
 }
 
-TEST(Sampler, UniformNumbersAreUniformAndIndependent) {
+TEST(Sampler, UniformDrawsAreUniformAndIndependent) {
   constexpr int kCells = 16;
   constexpr int kDraws = 64'000;
-  // Pairs of neighbouring draws, along one seed and along seeds.
+  // Pairs of adjacent draws: of one seed, and of adjacent seeds.
   for (const bool along_seeds : {false, true}) {
     std::vector<int> counts(kCells * kCells);
     for (std::uint64_t i = 0; i < kDraws; ++i) {
@@ -308,7 +308,7 @@ TEST(Sampler, UniformNumbersAreUniformAndIndependent) {
   }
 }
 
-TEST(Sampler, SameSeedSameToken) {
+TEST(Sampler, SameSeedGivesSameToken) {
   SamplingParams params;
   const auto draw = [&](std::uint64_t seed) {
     std::vector<float> logits = logits_of(kExample);
@@ -322,38 +322,38 @@ TEST(Sampler, SameSeedSameToken) {
   EXPECT_GE(seen.size(), 3U);
 }
 
-TEST(Sampler, LogprobsAreOfTheModelsOwnDistribution) {
+TEST(Sampler, LogprobsUseUnmodifiedLogits) {
   const TokenLogprobs got = logprobs_of(logits_of(kExample), 0, 3);
   EXPECT_NEAR(got.logprob, std::log(0.1), 1e-6);
   ASSERT_EQ(got.top.size(), 3U);
   EXPECT_EQ(got.top[0].first, 2);
   EXPECT_NEAR(got.top[0].second, std::log(0.4), 1e-6);
   EXPECT_EQ(got.top[2].first, 3);
-  // Equal ones: lower ids first.
+  // Ties: lower ids first.
   EXPECT_EQ(logprobs_of(std::vector<float>{1, 1, 1}, 2, 2).top[0].first, 0);
 }
 
-TEST(Sampler, KnowsWhenNothingCanBeChosen) {
-  const std::vector<TokenId> ends = {7};
-  EXPECT_TRUE(leaves_choice({}, ends, 8));
+TEST(Sampler, HasAllowedTokenAppliesMasks) {
+  const std::vector<TokenId> eos = {7};
+  EXPECT_TRUE(has_allowed_token({}, eos, 8));
   SamplingParams params;
   params.allowed_token_ids = {7};
-  EXPECT_TRUE(leaves_choice(params, ends, 8));
+  EXPECT_TRUE(has_allowed_token(params, eos, 8));
   params.min_tokens = 1;
-  EXPECT_FALSE(leaves_choice(params, ends, 8)) << "it would end at once, and must not";
+  EXPECT_FALSE(has_allowed_token(params, eos, 8)) << "only the masked EOS token is allowed";
   params.allowed_token_ids = {6, 7};
-  EXPECT_TRUE(leaves_choice(params, ends, 8));
+  EXPECT_TRUE(has_allowed_token(params, eos, 8));
   params.bad_words = {{6}};
-  EXPECT_FALSE(leaves_choice(params, ends, 8));
+  EXPECT_FALSE(has_allowed_token(params, eos, 8));
   params.bad_words = {{5, 6}};
-  EXPECT_TRUE(leaves_choice(params, ends, 8));
+  EXPECT_TRUE(has_allowed_token(params, eos, 8));
   params = {};
   params.min_tokens = 1;
   params.stop_token_ids = {0, 1, 2, 3, 4, 5, 6};
-  EXPECT_FALSE(leaves_choice(params, ends, 8));
+  EXPECT_FALSE(has_allowed_token(params, eos, 8));
 }
 
-TEST(SamplingParams, EverythingWrongIsSaidAtOnce) {
+TEST(SamplingParams, ErrorListsAllProblems) {
   SamplingParams params;
   params.top_p = 0;
   params.temperature = -1;
@@ -381,7 +381,7 @@ TEST(SamplingParams, EverythingWrongIsSaidAtOnce) {
   EXPECT_THROW(validate(params, 8), Error);
 }
 
-TEST(SamplingParams, SayFewOfManyMistakes) {
+TEST(SamplingParams, ErrorListIsTruncated) {
   SamplingParams params;
   params.stop_token_ids.assign(1000, 5000);
   try {

@@ -19,10 +19,10 @@ class Checker {
     if (id < 0 || id >= vocab_size_)
       require(false, name, id, str("a token id below ", vocab_size_));
   }
-  // Every token looks at the whole list; one that names no token twice is never longer.
+  // The lists are scanned for every sampled token; without duplicates they fit the vocabulary.
   void list(std::size_t size, std::string_view name) {
     require(static_cast<std::int64_t>(size) <= vocab_size_, str("the length of ", name), size,
-            "at most the vocabulary's size");
+            "at most the vocabulary size");
   }
   void finish() const {
     if (problems_.empty()) return;
@@ -31,7 +31,7 @@ class Checker {
   }
 
  private:
-  // Lists may hold millions of mistakes, and nobody reads so many.
+  // Keeps the message short when a long list is invalid.
   static constexpr int kMaxProblems = 8;
 
   std::int64_t vocab_size_;
@@ -39,13 +39,13 @@ class Checker {
   int num_problems_ = 0;
 };
 
-void check_numbers(const SamplingParams& params, Checker& check) {
+void check_ranges(const SamplingParams& params, Checker& check) {
   const auto in = [](double value, double low, double high) {
     return value >= low && value <= high;  // false for NaN
   };
   check.require(params.n >= 1, "n", params.n, "at least 1");
   check.require(params.n == 1 || !params.is_greedy(), "n", params.n,
-                "1 when the most likely token is always taken (temperature 0)");
+                "1 with greedy sampling (temperature 0)");
   check.require(in(params.temperature, 0, 1e3), "temperature", params.temperature, "0 to 1000");
   check.require(params.top_k >= -1, "top_k", params.top_k, "-1 (off) or more");
   check.require(in(params.top_p, 0, 1) && params.top_p > 0, "top_p", params.top_p,
@@ -70,11 +70,11 @@ void check_numbers(const SamplingParams& params, Checker& check) {
 
 void validate(const SamplingParams& params, std::int64_t vocab_size) {
   Checker check(vocab_size);
-  check_numbers(params, check);
+  check_ranges(params, check);
   for (const auto& [name, count] : {std::pair{"logprobs", params.logprobs},
                                     std::pair{"prompt_logprobs", params.prompt_logprobs}}) {
     const std::int64_t value = count.value_or(0);
-    check.require(value >= 0 && value <= vocab_size, name, value, "0 to the vocabulary's size");
+    check.require(value >= 0 && value <= vocab_size, name, value, "0 to the vocabulary size");
   }
   check.list(params.logit_bias.size(), "logit_bias");
   check.list(params.allowed_token_ids.size(), "allowed_token_ids");

@@ -7,11 +7,11 @@
 namespace graft::engine {
 namespace {
 
-// Logits of every position of a prompt are wanted: fewer at a time, for they take memory.
+// Chunk limit for prompt logprobs, which need vocab_size logits per prompt token.
 constexpr std::int64_t kMaxLogitRows = 256;
 
-// Samples that will run when the prompt is done, itself included; 1 from then on.
-std::int64_t seats_of(const Sequence& sequence) {
+// Slots of max_num_seqs that a sequence uses: n until its prompt is computed and it forks, then 1.
+std::int64_t num_slots(const Sequence& sequence) {
   return sequence.params.n;
 }
 
@@ -40,35 +40,35 @@ void Scheduler::remove(Sequence& sequence) {
 Schedule Scheduler::schedule() {
   Step step;
   step.budget = config_.max_num_batched_tokens;
-  schedule_running(step, true);
-  schedule_running(step, false);
-  // From here on nothing is taken back, so what will be written may be shared within this very
-  // step: in a pass every layer writes all rows before any is read.
+  schedule_running(step, /*is_decode=*/true);
+  schedule_running(step, /*is_decode=*/false);
+  // Nothing is preempted from here on, so blocks written in this step can be shared within it: each
+  // layer writes all keys and values of the batch before it reads any.
   for (const ScheduledSequence& scheduled : step.schedule.sequences)
     register_blocks(scheduled);
   if (!step.has_preempted) schedule_waiting(step);
   return std::move(step.schedule);
 }
 
-void Scheduler::schedule_running(Step& step, bool generating) {
-  // A copy: making room takes sequences out of the queue.
+void Scheduler::schedule_running(Step& step, bool is_decode) {
+  // A copy, because preemption removes sequences from the queue.
   const std::vector<Sequence*> running(running_.begin(), running_.end());
   for (Sequence* sequence : running) {
     if (sequence->state != SequenceState::Running || step.budget == 0) continue;
-    if ((sequence->num_pending() == 1) != generating) continue;
-    if (!generating) match_prefix(*sequence);
-    const std::int64_t num_tokens = chunk_of(*sequence, step.budget);
-    if (!make_room(step, *sequence, num_tokens)) continue;
-    put(step, *sequence, num_tokens);
-    // Prompts are not preempted in the step that computes them: the next one may share.
-    if (!generating) register_blocks(step.schedule.sequences.back());
+    if ((sequence->num_pending() == 1) != is_decode) continue;
+    if (!is_decode) match_prefix(*sequence);
+    const std::int64_t num_tokens = chunk_size(*sequence, step.budget);
+    if (!allocate_blocks(step, *sequence, num_tokens)) continue;
+    push(step, *sequence, num_tokens);
+    // A scheduled prompt chunk is not preempted in this step, so the next prompt may share it.
+    if (!is_decode) register_blocks(step.schedule.sequences.back());
   }
 }
 
 void Scheduler::schedule_waiting(Step& step) {
   while (!waiting_.empty() && step.budget > 0) {
     Sequence& sequence = **waiting_.begin();
-    if (num_seats() + seats_of(sequence) > config_.max_num_seqs) return;
+    if (num_used_slots() + num_slots(sequence) > config_.max_num_seqs) return;
     if (blocks_.blocks_for(sequence.num_tokens()) > blocks_.num_blocks()) {
       waiting_.erase(&sequence);
       step.schedule.too_long.push_back(&sequence);
@@ -77,7 +77,7 @@ void Scheduler::schedule_waiting(Step& step) {
     match_prefix(sequence);
     const std::int64_t num_more = blocks_.blocks_for(sequence.num_tokens()) -
                                   static_cast<std::int64_t>(sequence.table.blocks.size());
-    // All of it must fit now, or it would be thrown out again half-way.
+    // The whole sequence must fit, or a later chunk would preempt it.
     if (num_more > blocks_.num_free()) {
       blocks_.free(sequence.table);
       sequence.num_computed = 0;
@@ -86,47 +86,49 @@ void Scheduler::schedule_waiting(Step& step) {
     if (sequence.num_output() == 0) sequence.num_cached = sequence.num_computed;
     num_queried_tokens_ += sequence.num_tokens();
     num_hit_tokens_ += sequence.num_computed;
-    const std::int64_t num_tokens = chunk_of(sequence, step.budget);
+    const std::int64_t num_tokens = chunk_size(sequence, step.budget);
     const bool has_room = blocks_.prepare(sequence.table, sequence.num_computed,
                                           sequence.num_computed + num_tokens, step.schedule.copies);
-    GRAFT_CHECK(has_room, "no room for an admitted sequence");
+    GRAFT_CHECK(has_room, "too few free blocks for a scheduled sequence");
     waiting_.erase(&sequence);
     running_.insert(&sequence);
     sequence.state = SequenceState::Running;
     if (!sequence.first_scheduled) sequence.first_scheduled = Clock::now();
-    put(step, sequence, num_tokens);
+    push(step, sequence, num_tokens);
     register_blocks(step.schedule.sequences.back());
   }
 }
 
-std::int64_t Scheduler::num_seats() const {
-  std::int64_t seats = 0;
+std::int64_t Scheduler::num_used_slots() const {
+  std::int64_t count = 0;
   for (const Sequence* sequence : running_)
-    seats += seats_of(*sequence);
-  return seats;
+    count += num_slots(*sequence);
+  return count;
 }
 
-std::int64_t Scheduler::chunk_of(const Sequence& sequence, std::int64_t budget) const {
-  std::int64_t most = std::min(budget, config_.chunk_prefill_size);
-  if (sequence.params.prompt_logprobs) most = std::min(most, kMaxLogitRows);
-  return std::min(sequence.num_pending(), most);
+std::int64_t Scheduler::chunk_size(const Sequence& sequence, std::int64_t budget) const {
+  std::int64_t max_tokens = std::min(budget, config_.chunk_prefill_size);
+  if (sequence.params.prompt_logprobs) max_tokens = std::min(max_tokens, kMaxLogitRows);
+  return std::min(sequence.num_pending(), max_tokens);
 }
 
-// What others have computed since need not be computed again. Only at a block's beginning, and not
-// when every position's logits are wanted.
+// Repeated for running prompts: other sequences may have computed the next blocks since. Possible
+// only at a block boundary; skipped when prompt logprobs need the logits of every position.
 void Scheduler::match_prefix(Sequence& sequence) {
   const bool is_at_block =
       sequence.num_computed ==
       static_cast<std::int64_t>(sequence.table.blocks.size()) * blocks_.block_tokens();
   if (!is_at_block || (sequence.params.prompt_logprobs && sequence.num_output() == 0)) return;
-  if (static_cast<std::int64_t>(sequence.table.blocks.size()) != sequence.table.num_known) return;
+  if (static_cast<std::int64_t>(sequence.table.blocks.size()) != sequence.table.num_registered)
+    return;
   const std::int64_t gained = blocks_.match_prefix(sequence.table, sequence.tokens);
   sequence.num_computed += gained;
   if (sequence.state == SequenceState::Running) num_hit_tokens_ += gained;
 }
 
-// Preempts until the tokens fit. False when the sequence itself had to go.
-bool Scheduler::make_room(Step& step, Sequence& sequence, std::int64_t num_tokens) {
+// Preempts until the blocks can be allocated. False when the sequence itself was preempted, or when
+// it runs alone and exceeds the whole cache.
+bool Scheduler::allocate_blocks(Step& step, Sequence& sequence, std::int64_t num_tokens) {
   const std::int64_t end = sequence.num_computed + num_tokens;
   while (!blocks_.prepare(sequence.table, sequence.num_computed, end, step.schedule.copies)) {
     Sequence& victim = **running_.rbegin();
@@ -140,7 +142,7 @@ bool Scheduler::make_room(Step& step, Sequence& sequence, std::int64_t num_token
   return true;
 }
 
-void Scheduler::put(Step& step, Sequence& sequence, std::int64_t num_tokens) {
+void Scheduler::push(Step& step, Sequence& sequence, std::int64_t num_tokens) {
   GRAFT_DCHECK(num_tokens > 0, "nothing to compute");
   step.schedule.sequences.push_back({.sequence = &sequence, .num_tokens = num_tokens});
   step.budget -= num_tokens;
@@ -156,14 +158,13 @@ void Scheduler::preempt(Step& step, Sequence& victim) {
   const auto scheduled =
       std::ranges::find(step.schedule.sequences, &victim, &ScheduledSequence::sequence);
   GRAFT_CHECK(scheduled == step.schedule.sequences.end() || scheduled->num_tokens == 1,
-              "preempting a prompt of this step");
+              "preempting a prompt chunk scheduled in this step");
   if (scheduled != step.schedule.sequences.end()) {
     step.budget += scheduled->num_tokens;
     step.schedule.sequences.erase(scheduled);
   }
   blocks_.free(victim.table);
   victim.num_computed = 0;
-  ++victim.num_preemptions;
   ++num_preemptions_;
   running_.erase(&victim);
   waiting_.insert(&victim);

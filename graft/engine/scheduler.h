@@ -1,10 +1,10 @@
-// Which tokens of which sequences the next step computes. One budget of tokens serves all: first
-// every sequence that generates gets its token, then prompts are computed in chunks, then new
-// sequences come in, best rank first. When the cache is full the worst-ranked running sequence
-// gives up its blocks and is computed again later.
+// Selects the sequences and tokens of the next step. One token budget is spent in this order: one
+// token for every decoding sequence, chunked prefill of running prompts, then waiting sequences by
+// rank. When the KV cache is full, the running sequence of lowest rank is preempted: its blocks are
+// freed and it is recomputed later.
 //
-// Generating never waits for prompts (it is served first), and prompts never wait for generating
-// (the budget is at least one token per seat).
+// Decode never waits for prefill (it is scheduled first), and prefill never starves: resolve()
+// guarantees a budget of at least one token per slot.
 
 #pragma once
 
@@ -20,30 +20,30 @@ namespace graft::engine {
 
 struct ScheduledSequence {
   Sequence* sequence = nullptr;
-  std::int64_t num_tokens = 0;  // from sequence->num_computed on
+  std::int64_t num_tokens = 0;  // starting at sequence->num_computed
 
-  // Whether the next token can be chosen after this step.
+  // Whether the next token can be sampled after this step.
   bool is_complete() const { return sequence->num_pending() == num_tokens; }
 };
 
 struct Schedule {
   std::vector<ScheduledSequence> sequences;
-  std::vector<BlockCopy> copies;    // to be done first
-  std::vector<Sequence*> too_long;  // grew beyond the whole cache: must end
+  std::vector<BlockCopy> copies;    // before the forward pass
+  std::vector<Sequence*> too_long;  // need more blocks than the cache has; the caller ends them
 
   bool empty() const { return sequences.empty(); }
 };
 
 class Scheduler {
  public:
-  // Both must outlive it. The config was resolved.
+  // Both must outlive the scheduler. `config` is the result of resolve().
   Scheduler(const EngineConfig& config, BlockManager& blocks);
 
-  // Sequences belong to the caller and stay where they are until removed.
+  // The caller owns the sequence and must not move it until it is removed.
   void add(Sequence& sequence);
-  // A running one made from another (which has computed its prompt); it shares its blocks.
+  // Adds a fork of a running sequence whose prompt is computed; the fork is running at once.
   void add_fork(Sequence& sequence);
-  // Wherever it is; its blocks are freed.
+  // Removes a waiting or running sequence and frees its blocks.
   void remove(Sequence& sequence);
 
   Schedule schedule();
@@ -52,31 +52,31 @@ class Scheduler {
   std::int64_t num_running() const { return static_cast<std::int64_t>(running_.size()); }
   std::int64_t num_waiting() const { return static_cast<std::int64_t>(waiting_.size()); }
   std::int64_t num_preemptions() const { return num_preemptions_; }
-  // Tokens of admitted sequences, and those of them that need not be computed.
+  // Tokens looked up in the prefix cache when sequences start running, and the hits among them.
   std::int64_t num_queried_tokens() const { return num_queried_tokens_; }
   std::int64_t num_hit_tokens() const { return num_hit_tokens_; }
 
  private:
-  struct BetterRank {
+  struct ByRank {
     bool operator()(const Sequence* a, const Sequence* b) const { return a->rank() < b->rank(); }
   };
-  using Queue = std::set<Sequence*, BetterRank>;
+  using Queue = std::set<Sequence*, ByRank>;
 
-  // One pass over the schedule being made.
+  // The schedule under construction.
   struct Step {
     Schedule schedule;
-    std::int64_t budget = 0;
+    std::int64_t budget = 0;  // tokens left
     bool has_preempted = false;
   };
-  void schedule_running(Step& step, bool generating);
+  void schedule_running(Step& step, bool is_decode);
   void schedule_waiting(Step& step);
-  bool make_room(Step& step, Sequence& sequence, std::int64_t num_tokens);
-  void put(Step& step, Sequence& sequence, std::int64_t num_tokens);
+  bool allocate_blocks(Step& step, Sequence& sequence, std::int64_t num_tokens);
+  void push(Step& step, Sequence& sequence, std::int64_t num_tokens);
   void register_blocks(const ScheduledSequence& scheduled);
   void match_prefix(Sequence& sequence);
   void preempt(Step& step, Sequence& victim);
-  std::int64_t chunk_of(const Sequence& sequence, std::int64_t budget) const;
-  std::int64_t num_seats() const;
+  std::int64_t chunk_size(const Sequence& sequence, std::int64_t budget) const;
+  std::int64_t num_used_slots() const;
 
   const EngineConfig& config_;
   BlockManager& blocks_;

@@ -1,5 +1,6 @@
-// The scheduler against a cache that only remembers which tokens led to each of its rows: whatever
-// is shared, copied, preempted or reused, every sequence must find its own past there.
+// Runs the scheduler on a simulated KV cache whose rows store a hash of all tokens up to their
+// position: after sharing, copy-on-write, preemption and reuse, every sequence must read the hashes
+// of its own tokens.
 
 #include "graft/engine/scheduler.h"
 
@@ -16,16 +17,16 @@
 namespace graft::engine {
 namespace {
 
-// Stands for the keys and values of a position: a number made of all tokens up to it.
+// Stands for the keys and values of a position: a hash of all tokens up to it.
 using Row = std::uint64_t;
 
 Row next_row(Row before, TokenId token) {
   return (before ^ static_cast<Row>(token + 1)) * 0x9E3779B97F4A7C15U + 1;
 }
 
-class World {
+class Simulation {
  public:
-  explicit World(const EngineConfig& config)
+  explicit Simulation(const EngineConfig& config)
       : config_(config),
         blocks_(config.num_kvcache_blocks, config.kvcache_block_size, config.enable_prefix_caching),
         scheduler_(config_, blocks_),
@@ -37,7 +38,7 @@ class World {
                 std::int64_t priority = 0) {
     auto sequence = std::make_unique<Sequence>();
     sequence->id = {.request = next_id_++, .sample = 0};
-    sequence->arrival = sequence->id.request;
+    sequence->arrival_order = sequence->id.request;
     sequence->priority = priority;
     sequence->num_prompt = static_cast<std::int64_t>(prompt.size());
     sequence->tokens = std::move(prompt);
@@ -59,7 +60,7 @@ class World {
     write(schedule);
     std::int64_t num_tokens = 0;
     for (const ScheduledSequence& scheduled : schedule.sequences) {
-      check_past(scheduled);
+      check_context(scheduled);
       num_tokens += scheduled.num_tokens;
     }
     for (const ScheduledSequence& scheduled : schedule.sequences)
@@ -70,7 +71,7 @@ class World {
   void end(Sequence& sequence) {
     ++num_ended_;
     const SequenceId id = sequence.id;
-    // A prompt that ends early takes its samples with it.
+    // A sequence that has not forked yet ends all its samples.
     num_ended_ += sequence.params.n - 1;
     scheduler_.remove(sequence);
     sequences_.erase(id);
@@ -88,7 +89,7 @@ class World {
   std::size_t num_left() const { return sequences_.size(); }
   std::int64_t num_expected() const { return num_expected_; }
   std::int64_t num_ended() const { return num_ended_; }
-  std::vector<SequenceId> log;  // who generated a token, in order
+  std::vector<SequenceId> log;  // the sequence of each output token, in order
 
  private:
   Row& row(const Sequence& sequence, std::int64_t position) {
@@ -105,11 +106,11 @@ class World {
     }
     ASSERT_LE(num_tokens, config_.max_num_batched_tokens);
     ASSERT_LE(scheduler_.num_running(), config_.max_num_seqs);
-    // Somebody always gets on.
+    // Every step makes progress.
     ASSERT_TRUE(num_tokens > 0 || scheduler_.is_idle() || !schedule.too_long.empty());
   }
 
-  // As a layer does: all copies, then all rows of the pass, then reading.
+  // As a layer does: all block copies, then all writes of the batch, then reads.
   void write(const Schedule& schedule) {
     const auto size = static_cast<std::ptrdiff_t>(blocks_.block_tokens());
     for (const BlockCopy& copy : schedule.copies) {
@@ -122,15 +123,15 @@ class World {
         value = next_row(value, sequence.tokens[static_cast<std::size_t>(i)]);
         if (i < sequence.num_computed) continue;
         const std::int64_t block = i / blocks_.block_tokens();
-        ASSERT_EQ(holders_that_read_later(sequence, static_cast<std::size_t>(block), i), 0)
-            << "a row that others rely on is overwritten";
+        ASSERT_EQ(num_readers(sequence, static_cast<std::size_t>(block), i), 0)
+            << "a row that another sequence reads is overwritten";
         row(sequence, i) = value;
       }
     }
   }
 
-  // Others whose past includes this row of this block.
-  std::int64_t holders_that_read_later(const Sequence& writer, std::size_t block, std::int64_t i) {
+  // Other sequences whose context includes this row of this block.
+  std::int64_t num_readers(const Sequence& writer, std::size_t block, std::int64_t i) {
     std::int64_t count = 0;
     for (const auto& [id, other] : sequences_) {
       if (other.get() == &writer || block >= other->table.blocks.size()) continue;
@@ -139,13 +140,13 @@ class World {
     }
     return count;
   }
-  // Sharing what is written in this step is fine when the tokens are the same.
+  // Writing a shared row is allowed when both sequences have the same tokens up to it.
   static bool shares_this_step(const Sequence& a, const Sequence& b, std::int64_t i) {
     return b.num_tokens() > i &&
            std::equal(a.tokens.begin(), a.tokens.begin() + i + 1, b.tokens.begin());
   }
 
-  void check_past(const ScheduledSequence& scheduled) {
+  void check_context(const ScheduledSequence& scheduled) {
     const Sequence& sequence = *scheduled.sequence;
     Row value = 0;
     for (std::int64_t i = 0; i < sequence.num_computed + scheduled.num_tokens; ++i) {
@@ -164,7 +165,7 @@ class World {
     for (std::int64_t sample = 1; sample < num_samples; ++sample) {
       auto fork = std::make_unique<Sequence>();
       fork->id = {.request = sequence.id.request, .sample = sample};
-      fork->arrival = sequence.arrival;
+      fork->arrival_order = sequence.arrival_order;
       fork->priority = sequence.priority;
       fork->num_prompt = sequence.num_prompt;
       fork->tokens = sequence.tokens;
@@ -174,13 +175,13 @@ class World {
       scheduler_.add_fork(*fork);
       Sequence& added = *fork;
       sequences_.emplace(fork->id, std::move(fork));
-      generate(added);
+      append_token(added);
     }
-    generate(sequence);
+    append_token(sequence);
   }
 
-  // Few different tokens, so that answers agree by chance too.
-  void generate(Sequence& sequence) {
+  // Only two different tokens, so that outputs also share prefixes by chance.
+  void append_token(Sequence& sequence) {
     log.push_back(sequence.id);
     sequence.tokens.push_back(static_cast<TokenId>(random_() % 2));
     if (sequence.num_output() >= *sequence.params.max_tokens) end(sequence);
@@ -198,12 +199,12 @@ class World {
 };
 
 EngineConfig config_of(std::int64_t budget,
-                       std::int64_t seats,
+                       std::int64_t slots,
                        std::int64_t blocks,
                        std::int64_t size) {
   EngineConfig config;
   config.max_num_batched_tokens = budget;
-  config.max_num_seqs = seats;
+  config.max_num_seqs = slots;
   config.num_kvcache_blocks = blocks;
   config.kvcache_block_size = size;
   config.chunk_prefill_size = budget;
@@ -217,145 +218,145 @@ std::vector<TokenId> prompt_of(std::int64_t length, TokenId first = 0) {
   return tokens;
 }
 
-void run_to_end(World& world, int most = 100'000) {
-  for (int i = 0; i < most && world.num_left() > 0; ++i) {
-    world.step();
+void run_to_end(Simulation& simulation, int max_steps = 100'000) {
+  for (int i = 0; i < max_steps && simulation.num_left() > 0; ++i) {
+    simulation.step();
     if (testing::Test::HasFatalFailure()) return;
   }
-  EXPECT_EQ(world.num_left(), 0U);
-  EXPECT_EQ(world.num_ended(), world.num_expected());
-  EXPECT_EQ(world.blocks().num_free(), world.blocks().num_blocks());
+  EXPECT_EQ(simulation.num_left(), 0U);
+  EXPECT_EQ(simulation.num_ended(), simulation.num_expected());
+  EXPECT_EQ(simulation.blocks().num_free(), simulation.blocks().num_blocks());
 }
 
-TEST(Scheduler, MixesChunksOfPromptsWithGenerating) {
-  World world(config_of(8, 4, 100, 4));
-  world.add(prompt_of(4), 10);
-  EXPECT_EQ(world.step(), 4);
-  world.add(prompt_of(30, 100), 10);
-  // One token of the first and seven of the second.
-  EXPECT_EQ(world.step(), 8);
-  EXPECT_EQ(world.step(), 8);
-  EXPECT_EQ(world.log.size(), 3U);
-  run_to_end(world);
+TEST(Scheduler, MixesPrefillChunksWithDecode) {
+  Simulation simulation(config_of(8, 4, 100, 4));
+  simulation.add(prompt_of(4), 10);
+  EXPECT_EQ(simulation.step(), 4);
+  simulation.add(prompt_of(30, 100), 10);
+  // One decode token of the first and seven prompt tokens of the second.
+  EXPECT_EQ(simulation.step(), 8);
+  EXPECT_EQ(simulation.step(), 8);
+  EXPECT_EQ(simulation.log.size(), 3U);
+  run_to_end(simulation);
 }
 
-TEST(Scheduler, IdenticalPromptsOfOneStepShare) {
-  World world(config_of(100, 4, 100, 4));
-  world.add(prompt_of(17), 3);
-  world.add(prompt_of(17), 3);
-  // 17 tokens, and of the second only the last block's one.
-  EXPECT_EQ(world.step(), 18);
-  EXPECT_EQ(world.blocks().num_blocks() - world.blocks().num_free(), 4 + 1 + 1);
-  run_to_end(world);
+TEST(Scheduler, IdenticalPromptsInOneStepShareBlocks) {
+  Simulation simulation(config_of(100, 4, 100, 4));
+  simulation.add(prompt_of(17), 3);
+  simulation.add(prompt_of(17), 3);
+  // 17 tokens of the first, and only the token of the last block of the second.
+  EXPECT_EQ(simulation.step(), 18);
+  EXPECT_EQ(simulation.blocks().num_blocks() - simulation.blocks().num_free(), 4 + 1 + 1);
+  run_to_end(simulation);
 }
 
-TEST(Scheduler, APromptThatWaitsForChunksTakesWhatOthersComputed) {
-  World world(config_of(8, 4, 100, 4));
-  world.add(prompt_of(41), 1);
-  world.add(prompt_of(41), 1);
+TEST(Scheduler, ChunkedPromptsReuseBlocksComputedMeanwhile) {
+  Simulation simulation(config_of(8, 4, 100, 4));
+  simulation.add(prompt_of(41), 1);
+  simulation.add(prompt_of(41), 1);
   std::int64_t total = 0;
-  while (world.num_left() > 0)
-    total += world.step();
+  while (simulation.num_left() > 0)
+    total += simulation.step();
   EXPECT_LE(total, 41 + 8);
 }
 
-TEST(Scheduler, SteadyArrivalsDoNotStarveGenerating) {
-  World world(config_of(16, 16, 1000, 4));
-  world.add(prompt_of(4, 5000), 50);
-  int num_steps_with_its_token = 0;
+TEST(Scheduler, NewPromptsDoNotStarveDecode) {
+  Simulation simulation(config_of(16, 16, 1000, 4));
+  simulation.add(prompt_of(4, 5000), 50);
+  int num_decode_steps = 0;
   for (int i = 0; i < 40; ++i) {
-    world.add(prompt_of(16, 100 * i), 1);
-    world.log.clear();
-    world.step();
-    num_steps_with_its_token += std::ranges::count(world.log, SequenceId{1, 0}) > 0 ? 1 : 0;
+    simulation.add(prompt_of(16, 100 * i), 1);
+    simulation.log.clear();
+    simulation.step();
+    num_decode_steps += std::ranges::count(simulation.log, SequenceId{1, 0}) > 0 ? 1 : 0;
   }
-  EXPECT_EQ(num_steps_with_its_token, 40);
-  run_to_end(world);
+  EXPECT_EQ(num_decode_steps, 40);
+  run_to_end(simulation);
 }
 
-TEST(Scheduler, GeneratingDoesNotStarvePrompts) {
-  World world(config_of(8, 8, 1000, 4));
+TEST(Scheduler, DecodeDoesNotStarvePrefill) {
+  Simulation simulation(config_of(8, 8, 1000, 4));
   for (int i = 0; i < 7; ++i)
-    world.add(prompt_of(2, 100 * i), 500);
+    simulation.add(prompt_of(2, 100 * i), 500);
   for (int i = 0; i < 10; ++i)
-    world.step();
-  Sequence& late = world.add(prompt_of(40, 9000), 5);
+    simulation.step();
+  Sequence& late = simulation.add(prompt_of(40, 9000), 5);
   const SequenceId id = late.id;
-  // One token of the budget is left for it in every step.
+  // One token of the budget is left for it per step.
   for (int i = 0; i < 41; ++i)
-    world.step();
-  EXPECT_GE(std::ranges::count(world.log, id), 1);
+    simulation.step();
+  EXPECT_GE(std::ranges::count(simulation.log, id), 1);
 }
 
-TEST(Scheduler, LowerPriorityNumbersGoFirst) {
-  World world(config_of(4, 1, 100, 4));
-  world.add(prompt_of(4), 1, 1, 5);
-  world.add(prompt_of(4, 50), 1, 1, 1);
-  world.add(prompt_of(4, 90), 1, 1, 5);
-  while (world.num_left() > 0)
-    world.step();
-  EXPECT_EQ(world.log, (std::vector<SequenceId>{{2, 0}, {1, 0}, {3, 0}}));
+TEST(Scheduler, LowerPriorityValueRunsFirst) {
+  Simulation simulation(config_of(4, 1, 100, 4));
+  simulation.add(prompt_of(4), 1, 1, 5);
+  simulation.add(prompt_of(4, 50), 1, 1, 1);
+  simulation.add(prompt_of(4, 90), 1, 1, 5);
+  while (simulation.num_left() > 0)
+    simulation.step();
+  EXPECT_EQ(simulation.log, (std::vector<SequenceId>{{2, 0}, {1, 0}, {3, 0}}));
 }
 
-TEST(Scheduler, PreemptsTheYoungestAndFinishesAll) {
+TEST(Scheduler, PreemptsNewestAndFinishesAll) {
   // Three sequences of four blocks each on a cache of six.
-  World world(config_of(64, 8, 6, 4));
+  Simulation simulation(config_of(64, 8, 6, 4));
   for (int i = 0; i < 3; ++i)
-    world.add(prompt_of(6, 100 * i), 10);
-  run_to_end(world);
-  EXPECT_GT(world.scheduler().num_preemptions(), 0);
+    simulation.add(prompt_of(6, 100 * i), 10);
+  run_to_end(simulation);
+  EXPECT_GT(simulation.scheduler().num_preemptions(), 0);
 }
 
-TEST(Scheduler, GrowthBeyondTheCacheEndsThatSequenceOnly) {
-  World world(config_of(64, 8, 6, 4));
-  world.add(prompt_of(6), 1000);
-  world.add(prompt_of(6, 100), 4);
-  run_to_end(world);
+TEST(Scheduler, SequenceBeyondCacheSizeEndsAlone) {
+  Simulation simulation(config_of(64, 8, 6, 4));
+  simulation.add(prompt_of(6), 1000);
+  simulation.add(prompt_of(6, 100), 4);
+  run_to_end(simulation);
 }
 
-TEST(Scheduler, ForksOutOfRoomEndToo) {
-  // The shared prompt takes five of six blocks; each sample needs two more in the end.
-  World world(config_of(64, 8, 6, 4));
-  world.add(prompt_of(19), 9, 3);
-  run_to_end(world);
+TEST(Scheduler, ForksOutOfBlocksEnd) {
+  // The shared prompt uses five of six blocks; each sample needs up to two more.
+  Simulation simulation(config_of(64, 8, 6, 4));
+  simulation.add(prompt_of(19), 9, 3);
+  run_to_end(simulation);
 }
 
 struct Workload {
-  std::int64_t budget, seats, blocks, block_tokens, chunk;
+  std::int64_t budget, slots, blocks, block_tokens, chunk;
   bool caching;
 };
 
 class SchedulerRandom : public testing::TestWithParam<Workload> {};
 
-TEST_P(SchedulerRandom, NothingIsLostOrMixedUp) {
+TEST_P(SchedulerRandom, KeepsInvariantsUnderRandomLoad) {
   const Workload& load = GetParam();
-  EngineConfig config = config_of(load.budget, load.seats, load.blocks, load.block_tokens);
+  EngineConfig config = config_of(load.budget, load.slots, load.blocks, load.block_tokens);
   config.chunk_prefill_size = load.chunk;
   config.enable_prefix_caching = load.caching;
-  World world(config);
+  Simulation simulation(config);
   std::mt19937 random(static_cast<unsigned>(load.blocks * 31 + load.budget));
   const auto pick = [&](std::int64_t low, std::int64_t high) {
     return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
   };
   const std::int64_t capacity = load.blocks * load.block_tokens;
   for (int i = 0; i < 20'000; ++i) {
-    if (world.num_left() < 40 && pick(0, 2) == 0) {
-      // Few beginnings, so that prefixes are shared.
+    if (simulation.num_left() < 40 && pick(0, 2) == 0) {
+      // Four different prefixes, so that blocks are shared.
       std::vector<TokenId> prompt =
           prompt_of(pick(1, capacity / 2), static_cast<TokenId>(pick(0, 3)) * 1000);
       for (std::int64_t k = pick(0, 5); k > 0 && k < static_cast<std::int64_t>(prompt.size()); --k)
         prompt[prompt.size() - static_cast<std::size_t>(k)] = static_cast<TokenId>(pick(0, 1));
-      world.add(std::move(prompt), pick(1, 30),
-                pick(0, 3) == 0 ? pick(1, std::min<std::int64_t>(3, load.seats)) : 1,
-                pick(0, 9) == 0 ? -1 : 0);
+      simulation.add(std::move(prompt), pick(1, 30),
+                     pick(0, 3) == 0 ? pick(1, std::min<std::int64_t>(3, load.slots)) : 1,
+                     pick(0, 9) == 0 ? -1 : 0);
     }
     if (pick(0, 49) == 0) {
-      if (Sequence* victim = world.any(random)) world.end(*victim);
+      if (Sequence* victim = simulation.any(random)) simulation.end(*victim);
     }
-    world.step();
+    simulation.step();
     if (HasFatalFailure()) return;
   }
-  run_to_end(world);
+  run_to_end(simulation);
 }
 
 INSTANTIATE_TEST_SUITE_P(Loads,

@@ -19,14 +19,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic = "GRAFTSEQ";
-// magic, u64 bytes of the JSON text, the text, the blocks, u64 checksum of all before it.
+// Magic, header size and checksum.
 constexpr std::size_t kFixedBytes = kMagic.size() + 2 * sizeof(std::uint64_t);
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// Appends to a file beside the final one and keeps the checksum; without commit() it is removed.
+// Writes path.partial and its checksum; commit() renames it to path, the destructor removes it
+// otherwise.
 class Writer {
  public:
   explicit Writer(const fs::path& path)
@@ -69,7 +70,7 @@ class Writer {
   bool is_committed_ = false;
 };
 
-Json head_of(const Snapshot& snapshot) {
+Json header_of(const Snapshot& snapshot) {
   return {{"graft", GRAFT_VERSION},
           {"model", snapshot.model},
           {"cache_form", snapshot.cache_form},
@@ -90,23 +91,23 @@ std::uint64_t u64_at(std::span<const std::byte> bytes, std::size_t offset) {
   return value;
 }
 
-Snapshot parse_head(const Json& head) {
+Snapshot parse_header(const Json& header) {
   Snapshot snapshot;
-  head.at("model").get_to(snapshot.model);
-  head.at("cache_form").get_to(snapshot.cache_form);
-  head.at("block_tokens").get_to(snapshot.block_tokens);
-  head.at("block_bytes").get_to(snapshot.block_bytes);
-  snapshot.params = params_from_json(head.at("params"));
-  head.at("seed").get_to(snapshot.seed);
-  head.at("priority").get_to(snapshot.priority);
-  head.at("cache_salt").get_to(snapshot.cache_salt);
-  head.at("num_prompt").get_to(snapshot.num_prompt);
-  head.at("num_computed").get_to(snapshot.num_computed);
-  head.at("tokens").get_to(snapshot.tokens);
+  header.at("model").get_to(snapshot.model);
+  header.at("cache_form").get_to(snapshot.cache_form);
+  header.at("block_tokens").get_to(snapshot.block_tokens);
+  header.at("block_bytes").get_to(snapshot.block_bytes);
+  snapshot.params = params_from_json(header.at("params"));
+  header.at("seed").get_to(snapshot.seed);
+  header.at("priority").get_to(snapshot.priority);
+  header.at("cache_salt").get_to(snapshot.cache_salt);
+  header.at("num_prompt").get_to(snapshot.num_prompt);
+  header.at("num_computed").get_to(snapshot.num_computed);
+  header.at("tokens").get_to(snapshot.tokens);
   return snapshot;
 }
 
-bool is_sane(const Snapshot& snapshot, std::size_t num_bytes) {
+bool is_consistent(const Snapshot& snapshot, std::size_t num_bytes) {
   const auto num_tokens = static_cast<std::int64_t>(snapshot.tokens.size());
   if (snapshot.block_tokens < 1 || snapshot.num_prompt < 1 || snapshot.num_prompt > num_tokens ||
       snapshot.num_computed < 0 || snapshot.num_computed >= num_tokens)
@@ -126,10 +127,10 @@ void write_snapshot(const fs::path& path,
                     std::int64_t num_blocks,
                     const std::function<std::span<const std::byte>(std::int64_t)>& block) {
   Writer writer(path);
-  const std::string head = head_of(snapshot).dump();
+  const std::string header = header_of(snapshot).dump();
   writer.append(bytes_of(kMagic));
-  writer.append(head.size());
-  writer.append(bytes_of(head));
+  writer.append(header.size());
+  writer.append(bytes_of(header));
   for (std::int64_t i = 0; i < num_blocks; ++i)
     writer.append(block(i));
   writer.commit();
@@ -143,19 +144,20 @@ Snapshot read_snapshot(const fs::path& path) {
     fail(where, ": not a saved sequence");
   const auto covered = bytes.first(bytes.size() - sizeof(std::uint64_t));
   if (XXH3_64bits(covered.data(), covered.size()) != u64_at(bytes, covered.size()))
-    fail(where, ": damaged: its checksum is not that of its ", bytes.size(), " bytes");
-  const std::uint64_t head_bytes = u64_at(bytes, kMagic.size());
-  if (head_bytes > bytes.size() - kFixedBytes) fail(where, ": damaged: its head is cut off");
+    fail(where, ": damaged: checksum mismatch over ", bytes.size(), " bytes");
+  const std::uint64_t header_bytes = u64_at(bytes, kMagic.size());
+  if (header_bytes > bytes.size() - kFixedBytes) fail(where, ": damaged: header is truncated");
   const auto text =
-      bytes.subspan(kMagic.size() + sizeof(std::uint64_t), static_cast<std::size_t>(head_bytes));
+      bytes.subspan(kMagic.size() + sizeof(std::uint64_t), static_cast<std::size_t>(header_bytes));
   try {
-    const Json head = parse_json({reinterpret_cast<const char*>(text.data()), text.size()}, where);
-    const auto version = head.at("graft").get<std::string>();
+    const Json header =
+        parse_json({reinterpret_cast<const char*>(text.data()), text.size()}, where);
+    const auto version = header.at("graft").get<std::string>();
     if (version != GRAFT_VERSION)
       fail(where, ": saved by graft ", version, ", this is graft ", GRAFT_VERSION);
-    Snapshot snapshot = parse_head(head);
+    Snapshot snapshot = parse_header(header);
     const auto blocks = covered.subspan(kMagic.size() + sizeof(std::uint64_t) + text.size());
-    if (!is_sane(snapshot, blocks.size())) fail(where, ": its head contradicts itself");
+    if (!is_consistent(snapshot, blocks.size())) fail(where, ": damaged: header is inconsistent");
     snapshot.blocks.assign(blocks.begin(), blocks.end());
     return snapshot;
   } catch (const Json::exception& error) {

@@ -1,6 +1,8 @@
-// A sequence on disk: who it is (JSON), its blocks of the cache, and a checksum over all of it. The
-// file gets its name when the last byte is written, so a torn one is never found under it; one that
-// was damaged later is known by the checksum.
+// A saved sequence: a JSON header, its KV cache blocks, and a checksum over both. The file is
+// written under a temporary name and renamed when complete, so `path` is never partial; the
+// checksum detects later damage.
+//
+//   magic "GRAFTSEQ" | u64 header bytes | header (JSON) | blocks | u64 XXH3-64 of all before
 
 #pragma once
 
@@ -16,7 +18,7 @@
 namespace graft::engine {
 
 struct Snapshot {
-  std::uint64_t model = 0;  // fingerprint of its weights
+  std::uint64_t model = 0;  // fingerprint of the weights
   std::string cache_form;   // Model::cache_form()
   std::int64_t block_tokens = 16;
   SamplingParams params;
@@ -27,17 +29,18 @@ struct Snapshot {
   std::int64_t num_computed = 0;
   std::vector<TokenId> tokens;
   std::size_t block_bytes = 0;
-  std::vector<std::byte> blocks;  // those that hold num_computed tokens, in order
+  std::vector<std::byte> blocks;  // of num_computed tokens, in order, block_bytes each
 };
 
-// `block(i)` gives the bytes of block i in turn, so that they need not all be in memory. Throws
-// Error.
+// `block(i)` returns the bytes of block i and is called in order, so that only one block needs to
+// be in memory. Throws Error.
 void write_snapshot(const std::filesystem::path& path,
                     const Snapshot& snapshot,
                     std::int64_t num_blocks,
                     const std::function<std::span<const std::byte>(std::int64_t)>& block);
 
-// Throws Error for a file that is none, is damaged or comes from another version of graft.
+// Throws Error when the file is not a saved sequence, is damaged or was saved by another version of
+// graft.
 Snapshot read_snapshot(const std::filesystem::path& path);
 
 }  // namespace graft::engine

@@ -1,5 +1,6 @@
-// graft bench: speeds of a model as llama-bench gives them, beside the limits of this machine, and
-// on request beside llama-bench itself. Loads as servers meet them are in bench_engine.cpp.
+// graft bench: prefill and decode speed as llama-bench measures them, relative to the measured
+// limits of this machine and optionally to llama-bench itself. Engine benchmarks are in
+// bench_engine.cpp.
 
 #include <algorithm>
 #include <cstdio>
@@ -43,7 +44,7 @@ struct Options {
   bool json = false;
 };
 
-// Enough to know what is read and whether the processor alone does it.
+// The plan gives the bytes and FLOPs of a pass and whether all of it runs on the CPU.
 PlannedModel planned_model(const ModelOptions& options) {
   const auto num_gpus = options.device == "cpu" ? 0 : static_cast<int>(list_gpus().gpus.size());
   return {options.model.path(),
@@ -52,12 +53,12 @@ PlannedModel planned_model(const ModelOptions& options) {
           {.num_gpus = num_gpus, .plan_only = num_gpus > 0}};
 }
 
-// On a thread of its own: a pool that pins its threads pins the one that calls, and what this one
-// starts later would be pinned with it.
+// Runs on a separate thread: ThreadPool pins the calling thread, and threads started by it later
+// would inherit the pinning.
 void measure_limits(const ModelOptions& options, BenchHeader& header) {
   const auto measure = [&] {
     const std::vector<int> processors =
-        options.processors.empty() ? std::vector<int>() : parse_processors(options.processors);
+        options.cpu_list.empty() ? std::vector<int>() : parse_processors(options.cpu_list);
     ThreadPool pool(options.threads, processors);
     header.threads = pool.num_threads();
     header.limits = perf::measure_limits(pool);
@@ -91,7 +92,7 @@ bool runs_on_cpu(const plan::Plan& plan) {
 
 perf::Work work_of(const SpeedTest& test, const plan::Plan& plan) {
   if (test.num_prompt > 0) return pass_work(plan, perf::prefill_pass(test.num_prompt));
-  // A sequence grows from one token; on average half of it is there.
+  // The context grows from one token; half of the generated tokens on average.
   return pass_work(plan, perf::generate_pass(test.num_sequences,
                                              1 + static_cast<double>(test.num_generated) / 2));
 }
@@ -102,37 +103,37 @@ SpeedRow row_of(const SpeedTest& test, const PlannedModel& model) {
   return row;
 }
 
-// Asked before we add to the load, and before threads are pinned.
+// Called before the benchmark adds to the load and before threads are pinned.
 std::vector<std::string> notes_on_load() {
-  const auto num_processors = static_cast<double>(usable_processors().size());
+  const auto num_cpus = static_cast<double>(usable_processors().size());
   const double load = load_average();
-  if (load <= kBusyLoad * num_processors) return {};
+  if (load <= kBusyLoad * num_cpus) return {};
   return {fmt::format(
-      "The load was {:.1f} with {:.0f} processors: if others run here, all of this is too low.",
-      load, num_processors)};
+      "The load average was {:.1f} on {:.0f} logical CPUs: other programs lower these results.",
+      load, num_cpus)};
 }
 
 void add_notes(SpeedReport& report, const PlannedModel& model, const Options& options) {
   const auto cache = static_cast<double>(std::max(::sysconf(_SC_LEVEL3_CACHE_SIZE), 0L));
   bool in_cache = false;
-  bool guessed = false;
+  bool assumes_random_experts = false;
   for (const SpeedRow& row : report.rows) {
     if (!row.work || row.test.num_prompt > 0) continue;
     in_cache |= row.work->bytes() < cache;
-    guessed |= row.test.num_sequences > 1 && model.blueprint().expert_share < 1;
+    assumes_random_experts |= row.test.num_sequences > 1 && model.blueprint().expert_share < 1;
   }
   if (in_cache) {
     report.notes.push_back(fmt::format(
-        "What a token reads fits into this processor's cache of {}: more than memory gives is "
+        "The bytes read per token fit into the L3 cache of {}: more than 100 % of the bandwidth is "
         "possible.",
         bytes_text(static_cast<std::uint64_t>(cache))));
   }
-  if (guessed)
-    report.notes.emplace_back("Several sequences are taken to choose their experts at random.");
+  if (assumes_random_experts)
+    report.notes.emplace_back("Bytes of a batch assume that sequences select experts at random.");
   if (!runs_on_cpu(model.result().plan))
-    report.notes.emplace_back("Not all of it runs on the processor: its limits say nothing.");
+    report.notes.emplace_back("Part of the model runs on a GPU: CPU limits are not compared.");
   if (options.profile && !runs_on_cpu(model.result().plan))
-    report.notes.emplace_back("A GPU waits between modules that are timed: it is faster without.");
+    report.notes.emplace_back("--profile synchronizes the GPU after every module and is slower.");
 }
 
 SpeedReport measure(const Options& options, const std::vector<SpeedTest>& tests) {
@@ -179,7 +180,7 @@ std::vector<PeerRow> compare(const Options& options,
 }
 
 void print(const Json& json) {
-  // Names in a file need not be UTF-8.
+  // Model names may be invalid UTF-8; invalid bytes are replaced.
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
@@ -228,7 +229,7 @@ CLI::Option* add_list(CLI::App& bench,
 void add_bench(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* bench = app.add_subcommand(
-      "bench", "Measure a model's speed, and how near it comes to what this machine can do");
+      "bench", "Measure prefill and decode speed, relative to the limits of this machine");
   bench->require_subcommand(0, 1);
   bench->footer(
       "Examples:\n"
@@ -236,26 +237,25 @@ void add_bench(CLI::App& app) {
       "  graft bench -m model.gguf --against llama.cpp/build/bin/llama-bench");
   options->model.add_to(*bench);
   add_list(*bench, "-p,--n-prompt", options->lists.prompts,
-           "Tokens of a prompt (default: 512; 0 skips)");
+           "Prompt lengths in tokens (default: 512; 0 skips)");
   add_list(*bench, "-n,--n-gen", options->lists.generated,
-           "Tokens to generate (default: 128; 0 skips)");
+           "Numbers of tokens to generate (default: 128; 0 skips)");
   const CLI::Option* batch_sizes =
       add_list(*bench, "-b,--batch-sizes", options->lists.batch_sizes,
-               "Sequences that generate side by side (default: 1,8,32; 1 with --against)");
-  bench->add_option("-r,--rounds", options->rounds, "Rounds of each test (default: 3)")
+               "Decode batch sizes (default: 1,8,32; with --against: 1)");
+  bench->add_option("-r,--rounds", options->rounds, "Repetitions of each test (default: 3)")
       ->check(CLI::Range(1, 1000));
   bench->add_option("--against", options->against,
-                    "A llama-bench to run in turn on the same file, with -p, -n and -t, as PROGRAM "
-                    "or NAME=PROGRAM; for several sequences the llama-batched-bench beside it");
-  bench
-      ->add_flag("--profile", options->profile, "Time every module: which ones the rest is made of")
+                    "Compare with a llama-bench, given as PROGRAM or NAME=PROGRAM; batch sizes "
+                    "above 1 use the llama-batched-bench in the same folder");
+  bench->add_flag("--profile", options->profile, "Print the time per module")
       ->excludes("--against");
-  bench->add_flag("--json", options->json, "As JSON");
+  bench->add_flag("--json", options->json, "Print JSON");
   add_engine_benches(*bench);
   add_serve_bench(*bench);
   bench->callback([options, bench, batch_sizes] {
     if (!bench->get_subcommands().empty()) return;
-    // llama-bench has one sequence; another program is asked for more only on request.
+    // llama-bench runs batch size 1 only; llama-batched-bench is used only when -b is given.
     if (!options->against.empty() && batch_sizes->count() == 0) options->lists.batch_sizes = {1};
     run_bench(*options);
   });

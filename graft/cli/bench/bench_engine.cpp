@@ -37,7 +37,7 @@ double seconds_of(const std::function<void()>& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Everything at once, lengths drawn at random: nano-vllm's workload.
+// All requests at once with random prompt and output lengths, as nano-vllm's benchmark.
 void bench_throughput(const Options& options) {
   api::LlmConfig config = options.model.config();
   config.engine.max_num_seqs = std::max<std::int64_t>(options.num_seqs, 1);
@@ -56,7 +56,7 @@ void bench_throughput(const Options& options) {
     num_input += static_cast<std::int64_t>(std::get<Tokens>(prompts.back()).size());
     num_output += *params.back().max_tokens;
   }
-  llm.generate({Tokens{1, 2, 3}}, generate_exactly(2));  // brings the weights into memory
+  llm.generate({Tokens{1, 2, 3}}, generate_exactly(2));  // warm-up
   const double seconds = seconds_of([&] { llm.generate(prompts, params); });
   const api::EngineStats stats = llm.stats();
   const auto per_second = [&](std::int64_t count) { return static_cast<double>(count) / seconds; };
@@ -69,9 +69,9 @@ void bench_throughput(const Options& options) {
         per_second(num_input + num_output), stats.num_steps, stats.num_preemptions);
     return;
   }
-  fmt::print("{} requests: {} tokens in, {} out, {:.1f} s\n", options.num_seqs, num_input,
-             num_output, seconds);
-  fmt::print("  {:.1f} output tokens/s, {:.1f} tokens/s in all, {} steps, {} preemptions\n",
+  fmt::print("{} requests: {} prompt tokens, {} output tokens, {:.1f} s\n", options.num_seqs,
+             num_input, num_output, seconds);
+  fmt::print("  {:.1f} output tok/s, {:.1f} total tok/s, {} steps, {} preemptions\n",
              per_second(num_output), per_second(num_input + num_output), stats.num_steps,
              stats.num_preemptions);
 }
@@ -82,7 +82,7 @@ double quantile(std::vector<double> values, double share) {
   return values[static_cast<std::size_t>(std::lround(share * last))];
 }
 
-// One request at a time.
+// Runs one request at a time.
 void bench_latency(const Options& options) {
   api::LlmConfig config = options.model.config();
   config.engine.max_num_seqs = 1;
@@ -92,30 +92,30 @@ void bench_latency(const Options& options) {
   api::LLM& llm = *loaded;
   Workload workload(llm);
   llm.generate({Tokens{1, 2, 3}}, generate_exactly(2));
-  std::vector<double> first;
-  std::vector<double> each;
-  std::vector<double> whole;
+  std::vector<double> ttft;
+  std::vector<double> tpot;
+  std::vector<double> total;
   for (std::int64_t i = 0; i < options.iterations; ++i) {
     const auto outputs =
         llm.generate({workload.tokens(options.input_len)}, generate_exactly(options.output_len));
     const api::Timings& timings = outputs[0].samples[0].timings;
-    first.push_back(timings.first_token_seconds);
-    whole.push_back(timings.total_seconds);
-    each.push_back((timings.total_seconds - timings.first_token_seconds) /
+    ttft.push_back(timings.first_token_seconds);
+    total.push_back(timings.total_seconds);
+    tpot.push_back((timings.total_seconds - timings.first_token_seconds) /
                    static_cast<double>(std::max<std::int64_t>(options.output_len - 1, 1)));
   }
-  fmt::print("{} tokens in, {} out, {} times (seconds)\n", options.input_len, options.output_len,
-             options.iterations);
-  fmt::print("  {:<22} {:>9} {:>9} {:>9}\n", "", "median", "90 %", "99 %");
+  fmt::print("{} prompt tokens, {} output tokens, {} requests\n", options.input_len,
+             options.output_len, options.iterations);
+  fmt::print("  {:<22} {:>9} {:>9} {:>9}\n", "seconds", "p50", "p90", "p99");
   for (const auto& [name, values] :
-       {std::pair{"first token", &first}, std::pair{"each further token", &each},
-        std::pair{"whole request", &whole}}) {
+       {std::pair{"time to first token", &ttft}, std::pair{"time per output token", &tpot},
+        std::pair{"total", &total}}) {
     fmt::print("  {:<22} {:>9.4f} {:>9.4f} {:>9.4f}\n", name, quantile(*values, 0.5),
                quantile(*values, 0.9), quantile(*values, 0.99));
   }
 }
 
-// So many sequences that generate side by side; the prompts are not counted.
+// Prefill and decode speed by batch size; decode time excludes prefill.
 void bench_batch(const Options& options) {
   api::LlmConfig config = options.model.config();
   config.engine.max_num_seqs = std::ranges::max(options.batch_sizes);
@@ -126,7 +126,7 @@ void bench_batch(const Options& options) {
   api::LLM& llm = *loaded;
   Workload workload(llm);
   llm.generate({Tokens{1, 2, 3}}, generate_exactly(2));
-  fmt::print("{:>9} {:>16} {:>18}\n", "sequences", "prompt tokens/s", "generated tokens/s");
+  fmt::print("{:>9} {:>16} {:>18}\n", "batch", "prefill tok/s", "decode tok/s");
   for (const std::int64_t batch : options.batch_sizes) {
     std::vector<api::Prompt> prompts;
     for (std::int64_t i = 0; i < batch; ++i)
@@ -140,7 +140,7 @@ void bench_batch(const Options& options) {
   }
 }
 
-// A prompt, and another one that begins with the same tokens.
+// Time to first token of two prompts with the same prefix: a prefix cache miss, then a hit.
 void bench_prefix(const Options& options) {
   api::LlmConfig config = options.model.config();
   config.engine.max_num_seqs = 1;
@@ -157,10 +157,11 @@ void bench_prefix(const Options& options) {
     prompt.insert(prompt.end(), rest.begin(), rest.end());
     const auto outputs = llm.generate({prompt}, generate_exactly(1));
     seconds.push_back(outputs[0].samples[0].timings.first_token_seconds);
-    fmt::print("request {}: {} of {} prompt tokens cached, first token after {:.3f} s\n", i + 1,
+    fmt::print("request {}: {} of {} prompt tokens cached, time to first token {:.3f} s\n", i + 1,
                outputs[0].num_cached, outputs[0].num_prompt, seconds.back());
   }
-  fmt::print("the second takes {:.3f} of the first\n", seconds[1] / seconds[0]);
+  fmt::print("time to first token with a prefix cache hit: {:.3f} of that without\n",
+             seconds[1] / seconds[0]);
 }
 
 CLI::App* add_kind(CLI::App& bench,
@@ -179,31 +180,37 @@ CLI::App* add_kind(CLI::App& bench,
 void add_engine_benches(CLI::App& bench) {
   auto options = std::make_shared<Options>();
   const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 24);
-  CLI::App* throughput = add_kind(bench, "throughput", "Many requests of random lengths at once",
-                                  options, bench_throughput);
-  throughput->add_option("--num-seqs", options->num_seqs, "Requests (default: 256)")->check(count);
-  throughput->add_option("--min-len", options->min_len, "Fewest tokens in and out (default: 100)")
+  CLI::App* throughput =
+      add_kind(bench, "throughput", "Measure throughput of many requests with random lengths",
+               options, bench_throughput);
+  throughput->add_option("--num-seqs", options->num_seqs, "Number of requests (default: 256)")
       ->check(count);
-  throughput->add_option("--max-len", options->max_len, "Most tokens in and out (default: 1024)")
+  throughput
+      ->add_option("--min-len", options->min_len, "Min prompt and output tokens (default: 100)")
       ->check(count);
-  throughput->add_flag("--json", options->json, "Print the figures as JSON");
+  throughput
+      ->add_option("--max-len", options->max_len, "Max prompt and output tokens (default: 1024)")
+      ->check(count);
+  throughput->add_flag("--json", options->json, "Print the results as JSON");
 
-  CLI::App* latency = add_kind(bench, "latency", "One request at a time", options, bench_latency);
-  latency->add_option("--iterations", options->iterations, "Requests (default: 5)")->check(count);
-  CLI::App* batch =
-      add_kind(bench, "batch", "Sequences that generate side by side", options, bench_batch);
-  batch->add_option("-b,--batch-sizes", options->batch_sizes, "How many (default: 1,4,16,64)")
+  CLI::App* latency =
+      add_kind(bench, "latency", "Measure latency of single requests", options, bench_latency);
+  latency->add_option("--iterations", options->iterations, "Number of requests (default: 5)")
+      ->check(count);
+  CLI::App* batch = add_kind(bench, "batch", "Measure prefill and decode speed by batch size",
+                             options, bench_batch);
+  batch->add_option("-b,--batch-sizes", options->batch_sizes, "Batch sizes (default: 1,4,16,64)")
       ->delimiter(',')
       ->check(count);
   for (CLI::App* command : {latency, batch}) {
-    command->add_option("--input-len", options->input_len, "Tokens of a prompt (default: 128)")
+    command->add_option("--input-len", options->input_len, "Prompt tokens (default: 128)")
         ->check(count);
-    command->add_option("--output-len", options->output_len, "Tokens of an answer (default: 128)")
+    command->add_option("--output-len", options->output_len, "Output tokens (default: 128)")
         ->check(count);
   }
   CLI::App* prefix =
-      add_kind(bench, "prefix", "Two prompts that begin alike", options, bench_prefix);
-  prefix->add_option("--prefix-len", options->prefix_len, "Tokens they share (default: 2000)")
+      add_kind(bench, "prefix", "Measure the effect of a prefix cache hit", options, bench_prefix);
+  prefix->add_option("--prefix-len", options->prefix_len, "Shared prefix tokens (default: 2000)")
       ->check(count);
 }
 

@@ -1,4 +1,4 @@
-// graft bench throughput, latency, batch, prefix: the engine under loads as servers meet them.
+// graft bench throughput, latency, batch, prefix: engine benchmarks with server-like workloads.
 
 #pragma once
 

@@ -23,20 +23,21 @@
 namespace graft::cli {
 namespace {
 
-// A file without a name: a program can write any amount to it while nobody reads.
+// An anonymous temporary file: unlike a pipe, a program can fill it without a concurrent reader.
 class Capture {
  public:
   Capture() : file_(std::tmpfile(), &std::fclose) {
-    if (file_ == nullptr) fail("cannot make a temporary file: ", std::strerror(errno));
+    if (file_ == nullptr) fail("cannot create a temporary file: ", std::strerror(errno));
   }
 
   int descriptor() const { return ::fileno(file_.get()); }
   std::string text() const {
     std::rewind(file_.get());
     std::string text;
-    std::array<char, 4096> part = {};
-    for (std::size_t count = 0; (count = std::fread(part.data(), 1, part.size(), file_.get())) > 0;)
-      text.append(part.data(), count);
+    std::array<char, 4096> chunk = {};
+    for (std::size_t count = 0;
+         (count = std::fread(chunk.data(), 1, chunk.size(), file_.get())) > 0;)
+      text.append(chunk.data(), count);
     return text;
   }
 
@@ -50,14 +51,14 @@ std::string last_line(std::string text) {
   return text.substr(text.rfind('\n') + 1);  // npos + 1 is 0
 }
 
-// What a program that ends well wrote, to its standard output or to both.
-struct Written {
-  std::string out;
-  std::string all;
+struct ProgramOutput {
+  std::string out;  // standard output
+  std::string all;  // standard output, then standard error
 };
 
-Written output_of(const std::vector<std::string>& words) {
-  std::vector<std::string> copies = words;  // posix_spawn takes them as not const
+// Runs a program to its end. Throws Error when it fails.
+ProgramOutput output_of(const std::vector<std::string>& words) {
+  std::vector<std::string> copies = words;  // posix_spawn wants mutable strings
   std::vector<char*> argv;
   argv.reserve(copies.size() + 1);
   for (std::string& word : copies)
@@ -72,19 +73,20 @@ Written output_of(const std::vector<std::string>& words) {
   pid_t pid = 0;
   const int error = ::posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) fail(words[0], ": cannot run: ", std::strerror(error));
+  if (error != 0) fail(words[0], ": cannot start: ", std::strerror(error));
   int status = 0;
   ::waitpid(pid, &status, 0);
-  if (WIFSIGNALED(status)) fail(words[0], ": ended by signal ", WTERMSIG(status));
+  if (WIFSIGNALED(status)) fail(words[0], ": killed by signal ", WTERMSIG(status));
   if (WEXITSTATUS(status) != 0) {
-    const std::string said = last_line(err.text());
-    fail(words[0], ": failed with exit code ", WEXITSTATUS(status), said.empty() ? "" : ": ", said);
+    const std::string message = last_line(err.text());
+    fail(words[0], ": failed with exit code ", WEXITSTATUS(status), message.empty() ? "" : ": ",
+         message);
   }
   std::string text = out.text();
   return {.out = text, .all = text + err.text()};
 }
 
-// "512,1024", each once; "0", which skips, when there is none.
+// The distinct values as "512,1024"; "0" (skip) when there are none.
 std::string list_of(const std::vector<SpeedTest>& tests, std::int64_t SpeedTest::*count) {
   std::vector<std::int64_t> counts;
   for (const SpeedTest& test : tests) {
@@ -94,7 +96,7 @@ std::string list_of(const std::vector<SpeedTest>& tests, std::int64_t SpeedTest:
   return counts.empty() ? "0" : fmt::format("{}", fmt::join(counts, ","));
 }
 
-// Nothing for tests that mix prompts and answers.
+// Nothing for tests that mix prefill and decode.
 std::optional<std::pair<SpeedTest, double>> speed_of(const Json& row) {
   const SpeedTest test = {.num_prompt = row.at("n_prompt").get<std::int64_t>(),
                           .num_generated = row.at("n_gen").get<std::int64_t>()};
@@ -102,12 +104,11 @@ std::optional<std::pair<SpeedTest, double>> speed_of(const Json& row) {
   return std::pair{test, row.at("avg_ts").get<double>()};
 }
 
-bool is_alone(const SpeedTest& test) {
+bool is_single(const SpeedTest& test) {
   return test.num_sequences == 1;
 }
 
-// The cells of "| 1 | 32 | 8 | ..." as numbers; nothing when one is none that a count or a time
-// could be.
+// The cells of "| 1 | 32 | 8 | ..." as numbers; empty when a cell is not a valid count or time.
 std::vector<double> numbers_of_row(std::string_view line) {
   constexpr double kMax = 1e12;
   std::vector<double> numbers;
@@ -128,20 +129,21 @@ std::string batched_program(const std::string& program) {
   return std::filesystem::path(program).replace_filename("llama-batched-bench").string();
 }
 
-// Sequences of one token and what is generated have this much room each.
+// KV cache size for the largest batch of a 1-token prompt and the generated tokens, rounded up to
+// 256 per sequence.
 std::int64_t batched_context(const std::vector<SpeedTest>& tests) {
-  constexpr std::int64_t kStep = 256;
+  constexpr std::int64_t kRounding = 256;
   std::int64_t sequences = 0;
   std::int64_t tokens = 0;
   for (const SpeedTest& test : tests) {
     sequences = std::max(sequences, test.num_sequences);
     tokens = std::max(tokens, 1 + test.num_generated);
   }
-  return sequences * ((tokens + kStep - 1) / kStep * kStep);
+  return sequences * ((tokens + kRounding - 1) / kRounding * kRounding);
 }
 
 Json ratio_json(const Spread& ratio) {
-  return {{"median", ratio.median}, {"least", ratio.least}, {"most", ratio.most}};
+  return {{"median", ratio.median}, {"least", ratio.min}, {"most", ratio.max}};
 }
 
 }  // namespace
@@ -154,7 +156,7 @@ Peer Peer::parse(const std::string& text) {
 }
 
 PeerSpeeds parse_peer_output(std::string_view text, const std::string& where) {
-  const std::string subject = where + ": its output is not that of llama-bench -o json";
+  const std::string subject = where + ": unexpected output, want that of llama-bench -o json";
   const Json json = parse_json(text, subject);
   if (!json.is_array()) fail(subject, ": not a list");
   PeerSpeeds speeds;
@@ -195,31 +197,31 @@ PeerSpeeds Peer::run(const std::string& model,
                      std::size_t threads,
                      const std::vector<SpeedTest>& tests) const {
   const std::string num_threads = fmt::format("{}", threads);
-  std::vector<SpeedTest> alone;
-  std::vector<SpeedTest> together;
-  std::ranges::copy_if(tests, std::back_inserter(alone), is_alone);
-  std::ranges::remove_copy_if(tests, std::back_inserter(together), is_alone);
+  std::vector<SpeedTest> single;
+  std::vector<SpeedTest> batched;
+  std::ranges::copy_if(tests, std::back_inserter(single), is_single);
+  std::ranges::remove_copy_if(tests, std::back_inserter(batched), is_single);
   PeerSpeeds speeds;
-  if (!alone.empty()) {
-    const Written written = output_of(
-        {program, "-m", model, "-p", list_of(alone, &SpeedTest::num_prompt), "-n",
-         list_of(alone, &SpeedTest::num_generated), "-t", num_threads, "-r", "1", "-o", "json"});
-    speeds = parse_peer_output(written.out, program);
+  if (!single.empty()) {
+    const ProgramOutput output = output_of(
+        {program, "-m", model, "-p", list_of(single, &SpeedTest::num_prompt), "-n",
+         list_of(single, &SpeedTest::num_generated), "-t", num_threads, "-r", "1", "-o", "json"});
+    speeds = parse_peer_output(output.out, program);
   }
-  if (!together.empty()) {
-    const Written written = output_of(
-        {batched_program(program), "-m", model, "-c", fmt::format("{}", batched_context(together)),
-         "-npp", "1", "-ntg", list_of(together, &SpeedTest::num_generated), "-npl",
-         list_of(together, &SpeedTest::num_sequences), "-t", num_threads});
-    speeds.merge(parse_batched_output(written.all));
+  if (!batched.empty()) {
+    const ProgramOutput output = output_of(
+        {batched_program(program), "-m", model, "-c", fmt::format("{}", batched_context(batched)),
+         "-npp", "1", "-ntg", list_of(batched, &SpeedTest::num_generated), "-npl",
+         list_of(batched, &SpeedTest::num_sequences), "-t", num_threads});
+    speeds.merge(parse_batched_output(output.all));
   }
   for (const SpeedTest& test : tests) {
     const auto found = speeds.find(test);
-    const std::string& subject = is_alone(test) ? program : batched_program(program);
+    const std::string& subject = is_single(test) ? program : batched_program(program);
     if (found == speeds.end())
-      fail(subject, ": says nothing of ", test.name(), " with ", test.num_sequences, " sequences");
+      fail(subject, ": no result for ", test.name(), " with batch size ", test.num_sequences);
     if (!std::isfinite(found->second) || found->second <= 0)
-      fail(subject, ": ", test.name(), " is ", found->second, " tokens/s");
+      fail(subject, ": invalid result for ", test.name(), ": ", found->second, " tok/s");
   }
   return speeds;
 }
@@ -227,28 +229,28 @@ PeerSpeeds Peer::run(const std::string& model,
 std::string comparison_text(const BenchHeader& header,
                             const std::vector<Peer>& peers,
                             const std::vector<PeerRow>& rows) {
-  std::string head = fmt::format("| {:<8} | {:>9} | {:>15} | {:>9} |", "test", "sequences",
-                                 "graft, tokens/s", "of memory");
-  std::string rule = fmt::format("|{:-<10}|{:->10}:|{:->16}:|{:->10}:|", "", "", "", "");
+  std::string titles = fmt::format("| {:<8} | {:>5} | {:>12} | {:>14} |", "test", "batch",
+                                   "graft tok/s", "% of bandwidth");
+  std::string rule = fmt::format("|{:-<10}|{:->6}:|{:->13}:|{:->15}:|", "", "", "", "");
   for (const Peer& peer : peers) {
-    head += fmt::format(" {:>12} | {:>24} |", peer.name, "ratio, median (min–max)");
-    rule += fmt::format("{:->13}:|{:->25}:|", "", "");
+    titles += fmt::format(" {:>17} | {:>24} |", peer.name + " tok/s", "ratio, median (min–max)");
+    rule += fmt::format("{:->18}:|{:->25}:|", "", "");
   }
-  std::string text = header_text(header) + head + '\n' + rule + '\n';
+  std::string text = header_text(header) + titles + '\n' + rule + '\n';
   for (const PeerRow& row : rows) {
     const SpeedTest& test = row.graft.test;
-    text += fmt::format("| {:<8} | {:>9} | {:>15.2f} | {:>9} |", test.name(), test.num_sequences,
+    text += fmt::format("| {:<8} | {:>5} | {:>12.2f} | {:>14} |", test.name(), test.num_sequences,
                         spread_of(row.graft.tokens_per_s).median,
-                        share_text(row.graft.bytes_per_s(), header.limits.read_bytes_per_s));
+                        percent_text(row.graft.bytes_per_s(), header.limits.read_bytes_per_s));
     for (const std::vector<double>& speeds : row.peers) {
       const Spread ratio = spread_of(ratios(row.graft.tokens_per_s, speeds));
       text +=
-          fmt::format(" {:>12.2f} | {:>24} |", spread_of(speeds).median,
-                      fmt::format("{:.2f} ({:.2f}–{:.2f})", ratio.median, ratio.least, ratio.most));
+          fmt::format(" {:>17.2f} | {:>24} |", spread_of(speeds).median,
+                      fmt::format("{:.2f} ({:.2f}–{:.2f})", ratio.median, ratio.min, ratio.max));
     }
     text += '\n';
   }
-  return text + fmt::format("\nMedians of {} rounds, the programs in turn.\n",
+  return text + fmt::format("\nMedians of {} rounds; the programs run alternately.\n",
                             rows.empty() ? 0 : rows[0].graft.tokens_per_s.size());
 }
 

@@ -1,5 +1,5 @@
-// graft bench --against: llama.cpp's llama-bench, or that of a program made from it, on the same
-// file with the same numbers; for several sequences the llama-batched-bench beside it.
+// graft bench --against: runs llama.cpp's llama-bench (or that of a fork) on the same file with the
+// same parameters. Batch sizes above 1 use the llama-batched-bench in the same folder.
 
 #pragma once
 
@@ -19,27 +19,27 @@ using PeerSpeeds = std::map<SpeedTest, double>;  // tokens per second
 
 struct Peer {
   std::string name = {};
-  std::string program = {};  // a path, or a name to be found in PATH
+  std::string program = {};  // a path, or a name in PATH
 
-  // "NAME=PROGRAM", or a program, which is called as its file is.
+  // "NAME=PROGRAM" or "PROGRAM", whose file name is then the name.
   static Peer parse(const std::string& text);
 
-  // One round of each test. Throws Error when a program cannot be run, fails, or says nothing of a
-  // test.
+  // Runs each test once. Throws Error when a program cannot be started, fails, or reports no result
+  // for a test.
   PeerSpeeds run(const std::string& model,
                  std::size_t threads,
                  const std::vector<SpeedTest>& tests) const;
 };
 
-// What `llama-bench -o json` printed. Throws Error (subject: `where`) for anything else.
+// Parses the output of `llama-bench -o json`. Throws Error that begins with `where`.
 PeerSpeeds parse_peer_output(std::string_view text, const std::string& where);
 
-// What generating took by the table that llama-batched-bench printed among other things.
+// Decode speeds from the table in the output of llama-batched-bench; other lines are skipped.
 PeerSpeeds parse_batched_output(std::string_view text);
 
 struct PeerRow {
   SpeedRow graft = {};
-  std::vector<std::vector<double>> peers = {};  // of each peer, tokens/s of each round
+  std::vector<std::vector<double>> peers = {};  // [peer][round] tok/s
 };
 
 std::string comparison_text(const BenchHeader& header,
@@ -49,7 +49,7 @@ std::string comparison_text(const BenchHeader& header,
 // The header's keys (bench_table.h) and
 // {"peers": [{"name", "program"}],
 //  "tests": [{"test", ... as in bench_table.h,
-//             "peers": [{"tokens_per_s": [of each round],
+//             "peers": [{"tokens_per_s": [one per round],
 //                        "ratio": {"median", "least", "most"}}]}]}; bench.cpp adds "notes".
 Json comparison_json(const BenchHeader& header,
                      const std::vector<Peer>& peers,

@@ -16,7 +16,7 @@ std::string error_of(const std::string& text) {
   return "";
 }
 
-TEST(PeerOutput, GivesSpeedsByTheNamesOfTests) {
+TEST(PeerOutput, ParsesSpeedsByTest) {
   const auto speeds = parse_peer_output(
       R"([{"n_prompt": 512, "n_gen": 0, "avg_ts": 120.5, "model_type": "llama"},
           {"n_prompt": 0, "n_gen": 128, "avg_ts": 17},
@@ -26,17 +26,17 @@ TEST(PeerOutput, GivesSpeedsByTheNamesOfTests) {
   EXPECT_TRUE(parse_peer_output("[]", "peer").empty());
 }
 
-TEST(PeerOutput, WhatIsNotUnderstoodIsOneLine) {
+TEST(PeerOutput, InvalidOutputIsAOneLineError) {
   for (const char* text :
        {"", "[", "usage: peer", "{}", "[1]", R"([{"n_prompt": 512, "n_gen": 0}])",
         R"([{"n_prompt": "x", "n_gen": 0, "avg_ts": 1}])"}) {
     const std::string error = error_of(text);
-    EXPECT_TRUE(error.starts_with("peer: its output is not that of llama-bench")) << error;
+    EXPECT_TRUE(error.starts_with("peer: unexpected output, want that of llama-bench")) << error;
     EXPECT_EQ(error.find('\n'), std::string::npos) << error;
   }
 }
 
-TEST(PeerOutput, OfBatchesIsTheTableAmongOtherWords) {
+TEST(PeerOutput, ParsesTheTableOfBatchedBench) {
   const auto speeds = parse_batched_output(
       "main: n_kv_max = 4096\n\n"
       "|    PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |      T s |   "
@@ -58,7 +58,7 @@ TEST(PeerOutput, OfBatchesIsTheTableAmongOtherWords) {
   EXPECT_TRUE(parse_batched_output("").empty());
 }
 
-TEST(PeerName, IsGivenOrThatOfTheFile) {
+TEST(PeerName, IsGivenOrTheFileName) {
   EXPECT_EQ(Peer::parse("ik=/opt/ik/llama-bench").name, "ik");
   EXPECT_EQ(Peer::parse("ik=/opt/ik/llama-bench").program, "/opt/ik/llama-bench");
   EXPECT_EQ(Peer::parse("/opt/a=b/llama-bench").name, "llama-bench");
@@ -66,7 +66,7 @@ TEST(PeerName, IsGivenOrThatOfTheFile) {
   EXPECT_EQ(Peer::parse("llama-bench").program, "llama-bench");
 }
 
-TEST(PeerTable, RatiosAreOfRoundsAndTheirMedianIsShown) {
+TEST(PeerTable, ShowsTheMedianOfPerRoundRatios) {
   const PeerRow row = {.graft = {.test = {.num_prompt = 512}, .tokens_per_s = {10, 40, 30}},
                        .peers = {{10, 10, 10}, {5, 5, 5}}};
   const std::vector<Peer> peers = {Peer::parse("/some/where/peer"), Peer::parse("other=/x=y/z")};
@@ -78,8 +78,8 @@ TEST(PeerTable, RatiosAreOfRoundsAndTheirMedianIsShown) {
   EXPECT_EQ(json["peers"][1], (Json{{"name", "other"}, {"program", "/x=y/z"}}));
   const std::string text = comparison_text({}, peers, {row});
   EXPECT_NE(text.find("3.00 (1.00–4.00)"), std::string::npos) << text;
-  EXPECT_NE(text.find(" peer |"), std::string::npos) << text;
-  EXPECT_NE(text.find(" other |"), std::string::npos) << text;
+  EXPECT_NE(text.find(" peer tok/s |"), std::string::npos) << text;
+  EXPECT_NE(text.find(" other tok/s |"), std::string::npos) << text;
 }
 
 }  // namespace

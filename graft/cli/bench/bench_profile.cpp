@@ -19,7 +19,7 @@ ModuleProfile difference(const ModuleProfile& before, const ModuleProfile& after
   return profile;
 }
 
-// The profiled module that this one is inside of; end() when there is none.
+// The nearest profiled ancestor; end() when there is none.
 ModuleProfile::iterator parent_of(std::string_view module, ModuleProfile& profile) {
   for (std::size_t dot = module.rfind('.'); dot != std::string_view::npos;
        dot = module.rfind('.')) {
@@ -29,16 +29,16 @@ ModuleProfile::iterator parent_of(std::string_view module, ModuleProfile& profil
   return profile.end();
 }
 
-// The numbers of layers and experts become stars.
-std::string name_of_all(std::string_view module) {
+// Replaces layer and expert indices by "*".
+std::string wildcard_name(std::string_view module) {
   std::string name;
   while (true) {
-    const std::string_view part = module.substr(0, module.find('.'));
-    const bool is_number = part.find_first_not_of("0123456789") == std::string_view::npos;
-    name += is_number ? "*" : part;
-    if (part.size() == module.size()) return name;
+    const std::string_view component = module.substr(0, module.find('.'));
+    const bool is_index = component.find_first_not_of("0123456789") == std::string_view::npos;
+    name += is_index ? "*" : component;
+    if (component.size() == module.size()) return name;
     name += '.';
-    module.remove_prefix(part.size() + 1);
+    module.remove_prefix(component.size() + 1);
   }
 }
 
@@ -46,15 +46,15 @@ std::string name_of_all(std::string_view module) {
 
 std::vector<ModuleTime> module_times(const ModuleProfile& before, const ModuleProfile& after) {
   const ModuleProfile all = difference(before, after);
-  ModuleProfile own = all;
+  ModuleProfile exclusive = all;
   for (const auto& [module, entry] : all) {
-    const auto parent = parent_of(module, own);
-    if (parent != own.end()) parent->second.seconds -= entry.seconds;
+    const auto parent = parent_of(module, exclusive);
+    if (parent != exclusive.end()) parent->second.seconds -= entry.seconds;
   }
   std::map<std::string, ModuleTime> sums;
-  for (const auto& [module, entry] : own) {
+  for (const auto& [module, entry] : exclusive) {
     if (entry.calls == 0) continue;
-    ModuleTime& sum = sums[name_of_all(module)];
+    ModuleTime& sum = sums[wildcard_name(module)];
     sum.calls += entry.calls;
     sum.seconds += std::max(entry.seconds, 0.0);
   }
@@ -70,11 +70,11 @@ std::string module_table(const std::vector<ModuleTime>& times) {
   double total = 0;
   for (const ModuleTime& time : times)
     total += time.seconds;
-  std::string text =
-      fmt::format("| {:<44} | {:>8} | {:>10} | {:>6} |\n", "module", "calls", "us a call", "share");
-  text += fmt::format("|{:-<46}|{:->9}:|{:->11}:|{:->7}:|\n", "", "", "", "");
+  std::string text = fmt::format("| {:<44} | {:>8} | {:>10} | {:>9} |\n", "module", "calls",
+                                 "us/call", "% of time");
+  text += fmt::format("|{:-<46}|{:->9}:|{:->11}:|{:->10}:|\n", "", "", "", "");
   for (const ModuleTime& time : times) {
-    text += fmt::format("| {:<44} | {:>8} | {:>10.1f} | {:>4.1f} % |\n", time.module, time.calls,
+    text += fmt::format("| {:<44} | {:>8} | {:>10.1f} | {:>9.1f} |\n", time.module, time.calls,
                         1e6 * time.seconds / static_cast<double>(time.calls),
                         100 * time.seconds / std::max(total, 1e-12));
   }

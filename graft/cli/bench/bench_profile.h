@@ -1,5 +1,4 @@
-// graft bench --profile: where a test's time goes, module by module, the same module of all layers
-// being one row.
+// graft bench --profile: time per module, summed over the layers.
 
 #pragma once
 
@@ -18,10 +17,10 @@ using ModuleProfile = std::map<std::string, ops::Profiler::Entry>;
 struct ModuleTime {
   std::string module;  // "model.layers.*.mlp"
   std::int64_t calls = 0;
-  double seconds = 0;  // its own, without that of modules inside it
+  double seconds = 0;  // exclusive of child modules
 };
 
-// Between two states of a profile, the longest first.
+// The time between two snapshots of a profile, descending.
 std::vector<ModuleTime> module_times(const ModuleProfile& before, const ModuleProfile& after);
 
 std::string module_table(const std::vector<ModuleTime>& times);

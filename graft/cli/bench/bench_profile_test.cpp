@@ -5,7 +5,7 @@
 namespace graft::cli {
 namespace {
 
-TEST(BenchProfile, SumsLayersAndCountsOwnTimeAlone) {
+TEST(BenchProfile, SumsLayersAndExcludesChildren) {
   const ModuleProfile before = {{"model.layers.0.mlp", {.calls = 1, .seconds = 1.0}},
                                 {"lm_head", {.calls = 2, .seconds = 0.5}}};
   const ModuleProfile after = {{"lm_head", {.calls = 2, .seconds = 0.5}},
@@ -15,7 +15,7 @@ TEST(BenchProfile, SumsLayersAndCountsOwnTimeAlone) {
                                {"model.layers.1.mlp.experts", {.calls = 2, .seconds = 2.5}},
                                {"model.layers.10.self_attn.o_proj", {.calls = 1, .seconds = 0.25}}};
   const std::vector<ModuleTime> times = module_times(before, after);
-  ASSERT_EQ(times.size(), 3U);  // the head was not called in between
+  ASSERT_EQ(times.size(), 3U);  // lm_head was not called between the snapshots
   EXPECT_EQ(times[0].module, "model.layers.*.mlp.experts");
   EXPECT_EQ(times[0].calls, 4);
   EXPECT_DOUBLE_EQ(times[0].seconds, 5.5);
@@ -26,11 +26,11 @@ TEST(BenchProfile, SumsLayersAndCountsOwnTimeAlone) {
   EXPECT_DOUBLE_EQ(times[2].seconds, 0.25);
 }
 
-TEST(BenchProfile, SharesAreOfAllModules) {
+TEST(BenchProfile, PercentagesAreOfAllModules) {
   const std::string table =
       module_table({{.module = "a", .calls = 2, .seconds = 3e-3}, {"b", 1, 1e-3}});
-  EXPECT_NE(table.find("1500.0 | 75.0 % |"), std::string::npos) << table;
-  EXPECT_NE(table.find("1000.0 | 25.0 % |"), std::string::npos) << table;
+  EXPECT_NE(table.find("1500.0 |      75.0 |"), std::string::npos) << table;
+  EXPECT_NE(table.find("1000.0 |      25.0 |"), std::string::npos) << table;
 }
 
 TEST(BenchProfile, JsonHasEveryModule) {

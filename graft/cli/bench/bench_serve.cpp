@@ -35,7 +35,7 @@ constexpr std::array<std::string_view, 16> kWords = {
     "river", "seven", "the",  "garden", "under", "bright", "stone", "walks",
     "and",   "small", "over", "music",  "with",  "old",    "paper", "seldom"};
 
-// No two begin alike: what is measured is the work, not the prefix cache.
+// Every prompt starts differently, so that the prefix cache has no effect.
 std::string prompt_text(std::int64_t number, std::int64_t num_words, std::mt19937_64& random) {
   std::string text = fmt::format("{} {}", number, random() % 1'000'000);
   for (std::int64_t i = 0; i < num_words; ++i)
@@ -62,17 +62,17 @@ std::vector<ClientBodies> bodies_of(const Options& options, std::int64_t num_cli
   return clients;
 }
 
-// What a table has a line of.
+// One line of the table.
 struct LoadSummary {
   std::int64_t clients = 0;
   std::int64_t requests = 0;
   std::int64_t failed = 0;
-  std::string failure = {};  // the first one
+  std::string failure = {};  // of the first failed request
   std::int64_t prompt_tokens = 0;
   std::int64_t output_tokens = 0;
   double seconds = 0;
-  std::vector<double> first = {};  // seconds to the first piece of text
-  std::vector<double> gaps = {};   // between pieces of a stream
+  std::vector<double> ttft = {};  // time to first token, seconds
+  std::vector<double> itl = {};   // inter-token latency, seconds
 };
 
 LoadSummary summary_of(const LoadResult& load, std::int64_t num_clients) {
@@ -86,17 +86,17 @@ LoadSummary summary_of(const LoadResult& load, std::int64_t num_clients) {
     }
     summary.prompt_tokens += stream.prompt_tokens;
     summary.output_tokens += stream.output_tokens;
-    const std::vector<double>& pieces = stream.piece_seconds;
-    if (!pieces.empty()) summary.first.push_back(pieces.front());
-    for (std::size_t i = 1; i < pieces.size(); ++i)
-      summary.gaps.push_back(pieces[i] - pieces[i - 1]);
+    const std::vector<double>& times = stream.chunk_seconds;
+    if (!times.empty()) summary.ttft.push_back(times.front());
+    for (std::size_t i = 1; i < times.size(); ++i)
+      summary.itl.push_back(times[i] - times[i - 1]);
   }
-  std::ranges::sort(summary.first);
-  std::ranges::sort(summary.gaps);
+  std::ranges::sort(summary.ttft);
+  std::ranges::sort(summary.itl);
   return summary;
 }
 
-// Of sorted values; 0 when there are none.
+// Requires sorted values; 0 for an empty list.
 double quantile(const std::vector<double>& sorted, double share) {
   if (sorted.empty()) return 0;
   const auto last = static_cast<double>(sorted.size() - 1);
@@ -116,24 +116,26 @@ Json summary_json(const LoadSummary& summary) {
           {"output_tokens", summary.output_tokens},
           {"seconds", summary.seconds},
           {"output_tokens_per_s", static_cast<double>(summary.output_tokens) / summary.seconds},
-          {"first_token_seconds", quantiles(summary.first)},
-          {"between_tokens_seconds", quantiles(summary.gaps)}};
+          {"first_token_seconds", quantiles(summary.ttft)},
+          {"between_tokens_seconds", quantiles(summary.itl)}};
 }
 
 void print_header(const Options& options) {
-  fmt::print("{}: {} words in, {} tokens out, {} per client; seconds\n", options.url,
-             options.prompt_words, options.max_tokens, options.rounds);
-  fmt::print("{:>7} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n", "clients", "failed",
-             "tokens/s", "first p50", "first p99", "next p50", "next p99", "next max");
+  fmt::print(
+      "{}: prompts of {} words, {} output tokens, {} requests per client\n"
+      "TTFT: time to first token, ITL: inter-token latency, in seconds\n",
+      options.url, options.prompt_words, options.max_tokens, options.rounds);
+  fmt::print("{:>7} {:>7} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10}\n", "clients", "failed",
+             "output tok/s", "TTFT p50", "TTFT p99", "ITL p50", "ITL p99", "ITL max");
 }
 
 void print_line(const LoadSummary& summary) {
-  fmt::print("{:>7} {:>7} {:>10.1f} {:>10.3f} {:>10.3f} {:>10.4f} {:>10.4f} {:>10.3f}\n",
+  fmt::print("{:>7} {:>7} {:>12.1f} {:>10.3f} {:>10.3f} {:>10.4f} {:>10.4f} {:>10.3f}\n",
              summary.clients, summary.failed,
              static_cast<double>(summary.output_tokens) / summary.seconds,
-             quantile(summary.first, 0.5), quantile(summary.first, 0.99),
-             quantile(summary.gaps, 0.5), quantile(summary.gaps, 0.99), quantile(summary.gaps, 1));
-  if (summary.failed > 0) fmt::print("        the first failure: {}\n", summary.failure);
+             quantile(summary.ttft, 0.5), quantile(summary.ttft, 0.99), quantile(summary.itl, 0.5),
+             quantile(summary.itl, 0.99), quantile(summary.itl, 1));
+  if (summary.failed > 0) fmt::print("        first failure: {}\n", summary.failure);
   std::fflush(stdout);
 }
 
@@ -164,22 +166,24 @@ void add_serve_bench(CLI::App& bench) {
   auto options = std::make_shared<Options>();
   const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 20);
   CLI::App* command = bench.add_subcommand(
-      "serve", "Put a running server, this one or another, under many clients");
-  command->add_option("--url", options->url,
-                      "Where an OpenAI-compatible server is (default: http://127.0.0.1:8000)");
-  command->add_option("--api-key", options->api_key, "Its key, if it wants one")
+      "serve", "Load-test a running OpenAI-compatible server with concurrent clients");
+  command->add_option("--url", options->url, "URL of the server (default: http://127.0.0.1:8000)");
+  command->add_option("--api-key", options->api_key, "API key of the server")
       ->envname("OPENAI_API_KEY");
-  command->add_option("--name", options->model, "The model to ask for (default: the first it has)");
-  command->add_option("-c,--clients", options->clients, "Streams at once (default: 1,8,64)")
+  command->add_option("--name", options->model, "Model name (default: the first the server lists)");
+  command
+      ->add_option("-c,--clients", options->clients,
+                   "Numbers of concurrent clients (default: 1,8,64)")
       ->delimiter(',')
       ->check(count);
-  command->add_option("-r,--rounds", options->rounds, "Requests of each client (default: 1)")
+  command->add_option("-r,--rounds", options->rounds, "Requests per client (default: 1)")
       ->check(count);
-  command->add_option("--prompt-words", options->prompt_words, "Words of a prompt (default: 80)")
+  command->add_option("--prompt-words", options->prompt_words, "Words per prompt (default: 80)")
       ->check(count);
-  command->add_option("--max-tokens", options->max_tokens, "Tokens of an answer (default: 64)")
+  command
+      ->add_option("--max-tokens", options->max_tokens, "Output tokens per request (default: 64)")
       ->check(count);
-  command->add_flag("--json", options->json, "As JSON");
+  command->add_flag("--json", options->json, "Print JSON");
   command->callback([options] { bench_serve(*options); });
 }
 

@@ -1,4 +1,4 @@
-// graft bench serve: a running server under many clients.
+// graft bench serve: load test of a running server with concurrent clients.
 
 #pragma once
 

@@ -13,8 +13,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The first token comes from the prompt's pass, which is not counted.
-constexpr std::int64_t kStartTokens = 1;
+// Prompt length of decode tests; its prefill is not measured.
+constexpr std::int64_t kPromptTokens = 1;
 
 api::LlmConfig config_for(const ModelOptions& model,
                           const std::vector<SpeedTest>& tests,
@@ -26,7 +26,7 @@ api::LlmConfig config_for(const ModelOptions& model,
   config.engine.max_model_len = 0;
   for (const SpeedTest& test : tests) {
     const std::int64_t length =
-        test.num_prompt > 0 ? test.num_prompt + 1 : kStartTokens + 1 + test.num_generated;
+        test.num_prompt > 0 ? test.num_prompt + 1 : kPromptTokens + 1 + test.num_generated;
     config.engine.max_num_seqs = std::max(config.engine.max_num_seqs, test.num_sequences);
     config.engine.max_model_len = std::max(config.engine.max_model_len, length);
   }
@@ -35,33 +35,33 @@ api::LlmConfig config_for(const ModelOptions& model,
   return config;
 }
 
-// Sequences side by side: from when the last of them has its first token until the last one ends.
-// The model's thread alone touches it, until `done`.
-struct Race {
+// Measures decode of a batch: from the first token of the last sequence to start until the last
+// sequence finishes. Only the engine's thread accesses it until `done` is set.
+struct DecodeTimer {
   std::int64_t num_sequences = 0;
   std::int64_t num_started = 0;
-  std::int64_t num_ended = 0;
+  std::int64_t num_finished = 0;
   std::int64_t num_tokens = 0;
   Clock::time_point start;
   Clock::time_point end;
   std::promise<void> done;
 
-  // One token an update: `had_token` is what the sequence remembers of the one before.
-  void take(const api::Update& update, bool& had_token) {
+  // `had_token` is the state of the sequence: whether an earlier update had a token.
+  void add(const api::Update& update, bool& had_token) {
     num_tokens += static_cast<std::int64_t>(update.tokens.size());
     if (!had_token && !update.tokens.empty()) {
       had_token = true;
       if (++num_started == num_sequences) start = Clock::now();
     }
-    if (!update.finish || ++num_ended < num_sequences) return;
+    if (!update.finish || ++num_finished < num_sequences) return;
     end = Clock::now();
     done.set_value();
   }
 };
 
-api::LLM::Callback racer(const std::shared_ptr<Race>& race) {
-  return [race, had_token = false](const api::Update& update) mutable {
-    race->take(update, had_token);
+api::LLM::Callback callback_for(const std::shared_ptr<DecodeTimer>& timer) {
+  return [timer, had_token = false](const api::Update& update) mutable {
+    timer->add(update, had_token);
   };
 }
 
@@ -81,7 +81,7 @@ std::vector<SpeedTest> SpeedTestLists::tests() const {
       if (count > 0 && batch > 0) tests.push_back({.num_generated = count, .num_sequences = batch});
     }
   }
-  if (tests.empty()) fail("bench: -p, -n and -b leave nothing to measure");
+  if (tests.empty()) fail("bench: nothing to measure with these values of -p, -n and -b");
   return tests;
 }
 
@@ -92,43 +92,45 @@ SpeedRunner::SpeedRunner(const ModelOptions& model,
 
 void SpeedRunner::warm_up(const SpeedTest& test) {
   if (test.num_prompt > 0) {
-    prompt_seconds(test.num_prompt);
+    prefill_seconds(test.num_prompt);
   } else {
-    generate_seconds(test.num_sequences, 1);
+    decode_seconds(test.num_sequences, 1);
   }
 }
 
 double SpeedRunner::run(const SpeedTest& test) {
   const double seconds = test.num_prompt > 0
-                             ? prompt_seconds(test.num_prompt)
-                             : generate_seconds(test.num_sequences, test.num_generated);
+                             ? prefill_seconds(test.num_prompt)
+                             : decode_seconds(test.num_sequences, test.num_generated);
   return static_cast<double>(test.num_tokens()) / std::max(seconds, 1e-9);
 }
 
-double SpeedRunner::prompt_seconds(std::int64_t num_tokens) {
+double SpeedRunner::prefill_seconds(std::int64_t num_tokens) {
   const auto outputs = llm_->generate({workload_.tokens(num_tokens)}, generate_exactly(1));
   return outputs[0].samples[0].timings.first_token_seconds;
 }
 
-double SpeedRunner::generate_seconds(std::int64_t num_sequences, std::int64_t num_tokens) {
-  const auto race = std::make_shared<Race>();
-  race->num_sequences = num_sequences;
-  // Submitted between two steps, by the end of a short request, all begin in the same step.
-  const auto start_all = [this, race, num_tokens](const api::Update& update) {
+double SpeedRunner::decode_seconds(std::int64_t num_sequences, std::int64_t num_tokens) {
+  const auto timer = std::make_shared<DecodeTimer>();
+  timer->num_sequences = num_sequences;
+  // Submitted from the last update of a short request, that is between two steps, so that all
+  // sequences start in the same step.
+  const auto start_all = [this, timer, num_tokens](const api::Update& update) {
     if (!update.finish) return;
     try {
-      for (std::int64_t i = 0; i < race->num_sequences; ++i)
-        llm_->submit(workload_.tokens(kStartTokens), generate_exactly(1 + num_tokens), racer(race));
+      for (std::int64_t i = 0; i < timer->num_sequences; ++i)
+        llm_->submit(workload_.tokens(kPromptTokens), generate_exactly(1 + num_tokens),
+                     callback_for(timer));
     } catch (...) {
-      race->done.set_exception(std::current_exception());
+      timer->done.set_exception(std::current_exception());
     }
   };
-  llm_->submit(workload_.tokens(kStartTokens), generate_exactly(1), start_all);
-  race->done.get_future().get();
+  llm_->submit(workload_.tokens(kPromptTokens), generate_exactly(1), start_all);
+  timer->done.get_future().get();
   const std::int64_t expected = num_sequences * (1 + num_tokens);
-  if (race->num_tokens != expected)
-    fail("bench: ", race->num_tokens, " tokens came instead of ", expected);
-  return std::chrono::duration<double>(race->end - race->start).count();
+  if (timer->num_tokens != expected)
+    fail("bench: got ", timer->num_tokens, " tokens, expected ", expected);
+  return std::chrono::duration<double>(timer->end - timer->start).count();
 }
 
 }  // namespace graft::cli

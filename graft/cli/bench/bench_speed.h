@@ -1,5 +1,5 @@
-// The tests of `graft bench`, in llama-bench's words: pp512 computes a prompt of 512 tokens, tg128
-// generates 128 tokens after a prompt of one.
+// The tests of `graft bench`, named as in llama-bench: pp512 prefills a prompt of 512 tokens, tg128
+// decodes 128 tokens after a prompt of one token.
 
 #pragma once
 
@@ -16,42 +16,42 @@
 
 namespace graft::cli {
 
-// One of the two counts is 0.
+// Exactly one of num_prompt and num_generated is 0.
 struct SpeedTest {
   std::int64_t num_prompt = 0;
   std::int64_t num_generated = 0;
-  std::int64_t num_sequences = 1;  // side by side
+  std::int64_t num_sequences = 1;  // batch size
 
   auto operator<=>(const SpeedTest&) const = default;
   std::string name() const;  // "pp512", "tg128"
   std::int64_t num_tokens() const { return num_prompt + num_generated * num_sequences; }
 };
 
-// What the user lists; 0 skips. Throws Error when nothing is left.
+// The values of -p, -n and -b; 0 skips.
 struct SpeedTestLists {
   std::vector<std::int64_t> prompts = {512};
   std::vector<std::int64_t> generated = {128};
   std::vector<std::int64_t> batch_sizes = {1, 8, 32};
 
-  std::vector<SpeedTest> tests() const;
+  std::vector<SpeedTest> tests() const;  // throws Error when there are none
 };
 
-// A loaded model that runs tests.
+// Loads a model and runs tests on it.
 class SpeedRunner {
  public:
-  // `profile`: time every module too, which slows GPUs down.
+  // `profile` measures time per module, which slows GPUs down.
   SpeedRunner(const ModelOptions& model, const std::vector<SpeedTest>& tests, bool profile = false);
 
-  // Once before what counts: memory and caches are as they are in the middle of work.
+  // Unmeasured run before the first round of a test.
   void warm_up(const SpeedTest& test);
-  // Tokens per second, of all sequences together.
+  // Tokens per second, summed over the sequences.
   double run(const SpeedTest& test);
-  // Of all modules since the start.
+  // Totals since the model was loaded.
   ModuleProfile profile() { return llm_->profile(); }
 
  private:
-  double prompt_seconds(std::int64_t num_tokens);
-  double generate_seconds(std::int64_t num_sequences, std::int64_t num_tokens);
+  double prefill_seconds(std::int64_t num_tokens);
+  double decode_seconds(std::int64_t num_sequences, std::int64_t num_tokens);
 
   std::unique_ptr<api::LLM> llm_;
   Workload workload_;

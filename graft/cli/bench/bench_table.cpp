@@ -15,7 +15,8 @@ double passes_per_s(const SpeedRow& row) {
   return spread_of(row.tokens_per_s).mean / tokens_per_pass;
 }
 
-std::string figure_text(const std::optional<double>& value) {
+// In units of 1e9.
+std::string giga_text(const std::optional<double>& value) {
   return value ? fmt::format("{:.1f}", *value / 1e9) : "";
 }
 
@@ -30,17 +31,17 @@ Json share_or_null(const std::optional<double>& value, double limit) {
 std::string row_text(const SpeedRow& row, const perf::Limits& limits) {
   const Spread speed = spread_of(row.tokens_per_s);
   const std::string tokens_per_s = fmt::format("{:.2f} ± {:.2f}", speed.mean, speed.deviation);
-  return fmt::format("| {:<8} | {:>9} | {:>20} | {:>7} | {:>9} | {:>9} | {:>13} |\n",
+  return fmt::format("| {:<8} | {:>5} | {:>20} | {:>7} | {:>14} | {:>9} | {:>9} |\n",
                      row.test.name(), row.test.num_sequences, tokens_per_s,
-                     figure_text(row.bytes_per_s()),
-                     share_text(row.bytes_per_s(), limits.read_bytes_per_s),
-                     figure_text(row.flops()), share_text(row.flops(), limits.flops()));
+                     giga_text(row.bytes_per_s()),
+                     percent_text(row.bytes_per_s(), limits.read_bytes_per_s),
+                     giga_text(row.flops()), percent_text(row.flops(), limits.flops()));
 }
 
 }  // namespace
 
-std::string share_text(const std::optional<double>& value, double limit) {
-  return value && limit > 0 ? fmt::format("{:.0f} %", 100 * *value / limit) : "";
+std::string percent_text(const std::optional<double>& value, double limit) {
+  return value && limit > 0 ? fmt::format("{:.0f}", 100 * *value / limit) : "";
 }
 
 Json row_json(const SpeedRow& row, const perf::Limits& limits) {
@@ -68,31 +69,31 @@ std::optional<double> SpeedRow::flops() const {
 }
 
 std::string header_text(const BenchHeader& header) {
-  const std::string products =
+  const std::string peak =
       header.limits.byte_flops > 0
-          ? fmt::format("float32 {:.0f} and int8 {:.0f} GFLOP/s, of which {} counts",
+          ? fmt::format("float32 {:.0f} GFLOP/s, int8 {:.0f} GFLOP/s (peak: {})",
                         header.limits.float_flops / 1e9, header.limits.byte_flops / 1e9,
                         header.limits.product())
           : fmt::format("float32 {:.0f} GFLOP/s", header.limits.float_flops / 1e9);
-  return fmt::format("{}: {} {}, {} parameters, {} used per token\n", header.model,
+  return fmt::format("{}: {} {}, {} parameters, {} active per token\n", header.model,
                      bytes_text(header.bytes), header.type,
                      count_text(static_cast<double>(header.parameters)),
                      count_text(static_cast<double>(header.parameters_per_token))) +
-         fmt::format("{} threads, {} kernels; limits measured now: reading {:.1f} GB/s, {}\n\n",
-                     header.threads, header.isa, header.limits.read_bytes_per_s / 1e9, products);
+         fmt::format("{} threads, {} kernels; measured limits: read {:.1f} GB/s, {}\n\n",
+                     header.threads, header.isa, header.limits.read_bytes_per_s / 1e9, peak);
 }
 
 std::string table_text(const SpeedReport& report) {
   std::string text = header_text(report.header);
-  text += fmt::format("| {:<8} | {:>9} | {:>20} | {:>7} | {:>9} | {:>9} | {:>13} |\n", "test",
-                      "sequences", "tokens/s", "GB/s", "of memory", "GFLOP/s", "of arithmetic");
-  text += fmt::format("|{:-<10}|{:->10}:|{:->21}:|{:->8}:|{:->10}:|{:->10}:|{:->14}:|\n", "", "",
-                      "", "", "", "", "");
+  text += fmt::format("| {:<8} | {:>5} | {:>20} | {:>7} | {:>14} | {:>9} | {:>9} |\n", "test",
+                      "batch", "tok/s", "GB/s", "% of bandwidth", "GFLOP/s", "% of peak");
+  text += fmt::format("|{:-<10}|{:->6}:|{:->21}:|{:->8}:|{:->15}:|{:->10}:|{:->10}:|\n", "", "", "",
+                      "", "", "", "");
   for (const SpeedRow& row : report.rows)
     text += row_text(row, report.header.limits);
   for (const SpeedRow& row : report.rows) {
     if (row.modules.empty()) continue;
-    text += fmt::format("\n{}, {} at once:\n{}", row.test.name(), row.test.num_sequences,
+    text += fmt::format("\n{}, batch {}:\n{}", row.test.name(), row.test.num_sequences,
                         module_table(row.modules));
   }
   for (const std::string& note : report.notes)

@@ -1,4 +1,4 @@
-// graft bench: a table of speeds, and how near to the machine's limits they come.
+// graft bench: the table of speeds and their percentage of the machine's limits.
 
 #pragma once
 
@@ -15,11 +15,11 @@
 
 namespace graft::cli {
 
-// What the lines above the table say.
+// Contents of the lines above the table.
 struct BenchHeader {
   std::string model = {};
   std::uint64_t bytes = 0;
-  std::string type = {};  // the mix of a GGUF file, else the type of most bytes
+  std::string type = {};  // type_text() in parts.h
   std::int64_t parameters = 0;
   std::int64_t parameters_per_token = 0;
   std::size_t threads = 0;
@@ -29,13 +29,13 @@ struct BenchHeader {
 
 struct SpeedRow {
   SpeedTest test = {};
-  std::vector<double> tokens_per_s = {};  // of each round
-  // Of one pass: all tokens of a prompt, one token of each sequence. Nothing when it does not run
-  // on the processor, whose limits these are.
+  std::vector<double> tokens_per_s = {};  // one per round
+  // Of one forward pass: all tokens of a prompt, or one token of each sequence. Unset unless the
+  // whole model runs on the CPU, whose limits are measured.
   std::optional<perf::Work> work = {};
-  std::vector<ModuleTime> modules = {};  // when they were timed
+  std::vector<ModuleTime> modules = {};  // with --profile
 
-  // Reached with the mean speed. Prompts read weights once for many tokens: nothing to compare.
+  // At the mean speed. Unset for prefill, which is not limited by memory bandwidth.
   std::optional<double> bytes_per_s() const;
   std::optional<double> flops() const;
 };
@@ -54,14 +54,14 @@ std::string table_text(const SpeedReport& report);
 //  "limits": {"read_bytes_per_s", "float_flops", "int8_flops"},
 //  "tests": [{"test": "tg128", "prompt_tokens", "generated_tokens", "sequences",
 //             "tokens_per_s": {"mean", "deviation", "rounds": [...]},
-//             "bytes_per_s", "share_of_read", "flops", "share_of_flops",   null: nothing to say
+//             "bytes_per_s", "share_of_read", "flops", "share_of_flops",   null: not applicable
 //             "modules": [{"module", "calls", "seconds"}]}],   with --profile
 //  "notes": [...]}
 Json report_json(const SpeedReport& report);
 Json header_json(const BenchHeader& header);
 Json row_json(const SpeedRow& row, const perf::Limits& limits);
 std::string header_text(const BenchHeader& header);
-// "85 %", or nothing where there is nothing to compare.
-std::string share_text(const std::optional<double>& value, double limit);
+// "85" for 85 % of the limit; empty without a value or limit.
+std::string percent_text(const std::optional<double>& value, double limit);
 
 }  // namespace graft::cli

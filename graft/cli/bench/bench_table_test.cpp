@@ -1,4 +1,4 @@
-// The arithmetic of the table, with figures made up.
+// The arithmetic of the table, with invented measurements.
 
 #include "graft/cli/bench/bench_table.h"
 
@@ -9,7 +9,7 @@
 namespace graft::cli {
 namespace {
 
-TEST(SpeedTests, AreAllPromptsThenAllAnswersByTheirNumber) {
+TEST(SpeedTests, ListPrefillThenDecodeByBatchSize) {
   const SpeedTestLists lists = {.prompts = {512, 0}, .generated = {0, 16}, .batch_sizes = {1, 8}};
   const std::vector<SpeedTest> tests = lists.tests();
   ASSERT_EQ(tests.size(), 3U);
@@ -19,7 +19,7 @@ TEST(SpeedTests, AreAllPromptsThenAllAnswersByTheirNumber) {
   EXPECT_THROW((SpeedTestLists{.prompts = {0}, .generated = {0}}.tests()), Error);
 }
 
-TEST(SpeedRow, GeneratingReadsOncePerTokenOfAllSequences) {
+TEST(SpeedRow, DecodeReadsWeightsOncePerStep) {
   const SpeedRow row = {.test = {.num_generated = 16, .num_sequences = 8},
                         .tokens_per_s = {70, 90},
                         .work = perf::Work{.weight_bytes = 1e9, .weight_flops = 2e9}};
@@ -27,7 +27,7 @@ TEST(SpeedRow, GeneratingReadsOncePerTokenOfAllSequences) {
   EXPECT_DOUBLE_EQ(row.flops().value(), 20e9);
 }
 
-TEST(SpeedRow, PromptsAreComparedWithArithmeticAlone) {
+TEST(SpeedRow, PrefillHasNoBandwidth) {
   SpeedRow row = {.test = {.num_prompt = 100},
                   .tokens_per_s = {200},
                   .work = perf::Work{.weight_bytes = 1e9, .weight_flops = 5e9}};
@@ -37,7 +37,7 @@ TEST(SpeedRow, PromptsAreComparedWithArithmeticAlone) {
   EXPECT_FALSE(row.flops());
 }
 
-TEST(SpeedReport, SharesAreOfTheLargerArithmeticLimit) {
+TEST(SpeedReport, PercentagesUseTheHigherPeak) {
   SpeedReport report;
   report.header.limits = {.read_bytes_per_s = 20e9, .float_flops = 10e9, .byte_flops = 40e9};
   report.rows = {{.test = {.num_generated = 16},
@@ -47,8 +47,8 @@ TEST(SpeedReport, SharesAreOfTheLargerArithmeticLimit) {
   EXPECT_DOUBLE_EQ(row["share_of_read"].get<double>(), 0.5);
   EXPECT_DOUBLE_EQ(row["share_of_flops"].get<double>(), 0.5);
   const std::string text = table_text(report);
-  EXPECT_NE(text.find("int8 counts"), std::string::npos) << text;
-  EXPECT_NE(text.find(" 50 % |"), std::string::npos) << text;
+  EXPECT_NE(text.find("(peak: int8)"), std::string::npos) << text;
+  EXPECT_NE(text.find(" 50 |"), std::string::npos) << text;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What benchmarks ask a model: prompts of random tokens, answers of a given length.
+// Benchmark workloads: prompts of random tokens, outputs of a given length.
 
 #pragma once
 
@@ -13,7 +13,7 @@ namespace graft::cli {
 
 using Tokens = std::vector<api::TokenId>;
 
-// Reproducible workloads: the same seed, the same tokens everywhere.
+// The seed is fixed, so that every run uses the same tokens.
 class Workload {
  public:
   explicit Workload(const api::LLM& llm)

@@ -29,9 +29,9 @@ using Clock = std::chrono::steady_clock;
 using HttpRequest = http::request<http::string_body>;
 using Parser = http::response_parser<http::string_body>;
 
-// Without a byte for so long a stream is given up.
-constexpr std::chrono::minutes kPatience{10};
-constexpr std::uint64_t kMaxBytes = 1U << 30U;  // of an answer
+// A stream that receives no byte for this long fails.
+constexpr std::chrono::minutes kTimeout{10};
+constexpr std::uint64_t kMaxBytes = 1U << 30U;  // per response
 
 HttpRequest request_of(const ServerAddress& address, http::verb method, const std::string& path) {
   HttpRequest request{method, address.base + path, 11};
@@ -49,7 +49,7 @@ Tcp::resolver::results_type resolve(asio::io_context& context, const ServerAddre
   return found;
 }
 
-// The server's own words, where it has some.
+// The HTTP status and the error message of the response, if any.
 std::string failure_text(const Parser& parser) {
   const Json body = Json::parse(parser.get().body(), nullptr, false);
   std::string text = str("HTTP ", parser.get().result_int());
@@ -63,12 +63,12 @@ class LoadClient : public std::enable_shared_from_this<LoadClient> {
   LoadClient(asio::io_context& context,
              const ServerAddress& address,
              std::string path,
-             const Tcp::resolver::results_type& places,
+             const Tcp::resolver::results_type& endpoints,
              const ClientBodies& bodies,
              std::vector<StreamResult>& results)
       : address_(address),
         path_(std::move(path)),
-        places_(places),
+        endpoints_(endpoints),
         bodies_(bodies),
         results_(results),
         stream_(context) {}
@@ -80,15 +80,15 @@ class LoadClient : public std::enable_shared_from_this<LoadClient> {
     buffer_.clear();
     request_ = request_of(address_, http::verb::post, path_);
     request_.set(http::field::content_type, "application/json");
-    // One connection for each request, as most clients of a service have it.
+    // A new connection for each request, like most clients.
     request_.set(http::field::connection, "close");
     request_.body() = bodies_[next_body_++];
     request_.prepare_payload();
     parser_ = std::make_unique<Parser>();
     parser_->body_limit(kMaxBytes);
     start_ = Clock::now();
-    stream_.expires_after(kPatience);
-    stream_.async_connect(places_, [self = shared_from_this()](ErrorCode error, const auto&) {
+    stream_.expires_after(kTimeout);
+    stream_.async_connect(endpoints_, [self = shared_from_this()](ErrorCode error, const auto&) {
       if (error) return self->end(error);
       self->send();
     });
@@ -104,15 +104,15 @@ class LoadClient : public std::enable_shared_from_this<LoadClient> {
   }
 
   void read() {
-    stream_.expires_after(kPatience);
+    stream_.expires_after(kTimeout);
     http::async_read_some(stream_, buffer_, *parser_,
                           [self = shared_from_this()](ErrorCode error, std::size_t /*bytes*/) {
                             if (error) return self->end(error);
-                            self->take();
+                            self->on_data();
                           });
   }
 
-  void take() {
+  void on_data() {
     if (parser_->is_header_done() && parser_->get().result() == http::status::ok)
       event_ = read_events(parser_->get().body(), event_, elapsed(), result_);
     if (parser_->is_done()) return end({});
@@ -126,7 +126,7 @@ class LoadClient : public std::enable_shared_from_this<LoadClient> {
     } else if (parser_->get().result() != http::status::ok) {
       result_.failure = failure_text(*parser_);
     } else if (result_.failure.empty() && result_.output_tokens == 0) {
-      result_.failure = "the stream said nothing of its tokens";
+      result_.failure = "the stream has no usage with completion_tokens";
     }
     results_.push_back(std::move(result_));
     ErrorCode ignored;
@@ -139,7 +139,7 @@ class LoadClient : public std::enable_shared_from_this<LoadClient> {
 
   const ServerAddress& address_;
   std::string path_;
-  const Tcp::resolver::results_type& places_;
+  const Tcp::resolver::results_type& endpoints_;
   const ClientBodies& bodies_;
   std::vector<StreamResult>& results_;
   std::size_t next_body_ = 0;
@@ -148,7 +148,7 @@ class LoadClient : public std::enable_shared_from_this<LoadClient> {
   beast::flat_buffer buffer_;
   HttpRequest request_;
   std::unique_ptr<Parser> parser_;
-  std::size_t event_ = 0;  // where the events begin that were not whole yet
+  std::size_t event_ = 0;  // offset of the first event that is not parsed yet
   Clock::time_point start_;
   StreamResult result_;
 };
@@ -161,10 +161,10 @@ std::int64_t count_in(const Json& usage, const char* key) {
 bool has_text(const Json& event) {
   if (!event.contains("choices") || !event["choices"].is_array()) return false;
   for (const Json& choice : event["choices"]) {
-    const Json& part = choice.contains("delta") ? choice["delta"] : choice;
+    const Json& delta = choice.contains("delta") ? choice["delta"] : choice;
     for (const char* key : {"text", "content", "reasoning_content"}) {
-      const auto found = part.find(key);
-      if (found != part.end() && found->is_string() &&
+      const auto found = delta.find(key);
+      if (found != delta.end() && found->is_string() &&
           !found->get_ref<const std::string&>().empty())
         return true;
     }
@@ -176,11 +176,11 @@ void read_event(std::string_view data, double now, StreamResult& result) {
   if (data == "[DONE]") return;
   const Json event = Json::parse(data, nullptr, false);
   if (!event.is_object()) {
-    result.failure = "an event is no JSON object";
+    result.failure = "an event is not a JSON object";
   } else if (event.contains("error")) {
-    result.failure = "an error in the stream: " + event["error"].dump();
+    result.failure = "error in the stream: " + event["error"].dump();
   } else {
-    if (has_text(event)) result.piece_seconds.push_back(now);
+    if (has_text(event)) result.chunk_seconds.push_back(now);
     const auto usage = event.find("usage");
     if (usage == event.end() || !usage->is_object()) return;
     result.prompt_tokens = count_in(*usage, "prompt_tokens");
@@ -192,13 +192,13 @@ void read_event(std::string_view data, double now, StreamResult& result) {
 
 ServerAddress parse_server_url(const std::string& url) {
   const std::string scheme = "http://";
-  if (!url.starts_with(scheme)) fail(url, ": an address begins with http://");
+  if (!url.starts_with(scheme)) fail(url, ": expected a URL that starts with http://");
   const std::size_t slash = url.find('/', scheme.size());
-  const std::string place = url.substr(scheme.size(), slash - scheme.size());
-  const std::size_t colon = place.rfind(':');
+  const std::string authority = url.substr(scheme.size(), slash - scheme.size());
+  const std::size_t colon = authority.rfind(':');
   ServerAddress address;
-  address.host = place.substr(0, colon);
-  address.port = colon == std::string::npos ? "80" : place.substr(colon + 1);
+  address.host = authority.substr(0, colon);
+  address.port = colon == std::string::npos ? "80" : authority.substr(colon + 1);
   if (address.host.starts_with('[') && address.host.ends_with(']'))
     address.host = address.host.substr(1, address.host.size() - 2);
   if (slash != std::string::npos) address.base = url.substr(slash);
@@ -207,16 +207,16 @@ ServerAddress parse_server_url(const std::string& url) {
   if (address.base.ends_with("/v1")) address.base.resize(address.base.size() - 3);
   const bool is_number =
       !address.port.empty() && address.port.find_first_not_of("0123456789") == std::string::npos;
-  if (address.host.empty() || !is_number) fail(url, ": an address is http://HOST:PORT");
+  if (address.host.empty() || !is_number) fail(url, ": expected http://HOST:PORT");
   return address;
 }
 
 std::string first_model(const ServerAddress& address) {
   asio::io_context context;
-  const auto places = resolve(context, address);
+  const auto endpoints = resolve(context, address);
   ErrorCode error;
   Tcp::socket socket(context);
-  asio::connect(socket, places, error);
+  asio::connect(socket, endpoints, error);
   Parser parser;
   beast::flat_buffer buffer;
   if (!error) http::write(socket, request_of(address, http::verb::get, "/v1/models"), error);
@@ -227,7 +227,7 @@ std::string first_model(const ServerAddress& address) {
   const Json body = Json::parse(parser.get().body(), nullptr, false);
   if (!body.is_object() || !body.contains("data") || !body["data"].is_array() ||
       body["data"].empty() || !body["data"][0].is_object())
-    fail(address.host, ":", address.port, ": /v1/models names no model");
+    fail(address.host, ":", address.port, ": /v1/models lists no model");
   return body["data"][0].value("id", "");
 }
 
@@ -235,11 +235,11 @@ LoadResult run_load(const ServerAddress& address,
                     const std::string& path,
                     const std::vector<ClientBodies>& clients) {
   asio::io_context context(1);
-  const auto places = resolve(context, address);
+  const auto endpoints = resolve(context, address);
   LoadResult load;
   const auto start = Clock::now();
   for (const ClientBodies& bodies : clients) {
-    std::make_shared<LoadClient>(context, address, path, places, bodies, load.streams)
+    std::make_shared<LoadClient>(context, address, path, endpoints, bodies, load.streams)
         ->start_next();
   }
   context.run();

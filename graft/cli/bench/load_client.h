@@ -1,4 +1,4 @@
-// Clients of an OpenAI-compatible server, many at once from one thread: what its users would see.
+// Concurrent streaming clients of an OpenAI-compatible server, all on one thread.
 
 #pragma once
 
@@ -12,37 +12,37 @@ namespace graft::cli {
 struct ServerAddress {
   std::string host = {};
   std::string port = {};
-  std::string base = {};     // what stands before /v1 in every path
+  std::string base = {};     // path prefix before /v1
   std::string api_key = {};  // empty: none
 };
 
-// "http://host:port" or with a path before /v1. Throws Error for other addresses.
+// Parses "http://host:port", optionally with a path prefix before /v1. Throws Error.
 ServerAddress parse_server_url(const std::string& url);
 
-// The first model that the server names. Throws Error when it does not answer.
+// The first model of /v1/models. Throws Error when the request fails.
 std::string first_model(const ServerAddress& address);
 
-// One answer as it came. Seconds count from the moment the request was sent.
+// One streamed response. Times are in seconds since the request was sent.
 struct StreamResult {
-  std::string failure = {};                // empty: it came whole
-  std::vector<double> piece_seconds = {};  // when each piece of text came
-  double seconds = 0;
+  std::string failure = {};                // empty: success
+  std::vector<double> chunk_seconds = {};  // arrival of each chunk with text
+  double seconds = 0;                      // total
   std::int64_t prompt_tokens = 0;
   std::int64_t output_tokens = 0;
 };
 
-// Each of `clients` posts its bodies one after the other and reads the streams of events.
+// Each client posts its bodies one after the other and reads the event streams.
 using ClientBodies = std::vector<std::string>;
 struct LoadResult {
   std::vector<StreamResult> streams = {};
-  double seconds = 0;  // from the first request to the last end
+  double seconds = 0;  // from the first request to the end of the last stream
 };
 LoadResult run_load(const ServerAddress& address,
                     const std::string& path,
                     const std::vector<ClientBodies>& clients);
 
-// Takes the events that are whole from `text`, beginning at `next`, into the result; the place from
-// which on it must be called again when there is more.
+// Parses the complete SSE events of `text` from offset `next` on into the result. Returns the
+// offset to continue from when more text has arrived.
 std::size_t read_events(std::string_view text, std::size_t next, double now, StreamResult& result);
 
 }  // namespace graft::cli

@@ -7,7 +7,7 @@
 namespace graft::cli {
 namespace {
 
-TEST(LoadClient, ReadsAddresses) {
+TEST(LoadClient, ParsesUrls) {
   const ServerAddress plain = parse_server_url("http://127.0.0.1:8000");
   EXPECT_EQ(plain.host, "127.0.0.1");
   EXPECT_EQ(plain.port, "8000");
@@ -20,8 +20,8 @@ TEST(LoadClient, ReadsAddresses) {
     EXPECT_THROW(parse_server_url(wrong), Error) << wrong;
 }
 
-// Events come in pieces that know nothing of lines.
-TEST(LoadClient, ReadsEventsAsTheyComeWhole) {
+// Network reads may split events anywhere.
+TEST(LoadClient, ParsesEventsSplitAnywhere) {
   const std::string stream =
       ": keep-alive\n\n"
       "data: {\"choices\": [{\"text\": \"a\"}]}\r\n\r\n"
@@ -36,20 +36,20 @@ TEST(LoadClient, ReadsEventsAsTheyComeWhole) {
       end = std::min(stream.size(), end + step);
       next = read_events(std::string_view(stream).substr(0, end), next, 1.0, result);
     }
-    EXPECT_EQ(result.piece_seconds.size(), 2U);
+    EXPECT_EQ(result.chunk_seconds.size(), 2U);
     EXPECT_EQ(result.prompt_tokens, 7);
     EXPECT_EQ(result.output_tokens, 2);
     EXPECT_EQ(result.failure, "");
   }
 }
 
-TEST(LoadClient, ErrorsInAStreamAreFailures) {
+TEST(LoadClient, StreamErrorsAreFailures) {
   StreamResult result;
   read_events("data: {\"error\": {\"message\": \"no memory\"}}\n", 0, 1.0, result);
   EXPECT_NE(result.failure.find("no memory"), std::string::npos);
   result = {};
   read_events("data: 12\n", 0, 1.0, result);
-  EXPECT_EQ(result.failure, "an event is no JSON object");
+  EXPECT_EQ(result.failure, "an event is not a JSON object");
 }
 
 }  // namespace

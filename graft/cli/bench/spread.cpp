@@ -20,12 +20,12 @@ Spread spread_of(std::vector<double> values) {
   return {.mean = mean,
           .deviation = count > 1 ? std::sqrt(squares / static_cast<double>(count - 1)) : 0,
           .median = (values[(count - 1) / 2] + values[count / 2]) / 2,
-          .least = values.front(),
-          .most = values.back()};
+          .min = values.front(),
+          .max = values.back()};
 }
 
 std::vector<double> ratios(const std::vector<double>& a, const std::vector<double>& b) {
-  GRAFT_CHECK(a.size() == b.size(), a.size(), " and ", b.size());
+  GRAFT_CHECK(a.size() == b.size(), a.size(), " values and ", b.size());
   std::vector<double> out;
   for (std::size_t i = 0; i < a.size(); ++i)
     out.push_back(a[i] / b[i]);

@@ -1,4 +1,4 @@
-// A handful of measurements in a few numbers.
+// Summary statistics of a few measurements.
 
 #pragma once
 
@@ -8,16 +8,16 @@ namespace graft::cli {
 
 struct Spread {
   double mean = 0;
-  double deviation = 0;  // of a sample: divided by one less than the count; 0 for a single value
-  double median = 0;     // the mean of the middle two of an even count
-  double least = 0;
-  double most = 0;
+  double deviation = 0;  // sample standard deviation (n - 1); 0 for a single value
+  double median = 0;     // mean of the middle two for an even count
+  double min = 0;
+  double max = 0;
 };
 
-// Of at least one value.
+// Requires at least one value.
 Spread spread_of(std::vector<double> values);
 
-// One by one, a[i] / b[i]. Both are of one length; no b is 0.
+// Elementwise a[i] / b[i]. Requires equal lengths and no 0 in b.
 std::vector<double> ratios(const std::vector<double>& a, const std::vector<double>& b);
 
 }  // namespace graft::cli

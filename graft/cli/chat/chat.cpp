@@ -1,4 +1,4 @@
-// graft chat: talk with a model.
+// graft chat: interactive chat with a model.
 
 #include <cstdio>
 #include <memory>
@@ -33,7 +33,7 @@ struct Options {
   bool enforce_eager = false;
 };
 
-// Prints an answer as it comes: thinking dimmed, and nothing that would steer the terminal.
+// Prints streamed text: reasoning dimmed, control characters replaced by "?".
 class AnswerPrinter {
  public:
   void show(const chat::AnswerPart& part) {
@@ -61,8 +61,8 @@ class AnswerPrinter {
   void print(const std::string& text) {
     for (const char c : text) {
       const auto byte = static_cast<unsigned char>(c);
-      const bool steers = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
-      std::fputc(steers ? '?' : c, stdout);
+      const bool is_control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
+      std::fputc(is_control ? '?' : c, stdout);
     }
     at_line_start_ = text.ends_with('\n');
   }
@@ -80,8 +80,8 @@ void answer(const std::string& text, ChatState& state) {
   if (state.show_stats) print_stats(stats, stdout);
 }
 
-// One message or command; what goes wrong is said, and the conversation goes on.
-void take_turn(LineEditor& editor, ChatState& state) {
+// Handles one message or command. On a terminal, errors are printed and the chat continues.
+void run_turn(LineEditor& editor, ChatState& state) {
   try {
     const Input input = read_input(editor);
     switch (input.kind) {
@@ -103,7 +103,7 @@ void take_turn(LineEditor& editor, ChatState& state) {
   }
 }
 
-void greet(const api::LLM& llm) {
+void print_greeting(const api::LLM& llm) {
   const formats::ModelConfig& config = llm.source().config();
   const std::string text =
       fmt::format("{}: {}, context {} tokens. /help for commands, Ctrl-D to leave.",
@@ -123,7 +123,7 @@ void chat(const Options& options) {
   options.context.apply_to(config.engine);
   config.engine.max_num_seqs = 1;
   config.engine.enforce_eager = options.enforce_eager;
-  config.engine.idle_release_seconds = -1;  // the conversation stays, however long one thinks
+  config.engine.idle_release_seconds = -1;  // keeps the conversation in the prefix cache
   const auto llm = options.model.open(config);
   const api::ChatFormat format(*llm, options.sampling.chat_template);
   if (!format.warning().empty()) warn(format.warning());
@@ -133,12 +133,12 @@ void chat(const Options& options) {
   session.params = options.sampling.params();
   session.thinking = options.sampling.thinking();
   ChatState state = {.session = &session, .show_stats = options.stats};
-  const InterruptScope scope;  // Ctrl-C that comes between an answer and the next line
+  const InterruptScope scope;  // ignores Ctrl-C between an answer and the next line
   LineEditor editor(history_file());
-  if (editor.is_interactive()) greet(*llm);
+  if (editor.is_interactive()) print_greeting(*llm);
   if (!first.empty()) answer(first, state);
   while (!state.is_over)
-    take_turn(editor, state);
+    run_turn(editor, state);
   if (editor.is_interactive()) fmt::print("\n");
 }
 
@@ -146,19 +146,19 @@ void chat(const Options& options) {
 
 void add_chat(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("chat", "Talk with a model");
+  CLI::App* command = app.add_subcommand("chat", "Chat with a model");
   command->footer(
       "Examples:\n"
       "  graft chat\n"
       "  graft chat -m DeepSeek-V3-Q4_K_M.gguf --rules my.yaml --system \"Be brief.\"\n"
-      "KTransformers' flags are understood: --gguf_path, --optimize_config_path, --cpu_infer, …");
+      "Also accepts KTransformers' flags: --gguf_path, --optimize_config_path, --cpu_infer, …");
   options->model.add_to(*command);
   options->context.add_to(*command);
   options->sampling.add_to(*command);
   command->add_option("--prompt-file", options->prompt_file, "File with the first message")
       ->option_text("FILE");
-  command->add_flag("--stats", options->stats, "Counts and speeds after every answer");
-  command->add_flag("--enforce-eager", options->enforce_eager, "No CUDA graphs");
+  command->add_flag("--stats", options->stats, "Print token counts and speeds after every answer");
+  command->add_flag("--enforce-eager", options->enforce_eager, "Disable CUDA graphs");
   command->callback([options] { chat(*options); });
 }
 

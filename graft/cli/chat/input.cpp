@@ -20,13 +20,13 @@ std::string_view trimmed(std::string_view text) {
 }
 
 bool is_file(std::string_view name) {
-  constexpr std::size_t kLongestPath = 4096;
+  constexpr std::size_t kMaxPath = 4096;
   std::error_code error;
-  return !name.empty() && name.size() < kLongestPath &&
+  return !name.empty() && name.size() < kMaxPath &&
          std::filesystem::is_regular_file(std::filesystem::path(name), error);
 }
 
-// After the opening quotes, until the closing ones.
+// `text` is the rest of the line after the opening quotes; reads up to the closing quotes.
 Input read_quoted(LineEditor& editor, std::string text) {
   for (;;) {
     const std::size_t end = text.find(kQuotes);
@@ -39,7 +39,7 @@ Input read_quoted(LineEditor& editor, std::string text) {
     std::string line;
     const LineEditor::Event event = editor.read("... ", line);
     if (event == LineEditor::Event::Interrupt) return {};
-    // The pipe ended: what there is was meant.
+    // End of input closes the quotes.
     if (event == LineEditor::Event::End)
       return {.kind = text.empty() ? Input::Kind::End : Input::Kind::Message, .text = text};
     text += "\n" + line;
@@ -59,10 +59,10 @@ Input read_input(LineEditor& editor) {
     return read_quoted(editor, std::string(text.substr(kQuotes.size())));
   if (text.starts_with('/') && !is_file(text))
     return {.kind = Input::Kind::Command, .text = std::string(text)};
-  return {.kind = Input::Kind::Message, .text = with_files(std::string(text))};
+  return {.kind = Input::Kind::Message, .text = expand_files(std::string(text))};
 }
 
-std::string with_files(const std::string& line) {
+std::string expand_files(const std::string& line) {
   if (is_file(line)) return read_text_file(line);
   std::string out;
   for (std::size_t at = 0; at < line.size();) {

@@ -1,4 +1,4 @@
-// What a person types, put together: a message over several lines, files in the place of names.
+// Reads chat input: messages over several lines, commands, and file names to expand.
 
 #pragma once
 
@@ -16,11 +16,11 @@ struct Input {
   std::string text;
 };
 
-// The next message or command ("/help"). Lines between """ are one message, as they stand. Throws
-// Error when a file that was named cannot be read.
+// The next message or command ("/help"). Lines between """ are one message, without expansion of
+// file names. Throws Error when a named file cannot be read.
 Input read_input(LineEditor& editor);
 
-// A line that is the path of a file becomes its contents, as does every word @path of one.
-std::string with_files(const std::string& line);
+// Replaces a line that is the path of a file, and every word @path, by the contents of the file.
+std::string expand_files(const std::string& line);
 
 }  // namespace graft::cli

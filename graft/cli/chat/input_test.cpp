@@ -9,16 +9,16 @@
 namespace graft::cli {
 namespace {
 
-TEST(ChatInput, PutsFilesInThePlaceOfTheirNames) {
+TEST(ChatInput, ExpandsFileNames) {
   const TemporaryFolder folder;
   const std::string file = folder / "input.txt";
   std::ofstream(file) << "two\nlines";
-  EXPECT_EQ(with_files(file), "two\nlines");
-  EXPECT_EQ(with_files("Sum up:  @" + file + " please"), "Sum up:  two\nlines please");
-  EXPECT_EQ(with_files("mail me @home, see " + file), "mail me @home, see " + file);
-  EXPECT_EQ(with_files("  spaces   stay "), "  spaces   stay ");
-  EXPECT_EQ(with_files("@"), "@");
-  EXPECT_EQ(with_files(std::string(10000, 'x')), std::string(10000, 'x'));
+  EXPECT_EQ(expand_files(file), "two\nlines");
+  EXPECT_EQ(expand_files("Sum up:  @" + file + " please"), "Sum up:  two\nlines please");
+  EXPECT_EQ(expand_files("mail me @home, see " + file), "mail me @home, see " + file);
+  EXPECT_EQ(expand_files("  spaces   stay "), "  spaces   stay ");
+  EXPECT_EQ(expand_files("@"), "@");
+  EXPECT_EQ(expand_files(std::string(10000, 'x')), std::string(10000, 'x'));
 }
 
 }  // namespace

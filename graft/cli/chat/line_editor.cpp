@@ -16,10 +16,11 @@ namespace {
 
 constexpr int kHistoryLines = 1000;
 
-// Letters beyond ASCII need a locale that has them.
-void need_utf8() {
-  const char* now = std::setlocale(LC_CTYPE, "");
-  if (now == nullptr || std::string_view(now) == "C" || std::string_view(now) == "POSIX")
+// libedit needs a UTF-8 locale for non-ASCII input.
+void set_utf8_locale() {
+  const char* current = std::setlocale(LC_CTYPE, "");
+  if (current == nullptr || std::string_view(current) == "C" ||
+      std::string_view(current) == "POSIX")
     std::setlocale(LC_CTYPE, "C.UTF-8");
 }
 
@@ -31,22 +32,21 @@ struct LineEditor::Terminal {
         history(::history_init()),
         history_file(std::move(file)) {
     ::el_set(edit, EL_CLIENTDATA, this);
-    ::el_set(edit, EL_PROMPT, &Terminal::give_prompt);
+    ::el_set(edit, EL_PROMPT, &Terminal::get_prompt);
     ::el_set(edit, EL_EDITOR, "emacs");
-    ::el_set(edit, EL_SIGNAL, 1);  // windows that change size
+    ::el_set(edit, EL_SIGNAL, 1);  // handles SIGWINCH
     ::el_set(edit, EL_HIST, ::history, history);
     ::el_set(edit, EL_BIND, "^R", "em-inc-search-prev", nullptr);
-    // While a line is edited Ctrl-C is a key like others: a signal may find the editor anywhere.
+    // While a line is edited, Ctrl-C is an ordinary key: libedit is not safe to interrupt.
     ::el_set(edit, EL_SETTY, "-d", "-isig", nullptr);
     ::el_set(edit, EL_ADDFN, "graft-interrupt", "Drop the line", &Terminal::interrupt);
     ::el_set(edit, EL_BIND, "^C", "graft-interrupt", nullptr);
-    ::el_set(edit, EL_ADDFN, "graft-suspend", "Put the program to sleep, as Ctrl-Z does",
-             &Terminal::suspend);
+    ::el_set(edit, EL_ADDFN, "graft-suspend", "Suspend the program", &Terminal::suspend);
     ::el_set(edit, EL_BIND, "^Z", "graft-suspend", nullptr);
     ::history(history, &event, H_SETSIZE, kHistoryLines);
     ::history(history, &event, H_SETUNIQUE, 1);
     if (!history_file.empty()) ::history(history, &event, H_LOAD, history_file.c_str());
-    ::el_source(edit, nullptr);  // the user's own ~/.editrc
+    ::el_source(edit, nullptr);  // ~/.editrc
   }
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
@@ -56,7 +56,7 @@ struct LineEditor::Terminal {
     ::el_end(edit);
   }
 
-  // What people ask is theirs alone to read.
+  // Readable by the owner only, because it contains prompts.
   void save_history() {
     if (history_file.empty()) return;
     namespace fs = std::filesystem;
@@ -66,7 +66,7 @@ struct LineEditor::Terminal {
     fs::permissions(history_file, fs::perms::owner_read | fs::perms::owner_write, error);
   }
 
-  static char* give_prompt(EditLine* edit) {
+  static char* get_prompt(EditLine* edit) {
     Terminal* self = nullptr;
     ::el_get(edit, EL_CLIENTDATA, &self);
     return self->prompt.data();
@@ -96,7 +96,7 @@ struct LineEditor::Terminal {
 
 LineEditor::LineEditor(std::filesystem::path history_file) {
   if (!is_terminal(stdin) || !is_terminal(stdout)) return;
-  need_utf8();
+  set_utf8_locale();
   terminal_ = std::make_unique<Terminal>(std::move(history_file));
 }
 

@@ -1,4 +1,4 @@
-// Lines from a person: with editing and history on a terminal, plain ones from a pipe.
+// Reads lines from standard input, with editing and history on a terminal.
 
 #pragma once
 
@@ -13,20 +13,19 @@ class LineEditor {
  public:
   enum class Event : std::uint8_t { Line, Interrupt, End };
 
-  // The history is read from the file, and written when the editor goes; empty: none is kept.
+  // Loads the history from the file; the destructor saves it. Empty path: no history.
   explicit LineEditor(std::filesystem::path history_file);
   LineEditor(const LineEditor&) = delete;
   LineEditor& operator=(const LineEditor&) = delete;
   ~LineEditor();
 
-  // Ctrl-C is an Interrupt and drops the line, Ctrl-D on an empty line or the end of a pipe the
-  // End.
+  // Interrupt: Ctrl-C, the line is dropped. End: Ctrl-D on an empty line, or end of file.
   Event read(const std::string& prompt, std::string& line);
 
   bool is_interactive() const;
 
  private:
-  struct Terminal;  // libedit's, only where there is a terminal
+  struct Terminal;  // libedit; null when standard input or output is not a terminal
 
   Event read_pipe(std::string& line);
 

@@ -9,18 +9,19 @@
 #include "graft/base/error.h"
 #include "graft/chat/messages.h"
 #include "graft/cli/options/rule_options.h"
+#include "graft/engine/sampling_params.h"
 
 namespace graft::cli {
 namespace {
 
-// A parameter that /set changes: its name, and its value as text.
+// A sampling parameter of /set.
 struct Parameter {
   std::string_view name;
   void (*set)(api::SamplingParams& params, double value);
   double (*get)(const api::SamplingParams& params);
 };
 
-// Written out of range, a value is refused by the engine's own check.
+// Values out of range are rejected by engine::validate().
 constexpr std::array kParameters = {
     Parameter{"temperature", [](auto& p, double v) { p.temperature = v; },
               [](const auto& p) { return p.temperature; }},
@@ -36,7 +37,7 @@ constexpr std::array kParameters = {
               [](const auto& p) { return p.presence_penalty; }},
     Parameter{"frequency_penalty", [](auto& p, double v) { p.frequency_penalty = v; },
               [](const auto& p) { return p.frequency_penalty; }},
-    // -1: none.
+    // Below 0: unset.
     Parameter{"seed",
               [](auto& p, double v) {
                 p.seed = v < 0 ? std::nullopt : std::optional(static_cast<std::uint64_t>(v));
@@ -61,8 +62,8 @@ double number_of(std::string_view text, const std::string& name) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size())
     fail(name, ": \"", text, "\" is not a number");
-  constexpr double kLargest = 1e15;  // whole numbers stay whole up to here
-  if (value > kLargest || value < -kLargest) fail(name, ": ", text, " is out of range");
+  constexpr double kMax = 1e15;  // integers are exact in a double up to 2^53 (9e15)
+  if (value > kMax || value < -kMax) fail(name, ": ", text, " is out of range");
   return value;
 }
 
@@ -80,25 +81,25 @@ const AnswerStats& Session::ask(const std::string& text, const Show& show) {
   if (!system_.empty()) conversation.messages.push_back({{"role", "system"}, {"content", system_}});
   for (const OrderedJson& message : messages_)
     conversation.messages.push_back(message);
-  const OrderedJson question = {{"role", "user"}, {"content", text}};
-  conversation.messages.push_back(question);
+  const OrderedJson user_message = {{"role", "user"}, {"content", text}};
+  conversation.messages.push_back(user_message);
   conversation.thinking = thinking;
   const api::ChatPrompt prompt = format_->prompt(conversation);
 
   chat::ReasoningSplitter splitter(prompt.in_thinking);
-  chat::AnswerPart whole;
-  const auto take = [&](const chat::AnswerPart& part) {
-    whole.reasoning += part.reasoning;
-    whole.content += part.content;
+  chat::AnswerPart answer;
+  const auto add = [&](const chat::AnswerPart& part) {
+    answer.reasoning += part.reasoning;
+    answer.content += part.content;
     show(part);
   };
   last_stats_ = stream_answer(*llm_, prompt.tokens, params,
-                              [&](std::string_view piece) { take(splitter.feed(piece)); });
-  take(splitter.finish());
-  messages_.push_back(question);
-  OrderedJson answer = {{"role", "assistant"}, {"content", whole.content}};
-  if (!whole.reasoning.empty()) answer["reasoning_content"] = whole.reasoning;
-  messages_.push_back(std::move(answer));
+                              [&](std::string_view new_text) { add(splitter.feed(new_text)); });
+  add(splitter.finish());
+  messages_.push_back(user_message);
+  OrderedJson message = {{"role", "assistant"}, {"content", answer.content}};
+  if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
+  messages_.push_back(std::move(message));
   return *last_stats_;
 }
 
@@ -119,7 +120,7 @@ void Session::save(const std::filesystem::path& path) const {
 void Session::load(const std::filesystem::path& path) {
   const OrderedJson json = parse_ordered_json(read_text_file(path), path.string());
   if (!json.is_object() || json.value("graft", "") != "conversation")
-    fail(path.string(), ": is no conversation that /save wrote");
+    fail(path.string(), ": not a conversation saved with /save");
   try {
     OrderedJson messages = json.at("messages");
     if (!messages.empty()) chat::check_messages(messages);
@@ -142,7 +143,7 @@ void Session::set(const std::string& assignment) {
   std::ranges::replace(name, '-', '_');
   const auto* parameter = std::ranges::find(kParameters, name, &Parameter::name);
   if (equals == std::string::npos || parameter == kParameters.end())
-    fail("/set NAME=VALUE, with one of ", parameter_names());
+    fail("usage: /set NAME=VALUE with NAME one of ", parameter_names());
   api::SamplingParams changed = params;
   parameter->set(changed, number_of(std::string_view(assignment).substr(equals + 1), name));
   engine::validate(changed, llm_->source().config().vocab_size);

@@ -1,5 +1,5 @@
-// A conversation with a model. What was said before stays in the engine's cache, so that each turn
-// computes only what is new.
+// A conversation with a model. Earlier turns are in the engine's prefix cache, so each turn
+// computes only the new tokens.
 
 #pragma once
 
@@ -22,21 +22,21 @@ class Session {
   // Both must outlive the session.
   Session(api::LLM& llm, const api::ChatFormat& format) : llm_(&llm), format_(&format) {}
 
-  // Asks, shows the answer as it comes and keeps both; a question that cannot run is not kept.
-  // Throws Error.
+  // Sends a message, streams the answer to `show` and appends both to the conversation. Throws
+  // Error; the conversation is unchanged then.
   const AnswerStats& ask(const std::string& text, const Show& show);
 
-  void reset();  // all but the system prompt
+  void reset();  // keeps the system prompt
   void set_system(std::string text) { system_ = std::move(text); }
   const std::string& system() const { return system_; }
   std::size_t num_messages() const { return messages_.size(); }
 
-  // As a JSON file: {"graft": "conversation", "model", "system", "messages", "sampling"}. Throw
-  // Error; a file that cannot be read changes nothing.
+  // JSON file: {"graft": "conversation", "model", "system", "messages", "sampling"}. Both throw
+  // Error; a failed load changes nothing.
   void save(const std::filesystem::path& path) const;
   void load(const std::filesystem::path& path);
 
-  // "temperature=0.5"; throws Error that says what can be set.
+  // Sets a sampling parameter, "temperature=0.5". Throws Error that lists the parameters.
   void set(const std::string& assignment);
   std::string settings_text() const;
 

@@ -21,52 +21,52 @@ struct SlashCommand {
   void (*run)(const std::string& argument, ChatState& state);
 };
 
-void say(const std::string& text) {
+void print_dim(const std::string& text) {
   fmt::print("{}\n", tinted(Tint::Dim, text, stdout));
 }
 
-void need(const std::string& argument, std::string_view what) {
-  if (argument.empty()) fail("a ", what, " is needed");
+void require(const std::string& argument, std::string_view what) {
+  if (argument.empty()) fail("missing argument: ", what);
 }
 
 void help(const std::string& argument, ChatState& state);
 
 void system(const std::string& argument, ChatState& state) {
   if (argument.empty()) {
-    say(state.session->system().empty() ? "no system prompt" : state.session->system());
+    print_dim(state.session->system().empty() ? "no system prompt" : state.session->system());
     return;
   }
   state.session->set_system(argument == "none" ? "" : argument);
-  say("the system prompt holds from the next message on");
+  print_dim("the system prompt applies from the next message");
 }
 
 void reset(const std::string& /*argument*/, ChatState& state) {
   state.session->reset();
-  say("the conversation begins anew");
+  print_dim("conversation cleared");
 }
 
 void save(const std::string& argument, ChatState& state) {
-  need(argument, "file");
+  require(argument, "file");
   state.session->save(argument);
-  say(fmt::format("{} messages saved in {}", state.session->num_messages(), argument));
+  print_dim(fmt::format("{} messages saved to {}", state.session->num_messages(), argument));
 }
 
 void load(const std::string& argument, ChatState& state) {
-  need(argument, "file");
+  require(argument, "file");
   state.session->load(argument);
-  say(fmt::format("{} messages from {}", state.session->num_messages(), argument));
+  print_dim(fmt::format("{} messages from {}", state.session->num_messages(), argument));
 }
 
 void stats(const std::string& argument, ChatState& state) {
   if (argument == "on" || argument == "off") {
     state.show_stats = argument == "on";
-    say("statistics after every answer: " + argument);
+    print_dim("statistics after every answer: " + argument);
   } else if (!argument.empty()) {
-    fail("/stats, /stats on or /stats off");
+    fail("usage: /stats, /stats on or /stats off");
   } else if (state.session->last_stats()) {
     print_stats(*state.session->last_stats(), stdout);
   } else {
-    say("no answer yet");
+    print_dim("no answer yet");
   }
 }
 
@@ -78,9 +78,9 @@ void set(const std::string& argument, ChatState& state) {
 void think(const std::string& argument, ChatState& state) {
   constexpr std::array<std::string_view, 3> kWords = {"auto", "on", "off"};
   const auto* word = std::ranges::find(kWords, argument.empty() ? "on" : argument);
-  if (word == kWords.end()) fail("/think on, /think off or /think auto");
+  if (word == kWords.end()) fail("usage: /think on, /think off or /think auto");
   state.session->thinking = static_cast<api::Thinking>(word - kWords.begin());
-  say(fmt::format("thinking: {}", *word));
+  print_dim(fmt::format("thinking: {}", *word));
 }
 
 void rules(const std::string& /*argument*/, ChatState& state) {
@@ -94,15 +94,15 @@ void quit(const std::string& /*argument*/, ChatState& state) {
 constexpr std::array kCommands = {
     SlashCommand{"help", "", "this list", help},
     SlashCommand{"system", "[TEXT|none]", "show or change the system prompt", system},
-    SlashCommand{"reset", "", "begin the conversation anew", reset},
-    SlashCommand{"save", "FILE", "keep the conversation in a file", save},
-    SlashCommand{"load", "FILE", "go on with a kept conversation", load},
-    SlashCommand{"stats", "[on|off]", "counts and speeds of the last answer, or of every one",
+    SlashCommand{"reset", "", "clear the conversation", reset},
+    SlashCommand{"save", "FILE", "save the conversation to a file", save},
+    SlashCommand{"load", "FILE", "load a saved conversation", load},
+    SlashCommand{"stats", "[on|off]", "token counts and speeds of the last or of every answer",
                  stats},
-    SlashCommand{"set", "[NAME=VALUE]", "show or change how tokens are chosen", set},
-    SlashCommand{"think", "on|off|auto", "whether a model that reasons does so", think},
-    SlashCommand{"rules", "", "what runs where", rules},
-    SlashCommand{"quit", "", "leave (also Ctrl-D)", quit},
+    SlashCommand{"set", "[NAME=VALUE]", "show or change sampling parameters", set},
+    SlashCommand{"think", "on|off|auto", "turn reasoning on or off", think},
+    SlashCommand{"rules", "", "show the placement of the modules", rules},
+    SlashCommand{"quit", "", "quit (also Ctrl-D)", quit},
 };
 
 void help(const std::string& /*argument*/, ChatState& /*state*/) {
@@ -110,9 +110,9 @@ void help(const std::string& /*argument*/, ChatState& /*state*/) {
     fmt::print("{:<24} {}\n", fmt::format("/{} {}", command.name, command.arguments), command.help);
   }
   fmt::print(
-      "\"\"\"                      begins and ends a message of several lines\n"
-      "PATH or @PATH            a file in the place of its name\n"
-      "Ctrl-C                   stops the answer, or drops the line\n");
+      "\"\"\"                      start and end of a message of several lines\n"
+      "PATH or @PATH            insert the contents of a file\n"
+      "Ctrl-C                   stop the answer, or drop the line\n");
 }
 
 }  // namespace
@@ -122,7 +122,7 @@ void run_slash_command(const std::string& line, ChatState& state) {
   const std::string name = line.substr(1, space - 1);
   const std::size_t begin = std::min(line.find_first_not_of(' ', space), line.size());
   const auto* command = std::ranges::find(kCommands, name, &SlashCommand::name);
-  if (command == kCommands.end()) fail("/", name, " is not known; /help lists what is");
+  if (command == kCommands.end()) fail("unknown command /", name, "; see /help");
   command->run(line.substr(begin), state);
 }
 

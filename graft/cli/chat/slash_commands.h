@@ -1,4 +1,4 @@
-// What can be typed in a chat beside messages: /help, /reset, …
+// The commands of a chat: /help, /reset, …
 
 #pragma once
 
@@ -14,8 +14,8 @@ struct ChatState {
   bool is_over = false;
 };
 
-// Does what the line ("/set temperature=0.5") says and prints what there is to say. Throws Error;
-// nothing has changed then.
+// Runs a command line, "/set temperature=0.5", and prints its result. Throws Error and changes
+// nothing when it is invalid.
 void run_slash_command(const std::string& line, ChatState& state);
 
 }  // namespace graft::cli

@@ -1,4 +1,4 @@
-// graft doctor: is this machine fine for graft, and what should I do?
+// graft doctor: checks this machine and installation, with advice for each problem.
 
 #include <algorithm>
 #include <array>
@@ -20,44 +20,44 @@
 namespace graft::cli {
 namespace {
 
-struct MarkLook {
+struct MarkStyle {
   std::string_view sign;
   std::string_view word;  // in JSON
   Tint tint;
 };
 
 // Indexed by Mark.
-constexpr std::array kLooks = {
-    MarkLook{"✓", "good", Tint::Green},
-    MarkLook{"!", "warning", Tint::Yellow},
-    MarkLook{"✗", "broken", Tint::Red},
+constexpr std::array kStyles = {
+    MarkStyle{"✓", "good", Tint::Green},
+    MarkStyle{"!", "warning", Tint::Yellow},
+    MarkStyle{"✗", "broken", Tint::Red},
 };
 
-const MarkLook& look(Mark mark) {
-  return kLooks[static_cast<std::size_t>(mark)];
+const MarkStyle& style(Mark mark) {
+  return kStyles[static_cast<std::size_t>(mark)];
 }
 
-std::string closing(const std::vector<Check>& checks) {
+std::string conclusion(const std::vector<Check>& checks) {
   const auto count = [&](Mark mark) { return std::ranges::count(checks, mark, &Check::mark); };
   const auto num_warnings = count(Mark::Warning);
   if (!can_run(checks)) {
-    return fmt::format("graft cannot run here until what is marked ✗ is mended ({} of them).",
-                       count(Mark::Broken));
+    const auto num_broken = count(Mark::Broken);
+    return fmt::format("graft cannot run: {} error{} (✗).", num_broken, num_broken == 1 ? "" : "s");
   }
-  if (num_warnings == 0) return "Everything is fine.";
-  return fmt::format("graft runs here; {} could be better.",
-                     num_warnings == 1 ? "one thing" : fmt::format("{} things", num_warnings));
+  if (num_warnings == 0) return "No problems found.";
+  return fmt::format("graft can run; {} warning{} (!).", num_warnings,
+                     num_warnings == 1 ? "" : "s");
 }
 
 void print_page(const std::vector<Check>& checks) {
   fmt::print("graft {}\n\n", GRAFT_VERSION);
   for (const Check& check : checks) {
-    const MarkLook& mark = look(check.mark);
+    const MarkStyle& mark = style(check.mark);
     fmt::print("  {} {:<12} {}\n", tinted(mark.tint, mark.sign, stdout), check.subject, check.text);
     if (!check.advice.empty())
       fmt::print("    {:<12} {}\n", "", tinted(Tint::Bold, "→ " + check.advice, stdout));
   }
-  fmt::print("\n{}\n", closing(checks));
+  fmt::print("\n{}\n", conclusion(checks));
 }
 
 // {"graft": version, "can_run", "facts": {…} (doctor_facts.cpp),
@@ -69,16 +69,16 @@ Json page_json(const Facts& facts, const std::vector<Check>& checks) {
                {"checks", Json::array()}};
   for (const Check& check : checks) {
     json["checks"].push_back({{"subject", check.subject},
-                              {"state", look(check.mark).word},
+                              {"state", style(check.mark).word},
                               {"text", check.text},
                               {"advice", check.advice}});
   }
   return json;
 }
 
-int examine(bool json) {
+int run_doctor(bool json) {
   const Facts facts = gather_facts();
-  const std::vector<Check> checks = judge(facts);
+  const std::vector<Check> checks = evaluate(facts);
   if (json) {
     fmt::print("{}\n",
                page_json(facts, checks).dump(2, ' ', false, Json::error_handler_t::replace));
@@ -92,10 +92,9 @@ int examine(bool json) {
 
 void add_doctor(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* command =
-      app.add_subcommand("doctor", "Say whether this machine is fine for graft, and what to do");
-  command->add_flag("--json", *json, "As JSON");
-  command->callback([json] { exit_with(examine(*json)); });
+  CLI::App* command = app.add_subcommand("doctor", "Check this machine and the installation");
+  command->add_flag("--json", *json, "Print JSON");
+  command->callback([json] { exit_with(run_doctor(*json)); });
 }
 
 }  // namespace graft::cli

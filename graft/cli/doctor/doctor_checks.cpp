@@ -10,9 +10,9 @@
 namespace graft::cli {
 namespace {
 
-constexpr std::uint64_t kLittleMemory = std::uint64_t{1} << 30U;
-// Figures that differ by more than this are of another machine, or of another day's.
-constexpr double kOtherMachine = 2.0;
+constexpr std::uint64_t kLowMemory = std::uint64_t{1} << 30U;
+// Saved bandwidth that differs from the measured one by more than this factor is out of date.
+constexpr double kMaxRatio = 2.0;
 
 Check good(std::string subject, std::string text) {
   return {.mark = Mark::Good, .subject = std::move(subject), .text = std::move(text)};
@@ -32,7 +32,7 @@ Check broken(std::string subject, std::string text, std::string advice) {
           .advice = std::move(advice)};
 }
 
-Check check_features(const ProcessorFacts& facts) {
+Check check_features(const CpuFacts& facts) {
   std::string text;
   bool has_avx2 = false;
   for (const auto& [feature, present] : facts.features) {
@@ -41,45 +41,45 @@ Check check_features(const ProcessorFacts& facts) {
   }
   if (has_avx2) return good("features", text);
   return warning("features", text,
-                 "Without avx2 everything is slow. In a virtual machine, pass the host's processor "
-                 "through (qemu: -cpu host).");
+                 "Without avx2 everything is slow. In a virtual machine, pass the host CPU through "
+                 "(qemu: -cpu host).");
 }
 
-Check check_kernels(const ProcessorFacts& facts) {
-  if (!facts.isa_error.empty())
-    return broken("kernels", facts.isa_error, "Unset GRAFT_CPU_ISA: nothing runs with this value.");
+Check check_kernels(const CpuFacts& facts) {
+  if (!facts.isa_error.empty()) return broken("kernels", facts.isa_error, "Unset GRAFT_CPU_ISA.");
   if (facts.forced_isa.empty()) {
-    std::string text = facts.isa + ", the best this processor runs";
+    std::string text = facts.isa + ", the best this CPU supports";
     if (!facts.next_isa.empty())
-      text += fmt::format(" ({} would need {})", facts.next_isa, facts.next_isa_needs);
+      text += fmt::format(" ({} needs {})", facts.next_isa, facts.next_isa_needs);
     return good("kernels", std::move(text));
   }
   const std::string text = fmt::format("{}, forced by GRAFT_CPU_ISA", facts.isa);
   if (facts.isa == facts.best_isa) return good("kernels", text);
-  return warning("kernels", text + "; this processor runs " + facts.best_isa,
-                 "Unset GRAFT_CPU_ISA, unless you compare levels.");
+  return warning("kernels", text + "; this CPU supports " + facts.best_isa,
+                 "Unset GRAFT_CPU_ISA, unless you compare instruction sets.");
 }
 
-Check check_threads(const ProcessorFacts& facts) {
-  std::string text = fmt::format("{} cores, {} processors", facts.num_cores, facts.num_processors);
-  if (facts.num_processors < facts.num_in_machine)
-    text += fmt::format(" of the machine's {}", facts.num_in_machine);
-  text += fmt::format(", {} memory node{}", facts.num_memory_nodes,
-                      facts.num_memory_nodes == 1 ? "" : "s");
+Check check_threads(const CpuFacts& facts) {
+  std::string text =
+      fmt::format("{} cores, {} logical CPUs", facts.num_cores, facts.num_logical_cpus);
+  if (facts.num_logical_cpus < facts.num_in_machine)
+    text += fmt::format(" of {} in the machine", facts.num_in_machine);
+  text +=
+      fmt::format(", {} NUMA node{}", facts.num_numa_nodes, facts.num_numa_nodes == 1 ? "" : "s");
   if (facts.limit > 0 && facts.limit < facts.num_cores) {
-    return warning("threads", fmt::format("{}; limited to the time of {:.3g}", text, facts.limit),
-                   fmt::format("Run with -t {}, or raise the container's limit: more threads than "
-                               "processors wait for each other.",
+    return warning("threads",
+                   fmt::format("{}; the container is limited to {:.3g} CPUs", text, facts.limit),
+                   fmt::format("Run with -t {}, or raise the CPU limit of the container.",
                                std::max(1, static_cast<int>(facts.limit))));
   }
   return good("threads", text);
 }
 
-Check check_load(const ProcessorFacts& facts) {
-  const std::string text = fmt::format("{:.1f} in the last minute", facts.load);
-  if (facts.load <= kBusyLoad * facts.num_processors) return good("load", text);
-  return warning("load", text + ": other programs run here",
-                 "Measure when the machine is idle; until then speeds are too low.");
+Check check_load(const CpuFacts& facts) {
+  const std::string text = fmt::format("{:.1f} (1-minute average)", facts.load);
+  if (facts.load <= kBusyLoad * facts.num_logical_cpus) return good("load", text);
+  return warning("load", text + ": other programs are running",
+                 "Benchmark on an idle machine; speeds are too low now.");
 }
 
 Check check_memory(const MemoryFacts& facts) {
@@ -87,55 +87,54 @@ Check check_memory(const MemoryFacts& facts) {
                                  bytes_text(facts.available_bytes));
   if (facts.limit_bytes > 0 && facts.limit_bytes < facts.total_bytes) {
     return warning(
-        "memory", text + "; limited to " + bytes_text(facts.limit_bytes),
-        "A model and its cache must fit into the limit: raise the container's, or choose "
-        "a smaller model.");
+        "memory", text + "; the container is limited to " + bytes_text(facts.limit_bytes),
+        "The weights and the KV cache must fit into the limit: raise it, or use a smaller model.");
   }
-  if (facts.available_bytes < kLittleMemory)
-    return warning("memory", text, "End other programs: a model needs its size in memory.");
+  if (facts.available_bytes < kLowMemory)
+    return warning("memory", text, "Close other programs: the weights must fit into memory.");
   return good("memory", text);
 }
 
-Check check_large_pages(const MemoryFacts& facts) {
-  if (facts.large_pages == "never") {
+Check check_huge_pages(const MemoryFacts& facts) {
+  if (facts.huge_pages == "never") {
     return warning("large pages", "never",
-                   "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled: weights "
-                   "are then read faster.");
+                   "Run echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled for "
+                   "faster reads of weights.");
   }
-  return good("large pages",
-              facts.large_pages.empty() ? "the system does not say" : facts.large_pages);
+  return good("large pages", facts.huge_pages.empty() ? "unknown" : facts.huge_pages);
 }
 
 Check check_bandwidth(const MemoryFacts& facts) {
   if (facts.read_bytes_per_s <= 0)
-    return warning("reading", "not measured", "Mend what is broken, and run this again.");
+    return warning("reading", "not measured", "Fix the errors and run `graft doctor` again.");
   const double gigabytes = facts.read_bytes_per_s / 1e9;
-  return good("reading", fmt::format("{:.1f} GB/s: at most {:.0f} tokens/s of a model that reads "
-                                     "1 GB per token",
-                                     gigabytes, gigabytes));
+  return good("reading",
+              fmt::format("{:.1f} GB/s: max {:.0f} decode tok/s for a model that reads 1 GB per "
+                          "token",
+                          gigabytes, gigabytes));
 }
 
-Check check_saved(const SavedFacts& facts, const ProcessorFacts& processor, double read) {
+Check check_saved(const SavedFacts& facts, const CpuFacts& cpu, double read) {
   const char* const subject = "figures";
   const std::string again = "Run `graft machine` to measure again.";
   if (!facts.exists) {
     return warning(subject, "none saved in " + facts.path,
-                   "Run `graft machine` once: `graft plan` predicts with its figures.");
+                   "Run `graft machine` once: `graft plan` uses its measurements.");
   }
   if (!facts.error.empty()) return warning(subject, facts.error, again);
   if (facts.older_than_program)
     return warning(subject, facts.path + ", older than this program", again);
-  if (facts.threads != processor.num_cores) {
+  if (facts.threads != cpu.num_cores) {
     return warning(subject,
-                   fmt::format("{}, of {} threads where there are {} cores", facts.path,
-                               facts.threads, processor.num_cores),
+                   fmt::format("{}, measured with {} threads on {} cores", facts.path,
+                               facts.threads, cpu.num_cores),
                    again);
   }
-  const bool differs = read > 0 && (read > kOtherMachine * facts.read_bytes_per_s ||
-                                    facts.read_bytes_per_s > kOtherMachine * read);
+  const bool differs = read > 0 && (read > kMaxRatio * facts.read_bytes_per_s ||
+                                    facts.read_bytes_per_s > kMaxRatio * read);
   if (differs) {
     return warning(subject,
-                   fmt::format("{}, reading {:.1f} GB/s there and {:.1f} now", facts.path,
+                   fmt::format("{}, read bandwidth {:.1f} GB/s saved, {:.1f} GB/s now", facts.path,
                                facts.read_bytes_per_s / 1e9, read / 1e9),
                    again);
   }
@@ -144,8 +143,8 @@ Check check_saved(const SavedFacts& facts, const ProcessorFacts& processor, doub
 
 std::string gpu_text(const GpuFacts& facts) {
   if (facts.gpus.empty() && facts.num_devices == 0 && facts.driver.empty()) {
-    return std::string("none: no NVIDIA card and no driver here") +
-           (facts.built_with_cuda ? "" : "; this program was built without the CUDA toolkit");
+    return std::string("none: no NVIDIA GPU and no driver found") +
+           (facts.built_with_cuda ? "" : "; graft was built without CUDA");
   }
   std::string text = facts.gpus.empty() ? "none: " + facts.unavailable
                                         : fmt::format("{}", fmt::join(facts.gpus, "; "));
@@ -158,43 +157,44 @@ Check check_gpus(const GpuFacts& facts) {
   if (!facts.gpus.empty() || (facts.num_devices == 0 && facts.driver.empty()))
     return good(subject, text);
   if (facts.driver.empty())
-    return warning(subject, text, "Install NVIDIA's driver: a card is here, but none is loaded.");
+    return warning(subject, text,
+                   "Install NVIDIA's driver: a GPU was found, but no driver is loaded.");
   if (!facts.built_with_cuda) {
     return warning(subject, text,
-                   "Install the CUDA toolkit (nvcc) and build again in a fresh build folder.");
+                   "Install the CUDA toolkit (nvcc) and rebuild in a clean build folder.");
   }
   return warning(subject, text,
-                 "See that lib/libgraft_cuda.so stands beside libgraft.so, and what `nvidia-smi` "
-                 "says.");
+                 "Check that libgraft_cuda.so is in the folder of libgraft.so, and run "
+                 "`nvidia-smi`.");
 }
 
 Check check_rules(const ResourceFacts& facts) {
   if (facts.error.empty())
     return good("rules", fmt::format("{} files in {}", facts.count, facts.path));
   return broken("rules", facts.error,
-                "Install graft again, or set GRAFT_RULES_DIR to the folder `rules` of its source.");
+                "Reinstall graft, or set GRAFT_RULES_DIR to the `rules` folder of the source.");
 }
 
 Check check_model(const ResourceFacts& facts) {
   if (facts.error.empty()) return good("model", facts.path);
   return warning("model", facts.error,
-                 "Name a model with -m, or set GRAFT_MODELS_DIR to the folder `models` of graft's "
+                 "Pass a model with -m, or set GRAFT_MODELS_DIR to the `models` folder of the "
                  "source.");
 }
 
 }  // namespace
 
-std::vector<Check> judge(const Facts& facts) {
-  const ProcessorFacts& processor = facts.processor;
-  return {good("processor", processor.name.empty() ? "the system does not say" : processor.name),
-          check_features(processor),
-          check_kernels(processor),
-          check_threads(processor),
-          check_load(processor),
+std::vector<Check> evaluate(const Facts& facts) {
+  const CpuFacts& cpu = facts.cpu;
+  return {good("processor", cpu.name.empty() ? "unknown" : cpu.name),
+          check_features(cpu),
+          check_kernels(cpu),
+          check_threads(cpu),
+          check_load(cpu),
           check_memory(facts.memory),
-          check_large_pages(facts.memory),
+          check_huge_pages(facts.memory),
           check_bandwidth(facts.memory),
-          check_saved(facts.saved, processor, facts.memory.read_bytes_per_s),
+          check_saved(facts.saved, cpu, facts.memory.read_bytes_per_s),
           check_gpus(facts.gpus),
           check_rules(facts.rules),
           check_model(facts.model)};

@@ -1,5 +1,5 @@
-// Judges facts: what is fine, what could be better, what keeps graft from running, and what to do.
-// Knows no machine but the one it is given, so that any can be made up.
+// Evaluates the facts of `graft doctor`: good, warning or broken, with advice. Pure functions of
+// the facts, so that tests can use invented machines.
 
 #pragma once
 
@@ -16,14 +16,14 @@ enum class Mark : std::uint8_t { Good, Warning, Broken };
 struct Check {
   Mark mark = Mark::Good;
   std::string subject = {};  // "kernels"
-  std::string text = {};     // what is
-  std::string advice = {};   // what to do; empty when good
+  std::string text = {};     // the finding
+  std::string advice = {};   // empty when good
 };
 
-// A line for each subject, in the order of the page.
-std::vector<Check> judge(const Facts& facts);
+// One check per subject, in display order.
+std::vector<Check> evaluate(const Facts& facts);
 
-// Whether everything needed to run is there; warnings do not count.
+// True without broken checks; warnings do not count.
 bool can_run(const std::vector<Check>& checks);
 
 }  // namespace graft::cli

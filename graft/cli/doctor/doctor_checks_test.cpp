@@ -1,4 +1,4 @@
-// Machines that nobody here has.
+// Checks on invented machines.
 
 #include "graft/cli/doctor/doctor_checks.h"
 
@@ -11,149 +11,149 @@ namespace {
 
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30U;
 
-Facts fine_machine() {
+Facts good_machine() {
   Facts facts;
-  facts.processor = {.name = "A Processor",
-                     .features = {{"avx2", true}, {"amx-int8", false}},
-                     .isa = "avx512",
-                     .best_isa = "avx512",
-                     .next_isa = "amx",
-                     .next_isa_needs = "amx-tile",
-                     .num_cores = 8,
-                     .num_processors = 16,
-                     .num_in_machine = 16};
+  facts.cpu = {.name = "A CPU",
+               .features = {{"avx2", true}, {"amx-int8", false}},
+               .isa = "avx512",
+               .best_isa = "avx512",
+               .next_isa = "amx",
+               .next_isa_needs = "amx-tile",
+               .num_cores = 8,
+               .num_logical_cpus = 16,
+               .num_in_machine = 16};
   facts.memory = {.total_bytes = 64 * kGiB,
                   .available_bytes = 60 * kGiB,
-                  .large_pages = "madvise",
+                  .huge_pages = "madvise",
                   .read_bytes_per_s = 50e9};
   facts.saved = {.path = "/m.json", .exists = true, .threads = 8, .read_bytes_per_s = 48e9};
-  facts.gpus = {.unavailable = "the driver says no", .built_with_cuda = true};
+  facts.gpus = {.unavailable = "no device", .built_with_cuda = true};
   facts.rules = {.path = "/rules", .count = 3};
   facts.model = {.path = "/models/sprout.gguf", .count = 1};
   return facts;
 }
 
 Check check_of(const Facts& facts, const std::string& subject) {
-  const std::vector<Check> checks = judge(facts);
+  const std::vector<Check> checks = evaluate(facts);
   const auto found = std::ranges::find(checks, subject, &Check::subject);
   EXPECT_NE(found, checks.end()) << subject;
   return found == checks.end() ? Check() : *found;
 }
 
-// The subject is marked, says `text` and advises `advice`; nothing else changed.
+// Expects `mark`, `text` and `advice` for the subject and Good for all others.
 void expect_only(const Facts& facts,
                  Mark mark,
                  const std::string& subject,
                  const std::string& text,
                  const std::string& advice) {
-  for (const Check& check : judge(facts)) {
+  for (const Check& check : evaluate(facts)) {
     EXPECT_EQ(check.mark, check.subject == subject ? mark : Mark::Good) << check.subject;
     EXPECT_EQ(check.advice.empty(), check.mark == Mark::Good) << check.subject;
   }
   const Check check = check_of(facts, subject);
   EXPECT_NE(check.text.find(text), std::string::npos) << check.text;
   EXPECT_NE(check.advice.find(advice), std::string::npos) << check.advice;
-  EXPECT_EQ(can_run(judge(facts)), mark != Mark::Broken);
+  EXPECT_EQ(can_run(evaluate(facts)), mark != Mark::Broken);
 }
 
-TEST(Doctor, AFineMachineNeedsNothing) {
-  for (const Check& check : judge(fine_machine())) {
+TEST(Doctor, GoodMachineNeedsNoAdvice) {
+  for (const Check& check : evaluate(good_machine())) {
     EXPECT_EQ(check.mark, Mark::Good) << check.subject;
     EXPECT_TRUE(check.advice.empty()) << check.subject;
     EXPECT_FALSE(check.text.empty()) << check.subject;
   }
-  EXPECT_EQ(check_of(fine_machine(), "kernels").text,
-            "avx512, the best this processor runs (amx would need amx-tile)");
-  EXPECT_EQ(check_of(fine_machine(), "gpus").text, "none: no NVIDIA card and no driver here");
+  EXPECT_EQ(check_of(good_machine(), "kernels").text,
+            "avx512, the best this CPU supports (amx needs amx-tile)");
+  EXPECT_EQ(check_of(good_machine(), "gpus").text, "none: no NVIDIA GPU and no driver found");
 }
 
-TEST(Doctor, WithoutRuleFilesNothingRuns) {
-  Facts facts = fine_machine();
+TEST(Doctor, MissingRuleFilesAreBroken) {
+  Facts facts = good_machine();
   facts.rules = {.error = "not there"};
   expect_only(facts, Mark::Broken, "rules", "not there", "GRAFT_RULES_DIR");
 }
 
-TEST(Doctor, AnImpossibleInstructionSetIsBrokenAnUnneededOneIsNot) {
-  Facts facts = fine_machine();
-  facts.processor.isa.clear();
-  facts.processor.isa_error = "GRAFT_CPU_ISA=amx: lacks amx-tile";
-  facts.processor.forced_isa = "amx";
+TEST(Doctor, UnsupportedIsaIsBrokenLowerIsaIsAWarning) {
+  Facts facts = good_machine();
+  facts.cpu.isa.clear();
+  facts.cpu.isa_error = "GRAFT_CPU_ISA=amx: lacks amx-tile";
+  facts.cpu.forced_isa = "amx";
   expect_only(facts, Mark::Broken, "kernels", "amx-tile", "Unset GRAFT_CPU_ISA");
 
-  facts = fine_machine();
-  facts.processor.isa = facts.processor.forced_isa = "avx2";
-  expect_only(facts, Mark::Warning, "kernels", "this processor runs avx512", "Unset");
-  facts.processor.isa = facts.processor.forced_isa = "avx512";
+  facts = good_machine();
+  facts.cpu.isa = facts.cpu.forced_isa = "avx2";
+  expect_only(facts, Mark::Warning, "kernels", "this CPU supports avx512", "Unset");
+  facts.cpu.isa = facts.cpu.forced_isa = "avx512";
   EXPECT_EQ(check_of(facts, "kernels").mark, Mark::Good);
 }
 
-TEST(Doctor, OldProcessorsAreSlow) {
-  Facts facts = fine_machine();
-  facts.processor.features = {{"avx2", false}};
+TEST(Doctor, WarnsWithoutAvx2) {
+  Facts facts = good_machine();
+  facts.cpu.features = {{"avx2", false}};
   expect_only(facts, Mark::Warning, "features", "avx2 no", "-cpu host");
 }
 
-TEST(Doctor, LimitsOfContainersCountWhenTheyAreLower) {
-  Facts facts = fine_machine();
-  facts.processor.limit = 2.5;
-  expect_only(facts, Mark::Warning, "threads", "the time of 2.5", "-t 2");
-  facts.processor.limit = 8;
+TEST(Doctor, WarnsAboutContainerLimits) {
+  Facts facts = good_machine();
+  facts.cpu.limit = 2.5;
+  expect_only(facts, Mark::Warning, "threads", "limited to 2.5 CPUs", "-t 2");
+  facts.cpu.limit = 8;
   EXPECT_EQ(check_of(facts, "threads").mark, Mark::Good);
 
-  facts = fine_machine();
+  facts = good_machine();
   facts.memory.limit_bytes = 4 * kGiB;
   expect_only(facts, Mark::Warning, "memory", "limited to 4.0 GiB", "raise");
   facts.memory.limit_bytes = 64 * kGiB;
   EXPECT_EQ(check_of(facts, "memory").mark, Mark::Good);
 }
 
-TEST(Doctor, SeveralMemoryNodesAreNamedAndAreFine) {
-  Facts facts = fine_machine();
-  facts.processor.num_memory_nodes = 2;
+TEST(Doctor, SeveralNumaNodesAreGood) {
+  Facts facts = good_machine();
+  facts.cpu.num_numa_nodes = 2;
   const Check check = check_of(facts, "threads");
   EXPECT_EQ(check.mark, Mark::Good);
-  EXPECT_NE(check.text.find("2 memory nodes"), std::string::npos) << check.text;
+  EXPECT_NE(check.text.find("2 NUMA nodes"), std::string::npos) << check.text;
 }
 
-TEST(Doctor, BusyOrFullMachinesAreNamed) {
-  Facts facts = fine_machine();
-  facts.processor.load = 12;
+TEST(Doctor, WarnsAboutLoadAndLowMemory) {
+  Facts facts = good_machine();
+  facts.cpu.load = 12;
   expect_only(facts, Mark::Warning, "load", "12.0", "idle");
-  facts = fine_machine();
+  facts = good_machine();
   facts.memory.available_bytes = kGiB / 2;
-  expect_only(facts, Mark::Warning, "memory", "512.0 MiB available", "End other programs");
+  expect_only(facts, Mark::Warning, "memory", "512.0 MiB available", "Close other programs");
 }
 
-TEST(Doctor, LargePagesShouldNotBeOff) {
-  Facts facts = fine_machine();
-  facts.memory.large_pages = "never";
+TEST(Doctor, WarnsWithoutHugePages) {
+  Facts facts = good_machine();
+  facts.memory.huge_pages = "never";
   expect_only(facts, Mark::Warning, "large pages", "never", "madvise");
 }
 
-TEST(Doctor, SavedFiguresMustBeOfThisMachineAndProgram) {
-  Facts facts = fine_machine();
+TEST(Doctor, WarnsAboutOutdatedMeasurements) {
+  Facts facts = good_machine();
   facts.saved = {.path = "/m.json"};
   expect_only(facts, Mark::Warning, "figures", "none saved in /m.json", "graft machine");
-  facts = fine_machine();
+  facts = good_machine();
   facts.saved.error = "/m.json: broken";
   expect_only(facts, Mark::Warning, "figures", "broken", "graft machine");
-  facts = fine_machine();
+  facts = good_machine();
   facts.saved.older_than_program = true;
   expect_only(facts, Mark::Warning, "figures", "older", "graft machine");
-  facts = fine_machine();
+  facts = good_machine();
   facts.saved.threads = 4;
-  expect_only(facts, Mark::Warning, "figures", "4 threads where there are 8", "graft machine");
-  facts = fine_machine();
+  expect_only(facts, Mark::Warning, "figures", "4 threads on 8 cores", "graft machine");
+  facts = good_machine();
   facts.saved.read_bytes_per_s = 20e9;
-  expect_only(facts, Mark::Warning, "figures", "20.0 GB/s there and 50.0 now", "graft machine");
+  expect_only(facts, Mark::Warning, "figures", "20.0 GB/s saved, 50.0 GB/s now", "graft machine");
 }
 
-TEST(Doctor, SaysWhyThereAreNoGpus) {
-  Facts facts = fine_machine();
+TEST(Doctor, ExplainsMissingGpus) {
+  Facts facts = good_machine();
   facts.gpus.num_devices = 1;
   expect_only(facts, Mark::Warning, "gpus", "no driver", "Install NVIDIA's driver");
   facts.gpus.driver = "580.1";
-  expect_only(facts, Mark::Warning, "gpus", "the driver says no; driver 580.1", "nvidia-smi");
+  expect_only(facts, Mark::Warning, "gpus", "no device; driver 580.1", "nvidia-smi");
   facts.gpus.built_with_cuda = false;
   expect_only(facts, Mark::Warning, "gpus", "driver 580.1", "CUDA toolkit");
   facts.gpus = {.gpus = {"A Card"}, .driver = "580.1"};
@@ -161,8 +161,8 @@ TEST(Doctor, SaysWhyThereAreNoGpus) {
   EXPECT_EQ(check_of(facts, "gpus").mark, Mark::Good);
 }
 
-TEST(Doctor, ABundledModelIsNotNeeded) {
-  Facts facts = fine_machine();
+TEST(Doctor, MissingBundledModelIsAWarning) {
+  Facts facts = good_machine();
   facts.model = {.error = "no model"};
   expect_only(facts, Mark::Warning, "model", "no model", "-m");
 }

@@ -42,8 +42,8 @@ std::vector<std::pair<std::string, bool>> features() {
           {"amx-bf16", f.amx_bf16}};
 }
 
-// The level above the best one that runs, and what it lacks.
-void find_next_isa(ProcessorFacts& facts) {
+// The lowest instruction set level that the CPU does not support, and the feature it lacks.
+void find_next_isa(CpuFacts& facts) {
   constexpr std::array<std::pair<const char*, kernels::cpu::IsaLevel>, 3> kLevels = {
       {{"avx2", kernels::cpu::IsaLevel::Avx2},
        {"avx512", kernels::cpu::IsaLevel::Avx512},
@@ -58,8 +58,8 @@ void find_next_isa(ProcessorFacts& facts) {
   }
 }
 
-ProcessorFacts processor_facts() {
-  ProcessorFacts facts;
+CpuFacts cpu_facts() {
+  CpuFacts facts;
   facts.name = processor_name();
   facts.features = features();
   if (const char* forced = std::getenv("GRAFT_CPU_ISA"); forced != nullptr)
@@ -73,9 +73,9 @@ ProcessorFacts processor_facts() {
   }
   const std::vector<Processor> processors = usable_processors();
   facts.num_cores = static_cast<int>(one_per_core(processors).size());
-  facts.num_processors = static_cast<int>(processors.size());
+  facts.num_logical_cpus = static_cast<int>(processors.size());
   facts.num_in_machine = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
-  facts.num_memory_nodes = static_cast<int>(num_nodes(processors));
+  facts.num_numa_nodes = static_cast<int>(num_nodes(processors));
   facts.limit = cgroup_limits().processors;
   facts.load = load_average();
   return facts;
@@ -85,18 +85,18 @@ MemoryFacts memory_facts(bool can_measure) {
   MemoryFacts facts = {.total_bytes = total_memory(),
                        .available_bytes = available_memory(),
                        .limit_bytes = cgroup_limits().memory_bytes,
-                       .large_pages = large_page_setting()};
+                       .huge_pages = large_page_setting()};
   if (!can_measure) return facts;
   ThreadPool pool;
   try {
     facts.read_bytes_per_s = perf::measure_read_bandwidth(pool);
   } catch (const Error&) {
-    facts.read_bytes_per_s = 0;  // not even that much memory; the page says how much there is
+    facts.read_bytes_per_s = 0;  // too little memory to measure
   }
   return facts;
 }
 
-// The library with everything in it, or the program that the modules are linked into.
+// libgraft.so, or the program when the modules are linked statically.
 fs::path own_file() {
   std::error_code error;
   const fs::path library = own_folder() / "libgraft.so";
@@ -130,7 +130,7 @@ std::string first_line(const fs::path& path) {
   return line;
 }
 
-// Display and compute devices of vendor 10de.
+// Display and compute devices with PCI vendor id 10de.
 int num_nvidia_devices() {
   std::error_code error;
   int count = 0;
@@ -186,7 +186,7 @@ Json resource_json(const ResourceFacts& facts) {
   return {{"path", facts.path}, {"count", facts.count}, {"error", facts.error}};
 }
 
-Json processor_json(const ProcessorFacts& facts) {
+Json cpu_json(const CpuFacts& facts) {
   Json json = {{"name", facts.name},
                {"isa", facts.isa},
                {"isa_error", facts.isa_error},
@@ -195,9 +195,9 @@ Json processor_json(const ProcessorFacts& facts) {
                {"next_isa", facts.next_isa},
                {"next_isa_needs", facts.next_isa_needs},
                {"cores", facts.num_cores},
-               {"processors", facts.num_processors},
+               {"processors", facts.num_logical_cpus},
                {"processors_in_machine", facts.num_in_machine},
-               {"memory_nodes", facts.num_memory_nodes},
+               {"memory_nodes", facts.num_numa_nodes},
                {"limit", facts.limit},
                {"load", facts.load}};
   for (const auto& [feature, present] : facts.features)
@@ -209,8 +209,8 @@ Json processor_json(const ProcessorFacts& facts) {
 
 Facts gather_facts() {
   Facts facts;
-  facts.processor = processor_facts();
-  facts.memory = memory_facts(!facts.processor.isa.empty());
+  facts.cpu = cpu_facts();
+  facts.memory = memory_facts(!facts.cpu.isa.empty());
   facts.saved = saved_facts();
   facts.gpus = gpu_facts();
   facts.rules = rule_facts();
@@ -219,12 +219,12 @@ Facts gather_facts() {
 }
 
 Json to_json(const Facts& facts) {
-  return {{"processor", processor_json(facts.processor)},
+  return {{"processor", cpu_json(facts.cpu)},
           {"memory",
            {{"total_bytes", facts.memory.total_bytes},
             {"available_bytes", facts.memory.available_bytes},
             {"limit_bytes", facts.memory.limit_bytes},
-            {"large_pages", facts.memory.large_pages},
+            {"large_pages", facts.memory.huge_pages},
             {"read_bytes_per_s", facts.memory.read_bytes_per_s}}},
           {"saved_figures",
            {{"path", facts.saved.path},

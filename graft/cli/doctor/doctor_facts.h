@@ -1,4 +1,4 @@
-// What `graft doctor` looks at: facts as they are found, no judgement (doctor_checks.h).
+// The facts that `graft doctor` collects; doctor_checks.h evaluates them.
 
 #pragma once
 
@@ -11,36 +11,36 @@
 
 namespace graft::cli {
 
-struct ProcessorFacts {
+struct CpuFacts {
   std::string name = {};
   std::vector<std::pair<std::string, bool>> features = {};
-  std::string isa = {};         // of the kernels in use; empty: none can be
-  std::string isa_error = {};   // why
-  std::string forced_isa = {};  // GRAFT_CPU_ISA; empty: not set
-  std::string best_isa = {};    // that it can run
-  std::string next_isa = {};    // the level above; empty: there is none
-  std::string next_isa_needs = {};
-  int num_cores = 1;       // that this process may use
-  int num_processors = 1;  // the same with the second threads of cores
-  int num_in_machine = 1;  // processors, whoever may use them
-  int num_memory_nodes = 1;
-  double limit = 0;  // processors' worth of time, of a container; 0: none
-  double load = 0;   // of the last minute
+  std::string isa = {};             // of the kernels in use; empty: isa_error is set
+  std::string isa_error = {};       // why no kernels can be used
+  std::string forced_isa = {};      // GRAFT_CPU_ISA; empty: not set
+  std::string best_isa = {};        // the best that the CPU supports
+  std::string next_isa = {};        // the first level it does not support; empty: none
+  std::string next_isa_needs = {};  // the missing CPU feature
+  int num_cores = 1;                // usable by this process
+  int num_logical_cpus = 1;         // usable by this process
+  int num_in_machine = 1;           // logical CPUs
+  int num_numa_nodes = 1;
+  double limit = 0;  // CPU quota of the container; 0: none
+  double load = 0;   // 1-minute load average
 };
 
 struct MemoryFacts {
   std::uint64_t total_bytes = 0;
   std::uint64_t available_bytes = 0;
-  std::uint64_t limit_bytes = 0;  // of a container; 0: none
-  std::string large_pages = {};   // "always", "madvise", "never"; empty: unknown
+  std::uint64_t limit_bytes = 0;  // of the container; 0: none
+  std::string huge_pages = {};    // "always", "madvise", "never"; empty: unknown
   double read_bytes_per_s = 0;    // measured now; 0: not measured
 };
 
-// What `graft machine` left.
+// The measurements saved by `graft machine`.
 struct SavedFacts {
   std::string path = {};
   bool exists = false;
-  std::string error = {};  // empty: it can be read
+  std::string error = {};  // empty: readable
   bool older_than_program = false;
   int threads = 0;
   double read_bytes_per_s = 0;
@@ -48,29 +48,29 @@ struct SavedFacts {
 
 struct GpuFacts {
   std::vector<std::string> gpus = {};  // "NVIDIA H200, 139.0 GiB of 140.4 GiB free"
-  std::string unavailable = {};        // why there are none
+  std::string unavailable = {};        // why `gpus` is empty
   bool built_with_cuda = false;
-  int num_devices = 0;      // of NVIDIA, on the bus
-  std::string driver = {};  // its version; empty: none is loaded
+  int num_devices = 0;      // NVIDIA display devices on the PCI bus
+  std::string driver = {};  // version of the loaded driver; empty: none
 };
 
-// A folder that comes with the program.
+// A folder installed with the program.
 struct ResourceFacts {
   std::string path = {};
   std::size_t count = 0;
-  std::string error = {};  // empty: it is there
+  std::string error = {};  // empty: found
 };
 
 struct Facts {
-  ProcessorFacts processor;
+  CpuFacts cpu;
   MemoryFacts memory;
   SavedFacts saved;
   GpuFacts gpus;
   ResourceFacts rules;  // rule files
-  ResourceFacts model;  // the bundled one
+  ResourceFacts model;  // the bundled model
 };
 
-// Takes under a second, for the measurement.
+// Measures the read bandwidth, which takes less than a second.
 Facts gather_facts();
 
 Json to_json(const Facts& facts);

@@ -1,4 +1,4 @@
-// graft machine: measures what this machine can do and keeps it for `graft plan`.
+// graft machine: measures bandwidth and compute speed and saves them for `graft plan`.
 
 #include "graft/perf/machine.h"
 
@@ -33,16 +33,16 @@ void save(const perf::MachineFigures& machine, const std::filesystem::path& path
 }
 
 void print_limits(const perf::Limits& limits, const perf::CpuFigures& cpu) {
-  fmt::print("cpu      {} threads, {} of memory\n", cpu.threads, bytes_text(cpu.dram_bytes));
-  fmt::print("  read   {:.1f} GB/s\n", cpu.read_bytes_per_s / 1e9);
-  fmt::print("  float  {:.1f} GFLOP/s of at most {:.1f}\n", cpu.flops / 1e9,
+  fmt::print("cpu        {} threads, {} of memory\n", cpu.threads, bytes_text(cpu.dram_bytes));
+  fmt::print("  read     {:.1f} GB/s\n", cpu.read_bytes_per_s / 1e9);
+  fmt::print("  float32  {:.1f} GFLOP/s, peak {:.1f} GFLOP/s\n", cpu.flops / 1e9,
              limits.float_flops / 1e9);
-  if (limits.byte_flops > 0) fmt::print("  int8   at most {:.1f} GOP/s\n", limits.byte_flops / 1e9);
-  fmt::print("  call   {:.1f} us\n", cpu.call_seconds * 1e6);
+  if (limits.byte_flops > 0) fmt::print("  int8     peak {:.1f} GOP/s\n", limits.byte_flops / 1e9);
+  fmt::print("  call     {:.1f} us\n", cpu.call_seconds * 1e6);
 }
 
 void print_rates(const perf::MachineFigures& machine) {
-  fmt::print("  {:<8} {:>18} {:>18}\n", "type", "one row (GB/s)", "many (GFLOP/s)");
+  fmt::print("  {:<8} {:>18} {:>18}\n", "type", "decode GB/s", "prefill GFLOP/s");
   for (const auto& [dtype, rate] : machine.cpu_rates) {
     fmt::print("  {:<8} {:>18.2f} {:>18.1f}\n", name(dtype), rate.read_bytes_per_s / 1e9,
                rate.flops / 1e9);
@@ -53,8 +53,7 @@ void measure_machine(const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   ThreadPool pool(options.threads);
   if (!options.json) {
-    fmt::print(stderr, "measuring with {} threads; takes ten to sixty seconds\n",
-               pool.num_threads());
+    fmt::print(stderr, "measuring with {} threads, takes 10 to 60 s\n", pool.num_threads());
   }
   const perf::MachineFigures machine = perf::measure_machine(pool);
   if (options.json) {
@@ -65,8 +64,9 @@ void measure_machine(const Options& options) {
   print_rates(machine);
   const std::filesystem::path path = perf::machine_file();
   save(machine, path);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  fmt::print("took {}; saved for `graft plan` in {}\n", duration_text(took.count()), path.string());
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  fmt::print("saved to {} for `graft plan`, took {}\n", path.string(),
+             duration_text(elapsed.count()));
 }
 
 }  // namespace
@@ -74,9 +74,9 @@ void measure_machine(const Options& options) {
 void add_machine(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      app.add_subcommand("machine", "Measure this machine and save its figures for `plan`");
-  command->add_flag("--json", options->json, "Print the figures as JSON instead of saving them");
-  command->add_option("-t,--threads", options->threads, "Threads (default: one per core)")
+      app.add_subcommand("machine", "Measure this machine and save the results for `graft plan`");
+  command->add_flag("--json", options->json, "Print the results as JSON instead of saving them");
+  command->add_option("-t,--threads", options->threads, "Number of threads (default: one per core)")
       ->check(CLI::Range(1, 4096));
   command->callback([options] { measure_machine(*options); });
 }

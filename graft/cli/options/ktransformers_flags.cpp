@@ -12,16 +12,16 @@ namespace graft::cli {
 namespace {
 
 enum class Meaning : std::uint8_t {
-  Renamed,    // the same value under our name
-  Model,      // what runs; --gguf_path wins over --model_path, where only the tokenizer was read
-  Think,      // true: our flag
-  CudaGraph,  // false: our flag
-  Mode,       // how the cache was kept; ours needs no choice
+  Renamed,    // same value, other name
+  Model,      // --gguf_path overrides --model_path, which KTransformers uses for the tokenizer
+  Think,      // true: --think=on
+  CudaGraph,  // false: --enforce-eager
+  Mode,       // KTransformers' cache mode; ignored
 };
 
 struct Row {
-  std::string_view theirs;
-  std::string_view ours;
+  std::string_view from;
+  std::string_view to;
   Meaning meaning;
 };
 
@@ -44,7 +44,7 @@ bool truth_of(std::string_view flag, std::string value) {
   });
   if (value == "true" || value == "1") return true;
   if (value == "false" || value == "0") return false;
-  fail(flag, ": true or false is needed, not \"", value, "\"");
+  fail(flag, ": expected true or false, got \"", value, "\"");
 }
 
 class Translator {
@@ -53,7 +53,7 @@ class Translator {
 
   std::vector<std::string> run() {
     while (at_ < in_.size())
-      take();
+      translate_next();
     if (!model_.empty()) {
       out_.emplace_back("--model");
       out_.push_back(model_);
@@ -62,11 +62,11 @@ class Translator {
   }
 
  private:
-  void take() {
+  void translate_next() {
     const std::string& argument = in_[at_++];
     const std::size_t equals = std::min(argument.find('='), argument.size());
     const std::string name = argument.substr(0, equals);
-    const auto* row = std::ranges::find(kRows, name, &Row::theirs);
+    const auto* row = std::ranges::find(kRows, name, &Row::from);
     if (row == kRows.end()) {
       out_.push_back(argument);
       return;
@@ -81,14 +81,14 @@ class Translator {
   }
 
   void translate(const Row& row, const std::optional<std::string>& value) {
-    // Python's flags of truth may stand alone.
-    const auto is_true = [&] { return !value || truth_of(row.theirs, *value); };
+    // A boolean flag without a value means true.
+    const auto is_true = [&] { return !value || truth_of(row.from, *value); };
     switch (row.meaning) {
       case Meaning::Think:
         if (is_true()) out_.emplace_back("--think=on");
         return;
       case Meaning::CudaGraph:
-        if (!is_true()) out_.emplace_back(row.ours);
+        if (!is_true()) out_.emplace_back(row.to);
         return;
       case Meaning::Mode:
         return;
@@ -96,11 +96,11 @@ class Translator {
       case Meaning::Renamed:
         break;
     }
-    if (!value) fail(row.theirs, ": a value is needed");
+    if (!value) fail(row.from, ": missing value");
     if (row.meaning == Meaning::Renamed) {
-      out_.emplace_back(row.ours);
+      out_.emplace_back(row.to);
       out_.push_back(*value);
-    } else if (row.theirs == "--gguf_path" || model_.empty()) {
+    } else if (row.from == "--gguf_path" || model_.empty()) {
       model_ = *value;
     }
   }

@@ -1,4 +1,4 @@
-// Command lines written for KTransformers' local_chat keep working.
+// Compatibility with the command line of KTransformers' local_chat.
 
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace graft::cli {
 
-// The arguments of `graft chat` with KTransformers' names and values turned into ours. Others stay
-// as they are. Throws Error for a value that makes no sense.
+// Translates KTransformers' flags in the arguments of `graft chat` to graft's; other arguments are
+// unchanged. Throws Error for an invalid value.
 std::vector<std::string> translate_ktransformers(const std::vector<std::string>& arguments);
 
 }  // namespace graft::cli

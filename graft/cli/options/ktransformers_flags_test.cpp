@@ -20,7 +20,7 @@ TEST(KtransformersFlags, AreTranslated) {
             (Words{"chat", "--model", "/m"}));
 }
 
-TEST(KtransformersFlags, OfTruthMayStandAlone) {
+TEST(KtransformersFlags, BooleansMayOmitTheValue) {
   EXPECT_EQ(translate_ktransformers({"--force_think", "--use_cuda_graph"}), (Words{"--think=on"}));
   EXPECT_EQ(translate_ktransformers({"--force_think", "True", "--use_cuda_graph", "False"}),
             (Words{"--think=on", "--enforce-eager"}));
@@ -29,9 +29,9 @@ TEST(KtransformersFlags, OfTruthMayStandAlone) {
   EXPECT_THROW(translate_ktransformers({"--cpu_infer"}), Error);
 }
 
-TEST(KtransformersFlags, OursStayAsTheyAre) {
-  const Words ours = {"chat", "-m", "x", "--system", "a_b", "--temperature=0"};
-  EXPECT_EQ(translate_ktransformers(ours), ours);
+TEST(KtransformersFlags, OtherFlagsAreUnchanged) {
+  const Words arguments = {"chat", "-m", "x", "--system", "a_b", "--temperature=0"};
+  EXPECT_EQ(translate_ktransformers(arguments), arguments);
 }
 
 }  // namespace

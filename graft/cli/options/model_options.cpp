@@ -11,16 +11,16 @@
 
 namespace graft::cli {
 
-CLI::Option* ModelChoice::add_to(CLI::App& command, const std::string& place) {
+CLI::Option* ModelChoice::add_to(CLI::App& command, const std::string& positional) {
   add_folders_to(command, folders);
   return command
-      .add_option("-m,--model" + (place.empty() ? "" : "," + place), text,
-                  "Model by path (GGUF file, Hugging Face folder) or name (`graft models`)")
+      .add_option("-m,--model" + (positional.empty() ? "" : "," + positional), text,
+                  "GGUF file, Hugging Face folder, or model name (default: the bundled model)")
       ->option_text("PATH|NAME");
 }
 
 void ModelChoice::add_folders_to(CLI::App& command, std::vector<std::string>& folders) {
-  command.add_option("--model-dir", folders, "Folders to find models by name in")
+  command.add_option("--model-dir", folders, "Folders to search for models by name")
       ->option_text("DIR,...")
       ->delimiter(',')
       ->allow_extra_args(false);
@@ -29,8 +29,8 @@ void ModelChoice::add_folders_to(CLI::App& command, std::vector<std::string>& fo
 api::Catalog ModelChoice::catalog() const {
   std::vector<std::filesystem::path> paths(folders.begin(), folders.end());
   if (paths.empty()) {
-    const std::filesystem::path own = user_folder("XDG_DATA_HOME", ".local/share");
-    if (!own.empty()) paths.push_back(own / "models");
+    const std::filesystem::path data = user_folder("XDG_DATA_HOME", ".local/share");
+    if (!data.empty()) paths.push_back(data / "models");
   }
   return api::Catalog(std::move(paths));
 }
@@ -41,24 +41,25 @@ void ModelOptions::add_to(CLI::App& command) {
 }
 
 void ModelOptions::add_all_but_model_to(CLI::App& command) {
-  command.add_option("--rules", rules, "Rule file instead of the default")->option_text("FILE");
+  command.add_option("--rules", rules, "Rule file (default: by model family)")->option_text("FILE");
   command
       .add_option("--device", device,
-                  "Everything on cpu, cuda or cuda:N (default: the rules for the model's family)")
+                  "Run everything on cpu, cuda or cuda:N (default: decided by the rules)")
       ->option_text("NAME");
   plugins.add_to(command);
-  command.add_option("-t,--threads", threads, "Threads (default: one per core)")
+  command.add_option("-t,--threads", threads, "Number of threads (default: one per core)")
       ->check(CLI::Range(1, 4096))
       ->option_text("N");
-  command.add_option("--cpu-list", processors, "Pin the threads to these processors (0-3,8)")
+  command.add_option("--cpu-list", cpu_list, "Pin the threads to these logical CPUs, e.g. 0-3,8")
       ->option_text("LIST");
   command
-      .add_option("--memory", memory, "Most memory for weights and cache (default: what is free)")
+      .add_option("--memory", memory,
+                  "Max memory for weights and KV cache (default: the free memory)")
       ->option_text("SIZE");
   command.add_flag("--no-repack", no_repack,
-                   "Run from the mapped file: there at once, exact, and slow");
+                   "Skip repacking: instant load and exact arithmetic, slower");
   command.add_flag("--repack-cache", repack_cache,
-                   "Keep rearranged weights in a file beside the model for later starts to map");
+                   "Cache repacked weights in a file next to the model for faster loading");
 }
 
 api::LlmConfig ModelOptions::config() const {
@@ -67,7 +68,7 @@ api::LlmConfig ModelOptions::config() const {
   config.device = device;
   config.plugins = plugins.paths();
   config.num_threads = threads;
-  if (!processors.empty()) config.processors = parse_processors(processors);
+  if (!cpu_list.empty()) config.processors = parse_processors(cpu_list);
   if (!memory.empty()) config.memory = parse_bytes(memory);
   config.repack = !no_repack;
   config.repack_cache = repack_cache;

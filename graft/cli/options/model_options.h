@@ -1,4 +1,4 @@
-// What the commands that run a model have in common: the model, the rules for it, the threads.
+// Options of the commands that run a model: the model, rules, threads and memory.
 
 #pragma once
 
@@ -16,13 +16,13 @@
 
 namespace graft::cli {
 
-// -m PATH|NAME, and where names are looked up.
+// -m PATH|NAME and --model-dir.
 struct ModelChoice {
   std::string text;  // empty: the bundled model
   std::vector<std::string> folders;
 
-  // `place`: also the command's argument of that name, "MODEL".
-  CLI::Option* add_to(CLI::App& command, const std::string& place = "");
+  // `positional`: name of a positional argument that also sets the model, e.g. "MODEL".
+  CLI::Option* add_to(CLI::App& command, const std::string& positional = "");
   static void add_folders_to(CLI::App& command, std::vector<std::string>& folders);
 
   api::Catalog catalog() const;
@@ -31,19 +31,19 @@ struct ModelChoice {
 
 struct ModelOptions {
   ModelChoice model;
-  std::string rules;   // empty: the default of the model's family
-  std::string device;  // empty: by rules
+  std::string rules;   // empty: the default of the model family
+  std::string device;  // empty: decided by the rules
   PluginOptions plugins;
   std::size_t threads = 0;
-  std::string processors;  // a list; empty: threads are not pinned
-  std::string memory;      // "64G"
+  std::string cpu_list;  // "0-3,8"; empty: threads are not pinned
+  std::string memory;    // "64G"
   bool no_repack = false;
   bool repack_cache = false;
 
   void add_to(CLI::App& command);
   void add_all_but_model_to(CLI::App& command);
   api::LlmConfig config() const;
-  // Loads the model; on a terminal a bar on standard error says how far it is.
+  // Loads the model, with a progress bar on standard error when that is a terminal.
   std::unique_ptr<api::LLM> open(api::LlmConfig config) const;
 };
 

@@ -15,7 +15,7 @@
 namespace graft::cli {
 namespace {
 
-// Speeds of a GPU that is only thought of: a middling one of the last years on PCIe 4.
+// Assumed speeds of a GPU that is not in this machine: a mid-range one on PCIe 4.
 perf::GpuFigures assumed_gpu() {
   return {.name = "assumed",
           .vram_bytes = std::uint64_t{24} << 30U,
@@ -68,29 +68,30 @@ std::uint64_t parse_bytes(const std::string& text) {
   if (error != std::errc() || bad_unit || !std::isfinite(value) || value < 0)
     fail("\"", text, "\": not a size like 24G, 512M or 1.5T");
   const double bytes = value * std::pow(1024.0, static_cast<double>(power));
-  if (bytes >= 9e18) fail("\"", text, "\": more than any machine has");
+  if (bytes >= 9e18) fail("\"", text, "\": size is too large");
   return static_cast<std::uint64_t>(bytes);
 }
 
 void PluginOptions::add_to(CLI::App& command) {
-  command.add_option("--plugin", libraries, "Library with operators; may be given several times")
+  command.add_option("--plugin", libraries, "Library with operators; repeatable")
       ->option_text("LIB.so")
       ->allow_extra_args(false);
 }
 
 void MachineOptions::add_to(CLI::App& command) {
-  command.add_option("--gpus", gpus, "Number of GPUs (default: those of this machine)")
+  command.add_option("--gpus", gpus, "Number of GPUs (default: as in this machine)")
       ->check(CLI::Range(0, 64));
-  command.add_option("--vram", vram, "Memory of each GPU, like 24G");
-  command.add_option("--dram", dram, "Main memory, like 512G");
+  command.add_option("--vram", vram, "Memory per GPU, e.g. 24G");
+  command.add_option("--dram", dram, "Host memory, e.g. 512G");
   command
-      .add_option("--machine", file, "Figures of another machine (JSON, as `graft machine` writes)")
+      .add_option("--machine", file,
+                  "JSON file with the measurements of another machine (`graft machine --json`)")
       ->excludes("--gpus");
 }
 
 perf::MachineFigures MachineOptions::figures() const {
   perf::MachineFigures machine = base_figures(file);
-  // A size without a number means one GPU.
+  // --vram without --gpus means one GPU.
   const int count = gpus >= 0 ? gpus : !vram.empty() && machine.gpus.empty() ? 1 : -1;
   if (count >= 0) machine.gpus.resize(static_cast<std::size_t>(count), assumed_gpu());
   if (!vram.empty()) {

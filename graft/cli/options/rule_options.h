@@ -1,4 +1,4 @@
-// What the commands that plan have in common: a model, rules for it, and a machine.
+// Options of the commands that plan: plugins, the machine, and a model with its rules.
 
 #pragma once
 
@@ -17,12 +17,12 @@
 
 namespace graft::cli {
 
-// A whole file; throws Error.
+// Reads a whole file. Throws Error.
 std::string read_text_file(const std::filesystem::path& path);
-// The file appears whole or not at all; throws Error.
+// Writes a temporary file and renames it, so that `path` is never partial. Throws Error.
 void write_text_file(const std::filesystem::path& path, const std::string& text);
 
-// --plugin LIB.so, any number of times: libraries with operators that rules may name.
+// --plugin LIB.so, repeatable: libraries with operators for rules.
 struct PluginOptions {
   std::vector<std::string> libraries;
 
@@ -31,32 +31,34 @@ struct PluginOptions {
 };
 
 struct MachineOptions {
-  int gpus = -1;     // -1: as many as this machine has
-  std::string vram;  // of each GPU, "24G"
+  int gpus = -1;     // -1: the number of GPUs of this machine
+  std::string vram;  // per GPU, "24G"
   std::string dram;  // "512G"
   std::string file;  // machine.json
 
   void add_to(CLI::App& command);
-  // --machine, else the measured figures, else assumed ones; then what --gpus, --vram, --dram
-  // change.
+  // From --machine, else the saved measurements, else assumed values; then --gpus, --vram and
+  // --dram are applied.
   perf::MachineFigures figures() const;
-  // Not the machine we run on: operators that this build lacks are no error.
-  bool is_elsewhere() const { return gpus >= 0 || !vram.empty() || !dram.empty() || !file.empty(); }
+  // Another machine than this one: operators missing in this build are not an error.
+  bool is_hypothetical() const {
+    return gpus >= 0 || !vram.empty() || !dram.empty() || !file.empty();
+  }
 };
 
-// "24G", "1.5T", "512M", "1024": bytes. Throws Error.
+// Parses "24G", "1.5T", "512M" (powers of 1024) or "1024" into bytes. Throws Error.
 std::uint64_t parse_bytes(const std::string& text);
 
-// A model with rules resolved against it. Parts refer to each other: it does not move.
+// A model with its plan. Not movable, because its members refer to each other.
 class PlannedModel {
  public:
-  // `rules` empty: the default file for the family. Throws Error for files that cannot be read and
-  // plugins that cannot be loaded; what is wrong inside rules is in result().findings.
+  // `rules` empty: the default file of the family. Throws Error for files that cannot be read and
+  // plugins that cannot be loaded; errors inside the rules are in result().findings.
   PlannedModel(const std::filesystem::path& model,
                const std::string& rules,
                const PluginOptions& plugins,
                const plan::Machine& machine,
-               std::uint64_t gpu_bytes = 0);  // memory of each; 0: unknown
+               std::uint64_t gpu_bytes = 0);  // memory per GPU; 0: unknown
   PlannedModel(const PlannedModel&) = delete;
   PlannedModel& operator=(const PlannedModel&) = delete;
   ~PlannedModel() = default;

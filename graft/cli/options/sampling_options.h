@@ -1,4 +1,4 @@
-// How the commands that talk choose tokens, and how long they talk.
+// Sampling and context options of `graft run` and `graft chat`.
 
 #pragma once
 
@@ -29,7 +29,7 @@ struct SamplingOptions {
   api::Thinking thinking() const;
 };
 
-// Limits of the engine that matter to whoever talks.
+// Engine limits.
 struct ContextOptions {
   std::int64_t max_model_len = 0;
   std::int64_t chunk_prefill = 0;

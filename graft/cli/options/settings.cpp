@@ -17,26 +17,26 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array kSettings = {
-    SettingInfo{"model", "sprout, which is bundled", "model by path or name"},
-    SettingInfo{"model-dir", "~/.local/share/graft/models", "folders to find models by name in"},
-    SettingInfo{"rules", "by family and machine", "rule file"},
-    SettingInfo{"threads", "one per core", "threads"},
-    SettingInfo{"cpu-list", "not pinned", "processors to pin the threads to"},
-    SettingInfo{"no-repack", "false", "run from the mapped file"},
-    SettingInfo{"repack-cache", "false", "keep rearranged weights beside the model"},
-    SettingInfo{"memory", "what is free", "most memory for weights and cache, like 64G"},
-    SettingInfo{"max-model-len", "the model's", "tokens of a conversation"},
-    SettingInfo{"chunk-prefill", "2048", "most tokens of a prompt per step"},
-    SettingInfo{"chat-template", "the model's", "template by name or file"},
-    SettingInfo{"system", "none", "system prompt"},
-    SettingInfo{"temperature", "0.6", "0 takes the most likely token"},
-    SettingInfo{"top-p", "0.95", "share of the likeliest tokens to choose from"},
-    SettingInfo{"top-k", "off", "number of the likeliest tokens to choose from"},
-    SettingInfo{"min-p", "off", "least probability, as a share of the likeliest"},
-    SettingInfo{"seed", "random", "same seed, same text"},
-    SettingInfo{"max-new-tokens", "until the answer ends", "tokens of an answer"},
-    SettingInfo{"think", "the model decides", "on or off, for models that reason"},
-    SettingInfo{"stats", "false", "counts and speeds after every answer"},
+    SettingInfo{"model", "sprout (bundled)"},
+    SettingInfo{"model-dir", "~/.local/share/graft/models"},
+    SettingInfo{"rules", "by model family and machine"},
+    SettingInfo{"threads", "one per core"},
+    SettingInfo{"cpu-list", "not pinned"},
+    SettingInfo{"no-repack", "false"},
+    SettingInfo{"repack-cache", "false"},
+    SettingInfo{"memory", "the free memory"},
+    SettingInfo{"max-model-len", "the model's context length"},
+    SettingInfo{"chunk-prefill", "2048"},
+    SettingInfo{"chat-template", "the model's"},
+    SettingInfo{"system", "none"},
+    SettingInfo{"temperature", "0.6"},
+    SettingInfo{"top-p", "0.95"},
+    SettingInfo{"top-k", "off"},
+    SettingInfo{"min-p", "off"},
+    SettingInfo{"seed", "random"},
+    SettingInfo{"max-new-tokens", "unlimited"},
+    SettingInfo{"think", "decided by the model"},
+    SettingInfo{"stats", "false"},
 };
 
 std::string lower_with_hyphens(std::string_view text) {
@@ -65,10 +65,10 @@ std::string known_names() {
 
 std::string value_of(const YAML::Node& node, const std::string& where) {
   if (node.IsScalar()) return node.Scalar();
-  if (!node.IsSequence()) fail(where, ": a value or a list of values is needed");
+  if (!node.IsSequence()) fail(where, ": expected a value or a list of values");
   std::string joined;
   for (const YAML::Node& item : node) {
-    if (!item.IsScalar()) fail(where, ": a list of plain values is needed");
+    if (!item.IsScalar()) fail(where, ": expected a list of plain values");
     joined += (joined.empty() ? "" : ",") + item.Scalar();
   }
   return joined;
@@ -102,12 +102,12 @@ void Settings::read_file(const fs::path& file) {
     fail(file.string(), ": ", broken.what());
   }
   if (root.IsNull()) return;
-  if (!root.IsMap()) fail(file.string(), ":1: lines like \"threads: 8\" are needed");
+  if (!root.IsMap()) fail(file.string(), ":1: expected lines like \"threads: 8\"");
   for (const auto& entry : root) {
     const std::string where = str(file.string(), ":", entry.first.Mark().line + 1);
     const std::string name = lower_with_hyphens(value_of(entry.first, where));
     if (!is_known(name))
-      fail(where, ": there is no setting \"", name, "\"; there are: ", known_names());
+      fail(where, ": unknown setting \"", name, "\"; expected one of ", known_names());
     values_[name] = {.value = value_of(entry.second, where), .origin = where};
   }
 }

@@ -1,6 +1,6 @@
-// What people set once instead of typing it every time: a value of graft.yaml, then of a GRAFT_*
-// variable, then of a flag; the later wins. A setting is the flag of that name, in every command
-// that has it.
+// User settings: defaults of flags, from graft.yaml and GRAFT_* environment variables. Flags
+// override the environment, the environment overrides the file. A setting applies to every command
+// that has a flag of that name.
 
 #pragma once
 
@@ -16,27 +16,26 @@ namespace graft::cli {
 
 struct SettingInfo {
   std::string_view name;   // as the flag: "max-new-tokens"
-  std::string_view unset;  // what holds when nobody sets it, in words
-  std::string_view meaning;
+  std::string_view unset;  // description of the default
 };
 
 std::span<const SettingInfo> known_settings();
 
 struct Setting {
-  std::string value;   // lists: joined by commas
+  std::string value;   // lists are joined by commas
   std::string origin;  // "…/graft.yaml:3" or "GRAFT_THREADS"
 };
 
 class Settings {
  public:
-  // Reads the file (a missing one is empty) and the environment. Throws Error that names the line
-  // of a key or value that makes no sense.
+  // Reads the file (a missing file is empty) and the environment. Throws Error with the line of an
+  // invalid key or value.
   explicit Settings(const std::filesystem::path& file);
 
   const Setting* find(std::string_view name) const;  // null: not set
 
-  // Makes the values the defaults of the flags of that name, in the program's commands and theirs.
-  // Throws Error (subject: the origin) for a value that a flag does not take.
+  // Sets the defaults of the flags of that name in all commands and subcommands. Throws Error that
+  // begins with the origin for a value that a flag rejects.
   void apply(CLI::App& app) const;
 
  private:
@@ -46,11 +45,11 @@ class Settings {
   std::map<std::string, Setting, std::less<>> values_;
 };
 
-// $GRAFT_CONFIG, else graft.yaml in $XDG_CONFIG_HOME/graft or ~/.config/graft. Never the folder one
-// happens to be in: a rule file may load plugins, and a folder may come from strangers.
+// $GRAFT_CONFIG, else graft.yaml in $XDG_CONFIG_HOME/graft or ~/.config/graft. Never in the working
+// directory: its settings could name a rule file that loads plugins.
 std::filesystem::path settings_file();
 
-// A folder of the user's own: $VARIABLE/graft, else $HOME/FALLBACK/graft. Empty without a home.
+// $VARIABLE/graft, else $HOME/FALLBACK/graft; empty without $HOME.
 std::filesystem::path user_folder(const char* variable, const char* fallback);
 
 }  // namespace graft::cli
