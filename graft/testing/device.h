@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <initializer_list>
 #include <map>
@@ -21,6 +22,7 @@
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
+#include "graft/kernels/cpu/table.h"
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/device_state.h"
 #include "graft/ops/operator.h"
@@ -119,8 +121,16 @@ inline std::size_t& test_bytes_out() {
   return bytes;
 }
 
+// Host calls that replays of all test devices have run.
+inline std::size_t& test_host_calls() {
+  static std::size_t count = 0;
+  return count;
+}
+
 // Copies out are done when they are finished, not before: whoever reads too early reads nonsense.
-// While it records it takes note of what is asked, and does it at every replay.
+// While it records it takes note of what is asked, and does it at every replay. A host call runs as
+// late as it may, at its join: device work in between that reads its result or overwrites its
+// inputs shows.
 class TestState final : public DeviceState {
  public:
   explicit TestState(Device device)
@@ -180,11 +190,7 @@ class TestState final : public DeviceState {
   }
   void finish_copies_out() override {
     test_fault().pass_by();
-    for (const auto& [from, to] : started_) {
-      std::memcpy(to.data, from.data, from.bytes());
-      test_bytes_out() += from.bytes();
-    }
-    started_.clear();
+    deliver_copies();
   }
 
   bool can_capture() const override { return true; }
@@ -192,8 +198,10 @@ class TestState final : public DeviceState {
   std::unique_ptr<CapturedGraph> record(const std::function<void()>& work) override {
     auto made = std::make_unique<Steps>();
     recording_ = made.get();
+    host_work_ = {};
     try {
       work();
+      GRAFT_CHECK(host_work_ == nullptr, "a host call was not joined");
     } catch (...) {
       recording_ = nullptr;
       throw;
@@ -201,10 +209,24 @@ class TestState final : public DeviceState {
     recording_ = nullptr;
     return made;
   }
+  // After an error of a host call the device still does the rest, as a GPU does.
   void replay(CapturedGraph& recording) override {
+    host_error_ = nullptr;
     for (const auto& step : dynamic_cast<Steps&>(recording).steps)
       step();
     finish_copies_out();
+    if (host_error_) std::rethrow_exception(std::exchange(host_error_, nullptr));
+  }
+
+  void host_call(const std::function<void()>& work) override {
+    GRAFT_CHECK(is_capturing() && host_work_ == nullptr, "a host call outside of a capture");
+    host_work_ = work;
+    // What was copied out so far is there before the host works.
+    ask([this] { deliver_copies(); });
+  }
+  void join_host_call() override {
+    GRAFT_CHECK(is_capturing() && host_work_ != nullptr, "no host call to join");
+    ask([this, work = std::exchange(host_work_, {})] { run_on_host(work); });
   }
 
  private:
@@ -216,6 +238,25 @@ class TestState final : public DeviceState {
     test_fault().pass_by();
     if (recording_ == nullptr) return work();
     recording_->steps.push_back(work);
+  }
+
+  void deliver_copies() {
+    for (const auto& [from, to] : started_) {
+      std::memcpy(to.data, from.data, from.bytes());
+      test_bytes_out() += from.bytes();
+    }
+    started_.clear();
+  }
+
+  // Once one has failed, the later ones are skipped: what they work on was not computed.
+  void run_on_host(const std::function<void()>& work) {
+    if (host_error_) return;
+    ++test_host_calls();
+    try {
+      work();
+    } catch (...) {
+      host_error_ = std::current_exception();
+    }
   }
 
   static void find_in_row(TensorView logits, TensorView tokens, TensorView values) {
@@ -237,7 +278,9 @@ class TestState final : public DeviceState {
   std::unique_ptr<DeviceState> cpu_;
   Workspace replay_workspace_;
   std::vector<std::pair<TensorView, TensorView>> started_;
-  Steps* recording_ = nullptr;  // the one under way
+  Steps* recording_ = nullptr;       // the one under way
+  std::function<void()> host_work_;  // of the call that was not joined yet
+  std::exception_ptr host_error_;    // of the replay under way
 };
 
 // An operator of the processor on a test device.
@@ -314,6 +357,58 @@ class ExpertsOnTestDevice final : public OnTestDevice<Experts> {
   }
 };
 
+// Asks its children one by one, so that host calls of experts elsewhere reach a capture.
+class MoeOnTestDevice final : public Mlp {
+ public:
+  explicit MoeOnTestDevice(const BuildContext& context)
+      : device_(context.device),
+        gate_(context.child_as<Router>("gate")),
+        experts_(context.child_as<Experts>("experts")),
+        shared_experts_(context.optional_child<Mlp>("shared_experts")),
+        shared_expert_gate_(context.optional_child<Linear>("shared_expert_gate")) {
+    if (shared_experts_ == nullptr) shared_experts_ = context.optional_child<Mlp>("shared_expert");
+  }
+  void load(WeightProvider& /*weights*/) override {}  // the children have them all
+
+  void forward(TensorView x, TensorView y, Pass& pass) override {
+    expect_on(device_, x, "a mixture of experts");
+    expect_on(device_, y, "a mixture of experts");
+    const Workspace::Scope scope(pass.workspace);
+    const std::int64_t top_k = gate_.top_k();
+    const Routing routing = {.expert_ids = pass.workspace.take(DType::I32, {x.rows(), top_k}),
+                             .weights = pass.workspace.f32({x.rows(), top_k})};
+    gate_.forward(x, routing, pass);
+    experts_.begin(x, routing, pass);
+    if (shared_experts_ == nullptr) return experts_.end(x, routing, y, pass);
+    const TensorView shared = pass.workspace.f32({x.rows(), y.cols()});
+    const TensorView gates = pass.workspace.f32({x.rows(), 1});
+    shared_experts_->forward(x, shared, pass);
+    if (shared_expert_gate_ != nullptr) shared_expert_gate_->forward(x, gates, pass);
+    experts_.end(x, routing, y, pass);
+    const bool is_gated = shared_expert_gate_ != nullptr;
+    static_cast<TestState&>(pass.devices->at(device_)).ask(pass, [=](Pass& /*there*/) {
+      add_shared(is_gated, gates, shared, y);
+    });
+  }
+
+ private:
+  // y += shared, times sigmoid(gate) where there is one: the bits of the CPU's operator.
+  static void add_shared(bool is_gated, TensorView gates, TensorView shared, TensorView y) {
+    const kernels::cpu::MathTable& math = kernels::cpu::kernels().math;
+    if (is_gated) math.sigmoid(gates.f32(), gates.rows());
+    for (std::int64_t row = 0; row < y.rows(); ++row) {
+      const float factor = is_gated ? gates.f32()[row] : 1.0F;
+      math.axpy(factor, shared.f32_row(row), y.f32_row(row), y.cols());
+    }
+  }
+
+  Device device_;
+  Router& gate_;
+  Experts& experts_;
+  Mlp* shared_experts_;         // null: none
+  Linear* shared_expert_gate_;  // null: none
+};
+
 inline std::unique_ptr<Operator> on_test_device(Role role,
                                                 std::unique_ptr<Operator> op,
                                                 const BuildContext& context) {
@@ -329,8 +424,9 @@ inline std::unique_ptr<Operator> on_test_device(Role role,
     case Role::Attention:
       return std::make_unique<RowsOnTestDevice<Attention>>(std::move(op), context);
     case Role::Mlp:
-    case Role::Moe:
       return std::make_unique<RowsOnTestDevice<Mlp>>(std::move(op), context);
+    case Role::Moe:
+      return std::make_unique<MoeOnTestDevice>(context);
     case Role::Router:
       return std::make_unique<RouterOnTestDevice>(std::move(op), context);
     case Role::Experts:
