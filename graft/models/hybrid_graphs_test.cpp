@@ -1,0 +1,213 @@
+// Decode graphs of hybrid plans: everything on a device but the experts, which the host computes
+// inside the replay.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/error.h"
+#include "graft/testing/device.h"
+#include "graft/testing/golden.h"
+#include "graft/testing/placement.h"
+
+namespace graft::models {
+namespace {
+
+using ops::testing::test_host_calls;
+using testing::PlacedModel;
+
+// Calls of FaultyExperts until one throws; 0: none does.
+std::int64_t& fault_countdown() {
+  static std::int64_t countdown = 0;
+  return countdown;
+}
+
+// The experts of the CPU, which throw when a test asks for it.
+class FaultyExperts final : public ops::Experts {
+ public:
+  explicit FaultyExperts(std::unique_ptr<ops::Operator> op)
+      : owned_(std::move(op)), experts_(dynamic_cast<ops::Experts&>(*owned_)) {}
+  void load(ops::WeightProvider& weights) override { owned_->load(weights); }
+  void unload() override { owned_->unload(); }
+  void forward(const ops::Activation& x,
+               ops::Routing routing,
+               TensorView y,
+               ops::Pass& pass) override {
+    if (fault_countdown() > 0 && --fault_countdown() == 0) fail("experts: broken for a test");
+    experts_.forward(x, routing, y, pass);
+  }
+
+ private:
+  std::unique_ptr<ops::Operator> owned_;
+  ops::Experts& experts_;
+};
+
+void add_devices(ops::Registry& registry) {
+  const ops::OperatorInfo* cpu =
+      registry.default_for(ops::Role::Experts, DeviceType::Cpu, ops::ExpertsParams{});
+  ops::testing::add_test_devices(registry);
+  ops::OperatorInfo faulty = *cpu;
+  faulty.name = "faulty.experts";
+  faulty.make = [cpu](const ops::BuildContext& context) {
+    return std::make_unique<FaultyExperts>(cpu->make(context));
+  };
+  registry.add(std::move(faulty));
+}
+
+constexpr const char* kExpertsOnCpu = R"yaml(
+- match: {name: "[.]experts$"}
+  replace: {class: faulty.experts, kwargs: {device: cpu, out_device: "cuda:0"}}
+- match: {name: ".*"}
+  replace: {class: default, kwargs: {device: "cuda:0"}}
+)yaml";
+constexpr std::int64_t kPrompt = 5;
+constexpr std::int64_t kSteps = 5;
+
+// Sequences of different lengths that decode side by side.
+class Decoding {
+ public:
+  Decoding(Model& model, std::int64_t num_sequences)
+      : model_(model),
+        num_sequences_(num_sequences),
+        blocks_each_((kPrompt + num_sequences + kSteps) / model.block_tokens() + 1) {
+    model.allocate_cache(num_sequences * blocks_each_);
+    ops::Batch prompts;
+    for (std::int64_t s = 0; s < num_sequences; ++s)
+      append(s, 0, kPrompt + s, prompts);
+    forward(prompts, ops::Phase::Prefill);
+  }
+
+  // The logits of one more token of each sequence.
+  std::vector<float> step(std::int64_t step) {
+    ops::Batch batch;
+    for (std::int64_t s = 0; s < num_sequences_; ++s)
+      append(s, kPrompt + s + step, 1, batch);
+    return forward(batch, ops::Phase::Decode);
+  }
+  std::vector<std::vector<float>> all_steps() {
+    std::vector<std::vector<float>> logits;
+    for (std::int64_t i = 0; i < kSteps; ++i)
+      logits.push_back(step(i));
+    return logits;
+  }
+
+ private:
+  void append(std::int64_t s, std::int64_t first, std::int64_t count, ops::Batch& batch) const {
+    ops::SequenceSlice slice = {.first_row = batch.num_tokens(),
+                                .num_tokens = count,
+                                .context_len = first + count,
+                                .block_table = {}};
+    for (std::int64_t i = 0; i < blocks_each_; ++i)
+      slice.block_table.push_back(static_cast<std::int32_t>(s * blocks_each_ + i));
+    for (std::int64_t i = first; i < first + count; ++i) {
+      batch.token_ids.push_back(static_cast<std::int32_t>((7 * s + 3 * i) % model_.vocab_size()));
+      batch.positions.push_back(static_cast<std::int32_t>(i));
+    }
+    batch.sequences.push_back(std::move(slice));
+    batch.logit_rows.push_back(static_cast<std::int32_t>(batch.num_tokens() - 1));
+  }
+
+  std::vector<float> forward(const ops::Batch& batch, ops::Phase phase) {
+    std::vector<float> logits(static_cast<std::size_t>(num_sequences_ * model_.vocab_size()));
+    model_.forward(
+        batch, phase,
+        {.logits = TensorView(logits.data(), DType::F32, {num_sequences_, model_.vocab_size()})});
+    return logits;
+  }
+
+  Model& model_;
+  std::int64_t num_sequences_;
+  std::int64_t blocks_each_;
+};
+
+class HybridGraphs : public ::testing::TestWithParam<const char*> {
+ protected:
+  void TearDown() override { fault_countdown() = 0; }
+  static std::filesystem::path folder() { return golden_checkpoint(GetParam()); }
+};
+
+TEST_P(HybridGraphs, ReplaysGiveTheBitsOfTheEagerPass) {
+  PlacedModel placed(folder(), kExpertsOnCpu, add_devices);
+  ASSERT_EQ(placed.findings(), "");
+  for (const std::int64_t num_sequences : {1, 3, 9}) {
+    SCOPED_TRACE(num_sequences);
+    test_host_calls() = 0;
+    placed.model().enforce_eager(true);
+    const auto eager = Decoding(placed.model(), num_sequences).all_steps();
+    EXPECT_EQ(test_host_calls(), 0U);
+    placed.model().enforce_eager(false);
+    EXPECT_EQ(Decoding(placed.model(), num_sequences).all_steps(), eager);
+    // The first step of a bucket is eager: it allocates what a capture may not.
+    EXPECT_GE(test_host_calls(), static_cast<std::size_t>(kSteps - 1));
+  }
+}
+
+// The error of the host's work ends its pass; the same graph then replays correctly.
+TEST_P(HybridGraphs, HostWorkThatThrowsEndsItsPassOnly) {
+  PlacedModel placed(folder(), kExpertsOnCpu, add_devices);
+  const auto want = Decoding(placed.model(), 2).all_steps();
+  Decoding decoding(placed.model(), 2);
+  EXPECT_EQ(decoding.step(0), want[0]);  // eager
+  EXPECT_EQ(decoding.step(1), want[1]);  // captured
+  for (const std::int64_t call : {1, 2}) {
+    fault_countdown() = call;
+    test_host_calls() = 0;
+    try {
+      decoding.step(2);
+      ADD_FAILURE() << "the pass of a failed host call ended without an error";
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(), "experts: broken for a test");
+    }
+    EXPECT_EQ(test_host_calls(), static_cast<std::size_t>(call)) << "host calls after the error";
+  }
+  for (std::int64_t i = 2; i < kSteps; ++i)
+    EXPECT_EQ(decoding.step(i), want[static_cast<std::size_t>(i)]);
+}
+
+std::string test_name(const ::testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  std::erase(name, '-');
+  return name;
+}
+
+// Experts alone, beside shared experts, and beside a gated shared expert.
+INSTANTIATE_TEST_SUITE_P(Models,
+                         HybridGraphs,
+                         ::testing::Values("mixtral", "deepseek-v3", "qwen2-moe"),
+                         test_name);
+
+// Host work sees what the device did before the call, and the device sees its result after the
+// join.
+TEST(TestContext, RunsHostWorkBetweenCallAndJoin) {
+  constexpr Device kDevice = {.type = DeviceType::Cuda, .index = 0};
+  const ops::Registry registry = ops::testing::with_test_devices(1);
+  const auto device = registry.make_device_context(kDevice);
+  ops::GraphCapture& graphs = *device->graph_capture();
+  std::vector<float> host = {1, 0, 0};  // in, what the host reads, what it writes
+  const auto at = [&](std::size_t i) { return TensorView(&host[i], DType::F32, {1, 1}); };
+  const TensorView there = device->workspace().f32({1, 1});
+  float result = 0;
+  const auto graph = graphs.capture([&] {
+    device->copy_in(at(0), there);
+    device->start_copy_out(there, at(1));
+    graphs.host_call([&] { host[2] = host[1] + 10; });
+    device->copy_in(at(2), there);  // before the join: not the result yet
+    graphs.join_host_call();
+    device->copy_in(at(2), there);
+    device->start_copy_out(there, TensorView(&result, DType::F32, {1, 1}));
+  });
+  EXPECT_EQ(host[2], 0) << "host work runs at the replay, not at the capture";
+  for (const float value : {1.0F, 2.0F}) {
+    host[0] = value;
+    graphs.replay(*graph);
+    EXPECT_EQ(result, value + 10);
+  }
+}
+
+}  // namespace
+}  // namespace graft::models
