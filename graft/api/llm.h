@@ -21,7 +21,7 @@
 #include "graft/engine/config.h"
 #include "graft/engine/request.h"
 #include "graft/engine/sampling_params.h"
-#include "graft/formats/weight_source.h"
+#include "graft/models/checkpoint.h"
 #include "graft/ops/profiler.h"
 #include "graft/plan/plan.h"
 #include "graft/tokenizer/tokenizer.h"
@@ -129,7 +129,7 @@ class LLM {
 
   // Null when the checkpoint has none; then prompts must be tokens.
   const tokenizer::Tokenizer* tokenizer() const;
-  const formats::WeightSource& source() const;
+  const models::Checkpoint& source() const;
   const plan::Plan& plan() const;      // what runs where
   const EngineConfig& config() const;  // with everything filled in
   EngineStats stats() const;           // as of the last step

@@ -14,12 +14,12 @@
 #include "graft/convert/mix.h"
 #include "graft/convert/recipe.h"
 #include "graft/formats/gguf/metadata.h"
-#include "graft/formats/weight_source.h"
+#include "graft/models/checkpoint.h"
 
 namespace graft::convert {
 
 struct Job {
-  const formats::WeightSource* source = nullptr;
+  const models::Checkpoint* source = nullptr;
   formats::GgufMetadata metadata;
   std::vector<Recipe> recipes;
   std::vector<std::string> notes;  // fallbacks and other things a user should know, a line each
@@ -31,7 +31,7 @@ struct Job {
 // From a GGUF file: same tensors, new types. From a Hugging Face folder: renamed, merged and
 // permuted into GGUF as well. `type` is the name of a mix, or "auto": the type the checkpoint has
 // (BF16 for FP8 checkpoints). Throws Error when tensors are missing or do not fit.
-Job plan_job(const formats::WeightSource& source, std::string_view type);
+Job plan_job(const models::Checkpoint& source, std::string_view type);
 
 // Writes the file; `progress` counts input bytes. Throws Error; the file appears only when
 // complete.

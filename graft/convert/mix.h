@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "graft/formats/model_config.h"
+#include "graft/models/config/model_config.h"
 #include "graft/tensor/dtype.h"
 
 namespace graft::convert {
@@ -38,7 +38,7 @@ struct TypeChoice {
 
 // For a tensor that is_quantizable(); the others keep their type.
 TypeChoice choose_type(const Mix& mix,
-                       const formats::ModelConfig& config,
+                       const models::ModelConfig& config,
                        const TensorShape& tensor);
 
 // Norms, biases, routers and other vectors stay as they are: they are small and sensitive.

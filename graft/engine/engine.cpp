@@ -45,7 +45,7 @@ EngineConfig resolve_for(models::OpenModel& open, const EngineConfig& config) {
   return resolve(config, limits);
 }
 
-std::vector<TokenId> end_tokens_of(const formats::ModelConfig& config,
+std::vector<TokenId> end_tokens_of(const models::ModelConfig& config,
                                    const tokenizer::Tokenizer* tokenizer,
                                    std::int64_t vocab_size) {
   std::vector<TokenId> tokens;

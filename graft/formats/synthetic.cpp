@@ -44,10 +44,10 @@ std::string utf8(std::int32_t point) {
 
 class SyntheticSource final : public WeightSource {
  public:
-  SyntheticSource(ModelConfig config, const std::vector<SyntheticTensor>& tensors)
-      : files_{config.name},
-        config_(std::move(config)),
-        tokenizer_(synthetic_vocabulary(config_.vocab_size)) {
+  SyntheticSource(std::string name,
+                  std::int64_t vocab_size,
+                  const std::vector<SyntheticTensor>& tensors)
+      : path_(std::move(name)), tokenizer_(synthetic_vocabulary(vocab_size)) {
     for (const SyntheticTensor& tensor : tensors) {
       tensors_.push_back(
           {.name = tensor.name, .dtype = DType::BF16, .shape = tensor.shape, .data = {}});
@@ -69,16 +69,18 @@ class SyntheticSource final : public WeightSource {
   }
 
   std::string_view format() const override { return "synthetic"; }
-  std::span<const std::filesystem::path> files() const override { return files_; }
-  const ModelConfig& config() const override { return config_; }
-  const TokenizerData& tokenizer() const override { return tokenizer_; }
+  const std::filesystem::path& path() const override { return path_; }
+  std::span<const std::filesystem::path> files() const override { return {&path_, 1}; }
   std::span<const TensorInfo> tensors() const override { return tensors_; }
   const TensorInfo* find(std::string_view name) const override { return index_.find(name); }
   void release(const TensorInfo& /*tensor*/) const override {}
+  TokenizerData read_tokenizer(const ModelTokens& /*tokens*/,
+                               std::vector<std::string>& /*warnings*/) const override {
+    return tokenizer_;
+  }
 
  private:
-  std::vector<std::filesystem::path> files_;  // none there, but messages begin with a name
-  ModelConfig config_;
+  std::filesystem::path path_;  // no such file: the name for messages
   TokenizerData tokenizer_;
   std::vector<std::uint16_t> weights_;
   std::vector<std::uint16_t> norms_;
@@ -88,9 +90,10 @@ class SyntheticSource final : public WeightSource {
 
 }  // namespace
 
-std::unique_ptr<WeightSource> make_synthetic(ModelConfig config,
+std::unique_ptr<WeightSource> make_synthetic(std::string name,
+                                             std::int64_t vocab_size,
                                              const std::vector<SyntheticTensor>& tensors) {
-  return std::make_unique<SyntheticSource>(std::move(config), tensors);
+  return std::make_unique<SyntheticSource>(std::move(name), vocab_size, tensors);
 }
 
 TokenizerData synthetic_vocabulary(std::int64_t size) {

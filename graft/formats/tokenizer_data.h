@@ -19,6 +19,16 @@ enum class TokenType : std::int32_t {
   Byte = 6,
 };
 
+// What the configuration of a model says about its tokens; tokenizer files do not.
+struct ModelTokens {
+  std::int64_t vocab_size = 0;  // rows of the embedding; 0: not given, as many as the tokenizer has
+  std::vector<std::int64_t> eos_token_ids;
+  std::optional<std::int64_t> bos_token_id;
+  std::optional<std::int64_t> pad_token_id;
+
+  bool operator==(const ModelTokens&) const = default;
+};
+
 struct TokenizerData {
   std::string model;  // "gpt2" (byte-level BPE), "llama" (SentencePiece BPE), "t5" (unigram)
   std::string pre;    // pre-tokenizer by llama.cpp's name: "qwen2", "llama-bpe" …

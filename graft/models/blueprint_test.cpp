@@ -10,8 +10,9 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/formats/weight_source.h"
-#include "graft/models/family.h"
+#include "graft/models/checkpoint.h"
+#include "graft/models/families/family.h"
+#include "graft/models/make_blueprint.h"
 #include "graft/testing/shared_data.h"
 
 namespace graft::models {
@@ -22,8 +23,7 @@ using plan::Blueprint;
 using plan::ModuleSpec;
 
 Blueprint blueprint_of(const std::filesystem::path& path) {
-  const auto source = formats::open_weights(path);
-  return make_blueprint(source->config(), source.get());
+  return make_blueprint(*open_checkpoint(path));
 }
 
 const ModuleSpec& at(const Blueprint& blueprint, const std::string& name) {
@@ -166,8 +166,8 @@ class GoldenBlueprint : public testing::TestWithParam<const char*> {};
 TEST_P(GoldenBlueprint, NamesExactlyTheWeightsOfTheCheckpoint) {
   const auto path = shared_data("golden") / GetParam();
   GRAFT_REQUIRE_SHARED(path);
-  const auto source = formats::open_weights(path);
-  const Blueprint blueprint = make_blueprint(source->config(), source.get());
+  const auto source = open_checkpoint(path);
+  const Blueprint blueprint = make_blueprint(*source);
   std::set<std::string> named;
   blueprint.visit([&](const ModuleSpec& module) {
     for (const plan::WeightSpec& weight : module.weights) {
@@ -208,9 +208,11 @@ TEST(Blueprint, LlavaIsItsTextModelUnderTheNamesOfLlama) {
 }
 
 TEST(Blueprint, RefusesAnActivationItCannotCompute) {
-  formats::ModelConfig config;
+  ModelConfig config;
+  EXPECT_THROW(make_blueprint(config), Error);  // no family
+  config.family = find_family("llama");
   config.hidden_act = "gelu";
-  EXPECT_THROW(make_blueprint(config, nullptr), Error);
+  EXPECT_THROW(make_blueprint(config), Error);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include "graft/base/error.h"
 #include "graft/base/system/system.h"
 #include "graft/base/text/units.h"
-#include "graft/models/family.h"
+#include "graft/models/make_blueprint.h"
 #include "graft/plan/default_rules.h"
 #include "graft/plan/plugins.h"
 #include "graft/plan/report.h"
@@ -76,8 +76,8 @@ void check_memory(const std::filesystem::path& path,
 }  // namespace
 
 OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& options)
-    : source_(formats::open_weights(path)),
-      blueprint_(make_blueprint(source_->config(), source_.get())),
+    : source_(open_checkpoint(path)),
+      blueprint_(make_blueprint(*source_)),
       registry_(options.operators(options.machine.num_gpus)),
       rules_(parse(options, *source_, blueprint_.family, registry_)),
       planned_(plan::make_plan(blueprint_, rules_, registry_, options.machine)),

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "graft/base/parallel.h"
-#include "graft/formats/weight_source.h"
+#include "graft/models/checkpoint.h"
 #include "graft/models/model.h"
 #include "graft/ops/gpu_operators.h"
 #include "graft/ops/registry.h"
@@ -41,13 +41,13 @@ class OpenModel {
 
   Model& model() { return *model_; }
   ThreadPool& pool() { return pool_; }
-  const formats::WeightSource& source() const { return *source_; }
+  const Checkpoint& source() const { return *source_; }
   const plan::Blueprint& blueprint() const { return blueprint_; }
   const plan::Plan& plan() const { return planned_.plan; }
   std::uint64_t memory_left(Device device = kCpu) const;  // for the cache, after the weights
 
  private:
-  std::unique_ptr<formats::WeightSource> source_;
+  std::unique_ptr<Checkpoint> source_;
   plan::Blueprint blueprint_;
   ops::Registry registry_;
   plan::RuleFile rules_;

@@ -95,7 +95,7 @@ TEST_F(PackedCacheTest, TheSecondStartMapsWhatTheFirstHasWritten) {
 // The panels that a provider hands out, without a model around them.
 TEST_F(PackedCacheTest, GivesThePanelsOfTheFileAndNoOthers) {
   start();
-  const auto source = formats::open_weights(model_);
+  const auto source = open_checkpoint(model_);
   EXPECT_EQ(packing::PackedCache::path_for(*source), cache_);
   packing::PackedCache cache(*source, nullptr, {});
   const MappedFile file(cache_);

@@ -11,10 +11,6 @@
 namespace graft::models {
 namespace {
 
-using formats::ModelConfig;
-using formats::RopeConfig;
-using formats::RopeKind;
-
 std::vector<double> plain_frequencies(double theta, std::int64_t rotary_dim) {
   std::vector<double> frequencies;
   for (std::int64_t i = 0; i < rotary_dim; i += 2) {

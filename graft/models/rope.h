@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "graft/formats/model_config.h"
+#include "graft/models/config/model_config.h"
 #include "graft/ops/params.h"
 
 namespace graft::models {
@@ -13,6 +13,6 @@ namespace graft::models {
 double yarn_mscale(double factor, double mscale);
 
 // `freq_factors` is what GGUF's rope_freqs.weight holds, rotary_dim / 2 divisors; empty: none.
-ops::RopeParams make_rope(const formats::ModelConfig& config, std::span<const float> freq_factors);
+ops::RopeParams make_rope(const ModelConfig& config, std::span<const float> freq_factors);
 
 }  // namespace graft::models

@@ -8,9 +8,6 @@
 namespace graft::models {
 namespace {
 
-using formats::ModelConfig;
-using formats::RopeKind;
-
 ModelConfig plain(std::int64_t rotary_dim = 8) {
   ModelConfig config;
   config.rotary_dim = rotary_dim;

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "graft/formats/model_config.h"
+#include "graft/models/config/model_config.h"
 
 namespace graft::models {
 
@@ -20,6 +20,6 @@ struct Shape {
 std::span<const Shape> shapes();
 
 // By name, or the path of a config.json. Throws Error.
-formats::ModelConfig shape_config(const std::string& name_or_path);
+ModelConfig shape_config(const std::string& name_or_path);
 
 }  // namespace graft::models

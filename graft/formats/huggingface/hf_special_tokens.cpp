@@ -64,7 +64,7 @@ class Reader {
         ids_(ids),
         out_(out) {}
 
-  void read_ids(const ModelConfig& config);
+  void read_ids(const ModelTokens& model);
   void read_flags();
   void read_chat_template(const std::string& jinja_file);
 
@@ -93,21 +93,21 @@ std::optional<std::int64_t> Reader::named(std::string_view key) const {
   return id_of(token_text(map_, key));
 }
 
-void Reader::read_ids(const ModelConfig& config) {
+void Reader::read_ids(const ModelTokens& model) {
   out_.bos_id = named("bos_token");
   out_.eos_id = named("eos_token");
   out_.pad_id = named("pad_token");
   out_.sep_id = named("sep_token");
   out_.mask_id = named("mask_token");
   if (const auto id = named("unk_token")) out_.unk_id = id;
-  if (!out_.bos_id && config.bos_token_id && is_token(*config.bos_token_id)) {
-    out_.bos_id = config.bos_token_id;
+  if (!out_.bos_id && model.bos_token_id && is_token(*model.bos_token_id)) {
+    out_.bos_id = model.bos_token_id;
   }
-  if (!out_.pad_id && config.pad_token_id && is_token(*config.pad_token_id)) {
-    out_.pad_id = config.pad_token_id;
+  if (!out_.pad_id && model.pad_token_id && is_token(*model.pad_token_id)) {
+    out_.pad_id = model.pad_token_id;
   }
   // The tokenizer knows one end token, generation_config.json may list more.
-  for (const std::int64_t id : config.eos_token_ids) {
+  for (const std::int64_t id : model.eos_token_ids) {
     if (!is_token(id)) continue;
     if (!out_.eos_id) {
       out_.eos_id = id;
@@ -201,12 +201,12 @@ void Reader::read_chat_template(const std::string& jinja_file) {
 
 void read_special_tokens(const Json& tokenizer,
                          const HfTokenizerExtras& extras,
-                         const ModelConfig& config,
+                         const ModelTokens& model,
                          const std::unordered_map<std::string, std::int64_t>& ids,
                          TokenizerData& out,
                          std::vector<std::string>& problems) {
   Reader reader(tokenizer, extras, ids, out, problems);
-  reader.read_ids(config);
+  reader.read_ids(model);
   reader.read_flags();
   reader.read_chat_template(extras.chat_template);
 }

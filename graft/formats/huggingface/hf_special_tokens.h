@@ -15,7 +15,7 @@ namespace graft::formats {
 // `ids` are the tokens by their text. Adds to `out` and to `problems`.
 void read_special_tokens(const Json& tokenizer,
                          const HfTokenizerExtras& extras,
-                         const ModelConfig& config,
+                         const ModelTokens& model,
                          const std::unordered_map<std::string, std::int64_t>& ids,
                          TokenizerData& out,
                          std::vector<std::string>& problems);

@@ -31,11 +31,11 @@ class Builder {
  public:
   Builder(const Json& tokenizer,
           const HfTokenizerExtras& extras,
-          const ModelConfig& config,
+          const ModelTokens& model,
           std::vector<std::string>& warnings)
       : tokenizer_(tokenizer),
         extras_(extras),
-        config_(config),
+        model_tokens_(model),
         warnings_(warnings),
         top_(tokenizer, "", problems_),
         model_(top_.object("model")) {}
@@ -59,7 +59,7 @@ class Builder {
 
   const Json& tokenizer_;
   const HfTokenizerExtras& extras_;
-  const ModelConfig& config_;
+  const ModelTokens& model_tokens_;
   std::vector<std::string>& warnings_;
   std::vector<std::string> problems_;
   Fields top_;
@@ -104,7 +104,7 @@ std::int64_t Builder::highest_id() const {
 }
 
 void Builder::make_room(std::int64_t highest) {
-  std::int64_t size = config_.vocab_size;
+  std::int64_t size = model_tokens_.vocab_size;
   if (size <= 0) {
     size = highest + 1;
     if (size > kMaxTokens) {
@@ -139,7 +139,7 @@ void Builder::read_vocab() {
   }
   for (const auto& [token, id] : vocab->items()) {
     if (!id.is_number_integer()) {
-      problems_.push_back(str("\"model.vocab\" gives a token an id that is no whole number"));
+      problems_.push_back(str("\"model.vocab\" has an id that is not an integer"));
       return;
     }
     const auto number = id.get<std::int64_t>();
@@ -309,7 +309,7 @@ TokenizerData Builder::build(const std::string& where) {
   read_added_tokens();
   type_and_score(*kind);
   find_pre(*kind);
-  read_special_tokens(tokenizer_, extras_, config_, ids_, out_, problems_);
+  read_special_tokens(tokenizer_, extras_, model_tokens_, ids_, out_, problems_);
   fail_if_any(problems_, where);
   if (num_outside_ > 0) {
     warnings_.push_back(str("tokenizer.json: ", num_outside_, " tokens have ids past vocab_size ",
@@ -334,14 +334,14 @@ std::optional<Json> read_if_there(const std::filesystem::path& path) {
 
 TokenizerData read_hf_tokenizer(const Json& tokenizer,
                                 const HfTokenizerExtras& extras,
-                                const ModelConfig& config,
+                                const ModelTokens& model,
                                 const std::string& where,
                                 std::vector<std::string>& warnings) {
-  return Builder(tokenizer, extras, config, warnings).build(where);
+  return Builder(tokenizer, extras, model, warnings).build(where);
 }
 
 TokenizerData read_hf_tokenizer_folder(const std::filesystem::path& folder,
-                                       const ModelConfig& config,
+                                       const ModelTokens& model,
                                        std::vector<std::string>& warnings) {
   const auto path = folder / "tokenizer.json";
   if (!std::filesystem::exists(path)) {
@@ -361,7 +361,7 @@ TokenizerData read_hf_tokenizer_folder(const std::filesystem::path& folder,
       .special_tokens_map = special_tokens_map ? &*special_tokens_map : nullptr,
       .chat_template = read_text_file(folder / "chat_template.jinja"),
   };
-  TokenizerData data = read_hf_tokenizer(tokenizer, extras, config, path.string(), warnings);
+  TokenizerData data = read_hf_tokenizer(tokenizer, extras, model, path.string(), warnings);
   if (!data.empty()) data.tokenizer_json = text;
   return data;
 }

@@ -17,24 +17,24 @@ struct Read {
 
 Read read_text(const std::string& tokenizer,
                const std::string& tokenizer_config = "{}",
-               const ModelConfig& config = {}) {
+               const ModelTokens& model = {}) {
   const Json tokenizer_json = parse_json(tokenizer, "test");
   const Json config_json = parse_json(tokenizer_config, "test");
   HfTokenizerExtras extras;
   extras.tokenizer_config = &config_json;
   Read read;
-  read.data = read_hf_tokenizer(tokenizer_json, extras, config, "tokenizer.json", read.warnings);
+  read.data = read_hf_tokenizer(tokenizer_json, extras, model, "tokenizer.json", read.warnings);
   return read;
 }
 
 TEST(HfTokenizer, ReadsSprout) {
   const auto folder = shared_data("models/sprout");
   GRAFT_REQUIRE_SHARED(folder);
-  ModelConfig config;
-  config.vocab_size = 8192;
-  config.eos_token_ids = {2, 0};
+  ModelTokens model;
+  model.vocab_size = 8192;
+  model.eos_token_ids = {2, 0};
   std::vector<std::string> warnings;
-  const TokenizerData data = read_hf_tokenizer_folder(folder, config, warnings);
+  const TokenizerData data = read_hf_tokenizer_folder(folder, model, warnings);
   EXPECT_TRUE(warnings.empty());
   EXPECT_EQ(data.model, "gpt2");
   EXPECT_EQ(data.pre, "qwen2");
@@ -67,12 +67,12 @@ constexpr const char* kByteLevel = R"({
             "merges": [["a", "b"], ["a b", "b"]]}})";
 
 TEST(HfTokenizer, FillsHolesAndFindsSpecialTokens) {
-  ModelConfig config;
-  config.vocab_size = 8;
+  ModelTokens model;
+  model.vocab_size = 8;
   const Read read = read_text(kByteLevel, R"({"bos_token": {"content": "<s>"},
       "chat_template": [{"name": "tool_use", "template": "T"}, {"name": "default",
       "template": "D"}]})",
-                              config);
+                              model);
   const TokenizerData& data = read.data;
   EXPECT_TRUE(read.warnings.empty());
   EXPECT_EQ(data.model, "gpt2");
@@ -89,9 +89,9 @@ TEST(HfTokenizer, FillsHolesAndFindsSpecialTokens) {
 }
 
 TEST(HfTokenizer, LeavesOutTokensPastTheModel) {
-  ModelConfig config;
-  config.vocab_size = 5;
-  const Read read = read_text(kByteLevel, "{}", config);
+  ModelTokens model;
+  model.vocab_size = 5;
+  const Read read = read_text(kByteLevel, "{}", model);
   EXPECT_EQ(read.data.tokens.size(), 5U);
   ASSERT_EQ(read.warnings.size(), 1U);
   EXPECT_NE(read.warnings[0].find("1 tokens have ids past vocab_size 5"), std::string::npos);
@@ -156,7 +156,7 @@ TEST(HfTokenizer, RefusesMalformedFiles) {
   };
   EXPECT_NE(error("[]").find("expected an object"), std::string::npos);
   EXPECT_NE(error("{}").find("model.vocab"), std::string::npos);
-  EXPECT_NE(error(R"({"model": {"vocab": {"a": "x"}, "merges": []}})").find("whole number"),
+  EXPECT_NE(error(R"({"model": {"vocab": {"a": "x"}, "merges": []}})").find("not an integer"),
             std::string::npos);
   EXPECT_NE(error(R"({"model": {"vocab": {"a": 0, "b": 0}, "merges": []}})").find("twice"),
             std::string::npos);

@@ -47,7 +47,7 @@ std::vector<std::int64_t> integers(const Entry& entry, const char* key) {
     constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
     if (!value.is_number_unsigned() || std::cmp_greater(value.get<std::uint64_t>(), kMax)) {
       fail(entry.subject, ": ", key, " has ", printable(value.dump()),
-           ", a whole number from 0 to 2^63 - 1 is needed");
+           ", expected an integer from 0 to 2^63 - 1");
     }
     values.push_back(value.get<std::int64_t>());
   }

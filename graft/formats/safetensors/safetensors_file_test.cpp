@@ -106,12 +106,12 @@ TEST(ParseSafetensors, RefusesBrokenTensors) {
   EXPECT_EQ(tensor_error(R"("dtype":"F32","shape":4,"data_offsets":[0,16])"),
             "x: tensor \"w\": shape is number, an array is needed");
   EXPECT_EQ(tensor_error(R"("dtype":"F32","shape":[-4],"data_offsets":[0,16])"),
-            "x: tensor \"w\": shape has -4, a whole number from 0 to 2^63 - 1 is needed");
+            "x: tensor \"w\": shape has -4, expected an integer from 0 to 2^63 - 1");
   EXPECT_EQ(tensor_error(R"("dtype":"F32","shape":[4.0],"data_offsets":[0,16])"),
-            "x: tensor \"w\": shape has 4.0, a whole number from 0 to 2^63 - 1 is needed");
+            "x: tensor \"w\": shape has 4.0, expected an integer from 0 to 2^63 - 1");
   EXPECT_EQ(tensor_error(R"("dtype":"F32","shape":[4],"data_offsets":[0,9223372036854775808])"),
-            "x: tensor \"w\": data_offsets has 9223372036854775808, a whole number from 0 to "
-            "2^63 - 1 is needed");
+            "x: tensor \"w\": data_offsets has 9223372036854775808, expected an integer from 0 to "
+            "2^63 - 1");
   EXPECT_EQ(tensor_error(R"("dtype":"F32","shape":[4],"data_offsets":[0,16,16])"),
             "x: tensor \"w\": data_offsets has 3 numbers, 2 are needed");
   EXPECT_EQ(tensor_error(R"("dtype":"F32","shape":[5],"data_offsets":[0,20])"),
