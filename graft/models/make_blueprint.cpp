@@ -16,7 +16,12 @@ plan::Blueprint build(const ModelConfig& config, const Checkpoint* checkpoint) {
     fail(subject, ": hidden_act is ", config.hidden_act, ", expected silu");
   }
   Builder builder(config, checkpoint);
-  return config.family->build(builder);
+  plan::Blueprint blueprint = config.family->build(builder);
+  for (const Family* family : families()) {
+    blueprint.class_aliases.insert(blueprint.class_aliases.end(), family->ktransformers.begin(),
+                                   family->ktransformers.end());
+  }
+  return blueprint;
 }
 
 // `share` returns the part of a module's own parameters that counts.

@@ -10,6 +10,7 @@
 
 #include "graft/ops/params.h"
 #include "graft/ops/role.h"
+#include "graft/plan/aliases.h"
 #include "graft/tensor/dtype.h"
 
 namespace graft::plan {
@@ -44,6 +45,8 @@ struct Blueprint {
   std::int64_t max_context = 0;
   // Share of the routed experts' weights that one token uses.
   double expert_share = 1.0;
+  // KTransformers' classes for model families: rules may name those of any family.
+  std::vector<ClassAlias> class_aliases = {};
 
   const ModuleSpec* find(std::string_view name) const;
   // Depth first, parents before children.

@@ -99,6 +99,28 @@ plan::Blueprint build_deepseek(Builder& build) {
   });
 }
 
+// clang-format off
+constexpr std::array kV2Classes = {
+    plan::ClassAlias{"KDeepseekV2MoE",                  ops::Role::Moe},
+    plan::ClassAlias{"KDeepseekV2Attention",            ops::Role::Attention},
+    plan::ClassAlias{"KDeepseekV2AttentionW8A8A2",      ops::Role::Attention, plan::Platform::Npu},
+    plan::ClassAlias{"KDeepseekV2AttentionW8A8A2Serve", ops::Role::Attention, plan::Platform::Npu},
+    plan::ClassAlias{"KDeepseekV2Model",                ops::Role::Model},
+};
+
+constexpr std::array kV3Classes = {
+    plan::ClassAlias{"KDeepseekV3MoE",          ops::Role::Moe},
+    plan::ClassAlias{"KDeepseekV3MoEV2",        ops::Role::Moe},
+    plan::ClassAlias{"KDeepseekV3MoEW8A8",      ops::Role::Moe, plan::Platform::Npu},
+    plan::ClassAlias{"KDeepseekV3GateA2",       ops::Role::Router, plan::Platform::Npu},
+    plan::ClassAlias{"KDeepseekV3RMSNormW8A8",  ops::Role::Norm, plan::Platform::Npu},
+    plan::ClassAlias{"KDeepseekRMSNormIPEXLLM", ops::Role::Norm, plan::Platform::Xpu},
+    plan::ClassAlias{"kDeepseekV3MLP",          ops::Role::Mlp},
+    plan::ClassAlias{"KDeepseekV3MLPW8A8A2V1",  ops::Role::Mlp, plan::Platform::Npu},
+    plan::ClassAlias{"KDeepseekV3MLPW8A8A2V2",  ops::Role::Mlp, plan::Platform::Npu},
+};
+// clang-format on
+
 }  // namespace
 
 extern const Family kDeepseekV2 = {
@@ -115,6 +137,7 @@ extern const Family kDeepseekV2 = {
                 rows::kExperts, rows::kRouterAndFusedExperts, rows::kSharedExperts, rows::kNextn},
     .fused = rows::kFusedExperts,
     .build = build_deepseek,
+    .ktransformers = kV2Classes,
 };
 
 extern const Family kDeepseekV3 = {
@@ -132,6 +155,7 @@ extern const Family kDeepseekV3 = {
                 rows::kExperts, rows::kRouterAndFusedExperts, rows::kSharedExperts, rows::kNextn},
     .fused = rows::kFusedExperts,
     .build = build_deepseek,
+    .ktransformers = kV3Classes,
 };
 
 }  // namespace graft::models

@@ -73,6 +73,9 @@ struct Family {
   // ModelConfig → module tree.
   plan::Blueprint (*build)(Builder& build);
 
+  // KTransformers' classes for this family's modules, for its rule files.
+  std::span<const plan::ClassAlias> ktransformers = {};
+
   std::string_view model_type() const { return model_types[0]; }
 };
 

@@ -52,6 +52,17 @@ plan::Blueprint build_glm4_moe(Builder& build) {
   });
 }
 
+// clang-format off
+constexpr std::array kClasses = {
+    plan::ClassAlias{"KGlm4Experts",            ops::Role::Experts},
+    plan::ClassAlias{"KGlm4MoeMoE",             ops::Role::Moe},
+    plan::ClassAlias{"KGlm4MoeAttention",       ops::Role::Attention},
+    plan::ClassAlias{"KGlm4MoeRotaryEmbedding", ops::Role::Rope},
+    plan::ClassAlias{"KGlm4MoeRMSNorm",         ops::Role::Norm},
+    plan::ClassAlias{"KGlm4MoeMLP",             ops::Role::Mlp},
+};
+// clang-format on
+
 }  // namespace
 
 extern const Family kGlm4Moe = {
@@ -67,6 +78,7 @@ extern const Family kGlm4Moe = {
                 rows::kRouterAndFusedExperts, rows::kSharedExperts, rows::kNextn},
     .fused = rows::kFusedExperts,
     .build = build_glm4_moe,
+    .ktransformers = kClasses,
 };
 
 }  // namespace graft::models

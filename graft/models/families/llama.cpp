@@ -31,6 +31,13 @@ void read_mistral(const Fields& fields, ModelConfig& config) {
   read_rope(fields, kMistralDefaults, config);
 }
 
+// clang-format off
+constexpr std::array kLlamaClasses = {
+    plan::ClassAlias{"KLlamaAttention", ops::Role::Attention},
+    plan::ClassAlias{"KLlamaModel",     ops::Role::Model},
+};
+// clang-format on
+
 }  // namespace
 
 void read_mistral_window(const Fields& fields, ModelConfig& config) {
@@ -53,6 +60,7 @@ extern const Family kLlama = {
     .read_hf = read_llama,
     .tensors = {rows::kNorms, rows::kPairedQueryKey, rows::kAttention, rows::kMlp},
     .build = build_dense,
+    .ktransformers = kLlamaClasses,
 };
 
 extern const Family kMistral = {

@@ -59,6 +59,12 @@ plan::Blueprint build_mixtral(Builder& build) {
   });
 }
 
+// clang-format off
+constexpr std::array kClasses = {
+    plan::ClassAlias{"KMistralSparseMoEBlock", ops::Role::Moe},
+};
+// clang-format on
+
 }  // namespace
 
 extern const Family kMixtral = {
@@ -76,6 +82,7 @@ extern const Family kMixtral = {
     .experts = {.gate_proj = "w1", .up_proj = "w3", .down_proj = "w2"},
     .renamed = {.plain = ".block_sparse_moe.", .stored = ".mlp."},
     .build = build_mixtral,
+    .ktransformers = kClasses,
 };
 
 }  // namespace graft::models

@@ -61,6 +61,17 @@ plan::Blueprint build_qwen2_moe(Builder& build) {
   });
 }
 
+// clang-format off
+constexpr std::array kClasses = {
+    plan::ClassAlias{"KQwen2MoeSparseMoeBlock",   ops::Role::Moe},
+    plan::ClassAlias{"KQwen2MoeSparseMoeBlockV2", ops::Role::Moe},
+    plan::ClassAlias{"KQwen2MoeAttention",        ops::Role::Attention},
+    plan::ClassAlias{"KQwen2MoeRMSNorm",          ops::Role::Norm},
+    plan::ClassAlias{"KQwen2MoeMLP",              ops::Role::Mlp},
+    plan::ClassAlias{"KQwen2MoeModel",            ops::Role::Model},
+};
+// clang-format on
+
 }  // namespace
 
 extern const Family kQwen2Moe = {
@@ -76,6 +87,7 @@ extern const Family kQwen2Moe = {
                 rows::kRouterAndFusedExperts, kSharedExpert},
     .fused = rows::kFusedExperts,
     .build = build_qwen2_moe,
+    .ktransformers = kClasses,
 };
 
 }  // namespace graft::models

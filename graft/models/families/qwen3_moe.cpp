@@ -36,6 +36,19 @@ plan::Blueprint build_qwen3_moe(Builder& build) {
   });
 }
 
+// clang-format off
+constexpr std::array kClasses = {
+    plan::ClassAlias{"KQwen3MoeSparseMoeBlockV2",     ops::Role::Moe},
+    plan::ClassAlias{"KQwen3MoeSparseMoeBlockW8A8",   ops::Role::Moe, plan::Platform::Npu},
+    plan::ClassAlias{"KQwen3MoeAttention",            ops::Role::Attention},
+    plan::ClassAlias{"KQwen3MoeAttentionW8A8A2Serve", ops::Role::Attention, plan::Platform::Npu},
+    plan::ClassAlias{"KQwen3MoeAttentionIPEXLLM",     ops::Role::Attention, plan::Platform::Xpu},
+    plan::ClassAlias{"KQwen3MoeRotaryEmbedding",      ops::Role::Rope},
+    plan::ClassAlias{"KQwen3MoeRMSNorm",              ops::Role::Norm},
+    plan::ClassAlias{"KQwen3MoeRMSNormW8A8",          ops::Role::Norm, plan::Platform::Npu},
+};
+// clang-format on
+
 }  // namespace
 
 extern const Family kQwen3Moe = {
@@ -49,6 +62,7 @@ extern const Family kQwen3Moe = {
                 rows::kRouterAndFusedExperts},
     .fused = rows::kFusedExperts,
     .build = build_qwen3_moe,
+    .ktransformers = kClasses,
 };
 
 }  // namespace graft::models
