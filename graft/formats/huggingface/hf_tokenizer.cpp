@@ -247,14 +247,16 @@ void Builder::find_pre(Kind kind) {
   if (kind != Kind::ByteLevel) return;
   const Json* normalizer = top_.find("normalizer");
   const bool has_nfc = normalizer != nullptr && normalizer->dump().find("NFC") != std::string::npos;
-  if (const NamedPreTokenizer* known = find_pre_tokenizer(steps_, has_nfc)) {
+  const auto has_token = [this](std::string_view token) {
+    return ids_.contains(std::string(token));
+  };
+  if (const NamedPreTokenizer* known = find_pre_tokenizer(steps_, has_nfc, has_token)) {
     out_.pre = known->name;
     if (known->nfc != has_nfc) {
       warnings_.push_back(str("tokenizer.json: pre-tokenizer \"", known->name,
                               known->nfc ? "\" without NFC" : "\" with NFC",
-                              ": GGUF has no word for that"));
+                              ": GGUF cannot express this"));
     }
-    if (out_.pre == "llama-bpe" && ids_.contains("[gMASK]")) out_.pre = "glm4";
     return;
   }
   std::string steps;

@@ -181,9 +181,12 @@ TEST(HfTokenizer, KnowsFoldersWithoutTokenizerJson) {
   EXPECT_EQ(warnings.size(), 1U);
 }
 
-std::optional<std::string_view> pre_of(const std::string& steps, bool has_nfc = false) {
+std::optional<std::string_view> pre_of(const std::string& steps,
+                                       bool has_nfc = false,
+                                       std::string_view token = "") {
   const Json json = parse_json(R"({"type": "Sequence", "pretokenizers": [)" + steps + "]}", "test");
-  const NamedPreTokenizer* found = find_pre_tokenizer(pre_tokenizer_steps(json), has_nfc);
+  const NamedPreTokenizer* found = find_pre_tokenizer(
+      pre_tokenizer_steps(json), has_nfc, [&](std::string_view known) { return known == token; });
   return found == nullptr ? std::nullopt : std::optional(found->name);
 }
 
@@ -194,11 +197,12 @@ TEST(HfPreTokenizer, KnowsPublishedOnes) {
   };
   const std::string bytes = R"({"type": "ByteLevel", "use_regex": false})";
   const std::string digits = R"({"type": "Digits", "individual_digits": true},)";
-  EXPECT_EQ(pre_of(split(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|)"
-                         R"(\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|)"
-                         R"(\\s+(?!\\S)|\\s+)") +
-                   bytes),
-            "llama-bpe");
+  const std::string llama = split(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|)"
+                                  R"(\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|)"
+                                  R"(\\s+(?!\\S)|\\s+)") +
+                            bytes;
+  EXPECT_EQ(pre_of(llama), "llama-bpe");
+  EXPECT_EQ(pre_of(llama, false, "[gMASK]"), "glm4");
   // The line breaks may be themselves or escapes.
   const std::string coder = str(split(R"(\\s?\\p{L}+)"), split(R"(\\s?\\p{P}+)"),
                                 split("[一-龥ࠀ-一가-퟿]+"), digits, bytes);
