@@ -23,7 +23,7 @@ std::unique_ptr<WeightSource> make_synthetic(std::string name,
                                              std::int64_t vocab_size,
                                              const std::vector<SyntheticTensor>& tensors);
 
-// `size` tokens: the 256 bytes, then longer ones with the merges that make them, an end token last.
+// `size` tokens: the 256 bytes, then longer tokens with their merges, an end token last.
 // Throws Error when size is below 257.
 TokenizerData synthetic_vocabulary(std::int64_t size);
 

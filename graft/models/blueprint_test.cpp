@@ -1,4 +1,4 @@
-// The trees of the families: names and classes that rules match, and numbers of parameters.
+// The module trees of the families: names and classes that rules match, parameter counts.
 
 #include <array>
 #include <cmath>
@@ -43,7 +43,7 @@ void expect_module(const Blueprint& blueprint,
 
 struct Published {
   const char* folder;
-  double parameters;  // in billions, as the table beside the configs prints them
+  double parameters;  // in billions, from the README of the configs
   double used;
 };
 
@@ -118,7 +118,7 @@ TEST(Blueprint, DeepseekV3HasTheNamesAndClassesThatRulesMatch) {
   EXPECT_DOUBLE_EQ(blueprint.expert_share, 8.0 / 256.0);
 }
 
-TEST(Blueprint, PublishedFp8WeightsBringTheirScales) {
+TEST(Blueprint, PublishedFp8WeightsHaveScales) {
   const auto path = shared_data("configs/DeepSeek-V3/config.json");
   GRAFT_REQUIRE_SHARED(path);
   const Blueprint blueprint = blueprint_of(path);
@@ -160,7 +160,7 @@ void expect_stored(const formats::WeightSource& source, const plan::WeightSpec& 
   EXPECT_EQ(tensor->dtype, weight.dtype) << weight.name;
 }
 
-// Every weight a blueprint asks for is in the file with that shape, and nothing else is.
+// The weights of the blueprint are exactly the tensors of the file, with the same shapes.
 class GoldenBlueprint : public testing::TestWithParam<const char*> {};
 
 TEST_P(GoldenBlueprint, NamesExactlyTheWeightsOfTheCheckpoint) {
@@ -199,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(Blueprint,
                            return name;
                          });
 
-TEST(Blueprint, LlavaIsItsTextModelUnderTheNamesOfLlama) {
+TEST(Blueprint, LlavaIsALlamaTextModel) {
   const auto path = shared_data("golden/llava");
   GRAFT_REQUIRE_SHARED(path);
   const Blueprint blueprint = blueprint_of(path);
@@ -207,7 +207,7 @@ TEST(Blueprint, LlavaIsItsTextModelUnderTheNamesOfLlama) {
   EXPECT_EQ(at(blueprint, "model.layers.0.self_attn").class_name, "LlamaAttention");
 }
 
-TEST(Blueprint, RefusesAnActivationItCannotCompute) {
+TEST(Blueprint, RefusesUnsupportedActivations) {
   ModelConfig config;
   EXPECT_THROW(make_blueprint(config), Error);  // no family
   config.family = find_family("llama");

@@ -8,12 +8,11 @@ namespace {
 
 using plan::ModuleSpec;
 
-// Hugging Face builds the norms of the two latents without naming an epsilon: they keep the class's
-// default, whatever rms_norm_eps the config gives the other norms.
+// transformers gives the norms of the two latents no epsilon: they have the class's default, not
+// the config's rms_norm_eps.
 constexpr double kLatentNormEps = 1e-6;
 
-// YaRN as DeepSeek uses it sharpens the scores of a stretched context: by mscale for the query and
-// again for the key.
+// DeepSeek's YaRN scales the attention scores by mscale^2, once for the query and once for the key.
 float score_scale(const ModelConfig& config) {
   double scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
   if (config.rope.kind == RopeKind::Yarn && config.rope.mscale_all_dim != 0.0) {
@@ -25,8 +24,8 @@ float score_scale(const ModelConfig& config) {
 
 }  // namespace
 
-// Queries and keys of qk_nope_head_dim + qk_rope_head_dim; keys and values of all heads come from
-// one latent of kv_lora_rank, the rotary part of the key is shared by all heads.
+// Queries and keys have qk_nope_head_dim + qk_rope_head_dim elements; keys and values of all heads
+// are projections of one latent of kv_lora_rank, the rotary part of the key is shared by all heads.
 ModuleSpec Builder::latent_attention(std::int64_t layer, std::string_view rope_class) const {
   const std::string name = layer_name(layer) + ".self_attn";
   const MlaConfig& mla = config_.mla;

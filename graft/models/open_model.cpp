@@ -17,7 +17,7 @@ namespace {
 void fail_on_errors(const std::vector<plan::Finding>& findings) {
   if (!plan::has_errors(findings)) return;
   std::string text = plan::findings_text(findings);
-  text.pop_back();  // whoever prints an Error ends its line
+  text.pop_back();  // an Error has no line break at its end
   fail(text);
 }
 
@@ -52,11 +52,11 @@ void check_gpu_memory(const std::filesystem::path& path, Device device, std::uin
   fail(path.string(), ": the rules put ", bytes_text(needed), " of weights on ", to_string(device),
        ", which has ", bytes_text(free),
        " free; a rule for the experts (role: experts) or for some layers (name: "
-       "\"^model[.]layers[.]([2-9][0-9])[.]\") with device: cpu leaves them in main memory");
+       "\"^model[.]layers[.]([2-9][0-9])[.]\") with device: cpu keeps them in host memory");
 }
 
-// Weights that are rearranged are copied; the others are read from the file's pages, which the
-// system drops and reads again as it likes.
+// Repacked weights are copies in memory; the others stay in the page cache, which the system can
+// evict.
 void check_memory(const std::filesystem::path& path,
                   const plan::Plan& plan,
                   const OpenOptions& options) {
@@ -66,11 +66,10 @@ void check_memory(const std::filesystem::path& path,
   const std::uint64_t needed = plan::weight_bytes_on(plan, kCpu);
   const std::uint64_t free = options.memory != 0 ? options.memory : available_memory();
   if (!options.load.repack || free == 0 || needed <= free) return;
-  fail(
-      path.string(), ": its weights take ", bytes_text(needed), ", but ",
-      options.memory != 0 ? "only " : "the machine has only ", bytes_text(free),
-      options.memory != 0 ? " may be used" : " free",
-      "; choose a smaller type, or read them from the file as they are needed (--no-repack, slow)");
+  fail(path.string(), ": its weights take ", bytes_text(needed), ", but ",
+       options.memory != 0 ? "only " : "the machine has only ", bytes_text(free),
+       options.memory != 0 ? " may be used" : " free",
+       "; choose a smaller type, or run from the mapped file (--no-repack, slow)");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Frequencies of the rotary embedding, for every way of stretching them that a config can name.
+// Frequencies of the rotary embedding for every kind of RoPE scaling.
 
 #pragma once
 
@@ -9,10 +9,10 @@
 
 namespace graft::models {
 
-// YaRN's magnitude for a context stretched by `factor`: 0.1 * mscale * ln(factor) + 1.
+// YaRN's attention factor for a context extended by `factor`: 0.1 * mscale * ln(factor) + 1.
 double yarn_mscale(double factor, double mscale);
 
-// `freq_factors` is what GGUF's rope_freqs.weight holds, rotary_dim / 2 divisors; empty: none.
+// `freq_factors` is GGUF's rope_freqs.weight, rotary_dim / 2 divisors; empty: none.
 ops::RopeParams make_rope(const ModelConfig& config, std::span<const float> freq_factors);
 
 }  // namespace graft::models

@@ -1,5 +1,4 @@
-// The shapes of published models by short names, for files of random weights that run at their
-// speed.
+// Configurations of published models by short names, for benchmarks with random weights.
 
 #pragma once
 
@@ -14,7 +13,7 @@ namespace graft::models {
 struct Shape {
   std::string_view name;     // "llama-1b"
   std::string_view summary;  // "Llama-3.2-1B"
-  std::string_view config;   // as its config.json has it
+  std::string_view config;   // its config.json
 };
 
 std::span<const Shape> shapes();

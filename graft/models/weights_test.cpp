@@ -1,5 +1,5 @@
-// Weights by their Hugging Face names out of files that store them otherwise: the way from Hugging
-// Face to GGUF is done here by hand, the way back must give the same bytes.
+// Weights by their Hugging Face names from files that store them differently: the tests write the
+// GGUF form by hand, loading must restore the original.
 
 #include "graft/models/weights.h"
 
@@ -102,7 +102,7 @@ ModelConfig tiny(std::string_view model_type) {
   return config;
 }
 
-TEST(CheckpointWeights, SafetensorsAreTakenAsTheyAre) {
+TEST(CheckpointWeights, MapsSafetensorsWithoutCopy) {
   FakeCheckpoint source("safetensors", tiny("llama"));
   source->add("model.norm.weight", {4}, {1, 2, 3, 4});
   CheckpointWeights weights(source);
@@ -112,7 +112,7 @@ TEST(CheckpointWeights, SafetensorsAreTakenAsTheyAre) {
   EXPECT_FALSE(weights.contains("lm_head.weight"));
 }
 
-TEST(CheckpointWeights, SaysWhichWeightOfWhichFileIsMissing) {
+TEST(CheckpointWeights, NamesAMissingWeightAndItsFile) {
   FakeCheckpoint source("safetensors", tiny("llama"));
   CheckpointWeights weights(source);
   try {
@@ -123,7 +123,7 @@ TEST(CheckpointWeights, SaysWhichWeightOfWhichFileIsMissing) {
   }
 }
 
-TEST(CheckpointWeights, PairedRowsGoBackToHalves) {
+TEST(CheckpointWeights, RestoresHalvesFromPairedRows) {
   FakeCheckpoint source("GGUF v3", tiny("llama"));
   // One head of four rows: neighbours (0, 1), (2, 3) are the rows (0, 2) and (1, 3) of the halves.
   source->add("blk.0.attn_k.weight", {4, 2}, {0, 0, 2, 2, 1, 1, 3, 3});
@@ -134,7 +134,7 @@ TEST(CheckpointWeights, PairedRowsGoBackToHalves) {
   EXPECT_EQ(weights.get("model.layers.0.self_attn.q_proj.bias").decode(), counting(8));
 }
 
-TEST(CheckpointWeights, RowsOfQuantizedTypesMoveWhole) {
+TEST(CheckpointWeights, MovesWholeRowsOfQuantizedTypes) {
   FakeCheckpoint source("GGUF v3", tiny("llama"));
   const std::size_t row_bytes = bytes_of(DType::Q4_K, 256);
   source->add_bytes("blk.0.attn_k.weight", {4, 256}, DType::Q4_K, 4 * row_bytes);
@@ -146,7 +146,7 @@ TEST(CheckpointWeights, RowsOfQuantizedTypesMoveWhole) {
   EXPECT_EQ(std::memcmp(k_proj.data + 2 * row_bytes, stored + row_bytes, row_bytes), 0);
 }
 
-TEST(CheckpointWeights, ExpertsComeOutOfMergedTensors) {
+TEST(CheckpointWeights, TakesExpertsFromMergedTensors) {
   ModelConfig config = tiny("mixtral");
   config.moe.num_experts = 3;
   FakeCheckpoint source("GGUF v3", config);
@@ -159,7 +159,7 @@ TEST(CheckpointWeights, ExpertsComeOutOfMergedTensors) {
   EXPECT_THROW(weights.experts("model.layers.0.block_sparse_moe.experts", "down_proj"), Error);
 }
 
-TEST(CheckpointWeights, FewerExpertsThanTheConfigSaysAreMissing) {
+TEST(CheckpointWeights, ReportsMissingExperts) {
   ModelConfig config = tiny("qwen3_moe");
   config.moe.num_experts = 4;
   FakeCheckpoint source("GGUF v3", config);
@@ -169,7 +169,7 @@ TEST(CheckpointWeights, FewerExpertsThanTheConfigSaysAreMissing) {
   EXPECT_FALSE(weights.contains("model.layers.0.mlp.experts.3.up_proj.weight"));
 }
 
-TEST(CheckpointWeights, ExpertsComeOutOfFusedTensors) {
+TEST(CheckpointWeights, TakesExpertsFromFusedTensors) {
   ModelConfig config = tiny("qwen3_moe");
   config.moe.num_experts = 2;
   FakeCheckpoint source("safetensors", config);
@@ -182,7 +182,7 @@ TEST(CheckpointWeights, ExpertsComeOutOfFusedTensors) {
   EXPECT_EQ(weights.experts(experts, "down_proj")[1].decode(), counting(12, 12.0F));
 }
 
-TEST(CheckpointWeights, KvBIsJoinedFromItsTwoParts) {
+TEST(CheckpointWeights, JoinsKvBFromItsTwoTensors) {
   ModelConfig config = tiny("deepseek_v3");
   config.mla = {.q_lora_rank = 0,
                 .kv_lora_rank = 3,
@@ -212,7 +212,7 @@ TEST(CheckpointWeights, KvBIsJoinedFromItsTwoParts) {
   EXPECT_EQ(CheckpointWeights(old).get("model.layers.0.self_attn.kv_b_proj.weight").decode(), want);
 }
 
-TEST(CheckpointWeights, ATiedHeadIsTheEmbedding) {
+TEST(CheckpointWeights, UsesTheEmbeddingForATiedHead) {
   ModelConfig config = tiny("qwen2");
   config.tie_word_embeddings = true;
   FakeCheckpoint source("GGUF v3", config);
@@ -221,7 +221,7 @@ TEST(CheckpointWeights, ATiedHeadIsTheEmbedding) {
   EXPECT_EQ(weights.get("lm_head.weight").data, weights.get("model.embed_tokens.weight").data);
 }
 
-TEST(CheckpointWeights, LlavaTextHasEitherPrefix) {
+TEST(CheckpointWeights, FindsLlavaTextUnderEitherPrefix) {
   FakeCheckpoint source("safetensors", tiny("llava"));
   source->add("language_model.model.norm.weight", {4}, {1, 2, 3, 4});
   source->add("model.language_model.embed_tokens.weight", {8, 4}, counting(32));
@@ -230,7 +230,7 @@ TEST(CheckpointWeights, LlavaTextHasEitherPrefix) {
   EXPECT_TRUE(weights.contains("model.embed_tokens.weight"));
 }
 
-TEST(CheckpointWeights, Fp8WeightsBringTheirScales) {
+TEST(CheckpointWeights, LoadsScalesOfFp8Weights) {
   ModelConfig config = tiny("deepseek_v3");
   config.quantization = {.method = "fp8", .weight_block_size = {2, 2}};
   FakeCheckpoint source("safetensors", config);
@@ -249,7 +249,7 @@ TEST(CheckpointWeights, Fp8WeightsBringTheirScales) {
   }
 }
 
-TEST(CheckpointWeights, CheckNamesEverythingThatDoesNotFit) {
+TEST(CheckpointWeights, CheckNamesEveryWeightThatDoesNotFit) {
   ModelConfig config = tiny("llama");
   config.intermediate_size = 6;
   FakeCheckpoint source("safetensors", config);

@@ -27,15 +27,15 @@ std::string token_text(const Fields& fields, std::string_view key) {
   return "";
 }
 
-// Null when `value` is no object or has no such key.
+// Null when `value` is not an object or lacks the key.
 const Json* member(const Json& value, std::string_view key) {
   if (!value.is_object()) return nullptr;
   const auto found = value.find(key);
   return found == value.end() ? nullptr : &*found;
 }
 
-// Whether one normalizer or pre-tokenizer step puts a space before the text; nothing when it says
-// nothing about it.
+// Whether one normalizer or pre-tokenizer step puts a space before the text; nullopt when the step
+// does not say.
 std::optional<bool> prefix_of_step(const Json& step) {
   const Json* type = member(step, "type");
   if (type == nullptr) return std::nullopt;
@@ -106,7 +106,7 @@ void Reader::read_ids(const ModelTokens& model) {
   if (!out_.pad_id && model.pad_token_id && is_token(*model.pad_token_id)) {
     out_.pad_id = model.pad_token_id;
   }
-  // The tokenizer knows one end token, generation_config.json may list more.
+  // The tokenizer has one end token, generation_config.json may list more.
   for (const std::int64_t id : model.eos_token_ids) {
     if (!is_token(id)) continue;
     if (!out_.eos_id) {
@@ -121,7 +121,7 @@ void Reader::read_ids(const ModelTokens& model) {
   }
 }
 
-// "single" is what a text becomes: special tokens around {"Sequence": …}.
+// "single" is the template of one text: special tokens around {"Sequence": …}.
 void Reader::read_template_processing(const Json& processor) {
   const auto single = processor.find("single");
   if (single == processor.end() || !single->is_array() || single->empty()) return;
@@ -165,7 +165,7 @@ std::optional<bool> Reader::prefix_from_steps(const Json* step) const {
 
 void Reader::read_flags() {
   read_post_processor();
-  // Said in so many words, it holds; transformers rebuilds the template from it.
+  // An explicit flag wins: transformers rebuilds the template from it.
   if (const auto flag = config_.boolean("add_bos_token")) out_.add_bos = flag;
   if (const auto flag = config_.boolean("add_eos_token")) out_.add_eos = flag;
   out_.add_space_prefix = config_.boolean("add_prefix_space");
@@ -186,7 +186,7 @@ void Reader::read_chat_template(const std::string& jinja_file) {
     out_.chat_template = config_.text("chat_template", "");
     return;
   }
-  // Several, by name: the default one, else the first.
+  // A list of named templates: "default", else the first.
   for (const Json& entry : *value) {
     if (!entry.is_object() || !entry.contains("template")) continue;
     const Json& text = entry["template"];

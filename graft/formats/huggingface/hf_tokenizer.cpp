@@ -15,10 +15,10 @@
 namespace graft::formats {
 namespace {
 
-// A vocabulary larger than this is a broken file: ids are filled up to the highest.
+// A highest id above this is an error of the file: all ids up to the highest are allocated.
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 22;
 
-// llama.cpp's score for tokens that no merge may make.
+// llama.cpp's score for tokens that merging must not produce.
 constexpr float kNeverMerged = -1000.0F;
 
 bool is_byte_token(std::string_view token) {
@@ -66,11 +66,11 @@ class Builder {
   Fields model_;
   std::vector<std::string> steps_;  // of the pre-tokenizer
   std::unordered_map<std::string, std::int64_t> ids_;
-  std::int64_t num_outside_ = 0;  // tokens with ids that the model has no row for
+  std::int64_t num_outside_ = 0;  // tokens with ids past vocab_size
   TokenizerData out_;
 };
 
-// Files from before "byte_fallback" are known by the byte tokens themselves.
+// Files older than "byte_fallback" are recognized by their byte tokens.
 std::optional<Builder::Kind> Builder::find_kind() const {
   const Json* vocab = model_.find("vocab");
   const std::string type =
@@ -134,7 +134,7 @@ void Builder::place(std::int64_t id, const std::string& token, TokenType type) {
 void Builder::read_vocab() {
   const Json* vocab = model_.find("vocab");
   if (vocab == nullptr || !vocab->is_object()) {
-    problems_.emplace_back("\"model.vocab\" is no object");
+    problems_.emplace_back("\"model.vocab\" is not an object");
     return;
   }
   for (const auto& [token, id] : vocab->items()) {
@@ -155,14 +155,14 @@ void Builder::read_vocab() {
 void Builder::read_unigram_vocab() {
   const Json* vocab = model_.find("vocab");
   if (vocab == nullptr || !vocab->is_array()) {
-    problems_.emplace_back("\"model.vocab\" is no list");
+    problems_.emplace_back("\"model.vocab\" is not a list");
     return;
   }
   out_.scores.assign(out_.tokens.size(), kNeverMerged);
   std::size_t id = 0;
   for (const Json& entry : *vocab) {
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number()) {
-      problems_.push_back(str("\"model.vocab\" entry ", id, " is no [token, score]"));
+      problems_.push_back(str("\"model.vocab\" entry ", id, " is not [token, score]"));
       return;
     }
     place(static_cast<std::int64_t>(id), entry[0].get<std::string>(), TokenType::Normal);
@@ -171,12 +171,12 @@ void Builder::read_unigram_vocab() {
   }
 }
 
-// One "left right" string per merge, or since 2024 a pair, which may contain spaces; those become
-// the letter that byte-level BPE writes for a space.
+// One "left right" string per merge, or since 2024 a pair, which may contain spaces: they become
+// byte-level BPE's character for a space.
 void Builder::read_merges() {
   const Json* merges = model_.find("merges");
   if (merges == nullptr || !merges->is_array()) {
-    problems_.emplace_back("\"model.merges\" is no list");
+    problems_.emplace_back("\"model.merges\" is not a list");
     return;
   }
   const auto without_spaces = [](const std::string& part) {
@@ -193,7 +193,7 @@ void Builder::read_merges() {
       out_.merges.push_back(without_spaces(merge[0].get<std::string>()) + ' ' +
                             without_spaces(merge[1].get<std::string>()));
     } else {
-      problems_.push_back(str("\"model.merges\" entry ", out_.merges.size(), " is no pair"));
+      problems_.push_back(str("\"model.merges\" entry ", out_.merges.size(), " is not a pair"));
       return;
     }
   }
@@ -203,7 +203,7 @@ void Builder::read_added_tokens() {
   const Json* added = top_.find("added_tokens");
   if (added == nullptr) return;
   if (!added->is_array()) {
-    problems_.emplace_back("\"added_tokens\" is no list");
+    problems_.emplace_back("\"added_tokens\" is not a list");
     return;
   }
   for (const Json& entry : *added) {
@@ -234,7 +234,7 @@ void Builder::type_and_score(Kind kind) {
     TokenType& type = out_.types[id];
     if (type == TokenType::Normal && is_byte_token(out_.tokens[id])) type = TokenType::Byte;
     if (!is_spm) continue;
-    // SentencePiece numbers its pieces in the order in which they were merged.
+    // SentencePiece orders its pieces by merge rank.
     if (type == TokenType::Normal) out_.scores[id] = -static_cast<float>(id);
     if (type == TokenType::UserDefined || type == TokenType::Unused) {
       out_.scores[id] = kNeverMerged;
@@ -266,7 +266,7 @@ void Builder::find_pre(Kind kind) {
                           steps.empty() ? "none" : steps));
 }
 
-// What GGUF can say of the normaliser of a unigram model.
+// The part of a unigram model's normalizer that GGUF can express.
 void Builder::read_normalizer(const Json& json) {
   const auto text = [](const Json& object, const char* key) {
     const bool has = object.is_object() && object.contains(key) && object[key].is_string();
@@ -327,7 +327,7 @@ std::string read_text_file(const std::filesystem::path& path) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-std::optional<Json> read_if_there(const std::filesystem::path& path) {
+std::optional<Json> read_if_exists(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return std::nullopt;
   return read_json_file(path);
 }
@@ -349,15 +349,15 @@ TokenizerData read_hf_tokenizer_folder(const std::filesystem::path& folder,
   if (!std::filesystem::exists(path)) {
     for (const std::string_view other : {"tokenizer.model", "tiktoken.model", "vocab.json"}) {
       if (!std::filesystem::exists(folder / other)) continue;
-      warnings.push_back(str(other, " cannot be read, only tokenizer.json can: no tokenizer"));
+      warnings.push_back(str(other, " is not supported, only tokenizer.json is: no tokenizer"));
       break;
     }
     return {};
   }
   const std::string text = read_text_file(path);
   const Json tokenizer = parse_json(text, path.string());
-  const auto tokenizer_config = read_if_there(folder / "tokenizer_config.json");
-  const auto special_tokens_map = read_if_there(folder / "special_tokens_map.json");
+  const auto tokenizer_config = read_if_exists(folder / "tokenizer_config.json");
+  const auto special_tokens_map = read_if_exists(folder / "special_tokens_map.json");
   const HfTokenizerExtras extras = {
       .tokenizer_config = tokenizer_config ? &*tokenizer_config : nullptr,
       .special_tokens_map = special_tokens_map ? &*special_tokens_map : nullptr,

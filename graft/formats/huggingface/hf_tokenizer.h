@@ -11,7 +11,7 @@
 
 namespace graft::formats {
 
-// What stands beside tokenizer.json; null or empty where the folder has no such file.
+// The files beside tokenizer.json; null or empty for a missing file.
 struct HfTokenizerExtras {
   const Json* tokenizer_config = nullptr;
   const Json* special_tokens_map = nullptr;
@@ -19,7 +19,7 @@ struct HfTokenizerExtras {
 };
 
 // Ids without a token up to model.vocab_size become "[PAD<id>]", typed Unused. Throws Error
-// (subject: `where`) when the file is malformed. What is well-formed but not known is a warning.
+// (subject: `where`) when the file is malformed; unsupported content is a warning.
 TokenizerData read_hf_tokenizer(const Json& tokenizer,
                                 const HfTokenizerExtras& extras,
                                 const ModelTokens& model,

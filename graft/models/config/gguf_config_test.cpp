@@ -56,7 +56,7 @@ void expect_round_trip(const ModelConfig& config) {
   EXPECT_EQ(got, as_gguf_keeps_it(config));
 }
 
-TEST(GgufConfig, BringsBackEveryCheckpoint) {
+TEST(GgufConfig, RoundTripsEveryCheckpoint) {
   const auto golden = shared_data("golden");
   GRAFT_REQUIRE_SHARED(golden);
   std::vector<std::filesystem::path> folders = {shared_data("models/sprout")};
@@ -76,7 +76,7 @@ ModelConfig from_text(const std::string& text) {
   return read_hf_config(parse_json(text, "test"), nullptr, "test");
 }
 
-TEST(GgufConfig, BringsBackWhatLlamaCppHasNoKeyFor) {
+TEST(GgufConfig, RoundTripsWhatLlamaCppHasNoKeyFor) {
   expect_round_trip(from_text(R"({"model_type": "mistral", "sliding_window": 4096})"));
   expect_round_trip(from_text(R"({"model_type": "mistral", "sliding_window": null})"));
   expect_round_trip(from_text(R"({"model_type": "qwen2", "use_sliding_window": true,
@@ -147,7 +147,7 @@ GgufMetadata foreign(const std::string& arch) {
   return metadata;
 }
 
-TEST(GgufConfig, ReadsOldDeepseekFilesWithWholeKvB) {
+TEST(GgufConfig, ReadsOldDeepseekFilesWithUnsplitKvB) {
   GgufMetadata metadata = foreign("deepseek2");
   const auto integer = [&](const std::string& key, std::uint32_t value) {
     metadata.set("deepseek2." + key, value);
@@ -185,7 +185,7 @@ TEST(GgufConfig, ReadsOldDeepseekFilesWithWholeKvB) {
   EXPECT_EQ(read_gguf_config(metadata, tensors, "test").family->model_type(), "deepseek_v3");
 }
 
-TEST(GgufConfig, TellsTheFamiliesOfLlamaApart) {
+TEST(GgufConfig, DistinguishesTheFamiliesOfArchitectureLlama) {
   GgufMetadata metadata = foreign("llama");
   EXPECT_EQ(read_gguf_config(metadata, {}, "test").family->model_type(), "llama");
   const std::vector<TensorInfo> tensors = {tensor("rope_freqs.weight"), tensor("output.weight")};
@@ -209,7 +209,7 @@ std::string error_of(const GgufMetadata& metadata) {
   return "no error";
 }
 
-TEST(GgufConfig, SaysWhatIsWrong) {
+TEST(GgufConfig, NamesTheWrongKey) {
   EXPECT_EQ(error_of({}), "a.gguf: metadata key \"general.architecture\" is missing");
   EXPECT_EQ(error_of(foreign("gpt2")).find("a.gguf: \"general.architecture\" is \"gpt2\""), 0);
   GgufMetadata metadata = foreign("llama");

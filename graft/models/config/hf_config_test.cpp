@@ -255,7 +255,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, PublishedTest, testing::Values(
     Published{"Qwen3-30B-A3B",    "qwen3_moe",   48, 2048,  32,   4, 128, 128, 151936, 128, 8, RopeKind::Default}));
 // clang-format on
 
-TEST(HfConfig, ReadsDetailsOfPublishedGiants) {
+TEST(HfConfig, ReadsDetailsOfPublishedConfigs) {
   const auto path = shared_data("configs");
   GRAFT_REQUIRE_SHARED(path);
   const ModelConfig v3 = read_folder(path / "DeepSeek-V3");
@@ -286,7 +286,7 @@ TEST(HfConfig, ReadsSprout) {
   EXPECT_EQ(got.head_dim, 96);
 }
 
-TEST(HfConfig, TakesTheDefaultsOfTransformers) {
+TEST(HfConfig, UsesTheDefaultsOfTransformers) {
   const ModelConfig llama = read_text(R"({"model_type": "llama"})");
   EXPECT_EQ(llama.hidden_size, 4096);
   EXPECT_EQ(llama.num_key_value_heads, 32);
@@ -303,7 +303,7 @@ TEST(HfConfig, TakesTheDefaultsOfTransformers) {
 }
 
 // The text_config of published LLaVA checkpoints names only what differs from Llama's defaults.
-TEST(HfConfig, FillsTheTextModelOfLlava) {
+TEST(HfConfig, UsesTheDefaultsOfLlamaForLlava) {
   const ModelConfig llava = read_text(R"({"model_type": "llava", "image_token_index": 32000,
       "text_config": {"max_position_embeddings": 4096, "model_type": "llama", "vocab_size": 32064},
       "vision_config": {"hidden_size": 1024, "image_size": 336, "intermediate_size": 4096,
@@ -316,7 +316,7 @@ TEST(HfConfig, FillsTheTextModelOfLlava) {
   EXPECT_EQ(llava.vision->feature_layer, -2);
 }
 
-TEST(HfConfig, KeepsAWindowOnlyWhereTheFamilyUsesIt) {
+TEST(HfConfig, ReadsAWindowOnlyForFamiliesThatHaveOne) {
   const std::string qwen = R"({"model_type": "qwen2", "num_hidden_layers": 30,)";
   EXPECT_EQ(read_text(qwen + R"("sliding_window": 64})").sliding_window, 0);
   const ModelConfig used = read_text(qwen + R"("sliding_window": 64, "use_sliding_window": true})");
@@ -375,7 +375,7 @@ TEST(HfConfig, ReportsAllBadValuesAtOnce) {
   EXPECT_NE(error.find(R"("intermediate_size" is 1e+30)"), std::string::npos);
 }
 
-TEST(HfConfig, RefusesShapesThatCannotBe) {
+TEST(HfConfig, RefusesInvalidShapes) {
   EXPECT_NE(error_of(R"({"model_type": "llama", "num_attention_heads": 3})").find("divisor"),
             std::string::npos);
   EXPECT_NE(error_of(R"({"model_type": "llama", "num_key_value_heads": 5})").find("divisor"),

@@ -103,7 +103,7 @@ TEST(Names, ReadOldMixtralFiles) {
   EXPECT_TRUE(to_huggingface(config, "blk.1.ffn_down.8.weight").empty());
 }
 
-TEST(Names, KnowBothPrefixesOfLlava) {
+TEST(Names, HaveBothPrefixesOfLlava) {
   const ModelConfig config = config_of(R"({"model_type": "llava"})");
   EXPECT_EQ(to_gguf(config, "language_model.model.norm.weight"),
             (Names{{.name = "output_norm.weight"}}));
@@ -117,7 +117,7 @@ TEST(Names, KnowBothPrefixesOfLlava) {
                    {.name = "model.language_model.embed_tokens.weight"}}));
 }
 
-TEST(Names, HaveNoSlotForTheRest) {
+TEST(Names, LeaveOutWhatGgufDoesNotStore) {
   const ModelConfig tied = config_of(R"({"model_type": "llama", "tie_word_embeddings": true})");
   for (const std::string_view name :
        {"lm_head.weight", "model.layers.0.self_attn.rotary_emb.inv_freq", "model.layers.32.x",
