@@ -121,6 +121,17 @@ ModuleSpec Builder::decoder_layer(std::int64_t layer, ModuleSpec self_attn, Modu
   return module;
 }
 
+ModuleSpec Builder::sandwich_layer(std::int64_t layer, ModuleSpec self_attn, ModuleSpec mlp) const {
+  const std::string name = layer_name(layer);
+  ModuleSpec module = decoder_layer(layer, std::move(self_attn), std::move(mlp));
+  std::vector<ModuleSpec>& children = module.children;
+  children.insert(children.begin() + 2, norm(name + ".post_self_attn_layernorm",
+                                             config_.hidden_size, config_.rms_norm_eps));
+  children.push_back(norm(name + ".post_mlp_layernorm", config_.hidden_size, config_.rms_norm_eps));
+  set_layer(module, layer);
+  return module;
+}
+
 ModuleSpec Builder::attention(std::int64_t layer) const {
   const std::string name = layer_name(layer) + ".self_attn";
   const std::int64_t hidden = config_.hidden_size;

@@ -41,6 +41,12 @@ class Builder {
                                  plan::ModuleSpec self_attn,
                                  plan::ModuleSpec mlp) const;
 
+  // The same with a norm after each block, before the add: post_self_attn_layernorm and
+  // post_mlp_layernorm.
+  plan::ModuleSpec sandwich_layer(std::int64_t layer,
+                                  plan::ModuleSpec self_attn,
+                                  plan::ModuleSpec mlp) const;
+
   // Grouped-query attention, with biases and norms of q and k where the config has them.
   plan::ModuleSpec attention(std::int64_t layer) const;
   // Multi-head latent attention.
