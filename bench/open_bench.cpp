@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "graft/base/error.h"
-#include "graft/formats/weight_source.h"
+#include "graft/models/checkpoint.h"
 
 namespace {
 
@@ -16,7 +16,7 @@ void open_and_list(const char* path) {
   std::size_t bytes = 0;
   for (int round = 0; round < 21; ++round) {
     const auto start = std::chrono::steady_clock::now();
-    const auto source = graft::formats::open_weights(path);
+    const auto source = graft::models::open_checkpoint(path);
     bytes = 0;
     for (const graft::formats::TensorInfo& tensor : source->tensors())
       bytes += tensor.data.size();

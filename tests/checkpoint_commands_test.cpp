@@ -8,7 +8,7 @@
 
 #include "graft/base/text/json.h"
 #include "graft/base/version.h"
-#include "graft/formats/weight_source.h"
+#include "graft/models/checkpoint.h"
 #include "graft/testing/golden.h"
 
 #include "tests/program.h"
@@ -94,8 +94,8 @@ TEST(Quantize, OneStepEqualsTwoSteps) {
       run_program({"quantize", sprout.string(), in_one_step, "Q4_K_M", "-t", "3"});
   ASSERT_EQ(direct.exit_code, 0) << direct.err;
   EXPECT_NE(direct.err.find("no multiple of 256"), std::string::npos) << direct.err;
-  const auto one = formats::open_weights(in_one_step);
-  const auto two = formats::open_weights(in_two_steps);
+  const auto one = models::open_checkpoint(in_one_step);
+  const auto two = models::open_checkpoint(in_two_steps);
   ASSERT_EQ(one->tensors().size(), two->tensors().size());
   for (const formats::TensorInfo& tensor : one->tensors()) {
     const formats::TensorInfo* other = two->find(tensor.name);

@@ -62,7 +62,7 @@ models::OpenOptions open_options(const LlmConfig& config) {
   return options;
 }
 
-std::optional<tokenizer::Tokenizer> tokenizer_of(const formats::WeightSource& source) {
+std::optional<tokenizer::Tokenizer> tokenizer_of(const models::Checkpoint& source) {
   if (source.tokenizer().empty()) return std::nullopt;
   return tokenizer::Tokenizer(source.tokenizer());
 }
@@ -345,7 +345,7 @@ const tokenizer::Tokenizer* LLM::tokenizer() const {
   return state_->tokenizer ? &*state_->tokenizer : nullptr;
 }
 
-const formats::WeightSource& LLM::source() const {
+const models::Checkpoint& LLM::source() const {
   return state_->open.source();
 }
 

@@ -20,7 +20,7 @@
 #include "graft/engine/config.h"
 #include "graft/engine/request.h"
 #include "graft/engine/sampling_params.h"
-#include "graft/formats/weight_source.h"
+#include "graft/models/checkpoint.h"
 #include "graft/ops/profiler.h"
 #include "graft/plan/plan.h"
 #include "graft/tokenizer/tokenizer.h"
@@ -129,7 +129,7 @@ class LLM {
 
   // Null when the checkpoint has no tokenizer; then prompts must be token ids.
   const tokenizer::Tokenizer* tokenizer() const;
-  const formats::WeightSource& source() const;
+  const models::Checkpoint& source() const;
   const plan::Plan& plan() const;      // operator and device of every module
   const EngineConfig& config() const;  // with defaults resolved
   EngineStats stats() const;           // as of the last step

@@ -8,27 +8,27 @@ namespace {
 constexpr std::array<std::string_view, 5> kRopeNames = {"default", "linear", "dynamic", "llama3",
                                                         "yarn"};
 
-Json rope_json(const formats::RopeConfig& rope) {
+Json rope_json(const models::RopeConfig& rope) {
   Json json = {{"rope_type", name(rope.kind)}, {"rope_theta", rope.theta}};
   if (rope.has_freq_factors) json["freq_factors"] = true;
-  if (rope.kind == formats::RopeKind::Default) return json;
+  if (rope.kind == models::RopeKind::Default) return json;
   json["factor"] = rope.factor;
   if (rope.original_max_position_embeddings > 0)
     json["original_max_position_embeddings"] = rope.original_max_position_embeddings;
-  if (rope.kind == formats::RopeKind::Yarn) {
+  if (rope.kind == models::RopeKind::Yarn) {
     json["beta_fast"] = rope.beta_fast;
     json["beta_slow"] = rope.beta_slow;
     json["mscale"] = rope.mscale;
     json["mscale_all_dim"] = rope.mscale_all_dim;
   }
-  if (rope.kind == formats::RopeKind::Llama3) {
+  if (rope.kind == models::RopeKind::Llama3) {
     json["low_freq_factor"] = rope.low_freq_factor;
     json["high_freq_factor"] = rope.high_freq_factor;
   }
   return json;
 }
 
-Json moe_json(const formats::MoeConfig& moe) {
+Json moe_json(const models::MoeConfig& moe) {
   static constexpr std::array<std::string_view, 3> kMethods = {"greedy", "group_limited_greedy",
                                                                "noaux_tc"};
   return {
@@ -39,7 +39,7 @@ Json moe_json(const formats::MoeConfig& moe) {
       {"shared_expert_intermediate_size", moe.shared_expert_intermediate_size},
       {"shared_expert_gate", moe.shared_expert_gate},
       {"first_k_dense_replace", moe.first_k_dense_replace},
-      {"scoring_func", moe.scoring_func == formats::ScoringFunc::Sigmoid ? "sigmoid" : "softmax"},
+      {"scoring_func", moe.scoring_func == models::RouterScoring::Sigmoid ? "sigmoid" : "softmax"},
       {"topk_method", kMethods[static_cast<std::size_t>(moe.topk_method)]},
       {"n_group", moe.n_group},
       {"topk_group", moe.topk_group},
@@ -47,7 +47,7 @@ Json moe_json(const formats::MoeConfig& moe) {
       {"routed_scaling_factor", moe.routed_scaling_factor}};
 }
 
-Json mla_json(const formats::MlaConfig& mla) {
+Json mla_json(const models::MlaConfig& mla) {
   return {{"q_lora_rank", mla.q_lora_rank},
           {"kv_lora_rank", mla.kv_lora_rank},
           {"qk_nope_head_dim", mla.qk_nope_head_dim},
@@ -55,7 +55,7 @@ Json mla_json(const formats::MlaConfig& mla) {
           {"v_head_dim", mla.v_head_dim}};
 }
 
-Json vision_json(const formats::VisionConfig& vision) {
+Json vision_json(const models::VisionConfig& vision) {
   return {{"hidden_size", vision.hidden_size},
           {"intermediate_size", vision.intermediate_size},
           {"num_hidden_layers", vision.num_hidden_layers},
@@ -66,11 +66,11 @@ Json vision_json(const formats::VisionConfig& vision) {
 
 }  // namespace
 
-std::string_view name(formats::RopeKind kind) {
+std::string_view name(models::RopeKind kind) {
   return kRopeNames[static_cast<std::size_t>(kind)];
 }
 
-Json to_json(const formats::ModelConfig& config) {
+Json to_json(const models::ModelConfig& config) {
   Json json = {{"vocab_size", config.vocab_size},
                {"hidden_size", config.hidden_size},
                {"intermediate_size", config.intermediate_size},

@@ -5,11 +5,11 @@
 #include <string_view>
 
 #include "graft/base/text/json.h"
-#include "graft/formats/model_config.h"
+#include "graft/models/config/model_config.h"
 
 namespace graft::cli {
 
-std::string_view name(formats::RopeKind kind);
-Json to_json(const formats::ModelConfig& config);
+std::string_view name(models::RopeKind kind);
+Json to_json(const models::ModelConfig& config);
 
 }  // namespace graft::cli

@@ -16,7 +16,7 @@
 #include "graft/base/text/units.h"
 #include "graft/cli/commands.h"
 #include "graft/convert/job.h"
-#include "graft/formats/weight_source.h"
+#include "graft/models/checkpoint.h"
 
 namespace graft::cli {
 namespace {
@@ -51,7 +51,7 @@ void print_types(const convert::Job& job) {
 }
 
 void convert_file(const Options& options, const char* label) {
-  const std::unique_ptr<formats::WeightSource> source = formats::open_weights(options.in);
+  const std::unique_ptr<models::Checkpoint> source = models::open_checkpoint(options.in);
   check_not_input(*source, options.out);
   const convert::Job job = convert::plan_job(*source, options.type);
   ThreadPool pool(options.threads);

@@ -20,14 +20,15 @@
 #include "graft/cli/parts.h"
 #include "graft/cli/terminal.h"
 #include "graft/formats/read_tokenizer.h"
-#include "graft/formats/weight_source.h"
+#include "graft/models/checkpoint.h"
+#include "graft/models/families/family.h"
 
 namespace graft::cli {
 namespace {
 
-using formats::ModelConfig;
 using formats::TensorInfo;
-using formats::WeightSource;
+using models::Checkpoint;
+using models::ModelConfig;
 
 struct Tally {
   std::int64_t tensors = 0;
@@ -48,7 +49,7 @@ struct Summary {
   double active_parameters = 0;  // per token
 };
 
-Summary summarize(const WeightSource& source) {
+Summary summarize(const Checkpoint& source) {
   Summary summary;
   for (const TensorInfo& tensor : source.tensors()) {
     const Part part = part_of(source.config(), tensor.name);
@@ -56,7 +57,7 @@ Summary summarize(const WeightSource& source) {
     summary.by_part[part].add(tensor);
     if (part != Part::Scales) summary.all.add(tensor);
     if (part == Part::Scales || part == Part::NextToken) continue;
-    const formats::MoeConfig& moe = source.config().moe;
+    const models::MoeConfig& moe = source.config().moe;
     const double share =
         part == Part::RoutedExperts
             ? static_cast<double>(moe.num_experts_per_tok) / static_cast<double>(moe.num_experts)
@@ -64,6 +65,15 @@ Summary summarize(const WeightSource& source) {
     summary.active_parameters += share * static_cast<double>(tensor.num_elems());
   }
   return summary;
+}
+
+// A safetensors file without config.json has no family.
+std::string_view model_type(const ModelConfig& config) {
+  return config.family == nullptr ? "unknown" : config.family->model_type();
+}
+
+std::string_view hf_class(const ModelConfig& config) {
+  return config.family == nullptr ? "unknown" : config.family->hf_class;
 }
 
 void row(const char* label, const std::string& text) {
@@ -87,11 +97,11 @@ std::string attention_text(const ModelConfig& config) {
   return text;
 }
 
-std::string experts_text(const formats::MoeConfig& moe) {
+std::string experts_text(const models::MoeConfig& moe) {
   std::string text = fmt::format("{} of size {}, {} per token", moe.num_experts,
                                  moe.moe_intermediate_size, moe.num_experts_per_tok);
   if (moe.n_group > 1) text += fmt::format(" from {} of {} groups", moe.topk_group, moe.n_group);
-  text += moe.scoring_func == formats::ScoringFunc::Sigmoid ? ", sigmoid" : ", softmax";
+  text += moe.scoring_func == models::RouterScoring::Sigmoid ? ", sigmoid" : ", softmax";
   if (moe.shared_expert_intermediate_size > 0)
     text += fmt::format(", shared {}", moe.shared_expert_intermediate_size);
   return text;
@@ -124,11 +134,10 @@ std::string tokenizer_text(const formats::TokenizerData& tokenizer) {
   return text;
 }
 
-void print_model(const WeightSource& source, const Summary& summary) {
+void print_model(const Checkpoint& source, const Summary& summary) {
   const ModelConfig& config = source.config();
-  const formats::ArchitectureInfo& architecture = info(config.architecture);
   fmt::print("{} ({}, {})\n", config.name.empty() ? "unnamed model" : config.name,
-             architecture.model_type, architecture.hf_class);
+             model_type(config), hf_class(config));
   row("checkpoint",
       fmt::format("{}, {} {}, {}", source.format(), source.files().size(),
                   source.files().size() == 1 ? "file" : "files", bytes_text(summary.all.bytes)));
@@ -157,7 +166,7 @@ void print_tally(const char* title, const std::map<Key, Tally>& tallies, Name ke
   }
 }
 
-void print_tensors(const WeightSource& source) {
+void print_tensors(const Checkpoint& source) {
   fmt::print("\n");
   for (const TensorInfo& tensor : source.tensors()) {
     const std::string shape = fmt::format("[{}]", fmt::join(tensor.shape, ", "));
@@ -182,11 +191,11 @@ Json tokenizer_json(const formats::TokenizerData& tokenizer) {
           {"chat_template", tokenizer.chat_template}};
 }
 
-Json model_json(const WeightSource& source, const Summary& summary, bool with_tensors) {
+Json model_json(const Checkpoint& source, const Summary& summary, bool with_tensors) {
   const ModelConfig& config = source.config();
   Json json = {{"name", config.name},
-               {"model_type", info(config.architecture).model_type},
-               {"architecture", info(config.architecture).hf_class},
+               {"model_type", model_type(config)},
+               {"architecture", hf_class(config)},
                {"format", source.format()},
                {"files", Json::array()},
                {"parameters", summary.all.elems},
@@ -236,7 +245,7 @@ void inspect(const Options& options) {
     inspect_vocabulary(path, options.json);
     return;
   }
-  const std::unique_ptr<WeightSource> source = formats::open_weights(path);
+  const std::unique_ptr<Checkpoint> source = models::open_checkpoint(path);
   const Summary summary = summarize(*source);
   if (options.json) {
     // Tensor names may be invalid UTF-8; invalid bytes are replaced.

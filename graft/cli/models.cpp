@@ -16,7 +16,8 @@
 #include "graft/cli/options/model_options.h"
 #include "graft/cli/parts.h"
 #include "graft/cli/terminal.h"
-#include "graft/formats/weight_source.h"
+#include "graft/models/checkpoint.h"
+#include "graft/models/families/family.h"
 
 namespace graft::cli {
 namespace {
@@ -33,8 +34,9 @@ Described describe(const api::ModelEntry& entry, std::uint64_t free) {
   Described model = {.entry = entry};
   model.fits = free == 0 || entry.bytes <= free;
   try {
-    const auto source = formats::open_weights(entry.path);
-    model.type = fmt::format("{} {}", formats::info(source->config().architecture).model_type,
+    const auto source = models::open_checkpoint(entry.path);
+    const models::Family* family = source->config().family;
+    model.type = fmt::format("{} {}", family == nullptr ? "unknown" : family->model_type(),
                              type_text(*source));
   } catch (const Error& error) {
     model.problem = error.what();

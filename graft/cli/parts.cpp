@@ -63,7 +63,7 @@ std::string_view name(Part part) {
   return kNames[static_cast<std::size_t>(part)];
 }
 
-Part part_of(const formats::ModelConfig& config, std::string_view tensor_name) {
+Part part_of(const models::ModelConfig& config, std::string_view tensor_name) {
   if (tensor_name == "output.weight") return Part::Head;
   const auto* row = std::ranges::find_if(kRows, [&](const PartRow& r) {
     return tensor_name.find(r.pattern) != std::string_view::npos;

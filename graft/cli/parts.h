@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "graft/formats/model_config.h"
 #include "graft/formats/weight_source.h"
+#include "graft/models/config/model_config.h"
 
 namespace graft::cli {
 
@@ -30,7 +30,7 @@ enum class Part : std::uint8_t {
 std::string_view name(Part part);
 
 // By the Hugging Face or GGUF name of the tensor.
-Part part_of(const formats::ModelConfig& config, std::string_view tensor_name);
+Part part_of(const models::ModelConfig& config, std::string_view tensor_name);
 
 // The file type of a GGUF file ("Q4_K_M"), else the tensor type with the most bytes.
 std::string type_text(const formats::WeightSource& source);

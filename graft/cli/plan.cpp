@@ -11,7 +11,7 @@
 #include "graft/cli/commands.h"
 #include "graft/cli/options/model_options.h"
 #include "graft/cli/options/rule_options.h"
-#include "graft/models/family.h"
+#include "graft/models/make_blueprint.h"
 #include "graft/perf/estimate.h"
 #include "graft/plan/report.h"
 
@@ -84,8 +84,8 @@ Json estimate_json(const PlannedModel& model, const perf::Estimate& estimate) {
 int plan_model(const Options& options) {
   const perf::MachineFigures machine = options.machine.figures();
   if (options.automatic) {
-    const auto source = formats::open_weights(options.model.path());
-    const plan::Blueprint blueprint = models::make_blueprint(source->config(), source.get());
+    const auto source = models::open_checkpoint(options.model.path());
+    const plan::Blueprint blueprint = models::make_blueprint(*source);
     fmt::print("{}", perf::auto_rules(blueprint, machine, options.load));
     return 0;
   }

@@ -15,7 +15,7 @@
 #include "graft/cli/commands.h"
 #include "graft/convert/job.h"
 #include "graft/formats/synthetic.h"
-#include "graft/models/family.h"
+#include "graft/models/make_blueprint.h"
 #include "graft/models/shapes.h"
 
 namespace graft::cli {
@@ -41,13 +41,14 @@ std::vector<formats::SyntheticTensor> tensors_of(const plan::Blueprint& blueprin
 }
 
 void synthesize(const Options& options) {
-  formats::ModelConfig config = models::shape_config(options.shape);
+  models::ModelConfig config = models::shape_config(options.shape);
   if (options.layers > 0) config.num_hidden_layers = options.layers;
   config.num_nextn_predict_layers = 0;
   config.quantization = {};
-  const auto source =
-      formats::make_synthetic(config, tensors_of(models::make_blueprint(config, nullptr)));
-  const convert::Job job = convert::plan_job(*source, options.type);
+  auto weights = formats::make_synthetic(config.name, config.vocab_size,
+                                         tensors_of(models::make_blueprint(config)));
+  const models::Checkpoint source(std::move(weights), config);
+  const convert::Job job = convert::plan_job(source, options.type);
   ThreadPool pool(options.threads);
   Progress progress("synth", job.input_bytes(), stderr);
   for (const std::string& note : job.notes)

@@ -14,7 +14,7 @@
 #include "graft/cli/commands.h"
 #include "graft/cli/options/model_options.h"
 #include "graft/cli/terminal.h"
-#include "graft/formats/weight_source.h"
+#include "graft/models/checkpoint.h"
 
 namespace graft::cli {
 namespace {
@@ -59,7 +59,7 @@ void render(const Options& options) {
   chat::RenderInput input;
   formats::TokenizerData data;
   if (!options.model.text.empty() || options.chat_template.empty())
-    data = formats::open_weights(options.model.path())->tokenizer();
+    data = models::open_checkpoint(options.model.path())->tokenizer();
   chat::set_special_tokens(input, data);
   if (options.has_bos) input.bos_token = options.bos;
   if (options.has_eos) input.eos_token = options.eos;

@@ -18,7 +18,7 @@
 #include "graft/cli/commands.h"
 #include "graft/cli/options/rule_options.h"
 #include "graft/convert/job.h"
-#include "graft/formats/weight_source.h"
+#include "graft/models/checkpoint.h"
 
 namespace graft::cli {
 namespace {
@@ -40,7 +40,7 @@ class ConvertedFile {
  public:
   ConvertedFile(const std::string& folder, const std::string& type)
       : path_(fs::temp_directory_path() / fmt::format("graft_verify_{}.gguf", ::getpid())) {
-    const auto source = formats::open_weights(folder);
+    const auto source = models::open_checkpoint(folder);
     const convert::Job job = convert::plan_job(*source, type);
     ThreadPool pool;
     Progress progress("convert", job.input_bytes(), stderr);

@@ -13,12 +13,12 @@
 #include "graft/convert/mix.h"
 #include "graft/convert/recipe.h"
 #include "graft/formats/gguf/metadata.h"
-#include "graft/formats/weight_source.h"
+#include "graft/models/checkpoint.h"
 
 namespace graft::convert {
 
 struct Job {
-  const formats::WeightSource* source = nullptr;
+  const models::Checkpoint* source = nullptr;
   formats::GgufMetadata metadata;
   std::vector<Recipe> recipes;
   std::vector<std::string> notes;  // for the user, one line each: type fallbacks, dropped tensors
@@ -31,7 +31,7 @@ struct Job {
 // merged and permuted into GGUF's layout. `type` is the name of a mix, or "auto" for the type of
 // the checkpoint (BF16 for FP8 checkpoints). Throws Error when tensors are missing or have wrong
 // shapes.
-Job plan_job(const formats::WeightSource& source, std::string_view type);
+Job plan_job(const models::Checkpoint& source, std::string_view type);
 
 // Writes the file; `progress` counts input bytes. Throws Error. The file gets its name only when it
 // is complete.

@@ -10,7 +10,7 @@
 namespace graft::convert {
 namespace {
 
-using formats::ModelConfig;
+using models::ModelConfig;
 
 // clang-format off
 constexpr std::array kMixes = {

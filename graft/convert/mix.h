@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "graft/formats/model_config.h"
+#include "graft/models/config/model_config.h"
 #include "graft/tensor/dtype.h"
 
 namespace graft::convert {
@@ -38,7 +38,7 @@ struct TypeChoice {
 
 // Only for tensors that are is_quantizable(); the others keep their type.
 TypeChoice choose_type(const Mix& mix,
-                       const formats::ModelConfig& config,
+                       const models::ModelConfig& config,
                        const TensorShape& tensor);
 
 // False for norms, biases, routers and other vectors: they are small, and sensitive to rounding.

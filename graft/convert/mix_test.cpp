@@ -7,8 +7,8 @@
 namespace graft::convert {
 namespace {
 
-formats::ModelConfig llama(std::int64_t num_layers) {
-  formats::ModelConfig config;
+models::ModelConfig llama(std::int64_t num_layers) {
+  models::ModelConfig config;
   config.num_hidden_layers = num_layers;
   config.num_attention_heads = 32;
   config.num_key_value_heads = 8;
@@ -16,7 +16,7 @@ formats::ModelConfig llama(std::int64_t num_layers) {
 }
 
 DType type_in(const char* mix,
-              const formats::ModelConfig& config,
+              const models::ModelConfig& config,
               const char* name,
               std::int64_t row_elems = 4096) {
   return choose_type(find_mix(mix), config, {.name = name, .shape = {64, row_elems}}).type;
@@ -35,7 +35,7 @@ TEST(Mix, FindsNamesCaseInsensitively) {
 }
 
 TEST(Mix, Q4KMGivesMoreBitsToTheSameLayersAsLlamaCpp) {
-  const formats::ModelConfig config = llama(32);
+  const models::ModelConfig config = llama(32);
   // Of 32 layers: 0-3, 28-31 and every third from 6 on.
   for (std::int64_t layer = 0; layer < 32; ++layer) {
     const bool more = layer < 4 || layer >= 28 || (layer - 4) % 3 == 2;
@@ -48,14 +48,14 @@ TEST(Mix, Q4KMGivesMoreBitsToTheSameLayersAsLlamaCpp) {
 }
 
 TEST(Mix, TiedEmbeddingsGetTheTypeOfTheHead) {
-  formats::ModelConfig config = llama(4);
+  models::ModelConfig config = llama(4);
   config.tie_word_embeddings = true;
   EXPECT_EQ(type_in("Q4_K_M", config, "token_embd.weight"), DType::Q6_K);
   EXPECT_EQ(type_in("Q8_0", config, "token_embd.weight"), DType::Q8_0);
 }
 
 TEST(Mix, EightExpertModelsGetMoreBitsForAttention) {
-  formats::ModelConfig config = llama(32);
+  models::ModelConfig config = llama(32);
   config.moe.num_experts = 8;
   EXPECT_EQ(type_in("Q4_K_M", config, "blk.9.attn_v.weight"), DType::Q8_0);
   EXPECT_EQ(type_in("Q4_K_M", config, "blk.9.attn_k.weight"), DType::Q8_0);
@@ -63,7 +63,7 @@ TEST(Mix, EightExpertModelsGetMoreBitsForAttention) {
 }
 
 TEST(Mix, RowsThatDoNotFillABlockFallBack) {
-  const formats::ModelConfig config = llama(4);
+  const models::ModelConfig config = llama(4);
   EXPECT_EQ(type_in("Q4_K_M", config, "blk.1.attn_q.weight", 96), DType::Q5_0);
   EXPECT_EQ(type_in("Q6_K", config, "blk.1.attn_q.weight", 96), DType::Q8_0);
   EXPECT_EQ(type_in("IQ4_XS", config, "blk.1.attn_q.weight", 96), DType::IQ4_NL);
@@ -74,7 +74,7 @@ TEST(Mix, RowsThatDoNotFillABlockFallBack) {
 }
 
 TEST(Mix, Mxfp4AppliesToExpertsOnly) {
-  const formats::ModelConfig config = llama(4);
+  const models::ModelConfig config = llama(4);
   EXPECT_EQ(type_in("MXFP4", config, "blk.1.ffn_up_exps.weight"), DType::MXFP4);
   EXPECT_EQ(type_in("MXFP4", config, "blk.1.attn_q.weight"), DType::Q8_0);
 }

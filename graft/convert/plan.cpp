@@ -10,12 +10,11 @@
 namespace graft::convert {
 namespace {
 
-using formats::Layout;
 using formats::TensorInfo;
-using formats::WeightSource;
+using models::Checkpoint;
 
 // "auto" keeps the type of most of the bytes, or BF16 if it is not F32 or F16: GGUF has no FP8.
-const Mix& mix_of(const WeightSource& source, std::string_view type) {
+const Mix& mix_of(const Checkpoint& source, std::string_view type) {
   if (type != "auto") return find_mix(type);
   std::map<DType, std::size_t> bytes;
   for (const TensorInfo& tensor : source.tensors())
@@ -56,8 +55,6 @@ void plan_from_gguf(Job& job, const formats::GgufMetadata& metadata) {
     job.recipes.push_back({.name = tensor.name,
                            .shape = tensor.shape,
                            .dtype = tensor.dtype,
-                           .layout = Layout::Same,
-                           .num_heads = 0,
                            .sources = {{.weight = &tensor, .scale = nullptr}},
                            .values = {}});
   }
@@ -99,7 +96,7 @@ std::uint64_t Job::output_bytes() const {
                          });
 }
 
-Job plan_job(const WeightSource& source, std::string_view type) {
+Job plan_job(const Checkpoint& source, std::string_view type) {
   const Mix& mix = mix_of(source, type);
   Job job;
   job.source = &source;

@@ -9,13 +9,6 @@
 namespace graft::convert {
 namespace {
 
-// The Hugging Face row of a GGUF row under RoPE: rows 2i and 2i + 1 of a head are rows i and
-// i + head_dim/2 of the source.
-std::int64_t source_rope_row(std::int64_t row, std::int64_t head_dim) {
-  const std::int64_t in_head = row % head_dim;
-  return row - in_head + in_head / 2 + in_head % 2 * (head_dim / 2);
-}
-
 void decode(DType dtype, const std::byte* data, std::span<float> out) {
   kernels::cpu::kernels().codecs[static_cast<std::size_t>(dtype)].decode(data, out.data(),
                                                                          out.size());
@@ -23,8 +16,8 @@ void decode(DType dtype, const std::byte* data, std::span<float> out) {
 
 }  // namespace
 
-using formats::Layout;
 using formats::TensorInfo;
+using formats::TensorTransform;
 
 std::int64_t Recipe::num_rows() const {
   std::int64_t rows = 1;
@@ -34,7 +27,7 @@ std::int64_t Recipe::num_rows() const {
 }
 
 bool Recipe::is_copy() const {
-  return layout == Layout::Same && sources.size() == 1 && sources[0].scale == nullptr &&
+  return transform == TensorTransform::Same && sources.size() == 1 && sources[0].scale == nullptr &&
          sources[0].weight->dtype == dtype;
 }
 
@@ -64,11 +57,11 @@ void RowReader::read(std::int64_t begin, std::int64_t count, float* out) const {
     std::copy_n(recipe_.values.data() + begin * row_elems, count * row_elems, out);
     return;
   }
-  if (recipe_.layout == Layout::KvBKey) {
+  if (recipe_.transform == TensorTransform::KvBKey) {
     read_key_rows(begin, count, out);
     return;
   }
-  if (recipe_.layout == Layout::RopePairs && recipe_.shape.size() == 1) {
+  if (recipe_.transform == TensorTransform::RopePairs && recipe_.shape.size() == 1) {
     read_bias(out);
     return;
   }
@@ -91,22 +84,18 @@ RowReader::SourceRow RowReader::source_row(std::int64_t row) const {
       recipe_.shape.size() == 3 ? recipe_.shape[1] : recipe_.num_rows();
   const std::int64_t slice = row / rows_per_slice;
   const std::int64_t in_slice = row % rows_per_slice;
-  switch (recipe_.layout) {
-    case Layout::Expert:
+  switch (recipe_.transform) {
+    case TensorTransform::Expert:
       return {static_cast<std::size_t>(slice), in_slice};
-    case Layout::ExpertsGateHalf:
-      return {0, slice * 2 * rows_per_slice + in_slice};
-    case Layout::ExpertsUpHalf:
-      return {0, slice * 2 * rows_per_slice + rows_per_slice + in_slice};
-    case Layout::KvBValue: {
-      // kv_b_proj stores each head's key rows followed by its value rows.
-      const std::int64_t rows_per_head = recipe_.sources[0].weight->num_rows() / recipe_.num_heads;
-      return {0, slice * rows_per_head + (rows_per_head - rows_per_slice) + in_slice};
-    }
-    case Layout::RopePairs:
-      return {0, source_rope_row(row, recipe_.num_rows() / recipe_.num_heads)};
-    case Layout::KvBKey:
-    case Layout::Same:
+    case TensorTransform::FirstHalf:
+    case TensorTransform::SecondHalf:
+      return {0, formats::fused_row(recipe_.transform, row, rows_per_slice)};
+    case TensorTransform::KvBValue:
+      return {0, recipe_.kv_b.value_row(slice) + in_slice};
+    case TensorTransform::RopePairs:
+      return {0, formats::rope_halves_row(row, recipe_.num_rows() / recipe_.num_heads)};
+    case TensorTransform::KvBKey:
+    case TensorTransform::Same:
       break;
   }
   return {0, row};
@@ -136,25 +125,25 @@ void RowReader::read_bias(float* out) const {
   std::vector<float> values(static_cast<std::size_t>(num_elems));
   read_source(0, 0, 1, values.data());
   for (std::int64_t i = 0; i < num_elems; ++i)
-    out[i] = values[static_cast<std::size_t>(source_rope_row(i, head_dim))];
+    out[i] = values[static_cast<std::size_t>(formats::rope_halves_row(i, head_dim))];
 }
 
 // Transposes each head's key rows, [qk_nope, kv_lora_rank] in the source: output row (head, r)
 // holds element r of each of them.
 void RowReader::read_key_rows(std::int64_t begin, std::int64_t count, float* out) const {
-  const TensorInfo& weight = *recipe_.sources[0].weight;
-  const std::int64_t kv_lora_rank = recipe_.shape[1];
-  const std::int64_t nope = recipe_.shape[2];
-  const std::int64_t rows_per_head = weight.num_rows() / recipe_.num_heads;
-  std::vector<float> key_rows(static_cast<std::size_t>(nope * kv_lora_rank));
-  std::int64_t loaded_head = -1;
-  for (std::int64_t row = begin; row < begin + count; ++row) {
-    const std::int64_t head = row / kv_lora_rank;
-    const std::int64_t r = row % kv_lora_rank;
-    if (head != loaded_head) read_source(0, head * rows_per_head, nope, key_rows.data());
-    loaded_head = head;
-    for (std::int64_t c = 0; c < nope; ++c)
-      out[(row - begin) * nope + c] = key_rows[static_cast<std::size_t>(c * kv_lora_rank + r)];
+  const formats::KvBShape& kv_b = recipe_.kv_b;
+  const auto head_elems = static_cast<std::size_t>(kv_b.key_dim * kv_b.rank);
+  std::vector<float> key_rows(head_elems);
+  std::vector<float> transposed(head_elems);
+  for (std::int64_t row = begin; row < begin + count;) {
+    const std::int64_t head = row / kv_b.rank;
+    const std::int64_t first = row % kv_b.rank;
+    const std::int64_t rows = std::min(kv_b.rank - first, begin + count - row);
+    read_source(0, kv_b.key_row(head), kv_b.key_dim, key_rows.data());
+    formats::transpose(key_rows.data(), kv_b.key_dim, kv_b.rank, transposed.data());
+    std::copy_n(transposed.data() + first * kv_b.key_dim, rows * kv_b.key_dim,
+                out + (row - begin) * kv_b.key_dim);
+    row += rows;
   }
 }
 

@@ -1,6 +1,6 @@
-// How one GGUF tensor is made from the tensors of a checkpoint: its sources, their layout, and a
-// reader that returns any of its rows as f32. Rows are independent, so that a tensor larger than
-// memory can be converted in chunks.
+// How one GGUF tensor is made from the tensors of a checkpoint: its sources, its transform, and a
+// reader that yields any of its rows as floats. Rows are independent, so a tensor larger than
+// memory is converted in chunks.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "graft/formats/names.h"
+#include "graft/formats/tensor_transform.h"
 #include "graft/formats/weight_source.h"
 #include "graft/quant/fp8_scale.h"
 
@@ -20,13 +20,14 @@ struct RecipeSource {
 };
 
 struct Recipe {
-  std::string name;                 // GGUF name
-  std::vector<std::int64_t> shape;  // outermost dimension first
-  DType dtype = DType::F32;         // of the output
-  formats::Layout layout = formats::Layout::Same;
-  std::int64_t num_heads = 0;         // Layout::RopePairs, KvBKey, KvBValue
-  std::vector<RecipeSource> sources;  // experts: one each, by expert number
-  std::vector<float> values;          // computed values instead of sources (rope_freqs)
+  std::string name;                 // as GGUF spells it
+  std::vector<std::int64_t> shape;  // outermost first
+  DType dtype = DType::F32;         // to be written
+  formats::TensorTransform transform = formats::TensorTransform::Same;
+  std::int64_t num_heads = 0;         // TensorTransform::RopePairs
+  formats::KvBShape kv_b = {};        // TensorTransform::KvBKey, KvBValue
+  std::vector<RecipeSource> sources;  // experts in order of their index
+  std::vector<float> values;          // instead of sources: computed here (rope_freqs)
 
   std::int64_t row_elems() const { return shape.empty() ? 1 : shape.back(); }
   std::int64_t num_rows() const;

@@ -13,8 +13,8 @@
 namespace graft::convert {
 namespace {
 
-using formats::Layout;
 using formats::TensorInfo;
+using formats::TensorTransform;
 
 // Owns F32 tensors whose values count up from `first`.
 class Tensors {
@@ -59,7 +59,7 @@ TEST(RowReader, RopePairsInterleaveTheHalvesOfEachHead) {
   // Two heads of four rows of one value: 0 1 | 2 3 and 4 5 | 6 7.
   const Recipe weight = {.name = "w",
                          .shape = {8, 1},
-                         .layout = Layout::RopePairs,
+                         .transform = TensorTransform::RopePairs,
                          .num_heads = 2,
                          .sources = {{.weight = &tensors.add({8, 1}, 0), .scale = nullptr}},
                          .values = {}};
@@ -74,8 +74,7 @@ TEST(RowReader, ConcatenatesExperts) {
   Tensors tensors;
   const Recipe recipe = {.name = "w",
                          .shape = {2, 2, 2},
-                         .layout = Layout::Expert,
-                         .num_heads = 0,
+                         .transform = TensorTransform::Expert,
                          .sources = {{.weight = &tensors.add({2, 2}, 10), .scale = nullptr},
                                      {.weight = &tensors.add({2, 2}, 20), .scale = nullptr}},
                          .values = {}};
@@ -87,12 +86,11 @@ TEST(RowReader, SplitsFusedExpertsIntoGateAndUp) {
   // Two experts of two gate and two up rows of one value.
   Recipe recipe = {.name = "w",
                    .shape = {2, 2, 1},
-                   .layout = Layout::ExpertsGateHalf,
-                   .num_heads = 0,
+                   .transform = TensorTransform::FirstHalf,
                    .sources = {{.weight = &tensors.add({2, 4, 1}, 0), .scale = nullptr}},
                    .values = {}};
   expect_rows(recipe, {0, 1, 4, 5});
-  recipe.layout = Layout::ExpertsUpHalf;
+  recipe.transform = TensorTransform::SecondHalf;
   expect_rows(recipe, {2, 3, 6, 7});
 }
 
@@ -102,14 +100,14 @@ TEST(RowReader, SplitsKvBIntoTransposedKeysAndValues) {
   const TensorInfo& kv_b = tensors.add({6, 2}, 0);
   Recipe keys = {.name = "k_b",
                  .shape = {2, 2, 2},
-                 .layout = Layout::KvBKey,
-                 .num_heads = 2,
+                 .transform = TensorTransform::KvBKey,
+                 .kv_b = {.heads = 2, .key_dim = 2, .value_dim = 1, .rank = 2},
                  .sources = {{.weight = &kv_b, .scale = nullptr}},
                  .values = {}};
   expect_rows(keys, {0, 2, 1, 3, 6, 8, 7, 9});
   Recipe values = keys;
   values.shape = {2, 1, 2};
-  values.layout = Layout::KvBValue;
+  values.transform = TensorTransform::KvBValue;
   expect_rows(values, {4, 5, 10, 11});
 }
 
@@ -118,8 +116,7 @@ TEST(RowReader, AppliesScales) {
   Recipe recipe = {
       .name = "w",
       .shape = {2, 2},
-      .layout = Layout::Same,
-      .num_heads = 0,
+      .transform = TensorTransform::Same,
       .sources = {{.weight = &tensors.add({2, 2}, 1), .scale = &tensors.add({2, 1}, 2)}},
       .values = {}};
   EXPECT_FALSE(recipe.is_copy());
@@ -131,8 +128,7 @@ TEST(RowReader, AppliesScales) {
 TEST(RowReader, ReadsComputedValues) {
   const Recipe recipe = {.name = "rope_freqs.weight",
                          .shape = {3},
-                         .layout = Layout::Same,
-                         .num_heads = 0,
+                         .transform = TensorTransform::Same,
                          .sources = {},
                          .values = {1, 2, 4}};
   expect_rows(recipe, {1, 2, 4});

@@ -47,7 +47,7 @@ EngineConfig resolve_for(models::OpenModel& open, const EngineConfig& config) {
   return resolve(config, limits);
 }
 
-std::vector<TokenId> eos_token_ids_of(const formats::ModelConfig& config,
+std::vector<TokenId> eos_token_ids_of(const models::ModelConfig& config,
                                       const tokenizer::Tokenizer* tokenizer,
                                       std::int64_t vocab_size) {
   std::vector<TokenId> tokens;

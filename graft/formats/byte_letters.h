@@ -1,5 +1,5 @@
-// How byte-level BPE writes the 256 bytes as printable letters: most of Latin-1 stands for itself,
-// the others (space, control, …) for the letters from U+0100 on, in order.
+// Byte-level BPE writes the 256 bytes as printable characters: printable Latin-1 bytes map to
+// themselves, the others (space, control, …) to the code points from U+0100 on, in order.
 
 #pragma once
 

@@ -1,5 +1,5 @@
-// Reads little-endian values front to back from bytes we do not trust. Every read is checked
-// against what is left; a count is checked before anybody reserves memory for it.
+// Reads little-endian values front to back from untrusted bytes. Every read is checked against the
+// remaining bytes, and a count before memory is reserved for it.
 
 #pragma once
 
@@ -19,11 +19,11 @@ static_assert(std::endian::native == std::endian::little, "numbers are copied as
 
 class ByteReader {
  public:
-  // `where` opens the message of the Errors.
+  // Errors begin with `where`.
   ByteReader(std::span<const std::byte> bytes, std::string where)
       : bytes_(bytes), where_(std::move(where)) {}
 
-  // What is being read from here on, for the Errors: "key \"general.name\"".
+  // The subject of Errors from here on: "key \"general.name\"".
   void enter(std::string subject) { subject_ = std::move(subject); }
 
   std::size_t position() const { return position_; }
@@ -46,16 +46,16 @@ class ByteReader {
     return bytes_.subspan(position_ - num_bytes, num_bytes);
   }
 
-  // A 64-bit length and as many bytes.
+  // A 64-bit length and that many bytes.
   std::string_view string() {
     const auto text = take(number<std::uint64_t>());
     return {reinterpret_cast<const char*>(text.data()), text.size()};
   }
 
-  // A 64-bit count of things that take at least `min_bytes` each.
+  // A 64-bit count of elements of at least `min_bytes` each.
   std::uint64_t count(std::string_view things, std::size_t min_bytes);
 
-  // Throws Error with the subject in front of `message`.
+  // Throws Error with the subject before `message`.
   [[noreturn]] void fail_here(const std::string& message) const;
 
  private:

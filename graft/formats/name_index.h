@@ -1,4 +1,4 @@
-// Finds a tensor by name in a list that somebody else keeps.
+// Finds a tensor by name in a list owned by the caller.
 
 #pragma once
 
@@ -14,7 +14,7 @@ namespace graft::formats {
 class NameIndex {
  public:
   NameIndex() = default;
-  // The tensors must stay where they are.
+  // The tensors must outlive the index and not move.
   explicit NameIndex(std::span<const TensorInfo> tensors) {
     for (const TensorInfo& tensor : tensors)
       by_name_.emplace(tensor.name, &tensor);

@@ -23,7 +23,7 @@ bool starts_with(Bytes bytes, std::string_view text) {
   return bytes.size() >= text.size() && std::memcmp(bytes.data(), text.data(), text.size()) == 0;
 }
 
-// A header's length in eight bytes, then the header, a JSON object.
+// Eight bytes of header length, then the header, a JSON object.
 bool looks_like_safetensors(Bytes bytes) {
   constexpr std::size_t kLengthBytes = 8;
   if (bytes.size() <= kLengthBytes || bytes[kLengthBytes] != std::byte{'{'}) return false;
@@ -73,7 +73,7 @@ std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& path) {
   try {
     return open_by_content(path);
   } catch (const std::filesystem::filesystem_error& error) {
-    fail(path.string(), ": ", error.code().message());  // permissions, a broken disk
+    fail(path.string(), ": ", error.code().message());  // permissions, I/O errors
   }
 }
 

@@ -1,8 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "graft/formats/gguf/gguf_config.h"
-#include "graft/formats/gguf/gguf_tokenizer.h"
 #include "graft/formats/gguf/gguf_writer.h"
+#include "graft/formats/huggingface/hf_config_files.h"
 #include "graft/formats/weight_source.h"
 #include "graft/testing/formats.h"
 #include "graft/testing/golden.h"
@@ -14,11 +13,14 @@ TEST(OpenWeights, OpensHuggingFaceFolders) {
   const auto folder = sprout_checkpoint();
   const auto source = open_weights(folder);
   EXPECT_EQ(source->format(), "safetensors");
+  EXPECT_EQ(source->path(), folder);
   EXPECT_EQ(source->files().size(), 3U);
-  EXPECT_EQ(source->config().name, "sprout");
-  EXPECT_EQ(source->config().num_nextn_predict_layers, 1);
-  EXPECT_EQ(source->tokenizer().pre, "qwen2");
-  EXPECT_TRUE(source->warnings().empty());
+  ASSERT_NE(source->hf_config(), nullptr);
+  EXPECT_TRUE(source->hf_config()->generation_config.has_value());
+  EXPECT_EQ(source->gguf_metadata(), nullptr);
+  std::vector<std::string> warnings;
+  EXPECT_EQ(source->read_tokenizer({}, warnings).pre, "qwen2");
+  EXPECT_TRUE(warnings.empty());
   const TensorInfo* embedding = source->find("model.embed_tokens.weight");
   ASSERT_NE(embedding, nullptr);
   EXPECT_EQ(embedding->shape, (std::vector<std::int64_t>{8192, 512}));
@@ -29,32 +31,23 @@ TEST(OpenWeights, OpensHuggingFaceFolders) {
   source->release(*embedding);
 }
 
-TEST(OpenWeights, CountsTheLayersThatAreThere) {
+TEST(OpenWeights, OpensASingleFileAndABareConfig) {
   const auto folder = golden_checkpoint("deepseek-v3");
-  const auto source = open_weights(folder);
-  EXPECT_EQ(source->config().num_nextn_predict_layers, 0);
-  EXPECT_EQ(source->warnings().size(), 1U);
-  EXPECT_TRUE(source->tokenizer().empty());
-
   const auto file = open_weights(folder / "model.safetensors");
-  EXPECT_EQ(file->config().architecture, Architecture::DeepseekV3);
-  EXPECT_EQ(file->tensors().size(), source->tensors().size());
+  EXPECT_NE(file->hf_config(), nullptr);
+  EXPECT_EQ(file->tensors().size(), open_weights(folder)->tensors().size());
 
   const auto config = open_weights(folder / "config.json");
   EXPECT_EQ(config->format(), "config.json");
   EXPECT_TRUE(config->tensors().empty());
-  EXPECT_EQ(config->config().num_nextn_predict_layers, 1);
   EXPECT_EQ(config->find("x"), nullptr);
 }
 
 TEST(OpenWeights, OpensGguf) {
-  const auto folder = golden_checkpoint("qwen3");
-  const auto original = open_weights(folder);
   const TemporaryFolder temp;
   const auto path = temp / "tiny.gguf";
   GgufMetadata metadata;
-  write_gguf_config(original->config(), metadata);
-  write_gguf_tokenizer({}, metadata);
+  metadata.set("general.architecture", std::string("anything"));
   GgufWriter writer(path, metadata,
                     {{.name = "output.weight", .dtype = DType::F32, .shape = {1, 2}},
                      {.name = "blk.0.attn_q_norm.weight", .dtype = DType::F32, .shape = {2}}});
@@ -66,11 +59,10 @@ TEST(OpenWeights, OpensGguf) {
   EXPECT_EQ(source->format(), "GGUF v3");
   EXPECT_EQ(source->files().size(), 1U);
   EXPECT_EQ(source->tensors().size(), 2U);
+  ASSERT_NE(source->gguf_metadata(), nullptr);
+  EXPECT_EQ(source->gguf_metadata()->string("general.architecture"), "anything");
   ASSERT_NE(source->find("output.weight"), nullptr);
   EXPECT_EQ(source->find("output.weight")->data.size(), 8U);
-  ModelConfig want = original->config();
-  want.torch_dtype.clear();
-  EXPECT_EQ(source->config(), want);
 }
 
 TEST(OpenWeights, SaysWhatAPathIsNot) {
@@ -79,18 +71,29 @@ TEST(OpenWeights, SaysWhatAPathIsNot) {
     return test::error_of([&] { open_weights(path); });
   };
   EXPECT_NE(error(temp / "nothing").find("nothing: no such file or folder"), std::string::npos);
-  EXPECT_NE(error(temp.path()).find("without config.json"), std::string::npos);
+  EXPECT_NE(error(temp.path()).find("no config.json"), std::string::npos);
   test::write_file(temp / "a.bin", std::string_view("\x7f"
                                                     "ELF\x02\x01"));
   EXPECT_NE(error(temp / "a.bin").find("its first bytes are 7f 45 4c 46 02 01"), std::string::npos);
-  test::write_file(temp / "config.json", R"({"model_type": "gpt2"})");
-  EXPECT_NE(error(temp / "config.json").find("supported are"), std::string::npos);
-  EXPECT_NE(error(temp.path()).find("supported are"), std::string::npos);
   test::write_file(temp / "config.json", R"({"model_type": "llama"})");
   EXPECT_NE(error(temp.path()), "");
-  EXPECT_EQ(open_weights(temp / "config.json")->config().hidden_size, 4096);
+  EXPECT_EQ(error(temp / "config.json"), "");
   test::write_file(temp / "b.gguf", "GGUF");
   EXPECT_NE(error(temp / "b.gguf"), "");
+}
+
+TEST(HfConfigFiles, TokensOfTheTextModelAndTheGenerationConfig) {
+  const HfConfigFiles files = {
+      .path = "config.json",
+      .config = parse_json(R"({"eos_token_id": 2, "pad_token_id": -1,
+                               "text_config": {"vocab_size": 100, "bos_token_id": 1}})",
+                           "test"),
+      .generation_config = parse_json(R"({"eos_token_id": [2, 5]})", "test")};
+  const ModelTokens tokens = read_model_tokens(files);
+  EXPECT_EQ(tokens.vocab_size, 100);
+  EXPECT_EQ(tokens.eos_token_ids, (std::vector<std::int64_t>{2, 5}));
+  EXPECT_EQ(tokens.bos_token_id, 1);
+  EXPECT_EQ(tokens.pad_token_id, std::nullopt);
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 namespace graft::formats {
 namespace {
 
-// Contractions, words with the character before them, digits, signs, spaces: OpenAI's cl100k as
-// most models write it. Line breaks are written as \r and \n.
+// Most rows are variants of OpenAI's cl100k: contractions, words with the character before them,
+// digits, punctuation, spaces. Line breaks are written as \r and \n.
 // clang-format off
 constexpr std::array kRows = {
     NamedPreTokenizer{
@@ -26,13 +26,13 @@ constexpr std::array kRows = {
                   "bytelevel"},
         .ignore_merges = true,
         .add_bos = true},
-    // The same steps, other special tokens.
     NamedPreTokenizer{
         .name = "glm4",
         .steps = {R"(split (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
                   R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
                   "bytelevel"},
-        .ignore_merges = true},
+        .ignore_merges = true,
+        .marker_token = "[gMASK]"},
     NamedPreTokenizer{
         .name = "qwen2",
         .steps = {R"(split (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"

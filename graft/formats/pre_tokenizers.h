@@ -1,5 +1,5 @@
-// Pre-tokenizers by the names that GGUF files have for them (tokenizer.ggml.pre), with what else
-// the original tokenizers of such a name do and GGUF has no words for.
+// Pre-tokenizers by their GGUF names (tokenizer.ggml.pre), with the properties of the original
+// tokenizers that GGUF has no key for.
 
 #pragma once
 
@@ -11,18 +11,21 @@ namespace graft::formats {
 
 struct NamedPreTokenizer {
   std::string_view name;
-  // As tokenizer.json has them, each as one line: "split REGEX" (Oniguruma's, each match is a
-  // piece), "digits 1" (one by one), "digits", "bytelevel regex", "bytelevel". Unused ones are
-  // empty.
+  // The steps of tokenizer.json, one line each: "split REGEX" (Oniguruma syntax, each match is a
+  // piece), "digits 1" (one digit per piece), "digits", "bytelevel regex", "bytelevel". Unused
+  // entries are empty.
   std::array<std::string_view, 7> steps;
-  bool nfc = false;            // the text is normalised first
-  bool ignore_merges = false;  // a word that is a token needs no merging
+  bool nfc = false;            // NFC normalization before the steps
+  bool ignore_merges = false;  // a word that is a token is not merged from parts
   bool add_bos = false;        // unless the file says otherwise
+  // A token by which a vocabulary of this name is told from one of another name with the same
+  // steps; empty: none.
+  std::string_view marker_token = {};
 };
 
 std::span<const NamedPreTokenizer> named_pre_tokenizers();
 
-// By its name or by another that stands for the same; null when there is none.
+// By its name or an alias; null for an unknown name.
 const NamedPreTokenizer* find_named_pre_tokenizer(std::string_view name);
 
 }  // namespace graft::formats

@@ -1,15 +1,13 @@
 #include "graft/formats/read_tokenizer.h"
 
 #include <cstring>
-#include <optional>
 #include <string_view>
 
 #include "graft/base/error.h"
 #include "graft/base/system/mapped_file.h"
-#include "graft/base/text/json.h"
 #include "graft/formats/gguf/gguf_file.h"
 #include "graft/formats/gguf/gguf_tokenizer.h"
-#include "graft/formats/huggingface/hf_config.h"
+#include "graft/formats/huggingface/hf_config_files.h"
 #include "graft/formats/huggingface/hf_tokenizer.h"
 
 namespace graft::formats {
@@ -23,14 +21,11 @@ bool is_gguf(const std::filesystem::path& path) {
          std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) == 0;
 }
 
-// How many rows the model has and which tokens end an answer; a tokenizer alone says neither.
-ModelConfig config_of(const std::filesystem::path& folder) {
+// The rows of the embedding and the end tokens: the tokenizer files have neither.
+ModelTokens model_tokens(const std::filesystem::path& folder) {
   const auto path = folder / "config.json";
   if (!std::filesystem::exists(path)) return {};
-  const auto generation_path = folder / "generation_config.json";
-  std::optional<Json> generation;
-  if (std::filesystem::exists(generation_path)) generation = read_json_file(generation_path);
-  return read_hf_config(read_json_file(path), generation ? &*generation : nullptr, path.string());
+  return read_model_tokens(read_hf_config_files(path));
 }
 
 TokenizerData read(const std::filesystem::path& path, std::vector<std::string>& warnings) {
@@ -43,7 +38,7 @@ TokenizerData read(const std::filesystem::path& path, std::vector<std::string>& 
     fail(path.string(), ": neither GGUF nor a tokenizer.json");
   }
   const auto folder = is_folder ? path : path.parent_path();
-  return read_hf_tokenizer_folder(folder, config_of(folder), warnings);
+  return read_hf_tokenizer_folder(folder, model_tokens(folder), warnings);
 }
 
 }  // namespace

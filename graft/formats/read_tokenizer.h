@@ -1,4 +1,4 @@
-// Opens only the tokenizer of a checkpoint.
+// Reads the tokenizer of a checkpoint alone.
 
 #pragma once
 
@@ -11,12 +11,12 @@
 namespace graft::formats {
 
 // `path`: a GGUF file, which may be a vocabulary without a model; a Hugging Face folder, with or
-// without config.json; or a tokenizer.json, with what stands beside it. Throws Error when there is
-// no tokenizer. What was understood only in part is added to `warnings`, one line each.
+// without config.json; or a tokenizer.json with the files beside it. Throws Error when there is no
+// tokenizer. Adds one line to `warnings` for each thing that is not supported.
 TokenizerData read_tokenizer(const std::filesystem::path& path, std::vector<std::string>& warnings);
 TokenizerData read_tokenizer(const std::filesystem::path& path);
 
-// Whether the path is a GGUF file with a tokenizer and not one tensor.
+// Whether the path is a GGUF file with a tokenizer and no tensors.
 bool is_vocabulary(const std::filesystem::path& path);
 
 }  // namespace graft::formats

@@ -13,8 +13,7 @@
 namespace graft::formats {
 namespace {
 
-// Tensors begin at different places of the shared values, this many steps at most behind the first,
-// so that no two layers are alike.
+// Tensors start at one of kStarts offsets into the shared values, so that layers differ.
 constexpr std::size_t kStarts = 61;
 constexpr std::size_t kStartBytes = 4096;
 constexpr std::size_t kBlockValues = std::size_t{1} << 20U;
@@ -23,20 +22,20 @@ std::uint16_t bf16(float value) {
   return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16U);
 }
 
-// Of one million drawn values, repeated: drawing them all would take longer than encoding them.
+// Repeats one million drawn values: drawing all of them would take longer than encoding them.
 std::vector<std::uint16_t> draw(std::size_t count, float mean, float deviation) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(mean, deviation);
   std::vector<std::uint16_t> values(count);
   for (std::size_t i = 0; i < std::min(count, kBlockValues); ++i)
     values[i] = bf16(normal(random));
-  // An odd shift keeps rows of a power of two from being alike.
+  // An odd shift keeps rows of a power-of-two length from being equal.
   for (std::size_t i = kBlockValues; i < count; ++i)
     values[i] = values[i - kBlockValues + 7];
   return values;
 }
 
-// Of a code point below U+0800.
+// UTF-8 of a code point below U+0800.
 std::string utf8(std::int32_t point) {
   if (point < 0x80) return {static_cast<char>(point)};
   return {static_cast<char>(0xC0 | (point >> 6)), static_cast<char>(0x80 | (point & 0x3F))};
@@ -44,10 +43,10 @@ std::string utf8(std::int32_t point) {
 
 class SyntheticSource final : public WeightSource {
  public:
-  SyntheticSource(ModelConfig config, const std::vector<SyntheticTensor>& tensors)
-      : files_{config.name},
-        config_(std::move(config)),
-        tokenizer_(synthetic_vocabulary(config_.vocab_size)) {
+  SyntheticSource(std::string name,
+                  std::int64_t vocab_size,
+                  const std::vector<SyntheticTensor>& tensors)
+      : path_(std::move(name)), tokenizer_(synthetic_vocabulary(vocab_size)) {
     for (const SyntheticTensor& tensor : tensors) {
       tensors_.push_back(
           {.name = tensor.name, .dtype = DType::BF16, .shape = tensor.shape, .data = {}});
@@ -69,16 +68,18 @@ class SyntheticSource final : public WeightSource {
   }
 
   std::string_view format() const override { return "synthetic"; }
-  std::span<const std::filesystem::path> files() const override { return files_; }
-  const ModelConfig& config() const override { return config_; }
-  const TokenizerData& tokenizer() const override { return tokenizer_; }
+  const std::filesystem::path& path() const override { return path_; }
+  std::span<const std::filesystem::path> files() const override { return {&path_, 1}; }
   std::span<const TensorInfo> tensors() const override { return tensors_; }
   const TensorInfo* find(std::string_view name) const override { return index_.find(name); }
   void release(const TensorInfo& /*tensor*/) const override {}
+  TokenizerData read_tokenizer(const ModelTokens& /*tokens*/,
+                               std::vector<std::string>& /*warnings*/) const override {
+    return tokenizer_;
+  }
 
  private:
-  std::vector<std::filesystem::path> files_;  // none there, but messages begin with a name
-  ModelConfig config_;
+  std::filesystem::path path_;  // no such file: the name for messages
   TokenizerData tokenizer_;
   std::vector<std::uint16_t> weights_;
   std::vector<std::uint16_t> norms_;
@@ -88,14 +89,15 @@ class SyntheticSource final : public WeightSource {
 
 }  // namespace
 
-std::unique_ptr<WeightSource> make_synthetic(ModelConfig config,
+std::unique_ptr<WeightSource> make_synthetic(std::string name,
+                                             std::int64_t vocab_size,
                                              const std::vector<SyntheticTensor>& tensors) {
-  return std::make_unique<SyntheticSource>(std::move(config), tensors);
+  return std::make_unique<SyntheticSource>(std::move(name), vocab_size, tensors);
 }
 
 TokenizerData synthetic_vocabulary(std::int64_t size) {
   if (size < 257)
-    fail("a vocabulary of ", size, " tokens has no room for the 256 bytes and an end");
+    fail("a vocabulary of ", size, " tokens is too small: 256 bytes and an end token need 257");
   TokenizerData data;
   data.model = "gpt2";
   data.pre = "gpt-2";
@@ -104,7 +106,7 @@ TokenizerData synthetic_vocabulary(std::int64_t size) {
   for (const std::int32_t point : kByteLetters)
     letters.push_back(utf8(point));
   data.tokens = letters;
-  // Token 256 + n is token n / 256 followed by byte n % 256: all different, each made by one merge.
+  // Token 256 + n is token n / 256 followed by byte n % 256: all distinct, one merge each.
   for (std::int64_t n = 0; n < size - 257; ++n) {
     const std::string& left = data.tokens[static_cast<std::size_t>(n / 256)];
     const std::string& right = letters[static_cast<std::size_t>(n % 256)];

@@ -1,6 +1,5 @@
-// A checkpoint that exists only in memory: a model's shape with weights drawn at random. What it
-// says makes no sense; how fast it runs does. Its vocabulary is a real byte-level one, so that
-// every program can tokenize with it.
+// A checkpoint in memory with random weights, for benchmarks: speed depends on the shape, not on
+// the values. Its vocabulary is a valid byte-level one, so that every program can tokenize with it.
 
 #pragma once
 
@@ -18,12 +17,13 @@ struct SyntheticTensor {
   std::vector<std::int64_t> shape;
 };
 
-// BF16 tensors: norms near 1, all others normal with a deviation that keeps activations in range.
-// All of them share one buffer as large as the largest.
-std::unique_ptr<WeightSource> make_synthetic(ModelConfig config,
+// BF16 tensors: norms near 1, all others normally distributed with a standard deviation that keeps
+// activations in range. All tensors share one buffer of the size of the largest.
+std::unique_ptr<WeightSource> make_synthetic(std::string name,
+                                             std::int64_t vocab_size,
                                              const std::vector<SyntheticTensor>& tensors);
 
-// `size` tokens: the 256 bytes, then longer ones with the merges that make them, an end token last.
+// `size` tokens: the 256 bytes, then longer tokens with their merges, an end token last.
 // Throws Error when size is below 257.
 TokenizerData synthetic_vocabulary(std::int64_t size);
 

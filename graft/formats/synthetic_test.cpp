@@ -28,11 +28,8 @@ TEST(Synthetic, VocabularyIsOneThatMergesMake) {
 }
 
 TEST(Synthetic, TensorsHaveTheirShapesAndDiffer) {
-  ModelConfig config;
-  config.name = "tiny";
-  config.vocab_size = 300;
-  const auto source =
-      make_synthetic(config, {{"a.weight", {4, 32}}, {"b.weight", {4, 32}}, {"norm.weight", {32}}});
+  const auto source = make_synthetic(
+      "tiny", 300, {{"a.weight", {4, 32}}, {"b.weight", {4, 32}}, {"norm.weight", {32}}});
   ASSERT_EQ(source->tensors().size(), 3U);
   const TensorInfo& a = *source->find("a.weight");
   const TensorInfo& b = *source->find("b.weight");

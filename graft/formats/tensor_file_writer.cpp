@@ -17,15 +17,15 @@
 namespace graft::formats {
 namespace {
 
-// Larger than most small tensors, so that a model of thousands of norms and biases makes few system
-// calls; pieces of at least this size go past the buffer.
+// Larger than norms and biases, so that thousands of them take few system calls; chunks of at least
+// this size bypass the buffer.
 constexpr std::size_t kBufferBytes = 1U << 20U;
 
 std::uint64_t padding_of(std::uint64_t bytes, std::uint64_t alignment) {
   return (alignment - bytes % alignment) % alignment;
 }
 
-// The process and a counter make the name unique among writers that run at the same time.
+// The process id and a counter make the name unique among concurrent writers.
 std::filesystem::path partial_name(const std::filesystem::path& path) {
   static std::atomic<unsigned> counter = 0;
   return str(path.string(), ".", ::getpid(), "-", counter++, ".partial");
@@ -35,13 +35,13 @@ std::filesystem::path folder_of(const std::filesystem::path& file) {
   return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
 }
 
-// Where a file without a name can be found, to be given one.
+// The path under which an unnamed file can be linked.
 std::string path_of_open_file(int fd) {
   return str("/proc/self/fd/", fd);
 }
 
-// A file without a name, which goes with the process however that ends; -1 where the system or the
-// file system has none.
+// An unnamed file, which the system removes when the process ends; -1 where the file system does
+// not support it.
 int open_nameless(const std::filesystem::path& folder) {
   const int fd = ::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
   if (fd < 0 || ::access(path_of_open_file(fd).c_str(), F_OK) == 0) return fd;
@@ -49,7 +49,7 @@ int open_nameless(const std::filesystem::path& folder) {
   return -1;
 }
 
-// A rename is on disk only when its folder is. Not every file system can do this: no error then.
+// A rename is durable once its folder is synced. Some file systems cannot: not an error.
 void sync_folder(const std::filesystem::path& file) {
   const int fd = ::open(folder_of(file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return;
@@ -72,7 +72,7 @@ TensorFileWriter::TensorFileWriter(const std::filesystem::path& path,
   for (const std::uint64_t bytes : tensor_bytes_) {
     file_bytes_ += bytes + padding_of(bytes, alignment_);
   }
-  // Found now rather than after hours of writing.
+  // Checked before hours of writing, not after.
   std::error_code ignored;
   if (std::filesystem::is_directory(path_, ignored)) fail(path_.string(), ": is a folder");
   fd_ = open_nameless(folder_of(path_));
@@ -85,7 +85,7 @@ TensorFileWriter::TensorFileWriter(const std::filesystem::path& path,
     write(header);
     skip_finished_tensors();
   } catch (...) {
-    remove();  // no destructor runs for an object that was not constructed
+    remove();  // the constructor throws: no destructor will run
     throw;
   }
 }

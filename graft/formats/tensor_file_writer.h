@@ -1,6 +1,6 @@
-// A file of tensors written front to back: a header, then the data of each tensor, padded. It grows
-// without a name, or under another one in the same folder where files need one, and takes its own
-// in finish(): whoever opens the path sees all of the file or none of it.
+// A file of tensors written front to back: a header, then the data of each tensor, padded. Until
+// finish() the file is unnamed (O_TMPFILE), or has a temporary name in the same folder where the
+// file system requires one: the path holds a complete file or none.
 
 #pragma once
 
@@ -22,9 +22,9 @@ class TensorFileWriter {
                    std::uint64_t alignment);
   TensorFileWriter(const TensorFileWriter&) = delete;
   TensorFileWriter& operator=(const TensorFileWriter&) = delete;
-  ~TensorFileWriter();  // without finish(): removes what was written
+  ~TensorFileWriter();  // without finish(): removes the partial file
 
-  // The next bytes of the current tensor. Throws Error when the disk does not take them.
+  // The next bytes of the current tensor. Throws Error when they cannot be written.
   void append(std::span<const std::byte> data);
   void finish();
 
@@ -49,7 +49,7 @@ class TensorFileWriter {
   std::uint64_t alignment_ = 1;
   std::uint64_t file_bytes_ = 0;
   std::size_t tensor_idx_ = 0;         // the tensor that append() continues
-  std::uint64_t bytes_of_tensor_ = 0;  // how much of it is there
+  std::uint64_t bytes_of_tensor_ = 0;  // written of it
 };
 
 }  // namespace graft::formats

@@ -12,9 +12,9 @@ namespace {
 constexpr std::size_t kMaxPrintedBytes = 200;
 
 struct LeadByte {
-  std::size_t length = 0;  // bytes of the whole sequence, 0: no sequence begins like this
+  std::size_t length = 0;  // bytes of the sequence, 0: not a lead byte
   unsigned min = 0;        // smallest code point that needs this length
-  unsigned bits = 0;       // the lead's share of the code point
+  unsigned bits = 0;       // bits of the code point in the lead byte
 };
 
 LeadByte lead_byte(unsigned byte) {
@@ -25,7 +25,7 @@ LeadByte lead_byte(unsigned byte) {
   return {};
 }
 
-// Length of the sequence that `text` begins with, 0 when it is malformed.
+// Length of the first UTF-8 sequence of `text`, 0 when it is malformed.
 std::size_t utf8_length(std::string_view text) {
   const LeadByte lead = lead_byte(static_cast<unsigned char>(text[0]));
   if (lead.length == 0 || lead.length > text.size()) return 0;
@@ -50,12 +50,12 @@ std::uint64_t tensor_bytes(std::string_view subject,
   const std::int64_t row = shape.empty() ? 1 : shape.back();
   for (const std::int64_t dim : shape) {
     if (dim < min_dim) {
-      fail(subject, ": shape ", shape_text(shape), " has a dimension of ", dim, ", at least ",
-           min_dim, " is needed");
+      fail(subject, ": shape ", shape_text(shape), " has a dimension of ", dim,
+           ", expected at least ", min_dim);
     }
   }
   if (row % block_elems != 0) {
-    fail(subject, ": rows of ", row, " values are no multiple of the block of ", block_elems,
+    fail(subject, ": rows of ", row, " values are not a multiple of the block of ", block_elems,
          " values of ", name(dtype));
   }
   // A zero among the dimensions makes the product 0 whatever the others are.

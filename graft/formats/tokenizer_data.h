@@ -1,5 +1,5 @@
-// The vocabulary and rules of a tokenizer as a checkpoint stores them, in the words of GGUF's
-// tokenizer.ggml.* keys. Filled from GGUF metadata or from tokenizer.json; no tokenizing here.
+// The vocabulary and rules of a tokenizer as a checkpoint stores them, named like GGUF's
+// tokenizer.ggml.* keys. Read from GGUF metadata or from tokenizer.json.
 
 #pragma once
 
@@ -19,9 +19,19 @@ enum class TokenType : std::int32_t {
   Byte = 6,
 };
 
+// What the configuration of a model says about its tokens; tokenizer files do not.
+struct ModelTokens {
+  std::int64_t vocab_size = 0;  // rows of the embedding; 0: unknown, as large as the tokenizer
+  std::vector<std::int64_t> eos_token_ids;
+  std::optional<std::int64_t> bos_token_id;
+  std::optional<std::int64_t> pad_token_id;
+
+  bool operator==(const ModelTokens&) const = default;
+};
+
 struct TokenizerData {
   std::string model;  // "gpt2" (byte-level BPE), "llama" (SentencePiece BPE), "t5" (unigram)
-  std::string pre;    // pre-tokenizer by llama.cpp's name: "qwen2", "llama-bpe" …
+  std::string pre;    // GGUF's name of the pre-tokenizer: "qwen2", "llama-bpe" …
   std::vector<std::string> tokens;  // by id
   std::vector<float> scores;        // by id, higher merges first; empty for byte-level BPE
   std::vector<TokenType> types;     // by id
@@ -33,7 +43,7 @@ struct TokenizerData {
   std::optional<std::int64_t> sep_id;
   std::optional<std::int64_t> pad_id;
   std::optional<std::int64_t> mask_id;
-  std::optional<std::int64_t> eot_id;  // a second and a third token that end an answer
+  std::optional<std::int64_t> eot_id;  // a second end token; eom_id: a third
   std::optional<std::int64_t> eom_id;
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
@@ -41,7 +51,7 @@ struct TokenizerData {
   std::optional<bool> remove_extra_whitespaces;
   std::string precompiled_charsmap;  // bytes of SentencePiece's replacements; empty: none
   std::string chat_template;         // empty: none
-  // tokenizer.json as it is, for what the words above cannot say; empty when read from GGUF.
+  // The text of tokenizer.json, for what the fields above cannot express; empty for GGUF.
   std::string tokenizer_json;
 
   bool operator==(const TokenizerData&) const = default;

@@ -1,5 +1,6 @@
-// A checkpoint on disk, whatever its format: what the model is, its tensors, its tokenizer.
-// Opening reads headers only; tensor data is memory-mapped and read when somebody looks at it.
+// A checkpoint on disk in any format: its configuration as the files store it, its tensors, its
+// tokenizer. Opening reads headers only; tensor data is memory-mapped and paged in on access. What
+// the configuration means is graft/models' business (Checkpoint).
 
 #pragma once
 
@@ -12,13 +13,13 @@
 #include <string_view>
 #include <vector>
 
-#include "graft/formats/model_config.h"
 #include "graft/formats/tokenizer_data.h"
 #include "graft/tensor/dtype.h"
 
 namespace graft::formats {
 
 class GgufMetadata;
+struct HfConfigFiles;
 
 struct TensorInfo {
   std::string name;  // as the file spells it
@@ -27,7 +28,7 @@ struct TensorInfo {
   std::span<const std::byte> data;  // inside the mapped file
 
   std::int64_t num_elems() const;
-  // Elements of one row (the innermost dimension) and how many rows there are; 1 for a scalar.
+  // Elements of one row (the innermost dimension) and number of rows; 1 for a scalar.
   std::int64_t row_elems() const;
   std::int64_t num_rows() const;
 };
@@ -38,20 +39,26 @@ class WeightSource {
 
   // "GGUF v3", "safetensors", "config.json"
   virtual std::string_view format() const = 0;
+  // The file or folder that was opened.
+  virtual const std::filesystem::path& path() const = 0;
+  // The files that hold the tensors.
   virtual std::span<const std::filesystem::path> files() const = 0;
-  virtual const ModelConfig& config() const = 0;
-  // Empty (no tokens) when the checkpoint brings none.
-  virtual const TokenizerData& tokenizer() const = 0;
-  // Sorted as the files store them. Names are unique.
-  virtual std::span<const TensorInfo> tensors() const = 0;
-  // Null when there is no tensor of that name.
-  virtual const TensorInfo* find(std::string_view name) const = 0;
-  // What the checkpoint says that was understood only in part; for people, one line each.
-  virtual std::span<const std::string> warnings() const { return {}; }
-  // The metadata of a GGUF checkpoint, for rewriting it; null for other formats.
+
+  // The raw configuration: one of the two, or neither for a safetensors file without config.json.
+  virtual const HfConfigFiles* hf_config() const { return nullptr; }
   virtual const GgufMetadata* gguf_metadata() const { return nullptr; }
-  // The bytes of this tensor will not be needed again soon.
+
+  // In file order. Names are unique.
+  virtual std::span<const TensorInfo> tensors() const = 0;
+  // Null when no tensor has that name.
+  virtual const TensorInfo* find(std::string_view name) const = 0;
+  // The bytes of this tensor will not be read again soon.
   virtual void release(const TensorInfo& tensor) const = 0;
+
+  // Empty (no tokens) when the checkpoint has no tokenizer. `tokens` completes tokenizer.json; a
+  // GGUF file has all of it. Adds one line to `warnings` for each thing that is not supported.
+  virtual TokenizerData read_tokenizer(const ModelTokens& tokens,
+                                       std::vector<std::string>& warnings) const = 0;
 };
 
 // Opens a GGUF file (any part of a split one), a safetensors file, a Hugging Face folder, or a bare

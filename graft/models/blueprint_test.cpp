@@ -1,4 +1,4 @@
-// The trees of the families: names and classes that rules match, and numbers of parameters.
+// The module trees of the families: names and classes that rules match, parameter counts.
 
 #include <array>
 #include <cmath>
@@ -10,8 +10,9 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/formats/weight_source.h"
-#include "graft/models/family.h"
+#include "graft/models/checkpoint.h"
+#include "graft/models/families/family.h"
+#include "graft/models/make_blueprint.h"
 #include "graft/testing/golden.h"
 #include "graft/testing/shared_data.h"
 
@@ -23,8 +24,7 @@ using plan::Blueprint;
 using plan::ModuleSpec;
 
 Blueprint blueprint_of(const std::filesystem::path& path) {
-  const auto source = formats::open_weights(path);
-  return make_blueprint(source->config(), source.get());
+  return make_blueprint(*open_checkpoint(path));
 }
 
 const ModuleSpec& at(const Blueprint& blueprint, const std::string& name) {
@@ -44,7 +44,7 @@ void expect_module(const Blueprint& blueprint,
 
 struct Published {
   const char* folder;
-  double parameters;  // in billions, as the table beside the configs prints them
+  double parameters;  // in billions, from the README of the configs
   double used;
 };
 
@@ -117,7 +117,7 @@ TEST(Blueprint, DeepseekV3HasTheNamesAndClassesThatRulesMatch) {
   EXPECT_DOUBLE_EQ(blueprint.expert_share, 8.0 / 256.0);
 }
 
-TEST(Blueprint, PublishedFp8WeightsBringTheirScales) {
+TEST(Blueprint, PublishedFp8WeightsHaveScales) {
   const auto path = test_data("configs/DeepSeek-V3/config.json");
   const Blueprint blueprint = blueprint_of(path);
   const ModuleSpec& q_a = at(blueprint, "model.layers.0.self_attn.q_a_proj");
@@ -156,13 +156,13 @@ void expect_stored(const formats::WeightSource& source, const plan::WeightSpec& 
   EXPECT_EQ(tensor->dtype, weight.dtype) << weight.name;
 }
 
-// Every weight a blueprint asks for is in the file with that shape, and nothing else is.
+// The weights of the blueprint are exactly the tensors of the file, with the same shapes.
 class GoldenBlueprint : public testing::TestWithParam<const char*> {};
 
 TEST_P(GoldenBlueprint, NamesExactlyTheWeightsOfTheCheckpoint) {
   const auto path = golden_checkpoint(GetParam());
-  const auto source = formats::open_weights(path);
-  const Blueprint blueprint = make_blueprint(source->config(), source.get());
+  const auto source = open_checkpoint(path);
+  const Blueprint blueprint = make_blueprint(*source);
   std::set<std::string> named;
   blueprint.visit([&](const ModuleSpec& module) {
     for (const plan::WeightSpec& weight : module.weights) {
@@ -194,17 +194,19 @@ INSTANTIATE_TEST_SUITE_P(Blueprint,
                            return name;
                          });
 
-TEST(Blueprint, LlavaIsItsTextModelUnderTheNamesOfLlama) {
+TEST(Blueprint, LlavaIsALlamaTextModel) {
   const auto path = golden_checkpoint("llava");
   const Blueprint blueprint = blueprint_of(path);
   EXPECT_EQ(blueprint.root.class_name, "LlavaForConditionalGeneration");
   EXPECT_EQ(at(blueprint, "model.layers.0.self_attn").class_name, "LlamaAttention");
 }
 
-TEST(Blueprint, RefusesAnActivationItCannotCompute) {
-  formats::ModelConfig config;
+TEST(Blueprint, RefusesUnsupportedActivations) {
+  ModelConfig config;
+  EXPECT_THROW(make_blueprint(config), Error);  // no family
+  config.family = find_family("llama");
   config.hidden_act = "gelu";
-  EXPECT_THROW(make_blueprint(config, nullptr), Error);
+  EXPECT_THROW(make_blueprint(config), Error);
 }
 
 }  // namespace

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "graft/base/error.h"
+#include "graft/models/families/family.h"
 #include "graft/models/rope.h"
 
 namespace graft::models {
 namespace {
 
-using formats::ModelConfig;
 using ops::Role;
 using plan::ModuleSpec;
 
@@ -19,15 +19,15 @@ DType published_dtype(const ModelConfig& config) {
   return config.torch_dtype == "float16" ? DType::F16 : DType::BF16;
 }
 
-// rope_freqs.weight, a few hundred bytes: the only data a blueprint looks at.
-std::vector<float> read_freq_factors(const ModelConfig& config,
-                                     const formats::WeightSource* source) {
+// rope_freqs.weight, a few hundred bytes: the only data a blueprint reads.
+std::vector<float> read_freq_factors(const ModelConfig& config, const Checkpoint* checkpoint) {
   const formats::TensorInfo* tensor =
-      source == nullptr ? nullptr : source->find("rope_freqs.weight");
+      checkpoint == nullptr ? nullptr : checkpoint->find("rope_freqs.weight");
   if (tensor == nullptr || !config.rope.has_freq_factors) return {};
   const auto wanted = static_cast<std::size_t>(config.rotary_dim / 2);
   if (tensor->dtype != DType::F32 || tensor->data.size() != wanted * sizeof(float)) {
-    fail(source->files().front().string(), ": rope_freqs.weight is no list of ", wanted, " floats");
+    fail(checkpoint->files().front().string(), ": rope_freqs.weight: expected ", wanted,
+         " f32 values");
   }
   std::vector<float> factors(wanted);
   std::memcpy(factors.data(), tensor->data.data(), tensor->data.size());
@@ -41,28 +41,16 @@ void set_layer(ModuleSpec& module, std::int64_t layer) {
 }
 
 ops::RouterParams router_params(const ModelConfig& config) {
-  const formats::MoeConfig& moe = config.moe;
-  ops::RouterParams params{.hidden_size = config.hidden_size,
-                           .num_experts = moe.num_experts,
-                           .top_k = moe.num_experts_per_tok,
-                           .num_groups = moe.n_group,
-                           .top_k_groups = moe.topk_group,
-                           .normalize = moe.norm_topk_prob,
-                           .scaling_factor = static_cast<float>(moe.routed_scaling_factor)};
-  if (moe.scoring_func == formats::ScoringFunc::Sigmoid) {
-    params.scoring = ops::RouterParams::Scoring::Sigmoid;
-  }
-  switch (moe.topk_method) {
-    case formats::TopkMethod::Greedy:
-      break;
-    case formats::TopkMethod::GroupLimitedGreedy:
-      params.method = ops::RouterParams::Method::GroupLimitedGreedy;
-      break;
-    case formats::TopkMethod::NoauxTc:
-      params.method = ops::RouterParams::Method::NoauxTc;
-      break;
-  }
-  return params;
+  const MoeConfig& moe = config.moe;
+  return {.hidden_size = config.hidden_size,
+          .num_experts = moe.num_experts,
+          .top_k = moe.num_experts_per_tok,
+          .scoring = moe.scoring_func,
+          .method = moe.topk_method,
+          .num_groups = moe.n_group,
+          .top_k_groups = moe.topk_group,
+          .normalize = moe.norm_topk_prob,
+          .scaling_factor = static_cast<float>(moe.routed_scaling_factor)};
 }
 
 ops::ExpertsParams experts_params(const ModelConfig& config) {
@@ -87,20 +75,17 @@ std::string layer_name(std::int64_t layer) {
   return str("model.layers.", layer);
 }
 
-Builder::Builder(const ModelConfig& config,
-                 const formats::WeightSource* source,
-                 std::string_view prefix)
-    : config_(config), prefix_(prefix) {
-  if (source != nullptr && !source->tensors().empty()) index_.emplace(*source);
-  rope_ = make_rope(config, read_freq_factors(config, source));
+Builder::Builder(const ModelConfig& config, const Checkpoint* checkpoint) : config_(config) {
+  if (checkpoint != nullptr && !checkpoint->tensors().empty()) index_.emplace(*checkpoint);
+  rope_ = make_rope(config, read_freq_factors(config, checkpoint));
 }
 
 std::string Builder::class_name(std::string_view rest) const {
-  return str(prefix_, rest);
+  return str(config_.family->class_prefix, rest);
 }
 
 plan::Blueprint Builder::causal_lm(const std::function<ModuleSpec(std::int64_t)>& make_layer) {
-  const formats::ArchitectureInfo& architecture = formats::info(config_.architecture);
+  const Family& family = *config_.family;
   ModuleSpec model = make_module("model", class_name("Model"), Role::Model);
   model.children.push_back(embedding());
   for (std::int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
@@ -108,13 +93,12 @@ plan::Blueprint Builder::causal_lm(const std::function<ModuleSpec(std::int64_t)>
   }
   model.children.push_back(norm("model.norm", config_.hidden_size, config_.rms_norm_eps));
 
-  plan::Blueprint blueprint{
-      .model_name = config_.name,
-      .family = std::string(architecture.model_type),
-      .root = make_module("", std::string(architecture.hf_class), Role::Model),
-      .num_layers = config_.num_hidden_layers,
-      .vocab_size = config_.vocab_size,
-      .max_context = config_.max_position_embeddings};
+  plan::Blueprint blueprint{.model_name = config_.name,
+                            .family = std::string(family.model_type()),
+                            .root = make_module("", std::string(family.hf_class), Role::Model),
+                            .num_layers = config_.num_hidden_layers,
+                            .vocab_size = config_.vocab_size,
+                            .max_context = config_.max_position_embeddings};
   if (config_.is_moe()) {
     blueprint.expert_share = static_cast<double>(config_.moe.num_experts_per_tok) /
                              static_cast<double>(config_.moe.num_experts);
@@ -133,6 +117,17 @@ ModuleSpec Builder::decoder_layer(std::int64_t layer, ModuleSpec self_attn, Modu
   module.children.push_back(
       norm(name + ".post_attention_layernorm", config_.hidden_size, config_.rms_norm_eps));
   module.children.push_back(std::move(mlp));
+  set_layer(module, layer);
+  return module;
+}
+
+ModuleSpec Builder::sandwich_layer(std::int64_t layer, ModuleSpec self_attn, ModuleSpec mlp) const {
+  const std::string name = layer_name(layer);
+  ModuleSpec module = decoder_layer(layer, std::move(self_attn), std::move(mlp));
+  std::vector<ModuleSpec>& children = module.children;
+  children.insert(children.begin() + 2, norm(name + ".post_self_attn_layernorm",
+                                             config_.hidden_size, config_.rms_norm_eps));
+  children.push_back(norm(name + ".post_mlp_layernorm", config_.hidden_size, config_.rms_norm_eps));
   set_layer(module, layer);
   return module;
 }
@@ -190,26 +185,33 @@ ModuleSpec Builder::moe(std::int64_t layer,
   const std::string name = str(layer_name(layer), '.', names.block);
   ModuleSpec module = make_module(name, names.moe_class, Role::Moe, experts_params(config_));
   module.children.push_back(router(name + ".gate", names.router_class));
-  module.children.push_back(experts(name + ".experts", names));
+  module.children.push_back(experts(name + ".experts"));
   for (ModuleSpec& child : shared)
     module.children.push_back(std::move(child));
   return module;
+}
+
+std::vector<ModuleSpec> Builder::shared_experts(std::int64_t layer) const {
+  const MoeConfig& moe = config_.moe;
+  if (moe.num_shared_experts == 0) return {};
+  return {mlp(layer_name(layer) + ".mlp.shared_experts", moe.shared_expert_intermediate_size)};
 }
 
 ModuleSpec Builder::router(const std::string& name, const std::string& router_class) const {
   ModuleSpec module = make_module(name, router_class, Role::Router, router_params(config_));
   add_weight(module, name + ".weight", {config_.moe.num_experts, config_.hidden_size},
              Published::Plain);
-  if (config_.moe.topk_method == formats::TopkMethod::NoauxTc) {
+  if (config_.moe.topk_method == RouterMethod::NoauxTc) {
     add_weight(module, name + ".e_score_correction_bias", {config_.moe.num_experts},
                Published::F32);
   }
   return module;
 }
 
-ModuleSpec Builder::experts(const std::string& name, const MoeNames& names) const {
+ModuleSpec Builder::experts(const std::string& name) const {
   const std::int64_t hidden = config_.hidden_size;
   const std::int64_t inner = config_.moe.moe_intermediate_size;
+  const ExpertNames& names = config_.family->experts;
   ModuleSpec module = make_module(name, "ModuleList", Role::Experts, experts_params(config_));
   for (std::int64_t expert = 0; expert < config_.moe.num_experts; ++expert) {
     const std::string one = str(name, '.', expert, '.');
@@ -256,7 +258,7 @@ ModuleSpec Builder::lm_head() const {
   ModuleSpec module = make_module(
       "lm_head", "Linear", Role::Linear,
       ops::LinearParams{.in_features = config_.hidden_size, .out_features = config_.vocab_size});
-  // A tied head uses the embedding's weight, which is counted there.
+  // A tied head has the embedding's weight, which is listed there.
   if (!config_.tie_word_embeddings) {
     add_weight(module, "lm_head.weight", {config_.vocab_size, config_.hidden_size},
                Published::Plain);

@@ -1,5 +1,5 @@
-// The pieces families are put together from: each makes one module of the tree with its children,
-// names, parameters and weights. A family's file says how they stand together.
+// The modules that families are composed of: each function makes one module of the tree with its
+// children, names, parameters and weights.
 
 #pragma once
 
@@ -10,32 +10,27 @@
 #include <string_view>
 #include <vector>
 
-#include "graft/formats/model_config.h"
-#include "graft/formats/weight_source.h"
+#include "graft/models/checkpoint.h"
+#include "graft/models/config/model_config.h"
 #include "graft/models/tensor_index.h"
 #include "graft/plan/blueprint.h"
 
 namespace graft::models {
 
-// What Hugging Face calls the classes of a family, where they are not made of its prefix alone.
+// Hugging Face's names of a family's MoE block.
 struct MoeNames {
   std::string_view block = "mlp";  // under the layer
   std::string moe_class;           // "DeepseekV3MoE"
   std::string router_class;        // "MoEGate"; a plain "Linear" in some families
-  std::string_view gate_proj = "gate_proj";
-  std::string_view up_proj = "up_proj";
-  std::string_view down_proj = "down_proj";
 };
 
 class Builder {
  public:
-  // `prefix` begins the family's class names: "DeepseekV3". `source` null, or without tensors: the
-  // weights are as the family is published.
-  Builder(const formats::ModelConfig& config,
-          const formats::WeightSource* source,
-          std::string_view prefix);
+  // Without a checkpoint, or without tensors in it, weights have the types of the family's
+  // published checkpoints. `config` must outlive the builder and have a family.
+  Builder(const ModelConfig& config, const Checkpoint* checkpoint);
 
-  const formats::ModelConfig& config() const { return config_; }
+  const ModelConfig& config() const { return config_; }
   // "DeepseekV3" + "Attention"
   std::string class_name(std::string_view rest) const;
 
@@ -46,6 +41,12 @@ class Builder {
                                  plan::ModuleSpec self_attn,
                                  plan::ModuleSpec mlp) const;
 
+  // The same with a norm after each block, before the add: post_self_attn_layernorm and
+  // post_mlp_layernorm.
+  plan::ModuleSpec sandwich_layer(std::int64_t layer,
+                                  plan::ModuleSpec self_attn,
+                                  plan::ModuleSpec mlp) const;
+
   // Grouped-query attention, with biases and norms of q and k where the config has them.
   plan::ModuleSpec attention(std::int64_t layer) const;
   // Multi-head latent attention.
@@ -54,10 +55,13 @@ class Builder {
   // The dense MLP of a layer, and any other by name.
   plan::ModuleSpec mlp(std::int64_t layer) const;
   plan::ModuleSpec mlp(const std::string& name, std::int64_t intermediate_size) const;
-  // Router and routed experts; `shared` are added to the block as they are.
+  // Router, routed experts, and `shared` after them.
   plan::ModuleSpec moe(std::int64_t layer,
                        const MoeNames& names,
                        std::vector<plan::ModuleSpec> shared = {}) const;
+
+  // The shared experts of a layer as one MLP of their total width; none when the config has none.
+  std::vector<plan::ModuleSpec> shared_experts(std::int64_t layer) const;
 
   plan::ModuleSpec linear(const std::string& name,
                           std::int64_t in_features,
@@ -66,7 +70,7 @@ class Builder {
   plan::ModuleSpec norm(const std::string& name, std::int64_t size, double eps) const;
 
  private:
-  // What a weight is published as: FP8 checkpoints keep everything but the layers' matrices plain.
+  // The type of a weight in published checkpoints: FP8 ones quantize only the layers' matrices.
   enum class Published : std::uint8_t { Plain, Matrix, F32 };
 
   void add_weight(plan::ModuleSpec& module,
@@ -78,10 +82,9 @@ class Builder {
   plan::ModuleSpec lm_head() const;
   plan::ModuleSpec rope(const std::string& name, std::string_view rope_class) const;
   plan::ModuleSpec router(const std::string& name, const std::string& router_class) const;
-  plan::ModuleSpec experts(const std::string& name, const MoeNames& names) const;
+  plan::ModuleSpec experts(const std::string& name) const;
 
-  const formats::ModelConfig& config_;
-  std::string prefix_;
+  const ModelConfig& config_;
   std::optional<TensorIndex> index_;
   ops::RopeParams rope_;
 };

@@ -8,15 +8,14 @@ namespace {
 
 using plan::ModuleSpec;
 
-// Hugging Face builds the norms of the two latents without naming an epsilon: they keep the class's
-// default, whatever rms_norm_eps the config gives the other norms.
+// transformers gives the norms of the two latents no epsilon: they have the class's default, not
+// the config's rms_norm_eps.
 constexpr double kLatentNormEps = 1e-6;
 
-// YaRN as DeepSeek uses it sharpens the scores of a stretched context: by mscale for the query and
-// again for the key.
-float score_scale(const formats::ModelConfig& config) {
+// DeepSeek's YaRN scales the attention scores by mscale^2, once for the query and once for the key.
+float score_scale(const ModelConfig& config) {
   double scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
-  if (config.rope.kind == formats::RopeKind::Yarn && config.rope.mscale_all_dim != 0.0) {
+  if (config.rope.kind == RopeKind::Yarn && config.rope.mscale_all_dim != 0.0) {
     const double mscale = yarn_mscale(config.rope.factor, config.rope.mscale_all_dim);
     scale *= mscale * mscale;
   }
@@ -25,11 +24,11 @@ float score_scale(const formats::ModelConfig& config) {
 
 }  // namespace
 
-// Queries and keys of qk_nope_head_dim + qk_rope_head_dim; keys and values of all heads come from
-// one latent of kv_lora_rank, the rotary part of the key is shared by all heads.
+// Queries and keys have qk_nope_head_dim + qk_rope_head_dim elements; keys and values of all heads
+// are projections of one latent of kv_lora_rank, the rotary part of the key is shared by all heads.
 ModuleSpec Builder::latent_attention(std::int64_t layer, std::string_view rope_class) const {
   const std::string name = layer_name(layer) + ".self_attn";
-  const formats::MlaConfig& mla = config_.mla;
+  const MlaConfig& mla = config_.mla;
   const std::int64_t hidden = config_.hidden_size;
   const std::int64_t heads = config_.num_attention_heads;
   const std::int64_t q_size = heads * config_.head_dim;

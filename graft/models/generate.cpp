@@ -8,7 +8,7 @@
 namespace graft::models {
 namespace {
 
-// A sequence that owns `block_table` of the cache and has come as far as `context_len`.
+// A sequence with `context_len` tokens in the blocks of `block_table`.
 struct Stream {
   std::vector<std::int32_t> block_table;
   std::int64_t context_len = 0;
@@ -18,7 +18,7 @@ std::int64_t blocks_for(const Model& model, std::int64_t num_tokens) {
   return (num_tokens + model.block_tokens() - 1) / model.block_tokens();
 }
 
-// Streams of at most that many tokens each, in a cache that holds them.
+// Sequences of at most that many tokens each, in a cache that holds them.
 std::vector<Stream> make_streams(Model& model, const std::vector<std::int64_t>& max_tokens) {
   std::vector<Stream> streams(max_tokens.size());
   std::int64_t next_block = 0;
@@ -47,7 +47,7 @@ void append(ops::Batch& batch, Stream& stream, std::span<const std::int32_t> tok
                              .block_table = stream.block_table});
 }
 
-// As an engine would have it: a pass in which every sequence adds one token generates.
+// As in the engine: a pass in which every sequence adds one token is a decode pass.
 ops::Phase phase_of(const ops::Batch& batch) {
   const bool is_generate =
       std::ranges::all_of(batch.sequences, [](const ops::SequenceSlice& sequence) {
@@ -75,14 +75,14 @@ void append_rows(std::vector<float>& to,
   to.insert(to.end(), rows + first * cols, rows + (first + count) * cols);
 }
 
-// One pass: the next tokens of every prompt that has any left.
+// One pass: the next tokens of every unfinished prompt.
 void run_pass(Model& model,
               std::span<const TokenIds> prompts,
               const RunOptions& options,
               std::vector<Stream>& streams,
               std::vector<PromptRun>& runs) {
   ops::Batch batch;
-  std::vector<std::size_t> prompt_of;  // of each sequence of the batch
+  std::vector<std::size_t> prompt_of;  // by sequence of the batch
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const auto rest =
         std::span(prompts[i]).subspan(static_cast<std::size_t>(streams[i].context_len));
@@ -155,7 +155,7 @@ TokenIds generate_greedy(Model& model,
     if (is_last) batch.logit_rows = {static_cast<std::int32_t>(count) - 1};
     const std::vector<float> logits = forward(model, batch);
     if (!is_last) continue;
-    const auto best = std::ranges::max_element(logits);  // the first of equal ones
+    const auto best = std::ranges::max_element(logits);  // the first of equal maxima
     output.push_back(static_cast<std::int32_t>(best - logits.begin()));
     pending = std::span(output).last(1);
   }

@@ -1,5 +1,5 @@
-// Prompts through a model without an engine, for verification: all of them side by side, so many
-// tokens of each per pass, each in blocks of its own.
+// Runs prompts through a model without an engine, for verification: all prompts in one batch, up to
+// `chunk` tokens of each per pass, each with its own KV-cache blocks.
 
 #pragma once
 
@@ -14,7 +14,7 @@ namespace graft::models {
 using TokenIds = std::vector<std::int32_t>;
 
 struct RunOptions {
-  std::int64_t chunk = 0;  // tokens of a prompt per pass; 0: all of them in one
+  std::int64_t chunk = 0;  // tokens of a prompt per pass; 0: the whole prompt
   bool hidden = false;     // keep hidden states
 };
 
@@ -23,12 +23,12 @@ struct PromptRun {
   std::vector<std::vector<float>> hidden;  // of layers 0 … num_layers: [tokens, hidden]
 };
 
-// (Re)allocates the model's cache when it is too small.
+// Reallocates the model's KV cache when it is too small.
 std::vector<PromptRun> run_prompts(Model& model,
                                    std::span<const TokenIds> prompts,
                                    const RunOptions& options = {});
 
-// The most likely tokens after the prompt, whatever they are: end tokens do not end it.
+// Greedy continuation of the prompt; end tokens do not stop it.
 TokenIds generate_greedy(Model& model,
                          const TokenIds& prompt,
                          std::int64_t num_tokens,

@@ -1,5 +1,5 @@
-// Every family against what Transformers computes from the same files, and against itself: the
-// answer must not depend on chunks, on company in the batch or on the form of the attention.
+// Every family against transformers' results for the same files, and against itself: results must
+// not depend on chunking, on the batch composition or on the form of MLA.
 
 #include "graft/testing/golden.h"
 
@@ -62,10 +62,11 @@ class Golden : public testing::TestWithParam<const char*> {
   static std::filesystem::path reference() { return folder() / "reference.safetensors"; }
 };
 
-TEST_P(Golden, LogitsHiddenStatesAndGreedyTokensAreTheReferences) {
+TEST_P(Golden, MatchesTheReference) {
   const VerifyReport report = verify(folder(), reference());
   ASSERT_EQ(report.prompts.size(), 2U);
-  ASSERT_EQ(report.prompts[0].hidden_errors.size(), 4U);  // the file has them for the first prompt
+  ASSERT_EQ(report.prompts[0].hidden_errors.size(),
+            4U);  // the reference has those of the first prompt
   ASSERT_EQ(report.prompts[0].greedy.size(), 24U);
   for (const PromptReport& prompt : report.prompts)
     expect_right(prompt, report.tolerance);
@@ -74,7 +75,7 @@ TEST_P(Golden, LogitsHiddenStatesAndGreedyTokensAreTheReferences) {
   std::cout << GetParam() << ": largest error " << report.largest_error() << '\n';
 }
 
-TEST_P(Golden, ChunksDoNotChangeABit) {
+TEST_P(Golden, IsBitIdenticalInAnyChunks) {
   OpenModel open(folder());
   for (const TokenIds& prompt : read_reference_prompts(reference())) {
     const PromptRun whole = run_prompts(open.model(), {&prompt, 1}, {.hidden = true}).front();
@@ -86,10 +87,10 @@ TEST_P(Golden, ChunksDoNotChangeABit) {
   }
 }
 
-TEST_P(Golden, CompanyInTheBatchDoesNotChangeABit) {
+TEST_P(Golden, IsBitIdenticalInAnyBatch) {
   OpenModel open(folder());
   const std::vector<TokenIds> prompts = read_reference_prompts(reference());
-  // In chunks of 9 the short prompt ends while the long one goes on.
+  // In chunks of 9 the short prompt ends before the long one.
   for (const std::int64_t chunk : {0, 9}) {
     const auto together = run_prompts(open.model(), prompts, {.chunk = chunk, .hidden = false});
     for (std::size_t i = 0; i < prompts.size(); ++i) {

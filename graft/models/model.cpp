@@ -19,11 +19,11 @@ std::size_t as_size(std::int64_t count) {
 }  // namespace
 
 Model::Model(const plan::Plan& plan,
-             const formats::WeightSource& source,
+             const Checkpoint& checkpoint,
              ThreadPool& pool,
              LoadOptions options)
     : blueprint_(plan.blueprint),
-      source_(&source),
+      checkpoint_(&checkpoint),
       pool_(&pool),
       options_(std::move(options)),
       weight_bytes_(plan::weight_bytes(plan)),
@@ -47,8 +47,9 @@ Model::~Model() = default;
 
 void Model::load() {
   std::optional<packing::PackedCache> cache;
-  if (options_.repack && options_.repack_cache) cache.emplace(*source_, pool_, options_.on_warning);
-  CheckpointWeights weights(*source_, pool_, options_.repack, cache ? &*cache : nullptr);
+  if (options_.repack && options_.repack_cache)
+    cache.emplace(*checkpoint_, pool_, options_.on_warning);
+  CheckpointWeights weights(*checkpoint_, pool_, options_.repack, cache ? &*cache : nullptr);
   weights.check(*blueprint_);
   if (options_.on_progress) {
     // Where the phases have operators of their own, weights are read twice.

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "graft/base/parallel.h"
-#include "graft/formats/weight_source.h"
+#include "graft/models/checkpoint.h"
 #include "graft/models/decode_graphs.h"
 #include "graft/models/decoder.h"
 #include "graft/models/operators.h"
@@ -40,7 +40,7 @@ class Model {
   // that are not rearranged stay where they are mapped. Throws Error when a weight is missing or
   // does not fit.
   Model(const plan::Plan& plan,
-        const formats::WeightSource& source,
+        const Checkpoint& checkpoint,
         ThreadPool& pool,
         LoadOptions options = {});
   Model(const Model&) = delete;
@@ -98,7 +98,7 @@ class Model {
   }
 
   const plan::Blueprint* blueprint_;
-  const formats::WeightSource* source_;
+  const Checkpoint* checkpoint_;
   ThreadPool* pool_;
   LoadOptions options_;
   std::uint64_t weight_bytes_ = 0;

@@ -5,7 +5,7 @@
 #include "graft/base/error.h"
 #include "graft/base/system/system.h"
 #include "graft/base/text/units.h"
-#include "graft/models/family.h"
+#include "graft/models/make_blueprint.h"
 #include "graft/plan/default_rules.h"
 #include "graft/plan/plugins.h"
 #include "graft/plan/report.h"
@@ -17,7 +17,7 @@ namespace {
 void fail_on_errors(const std::vector<plan::Finding>& findings) {
   if (!plan::has_errors(findings)) return;
   std::string text = plan::findings_text(findings);
-  text.pop_back();  // whoever prints an Error ends its line
+  text.pop_back();  // an Error has no line break at its end
   fail(text);
 }
 
@@ -52,11 +52,11 @@ void check_gpu_memory(const std::filesystem::path& path, Device device, std::uin
   fail(path.string(), ": the rules put ", bytes_text(needed), " of weights on ", to_string(device),
        ", which has ", bytes_text(free),
        " free; a rule for the experts (role: experts) or for some layers (name: "
-       "\"^model[.]layers[.]([2-9][0-9])[.]\") with device: cpu leaves them in main memory");
+       "\"^model[.]layers[.]([2-9][0-9])[.]\") with device: cpu keeps them in host memory");
 }
 
-// Weights that are rearranged are copied; the others are read from the file's pages, which the
-// system drops and reads again as it likes.
+// Repacked weights are copies in memory; the others stay in the page cache, which the system can
+// evict.
 void check_memory(const std::filesystem::path& path,
                   const plan::Plan& plan,
                   const OpenOptions& options) {
@@ -66,18 +66,17 @@ void check_memory(const std::filesystem::path& path,
   const std::uint64_t needed = plan::weight_bytes_on(plan, kCpu);
   const std::uint64_t free = options.memory != 0 ? options.memory : available_memory();
   if (!options.load.repack || free == 0 || needed <= free) return;
-  fail(
-      path.string(), ": its weights take ", bytes_text(needed), ", but ",
-      options.memory != 0 ? "only " : "the machine has only ", bytes_text(free),
-      options.memory != 0 ? " may be used" : " free",
-      "; choose a smaller type, or read them from the file as they are needed (--no-repack, slow)");
+  fail(path.string(), ": its weights take ", bytes_text(needed), ", but ",
+       options.memory != 0 ? "only " : "the machine has only ", bytes_text(free),
+       options.memory != 0 ? " may be used" : " free",
+       "; choose a smaller type, or run from the mapped file (--no-repack, slow)");
 }
 
 }  // namespace
 
 OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& options)
-    : source_(formats::open_weights(path)),
-      blueprint_(make_blueprint(source_->config(), source_.get())),
+    : source_(open_checkpoint(path)),
+      blueprint_(make_blueprint(*source_)),
       registry_(options.operators(options.machine.num_gpus)),
       rules_(parse(options, *source_, blueprint_.family, registry_)),
       planned_(plan::make_plan(blueprint_, rules_, registry_, options.machine)),

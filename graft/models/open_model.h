@@ -1,4 +1,4 @@
-// The whole way from a path to a model that runs: checkpoint, blueprint, plan, operators.
+// From a path to a running model: checkpoint, blueprint, plan, operators.
 
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "graft/base/parallel.h"
-#include "graft/formats/weight_source.h"
+#include "graft/models/checkpoint.h"
 #include "graft/models/model.h"
 #include "graft/ops/gpu_operators.h"
 #include "graft/ops/registry.h"
@@ -19,35 +19,36 @@
 namespace graft::models {
 
 struct OpenOptions {
-  // Text of a rule file. Nothing: the default file of the model's family and of the machine.
+  // Text of a rule file. Empty: the default file for the model's family and the machine.
   std::string rules = "[]";
-  // What messages call it; the paths in its `plugins:` are relative to its folder.
+  // Its name in messages; paths in its `plugins:` are relative to its folder.
   std::filesystem::path rules_path = "rules";
-  std::vector<std::filesystem::path> plugins = {};  // libraries with operators, before the rules'
+  std::vector<std::filesystem::path> plugins =
+      {};  // libraries with operators, loaded before the rules'
   plan::Machine machine = {};
-  // Those of a machine with so many GPUs; tests bring devices of their own.
+  // The operators of a machine with `num_gpus` GPUs; tests add their own devices.
   std::function<ops::Registry(int num_gpus)> operators = ops::operators_for;
   std::size_t num_threads = 0;       // 0: one per core
-  std::vector<int> processors = {};  // to pin the threads to; empty: not pinned
+  std::vector<int> processors = {};  // CPUs to pin the threads to; empty: not pinned
   LoadOptions load = {};
-  std::uint64_t memory = 0;  // bytes that weights and cache may take; 0: what is free
+  std::uint64_t memory = 0;  // bytes for weights and KV cache; 0: the free memory
 };
 
-// Owns what a Model refers to, and the model. Its parts do not move.
+// Owns a Model and everything it refers to. Not movable.
 class OpenModel {
  public:
-  // Throws Error, with everything that is wrong in the rules.
+  // Throws one Error with all errors of the rules.
   explicit OpenModel(const std::filesystem::path& path, const OpenOptions& options = {});
 
   Model& model() { return *model_; }
   ThreadPool& pool() { return pool_; }
-  const formats::WeightSource& source() const { return *source_; }
+  const Checkpoint& source() const { return *source_; }
   const plan::Blueprint& blueprint() const { return blueprint_; }
   const plan::Plan& plan() const { return planned_.plan; }
-  std::uint64_t memory_left(Device device = kCpu) const;  // for the cache, after the weights
+  std::uint64_t memory_left(Device device = kCpu) const;  // for the KV cache, after the weights
 
  private:
-  std::unique_ptr<formats::WeightSource> source_;
+  std::unique_ptr<Checkpoint> source_;
   plan::Blueprint blueprint_;
   ops::Registry registry_;
   plan::RuleFile rules_;

@@ -1,5 +1,5 @@
-// Models with their packed weights in a file: the first start writes it, later ones map it, and the
-// logits are the same bits whatever has happened to the file.
+// Models with a cache file of packed weights: the first start writes it, later ones map it, and the
+// logits are bit-identical whatever happened to the file.
 
 #include "graft/packing/packed_cache.h"
 
@@ -52,7 +52,7 @@ class PackedCacheTest : public testing::Test {
     return result;
   }
 
-  // Warns of `part` alone, gives the right logits, and leaves a file that needs no warning.
+  // Warns about `part` only, computes the right logits, and leaves a valid file.
   void expect_mended(const std::string& part, const std::vector<float>& want) {
     const Start mended = start();
     ASSERT_EQ(mended.warnings.size(), 1U) << part;
@@ -73,7 +73,7 @@ class PackedCacheTest : public testing::Test {
   fs::path cache_ = folder_ / "model.gguf.graft-packed";
 };
 
-TEST_F(PackedCacheTest, TheSecondStartMapsWhatTheFirstHasWritten) {
+TEST_F(PackedCacheTest, SecondStartMapsTheFileOfTheFirst) {
   const Start without = start(false);
   EXPECT_FALSE(fs::exists(cache_));
   const Start first = start();
@@ -92,10 +92,10 @@ TEST_F(PackedCacheTest, TheSecondStartMapsWhatTheFirstHasWritten) {
   EXPECT_TRUE(formats::test::read_file(cache_) == bytes) << "depends on the number of threads";
 }
 
-// The panels that a provider hands out, without a model around them.
-TEST_F(PackedCacheTest, GivesThePanelsOfTheFileAndNoOthers) {
+// The panels of a provider, without a model.
+TEST_F(PackedCacheTest, ReturnsThePanelsOfTheFile) {
   start();
-  const auto source = formats::open_weights(model_);
+  const auto source = open_checkpoint(model_);
   EXPECT_EQ(packing::PackedCache::path_for(*source), cache_);
   packing::PackedCache cache(*source, nullptr, {});
   const MappedFile file(cache_);
@@ -114,7 +114,7 @@ TEST_F(PackedCacheTest, GivesThePanelsOfTheFileAndNoOthers) {
       cache.find({.name = "absent", .dtype = DType::Q6_K, .shape = {16, 256}}).bytes.empty());
 }
 
-TEST_F(PackedCacheTest, AChangedModelIsNoticed) {
+TEST_F(PackedCacheTest, DetectsAChangedModel) {
   const std::vector<float> want = start().logits;
   fs::last_write_time(model_, fs::last_write_time(model_) + std::chrono::nanoseconds(1000));
   expect_mended("belongs to another model", want);
@@ -146,7 +146,7 @@ TEST_F(PackedCacheTest, TruncatedAndDamagedFilesArePackedAgain) {
   expect("damaged: its checksum is not that of", damaged_at(good.size() / 2));
 }
 
-TEST_F(PackedCacheTest, WhatOtherRulesHavePackedStays) {
+TEST_F(PackedCacheTest, KeepsPanelsOfOtherRules) {
   const std::string no_experts =
       "- {match: {role: experts}, replace: {class: default, kwargs: {repack: false}}}\n";
   start(true, 2, no_experts);
@@ -162,7 +162,7 @@ TEST_F(PackedCacheTest, WhatOtherRulesHavePackedStays) {
 
 TEST_F(PackedCacheTest, AFolderThatCannotBeWrittenIsAWarning) {
   if (::geteuid() == 0) {
-    // Nothing is forbidden to root; a folder in the file's place cannot be written either.
+    // root may write everywhere; a folder at the file's path fails for root too.
     fs::create_directory(cache_);
     fs::create_directory(cache_ / "inside");
   } else {

@@ -1,5 +1,5 @@
-// The same bits wherever the modules are: every module on a device drawn at random, in every phase,
-// against the processor alone.
+// Results are bit-identical wherever the modules are: every module on a random device, in every
+// phase, against the CPU alone.
 
 #include "graft/testing/placement.h"
 
@@ -29,7 +29,7 @@ class PlacedModel : public testing::PlacedModel {
 constexpr std::string_view kOnTheProcessor =
     "- {match: {name: \".*\"}, replace: {class: default, kwargs: {device: cpu}}}\n";
 
-// A rule for each module of its own. The cache follows its attention, which stays in one place.
+// One rule per module. The cache follows its attention, which has one device for both phases.
 std::string random_rules(const plan::Blueprint& blueprint, unsigned seed) {
   std::mt19937 random(seed);
   const auto device = [&] {
@@ -72,7 +72,7 @@ class Placement : public ::testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(Placement, DoesNotChangeABit) {
+TEST_P(Placement, IsBitIdentical) {
   PlacedModel here(folder(), std::string(kOnTheProcessor));
   ASSERT_EQ(here.findings(), "");
   for (unsigned seed = 1; seed <= 5; ++seed) {
@@ -84,7 +84,7 @@ TEST_P(Placement, DoesNotChangeABit) {
   EXPECT_EQ(ops::testing::test_memory().num_blocks(), 0U);
 }
 
-// As people run giants: everything on GPUs but the experts, half of the layers on the second.
+// The usual placement of large MoE models: experts on the CPU, the rest split between two GPUs.
 constexpr const char* kHybrid = R"yaml(
 - match: {name: "[.]experts$"}
   replace: {class: experts, kwargs: {device: cpu, out_device: "cuda:0"}}
@@ -96,10 +96,10 @@ constexpr const char* kHybrid = R"yaml(
   replace: {class: default, kwargs: {device: "cuda:0"}}
 )yaml";
 
-TEST_P(Placement, OfExpertsOnTheProcessorDoesNotChangeABit) {
+TEST_P(Placement, OfExpertsOnTheCpuIsBitIdentical) {
   PlacedModel here(folder(), std::string(kOnTheProcessor));
   PlacedModel placed(folder(), kHybrid);
-  // Where there are no experts a warning says that the rule matches nothing.
+  // For a model without experts, a warning says that the rule matches nothing.
   ASSERT_EQ(placed.findings().find("error"), std::string::npos) << placed.findings();
   expect_same(placed, here);
 }

@@ -11,10 +11,6 @@
 namespace graft::models {
 namespace {
 
-using formats::ModelConfig;
-using formats::RopeConfig;
-using formats::RopeKind;
-
 std::vector<double> plain_frequencies(double theta, std::int64_t rotary_dim) {
   std::vector<double> frequencies;
   for (std::int64_t i = 0; i < rotary_dim; i += 2) {
@@ -24,8 +20,8 @@ std::vector<double> plain_frequencies(double theta, std::int64_t rotary_dim) {
   return frequencies;
 }
 
-// Llama 3: long wavelengths are stretched, short ones kept, a smooth step between.
-void stretch_llama3(const RopeConfig& rope, std::vector<double>& frequencies) {
+// Llama 3: low frequencies are divided by the factor, high ones kept, interpolated between.
+void scale_llama3(const RopeConfig& rope, std::vector<double>& frequencies) {
   const auto context = static_cast<double>(rope.original_max_position_embeddings);
   for (double& frequency : frequencies) {
     const double wavelength = 2.0 * std::numbers::pi / frequency;
@@ -36,25 +32,23 @@ void stretch_llama3(const RopeConfig& rope, std::vector<double>& frequencies) {
   }
 }
 
-// The pair (a real number) that turns `rotations` times within the original context.
+// The (fractional) index of the pair that makes `rotations` turns within the original context.
 double pair_of_rotations(const RopeConfig& rope, double rotations, std::int64_t rotary_dim) {
   const auto context = static_cast<double>(rope.original_max_position_embeddings);
   return static_cast<double>(rotary_dim) *
          std::log(context / (rotations * 2.0 * std::numbers::pi)) / (2.0 * std::log(rope.theta));
 }
 
-// YaRN: pairs that turn often are kept, pairs that turn seldom are stretched, a ramp between.
-void stretch_yarn(const RopeConfig& rope,
-                  std::int64_t rotary_dim,
-                  std::vector<double>& frequencies) {
-  // Transformers rounds both ends of the ramp outwards unless a config says otherwise; none does.
+// YaRN: high frequencies are kept, low ones divided by the factor, a linear ramp between.
+void scale_yarn(const RopeConfig& rope, std::int64_t rotary_dim, std::vector<double>& frequencies) {
+  // transformers rounds both ends of the ramp outwards unless "truncate" is false.
   const double low = std::max(std::floor(pair_of_rotations(rope, rope.beta_fast, rotary_dim)), 0.0);
   double high = std::min(std::ceil(pair_of_rotations(rope, rope.beta_slow, rotary_dim)),
                          static_cast<double>(rotary_dim - 1));
-  if (low == high) high += 0.001;  // a step instead of a division by zero
+  if (low == high) high += 0.001;  // avoids a division by zero
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
-    const double stretched = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
-    frequencies[i] *= (1.0 - stretched) + stretched / rope.factor;
+    const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    frequencies[i] *= (1.0 - ramp) + ramp / rope.factor;
   }
 }
 
@@ -92,10 +86,10 @@ ops::RopeParams make_rope(const ModelConfig& config, std::span<const float> freq
       params.dynamic = true;
       break;
     case RopeKind::Llama3:
-      stretch_llama3(rope, frequencies);
+      scale_llama3(rope, frequencies);
       break;
     case RopeKind::Yarn:
-      stretch_yarn(rope, config.rotary_dim, frequencies);
+      scale_yarn(rope, config.rotary_dim, frequencies);
       params.magnitude = static_cast<float>(yarn_magnitude(rope));
       break;
   }

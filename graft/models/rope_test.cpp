@@ -8,9 +8,6 @@
 namespace graft::models {
 namespace {
 
-using formats::ModelConfig;
-using formats::RopeKind;
-
 ModelConfig plain(std::int64_t rotary_dim = 8) {
   ModelConfig config;
   config.rotary_dim = rotary_dim;
@@ -36,7 +33,7 @@ TEST(Rope, LinearDividesAll) {
   EXPECT_FLOAT_EQ(rope.inv_freq[1], 0.0025F);
 }
 
-TEST(Rope, Llama3KeepsShortWavelengthsAndStretchesLongOnes) {
+TEST(Rope, Llama3ScalesLowFrequencies) {
   ModelConfig config = plain(128);
   config.rope.theta = 500000.0;
   config.rope.kind = RopeKind::Llama3;
@@ -48,13 +45,13 @@ TEST(Rope, Llama3KeepsShortWavelengthsAndStretchesLongOnes) {
                   static_cast<float>(std::pow(500000.0, -126.0 / 128.0) / 8.0));
 }
 
-TEST(Rope, YarnKeepsFastPairsAndStretchesSlowOnes) {
+TEST(Rope, YarnScalesLowFrequencies) {
   ModelConfig config = plain(64);
   config.rope.kind = RopeKind::Yarn;
   config.rope.factor = 40.0;
   config.rope.original_max_position_embeddings = 4096;
   const ops::RopeParams rope = make_rope(config, {});
-  // DeepSeek-V3's numbers: the ramp goes from pair 10 to pair 23.
+  // DeepSeek-V3's values: the ramp is from pair 10 to pair 23.
   EXPECT_FLOAT_EQ(rope.inv_freq[10], static_cast<float>(std::pow(10000.0, -20.0 / 64.0)));
   EXPECT_LT(rope.inv_freq[11], static_cast<float>(std::pow(10000.0, -22.0 / 64.0)));
   EXPECT_FLOAT_EQ(rope.inv_freq[23], static_cast<float>(std::pow(10000.0, -46.0 / 64.0) / 40.0));
@@ -73,7 +70,7 @@ TEST(Rope, YarnMagnitudeFollowsTheConfig) {
   EXPECT_EQ(make_rope(config, {}).magnitude, 1.5F);
 }
 
-TEST(Rope, DynamicGivesItsNumbersToTheOperator) {
+TEST(Rope, DynamicPassesItsParametersToTheOperator) {
   ModelConfig config = plain();
   config.rope.kind = RopeKind::Dynamic;
   config.rope.factor = 2.0;
@@ -83,7 +80,7 @@ TEST(Rope, DynamicGivesItsNumbersToTheOperator) {
   EXPECT_EQ(rope.max_position_embeddings, 64);
 }
 
-TEST(Rope, FactorsOfAGgufFileDivide) {
+TEST(Rope, DividesByTheFactorsOfAGgufFile) {
   constexpr std::array<float, 2> kFactors = {1.0F, 8.0F};
   const ops::RopeParams rope = make_rope(plain(4), kFactors);
   EXPECT_FLOAT_EQ(rope.inv_freq[0], 1.0F);

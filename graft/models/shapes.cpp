@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "graft/base/error.h"
-#include "graft/formats/huggingface/hf_config.h"
+#include "graft/models/config/hf_config.h"
 
 namespace graft::models {
 namespace {
@@ -54,12 +54,12 @@ std::span<const Shape> shapes() {
   return kShapes;
 }
 
-formats::ModelConfig shape_config(const std::string& name_or_path) {
+ModelConfig shape_config(const std::string& name_or_path) {
   std::string known;
   for (const Shape& shape : kShapes) {
     if (shape.name == name_or_path) {
-      formats::ModelConfig config =
-          formats::read_hf_config(parse_json(shape.config, name_or_path), nullptr, name_or_path);
+      ModelConfig config =
+          read_hf_config(parse_json(shape.config, name_or_path), nullptr, name_or_path);
       config.name = name_or_path;
       return config;
     }
@@ -68,7 +68,7 @@ formats::ModelConfig shape_config(const std::string& name_or_path) {
   if (!std::filesystem::exists(name_or_path)) {
     fail("\"", name_or_path, "\": neither a shape (", known, ") nor the path of a config.json");
   }
-  return formats::read_hf_config(read_json_file(name_or_path), nullptr, name_or_path);
+  return read_hf_config(read_json_file(name_or_path), nullptr, name_or_path);
 }
 
 }  // namespace graft::models

@@ -1,5 +1,4 @@
-// The shapes of published models by short names, for files of random weights that run at their
-// speed.
+// Configurations of published models by short names, for benchmarks with random weights.
 
 #pragma once
 
@@ -7,19 +6,19 @@
 #include <string>
 #include <string_view>
 
-#include "graft/formats/model_config.h"
+#include "graft/models/config/model_config.h"
 
 namespace graft::models {
 
 struct Shape {
   std::string_view name;     // "llama-1b"
   std::string_view summary;  // "Llama-3.2-1B"
-  std::string_view config;   // as its config.json has it
+  std::string_view config;   // its config.json
 };
 
 std::span<const Shape> shapes();
 
 // By name, or the path of a config.json. Throws Error.
-formats::ModelConfig shape_config(const std::string& name_or_path);
+ModelConfig shape_config(const std::string& name_or_path);
 
 }  // namespace graft::models

@@ -1,58 +1,58 @@
-// Where a weight stands in a checkpoint, asked for by its Hugging Face name whatever the format and
-// however the checkpoint merges, splits or renames. Reads names only, never data.
+// Finds the stored tensors of a weight by its Hugging Face name, in any format and however the
+// checkpoint merges, splits or renames. Reads names only, never data.
 
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
-#include "graft/formats/names.h"
-#include "graft/formats/weight_source.h"
+#include "graft/formats/tensor_transform.h"
+#include "graft/models/checkpoint.h"
 #include "graft/tensor/dtype.h"
 
 namespace graft::models {
 
-// A stored tensor and what must happen to it to become the weight.
-struct Place {
+// A stored tensor and the transform that makes it the weight.
+struct StoredTensor {
   const formats::TensorInfo* tensor = nullptr;
-  formats::Layout layout = formats::Layout::Same;
-  // The expert to take; with ExpertsGateHalf and ExpertsUpHalf half of that expert's rows.
-  std::int64_t expert = -1;
+  formats::TensorTransform transform = formats::TensorTransform::Same;
+  std::int64_t expert = -1;    // of a merged tensor [experts, …]; -1: not merged
   std::int64_t num_heads = 0;  // with RopePairs
 
-  // Of the part of the tensor that counts, before its rows are brought in order.
-  std::vector<std::int64_t> shape() const;
-  std::span<const std::byte> bytes() const;
+  // The expert or half that the weight is; rows in stored order.
+  formats::TensorSlice slice() const { return formats::slice_of(*tensor, transform, expert); }
 };
 
 struct FoundWeight {
   // One, or attn_k_b and attn_v_b, which together are kv_b_proj.
-  std::vector<Place> places;
-  DType dtype = DType::F32;  // as it will be loaded
+  std::vector<StoredTensor> stored;
+  DType dtype = DType::F32;  // after loading
   std::vector<std::int64_t> shape;
 };
 
+// kv_b_proj of a model with MLA.
+formats::KvBShape kv_b_shape(const ModelConfig& config);
+
 class TensorIndex {
  public:
-  // Keeps pointers into the source.
-  explicit TensorIndex(const formats::WeightSource& source);
+  // Keeps pointers into the checkpoint.
+  explicit TensorIndex(const Checkpoint& checkpoint);
 
   std::optional<FoundWeight> find(std::string_view hf_name) const;
-  const formats::WeightSource& source() const { return *source_; }
+  const Checkpoint& checkpoint() const { return *checkpoint_; }
 
  private:
-  std::vector<Place> places_of(std::string_view hf_name) const;
-  std::optional<Place> direct(const std::string& name) const;
-  std::optional<Place> in_fused_experts(std::string_view hf_name) const;
+  std::vector<StoredTensor> find_stored(std::string_view hf_name) const;
+  std::optional<StoredTensor> find_direct(const std::string& name) const;
+  std::optional<StoredTensor> find_fused(std::string_view hf_name) const;
 
-  const formats::WeightSource* source_;
-  // Hugging Face name -> places, for a GGUF checkpoint.
-  std::unordered_map<std::string, std::vector<Place>> gguf_places_;
+  const Checkpoint* checkpoint_;
+  // Hugging Face name -> stored tensors, for a GGUF checkpoint.
+  std::unordered_map<std::string, std::vector<StoredTensor>> gguf_tensors_;
 };
 
 }  // namespace graft::models

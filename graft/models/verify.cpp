@@ -16,12 +16,12 @@ class Reference {
  public:
   explicit Reference(const std::filesystem::path& path) : file_(path) {}
 
-  // Empty when there is no such tensor.
+  // Empty when the file has no such tensor.
   std::vector<float> floats(const std::string& name) const {
     return values<float>(name, DType::F32);
   }
   TokenIds tokens(const std::string& name) const { return values<std::int32_t>(name, DType::I32); }
-  // "a", "b" …: what stands before ".input_ids".
+  // "a", "b" …: the names before ".input_ids".
   std::vector<std::string> prompts() const {
     constexpr std::string_view kSuffix = ".input_ids";
     std::vector<std::string> names;
@@ -45,14 +45,14 @@ class Reference {
            graft::name(dtype));
     }
     std::vector<T> out(found->data.size() / sizeof(T));
-    std::memcpy(out.data(), found->data.data(), found->data.size());  // it may not be aligned
+    std::memcpy(out.data(), found->data.data(), found->data.size());  // the data may be unaligned
     return out;
   }
 
   formats::SafetensorsFile file_;
 };
 
-// Infinite when a value is not a number or the sizes differ.
+// Infinity for NaN or different sizes.
 double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
   constexpr double kHopeless = std::numeric_limits<double>::infinity();
   if (got.size() != want.size()) return kHopeless;

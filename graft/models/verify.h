@@ -1,5 +1,5 @@
-// A model against what another implementation computed from the same weights: a reference file with
-// prompts, logits, hidden states and greedy continuations.
+// Compares a model with another implementation's results for the same weights: a reference file
+// with prompts, logits, hidden states and greedy continuations.
 
 #pragma once
 
@@ -14,15 +14,15 @@
 
 namespace graft::models {
 
-// References are computed in float32 throughout; a cache of 16 bits or rows rounded for fast
-// kernels alone cost 1e-3, and where two experts score nearly the same, another choice.
+// References are computed in float32; a 16-bit KV cache or int8 activations alone cause errors of
+// 1e-3, and another choice of experts where two score nearly the same.
 inline constexpr std::string_view kExactCacheRule =
     "- match: {role: kv_cache}\n  replace: {class: default, kwargs: {dtype: f32}}\n";
 
 struct VerifyOptions {
   std::int64_t chunk = 0;  // tokens per pass, 0: the whole prompt
-  // Largest difference, as a share of the largest value, that counts as equal. Published
-  // implementations in float32 differ by about 1e-6 and from BF16 ones by about 1e-2.
+  // Maximum |difference| / largest |value|. float32 implementations differ by about 1e-6 from each
+  // other and by about 1e-2 from BF16 ones.
   double tolerance = 2e-3;
   OpenOptions open = {.rules = std::string(kExactCacheRule), .load = {.repack = false}};
 };
@@ -31,7 +31,7 @@ struct PromptReport {
   std::string name;                   // "a"
   std::int64_t num_tokens = 0;        // of the prompt
   double logit_error = 0;             // largest |difference| / largest |logit|
-  std::vector<double> hidden_errors;  // likewise, of layers 0 … num_layers; empty: not in the file
+  std::vector<double> hidden_errors;  // the same of layers 0 … num_layers; empty: not in the file
   TokenIds expected_greedy;           // empty: not in the file
   TokenIds greedy;
 

@@ -1,5 +1,5 @@
-// Weights by their Hugging Face names out of files that store them otherwise: the way from Hugging
-// Face to GGUF is done here by hand, the way back must give the same bytes.
+// Weights by their Hugging Face names from files that store them differently: the tests write the
+// GGUF form by hand, loading must restore the original.
 
 #include "graft/models/weights.h"
 
@@ -10,20 +10,18 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/models/family.h"
+#include "graft/models/families/family.h"
+#include "graft/models/make_blueprint.h"
 
 namespace graft::models {
 namespace {
 
-using formats::Architecture;
-using formats::ModelConfig;
 using formats::TensorInfo;
 
 // A checkpoint in memory.
 class FakeSource final : public formats::WeightSource {
  public:
-  FakeSource(std::string_view format, ModelConfig config)
-      : format_(format), config_(std::move(config)) {}
+  explicit FakeSource(std::string_view format) : format_(format) {}
 
   void add(const std::string& name, std::vector<std::int64_t> shape, std::vector<float> values) {
     data_.push_back(std::move(values));
@@ -45,8 +43,11 @@ class FakeSource final : public formats::WeightSource {
 
   std::string_view format() const override { return format_; }
   std::span<const std::filesystem::path> files() const override { return {&path_, 1}; }
-  const ModelConfig& config() const override { return config_; }
-  const formats::TokenizerData& tokenizer() const override { return tokenizer_; }
+  const std::filesystem::path& path() const override { return path_; }
+  formats::TokenizerData read_tokenizer(const formats::ModelTokens& /*tokens*/,
+                                        std::vector<std::string>& /*warnings*/) const override {
+    return {};
+  }
   std::span<const TensorInfo> tensors() const override { return tensors_; }
   const TensorInfo* find(std::string_view name) const override {
     for (const TensorInfo& tensor : tensors_) {
@@ -58,12 +59,27 @@ class FakeSource final : public formats::WeightSource {
 
  private:
   std::string format_;
-  ModelConfig config_;
-  formats::TokenizerData tokenizer_;
   std::filesystem::path path_ = "fake.gguf";
   std::deque<std::vector<float>> data_;
   std::deque<std::vector<std::byte>> raw_;
   std::vector<TensorInfo> tensors_;
+};
+
+// Tensors may be added after construction.
+class FakeCheckpoint {
+ public:
+  FakeCheckpoint(std::string_view format, ModelConfig config)
+      : FakeCheckpoint(std::make_unique<FakeSource>(format), std::move(config)) {}
+
+  FakeSource* operator->() { return tensors_; }
+  operator const Checkpoint&() const { return checkpoint_; }  // NOLINT
+
+ private:
+  FakeCheckpoint(std::unique_ptr<FakeSource> source, ModelConfig config)
+      : tensors_(source.get()), checkpoint_(std::move(source), std::move(config)) {}
+
+  FakeSource* tensors_;
+  Checkpoint checkpoint_;
 };
 
 std::vector<float> counting(std::size_t count, float first = 0.0F) {
@@ -73,9 +89,9 @@ std::vector<float> counting(std::size_t count, float first = 0.0F) {
   return values;
 }
 
-ModelConfig tiny(Architecture architecture) {
+ModelConfig tiny(std::string_view model_type) {
   ModelConfig config;
-  config.architecture = architecture;
+  config.family = find_family(model_type);
   config.vocab_size = 8;
   config.hidden_size = 4;
   config.num_hidden_layers = 1;
@@ -86,9 +102,9 @@ ModelConfig tiny(Architecture architecture) {
   return config;
 }
 
-TEST(CheckpointWeights, SafetensorsAreTakenAsTheyAre) {
-  FakeSource source("safetensors", tiny(Architecture::Llama));
-  source.add("model.norm.weight", {4}, {1, 2, 3, 4});
+TEST(CheckpointWeights, MapsSafetensorsWithoutCopy) {
+  FakeCheckpoint source("safetensors", tiny("llama"));
+  source->add("model.norm.weight", {4}, {1, 2, 3, 4});
   CheckpointWeights weights(source);
   const ops::Weight norm = weights.get("model.norm.weight");
   EXPECT_EQ(norm.decode(), (std::vector<float>{1, 2, 3, 4}));
@@ -96,8 +112,8 @@ TEST(CheckpointWeights, SafetensorsAreTakenAsTheyAre) {
   EXPECT_FALSE(weights.contains("lm_head.weight"));
 }
 
-TEST(CheckpointWeights, SaysWhichWeightOfWhichFileIsMissing) {
-  FakeSource source("safetensors", tiny(Architecture::Llama));
+TEST(CheckpointWeights, NamesAMissingWeightAndItsFile) {
+  FakeCheckpoint source("safetensors", tiny("llama"));
   CheckpointWeights weights(source);
   try {
     weights.get("lm_head.weight");
@@ -107,34 +123,34 @@ TEST(CheckpointWeights, SaysWhichWeightOfWhichFileIsMissing) {
   }
 }
 
-TEST(CheckpointWeights, PairedRowsGoBackToHalves) {
-  FakeSource source("GGUF v3", tiny(Architecture::Llama));
+TEST(CheckpointWeights, RestoresHalvesFromPairedRows) {
+  FakeCheckpoint source("GGUF v3", tiny("llama"));
   // One head of four rows: neighbours (0, 1), (2, 3) are the rows (0, 2) and (1, 3) of the halves.
-  source.add("blk.0.attn_k.weight", {4, 2}, {0, 0, 2, 2, 1, 1, 3, 3});
-  source.add("blk.0.attn_q.bias", {8}, {0, 2, 1, 3, 4, 6, 5, 7});
+  source->add("blk.0.attn_k.weight", {4, 2}, {0, 0, 2, 2, 1, 1, 3, 3});
+  source->add("blk.0.attn_q.bias", {8}, {0, 2, 1, 3, 4, 6, 5, 7});
   CheckpointWeights weights(source);
   EXPECT_EQ(weights.get("model.layers.0.self_attn.k_proj.weight").decode(),
             (std::vector<float>{0, 0, 1, 1, 2, 2, 3, 3}));
   EXPECT_EQ(weights.get("model.layers.0.self_attn.q_proj.bias").decode(), counting(8));
 }
 
-TEST(CheckpointWeights, RowsOfQuantizedTypesMoveWhole) {
-  FakeSource source("GGUF v3", tiny(Architecture::Llama));
+TEST(CheckpointWeights, MovesWholeRowsOfQuantizedTypes) {
+  FakeCheckpoint source("GGUF v3", tiny("llama"));
   const std::size_t row_bytes = bytes_of(DType::Q4_K, 256);
-  source.add_bytes("blk.0.attn_k.weight", {4, 256}, DType::Q4_K, 4 * row_bytes);
+  source->add_bytes("blk.0.attn_k.weight", {4, 256}, DType::Q4_K, 4 * row_bytes);
   CheckpointWeights weights(source);
   const ops::Weight k_proj = weights.get("model.layers.0.self_attn.k_proj.weight");
   EXPECT_EQ(k_proj.dtype, DType::Q4_K);
-  const std::byte* stored = source.tensors()[0].data.data();
+  const std::byte* stored = source->tensors()[0].data.data();
   EXPECT_EQ(std::memcmp(k_proj.data + row_bytes, stored + 2 * row_bytes, row_bytes), 0);
   EXPECT_EQ(std::memcmp(k_proj.data + 2 * row_bytes, stored + row_bytes, row_bytes), 0);
 }
 
-TEST(CheckpointWeights, ExpertsComeOutOfMergedTensors) {
-  ModelConfig config = tiny(Architecture::Mixtral);
+TEST(CheckpointWeights, TakesExpertsFromMergedTensors) {
+  ModelConfig config = tiny("mixtral");
   config.moe.num_experts = 3;
-  FakeSource source("GGUF v3", config);
-  source.add("blk.0.ffn_up_exps.weight", {3, 2, 4}, counting(24));
+  FakeCheckpoint source("GGUF v3", config);
+  source->add("blk.0.ffn_up_exps.weight", {3, 2, 4}, counting(24));
   CheckpointWeights weights(source);
   const auto up = weights.experts("model.layers.0.block_sparse_moe.experts", "up_proj");
   ASSERT_EQ(up.size(), 3U);
@@ -143,22 +159,22 @@ TEST(CheckpointWeights, ExpertsComeOutOfMergedTensors) {
   EXPECT_THROW(weights.experts("model.layers.0.block_sparse_moe.experts", "down_proj"), Error);
 }
 
-TEST(CheckpointWeights, FewerExpertsThanTheConfigSaysAreMissing) {
-  ModelConfig config = tiny(Architecture::Qwen3Moe);
+TEST(CheckpointWeights, ReportsMissingExperts) {
+  ModelConfig config = tiny("qwen3_moe");
   config.moe.num_experts = 4;
-  FakeSource source("GGUF v3", config);
-  source.add("blk.0.ffn_up_exps.weight", {3, 2, 4}, counting(24));
+  FakeCheckpoint source("GGUF v3", config);
+  source->add("blk.0.ffn_up_exps.weight", {3, 2, 4}, counting(24));
   CheckpointWeights weights(source);
   EXPECT_TRUE(weights.contains("model.layers.0.mlp.experts.2.up_proj.weight"));
   EXPECT_FALSE(weights.contains("model.layers.0.mlp.experts.3.up_proj.weight"));
 }
 
-TEST(CheckpointWeights, ExpertsComeOutOfFusedTensors) {
-  ModelConfig config = tiny(Architecture::Qwen3Moe);
+TEST(CheckpointWeights, TakesExpertsFromFusedTensors) {
+  ModelConfig config = tiny("qwen3_moe");
   config.moe.num_experts = 2;
-  FakeSource source("safetensors", config);
-  source.add("model.layers.0.mlp.experts.gate_up_proj", {2, 6, 4}, counting(48));
-  source.add("model.layers.0.mlp.experts.down_proj", {2, 4, 3}, counting(24));
+  FakeCheckpoint source("safetensors", config);
+  source->add("model.layers.0.mlp.experts.gate_up_proj", {2, 6, 4}, counting(48));
+  source->add("model.layers.0.mlp.experts.down_proj", {2, 4, 3}, counting(24));
   CheckpointWeights weights(source);
   const std::string experts = "model.layers.0.mlp.experts";
   EXPECT_EQ(weights.experts(experts, "gate_proj")[1].decode(), counting(12, 24.0F));
@@ -166,8 +182,8 @@ TEST(CheckpointWeights, ExpertsComeOutOfFusedTensors) {
   EXPECT_EQ(weights.experts(experts, "down_proj")[1].decode(), counting(12, 12.0F));
 }
 
-TEST(CheckpointWeights, KvBIsJoinedFromItsTwoParts) {
-  ModelConfig config = tiny(Architecture::DeepseekV3);
+TEST(CheckpointWeights, JoinsKvBFromItsTwoTensors) {
+  ModelConfig config = tiny("deepseek_v3");
   config.mla = {.q_lora_rank = 0,
                 .kv_lora_rank = 3,
                 .qk_nope_head_dim = 2,
@@ -183,43 +199,43 @@ TEST(CheckpointWeights, KvBIsJoinedFromItsTwoParts) {
       values[head * 3 + rank] = want[(head * 3 + 2) * 3 + rank];
     }
   }
-  FakeSource source("GGUF v3", config);
-  source.add("blk.0.attn_v_b.weight", {2, 1, 3}, values);
-  source.add("blk.0.attn_k_b.weight", {2, 3, 2}, keys);
+  FakeCheckpoint source("GGUF v3", config);
+  source->add("blk.0.attn_v_b.weight", {2, 1, 3}, values);
+  source->add("blk.0.attn_k_b.weight", {2, 3, 2}, keys);
   CheckpointWeights weights(source);
   const ops::Weight joined = weights.get("model.layers.0.self_attn.kv_b_proj.weight");
   EXPECT_EQ(joined.shape, (std::vector<std::int64_t>{6, 3}));
   EXPECT_EQ(joined.decode(), want);
 
-  FakeSource old("GGUF v3", config);
-  old.add("blk.0.attn_kv_b.weight", {6, 3}, want);
+  FakeCheckpoint old("GGUF v3", config);
+  old->add("blk.0.attn_kv_b.weight", {6, 3}, want);
   EXPECT_EQ(CheckpointWeights(old).get("model.layers.0.self_attn.kv_b_proj.weight").decode(), want);
 }
 
-TEST(CheckpointWeights, ATiedHeadIsTheEmbedding) {
-  ModelConfig config = tiny(Architecture::Qwen2);
+TEST(CheckpointWeights, UsesTheEmbeddingForATiedHead) {
+  ModelConfig config = tiny("qwen2");
   config.tie_word_embeddings = true;
-  FakeSource source("GGUF v3", config);
-  source.add("token_embd.weight", {8, 4}, counting(32));
+  FakeCheckpoint source("GGUF v3", config);
+  source->add("token_embd.weight", {8, 4}, counting(32));
   CheckpointWeights weights(source);
   EXPECT_EQ(weights.get("lm_head.weight").data, weights.get("model.embed_tokens.weight").data);
 }
 
-TEST(CheckpointWeights, LlavaTextHasEitherPrefix) {
-  FakeSource source("safetensors", tiny(Architecture::Llava));
-  source.add("language_model.model.norm.weight", {4}, {1, 2, 3, 4});
-  source.add("model.language_model.embed_tokens.weight", {8, 4}, counting(32));
+TEST(CheckpointWeights, FindsLlavaTextUnderEitherPrefix) {
+  FakeCheckpoint source("safetensors", tiny("llava"));
+  source->add("language_model.model.norm.weight", {4}, {1, 2, 3, 4});
+  source->add("model.language_model.embed_tokens.weight", {8, 4}, counting(32));
   CheckpointWeights weights(source);
   EXPECT_TRUE(weights.contains("model.norm.weight"));
   EXPECT_TRUE(weights.contains("model.embed_tokens.weight"));
 }
 
-TEST(CheckpointWeights, Fp8WeightsBringTheirScales) {
-  ModelConfig config = tiny(Architecture::DeepseekV3);
+TEST(CheckpointWeights, LoadsScalesOfFp8Weights) {
+  ModelConfig config = tiny("deepseek_v3");
   config.quantization = {.method = "fp8", .weight_block_size = {2, 2}};
-  FakeSource source("safetensors", config);
-  source.add_bytes("lm_head.weight", {4, 2}, DType::F8_E4M3, 8);
-  source.add("lm_head.weight_scale_inv", {2, 1}, {2.0F, 0.5F});
+  FakeCheckpoint source("safetensors", config);
+  source->add_bytes("lm_head.weight", {4, 2}, DType::F8_E4M3, 8);
+  source->add("lm_head.weight_scale_inv", {2, 1}, {2.0F, 0.5F});
   CheckpointWeights weights(source);
   const ops::Weight scaled = weights.get("lm_head.weight");
   ASSERT_NE(scaled.scale, nullptr);
@@ -233,12 +249,12 @@ TEST(CheckpointWeights, Fp8WeightsBringTheirScales) {
   }
 }
 
-TEST(CheckpointWeights, CheckNamesEverythingThatDoesNotFit) {
-  ModelConfig config = tiny(Architecture::Llama);
+TEST(CheckpointWeights, CheckNamesEveryWeightThatDoesNotFit) {
+  ModelConfig config = tiny("llama");
   config.intermediate_size = 6;
-  FakeSource source("safetensors", config);
-  source.add("model.embed_tokens.weight", {8, 5}, counting(40));
-  const plan::Blueprint blueprint = make_blueprint(config, &source);
+  FakeCheckpoint source("safetensors", config);
+  source->add("model.embed_tokens.weight", {8, 5}, counting(40));
+  const plan::Blueprint blueprint = make_blueprint(source);
   try {
     CheckpointWeights(source).check(blueprint);
     FAIL();
@@ -254,15 +270,15 @@ TEST(CheckpointWeights, CheckNamesEverythingThatDoesNotFit) {
 }
 
 TEST(Blueprint, TakesTypesOfMergedTensorsOfAGgufFile) {
-  ModelConfig config = tiny(Architecture::Qwen3Moe);
+  ModelConfig config = tiny("qwen3_moe");
   config.hidden_size = 256;
   config.moe.num_experts = 2;
   config.moe.num_experts_per_tok = 1;
   config.moe.moe_intermediate_size = 2;
-  FakeSource source("GGUF v3", config);
-  source.add_bytes("blk.0.ffn_gate_exps.weight", {2, 2, 256}, DType::Q4_K,
-                   bytes_of(DType::Q4_K, 1024));
-  const plan::Blueprint blueprint = make_blueprint(config, &source);
+  FakeCheckpoint source("GGUF v3", config);
+  source->add_bytes("blk.0.ffn_gate_exps.weight", {2, 2, 256}, DType::Q4_K,
+                    bytes_of(DType::Q4_K, 1024));
+  const plan::Blueprint blueprint = make_blueprint(source);
   const plan::ModuleSpec* experts = blueprint.find("model.layers.0.mlp.experts");
   EXPECT_EQ(experts->weights[0].dtype, DType::Q4_K);
   EXPECT_EQ(experts->weights[3].dtype, DType::Q4_K);

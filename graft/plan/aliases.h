@@ -1,11 +1,11 @@
-// The words of rule files that stand for operators: KTransformers' replacement classes and op
-// names, so that its files work as they are. Facts in tables; what they mean here is resolve.h's
-// business.
+// KTransformers' names in rule files (replacement classes and op names), so that its files work
+// unchanged. resolve.h gives them their meaning.
 
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,28 +14,29 @@
 
 namespace graft::plan {
 
-// Hardware a name was written for.
+// The hardware a KTransformers class is for.
 enum class Platform : std::uint8_t { Any, Npu, Xpu };
 
-// A class of KTransformers that replaces a module: here, the default operator of its role on the
-// device asked for.
+// A KTransformers class that replaces a module. Here it selects the default operator of its role on
+// the rule's device.
 struct ClassAlias {
   std::string_view name;  // last component of the dotted name
   ops::Role role;
   Platform platform = Platform::Any;
 };
 
-// An operator by KTransformers' name. Which format the weights have is the checkpoint's business,
-// so what is left of "Marlin" or "FP8" is the role and the device.
+// A KTransformers operator. The checkpoint determines the weights' format, so of "Marlin" or "FP8"
+// only the role and the device matter.
 struct OpAlias {
   std::string_view name;
   ops::Role role;
-  std::optional<DeviceType> device;  // the only one it runs on
+  std::optional<DeviceType> device;  // nullopt: any
   Platform platform = Platform::Any;
 };
 
-// Null for other names. Module paths (`ktransformers.operators.linear.`) do not matter.
-const ClassAlias* find_class_alias(std::string_view name);
+// Null for other names. Module paths (`ktransformers.operators.linear.`) are ignored. `more` are
+// the classes of the model families (Blueprint::class_aliases).
+const ClassAlias* find_class_alias(std::string_view name, std::span<const ClassAlias> more = {});
 const OpAlias* find_op_alias(std::string_view name);
 
 // The op names of a role: "KLinearMarlin, VLinearMarlin, …".
@@ -45,7 +46,7 @@ std::string op_alias_list(ops::Role role);
 bool is_backend(std::string_view name);
 std::string backend_list();
 
-// A device of somebody else ("npu", "xpu:0"), for which this program has no backend.
+// A device that KTransformers supports and this program does not ("npu", "xpu:0").
 bool is_foreign_device(std::string_view name);
 std::string_view name(Platform platform);
 

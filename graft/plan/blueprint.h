@@ -11,6 +11,7 @@
 
 #include "graft/ops/params.h"
 #include "graft/ops/role.h"
+#include "graft/plan/aliases.h"
 #include "graft/tensor/dtype.h"
 
 namespace graft::plan {
@@ -44,6 +45,8 @@ struct Blueprint {
   std::int64_t vocab_size = 0;
   std::int64_t max_context = 0;
   double expert_share = 1.0;  // share of the routed experts' weights that one token uses
+  // KTransformers' classes for model families: rules may name those of any family.
+  std::vector<ClassAlias> class_aliases = {};
 
   const ModuleSpec* find(std::string_view name) const;  // null when no module has the name
   // Depth first, parents before children.

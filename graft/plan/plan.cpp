@@ -74,7 +74,7 @@ class Planner {
     plan_.blueprint = &blueprint;
     plan_.registry = &registry;
     for (const Rule& rule : rules.rules) {
-      rules_.push_back(resolve(rule, registry, machine, findings_));
+      rules_.push_back(resolve(rule, registry, machine, blueprint.class_aliases, findings_));
     }
   }
 

@@ -18,8 +18,13 @@ class Resolver {
   Resolver(const Rule& rule,
            const ops::Registry& registry,
            const Machine& machine,
+           std::span<const ClassAlias> class_aliases,
            Collector& findings)
-      : rule_(rule), registry_(registry), machine_(machine), findings_(findings) {
+      : rule_(rule),
+        registry_(registry),
+        machine_(machine),
+        class_aliases_(class_aliases),
+        findings_(findings) {
     out_.rule = &rule;
   }
 
@@ -65,7 +70,7 @@ class Resolver {
     } else if (const auto* op = registry_.find(word)) {
       out_.role = op->role;
       out_.decode.op.named = out_.prefill.op.named = op;
-    } else if (const ClassAlias* alias = find_class_alias(word)) {
+    } else if (const ClassAlias* alias = find_class_alias(word, class_aliases_)) {
       out_.role = alias->role;
       if (alias->platform != Platform::Any) {
         unsupported_platform(rule_.class_line, word, name(alias->platform));
@@ -144,6 +149,7 @@ class Resolver {
   const Rule& rule_;
   const ops::Registry& registry_;
   const Machine& machine_;
+  std::span<const ClassAlias> class_aliases_;
   Collector& findings_;
   ResolvedRule out_;
 };
@@ -159,8 +165,9 @@ std::optional<DeviceType> OpRequest::device_type() const {
 ResolvedRule resolve(const Rule& rule,
                      const ops::Registry& registry,
                      const Machine& machine,
+                     std::span<const ClassAlias> class_aliases,
                      Collector& findings) {
-  return Resolver(rule, registry, machine, findings).run();
+  return Resolver(rule, registry, machine, class_aliases, findings).run();
 }
 
 std::string operator_list(const std::vector<const ops::OperatorInfo*>& operators) {

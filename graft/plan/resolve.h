@@ -48,6 +48,7 @@ struct ResolvedRule {
 ResolvedRule resolve(const Rule& rule,
                      const ops::Registry& registry,
                      const Machine& machine,
+                     std::span<const ClassAlias> class_aliases,
                      Collector& findings);
 
 // "cpu.linear, cuda.linear" or "none".

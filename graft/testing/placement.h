@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "graft/base/parallel.h"
-#include "graft/formats/weight_source.h"
-#include "graft/models/family.h"
+#include "graft/models/checkpoint.h"
+#include "graft/models/make_blueprint.h"
 #include "graft/models/model.h"
 #include "graft/ops/registry.h"
 #include "graft/plan/plan.h"
@@ -27,8 +27,8 @@ class PlacedModel {
   PlacedModel(const std::filesystem::path& folder,
               const std::string& rules,
               const AddDevices& add_devices)
-      : source_(formats::open_weights(folder)),
-        blueprint_(make_blueprint(source_->config(), source_.get())),
+      : source_(open_checkpoint(folder)),
+        blueprint_(make_blueprint(*source_)),
         registry_(ops::builtin_operators()),
         pool_(2) {
     add_devices(registry_);
@@ -45,7 +45,7 @@ class PlacedModel {
   const plan::Plan& plan() const { return planned_.plan; }
 
  private:
-  std::unique_ptr<formats::WeightSource> source_;
+  std::unique_ptr<Checkpoint> source_;
   plan::Blueprint blueprint_;
   ops::Registry registry_;
   plan::RuleFile rules_;

@@ -46,6 +46,10 @@ class Builder {
     blueprint.num_layers = shape_.num_layers;
     blueprint.vocab_size = 256;
     blueprint.max_context = 4096;
+    blueprint.class_aliases = {{"KDeepseekV3MoE", Role::Moe},
+                               {"KDeepseekV2Attention", Role::Attention},
+                               {"KDeepseekV2Model", Role::Model},
+                               {"KQwen2MoeMLP", Role::Mlp}};
     const std::string root_class =
         shape_.causal_lm.empty() ? shape_.prefix + "ForCausalLM" : shape_.causal_lm;
     blueprint.root = module("", root_class, Role::Model, -1);

@@ -10,14 +10,15 @@
 #include "graft/base/check.h"
 #include "graft/base/error.h"
 #include "graft/base/text/json.h"
-#include "graft/formats/gguf/gguf_config.h"
-#include "graft/formats/huggingface/hf_config.h"
 #include "graft/formats/huggingface/hf_tokenizer.h"
-#include "graft/formats/names.h"
+#include "graft/models/config/gguf_config.h"
+#include "graft/models/config/hf_config.h"
+#include "graft/models/families/tensor_names.h"
 
 namespace {
 
 using namespace graft::formats;  // NOLINT(google-build-using-namespace): one short file
+using namespace graft::models;   // NOLINT(google-build-using-namespace)
 using graft::Json;
 
 void read_config(const Json& json) {
@@ -40,13 +41,13 @@ void read_config(const Json& json) {
 
 void read_tokenizer(const Json& json) {
   std::vector<std::string> warnings;
-  ModelConfig config;
-  config.vocab_size = 300;  // more than the corpus needs, few unused ids to fill
+  ModelTokens model;
+  model.vocab_size = 300;  // more than the corpus needs, few unused ids to fill
   HfTokenizerExtras extras;
   extras.tokenizer_config = &json;
   extras.special_tokens_map = &json;
   try {
-    const TokenizerData data = read_hf_tokenizer(json, extras, config, "fuzz", warnings);
+    const TokenizerData data = read_hf_tokenizer(json, extras, model, "fuzz", warnings);
     GRAFT_CHECK(data.tokens.size() == data.types.size(), "a token without a type");
   } catch (const graft::Error&) {
     return;

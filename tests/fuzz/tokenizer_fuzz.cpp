@@ -29,10 +29,10 @@ void use(const Tokenizer& tokenizer) {
 void read(std::string_view text) {
   std::vector<std::string> warnings;
   const graft::Json json = graft::parse_json(text, "fuzz");
-  graft::formats::ModelConfig config;
-  config.vocab_size = 300;  // few unused ids to fill
+  graft::formats::ModelTokens model;
+  model.vocab_size = 300;  // few unused ids to fill
   graft::formats::TokenizerData data =
-      graft::formats::read_hf_tokenizer(json, {}, config, "fuzz", warnings);
+      graft::formats::read_hf_tokenizer(json, {}, model, "fuzz", warnings);
   if (data.empty()) return;
   try {
     use(Tokenizer(data));  // from the data that GGUF would hold

@@ -28,7 +28,7 @@
 #include "graft/cli/options/rule_options.h"
 #include "graft/cli/parts.h"
 #include "graft/kernels/cpu/table.h"
-#include "graft/models/family.h"
+#include "graft/models/make_blueprint.h"
 #include "graft/perf/limits.h"
 #include "graft/tensor/gpus.h"
 

@@ -104,7 +104,7 @@ void run_turn(LineEditor& editor, ChatState& state) {
 }
 
 void print_greeting(const api::LLM& llm) {
-  const formats::ModelConfig& config = llm.source().config();
+  const models::ModelConfig& config = llm.source().config();
   const std::string text =
       fmt::format("{}: {}, context {} tokens. /help for commands, Ctrl-D to leave.",
                   config.name.empty() ? "unnamed model" : config.name,

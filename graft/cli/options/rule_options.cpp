@@ -7,7 +7,7 @@
 
 #include "graft/base/error.h"
 #include "graft/base/system/mapped_file.h"
-#include "graft/models/family.h"
+#include "graft/models/make_blueprint.h"
 #include "graft/plan/default_rules.h"
 #include "graft/plan/plugins.h"
 #include "graft/tensor/gpus.h"
@@ -107,8 +107,8 @@ PlannedModel::PlannedModel(const std::filesystem::path& model,
                            const PluginOptions& plugins,
                            const plan::Machine& machine,
                            std::uint64_t gpu_bytes)
-    : source_(formats::open_weights(model)),
-      blueprint_(models::make_blueprint(source_->config(), source_.get())),
+    : source_(models::open_checkpoint(model)),
+      blueprint_(models::make_blueprint(*source_)),
       registry_(ops::builtin_operators()) {
   std::uint64_t bytes = 0;
   for (const formats::TensorInfo& tensor : source_->tensors())

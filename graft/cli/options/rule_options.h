@@ -10,7 +10,7 @@
 
 #include <CLI/App.hpp>
 
-#include "graft/formats/weight_source.h"
+#include "graft/models/checkpoint.h"
 #include "graft/ops/registry.h"
 #include "graft/perf/machine.h"
 #include "graft/plan/plan.h"
@@ -63,13 +63,13 @@ class PlannedModel {
   PlannedModel& operator=(const PlannedModel&) = delete;
   ~PlannedModel() = default;
 
-  const formats::WeightSource& source() const { return *source_; }
+  const models::Checkpoint& source() const { return *source_; }
   const plan::Blueprint& blueprint() const { return blueprint_; }
   const plan::PlanResult& result() const { return result_; }
   const plan::RuleFile& rules() const { return rules_; }
 
  private:
-  std::unique_ptr<formats::WeightSource> source_;
+  std::unique_ptr<models::Checkpoint> source_;
   plan::Blueprint blueprint_;
   ops::Registry registry_;
   plan::RuleFile rules_;

@@ -36,7 +36,7 @@ struct PartName {
   }
 };
 
-// Takes at least five digits off the end of the text.
+// Removes at least five digits from the end of the text.
 std::optional<std::int64_t> take_number(std::string_view& text) {
   const std::size_t last_other = text.find_last_not_of("0123456789");
   const std::string_view digits =
@@ -66,7 +66,7 @@ std::optional<PartName> part_name(const std::filesystem::path& path) {
   return name;
 }
 
-// Integers of the metadata with the file's name in front of a complaint about their type.
+// An integer of the metadata; errors begin with the file's name.
 std::optional<std::int64_t> integer_of(const GgufMetadata& metadata,
                                        std::string_view key,
                                        const std::string& where) {
@@ -85,7 +85,7 @@ struct OpenPart {
       : file(path), part(parse_gguf(file.bytes(), path.string())) {}
 };
 
-// What the metadata of a part says about the split; 1 part when it says nothing.
+// The number of parts according to the metadata of one; 1 without the key.
 std::int64_t split_count(const OpenPart& part, const std::string& where) {
   const auto count = integer_of(part.part.metadata, "split.count", where);
   if (count && *count < 0) fail(where, ": split.count is ", *count);
@@ -156,7 +156,7 @@ void check_tensors(const std::vector<TensorInfo>& tensors, const std::string& wh
   names.reserve(tensors.size());
   for (const TensorInfo& tensor : tensors) {
     if (!names.insert(tensor.name).second) {
-      fail(where, ": tensor \"", printable(tensor.name), "\": comes in two parts");
+      fail(where, ": tensor \"", printable(tensor.name), "\": is in two parts");
     }
   }
 }

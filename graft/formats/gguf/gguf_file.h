@@ -1,5 +1,5 @@
 // A GGUF checkpoint (version 2 or 3), in one file or split into parts, memory-mapped.
-// Every count, offset, length and type was checked: what is returned lies inside the files.
+// Every count, offset, length and type is checked: all tensors lie inside the files.
 
 #pragma once
 

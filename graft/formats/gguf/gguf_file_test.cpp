@@ -182,7 +182,7 @@ TEST(GgufFile, RefusesPartsThatDisagree) {
   EXPECT_EQ(split_error([](int no, GgufMetadata& metadata, std::string&) {
               if (no == 2) metadata.set("split.count", std::string("3"));
             }),
-            "m-00003-of-00003.gguf: metadata key \"split.count\" is string, an integer is needed");
+            "m-00003-of-00003.gguf: metadata key \"split.count\" is string, expected an integer");
   EXPECT_EQ(split_error([](int no, GgufMetadata& metadata, std::string&) {
               if (no == 0) metadata.set("split.tensors.count", std::int32_t{7});
             }),
@@ -190,7 +190,7 @@ TEST(GgufFile, RefusesPartsThatDisagree) {
   EXPECT_EQ(split_error([](int no, GgufMetadata&, std::string& first) {
               if (no == 2) first = "t0.a";
             }),
-            "m-00001-of-00003.gguf: tensor \"t0.a\": comes in two parts");
+            "m-00001-of-00003.gguf: tensor \"t0.a\": is in two parts");
 }
 
 TEST(GgufFile, OpensAFileNamedLikeAPartThatIsNone) {

@@ -17,19 +17,19 @@ namespace {
 constexpr std::string_view kAlignmentKey = "general.alignment";
 constexpr std::uint64_t kDefaultAlignment = 32;
 constexpr std::size_t kMaxNameBytes = 65535;
-// Nobody nests arrays; the limit bounds our recursion.
+// Published files do not nest arrays; the limit bounds the recursion.
 constexpr int kMaxArrayDepth = 4;
 
-// The least a key with its value and a tensor's entry take: what a count is checked against.
+// The minimum sizes of a key with its value and of a tensor's entry, to check counts against.
 constexpr std::size_t kMinEntryBytes = 8 + 1 + 4 + 1;       // key, type, a one-byte value
 constexpr std::size_t kMinTensorBytes = 8 + 1 + 4 + 4 + 8;  // name, no dims, type, offset
 constexpr std::size_t kMinStringBytes = 8;
 constexpr std::size_t kMinArrayBytes = 4 + 8;
 
-// Types that llama.cpp took out again: repacked Q4_0 and IQ4_NL, and the first Q4 formats.
+// Types that llama.cpp removed: repacked Q4_0 and IQ4_NL, and the first Q4 formats.
 constexpr std::array<std::uint32_t, 8> kRemovedTypes = {4, 5, 31, 32, 33, 36, 37, 38};
 
-// Bytes of one element, 0 for those that carry their own length. By type number.
+// Bytes of one element by type number, 0 for types with a length field.
 constexpr std::array<std::size_t, 13> kElementBytes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
 std::string quoted(std::string_view what, std::string_view name) {
@@ -75,7 +75,7 @@ void skip_elements(ByteReader& reader, GgufType type, std::uint64_t count, int d
       skip_elements(reader, inner, reader.count("elements", min_element_bytes(inner)), depth + 1);
     }
   } else {
-    // The count was checked against what is left, so the product does not overflow.
+    // The count was checked against the remaining bytes, so the product does not overflow.
     const auto elements = reader.take(count * kElementBytes[static_cast<std::size_t>(type)]);
     if (type == GgufType::Bool) check_bools(reader, elements);
   }
@@ -124,7 +124,7 @@ GgufValue read_value(ByteReader& reader, GgufType type) {
       return value[0] != std::byte{0};
     }
   }
-  reader.fail_here("metadata type out of range");  // read_type lets none through
+  reader.fail_here("metadata type out of range");  // unreachable: read_type() checks
 }
 
 std::uint32_t read_version(ByteReader& reader) {
@@ -135,7 +135,7 @@ std::uint32_t read_version(ByteReader& reader) {
         str("not a GGUF file, it begins with \"", printable({bytes.data(), bytes.size()}), "\""));
   }
   const auto version = reader.number<std::uint32_t>();
-  // A small number with its bytes swapped has nothing in the low half.
+  // A byte-swapped small number has zeros in its low half.
   if (version != 0 && (version & 0xFFFFU) == 0) {
     reader.fail_here(str("a big-endian GGUF file (version reads as ", version,
                          "), only little-endian ones are supported"));
@@ -151,7 +151,7 @@ void read_entry(ByteReader& reader, std::uint64_t idx, const std::string& where,
   std::string key(reader.string());
   check_gguf_name(key, where + ": metadata key " + std::to_string(idx));
   reader.enter(quoted("metadata key", key));
-  if (to.find(key) != nullptr) reader.fail_here("comes twice");
+  if (to.find(key) != nullptr) reader.fail_here("is a duplicate");
   const GgufType type = read_type(reader);
   to.set(std::move(key), read_value(reader, type));
 }
@@ -165,7 +165,7 @@ DType read_dtype(ByteReader& reader) {
   reader.fail_here(str("ggml type ", number, " is unknown"));
 }
 
-// A tensor of the list, before the place of the data section is known.
+// A tensor of the list, before the start of the data section is known.
 struct ListedTensor {
   TensorInfo info;
   std::uint64_t bytes = 0;
@@ -200,7 +200,7 @@ void check_names_differ(const std::vector<ListedTensor>& tensors, const std::str
   names.reserve(tensors.size());
   for (const ListedTensor& tensor : tensors) {
     if (!names.insert(tensor.info.name).second) {
-      fail(where, ": ", quoted("tensor", tensor.info.name), ": comes twice");
+      fail(where, ": ", quoted("tensor", tensor.info.name), ": is a duplicate");
     }
   }
 }
@@ -220,7 +220,7 @@ void check_overlaps(std::vector<ByteRange> ranges,
   }
 }
 
-// Points every tensor at its bytes; `data_begin` is where the data section starts in the file.
+// Sets the bytes of every tensor; `data_begin` is the file offset of the data section.
 void place_data(std::vector<ListedTensor>& tensors,
                 std::span<const std::byte> file,
                 std::uint64_t data_begin,
@@ -232,9 +232,9 @@ void place_data(std::vector<ListedTensor>& tensors,
     const std::uint64_t offset = tensor.offset;
     if (offset % alignment != 0) {
       fail(where, ": ", quoted("tensor", tensor.info.name), ": offset ", offset,
-           " is no multiple of the alignment ", alignment);
+           " is not a multiple of the alignment ", alignment);
     }
-    // Compared without sums: those could wrap around.
+    // Compared without sums, which could wrap around.
     if (data_begin > file.size() || offset > file.size() - data_begin ||
         tensor.bytes > file.size() - data_begin - offset) {
       fail(where, ": ", quoted("tensor", tensor.info.name), ": needs ", tensor.bytes,
@@ -255,11 +255,10 @@ std::uint64_t gguf_alignment(const GgufMetadata& metadata, const std::string& wh
   if (value == nullptr) return kDefaultAlignment;
   const auto* alignment = std::get_if<std::uint32_t>(value);
   if (alignment == nullptr) {
-    fail(where, ": ", kAlignmentKey, " is ", name(type_of(*value)), ", u32 is needed");
+    fail(where, ": ", kAlignmentKey, " is ", name(type_of(*value)), ", expected u32");
   }
   if (*alignment < 8 || !std::has_single_bit(*alignment)) {
-    fail(where, ": ", kAlignmentKey, " is ", *alignment,
-         ", a power of two of at least 8 is needed");
+    fail(where, ": ", kAlignmentKey, " is ", *alignment, ", expected a power of two of at least 8");
   }
   return *alignment;
 }

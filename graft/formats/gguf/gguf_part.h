@@ -1,5 +1,4 @@
-// One GGUF file from its bytes: the parser behind GgufFile, and the rules of the format that reader
-// and writer share.
+// The parser of one GGUF file, and the rules of the format that reader and writer share.
 
 #pragma once
 
@@ -17,7 +16,7 @@
 namespace graft::formats {
 
 inline constexpr std::uint32_t kGgufMagic = 0x46554747;  // "GGUF" read as a little-endian number
-inline constexpr std::uint32_t kGgufVersion = 3;         // what we write; 2 is read too
+inline constexpr std::uint32_t kGgufVersion = 3;         // written; 2 is read too
 inline constexpr std::size_t kGgufMaxDims = 4;
 
 struct GgufPart {
@@ -26,17 +25,17 @@ struct GgufPart {
   std::vector<TensorInfo> tensors;  // in the order of the file's list; they point into its bytes
 };
 
-// `where` opens the message of the Error. Reads the header only, never tensor data.
+// Errors begin with `where`. Reads the header only, never tensor data.
 GgufPart parse_gguf(std::span<const std::byte> file, const std::string& where);
 
-// general.alignment or its default; throws Error when it is no power of two of at least 8.
+// general.alignment or its default; throws Error unless it is a power of two of at least 8.
 std::uint64_t gguf_alignment(const GgufMetadata& metadata, const std::string& where);
 
 // Throws Error when a key or tensor name is empty, longer than the format allows, not UTF-8, or has
 // control characters: names are printed and written as JSON.
 void check_gguf_name(std::string_view name, const std::string& subject);
 
-// Reads over the elements of an array and checks them.
+// Skips the elements of an array and checks them.
 void skip_gguf_elements(ByteReader& reader, GgufType type, std::uint64_t count);
 
 }  // namespace graft::formats

@@ -139,7 +139,7 @@ TEST(ParseGguf, RefusesBrokenMetadata) {
   EXPECT_EQ(error_of_bytes(RawGguf().header(0, 1).key("a\nb", kU32, 1)),
             "x.gguf: metadata key 0: the name \"a?b\" has control characters or is not UTF-8");
   EXPECT_EQ(error_of_bytes(RawGguf().header(0, 2).key("k", kU32, 1).key("k", kU32, 1)),
-            "x.gguf: metadata key \"k\": comes twice");
+            "x.gguf: metadata key \"k\": is a duplicate");
   EXPECT_EQ(error_of_bytes(RawGguf().header(0, 1).key("k", 13, 1)),
             "x.gguf: metadata key \"k\": metadata type 13 is unknown");
   EXPECT_EQ(error_of_bytes(RawGguf().header(0, 1).key("k", kBool, std::uint8_t{2})),
@@ -164,28 +164,29 @@ TEST(ParseGguf, LimitsTheNestingOfArrays) {
 
 TEST(ParseGguf, RefusesBrokenAlignments) {
   for (const std::uint32_t alignment : {0U, 4U, 24U}) {
-    EXPECT_EQ(error_of_bytes(RawGguf().header(0, 1).key("general.alignment", kU32, alignment)),
-              str("x.gguf: general.alignment is ", alignment,
-                  ", a power of two of at least 8 is needed"));
+    EXPECT_EQ(
+        error_of_bytes(RawGguf().header(0, 1).key("general.alignment", kU32, alignment)),
+        str("x.gguf: general.alignment is ", alignment, ", expected a power of two of at least 8"));
   }
   EXPECT_EQ(error_of_bytes(RawGguf().header(0, 1).key("general.alignment", 10, std::uint64_t{32})),
-            "x.gguf: general.alignment is u64, u32 is needed");
+            "x.gguf: general.alignment is u64, expected u32");
 }
 
 TEST(ParseGguf, RefusesBrokenShapes) {
   EXPECT_EQ(error_of_bytes(one_tensor({1, 1, 1, 1, 1}, kGgmlF32)),
             "x.gguf: tensor \"w\": 5 dimensions, at most 4 are allowed");
   EXPECT_EQ(error_of_bytes(one_tensor({3, 0}, kGgmlF32)),
-            "x.gguf: tensor \"w\": shape [0, 3] has a dimension of 0, at least 1 is needed");
+            "x.gguf: tensor \"w\": shape [0, 3] has a dimension of 0, expected at least 1");
   EXPECT_EQ(error_of_bytes(one_tensor({~0ULL}, kGgmlF32)),
-            "x.gguf: tensor \"w\": shape [-1] has a dimension of -1, at least 1 is needed");
+            "x.gguf: tensor \"w\": shape [-1] has a dimension of -1, expected at least 1");
   EXPECT_EQ(error_of_bytes(one_tensor({1ULL << 32U, 1ULL << 32U}, kGgmlF32)),
             "x.gguf: tensor \"w\": shape [4294967296, 4294967296] overflows 64 bits");
   EXPECT_EQ(error_of_bytes(one_tensor({1ULL << 62U}, kGgmlF32)),
             "x.gguf: tensor \"w\": 4611686018427387904 values of F32 overflow 64 bits of bytes");
-  EXPECT_EQ(error_of_bytes(one_tensor({255, 2}, kGgmlQ4K)),
-            "x.gguf: tensor \"w\": rows of 255 values are no multiple of the block of 256 values "
-            "of Q4_K");
+  EXPECT_EQ(
+      error_of_bytes(one_tensor({255, 2}, kGgmlQ4K)),
+      "x.gguf: tensor \"w\": rows of 255 values are not a multiple of the block of 256 values "
+      "of Q4_K");
 }
 
 TEST(ParseGguf, RefusesUnknownAndRemovedTypes) {
@@ -200,7 +201,7 @@ TEST(ParseGguf, RefusesUnknownAndRemovedTypes) {
 
 TEST(ParseGguf, RefusesTensorsOutsideTheFile) {
   EXPECT_EQ(error_of_bytes(one_tensor({8}, kGgmlF32, 5)),
-            "x.gguf: tensor \"w\": offset 5 is no multiple of the alignment 32");
+            "x.gguf: tensor \"w\": offset 5 is not a multiple of the alignment 32");
   EXPECT_EQ(error_of_bytes(one_tensor({8}, kGgmlF32, 96, 100)),
             "x.gguf: tensor \"w\": needs 32 bytes at byte 64 + 96 (bytes 160..192), the file has "
             "164");
@@ -215,7 +216,7 @@ TEST(ParseGguf, RefusesOverlapsAndTwoOfOneName) {
             "x.gguf: tensors \"a\" and \"b\" overlap: bytes 96..160 and 128..192");
   RawGguf twice;
   twice.header(2, 0).tensor("a", {8}, kGgmlF32, 0).tensor("a", {8}, kGgmlF32, 32);
-  EXPECT_EQ(error_of_bytes(twice.pad().zeros(64)), "x.gguf: tensor \"a\": comes twice");
+  EXPECT_EQ(error_of_bytes(twice.pad().zeros(64)), "x.gguf: tensor \"a\": is a duplicate");
 }
 
 TEST(ParseGguf, RefusesNamesThatCannotBePrinted) {

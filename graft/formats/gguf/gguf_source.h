@@ -9,8 +9,7 @@
 
 namespace graft::formats {
 
-// Any part of a split checkpoint opens all of it. Throws Error when something is malformed or the
-// model is of a family that is not supported.
+// Any part of a split checkpoint opens all of it. Throws Error when the file is malformed.
 std::unique_ptr<WeightSource> open_gguf(const std::filesystem::path& path);
 
 }  // namespace graft::formats

@@ -74,7 +74,7 @@ void read_types(const GgufMetadata& metadata, TokenizerData& tokenizer) {
   for (std::size_t i = 0; i < types->size(); ++i) {
     const std::int64_t type = (*types)[i];
     if (type < 0 || type > static_cast<std::int64_t>(TokenType::Byte)) {
-      fail("metadata key \"", name, "\": token ", i, " is of type ", type, ", known are 0 to 6");
+      fail("metadata key \"", name, "\": token ", i, " is of type ", type, ", expected 0 to 6");
     }
     // 0 is "undefined": llama.cpp gives such a token no attribute.
     if (type > 0) tokenizer.types[i] = static_cast<TokenType>(type);
@@ -144,7 +144,7 @@ TokenizerData read_gguf_tokenizer(const GgufMetadata& metadata,
 
 void write_gguf_tokenizer(const TokenizerData& tokenizer, GgufMetadata& metadata) {
   if (tokenizer.empty()) {
-    // llama.cpp insists on the key; with this word it makes do with numbers for tokens.
+    // llama.cpp requires the key; "none" means that tokens are ids only.
     metadata.set(key("model"), std::string("none"));
     return;
   }

@@ -16,7 +16,7 @@ TokenizerData read_gguf_tokenizer(const GgufMetadata& metadata,
                                   const std::string& where,
                                   std::vector<std::string>& warnings);
 
-// tokenizer_json is not written: what llama.cpp reads is in the other fields.
+// tokenizer_json is not written: the other fields have what llama.cpp reads.
 void write_gguf_tokenizer(const TokenizerData& tokenizer, GgufMetadata& metadata);
 
 }  // namespace graft::formats

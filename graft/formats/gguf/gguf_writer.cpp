@@ -15,7 +15,7 @@
 namespace graft::formats {
 namespace {
 
-// llama.cpp keeps tensor names in 64 bytes with a zero at the end and refuses longer ones.
+// llama.cpp stores tensor names in 64 bytes including the zero and refuses longer ones.
 constexpr std::size_t kMaxTensorName = 63;
 
 class Bytes {
@@ -64,7 +64,7 @@ void put_value(Bytes& out, const GgufValue& value) {
       value);
 }
 
-// An array is kept as bytes, and whoever made it may have got them wrong.
+// An array is raw bytes: checks that they are its elements.
 void check_array(const GgufValue& value, const std::string& subject) {
   const auto* array = std::get_if<GgufArray>(&value);
   if (array == nullptr) return;
@@ -105,7 +105,7 @@ std::uint64_t checked_bytes(const TensorSpec& tensor, const std::string& where) 
 void put_tensor(Bytes& out, const TensorSpec& tensor, std::uint64_t offset) {
   out.string(tensor.name);
   out.number(static_cast<std::uint32_t>(tensor.shape.size()));
-  // The file has the innermost dimension first.
+  // The file stores the innermost dimension first.
   for (std::size_t i = tensor.shape.size(); i > 0; --i) {
     out.number(tensor.shape[i - 1]);
   }
@@ -133,7 +133,7 @@ GgufWriter::GgufWriter(const std::filesystem::path& path,
   for (const TensorSpec& tensor : tensors) {
     sizes.push_back(checked_bytes(tensor, where));
     if (!names.insert(tensor.name).second) {
-      fail(where, ": tensor \"", tensor.name, "\": comes twice");
+      fail(where, ": tensor \"", tensor.name, "\": is a duplicate");
     }
     put_tensor(header, tensor, offset);
     offset += (sizes.back() + alignment - 1) / alignment * alignment;

@@ -1,6 +1,6 @@
-// Writes a GGUF v3 file front to back: metadata, the list of tensors, then their data as it comes,
-// so that memory is bounded by what the caller holds. Nothing stands under the final name until
-// finish(): an interrupted write leaves no half file behind.
+// Writes a GGUF v3 file front to back: metadata, the list of tensors, then their data as it is
+// appended, so that memory is bounded by the caller's chunks. The final name exists only after
+// finish(): an interrupted write leaves no partial file.
 
 #pragma once
 
@@ -20,19 +20,19 @@ class TensorFileWriter;
 
 class GgufWriter {
  public:
-  // Throws Error when the file cannot be created, a tensor cannot be stored, or a name comes twice.
-  // The metadata is written as it is, type by type; its general.alignment is honoured.
+  // Throws Error when the file cannot be created, a tensor cannot be stored, or a name is a
+  // duplicate. The metadata is written unchanged; its general.alignment applies.
   GgufWriter(const std::filesystem::path& path,
              const GgufMetadata& metadata,
              const std::vector<TensorSpec>& tensors);
   GgufWriter(const GgufWriter&) = delete;
   GgufWriter& operator=(const GgufWriter&) = delete;
-  ~GgufWriter();  // without finish(): removes what was written
+  ~GgufWriter();  // without finish(): removes the partial file
 
-  // The next bytes of the tensor data, in the order of `tensors`; a tensor may come in pieces, and
-  // a piece must not cross into the next tensor.
+  // The next bytes of the tensor data, in the order of `tensors`; a tensor may be appended in
+  // several chunks, a chunk must not cross into the next tensor.
   void append(std::span<const std::byte> data);
-  // All data is there: pads, flushes to disk and gives the file its name.
+  // After all data: pads, flushes to disk and names the file.
   void finish();
 
   std::uint64_t file_bytes() const;  // of the finished file

@@ -58,9 +58,10 @@ TEST(GgufWriter, RefusesTensorsThatCannotBeStored) {
   EXPECT_EQ(spec_error({"w", DType::F32, {1, 1, 1, 1, 4}}),
             "tensor \"w\": 5 dimensions, GGUF has at most 4");
   EXPECT_EQ(spec_error({"w", DType::F32, {0}}),
-            "tensor \"w\": shape [0] has a dimension of 0, at least 1 is needed");
-  EXPECT_EQ(spec_error({"w", DType::Q4_K, {2, 128}}),
-            "tensor \"w\": rows of 128 values are no multiple of the block of 256 values of Q4_K");
+            "tensor \"w\": shape [0] has a dimension of 0, expected at least 1");
+  EXPECT_EQ(
+      spec_error({"w", DType::Q4_K, {2, 128}}),
+      "tensor \"w\": rows of 128 values are not a multiple of the block of 256 values of Q4_K");
   EXPECT_EQ(spec_error({"", DType::F32, {1}}), "tensor: the name is empty");
   EXPECT_EQ(
       spec_error({std::string(64, 'n'), DType::F32, {1}}),
@@ -77,7 +78,7 @@ TEST(GgufWriter, RefusesBrokenMetadataAndTwoOfOneName) {
   };
   EXPECT_EQ(error_with("", 1), "metadata key: the name is empty");
   EXPECT_EQ(error_with("general.alignment", std::uint32_t{12}),
-            "general.alignment is 12, a power of two of at least 8 is needed");
+            "general.alignment is 12, expected a power of two of at least 8");
   EXPECT_EQ(error_with("k", GgufArray{.type = GgufType::I32, .count = 3, .bytes = pattern(8, 0)}),
             "metadata key \"k\": 3 elements in 8 bytes");
   EXPECT_EQ(error_with("k", GgufArray{.type = GgufType::I32, .count = 1, .bytes = pattern(8, 0)}),
@@ -85,7 +86,7 @@ TEST(GgufWriter, RefusesBrokenMetadataAndTwoOfOneName) {
   EXPECT_EQ(error_of([&] {
               GgufWriter(path, {}, {{"w", DType::F32, {1}}, {"w", DType::F32, {1}}});
             }),
-            path.string() + ": tensor \"w\": comes twice");
+            path.string() + ": tensor \"w\": is a duplicate");
 }
 
 TEST(GgufWriter, SaysWhyTheFileCannotBeWritten) {

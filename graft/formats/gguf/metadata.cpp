@@ -14,7 +14,7 @@ namespace {
 constexpr std::array<std::string_view, 13> kTypeNames = {
     "u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64"};
 
-// The type a value is stored as; void for what has no fixed size.
+// The type a value is stored as; void for types without a fixed size.
 template <std::size_t kIndex>
 using Stored = std::variant_alternative_t<kIndex, GgufValue>;
 
@@ -94,7 +94,7 @@ std::vector<Wanted> read_all(const GgufArray& array) {
   for (std::uint64_t i = 0; i < array.count; ++i) {
     const T value = reader.number<T>();
     if (std::is_integral_v<Wanted> && !fits_int64(value)) {
-      reader.fail_here(str("element ", i, " is ", value, ", more than 63 bits hold"));
+      reader.fail_here(str("element ", i, " is ", value, ", above the range of int64"));
     }
     values.push_back(static_cast<Wanted>(value));
   }
@@ -102,7 +102,7 @@ std::vector<Wanted> read_all(const GgufArray& array) {
 }
 
 [[noreturn]] void fail_kind(std::string_view key, const GgufValue& value, std::string_view needed) {
-  fail("metadata key \"", key, "\" is ", name(type_of(value)), ", ", needed, " is needed");
+  fail("metadata key \"", key, "\" is ", name(type_of(value)), ", expected ", needed);
 }
 
 }  // namespace
@@ -196,7 +196,7 @@ std::optional<std::int64_t> GgufMetadata::integer(std::string_view key) const {
       [&](const auto& stored) -> std::int64_t {
         if constexpr (kIsInteger<std::decay_t<decltype(stored)>>) {
           if (fits_int64(stored)) return static_cast<std::int64_t>(stored);
-          fail("metadata key \"", key, "\" is ", stored, ", more than 63 bits hold");
+          fail("metadata key \"", key, "\" is ", stored, ", above the range of int64");
         }
         fail_kind(key, *value, "an integer");
       },

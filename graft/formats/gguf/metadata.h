@@ -15,7 +15,7 @@
 
 namespace graft::formats {
 
-// Numbers as the file stores them.
+// Values as in the file.
 enum class GgufType : std::uint32_t {
   U8 = 0,
   I8 = 1,
@@ -34,8 +34,8 @@ enum class GgufType : std::uint32_t {
 
 std::string_view name(GgufType type);
 
-// An array keeps its elements as the file stores them: vocabularies have hundreds of thousands of
-// strings and most commands never look at them.
+// An array keeps its elements encoded: vocabularies have hundreds of thousands of strings and most
+// commands never read them.
 struct GgufArray {
   GgufType type = GgufType::U8;
   std::uint64_t count = 0;
@@ -45,8 +45,8 @@ struct GgufArray {
   static GgufArray of(const std::vector<std::int32_t>& values);
   static GgufArray of(const std::vector<float>& values);
 
-  // Nothing when the elements are not of that kind: any integer type counts as integer and any
-  // number type as number, bool as neither. Throws Error on a u64 that int64 does not hold.
+  // nullopt when the elements are of another kind: any integer type counts as integer and any
+  // number type as number, bool as neither. Throws Error for a u64 above int64's range.
   std::optional<std::vector<std::string>> strings() const;
   std::optional<std::vector<std::int64_t>> integers() const;
   std::optional<std::vector<double>> numbers() const;
@@ -54,7 +54,7 @@ struct GgufArray {
   bool operator==(const GgufArray&) const = default;
 };
 
-// The alternatives stand in the order of GgufType.
+// The alternatives are in the order of GgufType.
 using GgufValue = std::variant<std::uint8_t,
                                std::int8_t,
                                std::uint16_t,
@@ -73,14 +73,14 @@ GgufType type_of(const GgufValue& value);
 
 class GgufMetadata {
  public:
-  // Replaces the value of a key that is there, else appends.
+  // Replaces the value of an existing key, else appends.
   void set(std::string key, GgufValue value);
   void erase(std::string_view key);
 
   const std::vector<std::pair<std::string, GgufValue>>& entries() const { return entries_; }
   const GgufValue* find(std::string_view key) const;
 
-  // Nothing when the key is absent; throws Error naming the key when it is of another kind. Any
+  // nullopt when the key is absent; throws Error with the key when it is of another kind. Any
   // integer type counts as integer and any number type as number, bool as neither.
   std::optional<std::int64_t> integer(std::string_view key) const;
   std::optional<double> number(std::string_view key) const;
@@ -90,7 +90,7 @@ class GgufMetadata {
 
  private:
   std::vector<std::pair<std::string, GgufValue>> entries_;
-  std::map<std::string, std::size_t, std::less<>> index_;  // place of a key in entries_
+  std::map<std::string, std::size_t, std::less<>> index_;  // index of a key in entries_
 };
 
 }  // namespace graft::formats

@@ -58,19 +58,19 @@ TEST(GgufMetadata, NamesKeyAndTypesWhenTheKindIsAnother) {
   metadata.set("x.flag", true);
   metadata.set("x.big", std::numeric_limits<std::uint64_t>::max());
   EXPECT_EQ(error_of([&] { metadata.integer("x.count"); }),
-            "metadata key \"x.count\" is f32, an integer is needed");
+            "metadata key \"x.count\" is f32, expected an integer");
   EXPECT_EQ(error_of([&] { metadata.integer("x.flag"); }),
-            "metadata key \"x.flag\" is bool, an integer is needed");
+            "metadata key \"x.flag\" is bool, expected an integer");
   EXPECT_EQ(error_of([&] { metadata.integer("x.big"); }),
-            "metadata key \"x.big\" is 18446744073709551615, more than 63 bits hold");
+            "metadata key \"x.big\" is 18446744073709551615, above the range of int64");
   EXPECT_EQ(error_of([&] { metadata.number("x.flag"); }),
-            "metadata key \"x.flag\" is bool, a number is needed");
+            "metadata key \"x.flag\" is bool, expected a number");
   EXPECT_EQ(error_of([&] { metadata.boolean("x.count"); }),
-            "metadata key \"x.count\" is f32, a bool is needed");
+            "metadata key \"x.count\" is f32, expected a bool");
   EXPECT_EQ(error_of([&] { metadata.string("x.count"); }),
-            "metadata key \"x.count\" is f32, a string is needed");
+            "metadata key \"x.count\" is f32, expected a string");
   EXPECT_EQ(error_of([&] { metadata.array("x.count"); }),
-            "metadata key \"x.count\" is f32, an array is needed");
+            "metadata key \"x.count\" is f32, expected an array");
 }
 
 TEST(GgufMetadata, StaysFastWithManyKeys) {
@@ -107,7 +107,7 @@ TEST(GgufArray, RefusesBytesThatAreNotTheElements) {
             "metadata array: 1152921504606846976 elements of i32 in 8 bytes");
   const GgufArray big{.type = GgufType::U64, .count = 1, .bytes = test::Bytes(8, std::byte{0xFF})};
   EXPECT_EQ(error_of([&] { big.integers(); }),
-            "metadata array: element 0 is 18446744073709551615, more than 63 bits hold");
+            "metadata array: element 0 is 18446744073709551615, above the range of int64");
   const GgufArray words{.type = GgufType::String, .count = 1ULL << 60U, .bytes = {}};
   EXPECT_NE(error_of([&] { words.strings(); }), "");
 }

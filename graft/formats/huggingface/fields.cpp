@@ -13,7 +13,7 @@ const Json& empty_object() {
   return empty;
 }
 
-// A value as a message shows it: one line, not longer than people read.
+// A value for a message: one line of at most kMaxShown characters.
 std::string shown(const Json& value) {
   constexpr std::size_t kMaxShown = 60;
   std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
@@ -46,30 +46,29 @@ void Fields::problem(std::string_view key, const Json& value, std::string_view e
   problems_->push_back(str('"', prefix_, key, "\" is ", shown(value), ", expected ", expected));
 }
 
-std::optional<std::int64_t> Fields::whole(std::string_view key,
-                                          const Json& value,
-                                          std::int64_t low) const {
+std::optional<std::int64_t> Fields::checked_integer(std::string_view key,
+                                                    const Json& value,
+                                                    std::int64_t low) const {
   const auto in_range = [low](double number) {
-    return number >= static_cast<double>(low) && number <= static_cast<double>(kMaxWholeNumber);
+    return number >= static_cast<double>(low) && number <= static_cast<double>(kMaxInteger);
   };
-  // Some writers store sizes as 4096.0. Compared as double first: an unsigned 2^64 - 1 must not
-  // turn into -1.
+  // Some writers store sizes as 4096.0. The range check is on doubles: 2^64 - 1 must not become -1.
   if (value.is_number() && in_range(value.get<double>())) {
     const double number = value.get<double>();
     if (!value.is_number_float() || std::floor(number) == number) return value.get<std::int64_t>();
   }
-  problem(key, value, str("a whole number from ", low, " to ", kMaxWholeNumber));
+  problem(key, value, str("an integer from ", low, " to ", kMaxInteger));
   return std::nullopt;
 }
 
 std::int64_t Fields::integer(std::string_view key, std::int64_t fallback, std::int64_t low) const {
   const Json* value = find(key);
-  return value == nullptr ? fallback : whole(key, *value, low).value_or(fallback);
+  return value == nullptr ? fallback : checked_integer(key, *value, low).value_or(fallback);
 }
 
 std::optional<std::int64_t> Fields::integer(std::string_view key) const {
   const Json* value = find(key);
-  return value == nullptr ? std::nullopt : whole(key, *value, -kMaxWholeNumber);
+  return value == nullptr ? std::nullopt : checked_integer(key, *value, -kMaxInteger);
 }
 
 double Fields::number(std::string_view key, double fallback) const {
@@ -110,12 +109,13 @@ std::vector<std::int64_t> Fields::integers(std::string_view key, bool or_one) co
   if (value == nullptr) return numbers;
   if (value->is_array()) {
     for (const Json& element : *value) {
-      if (const auto number = whole(key, element, -kMaxWholeNumber)) numbers.push_back(*number);
+      if (const auto number = checked_integer(key, element, -kMaxInteger))
+        numbers.push_back(*number);
     }
   } else if (or_one) {
-    if (const auto number = whole(key, *value, -kMaxWholeNumber)) numbers.push_back(*number);
+    if (const auto number = checked_integer(key, *value, -kMaxInteger)) numbers.push_back(*number);
   } else {
-    problem(key, *value, "a list of whole numbers");
+    problem(key, *value, "a list of integers");
   }
   return numbers;
 }

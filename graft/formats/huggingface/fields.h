@@ -1,6 +1,6 @@
-// Typed reading of one JSON object that somebody else wrote. A value of the wrong kind becomes a
-// line in a list of problems and the fallback is returned, so that one Error can name all of them.
-// A null counts as absent, as in transformers.
+// Typed reading of a JSON object of a checkpoint. A value of the wrong kind is added to a list of
+// problems and the fallback is returned, so that one Error can name all of them. A null counts as
+// absent, as in transformers.
 
 #pragma once
 
@@ -14,18 +14,18 @@
 
 namespace graft::formats {
 
-// No size, count or id in a checkpoint is larger: anything above is a broken file.
-inline constexpr std::int64_t kMaxWholeNumber = std::int64_t{1} << 40;
+// Sizes, counts and ids above this are errors of the file.
+inline constexpr std::int64_t kMaxInteger = std::int64_t{1} << 40;
 
 class Fields {
  public:
-  // `prefix` stands before the key in messages: "text_config.". Both references are kept.
+  // Messages put `prefix` before the key: "text_config.". Both references are kept.
   Fields(const Json& object, std::string prefix, std::vector<std::string>& problems);
 
   bool has(std::string_view key) const { return find(key) != nullptr; }
   // Null when the key is absent.
   const Json* find(std::string_view key) const;
-  // There, and null: where null means "none" rather than "the default".
+  // Present and null: where null means "none" rather than "the default".
   bool is_null(std::string_view key) const;
 
   std::int64_t integer(std::string_view key, std::int64_t fallback, std::int64_t low = 0) const;
@@ -35,7 +35,7 @@ class Fields {
   bool boolean(std::string_view key, bool fallback) const;
   std::optional<bool> boolean(std::string_view key) const;
   std::string text(std::string_view key, std::string_view fallback) const;
-  // A list of whole numbers; with `or_one` also a bare number, as a list of one.
+  // A list of integers; with `or_one` also a single integer, as a list of one.
   std::vector<std::int64_t> integers(std::string_view key, bool or_one = false) const;
   std::vector<std::string> texts(std::string_view key) const;
   // The nested object; an empty one when absent or of another kind.
@@ -45,9 +45,9 @@ class Fields {
   void problem(std::string_view key, const Json& value, std::string_view expected) const;
 
  private:
-  std::optional<std::int64_t> whole(std::string_view key,
-                                    const Json& value,
-                                    std::int64_t low) const;
+  std::optional<std::int64_t> checked_integer(std::string_view key,
+                                              const Json& value,
+                                              std::int64_t low) const;
 
   const Json* object_;
   std::string prefix_;

@@ -9,14 +9,13 @@
 
 namespace graft::formats {
 
-// Throws Error when there is no config.json, no safetensors, or something in them is malformed.
+// Throws Error when config.json or the safetensors files are missing or malformed.
 std::unique_ptr<WeightSource> open_hf_folder(const std::filesystem::path& folder);
 
-// One safetensors file; the config.json and the tokenizer beside it, if there are any. Without a
-// config.json the config is that of an empty model: only the tensors can be looked at.
+// One safetensors file, with the config.json and the tokenizer beside it when they exist.
 std::unique_ptr<WeightSource> open_safetensors_file(const std::filesystem::path& path);
 
-// A config.json alone: what the model would be, without tensors.
+// A config.json alone, without tensors.
 std::unique_ptr<WeightSource> open_hf_config(const std::filesystem::path& path);
 
 }  // namespace graft::formats

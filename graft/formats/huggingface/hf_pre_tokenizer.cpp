@@ -1,11 +1,12 @@
 #include "graft/formats/huggingface/hf_pre_tokenizer.h"
 
 #include <string_view>
+#include <utility>
 
 namespace graft::formats {
 namespace {
 
-// Some files have a line break in the regex where others have its escape.
+// Some files have a line break in the regex, others its escape.
 std::string with_escapes(const std::string& regex) {
   std::string out;
   for (const char c : regex) {
@@ -70,11 +71,18 @@ std::vector<std::string> pre_tokenizer_steps(const Json& pre_tokenizer) {
   return steps;
 }
 
-const NamedPreTokenizer* find_pre_tokenizer(const std::vector<std::string>& steps, bool has_nfc) {
+const NamedPreTokenizer* find_pre_tokenizer(
+    const std::vector<std::string>& steps,
+    bool has_nfc,
+    const std::function<bool(std::string_view token)>& has_token) {
+  const auto rank = [&](const NamedPreTokenizer& row) {
+    return std::pair(!row.marker_token.empty(), row.nfc == has_nfc);
+  };
   const NamedPreTokenizer* found = nullptr;
   for (const NamedPreTokenizer& row : named_pre_tokenizers()) {
     if (!is_row(row, steps)) continue;
-    if (found == nullptr || (row.nfc == has_nfc && found->nfc != has_nfc)) found = &row;
+    if (!row.marker_token.empty() && !has_token(row.marker_token)) continue;
+    if (found == nullptr || rank(row) > rank(*found)) found = &row;
   }
   return found;
 }

@@ -1,8 +1,10 @@
-// Which of llama.cpp's named pre-tokenizers a tokenizer.json describes.
+// Finds the GGUF name of the pre-tokenizer that a tokenizer.json describes.
 
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graft/base/text/json.h"
@@ -10,13 +12,15 @@
 
 namespace graft::formats {
 
-// The steps of "pre_tokenizer" in order, each as one line: "split REGEX", "digits 1" (one by one),
-// "digits", "bytelevel regex", "bytelevel", or the type of any other step.
+// The steps of "pre_tokenizer" in order, in the notation of NamedPreTokenizer::steps; any other
+// step is its type.
 std::vector<std::string> pre_tokenizer_steps(const Json& pre_tokenizer);
 
-// The row that has these steps, of several the one that normalises as the file does; null when
-// there is none. Llama 3 and GLM-4 have the same: that they differ only in their special tokens is
-// for the caller to see ("llama-bpe" is returned).
-const NamedPreTokenizer* find_pre_tokenizer(const std::vector<std::string>& steps, bool has_nfc);
+// The row with these steps; null for none. Of several rows, one whose marker token the vocabulary
+// has comes first, then one that normalizes as the file does.
+const NamedPreTokenizer* find_pre_tokenizer(
+    const std::vector<std::string>& steps,
+    bool has_nfc,
+    const std::function<bool(std::string_view token)>& has_token);
 
 }  // namespace graft::formats

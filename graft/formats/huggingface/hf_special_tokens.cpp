@@ -27,15 +27,15 @@ std::string token_text(const Fields& fields, std::string_view key) {
   return "";
 }
 
-// Null when `value` is no object or has no such key.
+// Null when `value` is not an object or lacks the key.
 const Json* member(const Json& value, std::string_view key) {
   if (!value.is_object()) return nullptr;
   const auto found = value.find(key);
   return found == value.end() ? nullptr : &*found;
 }
 
-// Whether one normalizer or pre-tokenizer step puts a space before the text; nothing when it says
-// nothing about it.
+// Whether one normalizer or pre-tokenizer step puts a space before the text; nullopt when the step
+// does not say.
 std::optional<bool> prefix_of_step(const Json& step) {
   const Json* type = member(step, "type");
   if (type == nullptr) return std::nullopt;
@@ -64,7 +64,7 @@ class Reader {
         ids_(ids),
         out_(out) {}
 
-  void read_ids(const ModelConfig& config);
+  void read_ids(const ModelTokens& model);
   void read_flags();
   void read_chat_template(const std::string& jinja_file);
 
@@ -93,21 +93,21 @@ std::optional<std::int64_t> Reader::named(std::string_view key) const {
   return id_of(token_text(map_, key));
 }
 
-void Reader::read_ids(const ModelConfig& config) {
+void Reader::read_ids(const ModelTokens& model) {
   out_.bos_id = named("bos_token");
   out_.eos_id = named("eos_token");
   out_.pad_id = named("pad_token");
   out_.sep_id = named("sep_token");
   out_.mask_id = named("mask_token");
   if (const auto id = named("unk_token")) out_.unk_id = id;
-  if (!out_.bos_id && config.bos_token_id && is_token(*config.bos_token_id)) {
-    out_.bos_id = config.bos_token_id;
+  if (!out_.bos_id && model.bos_token_id && is_token(*model.bos_token_id)) {
+    out_.bos_id = model.bos_token_id;
   }
-  if (!out_.pad_id && config.pad_token_id && is_token(*config.pad_token_id)) {
-    out_.pad_id = config.pad_token_id;
+  if (!out_.pad_id && model.pad_token_id && is_token(*model.pad_token_id)) {
+    out_.pad_id = model.pad_token_id;
   }
-  // The tokenizer knows one end token, generation_config.json may list more.
-  for (const std::int64_t id : config.eos_token_ids) {
+  // The tokenizer has one end token, generation_config.json may list more.
+  for (const std::int64_t id : model.eos_token_ids) {
     if (!is_token(id)) continue;
     if (!out_.eos_id) {
       out_.eos_id = id;
@@ -121,7 +121,7 @@ void Reader::read_ids(const ModelConfig& config) {
   }
 }
 
-// "single" is what a text becomes: special tokens around {"Sequence": …}.
+// "single" is the template of one text: special tokens around {"Sequence": …}.
 void Reader::read_template_processing(const Json& processor) {
   const auto single = processor.find("single");
   if (single == processor.end() || !single->is_array() || single->empty()) return;
@@ -165,7 +165,7 @@ std::optional<bool> Reader::prefix_from_steps(const Json* step) const {
 
 void Reader::read_flags() {
   read_post_processor();
-  // Said in so many words, it holds; transformers rebuilds the template from it.
+  // An explicit flag wins: transformers rebuilds the template from it.
   if (const auto flag = config_.boolean("add_bos_token")) out_.add_bos = flag;
   if (const auto flag = config_.boolean("add_eos_token")) out_.add_eos = flag;
   out_.add_space_prefix = config_.boolean("add_prefix_space");
@@ -186,7 +186,7 @@ void Reader::read_chat_template(const std::string& jinja_file) {
     out_.chat_template = config_.text("chat_template", "");
     return;
   }
-  // Several, by name: the default one, else the first.
+  // A list of named templates: "default", else the first.
   for (const Json& entry : *value) {
     if (!entry.is_object() || !entry.contains("template")) continue;
     const Json& text = entry["template"];
@@ -201,12 +201,12 @@ void Reader::read_chat_template(const std::string& jinja_file) {
 
 void read_special_tokens(const Json& tokenizer,
                          const HfTokenizerExtras& extras,
-                         const ModelConfig& config,
+                         const ModelTokens& model,
                          const std::unordered_map<std::string, std::int64_t>& ids,
                          TokenizerData& out,
                          std::vector<std::string>& problems) {
   Reader reader(tokenizer, extras, ids, out, problems);
-  reader.read_ids(config);
+  reader.read_ids(model);
   reader.read_flags();
   reader.read_chat_template(extras.chat_template);
 }

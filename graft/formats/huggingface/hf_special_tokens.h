@@ -1,5 +1,5 @@
-// Which tokens have a meaning (begin, end, padding …), whether text gets them, the chat template:
-// spread over tokenizer.json, tokenizer_config.json, special_tokens_map.json and config.json.
+// The special tokens (begin, end, padding …), whether they are added to text, and the chat
+// template, from tokenizer.json, tokenizer_config.json, special_tokens_map.json and config.json.
 
 #pragma once
 
@@ -12,10 +12,10 @@
 
 namespace graft::formats {
 
-// `ids` are the tokens by their text. Adds to `out` and to `problems`.
+// `ids` maps the text of a token to its id. Adds to `out` and to `problems`.
 void read_special_tokens(const Json& tokenizer,
                          const HfTokenizerExtras& extras,
-                         const ModelConfig& config,
+                         const ModelTokens& model,
                          const std::unordered_map<std::string, std::int64_t>& ids,
                          TokenizerData& out,
                          std::vector<std::string>& problems);

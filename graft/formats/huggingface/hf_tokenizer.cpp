@@ -15,10 +15,10 @@
 namespace graft::formats {
 namespace {
 
-// A vocabulary larger than this is a broken file: ids are filled up to the highest.
+// A highest id above this is an error of the file: all ids up to the highest are allocated.
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 22;
 
-// llama.cpp's score for tokens that no merge may make.
+// llama.cpp's score for tokens that merging must not produce.
 constexpr float kNeverMerged = -1000.0F;
 
 bool is_byte_token(std::string_view token) {
@@ -31,11 +31,11 @@ class Builder {
  public:
   Builder(const Json& tokenizer,
           const HfTokenizerExtras& extras,
-          const ModelConfig& config,
+          const ModelTokens& model,
           std::vector<std::string>& warnings)
       : tokenizer_(tokenizer),
         extras_(extras),
-        config_(config),
+        model_tokens_(model),
         warnings_(warnings),
         top_(tokenizer, "", problems_),
         model_(top_.object("model")) {}
@@ -59,18 +59,18 @@ class Builder {
 
   const Json& tokenizer_;
   const HfTokenizerExtras& extras_;
-  const ModelConfig& config_;
+  const ModelTokens& model_tokens_;
   std::vector<std::string>& warnings_;
   std::vector<std::string> problems_;
   Fields top_;
   Fields model_;
   std::vector<std::string> steps_;  // of the pre-tokenizer
   std::unordered_map<std::string, std::int64_t> ids_;
-  std::int64_t num_outside_ = 0;  // tokens with ids that the model has no row for
+  std::int64_t num_outside_ = 0;  // tokens with ids past vocab_size
   TokenizerData out_;
 };
 
-// Files from before "byte_fallback" are known by the byte tokens themselves.
+// Files older than "byte_fallback" are recognized by their byte tokens.
 std::optional<Builder::Kind> Builder::find_kind() const {
   const Json* vocab = model_.find("vocab");
   const std::string type =
@@ -104,7 +104,7 @@ std::int64_t Builder::highest_id() const {
 }
 
 void Builder::make_room(std::int64_t highest) {
-  std::int64_t size = config_.vocab_size;
+  std::int64_t size = model_tokens_.vocab_size;
   if (size <= 0) {
     size = highest + 1;
     if (size > kMaxTokens) {
@@ -134,12 +134,12 @@ void Builder::place(std::int64_t id, const std::string& token, TokenType type) {
 void Builder::read_vocab() {
   const Json* vocab = model_.find("vocab");
   if (vocab == nullptr || !vocab->is_object()) {
-    problems_.emplace_back("\"model.vocab\" is no object");
+    problems_.emplace_back("\"model.vocab\" is not an object");
     return;
   }
   for (const auto& [token, id] : vocab->items()) {
     if (!id.is_number_integer()) {
-      problems_.push_back(str("\"model.vocab\" gives a token an id that is no whole number"));
+      problems_.push_back(str("\"model.vocab\" has an id that is not an integer"));
       return;
     }
     const auto number = id.get<std::int64_t>();
@@ -155,14 +155,14 @@ void Builder::read_vocab() {
 void Builder::read_unigram_vocab() {
   const Json* vocab = model_.find("vocab");
   if (vocab == nullptr || !vocab->is_array()) {
-    problems_.emplace_back("\"model.vocab\" is no list");
+    problems_.emplace_back("\"model.vocab\" is not a list");
     return;
   }
   out_.scores.assign(out_.tokens.size(), kNeverMerged);
   std::size_t id = 0;
   for (const Json& entry : *vocab) {
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number()) {
-      problems_.push_back(str("\"model.vocab\" entry ", id, " is no [token, score]"));
+      problems_.push_back(str("\"model.vocab\" entry ", id, " is not [token, score]"));
       return;
     }
     place(static_cast<std::int64_t>(id), entry[0].get<std::string>(), TokenType::Normal);
@@ -171,12 +171,12 @@ void Builder::read_unigram_vocab() {
   }
 }
 
-// One "left right" string per merge, or since 2024 a pair, which may contain spaces; those become
-// the letter that byte-level BPE writes for a space.
+// One "left right" string per merge, or since 2024 a pair, which may contain spaces: they become
+// byte-level BPE's character for a space.
 void Builder::read_merges() {
   const Json* merges = model_.find("merges");
   if (merges == nullptr || !merges->is_array()) {
-    problems_.emplace_back("\"model.merges\" is no list");
+    problems_.emplace_back("\"model.merges\" is not a list");
     return;
   }
   const auto without_spaces = [](const std::string& part) {
@@ -193,7 +193,7 @@ void Builder::read_merges() {
       out_.merges.push_back(without_spaces(merge[0].get<std::string>()) + ' ' +
                             without_spaces(merge[1].get<std::string>()));
     } else {
-      problems_.push_back(str("\"model.merges\" entry ", out_.merges.size(), " is no pair"));
+      problems_.push_back(str("\"model.merges\" entry ", out_.merges.size(), " is not a pair"));
       return;
     }
   }
@@ -203,7 +203,7 @@ void Builder::read_added_tokens() {
   const Json* added = top_.find("added_tokens");
   if (added == nullptr) return;
   if (!added->is_array()) {
-    problems_.emplace_back("\"added_tokens\" is no list");
+    problems_.emplace_back("\"added_tokens\" is not a list");
     return;
   }
   for (const Json& entry : *added) {
@@ -234,7 +234,7 @@ void Builder::type_and_score(Kind kind) {
     TokenType& type = out_.types[id];
     if (type == TokenType::Normal && is_byte_token(out_.tokens[id])) type = TokenType::Byte;
     if (!is_spm) continue;
-    // SentencePiece numbers its pieces in the order in which they were merged.
+    // SentencePiece orders its pieces by merge rank.
     if (type == TokenType::Normal) out_.scores[id] = -static_cast<float>(id);
     if (type == TokenType::UserDefined || type == TokenType::Unused) {
       out_.scores[id] = kNeverMerged;
@@ -247,14 +247,16 @@ void Builder::find_pre(Kind kind) {
   if (kind != Kind::ByteLevel) return;
   const Json* normalizer = top_.find("normalizer");
   const bool has_nfc = normalizer != nullptr && normalizer->dump().find("NFC") != std::string::npos;
-  if (const NamedPreTokenizer* known = find_pre_tokenizer(steps_, has_nfc)) {
+  const auto has_token = [this](std::string_view token) {
+    return ids_.contains(std::string(token));
+  };
+  if (const NamedPreTokenizer* known = find_pre_tokenizer(steps_, has_nfc, has_token)) {
     out_.pre = known->name;
     if (known->nfc != has_nfc) {
       warnings_.push_back(str("tokenizer.json: pre-tokenizer \"", known->name,
                               known->nfc ? "\" without NFC" : "\" with NFC",
-                              ": GGUF has no word for that"));
+                              ": GGUF cannot express this"));
     }
-    if (out_.pre == "llama-bpe" && ids_.contains("[gMASK]")) out_.pre = "glm4";
     return;
   }
   std::string steps;
@@ -264,7 +266,7 @@ void Builder::find_pre(Kind kind) {
                           steps.empty() ? "none" : steps));
 }
 
-// What GGUF can say of the normaliser of a unigram model.
+// The part of a unigram model's normalizer that GGUF can express.
 void Builder::read_normalizer(const Json& json) {
   const auto text = [](const Json& object, const char* key) {
     const bool has = object.is_object() && object.contains(key) && object[key].is_string();
@@ -309,7 +311,7 @@ TokenizerData Builder::build(const std::string& where) {
   read_added_tokens();
   type_and_score(*kind);
   find_pre(*kind);
-  read_special_tokens(tokenizer_, extras_, config_, ids_, out_, problems_);
+  read_special_tokens(tokenizer_, extras_, model_tokens_, ids_, out_, problems_);
   fail_if_any(problems_, where);
   if (num_outside_ > 0) {
     warnings_.push_back(str("tokenizer.json: ", num_outside_, " tokens have ids past vocab_size ",
@@ -325,7 +327,7 @@ std::string read_text_file(const std::filesystem::path& path) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-std::optional<Json> read_if_there(const std::filesystem::path& path) {
+std::optional<Json> read_if_exists(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return std::nullopt;
   return read_json_file(path);
 }
@@ -334,34 +336,34 @@ std::optional<Json> read_if_there(const std::filesystem::path& path) {
 
 TokenizerData read_hf_tokenizer(const Json& tokenizer,
                                 const HfTokenizerExtras& extras,
-                                const ModelConfig& config,
+                                const ModelTokens& model,
                                 const std::string& where,
                                 std::vector<std::string>& warnings) {
-  return Builder(tokenizer, extras, config, warnings).build(where);
+  return Builder(tokenizer, extras, model, warnings).build(where);
 }
 
 TokenizerData read_hf_tokenizer_folder(const std::filesystem::path& folder,
-                                       const ModelConfig& config,
+                                       const ModelTokens& model,
                                        std::vector<std::string>& warnings) {
   const auto path = folder / "tokenizer.json";
   if (!std::filesystem::exists(path)) {
     for (const std::string_view other : {"tokenizer.model", "tiktoken.model", "vocab.json"}) {
       if (!std::filesystem::exists(folder / other)) continue;
-      warnings.push_back(str(other, " cannot be read, only tokenizer.json can: no tokenizer"));
+      warnings.push_back(str(other, " is not supported, only tokenizer.json is: no tokenizer"));
       break;
     }
     return {};
   }
   const std::string text = read_text_file(path);
   const Json tokenizer = parse_json(text, path.string());
-  const auto tokenizer_config = read_if_there(folder / "tokenizer_config.json");
-  const auto special_tokens_map = read_if_there(folder / "special_tokens_map.json");
+  const auto tokenizer_config = read_if_exists(folder / "tokenizer_config.json");
+  const auto special_tokens_map = read_if_exists(folder / "special_tokens_map.json");
   const HfTokenizerExtras extras = {
       .tokenizer_config = tokenizer_config ? &*tokenizer_config : nullptr,
       .special_tokens_map = special_tokens_map ? &*special_tokens_map : nullptr,
       .chat_template = read_text_file(folder / "chat_template.jinja"),
   };
-  TokenizerData data = read_hf_tokenizer(tokenizer, extras, config, path.string(), warnings);
+  TokenizerData data = read_hf_tokenizer(tokenizer, extras, model, path.string(), warnings);
   if (!data.empty()) data.tokenizer_json = text;
   return data;
 }

@@ -7,29 +7,28 @@
 #include <vector>
 
 #include "graft/base/text/json.h"
-#include "graft/formats/model_config.h"
 #include "graft/formats/tokenizer_data.h"
 
 namespace graft::formats {
 
-// What stands beside tokenizer.json; null or empty where the folder has no such file.
+// The files beside tokenizer.json; null or empty for a missing file.
 struct HfTokenizerExtras {
   const Json* tokenizer_config = nullptr;
   const Json* special_tokens_map = nullptr;
   std::string chat_template;  // chat_template.jinja
 };
 
-// Ids without a token up to config.vocab_size become "[PAD<id>]", typed Unused. Throws Error
-// (subject: `where`) when the file is malformed. What is well-formed but not known is a warning.
+// Ids without a token up to model.vocab_size become "[PAD<id>]", typed Unused. Throws Error
+// (subject: `where`) when the file is malformed; unsupported content is a warning.
 TokenizerData read_hf_tokenizer(const Json& tokenizer,
                                 const HfTokenizerExtras& extras,
-                                const ModelConfig& config,
+                                const ModelTokens& model,
                                 const std::string& where,
                                 std::vector<std::string>& warnings);
 
 // Empty when the folder has no tokenizer.json (with a warning when it has another tokenizer).
 TokenizerData read_hf_tokenizer_folder(const std::filesystem::path& folder,
-                                       const ModelConfig& config,
+                                       const ModelTokens& model,
                                        std::vector<std::string>& warnings);
 
 }  // namespace graft::formats

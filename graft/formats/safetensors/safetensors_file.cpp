@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference implementation's limit
 constexpr std::string_view kMetadataKey = "__metadata__";
 
-// Names the format knows and we do not.
+// Types of the format that are not supported here.
 constexpr std::array<std::string_view, 7> kUnsupported = {
     "F4", "F6_E2M3", "F6_E3M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "C64"};
 
@@ -33,7 +33,7 @@ const Json& field(const Entry& entry, const char* key, Json::value_t type, std::
   const auto place = entry.json.find(key);
   if (place == entry.json.end()) fail(entry.subject, ": has no ", key);
   if (place->type() != type) {
-    fail(entry.subject, ": ", key, " is ", place->type_name(), ", ", kind, " is needed");
+    fail(entry.subject, ": ", key, " is ", place->type_name(), ", expected ", kind);
   }
   return *place;
 }
@@ -47,7 +47,7 @@ std::vector<std::int64_t> integers(const Entry& entry, const char* key) {
     constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
     if (!value.is_number_unsigned() || std::cmp_greater(value.get<std::uint64_t>(), kMax)) {
       fail(entry.subject, ": ", key, " has ", printable(value.dump()),
-           ", a whole number from 0 to 2^63 - 1 is needed");
+           ", expected an integer from 0 to 2^63 - 1");
     }
     values.push_back(value.get<std::int64_t>());
   }
@@ -69,7 +69,7 @@ struct Placed {
 
 Placed read_tensor(const std::string& name, const Entry& entry, std::uint64_t data_bytes) {
   if (!entry.json.is_object()) {
-    fail(entry.subject, ": is ", entry.json.type_name(), ", an object is needed");
+    fail(entry.subject, ": is ", entry.json.type_name(), ", expected an object");
   }
   if (name.empty() || !is_clean_text(name)) {
     fail(entry.subject, ": the name is empty or has control characters");
@@ -81,7 +81,7 @@ Placed read_tensor(const std::string& name, const Entry& entry, std::uint64_t da
   const std::uint64_t bytes = tensor_bytes(entry.subject, placed.info.dtype, placed.info.shape, 0);
   const auto offsets = integers(entry, "data_offsets");
   if (offsets.size() != 2) {
-    fail(entry.subject, ": data_offsets has ", offsets.size(), " numbers, 2 are needed");
+    fail(entry.subject, ": data_offsets has ", offsets.size(), " numbers, expected 2");
   }
   const auto begin = static_cast<std::uint64_t>(offsets[0]);
   const auto end = static_cast<std::uint64_t>(offsets[1]);
@@ -99,20 +99,20 @@ Placed read_tensor(const std::string& name, const Entry& entry, std::uint64_t da
 
 std::map<std::string, std::string> read_metadata(const Json& json, const std::string& where) {
   if (!json.is_object()) {
-    fail(where, ": ", kMetadataKey, " is ", json.type_name(), ", an object is needed");
+    fail(where, ": ", kMetadataKey, " is ", json.type_name(), ", expected an object");
   }
   std::map<std::string, std::string> metadata;
   for (const auto& [key, value] : json.items()) {
     if (!value.is_string()) {
       fail(where, ": ", kMetadataKey, " \"", printable(key), "\" is ", value.type_name(),
-           ", a string is needed");
+           ", expected a string");
     }
     metadata.emplace(key, value.get_ref<const std::string&>());
   }
   return metadata;
 }
 
-// Every byte of the data belongs to exactly one tensor: nothing can hide between them.
+// Every byte of the data must belong to exactly one tensor.
 void check_cover(const std::vector<ByteRange>& ranges,
                  const std::vector<Placed>& tensors,
                  std::uint64_t data_bytes,

@@ -1,5 +1,5 @@
-// One safetensors file, memory-mapped. The header was checked as a whole: every tensor lies inside
-// the file and together they cover its data exactly, without overlaps and holes.
+// One safetensors file, memory-mapped. The header is checked as a whole: every tensor lies inside
+// the file, and together they cover its data without overlaps and holes.
 
 #pragma once
 
@@ -15,13 +15,13 @@
 
 namespace graft::formats {
 
-// What a safetensors file says, with tensors that point into the given bytes.
+// A parsed safetensors file, with tensors that point into the given bytes.
 struct SafetensorsPart {
   std::map<std::string, std::string> metadata;  // the header's __metadata__
   std::vector<TensorInfo> tensors;              // by position in the file
 };
 
-// `where` opens the message of the Error.
+// Errors begin with `where`.
 SafetensorsPart parse_safetensors(std::span<const std::byte> file, const std::string& where);
 
 class SafetensorsFile {

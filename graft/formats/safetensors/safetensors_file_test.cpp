@@ -85,11 +85,11 @@ TEST(ParseSafetensors, RefusesBrokenHeaders) {
   EXPECT_EQ(header_error("", 0), "x: the header does not begin with '{'");
   EXPECT_TRUE(header_error("{\"a\":", 0).starts_with("x: not valid JSON"));
   EXPECT_EQ(header_error(R"({"a":1,"a":2})", 0), "x: JSON key \"a\" comes twice");
-  EXPECT_EQ(header_error(R"({"a":1})", 0), "x: tensor \"a\": is number, an object is needed");
+  EXPECT_EQ(header_error(R"({"a":1})", 0), "x: tensor \"a\": is number, expected an object");
   EXPECT_EQ(header_error(R"({"__metadata__":3})", 0),
-            "x: __metadata__ is number, an object is needed");
+            "x: __metadata__ is number, expected an object");
   EXPECT_EQ(header_error(R"({"__metadata__":{"k":3}})", 0),
-            "x: __metadata__ \"k\" is number, a string is needed");
+            "x: __metadata__ \"k\" is number, expected a string");
 }
 
 TEST(ParseSafetensors, RefusesBrokenTensors) {
@@ -98,22 +98,22 @@ TEST(ParseSafetensors, RefusesBrokenTensors) {
             "x: tensor \"w\": has no shape");
   EXPECT_EQ(tensor_error(R"("dtype":"F32","shape":[4])"), "x: tensor \"w\": has no data_offsets");
   EXPECT_EQ(tensor_error(R"("dtype":3,"shape":[4],"data_offsets":[0,16])"),
-            "x: tensor \"w\": dtype is number, a string is needed");
+            "x: tensor \"w\": dtype is number, expected a string");
   EXPECT_EQ(tensor_error(R"("dtype":"F99","shape":[4],"data_offsets":[0,16])"),
             "x: tensor \"w\": dtype F99 is unknown");
   EXPECT_EQ(tensor_error(R"("dtype":"F8_E8M0","shape":[4],"data_offsets":[0,16])"),
             "x: tensor \"w\": dtype F8_E8M0 is not supported");
   EXPECT_EQ(tensor_error(R"("dtype":"F32","shape":4,"data_offsets":[0,16])"),
-            "x: tensor \"w\": shape is number, an array is needed");
+            "x: tensor \"w\": shape is number, expected an array");
   EXPECT_EQ(tensor_error(R"("dtype":"F32","shape":[-4],"data_offsets":[0,16])"),
-            "x: tensor \"w\": shape has -4, a whole number from 0 to 2^63 - 1 is needed");
+            "x: tensor \"w\": shape has -4, expected an integer from 0 to 2^63 - 1");
   EXPECT_EQ(tensor_error(R"("dtype":"F32","shape":[4.0],"data_offsets":[0,16])"),
-            "x: tensor \"w\": shape has 4.0, a whole number from 0 to 2^63 - 1 is needed");
+            "x: tensor \"w\": shape has 4.0, expected an integer from 0 to 2^63 - 1");
   EXPECT_EQ(tensor_error(R"("dtype":"F32","shape":[4],"data_offsets":[0,9223372036854775808])"),
-            "x: tensor \"w\": data_offsets has 9223372036854775808, a whole number from 0 to "
-            "2^63 - 1 is needed");
+            "x: tensor \"w\": data_offsets has 9223372036854775808, expected an integer from 0 to "
+            "2^63 - 1");
   EXPECT_EQ(tensor_error(R"("dtype":"F32","shape":[4],"data_offsets":[0,16,16])"),
-            "x: tensor \"w\": data_offsets has 3 numbers, 2 are needed");
+            "x: tensor \"w\": data_offsets has 3 numbers, expected 2");
   EXPECT_EQ(tensor_error(R"("dtype":"F32","shape":[5],"data_offsets":[0,20])"),
             "x: tensor \"w\": data_offsets 0..20 are not inside the 16 bytes of data");
   EXPECT_EQ(tensor_error(R"("dtype":"F32","shape":[4],"data_offsets":[16,0])"),

@@ -28,8 +28,8 @@ bool is_present(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// An index may come from anywhere; it must not make us read files of other folders. Links are
-// followed: Hugging Face's cache keeps the shards themselves elsewhere.
+// An index is untrusted: it must not name files of other folders. Links are followed: Hugging
+// Face's cache keeps the shards elsewhere.
 void check_shard_name(std::string_view shard, const std::string& where) {
   const fs::path path(shard);
   const bool leaves = path.is_absolute() || std::ranges::find(path, "..") != path.end();
@@ -38,12 +38,12 @@ void check_shard_name(std::string_view shard, const std::string& where) {
   }
 }
 
-// What an index says: where each tensor is, and the shards in the order of their names.
+// A parsed index: the shard of each tensor, and the shards by name.
 struct Index {
   std::string where;
   Json json;  // owns the text that the maps point at
   std::unordered_map<std::string_view, std::string_view> shard_of;
-  std::map<std::string_view, std::size_t> shards;  // and how many tensors each has
+  std::map<std::string_view, std::size_t> shards;  // with their number of tensors
 
   explicit Index(const fs::path& path) : where(path.string()), json(read_json_file(path)) {
     const auto weight_map = json.find("weight_map");
@@ -54,7 +54,7 @@ struct Index {
     for (auto place = weight_map->begin(); place != weight_map->end(); ++place) {
       if (!place->is_string()) {
         fail(where, ": weight_map \"", printable(place.key()), "\" is ", place->type_name(),
-             ", the name of a file is needed");
+             ", expected a file name");
       }
       const std::string_view shard = place->get_ref<const std::string&>();
       if (shards[shard]++ == 0) check_shard_name(shard, where);
@@ -81,7 +81,7 @@ void check_shards_present(const Index& index, const fs::path& folder) {
        num_missing > kMaxListed ? ", ..." : "");
 }
 
-// The shard has the tensors that the index says and no others.
+// The shard must have exactly the tensors that the index lists.
 void check_shard(const Index& index, const SafetensorsFile& file, std::string_view shard) {
   const std::string where = file.path().string();
   for (const TensorInfo& tensor : file.tensors()) {
@@ -95,7 +95,7 @@ void check_shard(const Index& index, const SafetensorsFile& file, std::string_vi
   }
   const std::size_t listed = index.shards.at(shard);
   if (listed == file.tensors().size()) return;
-  // All that is here is listed, so something listed is not here.
+  // Every tensor of the shard is listed, so a listed one is missing.
   std::vector<std::string_view> names;
   for (const TensorInfo& tensor : file.tensors())
     names.push_back(tensor.name);

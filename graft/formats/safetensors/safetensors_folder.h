@@ -1,5 +1,5 @@
 // The weights of a Hugging Face folder: model.safetensors, or the shards that
-// model.safetensors.index.json names. Index and shards must say the same about every tensor.
+// model.safetensors.index.json names. Index and shards must agree on every tensor.
 
 #pragma once
 

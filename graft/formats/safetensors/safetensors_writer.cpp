@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kMetadataKey = "__metadata__";
 constexpr std::size_t kHeaderAlignment = 8;
 
-// Written as text: a Json object would sort its keys, and the order of the tensors is the caller's.
+// Written as text: a Json object would sort its keys, but the tensors keep the caller's order.
 std::string quoted(const std::string& text) {
   return Json(text).dump();
 }
@@ -35,7 +35,7 @@ std::string metadata_text(const std::map<std::string, std::string>& metadata,
 std::uint64_t checked_bytes(const TensorSpec& tensor, const std::string& where) {
   const std::string subject = where + ": tensor \"" + printable(tensor.name) + "\"";
   if (tensor.name.empty() || tensor.name == kMetadataKey || !is_clean_text(tensor.name)) {
-    fail(subject, ": not a name that safetensors can store");
+    fail(subject, ": safetensors cannot store this name");
   }
   if (info(tensor.dtype).safetensors.empty()) {
     fail(subject, ": ", name(tensor.dtype), " cannot be stored in safetensors");
@@ -60,7 +60,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
                                      const std::map<std::string, std::string>& metadata,
                                      const std::vector<TensorSpec>& tensors) {
   const std::string where = path.string();
-  // Room for the length, which is known at the end.
+  // Space for the length, which is known at the end.
   std::string header(sizeof(std::uint64_t), '\0');
   header += '{';
   if (!metadata.empty()) header += metadata_text(metadata, where);
@@ -70,7 +70,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
   for (const TensorSpec& tensor : tensors) {
     sizes.push_back(checked_bytes(tensor, where));
     if (!names.insert(tensor.name).second) {
-      fail(where, ": tensor \"", tensor.name, "\": comes twice");
+      fail(where, ": tensor \"", tensor.name, "\": is a duplicate");
     }
     if (header.back() != '{') header += ',';
     header += tensor_text(tensor, begin, begin + sizes.back());

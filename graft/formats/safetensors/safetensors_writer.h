@@ -1,5 +1,5 @@
-// Writes a safetensors file front to back: the header, then tensor data as it comes. The same
-// metadata and tensors give the same bytes. Nothing stands under the final name until finish().
+// Writes a safetensors file front to back: the header, then tensor data as it is appended. The same
+// metadata and tensors give the same bytes. The final name exists only after finish().
 
 #pragma once
 
@@ -20,20 +20,20 @@ class TensorFileWriter;
 
 class SafetensorsWriter {
  public:
-  // Throws Error when the file cannot be created, a tensor cannot be stored, or a name comes twice.
-  // Data follows the order of `tensors` without padding (the format allows none): put wide types
-  // first where readers want aligned data.
+  // Throws Error when the file cannot be created, a tensor cannot be stored, or a name is a
+  // duplicate. Data follows the order of `tensors` without padding (the format allows none): put
+  // wide types first for readers that need aligned data.
   SafetensorsWriter(const std::filesystem::path& path,
                     const std::map<std::string, std::string>& metadata,
                     const std::vector<TensorSpec>& tensors);
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
-  ~SafetensorsWriter();  // without finish(): removes what was written
+  ~SafetensorsWriter();  // without finish(): removes the partial file
 
-  // The next bytes of the tensor data, in the order of `tensors`; a tensor may come in pieces, and
-  // a piece must not cross into the next tensor.
+  // The next bytes of the tensor data, in the order of `tensors`; a tensor may be appended in
+  // several chunks, a chunk must not cross into the next tensor.
   void append(std::span<const std::byte> data);
-  // All data is there: flushes to disk and gives the file its name.
+  // After all data: flushes to disk and names the file.
   void finish();
 
   std::uint64_t file_bytes() const;  // of the finished file

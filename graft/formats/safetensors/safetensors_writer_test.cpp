@@ -43,7 +43,7 @@ TEST(SafetensorsWriter, RefusesTensorsThatCannotBeStored) {
   EXPECT_EQ(spec_error({"w", DType::Q4_K, {256}}),
             "tensor \"w\": Q4_K cannot be stored in safetensors");
   EXPECT_EQ(spec_error({"w", DType::F32, {-1}}),
-            "tensor \"w\": shape [-1] has a dimension of -1, at least 0 is needed");
+            "tensor \"w\": shape [-1] has a dimension of -1, expected at least 0");
   EXPECT_EQ(spec_error({"__metadata__", DType::F32, {1}}),
             "tensor \"__metadata__\": not a name that safetensors can store");
   EXPECT_EQ(spec_error({"a\tb", DType::F32, {1}}),
@@ -52,7 +52,7 @@ TEST(SafetensorsWriter, RefusesTensorsThatCannotBeStored) {
   EXPECT_EQ(error_of([&] {
               SafetensorsWriter(folder / "x", {}, {{"w", DType::F32, {1}}, {"w", DType::F32, {1}}});
             }),
-            (folder / "x").string() + ": tensor \"w\": comes twice");
+            (folder / "x").string() + ": tensor \"w\": is a duplicate");
   EXPECT_EQ(error_of([&] {
               SafetensorsWriter(folder / "x", {{"k", "\xFF"}}, {});
             }),

@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::string_view kDeepSeekSeparator = "<｜tool▁sep｜>";
 
-// Marks around a list of calls say nothing that the calls do not.
+// Markers around a list of calls, dropped.
 constexpr std::array<std::string_view, 2> kIgnored = {"<｜tool▁calls▁begin｜>",
                                                       "<｜tool▁calls▁end｜>"};
 
@@ -52,7 +52,7 @@ std::optional<ToolCall> hermes_call(std::string_view body) {
   if (!json || !json->is_object()) return std::nullopt;
   const auto name = json->find("name");
   if (name == json->end() || !name->is_string()) return std::nullopt;
-  // Some fine-tunes say parameters, and some write an object as text.
+  // Some fine-tunes write "parameters", some write the object as a string.
   auto arguments = json->find("arguments");
   if (arguments == json->end()) arguments = json->find("parameters");
   if (arguments == json->end()) return call_of(*name, OrderedJson::object());
@@ -66,7 +66,7 @@ std::optional<ToolCall> deepseek_call(std::string_view body) {
   if (separator == std::string_view::npos) return std::nullopt;
   std::string_view name = trimmed(body.substr(0, separator));
   std::string_view rest = trimmed(body.substr(separator + kDeepSeekSeparator.size()));
-  // V3 and R1: function<sep>name, then the arguments in a fenced block.
+  // V3 and R1: function<sep>name, then the arguments in a fenced code block.
   const std::size_t fence = rest.find("```json");
   if (name == "function" && fence != std::string_view::npos) {
     name = trimmed(rest.substr(0, fence));
@@ -77,28 +77,28 @@ std::optional<ToolCall> deepseek_call(std::string_view body) {
   return arguments ? call_of(std::string(name), *arguments) : std::nullopt;
 }
 
-// How many bytes at the end of `text` may be the beginning of `mark`.
-std::size_t partial_end(std::string_view text, std::string_view mark) {
-  for (std::size_t count = std::min(text.size(), mark.size() - 1); count > 0; --count) {
-    if (mark.starts_with(text.substr(text.size() - count))) return count;
+// Length of the longest suffix of `text` that is a prefix of `marker`.
+std::size_t partial_end(std::string_view text, std::string_view marker) {
+  for (std::size_t count = std::min(text.size(), marker.size() - 1); count > 0; --count) {
+    if (marker.starts_with(text.substr(text.size() - count))) return count;
   }
   return 0;
 }
 
 }  // namespace
 
-struct ToolCallParser::Form {
+struct ToolCallParser::Format {
   std::string_view open;
   std::string_view close;
   std::optional<ToolCall> (*parse)(std::string_view body);
 };
 
-std::span<const ToolCallParser::Form> ToolCallParser::forms() {
-  static constexpr std::array<Form, 2> kForms = {
-      Form{"<tool_call>", "</tool_call>", hermes_call},
-      Form{"<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", deepseek_call},
+std::span<const ToolCallParser::Format> ToolCallParser::formats() {
+  static constexpr std::array<Format, 2> kFormats = {
+      Format{"<tool_call>", "</tool_call>", hermes_call},
+      Format{"<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", deepseek_call},
   };
-  return kForms;
+  return kFormats;
 }
 
 std::span<const std::string_view> tool_marks() {
@@ -120,7 +120,7 @@ ToolText ToolCallParser::finish() {
   return out;
 }
 
-// One step; false when nothing more is certain.
+// One step; false when it needs more text.
 bool ToolCallParser::advance(ToolText& out, bool at_end) {
   if (held_.empty() && !(at_end && open_ != nullptr)) return false;
   return open_ == nullptr ? advance_text(out, at_end) : advance_call(out, at_end);
@@ -131,16 +131,16 @@ bool ToolCallParser::advance_text(ToolText& out, bool at_end) {
     held_.erase(0, std::min(held_.find_first_not_of(kBlanks), held_.size()));
     if (held_.empty()) return false;
   }
-  if (const Mark mark = first_mark(); mark.place != std::string::npos) {
-    // Without its blank end: find_last_not_of gives npos, one less than 0, for nothing but blanks.
-    const std::string_view before = std::string_view(held_).substr(0, mark.place);
+  if (const Marker marker = first_marker(); marker.position != std::string::npos) {
+    // Without trailing blanks; for blanks only, npos + 1 is 0.
+    const std::string_view before = std::string_view(held_).substr(0, marker.position);
     out.text += before.substr(0, before.find_last_not_of(kBlanks) + 1);
-    open_ = mark.form;
+    open_ = marker.format;
     after_call_ = true;
-    held_.erase(0, mark.place + mark.text.size());
+    held_.erase(0, marker.position + marker.text.size());
     return true;
   }
-  const std::size_t count = at_end ? held_.size() : num_certain();
+  const std::size_t count = at_end ? held_.size() : num_final_bytes();
   if (count == 0) return false;
   out.text += held_.substr(0, count);
   after_call_ = false;
@@ -148,29 +148,29 @@ bool ToolCallParser::advance_text(ToolText& out, bool at_end) {
   return false;
 }
 
-ToolCallParser::Mark ToolCallParser::first_mark() const {
-  Mark first;
-  const auto look_for = [&](std::string_view text, const Form* form) {
-    const std::size_t place = held_.find(text);
-    if (place < first.place) first = {.place = place, .text = text, .form = form};
+ToolCallParser::Marker ToolCallParser::first_marker() const {
+  Marker first;
+  const auto look_for = [&](std::string_view text, const Format* format) {
+    const std::size_t position = held_.find(text);
+    if (position < first.position) first = {position, text, format};
   };
-  for (const Form& form : forms())
-    look_for(form.open, &form);
+  for (const Format& format : formats())
+    look_for(format.open, &format);
   for (const std::string_view ignored : kIgnored)
     look_for(ignored, nullptr);
   return first;
 }
 
-// Bytes of the held text that no mark can claim, whatever follows.
-std::size_t ToolCallParser::num_certain() const {
+// Leading bytes of the held text that cannot be part of a marker.
+std::size_t ToolCallParser::num_final_bytes() const {
   std::size_t keep = 0;
-  for (const Form& form : forms())
-    keep = std::max(keep, partial_end(held_, form.open));
+  for (const Format& format : formats())
+    keep = std::max(keep, partial_end(held_, format.open));
   for (const std::string_view ignored : kIgnored)
     keep = std::max(keep, partial_end(held_, ignored));
-  // Blanks before a call are not text, so they wait too.
-  const std::string_view certain = std::string_view(held_).substr(0, held_.size() - keep);
-  return certain.find_last_not_of(kBlanks) + 1;
+  // Blanks before a call are dropped, so trailing blanks are held back too.
+  const std::string_view text = std::string_view(held_).substr(0, held_.size() - keep);
+  return text.find_last_not_of(kBlanks) + 1;
 }
 
 bool ToolCallParser::advance_call(ToolText& out, bool at_end) {

@@ -1,9 +1,9 @@
-// Tool calls in an answer as it streams: what models write between marks becomes calls, the rest
-// stays text. Two forms are read:
+// Parses tool calls in streamed text: the text between a format's markers becomes a call, the rest
+// stays text. Two formats:
 //   Hermes, Qwen:  <tool_call>{"name": "f", "arguments": {…}}</tool_call>
-//   DeepSeek:      <｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜>, and V3's older
-//   writing
-// Nothing is lost: what cannot be read as a call is text, marks and all.
+//   DeepSeek:      <｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜>, and V3's older form
+// The format belongs to the chat template, not to the model family: both are always recognized.
+// A call that cannot be parsed stays text, with its markers.
 
 #pragma once
 
@@ -15,9 +15,9 @@
 namespace graft::server {
 
 struct ToolCall {
-  std::string id;  // ours
+  std::string id;  // generated here: "call_…"
   std::string name;
-  std::string arguments;  // an object, as JSON text
+  std::string arguments;  // a JSON object as text
 };
 
 struct ToolText {
@@ -27,32 +27,32 @@ struct ToolText {
 
 class ToolCallParser {
  public:
-  // What became certain. Text before a call loses its blank end.
+  // Returns what no later text can change. Trailing blanks before a call are dropped.
   ToolText feed(std::string_view text);
-  // The answer has ended; a call that lacks only its closing mark counts.
+  // The end of the text; a call without its closing marker counts.
   ToolText finish();
 
  private:
-  struct Form;
-  struct Mark {
-    std::size_t place = std::string::npos;
+  struct Format;
+  struct Marker {
+    std::size_t position = std::string::npos;
     std::string_view text = {};
-    const Form* form = nullptr;  // null: to be left out
+    const Format* format = nullptr;  // null: a marker without content, dropped
   };
-  static std::span<const Form> forms();
-  Mark first_mark() const;
-  std::size_t num_certain() const;
+  static std::span<const Format> formats();
+  Marker first_marker() const;
+  std::size_t num_final_bytes() const;
 
   bool advance(ToolText& out, bool at_end);
   bool advance_text(ToolText& out, bool at_end);
   bool advance_call(ToolText& out, bool at_end);
 
-  const Form* open_ = nullptr;  // inside a call
-  bool after_call_ = false;     // blanks that follow are not text
+  const Format* open_ = nullptr;  // inside a call of this format
+  bool after_call_ = false;       // blanks that follow are dropped
   std::string held_;
 };
 
-// The marks, for vocabularies that take them for special and would not show them.
+// The markers, which vocabularies may have as special tokens that are not printed by default.
 std::span<const std::string_view> tool_marks();
 
 }  // namespace graft::server

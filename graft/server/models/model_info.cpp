@@ -7,7 +7,8 @@
 #include <openssl/sha.h>
 #include <sys/stat.h>
 
-#include "graft/formats/weight_source.h"
+#include "graft/models/checkpoint.h"
+#include "graft/models/families/family.h"
 #include "graft/tensor/dtype.h"
 
 namespace graft::server {
@@ -49,11 +50,11 @@ void read_tensors(const formats::WeightSource& source, ModelInfo& info) {
 }  // namespace
 
 ModelInfo read_model_info(const std::string& name, const std::filesystem::path& path) {
-  const auto source = formats::open_weights(path);
-  const formats::ModelConfig& config = source->config();
+  const auto source = models::open_checkpoint(path);
+  const models::ModelConfig& config = source->config();
   ModelInfo info = {.name = name, .path = path};
   info.format = source->format().starts_with("GGUF") ? "gguf" : "safetensors";
-  info.architecture = formats::info(config.architecture).gguf;
+  if (config.family != nullptr) info.architecture = config.family->gguf.architecture;
   info.context_length = config.max_position_embeddings;
   info.embedding_length = config.hidden_size;
   info.num_layers = config.num_hidden_layers;

@@ -78,7 +78,7 @@ TEST(OllamaRequest, ParsesDurations) {
 TEST(OllamaRequest, UnsetOptionsUseTheModelsThenOllamasDefaults) {
   const Options options = read_generate(parse_body(R"({"model":"m"})")).options;
   EXPECT_DOUBLE_EQ(options.for_model({}).temperature, 0.8);
-  formats::ModelConfig config;
+  models::ModelConfig config;
   config.temperature = 0.6;
   EXPECT_DOUBLE_EQ(options.for_model(config).temperature, 0.6);
   EXPECT_EQ(options.for_model(config).top_k, 40);

@@ -52,7 +52,7 @@ std::optional<double> parse_duration(const std::string& text) {
 
 }  // namespace
 
-api::SamplingParams Options::for_model(const formats::ModelConfig& config) const {
+api::SamplingParams Options::for_model(const models::ModelConfig& config) const {
   api::SamplingParams out = params;
   if (default_temperature) out.temperature = config.temperature.value_or(kTemperature);
   if (default_top_p) out.top_p = config.top_p.value_or(kTopP);

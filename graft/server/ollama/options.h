@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "graft/api/chat_format.h"
-#include "graft/formats/model_config.h"
+#include "graft/models/config/model_config.h"
 #include "graft/server/fields.h"
 
 namespace graft::server::ollama {
@@ -18,7 +18,7 @@ struct Options {
   bool default_top_k = true;
 
   // Fills unset values with the model's defaults, then with Ollama's.
-  api::SamplingParams for_model(const formats::ModelConfig& config) const;
+  api::SamplingParams for_model(const models::ModelConfig& config) const;
 };
 
 // Throws ApiError.

@@ -136,7 +136,7 @@ TEST(ChatRequest, ReadsReasoningEffort) {
 }
 
 TEST(Sampling, UnsetFieldsUseTheModelsDefaults) {
-  formats::ModelConfig config;
+  models::ModelConfig config;
   config.temperature = 0.6;
   config.top_k = 20;
   EXPECT_DOUBLE_EQ(read("").sampling.for_model(config).temperature, 0.6);

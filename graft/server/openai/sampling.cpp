@@ -64,7 +64,7 @@ bool set(T& target, const std::optional<U>& value) {
 
 }  // namespace
 
-api::SamplingParams Sampling::for_model(const formats::ModelConfig& config) const {
+api::SamplingParams Sampling::for_model(const models::ModelConfig& config) const {
   api::SamplingParams out = params;
   if (default_temperature && config.temperature) out.temperature = *config.temperature;
   if (default_top_p && config.top_p) out.top_p = *config.top_p;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "graft/api/llm.h"
-#include "graft/formats/model_config.h"
+#include "graft/models/config/model_config.h"
 #include "graft/server/fields.h"
 
 namespace graft::server::openai {
@@ -15,7 +15,7 @@ struct Sampling {
   bool default_top_p = true;
   bool default_top_k = true;
 
-  api::SamplingParams for_model(const formats::ModelConfig& config) const;
+  api::SamplingParams for_model(const models::ModelConfig& config) const;
 };
 
 // The fields that chat and text completions share: all but max_tokens and logprobs. Throws

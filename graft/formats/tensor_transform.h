@@ -1,0 +1,85 @@
+// What happens to a tensor between its Hugging Face form and its GGUF form. Loading goes from
+// either form to the weight a module asks for, `graft convert` from Hugging Face to GGUF; both use
+// the index arithmetic of this file. Whole rows move, so quantized rows need no decoding, except
+// for KvBKey, which transposes.
+
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "graft/formats/weight_source.h"
+
+namespace graft::formats {
+
+enum class TensorTransform : std::uint8_t {
+  Same,
+  // q_proj and k_proj of the Llama family. Hugging Face rotates the halves (i, i + d/2) of a head,
+  // llama.cpp the neighbours (2i, 2i + 1): the rows of each head are interleaved.
+  RopePairs,
+  // Hugging Face has one tensor [rows, cols] per expert, GGUF all of them in one [experts, rows,
+  // cols].
+  Expert,
+  // One half of the rows of a fused tensor [2 * rows, cols], or of each expert of [experts,
+  // 2 * rows, cols]: gate_proj is the first half of gate_up_proj, up_proj the second.
+  FirstHalf,
+  SecondHalf,
+  // attn_k_b [heads, kv_lora_rank, qk_nope_head_dim]: the key rows of each head of kv_b_proj
+  // [heads * (qk_nope_head_dim + v_head_dim), kv_lora_rank], transposed.
+  KvBKey,
+  // attn_v_b [heads, v_head_dim, kv_lora_rank]: the value rows of each head of kv_b_proj.
+  KvBValue,
+};
+
+constexpr bool is_half(TensorTransform transform) {
+  return transform == TensorTransform::FirstHalf || transform == TensorTransform::SecondHalf;
+}
+
+// RopePairs: the Hugging Face row that becomes GGUF row `row`, and the other way around.
+constexpr std::int64_t rope_halves_row(std::int64_t row, std::int64_t head_dim) {
+  const std::int64_t in_head = row % head_dim;
+  return row - in_head + in_head / 2 + in_head % 2 * (head_dim / 2);
+}
+constexpr std::int64_t rope_pairs_row(std::int64_t row, std::int64_t head_dim) {
+  const std::int64_t half = head_dim / 2;
+  const std::int64_t in_head = row % head_dim;
+  return row - in_head + 2 * (in_head % half) + in_head / half;
+}
+
+// FirstHalf, SecondHalf: the row of the fused tensor that becomes row `row` of a tensor whose
+// slices (experts) have `slice_rows` rows.
+constexpr std::int64_t fused_row(TensorTransform half, std::int64_t row, std::int64_t slice_rows) {
+  const std::int64_t slice = row / slice_rows;
+  const std::int64_t offset = half == TensorTransform::SecondHalf ? slice_rows : 0;
+  return slice * 2 * slice_rows + offset + row % slice_rows;
+}
+
+// kv_b_proj [heads * (key_dim + value_dim), rank]: each head has its key rows, then its value rows.
+struct KvBShape {
+  std::int64_t heads = 0;
+  std::int64_t key_dim = 0;    // qk_nope_head_dim
+  std::int64_t value_dim = 0;  // v_head_dim
+  std::int64_t rank = 0;       // kv_lora_rank
+
+  std::int64_t rows() const { return heads * (key_dim + value_dim); }
+  std::int64_t key_row(std::int64_t head) const { return head * (key_dim + value_dim); }
+  std::int64_t value_row(std::int64_t head) const { return key_row(head) + key_dim; }
+};
+
+// out[cols, rows] = in[rows, cols]
+void transpose(const float* in, std::int64_t rows, std::int64_t cols, float* out);
+
+// The part of a tensor that holds one expert, one half of the rows, or one half of one expert.
+struct TensorSlice {
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> data;
+};
+
+// `expert` -1: the tensor is not of experts. The tensor must have that expert (has_expert()).
+TensorSlice slice_of(const TensorInfo& tensor, TensorTransform transform, std::int64_t expert);
+
+// Whether a merged tensor [experts, …] contains this expert.
+bool has_expert(const TensorInfo& tensor, std::int64_t expert);
+
+}  // namespace graft::formats

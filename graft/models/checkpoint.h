@@ -1,0 +1,56 @@
+// A checkpoint whose model is known: the files (formats::WeightSource), the configuration that its
+// family reads from them, and the tokenizer.
+
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graft/formats/weight_source.h"
+#include "graft/models/config/model_config.h"
+
+namespace graft::models {
+
+class Checkpoint final : public formats::WeightSource {
+ public:
+  // Reads the configuration and the tokenizer. Throws Error for a family that is not supported and
+  // for values no model can have. Without any configuration, config() is that of an empty model.
+  explicit Checkpoint(std::unique_ptr<formats::WeightSource> source);
+  Checkpoint(std::unique_ptr<formats::WeightSource> source, ModelConfig config);
+
+  const ModelConfig& config() const { return config_; }
+  // Empty (no tokens) when the checkpoint has none.
+  const formats::TokenizerData& tokenizer() const { return tokenizer_; }
+  // What is in the files but not supported, one line each.
+  std::span<const std::string> warnings() const { return warnings_; }
+
+  std::string_view format() const override { return source_->format(); }
+  const std::filesystem::path& path() const override { return source_->path(); }
+  std::span<const std::filesystem::path> files() const override { return source_->files(); }
+  const formats::HfConfigFiles* hf_config() const override { return source_->hf_config(); }
+  const formats::GgufMetadata* gguf_metadata() const override { return source_->gguf_metadata(); }
+  std::span<const formats::TensorInfo> tensors() const override { return source_->tensors(); }
+  const formats::TensorInfo* find(std::string_view name) const override {
+    return source_->find(name);
+  }
+  void release(const formats::TensorInfo& tensor) const override { source_->release(tensor); }
+  formats::TokenizerData read_tokenizer(const formats::ModelTokens& tokens,
+                                        std::vector<std::string>& warnings) const override {
+    return source_->read_tokenizer(tokens, warnings);
+  }
+
+ private:
+  std::unique_ptr<formats::WeightSource> source_;
+  ModelConfig config_;
+  std::vector<std::string> warnings_;
+  formats::TokenizerData tokenizer_;
+};
+
+// Opens whatever formats::open_weights() opens.
+std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path);
+
+}  // namespace graft::models

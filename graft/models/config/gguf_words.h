@@ -1,0 +1,34 @@
+// Values of GGUF keys that the reader and the writer share.
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "graft/models/config/model_config.h"
+
+namespace graft::models {
+
+// "expert_gating_func"
+inline constexpr std::int64_t kGatingSoftmax = 1;
+inline constexpr std::int64_t kGatingSigmoid = 2;
+
+// Files with MLA store a tenth of mscale_all_dim under "rope.scaling.yarn_log_multiplier".
+inline constexpr double kYarnLogFactor = 0.1;
+
+// "graft.topk_method"
+inline constexpr std::array<std::pair<RouterMethod, std::string_view>, 3> kRouterMethods = {{
+    {RouterMethod::Greedy, "greedy"},
+    {RouterMethod::GroupLimitedGreedy, "group_limited_greedy"},
+    {RouterMethod::NoauxTc, "noaux_tc"},
+}};
+
+// "graft.rope.type": kinds that "rope.scaling.type" cannot name.
+inline constexpr std::array<std::pair<RopeKind, std::string_view>, 2> kOwnRopeKinds = {{
+    {RopeKind::Dynamic, "dynamic"},
+    {RopeKind::Llama3, "llama3"},
+}};
+
+}  // namespace graft::models

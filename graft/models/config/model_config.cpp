@@ -1,0 +1,236 @@
+#include "graft/models/config/model_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "graft/base/error.h"
+
+namespace graft::models {
+namespace {
+
+// Far above any model, and small enough that the product of any three sizes of a weight fits in 63
+// bits: code after validate() need not check for overflow.
+constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxLayers = 4096;
+constexpr std::int64_t kMaxExperts = 8192;
+constexpr std::int64_t kMaxPositions = (std::int64_t{1} << 31) - 1;
+// GGUF and the kernels store these values as f32.
+constexpr double kMinNumber = 1e-30;
+constexpr double kMaxNumber = 1e30;
+
+// Collects the invalid values for one Error.
+class Problems {
+ public:
+  void range(std::string_view field, std::int64_t value, std::int64_t low, std::int64_t high) {
+    if (value >= low && value <= high) return;
+    add(field, value, str("an integer from ", low, " to ", high));
+  }
+
+  void positive(std::string_view field, double value) {
+    if (value >= kMinNumber && value <= kMaxNumber) return;
+    add(field, value, str("a number from ", kMinNumber, " to ", kMaxNumber));
+  }
+
+  void moderate(std::string_view field, std::optional<double> value) {
+    if (!value || std::abs(*value) <= kMaxNumber) return;
+    add(field, *value, str("a number up to ", kMaxNumber));
+  }
+
+  template <class Value>
+  void add(std::string_view field, const Value& value, const std::string& expected) {
+    if (!text_.empty()) text_ += "; ";
+    text_ += str('"', field, "\" is ", value, ", expected ", expected);
+  }
+
+  bool empty() const { return text_.empty(); }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+bool has_dense_layer(const ModelConfig& config) {
+  for (std::int64_t layer = 0; layer < std::min(config.num_hidden_layers, kMaxLayers); ++layer) {
+    if (!config.layer_has_experts(layer)) return true;
+  }
+  return false;
+}
+
+void check_sizes(const ModelConfig& config, Problems& problems) {
+  problems.range("vocab_size", config.vocab_size, 1, kMaxVocab);
+  problems.range("hidden_size", config.hidden_size, 1, kMaxSize);
+  problems.range("num_hidden_layers", config.num_hidden_layers, 1, kMaxLayers);
+  problems.range("num_nextn_predict_layers", config.num_nextn_predict_layers, 0, kMaxLayers);
+  problems.range("max_position_embeddings", config.max_position_embeddings, 1, kMaxPositions);
+  problems.range("intermediate_size", config.intermediate_size, has_dense_layer(config) ? 1 : 0,
+                 kMaxSize);
+  problems.range("sliding_window", config.sliding_window, 0, kMaxPositions);
+  problems.range("max_window_layers", config.max_window_layers, 0, kMaxPositions);
+  problems.positive("rms_norm_eps", config.rms_norm_eps);
+}
+
+void check_attention(const ModelConfig& config, Problems& problems) {
+  const std::int64_t heads = config.num_attention_heads;
+  const std::int64_t kv_heads = config.num_key_value_heads;
+  problems.range("num_attention_heads", heads, 1, kMaxSize);
+  problems.range("num_key_value_heads", kv_heads, 1, kMaxSize);
+  if (heads > 0 && kv_heads > 0 && heads % kv_heads != 0) {
+    problems.add("num_key_value_heads", kv_heads,
+                 str("a divisor of the ", heads, " attention heads"));
+  }
+  problems.range("head_dim", config.head_dim, 1, kMaxSize);
+  if (config.rotary_dim < 2 || config.rotary_dim > config.head_dim || config.rotary_dim % 2 != 0) {
+    problems.add("rotary_dim", config.rotary_dim,
+                 str("an even number from 2 to head_dim ", config.head_dim));
+  }
+  if (!config.is_mla()) return;
+
+  const MlaConfig& mla = config.mla;
+  problems.range("q_lora_rank", mla.q_lora_rank, 0, kMaxSize);
+  problems.range("kv_lora_rank", mla.kv_lora_rank, 1, kMaxSize);
+  problems.range("qk_nope_head_dim", mla.qk_nope_head_dim, 1, kMaxSize);
+  problems.range("qk_rope_head_dim", mla.qk_rope_head_dim, 1, kMaxSize);
+  problems.range("v_head_dim", mla.v_head_dim, 1, kMaxSize);
+  if (config.head_dim != mla.qk_nope_head_dim + mla.qk_rope_head_dim) {
+    problems.add("head_dim", config.head_dim, "qk_nope_head_dim + qk_rope_head_dim");
+  }
+}
+
+void check_rope(const RopeConfig& rope, Problems& problems) {
+  problems.positive("rope_theta", rope.theta);
+  problems.positive("factor", rope.factor);
+  problems.range("original_max_position_embeddings", rope.original_max_position_embeddings, 0,
+                 kMaxPositions);
+  if (rope.kind == RopeKind::Yarn) {
+    problems.positive("beta_fast", rope.beta_fast);
+    problems.positive("beta_slow", rope.beta_slow);
+    problems.moderate("mscale", rope.mscale);
+    problems.moderate("mscale_all_dim", rope.mscale_all_dim);
+    problems.moderate("attention_factor", rope.attention_factor);
+  }
+  if (rope.kind == RopeKind::Llama3) {
+    problems.positive("low_freq_factor", rope.low_freq_factor);
+    problems.positive("high_freq_factor", rope.high_freq_factor);
+    if (rope.high_freq_factor <= rope.low_freq_factor) {
+      problems.add("high_freq_factor", rope.high_freq_factor,
+                   str("more than low_freq_factor ", rope.low_freq_factor));
+    }
+  }
+  const bool needs_original = rope.kind == RopeKind::Yarn || rope.kind == RopeKind::Llama3;
+  if (needs_original && rope.original_max_position_embeddings < 1) {
+    problems.add("original_max_position_embeddings", rope.original_max_position_embeddings,
+                 "an integer above 0 for this rope_type");
+  }
+}
+
+void check_generation(const ModelConfig& config, Problems& problems) {
+  for (const std::int64_t id : config.eos_token_ids) {
+    problems.range("eos_token_id", id, 0, kMaxVocab);
+  }
+  problems.range("bos_token_id", config.bos_token_id.value_or(0), 0, kMaxVocab);
+  problems.range("pad_token_id", config.pad_token_id.value_or(0), 0, kMaxVocab);
+  problems.moderate("temperature", config.temperature);
+  problems.moderate("top_p", config.top_p);
+  problems.range("top_k", config.top_k.value_or(0), -1, kMaxPositions);
+}
+
+void check_groups(const MoeConfig& moe, Problems& problems) {
+  problems.range("n_group", moe.n_group, 1, std::max<std::int64_t>(moe.num_experts, 1));
+  problems.range("topk_group", moe.topk_group, 1, std::max<std::int64_t>(moe.n_group, 1));
+  if (moe.n_group < 1 || moe.topk_group < 1) return;
+  if (moe.num_experts % moe.n_group != 0) {
+    problems.add("n_group", moe.n_group, str("a divisor of the ", moe.num_experts, " experts"));
+    return;
+  }
+  const std::int64_t group = moe.num_experts / moe.n_group;
+  if (moe.topk_method != RouterMethod::Greedy &&
+      moe.num_experts_per_tok > std::min(moe.topk_group, moe.n_group) * group) {
+    problems.add(
+        "num_experts_per_tok", moe.num_experts_per_tok,
+        str("at most the ", moe.topk_group, " x ", group, " experts of the chosen groups"));
+  }
+  // Groups are ranked by the sum of their two best experts.
+  if (moe.topk_method == RouterMethod::NoauxTc && moe.n_group > 1 && group < 2) {
+    problems.add("n_group", moe.n_group, "groups of two experts or more");
+  }
+}
+
+void check_experts(const ModelConfig& config, Problems& problems) {
+  const MoeConfig& moe = config.moe;
+  problems.range("num_experts", moe.num_experts, 0, kMaxExperts);
+  if (!config.is_moe()) return;
+  problems.range("num_experts_per_tok", moe.num_experts_per_tok, 1, moe.num_experts);
+  problems.range("moe_intermediate_size", moe.moe_intermediate_size, 1, kMaxSize);
+  problems.range("num_shared_experts", moe.num_shared_experts, 0, kMaxExperts);
+  problems.range("shared_expert_intermediate_size", moe.shared_expert_intermediate_size,
+                 moe.num_shared_experts > 0 ? 1 : 0, kMaxSize);
+  problems.range("first_k_dense_replace", moe.first_k_dense_replace, 0, kMaxLayers);
+  problems.range("decoder_sparse_step", moe.decoder_sparse_step, 1, kMaxLayers);
+  problems.positive("routed_scaling_factor", moe.routed_scaling_factor);
+  for (const std::int64_t layer : moe.mlp_only_layers) {
+    problems.range("mlp_only_layers", layer, 0, kMaxLayers);
+  }
+  check_groups(moe, problems);
+}
+
+void check_vision(const VisionConfig& vision, Problems& problems) {
+  problems.range("vision_config.hidden_size", vision.hidden_size, 1, kMaxSize);
+  problems.range("vision_config.intermediate_size", vision.intermediate_size, 1, kMaxSize);
+  problems.range("vision_config.num_hidden_layers", vision.num_hidden_layers, 1, kMaxLayers);
+  problems.range("vision_config.num_attention_heads", vision.num_attention_heads, 1, kMaxSize);
+  problems.range("vision_config.image_size", vision.image_size, 1, kMaxSize);
+  problems.range("vision_config.patch_size", vision.patch_size, 1, kMaxSize);
+  problems.positive("vision_config.layer_norm_eps", vision.layer_norm_eps);
+  if (vision.num_attention_heads > 0 && vision.hidden_size % vision.num_attention_heads != 0) {
+    problems.add("vision_config.num_attention_heads", vision.num_attention_heads,
+                 str("a divisor of hidden_size ", vision.hidden_size));
+  }
+  if (vision.patch_size > vision.image_size) {
+    problems.add("vision_config.patch_size", vision.patch_size,
+                 str("at most image_size ", vision.image_size));
+  }
+  // Hidden states are counted from the embedding (0) on, or from the last layer (-1) back.
+  problems.range("vision_feature_layer", vision.feature_layer, -vision.num_hidden_layers - 1,
+                 vision.num_hidden_layers);
+}
+
+void check_quantization(const QuantizationConfig& quantization, Problems& problems) {
+  const auto& block = quantization.weight_block_size;
+  if (!block.empty() && block.size() != 2) {
+    problems.add("weight_block_size", str(block.size(), " numbers"), "two: rows and columns");
+  }
+  for (const std::int64_t size : block) {
+    problems.range("weight_block_size", size, 1, kMaxSize);
+  }
+}
+
+}  // namespace
+
+bool ModelConfig::layer_has_experts(std::int64_t layer) const {
+  if (!is_moe() || layer < moe.first_k_dense_replace) return false;
+  if (moe.decoder_sparse_step > 1 && (layer + 1) % moe.decoder_sparse_step != 0) return false;
+  return std::ranges::find(moe.mlp_only_layers, layer) == moe.mlp_only_layers.end();
+}
+
+formats::ModelTokens ModelConfig::tokens() const {
+  return {.vocab_size = vocab_size,
+          .eos_token_ids = eos_token_ids,
+          .bos_token_id = bos_token_id,
+          .pad_token_id = pad_token_id};
+}
+
+void validate(const ModelConfig& config, const std::string& where) {
+  Problems problems;
+  check_sizes(config, problems);
+  check_attention(config, problems);
+  check_rope(config.rope, problems);
+  check_experts(config, problems);
+  check_quantization(config.quantization, problems);
+  check_generation(config, problems);
+  if (config.vision) check_vision(*config.vision, problems);
+  if (!problems.empty()) fail(where, ": ", problems.text());
+}
+
+}  // namespace graft::models

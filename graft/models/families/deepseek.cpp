@@ -1,0 +1,161 @@
+// DeepSeek-V2 and V3 (also Kimi-K2 and Moonlight): multi-head latent attention, the first layers
+// dense, the others with routed and shared experts. V2 scores experts by softmax, V3 by sigmoid
+// with a correction bias. Next-token-prediction layers follow the last layer that the config
+// counts; nothing is built for them.
+
+#include "graft/models/config/hf_keys.h"
+#include "graft/models/families/family.h"
+
+namespace graft::models {
+namespace {
+
+using formats::Fields;
+using formats::GgufFields;
+
+constexpr HfDefaults kV2Defaults = {.vocab_size = 32000,
+                                    .hidden_size = 4096,
+                                    .intermediate_size = 11008,
+                                    .num_hidden_layers = 32,
+                                    .num_attention_heads = 32,
+                                    .max_position_embeddings = 2048};
+
+constexpr HfMoeDefaults kV2Moe = {.num_experts = 64,
+                                  .num_experts_per_tok = 0,
+                                  .moe_intermediate_size = 1407,
+                                  .num_shared_experts = 2};
+
+constexpr HfDefaults kV3Defaults = {.vocab_size = 129280,
+                                    .hidden_size = 7168,
+                                    .intermediate_size = 18432,
+                                    .num_hidden_layers = 61,
+                                    .num_attention_heads = 128,
+                                    .num_key_value_heads = 128,
+                                    .max_position_embeddings = 4096};
+
+constexpr HfMoeDefaults kV3Moe = {.num_experts = 256,
+                                  .num_experts_per_tok = 8,
+                                  .moe_intermediate_size = 2048,
+                                  .num_shared_experts = 1,
+                                  .first_k_dense_replace = 3,
+                                  .n_group = 8,
+                                  .topk_group = 4,
+                                  .norm_topk_prob = true,
+                                  .routed_scaling_factor = 2.5,
+                                  .scoring_func = RouterScoring::Sigmoid,
+                                  .topk_method = RouterMethod::NoauxTc};
+
+void read_hf(const Fields& fields,
+             const HfDefaults& defaults,
+             const HfMoeDefaults& moe_defaults,
+             ModelConfig& config) {
+  read_sizes(fields, defaults, config);
+  read_mla(fields, config);
+  read_attention_bias(fields, config);
+  if (read_moe(fields, moe_defaults, config)) read_shared_experts(fields, moe_defaults, config);
+  read_rope(fields, defaults, config);
+}
+
+void read_v2(const Fields& fields, ModelConfig& config) {
+  read_hf(fields, kV2Defaults, kV2Moe, config);
+  config.rope_interleaved = true;
+}
+
+void read_v3(const Fields& fields, ModelConfig& config) {
+  read_hf(fields, kV3Defaults, kV3Moe, config);
+  config.rope_interleaved = fields.boolean("rope_interleave", true);
+}
+
+// Both share the GGUF architecture "deepseek2".
+bool is_v3(const GgufFields& gguf) {
+  constexpr std::int64_t kSigmoid = 2;
+  return gguf.has_tensor_ending(".exp_probs_b.bias") ||
+         gguf.integer("expert_gating_func", 0) == kSigmoid;
+}
+
+// As KTransformers' modeling files name them; its rules match the YaRN class.
+std::string rope_class(const Builder& build) {
+  switch (build.config().rope.kind) {
+    case RopeKind::Yarn:
+      return build.class_name("YarnRotaryEmbedding");
+    case RopeKind::Linear:
+      return build.class_name("LinearScalingRotaryEmbedding");
+    case RopeKind::Dynamic:
+      return build.class_name("DynamicNTKScalingRotaryEmbedding");
+    case RopeKind::Default:
+    case RopeKind::Llama3:
+      break;
+  }
+  return build.class_name("RotaryEmbedding");
+}
+
+plan::Blueprint build_deepseek(Builder& build) {
+  const std::string rotary = rope_class(build);
+  const MoeNames names{.moe_class = build.class_name("MoE"), .router_class = "MoEGate"};
+  return build.causal_lm([&](std::int64_t layer) {
+    const bool is_sparse = build.config().layer_has_experts(layer);
+    return build.decoder_layer(
+        layer, build.latent_attention(layer, rotary),
+        is_sparse ? build.moe(layer, names, build.shared_experts(layer)) : build.mlp(layer));
+  });
+}
+
+// clang-format off
+constexpr std::array kV2Classes = {
+    plan::ClassAlias{"KDeepseekV2MoE",                  ops::Role::Moe},
+    plan::ClassAlias{"KDeepseekV2Attention",            ops::Role::Attention},
+    plan::ClassAlias{"KDeepseekV2AttentionW8A8A2",      ops::Role::Attention, plan::Platform::Npu},
+    plan::ClassAlias{"KDeepseekV2AttentionW8A8A2Serve", ops::Role::Attention, plan::Platform::Npu},
+    plan::ClassAlias{"KDeepseekV2Model",                ops::Role::Model},
+};
+
+constexpr std::array kV3Classes = {
+    plan::ClassAlias{"KDeepseekV3MoE",          ops::Role::Moe},
+    plan::ClassAlias{"KDeepseekV3MoEV2",        ops::Role::Moe},
+    plan::ClassAlias{"KDeepseekV3MoEW8A8",      ops::Role::Moe, plan::Platform::Npu},
+    plan::ClassAlias{"KDeepseekV3GateA2",       ops::Role::Router, plan::Platform::Npu},
+    plan::ClassAlias{"KDeepseekV3RMSNormW8A8",  ops::Role::Norm, plan::Platform::Npu},
+    plan::ClassAlias{"KDeepseekRMSNormIPEXLLM", ops::Role::Norm, plan::Platform::Xpu},
+    plan::ClassAlias{"kDeepseekV3MLP",          ops::Role::Mlp},
+    plan::ClassAlias{"KDeepseekV3MLPW8A8A2V1",  ops::Role::Mlp, plan::Platform::Npu},
+    plan::ClassAlias{"KDeepseekV3MLPW8A8A2V2",  ops::Role::Mlp, plan::Platform::Npu},
+};
+// clang-format on
+
+}  // namespace
+
+extern const Family kDeepseekV2 = {
+    .model_types = {"deepseek_v2"},
+    .hf_class = "DeepseekV2ForCausalLM",
+    .class_prefix = "DeepseekV2",
+    .gguf = {.architecture = "deepseek2",
+             .matches = [](const GgufFields& gguf) { return !is_v3(gguf); },
+             .mla = true,
+             .rope_interleaved = true,
+             .shared = GgufTraits::Shared::Count},
+    .read_hf = read_v2,
+    .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMla, rows::kMlp,
+                rows::kExperts, rows::kRouterAndFusedExperts, rows::kSharedExperts, rows::kNextn},
+    .fused = rows::kFusedExperts,
+    .build = build_deepseek,
+    .ktransformers = kV2Classes,
+};
+
+extern const Family kDeepseekV3 = {
+    .model_types = {"deepseek_v3", "kimi_k2"},
+    .hf_class = "DeepseekV3ForCausalLM",
+    .class_prefix = "DeepseekV3",
+    .gguf = {.architecture = "deepseek2",
+             .matches = is_v3,
+             .mla = true,
+             .rope_interleaved = true,
+             .method = RouterMethod::NoauxTc,
+             .shared = GgufTraits::Shared::Count},
+    .read_hf = read_v3,
+    .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMla, rows::kMlp,
+                rows::kExperts, rows::kRouterAndFusedExperts, rows::kSharedExperts, rows::kNextn},
+    .fused = rows::kFusedExperts,
+    .build = build_deepseek,
+    .ktransformers = kV3Classes,
+};
+
+}  // namespace graft::models

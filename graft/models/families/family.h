@@ -1,0 +1,95 @@
+// A model family: everything that tells it from the others, in one table per family. A family is
+// one file of this folder and its name in register.cpp.
+
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "graft/formats/gguf/gguf_fields.h"
+#include "graft/formats/huggingface/fields.h"
+#include "graft/models/build.h"
+#include "graft/models/config/model_config.h"
+#include "graft/models/families/tensor_rows.h"
+#include "graft/plan/blueprint.h"
+
+namespace graft::models {
+
+// How GGUF files of a family describe what config.json describes (config/gguf_config.h).
+struct GgufTraits {
+  std::string_view architecture;  // "general.architecture"
+  // Several families may share an architecture: whether a file that names it is of this family.
+  // Null: it is.
+  bool (*matches)(const formats::GgufFields& gguf) = nullptr;
+  std::string_view written_as = {};  // model_type of the family the file is read back as
+
+  bool mla = false;
+  bool rope_interleaved = false;
+  // What the tensors of a file tell; these hold for a file without tensors.
+  bool attention_bias = false;
+  bool qk_norm = false;
+  bool shared_expert_gate = false;
+  // Experts: the values of keys that a file leaves out.
+  RouterScoring scoring = RouterScoring::Softmax;
+  RouterMethod method = RouterMethod::Greedy;  // Greedy: group-limited when there are groups
+  bool norm_topk_prob = false;
+  bool experts_have_mlp_width = false;  // else a token's experts together are as wide as the MLP
+  // Shared experts: their count, their total width, or neither.
+  enum class Shared : std::uint8_t { Absent, Count, Width } shared = Shared::Absent;
+};
+
+// Where a part of a multimodal checkpoint stores the names of a text model.
+struct NamePrefix {
+  std::string_view plain;   // "model."
+  std::string_view stored;  // "model.language_model."
+};
+
+struct ExpertNames {
+  std::string_view gate_proj = "gate_proj";
+  std::string_view up_proj = "up_proj";
+  std::string_view down_proj = "down_proj";
+};
+
+struct Family {
+  // Names. Unused entries of the arrays are empty.
+  std::array<std::string_view, 2> model_types;  // config.json "model_type", the usual one first
+  std::string_view hf_class;                    // config.json "architectures"
+  std::string_view class_prefix;                // begins the names of its module classes
+  GgufTraits gguf;
+
+  // config.json → ModelConfig, with the defaults that transformers has for absent keys. `fields`
+  // is the top level; problems collect there.
+  void (*read_hf)(const formats::Fields& fields, ModelConfig& config);
+
+  // Tensors of a layer: names in both formats, weights inside larger tensors, other spellings.
+  std::array<std::span<const TensorRow>, 10> tensors;
+  std::span<const FusedRow> fused = {};
+  ExpertNames experts = {};
+  std::array<NamePrefix, 2> text_prefixes = {};
+  NamePrefix renamed = {};  // inside a name: recent versions of transformers write `stored`
+
+  // ModelConfig → module tree.
+  plan::Blueprint (*build)(Builder& build);
+
+  // KTransformers' classes for this family's modules, for its rule files.
+  std::span<const plan::ClassAlias> ktransformers = {};
+
+  std::string_view model_type() const { return model_types[0]; }
+};
+
+// All families, in the order in which they are tried and listed.
+std::span<const Family* const> families();
+
+// By config.json's "model_type"; null when no family has it.
+const Family* find_family(std::string_view model_type);
+// By one of config.json's "architectures"; null when no family has it.
+const Family* find_family_of_class(std::span<const std::string> classes);
+
+// "llama, mistral, …" for messages.
+std::string supported_model_types();
+// "llama qwen2 …"
+std::string supported_gguf_architectures();
+
+}  // namespace graft::models

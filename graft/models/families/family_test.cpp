@@ -1,0 +1,61 @@
+#include "graft/models/families/family.h"
+
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace graft::models {
+namespace {
+
+TEST(Families, HaveUniqueNames) {
+  std::set<std::string_view> types;
+  std::set<std::string_view> classes;
+  for (const Family* family : families()) {
+    for (const std::string_view type : family->model_types) {
+      if (type.empty()) continue;
+      EXPECT_TRUE(types.insert(type).second) << type;
+    }
+    EXPECT_TRUE(classes.insert(family->hf_class).second) << family->hf_class;
+    EXPECT_FALSE(family->gguf.architecture.empty()) << family->model_type();
+    EXPECT_EQ(find_family(family->model_type()), family);
+  }
+  EXPECT_EQ(find_family("kimi_k2"), find_family("deepseek_v3"));
+  EXPECT_EQ(find_family("gpt2"), nullptr);
+  EXPECT_EQ(find_family(""), nullptr);
+}
+
+TEST(Families, AreAllListedInMessages) {
+  const std::string types = supported_model_types();
+  EXPECT_EQ(types.find("llama, mistral, mixtral, qwen2, qwen2_moe"), 0U) << types;
+  const std::string gguf = supported_gguf_architectures();
+  EXPECT_EQ(gguf.find("llama qwen2 qwen2moe"), 0U) << gguf;
+  for (const Family* family : families()) {
+    EXPECT_NE(types.find(family->model_type()), std::string::npos) << family->model_type();
+    EXPECT_NE(gguf.find(family->gguf.architecture), std::string::npos) << family->model_type();
+  }
+}
+
+TEST(Families, FilesAreReadBackAsTheFamilyThatWroteThem) {
+  for (const Family* family : families()) {
+    const std::string_view written = family->gguf.written_as;
+    if (written.empty()) continue;
+    ASSERT_NE(find_family(written), nullptr) << written;
+    EXPECT_EQ(find_family(written)->gguf.architecture, family->gguf.architecture);
+  }
+}
+
+// KTransformers' replacement classes: 63 in all, of which these belong to one family.
+TEST(Families, ClassesOfKTransformersAreUnique) {
+  std::set<std::string_view> names;
+  for (const Family* family : families()) {
+    for (const plan::ClassAlias& alias : family->ktransformers) {
+      EXPECT_TRUE(names.insert(alias.name).second) << alias.name;
+      EXPECT_EQ(plan::find_class_alias(alias.name), nullptr) << alias.name;
+    }
+  }
+  EXPECT_EQ(names.size(), 37U);
+}
+
+}  // namespace
+}  // namespace graft::models

@@ -1,0 +1,77 @@
+// Llama 2 and 3: grouped-query attention and a gated MLP. Mistral adds a sliding window.
+
+#include "graft/models/families/llama.h"
+
+namespace graft::models {
+namespace {
+
+using formats::Fields;
+using formats::GgufFields;
+
+// Three families share the GGUF architecture "llama".
+bool is_moe(const GgufFields& gguf) {
+  return gguf.integer("expert_count", 0) > 0;
+}
+bool has_window(const GgufFields& gguf) {
+  return gguf.integer("attention.sliding_window", 0) > 0;
+}
+
+void read_llama(const Fields& fields, ModelConfig& config) {
+  read_sizes(fields, kLlamaDefaults, config);
+  read_head_dim(fields, kLlamaDefaults, config);
+  read_attention_bias(fields, config);
+  config.mlp_bias = fields.boolean("mlp_bias", false);
+  read_rope(fields, kLlamaDefaults, config);
+}
+
+void read_mistral(const Fields& fields, ModelConfig& config) {
+  read_sizes(fields, kMistralDefaults, config);
+  read_head_dim(fields, kMistralDefaults, config);
+  read_mistral_window(fields, config);
+  read_rope(fields, kMistralDefaults, config);
+}
+
+// clang-format off
+constexpr std::array kLlamaClasses = {
+    plan::ClassAlias{"KLlamaAttention", ops::Role::Attention},
+    plan::ClassAlias{"KLlamaModel",     ops::Role::Model},
+};
+// clang-format on
+
+}  // namespace
+
+void read_mistral_window(const Fields& fields, ModelConfig& config) {
+  const std::int64_t absent = fields.is_null("sliding_window") ? 0 : kDefaultWindow;
+  config.sliding_window = fields.integer("sliding_window", absent);
+}
+
+plan::Blueprint build_dense(Builder& build) {
+  return build.causal_lm([&](std::int64_t layer) {
+    return build.decoder_layer(layer, build.attention(layer), build.mlp(layer));
+  });
+}
+
+extern const Family kLlama = {
+    .model_types = {"llama"},
+    .hf_class = "LlamaForCausalLM",
+    .class_prefix = "Llama",
+    .gguf = {.architecture = "llama",
+             .matches = [](const GgufFields& gguf) { return !is_moe(gguf) && !has_window(gguf); }},
+    .read_hf = read_llama,
+    .tensors = {rows::kNorms, rows::kPairedQueryKey, rows::kAttention, rows::kMlp},
+    .build = build_dense,
+    .ktransformers = kLlamaClasses,
+};
+
+extern const Family kMistral = {
+    .model_types = {"mistral"},
+    .hf_class = "MistralForCausalLM",
+    .class_prefix = "Mistral",
+    .gguf = {.architecture = "llama",
+             .matches = [](const GgufFields& gguf) { return !is_moe(gguf) && has_window(gguf); }},
+    .read_hf = read_mistral,
+    .tensors = {rows::kNorms, rows::kPairedQueryKey, rows::kAttention, rows::kMlp},
+    .build = build_dense,
+};
+
+}  // namespace graft::models

@@ -1,0 +1,36 @@
+// Qwen2: Llama with biases on q, k and v.
+
+#include "graft/models/families/llama.h"
+
+namespace graft::models {
+namespace {
+
+constexpr HfDefaults kDefaults = {.vocab_size = 151936,
+                                  .hidden_size = 4096,
+                                  .intermediate_size = 22016,
+                                  .num_hidden_layers = 32,
+                                  .num_attention_heads = 32,
+                                  .num_key_value_heads = 32,
+                                  .max_position_embeddings = 32768};
+
+void read_hf(const formats::Fields& fields, ModelConfig& config) {
+  read_sizes(fields, kDefaults, config);
+  read_head_dim(fields, kDefaults, config);
+  config.attention_bias = fields.boolean("qkv_bias", true);
+  read_optional_window(fields, 28, config);
+  read_rope(fields, kDefaults, config);
+}
+
+}  // namespace
+
+extern const Family kQwen2 = {
+    .model_types = {"qwen2"},
+    .hf_class = "Qwen2ForCausalLM",
+    .class_prefix = "Qwen2",
+    .gguf = {.architecture = "qwen2", .attention_bias = true},
+    .read_hf = read_hf,
+    .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMlp},
+    .build = build_dense,
+};
+
+}  // namespace graft::models

@@ -1,0 +1,38 @@
+// Qwen3: Llama with an RMSNorm on every head of q and k.
+
+#include "graft/models/families/llama.h"
+
+namespace graft::models {
+namespace {
+
+constexpr HfDefaults kDefaults = {.vocab_size = 151936,
+                                  .hidden_size = 4096,
+                                  .intermediate_size = 22016,
+                                  .num_hidden_layers = 32,
+                                  .num_attention_heads = 32,
+                                  .num_key_value_heads = 32,
+                                  .head_dim = 128,
+                                  .max_position_embeddings = 32768};
+
+void read_hf(const formats::Fields& fields, ModelConfig& config) {
+  read_sizes(fields, kDefaults, config);
+  read_head_dim(fields, kDefaults, config);
+  read_attention_bias(fields, config);
+  config.qk_norm = true;
+  read_optional_window(fields, 28, config);
+  read_rope(fields, kDefaults, config);
+}
+
+}  // namespace
+
+extern const Family kQwen3 = {
+    .model_types = {"qwen3"},
+    .hf_class = "Qwen3ForCausalLM",
+    .class_prefix = "Qwen3",
+    .gguf = {.architecture = "qwen3", .qk_norm = true},
+    .read_hf = read_hf,
+    .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMlp},
+    .build = build_dense,
+};
+
+}  // namespace graft::models

@@ -1,0 +1,68 @@
+// Qwen3-MoE: Qwen3 with routed experts and no shared ones.
+
+#include "graft/models/config/hf_keys.h"
+#include "graft/models/families/family.h"
+
+namespace graft::models {
+namespace {
+
+constexpr HfDefaults kDefaults = {.vocab_size = 151936,
+                                  .hidden_size = 2048,
+                                  .intermediate_size = 6144,
+                                  .num_hidden_layers = 24,
+                                  .num_attention_heads = 32,
+                                  .num_key_value_heads = 4,
+                                  .max_position_embeddings = 32768};
+
+constexpr HfMoeDefaults kMoeDefaults = {
+    .num_experts = 128, .num_experts_per_tok = 8, .moe_intermediate_size = 768};
+
+void read_hf(const formats::Fields& fields, ModelConfig& config) {
+  read_sizes(fields, kDefaults, config);
+  read_head_dim(fields, kDefaults, config);
+  read_attention_bias(fields, config);
+  config.qk_norm = true;
+  read_optional_window(fields, 0, config);
+  if (read_moe(fields, kMoeDefaults, config)) read_shared_experts(fields, kMoeDefaults, config);
+  read_rope(fields, kDefaults, config);
+}
+
+plan::Blueprint build_qwen3_moe(Builder& build) {
+  const MoeNames names{.moe_class = build.class_name("SparseMoeBlock"), .router_class = "Linear"};
+  return build.causal_lm([&](std::int64_t layer) {
+    const bool is_sparse = build.config().layer_has_experts(layer);
+    return build.decoder_layer(layer, build.attention(layer),
+                               is_sparse ? build.moe(layer, names) : build.mlp(layer));
+  });
+}
+
+// clang-format off
+constexpr std::array kClasses = {
+    plan::ClassAlias{"KQwen3MoeSparseMoeBlockV2",     ops::Role::Moe},
+    plan::ClassAlias{"KQwen3MoeSparseMoeBlockW8A8",   ops::Role::Moe, plan::Platform::Npu},
+    plan::ClassAlias{"KQwen3MoeAttention",            ops::Role::Attention},
+    plan::ClassAlias{"KQwen3MoeAttentionW8A8A2Serve", ops::Role::Attention, plan::Platform::Npu},
+    plan::ClassAlias{"KQwen3MoeAttentionIPEXLLM",     ops::Role::Attention, plan::Platform::Xpu},
+    plan::ClassAlias{"KQwen3MoeRotaryEmbedding",      ops::Role::Rope},
+    plan::ClassAlias{"KQwen3MoeRMSNorm",              ops::Role::Norm},
+    plan::ClassAlias{"KQwen3MoeRMSNormW8A8",          ops::Role::Norm, plan::Platform::Npu},
+};
+// clang-format on
+
+}  // namespace
+
+extern const Family kQwen3Moe = {
+    .model_types = {"qwen3_moe"},
+    .hf_class = "Qwen3MoeForCausalLM",
+    .class_prefix = "Qwen3Moe",
+    // llama.cpp normalizes the experts' weights for this family whatever the file says.
+    .gguf = {.architecture = "qwen3moe", .qk_norm = true, .norm_topk_prob = true},
+    .read_hf = read_hf,
+    .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMlp, rows::kExperts,
+                rows::kRouterAndFusedExperts},
+    .fused = rows::kFusedExperts,
+    .build = build_qwen3_moe,
+    .ktransformers = kClasses,
+};
+
+}  // namespace graft::models
