@@ -65,7 +65,7 @@ class Documents : public ::testing::Test {
     if (kUnderSanitizers) GTEST_SKIP() << "takes minutes; covered by the release build";
     const auto config = test_data("configs/DeepSeek-V3");
     const auto tiny = golden_checkpoint("llama");
-        const fs::path& here = folder_.path();
+    const fs::path& here = folder_.path();
     fs::create_directory_symlink(config, here / "DeepSeek-V3");
     fs::create_directory_symlink(tiny, here / "tiny-llama");
     fs::create_directories(here / "bin");
