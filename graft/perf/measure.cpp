@@ -87,8 +87,8 @@ double linear_seconds(const ops::OperatorInfo& info,
   const Buffer y(static_cast<std::size_t>(rows * weight_rows) * sizeof(float));
   std::fill_n(reinterpret_cast<float*>(x.data()), rows * kCols, 0.5F);
   return best_seconds([&] {
-    linear.forward({x.data(), DType::F32, {rows, kCols}},
-                   {y.data(), DType::F32, {rows, weight_rows}}, pass);
+    linear.forward(TensorView(x.data(), DType::F32, {rows, kCols}),
+                   TensorView(y.data(), DType::F32, {rows, weight_rows}), pass);
   });
 }
 
