@@ -7,7 +7,7 @@
 #include "graft/base/check.h"
 #include "graft/base/error.h"
 #include "graft/engine/sampler.h"
-#include "graft/formats/model_config.h"
+#include "graft/models/config/model_config.h"
 
 namespace graft::engine {
 namespace {

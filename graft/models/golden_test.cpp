@@ -134,7 +134,7 @@ TEST(Model, MeasuresTimePerModule) {
   open.model().start_profiling();
   run_prompts(open.model(), {&prompt, 1}, {.chunk = 1, .hidden = false});
   const auto& entries = open.model().profiler()->entries();
-  for (const char* module : {"model.layers.0", "model.layers.2.self_attn.q_proj", "lm_head"}) {
+  for (const char* module : {"model.layers.0", "model.layers.2.self_attn.o_proj", "lm_head"}) {
     ASSERT_TRUE(entries.contains(module)) << module;
     EXPECT_EQ(entries.at(module).calls, 3) << module;
   }

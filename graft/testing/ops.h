@@ -92,6 +92,8 @@ class TestWeights final : public WeightProvider {
 // Operators by module name. Children first, as a plan builds them.
 class TestModel {
  public:
+  bool children_are_native = true;  // of modules added from here on
+
   template <class Op>
   Op& add(std::string_view op,
           const std::string& module,
@@ -107,7 +109,7 @@ class TestModel {
     context.child = [&](std::string_view child) -> Child<Operator> {
       const auto found = operators_.find(str(module, ".", child));
       if (found == operators_.end()) return {};
-      return {.op = found->second.get(), .is_native = true};
+      return {.op = found->second.get(), .is_native = children_are_native};
     };
     auto made = info->make(context);
     made->load(weights);
