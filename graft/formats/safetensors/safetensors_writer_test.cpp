@@ -45,9 +45,9 @@ TEST(SafetensorsWriter, RefusesTensorsThatCannotBeStored) {
   EXPECT_EQ(spec_error({"w", DType::F32, {-1}}),
             "tensor \"w\": shape [-1] has a dimension of -1, expected at least 0");
   EXPECT_EQ(spec_error({"__metadata__", DType::F32, {1}}),
-            "tensor \"__metadata__\": not a name that safetensors can store");
+            "tensor \"__metadata__\": safetensors cannot store this name");
   EXPECT_EQ(spec_error({"a\tb", DType::F32, {1}}),
-            "tensor \"a?b\": not a name that safetensors can store");
+            "tensor \"a?b\": safetensors cannot store this name");
   const TemporaryFolder folder;
   EXPECT_EQ(error_of([&] {
               SafetensorsWriter(folder / "x", {}, {{"w", DType::F32, {1}}, {"w", DType::F32, {1}}});
