@@ -102,8 +102,7 @@ TEST(SafetensorsFolder, RefusesABrokenIndex) {
   EXPECT_EQ(index_error(3), "model.safetensors.index.json: has no weight_map object");
   EXPECT_EQ(index_error(Json::object()), "model.safetensors.index.json: the weight_map is empty");
   EXPECT_EQ(index_error({{"a", 1}}),
-            "model.safetensors.index.json: weight_map \"a\" is number, the name of a file is "
-            "needed");
+            "model.safetensors.index.json: weight_map \"a\" is number, expected a file name");
 }
 
 // As many tensors and shards as DeepSeek-V3 has: a quadratic step would take minutes.
