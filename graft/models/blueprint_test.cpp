@@ -187,7 +187,8 @@ INSTANTIATE_TEST_SUITE_P(Blueprint,
                                          "deepseek-v2-yarn",
                                          "deepseek-v3",
                                          "deepseek-v3-yarn",
-                                         "glm4-moe"),
+                                         "glm4-moe",
+                                         "glm4"),
                          [](const auto& test) {
                            std::string name = test.param;
                            std::erase(name, '-');

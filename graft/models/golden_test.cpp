@@ -16,20 +16,11 @@
 namespace graft::models {
 namespace {
 
-constexpr std::array kCheckpoints = {"llama",
-                                     "llama3-rope",
-                                     "qwen2",
-                                     "qwen3",
-                                     "qwen2-moe",
-                                     "qwen3-moe",
-                                     "mixtral",
-                                     "glm4-moe",
-                                     "deepseek-v2-lite",
-                                     "deepseek-v2",
-                                     "deepseek-v2-yarn",
-                                     "deepseek-v3",
-                                     "deepseek-v3-yarn",
-                                     "deepseek-v3-fp8"};
+constexpr std::array kCheckpoints = {
+    "llama",       "llama3-rope",      "qwen2",          "qwen3",
+    "qwen2-moe",   "qwen3-moe",        "mixtral",        "glm4-moe",
+    "glm4",        "deepseek-v2-lite", "deepseek-v2",    "deepseek-v2-yarn",
+    "deepseek-v3", "deepseek-v3-yarn", "deepseek-v3-fp8"};
 
 std::string test_name(const testing::TestParamInfo<const char*>& info) {
   std::string name = info.param;
