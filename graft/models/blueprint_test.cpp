@@ -187,8 +187,7 @@ INSTANTIATE_TEST_SUITE_P(Blueprint,
                                          "deepseek-v2-yarn",
                                          "deepseek-v3",
                                          "deepseek-v3-yarn",
-                                         "glm4-moe",
-                                         "glm4"),
+                                         "glm4-moe"),
                          [](const auto& test) {
                            std::string name = test.param;
                            std::erase(name, '-');
