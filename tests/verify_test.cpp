@@ -18,7 +18,7 @@ constexpr const char* kGolden[] = {
     "llama",       "llama3-rope",      "qwen2",       "qwen2-moe",
     "qwen3",       "qwen3-moe",        "mixtral",     "deepseek-v2-lite",
     "deepseek-v2", "deepseek-v2-yarn", "deepseek-v3", "deepseek-v3-yarn",
-    "glm4-moe",    "deepseek-v3-fp8"};
+    "glm4-moe"};
 
 class Verify : public testing::TestWithParam<const char*> {};
 
