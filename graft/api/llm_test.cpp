@@ -62,7 +62,7 @@ TEST(Llm, GeneratesTextUntilEos) {
 struct ReferenceModel {
   const char* name;
   std::filesystem::path path;
-  double max_gap;  // largest distance of the two best logits at which another token may win
+  double max_gap;  // of the two largest logits, up to which another token may win; measured: 0.11
 };
 
 std::ostream& operator<<(std::ostream& out, const ReferenceModel& model) {
@@ -71,7 +71,7 @@ std::ostream& operator<<(std::ostream& out, const ReferenceModel& model) {
 
 // The weights of the reference are BF16: on a machine without them only Q6_K is compared.
 std::vector<ReferenceModel> reference_models() {
-  std::vector<ReferenceModel> models = {{"Q6_K", sprout(), 0.5}};
+  std::vector<ReferenceModel> models = {{"Q6_K", sprout(), 0.2}};
   const auto bf16 = shared_data("models/sprout");
   if (std::filesystem::exists(bf16) || shared_data_is_required())
     models.push_back({"BF16", bf16, 0});
