@@ -78,8 +78,8 @@ TEST_P(SproutQuality, AccuracyMatchesTheModelCard) {
   EXPECT_NEAR(figures.at("right").get<int>(), 584, is_exact ? 0 : 3);
   EXPECT_EQ(figures.at("all"), 608);
   EXPECT_NEAR(figures.at("tasks").at("spell_unseen").at("right").get<int>(), 10, is_exact ? 0 : 1);
-  // The answers are compared exactly; near ties may be resolved differently: 24 for Q6_K, 16 of them
-  // stories.
+  // The answers are compared exactly; near ties may be resolved differently: 24 for Q6_K, 16 of
+  // them stories.
   std::ifstream got(folder / "a.jsonl");
   std::ifstream want(questions);
   int num_different = 0;

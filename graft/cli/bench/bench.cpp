@@ -133,7 +133,7 @@ void add_notes(SpeedReport& report, const PlannedModel& model, const Options& op
   if (!runs_on_cpu(model.result().plan))
     report.notes.emplace_back("Part of the model runs on a GPU: CPU limits are not compared.");
   if (options.profile && !runs_on_cpu(model.result().plan))
-    report.notes.emplace_back("--profile synchronizes the GPU after every module and is slower.");
+    report.notes.emplace_back("--profile runs without CUDA graphs and is slower.");
 }
 
 SpeedReport measure(const Options& options, const std::vector<SpeedTest>& tests) {
