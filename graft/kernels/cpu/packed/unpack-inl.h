@@ -66,9 +66,10 @@ GRAFT_INLINE void unpack_block(const std::byte* block, Words* words) {
   }
   if constexpr (kBits == 6) {
 #pragma GCC unroll 8
-    for (int i = 0; i < kBlockWords; ++i)
+    for (int i = 0; i < kBlockWords; ++i) {
       words[i] =
           words[i] | shift_and_mask(load_words(block + 64 * (4 + i / 4)), 2 * (i % 4) - 4, 0x30);
+    }
   }
   if constexpr (kFormat.codes != PackedFormat::Codes::Plain) {
     constexpr const CodeTable& kTable =
