@@ -28,9 +28,10 @@ int count_gpus(const std::string& device) {
   if (!requested)
     fail("--device: unknown device '", device, "', expected cpu, cuda, cuda:0, cuda:1, …");
   if (list.gpus.empty()) fail("--device ", device, ": no GPU available: ", list.unavailable);
-  if (requested->index >= static_cast<std::int32_t>(list.gpus.size()))
+  if (requested->index >= static_cast<std::int32_t>(list.gpus.size())) {
     fail("--device ", device, ": not found, the machine has ", list.gpus.size(),
          " GPUs, numbered from cuda:0");
+  }
   return static_cast<int>(list.gpus.size());
 }
 

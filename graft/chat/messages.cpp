@@ -110,9 +110,10 @@ std::string joined_text(const OrderedJson& parts, const std::string& where) {
   std::string text;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::string& type = require_text(parts[i], "type", element_path(where, i));
-    if (type != "text")
+    if (type != "text") {
       fail(element_path(where, i), ": the chat template of this model supports text only, not ",
            type);
+    }
     if (i > 0) text += '\n';
     text += require_text(parts[i], "text", element_path(where, i));
   }

@@ -118,9 +118,10 @@ double SpeedRunner::decode_seconds(std::int64_t num_sequences, std::int64_t num_
   const auto start_all = [this, timer, num_tokens](const api::Update& update) {
     if (!update.finish) return;
     try {
-      for (std::int64_t i = 0; i < timer->num_sequences; ++i)
+      for (std::int64_t i = 0; i < timer->num_sequences; ++i) {
         llm_->submit(workload_.tokens(kPromptTokens), generate_exactly(1 + num_tokens),
                      callback_for(timer));
+      }
     } catch (...) {
       timer->done.set_exception(std::current_exception());
     }

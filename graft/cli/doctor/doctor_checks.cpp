@@ -156,9 +156,10 @@ Check check_gpus(const GpuFacts& facts) {
   const std::string text = gpu_text(facts);
   if (!facts.gpus.empty() || (facts.num_devices == 0 && facts.driver.empty()))
     return good(subject, text);
-  if (facts.driver.empty())
+  if (facts.driver.empty()) {
     return warning(subject, text,
                    "Install NVIDIA's driver: a GPU was found, but no driver is loaded.");
+  }
   if (!facts.built_with_cuda) {
     return warning(subject, text,
                    "Install the CUDA toolkit (nvcc) and rebuild in a clean build folder.");

@@ -37,9 +37,10 @@ std::shared_ptr<void> LoadedModel::reserve_slots(std::int64_t num_sequences,
   std::int64_t now = *num_reserved_;
   do {
     // A request larger than all slots is accepted when the model is idle.
-    if (now > 0 && now + num_sequences > max_slots)
+    if (now > 0 && now + num_sequences > max_slots) {
       throw busy_error(
           str("too many requests: ", now, " sequences are running or queued, max ", max_slots), 1);
+    }
   } while (!num_reserved_->compare_exchange_weak(now, now + num_sequences));
   return {nullptr, [count = num_reserved_, num_sequences](void*) { *count -= num_sequences; }};
 }

@@ -260,10 +260,11 @@ void ModelPool::acquire(const std::string& name,
     ready(std::move(lease));
     return;
   }
-  if (state_->num_waiting >= state_->config.max_loading)
+  if (state_->num_waiting >= state_->config.max_loading) {
     throw busy_error(str(resolved, ": too many requests wait for the model to load, max ",
                          state_->config.max_loading),
                      5);
+  }
   entry.waiters.push_back({.ready = std::move(ready), .failed = std::move(failed)});
   ++state_->num_waiting;
   state_->wake.notify_all();

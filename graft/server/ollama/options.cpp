@@ -91,9 +91,10 @@ std::optional<double> read_keep_alive(const Fields& fields) {
   if (value->is_number()) return value->get<double>();
   const auto seconds =
       value->is_string() ? parse_duration(value->get<std::string>()) : std::nullopt;
-  if (!seconds)
+  if (!seconds) {
     fields.fail_at("keep_alive",
                    str("expected seconds or a duration like \"5m\", got ", value->dump()));
+  }
   return seconds;
 }
 
