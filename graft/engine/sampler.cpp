@@ -251,10 +251,9 @@ TokenProbs distribution(std::span<float> logits, const SamplingContext& context)
 bool has_allowed_token(const SamplingParams& params,
                        std::span<const TokenId> eos_token_ids,
                        std::int64_t vocab_size) {
-  if (params.allowed_token_ids.empty() && params.bad_words.empty() && params.min_tokens == 0) {
+  if (params.allowed_token_ids.empty() && params.bad_words.empty() && params.min_tokens == 0)
     return true;  // the common case, without a scan of the vocabulary
-    std::vector<float> logits(static_cast<std::size_t>(vocab_size), 0.0F);
-  }
+  std::vector<float> logits(static_cast<std::size_t>(vocab_size), 0.0F);
   const SamplingContext context = {.params = &params, .eos_token_ids = eos_token_ids};
   mask_disallowed(logits, params);
   mask_bad_words(logits, context);
