@@ -95,7 +95,7 @@ class Registry {
 
   // What passes and modules need on devices of a type, beside operators.
   void add_device(DeviceType type, MakeDeviceContext make, std::shared_ptr<Primitives> primitives);
-  std::unique_ptr<DeviceContext> make_device_context(Device device) const;
+  std::unique_ptr<DeviceContext> make_device_context(Device where) const;
   Primitives& primitives(DeviceType type) const;
 
  private:

@@ -206,6 +206,7 @@ std::vector<DeviceBytes> weight_bytes_by_device(const Plan& plan) {
       totals[share.device] += placement.bytes_of(share);
   }
   std::vector<DeviceBytes> sorted;
+  sorted.reserve(totals.size());
   for (const auto& [device, bytes] : totals)
     sorted.push_back({device, bytes});
   return sorted;

@@ -17,7 +17,7 @@ class LinearCpu final : public Linear {
 
   void load(WeightProvider& weights) override;
   void unload() override;
-  void forward(const Activation& x, TensorView y, Pass& pass) override;
+  void forward(const Activation& activation, TensorView y, Pass& pass) override;
 
   const std::string& module() const { return module_; }
 
