@@ -32,11 +32,11 @@ struct Batch {
   std::vector<std::int32_t> positions;   // [t], in the token's own sequence
   std::vector<SequenceSlice> sequences;  // [s]
   std::vector<std::int32_t> logit_rows;  // rows whose logits are wanted, ascending
-  // No context is longer; 0: that of the longest. Kernels may be chosen by it, so passes that are
-  // to be the same but for their numbers say the same.
+  // The context bucket: no context is longer; 0: the longest of the batch. Kernels are chosen by
+  // it, so passes of one graph have the same value.
   std::int64_t max_context = 0;
-  // So many sequences at the end, of one token each, are nobody's: they bring a pass to its size.
-  // Their keys and values are not kept.
+  // The last num_padding sequences, of one token each, are padding up to the graph bucket. Their
+  // keys and values are not stored.
   std::int64_t num_padding = 0;
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(token_ids.size()); }

@@ -69,7 +69,7 @@ class WeightProvider {
   virtual void release(const Weight& /*weight*/) {}
   // Whether the next two do anything.
   virtual bool keeps_packed() { return false; }
-  // The weight as pack() (packed_cpu.h) made it before; no bytes: nobody kept it.
+  // The weight as pack() (packed_cpu.h) made it before; no bytes: it is not cached.
   virtual SharedBytes find_packed(const Weight& /*weight*/) { return {}; }
   // What pack() has made of the weight, for whoever asks next.
   virtual void keep_packed(const Weight& /*weight*/, const SharedBytes& /*panels*/) {}

@@ -27,7 +27,7 @@ class KvCacheCuda final : public KvCache {
   void release_blocks(std::int64_t /*first*/, std::int64_t /*count*/) override {}
   std::string form() const override;
   void write(TensorView key, TensorView value, Pass& pass) override;
-  // For whoever looks from outside; attention reads the rows where they are.
+  // For tests and snapshots; attention reads the rows in place.
   void read_keys(const SequenceSlice& sequence, const Part& part, float* out) const override;
   void read_values(const SequenceSlice& sequence, const Part& part, float* out) const override;
 

@@ -14,7 +14,7 @@ struct Unsupported {
   const char* why;
 };
 
-// Fields of features that are not implemented: constrained decoding, adapters, further samplers.
+// Fields that are rejected: constrained decoding, adapters and further samplers are not supported.
 constexpr const char* kNoConstraints = "constrained decoding is not supported";
 constexpr Unsupported kUnsupported[] = {
     {"guided_json", kNoConstraints},

@@ -103,7 +103,7 @@ ParityResult read_back(const std::string& name, const Batch& batch, std::int64_t
 
 // The first block of the first sequence, saved, loaded elsewhere, and copied from there.
 ParityResult read_moved(KvCache& cache, const Batch& batch, std::int64_t cols) {
-  constexpr std::int64_t kSpare = kParityBlocks;  // nobody's, like the next one
+  constexpr std::int64_t kSpare = kParityBlocks;  // in no block table, like the next one
   ParityResult result = {.name = "keys of a moved block", .cols = cols, .values = {}};
   if (batch.sequences.empty()) return result;
   SequenceSlice slice = batch.sequences.front();

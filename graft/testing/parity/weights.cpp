@@ -18,7 +18,7 @@
 namespace graft::ops::testing {
 namespace {
 
-// Weights are drawn from a pool of so many values per type: encoding is slow, drawing is not.
+// Values per type in the pool that weights are drawn from: encoding is slow, drawing is not.
 constexpr std::int64_t kPoolValues = 16384;
 // Drawn together: whole blocks of every type.
 constexpr int kMinPieceValues = 32;
