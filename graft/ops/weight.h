@@ -7,16 +7,17 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "graft/base/parallel.h"
 #include "graft/quant/fp8_scale.h"
-#include "graft/tensor/arena.h"
 #include "graft/tensor/buffer.h"
 #include "graft/tensor/dtype.h"
+
+namespace graft::packing {
+class Packer;
+}  // namespace graft::packing
 
 namespace graft::ops {
 
@@ -44,12 +45,6 @@ struct Weight {
   void expect_shape(std::int64_t num_rows, std::int64_t num_cols) const;
 };
 
-// Bytes, and what they live in.
-struct SharedBytes {
-  std::span<const std::byte> bytes = {};
-  std::shared_ptr<const void> owner = {};
-};
-
 // Where operators get their weights from, by Hugging Face name, whatever the checkpoint's format.
 class WeightProvider {
  public:
@@ -61,29 +56,16 @@ class WeightProvider {
   // "gate_proj", "up_proj" or "down_proj" of every routed expert of the module `experts`
   // ("model.layers.3.mlp.experts"), in order.
   virtual std::vector<Weight> experts(std::string_view experts, std::string_view projection) = 0;
-  // The threads to rearrange weights with; null: this one only.
-  virtual ThreadPool* pool() { return nullptr; }
-  // Whether weights are to be rearranged for speed; if not, they stay where the file is mapped.
-  virtual bool may_repack() { return true; }
-  // The operator has a copy of its own and will not read the weight's bytes again.
+  // Packs weights for the CPU kernels; null: operators use them as the checkpoint stores them.
+  virtual packing::Packer* packer() { return nullptr; }
+  // The operator has copied the weight and will not read its bytes again.
   virtual void release(const Weight& /*weight*/) {}
-  // Whether the next two do anything.
-  virtual bool keeps_packed() { return false; }
-  // The weight as pack() (packed_cpu.h) made it before; no bytes: it is not cached.
-  virtual SharedBytes find_packed(const Weight& /*weight*/) { return {}; }
-  // What pack() has made of the weight, for whoever asks next.
-  virtual void keep_packed(const Weight& /*weight*/, const SharedBytes& /*panels*/) {}
-
-  // Memory for what operators make of their weights, each memory node's apart: those of many
-  // operators side by side.
-  std::shared_ptr<std::byte> allocate(std::size_t node, std::size_t bytes);
 
   // An object that operators share during one load, such as pinned buffers for copies; destroyed
   // with the provider.
   std::shared_ptr<void>& kept_while_loading(const std::string& key) { return kept_[key]; }
 
  private:
-  std::vector<Arena> memory_;  // by node
   std::map<std::string, std::shared_ptr<void>> kept_;
 };
 

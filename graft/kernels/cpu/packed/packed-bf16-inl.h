@@ -26,7 +26,7 @@ inline constexpr std::int64_t kSumStride = kMaxPanels * kPanelRows;
 // FP8: the steps that share a scale.
 template <PackedFormat kFormat>
 inline constexpr std::int64_t kStepsPerPass = kFormat.scale == PackedFormat::Scale::F32
-                                                  ? chunk_elems(kFormat) / kStepElems
+                                                  ? chunk_cols(kFormat) / kStepElems
                                                   : 16;
 
 // Prefetch distance of weights in bytes; see kPrefetchBytes in unpack-inl.h.
@@ -142,7 +142,7 @@ GRAFT_INLINE void unpack_chunk(const std::byte* chunk, std::byte* tiles) {
   constexpr PackedFormat kFormat = packed_format(kType);
   prefetch(chunk, chunk_bytes(kFormat));
   const std::byte* codes = chunk + chunk_header_bytes(kFormat);
-  for (std::int64_t i = 0; i < chunk_elems(kFormat) * kPanelRows; i += 32) {
+  for (std::int64_t i = 0; i < chunk_cols(kFormat) * kPanelRows; i += 32) {
     const __m512i halves = to_bf16<kType>(codes + i);
     __builtin_memcpy(tiles + 2 * i, &halves, sizeof(halves));
   }
@@ -192,7 +192,7 @@ void multiply_panels(const std::byte* panel,
     const std::byte* chunks[kPanels];
     for (int p = 0; p < kPanels; ++p) {
       chunks[p] = panel + p * panel_bytes(kFormat, cols) +
-                  first * kStepElems / chunk_elems(kFormat) * chunk_bytes(kFormat);
+                  first * kStepElems / chunk_cols(kFormat) * chunk_bytes(kFormat);
       steps.w[p] = kScaled ? unpacked[p] : chunks[p];
       if constexpr (kScaled) unpack_chunk<kType>(chunks[p], unpacked[p]);
     }
@@ -203,7 +203,7 @@ void multiply_panels(const std::byte* panel,
         const std::int64_t rows_left = num_rows > begin ? num_rows - begin : 0;
         rows[i] = rows_left < kTileHeight ? rows_left : kTileHeight;
         steps.x_stride[i] = 64 * rows[i];
-        steps.x[i] = converted + begin * rounded_row_bytes(kFormat, cols) + first * 64 * rows[i];
+        steps.x[i] = converted + begin * quantized_row_bytes(kFormat, cols) + first * 64 * rows[i];
       }
       steps.is_read_ahead = !kScaled && row == 0;
       tiles.set_rows(rows[0], rows[1]);
@@ -281,7 +281,7 @@ consteval void add_bf16_kernels(PackedTable& table) {
   if constexpr (kRow < kPackedTypes.size()) {
     constexpr DType kType = kPackedTypes[kRow].dtype;
     if constexpr (packed_format(kType).as_bf16) {
-      table.kernels[static_cast<std::size_t>(kType)] = {.round = convert_to_bf16,
+      table.kernels[static_cast<std::size_t>(kType)] = {.quantize = convert_to_bf16,
                                                         .multiply = multiply_bf16<kType>};
     }
     add_bf16_kernels<kRow + 1>(table);

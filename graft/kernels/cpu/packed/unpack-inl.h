@@ -137,7 +137,7 @@ struct UnpackedPanel {
 template <PackedFormat kFormat>
 GRAFT_NOIPA void unpack_panel(const std::byte* panel, int num_blocks, UnpackedPanel& out) {
   constexpr int kGroups = kBlockGroups<kFormat>;
-  constexpr int kChunkBlocks = static_cast<int>(chunk_elems(kFormat) / kBlockCols);
+  constexpr int kChunkBlocks = static_cast<int>(chunk_cols(kFormat) / kBlockCols);
   for (int first = 0; first < num_blocks; first += kChunkBlocks, panel += chunk_bytes(kFormat)) {
     const ChunkScales<kFormat> scales(panel);
     const std::byte* block = panel + chunk_header_bytes(kFormat);
