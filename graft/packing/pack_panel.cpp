@@ -55,7 +55,7 @@ void read_block(const quant::BlockQ40& block, RowChunk& row) {
   row.d = block.d;
 }
 
-// The packed form subtracts the minimum, so its sign is flipped.
+// Panels store the minimum to subtract, blocks the one to add: the sign is flipped.
 void read_block(const quant::BlockQ41& block, RowChunk& row) {
   unpack_nibbles(block.quants, row.codes);
   row.d = block.d;

@@ -10,9 +10,9 @@
 
 namespace graft::packing {
 
-// Packs up to 16 stored rows into a panel; missing rows become zeros. `type` has a packed form and
-// cols is a multiple of its chunk. FP8 rows without scales get scales of 1. `codecs` convert F16 to
-// bf16: those of any instruction set write the same bytes.
+// Packs up to 16 stored rows into a panel; missing rows become zeros. `type` has a packed layout
+// and cols is a multiple of its chunk. FP8 rows without scales get scales of 1. `codecs` convert
+// F16 to bf16: those of any instruction set write the same bytes.
 void pack_panel(DType type,
                 const quant::StoredRows& rows,
                 const quant::CodecTable& codecs,

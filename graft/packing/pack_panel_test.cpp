@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -43,6 +44,24 @@ TEST(PanelLayout, IsAtMostSixPercentLargerThanTheStoredRows) {
     const auto packed = static_cast<double>(panel_bytes(format, 4096));
     EXPECT_LE(packed, 1.06 * 16 * static_cast<double>(bytes_of(type, 4096))) << name(type);
   }
+}
+
+// The table in panel_layout.h.
+TEST(PanelLayout, HeadersAreAsDocumented) {
+  struct Row {
+    DType type;
+    std::int64_t header_bytes;
+  };
+  constexpr Row kRows[] = {
+      {DType::Q4_0, 32},    {DType::Q5_0, 32},  {DType::Q8_0, 32},    {DType::IQ4_NL, 32},
+      {DType::Q4_1, 64},    {DType::Q5_1, 64},  {DType::MXFP4, 16},   {DType::Q3_K, 288},
+      {DType::Q6_K, 288},   {DType::Q4_K, 320}, {DType::Q5_K, 320},   {DType::Q2_K, 320},
+      {DType::IQ4_XS, 160}, {DType::BF16, 0},   {DType::F8_E4M3, 64}, {DType::F8_E5M2, 64},
+      {DType::F16, 0},
+  };
+  static_assert(std::size(kRows) == kPackedTypes.size());
+  for (const auto& [type, header_bytes] : kRows)
+    EXPECT_EQ(chunk_header_bytes(packed_format(type)), header_bytes) << name(type);
 }
 
 TEST(PanelLayout, PadsTheLastPanelOfAMatrix) {

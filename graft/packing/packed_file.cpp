@@ -98,7 +98,7 @@ PackedTensor read_tensor(formats::ByteReader& in,
   in.enter(tensor.name);
   const std::string_view type = in.string();
   const auto dtype = dtype_from_name(type);
-  if (!dtype || !has_packed_form(*dtype)) in.fail_here(str("'", type, "' has no packed layout"));
+  if (!dtype || !has_packed_layout(*dtype)) in.fail_here(str("'", type, "' has no packed layout"));
   tensor.dtype = *dtype;
   tensor.rows = in.number<std::int64_t>();
   tensor.cols = in.number<std::int64_t>();

@@ -21,7 +21,7 @@ class Packer {
   // outlive the packer; packed matrices may outlive all of them.
   explicit Packer(ThreadPool* pool, PackedCache* cache = nullptr) : pool_(pool), cache_(cache) {}
 
-  // Matrices of types with a packed form, cols a multiple of the chunk. Returns cached panels,
+  // Matrices of types with a packed layout, cols a multiple of the chunk. Returns cached panels,
   // packs the others and adds them to the cache. Without a cache every NUMA node gets the rows that
   // its threads multiply; with one a matrix is contiguous, the same bytes on every machine.
   std::vector<PackedMatrix> pack(std::span<const StoredMatrix> matrices,

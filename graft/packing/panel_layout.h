@@ -94,7 +94,8 @@ struct PackedType {
   PackedFormat format;
 };
 
-// The types that have a packed form. Not every level has a kernel for each: see PackedTable.
+// The types that have a packed layout. Not every instruction set has a kernel for each: see
+// kernels::cpu::PackedTable.
 inline constexpr std::array kPackedTypes = {
     PackedType{DType::Q4_0, {.bits = 4, .offset = 8}},
     PackedType{DType::Q4_1, {.bits = 4, .has_min = true}},
@@ -126,7 +127,7 @@ inline constexpr std::array kPackedTypes = {
     PackedType{DType::F8_E5M2, {.bits = 8, .scale = PackedFormat::Scale::F32, .as_bf16 = true}},
 };
 
-// bits is 0 for types without a packed form.
+// bits is 0 for types without a packed layout.
 constexpr PackedFormat packed_format(DType type) {
   for (const PackedType& row : kPackedTypes) {
     if (row.dtype == type) return row.format;
@@ -134,17 +135,19 @@ constexpr PackedFormat packed_format(DType type) {
   return {};
 }
 
-constexpr bool has_packed_form(DType type) {
+constexpr bool has_packed_layout(DType type) {
   return packed_format(type).bits != 0;
 }
 
 inline constexpr std::int64_t kPanelRows = 16;
-inline constexpr std::int64_t kBlockCols = 32;  // columns of x that share an int8 scale: a block
+inline constexpr std::int64_t kBlockCols = 32;  // also the columns of x that share an int8 scale
 
+// Whether a chunk has 256 columns, with integer scales per group.
 constexpr bool has_super_blocks(PackedFormat f) {
   return f.scale == PackedFormat::Scale::Super || f.scale == PackedFormat::Scale::Nibbles;
 }
 
+// A multiple of kBlockCols; the columns of a matrix are a multiple of it.
 constexpr std::int64_t chunk_cols(PackedFormat f) {
   if (f.scale == PackedFormat::Scale::F32) return 128;
   return has_super_blocks(f) ? 256 : kBlockCols;
@@ -153,14 +156,14 @@ constexpr std::int64_t chunk_cols(PackedFormat f) {
 constexpr std::int64_t chunk_header_bytes(PackedFormat f) {
   if (f.scale == PackedFormat::Scale::None) return 0;
   if (f.scale == PackedFormat::Scale::F32) return kPanelRows * std::int64_t{sizeof(float)};
-  const int both = f.has_min ? 2 : 1;
-  const int per_chunk = f.scale == PackedFormat::Scale::E8M0 ? 1 : 2 * both;
-  const int per_group = f.scale == PackedFormat::Scale::Nibbles ? 1 : both;
+  const int scales_and_mins = f.has_min ? 2 : 1;
+  const int chunk_bytes_per_row = f.scale == PackedFormat::Scale::E8M0 ? 1 : 2 * scales_and_mins;
+  const int group_bytes_per_row = f.scale == PackedFormat::Scale::Nibbles ? 1 : scales_and_mins;
   const int num_groups = has_super_blocks(f) ? 256 / f.group : 0;
-  return kPanelRows * (per_chunk + num_groups * per_group);
+  return kPanelRows * (chunk_bytes_per_row + num_groups * group_bytes_per_row);
 }
 
-// Bytes of the codes of 32 columns of a panel.
+// Bytes of the codes of a block: 32 columns of 16 rows.
 constexpr std::int64_t block_code_bytes(PackedFormat f) {
   return kPanelRows * kBlockCols * f.bits / 8;
 }
@@ -173,8 +176,8 @@ constexpr std::int64_t panel_bytes(PackedFormat f, std::int64_t cols) {
   return cols / chunk_cols(f) * chunk_bytes(f);
 }
 
-// Bytes of a packed matrix; the last panel is padded to 16 rows. `type` has a packed form and cols
-// is a multiple of its chunk.
+// Bytes of a packed matrix; the last panel is padded to 16 rows. `type` has a packed layout and
+// cols is a multiple of its chunk.
 constexpr std::int64_t packed_bytes(DType type, std::int64_t rows, std::int64_t cols) {
   return (rows + kPanelRows - 1) / kPanelRows * panel_bytes(packed_format(type), cols);
 }

@@ -60,7 +60,7 @@ TEST(LinearCpu, RepackedWeightsGiveNearlyTheSame) {
   constexpr std::int64_t kRows = 103;  // more than the kernels take at once
   int num_packed = 0;
   for (const DTypeInfo& row : kDTypes) {
-    if (!packing::has_packed_form(row.type)) continue;
+    if (!packing::has_packed_layout(row.type)) continue;
     ++num_packed;
     SCOPED_TRACE(row.name);
     Random random;

@@ -1,5 +1,5 @@
 // Products with packed weights (graft/packing/panel_layout.h): packing a Weight, quantizing rows of
-// x for the kernels, and multiplying on all threads. Weights without a packed form are multiplied
+// x for the kernels, and multiplying on all threads. Weights without a packed layout are multiplied
 // as the checkpoint stores them (multiply.h).
 
 #pragma once

@@ -149,7 +149,7 @@ void quantize_rows(benchmark::State& state, const KernelTable& table) {
 
 bool register_all() {
   for (const DTypeInfo& row : kDTypes) {
-    if (!packing::has_packed_form(row.type)) continue;
+    if (!packing::has_packed_layout(row.type)) continue;
     benchmark::RegisterBenchmark(("pack/" + std::string(row.name)).c_str(), pack, row.type);
     for (const KernelTable* table : runnable_kernels()) {
       if (table->packed.kernels[static_cast<std::size_t>(row.type)].multiply == nullptr) continue;

@@ -1,5 +1,5 @@
-// Unpacks codes and scales of a panel; layout in packed.h. See graft/quant/simd-inl.h for the rules
-// of these files: included by packed-inl.h, after words-inl.h.
+// Unpacks codes and scales of a panel (graft/packing/panel_layout.h). See graft/quant/simd-inl.h
+// for the rules of these files: included by packed-inl.h, after words-inl.h.
 
 namespace {
 
@@ -37,7 +37,7 @@ GRAFT_INLINE void prefetch_block(const std::byte* block) {
 }
 
 // Unpacks 32 columns of 16 rows: words[i] holds codes 4 i .. 4 i + 3 of each row. Inverse of
-// store_block() in pack_panel.cpp.
+// store_block() in graft/packing/pack_panel.cpp.
 template <PackedFormat kFormat>
 GRAFT_INLINE void unpack_block(const std::byte* block, Words* words) {
   constexpr int kBits = kFormat.bits;
