@@ -1,5 +1,5 @@
-// Lookup of a checkpoint's weights by Hugging Face name: tensors that GGUF permutes, merges or splits
-// are brought into the form the modules expect. Packing is packing::Packer's, progress
+// Lookup of a checkpoint's weights by Hugging Face name: tensors that GGUF permutes, merges or
+// splits are brought into the form the modules expect. Packing is packing::Packer's, progress
 // CheckpointWeights' (weights.h).
 
 #pragma once
