@@ -3,32 +3,32 @@
 
 #pragma once
 
-#include <CLI/App.hpp>
+#include "graft/cli/command.h"
 
 namespace graft::cli {
 
-void add_chat(CLI::App& app);
-void add_run(CLI::App& app);
-void add_models(CLI::App& app);
-void add_config(CLI::App& app);
-void add_completion(CLI::App& app);
-void add_inspect(CLI::App& app);
-void add_convert(CLI::App& app);
-void add_quantize(CLI::App& app);
-void add_devices(CLI::App& app);
-void add_doctor(CLI::App& app);
-void add_machine(CLI::App& app);
-void add_perplexity(CLI::App& app);
-void add_plan(CLI::App& app);
-void add_rules(CLI::App& app);
-void add_synth(CLI::App& app);
-void add_tokenize(CLI::App& app);
-void add_detokenize(CLI::App& app);
-void add_bench(CLI::App& app);
-void add_eval(CLI::App& app);
-void add_verify(CLI::App& app);
-void add_template(CLI::App& app);
-void add_serve(CLI::App& app);
+void add_chat(Command& app);
+void add_run(Command& app);
+void add_models(Command& app);
+void add_config(Command& app);
+void add_completion(Command& app);
+void add_inspect(Command& app);
+void add_convert(Command& app);
+void add_quantize(Command& app);
+void add_devices(Command& app);
+void add_doctor(Command& app);
+void add_machine(Command& app);
+void add_perplexity(Command& app);
+void add_plan(Command& app);
+void add_rules(Command& app);
+void add_synth(Command& app);
+void add_tokenize(Command& app);
+void add_detokenize(Command& app);
+void add_bench(Command& app);
+void add_eval(Command& app);
+void add_verify(Command& app);
+void add_template(Command& app);
+void add_serve(Command& app);
 
 // Called at the end of a callback: makes a code other than 0 the exit code of the program.
 void exit_with(int code);

@@ -21,7 +21,7 @@ struct Flag {
   bool takes_value = false;
 };
 
-struct Command {
+struct CommandEntry {
   std::string path;  // "rules check"; empty: the program
   std::string help;
   std::vector<std::string> subcommands = {};
@@ -38,8 +38,8 @@ std::string plain(const std::string& text) {
   return out;
 }
 
-void collect(const CLI::App& app, const std::string& path, std::vector<Command>& out) {
-  Command command = {.path = path, .help = plain(app.get_description())};
+void collect(const CLI::App& app, const std::string& path, std::vector<CommandEntry>& out) {
+  CommandEntry command = {.path = path, .help = plain(app.get_description())};
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) {
       command.flags.push_back(
@@ -54,7 +54,7 @@ void collect(const CLI::App& app, const std::string& path, std::vector<Command>&
     collect(*sub, path.empty() ? sub->get_name() : path + " " + sub->get_name(), out);
 }
 
-std::string words_of(const Command& command) {
+std::string words_of(const CommandEntry& command) {
   std::string words;
   for (const std::string& sub : command.subcommands)
     words += sub + " ";
@@ -65,9 +65,9 @@ std::string words_of(const Command& command) {
 }
 
 // Completes subcommands and flags of the command before the cursor, and file names.
-std::string bash_script(const std::vector<Command>& commands) {
+std::string bash_script(const std::vector<CommandEntry>& commands) {
   std::string cases;
-  for (const Command& command : commands)
+  for (const CommandEntry& command : commands)
     cases += fmt::format("    '{}') words='{}' ;;\n", command.path, words_of(command));
   return fmt::format(R"(# bash completion for graft: source <(graft completion bash)
 _graft() {{
@@ -92,14 +92,14 @@ complete -o filenames -F _graft graft
                      cases);
 }
 
-std::string help_of(const std::vector<Command>& commands, const std::string& path) {
-  const auto found = std::ranges::find(commands, path, &Command::path);
+std::string help_of(const std::vector<CommandEntry>& commands, const std::string& path) {
+  const auto found = std::ranges::find(commands, path, &CommandEntry::path);
   return found == commands.end() ? "" : found->help;
 }
 
-std::string zsh_script(const std::vector<Command>& commands) {
+std::string zsh_script(const std::vector<CommandEntry>& commands) {
   std::string cases;
-  for (const Command& command : commands) {
+  for (const CommandEntry& command : commands) {
     cases += fmt::format("    '{}')\n", command.path);
     for (const std::string& sub : command.subcommands) {
       const std::string full = command.path.empty() ? sub : command.path + " " + sub;
@@ -145,9 +145,9 @@ std::string fish_condition(const std::string& path) {
   return condition;
 }
 
-std::string fish_script(const std::vector<Command>& commands) {
+std::string fish_script(const std::vector<CommandEntry>& commands) {
   std::string text = "# fish completion for graft: graft completion fish | source\n";
-  for (const Command& command : commands) {
+  for (const CommandEntry& command : commands) {
     const std::string condition = fish_condition(command.path);
     for (const std::string& sub : command.subcommands) {
       const std::string full = command.path.empty() ? sub : command.path + " " + sub;
@@ -164,16 +164,16 @@ std::string fish_script(const std::vector<Command>& commands) {
 
 }  // namespace
 
-void add_completion(CLI::App& app) {
+void add_completion(Command& app) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("completion", "Print a shell completion script");
+  Command* command = app.add_subcommand("completion", "Print a shell completion script");
   command->footer("Example:\n  source <(graft completion bash)");
   command->add_option("SHELL", *shell, "bash, zsh or fish")
       ->required()
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+      ->check(IsMember({"bash", "zsh", "fish"}));
   command->callback([&app, shell] {
-    std::vector<Command> commands;
-    collect(app, "", commands);
+    std::vector<CommandEntry> commands;
+    collect(app.app(), "", commands);
     fmt::print("{}", *shell == "bash"  ? bash_script(commands)
                      : *shell == "zsh" ? zsh_script(commands)
                                        : fish_script(commands));

@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
 
 #include "graft/base/text/json.h"
@@ -45,8 +44,8 @@ void print_text(const Settings& settings) {
 
 }  // namespace
 
-void add_config(CLI::App& app) {
-  CLI::App* command =
+void add_config(Command& app) {
+  Command* command =
       app.add_subcommand("config", "Print the settings in effect and where they are set");
   auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "Print JSON");

@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
 
 #include "graft/base/error.h"
@@ -73,9 +72,9 @@ void convert_file(const Options& options, const char* label) {
       pool.num_threads());
 }
 
-void add_threads(CLI::App& command, const std::shared_ptr<Options>& options) {
+void add_threads(Command& command, const std::shared_ptr<Options>& options) {
   command.add_option("-t,--threads", options->threads, "Number of threads (default: one per core)")
-      ->check(CLI::Range(1, 4096));
+      ->check(Range(1, 4096));
 }
 
 std::string known_types() {
@@ -87,9 +86,9 @@ std::string known_types() {
 
 }  // namespace
 
-void add_convert(CLI::App& app) {
+void add_convert(Command& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("convert", "Convert a Hugging Face folder to a GGUF file");
+  Command* command = app.add_subcommand("convert", "Convert a Hugging Face folder to a GGUF file");
   command->add_option("HF_FOLDER", options->in, "Folder with config.json and *.safetensors")
       ->required();
   command->add_option("OUT", options->out, "GGUF file to write")->required();
@@ -100,9 +99,9 @@ void add_convert(CLI::App& app) {
   command->callback([options] { convert_file(*options, "convert"); });
 }
 
-void add_quantize(CLI::App& app) {
+void add_quantize(Command& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("quantize", "Quantize a checkpoint to a GGUF file");
+  Command* command = app.add_subcommand("quantize", "Quantize a checkpoint to a GGUF file");
   command->add_option("IN", options->in, "GGUF file or Hugging Face folder")->required();
   command->add_option("OUT", options->out, "GGUF file to write")->required();
   command->add_option("TYPE", options->type, "Quantization type")->required();

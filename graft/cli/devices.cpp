@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
 
 #include "graft/base/system/processors.h"
@@ -38,7 +37,7 @@ void devices() {
 
 }  // namespace
 
-void add_devices(CLI::App& app) {
+void add_devices(Command& app) {
   app.add_subcommand("devices", "List the CPU and the GPUs of this machine")->callback(devices);
 }
 

@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
 
 #include "graft/api/chat_format.h"
@@ -161,9 +160,9 @@ void evaluate(const Options& options) {
 
 }  // namespace
 
-void add_eval(CLI::App& app) {
+void add_eval(Command& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
+  Command* command =
       app.add_subcommand("eval", "Measure a model's accuracy on a file of questions");
   command->add_option("FILE", options->file, "JSON lines: task, messages, tools, answer, check")
       ->required();
@@ -172,7 +171,7 @@ void add_eval(CLI::App& app) {
   command
       ->add_option("--max-new-tokens", options->max_new_tokens,
                    "Max tokens of an answer (default: 300)")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(Range(1, 1 << 20));
   command->add_option("--chat-template", options->chat_template,
                       "Chat template file or built-in name, e.g. chatml (default: the model's)");
   command->add_option("--answers", options->answers,

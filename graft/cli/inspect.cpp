@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
 
 #include "graft/base/text/json.h"
@@ -265,9 +264,9 @@ void inspect(const Options& options) {
 
 }  // namespace
 
-void add_inspect(CLI::App& app) {
+void add_inspect(Command& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("inspect", "Describe a checkpoint without loading it");
+  Command* command = app.add_subcommand("inspect", "Describe a checkpoint without loading it");
   command->footer("Example:\n  graft inspect model.gguf --tensors");
   options->model.add_to(*command, "MODEL");
   command->add_flag("--json", options->json, "Print JSON");

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
 
 #include "graft/base/error.h"
@@ -80,13 +79,13 @@ void list_models(const ModelChoice& choice, bool json) {
 
 }  // namespace
 
-void add_models(CLI::App& app) {
+void add_models(Command& app) {
   struct Options {
     ModelChoice choice;
     bool json = false;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("models", "List the models that -m accepts by name");
+  Command* command = app.add_subcommand("models", "List the models that -m accepts by name");
   command->footer("Example:\n  graft models --model-dir /data/models");
   ModelChoice::add_folders_to(*command, options->choice.folders);
   command->add_flag("--json", options->json, "Print JSON");

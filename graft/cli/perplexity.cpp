@@ -6,7 +6,6 @@
 #include <memory>
 #include <string>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
 
 #include "graft/api/llm.h"
@@ -90,15 +89,15 @@ void measure(const Options& options) {
 
 }  // namespace
 
-void add_perplexity(CLI::App& app) {
+void add_perplexity(Command& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
+  Command* command =
       app.add_subcommand("perplexity", "Measure the perplexity of a model on a text");
   command->add_option("FILE", options->file, "Text file")->required();
   command->footer("Example:\n  graft perplexity book.txt -m model.gguf");
   options->model.add_to(*command);
   command->add_option("--window", options->window, "Tokens per window (default: 1024)")
-      ->check(CLI::Range(2, 1 << 20));
+      ->check(Range(2, 1 << 20));
   command->add_flag("--json", options->json, "Print the results as JSON");
   command->callback([options] { measure(*options); });
 }

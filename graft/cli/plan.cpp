@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
 
 #include "graft/base/text/units.h"
@@ -124,18 +123,18 @@ int check_rules(const Options& options) {
   return result.ok() ? 0 : 1;
 }
 
-void add_load(CLI::App& command, perf::Load& load) {
+void add_load(Command& command, perf::Load& load) {
   command.add_option("--context", load.context, "Context length of each sequence in tokens")
-      ->check(CLI::Range(1, 1 << 24));
+      ->check(Range(1, 1 << 24));
   command.add_option("--parallel", load.parallel, "Number of sequences in the batch")
-      ->check(CLI::Range(1, 1 << 16));
+      ->check(Range(1, 1 << 16));
 }
 
 }  // namespace
 
-void add_plan(CLI::App& app) {
+void add_plan(Command& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
+  Command* command =
       app.add_subcommand("plan", "Print placement, memory and estimated speed of a model");
   command->footer(
       "Examples:\n"
@@ -153,11 +152,11 @@ void add_plan(CLI::App& app) {
   command->callback([options] { exit_with(plan_model(*options)); });
 }
 
-void add_rules(CLI::App& app) {
+void add_rules(Command& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* rules = app.add_subcommand("rules", "Work with rule files");
+  Command* rules = app.add_subcommand("rules", "Work with rule files");
   rules->require_subcommand(1);
-  CLI::App* command = rules->add_subcommand("check", "Report errors and warnings in a rule file");
+  Command* command = rules->add_subcommand("check", "Report errors and warnings in a rule file");
   command->add_option("FILE", options->rules, "Rule file")->required();
   options->model.add_to(*command);
   command->add_flag("--json", options->json, "Print JSON");

@@ -40,9 +40,9 @@ void exit_with(int code) {
 }
 
 int run(int argc, const char* const* argv) {
-  CLI::App app("Runs large language models on CPUs, GPUs or both.", "graft");
+  Command app("Runs large language models on CPUs, GPUs or both.", "graft");
   app.require_subcommand(1);
-  app.set_version_flag("--version", "graft " GRAFT_VERSION);
+  app.app().set_version_flag("--version", "graft " GRAFT_VERSION);
   add_chat(app);
   add_run(app);
   add_serve(app);
@@ -67,13 +67,13 @@ int run(int argc, const char* const* argv) {
   add_completion(app);
   try {
     Settings(settings_file()).apply(app);
-    app.parse(arguments_of(argc, argv));
+    app.app().parse(arguments_of(argc, argv));
     return 0;
   } catch (const CLI::RuntimeError& error) {
     return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     // CLI11 also throws for --help and --version, with exit code 0.
-    if (error.get_exit_code() == 0) return app.exit(error);
+    if (error.get_exit_code() == 0) return app.app().exit(error);
     fmt::print(stderr, "graft: {}\nRun 'graft --help' or 'graft COMMAND --help'.\n", error.what());
     return kUserError;
   } catch (const Error& error) {

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
 
 #include "graft/api/chat_format.h"
@@ -130,9 +129,9 @@ int run_batch_file(const Options& options) {
 
 }  // namespace
 
-void add_run(CLI::App& app) {
+void add_run(Command& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("run", "Answer a prompt and exit, for scripts");
+  Command* command = app.add_subcommand("run", "Answer a prompt and exit, for scripts");
   command->footer(
       "Examples:\n"
       "  graft run \"What is 12 + 30?\"\n"
@@ -143,10 +142,10 @@ void add_run(CLI::App& app) {
   options->context.add_to(*command);
   options->sampling.add_to(*command);
   command->add_flag("--raw", options->raw, "Continue the prompt without a chat template");
-  CLI::Option* json = command->add_flag("--json", options->json,
-                                        "Print one JSON object with text and token counts");
+  Option* json = command->add_flag("--json", options->json,
+                                   "Print one JSON object with text and token counts");
   command->add_flag("--stats", options->stats, "Print token counts and speeds on standard error");
-  CLI::Option* batch =
+  Option* batch =
       command
           ->add_option("--batch", options->batch,
                        "JSON lines file of requests, {\"prompt\": …} or {\"messages\": […]}")

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
 
 #include "graft/api/catalog.h"
@@ -120,7 +119,7 @@ void serve_models(Options& options) {
   server::serve(config, [&](std::uint16_t port) { print_address(config, port); });
 }
 
-void add_model_options(CLI::App& command, Options& options) {
+void add_model_options(Command& command, Options& options) {
   server::PoolConfig& pool = options.service.pool;
   command.add_option(
       "-m,--model", options.models,
@@ -146,7 +145,7 @@ void add_model_options(CLI::App& command, Options& options) {
   command.add_option("--max-loaded-models", pool.max_loaded,
                      "Max number of loaded models (default: as many as fit into memory)");
   command.add_option("--pooling", options.pooling, "Pooling of embeddings: mean (default) or last")
-      ->check(CLI::IsMember({"mean", "last"}));
+      ->check(IsMember({"mean", "last"}));
   command.add_flag("--lazy", options.lazy,
                    "Load the first model on the first request instead of at start");
   command.add_flag("--profile", options.profile,
@@ -156,13 +155,13 @@ void add_model_options(CLI::App& command, Options& options) {
 // 0.001 to 1000000 seconds: more would overflow the clock, 0 would time out every client.
 std::string seconds_problem(const std::string& text) {
   double value = 0;
-  const bool is_number = CLI::detail::lexical_cast(text, value);
+  const bool is_number = parse_number(text, value);
   // Written so that NaN is rejected.
   if (is_number && value >= 1e-3 && value <= 1e6) return {};
   return "expected 0.001 to 1000000 seconds, got " + text;
 }
 
-void add_time_limits(CLI::App& command, server::http::Limits& limits) {
+void add_time_limits(Command& command, server::http::Limits& limits) {
   const auto add = [&](const char* name, double& seconds, const char* help) {
     command.add_option(name, seconds, help)->check(seconds_problem);
   };
@@ -178,7 +177,7 @@ void add_time_limits(CLI::App& command, server::http::Limits& limits) {
       "SSE keep-alive interval in seconds (default: 15)");
 }
 
-void add_server_options(CLI::App& command, Options& options) {
+void add_server_options(Command& command, Options& options) {
   server::ServiceConfig& config = options.service;
   command.add_option("--host", config.http.host, "Address to listen on (default: 127.0.0.1)");
   command.add_option("--port", config.http.port,
@@ -194,19 +193,19 @@ void add_server_options(CLI::App& command, Options& options) {
   command
       .add_option("--max-queue", config.max_waiting,
                   "Max waiting requests per model (default: 2048)")
-      ->check(CLI::Range(0, 1 << 20));
+      ->check(Range(0, 1 << 20));
   command
       .add_option("--max-body-mib", options.max_body_mib,
                   "Max request body size in MiB (default: 32)")
-      ->check(CLI::Range(1, 4096));
+      ->check(Range(1, 4096));
   command
       .add_option("--max-connections", config.http.limits.max_connections,
                   "Max open connections; more wait to be accepted (default: 10000)")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(Range(1, 1 << 20));
   command
       .add_option("--stream-buffer-kib", options.stream_buffer_kib,
                   "Max unsent bytes in KiB before a slow client is disconnected (default: 4096)")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(Range(1, 1 << 20));
   add_time_limits(command, config.http.limits);
   command.add_option("--access-log", config.access_log,
                      "Write one JSON line per request, without prompts, to this file; - is stdout");
@@ -214,9 +213,9 @@ void add_server_options(CLI::App& command, Options& options) {
 
 }  // namespace
 
-void add_serve(CLI::App& app) {
+void add_serve(Command& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
+  Command* command =
       app.add_subcommand("serve", "Serve models over HTTP with OpenAI- and Ollama-compatible APIs");
   add_model_options(*command, *options);
   add_server_options(*command, *options);

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
 
 #include "graft/base/parallel.h"
@@ -68,18 +67,18 @@ std::string known_shapes() {
 
 }  // namespace
 
-void add_synth(CLI::App& app) {
+void add_synth(Command& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Command* command = app.add_subcommand(
       "synth", "Write a GGUF file with random weights in the shape of a published model");
   command->add_option("SHAPE", options->shape, "Shape name (see below) or path of a config.json")
       ->required();
   command->add_option("OUT", options->out, "GGUF file to write")->required();
   command->add_option("--type", options->type, "Quantization type (default: Q4_K_M)");
   command->add_option("--layers", options->layers, "Number of layers (default: the model's)")
-      ->check(CLI::Range(1, 1000));
+      ->check(Range(1, 1000));
   command->add_option("-t,--threads", options->threads, "Number of threads (default: one per core)")
-      ->check(CLI::Range(1, 4096));
+      ->check(Range(1, 4096));
   command->footer(known_shapes());
   command->callback([options] { synthesize(*options); });
 }

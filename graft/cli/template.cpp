@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
 
 #include "graft/base/error.h"
@@ -74,9 +73,9 @@ void render(const Options& options) {
 
 }  // namespace
 
-void add_template(CLI::App& app) {
+void add_template(Command& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
+  Command* command =
       app.add_subcommand("template", "Render messages with a chat template and print the prompt");
   options->model.add_to(*command, "MODEL");
   command->add_option("--template,--chat-template", options->chat_template,
@@ -86,9 +85,9 @@ void add_template(CLI::App& app) {
                    "JSON file with a list of messages, or an object with messages and tools")
       ->required();
   command->add_option("--tools", options->tools, "JSON file with a list of tool definitions");
-  CLI::Option* bos =
+  Option* bos =
       command->add_option("--bos", options->bos, "Value of bos_token (default: the model's)");
-  CLI::Option* eos =
+  Option* eos =
       command->add_option("--eos", options->eos, "Value of eos_token (default: the model's)");
   command->add_flag("--no-generation-prompt", options->no_generation_prompt,
                     "Do not append the generation prompt");

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -85,13 +84,12 @@ void detokenize(const Options& options) {
 
 }  // namespace
 
-void add_tokenize(CLI::App& app) {
+void add_tokenize(Command& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("tokenize", "Convert text on standard input to token ids");
+  Command* command = app.add_subcommand("tokenize", "Convert text on standard input to token ids");
   options->model.add_to(*command, "MODEL");
-  CLI::Option* ids =
-      command->add_flag("--ids", options->ids, "Print ids separated by spaces (default)");
-  CLI::Option* json = command->add_flag("--json", options->json, "Print ids as a JSON list");
+  Option* ids = command->add_flag("--ids", options->ids, "Print ids separated by spaces (default)");
+  Option* json = command->add_flag("--json", options->json, "Print ids as a JSON list");
   command->add_flag("--pieces", options->pieces, "Print one line per token with its text")
       ->excludes(ids)
       ->excludes(json);
@@ -101,9 +99,9 @@ void add_tokenize(CLI::App& app) {
   command->callback([options] { tokenize(*options); });
 }
 
-void add_detokenize(CLI::App& app) {
+void add_detokenize(Command& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
+  Command* command =
       app.add_subcommand("detokenize", "Convert token ids on standard input to text");
   options->model.add_to(*command, "MODEL");
   command->add_flag("--no-special", options->no_special, "Skip special tokens");

@@ -8,7 +8,6 @@
 #include <memory>
 #include <string>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -99,9 +98,9 @@ int verify(const Options& options) {
 
 }  // namespace
 
-void add_verify(CLI::App& app) {
+void add_verify(Command& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Command* command = app.add_subcommand(
       "verify", "Compare a checkpoint with the reference.safetensors in its folder");
   command->add_option("FOLDER", options->folder, "Checkpoint with a reference.safetensors")
       ->required();
@@ -110,7 +109,7 @@ void add_verify(CLI::App& app) {
   command->add_option("--rules", options->rules, "Rule file (default: by model family)");
   options->plugins.add_to(*command);
   command->add_option("--chunk", options->chunk, "Prompt tokens per forward pass (default: all)")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(Range(1, 1 << 20));
   command->add_option("--device", options->device, "Device to run on (only cpu)");
   command->add_option("--tolerance", options->tolerance,
                       "Max error relative to the largest reference value");

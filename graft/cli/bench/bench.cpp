@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -215,20 +214,20 @@ void run_bench(const Options& options) {
   }
 }
 
-CLI::Option* add_list(CLI::App& bench,
-                      const std::string& flag,
-                      std::vector<std::int64_t>& list,
-                      const std::string& what) {
+Option* add_list(Command& bench,
+                 const std::string& flag,
+                 std::vector<std::int64_t>& list,
+                 const std::string& what) {
   return bench.add_option(flag, list, what)
       ->delimiter(',')
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24));
+      ->check(Range(std::int64_t{0}, std::int64_t{1} << 24));
 }
 
 }  // namespace
 
-void add_bench(CLI::App& app) {
+void add_bench(Command& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* bench = app.add_subcommand(
+  Command* bench = app.add_subcommand(
       "bench", "Measure prefill and decode speed, relative to the limits of this machine");
   bench->require_subcommand(0, 1);
   bench->footer(
@@ -240,11 +239,10 @@ void add_bench(CLI::App& app) {
            "Prompt lengths in tokens (default: 512; 0 skips)");
   add_list(*bench, "-n,--n-gen", options->lists.generated,
            "Numbers of tokens to generate (default: 128; 0 skips)");
-  const CLI::Option* batch_sizes =
-      add_list(*bench, "-b,--batch-sizes", options->lists.batch_sizes,
-               "Decode batch sizes (default: 1,8,32; with --against: 1)");
+  const Option* batch_sizes = add_list(*bench, "-b,--batch-sizes", options->lists.batch_sizes,
+                                       "Decode batch sizes (default: 1,8,32; with --against: 1)");
   bench->add_option("-r,--rounds", options->rounds, "Repetitions of each test (default: 3)")
-      ->check(CLI::Range(1, 1000));
+      ->check(Range(1, 1000));
   bench->add_option("--against", options->against,
                     "Compare with a llama-bench, given as PROGRAM or NAME=PROGRAM; batch sizes "
                     "above 1 use the llama-batched-bench in the same folder");
@@ -254,7 +252,7 @@ void add_bench(CLI::App& app) {
   add_engine_benches(*bench);
   add_serve_bench(*bench);
   bench->callback([options, bench, batch_sizes] {
-    if (!bench->get_subcommands().empty()) return;
+    if (bench->has_parsed_subcommand()) return;
     // llama-bench runs batch size 1 only; llama-batched-bench is used only when -b is given.
     if (!options->against.empty() && batch_sizes->count() == 0) options->lists.batch_sizes = {1};
     run_bench(*options);

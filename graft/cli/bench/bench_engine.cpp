@@ -164,12 +164,12 @@ void bench_prefix(const Options& options) {
              seconds[1] / seconds[0]);
 }
 
-CLI::App* add_kind(CLI::App& bench,
-                   const std::string& name,
-                   const std::string& summary,
-                   const std::shared_ptr<Options>& options,
-                   void (*run)(const Options&)) {
-  CLI::App* command = bench.add_subcommand(name, summary);
+Command* add_kind(Command& bench,
+                  const std::string& name,
+                  const std::string& summary,
+                  const std::shared_ptr<Options>& options,
+                  void (*run)(const Options&)) {
+  Command* command = bench.add_subcommand(name, summary);
   options->model.add_to(*command);
   command->callback([options, run] { run(*options); });
   return command;
@@ -177,10 +177,10 @@ CLI::App* add_kind(CLI::App& bench,
 
 }  // namespace
 
-void add_engine_benches(CLI::App& bench) {
+void add_engine_benches(Command& bench) {
   auto options = std::make_shared<Options>();
-  const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 24);
-  CLI::App* throughput =
+  const auto count = Range(std::int64_t{1}, std::int64_t{1} << 24);
+  Command* throughput =
       add_kind(bench, "throughput", "Measure throughput of many requests with random lengths",
                options, bench_throughput);
   throughput->add_option("--num-seqs", options->num_seqs, "Number of requests (default: 256)")
@@ -193,22 +193,22 @@ void add_engine_benches(CLI::App& bench) {
       ->check(count);
   throughput->add_flag("--json", options->json, "Print the results as JSON");
 
-  CLI::App* latency =
+  Command* latency =
       add_kind(bench, "latency", "Measure latency of single requests", options, bench_latency);
   latency->add_option("--iterations", options->iterations, "Number of requests (default: 5)")
       ->check(count);
-  CLI::App* batch = add_kind(bench, "batch", "Measure prefill and decode speed by batch size",
-                             options, bench_batch);
+  Command* batch = add_kind(bench, "batch", "Measure prefill and decode speed by batch size",
+                            options, bench_batch);
   batch->add_option("-b,--batch-sizes", options->batch_sizes, "Batch sizes (default: 1,4,16,64)")
       ->delimiter(',')
       ->check(count);
-  for (CLI::App* command : {latency, batch}) {
+  for (Command* command : {latency, batch}) {
     command->add_option("--input-len", options->input_len, "Prompt tokens (default: 128)")
         ->check(count);
     command->add_option("--output-len", options->output_len, "Output tokens (default: 128)")
         ->check(count);
   }
-  CLI::App* prefix =
+  Command* prefix =
       add_kind(bench, "prefix", "Measure the effect of a prefix cache hit", options, bench_prefix);
   prefix->add_option("--prefix-len", options->prefix_len, "Shared prefix tokens (default: 2000)")
       ->check(count);

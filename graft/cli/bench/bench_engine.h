@@ -2,10 +2,10 @@
 
 #pragma once
 
-#include <CLI/App.hpp>
+#include "graft/cli/command.h"
 
 namespace graft::cli {
 
-void add_engine_benches(CLI::App& bench);
+void add_engine_benches(Command& bench);
 
 }  // namespace graft::cli

@@ -162,10 +162,10 @@ void bench_serve(Options options) {
 
 }  // namespace
 
-void add_serve_bench(CLI::App& bench) {
+void add_serve_bench(Command& bench) {
   auto options = std::make_shared<Options>();
-  const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 20);
-  CLI::App* command = bench.add_subcommand(
+  const auto count = Range(std::int64_t{1}, std::int64_t{1} << 20);
+  Command* command = bench.add_subcommand(
       "serve", "Load-test a running OpenAI-compatible server with concurrent clients");
   command->add_option("--url", options->url, "URL of the server (default: http://127.0.0.1:8000)");
   command->add_option("--api-key", options->api_key, "API key of the server")

@@ -2,10 +2,10 @@
 
 #pragma once
 
-#include <CLI/App.hpp>
+#include "graft/cli/command.h"
 
 namespace graft::cli {
 
-void add_serve_bench(CLI::App& bench);
+void add_serve_bench(Command& bench);
 
 }  // namespace graft::cli

@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
 
 #include "graft/api/chat_format.h"
@@ -144,9 +143,9 @@ void chat(const Options& options) {
 
 }  // namespace
 
-void add_chat(CLI::App& app) {
+void add_chat(Command& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("chat", "Chat with a model");
+  Command* command = app.add_subcommand("chat", "Chat with a model");
   command->footer(
       "Examples:\n"
       "  graft chat\n"

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
 
 #include "graft/base/version.h"
@@ -90,9 +89,9 @@ int run_doctor(bool json) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app) {
+void add_doctor(Command& app) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand("doctor", "Check this machine and the installation");
+  Command* command = app.add_subcommand("doctor", "Check this machine and the installation");
   command->add_flag("--json", *json, "Print JSON");
   command->callback([json] { exit_with(run_doctor(*json)); });
 }

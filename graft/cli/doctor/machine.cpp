@@ -8,7 +8,6 @@
 #include <memory>
 #include <string>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
 
 #include "graft/base/parallel.h"
@@ -71,13 +70,13 @@ void measure_machine(const Options& options) {
 
 }  // namespace
 
-void add_machine(CLI::App& app) {
+void add_machine(Command& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
+  Command* command =
       app.add_subcommand("machine", "Measure this machine and save the results for `graft plan`");
   command->add_flag("--json", options->json, "Print the results as JSON instead of saving them");
   command->add_option("-t,--threads", options->threads, "Number of threads (default: one per core)")
-      ->check(CLI::Range(1, 4096));
+      ->check(Range(1, 4096));
   command->callback([options] { measure_machine(*options); });
 }
 

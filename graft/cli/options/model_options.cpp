@@ -11,7 +11,7 @@
 
 namespace graft::cli {
 
-CLI::Option* ModelChoice::add_to(CLI::App& command, const std::string& positional) {
+Option* ModelChoice::add_to(Command& command, const std::string& positional) {
   add_folders_to(command, folders);
   return command
       .add_option("-m,--model" + (positional.empty() ? "" : "," + positional), text,
@@ -19,7 +19,7 @@ CLI::Option* ModelChoice::add_to(CLI::App& command, const std::string& positiona
       ->option_text("PATH|NAME");
 }
 
-void ModelChoice::add_folders_to(CLI::App& command, std::vector<std::string>& folders) {
+void ModelChoice::add_folders_to(Command& command, std::vector<std::string>& folders) {
   command.add_option("--model-dir", folders, "Folders to search for models by name")
       ->option_text("DIR,...")
       ->delimiter(',')
@@ -35,12 +35,12 @@ api::Catalog ModelChoice::catalog() const {
   return api::Catalog(std::move(paths));
 }
 
-void ModelOptions::add_to(CLI::App& command) {
+void ModelOptions::add_to(Command& command) {
   model.add_to(command);
   add_all_but_model_to(command);
 }
 
-void ModelOptions::add_all_but_model_to(CLI::App& command) {
+void ModelOptions::add_all_but_model_to(Command& command) {
   command.add_option("--rules", rules, "Rule file (default: by model family)")->option_text("FILE");
   command
       .add_option("--device", device,
@@ -48,7 +48,7 @@ void ModelOptions::add_all_but_model_to(CLI::App& command) {
       ->option_text("NAME");
   plugins.add_to(command);
   command.add_option("-t,--threads", threads, "Number of threads (default: one per core)")
-      ->check(CLI::Range(1, 4096))
+      ->check(Range(1, 4096))
       ->option_text("N");
   command.add_option("--cpu-list", cpu_list, "Pin the threads to these logical CPUs, e.g. 0-3,8")
       ->option_text("LIST");

@@ -8,10 +8,9 @@
 #include <string>
 #include <vector>
 
-#include <CLI/App.hpp>
-
 #include "graft/api/catalog.h"
 #include "graft/api/llm.h"
+#include "graft/cli/command.h"
 #include "graft/cli/options/rule_options.h"
 
 namespace graft::cli {
@@ -22,8 +21,8 @@ struct ModelChoice {
   std::vector<std::string> folders;
 
   // `positional`: name of a positional argument that also sets the model, e.g. "MODEL".
-  CLI::Option* add_to(CLI::App& command, const std::string& positional = "");
-  static void add_folders_to(CLI::App& command, std::vector<std::string>& folders);
+  Option* add_to(Command& command, const std::string& positional = "");
+  static void add_folders_to(Command& command, std::vector<std::string>& folders);
 
   api::Catalog catalog() const;
   std::filesystem::path path() const { return catalog().find(text); }  // throws Error
@@ -40,8 +39,8 @@ struct ModelOptions {
   bool no_repack = false;
   bool repack_cache = false;
 
-  void add_to(CLI::App& command);
-  void add_all_but_model_to(CLI::App& command);
+  void add_to(Command& command);
+  void add_all_but_model_to(Command& command);
   api::LlmConfig config() const;
   // Loads the model, with a progress bar on standard error when that is a terminal.
   std::unique_ptr<api::LLM> open(api::LlmConfig config) const;

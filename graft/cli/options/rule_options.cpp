@@ -72,15 +72,15 @@ std::uint64_t parse_bytes(const std::string& text) {
   return static_cast<std::uint64_t>(bytes);
 }
 
-void PluginOptions::add_to(CLI::App& command) {
+void PluginOptions::add_to(Command& command) {
   command.add_option("--plugin", libraries, "Library with operators; repeatable")
       ->option_text("LIB.so")
       ->allow_extra_args(false);
 }
 
-void MachineOptions::add_to(CLI::App& command) {
+void MachineOptions::add_to(Command& command) {
   command.add_option("--gpus", gpus, "Number of GPUs (default: as in this machine)")
-      ->check(CLI::Range(0, 64));
+      ->check(Range(0, 64));
   command.add_option("--vram", vram, "Memory per GPU, e.g. 24G");
   command.add_option("--dram", dram, "Host memory, e.g. 512G");
   command

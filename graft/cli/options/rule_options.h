@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <CLI/App.hpp>
-
+#include "graft/cli/command.h"
 #include "graft/models/checkpoint.h"
 #include "graft/ops/registry.h"
 #include "graft/perf/machine.h"
@@ -26,7 +25,7 @@ void write_text_file(const std::filesystem::path& path, const std::string& text)
 struct PluginOptions {
   std::vector<std::string> libraries;
 
-  void add_to(CLI::App& command);
+  void add_to(Command& command);
   std::vector<std::filesystem::path> paths() const { return {libraries.begin(), libraries.end()}; }
 };
 
@@ -36,7 +35,7 @@ struct MachineOptions {
   std::string dram;  // "512G"
   std::string file;  // machine.json
 
-  void add_to(CLI::App& command);
+  void add_to(Command& command);
   // From --machine, else the saved measurements, else assumed values; then --gpus, --vram and
   // --dram are applied.
   perf::MachineFigures figures() const;

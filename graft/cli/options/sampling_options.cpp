@@ -4,34 +4,34 @@
 
 namespace graft::cli {
 
-void SamplingOptions::add_to(CLI::App& command) {
+void SamplingOptions::add_to(Command& command) {
   command
       .add_option("--temperature", temperature, "Sampling temperature; 0 is greedy (default: 0.6)")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(Range(0.0, 100.0))
       ->option_text("X");
   command
       .add_option("--top-p", top_p,
                   "Nucleus sampling: smallest token set with this probability (default: 0.95)")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(Range(0.0, 1.0))
       ->option_text("X");
   command.add_option("--top-k", top_k, "Sample from the K most likely tokens (default: off)")
-      ->check(CLI::Range(std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()))
+      ->check(Range(std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()))
       ->option_text("K");
   command
       .add_option("--min-p", min_p,
                   "Min probability relative to the most likely token (default: off)")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(Range(0.0, 1.0))
       ->option_text("X");
   command.add_option("--seed", seed, "Random seed; the same seed gives the same text")
       ->option_text("N");
   command.add_option("-n,--max-new-tokens", max_new_tokens, "Max tokens of an answer")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 32U))
+      ->check(Range(std::int64_t{1}, std::int64_t{1} << 32U))
       ->option_text("N");
   command.add_option("--think", think, "Turn reasoning on or off (default: the model decides)")
       ->option_text("on|off")
       ->expected(0, 1)
       ->default_str("on")
-      ->check(CLI::IsMember({"on", "off"}));
+      ->check(IsMember({"on", "off"}));
   command
       .add_option("--chat-template", chat_template,
                   "Chat template file or built-in name, e.g. chatml (default: the model's)")
@@ -55,15 +55,15 @@ api::Thinking SamplingOptions::thinking() const {
   return think == "on" ? api::Thinking::On : api::Thinking::Off;
 }
 
-void ContextOptions::add_to(CLI::App& command) {
+void ContextOptions::add_to(Command& command) {
   command
       .add_option("--max-model-len", max_model_len,
                   "Max tokens of the conversation (default: the model's context length)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 32U))
+      ->check(Range(std::int64_t{1}, std::int64_t{1} << 32U))
       ->option_text("N");
   command
       .add_option("--chunk-prefill", chunk_prefill, "Max prompt tokens per step (default: 2048)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24U))
+      ->check(Range(std::int64_t{1}, std::int64_t{1} << 24U))
       ->option_text("N");
 }
 

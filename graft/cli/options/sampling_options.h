@@ -6,10 +6,9 @@
 #include <optional>
 #include <string>
 
-#include <CLI/App.hpp>
-
 #include "graft/api/chat_format.h"
 #include "graft/api/llm.h"
+#include "graft/cli/command.h"
 
 namespace graft::cli {
 
@@ -24,7 +23,7 @@ struct SamplingOptions {
   std::string chat_template;
   std::string system;
 
-  void add_to(CLI::App& command);
+  void add_to(Command& command);
   api::SamplingParams params() const;
   api::Thinking thinking() const;
 };
@@ -34,7 +33,7 @@ struct ContextOptions {
   std::int64_t max_model_len = 0;
   std::int64_t chunk_prefill = 0;
 
-  void add_to(CLI::App& command);
+  void add_to(Command& command);
   void apply_to(api::EngineConfig& config) const;
 };
 

@@ -5,8 +5,7 @@
 #include <cstdlib>
 #include <system_error>
 
-#include <CLI/Error.hpp>
-#include <CLI/Option.hpp>
+#include <CLI/App.hpp>
 #include <yaml-cpp/yaml.h>
 
 #include "graft/base/error.h"
@@ -121,7 +120,11 @@ void Settings::read_environment() {
   }
 }
 
-void Settings::apply(CLI::App& app) const {
+void Settings::apply(Command& program) const {
+  apply_to_app(program.app());
+}
+
+void Settings::apply_to_app(CLI::App& app) const {
   for (CLI::App* command : app.get_subcommands({})) {
     for (const auto& [name, setting] : values_) {
       CLI::Option* option = command->get_option_no_throw("--" + name);
@@ -132,7 +135,7 @@ void Settings::apply(CLI::App& app) const {
         fail(setting.origin, ": ", name, ": \"", setting.value, "\": ", error.what());
       }
     }
-    apply(*command);
+    apply_to_app(*command);
   }
 }
 

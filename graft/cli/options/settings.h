@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include <CLI/App.hpp>
+#include "graft/cli/command.h"
 
 namespace graft::cli {
 
@@ -36,9 +36,10 @@ class Settings {
 
   // Sets the defaults of the flags of that name in all commands and subcommands. Throws Error that
   // begins with the origin for a value that a flag rejects.
-  void apply(CLI::App& app) const;
+  void apply(Command& program) const;
 
  private:
+  void apply_to_app(CLI::App& app) const;
   void read_file(const std::filesystem::path& file);
   void read_environment();
 

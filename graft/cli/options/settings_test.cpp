@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include <CLI/App.hpp>
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
@@ -52,14 +53,14 @@ TEST_F(SettingsTest, EnvironmentOverridesFile) {
 TEST_F(SettingsTest, FlagsOverrideBoth) {
   int threads = 1;
   double temperature = 0.5;
-  CLI::App app;
-  CLI::App* command = app.add_subcommand("talk", "");
-  command->add_option("-t,--threads", threads, "")->check(CLI::Range(1, 64));
+  Command app("", "graft");
+  Command* command = app.add_subcommand("talk", "");
+  command->add_option("-t,--threads", threads, "")->check(Range(1, 64));
   command->add_option("--temperature", temperature, "");
   read("threads: 8\ntemperature: 0.25").apply(app);
   EXPECT_EQ(threads, 8);
   EXPECT_EQ(temperature, 0.25);
-  app.parse("talk --threads 2");
+  app.app().parse("talk --threads 2");
   EXPECT_EQ(threads, 2);
   EXPECT_EQ(temperature, 0.25);
 }
@@ -73,8 +74,8 @@ TEST_F(SettingsTest, ErrorsNameTheLine) {
   EXPECT_NE(error_of("threads: [1"), "no error");
   EXPECT_EQ(error_of(""), "no error");
   int threads = 1;
-  CLI::App app;
-  app.add_subcommand("talk", "")->add_option("--threads", threads, "")->check(CLI::Range(1, 64));
+  Command app("", "graft");
+  app.add_subcommand("talk", "")->add_option("--threads", threads, "")->check(Range(1, 64));
   try {
     read("threads: many").apply(app);
     FAIL();
@@ -90,9 +91,9 @@ TEST_F(SettingsTest, MissingFileIsEmpty) {
 
 // Every setting must still have its flag.
 TEST_F(SettingsTest, EachIsAFlagOfChat) {
-  CLI::App app;
+  Command app("", "graft");
   add_chat(app);
-  const CLI::App* chat = app.get_subcommand("chat");
+  const CLI::App* chat = app.app().get_subcommand("chat");
   for (const SettingInfo& setting : known_settings()) {
     EXPECT_NE(chat->get_option_no_throw("--" + std::string(setting.name)), nullptr) << setting.name;
   }
