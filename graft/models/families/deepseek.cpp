@@ -108,6 +108,14 @@ constexpr std::array kV2Classes = {
     plan::ClassAlias{"KDeepseekV2Model",                ops::Role::Model},
 };
 
+constexpr std::array kV2Bases = {
+    plan::ClassBase{"DeepseekV2LinearScalingRotaryEmbedding",     "DeepseekV2RotaryEmbedding"},
+    plan::ClassBase{"DeepseekV2DynamicNTKScalingRotaryEmbedding", "DeepseekV2RotaryEmbedding"},
+    plan::ClassBase{"DeepseekV2YarnRotaryEmbedding",              "DeepseekV2RotaryEmbedding"},
+    plan::ClassBase{"DeepseekV2FlashAttention2",                  "DeepseekV2Attention"},
+    plan::ClassBase{"DeepseekV2MoEGate",                          "MoEGate"},
+};
+
 constexpr std::array kV3Classes = {
     plan::ClassAlias{"KDeepseekV3MoE",          ops::Role::Moe},
     plan::ClassAlias{"KDeepseekV3MoEV2",        ops::Role::Moe},
@@ -118,6 +126,14 @@ constexpr std::array kV3Classes = {
     plan::ClassAlias{"kDeepseekV3MLP",          ops::Role::Mlp},
     plan::ClassAlias{"KDeepseekV3MLPW8A8A2V1",  ops::Role::Mlp, plan::Platform::Npu},
     plan::ClassAlias{"KDeepseekV3MLPW8A8A2V2",  ops::Role::Mlp, plan::Platform::Npu},
+};
+
+constexpr std::array kV3Bases = {
+    plan::ClassBase{"DeepseekV3LinearScalingRotaryEmbedding",     "DeepseekV3RotaryEmbedding"},
+    plan::ClassBase{"DeepseekV3DynamicNTKScalingRotaryEmbedding", "DeepseekV3RotaryEmbedding"},
+    plan::ClassBase{"DeepseekV3YarnRotaryEmbedding",              "DeepseekV3RotaryEmbedding"},
+    plan::ClassBase{"DeepseekV3FlashAttention2",                  "DeepseekV3Attention"},
+    plan::ClassBase{"DeepseekV3TopkRouter",                       "MoEGate"},
 };
 // clang-format on
 
@@ -137,7 +153,8 @@ extern const Family kDeepseekV2 = {
                 rows::kExperts, rows::kRouterAndFusedExperts, rows::kSharedExperts, rows::kNextn},
     .fused = rows::kFusedExperts,
     .build = build_deepseek,
-    .ktransformers = kV2Classes,
+    .ktransformers_classes = kV2Classes,
+    .class_bases = kV2Bases,
 };
 
 extern const Family kDeepseekV3 = {
@@ -155,7 +172,8 @@ extern const Family kDeepseekV3 = {
                 rows::kExperts, rows::kRouterAndFusedExperts, rows::kSharedExperts, rows::kNextn},
     .fused = rows::kFusedExperts,
     .build = build_deepseek,
-    .ktransformers = kV3Classes,
+    .ktransformers_classes = kV3Classes,
+    .class_bases = kV3Bases,
 };
 
 }  // namespace graft::models

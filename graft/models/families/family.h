@@ -73,8 +73,10 @@ struct Family {
   // ModelConfig → module tree.
   plan::Blueprint (*build)(Builder& build);
 
-  // KTransformers' classes for this family's modules, for its rule files.
-  std::span<const plan::ClassAlias> ktransformers = {};
+  // For rule files of KTransformers: its classes for this family's modules, and which module
+  // classes of the modeling files derive from which (or were renamed to which).
+  std::span<const plan::ClassAlias> ktransformers_classes = {};
+  std::span<const plan::ClassBase> class_bases = {};
 
   std::string_view model_type() const { return model_types[0]; }
 };

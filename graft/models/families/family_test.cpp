@@ -2,6 +2,7 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -49,12 +50,34 @@ TEST(Families, FilesAreReadBackAsTheFamilyThatWroteThem) {
 TEST(Families, ClassesOfKTransformersAreUnique) {
   std::set<std::string_view> names;
   for (const Family* family : families()) {
-    for (const plan::ClassAlias& alias : family->ktransformers) {
+    for (const plan::ClassAlias& alias : family->ktransformers_classes) {
       EXPECT_TRUE(names.insert(alias.name).second) << alias.name;
       EXPECT_EQ(plan::find_class_alias(alias.name), nullptr) << alias.name;
     }
   }
   EXPECT_EQ(names.size(), 37U);
+}
+
+TEST(Families, ClassesDeriveFromTheirBases) {
+  std::vector<plan::ClassBase> bases;
+  std::set<std::string_view> derived;
+  for (const Family* family : families()) {
+    for (const plan::ClassBase& row : family->class_bases) {
+      EXPECT_TRUE(derived.insert(row.derived).second) << row.derived;
+      bases.push_back(row);
+    }
+  }
+  EXPECT_EQ(bases.size(), 19U);
+  const auto is_instance = [&](std::string_view class_name, std::string_view base) {
+    return plan::is_instance(class_name, base, bases);
+  };
+  EXPECT_TRUE(is_instance("DeepseekV3YarnRotaryEmbedding",
+                          "ktransformers.models.modeling_deepseek_v3.DeepseekV3RotaryEmbedding"));
+  EXPECT_FALSE(is_instance("DeepseekV3RotaryEmbedding", "DeepseekV3YarnRotaryEmbedding"));
+  EXPECT_FALSE(is_instance("DeepseekV3YarnRotaryEmbedding", "DeepseekV2RotaryEmbedding"));
+  EXPECT_TRUE(is_instance("MixtralSdpaAttention", "MixtralAttention"));
+  EXPECT_TRUE(is_instance("LlamaDynamicNTKScalingRotaryEmbedding", "LlamaRotaryEmbedding"));
+  EXPECT_TRUE(is_instance("Qwen3MoeRotaryEmbedding", "Qwen2MoeRotaryEmbedding"));
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ extern const Family kGlm4Moe = {
                 rows::kRouterAndFusedExperts, rows::kSharedExperts, rows::kNextn},
     .fused = rows::kFusedExperts,
     .build = build_glm4_moe,
-    .ktransformers = kClasses,
+    .ktransformers_classes = kClasses,
 };
 
 }  // namespace graft::models

@@ -36,6 +36,13 @@ constexpr std::array kLlamaClasses = {
     plan::ClassAlias{"KLlamaAttention", ops::Role::Attention},
     plan::ClassAlias{"KLlamaModel",     ops::Role::Model},
 };
+
+constexpr std::array kLlamaBases = {
+    plan::ClassBase{"LlamaLinearScalingRotaryEmbedding",     "LlamaRotaryEmbedding"},
+    plan::ClassBase{"LlamaDynamicNTKScalingRotaryEmbedding", "LlamaRotaryEmbedding"},
+    plan::ClassBase{"LlamaFlashAttention2",                  "LlamaAttention"},
+    plan::ClassBase{"LlamaSdpaAttention",                    "LlamaAttention"},
+};
 // clang-format on
 
 }  // namespace
@@ -60,7 +67,8 @@ extern const Family kLlama = {
     .read_hf = read_llama,
     .tensors = {rows::kNorms, rows::kPairedQueryKey, rows::kAttention, rows::kMlp},
     .build = build_dense,
-    .ktransformers = kLlamaClasses,
+    .ktransformers_classes = kLlamaClasses,
+    .class_bases = kLlamaBases,
 };
 
 extern const Family kMistral = {

@@ -70,6 +70,11 @@ constexpr std::array kClasses = {
     plan::ClassAlias{"KQwen2MoeMLP",              ops::Role::Mlp},
     plan::ClassAlias{"KQwen2MoeModel",            ops::Role::Model},
 };
+
+constexpr std::array kBases = {
+    plan::ClassBase{"Qwen2MoeFlashAttention2", "Qwen2MoeAttention"},
+    plan::ClassBase{"Qwen2MoeSdpaAttention",   "Qwen2MoeAttention"},
+};
 // clang-format on
 
 }  // namespace
@@ -87,7 +92,8 @@ extern const Family kQwen2Moe = {
                 rows::kRouterAndFusedExperts, kSharedExpert},
     .fused = rows::kFusedExperts,
     .build = build_qwen2_moe,
-    .ktransformers = kClasses,
+    .ktransformers_classes = kClasses,
+    .class_bases = kBases,
 };
 
 }  // namespace graft::models

@@ -47,6 +47,10 @@ constexpr std::array kClasses = {
     plan::ClassAlias{"KQwen3MoeRMSNorm",              ops::Role::Norm},
     plan::ClassAlias{"KQwen3MoeRMSNormW8A8",          ops::Role::Norm, plan::Platform::Npu},
 };
+
+constexpr std::array kBases = {
+    plan::ClassBase{"Qwen3MoeRotaryEmbedding", "Qwen2MoeRotaryEmbedding"},
+};
 // clang-format on
 
 }  // namespace
@@ -62,7 +66,8 @@ extern const Family kQwen3Moe = {
                 rows::kRouterAndFusedExperts},
     .fused = rows::kFusedExperts,
     .build = build_qwen3_moe,
-    .ktransformers = kClasses,
+    .ktransformers_classes = kClasses,
+    .class_bases = kBases,
 };
 
 }  // namespace graft::models
