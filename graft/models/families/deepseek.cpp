@@ -99,6 +99,17 @@ plan::Blueprint build_deepseek(Builder& build) {
   });
 }
 
+constexpr std::array kV2PreTokenizers = {
+    formats::PreTokenizerName{"deepseek-llm", "deepseek-llm"},
+    formats::PreTokenizerName{"deepseek-coder", "deepseek-coder"},
+};
+
+constexpr std::array kV3PreTokenizers = {
+    formats::PreTokenizerName{"deepseek-v3", "deepseek-v3"},
+    formats::PreTokenizerName{"kimi-k2", "kimi-k2"},
+    formats::PreTokenizerName{"joyai-llm", "deepseek-v3"},
+};
+
 // clang-format off
 constexpr std::array kV2Classes = {
     plan::ClassAlias{"KDeepseekV2MoE",                  ops::Role::Moe},
@@ -152,6 +163,7 @@ extern const Family kDeepseekV2 = {
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMla, rows::kMlp,
                 rows::kExperts, rows::kRouterAndFusedExperts, rows::kSharedExperts, rows::kNextn},
     .fused = rows::kFusedExperts,
+    .pre_tokenizers = kV2PreTokenizers,
     .build = build_deepseek,
     .ktransformers_classes = kV2Classes,
     .class_bases = kV2Bases,
@@ -171,6 +183,7 @@ extern const Family kDeepseekV3 = {
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMla, rows::kMlp,
                 rows::kExperts, rows::kRouterAndFusedExperts, rows::kSharedExperts, rows::kNextn},
     .fused = rows::kFusedExperts,
+    .pre_tokenizers = kV3PreTokenizers,
     .build = build_deepseek,
     .ktransformers_classes = kV3Classes,
     .class_bases = kV3Bases,

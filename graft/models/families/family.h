@@ -10,6 +10,7 @@
 
 #include "graft/formats/gguf/gguf_fields.h"
 #include "graft/formats/huggingface/fields.h"
+#include "graft/formats/pre_tokenizers.h"
 #include "graft/models/build.h"
 #include "graft/models/config/model_config.h"
 #include "graft/models/families/tensor_rows.h"
@@ -70,6 +71,9 @@ struct Family {
   std::array<NamePrefix, 2> text_prefixes = {};
   NamePrefix renamed = {};  // inside a name: recent versions of transformers write `stored`
 
+  // The values of tokenizer.ggml.pre in this family's files. Several families may list the same.
+  std::span<const formats::PreTokenizerName> pre_tokenizers = {};
+
   // ModelConfig → module tree.
   plan::Blueprint (*build)(Builder& build);
 
@@ -88,6 +92,10 @@ std::span<const Family* const> families();
 const Family* find_family(std::string_view model_type);
 // By one of config.json's "architectures"; null when no family has it.
 const Family* find_family_of_class(std::span<const std::string> classes);
+
+// The pre-tokenizer names of all families: a file may combine the tensors of one family with the
+// vocabulary of another.
+std::span<const formats::PreTokenizerName> pre_tokenizer_names();
 
 // "llama, mistral, …" for messages.
 std::string supported_model_types();

@@ -1,5 +1,6 @@
 #include "graft/models/families/family.h"
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -44,6 +45,23 @@ TEST(Families, FilesAreReadBackAsTheFamilyThatWroteThem) {
     ASSERT_NE(find_family(written), nullptr) << written;
     EXPECT_EQ(find_family(written)->gguf.architecture, family->gguf.architecture);
   }
+}
+
+// Names of a vocabulary stand for the same definition in every family.
+TEST(Families, PreTokenizersAreDefined) {
+  std::map<std::string_view, std::string_view> definitions;
+  for (const formats::PreTokenizerName& row : pre_tokenizer_names()) {
+    const auto [entry, is_new] = definitions.emplace(row.name, row.definition);
+    EXPECT_EQ(entry->second, row.definition) << row.name;
+    const auto* found = formats::find_named_pre_tokenizer(row.name, pre_tokenizer_names());
+    ASSERT_NE(found, nullptr) << row.name;
+    EXPECT_EQ(found->name, row.definition);
+  }
+  EXPECT_EQ(definitions["chatglm-bpe"], "glm4");
+  EXPECT_EQ(definitions["deepseek-r1-qwen"], "qwen2");
+  const auto* general = formats::find_named_pre_tokenizer("default", pre_tokenizer_names());
+  ASSERT_NE(general, nullptr);
+  EXPECT_EQ(general->name, "gpt-2");
 }
 
 // KTransformers' replacement classes: 63 in all, of which these belong to one family.

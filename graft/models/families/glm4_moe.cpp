@@ -2,8 +2,7 @@
 // model) norms of q and k; routed and shared experts as in DeepSeek-V3. Nothing is built for its
 // next-token-prediction layer.
 
-#include "graft/models/config/hf_keys.h"
-#include "graft/models/families/family.h"
+#include "graft/models/families/glm4.h"
 
 namespace graft::models {
 namespace {
@@ -77,6 +76,7 @@ extern const Family kGlm4Moe = {
     .tensors = {kNorms, rows::kQueryKey, rows::kAttention, rows::kMlp, rows::kExperts,
                 rows::kRouterAndFusedExperts, rows::kSharedExperts, rows::kNextn},
     .fused = rows::kFusedExperts,
+    .pre_tokenizers = kGlmPreTokenizers,
     .build = build_glm4_moe,
     .ktransformers_classes = kClasses,
 };

@@ -31,6 +31,19 @@ void read_mistral(const Fields& fields, ModelConfig& config) {
   read_rope(fields, kMistralDefaults, config);
 }
 
+constexpr std::array kLlamaPreTokenizers = {
+    formats::PreTokenizerName{"llama-bpe", "llama-bpe"},
+    formats::PreTokenizerName{"llama3", "llama-bpe"},
+    formats::PreTokenizerName{"llama-v3", "llama-bpe"},
+    formats::PreTokenizerName{"falcon3", "llama-bpe"},
+    formats::PreTokenizerName{"megrez", "qwen2"},
+};
+
+constexpr std::array kMistralPreTokenizers = {
+    formats::PreTokenizerName{"tekken", "tekken"},
+    formats::PreTokenizerName{"pixtral", "llama-bpe"},
+};
+
 // clang-format off
 constexpr std::array kLlamaClasses = {
     plan::ClassAlias{"KLlamaAttention", ops::Role::Attention},
@@ -66,6 +79,7 @@ extern const Family kLlama = {
              .matches = [](const GgufFields& gguf) { return !is_moe(gguf) && !has_window(gguf); }},
     .read_hf = read_llama,
     .tensors = {rows::kNorms, rows::kPairedQueryKey, rows::kAttention, rows::kMlp},
+    .pre_tokenizers = kLlamaPreTokenizers,
     .build = build_dense,
     .ktransformers_classes = kLlamaClasses,
     .class_bases = kLlamaBases,
@@ -79,6 +93,7 @@ extern const Family kMistral = {
              .matches = [](const GgufFields& gguf) { return !is_moe(gguf) && has_window(gguf); }},
     .read_hf = read_mistral,
     .tensors = {rows::kNorms, rows::kPairedQueryKey, rows::kAttention, rows::kMlp},
+    .pre_tokenizers = kMistralPreTokenizers,
     .build = build_dense,
 };
 

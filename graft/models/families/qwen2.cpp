@@ -1,6 +1,7 @@
 // Qwen2: Llama with biases on q, k and v.
 
 #include "graft/models/families/llama.h"
+#include "graft/models/families/qwen.h"
 
 namespace graft::models {
 namespace {
@@ -30,6 +31,7 @@ extern const Family kQwen2 = {
     .gguf = {.architecture = "qwen2", .attention_bias = true},
     .read_hf = read_hf,
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMlp},
+    .pre_tokenizers = kQwenPreTokenizers,
     .build = build_dense,
 };
 

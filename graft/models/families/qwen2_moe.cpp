@@ -1,8 +1,7 @@
 // Qwen2-MoE: Qwen2 with routed experts and one shared expert, whose output is weighted by its own
 // sigmoid gate.
 
-#include "graft/models/config/hf_keys.h"
-#include "graft/models/families/family.h"
+#include "graft/models/families/qwen.h"
 
 namespace graft::models {
 namespace {
@@ -91,6 +90,7 @@ extern const Family kQwen2Moe = {
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMlp, rows::kExperts,
                 rows::kRouterAndFusedExperts, kSharedExpert},
     .fused = rows::kFusedExperts,
+    .pre_tokenizers = kQwenPreTokenizers,
     .build = build_qwen2_moe,
     .ktransformers_classes = kClasses,
     .class_bases = kBases,

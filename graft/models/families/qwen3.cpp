@@ -1,6 +1,7 @@
 // Qwen3: Llama with an RMSNorm on every head of q and k.
 
 #include "graft/models/families/llama.h"
+#include "graft/models/families/qwen.h"
 
 namespace graft::models {
 namespace {
@@ -32,6 +33,7 @@ extern const Family kQwen3 = {
     .gguf = {.architecture = "qwen3", .qk_norm = true},
     .read_hf = read_hf,
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMlp},
+    .pre_tokenizers = kQwenPreTokenizers,
     .build = build_dense,
 };
 

@@ -1,7 +1,6 @@
 // Qwen3-MoE: Qwen3 with routed experts and no shared ones.
 
-#include "graft/models/config/hf_keys.h"
-#include "graft/models/families/family.h"
+#include "graft/models/families/qwen.h"
 
 namespace graft::models {
 namespace {
@@ -65,6 +64,7 @@ extern const Family kQwen3Moe = {
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMlp, rows::kExperts,
                 rows::kRouterAndFusedExperts},
     .fused = rows::kFusedExperts,
+    .pre_tokenizers = kQwenPreTokenizers,
     .build = build_qwen3_moe,
     .ktransformers_classes = kClasses,
     .class_bases = kBases,
