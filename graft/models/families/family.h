@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "graft/formats/chat_traits.h"
 #include "graft/formats/gguf/gguf_fields.h"
 #include "graft/formats/huggingface/fields.h"
 #include "graft/formats/pre_tokenizers.h"
@@ -73,6 +74,9 @@ struct Family {
 
   // The values of tokenizer.ggml.pre in this family's files. Several families may list the same.
   std::span<const formats::PreTokenizerName> pre_tokenizers = {};
+
+  // Used where the model's chat template does not decide.
+  formats::ChatTraits chat = {};
 
   // ModelConfig → module tree.
   plan::Blueprint (*build)(Builder& build);

@@ -57,6 +57,7 @@ extern const Family kGlm4 = {
     .tensors = {kLayer, rows::kQueryKey, rows::kAttention},
     .fused = kFused,
     .pre_tokenizers = kGlmPreTokenizers,
+    .chat = {.prefix = kGlmPrefix},
     .build = build_glm4,
 };
 

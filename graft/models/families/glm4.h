@@ -12,4 +12,7 @@ inline constexpr std::array kGlmPreTokenizers = {
     formats::PreTokenizerName{"chatglm-bpe", "glm4"},
 };
 
+// [gMASK] may be the bos_token, so a template is known by <sop>.
+inline constexpr formats::PromptPrefix kGlmPrefix = {.text = "[gMASK]<sop>", .token = "<sop>"};
+
 }  // namespace graft::models

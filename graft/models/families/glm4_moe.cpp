@@ -77,6 +77,7 @@ extern const Family kGlm4Moe = {
                 rows::kRouterAndFusedExperts, rows::kSharedExperts, rows::kNextn},
     .fused = rows::kFusedExperts,
     .pre_tokenizers = kGlmPreTokenizers,
+    .chat = {.prefix = kGlmPrefix},
     .build = build_glm4_moe,
     .ktransformers_classes = kClasses,
 };

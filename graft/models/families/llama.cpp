@@ -94,6 +94,7 @@ extern const Family kMistral = {
     .read_hf = read_mistral,
     .tensors = {rows::kNorms, rows::kPairedQueryKey, rows::kAttention, rows::kMlp},
     .pre_tokenizers = kMistralPreTokenizers,
+    .chat = {.builtin_template = "mistral"},
     .build = build_dense,
 };
 

@@ -86,6 +86,7 @@ extern const Family kMixtral = {
     .fused = kFused,
     .experts = {.gate_proj = "w1", .up_proj = "w3", .down_proj = "w2"},
     .renamed = {.plain = ".block_sparse_moe.", .stored = ".mlp."},
+    .chat = {.builtin_template = "mistral"},
     .build = build_mixtral,
     .ktransformers_classes = kClasses,
     .class_bases = kBases,

@@ -32,6 +32,7 @@ extern const Family kQwen2 = {
     .read_hf = read_hf,
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMlp},
     .pre_tokenizers = kQwenPreTokenizers,
+    .chat = {.builtin_template = "chatml", .tool_calls = formats::ToolCallFormat::Hermes},
     .build = build_dense,
 };
 

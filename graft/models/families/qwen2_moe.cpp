@@ -91,6 +91,7 @@ extern const Family kQwen2Moe = {
                 rows::kRouterAndFusedExperts, kSharedExpert},
     .fused = rows::kFusedExperts,
     .pre_tokenizers = kQwenPreTokenizers,
+    .chat = {.builtin_template = "chatml", .tool_calls = formats::ToolCallFormat::Hermes},
     .build = build_qwen2_moe,
     .ktransformers_classes = kClasses,
     .class_bases = kBases,

@@ -34,6 +34,7 @@ extern const Family kQwen3 = {
     .read_hf = read_hf,
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMlp},
     .pre_tokenizers = kQwenPreTokenizers,
+    .chat = {.builtin_template = "qwen3", .tool_calls = formats::ToolCallFormat::Hermes},
     .build = build_dense,
 };
 

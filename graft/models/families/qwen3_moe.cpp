@@ -65,6 +65,7 @@ extern const Family kQwen3Moe = {
                 rows::kRouterAndFusedExperts},
     .fused = rows::kFusedExperts,
     .pre_tokenizers = kQwenPreTokenizers,
+    .chat = {.builtin_template = "qwen3", .tool_calls = formats::ToolCallFormat::Hermes},
     .build = build_qwen3_moe,
     .ktransformers_classes = kClasses,
     .class_bases = kBases,
