@@ -3,8 +3,7 @@
 // with a correction bias. Next-token-prediction layers follow the last layer that the config
 // counts; nothing is built for them.
 
-#include "graft/models/config/hf_keys.h"
-#include "graft/models/families/family.h"
+#include "graft/models/families/common.h"
 
 namespace graft::models {
 namespace {
@@ -91,12 +90,9 @@ std::string rope_class(const Builder& build) {
 plan::Blueprint build_deepseek(Builder& build) {
   const std::string rotary = rope_class(build);
   const MoeNames names{.moe_class = build.class_name("MoE"), .router_class = "MoEGate"};
-  return build.causal_lm([&](std::int64_t layer) {
-    const bool is_sparse = build.config().layer_has_experts(layer);
-    return build.decoder_layer(
-        layer, build.latent_attention(layer, rotary),
-        is_sparse ? build.moe(layer, names, build.shared_experts(layer)) : build.mlp(layer));
-  });
+  return build_sparse(
+      build, names, [&](std::int64_t layer) { return build.latent_attention(layer, rotary); },
+      [&](std::int64_t layer) { return build.shared_experts(layer); });
 }
 
 constexpr std::array kV2PreTokenizers = {

@@ -2,8 +2,7 @@
 
 #pragma once
 
-#include "graft/models/config/hf_keys.h"
-#include "graft/models/families/family.h"
+#include "graft/models/families/common.h"
 
 namespace graft::models {
 

@@ -43,12 +43,9 @@ constexpr std::array kNorms = {
 plan::Blueprint build_glm4_moe(Builder& build) {
   const MoeNames names{.moe_class = build.class_name("MoE"),
                        .router_class = build.class_name("TopkRouter")};
-  return build.causal_lm([&](std::int64_t layer) {
-    const bool is_sparse = build.config().layer_has_experts(layer);
-    return build.decoder_layer(
-        layer, build.attention(layer),
-        is_sparse ? build.moe(layer, names, build.shared_experts(layer)) : build.mlp(layer));
-  });
+  return build_sparse(
+      build, names, [&](std::int64_t layer) { return build.attention(layer); },
+      [&](std::int64_t layer) { return build.shared_experts(layer); });
 }
 
 // clang-format off

@@ -17,10 +17,7 @@ bool has_window(const GgufFields& gguf) {
 }
 
 void read_llama(const Fields& fields, ModelConfig& config) {
-  read_sizes(fields, kLlamaDefaults, config);
-  read_head_dim(fields, kLlamaDefaults, config);
-  read_attention_bias(fields, config);
-  config.mlp_bias = fields.boolean("mlp_bias", false);
+  read_llama_layers(fields, kLlamaDefaults, config);
   read_rope(fields, kLlamaDefaults, config);
 }
 
@@ -60,15 +57,16 @@ constexpr std::array kLlamaBases = {
 
 }  // namespace
 
+void read_llama_layers(const Fields& fields, const HfDefaults& defaults, ModelConfig& config) {
+  read_sizes(fields, defaults, config);
+  read_head_dim(fields, defaults, config);
+  read_attention_bias(fields, config);
+  config.mlp_bias = fields.boolean("mlp_bias", false);
+}
+
 void read_mistral_window(const Fields& fields, ModelConfig& config) {
   const std::int64_t absent = fields.is_null("sliding_window") ? 0 : kDefaultWindow;
   config.sliding_window = fields.integer("sliding_window", absent);
-}
-
-plan::Blueprint build_dense(Builder& build) {
-  return build.causal_lm([&](std::int64_t layer) {
-    return build.decoder_layer(layer, build.attention(layer), build.mlp(layer));
-  });
 }
 
 extern const Family kLlama = {

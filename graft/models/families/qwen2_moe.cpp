@@ -18,10 +18,7 @@ constexpr HfMoeDefaults kMoeDefaults = {
     .num_experts = 60, .num_experts_per_tok = 4, .moe_intermediate_size = 1408};
 
 void read_hf(const formats::Fields& fields, ModelConfig& config) {
-  read_sizes(fields, kDefaults, config);
-  read_head_dim(fields, kDefaults, config);
-  config.attention_bias = fields.boolean("qkv_bias", true);
-  read_optional_window(fields, 28, config);
+  read_qwen2_attention(fields, kDefaults, config);
   if (read_moe(fields, kMoeDefaults, config)) {
     MoeConfig& moe = config.moe;
     moe.shared_expert_intermediate_size = fields.integer("shared_expert_intermediate_size", 5632);
@@ -52,12 +49,9 @@ std::vector<plan::ModuleSpec> shared_expert(const Builder& build, std::int64_t l
 
 plan::Blueprint build_qwen2_moe(Builder& build) {
   const MoeNames names{.moe_class = build.class_name("SparseMoeBlock"), .router_class = "Linear"};
-  return build.causal_lm([&](std::int64_t layer) {
-    const bool is_sparse = build.config().layer_has_experts(layer);
-    return build.decoder_layer(
-        layer, build.attention(layer),
-        is_sparse ? build.moe(layer, names, shared_expert(build, layer)) : build.mlp(layer));
-  });
+  return build_sparse(
+      build, names, [&](std::int64_t layer) { return build.attention(layer); },
+      [&](std::int64_t layer) { return shared_expert(build, layer); });
 }
 
 // clang-format off

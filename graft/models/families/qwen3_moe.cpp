@@ -17,22 +17,14 @@ constexpr HfMoeDefaults kMoeDefaults = {
     .num_experts = 128, .num_experts_per_tok = 8, .moe_intermediate_size = 768};
 
 void read_hf(const formats::Fields& fields, ModelConfig& config) {
-  read_sizes(fields, kDefaults, config);
-  read_head_dim(fields, kDefaults, config);
-  read_attention_bias(fields, config);
-  config.qk_norm = true;
-  read_optional_window(fields, 0, config);
+  read_qwen3_attention(fields, kDefaults, 0, config);
   if (read_moe(fields, kMoeDefaults, config)) read_shared_experts(fields, kMoeDefaults, config);
   read_rope(fields, kDefaults, config);
 }
 
 plan::Blueprint build_qwen3_moe(Builder& build) {
   const MoeNames names{.moe_class = build.class_name("SparseMoeBlock"), .router_class = "Linear"};
-  return build.causal_lm([&](std::int64_t layer) {
-    const bool is_sparse = build.config().layer_has_experts(layer);
-    return build.decoder_layer(layer, build.attention(layer),
-                               is_sparse ? build.moe(layer, names) : build.mlp(layer));
-  });
+  return build_sparse(build, names, [&](std::int64_t layer) { return build.attention(layer); });
 }
 
 // clang-format off
