@@ -3,13 +3,29 @@
 #include "graft/base/error.h"
 #include "graft/chat/messages.h"
 #include "graft/chat/reasoning.h"
+#include "graft/chat/tool_format.h"
+#include "graft/models/families/family.h"
 
 namespace graft::api {
 namespace {
 
+formats::ChatTraits traits_of(const LLM& llm) {
+  const models::Family* family = llm.source().config().family;
+  return family == nullptr ? formats::ChatTraits{} : family->chat;
+}
+
 chat::SelectedTemplate select(const LLM& llm, const std::string& override_template) {
   if (llm.tokenizer() == nullptr) fail("the model has no tokenizer: chat is not available");
-  return chat::select_template(llm.source().tokenizer(), override_template);
+  return chat::select_template(llm.source().tokenizer(), override_template, traits_of(llm));
+}
+
+// The common tags when the template contains one of them, else those of the family.
+formats::ReasoningTags reasoning_tags(const std::string& source,
+                                      const formats::ReasoningTags& family) {
+  constexpr formats::ReasoningTags kCommon;
+  const bool has_common = source.find(kCommon.open) != std::string::npos ||
+                          source.find(kCommon.close) != std::string::npos;
+  return has_common ? kCommon : family;
 }
 
 bool mentions_thinking(const std::string& source) {
@@ -25,7 +41,10 @@ ChatFormat::ChatFormat(const LLM& llm, const std::string& override_template)
     : llm_(&llm),
       selected_(select(llm, override_template)),
       accepts_content_parts_(selected_.chat_template.reads_content_parts()),
-      has_thinking_variable_(mentions_thinking(selected_.chat_template.source())) {}
+      has_thinking_variable_(mentions_thinking(selected_.chat_template.source())),
+      reasoning_(reasoning_tags(selected_.chat_template.source(), traits_of(llm).reasoning)),
+      tool_calls_(
+          chat::tool_call_format(selected_.chat_template.source(), traits_of(llm).tool_calls)) {}
 
 std::string ChatFormat::render(const Conversation& conversation) const {
   chat::check_messages(conversation.messages);
@@ -48,14 +67,16 @@ std::string ChatFormat::render(const Conversation& conversation) const {
 ChatPrompt ChatFormat::prompt(const Conversation& conversation) const {
   ChatPrompt prompt;
   prompt.text = render(conversation);
-  prompt.in_thinking = chat::ends_in_thinking(prompt.text);
-  // For a template without such a variable, <think> is opened or closed here.
+  prompt.reasoning = reasoning_;
+  prompt.tool_calls = tool_calls_;
+  prompt.in_thinking = chat::ends_in_thinking(prompt.text, reasoning_);
+  // For a template without such a variable, the reasoning is opened or closed here.
   if (conversation.add_generation_prompt && !has_thinking_variable_) {
     if (conversation.thinking == Thinking::On && !prompt.in_thinking) {
-      prompt.text += "<think>\n";
+      prompt.text += str(reasoning_.open, "\n");
       prompt.in_thinking = true;
     } else if (conversation.thinking == Thinking::Off && prompt.in_thinking) {
-      prompt.text += "\n</think>\n\n";
+      prompt.text += str("\n", reasoning_.close, "\n\n");
       prompt.in_thinking = false;
     }
   }

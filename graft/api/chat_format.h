@@ -9,6 +9,7 @@
 #include "graft/api/llm.h"
 #include "graft/base/text/json.h"
 #include "graft/chat/builtin_templates.h"
+#include "graft/formats/chat_traits.h"
 
 namespace graft::api {
 
@@ -25,7 +26,9 @@ struct Conversation {
 struct ChatPrompt {
   std::string text;
   std::vector<TokenId> tokens;
-  bool in_thinking = false;  // the prompt ends inside <think>
+  bool in_thinking = false;  // the prompt ends inside the reasoning
+  formats::ReasoningTags reasoning = {};
+  formats::ToolCallFormat tool_calls = formats::ToolCallFormat::Any;
 };
 
 class ChatFormat {
@@ -46,6 +49,8 @@ class ChatFormat {
   chat::SelectedTemplate selected_;
   bool accepts_content_parts_;  // the template handles content as a list of parts
   bool has_thinking_variable_;  // the template has enable_thinking or thinking
+  formats::ReasoningTags reasoning_;
+  formats::ToolCallFormat tool_calls_;
 };
 
 }  // namespace graft::api

@@ -14,6 +14,7 @@
 #include "graft/base/error.h"
 #include "graft/base/system/mapped_file.h"
 #include "graft/engine/engine.h"
+#include "graft/models/families/family.h"
 #include "graft/models/open_model.h"
 #include "graft/tensor/gpus.h"
 
@@ -65,7 +66,7 @@ models::OpenOptions open_options(const LlmConfig& config) {
 
 std::optional<tokenizer::Tokenizer> tokenizer_of(const models::Checkpoint& source) {
   if (source.tokenizer().empty()) return std::nullopt;
-  return tokenizer::Tokenizer(source.tokenizer());
+  return tokenizer::Tokenizer(source.tokenizer(), models::pre_tokenizer_names());
 }
 
 double seconds_between(engine::Clock::time_point start, engine::Clock::time_point end) {

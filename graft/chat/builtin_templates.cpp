@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <optional>
 
+#include "graft/base/check.h"
 #include "graft/base/error.h"
 #include "graft/base/system/mapped_file.h"
-#include "graft/formats/pre_tokenizers.h"
 
 namespace graft::chat {
 namespace {
@@ -145,14 +145,12 @@ ChatTemplate read_template(const std::string& path) {
   return {{reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path};
 }
 
-// GLM expects [gMASK]<sop> before every text. The post-processor of a tokenizer.json adds them;
-// GGUF cannot express that, so the template must write them. [gMASK] may be the bos_token, so only
-// <sop> is checked.
-bool lacks_glm_prefix(const formats::TokenizerData& data) {
-  const formats::NamedPreTokenizer* named = formats::find_named_pre_tokenizer(data.pre);
-  return named != nullptr && named->name == "glm4" &&
-         std::ranges::find(data.tokens, "<sop>") != data.tokens.end() &&
-         data.chat_template.find("<sop>") == std::string::npos;
+// The post-processor of a tokenizer.json adds the prefix; GGUF cannot express that, so the template
+// must write it.
+bool lacks_prefix(const formats::TokenizerData& data, const formats::PromptPrefix& prefix) {
+  return !prefix.text.empty() &&
+         std::ranges::find(data.tokens, prefix.token) != data.tokens.end() &&
+         data.chat_template.find(prefix.token) == std::string::npos;
 }
 
 }  // namespace
@@ -161,7 +159,9 @@ std::span<const BuiltinTemplate> builtin_templates() {
   return kTemplates;
 }
 
-SelectedTemplate select_template(const formats::TokenizerData& data, const std::string& chosen) {
+SelectedTemplate select_template(const formats::TokenizerData& data,
+                                 const std::string& chosen,
+                                 const formats::ChatTraits& traits) {
   const auto named = [](std::string_view name) {
     const auto* found = std::ranges::find(kTemplates, name, &BuiltinTemplate::name);
     return found == kTemplates.end() ? nullptr : found;
@@ -175,12 +175,17 @@ SelectedTemplate select_template(const formats::TokenizerData& data, const std::
   }
   if (!data.chat_template.empty()) {
     return {ChatTemplate(data.chat_template, "chat template"),
-            lacks_glm_prefix(data)
-                ? "the chat template does not write [gMASK]<sop>, the prefix GLM models expect"
+            lacks_prefix(data, traits.prefix)
+                ? str("the chat template does not write ", traits.prefix.text,
+                      ", the prefix that models of this family expect")
                 : ""};
   }
-  return {ChatTemplate(named("chatml")->source, "built-in template chatml"),
-          "the model has no chat template: using ChatML, select another with --chat-template"};
+  const std::string_view family = traits.builtin_template;
+  const BuiltinTemplate* found = named(family.empty() ? "chatml" : family);
+  GRAFT_CHECK(found != nullptr, "no built-in template ", family);
+  return {ChatTemplate(found->source, str("built-in template ", found->name)),
+          str("the model has no chat template: using the built-in template ", found->name,
+              ", select another with --chat-template")};
 }
 
 void set_special_tokens(RenderInput& input, const formats::TokenizerData& data) {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "graft/chat/chat_template.h"
+#include "graft/formats/chat_traits.h"
 #include "graft/formats/tokenizer_data.h"
 
 namespace graft::chat {
@@ -25,9 +26,12 @@ struct SelectedTemplate {
 };
 
 // `chosen` is the name of a built-in template or a file, and overrides the model's template.
-// Without either, ChatML with a warning. Also warns when the template of a GLM model in GGUF does
-// not write the [gMASK]<sop> prefix. Throws Error for an unknown name or an invalid template.
-SelectedTemplate select_template(const formats::TokenizerData& data, const std::string& chosen);
+// Without either, the built-in template of the family with a warning. Also warns when the model's
+// template does not write the family's prefix. Throws Error for an unknown name or an invalid
+// template.
+SelectedTemplate select_template(const formats::TokenizerData& data,
+                                 const std::string& chosen,
+                                 const formats::ChatTraits& traits = {});
 
 // Sets bos_token, eos_token, unk_token … to their text in the vocabulary. Tokens that the model
 // lacks stay undefined.

@@ -84,18 +84,23 @@ TEST(BuiltinTemplates, ModelTemplateOverridesChatml) {
   EXPECT_THROW(select_template(data, "no-such-template"), Error);
 }
 
-TEST(BuiltinTemplates, WarnWhenTheModelTemplateLacksTheGlmPrefix) {
+TEST(BuiltinTemplates, AModelWithoutATemplateUsesThatOfItsFamily) {
+  const formats::ChatTraits family = {.builtin_template = "phi3"};
+  const SelectedTemplate fallback = select_template({}, "", family);
+  EXPECT_NE(fallback.warning.find("built-in template phi3"), std::string::npos);
+  EXPECT_TRUE(fallback.chat_template.render(conversation()).starts_with("<|system|>"));
+}
+
+TEST(BuiltinTemplates, WarnWhenTheModelTemplateLacksThePrefixOfItsFamily) {
+  const formats::ChatTraits family = {.prefix = {.text = "[gMASK]<sop>", .token = "<sop>"}};
   formats::TokenizerData data;
-  data.tokens = {"a", "[gMASK]", "<sop>"};
   data.chat_template = "{{ x }}";
+  EXPECT_EQ(select_template(data, "", family).warning, "");
+  data.tokens = {"a", "[gMASK]", "<sop>"};
   EXPECT_EQ(select_template(data, "").warning, "");
-  for (const char* pre : {"glm4", "chatglm-bpe"}) {
-    data.pre = pre;
-    data.chat_template = "{{ x }}";
-    EXPECT_NE(select_template(data, "").warning.find("[gMASK]<sop>"), std::string::npos);
-    data.chat_template = "{{ bos_token }}<sop>{{ x }}";
-    EXPECT_EQ(select_template(data, "").warning, "");
-  }
+  EXPECT_NE(select_template(data, "", family).warning.find("[gMASK]<sop>"), std::string::npos);
+  data.chat_template = "{{ bos_token }}<sop>{{ x }}";
+  EXPECT_EQ(select_template(data, "", family).warning, "");
 }
 
 TEST(BuiltinTemplates, SpecialTokensAreReadFromTheVocabulary) {

@@ -5,8 +5,6 @@
 namespace graft::chat {
 namespace {
 
-constexpr std::string_view kOpen = "<think>";
-constexpr std::string_view kClose = "</think>";
 constexpr std::string_view kBlank = " \t\r\n";
 
 std::size_t skip_blank(std::string_view text) {
@@ -29,7 +27,8 @@ std::size_t partial_tag_size(std::string_view text, std::string_view tag) {
 
 }  // namespace
 
-ReasoningSplitter::ReasoningSplitter(bool open) : state_(open ? State::Thinking : State::Start) {}
+ReasoningSplitter::ReasoningSplitter(bool open, const formats::ReasoningTags& tags)
+    : tags_(tags), state_(open ? State::Thinking : State::Start) {}
 
 AnswerPart ReasoningSplitter::feed(std::string_view text) {
   held_ += text;
@@ -49,20 +48,20 @@ bool ReasoningSplitter::advance(AnswerPart& out, bool at_end) {
   switch (state_) {
     case State::Start: {
       const std::string_view text = std::string_view(held_).substr(skip_blank(held_));
-      if (text.starts_with(kOpen)) {
-        held_ = text.substr(kOpen.size());
+      if (text.starts_with(tags_.open)) {
+        held_ = text.substr(tags_.open.size());
         state_ = State::Thinking;
         return true;
       }
-      if (!at_end && kOpen.starts_with(text)) return false;
+      if (!at_end && tags_.open.starts_with(text)) return false;
       state_ = State::Content;
       return true;
     }
     case State::Thinking: {
       if (!has_text_) held_.erase(0, skip_blank(held_));
-      const std::size_t close = held_.find(kClose);
+      const std::size_t close = held_.find(tags_.close);
       const bool closed = close != std::string::npos;
-      std::size_t end = closed ? close : held_.size() - partial_tag_size(held_, kClose);
+      std::size_t end = closed ? close : held_.size() - partial_tag_size(held_, tags_.close);
       if (closed) {
         const std::size_t last = held_.substr(0, close).find_last_not_of(kBlank);
         end = last == std::string::npos ? 0 : last + 1;
@@ -70,7 +69,7 @@ bool ReasoningSplitter::advance(AnswerPart& out, bool at_end) {
       if (at_end && !closed) end = held_.size();
       out.reasoning += held_.substr(0, end);
       has_text_ = has_text_ || end > 0;
-      held_.erase(0, closed ? close + kClose.size() : end);
+      held_.erase(0, closed ? close + tags_.close.size() : end);
       if (closed) state_ = State::AfterThinking;
       return closed;
     }
@@ -87,9 +86,9 @@ bool ReasoningSplitter::advance(AnswerPart& out, bool at_end) {
   return false;
 }
 
-bool ends_in_thinking(std::string_view prompt) {
+bool ends_in_thinking(std::string_view prompt, const formats::ReasoningTags& tags) {
   const std::size_t last = prompt.find_last_not_of(kBlank);
-  return last != std::string_view::npos && prompt.substr(0, last + 1).ends_with(kOpen);
+  return last != std::string_view::npos && prompt.substr(0, last + 1).ends_with(tags.open);
 }
 
 }  // namespace graft::chat

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "graft/formats/chat_traits.h"
+
 namespace graft::chat {
 
 struct AnswerPart {
@@ -18,8 +20,9 @@ struct AnswerPart {
 // the reasoning are dropped. A <think> later in the text is content.
 class ReasoningSplitter {
  public:
-  // `open`: the prompt already ends with <think>, so the response begins inside the reasoning.
-  explicit ReasoningSplitter(bool open = false);
+  // `open`: the prompt already ends with the opening tag, so the response begins inside the
+  // reasoning. The text of the tags must outlive the splitter.
+  explicit ReasoningSplitter(bool open = false, const formats::ReasoningTags& tags = {});
 
   // Returns the text that is final; a suffix that may become a tag is held back.
   AnswerPart feed(std::string_view text);
@@ -33,12 +36,13 @@ class ReasoningSplitter {
 
   bool advance(AnswerPart& out, bool at_end);
 
+  formats::ReasoningTags tags_;
   State state_;
   bool has_text_ = false;  // whether reasoning other than leading whitespace was returned
   std::string held_;       // input not returned yet
 };
 
-// Whether a prompt ends with an open <think>, as the templates of some reasoning models write it.
-bool ends_in_thinking(std::string_view prompt);
+// Whether a prompt ends with an opening tag, as the templates of some reasoning models write it.
+bool ends_in_thinking(std::string_view prompt, const formats::ReasoningTags& tags = {});
 
 }  // namespace graft::chat

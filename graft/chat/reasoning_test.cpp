@@ -60,6 +60,18 @@ TEST(ReasoningSplitter, StreamsReasoning) {
   EXPECT_EQ(splitter.feed("\nx").content, "x");
 }
 
+TEST(ReasoningSplitter, TakesTheTagsOfAFamily) {
+  constexpr formats::ReasoningTags kTags = {.open = "[THINK]", .close = "[/THINK]"};
+  ReasoningSplitter splitter(false, kTags);
+  AnswerPart part = splitter.feed("[THINK]a <think>[/THI");
+  EXPECT_EQ(part.reasoning, "a <think>");
+  part = splitter.feed("NK] b");
+  EXPECT_EQ(part.reasoning, "");
+  EXPECT_EQ(part.content, "b");
+  EXPECT_TRUE(ends_in_thinking("x[THINK]\n", kTags));
+  EXPECT_FALSE(ends_in_thinking("x<think>\n", kTags));
+}
+
 TEST(ReasoningSplitter, DetectsAnOpenTagAtTheEndOfAPrompt) {
   EXPECT_TRUE(ends_in_thinking("<|assistant|>\n<think>\n"));
   EXPECT_FALSE(ends_in_thinking("<|assistant|>\n<think>\n\n</think>\n"));

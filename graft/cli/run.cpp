@@ -73,8 +73,10 @@ void print_json(const SplitAnswer& answer, const AnswerStats& stats) {
 }
 
 // Prints the answer without reasoning; --json includes the reasoning.
-int run_one(const Options& options, api::LLM& llm, const api::Prompt& prompt, bool in_thinking) {
-  chat::ReasoningSplitter splitter(in_thinking);
+int run_one(const Options& options,
+            api::LLM& llm,
+            const api::Prompt& prompt,
+            chat::ReasoningSplitter splitter) {
   SplitAnswer answer;
   const auto add = [&](const chat::AnswerPart& part) {
     answer.reasoning += part.reasoning;
@@ -107,7 +109,7 @@ int run_prompt(const Options& options) {
   options.context.apply_to(config.engine);
   config.engine.max_num_seqs = 1;
   const auto llm = options.model.open(config);
-  if (options.raw) return run_one(options, *llm, text, false);
+  if (options.raw) return run_one(options, *llm, text, chat::ReasoningSplitter());
   const api::ChatFormat format(*llm, options.sampling.chat_template);
   if (!format.warning().empty()) warn(format.warning());
   api::Conversation conversation;
@@ -116,7 +118,8 @@ int run_prompt(const Options& options) {
   conversation.messages.push_back({{"role", "user"}, {"content", text}});
   conversation.thinking = options.sampling.thinking();
   const api::ChatPrompt prompt = format.prompt(conversation);
-  return run_one(options, *llm, prompt.tokens, prompt.in_thinking);
+  return run_one(options, *llm, prompt.tokens,
+                 chat::ReasoningSplitter(prompt.in_thinking, prompt.reasoning));
 }
 
 int run_batch_file(const Options& options) {

@@ -148,7 +148,7 @@ class Batch : public std::enable_shared_from_this<Batch> {
     if (!line.raw) {
       const api::ChatPrompt made = format.prompt(line.conversation);
       prompt = made.tokens;
-      answers_[index]->splitter = chat::ReasoningSplitter(made.in_thinking);
+      answers_[index]->splitter = chat::ReasoningSplitter(made.in_thinking, made.reasoning);
     }
     llm_.submit(prompt, line.params, [self = shared_from_this(), index](const api::Update& update) {
       self->add(index, update);

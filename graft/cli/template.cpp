@@ -14,6 +14,7 @@
 #include "graft/cli/options/model_options.h"
 #include "graft/cli/terminal.h"
 #include "graft/models/checkpoint.h"
+#include "graft/models/families/family.h"
 
 namespace graft::cli {
 namespace {
@@ -57,15 +58,20 @@ void read_variables(const Options& options, chat::RenderInput& input) {
 void render(const Options& options) {
   chat::RenderInput input;
   formats::TokenizerData data;
-  if (!options.model.text.empty() || options.chat_template.empty())
-    data = models::open_checkpoint(options.model.path())->tokenizer();
+  formats::ChatTraits traits;
+  if (!options.model.text.empty() || options.chat_template.empty()) {
+    const auto checkpoint = models::open_checkpoint(options.model.path());
+    data = checkpoint->tokenizer();
+    if (const models::Family* family = checkpoint->config().family) traits = family->chat;
+  }
   chat::set_special_tokens(input, data);
   if (options.has_bos) input.bos_token = options.bos;
   if (options.has_eos) input.eos_token = options.eos;
   input.add_generation_prompt = !options.no_generation_prompt;
   read_conversation(options, input);
   read_variables(options, input);
-  const chat::SelectedTemplate selected = chat::select_template(data, options.chat_template);
+  const chat::SelectedTemplate selected =
+      chat::select_template(data, options.chat_template, traits);
   if (!selected.warning.empty()) warn(selected.warning);
   const std::string text = selected.chat_template.render(input);
   std::fwrite(text.data(), 1, text.size(), stdout);

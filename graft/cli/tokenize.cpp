@@ -16,6 +16,7 @@
 #include "graft/cli/commands.h"
 #include "graft/cli/options/model_options.h"
 #include "graft/formats/read_tokenizer.h"
+#include "graft/models/families/family.h"
 #include "graft/tokenizer/tokenizer.h"
 
 namespace graft::cli {
@@ -36,7 +37,7 @@ Tokenizer open_tokenizer(const ModelChoice& model) {
   const std::filesystem::path path = model.path();
   const formats::TokenizerData data = formats::read_tokenizer(path);
   if (data.empty()) fail(path.string(), ": has no tokenizer");
-  return Tokenizer(data);
+  return Tokenizer(data, models::pre_tokenizer_names());
 }
 
 std::string read_input() {

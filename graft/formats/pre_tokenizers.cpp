@@ -1,6 +1,6 @@
 #include "graft/formats/pre_tokenizers.h"
 
-#include <utility>
+#include <algorithm>
 
 namespace graft::formats {
 namespace {
@@ -99,37 +99,31 @@ constexpr std::array kRows = {
                   R"([\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
                   R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
                   "bytelevel"},
-        .ignore_merges = true},
+        .ignore_merges = true,
+        .ids_are_ranks = true},
 };
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 26> kAliases = {{
-    {"", "gpt-2"},
-    {"default", "gpt-2"},
-    {"phi-2", "gpt-2"},
-    {"modern-bert", "gpt-2"},
-    {"jina-es", "gpt-2"},
-    {"jina-de", "gpt-2"},
-    {"jina-v2-es", "gpt-2"},
-    {"jina-v2-de", "gpt-2"},
-    {"olmo", "mpt"},
-    {"starcoder", "smollm"},
-    {"refact", "smollm"},
-    {"command-r", "smollm"},
-    {"codeshell", "smollm"},
-    {"exaone", "smollm"},
-    {"minerva-7b", "smollm"},
-    {"llama3", "llama-bpe"},
-    {"llama-v3", "llama-bpe"},
-    {"falcon3", "llama-bpe"},
-    {"pixtral", "llama-bpe"},
-    {"chatglm-bpe", "glm4"},
-    {"stablelm2", "qwen2"},
-    {"deepseek-r1-qwen", "qwen2"},
-    {"megrez", "qwen2"},
-    {"llama4", "gpt-4o"},
-    {"joyai-llm", "deepseek-v3"},
-    {"hunyuan-dense", "deepseek-v3"},
-}};
+// Names that belong to no model family of ours.
+constexpr std::array kOtherNames = {
+    PreTokenizerName{"",              "gpt-2"},
+    PreTokenizerName{"default",       "gpt-2"},
+    PreTokenizerName{"phi-2",         "gpt-2"},
+    PreTokenizerName{"modern-bert",   "gpt-2"},
+    PreTokenizerName{"jina-es",       "gpt-2"},
+    PreTokenizerName{"jina-de",       "gpt-2"},
+    PreTokenizerName{"jina-v2-es",    "gpt-2"},
+    PreTokenizerName{"jina-v2-de",    "gpt-2"},
+    PreTokenizerName{"olmo",          "mpt"},
+    PreTokenizerName{"starcoder",     "smollm"},
+    PreTokenizerName{"refact",        "smollm"},
+    PreTokenizerName{"command-r",     "smollm"},
+    PreTokenizerName{"codeshell",     "smollm"},
+    PreTokenizerName{"exaone",        "smollm"},
+    PreTokenizerName{"minerva-7b",    "smollm"},
+    PreTokenizerName{"stablelm2",     "qwen2"},
+    PreTokenizerName{"llama4",        "gpt-4o"},
+    PreTokenizerName{"hunyuan-dense", "deepseek-v3"},
+};
 // clang-format on
 
 }  // namespace
@@ -138,14 +132,16 @@ std::span<const NamedPreTokenizer> named_pre_tokenizers() {
   return kRows;
 }
 
-const NamedPreTokenizer* find_named_pre_tokenizer(std::string_view name) {
-  for (const auto& [alias, of] : kAliases) {
-    if (name == alias) name = of;
+const NamedPreTokenizer* find_named_pre_tokenizer(std::string_view name,
+                                                  std::span<const PreTokenizerName> names) {
+  for (const auto rows : {names, std::span<const PreTokenizerName>(kOtherNames)}) {
+    const auto found = std::ranges::find(rows, name, &PreTokenizerName::name);
+    if (found == rows.end()) continue;
+    name = found->definition;
+    break;
   }
-  for (const NamedPreTokenizer& row : kRows) {
-    if (row.name == name) return &row;
-  }
-  return nullptr;
+  const auto* row = std::ranges::find(kRows, name, &NamedPreTokenizer::name);
+  return row == kRows.end() ? nullptr : row;
 }
 
 }  // namespace graft::formats

@@ -17,15 +17,24 @@ struct NamedPreTokenizer {
   std::array<std::string_view, 7> steps;
   bool nfc = false;            // NFC normalization before the steps
   bool ignore_merges = false;  // a word that is a token is not merged from parts
+  bool ids_are_ranks = false;  // files without merges: lower ids merge first
   bool add_bos = false;        // unless the file says otherwise
   // A token by which a vocabulary of this name is told from one of another name with the same
   // steps; empty: none.
   std::string_view marker_token = {};
 };
 
+// A value of tokenizer.ggml.pre and the definition it stands for.
+struct PreTokenizerName {
+  std::string_view name;
+  std::string_view definition;  // NamedPreTokenizer::name
+};
+
 std::span<const NamedPreTokenizer> named_pre_tokenizers();
 
-// By its name or an alias; null for an unknown name.
-const NamedPreTokenizer* find_named_pre_tokenizer(std::string_view name);
+// Searches `names` (those of the model families), then the names that belong to no family of ours,
+// then the definitions. Null for an unknown name.
+const NamedPreTokenizer* find_named_pre_tokenizer(std::string_view name,
+                                                  std::span<const PreTokenizerName> names = {});
 
 }  // namespace graft::formats

@@ -1,11 +1,19 @@
 #include "graft/models/make_blueprint.h"
 
+#include <span>
+#include <vector>
+
 #include "graft/base/error.h"
 #include "graft/models/build.h"
 #include "graft/models/families/family.h"
 
 namespace graft::models {
 namespace {
+
+template <class T>
+void append(std::vector<T>& list, std::span<const T> rows) {
+  list.insert(list.end(), rows.begin(), rows.end());
+}
 
 plan::Blueprint build(const ModelConfig& config, const Checkpoint* checkpoint) {
   const std::string subject = config.name.empty() ? "the model" : config.name;
@@ -18,8 +26,8 @@ plan::Blueprint build(const ModelConfig& config, const Checkpoint* checkpoint) {
   Builder builder(config, checkpoint);
   plan::Blueprint blueprint = config.family->build(builder);
   for (const Family* family : families()) {
-    blueprint.class_aliases.insert(blueprint.class_aliases.end(), family->ktransformers.begin(),
-                                   family->ktransformers.end());
+    append(blueprint.class_aliases, family->ktransformers_classes);
+    append(blueprint.class_bases, family->class_bases);
   }
   return blueprint;
 }

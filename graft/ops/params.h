@@ -7,6 +7,8 @@
 #include <variant>
 #include <vector>
 
+#include "graft/kernels/router_types.h"
+
 namespace graft::ops {
 
 struct NoParams {};
@@ -75,8 +77,8 @@ struct MlpParams {
 };
 
 struct RouterParams {
-  enum class Scoring : std::uint8_t { Softmax, Sigmoid };
-  enum class Method : std::uint8_t { Greedy, GroupLimitedGreedy, NoauxTc };
+  using Scoring = kernels::RouterScoring;
+  using Method = kernels::RouterMethod;
 
   std::int64_t hidden_size = 0;
   std::int64_t num_experts = 0;

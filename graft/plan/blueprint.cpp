@@ -1,47 +1,21 @@
 #include "graft/plan/blueprint.h"
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 
 namespace graft::plan {
 namespace {
 
-struct Inheritance {
-  std::string_view derived;
-  std::string_view base;
+// A class without a row derives from Module only. Rows of model families are in the blueprint.
+constexpr std::array kClassBases = {
+    ClassBase{"NonDynamicallyQuantizableLinear", "Linear"},
 };
 
-// Base classes as in the modeling files of KTransformers and Hugging Face. A class without a row
-// derives from Module only. The last three rows are renames between versions of those files.
-// clang-format off
-constexpr std::array kInheritance = {
-    Inheritance{"DeepseekV2LinearScalingRotaryEmbedding",     "DeepseekV2RotaryEmbedding"},
-    Inheritance{"DeepseekV2DynamicNTKScalingRotaryEmbedding", "DeepseekV2RotaryEmbedding"},
-    Inheritance{"DeepseekV2YarnRotaryEmbedding",              "DeepseekV2RotaryEmbedding"},
-    Inheritance{"DeepseekV3LinearScalingRotaryEmbedding",     "DeepseekV3RotaryEmbedding"},
-    Inheritance{"DeepseekV3DynamicNTKScalingRotaryEmbedding", "DeepseekV3RotaryEmbedding"},
-    Inheritance{"DeepseekV3YarnRotaryEmbedding",              "DeepseekV3RotaryEmbedding"},
-    Inheritance{"LlamaLinearScalingRotaryEmbedding",          "LlamaRotaryEmbedding"},
-    Inheritance{"LlamaDynamicNTKScalingRotaryEmbedding",      "LlamaRotaryEmbedding"},
-    Inheritance{"DeepseekV2FlashAttention2",                  "DeepseekV2Attention"},
-    Inheritance{"DeepseekV3FlashAttention2",                  "DeepseekV3Attention"},
-    Inheritance{"LlamaFlashAttention2",                       "LlamaAttention"},
-    Inheritance{"LlamaSdpaAttention",                         "LlamaAttention"},
-    Inheritance{"MixtralFlashAttention2",                     "MixtralAttention"},
-    Inheritance{"MixtralSdpaAttention",                       "MixtralAttention"},
-    Inheritance{"Qwen2MoeFlashAttention2",                    "Qwen2MoeAttention"},
-    Inheritance{"Qwen2MoeSdpaAttention",                      "Qwen2MoeAttention"},
-    Inheritance{"NonDynamicallyQuantizableLinear",            "Linear"},
-
-    Inheritance{"DeepseekV3TopkRouter",                       "MoEGate"},
-    Inheritance{"DeepseekV2MoEGate",                          "MoEGate"},
-    Inheritance{"Qwen3MoeRotaryEmbedding",                    "Qwen2MoeRotaryEmbedding"},
-};
-// clang-format on
-
-std::string_view direct_base(std::string_view class_name) {
-  for (const Inheritance& row : kInheritance) {
-    if (row.derived == class_name) return row.base;
+std::string_view direct_base(std::string_view class_name, std::span<const ClassBase> more) {
+  for (const std::span<const ClassBase> rows : {std::span<const ClassBase>(kClassBases), more}) {
+    const auto found = std::ranges::find(rows, class_name, &ClassBase::derived);
+    if (found != rows.end()) return found->base;
   }
   return {};
 }
@@ -107,11 +81,13 @@ void Blueprint::visit(const std::function<void(const ModuleSpec&)>& visitor) con
   visit_module(root, visitor);
 }
 
-bool is_instance(std::string_view class_name, std::string_view base) {
+bool is_instance(std::string_view class_name,
+                 std::string_view base,
+                 std::span<const ClassBase> bases) {
   class_name = last_component(class_name);
   base = last_component(base);
   if (base == "Module" || is_pretrained_model_of(class_name, base)) return true;
-  for (; !class_name.empty(); class_name = direct_base(class_name)) {
+  for (; !class_name.empty(); class_name = direct_base(class_name, bases)) {
     if (class_name == base) return true;
   }
   return false;

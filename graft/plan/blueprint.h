@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,12 @@ struct ModuleSpec {
   std::string_view last_name() const;  // "self_attn"
 };
 
+// A class and its direct base, as in the modeling files of KTransformers and Hugging Face.
+struct ClassBase {
+  std::string_view derived;
+  std::string_view base;
+};
+
 struct Blueprint {
   std::string model_name;
   std::string family;  // model_type: "deepseek_v3"
@@ -47,6 +54,7 @@ struct Blueprint {
   double expert_share = 1.0;  // share of the routed experts' weights that one token uses
   // KTransformers' classes for model families: rules may name those of any family.
   std::vector<ClassAlias> class_aliases = {};
+  std::vector<ClassBase> class_bases = {};  // of the module classes of all model families
 
   const ModuleSpec* find(std::string_view name) const;  // null when no module has the name
   // Depth first, parents before children.
@@ -54,6 +62,9 @@ struct Blueprint {
 };
 
 // Whether a class is `base` or derives from it. Rules match as KTransformers' isinstance does.
-bool is_instance(std::string_view class_name, std::string_view base);
+// `bases` are those of the model families (Blueprint::class_bases).
+bool is_instance(std::string_view class_name,
+                 std::string_view base,
+                 std::span<const ClassBase> bases = {});
 
 }  // namespace graft::plan

@@ -27,7 +27,8 @@ std::string lines_text(const std::set<int>& lines) {
 
 }  // namespace
 
-Matcher::Matcher(const RuleFile& file, Collector& findings) : findings_(findings) {
+Matcher::Matcher(const RuleFile& file, std::span<const ClassBase> class_bases, Collector& findings)
+    : class_bases_(class_bases), findings_(findings) {
   for (const Rule& rule : file.rules) {
     Entry entry{.rule = &rule, .name = std::nullopt, .usable = !rule.broken, .shadowed_by = {}};
     if (entry.usable && rule.name_regex) {
@@ -47,7 +48,9 @@ bool Matcher::matches(Entry& entry, const ModuleSpec& module) {
   if (!entry.usable) return false;
   if (rule.role && *rule.role != module.role) return false;
   if (!rule.layers.empty() && !in_layers(rule.layers, module.layer)) return false;
-  if (!rule.class_name.empty() && !is_instance(module.class_name, rule.class_name)) return false;
+  if (!rule.class_name.empty() && !is_instance(module.class_name, rule.class_name, class_bases_)) {
+    return false;
+  }
   if (!entry.name) return true;
   try {
     return entry.name->search(module.name);

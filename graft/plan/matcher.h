@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "graft/base/text/regex.h"
@@ -16,8 +17,8 @@ namespace graft::plan {
 
 class Matcher {
  public:
-  // `file` outlives the matcher.
-  Matcher(const RuleFile& file, Collector& findings);
+  // `file` and `class_bases` (Blueprint::class_bases) outlive the matcher.
+  Matcher(const RuleFile& file, std::span<const ClassBase> class_bases, Collector& findings);
 
   // Index of the first rule that matches. Null when none does or when `stopped_by`, a rule of an
   // ancestor with `recursive: false`, is set. All rules are tried, to count the shadowed ones.
@@ -37,6 +38,7 @@ class Matcher {
   };
   bool matches(Entry& entry, const ModuleSpec& module);
 
+  std::span<const ClassBase> class_bases_;
   Collector& findings_;
   std::vector<Entry> entries_;
 };

@@ -69,7 +69,7 @@ class Planner {
       : registry_(registry),
         machine_(machine),
         findings_(rules.path),
-        matcher_(rules, findings_),
+        matcher_(rules, blueprint.class_bases, findings_),
         default_device_(default_device(registry, machine)) {
     plan_.blueprint = &blueprint;
     plan_.registry = &registry;

@@ -50,6 +50,8 @@ class Builder {
                                {"KDeepseekV2Attention", Role::Attention},
                                {"KDeepseekV2Model", Role::Model},
                                {"KQwen2MoeMLP", Role::Mlp}};
+    blueprint.class_bases = {{"DeepseekV2YarnRotaryEmbedding", "DeepseekV2RotaryEmbedding"},
+                             {"DeepseekV3YarnRotaryEmbedding", "DeepseekV3RotaryEmbedding"}};
     const std::string root_class =
         shape_.causal_lm.empty() ? shape_.prefix + "ForCausalLM" : shape_.causal_lm;
     blueprint.root = module("", root_class, Role::Model, -1);

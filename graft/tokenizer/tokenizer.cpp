@@ -32,8 +32,10 @@ constexpr std::size_t kBytesPerToken = 3;
 // Scratch buffers with more elements than this are freed after the call.
 constexpr std::size_t kMaxRetained = std::size_t{1} << 18U;
 
-Spec spec_of(const formats::TokenizerData& data, const Vocabulary& vocabulary) {
-  return data.tokenizer_json.empty() ? spec_from_gguf(data, vocabulary)
+Spec spec_of(const formats::TokenizerData& data,
+             const Vocabulary& vocabulary,
+             std::span<const formats::PreTokenizerName> names) {
+  return data.tokenizer_json.empty() ? spec_from_gguf(data, vocabulary, names)
                                      : spec_from_json(data, vocabulary);
 }
 
@@ -70,9 +72,10 @@ AddedTokens added_of(const Spec& spec, bool is_normalized, const Normalizer& nor
 
 }  // namespace
 
-Tokenizer::State::State(const formats::TokenizerData& data)
+Tokenizer::State::State(const formats::TokenizerData& data,
+                        std::span<const formats::PreTokenizerName> names)
     : vocabulary(data),
-      spec(spec_of(data, vocabulary)),
+      spec(spec_of(data, vocabulary, names)),
       bytes(decoded_tokens(spec, vocabulary)),
       bos(checked(data.bos_id, "BOS", vocabulary)),
       eos(checked(data.eos_id, "EOS", vocabulary)),
@@ -210,8 +213,9 @@ std::vector<TokenId> Tokenizer::State::encode(std::string_view text,
   return out;
 }
 
-Tokenizer::Tokenizer(const formats::TokenizerData& data)
-    : state_(std::make_unique<const State>(data)) {}
+Tokenizer::Tokenizer(const formats::TokenizerData& data,
+                     std::span<const formats::PreTokenizerName> names)
+    : state_(std::make_unique<const State>(data, names)) {}
 
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;

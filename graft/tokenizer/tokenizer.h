@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graft/formats/pre_tokenizers.h"
 #include "graft/formats/tokenizer_data.h"
 #include "graft/tokenizer/spec/spec.h"
 
@@ -27,8 +28,10 @@ struct EncodeOptions {
 
 class Tokenizer {
  public:
-  // Throws Error that names the entry when the vocabulary is inconsistent.
-  explicit Tokenizer(const formats::TokenizerData& data);
+  // `names`: values of tokenizer.ggml.pre that the model families add to the general ones. Throws
+  // Error that names the entry when the vocabulary is inconsistent.
+  explicit Tokenizer(const formats::TokenizerData& data,
+                     std::span<const formats::PreTokenizerName> names = {});
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   Tokenizer(const Tokenizer&) = delete;

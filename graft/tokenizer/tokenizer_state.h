@@ -31,7 +31,7 @@ struct EncodeScratch {
 
 class Tokenizer::State {
  public:
-  explicit State(const formats::TokenizerData& data);
+  State(const formats::TokenizerData& data, std::span<const formats::PreTokenizerName> names);
 
   std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options) const;
 

@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(ByteLevel,
                                          test::byte_level("gpt-4o"),
                                          test::byte_level("kimi-k2"),
                                          test::byte_level("smollm"),
-                                         test::byte_level("chatglm-bpe")));
+                                         test::byte_level("glm4")));
 
 TEST(Tokenizer, SentencePieceRoundTrip) {
   const Tokenizer tokenizer(test::sentencepiece());
@@ -201,6 +201,16 @@ TEST(Tokenizer, IsThreadSafe) {
   for (std::thread& thread : threads)
     thread.join();
   EXPECT_EQ(num_mismatches, std::vector<int>(4, 0));
+}
+
+TEST(Tokenizer, FindsThePreTokenizerByTheNamesOfAFamily) {
+  constexpr formats::PreTokenizerName kNames[] = {{"family-name", "qwen2"}};
+  const std::string text = "it's 12345 e\u0301";
+  const test::TokenizerData named = test::byte_level("family-name");
+  EXPECT_EQ(Tokenizer(named, kNames).encode(text),
+            Tokenizer(test::byte_level("qwen2")).encode(text));
+  EXPECT_EQ(test::error_of([&] { const Tokenizer tokenizer(named); }),
+            "pre-tokenizer \"family-name\" is not supported");
 }
 
 std::string error_for(const test::TokenizerData& data) {

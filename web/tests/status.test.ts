@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { parseMetrics } from "../src/metrics";
 import { roundUp } from "../src/status/scale";
-import { bytesText, columns, layerOf, timeShades, timeText, type Placement } from "../src/status/plan";
+import { bytesText, columns, deviceText, layerOf, timeShades, timeText, type Placement } from "../src/status/plan";
 import { point, reading } from "../src/status/readings";
 
 const text = (tokens: number, hits: number) => `
@@ -68,4 +68,17 @@ it("shades blocks by their time, where it was measured", () => {
   const shades = timeShades(list)!;
   expect(list.map((item) => shades.get(item))).toEqual([0.15, 1, 0.15 + 0.85 / 2]);
   expect(list.map(timeText)).toEqual([undefined, "500 ms", "1 ms"]);
+});
+
+it("names the part of each device that runs a module", () => {
+  const whole = [{ device: "cuda:0", part: null, weight_bytes: 4 }];
+  const split = [
+    { device: "cuda:0", part: "experts 0-15", weight_bytes: 1 },
+    { device: "cpu", part: "experts 16-127", weight_bytes: 3 },
+  ];
+  const one = { ...placement("a", 4), prefill_device: "cuda:0" };
+  expect([deviceText(one, "generate"), deviceText(one, "prefill")]).toEqual(["cpu", "cuda:0"]);
+  const many = { ...one, shares: { generate: split, prefill: whole } };
+  expect(deviceText(many, "generate")).toBe("cuda:0 experts 0-15 + cpu experts 16-127");
+  expect(deviceText(many, "prefill")).toBe("cuda:0");
 });

@@ -86,7 +86,7 @@ const AnswerStats& Session::ask(const std::string& text, const Show& show) {
   conversation.thinking = thinking;
   const api::ChatPrompt prompt = format_->prompt(conversation);
 
-  chat::ReasoningSplitter splitter(prompt.in_thinking);
+  chat::ReasoningSplitter splitter(prompt.in_thinking, prompt.reasoning);
   chat::AnswerPart answer;
   const auto add = [&](const chat::AnswerPart& part) {
     answer.reasoning += part.reasoning;

@@ -3,8 +3,7 @@
 // with a correction bias. Next-token-prediction layers follow the last layer that the config
 // counts; nothing is built for them.
 
-#include "graft/models/config/hf_keys.h"
-#include "graft/models/families/family.h"
+#include "graft/models/families/common.h"
 
 namespace graft::models {
 namespace {
@@ -91,13 +90,21 @@ std::string rope_class(const Builder& build) {
 plan::Blueprint build_deepseek(Builder& build) {
   const std::string rotary = rope_class(build);
   const MoeNames names{.moe_class = build.class_name("MoE"), .router_class = "MoEGate"};
-  return build.causal_lm([&](std::int64_t layer) {
-    const bool is_sparse = build.config().layer_has_experts(layer);
-    return build.decoder_layer(
-        layer, build.latent_attention(layer, rotary),
-        is_sparse ? build.moe(layer, names, build.shared_experts(layer)) : build.mlp(layer));
-  });
+  return build_sparse(
+      build, names, [&](std::int64_t layer) { return build.latent_attention(layer, rotary); },
+      [&](std::int64_t layer) { return build.shared_experts(layer); });
 }
+
+constexpr std::array kV2PreTokenizers = {
+    formats::PreTokenizerName{"deepseek-llm", "deepseek-llm"},
+    formats::PreTokenizerName{"deepseek-coder", "deepseek-coder"},
+};
+
+constexpr std::array kV3PreTokenizers = {
+    formats::PreTokenizerName{"deepseek-v3", "deepseek-v3"},
+    formats::PreTokenizerName{"kimi-k2", "kimi-k2"},
+    formats::PreTokenizerName{"joyai-llm", "deepseek-v3"},
+};
 
 // clang-format off
 constexpr std::array kV2Classes = {
@@ -106,6 +113,14 @@ constexpr std::array kV2Classes = {
     plan::ClassAlias{"KDeepseekV2AttentionW8A8A2",      ops::Role::Attention, plan::Platform::Npu},
     plan::ClassAlias{"KDeepseekV2AttentionW8A8A2Serve", ops::Role::Attention, plan::Platform::Npu},
     plan::ClassAlias{"KDeepseekV2Model",                ops::Role::Model},
+};
+
+constexpr std::array kV2Bases = {
+    plan::ClassBase{"DeepseekV2LinearScalingRotaryEmbedding",     "DeepseekV2RotaryEmbedding"},
+    plan::ClassBase{"DeepseekV2DynamicNTKScalingRotaryEmbedding", "DeepseekV2RotaryEmbedding"},
+    plan::ClassBase{"DeepseekV2YarnRotaryEmbedding",              "DeepseekV2RotaryEmbedding"},
+    plan::ClassBase{"DeepseekV2FlashAttention2",                  "DeepseekV2Attention"},
+    plan::ClassBase{"DeepseekV2MoEGate",                          "MoEGate"},
 };
 
 constexpr std::array kV3Classes = {
@@ -118,6 +133,14 @@ constexpr std::array kV3Classes = {
     plan::ClassAlias{"kDeepseekV3MLP",          ops::Role::Mlp},
     plan::ClassAlias{"KDeepseekV3MLPW8A8A2V1",  ops::Role::Mlp, plan::Platform::Npu},
     plan::ClassAlias{"KDeepseekV3MLPW8A8A2V2",  ops::Role::Mlp, plan::Platform::Npu},
+};
+
+constexpr std::array kV3Bases = {
+    plan::ClassBase{"DeepseekV3LinearScalingRotaryEmbedding",     "DeepseekV3RotaryEmbedding"},
+    plan::ClassBase{"DeepseekV3DynamicNTKScalingRotaryEmbedding", "DeepseekV3RotaryEmbedding"},
+    plan::ClassBase{"DeepseekV3YarnRotaryEmbedding",              "DeepseekV3RotaryEmbedding"},
+    plan::ClassBase{"DeepseekV3FlashAttention2",                  "DeepseekV3Attention"},
+    plan::ClassBase{"DeepseekV3TopkRouter",                       "MoEGate"},
 };
 // clang-format on
 
@@ -136,8 +159,11 @@ extern const Family kDeepseekV2 = {
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMla, rows::kMlp,
                 rows::kExperts, rows::kRouterAndFusedExperts, rows::kSharedExperts, rows::kNextn},
     .fused = rows::kFusedExperts,
+    .pre_tokenizers = kV2PreTokenizers,
+    .chat = {.tool_calls = formats::ToolCallFormat::DeepSeek},
     .build = build_deepseek,
-    .ktransformers = kV2Classes,
+    .ktransformers_classes = kV2Classes,
+    .class_bases = kV2Bases,
 };
 
 extern const Family kDeepseekV3 = {
@@ -154,8 +180,11 @@ extern const Family kDeepseekV3 = {
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMla, rows::kMlp,
                 rows::kExperts, rows::kRouterAndFusedExperts, rows::kSharedExperts, rows::kNextn},
     .fused = rows::kFusedExperts,
+    .pre_tokenizers = kV3PreTokenizers,
+    .chat = {.builtin_template = "deepseek-v3", .tool_calls = formats::ToolCallFormat::DeepSeek},
     .build = build_deepseek,
-    .ktransformers = kV3Classes,
+    .ktransformers_classes = kV3Classes,
+    .class_bases = kV3Bases,
 };
 
 }  // namespace graft::models

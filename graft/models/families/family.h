@@ -8,8 +8,10 @@
 #include <string>
 #include <string_view>
 
+#include "graft/formats/chat_traits.h"
 #include "graft/formats/gguf/gguf_fields.h"
 #include "graft/formats/huggingface/fields.h"
+#include "graft/formats/pre_tokenizers.h"
 #include "graft/models/build.h"
 #include "graft/models/config/model_config.h"
 #include "graft/models/families/tensor_rows.h"
@@ -70,11 +72,19 @@ struct Family {
   std::array<NamePrefix, 2> text_prefixes = {};
   NamePrefix renamed = {};  // inside a name: recent versions of transformers write `stored`
 
+  // The values of tokenizer.ggml.pre in this family's files. Several families may list the same.
+  std::span<const formats::PreTokenizerName> pre_tokenizers = {};
+
+  // Used where the model's chat template does not decide.
+  formats::ChatTraits chat = {};
+
   // ModelConfig → module tree.
   plan::Blueprint (*build)(Builder& build);
 
-  // KTransformers' classes for this family's modules, for its rule files.
-  std::span<const plan::ClassAlias> ktransformers = {};
+  // For rule files of KTransformers: its classes for this family's modules, and which module
+  // classes of the modeling files derive from which (or were renamed to which).
+  std::span<const plan::ClassAlias> ktransformers_classes = {};
+  std::span<const plan::ClassBase> class_bases = {};
 
   std::string_view model_type() const { return model_types[0]; }
 };
@@ -86,6 +96,10 @@ std::span<const Family* const> families();
 const Family* find_family(std::string_view model_type);
 // By one of config.json's "architectures"; null when no family has it.
 const Family* find_family_of_class(std::span<const std::string> classes);
+
+// The pre-tokenizer names of all families: a file may combine the tensors of one family with the
+// vocabulary of another.
+std::span<const formats::PreTokenizerName> pre_tokenizer_names();
 
 // "llama, mistral, …" for messages.
 std::string supported_model_types();

@@ -1,7 +1,9 @@
 #include "graft/models/families/family.h"
 
+#include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -45,16 +47,55 @@ TEST(Families, FilesAreReadBackAsTheFamilyThatWroteThem) {
   }
 }
 
+// Names of a vocabulary stand for the same definition in every family.
+TEST(Families, PreTokenizersAreDefined) {
+  std::map<std::string_view, std::string_view> definitions;
+  for (const formats::PreTokenizerName& row : pre_tokenizer_names()) {
+    const auto [entry, is_new] = definitions.emplace(row.name, row.definition);
+    EXPECT_EQ(entry->second, row.definition) << row.name;
+    const auto* found = formats::find_named_pre_tokenizer(row.name, pre_tokenizer_names());
+    ASSERT_NE(found, nullptr) << row.name;
+    EXPECT_EQ(found->name, row.definition);
+  }
+  EXPECT_EQ(definitions["chatglm-bpe"], "glm4");
+  EXPECT_EQ(definitions["deepseek-r1-qwen"], "qwen2");
+  const auto* general = formats::find_named_pre_tokenizer("default", pre_tokenizer_names());
+  ASSERT_NE(general, nullptr);
+  EXPECT_EQ(general->name, "gpt-2");
+}
+
 // KTransformers' replacement classes: 63 in all, of which these belong to one family.
 TEST(Families, ClassesOfKTransformersAreUnique) {
   std::set<std::string_view> names;
   for (const Family* family : families()) {
-    for (const plan::ClassAlias& alias : family->ktransformers) {
+    for (const plan::ClassAlias& alias : family->ktransformers_classes) {
       EXPECT_TRUE(names.insert(alias.name).second) << alias.name;
       EXPECT_EQ(plan::find_class_alias(alias.name), nullptr) << alias.name;
     }
   }
   EXPECT_EQ(names.size(), 37U);
+}
+
+TEST(Families, ClassesDeriveFromTheirBases) {
+  std::vector<plan::ClassBase> bases;
+  std::set<std::string_view> derived;
+  for (const Family* family : families()) {
+    for (const plan::ClassBase& row : family->class_bases) {
+      EXPECT_TRUE(derived.insert(row.derived).second) << row.derived;
+      bases.push_back(row);
+    }
+  }
+  EXPECT_EQ(bases.size(), 19U);
+  const auto is_instance = [&](std::string_view class_name, std::string_view base) {
+    return plan::is_instance(class_name, base, bases);
+  };
+  EXPECT_TRUE(is_instance("DeepseekV3YarnRotaryEmbedding",
+                          "ktransformers.models.modeling_deepseek_v3.DeepseekV3RotaryEmbedding"));
+  EXPECT_FALSE(is_instance("DeepseekV3RotaryEmbedding", "DeepseekV3YarnRotaryEmbedding"));
+  EXPECT_FALSE(is_instance("DeepseekV3YarnRotaryEmbedding", "DeepseekV2RotaryEmbedding"));
+  EXPECT_TRUE(is_instance("MixtralSdpaAttention", "MixtralAttention"));
+  EXPECT_TRUE(is_instance("LlamaDynamicNTKScalingRotaryEmbedding", "LlamaRotaryEmbedding"));
+  EXPECT_TRUE(is_instance("Qwen3MoeRotaryEmbedding", "Qwen2MoeRotaryEmbedding"));
 }
 
 }  // namespace

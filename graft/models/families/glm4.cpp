@@ -2,8 +2,7 @@
 // elements of half of each head, a gated MLP whose gate and up projections are one tensor, and
 // sandwich norms: one before and one after each block.
 
-#include "graft/models/config/hf_keys.h"
-#include "graft/models/families/family.h"
+#include "graft/models/families/glm4.h"
 
 namespace graft::models {
 namespace {
@@ -57,6 +56,8 @@ extern const Family kGlm4 = {
     .read_hf = read_hf,
     .tensors = {kLayer, rows::kQueryKey, rows::kAttention},
     .fused = kFused,
+    .pre_tokenizers = kGlmPreTokenizers,
+    .chat = {.prefix = kGlmPrefix},
     .build = build_glm4,
 };
 

@@ -2,8 +2,7 @@
 // model) norms of q and k; routed and shared experts as in DeepSeek-V3. Nothing is built for its
 // next-token-prediction layer.
 
-#include "graft/models/config/hf_keys.h"
-#include "graft/models/families/family.h"
+#include "graft/models/families/glm4.h"
 
 namespace graft::models {
 namespace {
@@ -44,12 +43,9 @@ constexpr std::array kNorms = {
 plan::Blueprint build_glm4_moe(Builder& build) {
   const MoeNames names{.moe_class = build.class_name("MoE"),
                        .router_class = build.class_name("TopkRouter")};
-  return build.causal_lm([&](std::int64_t layer) {
-    const bool is_sparse = build.config().layer_has_experts(layer);
-    return build.decoder_layer(
-        layer, build.attention(layer),
-        is_sparse ? build.moe(layer, names, build.shared_experts(layer)) : build.mlp(layer));
-  });
+  return build_sparse(
+      build, names, [&](std::int64_t layer) { return build.attention(layer); },
+      [&](std::int64_t layer) { return build.shared_experts(layer); });
 }
 
 // clang-format off
@@ -77,8 +73,10 @@ extern const Family kGlm4Moe = {
     .tensors = {kNorms, rows::kQueryKey, rows::kAttention, rows::kMlp, rows::kExperts,
                 rows::kRouterAndFusedExperts, rows::kSharedExperts, rows::kNextn},
     .fused = rows::kFusedExperts,
+    .pre_tokenizers = kGlmPreTokenizers,
+    .chat = {.prefix = kGlmPrefix},
     .build = build_glm4_moe,
-    .ktransformers = kClasses,
+    .ktransformers_classes = kClasses,
 };
 
 }  // namespace graft::models

@@ -2,8 +2,7 @@
 
 #pragma once
 
-#include "graft/models/config/hf_keys.h"
-#include "graft/models/families/family.h"
+#include "graft/models/families/common.h"
 
 namespace graft::models {
 
@@ -22,10 +21,12 @@ inline constexpr HfDefaults kMistralDefaults = {.vocab_size = 32000,
                                                 .num_key_value_heads = 8,
                                                 .max_position_embeddings = 131072};
 
+// Sizes, attention and MLP of Llama: all but RoPE.
+void read_llama_layers(const formats::Fields& fields,
+                       const HfDefaults& defaults,
+                       ModelConfig& config);
+
 // "sliding_window": null means none, an absent key 4096 tokens.
 void read_mistral_window(const formats::Fields& fields, ModelConfig& config);
-
-// norm → attention → add → norm → MLP → add, in every layer.
-plan::Blueprint build_dense(Builder& build);
 
 }  // namespace graft::models

@@ -41,10 +41,7 @@ void read_hf(const Fields& top, ModelConfig& config) {
   const bool is_mistral = type == "mistral";
   if (!is_mistral && type != "llama") text.problem("model_type", type, "llama or mistral");
   const HfDefaults& defaults = is_mistral ? kMistralDefaults : kLlamaDefaults;
-  read_sizes(text, defaults, config);
-  read_head_dim(text, defaults, config);
-  read_attention_bias(text, config);
-  config.mlp_bias = text.boolean("mlp_bias", false);
+  read_llama_layers(text, defaults, config);
   if (is_mistral) read_mistral_window(text, config);
   read_rope(text, defaults, config);
   config.vision = read_vision(top);

@@ -63,6 +63,11 @@ plan::Blueprint build_mixtral(Builder& build) {
 constexpr std::array kClasses = {
     plan::ClassAlias{"KMistralSparseMoEBlock", ops::Role::Moe},
 };
+
+constexpr std::array kBases = {
+    plan::ClassBase{"MixtralFlashAttention2", "MixtralAttention"},
+    plan::ClassBase{"MixtralSdpaAttention",   "MixtralAttention"},
+};
 // clang-format on
 
 }  // namespace
@@ -81,8 +86,10 @@ extern const Family kMixtral = {
     .fused = kFused,
     .experts = {.gate_proj = "w1", .up_proj = "w3", .down_proj = "w2"},
     .renamed = {.plain = ".block_sparse_moe.", .stored = ".mlp."},
+    .chat = {.builtin_template = "mistral"},
     .build = build_mixtral,
-    .ktransformers = kClasses,
+    .ktransformers_classes = kClasses,
+    .class_bases = kBases,
 };
 
 }  // namespace graft::models

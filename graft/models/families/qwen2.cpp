@@ -1,6 +1,6 @@
 // Qwen2: Llama with biases on q, k and v.
 
-#include "graft/models/families/llama.h"
+#include "graft/models/families/qwen.h"
 
 namespace graft::models {
 namespace {
@@ -14,14 +14,20 @@ constexpr HfDefaults kDefaults = {.vocab_size = 151936,
                                   .max_position_embeddings = 32768};
 
 void read_hf(const formats::Fields& fields, ModelConfig& config) {
-  read_sizes(fields, kDefaults, config);
-  read_head_dim(fields, kDefaults, config);
-  config.attention_bias = fields.boolean("qkv_bias", true);
-  read_optional_window(fields, 28, config);
+  read_qwen2_attention(fields, kDefaults, config);
   read_rope(fields, kDefaults, config);
 }
 
 }  // namespace
+
+void read_qwen2_attention(const formats::Fields& fields,
+                          const HfDefaults& defaults,
+                          ModelConfig& config) {
+  read_sizes(fields, defaults, config);
+  read_head_dim(fields, defaults, config);
+  config.attention_bias = fields.boolean("qkv_bias", true);
+  read_optional_window(fields, 28, config);
+}
 
 extern const Family kQwen2 = {
     .model_types = {"qwen2"},
@@ -30,6 +36,8 @@ extern const Family kQwen2 = {
     .gguf = {.architecture = "qwen2", .attention_bias = true},
     .read_hf = read_hf,
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMlp},
+    .pre_tokenizers = kQwenPreTokenizers,
+    .chat = {.builtin_template = "chatml", .tool_calls = formats::ToolCallFormat::Hermes},
     .build = build_dense,
 };
 

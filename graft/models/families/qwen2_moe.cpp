@@ -1,8 +1,7 @@
 // Qwen2-MoE: Qwen2 with routed experts and one shared expert, whose output is weighted by its own
 // sigmoid gate.
 
-#include "graft/models/config/hf_keys.h"
-#include "graft/models/families/family.h"
+#include "graft/models/families/qwen.h"
 
 namespace graft::models {
 namespace {
@@ -19,10 +18,7 @@ constexpr HfMoeDefaults kMoeDefaults = {
     .num_experts = 60, .num_experts_per_tok = 4, .moe_intermediate_size = 1408};
 
 void read_hf(const formats::Fields& fields, ModelConfig& config) {
-  read_sizes(fields, kDefaults, config);
-  read_head_dim(fields, kDefaults, config);
-  config.attention_bias = fields.boolean("qkv_bias", true);
-  read_optional_window(fields, 28, config);
+  read_qwen2_attention(fields, kDefaults, config);
   if (read_moe(fields, kMoeDefaults, config)) {
     MoeConfig& moe = config.moe;
     moe.shared_expert_intermediate_size = fields.integer("shared_expert_intermediate_size", 5632);
@@ -53,12 +49,9 @@ std::vector<plan::ModuleSpec> shared_expert(const Builder& build, std::int64_t l
 
 plan::Blueprint build_qwen2_moe(Builder& build) {
   const MoeNames names{.moe_class = build.class_name("SparseMoeBlock"), .router_class = "Linear"};
-  return build.causal_lm([&](std::int64_t layer) {
-    const bool is_sparse = build.config().layer_has_experts(layer);
-    return build.decoder_layer(
-        layer, build.attention(layer),
-        is_sparse ? build.moe(layer, names, shared_expert(build, layer)) : build.mlp(layer));
-  });
+  return build_sparse(
+      build, names, [&](std::int64_t layer) { return build.attention(layer); },
+      [&](std::int64_t layer) { return shared_expert(build, layer); });
 }
 
 // clang-format off
@@ -69,6 +62,11 @@ constexpr std::array kClasses = {
     plan::ClassAlias{"KQwen2MoeRMSNorm",          ops::Role::Norm},
     plan::ClassAlias{"KQwen2MoeMLP",              ops::Role::Mlp},
     plan::ClassAlias{"KQwen2MoeModel",            ops::Role::Model},
+};
+
+constexpr std::array kBases = {
+    plan::ClassBase{"Qwen2MoeFlashAttention2", "Qwen2MoeAttention"},
+    plan::ClassBase{"Qwen2MoeSdpaAttention",   "Qwen2MoeAttention"},
 };
 // clang-format on
 
@@ -86,8 +84,11 @@ extern const Family kQwen2Moe = {
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMlp, rows::kExperts,
                 rows::kRouterAndFusedExperts, kSharedExpert},
     .fused = rows::kFusedExperts,
+    .pre_tokenizers = kQwenPreTokenizers,
+    .chat = {.builtin_template = "chatml", .tool_calls = formats::ToolCallFormat::Hermes},
     .build = build_qwen2_moe,
-    .ktransformers = kClasses,
+    .ktransformers_classes = kClasses,
+    .class_bases = kBases,
 };
 
 }  // namespace graft::models

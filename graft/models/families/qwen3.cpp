@@ -1,6 +1,6 @@
 // Qwen3: Llama with an RMSNorm on every head of q and k.
 
-#include "graft/models/families/llama.h"
+#include "graft/models/families/qwen.h"
 
 namespace graft::models {
 namespace {
@@ -15,15 +15,22 @@ constexpr HfDefaults kDefaults = {.vocab_size = 151936,
                                   .max_position_embeddings = 32768};
 
 void read_hf(const formats::Fields& fields, ModelConfig& config) {
-  read_sizes(fields, kDefaults, config);
-  read_head_dim(fields, kDefaults, config);
-  read_attention_bias(fields, config);
-  config.qk_norm = true;
-  read_optional_window(fields, 28, config);
+  read_qwen3_attention(fields, kDefaults, 28, config);
   read_rope(fields, kDefaults, config);
 }
 
 }  // namespace
+
+void read_qwen3_attention(const formats::Fields& fields,
+                          const HfDefaults& defaults,
+                          std::int64_t default_max_window_layers,
+                          ModelConfig& config) {
+  read_sizes(fields, defaults, config);
+  read_head_dim(fields, defaults, config);
+  read_attention_bias(fields, config);
+  config.qk_norm = true;
+  read_optional_window(fields, default_max_window_layers, config);
+}
 
 extern const Family kQwen3 = {
     .model_types = {"qwen3"},
@@ -32,6 +39,8 @@ extern const Family kQwen3 = {
     .gguf = {.architecture = "qwen3", .qk_norm = true},
     .read_hf = read_hf,
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMlp},
+    .pre_tokenizers = kQwenPreTokenizers,
+    .chat = {.builtin_template = "qwen3", .tool_calls = formats::ToolCallFormat::Hermes},
     .build = build_dense,
 };
 

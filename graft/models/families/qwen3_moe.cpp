@@ -1,7 +1,6 @@
 // Qwen3-MoE: Qwen3 with routed experts and no shared ones.
 
-#include "graft/models/config/hf_keys.h"
-#include "graft/models/families/family.h"
+#include "graft/models/families/qwen.h"
 
 namespace graft::models {
 namespace {
@@ -18,22 +17,14 @@ constexpr HfMoeDefaults kMoeDefaults = {
     .num_experts = 128, .num_experts_per_tok = 8, .moe_intermediate_size = 768};
 
 void read_hf(const formats::Fields& fields, ModelConfig& config) {
-  read_sizes(fields, kDefaults, config);
-  read_head_dim(fields, kDefaults, config);
-  read_attention_bias(fields, config);
-  config.qk_norm = true;
-  read_optional_window(fields, 0, config);
+  read_qwen3_attention(fields, kDefaults, 0, config);
   if (read_moe(fields, kMoeDefaults, config)) read_shared_experts(fields, kMoeDefaults, config);
   read_rope(fields, kDefaults, config);
 }
 
 plan::Blueprint build_qwen3_moe(Builder& build) {
   const MoeNames names{.moe_class = build.class_name("SparseMoeBlock"), .router_class = "Linear"};
-  return build.causal_lm([&](std::int64_t layer) {
-    const bool is_sparse = build.config().layer_has_experts(layer);
-    return build.decoder_layer(layer, build.attention(layer),
-                               is_sparse ? build.moe(layer, names) : build.mlp(layer));
-  });
+  return build_sparse(build, names, [&](std::int64_t layer) { return build.attention(layer); });
 }
 
 // clang-format off
@@ -46,6 +37,10 @@ constexpr std::array kClasses = {
     plan::ClassAlias{"KQwen3MoeRotaryEmbedding",      ops::Role::Rope},
     plan::ClassAlias{"KQwen3MoeRMSNorm",              ops::Role::Norm},
     plan::ClassAlias{"KQwen3MoeRMSNormW8A8",          ops::Role::Norm, plan::Platform::Npu},
+};
+
+constexpr std::array kBases = {
+    plan::ClassBase{"Qwen3MoeRotaryEmbedding", "Qwen2MoeRotaryEmbedding"},
 };
 // clang-format on
 
@@ -61,8 +56,11 @@ extern const Family kQwen3Moe = {
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMlp, rows::kExperts,
                 rows::kRouterAndFusedExperts},
     .fused = rows::kFusedExperts,
+    .pre_tokenizers = kQwenPreTokenizers,
+    .chat = {.builtin_template = "qwen3", .tool_calls = formats::ToolCallFormat::Hermes},
     .build = build_qwen3_moe,
-    .ktransformers = kClasses,
+    .ktransformers_classes = kClasses,
+    .class_bases = kBases,
 };
 
 }  // namespace graft::models

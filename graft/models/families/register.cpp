@@ -41,6 +41,16 @@ const Family* find_family_of_class(std::span<const std::string> classes) {
   return nullptr;
 }
 
+std::span<const formats::PreTokenizerName> pre_tokenizer_names() {
+  static const std::vector<formats::PreTokenizerName> names = [] {
+    std::vector<formats::PreTokenizerName> all;
+    for (const Family* family : kFamilies)
+      all.insert(all.end(), family->pre_tokenizers.begin(), family->pre_tokenizers.end());
+    return all;
+  }();
+  return names;
+}
+
 std::string supported_model_types() {
   std::string names;
   for (const Family* family : kFamilies) {

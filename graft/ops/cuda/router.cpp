@@ -13,24 +13,10 @@ namespace graft::ops::cuda {
 namespace {
 
 kernels::cuda::RouterShape shape_of(const RouterParams& params) {
-  using Method = kernels::cuda::RouterShape::Method;
-  using Scoring = kernels::cuda::RouterShape::Scoring;
-  const auto method = [&] {
-    switch (params.method) {
-      case RouterParams::Method::Greedy:
-        return Method::Greedy;
-      case RouterParams::Method::GroupLimitedGreedy:
-        return Method::GroupLimitedGreedy;
-      case RouterParams::Method::NoauxTc:
-        return Method::NoauxTc;
-    }
-    return Method::Greedy;
-  };
   return {.num_experts = params.num_experts,
           .top_k = params.top_k,
-          .scoring = params.scoring == RouterParams::Scoring::Softmax ? Scoring::Softmax
-                                                                      : Scoring::Sigmoid,
-          .method = method(),
+          .scoring = params.scoring,
+          .method = params.method,
           .num_groups = params.num_groups,
           .top_k_groups = params.top_k_groups,
           .normalize = params.normalize,

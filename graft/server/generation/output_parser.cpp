@@ -5,7 +5,9 @@
 namespace graft::server {
 
 OutputParser::OutputParser(const OutputFormat& format)
-    : format_(format), reasoning_(format.in_thinking) {}
+    : format_(format),
+      reasoning_(format.in_thinking, format.reasoning),
+      tools_(format.tool_calls) {}
 
 OutputDelta OutputParser::feed(std::string_view text) {
   chat::AnswerPart part = reasoning_.feed(text);

@@ -12,9 +12,11 @@
 namespace graft::server {
 
 struct OutputFormat {
-  bool in_thinking = false;       // the prompt ends with <think>
+  bool in_thinking = false;       // the prompt ends inside the reasoning
   bool parse_tool_calls = false;  // the request has tools
   bool single_call = false;       // drop all output after the first call
+  formats::ReasoningTags reasoning = {};
+  formats::ToolCallFormat tool_calls = formats::ToolCallFormat::Any;
 };
 
 struct OutputDelta {

@@ -12,8 +12,10 @@ std::vector<api::TokenId> encode_prompt(const LoadedModel& model, const api::Pro
   return std::get<std::vector<api::TokenId>>(prompt);
 }
 
-void show_tool_call_markers(const tokenizer::Tokenizer& tokenizer, api::SamplingParams& params) {
-  for (const std::string_view mark : tool_marks()) {
+void show_tool_call_markers(const tokenizer::Tokenizer& tokenizer,
+                            formats::ToolCallFormat format,
+                            api::SamplingParams& params) {
+  for (const std::string_view mark : tool_marks(format)) {
     const auto id = tokenizer.find(mark);
     if (id && tokenizer.is_special(*id)) params.skip_special_tokens = false;
   }

@@ -14,6 +14,8 @@ std::vector<api::TokenId> encode_prompt(const LoadedModel& model, const api::Pro
 
 // In some vocabularies the tool-call markers are special tokens, which detokenization skips by
 // default. Keeps them in the output so that tool calls can be parsed.
-void show_tool_call_markers(const tokenizer::Tokenizer& tokenizer, api::SamplingParams& params);
+void show_tool_call_markers(const tokenizer::Tokenizer& tokenizer,
+                            formats::ToolCallFormat format,
+                            api::SamplingParams& params);
 
 }  // namespace graft::server

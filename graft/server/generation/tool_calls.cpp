@@ -5,18 +5,21 @@
 #include <optional>
 #include <random>
 
+#include "graft/base/check.h"
 #include "graft/base/error.h"
 #include "graft/server/json_text.h"
 
 namespace graft::server {
 namespace {
 
+using formats::ToolCallFormat;
+
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::string_view kDeepSeekSeparator = "<｜tool▁sep｜>";
 
-// Markers around a list of calls, dropped.
-constexpr std::array<std::string_view, 2> kIgnored = {"<｜tool▁calls▁begin｜>",
-                                                      "<｜tool▁calls▁end｜>"};
+// DeepSeek's markers around a list of calls.
+constexpr std::array<std::string_view, 2> kListMarkers = {"<｜tool▁calls▁begin｜>",
+                                                          "<｜tool▁calls▁end｜>"};
 
 std::string_view trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(kBlanks);
@@ -88,23 +91,30 @@ std::size_t partial_end(std::string_view text, std::string_view marker) {
 }  // namespace
 
 struct ToolCallParser::Format {
-  std::string_view open;
-  std::string_view close;
+  chat::ToolCallMarkers markers;
+  std::span<const std::string_view> ignored;  // markers around a list of calls, dropped
   std::optional<ToolCall> (*parse)(std::string_view body);
 };
 
-std::span<const ToolCallParser::Format> ToolCallParser::formats() {
+std::span<const ToolCallParser::Format> ToolCallParser::formats() const {
   static constexpr std::array<Format, 2> kFormats = {
-      Format{"<tool_call>", "</tool_call>", hermes_call},
-      Format{"<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", deepseek_call},
+      Format{chat::kHermesMarkers, {}, hermes_call},
+      Format{chat::kDeepSeekMarkers, kListMarkers, deepseek_call},
   };
-  return kFormats;
+  if (format_ == ToolCallFormat::Any) return kFormats;
+  const auto* found = std::ranges::find(kFormats, format_,
+                                        [](const Format& format) { return format.markers.format; });
+  GRAFT_CHECK(found != kFormats.end(), "no parser for this format of tool calls");
+  return {found, 1};
 }
 
-std::span<const std::string_view> tool_marks() {
-  static constexpr std::array<std::string_view, 4> kMarks = {
-      "<tool_call>", "</tool_call>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"};
-  return kMarks;
+std::vector<std::string_view> tool_marks(ToolCallFormat format) {
+  std::vector<std::string_view> marks;
+  for (const chat::ToolCallMarkers& markers : chat::tool_call_markers()) {
+    const bool is_parsed = format == ToolCallFormat::Any || format == markers.format;
+    if (is_parsed) marks.insert(marks.end(), {markers.open, markers.close});
+  }
+  return marks;
 }
 
 ToolText ToolCallParser::feed(std::string_view text) {
@@ -154,37 +164,39 @@ ToolCallParser::Marker ToolCallParser::first_marker() const {
     const std::size_t position = held_.find(text);
     if (position < first.position) first = {position, text, format};
   };
-  for (const Format& format : formats())
-    look_for(format.open, &format);
-  for (const std::string_view ignored : kIgnored)
-    look_for(ignored, nullptr);
+  for (const Format& format : formats()) {
+    look_for(format.markers.open, &format);
+    for (const std::string_view ignored : format.ignored)
+      look_for(ignored, nullptr);
+  }
   return first;
 }
 
 // Leading bytes of the held text that cannot be part of a marker.
 std::size_t ToolCallParser::num_final_bytes() const {
   std::size_t keep = 0;
-  for (const Format& format : formats())
-    keep = std::max(keep, partial_end(held_, format.open));
-  for (const std::string_view ignored : kIgnored)
-    keep = std::max(keep, partial_end(held_, ignored));
+  for (const Format& format : formats()) {
+    keep = std::max(keep, partial_end(held_, format.markers.open));
+    for (const std::string_view ignored : format.ignored)
+      keep = std::max(keep, partial_end(held_, ignored));
+  }
   // Blanks before a call are dropped, so trailing blanks are held back too.
   const std::string_view text = std::string_view(held_).substr(0, held_.size() - keep);
   return text.find_last_not_of(kBlanks) + 1;
 }
 
 bool ToolCallParser::advance_call(ToolText& out, bool at_end) {
-  const std::size_t close = held_.find(open_->close);
+  const std::size_t close = held_.find(open_->markers.close);
   const bool is_closed = close != std::string::npos;
   if (!is_closed && !at_end) return false;
   const std::string body = held_.substr(0, close);
-  held_.erase(0, is_closed ? close + open_->close.size() : held_.size());
+  held_.erase(0, is_closed ? close + open_->markers.close.size() : held_.size());
   if (auto call = open_->parse(trimmed(body))) {
     out.calls.push_back(*std::move(call));
   } else {
-    out.text += open_->open;
+    out.text += open_->markers.open;
     out.text += body;
-    if (is_closed) out.text += open_->close;
+    if (is_closed) out.text += open_->markers.close;
     after_call_ = false;
   }
   open_ = nullptr;

@@ -1,9 +1,6 @@
 // Parses tool calls in streamed text: the text between a format's markers becomes a call, the rest
-// stays text. Two formats:
-//   Hermes, Qwen:  <tool_call>{"name": "f", "arguments": {…}}</tool_call>
-//   DeepSeek:      <｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜>, and V3's older form
-// The format belongs to the chat template, not to the model family: both are always recognized.
-// A call that cannot be parsed stays text, with its markers.
+// stays text. The format is that of the chat template or the model family (ChatPrompt). A call that
+// cannot be parsed stays text, with its markers.
 
 #pragma once
 
@@ -11,6 +8,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "graft/chat/tool_format.h"
 
 namespace graft::server {
 
@@ -27,6 +26,9 @@ struct ToolText {
 
 class ToolCallParser {
  public:
+  explicit ToolCallParser(formats::ToolCallFormat format = formats::ToolCallFormat::Any)
+      : format_(format) {}
+
   // Returns what no later text can change. Trailing blanks before a call are dropped.
   ToolText feed(std::string_view text);
   // The end of the text; a call without its closing marker counts.
@@ -39,7 +41,7 @@ class ToolCallParser {
     std::string_view text = {};
     const Format* format = nullptr;  // null: a marker without content, dropped
   };
-  static std::span<const Format> formats();
+  std::span<const Format> formats() const;
   Marker first_marker() const;
   std::size_t num_final_bytes() const;
 
@@ -47,12 +49,13 @@ class ToolCallParser {
   bool advance_text(ToolText& out, bool at_end);
   bool advance_call(ToolText& out, bool at_end);
 
+  formats::ToolCallFormat format_;
   const Format* open_ = nullptr;  // inside a call of this format
   bool after_call_ = false;       // blanks that follow are dropped
   std::string held_;
 };
 
 // The markers, which vocabularies may have as special tokens that are not printed by default.
-std::span<const std::string_view> tool_marks();
+std::vector<std::string_view> tool_marks(formats::ToolCallFormat format);
 
 }  // namespace graft::server

@@ -85,6 +85,24 @@ TEST(ToolCallParser, GivesTheSameInAnyPieces) {
   }
 }
 
+TEST(ToolCallParser, RecognizesOneFormatOnly) {
+  const std::string hermes = R"(<tool_call>{"name":"f"}</tool_call>)";
+  const std::string deepseek = "<｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜>";
+  const auto num_calls = [](formats::ToolCallFormat format, const std::string& text) {
+    ToolCallParser parser(format);
+    const ToolText part = parser.feed(text);
+    EXPECT_EQ(part.text + parser.finish().text, part.calls.empty() ? text : "");
+    return part.calls.size();
+  };
+  using formats::ToolCallFormat;
+  EXPECT_EQ(num_calls(ToolCallFormat::Hermes, hermes), 1U);
+  EXPECT_EQ(num_calls(ToolCallFormat::Hermes, deepseek), 0U);
+  EXPECT_EQ(num_calls(ToolCallFormat::DeepSeek, hermes), 0U);
+  EXPECT_EQ(num_calls(ToolCallFormat::DeepSeek, deepseek), 1U);
+  EXPECT_EQ(tool_marks(ToolCallFormat::Any).size(), 4U);
+  EXPECT_EQ(tool_marks(ToolCallFormat::Hermes).front(), "<tool_call>");
+}
+
 TEST(ToolCallParser, ShowsTextAsItComesAndNamesEveryCall) {
   ToolCallParser parser;
   EXPECT_EQ(parser.feed("Hello wor").text, "Hello wor");

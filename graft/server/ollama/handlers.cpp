@@ -55,16 +55,19 @@ void generate(const HandlerContext& context,
       .options = {.cache_salt = context.access.cache_salt(exchange->request())},
       .is_stream = request.is_stream,
       .stream_head = {.content_type = "application/x-ndjson"}};
-  if (request.parse_tool_calls) show_tool_call_markers(model.tokenizer(), input.params);
-  ResponseOptions options = {
-      .model = model.name(),
-      .format = {.in_thinking = prompt.in_thinking, .parse_tool_calls = request.parse_tool_calls},
-      .is_chat = request.is_chat,
-      .is_stream = request.is_stream,
-      .wants_logprobs = input.params.logprobs.has_value(),
-      .load_seconds = load_seconds,
-      .tokenizer = &model.tokenizer(),
-      .clock = unix_now};
+  if (request.parse_tool_calls)
+    show_tool_call_markers(model.tokenizer(), prompt.tool_calls, input.params);
+  ResponseOptions options = {.model = model.name(),
+                             .format = {.in_thinking = prompt.in_thinking,
+                                        .parse_tool_calls = request.parse_tool_calls,
+                                        .reasoning = prompt.reasoning,
+                                        .tool_calls = prompt.tool_calls},
+                             .is_chat = request.is_chat,
+                             .is_stream = request.is_stream,
+                             .wants_logprobs = input.params.logprobs.has_value(),
+                             .load_seconds = load_seconds,
+                             .tokenizer = &model.tokenizer(),
+                             .clock = unix_now};
   if (!request.is_chat) options.context = prompt.tokens;
   start_generation(exchange, std::move(lease), std::move(input),
                    std::make_unique<OllamaResponseWriter>(std::move(options)),

@@ -29,12 +29,15 @@ void chat(const HandlerContext& context,
                   .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt)},
       .is_stream = request.is_stream,
       .stream_head = sse_head()};
-  if (request.parse_tool_calls) show_tool_call_markers(model.tokenizer(), input.params);
+  if (request.parse_tool_calls)
+    show_tool_call_markers(model.tokenizer(), prompt.tool_calls, input.params);
   auto writer = std::make_unique<ChatResponseWriter>(
       new_identity("chatcmpl", model.name()),
       ChatResponseOptions{.format = {.in_thinking = prompt.in_thinking,
                                      .parse_tool_calls = request.parse_tool_calls,
-                                     .single_call = request.single_call},
+                                     .single_call = request.single_call,
+                                     .reasoning = prompt.reasoning,
+                                     .tool_calls = prompt.tool_calls},
                           .num_choices = input.params.n,
                           .is_stream = request.is_stream,
                           .include_usage = request.include_usage,

@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "graft/base/error.h"
-#include "graft/formats/pre_tokenizers.h"
 #include "graft/tokenizer/steps/pattern.h"
 #include "graft/tokenizer/steps/steps.h"
 
@@ -13,6 +12,7 @@ namespace {
 
 constexpr std::string_view kSpaceMarker = "\u2581";
 
+using formats::NamedPreTokenizer;
 using formats::TokenizerData;
 
 void read_merges(const TokenizerData& data, Spec& spec) {
@@ -45,8 +45,7 @@ void add_step(std::string_view step, Spec& spec) {
 }
 
 // Byte-level BPE. Files converted from tiktoken may have no merges: the ids are the ranks.
-void read_gpt2(const TokenizerData& data, Spec& spec) {
-  const formats::NamedPreTokenizer* named = formats::find_named_pre_tokenizer(data.pre);
+void read_gpt2(const TokenizerData& data, const NamedPreTokenizer* named, Spec& spec) {
   if (named == nullptr) fail("pre-tokenizer \"", data.pre, "\" is not supported");
   if (named->nfc) spec.normalizers.push_back({.kind = NormalizerStep::Kind::Nfc});
   for (const std::string_view step : named->steps)
@@ -57,7 +56,7 @@ void read_gpt2(const TokenizerData& data, Spec& spec) {
     read_merges(data, spec);
     return;
   }
-  if (named->name != "kimi-k2") fail("the tokenizer has no merges");
+  if (!named->ids_are_ranks) fail("the tokenizer has no merges");
   spec.model.merges_by_score = true;
   for (std::size_t id = 0; id < data.tokens.size(); ++id)
     spec.model.scores.push_back(-static_cast<double>(id));
@@ -129,21 +128,23 @@ struct Ends {
   bool eos;
 };
 
-Ends default_ends(const TokenizerData& data) {
+Ends default_ends(const TokenizerData& data, const NamedPreTokenizer* named) {
   if (data.model == "llama") return {true, false};
   if (data.model == "t5") return {false, true};
-  const formats::NamedPreTokenizer* named = formats::find_named_pre_tokenizer(data.pre);
   return {named != nullptr && named->add_bos, false};
 }
 
 }  // namespace
 
-Spec spec_from_gguf(const TokenizerData& data, const Vocabulary& vocabulary) {
+Spec spec_from_gguf(const TokenizerData& data,
+                    const Vocabulary& vocabulary,
+                    std::span<const formats::PreTokenizerName> names) {
+  const NamedPreTokenizer* named = formats::find_named_pre_tokenizer(data.pre, names);
   Spec spec;
   if (data.unk_id) spec.model.unk_id = static_cast<TokenId>(*data.unk_id);
   if (data.model == "gpt2") {
     spec.model.unk_id.reset();  // every byte is a token
-    read_gpt2(data, spec);
+    read_gpt2(data, named, spec);
   } else if (data.model == "llama") {
     read_llama(data, spec);
   } else if (data.model == "t5") {
@@ -152,7 +153,7 @@ Spec spec_from_gguf(const TokenizerData& data, const Vocabulary& vocabulary) {
     fail("tokenizer model \"", data.model, "\" is not supported (gpt2, llama and t5 are)");
   }
   read_added_tokens(vocabulary, spec);
-  const Ends ends = default_ends(data);
+  const Ends ends = default_ends(data, named);
   if (data.bos_id && data.add_bos.value_or(ends.bos)) {
     spec.prefix.push_back(static_cast<TokenId>(*data.bos_id));
   }

@@ -1,5 +1,14 @@
 // The plan of /v1/plan and its layout as columns.
 
+// What one device does of a module.
+export interface Share {
+  device: string;
+  part: string | null; // "experts 0-15"; null: the whole module
+  weight_bytes: number;
+}
+
+export type Phase = "generate" | "prefill";
+
 export interface Placement {
   module: string;
   class: string;
@@ -9,6 +18,7 @@ export interface Placement {
   generate_device: string;
   prefill_device: string;
   out_device: string;
+  shares?: Record<Phase, Share[]>;
   line: number | null;
   weight_bytes: number;
   dtype?: string | null; // "Q4_K, Q6_K"; null: no weights
@@ -73,6 +83,13 @@ export function timeText(placement: Placement): string | undefined {
   if (!placement.calls || placement.seconds === undefined) return undefined;
   const milliseconds = (placement.seconds / placement.calls) * 1000;
   return `${milliseconds.toLocaleString(undefined, { maximumSignificantDigits: 3 })} ms`;
+}
+
+// The device of a phase; for a module on several, each with its part: "cuda:0 experts 0-15 + cpu experts 16-127".
+export function deviceText(placement: Placement, phase: Phase): string {
+  const shares = placement.shares?.[phase] ?? [];
+  if (shares.length < 2) return phase === "generate" ? placement.generate_device : placement.prefill_device;
+  return shares.map(({ device, part }) => (part === null ? device : `${device} ${part}`)).join(" + ");
 }
 
 export function bytesText(bytes: number): string {

@@ -2,7 +2,7 @@
 
 import { h, svg } from "../dom";
 import { t } from "../language";
-import { bytesText, columns, timeShades, timeText, type Column, type Placement, type Plan } from "./plan";
+import { bytesText, columns, deviceText, timeShades, timeText, type Column, type Placement, type Plan } from "./plan";
 
 const height = 240;
 const minUnit = 9; // pixels per layer; narrower plans scroll
@@ -27,11 +27,12 @@ function shade(placement: Placement): number {
 }
 
 function describe(placement: Placement): [string, string][] {
-  const { generate_op, prefill_op, generate_device, prefill_device } = placement;
+  const { generate_op, prefill_op } = placement;
   const op = [generate_op ?? placement.class];
   if (prefill_op && prefill_op !== generate_op) op.push(t("prefill", { what: prefill_op }));
-  const device = [generate_device];
-  if (prefill_device !== generate_device) device.push(t("prefill", { what: prefill_device }));
+  const device = [deviceText(placement, "generate")];
+  const prefill = deviceText(placement, "prefill");
+  if (prefill !== device[0]) device.push(t("prefill", { what: prefill }));
   const rows: [string, string][] = [
     [t("operator"), op.join(", ")],
     [t("device"), device.join(", ")],

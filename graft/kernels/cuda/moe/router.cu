@@ -6,9 +6,6 @@
 namespace graft::kernels::cuda {
 namespace {
 
-using Method = RouterShape::Method;
-using Scoring = RouterShape::Scoring;
-
 // Keeps the sum of the selected scores from being 0, as in the models' reference code.
 constexpr float kSumEpsilon = 1e-20F;
 
@@ -76,7 +73,7 @@ __device__ void compute_scores(const RouterShape& shape,
                                int count,
                                int lane,
                                float (&values)[kExpertsPerLane]) {
-  if (shape.scoring == Scoring::Sigmoid) {
+  if (shape.scoring == RouterScoring::Sigmoid) {
     GRAFT_UNROLL
     for (float& value : values)
       value = 1.0F / (1.0F + expf(-value));
@@ -100,7 +97,7 @@ __device__ void compute_scores(const RouterShape& shape,
 }
 
 // Score of an expert group: its best score, or for noaux_tc the sum of its best two.
-__device__ float group_score(Method method, const float* scores, int count) {
+__device__ float group_score(RouterMethod method, const float* scores, int count) {
   float first = -INFINITY;
   float second = -INFINITY;
   GRAFT_UNROLL_4
@@ -108,7 +105,7 @@ __device__ float group_score(Method method, const float* scores, int count) {
     second = fmaxf(second, fminf(first, scores[i]));
     first = fmaxf(first, scores[i]);
   }
-  return method == Method::NoauxTc && count > 1 ? first + second : first;
+  return method == RouterMethod::NoauxTc && count > 1 ? first + second : first;
 }
 
 // Marks the top_k_groups best groups by shared.choice.
@@ -154,7 +151,7 @@ __global__ void route_kernel(RouterShape shape,
     if (bias != nullptr && i < count) biases[n] = bias[i];
   }
   compute_scores(shape, count, lane, values);
-  const bool has_groups = shape.method != Method::Greedy;
+  const bool has_groups = shape.method != RouterMethod::Greedy;
   float choice[kExpertsPerLane];
   GRAFT_UNROLL
   for (int n = 0; n < kExpertsPerLane; ++n) {
@@ -166,7 +163,7 @@ __global__ void route_kernel(RouterShape shape,
   __syncwarp();
   // Only experts of the selected groups stay eligible. DeepSeek-V2 (group_limited_greedy) sets the
   // others to 0 instead of -inf, so they rank last among positive scores.
-  const float masked = shape.method == Method::GroupLimitedGreedy ? 0.0F : -INFINITY;
+  const float masked = shape.method == RouterMethod::GroupLimitedGreedy ? 0.0F : -INFINITY;
   const auto size = static_cast<int>(shape.num_experts / shape.num_groups);
   if (has_groups) select_groups<kExpertsPerLane>(shape, shared, lane);
   WarpTopK<kExpertsPerLane> experts;

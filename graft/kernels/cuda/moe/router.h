@@ -6,17 +6,15 @@
 #include <cstdint>
 
 #include "graft/kernels/cuda/stream.h"
+#include "graft/kernels/router_types.h"
 
 namespace graft::kernels::cuda {
 
 struct RouterShape {
-  enum class Scoring : std::uint8_t { Softmax, Sigmoid };
-  enum class Method : std::uint8_t { Greedy, GroupLimitedGreedy, NoauxTc };
-
   std::int64_t num_experts = 0;  // at most 1024
   std::int64_t top_k = 0;
-  Scoring scoring = Scoring::Softmax;
-  Method method = Method::Greedy;
+  RouterScoring scoring = RouterScoring::Softmax;
+  RouterMethod method = RouterMethod::Greedy;
   std::int64_t num_groups = 1;
   std::int64_t top_k_groups = 1;
   bool normalize = false;

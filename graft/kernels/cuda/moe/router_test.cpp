@@ -15,8 +15,6 @@ using testing::DeviceArray;
 using testing::Floats;
 using testing::Random;
 using testing::relative_error;
-using Method = RouterShape::Method;
-using Scoring = RouterShape::Scoring;
 
 class RouterKernels : public testing::GpuTest {};
 
@@ -33,12 +31,12 @@ Floats compute_scores(const RouterShape& shape, Floats row) {
   double sum = 0;
   const float max = *std::ranges::max_element(row);
   for (float& value : row) {
-    value = static_cast<float>(shape.scoring == Scoring::Sigmoid
+    value = static_cast<float>(shape.scoring == RouterScoring::Sigmoid
                                    ? 1 / (1 + std::exp(-static_cast<double>(value)))
                                    : std::exp(static_cast<double>(value - max)));
     sum += value;
   }
-  if (shape.scoring == Scoring::Softmax) {
+  if (shape.scoring == RouterScoring::Softmax) {
     for (float& value : row)
       value = static_cast<float>(value / sum);
   }
@@ -52,11 +50,11 @@ void mask_groups(const RouterShape& shape, Floats& choice) {
     Floats group(choice.begin() + static_cast<std::ptrdiff_t>(g),
                  choice.begin() + static_cast<std::ptrdiff_t>(g + size));
     std::ranges::sort(group, std::greater<>());
-    const bool two = shape.method == Method::NoauxTc && size > 1;
+    const bool two = shape.method == RouterMethod::NoauxTc && size > 1;
     group_scores.push_back(two ? group[0] + group[1] : group[0]);
   }
   const std::vector<std::size_t> kept = top_indices(group_scores, shape.top_k_groups);
-  const float masked = shape.method == Method::NoauxTc ? -INFINITY : 0.0F;
+  const float masked = shape.method == RouterMethod::NoauxTc ? -INFINITY : 0.0F;
   for (std::size_t i = 0; i < choice.size(); ++i) {
     if (std::ranges::find(kept, i / size) == kept.end()) choice[i] = masked;
   }
@@ -76,7 +74,7 @@ Routes reference(const RouterShape& shape, const Floats& scores, const Floats& b
     Floats choice = values;
     for (std::size_t i = 0; i < bias.size(); ++i)
       choice[i] += bias[i];
-    if (shape.method != Method::Greedy) mask_groups(shape, choice);
+    if (shape.method != RouterMethod::Greedy) mask_groups(shape, choice);
     double sum = 0;
     const std::vector<std::size_t> chosen = top_indices(choice, shape.top_k);
     for (const std::size_t expert : chosen)
@@ -104,8 +102,9 @@ void expect_matches_reference(const RouterShape& shape, const Floats& scores, co
 }
 
 TEST_F(RouterKernels, EveryScoringAndMethod) {
-  for (const Scoring scoring : {Scoring::Softmax, Scoring::Sigmoid}) {
-    for (const Method method : {Method::Greedy, Method::GroupLimitedGreedy, Method::NoauxTc}) {
+  for (const RouterScoring scoring : {RouterScoring::Softmax, RouterScoring::Sigmoid}) {
+    for (const RouterMethod method :
+         {RouterMethod::Greedy, RouterMethod::GroupLimitedGreedy, RouterMethod::NoauxTc}) {
       for (const bool normalize : {false, true}) {
         const RouterShape shape = {.num_experts = 40,
                                    .top_k = 6,
@@ -118,7 +117,8 @@ TEST_F(RouterKernels, EveryScoringAndMethod) {
         Random random(41);
         const Floats scores = random.floats(9 * 40, 2.0F);
         expect_matches_reference(shape, scores, {});
-        if (method == Method::NoauxTc) expect_matches_reference(shape, scores, random.floats(40));
+        if (method == RouterMethod::NoauxTc)
+          expect_matches_reference(shape, scores, random.floats(40));
       }
     }
   }
@@ -129,8 +129,8 @@ TEST_F(RouterKernels, OddSizes) {
   expect_matches_reference({.num_experts = 33, .top_k = 33}, Random(42).floats(3 * 33), {});
   expect_matches_reference({.num_experts = 256,
                             .top_k = 8,
-                            .scoring = Scoring::Sigmoid,
-                            .method = Method::NoauxTc,
+                            .scoring = RouterScoring::Sigmoid,
+                            .method = RouterMethod::NoauxTc,
                             .num_groups = 256,
                             .top_k_groups = 100},
                            Random(43).floats(2 * 256), Random(44).floats(256));
@@ -156,7 +156,8 @@ TEST_F(RouterKernels, NanScores) {
 // Ties go to the lower index; top_k may exceed the experts of the selected groups.
 TEST_F(RouterKernels, Ties) {
   const Floats equal(64, 0.25F);
-  for (const Method method : {Method::Greedy, Method::GroupLimitedGreedy, Method::NoauxTc}) {
+  for (const RouterMethod method :
+       {RouterMethod::Greedy, RouterMethod::GroupLimitedGreedy, RouterMethod::NoauxTc}) {
     expect_matches_reference(
         {.num_experts = 64, .top_k = 8, .method = method, .num_groups = 8, .top_k_groups = 2},
         equal, {});

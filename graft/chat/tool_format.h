@@ -1,0 +1,32 @@
+// The markers of tool calls in a model's output, by format.
+
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "graft/formats/chat_traits.h"
+
+namespace graft::chat {
+
+struct ToolCallMarkers {
+  formats::ToolCallFormat format;
+  std::string_view open;
+  std::string_view close;
+};
+
+inline constexpr ToolCallMarkers kHermesMarkers = {
+    .format = formats::ToolCallFormat::Hermes, .open = "<tool_call>", .close = "</tool_call>"};
+inline constexpr ToolCallMarkers kDeepSeekMarkers = {.format = formats::ToolCallFormat::DeepSeek,
+                                                     .open = "<｜tool▁call▁begin｜>",
+                                                     .close = "<｜tool▁call▁end｜>"};
+
+// One row per format.
+std::span<const ToolCallMarkers> tool_call_markers();
+
+// The format whose opening marker a template contains, Any when it contains several, `fallback`
+// when it contains none.
+formats::ToolCallFormat tool_call_format(std::string_view template_source,
+                                         formats::ToolCallFormat fallback);
+
+}  // namespace graft::chat

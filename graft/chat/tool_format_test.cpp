@@ -1,0 +1,21 @@
+#include "graft/chat/tool_format.h"
+
+#include <gtest/gtest.h>
+
+namespace graft::chat {
+namespace {
+
+using formats::ToolCallFormat;
+
+TEST(ToolFormat, IsTheOneTheTemplateWrites) {
+  for (const ToolCallFormat family : {ToolCallFormat::Any, ToolCallFormat::DeepSeek}) {
+    EXPECT_EQ(tool_call_format("{{ '<tool_call>' }}", family), ToolCallFormat::Hermes);
+    EXPECT_EQ(tool_call_format("{{ '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' }}", family),
+              ToolCallFormat::DeepSeek);
+    EXPECT_EQ(tool_call_format("<tool_call><｜tool▁call▁begin｜>", family), ToolCallFormat::Any);
+    EXPECT_EQ(tool_call_format("{{ tools }}", family), family);
+  }
+}
+
+}  // namespace
+}  // namespace graft::chat

@@ -1,0 +1,39 @@
+// How a model family writes prompts, reasoning and tool calls. The chat template of a model decides
+// where it can; these hold otherwise.
+
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace graft::formats {
+
+// How a model writes a tool call in its output (chat/tool_format.h).
+enum class ToolCallFormat : std::uint8_t {
+  Any,       // all formats are recognized
+  Hermes,    // <tool_call>{"name": "f", "arguments": {…}}</tool_call>; also Qwen
+  DeepSeek,  // <｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜>
+};
+
+// The tags around the reasoning at the beginning of a response.
+struct ReasoningTags {
+  std::string_view open = "<think>";
+  std::string_view close = "</think>";
+
+  bool operator==(const ReasoningTags&) const = default;
+};
+
+// Text that every prompt begins with.
+struct PromptPrefix {
+  std::string_view text;   // "[gMASK]<sop>"; empty: none
+  std::string_view token;  // the token of it by which a template is known to write it
+};
+
+struct ChatTraits {
+  std::string_view builtin_template = {};  // for checkpoints without a template; empty: ChatML
+  ToolCallFormat tool_calls = ToolCallFormat::Any;
+  ReasoningTags reasoning = {};
+  PromptPrefix prefix = {};
+};
+
+}  // namespace graft::formats
