@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 
+#include "graft/ops/fusions.h"
 #include "graft/ops/operator.h"
 #include "graft/ops/registry.h"
 
@@ -73,6 +74,10 @@ class Primitives {
   // Grouped-query attention and multi-head latent attention of the module `context` describes.
   virtual std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) = 0;
   virtual std::unique_ptr<AttentionCore> make_latent_attention(const BuildContext& context) = 0;
+
+  // The fusions that the overrides below and the device's operators have kernels for: what a
+  // replaced child may cost. Plans report them.
+  virtual std::span<const Fusion> fusions() const { return {}; }
 
   // Fused.
   // y of each call, all with the same x.

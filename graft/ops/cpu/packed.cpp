@@ -72,11 +72,15 @@ bool can_pack(DType dtype) {
   return kernels::cpu::has_packed_form(dtype);
 }
 
+bool can_pack(DType dtype, std::int64_t cols) {
+  const kernels::cpu::PackedFormat format = kernels::cpu::packed_format(dtype);
+  return kernel_of(dtype).multiply != nullptr && cols % kernels::cpu::chunk_elems(format) == 0;
+}
+
 bool can_pack(const Weight& weight) {
-  const kernels::cpu::PackedFormat format = kernels::cpu::packed_format(weight.dtype);
-  if (kernel_of(weight.dtype).multiply == nullptr) return false;
-  if (weight.cols() % kernels::cpu::chunk_elems(format) != 0) return false;
+  if (!can_pack(weight.dtype, weight.cols())) return false;
   if (!weight.scale) return true;
+  const kernels::cpu::PackedFormat format = kernels::cpu::packed_format(weight.dtype);
   const quant::ScaleLayout& layout = weight.scale->layout;
   return format.scale == kernels::cpu::PackedFormat::Scale::F32 &&
          (layout.scale_cols == 1 || layout.tile_cols % kernels::cpu::chunk_elems(format) == 0);

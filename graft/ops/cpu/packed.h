@@ -19,6 +19,9 @@ inline constexpr std::uint32_t kPackedLayout = kernels::cpu::kPackedLayout;
 
 // Whether there are panels of that type on any processor.
 bool can_pack(DType dtype);
+// Whether weights of the type with rows of that length can be packed here, as far as the scales
+// that stand beside them allow it.
+bool can_pack(DType dtype, std::int64_t cols);
 // Whether this weight can be packed here: by its type and the kernels of this processor, and by the
 // shape of the scales that stand beside it.
 bool can_pack(const Weight& weight);
