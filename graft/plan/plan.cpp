@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <string>
 
@@ -352,12 +353,27 @@ class Planner {
 
 }  // namespace
 
+const PhasePlacement& Placement::running(ops::Phase phase) const {
+  return module->role == Role::KvCache ? decode : of(phase);
+}
+
+bool Placement::is_native_on(Device device, ops::Phase phase) const {
+  const PhasePlacement& placed = running(phase);
+  return placed.device() == device && (placed.op == nullptr || placed.op->is_native);
+}
+
 const Placement& Plan::at(std::string_view module) const {
   const auto found =
       std::find_if(placements.begin(), placements.end(),
                    [&](const Placement& placement) { return placement.module->name == module; });
   GRAFT_CHECK(found != placements.end(), "no module ", module, " in the plan");
   return *found;
+}
+
+Device layer_device(const Plan& plan, std::int64_t layer, ops::Phase phase) {
+  const auto next = plan.transfer_map.upper_bound(layer);
+  if (next != plan.transfer_map.begin()) return std::prev(next)->second;
+  return plan.at(str("model.layers.", layer, ".input_layernorm")).running(phase).device();
 }
 
 Device default_device(const ops::Registry& registry, const Machine& machine) {
