@@ -54,6 +54,7 @@ TEST(PlanCommand, AutoRulesHaveNoFindingsAndFit) {
       for (const auto& [device, bytes] : json["devices"].items())
         EXPECT_EQ(bytes["fits"], true) << model << " on " << device << made.out;
       EXPECT_GT(json["devices"]["cuda:0"]["weights"].get<double>(), 1e9) << model << made.out;
+      EXPECT_EQ(json["lost_fusions"], Json::array()) << model << made.out;
     }
   }
 }

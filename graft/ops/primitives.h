@@ -4,7 +4,7 @@
 // A fused primitive reads the weights of a child directly only when the child is native: an
 // operator of the same device that its registration marks as such (OperatorInfo::is_native). Any
 // other child, one from a plugin or on another device, is called; only the fusion it was part of is
-// lost.
+// lost. A device that gains or loses a fused kernel changes its list of fusions too (fusions.h).
 
 #pragma once
 
