@@ -130,6 +130,17 @@ TEST(LostFusions, UsualPlacementsLoseNone) {
             "");
 }
 
+// Not a lost fusion: the attention kernels of a GPU read the blocks of its own cache.
+TEST(LostFusions, AttentionOnAGpuNeedsItsOwnKvCache) {
+  Planned planned(testing::mixtral(1), DType::Q4_K, "[]");
+  std::vector<Finding> findings;
+  planned.file = parse_rules(replace("kv_cache", "example.kv_cache"), "r.yaml", findings);
+  planned.result = make_plan(planned.blueprint, planned.file, planned.registry, {.num_gpus = 2});
+  EXPECT_EQ(findings_text(planned.result.findings),
+            "r.yaml:1: error: attention on a GPU needs the KV cache operator cuda.kv_cache (at "
+            "model.layers.0.self_attn)\n");
+}
+
 TEST(LostFusions, JsonNamesChildrenAndPhases) {
   const Planned planned(testing::mixtral(2), DType::Q4_K, replace("[.]k_proj", "example.linear"));
   const Json json = plan_json(planned.result.plan)["lost_fusions"];

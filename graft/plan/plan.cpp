@@ -221,16 +221,24 @@ class Planner {
     return op;
   }
 
-  // Both phases share one KV cache, so attention must run on its device in both.
+  // Both phases share one KV cache, so attention must run on its device in both. The kernels of a
+  // GPU read the blocks of its own cache operator.
   void check_cache(const Placement& cache, const Placement& attention) {
+    const Rule* rule = cache.rule != nullptr ? cache.rule : attention.rule;
+    const int line = rule == nullptr ? 0 : rule->line;
+    const Device there = cache.decode.device();
     for (const Device device : {attention.decode.device(), attention.prefill.device()}) {
-      if (device == cache.decode.device()) continue;
-      const Rule* rule = cache.rule != nullptr ? cache.rule : attention.rule;
-      findings_.error(rule == nullptr ? 0 : rule->line,
-                      str("the KV cache is on ", to_string(cache.decode.device()),
-                          " but its attention runs on ", to_string(device)),
+      if (device == there) continue;
+      findings_.error(line,
+                      str("the KV cache is on ", to_string(there), " but its attention runs on ",
+                          to_string(device)),
                       attention.module);
       return;
+    }
+    if (there != kCpu && attention.is_native_on(there, ops::Phase::Decode) &&
+        !cache.is_native_on(there, ops::Phase::Decode)) {
+      findings_.error(line, "attention on a GPU needs the KV cache operator cuda.kv_cache",
+                      attention.module);
     }
   }
 
