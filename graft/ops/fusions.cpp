@@ -19,6 +19,7 @@ Fusion grouped_linear(Role parent, std::vector<std::string_view> children) {
           .name = "% in one launch",
           .children = std::move(children),
           .takes = is_multiplied_in_int8,
+          .needs_equal_types = true,
           .is_decode_only = true};
 }
 

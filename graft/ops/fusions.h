@@ -31,6 +31,7 @@ struct Fusion {
   std::size_t min_children = 2;  // with fewer there is nothing to fuse
   // The child that the fused result is for; on another device it has no use for it. Empty: none.
   std::string_view consumer = {};
+  bool needs_equal_types = false;  // of the matrices: it joins those of each type
   bool is_decode_only = false;
   // Joins the add that the previous layer left pending (Hidden::has_pending_add), so that the first
   // layer on a device does not have it.

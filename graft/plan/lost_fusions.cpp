@@ -28,16 +28,10 @@ class Finder {
     if (!device) return;
     for (const Fusion& fusion : plan_.registry->fusions(device->type)) {
       if (fusion.parent != parent.module->role || !applies(fusion, parent, phase)) continue;
-      LostFusion found = find(fusion, parent, *device, phase);
-      if (found.replaced.empty()) continue;
-      const auto same = std::ranges::find_if(lost, [&](const LostFusion& other) {
-        return other.module == found.module && other.fusion == found.fusion &&
-               other.children == found.children && other.replaced == found.replaced;
-      });
-      if (same == lost.end()) {
-        lost.push_back(std::move(found));
-      } else {
-        same->phases.push_back(phase);
+      std::vector<LostFusion> joins = joins_of(fusion, parent, *device, phase);
+      for (LostFusion& join : joins) {
+        if (join.children.size() >= fusion.min_children && !join.replaced.empty())
+          add(std::move(join), phase, lost);
       }
     }
   }
@@ -80,28 +74,49 @@ class Finder {
                         is_native ? child.kwargs : kNone);
   }
 
-  LostFusion find(const Fusion& fusion, const Placement& parent, Device device, Phase phase) const {
-    LostFusion found = {.module = parent.module,
-                        .fusion = &fusion,
-                        .children = {},
-                        .replaced = {},
-                        .phases = {phase}};
+  // What the fusion joins in this module: all its children there, or those of each weight type.
+  std::vector<LostFusion> joins_of(const Fusion& fusion,
+                                   const Placement& parent,
+                                   Device device,
+                                   Phase phase) const {
+    std::map<DType, LostFusion> joins;
     for (const std::string_view name : fusion.children) {
       const Placement* child = child_of(parent, name);
       if (child == nullptr) continue;
       const bool is_native = child->is_native_on(device, phase);
       if (!takes(fusion, *child, is_native)) continue;
-      found.children.push_back(name);
+      const std::vector<WeightSpec>& weights = child->module->weights;
+      const bool is_typed = fusion.needs_equal_types && !weights.empty();
+      LostFusion& join = joins[is_typed ? weights.front().dtype : DType::F32];
+      join.children.push_back(name);
+      if (is_native) continue;
       const PhasePlacement& placed = child->running(phase);
-      if (!is_native) {
-        found.replaced.push_back({.name = name,
-                                  .op = placed.op,
-                                  .device = placed.device(),
-                                  .is_elsewhere = placed.device() != device});
-      }
+      join.replaced.push_back({.name = name,
+                               .op = placed.op,
+                               .device = placed.device(),
+                               .is_elsewhere = placed.device() != device});
     }
-    if (found.children.size() < fusion.min_children) found.replaced.clear();
+    std::vector<LostFusion> found;
+    for (auto& [dtype, join] : joins) {
+      join.module = parent.module;
+      join.fusion = &fusion;
+      join.phases = {phase};
+      found.push_back(std::move(join));
+    }
     return found;
+  }
+
+  // One entry for both phases when they lose the same.
+  static void add(LostFusion found, Phase phase, std::vector<LostFusion>& lost) {
+    const auto same = std::ranges::find_if(lost, [&](const LostFusion& other) {
+      return other.fusion == found.fusion && other.children == found.children &&
+             other.replaced == found.replaced;
+    });
+    if (same == lost.end()) {
+      lost.push_back(std::move(found));
+    } else {
+      same->phases.push_back(phase);
+    }
   }
 
   const Plan& plan_;

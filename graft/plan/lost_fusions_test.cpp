@@ -1,7 +1,9 @@
 #include "graft/plan/lost_fusions.h"
 
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -12,13 +14,13 @@ namespace graft::plan {
 namespace {
 
 // The types of the matrices decide what a GPU fuses.
-void set_dtype(ModuleSpec& module, DType dtype) {
-  if (module.role == ops::Role::Linear) {
+void set_dtype(ModuleSpec& module, DType dtype, std::string_view name = "") {
+  if (module.role == ops::Role::Linear && module.name.ends_with(name)) {
     module.params = ops::LinearParams{.in_features = 256, .out_features = 128};
     module.weights.front().dtype = dtype;
   }
   for (ModuleSpec& child : module.children)
-    set_dtype(child, dtype);
+    set_dtype(child, dtype, name);
 }
 
 // Operators of GPUs without their primitives, as in a program without libgraft_cuda.so; and a
@@ -91,6 +93,20 @@ TEST(LostFusions, OnlyWhatTheWeightTypesAllow) {
       placement.kwargs["precision"] = "f32";
   }
   EXPECT_EQ(planned.text(), "");
+}
+
+// A launch has matrices of one type: here q_proj and k_proj share one.
+TEST(LostFusions, OfALaunchAreThoseOfItsWeightType) {
+  const auto lost_by = [](const std::string& name) {
+    Planned planned(testing::mixtral(1), DType::Q4_K, replace(name, "example.linear"));
+    set_dtype(planned.blueprint.root, DType::Q6_K, "v_proj");
+    return planned.text();
+  };
+  EXPECT_EQ(lost_by("[.]k_proj"),
+            "lost fusions:\n"
+            "  model.layers.0.self_attn: q_proj+k_proj in one launch: k_proj is example.linear "
+            "(decode)\n");
+  EXPECT_EQ(lost_by("[.]v_proj"), "");
 }
 
 TEST(LostFusions, OfNormsAndRopeAreLostInBothPhases) {
