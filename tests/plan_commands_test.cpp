@@ -54,8 +54,26 @@ TEST(PlanCommand, AutoRulesHaveNoFindingsAndFit) {
       for (const auto& [device, bytes] : json["devices"].items())
         EXPECT_EQ(bytes["fits"], true) << model << " on " << device << made.out;
       EXPECT_GT(json["devices"]["cuda:0"]["weights"].get<double>(), 1e9) << model << made.out;
+      EXPECT_EQ(json["lost_fusions"], Json::array()) << model << made.out;
     }
   }
+}
+
+TEST(PlanCommand, NamesLostFusionsWithoutAGpu) {
+  const auto config = test_data("configs/Llama-3.1-8B/config.json");
+  const TemporaryFolder folder;
+  const std::string rules = folder / "rules.yaml";
+  std::ofstream(rules) << "- match: {name: \"post_attention_layernorm$\"}\n"
+                          "  replace: {class: default, kwargs: {device: cpu}}\n"
+                          "- match: {name: \"\"}\n"
+                          "  replace: {class: default, kwargs: {device: \"cuda:0\"}}\n";
+  const Outcome plan =
+      run_program({"plan", config.string(), "--rules", rules, "--gpus", "1", "--vram", "80G"});
+  EXPECT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_NE(plan.out.find("lost fusions:\n  model.layers.0-31: add+post_attention_layernorm: "
+                          "post_attention_layernorm is on cpu\n"),
+            std::string::npos)
+      << plan.out;
 }
 
 TEST(RulesCommand, ReportsFindingsWithLines) {

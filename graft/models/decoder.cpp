@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 
 #include "graft/base/check.h"
 #include "graft/models/build.h"
@@ -42,17 +41,6 @@ ops::Norm* optional_norm(OperatorTree& operators,
       layer.children, [&](const plan::ModuleSpec& child) { return child.last_name() == name; });
   if (found == layer.children.end()) return nullptr;
   return &operator_of<ops::Norm>(operators, found->name, phase, here);
-}
-
-// The device of a layer's hidden states: from the transfer map of the rules, else that of its first
-// norm.
-Device layer_device(const plan::Plan& plan,
-                    const OperatorTree& operators,
-                    std::int64_t layer,
-                    ops::Phase phase) {
-  const auto next = plan.transfer_map.upper_bound(layer);
-  if (next != plan.transfer_map.begin()) return std::prev(next)->second;
-  return operators.device_of(layer_name(layer) + ".input_layernorm", phase);
 }
 
 // The one place where hidden states change devices.
@@ -132,7 +120,7 @@ Decoder::Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase pha
   vocab_size_ = plan.blueprint->vocab_size;
   for (std::int64_t i = 0; i < plan.blueprint->num_layers; ++i) {
     const std::string name = layer_name(i);
-    const Device device = layer_device(plan, operators, i, phase);
+    const Device device = plan::layer_device(plan, i, phase);
     const plan::ModuleSpec& layer = *plan.blueprint->find(name);
     layers_.push_back(
         {.name = name,

@@ -5,27 +5,9 @@
 #include "graft/ops/registry.h"
 
 namespace graft::models {
-namespace {
 
 using ops::Phase;
 using plan::Placement;
-
-struct Choice {
-  const ops::OperatorInfo* op = nullptr;
-  Device device;
-
-  bool operator==(const Choice&) const = default;
-};
-
-// A phase without an operator of its own (`prefill_op: None`) runs the other's.
-Choice choice(const Placement& placement, Phase phase) {
-  const bool is_prefill = placement.decode.op == nullptr ||
-                          (phase == Phase::Prefill && placement.prefill.op != nullptr);
-  if (is_prefill) return {placement.prefill.op, placement.prefill.device()};
-  return {placement.decode.op, placement.decode.device()};
-}
-
-}  // namespace
 
 OperatorTree::OperatorTree(const plan::Plan& plan) : plan_(plan) {
   for (const Placement& placement : plan.placements) {
@@ -42,9 +24,7 @@ PhaseOperators OperatorTree::at(std::string_view module) const {
 Device OperatorTree::device_of(std::string_view module, Phase phase) const {
   const auto found = placements_.find(module);
   GRAFT_CHECK(found != placements_.end(), "the plan has no placement of ", module);
-  const Placement& placement = *found->second;
-  const bool is_cache = placement.module->role == ops::Role::KvCache;
-  return choice(placement, is_cache ? Phase::Decode : phase).device;
+  return found->second->running(phase).device();
 }
 
 ops::Operator* OperatorTree::for_caller_on(Device here, std::string_view module, Phase phase) {
@@ -61,10 +41,7 @@ ops::Operator* OperatorTree::for_caller_on(Device here, std::string_view module,
 
 bool OperatorTree::is_native(std::string_view module, Device device, Phase phase) const {
   const auto found = placements_.find(module);
-  if (found == placements_.end() || device_of(module, phase) != device) return false;
-  const bool is_cache = found->second->module->role == ops::Role::KvCache;
-  const ops::OperatorInfo* op = choice(*found->second, is_cache ? Phase::Decode : phase).op;
-  return op != nullptr && op->is_native;
+  return found != placements_.end() && found->second->is_native_on(device, phase);
 }
 
 PhaseOperators OperatorTree::build(const plan::ModuleSpec& module) {
@@ -77,12 +54,12 @@ PhaseOperators OperatorTree::build(const plan::ModuleSpec& module) {
   GRAFT_CHECK(found != placements_.end(), "the plan has no placement of ", module.name);
   const Placement& placement = *found->second;
   PhaseOperators built;
-  if (choice(placement, Phase::Decode).op == nullptr) return built;
+  if (placement.decode.op == nullptr) return built;
 
   built.decode = make(placement, Phase::Decode);
-  is_one = is_one && choice(placement, Phase::Prefill) == choice(placement, Phase::Decode);
-  // Prefill writes what decode reads: there is one cache, on the device of decode.
-  if (module.role == ops::Role::KvCache) is_one = true;
+  const plan::PhasePlacement& prefill = placement.running(Phase::Prefill);
+  is_one =
+      is_one && prefill.op == placement.decode.op && prefill.device() == placement.decode.device();
   built.prefill = is_one ? built.decode : make(placement, Phase::Prefill);
   by_name_[module.name] = built;
   return built;
@@ -93,7 +70,7 @@ ops::Operator* OperatorTree::make(const Placement& placement, Phase phase) {
   ops::BuildContext context;
   context.module = module.name;
   context.params = &module.params;
-  context.device = choice(placement, phase).device;
+  context.device = placement.running(phase).device();
   context.kwargs = &placement.kwargs;
   context.primitives = &plan_.registry->primitives(context.device.type);
   context.child = [&](std::string_view child) {
@@ -101,7 +78,7 @@ ops::Operator* OperatorTree::make(const Placement& placement, Phase phase) {
     return ops::Child<ops::Operator>{.op = for_caller_on(context.device, name, phase),
                                      .is_native = is_native(name, context.device, phase)};
   };
-  operators_.push_back(choice(placement, phase).op->make(context));
+  operators_.push_back(placement.running(phase).op->make(context));
   return operators_.back().get();
 }
 

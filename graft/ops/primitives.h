@@ -4,7 +4,7 @@
 // A fused primitive reads the weights of a child directly only when the child is native: an
 // operator of the same device that its registration marks as such (OperatorInfo::is_native). Any
 // other child, one from a plugin or on another device, is called; only the fusion it was part of is
-// lost.
+// lost. A device that gains or loses a fused kernel changes its list of fusions too (fusions.h).
 
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 
+#include "graft/ops/fusions.h"
 #include "graft/ops/operator.h"
 #include "graft/ops/registry.h"
 
@@ -73,6 +74,10 @@ class Primitives {
   // Grouped-query attention and multi-head latent attention of the module `context` describes.
   virtual std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) = 0;
   virtual std::unique_ptr<AttentionCore> make_latent_attention(const BuildContext& context) = 0;
+
+  // The fusions that the overrides below and the device's operators have kernels for: what a
+  // replaced child may cost. Plans report them.
+  virtual std::span<const Fusion> fusions() const { return {}; }
 
   // Fused.
   // y of each call, all with the same x.

@@ -9,6 +9,7 @@
 #include "graft/base/error.h"
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/device_context.h"
+#include "graft/ops/fusions.h"
 #include "graft/ops/primitives.h"
 
 namespace graft::ops {
@@ -106,6 +107,12 @@ std::unique_ptr<DeviceContext> Registry::make_device_context(Device where) const
 
 Primitives& Registry::primitives(DeviceType type) const {
   return *device(type).primitives;
+}
+
+std::span<const Fusion> Registry::fusions(DeviceType type) const {
+  const auto found = devices_.find(type);
+  if (found != devices_.end()) return found->second.primitives->fusions();
+  return type == DeviceType::Cuda ? cuda_fusions() : std::span<const Fusion>{};
 }
 
 Registry builtin_operators() {

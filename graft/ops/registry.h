@@ -79,6 +79,7 @@ struct OperatorInfo {
 };
 
 class DeviceContext;
+struct Fusion;
 
 class Registry {
  public:
@@ -97,6 +98,8 @@ class Registry {
   void add_device(DeviceType type, MakeDeviceContext make, std::shared_ptr<Primitives> primitives);
   std::unique_ptr<DeviceContext> make_device_context(Device where) const;
   Primitives& primitives(DeviceType type) const;
+  // Of the device's primitives; without libgraft_cuda.so those that GPUs have with it.
+  std::span<const Fusion> fusions(DeviceType type) const;
 
  private:
   std::vector<std::unique_ptr<OperatorInfo>> operators_;

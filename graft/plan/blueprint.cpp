@@ -62,6 +62,13 @@ std::string_view ModuleSpec::last_name() const {
   return last_component(name);
 }
 
+std::string ModuleSpec::name_with_layer(std::string_view number) const {
+  if (layer < 0) return name;
+  const std::string own = std::to_string(layer);
+  const auto at = ('.' + name + '.').find('.' + own + '.');
+  return at == std::string::npos ? name : std::string(name).replace(at, own.size(), number);
+}
+
 const ModuleSpec* Blueprint::find(std::string_view name) const {
   const ModuleSpec* module = &root;
   while (module->name != name) {

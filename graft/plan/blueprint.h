@@ -36,6 +36,8 @@ struct ModuleSpec {
   std::int64_t layer = -1;  // N of "model.layers.N…", -1 outside the layers
 
   std::string_view last_name() const;  // "self_attn"
+  // The name with `number` in place of the layer's; the name itself outside the layers.
+  std::string name_with_layer(std::string_view number) const;
 };
 
 // A class and its direct base, as in the modeling files of KTransformers and Hugging Face.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <string>
 
@@ -220,16 +221,24 @@ class Planner {
     return op;
   }
 
-  // Both phases share one KV cache, so attention must run on its device in both.
+  // Both phases share one KV cache, so attention must run on its device in both. The kernels of a
+  // GPU read the blocks of its own cache operator.
   void check_cache(const Placement& cache, const Placement& attention) {
+    const Rule* rule = cache.rule != nullptr ? cache.rule : attention.rule;
+    const int line = rule == nullptr ? 0 : rule->line;
+    const Device there = cache.decode.device();
     for (const Device device : {attention.decode.device(), attention.prefill.device()}) {
-      if (device == cache.decode.device()) continue;
-      const Rule* rule = cache.rule != nullptr ? cache.rule : attention.rule;
-      findings_.error(rule == nullptr ? 0 : rule->line,
-                      str("the KV cache is on ", to_string(cache.decode.device()),
-                          " but its attention runs on ", to_string(device)),
+      if (device == there) continue;
+      findings_.error(line,
+                      str("the KV cache is on ", to_string(there), " but its attention runs on ",
+                          to_string(device)),
                       attention.module);
       return;
+    }
+    if (there != kCpu && attention.is_native_on(there, ops::Phase::Decode) &&
+        !cache.is_native_on(there, ops::Phase::Decode)) {
+      findings_.error(line, "attention on a GPU needs the KV cache operator cuda.kv_cache",
+                      attention.module);
     }
   }
 
@@ -352,12 +361,27 @@ class Planner {
 
 }  // namespace
 
+const PhasePlacement& Placement::running(ops::Phase phase) const {
+  return module->role == Role::KvCache ? decode : of(phase);
+}
+
+bool Placement::is_native_on(Device device, ops::Phase phase) const {
+  const PhasePlacement& placed = running(phase);
+  return placed.device() == device && (placed.op == nullptr || placed.op->is_native);
+}
+
 const Placement& Plan::at(std::string_view module) const {
   const auto found =
       std::find_if(placements.begin(), placements.end(),
                    [&](const Placement& placement) { return placement.module->name == module; });
   GRAFT_CHECK(found != placements.end(), "no module ", module, " in the plan");
   return *found;
+}
+
+Device layer_device(const Plan& plan, std::int64_t layer, ops::Phase phase) {
+  const auto next = plan.transfer_map.upper_bound(layer);
+  if (next != plan.transfer_map.begin()) return std::prev(next)->second;
+  return plan.at(str("model.layers.", layer, ".input_layernorm")).running(phase).device();
 }
 
 Device default_device(const ops::Registry& registry, const Machine& machine) {

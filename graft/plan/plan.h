@@ -61,6 +61,11 @@ struct Placement {
   const PhasePlacement& of(ops::Phase phase) const {
     return phase == ops::Phase::Prefill ? prefill : decode;
   }
+  // What runs in a phase: prefill writes the KV cache that decode reads, there is one.
+  const PhasePlacement& running(ops::Phase phase) const;
+  // Whether fused primitives of `device` may read into the operator (ops/primitives.h). An operator
+  // that this build lacks counts as the default one of its device.
+  bool is_native_on(Device device, ops::Phase phase) const;
   std::size_t bytes_of(const Share& share) const {
     return static_cast<std::size_t>(
         std::llround(share.fraction * static_cast<double>(weight_bytes)));
@@ -77,6 +82,10 @@ struct Plan {
   // Aborts for unknown modules.
   const Placement& at(std::string_view module) const;
 };
+
+// The device of a layer's hidden states: from the transfer map of the rules, else that of its first
+// norm. Aborts for unknown layers.
+Device layer_device(const Plan& plan, std::int64_t layer, ops::Phase phase);
 
 // The devices available to rules.
 struct Machine {

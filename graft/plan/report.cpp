@@ -8,14 +8,15 @@
 
 #include "graft/base/text/str.h"
 #include "graft/base/text/units.h"
+#include "graft/plan/lost_fusions.h"
 
 namespace graft::plan {
 namespace {
 
-// A line of the table. The layer number is cut out of `name`; it belongs at offset `number_at`.
+// A line of the table. The layer number is cut out of `name`.
 struct Row {
+  const ModuleSpec* module = nullptr;
   std::string name;
-  std::size_t number_at = 0;
   std::string op;
   std::string devices;
   int line = 0;
@@ -81,22 +82,14 @@ std::string devices_text(const Placement& placement) {
 
 Row make_row(const Placement& placement) {
   const ModuleSpec& module = *placement.module;
-  Row row{
-      .name = module.name.empty() ? "(root)" : module.name,
+  return {
+      .module = &module,
+      .name = module.name.empty() ? "(root)" : module.name_with_layer(""),
       .op = operator_text(placement),
       .devices = devices_text(placement),
       .line = placement.rule == nullptr ? 0 : placement.rule->line,
       .bytes = placement.weight_bytes,
   };
-  if (module.layer >= 0) {
-    const std::string number = std::to_string(module.layer);
-    const auto at = str(".", row.name, ".").find(str(".", number, "."));
-    if (at != std::string::npos) {
-      row.name.erase(at, number.size());
-      row.number_at = at;
-    }
-  }
-  return row;
 }
 
 // Containers are shown only when a rule placed them.
@@ -134,7 +127,7 @@ std::string full_name(const Row& row, const Block& block) {
   if (block.first < 0) return row.name;
   const std::string number =
       block.last > block.first ? str(block.first, "-", block.last) : std::to_string(block.first);
-  return std::string(row.name).insert(row.number_at, number);
+  return row.module->name_with_layer(number);
 }
 
 // Code points, not bytes: the arrow has three bytes.
@@ -239,6 +232,7 @@ std::string plan_text(const Plan& plan) {
   for (const auto& [layer, device] : plan.transfer_map) {
     text += str("from layer ", layer, " on ", to_string(device), "\n");
   }
+  text += lost_fusions_text(plan);
   text += "weights:";
   const char* separator = " ";
   for (const auto& [device, bytes] : weight_bytes_by_device(plan)) {
@@ -280,11 +274,9 @@ Json plan_json(const Plan& plan) {
   Json bytes = Json::object();
   for (const auto& [device, size] : weight_bytes_by_device(plan))
     bytes[to_string(device)] = size;
-  return {{"model", plan.blueprint->model_name},
-          {"family", plan.blueprint->family},
-          {"placements", std::move(placements)},
-          {"transfer_map", std::move(transfer_map)},
-          {"weight_bytes", std::move(bytes)}};
+  return {{"model", plan.blueprint->model_name},     {"family", plan.blueprint->family},
+          {"placements", std::move(placements)},     {"transfer_map", std::move(transfer_map)},
+          {"lost_fusions", lost_fusions_json(plan)}, {"weight_bytes", std::move(bytes)}};
 }
 
 Json findings_json(const std::vector<Finding>& findings) {

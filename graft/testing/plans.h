@@ -222,6 +222,7 @@ inline void add_operators(ops::Registry& registry, DeviceType device) {
     info.name = prefix + std::string(ops::name(role));
     info.role = role;
     info.device = device;
+    info.is_native = true;
     registry.add(std::move(info));
   }
 }

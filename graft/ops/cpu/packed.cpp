@@ -35,11 +35,15 @@ packing::StoredMatrix stored(const Weight& weight) {
 
 }  // namespace
 
+bool can_pack(DType dtype, std::int64_t cols) {
+  return kernel_of(dtype).multiply != nullptr &&
+         cols % packing::chunk_cols(packing::packed_format(dtype)) == 0;
+}
+
 bool can_pack(const Weight& weight) {
-  const packing::PackedFormat format = packing::packed_format(weight.dtype);
-  if (kernel_of(weight.dtype).multiply == nullptr) return false;
-  if (weight.cols() % packing::chunk_cols(format) != 0) return false;
+  if (!can_pack(weight.dtype, weight.cols())) return false;
   if (!weight.scale) return true;
+  const packing::PackedFormat format = packing::packed_format(weight.dtype);
   const quant::ScaleLayout& layout = weight.scale->layout;
   return format.scale == packing::PackedFormat::Scale::F32 &&
          (layout.scale_cols == 1 || layout.tile_cols % packing::chunk_cols(format) == 0);

@@ -18,8 +18,9 @@ namespace graft::ops::cpu {
 
 using packing::PackedMatrix;
 
-// Whether this CPU has a kernel for the weight's type, and the shapes of the weight and of its FP8
-// scales fit the panels.
+// Whether this CPU has a kernel for the type, and `cols` is a multiple of its chunk.
+bool can_pack(DType dtype, std::int64_t cols);
+// The same of a weight; the shape of its FP8 scales must fit the panels too.
 bool can_pack(const Weight& weight);
 
 // Packs weights with the provider's packer, which is not null, and releases them. can_pack() holds

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "graft/base/check.h"
@@ -21,6 +23,39 @@ const LinearCpu* as_packed(const LinearCall& call) {
   if (!call.linear.is_native) return nullptr;
   const auto& linear = static_cast<const LinearCpu&>(*call.linear);
   return linear.packed().empty() ? nullptr : &linear;
+}
+
+bool is_packed(const LinearParams& params, DType dtype, const Kwargs& kwargs) {
+  const auto repack = kwargs.find("repack");
+  constexpr std::array<std::string_view, 3> kFalse = {"false", "False", "FALSE"};
+  const bool may_repack =
+      repack == kwargs.end() || std::ranges::find(kFalse, repack->second) == kFalse.end();
+  return may_repack && can_pack(dtype, params.in_features);
+}
+
+bool is_packed_without_bias(const LinearParams& params, DType dtype, const Kwargs& kwargs) {
+  return !params.bias && is_packed(params, dtype, kwargs);
+}
+
+bool is_packed_with_bias(const LinearParams& params, DType dtype, const Kwargs& kwargs) {
+  return params.bias && is_packed(params, dtype, kwargs);
+}
+
+Fusion one_loop(Role parent, std::vector<std::string_view> children, Fusion::Takes takes) {
+  return {
+      .parent = parent, .name = "% in one loop", .children = std::move(children), .takes = takes};
+}
+
+// Weights that are not packed are multiplied one by one.
+std::vector<Fusion> make_fusions() {
+  return {one_loop(Role::Attention, {"q_proj", "k_proj", "v_proj"}, is_packed),
+          one_loop(Role::Attention, {"q_proj", "kv_a_proj_with_mqa"}, is_packed),
+          one_loop(Role::Attention, {"q_a_proj", "kv_a_proj_with_mqa"}, is_packed),
+          {.parent = Role::Mlp,
+           .name = "%+activation in one loop",
+           .children = {"gate_proj", "up_proj"},
+           .takes = is_packed_without_bias},
+          one_loop(Role::Mlp, {"gate_proj", "up_proj"}, is_packed_with_bias)};
 }
 
 class CpuPrimitives final : public Primitives {
@@ -53,6 +88,11 @@ class CpuPrimitives final : public Primitives {
   }
   std::unique_ptr<AttentionCore> make_latent_attention(const BuildContext& context) override {
     return make_latent_attention_core(context);
+  }
+
+  std::span<const Fusion> fusions() const override {
+    static const std::vector<Fusion> fusions = make_fusions();
+    return fusions;
   }
 
   // Packed layers go through one parallel loop: x is quantized once, threads synchronize once.

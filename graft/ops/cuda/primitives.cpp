@@ -75,6 +75,8 @@ class CudaPrimitives final : public Primitives {
     return make_latent_attention_core(context);
   }
 
+  std::span<const Fusion> fusions() const override { return cuda_fusions(); }
+
   // x is converted once for all layers, and layers of one weight type share a launch.
   void linear_group(const Activation& x, std::span<const LinearCall> calls, Pass& pass) override {
     std::vector<Product> products;
