@@ -31,7 +31,7 @@ int num_virtual_gpus() {
 
 void check_cuda(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
-  // What does not stick to the device must not be found by the next call.
+  // Clears a non-sticky error, so that the next call does not report it again.
   cudaGetLastError();
   fail("CUDA: ", what, ": ", kernels::cuda::error_text(error));
 }

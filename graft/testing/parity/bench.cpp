@@ -122,7 +122,7 @@ DeviceRun::DeviceRun(OperatorBench& bench, const Batch& batch, Phase phase)
 
 // With a row behind the last that no operator may write.
 TensorView DeviceRun::allocate(DType dtype, std::int64_t cols) {
-  const TensorView guarded = pass_.workspace.take(dtype, {rows() + 1, cols});
+  const TensorView guarded = pass_.workspace.allocate(dtype, {rows() + 1, cols});
   std::vector<std::byte> bytes(guarded.bytes(), static_cast<std::byte>(kUnwritten));
   bench_.devices().copy(TensorView(bytes.data(), dtype, {rows() + 1, cols}), guarded);
   return guarded.slice(0, rows());
