@@ -260,7 +260,7 @@ TEST(RmsNormCpu, MatchesTheFormulaInPlaceToo) {
   }
 }
 
-// Gate and up are fused when both are packed, and composed when only one is.
+// Gate and up are fused when both are native packed layers, and composed otherwise.
 TEST(MlpCpu, FusedAndComposedGiveTheSameBits) {
   Rig rig;
   Random random;
