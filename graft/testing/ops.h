@@ -118,7 +118,7 @@ class TestModel {
     operators_[module] = std::move(made);
     return *typed;
   }
-  // A linear with random weights, which come back.
+  // Adds a linear with random weights, which are returned.
   Floats add_linear(const std::string& module, std::int64_t out, std::int64_t in, Random& random) {
     const float size = 1.5F / std::sqrt(static_cast<float>(in));
     Floats values = weights.add(module + ".weight", {out, in}, random.floats(out * in, size));
@@ -138,7 +138,7 @@ class TestModel {
   std::map<std::string, std::unique_ptr<Operator>> operators_;
 };
 
-// Steps of a run; a step gives some sequences some more tokens each.
+// The steps of a run; each step adds tokens to some sequences.
 struct Chunk {
   std::int64_t sequence = 0;
   std::int64_t num_tokens = 0;
@@ -147,8 +147,8 @@ using Schedule = std::vector<std::vector<Chunk>>;
 
 using RowFunction = std::function<void(TensorView x, TensorView y, Pass& pass)>;
 
-// Runs sequences through a function of rows, in the steps and threads asked for. The input of a
-// token depends on its sequence and position alone; so must its result.
+// Runs sequences through a function of rows with the given schedule and number of threads. The input
+// of a token depends on its sequence and position alone, and so must its result.
 class ScheduleRunner {
  public:
   ScheduleRunner(std::int64_t in, std::int64_t out, std::int64_t block_tokens = 4)

@@ -21,7 +21,7 @@ namespace graft::models::testing {
 
 using AddDevices = std::function<void(ops::Registry&)>;
 
-// With two devices beside the processor.
+// A model of a checkpoint placed by rules on the CPU and two other devices.
 class PlacedModel {
  public:
   PlacedModel(const std::filesystem::path& folder,
