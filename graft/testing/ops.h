@@ -1,5 +1,5 @@
-// What the tests of the operators share: weights from memory, a tree of operators built by name,
-// batches cut in any way, and plain double-precision arithmetic to compare with.
+// Helpers of the operator tests: weights in memory, a tree of operators built by name, batches with
+// any schedule, and a double-precision reference.
 
 #pragma once
 
@@ -51,7 +51,7 @@ inline TensorView view(Floats& values, std::int64_t rows, std::int64_t cols) {
 
 class TestWeights final : public WeightProvider {
  public:
-  // Encodes the values; returns what the weight then means.
+  // Quantizes the values and returns them dequantized.
   Floats add(const std::string& name,
              std::vector<std::int64_t> shape,
              const Floats& values,
@@ -92,7 +92,7 @@ class TestWeights final : public WeightProvider {
 // Operators by module name. Children first, as a plan builds them.
 class TestModel {
  public:
-  bool children_are_native = true;  // of modules added from here on
+  bool children_are_native = true;  // of modules added later
 
   template <class Op>
   Op& add(std::string_view op,
@@ -147,8 +147,8 @@ using Schedule = std::vector<std::vector<Chunk>>;
 
 using RowFunction = std::function<void(TensorView x, TensorView y, Pass& pass)>;
 
-// Runs sequences through a function of rows with the given schedule and number of threads. The input
-// of a token depends on its sequence and position alone, and so must its result.
+// Runs sequences through a function of rows with the given schedule and number of threads. The
+// input of a token depends on its sequence and position alone, and so must its result.
 class ScheduleRunner {
  public:
   ScheduleRunner(std::int64_t in, std::int64_t out, std::int64_t block_tokens = 4)
@@ -218,7 +218,7 @@ class ScheduleRunner {
 // Results of a run, by sequence.
 using Results = std::map<std::int64_t, Floats>;
 
-// Stricter than ==: 0 is not -0.
+// Compares bits: 0 differs from -0.
 inline bool same_bits(const Results& a, const Results& b) {
   return std::ranges::equal(a, b, [](const auto& x, const auto& y) {
     return x.first == y.first && x.second.size() == y.second.size() &&
@@ -226,7 +226,8 @@ inline bool same_bits(const Results& a, const Results& b) {
   });
 }
 
-// Three sequences of 150, 9 and 70 tokens: all at once, and in other ways.
+// Schedules of three sequences of 150, 9 and 70 tokens: one batch, one by one, single tokens,
+// chunks.
 inline std::vector<Schedule> schedules() {
   Schedule alone;
   for (const auto& [sequence, length] : {std::pair{0, 150}, {1, 9}, {2, 70}})
@@ -291,7 +292,7 @@ inline Doubles widen(const Floats& values) {
   return {values.begin(), values.end()};
 }
 
-// Largest difference, relative to the largest value.
+// Max difference, relative to the max value.
 template <class A, class B>
 double relative_error(const A& got, const B& want) {
   GRAFT_CHECK(got.size() == want.size(), got.size(), " values, wanted ", want.size());

@@ -1,4 +1,4 @@
-// For tests: a model whose modules are where rules say, on devices that the test brings.
+// For tests: a model placed by rules on the devices of the test.
 
 #pragma once
 

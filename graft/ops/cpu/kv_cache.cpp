@@ -206,7 +206,8 @@ const CacheType& type_kwarg(const BuildContext& context) {
 
 std::unique_ptr<Operator> make_kv_cache_cpu(const BuildContext& context) {
   const std::int64_t block_tokens = context.int_kwarg("block_tokens", kDefaultBlockTokens);
-  if (block_tokens < 1) fail(context.module, ": block_tokens is ", block_tokens);
+  if (block_tokens < 1)
+    fail(context.module, ": block_tokens is ", block_tokens, ", the minimum is 1");
   return std::make_unique<KvCacheCpu>(context.module, context.params_as<KvCacheParams>(),
                                       type_kwarg(context), block_tokens);
 }

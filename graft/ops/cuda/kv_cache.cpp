@@ -40,7 +40,7 @@ KvCacheCuda::KvCacheCuda(const BuildContext& context)
       device_(context.device),
       dtype_(cache_type(context)),
       block_tokens_(context.int_kwarg("block_tokens", kDefaultBlockTokens)) {
-  if (block_tokens_ < 1) fail(module_, ": block_tokens is ", block_tokens_);
+  if (block_tokens_ < 1) fail(module_, ": block_tokens is ", block_tokens_, ", the minimum is 1");
 }
 
 void KvCacheCuda::allocate(std::int64_t num_blocks, std::int64_t block_tokens) {
