@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "graft/base/check.h"
 #include "graft/models/build.h"
 #include "graft/models/weights.h"
+#include "graft/packing/packed_cache.h"
+#include "graft/packing/packer.h"
 #include "graft/plan/report.h"
 
 namespace graft::models {
@@ -49,7 +52,8 @@ void Model::load() {
   std::optional<packing::PackedCache> cache;
   if (options_.repack && options_.repack_cache)
     cache.emplace(*checkpoint_, pool_, options_.on_warning);
-  CheckpointWeights weights(*checkpoint_, pool_, options_.repack, cache ? &*cache : nullptr);
+  packing::Packer packer(pool_, cache ? &*cache : nullptr);
+  CheckpointWeights weights(*checkpoint_, options_.repack ? &packer : nullptr);
   weights.check(*blueprint_);
   if (options_.on_progress) {
     // Where the phases have operators of their own, weights are read twice.

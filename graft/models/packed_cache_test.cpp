@@ -53,12 +53,12 @@ class PackedCacheTest : public testing::Test {
   }
 
   // Warns about `part` only, computes the right logits, and leaves a valid file.
-  void expect_mended(const std::string& part, const std::vector<float>& want) {
-    const Start mended = start();
-    ASSERT_EQ(mended.warnings.size(), 1U) << part;
-    EXPECT_NE(mended.warnings[0].find(part), std::string::npos) << mended.warnings[0];
-    EXPECT_EQ(mended.warnings[0].find('\n'), std::string::npos) << mended.warnings[0];
-    EXPECT_TRUE(is_same(mended.logits, want)) << part;
+  void expect_repaired(const std::string& part, const std::vector<float>& want) {
+    const Start repaired = start();
+    ASSERT_EQ(repaired.warnings.size(), 1U) << part;
+    EXPECT_NE(repaired.warnings[0].find(part), std::string::npos) << repaired.warnings[0];
+    EXPECT_EQ(repaired.warnings[0].find('\n'), std::string::npos) << repaired.warnings[0];
+    EXPECT_TRUE(is_same(repaired.logits, want)) << part;
     const Start again = start();
     EXPECT_TRUE(again.warnings.empty()) << again.warnings[0];
     EXPECT_TRUE(is_same(again.logits, want)) << part;
@@ -92,7 +92,6 @@ TEST_F(PackedCacheTest, SecondStartMapsTheFileOfTheFirst) {
   EXPECT_TRUE(formats::test::read_file(cache_) == bytes) << "depends on the number of threads";
 }
 
-// The panels of a provider, without a model.
 TEST_F(PackedCacheTest, ReturnsThePanelsOfTheFile) {
   start();
   const auto source = open_checkpoint(model_);
@@ -102,22 +101,22 @@ TEST_F(PackedCacheTest, ReturnsThePanelsOfTheFile) {
   const packing::PackedFile parsed = packing::parse_packed(file.bytes(), "file");
   ASSERT_GT(parsed.tensors.size(), 100U);
   for (const packing::PackedTensor& tensor : parsed.tensors) {
-    ops::Weight weight = {
-        .name = tensor.name, .dtype = tensor.dtype, .shape = {tensor.rows, tensor.cols}};
-    const ops::SharedBytes found = cache.find(weight);
+    packing::StoredMatrix matrix = {
+        .name = tensor.name, .dtype = tensor.dtype, .rows = tensor.rows, .cols = tensor.cols};
+    const SharedBytes found = cache.find(matrix);
     EXPECT_TRUE(std::ranges::equal(found.bytes, tensor.bytes)) << tensor.name;
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(found.bytes.data()) % 64, 0U) << tensor.name;
-    weight.shape[0] += 1;
-    EXPECT_TRUE(cache.find(weight).bytes.empty()) << tensor.name;
+    matrix.rows += 1;
+    EXPECT_TRUE(cache.find(matrix).bytes.empty()) << tensor.name;
   }
   EXPECT_TRUE(
-      cache.find({.name = "absent", .dtype = DType::Q6_K, .shape = {16, 256}}).bytes.empty());
+      cache.find({.name = "absent", .dtype = DType::Q6_K, .rows = 16, .cols = 256}).bytes.empty());
 }
 
 TEST_F(PackedCacheTest, DetectsAChangedModel) {
   const std::vector<float> want = start().logits;
   fs::last_write_time(model_, fs::last_write_time(model_) + std::chrono::nanoseconds(1000));
-  expect_mended("belongs to another model", want);
+  expect_repaired("belongs to another model", want);
 }
 
 TEST_F(PackedCacheTest, TruncatedAndDamagedFilesArePackedAgain) {
@@ -131,19 +130,19 @@ TEST_F(PackedCacheTest, TruncatedAndDamagedFilesArePackedAgain) {
   const auto expect = [&](const std::string& part, std::span<const std::byte> bytes) {
     fs::remove(cache_);
     formats::test::write_file(cache_, bytes);
-    expect_mended(part, want);
+    expect_repaired(part, want);
     EXPECT_TRUE(formats::test::read_file(cache_) == good) << part;
   };
   expect("the file is empty", {});
   expect("truncated", std::span(good).first(20));
   expect("table: truncated", std::span(good).first(1000));
   expect("truncated", std::span(good).first(good.size() / 2));
-  expect("not a file of packed weights", damaged_at(3));
+  expect("not a packed weights file", damaged_at(3));
   expect("format", damaged_at(8));
   expect("layout", damaged_at(12));
   expect("table: damaged", damaged_at(16));   // the fingerprint
   expect("table: damaged", damaged_at(200));  // a name
-  expect("damaged: its checksum is not that of", damaged_at(good.size() / 2));
+  expect("damaged: the checksum of its", damaged_at(good.size() / 2));
 }
 
 TEST_F(PackedCacheTest, KeepsPanelsOfOtherRules) {
@@ -170,7 +169,7 @@ TEST_F(PackedCacheTest, AFolderThatCannotBeWrittenIsAWarning) {
   }
   const Start run = start();
   ASSERT_FALSE(run.warnings.empty());
-  EXPECT_NE(run.warnings.back().find("packed at the next start too"), std::string::npos);
+  EXPECT_NE(run.warnings.back().find("packed again at the next start"), std::string::npos);
   EXPECT_TRUE(is_same(run.logits, start(false).logits));
   fs::permissions(folder_.path(), fs::perms::owner_all);
   EXPECT_EQ(formats::test::names_in(folder_).size(), ::geteuid() == 0 ? 2U : 1U);

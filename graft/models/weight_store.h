@@ -1,6 +1,6 @@
-// The weights of a checkpoint under their Hugging Face names: tensors that GGUF permutes, merges or
-// splits are brought into the form the modules expect. Only looks up; threads, packing and caches
-// are CheckpointWeights' (weights.h).
+// Lookup of a checkpoint's weights by Hugging Face name: tensors that GGUF permutes, merges or
+// splits are brought into the form the modules expect. Packing is packing::Packer's, progress
+// CheckpointWeights' (weights.h).
 
 #pragma once
 

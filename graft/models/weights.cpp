@@ -25,14 +25,6 @@ void CheckpointWeights::release(const Weight& weight) {
   if (report_) report_(bytes_done_);
 }
 
-ops::SharedBytes CheckpointWeights::find_packed(const Weight& weight) {
-  return cache_ == nullptr ? ops::SharedBytes{} : cache_->find(weight);
-}
-
-void CheckpointWeights::keep_packed(const Weight& weight, const ops::SharedBytes& panels) {
-  if (cache_ != nullptr) cache_->keep(weight, panels);
-}
-
 void CheckpointWeights::finish_operator() {
   bytes_done_ = bytes_given_;
   if (report_) report_(bytes_done_);

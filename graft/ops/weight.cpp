@@ -42,9 +42,4 @@ void Weight::expect_shape(std::int64_t num_rows, std::int64_t num_cols) const {
   }
 }
 
-std::shared_ptr<std::byte> WeightProvider::allocate(std::size_t node, std::size_t bytes) {
-  if (node >= memory_.size()) memory_.resize(node + 1);
-  return memory_[node].take(bytes);
-}
-
 }  // namespace graft::ops

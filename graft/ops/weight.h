@@ -7,16 +7,17 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "graft/base/parallel.h"
 #include "graft/quant/fp8_scale.h"
-#include "graft/tensor/arena.h"
 #include "graft/tensor/buffer.h"
 #include "graft/tensor/dtype.h"
+
+namespace graft::packing {
+class Packer;
+}  // namespace graft::packing
 
 namespace graft::ops {
 
@@ -44,12 +45,6 @@ struct Weight {
   void expect_shape(std::int64_t num_rows, std::int64_t num_cols) const;
 };
 
-// Bytes, kept alive by `owner`.
-struct SharedBytes {
-  std::span<const std::byte> bytes = {};
-  std::shared_ptr<const void> owner = {};
-};
-
 // Provides weights to operators by Hugging Face name, for every checkpoint format.
 class WeightProvider {
  public:
@@ -61,28 +56,16 @@ class WeightProvider {
   // The projection ("gate_proj", "up_proj" or "down_proj") of every routed expert of the module
   // `experts` ("model.layers.3.mlp.experts"), by expert index.
   virtual std::vector<Weight> experts(std::string_view experts, std::string_view projection) = 0;
-  // The threads to pack weights with; null: single-threaded.
-  virtual ThreadPool* pool() { return nullptr; }
-  // False: weights are not repacked but read from the mapped file.
-  virtual bool may_repack() { return true; }
-  // The operator has copied the weight and does not read its bytes again.
+  // Packs weights for the CPU kernels; null: operators use them as the checkpoint stores them.
+  virtual packing::Packer* packer() { return nullptr; }
+  // The operator has copied the weight and will not read its bytes again.
   virtual void release(const Weight& /*weight*/) {}
-  // Whether packed weights are cached (the next two functions).
-  virtual bool keeps_packed() { return false; }
-  // The cached result of pack() (cpu/packed.h); empty: not cached.
-  virtual SharedBytes find_packed(const Weight& /*weight*/) { return {}; }
-  // Caches the result of pack().
-  virtual void keep_packed(const Weight& /*weight*/, const SharedBytes& /*panels*/) {}
-
-  // Memory for packed weights on a NUMA node, from one arena per node for all operators.
-  std::shared_ptr<std::byte> allocate(std::size_t node, std::size_t bytes);
 
   // An object that operators share while loading, such as pinned copy buffers; destroyed with the
   // provider.
   std::shared_ptr<void>& kept_while_loading(const std::string& key) { return kept_[key]; }
 
  private:
-  std::vector<Arena> memory_;  // by NUMA node
   std::map<std::string, std::shared_ptr<void>> kept_;
 };
 

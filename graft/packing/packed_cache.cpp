@@ -13,8 +13,8 @@
 namespace graft::packing {
 namespace {
 
-// Of the files' sizes and times and of the list of tensors. The weights themselves are not read:
-// that would take as long as packing them.
+// Hash of the sizes and modification times of the files and of the list of tensors. It does not
+// cover the weights: reading them would take as long as packing them.
 std::uint64_t fingerprint_of(const formats::WeightSource& source) {
   std::uint64_t hash = 0;
   const auto add = [&](const void* data, std::size_t size) {
@@ -23,8 +23,8 @@ std::uint64_t fingerprint_of(const formats::WeightSource& source) {
   for (const std::filesystem::path& file : source.files()) {
     struct stat status = {};
     if (::stat(file.c_str(), &status) != 0) fail(file.string(), ": ", std::strerror(errno));
-    const std::int64_t numbers[] = {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
-    add(numbers, sizeof(numbers));
+    const std::int64_t identity[] = {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+    add(identity, sizeof(identity));
   }
   for (const formats::TensorInfo& tensor : source.tensors()) {
     add(tensor.name.data(), tensor.name.size());
@@ -35,9 +35,8 @@ std::uint64_t fingerprint_of(const formats::WeightSource& source) {
   return hash;
 }
 
-bool is_of(const PackedTensor& tensor, const ops::Weight& weight) {
-  return tensor.dtype == weight.dtype && tensor.rows == weight.rows() &&
-         tensor.cols == weight.cols();
+bool has_same_shape(const PackedTensor& tensor, const StoredMatrix& matrix) {
+  return tensor.dtype == matrix.dtype && tensor.rows == matrix.rows && tensor.cols == matrix.cols;
 }
 
 }  // namespace
@@ -52,7 +51,7 @@ PackedCache::PackedCache(const formats::WeightSource& source, ThreadPool* pool, 
     fingerprint_ = fingerprint_of(source);
     read_file();
   } catch (const Error& error) {
-    this->warn(str(error.what(), "; weights are packed again"));
+    this->warn(str(error.what(), "; the weights are packed again"));
   }
 }
 
@@ -62,34 +61,34 @@ void PackedCache::read_file() {
   const auto mapped = std::make_shared<const MappedFile>(path_);
   const PackedFile file = parse_packed(mapped->bytes(), path_.string());
   if (file.fingerprint != fingerprint_)
-    fail(path_.string(), ": belongs to another model, or to this one before it changed");
+    fail(path_.string(), ": belongs to another model or to an earlier version of this one");
   for (const PackedTensor& tensor : file.tensors)
     entries_[tensor.name] = {.tensor = tensor, .owner = mapped};
 }
 
-ops::SharedBytes PackedCache::find(const ops::Weight& weight) {
-  const auto found = entries_.find(weight.name);
-  if (found == entries_.end() || !is_of(found->second.tensor, weight)) return {};
+SharedBytes PackedCache::find(const StoredMatrix& matrix) {
+  const auto found = entries_.find(std::string(matrix.name));
+  if (found == entries_.end() || !has_same_shape(found->second.tensor, matrix)) return {};
   Entry& entry = found->second;
-  if (!entry.is_checked && hash_panels(entry.tensor.bytes, pool_) != entry.tensor.hash) {
-    warn(str(path_.string(), ": ", weight.name, ": damaged: its checksum is not that of its ",
-             entry.tensor.bytes.size(), " bytes; packed again"));
+  if (!entry.is_verified && hash_panels(entry.tensor.bytes, pool_) != entry.tensor.hash) {
+    warn(str(path_.string(), ": ", matrix.name, ": damaged: the checksum of its ",
+             entry.tensor.bytes.size(), " bytes does not match; it is packed again"));
     entries_.erase(found);
     return {};
   }
-  entry.is_checked = true;
+  entry.is_verified = true;
   return {.bytes = entry.tensor.bytes, .owner = entry.owner};
 }
 
-void PackedCache::keep(const ops::Weight& weight, const ops::SharedBytes& panels) {
-  entries_[weight.name] = {.tensor = {.name = weight.name,
-                                      .dtype = weight.dtype,
-                                      .rows = weight.rows(),
-                                      .cols = weight.cols(),
-                                      .hash = hash_panels(panels.bytes, pool_),
-                                      .bytes = panels.bytes},
-                           .owner = panels.owner,
-                           .is_checked = true};
+void PackedCache::add(const StoredMatrix& matrix, const SharedBytes& panels) {
+  entries_[std::string(matrix.name)] = {.tensor = {.name = std::string(matrix.name),
+                                                   .dtype = matrix.dtype,
+                                                   .rows = matrix.rows,
+                                                   .cols = matrix.cols,
+                                                   .hash = hash_panels(panels.bytes, pool_),
+                                                   .bytes = panels.bytes},
+                                        .owner = panels.owner,
+                                        .is_verified = true};
   is_changed_ = true;
 }
 
@@ -98,12 +97,12 @@ void PackedCache::save() {
   PackedFile file = {.fingerprint = fingerprint_, .tensors = {}};
   for (const auto& [name, entry] : entries_)
     file.tensors.push_back(entry.tensor);
-  std::ranges::sort(file.tensors, {}, &PackedTensor::name);  // the same file every time
+  std::ranges::sort(file.tensors, {}, &PackedTensor::name);  // the order of the map may vary
   try {
     write_packed(path_, file);
     is_changed_ = false;
   } catch (const Error& error) {
-    warn(str(error.what(), "; weights will be packed at the next start too"));
+    warn(str(error.what(), "; the weights will be packed again at the next start"));
   }
 }
 

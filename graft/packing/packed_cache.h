@@ -1,6 +1,6 @@
-// Packed weights beside the checkpoint: mapped where an earlier start has left them, kept in a new
-// file otherwise. What is wrong with the file is a warning, never an Error: the weights can be
-// packed again.
+// The cache of packed weights: a file beside the checkpoint. An existing file is mapped; panels
+// that it lacks are added and the file is written again. A damaged or outdated file is a warning,
+// never an Error: the weights can be packed again.
 
 #pragma once
 
@@ -14,8 +14,9 @@
 #include "graft/base/parallel.h"
 #include "graft/base/system/mapped_file.h"
 #include "graft/formats/weight_source.h"
-#include "graft/ops/weight.h"
 #include "graft/packing/packed_file.h"
+#include "graft/packing/stored_matrix.h"
+#include "graft/tensor/shared_bytes.h"
 
 namespace graft::packing {
 
@@ -23,24 +24,25 @@ class PackedCache {
  public:
   using Warn = std::function<void(const std::string& line)>;
 
-  // Takes the file when it belongs to the checkpoint as it is now. `pool` may be null, `warn`
-  // empty.
+  // Maps the file if its fingerprint matches the checkpoint. `pool` computes checksums; it may be
+  // null, `warn` empty.
   PackedCache(const formats::WeightSource& source, ThreadPool* pool, Warn warn);
 
-  // The checkpoint's first file with ".graft-packed" behind its name.
+  // The checkpoint's first file with ".graft-packed" appended.
   static std::filesystem::path path_for(const formats::WeightSource& source);
 
-  // As WeightProvider has them. Bytes of the file are checked when they are asked for first.
-  ops::SharedBytes find(const ops::Weight& weight);
-  void keep(const ops::Weight& weight, const ops::SharedBytes& panels);
-  // Writes the file anew, with what it held before, if anything was added.
+  // The panels of a matrix with this name, type and shape; no bytes: not cached. Verifies the
+  // checksum at the first call for a matrix.
+  SharedBytes find(const StoredMatrix& matrix);
+  void add(const StoredMatrix& matrix, const SharedBytes& panels);
+  // If panels were added, writes a new file with them and those of the old file.
   void save();
 
  private:
   struct Entry {
     PackedTensor tensor;
     std::shared_ptr<const void> owner;
-    bool is_checked = false;
+    bool is_verified = false;
   };
 
   void read_file();  // throws Error

@@ -10,22 +10,23 @@
 #include "graft/base/error.h"
 #include "graft/formats/byte_reader.h"
 #include "graft/formats/tensor_file_writer.h"
-#include "graft/ops/cpu/packed.h"
+#include "graft/packing/panel_layout.h"
 
 namespace graft::packing {
 namespace {
 
 constexpr std::string_view kMagic = "GRAFTPAK";
 constexpr std::uint32_t kFormat = 1;
-// A cache line, and the widest vector register.
+// Bytes: a cache line, and the widest vector register.
 constexpr std::uint64_t kAlignment = 64;
-// Rows or columns of a matrix: the bytes of one with so many of both fit into 63 bits.
+// Max rows and max columns of a matrix: 2^60 elements of at most 2 bytes, a count that fits int64.
 constexpr std::int64_t kMaxDim = std::int64_t{1} << 30;
-constexpr std::size_t kHashedTogether = std::size_t{256} << 10;
-// Two lengths and five numbers.
+// Bytes per hash; threads hash chunks in parallel.
+constexpr std::size_t kHashChunkBytes = std::size_t{256} << 10;
+// A row of the table with an empty name and type: two lengths and five fields.
 constexpr std::size_t kMinTensorBytes = 7 * sizeof(std::uint64_t);
 
-std::uint64_t round_up(std::uint64_t bytes) {
+std::uint64_t align_up(std::uint64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
@@ -44,7 +45,7 @@ class HeaderWriter {
   void number(T value) {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
   }
-  void pad() { bytes_.resize(round_up(bytes_.size())); }
+  void pad() { bytes_.resize(align_up(bytes_.size())); }
 
   std::string_view text() const { return bytes_; }
   std::span<const std::byte> bytes() const { return std::as_bytes(std::span(bytes_)); }
@@ -65,12 +66,12 @@ HeaderWriter header_of(const PackedFile& file) {
     table.number(offset);
     table.number<std::uint64_t>(tensor.bytes.size());
     table.number(tensor.hash);
-    offset += round_up(tensor.bytes.size());
+    offset += align_up(tensor.bytes.size());
   }
   HeaderWriter header;
   header.text(kMagic);
   header.number(kFormat);
-  header.number(ops::cpu::kPackedLayout);
+  header.number(kPanelLayoutVersion);
   header.number(file.fingerprint);
   header.number<std::uint64_t>(table.bytes().size());
   header.text(table.text());
@@ -84,11 +85,11 @@ void expect_version(std::string_view what,
                     std::uint32_t known,
                     const formats::ByteReader& in) {
   if (found == known) return;
-  in.fail_here(str(what, " ", found, ", this graft has ", known));
+  in.fail_here(str(what, " version ", found, ", this program supports ", known));
 }
 
-// A tensor's row of the table. `data` is what stands behind the header, `end` where the tensor
-// before this one ends in it.
+// Reads a row of the table. `data` is the part of the file after the header; `end` is the offset in
+// it at which the previous tensor ends, and is moved to the end of this one.
 PackedTensor read_tensor(formats::ByteReader& in,
                          std::span<const std::byte> data,
                          std::uint64_t& end) {
@@ -97,7 +98,7 @@ PackedTensor read_tensor(formats::ByteReader& in,
   in.enter(tensor.name);
   const std::string_view type = in.string();
   const auto dtype = dtype_from_name(type);
-  if (!dtype || !ops::cpu::can_pack(*dtype)) in.fail_here(str("'", type, "' has no packed form"));
+  if (!dtype || !has_packed_layout(*dtype)) in.fail_here(str("'", type, "' has no packed layout"));
   tensor.dtype = *dtype;
   tensor.rows = in.number<std::int64_t>();
   tensor.cols = in.number<std::int64_t>();
@@ -106,15 +107,18 @@ PackedTensor read_tensor(formats::ByteReader& in,
   tensor.hash = in.number<std::uint64_t>();
   if (tensor.rows < 1 || tensor.rows > kMaxDim || tensor.cols < 1 || tensor.cols > kMaxDim ||
       tensor.cols % info(tensor.dtype).block_elems != 0)
-    in.fail_here(str("[", tensor.rows, ", ", tensor.cols, "] is no matrix of ", type));
+    in.fail_here(str("[", tensor.rows, ", ", tensor.cols, "] is not a valid shape for ", type));
   const auto needed =
-      static_cast<std::uint64_t>(ops::cpu::packed_bytes(tensor.dtype, tensor.rows, tensor.cols));
+      static_cast<std::uint64_t>(packed_bytes(tensor.dtype, tensor.rows, tensor.cols));
   if (num_bytes != needed)
-    in.fail_here(str(num_bytes, " bytes, [", tensor.rows, ", ", tensor.cols, "] takes ", needed));
+    in.fail_here(str(num_bytes, " bytes, but [", tensor.rows, ", ", tensor.cols, "] of ", type,
+                     " needs ", needed));
   if (offset % kAlignment != 0 || offset < end)
-    in.fail_here(str("begins at ", offset, ", the one before ends at ", end));
+    in.fail_here(str("offset ", offset, " is unaligned or before ", end,
+                     ", the end of the previous tensor"));
   if (offset > data.size() || num_bytes > data.size() - offset)
-    in.fail_here(str("truncated: ", num_bytes, " bytes at ", offset, " of ", data.size()));
+    in.fail_here(
+        str("truncated: ", num_bytes, " bytes at offset ", offset, ", the file has ", data.size()));
   tensor.bytes = data.subspan(offset, num_bytes);
   end = offset + num_bytes;
   return tensor;
@@ -126,9 +130,9 @@ PackedFile parse_packed(std::span<const std::byte> bytes, const std::string& whe
   formats::ByteReader in(bytes, where);
   if (bytes.size() < kMagic.size() ||
       std::memcmp(in.take(kMagic.size()).data(), kMagic.data(), kMagic.size()) != 0)
-    fail(where, ": not a file of packed weights");
+    fail(where, ": not a packed weights file");
   expect_version("format", in.number<std::uint32_t>(), kFormat, in);
-  expect_version("layout", in.number<std::uint32_t>(), ops::cpu::kPackedLayout, in);
+  expect_version("layout", in.number<std::uint32_t>(), kPanelLayoutVersion, in);
   PackedFile file;
   file.fingerprint = in.number<std::uint64_t>();
   const auto table_bytes = in.number<std::uint64_t>();
@@ -136,16 +140,16 @@ PackedFile parse_packed(std::span<const std::byte> bytes, const std::string& whe
   formats::ByteReader table(in.take(table_bytes), where);
   const std::uint64_t hash = hash_of(in.since(0));
   if (in.number<std::uint64_t>() != hash)
-    in.fail_here(str("damaged: its checksum is not that of its ", table_bytes, " bytes"));
+    in.fail_here(str("damaged: the checksum of its ", table_bytes, " bytes does not match"));
 
-  const auto data = bytes.subspan(std::min<std::size_t>(round_up(in.position()), bytes.size()));
+  const auto data = bytes.subspan(std::min<std::size_t>(align_up(in.position()), bytes.size()));
   const std::uint64_t num_tensors = table.count("tensors", kMinTensorBytes);
   std::unordered_set<std::string_view> names;
   std::uint64_t end = 0;
   file.tensors.reserve(num_tensors);
   for (std::uint64_t i = 0; i < num_tensors; ++i) {
     file.tensors.push_back(read_tensor(table, data, end));
-    if (!names.insert(file.tensors.back().name).second) table.fail_here("is there twice");
+    if (!names.insert(file.tensors.back().name).second) table.fail_here("duplicate name");
   }
   return file;
 }
@@ -161,16 +165,16 @@ void write_packed(const std::filesystem::path& path, const PackedFile& file) {
 }
 
 std::uint64_t hash_panels(std::span<const std::byte> bytes, ThreadPool* pool) {
-  std::vector<std::uint64_t> hashes((bytes.size() + kHashedTogether - 1) / kHashedTogether);
-  const auto hash_piece = [&](std::size_t i) {
-    const auto rest = bytes.subspan(i * kHashedTogether);
-    hashes[i] = hash_of(rest.first(std::min(rest.size(), kHashedTogether)));
+  std::vector<std::uint64_t> hashes((bytes.size() + kHashChunkBytes - 1) / kHashChunkBytes);
+  const auto hash_chunk = [&](std::size_t i) {
+    const auto rest = bytes.subspan(i * kHashChunkBytes);
+    hashes[i] = hash_of(rest.first(std::min(rest.size(), kHashChunkBytes)));
   };
   if (pool != nullptr) {
-    pool->parallel_for(hashes.size(), hash_piece);
+    pool->parallel_for(hashes.size(), hash_chunk);
   } else {
     for (std::size_t i = 0; i < hashes.size(); ++i)
-      hash_piece(i);
+      hash_chunk(i);
   }
   return hash_of(std::as_bytes(std::span(hashes)));
 }

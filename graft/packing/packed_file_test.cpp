@@ -1,5 +1,3 @@
-// The file of packed weights: what is written is read, and whatever is changed in it is noticed.
-
 #include "graft/packing/packed_file.h"
 
 #include <cstring>
@@ -11,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
-#include "graft/ops/cpu/packed.h"
+#include "graft/packing/panel_layout.h"
 #include "graft/testing/formats.h"
 
 namespace graft::packing {
@@ -20,7 +18,7 @@ namespace {
 using formats::test::Bytes;
 using formats::test::error_of;
 
-// Offsets in the file: what stands before the table, and in it before and after the first name.
+// Byte offsets in the file; kTypeAt and the following are of the first tensor.
 constexpr std::size_t kFormatAt = 8;
 constexpr std::size_t kLayoutAt = 12;
 constexpr std::size_t kTableBytesAt = 24;
@@ -29,16 +27,15 @@ constexpr std::size_t kTableAt = 32;
 class PackedFileTest : public testing::Test {
  protected:
   PackedFileTest() {
-    add("a", DType::Q4_0, 17, 64);  // two panels, one of them of one row
+    add("a", DType::Q4_0, 17, 64);  // two panels, the second with one row
     add("b", DType::Q6_K, 16, 256);
     write_packed(folder_ / "x", file_);
     bytes_ = formats::test::read_file(folder_ / "x");
   }
 
   void add(const std::string& name, DType dtype, std::int64_t rows, std::int64_t cols) {
-    data_.push_back(
-        formats::test::pattern(static_cast<std::size_t>(ops::cpu::packed_bytes(dtype, rows, cols)),
-                               unsigned(data_.size())));
+    data_.push_back(formats::test::pattern(
+        static_cast<std::size_t>(packed_bytes(dtype, rows, cols)), unsigned(data_.size())));
     file_.tensors.push_back({.name = name,
                              .dtype = dtype,
                              .rows = rows,
@@ -59,8 +56,8 @@ class PackedFileTest : public testing::Test {
   static void put(Bytes& bytes, std::size_t at, T value) {
     std::memcpy(bytes.data() + at, &value, sizeof(T));
   }
-  // As somebody writes it who wants to be believed.
-  static void seal(Bytes& bytes) {
+  // Updates the checksum of the table.
+  static void set_checksum(Bytes& bytes) {
     const std::size_t end = kTableAt + number_at<std::uint64_t>(bytes, kTableBytesAt);
     put(bytes, end, XXH3_64bits(bytes.data(), end));
   }
@@ -69,7 +66,7 @@ class PackedFileTest : public testing::Test {
     change(changed);
     return error_of([&] { parse_packed(changed, "x"); });
   }
-  // Of the first tensor: behind the count, its name "a" and its type "Q4_0", each with a length.
+  // The count, then a length and "a", then a length and "Q4_0".
   static constexpr std::size_t kTypeAt = kTableAt + 8 + 9 + 8;
   static constexpr std::size_t kRowsAt = kTypeAt + 4;
   static constexpr std::size_t kOffsetAt = kRowsAt + 16;
@@ -80,7 +77,7 @@ class PackedFileTest : public testing::Test {
   Bytes bytes_;
 };
 
-TEST_F(PackedFileTest, IsReadAsItWasWritten) {
+TEST_F(PackedFileTest, ReadsWhatWasWritten) {
   const PackedFile read = parse_packed(bytes_, "x");
   EXPECT_EQ(read.fingerprint, file_.fingerprint);
   ASSERT_EQ(read.tensors.size(), 2U);
@@ -96,7 +93,7 @@ TEST_F(PackedFileTest, IsReadAsItWasWritten) {
   }
 }
 
-TEST_F(PackedFileTest, EveryTruncationIsNoticed) {
+TEST_F(PackedFileTest, RejectsEveryTruncation) {
   const PackedFile whole = parse_packed(bytes_, "x");
   const PackedTensor& last = whole.tensors.back();
   const auto end = static_cast<std::size_t>(last.bytes.data() + last.bytes.size() - bytes_.data());
@@ -105,7 +102,7 @@ TEST_F(PackedFileTest, EveryTruncationIsNoticed) {
   }
 }
 
-TEST_F(PackedFileTest, EveryByteOfTheHeaderCounts) {
+TEST_F(PackedFileTest, RejectsEveryChangedByteOfTheHeader) {
   const std::size_t end = kTableAt + number_at<std::uint64_t>(bytes_, kTableBytesAt) + 8;
   for (std::size_t at = 0; at < end; ++at) {
     const std::string error = error_with([&](Bytes& b) { b[at] ^= std::byte{0x10}; });
@@ -113,47 +110,50 @@ TEST_F(PackedFileTest, EveryByteOfTheHeaderCounts) {
   }
 }
 
-TEST_F(PackedFileTest, SaysWhatDoesNotFit) {
+TEST_F(PackedFileTest, NamesWhatIsWrongWithTheHeader) {
   const auto expect = [&](const std::string& error, const std::function<void(Bytes&)>& change) {
     EXPECT_EQ(error_with(change), error);
   };
-  expect("x: not a file of packed weights", [](Bytes& b) { b[0] = std::byte{'g'}; });
-  expect("x: format 7, this graft has 1", [](Bytes& b) { put<std::uint32_t>(b, kFormatAt, 7); });
-  expect(str("x: layout 99, this graft has ", ops::cpu::kPackedLayout),
+  expect("x: not a packed weights file", [](Bytes& b) { b[0] = std::byte{'g'}; });
+  expect("x: format version 7, this program supports 1",
+         [](Bytes& b) { put<std::uint32_t>(b, kFormatAt, 7); });
+  expect(str("x: layout version 99, this program supports ", kPanelLayoutVersion),
          [](Bytes& b) { put<std::uint32_t>(b, kLayoutAt, 99); });
-  expect(str("x: table: damaged: its checksum is not that of its ",
-             number_at<std::uint64_t>(bytes_, kTableBytesAt), " bytes"),
+  expect(str("x: table: damaged: the checksum of its ",
+             number_at<std::uint64_t>(bytes_, kTableBytesAt), " bytes does not match"),
          [](Bytes& b) { b[kTypeAt] ^= std::byte{1}; });
 }
 
-TEST_F(PackedFileTest, ATableThatLiesIsRefusedThoughItsChecksumFits) {
+TEST_F(PackedFileTest, RejectsAWrongTableWithAValidChecksum) {
   const auto expect = [&](const std::string& part, const std::function<void(Bytes&)>& change) {
     const std::string error = error_with([&](Bytes& b) {
       change(b);
-      seal(b);
+      set_checksum(b);
     });
     EXPECT_NE(error.find(part), std::string::npos) << "'" << error << "' instead of " << part;
   };
   constexpr auto kHuge = std::uint64_t{1} << 63;
   expect("tensors need at least", [](Bytes& b) { put(b, kTableAt, kHuge); });
   expect("truncated", [](Bytes& b) { put(b, kTableAt + 8, kHuge); });  // the name's length
-  expect("a: 'Q9_0' has no packed form", [](Bytes& b) { b[kTypeAt + 1] = std::byte{'9'}; });
-  expect("a: [0, 64] is no matrix", [](Bytes& b) { put<std::int64_t>(b, kRowsAt, 0); });
-  expect("a: [-1, 64] is no matrix", [](Bytes& b) { put<std::int64_t>(b, kRowsAt, -1); });
-  expect("is no matrix", [](Bytes& b) { put<std::int64_t>(b, kRowsAt + 8, INT64_MAX / 32 * 32); });
-  expect("a: [17, 65] is no matrix of Q4_0",
+  expect("a: 'Q9_0' has no packed layout", [](Bytes& b) { b[kTypeAt + 1] = std::byte{'9'}; });
+  expect("a: [0, 64] is not a valid shape", [](Bytes& b) { put<std::int64_t>(b, kRowsAt, 0); });
+  expect("a: [-1, 64] is not a valid shape", [](Bytes& b) { put<std::int64_t>(b, kRowsAt, -1); });
+  expect("is not a valid shape",
+         [](Bytes& b) { put<std::int64_t>(b, kRowsAt + 8, INT64_MAX / 32 * 32); });
+  expect("a: [17, 65] is not a valid shape for Q4_0",
          [](Bytes& b) { put<std::int64_t>(b, kRowsAt + 8, 65); });
-  expect("takes", [](Bytes& b) { put<std::int64_t>(b, kRowsAt, std::int64_t{1} << 30); });
-  expect("begins at 32", [](Bytes& b) { put<std::uint64_t>(b, kOffsetAt, 32); });
+  expect("needs", [](Bytes& b) { put<std::int64_t>(b, kRowsAt, std::int64_t{1} << 30); });
+  expect("offset 32 is unaligned", [](Bytes& b) { put<std::uint64_t>(b, kOffsetAt, 32); });
   expect("truncated", [](Bytes& b) { put(b, kOffsetAt, kHuge); });
-  expect("takes", [](Bytes& b) { put(b, kOffsetAt + 8, kHuge); });
-  // The second one begins where the first one is; it has the first one's name.
+  expect("needs", [](Bytes& b) { put(b, kOffsetAt + 8, kHuge); });
+  // The second tensor overlaps the first, or has its name.
   const std::size_t second = kOffsetAt + 24;
-  expect("b: begins at 0", [&](Bytes& b) { put<std::uint64_t>(b, second + 9 + 12 + 16, 0); });
-  expect("a: is there twice", [&](Bytes& b) { b[second + 8] = std::byte{'a'}; });
+  expect("b: offset 0 is unaligned or before",
+         [&](Bytes& b) { put<std::uint64_t>(b, second + 9 + 12 + 16, 0); });
+  expect("a: duplicate name", [&](Bytes& b) { b[second + 8] = std::byte{'a'}; });
 }
 
-TEST(HashPanels, DependsOnEveryPieceAndNotOnThreads) {
+TEST(HashPanels, DependsOnEveryChunkAndNotOnThreads) {
   Bytes bytes = formats::test::pattern(std::size_t{900} << 10, 3);
   const std::uint64_t hash = hash_panels(bytes, nullptr);
   for (const std::size_t threads : {1U, 2U, 5U}) {

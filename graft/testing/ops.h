@@ -16,8 +16,10 @@
 #include <vector>
 
 #include "graft/base/check.h"
+#include "graft/base/parallel.h"
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/registry.h"
+#include "graft/packing/packer.h"
 
 namespace graft::ops::testing {
 
@@ -81,11 +83,11 @@ class TestWeights final : public WeightProvider {
       found.push_back(get(name));
     }
   }
-  ThreadPool* pool() override { return loading_pool; }
-
-  ThreadPool* loading_pool = nullptr;
+  packing::Packer* packer() override { return &packer_; }
+  void pack_on(ThreadPool& pool) { packer_ = packing::Packer(&pool); }
 
  private:
+  packing::Packer packer_{nullptr};
   std::map<std::string, Weight, std::less<>> weights_;
 };
 

@@ -8,7 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "graft/quant/stored_rows.h"
+
 namespace graft::kernels::cpu {
+
+using quant::StoredRows;
 
 // [rows, cols] floats, rows `stride` floats apart. No alignment needed.
 struct RowsF32 {
@@ -21,19 +25,6 @@ struct RowsF32 {
 struct RowPointers {
   const float* const* data = nullptr;
   std::int64_t rows = 0;
-};
-
-// [rows, cols] of a stored type, rows `stride` bytes apart.
-struct StoredRows {
-  const std::byte* data = nullptr;
-  std::int64_t rows = 0;
-  std::int64_t cols = 0;
-  std::int64_t stride = 0;
-  const std::byte* next = nullptr;  // rows of the same layout to prefetch; null: none
-  // FP8 only: scales[row][col / scaled_alike], below 2^119. `scaled_alike` is the number of columns
-  // per scale: a multiple of 32, or all.
-  const float* const* scales = nullptr;
-  std::int64_t scaled_alike = 0;
 };
 
 // c[m, n] = factor[m] c[m, n] + sum over k of a[m, k] b[k, n], k ascending: one chain of fused

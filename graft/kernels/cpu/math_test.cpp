@@ -130,7 +130,7 @@ TEST_P(MathTest, MatmulOfStoredRowsMatchesDecodedRows) {
                                .cols = cols,
                                .stride = elem_bytes * problem.ldw,
                                .scales = row_scales.data(),
-                               .scaled_alike = 32},
+                               .cols_per_scale = 32},
                               y.data(), num_w + 2);
         expect_same_bits(y, want);
       }
@@ -162,7 +162,7 @@ TEST_P(MathTest, MatmulOfStoredRowsDecodesEveryCode) {
                              .cols = kCols,
                              .stride = kCols * elem_bytes,
                              .scales = &row_scales,
-                             .scaled_alike = kCols},
+                             .cols_per_scale = kCols},
                             &got, 1);
       if (want != want) {
         EXPECT_TRUE(got != got) << name(type.dtype) << " " << code;

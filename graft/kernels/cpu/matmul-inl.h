@@ -145,10 +145,10 @@ void matmul_tile(const float* x,
                  std::int64_t ldy) {
   constexpr std::int64_t kElemBytes = sizeof(typename From::Code);
   const std::byte* rows = w.data + first * w.stride;
-  const std::int64_t scaled_alike = From::kScaled ? w.scaled_alike : w.cols;
+  const std::int64_t cols_per_scale = From::kScaled ? w.cols_per_scale : w.cols;
   Accumulators<kX, kW> acc = {};
-  for (std::int64_t begin = 0, tile = 0; begin < w.cols; begin += scaled_alike, ++tile) {
-    const std::int64_t end = begin + scaled_alike < w.cols ? begin + scaled_alike : w.cols;
+  for (std::int64_t begin = 0, tile = 0; begin < w.cols; begin += cols_per_scale, ++tile) {
+    const std::int64_t end = begin + cols_per_scale < w.cols ? begin + cols_per_scale : w.cols;
     Factors<From, kW> factors;
     factors.load(w, first, tile);
     std::int64_t i = begin;

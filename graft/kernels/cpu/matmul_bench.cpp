@@ -74,7 +74,7 @@ void stored(benchmark::State& state, const KernelTable& table, StoredType type, 
                                    .cols = kCols,
                                    .stride = stride,
                                    .scales = row_scales.data(),
-                                   .scaled_alike = kScaleCols},
+                                   .cols_per_scale = kScaleCols},
                                   y.data(), kWeightRows);
         continue;
       }

@@ -30,7 +30,7 @@ class ExpertsCpu final : public Experts {
     gate_proj_ = load_experts(weights, module_, "gate_proj", params_);
     up_proj_ = load_experts(weights, module_, "up_proj", params_);
     down_proj_ = load_experts(weights, module_, "down_proj", params_);
-    if (!repack_ || !weights.may_repack() ||
+    if (!repack_ || weights.packer() == nullptr ||
         !PackedExperts::can_pack(gate_proj_, up_proj_, down_proj_)) {
       return;
     }

@@ -14,7 +14,7 @@ LinearCpu::LinearCpu(const BuildContext& context)
 void LinearCpu::load(WeightProvider& weights) {
   weight_ = weights.get(module_ + ".weight");
   weight_.expect_shape(params_.out_features, params_.in_features);
-  if (repack_ && weights.may_repack() && can_pack(weight_)) {
+  if (repack_ && weights.packer() != nullptr && can_pack(weight_)) {
     packed_ = pack({&weight_, 1}, weights).front();
     weight_ = {};
   }

@@ -60,7 +60,7 @@ TEST(LinearCpu, RepackedWeightsAreWithinQuantizationError) {
   constexpr std::int64_t kRows = 103;  // more than the max rows of one kernel call
   int num_packed = 0;
   for (const DTypeInfo& row : kDTypes) {
-    if (!kernels::cpu::has_packed_form(row.type)) continue;
+    if (!packing::has_packed_layout(row.type)) continue;
     ++num_packed;
     SCOPED_TRACE(row.name);
     Random random;

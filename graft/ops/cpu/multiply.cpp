@@ -60,7 +60,7 @@ StoredBlock::StoredBlock(const Weight& weight, std::int64_t begin, std::int64_t 
            .cols = weight.cols(),
            .stride = stride,
            .scales = scales_.data(),
-           .scaled_alike = weight.scale ? weight.scale->layout.tile_cols : weight.cols()};
+           .cols_per_scale = weight.scale ? weight.scale->layout.tile_cols : weight.cols()};
   for (std::int64_t row = 0; row < count; ++row) {
     const float*& scales = scales_[static_cast<std::size_t>(row)];
     scales = &kOne;

@@ -9,11 +9,11 @@
 namespace graft::ops::cpu {
 namespace {
 
-// Outputs of a piece of work: few enough that both products of the rows stay in the second-level
-// cache until the activation has joined them.
+// Max outputs of a work item: the gate and up products of its rows stay in the L2 cache until the
+// activation reads them.
 constexpr std::int64_t kMaxOutputs = 128;
 
-bool are_alike(std::span<const Weight> weights, DType dtype) {
+bool can_pack_all(std::span<const Weight> weights, DType dtype) {
   return std::ranges::all_of(weights, [&](const Weight& weight) {
     return cpu::can_pack(weight) && weight.dtype == dtype;
   });
@@ -26,8 +26,8 @@ bool PackedExperts::can_pack(std::span<const Weight> gate_proj,
                              std::span<const Weight> down_proj) {
   if (gate_proj.empty()) return false;
   const DType dtype = gate_proj.front().dtype;
-  return are_alike(gate_proj, dtype) && are_alike(up_proj, dtype) &&
-         are_alike(down_proj, down_proj.front().dtype);
+  return can_pack_all(gate_proj, dtype) && can_pack_all(up_proj, dtype) &&
+         can_pack_all(down_proj, down_proj.front().dtype);
 }
 
 PackedExperts::PackedExperts(std::span<const Weight> gate_proj,
@@ -51,11 +51,11 @@ void PackedExperts::list_tiles(const ExpertGroups& sorted) {
 void PackedExperts::list_items(const ExpertGroups& sorted,
                                std::int64_t num_outputs,
                                const ThreadPool& pool) {
-  std::int64_t num_chunks = 0;
+  std::int64_t num_row_tiles = 0;
   for (const ExpertGroups::Group& group : sorted.groups)
-    num_chunks += (group.num_rows() + kernels::cpu::kMaxRows - 1) / kernels::cpu::kMaxRows;
+    num_row_tiles += (group.num_rows() + kernels::cpu::kMaxRows - 1) / kernels::cpu::kMaxRows;
   const std::int64_t wanted = kItemsPerThread * static_cast<std::int64_t>(pool.num_threads());
-  const std::int64_t even = num_outputs * num_chunks / wanted / kOutputStep * kOutputStep;
+  const std::int64_t even = num_outputs * num_row_tiles / wanted / kOutputStep * kOutputStep;
   const std::int64_t step = std::clamp(even, kOutputStep, kMaxOutputs);
   const auto num_steps = static_cast<std::size_t>((num_outputs + step - 1) / step);
   items_.clear();
@@ -89,53 +89,54 @@ void PackedExperts::forward(TensorView x, const ExpertGroups& sorted, TensorView
   const std::int64_t intermediate = gate_proj_.front().rows();
   list_tiles(sorted);
 
-  // Rounds rows that source(pair) points to.
-  const auto round = [&](const QuantizedRows& rounded, const Tile& tile, auto&& source) {
+  // Quantizes the rows source(pair) of a tile.
+  const auto quantize = [&](const QuantizedRows& quantized, const Tile& tile, auto&& source) {
     std::array<const float*, kernels::cpu::kMaxRows> rows;
     for (std::int64_t i = 0; i < tile.num_rows; ++i)
       rows[static_cast<std::size_t>(i)] = source(tile.first_pair + i);
-    rounded.round(tile.first_pair, rows.data(), tile.num_rows);
+    quantized.quantize(tile.first_pair, rows.data(), tile.num_rows);
   };
   const auto for_each_tile = [&](std::int64_t cols, auto&& body) {
-    if (num_pairs * cols <= kElemsAlone) {
+    if (num_pairs * cols <= kMaxElemsPerThread) {
       std::ranges::for_each(tiles_, body);
     } else {
       pass.pool.parallel_for(tiles_.size(), [&](std::size_t i) { body(tiles_[i]); });
     }
   };
 
-  // One token is the same row for all its experts.
-  const QuantizedRows rounded(gate_proj_.front().dtype(), x.cols(), one_token ? 1 : num_pairs,
-                              pass.workspace);
+  // All experts of a single token read the same row.
+  const QuantizedRows quantized(gate_proj_.front().dtype(), x.cols(), one_token ? 1 : num_pairs,
+                                pass.workspace);
   if (one_token) {
-    round(rounded, {.first_pair = 0, .num_rows = 1}, [&](std::int64_t) { return x.f32_row(0); });
+    quantize(quantized, {.first_pair = 0, .num_rows = 1},
+             [&](std::int64_t) { return x.f32_row(0); });
   } else {
     for_each_tile(x.cols(), [&](const Tile& tile) {
-      round(rounded, tile, [&](std::int64_t pair) {
+      quantize(quantized, tile, [&](std::int64_t pair) {
         return x.f32_row(sorted.token_of[static_cast<std::size_t>(pair)]);
       });
     });
   }
   const TensorView inner = pass.workspace.f32({num_pairs, intermediate});
   list_items(sorted, intermediate, pass.pool);
-  gate_and_up(rounded, one_token, inner, pass);
+  gate_and_up(quantized, one_token, inner, pass);
 
-  const QuantizedRows rounded_inner(down_proj_.front().dtype(), intermediate, num_pairs,
-                                    pass.workspace);
+  const QuantizedRows quantized_inner(down_proj_.front().dtype(), intermediate, num_pairs,
+                                      pass.workspace);
   for_each_tile(intermediate, [&](const Tile& tile) {
-    round(rounded_inner, tile, [&](std::int64_t pair) { return inner.f32_row(pair); });
+    quantize(quantized_inner, tile, [&](std::int64_t pair) { return inner.f32_row(pair); });
   });
   list_items(sorted, out.cols(), pass.pool);
   pass.pool.parallel_for(items_.size(), [&](std::size_t i) {
     const Item& item = items_[i];
-    down_proj_[static_cast<std::size_t>(item.expert)].multiply(
-        item.begin, item.count, rounded_inner.from(item.first_pair), item.num_rows,
-        out.f32_row(item.first_pair) + item.begin, out.cols());
+    multiply_range(down_proj_[static_cast<std::size_t>(item.expert)], item.begin, item.count,
+                   quantized_inner.from(item.first_pair), item.num_rows,
+                   out.f32_row(item.first_pair) + item.begin, out.cols());
   });
 }
 
 // inner = silu(gate(x)) * up(x)
-void PackedExperts::gate_and_up(const QuantizedRows& rounded,
+void PackedExperts::gate_and_up(const QuantizedRows& quantized,
                                 bool one_token,
                                 TensorView inner,
                                 Pass& pass) {
@@ -147,11 +148,12 @@ void PackedExperts::gate_and_up(const QuantizedRows& rounded,
   for_each_item(pass.pool, num_items, [&](std::int64_t worker, std::int64_t i) {
     const Item& item = items_[static_cast<std::size_t>(i)];
     const auto expert = static_cast<std::size_t>(item.expert);
-    const std::byte* x = rounded.from(one_token ? 0 : item.first_pair);
+    const std::byte* x = quantized.from(one_token ? 0 : item.first_pair);
     float* gate = inner.f32_row(item.first_pair) + item.begin;
     float* up = ups.f32_row(worker);
-    gate_proj_[expert].multiply(item.begin, item.count, x, item.num_rows, gate, inner.cols());
-    up_proj_[expert].multiply(item.begin, item.count, x, item.num_rows, up, kMaxOutputs);
+    multiply_range(gate_proj_[expert], item.begin, item.count, x, item.num_rows, gate,
+                   inner.cols());
+    multiply_range(up_proj_[expert], item.begin, item.count, x, item.num_rows, up, kMaxOutputs);
     for (std::int64_t row = 0; row < item.num_rows; ++row) {
       float* values = gate + row * inner.cols();
       kernels::cpu::kernels().math.silu_mul(values, up + row * kMaxOutputs, values, item.count);

@@ -1,5 +1,5 @@
-// The routed experts of a layer with packed weights: gate and up, the activation and its rounding,
-// down. The pieces of all experts' work are one list that the threads share.
+// The routed experts of a layer with packed weights: gate and up projection, activation,
+// quantizing, down projection. The threads share one list of work items of all experts.
 
 #pragma once
 
@@ -15,23 +15,26 @@ namespace graft::ops::cpu {
 class PackedExperts {
  public:
   PackedExperts() = default;
-  // Each [experts].
+  // [experts] weights each.
   PackedExperts(std::span<const Weight> gate_proj,
                 std::span<const Weight> up_proj,
                 std::span<const Weight> down_proj,
                 WeightProvider& provider);
 
-  // Whether rows of x can be rounded once for both matrices of every expert.
+  // Whether all weights can be packed, gate_proj and up_proj have one type, and down_proj has one
+  // type: then x is quantized once for all experts.
   static bool can_pack(std::span<const Weight> gate_proj,
                        std::span<const Weight> up_proj,
                        std::span<const Weight> down_proj);
   bool empty() const { return gate_proj_.empty(); }
 
-  // out[pairs, hidden] = down(silu(gate(x)) * up(x)) of every pair's token.
+  // out[pair] = down(silu(gate(x)) * up(x)) for every (token, expert) pair in the order of
+  // `sorted`. x: [tokens, hidden], out: [pairs, hidden]
   void forward(TensorView x, const ExpertGroups& sorted, TensorView out, Pass& pass);
 
  private:
-  // Rows of one group, at most kernels::cpu::kMaxRows, with outputs [begin, begin + count).
+  // Rows [first_pair, first_pair + num_rows) of one expert, at most kernels::cpu::kMaxRows, with
+  // outputs [begin, begin + count).
   struct Item {
     std::int64_t expert = 0;
     std::int64_t first_pair = 0;
@@ -49,16 +52,16 @@ class PackedExperts {
   };
 
   void list_tiles(const ExpertGroups& sorted);
-  // The first part of the list is the first part of every expert, and so on: whichever experts a
-  // pass takes, each memory node reads its share of their weights.
+  // Items are ordered by NUMA node, then by expert: whichever experts a pass routes to, each node
+  // reads its slice of their weights.
   void list_items(const ExpertGroups& sorted, std::int64_t num_outputs, const ThreadPool& pool);
   void list_items_of(const ExpertGroups::Group& group, Outputs outputs, std::int64_t step);
-  void gate_and_up(const QuantizedRows& rounded, bool one_token, TensorView inner, Pass& pass);
+  void gate_and_up(const QuantizedRows& quantized, bool one_token, TensorView inner, Pass& pass);
 
   std::vector<PackedMatrix> gate_proj_;  // [experts] of [intermediate, hidden]
   std::vector<PackedMatrix> up_proj_;    // [experts] of [intermediate, hidden]
   std::vector<PackedMatrix> down_proj_;  // [experts] of [hidden, intermediate]
-  // Of the pass: kept so that passes do not allocate.
+  // Of the current pass; members so that passes do not allocate.
   std::vector<Tile> tiles_;
   std::vector<Item> items_;
 };

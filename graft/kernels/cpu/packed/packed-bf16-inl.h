@@ -1,4 +1,4 @@
-// GEMM of BF16, F16 and FP8 weights with AMX-BF16, for the formats of packed.h with as_bf16.
+// GEMM of BF16, F16 and FP8 weights with AMX-BF16, for the formats of panel_layout.h with as_bf16.
 // Included inside an instruction-set region with 64-byte vectors, after packed.h and tile_layout.h;
 // the includer defines the tile operations (the test emulates them):
 //   GRAFT_TILE_CONFIGURE(layout), GRAFT_TILE_RELEASE(),
@@ -13,7 +13,7 @@
 
 namespace {
 
-inline constexpr std::int64_t kStepElems = 32;  // columns per tile row
+inline constexpr std::int64_t kStepCols = 32;  // columns per tile row
 inline constexpr std::int64_t kTileBytes = 1024;
 inline constexpr std::int64_t kTileHeight = 16;
 // Two tiles of rows by two panels: four tiles of sums and four of operands are all eight tile
@@ -26,7 +26,7 @@ inline constexpr std::int64_t kSumStride = kMaxPanels * kPanelRows;
 // FP8: the steps that share a scale.
 template <PackedFormat kFormat>
 inline constexpr std::int64_t kStepsPerPass = kFormat.scale == PackedFormat::Scale::F32
-                                                  ? chunk_elems(kFormat) / kStepElems
+                                                  ? chunk_cols(kFormat) / kStepCols
                                                   : 16;
 
 // Prefetch distance of weights in bytes; see kPrefetchBytes in unpack-inl.h.
@@ -142,7 +142,7 @@ GRAFT_INLINE void unpack_chunk(const std::byte* chunk, std::byte* tiles) {
   constexpr PackedFormat kFormat = packed_format(kType);
   prefetch(chunk, chunk_bytes(kFormat));
   const std::byte* codes = chunk + chunk_header_bytes(kFormat);
-  for (std::int64_t i = 0; i < chunk_elems(kFormat) * kPanelRows; i += 32) {
+  for (std::int64_t i = 0; i < chunk_cols(kFormat) * kPanelRows; i += 32) {
     const __m512i halves = to_bf16<kType>(codes + i);
     __builtin_memcpy(tiles + 2 * i, &halves, sizeof(halves));
   }
@@ -185,14 +185,14 @@ void multiply_panels(const std::byte* panel,
   alignas(64) float sums[kMaxRows * kSumStride];
   __builtin_memset(sums, 0, static_cast<std::size_t>(num_rows * kSumStride) * sizeof(float));
   alignas(64) std::byte unpacked[kPanels][kScaled ? kMaxSteps * kTileBytes : 1];
-  const std::int64_t num_steps = cols / kStepElems;
+  const std::int64_t num_steps = cols / kStepCols;
   for (std::int64_t first = 0; first < num_steps; first += kMaxSteps) {
     const std::int64_t left = num_steps - first;
     Steps steps = {.count = left < kMaxSteps ? left : kMaxSteps};
     const std::byte* chunks[kPanels];
     for (int p = 0; p < kPanels; ++p) {
       chunks[p] = panel + p * panel_bytes(kFormat, cols) +
-                  first * kStepElems / chunk_elems(kFormat) * chunk_bytes(kFormat);
+                  first * kStepCols / chunk_cols(kFormat) * chunk_bytes(kFormat);
       steps.w[p] = kScaled ? unpacked[p] : chunks[p];
       if constexpr (kScaled) unpack_chunk<kType>(chunks[p], unpacked[p]);
     }
@@ -203,7 +203,7 @@ void multiply_panels(const std::byte* panel,
         const std::int64_t rows_left = num_rows > begin ? num_rows - begin : 0;
         rows[i] = rows_left < kTileHeight ? rows_left : kTileHeight;
         steps.x_stride[i] = 64 * rows[i];
-        steps.x[i] = converted + begin * rounded_row_bytes(kFormat, cols) + first * 64 * rows[i];
+        steps.x[i] = converted + begin * quantized_row_bytes(kFormat, cols) + first * 64 * rows[i];
       }
       steps.is_read_ahead = !kScaled && row == 0;
       tiles.set_rows(rows[0], rows[1]);
@@ -266,7 +266,7 @@ void convert_to_bf16(const float* const* rows,
                      std::int64_t num_rows,
                      std::int64_t cols,
                      std::byte* converted) {
-  for (std::int64_t c = 0; c < cols; c += kStepElems) {
+  for (std::int64_t c = 0; c < cols; c += kStepCols) {
     for (std::int64_t row = 0; row < num_rows; ++row, converted += 64) {
       const __m256i low = round_to_bf16(rows[row] + c);
       const __m256i high = round_to_bf16(rows[row] + c + 16);
@@ -281,7 +281,7 @@ consteval void add_bf16_kernels(PackedTable& table) {
   if constexpr (kRow < kPackedTypes.size()) {
     constexpr DType kType = kPackedTypes[kRow].dtype;
     if constexpr (packed_format(kType).as_bf16) {
-      table.kernels[static_cast<std::size_t>(kType)] = {.round = convert_to_bf16,
+      table.kernels[static_cast<std::size_t>(kType)] = {.quantize = convert_to_bf16,
                                                         .multiply = multiply_bf16<kType>};
     }
     add_bf16_kernels<kRow + 1>(table);

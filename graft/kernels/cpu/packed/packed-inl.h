@@ -116,12 +116,11 @@ void gemv(const std::byte* panel, const QuantizedTile& x, int first, float* y) {
     sums[row] = 0.0F;
   QuantizedBlock x_block(x.blocks, x.num_rows, first);
   const std::int64_t x_bytes = quantized_block_bytes(x.num_rows, kGroups);
-  const int num_chunks = x.num_blocks / static_cast<int>(chunk_elems(kFormat) / kBlockCols);
+  const int num_chunks = x.num_blocks / static_cast<int>(chunk_cols(kFormat) / kBlockCols);
   for (int c = 0; c < num_chunks; ++c, panel += chunk_bytes(kFormat)) {
     const ChunkScales<kFormat> scales(panel);
     const std::byte* block = panel + chunk_header_bytes(kFormat);
-    for (int r = 0; r < chunk_elems(kFormat) / kBlockCols;
-         ++r, block += block_code_bytes(kFormat)) {
+    for (int r = 0; r < chunk_cols(kFormat) / kBlockCols; ++r, block += block_code_bytes(kFormat)) {
       prefetch_block<kFormat>(block);
       Words words[kBlockWords];
       unpack_block<kFormat>(block, words);
@@ -254,11 +253,11 @@ void gemm(const std::byte* panel,
   alignas(64) float sums[kMaxRows * kStride];
   __builtin_memset(sums, 0, static_cast<std::size_t>(num_rows * kStride) * sizeof(float));
   const std::int64_t all_blocks = cols / kBlockCols;
-  const std::int64_t row_bytes = rounded_row_bytes(kFormat, cols);
+  const std::int64_t row_bytes = quantized_row_bytes(kFormat, cols);
   for (std::int64_t first = 0; first < all_blocks; first += kBlocksAtOnce) {
     const std::int64_t left = all_blocks - first;
     const int num_blocks = static_cast<int>(left < kBlocksAtOnce ? left : kBlocksAtOnce);
-    const std::int64_t chunk = first * kBlockCols / chunk_elems(kFormat);
+    const std::int64_t chunk = first * kBlockCols / chunk_cols(kFormat);
     for (int p = 0; p < kPanels; ++p) {
       unpack_panel<kFormat>(panel + p * panel_bytes(kFormat, cols) + chunk * chunk_bytes(kFormat),
                             num_blocks, unpacked[p]);
@@ -300,7 +299,7 @@ void gemv_tiles(const std::byte* panel,
                 const std::byte* quantized,
                 std::int64_t num_rows,
                 float* y) {
-  const std::int64_t row_bytes = rounded_row_bytes(kFormat, cols);
+  const std::int64_t row_bytes = quantized_row_bytes(kFormat, cols);
   for (std::int64_t row = 0; row < num_rows; row += kTile) {
     const std::int64_t left = num_rows - row;
     const QuantizedTile x = {.blocks = quantized + row * row_bytes,
@@ -426,7 +425,7 @@ consteval void add_kernels(PackedTable& table) {
     constexpr DType kType = kPackedTypes[kRow].dtype;
     if constexpr (!packed_format(kType).as_bf16) {
       table.kernels[static_cast<std::size_t>(kType)] = {
-          .round = quantize_rows<kType>,
+          .quantize = quantize_rows<kType>,
           .multiply = multiply_packed<kType, kTile, kAtOnce, kMaxGemv>};
     }
     add_kernels<kTile, kAtOnce, kMaxGemv, kRow + 1>(table);

@@ -3,7 +3,7 @@
 // order.
 
 // Tiles 0 and 1: int32 sums [16 rows of x][16 outputs of a panel]. Tile 2: a group of 16 rows of x.
-// Tiles 3 and 4: the codes of a group, one line of 64 bytes (packed.h) per tile row.
+// Tiles 3 and 4: the codes of a group, one line of 64 bytes (panel_layout.h) per tile row.
 struct TileConfiguration {
   explicit GRAFT_INLINE TileConfiguration(int words_of_group) {
     TileLayout layout;

@@ -1,64 +1,9 @@
-// GEMV and GEMM of quantized weights with float activations in integer arithmetic. Weights are
-// repacked once into panels of 16 rows in the order the kernels read them; activations x are
-// quantized to int8 with a scale per 32 columns. The dot product of a group is an exact integer;
-// the groups of an output are added in ascending order, one fused multiply-add each. So one row or
-// many, vectors or AMX tiles, AVX2 or AVX-512 give the same bits. (The scalar level has no fused
-// multiply-add; its last bits differ.)
-// BF16, F16 and FP8 weights have panels for AMX-BF16 only: see packed-bf16-inl.h.
-//
-// Panel layout. Panel p holds weight rows 16 p .. 16 p + 15, row r of the panel below, missing rows
-// are zeros. It is a series of chunks over the columns:
-//
-//              columns ->
-//     row  0 | chunk 0 | chunk 1 | ...     a chunk has 32 columns (one scale per block of 32),
-//      ...   |         |         |         256 columns (integer scales times one f16: k-quants,
-//     row 15 |         |         |         IQ4_XS) or 128 columns (FP8, one f32 scale)
-//
-// A chunk is a header with the scales of all 16 rows, then the codes of its blocks of 32 columns.
-// Q4_K, with byte offsets:
-//
-//        0  d[16]         f16   row r at 2 r
-//       32  dmin[16]      f16   row r at 2 r
-//       64  scale[8][16]  int8  group g (32 columns) of row r at 16 g + r
-//      192  min[8][16]    int8  group g of row r at 16 g + r
-//      320  codes of block 0: columns 0..31 of 16 rows, 256 bytes
-//      576  codes of block 1: columns 32..63
-//      ...
-//     2368  next chunk
-//
-// The headers of the other types:
-//
-//     Q4_0 Q5_0 Q8_0 IQ4_NL   d[16] f16                                          32 bytes
-//     Q4_1 Q5_1               d[16] f16, dmin[16] f16                            64
-//     MXFP4                   e[16] uint8 (E8M0 exponents)                       16
-//     Q3_K Q6_K               d[16] f16, scale[16][16] int8 (groups of 16)      288
-//     IQ4_XS                  d[16] f16, scale[8][16] int8                      160
-//     Q4_K Q5_K               as drawn above                                    320
-//     Q2_K                    d[16] f16, dmin[16] f16, [16][16] uint8 with the
-//                             scale in the low and the min in the high nibble   320
-//     F8_E4M3 F8_E5M2         scale[16] f32                                      64
-//     BF16 F16                none
-//
-// The codes of a block of 32 columns are lines of 64 bytes, one AVX-512 register each: four bytes
-// per row, so that vpdpbusd multiplies a line with four broadcast int8 values of x and adds into
-// one 32-bit sum per row.
-//
-//     byte   0 1 2 3   4 5 6 7         60 61 62 63
-//          |  row 0  |  row 1  | ... |   row 15   |
-//
-// Byte 4 r + b of line w holds these codes c[0..31] of row r, the first in the lowest bits:
-//
-//     bits   lines
-//      8     8       c[4 w + b]
-//      4     4       c[4 w + b]  c[4 w + b + 16]
-//      2     2       c[16 w + b]  c[16 w + b + 4]  c[16 w + b + 8]  c[16 w + b + 12]
-//      3     2 + 1   bits 0..1 as for 2 bits; then a line: bit k is bit 2 of c[4 k + b]
-//      5     4 + 1   bits 0..3 as for 4 bits; then a line: bit k is bit 4 of c[4 k + b]
-//      6     4 + 2   bits 0..3 as for 4 bits; then two lines: bits 4..5 as for 2 bits
-//
-// Floats hold column pairs, as AMX-BF16 reads them. BF16 (F16 is converted): pair i (columns 2 i
-// and 2 i + 1) of row r is 4 bytes at 64 i + 4 r of a chunk. FP8: 2 bytes at 32 i + 2 r after the
-// header.
+// GEMV and GEMM of packed weights (graft/packing/panel_layout.h) with float activations in integer
+// arithmetic. Activations x are quantized to int8 with a scale per 32 columns. The dot product of a
+// group is an exact integer; the groups of an output are added in ascending order, one fused
+// multiply-add each. So one row or many, vectors or AMX tiles, AVX2 or AVX-512 give the same bits.
+// (The scalar level has no fused multiply-add; its last bits differ.)
+// BF16, F16 and FP8 weights have kernels for AMX-BF16 only: see packed-bf16-inl.h.
 
 #pragma once
 
@@ -66,125 +11,21 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "graft/kernels/cpu/math.h"
+#include "graft/packing/panel_layout.h"
 #include "graft/tensor/dtype.h"
 
 namespace graft::kernels::cpu {
 
-// How a packed type encodes a weight: scale * (code - offset), or scale * code - min.
-struct PackedFormat {
-  enum class Scale : std::uint8_t {
-    F16,      // scale and min: one f16 per 32 columns
-    E8M0,     // one power of two per 32 columns
-    Super,    // scale and min: an int8 per group times one f16 per 256 columns
-    Nibbles,  // as Super, with scale and min in the nibbles of one byte
-    F32,      // one per 128 columns, from the scale tensor of the checkpoint
-    None,
-  };
-  // Codes are integers (Plain) or indices into kIq4Values or kFp4Values, to which `offset` is
-  // added.
-  enum class Codes : std::uint8_t { Plain, Iq4, Fp4 };
-
-  int bits = 0;    // per code: 2, 3, 4, 5, 6, 8 or 16
-  int group = 32;  // columns that share a scale: 16 or 32
-  Scale scale = Scale::F16;
-  bool has_min = false;
-  int offset = 0;
-  Codes codes = Codes::Plain;
-  bool as_bf16 = false;  // float weights: weights and x are multiplied as bf16
-};
-
-struct PackedType {
-  DType dtype;
-  PackedFormat format;
-};
-
-// The types that have a packed form. Not every level has a kernel for each: see PackedTable.
-inline constexpr std::array kPackedTypes = {
-    PackedType{DType::Q4_0, {.bits = 4, .offset = 8}},
-    PackedType{DType::Q4_1, {.bits = 4, .has_min = true}},
-    PackedType{DType::Q5_0, {.bits = 5, .offset = 16}},
-    PackedType{DType::Q5_1, {.bits = 5, .has_min = true}},
-    PackedType{DType::Q8_0, {.bits = 8, .offset = 128}},
-    PackedType{DType::Q2_K,
-               {.bits = 2, .group = 16, .scale = PackedFormat::Scale::Nibbles, .has_min = true}},
-    PackedType{DType::Q3_K,
-               {.bits = 3, .group = 16, .scale = PackedFormat::Scale::Super, .offset = 4}},
-    PackedType{DType::Q4_K, {.bits = 4, .scale = PackedFormat::Scale::Super, .has_min = true}},
-    PackedType{DType::Q5_K, {.bits = 5, .scale = PackedFormat::Scale::Super, .has_min = true}},
-    PackedType{DType::Q6_K,
-               {.bits = 6, .group = 16, .scale = PackedFormat::Scale::Super, .offset = 32}},
-    PackedType{DType::IQ4_NL, {.bits = 4, .offset = 128, .codes = PackedFormat::Codes::Iq4}},
-    PackedType{DType::IQ4_XS,
-               {.bits = 4,
-                .scale = PackedFormat::Scale::Super,
-                .offset = 128,
-                .codes = PackedFormat::Codes::Iq4}},
-    PackedType{DType::MXFP4,
-               {.bits = 4,
-                .scale = PackedFormat::Scale::E8M0,
-                .offset = 16,
-                .codes = PackedFormat::Codes::Fp4}},
-    PackedType{DType::BF16, {.bits = 16, .scale = PackedFormat::Scale::None, .as_bf16 = true}},
-    PackedType{DType::F16, {.bits = 16, .scale = PackedFormat::Scale::None, .as_bf16 = true}},
-    PackedType{DType::F8_E4M3, {.bits = 8, .scale = PackedFormat::Scale::F32, .as_bf16 = true}},
-    PackedType{DType::F8_E5M2, {.bits = 8, .scale = PackedFormat::Scale::F32, .as_bf16 = true}},
-};
-
-// bits is 0 for types without a packed form.
-constexpr PackedFormat packed_format(DType type) {
-  for (const PackedType& row : kPackedTypes) {
-    if (row.dtype == type) return row.format;
-  }
-  return {};
-}
-
-constexpr bool has_packed_form(DType type) {
-  return packed_format(type).bits != 0;
-}
-
-inline constexpr std::int64_t kPanelRows = 16;
-inline constexpr std::int64_t kBlockCols = 32;  // columns of x that share an int8 scale: a block
-
-constexpr bool has_super_blocks(PackedFormat f) {
-  return f.scale == PackedFormat::Scale::Super || f.scale == PackedFormat::Scale::Nibbles;
-}
-
-constexpr std::int64_t chunk_elems(PackedFormat f) {
-  if (f.scale == PackedFormat::Scale::F32) return 128;
-  return has_super_blocks(f) ? 256 : kBlockCols;
-}
-
-constexpr std::int64_t chunk_header_bytes(PackedFormat f) {
-  if (f.scale == PackedFormat::Scale::None) return 0;
-  if (f.scale == PackedFormat::Scale::F32) return kPanelRows * std::int64_t{sizeof(float)};
-  const int both = f.has_min ? 2 : 1;
-  const int per_chunk = f.scale == PackedFormat::Scale::E8M0 ? 1 : 2 * both;
-  const int per_group = f.scale == PackedFormat::Scale::Nibbles ? 1 : both;
-  const int num_groups = has_super_blocks(f) ? 256 / f.group : 0;
-  return kPanelRows * (per_chunk + num_groups * per_group);
-}
-
-// Bytes of the codes of 32 columns of a panel.
-constexpr std::int64_t block_code_bytes(PackedFormat f) {
-  return kPanelRows * kBlockCols * f.bits / 8;
-}
-
-constexpr std::int64_t chunk_bytes(PackedFormat f) {
-  return chunk_header_bytes(f) + chunk_elems(f) / kBlockCols * block_code_bytes(f);
-}
-
-constexpr std::int64_t panel_bytes(PackedFormat f, std::int64_t cols) {
-  return cols / chunk_elems(f) * chunk_bytes(f);
-}
-
-// Version of this layout for panels stored in files: increment it when pack_panel writes other
-// bytes (packed_test.cpp checks). The bytes depend on neither threads nor instruction set.
-inline constexpr std::uint32_t kPackedLayout = 1;
-
-// Packs up to 16 stored rows into a panel; missing rows become zeros. `type` has a packed form and
-// cols is a multiple of its chunk. FP8 rows without scales get scales of 1.
-void pack_panel(DType type, const StoredRows& rows, std::byte* panel);
+using packing::block_code_bytes;
+using packing::chunk_bytes;
+using packing::chunk_cols;
+using packing::chunk_header_bytes;
+using packing::kBlockCols;
+using packing::kPackedTypes;
+using packing::kPanelRows;
+using packing::packed_format;
+using packing::PackedFormat;
+using packing::panel_bytes;
 
 // Bytes of one quantized row of x. Rows are stored in tiles of PackedTable::tile_rows rows (the
 // last tile has the rest); a tile of R rows is a series of blocks of 32 columns, each
@@ -197,7 +38,7 @@ void pack_panel(DType type, const StoredRows& rows, std::byte* panel);
 //                              codes with offset 128 as signed)
 //
 // With as_bf16 a block is only x[R][32] in bf16.
-constexpr std::int64_t rounded_row_bytes(PackedFormat f, std::int64_t cols) {
+constexpr std::int64_t quantized_row_bytes(PackedFormat f, std::int64_t cols) {
   if (f.as_bf16) return 2 * cols;
   return cols / kBlockCols * (kBlockCols + 4 + 4 * (kBlockCols / f.group));
 }
@@ -205,10 +46,10 @@ constexpr std::int64_t rounded_row_bytes(PackedFormat f, std::int64_t cols) {
 struct PackedKernel {
   // Quantizes `num_rows` rows of x, at most one tile, for this format (converts them to bf16 for
   // as_bf16).
-  void (*round)(const float* const* rows,
-                std::int64_t num_rows,
-                std::int64_t cols,
-                std::byte* quantized) = nullptr;
+  void (*quantize)(const float* const* rows,
+                   std::int64_t num_rows,
+                   std::int64_t cols,
+                   std::byte* quantized) = nullptr;
   // y[r * ldy + c] = dot(row r of x, weight row c), for num_rows <= kMaxRows quantized rows and
   // num_outputs weight rows (the last panel may be partial).
   void (*multiply)(const std::byte* panels,

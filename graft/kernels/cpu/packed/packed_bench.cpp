@@ -13,6 +13,7 @@
 #include <benchmark/benchmark.h>
 
 #include "graft/kernels/cpu/table.h"
+#include "graft/packing/pack_panel.h"
 #include "graft/tensor/buffer.h"
 
 namespace graft::kernels::cpu {
@@ -84,7 +85,8 @@ Weights make_weights(DType type, std::int64_t num_panels) {
   Weights weights{.panels = Buffer(static_cast<std::size_t>(num_panels * bytes)),
                   .outputs = num_panels * kPanelRows};
   for (std::int64_t p = 0; p < num_panels; ++p) {
-    pack_panel(type, stored(type, rows), weights.panels.data() + p * bytes);
+    packing::pack_panel(type, stored(type, rows), kernels().codecs,
+                        weights.panels.data() + p * bytes);
   }
   return weights;
 }
@@ -99,10 +101,10 @@ void multiply(benchmark::State& state, const KernelTable& table, DType type) {
   const std::vector<float> x(static_cast<std::size_t>(kCols), 0.5F);
   const std::vector<const float*> row_of_x(static_cast<std::size_t>(rows), x.data());
   std::vector<std::byte> quantized(
-      static_cast<std::size_t>(rows * rounded_row_bytes(format, kCols)));
+      static_cast<std::size_t>(rows * quantized_row_bytes(format, kCols)));
   for (std::int64_t row = 0; row < rows; row += table.packed.tile_rows) {
-    kernel.round(row_of_x.data() + row, std::min(table.packed.tile_rows, rows - row), kCols,
-                 quantized.data() + row * rounded_row_bytes(format, kCols));
+    kernel.quantize(row_of_x.data() + row, std::min(table.packed.tile_rows, rows - row), kCols,
+                    quantized.data() + row * quantized_row_bytes(format, kCols));
   }
   std::vector<float> y(static_cast<std::size_t>(rows * weights.outputs));
   for (auto _ : state) {
@@ -126,7 +128,7 @@ void pack(benchmark::State& state, DType type) {
   std::vector<std::byte> rows(bytes_of(type, kPanelRows * kCols));
   std::vector<std::byte> panel(static_cast<std::size_t>(panel_bytes(packed_format(type), kCols)));
   for (auto _ : state) {
-    pack_panel(type, stored(type, rows), panel.data());
+    packing::pack_panel(type, stored(type, rows), kernels().codecs, panel.data());
     benchmark::DoNotOptimize(panel.data());
   }
   state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(rows.size()));
@@ -136,10 +138,10 @@ void quantize_rows(benchmark::State& state, const KernelTable& table) {
   const std::vector<float> x(static_cast<std::size_t>(kCols), 0.5F);
   const float* row = x.data();
   std::vector<std::byte> quantized(
-      static_cast<std::size_t>(rounded_row_bytes(packed_format(DType::Q4_K), kCols)));
+      static_cast<std::size_t>(quantized_row_bytes(packed_format(DType::Q4_K), kCols)));
   for (auto _ : state) {
-    table.packed.kernels[static_cast<std::size_t>(DType::Q4_K)].round(&row, 1, kCols,
-                                                                      quantized.data());
+    table.packed.kernels[static_cast<std::size_t>(DType::Q4_K)].quantize(&row, 1, kCols,
+                                                                         quantized.data());
     benchmark::DoNotOptimize(quantized.data());
   }
   state.SetItemsProcessed(state.iterations() * kCols);
@@ -147,7 +149,7 @@ void quantize_rows(benchmark::State& state, const KernelTable& table) {
 
 bool register_all() {
   for (const DTypeInfo& row : kDTypes) {
-    if (!has_packed_form(row.type)) continue;
+    if (!packing::has_packed_layout(row.type)) continue;
     benchmark::RegisterBenchmark(("pack/" + std::string(row.name)).c_str(), pack, row.type);
     for (const KernelTable* table : runnable_kernels()) {
       if (table->packed.kernels[static_cast<std::size_t>(row.type)].multiply == nullptr) continue;

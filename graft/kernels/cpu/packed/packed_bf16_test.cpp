@@ -22,6 +22,7 @@
 #include "graft/kernels/cpu/packed/packed.h"
 #include "graft/kernels/cpu/packed/tile_layout.h"
 #include "graft/kernels/cpu/table.h"
+#include "graft/packing/pack_panel.h"
 
 namespace graft::kernels::cpu {
 namespace {
@@ -202,14 +203,14 @@ struct Problem {
     std::vector<std::byte> panels(static_cast<std::size_t>(num_panels * bytes), std::byte{0xa5});
     for (std::int64_t p = 0; p < num_panels; ++p) {
       const std::int64_t first = p * kPanelRows;
-      pack_panel(type,
-                 {.data = weights.data() + first * stride,
-                  .rows = std::min(kPanelRows, outputs - first),
-                  .cols = cols,
-                  .stride = stride,
-                  .scales = scales.empty() ? nullptr : scales_of_row.data() + first,
-                  .scaled_alike = 128},
-                 panels.data() + p * bytes);
+      packing::pack_panel(type,
+                          {.data = weights.data() + first * stride,
+                           .rows = std::min(kPanelRows, outputs - first),
+                           .cols = cols,
+                           .stride = stride,
+                           .scales = scales.empty() ? nullptr : scales_of_row.data() + first,
+                           .cols_per_scale = 128},
+                          kernels().codecs, panels.data() + p * bytes);
     }
     return panels;
   }
@@ -219,14 +220,14 @@ struct Problem {
                               std::int64_t first,
                               std::int64_t count) const {
     const PackedKernel& kernel = table.kernels[static_cast<std::size_t>(type)];
-    const std::int64_t row_bytes = rounded_row_bytes(packed_format(type), cols);
+    const std::int64_t row_bytes = quantized_row_bytes(packed_format(type), cols);
     std::vector<std::byte> quantized(static_cast<std::size_t>(count * row_bytes));
     for (std::int64_t row = 0; row < count; row += table.tile_rows) {
       std::vector<const float*> some;
       for (std::int64_t r = row; r < std::min(row + table.tile_rows, count); ++r)
         some.push_back(x.data() + (first + r) * cols);
-      kernel.round(some.data(), static_cast<std::int64_t>(some.size()), cols,
-                   quantized.data() + row * row_bytes);
+      kernel.quantize(some.data(), static_cast<std::int64_t>(some.size()), cols,
+                      quantized.data() + row * row_bytes);
     }
     const std::int64_t ldy = outputs + 3;
     std::vector<float> y(static_cast<std::size_t>(count * ldy), 7.0F);

@@ -13,6 +13,7 @@
 
 #include "graft/kernels/cpu/isa/isa_level.h"
 #include "graft/kernels/cpu/table.h"
+#include "graft/packing/pack_panel.h"
 
 namespace graft::kernels::cpu {
 namespace {
@@ -25,31 +26,6 @@ std::vector<DType> packed_types() {
     if (format.bits != 0 && !format.as_bf16) types.push_back(row.type);
   }
   return types;
-}
-
-// Panels are stored in files with the version of their layout. When this fails, increment
-// kPackedLayout and update the hash here.
-TEST(PackPanel, WritesTheBytesOfItsLayoutVersion) {
-  std::uint64_t sum = 0xcbf29ce484222325;  // FNV-1a
-  for (const auto& [type, format] : kPackedTypes) {
-    const std::int64_t cols =
-        2 * std::max<std::int64_t>(info(type).block_elems, chunk_elems(format));
-    const std::size_t row_bytes = bytes_of(type, cols);
-    std::vector<std::byte> rows(13 * row_bytes);  // the last three rows of the panel are zeros
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      rows[i] = static_cast<std::byte>(i * i % 251 + i / 7);
-    std::vector<std::byte> panel(static_cast<std::size_t>(panel_bytes(format, cols)));
-    pack_panel(type,
-               {.data = rows.data(),
-                .rows = 13,
-                .cols = cols,
-                .stride = static_cast<std::int64_t>(row_bytes)},
-               panel.data());
-    for (const std::byte byte : panel)
-      sum = (sum ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3;
-  }
-  EXPECT_EQ(kPackedLayout, 1U);
-  EXPECT_EQ(sum, 1282026989668342993U);
 }
 
 struct Case {
@@ -85,12 +61,12 @@ struct Problem {
     const std::int64_t num_panels = (c.outputs + kPanelRows - 1) / kPanelRows;
     std::vector<std::byte> panels(static_cast<std::size_t>(num_panels * bytes), std::byte{0xa5});
     for (std::int64_t p = 0; p < num_panels; ++p) {
-      pack_panel(type,
-                 {.data = weights.data() + p * kPanelRows * stride,
-                  .rows = std::min(kPanelRows, c.outputs - p * kPanelRows),
-                  .cols = c.cols,
-                  .stride = stride},
-                 panels.data() + p * bytes);
+      packing::pack_panel(type,
+                          {.data = weights.data() + p * kPanelRows * stride,
+                           .rows = std::min(kPanelRows, c.outputs - p * kPanelRows),
+                           .cols = c.cols,
+                           .stride = stride},
+                          kernels().codecs, panels.data() + p * bytes);
     }
     return panels;
   }
@@ -102,14 +78,14 @@ std::vector<std::byte> quantize_all(const Problem& p,
                                     std::int64_t first,
                                     std::int64_t count) {
   const PackedKernel& kernel = table.kernels[static_cast<std::size_t>(p.type)];
-  const std::int64_t row_bytes = rounded_row_bytes(packed_format(p.type), p.c.cols);
+  const std::int64_t row_bytes = quantized_row_bytes(packed_format(p.type), p.c.cols);
   std::vector<std::byte> quantized(static_cast<std::size_t>(count * row_bytes));
   for (std::int64_t row = 0; row < count; row += table.tile_rows) {
     std::vector<const float*> rows;
     for (std::int64_t r = row; r < std::min(row + table.tile_rows, count); ++r)
       rows.push_back(p.x.data() + (first + r) * p.c.cols);
-    kernel.round(rows.data(), static_cast<std::int64_t>(rows.size()), p.c.cols,
-                 quantized.data() + row * row_bytes);
+    kernel.quantize(rows.data(), static_cast<std::int64_t>(rows.size()), p.c.cols,
+                    quantized.data() + row * row_bytes);
   }
   return quantized;
 }
@@ -283,13 +259,6 @@ TEST(Packed, NanAndInfinityInXGiveNan) {
         EXPECT_TRUE(std::isfinite(y[16 + 3])) << name(type) << " " << table->isa;
       }
     }
-  }
-}
-
-TEST(Packed, IsAtMostSixPercentLargerThanTheStoredRows) {
-  for (const DType type : packed_types()) {
-    const auto packed = static_cast<double>(panel_bytes(packed_format(type), 4096));
-    EXPECT_LE(packed, 1.06 * 16 * static_cast<double>(bytes_of(type, 4096))) << name(type);
   }
 }
 

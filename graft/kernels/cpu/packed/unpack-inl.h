@@ -1,5 +1,5 @@
-// Unpacks codes and scales of a panel; layout in packed.h. See graft/quant/simd-inl.h for the rules
-// of these files: included by packed-inl.h, after words-inl.h.
+// Unpacks codes and scales of a panel (graft/packing/panel_layout.h). See graft/quant/simd-inl.h
+// for the rules of these files: included by packed-inl.h, after words-inl.h.
 
 namespace {
 
@@ -37,7 +37,7 @@ GRAFT_INLINE void prefetch_block(const std::byte* block) {
 }
 
 // Unpacks 32 columns of 16 rows: words[i] holds codes 4 i .. 4 i + 3 of each row. Inverse of
-// store_block() in pack_panel.cpp.
+// store_block() in graft/packing/pack_panel.cpp.
 template <PackedFormat kFormat>
 GRAFT_INLINE void unpack_block(const std::byte* block, Words* words) {
   constexpr int kBits = kFormat.bits;
@@ -137,7 +137,7 @@ struct UnpackedPanel {
 template <PackedFormat kFormat>
 GRAFT_NOIPA void unpack_panel(const std::byte* panel, int num_blocks, UnpackedPanel& out) {
   constexpr int kGroups = kBlockGroups<kFormat>;
-  constexpr int kChunkBlocks = static_cast<int>(chunk_elems(kFormat) / kBlockCols);
+  constexpr int kChunkBlocks = static_cast<int>(chunk_cols(kFormat) / kBlockCols);
   for (int first = 0; first < num_blocks; first += kChunkBlocks, panel += chunk_bytes(kFormat)) {
     const ChunkScales<kFormat> scales(panel);
     const std::byte* block = panel + chunk_header_bytes(kFormat);

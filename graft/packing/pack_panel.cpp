@@ -1,14 +1,18 @@
+#include "graft/packing/pack_panel.h"
+
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 
 #include "graft/base/check.h"
-#include "graft/kernels/cpu/packed/packed.h"
-#include "graft/kernels/cpu/table.h"
+#include "graft/packing/panel_layout.h"
 #include "graft/quant/blocks.h"
 
-namespace graft::kernels::cpu {
+namespace graft::packing {
 namespace {
+
+using quant::StoredRows;
 
 // One chunk of one row with unpacked codes, common to all types.
 struct RowChunk {
@@ -51,7 +55,7 @@ void read_block(const quant::BlockQ40& block, RowChunk& row) {
   row.d = block.d;
 }
 
-// The packed form subtracts the minimum, so its sign is flipped.
+// Panels store the minimum to subtract, blocks the one to add: the sign is flipped.
 void read_block(const quant::BlockQ41& block, RowChunk& row) {
   unpack_nibbles(block.quants, row.codes);
   row.d = block.d;
@@ -180,7 +184,8 @@ void read_block(const quant::BlockIQ4XS& block, RowChunk& row) {
   row.d = block.d;
 }
 
-// Stores a word (four codes of a row) in line `word`, lane `row`: see the drawing in packed.h.
+// Stores a word (four codes of a row) in line `word`, lane `row`: see the drawing in
+// panel_layout.h.
 void store_word(std::byte* plane, std::int64_t row, int word, std::uint32_t value) {
   std::memcpy(plane + 64 * word + 4 * row, &value, sizeof(value));
 }
@@ -202,8 +207,8 @@ void store_plane(
   }
 }
 
-// Stores 32 codes of a row in the layout drawn in packed.h; unpack_block() in unpack-inl.h reads
-// it.
+// Stores 32 codes of a row in the layout drawn in panel_layout.h; unpack_block() in
+// graft/kernels/cpu/packed/unpack-inl.h reads it.
 void store_block(int bits, const std::uint8_t* codes, std::byte* block, std::int64_t row) {
   std::uint32_t words[8];
   std::memcpy(words, codes, sizeof(words));
@@ -254,17 +259,17 @@ void store_chunk(const RowChunk& chunk, std::byte* out, std::int64_t row) {
     for (int g = 0; kMins && g < kGroups; ++g, out += kPanelRows)
       out[row] = std::byte(chunk.mins[g]);
   }
-  for (std::int64_t i = 0; i < chunk_elems(kFormat);
+  for (std::int64_t i = 0; i < chunk_cols(kFormat);
        i += kBlockCols, out += block_code_bytes(kFormat))
     store_block(kFormat.bits, chunk.codes + i, out, row);
 }
 
 template <DType kType, class Block>
-void pack_rows(const StoredRows& rows, std::byte* panel) {
+void pack_rows(const StoredRows& rows, const quant::CodecTable& /*codecs*/, std::byte* panel) {
   constexpr PackedFormat kFormat = packed_format(kType);
-  static_assert(chunk_elems(kFormat) == info(kType).block_elems);
+  static_assert(chunk_cols(kFormat) == info(kType).block_elems);
   RowChunk chunk;
-  for (std::int64_t c = 0; c < rows.cols / chunk_elems(kFormat); ++c) {
+  for (std::int64_t c = 0; c < rows.cols / chunk_cols(kFormat); ++c) {
     for (std::int64_t row = 0; row < rows.rows; ++row) {
       read_block(reinterpret_cast<const Block*>(rows.data + row * rows.stride)[c], chunk);
       store_chunk<kFormat>(chunk, panel + c * chunk_bytes(kFormat), row);
@@ -274,24 +279,23 @@ void pack_rows(const StoredRows& rows, std::byte* panel) {
 
 // Reads 32 BF16 or F16 values of a row as bf16.
 template <DType kType>
-void read_bf16(const std::byte* from, std::byte* halves) {
+void read_bf16(const std::byte* from, const quant::CodecTable& codecs, std::byte* halves) {
   if constexpr (kType == DType::BF16) {
     std::memcpy(halves, from, 2 * kBlockCols);
   } else {
-    const quant::CodecTable& codecs = kernels().codecs;
     std::array<float, kBlockCols> values;
     codecs[static_cast<std::size_t>(kType)].decode(from, values.data(), values.size());
     codecs[static_cast<std::size_t>(DType::BF16)].encode(values.data(), halves, values.size());
   }
 }
 
-// Column pairs of 16 rows side by side: see packed.h.
+// Column pairs of 16 rows side by side: see panel_layout.h.
 template <DType kType>
-void pack_bf16(const StoredRows& rows, std::byte* panel) {
+void pack_bf16(const StoredRows& rows, const quant::CodecTable& codecs, std::byte* panel) {
   for (std::int64_t c = 0; c < rows.cols; c += kBlockCols, panel += 2 * kBlockCols * kPanelRows) {
     for (std::int64_t row = 0; row < rows.rows; ++row) {
       std::array<std::byte, 2 * kBlockCols> halves;
-      read_bf16<kType>(rows.data + row * rows.stride + 2 * c, halves.data());
+      read_bf16<kType>(rows.data + row * rows.stride + 2 * c, codecs, halves.data());
       for (int pair = 0; pair < kBlockCols / 2; ++pair)
         std::memcpy(panel + 64 * pair + 4 * row, halves.data() + 4 * pair, 4);
     }
@@ -299,22 +303,24 @@ void pack_bf16(const StoredRows& rows, std::byte* panel) {
 }
 
 template <DType kType>
-void pack_fp8(const StoredRows& rows, std::byte* panel) {
+void pack_fp8(const StoredRows& rows, const quant::CodecTable& /*codecs*/, std::byte* panel) {
   constexpr PackedFormat kFormat = packed_format(kType);
-  constexpr std::int64_t kElems = chunk_elems(kFormat);
-  for (std::int64_t c = 0; c < rows.cols; c += kElems, panel += chunk_bytes(kFormat)) {
+  constexpr std::int64_t kCols = chunk_cols(kFormat);
+  for (std::int64_t c = 0; c < rows.cols; c += kCols, panel += chunk_bytes(kFormat)) {
     for (std::int64_t row = 0; row < rows.rows; ++row) {
-      const float scale = rows.scales == nullptr ? 1.0F : rows.scales[row][c / rows.scaled_alike];
+      const float scale = rows.scales == nullptr ? 1.0F : rows.scales[row][c / rows.cols_per_scale];
       std::memcpy(panel + 4 * row, &scale, sizeof(scale));
       const std::byte* from = rows.data + row * rows.stride + c;
       std::byte* codes = panel + chunk_header_bytes(kFormat) + 2 * row;
-      for (std::int64_t pair = 0; pair < kElems / 2; ++pair)
+      for (std::int64_t pair = 0; pair < kCols / 2; ++pair)
         std::memcpy(codes + 2 * kPanelRows * pair, from + 2 * pair, 2);
     }
   }
 }
 
-using PackRows = void (*)(const StoredRows& rows, std::byte* panel);
+using PackRows = void (*)(const StoredRows& rows,
+                          const quant::CodecTable& codecs,
+                          std::byte* panel);
 
 struct PackRow {
   DType dtype;
@@ -344,13 +350,16 @@ static_assert(kPackRows.size() == kPackedTypes.size());
 
 }  // namespace
 
-void pack_panel(DType type, const StoredRows& rows, std::byte* panel) {
+void pack_panel(DType type,
+                const quant::StoredRows& rows,
+                const quant::CodecTable& codecs,
+                std::byte* panel) {
   const auto* found = std::ranges::find(kPackRows, type, &PackRow::dtype);
-  GRAFT_CHECK(found != kPackRows.end(), name(type), " has no packed form");
+  GRAFT_CHECK(found != kPackRows.end(), name(type), " has no packed layout");
   if (rows.rows < kPanelRows) {
     std::memset(panel, 0, static_cast<std::size_t>(panel_bytes(packed_format(type), rows.cols)));
   }
-  found->pack(rows, panel);
+  found->pack(rows, codecs, panel);
 }
 
-}  // namespace graft::kernels::cpu
+}  // namespace graft::packing
