@@ -55,8 +55,8 @@ function(graft_test target prefix)
   gtest_discover_tests(${target} TEST_PREFIX ${prefix}. DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES PROPERTIES TIMEOUT 600)
 endfunction()
 
-# graft_testing(): the library that every test program is linked with, from the sources in graft/testing. It is no module:
-# neither part of libgraft.so nor installed.
+# graft_testing(): the library that every test program links, from the sources in graft/testing. It is not a module: it is neither
+# part of libgraft.so nor installed.
 function(graft_testing)
   if(NOT GRAFT_TESTS)
     return()

@@ -1,4 +1,5 @@
-// Every operator of the CPU, of the test devices and of the example plugin against the reference.
+// Every operator of the CPU, of the test devices and of the example plugin against the reference,
+// and a check that the comparison finds wrong operators.
 
 #include <algorithm>
 #include <cstdint>
@@ -27,7 +28,7 @@ Registry all_operators() {
 
 class OperatorParity : public ::testing::TestWithParam<Role> {};
 
-TEST_P(OperatorParity, EqualsTheReference) {
+TEST_P(OperatorParity, MatchesTheReference) {
   const Registry registry = all_operators();
   const ParityReport report = check_role(registry, GetParam());
   for (const std::string& finding : report.findings)
@@ -48,9 +49,7 @@ TEST(OperatorParityTest, CoversTheRoleOfEveryOperator) {
     EXPECT_NE(std::ranges::find(parity_roles(), op->role), parity_roles().end()) << op->name;
 }
 
-// The net can fail. Every operator below is wrong in a way that is easy to overlook.
-
-// Forwards to the CPU's operator of the role; the subclasses spoil something.
+// Forwards to the CPU operator of the role; each subclass adds an error that is easy to overlook.
 template <class Base>
 class Wrong : public Base {
  public:
@@ -72,7 +71,7 @@ class LinearWithoutTheLastRow final : public Wrong<Linear> {
   }
 };
 
-class LinearThatIsTwoPercentOff final : public Wrong<Linear> {
+class LinearWithTwoPercentError final : public Wrong<Linear> {
  public:
   using Wrong::Wrong;
   void forward(const Activation& x, TensorView y, Pass& pass) override {
@@ -112,10 +111,10 @@ class RouterInAnotherOrder final : public Wrong<Router> {
   }
 };
 
-class AttentionThatForgets final : public Wrong<Attention> {
+class AttentionWithoutCachedTokens final : public Wrong<Attention> {
  public:
   using Wrong::Wrong;
-  // Forgets what the cache holds of chunks before this one.
+  // Ignores the cached tokens of earlier chunks.
   void forward(const Activation& x, TensorView y, Pass& pass) override {
     Batch batch = pass.batch;
     for (SequenceSlice& sequence : batch.sequences)
@@ -129,7 +128,7 @@ class AttentionThatForgets final : public Wrong<Attention> {
   }
 };
 
-// What is found of the CPU's default operator of the role when it is spoiled.
+// The findings for Op, which wraps the default CPU operator of the role.
 template <class Op>
 std::vector<std::string> findings_of(Role role, const Params& params) {
   Registry registry = builtin_operators();
@@ -153,7 +152,7 @@ bool mentions(const std::vector<std::string>& findings, std::string_view text) {
 TEST(OperatorParityTest, ReportsWrongLinears) {
   EXPECT_TRUE(mentions(findings_of<LinearWithoutTheLastRow>(Role::Linear, LinearParams{}),
                        "33 rows: y: error inf"));
-  EXPECT_TRUE(mentions(findings_of<LinearThatIsTwoPercentOff>(Role::Linear, LinearParams{}),
+  EXPECT_TRUE(mentions(findings_of<LinearWithTwoPercentError>(Role::Linear, LinearParams{}),
                        "Q4_K, 1 rows: y: error 0.0"));
 }
 
@@ -169,8 +168,9 @@ TEST(OperatorParityTest, ReportsWrongRouters) {
 }
 
 TEST(OperatorParityTest, ReportsWrongAttention) {
-  EXPECT_TRUE(mentions(findings_of<AttentionThatForgets>(Role::Attention, AttentionParams{}),
-                       "plain, F32, 1 rows: y"));
+  EXPECT_TRUE(
+      mentions(findings_of<AttentionWithoutCachedTokens>(Role::Attention, AttentionParams{}),
+               "plain, F32, 1 rows: y"));
 }
 
 }  // namespace

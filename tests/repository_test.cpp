@@ -1,6 +1,8 @@
-// Checks conventions of the repository: layers, and paths and quotes in documents.
+// Checks conventions of the repository: layers, paths and quotes in documents, and vocabulary.
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -8,6 +10,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -131,6 +134,229 @@ TEST(Repository, HowtosQuoteTheirExamples) {
     }
   }
   EXPECT_GT(num_blocks, 0U);
+}
+
+// A word or phrase of the project's old vocabulary. Lower case: found in any case, in prose and
+// inside identifiers (the processor, OnTheProcessor, the_processor), also across a line break of a
+// comment. With an upper-case letter or '_': found as a whole identifier, or as its start if it
+// ends with '*'.
+struct OldWord {
+  std::string_view words;
+  std::string_view instead;
+};
+
+constexpr std::array kOldWords = {
+    OldWord{"whoever", "the caller, the owner or the component"},
+    OldWord{"nobody", "no caller, unused or null"},
+    OldWord{"somebody", "the caller or the component"},
+    OldWord{"anybody", "any caller"},
+    OldWord{"everybody", "all callers"},
+    OldWord{"who is done", "idle threads"},
+    OldWord{"who takes", "the caller"},
+    OldWord{"so many", "the count, such as num_rows"},
+    OldWord{"however many", "any number of"},
+    OldWord{"no number", "NaN"},
+    OldWord{"anew", "again"},
+    OldWord{"at home", "local, on the same NUMA node"},
+    OldWord{"company", "batch composition"},
+    OldWord{"memory node", "NUMA node"},
+    OldWord{"memory nodes", "NUMA nodes"},
+    OldWord{"whole number", "integer"},
+    OldWord{"whole numbers", "integers"},
+    OldWord{"rounded to bytes", "quantized to int8"},
+    OldWord{"give back", "free or return"},
+    OldWord{"gives back", "frees or returns"},
+    OldWord{"given back", "freed or returned"},
+    OldWord{"gave back", "freed or returned"},
+    OldWord{"giving back", "freeing or returning"},
+    OldWord{"gives it back", "frees or returns it"},
+    OldWord{"asked for", "requested"},
+    OldWord{"takes note", "records"},
+    OldWord{"shared out", "distributed"},
+    OldWord{"shares out", "distributes"},
+    OldWord{"seat", "slot"},
+    OldWord{"seats", "slots"},
+    OldWord{"by a hair", "nearly tied"},
+    OldWord{"second-level cache", "L2 cache"},
+    OldWord{"the processor", "the CPU or the host"},
+    OldWord{"the processors", "the CPUs"},
+    OldWord{"a processor", "a CPU"},
+    OldWord{"any processor", "any CPU"},
+    OldWord{"this processor", "this CPU"},
+    OldWord{"each processor", "each CPU"},
+    OldWord{"every processor", "every CPU"},
+    OldWord{"per processor", "per CPU"},
+    OldWord{"steady pass", "decode graph"},
+    OldWord{"steady passes", "decode graphs"},
+    OldWord{"recordings", "captured graphs"},
+    OldWord{"kMost*", "kMax*"},
+    OldWord{"kLeast*", "kMin*"},
+    OldWord{"most_candidates", "max_top_k"},
+    OldWord{"LikelyTokens", "TopK"},
+    OldWord{"num_likely*", "required_top_k"},
+    OldWord{"SteadyPass*", "DecodeGraphCache"},
+    OldWord{"steady_num_sequences", "batch_bucket"},
+    OldWord{"forward_recorded", "run_captured"},
+    OldWord{"Recording", "CapturedGraph"},
+    OldWord{"Meeting", "HostSignal"},
+    OldWord{"forward_together", "forward_grouped"},
+    OldWord{"forward_sum", "forward_add"},
+    OldWord{"linear_few*", "gemv"},
+    OldWord{"linear_many*", "gemm"},
+    OldWord{"multiply_few*", "gemv"},
+    OldWord{"multiply_many*", "gemm"},
+    OldWord{"ready_heads", "qk_norm_rope_store"},
+    OldWord{"RoundedRows", "QuantizedRows"},
+    OldWord{"parallel_for_at_home", "parallel_for_local"},
+    OldWord{"Awake", "SpinScope"},
+    OldWord{"Crossing", "DeviceBridge"},
+    OldWord{"seen_from", "for_caller_on"},
+    OldWord{"share_out", "plan_splits"},
+    OldWord{"attention_cores*", "attention_simt"},
+    OldWord{"attention_few*", "attention_decode"},
+    OldWord{"attention_latent*", "attention_mla"},
+    OldWord{"take_memory", "allocate"},
+    OldWord{"take_cached", "match_prefix"},
+    OldWord{"make_known", "register_blocks"},
+    OldWord{"forget_all", "invalidate_prefix_cache"},
+};
+
+constexpr bool is_lower(char c) {
+  return c >= 'a' && c <= 'z';
+}
+constexpr bool is_upper(char c) {
+  return c >= 'A' && c <= 'Z';
+}
+constexpr bool is_word_char(char c) {
+  return is_lower(c) || is_upper(c) || (c >= '0' && c <= '9');
+}
+constexpr bool is_identifier_char(char c) {
+  return is_word_char(c) || c == '_';
+}
+
+// The end of the word at `begin`; identifiers are split: kOnTheCpu is "k", "On", "The", "Cpu".
+constexpr std::size_t word_end(std::string_view text, std::size_t begin) {
+  std::size_t end = begin + 1;
+  for (; end < text.size() && is_word_char(text[end]); ++end) {
+    const bool ends_capitals = end + 1 < text.size() && is_lower(text[end + 1]);
+    if (is_upper(text[end]) && (!is_upper(text[end - 1]) || ends_capitals)) break;
+  }
+  return end;
+}
+
+constexpr bool has_word_at(std::string_view text, std::size_t begin, std::string_view word) {
+  if (begin >= text.size() || word_end(text, begin) - begin != word.size()) return false;
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    const char c = text[begin + i];
+    if ((is_upper(c) ? static_cast<char>(c - 'A' + 'a') : c) != word[i]) return false;
+  }
+  return true;
+}
+
+// Words of a phrase may be separated by spaces, hyphens, line breaks and comment marks.
+constexpr bool has_phrase_at(std::string_view text, std::size_t at, std::string_view phrase) {
+  while (true) {
+    const std::size_t size = std::min(phrase.find_first_of(" -"), phrase.size());
+    if (!has_word_at(text, at, phrase.substr(0, size))) return false;
+    if (size == phrase.size()) return true;
+    phrase.remove_prefix(size + 1);
+    at += size;
+    while (at < text.size() && std::string_view(" \t\n-/#*").find(text[at]) != text.npos)
+      ++at;
+  }
+}
+
+constexpr bool has_identifier_at(std::string_view text, std::size_t at, std::string_view name) {
+  if (at > 0 && is_identifier_char(text[at - 1])) return false;
+  const bool is_prefix = name.ends_with('*');
+  if (is_prefix) name.remove_suffix(1);
+  if (!text.substr(at).starts_with(name)) return false;
+  const std::size_t end = at + name.size();
+  return is_prefix || end == text.size() || !is_identifier_char(text[end]);
+}
+
+// Null: no old word begins at `at`, which is the start of a word.
+constexpr const OldWord* old_word_at(std::string_view text, std::size_t at) {
+  for (const OldWord& old : kOldWords) {
+    const bool is_name =
+        std::ranges::any_of(old.words, [](char c) { return is_upper(c) || c == '_' || c == '*'; });
+    if (is_name ? has_identifier_at(text, at, old.words) : has_phrase_at(text, at, old.words))
+      return &old;
+  }
+  return nullptr;
+}
+
+// One line per old word: "12: memory node: write NUMA node".
+std::vector<std::string> old_words(std::string_view text) {
+  std::vector<std::string> found;
+  std::size_t line = 1;
+  for (std::size_t at = 0; at < text.size();) {
+    if (text[at] == '\n') ++line;
+    if (!is_word_char(text[at])) {
+      ++at;
+      continue;
+    }
+    if (const OldWord* old = old_word_at(text, at)) {
+      found.push_back(std::to_string(line) + ": " + std::string(old->words) + ": write " +
+                      std::string(old->instead));
+    }
+    at = word_end(text, at);
+  }
+  return found;
+}
+
+// Sources, tests, documents, rules, scripts and build files; not data or history.
+bool is_checked(const fs::path& relative) {
+  static const std::set<std::string> suffixes = {".h",   ".cpp",   ".cu",   ".cuh", ".in",
+                                                 ".md",  ".cmake", ".yaml", ".py",  ".ts",
+                                                 ".mjs", ".html",  ".css"};
+  static const std::set<std::string> names = {
+      "CMakeLists.txt", "CMakePresets.json", "dev", "run", "check", ".clang-tidy", ".clang-format"};
+  static const std::set<fs::path> excluded = {"CHANGELOG.md", "docs/performance-log.md",
+                                              "tests/repository_test.cpp"};
+  return !excluded.contains(relative) && (suffixes.contains(relative.extension().string()) ||
+                                          names.contains(relative.filename().string()));
+}
+
+TEST(Repository, UsesTheFieldsWords) {
+  static const std::set<fs::path> excluded = {
+      ".git",         "build",    "models",          "tests/fuzz/corpus",
+      "tests/golden", "web/dist", "web/node_modules"};
+  std::size_t num_files = 0;
+  for (fs::recursive_directory_iterator it(kRoot), end; it != end; ++it) {
+    const fs::path relative = it->path().lexically_relative(kRoot);
+    if (it->is_directory()) {
+      if (excluded.contains(relative)) it.disable_recursion_pending();
+      continue;
+    }
+    if (!is_checked(relative)) continue;
+    ++num_files;
+    for (const std::string& found : old_words(read_text(it->path())))
+      ADD_FAILURE() << relative.string() << ":" << found;
+  }
+  EXPECT_GT(num_files, 500U);
+}
+
+TEST(Repository, VocabularyCheckFindsOldWords) {
+  EXPECT_EQ(old_words("// Whoever reads it."),
+            std::vector<std::string>{"1: whoever: write the caller, the owner or the component"});
+  EXPECT_EQ(old_words("int a;\n// One per memory\n// node.\n"),
+            std::vector<std::string>{"2: memory node: write NUMA node"});
+  EXPECT_EQ(old_words("TEST(Linear, SameBitsInAnyCompany)"),
+            std::vector<std::string>{"1: company: write batch composition"});
+  EXPECT_EQ(old_words("kOnTheProcessor").size(), 1U);
+  EXPECT_EQ(old_words("parallel_for_at_home(x)").size(), 1U);
+  EXPECT_EQ(old_words("const int kMostRows = nobody_reads();").size(), 2U);
+  EXPECT_EQ(old_words("linear_few_q8(Meeting& meeting)").size(), 2U);
+}
+
+TEST(Repository, VocabularyCheckIgnoresOtherWords) {
+  for (const char* text :
+       {"multiprocessor", "the post-processor of a tokenizer", "struct Processor;",
+        "the meeting point", "so. Many", "accompany", "kMaxRows", "almost", "a new block",
+        "in memory. Node 3", "\"memory_nodes\": 2", "seen from the host", "companyless",
+        "my_Meeting"})
+    EXPECT_TRUE(old_words(text).empty()) << text << ": " << old_words(text).front();
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace graft::models {
 namespace {
 
-// What is replayed was recorded for the size that the pass is brought to, and for no smaller one.
+// A bucket is at least as large as its batch, and there are few buckets.
 TEST(DecodeGraphCache, SizesAreLargeEnoughAndFew) {
   std::set<std::int64_t> sizes;
   for (std::int64_t count = 1; count <= 256; ++count) {

@@ -102,7 +102,7 @@ void copy_rows(const PassOutput& from, const PassOutput& to, Pass& pass) {
 // The same for `rows` rows, in memory of a workspace.
 PassOutput like(const PassOutput& out, std::int64_t rows, Workspace& workspace) {
   PassOutput made = {.logits = workspace.f32({rows, out.logits.cols()})};
-  if (out.has_top_k()) made.tokens = workspace.take(DType::I32, {rows, out.tokens.cols()});
+  if (out.has_top_k()) made.tokens = workspace.allocate(DType::I32, {rows, out.tokens.cols()});
   return made;
 }
 

@@ -69,7 +69,7 @@ class Model {
   void copy_block(std::int64_t from, std::int64_t to);
   void save_block(std::int64_t block, std::span<std::byte> out) const;
   void load_block(std::int64_t block, std::span<const std::byte> in);
-  // Their memory goes back to the system, their contents are lost.
+  // Returns the memory of the blocks to the system; their contents are lost.
   void release_blocks(std::int64_t first, std::int64_t count);
   std::string cache_form() const;  // of all layers; equal forms can exchange blocks
 
@@ -81,14 +81,13 @@ class Model {
   void start_profiling();
   const ops::Profiler* profiler() const { return profiler_ ? &*profiler_ : nullptr; }
 
-  // Passes of this size go through once, so that GPUs have taken the memory they work in. The
-  // caches are empty afterwards and want allocate_cache() again.
+  // Runs passes of this size once, so that the workspaces of GPUs are allocated. Afterwards the
+  // caches are empty and need allocate_cache() again.
   void warm_up(std::int64_t num_tokens, std::int64_t num_sequences);
   // Turns CUDA graphs off or on again.
   void enforce_eager(bool is_eager) { graphs_.enforce_eager(is_eager); }
 
-  // Gives the memory of weights and caches back; load() brings the weights in place again, the
-  // caches need allocate_cache().
+  // Frees weights and caches. load() loads the weights again; the caches need allocate_cache().
   void unload();
   void load();
 

@@ -26,7 +26,7 @@ class PlacedModel : public testing::PlacedModel {
       : testing::PlacedModel(folder, rules, ops::testing::add_test_devices) {}
 };
 
-constexpr std::string_view kOnTheProcessor =
+constexpr std::string_view kCpuOnly =
     "- {match: {name: \".*\"}, replace: {class: default, kwargs: {device: cpu}}}\n";
 
 // One rule per module. The cache follows its attention, which has one device for both phases.
@@ -73,7 +73,7 @@ class Placement : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(Placement, IsBitIdentical) {
-  PlacedModel here(folder(), std::string(kOnTheProcessor));
+  PlacedModel here(folder(), std::string(kCpuOnly));
   ASSERT_EQ(here.findings(), "");
   for (unsigned seed = 1; seed <= 5; ++seed) {
     SCOPED_TRACE(seed);
@@ -97,7 +97,7 @@ constexpr const char* kHybrid = R"yaml(
 )yaml";
 
 TEST_P(Placement, OfExpertsOnTheCpuIsBitIdentical) {
-  PlacedModel here(folder(), std::string(kOnTheProcessor));
+  PlacedModel here(folder(), std::string(kCpuOnly));
   PlacedModel placed(folder(), kHybrid);
   // For a model without experts, a warning says that the rule matches nothing.
   ASSERT_EQ(placed.findings().find("error"), std::string::npos) << placed.findings();

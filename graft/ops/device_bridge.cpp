@@ -14,7 +14,7 @@ class RemoteCall {
 
   Pass& pass() { return pass_; }
   TensorView allocate_like(TensorView y) {
-    return pass_.workspace.take(y.dtype, {y.rows(), y.cols()});
+    return pass_.workspace.allocate(y.dtype, {y.rows(), y.cols()});
   }
   TensorView copy_in(TensorView x) {
     const TensorView there = allocate_like(x);
@@ -29,7 +29,7 @@ class RemoteCall {
   Workspace::Scope scope_;
 };
 
-// The operator behind the bridge is loaded on its own.
+// Does not load the operator behind the bridge, which is loaded as a module itself.
 template <class Base>
 class DeviceBridge : public Base {
  public:
@@ -145,9 +145,9 @@ class ExpertsBridge final : public DeviceBridge<Experts> {
     rows_ = start_copy(device, x.f32);
     routing_ = {.expert_ids = start_copy(device, routing.expert_ids),
                 .weights = start_copy(device, routing.weights)};
-    result_ = device.staging().take(DType::F32, {x.rows(), x.cols()});
+    result_ = device.staging().allocate(DType::F32, {x.rows(), x.cols()});
     if (!device.is_capturing()) return;
-    // By value: at a replay this object may hold the state of another pass.
+    // Captured by value: at replay this object may hold the state of another pass.
     device.graph_capture()->host_call(
         [&op = op_, rows = rows_, chosen = routing_, result = result_, pass] {
           RemoteCall call(pass, kCpu);
@@ -171,7 +171,7 @@ class ExpertsBridge final : public DeviceBridge<Experts> {
 
  private:
   static TensorView start_copy(DeviceContext& device, TensorView from) {
-    const TensorView to = device.staging().take(from.dtype, {from.rows(), from.cols()});
+    const TensorView to = device.staging().allocate(from.dtype, {from.rows(), from.cols()});
     device.start_copy_out(from, to);
     return to;
   }

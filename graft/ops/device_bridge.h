@@ -1,5 +1,5 @@
-// An operator for callers on another device: inputs are copied to where it runs, results to where
-// the caller is. Modules use a bridge like any other child.
+// Calls an operator on another device: copies inputs to the operator's device and results back.
+// Modules use a bridge like any other child.
 
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace graft::ops {
 
-// `op`, which runs on `there`, for callers on `here`. Null for roles that have no bridge: a KV
-// cache is on the device of its attention.
+// Wraps `op`, which runs on `there`, for callers on `here`. Null for roles without a bridge, such
+// as the KV cache, which is always on the device of its attention.
 std::unique_ptr<Operator> for_caller_on(Device here, Operator& op, Device there, Role role);
 
 }  // namespace graft::ops

@@ -33,7 +33,7 @@ void PassDevices::copy(TensorView from, TensorView to) {
     return source.finish_copies_out();
   }
   const Workspace::Scope scope(source.staging());
-  const TensorView between = source.staging().take(from.dtype, {from.rows(), from.cols()});
+  const TensorView between = source.staging().allocate(from.dtype, {from.rows(), from.cols()});
   copy(from, between);
   at(to.device).copy_in(between, to);
 }

@@ -1,5 +1,5 @@
-// The devices of a model in its passes: working memory, copies, timing, and the few operations that
-// belong to no operator.
+// Per-device state of forward passes: workspace, copies, timing, graph capture, and the operations
+// outside of operators (add, gather, top-k).
 
 #pragma once
 
@@ -28,7 +28,7 @@ class CapturedGraph {
   virtual ~CapturedGraph() = default;
 };
 
-// Capture and replay on one device.
+// Captures and replays graphs on one device.
 class GraphCapture {
  public:
   GraphCapture() = default;
@@ -93,9 +93,9 @@ class DeviceContext {
   virtual GraphCapture* graph_capture() { return nullptr; }
   bool is_capturing() { return graph_capture() != nullptr && graph_capture()->is_capturing(); }
 
-  // Timestamps for profiling, in order with the device's work. An index of this pass.
+  // Records a timestamp in the device's execution order; returns its index in this pass.
   virtual std::size_t record_time();
-  // Waits for both. Seconds from one timestamp to the other.
+  // Seconds from one timestamp to the other; waits for both.
   virtual double seconds_between(std::size_t begin, std::size_t end);
   virtual void clear_times() { times_.clear(); }
 
@@ -112,7 +112,7 @@ class PassDevices {
   explicit PassDevices(const Registry& registry) : registry_(registry) {}
 
   DeviceContext& at(Device device);
-  // On every context that exists.
+  // Calls begin_pass() on all existing contexts.
   void begin_pass(const Batch& batch);
   // Between any two devices; a copy to the host is complete on return.
   void copy(TensorView from, TensorView to);

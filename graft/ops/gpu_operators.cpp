@@ -10,7 +10,8 @@ Registry operators_for(int num_gpus) {
   Registry registry = builtin_operators();
   if (num_gpus == 0) return registry;
   const std::filesystem::path library = gpu_library();
-  if (library.empty()) fail("GPUs need libgraft_cuda.so, which is not beside libgraft.so");
+  if (library.empty())
+    fail("GPUs need libgraft_cuda.so, which was not found in the folder of libgraft.so");
   load_plugin(library, registry);
   return registry;
 }

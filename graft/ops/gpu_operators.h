@@ -1,4 +1,4 @@
-// Operators for a machine with GPUs.
+// The operator registry, with the CUDA library when GPUs are used.
 
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace graft::ops {
 
-// What is compiled in; with GPUs also what libgraft_cuda.so has. Throws Error when that cannot be
-// loaded.
+// The built-in operators; if num_gpus > 0 also those of libgraft_cuda.so. Throws Error when the
+// library cannot be loaded.
 Registry operators_for(int num_gpus);
 
 }  // namespace graft::ops

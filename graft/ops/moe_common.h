@@ -11,10 +11,10 @@
 
 namespace graft::ops {
 
-// Throws Error when the router cannot choose top_k of num_experts from its groups.
+// Throws Error when top_k, num_experts and the groups are inconsistent.
 void check_router(const std::string& module, const RouterParams& params);
 
-// One projection of all experts. Throws Error when some are missing or of another shape.
+// One projection of all experts. Throws Error when experts are missing or have another shape.
 std::vector<Weight> load_experts(WeightProvider& weights,
                                  const std::string& module,
                                  std::string_view projection,

@@ -1,5 +1,5 @@
-// One forward pass: which tokens of which sequences, where their keys and values live, and the
-// memory and threads to work with. Passed to every operator, never global.
+// One forward pass: the tokens of each sequence, their KV cache blocks, and the memory and threads
+// to use. Passed to every operator, never global.
 
 #pragma once
 
@@ -22,18 +22,18 @@ class Profiler;
 struct SequenceSlice {
   std::int64_t first_row = 0;
   std::int64_t num_tokens = 0;
-  std::int64_t context_len = 0;           // tokens known after this pass
+  std::int64_t context_len = 0;           // tokens in the KV cache after this pass
   std::vector<std::int32_t> block_table;  // blocks that hold positions [0, context_len)
 };
 
-// Rows of all sequences stand one after the other. Sizes: t = tokens, s = sequences.
+// The rows of all sequences, concatenated. Sizes: t = tokens, s = sequences.
 struct Batch {
   std::vector<std::int32_t> token_ids;   // [t]
   std::vector<std::int32_t> positions;   // [t], in the token's own sequence
   std::vector<SequenceSlice> sequences;  // [s]
-  std::vector<std::int32_t> logit_rows;  // rows whose logits are wanted, ascending
-  // The context bucket: no context is longer; 0: the longest of the batch. Kernels are chosen by
-  // it, so passes of one graph have the same value.
+  std::vector<std::int32_t> logit_rows;  // rows whose logits are requested, ascending
+  // The context bucket, an upper bound of all context lengths; 0: their maximum. It selects
+  // kernels, so all passes of one CUDA graph have the same value.
   std::int64_t max_context = 0;
   // The last num_padding sequences, of one token each, are padding up to the graph bucket. Their
   // keys and values are not stored.
@@ -47,22 +47,24 @@ struct Batch {
 
 enum class Phase : std::uint8_t { Prefill, Decode };
 
-// Scratch memory of one device, handed out like a stack: a Scope gives back what was taken since it
-// began. It grows to what a pass needs and stays there, so later passes do not allocate.
+// Scratch memory of one device, allocated like a stack: a Scope frees all allocations made since
+// its construction. The workspace grows to the largest pass and never shrinks, so later passes do
+// not allocate device memory.
 class Workspace {
  public:
-  // Of a device; or of the processor, as staging memory for copies to and from another.
+  // On `device`; or host memory (kCpu) as staging buffer for copies to and from `staging_for`.
   explicit Workspace(Device device = kCpu, Device staging_for = kCpu);
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
   ~Workspace();
 
-  TensorView take(DType dtype, std::initializer_list<std::int64_t> shape);
-  TensorView f32(std::initializer_list<std::int64_t> shape) { return take(DType::F32, shape); }
+  // Uninitialized, aligned to 64 bytes.
+  TensorView allocate(DType dtype, std::initializer_list<std::int64_t> shape);
+  TensorView f32(std::initializer_list<std::int64_t> shape) { return allocate(DType::F32, shape); }
   std::size_t peak_bytes() const;
 
-  // For who takes in one function and gives back in another: what lies between may throw, and then
-  // a Scope further out gives all of it back.
+  // For allocations that outlive a function. If an exception skips free_to(), an enclosing Scope
+  // frees them.
   struct Mark {
     std::size_t chunk = 0;
     std::size_t used = 0;
@@ -93,9 +95,9 @@ struct Pass {
   const Batch& batch;
   Phase phase = Phase::Prefill;
   ThreadPool& pool;
-  Workspace& workspace;            // of the device that the operator runs on
+  Workspace& workspace;            // on the operator's device
   Profiler* profiler = nullptr;    // null: not profiling
-  PassDevices* devices = nullptr;  // null: nothing leaves the processor
+  PassDevices* devices = nullptr;  // null: CPU only
 };
 
 }  // namespace graft::ops

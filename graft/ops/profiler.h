@@ -23,9 +23,9 @@ class Profiler {
   };
   const std::map<std::string, Entry>& entries() const { return entries_; }
 
-  // An interval of a device; its seconds are read by finish_pass().
+  // Two timestamps of a device; finish_pass() reads their difference.
   void add(std::string module, DeviceContext& device, std::size_t begin, std::size_t end);
-  // Waits for the devices of the pass.
+  // Waits for the devices of the pass and adds its times to entries().
   void finish_pass();
 
  private:

@@ -1,5 +1,5 @@
-// What a module of a model is for. Every role has an interface in this folder; what computes it is
-// an operator of that role, chosen by rules.
+// The kinds of modules in a model. Every role has an interface in this folder; rules select the
+// operator that implements it.
 
 #pragma once
 
@@ -25,7 +25,7 @@ enum class Role : std::uint8_t {
   Experts,
 };
 
-// As rule files and tables spell them, in the order of Role.
+// The spelling in rule files and tables, in the order of Role.
 inline constexpr std::array<std::string_view, 12> kRoleNames = {
     "model",     "layer",    "embedding", "norm", "linear", "rope",
     "attention", "kv_cache", "mlp",       "moe",  "router", "experts"};

@@ -1,5 +1,5 @@
-// A weight matrix as its operator sees it: rows of one type, wherever they come from. Rows are
-// contiguous; what a checkpoint permutes, merges or splits was put right before.
+// A weight matrix as operators read it: contiguous rows of one dtype in Hugging Face layout.
+// Tensors that a checkpoint permutes, merges or splits are already transformed.
 
 #pragma once
 
@@ -21,14 +21,14 @@ class Packer;
 
 namespace graft::ops {
 
-// The scales of an FP8 weight: a tensor of their own in the checkpoint.
+// The scales of an FP8 weight, a separate tensor in the checkpoint.
 struct WeightScale {
   quant::ScaleLayout layout;
   std::vector<float> values;  // [layout.num_scales()]
 };
 
 struct Weight {
-  std::string name;  // its Hugging Face name, for messages
+  std::string name;  // Hugging Face name, for messages
   DType dtype = DType::F32;
   std::vector<std::int64_t> shape;  // outermost first
   const std::byte* data = nullptr;  // in the mapped file, or in `owned`
@@ -38,31 +38,31 @@ struct Weight {
   std::int64_t rows() const;
   std::int64_t cols() const;
   std::size_t row_bytes() const { return bytes_of(dtype, cols()); }
-  // Rows [begin, begin + count) as floats, scaled. Safe from several threads.
+  // Dequantizes rows [begin, begin + count) to f32. Thread-safe.
   void decode_rows(std::int64_t begin, std::int64_t count, float* out) const;
   std::vector<float> decode() const;
-  // Throws Error when rows and columns are others than the model's configuration says.
+  // Throws Error when the shape differs from the model's configuration.
   void expect_shape(std::int64_t num_rows, std::int64_t num_cols) const;
 };
 
-// Where operators get their weights from, by Hugging Face name, whatever the checkpoint's format.
+// Provides weights to operators by Hugging Face name, for every checkpoint format.
 class WeightProvider {
  public:
   virtual ~WeightProvider() = default;
 
-  // Throws Error when there is no such weight.
+  // Throws Error when the weight is missing.
   virtual Weight get(std::string_view name) = 0;
   virtual bool contains(std::string_view name) = 0;
-  // "gate_proj", "up_proj" or "down_proj" of every routed expert of the module `experts`
-  // ("model.layers.3.mlp.experts"), in order.
+  // The projection ("gate_proj", "up_proj" or "down_proj") of every routed expert of the module
+  // `experts` ("model.layers.3.mlp.experts"), by expert index.
   virtual std::vector<Weight> experts(std::string_view experts, std::string_view projection) = 0;
   // Packs weights for the CPU kernels; null: operators use them as the checkpoint stores them.
   virtual packing::Packer* packer() { return nullptr; }
   // The operator has copied the weight and will not read its bytes again.
   virtual void release(const Weight& /*weight*/) {}
 
-  // An object that operators share during one load, such as pinned buffers for copies; destroyed
-  // with the provider.
+  // An object that operators share while loading, such as pinned copy buffers; destroyed with the
+  // provider.
   std::shared_ptr<void>& kept_while_loading(const std::string& key) { return kept_[key]; }
 
  private:

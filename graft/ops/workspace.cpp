@@ -7,21 +7,21 @@
 namespace graft::ops {
 namespace {
 
-// Every piece begins on a cache line, so pieces of different threads share none.
+// Every allocation begins on a cache line, so allocations of different threads share none.
 constexpr std::size_t kAlignment = 64;
-// Small enough for a test, large enough that a real pass takes few steps to reach its size.
+// Small enough for tests, large enough that a real pass reaches its size in few chunks.
 constexpr std::size_t kFirstChunkBytes = std::size_t{1} << 20;
 
 }  // namespace
 
-// Pieces come from the chunks in order. What a pass did once it does again in the same chunks: the
-// walk depends on nothing but the sizes asked for.
+// A bump allocator over a list of chunks. It depends on the requested sizes alone, so a repeated
+// pass needs no new chunk, as graph capture requires.
 struct Workspace::State {
   Device device;
-  Device staging_for;  // the processor: for nobody
+  Device staging_for;  // kCpu: plain memory
   std::vector<Buffer> chunks;
-  std::size_t chunk = 0;  // pieces come from here
-  std::size_t used = 0;   // bytes of it
+  std::size_t chunk = 0;  // index of the chunk to allocate from
+  std::size_t used = 0;   // bytes used of that chunk
   std::size_t capacity = 0;
 };
 
@@ -32,7 +32,7 @@ Workspace::Workspace(Device device, Device staging_for) : state_(std::make_uniqu
 
 Workspace::~Workspace() = default;
 
-TensorView Workspace::take(DType dtype, std::initializer_list<std::int64_t> shape) {
+TensorView Workspace::allocate(DType dtype, std::initializer_list<std::int64_t> shape) {
   State& s = *state_;
   TensorView view(nullptr, dtype, shape, s.device);
   const std::size_t bytes = (view.bytes() + kAlignment - 1) / kAlignment * kAlignment;
@@ -41,7 +41,7 @@ TensorView Workspace::take(DType dtype, std::initializer_list<std::int64_t> shap
     s.used = 0;
   }
   if (s.chunk == s.chunks.size()) {
-    // As much again as there is, so that the number of chunks stays small.
+    // Doubling the capacity keeps the number of chunks small.
     const std::size_t size = std::max({bytes, s.capacity, kFirstChunkBytes});
     s.chunks.push_back(s.device == kCpu ? Buffer::staging(size, s.staging_for)
                                         : Buffer(size, s.device));

@@ -12,10 +12,10 @@ namespace {
 
 using namespace testing;  // NOLINT(google-build-using-namespace)
 
-TEST(Workspace, PiecesAreAlignedAndDoNotOverlap) {
+TEST(Workspace, AllocationsAreAlignedAndDoNotOverlap) {
   Workspace workspace;
   const TensorView a = workspace.f32({3});
-  const TensorView b = workspace.take(DType::U8, {1});
+  const TensorView b = workspace.allocate(DType::U8, {1});
   const TensorView c = workspace.f32({2, 5});
   for (const TensorView& view : {a, b, c})
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(view.data) % 64, 0U);
@@ -24,7 +24,7 @@ TEST(Workspace, PiecesAreAlignedAndDoNotOverlap) {
   EXPECT_EQ(c.cols(), 5);
 }
 
-TEST(Workspace, AScopeGivesBackWhatWasTakenInIt) {
+TEST(Workspace, ScopeFreesItsAllocations) {
   Workspace workspace;
   const TensorView outer = workspace.f32({10});
   const float* first = nullptr;
@@ -37,7 +37,7 @@ TEST(Workspace, AScopeGivesBackWhatWasTakenInIt) {
   EXPECT_EQ(workspace.f32({10}).f32(), first);
 }
 
-TEST(Workspace, APassDoneTwiceTakesNoMoreMemory) {
+TEST(Workspace, RepeatedPassAllocatesNoMemory) {
   Workspace workspace;
   const auto pass = [&] {
     const Workspace::Scope scope(workspace);
@@ -56,7 +56,7 @@ TEST(Workspace, APassDoneTwiceTakesNoMoreMemory) {
   EXPECT_EQ(workspace.peak_bytes(), bytes);
 }
 
-TEST(Workspace, OperatorsReuseItFromPassToPass) {
+TEST(Workspace, OperatorsReuseItBetweenPasses) {
   Random random;
   TestModel model;
   model.add_linear("m.gate_proj", 300, 200, random);
@@ -96,7 +96,7 @@ TEST(Profiler, CountsCallsAndTimePerModule) {
   EXPECT_GE(profiler.entries().at(module).seconds, 0.0);
 }
 
-TEST(Profiler, NamesFusedModulesAfterTheirParts) {
+TEST(Profiler, JoinsTheNamesOfFusedModules) {
   Profiler profiler;
   ThreadPool pool(1);
   Workspace workspace;

@@ -1,5 +1,5 @@
-// The attention modules of the tests: operators with random weights, and the same computed plainly
-// in double precision, a whole sequence at a time.
+// Attention modules for tests: operators with random weights, and a double-precision reference that
+// computes a whole sequence at once.
 
 #pragma once
 
@@ -9,7 +9,7 @@ namespace graft::ops::testing {
 
 inline constexpr std::int64_t kHidden = 40;
 
-// As RopeParams says, of one head that begins with its rotated part.
+// Rotates the first rotary_dim values of one head.
 inline void rotate(const RopeParams& params, std::int64_t position, double* head) {
   const auto half = static_cast<std::int64_t>(params.inv_freq.size());
   for (std::int64_t i = 0; i < half; ++i) {
@@ -17,9 +17,9 @@ inline void rotate(const RopeParams& params, std::int64_t position, double* head
     const auto angle = static_cast<double>(static_cast<float>(position) * inv_freq);
     double& a = head[params.interleaved ? 2 * i : i];
     double& b = head[params.interleaved ? 2 * i + 1 : i + half];
-    const double turned = a * std::cos(angle) - b * std::sin(angle);
+    const double rotated = a * std::cos(angle) - b * std::sin(angle);
     b = b * std::cos(angle) + a * std::sin(angle);
-    a = turned;
+    a = rotated;
   }
 }
 
@@ -38,7 +38,7 @@ struct PlainHead {
   std::vector<Doubles> values;
 };
 
-// What the token at `position` gets from one head.
+// The attention output of one head for the token at `position`.
 inline Doubles attend_plainly(const PlainHead& head,
                               std::size_t position,
                               double scale,
@@ -93,7 +93,7 @@ class GqaModel {
     attention = &model_.add<Attention>("cpu.attention", "a", params_);
   }
 
-  // y of every position of a sequence with these inputs
+  // The outputs y of all positions of a sequence.
   Doubles plain(const std::vector<Floats>& inputs) const {
     Doubles results;
     std::vector<PlainHead> heads(kHeads);

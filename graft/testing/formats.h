@@ -1,5 +1,4 @@
-// For the tests of the file formats: files from bytes, and bytes of GGUF files
-// that no writer of ours would make.
+// For the tests of the file formats: files from bytes, and the bytes of invalid GGUF files.
 
 #pragma once
 
@@ -57,7 +56,7 @@ std::string error_of(Call call) {
   return "";
 }
 
-// Bytes with a pattern that tells tensors apart.
+// Bytes with a pattern that differs between tensors.
 inline Bytes pattern(std::size_t size, unsigned seed) {
   Bytes bytes(size);
   for (std::size_t i = 0; i < size; ++i)
@@ -65,7 +64,7 @@ inline Bytes pattern(std::size_t size, unsigned seed) {
   return bytes;
 }
 
-// GGUF bytes piece by piece, right or wrong.
+// Writes the parts of a GGUF file without checking them.
 class RawGguf {
  public:
   RawGguf& header(std::uint64_t num_tensors, std::uint64_t num_keys, std::uint32_t version = 3) {

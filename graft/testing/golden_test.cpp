@@ -48,7 +48,7 @@ std::map<std::string, std::string> expected_sums() {
   return sums;
 }
 
-TEST(Golden, WeightsAreThoseOfTheReferences) {
+TEST(Golden, WeightsMatchTheChecksums) {
   const auto sums = expected_sums();
   EXPECT_EQ(sums.size(), golden_checkpoints().size());
   for (const fs::path& folder : golden_checkpoints()) {
@@ -59,7 +59,7 @@ TEST(Golden, WeightsAreThoseOfTheReferences) {
 }
 
 // The files that the references were computed from.
-TEST(Golden, WeightsAreTheSharedFilesByteForByte) {
+TEST(Golden, WeightsMatchTheSharedFilesByteForByte) {
   if (!fs::exists(shared_data("golden"))) return;  // SHA256SUMS has their sums
   for (const auto& entry : fs::directory_iterator(shared_data("golden"))) {
     if (!entry.is_directory()) continue;

@@ -1,5 +1,5 @@
-// What the tests of the operators share: weights from memory, a tree of operators built by name,
-// batches cut in any way, and plain double-precision arithmetic to compare with.
+// Helpers of the operator tests: weights in memory, a tree of operators built by name, batches with
+// any schedule, and a double-precision reference.
 
 #pragma once
 
@@ -53,7 +53,7 @@ inline TensorView view(Floats& values, std::int64_t rows, std::int64_t cols) {
 
 class TestWeights final : public WeightProvider {
  public:
-  // Encodes the values; returns what the weight then means.
+  // Quantizes the values and returns them dequantized.
   Floats add(const std::string& name,
              std::vector<std::int64_t> shape,
              const Floats& values,
@@ -94,7 +94,7 @@ class TestWeights final : public WeightProvider {
 // Operators by module name. Children first, as a plan builds them.
 class TestModel {
  public:
-  bool children_are_native = true;  // of modules added from here on
+  bool children_are_native = true;  // of modules added later
 
   template <class Op>
   Op& add(std::string_view op,
@@ -120,7 +120,7 @@ class TestModel {
     operators_[module] = std::move(made);
     return *typed;
   }
-  // A linear with random weights, which come back.
+  // Adds a linear with random weights, which are returned.
   Floats add_linear(const std::string& module, std::int64_t out, std::int64_t in, Random& random) {
     const float size = 1.5F / std::sqrt(static_cast<float>(in));
     Floats values = weights.add(module + ".weight", {out, in}, random.floats(out * in, size));
@@ -140,7 +140,7 @@ class TestModel {
   std::map<std::string, std::unique_ptr<Operator>> operators_;
 };
 
-// Steps of a run; a step gives some sequences some more tokens each.
+// The steps of a run; each step adds tokens to some sequences.
 struct Chunk {
   std::int64_t sequence = 0;
   std::int64_t num_tokens = 0;
@@ -149,8 +149,8 @@ using Schedule = std::vector<std::vector<Chunk>>;
 
 using RowFunction = std::function<void(TensorView x, TensorView y, Pass& pass)>;
 
-// Runs sequences through a function of rows, in the steps and threads asked for. The input of a
-// token depends on its sequence and position alone; so must its result.
+// Runs sequences through a function of rows with the given schedule and number of threads. The
+// input of a token depends on its sequence and position alone, and so must its result.
 class ScheduleRunner {
  public:
   ScheduleRunner(std::int64_t in, std::int64_t out, std::int64_t block_tokens = 4)
@@ -220,7 +220,7 @@ class ScheduleRunner {
 // Results of a run, by sequence.
 using Results = std::map<std::int64_t, Floats>;
 
-// Stricter than ==: 0 is not -0.
+// Compares bits: 0 differs from -0.
 inline bool same_bits(const Results& a, const Results& b) {
   return std::ranges::equal(a, b, [](const auto& x, const auto& y) {
     return x.first == y.first && x.second.size() == y.second.size() &&
@@ -228,7 +228,8 @@ inline bool same_bits(const Results& a, const Results& b) {
   });
 }
 
-// Three sequences of 150, 9 and 70 tokens: all at once, and in other ways.
+// Schedules of three sequences of 150, 9 and 70 tokens: one batch, one by one, single tokens,
+// chunks.
 inline std::vector<Schedule> schedules() {
   Schedule alone;
   for (const auto& [sequence, length] : {std::pair{0, 150}, {1, 9}, {2, 70}})
@@ -293,7 +294,7 @@ inline Doubles widen(const Floats& values) {
   return {values.begin(), values.end()};
 }
 
-// Largest difference, relative to the largest value.
+// Max difference, relative to the max value.
 template <class A, class B>
 double relative_error(const A& got, const B& want) {
   GRAFT_CHECK(got.size() == want.size(), got.size(), " values, wanted ", want.size());

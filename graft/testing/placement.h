@@ -1,4 +1,4 @@
-// For tests: a model whose modules are where rules say, on devices that the test brings.
+// For tests: a model placed by rules on the devices of the test.
 
 #pragma once
 
@@ -21,7 +21,7 @@ namespace graft::models::testing {
 
 using AddDevices = std::function<void(ops::Registry&)>;
 
-// With two devices beside the processor.
+// A model of a checkpoint placed by rules on the CPU and two other devices.
 class PlacedModel {
  public:
   PlacedModel(const std::filesystem::path& folder,

@@ -1,6 +1,6 @@
-// Where tests find their data: in the folder `tests` of the repository, and what is too large for
-// it (vocabularies, Sprout in BF16) in the folder `shared` beside the repository. Without that
-// folder the tests that need it skip; with CI=true they fail.
+// Paths of test data: the folder `tests` of the repository, and for large files (vocabularies,
+// Sprout in BF16) the folder `shared` beside the repository. Without it the tests that need it are
+// skipped; with CI=true they fail.
 
 #pragma once
 
@@ -35,8 +35,8 @@ inline bool shared_data_is_required() {
   return value != nullptr && std::string_view(value) == "true";
 }
 
-// Tests that compare many random cases take fewer where each takes ten times as long.
-// g++ defines macros, clang answers questions.
+// Sanitizers are about ten times slower: tests with many random cases then run fewer. g++ defines
+// macros, clang has __has_feature.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kUnderSanitizers = true;
 #elif defined(__has_feature)
@@ -49,17 +49,17 @@ inline constexpr bool kUnderSanitizers = false;
 }  // namespace graft
 
 // At the top of a TEST that reads `path`; needs <gtest/gtest.h>.
-#define GRAFT_REQUIRE_SHARED(path)                                      \
-  do {                                                                  \
-    if (!std::filesystem::exists(path)) {                               \
-      if (::graft::shared_data_is_required()) {                         \
-        FAIL() << (path) << " is missing, and CI=true makes it a must"; \
-      }                                                                 \
-      GTEST_SKIP() << (path) << " is not on this machine";              \
-    }                                                                   \
+#define GRAFT_REQUIRE_SHARED(path)                                    \
+  do {                                                                \
+    if (!std::filesystem::exists(path)) {                             \
+      if (::graft::shared_data_is_required()) {                       \
+        FAIL() << (path) << " is missing, and required with CI=true"; \
+      }                                                               \
+      GTEST_SKIP() << (path) << " is not on this machine";            \
+    }                                                                 \
   } while (false)
 
-// At the top of a TEST that takes minutes under sanitizers, which see the same code in other tests.
+// At the top of a TEST that takes minutes under sanitizers and whose code other tests cover.
 #define GRAFT_SKIP_UNDER_SANITIZERS()                                           \
   do {                                                                          \
     if (::graft::kUnderSanitizers) GTEST_SKIP() << "too slow under sanitizers"; \

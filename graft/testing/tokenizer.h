@@ -1,4 +1,4 @@
-// For the tests of tokenizers: small ones of each kind, and random texts.
+// For the tests of tokenizers: a small tokenizer of each kind, and random texts.
 
 #pragma once
 
@@ -81,7 +81,7 @@ inline TokenizerData unigram() {
   return data;
 }
 
-// A precompiled_charsmap with these entries, in any order.
+// Writes a precompiled_charsmap: a double-array trie and the replacement texts.
 class CharsmapWriter {
  public:
   explicit CharsmapWriter(const std::map<std::string, std::string>& entries) : units_(1 << 16, 0) {
@@ -102,7 +102,7 @@ class CharsmapWriter {
   }
 
  private:
-  // Writes what follows `prefix`, whose unit is at `at`: each next byte, and 0 for its own value.
+  // Writes the children of `prefix`, whose unit is at `at`: one per next byte, and 0 for its value.
   void place(const std::string& prefix, std::uint32_t at) {
     std::set<std::uint8_t> labels;
     for (auto it = values_.lower_bound(prefix); it != values_.end(); ++it) {
@@ -130,13 +130,13 @@ class CharsmapWriter {
   }
 
   std::vector<std::uint32_t> units_;
-  std::map<std::string, std::uint32_t> values_;  // where the replacement is
+  std::map<std::string, std::uint32_t> values_;  // offset of the replacement
   std::string replacements_;
   std::set<std::uint32_t> is_used_;
   std::set<std::uint32_t> bases_;
 };
 
-// Letters that mean something to the tokenizers above, and any others.
+// Texts with special meaning for the tokenizers above, and random characters.
 inline std::string random_text(std::mt19937_64& random, std::size_t max_characters) {
   constexpr std::array<std::string_view, 24> kKnown = {
       "hello", " hello",  "he",     " ",   "  ", "\n", "aaaa", "a",   "é", "e\u0301", "中", "1",

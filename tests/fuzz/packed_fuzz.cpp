@@ -16,7 +16,7 @@
 
 namespace {
 
-// Sets the checksum of the table, which no mutation would guess.
+// Sets the checksum of the table, which mutations almost never get right.
 void set_checksum(std::span<std::byte> bytes) {
   constexpr std::size_t kTableBytesAt = 24;
   constexpr std::size_t kTableAt = 32;

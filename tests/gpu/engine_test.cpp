@@ -1,4 +1,4 @@
-// The engine on a GPU: what it chooses there, and what becomes of it when the GPU fails.
+// The engine on a GPU: sampling from the top k, errors, and a lost CUDA context.
 
 #include "graft/engine/engine.h"
 
@@ -23,7 +23,7 @@ namespace graft::engine {
 namespace {
 
 constexpr Device kGpu = {.type = DeviceType::Cuda, .index = 0};
-constexpr const char* kOnTheGpu =
+constexpr const char* kGpuOnly =
     "- {match: {name: \".*\"}, replace: {class: default, kwargs: {device: \"cuda:0\"}}}\n";
 
 using Ends = std::map<SequenceId, Finish>;
@@ -32,17 +32,17 @@ using Tokens = std::map<SequenceId, std::vector<TokenId>>;
 class GpuEngine : public ::testing::Test {
  protected:
   void SetUp() override {
-    // Another process of this program must be another program: a GPU does not survive a fork.
+    // Death tests must re-execute the program: a CUDA context does not survive a fork.
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     if (ops::cuda::num_cuda_devices() > 0) return;
     const char* required = std::getenv("GRAFT_REQUIRE_GPU");
-    if (required != nullptr && std::string(required) == "1") FAIL() << "there is no GPU";
-    GTEST_SKIP() << "there is no GPU";
+    if (required != nullptr && std::string(required) == "1") FAIL() << "no GPU";
+    GTEST_SKIP() << "no GPU";
   }
 
   static models::OpenOptions options() {
     models::OpenOptions options;
-    options.rules = kOnTheGpu;
+    options.rules = kGpuOnly;
     options.machine.num_gpus = 1;
     options.operators = [](int /*num_gpus*/) {
       ops::Registry registry = ops::builtin_operators();
@@ -89,8 +89,9 @@ class GpuEngine : public ::testing::Test {
   }
 };
 
-// Ten sequences, so that passes have padding; of different lengths, so that what is wanted changes.
-TEST_F(GpuEngine, WhatIsChosenThereIsWhatAllLogitsGive) {
+// Ten sequences, so that batches are padded; of different lengths, so that the requested top k
+// changes.
+TEST_F(GpuEngine, TopKOnTheGpuSamplesTheSameTokensAsAllLogits) {
   for (const char* name : {"llama", "deepseek-v3"}) {
     models::OpenModel open(folder(name), options());
     for (const std::vector<std::int64_t>& top_ks :
@@ -99,39 +100,39 @@ TEST_F(GpuEngine, WhatIsChosenThereIsWhatAllLogitsGive) {
       for (const std::int64_t top_k : top_ks)
         requests.push_back(request(static_cast<TokenId>(requests.size()), top_k));
       for (const bool is_eager : {false, true}) {
-        Tokens chosen_there;
-        Tokens from_all;
+        Tokens from_top_k;
+        Tokens from_all_logits;
         Engine engine(open, nullptr, config(is_eager));
-        run(engine, requests, &chosen_there);
-        std::vector<Request> with_all = requests;
-        for (Request& each : with_all)
-          each.params.logprobs = 0;  // which only all logits give
+        run(engine, requests, &from_top_k);
+        std::vector<Request> with_logprobs = requests;
+        for (Request& each : with_logprobs)
+          each.params.logprobs = 0;  // requires all logits
         Engine other(open, nullptr, config(is_eager));
-        run(other, with_all, &from_all);
-        EXPECT_EQ(chosen_there.size(), 10U);
-        EXPECT_EQ(chosen_there, from_all) << name << (is_eager ? ", eager" : "");
+        run(other, with_logprobs, &from_all_logits);
+        EXPECT_EQ(from_top_k.size(), 10U);
+        EXPECT_EQ(from_top_k, from_all_logits) << name << (is_eager ? ", eager" : "");
       }
     }
   }
 }
 
-TEST_F(GpuEngine, MemoryThatIsNotThereIsAnErrorWithNumbers) {
+TEST_F(GpuEngine, OutOfMemoryErrorNamesTheSizes) {
   ops::Registry registry;
   ops::cuda::register_cuda(registry);
   try {
     const Buffer buffer(std::size_t{1} << 50U, kGpu);
-    FAIL() << "a pebibyte";
+    FAIL() << "allocated 1 PiB";
   } catch (const Error& error) {
     const std::string text = error.what();
     EXPECT_TRUE(text.starts_with("cuda:0: cannot allocate ")) << text;
     EXPECT_TRUE(text.ends_with(" are free")) << text;
   }
-  const Buffer small(1024, kGpu);  // nothing of it stays
+  const Buffer small(1024, kGpu);  // the error is not sticky
   EXPECT_NE(small.data(), nullptr);
 }
 
-// Needs no GPU: it is about words.
-TEST(GpuErrors, SayWhatWasDoneAndWhatToDo) {
+// Needs no GPU.
+TEST(GpuErrors, NameTheOperationAndTheRemedy) {
   EXPECT_NO_THROW(ops::cuda::check_cuda(cudaSuccess, "copying to the GPU"));
   try {
     ops::cuda::check_cuda(cudaErrorLaunchFailure, "copying to the GPU");
@@ -143,24 +144,24 @@ TEST(GpuErrors, SayWhatWasDoneAndWhatToDo) {
   }
 }
 
-// Exits with 0 when everything is as it should be, and says what is not.
+// Runs in a child process, which exits with 0 on success.
 class LostGpu : public GpuEngine {
  protected:
-  [[noreturn]] static void lose_and_ask() {
+  [[noreturn]] static void break_gpu_and_send_requests() {
     models::OpenModel open(folder("llama"), options());
     Engine engine(open, nullptr, config());
     for (const auto& [id, finish] : run(engine, {request(1, 0)}))
       expect(finish.reason == FinishReason::Length, finish.message);
-    read_from_nowhere();
+    read_invalid_address();
     for (int i = 0; i < 3; ++i) {
       const Ends ends = run(engine, {request(1, 0), request(2, 5)});
-      expect(ends.size() == 2 && !engine.has_work(), "a request that does not end");
+      expect(ends.size() == 2 && !engine.has_work(), "a request did not finish");
       for (const auto& [id, finish] : ends) {
-        const bool is_told = finish.message.ends_with("restart the process");
-        expect(finish.reason == FinishReason::Error && is_told, finish.message);
+        const bool asks_for_restart = finish.message.ends_with("restart the process");
+        expect(finish.reason == FinishReason::Error && asks_for_restart, finish.message);
       }
     }
-    std::_Exit(0);  // what destructors say to a lost GPU is of no interest
+    std::_Exit(0);  // skips destructors, which would fail on the lost context
   }
 
  private:
@@ -169,25 +170,25 @@ class LostGpu : public GpuEngine {
     std::cerr << what << '\n';
     std::_Exit(1);
   }
-  static void read_from_nowhere() {
+  static void read_invalid_address() {
     ops::cuda::CudaContext state(kGpu);
     ThreadPool pool(1);
     const ops::Batch batch;
     ops::Pass pass{.batch = batch, .pool = pool, .workspace = state.workspace()};
-    auto* nowhere = reinterpret_cast<float*>(std::uintptr_t{1} << 20U);
-    const TensorView rows(nowhere, DType::F32, {4, 64}, kGpu);
+    auto* invalid = reinterpret_cast<float*>(std::uintptr_t{1} << 20U);
+    const TensorView rows(invalid, DType::F32, {4, 64}, kGpu);
     try {
       state.add(rows, rows, pass);
       state.wait();
     } catch (const Error& error) {
       return expect(std::string(error.what()).ends_with("restart the process"), error.what());
     }
-    expect(false, "memory that is nobody's was read");
+    expect(false, "reading an invalid address succeeded");
   }
 };
 
-TEST_F(LostGpu, EveryLaterRequestIsToldToStartAgain) {
-  EXPECT_EXIT(lose_and_ask(), ::testing::ExitedWithCode(0), "");
+TEST_F(LostGpu, LaterRequestsFailAndAskForARestart) {
+  EXPECT_EXIT(break_gpu_and_send_requests(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Every family on GPUs, alone and beside the processor, against the processor's plain arithmetic.
+// Every model family on GPUs, alone and with experts on the CPU, against f32 arithmetic on the CPU.
 
 #include "graft/testing/golden.h"
 
@@ -24,7 +24,7 @@ namespace {
 
 using testing::PlacedModel;
 
-// Plain arithmetic everywhere, so that what differs is the GPU's.
+// f32 arithmetic on both devices, so that differences are errors of the GPU.
 constexpr const char* kExactCpu = R"yaml(
 - match: {role: kv_cache}
   replace: {class: default, kwargs: {device: cpu, dtype: f32}}
@@ -61,7 +61,7 @@ constexpr const char* kExpertsOnCpu = R"yaml(
   replace: {class: default, kwargs: {device: "cuda:0"}}
 )yaml";
 
-// Experts on the processor, half of the layers on a second GPU.
+// Experts on the CPU, half of the layers on a second GPU.
 constexpr const char* kHybrid = R"yaml(
 - match: {name: "[.]experts$"}
   replace: {class: experts, kwargs: {device: cpu, out_device: "cuda:0", repack: false}}
@@ -86,7 +86,7 @@ bool is_gpu_required() {
   return value != nullptr && std::string(value) == "1";
 }
 
-// Largest difference, relative to the largest value.
+// Max difference, relative to the max value.
 double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
   double largest = 1e-30;
   double error = got.size() == want.size() ? 0 : 1e30;
@@ -103,12 +103,12 @@ class GpuGolden : public ::testing::TestWithParam<const char*> {
   static void SetUpTestSuite() { ::setenv("GRAFT_VIRTUAL_GPUS", "2", 0); }
   void SetUp() override {
     if (ops::cuda::num_cuda_devices() > 0) return;
-    if (is_gpu_required()) FAIL() << "there is no GPU";
-    GTEST_SKIP() << "there is no GPU";
+    if (is_gpu_required()) FAIL() << "no GPU";
+    GTEST_SKIP() << "no GPU";
   }
   static std::filesystem::path folder() { return golden_checkpoint(GetParam()); }
 
-  // Latent attention has products of its own.
+  // Adds rules for MLA, which multiplies with kv_b_proj itself and also needs precision: f32.
   static std::string exact_attention(const std::string& rules) {
     if (!std::string(GetParam()).starts_with("deepseek")) return rules;
     std::string text = rules;
@@ -136,14 +136,14 @@ class GpuGolden : public ::testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(GpuGolden, ExactArithmeticIsTheProcessors) {
+TEST_P(GpuGolden, F32ArithmeticMatchesTheCpu) {
   for (const std::int64_t chunk : {0, 1, 7})
     EXPECT_LT(error_of(exact_attention(kExactGpu), chunk), 1e-3);
 }
 
-// In models this small, of random weights, experts are often chosen by a hair: where rounding
-// decides otherwise the token has other experts, and its logits are others. Such tokens are few.
-TEST_P(GpuGolden, FastArithmeticIsNear) {
+// In these small models with random weights, router scores are often nearly tied. Where rounding
+// selects other experts, the logits of that token differ; at most a tenth of the tokens may.
+TEST_P(GpuGolden, FastArithmeticIsClose) {
   PlacedModel here(folder(), kExactCpu, ops::cuda::register_cuda);
   PlacedModel there(folder(), kFastGpu, ops::cuda::register_cuda);
   const bool has_experts = here.plan().blueprint->expert_share < 1;
@@ -166,13 +166,13 @@ TEST_P(GpuGolden, FastArithmeticIsNear) {
   EXPECT_LE(num_far, has_experts ? num_tokens / 10 : 0);
 }
 
-TEST_P(GpuGolden, ExpertsMayBeOnTheProcessor) {
+TEST_P(GpuGolden, HybridPlacementMatchesTheCpu) {
   for (const std::int64_t chunk : {1, 16})
     EXPECT_LT(error_of(exact_attention(kHybrid), chunk), 1e-3);
 }
 
-// Sequences of different lengths that generate side by side; their logits, pass by pass.
-std::vector<std::vector<float>> generate(Model& model, std::int64_t num_sequences) {
+// Decodes a batch of sequences of different lengths; returns the logits of every pass.
+std::vector<std::vector<float>> decode_batch(Model& model, std::int64_t num_sequences) {
   constexpr std::int64_t kPrompt = 5;
   constexpr std::int64_t kSteps = 6;
   const std::int64_t block_tokens = model.block_tokens();
@@ -213,14 +213,14 @@ std::vector<std::vector<float>> generate(Model& model, std::int64_t num_sequence
   return passes;
 }
 
-TEST_P(GpuGolden, ReplayedPassesGiveTheSameBits) {
+TEST_P(GpuGolden, CudaGraphsGiveTheBitsOfEagerExecution) {
   for (const std::string rules : {kFastGpu, kExpertsOnCpu}) {
     PlacedModel placed(folder(), rules, ops::cuda::register_cuda);
     for (const std::int64_t num_sequences : {1, 3, 9}) {
       placed.model().enforce_eager(true);
-      const auto eager = generate(placed.model(), num_sequences);
+      const auto eager = decode_batch(placed.model(), num_sequences);
       placed.model().enforce_eager(false);
-      EXPECT_EQ(generate(placed.model(), num_sequences), eager) << num_sequences << rules;
+      EXPECT_EQ(decode_batch(placed.model(), num_sequences), eager) << num_sequences << rules;
     }
   }
 }

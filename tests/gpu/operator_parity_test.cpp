@@ -22,12 +22,12 @@ class GpuOperatorParity : public ::testing::TestWithParam<Role> {
  protected:
   void SetUp() override {
     if (cuda::num_cuda_devices() > 0) return;
-    if (is_gpu_required()) FAIL() << "there is no GPU";
-    GTEST_SKIP() << "there is no GPU";
+    if (is_gpu_required()) FAIL() << "no GPU";
+    GTEST_SKIP() << "no GPU";
   }
 };
 
-TEST_P(GpuOperatorParity, EqualsTheReference) {
+TEST_P(GpuOperatorParity, MatchesTheReference) {
   Registry registry;  // without the operators of the CPU, which other tests check
   cuda::register_cuda(registry);
   const ParityReport report = check_role(registry, GetParam());

@@ -1,5 +1,4 @@
-// A plugin whose operator fails, as a GPU might, for as long as a file is there: the norm of the
-// processor with the kwarg `while`.
+// A plugin whose norm fails, as a GPU might, while the file named by the kwarg `while` exists.
 
 #include <filesystem>
 #include <memory>

@@ -1,4 +1,4 @@
-// A plugin that forgot the function that makes its operator.
+// A plugin that registers an operator without a factory.
 
 #include "graft/ops/plugin.h"
 

@@ -1,4 +1,4 @@
-// A plugin whose operator has the name of another.
+// A plugin whose operator has the name of a built-in one.
 
 #include "graft/ops/plugin.h"
 

@@ -1,4 +1,4 @@
-// A plugin of the right version whose types were compiled otherwise.
+// A plugin of the right version whose types have another layout.
 
 #include <cstdlib>
 

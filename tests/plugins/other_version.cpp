@@ -1,4 +1,4 @@
-// A plugin that was compiled for another version of graft. Calling anything in it would be wrong.
+// A plugin compiled for another version of graft. None of its functions may be called.
 
 #include <cstdlib>
 

@@ -1,4 +1,4 @@
-// A plugin that cannot register: its exception is of a type that only the plugin knows.
+// A plugin whose registration throws an exception of a type defined in the plugin.
 
 #include <exception>
 

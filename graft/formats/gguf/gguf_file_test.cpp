@@ -62,7 +62,7 @@ void write(const std::filesystem::path& path,
   EXPECT_EQ(writer.file_bytes(), std::filesystem::file_size(path));
 }
 
-TEST(GgufFile, GivesBackEveryMetadataType) {
+TEST(GgufFile, ReturnsEveryMetadataType) {
   const TemporaryFolder folder;
   write(folder / "x.gguf", every_type(), {});
   const GgufFile file(folder / "x.gguf");
@@ -80,7 +80,7 @@ void expect_same(const TensorInfo& tensor, const TensorSpec& spec, unsigned seed
 
 class GgufFileAlignment : public testing::TestWithParam<std::uint32_t> {};
 
-TEST_P(GgufFileAlignment, GivesBackEveryDtype) {
+TEST_P(GgufFileAlignment, ReturnsEveryDtype) {
   std::vector<TensorSpec> specs = {{"scalar", DType::F32, {}}, {"odd", DType::I8, {3, 5, 1}}};
   for (const DTypeInfo& row : kDTypes) {
     if (row.ggml_id >= 0) specs.push_back({std::string(row.name), row.type, {3, row.block_elems}});

@@ -81,7 +81,7 @@ TEST(GgufMetadata, StaysFastWithManyKeys) {
     ASSERT_EQ(metadata.integer("key." + std::to_string(i)), i);
 }
 
-TEST(GgufArray, GivesBackWhatItWasMadeOf) {
+TEST(GgufArray, ReturnsItsElements) {
   const std::vector<std::string> words = {"", "a", std::string("nul\0inside", 10), "\xFF\xFE"};
   EXPECT_EQ(GgufArray::of(words).strings(), words);
   EXPECT_EQ(GgufArray::of(std::vector<std::int32_t>{-1, 7}).integers(),

@@ -160,7 +160,7 @@ void expect_tensor(const SafetensorsFile& file, const TensorSpec& spec) {
   file.release(*place);
 }
 
-TEST(SafetensorsFile, GivesBackEveryDtype) {
+TEST(SafetensorsFile, ReturnsEveryDtype) {
   std::vector<TensorSpec> specs = {{"scalar", DType::F32, {}}, {"none", DType::F16, {3, 0}}};
   for (const DTypeInfo& row : kDTypes) {
     if (!row.safetensors.empty()) specs.push_back({std::string(row.name), row.type, {3, 5}});

@@ -3,15 +3,15 @@
 #include <algorithm>
 
 #include "graft/kernels/cpu/table.h"
-#include "graft/ops/cpu/attend_bundle.h"
+#include "graft/ops/cpu/attend_head_group.h"
 #include "graft/ops/cpu/workers.h"
 
 namespace graft::ops::cpu {
 namespace {
 
-// Items per worker that even out the work.
+// Work items per thread, enough for load balancing.
 constexpr std::int64_t kItemsPerWorker = 4;
-// Floats for what the segments know until they are joined: beyond that tiles are not cut.
+// Max floats of all split states (64 MiB); beyond it tiles are not split.
 constexpr std::int64_t kMaxStateElems = std::int64_t{1} << 24;
 
 std::int64_t max_rows(std::span<const HeadTile> tiles) {
@@ -21,71 +21,71 @@ std::int64_t max_rows(std::span<const HeadTile> tiles) {
   return rows;
 }
 
-// A segment of a bundle, and where its states go.
-struct SegmentItem {
+// One KV split of a head group, and its states, one per tile.
+struct SplitItem {
   std::span<const HeadTile> tiles;
-  std::int64_t segment = 0;
+  std::int64_t split = 0;
   float* states = nullptr;
 };
 
-// How the work is shared out.
-struct Shares {
-  std::int64_t bundle = 1;        // tiles that one worker takes together
-  bool by_segment = false;        // else every bundle is one worker's
-  std::int64_t num_segments = 0;  // of all tiles
+struct SplitPlan {
+  std::int64_t tiles_per_group = 1;
+  bool by_split = false;        // a work item is a split of a head group; else the whole group
+  std::int64_t num_splits = 0;  // of all tiles
 };
 
-Shares plan_splits(const AttentionShape& shape,
-                   std::span<const HeadTile> tiles,
-                   std::int64_t bundle,
-                   const ThreadPool& pool) {
-  Shares shares = {.bundle = bundle};
+SplitPlan plan_splits(const AttentionShape& shape,
+                      std::span<const HeadTile> tiles,
+                      std::int64_t tiles_per_group,
+                      const ThreadPool& pool) {
+  SplitPlan plan = {.tiles_per_group = tiles_per_group};
   for (const HeadTile& tile : tiles)
-    shares.num_segments += end_segment(tile.tokens) - first_segment(shape, tile.tokens);
+    plan.num_splits += end_split(tile.tokens) - first_split(shape, tile.tokens);
   const auto num_threads = static_cast<std::int64_t>(pool.num_threads());
-  if (num_threads == 1) return shares;
+  if (num_threads == 1) return plan;
   const std::int64_t enough = kItemsPerWorker * num_threads;
-  while (shares.bundle > 1 && shares.num_segments / shares.bundle < enough)
-    shares.bundle = shares.bundle % 2 == 0 ? shares.bundle / 2 : 1;
+  while (plan.tiles_per_group > 1 && plan.num_splits / plan.tiles_per_group < enough)
+    plan.tiles_per_group = plan.tiles_per_group % 2 == 0 ? plan.tiles_per_group / 2 : 1;
   const auto num_tiles = static_cast<std::int64_t>(tiles.size());
-  shares.by_segment = num_tiles / shares.bundle < enough && shares.num_segments > num_tiles &&
-                      shares.num_segments * state_elems(shape, max_rows(tiles)) <= kMaxStateElems;
-  return shares;
+  plan.by_split = num_tiles / plan.tiles_per_group < enough && plan.num_splits > num_tiles &&
+                  plan.num_splits * state_elems(shape, max_rows(tiles)) <= kMaxStateElems;
+  return plan;
 }
 
-// Every bundle by one worker.
+// One work item per head group.
 void attend_whole(const AttentionShape& shape,
                   std::span<const HeadTile> tiles,
-                  std::int64_t bundle,
+                  std::int64_t tiles_per_group,
                   const KeyValueSource& source,
                   Pass& pass) {
-  const std::int64_t num_items = static_cast<std::int64_t>(tiles.size()) / bundle;
-  const TensorView scratch =
-      pass.workspace.f32({num_workers(pass.pool, num_items),
-                          BundleAttention::memory_elems(shape, max_rows(tiles), bundle, source)});
+  const std::int64_t num_items = static_cast<std::int64_t>(tiles.size()) / tiles_per_group;
+  const TensorView scratch = pass.workspace.f32(
+      {num_workers(pass.pool, num_items),
+       HeadGroupAttention::memory_elems(shape, max_rows(tiles), tiles_per_group, source)});
   for_each_item(pass.pool, num_items, [&](std::int64_t worker, std::int64_t item) {
-    // The last first: those of late positions take longest.
-    const auto first = static_cast<std::size_t>((num_items - 1 - item) * bundle);
-    const BundleAttention attention(shape, tiles.subspan(first, static_cast<std::size_t>(bundle)),
-                                    source, scratch.f32_row(worker));
+    // Descending order: later positions have more keys and take longest.
+    const auto first = static_cast<std::size_t>((num_items - 1 - item) * tiles_per_group);
+    const HeadGroupAttention attention(
+        shape, tiles.subspan(first, static_cast<std::size_t>(tiles_per_group)), source,
+        scratch.f32_row(worker));
     attention.prepare();
     attention.attend_all();
   });
 }
 
-// Joins the segments of each tile in ascending order: the first becomes the total.
-void join(const AttentionShape& shape, std::span<const SegmentItem> items, Pass& pass) {
+// Merges the splits of each tile in ascending order into its first one.
+void merge_splits(const AttentionShape& shape, std::span<const SplitItem> items, Pass& pass) {
   std::vector<std::size_t> firsts;
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (i == 0 || items[i].tiles.data() != items[i - 1].tiles.data()) firsts.push_back(i);
   }
-  const auto bundle = static_cast<std::int64_t>(items[0].tiles.size());
-  const std::int64_t num_tiles = static_cast<std::int64_t>(firsts.size()) * bundle;
+  const auto tiles_per_group = static_cast<std::int64_t>(items[0].tiles.size());
+  const std::int64_t num_tiles = static_cast<std::int64_t>(firsts.size()) * tiles_per_group;
   for_each_item(pass.pool, num_tiles, [&](std::int64_t /*worker*/, std::int64_t item) {
-    std::size_t i = firsts[static_cast<std::size_t>(item / bundle)];
+    std::size_t i = firsts[static_cast<std::size_t>(item / tiles_per_group)];
     const std::span<const HeadTile> tiles = items[i].tiles;
-    const HeadTile& tile = tiles[static_cast<std::size_t>(item % bundle)];
-    const std::int64_t offset = item % bundle * state_elems(shape, tiles[0].num_rows());
+    const HeadTile& tile = tiles[static_cast<std::size_t>(item % tiles_per_group)];
+    const std::int64_t offset = item % tiles_per_group * state_elems(shape, tiles[0].num_rows());
     const kernels::cpu::SoftmaxRows total = state_at(tile.num_rows(), items[i].states + offset);
     for (++i; i < items.size() && items[i].tiles.data() == tiles.data(); ++i) {
       kernels::cpu::kernels().math.softmax_merge(
@@ -96,38 +96,39 @@ void join(const AttentionShape& shape, std::span<const SegmentItem> items, Pass&
   });
 }
 
-// Every segment of a bundle by one worker.
-void attend_by_segment(const AttentionShape& shape,
-                       std::span<const HeadTile> tiles,
-                       const Shares& shares,
-                       const KeyValueSource& source,
-                       Pass& pass) {
+// One work item per KV split of a head group.
+void attend_splits(const AttentionShape& shape,
+                   std::span<const HeadTile> tiles,
+                   const SplitPlan& plan,
+                   const KeyValueSource& source,
+                   Pass& pass) {
   const std::int64_t elems = state_elems(shape, max_rows(tiles));
-  float* states = pass.workspace.f32({shares.num_segments * elems}).f32();
-  std::vector<SegmentItem> items;
-  const auto bundle = static_cast<std::size_t>(shares.bundle);
-  for (std::size_t first = 0; first < tiles.size(); first += bundle) {
+  float* states = pass.workspace.f32({plan.num_splits * elems}).f32();
+  std::vector<SplitItem> items;
+  const auto tiles_per_group = static_cast<std::size_t>(plan.tiles_per_group);
+  for (std::size_t first = 0; first < tiles.size(); first += tiles_per_group) {
     const TokenTile& tokens = tiles[first].tokens;
-    for (std::int64_t i = first_segment(shape, tokens); i < end_segment(tokens); ++i) {
-      items.push_back({.tiles = tiles.subspan(first, bundle), .segment = i, .states = states});
-      states += shares.bundle * elems;
+    for (std::int64_t i = first_split(shape, tokens); i < end_split(tokens); ++i) {
+      items.push_back(
+          {.tiles = tiles.subspan(first, tiles_per_group), .split = i, .states = states});
+      states += plan.tiles_per_group * elems;
     }
   }
   const auto num_items = static_cast<std::int64_t>(items.size());
   const TensorView scratch = pass.workspace.f32(
       {num_workers(pass.pool, num_items),
-       BundleAttention::memory_elems(shape, max_rows(tiles), shares.bundle, source)});
-  for_each_item(pass.pool, num_items, [&](std::int64_t worker, std::int64_t number) {
-    const SegmentItem& item = items[static_cast<std::size_t>(number)];
+       HeadGroupAttention::memory_elems(shape, max_rows(tiles), plan.tiles_per_group, source)});
+  for_each_item(pass.pool, num_items, [&](std::int64_t worker, std::int64_t item_idx) {
+    const SplitItem& item = items[static_cast<std::size_t>(item_idx)];
     const TokenTile& tokens = item.tiles[0].tokens;
-    const BundleAttention attention(shape, item.tiles, source, scratch.f32_row(worker));
+    const HeadGroupAttention attention(shape, item.tiles, source, scratch.f32_row(worker));
     attention.prepare();
-    attention.attend_segment(
-        item.segment,
-        std::min((item.segment + 1) * kAttentionSegment, tokens.first_position + tokens.num_tokens),
+    attention.attend_split(
+        item.split,
+        std::min((item.split + 1) * kAttentionSplit, tokens.first_position + tokens.num_tokens),
         item.states);
   });
-  join(shape, items, pass);
+  merge_splits(shape, items, pass);
 }
 
 }  // namespace
@@ -155,16 +156,16 @@ std::vector<TokenTile> token_tiles(const Batch& batch,
 
 void attend(const AttentionShape& shape,
             std::span<const HeadTile> tiles,
-            std::int64_t bundle,
+            std::int64_t tiles_per_group,
             const KeyValueSource& source,
             Pass& pass) {
   if (tiles.empty()) return;
   const Workspace::Scope scope(pass.workspace);
-  const Shares shares = plan_splits(shape, tiles, bundle, pass.pool);
-  if (shares.by_segment) {
-    attend_by_segment(shape, tiles, shares, source, pass);
+  const SplitPlan plan = plan_splits(shape, tiles, tiles_per_group, pass.pool);
+  if (plan.by_split) {
+    attend_splits(shape, tiles, plan, source, pass);
   } else {
-    attend_whole(shape, tiles, shares.bundle, source, pass);
+    attend_whole(shape, tiles, plan.tiles_per_group, source, pass);
   }
 }
 

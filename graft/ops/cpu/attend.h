@@ -1,8 +1,12 @@
-// Softmax attention of query rows over the positions of their sequence. Scores are taken in blocks
-// of positions that begin at multiples of 64, with a running maximum (online softmax). Every
-// segment of 256 positions starts afresh, and segments are joined in ascending order: so they can
-// be given to different threads, and still the order of every sum follows from the position of the
-// query, never from the batch, the chunk or the threads.
+// Softmax attention of query rows over the positions of their sequence: online softmax over blocks
+// of 64 positions. The KV cache is cut into splits of 256 positions, each with its own softmax
+// state (max, sum, output), and the states are merged in ascending order. Threads can therefore
+// compute the splits in parallel, while the order of every sum depends on the query's position
+// alone, not on the batch, the prefill chunk or the number of threads.
+//
+//   position     0        64       128      192      256      320 ...
+//   block        |--------|--------|--------|--------|--------|--------
+//   KV split     |---------------- 0 ----------------|------- 1 -------
 
 #pragma once
 
@@ -16,23 +20,23 @@
 namespace graft::ops::cpu {
 
 // Wide enough for the tiles of the matrix product, small enough that keys and values of a block
-// (64 x 2 x 128 floats) stay in the second-level cache.
+// (64 x 2 x 128 floats) stay in the L2 cache.
 inline constexpr std::int64_t kAttentionBlock = 64;
-// Positions of a segment: long enough that joining costs under 2 %, short enough that one sequence
-// of a few thousand tokens is work for all cores.
-inline constexpr std::int64_t kAttentionSegment = 256;
-// Query rows that go through the products together: three vectors of 16, which with eight keys or
-// dimensions fill the registers.
+// Positions per KV split: long enough that merging costs under 2 %, short enough that one sequence
+// of a few thousand tokens occupies all cores.
+inline constexpr std::int64_t kAttentionSplit = 256;
+// Max query rows per matrix product: three vectors of 16 floats, which fill the registers together
+// with eight keys or dimensions.
 inline constexpr std::int64_t kAttentionRows = 48;
 
 struct AttentionShape {
   std::int64_t key_dim = 0;
   std::int64_t value_dim = 0;
   float scale = 1.0F;
-  std::int64_t window = 0;  // 0: none; else a token sees this many, itself included
+  std::int64_t window = 0;  // sliding window in tokens, the query's own included; 0: none
 };
 
-// Tokens of one sequence, at successive positions and rows of the pass.
+// Tokens of one sequence, at consecutive positions and rows of the pass.
 struct TokenTile {
   const SequenceSlice* sequence = nullptr;
   std::int64_t first_row = 0;
@@ -40,20 +44,20 @@ struct TokenTile {
   std::int64_t num_tokens = 0;
 };
 
-// The rows [first_row, first_row + num_rows) of a pass, at most `max_tokens` of a sequence at a
-// time.
+// The rows [first_row, first_row + num_rows) of a pass in tiles of at most `max_tokens` tokens of
+// one sequence.
 std::vector<TokenTile> token_tiles(const Batch& batch,
                                    std::int64_t first_row,
                                    std::int64_t num_rows,
                                    std::int64_t max_tokens);
 
-// Heads of a tile's tokens that attend to the same keys: `num_heads` rows of key_dim floats per
-// token, and value_dim floats per head where the results go.
+// Query heads of a tile's tokens that attend to the same keys: queries [num_tokens, num_heads,
+// key_dim], out [num_tokens, num_heads, value_dim].
 struct HeadTile {
   TokenTile tokens;
-  std::int64_t source = 0;         // which of the keys and values, as the KeyValueSource counts
+  std::int64_t source = 0;         // index of the KV head in the KeyValueSource
   const float* queries = nullptr;  // of the tile's first token
-  std::int64_t query_stride = 0;   // floats from one token to the next
+  std::int64_t query_stride = 0;   // in floats, from one token to the next
   float* out = nullptr;
   std::int64_t out_stride = 0;
   std::int64_t num_heads = 0;
@@ -66,14 +70,14 @@ struct KeysAndValues {
   kernels::cpu::RowsF32 values;  // [n, value_dim]
 };
 
-// Positions [begin, end), at most kAttentionBlock; `follow` more will be asked for next.
+// Positions [begin, end), at most kAttentionBlock. The next load reads `follow` more, for prefetch.
 struct Positions {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t follow = 0;
 };
 
-// Where keys and values come from. Has no state of its own: workers bring their memory.
+// Loads keys and values as f32. Stateless: every worker passes its own memory.
 class KeyValueSource {
  public:
   KeyValueSource() = default;
@@ -81,20 +85,21 @@ class KeyValueSource {
   KeyValueSource& operator=(const KeyValueSource&) = delete;
   virtual ~KeyValueSource() = default;
 
-  // Floats of memory that load() needs.
+  // Floats of memory that prepare() and load() need.
   virtual std::int64_t memory_elems() const = 0;
-  // Before the first load() for a tile.
+  // Called before the first load() of a tile.
   virtual void prepare(const HeadTile& /*tile*/, float* /*memory*/) const {}
-  // Good until the next call with that memory.
+  // The result is valid until the next call with the same memory.
   virtual KeysAndValues load(const HeadTile& tile, Positions positions, float* memory) const = 0;
 };
 
-// Every tile by one worker or, where tiles are few, every segment of a tile by one. `bundle`
-// successive tiles, which have the same tokens, may go through the cache side by side: its rows
-// hold all heads, and a row is read best as a whole. Not for sources that prepare().
+// One work item per tile or, when there are few tiles, per KV split of a tile. `tiles_per_group`
+// consecutive tiles with the same tokens form a head group, which one worker may compute block by
+// block together: a cache row holds all heads, and reading whole rows is fastest. Must be 1 for
+// sources that override prepare().
 void attend(const AttentionShape& shape,
             std::span<const HeadTile> tiles,
-            std::int64_t bundle,
+            std::int64_t tiles_per_group,
             const KeyValueSource& source,
             Pass& pass);
 

@@ -7,10 +7,10 @@
 namespace graft::ops::cpu {
 namespace {
 
-// Query rows that share a block of decoded keys and values: enough to outweigh the decoding.
+// Query rows that share a block of dequantized keys and values: enough to amortize dequantizing.
 constexpr std::int64_t kRowsPerTile = 2 * kAttentionRows;
 
-// The key-value heads of the cache.
+// Source i is KV head i of the cache.
 class HeadsOfCache final : public KeyValueSource {
  public:
   HeadsOfCache(const KvCache& cache, std::int64_t head_dim) : cache_(cache), head_dim_(head_dim) {}
@@ -65,11 +65,11 @@ class AttentionCpu final : public AttentionCore {
                          .num_heads = group});
       }
     }
-    // Prefill has rows enough to outweigh the reading, and heads side by side would not fit into
-    // the second-level cache.
+    // Head groups for decode only: prefill has enough rows per head to amortize reading, and
+    // several heads at once would not fit into the L2 cache.
     const auto num_sequences = static_cast<std::int64_t>(pass.batch.sequences.size());
-    const std::int64_t bundle = q.rows() == num_sequences ? num_kv_heads : 1;
-    attend(shape, tiles, bundle, HeadsOfCache(kv_cache_, head_dim), pass);
+    const std::int64_t tiles_per_group = q.rows() == num_sequences ? num_kv_heads : 1;
+    attend(shape, tiles, tiles_per_group, HeadsOfCache(kv_cache_, head_dim), pass);
   }
 
  private:

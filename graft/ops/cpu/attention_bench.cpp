@@ -1,6 +1,6 @@
-// The attention operators between projections that cost nothing: GFLOP/s of a prefill (causal
-// products alone count) and bytes of the cache per second of one generated token, on one thread;
-// and of one token of one long sequence on all.
+// The attention operators with projections that cost nothing. Prefill: GFLOP/s on one thread,
+// counting unmasked products only. Decode of one token: KV cache bytes per second, on one thread
+// and on all.
 
 #include <algorithm>
 #include <map>
@@ -23,11 +23,11 @@ std::vector<float> some_values(std::int64_t count) {
   return values;
 }
 
-// Gives the same values whatever comes in.
+// Ignores its input and copies constant values.
 class ConstantLinear final : public Linear {
  public:
   void load(WeightProvider& /*weights*/) override {}
-  void forward(TensorView /*x*/, TensorView y, Pass& /*pass*/) override {
+  void forward(const Activation& /*x*/, TensorView y, Pass& /*pass*/) override {
     if (static_cast<std::int64_t>(values_.size()) < y.num_elems()) {
       values_ = some_values(y.num_elems());
     }
@@ -38,10 +38,10 @@ class ConstantLinear final : public Linear {
   std::vector<float> values_;
 };
 
-class SilentLinear final : public Linear {
+class NoLinear final : public Linear {
  public:
   void load(WeightProvider& /*weights*/) override {}
-  void forward(TensorView /*x*/, TensorView /*y*/, Pass& /*pass*/) override {}
+  void forward(const Activation& /*x*/, TensorView /*y*/, Pass& /*pass*/) override {}
 };
 
 class NoNorm final : public Norm {
@@ -59,20 +59,20 @@ class NoRope final : public Rope {
 struct Shape {
   std::string name;
   std::int64_t num_heads;
-  std::int64_t num_kv_heads;  // 0: latent attention
+  std::int64_t num_kv_heads;  // 0: multi-head latent attention
   std::int64_t head_dim;
-  std::int64_t rank = 0;  // of the latents; head_dim is that of the rotated part
+  std::int64_t rank = 0;  // kv_lora_rank; head_dim is then qk_rope_head_dim
   bool absorb = true;
 
   std::int64_t key_dim() const { return rank + head_dim; }
   std::int64_t value_dim() const { return rank == 0 ? head_dim : rank; }
 };
 
-// Short plain and value parts: what is measured is the attention to the latents.
+// Small, so that attention over the latents dominates.
 constexpr std::int64_t kNope = 16;
 constexpr std::int64_t kMlaValue = 16;
 
-class ZeroWeights final : public WeightProvider {
+class ConstantWeights final : public WeightProvider {
  public:
   Weight get(std::string_view name) override {
     Weight weight = {.name = std::string(name), .dtype = DType::F32, .shape = shape};
@@ -105,7 +105,7 @@ class Layer {
          cache_kwargs);
     for (const char* name : {"q_proj", "k_proj", "v_proj", "kv_a_proj_with_mqa"})
       children_[name] = std::make_unique<ConstantLinear>();
-    children_["o_proj"] = std::make_unique<SilentLinear>();
+    children_["o_proj"] = std::make_unique<NoLinear>();
     children_["kv_a_layernorm"] = std::make_unique<NoNorm>();
     if (latent) {
       children_["rotary_emb"] = std::make_unique<NoRope>();
@@ -117,7 +117,7 @@ class Layer {
                      .v_head_dim = kMlaValue,
                      .scale = 0.05F},
            {{"absorb", shape.absorb ? "true" : "false"}});
-      ZeroWeights weights;
+      ConstantWeights weights;
       weights.shape = {shape.num_heads * (kNope + kMlaValue), shape.rank};
       children_["attention"]->load(weights);
     } else {
@@ -141,7 +141,7 @@ class Layer {
     dynamic_cast<KvCache&>(*children_["kv_cache"]).write(view, view, pass);
   }
 
-  // The last `num_tokens` of `context_len`.
+  // Computes the last `num_tokens` of `context_len` tokens.
   void run(std::int64_t num_tokens, std::int64_t context_len) {
     const Batch batch = make_batch(num_tokens, context_len);
     const Workspace::Scope scope(workspace_);
@@ -176,9 +176,10 @@ class Layer {
     context.module = name;
     context.params = &params;
     context.kwargs = &kwargs;
-    context.child = [&](std::string_view child) -> Operator* {
+    context.primitives = &registry_.primitives(DeviceType::Cpu);
+    context.child = [&](std::string_view child) -> Child<Operator> {
       const auto found = children_.find(child);
-      return found == children_.end() ? nullptr : found->second.get();
+      return {.op = found == children_.end() ? nullptr : found->second.get()};
     };
     children_[name] = registry_.find(op)->make(context);
   }
@@ -196,14 +197,14 @@ void prefill(benchmark::State& state, const Shape& shape, const std::string& dty
   Layer layer(shape, dtype, t);
   for (auto _ : state)  // NOLINT(clang-analyzer-deadcode.DeadStores)
     layer.run(t, t);
-  const std::int64_t seen = t * (t + 1) / 2;
+  const std::int64_t num_scores = t * (t + 1) / 2;
   const auto flops =
-      static_cast<double>(2 * seen * shape.num_heads * (shape.key_dim() + shape.value_dim()));
+      static_cast<double>(2 * num_scores * shape.num_heads * (shape.key_dim() + shape.value_dim()));
   state.counters["flop/s"] =
       benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-// num_threads 0: one per processor
+// num_threads 0: one per core
 void decode(benchmark::State& state,
             const Shape& shape,
             const std::string& dtype,

@@ -13,7 +13,7 @@ using namespace testing;  // NOLINT(google-build-using-namespace)
 const Kwargs kExactCache = {{"dtype", "f32"}, {"block_tokens", "4"}};
 const Kwargs kHalfCache = {{"block_tokens", "4"}};
 
-// What no token of the run wrote must not reach a result, not even times 0.
+// Slots that no token wrote must not contribute to a result, not even multiplied by 0.
 void fill_with_nan(KvCache& cache, std::int64_t key_size, std::int64_t value_size) {
   cache.allocate(ScheduleRunner::kNumBlocks, cache.block_tokens());
   const std::int64_t num_tokens = ScheduleRunner::kNumBlocks * cache.block_tokens();
@@ -68,8 +68,8 @@ void expect_same_bits_in_every_schedule(Model& model,
   }
 }
 
-// Sequences that cross one, two and three borders of segments: all at once; all but the last tokens
-// at once, and these one by one, when threads share the segments of a token; in odd chunks.
+// Sequences that cross one, two and three borders of KV splits: in one prefill; in a prefill and
+// single decode tokens, whose splits run on different threads; in chunks of odd sizes.
 std::vector<Schedule> long_schedules() {
   Schedule last_alone = {{{0, 520}}, {{1, 253}}, {{2, 766}}};
   for (int i = 0; i < 4; ++i)
@@ -94,35 +94,35 @@ TEST(AttentionCpu, MatchesTheFormula) {
   expect_plain_results(with_norms);
 }
 
-TEST(AttentionCpu, SlidingWindowForgetsWhatIsOlder) {
+TEST(AttentionCpu, SlidingWindowMasksOlderTokens) {
   for (const std::int64_t window : {1, 5, 64, 70}) {
     GqaModel model(true, window, kExactCache);
     expect_plain_results(model);
   }
 }
 
-TEST(AttentionCpu, DoesNotDependOnTheBatchTheChunksOrTheThreads) {
+TEST(AttentionCpu, IsInvariantToBatchChunksAndThreads) {
   for (const std::int64_t window : {0, 37}) {
     GqaModel model(true, window, kHalfCache);
     expect_same_bits_in_every_schedule(model);
   }
 }
 
-TEST(AttentionCpu, SegmentsMatchTheFormula) {
+TEST(AttentionCpu, KvSplitsMatchTheFormula) {
   for (const std::int64_t window : {0, 300}) {
     GqaModel model(false, window, kLongExactCache);
     expect_plain_results(model, long_schedules()[0]);
   }
 }
 
-TEST(AttentionCpu, SegmentsDoNotDependOnWhoComputesThem) {
+TEST(AttentionCpu, KvSplitsAreInvariantToThreads) {
   for (const std::int64_t window : {0, 37, 256, 600}) {
     GqaModel model(true, window, kLongCache);
     expect_same_bits_in_every_schedule(model, long_schedules());
   }
 }
 
-TEST(AttentionCpu, DoesNotDependOnTheBlocksOfTheCache) {
+TEST(AttentionCpu, IsInvariantToTheBlockSize) {
   const Schedule schedule = {{{0, 290}}, {{0, 1}, {1, 140}}};
   for (const char* dtype : {"f32", "f16", "bf16"}) {
     GqaModel sixteen(true, 100, {{"dtype", dtype}, {"block_tokens", "16"}});
@@ -152,7 +152,7 @@ TEST(MlaCpu, BothFormsAgreeOnAHalfPrecisionCache) {
     EXPECT_LT(relative_error(rows, b.at(sequence)), 1e-5);
 }
 
-TEST(MlaCpu, AbsorbForPrefillSpeaksOfThatPhaseAlone) {
+TEST(MlaCpu, AbsorbForPrefillAppliesToPrefillOnly) {
   MlaModel mixed(0, {{"absorb_for_prefill", "False"}}, kHalfCache);
   MlaModel absorbed(0, {}, kHalfCache);
   MlaModel expanded(0, {{"absorb", "false"}}, kHalfCache);
@@ -161,14 +161,14 @@ TEST(MlaCpu, AbsorbForPrefillSpeaksOfThatPhaseAlone) {
   EXPECT_EQ(run(mixed, schedule, 1, Phase::Decode), run(absorbed, schedule, 1, Phase::Decode));
 }
 
-TEST(MlaCpu, DoesNotDependOnTheBatchTheChunksOrTheThreads) {
+TEST(MlaCpu, IsInvariantToBatchChunksAndThreads) {
   for (const char* absorb : {"true", "false"}) {
     MlaModel model(18, {{"absorb", absorb}}, kHalfCache);
     expect_same_bits_in_every_schedule(model);
   }
 }
 
-TEST(MlaCpu, SegmentsMatchTheFormulaAndDoNotDependOnWhoComputesThem) {
+TEST(MlaCpu, KvSplitsMatchTheFormulaAndAreInvariantToThreads) {
   for (const char* absorb : {"true", "false"}) {
     MlaModel exact(0, {{"absorb", absorb}}, kLongExactCache);
     expect_plain_results(exact, long_schedules()[0]);

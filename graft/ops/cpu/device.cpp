@@ -14,9 +14,9 @@ class CpuContext final : public DeviceContext {
   void add(TensorView x, TensorView y, Pass& pass) override {
     for_each_item(pass.pool, x.rows(), [&](std::int64_t /*worker*/, std::int64_t row) {
       float* sum = x.f32_row(row);
-      const float* more = y.f32_row(row);
+      const float* addend = y.f32_row(row);
       for (std::int64_t i = 0; i < x.cols(); ++i)
-        sum[i] += more[i];
+        sum[i] += addend[i];
     });
   }
 

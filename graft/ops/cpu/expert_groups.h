@@ -1,5 +1,5 @@
-// The tokens of a pass sorted by expert, for operators that run routed experts. A pair is one token
-// at one of its experts.
+// The tokens of a pass sorted by expert, for grouped matrix products. A pair is one (token, expert)
+// entry of the routing, so there are tokens * top_k pairs.
 
 #pragma once
 
@@ -17,11 +17,11 @@ struct ExpertGroups {
 
     std::int64_t num_rows() const { return end - begin; }
   };
-  std::vector<Group> groups;           // experts that have tokens, ascending
-  std::vector<std::int64_t> token_of;  // [pairs]
-  std::vector<std::int64_t> pair_of;   // [tokens, top_k], where the routing list's entry went
+  std::vector<Group> groups;           // experts with at least one token, ascending
+  std::vector<std::int64_t> token_of;  // [pairs], the token index of each sorted pair
+  std::vector<std::int64_t> pair_of;   // [tokens, top_k], the sorted index of each routing entry
 
-  // Replaces what was sorted before. Aborts when an id is no expert's.
+  // Replaces the previous contents. Aborts when an id is out of range.
   void sort(std::span<const std::int32_t> expert_ids, std::int64_t top_k, std::int64_t num_experts);
 
  private:

@@ -110,7 +110,7 @@ class ExpertsCpu final : public Experts {
     });
   }
 
-  // A token's experts are added in the order of its routing list, whatever else is in the batch.
+  // A token's experts are added in routing order, for batch invariance.
   void sum_up(
       const ExpertGroups& sorted, Routing routing, TensorView out, TensorView y, Pass& pass) {
     const std::int64_t top_k = routing.expert_ids.cols();
@@ -137,7 +137,7 @@ class ExpertsCpu final : public Experts {
     return {.data = x.f32_row(group.begin), .rows = group.end - group.begin, .stride = x.cols()};
   }
 
-  // Both projections have the same shape; their types, and those of different experts, may differ.
+  // Both projections have the same shape; dtypes may differ between them and between experts.
   template <class Body>
   void for_each_block(const ExpertGroups& sorted,
                       const std::vector<Weight>& first,
@@ -166,7 +166,7 @@ class ExpertsCpu final : public Experts {
   std::string module_;
   ExpertsParams params_;
   bool repack_;
-  PackedExperts packed_;           // or, as the file stores them:
+  PackedExperts packed_;           // or, in the dtype of the file:
   std::vector<Weight> gate_proj_;  // [experts] of [intermediate, hidden]
   std::vector<Weight> up_proj_;    // [experts] of [intermediate, hidden]
   std::vector<Weight> down_proj_;  // [experts] of [hidden, intermediate]

@@ -13,7 +13,7 @@ constexpr std::int64_t kInner = 96;
 constexpr std::int64_t kNumExperts = 7;
 constexpr std::int64_t kTopK = 3;
 
-// Whether all experts have a type that can be packed, or two types that cannot be joined.
+// Whether all experts have one packable dtype, or two dtypes that cannot be packed together.
 enum class Types : std::uint8_t { Packed, Mixed };
 
 // Router, experts, a shared expert and its gate.
@@ -103,7 +103,7 @@ class MoeModel {
   Floats shared_gate_;
 };
 
-TEST(ExpertsCpu, AddsEveryChosenExpertInTheOrderOfTheList) {
+TEST(ExpertsCpu, AddsExpertsInRoutingOrder) {
   MoeModel model(false);
   ThreadPool pool(2);
   Workspace workspace;
@@ -130,7 +130,7 @@ TEST(ExpertsCpu, AddsEveryChosenExpertInTheOrderOfTheList) {
   }
 }
 
-TEST(ExpertsCpu, SaysHowManyExpertsAreMissing) {
+TEST(ExpertsCpu, FailsWhenExpertsAreMissing) {
   TestModel model;
   EXPECT_THROW(model.add<Experts>("cpu.experts", "e", ExpertsParams{.num_experts = 2}), Error);
 }
@@ -150,8 +150,8 @@ TEST(MoeCpu, MatchesTheFormulaWithAndWithoutSharedExpert) {
   }
 }
 
-// Rows of x are rounded to 1/127 of the largest of 32 values, twice.
-TEST(MoeCpu, RepackedExpertsGiveNearlyTheSame) {
+// Activations are quantized to int8 (steps of 1/127 of the max of 32 values) twice.
+TEST(MoeCpu, RepackedExpertsAreWithinInt8Error) {
   MoeModel model(false, Types::Packed);
   for (const std::int64_t num_tokens : {1, 20, 500}) {
     ScheduleRunner runner(kHidden, kHidden);
@@ -166,7 +166,7 @@ TEST(MoeCpu, RepackedExpertsGiveNearlyTheSame) {
   }
 }
 
-TEST(MoeCpu, DoesNotDependOnTheBatchOrTheThreads) {
+TEST(MoeCpu, IsInvariantToBatchAndThreads) {
   for (const Types types : {Types::Mixed, Types::Packed}) {
     MoeModel model(true, types);
     const auto forward = [&](TensorView x, TensorView y, Pass& pass) {

@@ -1,5 +1,5 @@
-// The answer does not depend on the company it keeps: every operator of rows, on the same tokens in
-// other batches, chunks and numbers of threads. Attention and experts have this test beside theirs.
+// Batch invariance of the row operators: the same tokens in other batches, chunks and numbers of
+// threads give the same bits. Attention and experts are tested in their own files.
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ TEST(Invariance, Embedding) {
   model.weights.add("e.weight", {50, kIn}, random.floats(50 * kIn), DType::Q4_0);
   auto& op = model.add<Embedding>("cpu.embedding", "e",
                                   EmbeddingParams{.vocab_size = 50, .hidden_size = kIn});
-  // Tokens of the test depend on sequence and position alone, as x does.
+  // Token ids depend on sequence and position alone, as x does.
   expect_same_bits(kIn, [&](TensorView /*x*/, TensorView y, Pass& pass) {
     op.forward(pass.batch.token_ids, y, pass);
   });

@@ -16,17 +16,17 @@ namespace graft::ops::cpu {
 namespace {
 
 // Tokens per block. Larger blocks make shorter block tables, smaller ones waste less of the last
-// block of each sequence: at 16, half a block is under 1 % of a sequence of a thousand tokens.
+// block of each sequence: at 16, half a block is under 1 % of a sequence of 1000 tokens.
 constexpr std::int64_t kDefaultBlockTokens = 16;
 
-// Rows per item of a loop: encoding one takes less than a microsecond, waking a thread several.
+// Rows per work item: quantizing a row takes less than 1 us, waking a thread several us.
 constexpr std::int64_t kRowsPerItem = 64;
 
 using DecodeRows = void (*)(kernels::cpu::StoredRows in, float* out);
 
 struct CacheType {
   DType dtype;
-  DecodeRows kernels::cpu::MathTable::*decode_rows;  // null: row by row with the type's codec
+  DecodeRows kernels::cpu::MathTable::*decode_rows;  // null: row by row with the dtype's codec
 };
 
 constexpr std::array kCacheTypes = {
@@ -52,7 +52,7 @@ class KvCacheCpu final : public KvCache {
 
   void allocate(std::int64_t num_blocks, std::int64_t block_tokens) override {
     block_tokens_ = block_tokens;
-    rows_ = {};  // before the new storage is taken: both might not fit
+    rows_ = {};  // free the old storage first: both may not fit
     rows_ = ReservedMemory(static_cast<std::size_t>(num_blocks) * bytes_per_block());
     num_blocks_ = num_blocks;
   }
@@ -106,7 +106,7 @@ class KvCacheCpu final : public KvCache {
   }
 
  private:
-  // Token i of the sequence's part of the pass.
+  // Token i of the sequence's tokens in this pass.
   void write_row(const SequenceSlice& sequence,
                  std::int64_t i,
                  TensorView key,
@@ -143,12 +143,12 @@ class KvCacheCpu final : public KvCache {
             float* out) const {
     const std::size_t offset = bytes_of(dtype_, first_col);
     if (decode_rows_ == nullptr) {
-      read_coded(sequence, part, offset, out);
+      read_quantized(sequence, part, offset, out);
       return;
     }
     const auto decode = kernels::cpu::kernels().math.*decode_rows_;
     for (std::int64_t position = part.begin; position < part.end;) {
-      // The rest of a block at a time: its rows are evenly spaced.
+      // One kernel call per cache block, whose rows have a constant stride.
       const std::int64_t end =
           std::min(part.end, position - position % block_tokens_ + block_tokens_);
       const std::int64_t next = position + part.end - part.begin;
@@ -163,10 +163,10 @@ class KvCacheCpu final : public KvCache {
     }
   }
 
-  void read_coded(const SequenceSlice& sequence,
-                  const Part& part,
-                  std::size_t offset,
-                  float* out) const {
+  void read_quantized(const SequenceSlice& sequence,
+                      const Part& part,
+                      std::size_t offset,
+                      float* out) const {
     const auto decode = codec().decode;
     for (std::int64_t position = part.begin; position < part.end; ++position) {
       decode(at(sequence, position) + offset, out, static_cast<std::size_t>(part.num_cols));
@@ -189,15 +189,15 @@ const CacheType& type_kwarg(const BuildContext& context) {
   const std::optional<DType> dtype = dtype_from_name(text);
   const auto found = std::ranges::find(kCacheTypes, dtype, &CacheType::dtype);
   if (found == kCacheTypes.end()) {
-    fail(context.module, ": dtype is '", text,
-         "', a cache on the CPU is f32, f16, bf16, q8_0 or q4_0");
+    fail(context.module, ": dtype '", text,
+         "' is not supported; a KV cache on the CPU is f32, f16, bf16, q8_0 or q4_0");
   }
   const auto& params = context.params_as<KvCacheParams>();
   const std::int64_t head = params.head_size == 0 ? params.key_size : params.head_size;
   const std::int64_t block = info(found->dtype).block_elems;
   if (head % block != 0) {
-    fail(context.module, ": dtype ", text, " comes in blocks of ", block,
-         " values, which do not fit heads of ", head);
+    fail(context.module, ": dtype ", text, " has blocks of ", block, " values, and the head size ",
+         head, " is not a multiple");
   }
   return *found;
 }
@@ -206,7 +206,8 @@ const CacheType& type_kwarg(const BuildContext& context) {
 
 std::unique_ptr<Operator> make_kv_cache_cpu(const BuildContext& context) {
   const std::int64_t block_tokens = context.int_kwarg("block_tokens", kDefaultBlockTokens);
-  if (block_tokens < 1) fail(context.module, ": block_tokens is ", block_tokens);
+  if (block_tokens < 1)
+    fail(context.module, ": block_tokens is ", block_tokens, ", the minimum is 1");
   return std::make_unique<KvCacheCpu>(context.module, context.params_as<KvCacheParams>(),
                                       type_kwarg(context), block_tokens);
 }

@@ -24,7 +24,7 @@ TEST(KvCacheCpu, KeepsRowsAtTheirPositionsInShuffledBlocks) {
   EXPECT_EQ(cache.block_tokens(), 3);
   EXPECT_EQ(cache.bytes_per_block(), 3U * 20 * 2);
 
-  // Two sequences; the second has two tokens already and gets two more.
+  // Two sequences; the second has two cached tokens and adds two.
   Batch batch;
   batch.sequences = {
       {.first_row = 0, .num_tokens = 5, .context_len = 5, .block_table = {4, 1}},
@@ -32,7 +32,7 @@ TEST(KvCacheCpu, KeepsRowsAtTheirPositionsInShuffledBlocks) {
   };
   Floats keys(7 * kKeySize);
   Floats values(7 * kValueSize);
-  std::iota(keys.begin(), keys.end(), 0.0F);  // whole numbers below 256 are exact in bf16
+  std::iota(keys.begin(), keys.end(), 0.0F);  // integers below 256 are exact in bf16
   std::iota(values.begin(), values.end(), 100.0F);
   ThreadPool pool(1);
   Workspace workspace;
@@ -57,7 +57,7 @@ TEST(KvCacheCpu, KeepsRowsAtTheirPositionsInShuffledBlocks) {
   }
 }
 
-TEST(KvCacheCpu, QuantizedRowsAreTheirCodecsRows) {
+TEST(KvCacheCpu, QuantizedRowsMatchTheirCodec) {
   for (const char* dtype : {"q8_0", "q4_0"}) {
     TestModel model;
     constexpr KvCacheParams kWide = {.key_size = 128, .value_size = 64, .head_size = 32};
@@ -98,12 +98,12 @@ TEST(KvCacheCpu, QuantizedRowsAreTheirCodecsRows) {
   }
 }
 
-TEST(KvCacheCpu, RefusesBlocksThatDoNotFitItsHeads) {
+TEST(KvCacheCpu, RejectsHeadsThatAreNotAMultipleOfTheQuantBlock) {
   TestModel model;
   EXPECT_THROW(model.add<KvCache>("cpu.kv_cache", "c", kParams, {{"dtype", "q8_0"}}), Error);
 }
 
-TEST(KvCacheCpu, BlocksCanBeCopiedTakenOutAndGivenBack) {
+TEST(KvCacheCpu, CopiesSavesAndLoadsBlocks) {
   TestModel model;
   auto& cache = model.add<KvCache>("cpu.kv_cache", "c", kParams, {{"dtype", "f32"}});
   cache.allocate(300, 64);
@@ -117,7 +117,7 @@ TEST(KvCacheCpu, BlocksCanBeCopiedTakenOutAndGivenBack) {
   std::vector<std::byte> got(block.size());
   cache.save_block(299, got);
   EXPECT_EQ(got, block);
-  // Neighbours of a released block keep what they hold.
+  // Neighbours of a released block keep their contents.
   cache.load_block(100, block);
   cache.release_blocks(101, 150);
   cache.save_block(100, got);
@@ -126,7 +126,7 @@ TEST(KvCacheCpu, BlocksCanBeCopiedTakenOutAndGivenBack) {
   EXPECT_EQ(got, std::vector<std::byte>(block.size()));
 }
 
-TEST(KvCacheCpu, IsHalfPrecisionInBlocksOf16UnlessToldOtherwise) {
+TEST(KvCacheCpu, DefaultsToF16InBlocksOf16) {
   TestModel model;
   auto& cache = model.add<KvCache>("cpu.kv_cache", "c", kParams);
   EXPECT_EQ(cache.bytes_per_block(), 16U * 20 * 2);
@@ -135,7 +135,7 @@ TEST(KvCacheCpu, IsHalfPrecisionInBlocksOf16UnlessToldOtherwise) {
   EXPECT_EQ(wide.bytes_per_block(), 16U * 20 * 4);
 }
 
-TEST(KvCacheCpu, RefusesTypesAndBlocksItCannotHave) {
+TEST(KvCacheCpu, RejectsUnsupportedDtypesAndBlockSizes) {
   TestModel model;
   const auto make = [&](const std::string& key, const std::string& value) {
     model.add<KvCache>("cpu.kv_cache", "c", kParams, {{key, value}});

@@ -1,4 +1,4 @@
-// Linear layers on the CPU. primitives.cpp multiplies several packed ones with one input at once.
+// Linear layers on the CPU. primitives.cpp fuses packed layers that share an input.
 
 #pragma once
 
@@ -30,7 +30,7 @@ class LinearCpu final : public Linear {
   LinearParams params_;
   bool repack_;
   PackedMatrix packed_;      // [out, in]; empty: `weight_` is used
-  Weight weight_;            // [out, in], as the file stores it
+  Weight weight_;            // [out, in], in the dtype of the file
   std::vector<float> bias_;  // [out], empty: none
 };
 

@@ -54,10 +54,10 @@ TEST(LinearCpu, EveryEncodableTypeEqualsTheProductWithItsDecodedRows) {
   }
 }
 
-// Rows of x are rounded to 1/127 of the largest of 32 values, or to bf16.
-TEST(LinearCpu, RepackedWeightsGiveNearlyTheSame) {
+// Activations are quantized to int8 (steps of 1/127 of the max of 32 values) or rounded to bf16.
+TEST(LinearCpu, RepackedWeightsAreWithinQuantizationError) {
   Rig rig;
-  constexpr std::int64_t kRows = 103;  // more than the kernels take at once
+  constexpr std::int64_t kRows = 103;  // more than the max rows of one kernel call
   int num_packed = 0;
   for (const DTypeInfo& row : kDTypes) {
     if (!packing::has_packed_layout(row.type)) continue;
@@ -116,9 +116,8 @@ TEST(LinearCpu, ScalesFp8TilesAndAddsTheBias) {
   EXPECT_LT(relative_error(got, want), 1e-5);
 }
 
-// Several layers in one loop, packed or not, with bias or without, of any number of outputs: the
-// bits of each are those it gives alone.
-TEST(LinearCpu, TogetherTheyGiveWhatEachGivesAlone) {
+// Several layers in one group, packed or not, with bias or without, of any number of outputs.
+TEST(LinearCpu, GroupedLayersMatchSingleLayersBitForBit) {
   Rig rig;
   Random random;
   TestModel model;
@@ -180,7 +179,7 @@ void add_scales(TestModel& model, const Scales& scales, Random& random) {
   model.weights.add(weight);
 }
 
-// Some rows of x at a time give what all together do.
+// Chunks of x must give the bits of the whole.
 void expect_same_bits_in_pieces(Linear& linear, Random& random) {
   Rig rig;
   constexpr std::int64_t kRows = 60;
@@ -197,9 +196,9 @@ void expect_same_bits_in_pieces(Linear& linear, Random& random) {
   }
 }
 
-// Without panels few rows are multiplied with codes as they are read, many with decoded ones; tiles
-// of 20 columns always with decoded ones.
-TEST(LinearCpu, Fp8GivesARowTheSameBitsInAnyCompany) {
+// Unpacked FP8: few rows use the fused kernel, many rows dequantize first; scale tiles of 20
+// columns always dequantize first.
+TEST(LinearCpu, Fp8IsBatchInvariant) {
   for (const DType type : {DType::F8_E4M3, DType::F8_E5M2}) {
     for (const Scales& scales : {Scales{},
                                  {.shape = {1}},
@@ -220,7 +219,7 @@ TEST(LinearCpu, Fp8GivesARowTheSameBitsInAnyCompany) {
   }
 }
 
-TEST(LinearCpu, RefusesAWeightOfAnotherShape) {
+TEST(LinearCpu, RejectsAWeightOfAnotherShape) {
   TestModel model;
   model.weights.add("l.weight", {4, 8}, Floats(32));
   EXPECT_THROW(
@@ -261,7 +260,7 @@ TEST(RmsNormCpu, MatchesTheFormulaInPlaceToo) {
   }
 }
 
-// Packed gate and up go through one loop; one of them packed, or timed, they do not.
+// Gate and up are fused when both are native packed layers, and composed otherwise.
 TEST(MlpCpu, FusedAndComposedGiveTheSameBits) {
   Rig rig;
   Random random;

@@ -15,8 +15,8 @@ namespace {
 // Absorbed queries are several times as long as plain ones (128 heads of 576 floats: 295 KB per
 // token), so a long prefill is processed in chunks.
 constexpr std::int64_t kTokensPerChunk = 128;
-// The most tokens that share a block of expanded keys and values: expanding a block costs as much
-// as the attention of about 300 rows over it.
+// Max tokens that share a block of expanded keys and values: expanding a block costs as much as the
+// attention of about 300 rows over it.
 constexpr std::int64_t kMaxExpandedTokens = 8 * kAttentionRows;
 
 // Multi-head latent attention over the cache of latents (modules/mla.cpp). Expanded: computes the

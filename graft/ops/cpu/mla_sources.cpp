@@ -8,15 +8,15 @@
 namespace graft::ops::cpu {
 namespace {
 
-// Rows of kv_b_proj that are decoded at a time, on their way to becoming columns.
-constexpr std::int64_t kRowsAtOnce = 16;
+// Rows of kv_b_proj that are dequantized and transposed at a time.
+constexpr std::int64_t kTransposeRows = 16;
 
-// Where an expanded head keeps what in its worker's memory.
+// The layout of an expanded head's worker memory; offsets in floats.
 struct Layout {
   std::int64_t weight_cols;
   std::int64_t latents = 0;  // [kAttentionBlock, rank + rope]
-  std::int64_t weights;      // [rank, weight_cols]: the head's rows of kv_b_proj as columns
-  std::int64_t decoded;      // [kRowsAtOnce, rank]
+  std::int64_t weights;      // [rank, weight_cols]: the head's rows of kv_b_proj, transposed
+  std::int64_t decoded;      // [kTransposeRows, rank]
   std::int64_t keys;         // [kAttentionBlock, nope + rope]
   std::int64_t values;       // [kAttentionBlock, v]
   std::int64_t end;
@@ -25,7 +25,7 @@ struct Layout {
       : weight_cols((p.qk_nope_head_dim + p.v_head_dim + 15) / 16 * 16),
         weights(kAttentionBlock * (p.kv_lora_rank + p.qk_rope_head_dim)),
         decoded(weights + p.kv_lora_rank * weight_cols),
-        keys(decoded + kRowsAtOnce * p.kv_lora_rank),
+        keys(decoded + kTransposeRows * p.kv_lora_rank),
         values(keys + kAttentionBlock * (p.qk_nope_head_dim + p.qk_rope_head_dim)),
         end(values + kAttentionBlock * p.v_head_dim) {}
 };
@@ -59,11 +59,11 @@ void ExpandedHeads::prepare(const HeadTile& tile, float* memory) const {
   const std::int64_t rank = params_.kv_lora_rank;
   const std::int64_t num_rows = params_.qk_nope_head_dim + params_.v_head_dim;
   float* decoded = memory + layout.decoded;
-  std::array<const float*, kRowsAtOnce> rows{};
-  for (std::int64_t r = 0; r < kRowsAtOnce; ++r)
+  std::array<const float*, kTransposeRows> rows{};
+  for (std::int64_t r = 0; r < kTransposeRows; ++r)
     rows[static_cast<std::size_t>(r)] = decoded + r * rank;
-  for (std::int64_t row = 0; row < num_rows; row += kRowsAtOnce) {
-    const std::int64_t count = std::min(kRowsAtOnce, num_rows - row);
+  for (std::int64_t row = 0; row < num_rows; row += kTransposeRows) {
+    const std::int64_t count = std::min(kTransposeRows, num_rows - row);
     kv_b_proj_.decode_rows(tile.source * num_rows + row, count, decoded);
     kernels::cpu::kernels().math.transpose({.data = rows.data(), .rows = count}, rank, 1.0F,
                                            memory + layout.weights + row, layout.weight_cols);

@@ -1,5 +1,5 @@
-// Keys and values of multi-head latent attention, read from its cache of latents: as they are (for
-// absorbed queries), or expanded for one head.
+// Keys and values of multi-head latent attention, read from its cache of latents: the latents
+// themselves (for absorbed queries), or expanded for one head.
 
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace graft::ops::cpu {
 
-// Keys are the cache's rows, values their leading kv_lora_rank.
+// Keys are the cache's rows, values their first kv_lora_rank columns.
 class Latents final : public KeyValueSource {
  public:
   Latents(const KvCache& cache, const MlaParams& params) : cache_(cache), params_(params) {}
@@ -23,7 +23,7 @@ class Latents final : public KeyValueSource {
   const MlaParams& params_;
 };
 
-// One source per head.
+// Source i is head i: keys [K_h c, rope] and values V_h c, computed from the latents c.
 class ExpandedHeads final : public KeyValueSource {
  public:
   ExpandedHeads(const KvCache& cache, const MlaParams& params, const Weight& kv_b_proj)

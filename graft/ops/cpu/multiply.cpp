@@ -10,12 +10,12 @@
 namespace graft::ops::cpu {
 namespace {
 
-// A block of 256 KiB of floats stays in the second-level cache while the rows of x pass by; 24 is a
-// multiple of every tile's height, so blocks that long leave no narrow tiles.
+// A block of 256 KiB of floats stays in the L2 cache while it is multiplied with all rows of x. 24
+// rows are a multiple of every kernel's tile height, so blocks leave no partial tiles.
 constexpr std::int64_t kBlockElems = 65536;
 constexpr std::int64_t kRowStep = 24;
 
-// Float weights are multiplied where they are.
+// Aligned f32 weights are multiplied in place.
 bool is_plain(const Weight& weight) {
   const auto address = reinterpret_cast<std::uintptr_t>(weight.data);
   return weight.dtype == DType::F32 && !weight.scale && address % alignof(float) == 0;
@@ -26,8 +26,8 @@ using MatmulOfStored = void (*)(kernels::cpu::RowsF32 x,
                                 float* y,
                                 std::int64_t ldy);
 
-// Floats of 8 and 16 bits are multiplied as they are read. Null for other weights, which are
-// decoded first. The kernels scale 32 columns at a time.
+// The fused kernel of FP8, F16 and BF16 weights; null: dequantize first. The FP8 kernels apply
+// scales per 32 columns.
 MatmulOfStored matmul_of_stored(const Weight& weight) {
   const kernels::cpu::MathTable& math = kernels::cpu::kernels().math;
   const bool can_scale = !weight.scale || weight.scale->layout.scale_cols == 1 ||
@@ -39,13 +39,14 @@ MatmulOfStored matmul_of_stored(const Weight& weight) {
   return weight.dtype == DType::BF16 ? math.matmul_bf16 : nullptr;
 }
 
-// FP8 takes longer to read than to multiply, and is read anew for every four rows of x: with more
-// rows than these it is decoded first (measured: E4M3 is even at 26, E5M2 at 52).
-constexpr std::int64_t kMaxRowsOfFp8 = 32;
+// The fused FP8 kernels dequantize again for every four rows of x. With more rows than this,
+// dequantizing first is faster (measured break-even: E4M3 at 26 rows, E5M2 at 52).
+constexpr std::int64_t kMaxFusedFp8Rows = 32;
 
-std::int64_t max_rows_as_read(const Weight& weight) {
+// Max rows of x for the fused kernel; 0: there is none.
+std::int64_t max_fused_rows(const Weight& weight) {
   if (matmul_of_stored(weight) == nullptr) return 0;
-  return info(weight.dtype).block_bytes == 1 ? kMaxRowsOfFp8
+  return info(weight.dtype).block_bytes == 1 ? kMaxFusedFp8Rows
                                              : std::numeric_limits<std::int64_t>::max();
 }
 
@@ -75,9 +76,9 @@ std::int64_t rows_per_block(const Weight& weight) {
 }
 
 std::int64_t scratch_elems(const Weight& weight) {
-  const bool is_decoded =
-      !is_plain(weight) && max_rows_as_read(weight) != std::numeric_limits<std::int64_t>::max();
-  return is_decoded ? rows_per_block(weight) * weight.cols() : 0;
+  const bool needs_decode =
+      !is_plain(weight) && max_fused_rows(weight) != std::numeric_limits<std::int64_t>::max();
+  return needs_decode ? rows_per_block(weight) * weight.cols() : 0;
 }
 
 void multiply_block(const Weight& weight,
@@ -89,7 +90,7 @@ void multiply_block(const Weight& weight,
                     float* scratch) {
   const std::int64_t cols = weight.cols();
   const MatmulOfStored matmul = matmul_of_stored(weight);
-  if (matmul != nullptr && x.rows <= max_rows_as_read(weight)) {
+  if (matmul != nullptr && x.rows <= max_fused_rows(weight)) {
     const StoredBlock block(weight, begin, count);
     matmul(x, block.rows(), y, ldy);
     return;

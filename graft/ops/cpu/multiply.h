@@ -1,7 +1,7 @@
-// Products with encoded weights, for the operators that hold them. Rows of the weight are
-// multiplied as they are read where there is a kernel for it; else they are decoded a block at a
-// time into a worker's scratch and multiplied with all rows of x while they are in the cache.
-// Either way every value of y is the same dot product, whose order its length alone decides.
+// Matrix products with weights in the layout of the file. Types with a fused kernel are dequantized
+// in registers; others are dequantized a block of rows at a time into the worker's scratch and
+// multiplied with all rows of x while the block is in cache. Both give the same bits: the order of
+// every dot product depends on its length alone.
 
 #pragma once
 
@@ -16,7 +16,7 @@ namespace graft::ops::cpu {
 
 inline constexpr std::int64_t kMaxRowsPerBlock = 192;
 
-// Some rows of a weight as the kernels take them, with the scales of FP8.
+// Rows [begin, begin + count) of a weight as kernel arguments, with FP8 scales.
 class StoredBlock {
  public:
   // count is at most kMaxRowsPerBlock.
@@ -32,11 +32,11 @@ class StoredBlock {
   kernels::cpu::StoredRows rows_;
 };
 
-// Rows multiplied at a time, and the floats of scratch they take.
+// Weight rows per block, and the floats of scratch per worker.
 std::int64_t rows_per_block(const Weight& weight);
 std::int64_t scratch_elems(const Weight& weight);
 
-// y[x.rows, count] (rows `ldy` floats apart) = x times the weight's rows [begin, begin + count).
+// y[x.rows, count] (row stride `ldy` floats) = x times the weight's rows [begin, begin + count).
 // count is at most rows_per_block(weight).
 void multiply_block(const Weight& weight,
                     std::int64_t begin,
@@ -46,10 +46,9 @@ void multiply_block(const Weight& weight,
                     std::int64_t ldy,
                     float* scratch);
 
-// y[rows, weight.rows()] = x[rows, weight.cols()] * weight^T, on all threads of the pass.
+// y[rows, weight.rows()] = x[rows, weight.cols()] * weight^T, parallel over weight rows.
 void multiply(const Weight& weight, TensorView x, TensorView y, Pass& pass);
 
-// All rows of a matrix.
 inline kernels::cpu::RowsF32 rows_of(TensorView x) {
   return {.data = x.f32(), .rows = x.rows(), .stride = x.cols()};
 }

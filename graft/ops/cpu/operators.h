@@ -1,6 +1,6 @@
-// The factories of what runs on the CPU, one per file. The reference that other devices are
-// compared with. Batch-invariant: the bits of a row depend on that row and its sequence alone, not
-// on the batch composition, the prefill chunks or the number of threads.
+// Factories of the CPU operators, one per file. They are the reference for other devices.
+// Batch-invariant: the bits of a row depend on that row and its sequence alone, not on the batch
+// composition, the prefill chunks or the number of threads.
 
 #pragma once
 

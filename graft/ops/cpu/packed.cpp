@@ -86,7 +86,7 @@ QuantizedRows::QuantizedRows(DType dtype,
     : dtype_(dtype),
       cols_(cols),
       row_bytes_(kernels::cpu::quantized_row_bytes(packing::packed_format(dtype), cols)),
-      bytes_(workspace.take(DType::U8, {num_rows, row_bytes_}).as<std::byte>()) {}
+      bytes_(workspace.allocate(DType::U8, {num_rows, row_bytes_}).as<std::byte>()) {}
 
 std::int64_t QuantizedRows::tile_rows() {
   return kernels::cpu::kernels().packed.tile_rows;

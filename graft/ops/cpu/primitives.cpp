@@ -1,4 +1,4 @@
-// The primitives of the CPU.
+// Primitives on the CPU.
 
 #include "graft/ops/primitives.h"
 
@@ -18,7 +18,7 @@
 namespace graft::ops::cpu {
 namespace {
 
-// Null: not packed, or not an operator of this folder.
+// Null: not packed, or not a LinearCpu.
 const LinearCpu* as_packed(const LinearCall& call) {
   if (!call.linear.is_native) return nullptr;
   const auto& linear = static_cast<const LinearCpu&>(*call.linear);

@@ -21,7 +21,7 @@ void register_cpu(Registry& registry) {
   };
   add({.name = "cpu.embedding",
        .role = Role::Embedding,
-       .summary = "rows of the table, decoded from any type",
+       .summary = "rows of the embedding table, dequantized from any type",
        .make = make_embedding_cpu});
   add({.name = "cpu.rms_norm",
        .role = Role::Norm,
@@ -38,7 +38,7 @@ void register_cpu(Registry& registry) {
        .make = make_rope_cpu});
   add({.name = "cpu.kv_cache",
        .role = Role::KvCache,
-       .summary = "paged keys and values in f32, f16 or bf16",
+       .summary = "paged KV cache in f32, f16, bf16, q8_0 or q4_0",
        .kwargs = {"dtype", "block_tokens"},
        .make = make_kv_cache_cpu});
   add({.name = "cpu.attention",
@@ -54,7 +54,7 @@ void register_cpu(Registry& registry) {
        .make = make_mla});
   add({.name = "cpu.router",
        .role = Role::Router,
-       .summary = "scores of the experts and the choice among them",
+       .summary = "top-k expert selection with routing weights",
        .make = make_router_cpu});
   add({.name = "cpu.experts",
        .role = Role::Experts,

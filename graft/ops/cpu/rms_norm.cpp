@@ -10,7 +10,7 @@
 namespace graft::ops::cpu {
 namespace {
 
-// Rows per item: a row of some thousand values takes about a microsecond, waking a thread several.
+// Rows per work item: a row of a few thousand values takes about 1 us, waking a thread several us.
 constexpr std::int64_t kRowsPerItem = 32;
 
 class RmsNormCpu final : public Norm {

@@ -33,8 +33,8 @@ Floats rotated(const RopeParams& params, const std::vector<std::int32_t>& positi
   return x;
 }
 
-// The same by turning complex numbers, of one head.
-void turn(const RopeParams& params, std::int32_t position, double* head) {
+// The reference: rotates one head as complex numbers.
+void rotate(const RopeParams& params, std::int32_t position, double* head) {
   const std::size_t half = params.inv_freq.size();
   for (std::size_t i = 0; i < half; ++i) {
     double& a = head[params.interleaved ? 2 * i : i];
@@ -48,7 +48,7 @@ void turn(const RopeParams& params, std::int32_t position, double* head) {
 
 class RopePairs : public ::testing::TestWithParam<std::tuple<bool, std::int64_t>> {};
 
-TEST_P(RopePairs, AreTurnedAndTheRestIsLeft) {
+TEST_P(RopePairs, AreRotatedAndOtherColumnsUnchanged) {
   const std::vector<std::int32_t> positions = {0, 5, 1234};
   const Floats x = Random().floats(3 * kCols);
   const auto& [interleaved, rotary_dim] = GetParam();
@@ -57,7 +57,7 @@ TEST_P(RopePairs, AreTurnedAndTheRestIsLeft) {
   Doubles want = widen(x);
   for (std::size_t t = 0; t < 3; ++t) {
     for (std::size_t head = 0; head < 3; ++head)
-      turn(params, positions[t], want.data() + t * kCols + 4 + head * 12);
+      rotate(params, positions[t], want.data() + t * kCols + 4 + head * 12);
   }
   EXPECT_LT(relative_error(rotated(params, positions, x), want), 1e-4);
 }
@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(RopeCpu,
                          RopePairs,
                          ::testing::Combine(::testing::Bool(), ::testing::Values(12, 8)));
 
-TEST(RopeCpu, DynamicStretchesFromATokensOwnPosition) {
+TEST(RopeCpu, DynamicNtkScalesByTheTokensPosition) {
   RopeParams dynamic = params_of(12, false);
   dynamic.dynamic = true;
   dynamic.factor = 2.0;
@@ -86,9 +86,9 @@ TEST(RopeCpu, DynamicStretchesFromATokensOwnPosition) {
             1e-5);
 }
 
-// Angles and products rounded as in the models' own code, whatever the kernels do.
+// Angles and products are rounded as in the models' reference code.
 TEST(RopeCpu, HasTheBitsOfThePlainFormula) {
-  constexpr std::int64_t kDim = 88;  // whole vectors and a rest
+  constexpr std::int64_t kDim = 88;  // full vectors and a remainder
   for (const bool interleaved : {false, true}) {
     const RopeParams params = params_of(kDim, interleaved);
     const std::size_t half = params.inv_freq.size();
@@ -97,7 +97,7 @@ TEST(RopeCpu, HasTheBitsOfThePlainFormula) {
     auto& of_another_layer = model.add<Rope>("cpu.rope", "again", params);
     ThreadPool pool(2);
     Workspace workspace;
-    // Positions change between passes and come back.
+    // Positions change between passes and repeat.
     for (const std::int32_t position : {7, 70000, 7}) {
       Batch batch;
       batch.positions = {position};

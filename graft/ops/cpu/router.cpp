@@ -18,25 +18,25 @@ using Method = RouterParams::Method;
 using Scoring = RouterParams::Scoring;
 
 constexpr float kExcluded = -std::numeric_limits<float>::infinity();
-// Keeps the sum of the chosen weights from being 0, as the models' own code does.
-constexpr float kSmallestSum = 1e-20F;
+// Added to the sum of the chosen weights against division by 0, as in the models' reference code.
+constexpr float kMinSum = 1e-20F;
 
-// The numbers of the largest values, the largest first; of equals the first.
-void choose_best(std::span<const float> values, std::span<std::int32_t> chosen) {
+// The indices of the top-k values in descending order; ties go to the lower index.
+void select_top_k(std::span<const float> values, std::span<std::int32_t> chosen) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto beats = [&](std::size_t place) {
-      return values[i] > values[static_cast<std::size_t>(chosen[place])];
+    const auto beats = [&](std::size_t rank) {
+      return values[i] > values[static_cast<std::size_t>(chosen[rank])];
     };
     if (count == chosen.size() && !beats(count - 1)) continue;
-    std::size_t place = count < chosen.size() ? count++ : count - 1;
-    for (; place > 0 && beats(place - 1); --place)
-      chosen[place] = chosen[place - 1];
-    chosen[place] = static_cast<std::int32_t>(i);
+    std::size_t rank = count < chosen.size() ? count++ : count - 1;
+    for (; rank > 0 && beats(rank - 1); --rank)
+      chosen[rank] = chosen[rank - 1];
+    chosen[rank] = static_cast<std::int32_t>(i);
   }
 }
 
-// What a group of experts is worth: its best score, or the sum of its best two.
+// The max score of a group; for noaux_tc the sum of its two highest scores.
 float group_score(Method method, std::span<const float> scores) {
   const float best = std::ranges::max(scores);
   if (method != Method::NoauxTc || scores.size() == 1) return best;
@@ -51,9 +51,9 @@ float group_score(Method method, std::span<const float> scores) {
 
 // Scratch of one worker. Sizes: e = experts, g = groups.
 struct Scratch {
-  std::vector<float> choice;         // [e] what the choice goes by
+  std::vector<float> choice;         // [e], scores with bias, which select the experts
   std::vector<float> group_scores;   // [g]
-  std::vector<std::int32_t> groups;  // [top_k_groups] those kept
+  std::vector<std::int32_t> groups;  // [top_k_groups], selected groups
 };
 
 class RouterCpu final : public Router {
@@ -105,7 +105,7 @@ class RouterCpu final : public Router {
             .groups = std::vector<std::int32_t>(static_cast<std::size_t>(params_.top_k_groups))};
   }
 
-  // scores: in, the products with the router's rows; then what they stand for
+  // scores[experts]: logits on entry, softmax or sigmoid scores on return.
   void route(std::span<float> scores,
              std::span<std::int32_t> ids,
              std::span<float> weights,
@@ -122,19 +122,19 @@ class RouterCpu final : public Router {
     for (std::size_t e = 0; e < bias_.size(); ++e)
       scratch.choice[e] += bias_[e];
     if (params_.method != Method::Greedy) exclude_groups(scratch);
-    choose_best(scratch.choice, ids);
+    select_top_k(scratch.choice, ids);
     float sum = 0;
     for (std::size_t k = 0; k < ids.size(); ++k) {
       weights[k] = scores[static_cast<std::size_t>(ids[k])];
       sum += weights[k];
     }
-    const float divisor = params_.normalize ? sum + kSmallestSum : 1.0F;
+    const float divisor = params_.normalize ? sum + kMinSum : 1.0F;
     for (float& weight : weights)
       weight = weight / divisor * params_.scaling_factor;
   }
 
-  // Only experts of the best groups stay eligible. DeepSeek-V2 (group_limited_greedy) gives the
-  // others the score 0 instead of none, so that they come last among positive scores.
+  // Masks experts outside the top groups: -inf, or 0 for DeepSeek-V2 (group_limited_greedy), which
+  // ranks them below all positive scores.
   void exclude_groups(Scratch& scratch) const {
     const auto group_size = static_cast<std::size_t>(params_.num_experts / params_.num_groups);
     const std::span<float> choice = scratch.choice;
@@ -142,7 +142,7 @@ class RouterCpu final : public Router {
       scratch.group_scores[g] =
           group_score(params_.method, choice.subspan(g * group_size, group_size));
     }
-    choose_best(scratch.group_scores, scratch.groups);
+    select_top_k(scratch.group_scores, scratch.groups);
     const float masked = params_.method == Method::GroupLimitedGreedy ? 0.0F : kExcluded;
     for (std::size_t g = 0; g < scratch.group_scores.size(); ++g) {
       if (std::ranges::find(scratch.groups, static_cast<std::int32_t>(g)) != scratch.groups.end()) {
@@ -155,7 +155,7 @@ class RouterCpu final : public Router {
   std::string module_;
   RouterParams params_;
   Weight weight_;                 // [experts, hidden]
-  std::vector<float> bias_;       // [experts], for the choice only; empty: none
+  std::vector<float> bias_;       // [experts], for selection only; empty: none
   std::vector<Scratch> scratch_;  // one per worker
 };
 

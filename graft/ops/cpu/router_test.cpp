@@ -42,7 +42,7 @@ Choice route(RouterParams params, Floats logits, const Floats& bias = {}) {
 
 using Ids = std::vector<std::int32_t>;
 
-TEST(RouterCpu, GreedyTakesTheBestSoftmaxScores) {
+TEST(RouterCpu, GreedySelectsTheTopSoftmaxScores) {
   const Floats logits = Random().floats(21, 3.0F);
   const Doubles scores = softmax(widen(logits));
   Ids order(21);
@@ -65,7 +65,7 @@ TEST(RouterCpu, GreedyTakesTheBestSoftmaxScores) {
   }
 }
 
-TEST(RouterCpu, ChoosesAmongManyExpertsAsASortWould) {
+TEST(RouterCpu, TopKOfManyExpertsMatchesASort) {
   Random random;
   for (int round = 0; round < 20; ++round) {
     Floats logits;
@@ -81,7 +81,7 @@ TEST(RouterCpu, ChoosesAmongManyExpertsAsASortWould) {
   }
 }
 
-TEST(RouterCpu, EqualScoresGoToTheLowerNumber) {
+TEST(RouterCpu, TiesGoToTheLowerIndex) {
   EXPECT_EQ(route({.top_k = 3}, {1, 2, 2, 0, 2}).ids, (Ids{1, 2, 4}));
   EXPECT_EQ(
       route({.top_k = 2, .method = Method::GroupLimitedGreedy, .num_groups = 3}, {1, 1, 1, 1, 1, 1})
@@ -126,7 +126,7 @@ TEST(RouterCpu, NoauxTcRanksGroupsByTheirBestTwoAndChoosesWithTheBias) {
   EXPECT_NEAR(choice.weights[1], 2.5 * sigmoid(1.0) / sum, 1e-6);
 }
 
-TEST(RouterCpu, ExcludedGroupsStayOutEvenBelowZero) {
+TEST(RouterCpu, ExcludedGroupsAreNeverSelectedEvenBelowZero) {
   // With strong negative biases every eligible score is below 0, the score of a masked group.
   const Floats bias = {-5, -5, -6, -6};
   const RouterParams params = {
@@ -134,7 +134,7 @@ TEST(RouterCpu, ExcludedGroupsStayOutEvenBelowZero) {
   EXPECT_EQ(route(params, {0, 0, 0, 0}, bias).ids, (Ids{0, 1}));
 }
 
-TEST(RouterCpu, RefusesImpossibleChoices) {
+TEST(RouterCpu, RejectsInconsistentParams) {
   EXPECT_THROW(route({.top_k = 5}, {1, 2, 3, 4}), Error);
   EXPECT_THROW(route({.top_k = 1, .num_groups = 3}, {1, 2, 3, 4}), Error);
 }

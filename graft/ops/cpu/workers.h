@@ -1,5 +1,4 @@
-// Loops whose items need scratch memory: items are shared out to workers, and worker w may use
-// whatever is reserved under its number.
+// Parallel loops whose items need scratch memory: the worker index selects the scratch.
 
 #pragma once
 
@@ -10,12 +9,12 @@
 
 namespace graft::ops::cpu {
 
-// How many workers a loop over `num_items` gets at most; scratch is taken for that many.
+// Max workers of a loop over `num_items`, which is also the number of scratch rows to allocate.
 inline std::int64_t num_workers(const ThreadPool& pool, std::int64_t num_items) {
   return std::min(static_cast<std::int64_t>(pool.num_threads()), num_items);
 }
 
-// Calls body(worker, item) once for every item. No result may depend on the worker.
+// Calls body(worker, item) once per item. Results must not depend on the worker.
 template <class Body>
 void for_each_item(ThreadPool& pool, std::int64_t num_items, const Body& body) {
   pool.parallel_for(static_cast<std::size_t>(num_items), [&](std::size_t worker, std::size_t item) {

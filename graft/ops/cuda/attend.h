@@ -1,4 +1,4 @@
-// Attention of a pass over the cache of a layer.
+// Attention over a layer's KV cache on a GPU.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace graft::ops::cuda {
 
-// out[t, heads * value_dim] for queries[t, heads * key_dim], with scratch memory of the pass.
+// out[t, heads * value_dim] for queries[t, heads * key_dim]; scratch is from the pass's workspace.
 void attend(const kernels::cuda::AttentionShape& shape,
             const KvCacheCuda& cache,
             TensorView queries,
@@ -16,7 +16,7 @@ void attend(const kernels::cuda::AttentionShape& shape,
             CudaContext& gpu,
             Workspace& workspace);
 
-// The cache that stands beside an attention; throws Error when it is another kind of operator.
+// The attention's KV cache; throws Error when it is not a KvCacheCuda.
 KvCacheCuda& cache_of(const BuildContext& context);
 
 }  // namespace graft::ops::cuda

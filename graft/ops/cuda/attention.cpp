@@ -48,7 +48,7 @@ void attend(const kernels::cuda::AttentionShape& shape,
     const kernels::cuda::AttentionPlan plan =
         kernels::cuda::plan_attention(shape, batch, cache.rows().dtype);
     const TensorView scratch =
-        workspace.take(DType::U8, {static_cast<std::int64_t>(plan.scratch_bytes)});
+        workspace.allocate(DType::U8, {static_cast<std::int64_t>(plan.scratch_bytes)});
     kernels::cuda::attention(
         shape, batch, plan, cache.rows(), rows_of(queries.slice(first_row, batch.num_rows)),
         rows_of(out.slice(first_row, batch.num_rows)), scratch.data, gpu.stream());

@@ -1,4 +1,4 @@
-// A GPU in the passes of a model: its stream, its graphs, and the batch as kernels read it,
+// The state of one GPU during passes: its stream, its graphs, and the batch inputs of the kernels,
 // uploaded once per pass.
 
 #pragma once
@@ -45,14 +45,13 @@ class CudaContext final : public DeviceContext {
   // Of this pass's batch, in device memory.
   const std::int32_t* token_ids() const { return at(token_ids_); }
   const std::int32_t* positions() const { return at(positions_); }
-  // Prefill and decode sequences, since kernels are chosen by the rows per sequence. Either may be
-  // empty.
+  // Prefill and decode sequences, which run different kernels. Either may be empty.
   struct Sequences {
-    kernels::cuda::AttentionBatch batch;  // its rows count from …
-    std::int64_t first_row = 0;           // … this one of the pass
+    kernels::cuda::AttentionBatch batch;
+    std::int64_t first_row = 0;  // the row of the pass that is row 0 of `batch`
   };
   std::array<Sequences, 2> sequences(std::int64_t block_tokens) const;
-  // The slot of each token in a cache of that block size; negative: padding, not stored.
+  // The cache slot of each token for the given block size; negative: padding, not stored.
   const std::int32_t* slots(std::int64_t block_tokens);
   void wait() const { stream_.wait(); }
 

@@ -14,7 +14,7 @@
 namespace graft::ops::cuda {
 namespace {
 
-// Polls of a flag that take about as long as one query of the driver.
+// Polls of the flag between two error queries: they take about as long as one query.
 constexpr std::uint64_t kPollsPerQuery = 10'000;
 
 }  // namespace
@@ -52,7 +52,7 @@ class CudaGraph final : public CapturedGraph {
   const std::vector<Call>& calls() const { return calls_; }
 
  private:
-  // A cache line for each flag, and the adjacent line that CPUs prefetch with it.
+  // One cache line per flag, plus the adjacent line that CPUs prefetch with it.
   static constexpr std::size_t kFlagBytes = 128;
   static constexpr std::size_t kMaxCalls = 1024;
 

@@ -1,4 +1,5 @@
-// CUDA graphs of one stream, with host calls that need no help of the driver (HostSignal).
+// CUDA graphs of one stream. Host calls inside a graph use flags in pinned memory (HostSignal)
+// instead of driver callbacks.
 
 #pragma once
 
@@ -31,7 +32,7 @@ class CudaGraphCapture final : public GraphCapture {
   void invalidate() { ++memory_version_; }
 
  private:
-  // Returns the GPU's count. Throws Error when the GPU fails instead.
+  // Waits for the GPU's signal and returns its count. Throws Error when the GPU fails.
   std::uint32_t wait_for_gpu(const kernels::cuda::HostSignal& signal) const;
 
   Device device_;

@@ -14,7 +14,7 @@ namespace {
 
 // Large enough for the full PCIe bandwidth, small beside the weights.
 constexpr std::size_t kBufferBytes = std::size_t{16} << 20;
-// Of the kernels' vector loads.
+// The alignment of the kernels' vector loads.
 constexpr std::size_t kAlignment = 16;
 
 kernels::cuda::Scales scales_of(const quant::ScaleLayout& layout, const float* values) {

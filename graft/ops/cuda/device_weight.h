@@ -16,8 +16,8 @@ namespace graft::ops::cuda {
 // one is copied, the next is filled. One upload at a time.
 class Uploader {
  public:
-  // The uploader of a GPU. Shared by all weights of a load: WeightProvider keeps it, and with it
-  // the pinned memory, until the load ends.
+  // The uploader of a GPU, shared by all weights of a load. WeightProvider keeps it and its pinned
+  // memory until the load ends.
   static std::shared_ptr<Uploader> of(Device device, WeightProvider& weights);
 
   explicit Uploader(Device device);
@@ -33,7 +33,7 @@ class Uploader {
   std::unique_ptr<State> state_;
 };
 
-// One matrix, or a stack of equal ones (experts, heads).
+// One matrix, or a stack of matrices of equal shape (experts, heads).
 class DeviceWeight {
  public:
   DeviceWeight() = default;
@@ -43,7 +43,7 @@ class DeviceWeight {
       : DeviceWeight(std::span(&weight, 1), device, provider) {}
 
   bool empty() const { return memory_.size() == 0; }
-  // The whole stack; `rows` is that of all matrices together.
+  // The whole stack; `rows` is the total over all matrices.
   const kernels::cuda::Matrix& matrix() const { return matrix_; }
   std::size_t matrix_bytes() const { return matrix_bytes_; }
 

@@ -24,7 +24,7 @@ class EmbeddingCuda final : public Embedding {
   }
   void unload() override { table_ = {}; }
 
-  // The ids are the batch's, which the GPU has already.
+  // The ids are those of the batch, which are already on the GPU.
   void forward(std::span<const std::int32_t> token_ids, TensorView y, Pass& pass) override {
     CudaContext& gpu = cuda_context(device_, pass);
     const ProfileScope profile(pass, device_, module_);

@@ -49,7 +49,7 @@ class ExpertsCuda final : public Experts {
     for (std::int64_t row = 0; row < x.rows(); row += kTokensPerChunk) {
       const std::int64_t count = std::min(kTokensPerChunk, x.rows() - row);
       const Workspace::Scope scope(pass.workspace);
-      const TensorView scratch = pass.workspace.take(
+      const TensorView scratch = pass.workspace.allocate(
           DType::U8, {static_cast<std::int64_t>(kernels::cuda::experts_bytes(job, count))});
       kernels::cuda::experts(
           job,

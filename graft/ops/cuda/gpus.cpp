@@ -1,4 +1,4 @@
-// Which GPUs there are, for whoever asks before any operator is loaded: plain C names.
+// The C interface that lists the GPUs before any operator is loaded (graft/tensor/cuda_abi.h).
 
 #include <cstring>
 #include <string>
@@ -29,7 +29,7 @@ cudaError_t describe(int device, graft::cuda_abi::DeviceProperties& out) {
   return cudaSuccess;
 }
 
-// The runtime says the same of a driver that is too old and of none at all.
+// The runtime returns the same error for a missing driver and for one that is too old.
 const char* driver_text() {
   static const std::string text = [] {
     constexpr int kMajor = CUDART_VERSION / 1000;
@@ -39,9 +39,9 @@ const char* driver_text() {
                                           " or newer, for CUDA ", kMajor, ".", kMinor);
     int version = 0;
     cudaDriverGetVersion(&version);
-    if (version == 0) return "there is no driver (libcuda.so.1): " + wanted;
-    return graft::str("the driver knows CUDA ", version / 1000, ".", version % 1000 / 10,
-                      " at most: ", wanted);
+    if (version == 0) return "no NVIDIA driver (libcuda.so.1) found: " + wanted;
+    return graft::str("the driver supports CUDA up to ", version / 1000, ".", version % 1000 / 10,
+                      ": ", wanted);
   }();
   return text.c_str();
 }
@@ -54,7 +54,7 @@ GRAFT_EXPORT std::int32_t graft_cuda_abi_version() {
 
 GRAFT_EXPORT std::int32_t graft_cuda_device_count(std::int32_t* count) {
   *count = graft::ops::cuda::num_cuda_devices();
-  int real = 0;  // what is wrong when there is none
+  int real = 0;  // unused: the error code says why there is no GPU
   return *count > 0 ? cudaSuccess : cudaGetDeviceCount(&real);
 }
 

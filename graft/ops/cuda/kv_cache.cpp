@@ -20,11 +20,12 @@ DType cache_type(const BuildContext& context) {
   const std::string text = context.text_kwarg("dtype", "f16");
   const std::optional<DType> dtype = dtype_from_name(text);
   if (!dtype || !kernels::cuda::is_cache_type(*dtype))
-    fail(context.module, ": dtype is '", text, "', a cache on a GPU is f32, f16 or bf16");
+    fail(context.module, ": dtype '", text,
+         "' is not supported; a KV cache on a GPU is f32, f16 or bf16");
   return *dtype;
 }
 
-// Outside of passes: nothing of the GPU's is under way, and nothing else may begin before it ends.
+// A synchronous copy, for use outside of passes.
 void copy_now(Device device, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   use_gpu(device.index);
   check_cuda(cudaDeviceSynchronize(), "waiting for the GPU");
@@ -39,14 +40,14 @@ KvCacheCuda::KvCacheCuda(const BuildContext& context)
       device_(context.device),
       dtype_(cache_type(context)),
       block_tokens_(context.int_kwarg("block_tokens", kDefaultBlockTokens)) {
-  if (block_tokens_ < 1) fail(module_, ": block_tokens is ", block_tokens_);
+  if (block_tokens_ < 1) fail(module_, ": block_tokens is ", block_tokens_, ", the minimum is 1");
 }
 
 void KvCacheCuda::allocate(std::int64_t num_blocks, std::int64_t block_tokens) {
   block_tokens_ = block_tokens;
-  memory_ = {};  // before the new storage is taken: both might not fit
+  memory_ = {};  // free the old storage first: both may not fit
   memory_ = Buffer(static_cast<std::size_t>(num_blocks) * bytes_per_block(), device_);
-  // Rows that only fill a pass up look at whatever is here: it must be numbers.
+  // Padding rows of a graph bucket read unwritten slots, which must not be NaN.
   use_gpu(device_.index);
   check_cuda(cudaMemset(memory_.data(), 0, memory_.size()), "clearing the KV cache");
   num_blocks_ = num_blocks;

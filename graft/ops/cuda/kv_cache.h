@@ -1,4 +1,4 @@
-// The paged cache of a layer in memory of a GPU, beside the attention that reads it.
+// The paged KV cache of a layer in GPU memory, on the device of its attention.
 
 #pragma once
 
@@ -23,7 +23,7 @@ class KvCacheCuda final : public KvCache {
   void copy_block(std::int64_t from, std::int64_t to) override;
   void save_block(std::int64_t block, std::span<std::byte> out) const override;
   void load_block(std::int64_t block, std::span<const std::byte> in) override;
-  // Memory of a GPU is taken and given back as a whole.
+  // Does nothing: GPU memory is allocated and freed as a whole.
   void release_blocks(std::int64_t /*first*/, std::int64_t /*count*/) override {}
   std::string form() const override;
   void write(TensorView key, TensorView value, Pass& pass) override;

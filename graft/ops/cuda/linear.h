@@ -1,4 +1,4 @@
-// Linear layers on a GPU. primitives.cpp multiplies several with one input at once.
+// Linear layers on a GPU. primitives.cpp fuses layers that share an input.
 
 #pragma once
 

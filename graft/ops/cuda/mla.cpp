@@ -59,7 +59,7 @@ class LatentAttentionCuda final : public AttentionCore {
         std::max(kernels::cuda::absorb_queries_bytes(shape_, weights_, q.rows()),
                  kernels::cuda::project_values_bytes(shape_, weights_, q.rows()));
     const TensorView scratch =
-        pass.workspace.take(DType::U8, {static_cast<std::int64_t>(scratch_bytes)});
+        pass.workspace.allocate(DType::U8, {static_cast<std::int64_t>(scratch_bytes)});
     kernels::cuda::absorb_queries(shape_, weights_, q.f32(), absorbed.f32(), q.rows(), scratch.data,
                                   gpu.stream());
     attend({.num_heads = shape_.num_heads,

@@ -1,4 +1,4 @@
-// The primitives of a GPU.
+// Primitives on a GPU.
 
 #include "graft/ops/primitives.h"
 
@@ -26,8 +26,8 @@ bool is_native_or_none(const Child<Op>& child) {
   return !child || child.is_native;
 }
 
-// The kernel reads norm weights, rotation and cache of this GPU's own operators, and keeps a head
-// in registers.
+// The fused kernel needs this GPU's own norm, RoPE and cache operators, and keeps a head in
+// registers.
 bool has_kernel(const HeadStore& heads) {
   return is_native_or_none(heads.rope) && heads.cache.is_native &&
          heads.spans.size() <= kernels::cuda::kMaxHeadSpans &&

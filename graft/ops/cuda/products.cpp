@@ -14,9 +14,9 @@
 namespace graft::ops::cuda {
 namespace {
 
-// Up to here the GEMV kernels read the weights once for all rows.
+// Max rows for which the GEMV kernels read the weights once.
 constexpr std::int64_t kMaxGemvRows = 8;
-// Weights dequantized to f16 for cuBLASLt, at a time.
+// Bytes of weights dequantized to f16 at a time for cuBLASLt.
 constexpr std::int64_t kDecodedBytes = std::int64_t{256} << 20U;
 
 // x in the formats of the kernels, converted on first use.
@@ -41,7 +41,7 @@ class ConvertedRows {
   const kernels::cuda::HalfRows& halves() {
     if (halves_) return *halves_;
     const auto bytes = kernels::cuda::half_rows_bytes(x_.rows(), x_.cols());
-    const TensorView memory = workspace_.take(DType::U8, {static_cast<std::int64_t>(bytes)});
+    const TensorView memory = workspace_.allocate(DType::U8, {static_cast<std::int64_t>(bytes)});
     halves_ = kernels::cuda::half_rows_at(memory.data, x_.rows(), x_.cols());
     kernels::cuda::to_half_rows(f32(), *halves_, x_.rows(), x_.cols(), gpu_.stream());
     return *halves_;
@@ -79,9 +79,9 @@ bool gemm_cublaslt(const Activation& x,
   const std::int64_t chunk_rows =
       is_f16 ? weight.rows
              : std::clamp(kDecodedBytes / (2 * weight.cols), std::int64_t{1}, weight.rows);
-  const TensorView decoded = workspace.take(DType::F16, {is_f16 ? 0 : chunk_rows, weight.cols});
+  const TensorView decoded = workspace.allocate(DType::F16, {is_f16 ? 0 : chunk_rows, weight.cols});
   const TensorView scratch =
-      workspace.take(DType::U8, {static_cast<std::int64_t>(kernels::cuda::kCublasLtWorkspace)});
+      workspace.allocate(DType::U8, {static_cast<std::int64_t>(kernels::cuda::kCublasLtWorkspace)});
   for (std::int64_t first = 0; first < weight.rows; first += chunk_rows) {
     const std::int64_t count = std::min(chunk_rows, weight.rows - first);
     if (!is_f16) {
@@ -152,7 +152,7 @@ ActivationFormat input_format(const kernels::cuda::Matrix& weight,
 Int8Rows allocate_int8(std::int64_t rows, std::int64_t cols, Workspace& workspace) {
   const auto bytes = static_cast<std::int64_t>(kernels::cuda::q8_rows_bytes(rows, cols));
   const kernels::cuda::Q8Rows at =
-      kernels::cuda::q8_rows_at(workspace.take(DType::U8, {bytes}).data, rows, cols);
+      kernels::cuda::q8_rows_at(workspace.allocate(DType::U8, {bytes}).data, rows, cols);
   return {.quants = at.quants, .scales = at.scales};
 }
 

@@ -1,4 +1,4 @@
-// Matrix products on a GPU: chooses the kernel by the number of rows and the types.
+// Matrix products on a GPU: selects the kernel by the number of rows and the dtypes.
 
 #pragma once
 
@@ -24,8 +24,8 @@ inline kernels::cuda::Arithmetic arithmetic_of(Precision precision) {
                                      : kernels::cuda::Arithmetic::F16;
 }
 
-// The most rows that are quantized to int8: up to here it is faster to read the weights once per
-// eight rows than to dequantize them for all.
+// Max rows that are quantized to int8: up to here reading the weights once per eight rows (GEMV) is
+// faster than dequantizing them for a GEMM.
 inline constexpr std::int64_t kMaxInt8Rows = 16;
 
 // y[rows, out] = x W^T + bias
@@ -36,18 +36,18 @@ struct Product {
   Precision precision = Precision::Fast;
 };
 
-// The format in which a weight is multiplied with that many rows.
+// The activation format for a product of the weight with `rows` rows.
 ActivationFormat input_format(const kernels::cuda::Matrix& weight,
                               Precision precision,
                               std::int64_t rows);
 
-// Int8 rows in memory of the pass's workspace, not filled in.
+// Int8 rows in the pass's workspace, uninitialized.
 Int8Rows allocate_int8(std::int64_t rows, std::int64_t cols, Workspace& workspace);
 inline kernels::cuda::Q8Rows q8_rows_of(const Int8Rows& rows) {
   return {.quants = rows.quants, .scales = rows.scales};
 }
 
-// All with the same x, converted at most once per format; scratch memory is of the workspace.
+// All products share x, which is converted at most once per format; scratch is from the workspace.
 void multiply(const Activation& x,
               std::span<const Product> products,
               CudaContext& gpu,

@@ -29,7 +29,7 @@ class Adder {
 void add_parts(const Adder& add) {
   add({.name = "cuda.embedding",
        .role = Role::Embedding,
-       .summary = "rows of the table, decoded from any type",
+       .summary = "rows of the embedding table, dequantized from any type",
        .make = make_embedding_cuda});
   add({.name = "cuda.rms_norm",
        .role = Role::Norm,
@@ -46,7 +46,7 @@ void add_parts(const Adder& add) {
        .make = make_rope_cuda});
   add({.name = "cuda.kv_cache",
        .role = Role::KvCache,
-       .summary = "paged keys and values in f32, f16 or bf16",
+       .summary = "paged KV cache in f32, f16 or bf16",
        .kwargs = {"dtype", "block_tokens"},
        .make = make_kv_cache_cuda});
 }
@@ -66,7 +66,7 @@ void add_blocks(const Adder& add) {
        .make = make_mla});
   add({.name = "cuda.router",
        .role = Role::Router,
-       .summary = "scores of the experts and the choice among them",
+       .summary = "top-k expert selection with routing weights",
        .make = make_router_cuda});
   add({.name = "cuda.experts",
        .role = Role::Experts,

@@ -1,4 +1,4 @@
-// Rotary embedding on a GPU, alone or as a step of what attention does to heads.
+// Rotary embedding on a GPU, alone or inside the fused qk_norm_rope_store kernel.
 
 #pragma once
 

@@ -50,7 +50,7 @@ class RouterCuda final : public Router {
 
   std::int64_t top_k() const override { return params_.top_k; }
 
-  // Scores are never rounded: other experts would be chosen.
+  // Always f32: quantized scores could select other experts.
   void forward(TensorView x, Routing out, Pass& pass) override {
     CudaContext& gpu = cuda_context(device_, pass);
     const ProfileScope profile(pass, device_, module_);
@@ -68,7 +68,7 @@ class RouterCuda final : public Router {
   RouterParams params_;
   Device device_;
   DeviceWeight weight_;
-  Buffer bias_;  // for the choice only; empty: none
+  Buffer bias_;  // [experts] f32, for selection only; empty: none
 };
 
 }  // namespace

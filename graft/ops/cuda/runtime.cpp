@@ -31,7 +31,7 @@ int num_virtual_gpus() {
 
 void check_cuda(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
-  // What does not stick to the device must not be found by the next call.
+  // Clears a non-sticky error, so that the next call does not report it again.
   cudaGetLastError();
   fail("CUDA: ", what, ": ", kernels::cuda::error_text(error));
 }
@@ -50,7 +50,7 @@ int physical_gpu(std::int32_t index) {
 }
 
 void use_gpu(std::int32_t index) {
-  check_cuda(cudaSetDevice(physical_gpu(index)), "choosing a GPU");
+  check_cuda(cudaSetDevice(physical_gpu(index)), "selecting the GPU");
 }
 
 std::byte* CudaMemory::take(std::int32_t index, std::size_t bytes) {
@@ -74,7 +74,7 @@ std::uint64_t CudaMemory::available(std::int32_t index) {
   use_gpu(index);
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
-  check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory");
+  check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "querying free memory");
   return free_bytes;
 }
 

@@ -1,4 +1,4 @@
-// GPUs through the CUDA runtime: which there are, their memory, and errors in words.
+// Wrappers of the CUDA runtime: devices, memory, streams, events and error checks.
 
 #pragma once
 
@@ -12,15 +12,15 @@
 
 namespace graft::ops::cuda {
 
-// Throws Error with what was being done and what the driver says of it.
+// Throws Error with `what` (the operation) and the CUDA error text.
 void check_cuda(cudaError_t error, const char* what);
 
-// How many devices rules may name. With GRAFT_VIRTUAL_GPUS=N they are N, however many there are:
-// those of a number above share the GPUs, so that a placement over several can be tried on one.
+// The number of cuda:N devices. GRAFT_VIRTUAL_GPUS=N raises it to N: the extra devices share the
+// physical GPUs, so that placements over several GPUs can be tested on one.
 std::int32_t num_cuda_devices();
-// The GPU behind cuda:index.
+// The physical GPU behind cuda:index.
 int physical_gpu(std::int32_t index);
-// Makes it the one that calls of this thread mean.
+// Selects the GPU for CUDA calls of this thread (cudaSetDevice).
 void use_gpu(std::int32_t index);
 
 class CudaMemory final : public DeviceMemory {
@@ -32,7 +32,7 @@ class CudaMemory final : public DeviceMemory {
   void free_staging(std::int32_t index, std::byte* data, std::size_t bytes) noexcept override;
 };
 
-// Destroyed with its owner, on the GPU it was made on.
+// A stream on GPU `index`.
 class CudaStream {
  public:
   explicit CudaStream(std::int32_t index);
@@ -57,7 +57,7 @@ class CudaEvent {
   ~CudaEvent();
 
   void record(const CudaStream& stream);
-  // For destructors: an error shows at the next checked call.
+  // For destructors: the next checked call reports an error.
   void record_unchecked(const CudaStream& stream) noexcept;
   void wait() const;  // returns at once when it was never recorded
   // Of two timed events; waits for both.

@@ -1,4 +1,4 @@
-// Tensors of the operators as the kernels see them.
+// Converts TensorView to the kernels' matrix views.
 
 #pragma once
 

@@ -53,7 +53,7 @@ class AttentionModule final : public Attention {
   }
 
  private:
-  // Norms and rotates the heads of q and k, and writes k and v to the cache.
+  // Applies the norm and RoPE to the heads of q and k, and writes k and v to the cache.
   void store(TensorView q, TensorView k, TensorView v, Pass& pass) {
     const std::array spans = {span(q, q_norm_, true, -1), span(k, k_norm_, true, 0),
                               span(v, {}, false, k.cols())};

@@ -16,7 +16,7 @@ struct Hidden {
   bool has_pending_add = false;
 };
 
-// Operators are not owned; they take and give tensors of `device`.
+// Operators are not owned; their inputs and outputs are on `device`.
 struct DecoderLayer {
   std::string name;
   Device device;
@@ -27,7 +27,7 @@ struct DecoderLayer {
   Mlp* mlp = nullptr;
   Norm* post_mlp_layernorm = nullptr;  // of the feed-forward block's output; null: none
 
-  // Replaces the hidden states by the layer's output. `caller` may be a pass of any device.
+  // Replaces the hidden states with the layer's output. `caller` may be a pass of any device.
   void forward(Hidden& hidden, const Pass& caller) const;
 };
 

@@ -69,7 +69,7 @@ class MlaModule final : public Attention {
     q_b_proj_->forward(low, q, pass);
   }
 
-  // Rotates the rope part of q; norms and rotates the latents, and writes them to the cache.
+  // Applies RoPE to the rope part of q, norm and RoPE to the latents, and writes them to the cache.
   void store(TensorView q, TensorView latents, Pass& pass) {
     const std::int64_t rank = params_.kv_lora_rank;
     const std::int64_t rope = params_.qk_rope_head_dim;

@@ -1,5 +1,5 @@
-// The modules of a decoder, written once for all devices: they compose the children's operators and
-// the primitives of the device they run on (BuildContext::primitives).
+// The modules of a decoder, written once for all devices: they compose their children with the
+// primitives of their device (BuildContext::primitives).
 
 #pragma once
 

@@ -38,7 +38,7 @@ class MoeModule final : public Mlp {
     const ProfileScope profile(pass, device_, module_);
     const Workspace::Scope scope(pass.workspace);
     const std::int64_t top_k = gate_->top_k();
-    const Routing routing = {.expert_ids = pass.workspace.take(DType::I32, {x.rows(), top_k}),
+    const Routing routing = {.expert_ids = pass.workspace.allocate(DType::I32, {x.rows(), top_k}),
                              .weights = pass.workspace.f32({x.rows(), top_k})};
     gate_->forward(x.f32, routing, pass);
     experts_->begin(x, routing, pass);

@@ -1,4 +1,4 @@
-// The roles that keep keys and values.
+// Cases of the roles with a KV cache.
 
 #include <cmath>
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace {
 
 using Types = ParityCase::Types;
 
-// A window that contexts of the batches exceed.
+// A sliding window that is shorter than the contexts of the batches.
 constexpr std::int64_t kWindow = 24;
 
 struct AttentionCase {
@@ -101,9 +101,9 @@ ParityResult read_back(const std::string& name, const Batch& batch, std::int64_t
   return result;
 }
 
-// The first block of the first sequence, saved, loaded elsewhere, and copied from there.
+// Saves the first block of the first sequence, loads it into another block, and copies that one.
 ParityResult read_moved(KvCache& cache, const Batch& batch, std::int64_t cols) {
-  constexpr std::int64_t kSpare = kParityBlocks;  // in no block table, like the next one
+  constexpr std::int64_t kSpare = kParityBlocks;  // this block and the next are in no block table
   ParityResult result = {.name = "keys of a moved block", .cols = cols, .values = {}};
   if (batch.sequences.empty()) return result;
   SequenceSlice slice = batch.sequences.front();
@@ -118,7 +118,7 @@ ParityResult read_moved(KvCache& cache, const Batch& batch, std::int64_t cols) {
   return result;
 }
 
-// Keys whole, the second head of the values, and blocks that move.
+// Reads all keys, the second head of the values, and a moved block.
 Exercise build_kv_cache(OperatorBench& bench, const KvCacheParams& params) {
   auto& cache = bench.add_subject<KvCache>(Role::KvCache, params);
   const auto forward = [&cache, params](DeviceRun& run) -> std::vector<ParityResult> {
@@ -155,7 +155,7 @@ ParityCase kv_cache_case(const std::string& dtype, const KvCacheParams& params, 
           .tolerance = {tolerance, tolerance, tolerance, tolerance},
           .types = Types::F32,
           .kwargs = {{{"dtype", dtype}}},
-          .may_refuse = !is_common};
+          .may_reject = !is_common};
 }
 
 AttentionParams gqa(std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
@@ -176,8 +176,8 @@ AttentionParams with(AttentionParams params, bool qk_norm, std::int64_t window) 
 std::vector<ParityCase> kv_cache_cases() {
   struct CacheType {
     const char* dtype;
-    // Of the largest value of a row. Q4_0 has the steps -8 to 7 times a scale that is chosen for
-    // the squared error: values of the other sign than the largest end at 7/8 of it or before.
+    // Relative to the max value of a row. Q4_0 has the levels -8 to 7 times a scale: values of the
+    // opposite sign of the max are clipped at 7/8 of it or below.
     double tolerance;
   };
   std::vector<ParityCase> cases;

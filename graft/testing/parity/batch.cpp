@@ -11,15 +11,15 @@
 namespace graft::ops::testing {
 namespace {
 
-// Up to here a batch is single tokens only; above, prompts come first and single tokens last.
+// Batches of at most this many rows are decode only; larger ones are prompts, then single tokens.
 constexpr std::int64_t kMaxDecodeRows = 8;
 constexpr std::int64_t kSinglesBesidePrompts = 3;
-// Tokens that decoding sequences had before: none, within a block, whole blocks, several blocks.
+// Cached tokens of the decode sequences: none, within a block, full blocks, several blocks.
 constexpr std::array<std::int64_t, kMaxDecodeRows> kHistories = {40, 0, 7, 70, 15, 16, 31, 3};
-// The second prompt of a batch continues one that was cut into chunks.
+// Cached tokens of the second prompt, which is a later prefill chunk.
 constexpr std::int64_t kChunkHistory = 20;
 
-// Blocks of the sequences lie between each other's. The first sequence has block 0, which padding
+// The blocks of the sequences are interleaved. The first sequence has block 0, which padding also
 // refers to.
 std::vector<std::int32_t> block_table(std::int64_t sequence, std::int64_t num_tokens) {
   std::vector<std::int32_t> blocks;
@@ -65,7 +65,7 @@ ParityBatch batch_of(std::int64_t rows) {
   return made;
 }
 
-// Padding writes no keys and values: those of the first sequence, whose block it names, stay.
+// Padding must not write keys and values: it refers to the block of the first sequence.
 ParityBatch padded_batch() {
   ParityBatch made = batch_of(6);
   made.name = "6 rows and 2 of padding";

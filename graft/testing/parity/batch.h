@@ -1,5 +1,5 @@
-// The batches that every operator is run with: no rows, few, and many, of prompts and of single
-// tokens, some of which continue sequences of earlier passes.
+// The batches that every operator runs: no rows, few and many, prefill and decode, with and without
+// cached tokens.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace graft::ops::testing {
 
-// Token ids of the batches are below it.
+// Token ids of the batches are below this.
 inline constexpr std::int64_t kParityVocab = 64;
 // Tokens per block of the KV caches, and the blocks that the batches refer to.
 inline constexpr std::int64_t kParityBlockTokens = 16;
@@ -20,11 +20,11 @@ inline constexpr std::int64_t kParityBlocks = 8 * kParitySequences;
 
 struct ParityBatch {
   std::string name;
-  Batch history;  // what the sequences had before, all prompts; may be empty
+  Batch history;  // a prefill that fills the cache before `batch`; may be empty
   Batch batch;
   Phase phase = Phase::Prefill;
 
-  // Results of the padding rows behind them are undefined.
+  // Rows without padding; the results of padding rows, which are last, are undefined.
   std::int64_t kept_rows() const { return batch.num_tokens() - batch.num_padding; }
 };
 

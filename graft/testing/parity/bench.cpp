@@ -12,7 +12,7 @@ namespace graft::ops::testing {
 namespace {
 
 const std::string kModule = "m";
-// Every byte of memory that no operator has written: NaN as floats, -1 as indices.
+// Fills memory before an operator runs: NaN as floats, -1 as indices.
 constexpr int kUnwritten = 0xff;
 
 std::string full_name(const std::string& name) {
@@ -120,9 +120,9 @@ DeviceRun::DeviceRun(OperatorBench& bench, const Batch& batch, Phase phase)
   bench.devices().begin_pass(batch);
 }
 
-// With a row behind the last that no operator may write.
+// Allocates one more row, a guard that no operator may write.
 TensorView DeviceRun::allocate(DType dtype, std::int64_t cols) {
-  const TensorView guarded = pass_.workspace.take(dtype, {rows() + 1, cols});
+  const TensorView guarded = pass_.workspace.allocate(dtype, {rows() + 1, cols});
   std::vector<std::byte> bytes(guarded.bytes(), static_cast<std::byte>(kUnwritten));
   bench_.devices().copy(TensorView(bytes.data(), dtype, {rows() + 1, cols}), guarded);
   return guarded.slice(0, rows());

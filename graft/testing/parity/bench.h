@@ -1,6 +1,5 @@
 // A small module on one device, and passes over it. The same code builds and runs the operator
-// under test and its reference: the default operators of the CPU with exact arithmetic, whose
-// weights are the decoded ones.
+// under test and its reference: the default CPU operators in F32 arithmetic on dequantized weights.
 
 #pragma once
 
@@ -20,40 +19,40 @@ namespace graft::ops::testing {
 
 struct ParitySetting {
   DType weights = DType::F32;
-  // Operators get the kwargs that make them compute in F32, where they know such.
+  // Operators that have a kwarg for F32 arithmetic get it.
   bool is_precise = false;
-  Kwargs kwargs = {};  // of the operator under test, beside these
+  Kwargs kwargs = {};  // additional ones of the operator under test
 };
 
 class OperatorBench {
  public:
-  // Of the reference when `subject` is null; else of the device of the subject.
+  // On the device of the operator under test; null: for the reference.
   OperatorBench(const Registry& registry,
                 PassDevices& devices,
                 ThreadPool& pool,
                 const OperatorInfo* subject,
                 ParitySetting setting);
 
-  // The weights of the module "m"; names begin with a child's ("q_proj.weight").
+  // Weights of the module "m"; names begin with the child's name ("q_proj.weight").
   void add_matrix(const std::string& name, std::int64_t rows, std::int64_t cols);
   void add_f32_matrix(const std::string& name, std::int64_t rows, std::int64_t cols);
   void add_vector(const std::string& name, std::int64_t count, float size, float center);
 
-  // The device's default operator as a child. Its weights and children were added before.
+  // Adds the device's default operator as a child, after its weights and children.
   template <class Op>
   Op& add_child(const std::string& name, Role role, const Params& params) {
     return as<Op>(add(name, default_operator(role, params), params, {}));
   }
   void add_linear(const std::string& name, const LinearParams& params);
   void add_norm(const std::string& name, std::int64_t size);
-  // The operator under test. Its weights and children were added before.
+  // Adds the operator under test, after its weights and children.
   template <class Op>
   Op& add_subject(Role role, const Params& params) {
     const OperatorInfo& chosen = subject_ != nullptr ? *subject_ : default_operator(role, params);
     return as<Op>(add("", chosen, params, subject_ != nullptr ? setting_.kwargs : Kwargs{}));
   }
 
-  // Whether some operator knows a kwarg for exact arithmetic.
+  // Whether any operator has a kwarg for F32 arithmetic.
   bool has_precise_kwargs() const { return has_precise_kwargs_; }
   Device device() const { return device_; }
   PassDevices& devices() { return devices_; }
@@ -94,7 +93,7 @@ struct ParityResult {
   std::string name;
   std::int64_t cols = 0;
   Floats values;
-  bool is_exact = false;  // not a bit may differ, whatever the tolerance: indices
+  bool is_exact = false;  // must be bit-identical (indices)
 };
 
 // One pass on the bench's device.
@@ -110,9 +109,9 @@ class DeviceRun {
   TensorView random_rows(std::int64_t cols);
   TensorView upload(const Floats& values, std::int64_t cols);
   TensorView upload(const std::vector<std::int32_t>& values, std::int64_t cols);
-  // [rows, cols] of NaN or -1, so that values that are not written show.
+  // [rows, cols] of NaN or -1, which reveals values that are not written.
   TensorView unwritten(std::int64_t cols, DType dtype = DType::F32);
-  // Rows from above. Throws Error when what follows them in memory was written.
+  // Copies rows allocated by the functions above. Throws Error when memory behind them was written.
   ParityResult download(const std::string& name, TensorView view);
 
  private:

@@ -1,4 +1,4 @@
-// The roles that work on rows alone.
+// Cases of the roles without a KV cache.
 
 #include "graft/testing/parity/cases.h"
 
@@ -20,7 +20,7 @@ Exercise build_embedding(OperatorBench& bench, const EmbeddingParams& params) {
   }};
 }
 
-// Into other memory, in place, and after an addition.
+// Out of place, in place, and fused with an addition.
 Exercise build_norm(OperatorBench& bench, const NormParams& params) {
   bench.add_matrix("weight", 1, params.size);
   auto& norm = bench.add_subject<Norm>(Role::Norm, params);
@@ -51,7 +51,7 @@ Exercise build_linear(OperatorBench& bench, const LinearParams& params) {
   }};
 }
 
-// Heads that begin behind other values and are longer than what is rotated.
+// Heads at an offset, with more columns than are rotated.
 Exercise build_rope(OperatorBench& bench, const RopeParams& params) {
   auto& rope = bench.add_subject<Rope>(Role::Rope, params);
   const Rope::Heads heads = {.num_heads = 3, .head_dim = params.rotary_dim + 8, .offset = 16};

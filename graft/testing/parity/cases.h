@@ -1,5 +1,4 @@
-// How each role is exercised: small modules of every kind that the role knows, with how to build
-// and run one, and how near the results must be to the reference.
+// The cases of each role: how to build and run a small module, and the tolerance of its results.
 
 #pragma once
 
@@ -13,30 +12,30 @@
 
 namespace graft::ops::testing {
 
-// What a built module does with the rows of a pass.
+// A built module.
 struct Exercise {
   std::function<std::vector<ParityResult>(DeviceRun&)> forward;
-  KvCache* cache = nullptr;  // where earlier passes left keys and values; null: there is none
+  KvCache* cache = nullptr;  // null: the module has none
 };
 
-// Largest differences to the reference, each relative to the largest value of its row.
+// Max differences from the reference, each relative to the max value of its row.
 struct Tolerance {
-  double precise = 0;    // with the kwargs for arithmetic in F32
-  double f32 = 0;        // without them, weights in F32
-  double half = 0;       // … weights in F16, BF16 or FP8
-  double quantized = 0;  // … weights in blocks
+  double precise = 0;    // with the kwargs for F32 arithmetic
+  double f32 = 0;        // without them, F32 weights
+  double half = 0;       // without them, F16, BF16 or FP8 weights
+  double quantized = 0;  // without them, block-quantized weights
 };
 
-// Lookups and copies: not a bit differs.
+// Lookups and copies are bit-identical.
 inline constexpr Tolerance kSameBits = {};
 // Sums of up to 512 floats in another order: 512 roundings of 2^-24 at worst, 3e-5; in practice
 // they cancel.
 inline constexpr double kF32Sum = 1e-5;
-// Several of them after each other, and exponentials of the results.
+// Several such sums in sequence, and exponentials of the results.
 inline constexpr double kF32Chain = 1e-4;
-// Keys and values in an F16 cache, 2^-11 of each.
+// Keys and values in an F16 cache: a relative error of 2^-11 each.
 inline constexpr double kF16Cache = 2e-3;
-// Activations in BF16 or F16, at worst 2^-9 of each.
+// Activations in BF16 or F16: a relative error of at most 2^-9 each.
 inline constexpr double kHalfRows = 4e-3;
 inline constexpr double kHalfChain = 1e-2;
 // Activations in int8, with errors up to 1/254 of the largest of 32: the standard deviation of a
@@ -51,14 +50,13 @@ struct ParityCase {
   Params params;  // of the operator under test; its `fits` reads them
   std::function<Exercise(OperatorBench&)> build;
   Tolerance tolerance;
-  // Rows of all weights are a multiple of it: types of larger blocks cannot be stored in them.
+  // Weight rows are a multiple of this many values; dtypes with larger blocks are skipped.
   std::int64_t block = 1;
-  // Every type that the operator accepts, or one of each kind of arithmetic. F32 alone where there
-  // are no weights.
+  // Every dtype that the operator accepts, one per kind of arithmetic, or F32 only (no weights).
   enum class Types : std::uint8_t { Every, Few, F32 } types = Types::Few;
-  // Tried one after the other by operators that know their keys.
+  // Each set runs with the operators that support its keys.
   std::vector<Kwargs> kwargs = {{}};
-  bool may_refuse = false;  // an operator may throw Error for these kwargs
+  bool may_reject = false;  // an operator may throw Error for these kwargs
 };
 
 std::vector<ParityCase> embedding_cases();

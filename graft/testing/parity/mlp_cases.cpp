@@ -1,4 +1,4 @@
-// Feed-forward blocks: dense, and mixtures of experts with their parts.
+// Cases of feed-forward blocks: dense, mixture of experts, router and experts.
 
 #include <algorithm>
 #include <cstddef>
@@ -59,7 +59,7 @@ Exercise build_mlp(OperatorBench& bench, const MlpParams& params) {
   return mlp_exercise(bench.add_subject<Mlp>(Role::Mlp, params), params.hidden_size);
 }
 
-// Scores decide between experts, so weights of all types are compared by F32 arithmetic.
+// Router scores select experts, so all dtypes use the tolerance of F32 arithmetic.
 Exercise build_router(OperatorBench& bench, const RouterParams& params) {
   bench.add_matrix("weight", params.num_experts, params.hidden_size);
   if (params.method == Method::NoauxTc)
@@ -88,7 +88,7 @@ std::vector<std::int32_t> random_experts(std::int64_t rows, const ExpertsParams&
   return ids;
 }
 
-// In one step and in two.
+// With forward(), and with begin() and end().
 Exercise build_experts(OperatorBench& bench, const ExpertsParams& params) {
   add_experts(bench, "", params);
   auto& experts = bench.add_subject<Experts>(Role::Experts, params);
@@ -106,7 +106,7 @@ Exercise build_experts(OperatorBench& bench, const ExpertsParams& params) {
   }};
 }
 
-// The router's weights are F32, so that all choose the same experts.
+// The router's weights are F32, so that all operators select the same experts.
 Exercise build_moe(OperatorBench& bench, const MoeCase& of) {
   const ExpertsParams experts = {
       .num_experts = 6, .top_k = 3, .hidden_size = of.hidden, .intermediate_size = of.intermediate};

@@ -51,7 +51,7 @@ std::vector<ParityCase> cases_of(Role role) {
   return {};
 }
 
-// One of each kind of arithmetic.
+// One dtype per kind of arithmetic.
 bool is_one_of_few(DType type) {
   return type == DType::F32 || type == DType::BF16 || type == DType::Q8_0 || type == DType::Q4_K;
 }
@@ -79,13 +79,13 @@ Allowed allowed(const Tolerance& tolerance, const ParitySetting& setting) {
   return {"half", tolerance.half};
 }
 
-bool knows(const OperatorInfo& info, const Kwargs& kwargs) {
+bool supports(const OperatorInfo& info, const Kwargs& kwargs) {
   return std::ranges::all_of(kwargs, [&](const auto& kwarg) {
     return std::ranges::find(info.kwargs, kwarg.first) != info.kwargs.end();
   });
 }
 
-// Largest difference of the kept rows, relative to the largest value of its row.
+// Max difference of the rows without padding, relative to the max value of the row.
 double row_error(const ParityResult& got, const ParityResult& want, std::int64_t num_rows) {
   if (got.values.size() != want.values.size()) return HUGE_VAL;
   double worst = 0;
@@ -108,7 +108,7 @@ double row_error(const ParityResult& got, const ParityResult& want, std::int64_t
 
 Results run_batch(OperatorBench& bench, const Exercise& exercise, const ParityBatch& batch) {
   if (exercise.cache != nullptr) {
-    // Two blocks more than the batches refer to, for the cases that move blocks.
+    // Two more blocks than the batches use, for the cases that move blocks.
     exercise.cache->allocate(kParityBlocks + 2, kParityBlockTokens);
     if (batch.history.num_tokens() > 0) {
       DeviceRun history(bench, batch.history, Phase::Prefill);
@@ -139,11 +139,11 @@ class Check {
   ParityReport report;
 
  private:
-  // Kwargs beside the first are not tried with every type, to save time.
+  // Only the first kwargs run with every dtype, to save time.
   void check(const ParityCase& of, const OperatorInfo& op, DType weights) {
     for (const Kwargs& kwargs : of.kwargs) {
-      const bool is_tried = &kwargs == &of.kwargs.front() || is_one_of_few(weights);
-      if (!is_tried || !knows(op, kwargs)) continue;
+      const bool is_selected = &kwargs == &of.kwargs.front() || is_one_of_few(weights);
+      if (!is_selected || !supports(op, kwargs)) continue;
       for (const bool is_precise : {false, true})
         check(of, op, {.weights = weights, .is_precise = is_precise, .kwargs = kwargs});
     }
@@ -168,17 +168,17 @@ class Check {
     }
   }
 
-  // Nothing when the operator refuses what it may refuse.
+  // Nullopt when the operator rejects kwargs that it may reject.
   static std::optional<Exercise> build(const ParityCase& of, OperatorBench& bench) {
     try {
       return of.build(bench);
     } catch (const Error&) {
-      if (!of.may_refuse) throw;
+      if (!of.may_reject) throw;
       return std::nullopt;
     }
   }
 
-  // By batch.
+  // The results of the reference by batch.
   const std::vector<Results>& reference(const ParityCase& of, DType weights) {
     if (!reference_.empty()) return reference_;
     OperatorBench bench(builtin_, builtin_devices_, pool_, nullptr, {.weights = weights});
@@ -221,7 +221,7 @@ class Check {
   PassDevices builtin_devices_{builtin_};
   ThreadPool pool_{kNumThreads};
   std::vector<const OperatorInfo*> operators_;
-  std::vector<Results> reference_;  // of the case and type under way
+  std::vector<Results> reference_;  // of the current case and dtype
 };
 
 }  // namespace

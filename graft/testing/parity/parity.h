@@ -1,6 +1,5 @@
-// Compares every operator of a role with the reference: the CPU's operator of the role in F32
-// arithmetic, on the decoded weights. The registry is the list, so a new operator is covered by
-// being registered.
+// Compares every registered operator of a role with the reference: the CPU operator in F32
+// arithmetic on dequantized weights. New operators are covered without changes here.
 
 #pragma once
 
@@ -16,12 +15,12 @@ namespace graft::ops::testing {
 struct ParityReport {
   struct Summary {
     std::size_t num_passes = 0;
-    // Largest errors within tolerance, as a share of it, by kind of arithmetic.
+    // Max error as a fraction of the tolerance, by kind of arithmetic.
     std::map<std::string, double> worst;
   };
 
   std::vector<std::string> findings;           // one line per difference
-  std::map<std::string, Summary> by_operator;  // those that some case fits
+  std::map<std::string, Summary> by_operator;  // operators with at least one case
   std::string text() const;                    // one line per operator
 };
 

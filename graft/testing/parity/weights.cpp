@@ -18,12 +18,12 @@
 namespace graft::ops::testing {
 namespace {
 
-// Values per type in the pool that weights are drawn from: encoding is slow, drawing is not.
+// Quantized values per dtype in the pool that weights are drawn from, because quantizing is slow.
 constexpr std::int64_t kPoolValues = 16384;
-// Drawn together: whole blocks of every type.
-constexpr int kMinPieceValues = 32;
+// Values drawn at a time: full blocks of the small block types.
+constexpr int kMinDrawValues = 32;
 constexpr float kValueSize = 0.1F;
-// Random blocks outside of these are drawn again: activations stay of the size of a model's.
+// Random blocks outside these limits are redrawn, so that activations have realistic magnitudes.
 constexpr float kMaxRandomValue = 0.5F;
 constexpr float kMinRandomPeak = 0.01F;
 constexpr std::int64_t kScaleTile = 128;
@@ -115,13 +115,14 @@ const std::vector<DType>& weight_types() {
 
 Weight random_matrix(const std::string& name, std::int64_t rows, std::int64_t cols, DType dtype) {
   const std::vector<std::byte>& pool = pool_of(dtype);
-  const std::size_t piece = bytes_of(dtype, std::max(info(dtype).block_elems, kMinPieceValues));
-  const auto num_pieces = static_cast<std::int64_t>(pool.size() / piece);
+  const std::size_t draw_bytes = bytes_of(dtype, std::max(info(dtype).block_elems, kMinDrawValues));
+  const auto num_draws = static_cast<std::int64_t>(pool.size() / draw_bytes);
   Random random(seed_of(name));
   std::vector<std::byte> bytes(bytes_of(dtype, rows * cols));
-  for (std::size_t at = 0; at < bytes.size(); at += piece) {
-    const auto drawn = static_cast<std::size_t>(random.below(num_pieces));
-    std::memcpy(bytes.data() + at, pool.data() + drawn * piece, std::min(piece, bytes.size() - at));
+  for (std::size_t at = 0; at < bytes.size(); at += draw_bytes) {
+    const auto drawn = static_cast<std::size_t>(random.below(num_draws));
+    std::memcpy(bytes.data() + at, pool.data() + drawn * draw_bytes,
+                std::min(draw_bytes, bytes.size() - at));
   }
   Weight weight = with_bytes(name, dtype, {rows, cols}, bytes);
   if (dtype == DType::F8_E4M3) weight.scale = random_scale(weight, random);

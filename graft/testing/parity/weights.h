@@ -1,4 +1,4 @@
-// Random weights of every type, the same wherever they are asked for by the same name.
+// Random weights of every dtype; equal names give equal values.
 
 #pragma once
 

@@ -120,7 +120,7 @@ IsaLevel choose_level(std::string_view name, const CpuFeatures& features) {
   for (const LevelName& row : kLevels) {
     const std::string_view missing = missing_feature(row.level, features);
     if (row.name == name) {
-      if (!missing.empty()) fail("GRAFT_CPU_ISA=", name, ": this processor lacks ", missing);
+      if (!missing.empty()) fail("GRAFT_CPU_ISA=", name, ": this CPU lacks ", missing);
       return row.level;
     }
     if (missing.empty()) best = row.level;

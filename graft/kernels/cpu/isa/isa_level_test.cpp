@@ -58,9 +58,9 @@ TEST(IsaLevel, ErrorsNameTheMissingFeature) {
   EXPECT_EQ(error_of("foo", amx()), "GRAFT_CPU_ISA=foo: unknown level (scalar, avx2, avx512, amx)");
   EXPECT_EQ(error_of("AVX2", amx()),
             "GRAFT_CPU_ISA=AVX2: unknown level (scalar, avx2, avx512, amx)");
-  EXPECT_EQ(error_of("amx", avx512()), "GRAFT_CPU_ISA=amx: this processor lacks amx-tile");
-  EXPECT_EQ(error_of("avx512", kAvx2), "GRAFT_CPU_ISA=avx512: this processor lacks avx512f");
-  EXPECT_EQ(error_of("avx2", {}), "GRAFT_CPU_ISA=avx2: this processor lacks avx2");
+  EXPECT_EQ(error_of("amx", avx512()), "GRAFT_CPU_ISA=amx: this CPU lacks amx-tile");
+  EXPECT_EQ(error_of("avx512", kAvx2), "GRAFT_CPU_ISA=avx512: this CPU lacks avx512f");
+  EXPECT_EQ(error_of("avx2", {}), "GRAFT_CPU_ISA=avx2: this CPU lacks avx2");
 }
 
 }  // namespace

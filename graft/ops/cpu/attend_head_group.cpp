@@ -1,4 +1,4 @@
-#include "graft/ops/cpu/attend_bundle.h"
+#include "graft/ops/cpu/attend_head_group.h"
 
 #include <algorithm>
 #include <array>
@@ -10,13 +10,13 @@
 namespace graft::ops::cpu {
 namespace {
 
-constexpr float kNothing = -std::numeric_limits<float>::infinity();
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// Rows of a tile, at most kAttentionRows, and the lanes they take in the kernels.
+// Up to kAttentionRows rows of a tile, the input of one kernel call.
 struct RowGroup {
   std::int64_t first = 0;
   std::int64_t count = 0;
-  std::int64_t width = 0;
+  std::int64_t width = 0;  // `count` padded to full vectors
 };
 
 std::int64_t lanes_of(std::int64_t num_rows) {
@@ -30,12 +30,12 @@ RowGroup row_group(std::int64_t num_rows, std::int64_t first) {
   return {.first = first, .count = count, .width = lanes_of(count)};
 }
 
-// Room for rows and the lanes past them; also keeps what follows on the lines of the cache.
+// Pads to full vectors of 16 floats, which also keeps the next array on a cache line.
 std::int64_t padded(std::int64_t num_elems) {
   return (num_elems + 15) / 16 * 16;
 }
 
-std::int64_t first_seen(const AttentionShape& shape, std::int64_t position) {
+std::int64_t first_visible(const AttentionShape& shape, std::int64_t position) {
   return shape.window == 0 ? 0 : std::max<std::int64_t>(0, position + 1 - shape.window);
 }
 
@@ -49,12 +49,12 @@ kernels::cpu::SoftmaxRows state_at(std::int64_t num_rows, float* memory) {
   return {.max = memory, .sum = memory + padded(num_rows), .acc = memory + 2 * padded(num_rows)};
 }
 
-std::int64_t first_segment(const AttentionShape& shape, const TokenTile& tokens) {
-  return first_seen(shape, tokens.first_position) / kAttentionSegment;
+std::int64_t first_split(const AttentionShape& shape, const TokenTile& tokens) {
+  return first_visible(shape, tokens.first_position) / kAttentionSplit;
 }
 
-std::int64_t end_segment(const TokenTile& tokens) {
-  return (tokens.first_position + tokens.num_tokens - 1) / kAttentionSegment + 1;
+std::int64_t end_split(const TokenTile& tokens) {
+  return (tokens.first_position + tokens.num_tokens - 1) / kAttentionSplit + 1;
 }
 
 void write_results(const AttentionShape& shape,
@@ -70,39 +70,39 @@ void write_results(const AttentionShape& shape,
   }
 }
 
-// Rows of a tile with their part of the memory.
-struct BundleAttention::Group {
+// A row group of a tile with its queries and softmax state.
+struct HeadGroupAttention::TileRows {
   const HeadTile* tile = nullptr;
   RowGroup rows;
   const float* queries = nullptr;   // [key_dim, width]
-  kernels::cpu::SoftmaxRows state;  // of the group's first row on
+  kernels::cpu::SoftmaxRows state;  // starts at the group's first row
 
   std::int64_t position_of(std::int64_t row) const {
     return tile->tokens.first_position + (rows.first + row) / tile->num_heads;
   }
 };
 
-// Which keys of a block each row sees.
-struct BundleAttention::Seen {
+// The keys [first, end) of a block that each row may attend to (causal and window mask).
+struct HeadGroupAttention::VisibleKeys {
   bool all = false;
   std::array<std::int32_t, kAttentionRows> first{};
   std::array<std::int32_t, kAttentionRows> end{};
 };
 
-std::int64_t BundleAttention::memory_elems(const AttentionShape& shape,
-                                           std::int64_t num_rows,
-                                           std::int64_t num_tiles,
-                                           const KeyValueSource& source) {
+std::int64_t HeadGroupAttention::memory_elems(const AttentionShape& shape,
+                                              std::int64_t num_rows,
+                                              std::int64_t num_tiles,
+                                              const KeyValueSource& source) {
   const std::int64_t tile_elems =
       padded(num_rows) * shape.key_dim + 2 * state_elems(shape, num_rows);
   return padded(num_tiles * tile_elems + (kAttentionBlock + 1) * kAttentionRows +
                 source.memory_elems());
 }
 
-BundleAttention::BundleAttention(const AttentionShape& shape,
-                                 std::span<const HeadTile> tiles,
-                                 const KeyValueSource& source,
-                                 float* memory)
+HeadGroupAttention::HeadGroupAttention(const AttentionShape& shape,
+                                       std::span<const HeadTile> tiles,
+                                       const KeyValueSource& source,
+                                       float* memory)
     : shape_(shape),
       tiles_(tiles),
       source_(source),
@@ -113,13 +113,13 @@ BundleAttention::BundleAttention(const AttentionShape& shape,
   scores_ = queries_ + num_tiles * query_elems_;
   correction_ = scores_ + kAttentionBlock * kAttentionRows;
   total_ = correction_ + kAttentionRows;
-  segment_ = total_ + num_tiles * state_elems_;
-  memory_ = segment_ + num_tiles * state_elems_;
+  split_ = total_ + num_tiles * state_elems_;
+  memory_ = split_ + num_tiles * state_elems_;
 }
 
-void BundleAttention::prepare() const {
+void HeadGroupAttention::prepare() const {
   source_.prepare(tiles_[0], memory_);
-  // The scale of the scores, in powers of two, is that of the queries.
+  // Scaling the queries scales the scores; log2(e) because the softmax uses 2^x.
   const float scale = shape_.scale * std::numbers::log2e_v<float>;
   for (std::size_t i = 0; i < tiles_.size(); ++i) {
     const HeadTile& tile = tiles_[i];
@@ -139,31 +139,31 @@ void BundleAttention::prepare() const {
   }
 }
 
-void BundleAttention::attend_segment(std::int64_t segment, std::int64_t end, float* states) const {
+void HeadGroupAttention::attend_split(std::int64_t split, std::int64_t end, float* states) const {
   const TokenTile& tokens = tiles_[0].tokens;
   for (std::size_t i = 0; i < tiles_.size(); ++i)
     clear(i, states);
-  const std::int64_t segment_end = std::min((segment + 1) * kAttentionSegment, end);
+  const std::int64_t split_end = std::min((split + 1) * kAttentionSplit, end);
   std::int64_t begin =
-      std::max(segment * kAttentionSegment, first_seen(shape_, tokens.first_position));
+      std::max(split * kAttentionSplit, first_visible(shape_, tokens.first_position));
   begin = begin / kAttentionBlock * kAttentionBlock;
-  for (; begin < segment_end; begin += kAttentionBlock) {
-    const std::int64_t block_end = std::min(begin + kAttentionBlock, segment_end);
+  for (; begin < split_end; begin += kAttentionBlock) {
+    const std::int64_t block_end = std::min(begin + kAttentionBlock, split_end);
     add_block(
         {.begin = begin, .end = block_end, .follow = std::min(kAttentionBlock, end - block_end)},
         states);
   }
 }
 
-void BundleAttention::attend_all() const {
+void HeadGroupAttention::attend_all() const {
   const TokenTile& tokens = tiles_[0].tokens;
-  const std::int64_t first = first_segment(shape_, tokens);
+  const std::int64_t first = first_split(shape_, tokens);
   const std::int64_t end = tokens.first_position + tokens.num_tokens;
-  attend_segment(first, end, total_);
-  for (std::int64_t i = first + 1; i < end_segment(tokens); ++i) {
-    attend_segment(i, end, segment_);
+  attend_split(first, end, total_);
+  for (std::int64_t i = first + 1; i < end_split(tokens); ++i) {
+    attend_split(i, end, split_);
     for (std::size_t t = 0; t < tiles_.size(); ++t) {
-      kernels::cpu::kernels().math.softmax_merge(state(t, total_), state(t, segment_),
+      kernels::cpu::kernels().math.softmax_merge(state(t, total_), state(t, split_),
                                                  tiles_[t].num_rows(), shape_.value_dim);
     }
   }
@@ -171,15 +171,15 @@ void BundleAttention::attend_all() const {
     write_results(shape_, tiles_[t], state(t, total_));
 }
 
-void BundleAttention::clear(std::size_t tile, float* states) const {
+void HeadGroupAttention::clear(std::size_t tile, float* states) const {
   const kernels::cpu::SoftmaxRows rows = state(tile, states);
   const std::int64_t num_rows = tiles_[tile].num_rows();
-  std::fill_n(rows.max, padded(num_rows), kNothing);
+  std::fill_n(rows.max, padded(num_rows), kMinusInfinity);
   std::fill_n(rows.sum, padded(num_rows), 0.0F);
   std::fill_n(rows.acc, num_rows * shape_.value_dim, 0.0F);
 }
 
-void BundleAttention::add_block(Positions positions, float* states) const {
+void HeadGroupAttention::add_block(Positions positions, float* states) const {
   KeysAndValues block;
   for (std::size_t i = 0; i < tiles_.size(); ++i) {
     const HeadTile& tile = tiles_[i];
@@ -199,31 +199,31 @@ void BundleAttention::add_block(Positions positions, float* states) const {
   }
 }
 
-BundleAttention::Seen BundleAttention::seen_by(const Group& group,
-                                               std::int64_t begin,
-                                               std::int64_t count) const {
-  Seen seen;
+HeadGroupAttention::VisibleKeys HeadGroupAttention::visible_keys(const TileRows& group,
+                                                                 std::int64_t begin,
+                                                                 std::int64_t count) const {
+  VisibleKeys visible;
   const std::int64_t last = group.position_of(group.rows.count - 1);
-  seen.all = count == kAttentionBlock && group.position_of(0) >= begin + count - 1 &&
-             first_seen(shape_, last) <= begin;
-  for (std::int64_t r = 0; r < group.rows.count && !seen.all; ++r) {
+  visible.all = count == kAttentionBlock && group.position_of(0) >= begin + count - 1 &&
+                first_visible(shape_, last) <= begin;
+  for (std::int64_t r = 0; r < group.rows.count && !visible.all; ++r) {
     const std::int64_t position = group.position_of(r);
-    const std::int64_t first = std::max<std::int64_t>(0, first_seen(shape_, position) - begin);
+    const std::int64_t first = std::max<std::int64_t>(0, first_visible(shape_, position) - begin);
     const std::int64_t end = std::min(count, position + 1 - begin);
     if (first >= end) continue;
-    seen.first[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(first);
-    seen.end[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(end);
+    visible.first[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(first);
+    visible.end[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(end);
   }
-  return seen;
+  return visible;
 }
 
-void BundleAttention::add_block_to(const Group& group,
-                                   std::int64_t begin,
-                                   const KeysAndValues& block) const {
+void HeadGroupAttention::add_block_to(const TileRows& group,
+                                      std::int64_t begin,
+                                      const KeysAndValues& block) const {
   const kernels::cpu::MathTable& math = kernels::cpu::kernels().math;
   const std::int64_t count =
       std::min(block.keys.rows, group.position_of(group.rows.count - 1) + 1 - begin);
-  if (count <= 0) return;  // all of it lies after the group
+  if (count <= 0) return;  // the whole block is masked
   math.product({.a = block.keys.data,
                 .a_row = block.keys.stride,
                 .b = group.queries,
@@ -233,27 +233,27 @@ void BundleAttention::add_block_to(const Group& group,
                 .m = count,
                 .n = group.rows.width,
                 .k = shape_.key_dim});
-  const Seen seen = seen_by(group, begin, count);
+  const VisibleKeys visible = visible_keys(group, begin, count);
   math.softmax_block({.scores = scores_,
                       .count = count,
                       .width = group.rows.width,
-                      .first = seen.all ? nullptr : seen.first.data(),
-                      .end = seen.all ? nullptr : seen.end.data(),
+                      .first = visible.all ? nullptr : visible.first.data(),
+                      .end = visible.all ? nullptr : visible.end.data(),
                       .max = group.state.max,
                       .sum = group.state.sum,
                       .correction = correction_});
-  if (seen.all) {
+  if (visible.all) {
     add_values(group, {0, group.rows.count}, {0, count}, block.values);
     return;
   }
-  // Rows that see the same keys together. No row is given a key it does not see: 0 times what
-  // stands there might be NaN, and could turn -0 into 0.
+  // One product per run of rows with the same visible keys. Masked keys are skipped, not weighted
+  // by 0: 0 times an unwritten value may be NaN, and adding 0 turns -0 into 0.
   for (std::int64_t r = 0; r < group.rows.count;) {
-    const Range keys = {seen.first[static_cast<std::size_t>(r)],
-                        seen.end[static_cast<std::size_t>(r)]};
+    const Range keys = {visible.first[static_cast<std::size_t>(r)],
+                        visible.end[static_cast<std::size_t>(r)]};
     std::int64_t end = r + 1;
-    while (end < group.rows.count && seen.first[static_cast<std::size_t>(end)] == keys.begin &&
-           seen.end[static_cast<std::size_t>(end)] == keys.end) {
+    while (end < group.rows.count && visible.first[static_cast<std::size_t>(end)] == keys.begin &&
+           visible.end[static_cast<std::size_t>(end)] == keys.end) {
       ++end;
     }
     add_values(group, {r, end}, keys, block.values);
@@ -261,11 +261,11 @@ void BundleAttention::add_block_to(const Group& group,
   }
 }
 
-// acc = correction acc + weights times values, for some rows of a group and the keys they see.
-void BundleAttention::add_values(const Group& group,
-                                 Range rows,
-                                 Range keys,
-                                 kernels::cpu::RowsF32 values) const {
+// acc[rows, value_dim] = correction * acc + weights[rows, keys] * values[keys, value_dim].
+void HeadGroupAttention::add_values(const TileRows& group,
+                                    Range rows,
+                                    Range keys,
+                                    kernels::cpu::RowsF32 values) const {
   if (keys.begin >= keys.end) return;
   kernels::cpu::kernels().math.product({.a = scores_ + keys.begin * group.rows.width + rows.begin,
                                         .a_row = 1,

@@ -1,4 +1,5 @@
-// Attention of a few tiles that have the same tokens, on one worker: what attend() shares out.
+// Attention of one head group (tiles with the same tokens) on one worker: the work item of
+// attend().
 
 #pragma once
 
@@ -10,38 +11,39 @@
 
 namespace graft::ops::cpu {
 
-// What rows know of some keys takes so many floats: room for the lanes past them, too.
+// The softmax state of a tile: max[rows], sum[rows], acc[rows, value_dim], each padded to 16
+// floats for full vectors. state_elems() is its size in floats.
 std::int64_t state_elems(const AttentionShape& shape, std::int64_t num_rows);
 kernels::cpu::SoftmaxRows state_at(std::int64_t num_rows, float* memory);
 
-// The segments some tokens have to do with: [first, end).
-std::int64_t first_segment(const AttentionShape& shape, const TokenTile& tokens);
-std::int64_t end_segment(const TokenTile& tokens);
+// The KV splits that the tokens attend to: [first, end).
+std::int64_t first_split(const AttentionShape& shape, const TokenTile& tokens);
+std::int64_t end_split(const TokenTile& tokens);
 
-// The result of a tile, whose segments are joined.
+// Writes acc / sum to tile.out; all splits must be merged into `state`.
 void write_results(const AttentionShape& shape,
                    const HeadTile& tile,
                    kernels::cpu::SoftmaxRows state);
 
-class BundleAttention {
+class HeadGroupAttention {
  public:
-  // Floats of memory for a bundle of so many tiles.
+  // Floats of memory for a group of `num_tiles` tiles of at most `num_rows` rows.
   static std::int64_t memory_elems(const AttentionShape& shape,
                                    std::int64_t num_rows,
                                    std::int64_t num_tiles,
                                    const KeyValueSource& source);
 
-  // The first tile has the most rows.
-  BundleAttention(const AttentionShape& shape,
-                  std::span<const HeadTile> tiles,
-                  const KeyValueSource& source,
-                  float* memory);
+  // No tile may have more rows than the first.
+  HeadGroupAttention(const AttentionShape& shape,
+                     std::span<const HeadTile> tiles,
+                     const KeyValueSource& source,
+                     float* memory);
 
-  // First of all.
+  // Must be called first: scales and transposes the queries.
   void prepare() const;
-  // What the rows know of one segment; a state per tile. `end` is where the worker's work ends.
-  void attend_segment(std::int64_t segment, std::int64_t end, float* states) const;
-  // All segments, joined, and the results written.
+  // Computes one state per tile over one KV split. Positions from `end` on are not read.
+  void attend_split(std::int64_t split, std::int64_t end, float* states) const;
+  // Computes and merges all splits and writes the results.
   void attend_all() const;
 
  private:
@@ -49,8 +51,8 @@ class BundleAttention {
     std::int64_t begin;
     std::int64_t end;
   };
-  struct Group;
-  struct Seen;
+  struct TileRows;
+  struct VisibleKeys;
 
   float* queries(std::size_t tile) const {
     return queries_ + static_cast<std::int64_t>(tile) * query_elems_;
@@ -61,9 +63,12 @@ class BundleAttention {
   }
   void clear(std::size_t tile, float* states) const;
   void add_block(Positions positions, float* states) const;
-  void add_block_to(const Group& group, std::int64_t begin, const KeysAndValues& block) const;
-  Seen seen_by(const Group& group, std::int64_t begin, std::int64_t count) const;
-  void add_values(const Group& group, Range rows, Range keys, kernels::cpu::RowsF32 values) const;
+  void add_block_to(const TileRows& group, std::int64_t begin, const KeysAndValues& block) const;
+  VisibleKeys visible_keys(const TileRows& group, std::int64_t begin, std::int64_t count) const;
+  void add_values(const TileRows& group,
+                  Range rows,
+                  Range keys,
+                  kernels::cpu::RowsF32 values) const;
 
   const AttentionShape& shape_;
   std::span<const HeadTile> tiles_;
@@ -73,8 +78,8 @@ class BundleAttention {
   float* queries_;     // per tile and row group [key_dim, width]
   float* scores_;      // [kAttentionBlock, kAttentionRows]
   float* correction_;  // [kAttentionRows]
-  float* total_;       // a state per tile
-  float* segment_;     // a state per tile
+  float* total_;       // one state per tile
+  float* split_;       // one state per tile
   float* memory_;      // of the source
 };
 
