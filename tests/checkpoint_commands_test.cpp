@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/text/json.h"
-#include "graft/base/version.h"
+#include "graft/version.h"
 #include "graft/models/checkpoint.h"
 #include "graft/testing/golden.h"
 

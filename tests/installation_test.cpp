@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/version.h"
+#include "graft/version.h"
 #include "graft/testing/golden.h"
 #include "graft/testing/shared_data.h"
 

@@ -10,7 +10,7 @@
 
 #include "graft/base/error.h"
 #include "graft/base/system/mapped_file.h"
-#include "graft/base/version.h"
+#include "graft/version.h"
 #include "graft/engine/params_json.h"
 
 namespace graft::engine {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "graft/base/version.h"
+#include "graft/version.h"
 #include "graft/ops/registry.h"
 
 namespace graft::ops {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "graft/base/text/units.h"
-#include "graft/base/version.h"
+#include "graft/version.h"
 #include "graft/cli/bench/spread.h"
 
 namespace graft::cli {

@@ -10,7 +10,7 @@
 #include "graft/api/chat_format.h"
 #include "graft/base/error.h"
 #include "graft/base/text/units.h"
-#include "graft/base/version.h"
+#include "graft/version.h"
 #include "graft/cli/chat/input.h"
 #include "graft/cli/chat/session.h"
 #include "graft/cli/chat/slash_commands.h"

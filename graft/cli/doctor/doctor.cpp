@@ -11,7 +11,7 @@
 #include <CLI/App.hpp>
 #include <fmt/format.h>
 
-#include "graft/base/version.h"
+#include "graft/version.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/doctor/doctor_checks.h"
 #include "graft/cli/doctor/doctor_facts.h"

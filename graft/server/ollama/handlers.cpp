@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "graft/base/error.h"
-#include "graft/base/version.h"
+#include "graft/version.h"
 #include "graft/server/fields.h"
 #include "graft/server/generation/embedding.h"
 #include "graft/server/generation/prompts.h"
