@@ -1,7 +1,8 @@
 // Loads a model and generates text.
 //
 //   graft::LLM llm("model.gguf");
-//   for (const graft::Output& output : llm.generate({"Once upon a time"}, {.max_tokens = 64}))
+//   const graft::SamplingParams params = {.temperature = 0, .max_tokens = 64};
+//   for (const graft::Output& output : llm.generate({"Once upon a time"}, params))
 //     std::cout << output.samples[0].text;
 //
 // All members of LLM are thread-safe. The engine runs on its own thread and batches concurrent

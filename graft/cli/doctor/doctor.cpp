@@ -11,11 +11,11 @@
 #include <CLI/App.hpp>
 #include <fmt/format.h>
 
-#include "graft/version.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/doctor/doctor_checks.h"
 #include "graft/cli/doctor/doctor_facts.h"
 #include "graft/cli/terminal.h"
+#include "graft/version.h"
 
 namespace graft::cli {
 namespace {
