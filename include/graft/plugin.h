@@ -56,6 +56,8 @@ struct ConstRows {
 // Of graft: the threads of a pass.
 class Threads {
  public:
+  virtual ~Threads() = default;
+
   virtual std::size_t size() const = 0;
 
   // Calls body(item), or body(worker, item), once for each item in [0, num_items), in no fixed
@@ -75,13 +77,14 @@ class Threads {
  protected:
   using Call = void (*)(const void* body, std::size_t worker, std::size_t item);
   virtual void run(std::size_t num_items, const void* body, Call call) = 0;
-  ~Threads() = default;
 };
 
 // Of graft: the weights of the checkpoint by Hugging Face name, as floats whatever their stored
 // type and file format. Use it only inside Operator::load(), from one thread.
 class Weights {
  public:
+  virtual ~Weights() = default;
+
   virtual bool contains(std::string_view name) = 0;
   // [rows, cols]; a vector has one row. Throws Error when it is missing or of another shape.
   virtual std::vector<float> read(std::string_view name, std::int64_t rows, std::int64_t cols) = 0;
@@ -91,9 +94,6 @@ class Weights {
                                                        std::string_view projection,
                                                        std::int64_t rows,
                                                        std::int64_t cols) = 0;
-
- protected:
-  ~Weights() = default;
 };
 
 enum class Phase : std::uint8_t { Prefill, Decode };
@@ -110,20 +110,16 @@ struct Sequence {
 // called it; a body of parallel_for() may call only const members.
 class Pass {
  public:
+  virtual ~Pass() = default;
+
   virtual Phase phase() const = 0;
   virtual std::span<const std::int32_t> token_ids() const = 0;  // [tokens]
   virtual std::span<const std::int32_t> positions() const = 0;  // [tokens], in their own sequence
+  // The last ones may be padding: results of their rows are ignored.
   virtual std::span<const Sequence> sequences() const = 0;
   virtual Threads& threads() = 0;
-  // Uninitialized memory, freed when forward() returns. It is reused, so that later passes do not
-  // allocate.
+  // Uninitialized memory, valid until forward() returns. Later passes reuse it without allocating.
   virtual Rows scratch(std::int64_t rows, std::int64_t cols) = 0;
-
- protected:
-  Pass() = default;
-  Pass(const Pass&) = delete;
-  Pass& operator=(const Pass&) = delete;
-  ~Pass() = default;
 };
 
 // One object per module. Functions are called by one thread at a time. The result of a row must
@@ -155,7 +151,8 @@ class Norm : public Operator {
 
 class Linear : public Operator {
  public:
-  // y[rows, out] = x[rows, in] * W[out, in]^T + bias
+  // y[rows, out] = x[rows, in] * W[out, in]^T + bias. Rows are tokens; those of lm_head are the
+  // tokens whose logits are wanted.
   virtual void forward(ConstRows x, Rows y, Pass& pass) = 0;
 };
 
@@ -235,10 +232,12 @@ class KvCache : public Operator {
 // Of graft: what a factory works from. Valid during the call of the factory.
 class BuildContext {
  public:
+  virtual ~BuildContext() = default;
+
   // The Hugging Face name, such as "model.layers.3.self_attn": the prefix of the weights' names.
   virtual const std::string& module() const = 0;
   // The configuration values of the role: NormParams for a norm, AttentionParams or MlaParams for
-  // attention, ExpertsParams for moe. Registration::fits tells which a factory can expect.
+  // attention, ExpertsParams for moe. Registration::fits restricts which a factory receives.
   virtual const Params& params() const = 0;
   template <class P>
   const P& params_as() const {
@@ -275,7 +274,6 @@ class BuildContext {
  protected:
   virtual Operator* find_child(std::string_view name) const = 0;
   virtual std::unique_ptr<Operator> make_operator(std::string_view name) const = 0;
-  ~BuildContext() = default;
 };
 
 enum class Role : std::uint8_t {
@@ -304,11 +302,10 @@ struct Registration {
 // Of graft.
 class Registry {
  public:
+  virtual ~Registry() = default;
+
   // Throws Error when the name is taken or `make` is empty.
   virtual void add(Registration registration) = 0;
-
- protected:
-  ~Registry() = default;
 };
 
 // Differs when the types above were compiled otherwise: from other headers of the same version, or
