@@ -46,7 +46,7 @@ else()
 endif()
 
 # graft_cuda_library(): builds libgraft_cuda.so from every graft/**/*.cu and the sources in kernels/cuda and ops/cuda. The program
-# opens it at run time when a driver is installed; it is a plugin of libgraft.so and shares its types. Call after graft_library().
+# opens it at run time when a driver is installed; it shares the internal types of libgraft.so. Call after graft_library().
 function(graft_cuda_library)
   if(NOT GRAFT_CUDA_ENABLED)
     return()

@@ -1,7 +1,9 @@
 # One interface target carries the include path and the warnings to every module.
 add_library(graft_flags INTERFACE)
-configure_file(${CMAKE_SOURCE_DIR}/graft/base/version.h.in ${CMAKE_BINARY_DIR}/include/graft/base/version.h @ONLY)
-target_include_directories(graft_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/include)
+# include/ holds the public headers, which are installed; the generated version.h is one of them.
+configure_file(${CMAKE_SOURCE_DIR}/include/graft/version.h.in ${CMAKE_BINARY_DIR}/include/graft/version.h @ONLY)
+target_include_directories(graft_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include
+                                                 ${CMAKE_BINARY_DIR}/include)
 target_compile_options(
   graft_flags
   INTERFACE

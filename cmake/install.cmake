@@ -1,5 +1,5 @@
 # cmake --install build/release --prefix P installs the program, its libraries, rule files and the
-# headers for plugins. The program finds them relative to its own path, so P can be moved. Directory
+# public headers. The program finds them relative to its own path, so P can be moved. Directory
 # names are fixed instead of GNUInstallDirs: "$ORIGIN/../lib" must hold on every system.
 include(CMakePackageConfigHelpers)
 set(package_dir lib/cmake/graft)
@@ -12,16 +12,13 @@ endif()
 install(DIRECTORY rules/ DESTINATION share/graft/rules)
 install(DIRECTORY models/ DESTINATION share/graft/models)
 
-# All headers except those of the tests, the commands and the server.
+# The public headers; everything under graft/ is internal.
 install(
-  DIRECTORY graft
+  DIRECTORY include/graft
   DESTINATION include
   FILES_MATCHING
-  PATTERN "*.h"
-  PATTERN "graft/testing" EXCLUDE
-  PATTERN "graft/cli" EXCLUDE
-  PATTERN "graft/server" EXCLUDE)
-install(FILES ${CMAKE_BINARY_DIR}/include/graft/base/version.h DESTINATION include/graft/base)
+  PATTERN "*.h")
+install(FILES ${CMAKE_BINARY_DIR}/include/graft/version.h DESTINATION include/graft)
 
 install(EXPORT graft NAMESPACE graft:: FILE graftTargets.cmake DESTINATION ${package_dir})
 # Plugins work only with the version they were built for.

@@ -4,8 +4,8 @@ function(graft_library)
   get_property(modules GLOBAL PROPERTY graft_modules)
   get_property(libs GLOBAL PROPERTY graft_libs)
   list(TRANSFORM modules REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
-  # Libraries that the installed headers include; all others are private.
-  set(public_libs Threads::Threads nlohmann_json::nlohmann_json)
+  # Callbacks run on a thread of the library, so its users need threads; all other libraries are private.
+  set(public_libs Threads::Threads)
   list(REMOVE_ITEM libs ${public_libs})
 
   add_library(graft_library SHARED ${modules})
@@ -14,7 +14,7 @@ function(graft_library)
   target_compile_features(graft_library PUBLIC cxx_std_20)
   target_include_directories(
     graft_library
-    INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/include>
+    INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/include>
               $<INSTALL_INTERFACE:include>)
   # The soname has the major version only: a plugin built for another minor version still loads, so
   # that its version can be read and reported.

@@ -23,7 +23,7 @@ using api::LlmConfig;
 using api::Output;
 
 struct TokensAndLogprobs {
-  std::vector<engine::TokenId> tokens;
+  std::vector<api::TokenId> tokens;
   std::vector<float> logprobs;
 
   bool operator==(const TokensAndLogprobs&) const = default;
@@ -97,7 +97,7 @@ TEST(IdleEngine, ReleasesKvCacheMemory) {
   // 16 different prompts of 1,000 tokens.
   std::vector<api::Prompt> all;
   for (int i = 0; i < 16; ++i)
-    all.emplace_back(std::vector<engine::TokenId>(1000, 100 + i));
+    all.emplace_back(std::vector<api::TokenId>(1000, 100 + i));
   llm.generate({all.front()}, params);  // allocates the workspace
   const std::size_t before = resident_bytes();
   llm.generate(all, params);

@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/text/json.h"
-#include "graft/base/version.h"
 #include "graft/models/checkpoint.h"
 #include "graft/testing/golden.h"
+#include "graft/version.h"
 
 #include "tests/program.h"
 

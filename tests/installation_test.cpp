@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "graft/base/version.h"
 #include "graft/testing/golden.h"
 #include "graft/testing/shared_data.h"
+#include "graft/version.h"
 
 #include "tests/program.h"
 
@@ -157,6 +158,19 @@ std::string rules_with_factor(const TemporaryFolder& folder, const std::string& 
   text.replace(text.find(one), one.size(), "factor: " + factor + " ");
   std::ofstream(folder / "example/other.yaml") << text;
   return folder / "example/other.yaml";
+}
+
+TEST(Installation, HoldsThePublicHeadersOnly) {
+  const TemporaryFolder folder;
+  must_run({GRAFT_CMAKE, "--install", GRAFT_BUILD_DIR, "--prefix", folder / "prefix"});
+  std::set<std::string> headers;
+  for (const auto& entry : fs::recursive_directory_iterator(folder / "prefix/include")) {
+    if (!entry.is_directory())
+      headers.insert(entry.path().lexically_relative(folder / "prefix/include").string());
+  }
+  EXPECT_EQ(headers, (std::set<std::string>{"graft/error.h", "graft/llm.h", "graft/plugin.h",
+                                            "graft/plugin_params.h", "graft/sampling_params.h",
+                                            "graft/version.h"}));
 }
 
 TEST(Installation, BuildsAndRunsTheEmbedExample) {

@@ -22,7 +22,7 @@ namespace {
 
 Registry all_operators() {
   Registry registry = with_test_devices(1);
-  graft_plugin.add_operators(registry);  // examples/custom_operator, linked into this program
+  add_plugin(graft_plugin, registry);  // examples/custom_operator, linked into this program
   return registry;
 }
 

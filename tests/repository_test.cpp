@@ -103,10 +103,48 @@ TEST(Repository, LayerCheckReportsForbiddenIncludes) {
   EXPECT_TRUE(forbidden(layers, "high", text).empty());
 }
 
+// Includes of a public header that are neither of the standard library nor public headers.
+std::vector<std::string> not_public(const std::set<std::string>& headers, const std::string& text) {
+  static const std::regex include(R"re((?:^|\n)\s*#\s*include\s*([<"])([^>"]+)[>"])re");
+  static const std::regex standard(R"([a-z_]+)");
+  std::vector<std::string> found;
+  for (std::sregex_iterator it(text.begin(), text.end(), include), end; it != end; ++it) {
+    const std::string header = (*it)[2];
+    const bool is_allowed =
+        (*it)[1] == "<" ? std::regex_match(header, standard) : headers.contains(header);
+    if (!is_allowed) found.push_back(header);
+  }
+  return found;
+}
+
+// include/graft is what gets installed: plain types, nothing of the folders behind them.
+TEST(Repository, PublicHeadersIncludeOnlyStandardAndPublicHeaders) {
+  std::set<std::string> headers = {"graft/version.h"};  // generated
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "include")) {
+    if (entry.path().extension() == ".h")
+      headers.insert(entry.path().lexically_relative(kRoot / "include").string());
+  }
+  EXPECT_EQ(headers, (std::set<std::string>{"graft/error.h", "graft/llm.h", "graft/plugin.h",
+                                            "graft/plugin_params.h", "graft/sampling_params.h",
+                                            "graft/version.h"}));
+  for (const std::string& header : headers) {
+    for (const std::string& used : not_public(headers, read_text(kRoot / "include" / header)))
+      ADD_FAILURE() << "include/" << header << " may not include " << used;
+  }
+}
+
+TEST(Repository, PublicHeaderCheckReportsInternalIncludes) {
+  const std::string text =
+      "#include <cstdint>\n#include \"graft/llm.h\"\n#include <nlohmann/json.hpp>\n"
+      "# include \"graft/base/error.h\"\n#include <unistd.h>\n";
+  EXPECT_EQ(not_public({"graft/llm.h"}, text),
+            (std::vector<std::string>{"nlohmann/json.hpp", "graft/base/error.h", "unistd.h"}));
+}
+
 // Paths in documents must exist.
 TEST(Repository, DocumentsNameExistingPaths) {
   static const std::regex path(
-      R"(`((?:graft|rules|models|web|tests|bench|examples|docs|tools|cmake)/[A-Za-z0-9_./-]+)`)");
+      R"(`((?:graft|include|rules|models|web|tests|bench|examples|docs|tools|cmake)/[A-Za-z0-9_./-]+)`)");
   for (const char* document : {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/rules.md",
                                "docs/howto/custom_operator.md", "docs/howto/embed.md"}) {
     const std::string text = read_text(kRoot / document);

@@ -10,36 +10,34 @@
 #include <utility>
 #include <vector>
 
-#include <graft/ops/plugin.h>  // the plugin contract; includes the operator interfaces
+#include <graft/plugin.h>
 
 namespace {
 
-namespace ops = graft::ops;
+namespace plugin = graft::plugin;
 
-// 1. The operator. A role (norm, linear, attention, …) is an interface in graft/ops/operator.h;
-// graft creates one object for every module that a rule assigns to this class.
-class ScaledNorm final : public ops::Norm {
+// 1. The operator. A role (norm, linear, attention, …) is an interface in graft/plugin.h; graft
+// creates one object for every module that a rule assigns to this class.
+class ScaledNorm final : public plugin::Norm {
  public:
   // `module` is the Hugging Face name, such as "model.layers.3.input_layernorm": the prefix of its
   // weights. `params` holds the configuration values of a norm.
-  ScaledNorm(std::string module, const ops::NormParams& params, float factor)
+  ScaledNorm(std::string module, const plugin::NormParams& params, float factor)
       : module_(std::move(module)), params_(params), factor_(factor) {}
 
-  // Called once, before the first forward. decode() returns floats for every checkpoint format and
-  // type. expect_shape() throws an Error that names the weight.
-  void load(ops::WeightProvider& weights) override {
-    const ops::Weight weight = weights.get(module_ + ".weight");
-    weight.expect_shape(1, params_.size);
-    weight_ = weight.decode();
+  // Called once, before the first forward. read() returns floats for every checkpoint format and
+  // type, and throws an Error that names the weight when its shape is not [1, size].
+  void load(plugin::Weights& weights) override {
+    weight_ = weights.read(module_ + ".weight", 1, params_.size);
   }
 
   // Called for every forward pass. x and y: [tokens, size] f32. Rows are independent, so the
   // threads of the pass share them; the result of a row must not depend on the thread or the rest
   // of the batch.
-  void forward(graft::TensorView x, graft::TensorView y, ops::Pass& pass) override {
-    pass.pool.parallel_for(static_cast<std::size_t>(x.rows()), [&](std::size_t row) {
+  void forward(plugin::ConstRows x, plugin::Rows y, plugin::Pass& pass) override {
+    pass.threads().parallel_for(static_cast<std::size_t>(x.rows), [&](std::size_t row) {
       const auto r = static_cast<std::int64_t>(row);
-      norm_row(x.f32_row(r), y.f32_row(r));
+      norm_row(x.row(r), y.row(r));
     });
   }
 
@@ -57,25 +55,24 @@ class ScaledNorm final : public ops::Norm {
   }
 
   std::string module_;
-  ops::NormParams params_;
+  plugin::NormParams params_;
   float factor_;
   std::vector<float> weight_;  // [size]
 };
 
 // 2. The factory. `context` describes the module before weights are read. A missing kwarg defaults
 // to 1 here; a value that is not a number is an Error that names the kwarg.
-std::unique_ptr<ops::Operator> make_scaled_norm(const ops::BuildContext& context) {
+std::unique_ptr<plugin::Operator> make_scaled_norm(const plugin::BuildContext& context) {
   const double factor = context.double_kwarg("factor", 1);
-  return std::make_unique<ScaledNorm>(context.module, context.params_as<ops::NormParams>(),
+  return std::make_unique<ScaledNorm>(context.module(), context.params_as<plugin::NormParams>(),
                                       static_cast<float>(factor));
 }
 
 // 3. The registration. Rules select it with `class: example.scaled_norm`; use your own prefix to
 // avoid name clashes with other plugins. Kwargs that are not listed are rejected before loading.
-void add_operators(ops::Registry& registry) {
+void add_operators(plugin::Registry& registry) {
   registry.add({.name = "example.scaled_norm",
-                .role = ops::Role::Norm,
-                .device = graft::DeviceType::Cpu,
+                .role = plugin::Role::Norm,
                 .summary = "root mean square norm times a factor",
                 .kwargs = {"factor"},
                 .make = make_scaled_norm});
@@ -85,4 +82,4 @@ void add_operators(ops::Registry& registry) {
 
 // 4. The exported variable that graft looks up. It carries the version of the headers, which graft
 // compares before it calls add_operators.
-const graft::ops::Plugin graft_plugin = {.add_operators = add_operators};
+const plugin::Plugin graft_plugin = {.add_operators = add_operators};

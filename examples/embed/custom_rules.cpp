@@ -3,10 +3,7 @@
 #include <cstdio>
 #include <string>
 
-#include <graft/api/llm.h>
-#include <graft/base/error.h>
-
-namespace api = graft::api;
+#include <graft/llm.h>
 
 int main(int argc, char** argv) {
   if (argc != 4) {
@@ -14,12 +11,12 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    api::LlmConfig config;
+    graft::LlmConfig config;
     config.rules = argv[2];
     config.engine.max_model_len = 1024;
     config.engine.max_num_seqs = 4;
-    api::LLM llm(argv[1], config);
-    api::SamplingParams params;
+    graft::LLM llm(argv[1], config);
+    graft::SamplingParams params;
     params.temperature = 0;
     params.max_tokens = 48;
     std::printf("%s\n", llm.generate({std::string(argv[3])}, params)[0].samples[0].text.c_str());

@@ -5,10 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <graft/api/llm.h>
-#include <graft/base/error.h>
-
-namespace api = graft::api;
+#include <graft/llm.h>
 
 int main(int argc, char** argv) {
   if (argc < 3) {
@@ -16,13 +13,13 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    api::LLM llm(argv[1]);
-    api::SamplingParams params;
+    graft::LLM llm(argv[1]);
+    graft::SamplingParams params;
     params.temperature = 0;  // greedy
     params.max_tokens = 48;
-    const std::vector<api::Prompt> prompts(argv + 2, argv + argc);
-    for (const api::Output& output : llm.generate(prompts, params)) {
-      const api::Sample& sample = output.samples[0];
+    const std::vector<graft::Prompt> prompts(argv + 2, argv + argc);
+    for (const graft::Output& output : llm.generate(prompts, params)) {
+      const graft::Sample& sample = output.samples[0];
       std::printf("%s\n[%lld prompt tokens, %lld cached; %zu new tokens in %.2f s: %s]\n",
                   sample.text.c_str(), static_cast<long long>(output.num_prompt),
                   static_cast<long long>(output.num_cached), sample.tokens.size(),

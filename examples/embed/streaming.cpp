@@ -6,10 +6,7 @@
 #include <future>
 #include <string>
 
-#include <graft/api/llm.h>
-#include <graft/base/error.h>
-
-namespace api = graft::api;
+#include <graft/llm.h>
 
 int main(int argc, char** argv) {
   if (argc != 4) {
@@ -17,14 +14,14 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    api::LLM llm(argv[1]);
-    api::SamplingParams params;
+    graft::LLM llm(argv[1]);
+    graft::SamplingParams params;
     params.temperature = 0.8;
     params.seed = 1;
     params.max_tokens = 200;
     std::promise<std::string> ended;
     // Called on the engine thread for every text delta, and once with the finish reason.
-    const api::RequestId request = llm.submit(argv[2], params, [&](const api::Update& update) {
+    const graft::RequestId request = llm.submit(argv[2], params, [&](const graft::Update& update) {
       std::fputs(update.text.c_str(), stdout);
       std::fflush(stdout);
       if (update.finish) ended.set_value(std::string(to_string(update.finish->reason)));

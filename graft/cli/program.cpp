@@ -9,10 +9,10 @@
 #include <fmt/format.h>
 
 #include "graft/base/error.h"
-#include "graft/base/version.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/options/ktransformers_flags.h"
 #include "graft/cli/options/settings.h"
+#include "graft/version.h"
 
 namespace graft::cli {
 namespace {

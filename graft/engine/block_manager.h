@@ -15,11 +15,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "graft/tokenizer/tokenizer.h"
+#include "graft/llm.h"
 
 namespace graft::engine {
 
-using tokenizer::TokenId;
+using graft::BlockStats;
+using graft::TokenId;
 using BlockId = std::int32_t;
 
 // The blocks of one sequence, in order. Only BlockManager changes it.
@@ -37,12 +38,6 @@ BlockTable salted_table(std::uint64_t cache_salt);
 struct BlockCopy {
   BlockId from = 0;
   BlockId to = 0;
-};
-
-struct BlockStats {
-  std::int64_t num_blocks = 0;
-  std::int64_t num_used = 0;    // referenced by a sequence
-  std::int64_t num_cached = 0;  // free, still in the prefix cache
 };
 
 class BlockManager {

@@ -1,27 +1,15 @@
-// Engine configuration, with vLLM's option names.
+// Resolves the engine configuration for a model and a machine.
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <string>
+
+#include "graft/llm.h"
 
 namespace graft::engine {
 
-struct EngineConfig {
-  std::int64_t max_num_batched_tokens = 2048;  // token budget of one step, over all sequences
-  std::int64_t max_num_seqs = 128;             // running sequences
-  std::int64_t max_model_len = 0;        // prompt and output tokens; 0: the model's context length
-  std::int64_t kvcache_block_size = 0;   // tokens; 0: the kv_cache rule's value (default 16)
-  std::int64_t num_kvcache_blocks = -1;  // -1: as many as fit into memory
-  double gpu_memory_utilization = 0.9;   // fraction of the free memory that the KV cache may use
-  std::int64_t chunk_prefill_size = 0;   // max prompt tokens of a sequence per step; 0: the budget
-  std::int64_t tensor_parallel_size = 1;
-  bool enforce_eager = false;  // disables CUDA graphs; no effect on the CPU
-  bool enable_prefix_caching = true;
-  // Idle seconds after which the KV cache's memory, including the prefix cache, is released to the
-  // system. Negative: never.
-  double idle_release_seconds = 300;
-};
+using graft::EngineConfig;
 
 // Facts about the model and the machine that resolve() needs.
 struct EngineLimits {

@@ -1,6 +1,6 @@
 #include "graft/engine/sequence.h"
 
-namespace graft::engine {
+namespace graft {
 
 std::string_view to_string(FinishReason reason) {
   switch (reason) {
@@ -16,4 +16,4 @@ std::string_view to_string(FinishReason reason) {
   return "";
 }
 
-}  // namespace graft::engine
+}  // namespace graft

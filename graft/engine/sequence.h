@@ -8,47 +8,22 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "graft/engine/block_manager.h"
 #include "graft/engine/sampling_params.h"
+#include "graft/llm.h"
 #include "graft/tokenizer/detokenizer.h"
 
 namespace graft::engine {
 
-using RequestId = std::uint64_t;
+using graft::Finish;
+using graft::FinishReason;
+using graft::RequestId;
+using graft::SequenceId;
+using graft::TokenLogprobs;
 using Clock = std::chrono::steady_clock;
-
-// Sample `sample` of a request, 0 to n - 1.
-struct SequenceId {
-  RequestId request = 0;
-  std::int64_t sample = 0;
-
-  auto operator<=>(const SequenceId&) const = default;
-};
-
-enum class FinishReason : std::uint8_t {
-  Stop,    // an EOS token, a stop token or a stop string
-  Length,  // max_tokens, max_model_len, or the KV cache is full
-  Abort,
-  Error,
-};
-std::string_view to_string(FinishReason reason);
-
-struct Finish {
-  FinishReason reason = FinishReason::Stop;
-  std::string message = {};                   // details, where the reason alone is not enough
-  std::optional<TokenId> stop_token = {};     // the EOS or stop token that was sampled
-  std::optional<std::string> stop_text = {};  // the stop string that was matched
-};
-
-// Natural logarithms of the model's own probabilities, before any sampling parameter is applied.
-struct TokenLogprobs {
-  TokenId token = 0;
-  float logprob = 0;
-  std::vector<std::pair<TokenId, float>> top = {};  // the most likely tokens, descending
-};
 
 enum class SequenceState : std::uint8_t { Waiting, Running, Finished };
 

@@ -10,8 +10,8 @@
 
 #include "graft/base/error.h"
 #include "graft/base/system/mapped_file.h"
-#include "graft/base/version.h"
 #include "graft/engine/params_json.h"
+#include "graft/version.h"
 
 namespace graft::engine {
 namespace {

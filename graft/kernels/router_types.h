@@ -1,17 +1,12 @@
-// How an MoE router scores and selects experts.
+// How an MoE router scores and selects experts, as the kernels name it.
 
 #pragma once
 
-#include <cstdint>
+#include "graft/plugin_params.h"
 
 namespace graft::kernels {
 
-// From logits to the scores of the experts.
-enum class RouterScoring : std::uint8_t { Softmax, Sigmoid };
-
-// Greedy: the best experts. GroupLimitedGreedy: the best of the best groups, a group counting as
-// much as its best expert. NoauxTc: the same with a correction bias for the selection, a group
-// counting as much as its two best.
-enum class RouterMethod : std::uint8_t { Greedy, GroupLimitedGreedy, NoauxTc };
+using RouterScoring = plugin::RouterParams::Scoring;
+using RouterMethod = plugin::RouterParams::Method;
 
 }  // namespace graft::kernels

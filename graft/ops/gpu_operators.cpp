@@ -1,10 +1,23 @@
 #include "graft/ops/gpu_operators.h"
 
 #include "graft/base/error.h"
-#include "graft/ops/plugin.h"
+#include "graft/ops/device_library.h"
+#include "graft/ops/shared_library.h"
 #include "graft/tensor/gpus.h"
 
 namespace graft::ops {
+namespace {
+
+void load_device_library(const std::filesystem::path& path, Registry& registry) {
+  SharedLibrary library(path);
+  const auto* exported = static_cast<const DeviceLibrary*>(library.find("graft_device_library"));
+  if (exported == nullptr) fail(path.string(), ": exports no graft_device_library");
+  library.expect_build(exported->version, exported->layout, internal_layout());
+  library.keep_open();
+  library.call([&] { exported->add_operators(registry); });
+}
+
+}  // namespace
 
 Registry operators_for(int num_gpus) {
   Registry registry = builtin_operators();
@@ -12,7 +25,7 @@ Registry operators_for(int num_gpus) {
   const std::filesystem::path library = gpu_library();
   if (library.empty())
     fail("GPUs need libgraft_cuda.so, which was not found in the folder of libgraft.so");
-  load_plugin(library, registry);
+  load_device_library(library, registry);
   return registry;
 }
 

@@ -5,42 +5,40 @@
 #include <string>
 #include <utility>
 
-#include "graft/base/error.h"
-#include "graft/ops/plugin.h"
+#include "graft/plugin.h"
 
 namespace {
 
-namespace ops = graft::ops;
+namespace plugin = graft::plugin;
 
-class BreakingNorm final : public ops::Norm {
+class BreakingNorm final : public plugin::Norm {
  public:
-  BreakingNorm(std::unique_ptr<ops::Operator> norm, std::string file)
-      : owned_(std::move(norm)), norm_(dynamic_cast<ops::Norm&>(*owned_)), file_(std::move(file)) {}
+  BreakingNorm(std::unique_ptr<plugin::Norm> norm, std::string file)
+      : norm_(std::move(norm)), file_(std::move(file)) {}
 
-  void load(ops::WeightProvider& weights) override { owned_->load(weights); }
-  void unload() override { owned_->unload(); }
-  void forward(graft::TensorView x, graft::TensorView y, ops::Pass& pass) override {
-    if (std::filesystem::exists(file_)) graft::fail("the device is broken for a test");
-    norm_.forward(x, y, pass);
+  void load(plugin::Weights& weights) override { norm_->load(weights); }
+  void unload() override { norm_->unload(); }
+  void forward(plugin::ConstRows x, plugin::Rows y, plugin::Pass& pass) override {
+    if (std::filesystem::exists(file_)) throw graft::Error("the device is broken for a test");
+    norm_->forward(x, y, pass);
   }
 
  private:
-  std::unique_ptr<ops::Operator> owned_;
-  ops::Norm& norm_;
+  std::unique_ptr<plugin::Norm> norm_;
   std::string file_;
 };
 
-void add_operators(ops::Registry& registry) {
-  const auto make = registry.find("cpu.rms_norm")->make;
-  registry.add({.name = "breaks.norm",
-                .role = ops::Role::Norm,
-                .kwargs = {"while"},
-                .make = [make](const ops::BuildContext& context) -> std::unique_ptr<ops::Operator> {
-                  return std::make_unique<BreakingNorm>(make(context),
-                                                        context.text_kwarg("while", ""));
-                }});
+void add_operators(plugin::Registry& registry) {
+  registry.add(
+      {.name = "breaks.norm",
+       .role = plugin::Role::Norm,
+       .kwargs = {"while"},
+       .make = [](const plugin::BuildContext& context) -> std::unique_ptr<plugin::Operator> {
+         return std::make_unique<BreakingNorm>(context.make<plugin::Norm>("cpu.rms_norm"),
+                                               context.text_kwarg("while", ""));
+       }});
 }
 
 }  // namespace
 
-const graft::ops::Plugin graft_plugin = {.add_operators = add_operators};
+const graft::plugin::Plugin graft_plugin = {.add_operators = add_operators};

@@ -1,13 +1,13 @@
 // A plugin that registers an operator without a factory.
 
-#include "graft/ops/plugin.h"
+#include "graft/plugin.h"
 
 namespace {
 
-void add_operators(graft::ops::Registry& registry) {
-  registry.add({.name = "empty.norm", .role = graft::ops::Role::Norm});
+void add_operators(graft::plugin::Registry& registry) {
+  registry.add({.name = "empty.norm", .role = graft::plugin::Role::Norm});
 }
 
 }  // namespace
 
-const graft::ops::Plugin graft_plugin = {.add_operators = add_operators};
+const graft::plugin::Plugin graft_plugin = {.add_operators = add_operators};

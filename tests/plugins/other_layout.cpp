@@ -2,14 +2,14 @@
 
 #include <cstdlib>
 
-#include "graft/ops/plugin.h"
+#include "graft/plugin.h"
 
 namespace {
 
-void never(graft::ops::Registry& /*registry*/) {
+void never(graft::plugin::Registry& /*registry*/) {
   std::abort();
 }
 
 }  // namespace
 
-const graft::ops::Plugin graft_plugin = {.layout = 7, .add_operators = never};
+const graft::plugin::Plugin graft_plugin = {.layout = 7, .add_operators = never};

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "graft/base/text/units.h"
-#include "graft/base/version.h"
 #include "graft/cli/bench/spread.h"
+#include "graft/version.h"
 
 namespace graft::cli {
 namespace {

@@ -9,7 +9,6 @@
 #include "graft/api/chat_format.h"
 #include "graft/base/error.h"
 #include "graft/base/text/units.h"
-#include "graft/base/version.h"
 #include "graft/cli/chat/input.h"
 #include "graft/cli/chat/session.h"
 #include "graft/cli/chat/slash_commands.h"
@@ -19,6 +18,7 @@
 #include "graft/cli/options/settings.h"
 #include "graft/cli/terminal.h"
 #include "graft/plan/report.h"
+#include "graft/version.h"
 
 namespace graft::cli {
 namespace {

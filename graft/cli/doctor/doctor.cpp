@@ -10,11 +10,11 @@
 
 #include <fmt/format.h>
 
-#include "graft/base/version.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/doctor/doctor_checks.h"
 #include "graft/cli/doctor/doctor_facts.h"
 #include "graft/cli/terminal.h"
+#include "graft/version.h"
 
 namespace graft::cli {
 namespace {

@@ -68,7 +68,7 @@ api::LlmConfig ModelOptions::config() const {
   config.device = device;
   config.plugins = plugins.paths();
   config.num_threads = threads;
-  if (!cpu_list.empty()) config.processors = parse_processors(cpu_list);
+  if (!cpu_list.empty()) config.cpus = parse_processors(cpu_list);
   if (!memory.empty()) config.memory = parse_bytes(memory);
   config.repack = !no_repack;
   config.repack_cache = repack_cache;

@@ -1,8 +1,8 @@
 #include "graft/ops/cuda/cuda_context.h"
 #include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/operators.h"
+#include "graft/ops/device_library.h"
 #include "graft/ops/modules/modules.h"
-#include "graft/ops/plugin.h"
 
 namespace graft::ops::cuda {
 namespace {
@@ -99,4 +99,5 @@ void register_cuda(Registry& registry) {
 
 }  // namespace graft::ops::cuda
 
-const graft::ops::Plugin graft_plugin = {.add_operators = graft::ops::cuda::register_cuda};
+const graft::ops::DeviceLibrary graft_device_library = {.add_operators =
+                                                            graft::ops::cuda::register_cuda};

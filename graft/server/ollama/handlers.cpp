@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "graft/base/error.h"
-#include "graft/base/version.h"
 #include "graft/server/fields.h"
 #include "graft/server/generation/embedding.h"
 #include "graft/server/generation/prompts.h"
@@ -14,6 +13,7 @@
 #include "graft/server/ollama/models.h"
 #include "graft/server/ollama/response.h"
 #include "graft/server/time_text.h"
+#include "graft/version.h"
 
 namespace graft::server::ollama {
 namespace {

@@ -9,7 +9,7 @@
 
 namespace graft::kernels::cuda {
 
-// See RopeParams in graft/ops/params.h for the meaning.
+// See RopeParams in graft/plugin_params.h for the meaning.
 struct Rotation {
   std::int64_t rotary_dim = 0;
   const float* inv_freq = nullptr;  // [rotary_dim / 2]

@@ -1,0 +1,44 @@
+// A shared library with operators, opened at run time: a plugin, or the library of a device. It
+// exports one variable, whose version is compared before any of its functions is called.
+
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+
+namespace graft::ops {
+
+// Closes the library unless keep_open() was called.
+class SharedLibrary {
+ public:
+  // Throws Error that names the file: missing, or not a library. Resolves functions lazily:
+  // functions that this version of graft does not have must not prevent reading the version that
+  // the library was built for.
+  explicit SharedLibrary(std::filesystem::path path);
+  SharedLibrary(const SharedLibrary&) = delete;
+  SharedLibrary& operator=(const SharedLibrary&) = delete;
+  ~SharedLibrary();
+
+  const void* find(const char* symbol) const;  // null: not exported
+
+  // Throws Error when the library was built for another version, or with types of another layout.
+  void expect_build(const char* version, std::uint32_t layout, std::uint32_t our_layout) const;
+
+  // Resolves every function now, so that none is found missing in the middle of a pass. From here
+  // on the library is never closed: operators, their types and even the texts in them are code and
+  // data of the library, and nothing here knows when the last of them is destroyed.
+  void keep_open();
+
+  // Calls `add` and rethrows what it throws as an Error that names the file.
+  void call(const std::function<void()>& add) const;
+
+ private:
+  void* open(int mode) const;
+
+  std::filesystem::path path_;
+  void* handle_;
+  bool stays_open_ = false;
+};
+
+}  // namespace graft::ops

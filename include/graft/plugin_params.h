@@ -1,0 +1,115 @@
+// The configuration values of a module, by role, free of any checkpoint format.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace graft::plugin {
+
+struct NoParams {};
+
+struct EmbeddingParams {
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+};
+
+struct NormParams {
+  std::int64_t size = 0;
+  double eps = 1e-6;
+};
+
+struct LinearParams {
+  std::int64_t in_features = 0;
+  std::int64_t out_features = 0;
+  bool bias = false;
+};
+
+// Rotary embedding: the angle of pair i at position p is p * inv_freq[i]; rotated values are
+// multiplied by `magnitude` (YaRN). Dynamic NTK recomputes inv_freq from the context length.
+struct RopeParams {
+  std::int64_t rotary_dim = 0;
+  bool interleaved = false;     // pairs (2i, 2i + 1), else (i, i + rotary_dim / 2)
+  std::vector<float> inv_freq;  // [rotary_dim / 2]
+  float magnitude = 1.0F;
+  bool dynamic = false;  // dynamic NTK: the three numbers below
+  double theta = 10000.0;
+  double factor = 1.0;
+  std::int64_t max_position_embeddings = 0;
+};
+
+// Grouped-query attention.
+struct AttentionParams {
+  std::int64_t num_heads = 0;
+  std::int64_t num_key_value_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t sliding_window = 0;  // 0: none; else a token sees this many, itself included
+  float scale = 1.0F;               // of the scores
+  bool qk_norm = false;
+};
+
+// Multi-head latent attention.
+struct MlaParams {
+  std::int64_t num_heads = 0;
+  std::int64_t q_lora_rank = 0;  // 0: q_proj is one matrix
+  std::int64_t kv_lora_rank = 0;
+  std::int64_t qk_nope_head_dim = 0;
+  std::int64_t qk_rope_head_dim = 0;
+  std::int64_t v_head_dim = 0;
+  float scale = 1.0F;
+};
+
+// One row per token and layer: `key_size` values, then `value_size` (0 for MLA, whose values are
+// the leading part of the keys).
+struct KvCacheParams {
+  std::int64_t key_size = 0;
+  std::int64_t value_size = 0;
+  std::int64_t head_size = 0;  // what is read begins and ends at multiples of it; 0: whole rows
+};
+
+struct MlpParams {
+  std::int64_t hidden_size = 0;
+  std::int64_t intermediate_size = 0;
+};
+
+struct RouterParams {
+  // From logits to the scores of the experts.
+  enum class Scoring : std::uint8_t { Softmax, Sigmoid };
+  // Greedy: the top-k experts. GroupLimitedGreedy: the top-k of the best groups; the score of a
+  // group is its max. NoauxTc: the same on scores plus a correction bias; the score of a group is
+  // the sum of its two largest.
+  enum class Method : std::uint8_t { Greedy, GroupLimitedGreedy, NoauxTc };
+
+  std::int64_t hidden_size = 0;
+  std::int64_t num_experts = 0;
+  std::int64_t top_k = 0;
+  Scoring scoring = Scoring::Softmax;
+  Method method = Method::Greedy;
+  std::int64_t num_groups = 1;
+  std::int64_t top_k_groups = 1;
+  bool normalize = false;
+  float scaling_factor = 1.0F;
+};
+
+struct ExpertsParams {
+  std::int64_t num_experts = 0;
+  std::int64_t top_k = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t intermediate_size = 0;
+};
+
+using Params = std::variant<NoParams,
+                            EmbeddingParams,
+                            NormParams,
+                            LinearParams,
+                            RopeParams,
+                            AttentionParams,
+                            MlaParams,
+                            KvCacheParams,
+                            MlpParams,
+                            RouterParams,
+                            ExpertsParams>;
+
+}  // namespace graft::plugin

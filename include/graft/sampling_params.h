@@ -1,0 +1,51 @@
+// How the next token is sampled and when a sequence stops. Names and meanings are vLLM's.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace graft {
+
+using TokenId = std::int32_t;
+
+// Below this temperature sampling is greedy.
+inline constexpr double kGreedyTemperature = 1e-5;
+
+struct SamplingParams {
+  std::int64_t n = 1;  // samples per prompt; sample i uses seed + i
+
+  double temperature = 1.0;
+  std::int64_t top_k = 0;  // 0 and -1: off
+  double top_p = 1.0;
+  double min_p = 0.0;
+  double typical_p = 1.0;
+  double repetition_penalty = 1.0;  // over prompt and output
+  double presence_penalty = 0.0;    // over the output
+  double frequency_penalty = 0.0;   // over the output
+  std::optional<std::uint64_t> seed = {};
+
+  std::vector<std::pair<TokenId, float>> logit_bias = {};  // clamped to +-100
+  std::vector<TokenId> allowed_token_ids = {};             // empty: all
+  // Token sequences that must not appear: the last token of each is masked after the others.
+  std::vector<std::vector<TokenId>> bad_words = {};
+
+  std::optional<std::int64_t> max_tokens = {};  // unset: up to max_model_len
+  std::int64_t min_tokens = 0;  // EOS, stop tokens and stop strings are ignored before
+  bool ignore_eos = false;
+  std::vector<TokenId> stop_token_ids = {};
+  std::vector<std::string> stop = {};
+  bool include_stop_str_in_output = false;
+  bool skip_special_tokens = true;
+
+  std::optional<std::int64_t> logprobs = {};         // top alternatives; 0: the sampled token only
+  std::optional<std::int64_t> prompt_logprobs = {};  // the same for the prompt's tokens
+
+  bool operator==(const SamplingParams&) const = default;
+  bool is_greedy() const { return temperature < kGreedyTemperature; }
+};
+
+}  // namespace graft

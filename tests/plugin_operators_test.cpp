@@ -1,0 +1,263 @@
+// Operators written against graft/plugin.h, compared with the reference: built-in operators of
+// every role behind the interfaces of plugins, and an attention and an MLP that call their
+// children.
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "graft/ops/plugin.h"
+#include "graft/plugin.h"
+#include "graft/testing/parity/parity.h"
+
+namespace graft::ops::testing {
+namespace {
+
+using plugin::ConstRows;
+using plugin::Rows;
+
+using PluginOperator = std::unique_ptr<plugin::Operator>;
+
+// y = down(silu(gate(x)) * up(x))
+class PluginMlp final : public plugin::Mlp {
+ public:
+  explicit PluginMlp(const plugin::BuildContext& context)
+      : inner_size_(context.params_as<plugin::MlpParams>().intermediate_size),
+        gate_proj_(context.child<plugin::Linear>("gate_proj")),
+        up_proj_(context.child<plugin::Linear>("up_proj")),
+        down_proj_(context.child<plugin::Linear>("down_proj")) {}
+
+  void forward(ConstRows x, Rows y, plugin::Pass& pass) override {
+    const Rows gate = pass.scratch(x.rows, inner_size_);
+    const Rows up = pass.scratch(x.rows, inner_size_);
+    gate_proj_->forward(x, gate, pass);
+    up_proj_->forward(x, up, pass);
+    pass.threads().parallel_for(static_cast<std::size_t>(x.rows), [&](std::size_t row) {
+      float* inner = gate.row(static_cast<std::int64_t>(row));
+      const float* factors = up.row(static_cast<std::int64_t>(row));
+      for (std::int64_t i = 0; i < inner_size_; ++i)
+        inner[i] = inner[i] / (1 + std::exp(-inner[i])) * factors[i];
+    });
+    down_proj_->forward(gate, y, pass);
+  }
+
+ private:
+  std::int64_t inner_size_;
+  plugin::Linear* gate_proj_;
+  plugin::Linear* up_proj_;
+  plugin::Linear* down_proj_;
+};
+
+class PluginAttention final : public plugin::Attention {
+ public:
+  explicit PluginAttention(const plugin::BuildContext& context)
+      : params_(context.params_as<plugin::AttentionParams>()),
+        q_proj_(context.child<plugin::Linear>("q_proj")),
+        k_proj_(context.child<plugin::Linear>("k_proj")),
+        v_proj_(context.child<plugin::Linear>("v_proj")),
+        o_proj_(context.child<plugin::Linear>("o_proj")),
+        q_norm_(context.child<plugin::Norm>("q_norm")),
+        k_norm_(context.child<plugin::Norm>("k_norm")),
+        rotary_emb_(context.child<plugin::Rope>("rotary_emb")),
+        kv_cache_(context.child<plugin::KvCache>("kv_cache")) {}
+
+  void forward(ConstRows x, Rows y, plugin::Pass& pass) override {
+    const Rows q = project(x, *q_proj_, params_.num_heads, pass);
+    const Rows k = project(x, *k_proj_, params_.num_key_value_heads, pass);
+    const Rows v = project(x, *v_proj_, params_.num_key_value_heads, pass);
+    norm_and_rotate(q, q_norm_, params_.num_heads, pass);
+    norm_and_rotate(k, k_norm_, params_.num_key_value_heads, pass);
+    kv_cache_->write(k, v, pass);
+
+    const Rows heads = pass.scratch(x.rows, q.cols);
+    const auto num_kv_heads = static_cast<std::size_t>(params_.num_key_value_heads);
+    pass.threads().parallel_for(pass.sequences().size() * num_kv_heads, [&](std::size_t /*worker*/,
+                                                                            std::size_t item) {
+      attend(item / num_kv_heads, static_cast<std::int64_t>(item % num_kv_heads), q, heads, pass);
+    });
+    o_proj_->forward(heads, y, pass);
+  }
+
+ private:
+  Rows project(ConstRows x, plugin::Linear& linear, std::int64_t num_heads, plugin::Pass& pass) {
+    const Rows y = pass.scratch(x.rows, num_heads * params_.head_dim);
+    linear.forward(x, y, pass);
+    return y;
+  }
+
+  void norm_and_rotate(Rows x, plugin::Norm* norm, std::int64_t num_heads, plugin::Pass& pass) {
+    const Rows heads = {.data = x.data, .rows = x.rows * num_heads, .cols = params_.head_dim};
+    if (norm != nullptr) norm->forward(heads, heads, pass);
+    if (rotary_emb_ == nullptr) return;
+    rotary_emb_->forward(x, {.num_heads = num_heads, .head_dim = params_.head_dim}, pass);
+  }
+
+  // The query heads of one key and value head, for all tokens of one sequence.
+  void attend(std::size_t sequence,
+              std::int64_t kv_head,
+              Rows q,
+              Rows out,
+              const plugin::Pass& pass) const {
+    const plugin::Sequence& tokens = pass.sequences()[sequence];
+    const std::int64_t dim = params_.head_dim;
+    const plugin::KvCache::Part part = {
+        .begin = 0, .end = tokens.context_len, .first_col = kv_head * dim, .num_cols = dim};
+    std::vector<float> keys(static_cast<std::size_t>(tokens.context_len * dim));
+    std::vector<float> values(keys.size());
+    kv_cache_->read_keys(sequence, part, keys.data(), pass);
+    kv_cache_->read_values(sequence, part, values.data(), pass);
+    const std::int64_t group = params_.num_heads / params_.num_key_value_heads;
+    for (std::int64_t i = 0; i < tokens.num_tokens; ++i) {
+      const std::int64_t position = tokens.context_len - tokens.num_tokens + i;
+      for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+        const std::int64_t row = tokens.first_row + i;
+        attend_one(q.row(row) + head * dim, keys, values, position, out.row(row) + head * dim);
+      }
+    }
+  }
+
+  void attend_one(const float* query,
+                  std::span<const float> keys,
+                  std::span<const float> values,
+                  std::int64_t position,
+                  float* out) const {
+    const std::int64_t window = params_.sliding_window;
+    const std::int64_t first = window == 0 ? 0 : std::max<std::int64_t>(0, position + 1 - window);
+    const auto dim = static_cast<std::size_t>(params_.head_dim);
+    std::vector<double> scores;
+    for (auto p = static_cast<std::size_t>(first); p <= static_cast<std::size_t>(position); ++p) {
+      double score = 0;
+      for (std::size_t i = 0; i < dim; ++i)
+        score += double{query[i]} * double{keys[p * dim + i]};
+      scores.push_back(score * double{params_.scale});
+    }
+    const double max = std::ranges::max(scores);
+    std::vector<double> sums(dim);
+    double total = 0;
+    for (std::size_t s = 0; s < scores.size(); ++s) {
+      const double weight = std::exp(scores[s] - max);
+      total += weight;
+      const float* value = &values[(static_cast<std::size_t>(first) + s) * dim];
+      for (std::size_t i = 0; i < dim; ++i)
+        sums[i] += weight * double{value[i]};
+    }
+    for (std::size_t i = 0; i < dim; ++i)
+      out[i] = static_cast<float>(sums[i] / total);
+  }
+
+  plugin::AttentionParams params_;
+  plugin::Linear* q_proj_;
+  plugin::Linear* k_proj_;
+  plugin::Linear* v_proj_;
+  plugin::Linear* o_proj_;
+  plugin::Norm* q_norm_;      // null: none
+  plugin::Norm* k_norm_;      // null: none
+  plugin::Rope* rotary_emb_;  // null: none
+  plugin::KvCache* kv_cache_;
+};
+
+template <class P>
+bool has(const plugin::Params& params) {
+  return std::holds_alternative<P>(params);
+}
+
+// The built-in operator of the role, seen and called through the interfaces of plugins.
+template <class Op>
+auto wraps(std::string name) {
+  return [name = std::move(name)](const plugin::BuildContext& context) -> PluginOperator {
+    return context.make<Op>(name);
+  };
+}
+
+template <class Op>
+PluginOperator make(const plugin::BuildContext& context) {
+  return std::make_unique<Op>(context);
+}
+
+void add_operators(plugin::Registry& registry) {
+  using plugin::Role;
+  const auto add = [&](const char* name, Role role, const auto& make_one, const auto& fits) {
+    registry.add({.name = name, .role = role, .fits = fits, .make = make_one});
+  };
+  const auto any = [](const plugin::Params& /*params*/) { return true; };
+  add("test.embedding", Role::Embedding, wraps<plugin::Embedding>("cpu.embedding"), any);
+  add("test.norm", Role::Norm, wraps<plugin::Norm>("cpu.rms_norm"), any);
+  add("test.linear", Role::Linear, wraps<plugin::Linear>("cpu.linear"), any);
+  add("test.rope", Role::Rope, wraps<plugin::Rope>("cpu.rope"), any);
+  add("test.mla", Role::Attention, wraps<plugin::Attention>("cpu.mla"), has<plugin::MlaParams>);
+  add("test.moe", Role::Moe, wraps<plugin::Mlp>("cpu.moe"), any);
+  add("test.router", Role::Router, wraps<plugin::Router>("cpu.router"), any);
+  add("test.experts", Role::Experts, wraps<plugin::Experts>("cpu.experts"), any);
+  add("test.mlp", Role::Mlp, make<PluginMlp>, any);
+  add("test.attention", Role::Attention, make<PluginAttention>, has<plugin::AttentionParams>);
+}
+
+TEST(PluginOperators, EqualTheReference) {
+  Registry registry = builtin_operators();
+  const std::size_t num_builtin = registry.all().size();
+  add_plugin({.add_operators = add_operators}, registry);
+  const std::vector<const OperatorInfo*> all = registry.all();
+  ASSERT_EQ(all.size(), num_builtin + 10);
+  for (std::size_t i = num_builtin; i < all.size(); ++i) {
+    EXPECT_FALSE(all[i]->is_native) << all[i]->name;
+    const ParityReport report = check_operator(registry, *all[i]);
+    EXPECT_TRUE(report.by_operator.contains(all[i]->name)) << "no case fits " << all[i]->name;
+    for (const std::string& finding : report.findings)
+      ADD_FAILURE() << finding;
+  }
+}
+
+// The error of building the module "model.norm" with an operator of a plugin.
+std::string build_error(void (*add)(plugin::Registry&)) {
+  Registry registry = builtin_operators();
+  add_plugin({.add_operators = add}, registry);
+  const Params params = NormParams{.size = 8};
+  BuildContext context;
+  context.module = "model.norm";
+  context.params = &params;
+  try {
+    registry.all().back()->make(context);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(PluginOperators, WrongOperatorsAreRefused) {
+  EXPECT_EQ(build_error([](plugin::Registry& registry) {
+              registry.add({.name = "test.nothing",
+                            .role = plugin::Role::Norm,
+                            .make = [](const auto&) -> PluginOperator { return nullptr; }});
+            }),
+            "model.norm: test.nothing made no operator of role norm");
+  EXPECT_EQ(build_error([](plugin::Registry& registry) {
+              registry.add({.name = "test.wraps",
+                            .role = plugin::Role::Norm,
+                            .make = wraps<plugin::Norm>("cpu.linear")});
+            }),
+            "model.norm: no operator 'cpu.linear' to wrap");
+}
+
+TEST(PluginOperators, ChildrenThatAreMissingAreNull) {
+  EXPECT_EQ(build_error([](plugin::Registry& registry) {
+              registry.add({.name = "test.child",
+                            .role = plugin::Role::Norm,
+                            .make = [](const plugin::BuildContext& context) -> PluginOperator {
+                              EXPECT_EQ(context.child<plugin::Norm>("q_norm"), nullptr);
+                              return context.make<plugin::Norm>("cpu.rms_norm");
+                            }});
+            }),
+            "");
+}
+
+}  // namespace
+}  // namespace graft::ops::testing
