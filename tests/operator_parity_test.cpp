@@ -45,7 +45,8 @@ std::string test_name(const ::testing::TestParamInfo<Role>& info) {
 INSTANTIATE_TEST_SUITE_P(Roles, OperatorParity, ::testing::ValuesIn(parity_roles()), test_name);
 
 TEST(OperatorParityTest, CoversTheRoleOfEveryOperator) {
-  for (const OperatorInfo* op : all_operators().all())
+  const Registry registry = all_operators();
+  for (const OperatorInfo* op : registry.all())
     EXPECT_NE(std::ranges::find(parity_roles(), op->role), parity_roles().end()) << op->name;
 }
 
