@@ -59,7 +59,7 @@ std::vector<double> compare(const std::filesystem::path& file,
                             const graft::perf::MachineFigures& machine) {
   graft::models::OpenModel open(file);
   graft::models::Model& model = open.model();
-  const graft::perf::Load load = {
+  const graft::perf::Workload load = {
       .context = kPromptTokens + kNewTokens / 2, .parallel = 1, .prefill_tokens = kPromptTokens};
   const graft::perf::Estimate estimate = graft::perf::estimate(open.plan(), machine, load);
 
@@ -73,10 +73,10 @@ std::vector<double> compare(const std::filesystem::path& file,
   const double prefill = run(1);
   const double decode = run(1 + kNewTokens) - prefill;
   const Row prefill_row{estimate.prefill.tokens_per_s, kPromptTokens / prefill};
-  const Row decode_row{estimate.generate.tokens_per_s, kNewTokens / decode};
+  const Row decode_row{estimate.decode.tokens_per_s, kNewTokens / decode};
   std::printf("%s\n", file.filename().c_str());
   print("prefill", prefill_row, estimate.prefill.limit);
-  print("decode", decode_row, estimate.generate.limit);
+  print("decode", decode_row, estimate.decode.limit);
   return {prefill_row.ratio(), decode_row.ratio()};
 }
 

@@ -1,10 +1,9 @@
-# graft_module(<folder> [DEPS <folder>...] [LIBS <target>...] [LARGE_HEADERS <header>...]) builds the library graft::<folder>
+# graft_module(<folder> [DEPS <folder>...] [LIBS <target>...]) builds the library graft::<folder>
 # from the sources under graft/<folder>, and the program graft_<folder>_test from its *_test.cpp.
 # LIBS are external libraries. DEPS are the only graft folders it may include (checked by tests/repository_test.cpp).
-# LARGE_HEADERS dominate the compile time: debug builds precompile them and do not optimize the module.
 
 function(graft_module name)
-  cmake_parse_arguments(arg "" "" "DEPS;LIBS;LARGE_HEADERS" ${ARGN})
+  cmake_parse_arguments(arg "" "" "DEPS;LIBS" ${ARGN})
   set(dir ${CMAKE_SOURCE_DIR}/graft/${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${dir}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/(kernels|ops)/cuda/")  # part of libgraft_cuda.so: see cuda.cmake
@@ -25,10 +24,7 @@ function(graft_module name)
   endif()
   add_library(graft::${name} ALIAS graft_${name})
   target_link_libraries(graft_${name} ${scope} graft_flags ${arg_DEPS} ${arg_LIBS})
-  if(arg_LARGE_HEADERS)
-    target_compile_options(graft_${name} PRIVATE $<$<CONFIG:Debug>:-O0>)
-    graft_precompile(graft_${name} graft_${name} ${arg_LARGE_HEADERS})
-  elseif(sources)
+  if(sources)
     graft_precompile(graft_${name} graft_base)
   endif()
   set_property(GLOBAL APPEND PROPERTY graft_libs ${arg_LIBS})

@@ -51,7 +51,7 @@ std::vector<api::Prompt> prompts(int count) {
 TEST(BatchInvariance, QuantizedOutputEqualsEachRequestAlone) {
   GRAFT_SKIP_UNDER_SANITIZERS();
   const auto sprout = bundled_sprout();
-  const TemporaryFolder folder;
+  const TempDir folder;
   for (const std::string type : {"Q4_K_M", "Q8_0"}) {
     const std::string model = folder / (type + ".gguf");
     ASSERT_EQ(run_program({"convert", sprout.string(), model, "--type", type}).exit_code, 0);

@@ -45,7 +45,7 @@ class BenchCommand : public testing::Test {
     return run_program(words);
   }
 
-  TemporaryFolder folder_;
+  TempDir folder_;
 };
 
 void expect_user_error(const Outcome& outcome, const std::string& part) {

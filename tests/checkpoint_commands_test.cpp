@@ -44,7 +44,7 @@ TEST(Program, UsageErrorsHaveExitCodeTwo) {
 }
 
 TEST(Inspect, BadFilesAreOneLineErrors) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   expect_user_error(run_program({"inspect", folder / "absent.gguf"}), "absent.gguf");
   expect_user_error(run_program({"inspect", folder.path().string()}), "config.json");
   std::ofstream(folder / "empty.gguf");
@@ -71,7 +71,7 @@ TEST(Inspect, DescribesSprout) {
 
 TEST(Convert, RejectsInvalidArguments) {
   const auto sprout = sprout_checkpoint();
-  const TemporaryFolder folder;
+  const TempDir folder;
   expect_user_error(run_program({"convert", sprout.string(), folder / "x.gguf", "--type", "Q9"}),
                     "\"Q9\": unknown; known are F32");
   expect_user_error(run_program({"convert", sprout.string(), folder / "no/such/x.gguf"}),
@@ -84,7 +84,7 @@ TEST(Convert, RejectsInvalidArguments) {
 
 TEST(Quantize, OneStepEqualsTwoSteps) {
   const auto sprout = sprout_checkpoint();
-  const TemporaryFolder folder;
+  const TempDir folder;
   const std::string bf16 = folder / "bf16.gguf";
   const std::string in_two_steps = folder / "two.gguf";
   const std::string in_one_step = folder / "one.gguf";

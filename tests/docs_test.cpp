@@ -96,7 +96,7 @@ class Documents : public ::testing::Test {
                                         "GRAFT_CONFIG=/nonexistent"}});
   }
 
-  TemporaryFolder folder_;
+  TempDir folder_;
 };
 
 // Commands of ./dev that build or test, which are not run here.

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/system/temporary_folder.h"
+#include "graft/base/system/temp_dir.h"
 #include "graft/base/text/json.h"
 #include "graft/tensor/gpus.h"
 #include "graft/testing/shared_data.h"
@@ -54,7 +54,7 @@ TEST_P(GpuQuality, PerplexityMatchesTheModelCard) {
 }
 
 TEST_P(GpuQuality, AnswersMatchTheModelCard) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   const Outcome outcome =
       run({"eval", test_data("sprout/eval.jsonl").string(), "--answers", folder / "a.jsonl"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;

@@ -44,7 +44,7 @@ class PluginTest : public testing::Test {
     return run_program(words);
   }
 
-  TemporaryFolder folder_;
+  TempDir folder_;
 };
 
 void expect_part(const std::string& text, const std::string& part) {
@@ -92,7 +92,7 @@ struct RejectedPlugin {
   std::string message;  // after the path
 };
 
-std::vector<RejectedPlugin> rejected_plugins(const TemporaryFolder& folder) {
+std::vector<RejectedPlugin> rejected_plugins(const TempDir& folder) {
   std::ofstream(folder / "text.so") << "not a library";
   const std::string version = GRAFT_VERSION;
   return {
@@ -138,7 +138,7 @@ void must_run(const std::vector<std::string>& words) {
 }
 
 // Builds an example as documented, with the compiler and flags (sanitizers) of this build.
-void build_example(const TemporaryFolder& folder, const std::string& name) {
+void build_example(const TempDir& folder, const std::string& name) {
   const std::string example = std::string(GRAFT_SOURCE_DIR) + "/examples/" + name;
   fs::copy(example, folder / "example", fs::copy_options::recursive);
   fs::remove_all(folder / "example/build");
@@ -151,7 +151,7 @@ void build_example(const TemporaryFolder& folder, const std::string& name) {
 }
 
 // A copy of the example's rule file with another factor.
-std::string rules_with_factor(const TemporaryFolder& folder, const std::string& factor) {
+std::string rules_with_factor(const TempDir& folder, const std::string& factor) {
   std::ifstream in(folder / "example/scaled_norm.yaml");
   std::string text(std::istreambuf_iterator<char>(in), {});
   const std::string one = "factor: 1 ";
@@ -161,7 +161,7 @@ std::string rules_with_factor(const TemporaryFolder& folder, const std::string& 
 }
 
 TEST(Installation, HoldsThePublicHeadersOnly) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   must_run({GRAFT_CMAKE, "--install", GRAFT_BUILD_DIR, "--prefix", folder / "prefix"});
   std::set<std::string> headers;
   for (const auto& entry : fs::recursive_directory_iterator(folder / "prefix/include")) {
@@ -175,7 +175,7 @@ TEST(Installation, HoldsThePublicHeadersOnly) {
 
 TEST(Installation, BuildsAndRunsTheEmbedExample) {
   const auto model = bundled_sprout();
-  const TemporaryFolder folder;
+  const TempDir folder;
   build_example(folder, "embed");
   ASSERT_FALSE(HasFatalFailure());
   const std::string question =
@@ -201,7 +201,7 @@ TEST(Installation, BuildsAndRunsTheEmbedExample) {
 
 TEST(Installation, BuildsAndRunsTheCustomOperatorExample) {
   const auto golden = golden_checkpoint("llama");
-  const TemporaryFolder folder;
+  const TempDir folder;
   build_example(folder, "custom_operator");
   ASSERT_FALSE(HasFatalFailure());
   const std::string graft = folder / "prefix/bin/graft";

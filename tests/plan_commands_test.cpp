@@ -36,7 +36,7 @@ TEST(PlanCommand, AutoRulesHaveNoFindingsAndFit) {
   for (const char* model : {"DeepSeek-V3", "DeepSeek-V2-Lite", "Qwen3-235B-A22B", "Mixtral-8x7B",
                             "GLM-4.5-Air", "Llama-3.1-8B"}) {
     const auto config = test_data(std::string("configs/") + model + "/config.json");
-    const TemporaryFolder folder;
+    const TempDir folder;
     const std::string rules = folder / "rules.yaml";
     for (const char* gpus : {"1", "2"}) {
       const Outcome made = run_program(
@@ -61,7 +61,7 @@ TEST(PlanCommand, AutoRulesHaveNoFindingsAndFit) {
 
 TEST(PlanCommand, NamesLostFusionsWithoutAGpu) {
   const auto config = test_data("configs/Llama-3.1-8B/config.json");
-  const TemporaryFolder folder;
+  const TempDir folder;
   const std::string rules = folder / "rules.yaml";
   std::ofstream(rules) << "- match: {name: \"post_attention_layernorm$\"}\n"
                           "  replace: {class: default, kwargs: {device: cpu}}\n"
@@ -78,7 +78,7 @@ TEST(PlanCommand, NamesLostFusionsWithoutAGpu) {
 
 TEST(RulesCommand, ReportsFindingsWithLines) {
   const auto config = test_data("configs/Qwen3-30B-A3B/config.json");
-  const TemporaryFolder folder;
+  const TempDir folder;
   const std::string rules = folder / "rules.yaml";
   std::ofstream(rules) << "- match: {name: \"^lm_head$\", colour: red}\n"
                           "  replace: {class: cpu.nonsense}\n"

@@ -46,14 +46,14 @@ std::vector<std::string> environment_with(const std::vector<std::string>& given)
 
 }  // namespace
 
-Outcome run_program(const std::vector<std::string>& arguments, const Surroundings& around) {
+Outcome run_program(const std::vector<std::string>& arguments, const RunOptions& around) {
   std::vector<std::string> words = {GRAFT_PROGRAM};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return run_command(words, around);
 }
 
-Outcome run_command(const std::vector<std::string>& words, const Surroundings& around) {
-  const TemporaryFolder folder;
+Outcome run_command(const std::vector<std::string>& words, const RunOptions& around) {
+  const TempDir folder;
   std::ofstream(folder / "in") << around.input;
   std::vector<std::string> copies = words;  // posix_spawn wants mutable strings
   std::vector<char*> argv = pointers(copies);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "graft/base/system/temporary_folder.h"
+#include "graft/base/system/temp_dir.h"
 
 namespace graft::tests {
 
@@ -15,13 +15,13 @@ struct Outcome {
   std::string err;
 };
 
-struct Surroundings {
+struct RunOptions {
   std::string input = {};                     // standard input
   std::vector<std::string> environment = {};  // "NAME=VALUE", added to that of this process
 };
 
 // Runs without a shell. The first word is the path of the program.
-Outcome run_command(const std::vector<std::string>& words, const Surroundings& around = {});
-Outcome run_program(const std::vector<std::string>& arguments, const Surroundings& around = {});
+Outcome run_command(const std::vector<std::string>& words, const RunOptions& around = {});
+Outcome run_program(const std::vector<std::string>& arguments, const RunOptions& around = {});
 
 }  // namespace graft::tests

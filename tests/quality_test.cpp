@@ -46,7 +46,7 @@ TEST_P(SproutQuality, PerplexityMatchesTheModelCard) {
 TEST(Quality, RepackingKeepsPerplexity) {
   GRAFT_SKIP_UNDER_SANITIZERS();
   const auto sprout = bundled_sprout();
-  const TemporaryFolder folder;
+  const TempDir folder;
   std::string text(40000, '\0');
   std::ifstream(test_data("sprout/val.txt")).read(text.data(), std::ssize(text));
   std::ofstream(folder / "val.txt") << text;
@@ -68,7 +68,7 @@ TEST(Quality, RepackingKeepsPerplexity) {
 TEST_P(SproutQuality, AccuracyMatchesTheModelCard) {
   GRAFT_SKIP_UNDER_SANITIZERS();
   GRAFT_REQUIRE_SHARED(model());
-  const TemporaryFolder folder;
+  const TempDir folder;
   const std::string questions = test_data("sprout/eval.jsonl").string();
   const Outcome outcome = run_program(
       {"eval", questions, "-m", model().string(), "--json", "--answers", folder / "a.jsonl"});
@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions,
 
 TEST(Quality, BadFilesAreOneLineErrors) {
   const auto sprout = bundled_sprout();
-  const TemporaryFolder folder;
+  const TempDir folder;
   const auto error_of = [&](const std::string& command, const std::string& text) {
     std::ofstream(folder / "f") << text;
     const Outcome outcome = run_program({command, folder / "f", "-m", sprout.string()});

@@ -31,7 +31,7 @@ class RepackCache : public testing::Test {
     EXPECT_EQ(outcome.out, "12 + 30 = 42\n");
   }
 
-  TemporaryFolder folder_;
+  TempDir folder_;
   std::string model_ = folder_ / "model.gguf";
   fs::path cache_ = folder_ / "model.gguf.graft-packed";
 };

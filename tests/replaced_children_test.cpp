@@ -139,7 +139,7 @@ class ReplacedChildren : public testing::TestWithParam<const char*> {
   }
 
  private:
-  TemporaryFolder folder_;
+  TempDir folder_;
 };
 
 TEST_P(ReplacedChildren, CostTheirFusionsOnTheCpuAndNothingElse) {

@@ -390,8 +390,8 @@ TEST(Repository, VocabularyCheckFindsOldWords) {
 
 TEST(Repository, VocabularyCheckIgnoresOtherWords) {
   for (const char* text :
-       {"multiprocessor", "the post-processor of a tokenizer", "struct Processor;",
-        "the meeting point", "so. Many", "accompany", "kMaxRows", "almost", "a new block",
+       {"multiprocessor", "the post-processor of a tokenizer", "struct LogicalCpu;",
+        "the meeting point", "so. Many", "accompany", "kMaxGemmRows", "almost", "a new block",
         "in memory. Node 3", "\"memory_nodes\": 2", "seen from the host", "companyless",
         "my_Meeting"})
     EXPECT_TRUE(old_words(text).empty()) << text << ": " << old_words(text).front();

@@ -19,7 +19,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "graft/base/system/temporary_folder.h"
+#include "graft/base/system/temp_dir.h"
 #include "graft/base/text/str.h"
 #include "graft/testing/shared_data.h"
 
@@ -315,7 +315,7 @@ class FailingDevice : public testing::Test {
                 {{"messages", {{{"role", "user"}, {"content", "Hello"}}}}, {"max_tokens", 5}});
   }
 
-  TemporaryFolder folder_;
+  TempDir folder_;
   std::optional<ServerProcess> server_;
 };
 

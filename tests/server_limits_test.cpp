@@ -253,7 +253,7 @@ TEST(ServerLimits, DisconnectsSlowReaders) {
 }
 
 TEST(ServerLimits, RequiresApiKeysAndSeparatesTheirCaches) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   std::ofstream(folder / "keys")
       << "one\nsha256:3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3\n";
   const ServerProcess server({"--api-key-file", folder / "keys"});
@@ -306,7 +306,7 @@ std::string ask_over_tls(std::uint16_t port, const std::string& request) {
 }
 
 TEST(ServerLimits, ServesTls) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   const Outcome made =
       run_command({"/usr/bin/env", "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
                    "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=localhost", "-days", "2",

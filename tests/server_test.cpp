@@ -93,7 +93,7 @@ TEST(Server, TokenizesAndEmbeds) {
   EXPECT_EQ(floats["data"][1]["embedding"].size(), 8U);
   const Json base64 =
       post(server, "/v1/embeddings", {{"input", "Hello"}, {"encoding_format", "base64"}}).json();
-  EXPECT_EQ(base64_decoded(base64["data"][0]["embedding"].get<std::string>())->size(), 512U * 4);
+  EXPECT_EQ(base64_decode(base64["data"][0]["embedding"].get<std::string>())->size(), 512U * 4);
   EXPECT_EQ(post(server, "/v1/embeddings", {{"input", "Hello"}, {"dimensions", 513}}).status, 400);
   EXPECT_EQ(post(server, "/v1/embeddings", {{"input", ""}}).status, 400);
 }
@@ -217,7 +217,7 @@ TEST(Server, ServesOllamaApi) {
 }
 
 TEST(Server, ReportsMetricsPlanAndAccessLog) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   const ServerProcess server({"--access-log", folder / "log"});
   post(server, "/v1/chat/completions", chat_body());
   const std::string metrics = get(server, "/metrics").body;
@@ -332,7 +332,7 @@ TEST(Server, SwitchesBetweenModels) {
 }
 
 TEST(Server, RejectsInvalidArguments) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   std::filesystem::create_symlink(bundled_model(), folder / "other.gguf");
   for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
            {"--model", "nowhere"},

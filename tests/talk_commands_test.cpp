@@ -61,7 +61,7 @@ TEST(RunCommand, IsReproducibleWithASeed) {
 }
 
 TEST(RunCommand, WritesBatchResultsInOrder) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   std::ofstream batch(folder / "in.jsonl");
   for (int i = 0; i < 40; ++i)
     batch << R"({"custom_id": )" << i << R"(, "prompt": "What is )" << i << " + 3?\"}\n";
@@ -89,7 +89,7 @@ TEST(RunCommand, WritesBatchResultsInOrder) {
 }
 
 TEST(ChatCommand, ReadsAPipeAndKeepsTheConversation) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   const std::string file = folder / "saved.json";
   const Outcome first =
       run_quietly({"chat", "--temperature", "0"},
@@ -135,14 +135,14 @@ TEST(ModelsCommand, ListsTheBundledModel) {
 }
 
 TEST(ModelsCommand, FindsModelsInTheConfiguredFolders) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   std::filesystem::create_directories(folder.path() / "models");
   std::filesystem::create_symlink(GRAFT_SOURCE_DIR "/models/sprout/sprout-Q6_K.gguf",
                                   folder.path() / "models/tiny.gguf");
   std::ofstream(folder / "models/broken.gguf") << "GGUF";
   std::ofstream(folder / "graft.yaml") << "model-dir: " << folder / "models"
                                        << "\n";
-  const Surroundings around = {.environment = {"GRAFT_CONFIG=" + (folder / "graft.yaml").string()}};
+  const RunOptions around = {.environment = {"GRAFT_CONFIG=" + (folder / "graft.yaml").string()}};
   const Json models = parse_json(run_program({"models", "--json"}, around).out, "models");
   ASSERT_EQ(models.size(), 3U);
   EXPECT_EQ(models[1]["name"], "broken");
@@ -157,7 +157,7 @@ TEST(ModelsCommand, FindsModelsInTheConfiguredFolders) {
 }
 
 TEST(ConfigCommand, PrintsEffectiveSettingsAndTheirOrigin) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   const std::string file = folder / "graft.yaml";
   std::ofstream(file) << "threads: 3\ntemperature: 0.1\n";
   const Outcome outcome = run_program(
@@ -177,7 +177,7 @@ TEST(ConfigCommand, PrintsEffectiveSettingsAndTheirOrigin) {
 
 // Runs the bash script in bash; the others are checked as text.
 TEST(CompletionCommand, CompletesCommandsAndFlags) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   std::ofstream(folder / "graft.bash") << run_quietly({"completion", "bash"}).out;
   const Outcome flags = run_command(
       {"/bin/bash", "-c",
@@ -198,7 +198,7 @@ struct BadCase {
 };
 
 TEST(BadInput, PrintsOneLineAndExitsWithCode2) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   std::filesystem::create_directories(folder.path() / "empty");
   const std::string cut = folder / "cut.gguf";
   std::filesystem::copy_file(GRAFT_SOURCE_DIR "/models/sprout/sprout-Q6_K.gguf", cut);

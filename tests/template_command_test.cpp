@@ -27,7 +27,7 @@ class TemplateCommand : public testing::Test {
     return run_program(arguments);
   }
 
-  TemporaryFolder folder_;
+  TempDir folder_;
   std::string messages_ = file("m.json", R"([{"role": "user", "content": "Hi"}])");
 };
 

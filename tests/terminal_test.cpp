@@ -77,7 +77,7 @@ class Terminal : public ::testing::Test {
     return run_command(words);
   }
 
-  TemporaryFolder home_;
+  TempDir home_;
 };
 
 TEST_F(Terminal, AnswersAndQuitsWithCtrlD) {

@@ -21,7 +21,7 @@ namespace {
 
 TEST(Tokenizer, SurvivesConversion) {
   const auto sprout = sprout_checkpoint();
-  const TemporaryFolder folder;
+  const TempDir folder;
   const std::string gguf = folder / "sprout.gguf";
   ASSERT_EQ(run_program({"convert", sprout.string(), gguf}).exit_code, 0);
   const tokenizer::Tokenizer before(formats::read_tokenizer(sprout));

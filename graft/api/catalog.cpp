@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "graft/base/error.h"
-#include "graft/base/system/own_folder.h"
+#include "graft/base/system/install_paths.h"
 
 namespace graft::api {
 namespace {
@@ -106,7 +106,7 @@ std::vector<ModelEntry> bundled_models() {
 }  // namespace
 
 fs::path bundled_models_folder() {
-  return resource_folder("models", "GRAFT_MODELS_DIR");
+  return resource_dir("models", "GRAFT_MODELS_DIR");
 }
 
 Catalog::Catalog(std::vector<fs::path> folders) : folders_(std::move(folders)) {}

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/base/system/temporary_folder.h"
+#include "graft/base/system/temp_dir.h"
 
 namespace graft::api {
 namespace {
@@ -44,7 +44,7 @@ class CatalogTest : public ::testing::Test {
     return "no error";
   }
 
-  TemporaryFolder root_;
+  TempDir root_;
 };
 
 TEST_F(CatalogTest, ListsBundledModelsFirstAndShardedFilesOnce) {

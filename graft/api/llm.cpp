@@ -47,7 +47,7 @@ std::string default_rules(const std::string& device, int num_gpus) {
 models::OpenOptions open_options(const LlmConfig& config) {
   models::OpenOptions options;
   options.num_threads = config.num_threads;
-  options.processors = config.cpus;
+  options.cpus = config.cpus;
   options.load = {.repack = config.repack,
                   .repack_cache = config.repack_cache,
                   .on_progress = config.on_load,

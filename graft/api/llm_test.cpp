@@ -16,7 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/base/system/temporary_folder.h"
+#include "graft/base/system/temp_dir.h"
 #include "graft/base/text/json.h"
 #include "graft/testing/golden.h"
 #include "graft/testing/shared_data.h"
@@ -201,7 +201,7 @@ TEST(Llm, DestructorAbortsRunningRequests) {
 }
 
 TEST(Llm, SavesAndRestoresARunningSequence) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   const auto path = folder / "running.seq";
   SamplingParams params = greedy(60);
   params.ignore_eos = true;

@@ -32,7 +32,7 @@ void wait_for_change(const std::atomic<int>& value,
     do {
       for (int i = 0; i < 32; ++i) {
         if (value.load(std::memory_order_acquire) != old) return;
-        pause_briefly();
+        cpu_relax();
       }
     } while (num_spin_scopes.load(std::memory_order_relaxed) > 0 ||
              std::chrono::steady_clock::now() < until);
@@ -42,16 +42,16 @@ void wait_for_change(const std::atomic<int>& value,
 
 // Reorders the cores so that every prefix is spread over the NUMA nodes in proportion to their
 // sizes: few threads then still use the memory bandwidth of all nodes.
-std::vector<Processor> spread_over_nodes(const std::vector<Processor>& cores) {
+std::vector<LogicalCpu> spread_over_nodes(const std::vector<LogicalCpu>& cores) {
   std::map<int, std::size_t> sizes;
-  std::vector<std::pair<std::size_t, Processor>> ranked;  // (rank within its node, core)
+  std::vector<std::pair<std::size_t, LogicalCpu>> ranked;  // (rank within its node, core)
   ranked.reserve(cores.size());
-  for (const Processor& core : cores)
+  for (const LogicalCpu& core : cores)
     ranked.emplace_back(sizes[core.node]++, core);
   std::ranges::stable_sort(ranked, [&](const auto& a, const auto& b) {
     return a.first * sizes.at(b.second.node) < b.first * sizes.at(a.second.node);
   });
-  std::vector<Processor> spread;
+  std::vector<LogicalCpu> spread;
   spread.reserve(ranked.size());
   for (const auto& [rank, core] : ranked)
     spread.push_back(core);
@@ -66,17 +66,17 @@ struct Worker {
 };
 
 // One CPU per worker, round-robin over the listed CPUs or the cores.
-std::vector<Processor> choose_cpus(std::size_t num_threads,
-                                   const std::vector<int>& cpus,
-                                   const std::vector<Processor>& machine) {
-  std::vector<Processor> candidates;
+std::vector<LogicalCpu> choose_cpus(std::size_t num_threads,
+                                    const std::vector<int>& cpus,
+                                    const std::vector<LogicalCpu>& machine) {
+  std::vector<LogicalCpu> candidates;
   for (const int id : cpus) {
-    const auto found = std::ranges::find(machine, id, &Processor::number);
-    candidates.push_back(found == machine.end() ? Processor{.number = id} : *found);
+    const auto found = std::ranges::find(machine, id, &LogicalCpu::number);
+    candidates.push_back(found == machine.end() ? LogicalCpu{.number = id} : *found);
   }
   if (cpus.empty()) candidates = spread_over_nodes(one_per_core(machine));
   if (num_threads == 0) num_threads = candidates.size();
-  std::vector<Processor> chosen(num_threads);
+  std::vector<LogicalCpu> chosen(num_threads);
   for (std::size_t worker = 0; worker < num_threads; ++worker)
     chosen[worker] = candidates[worker % candidates.size()];
   return chosen;
@@ -87,18 +87,18 @@ std::vector<Processor> choose_cpus(std::size_t num_threads,
 // With several NUMA nodes threads are bound to their node and the kernel moves them within it.
 std::vector<Worker> place_workers(std::size_t num_threads,
                                   const std::vector<int>& cpus,
-                                  const std::vector<Processor>& machine) {
-  const std::vector<Processor> chosen = choose_cpus(num_threads, cpus, machine);
+                                  const std::vector<LogicalCpu>& machine) {
+  const std::vector<LogicalCpu> chosen = choose_cpus(num_threads, cpus, machine);
   std::map<int, std::vector<int>> node_cpus;  // only nodes that have workers
-  for (const Processor& cpu : chosen)
+  for (const LogicalCpu& cpu : chosen)
     node_cpus[cpu.node];
-  for (const Processor& cpu : machine) {
+  for (const LogicalCpu& cpu : machine) {
     if (const auto node = node_cpus.find(cpu.node); node != node_cpus.end())
       node->second.push_back(cpu.number);
   }
   std::vector<Worker> workers;
   workers.reserve(chosen.size());
-  for (const Processor& cpu : chosen) {
+  for (const LogicalCpu& cpu : chosen) {
     const auto node = node_cpus.find(cpu.node);
     Worker worker = {.node = static_cast<std::size_t>(std::distance(node_cpus.begin(), node))};
     if (!cpus.empty()) {
@@ -224,7 +224,7 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(std::size_t num_threads,
                        const std::vector<int>& cpus,
-                       const std::vector<Processor>& machine)
+                       const std::vector<LogicalCpu>& machine)
     : state_(std::make_unique<State>()) {
   state_->workers = place_workers(num_threads, cpus, machine);
   state_->nodes = assign_ranges(state_->workers);
@@ -254,7 +254,7 @@ std::size_t ThreadPool::num_nodes() const {
   return state_->nodes.size();
 }
 
-ThreadPool::Range ThreadPool::share(std::size_t node, std::size_t num_items) const {
+ThreadPool::Range ThreadPool::node_range(std::size_t node, std::size_t num_items) const {
   const auto [begin, end] = state_->nodes[node];
   return {.begin = num_items * begin / num_threads(), .end = num_items * end / num_threads()};
 }

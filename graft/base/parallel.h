@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "graft/base/system/processors.h"
+#include "graft/base/system/cpus.h"
 
 namespace graft {
 
@@ -21,7 +21,7 @@ class ThreadPool {
   // are pinned to these CPUs round-robin, and 0 threads means one per listed CPU.
   explicit ThreadPool(std::size_t num_threads = 0,
                       const std::vector<int>& cpus = {},
-                      const std::vector<Processor>& machine = usable_processors());
+                      const std::vector<LogicalCpu>& machine = usable_cpus());
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool();
@@ -35,7 +35,7 @@ class ThreadPool {
   };
   // The items of a loop that the threads of `node` own, in proportion to their number. The ranges
   // of all nodes, in order, cover [0, num_items).
-  Range share(std::size_t node, std::size_t num_items) const;
+  Range node_range(std::size_t node, std::size_t num_items) const;
 
   // While a SpinScope exists, idle threads spin without a time limit instead of sleeping. For
   // passes that alternate with another device, whose share takes longer than the spin time. Scopes

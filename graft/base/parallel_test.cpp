@@ -12,7 +12,7 @@
 namespace graft {
 namespace {
 
-using Machine = std::vector<Processor>;
+using Machine = std::vector<LogicalCpu>;
 
 // NUMA nodes 4, 0 and 7 with 2, 1 and 3 cores.
 Machine uneven_machine() {
@@ -24,7 +24,7 @@ Machine uneven_machine() {
 
 class ThreadPoolOn : public testing::TestWithParam<const char*> {
  protected:
-  static Machine machine() { return described_processors(GetParam()); }
+  static Machine machine() { return synthetic_cpus(GetParam()); }
 };
 
 INSTANTIATE_TEST_SUITE_P(Machines,
@@ -88,7 +88,7 @@ TEST_P(ThreadPoolOn, RethrowsAndStaysUsable) {
 
 TEST(ThreadPool, DefaultsToOneThreadPerCoreOrPerListedCpu) {
   EXPECT_GE(ThreadPool().num_threads(), 1U);
-  const Machine machine = described_processors("numa:2 core:3 pu:2");
+  const Machine machine = synthetic_cpus("numa:2 core:3 pu:2");
   EXPECT_EQ(ThreadPool(0, {}, machine).num_threads(), 6U);
   EXPECT_EQ(ThreadPool(0, {0, 1, 2, 3}, machine).num_threads(), 4U);
 }
@@ -97,7 +97,7 @@ std::vector<std::size_t> node_range_sizes(const ThreadPool& pool, std::size_t nu
   std::vector<std::size_t> sizes;
   std::size_t next = 0;
   for (std::size_t node = 0; node < pool.num_nodes(); ++node) {
-    const auto [begin, end] = pool.share(node, num_items);
+    const auto [begin, end] = pool.node_range(node, num_items);
     EXPECT_EQ(begin, next);
     next = end;
     sizes.push_back(end - begin);
@@ -109,7 +109,7 @@ std::vector<std::size_t> node_range_sizes(const ThreadPool& pool, std::size_t nu
 using Sizes = std::vector<std::size_t>;
 
 TEST(ThreadPool, NodeRangesAreInProportionToTheThreadsOfTheNode) {
-  const Machine even = described_processors("numa:2 core:4 pu:2");
+  const Machine even = synthetic_cpus("numa:2 core:4 pu:2");
   EXPECT_EQ(node_range_sizes(ThreadPool(0, {}, even), 100), (Sizes{50, 50}));
   EXPECT_EQ(node_range_sizes(ThreadPool(0, {}, even), 3), (Sizes{1, 2}));
   EXPECT_EQ(node_range_sizes(ThreadPool(0, {}, even), 0), (Sizes{0, 0}));
@@ -123,7 +123,7 @@ TEST(ThreadPool, NodeRangesAreInProportionToTheThreadsOfTheNode) {
 }
 
 TEST(ThreadPool, FewThreadsAreSpreadOverTheNodes) {
-  const Machine even = described_processors("numa:2 core:4 pu:2");
+  const Machine even = synthetic_cpus("numa:2 core:4 pu:2");
   EXPECT_EQ(node_range_sizes(ThreadPool(2, {}, even), 100), (Sizes{50, 50}));
   EXPECT_EQ(node_range_sizes(ThreadPool(4, {}, even), 100), (Sizes{50, 50}));
   EXPECT_EQ(node_range_sizes(ThreadPool(3, {}, uneven_machine()), 90).size(), 3U);
@@ -173,7 +173,7 @@ TEST_P(ThreadPoolOn, ThreadsStartWithTheirOwnRange) {
 
 // The first node is slow, and the threads of the second still leave its items alone.
 TEST(ThreadPool, LocalLoopsDoNotStealAcrossNodes) {
-  ThreadPool pool(4, {}, described_processors("numa:2 core:2 pu:1"));
+  ThreadPool pool(4, {}, synthetic_cpus("numa:2 core:2 pu:1"));
   std::vector<std::thread::id> by(100);
   pool.parallel_for_local(by.size(), [&](std::size_t item) {
     if (item < 50) std::this_thread::sleep_for(std::chrono::microseconds(200));

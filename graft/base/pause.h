@@ -7,7 +7,7 @@
 namespace graft {
 
 // Leaves the core's execution units to its sibling hyperthread for a moment.
-inline void pause_briefly() {
+inline void cpu_relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #else

@@ -30,21 +30,21 @@ std::size_t partial_tag_size(std::string_view text, std::string_view tag) {
 ReasoningSplitter::ReasoningSplitter(bool open, const formats::ReasoningTags& tags)
     : tags_(tags), state_(open ? State::Thinking : State::Start) {}
 
-AnswerPart ReasoningSplitter::feed(std::string_view text) {
+ResponseDelta ReasoningSplitter::feed(std::string_view text) {
   held_ += text;
-  AnswerPart out;
+  ResponseDelta out;
   while (advance(out, false)) {}
   return out;
 }
 
-AnswerPart ReasoningSplitter::finish() {
-  AnswerPart out;
+ResponseDelta ReasoningSplitter::finish() {
+  ResponseDelta out;
   while (advance(out, true)) {}
   return out;
 }
 
 // One step of the state machine; false when it needs more text.
-bool ReasoningSplitter::advance(AnswerPart& out, bool at_end) {
+bool ReasoningSplitter::advance(ResponseDelta& out, bool at_end) {
   switch (state_) {
     case State::Start: {
       const std::string_view text = std::string_view(held_).substr(skip_blank(held_));

@@ -11,7 +11,7 @@
 
 namespace graft::chat {
 
-struct AnswerPart {
+struct ResponseDelta {
   std::string reasoning;
   std::string content;
 };
@@ -25,16 +25,16 @@ class ReasoningSplitter {
   explicit ReasoningSplitter(bool open = false, const formats::ReasoningTags& tags = {});
 
   // Returns the text that is final; a suffix that may become a tag is held back.
-  AnswerPart feed(std::string_view text);
+  ResponseDelta feed(std::string_view text);
   // Call at the end of the response: returns the text that was held back.
-  AnswerPart finish();
+  ResponseDelta finish();
 
   bool is_thinking() const { return state_ == State::Thinking; }
 
  private:
   enum class State : std::uint8_t { Start, Thinking, AfterThinking, Content };
 
-  bool advance(AnswerPart& out, bool at_end);
+  bool advance(ResponseDelta& out, bool at_end);
 
   formats::ReasoningTags tags_;
   State state_;

@@ -38,12 +38,12 @@ TEST(ReasoningSplitter, IsIndependentOfChunking) {
       std::string content;
       for (std::size_t at = 0; at < c.text.size();) {
         const std::size_t count = round == 0 ? 1 : 1 + random() % 9;
-        const AnswerPart part = splitter.feed(std::string_view(c.text).substr(at, count));
+        const ResponseDelta part = splitter.feed(std::string_view(c.text).substr(at, count));
         reasoning += part.reasoning;
         content += part.content;
         at += count;
       }
-      const AnswerPart rest = splitter.finish();
+      const ResponseDelta rest = splitter.finish();
       EXPECT_EQ(reasoning + rest.reasoning, c.reasoning) << c.text;
       EXPECT_EQ(content + rest.content, c.content) << c.text;
     }
@@ -63,7 +63,7 @@ TEST(ReasoningSplitter, StreamsReasoning) {
 TEST(ReasoningSplitter, TakesTheTagsOfAFamily) {
   constexpr formats::ReasoningTags kTags = {.open = "[THINK]", .close = "[/THINK]"};
   ReasoningSplitter splitter(false, kTags);
-  AnswerPart part = splitter.feed("[THINK]a <think>[/THI");
+  ResponseDelta part = splitter.feed("[THINK]a <think>[/THI");
   EXPECT_EQ(part.reasoning, "a <think>");
   part = splitter.feed("NK] b");
   EXPECT_EQ(part.reasoning, "");

@@ -16,7 +16,7 @@
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
-#include "graft/base/system/temporary_folder.h"
+#include "graft/base/system/temp_dir.h"
 #include "graft/base/text/json.h"
 #include "graft/chat/builtin_templates.h"
 #include "graft/chat/chat_template.h"
@@ -111,7 +111,7 @@ OrderedJson with_defaults(OrderedJson variables) {
 }
 
 void compare(const std::vector<Case>& cases) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   OrderedJson inputs = OrderedJson::array();
   for (const Case& test : cases)
     inputs.push_back({{"template", test.source}, {"variables", test.variables}, {"now", kNow}});
@@ -210,7 +210,7 @@ TEST(TemplateReference, BuiltinTemplates) {
 
 TEST(TemplateReference, Random) {
   GRAFT_REQUIRE_JINJA();
-  const TemporaryFolder folder;
+  const TempDir folder;
   const char* count = std::getenv("GRAFT_RANDOM_TEMPLATES");
   const char* seed = std::getenv("GRAFT_SEED");
   ASSERT_TRUE(python({(kFolder / "generate.py").string(), count != nullptr ? count : "3000",

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "graft/base/system/processors.h"
+#include "graft/base/system/cpus.h"
 #include "graft/base/text/units.h"
 #include "graft/cli/commands.h"
 #include "graft/kernels/cpu/table.h"
@@ -19,10 +19,9 @@ void devices() {
   std::string levels;
   for (const kernels::cpu::KernelTable* table : kernels::cpu::runnable_kernels())
     levels.append(levels.empty() ? "" : ", ").append(table->isa);
-  const std::vector<Processor> processors = usable_processors();
-  const std::size_t nodes = num_nodes(processors);
-  fmt::print("cpu     {} threads{}, instruction sets: {} (using {})\n",
-             one_per_core(processors).size(),
+  const std::vector<LogicalCpu> cpus = usable_cpus();
+  const std::size_t nodes = num_numa_nodes(cpus);
+  fmt::print("cpu     {} threads{}, instruction sets: {} (using {})\n", one_per_core(cpus).size(),
              nodes > 1 ? fmt::format(" on {} NUMA nodes", nodes) : "", levels,
              kernels::cpu::kernels().isa);
   const GpuList list = list_gpus();

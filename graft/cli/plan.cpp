@@ -22,7 +22,7 @@ struct Options {
   std::string rules;
   PluginOptions plugins;
   MachineOptions machine;
-  perf::Load load;
+  perf::Workload load;
   bool json = false;
   bool automatic = false;
 };
@@ -38,14 +38,14 @@ void print_devices(const perf::Estimate& estimate) {
   }
 }
 
-void print_speed(const char* label, const perf::Speed& speed) {
+void print_speed(const char* label, const perf::PhaseEstimate& speed) {
   fmt::print("  {:<13} {:>10.1f}  limited by {}\n", label, speed.tokens_per_s, speed.limit);
 }
 
 void print_plan(const PlannedModel& model,
                 const perf::MachineFigures& machine,
                 const perf::Estimate& estimate,
-                const perf::Load& load) {
+                const perf::Workload& load) {
   const plan::Blueprint& blueprint = model.blueprint();
   fmt::print("{} ({}), {} parameters, {} active per token; rules {}\n\n", blueprint.model_name,
              blueprint.family, count_text(static_cast<double>(models::num_parameters(blueprint))),
@@ -56,12 +56,12 @@ void print_plan(const PlannedModel& model,
   fmt::print("\n  batch {}, context {} tokens, machine: {}\n", load.parallel, load.context,
              machine.name);
   print_speed("prefill tok/s", estimate.prefill);
-  print_speed("decode tok/s", estimate.generate);
+  print_speed("decode tok/s", estimate.decode);
   if (!estimate.fits())
     fmt::print("\n  The model does not fit. `graft plan --auto` writes rules that fit.\n");
 }
 
-Json speed_json(const perf::Speed& speed) {
+Json speed_json(const perf::PhaseEstimate& speed) {
   return {{"tokens_per_s", speed.tokens_per_s}, {"limit", speed.limit}, {"seconds", speed.seconds}};
 }
 
@@ -75,7 +75,7 @@ Json estimate_json(const PlannedModel& model, const perf::Estimate& estimate) {
         {"total", bytes.total()},   {"capacity", bytes.capacity}, {"fits", bytes.fits()}};
   }
   json["prefill"] = speed_json(estimate.prefill);
-  json["generate"] = speed_json(estimate.generate);
+  json["generate"] = speed_json(estimate.decode);
   json["findings"] = plan::findings_json(model.result().findings);
   return json;
 }
@@ -123,7 +123,7 @@ int check_rules(const Options& options) {
   return result.ok() ? 0 : 1;
 }
 
-void add_load(Command& command, perf::Load& load) {
+void add_load(Command& command, perf::Workload& load) {
   command.add_option("--context", load.context, "Context length of each sequence in tokens")
       ->check(Range(1, 1 << 24));
   command.add_option("--parallel", load.parallel, "Number of sequences in the batch")

@@ -78,7 +78,7 @@ int run_one(const Options& options,
             const api::Prompt& prompt,
             chat::ReasoningSplitter splitter) {
   SplitAnswer answer;
-  const auto add = [&](const chat::AnswerPart& part) {
+  const auto add = [&](const chat::ResponseDelta& part) {
     answer.reasoning += part.reasoning;
     answer.content += part.content;
     if (options.json || part.content.empty()) return;
@@ -87,7 +87,7 @@ int run_one(const Options& options,
   };
   const AnswerStats stats =
       stream_answer(llm, prompt, options.sampling.params(), [&](std::string_view text) {
-        add(options.raw ? chat::AnswerPart{.reasoning = "", .content = std::string(text)}
+        add(options.raw ? chat::ResponseDelta{.reasoning = "", .content = std::string(text)}
                         : splitter.feed(text));
       });
   if (!options.raw) add(splitter.finish());

@@ -86,7 +86,7 @@ BatchLine read_line(const OrderedJson& json, const SamplingOptions& sampling, bo
 // The answer to one line, filled by the engine's thread.
 struct PendingAnswer {
   chat::ReasoningSplitter splitter;
-  chat::AnswerPart text;
+  chat::ResponseDelta text;
   std::optional<api::Update> last;
   std::string error;
 
@@ -158,7 +158,7 @@ class Batch : public std::enable_shared_from_this<Batch> {
   void add(std::size_t index, const api::Update& update) {
     const std::lock_guard lock(mutex_);
     PendingAnswer& answer = *answers_[index];
-    const auto append = [&](const chat::AnswerPart& part) {
+    const auto append = [&](const chat::ResponseDelta& part) {
       answer.text.reasoning += part.reasoning;
       answer.text.content += part.content;
     };

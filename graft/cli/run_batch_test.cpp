@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/base/system/temporary_folder.h"
+#include "graft/base/system/temp_dir.h"
 
 namespace graft::cli {
 namespace {
@@ -29,7 +29,7 @@ class ReadBatch : public ::testing::Test {
     return "no error";
   }
 
-  TemporaryFolder folder_;
+  TempDir folder_;
   std::string file_ = folder_ / "batch.jsonl";
 };
 

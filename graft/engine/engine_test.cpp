@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/base/system/temporary_folder.h"
+#include "graft/base/system/temp_dir.h"
 #include "graft/models/generate.h"
 #include "graft/testing/golden.h"
 #include "graft/testing/shared_data.h"
@@ -334,7 +334,7 @@ TEST_F(EngineTest, StopTokensApplyAfterMinTokens) {
 // A sequence saved after any number of steps continues with the same tokens.
 TEST_F(EngineTest, SavedSequencesContinueInAnotherEngine) {
   OpenModel open(folder());
-  const TemporaryFolder folder_of_file;
+  const TempDir folder_of_file;
   const auto path = folder_of_file / "saved.seq";
   Request request = greedy(prompt_of(37), 20);
   request.params.temperature = 0.8;
@@ -370,7 +370,7 @@ TEST_F(EngineTest, SavedSequencesContinueInAnotherEngine) {
 }
 
 TEST_F(EngineTest, RejectsSnapshotsOfOtherModelsAndDamagedFiles) {
-  const TemporaryFolder folder_of_file;
+  const TempDir folder_of_file;
   const auto path = folder_of_file / "damaged.seq";
   OpenModel open(folder());
   {

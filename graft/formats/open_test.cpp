@@ -44,7 +44,7 @@ TEST(OpenWeights, OpensASingleFileAndABareConfig) {
 }
 
 TEST(OpenWeights, OpensGguf) {
-  const TemporaryFolder temp;
+  const TempDir temp;
   const auto path = temp / "tiny.gguf";
   GgufMetadata metadata;
   metadata.set("general.architecture", std::string("anything"));
@@ -66,7 +66,7 @@ TEST(OpenWeights, OpensGguf) {
 }
 
 TEST(OpenWeights, SaysWhatAPathIsNot) {
-  const TemporaryFolder temp;
+  const TempDir temp;
   const auto error = [](const std::filesystem::path& path) {
     return test::error_of([&] { open_weights(path); });
   };

@@ -15,7 +15,7 @@ constexpr const char* kTokenizer = R"({"added_tokens": [],
   "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}})";
 
 TEST(ReadTokenizer, OpensFoldersAndFiles) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   test::write_file(folder / "tokenizer.json", kTokenizer);
   // Without config.json the vocabulary is as large as its highest id.
   EXPECT_EQ(read_tokenizer(folder.path()).tokens, (std::vector<std::string>{"a", "b", "ab"}));
@@ -23,7 +23,7 @@ TEST(ReadTokenizer, OpensFoldersAndFiles) {
 }
 
 TEST(ReadTokenizer, SaysWhatIsMissing) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   const auto error = [&](const std::string& name) {
     return test::error_of([&] { read_tokenizer(folder / name); });
   };

@@ -42,7 +42,7 @@ TEST(Checkpoint, ReadsWhatWasWrittenAsGguf) {
   const auto folder = shared_data("golden/qwen3");
   GRAFT_REQUIRE_SHARED(folder);
   const auto original = open_checkpoint(folder);
-  const TemporaryFolder temp;
+  const TempDir temp;
   const auto path = temp / "tiny.gguf";
   formats::GgufMetadata metadata;
   write_gguf_config(original->config(), metadata);
@@ -61,7 +61,7 @@ TEST(Checkpoint, ReadsWhatWasWrittenAsGguf) {
 }
 
 TEST(Checkpoint, NamesTheSupportedFamilies) {
-  const TemporaryFolder temp;
+  const TempDir temp;
   const auto path = temp / "config.json";
   test::write_file(path, R"({"model_type": "gpt2"})");
   const std::string error = test::error_of([&] { open_checkpoint(path); });
@@ -74,7 +74,7 @@ TEST(Checkpoint, NamesTheSupportedFamilies) {
 TEST(Checkpoint, ASafetensorsFileAloneHasNoFamily) {
   const auto folder = shared_data("golden/qwen3");
   GRAFT_REQUIRE_SHARED(folder);
-  const TemporaryFolder temp;
+  const TempDir temp;
   std::filesystem::copy_file(folder / "model.safetensors", temp / "a.safetensors");
   const auto checkpoint = open_checkpoint(temp / "a.safetensors");
   EXPECT_EQ(checkpoint->config().family, nullptr);

@@ -80,7 +80,7 @@ OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& optio
       registry_(options.operators(options.machine.num_gpus)),
       rules_(parse(options, *source_, blueprint_.family, registry_)),
       planned_(plan::make_plan(blueprint_, rules_, registry_, options.machine)),
-      pool_(options.num_threads, options.processors),
+      pool_(options.num_threads, options.cpus),
       memory_(options.memory) {
   fail_on_errors(planned_.findings);
   if (source_->tensors().empty()) fail(path.string(), ": has no weights");

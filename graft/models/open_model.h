@@ -28,8 +28,8 @@ struct OpenOptions {
   plan::Machine machine = {};
   // The operators of a machine with `num_gpus` GPUs; tests add their own devices.
   std::function<ops::Registry(int num_gpus)> operators = ops::operators_for;
-  std::size_t num_threads = 0;       // 0: one per core
-  std::vector<int> processors = {};  // CPUs to pin the threads to; empty: not pinned
+  std::size_t num_threads = 0;  // 0: one per core
+  std::vector<int> cpus = {};   // CPUs to pin the threads to; empty: not pinned
   LoadOptions load = {};
   std::uint64_t memory = 0;  // bytes for weights and KV cache; 0: the free memory
 };

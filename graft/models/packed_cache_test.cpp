@@ -68,7 +68,7 @@ class PackedCacheTest : public testing::Test {
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
   }
 
-  TemporaryFolder folder_;
+  TempDir folder_;
   fs::path model_ = folder_ / "model.gguf";
   fs::path cache_ = folder_ / "model.gguf.graft-packed";
 };

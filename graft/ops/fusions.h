@@ -43,7 +43,7 @@ struct Fusion {
 
 // Of GPUs (cuda/primitives.cpp, cuda/rms_norm.cpp).
 std::span<const Fusion> cuda_fusions();
-// Whether GPUs have an int8 GEMV for weights of the type (kernels::cuda::has_linear_q8).
+// Whether GPUs have an int8 GEMV for weights of the type (kernels::cuda::has_gemv_q8).
 bool has_cuda_int8_kernel(DType dtype);
 
 }  // namespace graft::ops

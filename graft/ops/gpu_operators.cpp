@@ -22,7 +22,7 @@ void load_device_library(const std::filesystem::path& path, Registry& registry) 
 Registry operators_for(int num_gpus) {
   Registry registry = builtin_operators();
   if (num_gpus == 0) return registry;
-  const std::filesystem::path library = gpu_library();
+  const std::filesystem::path library = cuda_library_path();
   if (library.empty())
     fail("GPUs need libgraft_cuda.so, which was not found in the folder of libgraft.so");
   load_device_library(library, registry);

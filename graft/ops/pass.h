@@ -40,7 +40,7 @@ struct Batch {
   std::int64_t num_padding = 0;
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(token_ids.size()); }
-  std::span<const SequenceSlice> kept_sequences() const {
+  std::span<const SequenceSlice> unpadded_sequences() const {
     return std::span(sequences).first(sequences.size() - static_cast<std::size_t>(num_padding));
   }
 };

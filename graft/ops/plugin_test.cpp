@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "graft/base/error.h"
-#include "graft/base/system/temporary_folder.h"
+#include "graft/base/system/temp_dir.h"
 
 namespace graft::ops {
 namespace {
@@ -37,7 +37,7 @@ TEST(Plugin, MissingFilesAreNamed) {
 }
 
 TEST(Plugin, AFileThatIsNoLibraryIsRefused) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   const fs::path path = folder / "plugin.so";
   std::ofstream(path) << std::string(4096, 'x');
   EXPECT_EQ(complaint(path), path.string() + ": cannot be loaded: invalid ELF header");

@@ -73,7 +73,7 @@ class Primitives {
   virtual void copy_columns(TensorView from, TensorView to, Pass& pass) = 0;
   // Grouped-query attention and multi-head latent attention of the module `context` describes.
   virtual std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) = 0;
-  virtual std::unique_ptr<AttentionCore> make_latent_attention(const BuildContext& context) = 0;
+  virtual std::unique_ptr<AttentionCore> make_mla_attention(const BuildContext& context) = 0;
 
   // The fusions that the overrides below and the device's operators have kernels for: what a
   // replaced child may cost. Plans report them.

@@ -71,7 +71,7 @@ class PackedFileTest : public testing::Test {
   static constexpr std::size_t kRowsAt = kTypeAt + 4;
   static constexpr std::size_t kOffsetAt = kRowsAt + 16;
 
-  TemporaryFolder folder_;
+  TempDir folder_;
   std::vector<Bytes> data_;
   PackedFile file_ = {.fingerprint = 0x1234567890abcdef, .tensors = {}};
   Bytes bytes_;

@@ -54,7 +54,7 @@ void run_all(std::span<const PanelJob> jobs, const quant::CodecTable& codecs, Th
 Slice slice_of_node(const ThreadPool* pool, std::size_t node, std::int64_t rows) {
   if (pool == nullptr) return {.begin = 0, .end = rows};
   const std::int64_t num_steps = (rows + kSliceRows - 1) / kSliceRows;
-  const auto [begin, end] = pool->share(node, static_cast<std::size_t>(num_steps));
+  const auto [begin, end] = pool->node_range(node, static_cast<std::size_t>(num_steps));
   return {.begin = static_cast<std::int64_t>(begin) * kSliceRows,
           .end = std::min(rows, static_cast<std::int64_t>(end) * kSliceRows)};
 }
@@ -93,7 +93,7 @@ std::shared_ptr<std::byte> add_node(const ThreadPool* pool,
     bytes += slice_bytes(*matrix, slices.back());
   }
   if (bytes == 0) return nullptr;
-  std::shared_ptr<std::byte> memory = arena.take(static_cast<std::size_t>(bytes));
+  std::shared_ptr<std::byte> memory = arena.allocate(static_cast<std::size_t>(bytes));
   std::byte* next = memory.get();
   for (std::size_t i = 0; i < slices.size(); ++i) {
     if (slices[i].begin == slices[i].end) continue;

@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/system/processors.h"
+#include "graft/base/system/cpus.h"
 #include "graft/packing/pack_panel.h"
 
 namespace graft::packing {
@@ -64,7 +64,7 @@ std::uintptr_t huge_page_of(const std::byte* address) {
 }
 
 TEST_F(PackerTest, SlicesOfANodeAreContiguous) {
-  ThreadPool pool(0, {}, described_processors(kTwoNodes));
+  ThreadPool pool(0, {}, synthetic_cpus(kTwoNodes));
   Packer packer(&pool);
   std::array<const std::byte*, 2> last_of_node = {};
   std::array<std::set<std::uintptr_t>, 2> pages_of_node;
@@ -87,7 +87,7 @@ TEST_F(PackerTest, SlicesOfANodeAreContiguous) {
 }
 
 TEST_F(PackerTest, MatricesAreContiguousOnOneNode) {
-  ThreadPool pool(0, {}, described_processors(kOneNode));
+  ThreadPool pool(0, {}, synthetic_cpus(kOneNode));
   const std::vector<PackedMatrix> packed =
       Packer(&pool).pack(matrices(), quant::reference_codecs());
   for (std::size_t m = 0; m + 1 < packed.size(); ++m)
@@ -100,7 +100,7 @@ TEST_F(PackerTest, PanelsDoNotDependOnNodesOrThreads) {
     const std::vector<PackedMatrix> want =
         Packer(nullptr).pack(matrices(rows), quant::reference_codecs());
     for (const char* machine : {kOneNode, kTwoNodes, kThreeNodes}) {
-      ThreadPool pool(0, {}, described_processors(machine));
+      ThreadPool pool(0, {}, synthetic_cpus(machine));
       const std::vector<PackedMatrix> got =
           Packer(&pool).pack(matrices(rows), quant::reference_codecs());
       ASSERT_EQ(got.size(), kNumMatrices);

@@ -38,7 +38,7 @@ bool is_under(const plan::ModuleSpec& module, std::string_view word) {
   return module.name.find(word) != std::string::npos;
 }
 
-ModelBytes count_bytes(const plan::Blueprint& blueprint, const Load& load) {
+ModelBytes count_bytes(const plan::Blueprint& blueprint, const Workload& load) {
   ModelBytes bytes;
   bytes.layers.resize(static_cast<std::size_t>(blueprint.num_layers));
   blueprint.visit([&](const plan::ModuleSpec& module) {
@@ -188,7 +188,7 @@ std::string rules_text(const std::vector<LayerShare>& shares, bool head_on_gpu) 
 
 std::string auto_rules(const plan::Blueprint& blueprint,
                        const MachineFigures& machine,
-                       const Load& load) {
+                       const Workload& load) {
   const ModelBytes bytes = count_bytes(blueprint, load);
   Placer placer(bytes, machine);
   const std::vector<LayerShare>& shares = placer.place();

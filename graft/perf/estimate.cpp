@@ -17,7 +17,8 @@ using ops::Role;
 constexpr double kTransferSeconds = 20e-6;
 constexpr double kF32Bytes = 4;
 
-// Adds up the seconds of one pass, by resource. The resource names are the keys of Speed::seconds.
+// Adds up the seconds of one pass, by resource. The resource names are the keys of
+// PhaseEstimate::seconds.
 class ResourceTimes {
  public:
   explicit ResourceTimes(const MachineFigures& machine) : machine_(machine) {}
@@ -60,8 +61,8 @@ class ResourceTimes {
     seconds_["pcie"] += kTransferSeconds + bytes / gpu_at(gpu).pcie_bytes_per_s;
   }
 
-  Speed speed(double tokens) const {
-    Speed speed;
+  PhaseEstimate speed(double tokens) const {
+    PhaseEstimate speed;
     double total = 0;
     for (const auto& [resource, seconds] : seconds_)
       total += seconds;
@@ -111,13 +112,13 @@ void add_module(ResourceTimes& times,
   }
 }
 
-Speed speed_of(const plan::Plan& plan,
-               const MachineFigures& machine,
-               const Load& load,
-               Phase phase) {
+PhaseEstimate speed_of(const plan::Plan& plan,
+                       const MachineFigures& machine,
+                       const Workload& load,
+                       Phase phase) {
   const PassSize pass = phase == Phase::Prefill
                             ? prefill_pass(load.prefill_tokens)
-                            : generate_pass(load.parallel, static_cast<double>(load.context));
+                            : decode_pass(load.parallel, static_cast<double>(load.context));
   ResourceTimes times(machine);
   Device hidden_device;  // where the hidden states are
   double hidden_bytes = 0;
@@ -169,7 +170,7 @@ double workspace_row_bytes(const plan::ModuleSpec& module) {
 
 std::map<Device, MemoryUse> bytes_of(const plan::Plan& plan,
                                      const MachineFigures& machine,
-                                     const Load& load) {
+                                     const Workload& load) {
   std::map<Device, MemoryUse> devices;
   std::map<Device, double> widest;
   devices[kCpu].capacity = machine.cpu.dram_bytes;
@@ -205,9 +206,9 @@ bool Estimate::fits() const {
   return std::ranges::all_of(devices, [](const auto& row) { return row.second.fits(); });
 }
 
-Estimate estimate(const plan::Plan& plan, const MachineFigures& machine, const Load& load) {
+Estimate estimate(const plan::Plan& plan, const MachineFigures& machine, const Workload& load) {
   return {.devices = bytes_of(plan, machine, load),
-          .generate = speed_of(plan, machine, load, Phase::Decode),
+          .decode = speed_of(plan, machine, load, Phase::Decode),
           .prefill = speed_of(plan, machine, load, Phase::Prefill)};
 }
 

@@ -13,7 +13,7 @@
 
 namespace graft::perf {
 
-struct Load {
+struct Workload {
   std::int64_t context = 4096;        // cached tokens per sequence
   std::int64_t parallel = 1;          // sequences decoded in one batch
   std::int64_t prefill_tokens = 512;  // tokens of one prefill chunk
@@ -30,7 +30,7 @@ struct MemoryUse {
   bool fits() const { return capacity == 0 || total() <= capacity; }
 };
 
-struct Speed {
+struct PhaseEstimate {
   double tokens_per_s = 0;
   std::string limit;                      // the bottleneck: "cpu memory (82 % of the time)"
   std::map<std::string, double> seconds;  // by resource; of one decode step or one prefill chunk
@@ -38,13 +38,13 @@ struct Speed {
 
 struct Estimate {
   std::map<Device, MemoryUse> devices;
-  Speed generate;  // decode, all sequences together
-  Speed prefill;
+  PhaseEstimate decode;  // decode, all sequences together
+  PhaseEstimate prefill;
 
   bool fits() const;
 };
 
-Estimate estimate(const plan::Plan& plan, const MachineFigures& machine, const Load& load);
+Estimate estimate(const plan::Plan& plan, const MachineFigures& machine, const Workload& load);
 
 // Writes a rule file that fills the GPUs in order of time saved per byte: attention, norms,
 // routers, shared experts, dense MLPs and the KV cache layer by layer, then the head, then the
@@ -52,6 +52,6 @@ Estimate estimate(const plan::Plan& plan, const MachineFigures& machine, const L
 // fits.
 std::string auto_rules(const plan::Blueprint& blueprint,
                        const MachineFigures& machine,
-                       const Load& load);
+                       const Workload& load);
 
 }  // namespace graft::perf

@@ -57,7 +57,7 @@ MachineFigures slow_memory() {
 
 class EstimateTest : public testing::Test {
  protected:
-  Estimate of(const std::string& rules, const MachineFigures& machine, const Load& load) {
+  Estimate of(const std::string& rules, const MachineFigures& machine, const Workload& load) {
     std::vector<Finding> findings;
     rules_ = parse_rules(rules, "r.yaml", findings);
     const Machine devices = {.num_gpus = static_cast<int>(machine.gpus.size()), .plan_only = true};
@@ -81,15 +81,15 @@ TEST_F(EstimateTest, DecodeReadsAllWeightsAndTheContext) {
   const Estimate got = of(std::string(kAllOnCpu), slow_memory(),
                           {.context = 100, .parallel = 1, .prefill_tokens = 10});
   // 4 MB of weights, 100 tokens of 400 bytes, and 400 flop for each of them.
-  EXPECT_NEAR(1 / got.generate.tokens_per_s, 4e-3 + 40e-6 + 40e-9, 1e-9);
-  EXPECT_EQ(got.generate.limit, "cpu memory (99 % of the time)");
+  EXPECT_NEAR(1 / got.decode.tokens_per_s, 4e-3 + 40e-6 + 40e-9, 1e-9);
+  EXPECT_EQ(got.decode.limit, "cpu memory (99 % of the time)");
 }
 
 TEST_F(EstimateTest, SequencesShareTheWeights) {
-  const Load one = {.context = 0, .parallel = 1, .prefill_tokens = 10};
-  const Load eight = {.context = 0, .parallel = 8, .prefill_tokens = 10};
-  const double single = of(std::string(kAllOnCpu), slow_memory(), one).generate.tokens_per_s;
-  const double batched = of(std::string(kAllOnCpu), slow_memory(), eight).generate.tokens_per_s;
+  const Workload one = {.context = 0, .parallel = 1, .prefill_tokens = 10};
+  const Workload eight = {.context = 0, .parallel = 8, .prefill_tokens = 10};
+  const double single = of(std::string(kAllOnCpu), slow_memory(), one).decode.tokens_per_s;
+  const double batched = of(std::string(kAllOnCpu), slow_memory(), eight).decode.tokens_per_s;
   EXPECT_NEAR(batched / single, 8.0, 1e-6);
 }
 
@@ -109,8 +109,8 @@ TEST_F(EstimateTest, MeasuredRatesOfATypeOverrideMachineLimits) {
   machine.cpu_rates[DType::BF16] = {.read_bytes_per_s = 0.5e9, .flops = 1e12};
   const Estimate got =
       of(std::string(kAllOnCpu), machine, {.context = 0, .parallel = 1, .prefill_tokens = 10});
-  EXPECT_NEAR(1 / got.generate.tokens_per_s, 8e-3, 1e-9);
-  EXPECT_EQ(got.generate.limit, "cpu weights of BF16 (100 % of the time)");
+  EXPECT_NEAR(1 / got.decode.tokens_per_s, 8e-3, 1e-9);
+  EXPECT_EQ(got.decode.limit, "cpu weights of BF16 (100 % of the time)");
 }
 
 TEST_F(EstimateTest, EveryOperatorCostsACall) {
@@ -119,7 +119,7 @@ TEST_F(EstimateTest, EveryOperatorCostsACall) {
   const Estimate got =
       of(std::string(kAllOnCpu), machine, {.context = 0, .parallel = 1, .prefill_tokens = 10});
   // Two linears and the attention.
-  EXPECT_NEAR(got.generate.seconds.at("cpu calls"), 3e-3, 1e-9);
+  EXPECT_NEAR(got.decode.seconds.at("cpu calls"), 3e-3, 1e-9);
 }
 
 TEST_F(EstimateTest, CountsBytesPerDevice) {
@@ -129,7 +129,7 @@ TEST_F(EstimateTest, CountsBytesPerDevice) {
                           .read_bytes_per_s = 100e9,
                           .flops = 1e14,
                           .pcie_bytes_per_s = 10e9});
-  const Load load = {.context = 50, .parallel = 2, .prefill_tokens = 10};
+  const Workload load = {.context = 50, .parallel = 2, .prefill_tokens = 10};
   const std::string rules = str(
       "- {match: {name: ^up$}, replace: {class: default, kwargs: {generate_device: cpu, "
       "prefill_device: cuda}}}\n"
@@ -143,7 +143,7 @@ TEST_F(EstimateTest, CountsBytesPerDevice) {
   EXPECT_EQ(cpu.kv_cache, 50U * 2U * 200U * 4U);
   EXPECT_TRUE(got.fits());
   EXPECT_GT(got.prefill.seconds.at("pcie"), 0.0);
-  EXPECT_FALSE(got.generate.seconds.contains("pcie"));
+  EXPECT_FALSE(got.decode.seconds.contains("pcie"));
 
   machine.gpus[0].vram_bytes = 1'999'999;
   EXPECT_FALSE(of(rules, machine, load).fits());

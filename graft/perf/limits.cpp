@@ -98,11 +98,11 @@ double measure_read_bandwidth(ThreadPool& pool) {
   return static_cast<double>(window_bytes) / seconds;
 }
 
-Limits measure_limits(ThreadPool& pool) {
+MachineLimits measure_limits(ThreadPool& pool) {
   const kernels::cpu::PeakTable& peak = kernels::cpu::kernels().peak;
   return {.read_bytes_per_s = measure_read_bandwidth(pool),
-          .float_flops = measure_peak(peak.add_float_products, pool),
-          .byte_flops = measure_peak(peak.add_byte_products, pool)};
+          .f32_flops = measure_peak(peak.f32_products, pool),
+          .int8_ops = measure_peak(peak.int8_products, pool)};
 }
 
 }  // namespace graft::perf

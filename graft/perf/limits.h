@@ -11,17 +11,17 @@
 
 namespace graft::perf {
 
-struct Limits {
+struct MachineLimits {
   double read_bytes_per_s = 0;
   // Multiply-adds on registers, two operations each.
-  double float_flops = 0;  // f32
-  double byte_flops = 0;   // int8; 0 without int8 dot-product instructions
+  double f32_flops = 0;
+  double int8_ops = 0;  // 0 without int8 dot-product instructions
 
-  double flops() const { return std::max(float_flops, byte_flops); }
-  const char* product() const { return byte_flops > float_flops ? "int8" : "float32"; }
+  double flops() const { return std::max(f32_flops, int8_ops); }
+  const char* product() const { return int8_ops > f32_flops ? "int8" : "float32"; }
 };
 
-Limits measure_limits(ThreadPool& pool);
+MachineLimits measure_limits(ThreadPool& pool);
 
 // Bytes per second.
 double measure_read_bandwidth(ThreadPool& pool);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "graft/base/error.h"
-#include "graft/base/system/processors.h"
+#include "graft/base/system/cpus.h"
 
 namespace graft::perf {
 namespace {
@@ -168,7 +168,7 @@ std::filesystem::path machine_file() {
 MachineFigures assumed_machine() {
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  const auto threads = static_cast<int>(one_per_core(usable_processors()).size());
+  const auto threads = static_cast<int>(one_per_core(usable_cpus()).size());
   // Two channels of DDR4, and AVX2 at 3 GHz: within a small factor of most machines.
   return {.name = "assumed (run `graft machine` to measure)",
           .cpu = {.threads = threads,

@@ -121,7 +121,7 @@ Work pass_work(const plan::Plan& plan, const PassSize& pass) {
   return total;
 }
 
-PassSize generate_pass(std::int64_t num_sequences, double context) {
+PassSize decode_pass(std::int64_t num_sequences, double context) {
   return {.phase = Phase::Decode, .rows = static_cast<double>(num_sequences), .context = context};
 }
 

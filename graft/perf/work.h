@@ -33,7 +33,7 @@ Work module_work(const plan::Plan& plan, const plan::Placement& placement, const
 // The sum over all modules, without `dtype`.
 Work pass_work(const plan::Plan& plan, const PassSize& pass);
 
-PassSize generate_pass(std::int64_t num_sequences, double context);
+PassSize decode_pass(std::int64_t num_sequences, double context);
 // The context is half the prompt: the average over its tokens under causal attention.
 PassSize prefill_pass(std::int64_t num_tokens);
 

@@ -27,10 +27,10 @@ Work work_of(const plan::ModuleSpec& module, const PassSize& pass) {
 
 TEST(Work, SequencesShareWeightsButNotArithmetic) {
   const plan::ModuleSpec linear = module_of("up", ops::Role::Linear, {100, 10});
-  const Work one = work_of(linear, generate_pass(1, 0));
+  const Work one = work_of(linear, decode_pass(1, 0));
   EXPECT_EQ(one.weight_bytes, 2000);
   EXPECT_EQ(one.weight_flops, 2000);
-  const Work eight = work_of(linear, generate_pass(8, 0));
+  const Work eight = work_of(linear, decode_pass(8, 0));
   EXPECT_EQ(eight.weight_bytes, 2000);
   EXPECT_EQ(eight.weight_flops, 8 * 2000);
 }
@@ -38,7 +38,7 @@ TEST(Work, SequencesShareWeightsButNotArithmetic) {
 TEST(Work, PrefillRunsTheHeadForTheLastTokenOnly) {
   const plan::ModuleSpec head = module_of("lm_head", ops::Role::Linear, {100, 10});
   EXPECT_EQ(work_of(head, prefill_pass(64)).weight_flops, 2000);
-  EXPECT_EQ(work_of(head, generate_pass(64, 0)).weight_flops, 64 * 2000);
+  EXPECT_EQ(work_of(head, decode_pass(64, 0)).weight_flops, 64 * 2000);
 }
 
 TEST(Work, TiedHeadReadsTheWholeEmbedding) {
@@ -50,17 +50,17 @@ TEST(Work, TiedHeadReadsTheWholeEmbedding) {
   plan.placements[0].module = &embedding;
   plan.placements[1].module = &head;
   // The lookup reads one row of 20 bytes.
-  EXPECT_EQ(pass_work(plan, generate_pass(1, 0)).bytes(), 20 + 2000);
-  EXPECT_EQ(pass_work(plan, generate_pass(1, 0)).flops(), 2000);
+  EXPECT_EQ(pass_work(plan, decode_pass(1, 0)).bytes(), 20 + 2000);
+  EXPECT_EQ(pass_work(plan, decode_pass(1, 0)).flops(), 2000);
 }
 
 TEST(Work, TokensReadTheExpertsTheyAreRoutedTo) {
   plan::ModuleSpec experts = module_of("experts", ops::Role::Experts, {4, 10, 10});
   experts.params = ops::ExpertsParams{.num_experts = 4, .top_k = 1};
-  EXPECT_DOUBLE_EQ(work_of(experts, generate_pass(1, 0)).weight_bytes, 800 / 4.0);
+  EXPECT_DOUBLE_EQ(work_of(experts, decode_pass(1, 0)).weight_bytes, 800 / 4.0);
   // Two tokens share an expert with probability 1/4: 7/16 of the experts are read on average.
-  EXPECT_DOUBLE_EQ(work_of(experts, generate_pass(2, 0)).weight_bytes, 800 * 7 / 16.0);
-  EXPECT_DOUBLE_EQ(work_of(experts, generate_pass(2, 0)).weight_flops, 2 * 200);
+  EXPECT_DOUBLE_EQ(work_of(experts, decode_pass(2, 0)).weight_bytes, 800 * 7 / 16.0);
+  EXPECT_DOUBLE_EQ(work_of(experts, decode_pass(2, 0)).weight_flops, 2 * 200);
 }
 
 TEST(Work, EachSequenceReadsItsOwnContext) {
@@ -68,7 +68,7 @@ TEST(Work, EachSequenceReadsItsOwnContext) {
   cache.name = "attn.kv_cache";
   cache.role = ops::Role::KvCache;
   cache.params = ops::KvCacheParams{.key_size = 10, .value_size = 10};
-  EXPECT_EQ(work_of(cache, generate_pass(3, 100)).bytes(), 3 * 100 * 40);
+  EXPECT_EQ(work_of(cache, decode_pass(3, 100)).bytes(), 3 * 100 * 40);
   EXPECT_EQ(work_of(cache, prefill_pass(100)).bytes(), 50 * 40);
 }
 
@@ -78,8 +78,8 @@ TEST(Work, PassIsTheSumOfItsModules) {
   placement.module = &linear;
   plan::Plan plan;
   plan.placements = {placement, placement};
-  EXPECT_EQ(pass_work(plan, generate_pass(1, 0)).bytes(), 4000);
-  EXPECT_EQ(pass_work(plan, generate_pass(1, 0)).flops(), 4000);
+  EXPECT_EQ(pass_work(plan, decode_pass(1, 0)).bytes(), 4000);
+  EXPECT_EQ(pass_work(plan, decode_pass(1, 0)).flops(), 4000);
 }
 
 }  // namespace

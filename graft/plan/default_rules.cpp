@@ -4,7 +4,7 @@
 #include <system_error>
 
 #include "graft/base/error.h"
-#include "graft/base/system/own_folder.h"
+#include "graft/base/system/install_paths.h"
 
 namespace graft::plan {
 namespace {
@@ -19,7 +19,7 @@ bool is_safe_file_name(std::string_view family) {
 }  // namespace
 
 fs::path rules_folder() {
-  return resource_folder("rules", "GRAFT_RULES_DIR");
+  return resource_dir("rules", "GRAFT_RULES_DIR");
 }
 
 bool fits_gpu(std::uint64_t weight_bytes, std::uint64_t gpu_bytes) {

@@ -9,7 +9,7 @@ constexpr std::size_t kAlignment = 64;
 
 }  // namespace
 
-std::shared_ptr<std::byte> Arena::take(std::size_t bytes) {
+std::shared_ptr<std::byte> Arena::allocate(std::size_t bytes) {
   const std::size_t begin = (used_ + kAlignment - 1) / kAlignment * kAlignment;
   if (current_ == nullptr || begin + bytes > current_->size()) {
     if (bytes > kBufferBytes / 2) {

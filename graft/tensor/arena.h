@@ -15,7 +15,7 @@ class Arena {
   // Allocates `bytes` bytes, aligned to 64; above 32 MiB in a separate buffer. The pointer keeps
   // its buffer alive, also after the arena is destroyed; a buffer is freed with its last pointer.
   // Throws Error when out of memory.
-  std::shared_ptr<std::byte> take(std::size_t bytes);
+  std::shared_ptr<std::byte> allocate(std::size_t bytes);
 
  private:
   std::shared_ptr<const Buffer> current_;

@@ -20,7 +20,7 @@ TEST(Arena, AllocationsAreAlignedAndDisjoint) {
   std::vector<Allocation> allocations;
   for (int i = 0; i < 200; ++i) {
     const std::size_t bytes = (static_cast<std::size_t>(i) * 7919) % (2 * kMegabyte);
-    allocations.push_back({.data = arena.take(bytes), .bytes = bytes});
+    allocations.push_back({.data = arena.allocate(bytes), .bytes = bytes});
     std::fill_n(allocations.back().data.get(), bytes, static_cast<std::byte>(i));
   }
   for (std::size_t i = 0; i < allocations.size(); ++i) {
@@ -35,9 +35,9 @@ TEST(Arena, AllocationsAreAlignedAndDisjoint) {
 
 TEST(Arena, SmallAllocationsShareABufferAndLargeOnesDoNot) {
   Arena arena;
-  const auto first = arena.take(kMegabyte);
-  const auto large = arena.take(100 * kMegabyte);
-  const auto second = arena.take(kMegabyte);
+  const auto first = arena.allocate(kMegabyte);
+  const auto large = arena.allocate(100 * kMegabyte);
+  const auto second = arena.allocate(kMegabyte);
   EXPECT_EQ(second.get() - first.get(), static_cast<std::ptrdiff_t>(kMegabyte));
   EXPECT_FALSE(first.owner_before(second) || second.owner_before(first));
   EXPECT_TRUE(first.owner_before(large) || large.owner_before(first));
@@ -47,7 +47,7 @@ TEST(Arena, AllocationsOutliveTheArena) {
   std::shared_ptr<std::byte> allocation;
   {
     Arena arena;
-    allocation = arena.take(100);
+    allocation = arena.allocate(100);
     std::fill_n(allocation.get(), 100, std::byte{7});
   }
   EXPECT_EQ(allocation.get()[99], std::byte{7});
@@ -58,7 +58,7 @@ TEST(Arena, StartsANewBufferWhenTheCurrentIsFull) {
   Arena arena;
   std::vector<std::shared_ptr<std::byte>> allocations;
   for (int i = 0; i < 10; ++i) {
-    allocations.push_back(arena.take(20 * kMegabyte));
+    allocations.push_back(arena.allocate(20 * kMegabyte));
     allocations.back().get()[20 * kMegabyte - 1] = std::byte{1};
   }
   EXPECT_TRUE(allocations.front().owner_before(allocations.back()) ||

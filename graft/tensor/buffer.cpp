@@ -56,7 +56,7 @@ DeviceMemory* device_memory(DeviceType type) {
 Buffer::Buffer(std::size_t bytes, Device device) : size_(bytes), device_(device) {
   if (bytes == 0) return;
   data_ = device.type == DeviceType::Cpu ? allocate_host(bytes)
-                                         : memory_of(device).take(device.index, bytes);
+                                         : memory_of(device).allocate(device.index, bytes);
   if (data_ != nullptr) return;
   if (device.type == DeviceType::Cpu) fail("cpu: cannot allocate ", bytes_text(bytes));
   fail(to_string(device), ": cannot allocate ", bytes_text(bytes), ", ",

@@ -15,7 +15,7 @@ class DeviceMemory {
   virtual ~DeviceMemory() = default;
 
   // Allocates `bytes` on device `index`; null when out of memory.
-  virtual std::byte* take(std::int32_t index, std::size_t bytes) = 0;
+  virtual std::byte* allocate(std::int32_t index, std::size_t bytes) = 0;
   virtual void free(std::int32_t index, std::byte* data, std::size_t bytes) noexcept = 0;
   virtual std::uint64_t available(std::int32_t index) = 0;  // free bytes
   // Pinned host memory for asynchronous copies; null when out of memory.

@@ -4,7 +4,7 @@
 
 #include <dlfcn.h>
 
-#include "graft/base/system/own_folder.h"
+#include "graft/base/system/install_paths.h"
 #include "graft/base/text/str.h"
 
 namespace graft {
@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 void* open_library() {
-  const fs::path path = gpu_library();
+  const fs::path path = cuda_library_path();
   return path.empty() ? nullptr : ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
@@ -30,8 +30,8 @@ GpuList none(std::string why) {
 
 // Next to libgraft.so in lib/, or in ../lib of a statically linked executable in bin/; "../lib"
 // resolves to the same directory from both.
-fs::path gpu_library() {
-  const fs::path path = own_folder() / "../lib/libgraft_cuda.so";
+fs::path cuda_library_path() {
+  const fs::path path = executable_dir() / "../lib/libgraft_cuda.so";
   std::error_code error;
   return fs::is_regular_file(path, error) ? path : fs::path();
 }

@@ -21,7 +21,7 @@ struct GpuList {
 GpuList list_gpus();
 
 // The path of libgraft_cuda.so; empty when it is not installed.
-std::filesystem::path gpu_library();
+std::filesystem::path cuda_library_path();
 
 // Whether this build includes libgraft_cuda.so.
 bool built_with_cuda();

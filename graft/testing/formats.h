@@ -14,13 +14,13 @@
 #include <vector>
 
 #include "graft/base/error.h"
-#include "graft/base/system/temporary_folder.h"
+#include "graft/base/system/temp_dir.h"
 
 namespace graft::formats::test {
 
 using Bytes = std::vector<std::byte>;
 
-inline std::vector<std::string> names_in(const TemporaryFolder& folder) {
+inline std::vector<std::string> names_in(const TempDir& folder) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
     names.push_back(entry.path().filename().string());

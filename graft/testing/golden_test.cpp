@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
 
-#include "graft/base/system/temporary_folder.h"
+#include "graft/base/system/temp_dir.h"
 #include "graft/base/text/json.h"
 #include "graft/testing/shared_data.h"
 
@@ -73,7 +73,7 @@ TEST(Golden, WeightsMatchTheSharedFilesByteForByte) {
 }
 
 TEST(Golden, OtherRecipesGiveOtherWeights) {
-  const TemporaryFolder temporary;
+  const TempDir temporary;
   fs::create_directory(temporary / "llama");
   Json json = read_json_file(test_data("golden/llama/weights.json"));
   json["seed"] = json["seed"].get<std::uint64_t>() + 1;

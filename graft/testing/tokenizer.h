@@ -38,7 +38,7 @@ inline TokenizerData byte_level(const std::string& pre = "llama-bpe") {
   data.pre = pre;
   for (int byte = 0; byte < 256; ++byte) {
     const char c = static_cast<char>(static_cast<std::uint8_t>(byte));
-    add_token(data, letters_of_bytes({&c, 1}));
+    add_token(data, byte_level_encode({&c, 1}));
   }
   for (const std::string_view merge : {"h e", "l l", "he ll", "hell o", "Ġ hello", "Ġ Ġ", "ĠĠ ĠĠ",
                                        "1 2", "12 3", "a a", "aa aa", "Ã ©", "ä ¸", "ä¸ Ń"}) {

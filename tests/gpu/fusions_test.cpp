@@ -11,8 +11,7 @@ namespace {
 
 TEST(CudaFusions, Int8TypesAreThoseOfTheKernels) {
   for (const DTypeInfo& type : kDTypes)
-    EXPECT_EQ(has_cuda_int8_kernel(type.type), kernels::cuda::has_linear_q8(type.type))
-        << type.name;
+    EXPECT_EQ(has_cuda_int8_kernel(type.type), kernels::cuda::has_gemv_q8(type.type)) << type.name;
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ void lower_cpus(CgroupLimits& limits, const fs::path& folder) {
     quota = first;
     period = second;
   }
-  if (quota > 0 && period > 0) lower(limits.processors, quota / period);
+  if (quota > 0 && period > 0) lower(limits.cpus, quota / period);
 }
 
 // Visits the cgroup and its ancestors up to the root. Inside a container the mounted root is the

@@ -11,7 +11,7 @@ namespace graft {
 
 // 0: no limit.
 struct CgroupLimits {
-  double processors = 0;  // CPU quota / period, in CPUs
+  double cpus = 0;  // CPU quota / period, in CPUs
   std::uint64_t memory_bytes = 0;
   // Bytes left below the limit; page cache counts as free because the kernel can reclaim it.
   std::optional<std::uint64_t> memory_left = {};

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/system/temporary_folder.h"
+#include "graft/base/system/temp_dir.h"
 
 namespace graft {
 namespace {
@@ -21,11 +21,11 @@ class CgroupTest : public testing::Test {
   CgroupLimits limits() const { return cgroup_limits(folder_ / "groups", folder_ / "root"); }
 
  private:
-  TemporaryFolder folder_;
+  TempDir folder_;
 };
 
 TEST_F(CgroupTest, MissingFilesMeanNoLimit) {
-  EXPECT_EQ(limits().processors, 0);
+  EXPECT_EQ(limits().cpus, 0);
   EXPECT_EQ(limits().memory_bytes, 0U);
 }
 
@@ -36,7 +36,7 @@ TEST_F(CgroupTest, ReturnsTheLowestLimitOfAllAncestors) {
   write("root/box/memory.max", "1000000");
   write("root/box/cpu.max", "150000 100000");
   write("root/memory.max", "2000000");
-  EXPECT_DOUBLE_EQ(limits().processors, 1.5);
+  EXPECT_DOUBLE_EQ(limits().cpus, 1.5);
   EXPECT_EQ(limits().memory_bytes, 1000000U);
 }
 
@@ -57,7 +57,7 @@ TEST_F(CgroupTest, ReadsTheRootInsideAContainer) {
   write("root/memory.max", "5000");
   write("root/cpu.max", "max 100000");
   EXPECT_EQ(limits().memory_bytes, 5000U);
-  EXPECT_EQ(limits().processors, 0);
+  EXPECT_EQ(limits().cpus, 0);
 }
 
 TEST_F(CgroupTest, ReadsVersion1) {
@@ -67,7 +67,7 @@ TEST_F(CgroupTest, ReadsVersion1) {
   write("root/cpu,cpuacct/job/cpu.cfs_quota_us", "-1");
   write("root/cpu,cpuacct/job/cpu.cfs_period_us", "100000");
   EXPECT_EQ(limits().memory_bytes, 7000U);
-  EXPECT_EQ(limits().processors, 0);
+  EXPECT_EQ(limits().cpus, 0);
 }
 
 }  // namespace

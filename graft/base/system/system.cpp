@@ -41,7 +41,7 @@ std::uint64_t total_memory() {
   return total == 0 && ::sysinfo(&info) == 0 ? info.totalram * info.mem_unit : total;
 }
 
-std::string processor_name() {
+std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
   std::string line;
   while (std::getline(file, line)) {

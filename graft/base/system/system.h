@@ -12,7 +12,7 @@ namespace graft {
 std::uint64_t available_memory();
 std::uint64_t total_memory();
 
-std::string processor_name();  // "Intel(R) Xeon(R) Processor @ 2.80GHz"
+std::string cpu_name();  // "Intel(R) Xeon(R) LogicalCpu @ 2.80GHz"
 
 // The transparent huge page mode: "always", "madvise" or "never".
 std::string large_page_setting();

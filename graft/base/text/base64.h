@@ -10,7 +10,7 @@
 namespace graft {
 
 // nullopt when `text` is not valid base64. Padding is optional.
-inline std::optional<std::string> base64_decoded(std::string_view text) {
+inline std::optional<std::string> base64_decode(std::string_view text) {
   constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   for (int i = 0; i < 2 && text.ends_with('='); ++i)

@@ -6,18 +6,18 @@ namespace graft {
 namespace {
 
 TEST(Base64, DecodesTheTestVectorsOfTheRfc) {
-  EXPECT_EQ(base64_decoded(""), "");
-  EXPECT_EQ(base64_decoded("Zg=="), "f");
-  EXPECT_EQ(base64_decoded("Zm8="), "fo");
-  EXPECT_EQ(base64_decoded("Zm9v"), "foo");
-  EXPECT_EQ(base64_decoded("Zm9vYmFy"), "foobar");
-  EXPECT_EQ(base64_decoded("+/8A"), std::string("\xFB\xFF\0", 3));
+  EXPECT_EQ(base64_decode(""), "");
+  EXPECT_EQ(base64_decode("Zg=="), "f");
+  EXPECT_EQ(base64_decode("Zm8="), "fo");
+  EXPECT_EQ(base64_decode("Zm9v"), "foo");
+  EXPECT_EQ(base64_decode("Zm9vYmFy"), "foobar");
+  EXPECT_EQ(base64_decode("+/8A"), std::string("\xFB\xFF\0", 3));
 }
 
 TEST(Base64, RejectsInvalidText) {
-  EXPECT_EQ(base64_decoded("Z"), std::nullopt);
-  EXPECT_EQ(base64_decoded("Zm 9"), std::nullopt);
-  EXPECT_EQ(base64_decoded("Zg==="), std::nullopt);
+  EXPECT_EQ(base64_decode("Z"), std::nullopt);
+  EXPECT_EQ(base64_decode("Zm 9"), std::nullopt);
+  EXPECT_EQ(base64_decode("Zg==="), std::nullopt);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "graft/base/parallel.h"
-#include "graft/base/system/processors.h"
+#include "graft/base/system/cpus.h"
 #include "graft/base/system/system.h"
 #include "graft/base/text/units.h"
 #include "graft/cli/bench/bench_engine.h"
@@ -56,9 +56,9 @@ PlannedModel planned_model(const ModelOptions& options) {
 // would inherit the pinning.
 void measure_limits(const ModelOptions& options, BenchHeader& header) {
   const auto measure = [&] {
-    const std::vector<int> processors =
-        options.cpu_list.empty() ? std::vector<int>() : parse_processors(options.cpu_list);
-    ThreadPool pool(options.threads, processors);
+    const std::vector<int> cpus =
+        options.cpu_list.empty() ? std::vector<int>() : parse_cpu_list(options.cpu_list);
+    ThreadPool pool(options.threads, cpus);
     header.threads = pool.num_threads();
     header.limits = perf::measure_limits(pool);
   };
@@ -92,8 +92,8 @@ bool runs_on_cpu(const plan::Plan& plan) {
 perf::Work work_of(const SpeedTest& test, const plan::Plan& plan) {
   if (test.num_prompt > 0) return pass_work(plan, perf::prefill_pass(test.num_prompt));
   // The context grows from one token; half of the generated tokens on average.
-  return pass_work(plan, perf::generate_pass(test.num_sequences,
-                                             1 + static_cast<double>(test.num_generated) / 2));
+  return pass_work(
+      plan, perf::decode_pass(test.num_sequences, 1 + static_cast<double>(test.num_generated) / 2));
 }
 
 SpeedRow row_of(const SpeedTest& test, const PlannedModel& model) {
@@ -104,7 +104,7 @@ SpeedRow row_of(const SpeedTest& test, const PlannedModel& model) {
 
 // Called before the benchmark adds to the load and before threads are pinned.
 std::vector<std::string> notes_on_load() {
-  const auto num_cpus = static_cast<double>(usable_processors().size());
+  const auto num_cpus = static_cast<double>(usable_cpus().size());
   const double load = load_average();
   if (load <= kBusyLoad * num_cpus) return {};
   return {fmt::format(

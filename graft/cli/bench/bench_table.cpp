@@ -28,7 +28,7 @@ Json share_or_null(const std::optional<double>& value, double limit) {
   return value && limit > 0 ? Json(*value / limit) : Json(nullptr);
 }
 
-std::string row_text(const SpeedRow& row, const perf::Limits& limits) {
+std::string row_text(const SpeedRow& row, const perf::MachineLimits& limits) {
   const Spread speed = spread_of(row.tokens_per_s);
   const std::string tokens_per_s = fmt::format("{:.2f} ± {:.2f}", speed.mean, speed.deviation);
   return fmt::format("| {:<8} | {:>5} | {:>20} | {:>7} | {:>14} | {:>9} | {:>9} |\n",
@@ -44,7 +44,7 @@ std::string percent_text(const std::optional<double>& value, double limit) {
   return value && limit > 0 ? fmt::format("{:.0f}", 100 * *value / limit) : "";
 }
 
-Json row_json(const SpeedRow& row, const perf::Limits& limits) {
+Json row_json(const SpeedRow& row, const perf::MachineLimits& limits) {
   const Spread speed = spread_of(row.tokens_per_s);
   return {{"test", row.test.name()},
           {"prompt_tokens", row.test.num_prompt},
@@ -70,11 +70,11 @@ std::optional<double> SpeedRow::flops() const {
 
 std::string header_text(const BenchHeader& header) {
   const std::string peak =
-      header.limits.byte_flops > 0
+      header.limits.int8_ops > 0
           ? fmt::format("float32 {:.0f} GFLOP/s, int8 {:.0f} GFLOP/s (peak: {})",
-                        header.limits.float_flops / 1e9, header.limits.byte_flops / 1e9,
+                        header.limits.f32_flops / 1e9, header.limits.int8_ops / 1e9,
                         header.limits.product())
-          : fmt::format("float32 {:.0f} GFLOP/s", header.limits.float_flops / 1e9);
+          : fmt::format("float32 {:.0f} GFLOP/s", header.limits.f32_flops / 1e9);
   return fmt::format("{}: {} {}, {} parameters, {} active per token\n", header.model,
                      bytes_text(header.bytes), header.type,
                      count_text(static_cast<double>(header.parameters)),
@@ -113,8 +113,8 @@ Json header_json(const BenchHeader& header) {
           {"isa", header.isa},
           {"limits",
            {{"read_bytes_per_s", header.limits.read_bytes_per_s},
-            {"float_flops", header.limits.float_flops},
-            {"int8_flops", header.limits.byte_flops}}}};
+            {"float_flops", header.limits.f32_flops},
+            {"int8_flops", header.limits.int8_ops}}}};
 }
 
 Json report_json(const SpeedReport& report) {

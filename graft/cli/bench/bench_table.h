@@ -24,7 +24,7 @@ struct BenchHeader {
   std::int64_t parameters_per_token = 0;
   std::size_t threads = 0;
   std::string isa = {};
-  perf::Limits limits = {};
+  perf::MachineLimits limits = {};
 };
 
 struct SpeedRow {
@@ -59,7 +59,7 @@ std::string table_text(const SpeedReport& report);
 //  "notes": [...]}
 Json report_json(const SpeedReport& report);
 Json header_json(const BenchHeader& header);
-Json row_json(const SpeedRow& row, const perf::Limits& limits);
+Json row_json(const SpeedRow& row, const perf::MachineLimits& limits);
 std::string header_text(const BenchHeader& header);
 // "85" for 85 % of the limit; empty without a value or limit.
 std::string percent_text(const std::optional<double>& value, double limit);

@@ -39,7 +39,7 @@ TEST(SpeedRow, PrefillHasNoBandwidth) {
 
 TEST(SpeedReport, PercentagesUseTheHigherPeak) {
   SpeedReport report;
-  report.header.limits = {.read_bytes_per_s = 20e9, .float_flops = 10e9, .byte_flops = 40e9};
+  report.header.limits = {.read_bytes_per_s = 20e9, .f32_flops = 10e9, .int8_ops = 40e9};
   report.rows = {{.test = {.num_generated = 16},
                   .tokens_per_s = {10},
                   .work = perf::Work{.weight_bytes = 1e9, .weight_flops = 2e9}}};

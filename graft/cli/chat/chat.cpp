@@ -35,7 +35,7 @@ struct Options {
 // Prints streamed text: reasoning dimmed, control characters replaced by "?".
 class AnswerPrinter {
  public:
-  void show(const chat::AnswerPart& part) {
+  void show(const chat::ResponseDelta& part) {
     if (!part.reasoning.empty()) {
       if (!thinking_) fmt::print("{}", tint_start(Tint::Dim, stdout));
       thinking_ = true;
@@ -73,7 +73,7 @@ class AnswerPrinter {
 void answer(const std::string& text, ChatState& state) {
   AnswerPrinter printer;
   const AnswerStats& stats =
-      state.session->ask(text, [&](const chat::AnswerPart& part) { printer.show(part); });
+      state.session->ask(text, [&](const chat::ResponseDelta& part) { printer.show(part); });
   printer.finish(stats.interrupted);
   if (!stats.finish.message.empty()) warn(stats.finish.message);
   if (state.show_stats) print_stats(stats, stdout);

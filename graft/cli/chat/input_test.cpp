@@ -4,13 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/base/system/temporary_folder.h"
+#include "graft/base/system/temp_dir.h"
 
 namespace graft::cli {
 namespace {
 
 TEST(ChatInput, ExpandsFileNames) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   const std::string file = folder / "input.txt";
   std::ofstream(file) << "two\nlines";
   EXPECT_EQ(expand_files(file), "two\nlines");

@@ -87,8 +87,8 @@ const AnswerStats& Session::ask(const std::string& text, const Show& show) {
   const api::ChatPrompt prompt = format_->prompt(conversation);
 
   chat::ReasoningSplitter splitter(prompt.in_thinking, prompt.reasoning);
-  chat::AnswerPart answer;
-  const auto add = [&](const chat::AnswerPart& part) {
+  chat::ResponseDelta answer;
+  const auto add = [&](const chat::ResponseDelta& part) {
     answer.reasoning += part.reasoning;
     answer.content += part.content;
     show(part);

@@ -17,7 +17,7 @@ namespace graft::cli {
 
 class Session {
  public:
-  using Show = std::function<void(const chat::AnswerPart& part)>;
+  using Show = std::function<void(const chat::ResponseDelta& part)>;
 
   // Both must outlive the session.
   Session(api::LLM& llm, const api::ChatFormat& format) : llm_(&llm), format_(&format) {}

@@ -13,8 +13,8 @@
 #include "graft/base/error.h"
 #include "graft/base/parallel.h"
 #include "graft/base/system/cgroup.h"
-#include "graft/base/system/own_folder.h"
-#include "graft/base/system/processors.h"
+#include "graft/base/system/cpus.h"
+#include "graft/base/system/install_paths.h"
 #include "graft/base/system/system.h"
 #include "graft/base/text/units.h"
 #include "graft/kernels/cpu/isa/isa_level.h"
@@ -60,7 +60,7 @@ void find_next_isa(CpuFacts& facts) {
 
 CpuFacts cpu_facts() {
   CpuFacts facts;
-  facts.name = processor_name();
+  facts.name = cpu_name();
   facts.features = features();
   if (const char* forced = std::getenv("GRAFT_CPU_ISA"); forced != nullptr)
     facts.forced_isa = forced;
@@ -71,12 +71,12 @@ CpuFacts cpu_facts() {
   } catch (const Error& error) {
     facts.isa_error = error.what();
   }
-  const std::vector<Processor> processors = usable_processors();
-  facts.num_cores = static_cast<int>(one_per_core(processors).size());
-  facts.num_logical_cpus = static_cast<int>(processors.size());
+  const std::vector<LogicalCpu> cpus = usable_cpus();
+  facts.num_cores = static_cast<int>(one_per_core(cpus).size());
+  facts.num_logical_cpus = static_cast<int>(cpus.size());
   facts.num_in_machine = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
-  facts.num_numa_nodes = static_cast<int>(num_nodes(processors));
-  facts.limit = cgroup_limits().processors;
+  facts.num_numa_nodes = static_cast<int>(num_numa_nodes(cpus));
+  facts.limit = cgroup_limits().cpus;
   facts.load = load_average();
   return facts;
 }
@@ -99,7 +99,7 @@ MemoryFacts memory_facts(bool can_measure) {
 // libgraft.so, or the program when the modules are linked statically.
 fs::path own_file() {
   std::error_code error;
-  const fs::path library = own_folder() / "libgraft.so";
+  const fs::path library = executable_dir() / "libgraft.so";
   return fs::exists(library, error) ? library : fs::path("/proc/self/exe");
 }
 

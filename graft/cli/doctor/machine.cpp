@@ -31,12 +31,12 @@ void save(const perf::MachineFigures& machine, const std::filesystem::path& path
   write_text_file(path, perf::to_json(machine).dump(2) + '\n');
 }
 
-void print_limits(const perf::Limits& limits, const perf::CpuFigures& cpu) {
+void print_limits(const perf::MachineLimits& limits, const perf::CpuFigures& cpu) {
   fmt::print("cpu        {} threads, {} of memory\n", cpu.threads, bytes_text(cpu.dram_bytes));
   fmt::print("  read     {:.1f} GB/s\n", cpu.read_bytes_per_s / 1e9);
   fmt::print("  float32  {:.1f} GFLOP/s, peak {:.1f} GFLOP/s\n", cpu.flops / 1e9,
-             limits.float_flops / 1e9);
-  if (limits.byte_flops > 0) fmt::print("  int8     peak {:.1f} GOP/s\n", limits.byte_flops / 1e9);
+             limits.f32_flops / 1e9);
+  if (limits.int8_ops > 0) fmt::print("  int8     peak {:.1f} GOP/s\n", limits.int8_ops / 1e9);
   fmt::print("  call     {:.1f} us\n", cpu.call_seconds * 1e6);
 }
 

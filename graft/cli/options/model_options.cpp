@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "graft/base/progress.h"
-#include "graft/base/system/processors.h"
+#include "graft/base/system/cpus.h"
 #include "graft/cli/options/settings.h"
 #include "graft/cli/terminal.h"
 
@@ -68,7 +68,7 @@ api::LlmConfig ModelOptions::config() const {
   config.device = device;
   config.plugins = plugins.paths();
   config.num_threads = threads;
-  if (!cpu_list.empty()) config.cpus = parse_processors(cpu_list);
+  if (!cpu_list.empty()) config.cpus = parse_cpu_list(cpu_list);
   if (!memory.empty()) config.memory = parse_bytes(memory);
   config.repack = !no_repack;
   config.repack_cache = repack_cache;

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/base/system/temporary_folder.h"
+#include "graft/base/system/temp_dir.h"
 #include "graft/cli/commands.h"
 
 namespace graft::cli {
@@ -33,7 +33,7 @@ class SettingsTest : public ::testing::Test {
     return "no error";
   }
 
-  TemporaryFolder folder_;
+  TempDir folder_;
   std::filesystem::path file_ = folder_ / "graft.yaml";
 };
 

@@ -63,7 +63,7 @@ void write(const std::filesystem::path& path,
 }
 
 TEST(GgufFile, ReturnsEveryMetadataType) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   write(folder / "x.gguf", every_type(), {});
   const GgufFile file(folder / "x.gguf");
   EXPECT_EQ(file.version(), 3U);
@@ -85,7 +85,7 @@ TEST_P(GgufFileAlignment, ReturnsEveryDtype) {
   for (const DTypeInfo& row : kDTypes) {
     if (row.ggml_id >= 0) specs.push_back({std::string(row.name), row.type, {3, row.block_elems}});
   }
-  const TemporaryFolder folder;
+  const TempDir folder;
   GgufMetadata metadata;
   metadata.set("general.alignment", GetParam());
   write(folder / "x.gguf", metadata, specs);
@@ -103,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(Alignments, GgufFileAlignment, testing::Values(8, 32, 6
 
 // Three parts of two tensors each; `change` edits the metadata of a part before it is written.
 template <class Change>
-void write_split(const TemporaryFolder& folder, Change change) {
+void write_split(const TempDir& folder, Change change) {
   for (std::uint16_t no = 0; no < 3; ++no) {
     GgufMetadata metadata;
     if (no == 0) metadata.set("general.name", std::string("whole"));
@@ -118,7 +118,7 @@ void write_split(const TemporaryFolder& folder, Change change) {
 }
 
 std::string split_error(const std::function<void(int, GgufMetadata&, std::string&)>& change) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   write_split(folder, change);
   std::string error = error_of([&] { GgufFile(folder / "m-00001-of-00003.gguf"); });
   const std::string prefix = (folder / "").string();
@@ -128,7 +128,7 @@ std::string split_error(const std::function<void(int, GgufMetadata&, std::string
   return error;
 }
 
-void expect_three_parts(const GgufFile& file, const TemporaryFolder& folder) {
+void expect_three_parts(const GgufFile& file, const TempDir& folder) {
   EXPECT_EQ(file.metadata().string("general.name"), "whole");
   EXPECT_EQ(file.paths().at(1), folder / "m-00002-of-00003.gguf");
   ASSERT_EQ(file.tensors().size(), 6U);
@@ -138,7 +138,7 @@ void expect_three_parts(const GgufFile& file, const TemporaryFolder& folder) {
 }
 
 TEST(GgufFile, OpensAllPartsFromAnyPart) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   write_split(folder, [](int, GgufMetadata&, std::string&) {});
   for (const int part : {1, 2, 3}) {
     const GgufFile file(folder / str("m-0000", part, "-of-00003.gguf"));
@@ -150,7 +150,7 @@ TEST(GgufFile, OpensAllPartsFromAnyPart) {
 }
 
 TEST(GgufFile, NamesTheMissingParts) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   write_split(folder, [](int, GgufMetadata&, std::string&) {});
   std::filesystem::remove(folder / "m-00002-of-00003.gguf");
   EXPECT_EQ(error_of([&] { GgufFile(folder / "m-00001-of-00003.gguf"); }),
@@ -194,13 +194,13 @@ TEST(GgufFile, RefusesPartsThatDisagree) {
 }
 
 TEST(GgufFile, OpensAFileNamedLikeAPartThatIsNone) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   write(folder / "m-00001-of-00003.gguf", GgufMetadata(), {{"w", DType::F32, {4}}});
   EXPECT_EQ(GgufFile(folder / "m-00001-of-00003.gguf").paths().size(), 1U);
 }
 
 TEST(GgufFile, NamesThePathInErrors) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   EXPECT_EQ(error_of([&] { GgufFile(folder / "none.gguf"); }),
             (folder / "none.gguf").string() + ": No such file or directory");
   test::write_file(folder / "text.gguf", "hello");
@@ -222,7 +222,7 @@ void expect_vocabulary(const Vocabulary& want) {
   const GgufArray* merges = file.metadata().array("tokenizer.ggml.merges");
   EXPECT_EQ(merges == nullptr ? 0 : merges->count, want.num_merges) << want.file;
   // Written again it says the same.
-  const TemporaryFolder folder;
+  const TempDir folder;
   write(folder / "again.gguf", file.metadata(), {});
   EXPECT_EQ(GgufFile(folder / "again.gguf").metadata().entries(), file.metadata().entries());
 }

@@ -14,7 +14,7 @@ using test::error_of;
 using test::pattern;
 
 std::string spec_error(const TensorSpec& spec) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   const std::string path = (folder / "x.gguf").string();
   std::string error = error_of([&] { GgufWriter(path, {}, {spec}); });
   EXPECT_TRUE(error.starts_with(path + ": ")) << error;
@@ -23,7 +23,7 @@ std::string spec_error(const TensorSpec& spec) {
 }
 
 TEST(GgufWriter, TakesATensorInPieces) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   GgufWriter writer(folder / "x.gguf", {}, {{"a", DType::I8, {3000001}}, {"b", DType::F32, {1}}});
   const auto data = pattern(3000001, 9);
   const std::span<const std::byte> bytes = data;
@@ -42,7 +42,7 @@ TEST(GgufWriter, TakesATensorInPieces) {
 }
 
 TEST(GgufWriter, LeavesNothingWithoutFinish) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   test::write_file(folder / "x.gguf", "old");
   {
     GgufWriter writer(folder / "x.gguf", {}, {{"a", DType::F32, {2}}});
@@ -69,7 +69,7 @@ TEST(GgufWriter, RefusesTensorsThatCannotBeStored) {
 }
 
 TEST(GgufWriter, RefusesBrokenMetadataAndTwoOfOneName) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   const auto path = folder / "x.gguf";
   const auto error_with = [&](const std::string& key, const GgufValue& value) {
     GgufMetadata metadata;
@@ -90,7 +90,7 @@ TEST(GgufWriter, RefusesBrokenMetadataAndTwoOfOneName) {
 }
 
 TEST(GgufWriter, SaysWhyTheFileCannotBeWritten) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   EXPECT_EQ(
       error_of([&] { GgufWriter(folder / "no/x.gguf", {}, {}); }),
       (folder / "no/x.gguf").string() + ": cannot create the file: No such file or directory");
@@ -99,7 +99,7 @@ TEST(GgufWriter, SaysWhyTheFileCannotBeWritten) {
 }
 
 TEST(GgufWriterDeathTest, AbortsOnWrongAppends) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   EXPECT_DEATH(
       {
         GgufWriter writer(folder / "x.gguf", {}, {{"w", DType::F32, {2}}});

@@ -277,7 +277,7 @@ void Builder::read_normalizer(const Json& json) {
     for (const Json& part : json["normalizers"])
       read_normalizer(part);
   } else if (type == "Precompiled") {
-    const auto charsmap = base64_decoded(text(json, "precompiled_charsmap"));
+    const auto charsmap = base64_decode(text(json, "precompiled_charsmap"));
     if (!charsmap) problems_.emplace_back("normalizer.precompiled_charsmap is not base64");
     out_.precompiled_charsmap = charsmap.value_or("");
   } else if (type == "Replace" && json.contains("pattern") &&

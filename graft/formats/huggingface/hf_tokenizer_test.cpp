@@ -171,7 +171,7 @@ TEST(HfTokenizer, RefusesMalformedFiles) {
 }
 
 TEST(HfTokenizer, KnowsFoldersWithoutTokenizerJson) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   std::vector<std::string> warnings;
   EXPECT_TRUE(read_hf_tokenizer_folder(folder.path(), {}, warnings).empty());
   EXPECT_TRUE(warnings.empty());

@@ -166,7 +166,7 @@ TEST(SafetensorsFile, ReturnsEveryDtype) {
     if (!row.safetensors.empty()) specs.push_back({std::string(row.name), row.type, {3, 5}});
   }
   specs.push_back({"last \"quoted\" \xC3\xA4", DType::U8, {0}});
-  const TemporaryFolder folder;
+  const TempDir folder;
   SafetensorsWriter writer(folder / "x.safetensors", {{"format", "pt"}, {"line", "a\nb"}}, specs);
   for (const TensorSpec& spec : specs)
     writer.append(data_of(spec));
@@ -187,7 +187,7 @@ void expect_same_when_copied(const SafetensorsFile& file) {
   for (const TensorInfo& tensor : file.tensors()) {
     specs.push_back({tensor.name, tensor.dtype, tensor.shape});
   }
-  const TemporaryFolder folder;
+  const TempDir folder;
   SafetensorsWriter writer(folder / "x", file.metadata(), specs);
   for (const TensorInfo& tensor : file.tensors())
     writer.append(tensor.data);

@@ -29,7 +29,7 @@ void write_shard(const std::filesystem::path& path, const std::vector<std::strin
 
 // Shards s1 with a, b and s2 with c, and an index of the given map.
 std::string index_error(const Json& weight_map) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   write_shard(folder / "s1", {"a", "b"});
   write_shard(folder / "s2", {"c"});
   test::write_file(folder / kIndex, Json{{"weight_map", weight_map}}.dump());
@@ -42,7 +42,7 @@ std::string index_error(const Json& weight_map) {
 }
 
 TEST(SafetensorsFolder, OpensOneFile) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   EXPECT_FALSE(SafetensorsFolder::is_one(folder.path()));
   EXPECT_EQ(
       error_of([&] { SafetensorsFolder{folder.path()}; }),
@@ -56,7 +56,7 @@ TEST(SafetensorsFolder, OpensOneFile) {
 }
 
 TEST(SafetensorsFolder, OpensShardsInTheOrderOfTheirNames) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   std::filesystem::create_directory(folder / "sub");
   write_shard(folder / "s2", {"z", "y"});
   write_shard(folder / "s1", {"b"});
@@ -107,7 +107,7 @@ TEST(SafetensorsFolder, RefusesABrokenIndex) {
 
 // As many tensors and shards as DeepSeek-V3 has: a quadratic step would take minutes.
 TEST(SafetensorsFolder, OpensManyShards) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   Json map = Json::object();
   for (int shard = 0; shard < 163; ++shard) {
     const std::string file = str("model-", shard, ".safetensors");

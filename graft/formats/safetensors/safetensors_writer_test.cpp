@@ -17,13 +17,13 @@ using test::error_of;
 using test::pattern;
 
 std::string spec_error(const TensorSpec& spec) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   const std::string path = (folder / "x").string();
   return error_of([&] { SafetensorsWriter(path, {}, {spec}); }).substr(path.size() + 2);
 }
 
 TEST(SafetensorsWriter, WritesAHeaderOfWholeWords) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   SafetensorsWriter writer(folder / "x", {{"format", "pt"}}, {{"w", DType::F16, {1, 2}}});
   writer.append(pattern(4, 0));
   writer.finish();
@@ -48,7 +48,7 @@ TEST(SafetensorsWriter, RefusesTensorsThatCannotBeStored) {
             "tensor \"__metadata__\": safetensors cannot store this name");
   EXPECT_EQ(spec_error({"a\tb", DType::F32, {1}}),
             "tensor \"a?b\": safetensors cannot store this name");
-  const TemporaryFolder folder;
+  const TempDir folder;
   EXPECT_EQ(error_of([&] {
               SafetensorsWriter(folder / "x", {}, {{"w", DType::F32, {1}}, {"w", DType::F32, {1}}});
             }),
@@ -61,7 +61,7 @@ TEST(SafetensorsWriter, RefusesTensorsThatCannotBeStored) {
 
 // A limit on the size of files stands for a full disk.
 TEST(SafetensorsWriter, SaysHowFarItCameWhenTheDiskIsFull) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   struct rlimit old_limit = {};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old_limit), 0);
   auto* const old_handler = std::signal(SIGXFSZ, SIG_IGN);
@@ -80,7 +80,7 @@ TEST(SafetensorsWriter, SaysHowFarItCameWhenTheDiskIsFull) {
 }
 
 TEST(SafetensorsWriter, LeavesNothingWhenItIsKilled) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   const int fd = ::open(folder.path().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
   if (fd < 0) GTEST_SKIP() << folder.path() << " cannot have files without a name";
   ::close(fd);

@@ -132,7 +132,7 @@ inline void sigmoid(float* x, std::int64_t n) {
 }
 
 // Not fused: the same bits at every level.
-inline void rotate_halves(float* x, const float* cosines, const float* sines, std::int64_t half) {
+inline void rope_halves(float* x, const float* cosines, const float* sines, std::int64_t half) {
   float* const y = x + half;
   std::int64_t i = 0;
   for (; i + kLanes <= half; i += kLanes) {
@@ -166,7 +166,7 @@ GRAFT_INLINE F32<kCount> swap_neighbours(F32<kCount> v) {
   }
 }
 
-inline void rotate_pairs(float* x, const float* cosines, const float* sines, std::int64_t half) {
+inline void rope_pairs(float* x, const float* cosines, const float* sines, std::int64_t half) {
   std::int64_t i = 0;
   for (; i + kLanes <= 2 * half; i += kLanes) {
     const F32x16 v = load(x + i);

@@ -59,7 +59,7 @@ struct SoftmaxBlock {
 
 // Partial softmax state of query rows over a KV split: max and sum of 2^(score - max), and the
 // unnormalised output acc = sum of 2^(score - max) * value. The attention output is acc / sum.
-struct SoftmaxRows {
+struct SoftmaxState {
   float* max = nullptr;  // [rows]; -infinity: no keys yet
   float* sum = nullptr;  // [rows]
   float* acc = nullptr;  // [rows, cols]
@@ -91,18 +91,18 @@ struct MathTable {
 
   // RoPE on split halves (NeoX style):
   // x[i], x[i + half] = x[i] c[i] - x[i + half] s[i], x[i + half] c[i] + x[i] s[i]
-  void (*rotate_halves)(float* x, const float* c, const float* s, std::int64_t half) = nullptr;
+  void (*rope_halves)(float* x, const float* c, const float* s, std::int64_t half) = nullptr;
   // RoPE on neighbouring pairs x[2i], x[2i + 1] (GPT-J style). c and s have 2 half values: every
   // cosine twice, every sine first negated, then plain.
-  void (*rotate_pairs)(float* x, const float* c, const float* s, std::int64_t half) = nullptr;
+  void (*rope_pairs)(float* x, const float* c, const float* s, std::int64_t half) = nullptr;
 
   // Attention; see product-inl.h for the order of the sums.
   void (*product)(const Product& p) = nullptr;
   void (*softmax_block)(const SoftmaxBlock& b) = nullptr;
   // Merges two partial softmax states (max, sum, output) of [rows, cols]; a max of -infinity is an
   // empty state.
-  void (*softmax_merge)(SoftmaxRows to,
-                        SoftmaxRows from,
+  void (*softmax_merge)(SoftmaxState to,
+                        SoftmaxState from,
                         std::int64_t rows,
                         std::int64_t cols) = nullptr;
   // to[c * ld + r] = rows[r][c] * factor; r is padded with zeros to a multiple of 4.

@@ -277,7 +277,7 @@ TEST_P(MathTest, RotationsMatchTheFormulaExactly) {
     const Floats c = random_floats(half);
     const Floats s = random_floats(half);
     Floats halves = x;
-    math().rotate_halves(halves.data(), c.data(), s.data(), half);
+    math().rope_halves(halves.data(), c.data(), s.data(), half);
     Floats pairs = x;
     Floats twice_c;
     Floats twice_s;
@@ -285,7 +285,7 @@ TEST_P(MathTest, RotationsMatchTheFormulaExactly) {
       twice_c.insert(twice_c.end(), {c[i], c[i]});
       twice_s.insert(twice_s.end(), {-s[i], s[i]});
     }
-    math().rotate_pairs(pairs.data(), twice_c.data(), twice_s.data(), half);
+    math().rope_pairs(pairs.data(), twice_c.data(), twice_s.data(), half);
     for (std::size_t i = 0; i < n; ++i) {
       EXPECT_EQ(halves[i], x[i] * c[i] - x[n + i] * s[i]);
       EXPECT_EQ(halves[n + i], x[n + i] * c[i] + x[i] * s[i]);

@@ -35,7 +35,7 @@ template <class... Sums>
   (add_product(sums, one), ...);
 }
 
-double add_float_products(std::int64_t rounds) {
+double f32_products(std::int64_t rounds) {
   const __m128 one = _mm_set1_ps(1.0F);
   __m128 a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{}, i{}, j{};  // NOLINT
   for (std::int64_t round = 0; round < rounds; ++round)
@@ -45,8 +45,7 @@ double add_float_products(std::int64_t rounds) {
 
 }  // namespace
 
-constinit const PeakTable kPeak = {.add_float_products = add_float_products,
-                                   .add_byte_products = nullptr};
+constinit const PeakTable kPeak = {.f32_products = f32_products, .int8_products = nullptr};
 
 }  // namespace graft::kernels::cpu::scalar
 
@@ -71,7 +70,7 @@ template <class... Sums>
   (add_product(sums, one), ...);
 }
 
-double add_float_products(std::int64_t rounds) {
+double f32_products(std::int64_t rounds) {
   const __m256 one = _mm256_set1_ps(1.0F);
   __m256 a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{}, i{}, j{};  // NOLINT
   for (std::int64_t round = 0; round < rounds; ++round)
@@ -100,7 +99,7 @@ template <class... Sums>
   (add_product(sums, one), ...);
 }
 
-double add_byte_products(std::int64_t rounds) {
+double int8_products(std::int64_t rounds) {
   const __m256i one = _mm256_set1_epi8(1);
   __m256i a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{}, i{}, j{};  // NOLINT
   for (std::int64_t round = 0; round < rounds; ++round)
@@ -110,8 +109,7 @@ double add_byte_products(std::int64_t rounds) {
 
 }  // namespace
 
-constinit const PeakTable kPeak = {.add_float_products = add_float_products,
-                                   .add_byte_products = add_byte_products};
+constinit const PeakTable kPeak = {.f32_products = f32_products, .int8_products = int8_products};
 
 GRAFT_ISA_END
 
@@ -136,7 +134,7 @@ template <class... Sums>
   (add_product(sums, one), ...);
 }
 
-double add_float_products(std::int64_t rounds) {
+double f32_products(std::int64_t rounds) {
   const __m512 one = _mm512_set1_ps(1.0F);
   __m512 a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{}, i{}, j{};  // NOLINT
   for (std::int64_t round = 0; round < rounds; ++round)
@@ -162,7 +160,7 @@ template <class... Sums>
   (add_product(sums, one), ...);
 }
 
-double add_byte_products(std::int64_t rounds) {
+double int8_products(std::int64_t rounds) {
   const __m512i one = _mm512_set1_epi8(1);
   __m512i a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{}, i{}, j{};  // NOLINT
   for (std::int64_t round = 0; round < rounds; ++round)
@@ -172,8 +170,7 @@ double add_byte_products(std::int64_t rounds) {
 
 }  // namespace
 
-constinit const PeakTable kPeak = {.add_float_products = add_float_products,
-                                   .add_byte_products = add_byte_products};
+constinit const PeakTable kPeak = {.f32_products = f32_products, .int8_products = int8_products};
 
 GRAFT_ISA_END
 
@@ -181,7 +178,7 @@ GRAFT_ISA_BEGIN(amx)
 namespace {
 
 // Tiles 0..3 are sums, 4 and 5 the left operands, 6 and 7 the right: 16 x 16 sums of 64 products.
-double add_byte_products(std::int64_t rounds) {
+double int8_products(std::int64_t rounds) {
   TileLayout layout;
   for (int tile = 0; tile < 8; ++tile) {
     layout.rows[tile] = 16;
@@ -223,7 +220,7 @@ double add_byte_products(std::int64_t rounds) {
 
 }  // namespace
 
-constinit const PeakTable kPeak = {.add_float_products = avx512::add_float_products,
-                                   .add_byte_products = add_byte_products};
+constinit const PeakTable kPeak = {.f32_products = avx512::f32_products,
+                                   .int8_products = int8_products};
 
 GRAFT_ISA_END

@@ -10,8 +10,8 @@ namespace graft::kernels::cpu {
 struct PeakTable {
   // Runs `rounds` rounds of multiply-adds with all factors 1 and returns the sum, which is the
   // number of products: exact for up to 2^20 rounds.
-  double (*add_float_products)(std::int64_t rounds) = nullptr;
-  double (*add_byte_products)(std::int64_t rounds) = nullptr;  // int8; null: not supported
+  double (*f32_products)(std::int64_t rounds) = nullptr;
+  double (*int8_products)(std::int64_t rounds) = nullptr;  // int8; null: not supported
 };
 
 // Call only levels that the CPU supports; table.h selects one.

@@ -14,14 +14,14 @@ TEST(Peak, ReturnsTheNumberOfProducts) {
   for (const KernelTable* table : runnable_kernels()) {
     SCOPED_TRACE(std::string(table->isa));
     const PeakTable& peak = table->peak;
-    ASSERT_NE(peak.add_float_products, nullptr);
-    const double floats = peak.add_float_products(1);
+    ASSERT_NE(peak.f32_products, nullptr);
+    const double floats = peak.f32_products(1);
     EXPECT_GE(floats, 10 * 4);
-    EXPECT_EQ(peak.add_float_products(1000), 1000 * floats);
-    if (peak.add_byte_products == nullptr) continue;
-    const double bytes = peak.add_byte_products(1);
+    EXPECT_EQ(peak.f32_products(1000), 1000 * floats);
+    if (peak.int8_products == nullptr) continue;
+    const double bytes = peak.int8_products(1);
     EXPECT_GE(bytes, 10 * 32);
-    EXPECT_EQ(peak.add_byte_products(1000), 1000 * bytes);
+    EXPECT_EQ(peak.int8_products(1000), 1000 * bytes);
   }
 }
 

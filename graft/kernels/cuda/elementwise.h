@@ -67,7 +67,7 @@ void gather_rows(ConstRows x,
 // y[rows, cols] = x[rows, cols]: copies a column range between matrices of different strides.
 void copy_columns(ConstRows x, Rows y, std::int64_t rows, std::int64_t cols, Stream stream);
 
-// y[row] = y[row] * scales[row] + bias[cols]: the epilogue of a cuBLASLt product with HalfRows
+// y[row] = y[row] * scales[row] + bias[cols]: the epilogue of a cuBLASLt product with F16Rows
 // (linear.h). With bias null, rows of scale 1 (nearly all) are skipped.
 void scale_rows(Rows y,
                 const float* scales,

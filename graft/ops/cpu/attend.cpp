@@ -86,7 +86,7 @@ void merge_splits(const AttentionShape& shape, std::span<const SplitItem> items,
     const std::span<const HeadTile> tiles = items[i].tiles;
     const HeadTile& tile = tiles[static_cast<std::size_t>(item % tiles_per_group)];
     const std::int64_t offset = item % tiles_per_group * state_elems(shape, tiles[0].num_rows());
-    const kernels::cpu::SoftmaxRows total = state_at(tile.num_rows(), items[i].states + offset);
+    const kernels::cpu::SoftmaxState total = state_at(tile.num_rows(), items[i].states + offset);
     for (++i; i < items.size() && items[i].tiles.data() == tiles.data(); ++i) {
       kernels::cpu::kernels().math.softmax_merge(
           total, state_at(tile.num_rows(), items[i].states + offset), tile.num_rows(),

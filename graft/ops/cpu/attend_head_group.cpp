@@ -45,7 +45,7 @@ std::int64_t state_elems(const AttentionShape& shape, std::int64_t num_rows) {
   return padded(num_rows) * 2 + padded(num_rows * shape.value_dim);
 }
 
-kernels::cpu::SoftmaxRows state_at(std::int64_t num_rows, float* memory) {
+kernels::cpu::SoftmaxState state_at(std::int64_t num_rows, float* memory) {
   return {.max = memory, .sum = memory + padded(num_rows), .acc = memory + 2 * padded(num_rows)};
 }
 
@@ -59,7 +59,7 @@ std::int64_t end_split(const TokenTile& tokens) {
 
 void write_results(const AttentionShape& shape,
                    const HeadTile& tile,
-                   kernels::cpu::SoftmaxRows state) {
+                   kernels::cpu::SoftmaxState state) {
   for (std::int64_t row = 0; row < tile.num_rows(); ++row) {
     const float* from = state.acc + row * shape.value_dim;
     float* to =
@@ -74,8 +74,8 @@ void write_results(const AttentionShape& shape,
 struct HeadGroupAttention::TileRows {
   const HeadTile* tile = nullptr;
   RowGroup rows;
-  const float* queries = nullptr;   // [key_dim, width]
-  kernels::cpu::SoftmaxRows state;  // starts at the group's first row
+  const float* queries = nullptr;    // [key_dim, width]
+  kernels::cpu::SoftmaxState state;  // starts at the group's first row
 
   std::int64_t position_of(std::int64_t row) const {
     return tile->tokens.first_position + (rows.first + row) / tile->num_heads;
@@ -172,7 +172,7 @@ void HeadGroupAttention::attend_all() const {
 }
 
 void HeadGroupAttention::clear(std::size_t tile, float* states) const {
-  const kernels::cpu::SoftmaxRows rows = state(tile, states);
+  const kernels::cpu::SoftmaxState rows = state(tile, states);
   const std::int64_t num_rows = tiles_[tile].num_rows();
   std::fill_n(rows.max, padded(num_rows), kMinusInfinity);
   std::fill_n(rows.sum, padded(num_rows), 0.0F);
@@ -186,7 +186,7 @@ void HeadGroupAttention::add_block(Positions positions, float* states) const {
     if (i == 0 || tile.source != tiles_[i - 1].source) {
       block = source_.load(tile, positions, memory_);
     }
-    const kernels::cpu::SoftmaxRows rows = state(i, states);
+    const kernels::cpu::SoftmaxState rows = state(i, states);
     for (std::int64_t first = 0; first < tile.num_rows(); first += kAttentionRows) {
       add_block_to({.tile = &tile,
                     .rows = row_group(tile.num_rows(), first),

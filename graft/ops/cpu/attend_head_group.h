@@ -14,7 +14,7 @@ namespace graft::ops::cpu {
 // The softmax state of a tile: max[rows], sum[rows], acc[rows, value_dim], each padded to 16
 // floats for full vectors. state_elems() is its size in floats.
 std::int64_t state_elems(const AttentionShape& shape, std::int64_t num_rows);
-kernels::cpu::SoftmaxRows state_at(std::int64_t num_rows, float* memory);
+kernels::cpu::SoftmaxState state_at(std::int64_t num_rows, float* memory);
 
 // The KV splits that the tokens attend to: [first, end).
 std::int64_t first_split(const AttentionShape& shape, const TokenTile& tokens);
@@ -23,7 +23,7 @@ std::int64_t end_split(const TokenTile& tokens);
 // Writes acc / sum to tile.out; all splits must be merged into `state`.
 void write_results(const AttentionShape& shape,
                    const HeadTile& tile,
-                   kernels::cpu::SoftmaxRows state);
+                   kernels::cpu::SoftmaxState state);
 
 class HeadGroupAttention {
  public:
@@ -57,7 +57,7 @@ class HeadGroupAttention {
   float* queries(std::size_t tile) const {
     return queries_ + static_cast<std::int64_t>(tile) * query_elems_;
   }
-  kernels::cpu::SoftmaxRows state(std::size_t tile, float* states) const {
+  kernels::cpu::SoftmaxState state(std::size_t tile, float* states) const {
     return state_at(tiles_[tile].num_rows(),
                     states + static_cast<std::int64_t>(tile) * state_elems_);
   }

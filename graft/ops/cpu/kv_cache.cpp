@@ -88,7 +88,7 @@ class KvCacheCpu final : public KvCache {
   void write(TensorView key, TensorView value, Pass& pass) override {
     const ProfileScope profile(pass, kCpu, module_);
     GRAFT_DCHECK(key.cols() == params_.key_size, module_, ": keys of ", key.cols());
-    for (const SequenceSlice& sequence : pass.batch.kept_sequences()) {
+    for (const SequenceSlice& sequence : pass.batch.unpadded_sequences()) {
       const std::int64_t num_items = (sequence.num_tokens + kRowsPerItem - 1) / kRowsPerItem;
       for_each_item(pass.pool, num_items, [&](std::int64_t /*worker*/, std::int64_t item) {
         const std::int64_t end = std::min(sequence.num_tokens, (item + 1) * kRowsPerItem);

@@ -104,7 +104,7 @@ namespace {
 void quantize_all(const QuantizedRows& quantized, TensorView x, Pass& pass) {
   const std::int64_t tile_rows = QuantizedRows::tile_rows();
   const auto quantize_tile = [&](std::int64_t tile) {
-    std::array<const float*, kernels::cpu::kMaxRows> rows;
+    std::array<const float*, kernels::cpu::kMaxGemmRows> rows;
     const std::int64_t first = tile * tile_rows;
     const std::int64_t count = std::min(tile_rows, x.rows() - first);
     for (std::int64_t i = 0; i < count; ++i)
@@ -168,7 +168,7 @@ void multiply_tiles(TensorView x,
   if (x.rows() == 0) return;
   const Workspace::Scope scope(pass.workspace);
   const std::array quantized = quantize_for(products, x, pass);
-  const std::int64_t num_row_tiles = divide_up(x.rows(), kernels::cpu::kMaxRows);
+  const std::int64_t num_row_tiles = divide_up(x.rows(), kernels::cpu::kMaxGemmRows);
   std::int64_t steps = 1;
   for (const PackedProduct& product : products)
     steps = std::max(steps, divide_up(product.matrix->rows(), kOutputStep));
@@ -178,9 +178,9 @@ void multiply_tiles(TensorView x,
   // Row tiles vary fastest: weights are read from memory once.
   for_each_item(
       pass.pool, num_splits * num_row_tiles, [&](std::int64_t /*worker*/, std::int64_t i) {
-        const std::int64_t row = i % num_row_tiles * kernels::cpu::kMaxRows;
+        const std::int64_t row = i % num_row_tiles * kernels::cpu::kMaxGemmRows;
         const OutputTile tile = {.first_row = row,
-                                 .num_rows = std::min(kernels::cpu::kMaxRows, x.rows() - row),
+                                 .num_rows = std::min(kernels::cpu::kMaxGemmRows, x.rows() - row),
                                  .split = i / num_row_tiles,
                                  .num_splits = num_splits};
         for (std::size_t p = 0; p < products.size(); ++p) {

@@ -28,8 +28,8 @@ bool can_pack(const Weight& weight);
 std::vector<PackedMatrix> pack(std::span<const Weight> weights, WeightProvider& provider);
 
 // y[num_rows, count] (rows `ldy` floats apart) = quantized rows of x, at most
-// kernels::cpu::kMaxRows, times rows [begin, begin + count) of the matrix. begin is a multiple of
-// 16, and so is count unless the range ends at the matrix's last row.
+// kernels::cpu::kMaxGemmRows, times rows [begin, begin + count) of the matrix. begin is a multiple
+// of 16, and so is count unless the range ends at the matrix's last row.
 void multiply_range(const PackedMatrix& matrix,
                     std::int64_t begin,
                     std::int64_t count,

@@ -53,14 +53,15 @@ void PackedExperts::list_items(const ExpertGroups& sorted,
                                const ThreadPool& pool) {
   std::int64_t num_row_tiles = 0;
   for (const ExpertGroups::Group& group : sorted.groups)
-    num_row_tiles += (group.num_rows() + kernels::cpu::kMaxRows - 1) / kernels::cpu::kMaxRows;
+    num_row_tiles +=
+        (group.num_rows() + kernels::cpu::kMaxGemmRows - 1) / kernels::cpu::kMaxGemmRows;
   const std::int64_t wanted = kItemsPerThread * static_cast<std::int64_t>(pool.num_threads());
   const std::int64_t even = num_outputs * num_row_tiles / wanted / kOutputStep * kOutputStep;
   const std::int64_t step = std::clamp(even, kOutputStep, kMaxOutputs);
   const auto num_steps = static_cast<std::size_t>((num_outputs + step - 1) / step);
   items_.clear();
   for (std::size_t node = 0; node < pool.num_nodes(); ++node) {
-    const auto [first, last] = pool.share(node, num_steps);
+    const auto [first, last] = pool.node_range(node, num_steps);
     const Outputs outputs = {.begin = static_cast<std::int64_t>(first) * step,
                              .end = std::min(static_cast<std::int64_t>(last) * step, num_outputs)};
     for (const ExpertGroups::Group& group : sorted.groups)
@@ -72,10 +73,10 @@ void PackedExperts::list_items_of(const ExpertGroups::Group& group,
                                   Outputs outputs,
                                   std::int64_t step) {
   for (std::int64_t begin = outputs.begin; begin < outputs.end; begin += step) {
-    for (std::int64_t pair = group.begin; pair < group.end; pair += kernels::cpu::kMaxRows) {
+    for (std::int64_t pair = group.begin; pair < group.end; pair += kernels::cpu::kMaxGemmRows) {
       items_.push_back({.expert = group.expert,
                         .first_pair = pair,
-                        .num_rows = std::min(kernels::cpu::kMaxRows, group.end - pair),
+                        .num_rows = std::min(kernels::cpu::kMaxGemmRows, group.end - pair),
                         .begin = begin,
                         .count = std::min(step, outputs.end - begin)});
     }
@@ -91,7 +92,7 @@ void PackedExperts::forward(TensorView x, const ExpertGroups& sorted, TensorView
 
   // Quantizes the rows source(pair) of a tile.
   const auto quantize = [&](const QuantizedRows& quantized, const Tile& tile, auto&& source) {
-    std::array<const float*, kernels::cpu::kMaxRows> rows;
+    std::array<const float*, kernels::cpu::kMaxGemmRows> rows;
     for (std::int64_t i = 0; i < tile.num_rows; ++i)
       rows[static_cast<std::size_t>(i)] = source(tile.first_pair + i);
     quantized.quantize(tile.first_pair, rows.data(), tile.num_rows);
@@ -144,7 +145,7 @@ void PackedExperts::gate_and_up(const QuantizedRows& quantized,
   const auto num_items = static_cast<std::int64_t>(items_.size());
   const TensorView ups =
       pass.workspace.f32({num_workers(pass.pool, num_items),
-                          std::min(kernels::cpu::kMaxRows, inner.rows()) * kMaxOutputs});
+                          std::min(kernels::cpu::kMaxGemmRows, inner.rows()) * kMaxOutputs});
   for_each_item(pass.pool, num_items, [&](std::int64_t worker, std::int64_t i) {
     const Item& item = items_[static_cast<std::size_t>(i)];
     const auto expert = static_cast<std::size_t>(item.expert);

@@ -33,8 +33,8 @@ class PackedExperts {
   void forward(TensorView x, const ExpertGroups& sorted, TensorView out, Pass& pass);
 
  private:
-  // Rows [first_pair, first_pair + num_rows) of one expert, at most kernels::cpu::kMaxRows, with
-  // outputs [begin, begin + count).
+  // Rows [first_pair, first_pair + num_rows) of one expert, at most kernels::cpu::kMaxGemmRows,
+  // with outputs [begin, begin + count).
   struct Item {
     std::int64_t expert = 0;
     std::int64_t first_pair = 0;

@@ -24,7 +24,7 @@ const char* const kThreeNodes = "numa:3 core:1 pu:1";
 // The experts of a layer, packed on a machine with the described NUMA nodes.
 class PackedFixture {
  public:
-  explicit PackedFixture(const char* machine) : pool(0, {}, described_processors(machine)) {
+  explicit PackedFixture(const char* machine) : pool(0, {}, synthetic_cpus(machine)) {
     weights.pack_on(pool);
     Random random;
     for (std::int64_t e = 0; e < kNumExperts; ++e) {

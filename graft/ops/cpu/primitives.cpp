@@ -86,7 +86,7 @@ class CpuPrimitives final : public Primitives {
   std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) override {
     return make_attention_core(context);
   }
-  std::unique_ptr<AttentionCore> make_latent_attention(const BuildContext& context) override {
+  std::unique_ptr<AttentionCore> make_mla_attention(const BuildContext& context) override {
     return make_latent_attention_core(context);
   }
 

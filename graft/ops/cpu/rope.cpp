@@ -79,7 +79,7 @@ class RotationCache {
     }
   }
 
-  // The layout of rotate_halves and, interleaved, of rotate_pairs.
+  // The layout of rope_halves and, interleaved, of rope_pairs.
   void store(std::int64_t i, float cosine, float sine, float* to) const {
     if (!params_.interleaved) {
       to[i] = cosine;
@@ -134,7 +134,7 @@ class RopeCpu final : public Rope {
   void forward(TensorView x, const Heads& heads, Pass& pass) override {
     const ProfileScope profile(pass, kCpu, module_);
     const kernels::cpu::MathTable& math = kernels::cpu::kernels().math;
-    const auto rotate = cache_->params().interleaved ? math.rotate_pairs : math.rotate_halves;
+    const auto rotate = cache_->params().interleaved ? math.rope_pairs : math.rope_halves;
     const std::shared_ptr<const Rotations> rotations =
         cache_->rotations(pass.batch.positions, pass.pool);
     const std::int64_t row_elems = cache_->row_elems();

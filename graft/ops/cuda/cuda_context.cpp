@@ -73,7 +73,7 @@ void CudaContext::append_group(const Batch& batch, Group& group) {
 CudaContext::Offset CudaContext::append_slots(const Batch& batch, std::int64_t block_tokens) {
   const Offset offset = values_.size();
   values_.resize(offset + batch.token_ids.size(), -1);
-  for (const SequenceSlice& sequence : batch.kept_sequences()) {
+  for (const SequenceSlice& sequence : batch.unpadded_sequences()) {
     for (std::int64_t i = 0; i < sequence.num_tokens; ++i) {
       const std::int64_t position = sequence.context_len - sequence.num_tokens + i;
       const auto block = sequence.block_table[static_cast<std::size_t>(position / block_tokens)];

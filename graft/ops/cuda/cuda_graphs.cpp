@@ -116,7 +116,7 @@ std::uint32_t CudaGraphCapture::wait_for_gpu(const kernels::cuda::HostSignal& si
   const std::atomic_ref ready(*signal.ready);
   for (std::uint64_t polls = 1;; ++polls) {
     if (const std::uint32_t now = ready.load(std::memory_order_acquire); now != last) return now;
-    pause_briefly();
+    cpu_relax();
     if (polls % kPollsPerQuery != 0) continue;
     // A failed GPU never signals.
     const cudaError_t state = cudaStreamQuery(stream_.get());

@@ -51,15 +51,14 @@ class ExpertsCuda final : public Experts {
       const Workspace::Scope scope(pass.workspace);
       const TensorView scratch = pass.workspace.allocate(
           DType::U8, {static_cast<std::int64_t>(kernels::cuda::experts_bytes(job, count))});
-      kernels::cuda::experts(
-          job,
-          {.rows = count,
-           .x = rows_of(x.slice(row, count)),
-           .x_bytes = activation.has_int8() && count == x.rows() ? &int8 : nullptr,
-           .expert_ids = routing.expert_ids.slice(row, count).as<std::int32_t>(),
-           .weights = routing.weights.slice(row, count).f32(),
-           .y = rows_of(y.slice(row, count))},
-          scratch.data, gpu.stream());
+      kernels::cuda::experts(job,
+                             {.rows = count,
+                              .x = rows_of(x.slice(row, count)),
+                              .x_q8 = activation.has_int8() && count == x.rows() ? &int8 : nullptr,
+                              .expert_ids = routing.expert_ids.slice(row, count).as<std::int32_t>(),
+                              .weights = routing.weights.slice(row, count).f32(),
+                              .y = rows_of(y.slice(row, count))},
+                             scratch.data, gpu.stream());
     }
   }
 
@@ -87,7 +86,7 @@ class ExpertsCuda final : public Experts {
         .gate = stack(gate_),
         .up = stack(up_),
         .down = stack(down_),
-        .whole_numbers = is_fast,
+        .use_int8 = is_fast,
         .arithmetic = is_exact ? kernels::cuda::Arithmetic::F32 : kernels::cuda::Arithmetic::F16};
   }
 

@@ -71,7 +71,7 @@ class CudaPrimitives final : public Primitives {
   std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) override {
     return make_attention_core(context);
   }
-  std::unique_ptr<AttentionCore> make_latent_attention(const BuildContext& context) override {
+  std::unique_ptr<AttentionCore> make_mla_attention(const BuildContext& context) override {
     return make_latent_attention_core(context);
   }
 
@@ -123,7 +123,7 @@ class CudaPrimitives final : public Primitives {
     kernels::cuda::qk_norm_rope_store(
         spans,
         {.rows = heads.key.rows(),
-         .rotation = rope == nullptr ? kernels::cuda::Rotation{} : rope->rotation(),
+         .rotation = rope == nullptr ? kernels::cuda::RopeConfig{} : rope->rotation(),
          .positions = gpu.positions(),
          .cache = cache.rows(),
          .slots = gpu.slots(cache.block_tokens())},

@@ -38,7 +38,7 @@ class ConvertedRows {
     return q8_rows_of(x_.int8);
   }
 
-  const kernels::cuda::HalfRows& halves() {
+  const kernels::cuda::F16Rows& halves() {
     if (halves_) return *halves_;
     const auto bytes = kernels::cuda::half_rows_bytes(x_.rows(), x_.cols());
     const TensorView memory = workspace_.allocate(DType::U8, {static_cast<std::int64_t>(bytes)});
@@ -52,7 +52,7 @@ class ConvertedRows {
   CudaContext& gpu_;
   Workspace& workspace_;
   Workspace::Scope scope_;
-  std::optional<kernels::cuda::HalfRows> halves_;
+  std::optional<kernels::cuda::F16Rows> halves_;
 };
 
 kernels::cuda::LinearBatch one(const ConvertedRows& x, const Product& product) {
@@ -73,7 +73,7 @@ bool gemm_cublaslt(const Activation& x,
                    Workspace& workspace) {
   if (!kernels::cuda::has_cublaslt()) return false;
   const kernels::cuda::Matrix& weight = *product.weight;
-  const kernels::cuda::HalfRows& halves = rows.halves();  // valid until the last chunk
+  const kernels::cuda::F16Rows& halves = rows.halves();  // valid until the last chunk
   const Workspace::Scope scope(workspace);
   const bool is_f16 = weight.dtype == DType::F16;
   const std::int64_t chunk_rows =
@@ -88,16 +88,16 @@ bool gemm_cublaslt(const Activation& x,
       kernels::cuda::decode_rows_f16(weight, first, count, decoded.as<kernels::cuda::Half>(),
                                      gpu.stream());
     }
-    const bool is_done = kernels::cuda::linear_cublaslt(
-        {.dtype = DType::F16,
-         .weight = is_f16 ? weight.data : decoded.data,
-         .x = halves.values,
-         .x_stride = x.cols(),
-         .y = rows_of(product.y, first),
-         .rows = x.rows(),
-         .out = count,
-         .in = x.cols()},
-        scratch.data, kernels::cuda::kCublasLtWorkspace, gpu.stream());
+    const bool is_done =
+        kernels::cuda::gemm_cublaslt({.dtype = DType::F16,
+                                      .weight = is_f16 ? weight.data : decoded.data,
+                                      .x = halves.values,
+                                      .x_stride = x.cols(),
+                                      .y = rows_of(product.y, first),
+                                      .rows = x.rows(),
+                                      .out = count,
+                                      .in = x.cols()},
+                                     scratch.data, kernels::cuda::kCublasLtWorkspace, gpu.stream());
     if (!is_done) return false;
   }
   kernels::cuda::scale_rows(rows_of(product.y), halves.scales, product.bias, x.rows(),
@@ -110,7 +110,7 @@ void gemm(const Activation& x,
           ConvertedRows& rows,
           CudaContext& gpu,
           Workspace& workspace) {
-  if (is_exact(product) || !kernels::cuda::has_linear_f16())
+  if (is_exact(product) || !kernels::cuda::has_gemm_f16())
     return kernels::cuda::gemm(one(rows, product), gpu.stream());
   if (!gemm_cublaslt(x, product, rows, gpu, workspace))
     kernels::cuda::gemm_f16(one(rows, product), rows.halves(), gpu.stream());
@@ -145,7 +145,7 @@ ActivationFormat input_format(const kernels::cuda::Matrix& weight,
                               Precision precision,
                               std::int64_t rows) {
   const bool is_int8 = precision == Precision::Fast && rows <= kMaxInt8Rows &&
-                       kernels::cuda::has_linear_q8(weight.dtype) && weight.cols % 32 == 0;
+                       kernels::cuda::has_gemv_q8(weight.dtype) && weight.cols % 32 == 0;
   return is_int8 ? ActivationFormat::Int8 : ActivationFormat::F32;
 }
 

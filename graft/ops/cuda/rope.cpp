@@ -22,7 +22,7 @@ void RopeCuda::forward(TensorView x, const Heads& heads, Pass& pass) {
                         {.num_heads = heads.num_heads, .head_dim = heads.head_dim}, gpu.stream());
 }
 
-kernels::cuda::Rotation RopeCuda::rotation() const {
+kernels::cuda::RopeConfig RopeCuda::rotation() const {
   return {.rotary_dim = params_.rotary_dim,
           .inv_freq = reinterpret_cast<const float*>(inv_freq_.data()),
           .magnitude = params_.magnitude,

@@ -19,7 +19,7 @@ class RopeCuda final : public Rope {
   void unload() override { inv_freq_ = {}; }
   void forward(TensorView x, const Heads& heads, Pass& pass) override;
 
-  kernels::cuda::Rotation rotation() const;
+  kernels::cuda::RopeConfig rotation() const;
 
  private:
   std::string module_;

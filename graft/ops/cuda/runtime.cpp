@@ -53,7 +53,7 @@ void use_gpu(std::int32_t index) {
   check_cuda(cudaSetDevice(physical_gpu(index)), "selecting the GPU");
 }
 
-std::byte* CudaMemory::take(std::int32_t index, std::size_t bytes) {
+std::byte* CudaMemory::allocate(std::int32_t index, std::size_t bytes) {
   use_gpu(index);
   void* data = nullptr;
   const cudaError_t error = cudaMalloc(&data, bytes);

@@ -25,7 +25,7 @@ void use_gpu(std::int32_t index);
 
 class CudaMemory final : public DeviceMemory {
  public:
-  std::byte* take(std::int32_t index, std::size_t bytes) override;
+  std::byte* allocate(std::int32_t index, std::size_t bytes) override;
   void free(std::int32_t index, std::byte* data, std::size_t bytes) noexcept override;
   std::uint64_t available(std::int32_t index) override;
   std::byte* allocate_staging(std::int32_t index, std::size_t bytes) override;

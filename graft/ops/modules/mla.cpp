@@ -29,7 +29,7 @@ class MlaModule final : public Attention {
         o_proj_(context.child_as<Linear>("o_proj")),
         rotary_emb_(context.child_as<Rope>("rotary_emb")),
         kv_cache_(context.child_as<KvCache>("kv_cache")),
-        core_(primitives_.make_latent_attention(context)) {}
+        core_(primitives_.make_mla_attention(context)) {}
 
   void load(WeightProvider& weights) override { core_->load(weights); }
   void unload() override { core_->unload(); }

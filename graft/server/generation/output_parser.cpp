@@ -10,7 +10,7 @@ OutputParser::OutputParser(const OutputFormat& format)
       tools_(format.tool_calls) {}
 
 OutputDelta OutputParser::feed(std::string_view text) {
-  chat::AnswerPart part = reasoning_.feed(text);
+  chat::ResponseDelta part = reasoning_.feed(text);
   OutputDelta out = {.reasoning = std::move(part.reasoning)};
   if (format_.parse_tool_calls) {
     add(out, tools_.feed(part.content));
@@ -21,7 +21,7 @@ OutputDelta OutputParser::feed(std::string_view text) {
 }
 
 OutputDelta OutputParser::finish() {
-  chat::AnswerPart part = reasoning_.finish();
+  chat::ResponseDelta part = reasoning_.finish();
   OutputDelta out = {.reasoning = std::move(part.reasoning)};
   if (!format_.parse_tool_calls) {
     out.content = std::move(part.content);

@@ -103,7 +103,7 @@ TEST(Embeddings, ParsesRequests) {
 TEST(Embeddings, EncodesFloatsAsBase64) {
   EXPECT_EQ(base64_floats({}), "");
   EXPECT_EQ(base64_floats({1.0F}), "AACAPw==");
-  const auto bytes = base64_decoded(base64_floats({1.0F, -2.5F, 3.25F}));
+  const auto bytes = base64_decode(base64_floats({1.0F, -2.5F, 3.25F}));
   ASSERT_TRUE(bytes);
   float third = 0;
   std::memcpy(&third, bytes->data() + 8, sizeof(third));

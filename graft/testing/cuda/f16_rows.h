@@ -1,4 +1,4 @@
-// HalfRows with device memory for the CUDA kernel tests.
+// F16Rows with device memory for the CUDA kernel tests.
 
 #pragma once
 
@@ -17,7 +17,7 @@ struct F16TestRows {
   }
 
   DeviceArray<std::byte> memory;
-  HalfRows view;
+  F16Rows view;
 };
 
 }  // namespace graft::kernels::cuda::testing

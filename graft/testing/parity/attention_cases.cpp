@@ -93,7 +93,7 @@ Exercise build_mla(OperatorBench& bench, const MlaCase& of) {
 template <class Read>
 ParityResult read_back(const std::string& name, const Batch& batch, std::int64_t cols, Read read) {
   ParityResult result = {.name = name, .cols = cols, .values = {}};
-  for (const SequenceSlice& sequence : batch.kept_sequences()) {
+  for (const SequenceSlice& sequence : batch.unpadded_sequences()) {
     Floats rows(static_cast<std::size_t>(sequence.context_len * cols));
     read(sequence, rows.data());
     result.values.insert(result.values.end(), rows.begin(), rows.end());

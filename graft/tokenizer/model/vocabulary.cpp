@@ -71,7 +71,7 @@ std::optional<std::string> bytes_of_letters(std::string_view token) {
   return bytes;
 }
 
-std::string letters_of_bytes(std::string_view bytes) {
+std::string byte_level_encode(std::string_view bytes) {
   std::string token;
   for (const char c : bytes)
     append_utf8(formats::kByteLetters[static_cast<std::uint8_t>(c)], token);
@@ -92,7 +92,7 @@ std::vector<TokenId> byte_ids(const Vocabulary& vocabulary, bool by_letter) {
   std::vector<TokenId> ids;
   for (std::size_t byte = 0; byte < 256; ++byte) {
     const char c = static_cast<char>(static_cast<std::uint8_t>(byte));
-    const std::string name = by_letter ? letters_of_bytes({&c, 1})
+    const std::string name = by_letter ? byte_level_encode({&c, 1})
                                        : str("<0x", kDigits[byte / 16], kDigits[byte % 16], '>');
     ids.push_back(vocabulary.find(name).value_or(-1));
   }

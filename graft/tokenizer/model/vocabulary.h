@@ -47,7 +47,7 @@ class Vocabulary {
 // Byte-level vocabularies (GPT-2) write each byte as a letter ("Ġ" for a space). Null if a
 // character of `token` is not one of these letters.
 std::optional<std::string> bytes_of_letters(std::string_view token);
-std::string letters_of_bytes(std::string_view bytes);
+std::string byte_level_encode(std::string_view bytes);
 
 // The byte of a token such as "<0x0A>".
 std::optional<std::uint8_t> parse_byte_token(std::string_view token);

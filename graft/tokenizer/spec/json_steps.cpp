@@ -175,7 +175,7 @@ void read_normalizer(const Json& json, Spec& spec) {
          .is_regex = pattern.is_regex,
          .content = text_at(json, "content", kNormalizer)});
   } else if (type == "Precompiled") {
-    auto charsmap = base64_decoded(text_at(json, "precompiled_charsmap", kNormalizer));
+    auto charsmap = base64_decode(text_at(json, "precompiled_charsmap", kNormalizer));
     if (!charsmap) fail(kNormalizer, ": precompiled_charsmap is not base64");
     // Empty is SentencePiece's "identity" normalization.
     if (charsmap->empty()) return;

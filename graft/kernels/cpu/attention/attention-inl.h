@@ -170,7 +170,10 @@ inline void softmax_block(const SoftmaxBlock& b) {
   }
 }
 
-inline void softmax_merge(SoftmaxRows to, SoftmaxRows from, std::int64_t rows, std::int64_t cols) {
+inline void softmax_merge(SoftmaxState to,
+                          SoftmaxState from,
+                          std::int64_t rows,
+                          std::int64_t cols) {
   const float minus_infinity = -__builtin_inff();
   for (std::int64_t r = 0; r < rows; ++r) {
     if (from.max[r] == minus_infinity) continue;

@@ -169,7 +169,7 @@ GRAFT_INLINE void add_steps(const Steps& steps, float* sums) {
   }
 }
 
-// kPanels panels times up to kMaxRows rows.
+// kPanels panels times up to kMaxGemmRows rows.
 template <DType kType, int kPanels>
 void multiply_panels(const std::byte* panel,
                      std::int64_t num_outputs,
@@ -182,7 +182,7 @@ void multiply_panels(const std::byte* panel,
   constexpr std::int64_t kMaxSteps = kStepsPerPass<kFormat>;
   constexpr bool kScaled = kFormat.scale == PackedFormat::Scale::F32;
   Tiles tiles;
-  alignas(64) float sums[kMaxRows * kSumStride];
+  alignas(64) float sums[kMaxGemmRows * kSumStride];
   __builtin_memset(sums, 0, static_cast<std::size_t>(num_rows * kSumStride) * sizeof(float));
   alignas(64) std::byte unpacked[kPanels][kScaled ? kMaxSteps * kTileBytes : 1];
   const std::int64_t num_steps = cols / kStepCols;

@@ -235,7 +235,7 @@ GRAFT_INLINE void copy_outputs(const float* from,
   }
 }
 
-// kPanels panels times up to kMaxRows rows; codes are unpacked once into memory.
+// kPanels panels times up to kMaxGemmRows rows; codes are unpacked once into memory.
 template <PackedFormat kFormat, int kPanels>
 void gemm(const std::byte* panel,
           std::int64_t num_outputs,
@@ -250,7 +250,7 @@ void gemm(const std::byte* panel,
   const TileConfiguration configuration(8 / kGroups);
 #endif
   UnpackedPanel unpacked[kPanels];
-  alignas(64) float sums[kMaxRows * kStride];
+  alignas(64) float sums[kMaxGemmRows * kStride];
   __builtin_memset(sums, 0, static_cast<std::size_t>(num_rows * kStride) * sizeof(float));
   const std::int64_t all_blocks = cols / kBlockCols;
   const std::int64_t row_bytes = quantized_row_bytes(kFormat, cols);
@@ -330,7 +330,7 @@ void multiply_packed(const std::byte* panels,
       gemv_tiles<kFormat, kTile, kAtOnce>(panel, cols, quantized, num_rows, sums);
       copy_outputs(sums, kPanelRows, num_rows, left < kPanelRows ? left : kPanelRows, y + out, ldy);
       out += kPanelRows;
-    } else if constexpr (kMaxGemv < kMaxRows) {
+    } else if constexpr (kMaxGemv < kMaxGemmRows) {
       static_assert(kTile == kTileRows);
       if (left > kPanelRows && kTilePanels > 1) {
         constexpr std::int64_t kMax = kTilePanels * kPanelRows;

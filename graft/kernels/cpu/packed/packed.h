@@ -50,7 +50,7 @@ struct PackedKernel {
                    std::int64_t num_rows,
                    std::int64_t cols,
                    std::byte* quantized) = nullptr;
-  // y[r * ldy + c] = dot(row r of x, weight row c), for num_rows <= kMaxRows quantized rows and
+  // y[r * ldy + c] = dot(row r of x, weight row c), for num_rows <= kMaxGemmRows quantized rows and
   // num_outputs weight rows (the last panel may be partial).
   void (*multiply)(const std::byte* panels,
                    std::int64_t num_outputs,
@@ -62,10 +62,10 @@ struct PackedKernel {
 };
 
 // Max rows of x per call of multiply: weights are unpacked once per call.
-inline constexpr std::int64_t kMaxRows = 96;
+inline constexpr std::int64_t kMaxGemmRows = 96;
 
 struct PackedTable {
-  std::int64_t tile_rows = 0;                         // divides kMaxRows
+  std::int64_t tile_rows = 0;                         // divides kMaxGemmRows
   std::array<PackedKernel, kNumDTypes> kernels = {};  // null: not supported at this level
 };
 

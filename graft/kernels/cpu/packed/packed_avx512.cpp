@@ -16,6 +16,6 @@ GRAFT_ISA_BEGIN(avx512)
 constinit const PackedTable kPacked = kAllPacked;
 // Tiles of 12 rows: twelve int32 and twelve float sums leave eight registers for codes, scales and
 // x.
-constinit const PackedTable kPackedInPlace = make_packed<12, 12, kMaxRows>();
+constinit const PackedTable kPackedInPlace = make_packed<12, 12, kMaxGemmRows>();
 
 GRAFT_ISA_END

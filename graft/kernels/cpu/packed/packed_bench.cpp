@@ -52,10 +52,10 @@ double read_limit() {
 
 // Operations per second with all operands in registers, two per product; 0 without int8 products.
 double product_limit(const KernelTable& table, PackedFormat format) {
-  if (table.peak.add_byte_products == nullptr || format.as_bf16) return 0;
+  if (table.peak.int8_products == nullptr || format.as_bf16) return 0;
   constexpr std::int64_t kRounds = 100'000;
   double products = 0;
-  const double seconds = seconds_of([&] { products = table.peak.add_byte_products(kRounds); });
+  const double seconds = seconds_of([&] { products = table.peak.int8_products(kRounds); });
   return 2 * products / seconds;
 }
 

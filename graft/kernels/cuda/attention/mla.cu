@@ -44,7 +44,7 @@ LinearBatch head_products(
 }
 
 bool uses_gemm_f16(DType dtype, std::int64_t rows) {
-  return dtype == DType::F16 && rows > kMaxGemvRows && has_linear_f16();
+  return dtype == DType::F16 && rows > kMaxGemvRows && has_gemm_f16();
 }
 
 // F16 rows of x, one per token and head.
@@ -57,7 +57,7 @@ void multiply(const LinearBatch& products, void* scratch, Stream stream) {
   if (uses_gemm_f16(products.stack.dtype, products.rows)) {
     const std::int64_t heads = products.batch;
     const std::int64_t in = products.stack.cols;
-    HalfRows f16 = half_rows_at(scratch, products.rows * heads, in);
+    F16Rows f16 = half_rows_at(scratch, products.rows * heads, in);
     to_half_rows({products.x.data, products.x_batch_stride}, f16, products.rows * heads, in,
                  stream);
     f16.row_stride = heads;

@@ -78,7 +78,7 @@ __device__ void norm_head(const HeadSpan& span, LaneHead& state) {
 
 // The two values of a pair may be in different lanes, so the head goes through shared memory.
 __device__ void rotate_head(const HeadSpan& span,
-                            const Rotation& rope,
+                            const RopeConfig& rope,
                             const float* cos_sin,
                             float* head_values,
                             LaneHead& state) {
@@ -147,7 +147,7 @@ __device__ void store_head(const HeadJob& job, std::int64_t slot, const LaneHead
 //    cos_sin       [rotary_dim] f32, cosines then sines
 template <class Cache>
 __global__ void __launch_bounds__(kThreads) qk_norm_rope_store_kernel(HeadJob job) {
-  const Rotation& rope = job.batch.rotation;
+  const RopeConfig& rope = job.batch.rotation;
   const auto half = static_cast<int>(rope.rotary_dim / 2);
   const auto warp = static_cast<int>(threadIdx.x / kWarpSize);
   auto* shared = dynamic_shared<float>();

@@ -29,7 +29,7 @@ struct HeadSpan {
 // Shared by the spans of a call.
 struct HeadBatch {
   std::int64_t rows = 0;
-  Rotation rotation;                        // rotary_dim 0: no RoPE
+  RopeConfig rotation;                      // rotary_dim 0: no RoPE
   const std::int32_t* positions = nullptr;  // [rows]
   CacheRows cache;
   const std::int32_t* slots = nullptr;  // [rows]; negative: the row is not stored

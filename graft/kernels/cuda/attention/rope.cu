@@ -11,7 +11,7 @@ constexpr int kPairsPerThread = 4;  // value pairs
 // Grid: (rows, pair blocks), kPairsPerThread pairs per thread. Shared memory: cos[half], sin[half].
 // The loads are in flight while the cosines are computed.
 __global__ void __launch_bounds__(kMaxThreads)
-    rotate_kernel(Rows x, Rotation rope, const std::int32_t* positions, RotatedHeads heads) {
+    rotate_kernel(Rows x, RopeConfig rope, const std::int32_t* positions, RotatedHeads heads) {
   const auto half = static_cast<int>(rope.rotary_dim / 2);
   const auto num_pairs = static_cast<int>(heads.num_heads) * half;
   const int first_pair = static_cast<int>(blockIdx.y * blockDim.x) * kPairsPerThread;
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kMaxThreads)
 }  // namespace
 
 void rotate(Rows x,
-            const Rotation& rotation,
+            const RopeConfig& rotation,
             const std::int32_t* positions,
             std::int64_t rows,
             const RotatedHeads& heads,

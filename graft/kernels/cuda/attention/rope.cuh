@@ -9,7 +9,7 @@ namespace graft::kernels::cuda {
 
 // Dynamic NTK: position p uses the context length p + 1, so that a key does not depend on how the
 // prompt was chunked.
-__device__ inline float dynamic_ntk_frequency(const Rotation& rope,
+__device__ inline float dynamic_ntk_frequency(const RopeConfig& rope,
                                               std::int64_t position,
                                               std::int64_t i) {
   const auto dim = static_cast<double>(rope.rotary_dim);
@@ -20,7 +20,7 @@ __device__ inline float dynamic_ntk_frequency(const Rotation& rope,
   return static_cast<float>(1.0 / pow(theta, static_cast<double>(2 * i) / dim));
 }
 
-__device__ inline float frequency(const Rotation& rope, std::int64_t position, int i) {
+__device__ inline float frequency(const RopeConfig& rope, std::int64_t position, int i) {
   if (rope.dynamic && position + 1 > rope.max_position_embeddings) {
     return dynamic_ntk_frequency(rope, position, i);
   }
@@ -29,7 +29,7 @@ __device__ inline float frequency(const Rotation& rope, std::int64_t position, i
 
 // cos_sin[2 * half] = the cosines of the row's angles, then the sines; all threads of the block
 // call it.
-__device__ inline void compute_cos_sin(const Rotation& rope,
+__device__ inline void compute_cos_sin(const RopeConfig& rope,
                                        std::int64_t position,
                                        int half,
                                        float* cos_sin) {
@@ -43,11 +43,11 @@ __device__ inline void compute_cos_sin(const Rotation& rope,
 }
 
 // Offsets of the two values of pair i in a head.
-__device__ inline int first_of_pair(const Rotation& rope, int i) {
+__device__ inline int first_of_pair(const RopeConfig& rope, int i) {
   return rope.interleaved ? 2 * i : i;
 }
 
-__device__ inline int second_of_pair(const Rotation& rope, int i, int half) {
+__device__ inline int second_of_pair(const RopeConfig& rope, int i, int half) {
   return rope.interleaved ? 2 * i + 1 : i + half;
 }
 

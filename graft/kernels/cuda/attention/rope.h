@@ -10,7 +10,7 @@
 namespace graft::kernels::cuda {
 
 // See RopeParams in graft/plugin_params.h for the meaning.
-struct Rotation {
+struct RopeConfig {
   std::int64_t rotary_dim = 0;
   const float* inv_freq = nullptr;  // [rotary_dim / 2]
   float magnitude = 1.0F;
@@ -30,7 +30,7 @@ struct RotatedHeads {
 // In place on x[rows, num_heads, head_dim] f32; x.data points to the first head of row 0.
 // positions[rows].
 void rotate(Rows x,
-            const Rotation& rotation,
+            const RopeConfig& rotation,
             const std::int32_t* positions,
             std::int64_t rows,
             const RotatedHeads& heads,

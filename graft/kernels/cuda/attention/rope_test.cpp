@@ -29,7 +29,7 @@ void rotate_reference(Floats& x,
                       std::int64_t stride,
                       std::int64_t offset,
                       const RotatedHeads& heads,
-                      const Rotation& rope,
+                      const RopeConfig& rope,
                       const Floats& inv_freq,
                       const std::vector<std::int32_t>& positions) {
   const std::int64_t half = rope.rotary_dim / 2;
@@ -68,14 +68,14 @@ TEST_F(RopeKernels, RotatesAllVariants) {
       const RotatedHeads heads = {.num_heads = 3, .head_dim = 10};
       const Floats inv_freq = frequencies(6, 10000.0);
       const DeviceArray<float> inv_freq_data(inv_freq);
-      const Rotation rope = {.rotary_dim = 6,
-                             .inv_freq = inv_freq_data.get(),
-                             .magnitude = 1.25F,
-                             .interleaved = interleaved,
-                             .dynamic = dynamic,
-                             .theta = 10000.0,
-                             .factor = 2.0,
-                             .max_position_embeddings = 32};
+      const RopeConfig rope = {.rotary_dim = 6,
+                               .inv_freq = inv_freq_data.get(),
+                               .magnitude = 1.25F,
+                               .interleaved = interleaved,
+                               .dynamic = dynamic,
+                               .theta = 10000.0,
+                               .factor = 2.0,
+                               .max_position_embeddings = 32};
       Floats x = Random(7).floats(rows * 40);
       const DeviceArray<float> values(x);
       const DeviceArray<std::int32_t> position_data(positions);
@@ -91,7 +91,7 @@ TEST_F(RopeKernels, RotatesManyHeads) {
   const RotatedHeads heads = {.num_heads = 40, .head_dim = 128};
   const Floats inv_freq = frequencies(128, 500000.0);
   const DeviceArray<float> inv_freq_data(inv_freq);
-  const Rotation rope = {.rotary_dim = 128, .inv_freq = inv_freq_data.get()};
+  const RopeConfig rope = {.rotary_dim = 128, .inv_freq = inv_freq_data.get()};
   const std::vector<std::int32_t> positions = {4095, 17, 17};
   Floats x = Random(8).floats(3 * 5120);
   const DeviceArray<float> values(x);

@@ -1,4 +1,4 @@
-// Conversion of f32 rows to F16 rows with one power-of-two scale per row (HalfRows).
+// Conversion of f32 rows to F16 rows with one power-of-two scale per row (F16Rows).
 
 #include "graft/kernels/cuda/formats/formats.cuh"
 #include "graft/kernels/cuda/linear/linear.h"
@@ -31,7 +31,7 @@ __device__ std::uint32_t scale_exponent(float max_abs) {
 // Grid: blocks of 8 warps, warps_per_row warps per row, 8 values per lane. The row is read twice:
 // it rarely fits into registers, but the second read hits the cache.
 __global__ void to_f16_rows_kernel(ConstRows x,
-                                   HalfRows out,
+                                   F16Rows out,
                                    std::int64_t rows,
                                    std::int64_t cols,
                                    int warps_per_row,
@@ -80,14 +80,14 @@ std::size_t half_rows_bytes(std::int64_t rows, std::int64_t cols) {
   return values_bytes(rows, cols) + aligned_bytes(static_cast<std::size_t>(rows) * sizeof(float));
 }
 
-HalfRows half_rows_at(void* memory, std::int64_t rows, std::int64_t cols) {
+F16Rows half_rows_at(void* memory, std::int64_t rows, std::int64_t cols) {
   auto* bytes = static_cast<std::byte*>(memory);
   return {.values = reinterpret_cast<Half*>(bytes),
           .scales = reinterpret_cast<float*>(bytes + values_bytes(rows, cols))};
 }
 
 void to_half_rows(
-    ConstRows x, const HalfRows& out, std::int64_t rows, std::int64_t cols, Stream stream) {
+    ConstRows x, const F16Rows& out, std::int64_t rows, std::int64_t cols, Stream stream) {
   int warps_per_row = 1;  // a power of two: one run per lane if there are enough
   while (warps_per_row < kWarps && warps_per_row * kWarpSize * kRun < cols)
     warps_per_row *= 2;

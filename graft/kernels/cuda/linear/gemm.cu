@@ -37,7 +37,7 @@ GemmJob gemm_job(const LinearBatch& products) {
           .row_ids = nullptr};
 }
 
-GemmJob gemm_job(const LinearBatch& products, const HalfRows& f16) {
+GemmJob gemm_job(const LinearBatch& products, const F16Rows& f16) {
   GemmJob job = gemm_job(products);
   job.x_vectors = is_vector_aligned(f16.values) && job.in % kRun == 0;
   job.f16 = f16;
@@ -76,7 +76,7 @@ void gemm(const LinearBatch& products, Stream stream) {
   launch_gemm(gemm_tiled_f32(products.stack.dtype), gemm_job(products), products, stream);
 }
 
-void gemm_f16(const LinearBatch& products, const HalfRows& f16, Stream stream) {
+void gemm_f16(const LinearBatch& products, const F16Rows& f16, Stream stream) {
   launch_gemm(gemm_tiled_f16(products.stack.dtype), gemm_job(products, f16), products, stream);
 }
 
@@ -87,7 +87,7 @@ void gemm_experts(const LinearBatch& products, const RowTiles& rows, Stream stre
 
 void gemm_experts_f16(const LinearBatch& products,
                       const RowTiles& rows,
-                      const HalfRows& f16,
+                      const F16Rows& f16,
                       Stream stream) {
   launch_gemm_experts(gemm_tiled_f16(products.stack.dtype), gemm_job(products, f16), products, rows,
                       stream);

@@ -253,10 +253,10 @@ bool has_cublaslt() {
   return current_handle() != nullptr;
 }
 
-bool linear_cublaslt(const DenseGemm& product,
-                     void* workspace,
-                     std::size_t workspace_bytes,
-                     Stream stream) {
+bool gemm_cublaslt(const DenseGemm& product,
+                   void* workspace,
+                   std::size_t workspace_bytes,
+                   Stream stream) {
   if (product.rows == 0) return true;
   DeviceHandle* handle = current_handle();
   return handle != nullptr && handle->multiply(product, workspace, workspace_bytes, stream);

@@ -34,9 +34,9 @@ bool has_cublaslt();
 
 // False: the library is not available or has no kernel for this product; nothing was enqueued. The
 // algorithm is selected at the first product of a shape and cached.
-bool linear_cublaslt(const DenseGemm& product,
-                     void* workspace,
-                     std::size_t workspace_bytes,
-                     Stream stream);
+bool gemm_cublaslt(const DenseGemm& product,
+                   void* workspace,
+                   std::size_t workspace_bytes,
+                   Stream stream);
 
 }  // namespace graft::kernels::cuda

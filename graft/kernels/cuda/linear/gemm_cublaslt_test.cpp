@@ -33,16 +33,16 @@ TEST_P(LinearCublasLt, MatchesDoublePrecision) {
   const DeviceArray<std::byte> workspace(kCublasLtWorkspace);
   for (const bool has_bias : {false, true, true}) {
     const DeviceArray<float> y(static_cast<std::size_t>(rows * y_stride));
-    ASSERT_TRUE(linear_cublaslt({.dtype = type,
-                                 .weight = weight_data.get(),
-                                 .x = x_data.get(),
-                                 .x_stride = in,
-                                 .y = {y.get(), y_stride},
-                                 .bias = has_bias ? bias_data.get() : nullptr,
-                                 .rows = rows,
-                                 .out = out,
-                                 .in = in},
-                                workspace.get(), workspace.size(), nullptr));
+    ASSERT_TRUE(gemm_cublaslt({.dtype = type,
+                               .weight = weight_data.get(),
+                               .x = x_data.get(),
+                               .x_stride = in,
+                               .y = {y.get(), y_stride},
+                               .bias = has_bias ? bias_data.get() : nullptr,
+                               .rows = rows,
+                               .out = out,
+                               .in = in},
+                              workspace.get(), workspace.size(), nullptr));
     const Floats got = y.download();
     Floats got_rows;
     std::vector<double> want;

@@ -36,7 +36,7 @@ struct GemmJob {
   std::int64_t x_batch_stride;
   std::int64_t products_per_x;
   bool x_vectors;  // rows of x (or f16) are aligned for 16-byte loads
-  HalfRows f16;    // replaces x in the F16 kernel
+  F16Rows f16;     // replaces x in the F16 kernel
   std::int64_t f16_rows_per_product;
   Rows y;
   std::int64_t y_batch_stride;

@@ -1,5 +1,5 @@
 // GEMM on tensor cores: y[rows, out] f32 = x[rows, in] W[out, in]^T + bias, with x as F16 rows with
-// row scales (HalfRows) and weights converted to F16; f32 accumulation.
+// row scales (F16Rows) and weights converted to F16; f32 accumulation.
 //
 // Block: 8 warps, 64 rows by 128 outputs; warp (r, c) of 2 x 4 computes 32 x 32 as 2 x 2 WMMA
 // products of 16 x 16 x 16. Shared memory per step of 32 columns; the sums reuse it at the end:
@@ -91,7 +91,7 @@ __device__ void store_step(const StepRuns& runs, Half* x_tile, Half* w_tile) {
   }
 }
 
-// Row of HalfRows that row m of the tile reads; -1 past its end.
+// Row of F16Rows that row m of the tile reads; -1 past its end.
 __device__ std::int64_t f16_row(const GemmJob& job, const GemmTile& tile, int m) {
   const std::int64_t row = tile_row(job, tile, m).x;
   return row < 0 ? -1 : tile.x_product * job.f16_rows_per_product + row * job.f16.row_stride;
@@ -211,7 +211,7 @@ GemmLaunch gemm_tiled_f16(DType dtype) {
   return kLaunches[static_cast<std::size_t>(dtype)];
 }
 
-bool has_linear_f16() {
+bool has_gemm_f16() {
   return is_compiled_for(kFirstCapability, gemm_tiled_f16_kernel<FormatF16>);
 }
 

@@ -256,7 +256,7 @@ void silu_mul_q8(ConstRows gate,
   quantize("silu_mul_q8", SiluMulSource{gate, up}, out, rows, cols, stream);
 }
 
-bool has_linear_q8(DType dtype) {
+bool has_gemv_q8(DType dtype) {
   return kLaunches[static_cast<std::size_t>(dtype)] != nullptr;
 }
 

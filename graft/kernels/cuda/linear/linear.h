@@ -75,7 +75,7 @@ void silu_mul_q8(ConstRows gate,
                  Stream stream);
 
 // Whether gemv_q8 supports weights of this dtype: Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 IQ4_NL Q4_K Q5_K Q6_K.
-bool has_linear_q8(DType dtype);
+bool has_gemv_q8(DType dtype);
 // q8 holds the rows that products.x describes, with stride `in`: row r of product b is row b /
 // products_per_x * (x_batch_stride / in) + r of q8.
 void gemv_q8(const LinearBatch& products, const Q8Rows& q8, Stream stream);
@@ -99,23 +99,23 @@ void gemm(const LinearBatch& products, Stream stream);
 // F16 rows with row scales: value = scale * F16, scale a power of two. The scale is 1 when the
 // row's largest magnitude is in [2^-4, 2^14), else it brings the magnitude near 2^10, so that
 // neither large nor small rows leave the range of F16. Infinity and NaN are kept.
-struct HalfRows {
+struct F16Rows {
   Half* values = nullptr;   // [rows, cols]
   float* scales = nullptr;  // [rows]
   // From a row of a product to its next one: 1, or the number of products whose rows alternate.
   std::int64_t row_stride = 1;
 };
 std::size_t half_rows_bytes(std::int64_t rows, std::int64_t cols);
-HalfRows half_rows_at(void* memory, std::int64_t rows, std::int64_t cols);
+F16Rows half_rows_at(void* memory, std::int64_t rows, std::int64_t cols);
 void to_half_rows(
-    ConstRows x, const HalfRows& out, std::int64_t rows, std::int64_t cols, Stream stream);
+    ConstRows x, const F16Rows& out, std::int64_t rows, std::int64_t cols, Stream stream);
 
 // Whether the current device and this build have gemm_f16 and gemm_experts_f16.
-bool has_linear_f16();
+bool has_gemm_f16();
 // f16 holds the rows that products.x describes: row r of product b is row b / products_per_x *
 // (x_batch_stride / in) + r * row_stride. products.x is not read. Finite weights beyond the range
 // of F16 become ±65504.
-void gemm_f16(const LinearBatch& products, const HalfRows& f16, Stream stream);
+void gemm_f16(const LinearBatch& products, const F16Rows& f16, Stream stream);
 
 // Rows that are multiplied with the same matrix; group_pairs() in experts.h makes them.
 struct RowTile {
@@ -143,7 +143,7 @@ void gemv_q8_experts(const LinearBatch& products,
 void gemm_experts(const LinearBatch& products, const RowTiles& rows, Stream stream);
 void gemm_experts_f16(const LinearBatch& products,
                       const RowTiles& rows,
-                      const HalfRows& f16,
+                      const F16Rows& f16,
                       Stream stream);
 
 }  // namespace graft::kernels::cuda

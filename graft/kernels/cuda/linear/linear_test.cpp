@@ -108,7 +108,7 @@ class LinearQ8Type : public LinearType {};
 
 TEST_P(LinearQ8Type, GemvQ8) {
   const DType type = GetParam();
-  ASSERT_TRUE(has_linear_q8(type));
+  ASSERT_TRUE(has_gemv_q8(type));
   for (const std::int64_t rows : {1, 2, 3, 8, 9, 10}) {
     // The last size is long enough for four warps per output.
     const std::int64_t in = rows == 10 ? 8192 : columns(type, 5, 0);

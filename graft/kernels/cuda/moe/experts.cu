@@ -46,10 +46,10 @@ struct Scratch {
   // [2, p, intermediate]: gate and up, then silu(gate) * up in place of gate.
   float* inner = nullptr;
   float* results = nullptr;   // [p, hidden]: output of each pair's expert
-  void* converted = nullptr;  // Q8Rows or HalfRows of x, then of inner
+  void* converted = nullptr;  // Q8Rows or F16Rows of x, then of inner
   PairGroups groups;
   std::size_t bytes = 0;
-  const Q8Rows* x_bytes = nullptr;  // x quantized by the caller; null: quantized here
+  const Q8Rows* x_q8 = nullptr;  // x quantized by the caller; null: quantized here
 };
 
 class ScratchAllocator {
@@ -132,7 +132,7 @@ void gate_and_up(const ExpertsJob& job,
 }
 
 bool uses_q8(const ExpertsJob& job, DType dtype) {
-  return job.whole_numbers && has_linear_q8(dtype);
+  return job.use_int8 && has_gemv_q8(dtype);
 }
 
 // inner = silu(gate) * up; quantized to int8 when the down product uses gemv_q8.
@@ -157,7 +157,7 @@ Q8Rows q8_rows_of(const LinearBatch& products,
                   Stream stream) {
   const Q8Rows q8 = q8_rows_at(s.converted, x_rows, products.stack.cols);
   if (products.x.data == s.inner) return q8;
-  if (s.x_bytes != nullptr) return *s.x_bytes;
+  if (s.x_q8 != nullptr) return *s.x_q8;
   quantize_rows(x, q8, x_rows, products.stack.cols, stream);
   return q8;
 }
@@ -215,8 +215,8 @@ void multiply_per_expert(const ExpertsJob& job,
                          bool use_gemv,
                          Stream stream) {
   const std::int64_t in = products.stack.cols;
-  if (!use_gemv && job.arithmetic == Arithmetic::F16 && has_linear_f16()) {
-    const HalfRows f16 = half_rows_at(s.converted, x_rows, in);
+  if (!use_gemv && job.arithmetic == Arithmetic::F16 && has_gemm_f16()) {
+    const F16Rows f16 = half_rows_at(s.converted, x_rows, in);
     to_half_rows(products.x, f16, x_rows, in, stream);
     gemm_experts_f16(products, tiles, f16, stream);
   } else if (!use_gemv) {
@@ -264,7 +264,7 @@ std::size_t experts_bytes(const ExpertsJob& job, std::int64_t rows) {
 void experts(const ExpertsJob& job, const RoutedRows& routed, void* scratch, Stream stream) {
   if (routed.rows == 0) return;
   Scratch s = scratch_at(job, routed.rows, scratch);
-  s.x_bytes = routed.x_bytes;
+  s.x_q8 = routed.x_q8;
   if (routed.rows <= kMaxPairwiseTokens) {
     run_per_pair(job, routed, s, stream);
   } else {

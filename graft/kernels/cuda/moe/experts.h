@@ -29,14 +29,14 @@ struct ExpertsJob {
   ExpertStack down;  // [hidden, intermediate]
   // Quantize x to int8 in the gemv kernels where the weight dtype allows it; `arithmetic` is that
   // of the gemm kernels.
-  bool whole_numbers = true;
+  bool use_int8 = true;
   Arithmetic arithmetic = Arithmetic::F16;
 };
 
 struct RoutedRows {
   std::int64_t rows = 0;
   ConstRows x;                               // [rows, hidden]
-  const Q8Rows* x_bytes = nullptr;           // x quantized to int8; null: quantized here
+  const Q8Rows* x_q8 = nullptr;              // x quantized to int8; null: quantized here
   const std::int32_t* expert_ids = nullptr;  // [rows, top_k]; negative: none
   const float* weights = nullptr;            // [rows, top_k]
   Rows y;                                    // [rows, hidden]

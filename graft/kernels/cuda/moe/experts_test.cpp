@@ -43,7 +43,7 @@ class ExpertsCase {
            .gate = stack(types.gate, gate_data_, inner, hidden),
            .up = stack(types.up, up_data_, inner, hidden),
            .down = stack(types.down, down_data_, hidden, inner),
-           .whole_numbers = false,
+           .use_int8 = false,
            .arithmetic = Arithmetic::F32};
   }
 
@@ -63,7 +63,7 @@ class ExpertsCase {
     experts(job,
             {.rows = rows,
              .x = {x_data.get(), job.hidden},
-             .x_bytes = quantize_x ? &x_q8 : nullptr,
+             .x_q8 = quantize_x ? &x_q8 : nullptr,
              .expert_ids = id_data.get(),
              .weights = weight_data.get(),
              .y = {y.get(), job.hidden}},
@@ -137,7 +137,7 @@ TEST_F(ExpertsKernels, AllTokenCounts) {
 // x quantized by the caller gives the same bits.
 TEST_F(ExpertsKernels, PrequantizedRows) {
   ExpertsCase test({DType::Q8_0, DType::Q8_0, DType::Q8_0}, 7, 3, 64, 32);
-  test.job.whole_numbers = true;
+  test.job.use_int8 = true;
   for (const std::int64_t rows : {1, 4, 5, 16}) {
     Random random(55);
     const Floats x = random.floats(rows * 64);
@@ -169,10 +169,10 @@ TEST_F(ExpertsKernels, Types) {
       const std::vector<std::int32_t> ids = random.ints(rows * 2, 3);
       const Floats weights = random.floats(rows * 2);
       const Floats want = test.reference(x, ids, weights);
-      test.job.whole_numbers = false;
+      test.job.use_int8 = false;
       test.job.arithmetic = Arithmetic::F32;
       EXPECT_LT(relative_error(test.run(x, ids, weights), want), 1e-5) << rows;
-      test.job.whole_numbers = true;
+      test.job.use_int8 = true;
       test.job.arithmetic = Arithmetic::F16;
       EXPECT_LT(relative_error(test.run(x, ids, weights), want), 2e-2) << rows;
     }

@@ -10,11 +10,11 @@ namespace graft {
 
 // The directory of libgraft.so, or of the executable when graft is linked statically. Empty when it
 // cannot be determined.
-std::filesystem::path own_folder();
+std::filesystem::path executable_dir();
 
 // The directory of the installed resource `name` ("rules", "models"): the value of the environment
 // variable when it is set, else share/graft/name of the installation, else `name` in the source
 // tree. Throws Error that lists the paths tried.
-std::filesystem::path resource_folder(const std::string& name, const char* variable);
+std::filesystem::path resource_dir(const std::string& name, const char* variable);
 
 }  // namespace graft

@@ -1,4 +1,4 @@
-#include "graft/base/system/processors.h"
+#include "graft/base/system/cpus.h"
 
 #include <algorithm>
 #include <string>
@@ -14,45 +14,45 @@ namespace {
 
 std::vector<int> usable_ids() {
   std::vector<int> ids;
-  for (const Processor& cpu : usable_processors())
+  for (const LogicalCpu& cpu : usable_cpus())
     ids.push_back(cpu.number);
   return ids;
 }
 
 TEST(Cpus, AreSortedAndIncludeOnePerCore) {
-  const std::vector<Processor> cpus = usable_processors();
-  const std::vector<Processor> cores = one_per_core(cpus);
+  const std::vector<LogicalCpu> cpus = usable_cpus();
+  const std::vector<LogicalCpu> cores = one_per_core(cpus);
   ASSERT_FALSE(cores.empty());
   EXPECT_LE(cores.size(), cpus.size());
-  for (const Processor& core : cores)
+  for (const LogicalCpu& core : cores)
     EXPECT_NE(std::ranges::find(cpus, core), cpus.end());
-  EXPECT_GE(num_nodes(cpus), 1U);
-  EXPECT_TRUE(std::ranges::is_sorted(cpus, {}, &Processor::number));
+  EXPECT_GE(num_numa_nodes(cpus), 1U);
+  EXPECT_TRUE(std::ranges::is_sorted(cpus, {}, &LogicalCpu::number));
 }
 
 TEST(Cpus, SyntheticTopologiesHaveCoresAndNodes) {
-  const std::vector<Processor> cpus = described_processors("numa:2 core:4 pu:2");
+  const std::vector<LogicalCpu> cpus = synthetic_cpus("numa:2 core:4 pu:2");
   ASSERT_EQ(cpus.size(), 16U);
-  EXPECT_EQ(num_nodes(cpus), 2U);
+  EXPECT_EQ(num_numa_nodes(cpus), 2U);
   for (int i = 0; i < 16; ++i) {
     EXPECT_EQ(cpus[static_cast<std::size_t>(i)],
-              (Processor{.number = i, .core = i / 2, .node = i / 8}));
+              (LogicalCpu{.number = i, .core = i / 2, .node = i / 8}));
   }
-  const std::vector<Processor> cores = one_per_core(cpus);
+  const std::vector<LogicalCpu> cores = one_per_core(cpus);
   ASSERT_EQ(cores.size(), 8U);
-  EXPECT_EQ(cores[3], (Processor{.number = 6, .core = 3, .node = 0}));
-  EXPECT_THROW(described_processors("not a topology"), Error);
+  EXPECT_EQ(cores[3], (LogicalCpu{.number = 6, .core = 3, .node = 0}));
+  EXPECT_THROW(synthetic_cpus("not a topology"), Error);
 }
 
 TEST(Cpus, ParsesLinuxCpuLists) {
   const int first = usable_ids().front();
   const std::string text = std::to_string(first);
-  EXPECT_EQ(parse_processors(text), std::vector{first});
-  EXPECT_EQ(parse_processors(text + "-" + text), std::vector{first});
+  EXPECT_EQ(parse_cpu_list(text), std::vector{first});
+  EXPECT_EQ(parse_cpu_list(text + "-" + text), std::vector{first});
   for (const std::string& bad :
        {std::string(), std::string("a"), std::string("1-"), std::string("-1"), std::string("3-1"),
         std::string("0,"), std::string("99999999999"), std::string("65535"), text + "," + text}) {
-    EXPECT_THROW(parse_processors(bad), Error) << bad;
+    EXPECT_THROW(parse_cpu_list(bad), Error) << bad;
   }
 }
 
@@ -71,7 +71,7 @@ TEST(Cpus, APinnedPoolRunsOnlyOnItsCpus) {
 
 // This machine's CPUs as two fake NUMA nodes.
 TEST(Cpus, WorkersAreBoundToTheirNodeAndCallersKeepTheirAffinity) {
-  std::vector<Processor> machine = usable_processors();
+  std::vector<LogicalCpu> machine = usable_cpus();
   if (machine.size() < 2) GTEST_SKIP() << "needs two CPUs";
   std::vector<std::vector<int>> node_ids(2);
   for (std::size_t i = 0; i < machine.size(); ++i) {

@@ -13,16 +13,16 @@
 
 namespace graft {
 
-class TemporaryFolder {
+class TempDir {
  public:
-  TemporaryFolder() {
+  TempDir() {
     std::string name = (std::filesystem::temp_directory_path() / "graft_test_XXXXXX").string();
     GRAFT_CHECK(::mkdtemp(name.data()) != nullptr, name);
     path_ = name;
   }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+  ~TempDir() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
   }

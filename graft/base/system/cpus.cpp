@@ -1,4 +1,4 @@
-#include "graft/base/system/processors.h"
+#include "graft/base/system/cpus.h"
 
 #include <algorithm>
 #include <charconv>
@@ -51,10 +51,10 @@ int node_of(hwloc_topology* topology, unsigned cpu) {
 }
 
 // The CPUs the calling thread may run on; all CPUs of a synthetic topology.
-std::vector<Processor> cpus_of(hwloc_topology* topology) {
+std::vector<LogicalCpu> cpus_of(hwloc_topology* topology) {
   const CpuSet allowed(hwloc_bitmap_alloc_full());
   hwloc_get_cpubind(topology, allowed.get(), HWLOC_CPUBIND_THREAD);
-  std::vector<Processor> cpus;
+  std::vector<LogicalCpu> cpus;
   for (hwloc_obj_t unit = nullptr;
        (unit = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PU, unit)) != nullptr;) {
     if (hwloc_bitmap_isset(allowed.get(), unit->os_index) == 0) continue;
@@ -64,7 +64,7 @@ std::vector<Processor> cpus_of(hwloc_topology* topology) {
                     .core = static_cast<int>((core == nullptr ? unit : core)->logical_index),
                     .node = node_of(topology, unit->os_index)});
   }
-  std::ranges::sort(cpus, {}, &Processor::number);
+  std::ranges::sort(cpus, {}, &LogicalCpu::number);
   if (cpus.empty()) cpus.push_back({});
   return cpus;
 }
@@ -94,38 +94,38 @@ std::vector<int> parse_list(std::string_view list) {
 
 }  // namespace
 
-std::vector<Processor> usable_processors() {
+std::vector<LogicalCpu> usable_cpus() {
   return cpus_of(this_machine());
 }
 
-std::vector<Processor> described_processors(const std::string& machine) {
+std::vector<LogicalCpu> synthetic_cpus(const std::string& machine) {
   return cpus_of(load_topology(machine.c_str()).get());
 }
 
-std::vector<Processor> one_per_core(const std::vector<Processor>& cpus) {
+std::vector<LogicalCpu> one_per_core(const std::vector<LogicalCpu>& cpus) {
   std::set<int> seen;
-  std::vector<Processor> cores;
-  for (const Processor& cpu : cpus) {
+  std::vector<LogicalCpu> cores;
+  for (const LogicalCpu& cpu : cpus) {
     if (seen.insert(cpu.core).second) cores.push_back(cpu);
   }
   return cores;
 }
 
-std::size_t num_nodes(const std::vector<Processor>& cpus) {
+std::size_t num_numa_nodes(const std::vector<LogicalCpu>& cpus) {
   std::set<int> nodes;
-  for (const Processor& cpu : cpus)
+  for (const LogicalCpu& cpu : cpus)
     nodes.insert(cpu.node);
   return nodes.size();
 }
 
-std::vector<int> parse_processors(std::string_view list) {
+std::vector<int> parse_cpu_list(std::string_view list) {
   std::vector<int> ids = parse_list(list);
   if (ids.empty()) fail("CPU list \"", list, "\": expected a list such as 0-3,8");
-  const std::vector<Processor> usable = usable_processors();
+  const std::vector<LogicalCpu> usable = usable_cpus();
   std::set<int> seen;
   for (const int id : ids) {
     if (!seen.insert(id).second) fail("CPU list \"", list, "\": duplicate CPU ", id);
-    if (std::ranges::find(usable, id, &Processor::number) == usable.end()) {
+    if (std::ranges::find(usable, id, &LogicalCpu::number) == usable.end()) {
       fail("CPU list \"", list, "\": CPU ", id,
            " does not exist or is not in the affinity mask of this process");
     }

@@ -1,4 +1,4 @@
-#include "graft/base/system/own_folder.h"
+#include "graft/base/system/install_paths.h"
 
 #include <cstdlib>
 #include <system_error>
@@ -11,7 +11,7 @@
 
 namespace graft {
 
-std::filesystem::path own_folder() {
+std::filesystem::path executable_dir() {
   static const char here = 0;  // any address inside this library or executable
   std::error_code error;
   Dl_info info = {};
@@ -24,13 +24,13 @@ std::filesystem::path own_folder() {
   return std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
 }
 
-std::filesystem::path resource_folder(const std::string& name, const char* variable) {
+std::filesystem::path resource_dir(const std::string& name, const char* variable) {
   std::vector<std::filesystem::path> paths;
   std::error_code error;
   const char* from_user = std::getenv(variable);
   if (from_user != nullptr && *from_user != '\0') {
     paths.emplace_back(from_user);
-  } else if (const std::filesystem::path own = own_folder(); !own.empty()) {  // bin or lib
+  } else if (const std::filesystem::path own = executable_dir(); !own.empty()) {  // bin or lib
     paths.push_back((own / "../share/graft" / name).lexically_normal());
     paths.push_back((own / "../../.." / name).lexically_normal());  // from build/<preset>/bin
   }

@@ -1,4 +1,4 @@
-#include "graft/base/system/own_folder.h"
+#include "graft/base/system/install_paths.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@ namespace {
 
 // Unit tests link graft statically; tests/installation_test.cpp covers libgraft.so.
 TEST(OwnFolder, IsTheExecutablesDirectoryWhenLinkedStatically) {
-  EXPECT_EQ(own_folder(), std::filesystem::canonical("/proc/self/exe").parent_path());
+  EXPECT_EQ(executable_dir(), std::filesystem::canonical("/proc/self/exe").parent_path());
 }
 
 }  // namespace
