@@ -257,6 +257,16 @@ constexpr std::array kOldWords = {
     OldWord{"take_cached", "match_prefix"},
     OldWord{"make_known", "register_blocks"},
     OldWord{"forget_all", "invalidate_prefix_cache"},
+    OldWord{"usable_processors", "usable_cpus"},
+    OldWord{"TemporaryFolder", "TempDir"},
+    OldWord{"own_folder", "executable_dir"},
+    OldWord{"pause_briefly", "cpu_relax"},
+    OldWord{"letters_of_bytes", "byte_level_encode"},
+    OldWord{"HalfRows", "F16Rows"},
+    OldWord{"SoftmaxRows", "SoftmaxState"},
+    OldWord{"AnswerPart", "ResponseDelta"},
+    OldWord{"generate_pass", "decode_pass"},
+    OldWord{"kept_sequences", "unpadded_sequences"},
 };
 
 constexpr bool is_lower(char c) {

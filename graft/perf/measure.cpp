@@ -10,6 +10,7 @@
 #include "graft/base/check.h"
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/registry.h"
+#include "graft/packing/packer.h"
 #include "graft/perf/limits.h"
 #include "graft/tensor/buffer.h"
 
@@ -30,7 +31,7 @@ constexpr std::array kTypes = {DType::F32,  DType::F16,    DType::BF16, DType::F
 class SyntheticWeight final : public ops::WeightProvider {
  public:
   SyntheticWeight(DType dtype, std::int64_t num_rows, ThreadPool& pool)
-      : dtype_(dtype), num_rows_(num_rows), pool_(pool) {
+      : dtype_(dtype), num_rows_(num_rows), packer_(&pool) {
     std::vector<float> row(kCols);
     std::uint32_t state = 1;
     for (float& value : row) {
@@ -57,13 +58,13 @@ class SyntheticWeight final : public ops::WeightProvider {
             .scale = {}};
   }
   bool contains(std::string_view) override { return true; }
-  ThreadPool* pool() override { return &pool_; }
+  packing::Packer* packer() override { return &packer_; }
   std::vector<ops::Weight> experts(std::string_view, std::string_view) override { return {}; }
 
  private:
   DType dtype_;
   std::int64_t num_rows_;
-  ThreadPool& pool_;
+  packing::Packer packer_;
   std::shared_ptr<const Buffer> buffer_;
 };
 
