@@ -160,7 +160,7 @@ std::string rules_with_factor(const TempDir& folder, const std::string& factor) 
   return folder / "example/other.yaml";
 }
 
-TEST(Installation, HoldsThePublicHeadersOnly) {
+TEST(Installation, ContainsOnlyPublicHeaders) {
   const TempDir folder;
   must_run({GRAFT_CMAKE, "--install", GRAFT_BUILD_DIR, "--prefix", folder / "prefix"});
   std::set<std::string> headers;

@@ -131,7 +131,7 @@ class HybridGraphs : public ::testing::TestWithParam<const char*> {
   static std::filesystem::path folder() { return golden_checkpoint(GetParam()); }
 };
 
-TEST_P(HybridGraphs, ReplaysGiveTheBitsOfTheEagerPass) {
+TEST_P(HybridGraphs, ReplayIsBitIdenticalToEager) {
   PlacedModel placed(folder(), kExpertsOnCpu, add_devices);
   ASSERT_EQ(placed.findings(), "");
   for (const std::int64_t num_sequences : {1, 3, 9}) {
@@ -148,7 +148,7 @@ TEST_P(HybridGraphs, ReplaysGiveTheBitsOfTheEagerPass) {
 }
 
 // The error of the host's work ends its pass; the same graph then replays correctly.
-TEST_P(HybridGraphs, HostWorkThatThrowsEndsItsPassOnly) {
+TEST_P(HybridGraphs, ThrowingHostWorkFailsOnlyItsPass) {
   PlacedModel placed(folder(), kExpertsOnCpu, add_devices);
   const auto want = Decoding(placed.model(), 2).all_steps();
   Decoding decoding(placed.model(), 2);

@@ -146,7 +146,7 @@ TEST(CheckpointWeights, MovesWholeRowsOfQuantizedTypes) {
   EXPECT_EQ(std::memcmp(k_proj.data + 2 * row_bytes, stored + row_bytes, row_bytes), 0);
 }
 
-TEST(CheckpointWeights, TakesExpertsFromMergedTensors) {
+TEST(CheckpointWeights, ReadsExpertsFromMergedTensors) {
   ModelConfig config = tiny("mixtral");
   config.moe.num_experts = 3;
   FakeCheckpoint source("GGUF v3", config);
@@ -169,7 +169,7 @@ TEST(CheckpointWeights, ReportsMissingExperts) {
   EXPECT_FALSE(weights.contains("model.layers.0.mlp.experts.3.up_proj.weight"));
 }
 
-TEST(CheckpointWeights, TakesExpertsFromFusedTensors) {
+TEST(CheckpointWeights, ReadsExpertsFromFusedTensors) {
   ModelConfig config = tiny("qwen3_moe");
   config.moe.num_experts = 2;
   FakeCheckpoint source("safetensors", config);
@@ -249,7 +249,7 @@ TEST(CheckpointWeights, LoadsScalesOfFp8Weights) {
   }
 }
 
-TEST(CheckpointWeights, CheckNamesEveryWeightThatDoesNotFit) {
+TEST(CheckpointWeights, CheckListsEveryMismatchedWeight) {
   ModelConfig config = tiny("llama");
   config.intermediate_size = 6;
   FakeCheckpoint source("safetensors", config);
@@ -269,7 +269,7 @@ TEST(CheckpointWeights, CheckNamesEveryWeightThatDoesNotFit) {
   }
 }
 
-TEST(Blueprint, TakesTypesOfMergedTensorsOfAGgufFile) {
+TEST(Blueprint, UsesTheTypesOfMergedGgufTensors) {
   ModelConfig config = tiny("qwen3_moe");
   config.hidden_size = 256;
   config.moe.num_experts = 2;

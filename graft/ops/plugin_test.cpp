@@ -36,14 +36,14 @@ TEST(Plugin, MissingFilesAreNamed) {
   EXPECT_EQ(complaint("libc.so.6"), "libc.so.6: no such file");
 }
 
-TEST(Plugin, AFileThatIsNoLibraryIsRefused) {
+TEST(Plugin, RejectsFilesThatAreNotLibraries) {
   const TempDir folder;
   const fs::path path = folder / "plugin.so";
   std::ofstream(path) << std::string(4096, 'x');
   EXPECT_EQ(complaint(path), path.string() + ": cannot be loaded: invalid ELF header");
 }
 
-TEST(Plugin, ALibraryThatIsNoPluginIsRefused) {
+TEST(Plugin, RejectsLibrariesWithoutAPlugin) {
   Dl_info info = {};
   ASSERT_NE(::dladdr(::dlsym(RTLD_DEFAULT, "getpid"), &info), 0);
   const fs::path path = fs::canonical(info.dli_fname);

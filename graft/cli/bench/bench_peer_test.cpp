@@ -58,7 +58,7 @@ TEST(PeerOutput, ParsesTheTableOfBatchedBench) {
   EXPECT_TRUE(parse_batched_output("").empty());
 }
 
-TEST(PeerName, IsGivenOrTheFileName) {
+TEST(PeerName, DefaultsToTheFileName) {
   EXPECT_EQ(Peer::parse("ik=/opt/ik/llama-bench").name, "ik");
   EXPECT_EQ(Peer::parse("ik=/opt/ik/llama-bench").program, "/opt/ik/llama-bench");
   EXPECT_EQ(Peer::parse("/opt/a=b/llama-bench").name, "llama-bench");

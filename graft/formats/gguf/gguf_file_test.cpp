@@ -166,7 +166,7 @@ TEST(GgufFile, NamesTheMissingParts) {
                 ": split.count is 3, the name says part 1 of 4"));
 }
 
-TEST(GgufFile, RefusesPartsThatDisagree) {
+TEST(GgufFile, RejectsInconsistentParts) {
   EXPECT_EQ(split_error([](int no, GgufMetadata& metadata, std::string&) {
               if (no == 1) metadata.set("split.no", std::uint16_t{2});
             }),
@@ -193,7 +193,7 @@ TEST(GgufFile, RefusesPartsThatDisagree) {
             "m-00001-of-00003.gguf: tensor \"t0.a\": is in two parts");
 }
 
-TEST(GgufFile, OpensAFileNamedLikeAPartThatIsNone) {
+TEST(GgufFile, PartNameWithoutSplitMetadataIsASingleFile) {
   const TempDir folder;
   write(folder / "m-00001-of-00003.gguf", GgufMetadata(), {{"w", DType::F32, {4}}});
   EXPECT_EQ(GgufFile(folder / "m-00001-of-00003.gguf").paths().size(), 1U);

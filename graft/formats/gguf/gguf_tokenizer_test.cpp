@@ -35,7 +35,7 @@ TEST(GgufTokenizer, ReadsPublishedVocabularies) {
   EXPECT_EQ(llama.eos_id, 2);
 }
 
-TEST(GgufTokenizer, BringsBackWhatWasWritten) {
+TEST(GgufTokenizer, RoundTripsTokenizers) {
   TokenizerData data;
   data.model = "gpt2";
   data.pre = "qwen2";
@@ -67,7 +67,7 @@ TEST(GgufTokenizer, BringsBackWhatWasWritten) {
   EXPECT_TRUE(warnings.empty());
 }
 
-TEST(GgufTokenizer, KnowsWhereACharsmapBelongs) {
+TEST(GgufTokenizer, CharsmapRequiresUnigramAndByteArray) {
   const std::string key = "tokenizer.ggml.precompiled_charsmap";
   GgufMetadata metadata;
   metadata.set("tokenizer.ggml.model", std::string("llama"));
@@ -81,7 +81,7 @@ TEST(GgufTokenizer, KnowsWhereACharsmapBelongs) {
             "a.gguf: metadata key \"" + key + "\" is not an array of bytes");
 }
 
-TEST(GgufTokenizer, KnowsFilesWithoutOne) {
+TEST(GgufTokenizer, MissingTokenizerIsEmpty) {
   GgufMetadata metadata;
   std::vector<std::string> warnings;
   EXPECT_TRUE(read_gguf_tokenizer(metadata, "test", warnings).empty());
@@ -90,7 +90,7 @@ TEST(GgufTokenizer, KnowsFilesWithoutOne) {
   EXPECT_EQ(read_gguf_tokenizer(metadata, "test", warnings), TokenizerData());
 }
 
-TEST(GgufTokenizer, RefusesListsThatDisagree) {
+TEST(GgufTokenizer, RejectsArraysOfDifferentLengths) {
   GgufMetadata metadata;
   metadata.set("tokenizer.ggml.tokens", GgufArray::of(std::vector<std::string>{"a", "b"}));
   metadata.set("tokenizer.ggml.token_type", GgufArray::of(std::vector<std::int32_t>{1}));

@@ -49,7 +49,7 @@ TEST(ParseSafetensors, ReadsTensorsByPosition) {
   EXPECT_EQ(part.tensors[2].data.size(), 0U);
 }
 
-TEST(ParseSafetensors, RefusesEveryTruncation) {
+TEST(ParseSafetensors, RejectsEveryTruncation) {
   const Bytes bytes = raw_file(kValid, 22);
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     const Bytes cut(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
@@ -71,7 +71,7 @@ TEST(ParseSafetensors, SurvivesFlippedBytes) {
   }
 }
 
-TEST(ParseSafetensors, RefusesBrokenHeaders) {
+TEST(ParseSafetensors, RejectsInvalidHeaders) {
   test::RawGguf huge;
   huge.number(std::uint64_t{100'000'001}).zeros(8);
   EXPECT_EQ(error_of([&] { parse_safetensors(huge.bytes(), "x"); }),
@@ -92,7 +92,7 @@ TEST(ParseSafetensors, RefusesBrokenHeaders) {
             "x: __metadata__ \"k\" is number, expected a string");
 }
 
-TEST(ParseSafetensors, RefusesBrokenTensors) {
+TEST(ParseSafetensors, RejectsInvalidTensors) {
   EXPECT_EQ(tensor_error(R"("shape":[4],"data_offsets":[0,16])"), "x: tensor \"w\": has no dtype");
   EXPECT_EQ(tensor_error(R"("dtype":"F32","data_offsets":[0,16])"),
             "x: tensor \"w\": has no shape");
@@ -126,7 +126,7 @@ TEST(ParseSafetensors, RefusesBrokenTensors) {
             "x: tensor \"a?\": the name is empty or has control characters");
 }
 
-TEST(ParseSafetensors, RefusesOverlapsAndHoles) {
+TEST(ParseSafetensors, RejectsOverlapsAndGaps) {
   const auto two = [](int begin, int end) {
     return header_error(str(R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},)",
                             R"("b":{"dtype":"U8","shape":[)", end - begin, R"(],"data_offsets":[)",

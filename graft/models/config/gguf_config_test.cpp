@@ -74,7 +74,7 @@ ModelConfig from_text(const std::string& text) {
   return read_hf_config(parse_json(text, "test"), nullptr, "test");
 }
 
-TEST(GgufConfig, RoundTripsWhatLlamaCppHasNoKeyFor) {
+TEST(GgufConfig, RoundTripsValuesWithoutALlamaCppKey) {
   expect_round_trip(from_text(R"({"model_type": "mistral", "sliding_window": 4096})"));
   expect_round_trip(from_text(R"({"model_type": "mistral", "sliding_window": null})"));
   expect_round_trip(from_text(R"({"model_type": "qwen2", "use_sliding_window": true,
@@ -93,7 +93,7 @@ TEST(GgufConfig, RoundTripsWhatLlamaCppHasNoKeyFor) {
   expect_round_trip(from_text(R"({"model_type": "deepseek_v2", "n_routed_experts": null})"));
 }
 
-TEST(GgufConfig, WritesWhatLlamaCppReads) {
+TEST(GgufConfig, WritesTheKeysOfLlamaCpp) {
   const auto path = test_data("configs/DeepSeek-V3");
   GgufMetadata metadata;
   write_gguf_config(read_folder(path), metadata);

@@ -312,7 +312,7 @@ TEST(HfConfig, UsesTheDefaultsOfLlamaForLlava) {
   EXPECT_EQ(llava.vision->feature_layer, -2);
 }
 
-TEST(HfConfig, ReadsAWindowOnlyForFamiliesThatHaveOne) {
+TEST(HfConfig, ReadsTheSlidingWindowOnlyForFamiliesThatUseIt) {
   const std::string qwen = R"({"model_type": "qwen2", "num_hidden_layers": 30,)";
   EXPECT_EQ(read_text(qwen + R"("sliding_window": 64})").sliding_window, 0);
   const ModelConfig used = read_text(qwen + R"("sliding_window": 64, "use_sliding_window": true})");
@@ -371,7 +371,7 @@ TEST(HfConfig, ReportsAllBadValuesAtOnce) {
   EXPECT_NE(error.find(R"("intermediate_size" is 1e+30)"), std::string::npos);
 }
 
-TEST(HfConfig, RefusesInvalidShapes) {
+TEST(HfConfig, RejectsInvalidShapes) {
   EXPECT_NE(error_of(R"({"model_type": "llama", "num_attention_heads": 3})").find("divisor"),
             std::string::npos);
   EXPECT_NE(error_of(R"({"model_type": "llama", "num_key_value_heads": 5})").find("divisor"),
