@@ -24,14 +24,15 @@ plugin::Routing routing_of(const Routing& routing) {
           .top_k = routing.expert_ids.cols()};
 }
 
-// What a factory of a plugin made for a module.
+// The operator that a plugin's factory made for a module.
 struct Made {
   std::string module;
-  std::vector<std::unique_ptr<plugin::Operator>> children;  // `op` calls them: destroyed after it
+  std::vector<std::unique_ptr<plugin::Operator>>
+      children;  // called by `op`, so declared before it and destroyed after it
   std::unique_ptr<plugin::Operator> op;
 };
 
-// An operator of a plugin (Seen) as one of this folder (Role).
+// Wraps an operator of a plugin (Seen) as an ops::Operator of the same role (Role).
 template <class Role, class Wrapped>
 class FromPlugin : public Role {
  public:
@@ -46,7 +47,7 @@ class FromPlugin : public Role {
   void unload() override { op_.unload(); }
 
  protected:
-  // One call of forward(): times it and frees its scratch memory.
+  // Times one call of forward() and frees its scratch memory at the end.
   struct Call {
     Call(const FromPlugin& of, Pass& outer) : profile(outer, kCpu, of.made_.module), pass(outer) {}
 
@@ -160,12 +161,14 @@ class PluginBuildContext final : public plugin::BuildContext {
       return info->name == name && info->device == DeviceType::Cpu &&
              (!info->fits || info->fits(params()));
     });
-    if (found == others_.end()) fail(context_.module, ": no operator '", name, "' to wrap");
+    if (found == others_.end())
+      fail(context_.module, ": operator '", name,
+           "' to wrap: not found on the CPU for this role and module");
     return for_plugin((*found)->make(context_));
   }
 
   const ops::BuildContext& context_;
-  const Infos& others_;  // of the same role
+  const Infos& others_;  // operators of the same role, which the plugin may wrap
   mutable std::vector<std::unique_ptr<plugin::Operator>> children_;
 };
 
@@ -190,7 +193,7 @@ Role role_of(plugin::Role role) {
     case plugin::Role::Experts:
       return Role::Experts;
   }
-  fail("unknown role ", static_cast<int>(role), " of a plugin's operator");
+  fail("plugin operator has unknown role ", static_cast<int>(role));
 }
 
 // Null when the plugin made an operator of another role.
@@ -245,7 +248,7 @@ OperatorInfo plugin_operator(plugin::Registration registration, const Registry& 
     made.children = seen.take_children();
     auto op = from_plugin(role, std::move(made));
     if (op == nullptr)
-      fail(context.module, ": ", name, " made no operator of role ", ops::name(role));
+      fail(context.module, ": ", name, " did not return an operator of role ", ops::name(role));
     return op;
   };
   return info;
