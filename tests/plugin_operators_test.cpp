@@ -238,13 +238,14 @@ TEST(PluginOperators, InvalidOperatorsAreRejected) {
                             .role = plugin::Role::Norm,
                             .make = [](const auto&) -> PluginOperator { return nullptr; }});
             }),
-            "model.norm: test.nothing made no operator of role norm");
-  EXPECT_EQ(build_error([](plugin::Registry& registry) {
-              registry.add({.name = "test.wraps",
-                            .role = plugin::Role::Norm,
-                            .make = wraps<plugin::Norm>("cpu.linear")});
-            }),
-            "model.norm: no operator 'cpu.linear' to wrap");
+            "model.norm: test.nothing did not return an operator of role norm");
+  EXPECT_EQ(
+      build_error([](plugin::Registry& registry) {
+        registry.add({.name = "test.wraps",
+                      .role = plugin::Role::Norm,
+                      .make = wraps<plugin::Norm>("cpu.linear")});
+      }),
+      "model.norm: operator 'cpu.linear' to wrap: not found on the CPU for this role and module");
 }
 
 TEST(PluginOperators, MissingChildrenAreNull) {
