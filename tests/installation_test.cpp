@@ -98,11 +98,11 @@ std::vector<RejectedPlugin> rejected_plugins(const TempDir& folder) {
   return {
       {folder / "absent.so", ": no such file\n"},
       {folder / "text.so", ": cannot be loaded: "},
-      {plugin("other_version"), ": is for graft 0.0.9, this is graft " + version + "\n"},
-      {plugin("other_layout"), ": is for another build of graft " + version},
-      {plugin("name_clash"), ": two operators are called 'cpu.rms_norm'\n"},
+      {plugin("other_version"), ": built for graft 0.0.9, this is graft " + version + "\n"},
+      {plugin("other_layout"), ": built for another build of graft " + version},
+      {plugin("name_clash"), ": duplicate operator name 'cpu.rms_norm'\n"},
       {plugin("throws"), ": no licence found\n"},
-      {plugin("makes_nothing"), ": empty.norm has no make\n"},
+      {plugin("makes_nothing"), ": operator 'empty.norm' has no make function\n"},
   };
 }
 

@@ -140,7 +140,7 @@ TokenIds generate_greedy(Model& model,
                          const TokenIds& prompt,
                          std::int64_t num_tokens,
                          std::int64_t chunk) {
-  GRAFT_CHECK(!prompt.empty(), "an empty prompt has no continuation");
+  GRAFT_CHECK(!prompt.empty(), "the prompt is empty");
   const auto prompt_len = static_cast<std::int64_t>(prompt.size());
   Stream stream = make_streams(model, {prompt_len + num_tokens}).front();
   TokenIds output;

@@ -34,7 +34,7 @@ class OperatorTree {
   PhaseOperators at(std::string_view module) const;
   // The device of a module's operator in a phase.
   Device device_of(std::string_view module, ops::Phase phase) const;
-  // The operator of a module, wrapped in a DeviceBridge when it is not on `here`; null when the
+  // The operator of a module, wrapped in a device bridge when it is not on `here`; null when the
   // module has none.
   ops::Operator* for_caller_on(Device here, std::string_view module, ops::Phase phase);
   // Every operator once, children before their parents.
@@ -50,8 +50,7 @@ class OperatorTree {
   std::unordered_map<std::string_view, const plan::Placement*> placements_;
   std::unordered_map<std::string, PhaseOperators> by_name_;
   std::vector<std::unique_ptr<ops::Operator>> operators_;
-  std::vector<std::unique_ptr<ops::Operator>>
-      bridges_;  // DeviceBridges to operators on other devices
+  std::vector<std::unique_ptr<ops::Operator>> bridges_;  // to operators on other devices
 };
 
 }  // namespace graft::models

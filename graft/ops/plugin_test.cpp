@@ -47,7 +47,8 @@ TEST(Plugin, RejectsLibrariesWithoutAPlugin) {
   Dl_info info = {};
   ASSERT_NE(::dladdr(::dlsym(RTLD_DEFAULT, "getpid"), &info), 0);
   const fs::path path = fs::canonical(info.dli_fname);
-  EXPECT_EQ(complaint(path), path.string() + ": is no plugin of graft, it exports no graft_plugin");
+  EXPECT_EQ(complaint(path),
+            path.string() + ": not a graft plugin: the symbol graft_plugin is missing");
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ TEST(ParseGguf, RejectsInvalidMetadata) {
   EXPECT_EQ(error_of_bytes(RawGguf().header(0, 1).key("", kU32, 1).zeros(8)),
             "x.gguf: metadata key 0: the name is empty");
   EXPECT_EQ(error_of_bytes(RawGguf().header(0, 1).key(std::string(65536, 'k'), kU32, 1)),
-            "x.gguf: metadata key 0: a name of 65536 bytes, at most 65535 are allowed");
+            "x.gguf: metadata key 0: the name has 65536 bytes, the maximum is 65535");
   EXPECT_EQ(error_of_bytes(RawGguf().header(0, 1).key("a\nb", kU32, 1)),
             "x.gguf: metadata key 0: the name \"a?b\" has control characters or is not UTF-8");
   EXPECT_EQ(error_of_bytes(RawGguf().header(0, 2).key("k", kU32, 1).key("k", kU32, 1)),
@@ -174,7 +174,7 @@ TEST(ParseGguf, RejectsInvalidAlignments) {
 
 TEST(ParseGguf, RejectsInvalidShapes) {
   EXPECT_EQ(error_of_bytes(one_tensor({1, 1, 1, 1, 1}, kGgmlF32)),
-            "x.gguf: tensor \"w\": 5 dimensions, at most 4 are allowed");
+            "x.gguf: tensor \"w\": 5 dimensions, the maximum is 4");
   EXPECT_EQ(error_of_bytes(one_tensor({3, 0}, kGgmlF32)),
             "x.gguf: tensor \"w\": shape [0, 3] has a dimension of 0, expected at least 1");
   EXPECT_EQ(error_of_bytes(one_tensor({~0ULL}, kGgmlF32)),

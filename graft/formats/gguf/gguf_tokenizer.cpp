@@ -106,7 +106,8 @@ void read_charsmap(const GgufMetadata& metadata,
     fail("metadata key \"", name, "\" is not an array of bytes");
   }
   if (tokenizer.model != "t5" && array->count > 0) {
-    warnings.push_back(str(name, " in a file of model \"", tokenizer.model, "\": ignored"));
+    warnings.push_back(
+        str(name, " is ignored: not supported for tokenizer model \"", tokenizer.model, "\""));
     return;
   }
   tokenizer.precompiled_charsmap.assign(reinterpret_cast<const char*>(array->bytes.data()),

@@ -75,7 +75,8 @@ TEST(GgufTokenizer, CharsmapRequiresUnigramAndByteArray) {
   metadata.set(key, GgufArray{.type = GgufType::U8, .count = 1, .bytes = {std::byte{1}}});
   std::vector<std::string> warnings;
   EXPECT_EQ(read_gguf_tokenizer(metadata, "a.gguf", warnings).precompiled_charsmap, "");
-  EXPECT_EQ(warnings, std::vector{key + " in a file of model \"llama\": ignored"});
+  EXPECT_EQ(warnings,
+            std::vector{key + " is ignored: not supported for tokenizer model \"llama\""});
   metadata.set(key, GgufArray::of(std::vector<std::int32_t>{1}));
   EXPECT_EQ(test::error_of([&] { read_gguf_tokenizer(metadata, "a.gguf", warnings); }),
             "a.gguf: metadata key \"" + key + "\" is not an array of bytes");

@@ -56,7 +56,7 @@ TEST(GgufWriter, RejectsUnsupportedTensors) {
   EXPECT_EQ(spec_error({"w", DType::F8_E4M3, {4}}),
             "tensor \"w\": F8_E4M3 cannot be stored in GGUF");
   EXPECT_EQ(spec_error({"w", DType::F32, {1, 1, 1, 1, 4}}),
-            "tensor \"w\": 5 dimensions, GGUF has at most 4");
+            "tensor \"w\": 5 dimensions, the maximum in GGUF is 4");
   EXPECT_EQ(spec_error({"w", DType::F32, {0}}),
             "tensor \"w\": shape [0] has a dimension of 0, expected at least 1");
   EXPECT_EQ(
@@ -65,7 +65,7 @@ TEST(GgufWriter, RejectsUnsupportedTensors) {
   EXPECT_EQ(spec_error({"", DType::F32, {1}}), "tensor: the name is empty");
   EXPECT_EQ(
       spec_error({std::string(64, 'n'), DType::F32, {1}}),
-      "tensor \"" + std::string(64, 'n') + "\": a name of 64 bytes, GGUF readers take at most 63");
+      "tensor \"" + std::string(64, 'n') + "\": the name has 64 bytes, the maximum in GGUF is 63");
 }
 
 TEST(GgufWriter, RejectsInvalidMetadataAndDuplicateNames) {
@@ -105,7 +105,7 @@ TEST(GgufWriterDeathTest, AbortsOnWrongAppends) {
         GgufWriter writer(folder / "x.gguf", {}, {{"w", DType::F32, {2}}});
         writer.append(pattern(9, 0));
       },
-      "9 bytes for tensor 0 that lacks 8");
+      "9 bytes appended to tensor 0, which has 8 left");
   EXPECT_DEATH(
       {
         GgufWriter writer(folder / "x.gguf", {}, {{"w", DType::F32, {2}}});

@@ -84,7 +84,7 @@ TEST(ParseSafetensors, RejectsInvalidHeaders) {
   EXPECT_EQ(header_error("[]", 0), "x: the header does not begin with '{'");
   EXPECT_EQ(header_error("", 0), "x: the header does not begin with '{'");
   EXPECT_TRUE(header_error("{\"a\":", 0).starts_with("x: not valid JSON"));
-  EXPECT_EQ(header_error(R"({"a":1,"a":2})", 0), "x: JSON key \"a\" comes twice");
+  EXPECT_EQ(header_error(R"({"a":1,"a":2})", 0), "x: duplicate JSON key \"a\"");
   EXPECT_EQ(header_error(R"({"a":1})", 0), "x: tensor \"a\": is number, expected an object");
   EXPECT_EQ(header_error(R"({"__metadata__":3})", 0),
             "x: __metadata__ is number, expected an object");
@@ -113,7 +113,7 @@ TEST(ParseSafetensors, RejectsInvalidTensors) {
             "x: tensor \"w\": data_offsets has 9223372036854775808, expected an integer from 0 to "
             "2^63 - 1");
   EXPECT_EQ(tensor_error(R"("dtype":"F32","shape":[4],"data_offsets":[0,16,16])"),
-            "x: tensor \"w\": data_offsets has 3 numbers, expected 2");
+            "x: tensor \"w\": data_offsets has 3 values, expected 2");
   EXPECT_EQ(tensor_error(R"("dtype":"F32","shape":[5],"data_offsets":[0,20])"),
             "x: tensor \"w\": data_offsets 0..20 are not inside the 16 bytes of data");
   EXPECT_EQ(tensor_error(R"("dtype":"F32","shape":[4],"data_offsets":[16,0])"),

@@ -79,10 +79,11 @@ TEST(SafetensorsFolder, RejectsAnIndexThatContradictsItsShards) {
   EXPECT_EQ(index_error({{"a", "s1"}, {"c", "s2"}}),
             "s1: tensor \"b\" is not in model.safetensors.index.json");
   EXPECT_EQ(index_error({{"a", "s1"}, {"b", "s2"}, {"c", "s2"}}),
-            "s1: tensor \"b\" is here, model.safetensors.index.json says s2");
-  EXPECT_EQ(index_error({{"a", "s1"}, {"b", "s1"}, {"c", "s2"}, {"d", "s2"}}),
-            "s2: has 1 of the 2 tensors that model.safetensors.index.json names, for one not "
-            "\"d\"");
+            "s1: tensor \"b\" is in this shard, model.safetensors.index.json names s2");
+  EXPECT_EQ(
+      index_error({{"a", "s1"}, {"b", "s1"}, {"c", "s2"}, {"d", "s2"}}),
+      "s2: has 1 of the 2 tensors that model.safetensors.index.json names; the first missing is "
+      "\"d\"");
 }
 
 TEST(SafetensorsFolder, NamesTheMissingShards) {
