@@ -27,7 +27,7 @@ std::int64_t& fault_countdown() {
   return countdown;
 }
 
-// The experts of the CPU, which throw when a test asks for it.
+// CPU experts that throw when fault_countdown() reaches 0.
 class FaultyExperts final : public ops::Experts {
  public:
   explicit FaultyExperts(std::unique_ptr<ops::Operator> op)
@@ -188,7 +188,7 @@ TEST(TestContext, RunsHostWorkBetweenCallAndJoin) {
   const ops::Registry registry = ops::testing::with_test_devices(1);
   const auto device = registry.make_device_context(kDevice);
   ops::GraphCapture& graphs = *device->graph_capture();
-  std::vector<float> host = {1, 0, 0};  // in, what the host reads, what it writes
+  std::vector<float> host = {1, 0, 0};  // input, read by the host, written by the host
   const auto at = [&](std::size_t i) { return TensorView(&host[i], DType::F32, {1, 1}); };
   const TensorView there = device->workspace().f32({1, 1});
   float result = 0;

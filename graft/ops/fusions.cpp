@@ -32,7 +32,7 @@ Fusion add_norm(std::string_view norm, bool needs_pending_add) {
 }
 
 // A norm quantizes its result when the first projection of its consumer multiplies int8. A MoE
-// block has none: its routed experts ask for int8, or else its shared experts.
+// block has none: its routed experts decide, or else its shared experts.
 std::vector<Fusion> quantizing_norms() {
   return {{.parent = Role::Layer,
            .name = "input_layernorm+int8 quantization for self_attn",

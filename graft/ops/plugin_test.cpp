@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What load_plugin says of a file. Plugins that load link libgraft.so and are tested through the
-// program, in tests/installation_test.cpp.
+// The error of load_plugin() for a file. Plugins that load link libgraft.so and are tested through
+// the program, in tests/installation_test.cpp.
 std::string complaint(const fs::path& path) {
   Registry registry;
   try {

@@ -222,7 +222,7 @@ void expect_vocabulary(const Vocabulary& want) {
   EXPECT_EQ(tokens->strings().value().size(), want.num_tokens);
   const GgufArray* merges = file.metadata().array("tokenizer.ggml.merges");
   EXPECT_EQ(merges == nullptr ? 0 : merges->count, want.num_merges) << want.file;
-  // Written again it says the same.
+  // The metadata round-trips.
   const TempDir folder;
   write(folder / "again.gguf", file.metadata(), {});
   EXPECT_EQ(GgufFile(folder / "again.gguf").metadata().entries(), file.metadata().entries());

@@ -76,7 +76,7 @@ void read_types(const GgufMetadata& metadata, TokenizerData& tokenizer) {
     if (type < 0 || type > static_cast<std::int64_t>(TokenType::Byte)) {
       fail("metadata key \"", name, "\": token ", i, " is of type ", type, ", expected 0 to 6");
     }
-    // 0 is "undefined": llama.cpp gives such a token no attribute.
+    // 0 is "undefined": llama.cpp sets no attribute for it.
     if (type > 0) tokenizer.types[i] = static_cast<TokenType>(type);
   }
 }

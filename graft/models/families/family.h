@@ -1,5 +1,5 @@
-// A model family: everything that tells it from the others, in one table per family. A family is
-// one file of this folder and its name in register.cpp.
+// A model family: everything that differs between families, in one table per family. A family is
+// one file of this folder and its entry in register.cpp.
 
 #pragma once
 
