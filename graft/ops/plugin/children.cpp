@@ -129,27 +129,27 @@ using NormForPlugin = RowsForPlugin<plugin::Norm, Norm>;
 using AttentionForPlugin = RowsForPlugin<plugin::Attention, Attention>;
 using MlpForPlugin = RowsForPlugin<plugin::Mlp, Mlp>;
 
-// Sets `seen` to the adapter of `op` and returns true when `op` has the adapter's role.
+// Wraps `op` in `adapter` and returns true when `op` has the role of Adapter.
 template <class Adapter>
 bool adapt(Operator& op,
            std::unique_ptr<Operator>& owned,
-           std::unique_ptr<plugin::Operator>& seen) {
+           std::unique_ptr<plugin::Operator>& adapter) {
   auto* typed = dynamic_cast<typename Adapter::Op*>(&op);
   if (typed == nullptr) return false;
-  seen = std::make_unique<Adapter>(*typed, std::move(owned));
+  adapter = std::make_unique<Adapter>(*typed, std::move(owned));
   return true;
 }
 
 std::unique_ptr<plugin::Operator> adapt_any(Operator& op, std::unique_ptr<Operator> owned) {
-  std::unique_ptr<plugin::Operator> seen;
+  std::unique_ptr<plugin::Operator> adapter;
   for (const auto adapt_one :
        {adapt<LinearForPlugin>, adapt<NormForPlugin>, adapt<AttentionForPlugin>,
         adapt<MlpForPlugin>, adapt<EmbeddingForPlugin>, adapt<RopeForPlugin>,
         adapt<RouterForPlugin>, adapt<ExpertsForPlugin>, adapt<KvCacheForPlugin>}) {
-    if (adapt_one(op, owned, seen)) break;
+    if (adapt_one(op, owned, adapter)) break;
   }
-  GRAFT_CHECK(seen != nullptr, "operator has no plugin role");
-  return seen;
+  GRAFT_CHECK(adapter != nullptr, "operator has no plugin role");
+  return adapter;
 }
 
 }  // namespace
