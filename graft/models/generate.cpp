@@ -18,7 +18,7 @@ std::int64_t blocks_for(const Model& model, std::int64_t num_tokens) {
   return (num_tokens + model.block_tokens() - 1) / model.block_tokens();
 }
 
-// Sequences of at most that many tokens each, in a cache that holds them.
+// Allocates KV cache blocks for sequences of at most the given number of tokens each.
 std::vector<Stream> make_streams(Model& model, const std::vector<std::int64_t>& max_tokens) {
   std::vector<Stream> streams(max_tokens.size());
   std::int64_t next_block = 0;

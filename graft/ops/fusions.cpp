@@ -7,7 +7,7 @@
 namespace graft::ops {
 namespace {
 
-// As cuda::input_format() decides for few rows.
+// The same condition as cuda::input_format() for decode batches.
 bool is_multiplied_in_int8(const LinearParams& params, DType dtype, const Kwargs& kwargs) {
   const auto precision = kwargs.find("precision");
   const bool is_fast = precision == kwargs.end() || precision->second != "f32";

@@ -9,7 +9,7 @@
 namespace graft::ops {
 namespace {
 
-// The registry as plugins see it.
+// Implements the registry of the plugin interface.
 class PluginRegistry final : public plugin::Registry {
  public:
   explicit PluginRegistry(ops::Registry& registry) : registry_(registry) {}

@@ -12,9 +12,9 @@ namespace graft::ops {
 // Closes the library unless keep_open() was called.
 class SharedLibrary {
  public:
-  // Throws Error that names the file: missing, or not a library. Resolves functions lazily:
-  // functions that this version of graft does not have must not prevent reading the version that
-  // the library was built for.
+  // Throws Error with the path when the file is missing or not a library. Resolves functions
+  // lazily: functions that this version of graft does not have must not prevent reading the version
+  // that the library was built for.
   explicit SharedLibrary(std::filesystem::path path);
   SharedLibrary(const SharedLibrary&) = delete;
   SharedLibrary& operator=(const SharedLibrary&) = delete;
