@@ -218,7 +218,7 @@ TEST(Installation, BuildsAndRunsTheCustomOperatorExample) {
   const std::string wrong = rules_with_factor(folder, "two");
   const Outcome text = run_command({graft, "verify", golden.string(), "--rules", wrong});
   EXPECT_EQ(text.exit_code, 2) << text.out << text.err;
-  expect_part(text.err, "factor is 'two', not a number");
+  expect_part(text.err, "factor is 'two', expected a number");
 
   // The same with --plugin and rules that name no plugin.
   std::ofstream(folder / "rules.yaml")

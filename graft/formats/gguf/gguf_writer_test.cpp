@@ -118,7 +118,7 @@ TEST(GgufWriterDeathTest, AbortsOnWrongAppends) {
         GgufWriter writer(folder / "x.gguf", {}, {{"w", DType::F32, {2}}});
         writer.finish();
       },
-      "0 of 1 tensors are there");
+      "0 of 1 tensors are complete");
 }
 
 }  // namespace
