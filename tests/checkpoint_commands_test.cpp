@@ -73,7 +73,7 @@ TEST(Convert, RejectsInvalidArguments) {
   const auto sprout = sprout_checkpoint();
   const TempDir folder;
   expect_user_error(run_program({"convert", sprout.string(), folder / "x.gguf", "--type", "Q9"}),
-                    "\"Q9\": unknown; known are F32");
+                    "\"Q9\": unknown, expected one of F32");
   expect_user_error(run_program({"convert", sprout.string(), folder / "no/such/x.gguf"}),
                     "no/such/x.gguf");
   const std::string file = folder / "x.gguf";

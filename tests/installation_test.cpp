@@ -98,11 +98,11 @@ std::vector<RejectedPlugin> rejected_plugins(const TempDir& folder) {
   return {
       {folder / "absent.so", ": no such file\n"},
       {folder / "text.so", ": cannot be loaded: "},
-      {plugin("other_version"), ": is for graft 0.0.9, this is graft " + version + "\n"},
-      {plugin("other_layout"), ": is for another build of graft " + version},
-      {plugin("name_clash"), ": two operators are called 'cpu.rms_norm'\n"},
+      {plugin("other_version"), ": built for graft 0.0.9, this is graft " + version + "\n"},
+      {plugin("other_layout"), ": built for another build of graft " + version},
+      {plugin("name_clash"), ": duplicate operator name 'cpu.rms_norm'\n"},
       {plugin("throws"), ": no licence found\n"},
-      {plugin("makes_nothing"), ": empty.norm has no make\n"},
+      {plugin("makes_nothing"), ": operator 'empty.norm' has no make function\n"},
   };
 }
 
@@ -160,7 +160,7 @@ std::string rules_with_factor(const TempDir& folder, const std::string& factor) 
   return folder / "example/other.yaml";
 }
 
-TEST(Installation, HoldsThePublicHeadersOnly) {
+TEST(Installation, ContainsOnlyPublicHeaders) {
   const TempDir folder;
   must_run({GRAFT_CMAKE, "--install", GRAFT_BUILD_DIR, "--prefix", folder / "prefix"});
   std::set<std::string> headers;
@@ -218,7 +218,7 @@ TEST(Installation, BuildsAndRunsTheCustomOperatorExample) {
   const std::string wrong = rules_with_factor(folder, "two");
   const Outcome text = run_command({graft, "verify", golden.string(), "--rules", wrong});
   EXPECT_EQ(text.exit_code, 2) << text.out << text.err;
-  expect_part(text.err, "factor is 'two', not a number");
+  expect_part(text.err, "factor is 'two', expected a number");
 
   // The same with --plugin and rules that name no plugin.
   std::ofstream(folder / "rules.yaml")

@@ -201,7 +201,7 @@ void add_operators(plugin::Registry& registry) {
   add("test.attention", Role::Attention, make<PluginAttention>, has<plugin::AttentionParams>);
 }
 
-TEST(PluginOperators, EqualTheReference) {
+TEST(PluginOperators, MatchTheReference) {
   Registry registry = builtin_operators();
   const std::size_t num_builtin = registry.all().size();
   add_plugin({.add_operators = add_operators}, registry);
@@ -232,22 +232,23 @@ std::string build_error(void (*add)(plugin::Registry&)) {
   return "";
 }
 
-TEST(PluginOperators, WrongOperatorsAreRefused) {
+TEST(PluginOperators, InvalidOperatorsAreRejected) {
   EXPECT_EQ(build_error([](plugin::Registry& registry) {
               registry.add({.name = "test.nothing",
                             .role = plugin::Role::Norm,
                             .make = [](const auto&) -> PluginOperator { return nullptr; }});
             }),
-            "model.norm: test.nothing made no operator of role norm");
-  EXPECT_EQ(build_error([](plugin::Registry& registry) {
-              registry.add({.name = "test.wraps",
-                            .role = plugin::Role::Norm,
-                            .make = wraps<plugin::Norm>("cpu.linear")});
-            }),
-            "model.norm: no operator 'cpu.linear' to wrap");
+            "model.norm: test.nothing did not return an operator of role norm");
+  EXPECT_EQ(
+      build_error([](plugin::Registry& registry) {
+        registry.add({.name = "test.wraps",
+                      .role = plugin::Role::Norm,
+                      .make = wraps<plugin::Norm>("cpu.linear")});
+      }),
+      "model.norm: operator 'cpu.linear' to wrap: not found on the CPU for this role and module");
 }
 
-TEST(PluginOperators, ChildrenThatAreMissingAreNull) {
+TEST(PluginOperators, MissingChildrenAreNull) {
   EXPECT_EQ(build_error([](plugin::Registry& registry) {
               registry.add({.name = "test.child",
                             .role = plugin::Role::Norm,

@@ -142,7 +142,7 @@ class ReplacedChildren : public testing::TestWithParam<const char*> {
   TempDir folder_;
 };
 
-TEST_P(ReplacedChildren, CostTheirFusionsOnTheCpuAndNothingElse) {
+TEST_P(ReplacedChildren, OnTheCpuLoseOnlyTheirFusions) {
   const std::filesystem::path path = model();
   PlacedModel original(path, everything_on("cpu"), add_operators);
   ASSERT_EQ(original.findings(), "");
@@ -165,7 +165,7 @@ TEST_P(ReplacedChildren, CostTheirFusionsOnTheCpuAndNothingElse) {
 }
 
 // Test devices fuse nothing, so that nothing can be lost.
-TEST_P(ReplacedChildren, GiveTheSameBitsOnADevice) {
+TEST_P(ReplacedChildren, AreBitIdenticalOnADevice) {
   const std::filesystem::path path = model();
   PlacedModel original(path, everything_on("cuda:0"), add_operators);
   ASSERT_EQ(original.findings(), "");

@@ -81,7 +81,7 @@ std::vector<ReferenceModel> reference_models() {
 class SproutReference : public testing::TestWithParam<ReferenceModel> {};
 
 // DeepSeek-V3's shape, tied, with a next-n layer that is not run; against Transformers.
-TEST_P(SproutReference, IsContinued) {
+TEST_P(SproutReference, ContinuationMatchesTheReference) {
   GRAFT_SKIP_UNDER_SANITIZERS();
   GRAFT_REQUIRE_SHARED(GetParam().path);
   LLM llm(GetParam().path);

@@ -65,7 +65,7 @@ TEST(BuiltinTemplates, MatchTheFormatOfTheirFamily) {
   }
 }
 
-TEST(BuiltinTemplates, RefuseTools) {
+TEST(BuiltinTemplates, RejectTools) {
   RenderInput input = conversation();
   input.tools = OrderedJson::array({OrderedJson::object()});
   for (const BuiltinTemplate& row : builtin_templates())

@@ -60,7 +60,7 @@ TEST(ReasoningSplitter, StreamsReasoning) {
   EXPECT_EQ(splitter.feed("\nx").content, "x");
 }
 
-TEST(ReasoningSplitter, TakesTheTagsOfAFamily) {
+TEST(ReasoningSplitter, UsesTheTagsOfTheFamily) {
   constexpr formats::ReasoningTags kTags = {.open = "[THINK]", .close = "[/THINK]"};
   ReasoningSplitter splitter(false, kTags);
   ResponseDelta part = splitter.feed("[THINK]a <think>[/THI");

@@ -7,7 +7,7 @@ namespace {
 
 using formats::ToolCallFormat;
 
-TEST(ToolFormat, IsTheOneTheTemplateWrites) {
+TEST(ToolFormat, IsDetectedFromTheTemplate) {
   for (const ToolCallFormat family : {ToolCallFormat::Any, ToolCallFormat::DeepSeek}) {
     EXPECT_EQ(tool_call_format("{{ '<tool_call>' }}", family), ToolCallFormat::Hermes);
     EXPECT_EQ(tool_call_format("{{ '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' }}", family),

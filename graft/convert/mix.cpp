@@ -200,7 +200,7 @@ const Mix& find_mix(std::string_view name) {
   std::string known;
   for (const Mix& mix : kMixes)
     known.append(known.empty() ? "" : ", ").append(mix.name);
-  fail("type \"", name, "\": unknown; known are ", known);
+  fail("type \"", name, "\": unknown, expected one of ", known);
 }
 
 TypeChoice choose_type(const Mix& mix, const ModelConfig& config, const TensorShape& tensor) {

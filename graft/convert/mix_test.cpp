@@ -29,7 +29,7 @@ TEST(Mix, FindsNamesCaseInsensitively) {
     find_mix("Q4_K_XXL");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("\"Q4_K_XXL\": unknown; known are F32, BF16"),
+    EXPECT_NE(std::string(error.what()).find("\"Q4_K_XXL\": unknown, expected one of F32, BF16"),
               std::string::npos);
   }
 }

@@ -25,7 +25,7 @@ const Mix& mix_of(const Checkpoint& source, std::string_view type) {
   return find_mix("BF16");
 }
 
-// Sets the type of each recipe and notes where it differs from the one the mix asks for.
+// Sets the type of each recipe and records where it differs from the type of the mix.
 void choose_types(Job& job, const Mix& mix) {
   std::map<std::pair<DType, DType>, int> fallbacks;
   for (Recipe& recipe : job.recipes) {

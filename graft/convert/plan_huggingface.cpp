@@ -56,7 +56,8 @@ std::vector<std::int64_t> gguf_shape(const ModelConfig& config,
     case TensorTransform::FirstHalf:
     case TensorTransform::SecondHalf:
       if (shape.size() < 2 || shape[shape.size() - 2] % 2 != 0) {
-        fail(tensor.name, ": shape ", formats::shape_text(shape), " has no two halves");
+        fail(tensor.name, ": shape ", formats::shape_text(shape),
+             ": the rows cannot be split into two halves");
       }
       shape[shape.size() - 2] /= 2;
       return shape;
@@ -90,10 +91,12 @@ void add_source(RecipeMap& recipes,
     recipe.sources.resize(is_expert ? static_cast<std::size_t>(shape[0]) : 1);
   }
   if (shape != recipe.shape)
-    fail(tensor.name, ": its shape is not that of the other experts of ", recipe.name);
+    fail(tensor.name, ": shape ", formats::shape_text(shape), ", expected ",
+         formats::shape_text(recipe.shape), " as the other sources of ", recipe.name);
   const auto idx = static_cast<std::size_t>(is_expert ? mapped.expert : 0);
   if (idx >= recipe.sources.size()) {
-    fail(tensor.name, ": expert ", mapped.expert, " of a model with ", config.moe.num_experts);
+    fail(tensor.name, ": expert ", mapped.expert, " is out of range: the model has ",
+         config.moe.num_experts, " experts");
   }
   if (recipe.sources[idx].weight != nullptr) {
     fail(tensor.name, ": maps to ", recipe.name, ", which is already made from ",
@@ -110,8 +113,8 @@ void check_kv_b(const Recipe& recipe) {
   }
   const TensorInfo& weight = *recipe.sources[0].weight;
   if (weight.num_rows() != recipe.kv_b.rows() || weight.row_elems() != recipe.kv_b.rank) {
-    fail(weight.name, ": ", weight.num_rows(), " x ", weight.row_elems(),
-         ", the configuration says ", recipe.kv_b.rows(), " x ", recipe.kv_b.rank);
+    fail(weight.name, ": shape is [", weight.num_rows(), ", ", weight.row_elems(), "], expected [",
+         recipe.kv_b.rows(), ", ", recipe.kv_b.rank, "] from the configuration");
   }
 }
 

@@ -53,7 +53,7 @@ class RowReader {
     std::size_t source;
     std::int64_t row;
   };
-  // Where output row `row` comes from.
+  // The source tensor and row of output row `row`.
   SourceRow source_row(std::int64_t row) const;
 
   const Recipe& recipe_;

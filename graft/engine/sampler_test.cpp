@@ -213,7 +213,7 @@ SamplingParams random_params(std::mt19937& random) {
   return params;
 }
 
-TEST(Sampler, TopKGivesTheTokenOfTheWholeRow) {
+TEST(Sampler, TopKSamplesTheSameTokenAsFullLogits) {
   std::mt19937 random(17);
   std::set<TokenId> distinct;
   for (int round = 0; round < 4000; ++round) {

@@ -1,5 +1,5 @@
-// How a model family writes prompts, reasoning and tool calls. The chat template of a model decides
-// where it can; these hold otherwise.
+// How a model family writes prompts, reasoning and tool calls. These are the defaults where the
+// chat template of the model does not decide.
 
 #pragma once
 
@@ -26,7 +26,7 @@ struct ReasoningTags {
 // Text that every prompt begins with.
 struct PromptPrefix {
   std::string_view text;   // "[gMASK]<sop>"; empty: none
-  std::string_view token;  // the token of it by which a template is known to write it
+  std::string_view token;  // a token of it; a template that contains it writes the text itself
 };
 
 struct ChatTraits {

@@ -65,7 +65,7 @@ TEST(OpenWeights, OpensGguf) {
   EXPECT_EQ(source->find("output.weight")->data.size(), 8U);
 }
 
-TEST(OpenWeights, SaysWhatAPathIsNot) {
+TEST(OpenWeights, RejectsPathsThatAreNotCheckpoints) {
   const TempDir temp;
   const auto error = [](const std::filesystem::path& path) {
     return test::error_of([&] { open_weights(path); });
@@ -82,7 +82,7 @@ TEST(OpenWeights, SaysWhatAPathIsNot) {
   EXPECT_NE(error(temp / "b.gguf"), "");
 }
 
-TEST(HfConfigFiles, TokensOfTheTextModelAndTheGenerationConfig) {
+TEST(HfConfigFiles, ReadsTokensOfTheTextModelAndTheGenerationConfig) {
   const HfConfigFiles files = {
       .path = "config.json",
       .config = parse_json(R"({"eos_token_id": 2, "pad_token_id": -1,

@@ -16,11 +16,11 @@ struct NamedPreTokenizer {
   // entries are empty.
   std::array<std::string_view, 7> steps;
   bool nfc = false;            // NFC normalization before the steps
-  bool ignore_merges = false;  // a word that is a token is not merged from parts
-  bool ids_are_ranks = false;  // files without merges: lower ids merge first
-  bool add_bos = false;        // unless the file says otherwise
-  // A token by which a vocabulary of this name is told from one of another name with the same
-  // steps; empty: none.
+  bool ignore_merges = false;  // a word that is a token is encoded without merges
+  bool ids_are_ranks = false;  // files have no merges: lower ids merge first
+  bool add_bos = false;        // default when the file has no key
+  // A token that distinguishes this pre-tokenizer's vocabularies from others with the same steps;
+  // empty: none.
   std::string_view marker_token = {};
 };
 
@@ -32,8 +32,8 @@ struct PreTokenizerName {
 
 std::span<const NamedPreTokenizer> named_pre_tokenizers();
 
-// Searches `names` (those of the model families), then the names that belong to no family of ours,
-// then the definitions. Null for an unknown name.
+// Searches `names` (those of the model families), then names without a supported family, then the
+// definitions. Null for an unknown name.
 const NamedPreTokenizer* find_named_pre_tokenizer(std::string_view name,
                                                   std::span<const PreTokenizerName> names = {});
 

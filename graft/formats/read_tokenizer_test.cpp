@@ -22,7 +22,7 @@ TEST(ReadTokenizer, OpensFoldersAndFiles) {
   EXPECT_EQ(read_tokenizer(folder / "tokenizer.json").tokenizer_json, kTokenizer);
 }
 
-TEST(ReadTokenizer, SaysWhatIsMissing) {
+TEST(ReadTokenizer, ErrorsNameTheMissingFile) {
   const TempDir folder;
   const auto error = [&](const std::string& name) {
     return test::error_of([&] { read_tokenizer(folder / name); });

@@ -10,7 +10,7 @@
 namespace graft::formats {
 namespace {
 
-TEST(Synthetic, VocabularyIsOneThatMergesMake) {
+TEST(Synthetic, EveryMergeYieldsAToken) {
   const TokenizerData data = synthetic_vocabulary(70000);
   ASSERT_EQ(data.tokens.size(), 70000U);
   ASSERT_EQ(data.types.size(), 70000U);

@@ -99,8 +99,8 @@ void TensorFileWriter::append(std::span<const std::byte> data) {
   GRAFT_CHECK(tensor_idx_ < tensor_bytes_.size(), path_.string(), ": ", data.size(),
               " bytes after the last of ", tensor_bytes_.size(), " tensors");
   const std::uint64_t left = tensor_bytes_[tensor_idx_] - bytes_of_tensor_;
-  GRAFT_CHECK(data.size() <= left, path_.string(), ": ", data.size(), " bytes for tensor ",
-              tensor_idx_, " that lacks ", left);
+  GRAFT_CHECK(data.size() <= left, path_.string(), ": ", data.size(), " bytes appended to tensor ",
+              tensor_idx_, ", which has ", left, " left");
   write(data);
   bytes_of_tensor_ += data.size();
   skip_finished_tensors();
@@ -109,7 +109,7 @@ void TensorFileWriter::append(std::span<const std::byte> data) {
 void TensorFileWriter::finish() {
   GRAFT_CHECK(fd_ >= 0, path_.string(), ": finished twice");
   GRAFT_CHECK(tensor_idx_ == tensor_bytes_.size(), path_.string(), ": ", tensor_idx_, " of ",
-              tensor_bytes_.size(), " tensors are there");
+              tensor_bytes_.size(), " tensors are complete");
   flush();
   GRAFT_CHECK(bytes_on_disk_ == file_bytes_, bytes_on_disk_, " of ", file_bytes_, " bytes");
   if (::fsync(fd_) != 0) {
@@ -117,14 +117,16 @@ void TensorFileWriter::finish() {
   }
   if (is_nameless_ && ::linkat(AT_FDCWD, path_of_open_file(fd_).c_str(), AT_FDCWD,
                                partial_path_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
-    fail(path_.string(), ": cannot name it ", partial_path_.string(), ": ", std::strerror(errno));
+    fail(path_.string(), ": cannot link the file as ", partial_path_.string(), ": ",
+         std::strerror(errno));
   }
   is_nameless_ = false;
   // Network file systems report a full disk here.
   if (::close(std::exchange(fd_, -1)) != 0) {
     const int reason = errno;
     ::unlink(partial_path_.c_str());
-    fail(path_.string(), ": closing after ", bytes_on_disk_, " bytes: ", std::strerror(reason));
+    fail(path_.string(), ": closing failed after ", bytes_on_disk_,
+         " bytes: ", std::strerror(reason));
   }
   if (::rename(partial_path_.c_str(), path_.c_str()) != 0) {
     const int reason = errno;

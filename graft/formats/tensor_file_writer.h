@@ -49,7 +49,7 @@ class TensorFileWriter {
   std::uint64_t alignment_ = 1;
   std::uint64_t file_bytes_ = 0;
   std::size_t tensor_idx_ = 0;         // the tensor that append() continues
-  std::uint64_t bytes_of_tensor_ = 0;  // written of it
+  std::uint64_t bytes_of_tensor_ = 0;  // bytes of it written
 };
 
 }  // namespace graft::formats

@@ -1,7 +1,7 @@
-// What happens to a tensor between its Hugging Face form and its GGUF form. Loading goes from
-// either form to the weight a module asks for, `graft convert` from Hugging Face to GGUF; both use
-// the index arithmetic of this file. Whole rows move, so quantized rows need no decoding, except
-// for KvBKey, which transposes.
+// Conversion of a tensor between its Hugging Face form and its GGUF form. Loading converts either
+// form to the weight of a module, `graft convert` converts Hugging Face to GGUF; both use the index
+// arithmetic of this file. Whole rows are moved, so quantized rows are not decoded, except for
+// KvBKey, which transposes.
 
 #pragma once
 
@@ -76,7 +76,7 @@ struct TensorSlice {
   std::span<const std::byte> data;
 };
 
-// `expert` -1: the tensor is not of experts. The tensor must have that expert (has_expert()).
+// `expert` -1: the tensor is not merged from experts. Otherwise has_expert() must be true.
 TensorSlice slice_of(const TensorInfo& tensor, TensorTransform transform, std::int64_t expert);
 
 // Whether a merged tensor [experts, …] contains this expert.

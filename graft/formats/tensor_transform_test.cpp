@@ -7,7 +7,7 @@
 namespace graft::formats {
 namespace {
 
-TEST(TensorTransform, RopeRowsGoBackAndForth) {
+TEST(TensorTransform, RopeRowsRoundTrip) {
   // One head of 6 rows: halves 0 1 2 | 3 4 5 become pairs 0 3 | 1 4 | 2 5.
   const std::vector<std::int64_t> halves = {0, 3, 1, 4, 2, 5};
   for (std::int64_t row = 0; row < 12; ++row) {
@@ -16,7 +16,7 @@ TEST(TensorTransform, RopeRowsGoBackAndForth) {
   }
 }
 
-TEST(TensorTransform, HalvesOfTwoExperts) {
+TEST(TensorTransform, SplitsFusedRowsOfTwoExperts) {
   for (std::int64_t row = 0; row < 6; ++row) {
     EXPECT_EQ(fused_row(TensorTransform::FirstHalf, row, 3), row / 3 * 6 + row % 3);
     EXPECT_EQ(fused_row(TensorTransform::SecondHalf, row, 3), row / 3 * 6 + 3 + row % 3);

@@ -19,7 +19,7 @@ enum class TokenType : std::int32_t {
   Byte = 6,
 };
 
-// What the configuration of a model says about its tokens; tokenizer files do not.
+// Token ids and vocabulary size from the model's configuration; tokenizer files lack them.
 struct ModelTokens {
   std::int64_t vocab_size = 0;  // rows of the embedding; 0: unknown, as large as the tokenizer
   std::vector<std::int64_t> eos_token_ids;

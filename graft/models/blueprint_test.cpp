@@ -201,7 +201,7 @@ TEST(Blueprint, LlavaIsALlamaTextModel) {
   EXPECT_EQ(at(blueprint, "model.layers.0.self_attn").class_name, "LlamaAttention");
 }
 
-TEST(Blueprint, RefusesUnsupportedActivations) {
+TEST(Blueprint, RejectsUnsupportedActivations) {
   ModelConfig config;
   EXPECT_THROW(make_blueprint(config), Error);  // no family
   config.family = find_family("llama");

@@ -26,7 +26,7 @@ struct MoeNames {
 
 class Builder {
  public:
-  // Without a checkpoint, or without tensors in it, weights have the types of the family's
+  // Without a checkpoint, or when it has no tensors, weights have the types of the family's
   // published checkpoints. `config` must outlive the builder and have a family.
   Builder(const ModelConfig& config, const Checkpoint* checkpoint);
 
@@ -34,7 +34,7 @@ class Builder {
   // "DeepseekV3" + "Attention"
   std::string class_name(std::string_view rest) const;
 
-  // The whole model around its layers.
+  // The root module: embedding, the given layers, final norm and head.
   plan::Blueprint causal_lm(const std::function<plan::ModuleSpec(std::int64_t layer)>& make_layer);
   // norm → attention → add → norm → mlp → add
   plan::ModuleSpec decoder_layer(std::int64_t layer,
@@ -52,7 +52,7 @@ class Builder {
   // Multi-head latent attention.
   plan::ModuleSpec latent_attention(std::int64_t layer, std::string_view rope_class) const;
 
-  // The dense MLP of a layer, and any other by name.
+  // The dense MLP of a layer, or an MLP with the given name.
   plan::ModuleSpec mlp(std::int64_t layer) const;
   plan::ModuleSpec mlp(const std::string& name, std::int64_t intermediate_size) const;
   // Router, routed experts, and `shared` after them.

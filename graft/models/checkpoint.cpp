@@ -31,7 +31,7 @@ ModelConfig read_config(const formats::WeightSource& source) {
 }
 
 // transformers drops next-token-prediction layers when it saves a model, but keeps their count.
-// Only a whole folder can tell: a single file may be one of several.
+// Checks folders only: a single file may be one of several shards.
 void count_nextn_layers(const formats::WeightSource& source,
                         ModelConfig& config,
                         std::vector<std::string>& warnings) {

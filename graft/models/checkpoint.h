@@ -1,5 +1,5 @@
-// A checkpoint whose model is known: the files (formats::WeightSource), the configuration that its
-// family reads from them, and the tokenizer.
+// A checkpoint with its model configuration: the files (formats::WeightSource), the ModelConfig
+// that the model family reads from them, and the tokenizer.
 
 #pragma once
 
@@ -17,15 +17,15 @@ namespace graft::models {
 
 class Checkpoint final : public formats::WeightSource {
  public:
-  // Reads the configuration and the tokenizer. Throws Error for a family that is not supported and
-  // for values no model can have. Without any configuration, config() is that of an empty model.
+  // Reads the configuration and the tokenizer. Throws Error for an unsupported family
+  // and for invalid values. Without a configuration file, config() has no family and no layers.
   explicit Checkpoint(std::unique_ptr<formats::WeightSource> source);
   Checkpoint(std::unique_ptr<formats::WeightSource> source, ModelConfig config);
 
   const ModelConfig& config() const { return config_; }
   // Empty (no tokens) when the checkpoint has none.
   const formats::TokenizerData& tokenizer() const { return tokenizer_; }
-  // What is in the files but not supported, one line each.
+  // Unsupported content of the files, one line each.
   std::span<const std::string> warnings() const { return warnings_; }
 
   std::string_view format() const override { return source_->format(); }
@@ -50,7 +50,7 @@ class Checkpoint final : public formats::WeightSource {
   formats::TokenizerData tokenizer_;
 };
 
-// Opens whatever formats::open_weights() opens.
+// Accepts the same paths as formats::open_weights().
 std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path);
 
 }  // namespace graft::models

@@ -38,7 +38,7 @@ TEST(Checkpoint, CountsTheNextTokenPredictionLayersThatExist) {
   EXPECT_EQ(open_checkpoint(folder / "config.json")->config().num_nextn_predict_layers, 1);
 }
 
-TEST(Checkpoint, ReadsWhatWasWrittenAsGguf) {
+TEST(Checkpoint, RoundTripsThroughGguf) {
   const auto folder = shared_data("golden/qwen3");
   GRAFT_REQUIRE_SHARED(folder);
   const auto original = open_checkpoint(folder);
@@ -71,7 +71,7 @@ TEST(Checkpoint, NamesTheSupportedFamilies) {
   EXPECT_EQ(open_checkpoint(path)->config().hidden_size, 4096);
 }
 
-TEST(Checkpoint, ASafetensorsFileAloneHasNoFamily) {
+TEST(Checkpoint, SingleSafetensorsFileHasNoFamily) {
   const auto folder = shared_data("golden/qwen3");
   GRAFT_REQUIRE_SHARED(folder);
   const TempDir temp;

@@ -93,7 +93,7 @@ void DecodeGraphCache::run_captured(const Decoder& decoder,
                                     Entry& entry) {
   const DecoderScope scope(decoder, pass);
   ops::GraphCapture* graphs = pass.devices->at(decoder.first_device()).graph_capture();
-  GRAFT_CHECK(graphs != nullptr, "graphs on a device without them");
+  GRAFT_CHECK(graphs != nullptr, "the device does not support graphs");
   pass.devices->begin_pass(pass.batch);
   const PassOutput staged = decoder.allocate_staged(out, pass);
   const TensorView x = decoder.embed(pass);

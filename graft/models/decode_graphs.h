@@ -16,19 +16,19 @@ namespace graft::models {
 
 class DecodeGraphCache {
  public:
-  // Whether the pass has one token per sequence and wants the logits of each.
+  // Whether the batch has one token per sequence and logits are requested for each.
   static bool fits(const ops::Batch& batch);
 
-  // As Decoder::forward, for a decoder that can_be_captured() on a device with graphs. The KV cache
-  // has blocks of block_tokens tokens.
+  // Like Decoder::forward. Requires decoder.can_be_captured() and a device that supports graphs.
+  // `block_tokens`: tokens per block of the KV cache.
   void forward(const Decoder& decoder,
                std::int64_t block_tokens,
                const PassOutput& out,
                const ops::Pass& pass);
 
-  // Neither captures nor replays while set.
+  // While true, passes run eagerly: no capture, no replay.
   void enforce_eager(bool is_eager) { is_eager_ = is_eager; }
-  // Before memory that graphs refer to is freed: weights, KV caches.
+  // Call before weights or KV caches are freed: graphs hold their addresses.
   void clear() { entries_.clear(); }
   std::size_t size() const { return entries_.size(); }
 
@@ -43,9 +43,9 @@ class DecodeGraphCache {
   struct Entry {
     Bucket bucket;
     ops::Batch batch;      // padded; the graph's host calls refer to it
-    bool is_warm = false;  // ran eagerly once: memory is allocated, kernels are chosen
+    bool is_warm = false;  // has run eagerly once: memory is allocated, kernels are selected
     std::unique_ptr<ops::CapturedGraph> graph;
-    std::uint64_t memory_version = 0;  // of the graph
+    std::uint64_t memory_version = 0;  // when the graph was captured
   };
 
   Entry& entry_for(const Bucket& bucket);
@@ -58,7 +58,7 @@ class DecodeGraphCache {
   std::list<Entry> entries_;  // most recently used first
 };
 
-// The bucket for a number of sequences, and for the longest context among them.
+// The buckets for a batch size and for the longest context in the batch, in tokens.
 std::int64_t batch_bucket(std::int64_t num_sequences);
 std::int64_t context_bucket(std::int64_t longest);
 

@@ -8,7 +8,7 @@ namespace graft::models {
 namespace {
 
 // A bucket is at least as large as its batch, and there are few buckets.
-TEST(DecodeGraphCache, SizesAreLargeEnoughAndFew) {
+TEST(DecodeGraphCache, BatchBucketsFitAndAreFew) {
   std::set<std::int64_t> sizes;
   for (std::int64_t count = 1; count <= 256; ++count) {
     const std::int64_t size = batch_bucket(count);
@@ -27,7 +27,7 @@ TEST(DecodeGraphCache, ContextsGrowByDoubling) {
   EXPECT_EQ(context_bucket(40000), 65536);
 }
 
-TEST(DecodeGraphCache, OnlyOneTokenOfEachSequence) {
+TEST(DecodeGraphCache, CapturesOnlyOneTokenPerSequence) {
   ops::Batch batch;
   EXPECT_FALSE(DecodeGraphCache::fits(batch));
   batch.token_ids = {1, 2};

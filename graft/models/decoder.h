@@ -20,7 +20,7 @@
 namespace graft::models {
 
 // Called with the hidden states [t, hidden]: index 0 after the embedding, i after layer i, the last
-// one after the final norm as well.
+// one after the final norm too.
 using HiddenObserver = std::function<void(std::int64_t index, TensorView hidden)>;
 
 // The result of a pass for each row of its batch's logit_rows, in host memory.
@@ -33,29 +33,30 @@ struct PassOutput {
   PassOutput first(std::int64_t num_rows) const;
 };
 
-// The operators of one phase, none of them owned.
+// The forward pass of one phase. Does not own its operators.
 class Decoder {
  public:
   Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase phase);
 
-  // The pass is the CPU's. Top-k output needs a head device that supports k.
+  // `pass` is a CPU pass. Top-k output requires a head device that supports k.
   void forward(const PassOutput& out, const HiddenObserver& observer, ops::Pass& pass) const;
 
-  // The steps of forward() after begin_pass(), for passes that are captured (decode_graphs.h).
+  // The steps of forward() after begin_pass(), for capture (decode_graphs.h).
   PassOutput allocate_staged(const PassOutput& out, ops::Pass& pass) const;
   TensorView embed(ops::Pass& pass) const;
-  // Returns the rows of the batch's logit_rows after the final norm.
+  // Returns the rows batch.logit_rows of the hidden states after the final norm.
   TensorView run_layers(ops::Hidden& hidden, const HiddenObserver& observer, ops::Pass& pass) const;
-  // The head's result for these rows: in `out` itself on the CPU, else being copied to `staged`.
+  // Runs the head on the rows x. A head on the CPU writes to `out`; otherwise an asynchronous copy
+  // to `staged` starts, and finish_output() waits for it.
   void start_output(TensorView x,
                     const PassOutput& out,
                     const PassOutput& staged,
                     ops::Pass& pass) const;
   void finish_output(const PassOutput& out, const PassOutput& staged, ops::Pass& pass) const;
 
-  // Whether everything after the embedding runs on one device, but for experts on the CPU.
+  // Whether everything after the embedding runs on one device, except experts on the CPU.
   bool can_be_captured() const { return can_be_captured_; }
-  bool is_hybrid() const { return is_hybrid_; }  // the CPU works between steps of a GPU
+  bool is_hybrid() const { return is_hybrid_; }  // CPU modules run between GPU modules
   Device first_device() const { return first_device_; }
   Device head_device() const { return head_device_; }
   const std::vector<Device>& devices() const { return devices_; }
@@ -73,8 +74,8 @@ class Decoder {
   std::int64_t vocab_size_ = 0;
   bool can_be_captured_ = false;
   bool is_hybrid_ = false;
-  std::vector<Device> devices_;  // of the hidden states and of the host, each once
-  Device first_device_;          // after the embedding
+  std::vector<Device> devices_;  // of the hidden states, and the host; no duplicates
+  Device first_device_;          // of the hidden states after the embedding
   ops::Embedding* embed_tokens_ = nullptr;
   std::vector<ops::DecoderLayer> layers_;
   ops::Norm* norm_ = nullptr;
@@ -83,7 +84,8 @@ class Decoder {
   Device head_device_;
 };
 
-// The workspaces of a pass and, in hybrid passes, spinning threads, until the pass ends.
+// Until the end of a pass: frees its workspace allocations, and keeps the threads of a hybrid pass
+// spinning.
 class DecoderScope {
  public:
   DecoderScope(const Decoder& decoder, ops::Pass& pass);

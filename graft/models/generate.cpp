@@ -18,7 +18,7 @@ std::int64_t blocks_for(const Model& model, std::int64_t num_tokens) {
   return (num_tokens + model.block_tokens() - 1) / model.block_tokens();
 }
 
-// Sequences of at most that many tokens each, in a cache that holds them.
+// Allocates KV cache blocks for sequences of at most the given number of tokens each.
 std::vector<Stream> make_streams(Model& model, const std::vector<std::int64_t>& max_tokens) {
   std::vector<Stream> streams(max_tokens.size());
   std::int64_t next_block = 0;
@@ -140,7 +140,7 @@ TokenIds generate_greedy(Model& model,
                          const TokenIds& prompt,
                          std::int64_t num_tokens,
                          std::int64_t chunk) {
-  GRAFT_CHECK(!prompt.empty(), "an empty prompt has no continuation");
+  GRAFT_CHECK(!prompt.empty(), "the prompt is empty");
   const auto prompt_len = static_cast<std::int64_t>(prompt.size());
   Stream stream = make_streams(model, {prompt_len + num_tokens}).front();
   TokenIds output;

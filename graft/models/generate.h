@@ -19,8 +19,8 @@ struct RunOptions {
 };
 
 struct PromptRun {
-  std::vector<float> logits;               // [tokens, vocab], of every position
-  std::vector<std::vector<float>> hidden;  // of layers 0 … num_layers: [tokens, hidden]
+  std::vector<float> logits;               // [tokens, vocab]
+  std::vector<std::vector<float>> hidden;  // [num_layers + 1] of [tokens, hidden]; 0: embedding
 };
 
 // Reallocates the model's KV cache when it is too small.

@@ -96,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::ValuesIn(kCheckpoints), test_n
 // Both forms of latent attention, in both phases.
 class GoldenLatent : public Golden {};
 
-TEST_P(GoldenLatent, AbsorbedAndExpandedAreBothRight) {
+TEST_P(GoldenLatent, AbsorbedAndExpandedFormsMatchTheReference) {
   for (const char* absorb : {"true", "false"}) {
     VerifyOptions options;
     options.open.rules +=

@@ -27,7 +27,7 @@ std::int64_t& fault_countdown() {
   return countdown;
 }
 
-// The experts of the CPU, which throw when a test asks for it.
+// CPU experts that throw when fault_countdown() reaches 0.
 class FaultyExperts final : public ops::Experts {
  public:
   explicit FaultyExperts(std::unique_ptr<ops::Operator> op)
@@ -131,7 +131,7 @@ class HybridGraphs : public ::testing::TestWithParam<const char*> {
   static std::filesystem::path folder() { return golden_checkpoint(GetParam()); }
 };
 
-TEST_P(HybridGraphs, ReplaysGiveTheBitsOfTheEagerPass) {
+TEST_P(HybridGraphs, ReplayIsBitIdenticalToEager) {
   PlacedModel placed(folder(), kExpertsOnCpu, add_devices);
   ASSERT_EQ(placed.findings(), "");
   for (const std::int64_t num_sequences : {1, 3, 9}) {
@@ -148,7 +148,7 @@ TEST_P(HybridGraphs, ReplaysGiveTheBitsOfTheEagerPass) {
 }
 
 // The error of the host's work ends its pass; the same graph then replays correctly.
-TEST_P(HybridGraphs, HostWorkThatThrowsEndsItsPassOnly) {
+TEST_P(HybridGraphs, ThrowingHostWorkFailsOnlyItsPass) {
   PlacedModel placed(folder(), kExpertsOnCpu, add_devices);
   const auto want = Decoding(placed.model(), 2).all_steps();
   Decoding decoding(placed.model(), 2);
@@ -188,7 +188,7 @@ TEST(TestContext, RunsHostWorkBetweenCallAndJoin) {
   const ops::Registry registry = ops::testing::with_test_devices(1);
   const auto device = registry.make_device_context(kDevice);
   ops::GraphCapture& graphs = *device->graph_capture();
-  std::vector<float> host = {1, 0, 0};  // in, what the host reads, what it writes
+  std::vector<float> host = {1, 0, 0};  // input, read by the host, written by the host
   const auto at = [&](std::size_t i) { return TensorView(&host[i], DType::F32, {1, 1}); };
   const TensorView there = device->workspace().f32({1, 1});
   float result = 0;

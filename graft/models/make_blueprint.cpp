@@ -32,7 +32,7 @@ plan::Blueprint build(const ModelConfig& config, const Checkpoint* checkpoint) {
   return blueprint;
 }
 
-// `share` returns the part of a module's own parameters that counts.
+// `share(module, own)` returns how many of the `own` parameters of a module count.
 template <class Share>
 std::int64_t count_parameters(const plan::Blueprint& blueprint, Share share) {
   std::int64_t total = 0;

@@ -1,4 +1,4 @@
-// From a configuration to the module tree of its model.
+// Makes the module tree of a model from its configuration.
 
 #pragma once
 
@@ -10,16 +10,16 @@
 
 namespace graft::models {
 
-// Types of the weights are those of the family's published checkpoints. Throws Error for a
-// configuration that no module can compute.
+// Weights have the types of the family's published checkpoints. Throws Error for an unsupported
+// configuration.
 plan::Blueprint make_blueprint(const ModelConfig& config);
-// With the checkpoint's types (when it has tensors). Reads no weight but rope_freqs.weight, which
-// belongs to the configuration.
+// Weights have the types of the checkpoint when it has tensors. Reads no weight data except
+// rope_freqs.weight, which is part of the RoPE configuration.
 plan::Blueprint make_blueprint(const Checkpoint& checkpoint);
 
-// Number of weight values; tied weights count once, scales of FP8 weights not at all.
+// Number of weight values; tied weights count once, scales of FP8 weights do not count.
 std::int64_t num_parameters(const plan::Blueprint& blueprint);
-// Of the routed experts only those one token uses.
+// Counts only the routed experts that one token uses.
 std::int64_t num_parameters_per_token(const plan::Blueprint& blueprint);
 
 }  // namespace graft::models

@@ -56,7 +56,7 @@ void Model::load() {
   CheckpointWeights weights(*checkpoint_, options_.repack ? &packer : nullptr);
   weights.check(*blueprint_);
   if (options_.on_progress) {
-    // Where the phases have operators of their own, weights are read twice.
+    // Modules with separate operators for prefill and decode load their weights twice.
     weights.report_to([&](std::uint64_t done) {
       options_.on_progress(std::min(done, weight_bytes_), weight_bytes_);
     });

@@ -1,5 +1,5 @@
-// A model that can run: the operators of a plan with their weights in place, and the shared
-// forward.
+// A runnable model: the operators of a plan with their loaded weights, the KV caches and the
+// forward pass.
 
 #pragma once
 
@@ -26,19 +26,19 @@
 namespace graft::models {
 
 struct LoadOptions {
-  bool repack = true;  // rearrange weights for speed; without, they stay where they are mapped
-  bool repack_cache = false;  // keep the rearranged ones in a file beside the checkpoint
-  // Bytes of weights so far and in all, on the thread that loads.
+  bool repack = true;         // pack weights for the CPU kernels; false: use the mapped file
+  bool repack_cache = false;  // store packed weights in a file beside the checkpoint
+  // Called on the loading thread with the bytes loaded so far and the total.
   std::function<void(std::uint64_t done, std::uint64_t total)> on_progress = {};
-  // What is wrong with that file, a line each.
+  // Called once per problem with the file of packed weights.
   std::function<void(const std::string& line)> on_warning = {};
 };
 
 class Model {
  public:
-  // Builds every operator and loads its weights. The first three must outlive the model: weights
-  // that are not rearranged stay where they are mapped. Throws Error when a weight is missing or
-  // does not fit.
+  // Builds every operator and loads its weights. Plan, checkpoint and pool must outlive the model:
+  // weights that are not packed stay in the mapped files. Throws Error when a weight is missing or
+  // has the wrong shape.
   Model(const plan::Plan& plan,
         const Checkpoint& checkpoint,
         ThreadPool& pool,
@@ -47,47 +47,48 @@ class Model {
   Model& operator=(const Model&) = delete;
   ~Model();
 
-  // The cache must have been allocated; blocks and positions are the caller's business. One call at
-  // a time.
+  // Requires allocate_cache(). The caller assigns blocks and positions, which are not checked. Not
+  // thread-safe.
   void forward(const ops::Batch& batch,
                ops::Phase phase,
                const PassOutput& out,
                const HiddenObserver& observer = {});
 
-  // The largest k of a top-k output; 0: only all logits.
+  // The largest k of a top-k output; 0: top-k is not supported.
   std::int64_t max_top_k(ops::Phase phase);
 
-  // (Re)creates the caches of all layers; what they held is lost. block_tokens 0: as the rules say.
+  // Allocates the KV caches of all layers and discards earlier ones. block_tokens 0: the value of
+  // the rules.
   void allocate_cache(std::int64_t num_blocks, std::int64_t block_tokens = 0);
   std::int64_t num_blocks() const;
   std::int64_t block_tokens() const;
-  std::size_t cache_bytes_per_block() const;  // of all layers together
-  // The same for the layers whose cache is on each device.
+  std::size_t cache_bytes_per_block() const;  // over all layers
+  // Bytes per block by the device of the cache.
   std::map<Device, std::size_t> cache_bytes_by_device() const;
 
-  // One block of all layers, one after the other: out and in have cache_bytes_per_block().
+  // One block of every layer, in layer order; `out` and `in` have cache_bytes_per_block() bytes.
   void copy_block(std::int64_t from, std::int64_t to);
   void save_block(std::int64_t block, std::span<std::byte> out) const;
   void load_block(std::int64_t block, std::span<const std::byte> in);
   // Returns the memory of the blocks to the system; their contents are lost.
   void release_blocks(std::int64_t first, std::int64_t count);
-  std::string cache_form() const;  // of all layers; equal forms can exchange blocks
+  std::string cache_form() const;  // layout of all layers; blocks are portable between equal forms
 
   std::int64_t num_layers() const { return blueprint_->num_layers; }
   std::int64_t vocab_size() const { return blueprint_->vocab_size; }
   std::int64_t hidden_size() const { return hidden_size_; }
 
-  // Times every module from here on, without CUDA graphs: events cannot time the inside of a graph.
+  // Times every module from now on and disables CUDA graphs: events cannot time modules in a graph.
   void start_profiling();
   const ops::Profiler* profiler() const { return profiler_ ? &*profiler_ : nullptr; }
 
-  // Runs passes of this size once, so that the workspaces of GPUs are allocated. Afterwards the
-  // caches are empty and need allocate_cache() again.
+  // Runs passes of this size once, so that the GPU workspaces are allocated. Frees the KV caches:
+  // call allocate_cache() afterwards.
   void warm_up(std::int64_t num_tokens, std::int64_t num_sequences);
-  // Turns CUDA graphs off or on again.
+  // true: no CUDA graphs.
   void enforce_eager(bool is_eager) { graphs_.enforce_eager(is_eager); }
 
-  // Frees weights and caches. load() loads the weights again; the caches need allocate_cache().
+  // Frees weights and caches. load() loads the weights again; call allocate_cache() after it.
   void unload();
   void load();
 

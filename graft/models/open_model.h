@@ -1,4 +1,4 @@
-// From a path to a running model: checkpoint, blueprint, plan, operators.
+// Opens a model: checkpoint, blueprint, plan, operators, weights.
 
 #pragma once
 
@@ -21,23 +21,23 @@ namespace graft::models {
 struct OpenOptions {
   // Text of a rule file. Empty: the default file for the model's family and the machine.
   std::string rules = "[]";
-  // Its name in messages; paths in its `plugins:` are relative to its folder.
+  // Name of the rule file in messages; paths in its `plugins:` are relative to its folder.
   std::filesystem::path rules_path = "rules";
-  std::vector<std::filesystem::path> plugins =
-      {};  // libraries with operators, loaded before the rules'
+  // Plugin libraries, loaded before those of the rule file.
+  std::vector<std::filesystem::path> plugins = {};
   plan::Machine machine = {};
   // The operators of a machine with `num_gpus` GPUs; tests add their own devices.
   std::function<ops::Registry(int num_gpus)> operators = ops::operators_for;
   std::size_t num_threads = 0;  // 0: one per core
   std::vector<int> cpus = {};   // CPUs to pin the threads to; empty: not pinned
   LoadOptions load = {};
-  std::uint64_t memory = 0;  // bytes for weights and KV cache; 0: the free memory
+  std::uint64_t memory = 0;  // max bytes for weights and KV cache; 0: the free memory
 };
 
-// Owns a Model and everything it refers to. Not movable.
+// Owns a Model and the objects it refers to. Not movable.
 class OpenModel {
  public:
-  // Throws one Error with all errors of the rules.
+  // Throws one Error that lists all errors of the rules.
   explicit OpenModel(const std::filesystem::path& path, const OpenOptions& options = {});
 
   Model& model() { return *model_; }
@@ -45,7 +45,7 @@ class OpenModel {
   const Checkpoint& source() const { return *source_; }
   const plan::Blueprint& blueprint() const { return blueprint_; }
   const plan::Plan& plan() const { return planned_.plan; }
-  std::uint64_t memory_left(Device device = kCpu) const;  // for the KV cache, after the weights
+  std::uint64_t memory_left(Device device = kCpu) const;  // bytes left for the KV cache
 
  private:
   std::unique_ptr<Checkpoint> source_;

@@ -33,7 +33,7 @@ ops::Operator* OperatorTree::for_caller_on(Device here, std::string_view module,
   const Device there = device_of(module, phase);
   if (there == here) return op;
   auto bridge = ops::for_caller_on(here, *op, there, placements_.at(module)->module->role);
-  GRAFT_CHECK(bridge != nullptr, module, " is on ", to_string(there), ", its user on ",
+  GRAFT_CHECK(bridge != nullptr, module, " is on ", to_string(there), ", its caller on ",
               to_string(here));
   bridges_.push_back(std::move(bridge));
   return bridges_.back().get();

@@ -1,5 +1,5 @@
-// All operators of a model, built as the plan says: children before their parents, one for each
-// phase where prefill and decode differ.
+// Builds all operators of a plan, children before their parents. A module has one operator for both
+// phases, or one per phase where the plan differs between prefill and decode.
 
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace graft::models {
 
-// The same object twice where nothing below the module differs between the phases.
+// Both point to the same object when the module and its children are the same in both phases.
 struct PhaseOperators {
   ops::Operator* prefill = nullptr;
   ops::Operator* decode = nullptr;
@@ -27,22 +27,23 @@ struct PhaseOperators {
 
 class OperatorTree {
  public:
-  // Operators may keep references into the plan and its blueprint.
+  // Operators may keep references into the plan and its blueprint, which must outlive the tree.
   explicit OperatorTree(const plan::Plan& plan);
 
-  // Null in both phases for a module that needs no operator (the model, a layer).
+  // Null in both phases for a module without an operator (the model, a layer).
   PhaseOperators at(std::string_view module) const;
-  // Where a module's operator runs in a phase.
+  // The device of a module's operator in a phase.
   Device device_of(std::string_view module, ops::Phase phase) const;
-  // Its operator for a caller on `here`, null when it has none.
+  // The operator of a module, wrapped in a device bridge when it is not on `here`; null when the
+  // module has none.
   ops::Operator* for_caller_on(Device here, std::string_view module, ops::Phase phase);
-  // Every object once, children before their parents.
+  // Every operator once, children before their parents.
   const std::vector<std::unique_ptr<ops::Operator>>& all() const { return operators_; }
 
  private:
   PhaseOperators build(const plan::ModuleSpec& module);
   ops::Operator* make(const plan::Placement& placement, ops::Phase phase);
-  // Whether fused primitives of `device` may read into the module's operator.
+  // Whether fused primitives of `device` may read the weights of the module's operator.
   bool is_native(std::string_view module, Device device, ops::Phase phase) const;
 
   const plan::Plan& plan_;

@@ -92,7 +92,7 @@ TEST_F(PackedCacheTest, SecondStartMapsTheFileOfTheFirst) {
   EXPECT_TRUE(formats::test::read_file(cache_) == bytes) << "depends on the number of threads";
 }
 
-TEST_F(PackedCacheTest, ReturnsThePanelsOfTheFile) {
+TEST_F(PackedCacheTest, MapsThePanelsOfTheFile) {
   start();
   const auto source = open_checkpoint(model_);
   EXPECT_EQ(packing::PackedCache::path_for(*source), cache_);
@@ -159,7 +159,7 @@ TEST_F(PackedCacheTest, KeepsPanelsOfOtherRules) {
   EXPECT_TRUE(is_same(start().logits, all.logits));
 }
 
-TEST_F(PackedCacheTest, AFolderThatCannotBeWrittenIsAWarning) {
+TEST_F(PackedCacheTest, UnwritableFolderIsAWarning) {
   if (::geteuid() == 0) {
     // root may write everywhere; a folder at the file's path fails for root too.
     fs::create_directory(cache_);
@@ -175,7 +175,7 @@ TEST_F(PackedCacheTest, AFolderThatCannotBeWrittenIsAWarning) {
   EXPECT_EQ(formats::test::names_in(folder_).size(), ::geteuid() == 0 ? 2U : 1U);
 }
 
-TEST_F(PackedCacheTest, AFullDiskIsAWarning) {
+TEST_F(PackedCacheTest, FullDiskIsAWarning) {
   rlimit before = {};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   auto* const old_handler = std::signal(SIGXFSZ, SIG_IGN);

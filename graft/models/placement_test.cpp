@@ -128,7 +128,7 @@ constexpr const char* kPhasesApart = R"yaml(
   replace: {class: default, kwargs: {generate_device: cpu, prefill_device: "cuda:0"}}
 )yaml";
 
-TEST(PlacementRules, ACacheStaysBesideItsAttention) {
+TEST(PlacementRules, KvCacheFollowsItsAttention) {
   const auto folder = golden_checkpoint("llama");
   const PlacedModel apart(folder, kCacheApart);
   EXPECT_NE(apart.findings().find("the KV cache is on cpu but its attention runs on cuda:0"),

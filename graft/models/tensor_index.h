@@ -1,5 +1,5 @@
-// Finds the stored tensors of a weight by its Hugging Face name, in any format and however the
-// checkpoint merges, splits or renames. Reads names only, never data.
+// Finds the stored tensors of a weight by its Hugging Face name, in any format, whether the
+// checkpoint merges, splits or renames tensors. Reads names only, never data.
 
 #pragma once
 
@@ -16,25 +16,25 @@
 
 namespace graft::models {
 
-// A stored tensor and the transform that makes it the weight.
+// A stored tensor and the transform between it and the weight.
 struct StoredTensor {
   const formats::TensorInfo* tensor = nullptr;
   formats::TensorTransform transform = formats::TensorTransform::Same;
-  std::int64_t expert = -1;    // of a merged tensor [experts, …]; -1: not merged
-  std::int64_t num_heads = 0;  // with RopePairs
+  std::int64_t expert = -1;    // index in a merged tensor [experts, …]; -1: not merged
+  std::int64_t num_heads = 0;  // for RopePairs
 
-  // The expert or half that the weight is; rows in stored order.
+  // The part of the tensor that is the weight (one expert or one half); rows in stored order.
   formats::TensorSlice slice() const { return formats::slice_of(*tensor, transform, expert); }
 };
 
 struct FoundWeight {
-  // One, or attn_k_b and attn_v_b, which together are kv_b_proj.
+  // One tensor; for kv_b_proj of GGUF files two: attn_k_b and attn_v_b.
   std::vector<StoredTensor> stored;
   DType dtype = DType::F32;  // after loading
   std::vector<std::int64_t> shape;
 };
 
-// kv_b_proj of a model with MLA.
+// The shape of kv_b_proj in a model with MLA.
 formats::KvBShape kv_b_shape(const ModelConfig& config);
 
 class TensorIndex {

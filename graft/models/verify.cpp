@@ -70,7 +70,8 @@ double relative_error(const std::vector<float>& got, const std::vector<float>& w
 void check_tokens(const Model& model, const TokenIds& prompt, const std::string& where) {
   for (const std::int32_t token : prompt) {
     if (token < 0 || token >= model.vocab_size()) {
-      fail(where, ": token ", token, " is not among the ", model.vocab_size(), " of the model");
+      fail(where, ": token ", token, " is out of range: the vocabulary has ", model.vocab_size(),
+           " tokens");
     }
   }
   if (prompt.empty()) fail(where, ": is empty");

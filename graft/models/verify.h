@@ -15,7 +15,7 @@
 namespace graft::models {
 
 // References are computed in float32; a 16-bit KV cache or int8 activations alone cause errors of
-// 1e-3, and another choice of experts where two score nearly the same.
+// 1e-3, and can select other experts when two scores are nearly equal.
 inline constexpr std::string_view kExactCacheRule =
     "- match: {role: kv_cache}\n  replace: {class: default, kwargs: {dtype: f32}}\n";
 
@@ -28,11 +28,12 @@ struct VerifyOptions {
 };
 
 struct PromptReport {
-  std::string name;                   // "a"
-  std::int64_t num_tokens = 0;        // of the prompt
-  double logit_error = 0;             // largest |difference| / largest |logit|
-  std::vector<double> hidden_errors;  // the same of layers 0 … num_layers; empty: not in the file
-  TokenIds expected_greedy;           // empty: not in the file
+  std::string name;             // "a"
+  std::int64_t num_tokens = 0;  // in the prompt
+  double logit_error = 0;       // largest |difference| / largest |logit|
+  std::vector<double>
+      hidden_errors;         // the same for hidden states 0 … num_layers; empty: not in the file
+  TokenIds expected_greedy;  // empty: not in the file
   TokenIds greedy;
 
   bool ok(double tolerance) const;
@@ -43,7 +44,7 @@ struct VerifyReport {
   std::vector<PromptReport> prompts;
 
   bool ok() const;
-  double largest_error() const;  // of logits and hidden states
+  double largest_error() const;  // over logits and hidden states
 };
 
 // Throws Error when a file cannot be read or the reference does not belong to the model.

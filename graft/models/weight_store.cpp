@@ -36,7 +36,7 @@ Weight unpair_rows(Weight weight, const StoredTensor& stored) {
   if (stored.num_heads * head_dim != num_rows || head_dim % 2 != 0 || head_dim == 0 ||
       (weight.shape.size() == 1 && is_quantized(weight.dtype))) {
     fail(stored.tensor->name, ": shape ", shape_text(weight.shape), " does not divide into ",
-         stored.num_heads, " rotated heads");
+         stored.num_heads, " heads with an even head_dim");
   }
   const std::span<const std::byte> from = stored.slice().data;
   const std::size_t row_bytes = from.size() / static_cast<std::size_t>(num_rows);
@@ -60,8 +60,8 @@ std::vector<float> decode(const TensorInfo& tensor) {
 
 void expect_stored(const TensorInfo& tensor, const std::vector<std::int64_t>& shape) {
   if (tensor.shape != shape) {
-    fail(tensor.name, ": the file has ", shape_text(tensor.shape), ", the configuration asks for ",
-         shape_text(shape));
+    fail(tensor.name, ": shape is ", shape_text(tensor.shape), ", expected ", shape_text(shape),
+         " from the configuration");
   }
 }
 
@@ -128,7 +128,7 @@ std::string WeightStore::where() const {
 
 Weight WeightStore::get(std::string_view name) const {
   const auto found = index_.find(name);
-  if (!found) fail(where(), ": has no weight ", name);
+  if (!found) fail(where(), ": weight ", name, " is missing");
   Weight weight;
   weight.name = name;
   weight.dtype = found->dtype;
@@ -189,14 +189,14 @@ void WeightStore::check(const plan::Blueprint& blueprint) const {
       if (!found) {
         add(str(weight.name, ": missing"));
       } else if (!is_same_shape(found->shape, weight.shape)) {
-        add(str(weight.name, ": the file has ", shape_text(found->shape),
-                ", the configuration asks for ", shape_text(weight.shape)));
+        add(str(weight.name, ": shape is ", shape_text(found->shape), ", expected ",
+                shape_text(weight.shape)));
       }
     }
   });
   if (num_problems == 0) return;
   if (num_problems > kMaxNamed) problems += str("; and ", num_problems - kMaxNamed, " more");
-  fail(where(), ": the weights do not fit the configuration:", problems);
+  fail(where(), ": the weights do not match the configuration:", problems);
 }
 
 }  // namespace graft::models

@@ -1,6 +1,6 @@
 // Lookup of a checkpoint's weights by Hugging Face name: tensors that GGUF permutes, merges or
-// splits are brought into the form the modules expect. Packing is packing::Packer's, progress
-// CheckpointWeights' (weights.h).
+// splits are converted to the shapes that modules expect. packing::Packer packs, CheckpointWeights
+// (weights.h) reports progress.
 
 #pragma once
 
@@ -22,19 +22,20 @@ class WeightStore {
   explicit WeightStore(const Checkpoint& checkpoint) : index_(checkpoint) {}
 
   bool contains(std::string_view name) const { return index_.find(name).has_value(); }
-  // Throws Error when the checkpoint has no such weight.
+  // Throws Error when the checkpoint does not have the weight.
   ops::Weight get(std::string_view name) const;
   // The names of one projection ("gate_proj", "up_proj" or "down_proj") of all routed experts of
   // the module `experts`, in order.
   std::vector<std::string> expert_names(std::string_view experts,
                                         std::string_view projection) const;
 
-  // Bytes of a weight in the files; 0 when the checkpoint has no such weight.
+  // Bytes of a weight in the files; 0 when the checkpoint does not have it.
   std::uint64_t stored_bytes(std::string_view name) const;
-  // The stored tensors of the weight will not be read again soon. Returns their bytes.
+  // Drops the resident pages of the stored tensors (madvise). Returns their bytes.
   std::uint64_t release(std::string_view name) const;
 
-  // Throws one Error that names every weight of the blueprint that is missing or has another shape.
+  // Throws one Error that lists every weight of the blueprint that is missing or has the wrong
+  // shape.
   void check(const plan::Blueprint& blueprint) const;
 
  private:

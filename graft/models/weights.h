@@ -1,5 +1,5 @@
-// The weights of a checkpoint as operators load them: lookup is WeightStore's, packing the
-// Packer's; this class adds progress.
+// The WeightProvider of a checkpoint: WeightStore looks weights up, Packer packs them, and this
+// class reports progress.
 
 #pragma once
 
@@ -17,8 +17,8 @@ namespace graft::models {
 
 class CheckpointWeights final : public ops::WeightProvider {
  public:
-  // Weights point into the checkpoint's files: it must outlive them. packer == nullptr: weights are
-  // not packed.
+  // Weights point into the mapped files, so the checkpoint must outlive them. packer null: weights
+  // are not packed.
   explicit CheckpointWeights(const Checkpoint& checkpoint, packing::Packer* packer = nullptr)
       : store_(checkpoint), packer_(packer) {}
 
@@ -28,12 +28,12 @@ class CheckpointWeights final : public ops::WeightProvider {
   packing::Packer* packer() override { return packer_; }
   void release(const ops::Weight& weight) override;
 
-  // Called with the bytes of the files that are loaded: a weight's when its operator releases it,
-  // all that were handed out when the operator is loaded.
+  // `report` receives the total file bytes loaded so far: when an operator releases a weight, and
+  // in finish_operator() for all weights it has requested.
   void report_to(std::function<void(std::uint64_t bytes)> report) { report_ = std::move(report); }
   void finish_operator();
 
-  // WeightStore::check().
+  // See WeightStore::check().
   void check(const plan::Blueprint& blueprint) const { store_.check(blueprint); }
 
  private:

@@ -119,7 +119,7 @@ TEST(CheckpointWeights, NamesAMissingWeightAndItsFile) {
     weights.get("lm_head.weight");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "fake.gguf: has no weight lm_head.weight");
+    EXPECT_STREQ(error.what(), "fake.gguf: weight lm_head.weight is missing");
   }
 }
 
@@ -146,7 +146,7 @@ TEST(CheckpointWeights, MovesWholeRowsOfQuantizedTypes) {
   EXPECT_EQ(std::memcmp(k_proj.data + 2 * row_bytes, stored + row_bytes, row_bytes), 0);
 }
 
-TEST(CheckpointWeights, TakesExpertsFromMergedTensors) {
+TEST(CheckpointWeights, ReadsExpertsFromMergedTensors) {
   ModelConfig config = tiny("mixtral");
   config.moe.num_experts = 3;
   FakeCheckpoint source("GGUF v3", config);
@@ -169,7 +169,7 @@ TEST(CheckpointWeights, ReportsMissingExperts) {
   EXPECT_FALSE(weights.contains("model.layers.0.mlp.experts.3.up_proj.weight"));
 }
 
-TEST(CheckpointWeights, TakesExpertsFromFusedTensors) {
+TEST(CheckpointWeights, ReadsExpertsFromFusedTensors) {
   ModelConfig config = tiny("qwen3_moe");
   config.moe.num_experts = 2;
   FakeCheckpoint source("safetensors", config);
@@ -249,7 +249,7 @@ TEST(CheckpointWeights, LoadsScalesOfFp8Weights) {
   }
 }
 
-TEST(CheckpointWeights, CheckNamesEveryWeightThatDoesNotFit) {
+TEST(CheckpointWeights, CheckListsEveryMismatchedWeight) {
   ModelConfig config = tiny("llama");
   config.intermediate_size = 6;
   FakeCheckpoint source("safetensors", config);
@@ -260,8 +260,7 @@ TEST(CheckpointWeights, CheckNamesEveryWeightThatDoesNotFit) {
     FAIL();
   } catch (const Error& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("model.embed_tokens.weight: the file has [8, 5], the configuration asks "
-                        "for [8, 4]"),
+    EXPECT_NE(text.find("model.embed_tokens.weight: shape is [8, 5], expected [8, 4]"),
               std::string::npos)
         << text;
     EXPECT_NE(text.find("model.layers.0.input_layernorm.weight: missing"), std::string::npos);
@@ -269,7 +268,7 @@ TEST(CheckpointWeights, CheckNamesEveryWeightThatDoesNotFit) {
   }
 }
 
-TEST(Blueprint, TakesTypesOfMergedTensorsOfAGgufFile) {
+TEST(Blueprint, UsesTheTypesOfMergedGgufTensors) {
   ModelConfig config = tiny("qwen3_moe");
   config.hidden_size = 256;
   config.moe.num_experts = 2;

@@ -1,5 +1,5 @@
-// Activations between primitives, with the formats they are stored in. The consumer says which
-// format it multiplies (input_format()), the producer returns what it made.
+// Activations between primitives and the formats they are stored in. input_format() of the consumer
+// is the format it multiplies; the producer returns the activations in that format or as f32.
 
 #pragma once
 
@@ -11,14 +11,14 @@ namespace graft::ops {
 
 enum class ActivationFormat : std::uint8_t { F32, Int8 };
 
-// Rows quantized to int8 in groups of 32 columns: value = scale * quant. Beside each scale stands
-// the sum of the group's values, for weight types with minimums.
+// Rows quantized to int8 in groups of 32 columns: value = scale * quant. The sum of each group's
+// values is stored after its scale, for weight types with minimums.
 struct Int8Rows {
   std::int8_t* quants = nullptr;  // [rows, cols]
   float* scales = nullptr;        // [rows, cols / 32, 2]: scale, sum
 };
 
-// Rows on one device: f32, int8 or both. A plain f32 tensor converts by itself.
+// Rows on one device: f32, int8 or both. An f32 tensor converts implicitly.
 struct Activation {
   TensorView f32;  // [rows, cols]; data is null when the rows exist as int8 only
   Int8Rows int8 = {};

@@ -25,7 +25,7 @@ void PassDevices::begin_pass(const Batch& batch) {
 }
 
 void PassDevices::copy(TensorView from, TensorView to) {
-  GRAFT_CHECK(from.bytes() == to.bytes(), from.bytes(), " bytes to ", to.bytes());
+  GRAFT_CHECK(from.bytes() == to.bytes(), "copy of ", from.bytes(), " bytes to ", to.bytes());
   if (from.device == kCpu) return at(to.device).copy_in(from, to);
   DeviceContext& source = at(from.device);
   if (to.device == kCpu) {
@@ -39,7 +39,8 @@ void PassDevices::copy(TensorView from, TensorView to) {
 }
 
 Pass on(Device device, const Pass& pass) {
-  GRAFT_CHECK(pass.devices != nullptr, "a pass without devices runs on ", to_string(device));
+  GRAFT_CHECK(pass.devices != nullptr, "the pass has no device contexts, requested ",
+              to_string(device));
   return {.batch = pass.batch,
           .phase = pass.phase,
           .pool = pass.pool,

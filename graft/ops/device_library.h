@@ -1,5 +1,6 @@
-// What libgraft_cuda.so exports: the operators of a device, compiled with the internal headers of
-// the libgraft.so beside it. Plugins of users export a plugin::Plugin instead (graft/plugin.h).
+// The interface that libgraft_cuda.so exports: the operators of a device, compiled with the
+// internal headers of the libgraft.so beside it. Plugins of users export a plugin::Plugin instead
+// (graft/plugin.h).
 
 #pragma once
 
@@ -11,7 +12,7 @@
 
 namespace graft::ops {
 
-// Differs when the types that both libraries share were compiled otherwise.
+// A hash of the layout of the types that both libraries share; differs between incompatible builds.
 constexpr std::uint32_t internal_layout() {
   std::size_t layout = 0;
   for (const std::size_t bytes :

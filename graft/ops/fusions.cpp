@@ -7,7 +7,7 @@
 namespace graft::ops {
 namespace {
 
-// As cuda::input_format() decides for few rows.
+// The same condition as cuda::input_format() for decode batches.
 bool is_multiplied_in_int8(const LinearParams& params, DType dtype, const Kwargs& kwargs) {
   const auto precision = kwargs.find("precision");
   const bool is_fast = precision == kwargs.end() || precision->second != "f32";
@@ -32,7 +32,7 @@ Fusion add_norm(std::string_view norm, bool needs_pending_add) {
 }
 
 // A norm quantizes its result when the first projection of its consumer multiplies int8. A MoE
-// block has none: its routed experts ask for int8, or else its shared experts.
+// block has none: its routed experts decide, or else its shared experts.
 std::vector<Fusion> quantizing_norms() {
   return {{.parent = Role::Layer,
            .name = "input_layernorm+int8 quantization for self_attn",

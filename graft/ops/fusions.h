@@ -1,6 +1,7 @@
-// What a device computes for several children of a module in one kernel or one parallel loop. A
-// device lists the fusions it offers (Primitives::fusions()), so that a plan can say which of them
-// a replaced child costs. The list of GPUs is compiled in: plans need no libgraft_cuda.so.
+// Fusions: operations that a device runs for several children of a module in one kernel or one
+// parallel loop. A device lists its fusions (Primitives::fusions()), so that a plan can report
+// those that are lost when a child is replaced. The list of GPUs is compiled in: plans do not need
+// libgraft_cuda.so.
 
 #pragma once
 
@@ -17,31 +18,33 @@
 
 namespace graft::ops {
 
-// The children must be native (primitives.h). The device calls one that is not, and fuses the
-// others where its kernel allows it.
+// Only native children are fused (primitives.h). The device calls forward() of the others, and
+// fuses the remaining ones where its kernel supports that.
 struct Fusion {
-  // Whether the kernel takes a linear child, by the type of its matrix and the kwargs of its rule.
+  // Whether the kernel supports a linear child, by its weight type and the kwargs of its rule.
   using Takes = bool (*)(const LinearParams& params, DType dtype, const Kwargs& kwargs);
 
-  Role parent = Role::Attention;  // of the module whose children it joins
-  std::string_view name;          // for reports; % stands for the children: "% in one launch"
-  // Relative to the parent: "q_proj", "self_attn.q_proj". Those that a model lacks are skipped.
+  Role parent = Role::Attention;  // role of the module whose children are fused
+  std::string_view name;          // for reports; % is replaced by the children: "% in one launch"
+  // Relative to the parent: "q_proj", "self_attn.q_proj". Children that a model does not have are
+  // skipped.
   std::vector<std::string_view> children;
-  Takes takes = nullptr;         // null: every child
-  std::size_t min_children = 2;  // with fewer there is nothing to fuse
-  // The child that the fused result is for; on another device it has no use for it. Empty: none.
+  Takes takes = nullptr;         // null: supports every child
+  std::size_t min_children = 2;  // fewer are not fused
+  // The child that consumes the fused result; the fusion requires it on the same device. Empty:
+  // none.
   std::string_view consumer = {};
-  bool needs_equal_types = false;  // of the matrices: it joins those of each type
+  bool needs_equal_types = false;  // only children of equal weight type are fused
   bool is_decode_only = false;
-  // Joins the add that the previous layer left pending (Hidden::has_pending_add), so that the first
-  // layer on a device does not have it.
+  // Fuses the pending residual add of the previous layer (Hidden::has_pending_add), so the first
+  // layer on a device does not have this fusion.
   bool needs_pending_add = false;
 
-  // The name with the children that it joins in one module.
+  // The name with the fused children of one module.
   std::string name_of(std::span<const std::string_view> joined) const;
 };
 
-// Of GPUs (cuda/primitives.cpp, cuda/rms_norm.cpp).
+// The fusions of GPUs (cuda/primitives.cpp, cuda/rms_norm.cpp).
 std::span<const Fusion> cuda_fusions();
 // Whether GPUs have an int8 GEMV for weights of the type (kernels::cuda::has_gemv_q8).
 bool has_cuda_int8_kernel(DType dtype);

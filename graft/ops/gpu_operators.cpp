@@ -11,7 +11,8 @@ namespace {
 void load_device_library(const std::filesystem::path& path, Registry& registry) {
   SharedLibrary library(path);
   const auto* exported = static_cast<const DeviceLibrary*>(library.find("graft_device_library"));
-  if (exported == nullptr) fail(path.string(), ": exports no graft_device_library");
+  if (exported == nullptr)
+    fail(path.string(), ": not a graft device library: the symbol graft_device_library is missing");
   library.expect_build(exported->version, exported->layout, internal_layout());
   library.keep_open();
   library.call([&] { exported->add_operators(registry); });

@@ -9,8 +9,8 @@ void check_router(const std::string& module, const RouterParams& params) {
   if (even && params.top_k_groups >= 1 && params.top_k_groups <= params.num_groups &&
       params.top_k >= 1 && params.top_k <= params.num_experts)
     return;
-  fail(module, ": cannot choose ", params.top_k, " of ", params.num_experts, " experts from ",
-       params.top_k_groups, " of ", params.num_groups, " groups");
+  fail(module, ": invalid routing: top ", params.top_k, " of ", params.num_experts,
+       " experts from the top ", params.top_k_groups, " of ", params.num_groups, " groups");
 }
 
 std::vector<Weight> load_experts(WeightProvider& weights,
@@ -19,7 +19,8 @@ std::vector<Weight> load_experts(WeightProvider& weights,
                                  const ExpertsParams& params) {
   std::vector<Weight> loaded = weights.experts(module, projection);
   if (static_cast<std::int64_t>(loaded.size()) != params.num_experts) {
-    fail(module, ": ", loaded.size(), " of ", params.num_experts, " experts have ", projection);
+    fail(module, ": ", projection, " found for ", loaded.size(), " of ", params.num_experts,
+         " experts");
   }
   const bool is_down = projection == "down_proj";
   for (const Weight& weight : loaded) {

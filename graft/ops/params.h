@@ -1,4 +1,5 @@
-// The configuration values of a module by role: plugins see the same. models/ fills them in.
+// The configuration values of a module, one struct per role, shared with plugins
+// (graft/plugin_params.h). graft/models sets them.
 
 #pragma once
 

@@ -52,7 +52,8 @@ enum class Phase : std::uint8_t { Prefill, Decode };
 // not allocate device memory.
 class Workspace {
  public:
-  // On `device`; or host memory (kCpu) as staging buffer for copies to and from `staging_for`.
+  // Memory on `device`. With device kCpu and a GPU as `staging_for`: pinned host memory for copies
+  // to and from that GPU.
   explicit Workspace(Device device = kCpu, Device staging_for = kCpu);
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;

@@ -9,13 +9,13 @@
 namespace graft::ops {
 namespace {
 
-// The registry as plugins see it.
+// Implements the registry of the plugin interface.
 class PluginRegistry final : public plugin::Registry {
  public:
   explicit PluginRegistry(ops::Registry& registry) : registry_(registry) {}
 
   void add(plugin::Registration registration) override {
-    if (!registration.make) fail(registration.name, " has no make");
+    if (!registration.make) fail("operator '", registration.name, "' has no make function");
     registry_.add(plugin_operator(std::move(registration), registry_));
   }
 
@@ -29,9 +29,10 @@ void load_plugin(const std::filesystem::path& path, Registry& registry) {
   SharedLibrary library(path);
   const auto* exported = static_cast<const plugin::Plugin*>(library.find("graft_plugin"));
   if (exported == nullptr || exported->version == nullptr)
-    fail(path.string(), ": is no plugin of graft, it exports no graft_plugin");
+    fail(path.string(), ": not a graft plugin: the symbol graft_plugin is missing");
   library.expect_build(exported->version, exported->layout, plugin::layout());
-  if (exported->add_operators == nullptr) fail(path.string(), ": has no function add_operators");
+  if (exported->add_operators == nullptr)
+    fail(path.string(), ": the plugin has no add_operators function");
   library.keep_open();
   library.call([&] { add_plugin(*exported, registry); });
 }

@@ -9,10 +9,10 @@
 
 namespace graft::ops {
 
-// Adds a library's operators to the registry; it stays loaded until the process ends. Throws Error
-// that names the file: missing, not a library, not a plugin, built for another version of graft, or
-// what add_operators threw (a name that is taken). After an Error some of its operators may have
-// been added.
+// Adds a library's operators to the registry; the library stays loaded until the process ends.
+// Throws Error with the path when the file is missing, not a library, not a plugin or built for
+// another version of graft, or when add_operators throws (for example a duplicate name). After an
+// Error some of its operators may have been added.
 void load_plugin(const std::filesystem::path& path, Registry& registry);
 
 // Adds the operators of a plugin that is linked into this program.

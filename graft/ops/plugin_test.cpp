@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What load_plugin says of a file. Plugins that load link libgraft.so and are tested through the
-// program, in tests/installation_test.cpp.
+// The error of load_plugin() for a file. Plugins that load link libgraft.so and are tested through
+// the program, in tests/installation_test.cpp.
 std::string complaint(const fs::path& path) {
   Registry registry;
   try {
@@ -36,18 +36,19 @@ TEST(Plugin, MissingFilesAreNamed) {
   EXPECT_EQ(complaint("libc.so.6"), "libc.so.6: no such file");
 }
 
-TEST(Plugin, AFileThatIsNoLibraryIsRefused) {
+TEST(Plugin, RejectsFilesThatAreNotLibraries) {
   const TempDir folder;
   const fs::path path = folder / "plugin.so";
   std::ofstream(path) << std::string(4096, 'x');
   EXPECT_EQ(complaint(path), path.string() + ": cannot be loaded: invalid ELF header");
 }
 
-TEST(Plugin, ALibraryThatIsNoPluginIsRefused) {
+TEST(Plugin, RejectsLibrariesWithoutAPlugin) {
   Dl_info info = {};
   ASSERT_NE(::dladdr(::dlsym(RTLD_DEFAULT, "getpid"), &info), 0);
   const fs::path path = fs::canonical(info.dli_fname);
-  EXPECT_EQ(complaint(path), path.string() + ": is no plugin of graft, it exports no graft_plugin");
+  EXPECT_EQ(complaint(path),
+            path.string() + ": not a graft plugin: the symbol graft_plugin is missing");
 }
 
 }  // namespace

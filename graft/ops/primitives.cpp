@@ -12,8 +12,8 @@ bool fills_rows(const HeadSpan& span) {
          span.num_heads * span.size == span.x.cols();
 }
 
-// The norm takes rows of its own size: heads that fill x are viewed as such rows, a single head
-// that does not is copied out and back.
+// Norm::forward() needs contiguous rows of one head each: heads that fill the rows of x are viewed
+// that way; a single head that does not is copied to a scratch tensor and back.
 void norm_heads(Primitives& device, const HeadSpan& span, Pass& pass) {
   const std::int64_t rows = span.x.rows();
   if (fills_rows(span)) {
@@ -21,8 +21,8 @@ void norm_heads(Primitives& device, const HeadSpan& span, Pass& pass) {
                            span.x.device);
     return span.norm->forward(heads, heads, pass);
   }
-  GRAFT_CHECK(span.num_heads == 1 && span.offset == 0, "a norm of ", span.num_heads,
-              " heads at column ", span.offset);
+  GRAFT_CHECK(span.num_heads == 1 && span.offset == 0, "head norm of ", span.num_heads,
+              " heads at column ", span.offset, ": only one head at column 0 is supported");
   const Workspace::Scope scope(pass.workspace);
   const TensorView head = pass.workspace.f32({rows, span.size});
   device.copy_columns(span.x, head, pass);

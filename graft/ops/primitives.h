@@ -1,10 +1,11 @@
-// What a device offers to the modules of modules/: single primitives, and fused ones with a default
-// that composes the single ones. A device overrides those it has kernels for.
+// The primitives of a device that the modules of ops/modules are composed of: single ones, and
+// fused ones whose default implementation composes the single ones. A device overrides those it has
+// kernels for.
 //
 // A fused primitive reads the weights of a child directly only when the child is native: an
-// operator of the same device that its registration marks as such (OperatorInfo::is_native). Any
-// other child, one from a plugin or on another device, is called; only the fusion it was part of is
-// lost. A device that gains or loses a fused kernel changes its list of fusions too (fusions.h).
+// operator of the same device with OperatorInfo::is_native. For any other child (from a plugin or
+// on another device) it calls forward(); only the fusion with that child is lost. A device that
+// gains or loses a fused kernel must update its list of fusions (fusions.h).
 
 #pragma once
 
@@ -24,27 +25,28 @@ struct LinearCall {
   TensorView y;  // [rows, out]
 };
 
-// Heads inside the rows of x: `num_heads` of `size` values, `distance` apart, from column `offset`.
+// Heads inside the rows of x: head h has the `size` columns from offset + h * distance on.
 struct HeadSpan {
-  TensorView x;  // [rows, …]
+  TensorView x;  // [rows, cols]
   std::int64_t offset = 0;
   std::int64_t num_heads = 1;
   std::int64_t size = 0;
   std::int64_t distance = 0;
-  Child<Norm> norm = {};        // over each head
-  bool rotates = false;         // by HeadStore::rope, after the norm
-  std::int64_t cache_col = -1;  // column in the cache's row; -1: not stored
+  Child<Norm> norm = {};        // applied to each head; empty: none
+  bool rotates = false;         // HeadStore::rope is applied, after the norm
+  std::int64_t cache_col = -1;  // first column in the row of the KV cache; -1: not stored
 };
 
 struct HeadStore {
   std::span<const HeadSpan> spans;
-  Child<Rope> rope;  // none: positions are not encoded
+  Child<Rope> rope;  // empty: no rotary embedding
   Child<KvCache> cache;
-  TensorView key;  // what KvCache::write() takes; consists of the spans with a cache_col
+  // The arguments of KvCache::write(): views of the spans that have a cache_col.
+  TensorView key;
   TensorView value;
 };
 
-// Softmax attention of the queries of a pass over one layer's cache.
+// Softmax attention of the queries of a pass over the KV cache of one layer.
 class AttentionCore {
  public:
   AttentionCore() = default;
@@ -54,7 +56,7 @@ class AttentionCore {
 
   virtual void load(WeightProvider& /*weights*/) {}
   virtual void unload() {}
-  // out[t, heads * value_dim] for q[t, heads * key_dim]
+  // q[tokens, heads * key_dim] to out[tokens, heads * value_dim].
   virtual void forward(TensorView q, TensorView out, Pass& pass) = 0;
 };
 
@@ -67,29 +69,30 @@ class Primitives {
 
   // gate = silu(gate) * up
   virtual void silu_mul(TensorView gate, TensorView up, Pass& pass) = 0;
-  // y += sigmoid(gates[row]) * x; without gates (no data) y += x
+  // y += sigmoid(gates[row]) * x; y += x when gates.data is null
   virtual void add_gated(TensorView y, TensorView x, TensorView gates, Pass& pass) = 0;
-  // The first columns of each row, as many as the narrower matrix has.
+  // Copies the first min(from.cols(), to.cols()) columns of each row.
   virtual void copy_columns(TensorView from, TensorView to, Pass& pass) = 0;
   // Grouped-query attention and multi-head latent attention of the module `context` describes.
   virtual std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) = 0;
   virtual std::unique_ptr<AttentionCore> make_mla_attention(const BuildContext& context) = 0;
 
-  // The fusions that the overrides below and the device's operators have kernels for: what a
-  // replaced child may cost. Plans report them.
+  // The fusions that the overrides below and the device's operators have kernels for. Plans report
+  // those that are lost because a rule replaces a child.
   virtual std::span<const Fusion> fusions() const { return {}; }
 
-  // Fused.
-  // y of each call, all with the same x.
+  // Fused primitives.
+
+  // y = linear(x) for each call; all calls have the same x.
   virtual void linear_group(const Activation& x, std::span<const LinearCall> calls, Pass& pass);
-  // silu(gate(x)) * up(x), as int8 when that is `wanted` and the device has a kernel for it. May
-  // overwrite both results.
+  // Returns silu(gate(x)) * up(x), as int8 when `wanted` is Int8 and the device has a kernel for
+  // it, else as f32. May overwrite gate.y and up.y.
   virtual Activation gate_up(const Activation& x,
                              const LinearCall& gate,
                              const LinearCall& up,
                              ActivationFormat wanted,
                              Pass& pass);
-  // Head norms, rotary embedding and the write to the cache.
+  // Head norms, rotary embedding and the write to the KV cache.
   virtual void norm_rope_store(const HeadStore& heads, Pass& pass);
 };
 

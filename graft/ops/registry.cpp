@@ -26,7 +26,7 @@ bool BuildContext::bool_kwarg(std::string_view key, bool otherwise) const {
   const std::string text = text_kwarg(key, otherwise ? "true" : "false");
   if (std::ranges::find(kTrue, text) != kTrue.end()) return true;
   if (std::ranges::find(kFalse, text) != kFalse.end()) return false;
-  fail(module, ": ", key, " is '", text, "', not true or false");
+  fail(module, ": ", key, " is '", text, "', expected true or false");
 }
 
 std::int64_t BuildContext::int_kwarg(std::string_view key, std::int64_t otherwise) const {
@@ -35,7 +35,7 @@ std::int64_t BuildContext::int_kwarg(std::string_view key, std::int64_t otherwis
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || stop != end) {
-    fail(module, ": ", key, " is '", text, "', not an integer");
+    fail(module, ": ", key, " is '", text, "', expected an integer");
   }
   return value;
 }
@@ -47,13 +47,13 @@ double BuildContext::double_kwarg(std::string_view key, double otherwise) const 
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || stop != end || !std::isfinite(value)) {
-    fail(module, ": ", key, " is '", text, "', not a number");
+    fail(module, ": ", key, " is '", text, "', expected a number");
   }
   return value;
 }
 
 void Registry::add(OperatorInfo info) {
-  if (find(info.name) != nullptr) fail("two operators are called '", info.name, "'");
+  if (find(info.name) != nullptr) fail("duplicate operator name '", info.name, "'");
   operators_.push_back(std::make_unique<OperatorInfo>(std::move(info)));
 }
 

@@ -1,5 +1,5 @@
-// Operators by name: what this build (and the plugins it has loaded) can put in the place of a
-// module. Filled by explicit calls (cpu/register.cpp): what a build contains is what they say.
+// The operators of this build and of its loaded plugins, by name. A plan selects one per module.
+// Operators are registered by explicit calls (cpu/register.cpp), not by static initializers.
 
 #pragma once
 
@@ -19,13 +19,13 @@
 
 namespace graft::ops {
 
-// kwargs of a rule as the operator sees them: text, as YAML spells scalars.
+// The kwargs of a rule: each value is the text of a YAML scalar.
 using Kwargs = std::map<std::string, std::string, std::less<>>;
 
 // A child of a module, not owned. `is_native`: see primitives.h.
 template <class Op>
 struct Child {
-  Op* op = nullptr;  // null: the module has no such child
+  Op* op = nullptr;  // null: the module has no child of that name
   bool is_native = false;
 
   explicit operator bool() const { return op != nullptr; }
@@ -35,28 +35,29 @@ struct Child {
 
 class Primitives;
 
-// What a factory works from. Children are the operators of the module's child modules, built before
-// their parent; the parent does not own them.
+// The input of an operator's factory. Children are the operators of the module's child modules;
+// they are built before their parent, which does not own them.
 struct BuildContext {
   std::string module;  // "model.layers.3.self_attn.q_proj"
   const Params* params = nullptr;
   Device device;
   const Kwargs* kwargs = nullptr;
-  Primitives* primitives = nullptr;  // of the device
-  // The operator of a child by its last name ("q_proj"); empty when there is none.
+  Primitives* primitives = nullptr;  // of `device`
+  // The operator of a child by the last component of its name ("q_proj"); empty when missing.
   std::function<Child<Operator>(std::string_view child)> child;
 
   template <class P>
   const P& params_as() const {
     return std::get<P>(*params);
   }
-  // Aborts (our bug) when the child is missing or of another role.
+  // Aborts when the child is missing or has another role: the blueprint guarantees it.
   template <class Op>
   Child<Op> child_as(std::string_view name) const;
+  // Empty when the child is missing or has another role.
   template <class Op>
   Child<Op> optional_child(std::string_view name) const;
-  // A kwarg, `otherwise` when the rule does not give it. Throws Error when its text is not of that
-  // kind; booleans are spelled as YAML or Python do.
+  // The value of a kwarg; `otherwise` when the rule does not set it. Throws Error when the text
+  // does not parse as the type; booleans are written as in YAML or Python.
   std::string text_kwarg(std::string_view key, std::string_view otherwise) const;
   bool bool_kwarg(std::string_view key, bool otherwise) const;
   std::int64_t int_kwarg(std::string_view key, std::int64_t otherwise) const;
@@ -68,12 +69,12 @@ struct OperatorInfo {
   Role role = Role::Linear;
   DeviceType device = DeviceType::Cpu;
   std::string summary = {};                 // one line for tables
-  std::vector<std::string> kwargs = {};     // the keys it understands beyond device and op names
-  std::function<bool(DType)> accepts = {};  // weight types it can load; empty: all
-  // Which modules of the role it computes (plain or latent attention); empty: all.
+  std::vector<std::string> kwargs = {};     // accepted keys beyond device and op names
+  std::function<bool(DType)> accepts = {};  // supported weight types; empty: all
+  // Which modules of the role it supports, for example GQA or MLA attention; empty: all.
   std::function<bool(const Params&)> fits = {};
-  // Fused primitives of its device may read its weights. Only for operators of the same library as
-  // the device's primitives, which rely on the class behind the role.
+  // Fused primitives of its device may read its weights: they cast it to its concrete class, so
+  // only operators of the library that has the primitives may set this.
   bool is_native = false;
   std::function<std::unique_ptr<Operator>(const BuildContext&)> make = {};
 };
@@ -85,20 +86,21 @@ class Registry {
  public:
   using MakeDeviceContext = std::function<std::unique_ptr<DeviceContext>(Device)>;
 
-  // Throws Error when the name is taken (two plugins that clash).
+  // Throws Error when an operator of that name exists (two plugins may clash).
   void add(OperatorInfo info);
-  const OperatorInfo* find(std::string_view name) const;  // null when there is none
+  const OperatorInfo* find(std::string_view name) const;  // null when not found
   std::vector<const OperatorInfo*> all() const;           // in order of registration
-  // Of one role, in order of registration: the first that fits a module and a device is the default
-  // there, null when there is none.
+  // The operators of a role, in order of registration.
   std::vector<const OperatorInfo*> of_role(Role role) const;
+  // The first operator of the role on the device that supports the module; null when none does.
   const OperatorInfo* default_for(Role role, DeviceType device, const Params& params) const;
 
-  // What passes and modules need on devices of a type, beside operators.
+  // Registers the pass context and the primitives of a device type.
   void add_device(DeviceType type, MakeDeviceContext make, std::shared_ptr<Primitives> primitives);
   std::unique_ptr<DeviceContext> make_device_context(Device where) const;
   Primitives& primitives(DeviceType type) const;
-  // Of the device's primitives; without libgraft_cuda.so those that GPUs have with it.
+  // The fusions of the device's primitives. Without libgraft_cuda.so, those that GPUs have with it:
+  // plans for GPUs can be made on machines without one.
   std::span<const Fusion> fusions(DeviceType type) const;
 
  private:
@@ -111,7 +113,7 @@ class Registry {
   std::map<DeviceType, DeviceEntry> devices_;
 };
 
-// Everything that is compiled in.
+// The operators that are compiled in.
 Registry builtin_operators();
 
 template <class Op>

@@ -26,27 +26,27 @@ TEST(Registry, FindsByNameAndRoleInOrder) {
   EXPECT_EQ(registry.default_for(Role::Linear, DeviceType::Cuda, NoParams{}), nullptr);
 }
 
-TEST(Registry, RefusesANameThatIsTaken) {
+TEST(Registry, RejectsDuplicateNames) {
   Registry registry;
   registry.add(named("a", Role::Linear));
   EXPECT_THROW(registry.add(named("a", Role::Norm)), Error);
 }
 
-TEST(Registry, TheCpuHasAnOperatorOfEveryRoleThatComputes) {
+TEST(Registry, CpuImplementsEveryRoleThatComputes) {
   const Registry registry = builtin_operators();
   for (const Role role : {Role::Embedding, Role::Norm, Role::Linear, Role::Rope, Role::KvCache,
                           Role::Mlp, Role::Moe, Role::Router, Role::Experts})
     EXPECT_NE(registry.default_for(role, DeviceType::Cpu, NoParams{}), nullptr) << name(role);
 }
 
-TEST(Registry, TheParametersDecideTheKindOfAttention) {
+TEST(Registry, ParamsSelectTheAttentionVariant) {
   const Registry registry = builtin_operators();
   EXPECT_EQ(registry.default_for(Role::Attention, DeviceType::Cpu, AttentionParams{})->name,
             "cpu.attention");
   EXPECT_EQ(registry.default_for(Role::Attention, DeviceType::Cpu, MlaParams{})->name, "cpu.mla");
 }
 
-TEST(BuildContext, ReadsKwargsOrSaysWhatIsWrongWithThem) {
+TEST(BuildContext, ParsesKwargsAndRejectsInvalidValues) {
   const Kwargs kwargs = {{"yes", "True"}, {"no", "false"}, {"n", "-12"}, {"odd", "1x"}};
   BuildContext context;
   context.module = "m";

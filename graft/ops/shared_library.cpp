@@ -43,11 +43,11 @@ void SharedLibrary::expect_build(const char* version,
                                  std::uint32_t layout,
                                  std::uint32_t our_layout) const {
   if (std::string_view(version) != GRAFT_VERSION)
-    fail(path_.string(), ": is for graft ", version, ", this is graft " GRAFT_VERSION);
+    fail(path_.string(), ": built for graft ", version, ", this is graft " GRAFT_VERSION);
   if (layout != our_layout) {
     fail(path_.string(),
-         ": is for another build of graft " GRAFT_VERSION ", its types have layout ", layout,
-         ", here ", our_layout);
+         ": built for another build of graft " GRAFT_VERSION ": its type layout is ", layout,
+         ", expected ", our_layout);
   }
 }
 
@@ -62,7 +62,7 @@ void SharedLibrary::call(const std::function<void()>& add) const {
   } catch (const std::exception& error) {
     fail(path_.string(), ": ", error.what());
   } catch (...) {
-    fail(path_.string(), ": add_operators threw something that is no std::exception");
+    fail(path_.string(), ": add_operators threw an exception that is not a std::exception");
   }
 }
 

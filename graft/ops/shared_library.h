@@ -12,9 +12,9 @@ namespace graft::ops {
 // Closes the library unless keep_open() was called.
 class SharedLibrary {
  public:
-  // Throws Error that names the file: missing, or not a library. Resolves functions lazily:
-  // functions that this version of graft does not have must not prevent reading the version that
-  // the library was built for.
+  // Throws Error with the path when the file is missing or not a library. Resolves functions
+  // lazily: functions that this version of graft does not have must not prevent reading the version
+  // that the library was built for.
   explicit SharedLibrary(std::filesystem::path path);
   SharedLibrary(const SharedLibrary&) = delete;
   SharedLibrary& operator=(const SharedLibrary&) = delete;
@@ -25,12 +25,12 @@ class SharedLibrary {
   // Throws Error when the library was built for another version, or with types of another layout.
   void expect_build(const char* version, std::uint32_t layout, std::uint32_t our_layout) const;
 
-  // Resolves every function now, so that none is found missing in the middle of a pass. From here
-  // on the library is never closed: operators, their types and even the texts in them are code and
-  // data of the library, and nothing here knows when the last of them is destroyed.
+  // Resolves every symbol now, so that none is found missing during a pass, and never closes the
+  // library: operators, their types and their strings are code and data of the library, and their
+  // lifetime is not tracked.
   void keep_open();
 
-  // Calls `add` and rethrows what it throws as an Error that names the file.
+  // Calls `add` and rethrows its exceptions as an Error with the path.
   void call(const std::function<void()>& add) const;
 
  private:

@@ -34,11 +34,12 @@ std::vector<float> Weight::decode() const {
 
 void Weight::expect_shape(std::int64_t num_rows, std::int64_t num_cols) const {
   if (rows() != num_rows || cols() != num_cols) {
-    fail(name, ": the file has [", rows(), ", ", cols(), "], the configuration asks for [",
-         num_rows, ", ", num_cols, "]");
+    fail(name, ": shape is [", rows(), ", ", cols(), "], expected [", num_rows, ", ", num_cols,
+         "]");
   }
   if (cols() % info(dtype).block_elems != 0) {
-    fail(name, ": rows of ", cols(), " values are not whole blocks of ", graft::name(dtype));
+    fail(name, ": rows of ", cols(), " values are not a multiple of the block of ",
+         info(dtype).block_elems, " values of ", graft::name(dtype));
   }
 }
 

@@ -77,7 +77,7 @@ class PackedFileTest : public testing::Test {
   Bytes bytes_;
 };
 
-TEST_F(PackedFileTest, ReadsWhatWasWritten) {
+TEST_F(PackedFileTest, RoundTripsPanels) {
   const PackedFile read = parse_packed(bytes_, "x");
   EXPECT_EQ(read.fingerprint, file_.fingerprint);
   ASSERT_EQ(read.tensors.size(), 2U);
@@ -110,7 +110,7 @@ TEST_F(PackedFileTest, RejectsEveryChangedByteOfTheHeader) {
   }
 }
 
-TEST_F(PackedFileTest, NamesWhatIsWrongWithTheHeader) {
+TEST_F(PackedFileTest, HeaderErrorsNameTheField) {
   const auto expect = [&](const std::string& error, const std::function<void(Bytes&)>& change) {
     EXPECT_EQ(error_with(change), error);
   };

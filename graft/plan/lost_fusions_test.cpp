@@ -68,7 +68,7 @@ std::string lost(const std::string& rules, DType dtype = DType::Q4_K) {
 }
 
 // The first layer has no pending add, which its first norm would quantize after.
-TEST(LostFusions, OfALinearLayerAreTheLaunchAndTheQuantization) {
+TEST(LostFusions, LinearLayersLoseTheLaunchAndTheQuantization) {
   EXPECT_EQ(lost(replace("self_attn.q_a_proj", "example.linear")),
             "lost fusions:\n"
             "  model.layers.0-4.self_attn: q_a_proj+kv_a_proj_with_mqa in one launch: q_a_proj is "
@@ -82,7 +82,7 @@ TEST(LostFusions, OfALinearLayerAreTheLaunchAndTheQuantization) {
   EXPECT_EQ(lost(replace("[.]o_proj", "example.linear")), "");
 }
 
-TEST(LostFusions, OnlyWhatTheWeightTypesAllow) {
+TEST(LostFusions, DependOnTheWeightTypes) {
   EXPECT_EQ(lost(replace("self_attn.q_a_proj", "example.linear"), DType::BF16), "");
   // A sibling in f32 arithmetic: there is nothing to share a launch with.
   Planned planned(testing::deepseek_v3(1), DType::Q4_K,
@@ -96,7 +96,7 @@ TEST(LostFusions, OnlyWhatTheWeightTypesAllow) {
 }
 
 // A launch has matrices of one type: here q_proj and k_proj share one.
-TEST(LostFusions, OfALaunchAreThoseOfItsWeightType) {
+TEST(LostFusions, LaunchFusionsDependOnTheWeightType) {
   const auto lost_by = [](const std::string& name) {
     Planned planned(testing::mixtral(1), DType::Q4_K, replace(name, "example.linear"));
     set_dtype(planned.blueprint.root, DType::Q6_K, "v_proj");
@@ -109,7 +109,7 @@ TEST(LostFusions, OfALaunchAreThoseOfItsWeightType) {
   EXPECT_EQ(lost_by("[.]v_proj"), "");
 }
 
-TEST(LostFusions, OfNormsAndRopeAreLostInBothPhases) {
+TEST(LostFusions, NormsAndRopeLoseThemInBothPhases) {
   EXPECT_EQ(lost(replace("input_layernorm", "example.norm"), DType::BF16),
             "lost fusions:\n"
             "  model.layers.1-4: add+input_layernorm: input_layernorm is example.norm\n");
@@ -119,7 +119,7 @@ TEST(LostFusions, OfNormsAndRopeAreLostInBothPhases) {
             "rotary_emb is on cpu\n");
 }
 
-TEST(LostFusions, AreThoseOfTheLayersThatHaveThem) {
+TEST(LostFusions, CountOnlyLayersWithTheFusion) {
   // Layer 2 is the first on its device: the add is done before the copy.
   const std::string rules =
       "- {match: {layers: 2-4, name: \"input_layernorm$\"}, "

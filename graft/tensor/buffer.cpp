@@ -16,7 +16,7 @@ namespace {
 
 // Bytes of a cache line and of an AVX-512 register.
 constexpr std::size_t kAlignment = 64;
-// Large buffers ask for 2 MiB pages: hardware prefetch stops at page boundaries, and a 2 MiB page
+// Large buffers request 2 MiB pages: hardware prefetch stops at page boundaries, and a 2 MiB page
 // has 512 times fewer of them than 4 KiB pages.
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 

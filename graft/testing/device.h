@@ -127,18 +127,19 @@ inline std::size_t& test_host_calls() {
 }
 
 // Copies to the host appear only in finish_copies_out(): reading too early reads garbage. While
-// capturing, operations are stored and run at every replay. A host call runs as late as it may, at
-// its join, so that device work in between that reads its result or overwrites its inputs shows.
+// capturing, operations are stored and run at every replay. A host call runs as late as possible,
+// at its join, so that device work before the join that reads its result or overwrites its inputs
+// fails the test.
 class TestContext final : public DeviceContext, public GraphCapture {
  public:
   explicit TestContext(Device device)
       : DeviceContext(device), cpu_(cpu::make_cpu_context(kCpu)), replay_workspace_(device) {}
 
-  // Runs `work`, now or at every replay, with a pass for memory it allocates itself.
+  // Runs `work` now, or at every replay while capturing, with the pass whose workspace it may use.
   void run(Pass& pass, const std::function<void(Pass&)>& work) {
     test_fault().count_operation();
     if (capturing_ == nullptr) return work(pass);
-    // Memory of the pass's workspace that is free by now may be in use at the replay.
+    // A replay needs its own workspace: memory of the pass's workspace may be in use by then.
     Pass later{.batch = pass.batch,
                .phase = pass.phase,
                .pool = pass.pool,
@@ -148,7 +149,7 @@ class TestContext final : public DeviceContext, public GraphCapture {
     capturing_->steps.emplace_back([work, later]() mutable { work(later); });
   }
 
-  void begin_pass(const Batch& /*batch*/) override { started_.clear(); }  // of a failed pass
+  void begin_pass(const Batch& /*batch*/) override { started_.clear(); }  // left by a failed pass
   void add(TensorView x, TensorView y, Pass& pass) override {
     expect_on(device(), x, "add");
     expect_on(device(), y, "add");
@@ -277,7 +278,7 @@ class TestContext final : public DeviceContext, public GraphCapture {
 
   std::unique_ptr<DeviceContext> cpu_;
   Workspace replay_workspace_;
-  std::vector<std::pair<TensorView, TensorView>> started_;  // copies out, from and to
+  std::vector<std::pair<TensorView, TensorView>> started_;  // pending copies to the host: from, to
   Steps* capturing_ = nullptr;                              // null: not capturing
   std::function<void()> host_work_;                         // of the host call not joined yet
   std::exception_ptr host_error_;                           // of the replay in progress
@@ -288,7 +289,7 @@ inline TestContext& test_context(Device device, Pass& pass) {
   return static_cast<TestContext&>(pass.devices->at(device));
 }
 
-// An operator of the CPU on a test device.
+// A CPU operator on a test device.
 template <class Base>
 class OnTestDevice : public Base {
  public:
@@ -471,7 +472,7 @@ inline std::unique_ptr<Operator> on_test_device(Role role,
   }
 }
 
-// Adds a twin of every operator of the CPU, for devices of the type Cuda.
+// Registers a copy of every CPU operator for test devices, which have type Cuda.
 inline void add_test_devices(Registry& registry) {
   set_device_memory(DeviceType::Cuda, &test_memory());
   registry.add_device(

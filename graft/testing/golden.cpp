@@ -201,7 +201,7 @@ std::uint64_t fingerprint(const fs::path& folder) {
   return hash;
 }
 
-// Test processes run in parallel: each writes to a folder of its own and renames it, and the first
+// Test processes run in parallel: each writes to a temporary folder and renames it, and the first
 // rename wins.
 fs::path find_or_write(const fs::path& source) {
   const std::string name = source.filename().string();

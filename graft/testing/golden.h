@@ -10,7 +10,7 @@
 
 namespace graft {
 
-// tests/golden/NAME with its weights and what Transformers computes from them.
+// tests/golden/NAME: the weights and the reference results of Transformers.
 std::filesystem::path golden_checkpoint(std::string_view name);
 
 // Every checkpoint of tests/golden, sorted by name.

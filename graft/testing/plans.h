@@ -1,5 +1,5 @@
 // Small blueprints for tests: the module trees of a few families under the names and classes that
-// KTransformers' rule files know, with few experts and small matrices but all their layers.
+// KTransformers' rule files match, with few experts and small matrices but all their layers.
 
 #pragma once
 
@@ -81,7 +81,7 @@ class Builder {
     return spec;
   }
 
-  // 64 KiB in BF16, a hundred times that for experts.
+  // A module with one BF16 weight of 64 KiB, or 100 times that for experts.
   static ModuleSpec weighted(const std::string& name,
                              const std::string& class_name,
                              Role role,
@@ -213,7 +213,7 @@ inline Blueprint qwen2_moe(std::int64_t num_layers = 28) {
   return Builder(shape).build();
 }
 
-// Operators without code: what planning sees of them.
+// Registers operators that can be planned but not run.
 inline void add_operators(ops::Registry& registry, DeviceType device) {
   const std::string prefix = device == DeviceType::Cpu ? "cpu." : "cuda.";
   for (const Role role : {Role::Embedding, Role::Norm, Role::Linear, Role::Rope, Role::Attention,

@@ -132,7 +132,7 @@ TEST_F(GpuEngine, OutOfMemoryErrorNamesTheSizes) {
 }
 
 // Needs no GPU.
-TEST(GpuErrors, NameTheOperationAndTheRemedy) {
+TEST(GpuErrors, NameTheOperationAndTheFix) {
   EXPECT_NO_THROW(ops::cuda::check_cuda(cudaSuccess, "copying to the GPU"));
   try {
     ops::cuda::check_cuda(cudaErrorLaunchFailure, "copying to the GPU");
@@ -187,7 +187,7 @@ class LostGpu : public GpuEngine {
   }
 };
 
-TEST_F(LostGpu, LaterRequestsFailAndAskForARestart) {
+TEST_F(LostGpu, LaterRequestsFailUntilRestart) {
   EXPECT_EXIT(break_gpu_and_send_requests(), ::testing::ExitedWithCode(0), "");
 }
 

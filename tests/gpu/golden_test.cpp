@@ -213,7 +213,7 @@ std::vector<std::vector<float>> decode_batch(Model& model, std::int64_t num_sequ
   return passes;
 }
 
-TEST_P(GpuGolden, CudaGraphsGiveTheBitsOfEagerExecution) {
+TEST_P(GpuGolden, CudaGraphsAreBitIdenticalToEager) {
   for (const std::string rules : {kFastGpu, kExpertsOnCpu}) {
     PlacedModel placed(folder(), rules, ops::cuda::register_cuda);
     for (const std::int64_t num_sequences : {1, 3, 9}) {

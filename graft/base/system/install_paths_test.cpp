@@ -6,7 +6,7 @@ namespace graft {
 namespace {
 
 // Unit tests link graft statically; tests/installation_test.cpp covers libgraft.so.
-TEST(OwnFolder, IsTheExecutablesDirectoryWhenLinkedStatically) {
+TEST(OwnFolder, IsTheExecutableDirectoryWhenLinkedStatically) {
   EXPECT_EQ(executable_dir(), std::filesystem::canonical("/proc/self/exe").parent_path());
 }
 

@@ -58,7 +58,7 @@ class Builder {
 
   bool key(std::string& key) {
     member_ = open_.back().members.add(*open_.back().value, key);
-    if (member_ == nullptr) fail(where_, ": JSON key \"", key, "\" comes twice");
+    if (member_ == nullptr) fail(where_, ": duplicate JSON key \"", key, "\"");
     return true;
   }
 

@@ -24,7 +24,7 @@ TEST(Json, ReadsNestedValues) {
 
 TEST(Json, RejectsDuplicateKeysWithinOneObject) {
   EXPECT_EQ(error_of(R"({"a": {"k": 1}, "b": {"k": 1}})"), "");
-  EXPECT_EQ(error_of(R"({"a": {"k": 1, "k": 2}})"), "x.json: JSON key \"k\" comes twice");
+  EXPECT_EQ(error_of(R"({"a": {"k": 1, "k": 2}})"), "x.json: duplicate JSON key \"k\"");
 }
 
 TEST(OrderedJson, KeepsTheOrderOfKeysAndIsStrict) {

@@ -156,7 +156,7 @@ Peer Peer::parse(const std::string& text) {
 }
 
 PeerSpeeds parse_peer_output(std::string_view text, const std::string& where) {
-  const std::string subject = where + ": unexpected output, want that of llama-bench -o json";
+  const std::string subject = where + ": unexpected output, expected that of llama-bench -o json";
   const Json json = parse_json(text, subject);
   if (!json.is_array()) fail(subject, ": not a list");
   PeerSpeeds speeds;

@@ -31,7 +31,8 @@ TEST(PeerOutput, InvalidOutputIsAOneLineError) {
        {"", "[", "usage: peer", "{}", "[1]", R"([{"n_prompt": 512, "n_gen": 0}])",
         R"([{"n_prompt": "x", "n_gen": 0, "avg_ts": 1}])"}) {
     const std::string error = error_of(text);
-    EXPECT_TRUE(error.starts_with("peer: unexpected output, want that of llama-bench")) << error;
+    EXPECT_TRUE(error.starts_with("peer: unexpected output, expected that of llama-bench"))
+        << error;
     EXPECT_EQ(error.find('\n'), std::string::npos) << error;
   }
 }
@@ -58,7 +59,7 @@ TEST(PeerOutput, ParsesTheTableOfBatchedBench) {
   EXPECT_TRUE(parse_batched_output("").empty());
 }
 
-TEST(PeerName, IsGivenOrTheFileName) {
+TEST(PeerName, DefaultsToTheFileName) {
   EXPECT_EQ(Peer::parse("ik=/opt/ik/llama-bench").name, "ik");
   EXPECT_EQ(Peer::parse("ik=/opt/ik/llama-bench").program, "/opt/ik/llama-bench");
   EXPECT_EQ(Peer::parse("/opt/a=b/llama-bench").name, "llama-bench");

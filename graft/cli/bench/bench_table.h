@@ -30,8 +30,8 @@ struct BenchHeader {
 struct SpeedRow {
   SpeedTest test = {};
   std::vector<double> tokens_per_s = {};  // one per round
-  // Of one forward pass: all tokens of a prompt, or one token of each sequence. Unset unless the
-  // whole model runs on the CPU, whose limits are measured.
+  // Work of one forward pass: all tokens of a prompt, or one token of each sequence. Set only when
+  // the whole model runs on the CPU, whose limits are measured.
   std::optional<perf::Work> work = {};
   std::vector<ModuleTime> modules = {};  // with --profile
 

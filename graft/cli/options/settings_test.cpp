@@ -90,7 +90,7 @@ TEST_F(SettingsTest, MissingFileIsEmpty) {
 }
 
 // Every setting must still have its flag.
-TEST_F(SettingsTest, EachIsAFlagOfChat) {
+TEST_F(SettingsTest, EverySettingIsAChatFlag) {
   Command app("", "graft");
   add_chat(app);
   const CLI::App* chat = app.app().get_subcommand("chat");

@@ -95,12 +95,13 @@ std::int64_t split_count(const OpenPart& part, const std::string& where) {
 void check_part(const OpenPart& part, const PartName& name, std::int64_t number) {
   const std::string where = name.path_of(number);
   if (const std::int64_t count = split_count(part, where); count != name.count) {
-    fail(where, ": split.count is ", count, ", the name says ", name.count, " parts");
+    fail(where, ": split.count is ", count, ", the file name has ", name.count, " parts");
   }
   const auto no = integer_of(part.part.metadata, "split.no", where);
-  if (!no) fail(where, ": one of ", name.count, " parts but has no split.no");
+  if (!no)
+    fail(where, ": metadata key \"split.no\" is missing in a file of ", name.count, " parts");
   if (*no != number - 1) {
-    fail(where, ": split.no is ", *no, ", the name says ", number - 1, " (part ", number, ")");
+    fail(where, ": split.no is ", *no, ", expected ", number - 1, " for part ", number);
   }
 }
 
@@ -114,7 +115,8 @@ void check_all_present(const PartName& name, const std::string& where) {
     if (std::filesystem::exists(path, ignored)) continue;
     missing += (num_missing++ == 0 ? "" : ", ") + path;
   }
-  if (num_missing > 0) fail(where, ": of its ", name.count, " parts these are missing: ", missing);
+  if (num_missing > 0)
+    fail(where, ": the checkpoint has ", name.count, " parts; missing: ", missing);
 }
 
 // All parts of the checkpoint that `path` is a part of, in order.
@@ -132,11 +134,11 @@ std::vector<OpenPart> open_parts(const std::filesystem::path& path,
   const auto name = part_name(path);
   if (!name) {
     const PartName first{.prefix = "", .number = 1, .count = count};
-    fail(where, ": one of ", count, " parts (split.count), but the name does not end like ",
+    fail(where, ": split.count is ", count, ", but the file name does not end like ",
          first.path_of(1));
   }
   if (name->count != count || name->number < 1 || name->number > count) {
-    fail(where, ": split.count is ", count, ", the name says part ", name->number, " of ",
+    fail(where, ": split.count is ", count, ", the file name is part ", name->number, " of ",
          name->count);
   }
   check_all_present(*name, where);
@@ -156,7 +158,8 @@ void check_tensors(const std::vector<TensorInfo>& tensors, const std::string& wh
   names.reserve(tensors.size());
   for (const TensorInfo& tensor : tensors) {
     if (!names.insert(tensor.name).second) {
-      fail(where, ": tensor \"", printable(tensor.name), "\": is in two parts");
+      fail(where, ": tensor \"", printable(tensor.name),
+           "\": is a duplicate: two parts contain it");
     }
   }
 }
@@ -197,7 +200,7 @@ void GgufFile::release(const TensorInfo& tensor) const {
       return;
     }
   }
-  GRAFT_CHECK(false, "tensor ", tensor.name, " is not of this file");
+  GRAFT_CHECK(false, "tensor ", tensor.name, " does not belong to this file");
 }
 
 }  // namespace graft::formats

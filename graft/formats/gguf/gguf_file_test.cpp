@@ -153,32 +153,33 @@ TEST(GgufFile, NamesTheMissingParts) {
   const TempDir folder;
   write_split(folder, [](int, GgufMetadata&, std::string&) {});
   std::filesystem::remove(folder / "m-00002-of-00003.gguf");
-  EXPECT_EQ(error_of([&] { GgufFile(folder / "m-00001-of-00003.gguf"); }),
-            str((folder / "m-00001-of-00003.gguf").string(), ": of its 3 parts these are missing: ",
-                (folder / "m-00002-of-00003.gguf").string()));
+  EXPECT_EQ(
+      error_of([&] { GgufFile(folder / "m-00001-of-00003.gguf"); }),
+      str((folder / "m-00001-of-00003.gguf").string(),
+          ": the checkpoint has 3 parts; missing: ", (folder / "m-00002-of-00003.gguf").string()));
   std::filesystem::rename(folder / "m-00001-of-00003.gguf", folder / "m.gguf");
   EXPECT_EQ(error_of([&] { GgufFile(folder / "m.gguf"); }),
-            str((folder / "m.gguf").string(), ": one of 3 parts (split.count), but the name does ",
+            str((folder / "m.gguf").string(), ": split.count is 3, but the file name does ",
                 "not end like -00001-of-00003.gguf"));
   std::filesystem::rename(folder / "m.gguf", folder / "m-00001-of-00004.gguf");
   EXPECT_EQ(error_of([&] { GgufFile(folder / "m-00001-of-00004.gguf"); }),
             str((folder / "m-00001-of-00004.gguf").string(),
-                ": split.count is 3, the name says part 1 of 4"));
+                ": split.count is 3, the file name is part 1 of 4"));
 }
 
-TEST(GgufFile, RefusesPartsThatDisagree) {
+TEST(GgufFile, RejectsInconsistentParts) {
   EXPECT_EQ(split_error([](int no, GgufMetadata& metadata, std::string&) {
               if (no == 1) metadata.set("split.no", std::uint16_t{2});
             }),
-            "m-00002-of-00003.gguf: split.no is 2, the name says 1 (part 2)");
+            "m-00002-of-00003.gguf: split.no is 2, expected 1 for part 2");
   EXPECT_EQ(split_error([](int no, GgufMetadata& metadata, std::string&) {
               if (no == 1) metadata.erase("split.no");
             }),
-            "m-00002-of-00003.gguf: one of 3 parts but has no split.no");
+            "m-00002-of-00003.gguf: metadata key \"split.no\" is missing in a file of 3 parts");
   EXPECT_EQ(split_error([](int no, GgufMetadata& metadata, std::string&) {
               if (no == 2) metadata.set("split.count", std::uint16_t{4});
             }),
-            "m-00003-of-00003.gguf: split.count is 4, the name says 3 parts");
+            "m-00003-of-00003.gguf: split.count is 4, the file name has 3 parts");
   EXPECT_EQ(split_error([](int no, GgufMetadata& metadata, std::string&) {
               if (no == 2) metadata.set("split.count", std::string("3"));
             }),
@@ -190,10 +191,10 @@ TEST(GgufFile, RefusesPartsThatDisagree) {
   EXPECT_EQ(split_error([](int no, GgufMetadata&, std::string& first) {
               if (no == 2) first = "t0.a";
             }),
-            "m-00001-of-00003.gguf: tensor \"t0.a\": is in two parts");
+            "m-00001-of-00003.gguf: tensor \"t0.a\": is a duplicate: two parts contain it");
 }
 
-TEST(GgufFile, OpensAFileNamedLikeAPartThatIsNone) {
+TEST(GgufFile, PartNameWithoutSplitMetadataIsASingleFile) {
   const TempDir folder;
   write(folder / "m-00001-of-00003.gguf", GgufMetadata(), {{"w", DType::F32, {4}}});
   EXPECT_EQ(GgufFile(folder / "m-00001-of-00003.gguf").paths().size(), 1U);
@@ -221,7 +222,7 @@ void expect_vocabulary(const Vocabulary& want) {
   EXPECT_EQ(tokens->strings().value().size(), want.num_tokens);
   const GgufArray* merges = file.metadata().array("tokenizer.ggml.merges");
   EXPECT_EQ(merges == nullptr ? 0 : merges->count, want.num_merges) << want.file;
-  // Written again it says the same.
+  // The metadata round-trips.
   const TempDir folder;
   write(folder / "again.gguf", file.metadata(), {});
   EXPECT_EQ(GgufFile(folder / "again.gguf").metadata().entries(), file.metadata().entries());

@@ -182,7 +182,7 @@ ListedTensor read_tensor(ByteReader& reader, std::uint64_t idx, const std::strin
   reader.enter(subject);
   const auto num_dims = reader.number<std::uint32_t>();
   if (num_dims > kGgufMaxDims) {
-    reader.fail_here(str(num_dims, " dimensions, at most ", kGgufMaxDims, " are allowed"));
+    reader.fail_here(str(num_dims, " dimensions, the maximum is ", kGgufMaxDims));
   }
   info.shape.resize(num_dims);
   // The file stores the innermost dimension first.
@@ -266,7 +266,7 @@ std::uint64_t gguf_alignment(const GgufMetadata& metadata, const std::string& wh
 void check_gguf_name(std::string_view name, const std::string& subject) {
   if (name.empty()) fail(subject, ": the name is empty");
   if (name.size() > kMaxNameBytes) {
-    fail(subject, ": a name of ", name.size(), " bytes, at most ", kMaxNameBytes, " are allowed");
+    fail(subject, ": the name has ", name.size(), " bytes, the maximum is ", kMaxNameBytes);
   }
   if (!is_clean_text(name)) {
     fail(subject, ": the name \"", printable(name), "\" has control characters or is not UTF-8");

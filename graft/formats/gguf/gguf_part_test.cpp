@@ -80,7 +80,7 @@ TEST(ParseGguf, ReadsAScalar) {
   EXPECT_EQ(part.tensors[0].data.size(), 4U);
 }
 
-TEST(ParseGguf, RefusesEveryTruncation) {
+TEST(ParseGguf, RejectsEveryTruncation) {
   const Bytes bytes = valid().bytes();
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     // A copy of exactly this size, so that the address sanitizer sees a read past it.
@@ -103,7 +103,7 @@ TEST(ParseGguf, SurvivesFlippedBytes) {
   }
 }
 
-TEST(ParseGguf, RefusesOtherMagicsAndVersions) {
+TEST(ParseGguf, RejectsOtherMagicsAndVersions) {
   EXPECT_EQ(error_of_bytes(RawGguf().text("PK\x03\x04").zeros(20)),
             "x.gguf: not a GGUF file, it begins with \"PK??\"");
   EXPECT_EQ(error_of_bytes(RawGguf().header(0, 0, 1)),
@@ -115,7 +115,7 @@ TEST(ParseGguf, RefusesOtherMagicsAndVersions) {
             "are supported");
 }
 
-TEST(ParseGguf, ChecksCountsBeforeItReserves) {
+TEST(ParseGguf, ChecksCountsBeforeAllocating) {
   EXPECT_EQ(error_of_bytes(RawGguf().header(1ULL << 60U, 0)),
             "x.gguf: 1152921504606846976 tensors need at least 25 bytes each, 8 bytes are left");
   EXPECT_EQ(error_of_bytes(RawGguf().header(0, 1ULL << 60U)),
@@ -128,14 +128,14 @@ TEST(ParseGguf, ChecksCountsBeforeItReserves) {
             "8 bytes are left");
 }
 
-TEST(ParseGguf, RefusesBrokenMetadata) {
+TEST(ParseGguf, RejectsInvalidMetadata) {
   EXPECT_EQ(error_of_bytes(RawGguf().header(0, 1).number(1ULL << 62U).zeros(8)),
             "x.gguf: metadata key 0: truncated: needs 4611686018427387904 bytes at byte 32, the "
             "end is at 40");
   EXPECT_EQ(error_of_bytes(RawGguf().header(0, 1).key("", kU32, 1).zeros(8)),
             "x.gguf: metadata key 0: the name is empty");
   EXPECT_EQ(error_of_bytes(RawGguf().header(0, 1).key(std::string(65536, 'k'), kU32, 1)),
-            "x.gguf: metadata key 0: a name of 65536 bytes, at most 65535 are allowed");
+            "x.gguf: metadata key 0: the name has 65536 bytes, the maximum is 65535");
   EXPECT_EQ(error_of_bytes(RawGguf().header(0, 1).key("a\nb", kU32, 1)),
             "x.gguf: metadata key 0: the name \"a?b\" has control characters or is not UTF-8");
   EXPECT_EQ(error_of_bytes(RawGguf().header(0, 2).key("k", kU32, 1).key("k", kU32, 1)),
@@ -162,7 +162,7 @@ TEST(ParseGguf, LimitsTheNestingOfArrays) {
   }
 }
 
-TEST(ParseGguf, RefusesBrokenAlignments) {
+TEST(ParseGguf, RejectsInvalidAlignments) {
   for (const std::uint32_t alignment : {0U, 4U, 24U}) {
     EXPECT_EQ(
         error_of_bytes(RawGguf().header(0, 1).key("general.alignment", kU32, alignment)),
@@ -172,9 +172,9 @@ TEST(ParseGguf, RefusesBrokenAlignments) {
             "x.gguf: general.alignment is u64, expected u32");
 }
 
-TEST(ParseGguf, RefusesBrokenShapes) {
+TEST(ParseGguf, RejectsInvalidShapes) {
   EXPECT_EQ(error_of_bytes(one_tensor({1, 1, 1, 1, 1}, kGgmlF32)),
-            "x.gguf: tensor \"w\": 5 dimensions, at most 4 are allowed");
+            "x.gguf: tensor \"w\": 5 dimensions, the maximum is 4");
   EXPECT_EQ(error_of_bytes(one_tensor({3, 0}, kGgmlF32)),
             "x.gguf: tensor \"w\": shape [0, 3] has a dimension of 0, expected at least 1");
   EXPECT_EQ(error_of_bytes(one_tensor({~0ULL}, kGgmlF32)),
@@ -189,7 +189,7 @@ TEST(ParseGguf, RefusesBrokenShapes) {
       "of Q4_K");
 }
 
-TEST(ParseGguf, RefusesUnknownAndRemovedTypes) {
+TEST(ParseGguf, RejectsUnknownAndRemovedTypes) {
   for (const std::uint32_t type : {4U, 5U, 31U, 32U, 33U, 36U, 37U, 38U}) {
     EXPECT_EQ(error_of_bytes(one_tensor({256}, type)),
               str("x.gguf: tensor \"w\": ggml type ", type, " was removed from the format"));
@@ -199,7 +199,7 @@ TEST(ParseGguf, RefusesUnknownAndRemovedTypes) {
             "x.gguf: tensor \"w\": ggml type 4294967295 is unknown");
 }
 
-TEST(ParseGguf, RefusesTensorsOutsideTheFile) {
+TEST(ParseGguf, RejectsTensorsOutsideTheFile) {
   EXPECT_EQ(error_of_bytes(one_tensor({8}, kGgmlF32, 5)),
             "x.gguf: tensor \"w\": offset 5 is not a multiple of the alignment 32");
   EXPECT_EQ(error_of_bytes(one_tensor({8}, kGgmlF32, 96, 100)),
@@ -209,7 +209,7 @@ TEST(ParseGguf, RefusesTensorsOutsideTheFile) {
             std::string::npos);
 }
 
-TEST(ParseGguf, RefusesOverlapsAndTwoOfOneName) {
+TEST(ParseGguf, RejectsOverlapsAndDuplicateNames) {
   RawGguf overlap;
   overlap.header(2, 0).tensor("b", {16}, kGgmlF32, 32).tensor("a", {16}, kGgmlF32, 0);
   EXPECT_EQ(error_of_bytes(overlap.pad().zeros(200)),
@@ -219,7 +219,7 @@ TEST(ParseGguf, RefusesOverlapsAndTwoOfOneName) {
   EXPECT_EQ(error_of_bytes(twice.pad().zeros(64)), "x.gguf: tensor \"a\": is a duplicate");
 }
 
-TEST(ParseGguf, RefusesNamesThatCannotBePrinted) {
+TEST(ParseGguf, RejectsUnprintableNames) {
   const auto named = [](std::string_view name) {
     return RawGguf().header(1, 0).tensor(name, {8}, kGgmlF32, 0).pad().zeros(32);
   };

@@ -76,7 +76,7 @@ void read_types(const GgufMetadata& metadata, TokenizerData& tokenizer) {
     if (type < 0 || type > static_cast<std::int64_t>(TokenType::Byte)) {
       fail("metadata key \"", name, "\": token ", i, " is of type ", type, ", expected 0 to 6");
     }
-    // 0 is "undefined": llama.cpp gives such a token no attribute.
+    // 0 is "undefined": llama.cpp sets no attribute for it.
     if (type > 0) tokenizer.types[i] = static_cast<TokenType>(type);
   }
 }
@@ -106,7 +106,8 @@ void read_charsmap(const GgufMetadata& metadata,
     fail("metadata key \"", name, "\" is not an array of bytes");
   }
   if (tokenizer.model != "t5" && array->count > 0) {
-    warnings.push_back(str(name, " in a file of model \"", tokenizer.model, "\": ignored"));
+    warnings.push_back(
+        str(name, " is ignored: not supported for tokenizer model \"", tokenizer.model, "\""));
     return;
   }
   tokenizer.precompiled_charsmap.assign(reinterpret_cast<const char*>(array->bytes.data()),

@@ -35,7 +35,7 @@ TEST(GgufTokenizer, ReadsPublishedVocabularies) {
   EXPECT_EQ(llama.eos_id, 2);
 }
 
-TEST(GgufTokenizer, BringsBackWhatWasWritten) {
+TEST(GgufTokenizer, RoundTripsTokenizers) {
   TokenizerData data;
   data.model = "gpt2";
   data.pre = "qwen2";
@@ -67,7 +67,7 @@ TEST(GgufTokenizer, BringsBackWhatWasWritten) {
   EXPECT_TRUE(warnings.empty());
 }
 
-TEST(GgufTokenizer, KnowsWhereACharsmapBelongs) {
+TEST(GgufTokenizer, CharsmapRequiresUnigramAndByteArray) {
   const std::string key = "tokenizer.ggml.precompiled_charsmap";
   GgufMetadata metadata;
   metadata.set("tokenizer.ggml.model", std::string("llama"));
@@ -75,13 +75,14 @@ TEST(GgufTokenizer, KnowsWhereACharsmapBelongs) {
   metadata.set(key, GgufArray{.type = GgufType::U8, .count = 1, .bytes = {std::byte{1}}});
   std::vector<std::string> warnings;
   EXPECT_EQ(read_gguf_tokenizer(metadata, "a.gguf", warnings).precompiled_charsmap, "");
-  EXPECT_EQ(warnings, std::vector{key + " in a file of model \"llama\": ignored"});
+  EXPECT_EQ(warnings,
+            std::vector{key + " is ignored: not supported for tokenizer model \"llama\""});
   metadata.set(key, GgufArray::of(std::vector<std::int32_t>{1}));
   EXPECT_EQ(test::error_of([&] { read_gguf_tokenizer(metadata, "a.gguf", warnings); }),
             "a.gguf: metadata key \"" + key + "\" is not an array of bytes");
 }
 
-TEST(GgufTokenizer, KnowsFilesWithoutOne) {
+TEST(GgufTokenizer, MissingTokenizerIsEmpty) {
   GgufMetadata metadata;
   std::vector<std::string> warnings;
   EXPECT_TRUE(read_gguf_tokenizer(metadata, "test", warnings).empty());
@@ -90,7 +91,7 @@ TEST(GgufTokenizer, KnowsFilesWithoutOne) {
   EXPECT_EQ(read_gguf_tokenizer(metadata, "test", warnings), TokenizerData());
 }
 
-TEST(GgufTokenizer, RefusesListsThatDisagree) {
+TEST(GgufTokenizer, RejectsArraysOfDifferentLengths) {
   GgufMetadata metadata;
   metadata.set("tokenizer.ggml.tokens", GgufArray::of(std::vector<std::string>{"a", "b"}));
   metadata.set("tokenizer.ggml.token_type", GgufArray::of(std::vector<std::int32_t>{1}));

@@ -90,14 +90,14 @@ std::uint64_t checked_bytes(const TensorSpec& tensor, const std::string& where) 
   check_gguf_name(tensor.name, where + ": tensor");
   const std::string subject = where + ": tensor \"" + tensor.name + "\"";
   if (tensor.name.size() > kMaxTensorName) {
-    fail(subject, ": a name of ", tensor.name.size(), " bytes, GGUF readers take at most ",
+    fail(subject, ": the name has ", tensor.name.size(), " bytes, the maximum in GGUF is ",
          kMaxTensorName);
   }
   if (info(tensor.dtype).ggml_id < 0) {
     fail(subject, ": ", name(tensor.dtype), " cannot be stored in GGUF");
   }
   if (tensor.shape.size() > kGgufMaxDims) {
-    fail(subject, ": ", tensor.shape.size(), " dimensions, GGUF has at most ", kGgufMaxDims);
+    fail(subject, ": ", tensor.shape.size(), " dimensions, the maximum in GGUF is ", kGgufMaxDims);
   }
   return tensor_bytes(subject, tensor.dtype, tensor.shape, 1);
 }

@@ -22,7 +22,7 @@ std::string spec_error(const TensorSpec& spec) {
   return error.substr(path.size() + 2);
 }
 
-TEST(GgufWriter, TakesATensorInPieces) {
+TEST(GgufWriter, AcceptsATensorInChunks) {
   const TempDir folder;
   GgufWriter writer(folder / "x.gguf", {}, {{"a", DType::I8, {3000001}}, {"b", DType::F32, {1}}});
   const auto data = pattern(3000001, 9);
@@ -41,7 +41,7 @@ TEST(GgufWriter, TakesATensorInPieces) {
   EXPECT_TRUE(std::ranges::equal(file.tensors()[1].data, pattern(4, 1)));
 }
 
-TEST(GgufWriter, LeavesNothingWithoutFinish) {
+TEST(GgufWriter, KeepsTheOldFileWithoutFinish) {
   const TempDir folder;
   test::write_file(folder / "x.gguf", "old");
   {
@@ -52,11 +52,11 @@ TEST(GgufWriter, LeavesNothingWithoutFinish) {
   EXPECT_EQ(test::read_file(folder / "x.gguf").size(), 3U);
 }
 
-TEST(GgufWriter, RefusesTensorsThatCannotBeStored) {
+TEST(GgufWriter, RejectsUnsupportedTensors) {
   EXPECT_EQ(spec_error({"w", DType::F8_E4M3, {4}}),
             "tensor \"w\": F8_E4M3 cannot be stored in GGUF");
   EXPECT_EQ(spec_error({"w", DType::F32, {1, 1, 1, 1, 4}}),
-            "tensor \"w\": 5 dimensions, GGUF has at most 4");
+            "tensor \"w\": 5 dimensions, the maximum in GGUF is 4");
   EXPECT_EQ(spec_error({"w", DType::F32, {0}}),
             "tensor \"w\": shape [0] has a dimension of 0, expected at least 1");
   EXPECT_EQ(
@@ -65,10 +65,10 @@ TEST(GgufWriter, RefusesTensorsThatCannotBeStored) {
   EXPECT_EQ(spec_error({"", DType::F32, {1}}), "tensor: the name is empty");
   EXPECT_EQ(
       spec_error({std::string(64, 'n'), DType::F32, {1}}),
-      "tensor \"" + std::string(64, 'n') + "\": a name of 64 bytes, GGUF readers take at most 63");
+      "tensor \"" + std::string(64, 'n') + "\": the name has 64 bytes, the maximum in GGUF is 63");
 }
 
-TEST(GgufWriter, RefusesBrokenMetadataAndTwoOfOneName) {
+TEST(GgufWriter, RejectsInvalidMetadataAndDuplicateNames) {
   const TempDir folder;
   const auto path = folder / "x.gguf";
   const auto error_with = [&](const std::string& key, const GgufValue& value) {
@@ -89,7 +89,7 @@ TEST(GgufWriter, RefusesBrokenMetadataAndTwoOfOneName) {
             path.string() + ": tensor \"w\": is a duplicate");
 }
 
-TEST(GgufWriter, SaysWhyTheFileCannotBeWritten) {
+TEST(GgufWriter, ReportsWhyTheFileCannotBeCreated) {
   const TempDir folder;
   EXPECT_EQ(
       error_of([&] { GgufWriter(folder / "no/x.gguf", {}, {}); }),
@@ -105,7 +105,7 @@ TEST(GgufWriterDeathTest, AbortsOnWrongAppends) {
         GgufWriter writer(folder / "x.gguf", {}, {{"w", DType::F32, {2}}});
         writer.append(pattern(9, 0));
       },
-      "9 bytes for tensor 0 that lacks 8");
+      "9 bytes appended to tensor 0, which has 8 left");
   EXPECT_DEATH(
       {
         GgufWriter writer(folder / "x.gguf", {}, {{"w", DType::F32, {2}}});
@@ -118,7 +118,7 @@ TEST(GgufWriterDeathTest, AbortsOnWrongAppends) {
         GgufWriter writer(folder / "x.gguf", {}, {{"w", DType::F32, {2}}});
         writer.finish();
       },
-      "0 of 1 tensors are there");
+      "0 of 1 tensors are complete");
 }
 
 }  // namespace

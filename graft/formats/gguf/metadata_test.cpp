@@ -11,7 +11,7 @@ namespace {
 
 using test::error_of;
 
-TEST(GgufMetadata, KeepsTheOrderAndReplacesInPlace) {
+TEST(GgufMetadata, KeepsInsertionOrderAndReplacesInPlace) {
   GgufMetadata metadata;
   metadata.set("a", std::uint32_t{1});
   metadata.set("b", std::string("two"));
@@ -52,7 +52,7 @@ TEST(GgufMetadata, ReadsEveryIntegerTypeAsInteger) {
   EXPECT_EQ(metadata.integer("absent"), std::nullopt);
 }
 
-TEST(GgufMetadata, NamesKeyAndTypesWhenTheKindIsAnother) {
+TEST(GgufMetadata, TypeErrorsNameTheKeyAndTheTypes) {
   GgufMetadata metadata;
   metadata.set("x.count", 1.5F);
   metadata.set("x.flag", true);
@@ -92,7 +92,7 @@ TEST(GgufArray, ReturnsItsElements) {
   EXPECT_EQ(GgufArray::of(std::vector<std::string>{}).strings(), std::vector<std::string>{});
 }
 
-TEST(GgufArray, IsNothingOfAnotherKind) {
+TEST(GgufArray, OtherElementTypesAreNullopt) {
   const GgufArray floats = GgufArray::of(std::vector<float>{0.5F});
   EXPECT_EQ(floats.integers(), std::nullopt);
   EXPECT_EQ(floats.strings(), std::nullopt);
@@ -101,7 +101,7 @@ TEST(GgufArray, IsNothingOfAnotherKind) {
   EXPECT_EQ(bools.numbers(), std::nullopt);
 }
 
-TEST(GgufArray, RefusesBytesThatAreNotTheElements) {
+TEST(GgufArray, RejectsWrongByteCountsAndOverflow) {
   const GgufArray lies{.type = GgufType::I32, .count = 1ULL << 60U, .bytes = test::Bytes(8)};
   EXPECT_EQ(error_of([&] { lies.integers(); }),
             "metadata array: 1152921504606846976 elements of i32 in 8 bytes");

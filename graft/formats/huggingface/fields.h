@@ -14,18 +14,19 @@
 
 namespace graft::formats {
 
-// Sizes, counts and ids above this are errors of the file.
+// Max value of sizes, counts and ids; larger values are invalid.
 inline constexpr std::int64_t kMaxInteger = std::int64_t{1} << 40;
 
 class Fields {
  public:
-  // Messages put `prefix` before the key: "text_config.". Both references are kept.
+  // `prefix` precedes keys in messages ("text_config."). Object and problems must outlive the
+  // fields.
   Fields(const Json& object, std::string prefix, std::vector<std::string>& problems);
 
   bool has(std::string_view key) const { return find(key) != nullptr; }
   // Null when the key is absent.
   const Json* find(std::string_view key) const;
-  // Present and null: where null means "none" rather than "the default".
+  // Whether the key is present and null, for keys where null means "none", not "the default".
   bool is_null(std::string_view key) const;
 
   std::int64_t integer(std::string_view key, std::int64_t fallback, std::int64_t low = 0) const;

@@ -21,11 +21,11 @@ struct HfConfigFiles {
 // Reads config.json at `path` and the generation_config.json beside it.
 HfConfigFiles read_hf_config_files(const std::filesystem::path& path);
 
-// bos_token_id, pad_token_id and eos_token_id replace what `tokens` has; an absent key leaves it.
+// bos_token_id, pad_token_id and eos_token_id override the values in `tokens`; absent keys do not.
 void read_token_ids(const Fields& fields, ModelTokens& tokens);
 
-// Everything config.json (with the "text_config" of multimodal models) and generation_config.json
-// say about tokens, the latter first. Throws Error for values of the wrong kind.
+// The token ids of config.json (with the "text_config" of multimodal models) and of
+// generation_config.json, which takes precedence. Throws Error for values of the wrong type.
 ModelTokens read_model_tokens(const HfConfigFiles& files);
 
 }  // namespace graft::formats

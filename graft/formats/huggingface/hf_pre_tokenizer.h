@@ -12,12 +12,12 @@
 
 namespace graft::formats {
 
-// The steps of "pre_tokenizer" in order, in the notation of NamedPreTokenizer::steps; any other
-// step is its type.
+// The steps of "pre_tokenizer" in order, in the notation of NamedPreTokenizer::steps; an unknown
+// step is represented by its type.
 std::vector<std::string> pre_tokenizer_steps(const Json& pre_tokenizer);
 
-// The row with these steps; null for none. Of several rows, one whose marker token the vocabulary
-// has comes first, then one that normalizes as the file does.
+// The pre-tokenizer with these steps; null when unknown. Prefers one whose marker token is in the
+// vocabulary, then one with the same NFC normalization.
 const NamedPreTokenizer* find_pre_tokenizer(
     const std::vector<std::string>& steps,
     bool has_nfc,

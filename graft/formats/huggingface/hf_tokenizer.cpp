@@ -145,7 +145,7 @@ void Builder::read_vocab() {
     const auto number = id.get<std::int64_t>();
     const bool is_inside = number >= 0 && number < static_cast<std::int64_t>(out_.tokens.size());
     if (is_inside && out_.types[static_cast<std::size_t>(number)] != TokenType::Unused) {
-      problems_.push_back(str("\"model.vocab\" has id ", number, " twice"));
+      problems_.push_back(str("\"model.vocab\" has duplicate id ", number));
       return;
     }
     place(number, token, TokenType::Normal);
@@ -349,7 +349,8 @@ TokenizerData read_hf_tokenizer_folder(const std::filesystem::path& folder,
   if (!std::filesystem::exists(path)) {
     for (const std::string_view other : {"tokenizer.model", "tiktoken.model", "vocab.json"}) {
       if (!std::filesystem::exists(folder / other)) continue;
-      warnings.push_back(str(other, " is not supported, only tokenizer.json is: no tokenizer"));
+      warnings.push_back(
+          str(other, " is not supported, only tokenizer.json: no tokenizer is loaded"));
       break;
     }
     return {};

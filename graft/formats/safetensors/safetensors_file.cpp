@@ -81,7 +81,7 @@ Placed read_tensor(const std::string& name, const Entry& entry, std::uint64_t da
   const std::uint64_t bytes = tensor_bytes(entry.subject, placed.info.dtype, placed.info.shape, 0);
   const auto offsets = integers(entry, "data_offsets");
   if (offsets.size() != 2) {
-    fail(entry.subject, ": data_offsets has ", offsets.size(), " numbers, expected 2");
+    fail(entry.subject, ": data_offsets has ", offsets.size(), " values, expected 2");
   }
   const auto begin = static_cast<std::uint64_t>(offsets[0]);
   const auto end = static_cast<std::uint64_t>(offsets[1]);

@@ -90,7 +90,8 @@ void check_shard(const Index& index, const SafetensorsFile& file, std::string_vi
       fail(where, ": tensor \"", tensor.name, "\" is not in ", kIndexFile);
     }
     if (place->second != shard) {
-      fail(where, ": tensor \"", tensor.name, "\" is here, ", kIndexFile, " says ", place->second);
+      fail(where, ": tensor \"", tensor.name, "\" is in this shard, ", kIndexFile, " names ",
+           place->second);
     }
   }
   const std::size_t listed = index.shards.at(shard);
@@ -103,7 +104,7 @@ void check_shard(const Index& index, const SafetensorsFile& file, std::string_vi
   for (const auto& [name, its_shard] : index.shard_of) {
     if (its_shard == shard && !std::ranges::binary_search(names, name)) {
       fail(where, ": has ", names.size(), " of the ", listed, " tensors that ", kIndexFile,
-           " names, for one not \"", printable(name), "\"");
+           " names; the first missing is \"", printable(name), "\"");
     }
   }
 }
@@ -144,7 +145,7 @@ void SafetensorsFolder::release(const TensorInfo& tensor) const {
       return;
     }
   }
-  GRAFT_CHECK(false, "tensor ", tensor.name, " is not of this folder");
+  GRAFT_CHECK(false, "tensor ", tensor.name, " does not belong to this folder");
 }
 
 }  // namespace graft::formats

@@ -55,7 +55,7 @@ TEST(SafetensorsFolder, OpensOneFile) {
   weights.release(weights.tensors()[0]);
 }
 
-TEST(SafetensorsFolder, OpensShardsInTheOrderOfTheirNames) {
+TEST(SafetensorsFolder, OpensShardsSortedByName) {
   const TempDir folder;
   std::filesystem::create_directory(folder / "sub");
   write_shard(folder / "s2", {"z", "y"});
@@ -74,15 +74,16 @@ TEST(SafetensorsFolder, OpensShardsInTheOrderOfTheirNames) {
   EXPECT_TRUE(std::ranges::equal(weights.tensors()[2].data, pattern(8, 1)));
 }
 
-TEST(SafetensorsFolder, RefusesAnIndexThatDisagreesWithItsShards) {
+TEST(SafetensorsFolder, RejectsAnIndexThatContradictsItsShards) {
   EXPECT_EQ(index_error({{"a", "s1"}, {"b", "s1"}, {"c", "s2"}}), "");
   EXPECT_EQ(index_error({{"a", "s1"}, {"c", "s2"}}),
             "s1: tensor \"b\" is not in model.safetensors.index.json");
   EXPECT_EQ(index_error({{"a", "s1"}, {"b", "s2"}, {"c", "s2"}}),
-            "s1: tensor \"b\" is here, model.safetensors.index.json says s2");
-  EXPECT_EQ(index_error({{"a", "s1"}, {"b", "s1"}, {"c", "s2"}, {"d", "s2"}}),
-            "s2: has 1 of the 2 tensors that model.safetensors.index.json names, for one not "
-            "\"d\"");
+            "s1: tensor \"b\" is in this shard, model.safetensors.index.json names s2");
+  EXPECT_EQ(
+      index_error({{"a", "s1"}, {"b", "s1"}, {"c", "s2"}, {"d", "s2"}}),
+      "s2: has 1 of the 2 tensors that model.safetensors.index.json names; the first missing is "
+      "\"d\"");
 }
 
 TEST(SafetensorsFolder, NamesTheMissingShards) {
@@ -90,7 +91,7 @@ TEST(SafetensorsFolder, NamesTheMissingShards) {
             "model.safetensors.index.json: 2 of 3 shards missing: s8, s9");
 }
 
-TEST(SafetensorsFolder, StaysInsideTheFolder) {
+TEST(SafetensorsFolder, RejectsShardsOutsideTheFolder) {
   for (const char* shard : {"../s1", "/etc/passwd", "sub/../../s1", "..", "", "a\nb"}) {
     EXPECT_NE(index_error({{"a", shard}}).find("is not a file inside the folder"),
               std::string::npos)
@@ -98,7 +99,7 @@ TEST(SafetensorsFolder, StaysInsideTheFolder) {
   }
 }
 
-TEST(SafetensorsFolder, RefusesABrokenIndex) {
+TEST(SafetensorsFolder, RejectsAnInvalidIndex) {
   EXPECT_EQ(index_error(3), "model.safetensors.index.json: has no weight_map object");
   EXPECT_EQ(index_error(Json::object()), "model.safetensors.index.json: the weight_map is empty");
   EXPECT_EQ(index_error({{"a", 1}}),

@@ -22,7 +22,7 @@ std::string spec_error(const TensorSpec& spec) {
   return error_of([&] { SafetensorsWriter(path, {}, {spec}); }).substr(path.size() + 2);
 }
 
-TEST(SafetensorsWriter, WritesAHeaderOfWholeWords) {
+TEST(SafetensorsWriter, PadsTheHeaderTo8Bytes) {
   const TempDir folder;
   SafetensorsWriter writer(folder / "x", {{"format", "pt"}}, {{"w", DType::F16, {1, 2}}});
   writer.append(pattern(4, 0));
@@ -39,7 +39,7 @@ TEST(SafetensorsWriter, WritesAHeaderOfWholeWords) {
             std::string(length - header.size(), ' '));
 }
 
-TEST(SafetensorsWriter, RefusesTensorsThatCannotBeStored) {
+TEST(SafetensorsWriter, RejectsUnsupportedTensors) {
   EXPECT_EQ(spec_error({"w", DType::Q4_K, {256}}),
             "tensor \"w\": Q4_K cannot be stored in safetensors");
   EXPECT_EQ(spec_error({"w", DType::F32, {-1}}),
@@ -60,7 +60,7 @@ TEST(SafetensorsWriter, RefusesTensorsThatCannotBeStored) {
 }
 
 // A limit on the size of files stands for a full disk.
-TEST(SafetensorsWriter, SaysHowFarItCameWhenTheDiskIsFull) {
+TEST(SafetensorsWriter, DiskFullErrorReportsTheBytesWritten) {
   const TempDir folder;
   struct rlimit old_limit = {};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old_limit), 0);
@@ -79,7 +79,7 @@ TEST(SafetensorsWriter, SaysHowFarItCameWhenTheDiskIsFull) {
   EXPECT_TRUE(test::names_in(folder).empty());
 }
 
-TEST(SafetensorsWriter, LeavesNothingWhenItIsKilled) {
+TEST(SafetensorsWriter, LeavesNoFileWhenKilled) {
   const TempDir folder;
   const int fd = ::open(folder.path().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
   if (fd < 0) GTEST_SKIP() << folder.path() << " cannot have files without a name";

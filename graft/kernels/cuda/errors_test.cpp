@@ -6,7 +6,7 @@ namespace graft::kernels::cuda {
 namespace {
 
 // Needs no GPU.
-TEST(CudaErrors, StickyErrorsAskForARestart) {
+TEST(CudaErrors, StickyErrorsRequireARestart) {
   EXPECT_EQ(error_text(cudaErrorIllegalAddress),
             "an illegal memory access was encountered; the CUDA context is lost, restart the "
             "process");

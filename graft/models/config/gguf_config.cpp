@@ -228,8 +228,9 @@ void read_tokens(const GgufFields& gguf, ModelConfig& config) {
   config.top_k = metadata.integer("general.sampling.top_k");
 }
 
-// What no key says but the tensors show.
-void look_at_tensors(const GgufFields& gguf, ModelConfig& config) {
+// Sets the values that GGUF has no key for, from the tensors that exist, or from the traits of the
+// family when the file has no tensors.
+void infer_from_tensors(const GgufFields& gguf, ModelConfig& config) {
   const GgufTraits& traits = config.family->gguf;
   const bool has_shared = config.moe.num_shared_experts > 0;
   if (gguf.tensors().empty()) {
@@ -257,7 +258,7 @@ ModelConfig read(const GgufFields& gguf) {
   read_rope(gguf, config);
   read_moe(gguf, config);
   read_tokens(gguf, config);
-  look_at_tensors(gguf, config);
+  infer_from_tensors(gguf, config);
   return config;
 }
 

@@ -1,11 +1,11 @@
 // ModelConfig from and to GGUF metadata, with the keys that llama.cpp's converter writes and its
-// loader reads. What those keys cannot express is stored under "graft.*", which llama.cpp ignores,
+// loader reads. Values without a llama.cpp key are stored under "graft.*", which llama.cpp ignores,
 // so that a file written here reads back unchanged. Not stored:
 //   - torch_dtype and quantization: the tensors of a GGUF file have their own types;
 //   - vision: GGUF keeps vision towers in another file; LLaVA reads back as its text model, Llama;
-//   - biases, qk_norm, tied embeddings, the gate of the shared expert: the tensors tell;
+//   - biases, qk_norm, tied embeddings, the gate of the shared expert: inferred from the tensors;
 //   - bos, pad and one end token share their keys with the tokenizer, whose values win.
-// Where families differ, their GgufTraits say so (families/family.h).
+// Differences between families are in their GgufTraits (families/family.h).
 
 #pragma once
 
@@ -20,7 +20,7 @@
 namespace graft::models {
 
 // Throws Error (subject: `where`) for an unsupported architecture, for keys that are missing or of
-// the wrong kind, and for invalid values. Without tensors, the traits replace what they would tell.
+// the wrong type, and for invalid values. Without tensors, the family's traits are used instead.
 ModelConfig read_gguf_config(const formats::GgufMetadata& metadata,
                              std::span<const formats::TensorInfo> tensors,
                              const std::string& where);

@@ -28,8 +28,8 @@ TensorInfo tensor(const std::string& name) {
   return info;
 }
 
-// The tensors by which a reader knows what metadata does not say.
-std::vector<TensorInfo> telling_tensors(const ModelConfig& config) {
+// The tensors from which the reader infers values without a metadata key.
+std::vector<TensorInfo> inferred_from(const ModelConfig& config) {
   std::vector<TensorInfo> tensors = {tensor("token_embd.weight")};
   if (!config.tie_word_embeddings) tensors.push_back(tensor("output.weight"));
   if (config.attention_bias) tensors.push_back(tensor("blk.0.attn_q.bias"));
@@ -40,8 +40,8 @@ std::vector<TensorInfo> telling_tensors(const ModelConfig& config) {
   return tensors;
 }
 
-// The exceptions that gguf_config.h lists.
-ModelConfig as_gguf_keeps_it(ModelConfig config) {
+// Clears the values that GGUF does not store (listed in gguf_config.h).
+ModelConfig without_unstored(ModelConfig config) {
   config.torch_dtype.clear();
   config.quantization = {};
   config.vision.reset();
@@ -52,8 +52,8 @@ ModelConfig as_gguf_keeps_it(ModelConfig config) {
 void expect_round_trip(const ModelConfig& config) {
   GgufMetadata metadata;
   write_gguf_config(config, metadata);
-  const ModelConfig got = read_gguf_config(metadata, telling_tensors(config), "test");
-  EXPECT_EQ(got, as_gguf_keeps_it(config));
+  const ModelConfig got = read_gguf_config(metadata, inferred_from(config), "test");
+  EXPECT_EQ(got, without_unstored(config));
 }
 
 TEST(GgufConfig, RoundTripsEveryCheckpoint) {
@@ -74,7 +74,7 @@ ModelConfig from_text(const std::string& text) {
   return read_hf_config(parse_json(text, "test"), nullptr, "test");
 }
 
-TEST(GgufConfig, RoundTripsWhatLlamaCppHasNoKeyFor) {
+TEST(GgufConfig, RoundTripsValuesWithoutALlamaCppKey) {
   expect_round_trip(from_text(R"({"model_type": "mistral", "sliding_window": 4096})"));
   expect_round_trip(from_text(R"({"model_type": "mistral", "sliding_window": null})"));
   expect_round_trip(from_text(R"({"model_type": "qwen2", "use_sliding_window": true,
@@ -93,7 +93,7 @@ TEST(GgufConfig, RoundTripsWhatLlamaCppHasNoKeyFor) {
   expect_round_trip(from_text(R"({"model_type": "deepseek_v2", "n_routed_experts": null})"));
 }
 
-TEST(GgufConfig, WritesWhatLlamaCppReads) {
+TEST(GgufConfig, WritesTheKeysOfLlamaCpp) {
   const auto path = test_data("configs/DeepSeek-V3");
   GgufMetadata metadata;
   write_gguf_config(read_folder(path), metadata);
@@ -127,7 +127,7 @@ TEST(GgufConfig, WritesWhatLlamaCppReads) {
   EXPECT_TRUE(std::holds_alternative<float>(*metadata.find("deepseek2.rope.freq_base")));
 }
 
-// A file of another converter: none of our keys, only what llama.cpp's writes.
+// Metadata as llama.cpp's converter writes it, without graft.* keys.
 GgufMetadata foreign(const std::string& arch) {
   GgufMetadata metadata;
   metadata.set("general.architecture", arch);
@@ -177,7 +177,7 @@ TEST(GgufConfig, ReadsOldDeepseekFilesWithUnsplitKvB) {
   EXPECT_EQ(got.rope.mscale, 0.707);
   EXPECT_TRUE(got.rope_interleaved);
 
-  // The bias that corrects the choice of experts is V3's.
+  // Only DeepSeek-V3 has the router bias exp_probs_b.
   const std::vector<TensorInfo> tensors = {tensor("blk.1.exp_probs_b.bias")};
   EXPECT_EQ(read_gguf_config(metadata, tensors, "test").family->model_type(), "deepseek_v3");
 }

@@ -20,7 +20,7 @@ const Family& family_of(const Fields& config, const std::string& where) {
   const std::vector<std::string> classes = config.texts("architectures");
   if (const Family* family = find_family_of_class(classes)) return *family;
   if (model_type.empty() && classes.empty()) {
-    fail(where, ": no \"model_type\", supported are: ", supported_model_types());
+    fail(where, ": \"model_type\" is missing, supported are: ", supported_model_types());
   }
   fail(where, R"(: "model_type" is ")", model_type, R"(", supported are: )",
        supported_model_types());

@@ -1,5 +1,5 @@
-// ModelConfig from config.json and generation_config.json: the family reads its keys
-// (families/family.h), the keys that all share are read here.
+// ModelConfig from config.json and generation_config.json. Each family reads its own keys
+// (families/family.h); the keys that all families share are read here.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace graft::models {
 
 // `generation_config` may be null. Throws one Error (subject: `where`) for an unsupported family or
-// for all values of the wrong kind. The result is validated.
+// for all values of the wrong type. The result is validated.
 ModelConfig read_hf_config(const Json& config,
                            const Json* generation_config,
                            const std::string& where);

@@ -30,7 +30,7 @@ std::string error_of(const std::string& text) {
   return "no error";
 }
 
-// What all tiny checkpoints share; a test then changes what its family has.
+// The values that all tiny checkpoints share; each test sets those of its family.
 ModelConfig tiny(std::string_view model_type) {
   ModelConfig want;
   want.family = find_family(model_type);
@@ -312,7 +312,7 @@ TEST(HfConfig, UsesTheDefaultsOfLlamaForLlava) {
   EXPECT_EQ(llava.vision->feature_layer, -2);
 }
 
-TEST(HfConfig, ReadsAWindowOnlyForFamiliesThatHaveOne) {
+TEST(HfConfig, ReadsTheSlidingWindowOnlyForFamiliesThatUseIt) {
   const std::string qwen = R"({"model_type": "qwen2", "num_hidden_layers": 30,)";
   EXPECT_EQ(read_text(qwen + R"("sliding_window": 64})").sliding_window, 0);
   const ModelConfig used = read_text(qwen + R"("sliding_window": 64, "use_sliding_window": true})");
@@ -350,7 +350,7 @@ TEST(HfConfig, NamesUnsupportedFamilies) {
   EXPECT_EQ(error_of(R"({"model_type": "gpt2"})")
                 .find("config.json: \"model_type\" is \"gpt2\", supported are: llama, mistral"),
             0);
-  EXPECT_NE(error_of("{}").find("no \"model_type\""), std::string::npos);
+  EXPECT_NE(error_of("{}").find("\"model_type\" is missing"), std::string::npos);
   EXPECT_NE(error_of("[]").find("expected an object"), std::string::npos);
   // A private name for a known class is fine.
   EXPECT_EQ(read_text(R"({"model_type": "my_own", "architectures": ["Qwen3ForCausalLM"]})").family,
@@ -371,7 +371,7 @@ TEST(HfConfig, ReportsAllBadValuesAtOnce) {
   EXPECT_NE(error.find(R"("intermediate_size" is 1e+30)"), std::string::npos);
 }
 
-TEST(HfConfig, RefusesInvalidShapes) {
+TEST(HfConfig, RejectsInvalidShapes) {
   EXPECT_NE(error_of(R"({"model_type": "llama", "num_attention_heads": 3})").find("divisor"),
             std::string::npos);
   EXPECT_NE(error_of(R"({"model_type": "llama", "num_key_value_heads": 5})").find("divisor"),

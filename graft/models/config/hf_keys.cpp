@@ -14,7 +14,7 @@ namespace {
 
 using formats::Fields;
 
-// "layer_types" says per layer what older files say with max_window_layers.
+// "layer_types" has one entry per layer; older files have max_window_layers instead.
 std::optional<std::int64_t> first_window_layer(const Fields& fields, std::int64_t num_layers) {
   if (!fields.has("layer_types")) return std::nullopt;
   const std::vector<std::string> types = fields.texts("layer_types");

@@ -1,6 +1,6 @@
-// The keys of config.json that families share. An absent key means what it means to transformers:
-// the default of that family's configuration class. Values of the wrong kind are reported through
-// `fields` and leave the default.
+// The keys of config.json that families share. An absent key has the default of the family's
+// configuration class in transformers. Values of the wrong type are reported through `fields` and
+// leave the default.
 
 #pragma once
 
@@ -28,7 +28,7 @@ struct HfDefaults {
 struct HfMoeDefaults {
   std::int64_t num_experts;
   std::int64_t num_experts_per_tok;
-  std::int64_t moe_intermediate_size;  // 0: intermediate_size, whatever the file says
+  std::int64_t moe_intermediate_size;  // 0: always intermediate_size, the key is ignored
   std::int64_t num_shared_experts = 0;
   std::int64_t first_k_dense_replace = 0;
   std::int64_t n_group = 1;
@@ -39,12 +39,12 @@ struct HfMoeDefaults {
   RouterMethod topk_method = RouterMethod::Greedy;
 };
 
-// transformers' default where a family has a sliding window.
+// transformers' default sliding window in tokens.
 inline constexpr std::int64_t kDefaultWindow = 4096;
 
 void read_sizes(const formats::Fields& fields, const HfDefaults& defaults, ModelConfig& config);
 
-// Grouped-query attention. Needs the sizes.
+// Grouped-query attention. Call after read_sizes().
 void read_head_dim(const formats::Fields& fields, const HfDefaults& defaults, ModelConfig& config);
 // Multi-head latent attention: ranks and head sizes.
 void read_mla(const formats::Fields& fields, ModelConfig& config);
@@ -55,15 +55,15 @@ void read_optional_window(const formats::Fields& fields,
                           std::int64_t default_max_window_layers,
                           ModelConfig& config);
 
-// Routed experts and routing; false when the file says there are no experts.
+// Routed experts and routing; false when the file has 0 experts.
 bool read_moe(const formats::Fields& fields, const HfMoeDefaults& defaults, ModelConfig& config);
-// "n_shared_experts" experts of moe_intermediate_size. After read_moe().
+// "n_shared_experts" experts of moe_intermediate_size. Call after read_moe().
 void read_shared_experts(const formats::Fields& fields,
                          const HfMoeDefaults& defaults,
                          ModelConfig& config);
 
 // rope and rotary_dim, from the classic keys (rope_theta, rope_scaling) or from rope_parameters.
-// Needs head_dim, mla and max_position_embeddings.
+// Requires head_dim, mla and max_position_embeddings to be set.
 void read_rope(const formats::Fields& fields, const HfDefaults& defaults, ModelConfig& config);
 
 }  // namespace graft::models

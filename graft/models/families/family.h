@@ -1,5 +1,5 @@
-// A model family: everything that tells it from the others, in one table per family. A family is
-// one file of this folder and its name in register.cpp.
+// A model family: everything that differs between families, in one table per family. A family is
+// one file of this folder and its entry in register.cpp.
 
 #pragma once
 
@@ -22,18 +22,18 @@ namespace graft::models {
 // How GGUF files of a family describe what config.json describes (config/gguf_config.h).
 struct GgufTraits {
   std::string_view architecture;  // "general.architecture"
-  // Several families may share an architecture: whether a file that names it is of this family.
-  // Null: it is.
+  // Families may share an architecture: whether a file with this architecture is of this family.
+  // Null: always.
   bool (*matches)(const formats::GgufFields& gguf) = nullptr;
   std::string_view written_as = {};  // model_type of the family the file is read back as
 
   bool mla = false;
   bool rope_interleaved = false;
-  // What the tensors of a file tell; these hold for a file without tensors.
+  // Inferred from the tensors of a file; these are the values for a file without tensors.
   bool attention_bias = false;
   bool qk_norm = false;
   bool shared_expert_gate = false;
-  // Experts: the values of keys that a file leaves out.
+  // Experts: the defaults of absent keys.
   RouterScoring scoring = RouterScoring::Softmax;
   RouterMethod method = RouterMethod::Greedy;  // Greedy: group-limited when there are groups
   bool norm_topk_prob = false;
@@ -42,7 +42,7 @@ struct GgufTraits {
   enum class Shared : std::uint8_t { Absent, Count, Width } shared = Shared::Absent;
 };
 
-// Where a part of a multimodal checkpoint stores the names of a text model.
+// The prefix under which multimodal checkpoints store the tensors of the text model.
 struct NamePrefix {
   std::string_view plain;   // "model."
   std::string_view stored;  // "model.language_model."
@@ -62,7 +62,7 @@ struct Family {
   GgufTraits gguf;
 
   // config.json → ModelConfig, with the defaults that transformers has for absent keys. `fields`
-  // is the top level; problems collect there.
+  // is the top-level object and collects the problems.
   void (*read_hf)(const formats::Fields& fields, ModelConfig& config);
 
   // Tensors of a layer: names in both formats, weights inside larger tensors, other spellings.

@@ -27,7 +27,7 @@ TEST(Families, HaveUniqueNames) {
   EXPECT_EQ(find_family(""), nullptr);
 }
 
-TEST(Families, AreAllListedInMessages) {
+TEST(Families, ErrorsListEveryFamily) {
   const std::string types = supported_model_types();
   EXPECT_EQ(types.find("llama, mistral, mixtral, qwen2, qwen2_moe"), 0U) << types;
   const std::string gguf = supported_gguf_architectures();
@@ -38,7 +38,7 @@ TEST(Families, AreAllListedInMessages) {
   }
 }
 
-TEST(Families, FilesAreReadBackAsTheFamilyThatWroteThem) {
+TEST(Families, GgufRoundTripKeepsTheFamily) {
   for (const Family* family : families()) {
     const std::string_view written = family->gguf.written_as;
     if (written.empty()) continue;

@@ -1,4 +1,4 @@
-// What the GLM families share.
+// Shared by the GLM families.
 
 #pragma once
 
@@ -11,7 +11,7 @@ inline constexpr std::array kGlmPreTokenizers = {
     formats::PreTokenizerName{"chatglm-bpe", "glm4"},
 };
 
-// [gMASK] may be the bos_token, so a template is known by <sop>.
+// [gMASK] may be the bos_token, so <sop> identifies templates that write the prefix.
 inline constexpr formats::PromptPrefix kGlmPrefix = {.text = "[gMASK]<sop>", .token = "<sop>"};
 
 }  // namespace graft::models

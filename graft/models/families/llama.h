@@ -1,4 +1,4 @@
-// What other families share with Llama and Mistral.
+// Shared by Llama, Mistral and other families.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the Qwen families share.
+// Shared by the Qwen families.
 
 #pragma once
 

@@ -50,7 +50,7 @@ extern const Family kQwen3Moe = {
     .model_types = {"qwen3_moe"},
     .hf_class = "Qwen3MoeForCausalLM",
     .class_prefix = "Qwen3Moe",
-    // llama.cpp normalizes the experts' weights for this family whatever the file says.
+    // llama.cpp normalizes the experts' weights for this family regardless of the file.
     .gguf = {.architecture = "qwen3moe", .qk_norm = true, .norm_topk_prob = true},
     .read_hf = read_hf,
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMlp, rows::kExperts,

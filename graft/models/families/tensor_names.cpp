@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kHfLayers = "model.layers.";
 constexpr std::string_view kGgufLayers = "blk.";
 
-// Takes a decimal integer without sign and leading zeros off the front of `text`.
+// Removes a decimal integer without sign or leading zeros from the front of `text`.
 std::optional<std::int64_t> take_number(std::string_view& text) {
   constexpr std::size_t kMaxDigits = 9;
   std::size_t digits = 0;
@@ -113,7 +113,7 @@ std::string without_text_prefix(const Family& family, std::string_view name) {
   for (const NamePrefix& prefix : family.text_prefixes) {
     if (take_prefix(name, prefix.stored)) return str(prefix.plain, name);
   }
-  // Recent checkpoints keep the head, and nothing else, at the top.
+  // Recent checkpoints store only the head at the top level.
   return name == "lm_head.weight" ? std::string(name) : std::string();
 }
 

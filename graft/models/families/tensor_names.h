@@ -24,10 +24,10 @@ struct MappedName {
   bool operator==(const MappedName&) const = default;
 };
 
-// The GGUF tensors made from a Hugging Face tensor. Empty for what GGUF does not store: rotary
-// inv_freq buffers, a tied lm_head, scales of FP8 weights, vision towers, layers past the last one
-// the config counts. GGUF files may have ffn_gate_inp_shexp as [hidden], Hugging Face has [1,
-// hidden].
+// The GGUF tensors made from a Hugging Face tensor. Empty for tensors that GGUF does not store:
+// rotary inv_freq buffers, a tied lm_head, scales of FP8 weights, vision towers, layers past the
+// last one the config counts. GGUF files may have ffn_gate_inp_shexp as [hidden], Hugging Face has
+// [1, hidden].
 std::vector<MappedName> to_gguf(const ModelConfig& config, std::string_view hf_name);
 
 // The Hugging Face tensors a GGUF tensor is made from: for a merged expert tensor one per expert,

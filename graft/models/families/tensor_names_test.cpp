@@ -115,7 +115,7 @@ TEST(Names, HaveBothPrefixesOfLlava) {
                    {.name = "model.language_model.embed_tokens.weight"}}));
 }
 
-TEST(Names, LeaveOutWhatGgufDoesNotStore) {
+TEST(Names, OmitTensorsThatGgufDoesNotStore) {
   const ModelConfig tied = config_of(R"({"model_type": "llama", "tie_word_embeddings": true})");
   for (const std::string_view name :
        {"lm_head.weight", "model.layers.0.self_attn.rotary_emb.inv_freq", "model.layers.32.x",

@@ -25,7 +25,8 @@ class EmbeddingCpu final : public Embedding {
     const auto num_tokens = static_cast<std::int64_t>(token_ids.size());
     for_each_item(pass.pool, num_tokens, [&](std::int64_t /*worker*/, std::int64_t token) {
       const std::int32_t id = token_ids[static_cast<std::size_t>(token)];
-      GRAFT_CHECK(id >= 0 && id < params_.vocab_size, "token ", id, " of ", params_.vocab_size);
+      GRAFT_CHECK(id >= 0 && id < params_.vocab_size, "token ", id, " of a vocabulary of ",
+                  params_.vocab_size);
       table_.decode_rows(id, 1, y.f32_row(token));
     });
   }

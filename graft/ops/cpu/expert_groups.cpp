@@ -9,7 +9,7 @@ void ExpertGroups::sort(std::span<const std::int32_t> expert_ids,
                         std::int64_t num_experts) {
   next_.assign(static_cast<std::size_t>(num_experts) + 1, 0);
   for (const std::int32_t id : expert_ids) {
-    GRAFT_CHECK(id >= 0 && id < num_experts, "expert ", id, " of ", num_experts);
+    GRAFT_CHECK(id >= 0 && id < num_experts, "expert id ", id, " of ", num_experts, " experts");
     ++next_[static_cast<std::size_t>(id) + 1];
   }
   groups.clear();

@@ -70,11 +70,13 @@ class KvCacheCpu final : public KvCache {
     std::memcpy(block_data(to), block_data(from), bytes_per_block());
   }
   void save_block(std::int64_t block, std::span<std::byte> out) const override {
-    GRAFT_CHECK(out.size() == bytes_per_block(), module_, ": ", out.size(), " bytes for a block");
+    GRAFT_CHECK(out.size() == bytes_per_block(), module_, ": output of ", out.size(),
+                " bytes for a block of ", bytes_per_block());
     std::memcpy(out.data(), block_data(block), out.size());
   }
   void load_block(std::int64_t block, std::span<const std::byte> in) override {
-    GRAFT_CHECK(in.size() == bytes_per_block(), module_, ": a block of ", in.size(), " bytes");
+    GRAFT_CHECK(in.size() == bytes_per_block(), module_, ": input of ", in.size(),
+                " bytes for a block of ", bytes_per_block());
     std::memcpy(block_data(block), in.data(), in.size());
   }
   void release_blocks(std::int64_t first, std::int64_t count) override {

@@ -61,7 +61,7 @@ class PackedExperts {
   std::vector<PackedMatrix> gate_proj_;  // [experts] of [intermediate, hidden]
   std::vector<PackedMatrix> up_proj_;    // [experts] of [intermediate, hidden]
   std::vector<PackedMatrix> down_proj_;  // [experts] of [hidden, intermediate]
-  // Of the current pass; members so that passes do not allocate.
+  // Work lists of the current pass, kept between passes to avoid allocations.
   std::vector<Tile> tiles_;
   std::vector<Item> items_;
 };

@@ -87,7 +87,7 @@ TEST(RopeCpu, DynamicNtkScalesByTheTokensPosition) {
 }
 
 // Angles and products are rounded as in the models' reference code.
-TEST(RopeCpu, HasTheBitsOfThePlainFormula) {
+TEST(RopeCpu, IsBitIdenticalToTheFormula) {
   constexpr std::int64_t kDim = 88;  // full vectors and a remainder
   for (const bool interleaved : {false, true}) {
     const RopeParams params = params_of(kDim, interleaved);

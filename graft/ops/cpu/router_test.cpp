@@ -81,7 +81,7 @@ TEST(RouterCpu, TopKOfManyExpertsMatchesASort) {
   }
 }
 
-TEST(RouterCpu, TiesGoToTheLowerIndex) {
+TEST(RouterCpu, TiesPreferTheLowerIndex) {
   EXPECT_EQ(route({.top_k = 3}, {1, 2, 2, 0, 2}).ids, (Ids{1, 2, 4}));
   EXPECT_EQ(
       route({.top_k = 2, .method = Method::GroupLimitedGreedy, .num_groups = 3}, {1, 1, 1, 1, 1, 1})

@@ -125,7 +125,7 @@ const std::int32_t* CudaContext::slots(std::int64_t block_tokens) {
     if (slots.block_tokens == block_tokens) return at(slots.offset);
   }
   // A new block size: from the next pass on its slots are uploaded with the other inputs.
-  GRAFT_CHECK(!is_capturing(), "a KV cache with a new block size during capture");
+  GRAFT_CHECK(!is_capturing(), "the block size of the KV cache changed during capture");
   const Offset offset = append_slots(*batch_, block_tokens);
   upload_inputs(offset);
   slots_.push_back({.block_tokens = block_tokens, .offset = offset});

@@ -42,7 +42,7 @@ class CudaContext final : public DeviceContext {
   double seconds_between(std::size_t begin, std::size_t end) override;
   void clear_times() override { num_times_ = 0; }
 
-  // Of this pass's batch, in device memory.
+  // Arrays of the current batch in device memory.
   const std::int32_t* token_ids() const { return at(token_ids_); }
   const std::int32_t* positions() const { return at(positions_); }
   // Prefill and decode sequences, which run different kernels. Either may be empty.

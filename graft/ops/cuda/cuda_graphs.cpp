@@ -122,12 +122,12 @@ std::uint32_t CudaGraphCapture::wait_for_gpu(const kernels::cuda::HostSignal& si
     const cudaError_t state = cudaStreamQuery(stream_.get());
     if (state == cudaErrorNotReady || ready.load(std::memory_order_acquire) != last) continue;
     check_cuda(state, "running a graph");
-    fail("CUDA: a graph ended before its host call");
+    fail("CUDA: the graph finished before its host call");
   }
 }
 
 void CudaGraphCapture::host_call(const std::function<void()>& work) {
-  GRAFT_CHECK(is_capturing(), "a host call outside of graph capture");
+  GRAFT_CHECK(is_capturing(), "host calls require graph capture");
   awaited_ = capturing_->add_call(work).signal;
   kernels::cuda::signal_host(awaited_, stream_.get());
 }

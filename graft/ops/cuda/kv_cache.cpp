@@ -73,12 +73,14 @@ void KvCacheCuda::copy_block(std::int64_t from, std::int64_t to) {
 }
 
 void KvCacheCuda::save_block(std::int64_t block, std::span<std::byte> out) const {
-  GRAFT_CHECK(out.size() == bytes_per_block(), module_, ": ", out.size(), " bytes for a block");
+  GRAFT_CHECK(out.size() == bytes_per_block(), module_, ": output of ", out.size(),
+              " bytes for a block of ", bytes_per_block());
   copy_now(device_, out.data(), block_data(block), out.size(), cudaMemcpyDeviceToHost);
 }
 
 void KvCacheCuda::load_block(std::int64_t block, std::span<const std::byte> in) {
-  GRAFT_CHECK(in.size() == bytes_per_block(), module_, ": a block of ", in.size(), " bytes");
+  GRAFT_CHECK(in.size() == bytes_per_block(), module_, ": input of ", in.size(),
+              " bytes for a block of ", bytes_per_block());
   copy_now(device_, block_data(block), in.data(), in.size(), cudaMemcpyHostToDevice);
 }
 

@@ -26,7 +26,7 @@ class ConvertedRows {
       : x_(x), gpu_(gpu), workspace_(workspace), scope_(workspace) {}
 
   kernels::cuda::ConstRows f32() const {
-    GRAFT_CHECK(x_.has_f32(), "f32 rows are needed, the producer made int8 rows only");
+    GRAFT_CHECK(x_.has_f32(), "the kernel requires f32 rows, the activation has int8 rows only");
     return rows_of(x_.f32);
   }
 

@@ -23,7 +23,7 @@ int num_virtual_gpus() {
   int count = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);
   if (error != std::errc() || end != word.data() + word.size() || count < 1 || count > 64)
-    fail("GRAFT_VIRTUAL_GPUS is '", word, "', not a number from 1 to 64");
+    fail("GRAFT_VIRTUAL_GPUS is '", word, "', expected an integer from 1 to 64");
   return count;
 }
 

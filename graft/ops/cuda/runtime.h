@@ -60,7 +60,7 @@ class CudaEvent {
   // For destructors: the next checked call reports an error.
   void record_unchecked(const CudaStream& stream) noexcept;
   void wait() const;  // returns at once when it was never recorded
-  // Of two timed events; waits for both.
+  // Seconds between two timed events; waits for both.
   static double seconds_between(const CudaEvent& begin, const CudaEvent& end);
 
  private:

@@ -24,48 +24,50 @@ plugin::Routing routing_of(const Routing& routing) {
           .top_k = routing.expert_ids.cols()};
 }
 
-// What a factory of a plugin made for a module.
-struct Made {
+// The operator that a plugin's factory made for a module.
+struct PluginInstance {
   std::string module;
-  std::vector<std::unique_ptr<plugin::Operator>> children;  // `op` calls them: destroyed after it
+  std::vector<std::unique_ptr<plugin::Operator>>
+      children;  // called by `op`, so declared before it and destroyed after it
   std::unique_ptr<plugin::Operator> op;
 };
 
-// An operator of a plugin (Seen) as one of this folder (Role).
+// Wraps an operator of a plugin (PluginOp) as an ops::Operator of the same role (Role).
 template <class Role, class Wrapped>
 class FromPlugin : public Role {
  public:
-  using Seen = Wrapped;
+  using PluginOp = Wrapped;
 
-  FromPlugin(Made made, Seen& op) : made_(std::move(made)), op_(op) {}
+  FromPlugin(PluginInstance instance, PluginOp& op) : instance_(std::move(instance)), op_(op) {}
 
   void load(WeightProvider& weights) override {
-    PluginWeights seen(weights);
-    op_.load(seen);
+    PluginWeights plugin_weights(weights);
+    op_.load(plugin_weights);
   }
   void unload() override { op_.unload(); }
 
  protected:
-  // One call of forward(): times it and frees its scratch memory.
+  // Times one call of forward() and frees its scratch memory at the end.
   struct Call {
-    Call(const FromPlugin& of, Pass& outer) : profile(outer, kCpu, of.made_.module), pass(outer) {}
+    Call(const FromPlugin& of, Pass& outer)
+        : profile(outer, kCpu, of.instance_.module), pass(outer) {}
 
     ProfileScope profile;
     PluginPass pass;
   };
 
-  Made made_;
-  Seen& op_;
+  PluginInstance instance_;
+  PluginOp& op_;
 };
 
 // Linear, Attention, Mlp: rows in, rows out. input_format() is F32, so the rows exist as floats.
-template <class Role, class Seen>
-class RowsFromPlugin final : public FromPlugin<Role, Seen> {
+template <class Role, class PluginOp>
+class RowsFromPlugin final : public FromPlugin<Role, PluginOp> {
  public:
-  using FromPlugin<Role, Seen>::FromPlugin;
+  using FromPlugin<Role, PluginOp>::FromPlugin;
 
   void forward(const Activation& x, TensorView y, Pass& pass) override {
-    typename FromPlugin<Role, Seen>::Call call(*this, pass);
+    typename FromPlugin<Role, PluginOp>::Call call(*this, pass);
     this->op_.forward(rows_of(x.f32), rows_of(y), call.pass);
   }
 };
@@ -160,12 +162,14 @@ class PluginBuildContext final : public plugin::BuildContext {
       return info->name == name && info->device == DeviceType::Cpu &&
              (!info->fits || info->fits(params()));
     });
-    if (found == others_.end()) fail(context_.module, ": no operator '", name, "' to wrap");
+    if (found == others_.end())
+      fail(context_.module, ": operator '", name,
+           "' to wrap: not found on the CPU for this role and module");
     return for_plugin((*found)->make(context_));
   }
 
   const ops::BuildContext& context_;
-  const Infos& others_;  // of the same role
+  const Infos& others_;  // operators of the same role, which the plugin may wrap
   mutable std::vector<std::unique_ptr<plugin::Operator>> children_;
 };
 
@@ -190,36 +194,36 @@ Role role_of(plugin::Role role) {
     case plugin::Role::Experts:
       return Role::Experts;
   }
-  fail("unknown role ", static_cast<int>(role), " of a plugin's operator");
+  fail("plugin operator has unknown role ", static_cast<int>(role));
 }
 
 // Null when the plugin made an operator of another role.
 template <class Adapter>
-std::unique_ptr<Operator> adapt(Made made) {
-  auto* op = dynamic_cast<typename Adapter::Seen*>(made.op.get());
+std::unique_ptr<Operator> adapt(PluginInstance instance) {
+  auto* op = dynamic_cast<typename Adapter::PluginOp*>(instance.op.get());
   if (op == nullptr) return nullptr;
-  return std::make_unique<Adapter>(std::move(made), *op);
+  return std::make_unique<Adapter>(std::move(instance), *op);
 }
 
-std::unique_ptr<Operator> from_plugin(Role role, Made made) {
+std::unique_ptr<Operator> from_plugin(Role role, PluginInstance instance) {
   switch (role) {
     case Role::Embedding:
-      return adapt<EmbeddingFromPlugin>(std::move(made));
+      return adapt<EmbeddingFromPlugin>(std::move(instance));
     case Role::Norm:
-      return adapt<NormFromPlugin>(std::move(made));
+      return adapt<NormFromPlugin>(std::move(instance));
     case Role::Linear:
-      return adapt<RowsFromPlugin<Linear, plugin::Linear>>(std::move(made));
+      return adapt<RowsFromPlugin<Linear, plugin::Linear>>(std::move(instance));
     case Role::Rope:
-      return adapt<RopeFromPlugin>(std::move(made));
+      return adapt<RopeFromPlugin>(std::move(instance));
     case Role::Attention:
-      return adapt<RowsFromPlugin<Attention, plugin::Attention>>(std::move(made));
+      return adapt<RowsFromPlugin<Attention, plugin::Attention>>(std::move(instance));
     case Role::Mlp:
     case Role::Moe:
-      return adapt<RowsFromPlugin<Mlp, plugin::Mlp>>(std::move(made));
+      return adapt<RowsFromPlugin<Mlp, plugin::Mlp>>(std::move(instance));
     case Role::Router:
-      return adapt<RouterFromPlugin>(std::move(made));
+      return adapt<RouterFromPlugin>(std::move(instance));
     case Role::Experts:
-      return adapt<ExpertsFromPlugin>(std::move(made));
+      return adapt<ExpertsFromPlugin>(std::move(instance));
     case Role::Model:
     case Role::Layer:
     case Role::KvCache:
@@ -240,12 +244,12 @@ OperatorInfo plugin_operator(plugin::Registration registration, const Registry& 
                     .fits = std::move(registration.fits)};
   info.make = [name = info.name, role, make = std::move(registration.make),
                others = registry.of_role(role)](const BuildContext& context) {
-    PluginBuildContext seen(context, others);
-    Made made{.module = context.module, .children = {}, .op = make(seen)};
-    made.children = seen.take_children();
-    auto op = from_plugin(role, std::move(made));
+    PluginBuildContext plugin_context(context, others);
+    PluginInstance instance{.module = context.module, .children = {}, .op = make(plugin_context)};
+    instance.children = plugin_context.take_children();
+    auto op = from_plugin(role, std::move(instance));
     if (op == nullptr)
-      fail(context.module, ": ", name, " made no operator of role ", ops::name(role));
+      fail(context.module, ": ", name, " did not return an operator of role ", ops::name(role));
     return op;
   };
   return info;

@@ -1,4 +1,4 @@
-// Operators of plugins (graft/plugin.h) as operators of this folder.
+// Wraps operators of plugins (graft/plugin.h) as ops::Operator.
 
 #pragma once
 
@@ -7,9 +7,9 @@
 
 namespace graft::ops {
 
-// The registration of a plugin as an operator of the CPU. It is not native: fused primitives do not
-// see its weights. What `registry` holds now can be wrapped by the plugin (BuildContext::make);
-// those operators must outlive what is made.
+// The registration of a plugin as a CPU operator. It is not native: fused primitives do not read
+// its weights. The plugin can wrap the operators that `registry` holds now
+// (plugin::BuildContext::make); the registry must outlive the operators that the result makes.
 OperatorInfo plugin_operator(plugin::Registration registration, const Registry& registry);
 
 }  // namespace graft::ops

@@ -9,7 +9,7 @@
 namespace graft::ops {
 namespace {
 
-// Views have no const: operators do not write to their inputs.
+// The const_cast is safe: TensorView has no const variant, and operators do not write to inputs.
 TensorView view_of(const plugin::ConstRows& x) {
   return {const_cast<float*>(x.data), DType::F32, {x.rows, x.cols}};
 }
@@ -19,8 +19,8 @@ Routing view_of(const plugin::Routing& routing, std::int64_t rows) {
           .weights = {routing.weights, DType::F32, {rows, routing.top_k}}};
 }
 
-// An operator of this folder (Op) as plugins see it (Role): a child, which graft loads, or one that
-// the plugin owns.
+// Wraps an ops::Operator (Op) in the plugin interface of its role (Role). The operator is a child,
+// which graft loads, or owned by the plugin.
 template <class Role, class Wrapped>
 class ForPlugin : public Role {
  public:
@@ -37,7 +37,7 @@ class ForPlugin : public Role {
 
  protected:
   Op& op_;
-  std::unique_ptr<Operator> owned_;  // null: a child
+  std::unique_ptr<Operator> owned_;  // null: a child, owned by graft
 };
 
 // Norm, Linear, Attention, Mlp.
@@ -129,27 +129,27 @@ using NormForPlugin = RowsForPlugin<plugin::Norm, Norm>;
 using AttentionForPlugin = RowsForPlugin<plugin::Attention, Attention>;
 using MlpForPlugin = RowsForPlugin<plugin::Mlp, Mlp>;
 
-// Sets `seen` and returns true when `op` has the role of the adapter.
+// Wraps `op` in `adapter` and returns true when `op` has the role of Adapter.
 template <class Adapter>
 bool adapt(Operator& op,
            std::unique_ptr<Operator>& owned,
-           std::unique_ptr<plugin::Operator>& seen) {
+           std::unique_ptr<plugin::Operator>& adapter) {
   auto* typed = dynamic_cast<typename Adapter::Op*>(&op);
   if (typed == nullptr) return false;
-  seen = std::make_unique<Adapter>(*typed, std::move(owned));
+  adapter = std::make_unique<Adapter>(*typed, std::move(owned));
   return true;
 }
 
 std::unique_ptr<plugin::Operator> adapt_any(Operator& op, std::unique_ptr<Operator> owned) {
-  std::unique_ptr<plugin::Operator> seen;
+  std::unique_ptr<plugin::Operator> adapter;
   for (const auto adapt_one :
        {adapt<LinearForPlugin>, adapt<NormForPlugin>, adapt<AttentionForPlugin>,
         adapt<MlpForPlugin>, adapt<EmbeddingForPlugin>, adapt<RopeForPlugin>,
         adapt<RouterForPlugin>, adapt<ExpertsForPlugin>, adapt<KvCacheForPlugin>}) {
-    if (adapt_one(op, owned, seen)) break;
+    if (adapt_one(op, owned, adapter)) break;
   }
-  GRAFT_CHECK(seen != nullptr, "an operator without a role");
-  return seen;
+  GRAFT_CHECK(adapter != nullptr, "operator has no plugin role");
+  return adapter;
 }
 
 }  // namespace

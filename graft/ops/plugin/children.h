@@ -1,4 +1,4 @@
-// Operators of graft as plugins call them: the children of a module, and operators they wrap.
+// Wraps ops::Operator for plugins: the children of a module, and the operators a plugin wraps.
 
 #pragma once
 
@@ -9,10 +9,10 @@
 
 namespace graft::ops {
 
-// The interface of `op`'s role that plugins see. load() and unload() do nothing: graft calls those
-// of `op`, which must outlive the result.
+// The plugin interface of `op`'s role. load() and unload() do nothing, because graft loads `op`
+// itself; `op` must outlive the result.
 std::unique_ptr<plugin::Operator> for_plugin(Operator& op);
-// The same, owning `op`; load() and unload() reach it.
+// Owns `op`: load() and unload() are forwarded to it.
 std::unique_ptr<plugin::Operator> for_plugin(std::unique_ptr<Operator> op);
 
 }  // namespace graft::ops

@@ -28,7 +28,7 @@ plugin::Rows PluginPass::scratch(std::int64_t rows, std::int64_t cols) {
 
 ops::Pass& PluginPass::of(const plugin::Pass& pass) {
   const auto* ours = dynamic_cast<const PluginPass*>(&pass);
-  GRAFT_CHECK(ours != nullptr, "a plugin implements plugin::Pass");
+  GRAFT_CHECK(ours != nullptr, "plugins must not implement plugin::Pass");
   return ours->pass_;
 }
 
@@ -54,7 +54,7 @@ std::vector<std::vector<float>> PluginWeights::read_experts(std::string_view mod
 
 WeightProvider& PluginWeights::of(plugin::Weights& weights) {
   auto* ours = dynamic_cast<PluginWeights*>(&weights);
-  GRAFT_CHECK(ours != nullptr, "a plugin implements plugin::Weights");
+  GRAFT_CHECK(ours != nullptr, "plugins must not implement plugin::Weights");
   return ours->weights_;
 }
 

@@ -1,4 +1,4 @@
-// A pass, its threads and the weights as plugins see them (graft/plugin.h).
+// Implements the pass, threads and weights of the plugin interface (graft/plugin.h).
 
 #pragma once
 
@@ -25,7 +25,7 @@ class PluginThreads final : public plugin::Threads {
   ThreadPool& pool_;
 };
 
-// Lives during one forward() of a plugin's operator, and frees the scratch memory it took.
+// Lives for one forward() of a plugin's operator; the destructor frees its scratch memory.
 class PluginPass final : public plugin::Pass {
  public:
   explicit PluginPass(ops::Pass& pass);
@@ -37,7 +37,7 @@ class PluginPass final : public plugin::Pass {
   plugin::Threads& threads() override { return threads_; }
   plugin::Rows scratch(std::int64_t rows, std::int64_t cols) override;
 
-  // The pass behind the one that a plugin hands to a child.
+  // The ops::Pass behind a plugin::Pass that a plugin passes to a child.
   static ops::Pass& of(const plugin::Pass& pass);
 
  private:
@@ -58,7 +58,7 @@ class PluginWeights final : public plugin::Weights {
                                                std::int64_t rows,
                                                std::int64_t cols) override;
 
-  // The weights behind those that a plugin hands to an operator it wraps.
+  // The WeightProvider behind a plugin::Weights that a plugin passes to an operator it wraps.
   static WeightProvider& of(plugin::Weights& weights);
 
  private:

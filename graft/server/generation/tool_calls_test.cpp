@@ -61,7 +61,7 @@ std::string described(const ToolCall& call) {
   return call.name + " " + call.arguments;
 }
 
-TEST(ToolCallParser, GivesTheSameInAnyPieces) {
+TEST(ToolCallParser, IsIndependentOfChunking) {
   std::mt19937 random(1);
   for (const Case& c : kCases) {
     for (int round = 0; round < 50; ++round) {
@@ -103,7 +103,7 @@ TEST(ToolCallParser, RecognizesOneFormatOnly) {
   EXPECT_EQ(tool_marks(ToolCallFormat::Hermes).front(), "<tool_call>");
 }
 
-TEST(ToolCallParser, ShowsTextAsItComesAndNamesEveryCall) {
+TEST(ToolCallParser, StreamsTextAndAssignsUniqueCallIds) {
   ToolCallParser parser;
   EXPECT_EQ(parser.feed("Hello wor").text, "Hello wor");
   EXPECT_EQ(parser.feed("ld <too").text, "ld");
@@ -138,7 +138,7 @@ OutputDelta parse(const OutputFormat& format, std::string_view text, std::size_t
   return all;
 }
 
-TEST(OutputParser, SplitsThinkingWordsAndCalls) {
+TEST(OutputParser, SplitsReasoningContentAndCalls) {
   for (std::size_t size = 1; size < 40; ++size) {
     const OutputDelta all = parse({.parse_tool_calls = true}, kAnswer, size);
     EXPECT_EQ(all.reasoning, "I need f.");
@@ -150,7 +150,7 @@ TEST(OutputParser, SplitsThinkingWordsAndCalls) {
   }
 }
 
-TEST(OutputParser, WithoutToolsMarksAreText) {
+TEST(OutputParser, MarksAreTextWithoutTools) {
   const OutputDelta all = parse({}, "<tool_call>{\"name\":\"f\"}</tool_call>", 5);
   EXPECT_EQ(all.content, "<tool_call>{\"name\":\"f\"}</tool_call>");
   EXPECT_TRUE(all.calls.empty());

@@ -62,7 +62,7 @@ class OperatorBench {
   template <class Op>
   static Op& as(Operator& op) {
     auto* typed = dynamic_cast<Op*>(&op);
-    if (typed == nullptr) fail("is an operator of another role");
+    if (typed == nullptr) fail("the operator has another role");
     return *typed;
   }
   const OperatorInfo& default_operator(Role role, const Params& params) const;
