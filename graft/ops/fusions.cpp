@@ -18,7 +18,7 @@ Fusion grouped_linear(Role parent, std::vector<std::string_view> children) {
   return {.parent = parent,
           .name = "% in one launch",
           .children = std::move(children),
-          .takes = is_multiplied_in_int8,
+          .supports = is_multiplied_in_int8,
           .needs_equal_types = true,
           .is_decode_only = true};
 }
@@ -37,14 +37,14 @@ std::vector<Fusion> quantizing_norms() {
   return {{.parent = Role::Layer,
            .name = "input_layernorm+int8 quantization for self_attn",
            .children = {"self_attn", "self_attn.q_proj", "self_attn.q_a_proj"},
-           .takes = is_multiplied_in_int8,
+           .supports = is_multiplied_in_int8,
            .consumer = "self_attn",
            .is_decode_only = true,
            .needs_pending_add = true},
           {.parent = Role::Layer,
            .name = "post_attention_layernorm+int8 quantization for mlp",
            .children = {"mlp", "mlp.gate_proj"},
-           .takes = is_multiplied_in_int8,
+           .supports = is_multiplied_in_int8,
            .consumer = "mlp",
            .is_decode_only = true}};
 }
@@ -58,7 +58,7 @@ std::vector<Fusion> make_cuda_fusions() {
       {.parent = Role::Mlp,
        .name = "activation+int8 quantization for %",
        .children = {"down_proj"},
-       .takes = is_multiplied_in_int8,
+       .supports = is_multiplied_in_int8,
        .min_children = 1,
        .consumer = "down_proj",
        .is_decode_only = true},

@@ -22,14 +22,14 @@ namespace graft::ops {
 // fuses the remaining ones where its kernel supports that.
 struct Fusion {
   // Whether the kernel supports a linear child, by its weight type and the kwargs of its rule.
-  using Takes = bool (*)(const LinearParams& params, DType dtype, const Kwargs& kwargs);
+  using Supports = bool (*)(const LinearParams& params, DType dtype, const Kwargs& kwargs);
 
   Role parent = Role::Attention;  // role of the module whose children are fused
   std::string_view name;          // for reports; % is replaced by the children: "% in one launch"
   // Relative to the parent: "q_proj", "self_attn.q_proj". Children that a model does not have are
   // skipped.
   std::vector<std::string_view> children;
-  Takes takes = nullptr;         // null: supports every child
+  Supports supports = nullptr;   // null: supports every child
   std::size_t min_children = 2;  // fewer are not fused
   // The child that consumes the fused result; the fusion requires it on the same device. Empty:
   // none.

@@ -8,7 +8,7 @@ namespace graft::ops {
 namespace {
 
 bool fills_rows(const HeadSpan& span) {
-  return span.offset == 0 && span.distance == span.size &&
+  return span.offset == 0 && span.head_stride == span.size &&
          span.num_heads * span.size == span.x.cols();
 }
 
@@ -53,8 +53,8 @@ void Primitives::norm_rope_store(const HeadStore& heads, Pass& pass) {
     if (span.norm) norm_heads(*this, span, pass);
     if (span.rotates && heads.rope) {
       heads.rope->forward(
-          span.x, {.num_heads = span.num_heads, .head_dim = span.distance, .offset = span.offset},
-          pass);
+          span.x,
+          {.num_heads = span.num_heads, .head_dim = span.head_stride, .offset = span.offset}, pass);
     }
   }
   heads.cache->write(heads.key, heads.value, pass);

@@ -25,13 +25,13 @@ struct LinearCall {
   TensorView y;  // [rows, out]
 };
 
-// Heads inside the rows of x: head h has the `size` columns from offset + h * distance on.
+// Heads inside the rows of x: head h has the `size` columns from offset + h * head_stride on.
 struct HeadSpan {
   TensorView x;  // [rows, cols]
   std::int64_t offset = 0;
   std::int64_t num_heads = 1;
   std::int64_t size = 0;
-  std::int64_t distance = 0;
+  std::int64_t head_stride = 0;
   Child<Norm> norm = {};        // applied to each head; empty: none
   bool rotates = false;         // HeadStore::rope is applied, after the norm
   std::int64_t cache_col = -1;  // first column in the row of the KV cache; -1: not stored

@@ -14,23 +14,23 @@
 
 namespace graft::ops {
 
-std::string BuildContext::text_kwarg(std::string_view key, std::string_view otherwise) const {
-  if (kwargs == nullptr) return std::string(otherwise);
+std::string BuildContext::text_kwarg(std::string_view key, std::string_view fallback) const {
+  if (kwargs == nullptr) return std::string(fallback);
   const auto found = kwargs->find(key);
-  return found == kwargs->end() ? std::string(otherwise) : found->second;
+  return found == kwargs->end() ? std::string(fallback) : found->second;
 }
 
-bool BuildContext::bool_kwarg(std::string_view key, bool otherwise) const {
+bool BuildContext::bool_kwarg(std::string_view key, bool fallback) const {
   constexpr std::array<std::string_view, 3> kTrue = {"true", "True", "TRUE"};
   constexpr std::array<std::string_view, 3> kFalse = {"false", "False", "FALSE"};
-  const std::string text = text_kwarg(key, otherwise ? "true" : "false");
+  const std::string text = text_kwarg(key, fallback ? "true" : "false");
   if (std::ranges::find(kTrue, text) != kTrue.end()) return true;
   if (std::ranges::find(kFalse, text) != kFalse.end()) return false;
   fail(module, ": ", key, " is '", text, "', expected true or false");
 }
 
-std::int64_t BuildContext::int_kwarg(std::string_view key, std::int64_t otherwise) const {
-  const std::string text = text_kwarg(key, std::to_string(otherwise));
+std::int64_t BuildContext::int_kwarg(std::string_view key, std::int64_t fallback) const {
+  const std::string text = text_kwarg(key, std::to_string(fallback));
   std::int64_t value = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
@@ -40,8 +40,8 @@ std::int64_t BuildContext::int_kwarg(std::string_view key, std::int64_t otherwis
   return value;
 }
 
-double BuildContext::double_kwarg(std::string_view key, double otherwise) const {
-  if (kwargs == nullptr || !kwargs->contains(key)) return otherwise;
+double BuildContext::double_kwarg(std::string_view key, double fallback) const {
+  if (kwargs == nullptr || !kwargs->contains(key)) return fallback;
   const std::string text = text_kwarg(key, "");
   double value = 0;
   const char* end = text.data() + text.size();

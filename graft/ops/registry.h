@@ -56,12 +56,12 @@ struct BuildContext {
   // Empty when the child is missing or has another role.
   template <class Op>
   Child<Op> optional_child(std::string_view name) const;
-  // The value of a kwarg; `otherwise` when the rule does not set it. Throws Error when the text
+  // The value of a kwarg; `fallback` when the rule does not set it. Throws Error when the text
   // does not parse as the type; booleans are written as in YAML or Python.
-  std::string text_kwarg(std::string_view key, std::string_view otherwise) const;
-  bool bool_kwarg(std::string_view key, bool otherwise) const;
-  std::int64_t int_kwarg(std::string_view key, std::int64_t otherwise) const;
-  double double_kwarg(std::string_view key, double otherwise) const;
+  std::string text_kwarg(std::string_view key, std::string_view fallback) const;
+  bool bool_kwarg(std::string_view key, bool fallback) const;
+  std::int64_t int_kwarg(std::string_view key, std::int64_t fallback) const;
+  double double_kwarg(std::string_view key, double fallback) const;
 };
 
 struct OperatorInfo {

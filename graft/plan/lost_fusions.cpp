@@ -65,13 +65,13 @@ class Finder {
   }
 
   // Replaced children are judged as the default operator in their place would be.
-  static bool takes(const Fusion& fusion, const Placement& child, bool is_native) {
+  static bool supports(const Fusion& fusion, const Placement& child, bool is_native) {
     const auto* linear = std::get_if<ops::LinearParams>(&child.module->params);
-    if (fusion.takes == nullptr || linear == nullptr) return true;
+    if (fusion.supports == nullptr || linear == nullptr) return true;
     if (child.module->weights.empty()) return false;
     static const ops::Kwargs kNone;
-    return fusion.takes(*linear, child.module->weights.front().dtype,
-                        is_native ? child.kwargs : kNone);
+    return fusion.supports(*linear, child.module->weights.front().dtype,
+                           is_native ? child.kwargs : kNone);
   }
 
   // What the fusion joins in this module: all its children there, or those of each weight type.
@@ -84,7 +84,7 @@ class Finder {
       const Placement* child = child_of(parent, name);
       if (child == nullptr) continue;
       const bool is_native = child->is_native_on(device, phase);
-      if (!takes(fusion, *child, is_native)) continue;
+      if (!supports(fusion, *child, is_native)) continue;
       const std::vector<WeightSpec>& weights = child->module->weights;
       const bool is_typed = fusion.needs_equal_types && !weights.empty();
       LostFusion& join = joins[is_typed ? weights.front().dtype : DType::F32];

@@ -244,12 +244,12 @@ class BuildContext {
     return std::get<P>(params());
   }
 
-  // A kwarg of the rule, `otherwise` when the rule does not give it. Throw Error when its text is
+  // A kwarg of the rule, `fallback` when the rule does not give it. Throw Error when its text is
   // not of that kind.
-  virtual std::string text_kwarg(std::string_view key, std::string_view otherwise) const = 0;
-  virtual bool bool_kwarg(std::string_view key, bool otherwise) const = 0;
-  virtual std::int64_t int_kwarg(std::string_view key, std::int64_t otherwise) const = 0;
-  virtual double double_kwarg(std::string_view key, double otherwise) const = 0;
+  virtual std::string text_kwarg(std::string_view key, std::string_view fallback) const = 0;
+  virtual bool bool_kwarg(std::string_view key, bool fallback) const = 0;
+  virtual std::int64_t int_kwarg(std::string_view key, std::int64_t fallback) const = 0;
+  virtual double double_kwarg(std::string_view key, double fallback) const = 0;
 
   // The operator of a child module by its last name: child<Linear>("q_proj"). graft owns and loads
   // it; it lives as long as the operator that is built. It may run on another device. Null when

@@ -41,9 +41,11 @@ bool is_packed_with_bias(const LinearParams& params, DType dtype, const Kwargs& 
   return params.bias && is_packed(params, dtype, kwargs);
 }
 
-Fusion one_loop(Role parent, std::vector<std::string_view> children, Fusion::Takes takes) {
-  return {
-      .parent = parent, .name = "% in one loop", .children = std::move(children), .takes = takes};
+Fusion one_loop(Role parent, std::vector<std::string_view> children, Fusion::Supports supports) {
+  return {.parent = parent,
+          .name = "% in one loop",
+          .children = std::move(children),
+          .supports = supports};
 }
 
 // Weights that are not packed are multiplied one by one.
@@ -54,7 +56,7 @@ std::vector<Fusion> make_fusions() {
           {.parent = Role::Mlp,
            .name = "%+activation in one loop",
            .children = {"gate_proj", "up_proj"},
-           .takes = is_packed_without_bias},
+           .supports = is_packed_without_bias},
           one_loop(Role::Mlp, {"gate_proj", "up_proj"}, is_packed_with_bias)};
 }
 

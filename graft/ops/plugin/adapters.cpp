@@ -134,17 +134,17 @@ class PluginBuildContext final : public plugin::BuildContext {
 
   const std::string& module() const override { return context_.module; }
   const Params& params() const override { return *context_.params; }
-  std::string text_kwarg(std::string_view key, std::string_view otherwise) const override {
-    return context_.text_kwarg(key, otherwise);
+  std::string text_kwarg(std::string_view key, std::string_view fallback) const override {
+    return context_.text_kwarg(key, fallback);
   }
-  bool bool_kwarg(std::string_view key, bool otherwise) const override {
-    return context_.bool_kwarg(key, otherwise);
+  bool bool_kwarg(std::string_view key, bool fallback) const override {
+    return context_.bool_kwarg(key, fallback);
   }
-  std::int64_t int_kwarg(std::string_view key, std::int64_t otherwise) const override {
-    return context_.int_kwarg(key, otherwise);
+  std::int64_t int_kwarg(std::string_view key, std::int64_t fallback) const override {
+    return context_.int_kwarg(key, fallback);
   }
-  double double_kwarg(std::string_view key, double otherwise) const override {
-    return context_.double_kwarg(key, otherwise);
+  double double_kwarg(std::string_view key, double fallback) const override {
+    return context_.double_kwarg(key, fallback);
   }
 
   std::vector<std::unique_ptr<plugin::Operator>> take_children() { return std::move(children_); }

@@ -35,7 +35,7 @@ struct LaneHead {
 };
 
 __device__ float* head_data(const HeadSpan& span, int head) {
-  return span.x.data + blockIdx.x * span.x.stride + head * span.distance;
+  return span.x.data + blockIdx.x * span.x.stride + head * span.head_stride;
 }
 
 __device__ void load_head(const HeadJob& job, int head, LaneHead& to) {
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kThreads) qk_norm_rope_store_kernel(HeadJob jo
 bool is_vectorized(const HeadSpan& span, const CacheRows& cache) {
   const bool fits_cache =
       span.cache_col < 0 || (span.cache_col % 4 == 0 && cache.row_elems() % 4 == 0);
-  return span.size % 4 == 0 && span.distance % 4 == 0 && is_float4_aligned(span.x) &&
+  return span.size % 4 == 0 && span.head_stride % 4 == 0 && is_float4_aligned(span.x) &&
          is_float4_aligned({span.norm, 0}) && fits_cache;
 }
 

@@ -16,9 +16,9 @@ namespace graft::kernels::cuda {
 struct HeadSpan {
   Rows x;  // data points to the first head of row 0
   std::int64_t num_heads = 1;
-  std::int64_t size = 0;        // values per head
-  std::int64_t distance = 0;    // floats from head to head
-  const float* norm = nullptr;  // [size], RMS norm weight of each head; null: no norm
+  std::int64_t size = 0;         // values per head
+  std::int64_t head_stride = 0;  // floats from head to head
+  const float* norm = nullptr;   // [size], RMS norm weight of each head; null: no norm
   float eps = 0.0F;
   bool rotates = false;  // RoPE on the first rotary_dim values
   // First column of the cache row that the heads are stored to, contiguously; x is then not

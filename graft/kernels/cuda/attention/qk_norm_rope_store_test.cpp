@@ -54,8 +54,8 @@ DeviceArray<std::byte> storage_for(const CacheRows& cache) {
 void norm_heads(const HeadSpan& span, std::int64_t rows) {
   for (std::int64_t row = 0; row < rows; ++row) {
     float* first = span.x.data + row * span.x.stride;
-    rms_norm({first, span.distance}, span.norm, {first, span.distance}, span.num_heads, span.size,
-             span.eps, nullptr);
+    rms_norm({first, span.head_stride}, span.norm, {first, span.head_stride}, span.num_heads,
+             span.size, span.eps, nullptr);
   }
 }
 
@@ -64,7 +64,7 @@ void run_separate_kernels(const HeadSpan& span, const HeadBatch& batch) {
   if (span.norm != nullptr) norm_heads(span, batch.rows);
   if (span.rotates)
     rotate(span.x, batch.rotation, batch.positions, batch.rows,
-           {.num_heads = span.num_heads, .head_dim = span.distance}, nullptr);
+           {.num_heads = span.num_heads, .head_dim = span.head_stride}, nullptr);
 }
 
 void expect_same_bits(DType type, const Sizes& sizes) {
