@@ -41,7 +41,7 @@ kernels::cuda::HeadSpan to_kernel(const HeadSpan& span, bool has_rope) {
   return {.x = rows_of(span.x, span.offset),
           .num_heads = span.num_heads,
           .size = span.size,
-          .distance = span.head_stride,
+          .head_stride = span.head_stride,
           .norm = norm == nullptr ? nullptr : norm->weight(),
           .eps = norm == nullptr ? 0.0F : norm->eps(),
           .rotates = span.rotates && has_rope,

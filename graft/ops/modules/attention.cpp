@@ -65,7 +65,7 @@ class AttentionModule final : public Attention {
     return {.x = x,
             .num_heads = x.cols() / params_.head_dim,
             .size = params_.head_dim,
-            .distance = params_.head_dim,
+            .head_stride = params_.head_dim,
             .norm = norm,
             .rotates = rotates,
             .cache_col = cache_col};

@@ -73,21 +73,23 @@ class MlaModule final : public Attention {
   void store(TensorView q, TensorView latents, Pass& pass) {
     const std::int64_t rank = params_.kv_lora_rank;
     const std::int64_t rope = params_.qk_rope_head_dim;
-    const std::array spans = {
-        HeadSpan{.x = q,
-                 .offset = params_.qk_nope_head_dim,
-                 .num_heads = params_.num_heads,
-                 .size = rope,
-                 .distance = query_dim(),
-                 .rotates = true},
-        HeadSpan{
-            .x = latents, .size = rank, .distance = rank, .norm = kv_a_layernorm_, .cache_col = 0},
-        HeadSpan{.x = latents,
-                 .offset = rank,
-                 .size = rope,
-                 .distance = rope,
-                 .rotates = true,
-                 .cache_col = rank}};
+    const std::array spans = {HeadSpan{.x = q,
+                                       .offset = params_.qk_nope_head_dim,
+                                       .num_heads = params_.num_heads,
+                                       .size = rope,
+                                       .head_stride = query_dim(),
+                                       .rotates = true},
+                              HeadSpan{.x = latents,
+                                       .size = rank,
+                                       .head_stride = rank,
+                                       .norm = kv_a_layernorm_,
+                                       .cache_col = 0},
+                              HeadSpan{.x = latents,
+                                       .offset = rank,
+                                       .size = rope,
+                                       .head_stride = rope,
+                                       .rotates = true,
+                                       .cache_col = rank}};
     primitives_.norm_rope_store(
         {.spans = spans, .rope = rotary_emb_, .cache = kv_cache_, .key = latents, .value = {}},
         pass);

@@ -90,7 +90,7 @@ void expect_same_bits(DType type, const Sizes& sizes) {
     const HeadSpan v = {.x = {values.get(), key_size},
                         .num_heads = sizes.kv_heads,
                         .size = sizes.size,
-                        .distance = sizes.size,
+                        .head_stride = sizes.size,
                         .cache_col = key_size};
     HeadSpan of_q = v;
     of_q.x = {q.get(), stride};
@@ -173,7 +173,7 @@ TEST_P(QkNormRopeStore, Latents) {
         {.x = {q.get() + query_dim - rope, stride},
          .num_heads = 3,
          .size = rope,
-         .distance = query_dim,
+         .head_stride = query_dim,
          .rotates = true},
         {.x = {x.get(), rank + rope},
          .size = rank,
