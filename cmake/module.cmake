@@ -1,9 +1,10 @@
-# graft_module(<folder> [DEPS <folder>...] [LIBS <target>...]) builds the library graft::<folder>
+# graft_module(<folder> [DEPS <folder>...] [LIBS <target>...] [NOT_HOT]) builds the library graft::<folder>
 # from the sources under graft/<folder>, and the program graft_<folder>_test from its *_test.cpp.
 # LIBS are external libraries. DEPS are the only graft folders it may include (checked by tests/repository_test.cpp).
+# NOT_HOT: compile time matters more than speed.
 
 function(graft_module name)
-  cmake_parse_arguments(arg "" "" "DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "NOT_HOT" "" "DEPS;LIBS" ${ARGN})
   set(dir ${CMAKE_SOURCE_DIR}/graft/${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${dir}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/(kernels|ops)/cuda/")  # part of libgraft_cuda.so: see cuda.cmake
@@ -24,7 +25,10 @@ function(graft_module name)
   endif()
   add_library(graft::${name} ALIAS graft_${name})
   target_link_libraries(graft_${name} ${scope} graft_flags ${arg_DEPS} ${arg_LIBS})
-  if(sources)
+  if(arg_NOT_HOT)
+    target_compile_options(graft_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    graft_precompile(graft_${name} graft_${name})  # g++ applies the options of a precompiled header
+  elseif(sources)
     graft_precompile(graft_${name} graft_base)
   endif()
   set_property(GLOBAL APPEND PROPERTY graft_libs ${arg_LIBS})
