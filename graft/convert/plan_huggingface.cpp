@@ -90,9 +90,10 @@ void add_source(RecipeMap& recipes,
     recipe.kv_b = models::kv_b_shape(config);
     recipe.sources.resize(is_expert ? static_cast<std::size_t>(shape[0]) : 1);
   }
-  if (shape != recipe.shape)
+  if (shape != recipe.shape) {
     fail(tensor.name, ": shape ", formats::shape_text(shape), ", expected ",
          formats::shape_text(recipe.shape), " as the other sources of ", recipe.name);
+  }
   const auto idx = static_cast<std::size_t>(is_expert ? mapped.expert : 0);
   if (idx >= recipe.sources.size()) {
     fail(tensor.name, ": expert ", mapped.expert, " is out of range: the model has ",

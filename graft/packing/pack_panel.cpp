@@ -9,6 +9,8 @@
 #include "graft/packing/panel_layout.h"
 #include "graft/quant/blocks.h"
 
+// Offsets inside a chunk fit an int.
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result)
 namespace graft::packing {
 namespace {
 
@@ -363,3 +365,4 @@ void pack_panel(DType type,
 }
 
 }  // namespace graft::packing
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

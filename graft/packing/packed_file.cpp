@@ -110,15 +110,18 @@ PackedTensor read_tensor(formats::ByteReader& in,
     in.fail_here(str("[", tensor.rows, ", ", tensor.cols, "] is not a valid shape for ", type));
   const auto needed =
       static_cast<std::uint64_t>(packed_bytes(tensor.dtype, tensor.rows, tensor.cols));
-  if (num_bytes != needed)
+  if (num_bytes != needed) {
     in.fail_here(str(num_bytes, " bytes, but [", tensor.rows, ", ", tensor.cols, "] of ", type,
                      " needs ", needed));
-  if (offset % kAlignment != 0 || offset < end)
+  }
+  if (offset % kAlignment != 0 || offset < end) {
     in.fail_here(str("offset ", offset, " is unaligned or before ", end,
                      ", the end of the previous tensor"));
-  if (offset > data.size() || num_bytes > data.size() - offset)
+  }
+  if (offset > data.size() || num_bytes > data.size() - offset) {
     in.fail_here(
         str("truncated: ", num_bytes, " bytes at offset ", offset, ", the file has ", data.size()));
+  }
   tensor.bytes = data.subspan(offset, num_bytes);
   end = offset + num_bytes;
   return tensor;

@@ -69,9 +69,9 @@ class Finder {
     const auto* linear = std::get_if<ops::LinearParams>(&child.module->params);
     if (fusion.supports == nullptr || linear == nullptr) return true;
     if (child.module->weights.empty()) return false;
-    static const ops::Kwargs kNone;
+    static const ops::Kwargs none;
     return fusion.supports(*linear, child.module->weights.front().dtype,
-                           is_native ? child.kwargs : kNone);
+                           is_native ? child.kwargs : none);
   }
 
   // What the fusion joins in this module: all its children there, or those of each weight type.

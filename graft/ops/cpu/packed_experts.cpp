@@ -52,9 +52,10 @@ void PackedExperts::list_items(const ExpertGroups& sorted,
                                std::int64_t num_outputs,
                                const ThreadPool& pool) {
   std::int64_t num_row_tiles = 0;
-  for (const ExpertGroups::Group& group : sorted.groups)
+  for (const ExpertGroups::Group& group : sorted.groups) {
     num_row_tiles +=
         (group.num_rows() + kernels::cpu::kMaxGemmRows - 1) / kernels::cpu::kMaxGemmRows;
+  }
   const std::int64_t wanted = kItemsPerThread * static_cast<std::int64_t>(pool.num_threads());
   const std::int64_t even = num_outputs * num_row_tiles / wanted / kOutputStep * kOutputStep;
   const std::int64_t step = std::clamp(even, kOutputStep, kMaxOutputs);

@@ -29,9 +29,10 @@ class EmbeddingCuda final : public Embedding {
     CudaContext& gpu = cuda_context(device_, pass);
     const ProfileScope profile(pass, device_, module_);
     GRAFT_CHECK(token_ids.data() == pass.batch.token_ids.data(), module_, ": ids of another batch");
-    for (const std::int32_t id : token_ids)
+    for (const std::int32_t id : token_ids) {
       GRAFT_CHECK(id >= 0 && id < params_.vocab_size, "token ", id, " of a vocabulary of ",
                   params_.vocab_size);
+    }
     kernels::cuda::look_up_rows(table_.matrix(), gpu.token_ids(),
                                 static_cast<std::int64_t>(token_ids.size()), y.f32(), gpu.stream());
   }

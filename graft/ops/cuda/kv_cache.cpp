@@ -19,9 +19,10 @@ constexpr std::int64_t kDefaultBlockTokens = 16;
 DType cache_type(const BuildContext& context) {
   const std::string text = context.text_kwarg("dtype", "f16");
   const std::optional<DType> dtype = dtype_from_name(text);
-  if (!dtype || !kernels::cuda::is_cache_type(*dtype))
+  if (!dtype || !kernels::cuda::is_cache_type(*dtype)) {
     fail(context.module, ": dtype '", text,
          "' is not supported; a KV cache on a GPU is f32, f16 or bf16");
+  }
   return *dtype;
 }
 

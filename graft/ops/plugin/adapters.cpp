@@ -162,9 +162,10 @@ class PluginBuildContext final : public plugin::BuildContext {
       return info->name == name && info->device == DeviceType::Cpu &&
              (!info->fits || info->fits(params()));
     });
-    if (found == others_.end())
+    if (found == others_.end()) {
       fail(context_.module, ": operator '", name,
            "' to wrap: not found on the CPU for this role and module");
+    }
     return for_plugin((*found)->make(context_));
   }
 
