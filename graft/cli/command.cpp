@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include <CLI/App.hpp>
+#include <CLI/CLI.hpp>  // App needs the classes of its other headers
 
 namespace graft::cli {
 
