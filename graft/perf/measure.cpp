@@ -107,6 +107,7 @@ OperatorRate measure_linear(const ops::OperatorInfo& info, DType dtype, ThreadPo
 MachineFigures measure_machine(ThreadPool& pool) {
   MachineFigures machine = assumed_machine();
   machine.name = "measured with " + std::to_string(pool.num_threads()) + " threads";
+  machine.cpu_source = "this machine's CPU, measured";
   machine.cpu.threads = static_cast<int>(pool.num_threads());
   machine.cpu.read_bytes_per_s = measure_read_bandwidth(pool);
   const ops::Registry registry = ops::builtin_operators();
