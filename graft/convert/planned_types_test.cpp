@@ -15,15 +15,6 @@
 namespace graft::convert {
 namespace {
 
-std::uint64_t weight_bytes(const plan::Blueprint& blueprint) {
-  std::uint64_t bytes = 0;
-  blueprint.visit([&](const plan::ModuleSpec& module) {
-    for (const plan::WeightSpec& weight : module.weights)
-      bytes += weight.bytes();
-  });
-  return bytes;
-}
-
 plan::Blueprint planned(const models::ModelConfig& config, const char* type) {
   plan::Blueprint blueprint = models::make_blueprint(config);
   set_types(blueprint, config, mix_or_type(type));
@@ -69,7 +60,7 @@ TEST(PlannedTypes, AreThoseOfTheConvertedFile) {
     const models::ModelConfig config = small(shape);
     const models::Checkpoint source = random_weights(config);
     for (const char* type : {"BF16", "Q8_0", "Q4_K_M", "Q3_K_M", "IQ4_XS", "MXFP4"})
-      EXPECT_EQ(weight_bytes(planned(config, type)), file_bytes(source, type)) << shape << type;
+      EXPECT_EQ(planned(config, type).weight_bytes(), file_bytes(source, type)) << shape << type;
   }
 }
 
@@ -77,7 +68,7 @@ TEST(PlannedTypes, DeepseekV3InQ4KMHasTheKnownSize) {
   const models::ModelConfig config = models::shape_config("DeepSeek-V3");
   const plan::Blueprint blueprint = planned(config, "q4_k_m");
   // The published file has 404 GB; kv_b_proj takes 4 GB in f32 after loading.
-  EXPECT_NEAR(static_cast<double>(weight_bytes(blueprint)), 408e9, 8e9);
+  EXPECT_NEAR(static_cast<double>(blueprint.weight_bytes()), 408e9, 8e9);
   const plan::ModuleSpec* kv_b = blueprint.find("model.layers.3.self_attn.kv_b_proj");
   ASSERT_NE(kv_b, nullptr);
   ASSERT_EQ(kv_b->weights.size(), 1U);  // without the FP8 scale

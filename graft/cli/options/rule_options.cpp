@@ -47,15 +47,6 @@ ops::Registry operators_of(const plan::Machine& machine) {
   return registry;
 }
 
-std::uint64_t weight_bytes_of(const plan::Blueprint& blueprint) {
-  std::uint64_t bytes = 0;
-  blueprint.visit([&](const plan::ModuleSpec& module) {
-    for (const plan::WeightSpec& weight : module.weights)
-      bytes += weight.bytes();
-  });
-  return bytes;
-}
-
 plan::RuleFile rules_of(const PlanInputs& inputs,
                         const plan::Blueprint& blueprint,
                         std::vector<plan::Finding>& findings) {
@@ -63,7 +54,7 @@ plan::RuleFile rules_of(const PlanInputs& inputs,
     return plan::parse_rules(inputs.rules_text, "generated rules", findings);
   if (!inputs.rules.empty()) return plan::read_rules(inputs.rules, findings);
   const bool fits =
-      inputs.gpu_bytes != 0 && plan::fits_gpu(weight_bytes_of(blueprint), inputs.gpu_bytes);
+      inputs.gpu_bytes != 0 && plan::fits_gpu(blueprint.weight_bytes(), inputs.gpu_bytes);
   return plan::read_rules(plan::default_rules(blueprint.family, inputs.machine.num_gpus, fits),
                           findings);
 }
