@@ -173,10 +173,10 @@ void MachineOptions::set_gpus(perf::MachineFigures& machine) const {
     gpu.vram_bytes = bytes;
 }
 
-plan::Machine MachineOptions::devices(const perf::MachineFigures& figures) const {
-  const auto num_gpus = static_cast<int>(figures.gpus.size());
+plan::Machine MachineOptions::devices(const perf::MachineFigures& machine) const {
+  const auto num_gpus = static_cast<int>(machine.gpus.size());
   const bool can_run =
-      num_gpus == 0 || (!is_hypothetical() && figures.gpus.size() <= found_gpus().gpus.size());
+      num_gpus == 0 || (!is_hypothetical() && machine.gpus.size() <= found_gpus().gpus.size());
   return {.num_gpus = num_gpus, .plan_only = !can_run};
 }
 

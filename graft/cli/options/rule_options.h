@@ -43,7 +43,7 @@ struct MachineOptions {
   // replace what they name.
   perf::MachineFigures figures() const;
   // What rules may name. Operators must be able to run only on the GPUs of this machine.
-  plan::Machine devices(const perf::MachineFigures& figures) const;
+  plan::Machine devices(const perf::MachineFigures& machine) const;
   // Another machine than this one: operators missing in this build are not an error.
   bool is_hypothetical() const {
     return gpus >= 0 || !vram.empty() || !dram.empty() || !file.empty();
