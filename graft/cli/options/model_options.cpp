@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "graft/base/error.h"
@@ -44,7 +45,8 @@ std::unique_ptr<models::Checkpoint> ModelChoice::open_or_shape() const {
     found = path();
   } catch (const Error& error) {
     // A folder that is not a model stays an error: a path wins over a shape.
-    if (std::filesystem::exists(text)) throw;
+    std::error_code ignored;
+    if (std::filesystem::exists(text, ignored)) throw;
     if (const models::Shape* shape = models::find_shape(text)) return models::open_shape(*shape);
     std::string shapes;
     for (const models::Shape& shape : models::shapes())
