@@ -38,8 +38,9 @@ class PluginTest : public testing::Test {
     std::ofstream(folder_ / "rules.yaml")
         << "plugins: [" << plugins
         << "]\nrules:\n- match: {role: norm}\n  replace: {class: " << class_and_kwargs << "}\n";
-    std::vector<std::string> words = {"rules", "check", folder_ / "rules.yaml", "--model",
-                                      folder_ / "config.json"};
+    std::vector<std::string> words = {
+        "rules",  "check", folder_ / "rules.yaml", "--model", folder_ / "config.json",
+        "--gpus", "0"};
     words.insert(words.end(), more.begin(), more.end());
     return run_program(words);
   }
@@ -210,13 +211,16 @@ TEST(Installation, BuildsAndRunsTheCustomOperatorExample) {
   expect_part(plan.out, folder / "prefix/share/graft/rules/cpu.yaml");
 
   const std::string rules = folder / "example/scaled_norm.yaml";
-  must_run({graft, "verify", golden.string(), "--rules", rules, "--tolerance", "2e-5"});
+  must_run({graft, "verify", golden.string(), "--device", "cpu", "--rules", rules, "--tolerance",
+            "2e-5"});
   const std::string doubled = rules_with_factor(folder, "2");
-  const Outcome outcome = run_command({graft, "verify", golden.string(), "--rules", doubled});
+  const Outcome outcome =
+      run_command({graft, "verify", golden.string(), "--device", "cpu", "--rules", doubled});
   EXPECT_EQ(outcome.exit_code, 1) << outcome.out << outcome.err;
   expect_part(outcome.out, "FAILED");
   const std::string wrong = rules_with_factor(folder, "two");
-  const Outcome text = run_command({graft, "verify", golden.string(), "--rules", wrong});
+  const Outcome text =
+      run_command({graft, "verify", golden.string(), "--device", "cpu", "--rules", wrong});
   EXPECT_EQ(text.exit_code, 2) << text.out << text.err;
   expect_part(text.err, "factor is 'two', expected a number");
 
@@ -225,7 +229,7 @@ TEST(Installation, BuildsAndRunsTheCustomOperatorExample) {
       << "- match: {role: norm}\n  replace: {class: example.scaled_norm}\n"
          "- match: {role: kv_cache}\n  replace: {class: default, kwargs: {dtype: f32}}\n";
   must_run({graft, "verify", "--plugin", folder / "example/build/scaled_norm.so", golden.string(),
-            "--rules", folder / "rules.yaml"});
+            "--device", "cpu", "--rules", folder / "rules.yaml"});
   // Another operator for decode: the logits of the prompts match, the generated tokens do not.
   std::ofstream(folder / "phases.yaml")
       << "- match: {role: norm}\n  replace: {class: default, kwargs: {generate_op: "
@@ -233,14 +237,14 @@ TEST(Installation, BuildsAndRunsTheCustomOperatorExample) {
          "- match: {role: kv_cache}\n  replace: {class: default, kwargs: {dtype: f32}}\n";
   const Outcome phases =
       run_command({graft, "verify", "--plugin", folder / "example/build/scaled_norm.so",
-                   golden.string(), "--rules", folder / "phases.yaml"});
+                   golden.string(), "--device", "cpu", "--rules", folder / "phases.yaml"});
   EXPECT_EQ(phases.exit_code, 1) << phases.out << phases.err;
   expect_part(phases.out, "DIFFERENT");
   EXPECT_EQ(phases.out.find("TOO LARGE"), std::string::npos) << phases.out;
   for (const RejectedPlugin& rejected : rejected_plugins(folder)) {
     std::ofstream(folder / "refused.yaml") << "plugins: [" << rejected.path << "]\nrules: []\n";
-    const Outcome verify =
-        run_command({graft, "verify", golden.string(), "--rules", folder / "refused.yaml"});
+    const Outcome verify = run_command(
+        {graft, "verify", golden.string(), "--device", "cpu", "--rules", folder / "refused.yaml"});
     EXPECT_EQ(verify.exit_code, 2) << verify.out;
     expect_part(verify.err, "refused.yaml:1: error: " + rejected.path + rejected.message);
     EXPECT_EQ(std::ranges::count(verify.err, '\n'), 1) << verify.err;

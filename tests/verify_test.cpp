@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "graft/tensor/gpus.h"
 #include "graft/testing/golden.h"
 
 #include "tests/program.h"
@@ -57,6 +58,26 @@ TEST(VerifyCommand, MissingReferenceIsAUserError) {
   const Outcome outcome = run_program({"verify", sprout.string()});
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.err.find("reference.safetensors"), std::string::npos) << outcome.err;
+}
+
+TEST(VerifyCommand, RunsOnTheGpuOfThisMachineOrSaysWhyNot) {
+  const auto folder = golden_checkpoint("llama");
+  const Outcome outcome = run_program({"verify", folder.string(), "--device", "cuda"});
+  const GpuList list = list_gpus();
+  if (!list.gpus.empty()) {
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+    return;
+  }
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("--device cuda: no GPU available: "), std::string::npos)
+      << outcome.err;
+}
+
+TEST(VerifyCommand, AnUnknownDeviceIsAUserError) {
+  const auto folder = golden_checkpoint("llama");
+  const Outcome outcome = run_program({"verify", folder.string(), "--device", "npu"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("expected cpu, cuda"), std::string::npos) << outcome.err;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -10,7 +11,9 @@
 #include "graft/cli/commands.h"
 #include "graft/cli/options/model_options.h"
 #include "graft/cli/options/rule_options.h"
+#include "graft/cli/plan_fit.h"
 #include "graft/models/make_blueprint.h"
+#include "graft/models/shapes.h"
 #include "graft/perf/estimate.h"
 #include "graft/plan/report.h"
 
@@ -20,12 +23,35 @@ namespace {
 struct Options {
   ModelChoice model;
   std::string rules;
+  std::string type;  // empty: the types of the checkpoint
   PluginOptions plugins;
   MachineOptions machine;
   perf::Workload load;
   bool json = false;
   bool automatic = false;
+
+  RuleSource rule_source() const { return automatic ? RuleSource::Generated : RuleSource::Given; }
 };
+
+// What would make a model fit that does not.
+struct Remedy {
+  bool generated_rules = false;
+  std::string fits_from;  // the largest type that fits; empty: none
+};
+
+PlanCase case_of(const Options& options) {
+  PlanCase to_plan;
+  to_plan.machine = options.machine.figures();
+  to_plan.source = options.model.open_or_shape();
+  to_plan.load = options.load;
+  const std::vector<perf::GpuFigures>& gpus = to_plan.machine.gpus;
+  to_plan.inputs = {.rules = options.rules,
+                    .plugins = options.plugins,
+                    .machine = options.machine.devices(to_plan.machine),
+                    .gpu_bytes = gpus.empty() ? 0 : gpus.front().vram_bytes,
+                    .type = options.type};
+  return to_plan;
+}
 
 void print_devices(const perf::Estimate& estimate) {
   fmt::print("\n  {:<8} {:>11} {:>11} {:>11} {:>11} {:>11}\n", "device", "weights", "KV cache",
@@ -42,30 +68,44 @@ void print_speed(const char* label, const perf::PhaseEstimate& speed) {
   fmt::print("  {:<13} {:>10.1f}  limited by {}\n", label, speed.tokens_per_s, speed.limit);
 }
 
-void print_plan(const PlannedModel& model,
-                const perf::MachineFigures& machine,
-                const perf::Estimate& estimate,
-                const perf::Workload& load) {
+std::string type_note(const std::string& type) {
+  return type.empty() ? "" : "; weights in " + type;
+}
+
+std::string fit_text(const Remedy& remedy) {
+  return remedy.fits_from.empty() ? "No quantization type fits."
+                                  : fmt::format("Fits from {0} on (--type {0}).", remedy.fits_from);
+}
+
+void print_plan(const PlanCase& to_plan, const PlannedCase& planned, const Remedy& remedy) {
+  const PlannedModel& model = *planned.model;
   const plan::Blueprint& blueprint = model.blueprint();
-  fmt::print("{} ({}), {} parameters, {} active per token; rules {}\n\n", blueprint.model_name,
+  fmt::print("{} ({}), {} parameters, {} active per token; rules {}{}\n\n", blueprint.model_name,
              blueprint.family, count_text(static_cast<double>(models::num_parameters(blueprint))),
              count_text(static_cast<double>(models::num_parameters_per_token(blueprint))),
-             model.rules().path.string());
+             model.rules().path.string(), type_note(to_plan.inputs.type));
   fmt::print("{}", plan::plan_text(model.result().plan));
-  print_devices(estimate);
-  fmt::print("\n  batch {}, context {} tokens, machine: {}\n", load.parallel, load.context,
-             machine.name);
-  print_speed("prefill tok/s", estimate.prefill);
-  print_speed("decode tok/s", estimate.decode);
-  if (!estimate.fits())
-    fmt::print("\n  The model does not fit. `graft plan --auto` writes rules that fit.\n");
+  print_devices(*planned.estimate);
+  const perf::MachineFigures& machine = to_plan.machine;
+  fmt::print("\n  batch {}, context {} tokens\n", to_plan.load.parallel, to_plan.load.context);
+  fmt::print("  CPU figures: {}\n", machine.cpu_source);
+  if (!machine.gpu_source.empty()) fmt::print("  GPU figures: {}\n", machine.gpu_source);
+  print_speed("prefill tok/s", planned.estimate->prefill);
+  print_speed("decode tok/s", planned.estimate->decode);
+  if (planned.fits()) return;
+  fmt::print("\n  Does not fit: {}.\n  {}\n", perf::shortage_text(*planned.estimate),
+             fit_text(remedy));
+  if (remedy.generated_rules) fmt::print("  `graft plan --auto` writes rules that fit.\n");
 }
 
 Json speed_json(const perf::PhaseEstimate& speed) {
   return {{"tokens_per_s", speed.tokens_per_s}, {"limit", speed.limit}, {"seconds", speed.seconds}};
 }
 
-Json estimate_json(const PlannedModel& model, const perf::Estimate& estimate) {
+Json estimate_json(const PlanCase& to_plan, const PlannedCase& planned, const Remedy& remedy) {
+  const PlannedModel& model = *planned.model;
+  const perf::Estimate& estimate = *planned.estimate;
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   Json json = plan::plan_json(model.result().plan);
   json["parameters"] = models::num_parameters(model.blueprint());
   json["parameters_per_token"] = models::num_parameters_per_token(model.blueprint());
@@ -77,39 +117,56 @@ Json estimate_json(const PlannedModel& model, const perf::Estimate& estimate) {
   json["prefill"] = speed_json(estimate.prefill);
   json["generate"] = speed_json(estimate.decode);
   json["findings"] = plan::findings_json(model.result().findings);
+  json["type"] = or_null(to_plan.inputs.type);
+  json["figures"] = {{"cpu", or_null(to_plan.machine.cpu_source)},
+                     {"gpus", or_null(to_plan.machine.gpu_source)}};
+  json["fits"] = planned.fits();
+  if (!planned.fits()) json["fits_from"] = or_null(remedy.fits_from);
   return json;
 }
 
-int plan_model(const Options& options) {
-  const perf::MachineFigures machine = options.machine.figures();
-  if (options.automatic) {
-    const auto source = models::open_checkpoint(options.model.path());
-    const plan::Blueprint blueprint = models::make_blueprint(*source);
-    fmt::print("{}", perf::auto_rules(blueprint, machine, options.load));
-    return 0;
+// Rules that do not fit are not printed: they would only fail later, at the load.
+int print_rules(const PlanCase& to_plan, const PlannedCase& planned) {
+  const std::string& name = planned.model->blueprint().model_name;
+  if (!planned.fits()) {
+    const Remedy remedy = {.fits_from = largest_fitting_type(to_plan, RuleSource::Generated)};
+    fmt::print(stderr, "{}: no placement fits: {}. {}\n", name,
+               perf::shortage_text(*planned.estimate), fit_text(remedy));
+    return 1;
   }
-  const PlannedModel model(
-      options.model.path(), options.rules, options.plugins,
-      {.num_gpus = static_cast<int>(machine.gpus.size()), .plan_only = !machine.gpus.empty()},
-      machine.gpus.empty() ? 0 : machine.gpus.front().vram_bytes);
-  if (!options.json) fmt::print(stderr, "{}", plan::findings_text(model.result().findings));
-  if (!model.result().ok()) return 1;
-  const perf::Estimate estimate = perf::estimate(model.result().plan, machine, options.load);
-  if (options.json) {
-    fmt::print("{}\n",
-               estimate_json(model, estimate).dump(2, ' ', false, Json::error_handler_t::replace));
-  } else {
-    print_plan(model, machine, estimate, options.load);
-  }
+  const std::string& type = to_plan.inputs.type;
+  if (!type.empty()) fmt::print("# Weights in {}.\n", type);
+  fmt::print("{}", planned.rules_text);
   return 0;
 }
 
+int plan_model(const Options& options) {
+  const PlanCase to_plan = case_of(options);
+  const PlannedCase planned = plan_case(to_plan, options.rule_source(), options.type);
+  const plan::PlanResult& result = planned.model->result();
+  if (!options.json) fmt::print(stderr, "{}", plan::findings_text(result.findings));
+  if (!planned.estimate) return 1;
+  if (options.automatic) return print_rules(to_plan, planned);
+  Remedy remedy;
+  if (!planned.fits()) {
+    remedy = {.generated_rules = generated_rules_fit(to_plan),
+              .fits_from = largest_fitting_type(to_plan, RuleSource::Given)};
+  }
+  if (options.json) {
+    fmt::print("{}\n", estimate_json(to_plan, planned, remedy)
+                           .dump(2, ' ', false, Json::error_handler_t::replace));
+  } else {
+    print_plan(to_plan, planned, remedy);
+  }
+  return planned.fits() ? 0 : 1;
+}
+
 int check_rules(const Options& options) {
-  const int num_gpus = options.machine.gpus >= 0
-                           ? options.machine.gpus
-                           : static_cast<int>(options.machine.figures().gpus.size());
-  const PlannedModel model(options.model.path(), options.rules, options.plugins,
-                           {.num_gpus = num_gpus, .plan_only = options.machine.is_hypothetical()});
+  const perf::MachineFigures machine = options.machine.figures();
+  const PlannedModel model(options.model.open_or_shape(),
+                           {.rules = options.rules,
+                            .plugins = options.plugins,
+                            .machine = options.machine.devices(machine)});
   const plan::PlanResult& result = model.result();
   if (options.json) {
     fmt::print(
@@ -130,6 +187,13 @@ void add_load(Command& command, perf::Workload& load) {
       ->check(Range(1, 1 << 16));
 }
 
+std::string known_shapes() {
+  std::string text = "\nModels that need no file:\n ";
+  for (const models::Shape& shape : models::shapes())
+    text += fmt::format(" {}", shape.summary);
+  return text;
+}
+
 }  // namespace
 
 void add_plan(Command& app) {
@@ -139,15 +203,23 @@ void add_plan(Command& app) {
   command->footer(
       "Examples:\n"
       "  graft plan                                      the bundled model on this machine\n"
+      "  graft plan DeepSeek-V3 --type Q4_K_M --gpus 1 --vram 24G --dram 384G\n"
       "  graft plan config.json --gpus 1 --vram 24G --dram 512G\n"
-      "  graft plan model.gguf --auto > my.yaml          a rule file for this machine");
+      "  graft plan model.gguf --auto > my.yaml          a rule file for this machine\n"
+      "\nExit code 1: the model does not fit.\n" +
+      known_shapes());
   options->model.add_to(*command, "MODEL");
   command->add_option("--rules", options->rules, "Rule file (default: by model family)");
+  command
+      ->add_option("--type", options->type,
+                   "Plan for weights of another type, e.g. Q4_K_M (default: as they are)")
+      ->option_text("TYPE");
   command->add_flag("--json", options->json, "Print JSON");
   command->add_flag("--auto", options->automatic,
                     "Print a rule file for this model and machine instead of the plan");
   options->plugins.add_to(*command);
   options->machine.add_to(*command);
+  options->machine.add_cpu_to(*command);
   add_load(*command, options->load);
   command->callback([options] { exit_with(plan_model(*options)); });
 }

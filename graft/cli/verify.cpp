@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <fmt/format.h>
@@ -18,6 +19,8 @@
 #include "graft/cli/options/rule_options.h"
 #include "graft/convert/job.h"
 #include "graft/models/checkpoint.h"
+#include "graft/tensor/device.h"
+#include "graft/tensor/gpus.h"
 
 namespace graft::cli {
 namespace {
@@ -29,7 +32,7 @@ struct Options {
   std::string rules;
   PluginOptions plugins;
   std::string gguf_via;
-  std::string device = "cpu";
+  std::string device;  // empty: decided by --rules, cpu without them
   std::int64_t chunk = 0;
   double tolerance = models::VerifyOptions{}.tolerance;
 };
@@ -72,17 +75,56 @@ void print_prompt(const models::PromptReport& prompt, double tolerance) {
              want == prompt.expected_greedy.end() ? "ok" : "DIFFERENT");
 }
 
+// f32 arithmetic and an f32 KV cache on one GPU, so that differences are errors.
+std::string exact_rules(Device gpu) {
+  const std::string device = to_string(gpu);
+  return fmt::format(
+      "- match: {{role: kv_cache}}\n"
+      "  replace: {{class: default, kwargs: {{device: \"{0}\", dtype: f32}}}}\n"
+      "- match: {{role: linear}}\n"
+      "  replace: {{class: default, kwargs: {{device: \"{0}\", precision: f32}}}}\n"
+      "- match: {{role: experts}}\n"
+      "  replace: {{class: default, kwargs: {{device: \"{0}\", precision: f32}}}}\n"
+      "- match: {{name: \"\"}}\n"
+      "  replace: {{class: default, kwargs: {{device: \"{0}\"}}}}\n",
+      device);
+}
+
+// The device of --device, which must exist; nullopt without the option.
+std::optional<Device> requested_device(const std::string& name, const GpuList& list) {
+  if (name.empty()) return std::nullopt;
+  const std::optional<Device> device = device_from_name(name);
+  if (!device) fail("--device ", name, ": unknown device, expected cpu, cuda, cuda:0, cuda:1, …");
+  if (*device == kCpu) return device;
+  if (list.gpus.empty()) fail("--device ", name, ": no GPU available: ", list.unavailable);
+  if (device->index >= static_cast<std::int32_t>(list.gpus.size())) {
+    fail("--device ", name, ": not found, the machine has ", list.gpus.size(),
+         " GPUs, numbered from cuda:0");
+  }
+  return device;
+}
+
+// Without --device and --rules everything runs on the CPU.
+void set_placement(const Options& options, models::OpenOptions& open) {
+  const bool cpu_only =
+      options.device == "cpu" || (options.device.empty() && options.rules.empty());
+  const GpuList list = cpu_only ? GpuList{} : list_gpus();
+  const std::optional<Device> device = requested_device(options.device, list);
+  open.machine.num_gpus = static_cast<int>(list.gpus.size());
+  if (!options.rules.empty()) {
+    open.rules = read_text_file(options.rules);
+    open.rules_path = options.rules;
+  } else if (device && *device != kCpu) {
+    open.rules = exact_rules(*device);
+  }
+}
+
 int verify(const Options& options) {
   models::VerifyOptions with;
   with.chunk = options.chunk;
   with.tolerance = options.tolerance;
-  if (!options.rules.empty()) {
-    with.open.rules = read_text_file(options.rules);
-    with.open.rules_path = options.rules;
-  }
+  set_placement(options, with.open);
   with.open.plugins = options.plugins.paths();
-  if (options.device != "cpu")
-    fail("--device ", options.device, ": not supported, verify runs on cpu only");
   const fs::path reference = fs::path(options.folder) / "reference.safetensors";
   std::unique_ptr<ConvertedFile> converted;
   if (!options.gguf_via.empty())
@@ -110,7 +152,9 @@ void add_verify(Command& app) {
   options->plugins.add_to(*command);
   command->add_option("--chunk", options->chunk, "Prompt tokens per forward pass (default: all)")
       ->check(Range(1, 1 << 20));
-  command->add_option("--device", options->device, "Device to run on (only cpu)");
+  command->add_option(
+      "--device", options->device,
+      "Run everything on cpu, cuda or cuda:N (default: decided by --rules, else cpu)");
   command->add_option("--tolerance", options->tolerance,
                       "Max error relative to the largest reference value");
   command->callback([options] { exit_with(verify(*options)); });

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "graft/base/check.h"
+#include "graft/base/text/units.h"
 #include "graft/perf/work.h"
 
 namespace graft::perf {
@@ -204,6 +205,16 @@ std::map<Device, MemoryUse> bytes_of(const plan::Plan& plan,
 
 bool Estimate::fits() const {
   return std::ranges::all_of(devices, [](const auto& row) { return row.second.fits(); });
+}
+
+std::string shortage_text(const Estimate& estimate) {
+  std::string text;
+  for (const auto& [device, bytes] : estimate.devices) {
+    if (bytes.fits()) continue;
+    text += fmt::format("{}{} needs {}, has {}", text.empty() ? "" : "; ", to_string(device),
+                        bytes_text(bytes.total()), bytes_text(bytes.capacity));
+  }
+  return text;
 }
 
 Estimate estimate(const plan::Plan& plan, const MachineFigures& machine, const Workload& load) {

@@ -46,10 +46,13 @@ struct Estimate {
 
 Estimate estimate(const plan::Plan& plan, const MachineFigures& machine, const Workload& load);
 
+// The devices whose memory is too small: "cpu needs 611.1 GiB, has 384.0 GiB"; "" when all fits.
+std::string shortage_text(const Estimate& estimate);
+
 // Writes a rule file that fills the GPUs in order of time saved per byte: attention, norms,
 // routers, shared experts, dense MLPs and the KV cache layer by layer, then the head, then the
-// routed experts of as many layers as fit. Throws Error when not even one layer without its experts
-// fits.
+// routed experts of as many layers as fit. The rest is on the CPU, whether it fits there or not:
+// check with estimate(). Throws Error when not even one layer without its experts fits into a GPU.
 std::string auto_rules(const plan::Blueprint& blueprint,
                        const MachineFigures& machine,
                        const Workload& load);

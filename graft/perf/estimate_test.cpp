@@ -145,8 +145,12 @@ TEST_F(EstimateTest, CountsBytesPerDevice) {
   EXPECT_GT(got.prefill.seconds.at("pcie"), 0.0);
   EXPECT_FALSE(got.decode.seconds.contains("pcie"));
 
-  machine.gpus[0].vram_bytes = 1'999'999;
-  EXPECT_FALSE(of(rules, machine, load).fits());
+  EXPECT_EQ(shortage_text(got), "");
+
+  machine.gpus[0].vram_bytes = 1'500'000;
+  const Estimate short_of_memory = of(rules, machine, load);
+  EXPECT_FALSE(short_of_memory.fits());
+  EXPECT_EQ(shortage_text(short_of_memory), "cuda:0 needs 1.9 MiB, has 1.4 MiB");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "graft/base/error.h"
@@ -12,6 +13,8 @@
 
 namespace graft::perf {
 namespace {
+
+constexpr double kFlopsPerThread = 40e9;  // AVX2 at 3 GHz
 
 // Reads one JSON object and collects every missing, unknown or invalid key in `problems`.
 class Reader {
@@ -151,6 +154,8 @@ MachineFigures machine_from_json(const Json& json, const std::string& where) {
   }
   if (const Json* rates = reader.find("cpu_rates", false)) read_rates(*rates, machine, problems);
   reader.refuse_unknown_keys();
+  machine.cpu_source = where;
+  if (!machine.gpus.empty()) machine.gpu_source = where;
   if (problems.empty()) return machine;
   std::string all;
   for (const std::string& problem : problems)
@@ -169,14 +174,40 @@ MachineFigures assumed_machine() {
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const auto threads = static_cast<int>(one_per_core(usable_cpus()).size());
-  // Two channels of DDR4, and AVX2 at 3 GHz: within a small factor of most machines.
+  // Two channels of DDR4: within a small factor of most machines.
   return {.name = "assumed (run `graft machine` to measure)",
           .cpu = {.threads = threads,
-                  .dram_bytes = pages * page,
+                  .dram_bytes = usable_memory(pages * page, cgroup_limits()),
                   .read_bytes_per_s = 30e9,
-                  .flops = 40e9 * threads},
+                  .flops = kFlopsPerThread * threads},
           .gpus = {},
-          .cpu_rates = {}};
+          .cpu_rates = {},
+          .cpu_source = "this machine's CPU, speeds assumed (`graft machine` measures them)"};
+}
+
+MachineFigures this_machine() {
+  const std::filesystem::path saved = machine_file();
+  if (!std::filesystem::exists(saved)) return assumed_machine();
+  MachineFigures machine = machine_from_json(read_json_file(saved), saved.string());
+  machine.cpu.dram_bytes = usable_memory(machine.cpu.dram_bytes, cgroup_limits());
+  machine.cpu_source = "this machine's CPU, measured";
+  return machine;
+}
+
+void assume_cpu(MachineFigures& machine, double read_bytes_per_s, int threads) {
+  CpuFigures& cpu = machine.cpu;
+  if (read_bytes_per_s > 0) cpu.read_bytes_per_s = read_bytes_per_s;
+  if (threads > 0) {
+    cpu.threads = threads;
+    cpu.flops = kFlopsPerThread * threads;
+  }
+  machine.cpu_rates.clear();
+  machine.cpu_source =
+      fmt::format("assumed, {} threads and {:.1f} GB/s", cpu.threads, cpu.read_bytes_per_s / 1e9);
+}
+
+std::uint64_t usable_memory(std::uint64_t installed, const CgroupLimits& limits) {
+  return limits.memory_bytes == 0 ? installed : std::min(installed, limits.memory_bytes);
 }
 
 }  // namespace graft::perf

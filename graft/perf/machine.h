@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "graft/base/system/cgroup.h"
 #include "graft/base/text/json.h"
 #include "graft/tensor/dtype.h"
 
@@ -43,6 +44,9 @@ struct MachineFigures {
   CpuFigures cpu;
   std::vector<GpuFigures> gpus;
   std::map<DType, OperatorRate> cpu_rates;  // types without an entry use the limits of `cpu`
+  // Whose figures these are, for reports; not stored: "this machine's CPU, measured".
+  std::string cpu_source = {};
+  std::string gpu_source = {};  // empty without GPUs
 };
 
 Json to_json(const MachineFigures& machine);
@@ -54,5 +58,16 @@ std::filesystem::path machine_file();
 
 // This machine's threads and memory size with typical speeds, for when nothing was measured.
 MachineFigures assumed_machine();
+
+// The figures that `graft machine` saved, else the assumed ones. The memory is what this process
+// may use now: a container may have another limit than at the time of the measurement.
+MachineFigures this_machine();
+
+// Replaces the CPU by another, unmeasured one. 0 keeps a value; the arithmetic follows from the
+// threads. The measured rates are dropped: they are those of the replaced CPU.
+void assume_cpu(MachineFigures& machine, double read_bytes_per_s, int threads);
+
+// The smaller of the installed memory and the limit of the container.
+std::uint64_t usable_memory(std::uint64_t installed, const CgroupLimits& limits);
 
 }  // namespace graft::perf

@@ -43,5 +43,31 @@ TEST(Machine, ReportsAllErrorsAtOnce) {
   }
 }
 
+TEST(Machine, MemoryIsLimitedByTheContainer) {
+  EXPECT_EQ(usable_memory(1000, {}), 1000U);
+  EXPECT_EQ(usable_memory(1000, {.memory_bytes = 300}), 300U);
+  EXPECT_EQ(usable_memory(1000, {.memory_bytes = 3000}), 1000U);
+}
+
+TEST(Machine, AnAssumedCpuHasNoMeasuredRates) {
+  MachineFigures machine = assumed_machine();
+  machine.cpu_rates[DType::Q4_K] = {.read_bytes_per_s = 5e9, .flops = 2e10};
+  const double flops_per_thread = machine.cpu.flops / machine.cpu.threads;
+  assume_cpu(machine, 300e9, 64);
+  EXPECT_EQ(machine.cpu.threads, 64);
+  EXPECT_EQ(machine.cpu.read_bytes_per_s, 300e9);
+  EXPECT_DOUBLE_EQ(machine.cpu.flops, 64 * flops_per_thread);
+  EXPECT_TRUE(machine.cpu_rates.empty());
+  EXPECT_EQ(machine.cpu_source, "assumed, 64 threads and 300.0 GB/s");
+  assume_cpu(machine, 0, 32);
+  EXPECT_EQ(machine.cpu.read_bytes_per_s, 300e9);
+}
+
+TEST(Machine, NamesTheFileOfItsFigures) {
+  MachineFigures machine = assumed_machine();
+  EXPECT_NE(machine.cpu_source.find("assumed"), std::string::npos);
+  EXPECT_EQ(machine_from_json(to_json(machine), "x.json").cpu_source, "x.json");
+}
+
 }  // namespace
 }  // namespace graft::perf

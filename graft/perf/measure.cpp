@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graft/base/check.h"
+#include "graft/base/system/system.h"
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/registry.h"
 #include "graft/packing/packer.h"
@@ -107,6 +108,10 @@ OperatorRate measure_linear(const ops::OperatorInfo& info, DType dtype, ThreadPo
 MachineFigures measure_machine(ThreadPool& pool) {
   MachineFigures machine = assumed_machine();
   machine.name = "measured with " + std::to_string(pool.num_threads()) + " threads";
+  machine.cpu_source = "this machine's CPU, measured";
+  // Installed memory: this_machine() applies the limit of the container that reads the file.
+  if (const std::uint64_t installed = total_memory(); installed != 0)
+    machine.cpu.dram_bytes = installed;
   machine.cpu.threads = static_cast<int>(pool.num_threads());
   machine.cpu.read_bytes_per_s = measure_read_bandwidth(pool);
   const ops::Registry registry = ops::builtin_operators();

@@ -84,6 +84,15 @@ const ModuleSpec* Blueprint::find(std::string_view name) const {
   return module;
 }
 
+std::uint64_t Blueprint::weight_bytes() const {
+  std::uint64_t bytes = 0;
+  visit([&](const ModuleSpec& module) {
+    for (const WeightSpec& weight : module.weights)
+      bytes += weight.bytes();
+  });
+  return bytes;
+}
+
 void Blueprint::visit(const std::function<void(const ModuleSpec&)>& visitor) const {
   visit_module(root, visitor);
 }

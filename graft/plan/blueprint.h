@@ -59,6 +59,7 @@ struct Blueprint {
   std::vector<ClassBase> class_bases = {};  // of the module classes of all model families
 
   const ModuleSpec* find(std::string_view name) const;  // null when no module has the name
+  std::uint64_t weight_bytes() const;                   // of all modules
   // Depth first, parents before children.
   void visit(const std::function<void(const ModuleSpec&)>& visitor) const;
 };

@@ -2,12 +2,16 @@
 
 #include <cstdio>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
 
+#include "graft/base/error.h"
 #include "graft/base/progress.h"
 #include "graft/base/system/cpus.h"
 #include "graft/cli/options/settings.h"
 #include "graft/cli/terminal.h"
+#include "graft/models/shapes.h"
 
 namespace graft::cli {
 
@@ -33,6 +37,23 @@ api::Catalog ModelChoice::catalog() const {
     if (!data.empty()) paths.push_back(data / "models");
   }
   return api::Catalog(std::move(paths));
+}
+
+std::unique_ptr<models::Checkpoint> ModelChoice::open_or_shape() const {
+  std::filesystem::path found;
+  try {
+    found = path();
+  } catch (const Error& error) {
+    // A folder that is not a model stays an error: a path wins over a shape.
+    std::error_code ignored;
+    if (std::filesystem::exists(text, ignored)) throw;
+    if (const models::Shape* shape = models::find_shape(text)) return models::open_shape(*shape);
+    std::string shapes;
+    for (const models::Shape& shape : models::shapes())
+      shapes += str(shapes.empty() ? "" : ", ", shape.summary);
+    fail(error.what(), "; built-in shapes: ", shapes);
+  }
+  return models::open_checkpoint(found);
 }
 
 void ModelOptions::add_to(Command& command) {

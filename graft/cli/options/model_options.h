@@ -12,6 +12,7 @@
 #include "graft/api/llm.h"
 #include "graft/cli/command.h"
 #include "graft/cli/options/rule_options.h"
+#include "graft/models/checkpoint.h"
 
 namespace graft::cli {
 
@@ -26,6 +27,8 @@ struct ModelChoice {
 
   api::Catalog catalog() const;
   std::filesystem::path path() const { return catalog().find(text); }  // throws Error
+  // For planning: the model, else the built-in shape of that name. Throws Error that lists both.
+  std::unique_ptr<models::Checkpoint> open_or_shape() const;
 };
 
 struct ModelOptions {

@@ -4,10 +4,15 @@
 #include <cmath>
 #include <fstream>
 #include <system_error>
+#include <utility>
 
 #include "graft/base/error.h"
 #include "graft/base/system/mapped_file.h"
+#include "graft/convert/planned_types.h"
 #include "graft/models/make_blueprint.h"
+#include "graft/ops/gpu_operators.h"
+#include "graft/perf/gpus.h"
+#include "graft/plan/cuda_operators.h"
 #include "graft/plan/default_rules.h"
 #include "graft/plan/plugins.h"
 #include "graft/tensor/gpus.h"
@@ -15,21 +20,43 @@
 namespace graft::cli {
 namespace {
 
-// Assumed speeds of a GPU that is not in this machine: a mid-range one on PCIe 4.
-perf::GpuFigures assumed_gpu() {
-  return {.name = "assumed",
-          .vram_bytes = std::uint64_t{24} << 30U,
-          .read_bytes_per_s = 900e9,
-          .flops = 120e12,
-          .pcie_bytes_per_s = 25e9};
+// Queried once: creating the CUDA contexts takes a noticeable time.
+const GpuList& found_gpus() {
+  static const GpuList list = list_gpus();
+  return list;
 }
 
-perf::MachineFigures base_figures(const std::string& file) {
-  if (!file.empty()) return perf::machine_from_json(read_json_file(file), file);
-  const std::filesystem::path measured = perf::machine_file();
-  if (std::filesystem::exists(measured))
-    return perf::machine_from_json(read_json_file(measured), measured.string());
-  return perf::assumed_machine();
+// With published figures where the name has some.
+perf::GpuFigures figures_of(const cuda_abi::DeviceProperties& gpu) {
+  perf::GpuFigures assumed = perf::assumed_gpu();
+  assumed.name = gpu.name;
+  assumed.vram_bytes = gpu.total_bytes;
+  return perf::published_gpu(gpu.name, gpu.total_bytes).value_or(assumed);
+}
+
+std::string source_of(const perf::GpuFigures& gpu) {
+  const bool is_published = perf::published_gpu(gpu.name, gpu.vram_bytes).has_value();
+  return gpu.name + (is_published ? ", published speeds" : ", speeds assumed");
+}
+
+// Without libgraft_cuda.so and on other machines, the CUDA operators can be planned but not run.
+ops::Registry operators_of(const plan::Machine& machine) {
+  if (machine.num_gpus == 0 || !machine.plan_only) return ops::operators_for(machine.num_gpus);
+  ops::Registry registry = ops::builtin_operators();
+  plan::add_planned_cuda_operators(registry);
+  return registry;
+}
+
+plan::RuleFile rules_of(const PlanInputs& inputs,
+                        const plan::Blueprint& blueprint,
+                        std::vector<plan::Finding>& findings) {
+  if (!inputs.rules_text.empty())
+    return plan::parse_rules(inputs.rules_text, "generated rules", findings);
+  if (!inputs.rules.empty()) return plan::read_rules(inputs.rules, findings);
+  const bool fits =
+      inputs.gpu_bytes != 0 && plan::fits_gpu(blueprint.weight_bytes(), inputs.gpu_bytes);
+  return plan::read_rules(plan::default_rules(blueprint.family, inputs.machine.num_gpus, fits),
+                          findings);
 }
 
 }  // namespace
@@ -72,6 +99,15 @@ std::uint64_t parse_bytes(const std::string& text) {
   return static_cast<std::uint64_t>(bytes);
 }
 
+std::uint64_t parse_memory(const std::string& option, const std::string& text) {
+  constexpr std::uint64_t kMinBytes = std::uint64_t{1} << 20U;
+  const std::uint64_t bytes = parse_bytes(text);
+  const bool has_unit = !text.empty() && (text.back() < '0' || text.back() > '9');
+  if (!has_unit && bytes < kMinBytes)
+    fail(option, " ", text, ": the unit is missing, write ", text, "G");
+  return bytes;
+}
+
 void PluginOptions::add_to(Command& command) {
   command.add_option("--plugin", libraries, "Library with operators; repeatable")
       ->option_text("LIB.so")
@@ -89,40 +125,85 @@ void MachineOptions::add_to(Command& command) {
       ->excludes("--gpus");
 }
 
+void MachineOptions::add_cpu_to(Command& command) {
+  command
+      .add_option("--cpu-bandwidth", cpu_bandwidth,
+                  "Read bandwidth of another CPU's memory in GB/s")
+      ->check(Range(0.1, 1e5))
+      ->option_text("GB/s");
+  command.add_option("-t,--threads", threads, "Number of threads of another CPU")
+      ->check(Range(1, 4096))
+      ->option_text("N");
+}
+
 perf::MachineFigures MachineOptions::figures() const {
-  perf::MachineFigures machine = base_figures(file);
-  // --vram without --gpus means one GPU.
-  const int count = gpus >= 0 ? gpus : !vram.empty() && machine.gpus.empty() ? 1 : -1;
-  if (count >= 0) machine.gpus.resize(static_cast<std::size_t>(count), assumed_gpu());
-  if (!vram.empty()) {
-    for (perf::GpuFigures& gpu : machine.gpus)
-      gpu.vram_bytes = parse_bytes(vram);
-  }
-  if (!dram.empty()) machine.cpu.dram_bytes = parse_bytes(dram);
+  perf::MachineFigures machine =
+      file.empty() ? perf::this_machine() : perf::machine_from_json(read_json_file(file), file);
+  set_gpus(machine);
+  if (!dram.empty()) machine.cpu.dram_bytes = parse_memory("--dram", dram);
+  if (cpu_bandwidth > 0 || threads > 0) perf::assume_cpu(machine, cpu_bandwidth * 1e9, threads);
   return machine;
+}
+
+void MachineOptions::set_gpus(perf::MachineFigures& machine) const {
+  std::vector<perf::GpuFigures>& list = machine.gpus;
+  // With both options nothing of this machine's GPUs is left.
+  const bool is_described = !file.empty() || !list.empty() || (gpus >= 0 && !vram.empty());
+  if (!is_described) {
+    for (const cuda_abi::DeviceProperties& gpu : found_gpus().gpus)
+      list.push_back(figures_of(gpu));
+    if (!list.empty()) machine.gpu_source = source_of(list.front());
+  }
+  // --vram without --gpus means one GPU where there is none.
+  const int count = gpus >= 0 ? gpus : !vram.empty() && list.empty() ? 1 : -1;
+  if (count > 0 && list.empty()) {
+    list.push_back(perf::assumed_gpu());
+    machine.gpu_source = "speeds assumed";
+  }
+  if (count > 0) {
+    const perf::GpuFigures more = list.front();  // a copy: resize() moves the list
+    list.resize(static_cast<std::size_t>(count), more);
+  } else if (count == 0) {
+    list.clear();
+    machine.gpu_source.clear();
+  }
+  if (vram.empty()) return;
+  const std::uint64_t bytes = parse_memory("--vram", vram);
+  for (perf::GpuFigures& gpu : list)
+    gpu.vram_bytes = bytes;
+}
+
+plan::Machine MachineOptions::devices(const perf::MachineFigures& machine) const {
+  const auto num_gpus = static_cast<int>(machine.gpus.size());
+  const bool can_run =
+      num_gpus == 0 || (!is_hypothetical() && machine.gpus.size() <= found_gpus().gpus.size());
+  return {.num_gpus = num_gpus, .plan_only = !can_run};
+}
+
+plan::Blueprint blueprint_in(const models::Checkpoint& source, const std::string& type) {
+  plan::Blueprint blueprint = models::make_blueprint(source);
+  if (!type.empty()) convert::set_types(blueprint, source.config(), convert::mix_or_type(type));
+  return blueprint;
+}
+
+PlannedModel::PlannedModel(std::shared_ptr<const models::Checkpoint> source,
+                           const PlanInputs& inputs)
+    : source_(std::move(source)),
+      blueprint_(blueprint_in(*source_, inputs.type)),
+      registry_(operators_of(inputs.machine)) {
+  std::vector<plan::Finding> findings;
+  rules_ = rules_of(inputs, blueprint_, findings);
+  plan::load_plugins(inputs.plugins.paths(), rules_, registry_, findings);
+  result_ = plan::make_plan(blueprint_, rules_, registry_, inputs.machine);
+  result_.findings.insert(result_.findings.begin(), findings.begin(), findings.end());
+  plan::sort_findings(result_.findings);
 }
 
 PlannedModel::PlannedModel(const std::filesystem::path& model,
                            const std::string& rules,
                            const PluginOptions& plugins,
-                           const plan::Machine& machine,
-                           std::uint64_t gpu_bytes)
-    : source_(models::open_checkpoint(model)),
-      blueprint_(models::make_blueprint(*source_)),
-      registry_(ops::builtin_operators()) {
-  std::uint64_t bytes = 0;
-  for (const formats::TensorInfo& tensor : source_->tensors())
-    bytes += tensor.data.size();
-  const std::filesystem::path path = rules.empty()
-                                         ? plan::default_rules(blueprint_.family, machine.num_gpus,
-                                                               plan::fits_gpu(bytes, gpu_bytes))
-                                         : std::filesystem::path(rules);
-  std::vector<plan::Finding> findings;
-  rules_ = plan::read_rules(path, findings);
-  plan::load_plugins(plugins.paths(), rules_, registry_, findings);
-  result_ = plan::make_plan(blueprint_, rules_, registry_, machine);
-  result_.findings.insert(result_.findings.begin(), findings.begin(), findings.end());
-  plan::sort_findings(result_.findings);
-}
+                           const plan::Machine& machine)
+    : PlannedModel(models::open_checkpoint(model),
+                   {.rules = rules, .plugins = plugins, .machine = machine}) {}
 
 }  // namespace graft::cli

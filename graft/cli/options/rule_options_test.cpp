@@ -1,0 +1,54 @@
+#include "graft/cli/options/rule_options.h"
+
+#include <gtest/gtest.h>
+
+#include "graft/base/error.h"
+
+namespace graft::cli {
+namespace {
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30U;
+
+TEST(ParseMemory, NeedsAUnit) {
+  EXPECT_EQ(parse_memory("--vram", "24G"), 24 * kGiB);
+  EXPECT_EQ(parse_memory("--vram", "24GiB"), 24 * kGiB);
+  EXPECT_EQ(parse_memory("--dram", "25769803776"), 24 * kGiB);
+  try {
+    parse_memory("--vram", "24");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "--vram 24: the unit is missing, write 24G");
+  }
+}
+
+TEST(MachineOptions, DescribeAnotherMachine) {
+  MachineOptions options;
+  options.gpus = 2;
+  options.vram = "24G";
+  options.dram = "384G";
+  options.cpu_bandwidth = 300;
+  options.threads = 64;
+  const perf::MachineFigures machine = options.figures();
+  ASSERT_EQ(machine.gpus.size(), 2U);
+  EXPECT_EQ(machine.gpus[1].vram_bytes, 24 * kGiB);
+  EXPECT_EQ(machine.cpu.dram_bytes, 384 * kGiB);
+  EXPECT_EQ(machine.cpu.read_bytes_per_s, 300e9);
+  EXPECT_EQ(machine.cpu.threads, 64);
+  const plan::Machine devices = options.devices(machine);
+  EXPECT_EQ(devices.num_gpus, 2);
+  EXPECT_TRUE(devices.plan_only);
+}
+
+TEST(MachineOptions, WithoutGpusEverythingCanRun) {
+  MachineOptions options;
+  options.gpus = 0;
+  const perf::MachineFigures machine = options.figures();
+  EXPECT_TRUE(machine.gpus.empty());
+  EXPECT_EQ(machine.gpu_source, "");
+  const plan::Machine devices = options.devices(machine);
+  EXPECT_EQ(devices.num_gpus, 0);
+  EXPECT_FALSE(devices.plan_only);
+}
+
+}  // namespace
+}  // namespace graft::cli

@@ -1,0 +1,85 @@
+#include "graft/cli/plan_fit.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "graft/base/error.h"
+#include "graft/convert/planned_types.h"
+#include "graft/models/make_blueprint.h"
+
+namespace graft::cli {
+namespace {
+
+// Of all devices; the maximum when one of them is unknown.
+std::uint64_t total_memory_of(const perf::MachineFigures& machine) {
+  std::uint64_t bytes = machine.cpu.dram_bytes;
+  bool is_known = bytes != 0;
+  for (const perf::GpuFigures& gpu : machine.gpus) {
+    bytes += gpu.vram_bytes;
+    is_known = is_known && gpu.vram_bytes != 0;
+  }
+  return is_known ? bytes : std::numeric_limits<std::uint64_t>::max();
+}
+
+struct TypeSize {
+  std::string type;
+  std::uint64_t bytes = 0;
+};
+
+// The mixes with fewer bytes than `below`, the largest first.
+std::vector<TypeSize> mixes_below(const models::Checkpoint& source, std::uint64_t below) {
+  const plan::Blueprint as_stored = models::make_blueprint(source);
+  std::vector<TypeSize> sizes;
+  for (const convert::Mix& mix : convert::mixes()) {
+    plan::Blueprint blueprint = as_stored;
+    convert::set_types(blueprint, source.config(), mix);
+    const std::uint64_t bytes = blueprint.weight_bytes();
+    if (bytes < below) sizes.push_back({std::string(mix.name), bytes});
+  }
+  std::ranges::stable_sort(sizes, std::ranges::greater(), &TypeSize::bytes);
+  return sizes;
+}
+
+// auto_rules() throws when a GPU is too small for any layer: then nothing fits.
+bool fits_with(const PlanCase& to_plan, RuleSource rules, const std::string& type) {
+  try {
+    return plan_case(to_plan, rules, type).fits();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+PlannedCase plan_case(const PlanCase& to_plan, RuleSource rules, const std::string& type) {
+  PlannedCase planned;
+  PlanInputs inputs = to_plan.inputs;
+  inputs.type = type;
+  if (rules == RuleSource::Generated) {
+    const plan::Blueprint blueprint = blueprint_in(*to_plan.source, type);
+    planned.rules_text = perf::auto_rules(blueprint, to_plan.machine, to_plan.load);
+    inputs.rules_text = planned.rules_text;
+  }
+  planned.model = std::make_unique<PlannedModel>(to_plan.source, inputs);
+  const plan::PlanResult& result = planned.model->result();
+  if (result.ok()) planned.estimate = perf::estimate(result.plan, to_plan.machine, to_plan.load);
+  return planned;
+}
+
+bool generated_rules_fit(const PlanCase& to_plan) {
+  return fits_with(to_plan, RuleSource::Generated, to_plan.inputs.type);
+}
+
+std::string largest_fitting_type(const PlanCase& to_plan, RuleSource rules) {
+  const plan::Blueprint planned = blueprint_in(*to_plan.source, to_plan.inputs.type);
+  const std::uint64_t memory = total_memory_of(to_plan.machine);
+  for (const TypeSize& size : mixes_below(*to_plan.source, planned.weight_bytes())) {
+    if (size.bytes <= memory && fits_with(to_plan, rules, size.type)) return size.type;
+  }
+  return {};
+}
+
+}  // namespace graft::cli

@@ -1,0 +1,43 @@
+// Plans a model for a machine, and finds what would make it fit.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "graft/cli/options/rule_options.h"
+#include "graft/perf/estimate.h"
+
+namespace graft::cli {
+
+// What stays the same while types and rules are tried.
+struct PlanCase {
+  std::shared_ptr<const models::Checkpoint> source;
+  perf::MachineFigures machine;
+  perf::Workload load;
+  PlanInputs inputs;
+};
+
+struct PlannedCase {
+  std::unique_ptr<PlannedModel> model;
+  std::optional<perf::Estimate> estimate;  // nullopt: the rules have errors
+  std::string rules_text;                  // generated rules; empty: rules of a file
+
+  bool fits() const { return estimate && estimate->fits(); }
+};
+
+enum class RuleSource : std::uint8_t { Given, Generated };  // inputs.rules, or perf::auto_rules()
+
+// `type` replaces that of the inputs. Throws Error like PlannedModel and perf::auto_rules().
+PlannedCase plan_case(const PlanCase& to_plan, RuleSource rules, const std::string& type);
+
+// Whether generated rules fit where the given ones do not.
+bool generated_rules_fit(const PlanCase& to_plan);
+
+// The mix with the most bytes that fits, of those smaller than the planned type: "Q3_K_M". Empty
+// when none does.
+std::string largest_fitting_type(const PlanCase& to_plan, RuleSource rules);
+
+}  // namespace graft::cli
