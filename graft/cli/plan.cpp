@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -104,19 +106,47 @@ int plan_model(const Options& options) {
   return 0;
 }
 
+// Warns about devices that the model does not fit. For another machine than this one, only where
+// the options state how much memory it has.
+std::vector<plan::Finding> memory_findings(const Options& options, const PlannedModel& model) {
+  const MachineOptions& given = options.machine;
+  const bool has_figures = !given.is_hypothetical() || !given.file.empty();
+  const perf::Estimate estimate =
+      perf::estimate(model.result().plan, given.figures(), options.load);
+  std::vector<plan::Finding> findings;
+  for (const auto& [device, bytes] : estimate.devices) {
+    const bool is_stated = !(device == kCpu ? given.dram : given.vram).empty();
+    if (bytes.fits() || !(has_figures || is_stated)) continue;
+    findings.push_back(
+        {.kind = plan::Finding::Kind::Warning,
+         .where = options.rules,
+         .text = fmt::format("the model does not fit: {} needs {} of {}; `graft plan --auto` "
+                             "writes rules that fit",
+                             to_string(device), bytes_text(bytes.total()),
+                             bytes_text(bytes.capacity))});
+  }
+  return findings;
+}
+
 int check_rules(const Options& options) {
   const int num_gpus = options.machine.gpus >= 0
                            ? options.machine.gpus
                            : static_cast<int>(options.machine.figures().gpus.size());
-  const PlannedModel model(options.model.path(), options.rules, options.plugins,
-                           {.num_gpus = num_gpus, .plan_only = options.machine.is_hypothetical()});
+  const PlannedModel model(
+      options.model.path(), options.rules, options.plugins,
+      {.num_gpus = num_gpus, .plan_only = num_gpus > 0 || options.machine.is_hypothetical()});
   const plan::PlanResult& result = model.result();
+  std::vector<plan::Finding> findings = result.findings;
+  if (result.ok()) {
+    for (plan::Finding& finding : memory_findings(options, model))
+      findings.push_back(std::move(finding));
+    plan::sort_findings(findings);
+  }
   if (options.json) {
-    fmt::print(
-        "{}\n",
-        plan::findings_json(result.findings).dump(2, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n",
+               plan::findings_json(findings).dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
-    fmt::print("{}", plan::findings_text(result.findings));
+    fmt::print("{}", plan::findings_text(findings));
     fmt::print("{}: {} rules, {} for {}\n", options.rules, model.rules().rules.size(),
                result.ok() ? "valid" : "NOT VALID", model.blueprint().model_name);
   }
