@@ -11,7 +11,6 @@
 #include "graft/ops/primitives.h"
 
 namespace graft::ops {
-
 namespace {
 
 // The text of a kwarg. Throws Error when it is not a value of the kwarg.
