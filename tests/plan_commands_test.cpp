@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -190,6 +191,54 @@ TEST(RulesCommand, ReportsFindingsWithLines) {
   EXPECT_EQ(
       run_program({"rules", "check", folder / "none.yaml", "--model", config.string()}).exit_code,
       2);
+}
+
+// Keys and values of kwargs of GPU operators are checked without libgraft_cuda.so.
+TEST(RulesCommand, ChecksKwargsForAMachineWithGpus) {
+  const auto config = test_data("configs/Qwen3-30B-A3B/config.json");
+  const TempDir folder;
+  const std::string rules = folder / "rules.yaml";
+  std::ofstream(rules) << "- match: {role: norm}\n"
+                          "  replace: {class: default, kwargs: {devcie: cpu}}\n"
+                          "- match: {role: linear}\n"
+                          "  replace: {class: default, kwargs: {precision: fastest}}\n"
+                          "- match: {role: kv_cache}\n"
+                          "  replace: {class: default, kwargs: {dtype: q8_0}}\n"
+                          "- match: {role: experts}\n"
+                          "  replace: {class: cpu.experts, kwargs: {repack: maybe}}\n";
+  const Outcome outcome =
+      run_program({"rules", "check", rules, "--model", config.string(), "--gpus", "1"});
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.out;
+  for (const char* part :
+       {":2: error: unknown kwarg \"devcie\" of cuda.rms_norm",
+        ":4: error: cuda.linear: precision is 'fastest', expected fast or f32",
+        ":6: error: cuda.kv_cache: dtype is 'q8_0', expected f32, f16 or bf16",
+        ":8: error: cpu.experts: repack is 'maybe', expected true or false", " and 47 more)"})
+    EXPECT_NE(outcome.out.find(part), std::string::npos) << part << " in " << outcome.out;
+}
+
+TEST(RulesCommand, WarnsAboutWhatDoesNotFit) {
+  const auto config = test_data("configs/Qwen3-30B-A3B/config.json");
+  const TempDir folder;
+  const std::string rules = folder / "rules.yaml";
+  std::ofstream(rules) << "- match: {name: \"\"}\n"
+                          "  replace: {class: default, kwargs: {device: \"cuda:0\"}}\n";
+  const auto check = [&](const std::vector<std::string>& machine) {
+    std::vector<std::string> words = {"rules", "check", rules, "--model", config.string()};
+    words.insert(words.end(), machine.begin(), machine.end());
+    return run_program(words);
+  };
+  const Outcome small = check({"--gpus", "1", "--vram", "8G"});
+  EXPECT_EQ(small.exit_code, 0) << small.out;
+  EXPECT_NE(small.out.find("warning: the model does not fit: cuda:0 needs "), std::string::npos)
+      << small.out;
+  for (const Outcome& large : {check({"--gpus", "1", "--vram", "640G"}), check({"--gpus", "1"})})
+    EXPECT_EQ(large.out.find("does not fit"), std::string::npos) << large.out;
+  const Outcome none = check({"--gpus", "0"});
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_NE(none.out.find(":2: error: 1 rule places modules on cuda:0, but the machine has no GPU"),
+            std::string::npos)
+      << none.out;
 }
 
 }  // namespace

@@ -24,15 +24,7 @@ namespace {
 // The number of GPUs of this machine. Throws Error when `device` does not exist.
 int count_gpus(const std::string& device) {
   const GpuList list = list_gpus();
-  if (device.empty()) return static_cast<int>(list.gpus.size());
-  const std::optional<Device> requested = device_from_name(device);
-  if (!requested)
-    fail("--device: unknown device '", device, "', expected cpu, cuda, cuda:0, cuda:1, …");
-  if (list.gpus.empty()) fail("--device ", device, ": no GPU available: ", list.unavailable);
-  if (requested->index >= static_cast<std::int32_t>(list.gpus.size())) {
-    fail("--device ", device, ": not found, the machine has ", list.gpus.size(),
-         " GPUs, numbered from cuda:0");
-  }
+  if (!device.empty()) requested_device(device, list);  // throws when it does not exist
   return static_cast<int>(list.gpus.size());
 }
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -161,19 +162,44 @@ int plan_model(const Options& options) {
   return planned.fits() ? 0 : 1;
 }
 
+// Warns about devices that the model does not fit. For another machine than this one, only where
+// the options state how much memory it has.
+std::vector<plan::Finding> memory_findings(const Options& options,
+                                           const PlanCase& to_check,
+                                           const perf::Estimate& estimate) {
+  const MachineOptions& given = options.machine;
+  const bool has_figures = !given.is_hypothetical() || !given.file.empty();
+  std::vector<plan::Finding> findings;
+  for (const auto& [device, bytes] : estimate.devices) {
+    const bool is_stated = !(device == kCpu ? given.dram : given.vram).empty();
+    if (bytes.fits() || !(has_figures || is_stated)) continue;
+    findings.push_back(
+        {.kind = plan::Finding::Kind::Warning,
+         .where = options.rules,
+         .text = fmt::format("the model does not fit: {} needs {}, has {}", to_string(device),
+                             bytes_text(bytes.total()), bytes_text(bytes.capacity))});
+  }
+  if (!findings.empty() && generated_rules_fit(to_check))
+    findings.back().text += "; `graft plan --auto` writes rules that fit";
+  return findings;
+}
+
 int check_rules(const Options& options) {
-  const perf::MachineFigures machine = options.machine.figures();
-  const PlannedModel model(options.model.open_or_shape(),
-                           {.rules = options.rules,
-                            .plugins = options.plugins,
-                            .machine = options.machine.devices(machine)});
+  const PlanCase to_check = case_of(options);
+  const PlannedCase checked = plan_case(to_check, RuleSource::Given, options.type);
+  const PlannedModel& model = *checked.model;
   const plan::PlanResult& result = model.result();
+  std::vector<plan::Finding> findings = result.findings;
+  if (checked.estimate) {
+    for (plan::Finding& finding : memory_findings(options, to_check, *checked.estimate))
+      findings.push_back(std::move(finding));
+    plan::sort_findings(findings);
+  }
   if (options.json) {
-    fmt::print(
-        "{}\n",
-        plan::findings_json(result.findings).dump(2, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n",
+               plan::findings_json(findings).dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
-    fmt::print("{}", plan::findings_text(result.findings));
+    fmt::print("{}", plan::findings_text(findings));
     fmt::print("{}: {} rules, {} for {}\n", options.rules, model.rules().rules.size(),
                result.ok() ? "valid" : "NOT VALID", model.blueprint().model_name);
   }

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include <fmt/format.h>
@@ -83,6 +82,8 @@ std::string exact_rules(Device gpu) {
       "  replace: {{class: default, kwargs: {{device: \"{0}\", dtype: f32}}}}\n"
       "- match: {{role: linear}}\n"
       "  replace: {{class: default, kwargs: {{device: \"{0}\", precision: f32}}}}\n"
+      "- match: {{role: attention}}\n"
+      "  replace: {{class: default, kwargs: {{device: \"{0}\", precision: f32}}}}\n"
       "- match: {{role: experts}}\n"
       "  replace: {{class: default, kwargs: {{device: \"{0}\", precision: f32}}}}\n"
       "- match: {{name: \"\"}}\n"
@@ -90,32 +91,18 @@ std::string exact_rules(Device gpu) {
       device);
 }
 
-// The device of --device, which must exist; nullopt without the option.
-std::optional<Device> requested_device(const std::string& name, const GpuList& list) {
-  if (name.empty()) return std::nullopt;
-  const std::optional<Device> device = device_from_name(name);
-  if (!device) fail("--device ", name, ": unknown device, expected cpu, cuda, cuda:0, cuda:1, …");
-  if (*device == kCpu) return device;
-  if (list.gpus.empty()) fail("--device ", name, ": no GPU available: ", list.unavailable);
-  if (device->index >= static_cast<std::int32_t>(list.gpus.size())) {
-    fail("--device ", name, ": not found, the machine has ", list.gpus.size(),
-         " GPUs, numbered from cuda:0");
-  }
-  return device;
-}
-
 // Without --device and --rules everything runs on the CPU.
 void set_placement(const Options& options, models::OpenOptions& open) {
   const bool cpu_only =
       options.device == "cpu" || (options.device.empty() && options.rules.empty());
   const GpuList list = cpu_only ? GpuList{} : list_gpus();
-  const std::optional<Device> device = requested_device(options.device, list);
+  const Device device = options.device.empty() ? kCpu : requested_device(options.device, list);
   open.machine.num_gpus = static_cast<int>(list.gpus.size());
   if (!options.rules.empty()) {
     open.rules = read_text_file(options.rules);
     open.rules_path = options.rules;
-  } else if (device && *device != kCpu) {
-    open.rules = exact_rules(*device);
+  } else if (device != kCpu) {
+    open.rules = exact_rules(device);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "graft/base/error.h"
+#include "graft/base/text/ascii.h"
 #include "graft/formats/synthetic.h"
 #include "graft/models/config/hf_config.h"
 
@@ -110,13 +111,6 @@ constexpr std::array kShapes = {
       "mscale": 1.0, "mscale_all_dim": 1.0}, "quantization_config": {"quant_method": "fp8",
       "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}})"},
 };
-
-bool equal_ignoring_case(std::string_view a, std::string_view b) {
-  const auto lower = [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  };
-  return std::ranges::equal(a, b, {}, lower, lower);
-}
 
 ModelConfig config_of(const Shape& shape, std::string_view name) {
   const bool is_short = equal_ignoring_case(shape.name, name);

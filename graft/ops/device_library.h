@@ -16,8 +16,8 @@ namespace graft::ops {
 constexpr std::uint32_t internal_layout() {
   std::size_t layout = 0;
   for (const std::size_t bytes :
-       {sizeof(OperatorInfo), sizeof(BuildContext), sizeof(Params), sizeof(Weight), sizeof(Pass),
-        sizeof(Batch), sizeof(TensorView), sizeof(Registry)})
+       {sizeof(OperatorInfo), sizeof(Kwarg), sizeof(BuildContext), sizeof(Params), sizeof(Weight),
+        sizeof(Pass), sizeof(Batch), sizeof(TensorView), sizeof(Registry)})
     layout = layout * 31 + bytes;
   return static_cast<std::uint32_t>(layout);
 }

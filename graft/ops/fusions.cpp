@@ -4,13 +4,15 @@
 #include <array>
 #include <utility>
 
+#include "graft/ops/builtin_kwargs.h"
+
 namespace graft::ops {
 namespace {
 
 // The same condition as cuda::input_format() for decode batches.
 bool is_multiplied_in_int8(const LinearParams& params, DType dtype, const Kwargs& kwargs) {
-  const auto precision = kwargs.find("precision");
-  const bool is_fast = precision == kwargs.end() || precision->second != "f32";
+  const bool is_fast =
+      parse_word(precision_kwarg(), text_or_fallback(precision_kwarg(), kwargs)) != "f32";
   return is_fast && params.in_features % 32 == 0 && has_cuda_int8_kernel(dtype);
 }
 

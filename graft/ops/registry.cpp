@@ -1,11 +1,9 @@
 #include "graft/ops/registry.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <cmath>
 #include <utility>
 
+#include "graft/base/check.h"
 #include "graft/base/error.h"
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/device_context.h"
@@ -13,43 +11,72 @@
 #include "graft/ops/primitives.h"
 
 namespace graft::ops {
+namespace {
+
+// The text of a kwarg. Throws Error when it is not a value of the kwarg.
+std::string checked_text(const BuildContext& context, const Kwarg& kwarg) {
+  if (!context.has_kwarg(kwarg.key)) return kwarg.fallback;
+  std::string text = context.kwargs->find(kwarg.key)->second;
+  const Params none = NoParams{};
+  const std::string problem =
+      value_problem(kwarg, text, context.params == nullptr ? none : *context.params);
+  if (!problem.empty()) fail(context.module, ": ", problem);
+  return text;
+}
+
+}  // namespace
+
+bool BuildContext::has_kwarg(std::string_view key) const {
+  return kwargs != nullptr && kwargs->find(key) != kwargs->end();
+}
+
+std::string BuildContext::word_kwarg(const Kwarg& kwarg) const {
+  const auto word = parse_word(kwarg, checked_text(*this, kwarg));
+  GRAFT_CHECK(word.has_value(), "the fallback of ", kwarg.key, " is not one of its words");
+  return *word;
+}
+
+bool BuildContext::bool_kwarg(const Kwarg& kwarg) const {
+  const auto value = parse_bool(checked_text(*this, kwarg));
+  GRAFT_CHECK(value.has_value(), "the fallback of ", kwarg.key, " is not a bool");
+  return *value;
+}
+
+std::int64_t BuildContext::int_kwarg(const Kwarg& kwarg) const {
+  const auto value = parse_integer(kwarg, checked_text(*this, kwarg));
+  GRAFT_CHECK(value.has_value(), "the fallback of ", kwarg.key, " is not in its range");
+  return *value;
+}
+
+double BuildContext::double_kwarg(const Kwarg& kwarg) const {
+  const auto value = parse_number(kwarg, checked_text(*this, kwarg));
+  GRAFT_CHECK(value.has_value(), "the fallback of ", kwarg.key, " is not in its range");
+  return *value;
+}
 
 std::string BuildContext::text_kwarg(std::string_view key, std::string_view fallback) const {
-  if (kwargs == nullptr) return std::string(fallback);
-  const auto found = kwargs->find(key);
-  return found == kwargs->end() ? std::string(fallback) : found->second;
+  return has_kwarg(key) ? kwargs->find(key)->second : std::string(fallback);
 }
 
 bool BuildContext::bool_kwarg(std::string_view key, bool fallback) const {
-  constexpr std::array<std::string_view, 3> kTrue = {"true", "True", "TRUE"};
-  constexpr std::array<std::string_view, 3> kFalse = {"false", "False", "FALSE"};
-  const std::string text = text_kwarg(key, fallback ? "true" : "false");
-  if (std::ranges::find(kTrue, text) != kTrue.end()) return true;
-  if (std::ranges::find(kFalse, text) != kFalse.end()) return false;
-  fail(module, ": ", key, " is '", text, "', expected true or false");
+  if (!has_kwarg(key)) return fallback;
+  return bool_kwarg(Kwarg{.key = std::string(key), .kind = Kwarg::Kind::Bool});
 }
 
 std::int64_t BuildContext::int_kwarg(std::string_view key, std::int64_t fallback) const {
-  const std::string text = text_kwarg(key, std::to_string(fallback));
-  std::int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end) {
-    fail(module, ": ", key, " is '", text, "', expected an integer");
-  }
-  return value;
+  if (!has_kwarg(key)) return fallback;
+  return int_kwarg(Kwarg{.key = std::string(key), .kind = Kwarg::Kind::Integer});
 }
 
 double BuildContext::double_kwarg(std::string_view key, double fallback) const {
-  if (kwargs == nullptr || !kwargs->contains(key)) return fallback;
-  const std::string text = text_kwarg(key, "");
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end || !std::isfinite(value)) {
-    fail(module, ": ", key, " is '", text, "', expected a number");
-  }
-  return value;
+  if (!has_kwarg(key)) return fallback;
+  return double_kwarg(Kwarg{.key = std::string(key), .kind = Kwarg::Kind::Number});
+}
+
+const Kwarg* OperatorInfo::find_kwarg(std::string_view key) const {
+  const auto found = std::find_if(kwargs.begin(), kwargs.end(),
+                                  [&](const Kwarg& kwarg) { return kwarg.key == key; });
+  return found == kwargs.end() ? nullptr : &*found;
 }
 
 void Registry::add(OperatorInfo info) {
@@ -82,8 +109,7 @@ const OperatorInfo* Registry::default_for(Role role,
                                           DeviceType device,
                                           const Params& params) const {
   for (const auto& info : operators_) {
-    const bool fits = !info->fits || info->fits(params);
-    if (info->role == role && info->device == device && fits) return info.get();
+    if (info->role == role && info->device == device && info->supports(params)) return info.get();
   }
   return nullptr;
 }

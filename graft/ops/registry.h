@@ -12,15 +12,13 @@
 #include <vector>
 
 #include "graft/base/check.h"
+#include "graft/ops/kwargs.h"
 #include "graft/ops/operator.h"
 #include "graft/ops/params.h"
 #include "graft/ops/role.h"
 #include "graft/tensor/device.h"
 
 namespace graft::ops {
-
-// The kwargs of a rule: each value is the text of a YAML scalar.
-using Kwargs = std::map<std::string, std::string, std::less<>>;
 
 // A child of a module, not owned. `is_native`: see primitives.h.
 template <class Op>
@@ -56,8 +54,15 @@ struct BuildContext {
   // Empty when the child is missing or has another role.
   template <class Op>
   Child<Op> optional_child(std::string_view name) const;
-  // The value of a kwarg; `fallback` when the rule does not set it. Throws Error when the text
-  // does not parse as the type; booleans are written as in YAML or Python.
+  // The value of a declared kwarg, or its fallback. Throws Error when the value is not one of the
+  // declaration; the plan has checked those of rules.
+  std::string word_kwarg(const Kwarg& kwarg) const;
+  bool bool_kwarg(const Kwarg& kwarg) const;
+  std::int64_t int_kwarg(const Kwarg& kwarg) const;
+  double double_kwarg(const Kwarg& kwarg) const;
+  bool has_kwarg(std::string_view key) const;  // whether the rule sets it
+  // For plugins, which declare keys only: the value as the type that the plugin reads it as, or
+  // `fallback`. Throws Error when the text does not parse.
   std::string text_kwarg(std::string_view key, std::string_view fallback) const;
   bool bool_kwarg(std::string_view key, bool fallback) const;
   std::int64_t int_kwarg(std::string_view key, std::int64_t fallback) const;
@@ -69,7 +74,7 @@ struct OperatorInfo {
   Role role = Role::Linear;
   DeviceType device = DeviceType::Cpu;
   std::string summary = {};                 // one line for tables
-  std::vector<std::string> kwargs = {};     // accepted keys beyond device and op names
+  std::vector<Kwarg> kwargs = {};           // accepted keys beyond device and op names
   std::function<bool(DType)> accepts = {};  // supported weight types; empty: all
   // Which modules of the role it supports, for example GQA or MLA attention; empty: all.
   std::function<bool(const Params&)> fits = {};
@@ -77,6 +82,9 @@ struct OperatorInfo {
   // only operators of the library that has the primitives may set this.
   bool is_native = false;
   std::function<std::unique_ptr<Operator>(const BuildContext&)> make = {};
+
+  const Kwarg* find_kwarg(std::string_view key) const;  // null when it does not accept the key
+  bool supports(const Params& params) const { return !fits || fits(params); }
 };
 
 class DeviceContext;

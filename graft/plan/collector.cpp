@@ -5,22 +5,25 @@
 
 namespace graft::plan {
 
-void Collector::error(int line, std::string text, const ModuleSpec* module) {
-  add(Finding::Kind::Error, line, std::move(text), module);
+void Collector::error(int line, std::string text, const ModuleSpec* module, std::string group) {
+  add({Finding::Kind::Error, line, std::move(group), std::move(text), module, module,
+       module == nullptr ? 0U : 1U});
 }
 
-void Collector::warning(int line, std::string text, const ModuleSpec* module) {
-  add(Finding::Kind::Warning, line, std::move(text), module);
+void Collector::warning(int line, std::string text, const ModuleSpec* module, std::string group) {
+  add({Finding::Kind::Warning, line, std::move(group), std::move(text), module, module,
+       module == nullptr ? 0U : 1U});
 }
 
-void Collector::add(Finding::Kind kind, int line, std::string text, const ModuleSpec* module) {
-  const auto same = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
-    return entry.kind == kind && entry.line == line && entry.text == text;
+void Collector::add(Entry entry) {
+  if (entry.group.empty()) entry.group = entry.text;
+  const auto same = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& other) {
+    return other.kind == entry.kind && other.line == entry.line && other.group == entry.group;
   });
   if (same == entries_.end()) {
-    entries_.push_back({kind, line, std::move(text), module, module, module == nullptr ? 0U : 1U});
-  } else if (same->last != module) {
-    same->last = module;
+    entries_.push_back(std::move(entry));
+  } else if (same->last != entry.last) {
+    same->last = entry.last;
     ++same->num_modules;
   }
 }

@@ -1,5 +1,5 @@
-// Collects findings while a plan is made and merges equal ones: the same error in sixty layers is
-// one finding that names the first module and counts the others.
+// Collects findings while a plan is made and merges equal and similar ones: the same error in sixty
+// layers is one finding that names the first module and counts the others.
 
 #pragma once
 
@@ -18,9 +18,16 @@ class Collector {
   explicit Collector(std::filesystem::path path) : path_(std::move(path)) {}
 
   // `line` is 0 for a finding without a rule. `module` is where it occurred; null for a finding
-  // about the rule itself.
-  void error(int line, std::string text, const ModuleSpec* module = nullptr);
-  void warning(int line, std::string text, const ModuleSpec* module = nullptr);
+  // about the rule itself. Findings of one `group` on a line are merged and keep the first text;
+  // without a group, those of equal texts are.
+  void error(int line,
+             std::string text,
+             const ModuleSpec* module = nullptr,
+             std::string group = {});
+  void warning(int line,
+               std::string text,
+               const ModuleSpec* module = nullptr,
+               std::string group = {});
 
   // The findings, sorted; the collector is empty afterwards.
   std::vector<Finding> take();
@@ -29,12 +36,13 @@ class Collector {
   struct Entry {
     Finding::Kind kind;
     int line;
+    std::string group;
     std::string text;
     const ModuleSpec* first;
     const ModuleSpec* last;  // a module whose two phases fail alike is counted once
     std::size_t num_modules;
   };
-  void add(Finding::Kind kind, int line, std::string text, const ModuleSpec* module);
+  void add(Entry entry);
 
   std::filesystem::path path_;
   std::vector<Entry> entries_;

@@ -1,14 +1,17 @@
 #include "graft/plan/plan.h"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <optional>
 #include <string>
 
 #include "graft/base/check.h"
+#include "graft/plan/check_kwargs.h"
 #include "graft/plan/collector.h"
 #include "graft/plan/matcher.h"
+#include "graft/plan/missing_gpus.h"
+#include "graft/plan/out_devices.h"
+#include "graft/plan/planned_operators.h"
 #include "graft/plan/resolve.h"
 
 namespace graft::plan {
@@ -17,37 +20,8 @@ namespace {
 using ops::OperatorInfo;
 using ops::Role;
 
-// KTransformers kwargs that any operator of a role accepts. An operator that does not implement
-// one ignores it; a value other than `neutral` is then a warning.
-struct RoleKey {
-  std::string_view key;
-  Role role;
-  std::string_view neutral;  // the value that changes nothing
-};
-constexpr std::array kRoleKeys = {
-    RoleKey{"backend", Role::Experts, "llamafile"},
-    RoleKey{"absorb_for_prefill", Role::Attention, "false"},
-    RoleKey{"per_layer_prefill_intput_threshold", Role::Model, "0"},  // their spelling
-};
-
-// Null for other keys.
-const RoleKey* find_role_key(std::string_view key) {
-  const auto* found = std::find_if(kRoleKeys.begin(), kRoleKeys.end(),
-                                   [&](const RoleKey& row) { return row.key == key; });
-  return found == kRoleKeys.end() ? nullptr : found;
-}
-
-// Containers compute nothing themselves and need no operator.
-bool is_structural(Role role) {
-  return role == Role::Model || role == Role::Layer;
-}
-
 std::string_view type_name(DeviceType type) {
   return type == DeviceType::Cpu ? "cpu" : "cuda";
-}
-
-bool has_kwarg(const OperatorInfo* op, const std::string& key) {
-  return op != nullptr && std::find(op->kwargs.begin(), op->kwargs.end(), key) != op->kwargs.end();
 }
 
 // Mixtral's and Qwen's routers are plain Linears in Hugging Face's tree, so rules for all Linears
@@ -67,15 +41,17 @@ class Planner {
           const RuleFile& rules,
           const ops::Registry& registry,
           const Machine& machine)
-      : registry_(registry),
+      : operators_(registry, machine),
         machine_(machine),
         findings_(rules.path),
+        missing_gpus_(machine),
         matcher_(rules, blueprint.class_bases, findings_),
         default_device_(default_device(registry, machine)) {
     plan_.blueprint = &blueprint;
     plan_.registry = &registry;
     for (const Rule& rule : rules.rules) {
-      rules_.push_back(resolve(rule, registry, machine, blueprint.class_aliases, findings_));
+      rules_.push_back(
+          resolve(rule, operators_, blueprint.class_aliases, missing_gpus_, findings_));
     }
   }
 
@@ -83,6 +59,8 @@ class Planner {
     visit(plan_.blueprint->root, nullptr, nullptr);
     matcher_.report_unused();
     check_transfer_map();
+    check_out_devices(plan_, findings_);
+    missing_gpus_.report(findings_);
     return {.plan = std::move(plan_), .findings = findings_.take()};
   }
 
@@ -127,7 +105,7 @@ class Planner {
       findings_.error(rule.rule->class_line,
                       str(rule.rule->replace_class, " replaces ", ops::name(*rule.role),
                           ", the module is ", ops::name(module.role), " (", module.class_name, ")"),
-                      &module);
+                      &module, "replaces another role");
       return;
     }
     placement.decode.place_whole(
@@ -137,7 +115,10 @@ class Planner {
     placement.out_device = rule.out_device.value_or(placement.decode.device());
     placement.kwargs = rule.kwargs;
     check_weights(placement, rule.decode.line);
-    check_kwargs(placement, *rule.rule);
+    check_kwargs(placement, *rule.rule, findings_);
+    // A name may imply a GPU (KLinearMarlin) that no kwarg of the rule names.
+    for (const PhasePlacement* phase : {&placement.decode, &placement.prefill})
+      missing_gpus_.add(*rule.rule, rule.decode.line, phase->device());
     add_transfer_map(module, rule);
   }
 
@@ -187,7 +168,7 @@ class Planner {
       findings_.error(phase.line,
                       str(word, " is an operator for ", ops::name(role), ", the module is ",
                           ops::name(module.role), " (", module.class_name, ")"),
-                      &module);
+                      &module, str("operator of another role: ", word));
       return nullptr;
     }
     const auto type = op.device_type();
@@ -210,13 +191,16 @@ class Planner {
   }
 
   const OperatorInfo* default_operator(const ModuleSpec& module, Device device, int line) {
-    const OperatorInfo* op = registry_.default_for(module.role, device.type, module.params);
-    if (op == nullptr && !is_structural(module.role) && !machine_.plan_only) {
-      findings_.error(
-          line,
-          str("no operator for role ", ops::name(module.role), " on ", type_name(device.type),
-              " in this build (available: ", operator_list(registry_.of_role(module.role)), ")"),
-          &module);
+    const OperatorInfo* op = operators_.default_for(module, device);
+    // A GPU that the machine lacks is reported once, by MissingGpus.
+    const bool is_missing_gpu = !machine_.has(device);
+    const bool is_planned_gpu = machine_.plan_only && device.type == DeviceType::Cuda;
+    if (op == nullptr && !is_structural(module.role) && !is_missing_gpu && !is_planned_gpu) {
+      findings_.error(line,
+                      str("no operator for role ", ops::name(module.role), " on ",
+                          type_name(device.type), " in this build (available: ",
+                          operator_list(operators_.registry().of_role(module.role)), ")"),
+                      &module, str("no operator on ", type_name(device.type)));
     }
     return op;
   }
@@ -260,59 +244,6 @@ class Planner {
     }
   }
 
-  void check_kwargs(const Placement& placement, const Rule& rule) {
-    // When planning for another machine, the operator and its kwargs may be unknown.
-    const bool unknown = machine_.plan_only && !is_structural(placement.module->role) &&
-                         (placement.decode.op == nullptr || placement.prefill.op == nullptr);
-    for (const auto& [key, value] : placement.kwargs) {
-      if (has_kwarg(placement.decode.op, key) || has_kwarg(placement.prefill.op, key)) continue;
-      if (const RoleKey* row = find_role_key(key)) {
-        check_role_key(placement, rule, *row, value);
-      } else if (!unknown) {
-        unknown_kwarg(placement, rule, key);
-      }
-    }
-  }
-
-  void check_role_key(const Placement& placement,
-                      const Rule& rule,
-                      const RoleKey& row,
-                      const std::string& value) {
-    const int line = rule.line_of(std::string(row.key));
-    const ModuleSpec& module = *placement.module;
-    const OperatorInfo* op = placement.decode.op;
-    if (row.role != module.role) {
-      findings_.error(line,
-                      str(row.key, " is a kwarg of ", ops::name(row.role), ", the module is ",
-                          ops::name(module.role)),
-                      &module);
-    } else if (row.role == Role::Experts && !is_backend(value)) {
-      findings_.error(line, str("unknown backend \"", value, "\" (known: ", backend_list(), ")"));
-    } else if (row.role == Role::Attention && value != "true" && value != "false") {
-      findings_.error(line, str(row.key, " must be true or false, not \"", value, "\""));
-    } else if (value != row.neutral && (op != nullptr || is_structural(module.role))) {
-      findings_.warning(line, str(row.key, ": ", value, " has no effect: ",
-                                  op == nullptr ? "this build" : op->name, " does not support it"));
-    }
-  }
-
-  void unknown_kwarg(const Placement& placement, const Rule& rule, const std::string& key) {
-    std::vector<std::string> known = {"device",     "generate_device", "prefill_device",
-                                      "out_device", "generate_op",     "prefill_op"};
-    const Role role = placement.module->role;
-    for (const RoleKey& row : kRoleKeys) {
-      if (row.role == role) known.emplace_back(row.key);
-    }
-    if (role == Role::Model) known.emplace_back("transfer_map");
-    const OperatorInfo* op = placement.decode.op;
-    if (op != nullptr) known.insert(known.end(), op->kwargs.begin(), op->kwargs.end());
-    findings_.error(
-        rule.line_of(key),
-        str("unknown kwarg \"", key, "\" of ",
-            op == nullptr ? std::string(ops::name(role)) : op->name, " (known: ", join(known), ")"),
-        placement.module);
-  }
-
   void add_transfer_map(const ModuleSpec& module, const ResolvedRule& rule) {
     if (rule.transfer_map.empty()) return;
     const int line = rule.rule->line_of("transfer_map");
@@ -349,9 +280,10 @@ class Planner {
     }
   }
 
-  const ops::Registry& registry_;
+  PlannedOperators operators_;
   const Machine& machine_;
   Collector findings_;
+  MissingGpus missing_gpus_;
   Matcher matcher_;
   Device default_device_;
   std::vector<ResolvedRule> rules_;

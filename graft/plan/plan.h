@@ -39,8 +39,8 @@ struct Share {
 
 // Where a module runs in one phase.
 struct PhasePlacement {
-  // Null for containers (model, layer), and where this build lacks the operator when planning for
-  // another machine.
+  // Null for containers (model, layer), and for a module that no GPU operator supports when
+  // planning for another machine. Without `make` in plans for GPUs that this machine lacks.
   const ops::OperatorInfo* op = nullptr;
   std::vector<Share> shares = {Share{}};  // never empty; the first device gathers the result
 
@@ -83,6 +83,11 @@ struct Plan {
   const Placement& at(std::string_view module) const;
 };
 
+// Containers compute nothing themselves and need no operator.
+constexpr bool is_structural(ops::Role role) {
+  return role == ops::Role::Model || role == ops::Role::Layer;
+}
+
 // The device of a layer's hidden states: from the transfer map of the rules, else that of its first
 // norm. Aborts for unknown layers.
 Device layer_device(const Plan& plan, std::int64_t layer, ops::Phase phase);
@@ -90,8 +95,11 @@ Device layer_device(const Plan& plan, std::int64_t layer, ops::Phase phase);
 // The devices available to rules.
 struct Machine {
   int num_gpus = 0;
-  // Plan for another machine: operators that this build lacks stay null instead of being errors.
+  // Plan for another machine: GPU operators that this build lacks are taken from the list that is
+  // compiled in (ops/cuda_operators.h). Those plans cannot be run.
   bool plan_only = false;
+
+  bool has(Device device) const { return device == kCpu || device.index < num_gpus; }
 };
 
 struct PlanResult {

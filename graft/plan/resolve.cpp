@@ -1,13 +1,9 @@
 #include "graft/plan/resolve.h"
 
 #include <algorithm>
-#include <array>
 
 namespace graft::plan {
 namespace {
-
-constexpr std::array<std::string_view, 6> kPlacementKeys = {
-    "device", "generate_device", "prefill_device", "out_device", "generate_op", "prefill_op"};
 
 bool is_placement_key(std::string_view key) {
   return std::find(kPlacementKeys.begin(), kPlacementKeys.end(), key) != kPlacementKeys.end();
@@ -16,14 +12,15 @@ bool is_placement_key(std::string_view key) {
 class Resolver {
  public:
   Resolver(const Rule& rule,
-           const ops::Registry& registry,
-           const Machine& machine,
+           const PlannedOperators& operators,
            std::span<const ClassAlias> class_aliases,
+           MissingGpus& missing_gpus,
            Collector& findings)
       : rule_(rule),
-        registry_(registry),
-        machine_(machine),
+        operators_(operators),
+        registry_(operators.registry()),
         class_aliases_(class_aliases),
+        missing_gpus_(missing_gpus),
         findings_(findings) {
     out_.rule = &rule;
   }
@@ -67,7 +64,7 @@ class Resolver {
     if (word == "default") return;
     if (const auto role = ops::role_from_name(word)) {
       out_.role = role;
-    } else if (const auto* op = registry_.find(word)) {
+    } else if (const auto* op = operators_.find(word)) {
       out_.role = op->role;
       out_.decode.op.named = out_.prefill.op.named = op;
     } else if (const ClassAlias* alias = find_class_alias(word, class_aliases_)) {
@@ -109,7 +106,7 @@ class Resolver {
       phase.op = {.none = true, .named = nullptr, .alias = nullptr};
     } else if (word == "default") {
       phase.op = {};
-    } else if (const auto* op = registry_.find(word)) {
+    } else if (const auto* op = operators_.find(word)) {
       phase.op = {.none = false, .named = op, .alias = nullptr};
     } else if (const OpAlias* alias = find_op_alias(word)) {
       set_alias(*alias, phase, phase.line);
@@ -137,19 +134,15 @@ class Resolver {
       report_error(line, "unknown device \"", word, "\" (known: cpu, cuda, cuda:0, cuda:1, …)");
       return std::nullopt;
     }
-    if (found->type == DeviceType::Cuda && found->index >= machine_.num_gpus) {
-      report_error(
-          line, "device ", word, " does not exist: the machine has ",
-          machine_.num_gpus == 0 ? "no GPU" : str(machine_.num_gpus, " GPU(s), from cuda:0"));
-      return std::nullopt;
-    }
+    missing_gpus_.add(rule_, line, *found);
     return found;
   }
 
   const Rule& rule_;
+  const PlannedOperators& operators_;
   const ops::Registry& registry_;
-  const Machine& machine_;
   std::span<const ClassAlias> class_aliases_;
+  MissingGpus& missing_gpus_;
   Collector& findings_;
   ResolvedRule out_;
 };
@@ -163,11 +156,11 @@ std::optional<DeviceType> OpRequest::device_type() const {
 }
 
 ResolvedRule resolve(const Rule& rule,
-                     const ops::Registry& registry,
-                     const Machine& machine,
+                     const PlannedOperators& operators,
                      std::span<const ClassAlias> class_aliases,
+                     MissingGpus& missing_gpus,
                      Collector& findings) {
-  return Resolver(rule, registry, machine, class_aliases, findings).run();
+  return Resolver(rule, operators, class_aliases, missing_gpus, findings).run();
 }
 
 std::string operator_list(const std::vector<const ops::OperatorInfo*>& operators) {

@@ -1,19 +1,29 @@
 // Resolves the `replace` part of a rule against this build and machine: looks up names and checks
-// devices. Errors that do not depend on the matched module are reported here, once per rule.
+// devices. Errors that do not depend on the matched module are reported here, once per rule. GPUs
+// that the machine lacks are collected in MissingGpus.
 
 #pragma once
 
+#include <array>
+#include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graft/ops/registry.h"
 #include "graft/plan/aliases.h"
 #include "graft/plan/collector.h"
-#include "graft/plan/plan.h"
+#include "graft/plan/missing_gpus.h"
+#include "graft/plan/planned_operators.h"
 #include "graft/plan/rules.h"
 
 namespace graft::plan {
+
+// The kwargs that select devices and operators; the others are for the operator.
+inline constexpr std::array<std::string_view, 6> kPlacementKeys = {
+    "device", "generate_device", "prefill_device", "out_device", "generate_op", "prefill_op"};
 
 // The operator a rule requests. At most one field is set; none means the default of the module's
 // role.
@@ -46,9 +56,9 @@ struct ResolvedRule {
 };
 
 ResolvedRule resolve(const Rule& rule,
-                     const ops::Registry& registry,
-                     const Machine& machine,
+                     const PlannedOperators& operators,
                      std::span<const ClassAlias> class_aliases,
+                     MissingGpus& missing_gpus,
                      Collector& findings);
 
 // "cpu.linear, cuda.linear" or "none".

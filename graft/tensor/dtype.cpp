@@ -2,16 +2,10 @@
 
 #include <algorithm>
 
+#include "graft/base/text/ascii.h"
+
 namespace graft {
 namespace {
-
-char lower(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-}
-
-bool same_ignoring_case(std::string_view a, std::string_view b) {
-  return std::ranges::equal(a, b, [](char x, char y) { return lower(x) == lower(y); });
-}
 
 template <class Predicate>
 std::optional<DType> find_row(Predicate matches) {
@@ -23,7 +17,7 @@ std::optional<DType> find_row(Predicate matches) {
 }  // namespace
 
 std::optional<DType> dtype_from_name(std::string_view name) {
-  return find_row([&](const DTypeInfo& row) { return same_ignoring_case(row.name, name); });
+  return find_row([&](const DTypeInfo& row) { return equal_ignoring_case(row.name, name); });
 }
 
 std::optional<DType> dtype_from_ggml(std::uint32_t ggml_id) {

@@ -1,9 +1,11 @@
 #include "graft/tensor/gpus.h"
 
+#include <optional>
 #include <system_error>
 
 #include <dlfcn.h>
 
+#include "graft/base/error.h"
 #include "graft/base/system/install_paths.h"
 #include "graft/base/text/str.h"
 
@@ -66,6 +68,18 @@ GpuList list_gpus() {
     list.gpus.push_back(gpu);
   }
   return list;
+}
+
+Device requested_device(const std::string& name, const GpuList& list) {
+  const std::optional<Device> device = device_from_name(name);
+  if (!device) fail("--device ", name, ": unknown device, expected cpu, cuda, cuda:0, cuda:1, …");
+  if (*device == kCpu) return kCpu;
+  if (list.gpus.empty()) fail("--device ", name, ": no GPU available: ", list.unavailable);
+  if (device->index >= static_cast<std::int32_t>(list.gpus.size())) {
+    fail("--device ", name, ": not found, the machine has ", list.gpus.size(),
+         " GPUs, numbered from cuda:0");
+  }
+  return *device;
 }
 
 }  // namespace graft

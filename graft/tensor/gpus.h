@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graft/tensor/cuda_abi.h"
+#include "graft/tensor/device.h"
 
 namespace graft {
 
@@ -19,6 +20,9 @@ struct GpuList {
 // GRAFT_VIRTUAL_GPUS=N raises the count to N on machines with at least one GPU: the extra devices
 // share the real ones, so that multi-GPU placements can be tried on one GPU.
 GpuList list_gpus();
+
+// The device of `--device NAME`. Throws Error for an unknown name and for a GPU that is not listed.
+Device requested_device(const std::string& name, const GpuList& list);
 
 // The path of libgraft_cuda.so; empty when it is not installed.
 std::filesystem::path cuda_library_path();

@@ -12,7 +12,6 @@
 #include "graft/models/make_blueprint.h"
 #include "graft/ops/gpu_operators.h"
 #include "graft/perf/gpus.h"
-#include "graft/plan/cuda_operators.h"
 #include "graft/plan/default_rules.h"
 #include "graft/plan/plugins.h"
 #include "graft/tensor/gpus.h"
@@ -39,12 +38,9 @@ std::string source_of(const perf::GpuFigures& gpu) {
   return gpu.name + (is_published ? ", published speeds" : ", speeds assumed");
 }
 
-// Without libgraft_cuda.so and on other machines, the CUDA operators can be planned but not run.
+// Plans for other machines do not load libgraft_cuda.so: its operators can be planned without it.
 ops::Registry operators_of(const plan::Machine& machine) {
-  if (machine.num_gpus == 0 || !machine.plan_only) return ops::operators_for(machine.num_gpus);
-  ops::Registry registry = ops::builtin_operators();
-  plan::add_planned_cuda_operators(registry);
-  return registry;
+  return machine.plan_only ? ops::builtin_operators() : ops::operators_for(machine.num_gpus);
 }
 
 plan::RuleFile rules_of(const PlanInputs& inputs,
@@ -174,10 +170,9 @@ void MachineOptions::set_gpus(perf::MachineFigures& machine) const {
 }
 
 plan::Machine MachineOptions::devices(const perf::MachineFigures& machine) const {
-  const auto num_gpus = static_cast<int>(machine.gpus.size());
-  const bool can_run =
-      num_gpus == 0 || (!is_hypothetical() && machine.gpus.size() <= found_gpus().gpus.size());
-  return {.num_gpus = num_gpus, .plan_only = !can_run};
+  const std::size_t num_gpus = machine.gpus.size();
+  const bool plan_only = is_hypothetical() || (num_gpus > 0 && num_gpus > found_gpus().gpus.size());
+  return {.num_gpus = static_cast<int>(num_gpus), .plan_only = plan_only};
 }
 
 plan::Blueprint blueprint_in(const models::Checkpoint& source, const std::string& type) {

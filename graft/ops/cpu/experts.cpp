@@ -4,6 +4,7 @@
 
 #include "graft/base/check.h"
 #include "graft/kernels/cpu/table.h"
+#include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cpu/expert_groups.h"
 #include "graft/ops/cpu/multiply.h"
 #include "graft/ops/cpu/operators.h"
@@ -24,7 +25,7 @@ class ExpertsCpu final : public Experts {
   explicit ExpertsCpu(const BuildContext& context)
       : module_(context.module),
         params_(context.params_as<ExpertsParams>()),
-        repack_(context.bool_kwarg("repack", true)) {}
+        repack_(context.bool_kwarg(repack_kwarg())) {}
 
   void load(WeightProvider& weights) override {
     gate_proj_ = load_experts(weights, module_, "gate_proj", params_);

@@ -5,19 +5,15 @@
 #include <utility>
 
 #include "graft/base/check.h"
-#include "graft/base/error.h"
 #include "graft/base/system/reserved_memory.h"
 #include "graft/kernels/cpu/table.h"
+#include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/cpu/workers.h"
 #include "graft/ops/profiler.h"
 
 namespace graft::ops::cpu {
 namespace {
-
-// Tokens per block. Larger blocks make shorter block tables, smaller ones waste less of the last
-// block of each sequence: at 16, half a block is under 1 % of a sequence of 1000 tokens.
-constexpr std::int64_t kDefaultBlockTokens = 16;
 
 // Rows per work item: quantizing a row takes less than 1 us, waking a thread several us.
 constexpr std::int64_t kRowsPerItem = 64;
@@ -187,31 +183,18 @@ class KvCacheCpu final : public KvCache {
 };
 
 const CacheType& type_kwarg(const BuildContext& context) {
-  const std::string text = context.text_kwarg("dtype", "f16");
-  const std::optional<DType> dtype = dtype_from_name(text);
+  const std::string word = context.word_kwarg(cpu_cache_type_kwarg());
+  const std::optional<DType> dtype = dtype_from_name(word);
   const auto found = std::ranges::find(kCacheTypes, dtype, &CacheType::dtype);
-  if (found == kCacheTypes.end()) {
-    fail(context.module, ": dtype '", text,
-         "' is not supported; a KV cache on the CPU is f32, f16, bf16, q8_0 or q4_0");
-  }
-  const auto& params = context.params_as<KvCacheParams>();
-  const std::int64_t head = params.head_size == 0 ? params.key_size : params.head_size;
-  const std::int64_t block = info(found->dtype).block_elems;
-  if (head % block != 0) {
-    fail(context.module, ": dtype ", text, " has blocks of ", block, " values, and the head size ",
-         head, " is not a multiple");
-  }
+  GRAFT_CHECK(found != kCacheTypes.end(), "no cache type for the declared word ", word);
   return *found;
 }
 
 }  // namespace
 
 std::unique_ptr<Operator> make_kv_cache_cpu(const BuildContext& context) {
-  const std::int64_t block_tokens = context.int_kwarg("block_tokens", kDefaultBlockTokens);
-  if (block_tokens < 1)
-    fail(context.module, ": block_tokens is ", block_tokens, ", the minimum is 1");
   return std::make_unique<KvCacheCpu>(context.module, context.params_as<KvCacheParams>(),
-                                      type_kwarg(context), block_tokens);
+                                      type_kwarg(context), context.int_kwarg(block_tokens_kwarg()));
 }
 
 }  // namespace graft::ops::cpu

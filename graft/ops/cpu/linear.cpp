@@ -1,6 +1,7 @@
 #include "graft/ops/cpu/linear.h"
 
 #include "graft/kernels/cpu/table.h"
+#include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cpu/multiply.h"
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/profiler.h"
@@ -9,7 +10,7 @@ namespace graft::ops::cpu {
 LinearCpu::LinearCpu(const BuildContext& context)
     : module_(context.module),
       params_(context.params_as<LinearParams>()),
-      repack_(context.bool_kwarg("repack", true)) {}
+      repack_(context.bool_kwarg(repack_kwarg())) {}
 
 void LinearCpu::load(WeightProvider& weights) {
   weight_ = weights.get(module_ + ".weight");

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "graft/kernels/cpu/table.h"
+#include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cpu/attend.h"
 #include "graft/ops/cpu/mla_sources.h"
 #include "graft/ops/cpu/operators.h"
@@ -27,8 +28,10 @@ class LatentAttentionCpu final : public AttentionCore {
   explicit LatentAttentionCpu(const BuildContext& context)
       : module_(context.module),
         params_(context.params_as<MlaParams>()),
-        absorb_(context.bool_kwarg("absorb", true)),
-        absorb_for_prefill_(context.bool_kwarg("absorb_for_prefill", absorb_)),
+        absorb_(context.bool_kwarg(absorb_kwarg())),
+        absorb_for_prefill_(context.has_kwarg(absorb_for_prefill_kwarg().key)
+                                ? context.bool_kwarg(absorb_for_prefill_kwarg())
+                                : absorb_),
         kv_cache_(*context.child_as<KvCache>("kv_cache")) {}
 
   void load(WeightProvider& weights) override {

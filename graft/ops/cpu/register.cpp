@@ -1,3 +1,4 @@
+#include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/device_context.h"
 #include "graft/ops/modules/modules.h"
@@ -30,7 +31,7 @@ void register_cpu(Registry& registry) {
   add({.name = "cpu.linear",
        .role = Role::Linear,
        .summary = "matrix product, int8 where weights of the type can be packed",
-       .kwargs = {"repack"},
+       .kwargs = {repack_kwarg()},
        .make = make_linear_cpu});
   add({.name = "cpu.rope",
        .role = Role::Rope,
@@ -39,7 +40,7 @@ void register_cpu(Registry& registry) {
   add({.name = "cpu.kv_cache",
        .role = Role::KvCache,
        .summary = "paged KV cache in f32, f16, bf16, q8_0 or q4_0",
-       .kwargs = {"dtype", "block_tokens"},
+       .kwargs = {cpu_cache_type_kwarg(), block_tokens_kwarg()},
        .make = make_kv_cache_cpu});
   add({.name = "cpu.attention",
        .role = Role::Attention,
@@ -49,7 +50,7 @@ void register_cpu(Registry& registry) {
   add({.name = "cpu.mla",
        .role = Role::Attention,
        .summary = "multi-head latent attention, absorbed or expanded",
-       .kwargs = {"absorb", "absorb_for_prefill"},
+       .kwargs = {absorb_kwarg(), absorb_for_prefill_kwarg()},
        .fits = has<MlaParams>,
        .make = make_mla});
   add({.name = "cpu.router",
@@ -59,7 +60,7 @@ void register_cpu(Registry& registry) {
   add({.name = "cpu.experts",
        .role = Role::Experts,
        .summary = "routed experts, tokens grouped by expert",
-       .kwargs = {"repack"},
+       .kwargs = {repack_kwarg()},
        .make = make_experts_cpu});
   add({.name = "cpu.mlp",
        .role = Role::Mlp,

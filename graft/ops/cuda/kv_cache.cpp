@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "graft/base/check.h"
-#include "graft/base/error.h"
+#include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cuda/cuda_context.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/views.h"
@@ -14,15 +14,11 @@
 namespace graft::ops::cuda {
 namespace {
 
-constexpr std::int64_t kDefaultBlockTokens = 16;
-
 DType cache_type(const BuildContext& context) {
-  const std::string text = context.text_kwarg("dtype", "f16");
-  const std::optional<DType> dtype = dtype_from_name(text);
-  if (!dtype || !kernels::cuda::is_cache_type(*dtype)) {
-    fail(context.module, ": dtype '", text,
-         "' is not supported; a KV cache on a GPU is f32, f16 or bf16");
-  }
+  const std::string word = context.word_kwarg(cuda_cache_type_kwarg());
+  const std::optional<DType> dtype = dtype_from_name(word);
+  GRAFT_CHECK(dtype && kernels::cuda::is_cache_type(*dtype),
+              "no cache kernel for the declared word ", word);
   return *dtype;
 }
 
@@ -40,9 +36,7 @@ KvCacheCuda::KvCacheCuda(const BuildContext& context)
       params_(context.params_as<KvCacheParams>()),
       device_(context.device),
       dtype_(cache_type(context)),
-      block_tokens_(context.int_kwarg("block_tokens", kDefaultBlockTokens)) {
-  if (block_tokens_ < 1) fail(module_, ": block_tokens is ", block_tokens_, ", the minimum is 1");
-}
+      block_tokens_(context.int_kwarg(block_tokens_kwarg())) {}
 
 void KvCacheCuda::allocate(std::int64_t num_blocks, std::int64_t block_tokens) {
   block_tokens_ = block_tokens;

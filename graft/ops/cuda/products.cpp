@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "graft/base/check.h"
-#include "graft/base/error.h"
 #include "graft/kernels/cuda/elementwise.h"
 #include "graft/kernels/cuda/linear/gemm_cublaslt.h"
+#include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cuda/views.h"
 
 namespace graft::ops::cuda {
@@ -135,10 +135,7 @@ void gemv_int8(std::vector<Product> products, ConvertedRows& x, CudaContext& gpu
 }  // namespace
 
 Precision precision_kwarg(const BuildContext& context) {
-  const std::string text = context.text_kwarg("precision", "fast");
-  if (text != "fast" && text != "f32")
-    fail(context.module, ": precision is '", text, "', expected fast or f32");
-  return text == "fast" ? Precision::Fast : Precision::F32;
+  return context.word_kwarg(ops::precision_kwarg()) == "f32" ? Precision::F32 : Precision::Fast;
 }
 
 ActivationFormat input_format(const kernels::cuda::Matrix& weight,

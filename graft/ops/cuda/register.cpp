@@ -1,87 +1,37 @@
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "graft/base/check.h"
 #include "graft/ops/cuda/cuda_context.h"
 #include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/operators.h"
+#include "graft/ops/cuda_operators.h"
 #include "graft/ops/device_library.h"
 #include "graft/ops/modules/modules.h"
 
 namespace graft::ops::cuda {
 namespace {
 
-template <class P>
-bool has(const Params& params) {
-  return std::holds_alternative<P>(params);
-}
-
-class Adder {
- public:
-  explicit Adder(Registry& registry) : registry_(registry) {}
-  void operator()(OperatorInfo info) const {
-    info.device = DeviceType::Cuda;
-    info.accepts = is_cuda_weight;
-    info.is_native = true;
-    registry_.add(std::move(info));
-  }
-
- private:
-  Registry& registry_;
+// The code of the operators in cuda_operators().
+struct Factory {
+  std::string_view name;
+  std::unique_ptr<Operator> (*make)(const BuildContext& context);
 };
-
-void add_parts(const Adder& add) {
-  add({.name = "cuda.embedding",
-       .role = Role::Embedding,
-       .summary = "rows of the embedding table, dequantized from any type",
-       .make = make_embedding_cuda});
-  add({.name = "cuda.rms_norm",
-       .role = Role::Norm,
-       .summary = "root mean square norm",
-       .make = make_rms_norm_cuda});
-  add({.name = "cuda.linear",
-       .role = Role::Linear,
-       .summary = "matrix product, weights dequantized in the kernel",
-       .kwargs = {"precision"},
-       .make = make_linear_cuda});
-  add({.name = "cuda.rope",
-       .role = Role::Rope,
-       .summary = "rotary embedding",
-       .make = make_rope_cuda});
-  add({.name = "cuda.kv_cache",
-       .role = Role::KvCache,
-       .summary = "paged KV cache in f32, f16 or bf16",
-       .kwargs = {"dtype", "block_tokens"},
-       .make = make_kv_cache_cuda});
-}
-
-void add_blocks(const Adder& add) {
-  add({.name = "cuda.attention",
-       .role = Role::Attention,
-       .summary = "grouped-query attention",
-       .kwargs = {"precision"},
-       .fits = has<AttentionParams>,
-       .make = make_attention});
-  add({.name = "cuda.mla",
-       .role = Role::Attention,
-       .summary = "multi-head latent attention, absorbed",
-       .kwargs = {"precision"},
-       .fits = has<MlaParams>,
-       .make = make_mla});
-  add({.name = "cuda.router",
-       .role = Role::Router,
-       .summary = "top-k expert selection with routing weights",
-       .make = make_router_cuda});
-  add({.name = "cuda.experts",
-       .role = Role::Experts,
-       .summary = "routed experts, tokens grouped by expert",
-       .kwargs = {"precision"},
-       .make = make_experts_cuda});
-  add({.name = "cuda.mlp",
-       .role = Role::Mlp,
-       .summary = "silu(gate) * up, then down",
-       .make = make_mlp});
-  add({.name = "cuda.moe",
-       .role = Role::Moe,
-       .summary = "router, experts and shared experts; overlaps with experts on another device",
-       .make = make_moe});
-}
+constexpr std::array kFactories = {
+    Factory{"cuda.embedding", make_embedding_cuda},
+    Factory{"cuda.rms_norm", make_rms_norm_cuda},
+    Factory{"cuda.linear", make_linear_cuda},
+    Factory{"cuda.rope", make_rope_cuda},
+    Factory{"cuda.kv_cache", make_kv_cache_cuda},
+    Factory{"cuda.attention", make_attention},
+    Factory{"cuda.mla", make_mla},
+    Factory{"cuda.router", make_router_cuda},
+    Factory{"cuda.experts", make_experts_cuda},
+    Factory{"cuda.mlp", make_mlp},
+    Factory{"cuda.moe", make_moe},
+};
 
 }  // namespace
 
@@ -92,9 +42,15 @@ void register_cuda(Registry& registry) {
   registry.add_device(
       DeviceType::Cuda, [](Device device) { return std::make_unique<CudaContext>(device); },
       make_primitives());
-  const Adder add(registry);
-  add_parts(add);
-  add_blocks(add);
+  GRAFT_CHECK(kFactories.size() == cuda_operators().size(), "a factory has no operator");
+  for (OperatorInfo info : cuda_operators()) {
+    const auto* factory = std::find_if(kFactories.begin(), kFactories.end(),
+                                       [&](const Factory& row) { return row.name == info.name; });
+    GRAFT_CHECK(factory != kFactories.end(), "no factory of ", info.name);
+    info.accepts = is_cuda_weight;
+    info.make = factory->make;
+    registry.add(std::move(info));
+  }
 }
 
 }  // namespace graft::ops::cuda

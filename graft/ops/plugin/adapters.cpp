@@ -237,11 +237,14 @@ std::unique_ptr<Operator> from_plugin(Role role, PluginInstance instance) {
 
 OperatorInfo plugin_operator(plugin::Registration registration, const Registry& registry) {
   const Role role = role_of(registration.role);
+  std::vector<Kwarg> kwargs;  // any text: plugins declare keys only
+  for (std::string& key : registration.kwargs)
+    kwargs.push_back({.key = std::move(key)});
   OperatorInfo info{.name = std::move(registration.name),
                     .role = role,
                     .device = DeviceType::Cpu,
                     .summary = std::move(registration.summary),
-                    .kwargs = std::move(registration.kwargs),
+                    .kwargs = std::move(kwargs),
                     .fits = std::move(registration.fits)};
   info.make = [name = info.name, role, make = std::move(registration.make),
                others = registry.of_role(role)](const BuildContext& context) {

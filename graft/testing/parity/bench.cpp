@@ -79,7 +79,7 @@ Kwargs OperatorBench::precise_kwargs(const OperatorInfo& info) {
   static const Kwargs all = {{"precision", "f32"}, {"repack", "false"}, {"dtype", "f32"}};
   Kwargs known;
   for (const auto& [key, value] : all) {
-    if (std::ranges::find(info.kwargs, key) != info.kwargs.end()) known[key] = value;
+    if (info.find_kwarg(key) != nullptr) known[key] = value;
   }
   has_precise_kwargs_ = has_precise_kwargs_ || !known.empty();
   return setting_.is_precise ? known : Kwargs{};

@@ -80,9 +80,8 @@ Allowed allowed(const Tolerance& tolerance, const ParitySetting& setting) {
 }
 
 bool supports(const OperatorInfo& info, const Kwargs& kwargs) {
-  return std::ranges::all_of(kwargs, [&](const auto& kwarg) {
-    return std::ranges::find(info.kwargs, kwarg.first) != info.kwargs.end();
-  });
+  return std::ranges::all_of(
+      kwargs, [&](const auto& kwarg) { return info.find_kwarg(kwarg.first) != nullptr; });
 }
 
 // Max difference of the rows without padding, relative to the max value of the row.

@@ -1,0 +1,85 @@
+#include "graft/ops/builtin_kwargs.h"
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "graft/base/text/str.h"
+#include "graft/tensor/dtype.h"
+
+namespace graft::ops {
+namespace {
+
+using Kind = Kwarg::Kind;
+
+// Reads of a cache begin and end at multiples of the head size, which must be whole blocks of the
+// type.
+std::string cache_type_conflict(const Params& params, std::string_view value) {
+  const auto* cache = std::get_if<KvCacheParams>(&params);
+  const std::optional<DType> dtype = dtype_from_name(value);
+  if (cache == nullptr || !dtype) return {};
+  const std::int64_t head = cache->head_size == 0 ? cache->key_size : cache->head_size;
+  const std::int64_t block = info(*dtype).block_elems;
+  if (head % block == 0) return {};
+  return str("dtype ", value, " has blocks of ", block, " values, and the head size ", head,
+             " is not a multiple");
+}
+
+Kwarg cache_type(std::vector<std::string> words) {
+  return {.key = "dtype",
+          .kind = Kind::Word,
+          .words = std::move(words),
+          .fallback = "f16",
+          .conflict = cache_type_conflict};
+}
+
+}  // namespace
+
+const Kwarg& repack_kwarg() {
+  static const Kwarg kwarg = {.key = "repack", .kind = Kind::Bool, .fallback = "true"};
+  return kwarg;
+}
+
+const Kwarg& absorb_kwarg() {
+  static const Kwarg kwarg = {.key = "absorb", .kind = Kind::Bool, .fallback = "true"};
+  return kwarg;
+}
+
+const Kwarg& absorb_for_prefill_kwarg() {
+  static const Kwarg kwarg = {.key = "absorb_for_prefill", .kind = Kind::Bool};
+  return kwarg;
+}
+
+const Kwarg& always_absorbed_kwarg() {
+  static const Kwarg kwarg = {
+      .key = "absorb_for_prefill", .kind = Kind::Bool, .fallback = "true", .only = "true"};
+  return kwarg;
+}
+
+const Kwarg& cpu_cache_type_kwarg() {
+  static const Kwarg kwarg = cache_type({"f32", "f16", "bf16", "q8_0", "q4_0"});
+  return kwarg;
+}
+
+const Kwarg& cuda_cache_type_kwarg() {
+  static const Kwarg kwarg = cache_type({"f32", "f16", "bf16"});
+  return kwarg;
+}
+
+// The default: larger blocks make shorter block tables, smaller ones waste less of the last block
+// of each sequence: at 16, half a block is under 1 % of a sequence of 1000 tokens. The range is
+// that of kvcache_block_size (engine/config.cpp).
+const Kwarg& block_tokens_kwarg() {
+  static const Kwarg kwarg = {
+      .key = "block_tokens", .kind = Kind::Integer, .min = 1, .max = 65536, .fallback = "16"};
+  return kwarg;
+}
+
+const Kwarg& precision_kwarg() {
+  static const Kwarg kwarg = {
+      .key = "precision", .kind = Kind::Word, .words = {"fast", "f32"}, .fallback = "fast"};
+  return kwarg;
+}
+
+}  // namespace graft::ops

@@ -1,0 +1,20 @@
+// The declarations of the kwargs of graft's own operators, for the registrations and for the
+// constructors that read them. Those of CUDA operators are compiled in too: plans need no
+// libgraft_cuda.so.
+
+#pragma once
+
+#include "graft/ops/kwargs.h"
+
+namespace graft::ops {
+
+const Kwarg& repack_kwarg();              // cpu.linear, cpu.experts
+const Kwarg& absorb_kwarg();              // cpu.mla
+const Kwarg& absorb_for_prefill_kwarg();  // cpu.mla; without it, the value of absorb
+const Kwarg& always_absorbed_kwarg();     // cuda.mla: absorb_for_prefill, of which only true works
+const Kwarg& cpu_cache_type_kwarg();      // cpu.kv_cache: dtype
+const Kwarg& cuda_cache_type_kwarg();     // cuda.kv_cache: dtype
+const Kwarg& block_tokens_kwarg();        // cpu.kv_cache, cuda.kv_cache
+const Kwarg& precision_kwarg();           // cuda.linear, cuda.experts, cuda.attention, cuda.mla
+
+}  // namespace graft::ops

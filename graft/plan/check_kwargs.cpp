@@ -1,0 +1,141 @@
+#include "graft/plan/check_kwargs.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graft/ops/kwargs.h"
+#include "graft/plan/aliases.h"
+#include "graft/plan/resolve.h"
+
+namespace graft::plan {
+namespace {
+
+using ops::Kwarg;
+using ops::OperatorInfo;
+using ops::Role;
+
+// KTransformers kwargs that any operator of a role accepts. An operator that does not declare one
+// ignores it; a value other than `neutral` is then a warning.
+struct RoleKey {
+  std::string_view key;
+  Role role;
+  std::string_view neutral;  // the value that changes nothing
+};
+constexpr std::array kRoleKeys = {
+    RoleKey{"backend", Role::Experts, "llamafile"},
+    RoleKey{"absorb_for_prefill", Role::Attention, "false"},
+    RoleKey{"per_layer_prefill_intput_threshold", Role::Model, "0"},  // their spelling
+};
+
+// Null for other keys.
+const RoleKey* find_role_key(std::string_view key) {
+  const auto* found = std::find_if(kRoleKeys.begin(), kRoleKeys.end(),
+                                   [&](const RoleKey& row) { return row.key == key; });
+  return found == kRoleKeys.end() ? nullptr : found;
+}
+
+class Check {
+ public:
+  Check(const Placement& placement, const Rule& rule, Collector& findings)
+      : placement_(placement),
+        module_(*placement.module),
+        rule_(rule),
+        findings_(findings),
+        is_unknown_(!is_structural(module_.role) &&
+                    (placement.decode.op == nullptr || running_prefill() == nullptr)) {}
+
+  void run() {
+    for (const auto& [key, value] : placement_.kwargs) {
+      bool is_declared = check_value(placement_.decode.op, key, value);
+      if (running_prefill() != placement_.decode.op)
+        is_declared = check_value(running_prefill(), key, value) || is_declared;
+      if (is_declared) continue;
+      if (const RoleKey* row = find_role_key(key)) {
+        check_role_key(*row, value);
+      } else if (!is_unknown_) {
+        report_unknown(key);
+      }
+    }
+  }
+
+ private:
+  const OperatorInfo* running_prefill() const { return placement_.running(ops::Phase::Prefill).op; }
+
+  // Whether the operator declares the key.
+  bool check_value(const OperatorInfo* op, const std::string& key, const std::string& value) {
+    const Kwarg* kwarg = op == nullptr ? nullptr : op->find_kwarg(key);
+    if (kwarg == nullptr) return false;
+    const int line = rule_.line_of(key);
+    const std::string problem = ops::value_problem(*kwarg, value, module_.params);
+    if (!problem.empty()) {
+      findings_.error(line, str(op->name, ": ", problem), &module_, str("value of ", key));
+    } else if (!ops::has_effect(*kwarg, value)) {
+      findings_.warning(line,
+                        str(key, ": ", value, " has no effect: ", op->name,
+                            " always computes as with ", kwarg->only),
+                        &module_);
+    }
+    return true;
+  }
+
+  void check_role_key(const RoleKey& row, const std::string& value) {
+    const int line = rule_.line_of(std::string(row.key));
+    const OperatorInfo* op = placement_.decode.op;
+    if (row.role != module_.role) {
+      findings_.error(line,
+                      str(row.key, " is a kwarg of ", ops::name(row.role), ", the module is ",
+                          ops::name(module_.role)),
+                      &module_, str("role of ", row.key));
+    } else if (row.role == Role::Experts && !is_backend(value)) {
+      findings_.error(line, str("unknown backend \"", value, "\" (known: ", backend_list(), ")"));
+    } else if (row.role == Role::Attention && !ops::parse_bool(value)) {
+      findings_.error(line, str(row.key, " must be true or false, not \"", value, "\""));
+    } else if (!is_neutral(row, value) && (op != nullptr || is_structural(module_.role))) {
+      findings_.warning(line, str(row.key, ": ", value, " has no effect: ",
+                                  op == nullptr ? "this build" : op->name, " does not support it"));
+    }
+  }
+
+  static bool is_neutral(const RoleKey& row, const std::string& value) {
+    if (row.role != Role::Attention) return value == row.neutral;
+    return ops::parse_bool(value) == ops::parse_bool(row.neutral);
+  }
+
+  void report_unknown(const std::string& key) {
+    std::vector<std::string> known;
+    for (const std::string_view placement_key : kPlacementKeys)
+      known.emplace_back(placement_key);
+    const OperatorInfo* op = placement_.decode.op;
+    for (const RoleKey& row : kRoleKeys) {
+      const bool is_declared = op != nullptr && op->find_kwarg(row.key) != nullptr;
+      if (row.role == module_.role && !is_declared) known.emplace_back(row.key);
+    }
+    if (module_.role == Role::Model) known.emplace_back("transfer_map");
+    if (op != nullptr) {
+      for (const Kwarg& kwarg : op->kwargs)
+        known.push_back(kwarg.key);
+    }
+    findings_.error(rule_.line_of(key),
+                    str("unknown kwarg \"", key, "\" of ",
+                        op == nullptr ? std::string(ops::name(module_.role)) : op->name,
+                        " (known: ", join(known), ")"),
+                    &module_, str("unknown kwarg ", key));
+  }
+
+  const Placement& placement_;
+  const ModuleSpec& module_;
+  const Rule& rule_;
+  Collector& findings_;
+  bool is_unknown_;  // whether the operator of a phase is not known
+};
+
+}  // namespace
+
+void check_kwargs(const Placement& placement, const Rule& rule, Collector& findings) {
+  Check(placement, rule, findings).run();
+}
+
+}  // namespace graft::plan
