@@ -143,28 +143,29 @@ perf::MachineFigures MachineOptions::figures() const {
 
 void MachineOptions::set_gpus(perf::MachineFigures& machine) const {
   std::vector<perf::GpuFigures>& list = machine.gpus;
+  const std::uint64_t bytes = vram.empty() ? 0 : parse_memory("--vram", vram);
+  if (gpus == 0) {
+    list.clear();
+    machine.gpu_source.clear();
+    return;
+  }
   // With both options nothing of this machine's GPUs is left.
-  const bool is_described = !file.empty() || !list.empty() || (gpus >= 0 && !vram.empty());
+  const bool is_described = !file.empty() || !list.empty() || (gpus > 0 && !vram.empty());
   if (!is_described) {
     for (const cuda_abi::DeviceProperties& gpu : found_gpus().gpus)
       list.push_back(figures_of(gpu));
     if (!list.empty()) machine.gpu_source = source_of(list.front());
   }
   // --vram without --gpus means one GPU where there is none.
-  const int count = gpus >= 0 ? gpus : !vram.empty() && list.empty() ? 1 : -1;
-  if (count > 0 && list.empty()) {
+  if (list.empty() && (gpus > 0 || !vram.empty())) {
     list.push_back(perf::assumed_gpu());
     machine.gpu_source = "speeds assumed";
   }
-  if (count > 0) {
-    const perf::GpuFigures more = list.front();  // a copy: resize() moves the list
-    list.resize(static_cast<std::size_t>(count), more);
-  } else if (count == 0) {
-    list.clear();
-    machine.gpu_source.clear();
+  if (gpus > 0) {
+    const perf::GpuFigures first = list.front();  // a copy: resize() moves the list
+    list.resize(static_cast<std::size_t>(gpus), first);
   }
   if (vram.empty()) return;
-  const std::uint64_t bytes = parse_memory("--vram", vram);
   for (perf::GpuFigures& gpu : list)
     gpu.vram_bytes = bytes;
 }
