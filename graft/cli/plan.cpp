@@ -74,7 +74,7 @@ std::string type_note(const std::string& type) {
 }
 
 std::string fit_text(const Remedy& remedy) {
-  return remedy.fits_from.empty() ? "No quantization type fits."
+  return remedy.fits_from.empty() ? "No type that `graft quantize` writes fits."
                                   : fmt::format("Fits from {0} on (--type {0}).", remedy.fits_from);
 }
 

@@ -113,11 +113,16 @@ constexpr std::array kShapes = {
 };
 
 ModelConfig config_of(const Shape& shape, std::string_view name) {
-  const bool is_short = equal_ignoring_case(shape.name, name);
-  const std::string known(is_short ? shape.name : shape.summary);
+  const std::string known(name);
   ModelConfig config = read_hf_config(parse_json(shape.config, known), nullptr, known);
   config.name = known;
   return config;
+}
+
+// The name of the shape that was meant: some short and published names differ only in case.
+std::string_view spelled(const Shape& shape, std::string_view name) {
+  const bool is_published = name != shape.name && equal_ignoring_case(shape.summary, name);
+  return is_published ? shape.summary : shape.name;
 }
 
 }  // namespace
@@ -134,7 +139,8 @@ const Shape* find_shape(std::string_view name) {
 }
 
 ModelConfig shape_config(const std::string& name_or_path) {
-  if (const Shape* shape = find_shape(name_or_path)) return config_of(*shape, name_or_path);
+  if (const Shape* shape = find_shape(name_or_path))
+    return config_of(*shape, spelled(*shape, name_or_path));
   if (!std::filesystem::exists(name_or_path)) {
     std::string known;
     for (const Shape& shape : kShapes)

@@ -32,6 +32,8 @@ TEST(Shapes, NamesIgnoreCase) {
   EXPECT_EQ(find_shape("DeepSeek-V4"), nullptr);
   EXPECT_EQ(shape_config("dsv3").name, "dsv3");
   EXPECT_EQ(shape_config("DEEPSEEK-V3").name, "DeepSeek-V3");
+  EXPECT_EQ(shape_config("kimi-k2").name, "kimi-k2");
+  EXPECT_EQ(shape_config("Kimi-K2").name, "Kimi-K2");
 }
 
 TEST(Shapes, AllShapesHaveBlueprints) {
