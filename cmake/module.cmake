@@ -26,7 +26,7 @@ function(graft_module name)
   add_library(graft::${name} ALIAS graft_${name})
   target_link_libraries(graft_${name} ${scope} graft_flags ${arg_DEPS} ${arg_LIBS})
   if(arg_NOT_HOT)
-    target_compile_options(graft_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    target_compile_options(graft_${name} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:Debug>:-O0>)
     graft_precompile(graft_${name} graft_${name})  # g++ applies the options of a precompiled header
   elseif(sources)
     graft_precompile(graft_${name} graft_base)
@@ -49,7 +49,8 @@ function(graft_test target prefix)
   target_link_libraries(${target} PRIVATE graft_flags graft_testing GTest::gtest_main)
   target_compile_definitions(${target} PRIVATE GRAFT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   # Under sanitizers g++ 12 reports std::regex and std::variant as uninitialised.
-  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Debug>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Debug>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>
+                                           $<$<CONFIG:Debug>:-O0>)
   graft_precompile(${target} graft_base_test <gtest/gtest.h>)
   include(GoogleTest)
   gtest_discover_tests(${target} TEST_PREFIX ${prefix}. DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES PROPERTIES TIMEOUT 600)
