@@ -46,6 +46,13 @@ class ExpertsCpu final : public Experts {
     down_proj_ = {};
   }
 
+  ExpertStore host_store() const override {
+    if (!packed_.empty()) return packed_.store();
+    return {.gate_proj = {.stored = gate_proj_},
+            .up_proj = {.stored = up_proj_},
+            .down_proj = {.stored = down_proj_}};
+  }
+
   void forward(const Activation& activation, Routing routing, TensorView y, Pass& pass) override {
     const ProfileScope profile(pass, kCpu, module_);
     const TensorView x = activation.f32;

@@ -70,8 +70,9 @@ void add_blocks(const Adder& add) {
        .make = make_router_cuda});
   add({.name = "cuda.experts",
        .role = Role::Experts,
-       .summary = "routed experts, tokens grouped by expert",
-       .kwargs = {"precision"},
+       .summary = "routed experts, tokens grouped by expert; streamed from host memory in prefill "
+                  "when decode runs on the CPU",
+       .kwargs = {"precision", "stream_from"},
        .make = make_experts_cuda});
   add({.name = "cuda.mlp",
        .role = Role::Mlp,

@@ -109,6 +109,13 @@ std::size_t half_rows_bytes(std::int64_t rows, std::int64_t cols);
 F16Rows half_rows_at(void* memory, std::int64_t rows, std::int64_t cols);
 void to_half_rows(
     ConstRows x, const F16Rows& out, std::int64_t rows, std::int64_t cols, Stream stream);
+// Only the rows row_ids[rows], each to the same row of `out`; row_ids null: rows [0, rows).
+void to_half_rows_of(ConstRows x,
+                     const std::int32_t* row_ids,
+                     const F16Rows& out,
+                     std::int64_t rows,
+                     std::int64_t cols,
+                     Stream stream);
 
 // Whether the current device and this build have gemm_f16 and gemm_experts_f16.
 bool has_gemm_f16();
