@@ -193,9 +193,54 @@ TEST_F(ExpertsKernels, TensorCores) {
   }
 }
 
+// F16 stacks beyond the gemv limit: gemm_experts_silu_mma where the GPU has it. Widths that are
+// not multiples of 8 use gemm_experts_f16. The last pair has no expert.
+TEST_F(ExpertsKernels, F16Stacks) {
+  for (const std::int64_t inner : {40, 136, 44}) {
+    ExpertsCase test({DType::F16, DType::F16, DType::F16}, 3, 2, 72, inner);
+    test.job.arithmetic = Arithmetic::F16;
+    for (const std::int64_t rows : {12, 13, 70, 300}) {
+      Random random(59);
+      const Floats x = random.floats(rows * 72);
+      std::vector<std::int32_t> ids = random.ints(rows * 2, 3);
+      ids.back() = -1;
+      const Floats weights = random.floats(rows * 2);
+      EXPECT_LT(relative_error(test.run(x, ids, weights), test.reference(x, ids, weights)), 2e-3)
+          << rows << " rows, " << inner << " inner";
+    }
+  }
+}
+
+// A token has the same bits alone and with others, as long as all run in tiles of the GEMM.
+TEST_F(ExpertsKernels, F16StacksAreBatchInvariant) {
+  ExpertsCase test({DType::F16, DType::F16, DType::F16}, 2, 1, 264, 200);
+  test.job.arithmetic = Arithmetic::F16;
+  Random random(60);
+  const Floats x = random.floats(200 * 264);
+  const std::vector<std::int32_t> ids = random.ints(200, 2);
+  const Floats weights = random.floats(200);
+  const Floats all = test.run(x, ids, weights);
+  for (const std::int64_t rows : {17, 30, 100}) {
+    const Floats some =
+        test.run({x.begin(), x.begin() + rows * 264}, {ids.begin(), ids.begin() + rows},
+                 {weights.begin(), weights.begin() + rows});
+    EXPECT_EQ(some, Floats(all.begin(), all.begin() + rows * 264)) << rows << " rows";
+  }
+}
+
+// Scratch for many rows is enough for fewer rows.
+TEST_F(ExpertsKernels, ScratchGrowsWithRows) {
+  ExpertsCase test({DType::F16, DType::F16, DType::F16}, 5, 2, 8, 64);
+  test.job.arithmetic = Arithmetic::F16;
+  for (std::int64_t rows = 1; rows < 80; ++rows)
+    EXPECT_LE(experts_bytes(test.job, rows), experts_bytes(test.job, rows + 1)) << rows;
+}
+
 TEST_F(ExpertsKernels, GroupPairsIsStable) {
   for (const std::int64_t pairs : {1, 31, 1000, 2500}) {
-    const std::int64_t tile_rows = pairs < 100 ? kGemvTileRows : kGemmTileRows;
+    const std::int64_t tile_rows = pairs < 100    ? kGemvTileRows
+                                   : pairs < 2000 ? kGemmTileRows
+                                                  : kMmaTileRows;
     const std::int64_t num_experts = 9;
     std::vector<std::int32_t> ids = Random(57).ints(pairs, num_experts - 1);
     const DeviceArray<std::int32_t> id_data(ids);
