@@ -37,13 +37,17 @@ std::vector<Pages> pages_of(const std::vector<std::span<const std::byte>>& range
   return merged;
 }
 
-// Neighbours may share the first and the last page; either of them may have locked it.
+// Neighbours may have locked the page that they share with this range.
 cudaError_t lock(Pages& pages) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   cudaError_t error = cudaSuccess;
-  for (const auto [first, last] : {std::pair{0, 0}, {1, 0}, {0, 1}, {1, 1}}) {
-    const Pages inner = {.begin = pages.begin + first * page, .end = pages.end - last * page};
-    if (inner.begin >= inner.end) return cudaSuccess;
+  for (std::uintptr_t skipped = 0; skipped < 4; ++skipped) {
+    const Pages inner = {.begin = pages.begin + skipped % 2 * page,
+                         .end = pages.end - skipped / 2 * page};
+    if (inner.begin >= inner.end) {
+      pages.end = pages.begin;  // nothing is left to lock
+      return cudaSuccess;
+    }
     error = cudaHostRegister(reinterpret_cast<void*>(inner.begin), inner.end - inner.begin,
                              cudaHostRegisterPortable);
     if (error == cudaSuccess) pages = inner;
@@ -59,6 +63,7 @@ std::string PinnedRanges::pin(std::vector<std::span<const std::byte>> ranges) {
   std::string problem;
   for (Pages pages : pages_of(ranges)) {
     const cudaError_t error = lock(pages);
+    if (error == cudaSuccess && pages.begin == pages.end) continue;
     if (error == cudaSuccess) {
       pinned_.push_back(reinterpret_cast<void*>(pages.begin));
       bytes_ += pages.end - pages.begin;

@@ -14,6 +14,7 @@
 #include "graft/ops/cuda/pinned_ranges.h"
 #include "graft/ops/expert_copies.h"
 #include "graft/ops/params.h"
+#include "graft/tensor/tensor.h"
 
 namespace graft::ops::cuda {
 
