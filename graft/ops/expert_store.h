@@ -3,12 +3,17 @@
 
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "graft/ops/weight.h"
 #include "graft/packing/packed_matrix.h"
 
 namespace graft::ops {
+
+// Prefill passes of at least this many tokens stream experts to the GPU unless a rule says
+// otherwise (stream_from).
+inline constexpr std::int64_t kDefaultStreamFrom = 256;
 
 // One projection of all experts, by expert index: packed, or rows as the checkpoint stores them.
 struct ExpertProjection {

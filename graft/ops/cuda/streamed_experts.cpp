@@ -85,8 +85,6 @@ class StreamedExperts final : public Experts {
   }
 
  private:
-  static constexpr std::int64_t kDefaultStreamFrom = 256;
-
   bool is_streamed(std::int64_t rows) const { return !weights_.empty() && rows >= stream_from_; }
 
   void forward_streamed(TensorView x, Routing routing, TensorView y, Pass& pass) {
