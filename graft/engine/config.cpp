@@ -38,8 +38,10 @@ std::int64_t blocks_from_memory(const EngineConfig& config, const EngineLimits& 
 
 EngineConfig resolve(EngineConfig config, const EngineLimits& limits) {
   Problems problems;
-  problems.require(config.max_num_batched_tokens >= 1, "max_num_batched_tokens is ",
-                   config.max_num_batched_tokens, ", expected at least 1");
+  if (config.max_num_batched_tokens == 0)
+    config.max_num_batched_tokens = std::max(limits.batched_tokens, config.max_num_seqs);
+  problems.require(config.max_num_batched_tokens >= 0, "max_num_batched_tokens is ",
+                   config.max_num_batched_tokens, ", expected 0 (automatic) or more");
   problems.require(config.max_num_seqs >= 1, "max_num_seqs is ", config.max_num_seqs,
                    ", expected at least 1");
   problems.require(config.max_num_batched_tokens >= config.max_num_seqs, "max_num_batched_tokens (",

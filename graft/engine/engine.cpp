@@ -15,23 +15,57 @@ namespace {
 // Warm-up batch limit: the logits of more sequences are allocated when first needed.
 constexpr std::int64_t kMaxWarmUpSequences = 256;
 
-// Runs the largest batches once, so that the workspace is allocated before the free GPU memory is
-// measured for the KV cache. The CPU needs no warm-up.
-void warm_up(models::OpenModel& open, const EngineConfig& config) {
-  models::Model& model = open.model();
-  const auto caches = model.cache_bytes_by_device();
-  if (std::ranges::all_of(caches, [](const auto& cache) { return cache.first == kCpu; })) return;
+// Of a step that streams experts: their weights cross PCIe once per step.
+constexpr std::int64_t kMaxStreamedTokens = 16384;
+
+bool is_on_cpu(const models::Model& model) {
+  return std::ranges::all_of(model.cache_bytes_by_device(),
+                             [](const auto& cache) { return cache.first == kCpu; });
+}
+
+// The least memory left on a GPU.
+std::uint64_t gpu_memory_left(models::OpenModel& open) {
+  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  for (const auto& [device, bytes] : open.model().cache_bytes_by_device())
+    if (device != kCpu) least = std::min(least, open.memory_left(device));
+  return least;
+}
+
+// Runs a step of this size, so that the workspace is allocated before the free GPU memory is
+// measured for the KV cache. Returns the size, which the model's context may limit.
+std::int64_t warm_up(models::OpenModel& open, std::int64_t num_tokens, std::int64_t num_sequences) {
   const std::int64_t context = open.blueprint().max_context;
-  // Clamped because the configuration is validated only later, in resolve().
-  std::int64_t num_tokens = std::max<std::int64_t>(config.max_num_batched_tokens, 1);
   if (context > 0) num_tokens = std::min(num_tokens, context);
-  model.warm_up(num_tokens, std::clamp<std::int64_t>(config.max_num_seqs, 1, kMaxWarmUpSequences));
+  open.model().warm_up(num_tokens, std::clamp<std::int64_t>(num_sequences, 1, kMaxWarmUpSequences));
+  return num_tokens;
+}
+
+// The size of steps for max_num_batched_tokens 0. With streamed experts the steps are as large as a
+// quarter of the free memory allows, which a step of the usual size shows.
+std::int64_t choose_batched_tokens(models::OpenModel& open, const EngineConfig& config) {
+  if (plan::stream_from(open.plan()) == 0) return kBatchedTokens;
+  const std::uint64_t before = gpu_memory_left(open);
+  const std::int64_t num_tokens = warm_up(open, kBatchedTokens, config.max_num_seqs);
+  const std::uint64_t after = gpu_memory_left(open);
+  const std::uint64_t per_token =
+      (before - std::min(before, after)) / static_cast<std::uint64_t>(num_tokens) + 1;
+  const auto fitting = static_cast<std::int64_t>(after / 4 / per_token);
+  const std::int64_t useful =
+      config.max_model_len > 0
+          ? std::max(config.max_model_len * config.max_num_seqs, kBatchedTokens)
+          : kMaxStreamedTokens;
+  return std::clamp(fitting / 1024 * 1024, kBatchedTokens, std::min(useful, kMaxStreamedTokens));
 }
 
 EngineConfig resolve_for(models::OpenModel& open, const EngineConfig& config) {
-  warm_up(open, config);
   const models::Model& model = open.model();
   EngineLimits limits;
+  if (!is_on_cpu(model)) {
+    std::int64_t num_tokens = config.max_num_batched_tokens;
+    if (num_tokens == 0) num_tokens = limits.batched_tokens = choose_batched_tokens(open, config);
+    // The configuration is validated only in resolve().
+    warm_up(open, std::max<std::int64_t>(num_tokens, 1), config.max_num_seqs);
+  }
   limits.model_context = open.blueprint().max_context;
   limits.block_tokens = model.block_tokens();
   // The device that fits the fewest blocks limits all others.
@@ -81,7 +115,7 @@ Engine::Engine(models::OpenModel& model,
           eos_token_ids_of(model.source().config(), tokenizer, model.model().vocab_size())),
       blocks_(
           config_.num_kvcache_blocks, config_.kvcache_block_size, config_.enable_prefix_caching),
-      scheduler_(config_, blocks_),
+      scheduler_(config_, blocks_, plan::stream_from(model.plan())),
       runner_(model.model()) {
   open_.model().enforce_eager(config_.enforce_eager);
   open_.model().allocate_cache(config_.num_kvcache_blocks, config_.kvcache_block_size);

@@ -10,6 +10,9 @@ namespace {
 // Chunk limit for prompt logprobs, which need vocab_size logits per prompt token.
 constexpr std::int64_t kMaxLogitRows = 256;
 
+// Decode steps between two streamed prompt chunks.
+constexpr std::int64_t kDecodeSteps = 8;
+
 // Slots of max_num_seqs that a sequence uses: n until its prompt is computed and it forks, then 1.
 std::int64_t num_slots(const Sequence& sequence) {
   return sequence.params.n;
@@ -17,8 +20,8 @@ std::int64_t num_slots(const Sequence& sequence) {
 
 }  // namespace
 
-Scheduler::Scheduler(const EngineConfig& config, BlockManager& blocks)
-    : config_(config), blocks_(blocks) {}
+Scheduler::Scheduler(const EngineConfig& config, BlockManager& blocks, std::int64_t stream_from)
+    : config_(config), blocks_(blocks), stream_from_(stream_from) {}
 
 void Scheduler::add(Sequence& sequence) {
   sequence.state = SequenceState::Waiting;
@@ -38,9 +41,43 @@ void Scheduler::remove(Sequence& sequence) {
 }
 
 Schedule Scheduler::schedule() {
+  const Kind kind = next_kind();
+  Schedule scheduled = schedule(kind);
+  // Prompts may wait for free blocks.
+  if (scheduled.empty() && kind == Kind::Prefill) return schedule(Kind::Decode);
+  return scheduled;
+}
+
+Scheduler::Kind Scheduler::next_kind() {
+  if (stream_from_ == 0 || num_pending_prefill() < stream_from_) return Kind::Mixed;
+  if (is_decoding() && num_decode_steps_ < kDecodeSteps) {
+    ++num_decode_steps_;
+    return Kind::Decode;
+  }
+  num_decode_steps_ = 0;
+  return Kind::Prefill;
+}
+
+bool Scheduler::is_decoding() const {
+  return std::ranges::any_of(running_,
+                             [](const Sequence* sequence) { return sequence->num_pending() == 1; });
+}
+
+std::int64_t Scheduler::num_pending_prefill() const {
+  std::int64_t num_tokens = 0;
+  for (const Sequence* sequence : running_) {
+    if (sequence->num_pending() > 1) num_tokens += sequence->num_pending();
+  }
+  for (const Sequence* sequence : waiting_)
+    num_tokens += sequence->num_pending();
+  return num_tokens;
+}
+
+Schedule Scheduler::schedule(Kind kind) {
   Step step;
   step.budget = config_.max_num_batched_tokens;
-  schedule_running(step, /*is_decode=*/true);
+  if (kind != Kind::Prefill) schedule_running(step, /*is_decode=*/true);
+  if (kind == Kind::Decode) return std::move(step.schedule);
   schedule_running(step, /*is_decode=*/false);
   // Nothing is preempted from here on, so blocks written in this step can be shared within it: each
   // layer writes all keys and values of the batch before it reads any.

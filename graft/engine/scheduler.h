@@ -36,8 +36,9 @@ struct Schedule {
 
 class Scheduler {
  public:
-  // Both must outlive the scheduler. `config` is the result of resolve().
-  Scheduler(const EngineConfig& config, BlockManager& blocks);
+  // Both must outlive the scheduler. `config` is the result of resolve(). stream_from: prompts of
+  // at least so many tokens in a step stream experts to the GPU (plan::stream_from()); 0: none.
+  Scheduler(const EngineConfig& config, BlockManager& blocks, std::int64_t stream_from = 0);
 
   // The caller owns the sequence and must not move it until it is removed.
   void add(Sequence& sequence);
@@ -68,6 +69,15 @@ class Scheduler {
     std::int64_t budget = 0;  // tokens left
     bool has_preempted = false;
   };
+  // Which sequences a step may compute.
+  enum class Kind : std::uint8_t { Mixed, Decode, Prefill };
+  // A streamed prompt chunk takes as long as many decode steps, and would take the decoding
+  // sequences along on its slow way: it gets a step of its own, and sequences that decode get
+  // kDecodeSteps steps before the next one.
+  Kind next_kind();
+  std::int64_t num_pending_prefill() const;
+  bool is_decoding() const;
+  Schedule schedule(Kind kind);
   void schedule_running(Step& step, bool is_decode);
   void schedule_waiting(Step& step);
   bool allocate_blocks(Step& step, Sequence& sequence, std::int64_t num_tokens);
@@ -80,6 +90,8 @@ class Scheduler {
 
   const EngineConfig& config_;
   BlockManager& blocks_;
+  std::int64_t stream_from_;
+  std::int64_t num_decode_steps_ = 0;  // since the last streamed chunk
   Queue running_;
   Queue waiting_;
   std::int64_t num_preemptions_ = 0;

@@ -26,10 +26,10 @@ Row next_row(Row before, TokenId token) {
 
 class Simulation {
  public:
-  explicit Simulation(const EngineConfig& config)
+  explicit Simulation(const EngineConfig& config, std::int64_t stream_from = 0)
       : config_(config),
         blocks_(config.num_kvcache_blocks, config.kvcache_block_size, config.enable_prefix_caching),
-        scheduler_(config_, blocks_),
+        scheduler_(config_, blocks_, stream_from),
         rows_(static_cast<std::size_t>(config.num_kvcache_blocks * config.kvcache_block_size)) {}
 
   Sequence& add(std::vector<TokenId> prompt,
@@ -237,6 +237,41 @@ TEST(Scheduler, MixesPrefillChunksWithDecode) {
   EXPECT_EQ(simulation.step(), 8);
   EXPECT_EQ(simulation.step(), 8);
   EXPECT_EQ(simulation.log.size(), 3U);
+  run_to_end(simulation);
+}
+
+// Steps with streamed prompts: 4 decode tokens or up to 20 prompt tokens, never both.
+TEST(Scheduler, GivesStreamedPromptsTheirOwnStepsBetweenDecodeSteps) {
+  Simulation simulation(config_of(20, 8, 200, 4), /*stream_from=*/16);
+  for (TokenId i = 0; i < 4; ++i)
+    simulation.add(prompt_of(3, 100 * i), 100);
+  EXPECT_EQ(simulation.step(), 12);
+  simulation.add(prompt_of(50, 1000), 2);
+  std::vector<std::int64_t> steps;
+  for (int i = 0; i < 27; ++i)
+    steps.push_back(simulation.step());
+  const std::vector<std::int64_t> expected = {4, 4, 4, 4, 4, 4, 4, 4, 20,  //
+                                              4, 4, 4, 4, 4, 4, 4, 4, 20,
+                                              // The last ten tokens are too few to be streamed.
+                                              14, 5, 4, 4, 4, 4, 4, 4, 4};
+  EXPECT_EQ(steps, expected);
+  run_to_end(simulation);
+}
+
+TEST(Scheduler, StreamsPromptsAtOnceWhenNothingDecodes) {
+  Simulation simulation(config_of(20, 8, 200, 4), /*stream_from=*/16);
+  simulation.add(prompt_of(50), 2);
+  EXPECT_EQ(simulation.step(), 20);
+  EXPECT_EQ(simulation.step(), 20);
+  EXPECT_EQ(simulation.step(), 10);
+  run_to_end(simulation);
+}
+
+TEST(Scheduler, KeepsDecodingWhileAStreamedPromptWaitsForBlocks) {
+  Simulation simulation(config_of(20, 8, 12, 4), /*stream_from=*/16);
+  simulation.add(prompt_of(8), 20);
+  EXPECT_EQ(simulation.step(), 8);
+  simulation.add(prompt_of(36, 1000), 2);
   run_to_end(simulation);
 }
 

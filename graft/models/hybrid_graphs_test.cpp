@@ -27,7 +27,13 @@ std::int64_t& fault_countdown() {
   return countdown;
 }
 
-// CPU experts that throw when fault_countdown() reaches 0.
+// Rows that FaultyExperts has computed.
+std::int64_t& num_expert_rows() {
+  static std::int64_t count = 0;
+  return count;
+}
+
+// CPU experts that count their rows and throw when fault_countdown() reaches 0.
 class FaultyExperts final : public ops::Experts {
  public:
   explicit FaultyExperts(std::unique_ptr<ops::Operator> op)
@@ -38,6 +44,7 @@ class FaultyExperts final : public ops::Experts {
                ops::Routing routing,
                TensorView y,
                ops::Pass& pass) override {
+    num_expert_rows() += x.rows();
     if (fault_countdown() > 0 && --fault_countdown() == 0) fail("experts: broken for a test");
     experts_.forward(x, routing, y, pass);
   }
@@ -144,6 +151,23 @@ TEST_P(HybridGraphs, ReplayIsBitIdenticalToEager) {
     EXPECT_EQ(Decoding(placed.model(), num_sequences).all_steps(), eager);
     // The first step of a bucket is eager: it allocates what a capture may not.
     EXPECT_GE(test_host_calls(), static_cast<std::size_t>(kSteps - 1));
+  }
+}
+
+// Batches are padded to the size of a graph; the CPU computes the real rows only.
+TEST_P(HybridGraphs, PaddingDoesNotReachTheCpu) {
+  PlacedModel placed(folder(), kExpertsOnCpu, add_devices);
+  const auto rows_of_steps = [&](std::int64_t num_sequences) {
+    Decoding decoding(placed.model(), num_sequences);
+    num_expert_rows() = 0;
+    decoding.all_steps();
+    return num_expert_rows();
+  };
+  for (const bool is_eager : {true, false}) {
+    placed.model().enforce_eager(is_eager);
+    const std::int64_t rows_of_one = rows_of_steps(1);
+    EXPECT_GE(rows_of_one, kSteps);
+    EXPECT_EQ(rows_of_steps(9), 9 * rows_of_one) << is_eager;
   }
 }
 

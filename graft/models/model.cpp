@@ -55,6 +55,7 @@ void Model::load() {
   packing::Packer packer(pool_, cache ? &*cache : nullptr);
   CheckpointWeights weights(*checkpoint_, options_.repack ? &packer : nullptr);
   weights.check(*blueprint_);
+  weights.warn_with(options_.on_warning);
   if (options_.on_progress) {
     // Modules with separate operators for prefill and decode load their weights twice.
     weights.report_to([&](std::uint64_t done) {

@@ -30,7 +30,7 @@ struct LoadOptions {
   bool repack_cache = false;  // store packed weights in a file beside the checkpoint
   // Called on the loading thread with the bytes loaded so far and the total.
   std::function<void(std::uint64_t done, std::uint64_t total)> on_progress = {};
-  // Called once per problem with the file of packed weights.
+  // Called once per problem that costs speed: with the file of packed weights, with memory.
   std::function<void(const std::string& line)> on_warning = {};
 };
 

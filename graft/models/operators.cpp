@@ -60,18 +60,22 @@ PhaseOperators OperatorTree::build(const plan::ModuleSpec& module) {
   const plan::PhasePlacement& prefill = placement.running(Phase::Prefill);
   is_one =
       is_one && prefill.op == placement.decode.op && prefill.device() == placement.decode.device();
-  built.prefill = is_one ? built.decode : make(placement, Phase::Prefill);
+  built.prefill = is_one ? built.decode : make(placement, Phase::Prefill, built.decode);
   by_name_[module.name] = built;
   return built;
 }
 
-ops::Operator* OperatorTree::make(const Placement& placement, Phase phase) {
+ops::Operator* OperatorTree::make(const Placement& placement,
+                                  Phase phase,
+                                  ops::Operator* decode_op) {
   const plan::ModuleSpec& module = *placement.module;
   ops::BuildContext context;
   context.module = module.name;
   context.params = &module.params;
   context.device = placement.running(phase).device();
   context.kwargs = &placement.kwargs;
+  context.decode_op = decode_op;
+  context.decode_device = placement.running(Phase::Decode).device();
   context.primitives = &plan_.registry->primitives(context.device.type);
   context.child = [&](std::string_view child) {
     const std::string name = str(module.name, '.', child);

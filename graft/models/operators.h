@@ -42,7 +42,10 @@ class OperatorTree {
 
  private:
   PhaseOperators build(const plan::ModuleSpec& module);
-  ops::Operator* make(const plan::Placement& placement, ops::Phase phase);
+  // decode_op: the module's other operator when this one is for prefill.
+  ops::Operator* make(const plan::Placement& placement,
+                      ops::Phase phase,
+                      ops::Operator* decode_op = nullptr);
   // Whether fused primitives of `device` may read the weights of the module's operator.
   bool is_native(std::string_view module, Device device, ops::Phase phase) const;
 

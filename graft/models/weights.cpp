@@ -25,6 +25,10 @@ void CheckpointWeights::release(const Weight& weight) {
   if (report_) report_(bytes_done_);
 }
 
+void CheckpointWeights::warn(const std::string& line) {
+  if (warn_ && warned_.insert(line).second) warn_(line);
+}
+
 void CheckpointWeights::finish_operator() {
   bytes_done_ = bytes_given_;
   if (report_) report_(bytes_done_);

@@ -76,6 +76,17 @@ const Kwarg& block_tokens_kwarg() {
   return kwarg;
 }
 
+// The default is the break-even of the machines it was measured on; with measured figures of a
+// machine the program sets another one (perf::stream_break_even).
+const Kwarg& stream_from_kwarg() {
+  static const Kwarg kwarg = {.key = "stream_from",
+                              .kind = Kind::Integer,
+                              .min = 1,
+                              .max = 1 << 24U,
+                              .fallback = "256"};
+  return kwarg;
+}
+
 const Kwarg& precision_kwarg() {
   static const Kwarg kwarg = {
       .key = "precision", .kind = Kind::Word, .words = {"fast", "f32"}, .fallback = "fast"};

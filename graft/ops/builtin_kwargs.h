@@ -15,6 +15,7 @@ const Kwarg& always_absorbed_kwarg();     // cuda.mla: absorb_for_prefill, of wh
 const Kwarg& cpu_cache_type_kwarg();      // cpu.kv_cache: dtype
 const Kwarg& cuda_cache_type_kwarg();     // cuda.kv_cache: dtype
 const Kwarg& block_tokens_kwarg();        // cpu.kv_cache, cuda.kv_cache
+const Kwarg& stream_from_kwarg();         // cuda.experts: tokens of a prefill pass
 const Kwarg& precision_kwarg();           // cuda.linear, cuda.experts, cuda.attention, cuda.mla
 
 }  // namespace graft::ops

@@ -1,5 +1,7 @@
 #include "graft/ops/device_bridge.h"
 
+#include <algorithm>
+
 #include "graft/base/check.h"
 #include "graft/ops/device_context.h"
 
@@ -148,11 +150,8 @@ class ExpertsBridge final : public DeviceBridge<Experts> {
     result_ = device.staging().allocate(DType::F32, {x.rows(), x.cols()});
     if (!device.is_capturing()) return;
     // Captured by value: at replay this object may hold the state of another pass.
-    device.graph_capture()->host_call(
-        [&op = op_, rows = rows_, chosen = routing_, result = result_, pass] {
-          RemoteCall call(pass, kCpu);
-          op.forward(rows, chosen, result, call.pass());
-        });
+    device.graph_capture()->host_call([&op = op_, rows = rows_, chosen = routing_, result = result_,
+                                       pass] { compute(op, rows, chosen, result, pass); });
   }
 
   void end(const Activation& x, Routing routing, TensorView y, Pass& pass) override {
@@ -162,14 +161,25 @@ class ExpertsBridge final : public DeviceBridge<Experts> {
       device.graph_capture()->join_host_call();
     } else {
       device.finish_copies_out();
-      RemoteCall call(pass, there_);
-      op_.forward(rows_, routing_, result_, call.pass());
+      compute(op_, rows_, routing_, result_, pass);
     }
     device.copy_in(result_, y);
     device.staging().free_to(mark_);
   }
 
  private:
+  // Without the padding rows of the batch, at the end: each would read top_k experts for nothing.
+  static void compute(
+      Experts& op, TensorView rows, Routing routing, TensorView result, const Pass& pass) {
+    const std::int64_t count = rows.rows() - pass.batch.num_padding;
+    const auto real = [&](TensorView all) { return all.slice(0, count); };
+    RemoteCall call(pass, kCpu);
+    op.forward(real(rows),
+               {.expert_ids = real(routing.expert_ids), .weights = real(routing.weights)},
+               real(result), call.pass());
+    const TensorView padding = result.slice(count, pass.batch.num_padding);
+    std::fill_n(padding.f32(), padding.num_elems(), 0.0F);
+  }
   static TensorView start_copy(DeviceContext& device, TensorView from) {
     const TensorView to = device.staging().allocate(from.dtype, {from.rows(), from.cols()});
     device.start_copy_out(from, to);

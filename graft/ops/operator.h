@@ -9,6 +9,7 @@
 #include <string>
 
 #include "graft/ops/activation.h"
+#include "graft/ops/expert_store.h"
 #include "graft/ops/pass.h"
 #include "graft/ops/weight.h"
 #include "graft/tensor/tensor.h"
@@ -135,6 +136,10 @@ class Experts : public Operator {
   virtual void end(const Activation& x, Routing routing, TensorView y, Pass& pass) {
     forward(x, routing, y, pass);
   }
+
+  // The weights in host memory, for the operator of the other phase on another device; empty: not
+  // offered.
+  virtual ExpertStore host_store() const { return {}; }
 };
 
 // A feed-forward block: dense MLP, or router + experts + shared experts.

@@ -41,6 +41,9 @@ struct BuildContext {
   Device device;
   const Kwargs* kwargs = nullptr;
   Primitives* primitives = nullptr;  // of `device`
+  // When this is the operator for prefill and decode has another one: that one, loaded first.
+  Operator* decode_op = nullptr;
+  Device decode_device = {};
   // The operator of a child by the last component of its name ("q_proj"); empty when missing.
   std::function<Child<Operator>(std::string_view child)> child;
 

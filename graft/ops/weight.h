@@ -60,6 +60,8 @@ class WeightProvider {
   virtual packing::Packer* packer() { return nullptr; }
   // The operator has copied the weight and will not read its bytes again.
   virtual void release(const Weight& /*weight*/) {}
+  // Tells the user about a limitation that costs speed, not results.
+  virtual void warn(const std::string& /*line*/) {}
 
   // An object that operators share while loading, such as pinned copy buffers; destroyed with the
   // provider.

@@ -51,6 +51,11 @@ class ResourceTimes {
                  "cpu context");
     }
   }
+  // Weights that cross from host memory while the GPU computes: the slower of the two counts.
+  void add_streamed(Device gpu, const Work& work) {
+    stream_seconds_ += work.weight_bytes / gpu_at(gpu).pcie_bytes_per_s;
+    seconds_[to_string(gpu) + " arithmetic"] += work.weight_flops / gpu_at(gpu).flops;
+  }
   // The fixed cost of an operator call.
   void add_call(Device device) {
     if (device.type == DeviceType::Cpu && machine_.cpu.call_seconds > 0)
@@ -64,20 +69,34 @@ class ResourceTimes {
 
   PhaseEstimate speed(double tokens) const {
     PhaseEstimate speed;
-    double total = 0;
-    for (const auto& [resource, seconds] : seconds_)
-      total += seconds;
-    speed.seconds = seconds_;
-    if (total <= 0) return speed;
+    std::map<std::string, double> seconds = seconds_;
+    const double computing = sum_of(seconds);
+    const double total = std::max(computing, stream_seconds_);
+    if (total <= 0 || seconds.empty()) return speed;
     speed.tokens_per_s = tokens / total;
-    const auto slowest =
-        std::ranges::max_element(seconds_, {}, [](const auto& row) { return row.second; });
-    speed.limit =
-        fmt::format("{} ({:.0f} % of the time)", slowest->first, 100 * slowest->second / total);
+    const auto longest =
+        std::ranges::max_element(seconds, {}, [](const auto& row) { return row.second; });
+    std::string slowest = longest->first;
+    double most = longest->second;
+    if (stream_seconds_ > computing) {
+      seconds["pcie"] += stream_seconds_ - computing;
+      slowest = "pcie";
+      most = stream_seconds_;
+    }
+    speed.seconds = std::move(seconds);
+    speed.limit = fmt::format("{} ({:.0f} % of the time)", slowest, 100 * most / total);
     return speed;
   }
 
+  double total_seconds() const { return std::max(sum_of(seconds_), stream_seconds_); }
+
  private:
+  static double sum_of(const std::map<std::string, double>& seconds) {
+    double total = 0;
+    for (const auto& [resource, value] : seconds)
+      total += value;
+    return total;
+  }
   const GpuFigures& gpu_at(Device device) const {
     const auto idx = static_cast<std::size_t>(device.index);
     GRAFT_CHECK(idx < machine_.gpus.size(), to_string(device));
@@ -96,6 +115,7 @@ class ResourceTimes {
 
   const MachineFigures& machine_;
   std::map<std::string, double> seconds_;
+  double stream_seconds_ = 0;
 };
 
 // Shares run one after the other here: an upper bound on the time of devices that overlap.
@@ -105,7 +125,13 @@ void add_module(ResourceTimes& times,
                 const PassSize& pass) {
   const plan::ModuleSpec& module = *placement.module;
   const Work whole = module_work(plan, placement, pass);
-  for (const plan::Share& share : placement.of(pass.phase).shares) {
+  const std::int64_t stream_from = plan::stream_from(placement);
+  const bool is_streamable = pass.phase == Phase::Prefill && stream_from > 0;
+  if (is_streamable && pass.rows >= static_cast<double>(stream_from))
+    return times.add_streamed(placement.prefill.device(), whole);
+  // Short prompts run where decode does.
+  const Phase phase = is_streamable ? Phase::Decode : pass.phase;
+  for (const plan::Share& share : placement.of(phase).shares) {
     const Work work = whole * share.fraction;
     times.add_weights(share.device, work);
     times.add_context(share.device, work.context_bytes, work.context_flops);
@@ -182,8 +208,9 @@ std::map<Device, MemoryUse> bytes_of(const plan::Plan& plan,
   for (const plan::Placement& placement : plan.placements) {
     for (const plan::Share& share : placement.decode.shares)
       devices[share.device].weights += placement.bytes_of(share);
-    // Prefill on other devices needs a second copy of the weights.
-    if (placement.prefill.shares != placement.decode.shares) {
+    // Prefill on other devices needs a second copy of the weights, unless it streams them.
+    const bool is_copied = plan::stream_from(placement) == 0;
+    if (is_copied && placement.prefill.shares != placement.decode.shares) {
       for (const plan::Share& share : placement.prefill.shares)
         devices[share.device].weights += placement.bytes_of(share);
     }
@@ -215,6 +242,25 @@ std::string shortage_text(const Estimate& estimate) {
                         bytes_text(bytes.total()), bytes_text(bytes.capacity));
   }
   return text;
+}
+
+std::int64_t stream_break_even(const plan::Plan& plan, const MachineFigures& machine) {
+  constexpr std::int64_t kStep = 16;
+  constexpr std::int64_t kMaxTokens = 16384;
+  if (plan::stream_from(plan) == 0 || machine.gpus.empty()) return 0;
+  for (std::int64_t tokens = kStep; tokens < kMaxTokens; tokens += kStep) {
+    ResourceTimes streamed(machine);
+    ResourceTimes on_cpu(machine);
+    const PassSize pass = prefill_pass(tokens);
+    for (const plan::Placement& placement : plan.placements) {
+      if (plan::stream_from(placement) == 0) continue;
+      const Work work = module_work(plan, placement, pass);
+      streamed.add_streamed(placement.prefill.device(), work);
+      on_cpu.add_weights(kCpu, work);
+    }
+    if (streamed.total_seconds() < on_cpu.total_seconds()) return tokens;
+  }
+  return kMaxTokens;
 }
 
 Estimate estimate(const plan::Plan& plan, const MachineFigures& machine, const Workload& load) {

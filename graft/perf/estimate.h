@@ -49,6 +49,10 @@ Estimate estimate(const plan::Plan& plan, const MachineFigures& machine, const W
 // The devices whose memory is too small: "cpu needs 611.1 GiB, has 384.0 GiB"; "" when all fits.
 std::string shortage_text(const Estimate& estimate);
 
+// Tokens of a prefill pass from which on streaming the experts to the GPU takes less time than
+// computing them on the CPU; 0: the plan streams none.
+std::int64_t stream_break_even(const plan::Plan& plan, const MachineFigures& machine);
+
 // Writes a rule file that fills the GPUs in order of time saved per byte: attention, norms,
 // routers, shared experts, dense MLPs and the KV cache layer by layer, then the head, then the
 // routed experts of as many layers as fit. The rest is on the CPU, whether it fits there or not:

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "graft/base/check.h"
+#include "graft/ops/builtin_kwargs.h"
 #include "graft/plan/check_kwargs.h"
 #include "graft/plan/collector.h"
 #include "graft/plan/matcher.h"
@@ -292,6 +293,23 @@ class Planner {
 };
 
 }  // namespace
+
+std::int64_t stream_from(const Placement& placement) {
+  const bool is_streamed = placement.module->role == Role::Experts &&
+                           placement.decode.device() == kCpu && placement.prefill.device() != kCpu;
+  if (!is_streamed) return 0;
+  const ops::Kwarg& kwarg = ops::stream_from_kwarg();
+  return ops::parse_integer(kwarg, ops::text_or_fallback(kwarg, placement.kwargs)).value_or(1);
+}
+
+std::int64_t stream_from(const Plan& plan) {
+  std::int64_t least = 0;
+  for (const Placement& placement : plan.placements) {
+    const std::int64_t tokens = stream_from(placement);
+    if (tokens > 0 && (least == 0 || tokens < least)) least = tokens;
+  }
+  return least;
+}
 
 const PhasePlacement& Placement::running(ops::Phase phase) const {
   return module->role == Role::KvCache ? decode : of(phase);

@@ -92,6 +92,12 @@ constexpr bool is_structural(ops::Role role) {
 // norm. Aborts for unknown layers.
 Device layer_device(const Plan& plan, std::int64_t layer, ops::Phase phase);
 
+// Tokens from which on a prefill pass streams the experts of the module from host memory to a GPU:
+// their decode operator is on the CPU, the prefill operator on the GPU. 0: they are not streamed.
+std::int64_t stream_from(const Placement& placement);
+// The least value of all modules; 0: none is streamed.
+std::int64_t stream_from(const Plan& plan);
+
 // The devices available to rules.
 struct Machine {
   int num_gpus = 0;

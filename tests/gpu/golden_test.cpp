@@ -81,6 +81,18 @@ constexpr const char* kHybrid = R"yaml(
   replace: {class: default, kwargs: {device: "cuda:0"}}
 )yaml";
 
+// Experts stay in host memory and are streamed to the GPU for every prefill pass. `packed`: as the
+// CPU kernels pack them.
+std::string streamed_rules(bool is_packed, const std::string& precision) {
+  return str(R"yaml(
+- match: {name: "[.]experts$"}
+  replace:
+    class: experts
+    kwargs: {generate_device: cpu, prefill_device: "cuda:0", out_device: "cuda:0", stream_from: 1, repack: )yaml",
+             is_packed ? "true" : "false", ", precision: ", precision, "}\n",
+             precision == "f32" ? kExactGpu : kFastGpu);
+}
+
 bool is_gpu_required() {
   const char* value = std::getenv("GRAFT_REQUIRE_GPU");
   return value != nullptr && std::string(value) == "1";
@@ -116,7 +128,7 @@ class GpuGolden : public ::testing::TestWithParam<const char*> {
       const std::string first = device == std::string("cuda:1") ? "[2-9]" : "[01]";
       text = str("- {match: {name: \"layers[.]", first,
                  "[.]self_attn$\"}, replace: {class: default, ", "kwargs: {device: \"",
-                 rules == kExactGpu ? "cuda:0" : device, "\", precision: f32}}}\n", text);
+                 rules == kHybrid ? device : "cuda:0", "\", precision: f32}}}\n", text);
     }
     return text;
   }
@@ -143,14 +155,15 @@ TEST_P(GpuGolden, F32ArithmeticMatchesTheCpu) {
 
 // In these small models with random weights, router scores are often nearly tied. Where rounding
 // selects other experts, the logits of that token differ; at most a tenth of the tokens may.
-TEST_P(GpuGolden, FastArithmeticIsClose) {
-  PlacedModel here(folder(), kExactCpu, ops::cuda::register_cuda);
-  PlacedModel there(folder(), kFastGpu, ops::cuda::register_cuda);
+void expect_close(const std::filesystem::path& folder, const std::string& rules) {
+  PlacedModel here(folder, kExactCpu, ops::cuda::register_cuda);
+  PlacedModel there(folder, rules, ops::cuda::register_cuda);
+  EXPECT_EQ(there.findings().find("error"), std::string::npos) << there.findings();
   const bool has_experts = here.plan().blueprint->expert_share < 1;
   const auto vocab_size = static_cast<std::size_t>(here.model().vocab_size());
   std::size_t num_tokens = 0;
   std::size_t num_far = 0;
-  for (const TokenIds& prompt : read_reference_prompts(folder() / "reference.safetensors")) {
+  for (const TokenIds& prompt : read_reference_prompts(folder / "reference.safetensors")) {
     const PromptRun want = run_prompts(here.model(), {&prompt, 1}).front();
     const PromptRun got = run_prompts(there.model(), {&prompt, 1}, {.chunk = 16}).front();
     const float largest =
@@ -162,8 +175,23 @@ TEST_P(GpuGolden, FastArithmeticIsClose) {
       num_far += error <= 1e-2 * std::abs(double{largest}) ? 0 : 1;
     }
   }
-  std::cout << GetParam() << ": " << num_far << " of " << num_tokens << " tokens are far\n";
+  std::cout << folder << ": " << num_far << " of " << num_tokens << " tokens are far\n";
   EXPECT_LE(num_far, has_experts ? num_tokens / 10 : 0);
+}
+
+TEST_P(GpuGolden, FastArithmeticIsClose) {
+  expect_close(folder(), kFastGpu);
+}
+
+TEST_P(GpuGolden, StreamedExpertsAreClose) {
+  expect_close(folder(), streamed_rules(true, "fast"));
+}
+
+TEST_P(GpuGolden, StreamedExpertsMatchTheCpu) {
+  for (const bool is_packed : {true, false}) {
+    for (const std::int64_t chunk : {0, 7})
+      EXPECT_LT(error_of(exact_attention(streamed_rules(is_packed, "f32")), chunk), 1e-3);
+  }
 }
 
 TEST_P(GpuGolden, HybridPlacementMatchesTheCpu) {

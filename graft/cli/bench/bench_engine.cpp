@@ -41,7 +41,6 @@ double seconds_of(const std::function<void()>& body) {
 void bench_throughput(const Options& options) {
   api::LlmConfig config = options.model.config();
   config.engine.max_num_seqs = std::max<std::int64_t>(options.num_seqs, 1);
-  config.engine.max_num_batched_tokens = std::max<std::int64_t>(options.num_seqs, 2048);
   config.engine.max_model_len = 2 * options.max_len + 1;
   const auto loaded = options.model.open(config);
   api::LLM& llm = *loaded;
@@ -119,7 +118,6 @@ void bench_latency(const Options& options) {
 void bench_batch(const Options& options) {
   api::LlmConfig config = options.model.config();
   config.engine.max_num_seqs = std::ranges::max(options.batch_sizes);
-  config.engine.max_num_batched_tokens = std::max<std::int64_t>(2048, config.engine.max_num_seqs);
   config.engine.max_model_len = options.input_len + options.output_len + 1;
   config.engine.enable_prefix_caching = false;
   const auto loaded = options.model.open(config);

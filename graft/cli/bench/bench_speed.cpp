@@ -30,8 +30,6 @@ api::LlmConfig config_for(const ModelOptions& model,
     config.engine.max_num_seqs = std::max(config.engine.max_num_seqs, test.num_sequences);
     config.engine.max_model_len = std::max(config.engine.max_model_len, length);
   }
-  config.engine.max_num_batched_tokens =
-      std::max(config.engine.max_num_batched_tokens, config.engine.max_num_seqs);
   return config;
 }
 

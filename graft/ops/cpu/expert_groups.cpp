@@ -9,8 +9,8 @@ void ExpertGroups::sort(std::span<const std::int32_t> expert_ids,
                         std::int64_t num_experts) {
   next_.assign(static_cast<std::size_t>(num_experts) + 1, 0);
   for (const std::int32_t id : expert_ids) {
-    GRAFT_CHECK(id >= 0 && id < num_experts, "expert id ", id, " of ", num_experts, " experts");
-    ++next_[static_cast<std::size_t>(id) + 1];
+    GRAFT_CHECK(id < num_experts, "expert id ", id, " of ", num_experts, " experts");
+    if (id >= 0) ++next_[static_cast<std::size_t>(id) + 1];
   }
   groups.clear();
   for (std::size_t e = 0; e < static_cast<std::size_t>(num_experts); ++e) {
@@ -20,9 +20,10 @@ void ExpertGroups::sort(std::span<const std::int32_t> expert_ids,
           {.expert = static_cast<std::int64_t>(e), .begin = next_[e], .end = next_[e + 1]});
     }
   }
-  token_of.resize(expert_ids.size());
-  pair_of.resize(expert_ids.size());
+  token_of.resize(static_cast<std::size_t>(next_.back()));
+  pair_of.assign(expert_ids.size(), -1);
   for (std::size_t i = 0; i < expert_ids.size(); ++i) {
+    if (expert_ids[i] < 0) continue;
     const std::int64_t pair = next_[static_cast<std::size_t>(expert_ids[i])]++;
     token_of[static_cast<std::size_t>(pair)] = static_cast<std::int64_t>(i) / top_k;
     pair_of[i] = pair;

@@ -1,5 +1,5 @@
 // The tokens of a pass sorted by expert, for grouped matrix products. A pair is one (token, expert)
-// entry of the routing, so there are tokens * top_k pairs.
+// entry of the routing; entries with a negative id have no expert and no pair.
 
 #pragma once
 
@@ -19,9 +19,10 @@ struct ExpertGroups {
   };
   std::vector<Group> groups;           // experts with at least one token, ascending
   std::vector<std::int64_t> token_of;  // [pairs], the token index of each sorted pair
-  std::vector<std::int64_t> pair_of;   // [tokens, top_k], the sorted index of each routing entry
+  // [tokens, top_k], the sorted index of each routing entry; -1: none
+  std::vector<std::int64_t> pair_of;
 
-  // Replaces the previous contents. Aborts when an id is out of range.
+  // Replaces the previous contents. Aborts when an id is too large.
   void sort(std::span<const std::int32_t> expert_ids, std::int64_t top_k, std::int64_t num_experts);
 
  private:

@@ -47,6 +47,13 @@ class ExpertsCpu final : public Experts {
     down_proj_ = {};
   }
 
+  ExpertStore host_store() const override {
+    if (!packed_.empty()) return packed_.store();
+    return {.gate_proj = {.stored = gate_proj_},
+            .up_proj = {.stored = up_proj_},
+            .down_proj = {.stored = down_proj_}};
+  }
+
   void forward(const Activation& activation, Routing routing, TensorView y, Pass& pass) override {
     const ProfileScope profile(pass, kCpu, module_);
     const TensorView x = activation.f32;
@@ -62,11 +69,12 @@ class ExpertsCpu final : public Experts {
   void forward_chunk(TensorView x, Routing routing, TensorView y, Pass& pass) {
     const Workspace::Scope scope(pass.workspace);
     const std::int64_t top_k = routing.expert_ids.cols();
-    const std::int64_t num_pairs = x.rows() * top_k;
     ExpertGroups& sorted = sorted_;
-    sorted.sort({routing.expert_ids.as<std::int32_t>(), static_cast<std::size_t>(num_pairs)}, top_k,
-                params_.num_experts);
+    sorted.sort({routing.expert_ids.as<std::int32_t>(), static_cast<std::size_t>(x.rows() * top_k)},
+                top_k, params_.num_experts);
+    const auto num_pairs = static_cast<std::int64_t>(sorted.token_of.size());
     const TensorView rows = pass.workspace.f32({num_pairs, params_.hidden_size});
+    if (num_pairs == 0) return sum_up(sorted, routing, rows, y, pass);
     if (!packed_.empty()) {
       packed_.forward(x, sorted, rows, pass);
       sum_up(sorted, routing, rows, y, pass);
@@ -120,6 +128,7 @@ class ExpertsCpu final : public Experts {
       std::fill_n(sum, params_.hidden_size, 0.0F);
       for (std::int64_t k = 0; k < top_k; ++k) {
         const std::int64_t pair = sorted.pair_of[static_cast<std::size_t>(token * top_k + k)];
+        if (pair < 0) continue;
         kernels::cpu::kernels().math.axpy(routing.weights.f32_row(token)[k], out.f32_row(pair), sum,
                                           params_.hidden_size);
       }

@@ -130,6 +130,31 @@ TEST(ExpertsCpu, AddsExpertsInRoutingOrder) {
   }
 }
 
+// Entries that another device computes, and rows that are padding.
+TEST(ExpertsCpu, SkipsNegativeIds) {
+  for (const Types types : {Types::Mixed, Types::Packed}) {
+    MoeModel model(false, types);
+    ThreadPool pool(2);
+    Workspace workspace;
+    const Batch batch;
+    Pass pass = {.batch = batch, .pool = pool, .workspace = workspace};
+    Random random;
+    Floats x = random.floats(2 * kHidden);
+    const auto run = [&](std::vector<std::int32_t> ids, Floats weights) {
+      Floats y(2 * kHidden, 7.0F);
+      model.experts->forward(
+          view(x, 2, kHidden),
+          {.expert_ids = {ids.data(), DType::I32, {2, kTopK}}, .weights = view(weights, 2, kTopK)},
+          view(y, 2, kHidden), pass);
+      return y;
+    };
+    // A weight of 0 adds a zero of either sign, so the sums are equal.
+    EXPECT_EQ(run({6, -1, 3, -1, 1, 0}, {0.5F, 0.25F, -1.0F, 2.0F, 0.5F, 1.0F}),
+              run({6, 2, 3, 5, 1, 0}, {0.5F, 0.0F, -1.0F, 0.0F, 0.5F, 1.0F}));
+    EXPECT_EQ(run({-1, -1, -1, -1, -1, -1}, Floats(6, 1.0F)), Floats(2 * kHidden));
+  }
+}
+
 TEST(ExpertsCpu, FailsWhenExpertsAreMissing) {
   TestModel model;
   EXPECT_THROW(model.add<Experts>("cpu.experts", "e", ExpertsParams{.num_experts = 2}), Error);

@@ -9,6 +9,7 @@
 
 #include "graft/ops/cpu/expert_groups.h"
 #include "graft/ops/cpu/packed.h"
+#include "graft/ops/expert_store.h"
 
 namespace graft::ops::cpu {
 
@@ -27,6 +28,11 @@ class PackedExperts {
                        std::span<const Weight> up_proj,
                        std::span<const Weight> down_proj);
   bool empty() const { return gate_proj_.empty(); }
+  ExpertStore store() const {
+    return {.gate_proj = {.packed = gate_proj_},
+            .up_proj = {.packed = up_proj_},
+            .down_proj = {.packed = down_proj_}};
+  }
 
   // out[pair] = down(silu(gate(x)) * up(x)) for every (token, expert) pair in the order of
   // `sorted`. x: [tokens, hidden], out: [pairs, hidden]

@@ -19,7 +19,10 @@ constexpr std::size_t kMinInputBytes = std::size_t{1} << 20U;
 }  // namespace
 
 CudaContext::CudaContext(Device device)
-    : DeviceContext(device), stream_(device.index), graphs_(device, stream_, copied_out_) {}
+    : DeviceContext(device),
+      stream_(device.index),
+      expert_ring_(device),
+      graphs_(device, stream_, copied_out_) {}
 
 void CudaContext::begin_pass(const Batch& batch) {
   use_gpu(device().index);

@@ -13,6 +13,7 @@
 #include "graft/kernels/cuda/linear/linear.h"
 #include "graft/kernels/cuda/stream.h"
 #include "graft/ops/cuda/cuda_graphs.h"
+#include "graft/ops/cuda/expert_ring.h"
 #include "graft/ops/cuda/runtime.h"
 #include "graft/ops/device_context.h"
 #include "graft/tensor/buffer.h"
@@ -24,6 +25,9 @@ class CudaContext final : public DeviceContext {
   explicit CudaContext(Device device);
 
   kernels::cuda::Stream stream() const { return stream_.get(); }
+  const CudaStream& compute_stream() const { return stream_; }
+  // Shared by all layers whose experts are streamed to this GPU.
+  ExpertRing& expert_ring() { return expert_ring_; }
 
   void begin_pass(const Batch& batch) override;
   void add(TensorView x, TensorView y, Pass& pass) override;
@@ -96,6 +100,7 @@ class CudaContext final : public DeviceContext {
   Group prefill_;
   Group decode_;
   std::vector<Slots> slots_;
+  ExpertRing expert_ring_;
   CudaGraphCapture graphs_;
   std::vector<std::unique_ptr<CudaEvent>> times_;  // reused by every pass
   std::size_t num_times_ = 0;                      // of this pass

@@ -7,6 +7,7 @@
 #include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/products.h"
+#include "graft/ops/cuda/streamed_experts.h"
 #include "graft/ops/cuda/views.h"
 #include "graft/ops/moe_common.h"
 #include "graft/ops/profiler.h"
@@ -102,6 +103,8 @@ class ExpertsCuda final : public Experts {
 }  // namespace
 
 std::unique_ptr<Operator> make_experts_cuda(const BuildContext& context) {
+  const bool is_on_cpu_in_decode = context.decode_op != nullptr && context.decode_device == kCpu;
+  if (is_on_cpu_in_decode) return make_streamed_experts(context);
   return std::make_unique<ExpertsCuda>(context);
 }
 

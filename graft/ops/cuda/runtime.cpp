@@ -126,6 +126,10 @@ void CudaEvent::record_unchecked(const CudaStream& stream) noexcept {
   cudaEventRecord(event_, stream.get());
 }
 
+void CudaEvent::hold(const CudaStream& stream) const {
+  check_cuda(cudaStreamWaitEvent(stream.get(), event_, 0), "waiting for an event");
+}
+
 double CudaEvent::seconds_between(const CudaEvent& begin, const CudaEvent& end) {
   begin.wait();
   end.wait();

@@ -60,6 +60,8 @@ class CudaEvent {
   // For destructors: the next checked call reports an error.
   void record_unchecked(const CudaStream& stream) noexcept;
   void wait() const;  // returns at once when it was never recorded
+  // The stream continues after the event; no effect when it was never recorded.
+  void hold(const CudaStream& stream) const;
   // Seconds between two timed events; waits for both.
   static double seconds_between(const CudaEvent& begin, const CudaEvent& end);
 

@@ -75,13 +75,21 @@ __device__ inline Half to_half(float value) {
   return overflowed ? static_cast<Half>(half - 1) : half;
 }
 
-// Two F16 in one word, `low` in the low half.
-__device__ inline std::uint32_t half_pair(float low, float high) {
+// Two F16 in one word, `low` in the low half. Values beyond the range become infinities.
+__device__ inline std::uint32_t overflowing_half_pair(float low, float high) {
   const __half2 pair = __floats2half2_rn(low, high);
-  const std::uint32_t bits =
-      __half_as_ushort(pair.x) | static_cast<std::uint32_t>(__half_as_ushort(pair.y)) << 16;
-  // One test for both halves: the exponent of infinity carries into the sign bit.
-  if ((((bits & 0x7c007c00U) + 0x04000400U) & 0x80008000U) == 0) return bits;
+  return __half_as_ushort(pair.x) | static_cast<std::uint32_t>(__half_as_ushort(pair.y)) << 16;
+}
+
+// Not 0 when a half is infinity or NaN: their exponent carries into the sign bit.
+__device__ inline std::uint32_t non_finite_halves(std::uint32_t pair) {
+  return ((pair & 0x7c007c00U) + 0x04000400U) & 0x80008000U;
+}
+
+// Two F16 in one word, `low` in the low half; finite values saturate at ±65504.
+__device__ inline std::uint32_t half_pair(float low, float high) {
+  const std::uint32_t pair = overflowing_half_pair(low, high);
+  if (non_finite_halves(pair) == 0) return pair;
   return to_half(low) | static_cast<std::uint32_t>(to_half(high)) << 16;
 }
 

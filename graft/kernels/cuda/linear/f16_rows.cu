@@ -29,8 +29,9 @@ __device__ std::uint32_t scale_exponent(float max_abs) {
 }
 
 // Grid: blocks of 8 warps, warps_per_row warps per row, 8 values per lane. The row is read twice:
-// it rarely fits into registers, but the second read hits the cache.
+// it rarely fits into registers, but the second read hits the cache. row_ids null: all rows.
 __global__ void to_f16_rows_kernel(ConstRows x,
+                                   const std::int32_t* row_ids,
                                    F16Rows out,
                                    std::int64_t rows,
                                    std::int64_t cols,
@@ -39,11 +40,13 @@ __global__ void to_f16_rows_kernel(ConstRows x,
   __shared__ float warp_max_abs[kWarps];
   const auto warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int row_of_block = warp / warps_per_row;
-  const std::int64_t row =
+  const std::int64_t index =
       static_cast<std::int64_t>(blockIdx.x) * (kWarps / warps_per_row) + row_of_block;
+  const bool is_row = index < rows;
+  const std::int64_t row = row_ids != nullptr && is_row ? row_ids[index] : index;
   const int step = warps_per_row * kWarpSize * kRun;
   const int first = static_cast<int>(threadIdx.x) * kRun % step;
-  const std::int64_t end = row < rows ? cols : 0;
+  const std::int64_t end = is_row ? cols : 0;
   const float* from = x.data + row * x.stride;
   float run[kRun];
   float max_abs = 0.0F;
@@ -67,7 +70,7 @@ __global__ void to_f16_rows_kernel(ConstRows x,
       value *= inverse;
     store_run(out.values + row * cols + col, cols - col, run);
   }
-  if (row < rows && first == 0) out.scales[row] = power_of_two(exponent);
+  if (is_row && first == 0) out.scales[row] = power_of_two(exponent);
 }
 
 std::size_t values_bytes(std::int64_t rows, std::int64_t cols) {
@@ -88,12 +91,21 @@ F16Rows half_rows_at(void* memory, std::int64_t rows, std::int64_t cols) {
 
 void to_half_rows(
     ConstRows x, const F16Rows& out, std::int64_t rows, std::int64_t cols, Stream stream) {
+  to_half_rows_of(x, nullptr, out, rows, cols, stream);
+}
+
+void to_half_rows_of(ConstRows x,
+                     const std::int32_t* row_ids,
+                     const F16Rows& out,
+                     std::int64_t rows,
+                     std::int64_t cols,
+                     Stream stream) {
   int warps_per_row = 1;  // a power of two: one run per lane if there are enough
   while (warps_per_row < kWarps && warps_per_row * kWarpSize * kRun < cols)
     warps_per_row *= 2;
   const bool vectors = reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && x.stride % 4 == 0;
   launch("to_half_rows", to_f16_rows_kernel, {blocks_for(rows, kWarps / warps_per_row), kThreads},
-         stream, x, out, rows, cols, warps_per_row, vectors);
+         stream, x, row_ids, out, rows, cols, warps_per_row, vectors);
 }
 
 }  // namespace graft::kernels::cuda

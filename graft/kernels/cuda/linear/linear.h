@@ -7,6 +7,8 @@
 //               matrices with the same rows in one launch
 //    gemm       tiles of 64 rows, f32 arithmetic
 //    gemm_f16   gemm with x and weights in F16, on tensor cores
+//    gemm_experts_mma, gemm_experts_silu_mma
+//               tiles of 128 rows with F16 weights on tensor cores, from sm_80 on
 //
 // The summation order of an output depends only on `in` and `out`: results are batch-invariant
 // within gemv and within gemm, but gemv and gemm differ in the last bits.
@@ -109,6 +111,13 @@ std::size_t half_rows_bytes(std::int64_t rows, std::int64_t cols);
 F16Rows half_rows_at(void* memory, std::int64_t rows, std::int64_t cols);
 void to_half_rows(
     ConstRows x, const F16Rows& out, std::int64_t rows, std::int64_t cols, Stream stream);
+// Only the rows row_ids[rows], each to the same row of `out`; row_ids null: rows [0, rows).
+void to_half_rows_of(ConstRows x,
+                     const std::int32_t* row_ids,
+                     const F16Rows& out,
+                     std::int64_t rows,
+                     std::int64_t cols,
+                     Stream stream);
 
 // Whether the current device and this build have gemm_f16 and gemm_experts_f16.
 bool has_gemm_f16();
@@ -121,9 +130,10 @@ void gemm_f16(const LinearBatch& products, const F16Rows& f16, Stream stream);
 struct RowTile {
   std::int32_t matrix;
   std::int32_t first;  // index into row_ids
-  std::int32_t count;  // at most kGemmTileRows or kGemvTileRows; 0: no work
+  std::int32_t count;  // at most kGemmTileRows, kGemvTileRows or kMmaTileRows; 0: no work
 };
 inline constexpr std::int64_t kGemmTileRows = 64;
+inline constexpr std::int64_t kMmaTileRows = 128;
 inline constexpr std::int64_t kGemvTileRows = 8;
 
 struct RowTiles {
@@ -145,5 +155,22 @@ void gemm_experts_f16(const LinearBatch& products,
                       const RowTiles& rows,
                       const F16Rows& f16,
                       Stream stream);
+
+// Whether the current device and this build have the two functions below.
+bool has_gemm_mma();
+// Whether they support F16 weights with this number of columns: multiples of 8.
+bool can_use_gemm_mma(std::int64_t in);
+// gemm_experts_f16 for F16 weights without bias and tiles of up to kMmaTileRows rows. The summation
+// order of an output depends only on `in`.
+void gemm_experts_mma(const LinearBatch& products,
+                      const RowTiles& rows,
+                      const F16Rows& f16,
+                      Stream stream);
+// y = silu(gate) * up, with `stack` the gate and `second` the up projection: same bits as
+// gemm_experts_mma for each of them, then silu_mul() of elementwise.h.
+void gemm_experts_silu_mma(const LinearBatch& products,
+                           const RowTiles& rows,
+                           const F16Rows& f16,
+                           Stream stream);
 
 }  // namespace graft::kernels::cuda

@@ -43,7 +43,8 @@ __global__ void sum_pairs_kernel(RoutedRows routed,
 
 // Arrays in scratch memory; p = token-expert pairs.
 struct Scratch {
-  // [2, p, intermediate]: gate and up, then silu(gate) * up in place of gate.
+  // [2, p, intermediate]: gate and up, then silu(gate) * up in place of gate. [p, intermediate] in
+  // the mma path, which does not store gate and up.
   float* inner = nullptr;
   float* results = nullptr;   // [p, hidden]: output of each pair's expert
   void* converted = nullptr;  // Q8Rows or F16Rows of x, then of inner
@@ -72,6 +73,17 @@ std::int64_t max_gemv_pairs(const ExpertsJob& job) {
   return kMaxGemvPairsPerExpert * job.num_experts;
 }
 
+bool same_layout(const ExpertStack& a, const ExpertStack& b) {
+  return a.matrix.dtype == b.matrix.dtype && a.matrix_bytes == b.matrix_bytes;
+}
+
+// Whether the rows beyond the gemv limit run in gemm_experts_silu_mma and gemm_experts_mma.
+bool uses_mma(const ExpertsJob& job) {
+  return job.arithmetic == Arithmetic::F16 && job.gate.matrix.dtype == DType::F16 &&
+         job.down.matrix.dtype == DType::F16 && same_layout(job.gate, job.up) &&
+         can_use_gemm_mma(job.hidden) && can_use_gemm_mma(job.intermediate) && has_gemm_mma();
+}
+
 // With memory null only Scratch::bytes is valid.
 Scratch scratch_at(const ExpertsJob& job, std::int64_t rows, void* memory) {
   const std::int64_t pairs = rows * job.top_k;
@@ -80,11 +92,13 @@ Scratch scratch_at(const ExpertsJob& job, std::int64_t rows, void* memory) {
   const auto floats = [](std::int64_t count) {
     return static_cast<std::size_t>(count) * sizeof(float);
   };
-  s.inner = static_cast<float*>(allocator.allocate(floats(2 * pairs * job.intermediate)));
-  s.results = static_cast<float*>(allocator.allocate(floats(pairs * job.hidden)));
-  // Int8 rows are used by the gemv kernels only, F16 rows by the gemm kernel only.
   const std::int64_t gemv_rows =
       std::min(rows, std::max(kMaxPairwiseTokens, max_gemv_pairs(job) / job.top_k));
+  const std::int64_t inner_rows =
+      uses_mma(job) ? std::max(pairs, 2 * gemv_rows * job.top_k) : 2 * pairs;
+  s.inner = static_cast<float*>(allocator.allocate(floats(inner_rows * job.intermediate)));
+  s.results = static_cast<float*>(allocator.allocate(floats(pairs * job.hidden)));
+  // Int8 rows are used by the gemv kernels only, F16 rows by the gemm kernels only.
   std::size_t converted_bytes = std::max(q8_rows_bytes(gemv_rows, job.hidden),
                                          q8_rows_bytes(gemv_rows * job.top_k, job.intermediate));
   if (rows > gemv_rows && job.arithmetic == Arithmetic::F16) {
@@ -105,10 +119,6 @@ Scratch scratch_at(const ExpertsJob& job, std::int64_t rows, void* memory) {
 
 LinearBatch products_with(const ExpertStack& stack, std::int64_t out) {
   return {.stack = stack.matrix, .out = out, .matrix_bytes = stack.matrix_bytes};
-}
-
-bool same_layout(const ExpertStack& a, const ExpertStack& b) {
-  return a.matrix.dtype == b.matrix.dtype && a.matrix_bytes == b.matrix_bytes;
 }
 
 // Computes gate and up with `multiply`, in one launch when the stacks have the same layout.
@@ -229,17 +239,48 @@ void multiply_per_expert(const ExpertsJob& job,
   }
 }
 
+// Sorts the pairs by expert and cuts them into tiles.
+RowTiles group_rows(const ExpertsJob& job,
+                    const RoutedRows& routed,
+                    const Scratch& s,
+                    std::int64_t tile_rows,
+                    Stream stream) {
+  const std::int64_t pairs = routed.rows * job.top_k;
+  group_pairs(routed.expert_ids, pairs, job.num_experts, tile_rows, s.groups, stream);
+  return {.tiles = s.groups.tiles,
+          .count = max_row_tiles(pairs, job.num_experts, tile_rows),
+          .row_ids = s.groups.order};
+}
+
+// F16 weights in tiles of 128 rows; silu(gate) * up in one launch.
+void run_per_expert_mma(const ExpertsJob& job,
+                        const RoutedRows& routed,
+                        const Scratch& s,
+                        Stream stream) {
+  const std::int64_t pairs = routed.rows * job.top_k;
+  const RowTiles tiles = group_rows(job, routed, s, kMmaTileRows, stream);
+  LinearBatch gate = products_with(job.gate, job.intermediate);
+  gate.second = job.up.matrix.data;
+  gate.products_per_x = job.top_k;
+  gate.y = {s.inner, job.intermediate};
+  const F16Rows x = half_rows_at(s.converted, routed.rows, job.hidden);
+  to_half_rows(routed.x, x, routed.rows, job.hidden, stream);
+  gemm_experts_silu_mma(gate, tiles, x, stream);
+  LinearBatch down = products_with(job.down, job.hidden);
+  down.y = {s.results, job.hidden};
+  const F16Rows inner = half_rows_at(s.converted, pairs, job.intermediate);
+  to_half_rows({s.inner, job.intermediate}, inner, pairs, job.intermediate, stream);
+  gemm_experts_mma(down, tiles, inner, stream);
+}
+
 void run_per_expert(const ExpertsJob& job,
                     const RoutedRows& routed,
                     const Scratch& s,
                     Stream stream) {
   const std::int64_t pairs = routed.rows * job.top_k;
   const bool use_gemv = pairs <= max_gemv_pairs(job);
-  const std::int64_t tile_rows = use_gemv ? kGemvTileRows : kGemmTileRows;
-  group_pairs(routed.expert_ids, pairs, job.num_experts, tile_rows, s.groups, stream);
-  const RowTiles tiles = {.tiles = s.groups.tiles,
-                          .count = max_row_tiles(pairs, job.num_experts, tile_rows),
-                          .row_ids = s.groups.order};
+  const RowTiles tiles =
+      group_rows(job, routed, s, use_gemv ? kGemvTileRows : kGemmTileRows, stream);
   LinearBatch gate = products_with(job.gate, job.intermediate);
   gate.x = routed.x;
   gate.products_per_x = job.top_k;
@@ -267,6 +308,8 @@ void experts(const ExpertsJob& job, const RoutedRows& routed, void* scratch, Str
   s.x_q8 = routed.x_q8;
   if (routed.rows <= kMaxPairwiseTokens) {
     run_per_pair(job, routed, s, stream);
+  } else if (routed.rows * job.top_k > max_gemv_pairs(job) && uses_mma(job)) {
+    run_per_expert_mma(job, routed, s, stream);
   } else {
     run_per_expert(job, routed, s, stream);
   }

@@ -47,7 +47,8 @@ std::size_t experts_bytes(const ExpertsJob& job, std::int64_t rows);
 void experts(const ExpertsJob& job, const RoutedRows& routed, void* scratch, Stream stream);
 
 // Up to kMaxPairwiseTokens tokens run one gemv per pair; up to kMaxGemvPairsPerExpert pairs per
-// expert on average run in gemv tiles of kGemvTileRows rows, more in gemm tiles.
+// expert on average run in gemv tiles of kGemvTileRows rows, more in gemm tiles of kGemmTileRows
+// rows, or of kMmaTileRows when the weights are F16 and the GPU has gemm_experts_mma.
 inline constexpr std::int64_t kMaxPairwiseTokens = 4;
 inline constexpr std::int64_t kMaxGemvPairsPerExpert = 8;
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "graft/kernels/cuda/moe/expert_group.h"
 #include "graft/testing/cuda/device.cuh"
 #include "graft/testing/cuda/weights.h"
 
@@ -71,6 +72,59 @@ class ExpertsCase {
     return y.download();
   }
 
+  // The same with add_expert_group(), `group_size` experts at a time; all types are F16 or all f32.
+  Floats run_grouped(const Floats& x,
+                     const std::vector<std::int32_t>& ids,
+                     const Floats& weights,
+                     std::int64_t group_size) const {
+    const DType dtype = job.gate.matrix.dtype;
+    const std::int64_t rows = static_cast<std::int64_t>(x.size()) / job.hidden;
+    const auto num_pairs = static_cast<std::int64_t>(ids.size());
+    const std::int64_t tile_rows = group_tile_rows(dtype);
+    const DeviceArray<float> x_data(x);
+    const DeviceArray<std::int32_t> id_data(ids);
+    const DeviceArray<float> weight_data(weights);
+    const DeviceArray<float> y(Floats(x.size(), 0.0F));
+    const DeviceArray<std::byte> halves(half_rows_bytes(rows, job.hidden));
+    const DeviceArray<std::int32_t> counts(static_cast<std::size_t>(job.num_experts));
+    const DeviceArray<std::int32_t> order(ids.size());
+    const DeviceArray<RowTile> tiles(
+        static_cast<std::size_t>(max_row_tiles(num_pairs, job.num_experts, tile_rows)));
+    GroupRows group_rows = {.rows = rows,
+                            .top_k = job.top_k,
+                            .x = {x_data.get(), job.hidden},
+                            .x16 = half_rows_at(halves.get(), rows, job.hidden),
+                            .expert_ids = id_data.get(),
+                            .weights = weight_data.get(),
+                            .y = {y.get(), job.hidden},
+                            .groups = {counts.get(), order.get(), tiles.get()}};
+    to_half_rows(group_rows.x, group_rows.x16, rows, job.hidden, nullptr);
+    group_pairs(id_data.get(), num_pairs, job.num_experts, tile_rows, group_rows.groups, nullptr);
+    const std::vector<std::int32_t> num_of = counts.download();
+    ExpertGroup group = {.dtype = dtype, .hidden = job.hidden, .intermediate = job.intermediate};
+    const DeviceArray<std::byte> scratch(expert_group_bytes(group, rows, job.top_k));
+    for (std::int64_t first = 0; first < job.num_experts; first += group_size) {
+      group.first_expert = first;
+      group.num_experts = std::min(group_size, job.num_experts - first);
+      const auto at = [&](const ExpertStack& stack) {
+        return static_cast<const std::byte*>(stack.matrix.data) +
+               static_cast<std::size_t>(first) * stack.matrix_bytes;
+      };
+      group.gate = at(job.gate);
+      group.up = at(job.up);
+      group.down = at(job.down);
+      group_rows.num_tiles = group_rows.num_pairs = 0;
+      for (std::int64_t e = first; e < first + group.num_experts; ++e) {
+        group_rows.num_pairs += num_of[static_cast<std::size_t>(e)];
+        group_rows.num_tiles += (num_of[static_cast<std::size_t>(e)] + tile_rows - 1) / tile_rows;
+      }
+      add_expert_group(group, group_rows, scratch.get(), nullptr);
+      group_rows.first_pair += group_rows.num_pairs;
+      group_rows.first_tile += group_rows.num_tiles;
+    }
+    return y.download();
+  }
+
   Floats reference(const Floats& x,
                    const std::vector<std::int32_t>& ids,
                    const Floats& weights) const {
@@ -134,6 +188,25 @@ TEST_F(ExpertsKernels, AllTokenCounts) {
   }
 }
 
+// Experts that arrive in groups: right, and the same bits for every size of the groups.
+TEST_F(ExpertsKernels, GroupsOfExperts) {
+  for (const DType type : {DType::F32, DType::F16}) {
+    const ExpertsCase test({type, type, type}, 7, 3, 64, 40);
+    for (const std::int64_t rows : {1, 19, 300}) {
+      Random random(57);
+      const Floats x = random.floats(rows * 64);
+      std::vector<std::int32_t> ids = random.ints(rows * 3, 6);
+      ids.back() = -1;
+      const Floats weights = random.floats(rows * 3);
+      const Floats all = test.run_grouped(x, ids, weights, 7);
+      EXPECT_LT(relative_error(all, test.reference(x, ids, weights)),
+                type == DType::F32 ? 1e-5 : 2e-3);
+      for (const std::int64_t size : {1, 2, 3})
+        EXPECT_EQ(test.run_grouped(x, ids, weights, size), all) << rows << " rows, " << size;
+    }
+  }
+}
+
 // x quantized by the caller gives the same bits.
 TEST_F(ExpertsKernels, PrequantizedRows) {
   ExpertsCase test({DType::Q8_0, DType::Q8_0, DType::Q8_0}, 7, 3, 64, 32);
@@ -193,9 +266,54 @@ TEST_F(ExpertsKernels, TensorCores) {
   }
 }
 
+// F16 stacks beyond the gemv limit: gemm_experts_silu_mma where the GPU has it. Widths that are
+// not multiples of 8 use gemm_experts_f16. The last pair has no expert.
+TEST_F(ExpertsKernels, F16Stacks) {
+  for (const std::int64_t inner : {40, 136, 44}) {
+    ExpertsCase test({DType::F16, DType::F16, DType::F16}, 3, 2, 72, inner);
+    test.job.arithmetic = Arithmetic::F16;
+    for (const std::int64_t rows : {12, 13, 70, 300}) {
+      Random random(59);
+      const Floats x = random.floats(rows * 72);
+      std::vector<std::int32_t> ids = random.ints(rows * 2, 3);
+      ids.back() = -1;
+      const Floats weights = random.floats(rows * 2);
+      EXPECT_LT(relative_error(test.run(x, ids, weights), test.reference(x, ids, weights)), 2e-3)
+          << rows << " rows, " << inner << " inner";
+    }
+  }
+}
+
+// A token has the same bits alone and with others, as long as all run in tiles of the GEMM.
+TEST_F(ExpertsKernels, F16StacksAreBatchInvariant) {
+  ExpertsCase test({DType::F16, DType::F16, DType::F16}, 2, 1, 264, 200);
+  test.job.arithmetic = Arithmetic::F16;
+  Random random(60);
+  const Floats x = random.floats(200 * 264);
+  const std::vector<std::int32_t> ids = random.ints(200, 2);
+  const Floats weights = random.floats(200);
+  const Floats all = test.run(x, ids, weights);
+  for (const std::int64_t rows : {17, 30, 100}) {
+    const Floats some =
+        test.run({x.begin(), x.begin() + rows * 264}, {ids.begin(), ids.begin() + rows},
+                 {weights.begin(), weights.begin() + rows});
+    EXPECT_EQ(some, Floats(all.begin(), all.begin() + rows * 264)) << rows << " rows";
+  }
+}
+
+// Scratch for many rows is enough for fewer rows.
+TEST_F(ExpertsKernels, ScratchGrowsWithRows) {
+  ExpertsCase test({DType::F16, DType::F16, DType::F16}, 5, 2, 8, 64);
+  test.job.arithmetic = Arithmetic::F16;
+  for (std::int64_t rows = 1; rows < 80; ++rows)
+    EXPECT_LE(experts_bytes(test.job, rows), experts_bytes(test.job, rows + 1)) << rows;
+}
+
 TEST_F(ExpertsKernels, GroupPairsIsStable) {
   for (const std::int64_t pairs : {1, 31, 1000, 2500}) {
-    const std::int64_t tile_rows = pairs < 100 ? kGemvTileRows : kGemmTileRows;
+    const std::int64_t tile_rows = pairs < 100    ? kGemvTileRows
+                                   : pairs < 2000 ? kGemmTileRows
+                                                  : kMmaTileRows;
     const std::int64_t num_experts = 9;
     std::vector<std::int32_t> ids = Random(57).ints(pairs, num_experts - 1);
     const DeviceArray<std::int32_t> id_data(ids);

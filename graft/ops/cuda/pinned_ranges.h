@@ -1,0 +1,33 @@
+// Page-locks host memory that was allocated elsewhere, so that a GPU copies from it at full PCIe
+// speed and asynchronously. Memory that the system refuses to lock is copied pageable: slower, and
+// the host waits.
+
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace graft::ops::cuda {
+
+class PinnedRanges {
+ public:
+  PinnedRanges() = default;
+  PinnedRanges(const PinnedRanges&) = delete;
+  PinnedRanges& operator=(const PinnedRanges&) = delete;
+  ~PinnedRanges() { unpin(); }
+
+  // Locks the pages of these ranges, except pages that another object has locked. Returns the
+  // reason when some memory could not be locked, else an empty string.
+  std::string pin(std::vector<std::span<const std::byte>> ranges);
+  // Only when no copy from the memory is in flight.
+  void unpin() noexcept;
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::vector<void*> pinned_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace graft::ops::cuda
