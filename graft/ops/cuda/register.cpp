@@ -1,5 +1,6 @@
 #include "graft/ops/cuda/cuda_context.h"
 #include "graft/ops/cuda/device_weight.h"
+#include "graft/ops/cuda/measure.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/device_library.h"
 #include "graft/ops/modules/modules.h"
@@ -100,5 +101,5 @@ void register_cuda(Registry& registry) {
 
 }  // namespace graft::ops::cuda
 
-const graft::ops::DeviceLibrary graft_device_library = {.add_operators =
-                                                            graft::ops::cuda::register_cuda};
+const graft::ops::DeviceLibrary graft_device_library = {
+    .add_operators = graft::ops::cuda::register_cuda, .measure = graft::ops::cuda::measure};
