@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "graft/ops/gpu_measurement.h"
 #include "graft/ops/registry.h"
 #include "graft/version.h"
 
@@ -17,7 +18,7 @@ constexpr std::uint32_t internal_layout() {
   std::size_t layout = 0;
   for (const std::size_t bytes :
        {sizeof(OperatorInfo), sizeof(Kwarg), sizeof(BuildContext), sizeof(Params), sizeof(Weight),
-        sizeof(Pass), sizeof(Batch), sizeof(TensorView), sizeof(Registry)})
+        sizeof(Pass), sizeof(Batch), sizeof(TensorView), sizeof(Registry), sizeof(GpuMeasurement)})
     layout = layout * 31 + bytes;
   return static_cast<std::uint32_t>(layout);
 }
@@ -27,6 +28,8 @@ struct DeviceLibrary {
   std::uint32_t layout = internal_layout();
   // Called once for every registry.
   void (*add_operators)(Registry& registry) = nullptr;
+  // Measures device `index`, for `graft machine`. Throws Error.
+  GpuMeasurement (*measure)(std::int32_t index) = nullptr;
 };
 
 }  // namespace graft::ops

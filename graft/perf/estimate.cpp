@@ -17,6 +17,8 @@ using ops::Role;
 // Fixed cost of a copy between devices beside its bytes: launch and synchronization.
 constexpr double kTransferSeconds = 20e-6;
 constexpr double kF32Bytes = 4;
+// Kernels of a GPU module in decode: the product, and the conversion or activation around it.
+constexpr double kLaunchesPerCall = 2;
 
 // Adds up the seconds of one pass, by resource. The resource names are the keys of
 // PhaseEstimate::seconds.
@@ -56,15 +58,23 @@ class ResourceTimes {
     stream_seconds_ += work.weight_bytes / gpu_at(gpu).pcie_bytes_per_s;
     seconds_[to_string(gpu) + " arithmetic"] += work.weight_flops / gpu_at(gpu).flops;
   }
-  // The fixed cost of an operator call.
-  void add_call(Device device) {
-    if (device.type == DeviceType::Cpu && machine_.cpu.call_seconds > 0)
+  // The fixed cost of an operator call. On GPUs only in decode: kernels of a prompt run longer than
+  // the launch of the next one.
+  void add_call(Device device, Phase phase) {
+    if (device.type == DeviceType::Cuda) {
+      const double seconds = kLaunchesPerCall * gpu_at(device).launch_seconds;
+      if (phase == Phase::Decode && seconds > 0)
+        seconds_[to_string(device) + " launches"] += seconds;
+    } else if (machine_.cpu.call_seconds > 0) {
       seconds_["cpu calls"] += machine_.cpu.call_seconds;
+    }
   }
   void add_transfer(Device from, Device to, double bytes) {
     if (from == to) return;
-    const Device gpu = from.type == DeviceType::Cuda ? from : to;
-    seconds_["pcie"] += kTransferSeconds + bytes / gpu_at(gpu).pcie_bytes_per_s;
+    const GpuFigures& gpu = gpu_at(from.type == DeviceType::Cuda ? from : to);
+    const bool is_back = to.type == DeviceType::Cpu && gpu.pcie_back_bytes_per_s > 0;
+    seconds_["pcie"] +=
+        kTransferSeconds + bytes / (is_back ? gpu.pcie_back_bytes_per_s : gpu.pcie_bytes_per_s);
   }
 
   PhaseEstimate speed(double tokens) const {
@@ -135,7 +145,8 @@ void add_module(ResourceTimes& times,
     const Work work = whole * share.fraction;
     times.add_weights(share.device, work);
     times.add_context(share.device, work.context_bytes, work.context_flops);
-    if (!module.weights.empty() || module.role == Role::Attention) times.add_call(share.device);
+    if (!module.weights.empty() || module.role == Role::Attention)
+      times.add_call(share.device, pass.phase);
   }
 }
 

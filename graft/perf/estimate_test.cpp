@@ -25,7 +25,7 @@ plan::ModuleSpec linear(const std::string& name) {
 }
 
 // 2 MB of weights in each linear; 100 + 100 cached values per token; 4 * 10 * 10 flop per token and
-// cached token.
+// cached token. The norm gives the hidden states their size and has no weights.
 plan::Blueprint small_model() {
   plan::Blueprint blueprint;
   blueprint.family = "llama";
@@ -44,7 +44,12 @@ plan::Blueprint small_model() {
   cache.role = ops::Role::KvCache;
   cache.params = ops::KvCacheParams{.key_size = 100, .value_size = 100};
   attention.children.push_back(cache);
-  blueprint.root.children = {linear("up"), attention, linear("lm_head")};
+  plan::ModuleSpec norm;
+  norm.name = "norm";
+  norm.class_name = "Norm";
+  norm.role = ops::Role::Norm;
+  norm.params = ops::NormParams{.size = kSize};
+  blueprint.root.children = {linear("up"), attention, norm, linear("lm_head")};
   return blueprint;
 }
 
@@ -120,6 +125,44 @@ TEST_F(EstimateTest, EveryOperatorCostsACall) {
       of(std::string(kAllOnCpu), machine, {.context = 0, .parallel = 1, .prefill_tokens = 10});
   // Two linears and the attention.
   EXPECT_NEAR(got.decode.seconds.at("cpu calls"), 3e-3, 1e-9);
+}
+
+MachineFigures with_gpu() {
+  MachineFigures machine = slow_memory();
+  machine.gpus.push_back({.name = "gpu",
+                          .vram_bytes = 1'000'000'000,
+                          .read_bytes_per_s = 100e9,
+                          .flops = 1e14,
+                          .pcie_bytes_per_s = 10e9});
+  return machine;
+}
+
+TEST_F(EstimateTest, EveryGpuOperatorCostsTwoLaunchesInDecode) {
+  const std::string rules =
+      "- {match: {name: .*}, replace: {class: default, kwargs: {device: cuda}}}\n";
+  const Workload load = {.context = 0, .parallel = 1, .prefill_tokens = 10};
+  MachineFigures machine = with_gpu();
+  const Estimate without = of(rules, machine, load);
+  EXPECT_FALSE(without.decode.seconds.contains("cuda:0 launches"));
+  machine.gpus[0].launch_seconds = 2e-6;
+  const Estimate got = of(rules, machine, load);
+  // Two linears and the attention.
+  EXPECT_NEAR(got.decode.seconds.at("cuda:0 launches"), 12e-6, 1e-12);
+  EXPECT_FALSE(got.prefill.seconds.contains("cuda:0 launches"));
+  EXPECT_EQ(got.prefill.tokens_per_s, without.prefill.tokens_per_s);
+}
+
+// The hidden states return from the GPU for the head.
+TEST_F(EstimateTest, CopiesToTheHostHaveTheirOwnRate) {
+  const std::string rules = str(
+      "- {match: {name: ^up$}, replace: {class: default, kwargs: {device: cuda}}}\n", kAllOnCpu);
+  const Workload load = {.context = 0, .parallel = 1, .prefill_tokens = 1000};
+  MachineFigures machine = with_gpu();
+  const double same = of(rules, machine, load).prefill.seconds.at("pcie");
+  machine.gpus[0].pcie_back_bytes_per_s = 5e9;
+  const double slower = of(rules, machine, load).prefill.seconds.at("pcie");
+  // 1,000 tokens of 4,000 bytes.
+  EXPECT_NEAR(slower - same, 4e6 / 5e9 - 4e6 / 10e9, 1e-9);
 }
 
 TEST_F(EstimateTest, CountsBytesPerDevice) {

@@ -33,6 +33,10 @@ class Reader {
     }
     return value->get<double>();
   }
+  // 0 when the key is missing.
+  double optional_positive(const char* key) {
+    return find(key, false) == nullptr ? 0 : positive(key);
+  }
   std::uint64_t bytes(const char* key) {
     const double value = positive(key);
     if (value >= 1e18) problem(path_ + key + " is too large (max 1e18)");
@@ -78,8 +82,7 @@ CpuFigures read_cpu(const Json& json, std::vector<std::string>& problems) {
   cpu.dram_bytes = reader.bytes("dram_bytes");
   cpu.read_bytes_per_s = reader.positive("read_bytes_per_s");
   cpu.flops = reader.positive("flops");
-  if (reader.find("call_seconds", false) != nullptr)
-    cpu.call_seconds = reader.positive("call_seconds");
+  cpu.call_seconds = reader.optional_positive("call_seconds");
   reader.refuse_unknown_keys();
   return cpu;
 }
@@ -92,6 +95,8 @@ GpuFigures read_gpu(const Json& json, const std::string& path, std::vector<std::
   gpu.read_bytes_per_s = reader.positive("read_bytes_per_s");
   gpu.flops = reader.positive("flops");
   gpu.pcie_bytes_per_s = reader.positive("pcie_bytes_per_s");
+  gpu.pcie_back_bytes_per_s = reader.optional_positive("pcie_back_bytes_per_s");
+  gpu.launch_seconds = reader.optional_positive("launch_seconds");
   reader.refuse_unknown_keys();
   return gpu;
 }
@@ -114,6 +119,17 @@ void read_rates(const Json& json, MachineFigures& machine, std::vector<std::stri
   }
 }
 
+Json to_json(const GpuFigures& gpu) {
+  Json json = {{"name", gpu.name},
+               {"vram_bytes", gpu.vram_bytes},
+               {"read_bytes_per_s", gpu.read_bytes_per_s},
+               {"flops", gpu.flops},
+               {"pcie_bytes_per_s", gpu.pcie_bytes_per_s}};
+  if (gpu.pcie_back_bytes_per_s > 0) json["pcie_back_bytes_per_s"] = gpu.pcie_back_bytes_per_s;
+  if (gpu.launch_seconds > 0) json["launch_seconds"] = gpu.launch_seconds;
+  return json;
+}
+
 }  // namespace
 
 Json to_json(const MachineFigures& machine) {
@@ -126,13 +142,8 @@ Json to_json(const MachineFigures& machine) {
                {"gpus", Json::array()},
                {"cpu_rates", Json::object()}};
   if (machine.cpu.call_seconds > 0) json["cpu"]["call_seconds"] = machine.cpu.call_seconds;
-  for (const GpuFigures& gpu : machine.gpus) {
-    json["gpus"].push_back({{"name", gpu.name},
-                            {"vram_bytes", gpu.vram_bytes},
-                            {"read_bytes_per_s", gpu.read_bytes_per_s},
-                            {"flops", gpu.flops},
-                            {"pcie_bytes_per_s", gpu.pcie_bytes_per_s}});
-  }
+  for (const GpuFigures& gpu : machine.gpus)
+    json["gpus"].push_back(to_json(gpu));
   for (const auto& [dtype, rate] : machine.cpu_rates) {
     json["cpu_rates"][std::string(name(dtype))] = {{"read_bytes_per_s", rate.read_bytes_per_s},
                                                    {"flops", rate.flops}};

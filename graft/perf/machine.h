@@ -28,8 +28,10 @@ struct GpuFigures {
   std::string name;
   std::uint64_t vram_bytes = 0;
   double read_bytes_per_s = 0;
-  double flops = 0;  // dense, 16-bit
-  double pcie_bytes_per_s = 0;
+  double flops = 0;                  // dense, 16-bit
+  double pcie_bytes_per_s = 0;       // from pinned host memory to the GPU
+  double pcie_back_bytes_per_s = 0;  // from the GPU to pinned host memory; 0: as pcie_bytes_per_s
+  double launch_seconds = 0;         // one kernel in a CUDA graph of dependent kernels; 0: unknown
 };
 
 // What this build's linear operator reaches with weights of one type. The machine's limits are

@@ -13,22 +13,41 @@ TEST(Machine, RoundTripsThroughJson) {
                           .vram_bytes = 24ULL << 30U,
                           .read_bytes_per_s = 1e12,
                           .flops = 1e14,
-                          .pcie_bytes_per_s = 25e9});
+                          .pcie_bytes_per_s = 25e9,
+                          .pcie_back_bytes_per_s = 20e9,
+                          .launch_seconds = 1.5e-6});
   machine.cpu_rates[DType::Q4_K] = {.read_bytes_per_s = 5e9, .flops = 2e10};
   machine.cpu.call_seconds = 2e-5;
   const Json json = to_json(machine);
   const MachineFigures back = machine_from_json(json, "x.json");
   EXPECT_EQ(to_json(back), json);
   EXPECT_EQ(back.gpus.at(0).vram_bytes, 24ULL << 30U);
+  EXPECT_EQ(back.gpus.at(0).pcie_back_bytes_per_s, 20e9);
+  EXPECT_EQ(back.gpus.at(0).launch_seconds, 1.5e-6);
   EXPECT_EQ(back.cpu_rates.at(DType::Q4_K).flops, 2e10);
   EXPECT_GT(back.cpu.dram_bytes, 0U);
   EXPECT_EQ(back.cpu.call_seconds, 2e-5);
 }
 
+// Files written before GPUs were measured, and by hand.
+TEST(Machine, ReadsGpusWithoutMeasuredKeys) {
+  const Json json = parse_json(R"({
+    "name": "old", "cpu": {"threads": 8, "dram_bytes": 1e9, "read_bytes_per_s": 1e9, "flops": 1e9},
+    "gpus": [{"name": "a", "vram_bytes": 25769803776, "read_bytes_per_s": 900e9, "flops": 120e12,
+              "pcie_bytes_per_s": 25e9}]})",
+                               "x.json");
+  const MachineFigures machine = machine_from_json(json, "x.json");
+  EXPECT_EQ(machine.gpus.at(0).pcie_bytes_per_s, 25e9);
+  EXPECT_EQ(machine.gpus.at(0).pcie_back_bytes_per_s, 0);
+  EXPECT_EQ(machine.gpus.at(0).launch_seconds, 0);
+  EXPECT_FALSE(to_json(machine)["gpus"][0].contains("launch_seconds"));
+  EXPECT_FALSE(to_json(machine)["gpus"][0].contains("pcie_back_bytes_per_s"));
+}
+
 TEST(Machine, ReportsAllErrorsAtOnce) {
   const Json json = parse_json(R"({
     "cpu": {"threads": 0, "dram_bytes": 1e9, "read_bytes_per_s": "fast", "flops": 1e9, "hz": 1},
-    "gpus": [{"name": "a"}], "cpu_rates": {"Q9": {}}, "color": "red"})",
+    "gpus": [{"name": "a", "launch_seconds": -1}], "cpu_rates": {"Q9": {}}, "color": "red"})",
                                "x.json");
   try {
     machine_from_json(json, "x.json");
@@ -37,8 +56,8 @@ TEST(Machine, ReportsAllErrorsAtOnce) {
     const std::string text = error.what();
     for (const char* part :
          {"x.json: ", "name is missing", "cpu.threads is 0", "cpu.read_bytes_per_s is \"fast\"",
-          "cpu.hz is unknown", "gpus[0].vram_bytes is missing", "cpu_rates.Q9 is not a type name",
-          "color is unknown"})
+          "cpu.hz is unknown", "gpus[0].vram_bytes is missing", "gpus[0].launch_seconds is -1",
+          "cpu_rates.Q9 is not a type name", "color is unknown"})
       EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
   }
 }

@@ -1,4 +1,5 @@
-// graft machine: measures bandwidth and compute speed and saves them for `graft plan`.
+// graft machine: measures bandwidth and compute speed of the CPU and the GPUs and saves them for
+// `graft plan`.
 
 #include "graft/perf/machine.h"
 
@@ -7,15 +8,19 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "graft/base/parallel.h"
 #include "graft/base/text/units.h"
 #include "graft/cli/commands.h"
+#include "graft/cli/doctor/gpu_table.h"
 #include "graft/cli/options/rule_options.h"
 #include "graft/perf/limits.h"
 #include "graft/perf/measure.h"
+#include "graft/perf/measure_gpus.h"
+#include "graft/tensor/gpus.h"
 
 namespace graft::cli {
 namespace {
@@ -48,19 +53,31 @@ void print_rates(const perf::MachineFigures& machine) {
   }
 }
 
+// The CPU and the GPUs, one after the other. Without GPU figures `graft plan` still has those of
+// the CPU, so a GPU that cannot be measured is only reported.
+perf::MachineFigures measure_all(ThreadPool& pool) {
+  perf::MachineFigures machine = perf::measure_machine(pool);
+  perf::MeasuredGpus measured = perf::measure_gpus(list_gpus());
+  if (!measured.error.empty())
+    fmt::print(stderr, "no GPU is saved: cannot measure {}\n", measured.error);
+  machine.gpus = std::move(measured.gpus);
+  return machine;
+}
+
 void measure_machine(const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   ThreadPool pool(options.threads);
   if (!options.json) {
     fmt::print(stderr, "measuring with {} threads, takes 10 to 60 s\n", pool.num_threads());
   }
-  const perf::MachineFigures machine = perf::measure_machine(pool);
+  const perf::MachineFigures machine = measure_all(pool);
   if (options.json) {
     fmt::print("{}\n", perf::to_json(machine).dump(2));
     return;
   }
   print_limits(perf::measure_limits(pool), machine.cpu);
   print_rates(machine);
+  fmt::print("{}", gpu_table(machine.gpus));
   const std::filesystem::path path = perf::machine_file();
   save(machine, path);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;

@@ -6,6 +6,7 @@
 #include "graft/base/check.h"
 #include "graft/ops/cuda/cuda_context.h"
 #include "graft/ops/cuda/device_weight.h"
+#include "graft/ops/cuda/measure.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda_operators.h"
 #include "graft/ops/device_library.h"
@@ -55,5 +56,5 @@ void register_cuda(Registry& registry) {
 
 }  // namespace graft::ops::cuda
 
-const graft::ops::DeviceLibrary graft_device_library = {.add_operators =
-                                                            graft::ops::cuda::register_cuda};
+const graft::ops::DeviceLibrary graft_device_library = {
+    .add_operators = graft::ops::cuda::register_cuda, .measure = graft::ops::cuda::measure};
