@@ -16,16 +16,18 @@
 #include "graft/engine/engine.h"
 #include "graft/models/families/family.h"
 #include "graft/models/open_model.h"
+#include "graft/perf/estimate.h"
+#include "graft/perf/gpus.h"
 #include "graft/tensor/gpus.h"
 
 namespace graft::api {
 namespace {
 
-// The number of GPUs of this machine. Throws Error when `device` does not exist.
-int count_gpus(const std::string& device) {
-  const GpuList list = list_gpus();
-  if (!device.empty()) requested_device(device, list);  // throws when it does not exist
-  return static_cast<int>(list.gpus.size());
+// Throws Error when `device` does not exist.
+GpuList find_gpus(const std::string& device) {
+  GpuList list = list_gpus();
+  if (!device.empty()) requested_device(device, list);
+  return list;
 }
 
 // Rules for LlmConfig without a rule file; empty: the defaults of the model family.
@@ -46,7 +48,15 @@ models::OpenOptions open_options(const LlmConfig& config) {
                   .on_warning = config.on_warning};
   options.memory = config.memory;
   options.plugins = config.plugins;
-  if (config.device != "cpu") options.machine.num_gpus = count_gpus(config.device);
+  if (config.device != "cpu") {
+    const GpuList list = find_gpus(config.device);
+    options.machine.num_gpus = static_cast<int>(list.gpus.size());
+    options.adjust_plan = [list](plan::Plan& plan) {
+      perf::MachineFigures machine = perf::this_machine();
+      perf::set_found_gpus(machine, list);
+      perf::set_stream_from(plan, machine);
+    };
+  }
   options.rules = default_rules(config.device, options.machine.num_gpus);
   if (!config.rules.empty()) {
     const MappedFile file(config.rules);

@@ -91,6 +91,9 @@ void print_plan(const PlanCase& to_plan, const PlannedCase& planned, const Remed
   fmt::print("\n  batch {}, context {} tokens\n", to_plan.load.parallel, to_plan.load.context);
   fmt::print("  CPU figures: {}\n", machine.cpu_source);
   if (!machine.gpu_source.empty()) fmt::print("  GPU figures: {}\n", machine.gpu_source);
+  const std::int64_t stream_from = plan::stream_from(model.result().plan);
+  if (stream_from > 0)
+    fmt::print("  prefill streams the experts to the GPU from {} tokens on\n", stream_from);
   print_speed("prefill tok/s", planned.estimate->prefill);
   print_speed("decode tok/s", planned.estimate->decode);
   if (planned.fits()) return;
@@ -115,6 +118,8 @@ Json estimate_json(const PlanCase& to_plan, const PlannedCase& planned, const Re
         {"weights", bytes.weights}, {"kv_cache", bytes.kv_cache}, {"workspace", bytes.workspace},
         {"total", bytes.total()},   {"capacity", bytes.capacity}, {"fits", bytes.fits()}};
   }
+  const std::int64_t stream_from = plan::stream_from(model.result().plan);
+  json["stream_from"] = stream_from > 0 ? Json(stream_from) : Json();
   json["prefill"] = speed_json(estimate.prefill);
   json["generate"] = speed_json(estimate.decode);
   json["findings"] = plan::findings_json(model.result().findings);

@@ -64,6 +64,7 @@ PlannedCase plan_case(const PlanCase& to_plan, RuleSource rules, const std::stri
     inputs.rules_text = planned.rules_text;
   }
   planned.model = std::make_unique<PlannedModel>(to_plan.source, inputs);
+  planned.model->set_stream_from(to_plan.machine);
   const plan::PlanResult& result = planned.model->result();
   if (result.ok()) planned.estimate = perf::estimate(result.plan, to_plan.machine, to_plan.load);
   return planned;

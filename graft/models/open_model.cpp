@@ -83,6 +83,7 @@ OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& optio
       pool_(options.num_threads, options.cpus),
       memory_(options.memory) {
   fail_on_errors(planned_.findings);
+  if (options.adjust_plan) options.adjust_plan(planned_.plan);
   if (source_->tensors().empty()) fail(path.string(), ": the checkpoint has no weights");
   check_memory(path, planned_.plan, options);
   model_ = std::make_unique<Model>(planned_.plan, *source_, pool_, options.load);

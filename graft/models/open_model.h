@@ -26,6 +26,8 @@ struct OpenOptions {
   // Plugin libraries, loaded before those of the rule file.
   std::vector<std::filesystem::path> plugins = {};
   plan::Machine machine = {};
+  // Called with the plan before the model is built.
+  std::function<void(plan::Plan& plan)> adjust_plan = {};
   // The operators of a machine with `num_gpus` GPUs; tests add their own devices.
   std::function<ops::Registry(int num_gpus)> operators = ops::operators_for;
   std::size_t num_threads = 0;  // 0: one per core

@@ -7,6 +7,7 @@
 
 #include "graft/base/check.h"
 #include "graft/base/text/units.h"
+#include "graft/ops/builtin_kwargs.h"
 #include "graft/perf/work.h"
 
 namespace graft::perf {
@@ -272,6 +273,15 @@ std::int64_t stream_break_even(const plan::Plan& plan, const MachineFigures& mac
     if (streamed.total_seconds() < on_cpu.total_seconds()) return tokens;
   }
   return kMaxTokens;
+}
+
+void set_stream_from(plan::Plan& plan, const MachineFigures& machine) {
+  const std::int64_t tokens = stream_break_even(plan, machine);
+  if (tokens == 0) return;
+  for (plan::Placement& placement : plan.placements) {
+    if (plan::stream_from(placement) > 0)
+      placement.kwargs.try_emplace(ops::stream_from_kwarg().key, std::to_string(tokens));
+  }
 }
 
 Estimate estimate(const plan::Plan& plan, const MachineFigures& machine, const Workload& load) {

@@ -52,6 +52,8 @@ std::string shortage_text(const Estimate& estimate);
 // Tokens of a prefill pass from which on streaming the experts to the GPU takes less time than
 // computing them on the CPU; 0: the plan streams none.
 std::int64_t stream_break_even(const plan::Plan& plan, const MachineFigures& machine);
+// Sets it for the streamed experts whose rules do not say from how many tokens on.
+void set_stream_from(plan::Plan& plan, const MachineFigures& machine);
 
 // Writes a rule file that fills the GPUs in order of time saved per byte: attention, norms,
 // routers, shared experts, dense MLPs and the KV cache layer by layer, then the head, then the

@@ -53,6 +53,22 @@ plan::Blueprint small_model() {
   return blueprint;
 }
 
+// The same with routed experts: 4 of 1 MB each, 2 per token.
+plan::Blueprint model_with_experts() {
+  plan::Blueprint blueprint = small_model();
+  plan::ModuleSpec experts;
+  experts.name = "mlp.experts";
+  experts.class_name = "Experts";
+  experts.role = ops::Role::Experts;
+  experts.params = ops::ExpertsParams{
+      .num_experts = 4, .top_k = 2, .hidden_size = kSize, .intermediate_size = 500};
+  experts.weights = {
+      {.name = "mlp.experts.weight", .shape = {4 * 500, kSize}, .dtype = DType::BF16}};
+  blueprint.root.children.push_back(experts);
+  blueprint.expert_share = 0.5;
+  return blueprint;
+}
+
 // 1 GB/s and 1 TFLOP/s: a single row is memory-bound.
 MachineFigures slow_memory() {
   MachineFigures machine;
@@ -69,8 +85,11 @@ class EstimateTest : public testing::Test {
     planned_ = make_plan(blueprint_, rules_, registry_, devices);
     findings.insert(findings.end(), planned_.findings.begin(), planned_.findings.end());
     EXPECT_FALSE(has_errors(findings)) << findings_text(findings);
+    set_stream_from(planned_.plan, machine);
     return estimate(planned_.plan, machine, load);
   }
+  void use(plan::Blueprint blueprint) { blueprint_ = std::move(blueprint); }
+  const plan::Plan& plan() const { return planned_.plan; }
 
  private:
   plan::Blueprint blueprint_ = small_model();
@@ -194,6 +213,55 @@ TEST_F(EstimateTest, CountsBytesPerDevice) {
   const Estimate short_of_memory = of(rules, machine, load);
   EXPECT_FALSE(short_of_memory.fits());
   EXPECT_EQ(shortage_text(short_of_memory), "cuda:0 needs 1.9 MiB, has 1.4 MiB");
+}
+
+// A GPU that computes in no time behind 1 GB/s of PCIe, and a CPU that computes a token's experts
+// in 10 ms: 4 MB of experts cross in 4 ms, as long as the CPU takes for less than a token.
+class StreamedEstimate : public EstimateTest {
+ protected:
+  void SetUp() override {
+    use(model_with_experts());
+    machine_ = slow_memory();
+    machine_.cpu.flops = 4e8;
+    machine_.gpus = {{.name = "test",
+                      .vram_bytes = 1'000'000'000,
+                      .read_bytes_per_s = 1e15,
+                      .flops = 1e18,
+                      .pcie_bytes_per_s = 1e9}};
+  }
+  static std::string rules(const std::string& kwargs) {
+    return str(
+        "- {match: {role: experts}, replace: {class: experts, kwargs: {generate_device: cpu, ",
+        "prefill_device: cuda", kwargs, "}}}\n",
+        "- {match: {name: .*}, replace: {class: default, kwargs: {device: cuda}}}\n");
+  }
+
+  MachineFigures machine_;
+};
+
+TEST_F(StreamedEstimate, CrossesPcieOncePerPass) {
+  const Estimate got = of(rules(""), machine_, {.prefill_tokens = 1000});
+  EXPECT_EQ(stream_break_even(plan(), machine_), 16);  // the smallest that is tried
+  EXPECT_EQ(plan::stream_from(plan()), 16);
+  EXPECT_NEAR(1000 / got.prefill.tokens_per_s, 4e-3, 1e-4);
+  EXPECT_EQ(got.prefill.limit, "pcie (100 % of the time)");
+  // Weights of the experts are in host memory only.
+  EXPECT_EQ(got.devices.at(kCpu).weights, 4'000'000U);
+}
+
+TEST_F(StreamedEstimate, ShortPassesRunOnTheCpu) {
+  const Estimate got = of(rules(", stream_from: 2000"), machine_, {.prefill_tokens = 1000});
+  EXPECT_EQ(plan::stream_from(plan()), 2000);
+  EXPECT_EQ(got.prefill.limit.substr(0, 14), "cpu arithmetic");
+}
+
+TEST_F(StreamedEstimate, BreakEvenFollowsTheMachine) {
+  machine_.cpu.flops = 4e10;
+  of(rules(""), machine_, {});
+  const std::int64_t tokens = stream_break_even(plan(), machine_);
+  EXPECT_GT(tokens, 16);
+  machine_.gpus[0].pcie_bytes_per_s = 5e8;
+  EXPECT_GT(stream_break_even(plan(), machine_), tokens);
 }
 
 }  // namespace

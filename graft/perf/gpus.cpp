@@ -53,4 +53,28 @@ std::optional<GpuFigures> published_gpu(std::string_view name, std::uint64_t vra
                     .pcie_bytes_per_s = row->pcie_bytes_per_s};
 }
 
+void set_found_gpus(MachineFigures& machine, const GpuList& found) {
+  const bool is_measured =
+      std::ranges::equal(machine.gpus, found.gpus, [](const auto& figures, const auto& gpu) {
+        return figures.name == std::string_view(gpu.name);
+      });
+  machine.gpu_source.clear();
+  if (found.gpus.empty()) return machine.gpus.clear();
+  if (is_measured) {
+    machine.gpu_source = "this machine's GPUs, measured";
+    return;
+  }
+  machine.gpus.clear();
+  bool is_published = true;
+  for (const cuda_abi::DeviceProperties& gpu : found.gpus) {
+    const std::optional<GpuFigures> published = published_gpu(gpu.name, gpu.total_bytes);
+    is_published = is_published && published.has_value();
+    machine.gpus.push_back(published.value_or(assumed_gpu()));
+    machine.gpus.back().name = gpu.name;
+    machine.gpus.back().vram_bytes = gpu.total_bytes;
+  }
+  machine.gpu_source =
+      machine.gpus.front().name + (is_published ? ", published speeds" : ", speeds assumed");
+}
+
 }  // namespace graft::perf

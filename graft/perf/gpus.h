@@ -1,5 +1,5 @@
-// Speeds of GPUs, which `graft machine` does not measure: published peak figures by name, else
-// those of an assumed GPU.
+// Speeds of GPUs: as measured by `graft machine`, else published peak figures by name, else those
+// of an assumed GPU.
 
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "graft/perf/machine.h"
+#include "graft/tensor/gpus.h"
 
 namespace graft::perf {
 
@@ -16,5 +17,9 @@ GpuFigures assumed_gpu();
 
 // By the name that the driver reports ("NVIDIA H200"); nullopt for a name without a row.
 std::optional<GpuFigures> published_gpu(std::string_view name, std::uint64_t vram_bytes);
+
+// Sets the GPUs of `machine` to those found. The figures that it has are kept when they are of
+// these GPUs.
+void set_found_gpus(MachineFigures& machine, const GpuList& found);
 
 }  // namespace graft::perf

@@ -25,19 +25,6 @@ const GpuList& found_gpus() {
   return list;
 }
 
-// With published figures where the name has some.
-perf::GpuFigures figures_of(const cuda_abi::DeviceProperties& gpu) {
-  perf::GpuFigures assumed = perf::assumed_gpu();
-  assumed.name = gpu.name;
-  assumed.vram_bytes = gpu.total_bytes;
-  return perf::published_gpu(gpu.name, gpu.total_bytes).value_or(assumed);
-}
-
-std::string source_of(const perf::GpuFigures& gpu) {
-  const bool is_published = perf::published_gpu(gpu.name, gpu.vram_bytes).has_value();
-  return gpu.name + (is_published ? ", published speeds" : ", speeds assumed");
-}
-
 // Plans for other machines do not load libgraft_cuda.so: its operators can be planned without it.
 ops::Registry operators_of(const plan::Machine& machine) {
   return machine.plan_only ? ops::builtin_operators() : ops::operators_for(machine.num_gpus);
@@ -150,12 +137,8 @@ void MachineOptions::set_gpus(perf::MachineFigures& machine) const {
     return;
   }
   // With both options nothing of this machine's GPUs is left.
-  const bool is_described = !file.empty() || !list.empty() || (gpus > 0 && !vram.empty());
-  if (!is_described) {
-    for (const cuda_abi::DeviceProperties& gpu : found_gpus().gpus)
-      list.push_back(figures_of(gpu));
-    if (!list.empty()) machine.gpu_source = source_of(list.front());
-  }
+  const bool is_described = !file.empty() || (gpus > 0 && !vram.empty());
+  if (!is_described) perf::set_found_gpus(machine, found_gpus());
   // --vram without --gpus means one GPU where there is none.
   if (list.empty() && (gpus > 0 || !vram.empty())) {
     list.push_back(perf::assumed_gpu());

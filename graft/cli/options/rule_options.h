@@ -11,6 +11,7 @@
 #include "graft/cli/command.h"
 #include "graft/models/checkpoint.h"
 #include "graft/ops/registry.h"
+#include "graft/perf/estimate.h"
 #include "graft/perf/machine.h"
 #include "graft/plan/plan.h"
 
@@ -93,6 +94,10 @@ class PlannedModel {
   const plan::Blueprint& blueprint() const { return blueprint_; }
   const plan::PlanResult& result() const { return result_; }
   const plan::RuleFile& rules() const { return rules_; }
+  // As the program does before it loads the model.
+  void set_stream_from(const perf::MachineFigures& machine) {
+    perf::set_stream_from(result_.plan, machine);
+  }
 
  private:
   std::shared_ptr<const models::Checkpoint> source_;
