@@ -36,8 +36,8 @@ struct Schedule {
 
 class Scheduler {
  public:
-  // Both must outlive the scheduler. `config` is the result of resolve(). stream_from: prompts of
-  // at least so many tokens in a step stream experts to the GPU (plan::stream_from()); 0: none.
+  // Both must outlive the scheduler. `config` is the result of resolve(). stream_from: the number
+  // of prompt tokens in a step from which on it streams experts (plan::stream_from()); 0: none.
   Scheduler(const EngineConfig& config, BlockManager& blocks, std::int64_t stream_from = 0);
 
   // The caller owns the sequence and must not move it until it is removed.

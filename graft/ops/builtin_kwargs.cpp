@@ -79,11 +79,8 @@ const Kwarg& block_tokens_kwarg() {
 // The default is the break-even of the machines it was measured on; with measured figures of a
 // machine the program sets another one (perf::stream_break_even).
 const Kwarg& stream_from_kwarg() {
-  static const Kwarg kwarg = {.key = "stream_from",
-                              .kind = Kind::Integer,
-                              .min = 1,
-                              .max = 1 << 24U,
-                              .fallback = "256"};
+  static const Kwarg kwarg = {
+      .key = "stream_from", .kind = Kind::Integer, .min = 1, .max = 65536, .fallback = "256"};
   return kwarg;
 }
 

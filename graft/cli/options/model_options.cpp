@@ -14,6 +14,17 @@
 #include "graft/models/shapes.h"
 
 namespace graft::cli {
+namespace {
+
+// A plan needs no weights: of a folder without weights, its config.json.
+std::filesystem::path config_or_model(const std::filesystem::path& path) {
+  const std::filesystem::path config = path / "config.json";
+  const bool has_weights = std::filesystem::exists(path / "model.safetensors") ||
+                           std::filesystem::exists(path / "model.safetensors.index.json");
+  return std::filesystem::exists(config) && !has_weights ? config : path;
+}
+
+}  // namespace
 
 Option* ModelChoice::add_to(Command& command, const std::string& positional) {
   add_folders_to(command, folders);
@@ -53,7 +64,7 @@ std::unique_ptr<models::Checkpoint> ModelChoice::open_or_shape() const {
       shapes += str(shapes.empty() ? "" : ", ", shape.summary);
     fail(error.what(), "; built-in shapes: ", shapes);
   }
-  return models::open_checkpoint(found);
+  return models::open_checkpoint(config_or_model(found));
 }
 
 void ModelOptions::add_to(Command& command) {

@@ -21,6 +21,8 @@ TEST(ModelChoice, APathWinsOverAShape) {
   EXPECT_EQ(choice.open_or_shape()->config().name, "DeepSeek-V3");
   fs::create_directory("DeepSeek-V3");  // not a model, but a path
   EXPECT_THROW(choice.open_or_shape(), Error);
+  fs::copy(fs::path(GRAFT_SOURCE_DIR) / "tests/golden/llama/config.json", "DeepSeek-V3");
+  EXPECT_EQ(choice.open_or_shape()->config().num_hidden_layers, 3);
   fs::current_path(before);
 }
 
