@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "graft/ops/cuda/device_weight.h"
+#include "graft/ops/cuda/expert_pairs.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/products.h"
 #include "graft/ops/cuda/streamed_experts.h"
@@ -15,6 +16,10 @@
 namespace graft::ops::cuda {
 namespace {
 
+// From this many pairs per expert on, dequantizing all weights to F16 once costs less than decoding
+// them in every tile of the GEMM.
+constexpr std::int64_t kMinPairsToUnpack = 96;
+constexpr std::int64_t kUnpackedBytes = std::int64_t{256} << 20U;
 // A long prefill is processed in chunks: each token takes top_k rows of every intermediate buffer.
 constexpr std::int64_t kTokensPerChunk = 4096;
 
@@ -45,6 +50,7 @@ class ExpertsCuda final : public Experts {
     CudaContext& gpu = cuda_context(device_, pass);
     const ProfileScope profile(pass, device_, module_);
     const TensorView x = activation.f32;
+    if (is_unpacked(x.rows(), pass.phase)) return forward_unpacked({x, routing, y}, gpu, pass);
     const kernels::cuda::Q8Rows int8 = q8_rows_of(activation.int8);
     const kernels::cuda::ExpertsJob job = this->job();
     for (std::int64_t row = 0; row < x.rows(); row += kTokensPerChunk) {
@@ -64,6 +70,48 @@ class ExpertsCuda final : public Experts {
   }
 
  private:
+  // Only in prefill: the host waits for the routing, which a captured graph cannot.
+  bool is_unpacked(std::int64_t rows, Phase phase) const {
+    const DType dtype = gate_.matrix().dtype;
+    return phase == Phase::Prefill && precision_ == Precision::Fast && dtype != DType::F32 &&
+           dtype != DType::F16 && rows * params_.top_k >= kMinPairsToUnpack * params_.num_experts &&
+           is_contiguous(gate_) && is_contiguous(up_) && is_contiguous(down_) &&
+           kernels::cuda::has_gemm_mma() && kernels::cuda::can_use_gemm_mma(params_.hidden_size) &&
+           kernels::cuda::can_use_gemm_mma(params_.intermediate_size);
+  }
+  // Whether the rows of an expert follow those of the one before without padding.
+  bool is_contiguous(const DeviceWeight& stack) const {
+    const auto rows = static_cast<std::size_t>(stack.matrix().rows / params_.num_experts);
+    return stack.matrix_bytes() == rows * stack.matrix().row_bytes();
+  }
+
+  // A group of experts at a time: dequantizes their weights to F16, multiplies, adds to y.
+  void forward_unpacked(const RoutedTokens& tokens, CudaContext& gpu, Pass& pass) {
+    const Workspace::Scope scope(pass.workspace);
+    const std::int64_t elements = params_.hidden_size * params_.intermediate_size;
+    const std::int64_t group_size =
+        std::clamp(kUnpackedBytes / (3 * elements * 2), std::int64_t{1}, params_.num_experts);
+    const TensorView unpacked = pass.workspace.allocate(DType::F16, {3 * group_size, elements});
+    const ExpertPairs pairs(tokens, params_, DType::F16, gpu, pass);
+    for (std::int64_t first = 0; first < params_.num_experts; first += group_size) {
+      const std::int64_t count = std::min(group_size, params_.num_experts - first);
+      const auto decode = [&](const DeviceWeight& stack, std::int64_t rows, std::int64_t place) {
+        const TensorView to = unpacked.slice(place * group_size, count);
+        kernels::cuda::decode_rows_f16(stack.matrix(), first * rows, count * rows,
+                                       to.as<kernels::cuda::Half>(), gpu.stream());
+        return static_cast<const void*>(to.data);
+      };
+      pairs.add({.dtype = DType::F16,
+                 .first_expert = first,
+                 .num_experts = count,
+                 .hidden = params_.hidden_size,
+                 .intermediate = params_.intermediate_size,
+                 .gate = decode(gate_, params_.intermediate_size, 0),
+                 .up = decode(up_, params_.intermediate_size, 1),
+                 .down = decode(down_, params_.hidden_size, 2)});
+    }
+  }
+
   DeviceWeight load_all(WeightProvider& weights, std::string_view projection) const {
     const std::vector<Weight> loaded = load_experts(weights, module_, projection, params_);
     DeviceWeight stack(loaded, device_, weights);

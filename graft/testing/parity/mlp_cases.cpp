@@ -181,19 +181,26 @@ std::vector<ParityCase> router_cases() {
 }
 
 std::vector<ParityCase> experts_cases() {
+  struct Kind {
+    ExpertsParams params;
+    std::int64_t block;
+  };
+  // In the last one every token uses both experts: 96 rows per expert.
+  const std::vector<Kind> kinds = {
+      {{.num_experts = 6, .top_k = 3, .hidden_size = 256, .intermediate_size = 256}, 256},
+      {{.num_experts = 6, .top_k = 3, .hidden_size = 288, .intermediate_size = 96}, 32},
+      {{.num_experts = 2, .top_k = 2, .hidden_size = 256, .intermediate_size = 256}, 256}};
   std::vector<ParityCase> cases;
-  for (const std::int64_t hidden : {256, 288}) {
-    const ExpertsParams params = {.num_experts = 6,
-                                  .top_k = 3,
-                                  .hidden_size = hidden,
-                                  .intermediate_size = hidden == 256 ? 256 : 96};
+  for (const Kind& kind : kinds) {
+    const ExpertsParams params = kind.params;
     cases.push_back(
-        {.name = str("6 of ", hidden, " by ", params.intermediate_size),
+        {.name =
+             str(params.num_experts, " of ", params.hidden_size, " by ", params.intermediate_size),
          .role = Role::Experts,
          .params = params,
          .build = [params](OperatorBench& bench) { return build_experts(bench, params); },
          .tolerance = {kF32Chain, kF32Chain, kHalfChain, kInt8Chain},
-         .block = hidden == 256 ? 256 : 32,
+         .block = kind.block,
          .types = Types::Every});
   }
   return cases;
