@@ -18,6 +18,9 @@ namespace {
 using ops::OperatorInfo;
 using ops::Role;
 
+// KTransformers' name of stream_from for the whole model, in its spelling.
+constexpr std::string_view kPrefillThreshold = "per_layer_prefill_intput_threshold";
+
 // KTransformers kwargs that any operator of a role accepts. An operator that does not implement
 // one ignores it; a value other than `neutral` is then a warning.
 struct RoleKey {
@@ -28,7 +31,7 @@ struct RoleKey {
 constexpr std::array kRoleKeys = {
     RoleKey{"backend", Role::Experts, "llamafile"},
     RoleKey{"absorb_for_prefill", Role::Attention, "false"},
-    RoleKey{"per_layer_prefill_intput_threshold", Role::Model, "0"},  // their spelling
+    RoleKey{kPrefillThreshold, Role::Model, "0"},
 };
 
 // Null for other keys.
@@ -84,6 +87,7 @@ class Planner {
     visit(plan_.blueprint->root, nullptr, nullptr);
     matcher_.report_unused();
     check_transfer_map();
+    apply_prefill_threshold();
     return {.plan = std::move(plan_), .findings = findings_.take()};
   }
 
@@ -291,10 +295,37 @@ class Planner {
       findings_.error(line, str("unknown backend \"", value, "\" (known: ", backend_list(), ")"));
     } else if (row.role == Role::Attention && value != "true" && value != "false") {
       findings_.error(line, str(row.key, " must be true or false, not \"", value, "\""));
+    } else if (row.key == kPrefillThreshold) {
+      read_prefill_threshold(line, value);
     } else if (value != row.neutral && (op != nullptr || is_structural(module.role))) {
       findings_.warning(line, str(row.key, ": ", value, " has no effect: ",
                                   op == nullptr ? "this build" : op->name, " does not support it"));
     }
+  }
+
+  void read_prefill_threshold(int line, const std::string& value) {
+    const char* end = value.data() + value.size();
+    const auto [parsed, error] = std::from_chars(value.data(), end, prefill_threshold_);
+    prefill_threshold_line_ = line;
+    if (error == std::errc() && parsed == end && prefill_threshold_ >= 0) return;
+    prefill_threshold_ = 0;
+    findings_.error(
+        line, str(kPrefillThreshold, " must be a number of tokens or 0, not \"", value, "\""));
+  }
+
+  // Streamed experts without their own stream_from get the model's.
+  void apply_prefill_threshold() {
+    if (prefill_threshold_ == 0) return;
+    bool has_streamed = false;
+    for (Placement& placement : plan_.placements) {
+      if (stream_from(placement) == 0) continue;
+      has_streamed = true;
+      placement.kwargs.try_emplace("stream_from", std::to_string(prefill_threshold_));
+    }
+    if (has_streamed) return;
+    findings_.warning(prefill_threshold_line_,
+                      str(kPrefillThreshold, ": ", prefill_threshold_,
+                          " has no effect: no experts decode on the CPU and prefill on a GPU"));
   }
 
   void unknown_kwarg(const Placement& placement, const Rule& rule, const std::string& key) {
@@ -358,29 +389,11 @@ class Planner {
   std::vector<ResolvedRule> rules_;
   Plan plan_;
   int transfer_map_line_ = 0;
+  std::int64_t prefill_threshold_ = 0;  // tokens; 0: not set
+  int prefill_threshold_line_ = 0;
 };
 
 }  // namespace
-
-std::int64_t stream_from(const Placement& placement) {
-  const bool is_streamed = placement.module->role == Role::Experts &&
-                           placement.decode.device() == kCpu && placement.prefill.device() != kCpu;
-  if (!is_streamed) return 0;
-  const auto found = placement.kwargs.find("stream_from");
-  std::int64_t value = ops::kDefaultStreamFrom;
-  if (found != placement.kwargs.end())
-    std::from_chars(found->second.data(), found->second.data() + found->second.size(), value);
-  return std::max<std::int64_t>(value, 1);
-}
-
-std::int64_t stream_from(const Plan& plan) {
-  std::int64_t least = 0;
-  for (const Placement& placement : plan.placements) {
-    const std::int64_t tokens = stream_from(placement);
-    if (tokens > 0 && (least == 0 || tokens < least)) least = tokens;
-  }
-  return least;
-}
 
 const PhasePlacement& Placement::running(ops::Phase phase) const {
   return module->role == Role::KvCache ? decode : of(phase);

@@ -223,6 +223,7 @@ inline void add_operators(ops::Registry& registry, DeviceType device) {
     info.role = role;
     info.device = device;
     info.is_native = true;
+    if (role == Role::Experts && device == DeviceType::Cuda) info.kwargs = {"stream_from"};
     registry.add(std::move(info));
   }
 }
