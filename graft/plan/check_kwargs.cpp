@@ -9,6 +9,7 @@
 #include "graft/ops/kwargs.h"
 #include "graft/plan/aliases.h"
 #include "graft/plan/resolve.h"
+#include "graft/plan/stream_from.h"
 
 namespace graft::plan {
 namespace {
@@ -27,7 +28,7 @@ struct RoleKey {
 constexpr std::array kRoleKeys = {
     RoleKey{"backend", Role::Experts, "llamafile"},
     RoleKey{"absorb_for_prefill", Role::Attention, "false"},
-    RoleKey{"per_layer_prefill_intput_threshold", Role::Model, "0"},  // their spelling
+    RoleKey{kPrefillThreshold, Role::Model, "0"},
 };
 
 // Null for other keys.
@@ -93,6 +94,8 @@ class Check {
       findings_.error(line, str("unknown backend \"", value, "\" (known: ", backend_list(), ")"));
     } else if (row.role == Role::Attention && !ops::parse_bool(value)) {
       findings_.error(line, str(row.key, " must be true or false, not \"", value, "\""));
+    } else if (row.key == kPrefillThreshold) {
+      // apply_prefill_threshold() reads it when all modules are placed.
     } else if (!is_neutral(row, value) && (op != nullptr || is_structural(module_.role))) {
       findings_.warning(line, str(row.key, ": ", value, " has no effect: ",
                                   op == nullptr ? "this build" : op->name, " does not support it"));

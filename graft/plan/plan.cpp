@@ -14,6 +14,7 @@
 #include "graft/plan/out_devices.h"
 #include "graft/plan/planned_operators.h"
 #include "graft/plan/resolve.h"
+#include "graft/plan/stream_from.h"
 
 namespace graft::plan {
 namespace {
@@ -60,6 +61,7 @@ class Planner {
     visit(plan_.blueprint->root, nullptr, nullptr);
     matcher_.report_unused();
     check_transfer_map();
+    apply_prefill_threshold(plan_, findings_);
     check_out_devices(plan_, findings_);
     missing_gpus_.report(findings_);
     return {.plan = std::move(plan_), .findings = findings_.take()};
@@ -290,26 +292,11 @@ class Planner {
   std::vector<ResolvedRule> rules_;
   Plan plan_;
   int transfer_map_line_ = 0;
+  std::int64_t prefill_threshold_ = 0;  // tokens; 0: not set
+  int prefill_threshold_line_ = 0;
 };
 
 }  // namespace
-
-std::int64_t stream_from(const Placement& placement) {
-  const bool is_streamed = placement.module->role == Role::Experts &&
-                           placement.decode.device() == kCpu && placement.prefill.device() != kCpu;
-  if (!is_streamed) return 0;
-  const ops::Kwarg& kwarg = ops::stream_from_kwarg();
-  return ops::parse_integer(kwarg, ops::text_or_fallback(kwarg, placement.kwargs)).value_or(1);
-}
-
-std::int64_t stream_from(const Plan& plan) {
-  std::int64_t least = 0;
-  for (const Placement& placement : plan.placements) {
-    const std::int64_t tokens = stream_from(placement);
-    if (tokens > 0 && (least == 0 || tokens < least)) least = tokens;
-  }
-  return least;
-}
 
 const PhasePlacement& Placement::running(ops::Phase phase) const {
   return module->role == Role::KvCache ? decode : of(phase);

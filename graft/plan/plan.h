@@ -94,6 +94,8 @@ Device layer_device(const Plan& plan, std::int64_t layer, ops::Phase phase);
 
 // Tokens from which on a prefill pass streams the experts of the module from host memory to a GPU:
 // their decode operator is on the CPU, the prefill operator on the GPU. 0: they are not streamed.
+// In order of precedence: stream_from of their rule, per_layer_prefill_intput_threshold of the
+// model's rule unless it is 0, the default of the kwarg.
 std::int64_t stream_from(const Placement& placement);
 // The least value of all modules; 0: none is streamed.
 std::int64_t stream_from(const Plan& plan);

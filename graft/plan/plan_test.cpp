@@ -235,6 +235,39 @@ TEST(Plan, TransferMapIsChecked) {
       "model.layers.0.self_attn.q_a_layernorm and 20 more)\n");
 }
 
+// Experts on the CPU in decode and on a GPU in prefill, with a threshold in the rule of the model.
+std::string streamed_rules(const std::string& threshold, const std::string& experts_kwargs = "") {
+  return str("- match: {name: \"^model$\"}\n  replace: {class: KDeepseekV2Model, kwargs: ",
+             "{per_layer_prefill_intput_threshold: ", threshold, "}}\n",
+             "- match: {role: experts}\n  replace: {class: KTransformersExperts, kwargs: ",
+             "{generate_device: cpu, prefill_device: \"cuda:0\"", experts_kwargs, "}}\n");
+}
+
+TEST(Plan, PrefillThresholdOfTheModelIsStreamFrom) {
+  const auto from = [](const Case& plan) {
+    return stream_from(plan.at("model.layers.4.mlp.experts"));
+  };
+  const Case set = on_gpus(streamed_rules("1000"));
+  EXPECT_EQ(set.findings(), "");
+  EXPECT_EQ(from(set), 1000);
+  EXPECT_EQ(stream_from(set.result.plan), 1000);
+  EXPECT_EQ(set.at("model.layers.4.mlp.experts").kwargs.at("stream_from"), "1000");
+  EXPECT_EQ(from(on_gpus(streamed_rules("0"))), 256);
+  EXPECT_EQ(from(on_gpus(streamed_rules("1000", ", stream_from: 7"))), 7);
+  EXPECT_EQ(from(on_gpus(streamed_rules("1000", ", prefill_op: None"))), 0);
+}
+
+TEST(Plan, PrefillThresholdIsChecked) {
+  for (const char* value : {"-1", "many", "1.5"}) {
+    EXPECT_EQ(on_gpus(streamed_rules(value)).findings(),
+              str("r.yaml:2: error: per_layer_prefill_intput_threshold is '", value,
+                  "', expected 0 or an integer from 1 to 65536\n"));
+  }
+  EXPECT_EQ(on_gpus(streamed_rules("1000", ", prefill_op: None")).findings(),
+            "r.yaml:2: warning: per_layer_prefill_intput_threshold: 1000 has no effect: no experts "
+            "decode on the CPU and prefill on a GPU\n");
+}
+
 TEST(Plan, PlanOnlyUsesOperatorsThatThisBuildLacks) {
   const std::string rules = R"(
 - match: {role: linear}

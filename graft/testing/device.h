@@ -21,7 +21,9 @@
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
+#include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cpu/operators.h"
+#include "graft/ops/device_bridge.h"
 #include "graft/ops/device_context.h"
 #include "graft/ops/operator.h"
 #include "graft/ops/primitives.h"
@@ -124,6 +126,12 @@ inline std::size_t& test_bytes_out() {
 inline std::size_t& test_host_calls() {
   static std::size_t count = 0;
   return count;
+}
+
+// Rows that experts of all test devices have computed with weights in host memory.
+inline std::int64_t& test_streamed_rows() {
+  static std::int64_t rows = 0;
+  return rows;
 }
 
 // Copies to the host appear only in finish_copies_out(): reading too early reads garbage. While
@@ -371,6 +379,50 @@ class ExpertsOnTestDevice final : public OnTestDevice<Experts> {
   }
 };
 
+// Experts on a test device in prefill and on the CPU in decode, with the contract of a GPU's: it
+// loads no weights but computes with those of the CPU operator, and passes of fewer than
+// stream_from tokens run on the CPU.
+class StreamedExpertsOnTestDevice final : public Experts {
+ public:
+  explicit StreamedExpertsOnTestDevice(const BuildContext& context)
+      : module_(context.module),
+        device_(context.device),
+        stream_from_(context.int_kwarg(stream_from_kwarg())),
+        cpu_experts_(dynamic_cast<Experts&>(*context.decode_op)),
+        bridge_(for_caller_on(context.device, cpu_experts_, kCpu, Role::Experts)),
+        on_cpu_(dynamic_cast<Experts&>(*bridge_)) {}
+
+  void load(WeightProvider& /*weights*/) override {
+    GRAFT_CHECK(!cpu_experts_.host_store().empty(), module_, ": no weights in host memory");
+  }
+  void begin(const Activation& x, Routing routing, Pass& pass) override {
+    if (!is_streamed(x)) on_cpu_.begin(x, routing, pass);
+  }
+  void end(const Activation& x, Routing routing, TensorView y, Pass& pass) override {
+    if (!is_streamed(x)) return on_cpu_.end(x, routing, y, pass);
+    for (const TensorView& view : {x.f32, routing.expert_ids, routing.weights, y})
+      expect_on(device_, view, module_);
+    test_streamed_rows() += x.rows();
+    test_context(device_, pass).run(pass, [this, x, routing, y](Pass& there) {
+      cpu_experts_.forward(x, routing, y, there);
+    });
+  }
+  void forward(const Activation& x, Routing routing, TensorView y, Pass& pass) override {
+    begin(x, routing, pass);
+    end(x, routing, y, pass);
+  }
+
+ private:
+  bool is_streamed(const Activation& x) const { return x.rows() >= stream_from_; }
+
+  std::string module_;
+  Device device_;
+  std::int64_t stream_from_;
+  Experts& cpu_experts_;  // holds the weights
+  std::unique_ptr<Operator> bridge_;
+  Experts& on_cpu_;  // the bridge to cpu_experts_
+};
+
 // Rows are written in order with the device's other work; blocks are copied outside of passes.
 class KvCacheOnTestDevice final : public OnTestDevice<KvCache> {
  public:
@@ -483,7 +535,11 @@ inline void add_test_devices(Registry& registry) {
     twin.name = "test" + twin.name.substr(twin.name.find('.'));
     twin.device = DeviceType::Cuda;
     twin.is_native = false;
-    twin.make = [cpu](const BuildContext& context) {
+    if (cpu->role == Role::Experts) twin.kwargs.emplace_back("stream_from");
+    twin.make = [cpu](const BuildContext& context) -> std::unique_ptr<Operator> {
+      const bool decodes_on_cpu = context.decode_op != nullptr && context.decode_device == kCpu;
+      if (cpu->role == Role::Experts && decodes_on_cpu)
+        return std::make_unique<StreamedExpertsOnTestDevice>(context);
       return on_test_device(cpu->role, cpu->make(context), context);
     };
     registry.add(std::move(twin));

@@ -77,6 +77,7 @@ class ForwardingExperts final : public Forwarding<Experts> {
   void forward(const Activation& x, Routing routing, TensorView y, Pass& pass) override {
     called().forward(x, routing, y, pass);
   }
+  ExpertStore host_store() const override { return op_.host_store(); }
 };
 
 class ForwardingKvCache final : public Forwarding<KvCache> {

@@ -19,14 +19,27 @@
 
 namespace graft::models::testing {
 
+// f32 arithmetic on the CPU.
+inline constexpr const char* kExactCpu = R"yaml(
+- match: {role: kv_cache}
+  replace: {class: default, kwargs: {device: cpu, dtype: f32}}
+- match: {role: linear}
+  replace: {class: default, kwargs: {device: cpu, repack: false}}
+- match: {role: experts}
+  replace: {class: default, kwargs: {device: cpu, repack: false}}
+- match: {name: ".*"}
+  replace: {class: default, kwargs: {device: cpu}}
+)yaml";
+
 using AddDevices = std::function<void(ops::Registry&)>;
 
-// A model of a checkpoint placed by rules on the CPU and two other devices.
+// A model of a checkpoint placed by rules on the CPU and other devices.
 class PlacedModel {
  public:
   PlacedModel(const std::filesystem::path& folder,
               const std::string& rules,
-              const AddDevices& add_devices)
+              const AddDevices& add_devices,
+              int num_gpus = 2)
       : source_(open_checkpoint(folder)),
         blueprint_(make_blueprint(*source_)),
         registry_(ops::builtin_operators()),
@@ -34,13 +47,16 @@ class PlacedModel {
     add_devices(registry_);
     std::vector<plan::Finding> findings;
     rules_ = plan::parse_rules(rules, "placement.yaml", findings);
-    planned_ = plan::make_plan(blueprint_, rules_, registry_, {.num_gpus = 2});
+    planned_ = plan::make_plan(blueprint_, rules_, registry_, {.num_gpus = num_gpus});
     findings.insert(findings.end(), planned_.findings.begin(), planned_.findings.end());
     findings_ = plan::findings_text(findings);
     if (planned_.ok()) model_ = std::make_unique<Model>(planned_.plan, *source_, pool_);
   }
 
+  bool ok() const { return model_ != nullptr; }
+  // Only if ok().
   Model& model() { return *model_; }
+  const Checkpoint& checkpoint() const { return *source_; }
   const std::string& findings() const { return findings_; }
   const plan::Plan& plan() const { return planned_.plan; }
 

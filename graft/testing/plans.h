@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graft/base/text/str.h"
+#include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/registry.h"
 #include "graft/plan/blueprint.h"
 
@@ -223,6 +224,8 @@ inline void add_operators(ops::Registry& registry, DeviceType device) {
     info.role = role;
     info.device = device;
     info.is_native = true;
+    if (role == Role::Experts && device == DeviceType::Cuda)
+      info.kwargs = {ops::stream_from_kwarg()};
     registry.add(std::move(info));
   }
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <string>
@@ -16,26 +15,17 @@
 #include "graft/models/generate.h"
 #include "graft/models/verify.h"
 #include "graft/ops/cuda/operators.h"
-#include "graft/ops/cuda/runtime.h"
+#include "graft/testing/cuda/virtual_gpus.h"
+#include "graft/testing/far_tokens.h"
 #include "graft/testing/placement.h"
 
 namespace graft::models {
 namespace {
 
+using testing::kExactCpu;
 using testing::PlacedModel;
 
-// f32 arithmetic on both devices, so that differences are errors of the GPU.
-constexpr const char* kExactCpu = R"yaml(
-- match: {role: kv_cache}
-  replace: {class: default, kwargs: {device: cpu, dtype: f32}}
-- match: {role: linear}
-  replace: {class: default, kwargs: {device: cpu, repack: false}}
-- match: {role: experts}
-  replace: {class: default, kwargs: {device: cpu, repack: false}}
-- match: {name: ".*"}
-  replace: {class: default, kwargs: {device: cpu}}
-)yaml";
-
+// f32 arithmetic as with kExactCpu, so that differences are errors of the GPU.
 constexpr const char* kExactGpu = R"yaml(
 - match: {role: kv_cache}
   replace: {class: default, kwargs: {device: "cuda:0", dtype: f32}}
@@ -93,11 +83,6 @@ std::string streamed_rules(bool is_packed, const std::string& precision) {
              precision == "f32" ? kExactGpu : kFastGpu);
 }
 
-bool is_gpu_required() {
-  const char* value = std::getenv("GRAFT_REQUIRE_GPU");
-  return value != nullptr && std::string(value) == "1";
-}
-
 // Max difference, relative to the max value.
 double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
   double largest = 1e-30;
@@ -112,12 +97,8 @@ double relative_error(const std::vector<float>& got, const std::vector<float>& w
 
 class GpuGolden : public ::testing::TestWithParam<const char*> {
  protected:
-  static void SetUpTestSuite() { ::setenv("GRAFT_VIRTUAL_GPUS", "2", 0); }
-  void SetUp() override {
-    if (ops::cuda::num_cuda_devices() > 0) return;
-    if (is_gpu_required()) FAIL() << "no GPU";
-    GTEST_SKIP() << "no GPU";
-  }
+  static void SetUpTestSuite() { ops::testing::use_virtual_gpus(); }
+  void SetUp() override { GRAFT_REQUIRE_GPU(); }
   static std::filesystem::path folder() { return golden_checkpoint(GetParam()); }
 
   // Adds rules for MLA, which multiplies with kv_b_proj itself and also needs precision: f32.
@@ -153,30 +134,21 @@ TEST_P(GpuGolden, F32ArithmeticMatchesTheCpu) {
     EXPECT_LT(error_of(exact_attention(kExactGpu), chunk), 1e-3);
 }
 
-// In these small models with random weights, router scores are often nearly tied. Where rounding
-// selects other experts, the logits of that token differ; at most a tenth of the tokens may.
 void expect_close(const std::filesystem::path& folder, const std::string& rules) {
   PlacedModel here(folder, kExactCpu, ops::cuda::register_cuda);
   PlacedModel there(folder, rules, ops::cuda::register_cuda);
   EXPECT_EQ(there.findings().find("error"), std::string::npos) << there.findings();
   const bool has_experts = here.plan().blueprint->expert_share < 1;
   const auto vocab_size = static_cast<std::size_t>(here.model().vocab_size());
-  std::size_t num_tokens = 0;
-  std::size_t num_far = 0;
+  testing::FarTokens tokens;
   for (const TokenIds& prompt : read_reference_prompts(folder / "reference.safetensors")) {
     const PromptRun want = run_prompts(here.model(), {&prompt, 1}).front();
     const PromptRun got = run_prompts(there.model(), {&prompt, 1}, {.chunk = 16}).front();
-    const float largest =
-        *std::ranges::max_element(want.logits, {}, [](float value) { return std::abs(value); });
-    for (std::size_t first = 0; first < want.logits.size(); first += vocab_size, ++num_tokens) {
-      double error = 0;
-      for (std::size_t i = first; i < first + vocab_size; ++i)
-        error = std::max(error, std::abs(double{got.logits[i]} - double{want.logits[i]}));
-      num_far += error <= 1e-2 * std::abs(double{largest}) ? 0 : 1;
-    }
+    tokens.add(want.logits, got.logits, vocab_size);
   }
-  std::cout << folder << ": " << num_far << " of " << num_tokens << " tokens are far\n";
-  EXPECT_LE(num_far, has_experts ? num_tokens / 10 : 0);
+  std::cout << folder << ": " << tokens.num_far << " of " << tokens.num_tokens
+            << " tokens are far\n";
+  EXPECT_LE(tokens.num_far, tokens.max_far(has_experts));
 }
 
 TEST_P(GpuGolden, FastArithmeticIsClose) {

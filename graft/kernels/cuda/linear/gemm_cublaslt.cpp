@@ -178,10 +178,11 @@ class DeviceHandle {
   }
 
  private:
-  // Heuristics take some 50 us, and prompts have any number of rows: one query per bucket.
+  // Heuristics take some 50 us, and prompts have any number of rows: one query per bucket. Small
+  // steps for the sizes of decode batches, where the algorithm for more rows is slower.
   static std::int64_t row_bucket(std::int64_t rows) {
-    constexpr std::int64_t kStep = 64;
-    return (rows + kStep - 1) / kStep * kStep;
+    const std::int64_t step = rows <= 64 ? 8 : 64;
+    return (rows + step - 1) / step * step;
   }
 
   const std::optional<cublasLtMatmulAlgo_t>& algo_for(const DenseGemm& p,
