@@ -11,7 +11,7 @@ int line_of_threshold(const Placement& placement) {
   return placement.rule == nullptr ? 0 : placement.rule->line_of(std::string(kPrefillThreshold));
 }
 
-// The tokens of a threshold; 0: none. A value that is no number of tokens is an error.
+// The tokens of a threshold; 0: none. Any other text is an error.
 std::int64_t read_threshold(const Placement& placement, Collector& findings) {
   const auto found = placement.kwargs.find(kPrefillThreshold);
   if (found == placement.kwargs.end() || found->second == "0") return 0;
