@@ -133,9 +133,10 @@ void add_model_options(Command& command, Options& options) {
                      "Max tokens of prompt and output (default: the model's context length)");
   command.add_option("--max-num-seqs", pool.llm.engine.max_num_seqs,
                      "Max number of running sequences (default: 128)");
-  command.add_option("--max-num-batched-tokens", pool.llm.engine.max_num_batched_tokens,
-                     "Max tokens per step over all sequences (default: 2048; more, as memory allows, "
-                     "when prefill streams experts from host memory)");
+  command.add_option(
+      "--max-num-batched-tokens", pool.llm.engine.max_num_batched_tokens,
+      "Max tokens per step over all sequences (default: 2048; more, as memory allows, "
+      "when prefill streams experts from host memory)");
   command.add_option("--gpu-memory-utilization", pool.llm.engine.gpu_memory_utilization,
                      "Fraction of free memory for the KV cache (default: 0.9)");
   command.add_flag("--enforce-eager", pool.llm.engine.enforce_eager, "Disable CUDA graphs");

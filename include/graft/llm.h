@@ -35,7 +35,7 @@ struct EngineConfig {
   // Token budget of one step, over all sequences. 0: 2048; up to 16384, as memory allows, when
   // prefill streams experts from host memory.
   std::int64_t max_num_batched_tokens = 0;
-  std::int64_t max_num_seqs = 128;             // running sequences
+  std::int64_t max_num_seqs = 128;       // running sequences
   std::int64_t max_model_len = 0;        // prompt and output tokens; 0: the model's context length
   std::int64_t kvcache_block_size = 0;   // tokens; 0: the kv_cache rule's value (default 16)
   std::int64_t num_kvcache_blocks = -1;  // -1: as many as fit into memory
