@@ -94,7 +94,7 @@ void DecodeGraphCache::run_captured(const Decoder& decoder,
   const DecoderScope scope(decoder, pass);
   ops::GraphCapture* graphs = pass.devices->at(decoder.first_device()).graph_capture();
   GRAFT_CHECK(graphs != nullptr, "the device does not support graphs");
-  pass.devices->begin_pass(pass.batch);
+  decoder.begin_pass(pass);
   const PassOutput staged = decoder.allocate_staged(out, pass);
   const TensorView x = decoder.embed(pass);
   // After begin_pass(), which may have replaced memory.

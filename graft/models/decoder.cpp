@@ -147,6 +147,10 @@ Decoder::Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase pha
   devices_.insert(devices_.end(), {norm_device_, head_device_, kCpu});
   std::ranges::sort(devices_);
   devices_.erase(std::unique(devices_.begin(), devices_.end()), devices_.end());
+  for (const plan::Placement& placement : plan.placements) {
+    auto* op = dynamic_cast<ops::Experts*>(operators.at(placement.module->name).of(phase));
+    if (op != nullptr && placement.host_op != nullptr) experts_.push_back(op);
+  }
   can_be_captured_ = can_be_captured(plan, operators, phase);
   is_hybrid_ = devices_.size() > 1 && has_cpu_modules(plan, operators, phase);
 }
@@ -156,8 +160,9 @@ bool Decoder::has_cpu_modules(const plan::Plan& plan,
                               ops::Phase phase) const {
   return std::ranges::any_of(plan.placements, [&](const plan::Placement& placement) {
     const plan::ModuleSpec& module = *placement.module;
-    return module.role != ops::Role::Embedding && operators.at(module.name).of(phase) != nullptr &&
-           operators.device_of(module.name, phase) == kCpu;
+    if (module.role == ops::Role::Embedding || operators.at(module.name).of(phase) == nullptr)
+      return false;
+    return operators.device_of(module.name, phase) == kCpu || placement.running(phase).is_split();
   });
 }
 
@@ -180,7 +185,7 @@ bool Decoder::can_be_captured(const plan::Plan& plan,
 
 void Decoder::forward(const PassOutput& out, const HiddenObserver& observer, Pass& pass) const {
   const DecoderScope scope(*this, pass);
-  pass.devices->begin_pass(pass.batch);
+  begin_pass(pass);
   const PassOutput staged = allocate_staged(out, pass);
   Hidden hidden = {.x = embed(pass), .residual = {}};
   if (observer) show(observer, 0, hidden.x, pass);
@@ -188,6 +193,12 @@ void Decoder::forward(const PassOutput& out, const HiddenObserver& observer, Pas
   if (x.rows() == 0) return;
   start_output(x, out, staged, pass);
   finish_output(out, staged, pass);
+}
+
+void Decoder::begin_pass(Pass& pass) const {
+  pass.devices->begin_pass(pass.batch);
+  for (ops::Experts* experts : experts_)
+    experts->before_pass(pass);
 }
 
 DecoderScope::DecoderScope(const Decoder& decoder, Pass& pass) {

@@ -41,7 +41,8 @@ class Decoder {
   // `pass` is a CPU pass. Top-k output requires a head device that supports k.
   void forward(const PassOutput& out, const HiddenObserver& observer, ops::Pass& pass) const;
 
-  // The steps of forward() after begin_pass(), for capture (decode_graphs.h).
+  // The steps of forward(), for capture (decode_graphs.h).
+  void begin_pass(ops::Pass& pass) const;
   PassOutput allocate_staged(const PassOutput& out, ops::Pass& pass) const;
   TensorView embed(ops::Pass& pass) const;
   // Returns the rows batch.logit_rows of the hidden states after the final norm.
@@ -82,6 +83,7 @@ class Decoder {
   ops::Linear* lm_head_ = nullptr;
   Device norm_device_;
   Device head_device_;
+  std::vector<ops::Experts*> experts_;  // on GPUs, with weights in host memory
 };
 
 // Until the end of a pass: frees its workspace allocations, and keeps the threads of a hybrid pass

@@ -56,26 +56,37 @@ PhaseOperators OperatorTree::build(const plan::ModuleSpec& module) {
   PhaseOperators built;
   if (placement.decode.op == nullptr) return built;
 
-  built.decode = make(placement, Phase::Decode);
+  ops::Operator* host = make_host(placement);
+  const bool decodes_on_host = host != nullptr && placement.decode.device() == kCpu;
+  built.decode = decodes_on_host ? host : make(placement, Phase::Decode, host);
   const plan::PhasePlacement& prefill = placement.running(Phase::Prefill);
   is_one =
       is_one && prefill.op == placement.decode.op && prefill.device() == placement.decode.device();
-  built.prefill = is_one ? built.decode : make(placement, Phase::Prefill, built.decode);
+  built.prefill = is_one ? built.decode : make(placement, Phase::Prefill, host);
   by_name_[module.name] = built;
   return built;
 }
 
-ops::Operator* OperatorTree::make(const Placement& placement,
-                                  Phase phase,
-                                  ops::Operator* decode_op) {
+ops::Operator* OperatorTree::make_host(const Placement& placement) {
+  if (placement.host_op == nullptr) return nullptr;
+  ops::BuildContext context;
+  context.module = placement.module->name;
+  context.params = &placement.module->params;
+  context.device = kCpu;
+  context.kwargs = &placement.kwargs;
+  context.primitives = &plan_.registry->primitives(kCpu.type);
+  operators_.push_back(placement.host_op->make(context));
+  return operators_.back().get();
+}
+
+ops::Operator* OperatorTree::make(const Placement& placement, Phase phase, ops::Operator* host_op) {
   const plan::ModuleSpec& module = *placement.module;
   ops::BuildContext context;
   context.module = module.name;
   context.params = &module.params;
   context.device = placement.running(phase).device();
   context.kwargs = &placement.kwargs;
-  context.decode_op = decode_op;
-  context.decode_device = placement.running(Phase::Decode).device();
+  context.host_op = host_op;
   context.primitives = &plan_.registry->primitives(context.device.type);
   context.child = [&](std::string_view child) {
     const std::string name = str(module.name, '.', child);

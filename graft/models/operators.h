@@ -42,10 +42,9 @@ class OperatorTree {
 
  private:
   PhaseOperators build(const plan::ModuleSpec& module);
-  // decode_op: the module's other operator when this one is for prefill.
-  ops::Operator* make(const plan::Placement& placement,
-                      ops::Phase phase,
-                      ops::Operator* decode_op = nullptr);
+  ops::Operator* make(const plan::Placement& placement, ops::Phase phase, ops::Operator* host_op);
+  // The operator on the CPU that holds the weights of the GPU's; null: there is none.
+  ops::Operator* make_host(const plan::Placement& placement);
   // Whether fused primitives of `device` may read the weights of the module's operator.
   bool is_native(std::string_view module, Device device, ops::Phase phase) const;
 

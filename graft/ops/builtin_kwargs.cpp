@@ -84,6 +84,12 @@ const Kwarg& stream_from_kwarg() {
   return kwarg;
 }
 
+const Kwarg& gpu_experts_kwarg() {
+  static const Kwarg kwarg = {
+      .key = "gpu_experts", .kind = Kind::Integer, .min = 0, .max = 65536, .fallback = "0"};
+  return kwarg;
+}
+
 const Kwarg& precision_kwarg() {
   static const Kwarg kwarg = {
       .key = "precision", .kind = Kind::Word, .words = {"fast", "f32"}, .fallback = "fast"};

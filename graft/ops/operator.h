@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "graft/ops/activation.h"
 #include "graft/ops/expert_store.h"
@@ -122,6 +123,14 @@ class Router : public Operator {
   virtual std::int64_t top_k() const = 0;  // experts per token
 };
 
+// What the routers have chosen so far. A pair is one (token, expert) entry of a routing.
+struct ExpertUsage {
+  std::vector<std::uint64_t> pairs = {};    // by expert; empty: not counted
+  std::vector<std::int64_t> resident = {};  // experts with a copy in GPU memory, ascending
+  std::uint64_t resident_pairs = 0;         // of `pairs`, computed from these copies
+  std::uint64_t streamed_bytes = 0;         // copied to the GPU for prefill passes
+};
+
 class Experts : public Operator {
  public:
   // y[t, hidden] = sum over the chosen experts of weight * expert(x)
@@ -137,9 +146,17 @@ class Experts : public Operator {
     forward(x, routing, y, pass);
   }
 
-  // The weights in host memory, for the operator of the other phase on another device; empty: not
+  // The weights in host memory, for the operator on a GPU that computes with them; empty: not
   // offered.
   virtual ExpertStore host_store() const { return {}; }
+
+  // On the host before every pass, replayed ones included: lets the copies in GPU memory follow the
+  // routing.
+  virtual void before_pass(Pass& /*pass*/) {}
+  virtual ExpertUsage usage() const { return {}; }
+  // The pairs by expert of an earlier run, which select the first copies in GPU memory. Call before
+  // load().
+  virtual void expect_pairs(std::vector<std::uint64_t> /*pairs*/) {}
 };
 
 // A feed-forward block: dense MLP, or router + experts + shared experts.

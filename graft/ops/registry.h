@@ -41,9 +41,9 @@ struct BuildContext {
   Device device;
   const Kwargs* kwargs = nullptr;
   Primitives* primitives = nullptr;  // of `device`
-  // When this is the operator for prefill and decode has another one: that one, loaded first.
-  Operator* decode_op = nullptr;
-  Device decode_device = {};
+  // The operator on the CPU that holds the module's weights, loaded first, when this one computes
+  // with them on a GPU. Null: this operator loads its weights.
+  Operator* host_op = nullptr;
   // The operator of a child by the last component of its name ("q_proj"); empty when missing.
   std::function<Child<Operator>(std::string_view child)> child;
 

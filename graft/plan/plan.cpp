@@ -99,6 +99,7 @@ class Planner {
     placement.prefill.place_whole(like == nullptr ? decode : like->prefill.device());
     placement.decode.op = default_operator(*placement.module, decode, line);
     placement.prefill.op = default_operator(*placement.module, placement.prefill.device(), line);
+    place_host(placement);
     check_weights(placement, line);
   }
 
@@ -115,6 +116,7 @@ class Planner {
         rule.decode.device.value_or(device_of(rule.decode.op, default_device_)));
     placement.decode.op = pick(module, rule.decode, placement.decode.device(), "generate");
     place_prefill(placement, rule);
+    place_host(placement);
     placement.out_device = rule.out_device.value_or(placement.decode.device());
     placement.kwargs = rule.kwargs;
     check_weights(placement, rule.decode.line);
@@ -145,6 +147,13 @@ class Planner {
     placement.prefill.op =
         same ? placement.decode.op
              : pick(*placement.module, prefill, placement.prefill.device(), "prefill");
+  }
+
+  // Experts that decode on the CPU and prefill on a GPU stay in host memory.
+  static void place_host(Placement& placement) {
+    const bool is_hybrid = placement.module->role == Role::Experts &&
+                           placement.decode.device() == kCpu && placement.prefill.device() != kCpu;
+    placement.host_op = is_hybrid ? placement.decode.op : nullptr;
   }
 
   // The device an operator name implies (KExpertsCPU: the CPU), else `fallback`.

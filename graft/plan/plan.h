@@ -32,7 +32,10 @@ struct Part {
 struct Share {
   Device device;
   Part part = {};
-  double fraction = 1.0;  // of the module's weights and work; all shares add up to 1
+  double fraction = 1.0;  // of the module's work; all shares add up to 1
+  // Of the module's weights, in the memory of the device. More than `fraction` on the CPU when a
+  // GPU keeps copies of some experts.
+  double held = fraction;
 
   bool operator==(const Share&) const = default;
 };
@@ -52,9 +55,12 @@ struct PhasePlacement {
 struct Placement {
   const ModuleSpec* module = nullptr;
   PhasePlacement decode;
-  PhasePlacement prefill;        // with `prefill_op: None`, the same as decode
-  Device out_device;             // of the result; the decode device unless a rule sets it
-  ops::Kwargs kwargs;            // for the operator: without devices, ops and transfer_map
+  PhasePlacement prefill;  // with `prefill_op: None`, the same as decode
+  Device out_device;       // of the result; the decode device unless a rule sets it
+  ops::Kwargs kwargs;      // for the operator: without devices, ops and transfer_map
+  // The CPU operator that holds the weights when a GPU computes with them: it streams them in
+  // prefill, or keeps copies of some experts. Null: every operator holds its own weights.
+  const ops::OperatorInfo* host_op = nullptr;
   const Rule* rule = nullptr;    // null: no rule matched, or an ancestor's rule is not recursive
   std::size_t weight_bytes = 0;  // of all shares
 
@@ -67,8 +73,7 @@ struct Placement {
   // that this build lacks counts as the default one of its device.
   bool is_native_on(Device device, ops::Phase phase) const;
   std::size_t bytes_of(const Share& share) const {
-    return static_cast<std::size_t>(
-        std::llround(share.fraction * static_cast<double>(weight_bytes)));
+    return static_cast<std::size_t>(std::llround(share.held * static_cast<double>(weight_bytes)));
   }
 };
 

@@ -26,9 +26,7 @@ std::int64_t read_threshold(const Placement& placement, Collector& findings) {
 }  // namespace
 
 std::int64_t stream_from(const Placement& placement) {
-  const bool is_streamed = placement.module->role == ops::Role::Experts &&
-                           placement.decode.device() == kCpu && placement.prefill.device() != kCpu;
-  if (!is_streamed) return 0;
+  if (placement.host_op == nullptr) return 0;
   const ops::Kwarg& kwarg = ops::stream_from_kwarg();
   return ops::parse_integer(kwarg, ops::text_or_fallback(kwarg, placement.kwargs)).value_or(1);
 }

@@ -388,7 +388,7 @@ class StreamedExpertsOnTestDevice final : public Experts {
       : module_(context.module),
         device_(context.device),
         stream_from_(context.int_kwarg(stream_from_kwarg())),
-        cpu_experts_(dynamic_cast<Experts&>(*context.decode_op)),
+        cpu_experts_(dynamic_cast<Experts&>(*context.host_op)),
         bridge_(for_caller_on(context.device, cpu_experts_, kCpu, Role::Experts)),
         on_cpu_(dynamic_cast<Experts&>(*bridge_)) {}
 
@@ -537,8 +537,7 @@ inline void add_test_devices(Registry& registry) {
     twin.is_native = false;
     if (cpu->role == Role::Experts) twin.kwargs.emplace_back("stream_from");
     twin.make = [cpu](const BuildContext& context) -> std::unique_ptr<Operator> {
-      const bool decodes_on_cpu = context.decode_op != nullptr && context.decode_device == kCpu;
-      if (cpu->role == Role::Experts && decodes_on_cpu)
+      if (cpu->role == Role::Experts && context.host_op != nullptr)
         return std::make_unique<StreamedExpertsOnTestDevice>(context);
       return on_test_device(cpu->role, cpu->make(context), context);
     };

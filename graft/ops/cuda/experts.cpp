@@ -151,8 +151,7 @@ class ExpertsCuda final : public Experts {
 }  // namespace
 
 std::unique_ptr<Operator> make_experts_cuda(const BuildContext& context) {
-  const bool is_on_cpu_in_decode = context.decode_op != nullptr && context.decode_device == kCpu;
-  if (is_on_cpu_in_decode) return make_streamed_experts(context);
+  if (context.host_op != nullptr) return make_streamed_experts(context);
   return std::make_unique<ExpertsCuda>(context);
 }
 

@@ -31,8 +31,8 @@ class StreamedExperts final : public Experts {
         device_(context.device),
         dtype_(precision_kwarg(context) == Precision::Fast ? DType::F16 : DType::F32),
         stream_from_(context.int_kwarg(stream_from_kwarg())),
-        cpu_experts_(dynamic_cast<Experts&>(*context.decode_op)),
-        bridge_(for_caller_on(context.device, cpu_experts_, context.decode_device, Role::Experts)),
+        cpu_experts_(dynamic_cast<Experts&>(*context.host_op)),
+        bridge_(for_caller_on(context.device, cpu_experts_, kCpu, Role::Experts)),
         on_cpu_(dynamic_cast<Experts&>(*bridge_)) {}
 
   void load(WeightProvider& weights) override {
