@@ -1,5 +1,5 @@
-// KTransformers' rule files run: golden checkpoints on test devices against the CPU alone, bit for
-// bit. Experts that decode on the CPU and prefill on a GPU are streamed and loaded once.
+// KTransformers' rule files run: golden checkpoints on test devices against the CPU alone. Experts
+// that decode on the CPU and prefill on a GPU are streamed and loaded once.
 
 #include <cstdlib>
 #include <filesystem>
@@ -18,13 +18,14 @@
 #include "graft/packing/packer.h"
 #include "graft/testing/device.h"
 #include "graft/testing/ktransformers_run.h"
+#include "graft/testing/near_logits.h"
 #include "graft/testing/shared_data.h"
 
 namespace graft::models {
 namespace {
 
 namespace fs = std::filesystem;
-using ops::testing::test_streamed_rows;
+using ops::testing::test_expert_counts;
 using testing::logits_of_all_passes;
 
 class PlacedModel : public testing::PlacedModel {
@@ -52,9 +53,16 @@ void expect_runs(const KTransformersFile& file, const std::string& rules) {
   PlacedModel placed(folder, rules);
   ASSERT_TRUE(placed.ok()) << placed.findings();
   const auto want = logits_of_all_passes(here.model(), folder);
-  test_streamed_rows() = 0;
-  EXPECT_EQ(logits_of_all_passes(placed.model(), folder), want);
-  EXPECT_EQ(test_streamed_rows() > 0, plan::stream_from(placed.plan()) > 0);
+  test_expert_counts() = {};
+  const auto got = logits_of_all_passes(placed.model(), folder);
+  const bool is_streamed = plan::stream_from(placed.plan()) > 0;
+  // Results of streamed experts are added to those of the CPU: the last bits differ.
+  if (is_streamed) {
+    testing::expect_near(got, want);
+  } else {
+    EXPECT_EQ(got, want);
+  }
+  EXPECT_EQ(test_expert_counts().streamed_rows > 0, is_streamed);
 }
 
 class KTransformersRules : public ::testing::TestWithParam<KTransformersFile> {};
@@ -132,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(Files,
                          [](const auto& test) { return testing::test_name_of(test.param); });
 
 // The threshold that the files set to 0, KTransformers' "off" and graft's default.
-TEST(KTransformersPrefillThreshold, IsTheLengthFromWhichExpertsAreStreamed) {
+TEST(KTransformersPrefillThreshold, SetsTheLengthFromWhichExpertsAreStreamed) {
   const KTransformersFile& file = ktransformers_files().front();
   const fs::path folder = golden_checkpoint(file.checkpoint);
   const TokenIds prompt = read_reference_prompts(folder / "reference.safetensors").front();
@@ -142,13 +150,13 @@ TEST(KTransformersPrefillThreshold, IsTheLengthFromWhichExpertsAreStreamed) {
     const std::string key = "per_layer_prefill_intput_threshold: ";
     rules.replace(rules.find(key), key.size() + 1, key + std::to_string(threshold));
     PlacedModel placed(folder, rules);
-    test_streamed_rows() = 0;
+    test_expert_counts() = {};
     run_prompts(placed.model(), {&prompt, 1});
-    return test_streamed_rows();
+    return test_expert_counts().streamed_rows;
   };
   constexpr std::int64_t kExpertLayers = 2;
   EXPECT_EQ(streamed_rows(0), 0);
-  EXPECT_EQ(streamed_rows(num_tokens + 1), 0);
+  EXPECT_EQ(streamed_rows(4 * num_tokens + 1), 0);  // the CPU computes short prompts alone
   EXPECT_EQ(streamed_rows(num_tokens), kExpertLayers * num_tokens);
 }
 

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
+#include "graft/testing/decoding.h"
 #include "graft/testing/device.h"
 #include "graft/testing/golden.h"
 #include "graft/testing/placement.h"
@@ -19,6 +20,8 @@ namespace graft::models {
 namespace {
 
 using ops::testing::test_host_calls;
+using testing::Decoding;
+using testing::kDecodeSteps;
 using testing::PlacedModel;
 
 // Calls of FaultyExperts until one throws; 0: none does.
@@ -72,66 +75,6 @@ constexpr const char* kExpertsOnCpu = R"yaml(
 - match: {name: ".*"}
   replace: {class: default, kwargs: {device: "cuda:0"}}
 )yaml";
-constexpr std::int64_t kPrompt = 5;
-constexpr std::int64_t kSteps = 5;
-
-// Sequences of different lengths that decode side by side.
-class Decoding {
- public:
-  Decoding(Model& model, std::int64_t num_sequences)
-      : model_(model),
-        num_sequences_(num_sequences),
-        blocks_each_((kPrompt + num_sequences + kSteps) / model.block_tokens() + 1) {
-    model.allocate_cache(num_sequences * blocks_each_);
-    ops::Batch prompts;
-    for (std::int64_t s = 0; s < num_sequences; ++s)
-      append(s, 0, kPrompt + s, prompts);
-    forward(prompts, ops::Phase::Prefill);
-  }
-
-  // The logits of one more token of each sequence.
-  std::vector<float> step(std::int64_t step) {
-    ops::Batch batch;
-    for (std::int64_t s = 0; s < num_sequences_; ++s)
-      append(s, kPrompt + s + step, 1, batch);
-    return forward(batch, ops::Phase::Decode);
-  }
-  std::vector<std::vector<float>> all_steps() {
-    std::vector<std::vector<float>> logits;
-    for (std::int64_t i = 0; i < kSteps; ++i)
-      logits.push_back(step(i));
-    return logits;
-  }
-
- private:
-  void append(std::int64_t s, std::int64_t first, std::int64_t count, ops::Batch& batch) const {
-    ops::SequenceSlice slice = {.first_row = batch.num_tokens(),
-                                .num_tokens = count,
-                                .context_len = first + count,
-                                .block_table = {}};
-    for (std::int64_t i = 0; i < blocks_each_; ++i)
-      slice.block_table.push_back(static_cast<std::int32_t>(s * blocks_each_ + i));
-    for (std::int64_t i = first; i < first + count; ++i) {
-      batch.token_ids.push_back(static_cast<std::int32_t>((7 * s + 3 * i) % model_.vocab_size()));
-      batch.positions.push_back(static_cast<std::int32_t>(i));
-    }
-    batch.sequences.push_back(std::move(slice));
-    batch.logit_rows.push_back(static_cast<std::int32_t>(batch.num_tokens() - 1));
-  }
-
-  std::vector<float> forward(const ops::Batch& batch, ops::Phase phase) {
-    std::vector<float> logits(static_cast<std::size_t>(num_sequences_ * model_.vocab_size()));
-    model_.forward(
-        batch, phase,
-        {.logits = TensorView(logits.data(), DType::F32, {num_sequences_, model_.vocab_size()})});
-    return logits;
-  }
-
-  Model& model_;
-  std::int64_t num_sequences_;
-  std::int64_t blocks_each_;
-};
-
 class HybridGraphs : public ::testing::TestWithParam<const char*> {
  protected:
   void TearDown() override { fault_countdown() = 0; }
@@ -150,7 +93,7 @@ TEST_P(HybridGraphs, ReplayIsBitIdenticalToEager) {
     placed.model().enforce_eager(false);
     EXPECT_EQ(Decoding(placed.model(), num_sequences).all_steps(), eager);
     // The first step of a bucket is eager: it allocates what a capture may not.
-    EXPECT_GE(test_host_calls(), static_cast<std::size_t>(kSteps - 1));
+    EXPECT_GE(test_host_calls(), static_cast<std::size_t>(kDecodeSteps - 1));
   }
 }
 
@@ -166,7 +109,7 @@ TEST_P(HybridGraphs, PaddingDoesNotReachTheCpu) {
   for (const bool is_eager : {true, false}) {
     placed.model().enforce_eager(is_eager);
     const std::int64_t rows_of_one = rows_of_steps(1);
-    EXPECT_GE(rows_of_one, kSteps);
+    EXPECT_GE(rows_of_one, kDecodeSteps);
     EXPECT_EQ(rows_of_steps(9), 9 * rows_of_one) << is_eager;
   }
 }
@@ -189,7 +132,7 @@ TEST_P(HybridGraphs, ThrowingHostWorkFailsOnlyItsPass) {
     }
     EXPECT_EQ(test_host_calls(), static_cast<std::size_t>(call)) << "host calls after the error";
   }
-  for (std::int64_t i = 2; i < kSteps; ++i)
+  for (std::int64_t i = 2; i < kDecodeSteps; ++i)
     EXPECT_EQ(decoding.step(i), want[static_cast<std::size_t>(i)]);
 }
 

@@ -16,6 +16,7 @@
 #include "graft/models/verify.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/testing/cuda/virtual_gpus.h"
+#include "graft/testing/decoding.h"
 #include "graft/testing/far_tokens.h"
 #include "graft/testing/placement.h"
 
@@ -171,56 +172,15 @@ TEST_P(GpuGolden, HybridPlacementMatchesTheCpu) {
     EXPECT_LT(error_of(exact_attention(kHybrid), chunk), 1e-3);
 }
 
-// Decodes a batch of sequences of different lengths; returns the logits of every pass.
-std::vector<std::vector<float>> decode_batch(Model& model, std::int64_t num_sequences) {
-  constexpr std::int64_t kPrompt = 5;
-  constexpr std::int64_t kSteps = 6;
-  const std::int64_t block_tokens = model.block_tokens();
-  const std::int64_t blocks_each = (kPrompt + num_sequences + kSteps) / block_tokens + 1;
-  model.allocate_cache(num_sequences * blocks_each);
-  const auto append = [&](ops::Batch& batch, std::int64_t s, std::int64_t first,
-                          std::int64_t count) {
-    ops::SequenceSlice slice = {.first_row = batch.num_tokens(),
-                                .num_tokens = count,
-                                .context_len = first + count,
-                                .block_table = {}};
-    for (std::int64_t i = 0; i < blocks_each; ++i)
-      slice.block_table.push_back(static_cast<std::int32_t>(s * blocks_each + i));
-    for (std::int64_t i = first; i < first + count; ++i) {
-      batch.token_ids.push_back(static_cast<std::int32_t>((7 * s + 3 * i) % model.vocab_size()));
-      batch.positions.push_back(static_cast<std::int32_t>(i));
-    }
-    batch.sequences.push_back(std::move(slice));
-    batch.logit_rows.push_back(static_cast<std::int32_t>(batch.num_tokens() - 1));
-  };
-  std::vector<std::vector<float>> passes;
-  const auto run = [&](const ops::Batch& batch, ops::Phase phase) {
-    passes.emplace_back(static_cast<std::size_t>(num_sequences * model.vocab_size()));
-    model.forward(batch, phase,
-                  {.logits = TensorView(passes.back().data(), DType::F32,
-                                        {num_sequences, model.vocab_size()})});
-  };
-  ops::Batch prompts;
-  for (std::int64_t s = 0; s < num_sequences; ++s)
-    append(prompts, s, 0, kPrompt + s);
-  run(prompts, ops::Phase::Prefill);
-  for (std::int64_t step = 0; step < kSteps; ++step) {
-    ops::Batch batch;
-    for (std::int64_t s = 0; s < num_sequences; ++s)
-      append(batch, s, kPrompt + s + step, 1);
-    run(batch, ops::Phase::Decode);
-  }
-  return passes;
-}
-
 TEST_P(GpuGolden, CudaGraphsAreBitIdenticalToEager) {
   for (const std::string rules : {kFastGpu, kExpertsOnCpu}) {
     PlacedModel placed(folder(), rules, ops::cuda::register_cuda);
     for (const std::int64_t num_sequences : {1, 3, 9}) {
       placed.model().enforce_eager(true);
-      const auto eager = decode_batch(placed.model(), num_sequences);
+      const auto eager = testing::Decoding(placed.model(), num_sequences).all_steps();
       placed.model().enforce_eager(false);
-      EXPECT_EQ(decode_batch(placed.model(), num_sequences), eager) << num_sequences << rules;
+      EXPECT_EQ(testing::Decoding(placed.model(), num_sequences).all_steps(), eager)
+          << num_sequences << rules;
     }
   }
 }

@@ -1,7 +1,9 @@
 #include "graft/ops/cuda/expert_pairs.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "graft/kernels/cuda/moe/panel_experts.h"
 #include "graft/ops/cuda/views.h"
 
 namespace graft::ops::cuda {
@@ -30,7 +32,8 @@ ExpertPairs::ExpertPairs(const RoutedTokens& tokens,
   const TensorView counts = pass.workspace.allocate(DType::I32, {num_chunks, params_.num_experts});
   for (std::int64_t row = 0; row < x.rows(); row += step) {
     const auto index = static_cast<std::int64_t>(chunks_.size());
-    chunks_.push_back(sort(row, std::min(step, x.rows() - row), counts.slice(index, 1), pass));
+    chunks_.push_back(allocate(row, std::min(step, x.rows() - row), counts.slice(index, 1), pass));
+    sort(chunks_.back());
   }
   const Workspace::Scope scope(gpu.staging());
   const TensorView on_host = gpu.staging().allocate(DType::I32, {num_chunks, params_.num_experts});
@@ -47,8 +50,10 @@ ExpertPairs::ExpertPairs(const RoutedTokens& tokens,
       kernels::cuda::expert_group_bytes(shape(), chunks_.front().num_rows, params_.top_k));
   scratch_ = pass.workspace.allocate(DType::U8, {scratch_bytes});
   gpu.finish_copies_out();
-  for (std::size_t i = 0; i < chunks_.size(); ++i)
-    sum_counts(on_host.slice(static_cast<std::int64_t>(i), 1).as<std::int32_t>(), chunks_[i]);
+  for (std::size_t i = 0; i < chunks_.size(); ++i) {
+    const auto* rows = on_host.slice(static_cast<std::int64_t>(i), 1).as<std::int32_t>();
+    sum_rows([&](std::size_t expert) { return std::int64_t{rows[expert]}; }, chunks_[i]);
+  }
 }
 
 std::int64_t ExpertPairs::rows_per_chunk() const {
@@ -57,10 +62,10 @@ std::int64_t ExpertPairs::rows_per_chunk() const {
   return std::clamp(kScratchBytes / bytes, kMinRows, kMaxRows);
 }
 
-ExpertPairs::Chunk ExpertPairs::sort(std::int64_t first_row,
-                                     std::int64_t num_rows,
-                                     TensorView counts,
-                                     Pass& pass) const {
+ExpertPairs::Chunk ExpertPairs::allocate(std::int64_t first_row,
+                                         std::int64_t num_rows,
+                                         TensorView counts,
+                                         Pass& pass) const {
   const std::int64_t pairs = num_rows * params_.top_k;
   const auto tile_bytes = static_cast<std::int64_t>(sizeof(kernels::cuda::RowTile)) *
                           kernels::cuda::max_row_tiles(pairs, params_.num_experts, tile_rows_);
@@ -69,28 +74,58 @@ ExpertPairs::Chunk ExpertPairs::sort(std::int64_t first_row,
                   .order = pass.workspace.allocate(DType::I32, {pairs}).as<std::int32_t>(),
                   .tiles = static_cast<kernels::cuda::RowTile*>(
                       pass.workspace.allocate(DType::U8, {tile_bytes}).data)};
-  kernels::cuda::group_pairs(
-      tokens_.routing.expert_ids.slice(first_row, num_rows).as<std::int32_t>(), pairs,
-      params_.num_experts, tile_rows_, chunk.groups, gpu_.stream());
   return chunk;
 }
 
-void ExpertPairs::sum_counts(const std::int32_t* counts, Chunk& chunk) const {
-  chunk.first_pair = {0};
-  chunk.first_tile = {0};
-  for (std::int64_t e = 0; e < params_.num_experts; ++e) {
-    chunk.first_pair.push_back(chunk.first_pair.back() + counts[e]);
-    chunk.first_tile.push_back(chunk.first_tile.back() + (counts[e] + tile_rows_ - 1) / tile_rows_);
-  }
+void ExpertPairs::sort(const Chunk& chunk) const {
+  const TensorView ids = tokens_.routing.expert_ids.slice(chunk.first_row, chunk.num_rows);
+  kernels::cuda::group_pairs(ids.as<std::int32_t>(), ids.num_elems(), params_.num_experts,
+                             tile_rows_, chunk.groups, gpu_.stream());
 }
 
-std::vector<std::uint8_t> ExpertPairs::used_experts() const {
-  std::vector<std::uint8_t> is_used(static_cast<std::size_t>(params_.num_experts), 0);
-  for (const Chunk& chunk : chunks_) {
-    for (std::size_t e = 0; e < is_used.size(); ++e)
-      if (chunk.first_pair[e + 1] > chunk.first_pair[e]) is_used[e] = 1;
+template <class RowsOf>
+void ExpertPairs::sum_rows(const RowsOf& rows_of, Chunk& chunk) const {
+  std::vector<std::int64_t> first_pair = {0};
+  std::vector<std::int64_t> first_tile = {0};
+  for (std::size_t e = 0; e < static_cast<std::size_t>(params_.num_experts); ++e) {
+    const std::int64_t rows = rows_of(e);
+    first_pair.push_back(first_pair.back() + rows);
+    first_tile.push_back(first_tile.back() + (rows + tile_rows_ - 1) / tile_rows_);
   }
-  return is_used;
+  chunk.first_pair = std::move(first_pair);
+  chunk.first_tile = std::move(first_tile);
+}
+
+std::vector<std::int64_t> ExpertPairs::rows_by_expert() const {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(params_.num_experts), 0);
+  for (const Chunk& chunk : chunks_) {
+    for (std::size_t e = 0; e < rows.size(); ++e)
+      rows[e] += chunk.first_pair[e + 1] - chunk.first_pair[e];
+  }
+  return rows;
+}
+
+void ExpertPairs::restrict_to(const ExpertMask& experts, Pass& pass) {
+  if (std::ranges::all_of(experts, [](std::uint8_t is_in) { return is_in != 0; })) return;
+  std::vector<std::int32_t> kept(experts.size());
+  for (std::size_t e = 0; e < experts.size(); ++e)
+    kept[e] = experts[e] != 0 ? static_cast<std::int32_t>(e) : -1;
+  const auto size = static_cast<std::int64_t>(kept.size());
+  const TensorView table = pass.workspace.allocate(DType::I32, {size});
+  gpu_.copy_in(TensorView(kept.data(), DType::I32, {size}), table);
+  const TensorView from = tokens_.routing.expert_ids;
+  const TensorView ids = pass.workspace.allocate(DType::I32, {from.rows(), from.cols()});
+  kernels::cuda::map_to_slots(from.as<std::int32_t>(), table.as<std::int32_t>(),
+                              ids.as<std::int32_t>(), ids.num_elems(), gpu_.stream());
+  tokens_.routing.expert_ids = ids;
+  for (Chunk& chunk : chunks_) {
+    sort(chunk);
+    const std::vector<std::int64_t> first_pair = chunk.first_pair;
+    const auto rows_of = [&](std::size_t e) {
+      return experts[e] != 0 ? first_pair[e + 1] - first_pair[e] : 0;
+    };
+    sum_rows(rows_of, chunk);
+  }
 }
 
 // A group without matrices, for sizes.

@@ -8,6 +8,7 @@
 
 #include "graft/kernels/cuda/moe/expert_group.h"
 #include "graft/ops/cuda/cuda_context.h"
+#include "graft/ops/device_experts.h"
 #include "graft/ops/operator.h"
 #include "graft/ops/params.h"
 
@@ -29,8 +30,9 @@ class ExpertPairs {
               CudaContext& gpu,
               Pass& pass);
 
-  // [num_experts]: 1 for experts with pairs, else 0.
-  std::vector<std::uint8_t> used_experts() const;
+  std::vector<std::int64_t> rows_by_expert() const;
+  // Drops the pairs of experts that are not in the set. Memory is from the workspace of the pass.
+  void restrict_to(const ExpertMask& experts, Pass& pass);
   // y += the results of a group's experts. Groups must be added in ascending order.
   void add(const kernels::cuda::ExpertGroup& experts) const;
 
@@ -46,8 +48,14 @@ class ExpertPairs {
   };
 
   std::int64_t rows_per_chunk() const;
-  Chunk sort(std::int64_t first_row, std::int64_t num_rows, TensorView counts, Pass& pass) const;
-  void sum_counts(const std::int32_t* counts, Chunk& chunk) const;
+  Chunk allocate(std::int64_t first_row,
+                 std::int64_t num_rows,
+                 TensorView counts,
+                 Pass& pass) const;
+  void sort(const Chunk& chunk) const;
+  // `rows_of(expert)`: pairs of the chunk.
+  template <class RowsOf>
+  void sum_rows(const RowsOf& rows_of, Chunk& chunk) const;
   kernels::cuda::ExpertGroup shape() const;
   kernels::cuda::GroupRows rows_for(const kernels::cuda::ExpertGroup& experts,
                                     const Chunk& chunk) const;

@@ -39,7 +39,6 @@ void ExpertRing::start(Key key, std::span<const HostCopy> copies) {
     check_cuda(cudaMemcpyAsync(data(slot) + copy.to, copy.from, copy.bytes, cudaMemcpyHostToDevice,
                                copies_.get()),
                "copying experts to the GPU");
-    bytes_copied_ += copy.bytes;
   }
   slot.copied->record(copies_);
   slot.key = key;

@@ -53,7 +53,7 @@ class ExpertRing {
   }
 
   std::size_t slot_bytes() const { return slot_bytes_; }
-  std::uint64_t bytes_copied() const { return bytes_copied_; }
+  const CudaStream& copy_stream() const { return copies_; }
 
  private:
   struct Slot {
@@ -75,7 +75,6 @@ class ExpertRing {
   std::size_t slot_bytes_ = 0;
   std::vector<Slot> slots_;
   std::size_t next_ = 0;
-  std::uint64_t bytes_copied_ = 0;
 };
 
 }  // namespace graft::ops::cuda

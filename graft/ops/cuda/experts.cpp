@@ -4,11 +4,11 @@
 #include <string>
 #include <string_view>
 
+#include "graft/ops/cuda/device_experts.h"
 #include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/expert_pairs.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/products.h"
-#include "graft/ops/cuda/streamed_experts.h"
 #include "graft/ops/cuda/views.h"
 #include "graft/ops/moe_common.h"
 #include "graft/ops/profiler.h"
@@ -151,7 +151,7 @@ class ExpertsCuda final : public Experts {
 }  // namespace
 
 std::unique_ptr<Operator> make_experts_cuda(const BuildContext& context) {
-  if (context.host_op != nullptr) return make_streamed_experts(context);
+  if (context.host_op != nullptr) return make_hybrid_experts_cuda(context);
   return std::make_unique<ExpertsCuda>(context);
 }
 

@@ -142,4 +142,11 @@ void CudaEvent::wait() const {
   check_cuda(cudaEventSynchronize(event_), "waiting for the GPU");
 }
 
+bool CudaEvent::is_done() const {
+  const cudaError_t error = cudaEventQuery(event_);
+  if (error == cudaErrorNotReady) return false;
+  check_cuda(error, "waiting for the GPU");
+  return true;
+}
+
 }  // namespace graft::ops::cuda

@@ -27,16 +27,28 @@ kernels::cuda::Half* half_at(TensorView out, std::int64_t element) {
   return out.as<kernels::cuda::Half>() + element;
 }
 
-// Calls body(range) for each run of consecutive used experts.
+// Calls body(range) for each run of consecutive used experts; a resident is a run of its own.
 template <class Body>
-void for_each_run(ExpertRange experts, std::span<const std::uint8_t> is_used, const Body& body) {
+void for_each_run(ExpertRange experts,
+                  std::span<const std::uint8_t> is_used,
+                  const ResidentSlots& residents,
+                  const Body& body) {
+  const auto is_copied = [&](std::int64_t expert) {
+    return is_used[static_cast<std::size_t>(expert)] != 0 && residents.find(expert, 0) == nullptr;
+  };
   std::int64_t begin = experts.begin;
   while (begin < experts.end) {
     std::int64_t end = begin;
-    while (end < experts.end && is_used[static_cast<std::size_t>(end)] != 0)
+    while (end < experts.end && is_copied(end))
       ++end;
-    if (end > begin) body(ExpertRange{.begin = begin, .end = end});
-    begin = end + 1;
+    if (end > begin) {
+      body(ExpertRange{.begin = begin, .end = end});
+    } else {
+      end = begin + 1;
+      if (is_used[static_cast<std::size_t>(begin)] != 0)
+        body(ExpertRange{.begin = begin, .end = end});
+    }
+    begin = end;
   }
 }
 
@@ -108,11 +120,14 @@ std::int64_t StreamedWeights::group_elements() const {
 
 void StreamedWeights::start(std::int64_t group,
                             std::span<const std::uint8_t> is_used,
-                            ExpertRing& ring) const {
-  ring.start(key(group), copies_.copies_of(group, is_used));
+                            ExpertRing& ring) {
+  const std::vector<HostCopy> copies = copies_.copies_of(group, is_used);
+  ring.start(key(group), copies);
+  for (const HostCopy& copy : copies)
+    streamed_bytes_ += copy.bytes;
 }
 
-void StreamedWeights::start_ahead(ExpertRing& ring) const {
+void StreamedWeights::start_ahead(ExpertRing& ring) {
   if (copies_.group_bytes() > ring.slot_bytes()) return;
   const std::vector<std::uint8_t> all(static_cast<std::size_t>(copies_.num_experts()), 1);
   for (std::int64_t group = 0; group < copies_.num_groups() && ring.can_start(); ++group)
@@ -121,7 +136,8 @@ void StreamedWeights::start_ahead(ExpertRing& ring) const {
 
 kernels::cuda::ExpertGroup StreamedWeights::unpack(std::int64_t group,
                                                    std::span<const std::uint8_t> is_used,
-                                                   const std::byte* slot,
+                                                   const std::byte* copied,
+                                                   const ResidentSlots& residents,
                                                    TensorView out,
                                                    kernels::cuda::Stream stream) const {
   const ExpertRange experts = copies_.experts_of(group);
@@ -132,12 +148,14 @@ kernels::cuda::ExpertGroup StreamedWeights::unpack(std::int64_t group,
     const std::int64_t elements = projection.rows * projection.cols;
     const TensorView place = out.slice(first_element, experts.size() * elements);
     matrices[p] = place.data;
-    const std::byte* from = slot + copies_.offset_of(p, experts.size());
-    for_each_run(experts, is_used, [&](ExpertRange run) {
+    const std::byte* group_from = copied + copies_.offset_of(p, experts.size());
+    for_each_run(experts, is_used, residents, [&](ExpertRange run) {
       const std::int64_t skipped = run.begin - experts.begin;
-      unpack_run(
-          projection, run, from + static_cast<std::size_t>(skipped) * copies_.matrix_bytes(p),
-          copies_.matrix_bytes(p), place.slice(skipped * elements, run.size() * elements), stream);
+      const std::byte* from = residents.find(run.begin, p);
+      if (from == nullptr)
+        from = group_from + static_cast<std::size_t>(skipped) * copies_.matrix_bytes(p);
+      unpack_run(projection, run, from, copies_.matrix_bytes(p),
+                 place.slice(skipped * elements, run.size() * elements), stream);
     });
     first_element += experts.size() * elements;
   }

@@ -12,6 +12,7 @@
 #include "graft/kernels/cuda/moe/expert_group.h"
 #include "graft/ops/cuda/expert_ring.h"
 #include "graft/ops/cuda/pinned_ranges.h"
+#include "graft/ops/cuda/resident_slots.h"
 #include "graft/ops/expert_copies.h"
 #include "graft/ops/params.h"
 #include "graft/tensor/tensor.h"
@@ -35,15 +36,18 @@ class StreamedWeights {
   // Elements of a group's matrices after unpacking.
   std::int64_t group_elements() const;
 
-  void start(std::int64_t group, std::span<const std::uint8_t> is_used, ExpertRing& ring) const;
+  void start(std::int64_t group, std::span<const std::uint8_t> is_used, ExpertRing& ring);
   // Starts the first groups with all their experts, as many as the ring has free slots.
-  void start_ahead(ExpertRing& ring) const;
-  // Unpacks the used experts of a group from its slot to `out`, and returns them.
+  void start_ahead(ExpertRing& ring);
+  // Unpacks the used experts of a group to `out`, and returns them: residents from their slots, the
+  // others from the copy of the group at `copied`.
   kernels::cuda::ExpertGroup unpack(std::int64_t group,
                                     std::span<const std::uint8_t> is_used,
-                                    const std::byte* slot,
+                                    const std::byte* copied,
+                                    const ResidentSlots& residents,
                                     TensorView out,
                                     kernels::cuda::Stream stream) const;
+  std::uint64_t streamed_bytes() const { return streamed_bytes_; }
 
  private:
   // One projection: [experts] matrices of rows x cols.
@@ -69,6 +73,7 @@ class StreamedWeights {
   ExpertCopies copies_;
   std::array<Projection, 3> projections_;  // gate, up, down
   PinnedRanges pins_;
+  std::uint64_t streamed_bytes_ = 0;
 };
 
 }  // namespace graft::ops::cuda

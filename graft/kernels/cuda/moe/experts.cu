@@ -313,9 +313,16 @@ void experts(const ExpertsJob& job, const RoutedRows& routed, void* scratch, Str
   } else {
     run_per_expert(job, routed, s, stream);
   }
-  const dim3 grid(static_cast<unsigned>(routed.rows), blocks_for(job.hidden, kThreads));
-  launch("sum_pairs", sum_pairs_kernel, {grid, kThreads}, stream, routed, s.results, job.top_k,
-         job.hidden);
+  sum_pairs(routed, s.results, job.top_k, job.hidden, stream);
+}
+
+void sum_pairs(const RoutedRows& routed,
+               const float* results,
+               std::int64_t top_k,
+               std::int64_t hidden,
+               Stream stream) {
+  const dim3 grid(static_cast<unsigned>(routed.rows), blocks_for(hidden, kThreads));
+  launch("sum_pairs", sum_pairs_kernel, {grid, kThreads}, stream, routed, results, top_k, hidden);
 }
 
 }  // namespace graft::kernels::cuda

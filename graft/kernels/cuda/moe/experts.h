@@ -46,6 +46,14 @@ struct RoutedRows {
 std::size_t experts_bytes(const ExpertsJob& job, std::int64_t rows);
 void experts(const ExpertsJob& job, const RoutedRows& routed, void* scratch, Stream stream);
 
+// y[row] = sum over k of weights[row, k] * results[row * top_k + k], in this order; pairs without
+// expert are skipped, whatever their results hold. results: [rows * top_k, hidden]
+void sum_pairs(const RoutedRows& routed,
+               const float* results,
+               std::int64_t top_k,
+               std::int64_t hidden,
+               Stream stream);
+
 // Up to kMaxPairwiseTokens tokens run one gemv per pair; up to kMaxGemvPairsPerExpert pairs per
 // expert on average run in gemv tiles of kGemvTileRows rows, more in gemm tiles of kGemmTileRows
 // rows, or of kMmaTileRows when the weights are F16 and the GPU has gemm_experts_mma.

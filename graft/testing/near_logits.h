@@ -1,0 +1,35 @@
+// For tests: logits of placements that add the same values in another order.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace graft::models::testing {
+
+inline void expect_near(const std::vector<float>& got, const std::vector<float>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  float largest = 0;
+  float difference = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    largest = std::max(largest, std::abs(want[i]));
+    difference = std::max(difference, std::abs(got[i] - want[i]));
+    ASSERT_TRUE(std::isfinite(got[i]));
+  }
+  EXPECT_LT(difference, 2e-4F * largest);
+}
+
+inline void expect_near(const std::vector<std::vector<float>>& got,
+                        const std::vector<std::vector<float>>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    SCOPED_TRACE(i);
+    expect_near(got[i], want[i]);
+  }
+}
+
+}  // namespace graft::models::testing
