@@ -7,6 +7,7 @@
 #include "graft/base/text/units.h"
 #include "graft/models/make_blueprint.h"
 #include "graft/plan/default_rules.h"
+#include "graft/plan/gpu_experts.h"
 #include "graft/plan/plugins.h"
 #include "graft/plan/report.h"
 #include "graft/tensor/device_memory.h"
@@ -84,6 +85,7 @@ OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& optio
       memory_(options.memory) {
   fail_on_errors(planned_.findings);
   if (options.adjust_plan) options.adjust_plan(planned_.plan);
+  plan::settle_gpu_experts(planned_.plan);
   if (source_->tensors().empty()) fail(path.string(), ": the checkpoint has no weights");
   check_memory(path, planned_.plan, options);
   model_ = std::make_unique<Model>(planned_.plan, *source_, pool_, options.load);

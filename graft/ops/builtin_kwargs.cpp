@@ -34,6 +34,14 @@ Kwarg cache_type(std::vector<std::string> words) {
           .conflict = cache_type_conflict};
 }
 
+std::string expert_count_conflict(const Params& params, std::string_view value) {
+  const auto* experts = std::get_if<ExpertsParams>(&params);
+  if (experts == nullptr) return {};
+  const auto count = parse_count(gpu_experts_kwarg(), value, experts->num_experts);
+  if (!count || *count <= experts->num_experts) return {};
+  return str("gpu_experts is ", value, ", the module has ", experts->num_experts, " experts");
+}
+
 }  // namespace
 
 const Kwarg& repack_kwarg() {
@@ -85,8 +93,12 @@ const Kwarg& stream_from_kwarg() {
 }
 
 const Kwarg& gpu_experts_kwarg() {
-  static const Kwarg kwarg = {
-      .key = "gpu_experts", .kind = Kind::Integer, .min = 0, .max = 65536, .fallback = "0"};
+  static const Kwarg kwarg = {.key = "gpu_experts",
+                              .kind = Kind::Count,
+                              .min = 0,
+                              .max = 65536,
+                              .fallback = "0",
+                              .conflict = expert_count_conflict};
   return kwarg;
 }
 

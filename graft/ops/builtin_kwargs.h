@@ -16,7 +16,7 @@ const Kwarg& cpu_cache_type_kwarg();      // cpu.kv_cache: dtype
 const Kwarg& cuda_cache_type_kwarg();     // cuda.kv_cache: dtype
 const Kwarg& block_tokens_kwarg();        // cpu.kv_cache, cuda.kv_cache
 const Kwarg& stream_from_kwarg();         // cuda.experts: tokens of a prefill pass
-const Kwarg& gpu_experts_kwarg();         // cuda.experts: experts of a layer in GPU memory
+const Kwarg& gpu_experts_kwarg();         // cuda.experts: copies of a layer in GPU memory
 const Kwarg& precision_kwarg();           // cuda.linear, cuda.experts, cuda.attention, cuda.mla
 
 }  // namespace graft::ops

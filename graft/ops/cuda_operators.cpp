@@ -46,9 +46,9 @@ std::vector<OperatorInfo> block_operators() {
            .summary = "top-k expert selection with routing weights"},
           {.name = "cuda.experts",
            .role = Role::Experts,
-           .summary = "routed experts, tokens grouped by expert; streamed from host memory for "
-                      "prefill when decode runs on the CPU",
-           .kwargs = {precision_kwarg(), stream_from_kwarg()}},
+           .summary = "routed experts, tokens grouped by expert; with weights in host memory, "
+                      "streams them for prefill and keeps copies of some",
+           .kwargs = {precision_kwarg(), stream_from_kwarg(), gpu_experts_kwarg()}},
           {.name = "cuda.mlp", .role = Role::Mlp, .summary = "silu(gate) * up, then down"},
           {.name = "cuda.moe",
            .role = Role::Moe,

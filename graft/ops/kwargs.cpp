@@ -51,6 +51,8 @@ bool is_value(const Kwarg& kwarg, std::string_view text) {
       return parse_integer(kwarg, text).has_value();
     case Kwarg::Kind::Number:
       return parse_number(kwarg, text).has_value();
+    case Kwarg::Kind::Count:
+      return is_auto_count(text) || parse_count(kwarg, text, 0).has_value();
     case Kwarg::Kind::Text:
       break;
   }
@@ -88,6 +90,21 @@ std::optional<double> parse_number(const Kwarg& kwarg, std::string_view text) {
   return is_in_range ? value : std::nullopt;
 }
 
+std::optional<std::int64_t> parse_count(const Kwarg& kwarg,
+                                        std::string_view text,
+                                        std::int64_t total) {
+  if (!text.ends_with('%')) return parse_integer(kwarg, text);
+  const auto percent = parse_whole<double>(text.substr(0, text.size() - 1));
+  const bool is_percentage = percent && *percent >= 0 && *percent <= 100;
+  if (!is_percentage) return std::nullopt;
+  const auto count = static_cast<std::int64_t>(*percent / 100 * static_cast<double>(total));
+  return count == 0 && *percent > 0 ? 1 : count;
+}
+
+bool is_auto_count(std::string_view text) {
+  return equal_ignoring_case(text, "auto");
+}
+
 std::string values_text(const Kwarg& kwarg) {
   switch (kwarg.kind) {
     case Kwarg::Kind::Word:
@@ -98,6 +115,8 @@ std::string values_text(const Kwarg& kwarg) {
       return "an integer" + range_text(kwarg);
     case Kwarg::Kind::Number:
       return "a number" + range_text(kwarg);
+    case Kwarg::Kind::Count:
+      return str("an integer", range_text(kwarg), ", a percentage or auto");
     case Kwarg::Kind::Text:
       break;
   }

@@ -24,13 +24,13 @@ using Kwargs = std::map<std::string, std::string, std::less<>>;
 
 // A key that an operator accepts, and its values.
 struct Kwarg {
-  // Text: any value; what plugins declare.
-  enum class Kind : std::uint8_t { Text, Word, Bool, Integer, Number };
+  // Text: any value; what plugins declare. Count: an Integer, a percentage ("12%") or "auto".
+  enum class Kind : std::uint8_t { Text, Word, Bool, Integer, Number, Count };
 
   std::string key = {};  // "dtype"
   Kind kind = Kind::Text;
   std::vector<std::string> words = {};  // the values of a Word, in lower case
-  // The inclusive range of an Integer or a Number.
+  // The inclusive range of an Integer, a Number or the integers of a Count.
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   std::string fallback = {};  // the value when the rule does not set it
@@ -47,6 +47,12 @@ std::optional<std::string> parse_word(const Kwarg& kwarg, std::string_view text)
 std::optional<bool> parse_bool(std::string_view text);
 std::optional<std::int64_t> parse_integer(const Kwarg& kwarg, std::string_view text);
 std::optional<double> parse_number(const Kwarg& kwarg, std::string_view text);
+// A Count as a number of `total` things. A percentage is rounded down, and above 0 % is at least 1.
+// Also nullopt for auto.
+std::optional<std::int64_t> parse_count(const Kwarg& kwarg,
+                                        std::string_view text,
+                                        std::int64_t total);
+bool is_auto_count(std::string_view text);
 
 // The values in words: "fast or f32", "an integer from 1 to 65536".
 std::string values_text(const Kwarg& kwarg);

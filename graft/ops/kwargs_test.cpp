@@ -39,6 +39,25 @@ TEST(Kwargs, ValuesAreCheckedByKind) {
             "block_tokens is '-3', expected an integer from 1 to 65536");
 }
 
+TEST(Kwargs, CountsAreIntegersPercentagesOrAuto) {
+  const Kwarg& kwarg = gpu_experts_kwarg();
+  EXPECT_EQ(parse_count(kwarg, "16", 128), 16);
+  EXPECT_EQ(parse_count(kwarg, "12%", 128), 15);
+  EXPECT_EQ(parse_count(kwarg, "0.1%", 128), 1);
+  EXPECT_EQ(parse_count(kwarg, "0%", 128), 0);
+  EXPECT_EQ(parse_count(kwarg, "100%", 128), 128);
+  EXPECT_EQ(parse_count(kwarg, "auto", 128), std::nullopt);
+  const Params experts = ExpertsParams{.num_experts = 128};
+  for (const char* value : {"0", "128", "100%", "Auto"})
+    EXPECT_EQ(value_problem(kwarg, value, experts), "") << value;
+  EXPECT_EQ(value_problem(kwarg, "129", experts), "gpu_experts is 129, the module has 128 experts");
+  for (const char* value : {"-1", "1.5", "101%", "-1%", "nan%", "%", "12 %", "all", ""}) {
+    EXPECT_EQ(value_problem(kwarg, value, experts),
+              str("gpu_experts is '", value,
+                  "', expected an integer from 0 to 65536, a percentage or auto"));
+  }
+}
+
 TEST(Kwargs, ValuesMaySuitOnlySomeModules) {
   const Params cache = KvCacheParams{.key_size = 80, .value_size = 80};
   EXPECT_EQ(value_problem(cpu_cache_type_kwarg(), "bf16", cache), "");

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/kwargs.h"
 #include "graft/plan/aliases.h"
 #include "graft/plan/resolve.h"
@@ -50,6 +51,7 @@ class Check {
 
   void run() {
     for (const auto& [key, value] : placement_.kwargs) {
+      if (key == ops::gpu_experts_kwarg().key && !check_gpu_experts()) continue;
       bool is_declared = check_value(placement_.decode.op, key, value);
       if (running_prefill() != placement_.decode.op)
         is_declared = check_value(running_prefill(), key, value) || is_declared;
@@ -64,6 +66,26 @@ class Check {
 
  private:
   const OperatorInfo* running_prefill() const { return placement_.running(ops::Phase::Prefill).op; }
+
+  // Whether the module can have experts on a GPU and the CPU.
+  bool check_gpu_experts() {
+    const std::string& key = ops::gpu_experts_kwarg().key;
+    const Device decode = placement_.decode.device();
+    const Device prefill = placement_.running(ops::Phase::Prefill).device();
+    if (module_.role != Role::Experts) {
+      findings_.error(rule_.line_of(key),
+                      str(key, " is a kwarg of experts, the module is ", ops::name(module_.role)),
+                      &module_, str("role of ", key));
+      return false;
+    }
+    if (decode == kCpu && prefill != kCpu) return true;
+    findings_.error(
+        rule_.line_of(key),
+        str(key, " needs generate_device: cpu and a GPU as prefill_device; here decode ",
+            "runs on ", to_string(decode), " and prefill on ", to_string(prefill)),
+        &module_, str("devices of ", key));
+    return false;
+  }
 
   // Whether the operator declares the key.
   bool check_value(const OperatorInfo* op, const std::string& key, const std::string& value) {

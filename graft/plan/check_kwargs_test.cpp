@@ -75,6 +75,29 @@ TEST(CheckKwargs, ValuesThatDoNotSuitTheModel) {
             "80 is not a multiple (at model.layers.0.self_attn.kv_cache and 4 more)\n");
 }
 
+TEST(CheckKwargs, GpuExpertsNeedTheCpuAndAGpu) {
+  const std::string hybrid = "generate_device: cpu, prefill_device: cuda, gpu_experts: ";
+  for (const char* value : {"16", "12%", "auto", "0"})
+    EXPECT_EQ(check(rule("experts", hybrid + value), kOneGpu), "") << value;
+  EXPECT_EQ(check(rule("experts", hybrid + "some"), kOneGpu),
+            "r.yaml:2: error: cuda.experts: gpu_experts is 'some', expected an integer from 0 to "
+            "65536, a percentage or auto (at model.layers.3.mlp.experts and 1 more)\n");
+  EXPECT_EQ(check(rule("experts", hybrid + "101"), kOneGpu),
+            "r.yaml:2: error: cuda.experts: gpu_experts is 101, the module has 100 experts (at "
+            "model.layers.3.mlp.experts and 1 more)\n");
+  EXPECT_EQ(check(rule("experts", "device: cuda, gpu_experts: 4"), kOneGpu),
+            "r.yaml:2: error: gpu_experts needs generate_device: cpu and a GPU as prefill_device; "
+            "here decode runs on cuda:0 and prefill on cuda:0 (at model.layers.3.mlp.experts and "
+            "1 more)\n");
+  EXPECT_EQ(check(rule("experts", "device: cpu, gpu_experts: 4"), kOneGpu),
+            "r.yaml:2: error: gpu_experts needs generate_device: cpu and a GPU as prefill_device; "
+            "here decode runs on cpu and prefill on cpu (at model.layers.3.mlp.experts and 1 "
+            "more)\n");
+  EXPECT_EQ(check(rule("moe", "gpu_experts: 4"), kOneGpu),
+            "r.yaml:2: error: gpu_experts is a kwarg of experts, the module is moe (at "
+            "model.layers.3.mlp and 1 more)\n");
+}
+
 TEST(CheckKwargs, GpuOperatorsWithoutADriver) {
   EXPECT_EQ(check(rule("linear", "devcie: cpu"), kOneGpu),
             "r.yaml:2: error: unknown kwarg \"devcie\" of cuda.linear (known: device, "

@@ -9,6 +9,7 @@
 #include "graft/ops/builtin_kwargs.h"
 #include "graft/plan/check_kwargs.h"
 #include "graft/plan/collector.h"
+#include "graft/plan/gpu_experts.h"
 #include "graft/plan/matcher.h"
 #include "graft/plan/missing_gpus.h"
 #include "graft/plan/out_devices.h"
@@ -121,6 +122,7 @@ class Planner {
     placement.kwargs = rule.kwargs;
     check_weights(placement, rule.decode.line);
     check_kwargs(placement, *rule.rule, findings_);
+    place_gpu_experts(placement);
     // A name may imply a GPU (KLinearMarlin) that no kwarg of the rule names.
     for (const PhasePlacement* phase : {&placement.decode, &placement.prefill})
       missing_gpus_.add(*rule.rule, rule.decode.line, phase->device());

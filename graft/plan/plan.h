@@ -24,6 +24,8 @@ struct Part {
   Axis axis = Axis::Whole;
   std::int64_t begin = 0;  // [begin, end) along the axis
   std::int64_t end = 0;
+  // Above 0: of this many, end - begin belong to the part, and which ones changes while serving.
+  std::int64_t total = 0;
 
   bool operator==(const Part&) const = default;
 };
@@ -104,6 +106,14 @@ Device layer_device(const Plan& plan, std::int64_t layer, ops::Phase phase);
 std::int64_t stream_from(const Placement& placement);
 // The least value of all modules; 0: none is streamed.
 std::int64_t stream_from(const Plan& plan);
+
+// Experts of which a GPU keeps copies while the CPU holds all (kwarg gpu_experts); 0: none, or
+// `auto` is not resolved.
+std::int64_t gpu_experts(const Placement& placement);
+bool has_auto_gpu_experts(const Placement& placement);
+// Splits the work between the GPU and the CPU, or (0) places the experts as without copies. Only
+// for experts with a host_op.
+void set_gpu_experts(Placement& placement, std::int64_t count);
 
 // The devices available to rules.
 struct Machine {

@@ -45,6 +45,7 @@ std::string operator_text(const Placement& placement) {
   const auto* prefill = placement.prefill.op;
   // A container, or planned for a machine whose operators this build lacks.
   if (decode == nullptr) return str("(", ops::name(placement.module->role), ")");
+  if (gpu_experts(placement) > 0) return str(decode->name, " + ", placement.host_op->name);
   if (prefill == nullptr || prefill == decode) return decode->name;
   return str(decode->name, ", prefill ", prefill->name);
 }
@@ -54,9 +55,11 @@ std::string_view axis_name(Part::Axis axis) {
   return kNames[static_cast<std::size_t>(axis)];
 }
 
-// "experts 0-15"; empty for the whole module.
+// "experts 0-15", "16 of 128 experts"; empty for the whole module.
 std::string part_text(const Part& part) {
   if (part.axis == Part::Axis::Whole) return {};
+  if (part.total > 0)
+    return str(part.end - part.begin, " of ", part.total, " ", axis_name(part.axis));
   return str(axis_name(part.axis), " ", part.begin, "-", part.end - 1);
 }
 
@@ -74,6 +77,7 @@ std::string devices_text(const Placement& placement) {
   std::string text = shares_text(placement.decode);
   if (placement.prefill.shares != placement.decode.shares)
     text += ", prefill " + shares_text(placement.prefill);
+  if (has_auto_gpu_experts(placement)) text += " with gpu_experts auto";
   if (placement.out_device != placement.decode.device()) {
     text += " → " + to_string(placement.out_device);
   }
@@ -254,6 +258,7 @@ Json plan_json(const Plan& plan) {
         {"role", ops::name(placement.module->role)},
         {"generate_op", op_name(placement.decode.op)},
         {"prefill_op", op_name(placement.prefill.op)},
+        {"host_op", op_name(placement.host_op)},
         {"generate_device", to_string(placement.decode.device())},
         {"prefill_device", to_string(placement.prefill.device())},
         {"out_device", to_string(placement.out_device)},

@@ -89,7 +89,10 @@ class Builder {
                              std::int64_t layer) {
     ModuleSpec spec = module(name, class_name, role, layer);
     std::vector<std::int64_t> shape = {128, 256};
-    if (role == Role::Experts) shape.insert(shape.begin(), 100);
+    if (role == Role::Experts) {
+      shape.insert(shape.begin(), 100);
+      spec.params = ops::ExpertsParams{.num_experts = 100, .top_k = 2};
+    }
     spec.weights.push_back({.name = name + ".weight", .shape = shape, .dtype = DType::BF16});
     return spec;
   }
@@ -225,7 +228,7 @@ inline void add_operators(ops::Registry& registry, DeviceType device) {
     info.device = device;
     info.is_native = true;
     if (role == Role::Experts && device == DeviceType::Cuda)
-      info.kwargs = {ops::stream_from_kwarg()};
+      info.kwargs = {ops::stream_from_kwarg(), ops::gpu_experts_kwarg()};
     registry.add(std::move(info));
   }
 }
