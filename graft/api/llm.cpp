@@ -14,6 +14,7 @@
 #include "graft/base/error.h"
 #include "graft/base/system/mapped_file.h"
 #include "graft/engine/engine.h"
+#include "graft/models/expert_stats.h"
 #include "graft/models/families/family.h"
 #include "graft/models/open_model.h"
 #include "graft/perf/estimate.h"
@@ -46,6 +47,8 @@ models::OpenOptions open_options(const LlmConfig& config) {
                   .repack_cache = config.repack_cache,
                   .on_progress = config.on_load,
                   .on_warning = config.on_warning};
+  if (!config.expert_stats.empty())
+    options.load.expert_stats = models::read_expert_stats(config.expert_stats);
   options.memory = config.memory;
   options.plugins = config.plugins;
   if (config.device != "cpu") {
@@ -82,7 +85,8 @@ struct LLM::State {
   using Job = std::function<void(engine::Engine&)>;
 
   State(const std::filesystem::path& path, const LlmConfig& config)
-      : open(path, open_options(config)),
+      : expert_stats(config.expert_stats),
+        open(path, open_options(config)),
         tokenizer(tokenizer_of(open.source())),
         engine(open, tokenizer ? &*tokenizer : nullptr, config.engine),
         thread([this] { run(); }) {
@@ -98,6 +102,19 @@ struct LLM::State {
     }
     wake.notify_all();
     thread.join();
+    save_expert_stats();
+  }
+
+  // The counts of this run and half of those before. A failure costs speed at the next start only.
+  void save_expert_stats() noexcept {
+    const std::map<std::string, ops::ExpertUsage> usage = open.model().expert_usage();
+    if (expert_stats.empty() || usage.empty()) return;
+    try {
+      const std::string& model = open.blueprint().model_name;
+      const models::ExpertPairs before = models::read_expert_stats(expert_stats)[model];
+      models::write_expert_stats(model, models::merge_pairs(before, usage), expert_stats);
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
+    }
   }
 
   void post(Job job) {
@@ -210,6 +227,7 @@ struct LLM::State {
     std::int64_t num_left = 1;  // samples that have not finished
   };
 
+  std::filesystem::path expert_stats;  // empty: not saved
   models::OpenModel open;
   std::optional<tokenizer::Tokenizer> tokenizer;
   engine::Engine engine;
@@ -359,6 +377,13 @@ const plan::Plan& LLM::plan() const {
 
 const EngineConfig& LLM::config() const {
   return state_->engine.config();
+}
+
+std::map<std::string, ops::ExpertUsage> LLM::expert_usage() {
+  std::map<std::string, ops::ExpertUsage> usage;
+  state_->post_and_wait(
+      [&](engine::Engine&) { usage = state_->open.model().expert_usage(); });
+  return usage;
 }
 
 std::map<std::string, ops::Profiler::Entry> LLM::profile() {

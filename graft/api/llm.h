@@ -68,6 +68,9 @@ class LLM {
   const EngineConfig& config() const;  // with defaults resolved
   EngineStats stats() const;
   std::map<std::string, ops::Profiler::Entry> profile();
+  // Of the experts that a GPU computes with weights in host memory, by module. Waits for the
+  // current step.
+  std::map<std::string, ops::ExpertUsage> expert_usage();
 
  private:
   struct State;

@@ -43,10 +43,22 @@ Model::Model(const plan::Plan& plan,
     caches_.push_back(cache);
     cache_devices_.push_back(operators_.device_of(name, ops::Phase::Decode));
   }
+  for (const plan::Placement& placement : plan.placements) {
+    if (placement.host_op == nullptr) continue;
+    const std::string& name = placement.module->name;
+    hybrid_experts_[name] = dynamic_cast<ops::Experts*>(operators_.at(name).prefill);
+  }
   load();
 }
 
 Model::~Model() = default;
+
+std::map<std::string, ops::ExpertUsage> Model::expert_usage() const {
+  std::map<std::string, ops::ExpertUsage> usage;
+  for (const auto& [name, experts] : hybrid_experts_)
+    usage[name] = experts->usage();
+  return usage;
+}
 
 void Model::load() {
   std::optional<packing::PackedCache> cache;
@@ -62,6 +74,10 @@ void Model::load() {
       options_.on_progress(std::min(done, weight_bytes_), weight_bytes_);
     });
     options_.on_progress(0, weight_bytes_);
+  }
+  for (const auto& [name, pairs] : options_.expert_stats[blueprint_->model_name]) {
+    const auto found = hybrid_experts_.find(name);
+    if (found != hybrid_experts_.end()) found->second->expect_pairs(pairs);
   }
   for (const auto& op : operators_.all()) {
     op->load(weights);
@@ -143,6 +159,8 @@ void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
     batch.logit_rows.push_back(static_cast<std::int32_t>(i));
   }
   forward(batch, ops::Phase::Decode, out);
+  for (const auto& [name, experts] : hybrid_experts_)
+    experts->reset_usage();
   for (ops::KvCache* cache : caches_)
     cache->unload();
 }

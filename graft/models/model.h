@@ -17,6 +17,7 @@
 #include "graft/models/checkpoint.h"
 #include "graft/models/decode_graphs.h"
 #include "graft/models/decoder.h"
+#include "graft/models/expert_stats.h"
 #include "graft/models/operators.h"
 #include "graft/ops/device_context.h"
 #include "graft/ops/pass.h"
@@ -28,6 +29,7 @@ namespace graft::models {
 struct LoadOptions {
   bool repack = true;         // pack weights for the CPU kernels; false: use the mapped file
   bool repack_cache = false;  // store packed weights in a file beside the checkpoint
+  ExpertStats expert_stats = {};  // of earlier runs: their most used experts start in GPU memory
   // Called on the loading thread with the bytes loaded so far and the total.
   std::function<void(std::uint64_t done, std::uint64_t total)> on_progress = {};
   // Called once per problem that costs speed: with the file of packed weights, with memory.
@@ -82,6 +84,9 @@ class Model {
   void start_profiling();
   const ops::Profiler* profiler() const { return profiler_ ? &*profiler_ : nullptr; }
 
+  // Of the experts that a GPU computes with weights in host memory, by module.
+  std::map<std::string, ops::ExpertUsage> expert_usage() const;
+
   // Runs passes of this size once, so that the GPU workspaces are allocated. Frees the KV caches:
   // call allocate_cache() afterwards.
   void warm_up(std::int64_t num_tokens, std::int64_t num_sequences);
@@ -106,6 +111,7 @@ class Model {
   Decoder prefill_;
   Decoder decode_;
   std::vector<ops::KvCache*> caches_;  // one per layer
+  std::map<std::string, ops::Experts*> hybrid_experts_;  // on GPUs, with weights in host memory
   std::vector<Device> cache_devices_;
   ops::PassDevices devices_;
   DecodeGraphCache graphs_;

@@ -148,6 +148,13 @@ class HybridExperts final : public Experts {
     end(x, routing, y, pass);
   }
 
+  void reset_usage() override {
+    host_part_.take_pairs();
+    residents_.forget();
+    total_pairs_.assign(total_pairs_.size(), 0);
+    resident_pairs_ = 0;
+  }
+
   ExpertUsage usage() const override {
     return {.pairs = total_pairs_,
             .resident = residents_.residents(),

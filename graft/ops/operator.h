@@ -154,6 +154,8 @@ class Experts : public Operator {
   // routing.
   virtual void before_pass(Pass& /*pass*/) {}
   virtual ExpertUsage usage() const { return {}; }
+  // Forgets the pairs so far, which say nothing about later ones (warm-up).
+  virtual void reset_usage() {}
   // The pairs by expert of an earlier run, which select the first copies in GPU memory. Call before
   // load().
   virtual void expect_pairs(std::vector<std::uint64_t> /*pairs*/) {}

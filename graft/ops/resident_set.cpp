@@ -55,6 +55,11 @@ void ResidentSet::fade(std::int64_t num_tokens) {
   unit_ = 1.0;
 }
 
+void ResidentSet::forget() {
+  std::ranges::fill(heat_, 0.0);
+  unit_ = 1.0;
+}
+
 std::optional<ResidentSet::Swap> ResidentSet::begin_swap() {
   std::int64_t coldest = -1;
   std::int64_t hottest = -1;

@@ -24,6 +24,7 @@ class ResidentSet {
   void count(std::int64_t expert, std::int64_t pairs);
   // That many tokens have passed.
   void fade(std::int64_t num_tokens);
+  void forget();  // all counts
 
   struct Swap {
     std::int64_t slot = 0;

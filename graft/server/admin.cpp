@@ -1,5 +1,8 @@
 #include "graft/server/admin.h"
 
+#include <cstdint>
+#include <numeric>
+
 #include "graft/plan/report.h"
 #include "graft/server/api_error.h"
 #include "graft/server/json_text.h"
@@ -26,6 +29,21 @@ void add_times(Json& placements, api::LLM& llm) {
   }
 }
 
+// Adds how often the experts in host memory were used, and where.
+void add_expert_usage(Json& placements, api::LLM& llm) {
+  const auto usage = llm.expert_usage();
+  for (Json& placement : placements) {
+    const auto found = usage.find(placement["module"].get<std::string>());
+    if (found == usage.end()) continue;
+    const ops::ExpertUsage& used = found->second;
+    placement["expert_usage"] = {{"pairs", std::accumulate(used.pairs.begin(), used.pairs.end(),
+                                                           std::uint64_t{0})},
+                                 {"resident", used.resident},
+                                 {"resident_pairs", used.resident_pairs},
+                                 {"streamed_bytes", used.streamed_bytes}};
+  }
+}
+
 // The plan (module -> operator and device) of every loaded model.
 http::Response plan(const HandlerContext& context) {
   Json list = Json::array();
@@ -33,6 +51,7 @@ http::Response plan(const HandlerContext& context) {
     Json json = plan::plan_json(loaded.lease->llm().plan());
     json["name"] = loaded.lease->name();
     add_times(json["placements"], loaded.lease->llm());
+    add_expert_usage(json["placements"], loaded.lease->llm());
     list.push_back(std::move(json));
   }
   return {.body = json_text({{"models", list}})};

@@ -63,6 +63,9 @@ struct LlmConfig {
   // Cache the repacked weights in a file beside the model (its name + ".graft-packed"), which later
   // starts and other processes map. on_warning reports when the file cannot be written.
   bool repack_cache = false;
+  // Where experts stay in host memory: a file with the experts that routers chose. Read when it
+  // exists, so that the most used experts start in GPU memory; written when the LLM is destroyed.
+  std::filesystem::path expert_stats = {};
   // Memory limit for weights and KV cache together, bytes; 0: the free memory.
   std::uint64_t memory = 0;
   bool profile = false;  // measure the time of every module, see LLM::profile()

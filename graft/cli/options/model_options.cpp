@@ -92,6 +92,11 @@ void ModelOptions::add_all_but_model_to(Command& command) {
                    "Skip repacking: instant load and exact arithmetic, slower");
   command.add_flag("--repack-cache", repack_cache,
                    "Cache repacked weights in a file next to the model for faster loading");
+  command
+      .add_option("--expert-stats", expert_stats,
+                  "File that keeps how often each expert is used, so that a restart begins with "
+                  "the most used ones in GPU memory")
+      ->option_text("FILE");
 }
 
 api::LlmConfig ModelOptions::config() const {
@@ -104,6 +109,7 @@ api::LlmConfig ModelOptions::config() const {
   if (!memory.empty()) config.memory = parse_bytes(memory);
   config.repack = !no_repack;
   config.repack_cache = repack_cache;
+  config.expert_stats = expert_stats;
   config.on_warning = [](const std::string& line) { warn(line); };
   return config;
 }

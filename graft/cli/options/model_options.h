@@ -41,6 +41,7 @@ struct ModelOptions {
   std::string memory;    // "64G"
   bool no_repack = false;
   bool repack_cache = false;
+  std::string expert_stats;  // path; empty: not kept
 
   void add_to(Command& command);
   void add_all_but_model_to(Command& command);
