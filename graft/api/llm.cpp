@@ -381,8 +381,7 @@ const EngineConfig& LLM::config() const {
 
 std::map<std::string, ops::ExpertUsage> LLM::expert_usage() {
   std::map<std::string, ops::ExpertUsage> usage;
-  state_->post_and_wait(
-      [&](engine::Engine&) { usage = state_->open.model().expert_usage(); });
+  state_->post_and_wait([&](engine::Engine&) { usage = state_->open.model().expert_usage(); });
   return usage;
 }
 

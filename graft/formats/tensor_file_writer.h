@@ -1,6 +1,5 @@
-// A file of tensors written front to back: a header, then the data of each tensor, padded. Until
-// finish() the file is unnamed (O_TMPFILE), or has a temporary name in the same folder where the
-// file system requires one: the path holds a complete file or none.
+// A file of tensors written front to back: a header, then the data of each tensor, padded. The path
+// holds a complete file or none (NewFile).
 
 #pragma once
 
@@ -8,8 +7,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
-#include <string>
 #include <vector>
+
+#include "graft/base/system/new_file.h"
 
 namespace graft::formats {
 
@@ -20,10 +20,6 @@ class TensorFileWriter {
                    std::span<const std::byte> header,
                    std::vector<std::uint64_t> tensor_bytes,
                    std::uint64_t alignment);
-  TensorFileWriter(const TensorFileWriter&) = delete;
-  TensorFileWriter& operator=(const TensorFileWriter&) = delete;
-  ~TensorFileWriter();  // without finish(): removes the partial file
-
   // The next bytes of the current tensor. Throws Error when they cannot be written.
   void append(std::span<const std::byte> data);
   void finish();
@@ -32,18 +28,12 @@ class TensorFileWriter {
 
  private:
   void write(std::span<const std::byte> data);
-  void write_now(std::span<const std::byte> data);
   void write_padding(std::uint64_t num_bytes);
   void flush();
   void skip_finished_tensors();
-  void remove();
 
-  std::filesystem::path path_;
-  std::filesystem::path partial_path_;
-  int fd_ = -1;
-  bool is_nameless_ = false;  // until finish() links it to partial_path_
+  NewFile file_;
   std::vector<std::byte> buffer_;
-  std::uint64_t bytes_on_disk_ = 0;
 
   std::vector<std::uint64_t> tensor_bytes_;
   std::uint64_t alignment_ = 1;

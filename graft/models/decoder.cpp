@@ -217,12 +217,14 @@ TensorView Decoder::embed(Pass& pass) const {
 
 TensorView Decoder::run_layers(Hidden& hidden, const HiddenObserver& observer, Pass& pass) const {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (reader_ != nullptr) reader_->begin_layer(i, pass.pool);
     move_to(layers_[i].device, hidden, pass);
     layers_[i].forward(hidden, pass);
     if (!observer || i + 1 == layers_.size()) continue;
     finish_add(hidden, pass);
     show(observer, static_cast<std::int64_t>(i) + 1, hidden.x, pass);
   }
+  if (reader_ != nullptr) reader_->begin_layer(layers_.size(), pass.pool);
   finish_add(hidden, pass);
   return final_rows(hidden.x, observer, pass);
 }

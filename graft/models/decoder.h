@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "graft/base/parallel.h"
+#include "graft/models/layer_read_ahead.h"
 #include "graft/models/operators.h"
 #include "graft/ops/device_context.h"
 #include "graft/ops/modules/decoder_layer.h"
@@ -37,6 +38,9 @@ struct PassOutput {
 class Decoder {
  public:
   Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase phase);
+
+  // Called before every layer; `reader` must outlive the decoder.
+  void read_ahead_with(const LayerReadAhead* reader) { reader_ = reader; }
 
   // `pass` is a CPU pass. Top-k output requires a head device that supports k.
   void forward(const PassOutput& out, const HiddenObserver& observer, ops::Pass& pass) const;
@@ -71,6 +75,7 @@ class Decoder {
                        ops::Phase phase) const;
   TensorView final_rows(TensorView x, const HiddenObserver& observer, ops::Pass& pass) const;
 
+  const LayerReadAhead* reader_ = nullptr;
   std::int64_t hidden_size_ = 0;
   std::int64_t vocab_size_ = 0;
   bool can_be_captured_ = false;

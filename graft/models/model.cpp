@@ -62,8 +62,11 @@ std::map<std::string, ops::ExpertUsage> Model::expert_usage() const {
 
 void Model::load() {
   std::optional<packing::PackedCache> cache;
-  if (options_.repack && options_.repack_cache)
-    cache.emplace(*checkpoint_, pool_, options_.on_warning);
+  if (options_.repack && options_.repack_cache) {
+    cache.emplace(*checkpoint_, pool_, options_.on_warning,
+                  packing::PackedCache::Options{.from_disk = options_.from_disk,
+                                                .read_ahead = options_.read_ahead});
+  }
   packing::Packer packer(pool_, cache ? &*cache : nullptr);
   CheckpointWeights weights(*checkpoint_, options_.repack ? &packer : nullptr);
   weights.check(*blueprint_);
@@ -83,11 +86,19 @@ void Model::load() {
     op->load(weights);
     weights.finish_operator();
   }
-  if (cache) cache->save();
+  if (!cache) return;
+  cache->save();
+  reader_ = LayerReadAhead(*blueprint_, cache->disk_panels());
+  const LayerReadAhead* reader = reader_.empty() ? nullptr : &reader_;
+  prefill_.read_ahead_with(reader);
+  decode_.read_ahead_with(reader);
 }
 
 void Model::unload() {
   graphs_.clear();
+  prefill_.read_ahead_with(nullptr);
+  decode_.read_ahead_with(nullptr);
+  reader_ = {};
   for (const auto& op : operators_.all())
     op->unload();
 }

@@ -18,6 +18,7 @@
 #include "graft/models/decode_graphs.h"
 #include "graft/models/decoder.h"
 #include "graft/models/expert_stats.h"
+#include "graft/models/layer_read_ahead.h"
 #include "graft/models/operators.h"
 #include "graft/ops/device_context.h"
 #include "graft/ops/pass.h"
@@ -27,9 +28,12 @@
 namespace graft::models {
 
 struct LoadOptions {
-  bool repack = true;         // pack weights for the CPU kernels; false: use the mapped file
-  bool repack_cache = false;  // store packed weights in a file beside the checkpoint
+  bool repack = true;             // pack weights for the CPU kernels; false: use the mapped file
+  bool repack_cache = false;      // store packed weights in a file beside the checkpoint
   ExpertStats expert_stats = {};  // of earlier runs: their most used experts start in GPU memory
+  // The packed weights do not fit into memory: keep them in that file. Requires repack_cache.
+  bool from_disk = false;
+  packing::ReadAhead read_ahead = packing::system_read_ahead();
   // Called on the loading thread with the bytes loaded so far and the total.
   std::function<void(std::uint64_t done, std::uint64_t total)> on_progress = {};
   // Called once per problem that costs speed: with the file of packed weights, with memory.
@@ -110,7 +114,8 @@ class Model {
   OperatorTree operators_;
   Decoder prefill_;
   Decoder decode_;
-  std::vector<ops::KvCache*> caches_;  // one per layer
+  LayerReadAhead reader_;
+  std::vector<ops::KvCache*> caches_;                    // one per layer
   std::map<std::string, ops::Experts*> hybrid_experts_;  // on GPUs, with weights in host memory
   std::vector<Device> cache_devices_;
   ops::PassDevices devices_;

@@ -45,14 +45,15 @@ bool OperatorTree::is_native(std::string_view module, Device device, Phase phase
 }
 
 PhaseOperators OperatorTree::build(const plan::ModuleSpec& module) {
-  bool is_one = true;
-  for (const plan::ModuleSpec& child : module.children) {
-    const PhaseOperators built = build(child);
-    is_one = is_one && built.prefill == built.decode;
-  }
   const auto found = placements_.find(module.name);
   GRAFT_CHECK(found != placements_.end(), "the plan has no placement of ", module.name);
   const Placement& placement = *found->second;
+  bool is_one = true;
+  for (const plan::ModuleSpec& child : module.children) {
+    if (placement.absorbs(child)) continue;
+    const PhaseOperators built = build(child);
+    is_one = is_one && built.prefill == built.decode;
+  }
   PhaseOperators built;
   if (placement.decode.op == nullptr) return built;
 

@@ -23,6 +23,9 @@ struct ExpertStore {
   ExpertProjection gate_proj = {};
   ExpertProjection up_proj = {};
   ExpertProjection down_proj = {};
+  // The weights are larger than the free memory and stay in the cache file (packing::DiskPanels):
+  // do not page-lock them.
+  bool is_on_disk = false;
 
   bool empty() const { return gate_proj.empty(); }
 };

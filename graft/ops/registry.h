@@ -81,6 +81,9 @@ struct OperatorInfo {
   std::function<bool(DType)> accepts = {};  // supported weight types; empty: all
   // Which modules of the role it supports, for example GQA or MLA attention; empty: all.
   std::function<bool(const Params&)> fits = {};
+  // Children (last component of the name) whose weights the operator loads itself. They are not
+  // called, so they get no operator, which would hold a second copy.
+  std::vector<std::string_view> absorbed_children = {};
   // Fused primitives of its device may read its weights: they cast it to its concrete class, so
   // only operators of the library that has the primitives may set this.
   bool is_native = false;

@@ -4,21 +4,21 @@
 #include <cstring>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 
 #include <xxhash.h>
 
 #include "graft/base/error.h"
 #include "graft/formats/byte_reader.h"
-#include "graft/formats/tensor_file_writer.h"
 #include "graft/packing/panel_layout.h"
 
 namespace graft::packing {
 namespace {
 
 constexpr std::string_view kMagic = "GRAFTPAK";
-constexpr std::uint32_t kFormat = 1;
-// Bytes: a cache line, and the widest vector register.
-constexpr std::uint64_t kAlignment = 64;
+constexpr std::uint32_t kFormat = 2;
+// Of the header without its padding and its last field, the checksum.
+constexpr std::size_t kHashedHeaderBytes = 40;
 // Max rows and max columns of a matrix: 2^60 elements of at most 2 bytes, a count that fits int64.
 constexpr std::int64_t kMaxDim = std::int64_t{1} << 30;
 // Bytes per hash; threads hash chunks in parallel.
@@ -26,15 +26,11 @@ constexpr std::size_t kHashChunkBytes = std::size_t{256} << 10;
 // A row of the table with an empty name and type: two lengths and five fields.
 constexpr std::size_t kMinTensorBytes = 7 * sizeof(std::uint64_t);
 
-std::uint64_t align_up(std::uint64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
 std::uint64_t hash_of(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
-class HeaderWriter {
+class FieldWriter {
  public:
   void text(std::string_view text) { bytes_ += text; }
   void string(std::string_view value) {
@@ -45,39 +41,16 @@ class HeaderWriter {
   void number(T value) {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
   }
-  void pad() { bytes_.resize(align_up(bytes_.size())); }
-
-  std::string_view text() const { return bytes_; }
+  std::string take() { return std::move(bytes_); }
   std::span<const std::byte> bytes() const { return std::as_bytes(std::span(bytes_)); }
 
  private:
   std::string bytes_;
 };
 
-HeaderWriter header_of(const PackedFile& file) {
-  HeaderWriter table;
-  table.number<std::uint64_t>(file.tensors.size());
-  std::uint64_t offset = 0;
-  for (const PackedTensor& tensor : file.tensors) {
-    table.string(tensor.name);
-    table.string(name(tensor.dtype));
-    table.number(tensor.rows);
-    table.number(tensor.cols);
-    table.number(offset);
-    table.number<std::uint64_t>(tensor.bytes.size());
-    table.number(tensor.hash);
-    offset += align_up(tensor.bytes.size());
-  }
-  HeaderWriter header;
-  header.text(kMagic);
-  header.number(kFormat);
-  header.number(kPanelLayoutVersion);
-  header.number(file.fingerprint);
-  header.number<std::uint64_t>(table.bytes().size());
-  header.text(table.text());
-  header.number(hash_of(header.bytes()));
-  header.pad();
-  return header;
+// Of the header's first bytes, then of the table.
+std::uint64_t hash_of(std::span<const std::byte> header, std::span<const std::byte> table) {
+  return XXH3_64bits_withSeed(table.data(), table.size(), hash_of(header));
 }
 
 void expect_version(std::string_view what,
@@ -88,8 +61,8 @@ void expect_version(std::string_view what,
   in.fail_here(str(what, " version ", found, ", this program supports ", known));
 }
 
-// Reads a row of the table. `data` is the part of the file after the header; `end` is the offset in
-// it at which the previous tensor ends, and is moved to the end of this one.
+// Reads a row of the table. `data` is the file before the table; `end` is the offset at which the
+// previous tensor ends, and is moved to the end of this one.
 PackedTensor read_tensor(formats::ByteReader& in,
                          std::span<const std::byte> data,
                          std::uint64_t& end) {
@@ -114,13 +87,13 @@ PackedTensor read_tensor(formats::ByteReader& in,
     in.fail_here(str(num_bytes, " bytes, but [", tensor.rows, ", ", tensor.cols, "] of ", type,
                      " needs ", needed));
   }
-  if (offset % kAlignment != 0 || offset < end) {
+  if (offset % kPackedAlignment != 0 || offset < end) {
     in.fail_here(str("offset ", offset, " is unaligned or before ", end,
                      ", the end of the previous tensor"));
   }
   if (offset > data.size() || num_bytes > data.size() - offset) {
-    in.fail_here(
-        str("truncated: ", num_bytes, " bytes at offset ", offset, ", the file has ", data.size()));
+    in.fail_here(str("truncated: ", num_bytes, " bytes at offset ", offset,
+                     ", the table begins at ", data.size()));
   }
   tensor.bytes = data.subspan(offset, num_bytes);
   end = offset + num_bytes;
@@ -138,17 +111,23 @@ PackedFile parse_packed(std::span<const std::byte> bytes, const std::string& whe
   expect_version("layout", in.number<std::uint32_t>(), kPanelLayoutVersion, in);
   PackedFile file;
   file.fingerprint = in.number<std::uint64_t>();
+  const auto table_offset = in.number<std::uint64_t>();
   const auto table_bytes = in.number<std::uint64_t>();
+  const auto hash = in.number<std::uint64_t>();
   in.enter("table");
-  formats::ByteReader table(in.take(table_bytes), where);
-  const std::uint64_t hash = hash_of(in.since(0));
-  if (in.number<std::uint64_t>() != hash)
+  if (table_offset > bytes.size() || table_bytes > bytes.size() - table_offset) {
+    in.fail_here(str("truncated: ", table_bytes, " bytes at offset ", table_offset,
+                     ", the file has ", bytes.size()));
+  }
+  const auto table_data = bytes.subspan(table_offset, table_bytes);
+  if (hash_of(bytes.first(kHashedHeaderBytes), table_data) != hash)
     in.fail_here(str("damaged: the checksum of its ", table_bytes, " bytes does not match"));
 
-  const auto data = bytes.subspan(std::min<std::size_t>(align_up(in.position()), bytes.size()));
+  formats::ByteReader table(table_data, where);
+  const auto data = bytes.first(table_offset);
   const std::uint64_t num_tensors = table.count("tensors", kMinTensorBytes);
   std::unordered_set<std::string_view> names;
-  std::uint64_t end = 0;
+  std::uint64_t end = kPackedAlignment;
   file.tensors.reserve(num_tensors);
   for (std::uint64_t i = 0; i < num_tensors; ++i) {
     file.tensors.push_back(read_tensor(table, data, end));
@@ -157,14 +136,37 @@ PackedFile parse_packed(std::span<const std::byte> bytes, const std::string& whe
   return file;
 }
 
-void write_packed(const std::filesystem::path& path, const PackedFile& file) {
-  std::vector<std::uint64_t> tensor_bytes;
-  for (const PackedTensor& tensor : file.tensors)
-    tensor_bytes.push_back(tensor.bytes.size());
-  formats::TensorFileWriter out(path, header_of(file).bytes(), std::move(tensor_bytes), kAlignment);
-  for (const PackedTensor& tensor : file.tensors)
-    out.append(tensor.bytes);
-  out.finish();
+std::string packed_table(std::span<const PackedTensor> tensors,
+                         std::span<const std::uint64_t> offsets) {
+  FieldWriter table;
+  table.number<std::uint64_t>(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const PackedTensor& tensor = tensors[i];
+    table.string(tensor.name);
+    table.string(name(tensor.dtype));
+    table.number(tensor.rows);
+    table.number(tensor.cols);
+    table.number(offsets[i]);
+    table.number<std::uint64_t>(tensor.bytes.size());
+    table.number(tensor.hash);
+  }
+  return table.take();
+}
+
+std::string packed_header(std::uint64_t fingerprint,
+                          std::uint64_t table_offset,
+                          std::string_view table) {
+  FieldWriter header;
+  header.text(kMagic);
+  header.number(kFormat);
+  header.number(kPanelLayoutVersion);
+  header.number(fingerprint);
+  header.number(table_offset);
+  header.number<std::uint64_t>(table.size());
+  header.number(hash_of(header.bytes(), std::as_bytes(std::span(table))));
+  std::string bytes = header.take();
+  bytes.resize(kPackedAlignment);
+  return bytes;
 }
 
 std::uint64_t hash_panels(std::span<const std::byte> bytes, ThreadPool* pool) {

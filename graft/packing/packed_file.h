@@ -1,27 +1,28 @@
 // A file of packed weights (docs/models.md: --repack-cache), little-endian:
 //
 //     "GRAFTPAK"      8 bytes
-//     u32             version of this format: 1
+//     u32             version of this format: 2
 //     u32             version of the panel layout: kPanelLayoutVersion
 //     u64             fingerprint of the checkpoint
-//     u64             bytes of the table
+//     u64, u64        offset and bytes of the table
+//     u64             XXH3 of all bytes before it, then of the table
+//     padding to a multiple of 4096 bytes
+//     panels          of each tensor, padded to a multiple of 4096 bytes
 //     table           u64 number of tensors, then for each
 //                       name, type   u64 length and text
 //                       i64 rows, i64 cols
-//                       u64 offset after the padded header, u64 bytes, u64 hash_panels() of them
-//     u64             XXH3 of all bytes before it
-//     padding to a multiple of 64 bytes
-//     panels          of each tensor, padded to a multiple of 64 bytes
+//                       u64 offset in the file, u64 bytes, u64 hash_panels() of them
 //
-// Reading checks everything but the tensors' hashes.
+// The table is last, so that a file can be written one tensor at a time (packed_writer.h). Reading
+// checks everything but the tensors' hashes.
 
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graft/base/parallel.h"
@@ -47,8 +48,14 @@ struct PackedFile {
 // weights file, are truncated or damaged, or have another version of the format or of the layout.
 PackedFile parse_packed(std::span<const std::byte> bytes, const std::string& where);
 
-// `path` holds a complete file or none, also after a failure. Throws Error.
-void write_packed(const std::filesystem::path& path, const PackedFile& file);
+// The bytes of a file around its panels, for PackedWriter. `offsets` has those of the tensors.
+std::string packed_header(std::uint64_t fingerprint,
+                          std::uint64_t table_offset,
+                          std::string_view table);  // kPackedAlignment bytes
+std::string packed_table(std::span<const PackedTensor> tensors,
+                         std::span<const std::uint64_t> offsets);
+// Bytes: a page, so that the pages of one tensor are read and dropped without its neighbours.
+inline constexpr std::uint64_t kPackedAlignment = 4096;
 
 // XXH3 of the XXH3s of every 256 KiB, computed on all threads of the pool; the result does not
 // depend on their number. pool == nullptr: on the calling thread.

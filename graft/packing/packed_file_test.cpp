@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
+#include "graft/packing/packed_writer.h"
 #include "graft/packing/panel_layout.h"
 #include "graft/testing/formats.h"
 
@@ -21,15 +22,16 @@ using formats::test::error_of;
 // Byte offsets in the file; kTypeAt and the following are of the first tensor.
 constexpr std::size_t kFormatAt = 8;
 constexpr std::size_t kLayoutAt = 12;
-constexpr std::size_t kTableBytesAt = 24;
-constexpr std::size_t kTableAt = 32;
+constexpr std::size_t kTableOffsetAt = 24;
+constexpr std::size_t kTableBytesAt = 32;
+constexpr std::size_t kHashAt = 40;
 
 class PackedFileTest : public testing::Test {
  protected:
   PackedFileTest() {
     add("a", DType::Q4_0, 17, 64);  // two panels, the second with one row
     add("b", DType::Q6_K, 16, 256);
-    write_packed(folder_ / "x", file_);
+    write();
     bytes_ = formats::test::read_file(folder_ / "x");
   }
 
@@ -46,6 +48,13 @@ class PackedFileTest : public testing::Test {
       file_.tensors[i].bytes = data_[i];
   }
 
+  void write() const {
+    PackedWriter writer(folder_ / "x", file_.fingerprint, false);
+    for (const PackedTensor& tensor : file_.tensors)
+      writer.append(tensor);
+    writer.finish();
+  }
+
   template <class T>
   static T number_at(const Bytes& bytes, std::size_t at) {
     T value = 0;
@@ -56,10 +65,15 @@ class PackedFileTest : public testing::Test {
   static void put(Bytes& bytes, std::size_t at, T value) {
     std::memcpy(bytes.data() + at, &value, sizeof(T));
   }
+  static std::size_t table_at(const Bytes& bytes) {
+    return number_at<std::uint64_t>(bytes, kTableOffsetAt);
+  }
   // Updates the checksum of the table.
   static void set_checksum(Bytes& bytes) {
-    const std::size_t end = kTableAt + number_at<std::uint64_t>(bytes, kTableBytesAt);
-    put(bytes, end, XXH3_64bits(bytes.data(), end));
+    const auto table_bytes = number_at<std::uint64_t>(bytes, kTableBytesAt);
+    put(bytes, kHashAt,
+        XXH3_64bits_withSeed(bytes.data() + table_at(bytes), table_bytes,
+                             XXH3_64bits(bytes.data(), kHashAt)));
   }
   std::string error_with(const std::function<void(Bytes&)>& change) const {
     Bytes changed = bytes_;
@@ -67,9 +81,9 @@ class PackedFileTest : public testing::Test {
     return error_of([&] { parse_packed(changed, "x"); });
   }
   // The count, then a length and "a", then a length and "Q4_0".
-  static constexpr std::size_t kTypeAt = kTableAt + 8 + 9 + 8;
-  static constexpr std::size_t kRowsAt = kTypeAt + 4;
-  static constexpr std::size_t kOffsetAt = kRowsAt + 16;
+  std::size_t type_at() const { return table_at(bytes_) + 8 + 9 + 8; }
+  std::size_t rows_at() const { return type_at() + 4; }
+  std::size_t offset_at() const { return rows_at() + 16; }
 
   TempDir folder_;
   std::vector<Bytes> data_;
@@ -89,22 +103,22 @@ TEST_F(PackedFileTest, RoundTripsPanels) {
     EXPECT_EQ(tensor.cols, file_.tensors[i].cols);
     EXPECT_EQ(tensor.hash, file_.tensors[i].hash);
     EXPECT_EQ(Bytes(tensor.bytes.begin(), tensor.bytes.end()), data_[i]);
-    EXPECT_EQ((tensor.bytes.data() - bytes_.data()) % 64, 0);
+    EXPECT_EQ((tensor.bytes.data() - bytes_.data()) % 4096, 0);
   }
 }
 
 TEST_F(PackedFileTest, RejectsEveryTruncation) {
-  const PackedFile whole = parse_packed(bytes_, "x");
-  const PackedTensor& last = whole.tensors.back();
-  const auto end = static_cast<std::size_t>(last.bytes.data() + last.bytes.size() - bytes_.data());
-  for (std::size_t size = 0; size < end; ++size) {
+  for (std::size_t size = 0; size < bytes_.size(); ++size) {
     EXPECT_THROW(parse_packed(std::span(bytes_).first(size), "x"), Error) << size << " bytes";
   }
 }
 
-TEST_F(PackedFileTest, RejectsEveryChangedByteOfTheHeader) {
-  const std::size_t end = kTableAt + number_at<std::uint64_t>(bytes_, kTableBytesAt) + 8;
-  for (std::size_t at = 0; at < end; ++at) {
+TEST_F(PackedFileTest, RejectsEveryChangedByteOfHeaderAndTable) {
+  const auto is_checked = [&](std::size_t at) {
+    return at < kHashAt + 8 || at >= table_at(bytes_);
+  };
+  for (std::size_t at = 0; at < bytes_.size(); ++at) {
+    if (!is_checked(at)) continue;
     const std::string error = error_with([&](Bytes& b) { b[at] ^= std::byte{0x10}; });
     EXPECT_TRUE(error.starts_with("x: ")) << "byte " << at << ": " << error;
   }
@@ -115,13 +129,13 @@ TEST_F(PackedFileTest, HeaderErrorsNameTheField) {
     EXPECT_EQ(error_with(change), error);
   };
   expect("x: not a packed weights file", [](Bytes& b) { b[0] = std::byte{'g'}; });
-  expect("x: format version 7, this program supports 1",
+  expect("x: format version 7, this program supports 2",
          [](Bytes& b) { put<std::uint32_t>(b, kFormatAt, 7); });
   expect(str("x: layout version 99, this program supports ", kPanelLayoutVersion),
          [](Bytes& b) { put<std::uint32_t>(b, kLayoutAt, 99); });
   expect(str("x: table: damaged: the checksum of its ",
              number_at<std::uint64_t>(bytes_, kTableBytesAt), " bytes does not match"),
-         [](Bytes& b) { b[kTypeAt] ^= std::byte{1}; });
+         [&](Bytes& b) { b[type_at()] ^= std::byte{1}; });
 }
 
 TEST_F(PackedFileTest, RejectsAWrongTableWithAValidChecksum) {
@@ -133,24 +147,48 @@ TEST_F(PackedFileTest, RejectsAWrongTableWithAValidChecksum) {
     EXPECT_NE(error.find(part), std::string::npos) << "'" << error << "' instead of " << part;
   };
   constexpr auto kHuge = std::uint64_t{1} << 63;
-  expect("tensors need at least", [](Bytes& b) { put(b, kTableAt, kHuge); });
-  expect("truncated", [](Bytes& b) { put(b, kTableAt + 8, kHuge); });  // the name's length
-  expect("a: 'Q9_0' has no packed layout", [](Bytes& b) { b[kTypeAt + 1] = std::byte{'9'}; });
-  expect("a: [0, 64] is not a valid shape", [](Bytes& b) { put<std::int64_t>(b, kRowsAt, 0); });
-  expect("a: [-1, 64] is not a valid shape", [](Bytes& b) { put<std::int64_t>(b, kRowsAt, -1); });
+  expect("tensors need at least", [&](Bytes& b) { put(b, table_at(b), kHuge); });
+  expect("truncated", [&](Bytes& b) { put(b, table_at(b) + 8, kHuge); });  // the name's length
+  expect("a: 'Q9_0' has no packed layout", [&](Bytes& b) { b[type_at() + 1] = std::byte{'9'}; });
+  expect("a: [0, 64] is not a valid shape", [&](Bytes& b) { put<std::int64_t>(b, rows_at(), 0); });
+  expect("a: [-1, 64] is not a valid shape",
+         [&](Bytes& b) { put<std::int64_t>(b, rows_at(), -1); });
   expect("is not a valid shape",
-         [](Bytes& b) { put<std::int64_t>(b, kRowsAt + 8, INT64_MAX / 32 * 32); });
+         [&](Bytes& b) { put<std::int64_t>(b, rows_at() + 8, INT64_MAX / 32 * 32); });
   expect("a: [17, 65] is not a valid shape for Q4_0",
-         [](Bytes& b) { put<std::int64_t>(b, kRowsAt + 8, 65); });
-  expect("needs", [](Bytes& b) { put<std::int64_t>(b, kRowsAt, std::int64_t{1} << 30); });
-  expect("offset 32 is unaligned", [](Bytes& b) { put<std::uint64_t>(b, kOffsetAt, 32); });
-  expect("truncated", [](Bytes& b) { put(b, kOffsetAt, kHuge); });
-  expect("needs", [](Bytes& b) { put(b, kOffsetAt + 8, kHuge); });
+         [&](Bytes& b) { put<std::int64_t>(b, rows_at() + 8, 65); });
+  expect("needs", [&](Bytes& b) { put<std::int64_t>(b, rows_at(), std::int64_t{1} << 30); });
+  expect("offset 32 is unaligned", [&](Bytes& b) { put<std::uint64_t>(b, offset_at(), 32); });
+  expect("truncated", [&](Bytes& b) { put(b, offset_at(), kHuge); });
+  expect("needs", [&](Bytes& b) { put(b, offset_at() + 8, kHuge); });
+  const std::string outside = error_with([](Bytes& b) { put(b, kTableOffsetAt, kHuge); });
+  EXPECT_NE(outside.find("table: truncated"), std::string::npos) << outside;
   // The second tensor overlaps the first, or has its name.
-  const std::size_t second = kOffsetAt + 24;
+  const std::size_t second = offset_at() + 24;
   expect("b: offset 0 is unaligned or before",
          [&](Bytes& b) { put<std::uint64_t>(b, second + 9 + 12 + 16, 0); });
   expect("a: duplicate name", [&](Bytes& b) { b[second + 8] = std::byte{'a'}; });
+}
+
+TEST_F(PackedFileTest, AppendReturnsTheBytesOfTheNewFile) {
+  SharedBytes first;
+  SharedBytes second;
+  {
+    PackedWriter writer(folder_ / "y", 1, true);
+    first = writer.append(file_.tensors[0]);
+    second = writer.append(file_.tensors[1]);
+    EXPECT_NE(first.bytes.data(), data_[0].data());
+    writer.finish();
+  }
+  EXPECT_EQ(Bytes(first.bytes.begin(), first.bytes.end()), data_[0]);
+  EXPECT_EQ(Bytes(second.bytes.begin(), second.bytes.end()), data_[1]);
+  const Bytes written = formats::test::read_file(folder_ / "y");
+  EXPECT_EQ(parse_packed(written, "y").tensors.size(), 2U);
+}
+
+TEST_F(PackedFileTest, LeavesNoFileWithoutFinish) {
+  { PackedWriter(folder_ / "y", 1, true).append(file_.tensors[0]); }
+  EXPECT_EQ(formats::test::names_in(folder_).size(), 1U);
 }
 
 TEST(HashPanels, DependsOnEveryChunkAndNotOnThreads) {

@@ -9,12 +9,14 @@ PackedMatrix::PackedMatrix(DType dtype,
                            std::int64_t rows,
                            std::int64_t cols,
                            std::vector<Slice> slices,
-                           std::shared_ptr<const void> owner)
+                           std::shared_ptr<const void> owner,
+                           std::shared_ptr<const DiskPanels> disk)
     : dtype_(dtype),
       rows_(rows),
       cols_(cols),
       slices_(std::move(slices)),
-      owner_(std::move(owner)) {}
+      owner_(std::move(owner)),
+      disk_(std::move(disk)) {}
 
 std::size_t PackedMatrix::bytes() const {
   return static_cast<std::size_t>(packed_bytes(dtype_, rows_, cols_));

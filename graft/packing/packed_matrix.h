@@ -3,7 +3,8 @@
 //     rows  0 .. 159    slice 0, in an arena of node 0
 //     rows 160 .. 351   slice 1, in an arena of node 1
 //
-// A slice is consecutive panels. A matrix from the cache file, or on one node, is one slice.
+// A slice is consecutive panels. A matrix from the cache file, or on one node, is one slice. Before
+// a matrix that stays in the cache file is multiplied, its disk() panels must be verified.
 
 #pragma once
 
@@ -13,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "graft/packing/disk_panels.h"
 #include "graft/packing/panel_layout.h"
 #include "graft/tensor/dtype.h"
 
@@ -36,7 +38,8 @@ class PackedMatrix {
                std::int64_t rows,
                std::int64_t cols,
                std::vector<Slice> slices,
-               std::shared_ptr<const void> owner);
+               std::shared_ptr<const void> owner,
+               std::shared_ptr<const DiskPanels> disk = {});
 
   DType dtype() const { return dtype_; }
   std::int64_t rows() const { return rows_; }
@@ -44,6 +47,7 @@ class PackedMatrix {
   bool empty() const { return slices_.empty(); }
   std::size_t bytes() const;
   std::span<const Slice> slices() const { return slices_; }
+  const DiskPanels* disk() const { return disk_.get(); }  // null: in memory
   // The panel of rows [row, row + 16); `row` is a multiple of 16.
   const std::byte* panel(std::int64_t row) const;
   // The panel of rows [row, row + 16) of a slice.
@@ -55,6 +59,7 @@ class PackedMatrix {
   std::int64_t cols_ = 0;
   std::vector<Slice> slices_;
   std::shared_ptr<const void> owner_;
+  std::shared_ptr<const DiskPanels> disk_;
 };
 
 }  // namespace graft::packing

@@ -8,12 +8,16 @@
 
 #include "graft/packing/pack_panel.h"
 #include "graft/packing/panel_layout.h"
+#include "graft/tensor/buffer.h"
 #include "graft/tensor/shared_bytes.h"
 
 namespace graft::packing {
 namespace {
 
 using Slice = PackedMatrix::Slice;
+
+// Bytes of packed matrices in memory on their way to the cache file: work for all threads.
+constexpr std::int64_t kMaxPackedBytes = std::int64_t{128} << 20U;
 
 // One panel to pack: rows [first_row, first_row + 16) of a matrix.
 struct PanelJob {
@@ -111,26 +115,41 @@ PackedMatrix make_matrix(const StoredMatrix& stored,
   return {stored.dtype, stored.rows, stored.cols, std::move(slices), std::move(owner)};
 }
 
+// One slice of all rows.
+PackedMatrix make_matrix(const StoredMatrix& stored, const CachedPanels& cached) {
+  return {
+      stored.dtype,        stored.rows,
+      stored.cols,         {{.begin = 0, .end = stored.rows, .panels = cached.panels.bytes.data()}},
+      cached.panels.owner, cached.disk};
+}
+
 }  // namespace
 
 std::vector<PackedMatrix> Packer::pack(std::span<const StoredMatrix> matrices,
                                        const quant::CodecTable& codecs) {
   std::vector<PackedMatrix> packed(matrices.size());
-  std::vector<std::size_t> missing;  // not in the cache
-  PackingJobs jobs;
+  std::vector<Job> missing;  // not in the cache
   for (std::size_t i = 0; i < matrices.size(); ++i) {
-    const StoredMatrix& matrix = matrices[i];
-    const SharedBytes cached = cache_ == nullptr ? SharedBytes{} : cache_->find(matrix);
-    if (cached.bytes.empty()) {
-      missing.push_back(i);
-      jobs.matrices.push_back(&matrix);
+    const CachedPanels cached = cache_ == nullptr ? CachedPanels{} : cache_->find(matrices[i]);
+    if (cached.panels.bytes.empty()) {
+      missing.emplace_back(&matrices[i], &packed[i]);
     } else {
-      packed[i] = make_matrix(
-          matrix, {{.begin = 0, .end = matrix.rows, .panels = cached.bytes.data()}}, cached.owner);
+      packed[i] = make_matrix(matrices[i], cached);
     }
   }
-  jobs.slices.resize(missing.size());
+  if (cache_ != nullptr && cache_->is_from_disk()) {
+    pack_to_disk(missing, codecs);
+  } else {
+    pack_in_memory(missing, codecs);
+  }
+  return packed;
+}
 
+void Packer::pack_in_memory(std::span<const Job> missing, const quant::CodecTable& codecs) {
+  PackingJobs jobs;
+  for (const auto& [stored, result] : missing)
+    jobs.matrices.push_back(stored);
+  jobs.slices.resize(missing.size());
   const ThreadPool* nodes = cache_ == nullptr ? pool_ : nullptr;
   const auto memory = std::make_shared<std::vector<std::shared_ptr<std::byte>>>();
   const std::size_t num_nodes = nodes == nullptr ? 1 : nodes->num_nodes();
@@ -140,13 +159,39 @@ std::vector<PackedMatrix> Packer::pack(std::span<const StoredMatrix> matrices,
   run_all(jobs.panels, codecs, pool_);
 
   for (std::size_t m = 0; m < missing.size(); ++m) {
-    PackedMatrix& matrix = packed[missing[m]];
-    matrix = make_matrix(matrices[missing[m]], std::move(jobs.slices[m]), memory);
+    const auto& [stored, result] = missing[m];
+    *result = make_matrix(*stored, std::move(jobs.slices[m]), memory);
     if (cache_ == nullptr) continue;
-    cache_->add(matrices[missing[m]],
-                {.bytes = {matrix.slices().front().panels, matrix.bytes()}, .owner = memory});
+    cache_->add(*stored,
+                {.bytes = {result->slices().front().panels, result->bytes()}, .owner = memory});
   }
-  return packed;
+}
+
+void Packer::pack_to_disk(std::span<const Job> missing, const quant::CodecTable& codecs) {
+  while (!missing.empty()) {
+    std::vector<std::int64_t> offsets;
+    std::int64_t bytes = 0;
+    for (const auto& [stored, result] : missing) {
+      if (bytes > 0 && bytes >= kMaxPackedBytes) break;
+      offsets.push_back(bytes);
+      bytes += packed_bytes(stored->dtype, stored->rows, stored->cols);
+    }
+    const Buffer buffer(static_cast<std::size_t>(bytes));
+    std::vector<PanelJob> jobs;
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
+      const StoredMatrix& stored = *missing[i].first;
+      add_jobs(stored, {.begin = 0, .end = stored.rows}, buffer.data() + offsets[i], jobs);
+    }
+    run_all(jobs, codecs, pool_);
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
+      const auto& [stored, result] = missing[i];
+      const auto size =
+          static_cast<std::size_t>(packed_bytes(stored->dtype, stored->rows, stored->cols));
+      *result =
+          make_matrix(*stored, cache_->add(*stored, {.bytes = {buffer.data() + offsets[i], size}}));
+    }
+    missing = missing.subspan(offsets.size());
+  }
 }
 
 }  // namespace graft::packing

@@ -1,6 +1,7 @@
 #include "graft/plan/plan.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -311,6 +312,14 @@ class Planner {
 
 const PhasePlacement& Placement::running(ops::Phase phase) const {
   return module->role == Role::KvCache ? decode : of(phase);
+}
+
+bool Placement::absorbs(const ModuleSpec& child) const {
+  return std::ranges::all_of(std::array{ops::Phase::Decode, ops::Phase::Prefill}, [&](auto phase) {
+    const ops::OperatorInfo* op = running(phase).op;
+    return op != nullptr && std::ranges::find(op->absorbed_children, child.last_name()) !=
+                                op->absorbed_children.end();
+  });
 }
 
 bool Placement::is_native_on(Device device, ops::Phase phase) const {

@@ -71,6 +71,8 @@ struct Placement {
   }
   // What runs in a phase: prefill writes the KV cache that decode reads, there is one.
   const PhasePlacement& running(ops::Phase phase) const;
+  // Whether the operators of both phases load the weights of this child themselves.
+  bool absorbs(const ModuleSpec& child) const;
   // Whether fused primitives of `device` may read into the operator (ops/primitives.h). An operator
   // that this build lacks counts as the default one of its device.
   bool is_native_on(Device device, ops::Phase phase) const;

@@ -36,11 +36,11 @@ void add_expert_usage(Json& placements, api::LLM& llm) {
     const auto found = usage.find(placement["module"].get<std::string>());
     if (found == usage.end()) continue;
     const ops::ExpertUsage& used = found->second;
-    placement["expert_usage"] = {{"pairs", std::accumulate(used.pairs.begin(), used.pairs.end(),
-                                                           std::uint64_t{0})},
-                                 {"resident", used.resident},
-                                 {"resident_pairs", used.resident_pairs},
-                                 {"streamed_bytes", used.streamed_bytes}};
+    placement["expert_usage"] = {
+        {"pairs", std::accumulate(used.pairs.begin(), used.pairs.end(), std::uint64_t{0})},
+        {"resident", used.resident},
+        {"resident_pairs", used.resident_pairs},
+        {"streamed_bytes", used.streamed_bytes}};
   }
 }
 

@@ -18,14 +18,18 @@ namespace {
 
 // Sets the checksum of the table, which mutations almost never get right.
 void set_checksum(std::span<std::byte> bytes) {
-  constexpr std::size_t kTableBytesAt = 24;
-  constexpr std::size_t kTableAt = 32;
+  constexpr std::size_t kTableOffsetAt = 24;
+  constexpr std::size_t kTableBytesAt = 32;
+  constexpr std::size_t kHashAt = 40;
+  std::uint64_t offset = 0;
   std::uint64_t table_bytes = 0;
-  if (bytes.size() < kTableAt + sizeof(std::uint64_t)) return;
+  if (bytes.size() < kHashAt + sizeof(std::uint64_t)) return;
+  std::memcpy(&offset, bytes.data() + kTableOffsetAt, sizeof(offset));
   std::memcpy(&table_bytes, bytes.data() + kTableBytesAt, sizeof(table_bytes));
-  if (table_bytes > bytes.size() - kTableAt - sizeof(std::uint64_t)) return;
-  const std::uint64_t hash = XXH3_64bits(bytes.data(), kTableAt + table_bytes);
-  std::memcpy(bytes.data() + kTableAt + table_bytes, &hash, sizeof(hash));
+  if (offset > bytes.size() || table_bytes > bytes.size() - offset) return;
+  const std::uint64_t hash =
+      XXH3_64bits_withSeed(bytes.data() + offset, table_bytes, XXH3_64bits(bytes.data(), kHashAt));
+  std::memcpy(bytes.data() + kHashAt, &hash, sizeof(hash));
 }
 
 void read_all(const graft::packing::PackedFile& file) {

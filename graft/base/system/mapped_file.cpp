@@ -1,5 +1,6 @@
 #include "graft/base/system/mapped_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -59,6 +60,18 @@ void MappedFile::release(std::span<const std::byte> part) const {
   if (part.size() < before + page) return;
   auto* first = const_cast<std::byte*>(part.data()) + before;
   ::madvise(first, (part.size() - before) / page * page, MADV_DONTNEED);
+}
+
+void read_ahead(std::span<const std::byte> mapped) {
+  // Linux reads at most the readahead window of the device per call and ignores the rest: 128 KiB
+  // is its default.
+  constexpr std::size_t kStep = std::size_t{128} << 10U;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t before = reinterpret_cast<std::uintptr_t>(mapped.data()) % page;
+  auto* first = const_cast<std::byte*>(mapped.data()) - before;
+  const std::size_t size = mapped.size() + before;
+  for (std::size_t at = 0; at < size; at += kStep)
+    ::madvise(first + at, std::min(kStep, size - at), MADV_WILLNEED);
 }
 
 }  // namespace graft

@@ -28,4 +28,8 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
+// Asks the system to read pages of a mapped file into memory; does not wait for them. Pages that
+// are in memory cost a lookup.
+void read_ahead(std::span<const std::byte> mapped);
+
 }  // namespace graft

@@ -13,6 +13,10 @@ namespace {
 // activation reads them.
 constexpr std::int64_t kMaxOutputs = 128;
 
+// Bytes of experts on disk that are read while others are computed: deep queues for the drive, a
+// small part of the memory. A batch has at least one expert.
+constexpr std::size_t kMaxBatchBytes = std::size_t{512} << 20U;
+
 bool can_pack_all(std::span<const Weight> weights, DType dtype) {
   return std::ranges::all_of(weights, [&](const Weight& weight) {
     return cpu::can_pack(weight) && weight.dtype == dtype;
@@ -38,6 +42,45 @@ PackedExperts::PackedExperts(std::span<const Weight> gate_proj,
       up_proj_(pack(up_proj, provider)),
       down_proj_(pack(down_proj, provider)) {}
 
+void PackedExperts::list_batches(const ExpertGroups& sorted) {
+  batches_.clear();
+  const Batch all = sorted.groups;
+  if (!is_on_disk()) return batches_.push_back(all);
+  const std::size_t expert_bytes =
+      gate_proj_.front().bytes() + up_proj_.front().bytes() + down_proj_.front().bytes();
+  const std::size_t step = std::max<std::size_t>(1, kMaxBatchBytes / expert_bytes);
+  for (std::size_t first = 0; first < all.size(); first += step)
+    batches_.push_back(all.subspan(first, std::min(step, all.size() - first)));
+}
+
+std::vector<const packing::DiskPanels*> PackedExperts::disk_panels(std::size_t step) const {
+  std::vector<const packing::DiskPanels*> panels;
+  if (!is_on_disk() || step >= 2 * batches_.size()) return panels;
+  for (const ExpertGroups::Group& group : batches_[step % batches_.size()]) {
+    const auto expert = static_cast<std::size_t>(group.expert);
+    if (step < batches_.size()) {
+      panels.push_back(gate_proj_[expert].disk());
+      panels.push_back(up_proj_[expert].disk());
+    } else {
+      panels.push_back(down_proj_[expert].disk());
+    }
+  }
+  return panels;
+}
+
+void PackedExperts::read_ahead(std::size_t step) const {
+  for (const packing::DiskPanels* panels : disk_panels(step))
+    panels->read_ahead();
+}
+
+void PackedExperts::begin_step(std::size_t step, Pass& pass) const {
+  if (!is_on_disk()) return;
+  if (step == 0) read_ahead(0);
+  read_ahead(step + 1);
+  for (const packing::DiskPanels* panels : disk_panels(step))
+    panels->verify(&pass.pool);
+}
+
 void PackedExperts::list_tiles(const ExpertGroups& sorted) {
   tiles_.clear();
   for (const ExpertGroups::Group& group : sorted.groups) {
@@ -48,11 +91,9 @@ void PackedExperts::list_tiles(const ExpertGroups& sorted) {
   }
 }
 
-void PackedExperts::list_items(const ExpertGroups& sorted,
-                               std::int64_t num_outputs,
-                               const ThreadPool& pool) {
+void PackedExperts::list_items(Batch groups, std::int64_t num_outputs, const ThreadPool& pool) {
   std::int64_t num_row_tiles = 0;
-  for (const ExpertGroups::Group& group : sorted.groups) {
+  for (const ExpertGroups::Group& group : groups) {
     num_row_tiles +=
         (group.num_rows() + kernels::cpu::kMaxGemmRows - 1) / kernels::cpu::kMaxGemmRows;
   }
@@ -65,7 +106,7 @@ void PackedExperts::list_items(const ExpertGroups& sorted,
     const auto [first, last] = pool.node_range(node, num_steps);
     const Outputs outputs = {.begin = static_cast<std::int64_t>(first) * step,
                              .end = std::min(static_cast<std::int64_t>(last) * step, num_outputs)};
-    for (const ExpertGroups::Group& group : sorted.groups)
+    for (const ExpertGroups::Group& group : groups)
       list_items_of(group, outputs, step);
   }
 }
@@ -89,6 +130,7 @@ void PackedExperts::forward(TensorView x, const ExpertGroups& sorted, TensorView
   const bool one_token = x.rows() == 1;
   const std::int64_t num_pairs = out.rows();
   const std::int64_t intermediate = gate_proj_.front().rows();
+  list_batches(sorted);
   list_tiles(sorted);
 
   // Quantizes the rows source(pair) of a tile.
@@ -120,21 +162,27 @@ void PackedExperts::forward(TensorView x, const ExpertGroups& sorted, TensorView
     });
   }
   const TensorView inner = pass.workspace.f32({num_pairs, intermediate});
-  list_items(sorted, intermediate, pass.pool);
-  gate_and_up(quantized, one_token, inner, pass);
+  for (std::size_t i = 0; i < batches_.size(); ++i) {
+    begin_step(i, pass);
+    list_items(batches_[i], intermediate, pass.pool);
+    gate_and_up(quantized, one_token, inner, pass);
+  }
 
   const QuantizedRows quantized_inner(down_proj_.front().dtype(), intermediate, num_pairs,
                                       pass.workspace);
   for_each_tile(intermediate, [&](const Tile& tile) {
     quantize(quantized_inner, tile, [&](std::int64_t pair) { return inner.f32_row(pair); });
   });
-  list_items(sorted, out.cols(), pass.pool);
-  pass.pool.parallel_for(items_.size(), [&](std::size_t i) {
-    const Item& item = items_[i];
-    multiply_range(down_proj_[static_cast<std::size_t>(item.expert)], item.begin, item.count,
-                   quantized_inner.from(item.first_pair), item.num_rows,
-                   out.f32_row(item.first_pair) + item.begin, out.cols());
-  });
+  for (std::size_t batch = 0; batch < batches_.size(); ++batch) {
+    begin_step(batches_.size() + batch, pass);
+    list_items(batches_[batch], out.cols(), pass.pool);
+    pass.pool.parallel_for(items_.size(), [&](std::size_t i) {
+      const Item& item = items_[i];
+      multiply_range(down_proj_[static_cast<std::size_t>(item.expert)], item.begin, item.count,
+                     quantized_inner.from(item.first_pair), item.num_rows,
+                     out.f32_row(item.first_pair) + item.begin, out.cols());
+    });
+  }
 }
 
 // inner = silu(gate(x)) * up(x)

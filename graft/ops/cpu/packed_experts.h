@@ -1,5 +1,8 @@
 // The routed experts of a layer with packed weights: gate and up projection, activation,
 // quantizing, down projection. The threads share one list of work items of all experts.
+//
+// Experts whose weights stay on disk are computed in batches: while one is computed, the next one
+// is read. A token's experts are one batch: all of them are requested before the first is computed.
 
 #pragma once
 
@@ -31,7 +34,8 @@ class PackedExperts {
   ExpertStore store() const {
     return {.gate_proj = {.packed = gate_proj_},
             .up_proj = {.packed = up_proj_},
-            .down_proj = {.packed = down_proj_}};
+            .down_proj = {.packed = down_proj_},
+            .is_on_disk = is_on_disk()};
   }
 
   // out[pair] = down(silu(gate(x)) * up(x)) for every (token, expert) pair in the order of
@@ -57,10 +61,21 @@ class PackedExperts {
     std::int64_t num_rows = 0;
   };
 
+  using Batch = std::span<const ExpertGroups::Group>;
+
+  bool is_on_disk() const { return gate_proj_.front().disk() != nullptr; }
+  // All groups; with weights on disk, batches of experts of up to kMaxBatchBytes.
+  void list_batches(const ExpertGroups& sorted);
+  // The matrices of a step: gate and up of a batch, or (second half of the steps) its down.
+  std::vector<const packing::DiskPanels*> disk_panels(std::size_t step) const;
+  void read_ahead(std::size_t step) const;
+  // Reads the next step ahead and verifies this one. Nothing to do for weights in memory.
+  void begin_step(std::size_t step, Pass& pass) const;
+
   void list_tiles(const ExpertGroups& sorted);
   // Items are ordered by NUMA node, then by expert: whichever experts a pass routes to, each node
   // reads its slice of their weights.
-  void list_items(const ExpertGroups& sorted, std::int64_t num_outputs, const ThreadPool& pool);
+  void list_items(Batch groups, std::int64_t num_outputs, const ThreadPool& pool);
   void list_items_of(const ExpertGroups::Group& group, Outputs outputs, std::int64_t step);
   void gate_and_up(const QuantizedRows& quantized, bool one_token, TensorView inner, Pass& pass);
 
@@ -68,6 +83,7 @@ class PackedExperts {
   std::vector<PackedMatrix> up_proj_;    // [experts] of [intermediate, hidden]
   std::vector<PackedMatrix> down_proj_;  // [experts] of [hidden, intermediate]
   // Work lists of the current pass, kept between passes to avoid allocations.
+  std::vector<Batch> batches_;
   std::vector<Tile> tiles_;
   std::vector<Item> items_;
 };

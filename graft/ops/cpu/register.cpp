@@ -52,6 +52,7 @@ void register_cpu(Registry& registry) {
        .summary = "multi-head latent attention, absorbed or expanded",
        .kwargs = {absorb_kwarg(), absorb_for_prefill_kwarg()},
        .fits = has<MlaParams>,
+       .absorbed_children = {"kv_b_proj"},
        .make = make_mla});
   add({.name = "cpu.router",
        .role = Role::Router,

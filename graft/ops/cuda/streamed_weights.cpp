@@ -56,6 +56,7 @@ void for_each_run(ExpertRange experts,
 
 std::string StreamedWeights::obstacle(const ExpertStore& store) {
   if (store.empty()) return "the operator for decode does not offer its weights";
+  if (store.is_on_disk) return "the weights do not fit into host memory and stay on disk";
   if (!ExpertCopies::is_uniform(store)) return "the experts have several types";
   for (const ExpertProjection& projection : {store.gate_proj, store.up_proj, store.down_proj}) {
     if (!can_unpack(projection))
