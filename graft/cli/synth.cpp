@@ -25,15 +25,19 @@ struct Options {
   std::string out;
   std::string type = "Q4_K_M";
   std::int64_t layers = 0;
+  double expert_skew = 0;
   std::size_t threads = 0;
 };
 
-std::vector<formats::SyntheticTensor> tensors_of(const plan::Blueprint& blueprint) {
+std::vector<formats::SyntheticTensor> tensors_of(const plan::Blueprint& blueprint,
+                                                 double expert_skew) {
   std::vector<formats::SyntheticTensor> tensors;
   std::set<std::string> names;  // tied weights are visited twice
   blueprint.visit([&](const plan::ModuleSpec& module) {
     for (const plan::WeightSpec& weight : module.weights) {
-      if (names.insert(weight.name).second) tensors.push_back({weight.name, weight.shape});
+      const bool is_router = module.role == ops::Role::Router && weight.shape.size() == 2;
+      if (names.insert(weight.name).second)
+        tensors.push_back({weight.name, weight.shape, is_router ? expert_skew : 0.0});
     }
   });
   return tensors;
@@ -44,8 +48,9 @@ void synthesize(const Options& options) {
   if (options.layers > 0) config.num_hidden_layers = options.layers;
   config.num_nextn_predict_layers = 0;
   config.quantization = {};
-  auto weights = formats::make_synthetic(config.name, config.vocab_size,
-                                         tensors_of(models::make_blueprint(config)));
+  auto weights =
+      formats::make_synthetic(config.name, config.vocab_size,
+                              tensors_of(models::make_blueprint(config), options.expert_skew));
   const models::Checkpoint source(std::move(weights), config);
   const convert::Job job = convert::plan_job(source, options.type);
   ThreadPool pool(options.threads);
@@ -77,6 +82,12 @@ void add_synth(Command& app) {
   command->add_option("--type", options->type, "Quantization type (default: Q4_K_M)");
   command->add_option("--layers", options->layers, "Number of layers (default: the model's)")
       ->check(Range(1, 1000));
+  command
+      ->add_option("--expert-skew", options->expert_skew,
+                   "Make routers prefer some experts: the row of the expert of rank r is scaled by "
+                   "r^-SKEW (default: 0, all alike)")
+      ->check(Range(0.0, 10.0))
+      ->option_text("SKEW");
   command->add_option("-t,--threads", options->threads, "Number of threads (default: one per core)")
       ->check(Range(1, 4096));
   command->footer(known_shapes());

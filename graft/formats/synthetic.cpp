@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <list>
+#include <numeric>
 #include <random>
+#include <span>
 #include <utility>
 
 #include "graft/base/error.h"
@@ -35,6 +39,24 @@ std::vector<std::uint16_t> draw(std::size_t count, float mean, float deviation) 
   return values;
 }
 
+// The tensor with rows scaled by SyntheticTensor::row_skew.
+std::vector<std::uint16_t> skew_rows(std::span<const std::uint16_t> values,
+                                     std::int64_t num_rows,
+                                     double skew,
+                                     unsigned seed) {
+  std::vector<std::size_t> ranks(static_cast<std::size_t>(num_rows));
+  std::iota(ranks.begin(), ranks.end(), std::size_t{1});
+  std::shuffle(ranks.begin(), ranks.end(), std::mt19937(seed));
+  std::vector<std::uint16_t> skewed(values.begin(), values.end());
+  const std::size_t row_size = values.size() / ranks.size();
+  for (std::size_t i = 0; i < skewed.size(); ++i) {
+    const auto value = std::bit_cast<float>(std::uint32_t{values[i]} << 16U);
+    const double scale = std::pow(static_cast<double>(ranks[i / row_size]), -skew);
+    skewed[i] = bf16(static_cast<float>(value * scale));
+  }
+  return skewed;
+}
+
 // UTF-8 of a code point below U+0800.
 std::string utf8(std::int32_t point) {
   if (point < 0x80) return {static_cast<char>(point)};
@@ -63,6 +85,7 @@ class SyntheticSource final : public WeightSource {
       const auto all = std::as_bytes(std::span(is_norm ? norms_ : weights_));
       tensor.data =
           all.subspan(i % kStarts * kStartBytes, bytes_of(DType::BF16, tensor.num_elems()));
+      if (tensors[i].row_skew > 0) skew(tensor, tensors[i].row_skew, static_cast<unsigned>(i));
     }
     index_ = NameIndex(tensors_);
   }
@@ -79,10 +102,18 @@ class SyntheticSource final : public WeightSource {
   }
 
  private:
+  void skew(TensorInfo& tensor, double row_skew, unsigned seed) {
+    const std::span values(reinterpret_cast<const std::uint16_t*>(tensor.data.data()),
+                           static_cast<std::size_t>(tensor.num_elems()));
+    skewed_.push_back(skew_rows(values, tensor.shape.front(), row_skew, seed));
+    tensor.data = std::as_bytes(std::span(skewed_.back()));
+  }
+
   std::filesystem::path path_;  // no such file: the name for messages
   TokenizerData tokenizer_;
   std::vector<std::uint16_t> weights_;
   std::vector<std::uint16_t> norms_;
+  std::list<std::vector<std::uint16_t>> skewed_;
   std::vector<TensorInfo> tensors_;
   NameIndex index_;
 };

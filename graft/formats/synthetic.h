@@ -15,6 +15,9 @@ namespace graft::formats {
 struct SyntheticTensor {
   std::string name;
   std::vector<std::int64_t> shape;
+  // Scales the row of rank r, from 1 on, by r^-row_skew: a router then prefers some experts, as
+  // trained ones do. Ranks are shuffled, in every tensor otherwise.
+  double row_skew = 0;
 };
 
 // BF16 tensors: norms near 1, all others normally distributed with a standard deviation that keeps

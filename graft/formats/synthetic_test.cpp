@@ -1,7 +1,12 @@
 #include "graft/formats/synthetic.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <functional>
 #include <set>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -39,6 +44,29 @@ TEST(Synthetic, TensorsHaveTheirShapesAndDiffer) {
   for (std::size_t i = 1; i < source->find("norm.weight")->data.size(); i += 2) {
     EXPECT_EQ(source->find("norm.weight")->data[i], std::byte{0x3F});
   }
+}
+
+// Sum of the magnitudes of each row, largest first.
+std::vector<double> row_sums(const TensorInfo& tensor) {
+  const auto* values = reinterpret_cast<const std::uint16_t*>(tensor.data.data());
+  std::vector<double> sums(static_cast<std::size_t>(tensor.shape[0]), 0);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(tensor.num_elems()); ++i) {
+    const auto value = std::bit_cast<float>(std::uint32_t{values[i]} << 16U);
+    sums[i / static_cast<std::size_t>(tensor.shape[1])] += std::abs(value);
+  }
+  std::ranges::sort(sums, std::greater());
+  return sums;
+}
+
+TEST(Synthetic, SkewsTheRowsOfRouters) {
+  const auto source = make_synthetic(
+      "tiny", 300,
+      {{"even.weight", {64, 256}}, {"a.weight", {64, 256}, 0.5}, {"b.weight", {64, 256}, 0.5}});
+  const std::vector<double> even = row_sums(*source->find("even.weight"));
+  EXPECT_LT(even.front(), 1.5 * even.back());
+  const std::vector<double> skewed = row_sums(*source->find("a.weight"));
+  EXPECT_NEAR(skewed.front() / skewed.back(), 8, 2);  // 64^0.5
+  EXPECT_FALSE(std::ranges::equal(source->find("a.weight")->data, source->find("b.weight")->data));
 }
 
 }  // namespace
