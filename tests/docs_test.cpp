@@ -82,6 +82,8 @@ class Documents : public ::testing::Test {
           "{\"messages\": [{\"role\": \"user\", \"content\": \"What is 1 + 2?\"}], \"answer\": "
           "\"3\", "
           "\"check\": \"num\"}\n");
+    write(here / "experts.json",
+          R"({"version": 1, "models": {"m": {"model.layers.0.mlp.experts": [3, 0, 9]}}})");
     write(here / "chat.json", "[{\"role\": \"user\", \"content\": \"Hello\"}]");
     write(here / "tools.json",
           "[{\"type\": \"function\", \"function\": {\"name\": \"clock\", \"parameters\": {}}}]");
