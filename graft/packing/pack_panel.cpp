@@ -7,6 +7,7 @@
 
 #include "graft/base/check.h"
 #include "graft/packing/panel_layout.h"
+#include "graft/packing/stored_words.h"
 #include "graft/quant/blocks.h"
 
 // Offsets inside a chunk fit an int.
@@ -186,6 +187,11 @@ void read_block(const quant::BlockIQ4XS& block, RowChunk& row) {
   row.d = block.d;
 }
 
+void read_block(const quant::BlockTQ20& block, RowChunk& row) {
+  unpack_2_bits(block.quants, row.codes);
+  row.d = block.d;
+}
+
 // Stores a word (four codes of a row) in line `word`, lane `row`: see the drawing in
 // panel_layout.h.
 void store_word(std::byte* plane, std::int64_t row, int word, std::uint32_t value) {
@@ -279,6 +285,24 @@ void pack_rows(const StoredRows& rows, const quant::CodecTable& /*codecs*/, std:
   }
 }
 
+// Words of 16 rows side by side.
+template <DType kType, class Block>
+void pack_words(const StoredRows& rows, const quant::CodecTable& /*codecs*/, std::byte* panel) {
+  constexpr PackedFormat kFormat = packed_format(kType);
+  constexpr std::int64_t kHeader = chunk_header_bytes(kFormat);
+  std::uint32_t words[kFormat.stored_words];
+  for (std::int64_t c = 0; c < rows.cols / chunk_cols(kFormat);
+       ++c, panel += chunk_bytes(kFormat)) {
+    for (std::int64_t row = 0; row < rows.rows; ++row) {
+      const auto* blocks = reinterpret_cast<const Block*>(rows.data + row * rows.stride);
+      const quant::F16Bits d = stored_words(blocks[c], words);
+      if constexpr (kHeader != 0) std::memcpy(panel + 2 * row, &d, sizeof(d));
+      for (int w = 0; w < kFormat.stored_words; ++w)
+        store_word(panel + kHeader, row, w, words[w]);
+    }
+  }
+}
+
 // Reads 32 BF16 or F16 values of a row as bf16.
 template <DType kType>
 void read_bf16(const std::byte* from, const quant::CodecTable& codecs, std::byte* halves) {
@@ -343,6 +367,15 @@ constexpr std::array kPackRows = {
     PackRow{DType::IQ4_NL, pack_rows<DType::IQ4_NL, quant::BlockIQ4NL>},
     PackRow{DType::IQ4_XS, pack_rows<DType::IQ4_XS, quant::BlockIQ4XS>},
     PackRow{DType::MXFP4, pack_rows<DType::MXFP4, quant::BlockMXFP4>},
+    PackRow{DType::IQ1_S, pack_words<DType::IQ1_S, quant::BlockIQ1S>},
+    PackRow{DType::IQ1_M, pack_words<DType::IQ1_M, quant::BlockIQ1M>},
+    PackRow{DType::IQ2_XXS, pack_words<DType::IQ2_XXS, quant::BlockIQ2XXS>},
+    PackRow{DType::IQ2_XS, pack_words<DType::IQ2_XS, quant::BlockIQ2XS>},
+    PackRow{DType::IQ2_S, pack_words<DType::IQ2_S, quant::BlockIQ2S>},
+    PackRow{DType::IQ3_XXS, pack_words<DType::IQ3_XXS, quant::BlockIQ3XXS>},
+    PackRow{DType::IQ3_S, pack_words<DType::IQ3_S, quant::BlockIQ3S>},
+    PackRow{DType::TQ1_0, pack_words<DType::TQ1_0, quant::BlockTQ10>},
+    PackRow{DType::TQ2_0, pack_rows<DType::TQ2_0, quant::BlockTQ20>},
     PackRow{DType::BF16, pack_bf16<DType::BF16>},
     PackRow{DType::F16, pack_bf16<DType::F16>},
     PackRow{DType::F8_E4M3, pack_fp8<DType::F8_E4M3>},

@@ -34,8 +34,8 @@ TEST(PackPanel, WritesTheBytesOfItsLayoutVersion) {
     for (const std::byte byte : panel)
       sum = (sum ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3;
   }
-  EXPECT_EQ(kPanelLayoutVersion, 1U);
-  EXPECT_EQ(sum, 1282026989668342993U);
+  EXPECT_EQ(kPanelLayoutVersion, 2U);
+  EXPECT_EQ(sum, 13008564468640410699U);
 }
 
 TEST(PanelLayout, IsAtMostSixPercentLargerThanTheStoredRows) {
@@ -43,6 +43,14 @@ TEST(PanelLayout, IsAtMostSixPercentLargerThanTheStoredRows) {
     if (format.as_bf16) continue;
     const auto packed = static_cast<double>(panel_bytes(format, 4096));
     EXPECT_LE(packed, 1.06 * 16 * static_cast<double>(bytes_of(type, 4096))) << name(type);
+  }
+}
+
+TEST(PanelLayout, StoredWordsTakeNoMoreThanTheStoredRows) {
+  for (const auto& [type, format] : kPackedTypes) {
+    if (format.stored_words == 0) continue;
+    EXPECT_EQ(panel_bytes(format, 512), 16 * static_cast<std::int64_t>(bytes_of(type, 512)))
+        << name(type);
   }
 }
 
@@ -57,7 +65,9 @@ TEST(PanelLayout, HeadersAreAsDocumented) {
       {DType::Q4_1, 64},    {DType::Q5_1, 64},  {DType::MXFP4, 16},   {DType::Q3_K, 288},
       {DType::Q6_K, 288},   {DType::Q4_K, 320}, {DType::Q5_K, 320},   {DType::Q2_K, 320},
       {DType::IQ4_XS, 160}, {DType::BF16, 0},   {DType::F8_E4M3, 64}, {DType::F8_E5M2, 64},
-      {DType::F16, 0},
+      {DType::F16, 0},      {DType::IQ1_S, 32}, {DType::IQ1_M, 0},    {DType::IQ2_XXS, 32},
+      {DType::IQ2_XS, 32},  {DType::IQ2_S, 32}, {DType::IQ3_XXS, 32}, {DType::IQ3_S, 32},
+      {DType::TQ1_0, 32},   {DType::TQ2_0, 32},
   };
   static_assert(std::size(kRows) == kPackedTypes.size());
   for (const auto& [type, header_bytes] : kRows)

@@ -18,6 +18,7 @@
 
 #define GRAFT_TARGET_avx2 "avx2,fma,f16c,bmi2"
 #define GRAFT_TARGET_avx512 "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma,f16c,bmi2"
+#define GRAFT_TARGET_vbmi GRAFT_TARGET_avx512 ",avx512vbmi,avx512bitalg"
 #define GRAFT_TARGET_amx GRAFT_TARGET_avx512 ",amx-tile,amx-int8,amx-bf16"
 
 #define GRAFT_ISA_BEGIN(isa)            \

@@ -95,6 +95,8 @@ CpuFeatures cpu_features() {
       .avx512dq = __builtin_cpu_supports("avx512dq") != 0,
       .avx512vnni = __builtin_cpu_supports("avx512vnni") != 0,
       .avx512bf16 = __builtin_cpu_supports("avx512bf16") != 0,
+      .avx512vbmi =
+          __builtin_cpu_supports("avx512vbmi") != 0 && __builtin_cpu_supports("avx512bitalg") != 0,
       .is_amd = __builtin_cpu_is("amd") != 0,
   };
   // clang 14 does not accept "f16c" above; the operating system support is the same as for AVX2.

@@ -24,6 +24,7 @@ struct CpuFeatures {
   bool amx_int8 = false;
   bool amx_bf16 = false;
   bool avx512bf16 = false;  // reported only; no level needs it
+  bool avx512vbmi = false;  // with BITALG; no level needs it
   bool is_amd = false;      // selects between two variants of the packed kernels
 };
 

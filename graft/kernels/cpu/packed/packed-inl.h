@@ -1,13 +1,15 @@
 // The kernels of packed.h, compiled for the instruction set of the including region: defines
 // kAllPacked in an anonymous namespace. See graft/quant/simd-inl.h for the rules of these files.
-// Before the region include graft/kernels/cpu/packed/packed.h and graft/quant/blocks.h, and define
-// GRAFT_VECTOR_BYTES; GRAFT_TILES selects AMX.
+// Before the region include graft/kernels/cpu/packed/packed.h, unpacked_panel.h beside it and
+// graft/quant/blocks.h, and define GRAFT_VECTOR_BYTES; GRAFT_TILES selects AMX.
 
 #include "graft/quant/simd-inl.h"
 // The order matters: later files use the earlier ones.
 #include "graft/kernels/cpu/packed/words-inl.h"
 //
 #include "graft/kernels/cpu/packed/unpack-inl.h"
+//
+#include "graft/kernels/cpu/packed/quantize-inl.h"
 
 namespace {
 
@@ -235,48 +237,55 @@ GRAFT_INLINE void copy_outputs(const float* from,
   }
 }
 
+// The panels of a matrix and the quantized rows of a GEMM.
+struct GemmOperands {
+  UnpackPanel unpack;
+  std::int64_t panel_bytes;
+  std::int64_t chunk_bytes;
+  std::int64_t chunk_blocks;
+  std::int64_t num_blocks;  // of a row
+  std::int64_t row_bytes;   // of a quantized row
+  std::int64_t tile_rows;   // rows of a quantized tile
+  const std::byte* quantized;
+  std::int64_t num_rows;
+};
+
 // kPanels panels times up to kMaxGemmRows rows; codes are unpacked once into memory.
-template <PackedFormat kFormat, int kPanels>
-void gemm(const std::byte* panel,
+template <int kGroups, bool kMin, bool kSigned, int kPanels>
+void gemm(const GemmOperands& operands,
+          const std::byte* panel,
           std::int64_t num_outputs,
-          std::int64_t cols,
-          const std::byte* quantized,
-          std::int64_t num_rows,
           float* y,
           std::int64_t ldy) {
-  constexpr int kGroups = kBlockGroups<kFormat>;
   constexpr std::int64_t kStride = kTilePanels * kPanelRows;
+  const std::int64_t num_rows = operands.num_rows;
 #ifdef GRAFT_TILES
   const TileConfiguration configuration(8 / kGroups);
 #endif
   UnpackedPanel unpacked[kPanels];
   alignas(64) float sums[kMaxGemmRows * kStride];
   __builtin_memset(sums, 0, static_cast<std::size_t>(num_rows * kStride) * sizeof(float));
-  const std::int64_t all_blocks = cols / kBlockCols;
-  const std::int64_t row_bytes = quantized_row_bytes(kFormat, cols);
-  for (std::int64_t first = 0; first < all_blocks; first += kBlocksAtOnce) {
-    const std::int64_t left = all_blocks - first;
+  for (std::int64_t first = 0; first < operands.num_blocks; first += kBlocksAtOnce) {
+    const std::int64_t left = operands.num_blocks - first;
     const int num_blocks = static_cast<int>(left < kBlocksAtOnce ? left : kBlocksAtOnce);
-    const std::int64_t chunk = first * kBlockCols / chunk_cols(kFormat);
-    for (int p = 0; p < kPanels; ++p) {
-      unpack_panel<kFormat>(panel + p * panel_bytes(kFormat, cols) + chunk * chunk_bytes(kFormat),
-                            num_blocks, unpacked[p]);
-    }
-    for (std::int64_t row = 0; row < num_rows; row += kTileRows) {
+    const std::byte* chunk = panel + first / operands.chunk_blocks * operands.chunk_bytes;
+    for (int p = 0; p < kPanels; ++p)
+      operands.unpack(chunk + p * operands.panel_bytes, num_blocks, unpacked[p]);
+    for (std::int64_t row = 0; row < num_rows; row += operands.tile_rows) {
       const std::int64_t rows_left = num_rows - row;
-      const int tile = static_cast<int>(rows_left < kTileRows ? rows_left : kTileRows);
-      const QuantizedTile x = {
-          .blocks = quantized + row * row_bytes + first * quantized_block_bytes(tile, kGroups),
-          .num_blocks = num_blocks,
-          .num_rows = tile};
+      const int tile =
+          static_cast<int>(rows_left < operands.tile_rows ? rows_left : operands.tile_rows);
+      const QuantizedTile x = {.blocks = operands.quantized + row * operands.row_bytes +
+                                         first * quantized_block_bytes(tile, kGroups),
+                               .num_blocks = num_blocks,
+                               .num_rows = tile};
 #ifdef GRAFT_TILES
       if (tile == kTileRows) {
-        multiply_in_tiles<kGroups, kFormat.has_min, kPanels>(unpacked, x, sums + row * kStride);
+        multiply_in_tiles<kGroups, kMin, kPanels>(unpacked, x, sums + row * kStride);
         continue;
       }
 #endif
-      multiply_tile_rows<kGroups, kFormat.has_min, kCodesSigned<kFormat>, kPanels>(
-          unpacked, x, 0, sums + row * kStride);
+      multiply_tile_rows<kGroups, kMin, kSigned, kPanels>(unpacked, x, 0, sums + row * kStride);
     }
   }
   copy_outputs(sums, kStride, num_rows, num_outputs, y, ldy);
@@ -309,8 +318,47 @@ void gemv_tiles(const std::byte* panel,
   }
 }
 
+// Panels that the GEMM unpacks at once: several only pay off where many rows use them.
+template <PackedFormat kFormat>
+GRAFT_INLINE void gemm_panels(const GemmOperands& operands,
+                              const std::byte* panels,
+                              std::int64_t num_outputs,
+                              float* y,
+                              std::int64_t ldy) {
+  constexpr int kGroups = kBlockGroups<kFormat>;
+  constexpr bool kMin = kFormat.has_min;
+  constexpr bool kSigned = kCodesSigned<kFormat>;
+  constexpr std::int64_t kMax = kTilePanels * kPanelRows;
+  std::int64_t out = 0;
+  for (; out + kPanelRows < num_outputs && operands.num_rows > 1 && kTilePanels > 1; out += kMax) {
+    const std::int64_t left = num_outputs - out;
+    gemm<kGroups, kMin, kSigned, kTilePanels>(operands,
+                                              panels + out / kPanelRows * operands.panel_bytes,
+                                              left < kMax ? left : kMax, y + out, ldy);
+  }
+  for (; out < num_outputs; out += kPanelRows) {
+    const std::int64_t left = num_outputs - out;
+    gemm<kGroups, kMin, kSigned, 1>(operands, panels + out / kPanelRows * operands.panel_bytes,
+                                    left < kPanelRows ? left : kPanelRows, y + out, ldy);
+  }
+}
+
+// The function that unpacks panels of a type at this level.
+template <DType kType>
+GRAFT_INLINE UnpackPanel unpacker() {
+  if constexpr (packed_format(kType).stored_words == 0) {
+    return unpack_panel<packed_format(kType)>;
+  } else {
+#if GRAFT_VECTOR_BYTES == 64
+    return avx512_stored_unpackers()[static_cast<std::size_t>(kType)];
+#else
+    return kStoredUnpackers[static_cast<std::size_t>(kType)];
+#endif
+  }
+}
+
 // PackedKernel::multiply for rows in tiles of kTile: a GEMV of kAtOnce rows at a time for up to
-// kMaxGemv rows, else a GEMM.
+// kMaxGemv rows, else a GEMM. Types with stored words are always unpacked into memory.
 template <DType kType, int kTile, int kAtOnce, std::int64_t kMaxGemv>
 void multiply_packed(const std::byte* panels,
                      std::int64_t num_outputs,
@@ -321,101 +369,29 @@ void multiply_packed(const std::byte* panels,
                      std::int64_t ldy) {
   constexpr PackedFormat kFormat = packed_format(kType);
   const std::int64_t bytes = panel_bytes(kFormat, cols);
-  std::int64_t out = 0;
-  while (out < num_outputs) {
-    const std::int64_t left = num_outputs - out;
-    const std::byte* panel = panels + out / kPanelRows * bytes;
+  if constexpr (kFormat.stored_words == 0) {
     if (num_rows <= kMaxGemv) {
-      alignas(64) float sums[kMaxGemv * kPanelRows];
-      gemv_tiles<kFormat, kTile, kAtOnce>(panel, cols, quantized, num_rows, sums);
-      copy_outputs(sums, kPanelRows, num_rows, left < kPanelRows ? left : kPanelRows, y + out, ldy);
-      out += kPanelRows;
-    } else if constexpr (kMaxGemv < kMaxGemmRows) {
-      static_assert(kTile == kTileRows);
-      if (left > kPanelRows && kTilePanels > 1) {
-        constexpr std::int64_t kMax = kTilePanels * kPanelRows;
-        gemm<kFormat, kTilePanels>(panel, left < kMax ? left : kMax, cols, quantized, num_rows,
-                                   y + out, ldy);
-        out += kMax;
-      } else {
-        gemm<kFormat, 1>(panel, left < kPanelRows ? left : kPanelRows, cols, quantized, num_rows,
-                         y + out, ldy);
-        out += kPanelRows;
+      for (std::int64_t out = 0; out < num_outputs; out += kPanelRows, panels += bytes) {
+        const std::int64_t left = num_outputs - out;
+        alignas(64) float sums[kMaxGemv * kPanelRows];
+        gemv_tiles<kFormat, kTile, kAtOnce>(panels, cols, quantized, num_rows, sums);
+        copy_outputs(sums, kPanelRows, num_rows, left < kPanelRows ? left : kPanelRows, y + out,
+                     ldy);
       }
+      return;
     }
   }
-}
-
-// Blocks of x whose largest magnitude is below this quantize to zeros: 127 / max could overflow.
-inline constexpr float kMinBlockMax = 1e-30F;
-
-// Rounds sixteen values to int8, ties to even; returns their sum.
-GRAFT_INLINE std::int32_t store_int8(std::byte* to, F32x16 values) {
-#if GRAFT_VECTOR_BYTES == 64
-  const __m512i integer = _mm512_maskz_cvtps_epi32(0xffff, values.v);
-  const __m128i bytes = _mm512_maskz_cvtsepi32_epi8(0xffff, integer);
-  __builtin_memcpy(to, &bytes, sizeof(bytes));
-  typedef std::int32_t I32x4 __attribute__((vector_size(16)));  // NOLINT
-  const auto sums = reinterpret_cast<I32x4>(_mm_dpbusd_epi32(__m128i{}, _mm_set1_epi8(1), bytes));
-  return sums[0] + sums[1] + (sums[2] + sums[3]);
-#else
-  float integers[kLanes];
-  store(integers, round_even(values));
-  std::int32_t sum = 0;
-  for (int i = 0; i < kLanes; ++i) {
-    const auto integer = static_cast<std::int32_t>(integers[i]);
-    to[i] = static_cast<std::byte>(integer);
-    sum += integer;
-  }
-  return sum;
-#endif
-}
-
-GRAFT_INLINE bool are_finite(F32x16 a, F32x16 b) {
-  const F32x16 infinity = __builtin_inff();
-  return bits_of((vabs(a) < infinity) & (vabs(b) < infinity)) == 0xffff;
-}
-
-template <DType kType>
-void quantize_rows(const float* const* rows,
-                   std::int64_t num_rows,
-                   std::int64_t cols,
-                   std::byte* quantized) {
-  constexpr PackedFormat kFormat = packed_format(kType);
-  constexpr int kGroups = kBlockGroups<kFormat>;
-  constexpr int kOffset = kCodesSigned<kFormat> ? 0 : kFormat.offset;
-  for (std::int64_t c = 0; c < cols; c += kBlockCols) {
-    std::byte* scales = quantized + kBlockCols * num_rows;
-    std::byte* corrections = scales + 4 * num_rows;
-    for (std::int64_t row = 0; row < num_rows; ++row) {
-      F32x16 low = load(rows[row] + c);
-      F32x16 high = load(rows[row] + c + kLanes);
-      float largest = max_lane(vmax(vabs(low), vabs(high)));
-      bool is_zero = largest < kMinBlockMax;
-      float scale = is_zero ? 0.0F : largest / 127.0F;
-      if (!are_finite(low, high)) {  // NaN or infinity in x: the result becomes NaN
-        low = high = 0.0F;
-        is_zero = true;
-        scale = __builtin_nanf("");
-      }
-      const float inverse_scale = is_zero ? 0.0F : 127.0F / largest;
-      std::int32_t sums[2];
-      sums[0] = store_int8(quantized + kBlockCols * row, low * F32x16(inverse_scale));
-      sums[1] = store_int8(quantized + kBlockCols * row + kLanes, high * F32x16(inverse_scale));
-      __builtin_memcpy(scales + 4 * row, &scale, sizeof(scale));
-      for (int g = 0; g < kGroups; ++g) {
-        const std::int32_t sum = kGroups == 2 ? sums[g] : sums[0] + sums[1];
-        const std::int32_t start = -kOffset * sum;
-        const float scaled = -scale * static_cast<float>(sum);
-        std::byte* correction = corrections + 4 * (g * num_rows + row);
-        if constexpr (kFormat.has_min) {
-          __builtin_memcpy(correction, &scaled, sizeof(scaled));
-        } else {
-          __builtin_memcpy(correction, &start, sizeof(start));
-        }
-      }
-    }
-    quantized = corrections + 4 * kGroups * num_rows;
+  if constexpr (kMaxGemv < kMaxGemmRows || kFormat.stored_words != 0) {
+    const GemmOperands operands = {.unpack = unpacker<kType>(),
+                                   .panel_bytes = bytes,
+                                   .chunk_bytes = chunk_bytes(kFormat),
+                                   .chunk_blocks = chunk_cols(kFormat) / kBlockCols,
+                                   .num_blocks = cols / kBlockCols,
+                                   .row_bytes = quantized_row_bytes(kFormat, cols),
+                                   .tile_rows = kTile,
+                                   .quantized = quantized,
+                                   .num_rows = num_rows};
+    gemm_panels<kFormat>(operands, panels, num_outputs, y, ldy);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "graft/kernels/cpu/isa/isa.h"
 #include "graft/kernels/cpu/packed/tile_layout.h"
+#include "graft/kernels/cpu/packed/unpacked_panel.h"
 #include "graft/quant/blocks.h"
 
 GRAFT_ISA_BEGIN(amx)

@@ -6,6 +6,7 @@
 #include <immintrin.h>
 
 #include "graft/kernels/cpu/isa/isa.h"
+#include "graft/kernels/cpu/packed/unpacked_panel.h"
 #include "graft/quant/blocks.h"
 
 GRAFT_ISA_BEGIN(avx2)

@@ -71,16 +71,26 @@ StoredRows stored(DType type, const std::vector<std::byte>& rows) {
           .stride = static_cast<std::int64_t>(bytes_of(type, kCols))};
 }
 
-// Repeats one panel: the speed does not depend on the values.
-Weights make_weights(DType type, std::int64_t num_panels) {
+// 16 rows of a panel; types without an encoder get random bytes.
+std::vector<std::byte> make_rows(DType type) {
   std::vector<float> values(static_cast<std::size_t>(kPanelRows * kCols));
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0.0F, 0.02F);
   for (float& value : values)
     value = normal(random);
   std::vector<std::byte> rows(bytes_of(type, kPanelRows * kCols));
-  kernels().codecs[static_cast<std::size_t>(type)].encode(values.data(), rows.data(),
-                                                          values.size());
+  const quant::Codec& codec = kernels().codecs[static_cast<std::size_t>(type)];
+  if (codec.encode != nullptr) {
+    codec.encode(values.data(), rows.data(), values.size());
+  } else {
+    std::ranges::generate(rows, [&] { return static_cast<std::byte>(random()); });
+  }
+  return rows;
+}
+
+// Repeats one panel: the speed does not depend on the values.
+Weights make_weights(DType type, std::int64_t num_panels) {
+  const std::vector<std::byte> rows = make_rows(type);
   const std::int64_t bytes = panel_bytes(packed_format(type), kCols);
   Weights weights{.panels = Buffer(static_cast<std::size_t>(num_panels * bytes)),
                   .outputs = num_panels * kPanelRows};

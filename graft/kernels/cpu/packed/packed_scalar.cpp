@@ -5,6 +5,7 @@
 
 #include <immintrin.h>
 
+#include "graft/kernels/cpu/packed/unpacked_panel.h"
 #include "graft/quant/blocks.h"
 
 namespace graft::kernels::cpu::scalar {

@@ -22,8 +22,8 @@ namespace {
 std::vector<DType> packed_types() {
   std::vector<DType> types;
   for (const DTypeInfo& row : kDTypes) {
-    const PackedFormat format = packed_format(row.type);
-    if (format.bits != 0 && !format.as_bf16) types.push_back(row.type);
+    if (packing::has_packed_layout(row.type) && !packed_format(row.type).as_bf16)
+      types.push_back(row.type);
   }
   return types;
 }
@@ -35,6 +35,22 @@ struct Case {
   float outlier = 1;  // factor on every 37th value of x
 };
 
+// Random blocks of a type without an encoder; blocks are drawn again until their values are finite
+// and below 8 in magnitude.
+void draw_blocks(DType type, std::mt19937& random, std::span<std::byte> bytes) {
+  const quant::Codec& codec = quant::reference_codecs()[static_cast<std::size_t>(type)];
+  const auto block_bytes = static_cast<std::size_t>(info(type).block_bytes);
+  std::vector<float> values(static_cast<std::size_t>(info(type).block_elems));
+  for (std::size_t at = 0; at < bytes.size(); at += block_bytes) {
+    const std::span block = bytes.subspan(at, block_bytes);
+    do {
+      for (std::byte& byte : block)
+        byte = static_cast<std::byte>(random());
+      codec.decode(block.data(), values.data(), values.size());
+    } while (!std::ranges::all_of(values, [](float value) { return std::abs(value) < 8; }));
+  }
+}
+
 struct Problem {
   DType type;
   Case c;
@@ -44,12 +60,16 @@ struct Problem {
   Problem(DType dtype, const Case& shape, unsigned seed) : type(dtype), c(shape) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
-    std::vector<float> values(static_cast<std::size_t>(c.outputs * c.cols));
-    for (float& value : values)
-      value = normal(random) * 0.1F;
     weights.resize(bytes_of(type, c.outputs * c.cols));
-    quant::reference_codecs()[static_cast<std::size_t>(type)].encode(values.data(), weights.data(),
-                                                                     values.size());
+    const quant::Codec& codec = quant::reference_codecs()[static_cast<std::size_t>(type)];
+    if (codec.encode == nullptr) {
+      draw_blocks(type, random, weights);
+    } else {
+      std::vector<float> values(static_cast<std::size_t>(c.outputs * c.cols));
+      for (float& value : values)
+        value = normal(random) * 0.1F;
+      codec.encode(values.data(), weights.data(), values.size());
+    }
     x.resize(static_cast<std::size_t>(c.rows * c.cols));
     for (std::size_t i = 0; i < x.size(); ++i)
       x[i] = normal(random) * (i % 37 == 0 ? c.outlier : 1.0F);

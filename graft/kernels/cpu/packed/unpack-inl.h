@@ -3,7 +3,6 @@
 
 namespace {
 
-inline constexpr int kBlockWords = 8;  // words of four codes in a block of 32 columns
 // Prefetch distance of weights in bytes. Measured with two threads that share a memory channel:
 // 1024 is 14 % slower, 2048 is 8 % slower.
 inline constexpr std::int64_t kPrefetchBytes = 4096;
@@ -115,16 +114,6 @@ struct ChunkScales {
     }
     return dmin;
   }
-};
-
-// Blocks of a panel that are unpacked at once for the GEMM: they stay in the L1 cache while all
-// rows of x use them.
-inline constexpr int kBlocksAtOnce = 16;
-
-struct UnpackedPanel {
-  alignas(64) std::byte codes[kBlocksAtOnce][kBlockWords * 64];  // word i of row r at 64 i + 4 r
-  alignas(64) float scales[kBlocksAtOnce][2][16];                // [block][group][row]
-  alignas(64) float mins[kBlocksAtOnce][2][16];                  // [block][group][row]
 };
 
 // g++ 12 miscompiles the Q2_K instance: it assumes that it writes nothing and drops the call.

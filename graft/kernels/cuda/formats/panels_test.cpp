@@ -183,7 +183,7 @@ TEST_F(UnpackNoPanels, SkipsEmptyStacks) {
   unpack_panels({.dtype = DType::Q4_K, .num_matrices = 2, .cols = 256}, none, nullptr);
   unpack_panels({.dtype = DType::Q4_K, .num_matrices = 2, .rows = 16}, none, nullptr);
   EXPECT_FALSE(can_unpack_panels(DType::F32));
-  EXPECT_FALSE(can_unpack_panels(DType::IQ2_S));
+  EXPECT_FALSE(can_unpack_panels(DType::NVFP4));
 }
 
 }  // namespace
