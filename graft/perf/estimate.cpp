@@ -1,6 +1,7 @@
 #include "graft/perf/estimate.h"
 
 #include <algorithm>
+#include <utility>
 #include <variant>
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include "graft/base/check.h"
 #include "graft/base/text/units.h"
 #include "graft/ops/builtin_kwargs.h"
+#include "graft/perf/gpu_experts.h"
 #include "graft/perf/work.h"
 
 namespace graft::perf {
@@ -21,6 +23,25 @@ constexpr double kF32Bytes = 4;
 // Kernels of a GPU module in decode: the product, and the conversion or activation around it.
 constexpr double kLaunchesPerCall = 2;
 
+// Where the CPU and the stream to the GPU share the experts of a prefill pass, relative to the
+// tokens from which on streaming alone is faster. Shorter passes run on the CPU, longer ones are
+// streamed completely.
+constexpr double kMinSplit = 0.25;
+constexpr double kMaxSplit = 4;
+
+// Seconds of a resource, by the name that PhaseEstimate::seconds has.
+struct Cost {
+  std::string resource;
+  double seconds = 0;
+};
+
+double total_of(const std::vector<Cost>& costs) {
+  double total = 0;
+  for (const Cost& cost : costs)
+    total += cost.seconds;
+  return total;
+}
+
 // Adds up the seconds of one pass, by resource. The resource names are the keys of
 // PhaseEstimate::seconds.
 class ResourceTimes {
@@ -28,54 +49,61 @@ class ResourceTimes {
   explicit ResourceTimes(const MachineFigures& machine) : machine_(machine) {}
 
   // Roofline: reading and computing overlap, so only the slower of the two counts.
-  void add_weights(Device device, const Work& work) {
+  Cost cost_of(Device device, const Work& work) const {
     if (device.type == DeviceType::Cuda) {
       const GpuFigures& gpu = gpu_at(device);
-      add_slower(work.weight_bytes / gpu.read_bytes_per_s, to_string(device) + " memory",
-                 work.weight_flops / gpu.flops, to_string(device) + " arithmetic");
-      return;
+      return slower({to_string(device) + " memory", work.weight_bytes / gpu.read_bytes_per_s},
+                    {to_string(device) + " arithmetic", work.weight_flops / gpu.flops});
     }
     const auto rate = machine_.cpu_rates.find(work.dtype);
     if (rate == machine_.cpu_rates.end()) {
-      add_slower(work.weight_bytes / machine_.cpu.read_bytes_per_s, "cpu memory",
-                 work.weight_flops / machine_.cpu.flops, "cpu arithmetic");
-    } else {
-      add_slower(work.weight_bytes / rate->second.read_bytes_per_s,
-                 "cpu weights of " + std::string(name(work.dtype)),
-                 work.weight_flops / rate->second.flops, "cpu arithmetic");
+      return slower({"cpu memory", work.weight_bytes / machine_.cpu.read_bytes_per_s},
+                    {"cpu arithmetic", work.weight_flops / machine_.cpu.flops});
     }
+    return slower({"cpu weights of " + std::string(name(work.dtype)),
+                   work.weight_bytes / rate->second.read_bytes_per_s},
+                  {"cpu arithmetic", work.weight_flops / rate->second.flops});
+  }
+  Cost stream_cost(Device gpu, const Work& work) const {
+    return {"pcie", work.weight_bytes / gpu_at(gpu).pcie_bytes_per_s};
+  }
+  // The fixed cost of an operator call. On GPUs only in decode: kernels of a prompt run longer than
+  // the launch of the next one.
+  Cost call_cost(Device device, Phase phase) const {
+    if (device.type != DeviceType::Cuda) return {"cpu calls", machine_.cpu.call_seconds};
+    const double launches = phase == Phase::Decode ? kLaunchesPerCall : 0;
+    return {to_string(device) + " launches", launches * gpu_at(device).launch_seconds};
+  }
+  Cost transfer_cost(Device from, Device to, double bytes) const {
+    if (from == to) return {"pcie", 0};
+    const GpuFigures& gpu = gpu_at(from.type == DeviceType::Cuda ? from : to);
+    const bool is_back = to.type == DeviceType::Cpu && gpu.pcie_back_bytes_per_s > 0;
+    return {"pcie", kTransferSeconds +
+                        bytes / (is_back ? gpu.pcie_back_bytes_per_s : gpu.pcie_bytes_per_s)};
+  }
+
+  void add(const Cost& cost) {
+    if (cost.seconds > 0) seconds_[cost.resource] += cost.seconds;
+  }
+  // Devices that work at the same time: the slowest counts.
+  void add_slowest(const std::vector<std::vector<Cost>>& sides) {
+    for (const Cost& cost : *std::ranges::max_element(sides, {}, total_of))
+      add(cost);
   }
   // The KV cache is read at memory bandwidth, not at the rate measured for a weight type.
   void add_context(Device device, double bytes, double flops) {
     if (device.type == DeviceType::Cuda) {
-      add_weights(device, {.weight_bytes = bytes, .weight_flops = flops});
+      add(cost_of(device, {.weight_bytes = bytes, .weight_flops = flops}));
     } else {
-      add_slower(bytes / machine_.cpu.read_bytes_per_s, "cpu context", flops / machine_.cpu.flops,
-                 "cpu context");
+      add(slower({"cpu context", bytes / machine_.cpu.read_bytes_per_s},
+                 {"cpu context", flops / machine_.cpu.flops}));
     }
   }
-  // Weights that cross from host memory while the GPU computes: the slower of the two counts.
+  // Weights that cross from host memory while the GPU computes, also other modules: the slower of
+  // the two counts.
   void add_streamed(Device gpu, const Work& work) {
-    stream_seconds_ += work.weight_bytes / gpu_at(gpu).pcie_bytes_per_s;
-    seconds_[to_string(gpu) + " arithmetic"] += work.weight_flops / gpu_at(gpu).flops;
-  }
-  // The fixed cost of an operator call. On GPUs only in decode: kernels of a prompt run longer than
-  // the launch of the next one.
-  void add_call(Device device, Phase phase) {
-    if (device.type == DeviceType::Cuda) {
-      const double seconds = kLaunchesPerCall * gpu_at(device).launch_seconds;
-      if (phase == Phase::Decode && seconds > 0)
-        seconds_[to_string(device) + " launches"] += seconds;
-    } else if (machine_.cpu.call_seconds > 0) {
-      seconds_["cpu calls"] += machine_.cpu.call_seconds;
-    }
-  }
-  void add_transfer(Device from, Device to, double bytes) {
-    if (from == to) return;
-    const GpuFigures& gpu = gpu_at(from.type == DeviceType::Cuda ? from : to);
-    const bool is_back = to.type == DeviceType::Cpu && gpu.pcie_back_bytes_per_s > 0;
-    seconds_["pcie"] +=
-        kTransferSeconds + bytes / (is_back ? gpu.pcie_back_bytes_per_s : gpu.pcie_bytes_per_s);
+    stream_seconds_ += stream_cost(gpu, work).seconds;
+    add({to_string(gpu) + " arithmetic", work.weight_flops / gpu_at(gpu).flops});
   }
 
   PhaseEstimate speed(double tokens) const {
@@ -113,21 +141,52 @@ class ResourceTimes {
     GRAFT_CHECK(idx < machine_.gpus.size(), to_string(device));
     return machine_.gpus[idx];
   }
-  void add_slower(double read_seconds,
-                  const std::string& memory,
-                  double compute_seconds,
-                  const std::string& compute) {
-    if (read_seconds >= compute_seconds) {
-      seconds_[memory] += read_seconds;
-    } else {
-      seconds_[compute] += compute_seconds;
-    }
+  static Cost slower(Cost memory, Cost compute) {
+    return memory.seconds >= compute.seconds ? std::move(memory) : std::move(compute);
   }
 
   const MachineFigures& machine_;
   std::map<std::string, double> seconds_;
   double stream_seconds_ = 0;
 };
+
+// The share of the experts outside GPU memory that is streamed in a prefill pass; the CPU computes
+// the others at the same time. At stream_from tokens both take equally long, and the time of the
+// CPU grows with the tokens.
+double streamed_share(const plan::Placement& placement, const PassSize& pass) {
+  if (pass.phase == Phase::Decode) return 0;
+  const double ratio = pass.rows / static_cast<double>(plan::stream_from(placement));
+  if (ratio < kMinSplit) return 0;
+  return ratio > kMaxSplit ? 1 : ratio / (1 + ratio);
+}
+
+// Experts in host memory that a GPU streams or has copies of.
+void add_host_experts(ResourceTimes& times,
+                      const plan::Placement& placement,
+                      const Work& whole,
+                      const PassSize& pass) {
+  const Device gpu = placement.prefill.device();
+  // Uniform routing: the copies take their part of the work.
+  const plan::Share& first = placement.decode.shares.front();
+  const double resident = plan::gpu_experts(placement) > 0 ? first.fraction : 0;
+  const double streamed = (1 - resident) * streamed_share(placement, pass);
+  const double on_cpu = 1 - resident - streamed;
+  if (on_cpu <= 0) {
+    if (resident > 0) times.add(times.cost_of(gpu, whole * resident));
+    return times.add_streamed(gpu, whole * streamed);
+  }
+  std::vector<Cost> cpu_side = {times.cost_of(kCpu, whole * on_cpu),
+                                times.call_cost(kCpu, pass.phase)};
+  if (placement.of(pass.phase).device() == gpu) {
+    const auto* params = std::get_if<ops::ExpertsParams>(&placement.module->params);
+    const auto hidden = static_cast<double>(params == nullptr ? 0 : params->hidden_size);
+    cpu_side.push_back(times.transfer_cost(gpu, kCpu, kF32Bytes * pass.rows * hidden));
+    cpu_side.push_back(times.transfer_cost(kCpu, gpu, kF32Bytes * pass.rows * hidden));
+  }
+  std::vector<Cost> gpu_side = {times.cost_of(gpu, whole * (resident + streamed))};
+  if (resident > 0) gpu_side.push_back(times.call_cost(gpu, pass.phase));
+  times.add_slowest({cpu_side, gpu_side, {times.stream_cost(gpu, whole * streamed)}});
+}
 
 // Shares run one after the other here: an upper bound on the time of devices that overlap.
 void add_module(ResourceTimes& times,
@@ -136,18 +195,13 @@ void add_module(ResourceTimes& times,
                 const PassSize& pass) {
   const plan::ModuleSpec& module = *placement.module;
   const Work whole = module_work(plan, placement, pass);
-  const std::int64_t stream_from = plan::stream_from(placement);
-  const bool is_streamable = pass.phase == Phase::Prefill && stream_from > 0;
-  if (is_streamable && pass.rows >= static_cast<double>(stream_from))
-    return times.add_streamed(placement.prefill.device(), whole);
-  // Short prompts run where decode does.
-  const Phase phase = is_streamable ? Phase::Decode : pass.phase;
-  for (const plan::Share& share : placement.of(phase).shares) {
+  if (plan::stream_from(placement) > 0) return add_host_experts(times, placement, whole, pass);
+  for (const plan::Share& share : placement.of(pass.phase).shares) {
     const Work work = whole * share.fraction;
-    times.add_weights(share.device, work);
+    times.add(times.cost_of(share.device, work));
     times.add_context(share.device, work.context_bytes, work.context_flops);
     if (!module.weights.empty() || module.role == Role::Attention)
-      times.add_call(share.device, pass.phase);
+      times.add(times.call_cost(share.device, pass.phase));
   }
 }
 
@@ -169,14 +223,15 @@ PhaseEstimate speed_of(const plan::Plan& plan,
       hidden_bytes = std::max(hidden_bytes, kF32Bytes * static_cast<double>(norm->size));
     if (module.weights.empty()) continue;
     const Device device = placement.of(phase).device();
-    if (!first) times.add_transfer(hidden_device, device, pass.rows * hidden_bytes);
+    if (!first) times.add(times.transfer_cost(hidden_device, device, pass.rows * hidden_bytes));
     hidden_device = device;
     first = false;
   }
   return times.speed(pass.rows);
 }
 
-// Bytes of f32 activations per token that an operator keeps alive at once.
+}  // namespace
+
 double workspace_row_bytes(const plan::ModuleSpec& module) {
   struct RowElems {
     double operator()(const ops::AttentionParams& p) const {
@@ -207,6 +262,8 @@ double workspace_row_bytes(const plan::ModuleSpec& module) {
   return kF32Bytes * std::visit(RowElems{}, module.params);
 }
 
+namespace {
+
 std::map<Device, MemoryUse> bytes_of(const plan::Plan& plan,
                                      const MachineFigures& machine,
                                      const Workload& load) {
@@ -234,6 +291,8 @@ std::map<Device, MemoryUse> bytes_of(const plan::Plan& plan,
   const auto rows = static_cast<double>(std::max(load.prefill_tokens, load.parallel));
   for (auto& [device, row] : widest)
     devices[device].workspace = static_cast<std::uint64_t>(row * rows);
+  for (const auto& [device, bytes] : stream_buffer_bytes(plan, load))
+    devices[device].workspace += bytes;
   const double logits = kF32Bytes * static_cast<double>(load.parallel) *
                         static_cast<double>(plan.blueprint->vocab_size);
   devices[kCpu].workspace += static_cast<std::uint64_t>(logits);
@@ -268,7 +327,7 @@ std::int64_t stream_break_even(const plan::Plan& plan, const MachineFigures& mac
       if (plan::stream_from(placement) == 0) continue;
       const Work work = module_work(plan, placement, pass);
       streamed.add_streamed(placement.prefill.device(), work);
-      on_cpu.add_weights(kCpu, work);
+      on_cpu.add(on_cpu.cost_of(kCpu, work));
     }
     if (streamed.total_seconds() < on_cpu.total_seconds()) return tokens;
   }

@@ -55,6 +55,11 @@ std::int64_t stream_break_even(const plan::Plan& plan, const MachineFigures& mac
 // Sets it for the streamed experts whose rules do not say from how many tokens on.
 void set_stream_from(plan::Plan& plan, const MachineFigures& machine);
 
+// Resolves gpu_experts: auto: as many copies per layer as the GPU has memory for beside everything
+// else that the plan places there, equally many in all layers of a GPU. The sizes of the machine
+// are the free memory.
+void resolve_gpu_experts(plan::Plan& plan, const MachineFigures& machine, const Workload& load);
+
 // Writes a rule file that fills the GPUs in order of time saved per byte: attention, norms,
 // routers, shared experts, dense MLPs and the KV cache layer by layer, then the head, then the
 // routed experts of as many layers as fit. The rest is on the CPU, whether it fits there or not:
@@ -62,5 +67,8 @@ void set_stream_from(plan::Plan& plan, const MachineFigures& machine);
 std::string auto_rules(const plan::Blueprint& blueprint,
                        const MachineFigures& machine,
                        const Workload& load);
+
+// Bytes of f32 activations per token that an operator keeps alive at once.
+double workspace_row_bytes(const plan::ModuleSpec& module);
 
 }  // namespace graft::perf

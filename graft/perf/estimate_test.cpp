@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/text/str.h"
+#include "graft/perf/gpu_experts.h"
 
 namespace graft::perf {
 using namespace plan;  // NOLINT(google-build-using-namespace)
@@ -13,6 +14,7 @@ using namespace plan;  // NOLINT(google-build-using-namespace)
 namespace {
 
 constexpr std::int64_t kSize = 1000;
+constexpr Device kGpu = {.type = DeviceType::Cuda, .index = 0};
 
 plan::ModuleSpec linear(const std::string& name) {
   plan::ModuleSpec module;
@@ -90,6 +92,7 @@ class EstimateTest : public testing::Test {
   }
   void use(plan::Blueprint blueprint) { blueprint_ = std::move(blueprint); }
   const plan::Plan& plan() const { return planned_.plan; }
+  plan::Plan& changeable_plan() { return planned_.plan; }
 
  private:
   plan::Blueprint blueprint_ = small_model();
@@ -262,6 +265,69 @@ TEST_F(StreamedEstimate, BreakEvenFollowsTheMachine) {
   EXPECT_GT(tokens, 16);
   machine_.gpus[0].pcie_bytes_per_s = 5e8;
   EXPECT_GT(stream_break_even(plan(), machine_), tokens);
+}
+
+// At stream_from tokens the CPU and the stream take equally long: each computes half of the
+// experts.
+TEST_F(StreamedEstimate, TheCpuAndTheStreamShareMediumPasses) {
+  machine_.cpu.flops = 1.6e10;
+  machine_.cpu.read_bytes_per_s = 1e12;
+  machine_.gpus[0].pcie_back_bytes_per_s = 1e12;
+  of(rules(""), machine_, {});
+  const std::int64_t from = plan::stream_from(plan());
+  ASSERT_EQ(from, 32);
+  const auto seconds = [&](std::int64_t tokens) {
+    return static_cast<double>(tokens) /
+           of(rules(""), machine_, {.prefill_tokens = tokens}).prefill.tokens_per_s;
+  };
+  // 4 MB at 1 GB/s, beside copies of the rows.
+  EXPECT_NEAR(seconds(from), 2.2e-3, 0.2e-3);
+  EXPECT_NEAR(seconds(8 * from), 4e-3, 0.1e-3);
+  EXPECT_NEAR(seconds(from / 8), 4e-3 / 8, 0.1e-3);
+  // Never slower than streaming everything.
+  for (std::int64_t tokens = from / 3; tokens < 4 * from; tokens += 4)
+    EXPECT_LT(seconds(tokens), 4.1e-3) << tokens;
+}
+
+TEST_F(StreamedEstimate, CopiesOnTheGpuTakeWorkFromTheCpu) {
+  const Workload load = {.context = 0, .parallel = 1, .prefill_tokens = 1000};
+  const Estimate without = of(rules(""), machine_, load);
+  const Estimate got = of(rules(", gpu_experts: 3"), machine_, load);
+  // 1 of 4 experts is left to the CPU: 5 ms become 1.25 ms, and two copies of a row.
+  EXPECT_NEAR(1 / without.decode.tokens_per_s, 5e-3, 0.1e-3);
+  EXPECT_NEAR(1 / got.decode.tokens_per_s, 1.25e-3, 0.1e-3);
+  // Copies do not cross PCIe.
+  EXPECT_NEAR(1000 / without.prefill.tokens_per_s, 4e-3, 0.1e-3);
+  EXPECT_NEAR(1000 / got.prefill.tokens_per_s, 1e-3, 0.1e-3);
+  EXPECT_EQ(got.devices.at(kCpu).weights, 4'000'000U);
+  EXPECT_EQ(got.devices.at(kGpu).weights, without.devices.at(kGpu).weights + 3'000'000U);
+}
+
+TEST_F(StreamedEstimate, TheSlowerOfCpuAndGpuCounts) {
+  machine_.gpus[0].read_bytes_per_s = 1e8;  // 10 times slower than the CPU
+  const Workload load = {.context = 0, .parallel = 1, .prefill_tokens = 1};
+  const Estimate got = of(rules(", gpu_experts: 2"), machine_, load);
+  EXPECT_EQ(got.decode.limit.substr(0, 13), "cuda:0 memory");
+  EXPECT_FALSE(got.decode.seconds.contains("cpu arithmetic"));
+}
+
+TEST_F(StreamedEstimate, AutoFillsTheFreeGpuMemory) {
+  const Workload load = {.context = 100, .parallel = 1, .prefill_tokens = 10};
+  const auto resolved = [&](double left) {
+    const Estimate none = of(rules(""), machine_, load);
+    machine_.gpus[0].vram_bytes = static_cast<std::uint64_t>(
+        (static_cast<double>(none.devices.at(kGpu).total()) + left) / kUsableShare);
+    of(rules(", gpu_experts: auto"), machine_, load);
+    resolve_gpu_experts(changeable_plan(), machine_, load);
+    EXPECT_TRUE(estimate(plan(), machine_, load).fits());
+    return plan::gpu_experts(plan().at("mlp.experts"));
+  };
+  EXPECT_EQ(resolved(-0.5e6), 0);
+  EXPECT_EQ(resolved(0.9e6), 0);
+  EXPECT_EQ(plan().at("mlp.experts").kwargs.at("gpu_experts"), "0");
+  EXPECT_EQ(resolved(2.1e6), 2);
+  EXPECT_EQ(plan().at("mlp.experts").kwargs.at("gpu_experts"), "2");
+  EXPECT_EQ(resolved(50e6), 4);
 }
 
 }  // namespace
