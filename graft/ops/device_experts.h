@@ -37,8 +37,8 @@ class DeviceExperts {
   // Starts copying an expert to a slot that no expert has, after all passes so far and beside later
   // ones.
   virtual void start_fill(std::int64_t slot, std::int64_t expert, Pass& pass) = 0;
-  // Whether the last fill of the slot has ended; does not wait.
-  virtual bool is_filled(std::int64_t slot) = 0;
+  // Whether all fills so far have ended; does not wait.
+  virtual bool is_filled() = 0;
   // From the next operation on; slot -1: the expert has none.
   virtual void set_slot(std::int64_t expert, std::int64_t slot, Pass& pass) = 0;
 

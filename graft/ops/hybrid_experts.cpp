@@ -21,13 +21,15 @@ namespace {
 // that of host memory, in units of a copy.
 constexpr double kMinCpuCost = 0.55;
 // Below this share of experts for the CPU, copying its rows and waiting for it costs more than it
-// saves.
-constexpr double kMinCpuShare = 0.05;
+// saves: passes that long are bound by the GPU, not by PCIe.
+constexpr double kMinCpuShare = 0.15;
 // Passes of fewer than 1 / kSplitFactor of stream_from tokens run without copies: waiting for the
 // routing costs more than copies save.
 constexpr std::int64_t kSplitFactor = 4;
-// Passes between two swaps of a layer: time to see the effect of the last one.
-constexpr std::int64_t kPassesPerSwap = 16;
+// Swaps of a layer that start together, and the passes between two such starts. All layers of a
+// large model then copy a small part of what the CPU reads in the same time.
+constexpr std::size_t kSwapsAtOnce = 2;
+constexpr std::int64_t kPassesPerSwap = 4;
 
 std::size_t index(std::int64_t expert) {
   return static_cast<std::size_t>(expert);
@@ -114,18 +116,14 @@ class HybridExperts final : public Experts {
   }
 
   void unload() override {
-    swap_.reset();
+    swaps_.clear();
     gpu_->unload();
   }
 
   void before_pass(Pass& pass) override {
     collect_pairs();
-    if (swap_ && gpu_->is_filled(swap_->slot)) {
-      gpu_->set_slot(swap_->in, swap_->slot, pass);
-      residents_.finish(*swap_);
-      swap_.reset();
-    }
-    if (++num_passes_ % kPassesPerSwap == 0 && !swap_ && can_swap()) start_swap(pass);
+    if (!swaps_.empty() && gpu_->is_filled()) finish_swaps(pass);
+    if (++num_passes_ % kPassesPerSwap == 0 && swaps_.empty() && can_swap()) start_swaps(pass);
     host_part_.skip(resident_mask());
   }
 
@@ -202,13 +200,23 @@ class HybridExperts final : public Experts {
     residents_.fade(num_pairs / top_k_);
   }
 
-  // The old expert runs on the CPU from this pass on, the new one on the GPU when its copy is
+  // The old experts run on the CPU from this pass on, the new ones on the GPU when their copies are
   // there.
-  void start_swap(Pass& pass) {
-    swap_ = residents_.begin_swap();
-    if (!swap_) return;
-    gpu_->set_slot(swap_->out, -1, pass);
-    gpu_->start_fill(swap_->slot, swap_->in, pass);
+  void start_swaps(Pass& pass) {
+    while (swaps_.size() < kSwapsAtOnce) {
+      const std::optional<ResidentSet::Swap> swap = residents_.begin_swap();
+      if (!swap) return;
+      swaps_.push_back(*swap);
+      gpu_->set_slot(swap->out, -1, pass);
+      gpu_->start_fill(swap->slot, swap->in, pass);
+    }
+  }
+  void finish_swaps(Pass& pass) {
+    for (const ResidentSet::Swap& swap : swaps_) {
+      gpu_->set_slot(swap.in, swap.slot, pass);
+      residents_.finish(swap);
+    }
+    swaps_.clear();
   }
 
   ExpertMask resident_mask() const {
@@ -231,7 +239,7 @@ class HybridExperts final : public Experts {
   std::unique_ptr<DeviceExperts> gpu_;
   DeviceExperts::Support support_;
   ResidentSet residents_;
-  std::optional<ResidentSet::Swap> swap_;  // in progress
+  std::vector<ResidentSet::Swap> swaps_;  // in progress
   std::int64_t num_passes_ = 0;
   std::vector<std::uint64_t> expected_;     // pairs by expert of an earlier run
   std::vector<std::uint64_t> total_pairs_;  // by expert
@@ -243,6 +251,7 @@ class HybridExperts final : public Experts {
 ExpertMask split_by_cost(std::span<const std::int64_t> rows,
                          const ExpertMask& is_resident,
                          double break_even_rows) {
+  if (break_even_rows < 1) return ExpertMask(rows.size(), 1);
   ExpertMask on_gpu = is_resident;
   std::vector<std::size_t> used;
   double cpu_cost = 0;  // of the experts that are not copied, in units of a copy

@@ -24,7 +24,8 @@ std::unique_ptr<Operator> make_hybrid_experts(const BuildContext& context,
 
 // Splits the experts of a prefill pass so that the copies over PCIe and the CPU take the same time:
 // those with the most rows are copied. `break_even_rows`: rows of an expert for which the CPU takes
-// as long as a copy. `is_resident`: copies that are in GPU memory. Returns the experts of the GPU.
+// as long as a copy; below 1 all experts are for the GPU. `is_resident`: copies that are in GPU
+// memory. Returns the experts of the GPU.
 ExpertMask split_by_cost(std::span<const std::int64_t> rows,
                          const ExpertMask& is_resident,
                          double break_even_rows);

@@ -49,6 +49,10 @@ TEST(SplitByCost, KeepsResidentsOnTheGpuAtNoCost) {
     EXPECT_EQ(on_gpu[e], 1);
 }
 
+TEST(SplitByCost, CopiesAllWhenASingleRowCostsMoreThanACopy) {
+  EXPECT_EQ(count(split_by_cost(Rows(8, 1), ExpertMask(8, 0), 0.5)), 8);
+}
+
 TEST(SplitByCost, SkipsUnusedExperts) {
   EXPECT_EQ(count(split_by_cost(Rows(8, 0), ExpertMask(8, 0), 32)), 0);
 }

@@ -57,18 +57,20 @@ class DeviceExpertsForTests final : public DeviceExperts {
     slot_of_.clear();
   }
 
-  // Arrives when is_filled() has been asked twice.
+  // Arrives at the second call of is_filled().
   void start_fill(std::int64_t slot, std::int64_t expert, Pass& /*pass*/) override {
     GRAFT_CHECK(std::ranges::count(slot_of_, slot) == 0, "the slot is in use");
     test_fault().count_operation();
     in_slot_[static_cast<std::size_t>(slot)] = -1;
-    arriving_ = expert;
+    arriving_[slot] = expert;
     num_asked_ = 0;
     ++test_expert_counts().fills;
   }
-  bool is_filled(std::int64_t slot) override {
+  bool is_filled() override {
     if (++num_asked_ < 2) return false;
-    in_slot_[static_cast<std::size_t>(slot)] = arriving_;
+    for (const auto& [slot, expert] : arriving_)
+      in_slot_[static_cast<std::size_t>(slot)] = expert;
+    arriving_.clear();
     return true;
   }
   void set_slot(std::int64_t expert, std::int64_t slot, Pass& /*pass*/) override {
@@ -141,10 +143,10 @@ class DeviceExpertsForTests final : public DeviceExperts {
   std::string module_;
   Device device_;
   std::int64_t num_experts_;
-  Experts& experts_;                   // holds the weights
-  std::vector<std::int64_t> in_slot_;  // the expert in each slot; -1: on its way
-  std::vector<std::int64_t> slot_of_;  // by expert; -1: none
-  std::int64_t arriving_ = -1;
+  Experts& experts_;                               // holds the weights
+  std::vector<std::int64_t> in_slot_;              // the expert in each slot; -1: on its way
+  std::vector<std::int64_t> slot_of_;              // by expert; -1: none
+  std::map<std::int64_t, std::int64_t> arriving_;  // experts by slot
   int num_asked_ = 0;
 };
 

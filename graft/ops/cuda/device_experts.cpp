@@ -65,7 +65,7 @@ class DeviceExpertsCuda final : public DeviceExperts {
     use_gpu(device_.index);
     slots_.start_fill(slot, expert, cuda_context(device_, pass));
   }
-  bool is_filled(std::int64_t /*slot*/) override { return slots_.is_filled(); }
+  bool is_filled() override { return slots_.is_filled(); }
   void set_slot(std::int64_t expert, std::int64_t slot, Pass& pass) override {
     use_gpu(device_.index);
     slots_.set_slot(expert, slot, cuda_context(device_, pass));

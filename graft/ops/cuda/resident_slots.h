@@ -37,7 +37,7 @@ class ResidentSlots {
   void unload();
   bool empty() const { return num_slots_ == 0; }
 
-  // As in DeviceExperts. At most one fill at a time.
+  // As in DeviceExperts.
   void start_fill(std::int64_t slot, std::int64_t expert, CudaContext& gpu);
   bool is_filled() const { return filled_.is_done(); }
   void set_slot(std::int64_t expert, std::int64_t slot, CudaContext& gpu);
