@@ -105,6 +105,33 @@ TEST(PlanCommand, SaysWhichTypeFits) {
   EXPECT_EQ(parse_json(none.out, "plan")["fits_from"], Json());
 }
 
+TEST(PlanCommand, SaysThatAModelLargerThanHostMemoryRunsFromDisk) {
+  const std::vector<std::string> command = {"plan",   "DeepSeek-V3", "--type", "Q4_K_M",
+                                            "--gpus", "1",           "--vram", "24G"};
+  const auto plan = [&](std::initializer_list<std::string> more) {
+    std::vector<std::string> all = command;
+    all.insert(all.end(), more);
+    return run_program(all);
+  };
+  const Outcome text = plan({"--dram", "256G"});
+  EXPECT_EQ(text.exit_code, 1) << text.err;
+  EXPECT_NE(text.out.find("  Runs slowly from disk (--repack-cache): a file of "),
+            std::string::npos)
+      << text.out;
+  EXPECT_NE(text.out.find("limited by disk"), std::string::npos) << text.out;
+  const Json json = parse_json(plan({"--dram", "256G", "--json"}).out, "plan");
+  EXPECT_EQ(json["fits"], false);
+  EXPECT_NEAR(json["from_disk"]["file_bytes"].get<double>(), 390e9, 12e9);
+  const double from_disk = json["from_disk"]["generate"]["tokens_per_s"].get<double>();
+  EXPECT_GT(from_disk, 0.1);
+  EXPECT_LT(from_disk, json["generate"]["tokens_per_s"].get<double>() / 2);
+  EXPECT_EQ(parse_json(plan({"--dram", "768G", "--json"}).out, "plan")["from_disk"], Json());
+  // GPU memory has no disk behind it.
+  const Outcome small_gpu = run_program({"plan", "DeepSeek-V3", "--type", "Q4_K_M", "--gpus", "1",
+                                         "--vram", "8G", "--dram", "256G", "--json"});
+  EXPECT_EQ(parse_json(small_gpu.out, "plan")["from_disk"], Json());
+}
+
 TEST(PlanCommand, AutoWritesNoRulesThatDoNotFit) {
   const Outcome outcome = run_program(
       {"plan", "DeepSeek-V3", "--auto", "--gpus", "1", "--vram", "24G", "--dram", "384G"});

@@ -28,71 +28,9 @@
 #include "graft/ops/operator.h"
 #include "graft/ops/primitives.h"
 #include "graft/ops/registry.h"
-#include "graft/tensor/device_memory.h"
+#include "graft/testing/device_memory.h"
 
 namespace graft::ops::testing {
-
-// Tracks allocations, and so the device of every address.
-class TestMemory final : public DeviceMemory {
- public:
-  std::byte* allocate(std::int32_t index, std::size_t bytes) override {
-    if (bytes > available(index)) return nullptr;
-    allocated_[index] += bytes;
-    auto* data = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64}));
-    blocks_[data] = {.index = index, .bytes = bytes};
-    return data;
-  }
-  void free(std::int32_t index, std::byte* data, std::size_t bytes) noexcept override {
-    const auto found = blocks_.find(data);
-    GRAFT_CHECK(
-        found != blocks_.end() && found->second.index == index && found->second.bytes == bytes,
-        "not an allocated block");
-    blocks_.erase(found);
-    allocated_[index] -= bytes;
-    ::operator delete (data, std::align_val_t{64});
-  }
-  std::uint64_t available(std::int32_t index) override {
-    return capacity_ - std::min(capacity_, allocated_[index]);
-  }
-  // The capacity of each device in bytes.
-  void set_capacity(std::uint64_t bytes) { capacity_ = bytes; }
-  std::byte* allocate_staging(std::int32_t /*index*/, std::size_t bytes) override {
-    ++num_staging_;
-    return static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64}));
-  }
-  void free_staging(std::int32_t /*index*/,
-                    std::byte* data,
-                    std::size_t /*bytes*/) noexcept override {
-    --num_staging_;
-    ::operator delete (data, std::align_val_t{64});
-  }
-
-  bool has(Device device, const TensorView& view) const {
-    const auto* data = static_cast<const std::byte*>(view.data);
-    auto found = blocks_.upper_bound(data);
-    if (found == blocks_.begin()) return device == kCpu;
-    --found;
-    const bool is_inside = data + view.bytes() <= found->first + found->second.bytes;
-    if (!is_inside) return device == kCpu;
-    return device.type == DeviceType::Cuda && device.index == found->second.index;
-  }
-  std::size_t num_blocks() const { return blocks_.size() + num_staging_; }
-
- private:
-  struct Block {
-    std::int32_t index = 0;
-    std::size_t bytes = 0;
-  };
-  std::uint64_t capacity_ = std::uint64_t{1} << 30U;
-  std::map<std::int32_t, std::uint64_t> allocated_;
-  std::map<const std::byte*, Block> blocks_;
-  std::size_t num_staging_ = 0;
-};
-
-inline TestMemory& test_memory() {
-  static TestMemory memory;
-  return memory;
-}
 
 inline void expect_on(Device device, const TensorView& view, const std::string& what) {
   GRAFT_CHECK(view.device == device && test_memory().has(device, view), what, " runs on ",
@@ -306,8 +244,15 @@ class OnTestDevice : public Base {
         op_(dynamic_cast<Base&>(*owned_)),
         module_(context.module),
         device_(context.device) {}
-  void load(WeightProvider& weights) override { owned_->load(weights); }
-  void unload() override { owned_->unload(); }
+  void load(WeightProvider& weights) override {
+    CountingWeights counting(weights);
+    owned_->load(counting);
+    held_ = Buffer(counting.bytes(), device_);
+  }
+  void unload() override {
+    owned_->unload();
+    held_ = {};
+  }
 
  protected:
   void expect_here(std::initializer_list<TensorView> views) const {
@@ -322,6 +267,7 @@ class OnTestDevice : public Base {
   Base& op_;
   std::string module_;
   Device device_;
+  Buffer held_;  // the memory that a GPU would take; the weights are the CPU operator's
 };
 
 class NormOnTestDevice final : public OnTestDevice<Norm> {
@@ -429,6 +375,12 @@ class KvCacheOnTestDevice final : public OnTestDevice<KvCache> {
   using OnTestDevice::OnTestDevice;
   void allocate(std::int64_t num_blocks, std::int64_t block_tokens) override {
     op_.allocate(num_blocks, block_tokens);
+    blocks_ = {};  // before the new ones
+    blocks_ = Buffer(static_cast<std::size_t>(num_blocks) * op_.bytes_per_block(), device_);
+  }
+  void unload() override {
+    OnTestDevice::unload();
+    blocks_ = {};
   }
   std::int64_t num_blocks() const override { return op_.num_blocks(); }
   std::int64_t block_tokens() const override { return op_.block_tokens(); }
@@ -454,6 +406,9 @@ class KvCacheOnTestDevice final : public OnTestDevice<KvCache> {
   void read_values(const SequenceSlice& sequence, const Part& part, float* out) const override {
     op_.read_values(sequence, part, out);
   }
+
+ private:
+  Buffer blocks_;  // the memory that a GPU would take; the blocks are the CPU operator's
 };
 
 // The CPU's primitives on a test device; fused ones are composed.
@@ -472,10 +427,10 @@ class TestPrimitives final : public Primitives {
     run(from, pass, [this, from, to](Pass& there) { cpu_->copy_columns(from, to, there); });
   }
   std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) override {
-    return std::make_unique<Core>(cpu_->make_attention(context));
+    return std::make_unique<Core>(cpu_->make_attention(context), context.device);
   }
   std::unique_ptr<AttentionCore> make_mla_attention(const BuildContext& context) override {
-    return std::make_unique<Core>(cpu_->make_mla_attention(context));
+    return std::make_unique<Core>(cpu_->make_mla_attention(context), context.device);
   }
 
  private:
@@ -486,9 +441,17 @@ class TestPrimitives final : public Primitives {
 
   class Core final : public AttentionCore {
    public:
-    explicit Core(std::unique_ptr<AttentionCore> core) : core_(std::move(core)) {}
-    void load(WeightProvider& weights) override { core_->load(weights); }
-    void unload() override { core_->unload(); }
+    Core(std::unique_ptr<AttentionCore> core, Device device)
+        : core_(std::move(core)), device_(device) {}
+    void load(WeightProvider& weights) override {
+      CountingWeights counting(weights);
+      core_->load(counting);
+      held_ = Buffer(counting.bytes(), device_);
+    }
+    void unload() override {
+      core_->unload();
+      held_ = {};
+    }
     void forward(TensorView q, TensorView out, Pass& pass) override {
       expect_on(q.device, out, "attention");
       run(q, pass, [this, q, out](Pass& there) { core_->forward(q, out, there); });
@@ -496,6 +459,8 @@ class TestPrimitives final : public Primitives {
 
    private:
     std::unique_ptr<AttentionCore> core_;
+    Device device_;
+    Buffer held_;
   };
 
   std::shared_ptr<Primitives> cpu_ = cpu::make_primitives();
