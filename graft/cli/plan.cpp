@@ -66,7 +66,8 @@ void print_devices(const perf::Estimate& estimate) {
 }
 
 void print_speed(const char* label, const perf::PhaseEstimate& speed) {
-  fmt::print("  {:<13} {:>10.1f}  limited by {}\n", label, speed.tokens_per_s, speed.limit);
+  fmt::print("  {:<13} {:>10.{}f}  limited by {}\n", label, speed.tokens_per_s,
+             speed.tokens_per_s < 10 ? 2 : 1, speed.limit);
 }
 
 std::string type_note(const std::string& type) {
@@ -76,6 +77,17 @@ std::string type_note(const std::string& type) {
 std::string fit_text(const Remedy& remedy) {
   return remedy.fits_from.empty() ? "No type that `graft quantize` writes fits."
                                   : fmt::format("Fits from {0} on (--type {0}).", remedy.fits_from);
+}
+
+void print_from_disk(const perf::MachineFigures& machine, const perf::Estimate& from_disk) {
+  const perf::MemoryUse& cpu = from_disk.devices.at(kCpu);
+  fmt::print(
+      "  Runs slowly from disk (--repack-cache): a file of {} beside the model, read at {:.1f} "
+      "GB/s ({}).\n",
+      bytes_text(cpu.mapped), perf::disk_read_bytes_per_s(machine) / 1e9,
+      machine.disk.read_bytes_per_s > 0 ? "measured" : "assumed; `graft machine` measures it");
+  print_speed("prefill tok/s", from_disk.prefill);
+  print_speed("decode tok/s", from_disk.decode);
 }
 
 void print_plan(const PlanCase& to_plan, const PlannedCase& planned, const Remedy& remedy) {
@@ -94,16 +106,27 @@ void print_plan(const PlanCase& to_plan, const PlannedCase& planned, const Remed
   const std::int64_t stream_from = plan::stream_from(model.result().plan);
   if (stream_from > 0)
     fmt::print("  prefill streams the experts to the GPU from {} tokens on\n", stream_from);
-  print_speed("prefill tok/s", planned.estimate->prefill);
-  print_speed("decode tok/s", planned.estimate->decode);
+  if (!planned.from_disk) {
+    print_speed("prefill tok/s", planned.estimate->prefill);
+    print_speed("decode tok/s", planned.estimate->decode);
+  }
   if (planned.fits()) return;
   fmt::print("\n  Does not fit: {}.\n  {}\n", perf::shortage_text(*planned.estimate),
              fit_text(remedy));
   if (remedy.generated_rules) fmt::print("  `graft plan --auto` writes rules that fit.\n");
+  if (planned.from_disk) print_from_disk(machine, *planned.from_disk);
 }
 
 Json speed_json(const perf::PhaseEstimate& speed) {
   return {{"tokens_per_s", speed.tokens_per_s}, {"limit", speed.limit}, {"seconds", speed.seconds}};
+}
+
+Json from_disk_json(const PlanCase& to_plan, const perf::Estimate& from_disk) {
+  return {{"file_bytes", from_disk.devices.at(kCpu).mapped},
+          {"read_bytes_per_s", perf::disk_read_bytes_per_s(to_plan.machine)},
+          {"is_measured", to_plan.machine.disk.read_bytes_per_s > 0},
+          {"prefill", speed_json(from_disk.prefill)},
+          {"generate", speed_json(from_disk.decode)}};
 }
 
 Json estimate_json(const PlanCase& to_plan, const PlannedCase& planned, const Remedy& remedy) {
@@ -128,6 +151,7 @@ Json estimate_json(const PlanCase& to_plan, const PlannedCase& planned, const Re
                      {"gpus", or_null(to_plan.machine.gpu_source)}};
   json["fits"] = planned.fits();
   if (!planned.fits()) json["fits_from"] = or_null(remedy.fits_from);
+  json["from_disk"] = planned.from_disk ? from_disk_json(to_plan, *planned.from_disk) : Json();
   return json;
 }
 
@@ -237,7 +261,7 @@ void add_plan(Command& app) {
       "  graft plan DeepSeek-V3 --type Q4_K_M --gpus 1 --vram 24G --dram 384G\n"
       "  graft plan config.json --gpus 1 --vram 24G --dram 512G\n"
       "  graft plan model.gguf --auto > my.yaml          a rule file for this machine\n"
-      "\nExit code 1: the model does not fit.\n" +
+      "\nExit code 1: the model does not fit into memory. It may run from disk, slowly.\n" +
       known_shapes());
   options->model.add_to(*command, "MODEL");
   command->add_option("--rules", options->rules, "Rule file (default: by model family)");

@@ -66,7 +66,11 @@ PlannedCase plan_case(const PlanCase& to_plan, RuleSource rules, const std::stri
   planned.model = std::make_unique<PlannedModel>(to_plan.source, inputs);
   planned.model->set_stream_from(to_plan.machine);
   const plan::PlanResult& result = planned.model->result();
-  if (result.ok()) planned.estimate = perf::estimate(result.plan, to_plan.machine, to_plan.load);
+  if (!result.ok()) return planned;
+  planned.estimate = perf::estimate(result.plan, to_plan.machine, to_plan.load);
+  if (planned.estimate->fits()) return planned;
+  perf::Estimate on_disk = perf::estimate_from_disk(result.plan, to_plan.machine, to_plan.load);
+  if (on_disk.can_run()) planned.from_disk = std::move(on_disk);
   return planned;
 }
 

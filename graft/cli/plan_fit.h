@@ -23,7 +23,9 @@ struct PlanCase {
 struct PlannedCase {
   std::unique_ptr<PlannedModel> model;
   std::optional<perf::Estimate> estimate;  // nullopt: the rules have errors
-  std::string rules_text;                  // generated rules; empty: rules of a file
+  // With weights that do not fit into host memory on disk; nullopt: they fit, or it cannot run.
+  std::optional<perf::Estimate> from_disk;
+  std::string rules_text;  // generated rules; empty: rules of a file
 
   bool fits() const { return estimate && estimate->fits(); }
 };

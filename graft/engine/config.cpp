@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "graft/base/error.h"
+#include "graft/base/out_of_memory.h"
 #include "graft/base/text/units.h"
 
 namespace graft::engine {
@@ -72,12 +72,12 @@ EngineConfig resolve(EngineConfig config, const EngineLimits& limits) {
   if (config.chunk_prefill_size == 0) config.chunk_prefill_size = config.max_num_batched_tokens;
   if (config.num_kvcache_blocks == -1) {
     config.num_kvcache_blocks = blocks_from_memory(config, limits);
-    problems.require(
-        config.num_kvcache_blocks >= 1,
-        "out of memory for the KV cache: ", bytes_text(limits.available_bytes),
-        " available, one block of ", config.kvcache_block_size, " tokens needs ",
-        bytes_text(limits.bytes_per_token * static_cast<std::size_t>(config.kvcache_block_size)));
-    problems.finish();
+    if (config.num_kvcache_blocks < 1) {
+      fail_out_of_memory(
+          "out of memory for the KV cache: ", bytes_text(limits.available_bytes),
+          " available, one block of ", config.kvcache_block_size, " tokens needs ",
+          bytes_text(limits.bytes_per_token * static_cast<std::size_t>(config.kvcache_block_size)));
+    }
   }
   return config;
 }

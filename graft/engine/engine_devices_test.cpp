@@ -274,7 +274,7 @@ INSTANTIATE_TEST_SUITE_P(Rules,
 // The warm-up in the constructor reports out of memory before any request is accepted.
 TEST_F(OnDevices, ConstructorReportsOutOfMemory) {
   OpenModel open(folder(), options(kDeviceOnly));
-  test_memory().set_capacity(3000);
+  test_memory().set_capacity(test_memory().allocated(0) + 3000);
   try {
     const Engine engine(open, nullptr, config());
     FAIL() << "expected an out-of-memory error";

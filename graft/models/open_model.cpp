@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
-#include "graft/base/error.h"
+#include "graft/base/out_of_memory.h"
 #include "graft/base/system/system.h"
 #include "graft/base/text/units.h"
 #include "graft/models/make_blueprint.h"
+#include "graft/packing/packed_cache.h"
 #include "graft/plan/default_rules.h"
 #include "graft/plan/gpu_experts.h"
 #include "graft/plan/plugins.h"
@@ -50,27 +51,87 @@ plan::RuleFile parse(const OpenOptions& options,
 void check_gpu_memory(const std::filesystem::path& path, Device device, std::uint64_t needed) {
   const std::uint64_t free = device_memory(device.type)->available(device.index);
   if (needed <= free) return;
-  fail(path.string(), ": the rules put ", bytes_text(needed), " of weights on ", to_string(device),
-       ", which has ", bytes_text(free),
-       " free; a rule for the experts (role: experts) or for some layers (name: "
-       "\"^model[.]layers[.]([2-9][0-9])[.]\") with device: cpu keeps them in host memory");
+  fail_out_of_memory(
+      path.string(), ": the rules put ", bytes_text(needed), " of weights on ", to_string(device),
+      ", which has ", bytes_text(free),
+      " free; a rule for the experts (role: experts) or for some layers (name: "
+      "\"^model[.]layers[.]([2-9][0-9])[.]\") with device: cpu keeps them in host memory");
 }
 
-// Repacked weights are copies in memory; the others stay in the page cache, which the system can
-// evict.
-void check_memory(const std::filesystem::path& path,
-                  const plan::Plan& plan,
-                  const OpenOptions& options) {
-  for (const auto& [device, bytes] : plan::weight_bytes_by_device(plan)) {
-    if (device != kCpu) check_gpu_memory(path, device, bytes);
+// The weights alone: the engine allocates the KV cache and the workspace from what is left.
+constexpr perf::Workload kWeightsOnly = {.context = 0, .parallel = 0, .prefill_tokens = 0};
+
+// Weights on the CPU: what they take, and what there is.
+struct HostMemory {
+  std::string subject;  // of messages
+  std::uint64_t free = 0;
+  bool is_limit = false;  // `free` is the limit of the options
+  perf::MemoryUse use;
+
+  std::string text() const {
+    return str(subject, ": its weights take ", bytes_text(use.weights), ", but ",
+               is_limit ? "only " : "the machine has only ", bytes_text(free),
+               is_limit ? " may be used" : " free");
   }
-  const std::uint64_t needed = plan::weight_bytes_on(plan, kCpu);
-  const std::uint64_t free = options.memory != 0 ? options.memory : available_memory();
-  if (!options.load.repack || free == 0 || needed <= free) return;
-  fail(path.string(), ": its weights take ", bytes_text(needed), ", but ",
-       options.memory != 0 ? "only " : "the machine has only ", bytes_text(free),
-       options.memory != 0 ? " may be used" : " free",
-       "; choose a smaller type, or run from the mapped file (--no-repack, slow)");
+};
+
+// Throws Error unless the file of packed weights exists or fits on the disk.
+void check_disk(const HostMemory& memory, const formats::WeightSource& source) {
+  if (packing::PackedCache::exists_for(source)) return;
+  const std::filesystem::path file = packing::PackedCache::path_for(source);
+  std::error_code error;
+  const auto space = std::filesystem::space(
+      file.has_parent_path() ? file.parent_path() : std::filesystem::path("."), error);
+  if (error || space.available >= memory.use.mapped) return;
+  fail(memory.text(), ", and ", file.string(), " needs ", bytes_text(memory.use.mapped),
+       " on a disk with ", bytes_text(space.available), " free");
+}
+
+// Weights larger than memory stay in the file of packed weights, if there is one or the options ask
+// for it: nothing of that size is written without being asked for.
+LoadOptions load_from_disk(HostMemory memory,
+                           const plan::Plan& plan,
+                           const formats::WeightSource& source,
+                           LoadOptions load) {
+  memory.use = perf::memory_use(plan, kWeightsOnly, {.repack = true, .from_disk = true})[kCpu];
+  if (memory.use.allocated() > memory.free) {
+    fail_out_of_memory(memory.text(), ", less than the ", bytes_text(memory.use.allocated()),
+                       " that cannot stay on disk; choose a smaller type");
+  }
+  if (!load.repack_cache && !packing::PackedCache::exists_for(source)) {
+    fail_out_of_memory(
+        memory.text(), "; choose a smaller type, or run from disk, slowly: --repack-cache writes ",
+        bytes_text(memory.use.mapped), " to ", packing::PackedCache::path_for(source).string(),
+        ", --no-repack uses the model's own file");
+  }
+  check_disk(memory, source);
+  load.repack_cache = true;
+  load.from_disk = true;
+  if (load.on_warning) load.on_warning(str(memory.text(), "; they are read from disk, slowly"));
+  return load;
+}
+
+// Checks the memory of every device and decides where the weights on the CPU stay.
+LoadOptions check_memory(const std::filesystem::path& path,
+                         const plan::Plan& plan,
+                         const formats::WeightSource& source,
+                         const OpenOptions& options) {
+  auto devices = perf::memory_use(plan, kWeightsOnly, {.repack = options.load.repack});
+  for (const auto& [device, use] : devices) {
+    if (device != kCpu) check_gpu_memory(path, device, use.weights);
+  }
+  const HostMemory memory = {.subject = path.string(),
+                             .free = options.memory != 0 ? options.memory : available_memory(),
+                             .is_limit = options.memory != 0,
+                             .use = devices[kCpu]};
+  if (memory.free == 0 || memory.use.weights <= memory.free) return options.load;
+  if (memory.use.allocated() > memory.free)
+    return load_from_disk(memory, plan, source, options.load);
+  if (options.load.on_warning) {
+    options.load.on_warning(
+        str(memory.text(), "; they are read from the model's file again and again, slowly"));
+  }
+  return options.load;
 }
 
 }  // namespace
@@ -87,17 +148,24 @@ OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& optio
   if (options.adjust_plan) options.adjust_plan(planned_.plan);
   plan::settle_gpu_experts(planned_.plan);
   if (source_->tensors().empty()) fail(path.string(), ": the checkpoint has no weights");
-  check_memory(path, planned_.plan, options);
-  model_ = std::make_unique<Model>(planned_.plan, *source_, pool_, options.load);
+  const LoadOptions load = check_memory(path, planned_.plan, *source_, options);
+  host_ = perf::memory_use(planned_.plan, kWeightsOnly,
+                           {.repack = load.repack, .from_disk = load.from_disk})[kCpu];
+  is_from_disk_ = load.from_disk;
+  model_ = std::make_unique<Model>(planned_.plan, *source_, pool_, load);
 }
 
 std::uint64_t OpenModel::memory_left(Device device) const {
   if (device != kCpu) return device_memory(device.type)->available(device.index);
-  const std::uint64_t free = available_memory();
-  if (memory_ == 0) return free;
-  const std::uint64_t weights = plan::weight_bytes_on(planned_.plan, kCpu);
-  const std::uint64_t left = memory_ - std::min(memory_, weights);
-  return free == 0 ? left : std::min(free, left);
+  std::uint64_t left = available_memory();
+  if (memory_ != 0) {
+    // Mapped weights count as long as they fit: they are in memory too.
+    const std::uint64_t weights = host_.weights <= memory_ ? host_.weights : host_.allocated();
+    const std::uint64_t within = memory_ - std::min(memory_, weights);
+    left = left == 0 ? within : std::min(left, within);
+  }
+  // The other half holds weights that would be read from disk again.
+  return is_from_disk_ ? left / 2 : left;
 }
 
 }  // namespace graft::models

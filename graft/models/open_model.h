@@ -13,6 +13,7 @@
 #include "graft/models/model.h"
 #include "graft/ops/gpu_operators.h"
 #include "graft/ops/registry.h"
+#include "graft/perf/memory.h"
 #include "graft/plan/plan.h"
 #include "graft/plan/rules.h"
 
@@ -48,6 +49,8 @@ class OpenModel {
   const plan::Blueprint& blueprint() const { return blueprint_; }
   const plan::Plan& plan() const { return planned_.plan; }
   std::uint64_t memory_left(Device device = kCpu) const;  // bytes left for the KV cache
+  // The weights are larger than the memory and are read from the file of packed weights.
+  bool is_from_disk() const { return is_from_disk_; }
 
  private:
   std::unique_ptr<Checkpoint> source_;
@@ -57,6 +60,8 @@ class OpenModel {
   plan::PlanResult planned_;
   ThreadPool pool_;
   std::uint64_t memory_;
+  perf::MemoryUse host_;  // weights on the CPU
+  bool is_from_disk_ = false;
   std::unique_ptr<Model> model_;
 };
 

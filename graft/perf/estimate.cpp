@@ -9,6 +9,7 @@
 #include "graft/base/check.h"
 #include "graft/base/text/units.h"
 #include "graft/ops/builtin_kwargs.h"
+#include "graft/perf/disk_reads.h"
 #include "graft/perf/gpu_experts.h"
 #include "graft/perf/work.h"
 
@@ -205,13 +206,16 @@ void add_module(ResourceTimes& times,
   }
 }
 
+PassSize decode_pass_of(const Workload& load) {
+  return decode_pass(load.parallel, static_cast<double>(load.context));
+}
+
 PhaseEstimate speed_of(const plan::Plan& plan,
                        const MachineFigures& machine,
                        const Workload& load,
                        Phase phase) {
-  const PassSize pass = phase == Phase::Prefill
-                            ? prefill_pass(load.prefill_tokens)
-                            : decode_pass(load.parallel, static_cast<double>(load.context));
+  const PassSize pass =
+      phase == Phase::Prefill ? prefill_pass(load.prefill_tokens) : decode_pass_of(load);
   ResourceTimes times(machine);
   Device hidden_device;  // where the hidden states are
   double hidden_bytes = 0;
@@ -230,72 +234,14 @@ PhaseEstimate speed_of(const plan::Plan& plan,
   return times.speed(pass.rows);
 }
 
-}  // namespace
-
-double workspace_row_bytes(const plan::ModuleSpec& module) {
-  struct RowElems {
-    double operator()(const ops::AttentionParams& p) const {
-      return static_cast<double>((2 * p.num_heads + 2 * p.num_key_value_heads) * p.head_dim);
-    }
-    double operator()(const ops::MlaParams& p) const {
-      const std::int64_t head =
-          p.qk_nope_head_dim + p.qk_rope_head_dim + p.v_head_dim + p.kv_lora_rank;
-      return static_cast<double>(p.num_heads * head + p.q_lora_rank + p.kv_lora_rank);
-    }
-    double operator()(const ops::MlpParams& p) const {
-      return static_cast<double>(2 * p.intermediate_size + 2 * p.hidden_size);
-    }
-    double operator()(const ops::ExpertsParams& p) const {
-      return static_cast<double>(p.top_k * (2 * p.intermediate_size + p.hidden_size) +
-                                 p.hidden_size);
-    }
-    double operator()(const ops::NormParams& p) const { return 3.0 * static_cast<double>(p.size); }
-    double operator()(const ops::NoParams&) const { return 0; }
-    double operator()(const ops::EmbeddingParams&) const { return 0; }
-    double operator()(const ops::LinearParams&) const { return 0; }
-    double operator()(const ops::RopeParams&) const { return 0; }
-    double operator()(const ops::KvCacheParams&) const { return 0; }
-    double operator()(const ops::RouterParams& p) const {
-      return static_cast<double>(p.num_experts);
-    }
-  };
-  return kF32Bytes * std::visit(RowElems{}, module.params);
-}
-
-namespace {
-
 std::map<Device, MemoryUse> bytes_of(const plan::Plan& plan,
                                      const MachineFigures& machine,
-                                     const Workload& load) {
-  std::map<Device, MemoryUse> devices;
-  std::map<Device, double> widest;
+                                     const Workload& load,
+                                     const HostWeights& host = {}) {
+  std::map<Device, MemoryUse> devices = memory_use(plan, load, host);
   devices[kCpu].capacity = machine.cpu.dram_bytes;
   for (std::size_t i = 0; i < machine.gpus.size(); ++i)
     devices[{DeviceType::Cuda, static_cast<std::int32_t>(i)}].capacity = machine.gpus[i].vram_bytes;
-  const double cached_tokens =
-      static_cast<double>(load.context) * static_cast<double>(load.parallel);
-  for (const plan::Placement& placement : plan.placements) {
-    for (const plan::Share& share : placement.decode.shares)
-      devices[share.device].weights += placement.bytes_of(share);
-    // Prefill on other devices needs a second copy of the weights, unless it streams them.
-    const bool is_copied = plan::stream_from(placement) == 0;
-    if (is_copied && placement.prefill.shares != placement.decode.shares) {
-      for (const plan::Share& share : placement.prefill.shares)
-        devices[share.device].weights += placement.bytes_of(share);
-    }
-    devices[placement.decode.device()].kv_cache +=
-        static_cast<std::uint64_t>(kv_bytes_per_token(placement) * cached_tokens);
-    double& row = widest[placement.decode.device()];
-    row = std::max(row, workspace_row_bytes(*placement.module));
-  }
-  const auto rows = static_cast<double>(std::max(load.prefill_tokens, load.parallel));
-  for (auto& [device, row] : widest)
-    devices[device].workspace = static_cast<std::uint64_t>(row * rows);
-  for (const auto& [device, bytes] : stream_buffer_bytes(plan, load))
-    devices[device].workspace += bytes;
-  const double logits = kF32Bytes * static_cast<double>(load.parallel) *
-                        static_cast<double>(plan.blueprint->vocab_size);
-  devices[kCpu].workspace += static_cast<std::uint64_t>(logits);
   return devices;
 }
 
@@ -303,6 +249,10 @@ std::map<Device, MemoryUse> bytes_of(const plan::Plan& plan,
 
 bool Estimate::fits() const {
   return std::ranges::all_of(devices, [](const auto& row) { return row.second.fits(); });
+}
+
+bool Estimate::can_run() const {
+  return std::ranges::all_of(devices, [](const auto& row) { return row.second.can_run(); });
 }
 
 std::string shortage_text(const Estimate& estimate) {
@@ -347,6 +297,17 @@ Estimate estimate(const plan::Plan& plan, const MachineFigures& machine, const W
   return {.devices = bytes_of(plan, machine, load),
           .decode = speed_of(plan, machine, load, Phase::Decode),
           .prefill = speed_of(plan, machine, load, Phase::Prefill)};
+}
+
+Estimate estimate_from_disk(const plan::Plan& plan,
+                            const MachineFigures& machine,
+                            const Workload& load) {
+  Estimate found = estimate(plan, machine, load);
+  found.devices = bytes_of(plan, machine, load, {.from_disk = true});
+  const DiskReads reads(plan, found.devices.at(kCpu));
+  reads.add_to(found.decode, plan, machine, decode_pass_of(load));
+  reads.add_to(found.prefill, plan, machine, prefill_pass(load.prefill_tokens));
+  return found;
 }
 
 }  // namespace graft::perf

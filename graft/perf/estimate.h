@@ -9,26 +9,10 @@
 #include <vector>
 
 #include "graft/perf/machine.h"
+#include "graft/perf/memory.h"
 #include "graft/plan/plan.h"
 
 namespace graft::perf {
-
-struct Workload {
-  std::int64_t context = 4096;        // cached tokens per sequence
-  std::int64_t parallel = 1;          // sequences decoded in one batch
-  std::int64_t prefill_tokens = 512;  // tokens of one prefill chunk
-};
-
-// In bytes.
-struct MemoryUse {
-  std::uint64_t weights = 0;
-  std::uint64_t kv_cache = 0;
-  std::uint64_t workspace = 0;
-  std::uint64_t capacity = 0;  // 0: unknown
-
-  std::uint64_t total() const { return weights + kv_cache + workspace; }
-  bool fits() const { return capacity == 0 || total() <= capacity; }
-};
 
 struct PhaseEstimate {
   double tokens_per_s = 0;
@@ -42,9 +26,18 @@ struct Estimate {
   PhaseEstimate prefill;
 
   bool fits() const;
+  bool can_run() const;
 };
 
 Estimate estimate(const plan::Plan& plan, const MachineFigures& machine, const Workload& load);
+
+// The same with the packed weights on the CPU in the cache file on disk, which every pass reads as
+// far as they do not fit into memory beside what is allocated. Weights that every pass uses stay in
+// memory if they fit; the rest of the memory holds an equal share of all routed experts. Reading
+// and computing are added up: an upper bound on the time.
+Estimate estimate_from_disk(const plan::Plan& plan,
+                            const MachineFigures& machine,
+                            const Workload& load);
 
 // The devices whose memory is too small: "cpu needs 611.1 GiB, has 384.0 GiB"; "" when all fits.
 std::string shortage_text(const Estimate& estimate);
@@ -67,8 +60,5 @@ void resolve_gpu_experts(plan::Plan& plan, const MachineFigures& machine, const 
 std::string auto_rules(const plan::Blueprint& blueprint,
                        const MachineFigures& machine,
                        const Workload& load);
-
-// Bytes of f32 activations per token that an operator keeps alive at once.
-double workspace_row_bytes(const plan::ModuleSpec& module);
 
 }  // namespace graft::perf

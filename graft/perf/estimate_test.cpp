@@ -330,5 +330,52 @@ TEST_F(StreamedEstimate, AutoFillsTheFreeGpuMemory) {
   EXPECT_EQ(resolved(50e6), 4);
 }
 
+// Dense weights of 4 MB, experts of 4 MB of which a token uses 2 MB, a disk of 0.5 GB/s.
+class FromDiskEstimate : public EstimateTest {
+ protected:
+  FromDiskEstimate() { use(model_with_experts()); }
+
+  Estimate with_memory(std::uint64_t dram_bytes) {
+    MachineFigures machine = slow_memory();
+    machine.cpu.dram_bytes = dram_bytes;
+    machine.disk.read_bytes_per_s = 0.5e9;
+    const Workload load = {.context = 100, .parallel = 1, .prefill_tokens = 10};
+    in_memory_ = of(std::string(kAllOnCpu), machine, load);
+    return estimate_from_disk(plan(), machine, load);
+  }
+
+  Estimate in_memory_;
+};
+
+TEST_F(FromDiskEstimate, ReadsTheExpertsThatAreNotInMemory) {
+  const Estimate got = with_memory(7'000'000);
+  const MemoryUse& cpu = got.devices.at(kCpu);
+  EXPECT_FALSE(got.fits());
+  EXPECT_TRUE(got.can_run());
+  EXPECT_EQ(cpu.mapped, 8'000'000U);
+  const double room = static_cast<double>(cpu.capacity - cpu.allocated());
+  const double seconds = 2e6 * (1 - (room - 4e6) / 4e6) / 0.5e9;
+  EXPECT_NEAR(got.decode.seconds.at("disk"), seconds, 1e-9);
+  EXPECT_NEAR(1 / got.decode.tokens_per_s, 1 / in_memory_.decode.tokens_per_s + seconds, 1e-9);
+}
+
+TEST_F(FromDiskEstimate, ReadsEverythingWhenDenseWeightsDoNotFit) {
+  const Estimate got = with_memory(3'000'000);
+  EXPECT_NEAR(got.decode.seconds.at("disk"), 12e-3, 1e-9);
+  EXPECT_EQ(got.decode.limit, "disk (67 % of the time)");
+  EXPECT_GT(got.prefill.seconds.at("disk"), 12e-3);  // more experts are used
+}
+
+TEST_F(FromDiskEstimate, IsTheSameWhenAllFits) {
+  const Estimate got = with_memory(100'000'000);
+  EXPECT_TRUE(got.fits());
+  EXPECT_EQ(got.decode.tokens_per_s, in_memory_.decode.tokens_per_s);
+  EXPECT_FALSE(got.decode.seconds.contains("disk"));
+}
+
+TEST_F(FromDiskEstimate, NeedsMemoryForWhatIsAllocated) {
+  EXPECT_FALSE(with_memory(100'000).can_run());
+}
+
 }  // namespace
 }  // namespace graft::perf

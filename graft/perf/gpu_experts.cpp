@@ -64,8 +64,8 @@ std::map<Device, std::uint64_t> stream_buffer_bytes(const plan::Plan& plan, cons
     const auto* params = std::get_if<ops::ExpertsParams>(&placement.module->params);
     if (params == nullptr || plan::stream_from(placement) == 0) continue;
     std::uint64_t& bytes = by_gpu[placement.prefill.device()];
-    bytes = std::max(bytes, static_cast<std::uint64_t>(
-                                stream_buffer_bytes(*placement.module, *params, load)));
+    bytes = std::max(
+        bytes, static_cast<std::uint64_t>(stream_buffer_bytes(*placement.module, *params, load)));
   }
   return by_gpu;
 }

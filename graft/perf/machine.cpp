@@ -15,6 +15,7 @@ namespace graft::perf {
 namespace {
 
 constexpr double kFlopsPerThread = 40e9;  // AVX2 at 3 GHz
+constexpr double kAssumedDiskRead = 3e9;  // data sheets of NVMe drives: 3 to 7 GB/s
 
 // Reads one JSON object and collects every missing, unknown or invalid key in `problems`.
 class Reader {
@@ -132,6 +133,10 @@ Json to_json(const GpuFigures& gpu) {
 
 }  // namespace
 
+double disk_read_bytes_per_s(const MachineFigures& machine) {
+  return machine.disk.read_bytes_per_s > 0 ? machine.disk.read_bytes_per_s : kAssumedDiskRead;
+}
+
 Json to_json(const MachineFigures& machine) {
   Json json = {{"name", machine.name},
                {"cpu",
@@ -142,6 +147,8 @@ Json to_json(const MachineFigures& machine) {
                {"gpus", Json::array()},
                {"cpu_rates", Json::object()}};
   if (machine.cpu.call_seconds > 0) json["cpu"]["call_seconds"] = machine.cpu.call_seconds;
+  if (machine.disk.read_bytes_per_s > 0)
+    json["disk"] = {{"read_bytes_per_s", machine.disk.read_bytes_per_s}};
   for (const GpuFigures& gpu : machine.gpus)
     json["gpus"].push_back(to_json(gpu));
   for (const auto& [dtype, rate] : machine.cpu_rates) {
@@ -162,6 +169,11 @@ MachineFigures machine_from_json(const Json& json, const std::string& where) {
       machine.gpus.push_back(read_gpu((*gpus)[i], "gpus[" + std::to_string(i) + "].", problems));
   } else if (gpus != nullptr) {
     problems.emplace_back("gpus must be a list");
+  }
+  if (const Json* disk = reader.find("disk", false)) {
+    Reader figures(*disk, "disk.", problems);
+    machine.disk.read_bytes_per_s = figures.positive("read_bytes_per_s");
+    figures.refuse_unknown_keys();
   }
   if (const Json* rates = reader.find("cpu_rates", false)) read_rates(*rates, machine, problems);
   reader.refuse_unknown_keys();
@@ -192,6 +204,7 @@ MachineFigures assumed_machine() {
                   .read_bytes_per_s = 30e9,
                   .flops = kFlopsPerThread * threads},
           .gpus = {},
+          .disk = {},
           .cpu_rates = {},
           .cpu_source = "this machine's CPU, speeds assumed (`graft machine` measures them)"};
 }

@@ -34,6 +34,10 @@ struct GpuFigures {
   double launch_seconds = 0;         // one kernel in a CUDA graph of dependent kernels; 0: unknown
 };
 
+struct DiskFigures {
+  double read_bytes_per_s = 0;  // several threads, without the page cache; 0: unknown
+};
+
 // What this build's linear operator reaches with weights of one type. The machine's limits are
 // higher.
 struct OperatorRate {
@@ -45,11 +49,15 @@ struct MachineFigures {
   std::string name;
   CpuFigures cpu;
   std::vector<GpuFigures> gpus;
+  DiskFigures disk = {};                    // of the folder with the models
   std::map<DType, OperatorRate> cpu_rates;  // types without an entry use the limits of `cpu`
   // Whose figures these are, for reports; not stored: "this machine's CPU, measured".
   std::string cpu_source = {};
   std::string gpu_source = {};  // empty without GPUs
 };
+
+// The read bandwidth of the disk: as measured, else that of a usual NVMe drive.
+double disk_read_bytes_per_s(const MachineFigures& machine);
 
 Json to_json(const MachineFigures& machine);
 // Throws Error (subject: `where`) that names every unknown, missing and invalid key.

@@ -18,6 +18,7 @@ TEST(Machine, RoundTripsThroughJson) {
                           .launch_seconds = 1.5e-6});
   machine.cpu_rates[DType::Q4_K] = {.read_bytes_per_s = 5e9, .flops = 2e10};
   machine.cpu.call_seconds = 2e-5;
+  machine.disk.read_bytes_per_s = 5e9;
   const Json json = to_json(machine);
   const MachineFigures back = machine_from_json(json, "x.json");
   EXPECT_EQ(to_json(back), json);
@@ -27,6 +28,7 @@ TEST(Machine, RoundTripsThroughJson) {
   EXPECT_EQ(back.cpu_rates.at(DType::Q4_K).flops, 2e10);
   EXPECT_GT(back.cpu.dram_bytes, 0U);
   EXPECT_EQ(back.cpu.call_seconds, 2e-5);
+  EXPECT_EQ(disk_read_bytes_per_s(back), 5e9);
 }
 
 // Files written before GPUs were measured, and by hand.
@@ -41,6 +43,8 @@ TEST(Machine, ReadsGpusWithoutMeasuredKeys) {
   EXPECT_EQ(machine.gpus.at(0).pcie_back_bytes_per_s, 0);
   EXPECT_EQ(machine.gpus.at(0).launch_seconds, 0);
   EXPECT_FALSE(to_json(machine)["gpus"][0].contains("launch_seconds"));
+  EXPECT_FALSE(to_json(machine).contains("disk"));
+  EXPECT_EQ(disk_read_bytes_per_s(machine), 3e9);  // assumed
   EXPECT_FALSE(to_json(machine)["gpus"][0].contains("pcie_back_bytes_per_s"));
 }
 

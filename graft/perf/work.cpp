@@ -20,16 +20,6 @@ bool is_head(const plan::ModuleSpec& module) {
   return module.role == Role::Linear && module.last_name() == "lm_head";
 }
 
-// A tied lm_head has no weight of its own and uses the embedding's.
-const std::vector<plan::WeightSpec>& weights_of(const plan::Plan& plan,
-                                                const plan::ModuleSpec& module) {
-  if (!is_head(module) || !module.weights.empty()) return module.weights;
-  const auto embedding = std::ranges::find_if(
-      plan.placements,
-      [](const plan::Placement& placement) { return placement.module->role == Role::Embedding; });
-  return embedding == plan.placements.end() ? module.weights : embedding->module->weights;
-}
-
 // Weight bytes read and operations done for `rows` tokens.
 void add_weights(const plan::ModuleSpec& module,
                  const std::vector<plan::WeightSpec>& weights,
@@ -74,6 +64,15 @@ double attention_flops(const plan::ModuleSpec& module, double rows, double conte
 }
 
 }  // namespace
+
+const std::vector<plan::WeightSpec>& weights_of(const plan::Plan& plan,
+                                                const plan::ModuleSpec& module) {
+  if (!is_head(module) || !module.weights.empty()) return module.weights;
+  const auto embedding = std::ranges::find_if(
+      plan.placements,
+      [](const plan::Placement& placement) { return placement.module->role == Role::Embedding; });
+  return embedding == plan.placements.end() ? module.weights : embedding->module->weights;
+}
 
 Work Work::operator*(double fraction) const {
   return {.weight_bytes = fraction * weight_bytes,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "graft/plan/plan.h"
 
@@ -36,6 +37,11 @@ Work pass_work(const plan::Plan& plan, const PassSize& pass);
 PassSize decode_pass(std::int64_t num_sequences, double context);
 // The context is half the prompt: the average over its tokens under causal attention.
 PassSize prefill_pass(std::int64_t num_tokens);
+
+// The weights that the operator of a module loads: a tied lm_head has none of its own and loads
+// those of the embedding.
+const std::vector<plan::WeightSpec>& weights_of(const plan::Plan& plan,
+                                                const plan::ModuleSpec& module);
 
 // 0 for modules other than a KV cache.
 double kv_bytes_per_token(const plan::Placement& placement);

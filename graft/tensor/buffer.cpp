@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #include "graft/base/check.h"
-#include "graft/base/error.h"
+#include "graft/base/out_of_memory.h"
 #include "graft/base/text/units.h"
 #include "graft/tensor/device_memory.h"
 
@@ -58,17 +58,20 @@ Buffer::Buffer(std::size_t bytes, Device device) : size_(bytes), device_(device)
   data_ = device.type == DeviceType::Cpu ? allocate_host(bytes)
                                          : memory_of(device).allocate(device.index, bytes);
   if (data_ != nullptr) return;
-  if (device.type == DeviceType::Cpu) fail("cpu: cannot allocate ", bytes_text(bytes));
-  fail(to_string(device), ": cannot allocate ", bytes_text(bytes), ", ",
-       bytes_text(memory_of(device).available(device.index)), " are free");
+  if (device.type == DeviceType::Cpu)
+    fail_out_of_memory("cpu: cannot allocate ", bytes_text(bytes));
+  fail_out_of_memory(to_string(device), ": cannot allocate ", bytes_text(bytes), ", ",
+                     bytes_text(memory_of(device).available(device.index)), " are free");
 }
 
 Buffer Buffer::staging(std::size_t bytes, Device device) {
   if (device.type == DeviceType::Cpu || bytes == 0) return Buffer(bytes);
   Buffer buffer;
   buffer.data_ = memory_of(device).allocate_staging(device.index, bytes);
-  if (buffer.data_ == nullptr)
-    fail("cannot allocate ", bytes_text(bytes), " of pinned host memory for ", to_string(device));
+  if (buffer.data_ == nullptr) {
+    fail_out_of_memory("cannot allocate ", bytes_text(bytes), " of pinned host memory for ",
+                       to_string(device));
+  }
   buffer.size_ = bytes;
   buffer.staging_for_ = device;
   return buffer;

@@ -17,8 +17,8 @@
 #include "graft/ops/operator.h"
 #include "graft/ops/primitives.h"
 #include "graft/ops/registry.h"
-#include "graft/tensor/device_memory.h"
 #include "graft/testing/device_experts.h"
+#include "graft/testing/device_memory.h"
 #include "graft/testing/test_context.h"
 
 namespace graft::ops::testing {
@@ -32,8 +32,15 @@ class OnTestDevice : public Base {
         op_(dynamic_cast<Base&>(*owned_)),
         module_(context.module),
         device_(context.device) {}
-  void load(WeightProvider& weights) override { owned_->load(weights); }
-  void unload() override { owned_->unload(); }
+  void load(WeightProvider& weights) override {
+    CountingWeights counting(weights);
+    owned_->load(counting);
+    held_ = Buffer(counting.bytes(), device_);
+  }
+  void unload() override {
+    owned_->unload();
+    held_ = {};
+  }
 
  protected:
   void expect_here(std::initializer_list<TensorView> views) const {
@@ -48,6 +55,7 @@ class OnTestDevice : public Base {
   Base& op_;
   std::string module_;
   Device device_;
+  Buffer held_;  // the memory that a GPU would take; the weights are the CPU operator's
 };
 
 class NormOnTestDevice final : public OnTestDevice<Norm> {
@@ -111,6 +119,12 @@ class KvCacheOnTestDevice final : public OnTestDevice<KvCache> {
   using OnTestDevice::OnTestDevice;
   void allocate(std::int64_t num_blocks, std::int64_t block_tokens) override {
     op_.allocate(num_blocks, block_tokens);
+    blocks_ = {};  // before the new ones
+    blocks_ = Buffer(static_cast<std::size_t>(num_blocks) * op_.bytes_per_block(), device_);
+  }
+  void unload() override {
+    OnTestDevice::unload();
+    blocks_ = {};
   }
   std::int64_t num_blocks() const override { return op_.num_blocks(); }
   std::int64_t block_tokens() const override { return op_.block_tokens(); }
@@ -136,6 +150,9 @@ class KvCacheOnTestDevice final : public OnTestDevice<KvCache> {
   void read_values(const SequenceSlice& sequence, const Part& part, float* out) const override {
     op_.read_values(sequence, part, out);
   }
+
+ private:
+  Buffer blocks_;  // the memory that a GPU would take; the blocks are the CPU operator's
 };
 
 // The CPU's primitives on a test device; fused ones are composed.
@@ -154,10 +171,10 @@ class TestPrimitives final : public Primitives {
     run(from, pass, [this, from, to](Pass& there) { cpu_->copy_columns(from, to, there); });
   }
   std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) override {
-    return std::make_unique<Core>(cpu_->make_attention(context));
+    return std::make_unique<Core>(cpu_->make_attention(context), context.device);
   }
   std::unique_ptr<AttentionCore> make_mla_attention(const BuildContext& context) override {
-    return std::make_unique<Core>(cpu_->make_mla_attention(context));
+    return std::make_unique<Core>(cpu_->make_mla_attention(context), context.device);
   }
 
  private:
@@ -168,9 +185,17 @@ class TestPrimitives final : public Primitives {
 
   class Core final : public AttentionCore {
    public:
-    explicit Core(std::unique_ptr<AttentionCore> core) : core_(std::move(core)) {}
-    void load(WeightProvider& weights) override { core_->load(weights); }
-    void unload() override { core_->unload(); }
+    Core(std::unique_ptr<AttentionCore> core, Device device)
+        : core_(std::move(core)), device_(device) {}
+    void load(WeightProvider& weights) override {
+      CountingWeights counting(weights);
+      core_->load(counting);
+      held_ = Buffer(counting.bytes(), device_);
+    }
+    void unload() override {
+      core_->unload();
+      held_ = {};
+    }
     void forward(TensorView q, TensorView out, Pass& pass) override {
       expect_on(q.device, out, "attention");
       run(q, pass, [this, q, out](Pass& there) { core_->forward(q, out, there); });
@@ -178,6 +203,8 @@ class TestPrimitives final : public Primitives {
 
    private:
     std::unique_ptr<AttentionCore> core_;
+    Device device_;
+    Buffer held_;
   };
 
   std::shared_ptr<Primitives> cpu_ = cpu::make_primitives();

@@ -1,4 +1,4 @@
-// For tests: the memory and the context of devices without hardware (device.h).
+// For tests: the context of devices without hardware (device.h).
 
 #pragma once
 
@@ -7,9 +7,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
-#include <new>
 #include <numeric>
 #include <span>
 #include <string>
@@ -20,71 +18,9 @@
 #include "graft/base/error.h"
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/device_context.h"
-#include "graft/tensor/device_memory.h"
+#include "graft/testing/device_memory.h"
 
 namespace graft::ops::testing {
-
-// Tracks allocations, and so the device of every address.
-class TestMemory final : public DeviceMemory {
- public:
-  std::byte* allocate(std::int32_t index, std::size_t bytes) override {
-    if (bytes > available(index)) return nullptr;
-    allocated_[index] += bytes;
-    auto* data = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64}));
-    blocks_[data] = {.index = index, .bytes = bytes};
-    return data;
-  }
-  void free(std::int32_t index, std::byte* data, std::size_t bytes) noexcept override {
-    const auto found = blocks_.find(data);
-    GRAFT_CHECK(
-        found != blocks_.end() && found->second.index == index && found->second.bytes == bytes,
-        "not an allocated block");
-    blocks_.erase(found);
-    allocated_[index] -= bytes;
-    ::operator delete (data, std::align_val_t{64});
-  }
-  std::uint64_t available(std::int32_t index) override {
-    return capacity_ - std::min(capacity_, allocated_[index]);
-  }
-  // The capacity of each device in bytes.
-  void set_capacity(std::uint64_t bytes) { capacity_ = bytes; }
-  std::byte* allocate_staging(std::int32_t /*index*/, std::size_t bytes) override {
-    ++num_staging_;
-    return static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64}));
-  }
-  void free_staging(std::int32_t /*index*/,
-                    std::byte* data,
-                    std::size_t /*bytes*/) noexcept override {
-    --num_staging_;
-    ::operator delete (data, std::align_val_t{64});
-  }
-
-  bool has(Device device, const TensorView& view) const {
-    const auto* data = static_cast<const std::byte*>(view.data);
-    auto found = blocks_.upper_bound(data);
-    if (found == blocks_.begin()) return device == kCpu;
-    --found;
-    const bool is_inside = data + view.bytes() <= found->first + found->second.bytes;
-    if (!is_inside) return device == kCpu;
-    return device.type == DeviceType::Cuda && device.index == found->second.index;
-  }
-  std::size_t num_blocks() const { return blocks_.size() + num_staging_; }
-
- private:
-  struct Block {
-    std::int32_t index = 0;
-    std::size_t bytes = 0;
-  };
-  std::uint64_t capacity_ = std::uint64_t{1} << 30U;
-  std::map<std::int32_t, std::uint64_t> allocated_;
-  std::map<const std::byte*, Block> blocks_;
-  std::size_t num_staging_ = 0;
-};
-
-inline TestMemory& test_memory() {
-  static TestMemory memory;
-  return memory;
-}
 
 inline void expect_on(Device device, const TensorView& view, const std::string& what) {
   GRAFT_CHECK(view.device == device && test_memory().has(device, view), what, " runs on ",

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -16,9 +17,11 @@
 #include "graft/base/text/units.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/doctor/gpu_table.h"
+#include "graft/cli/options/model_options.h"
 #include "graft/cli/options/rule_options.h"
 #include "graft/perf/limits.h"
 #include "graft/perf/measure.h"
+#include "graft/perf/measure_disk.h"
 #include "graft/perf/measure_gpus.h"
 #include "graft/tensor/gpus.h"
 
@@ -28,7 +31,17 @@ namespace {
 struct Options {
   bool json = false;
   std::size_t threads = 0;
+  std::vector<std::string> model_folders = {};
 };
+
+// The disk that is measured: that of the first folder of models, else of the current folder.
+std::filesystem::path disk_folder(const Options& options) {
+  for (const std::string& folder : options.model_folders) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(folder, ignored)) return folder;
+  }
+  return ".";
+}
 
 void save(const perf::MachineFigures& machine, const std::filesystem::path& path) {
   std::error_code error;
@@ -53,10 +66,13 @@ void print_rates(const perf::MachineFigures& machine) {
   }
 }
 
-// The CPU and the GPUs, one after the other. Without GPU figures `graft plan` still has those of
-// the CPU, so a GPU that cannot be measured is only reported.
-perf::MachineFigures measure_all(ThreadPool& pool) {
+// The CPU, the disk and the GPUs, one after the other. Without GPU figures `graft plan` still has
+// those of the CPU, so a GPU that cannot be measured is only reported.
+perf::MachineFigures measure_all(ThreadPool& pool, const std::filesystem::path& folder) {
   perf::MachineFigures machine = perf::measure_machine(pool);
+  const perf::MeasuredDisk disk = perf::measure_disk(folder);
+  if (!disk.error.empty()) fmt::print(stderr, "the disk is not measured: {}\n", disk.error);
+  machine.disk = disk.figures;
   perf::MeasuredGpus measured = perf::measure_gpus(list_gpus());
   if (!measured.error.empty())
     fmt::print(stderr, "no GPU is saved: cannot measure {}\n", measured.error);
@@ -70,13 +86,18 @@ void measure_machine(const Options& options) {
   if (!options.json) {
     fmt::print(stderr, "measuring with {} threads, takes 10 to 60 s\n", pool.num_threads());
   }
-  const perf::MachineFigures machine = measure_all(pool);
+  const std::filesystem::path folder = disk_folder(options);
+  const perf::MachineFigures machine = measure_all(pool, folder);
   if (options.json) {
     fmt::print("{}\n", perf::to_json(machine).dump(2));
     return;
   }
   print_limits(perf::measure_limits(pool), machine.cpu);
   print_rates(machine);
+  if (machine.disk.read_bytes_per_s > 0) {
+    fmt::print("disk       {}\n  read     {:.2f} GB/s\n", folder.string(),
+               machine.disk.read_bytes_per_s / 1e9);
+  }
   fmt::print("{}", gpu_table(machine.gpus));
   const std::filesystem::path path = perf::machine_file();
   save(machine, path);
@@ -94,6 +115,7 @@ void add_machine(Command& app) {
   command->add_flag("--json", options->json, "Print the results as JSON instead of saving them");
   command->add_option("-t,--threads", options->threads, "Number of threads (default: one per core)")
       ->check(Range(1, 4096));
+  ModelChoice::add_folders_to(*command, options->model_folders);
   command->callback([options] { measure_machine(*options); });
 }
 

@@ -91,7 +91,8 @@ void ModelOptions::add_all_but_model_to(Command& command) {
   command.add_flag("--no-repack", no_repack,
                    "Skip repacking: instant load and exact arithmetic, slower");
   command.add_flag("--repack-cache", repack_cache,
-                   "Cache repacked weights in a file next to the model for faster loading");
+                   "Keep repacked weights in a file next to the model: faster loading, and models "
+                   "larger than memory run from it");
   command
       .add_option("--expert-stats", expert_stats,
                   "File that keeps how often each expert is used, so that a restart begins with "

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "graft/base/error.h"
+#include "graft/base/out_of_memory.h"
 #include "graft/base/system/system.h"
 #include "graft/server/api_error.h"
 
@@ -36,7 +36,7 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
 
   struct Entry {
     NamedPath named;
-    std::unique_ptr<LoadedModel> model = {};
+    std::shared_ptr<LoadedModel> model = {};
     std::int64_t num_leases = 0;
     Clock::time_point last_used = {};
     double keep_alive_seconds = 0;
@@ -115,7 +115,7 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
   }
 
   void unload(Entry& entry, std::unique_lock<std::mutex>& lock) {
-    std::unique_ptr<LoadedModel> model = std::move(entry.model);
+    std::shared_ptr<LoadedModel> model = std::move(entry.model);
     entry.keep_alive_seconds = config.keep_alive_seconds;
     lock.unlock();
     model.reset();
@@ -128,21 +128,27 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     return found == entries.end() ? nullptr : &*found;
   }
 
-  // Unloads idle models, least recently used first, until `wanted` fits. False when no model is
-  // idle and loading has to wait.
+  // Null: no model is idle.
+  Entry* least_recently_used_idle() {
+    Entry* oldest = nullptr;
+    for (Entry& entry : entries) {
+      if (entry.is_idle() && (oldest == nullptr || entry.last_used < oldest->last_used))
+        oldest = &entry;
+    }
+    return oldest;
+  }
+
+  // Unloads idle models, least recently used first, until there is a slot for `wanted`, and while
+  // the host memory looks too small for it. False when loading has to wait for a slot.
   bool evict_for(Entry& wanted, std::unique_lock<std::mutex>& lock) {
     for (;;) {
       const auto num_loaded = static_cast<std::size_t>(std::ranges::count_if(
           entries, [](const Entry& entry) { return entry.model != nullptr; }));
-      if (num_loaded == 0) return true;  // nothing left to evict: let loading report the error
+      if (num_loaded == 0) return true;
       const bool has_slot = config.max_loaded == 0 || num_loaded < config.max_loaded;
       if (has_slot && has_memory(wanted)) return true;
-      Entry* oldest = nullptr;
-      for (Entry& entry : entries) {
-        if (entry.is_idle() && (oldest == nullptr || entry.last_used < oldest->last_used))
-          oldest = &entry;
-      }
-      if (oldest == nullptr) return false;
+      Entry* oldest = least_recently_used_idle();
+      if (oldest == nullptr) return has_slot;  // loading checks the memory, and names the numbers
       unload(*oldest, lock);
     }
   }
@@ -158,18 +164,54 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     return static_cast<double>(bytes) * kMemoryFactor < static_cast<double>(available);
   }
 
+  std::shared_ptr<LoadedModel> new_model(const NamedPath& named) const {
+    const ModelInfo info = read_model_info(named.name, named.path);
+    if (config.load) return config.load(info);
+    return std::make_shared<LoadedModel>(info, config.llm, config.chat_template);
+  }
+
+  // The end of an error that no eviction can prevent; empty when no other model is loaded.
+  std::string busy_text() const {
+    std::string names;
+    for (const Entry& entry : entries) {
+      if (entry.model && entry.num_leases > 0)
+        names += str(names.empty() ? "" : ", ", entry.named.name);
+    }
+    return names.empty() ? "" : str("; models in use, which are not unloaded: ", names);
+  }
+
+  // When memory is short, unloads the least recently used idle model and tries again. Sets `error`
+  // on failure.
+  std::shared_ptr<LoadedModel> load_evicting(const Entry& entry,
+                                             std::string& error,
+                                             std::unique_lock<std::mutex>& lock) {
+    for (;;) {
+      std::shared_ptr<LoadedModel> model;
+      bool is_out_of_memory = false;
+      lock.unlock();
+      try {
+        model = new_model(entry.named);
+      } catch (const OutOfMemory& thrown) {
+        is_out_of_memory = true;
+        error = thrown.what();
+      } catch (const std::exception& thrown) {
+        error = thrown.what();
+      }
+      lock.lock();
+      if (model || !is_out_of_memory) return model;
+      Entry* oldest = least_recently_used_idle();
+      if (oldest == nullptr) {
+        error += busy_text();
+        return nullptr;
+      }
+      unload(*oldest, lock);
+    }
+  }
+
   void load(Entry& entry, std::unique_lock<std::mutex>& lock) {
     entry.is_loading = true;
-    std::unique_ptr<LoadedModel> model;
     std::string error;
-    lock.unlock();
-    try {
-      model = std::make_unique<LoadedModel>(read_model_info(entry.named.name, entry.named.path),
-                                            config.llm, config.chat_template);
-    } catch (const std::exception& thrown) {
-      error = thrown.what();
-    }
-    lock.lock();
+    std::shared_ptr<LoadedModel> model = load_evicting(entry, error, lock);
     entry.is_loading = false;
     entry.model = std::move(model);
     std::vector<std::function<void()>> tasks = take_waiter_tasks(entry, error);
@@ -185,8 +227,10 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     std::vector<std::function<void()>> tasks;
     for (Waiter& waiter : entry.waiters) {
       if (entry.model) {
-        tasks.emplace_back(
-            [ready = std::move(waiter.ready), lease = lease_of(entry)] { ready(lease); });
+        // Moved: a copy in the task would keep the model in use after `ready` has released it.
+        tasks.emplace_back([ready = std::move(waiter.ready), lease = lease_of(entry)]() mutable {
+          ready(std::move(lease));
+        });
       } else {
         tasks.emplace_back([failed = std::move(waiter.failed), error] { failed(error); });
       }

@@ -1,5 +1,6 @@
 // The models of a server, by name. A model is loaded on its first request and unloaded after
-// keep_alive_seconds without requests or when another model needs the memory; never while leased.
+// keep_alive_seconds without requests or when another model needs the memory of the host or of a
+// GPU, the least recently used first; never while leased.
 
 #pragma once
 
@@ -32,6 +33,8 @@ struct PoolConfig {
   double keep_alive_seconds = 300;  // idle time before unloading; negative: never
   std::size_t max_loaded = 0;       // max models in memory; 0: as memory allows
   std::size_t max_loading = 256;    // max requests waiting for a model to load
+  // Loads a model; throws Error, OutOfMemory when unloading others can help. Empty: LoadedModel.
+  std::function<std::shared_ptr<LoadedModel>(const ModelInfo& info)> load = {};
 };
 
 class ModelPool {

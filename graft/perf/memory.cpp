@@ -1,0 +1,189 @@
+#include "graft/perf/memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <variant>
+
+#include "graft/ops/builtin_kwargs.h"
+#include "graft/ops/cpu/packed.h"
+#include "graft/packing/panel_layout.h"
+#include "graft/perf/gpu_experts.h"
+#include "graft/perf/work.h"
+
+namespace graft::perf {
+namespace {
+
+using ops::Role;
+
+constexpr double kF32Bytes = 4;
+
+// Of one module, all shares.
+struct WeightBytes {
+  std::uint64_t total = 0;
+  std::uint64_t mapped = 0;  // of total
+};
+
+bool has_kwarg(const plan::Placement& placement, std::string_view key, std::string_view value) {
+  const auto found = placement.kwargs.find(std::string(key));
+  return found != placement.kwargs.end() && found->second == value;
+}
+
+// Norms and biases are decoded to f32 on every device.
+bool is_decoded(const plan::ModuleSpec& module, const plan::WeightSpec& weight) {
+  return module.role == Role::Norm || weight.shape.size() < 2;
+}
+
+std::uint64_t f32_bytes(const plan::WeightSpec& weight) {
+  return static_cast<std::uint64_t>(weight.num_elems()) * sizeof(float);
+}
+
+WeightBytes bytes_on_cpu(const plan::Plan& plan,
+                         const plan::Placement& placement,
+                         const HostWeights& host) {
+  const plan::ModuleSpec& module = *placement.module;
+  const bool is_packable = (module.role == Role::Linear || module.role == Role::Experts) &&
+                           host.repack && !has_kwarg(placement, "repack", "false");
+  WeightBytes bytes;
+  for (const plan::WeightSpec& weight : weights_of(plan, module)) {
+    if (is_decoded(module, weight)) {
+      bytes.total += f32_bytes(weight);
+      continue;
+    }
+    const std::int64_t cols = weight.shape.back();
+    if (is_packable && ops::cpu::can_pack(weight.dtype, cols)) {
+      const auto packed = static_cast<std::uint64_t>(
+          packing::packed_bytes(weight.dtype, weight.num_elems() / cols, cols));
+      bytes.total += packed;
+      if (host.from_disk) bytes.mapped += packed;
+    } else {
+      // A mapped weight of a tied head is there once.
+      const bool is_shared = module.weights.empty();
+      bytes.total += is_shared ? 0 : weight.bytes();
+      bytes.mapped += is_shared ? 0 : weight.bytes();
+    }
+  }
+  return bytes;
+}
+
+WeightBytes bytes_on_gpu(const plan::Plan& plan, const plan::Placement& placement) {
+  WeightBytes bytes;
+  for (const plan::WeightSpec& weight : weights_of(plan, *placement.module))
+    bytes.total += is_decoded(*placement.module, weight) ? f32_bytes(weight) : weight.bytes();
+  return bytes;
+}
+
+// Weights of a child that the operator loads itself: kv_b_proj of MLA. GPUs hold it in 16 bits, or
+// in f32 when it is stored so. On the CPU f32 means that GGUF's two tensors are joined in memory.
+WeightBytes absorbed_bytes(const plan::Placement& parent, const plan::ModuleSpec& child) {
+  WeightBytes bytes;
+  for (const plan::WeightSpec& weight : child.weights) {
+    const bool is_f32 = weight.dtype == DType::F32;
+    if (parent.decode.device() == kCpu) {
+      bytes.total += weight.bytes();
+      if (!is_f32) bytes.mapped += weight.bytes();
+    } else {
+      const bool is_exact = is_f32 || has_kwarg(parent, "precision", "f32");
+      bytes.total += static_cast<std::uint64_t>(weight.num_elems()) * (is_exact ? 4U : 2U);
+    }
+  }
+  return bytes;
+}
+
+std::uint64_t share_of(std::uint64_t bytes, const plan::Share& share) {
+  return static_cast<std::uint64_t>(std::llround(share.held * static_cast<double>(bytes)));
+}
+
+void add_shares(const plan::Plan& plan,
+                const plan::Placement& placement,
+                const plan::PhasePlacement& phase,
+                const HostWeights& host,
+                std::map<Device, MemoryUse>& devices) {
+  for (const plan::Share& share : phase.shares) {
+    const WeightBytes bytes =
+        share.device == kCpu ? bytes_on_cpu(plan, placement, host) : bytes_on_gpu(plan, placement);
+    devices[share.device].weights += share_of(bytes.total, share);
+    devices[share.device].mapped += share_of(bytes.mapped, share);
+  }
+}
+
+void add_weights(const plan::Plan& plan,
+                 const HostWeights& host,
+                 std::map<Device, MemoryUse>& devices) {
+  std::set<const plan::ModuleSpec*> absorbed;
+  for (const plan::Placement& placement : plan.placements) {
+    for (const plan::ModuleSpec& child : placement.module->children) {
+      if (!placement.absorbs(child)) continue;
+      absorbed.insert(&child);
+      const WeightBytes bytes = absorbed_bytes(placement, child);
+      devices[placement.decode.device()].weights += bytes.total;
+      devices[placement.decode.device()].mapped += bytes.mapped;
+    }
+    if (absorbed.contains(placement.module)) continue;
+    add_shares(plan, placement, placement.decode, host, devices);
+    // Prefill on other devices needs a second copy of the weights, unless it streams them.
+    const bool is_copied = plan::stream_from(placement) == 0;
+    if (is_copied && placement.prefill.shares != placement.decode.shares)
+      add_shares(plan, placement, placement.prefill, host, devices);
+  }
+}
+
+}  // namespace
+
+double workspace_row_bytes(const plan::ModuleSpec& module) {
+  struct RowElems {
+    double operator()(const ops::AttentionParams& p) const {
+      return static_cast<double>((2 * p.num_heads + 2 * p.num_key_value_heads) * p.head_dim);
+    }
+    double operator()(const ops::MlaParams& p) const {
+      const std::int64_t head =
+          p.qk_nope_head_dim + p.qk_rope_head_dim + p.v_head_dim + p.kv_lora_rank;
+      return static_cast<double>(p.num_heads * head + p.q_lora_rank + p.kv_lora_rank);
+    }
+    double operator()(const ops::MlpParams& p) const {
+      return static_cast<double>(2 * p.intermediate_size + 2 * p.hidden_size);
+    }
+    double operator()(const ops::ExpertsParams& p) const {
+      return static_cast<double>(p.top_k * (2 * p.intermediate_size + p.hidden_size) +
+                                 p.hidden_size);
+    }
+    double operator()(const ops::NormParams& p) const { return 3.0 * static_cast<double>(p.size); }
+    double operator()(const ops::NoParams&) const { return 0; }
+    double operator()(const ops::EmbeddingParams&) const { return 0; }
+    double operator()(const ops::LinearParams&) const { return 0; }
+    double operator()(const ops::RopeParams&) const { return 0; }
+    double operator()(const ops::KvCacheParams&) const { return 0; }
+    double operator()(const ops::RouterParams& p) const {
+      return static_cast<double>(p.num_experts);
+    }
+  };
+  return kF32Bytes * std::visit(RowElems{}, module.params);
+}
+
+std::map<Device, MemoryUse> memory_use(const plan::Plan& plan,
+                                       const Workload& load,
+                                       const HostWeights& host) {
+  std::map<Device, MemoryUse> devices;
+  devices[kCpu] = {};
+  add_weights(plan, host, devices);
+  std::map<Device, double> widest;
+  const double cached_tokens =
+      static_cast<double>(load.context) * static_cast<double>(load.parallel);
+  for (const plan::Placement& placement : plan.placements) {
+    devices[placement.decode.device()].kv_cache +=
+        static_cast<std::uint64_t>(kv_bytes_per_token(placement) * cached_tokens);
+    double& row = widest[placement.decode.device()];
+    row = std::max(row, workspace_row_bytes(*placement.module));
+  }
+  const auto rows = static_cast<double>(std::max(load.prefill_tokens, load.parallel));
+  for (auto& [device, row] : widest)
+    devices[device].workspace = static_cast<std::uint64_t>(row * rows);
+  for (const auto& [device, bytes] : stream_buffer_bytes(plan, load))
+    devices[device].workspace += bytes;
+  const double logits = kF32Bytes * static_cast<double>(load.parallel) *
+                        static_cast<double>(plan.blueprint->vocab_size);
+  devices[kCpu].workspace += static_cast<std::uint64_t>(logits);
+  return devices;
+}
+
+}  // namespace graft::perf

@@ -1,0 +1,136 @@
+// Models of the pool that compete for the memory of a test device. Each takes 600 of its 1000
+// bytes, so that only one fits.
+
+#include "graft/server/models/model_pool.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/out_of_memory.h"
+#include "graft/tensor/buffer.h"
+#include "graft/testing/device.h"
+#include "graft/testing/golden.h"
+
+namespace graft::server {
+namespace {
+
+constexpr Device kGpu = {.type = DeviceType::Cuda, .index = 0};
+
+// A model on the CPU that also holds memory of the test device.
+struct ModelWithVram {
+  ModelWithVram(std::size_t bytes, const ModelInfo& info, const api::LlmConfig& config)
+      : vram(bytes, kGpu), model(info, config, "") {}
+
+  Buffer vram;
+  LoadedModel model;
+};
+
+class ModelPoolTest : public testing::Test {
+ protected:
+  ModelPoolTest() {
+    set_device_memory(DeviceType::Cuda, &ops::testing::test_memory());
+    ops::testing::test_memory().set_capacity(1000);
+  }
+  ~ModelPoolTest() override { ops::testing::test_memory().set_capacity(std::uint64_t{1} << 30U); }
+
+  PoolConfig config(std::size_t vram_bytes) const {
+    const std::filesystem::path path = golden_checkpoint("llama");
+    PoolConfig config;
+    config.models = {{.name = "a", .path = path}, {.name = "b", .path = path}};
+    config.models.push_back({.name = "c", .path = path});
+    config.llm.num_threads = 1;
+    config.llm.device = "cpu";
+    config.llm.memory = std::uint64_t{64} << 20U;
+    config.load = [llm = config.llm, vram_bytes](const ModelInfo& info) {
+      auto made = std::make_shared<ModelWithVram>(vram_bytes, info, llm);
+      return std::shared_ptr<LoadedModel>(made, &made->model);
+    };
+    return config;
+  }
+
+  // Waits for the model; null and `error_` when it cannot be loaded.
+  Lease acquire(ModelPool& pool, const std::string& name) {
+    std::mutex mutex;
+    std::condition_variable done;
+    bool is_done = false;
+    Lease result;
+    const auto finish = [&](Lease lease, const std::string& error) {
+      const std::lock_guard lock(mutex);
+      result = std::move(lease);
+      error_ = error;
+      is_done = true;
+      done.notify_all();
+    };
+    pool.acquire(
+        name, [&](Lease lease) { finish(std::move(lease), ""); },
+        [&](const std::string& error) { finish(nullptr, error); });
+    std::unique_lock lock(mutex);
+    done.wait(lock, [&] { return is_done; });
+    return result;
+  }
+
+  static std::vector<std::string> loaded(const ModelPool& pool) {
+    std::vector<std::string> names;
+    for (const ModelPool::Loaded& model : pool.loaded())
+      names.push_back(model.lease->name());
+    return names;
+  }
+
+  static void run(const std::function<void()>& task) { task(); }
+
+  std::string error_;
+};
+
+TEST_F(ModelPoolTest, EvictsAnIdleModelWhenGpuMemoryIsShort) {
+  ModelPool pool(config(600), run);
+  ASSERT_NE(acquire(pool, "a"), nullptr) << error_;
+  EXPECT_EQ(loaded(pool), std::vector<std::string>{"a"});
+  ASSERT_NE(acquire(pool, "b"), nullptr) << error_;
+  EXPECT_EQ(loaded(pool), std::vector<std::string>{"b"});
+}
+
+TEST_F(ModelPoolTest, NeverEvictsAModelInUse) {
+  ModelPool pool(config(600), run);
+  const Lease used = acquire(pool, "a");
+  ASSERT_NE(used, nullptr) << error_;
+  EXPECT_EQ(acquire(pool, "b"), nullptr);
+  EXPECT_NE(error_.find("cannot allocate 600 B, 400 B are free"), std::string::npos) << error_;
+  EXPECT_NE(error_.find("models in use, which are not unloaded: a"), std::string::npos) << error_;
+  EXPECT_EQ(loaded(pool), std::vector<std::string>{"a"});
+}
+
+TEST_F(ModelPoolTest, EvictsTheLeastRecentlyUsedFirst) {
+  ModelPool pool(config(400), run);
+  ASSERT_NE(acquire(pool, "a"), nullptr) << error_;
+  ASSERT_NE(acquire(pool, "b"), nullptr) << error_;
+  ASSERT_NE(acquire(pool, "a"), nullptr) << error_;
+  ASSERT_NE(acquire(pool, "c"), nullptr) << error_;
+  EXPECT_EQ(loaded(pool), (std::vector<std::string>{"a", "c"}));
+}
+
+TEST_F(ModelPoolTest, AModelThatNeverFitsNamesTheNumbers) {
+  ModelPool pool(config(2000), run);
+  EXPECT_EQ(acquire(pool, "a"), nullptr);
+  EXPECT_NE(error_.find("1000 B are free"), std::string::npos) << error_;
+  EXPECT_EQ(error_.find("in use"), std::string::npos) << error_;
+}
+
+TEST_F(ModelPoolTest, OtherErrorsEvictNothing) {
+  PoolConfig given = config(600);
+  given.load = [load = given.load](const ModelInfo& info) {
+    if (info.name == "b") fail("b: damaged");
+    return load(info);
+  };
+  ModelPool pool(given, run);
+  ASSERT_NE(acquire(pool, "a"), nullptr) << error_;
+  EXPECT_EQ(acquire(pool, "b"), nullptr);
+  EXPECT_EQ(error_, "b: damaged");
+  EXPECT_EQ(loaded(pool), std::vector<std::string>{"a"});
+}
+
+}  // namespace
+}  // namespace graft::server
