@@ -1,5 +1,6 @@
 // `graft plan` and `graft rules check` end to end, on configs of published models.
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -76,9 +77,11 @@ TEST(PlanCommand, DeepseekV3InQ4KMFitsInto24And384GiB) {
   EXPECT_EQ(json["model"], "DeepSeek-V3");
   EXPECT_EQ(json["type"], "Q4_K_M");
   EXPECT_EQ(json["figures"]["cpu"], "assumed, 32 threads and 300.0 GB/s");
-  EXPECT_NEAR(json["devices"]["cuda:0"]["weights"].get<double>(), 14e9, 1e9);
   // Packed, 3 % more than in the file.
   EXPECT_NEAR(json["devices"]["cpu"]["weights"].get<double>(), 403e9, 5e9);
+  // Copies of experts fill the rest of the GPU.
+  EXPECT_GT(json["devices"]["cuda:0"]["total"].get<double>(), 17e9);
+  EXPECT_LT(json["devices"]["cuda:0"]["total"].get<double>(), 25.8e9);
   // 8 of 256 experts of 394 GB, at 300 GB/s: 41 ms, and what the GPU adds.
   EXPECT_GT(json["generate"]["tokens_per_s"].get<double>(), 8);
   EXPECT_LT(json["generate"]["tokens_per_s"].get<double>(), 25);
@@ -88,6 +91,64 @@ TEST(PlanCommand, DeepseekV3InQ4KMFitsInto24And384GiB) {
   for (const char* part : {"cuda.mla", "weights in q4_k_m", "CPU figures: this machine's CPU",
                            "GPU figures: speeds assumed"})
     EXPECT_NE(operators.out.find(part), std::string::npos) << part << " in " << operators.out;
+}
+
+TEST(PlanCommand, RuleFileOfDeepseekV3NeedsWhatKTransformersStates) {
+  const std::string rules =
+      (std::filesystem::path(GRAFT_SOURCE_DIR) / "rules/hybrid/deepseek_v3.yaml").string();
+  const Outcome outcome =
+      run_program({"plan", "deepseek-v3", "--type", "Q4_K_M", "--gpus", "1", "--vram", "24G",
+                   "--dram", "384G", "--rules", rules, "--json"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json json = parse_json(outcome.out, "plan");
+  EXPECT_NEAR(json["devices"]["cuda:0"]["weights"].get<double>(), 14e9, 1e9);
+  EXPECT_NEAR(json["devices"]["cpu"]["weights"].get<double>(), 390e9, 12e9);
+}
+
+TEST(PlanCommand, CountsExpertsOnTheGpu) {
+  const TempDir folder;
+  const std::string rules = folder / "rules.yaml";
+  const auto plan = [&](const std::string& count, const std::string& vram) {
+    std::ofstream(rules) << "- match: {role: experts}\n"
+                            "  replace: {class: experts, kwargs: {generate_device: cpu, "
+                            "prefill_device: \"cuda:0\", gpu_experts: "
+                         << count
+                         << "}}\n"
+                            "- match: {name: \"\"}\n"
+                            "  replace: {class: default, kwargs: {device: \"cuda:0\"}}\n";
+    return run_program({"plan", "Qwen3-30B-A3B", "--type", "Q4_K_M", "--rules", rules, "--gpus",
+                        "1", "--vram", vram, "--dram", "64G"});
+  };
+  const Outcome fixed = plan("16", "24G");
+  EXPECT_EQ(fixed.exit_code, 0) << fixed.err;
+  EXPECT_NE(fixed.out.find("cuda:0 16 of 128 experts + cpu 112 of 128 experts"), std::string::npos)
+      << fixed.out;
+  EXPECT_NE(plan("12%", "24G").out.find("cuda:0 15 of 128 experts"), std::string::npos);
+  const Outcome small = plan("auto", "12G");
+  EXPECT_EQ(small.exit_code, 0) << small.err;
+  EXPECT_NE(small.out.find(" of 128 experts + cpu "), std::string::npos) << small.out;
+  const Outcome tiny = plan("auto", "4G");
+  EXPECT_EQ(tiny.out.find(" of 128 experts"), std::string::npos) << tiny.out;
+}
+
+// Without rules the plan is the one that `--auto` prints.
+TEST(PlanCommand, ChoosesThePlacementThatAutoPrints) {
+  const std::vector<std::string> machine = {"--gpus", "2", "--vram", "12G", "--dram", "64G"};
+  const auto with = [&](std::vector<std::string> words) {
+    words.insert(words.end(), machine.begin(), machine.end());
+    return run_program(words);
+  };
+  const Outcome chosen = with({"plan", "Qwen3-30B-A3B", "--json"});
+  const Outcome made = with({"plan", "Qwen3-30B-A3B", "--auto"});
+  EXPECT_EQ(chosen.exit_code, 0) << chosen.err;
+  EXPECT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_NE(made.out.find("gpu_experts: "), std::string::npos) << made.out;
+  const TempDir folder;
+  const std::string rules = folder / "rules.yaml";
+  std::ofstream(rules) << made.out;
+  const Outcome again = with({"plan", "Qwen3-30B-A3B", "--json", "--rules", rules});
+  EXPECT_EQ(parse_json(chosen.out, "plan")["placements"],
+            parse_json(again.out, "plan")["placements"]);
 }
 
 TEST(PlanCommand, SaysWhichTypeFits) {

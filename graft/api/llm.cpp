@@ -11,63 +11,15 @@
 #include <thread>
 #include <utility>
 
+#include "graft/api/open_options.h"
 #include "graft/base/error.h"
-#include "graft/base/system/mapped_file.h"
 #include "graft/engine/engine.h"
 #include "graft/models/expert_stats.h"
 #include "graft/models/families/family.h"
 #include "graft/models/open_model.h"
-#include "graft/perf/estimate.h"
-#include "graft/perf/gpus.h"
-#include "graft/tensor/gpus.h"
 
 namespace graft::api {
 namespace {
-
-// Throws Error when `device` does not exist.
-GpuList find_gpus(const std::string& device) {
-  GpuList list = list_gpus();
-  if (!device.empty()) requested_device(device, list);
-  return list;
-}
-
-// Rules for LlmConfig without a rule file; empty: the defaults of the model family.
-std::string default_rules(const std::string& device, int num_gpus) {
-  if (num_gpus == 0) return "[]";
-  if (device.empty()) return {};
-  return str(R"(- {match: {name: ""}, replace: {class: default, kwargs: {device: ")", device,
-             R"("}}})", '\n');
-}
-
-models::OpenOptions open_options(const LlmConfig& config) {
-  models::OpenOptions options;
-  options.num_threads = config.num_threads;
-  options.cpus = config.cpus;
-  options.load = {.repack = config.repack,
-                  .repack_cache = config.repack_cache,
-                  .on_progress = config.on_load,
-                  .on_warning = config.on_warning};
-  if (!config.expert_stats.empty())
-    options.load.expert_stats = models::read_expert_stats(config.expert_stats);
-  options.memory = config.memory;
-  options.plugins = config.plugins;
-  if (config.device != "cpu") {
-    const GpuList list = find_gpus(config.device);
-    options.machine.num_gpus = static_cast<int>(list.gpus.size());
-    options.adjust_plan = [list](plan::Plan& plan) {
-      perf::MachineFigures machine = perf::this_machine();
-      perf::set_found_gpus(machine, list);
-      perf::set_stream_from(plan, machine);
-    };
-  }
-  options.rules = default_rules(config.device, options.machine.num_gpus);
-  if (!config.rules.empty()) {
-    const MappedFile file(config.rules);
-    options.rules = {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-    options.rules_path = config.rules;
-  }
-  return options;
-}
 
 std::optional<tokenizer::Tokenizer> tokenizer_of(const models::Checkpoint& source) {
   if (source.tokenizer().empty()) return std::nullopt;

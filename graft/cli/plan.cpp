@@ -28,6 +28,7 @@ struct Options {
   PluginOptions plugins;
   MachineOptions machine;
   perf::Workload load;
+  std::int64_t context = 0;  // as given
   bool json = false;
   bool automatic = false;
 
@@ -43,8 +44,11 @@ struct Remedy {
 PlanCase case_of(const Options& options) {
   PlanCase to_plan;
   to_plan.machine = options.machine.figures();
+  to_plan.free_machine = options.machine.free_figures();
   to_plan.source = options.model.open_or_shape();
   to_plan.load = options.load;
+  to_plan.context = options.context;
+  if (options.context > 0) to_plan.load.context = options.context;
   const std::vector<perf::GpuFigures>& gpus = to_plan.machine.gpus;
   to_plan.inputs = {.rules = options.rules,
                     .plugins = options.plugins,
@@ -179,7 +183,7 @@ int plan_model(const Options& options) {
   if (options.automatic) return print_rules(to_plan, planned);
   Remedy remedy;
   if (!planned.fits()) {
-    remedy = {.generated_rules = generated_rules_fit(to_plan),
+    remedy = {.generated_rules = !options.rules.empty() && generated_rules_fit(to_plan),
               .fits_from = largest_fitting_type(to_plan, RuleSource::Given)};
   }
   if (options.json) {
@@ -235,10 +239,14 @@ int check_rules(const Options& options) {
   return result.ok() ? 0 : 1;
 }
 
-void add_load(Command& command, perf::Workload& load) {
-  command.add_option("--context", load.context, "Context length of each sequence in tokens")
-      ->check(Range(1, 1 << 24));
-  command.add_option("--parallel", load.parallel, "Number of sequences in the batch")
+void add_load(Command& command, Options& options) {
+  command
+      .add_option("--context", options.context,
+                  "Context length of each sequence in tokens (default: 4096, and a placement that "
+                  "leaves memory for up to 32768)")
+      ->check(Range(1, 1 << 24))
+      ->option_text("TOKENS");
+  command.add_option("--parallel", options.load.parallel, "Number of sequences in the batch")
       ->check(Range(1, 1 << 16));
 }
 
@@ -264,7 +272,8 @@ void add_plan(Command& app) {
       "\nExit code 1: the model does not fit into memory. It may run from disk, slowly.\n" +
       known_shapes());
   options->model.add_to(*command, "MODEL");
-  command->add_option("--rules", options->rules, "Rule file (default: by model family)");
+  command->add_option("--rules", options->rules,
+                      "Rule file (default: chosen for the model and the machine)");
   command
       ->add_option("--type", options->type,
                    "Plan for weights of another type, e.g. Q4_K_M (default: as they are)")
@@ -275,7 +284,7 @@ void add_plan(Command& app) {
   options->plugins.add_to(*command);
   options->machine.add_to(*command);
   options->machine.add_cpu_to(*command);
-  add_load(*command, options->load);
+  add_load(*command, *options);
   command->callback([options] { exit_with(plan_model(*options)); });
 }
 

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "graft/base/error.h"
 #include "graft/convert/planned_types.h"
 #include "graft/models/make_blueprint.h"
+#include "graft/perf/auto_rules.h"
 
 namespace graft::cli {
 namespace {
@@ -43,46 +43,42 @@ std::vector<TypeSize> mixes_below(const models::Checkpoint& source, std::uint64_
   return sizes;
 }
 
-// auto_rules() throws when a GPU is too small for any layer: then nothing fits.
-bool fits_with(const PlanCase& to_plan, RuleSource rules, const std::string& type) {
-  try {
-    return plan_case(to_plan, rules, type).fits();
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 }  // namespace
 
 PlannedCase plan_case(const PlanCase& to_plan, RuleSource rules, const std::string& type) {
   PlannedCase planned;
   PlanInputs inputs = to_plan.inputs;
   inputs.type = type;
-  if (rules == RuleSource::Generated) {
-    const plan::Blueprint blueprint = blueprint_in(*to_plan.source, type);
-    planned.rules_text = perf::auto_rules(blueprint, to_plan.machine, to_plan.load);
+  const bool is_generated = rules == RuleSource::Generated || inputs.rules.empty();
+  const perf::MachineFigures& machine = is_generated ? to_plan.free_machine : to_plan.machine;
+  const perf::Workload placed = {
+      .context = to_plan.context, .parallel = to_plan.load.parallel, .prefill_tokens = 0};
+  if (is_generated) {
+    planned.rules_text =
+        perf::auto_rules(blueprint_in(*to_plan.source, type), machine, placed).text;
+    inputs.rules.clear();
     inputs.rules_text = planned.rules_text;
   }
   planned.model = std::make_unique<PlannedModel>(to_plan.source, inputs);
-  planned.model->set_stream_from(to_plan.machine);
+  planned.model->adjust(machine, placed);
   const plan::PlanResult& result = planned.model->result();
   if (!result.ok()) return planned;
-  planned.estimate = perf::estimate(result.plan, to_plan.machine, to_plan.load);
+  planned.estimate = perf::estimate(result.plan, machine, to_plan.load);
   if (planned.estimate->fits()) return planned;
-  perf::Estimate on_disk = perf::estimate_from_disk(result.plan, to_plan.machine, to_plan.load);
+  perf::Estimate on_disk = perf::estimate_from_disk(result.plan, machine, to_plan.load);
   if (on_disk.can_run()) planned.from_disk = std::move(on_disk);
   return planned;
 }
 
 bool generated_rules_fit(const PlanCase& to_plan) {
-  return fits_with(to_plan, RuleSource::Generated, to_plan.inputs.type);
+  return plan_case(to_plan, RuleSource::Generated, to_plan.inputs.type).fits();
 }
 
 std::string largest_fitting_type(const PlanCase& to_plan, RuleSource rules) {
   const plan::Blueprint planned = blueprint_in(*to_plan.source, to_plan.inputs.type);
   const std::uint64_t memory = total_memory_of(to_plan.machine);
   for (const TypeSize& size : mixes_below(*to_plan.source, planned.weight_bytes())) {
-    if (size.bytes <= memory && fits_with(to_plan, rules, size.type)) return size.type;
+    if (size.bytes <= memory && plan_case(to_plan, rules, size.type).fits()) return size.type;
   }
   return {};
 }

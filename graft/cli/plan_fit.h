@@ -15,8 +15,10 @@ namespace graft::cli {
 // What stays the same while types and rules are tried.
 struct PlanCase {
   std::shared_ptr<const models::Checkpoint> source;
-  perf::MachineFigures machine;
+  perf::MachineFigures machine;       // for rules of a file
+  perf::MachineFigures free_machine;  // for generated rules: with the free memory
   perf::Workload load;
+  std::int64_t context = 0;  // as given; 0: placements choose
   PlanInputs inputs;
 };
 
@@ -30,7 +32,8 @@ struct PlannedCase {
   bool fits() const { return estimate && estimate->fits(); }
 };
 
-enum class RuleSource : std::uint8_t { Given, Generated };  // inputs.rules, or perf::auto_rules()
+// Given: inputs.rules; Generated, and where these are empty: perf::auto_rules().
+enum class RuleSource : std::uint8_t { Given, Generated };
 
 // `type` replaces that of the inputs. Throws Error like PlannedModel and perf::auto_rules().
 PlannedCase plan_case(const PlanCase& to_plan, RuleSource rules, const std::string& type);

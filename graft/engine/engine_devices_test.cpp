@@ -271,6 +271,20 @@ INSTANTIATE_TEST_SUITE_P(Rules,
                                          PlacementCase{"HeadOnCpu", kHeadOnCpu}),
                          test_name);
 
+// Without the text of a rule file, rules are made for the model.
+TEST_F(OnDevices, RulesCanBeMadeForTheModel) {
+  models::OpenOptions made = options("");
+  std::string family;
+  made.make_rules = [&](const plan::Blueprint& blueprint) {
+    family = blueprint.family;
+    return std::string(kHeadOnCpu);
+  };
+  const OpenModel open(folder(), made);
+  EXPECT_EQ(family, "deepseek_v3");
+  EXPECT_EQ(open.plan().at("lm_head").decode.device(), kCpu);
+  EXPECT_EQ(open.plan().at("model.norm").decode.device(), (Device{DeviceType::Cuda, 0}));
+}
+
 // The warm-up in the constructor reports out of memory before any request is accepted.
 TEST_F(OnDevices, ConstructorReportsOutOfMemory) {
   OpenModel open(folder(), options(kDeviceOnly));

@@ -34,15 +34,23 @@ std::filesystem::path default_rules(const formats::WeightSource& source,
   return plan::default_rules(family, num_gpus, plan::fits_gpu(bytes, free));
 }
 
+plan::RuleFile read(const OpenOptions& options,
+                    const formats::WeightSource& source,
+                    const plan::Blueprint& blueprint,
+                    std::vector<plan::Finding>& findings) {
+  if (!options.rules.empty()) return plan::parse_rules(options.rules, options.rules_path, findings);
+  if (options.make_rules)
+    return plan::parse_rules(options.make_rules(blueprint), "automatic placement", findings);
+  return plan::read_rules(default_rules(source, blueprint.family, options.machine.num_gpus),
+                          findings);
+}
+
 plan::RuleFile parse(const OpenOptions& options,
                      const formats::WeightSource& source,
-                     const std::string& family,
+                     const plan::Blueprint& blueprint,
                      ops::Registry& registry) {
   std::vector<plan::Finding> findings;
-  plan::RuleFile rules =
-      options.rules.empty()
-          ? plan::read_rules(default_rules(source, family, options.machine.num_gpus), findings)
-          : plan::parse_rules(options.rules, options.rules_path, findings);
+  plan::RuleFile rules = read(options, source, blueprint, findings);
   plan::load_plugins(options.plugins, rules, registry, findings);
   fail_on_errors(findings);
   return rules;
@@ -140,7 +148,7 @@ OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& optio
     : source_(open_checkpoint(path)),
       blueprint_(make_blueprint(*source_)),
       registry_(options.operators(options.machine.num_gpus)),
-      rules_(parse(options, *source_, blueprint_.family, registry_)),
+      rules_(parse(options, *source_, blueprint_, registry_)),
       planned_(plan::make_plan(blueprint_, rules_, registry_, options.machine)),
       pool_(options.num_threads, options.cpus),
       memory_(options.memory) {

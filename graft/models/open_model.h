@@ -20,8 +20,10 @@
 namespace graft::models {
 
 struct OpenOptions {
-  // Text of a rule file. Empty: the default file for the model's family and the machine.
+  // Text of a rule file. Empty: that of make_rules, else the default file for the model's family
+  // and the machine.
   std::string rules = "[]";
+  std::function<std::string(const plan::Blueprint& blueprint)> make_rules = {};
   // Name of the rule file in messages; paths in its `plugins:` are relative to its folder.
   std::filesystem::path rules_path = "rules";
   // Plugin libraries, loaded before those of the rule file.

@@ -1,211 +1,135 @@
-// Generates a rule file for a model that does not fit into GPU memory: the modules every token
-// uses are placed on the GPUs first, routed experts fill what memory is left.
+#include "graft/perf/auto_rules.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <string>
-#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "graft/base/error.h"
 #include "graft/base/text/units.h"
-#include "graft/perf/estimate.h"
+#include "graft/perf/auto_layout.h"
 
 namespace graft::perf {
 namespace {
 
-using ops::Role;
-
-// Fraction of GPU memory available for weights and KV cache; the rest covers the driver, kernel
-// workspaces and fragmentation.
-constexpr double kUsableShare = 0.92;
-constexpr std::uint64_t kCacheElemBytes = 2;  // the KV cache holds f16
-
-struct LayerBytes {
-  std::uint64_t core = 0;     // attention, norms, router, shared experts, KV cache
-  std::uint64_t mlp = 0;      // dense MLP
-  std::uint64_t experts = 0;  // routed
-};
-
-struct ModelBytes {
-  std::vector<LayerBytes> layers;
-  std::uint64_t head = 0;  // final norm and lm_head
-};
-
-bool is_under(const plan::ModuleSpec& module, std::string_view word) {
-  return module.name.find(word) != std::string::npos;
+void add_rule(std::string& text, const std::string& match, const std::string& kwargs) {
+  text += fmt::format("\n- match:   {{ {} }}\n  replace: {{ class: default, kwargs: {{ {} }} }}\n",
+                      match, kwargs);
 }
 
-ModelBytes count_bytes(const plan::Blueprint& blueprint, const Workload& load) {
-  ModelBytes bytes;
-  bytes.layers.resize(static_cast<std::size_t>(blueprint.num_layers));
-  blueprint.visit([&](const plan::ModuleSpec& module) {
-    std::uint64_t size = 0;
-    for (const plan::WeightSpec& weight : module.weights)
-      size += weight.bytes();
-    if (const auto* cache = std::get_if<ops::KvCacheParams>(&module.params)) {
-      size = static_cast<std::uint64_t>(cache->key_size + cache->value_size) * kCacheElemBytes *
-             static_cast<std::uint64_t>(load.context * load.parallel);
-    }
-    if (module.layer < 0) {
-      if (module.role != Role::Embedding) bytes.head += size;
-      return;
-    }
-    LayerBytes& layer = bytes.layers[static_cast<std::size_t>(module.layer)];
-    const bool dense_mlp = is_under(module, ".mlp.") && module.role == Role::Linear &&
-                           !is_under(module, "shared_expert");
-    if (module.role == Role::Experts) {
-      layer.experts += size;
-    } else if (dense_mlp) {
-      layer.mlp += size;
-    } else {
-      layer.core += size;
-    }
-  });
-  return bytes;
+std::string on_gpu(std::size_t gpu) {
+  return fmt::format("device: \"cuda:{}\"", gpu);
 }
 
-// The consecutive layers one GPU holds, and which of them also have their experts on it. All
-// bounds are inclusive; first > last means none.
-struct LayerShare {
-  std::int64_t first = 0;
-  std::int64_t last = -1;
-  std::int64_t first_experts = 0;  // first layer of the range with routed experts
-  std::int64_t last_experts = -1;  // last layer whose experts are on the GPU
-};
-
-class Placer {
- public:
-  Placer(const ModelBytes& bytes, const MachineFigures& machine) : bytes_(bytes) {
-    for (const GpuFigures& gpu : machine.gpus) {
-      free_.push_back(
-          static_cast<std::int64_t>(kUsableShare * static_cast<double>(gpu.vram_bytes)));
-    }
-    shares_.resize(free_.size());
-  }
-
-  const std::vector<LayerShare>& place() {
-    const auto num_layers = static_cast<std::int64_t>(bytes_.layers.size());
-    place_dense(num_layers);
-    for (std::size_t gpu = 0; gpu < free_.size(); ++gpu)
-      place_experts(gpu);
-    return shares_;
-  }
-  // Whether the final norm and lm_head are on the last GPU. They are when all layers are on GPUs
-  // and the last one has memory left.
-  bool head_on_gpu() const { return head_on_gpu_; }
-
- private:
-  // Bytes of a layer without its routed experts.
-  std::int64_t dense_bytes(std::int64_t layer) const {
-    const LayerBytes& bytes = bytes_.layers[static_cast<std::size_t>(layer)];
-    return static_cast<std::int64_t>(bytes.core + bytes.mlp);
-  }
-
-  std::int64_t expert_bytes(std::int64_t layer) const {
-    return static_cast<std::int64_t>(bytes_.layers[static_cast<std::size_t>(layer)].experts);
-  }
-
-  // Splits the layers evenly over the GPUs, in order. The first layer that does not fit and all
-  // after it stay on the CPU.
-  void place_dense(std::int64_t num_layers) {
-    std::int64_t layer = 0;
-    const auto num_gpus = static_cast<std::int64_t>(free_.size());
-    for (std::int64_t gpu = 0; gpu < num_gpus; ++gpu) {
-      LayerShare& share = shares_[static_cast<std::size_t>(gpu)];
-      std::int64_t& free = free_[static_cast<std::size_t>(gpu)];
-      const std::int64_t until = num_layers * (gpu + 1) / num_gpus;
-      share.first = layer;
-      while (layer < until && dense_bytes(layer) <= free)
-        free -= dense_bytes(layer++);
-      share.last = layer - 1;
-      if (layer < until) break;
-    }
-    const auto head = static_cast<std::int64_t>(bytes_.head);
-    head_on_gpu_ = layer == num_layers && !free_.empty() && head <= free_.back();
-    if (head_on_gpu_) free_.back() -= head;
-  }
-
-  // Every layer's experts save the same time per byte, so the first layers that fit are taken.
-  void place_experts(std::size_t gpu) {
-    LayerShare& share = shares_[gpu];
-    share.first_experts = share.first;
-    while (share.first_experts <= share.last && expert_bytes(share.first_experts) == 0)
-      ++share.first_experts;
-    share.last_experts = share.first_experts - 1;
-    for (std::int64_t layer = share.first_experts; layer <= share.last; ++layer) {
-      const std::int64_t size = expert_bytes(layer);
-      if (size > free_[gpu]) return;
-      free_[gpu] -= size;
-      share.last_experts = layer;
-    }
-  }
-
-  const ModelBytes& bytes_;
-  std::vector<std::int64_t> free_;  // bytes left on each GPU
-  std::vector<LayerShare> shares_;  // one per GPU
-  bool head_on_gpu_ = false;
-};
-
-void add_rule(std::string& text, const std::string& match, const std::string& replace) {
-  text += fmt::format("\n- match:   {{ {} }}\n  replace: {{ {} }}\n", match, replace);
+std::string layer_range(std::int64_t first, std::int64_t last) {
+  return first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last);
 }
 
-std::string rules_text(const std::vector<LayerShare>& shares, bool head_on_gpu) {
+// Experts in host memory, for layers of a GPU.
+std::string host_experts_kwargs(const GpuLayers& layers, std::size_t gpu) {
+  if (!layers.streams) return fmt::format("device: cpu, out_device: \"cuda:{}\"", gpu);
+  return fmt::format(
+      "generate_device: cpu, prefill_device: \"cuda:{0}\", out_device: \"cuda:{0}\"{1}", gpu,
+      layers.copies > 0 ? fmt::format(", gpu_experts: {}", layers.copies) : "");
+}
+
+void add_layers(std::string& text, const GpuLayers& layers, std::size_t gpu) {
+  if (layers.last_experts >= layers.first_experts) {
+    add_rule(text,
+             "role: experts, layers: " + layer_range(layers.first_experts, layers.last_experts),
+             on_gpu(gpu));
+  }
+  if (layers.first_host_experts() <= layers.last) {
+    add_rule(text,
+             "role: experts, layers: " + layer_range(layers.first_host_experts(), layers.last),
+             host_experts_kwargs(layers, gpu));
+  }
+  add_rule(text, "layers: " + layer_range(layers.first, layers.last), on_gpu(gpu));
+}
+
+std::vector<std::size_t> used_gpus(const AutoLayout& layout) {
+  std::vector<std::size_t> used;
+  for (std::size_t gpu = 0; gpu < layout.gpus.size(); ++gpu) {
+    if (!layout.gpus[gpu].empty()) used.push_back(gpu);
+  }
+  return used;
+}
+
+std::string rules_text(const AutoLayout& layout) {
+  const std::vector<std::size_t> used = used_gpus(layout);
   std::string text;
-  add_rule(text, "role: embedding", "class: default, kwargs: { device: cpu }");
-  std::size_t last_used = 0;
-  for (std::size_t gpu = 0; gpu < shares.size(); ++gpu) {
-    const LayerShare& share = shares[gpu];
-    if (share.last < share.first) continue;
-    last_used = gpu;
-    if (share.last_experts >= share.first_experts) {
-      add_rule(text,
-               fmt::format("role: experts, layers: {}-{}", share.first_experts, share.last_experts),
-               fmt::format("class: default, kwargs: {{ device: \"cuda:{}\" }}", gpu));
-    }
-    if (std::max(share.first_experts, share.last_experts + 1) <= share.last) {
-      add_rule(
-          text,
-          fmt::format("role: experts, layers: {}-{}",
-                      std::max(share.first_experts, share.last_experts + 1), share.last),
-          fmt::format("class: default, kwargs: {{ device: cpu, out_device: \"cuda:{}\" }}", gpu));
-    }
-    add_rule(text, fmt::format("layers: {}-{}", share.first, share.last),
-             fmt::format("class: default, kwargs: {{ device: \"cuda:{}\" }}", gpu));
+  if (layout.is_whole && used.size() == 1) {
+    add_rule(text, R"(name: "")", on_gpu(used.front()));
+    return text;
   }
-  if (head_on_gpu) {
-    add_rule(text, R"(name: "^(lm_head|model\\.norm)$")",
-             fmt::format("class: default, kwargs: {{ device: \"cuda:{}\" }}", last_used));
+  if (!used.empty()) {
+    add_rule(text, "role: embedding", layout.is_whole ? on_gpu(used.front()) : "device: cpu");
+    for (const std::size_t gpu : used)
+      add_layers(text, layout.gpus[gpu], gpu);
+    if (layout.head_on_gpu)
+      add_rule(text, R"(name: "^(lm_head|model\\.norm)$")", on_gpu(used.back()));
   }
-  add_rule(text, R"(name: "")", "class: default, kwargs: { device: cpu }");
+  add_rule(text, R"(name: "")", layout.is_whole ? on_gpu(used.back()) : std::string("device: cpu"));
+  return text;
+}
+
+// "cuda:0 and cuda:1"
+std::string gpus_text(const std::vector<std::size_t>& gpus) {
+  std::string text;
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    const char* separator = i == 0 ? "" : i + 1 == gpus.size() ? " and " : ", ";
+    text += fmt::format("{}cuda:{}", separator, gpus[i]);
+  }
+  return text;
+}
+
+// "experts of layers 3-5 only on cuda:0; 24 of 128 per layer also on cuda:1"
+std::string experts_text(const AutoLayout& layout) {
+  std::string copies;
+  std::string only;
+  for (const std::size_t gpu : used_gpus(layout)) {
+    const GpuLayers& layers = layout.gpus[gpu];
+    if (layers.copies > 0 && layers.first_host_experts() <= layers.last) {
+      copies += copies.empty() ? fmt::format(", {} of {} per layer also on cuda:{}", layers.copies,
+                                             layout.num_experts, gpu)
+                               : fmt::format(", {} on cuda:{}", layers.copies, gpu);
+    }
+    if (layers.last_experts >= layers.first_experts) {
+      only += fmt::format(", those of layers {} only on cuda:{}",
+                          layer_range(layers.first_experts, layers.last_experts), gpu);
+    }
+  }
+  return "experts on the CPU" + only + copies;
+}
+
+std::string summary_text(const AutoLayout& layout) {
+  const std::vector<std::size_t> used = used_gpus(layout);
+  if (used.empty()) return "everything on the CPU";
+  if (layout.is_whole) return "everything on " + gpus_text(used);
+  const GpuLayers& last = layout.gpus[used.back()];
+  std::string text;
+  if (last.last + 1 < layout.num_layers) {
+    text = fmt::format("layers {} on {}, the others on the CPU", layer_range(0, last.last),
+                       gpus_text(used));
+  } else if (layout.num_experts == 0) {
+    text = fmt::format("all layers on {}, {} on the CPU", gpus_text(used),
+                       layout.head_on_gpu ? "the embedding" : "embedding and head");
+  }
+  if (layout.num_experts > 0) text += (text.empty() ? "" : "; ") + experts_text(layout);
   return text;
 }
 
 }  // namespace
 
-std::string auto_rules(const plan::Blueprint& blueprint,
-                       const MachineFigures& machine,
-                       const Workload& load) {
-  const ModelBytes bytes = count_bytes(blueprint, load);
-  Placer placer(bytes, machine);
-  const std::vector<LayerShare>& shares = placer.place();
-  const bool any = std::ranges::any_of(
-      shares, [](const LayerShare& share) { return share.last >= share.first; });
-  if (!machine.gpus.empty() && !any) {
-    const LayerBytes& first = bytes.layers.front();
-    fail(blueprint.model_name, ": attention and KV cache of one layer need ",
-         bytes_text(first.core + first.mlp), " with a context of ", load.context,
-         " tokens, the GPU has ", bytes_text(machine.gpus[0].vram_bytes));
-  }
+AutoRules auto_rules(const plan::Blueprint& blueprint,
+                     const MachineFigures& machine,
+                     const Workload& load) {
+  const AutoLayout layout = choose_layout(blueprint, machine, load);
   std::string text =
       fmt::format("# {} for {}", blueprint.model_name, bytes_text(machine.cpu.dram_bytes));
   for (const GpuFigures& gpu : machine.gpus)
     text += fmt::format(" + {} GPU memory", bytes_text(gpu.vram_bytes));
-  text += fmt::format(", context {}, parallel {}.\n", load.context, load.parallel);
-  return text + rules_text(shares, placer.head_on_gpu());
+  text += fmt::format(", context {}, parallel {}.\n", layout.context, load.parallel);
+  return {.text = text + rules_text(layout), .summary = summary_text(layout)};
 }
 
 }  // namespace graft::perf

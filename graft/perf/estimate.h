@@ -50,15 +50,7 @@ void set_stream_from(plan::Plan& plan, const MachineFigures& machine);
 
 // Resolves gpu_experts: auto: as many copies per layer as the GPU has memory for beside everything
 // else that the plan places there, equally many in all layers of a GPU. The sizes of the machine
-// are the free memory.
+// are the free memory. 0 in `load` means the defaults of placements (gpu_experts.h).
 void resolve_gpu_experts(plan::Plan& plan, const MachineFigures& machine, const Workload& load);
-
-// Writes a rule file that fills the GPUs in order of time saved per byte: attention, norms,
-// routers, shared experts, dense MLPs and the KV cache layer by layer, then the head, then the
-// routed experts of as many layers as fit. The rest is on the CPU, whether it fits there or not:
-// check with estimate(). Throws Error when not even one layer without its experts fits into a GPU.
-std::string auto_rules(const plan::Blueprint& blueprint,
-                       const MachineFigures& machine,
-                       const Workload& load);
 
 }  // namespace graft::perf

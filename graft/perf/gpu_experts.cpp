@@ -12,6 +12,7 @@ constexpr double kRingBytes = 768.0 * (1 << 20U);
 constexpr double kGroupBytes = 96.0 * (1 << 20U);
 constexpr double kRowsBytes = 1024.0 * (1 << 20U);
 constexpr double kF16Bytes = 2;
+constexpr std::int64_t kMaxContext = 32768;
 
 // An expert's rows: the input, gate, up and the output, of which some are f32.
 double row_bytes(const ops::ExpertsParams& params) {
@@ -37,6 +38,24 @@ std::map<Device, AutoLayers> auto_layers(const plan::Plan& plan) {
     layers.max_count = std::min(layers.max_count, params->num_experts);
   }
   return by_gpu;
+}
+
+// Copies per layer by GPU.
+std::map<Device, std::int64_t> counts_that_fit(const plan::Plan& plan,
+                                               const MachineFigures& machine,
+                                               const Workload& load) {
+  std::map<Device, std::int64_t> counts;
+  const std::map<Device, AutoLayers> by_gpu = auto_layers(plan);
+  if (by_gpu.empty()) return counts;
+  const Estimate placed = estimate(plan, machine, load);
+  for (const auto& [gpu, layers] : by_gpu) {
+    const MemoryUse& use = placed.devices.at(gpu);
+    const double left =
+        kUsableShare * static_cast<double>(use.capacity) - static_cast<double>(use.total());
+    const double count = layers.bytes > 0 ? std::max(0.0, left / layers.bytes) : 0;
+    counts[gpu] = std::min(static_cast<std::int64_t>(count), layers.max_count);
+  }
+  return counts;
 }
 
 }  // namespace
@@ -70,17 +89,21 @@ std::map<Device, std::uint64_t> stream_buffer_bytes(const plan::Plan& plan, cons
   return by_gpu;
 }
 
+std::int64_t default_context(const plan::Blueprint& blueprint) {
+  return blueprint.max_context > 0 ? std::min(blueprint.max_context, kMaxContext) : kMaxContext;
+}
+
 void resolve_gpu_experts(plan::Plan& plan, const MachineFigures& machine, const Workload& load) {
-  const std::map<Device, AutoLayers> by_gpu = auto_layers(plan);
-  if (by_gpu.empty()) return;
-  const Estimate placed = estimate(plan, machine, load);
-  std::map<Device, std::int64_t> counts;
-  for (const auto& [gpu, layers] : by_gpu) {
-    const MemoryUse& use = placed.devices.at(gpu);
-    const double left =
-        kUsableShare * static_cast<double>(use.capacity) - static_cast<double>(use.total());
-    const double count = layers.bytes > 0 ? std::max(0.0, left / layers.bytes) : 0;
-    counts[gpu] = std::min(static_cast<std::int64_t>(count), layers.max_count);
+  Workload placed = load;
+  if (load.context == 0) placed.context = default_context(*plan.blueprint);
+  if (load.prefill_tokens == 0) placed.prefill_tokens = kStreamedTokens;
+  auto counts = counts_that_fit(plan, machine, placed);
+  if (load.prefill_tokens == 0) {
+    placed.prefill_tokens = kPlacedTokens;
+    const auto layers = auto_layers(plan);
+    for (const auto& [gpu, count] : counts_that_fit(plan, machine, placed)) {
+      if (!prefers_long_passes(counts[gpu], count, layers.at(gpu).max_count)) counts[gpu] = count;
+    }
   }
   for (plan::Placement& placement : plan.placements) {
     if (plan::has_auto_gpu_experts(placement))

@@ -14,6 +14,24 @@ namespace graft::perf {
 // the libraries' own memory and fragmentation.
 inline constexpr double kUsableShare = 0.92;
 
+// Tokens of a prefill pass that placements leave workspace for: the default of the engine, and more
+// where every pass streams the experts.
+inline constexpr std::int64_t kPlacedTokens = 2048;
+inline constexpr std::int64_t kStreamedTokens = 8192;
+
+// Whether workspace for kStreamedTokens is worth the copies that it costs: long passes stream the
+// experts less often. `copies_*` of num_experts, with workspace for kStreamedTokens and for
+// kPlacedTokens: it keeps half of them, or there are few either way.
+constexpr bool prefers_long_passes(std::int64_t copies_long,
+                                   std::int64_t copies_short,
+                                   std::int64_t num_experts) {
+  return 2 * copies_long >= copies_short || 16 * copies_short < num_experts;
+}
+
+// The context that placements leave memory for when the user names none: that of the model, max
+// 32768 tokens.
+std::int64_t default_context(const plan::Blueprint& blueprint);
+
 // Bytes of the ring, the unpacked group and the rows on a GPU that streams experts (docs/rules.md,
 // Streamed experts).
 double stream_buffer_bytes(const plan::ModuleSpec& module,

@@ -4,6 +4,8 @@
 #include <array>
 #include <string>
 
+#include "graft/base/system/system.h"
+
 namespace graft::perf {
 namespace {
 
@@ -75,6 +77,13 @@ void set_found_gpus(MachineFigures& machine, const GpuList& found) {
   }
   machine.gpu_source =
       machine.gpus.front().name + (is_published ? ", published speeds" : ", speeds assumed");
+}
+
+void set_free_memory(MachineFigures& machine, const GpuList& found, std::uint64_t memory_limit) {
+  for (std::size_t i = 0; i < std::min(machine.gpus.size(), found.gpus.size()); ++i)
+    machine.gpus[i].vram_bytes = found.gpus[i].free_bytes;
+  const std::uint64_t free = memory_limit != 0 ? memory_limit : available_memory();
+  if (free != 0) machine.cpu.dram_bytes = std::min(machine.cpu.dram_bytes, free);
 }
 
 }  // namespace graft::perf

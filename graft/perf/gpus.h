@@ -22,4 +22,8 @@ std::optional<GpuFigures> published_gpu(std::string_view name, std::uint64_t vra
 // these GPUs.
 void set_found_gpus(MachineFigures& machine, const GpuList& found);
 
+// Replaces the sizes of the memory of `machine`, which has the GPUs found, by what is free now: for
+// choosing a placement. memory_limit 0: all free host memory.
+void set_free_memory(MachineFigures& machine, const GpuList& found, std::uint64_t memory_limit = 0);
+
 }  // namespace graft::perf

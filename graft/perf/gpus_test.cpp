@@ -55,5 +55,23 @@ TEST(Gpus, UnknownNamesHaveNone) {
   EXPECT_FALSE(published_gpu("Voodoo 2", 1).has_value());
 }
 
+TEST(Gpus, FreeMemoryReplacesTheSizes) {
+  MachineFigures machine;
+  machine.cpu.dram_bytes = 1000;
+  machine.gpus = {{.name = "a", .vram_bytes = 100}, {.name = "b", .vram_bytes = 100}};
+  GpuList found;
+  found.gpus.resize(2);
+  found.gpus[0].free_bytes = 30;
+  found.gpus[1].free_bytes = 90;
+  set_free_memory(machine, found, 700);
+  EXPECT_EQ(machine.gpus[0].vram_bytes, 30U);
+  EXPECT_EQ(machine.gpus[1].vram_bytes, 90U);
+  EXPECT_EQ(machine.cpu.dram_bytes, 700U);
+  machine.cpu.dram_bytes = 500;
+  set_free_memory(machine, {}, 0);
+  EXPECT_EQ(machine.cpu.dram_bytes, 500U) << "less than this machine has free";
+  EXPECT_EQ(machine.gpus[0].vram_bytes, 30U);
+}
+
 }  // namespace
 }  // namespace graft::perf

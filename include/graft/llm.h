@@ -51,9 +51,9 @@ struct EngineConfig {
 
 struct LlmConfig {
   EngineConfig engine = {};
-  std::filesystem::path rules = {};  // rule file; empty: the default of the model family
-  // Without a rule file: "cpu", "cuda" or "cuda:1" to place the whole model there; empty: the
-  // default rules of the model family for this machine's GPUs.
+  std::filesystem::path rules = {};  // rule file; empty: see `device`
+  // Without a rule file: "cpu", "cuda" or "cuda:1" to place the whole model there; empty: chosen
+  // from the free memory of this machine's GPUs and its host memory.
   std::string device = {};
   std::vector<std::filesystem::path> plugins = {};  // shared libraries with operators
   std::size_t num_threads = 0;                      // 0: one per core
@@ -73,6 +73,9 @@ struct LlmConfig {
   std::function<void(std::uint64_t done, std::uint64_t total)> on_load = {};
   // Human-readable warnings about the checkpoint while loading; called on the same thread.
   std::function<void(const std::string& line)> on_warning = {};
+  // Where the model was placed, when the machine has GPUs and the placement was chosen; same
+  // thread.
+  std::function<void(const std::string& summary)> on_placement = {};
 };
 
 // Text, or token ids.

@@ -6,6 +6,8 @@
 #include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "graft/base/error.h"
 #include "graft/base/progress.h"
 #include "graft/base/system/cpus.h"
@@ -73,7 +75,8 @@ void ModelOptions::add_to(Command& command) {
 }
 
 void ModelOptions::add_all_but_model_to(Command& command) {
-  command.add_option("--rules", rules, "Rule file (default: by model family)")->option_text("FILE");
+  command.add_option("--rules", rules, "Rule file (default: chosen for the model and the machine)")
+      ->option_text("FILE");
   command
       .add_option("--device", device,
                   "Run everything on cpu, cuda or cuda:N (default: decided by the rules)")
@@ -112,6 +115,9 @@ api::LlmConfig ModelOptions::config() const {
   config.repack_cache = repack_cache;
   config.expert_stats = expert_stats;
   config.on_warning = [](const std::string& line) { warn(line); };
+  config.on_placement = [](const std::string& summary) {
+    fmt::print(stderr, "placement: {}; `graft plan --auto` prints the rules\n", summary);
+  };
   return config;
 }
 

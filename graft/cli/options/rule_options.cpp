@@ -34,7 +34,7 @@ plan::RuleFile rules_of(const PlanInputs& inputs,
                         const plan::Blueprint& blueprint,
                         std::vector<plan::Finding>& findings) {
   if (!inputs.rules_text.empty())
-    return plan::parse_rules(inputs.rules_text, "generated rules", findings);
+    return plan::parse_rules(inputs.rules_text, "automatic placement", findings);
   if (!inputs.rules.empty()) return plan::read_rules(inputs.rules, findings);
   const bool fits =
       inputs.gpu_bytes != 0 && plan::fits_gpu(blueprint.weight_bytes(), inputs.gpu_bytes);
@@ -125,6 +125,15 @@ perf::MachineFigures MachineOptions::figures() const {
   set_gpus(machine);
   if (!dram.empty()) machine.cpu.dram_bytes = parse_memory("--dram", dram);
   if (cpu_bandwidth > 0 || threads > 0) perf::assume_cpu(machine, cpu_bandwidth * 1e9, threads);
+  return machine;
+}
+
+perf::MachineFigures MachineOptions::free_figures() const {
+  perf::MachineFigures machine = figures();
+  if (!file.empty()) return machine;
+  const std::uint64_t stated = dram.empty() ? 0 : machine.cpu.dram_bytes;
+  const bool has_own_gpus = gpus < 0 && vram.empty();
+  perf::set_free_memory(machine, has_own_gpus ? found_gpus() : GpuList{}, stated);
   return machine;
 }
 

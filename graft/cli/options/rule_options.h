@@ -43,6 +43,8 @@ struct MachineOptions {
   // Those of --machine, else of this machine with the GPUs found in it; then the other options
   // replace what they name.
   perf::MachineFigures figures() const;
+  // The same with the memory of this machine that is free now, where no option states a size.
+  perf::MachineFigures free_figures() const;
   // What rules may name. Operators must be able to run only on the GPUs of this machine.
   plan::Machine devices(const perf::MachineFigures& machine) const;
   // Another machine than this one: operators missing in this build are not an error.
@@ -63,8 +65,8 @@ std::uint64_t parse_memory(const std::string& option, const std::string& text);
 
 // What a plan is made from, beside the model.
 struct PlanInputs {
-  std::string rules = {};       // path; empty: the default file of the family
-  std::string rules_text = {};  // instead of a file: generated rules
+  std::string rules = {};       // path; empty: rules_text, else the default file of the family
+  std::string rules_text = {};  // generated rules
   PluginOptions plugins = {};
   plan::Machine machine = {};
   std::uint64_t gpu_bytes = 0;  // memory per GPU; 0: unknown
@@ -94,8 +96,10 @@ class PlannedModel {
   const plan::Blueprint& blueprint() const { return blueprint_; }
   const plan::PlanResult& result() const { return result_; }
   const plan::RuleFile& rules() const { return rules_; }
-  // As the program does before it loads the model.
-  void set_stream_from(const perf::MachineFigures& machine) {
+  // As the program does before it loads the model. `load`: what the GPUs must have memory for.
+  void adjust(const perf::MachineFigures& machine, const perf::Workload& load) {
+    if (!result_.ok()) return;
+    perf::resolve_gpu_experts(result_.plan, machine, load);
     perf::set_stream_from(result_.plan, machine);
   }
 

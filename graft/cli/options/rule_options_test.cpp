@@ -50,5 +50,18 @@ TEST(MachineOptions, NoGpusAreAnotherMachineToo) {
   EXPECT_TRUE(devices.plan_only);
 }
 
+// Sizes that options state are not replaced by what is free.
+TEST(MachineOptions, FreeMemoryIsThatOfThisMachine) {
+  MachineOptions options;
+  options.gpus = 1;
+  options.vram = "24G";
+  options.dram = "9999G";
+  EXPECT_EQ(options.free_figures().gpus.at(0).vram_bytes, 24 * kGiB);
+  EXPECT_EQ(options.free_figures().cpu.dram_bytes, 9999 * kGiB);
+  options.dram.clear();
+  EXPECT_LE(options.free_figures().cpu.dram_bytes, options.figures().cpu.dram_bytes);
+  EXPECT_GT(options.free_figures().cpu.dram_bytes, 0U);
+}
+
 }  // namespace
 }  // namespace graft::cli

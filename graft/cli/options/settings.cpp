@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr std::array kSettings = {
     SettingInfo{"model", "sprout (bundled)"},
     SettingInfo{"model-dir", "~/.local/share/graft/models"},
-    SettingInfo{"rules", "by model family and machine"},
+    SettingInfo{"rules", "chosen for model and machine"},
     SettingInfo{"threads", "one per core"},
     SettingInfo{"cpu-list", "not pinned"},
     SettingInfo{"no-repack", "false"},
