@@ -1,10 +1,10 @@
-# graft_module(<folder> [DEPS <folder>...] [LIBS <target>...] [NOT_HOT]) builds the library graft::<folder>
+# graft_module(<folder> [DEPS <folder>...] [LIBS <target>...] [NOT_HOT] [JSON]) builds the library graft::<folder>
 # from the sources under graft/<folder>, and the program graft_<folder>_test from its *_test.cpp.
 # LIBS are external libraries. DEPS are the only graft folders it may include (checked by tests/repository_test.cpp).
-# NOT_HOT: compile time matters more than speed.
+# NOT_HOT: compile time matters more than speed. JSON: most of its sources include graft/base/text/json.h.
 
 function(graft_module name)
-  cmake_parse_arguments(arg "NOT_HOT" "" "DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "NOT_HOT;JSON" "" "DEPS;LIBS" ${ARGN})
   set(dir ${CMAKE_SOURCE_DIR}/graft/${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${dir}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/(kernels|ops)/cuda/")  # part of libgraft_cuda.so: see cuda.cmake
@@ -27,14 +27,20 @@ function(graft_module name)
   target_link_libraries(graft_${name} ${scope} graft_flags ${arg_DEPS} ${arg_LIBS})
   if(arg_NOT_HOT)
     target_compile_options(graft_${name} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:Debug>:-O0>)
-    graft_precompile(graft_${name} graft_${name})  # g++ applies the options of a precompiled header
-  elseif(sources)
-    graft_precompile(graft_${name} graft_base)
+    set(kind not_hot)
+  else()
+    set(kind hot)
+  endif()
+  if(arg_JSON)
+    set(json JSON)
+  endif()
+  if(sources AND NOT GRAFT_PCH STREQUAL "TESTS")
+    graft_precompile(graft_${name} ${kind} ${json})
   endif()
   set_property(GLOBAL APPEND PROPERTY graft_libs ${arg_LIBS})
 
   if(GRAFT_TESTS AND tests)
-    graft_test(graft_${name}_test ${name} ${tests})
+    graft_test(graft_${name}_test ${name} ${tests} ${json})
     target_link_libraries(graft_${name}_test PRIVATE graft::${name})
   endif()
   if(GRAFT_BENCH AND benches)
@@ -43,15 +49,19 @@ function(graft_module name)
   endif()
 endfunction()
 
-# graft_test(<target> <prefix> <sources>...): a gtest program whose tests are registered in ctest one by one.
+# graft_test(<target> <prefix> <sources>... [JSON]): a gtest program whose tests are registered in ctest one by one.
 function(graft_test target prefix)
-  add_executable(${target} ${ARGN})
+  cmake_parse_arguments(arg "JSON" "" "" ${ARGN})
+  add_executable(${target} ${arg_UNPARSED_ARGUMENTS})
   target_link_libraries(${target} PRIVATE graft_flags graft_testing GTest::gtest_main)
   target_compile_definitions(${target} PRIVATE GRAFT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   # Under sanitizers g++ 12 reports std::regex and std::variant as uninitialised.
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Debug>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>
-                                           $<$<CONFIG:Debug>:-O0>)
-  graft_precompile(${target} graft_base_test <gtest/gtest.h>)
+                                           $<$<CONFIG:Release>:-O1> $<$<CONFIG:Debug>:-O0>)
+  if(arg_JSON)
+    set(json JSON)
+  endif()
+  graft_precompile(${target} test ${json} <gtest/gtest.h>)
   include(GoogleTest)
   gtest_discover_tests(${target} TEST_PREFIX ${prefix}. DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES PROPERTIES TIMEOUT 600)
 endfunction()
@@ -66,16 +76,31 @@ function(graft_testing)
   add_library(graft_testing STATIC ${dir}/golden.cpp ${dir}/ktransformers_files.cpp ${dir}/ktransformers_rules.cpp)
   target_link_libraries(graft_testing PUBLIC graft_flags graft::base)
   target_compile_definitions(graft_testing PRIVATE GRAFT_SOURCE_DIR="${CMAKE_SOURCE_DIR}" GRAFT_BUILD_DIR="${CMAKE_BINARY_DIR}")
+  if(NOT GRAFT_PCH STREQUAL "TESTS")
+    graft_precompile(graft_testing hot)
+  endif()
   graft_test(graft_testing_test testing ${dir}/golden_test.cpp)
   target_link_libraries(graft_testing_test PRIVATE OpenSSL::Crypto)
 endfunction()
 
-# graft_precompile(<target> <owner> [<headers>...]): the owner builds a precompiled header, other targets reuse it.
-function(graft_precompile target owner)
+# graft_precompile(<target> <kind> [JSON] [<headers>...]): the first target of a kind builds its precompiled header,
+# the others reuse it. A kind has one set of compiler options: g++ applies those of the precompiled header.
+# Without JSON it leaves out nlohmann/json.hpp, for which g++ instantiates a parser in every source: 0.7 s each.
+function(graft_precompile target kind)
   if(NOT GRAFT_PCH)
     return()
   endif()
-  if(target STREQUAL owner)
+  cmake_parse_arguments(arg "JSON" "" "" ${ARGN})
+  set(headers ${arg_UNPARSED_ARGUMENTS})
+  if(arg_JSON)
+    string(APPEND kind _json)
+    list(APPEND headers <nlohmann/json.hpp>)
+  endif()
+  get_property(owner GLOBAL PROPERTY graft_pch_${kind})
+  if(owner)
+    target_precompile_headers(${target} REUSE_FROM ${owner})
+  else()
+    set_property(GLOBAL PROPERTY graft_pch_${kind} ${target})
     target_precompile_headers(
       ${target}
       PRIVATE
@@ -84,12 +109,13 @@ function(graft_precompile target owner)
       <functional>
       <map>
       <memory>
+      <optional>
+      <span>
+      <sstream>
       <string>
       <unordered_map>
+      <variant>
       <vector>
-      <nlohmann/json.hpp>
-      ${ARGN})
-  else()
-    target_precompile_headers(${target} REUSE_FROM ${owner})
+      ${headers})
   endif()
 endfunction()
