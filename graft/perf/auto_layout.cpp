@@ -11,7 +11,7 @@ namespace {
 
 using ops::Role;
 
-constexpr std::int64_t kMinContext = 4096;  // without a wanted context
+constexpr std::int64_t kMinContext = 4096;   // without a wanted context
 constexpr std::int64_t kCacheElemBytes = 2;  // the KV cache holds f16
 // GPUs that hold less than this share of the layers save less time than the copies between them and
 // the CPU may cost.
@@ -79,8 +79,8 @@ class Layouter {
       : bytes_(bytes), dram_(machine.cpu.dram_bytes), cached_tokens_(cached_tokens) {
     for (const GpuFigures& gpu : machine.gpus) {
       const double usable = kUsableShare * static_cast<double>(gpu.vram_bytes);
-      capacity_.push_back(std::max<std::int64_t>(
-          0, static_cast<std::int64_t>(usable) - bytes_.workspace));
+      capacity_.push_back(
+          std::max<std::int64_t>(0, static_cast<std::int64_t>(usable) - bytes_.workspace));
     }
   }
 
@@ -255,8 +255,7 @@ class Layouter {
       const auto holder = std::ranges::find_if(layout.gpus, [&](const GpuLayers& layers) {
         return layer >= layers.first && layer <= layers.last;
       });
-      const bool has_experts =
-          holder != layout.gpus.end() && layer < holder->first_host_experts();
+      const bool has_experts = holder != layout.gpus.end() && layer < holder->first_host_experts();
       if (!has_experts) sum += at(layer).experts;
       if (holder == layout.gpus.end()) sum += dense_bytes(layer);
     }

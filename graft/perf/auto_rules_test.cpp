@@ -101,8 +101,7 @@ plan::Blueprint model_of(const ModelSize& size) {
   blueprint.vocab_size = 128'000;
   blueprint.root = module("", ops::Role::Model, -1);
   plan::ModuleSpec model = module("model", ops::Role::Model, -1);
-  model.children.push_back(
-      weighted("model.embed_tokens", ops::Role::Embedding, -1, size.head_mib));
+  model.children.push_back(weighted("model.embed_tokens", ops::Role::Embedding, -1, size.head_mib));
   for (std::int64_t i = 0; i < size.num_layers; ++i)
     model.children.push_back(layer_of(size, i));
   model.children.push_back(module("model.norm", ops::Role::Norm, -1));
@@ -112,10 +111,8 @@ plan::Blueprint model_of(const ModelSize& size) {
 
 MachineFigures machine_of(std::uint64_t dram_gib, const std::vector<std::uint64_t>& vram_gib) {
   MachineFigures machine;
-  machine.cpu = {.threads = 16,
-                 .dram_bytes = dram_gib * kGiB,
-                 .read_bytes_per_s = 100e9,
-                 .flops = 1e12};
+  machine.cpu = {
+      .threads = 16, .dram_bytes = dram_gib * kGiB, .read_bytes_per_s = 100e9, .flops = 1e12};
   for (const std::uint64_t gib : vram_gib) {
     machine.gpus.push_back({.name = "gpu",
                             .vram_bytes = gib * kGiB,
@@ -238,8 +235,8 @@ TEST(AutoRules, DenseLayersFillTheGpu) {
   EXPECT_GT(gpu.last, 35);
   EXPECT_LT(gpu.last, 60);
   EXPECT_FALSE(placed.layout.head_on_gpu);
-  EXPECT_EQ(placed.rules.summary, "layers 0-" + std::to_string(gpu.last) +
-                                      " on cuda:0, the others on the CPU");
+  EXPECT_EQ(placed.rules.summary,
+            "layers 0-" + std::to_string(gpu.last) + " on cuda:0, the others on the CPU");
   const Placed two = place(kLlama70B, machine_of(64, {12, 12}));
   EXPECT_TRUE(two.estimate.fits()) << shortage_text(two.estimate);
   EXPECT_GT(two.layout.gpus[1].last, two.layout.gpus[0].last + 10);
@@ -257,8 +254,7 @@ TEST(AutoRules, WithoutAGpuEverythingIsOnTheCpu) {
 
 TEST(AutoRules, ShortensTheContextForLayersOnTheGpu) {
   // 5 GiB of weights and 256 KiB per token.
-  const ModelSize size = {
-      .num_layers = 64, .dense_mib = 72, .kv_values = 2048, .head_mib = 128};
+  const ModelSize size = {.num_layers = 64, .dense_mib = 72, .kv_values = 2048, .head_mib = 128};
   EXPECT_EQ(place(size, machine_of(64, {24})).layout.context, 32768);
   const Placed small = place(size, machine_of(64, {10}));
   EXPECT_EQ(small.rules.summary, "everything on cuda:0");
@@ -274,8 +270,7 @@ TEST(AutoRules, FitOnManyMachines) {
   for (const ModelSize& size : {kDeepseekV3, kQwen30B, kLlama70B}) {
     for (const std::uint64_t vram : {2, 6, 8, 11, 12, 16, 24, 32, 48, 80, 141}) {
       for (const std::size_t num_gpus : {0, 1, 2, 3, 8}) {
-        const MachineFigures machine =
-            machine_of(512, std::vector<std::uint64_t>(num_gpus, vram));
+        const MachineFigures machine = machine_of(512, std::vector<std::uint64_t>(num_gpus, vram));
         const Placed placed = place(size, machine);
         EXPECT_TRUE(placed.estimate.fits())
             << vram << " GiB x " << num_gpus << ": " << shortage_text(placed.estimate);
