@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                          Case{"Mixtral", "mixtral", kDeviceOnly},
                                          Case{"DeepSeekV2Lite", "deepseek-v2-lite", kDeviceOnly},
                                          Case{"DeepSeekV3OnTwo", "deepseek-v3", kTwoDevices}),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& test) { return std::string(test.param.name); });
 
 TEST(DeviceMemoryCheck, RefusesWithTheNumbersBeforeLoading) {
   test_memory().set_capacity(10'000);
