@@ -293,7 +293,7 @@ TEST_F(OnDevices, ConstructorReportsOutOfMemory) {
     const Engine engine(open, nullptr, config());
     FAIL() << "expected an out-of-memory error";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "cuda:0: cannot allocate 1.0 MiB, 2.9 KiB are free");
+    EXPECT_STREQ(error.what(), "cuda:0: cannot allocate 5.0 KiB, 2.9 KiB are free");
   }
 }
 
