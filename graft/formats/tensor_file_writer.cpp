@@ -31,6 +31,7 @@ TensorFileWriter::TensorFileWriter(const std::filesystem::path& path,
   for (const std::uint64_t bytes : tensor_bytes_) {
     file_bytes_ += bytes + padding_of(bytes, alignment_);
   }
+  file_.expect_bytes(file_bytes_);
   buffer_.reserve(kBufferBytes);
   write(header);
   skip_finished_tensors();

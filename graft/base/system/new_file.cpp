@@ -12,6 +12,7 @@
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
+#include "graft/base/text/str.h"
 
 namespace graft {
 namespace {
@@ -71,7 +72,9 @@ void NewFile::append(std::span<const std::byte> data) {
     const ssize_t written = ::write(fd_, data.data(), data.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
-      fail(path_.string(), ": writing failed after ", bytes_, " bytes: ", std::strerror(errno));
+      const std::string total = expected_bytes_ == 0 ? "" : str(" of ", expected_bytes_);
+      fail(path_.string(), ": writing failed after ", bytes_, total,
+           " bytes: ", std::strerror(errno));
     }
     bytes_ += static_cast<std::uint64_t>(written);
     data = data.subspan(static_cast<std::size_t>(written));

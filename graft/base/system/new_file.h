@@ -19,6 +19,8 @@ class NewFile {
   NewFile& operator=(const NewFile&) = delete;
   ~NewFile();  // without finish(): removes the partial file
 
+  // The size it will have, for errors.
+  void expect_bytes(std::uint64_t bytes) { expected_bytes_ = bytes; }
   void append(std::span<const std::byte> data);  // throws Error
   // Replaces bytes that were appended before.
   void overwrite(std::uint64_t offset, std::span<const std::byte> data);
@@ -37,6 +39,7 @@ class NewFile {
   int fd_ = -1;
   bool is_nameless_ = false;  // until finish() links it to partial_path_
   std::uint64_t bytes_ = 0;
+  std::uint64_t expected_bytes_ = 0;  // 0: unknown
 };
 
 }  // namespace graft
