@@ -207,8 +207,10 @@ TEST(Installation, BuildsAndRunsTheCustomOperatorExample) {
   ASSERT_FALSE(HasFatalFailure());
   const std::string graft = folder / "prefix/bin/graft";
   must_run({graft, "devices"});
-  const Outcome plan = run_command({graft, "plan", golden.string(), "--gpus", "0"});
-  expect_part(plan.out, folder / "prefix/share/graft/rules/cpu.yaml");
+  const std::string installed = folder / "prefix/share/graft/rules/cpu.yaml";
+  const Outcome plan =
+      run_command({graft, "plan", golden.string(), "--gpus", "0", "--rules", installed});
+  expect_part(plan.out, installed);
 
   const std::string rules = folder / "example/scaled_norm.yaml";
   must_run({graft, "verify", golden.string(), "--device", "cpu", "--rules", rules, "--tolerance",

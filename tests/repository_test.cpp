@@ -42,7 +42,9 @@ Layers read_layers(const std::string& cmake, std::vector<std::string>& errors) {
     std::set<std::string> deps;
     bool in_deps = false;
     for (std::string word; words >> word;) {
-      if (word == "DEPS" || word == "LIBS") {
+      const bool is_keyword =
+          std::ranges::all_of(word, [](char c) { return c == '_' || (c >= 'A' && c <= 'Z'); });
+      if (is_keyword) {
         in_deps = word == "DEPS";
       } else if (in_deps) {
         if (!layers.contains(word)) errors.push_back(name + " names " + word + " before it");
