@@ -67,7 +67,7 @@ void expect_runs(const KTransformersFile& file, const std::string& rules) {
 
 class KTransformersRules : public ::testing::TestWithParam<KTransformersFile> {};
 
-TEST_P(KTransformersRules, RunBitIdenticallyToTheCpu) {
+TEST_P(KTransformersRules, RunAsOnTheCpu) {
   expect_runs(GetParam(), rules_for_golden(GetParam()));
   EXPECT_EQ(ops::testing::test_memory().num_blocks(), 0U);
 }

@@ -207,7 +207,7 @@ TEST(BadInput, PrintsOneLineAndExitsWithCode2) {
       {"missing file", {"run", "-m", folder / "none.gguf", "hi"}, "no such file or folder"},
       {"no model", {"run", "-m", folder / "empty", "hi"}, "no model in this folder"},
       {"truncated", {"run", "-m", cut, "hi"}, "cut.gguf: "},
-      {"memory", {"run", "--memory", "1M", "hi"}, "its weights take 34.1 MiB, but only 1.0 MiB"},
+      {"memory", {"run", "--memory", "1M", "hi"}, "its weights take 37.4 MiB, but only 1.0 MiB"},
       {"context", {"run", "--max-model-len", "4", "What is 12 + 30?"}, "21 tokens"},
       {"rules", {"run", "--rules", folder / "none.yaml", "hi"}, "none.yaml: "},
       {"template", {"run", "--chat-template", "unknown", "hi"}, "unknown"},
