@@ -206,9 +206,14 @@ class HybridExperts final : public Experts {
     while (swaps_.size() < kSwapsAtOnce) {
       const std::optional<ResidentSet::Swap> swap = residents_.begin_swap();
       if (!swap) return;
+      try {
+        gpu_->set_slot(swap->out, -1, pass);
+        gpu_->start_fill(swap->slot, swap->in, pass);
+      } catch (...) {
+        residents_.abandon(*swap);
+        throw;
+      }
       swaps_.push_back(*swap);
-      gpu_->set_slot(swap->out, -1, pass);
-      gpu_->start_fill(swap->slot, swap->in, pass);
     }
   }
   void finish_swaps(Pass& pass) {

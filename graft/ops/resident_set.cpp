@@ -86,6 +86,10 @@ void ResidentSet::finish(const Swap& swap) {
   slots_[index(swap.in)] = swap.slot;
 }
 
+void ResidentSet::abandon(const Swap& swap) {
+  is_moving_[index(swap.in)] = false;
+}
+
 std::vector<std::int64_t> ResidentSet::residents() const {
   std::vector<std::int64_t> experts;
   for (std::int64_t expert = 0; expert < num_experts(); ++expert)

@@ -37,6 +37,7 @@ class ResidentSet {
   // slot; the slot is empty until finish().
   std::optional<Swap> begin_swap();
   void finish(const Swap& swap);
+  void abandon(const Swap& swap);  // its copy failed: the slot stays empty
 
   bool is_resident(std::int64_t expert) const { return slots_[index(expert)] >= 0; }
   std::vector<std::int64_t> residents() const;  // ascending

@@ -39,6 +39,19 @@ TEST(ResidentSet, SwapsTheColdestForTheHottest) {
   EXPECT_FALSE(set.begin_swap().has_value());
 }
 
+TEST(ResidentSet, LeavesTheSlotOfAFailedCopyEmpty) {
+  ResidentSet set(3, 2);
+  set.choose({});
+  set.count(2, 20);
+  const auto failed = set.begin_swap();
+  ASSERT_TRUE(failed.has_value());
+  set.abandon(*failed);
+  EXPECT_EQ(set.residents(), (Experts{1}));
+  const auto next = set.begin_swap();
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(*next, (ResidentSet::Swap{.slot = 1, .out = 1, .in = 2}));
+}
+
 TEST(ResidentSet, KeepsExpertsThatAreNearlyAsHot) {
   ResidentSet set(2, 1);
   set.choose({});
