@@ -95,8 +95,8 @@ void check_disk(const HostMemory& memory, const formats::WeightSource& source) {
        " on a disk with ", bytes_text(space.available), " free");
 }
 
-// Weights larger than memory stay in the file of packed weights, if it exists or the options request
-// it: a file of that size is written on request only.
+// Weights larger than memory stay in the file of packed weights, if it exists or the options
+// request it: a file of that size is written on request only.
 LoadOptions load_from_disk(HostMemory memory,
                            const plan::Plan& plan,
                            const formats::WeightSource& source,
