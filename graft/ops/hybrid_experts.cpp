@@ -98,7 +98,7 @@ class HybridExperts final : public Experts {
         on_cpu_(dynamic_cast<Experts&>(*bridge_)),
         gpu_(std::move(device)) {}
 
-  void expect_pairs(std::vector<std::uint64_t> pairs) override { expected_ = std::move(pairs); }
+  void expect_pairs(const std::vector<std::uint64_t>& pairs) override { expected_ = pairs; }
 
   void load(WeightProvider& weights) override {
     residents_ = ResidentSet(num_experts_, num_slots_);

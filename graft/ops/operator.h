@@ -158,7 +158,7 @@ class Experts : public Operator {
   virtual void reset_usage() {}
   // The pairs by expert of an earlier run, which select the first copies in GPU memory. Call before
   // load().
-  virtual void expect_pairs(std::vector<std::uint64_t> /*pairs*/) {}
+  virtual void expect_pairs(const std::vector<std::uint64_t>& /*pairs*/) {}
 };
 
 // A feed-forward block: dense MLP, or router + experts + shared experts.
