@@ -159,9 +159,10 @@ kernels::cuda::GroupRows ExpertPairs::rows_for(const kernels::cuda::ExpertGroup&
 }
 
 void ExpertPairs::add(const kernels::cuda::ExpertGroup& experts) const {
-  for (const Chunk& chunk : chunks_)
+  for (const Chunk& chunk : chunks_) {
     kernels::cuda::add_expert_group(experts, rows_for(experts, chunk), scratch_.data,
                                     gpu_.stream());
+  }
 }
 
 }  // namespace graft::ops::cuda

@@ -37,6 +37,10 @@ std::vector<Pages> pages_of(const std::vector<std::span<const std::byte>>& range
   return merged;
 }
 
+void* address(std::uintptr_t page) {
+  return reinterpret_cast<void*>(page);  // NOLINT(performance-no-int-to-ptr): pages are rounded
+}
+
 // Neighbours may have locked the page that they share with this range.
 cudaError_t lock(Pages& pages) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
@@ -48,8 +52,8 @@ cudaError_t lock(Pages& pages) {
       pages.end = pages.begin;  // nothing is left to lock
       return cudaSuccess;
     }
-    error = cudaHostRegister(reinterpret_cast<void*>(inner.begin), inner.end - inner.begin,
-                             cudaHostRegisterPortable);
+    error =
+        cudaHostRegister(address(inner.begin), inner.end - inner.begin, cudaHostRegisterPortable);
     if (error == cudaSuccess) pages = inner;
     if (error != cudaErrorHostMemoryAlreadyRegistered) return error;
     cudaGetLastError();  // clears the error
@@ -59,13 +63,13 @@ cudaError_t lock(Pages& pages) {
 
 }  // namespace
 
-std::string PinnedRanges::pin(std::vector<std::span<const std::byte>> ranges) {
+std::string PinnedRanges::pin(const std::vector<std::span<const std::byte>>& ranges) {
   std::string problem;
   for (Pages pages : pages_of(ranges)) {
     const cudaError_t error = lock(pages);
     if (error == cudaSuccess && pages.begin == pages.end) continue;
     if (error == cudaSuccess) {
-      pinned_.push_back(reinterpret_cast<void*>(pages.begin));
+      pinned_.push_back(address(pages.begin));
       bytes_ += pages.end - pages.begin;
       continue;
     }

@@ -20,7 +20,7 @@ class PinnedRanges {
 
   // Locks the pages of these ranges, except pages that another object has locked. Returns the
   // reason when some memory could not be locked, else an empty string.
-  std::string pin(std::vector<std::span<const std::byte>> ranges);
+  std::string pin(const std::vector<std::span<const std::byte>>& ranges);
   // Only when no copy from the memory is in flight.
   void unpin() noexcept;
   std::size_t bytes() const { return bytes_; }
