@@ -46,6 +46,8 @@ class PackedCache {
   PackedCache(const formats::WeightSource& source, ThreadPool* pool, Warn warn)
       : PackedCache(source, pool, std::move(warn), Options{}) {}
   PackedCache(const formats::WeightSource& source, ThreadPool* pool, Warn warn, Options options);
+  PackedCache(const PackedCache&) = delete;
+  PackedCache& operator=(const PackedCache&) = delete;
   ~PackedCache();
 
   // The checkpoint's first file with ".graft-packed" appended.

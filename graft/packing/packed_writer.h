@@ -21,6 +21,8 @@ class PackedWriter {
   // drop_pages: written pages leave the page cache, for files larger than memory. Throws Error when
   // the file cannot be created.
   PackedWriter(const std::filesystem::path& path, std::uint64_t fingerprint, bool drop_pages);
+  PackedWriter(const PackedWriter&) = delete;
+  PackedWriter& operator=(const PackedWriter&) = delete;
   ~PackedWriter();  // without finish(): removes the partial file
 
   // Returns the bytes as mapped from the new file; they stay mapped without the writer. Throws

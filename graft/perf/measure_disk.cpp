@@ -58,20 +58,19 @@ int open_uncached(const NewFile& file) {
 double read_blocks(int fd, std::uint64_t num_blocks) {
   std::atomic<std::uint64_t> next = 0;
   std::atomic<int> error = 0;
-  const auto start = std::chrono::steady_clock::now();
-  {
-    std::vector<std::jthread> threads;
-    for (int i = 0; i < kThreads; ++i) {
-      threads.emplace_back([&] {
-        const Buffer block(kBlockBytes);
-        for (std::uint64_t b = next++; b < num_blocks; b = next++) {
-          const ssize_t got =
-              ::pread(fd, block.data(), kBlockBytes, static_cast<off_t>(b * kBlockBytes));
-          if (got != static_cast<ssize_t>(kBlockBytes)) error = got < 0 ? errno : EIO;
-        }
-      });
+  const auto read_next = [&] {
+    const Buffer block(kBlockBytes);
+    for (std::uint64_t b = next++; b < num_blocks; b = next++) {
+      const ssize_t got =
+          ::pread(fd, block.data(), kBlockBytes, static_cast<off_t>(b * kBlockBytes));
+      if (got != static_cast<ssize_t>(kBlockBytes)) error = got < 0 ? errno : EIO;
     }
-  }
+  };
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<std::jthread> threads(kThreads);
+  for (std::jthread& thread : threads)
+    thread = std::jthread(read_next);
+  threads.clear();  // waits for them
   if (error != 0) fail("reading failed: ", std::strerror(error));
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -91,7 +90,7 @@ MeasuredDisk measure_disk(const std::filesystem::path& folder, std::uint64_t max
     const int fd = open_uncached(file);
     const double seconds = read_blocks(fd, num_blocks);
     ::close(fd);
-    const double bytes = static_cast<double>(num_blocks * kBlockBytes);
+    const auto bytes = static_cast<double>(num_blocks * kBlockBytes);
     return {.figures = {.read_bytes_per_s = bytes / std::max(seconds, 1e-9)}, .error = {}};
   } catch (const Error& error) {
     return {.figures = {}, .error = error.what()};

@@ -130,9 +130,7 @@ class Check {
   }
 
   void report_unknown(const std::string& key) {
-    std::vector<std::string> known;
-    for (const std::string_view placement_key : kPlacementKeys)
-      known.emplace_back(placement_key);
+    std::vector<std::string> known(kPlacementKeys.begin(), kPlacementKeys.end());
     const OperatorInfo* op = placement_.decode.op;
     for (const RoleKey& row : kRoleKeys) {
       const bool is_declared = op != nullptr && op->find_kwarg(row.key) != nullptr;
