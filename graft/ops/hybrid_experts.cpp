@@ -256,8 +256,11 @@ class HybridExperts final : public Experts {
 ExpertMask split_by_cost(std::span<const std::int64_t> rows,
                          const ExpertMask& is_resident,
                          double break_even_rows) {
-  if (break_even_rows < 1) return ExpertMask(rows.size(), 1);
   ExpertMask on_gpu = is_resident;
+  if (break_even_rows < 1) {
+    on_gpu.assign(rows.size(), 1);
+    return on_gpu;
+  }
   std::vector<std::size_t> used;
   double cpu_cost = 0;  // of the experts that are not copied, in units of a copy
   const auto cost = [&](std::size_t expert) {
