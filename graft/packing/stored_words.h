@@ -9,6 +9,8 @@
 
 #include "graft/quant/blocks.h"
 
+// Offsets inside a chunk fit an int.
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result)
 namespace graft::packing {
 
 // All bytes of a block after d.
@@ -51,3 +53,4 @@ inline quant::F16Bits stored_words(const quant::BlockTQ10& block, std::uint32_t*
 }
 
 }  // namespace graft::packing
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

@@ -28,7 +28,7 @@ std::string layer_range(std::int64_t first, std::int64_t last) {
 std::string host_experts_kwargs(const GpuLayers& layers, std::size_t gpu) {
   if (!layers.streams) return fmt::format("device: cpu, out_device: \"cuda:{}\"", gpu);
   return fmt::format(
-      "generate_device: cpu, prefill_device: \"cuda:{0}\", out_device: \"cuda:{0}\"{1}", gpu,
+      R"(generate_device: cpu, prefill_device: "cuda:{0}", out_device: "cuda:{0}"{1})", gpu,
       layers.copies > 0 ? fmt::format(", gpu_experts: {}", layers.copies) : "");
 }
 
