@@ -304,8 +304,6 @@ class Planner {
   std::vector<ResolvedRule> rules_;
   Plan plan_;
   int transfer_map_line_ = 0;
-  std::int64_t prefill_threshold_ = 0;  // tokens; 0: not set
-  int prefill_threshold_line_ = 0;
 };
 
 }  // namespace
