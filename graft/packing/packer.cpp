@@ -172,7 +172,7 @@ void Packer::pack_to_disk(std::span<const Job> missing, const quant::CodecTable&
     std::vector<std::int64_t> offsets;
     std::int64_t bytes = 0;
     for (const auto& [stored, result] : missing) {
-      if (bytes > 0 && bytes >= kMaxPackedBytes) break;
+      if (bytes >= kMaxPackedBytes) break;
       offsets.push_back(bytes);
       bytes += packed_bytes(stored->dtype, stored->rows, stored->cols);
     }
