@@ -22,6 +22,7 @@ struct Options {
   ModelOptions model;
   std::string file;
   std::int64_t window = 1024;
+  bool decode = false;
   bool json = false;
 };
 
@@ -63,6 +64,7 @@ void measure(const Options& options) {
   config.engine.max_model_len = options.window + 1;
   config.engine.max_num_seqs = 8;
   config.engine.enable_prefix_caching = false;
+  if (options.decode) config.engine.chunk_prefill_size = 1;
   const auto loaded = options.model.open(config);
   api::LLM& llm = *loaded;
   if (llm.tokenizer() == nullptr) fail("the model has no tokenizer");
@@ -98,6 +100,9 @@ void add_perplexity(Command& app) {
   options->model.add_to(*command);
   command->add_option("--window", options->window, "Tokens per window (default: 1024)")
       ->check(Range(2, 1 << 20));
+  command->add_flag("--decode", options->decode,
+                    "Compute the text in decode steps, one token of a window each, as generating "
+                    "does (slower)");
   command->add_flag("--json", options->json, "Print the results as JSON");
   command->callback([options] { measure(*options); });
 }

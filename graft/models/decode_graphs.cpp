@@ -76,12 +76,7 @@ void DecodeGraphCache::forward(const Decoder& decoder,
                             .max_context = context_bucket(longest),
                             .num_top_k = out.num_top_k()});
   pad(pass.batch, entry.bucket.num_sequences, entry.bucket.max_context, block_tokens, entry.batch);
-  ops::Pass padded{.batch = entry.batch,
-                   .phase = pass.phase,
-                   .pool = pass.pool,
-                   .workspace = pass.workspace,
-                   .profiler = pass.profiler,
-                   .devices = pass.devices};
+  ops::Pass padded = with(pass, entry.batch, pass.workspace);
   if (!is_eager_ && entry.is_warm) return run_captured(decoder, out, padded, entry);
   decoder.forward(out, {}, padded);
   entry.is_warm = true;

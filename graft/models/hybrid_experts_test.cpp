@@ -47,6 +47,13 @@ constexpr const char* kCpuOnly = R"yaml(
   replace: {class: default, kwargs: {device: cpu}}
 )yaml";
 
+std::string cpu_rules(const std::string& kwargs_of_experts) {
+  return str(R"yaml(
+- match: {role: experts}
+  replace: {class: default, kwargs: {device: cpu, )yaml",
+             kwargs_of_experts, "}}\n", kCpuOnly);
+}
+
 std::int64_t num_experts(const PlacedModel& placed) {
   for (const plan::Placement& placement : placed.plan().placements) {
     if (const auto* params = std::get_if<ops::ExpertsParams>(&placement.module->params))
@@ -129,17 +136,58 @@ TEST_P(HybridExperts, FollowTheRoutingWhileDecoding) {
   EXPECT_GT(test_expert_counts().fills, 0);
 }
 
+// The same experts are deferred wherever they run, in captured graphs too.
+TEST_P(HybridExperts, DeferredExpertsEqualTheCpu) {
+  PlacedModel exact(folder(), kCpuOnly, add_test_devices);
+  PlacedModel here(folder(), cpu_rules("defer: 1"), add_test_devices);
+  ASSERT_EQ(here.findings(), "");
+  for (const std::int64_t num_sequences : {1, 9}) {
+    SCOPED_TRACE(num_sequences);
+    const auto want = Decoding(here.model(), num_sequences).all_steps();
+    EXPECT_NE(want, Decoding(exact.model(), num_sequences).all_steps());
+    PlacedModel placed(folder(), hybrid_rules("0, defer: 1", kNeverStreamed), add_test_devices);
+    ASSERT_EQ(placed.findings(), "");
+    placed.model().enforce_eager(true);
+    const auto eager = Decoding(placed.model(), num_sequences).all_steps();
+    expect_near(eager, want);
+    placed.model().enforce_eager(false);
+    EXPECT_EQ(Decoding(placed.model(), num_sequences).all_steps(), eager);
+  }
+}
+
+TEST_P(HybridExperts, DeferralKeepsBatchInvarianceAndPrefill) {
+  PlacedModel exact(folder(), kCpuOnly, add_test_devices);
+  PlacedModel deferring(folder(), cpu_rules("defer: 1"), add_test_devices);
+  const TokenIds prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  const auto logits = [&](Model& model) {
+    return run_prompts(model, {&prompt, 1}, {.chunk = 0}).front().logits;
+  };
+  EXPECT_EQ(logits(deferring.model()), logits(exact.model()));
+  EXPECT_NE(deferring.model().cache_form(), exact.model().cache_form());
+  const auto alone = Decoding(deferring.model(), 1).all_steps();
+  const auto beside = Decoding(deferring.model(), 5).all_steps();
+  for (std::size_t step = 0; step < alone.size(); ++step) {
+    const std::vector<float>& row = alone[step];
+    EXPECT_EQ(row,
+              std::vector<float>(beside[step].begin(),
+                                 beside[step].begin() + static_cast<std::ptrdiff_t>(row.size())));
+  }
+}
+
 // A failed operation of the device ends its pass; later passes are right again.
 TEST_P(HybridExperts, FailuresEndTheirPassOnly) {
-  PlacedModel placed(folder(), hybrid_rules("1", kNeverStreamed), add_test_devices);
-  ASSERT_EQ(placed.findings(), "");
-  const auto want = Decoding(placed.model(), 2).all_steps();
-  for (const std::int64_t operation : {1, 7, 20, 40}) {
-    Decoding decoding(placed.model(), 2);
-    test_fault() = {.countdown = operation};
-    EXPECT_THROW(for (int i = 0; i < 40; ++i) decoding.step(i % 5), Error);
-    test_fault() = {};
-    expect_near(Decoding(placed.model(), 2).all_steps(), want);
+  for (const char* kwargs : {"1", "0, defer: 1"}) {
+    SCOPED_TRACE(kwargs);
+    PlacedModel placed(folder(), hybrid_rules(kwargs, kNeverStreamed), add_test_devices);
+    ASSERT_EQ(placed.findings(), "");
+    const auto want = Decoding(placed.model(), 2).all_steps();
+    for (const std::int64_t operation : {1, 7, 20, 40}) {
+      Decoding decoding(placed.model(), 2);
+      test_fault() = {.countdown = operation};
+      EXPECT_THROW(for (int i = 0; i < 40; ++i) decoding.step(i % 5), Error);
+      test_fault() = {};
+      expect_near(Decoding(placed.model(), 2).all_steps(), want);
+    }
   }
 }
 

@@ -162,7 +162,7 @@ TEST(TestContext, RunsHostWorkBetweenCallAndJoin) {
   const auto graph = graphs.capture([&] {
     device->copy_in(at(0), there);
     device->start_copy_out(there, at(1));
-    graphs.host_call([&] { host[2] = host[1] + 10; });
+    graphs.host_call([&] { host[2] = host[1] + 10; }, {});
     device->copy_in(at(2), there);  // before the join: not the result yet
     graphs.join_host_call();
     device->copy_in(at(2), there);

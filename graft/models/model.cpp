@@ -10,6 +10,7 @@
 #include "graft/models/weights.h"
 #include "graft/packing/packed_cache.h"
 #include "graft/packing/packer.h"
+#include "graft/plan/deferral.h"
 #include "graft/plan/report.h"
 
 namespace graft::models {
@@ -33,7 +34,8 @@ Model::Model(const plan::Plan& plan,
       operators_(plan),
       prefill_(plan, operators_, ops::Phase::Prefill),
       decode_(plan, operators_, ops::Phase::Decode),
-      devices_(*plan.registry) {
+      devices_(*plan.registry),
+      num_deferred_(plan::deferred_experts(plan)) {
   const plan::ModuleSpec* embedding = blueprint_->find("model.embed_tokens");
   hidden_size_ = std::get<ops::EmbeddingParams>(embedding->params).hidden_size;
   for (std::int64_t layer = 0; layer < num_layers(); ++layer) {
@@ -121,7 +123,9 @@ void Model::forward(const ops::Batch& batch,
                  .pool = *pool_,
                  .workspace = devices_.at(kCpu).workspace(),
                  .profiler = profiler_ ? &*profiler_ : nullptr,
-                 .devices = &devices_};
+                 .devices = &devices_,
+                 .deferred = num_deferred_ > 0 ? &deferred_ : nullptr};
+  deferred_.clear();
   const Decoder& decoder = decoder_of(phase);
   const bool has_graphs = phase == ops::Phase::Decode && decoder.can_be_captured() && !observer &&
                           devices_.at(decoder.first_device()).graph_capture() != nullptr;
@@ -210,6 +214,8 @@ std::string Model::cache_form() const {
   std::string forms;
   for (const ops::KvCache* cache : caches_)
     forms += str(forms.empty() ? "" : ", ", cache->form());
+  // Generated tokens have other keys and values.
+  if (num_deferred_ > 0) forms += str(", ", num_deferred_, " deferred experts");
   return forms;
 }
 

@@ -20,6 +20,7 @@
 #include "graft/models/expert_stats.h"
 #include "graft/models/layer_read_ahead.h"
 #include "graft/models/operators.h"
+#include "graft/ops/deferred_experts.h"
 #include "graft/ops/device_context.h"
 #include "graft/ops/pass.h"
 #include "graft/ops/profiler.h"
@@ -78,7 +79,9 @@ class Model {
   void load_block(std::int64_t block, std::span<const std::byte> in);
   // Returns the memory of the blocks to the system; their contents are lost.
   void release_blocks(std::int64_t first, std::int64_t count);
-  std::string cache_form() const;  // layout of all layers; blocks are portable between equal forms
+  // The layout of all layers, and what else their contents depend on: blocks are portable between
+  // equal forms.
+  std::string cache_form() const;
 
   std::int64_t num_layers() const { return blueprint_->num_layers; }
   std::int64_t vocab_size() const { return blueprint_->vocab_size; }
@@ -119,6 +122,8 @@ class Model {
   std::map<std::string, ops::Experts*> hybrid_experts_;  // on GPUs, with weights in host memory
   std::vector<Device> cache_devices_;
   ops::PassDevices devices_;
+  std::int64_t num_deferred_;  // experts of a token, in decode passes
+  ops::DeferredExperts deferred_;
   DecodeGraphCache graphs_;
   std::optional<ops::Profiler> profiler_;
   std::int64_t hidden_size_ = 0;

@@ -42,10 +42,28 @@ std::string expert_count_conflict(const Params& params, std::string_view value) 
   return str("gpu_experts is ", value, ", the module has ", experts->num_experts, " experts");
 }
 
+std::string deferred_count_conflict(const Params& params, std::string_view value) {
+  const auto* experts = std::get_if<ExpertsParams>(&params);
+  if (experts == nullptr) return {};
+  const auto count = parse_integer(defer_kwarg(), value);
+  if (!count || *count < experts->top_k) return {};
+  return str("defer is ", value, ", a token has ", experts->top_k, " experts, and one must stay");
+}
+
 }  // namespace
 
 const Kwarg& repack_kwarg() {
   static const Kwarg kwarg = {.key = "repack", .kind = Kind::Bool, .fallback = "true"};
+  return kwarg;
+}
+
+const Kwarg& defer_kwarg() {
+  static const Kwarg kwarg = {.key = "defer",
+                              .kind = Kind::Integer,
+                              .min = 0,
+                              .max = 64,
+                              .fallback = "0",
+                              .conflict = deferred_count_conflict};
   return kwarg;
 }
 

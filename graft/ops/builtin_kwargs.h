@@ -9,6 +9,7 @@
 namespace graft::ops {
 
 const Kwarg& repack_kwarg();              // cpu.linear, cpu.experts
+const Kwarg& defer_kwarg();               // cpu.experts: experts of a token
 const Kwarg& absorb_kwarg();              // cpu.mla
 const Kwarg& absorb_for_prefill_kwarg();  // cpu.mla; without it, the value of absorb
 const Kwarg& always_absorbed_kwarg();     // cuda.mla: absorb_for_prefill, of which only true works

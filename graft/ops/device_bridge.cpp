@@ -1,8 +1,10 @@
 #include "graft/ops/device_bridge.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "graft/base/check.h"
+#include "graft/ops/deferred_experts.h"
 #include "graft/ops/device_context.h"
 
 namespace graft::ops {
@@ -150,8 +152,11 @@ class ExpertsBridge final : public DeviceBridge<Experts> {
     result_ = device.staging().allocate(DType::F32, {x.rows(), x.cols()});
     if (!device.is_capturing()) return;
     // Captured by value: at replay this object may hold the state of another pass.
+    std::function<void()> later;
+    if (pass.deferred != nullptr) later = [pass] { compute_deferred(pass); };
     device.graph_capture()->host_call([&op = op_, rows = rows_, chosen = routing_, result = result_,
-                                       pass] { compute(op, rows, chosen, result, pass); });
+                                       pass] { compute(op, rows, chosen, result, pass); },
+                                      later);
   }
 
   void end(const Activation& x, Routing routing, TensorView y, Pass& pass) override {
@@ -160,6 +165,7 @@ class ExpertsBridge final : public DeviceBridge<Experts> {
     if (device.is_capturing()) {
       device.graph_capture()->join_host_call();
     } else {
+      compute_deferred(pass);  // of the layer before, while the device runs up to the copies
       device.finish_copies_out();
       compute(op_, rows_, routing_, result_, pass);
     }
@@ -179,6 +185,11 @@ class ExpertsBridge final : public DeviceBridge<Experts> {
                real(result), call.pass());
     const TensorView padding = result.slice(count, pass.batch.num_padding);
     std::fill_n(padding.f32(), padding.num_elems(), 0.0F);
+  }
+  static void compute_deferred(const Pass& pass) {
+    if (pass.deferred == nullptr) return;
+    RemoteCall call(pass, kCpu);
+    pass.deferred->run(call.pass());
   }
   static TensorView start_copy(DeviceContext& device, TensorView from) {
     const TensorView to = device.staging().allocate(from.dtype, {from.rows(), from.cols()});

@@ -41,12 +41,7 @@ void PassDevices::copy(TensorView from, TensorView to) {
 Pass on(Device device, const Pass& pass) {
   GRAFT_CHECK(pass.devices != nullptr, "the pass has no device contexts, requested ",
               to_string(device));
-  return {.batch = pass.batch,
-          .phase = pass.phase,
-          .pool = pass.pool,
-          .workspace = pass.devices->at(device).workspace(),
-          .profiler = pass.profiler,
-          .devices = pass.devices};
+  return with(pass, pass.batch, pass.devices->at(device).workspace());
 }
 
 }  // namespace graft::ops

@@ -47,9 +47,9 @@ class GraphCapture {
   virtual std::uint64_t memory_version() const = 0;
 
   // While capturing: every replay runs `work` on the host, after the operations captured so far and
-  // beside those captured until join_host_call(), where the device waits for it. `work` must not
-  // use the device.
-  virtual void host_call(const std::function<void()>& work) = 0;
+  // beside those captured until join_host_call(), where the device waits for it. Then the host runs
+  // `later`, which may be null, beside the operations after the join. Neither may use the device.
+  virtual void host_call(const std::function<void()>& work, const std::function<void()>& later) = 0;
   virtual void join_host_call() = 0;
 };
 

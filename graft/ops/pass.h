@@ -90,15 +90,28 @@ class Workspace {
   std::unique_ptr<State> state_;
 };
 
+class DeferredExperts;
 class PassDevices;
 
 struct Pass {
   const Batch& batch;
   Phase phase = Phase::Prefill;
   ThreadPool& pool;
-  Workspace& workspace;            // on the operator's device
-  Profiler* profiler = nullptr;    // null: not profiling
-  PassDevices* devices = nullptr;  // null: CPU only
+  Workspace& workspace;                 // on the operator's device
+  Profiler* profiler = nullptr;         // null: not profiling
+  PassDevices* devices = nullptr;       // null: CPU only
+  DeferredExperts* deferred = nullptr;  // null: no layer defers experts
 };
+
+// The same pass with another batch or workspace. The only function that lists the members.
+inline Pass with(const Pass& pass, const Batch& batch, Workspace& workspace) {
+  return {.batch = batch,
+          .phase = pass.phase,
+          .pool = pass.pool,
+          .workspace = workspace,
+          .profiler = pass.profiler,
+          .devices = pass.devices,
+          .deferred = pass.deferred};
+}
 
 }  // namespace graft::ops

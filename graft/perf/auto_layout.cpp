@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "graft/perf/gpu_experts.h"
+#include "graft/perf/memory.h"
 
 namespace graft::perf {
 namespace {
@@ -21,6 +22,7 @@ struct LayerBytes {
   std::int64_t dense = 0;      // all but the routed experts
   std::int64_t per_token = 0;  // of the KV cache
   std::int64_t experts = 0;
+  std::int64_t packed_experts = 0;  // the same in host memory, and copies of them
 };
 
 struct ModelBytes {
@@ -46,6 +48,7 @@ void count_layer(const plan::ModuleSpec& module, const Workload& load, ModelByte
     layer.per_token += (cache->key_size + cache->value_size) * kCacheElemBytes;
   if (const auto* experts = std::get_if<ops::ExpertsParams>(&module.params)) {
     layer.experts += size_of(module);
+    layer.packed_experts += static_cast<std::int64_t>(packed_weight_bytes(module));
     bytes.num_experts = std::max(bytes.num_experts, experts->num_experts);
     bytes.stream_buffers =
         std::max(bytes.stream_buffers,
@@ -236,10 +239,10 @@ class Layouter {
       }
       if (!target) return false;
       GpuLayers& layers = layout.gpus[*target];
-      const std::int64_t size = at(layers.first_host_experts()).experts;
+      const LayerBytes& moved = at(layers.first_host_experts());
       layers.last_experts = layers.first_host_experts();
-      free[*target] -= size;
-      on_host -= size;
+      free[*target] -= moved.experts;
+      on_host -= moved.packed_experts;
       if (layers.first_host_experts() > layers.last && layers.streams) {
         layers.streams = false;
         free[*target] += bytes_.stream_buffers;
@@ -256,7 +259,7 @@ class Layouter {
         return layer >= layers.first && layer <= layers.last;
       });
       const bool has_experts = holder != layout.gpus.end() && layer < holder->first_host_experts();
-      if (!has_experts) sum += at(layer).experts;
+      if (!has_experts) sum += at(layer).packed_experts;
       if (holder == layout.gpus.end()) sum += dense_bytes(layer);
     }
     return sum;
@@ -265,7 +268,7 @@ class Layouter {
   void add_copies(GpuLayers& layers, std::int64_t free) const {
     std::int64_t one_per_layer = 0;
     for (std::int64_t layer = layers.first_host_experts(); layer <= layers.last; ++layer)
-      one_per_layer += at(layer).experts / std::max<std::int64_t>(bytes_.num_experts, 1) + 1;
+      one_per_layer += at(layer).packed_experts / std::max<std::int64_t>(bytes_.num_experts, 1) + 1;
     if (!layers.streams || one_per_layer == 0) return;
     layers.copies = std::min(free / one_per_layer, bytes_.num_experts);
   }

@@ -12,6 +12,7 @@
 #include "graft/perf/disk_reads.h"
 #include "graft/perf/gpu_experts.h"
 #include "graft/perf/work.h"
+#include "graft/plan/deferral.h"
 
 namespace graft::perf {
 namespace {
@@ -100,6 +101,11 @@ class ResourceTimes {
                  {"cpu context", flops / machine_.cpu.flops}));
     }
   }
+  // Experts of the CPU that are added in the next layer: they run beside the modules of GPUs.
+  void add_deferred(const Cost& cost) {
+    deferred_.resource = cost.resource;
+    deferred_.seconds += cost.seconds;
+  }
   // Weights that cross from host memory while the GPU computes, also other modules: the slower of
   // the two counts.
   void add_streamed(Device gpu, const Work& work) {
@@ -110,6 +116,8 @@ class ResourceTimes {
   PhaseEstimate speed(double tokens) const {
     PhaseEstimate speed;
     std::map<std::string, double> seconds = seconds_;
+    if (const double left = deferred_.seconds - gpu_seconds(); left > 0)
+      seconds[deferred_.resource] += left;
     const double computing = sum_of(seconds);
     const double total = std::max(computing, stream_seconds_);
     if (total <= 0 || seconds.empty()) return speed;
@@ -137,6 +145,12 @@ class ResourceTimes {
       total += value;
     return total;
   }
+  double gpu_seconds() const {
+    double total = 0;
+    for (const auto& [resource, value] : seconds_)
+      total += resource.starts_with("cuda") ? value : 0;
+    return total;
+  }
   const GpuFigures& gpu_at(Device device) const {
     const auto idx = static_cast<std::size_t>(device.index);
     GRAFT_CHECK(idx < machine_.gpus.size(), to_string(device));
@@ -148,6 +162,7 @@ class ResourceTimes {
 
   const MachineFigures& machine_;
   std::map<std::string, double> seconds_;
+  Cost deferred_;
   double stream_seconds_ = 0;
 };
 
@@ -159,6 +174,14 @@ double streamed_share(const plan::Placement& placement, const PassSize& pass) {
   const double ratio = pass.rows / static_cast<double>(plan::stream_from(placement));
   if (ratio < kMinSplit) return 0;
   return ratio > kMaxSplit ? 1 : ratio / (1 + ratio);
+}
+
+// The part of the work of experts on the CPU that is added in the next layer.
+double deferred_share(const plan::Placement& placement, const PassSize& pass) {
+  const auto* params = std::get_if<ops::ExpertsParams>(&placement.module->params);
+  if (params == nullptr || pass.phase == Phase::Prefill) return 0;
+  return static_cast<double>(plan::deferred_experts(placement)) /
+         static_cast<double>(params->top_k);
 }
 
 // Experts in host memory that a GPU streams or has copies of.
@@ -176,8 +199,10 @@ void add_host_experts(ResourceTimes& times,
     if (resident > 0) times.add(times.cost_of(gpu, whole * resident));
     return times.add_streamed(gpu, whole * streamed);
   }
-  std::vector<Cost> cpu_side = {times.cost_of(kCpu, whole * on_cpu),
+  const double deferred = on_cpu * deferred_share(placement, pass);
+  std::vector<Cost> cpu_side = {times.cost_of(kCpu, whole * (on_cpu - deferred)),
                                 times.call_cost(kCpu, pass.phase)};
+  times.add_deferred(times.cost_of(kCpu, whole * deferred));
   if (placement.of(pass.phase).device() == gpu) {
     const auto* params = std::get_if<ops::ExpertsParams>(&placement.module->params);
     const auto hidden = static_cast<double>(params == nullptr ? 0 : params->hidden_size);
@@ -199,7 +224,9 @@ void add_module(ResourceTimes& times,
   if (plan::stream_from(placement) > 0) return add_host_experts(times, placement, whole, pass);
   for (const plan::Share& share : placement.of(pass.phase).shares) {
     const Work work = whole * share.fraction;
-    times.add(times.cost_of(share.device, work));
+    const double deferred = deferred_share(placement, pass);
+    times.add(times.cost_of(share.device, work * (1 - deferred)));
+    times.add_deferred(times.cost_of(share.device, work * deferred));
     times.add_context(share.device, work.context_bytes, work.context_flops);
     if (!module.weights.empty() || module.role == Role::Attention)
       times.add(times.call_cost(share.device, pass.phase));

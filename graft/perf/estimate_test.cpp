@@ -303,6 +303,24 @@ TEST_F(StreamedEstimate, CopiesOnTheGpuTakeWorkFromTheCpu) {
   EXPECT_EQ(got.devices.at(kGpu).weights, without.devices.at(kGpu).weights + 3'000'000U);
 }
 
+// Deferred experts run beside the GPU, and what the GPU does not cover is added.
+TEST_F(StreamedEstimate, DeferredExpertsRunBesideTheGpu) {
+  const Workload load = {.context = 0, .parallel = 1, .prefill_tokens = 1000};
+  const auto step = [&](double gpu_bytes_per_s, const char* defer) {
+    machine_.gpus[0].read_bytes_per_s = gpu_bytes_per_s;
+    of(rules(""), machine_, load);
+    for (plan::Placement& placement : changeable_plan().placements) {
+      if (placement.module->role == ops::Role::Experts) placement.kwargs["defer"] = defer;
+    }
+    return 1 / estimate(plan(), machine_, load).decode.tokens_per_s;
+  };
+  const double cpu = step(1e12, "0");  // the GPU takes next to nothing
+  EXPECT_NEAR(step(1e12, "1"), cpu, 0.1e-3);
+  const double gpu = step(4e8, "0") - cpu;
+  EXPECT_NEAR(gpu, 4e6 / 4e8, 0.1e-3);
+  EXPECT_NEAR(step(4e8, "1"), gpu + cpu / 2, 0.1e-3);
+}
+
 TEST_F(StreamedEstimate, TheSlowerOfCpuAndGpuCounts) {
   machine_.gpus[0].read_bytes_per_s = 1e8;  // 10 times slower than the CPU
   const Workload load = {.context = 0, .parallel = 1, .prefill_tokens = 1};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <variant>
 
@@ -38,6 +39,14 @@ std::uint64_t f32_bytes(const plan::WeightSpec& weight) {
   return static_cast<std::uint64_t>(weight.num_elems()) * sizeof(float);
 }
 
+// Null when the type or the shape cannot be packed for the CPU kernels.
+std::optional<std::uint64_t> packed_bytes(const plan::WeightSpec& weight) {
+  const std::int64_t cols = weight.shape.back();
+  if (!ops::cpu::can_pack(weight.dtype, cols)) return std::nullopt;
+  return static_cast<std::uint64_t>(
+      packing::packed_bytes(weight.dtype, weight.num_elems() / cols, cols));
+}
+
 WeightBytes bytes_on_cpu(const plan::Plan& plan,
                          const plan::Placement& placement,
                          const HostWeights& host) {
@@ -50,12 +59,10 @@ WeightBytes bytes_on_cpu(const plan::Plan& plan,
       bytes.total += f32_bytes(weight);
       continue;
     }
-    const std::int64_t cols = weight.shape.back();
-    if (is_packable && ops::cpu::can_pack(weight.dtype, cols)) {
-      const auto packed = static_cast<std::uint64_t>(
-          packing::packed_bytes(weight.dtype, weight.num_elems() / cols, cols));
-      bytes.total += packed;
-      if (host.from_disk) bytes.mapped += packed;
+    const std::optional<std::uint64_t> packed = is_packable ? packed_bytes(weight) : std::nullopt;
+    if (packed) {
+      bytes.total += *packed;
+      if (host.from_disk) bytes.mapped += *packed;
     } else {
       // A mapped weight of a tied head is there once.
       const bool is_shared = module.weights.empty();
@@ -68,6 +75,10 @@ WeightBytes bytes_on_cpu(const plan::Plan& plan,
 
 WeightBytes bytes_on_gpu(const plan::Plan& plan, const plan::Placement& placement) {
   WeightBytes bytes;
+  if (placement.host_op != nullptr) {  // copies of what the CPU holds
+    bytes.total = packed_weight_bytes(*placement.module);
+    return bytes;
+  }
   for (const plan::WeightSpec& weight : weights_of(plan, *placement.module))
     bytes.total += is_decoded(*placement.module, weight) ? f32_bytes(weight) : weight.bytes();
   return bytes;
@@ -184,6 +195,13 @@ std::map<Device, MemoryUse> memory_use(const plan::Plan& plan,
                         static_cast<double>(plan.blueprint->vocab_size);
   devices[kCpu].workspace += static_cast<std::uint64_t>(logits);
   return devices;
+}
+
+std::uint64_t packed_weight_bytes(const plan::ModuleSpec& module) {
+  std::uint64_t sum = 0;
+  for (const plan::WeightSpec& weight : module.weights)
+    sum += packed_bytes(weight).value_or(weight.bytes());
+  return sum;
 }
 
 }  // namespace graft::perf

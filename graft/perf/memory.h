@@ -43,6 +43,9 @@ std::map<Device, MemoryUse> memory_use(const plan::Plan& plan,
                                        const Workload& load,
                                        const HostWeights& host = {});
 
+// Of weights that are packed for the CPU kernels where they can be.
+std::uint64_t packed_weight_bytes(const plan::ModuleSpec& module);
+
 // Bytes of f32 activations per token that an operator keeps alive at once.
 double workspace_row_bytes(const plan::ModuleSpec& module);
 

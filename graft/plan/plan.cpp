@@ -10,6 +10,7 @@
 #include "graft/ops/builtin_kwargs.h"
 #include "graft/plan/check_kwargs.h"
 #include "graft/plan/collector.h"
+#include "graft/plan/deferral.h"
 #include "graft/plan/gpu_experts.h"
 #include "graft/plan/matcher.h"
 #include "graft/plan/missing_gpus.h"
@@ -64,6 +65,7 @@ class Planner {
     matcher_.report_unused();
     check_transfer_map();
     apply_prefill_threshold(plan_, findings_);
+    settle_deferral(plan_, findings_);
     check_out_devices(plan_, findings_);
     missing_gpus_.report(findings_);
     return {.plan = std::move(plan_), .findings = findings_.take()};

@@ -305,15 +305,16 @@ TEST(Plan, KwargsMustBeDeclaredByTheOperator) {
   replace: {class: attention, kwargs: {absorb_for_prefill: True, backend: llamafile}}
 )",
                   {});
-  EXPECT_EQ(plan.findings(),
-            "r.yaml:5: error: unknown kwarg \"threads\" of cpu.experts (known: device, "
-            "generate_device, prefill_device, out_device, generate_op, prefill_op, backend) (at "
-            "model.layers.4.mlp.experts)\n"
-            "r.yaml:5: warning: backend: AMXInt8 has no effect: cpu.experts does not support it\n"
-            "r.yaml:7: error: backend is a kwarg of experts, the module is attention (at "
-            "model.layers.0.self_attn and 4 more)\n"
-            "r.yaml:7: warning: absorb_for_prefill: true has no effect: cpu.attention does not "
-            "support it\n");
+  EXPECT_EQ(
+      plan.findings(),
+      "r.yaml:5: error: unknown kwarg \"threads\" of cpu.experts (known: device, "
+      "generate_device, prefill_device, out_device, generate_op, prefill_op, backend, defer) (at "
+      "model.layers.4.mlp.experts)\n"
+      "r.yaml:5: warning: backend: AMXInt8 has no effect: cpu.experts does not support it\n"
+      "r.yaml:7: error: backend is a kwarg of experts, the module is attention (at "
+      "model.layers.0.self_attn and 4 more)\n"
+      "r.yaml:7: warning: absorb_for_prefill: true has no effect: cpu.attention does not "
+      "support it\n");
   EXPECT_EQ(plan.at("model.layers.3.mlp.experts").kwargs.at("threads"), "8");
 }
 

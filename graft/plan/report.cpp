@@ -8,6 +8,7 @@
 
 #include "graft/base/text/str.h"
 #include "graft/base/text/units.h"
+#include "graft/plan/deferral.h"
 #include "graft/plan/lost_fusions.h"
 
 namespace graft::plan {
@@ -78,6 +79,8 @@ std::string devices_text(const Placement& placement) {
   if (placement.prefill.shares != placement.decode.shares)
     text += ", prefill " + shares_text(placement.prefill);
   if (has_auto_gpu_experts(placement)) text += " with gpu_experts auto";
+  if (const std::int64_t deferred = deferred_experts(placement); deferred > 0)
+    text += str(" with ", deferred, " deferred");
   if (placement.out_device != placement.decode.device()) {
     text += " → " + to_string(placement.out_device);
   }

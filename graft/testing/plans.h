@@ -227,8 +227,11 @@ inline void add_operators(ops::Registry& registry, DeviceType device) {
     info.role = role;
     info.device = device;
     info.is_native = true;
-    if (role == Role::Experts && device == DeviceType::Cuda)
-      info.kwargs = {ops::stream_from_kwarg(), ops::gpu_experts_kwarg()};
+    if (role == Role::Experts) {
+      info.kwargs = device == DeviceType::Cpu
+                        ? std::vector{ops::defer_kwarg()}
+                        : std::vector{ops::stream_from_kwarg(), ops::gpu_experts_kwarg()};
+    }
     registry.add(std::move(info));
   }
 }

@@ -70,12 +70,7 @@ class TestContext final : public DeviceContext, public GraphCapture {
     test_fault().count_operation();
     if (capturing_ == nullptr) return work(pass);
     // A replay needs its own workspace: memory of the pass's workspace may be in use by then.
-    Pass later{.batch = pass.batch,
-               .phase = pass.phase,
-               .pool = pass.pool,
-               .workspace = replay_workspace_,
-               .profiler = pass.profiler,
-               .devices = pass.devices};
+    Pass later = with(pass, pass.batch, replay_workspace_);
     capturing_->steps.emplace_back([work, later]() mutable { work(later); });
   }
 
@@ -144,19 +139,25 @@ class TestContext final : public DeviceContext, public GraphCapture {
   // After an error of a host call the device still executes the rest, as a GPU does.
   void replay(CapturedGraph& graph) override {
     host_error_ = nullptr;
+    later_ = {};
     for (const auto& step : dynamic_cast<Steps&>(graph).steps)
       step();
+    run_later_work();
     finish_copies_out();
     if (host_error_) std::rethrow_exception(std::exchange(host_error_, nullptr));
   }
-  void host_call(const std::function<void()>& work) override {
+  void host_call(const std::function<void()>& work, const std::function<void()>& later) override {
     GRAFT_CHECK(is_capturing() && host_work_ == nullptr, "a host call outside of a capture");
-    host_work_ = work;
+    host_work_ = [this, work, later] {
+      run_later_work();
+      run_on_host(work);
+      later_ = later;
+    };
     run([this] { deliver_copies(); });  // complete before the host works
   }
   void join_host_call() override {
     GRAFT_CHECK(is_capturing() && host_work_ != nullptr, "no host call to join");
-    run([this, work = std::exchange(host_work_, {})] { run_on_host(work); });
+    run(std::exchange(host_work_, {}));
   }
 
  private:
@@ -179,7 +180,12 @@ class TestContext final : public DeviceContext, public GraphCapture {
     started_.clear();
   }
 
-  // After an error later host calls are skipped: their inputs were not computed.
+  // As late as possible: before the next host call, or at the end.
+  void run_later_work() {
+    if (const auto work = std::exchange(later_, {})) run_on_host(work);
+  }
+
+  // After an error later work is skipped: its inputs were not computed.
   void run_on_host(const std::function<void()>& work) {
     if (host_error_) return;
     ++test_host_calls();
@@ -211,6 +217,7 @@ class TestContext final : public DeviceContext, public GraphCapture {
   std::vector<std::pair<TensorView, TensorView>> started_;  // pending copies to the host: from, to
   Steps* capturing_ = nullptr;                              // null: not capturing
   std::function<void()> host_work_;                         // of the host call not joined yet
+  std::function<void()> later_;                             // of the host call replayed last
   std::exception_ptr host_error_;                           // of the replay in progress
   std::uint64_t memory_version_ = 0;
 };

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { parseMetrics } from "../src/metrics";
 import { roundUp } from "../src/status/scale";
-import { bytesText, columns, deviceText, layerOf, timeShades, timeText, type Placement } from "../src/status/plan";
+import { bytesText, columns, deviceText, expertTotals, layerOf, timeShades, timeText, type Placement } from "../src/status/plan";
 import { point, reading } from "../src/status/readings";
 
 const text = (tokens: number, hits: number) => `
@@ -68,6 +68,20 @@ it("shades blocks by their time, where it was measured", () => {
   const shades = timeShades(list)!;
   expect(list.map((item) => shades.get(item))).toEqual([0.15, 1, 0.15 + 0.85 / 2]);
   expect(list.map(timeText)).toEqual([undefined, "500 ms", "1 ms"]);
+});
+
+it("adds up the experts that a GPU computes", () => {
+  const usage = (pairs: number, resident: number[], resident_pairs: number, streamed_bytes: number) => ({
+    ...placement("experts", 1),
+    expert_usage: { pairs, resident, resident_pairs, streamed_bytes },
+  });
+  expect(expertTotals([placement("a", 1)])).toBeUndefined();
+  expect(expertTotals([usage(0, [3], 0, 0)])).toEqual({ resident: 1, hitRate: undefined, streamedBytes: 0 });
+  expect(expertTotals([usage(30, [0, 3], 15, 100), placement("a", 1), usage(10, [1], 5, 20)])).toEqual({
+    resident: 3,
+    hitRate: 0.5,
+    streamedBytes: 120,
+  });
 });
 
 it("names the part of each device that runs a module", () => {

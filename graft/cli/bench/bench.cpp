@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <future>
 #include <iterator>
 #include <memory>
@@ -24,11 +25,14 @@
 #include "graft/cli/bench/bench_table.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/options/model_options.h"
-#include "graft/cli/options/rule_options.h"
 #include "graft/cli/parts.h"
 #include "graft/kernels/cpu/table.h"
+#include "graft/models/checkpoint.h"
 #include "graft/models/make_blueprint.h"
+#include "graft/perf/estimate.h"
+#include "graft/perf/gpus.h"
 #include "graft/perf/limits.h"
+#include "graft/perf/machine.h"
 #include "graft/tensor/gpus.h"
 
 namespace graft::cli {
@@ -43,15 +47,6 @@ struct Options {
   bool json = false;
 };
 
-// The plan gives the bytes and FLOPs of a pass and whether all of it runs on the CPU.
-PlannedModel planned_model(const ModelOptions& options) {
-  const auto num_gpus = options.device == "cpu" ? 0 : static_cast<int>(list_gpus().gpus.size());
-  return {options.model.path(),
-          options.rules,
-          options.plugins,
-          {.num_gpus = num_gpus, .plan_only = num_gpus > 0}};
-}
-
 // Runs on a separate thread: ThreadPool pins the calling thread, and threads started by it later
 // would inherit the pinning.
 void measure_limits(const ModelOptions& options, BenchHeader& header) {
@@ -65,19 +60,20 @@ void measure_limits(const ModelOptions& options, BenchHeader& header) {
   std::async(std::launch::async, measure).get();
 }
 
-BenchHeader header_of(const PlannedModel& model, const ModelOptions& options) {
+BenchHeader header_of(const ModelOptions& options) {
+  const auto source = models::open_checkpoint(options.model.path());
+  const plan::Blueprint blueprint = models::make_blueprint(*source);
   std::uint64_t bytes = 0;
   std::int64_t parameters = 0;
-  for (const formats::TensorInfo& tensor : model.source().tensors()) {
+  for (const formats::TensorInfo& tensor : source->tensors()) {
     bytes += tensor.data.size();
-    if (part_of(model.source().config(), tensor.name) != Part::Scales)
-      parameters += tensor.num_elems();
+    if (part_of(source->config(), tensor.name) != Part::Scales) parameters += tensor.num_elems();
   }
-  BenchHeader header = {.model = model.blueprint().model_name,
+  BenchHeader header = {.model = blueprint.model_name,
                         .bytes = bytes,
-                        .type = type_text(model.source()),
+                        .type = type_text(*source),
                         .parameters = parameters,
-                        .parameters_per_token = models::num_parameters_per_token(model.blueprint()),
+                        .parameters_per_token = models::num_parameters_per_token(blueprint),
                         .isa = std::string(kernels::cpu::kernels().isa)};
   measure_limits(options, header);
   return header;
@@ -96,9 +92,22 @@ perf::Work work_of(const SpeedTest& test, const plan::Plan& plan) {
       plan, perf::decode_pass(test.num_sequences, 1 + static_cast<double>(test.num_generated) / 2));
 }
 
-SpeedRow row_of(const SpeedTest& test, const PlannedModel& model) {
-  SpeedRow row = {.test = test};
-  if (runs_on_cpu(model.result().plan)) row.work = work_of(test, model.result().plan);
+// The estimate of `graft plan`, if `graft machine` has measured this machine.
+double predicted_speed(const SpeedTest& test, const plan::Plan& plan, std::size_t threads) {
+  static const bool is_measured = std::filesystem::exists(perf::machine_file());
+  perf::MachineFigures machine = perf::this_machine();
+  if (!is_measured || machine.cpu.threads != static_cast<int>(threads)) return 0;
+  perf::set_found_gpus(machine, list_gpus());
+  const perf::Workload load = {.context = 1 + test.num_generated / 2,
+                               .parallel = test.num_sequences,
+                               .prefill_tokens = std::max<std::int64_t>(test.num_prompt, 1)};
+  const perf::Estimate estimate = perf::estimate(plan, machine, load);
+  return test.num_prompt > 0 ? estimate.prefill.tokens_per_s : estimate.decode.tokens_per_s;
+}
+
+SpeedRow row_of(const SpeedTest& test, const plan::Plan& plan, std::size_t threads) {
+  SpeedRow row = {.test = test, .predicted = predicted_speed(test, plan, threads)};
+  if (runs_on_cpu(plan)) row.work = work_of(test, plan);
   return row;
 }
 
@@ -112,14 +121,14 @@ std::vector<std::string> notes_on_load() {
       load, num_cpus)};
 }
 
-void add_notes(SpeedReport& report, const PlannedModel& model, const Options& options) {
+void add_notes(SpeedReport& report, const plan::Plan& plan, const Options& options) {
   const auto cache = static_cast<double>(std::max(::sysconf(_SC_LEVEL3_CACHE_SIZE), 0L));
   bool in_cache = false;
   bool assumes_random_experts = false;
   for (const SpeedRow& row : report.rows) {
     if (!row.work || row.test.num_prompt > 0) continue;
     in_cache |= row.work->bytes() < cache;
-    assumes_random_experts |= row.test.num_sequences > 1 && model.blueprint().expert_share < 1;
+    assumes_random_experts |= row.test.num_sequences > 1 && plan.blueprint->expert_share < 1;
   }
   if (in_cache) {
     report.notes.push_back(fmt::format(
@@ -129,20 +138,19 @@ void add_notes(SpeedReport& report, const PlannedModel& model, const Options& op
   }
   if (assumes_random_experts)
     report.notes.emplace_back("Bytes of a batch assume that sequences select experts at random.");
-  if (!runs_on_cpu(model.result().plan))
+  if (!runs_on_cpu(plan))
     report.notes.emplace_back("Part of the model runs on a GPU: CPU limits are not compared.");
-  if (options.profile && !runs_on_cpu(model.result().plan))
+  if (options.profile && !runs_on_cpu(plan))
     report.notes.emplace_back("--profile runs without CUDA graphs and is slower.");
 }
 
 SpeedReport measure(const Options& options, const std::vector<SpeedTest>& tests) {
-  const PlannedModel model = planned_model(options.model);
   SpeedReport report;
   report.notes = notes_on_load();
-  report.header = header_of(model, options.model);
+  report.header = header_of(options.model);
   SpeedRunner runner(options.model, tests, options.profile);
   for (const SpeedTest& test : tests) {
-    SpeedRow row = row_of(test, model);
+    SpeedRow row = row_of(test, runner.plan(), report.header.threads);
     runner.warm_up(test);
     const ModuleProfile before = runner.profile();
     for (std::int64_t round = 0; round < options.rounds; ++round)
@@ -150,12 +158,11 @@ SpeedReport measure(const Options& options, const std::vector<SpeedTest>& tests)
     row.modules = module_times(before, runner.profile());
     report.rows.push_back(std::move(row));
   }
-  add_notes(report, model, options);
+  add_notes(report, runner.plan(), options);
   return report;
 }
 
 std::vector<PeerRow> compare(const Options& options,
-                             const PlannedModel& model,
                              std::size_t threads,
                              const std::vector<Peer>& peers) {
   const std::vector<SpeedTest> tests = options.lists.tests();
@@ -163,7 +170,8 @@ std::vector<PeerRow> compare(const Options& options,
   std::vector<PeerRow> rows;
   rows.reserve(tests.size());
   for (const SpeedTest& test : tests)
-    rows.push_back({.graft = row_of(test, model), .peers = {peers.size(), std::vector<double>()}});
+    rows.push_back({.graft = row_of(test, runner.plan(), threads),
+                    .peers = {peers.size(), std::vector<double>()}});
   for (std::int64_t round = 0; round < options.rounds; ++round) {
     for (std::size_t i = 0; i < peers.size(); ++i) {
       const PeerSpeeds speeds = peers[i].run(options.model.model.path().string(), threads, tests);
@@ -187,9 +195,8 @@ void run_against(const Options& options) {
   std::vector<Peer> peers;
   std::ranges::transform(options.against, std::back_inserter(peers), Peer::parse);
   const std::vector<std::string> notes = notes_on_load();
-  const PlannedModel model = planned_model(options.model);
-  const BenchHeader header = header_of(model, options.model);
-  const std::vector<PeerRow> rows = compare(options, model, header.threads, peers);
+  const BenchHeader header = header_of(options.model);
+  const std::vector<PeerRow> rows = compare(options, header.threads, peers);
   if (options.json) {
     Json json = comparison_json(header, peers, rows);
     json["notes"] = notes;

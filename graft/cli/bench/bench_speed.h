@@ -48,6 +48,7 @@ class SpeedRunner {
   double run(const SpeedTest& test);
   // Totals since the model was loaded.
   ModuleProfile profile() { return llm_->profile(); }
+  const plan::Plan& plan() const { return llm_->plan(); }
 
  private:
   double prefill_seconds(std::int64_t num_tokens);

@@ -31,8 +31,12 @@ Json share_or_null(const std::optional<double>& value, double limit) {
 std::string row_text(const SpeedRow& row, const perf::MachineLimits& limits) {
   const Spread speed = spread_of(row.tokens_per_s);
   const std::string tokens_per_s = fmt::format("{:.2f} ± {:.2f}", speed.mean, speed.deviation);
-  return fmt::format("| {:<8} | {:>5} | {:>20} | {:>7} | {:>14} | {:>9} | {:>9} |\n",
-                     row.test.name(), row.test.num_sequences, tokens_per_s,
+  const std::string predicted =
+      row.predicted > 0
+          ? fmt::format("{:.1f} ({:+.0f} %)", row.predicted, 100 * (row.predicted / speed.mean - 1))
+          : "";
+  return fmt::format("| {:<8} | {:>5} | {:>20} | {:>17} | {:>7} | {:>14} | {:>9} | {:>9} |\n",
+                     row.test.name(), row.test.num_sequences, tokens_per_s, predicted,
                      giga_text(row.bytes_per_s()),
                      percent_text(row.bytes_per_s(), limits.read_bytes_per_s),
                      giga_text(row.flops()), percent_text(row.flops(), limits.flops()));
@@ -52,6 +56,7 @@ Json row_json(const SpeedRow& row, const perf::MachineLimits& limits) {
           {"sequences", row.test.num_sequences},
           {"tokens_per_s",
            {{"mean", speed.mean}, {"deviation", speed.deviation}, {"rounds", row.tokens_per_s}}},
+          {"predicted_tokens_per_s", row.predicted > 0 ? Json(row.predicted) : Json(nullptr)},
           {"bytes_per_s", number_or_null(row.bytes_per_s())},
           {"share_of_read", share_or_null(row.bytes_per_s(), limits.read_bytes_per_s)},
           {"flops", number_or_null(row.flops())},
@@ -85,10 +90,11 @@ std::string header_text(const BenchHeader& header) {
 
 std::string table_text(const SpeedReport& report) {
   std::string text = header_text(report.header);
-  text += fmt::format("| {:<8} | {:>5} | {:>20} | {:>7} | {:>14} | {:>9} | {:>9} |\n", "test",
-                      "batch", "tok/s", "GB/s", "% of bandwidth", "GFLOP/s", "% of peak");
-  text += fmt::format("|{:-<10}|{:->6}:|{:->21}:|{:->8}:|{:->15}:|{:->10}:|{:->10}:|\n", "", "", "",
-                      "", "", "", "");
+  text +=
+      fmt::format("| {:<8} | {:>5} | {:>20} | {:>17} | {:>7} | {:>14} | {:>9} | {:>9} |\n", "test",
+                  "batch", "tok/s", "predicted", "GB/s", "% of bandwidth", "GFLOP/s", "% of peak");
+  text += fmt::format("|{:-<10}|{:->6}:|{:->21}:|{:->18}:|{:->8}:|{:->15}:|{:->10}:|{:->10}:|\n",
+                      "", "", "", "", "", "", "", "");
   for (const SpeedRow& row : report.rows)
     text += row_text(row, report.header.limits);
   for (const SpeedRow& row : report.rows) {

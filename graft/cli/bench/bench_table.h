@@ -34,6 +34,7 @@ struct SpeedRow {
   // the whole model runs on the CPU, whose limits are measured.
   std::optional<perf::Work> work = {};
   std::vector<ModuleTime> modules = {};  // with --profile
+  double predicted = 0;                  // tokens/s of the plan's estimate; 0: none
 
   // At the mean speed. Unset for prefill, which is not limited by memory bandwidth.
   std::optional<double> bytes_per_s() const;

@@ -37,6 +37,16 @@ TEST(SpeedRow, PrefillHasNoBandwidth) {
   EXPECT_FALSE(row.flops());
 }
 
+TEST(SpeedReport, ComparesWithThePrediction) {
+  SpeedReport report;
+  report.rows = {{.test = {.num_generated = 16}, .tokens_per_s = {8, 12}, .predicted = 12},
+                 {.test = {.num_prompt = 16}, .tokens_per_s = {8}}};
+  EXPECT_NE(table_text(report).find(" 12.0 (+20 %) |"), std::string::npos) << table_text(report);
+  const Json tests = report_json(report)["tests"];
+  EXPECT_EQ(tests[0]["predicted_tokens_per_s"], 12.0);
+  EXPECT_TRUE(tests[1]["predicted_tokens_per_s"].is_null());
+}
+
 TEST(SpeedReport, PercentagesUseTheHigherPeak) {
   SpeedReport report;
   report.header.limits = {.read_bytes_per_s = 20e9, .f32_flops = 10e9, .int8_ops = 40e9};

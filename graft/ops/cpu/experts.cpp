@@ -10,6 +10,7 @@
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/cpu/packed_experts.h"
 #include "graft/ops/cpu/workers.h"
+#include "graft/ops/deferred_experts.h"
 #include "graft/ops/moe_common.h"
 #include "graft/ops/profiler.h"
 
@@ -25,7 +26,8 @@ class ExpertsCpu final : public Experts {
   explicit ExpertsCpu(const BuildContext& context)
       : module_(context.module),
         params_(context.params_as<ExpertsParams>()),
-        repack_(context.bool_kwarg(repack_kwarg())) {}
+        repack_(context.bool_kwarg(repack_kwarg())),
+        num_deferred_(context.int_kwarg(defer_kwarg())) {}
 
   void load(WeightProvider& weights) override {
     gate_proj_ = load_experts(weights, module_, "gate_proj", params_);
@@ -55,8 +57,17 @@ class ExpertsCpu final : public Experts {
   }
 
   void forward(const Activation& activation, Routing routing, TensorView y, Pass& pass) override {
+    if (pass.deferred == nullptr || pass.phase == Phase::Prefill)
+      return forward_now(activation.f32, routing, y, pass);
+    const auto compute = [this](TensorView x, Routing chosen, TensorView sum, Pass& there) {
+      forward_now(x, chosen, sum, there);
+    };
+    pass.deferred->forward(num_deferred_, compute, activation.f32, routing, y, pass);
+  }
+
+ private:
+  void forward_now(TensorView x, Routing routing, TensorView y, Pass& pass) {
     const ProfileScope profile(pass, kCpu, module_);
-    const TensorView x = activation.f32;
     for (std::int64_t row = 0; row < x.rows(); row += kTokensPerChunk) {
       const std::int64_t count = std::min(kTokensPerChunk, x.rows() - row);
       const Routing chunk = {.expert_ids = routing.expert_ids.slice(row, count),
@@ -65,7 +76,6 @@ class ExpertsCpu final : public Experts {
     }
   }
 
- private:
   void forward_chunk(TensorView x, Routing routing, TensorView y, Pass& pass) {
     const Workspace::Scope scope(pass.workspace);
     const std::int64_t top_k = routing.expert_ids.cols();
@@ -176,6 +186,7 @@ class ExpertsCpu final : public Experts {
   std::string module_;
   ExpertsParams params_;
   bool repack_;
+  std::int64_t num_deferred_;      // experts of a token
   PackedExperts packed_;           // or, in the dtype of the file:
   std::vector<Weight> gate_proj_;  // [experts] of [intermediate, hidden]
   std::vector<Weight> up_proj_;    // [experts] of [intermediate, hidden]

@@ -61,7 +61,7 @@ void register_cpu(Registry& registry) {
   add({.name = "cpu.experts",
        .role = Role::Experts,
        .summary = "routed experts, tokens grouped by expert",
-       .kwargs = {repack_kwarg()},
+       .kwargs = {repack_kwarg(), defer_kwarg()},
        .make = make_experts_cpu});
   add({.name = "cpu.mlp",
        .role = Role::Mlp,

@@ -17,6 +17,15 @@ namespace {
 // Polls of the flag between two error queries: they take about as long as one query.
 constexpr std::uint64_t kPollsPerQuery = 10'000;
 
+void run_unless_failed(const std::function<void()>& work, std::exception_ptr& error) {
+  if (error) return;
+  try {
+    work();
+  } catch (...) {
+    error = std::current_exception();
+  }
+}
+
 }  // namespace
 
 // A CUDA graph with the host calls inside it.
@@ -24,6 +33,7 @@ class CudaGraph final : public CapturedGraph {
  public:
   struct Call {
     std::function<void()> work;
+    std::function<void()> later;  // null: nothing
     kernels::cuda::HostSignal signal;
   };
 
@@ -43,10 +53,11 @@ class CudaGraph final : public CapturedGraph {
   }
   cudaGraphExec_t executable() const { return executable_; }
 
-  const Call& add_call(const std::function<void()>& work) {
+  const Call& add_call(const std::function<void()>& work, const std::function<void()>& later) {
     GRAFT_CHECK(calls_.size() < kMaxCalls, "more than ", kMaxCalls, " host calls in a graph");
     const std::size_t place = 2 * calls_.size();
-    calls_.push_back({.work = work, .signal = {.ready = flag(place), .done = flag(place + 1)}});
+    calls_.push_back(
+        {.work = work, .later = later, .signal = {.ready = flag(place), .done = flag(place + 1)}});
     return calls_.back();
   }
   const std::vector<Call>& calls() const { return calls_; }
@@ -99,12 +110,9 @@ void CudaGraphCapture::replay(CapturedGraph& captured) {
   std::exception_ptr error;
   for (const CudaGraph::Call& call : graph.calls()) {
     const std::uint32_t count = wait_for_gpu(call.signal);
-    try {
-      if (!error) call.work();
-    } catch (...) {
-      error = std::current_exception();
-    }
+    run_unless_failed(call.work, error);
     std::atomic_ref(*call.signal.done).store(count, std::memory_order_release);
+    if (call.later) run_unless_failed(call.later, error);
   }
   copied_out_.record(stream_);
   copied_out_.wait();
@@ -126,9 +134,10 @@ std::uint32_t CudaGraphCapture::wait_for_gpu(const kernels::cuda::HostSignal& si
   }
 }
 
-void CudaGraphCapture::host_call(const std::function<void()>& work) {
+void CudaGraphCapture::host_call(const std::function<void()>& work,
+                                 const std::function<void()>& later) {
   GRAFT_CHECK(is_capturing(), "host calls require graph capture");
-  awaited_ = capturing_->add_call(work).signal;
+  awaited_ = capturing_->add_call(work, later).signal;
   kernels::cuda::signal_host(awaited_, stream_.get());
 }
 

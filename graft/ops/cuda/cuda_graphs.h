@@ -25,7 +25,7 @@ class CudaGraphCapture final : public GraphCapture {
   void replay(CapturedGraph& captured) override;
   bool is_capturing() const override { return capturing_ != nullptr; }
   std::uint64_t memory_version() const override { return memory_version_; }
-  void host_call(const std::function<void()>& work) override;
+  void host_call(const std::function<void()>& work, const std::function<void()>& later) override;
   void join_host_call() override;
 
   // Memory that graphs refer to was replaced.

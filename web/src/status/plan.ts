@@ -9,6 +9,14 @@ export interface Share {
 
 export type Phase = "generate" | "prefill";
 
+// Experts in host memory that a GPU computes too. A pair is a token with one of its experts.
+export interface ExpertUsage {
+  pairs: number;
+  resident: number[]; // experts with a copy in GPU memory
+  resident_pairs: number;
+  streamed_bytes: number;
+}
+
 export interface Placement {
   module: string;
   class: string;
@@ -24,6 +32,7 @@ export interface Placement {
   dtype?: string | null; // "Q4_K, Q6_K"; null: no weights
   seconds?: number; // total over all calls; only with --profile
   calls?: number;
+  expert_usage?: ExpertUsage;
 }
 
 export interface Plan {
@@ -83,6 +92,25 @@ export function timeText(placement: Placement): string | undefined {
   if (!placement.calls || placement.seconds === undefined) return undefined;
   const milliseconds = (placement.seconds / placement.calls) * 1000;
   return `${milliseconds.toLocaleString(undefined, { maximumSignificantDigits: 3 })} ms`;
+}
+
+export interface ExpertTotals {
+  resident: number; // experts with a copy in GPU memory
+  hitRate?: number; // the share of the pairs that the copies served; undefined: no pairs yet
+  streamedBytes: number;
+}
+
+// Of some modules together. undefined: none has experts that a GPU computes with weights in host memory.
+export function expertTotals(placements: Placement[]): ExpertTotals | undefined {
+  const usages = placements.flatMap(({ expert_usage }) => expert_usage ?? []);
+  if (usages.length === 0) return undefined;
+  const sum = (of: (usage: ExpertUsage) => number) => usages.reduce((total, usage) => total + of(usage), 0);
+  const pairs = sum((usage) => usage.pairs);
+  return {
+    resident: sum(({ resident }) => resident.length),
+    hitRate: pairs > 0 ? sum((usage) => usage.resident_pairs) / pairs : undefined,
+    streamedBytes: sum((usage) => usage.streamed_bytes),
+  };
 }
 
 // The device of a phase; for a module on several, each with its part: "cuda:0 experts 0-15 + cpu experts 16-127".

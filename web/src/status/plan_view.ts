@@ -2,7 +2,7 @@
 
 import { h, svg } from "../dom";
 import { t } from "../language";
-import { bytesText, columns, deviceText, timeShades, timeText, type Column, type Placement, type Plan } from "./plan";
+import { bytesText, columns, deviceText, expertTotals, timeShades, timeText, type Column, type ExpertTotals, type Placement, type Plan } from "./plan";
 
 const height = 240;
 const minUnit = 9; // pixels per layer; narrower plans scroll
@@ -26,6 +26,15 @@ function shade(placement: Placement): number {
   return shades.find(([pattern]) => pattern.test(placement.module))?.[1] ?? 0.5;
 }
 
+function expertRows({ resident, hitRate, streamedBytes }: ExpertTotals): [string, string][] {
+  const percent = hitRate?.toLocaleString(undefined, { style: "percent", maximumFractionDigits: 1 });
+  return [
+    [t("residentExperts"), resident.toLocaleString()],
+    [t("expertHits"), percent ?? t("none")],
+    [t("streamedBytes"), bytesText(streamedBytes)],
+  ];
+}
+
 function describe(placement: Placement): [string, string][] {
   const { generate_op, prefill_op } = placement;
   const op = [generate_op ?? placement.class];
@@ -41,6 +50,8 @@ function describe(placement: Placement): [string, string][] {
   if (placement.dtype) rows.push([t("type"), placement.dtype]);
   const time = timeText(placement);
   if (time) rows.push([t("time"), time]);
+  const experts = expertTotals([placement]);
+  if (experts) rows.push(...expertRows(experts));
   rows.push([t("role"), placement.role], [t("rule"), placement.line === null ? t("ruleDefault") : t("ruleLine", { line: placement.line })]);
   return rows;
 }
@@ -67,10 +78,12 @@ export class PlanView {
     }
     const layers = this.columns.filter(({ layer }) => layer !== undefined).length;
     const modules = this.columns.reduce((count, column) => count + column.placements.length, 0);
+    const experts = expertTotals(plan.placements);
     this.node = h(
       "section",
       { class: "plan" },
       h("header", {}, h("h3", {}, plan.name), h("small", {}, t("planModules", { modules, layers })), legend),
+      ...(experts ? [h("p", { class: "hint" }, expertRows(experts).map(([name, value]) => `${name}: ${value}`).join(" · "))] : []),
       ...(this.times ? [h("p", { class: "hint" }, t("planTimes"))] : []),
       this.scroller,
       this.detail,
