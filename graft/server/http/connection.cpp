@@ -82,7 +82,10 @@ class Connection final : public OpenConnection,
     while (keep_open) {
       keep_open = co_await read_head();
       if (keep_open) keep_open = co_await serve_one();
-      keep_open = keep_open && !hub_.is_draining;
+      // Asio reports the end of the input once: a later read would wait forever. A client may have
+      // sent more requests before it.
+      const bool has_input = !is_half_closed_ || buffer_.size() > 0;
+      keep_open = keep_open && has_input && !hub_.is_draining;
     }
     co_await close();
   }
@@ -211,10 +214,7 @@ class Connection final : public OpenConnection,
     }
     hub_.hooks.log(exchange_->record(num_bytes_));
     exchange_.reset();
-    // Asio reports the end of the input once: a later read would wait forever. A client may have
-    // sent more requests before it.
-    const bool can_read = !is_disconnected_ && (!is_half_closed_ || buffer_.size() > 0);
-    co_return (is_written && framing_.keep_alive && can_read);
+    co_return (is_written && framing_.keep_alive && !is_disconnected_);
   }
 
   // Reads ahead while a response is being produced: the only way to detect a disconnect. The end of
