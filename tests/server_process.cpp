@@ -55,7 +55,12 @@ ServerProcess::~ServerProcess() {
     ::kill(pid_, SIGKILL);
     wait();
   }
-  ::close(out_);
+  close_output();
+}
+
+void ServerProcess::close_output() {
+  if (out_ >= 0) ::close(out_);
+  out_ = -1;
 }
 
 void ServerProcess::signal(int number) const {
@@ -126,7 +131,7 @@ void Client::wait_for_input() {
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
       *read_deadline_ - std::chrono::steady_clock::now());
   if (left.count() > 0 && has_input(static_cast<int>(left.count()))) return;
-  shutdown_send();
+  reset();
   read_deadline_.reset();
 }
 

@@ -29,6 +29,8 @@ class ServerProcess {
   void signal(int number) const;
   // Waits until the process exits; returns the exit code, or 128 + signal.
   int wait();
+  // Closes the reading end of the server's standard output, which is not read after the first line.
+  void close_output();
   // The first line of standard output: the address.
   const std::string& first_line() const { return first_line_; }
 
@@ -61,8 +63,8 @@ class Client {
   bool is_connected() const { return is_connected_; }
   void send(const std::string& bytes) const;
   void post(const std::string& path, const Json& body) const;
-  // Half-closes the connection when nothing arrives for this time from now: the server treats that
-  // as a disconnect and aborts the request.
+  // Resets the connection when nothing arrives for this time from now: the server aborts the
+  // request.
   void set_read_timeout(std::chrono::milliseconds time);
   // Waits until data or the end of the connection is available; false on timeout.
   bool has_input(int milliseconds) const;

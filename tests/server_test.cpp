@@ -235,7 +235,11 @@ TEST(Server, ReportsMetricsPlanAndAccessLog) {
       EXPECT_EQ(placement["dtype"], "Q6_K");
     }
   }
-  const Outcome log = run_command({"/bin/cat", folder / "log"});
+  Outcome log;
+  ASSERT_TRUE(eventually([&] {
+    log = run_command({"/bin/cat", folder / "log"});
+    return log.out.find("/metrics") != std::string::npos;
+  }));
   const Json first = lines(log.out).at(0);
   EXPECT_EQ(first["path"], "/v1/chat/completions");
   EXPECT_EQ(first["output_tokens"], 10);

@@ -95,8 +95,9 @@ struct LLM::State {
     while (run_jobs()) {
       const std::vector<Update> updates = engine.step();
       {
-        const std::lock_guard lock(mutex);
-        stats = engine.stats();
+        const EngineStats now = engine.stats();
+        const std::lock_guard lock(stats_mutex);
+        stats = now;
       }
       deliver(updates);
     }
@@ -190,6 +191,7 @@ struct LLM::State {
   std::condition_variable wake;
   std::deque<Job> inbox;
   bool stopping = false;
+  mutable std::mutex stats_mutex;  // its own: `mutex` is held while idle memory is freed
   EngineStats stats;
   std::atomic<RequestId> next_request = 1;
   std::thread thread;  // declared last: it uses everything above
@@ -347,7 +349,7 @@ std::map<std::string, ops::Profiler::Entry> LLM::profile() {
 }
 
 EngineStats LLM::stats() const {
-  const std::lock_guard lock(state_->mutex);
+  const std::lock_guard lock(state_->stats_mutex);
   return state_->stats;
 }
 

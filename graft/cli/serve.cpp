@@ -1,7 +1,6 @@
 // graft serve: serves models over HTTP with OpenAI- and Ollama-compatible APIs.
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -15,7 +14,6 @@
 #include "graft/cli/commands.h"
 #include "graft/cli/options/model_options.h"
 #include "graft/cli/options/rule_options.h"
-#include "graft/cli/terminal.h"
 #include "graft/server/service.h"
 
 namespace graft::cli {
@@ -25,12 +23,14 @@ struct Options {
   std::vector<std::string> models;
   ModelOptions model;  // for every model; only the folders of model.model are used
   std::string api_key_file;
+  std::string access_log;  // file, "-" for standard output, "" for none
   bool shared_cache = false;
   std::string pooling = "mean";
   std::size_t max_body_mib = 32;
   std::size_t stream_buffer_kib = 4096;
   bool lazy = false;
   bool profile = false;
+  double drain_seconds = 0;  // 0: the default
   server::ServiceConfig service;
 };
 
@@ -80,7 +80,13 @@ server::ApiKeys read_keys(const Options& options) {
     keys.add_lines(read_text_file(options.api_key_file), options.api_key_file);
     if (keys.empty()) fail(options.api_key_file, ": contains no keys");
   }
-  if (const char* list = std::getenv("GRAFT_API_KEYS")) keys.add_list(list);
+  if (const char* list = std::getenv("GRAFT_API_KEYS")) {
+    const std::size_t num_before = keys.size();
+    keys.add_list(list);
+    // For example an unset variable in a script: without keys, any client could use the server.
+    if (keys.size() == num_before)
+      fail("GRAFT_API_KEYS: is set but contains no keys; unset it to serve without them");
+  }
   return keys;
 }
 
@@ -88,27 +94,39 @@ bool is_loopback(const std::string& host) {
   return host.starts_with("127.") || host == "::1" || host == "localhost";
 }
 
-void print_address(const server::ServiceConfig& config, std::uint16_t port) {
+void print_address(const server::ServiceConfig& config, std::uint16_t port, server::Logs& logs) {
   const std::string& host = config.http.host;
   const bool is_v6 = host.find(':') != std::string::npos;
-  // Flushed, because scripts that pass --port 0 read the port from standard output.
-  fmt::print("graft serves at {}://{}:{}\n", config.http.tls_key.empty() ? "http" : "https",
-             is_v6 ? "[" + host + "]" : host, port);
-  std::fflush(stdout);
+  // The first line: scripts that pass --port 0 read the port from it.
+  logs.print(fmt::format("graft serves at {}://{}:{}",
+                         config.http.tls_key.empty() ? "http" : "https",
+                         is_v6 ? "[" + host + "]" : host, port));
   if (is_loopback(host)) return;
-  warn(fmt::format("{} is reachable from other machines", host));
-  if (config.access.keys.empty()) warn("no API key is set: any client can use the server");
-  if (config.http.tls_key.empty()) warn("TLS is off: requests and responses are not encrypted");
+  logs.warn(fmt::format("{} is reachable from other machines", host));
+  if (config.access.keys.empty()) logs.warn("no API key is set: any client can use the server");
+  if (config.http.tls_key.empty())
+    logs.warn("TLS is off: requests and responses are not encrypted");
 }
 
 void serve_models(Options& options) {
   server::ServiceConfig& config = options.service;
+  server::Logs logs(options.access_log);
   config.pool.models = served_models(options);
   const api::EngineConfig engine = config.pool.llm.engine;
   config.pool.llm = options.model.config();
   config.pool.llm.engine = engine;
   config.pool.llm.profile = options.profile;
+  config.pool.llm.on_warning = [&logs](const std::string& line) { logs.warn(line); };
+  config.pool.llm.on_placement = [&logs](const std::string& summary) {
+    logs.print_error(fmt::format("placement: {}; `graft plan --auto` prints the rules", summary));
+  };
   config.access.keys = read_keys(options);
+  config.access.bound_host = config.http.host;
+  config.read_keys = [&options] { return read_keys(options); };
+  if (options.drain_seconds > 0) {
+    config.http.drain = {.min_seconds = options.drain_seconds,
+                         .max_seconds = options.drain_seconds};
+  }
   config.access.separate_caches = !options.shared_cache;
   config.pooling = options.pooling == "last" ? api::Pooling::Last : api::Pooling::Mean;
   server::http::Limits& limits = config.http.limits;
@@ -116,7 +134,7 @@ void serve_models(Options& options) {
   limits.max_total_body_bytes = std::max(limits.max_total_body_bytes, limits.max_body_bytes);
   limits.max_buffered_bytes = options.stream_buffer_kib << 10U;
   config.preload = !options.lazy;
-  server::serve(config, [&](std::uint16_t port) { print_address(config, port); });
+  server::serve(config, logs, [&](std::uint16_t port) { print_address(config, port, logs); });
 }
 
 void add_model_options(Command& command, Options& options) {
@@ -179,6 +197,22 @@ void add_time_limits(Command& command, server::http::Limits& limits) {
       "SSE keep-alive interval in seconds (default: 15)");
 }
 
+void add_client_options(Command& command, server::AccessConfig& access) {
+  command.add_option(
+      "--cors-origin", access.origins,
+      "Allowed CORS origin, may end in *; repeatable (always: localhost and desktop apps)");
+  command.add_option(
+      "--allowed-host", access.hosts,
+      "Host name under which clients may reach the server, or * for any; repeatable (always: "
+      "localhost, IP addresses, this machine's name and --host)");
+  command.add_option("--public-url", access.public_url,
+                     "URL of the server behind a proxy, e.g. https://chat.example; allows its host "
+                     "and its origin");
+  command.add_option("--trusted-proxy", access.trusted_proxies,
+                     "Address or network of a proxy whose X-Forwarded-For and X-Forwarded-Host are "
+                     "used; repeatable (default: none)");
+}
+
 void add_server_options(Command& command, Options& options) {
   server::ServiceConfig& config = options.service;
   command.add_option("--host", config.http.host, "Address to listen on (default: 127.0.0.1)");
@@ -190,8 +224,7 @@ void add_server_options(Command& command, Options& options) {
                      "File with one API key per line, plain or sha256:HEX; also GRAFT_API_KEYS");
   command.add_flag("--shared-cache", options.shared_cache,
                    "Share the prefix cache between API keys");
-  command.add_option("--cors-origin", config.access.origins,
-                     "Allowed CORS origin, or *; repeatable (default: none)");
+  add_client_options(command, config.access);
   command
       .add_option("--max-queue", config.max_waiting,
                   "Max waiting requests per model (default: 2048)")
@@ -209,7 +242,13 @@ void add_server_options(Command& command, Options& options) {
                   "Max unsent bytes in KiB before a slow client is disconnected (default: 4096)")
       ->check(Range(1, 1 << 20));
   add_time_limits(command, config.http.limits);
-  command.add_option("--access-log", config.access_log,
+  command
+      .add_option(
+          "--drain-seconds", options.drain_seconds,
+          "Seconds after SIGTERM during which the port stays open, /ready is 503 and running "
+          "responses end (default: until they have ended, 1 to 30)")
+      ->check(seconds_problem);
+  command.add_option("--access-log", options.access_log,
                      "Write one JSON line per request, without prompts, to this file; - is stdout");
 }
 

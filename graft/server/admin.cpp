@@ -10,11 +10,11 @@
 namespace graft::server {
 namespace {
 
-http::Response metrics(const HandlerContext& context) {
+http::Response metrics(const HandlerContext& context, const Logs& logs) {
   std::vector<ModelGauges> gauges;
   for (const ModelPool::Loaded& loaded : context.models.loaded())
     gauges.push_back({.model = loaded.lease->name(), .stats = loaded.lease->llm().stats()});
-  return {.body = context.metrics.text(gauges),
+  return {.body = context.metrics.text(gauges) + logs.metrics_text(),
           .content_type = "text/plain; version=0.0.4; charset=utf-8"};
 }
 
@@ -70,12 +70,17 @@ http::Response ready(const http::Request& request, const Readiness& readiness) {
 
 }  // namespace
 
-void add_admin_routes(Router& router, const HandlerContext& context, const Readiness& readiness) {
+void add_admin_routes(Router& router,
+                      const HandlerContext& context,
+                      const Readiness& readiness,
+                      const Logs& logs) {
   for (const char* path : {"/health", "/v1/health"})
-    router.add_sync("GET", path, [](const http::Request&) { return health(); });
-  router.add_sync("GET", "/ready",
-                  [&readiness](const http::Request& request) { return ready(request, readiness); });
-  router.add_sync("GET", "/metrics", [&context](const http::Request&) { return metrics(context); });
+    router.add_immediate("GET", path, [](const http::Request&) { return health(); });
+  router.add_immediate("GET", "/ready", [&readiness](const http::Request& request) {
+    return ready(request, readiness);
+  });
+  router.add_immediate("GET", "/metrics",
+                       [&context, &logs](const http::Request&) { return metrics(context, logs); });
   router.add_sync("GET", "/v1/plan", [&context](const http::Request&) { return plan(context); });
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "graft/server/handler_context.h"
+#include "graft/server/logs/logs.h"
 #include "graft/server/router.h"
 
 namespace graft::server {
@@ -16,7 +17,10 @@ struct Readiness {
   std::atomic<bool> is_draining = false;
 };
 
-// `context` and `readiness` must outlive the router.
-void add_admin_routes(Router& router, const HandlerContext& context, const Readiness& readiness);
+// `context`, `readiness` and `logs` must outlive the router.
+void add_admin_routes(Router& router,
+                      const HandlerContext& context,
+                      const Readiness& readiness,
+                      const Logs& logs);
 
 }  // namespace graft::server

@@ -1,5 +1,6 @@
 #include "graft/server/api_error.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "graft/server/json_text.h"
@@ -44,10 +45,29 @@ ApiError busy_error(const std::string& message, int retry_after_seconds) {
   return error;
 }
 
+std::string without_folders(const std::string& text) {
+  // A path may contain blanks: it ends at the last slash before one of these.
+  constexpr std::string_view kEnds = ":;,\"'`()<>\n";
+  constexpr std::string_view kBefore = " \t=~.[";
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const bool is_start = at == 0 || kEnds.find(text[at - 1]) != std::string_view::npos ||
+                          kBefore.find(text[at - 1]) != std::string_view::npos;
+    if (text[at] != '/' || !is_start) {
+      out += text[at++];
+      continue;
+    }
+    const std::size_t end = std::min(text.find_first_of(kEnds, at), text.size());
+    at = text.rfind('/', end - 1) + 1;
+  }
+  return out;
+}
+
 std::string error_body(const ApiError& error, std::string_view path) {
-  if (path.starts_with("/api/")) return json_text({{"error", error.what()}});
+  const std::string message = error.status < 500 ? error.what() : without_folders(error.what());
+  if (path.starts_with("/api/")) return json_text({{"error", message}});
   return json_text({{"error",
-                     {{"message", error.what()},
+                     {{"message", message},
                       {"type", type_of(error.status)},
                       {"param", text_or_null(error.param)},
                       {"code", text_or_null(error.code)}}}});

@@ -27,8 +27,11 @@ class ApiError : public std::runtime_error {
 // 429 with a Retry-After header.
 ApiError busy_error(const std::string& message, int retry_after_seconds);
 
+// The text with absolute paths cut to file names: clients must not learn the server's folders.
+std::string without_folders(const std::string& text);
+
 // OpenAI's format {"error": {"message", "type", "param", "code"}}; for paths under /api Ollama's
-// format {"error": "…"}.
+// format {"error": "…"}. Messages of status 500 and above are without_folders().
 http::Response error_response(const ApiError& error, std::string_view path);
 // Only the body, for a stream whose headers were already sent.
 std::string error_body(const ApiError& error, std::string_view path);

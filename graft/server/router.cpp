@@ -1,5 +1,6 @@
 #include "graft/server/router.h"
 
+#include <algorithm>
 #include <new>
 #include <set>
 #include <utility>
@@ -18,7 +19,7 @@ void with_error_response(const http::ExchangePtr& exchange,
     exchange->respond(error_response(error, path));
   } catch (const Error& error) {
     // Thrown by the engine and the chat template for invalid requests.
-    exchange->respond(error_response({400, error.what()}, path));
+    exchange->respond(error_response({400, without_folders(error.what())}, path));
   } catch (const Failure& error) {
     exchange->log_field("error", error.what());
     exchange->respond(error_response({500, error.what()}, path));
@@ -42,32 +43,63 @@ void Router::add(const std::string& method, const std::string& path, http::Handl
                      .handler = std::move(handler)});
 }
 
-void Router::add_sync(const std::string& method,
-                      const std::string& path,
-                      std::function<http::Response(const http::Request& request)> handler) {
+void Router::add_sync(const std::string& method, const std::string& path, Respond handler) {
   add(method, path, [handler = std::move(handler)](const http::ExchangePtr& exchange) {
     exchange->respond(handler(exchange->request()));
   });
 }
 
-const http::Handler& Router::find(const http::Request& request) const {
+void Router::add_immediate(const std::string& method, const std::string& path, Respond handler) {
+  add_sync(method, path, handler);
+  routes_.back().immediate = std::move(handler);
+}
+
+const Router::Route* Router::find(const http::Request& request) const {
   const std::string& method = request.method == "HEAD" ? "GET" : request.method;
-  std::set<std::string> others;
+  const auto found = std::ranges::find_if(routes_, [&](const Route& route) {
+    return route.method == method && route.matches(request.path);
+  });
+  return found == routes_.end() ? nullptr : &*found;
+}
+
+http::Response Router::not_found_response(const http::Request& request) const {
+  std::set<std::string> methods;
   for (const Route& route : routes_) {
     if (!route.matches(request.path)) continue;
-    if (route.method == method) return route.handler;
-    others.insert(route.method);
+    methods.insert(route.method);
+    if (route.method == "GET") methods.insert("HEAD");
   }
-  if (others.empty()) throw ApiError(404, str("no such path: ", request.path), {}, "not_found");
+  if (methods.empty()) {
+    return error_response({404, str("no such path: ", request.path), {}, "not_found"},
+                          request.path);
+  }
+  methods.insert("OPTIONS");  // answered before the router
   std::string allowed;
-  for (const std::string& other : others)
-    allowed += (allowed.empty() ? "" : ", ") + other;
-  throw ApiError(
-      405, str("method ", request.method, " not allowed for ", request.path, "; use ", allowed));
+  for (const std::string& method : methods)
+    allowed += (allowed.empty() ? "" : ", ") + method;
+  http::Response response = error_response(
+      {405, str("method ", request.method, " not allowed for ", request.path, "; use ", allowed)},
+      request.path);
+  response.headers.push_back({.name = "Allow", .value = allowed});
+  return response;
+}
+
+std::optional<http::Response> Router::respond_now(const http::Request& request) const {
+  const Route* route = find(request);
+  if (route == nullptr || !route->immediate) return std::nullopt;
+  try {
+    return route->immediate(request);
+  } catch (const std::exception&) {
+    return error_response({500, "internal error"}, request.path);
+  }
 }
 
 void Router::handle(const http::ExchangePtr& exchange) const {
-  with_error_response(exchange, [&] { find(exchange->request())(exchange); });
+  if (const Route* route = find(exchange->request())) {
+    with_error_response(exchange, [&] { route->handler(exchange); });
+  } else {
+    exchange->respond(not_found_response(exchange->request()));
+  }
 }
 
 }  // namespace graft::server

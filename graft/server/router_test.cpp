@@ -44,7 +44,32 @@ TEST(Router, FindsByMethodAndPath) {
   EXPECT_EQ(respond("POST", "/a").body, "post a");
   EXPECT_EQ(respond("GET", "/m/x/y").body, "any m");
   EXPECT_EQ(respond("GET", "/a/").status, 404);
-  EXPECT_EQ(respond("DELETE", "/a").status, 405);
+  const http::Response wrong = respond("DELETE", "/a");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.headers.at(0).name, "Allow");
+  EXPECT_EQ(wrong.headers.at(0).value, "GET, HEAD, OPTIONS, POST");
+}
+
+TEST(Router, AnswersImmediateRoutesWithoutAnExchange) {
+  Router router = small_router();
+  router.add_immediate("GET", "/now",
+                       [](const http::Request&) { return http::Response{.body = "now"}; });
+  router.add_immediate("GET", "/bug-now",
+                       [](const http::Request&) -> http::Response { throw std::bad_alloc(); });
+  EXPECT_EQ(router.respond_now({.method = "GET", .path = "/now"})->body, "now");
+  EXPECT_EQ(router.respond_now({.method = "GET", .path = "/bug-now"})->status, 500);
+  EXPECT_FALSE(router.respond_now({.method = "POST", .path = "/now"}));
+  EXPECT_FALSE(router.respond_now({.method = "GET", .path = "/a"}));
+}
+
+TEST(ApiError, CutsPathsToFileNames) {
+  EXPECT_EQ(without_folders("/home/u/my models/x.gguf: no such file"), "x.gguf: no such file");
+  EXPECT_EQ(without_folders("cannot read '/a/b c/d': see /e/f"), "cannot read 'd': see f");
+  EXPECT_EQ(without_folders("12 tokens/s, K/V cache"), "12 tokens/s, K/V cache");
+  EXPECT_EQ(without_folders("/"), "");
+  EXPECT_EQ(without_folders(""), "");
+  EXPECT_NE(error_body({500, "/a/b: broken"}, {}).find("\"b: broken\""), std::string::npos);
+  EXPECT_NE(error_body({404, "no such path: /a/b"}, {}).find("/a/b"), std::string::npos);
 }
 
 TEST(Router, FormatsErrorsPerApi) {

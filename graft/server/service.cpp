@@ -1,11 +1,8 @@
 #include "graft/server/service.h"
 
 #include <atomic>
-#include <cstdio>
+#include <csignal>
 #include <utility>
-
-#include <fmt/format.h>
-#include <sys/resource.h>
 
 #include "graft/base/error.h"
 #include "graft/server/access/access_log.h"
@@ -17,74 +14,152 @@
 #include "graft/server/metrics.h"
 #include "graft/server/ollama/handlers.h"
 #include "graft/server/openai/handlers.h"
+#include "graft/server/process/exit_deadline.h"
+#include "graft/server/process/limits.h"
+#include "graft/server/process/systemd.h"
 #include "graft/server/router.h"
 #include "graft/server/static_files.h"
+#include "graft/server/time_text.h"
 
 namespace graft::server {
 namespace {
 
-// Raises the soft limit of open files to the hard limit: every connection is a file descriptor.
-void raise_file_limit() {
-  rlimit limit = {};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
+// Seconds between the end of the drain time and the forced end of the process.
+constexpr double kExitSeconds = 1;
+
+http::Response draining_response(const http::Request& request) {
+  ApiError error(503, "the server is shutting down");
+  error.retry_after_seconds = 1;
+  return error_response(error, request.path);
 }
 
-void preload(ModelPool& models, Readiness& readiness) {
-  models.acquire(
-      "", [&readiness](const Lease&) { readiness.is_loaded = true; },
-      [](const std::string& message) { fmt::print(stderr, "graft: warning: {}\n", message); });
+http::Response invalid_response(int status, const std::string& message) {
+  ApiError error(status, str("invalid request: ", message));
+  if (status == 503) error.retry_after_seconds = 1;
+  return error_response(error, {});
 }
+
+http::Config checked(http::Config config, Logs& logs) {
+  const auto warn = [&logs](const std::string& text) { logs.warn(text); };
+  config.limits.max_connections = check_file_limit(config.limits.max_connections, warn);
+  check_core_limit(warn);
+  return config;
+}
+
+class Service {
+ public:
+  Service(const ServiceConfig& config, Logs& logs)
+      : config_(config),
+        logs_(logs),
+        access_(config.access),
+        server_(checked(config.http, logs)),
+        models_(config.pool,
+                [this](std::function<void()> task) { server_.post_to_workers(std::move(task)); }) {
+    openai::add_routes(router_, context_);
+    ollama::add_routes(router_, context_);
+    add_admin_routes(router_, context_, readiness_, logs_);
+    add_static_routes(router_);
+  }
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+  ~Service() = default;
+
+  void run(const std::function<void(std::uint16_t port)>& listening) {
+    if (config_.preload) {
+      preload();
+    } else {
+      readiness_.is_loaded = true;
+    }
+    listening(server_.port());
+    systemd_.ready();
+    server_.run(hooks());
+    is_stopping_ = true;
+    blocking_workers_.stop();
+  }
+
+ private:
+  void preload() {
+    models_.acquire(
+        "", [this](const Lease&) { readiness_.is_loaded = true; },
+        [this](const std::string& message) { logs_.warn(message); });
+  }
+
+  http::Hooks hooks() {
+    return {.handler = [this](const http::ExchangePtr& exchange) { router_.handle(exchange); },
+            .on_head = [this](http::Request& request) { access_.resolve_client(request); },
+            .gate = [this](const http::Request& request) { return early_response(request); },
+            .headers = [this](const http::Request& request) { return access_.headers(request); },
+            .error_response = invalid_response,
+            .on_drain = [this](double max_seconds) { drain(max_seconds); },
+            .on_reload = [this] { reload(); },
+            .heartbeat = [this] { systemd_.watchdog(); },
+            .heartbeat_seconds = systemd_.watchdog_seconds(),
+            .log =
+                [this](const http::LogRecord& record) {
+                  if (logs_.has_access_log()) logs_.write_access(log_line(record, unix_now()));
+                }};
+  }
+
+  std::optional<http::Response> early_response(const http::Request& request) const {
+    if (auto response = access_.gate(request)) return response;
+    if (auto response = router_.respond_now(request)) return response;
+    if (readiness_.is_draining) return draining_response(request);
+    return std::nullopt;
+  }
+
+  void drain(double max_seconds) {
+    readiness_.is_draining = true;
+    deadline_.set(max_seconds + kExitSeconds);
+    systemd_.stopping();
+  }
+
+  // Reads keys and certificate again and opens the logs again. What fails is reported and stays as
+  // it is.
+  void reload() {
+    systemd_.reloading();
+    const auto attempt = [this](const std::function<void()>& work) {
+      try {
+        work();
+      } catch (const Error& error) {
+        logs_.warn(str("reload: ", error.what(), "; the old one stays in use"));
+      }
+    };
+    logs_.reopen();
+    attempt([this] { server_.reload_certificate(); });
+    if (config_.read_keys) attempt([this] { access_.set_keys(config_.read_keys()); });
+    logs_.print_error("graft: SIGHUP: read keys and certificate, opened the logs again");
+    systemd_.ready();
+  }
+
+  const ServiceConfig& config_;
+  Logs& logs_;
+  ExitDeadline deadline_;  // destroyed late: it also limits the time of the other destructors
+  const Systemd systemd_;
+  Access access_;
+  Metrics metrics_;
+  Readiness readiness_;
+  std::atomic<bool> is_stopping_ = false;
+  // Destroyed after the models, which post their last updates to it while they stop.
+  http::Server server_;
+  Router router_;
+  http::WorkerPool blocking_workers_{2};
+  ModelPool models_;
+  const HandlerContext context_ = {.models = models_,
+                                   .access = access_,
+                                   .metrics = metrics_,
+                                   .blocking_workers = blocking_workers_,
+                                   .is_stopping = is_stopping_,
+                                   .max_waiting = config_.max_waiting,
+                                   .pooling = config_.pooling};
+};
 
 }  // namespace
 
-void serve(const ServiceConfig& config, const std::function<void(std::uint16_t port)>& listening) {
-  raise_file_limit();
-  const Access access(config.access);
-  AccessLog log(config.access_log);
-  Metrics metrics;
-  Readiness readiness;
-  std::atomic<bool> is_stopping = false;
-  // Declared first, destroyed last: models post their last updates to it while they stop.
-  http::Server server(config.http);
-  Router router;
-  http::WorkerPool blocking_workers(2);
-  ModelPool models(config.pool, [&server](std::function<void()> task) {
-    server.post_to_workers(std::move(task));
-  });
-  const HandlerContext context = {.models = models,
-                                  .access = access,
-                                  .metrics = metrics,
-                                  .blocking_workers = blocking_workers,
-                                  .is_stopping = is_stopping,
-                                  .max_waiting = config.max_waiting,
-                                  .pooling = config.pooling};
-  openai::add_routes(router, context);
-  ollama::add_routes(router, context);
-  add_admin_routes(router, context, readiness);
-  add_static_routes(router);
-  if (config.preload) {
-    preload(models, readiness);
-  } else {
-    readiness.is_loaded = true;
-  }
-
-  listening(server.port());
-  server.run(
-      {.handler = [&router](const http::ExchangePtr& exchange) { router.handle(exchange); },
-       .gate = [&access](const http::Request& request) { return access.gate(request); },
-       .headers = [&access](const http::Request& request) { return access.headers(request); },
-       .error_response =
-           [](int status, const std::string& message) {
-             ApiError error(status, str("invalid request: ", message));
-             if (status == 503) error.retry_after_seconds = 1;
-             return error_response(error, {});
-           },
-       .on_drain = [&readiness] { readiness.is_draining = true; },
-       .log = [&log](const http::LogRecord& record) { log.write(record); }});
-  is_stopping = true;
-  blocking_workers.stop();
+void serve(const ServiceConfig& config,
+           Logs& logs,
+           const std::function<void(std::uint16_t port)>& listening) {
+  std::signal(SIGUSR1, SIG_IGN);
+  Service(config, logs).run(listening);
 }
 
 }  // namespace graft::server

@@ -10,6 +10,7 @@
 #include "graft/api/llm.h"
 #include "graft/server/access/access.h"
 #include "graft/server/http/config.h"
+#include "graft/server/logs/logs.h"
 #include "graft/server/models/model_pool.h"
 
 namespace graft::server {
@@ -17,15 +18,17 @@ namespace graft::server {
 struct ServiceConfig {
   http::Config http = {};
   AccessConfig access = {};
+  std::function<ApiKeys()> read_keys = {};  // for a reload (SIGHUP); throws Error
   PoolConfig pool = {};
   std::int64_t max_waiting = 2048;  // queued sequences per model; beyond that 429
-  std::string access_log = {};      // file, "-" for standard output, "" for none
   api::Pooling pooling = api::Pooling::Mean;
   bool preload = true;  // load the first model at startup
 };
 
 // Serves until SIGTERM or SIGINT. Calls `listening` with the port once clients can connect. Throws
 // Error.
-void serve(const ServiceConfig& config, const std::function<void(std::uint16_t port)>& listening);
+void serve(const ServiceConfig& config,
+           Logs& logs,
+           const std::function<void(std::uint16_t port)>& listening);
 
 }  // namespace graft::server

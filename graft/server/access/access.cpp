@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "graft/base/text/str.h"
 #include "graft/server/api_error.h"
+#include "graft/server/http/authority.h"
 
 namespace graft::server {
 namespace {
@@ -18,23 +20,58 @@ bool is_public(const http::Request& request) {
   return is_read && (is_page || std::ranges::find(kPaths, request.path) != kPaths.end());
 }
 
-// Same origin: origin "http://localhost:8000" and Host "localhost:8000".
-bool is_own_origin(const http::Request& request, std::string_view origin) {
-  const std::size_t scheme = origin.find("://");
-  return scheme != std::string_view::npos && origin.substr(scheme + 3) == request.header("host");
+AllowedHosts hosts_of(const AccessConfig& config) {
+  std::vector<std::string> names = config.hosts;
+  if (!config.public_url.empty()) {
+    const std::string origin = origin_of_url(config.public_url);
+    names.push_back(origin.substr(origin.find("://") + 3));
+  }
+  return {config.bound_host, names};
+}
+
+http::Response preflight_response(const http::Request& request, bool is_allowed) {
+  http::Response response = {.status = 204};
+  if (!is_allowed) return response;
+  const std::string_view requested = request.header("access-control-request-headers");
+  response.headers = {
+      {.name = "Access-Control-Allow-Methods", .value = "GET, POST, OPTIONS"},
+      {.name = "Access-Control-Allow-Headers",
+       .value = requested.empty() ? "authorization, content-type" : std::string(requested)},
+      {.name = "Access-Control-Max-Age", .value = "86400"}};
+  return response;
 }
 
 }  // namespace
 
-bool Access::is_allowed_origin(std::string_view origin) const {
-  return std::ranges::any_of(config_.origins, [&](const std::string& allowed) {
-    return allowed == "*" || allowed == origin;
-  });
+Access::Access(const AccessConfig& config)
+    : hosts_(hosts_of(config)),
+      origins_(config.origins),
+      proxies_(config.trusted_proxies),
+      public_origin_(config.public_url.empty() ? "" : origin_of_url(config.public_url)),
+      separate_caches_(config.separate_caches),
+      keys_(std::make_shared<const ApiKeys>(config.keys)) {}
+
+void Access::set_keys(ApiKeys keys) {
+  auto shared = std::make_shared<const ApiKeys>(std::move(keys));
+  const std::lock_guard lock(mutex_);
+  keys_.swap(shared);
+}
+
+std::shared_ptr<const ApiKeys> Access::keys() const {
+  const std::lock_guard lock(mutex_);
+  return keys_;
+}
+
+// Same origin: origin "http://localhost:8000" and Host "localhost:8000", or the public URL.
+bool Access::is_own_origin(const http::Request& request, std::string_view origin) const {
+  const std::size_t scheme = origin.find("://");
+  if (scheme == std::string_view::npos) return false;
+  return origin == public_origin_ || origin.substr(scheme + 3) == request.header("host");
 }
 
 std::vector<http::Header> Access::headers(const http::Request& request) const {
   const std::string_view origin = request.header("origin");
-  if (origin.empty() || !is_allowed_origin(origin)) return {};
+  if (origin.empty() || !origins_.allows(origin)) return {};
   return {{.name = "Access-Control-Allow-Origin", .value = std::string(origin)},
           {.name = "Vary", .value = "Origin"},
           {.name = "Access-Control-Expose-Headers", .value = "x-request-id, Retry-After"}};
@@ -42,35 +79,38 @@ std::vector<http::Header> Access::headers(const http::Request& request) const {
 
 std::optional<http::Response> Access::gate(const http::Request& request) const {
   const auto reject = [&](const ApiError& error) { return error_response(error, request.path); };
+  const std::string_view host = request.header("host");
+  if (!hosts_.allows(host)) {
+    return reject({403,
+                   str("host ", host, " is not allowed; start the server with --allowed-host ",
+                       http::host_of(host).value_or("NAME")),
+                   {},
+                   "host_not_allowed"});
+  }
   const std::string_view origin = request.header("origin");
+  const bool is_allowed = !origin.empty() && origins_.allows(origin);
   // Browsers send "simple" cross-origin requests without a preflight: without this check any web
   // page could use a server on the user's own machine.
-  if (!origin.empty() && !is_own_origin(request, origin) && !is_allowed_origin(origin) &&
-      request.method != "GET" && request.method != "HEAD")
-    return reject({403, str("origin ", origin, " is not allowed; see --cors-origin")});
-  if (request.method == "OPTIONS") {
-    http::Response response = {.status = 204};
-    if (!origin.empty() && is_allowed_origin(origin)) {
-      const std::string_view requested = request.header("access-control-request-headers");
-      response.headers.push_back(
-          {.name = "Access-Control-Allow-Methods", .value = "GET, POST, OPTIONS"});
-      response.headers.push_back(
-          {.name = "Access-Control-Allow-Headers",
-           .value = requested.empty() ? "authorization, content-type" : std::string(requested)});
-      response.headers.push_back({.name = "Access-Control-Max-Age", .value = "86400"});
-    }
-    return response;
+  if (!origin.empty() && !is_allowed && !is_own_origin(request, origin) &&
+      request.method != "GET" && request.method != "HEAD") {
+    return reject({403,
+                   str("origin ", origin, " is not allowed; start the server with --cors-origin ",
+                       origin, ", or with --public-url ", origin, " if it is the server's own URL"),
+                   {},
+                   "origin_not_allowed"});
   }
-  if (config_.keys.empty() || is_public(request) || config_.keys.salt_of(request))
-    return std::nullopt;
+  if (request.method == "OPTIONS") return preflight_response(request, is_allowed);
+  const auto known = keys();
+  if (known->empty() || is_public(request) || known->salt_of(request)) return std::nullopt;
   return reject(
       {401, "missing or invalid API key: send 'Authorization: Bearer KEY'", {}, "invalid_api_key"});
 }
 
 std::uint64_t Access::cache_salt(const http::Request& request,
                                  const std::string& client_salt) const {
-  const bool is_separate = config_.separate_caches && !config_.keys.empty();
-  const std::uint64_t salt = is_separate ? config_.keys.salt_of(request).value_or(0) : 0;
+  const auto known = keys();
+  const bool is_separate = separate_caches_ && !known->empty();
+  const std::uint64_t salt = is_separate ? known->salt_of(request).value_or(0) : 0;
   return client_salt.empty() ? salt : salt_of_text(str(salt, ":", client_salt));
 }
 

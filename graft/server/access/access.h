@@ -1,29 +1,48 @@
-// Access control by API key and by web origin (CORS), checked before the request body is read.
+// Access control by host name, web origin (CORS) and API key, checked before the request body is
+// read.
 
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "graft/server/access/api_keys.h"
+#include "graft/server/access/hosts.h"
+#include "graft/server/access/origins.h"
+#include "graft/server/access/trusted_proxies.h"
 #include "graft/server/http/message.h"
 
 namespace graft::server {
 
 struct AccessConfig {
   ApiKeys keys = {};
-  std::vector<std::string> origins = {};  // allowed web origins; "*": all; empty: only our own
-  bool separate_caches = true;            // no prefix-cache sharing between API keys
+  std::vector<std::string> origins = {};  // allowed web origins besides the default ones
+  std::vector<std::string> hosts = {};    // allowed host names besides the default ones
+  std::string bound_host = {};            // address or name that the server listens on
+  std::string public_url = {};            // where clients reach the server; empty: unknown
+  std::vector<std::string> trusted_proxies = {};
+  bool separate_caches = true;  // no prefix-cache sharing between API keys
 };
 
 class Access {
  public:
-  explicit Access(AccessConfig config) : config_(std::move(config)) {}
+  // Throws Error for a malformed host, URL or proxy.
+  explicit Access(const AccessConfig& config);
+  Access(const Access&) = delete;
+  Access& operator=(const Access&) = delete;
+  ~Access() = default;
 
-  // The response that ends a request early: 401 without a valid key, 403 for a foreign origin, 204
-  // for a CORS preflight (OPTIONS). nullopt: the request is accepted.
+  // Replaces the API keys; callable from any thread.
+  void set_keys(ApiKeys keys);
+  // Sets client address and host of a request from a trusted proxy. Before the other functions.
+  void resolve_client(http::Request& request) const { proxies_.apply(request); }
+
+  // The response that ends a request early: 401 without a valid key, 403 for a host or an origin
+  // that is not allowed, 204 for a CORS preflight (OPTIONS). nullopt: the request is accepted.
   std::optional<http::Response> gate(const http::Request& request) const;
   // CORS headers for every response to this request.
   std::vector<http::Header> headers(const http::Request& request) const;
@@ -32,9 +51,16 @@ class Access {
   std::uint64_t cache_salt(const http::Request& request, const std::string& client_salt = {}) const;
 
  private:
-  bool is_allowed_origin(std::string_view origin) const;
+  std::shared_ptr<const ApiKeys> keys() const;
+  bool is_own_origin(const http::Request& request, std::string_view origin) const;
 
-  AccessConfig config_;
+  const AllowedHosts hosts_;
+  const AllowedOrigins origins_;
+  const TrustedProxies proxies_;
+  const std::string public_origin_;  // empty: unknown
+  const bool separate_caches_;
+  mutable std::mutex mutex_;  // guards the pointer, not the keys, which do not change
+  std::shared_ptr<const ApiKeys> keys_;
 };
 
 }  // namespace graft::server

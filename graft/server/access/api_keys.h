@@ -26,6 +26,7 @@ class ApiKeys {
 
   // Without keys every request is accepted.
   bool empty() const { return digests_.empty(); }
+  std::size_t size() const { return digests_.size(); }
 
   // The prefix-cache salt of the request's key (Authorization: Bearer, or x-api-key), stable across
   // restarts; nullopt when the key is missing or unknown.

@@ -24,6 +24,14 @@ struct Limits {
   std::size_t max_connections = 10'000;  // beyond that, new connections wait in the listen backlog
 };
 
+// Time to end running responses after SIGTERM, in seconds from the signal.
+struct Drain {
+  // The port stays open at least this long, so that load balancers see that /ready fails.
+  double min_seconds = 1;
+  // Then connections are cut. Docker and Kubernetes kill after 10 s and 30 s by default.
+  double max_seconds = 30;
+};
+
 struct Config {
   std::string host = "127.0.0.1";
   std::uint16_t port = 8000;                   // 0: any free port
@@ -31,6 +39,7 @@ struct Config {
   std::filesystem::path tls_key = {};
   std::size_t num_workers = 4;  // handler threads
   Limits limits = {};
+  Drain drain = {};
 };
 
 }  // namespace graft::server::http

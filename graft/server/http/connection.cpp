@@ -15,9 +15,12 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
+#include <netinet/tcp.h>
+#include <poll.h>
 
 #include "graft/server/http/framing.h"
 #include "graft/server/http/parse.h"
+#include "graft/server/http/request_check.h"
 
 namespace graft::server::http {
 namespace {
@@ -32,6 +35,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kReadAhead = 64U << 10U;
 constexpr std::size_t kReadBytes = 8U << 10U;
 constexpr int kSendBytes = 128 << 10;
+constexpr int kKeepAliveIdleSeconds = 60;  // Linux's default is two hours
+using KeepAliveIdle = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPIDLE>;
 
 auto seconds(double count) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(count));
@@ -77,11 +82,15 @@ class Connection final : public OpenConnection,
     while (keep_open) {
       keep_open = co_await read_head();
       if (keep_open) keep_open = co_await serve_one();
-      keep_open = keep_open && !hub_.is_draining;
+      // Asio reports the end of the input once: a later read would wait forever. A client may have
+      // sent more requests before it.
+      const bool has_input = !is_half_closed_ || buffer_.size() > 0;
+      keep_open = keep_open && has_input && !hub_.is_draining;
     }
     co_await close();
   }
 
+  bool is_idle() const override { return is_idle_; }
   void close_if_idle() override {
     if (is_idle_) lowest().close();
   }
@@ -118,17 +127,22 @@ class Connection final : public OpenConnection,
   // Serves the request whose headers were read. False when the connection must be closed.
   asio::awaitable<bool> serve_one() {
     Request request = to_request(*parser_, remote_);
+    hub_.hooks.on_head(request);
     framing_ = {.is_http11 = parser_->get().version() >= 11,
                 .is_head = request.method == "HEAD",
                 .keep_alive = parser_->keep_alive(),
                 .headers = hub_.hooks.headers(request)};
     framing_.headers.push_back({.name = "x-request-id", .value = request.id});
     num_bytes_ = 0;
-    if (std::optional<Response> rejection = hub_.hooks.gate(request)) {
+    if (const auto error = check_head(request, framing_.is_http11)) {
+      co_await reject(request, error->status, error->message);
+      co_return false;
+    }
+    if (std::optional<Response> early = hub_.hooks.gate(request)) {
       const bool has_body = !parser_->is_done();
       framing_.keep_alive = framing_.keep_alive && !has_body;
-      const int status = rejection->status;
-      const bool is_written = co_await write_response(*std::move(rejection));
+      const int status = early->status;
+      const bool is_written = co_await write_response(*std::move(early));
       hub_.hooks.log({.request = &request, .status = status, .bytes = num_bytes_});
       if (has_body) co_await linger();
       co_return (is_written && framing_.keep_alive);
@@ -169,6 +183,7 @@ class Connection final : public OpenConnection,
 
   // Runs the handler on a worker and writes its response. False when the connection must be closed.
   asio::awaitable<bool> respond(Request request) {
+    is_probed_ = false;
     const std::weak_ptr<Connection> weak = this->weak_from_this();
     asio::io_context& io = hub_.io;
     exchange_ = std::make_shared<LiveExchange>(
@@ -199,23 +214,37 @@ class Connection final : public OpenConnection,
     }
     hub_.hooks.log(exchange_->record(num_bytes_));
     exchange_.reset();
-    // Asio reports the end of a connection once: a later read would wait forever.
     co_return (is_written && framing_.keep_alive && !is_disconnected_);
   }
 
-  // Reads ahead while a response is being produced: the only way to detect a disconnect.
+  // Reads ahead while a response is being produced: the only way to detect a disconnect. The end of
+  // the input is not one: the client may have closed only its sending side, and then reads the
+  // response. write_output() probes for the difference, and a reset ends a later read. With TLS,
+  // the end of the input is a disconnect.
   asio::awaitable<void> watch() {
     const auto self = this->shared_from_this();
     ErrorCode error;
-    while (!error && wants_watch_ && buffer_.size() < kReadAhead) {
+    while (wants_watch_ && !is_disconnected_ && buffer_.size() < kReadAhead) {
       const std::size_t count =
           co_await stream_.async_read_some(buffer_.prepare(kReadBytes), awaiting(error));
       buffer_.commit(count);
+      if (error == asio::error::operation_aborted) break;
+      if (error == asio::error::eof && !kIsTls && !is_reset()) {
+        is_half_closed_ = true;
+        signal_.cancel();
+      } else if (error) {
+        is_disconnected_ = true;
+      }
     }
     is_watching_ = false;
-    is_disconnected_ = error && error != asio::error::operation_aborted;
     if (is_disconnected_ && exchange_) exchange_->set_disconnected();
     signal_.cancel();
+  }
+
+  // After the end of the input, Linux reports a reset only here: reads return the end again.
+  bool is_reset() {
+    pollfd state = {.fd = socket().native_handle(), .events = 0, .revents = 0};
+    return ::poll(&state, 1, 0) == 1 && (state.revents & (POLLERR | POLLHUP)) != 0;
   }
 
   // The exchange has output, or is disconnected.
@@ -232,6 +261,11 @@ class Connection final : public OpenConnection,
       if (output.response) {
         const bool is_written = co_await write_response(*std::move(output.response));
         co_return is_written;
+      }
+      if (output.empty() && is_half_closed_ && !std::exchange(is_probed_, true)) {
+        const bool is_written = co_await write(framing_.probe_text());
+        if (!is_written) co_return false;
+        continue;
       }
       if (output.empty()) {
         const bool is_timeout = co_await wait_for_signal(next_keep_alive());
@@ -325,7 +359,9 @@ class Connection final : public OpenConnection,
   bool is_idle_ = false;
   bool is_watching_ = false;
   bool wants_watch_ = false;
-  bool is_disconnected_ = false;  // also after a half-close by the client
+  bool is_half_closed_ = false;  // the client sends no more
+  bool is_probed_ = false;       // a probe was sent for the current response
+  bool is_disconnected_ = false;
 };
 
 template <class Stream>
@@ -340,6 +376,9 @@ void spawn(Stream stream, Hub& hub) {
 void serve_connection(Tcp::socket socket, asio::ssl::context* tls, Hub& hub) {
   ErrorCode ignored;
   socket.set_option(Tcp::no_delay(true), ignored);
+  // Detects clients that vanish without closing the connection while their request waits.
+  socket.set_option(asio::socket_base::keep_alive(true), ignored);
+  socket.set_option(KeepAliveIdle(kKeepAliveIdleSeconds), ignored);
   // The kernel's default would buffer megabytes for a client that does not read.
   socket.set_option(asio::socket_base::send_buffer_size(kSendBytes), ignored);
   beast::tcp_stream stream(std::move(socket));

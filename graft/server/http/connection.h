@@ -22,7 +22,8 @@ class OpenConnection {
   OpenConnection& operator=(const OpenConnection&) = delete;
   virtual ~OpenConnection() = default;
 
-  virtual void close_if_idle() = 0;  // idle: between two requests
+  virtual bool is_idle() const = 0;  // between two requests, or before the first
+  virtual void close_if_idle() = 0;
 };
 
 // State shared by all connections. Only the I/O thread uses it.

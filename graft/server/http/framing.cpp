@@ -7,16 +7,32 @@
 #include "graft/server/http/head.h"
 
 namespace graft::server::http {
+namespace {
 
-std::string Framing::response_text(Response response) const {
+constexpr std::string_view kHeadStart = "HTTP/1.1 ";
+
+}  // namespace
+
+std::string Framing::probe_text() {
+  if (has_head) return is_http11 ? "0" : "";
+  if (std::exchange(num_probed, kHeadStart.size()) > 0) return "";
+  return std::string(kHeadStart);
+}
+
+std::string Framing::unsent(const std::string& head) {
+  has_head = true;
+  return head.substr(std::exchange(num_probed, 0));
+}
+
+std::string Framing::response_text(Response response) {
   response.headers.insert(response.headers.end(), headers.begin(), headers.end());
   const bool has_body = response.status != 204;
-  std::string text = head_text(
+  std::string text = unsent(head_text(
       {.status = response.status,
        .content_type = has_body ? std::string_view(response.content_type) : std::string_view(),
        .length = has_body ? std::optional(response.body.size()) : std::nullopt,
        .keep_alive = keep_alive,
-       .headers = std::move(response.headers)});
+       .headers = std::move(response.headers)}));
   if (has_body && !is_head) text += response.body;
   return text;
 }
@@ -27,10 +43,10 @@ std::string Framing::stream_head(StreamHead head) {
   head.headers.insert(head.headers.end(), headers.begin(), headers.end());
   head.headers.push_back({.name = "Cache-Control", .value = "no-cache"});
   head.headers.push_back({.name = "X-Accel-Buffering", .value = "no"});  // disables nginx buffering
-  return head_text({.content_type = head.content_type,
-                    .chunked = is_http11,
-                    .keep_alive = keep_alive,
-                    .headers = std::move(head.headers)});
+  return unsent(head_text({.content_type = head.content_type,
+                           .chunked = is_http11,
+                           .keep_alive = keep_alive,
+                           .headers = std::move(head.headers)}));
 }
 
 std::string Framing::stream_text(LiveExchange::Output output) {

@@ -5,9 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include "graft/server/http/authority.h"
+#include "graft/server/http/framing.h"
 #include "graft/server/http/head.h"
 #include "graft/server/http/live_exchange.h"
 #include "graft/server/http/message.h"
+#include "graft/server/http/request_check.h"
 #include "graft/server/http/worker_pool.h"
 
 namespace graft::server::http {
@@ -45,6 +48,59 @@ TEST(HttpMessage, FindsHeadersByLowerCase) {
   const Request request = {.headers = {{"a", "1"}, {"b", "2"}, {"a", "3"}}};
   EXPECT_EQ(request.header("a"), "1");
   EXPECT_EQ(request.header("c"), "");
+}
+
+TEST(HttpMessage, SplitsHeaderLists) {
+  const Request request = {.headers = {{"a", "1, 2\t,,"}, {"b", "x"}, {"a", " 3"}}};
+  EXPECT_EQ(request.items("a"), (std::vector<std::string>{"1", "2", "3"}));
+  EXPECT_TRUE(request.items("c").empty());
+}
+
+TEST(HttpAuthority, ParsesHostsAndAddresses) {
+  EXPECT_EQ(host_of("Example.COM:80"), "example.com");
+  EXPECT_EQ(host_of("a."), "a");
+  EXPECT_EQ(host_of("[::1]:80"), "::1");
+  for (const char* wrong :
+       {"", ":80", "a:b", "a:123456", "[::1", "[x]", "[::1]x", "::1", "a/b", "a@b", "a b"})
+    EXPECT_FALSE(host_of(wrong)) << wrong;
+  EXPECT_EQ(parse_ip("1.2.3.4"), parse_ip("::ffff:1.2.3.4"));
+  EXPECT_FALSE(parse_ip("localhost"));
+}
+
+TEST(HttpHead, RejectsAmbiguousRequests) {
+  const auto status = [](std::vector<Header> headers, const std::string& path = "/x") {
+    headers.push_back({"host", "localhost"});
+    const auto error = check_head({.method = "POST", .path = path, .headers = headers}, true);
+    return error ? error->status : 0;
+  };
+  EXPECT_EQ(status({}), 0);
+  EXPECT_EQ(status({{"transfer-encoding", "Chunked"}}), 0);
+  EXPECT_EQ(status({{"transfer-encoding", "chunked, gzip"}}), 501);
+  EXPECT_EQ(status({{"transfer-encoding", "xchunked"}}), 501);
+  EXPECT_EQ(status({{"transfer-encoding", "chunked"}, {"transfer-encoding", "chunked"}}), 400);
+  EXPECT_EQ(status({{"transfer-encoding", ""}}), 400);
+  EXPECT_EQ(status({{"transfer-encoding", "chunked"}, {"content-length", "1"}}), 400);
+  EXPECT_EQ(status({{"content-length", "1"}, {"content-length", "1"}}), 400);
+  EXPECT_EQ(status({{"host", "a"}}), 400);
+  EXPECT_EQ(status({}, "x"), 400);
+  EXPECT_EQ(check_head({.path = "/"}, true)->status, 400);
+  EXPECT_FALSE(check_head({.path = "/"}, false)) << "HTTP/1.0 needs no Host";
+}
+
+TEST(Framing, ProbesAreAPrefixOfTheResponse) {
+  const Response response = {.body = "{}"};
+  const std::string want = Framing{}.response_text(response);
+  Framing framing;
+  const std::string probe = framing.probe_text();
+  EXPECT_FALSE(probe.empty());
+  EXPECT_EQ(framing.probe_text(), "");
+  EXPECT_EQ(probe + framing.response_text(response), want);
+
+  Framing stream;
+  std::string text = stream.probe_text();
+  text += stream.stream_text({.head = StreamHead{.content_type = "text/plain"}});
+  EXPECT_TRUE(text.starts_with("HTTP/1.1 200 OK\r\n")) << text;
+  EXPECT_EQ(stream.probe_text() + stream.stream_text({.bytes = "abc"}), "03\r\nabc\r\n");
 }
 
 struct Live {

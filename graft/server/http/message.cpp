@@ -47,6 +47,23 @@ std::string_view Request::header(std::string_view name) const {
   return {};
 }
 
+std::vector<std::string> Request::items(std::string_view name) const {
+  constexpr std::string_view kBlanks = " \t";
+  std::vector<std::string> items;
+  for (const Header& header : headers) {
+    if (header.name != name) continue;
+    std::string_view list = header.value;
+    while (!list.empty()) {
+      const std::string_view item = list.substr(0, list.find(','));
+      list.remove_prefix(std::min(item.size() + 1, list.size()));
+      const std::size_t first = item.find_first_not_of(kBlanks);
+      if (first == std::string_view::npos) continue;
+      items.emplace_back(item.substr(first, item.find_last_not_of(kBlanks) - first + 1));
+    }
+  }
+  return items;
+}
+
 std::string percent_decoded(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -24,6 +24,8 @@ struct Request {
 
   // The value of the first header with this lower-case name, or empty.
   std::string_view header(std::string_view name) const;
+  // The comma-separated items of all headers with this lower-case name, without blanks.
+  std::vector<std::string> items(std::string_view name) const;
 };
 
 struct Response {

@@ -1,5 +1,7 @@
 #include "graft/server/http/server.h"
 
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 
 #include <boost/asio/awaitable.hpp>
@@ -9,6 +11,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <unistd.h>
 
 #include "graft/base/error.h"
 #include "graft/server/http/connection.h"
@@ -30,11 +33,11 @@ Tcp::endpoint endpoint_of(asio::io_context& io, const Config& config) {
   return found.begin()->endpoint();
 }
 
-std::unique_ptr<asio::ssl::context> tls_of(const Config& config) {
+std::shared_ptr<asio::ssl::context> tls_of(const Config& config) {
   if (config.tls_certificate.empty() != config.tls_key.empty())
     fail("TLS needs both a certificate and its private key");
   if (config.tls_certificate.empty()) return nullptr;
-  auto context = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_server);
+  auto context = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
   context->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
                        asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 |
                        asio::ssl::context::no_tlsv1_1);
@@ -47,6 +50,11 @@ std::unique_ptr<asio::ssl::context> tls_of(const Config& config) {
   return context;
 }
 
+auto duration(double seconds) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>(seconds));
+}
+
 }  // namespace
 
 struct Server::State {
@@ -55,6 +63,9 @@ struct Server::State {
         tls(tls_of(config)),
         acceptor(io),
         slot_freed(io),
+        drain_min(io),
+        drain_max(io),
+        heartbeat(io),
         signals(io),
         workers(config.num_workers) {
     const Tcp::endpoint endpoint = endpoint_of(io, config);
@@ -67,10 +78,11 @@ struct Server::State {
     // From here on a signal is queued until run() handles it.
     signals.add(SIGTERM);
     signals.add(SIGINT);
+    signals.add(SIGHUP);
   }
 
   asio::awaitable<void> accept_all() {
-    while (!hub.is_draining) {
+    for (;;) {
       ErrorCode error;
       if (hub.connections.size() >= config.limits.max_connections) {
         slot_freed.expires_at(std::chrono::steady_clock::time_point::max());
@@ -81,7 +93,7 @@ struct Server::State {
       co_await acceptor.async_accept(socket, asio::redirect_error(asio::use_awaitable, error));
       if (!error) {
         serve_connection(std::move(socket), tls.get(), hub);
-      } else if (!hub.is_draining) {
+      } else {
         // For example out of file descriptors: retry after other connections have closed.
         slot_freed.expires_after(std::chrono::milliseconds(100));
         co_await slot_freed.async_wait(asio::redirect_error(asio::use_awaitable, error));
@@ -90,40 +102,67 @@ struct Server::State {
   }
 
   void wait_for_signal() {
-    signals.async_wait([this](const ErrorCode& error, int) {
+    signals.async_wait([this](const ErrorCode& error, int signal) {
       if (error) return;
-      if (hub.is_draining) {
+      if (signal == SIGHUP && !is_terminal_closed()) {
+        if (hub.hooks.on_reload) hub.hooks.on_reload();
+      } else if (hub.is_draining) {
+        if (hub.hooks.on_drain) hub.hooks.on_drain(0);
         io.stop();
         return;
+      } else {
+        // Load balancers send no traffic to a server at a terminal (Ctrl+C): it need not wait.
+        drain(signal == SIGTERM ? config.drain.min_seconds : 0);
       }
-      drain();
       wait_for_signal();
     });
   }
 
-  void drain() {
+  // SIGHUP also means that the terminal was closed, and then the server ends.
+  bool is_terminal_closed() const { return had_terminal && ::isatty(STDIN_FILENO) == 0; }
+
+  void drain(double min_seconds) {
     hub.is_draining = true;
-    if (hub.hooks.on_drain) hub.hooks.on_drain();
-    ErrorCode ignored;
-    acceptor.close(ignored);
-    slot_freed.cancel();
+    if (hub.hooks.on_drain) hub.hooks.on_drain(config.drain.max_seconds);
     const auto open = hub.connections;  // a copy: closing removes them from the set
     for (OpenConnection* connection : open)
       connection->close_if_idle();
-    stop_when_drained();
+    drain_max.expires_after(duration(config.drain.max_seconds));
+    drain_max.async_wait([this](const ErrorCode&) { io.stop(); });
+    drain_min.expires_after(duration(min_seconds));
+    drain_min.async_wait([this](const ErrorCode&) {
+      can_stop = true;
+      stop_when_drained();
+    });
   }
 
+  // Idle connections opened while draining do not count: they only probe the port.
   void stop_when_drained() {
-    if (hub.is_draining && hub.connections.empty()) io.stop();
+    const auto is_idle = [](const OpenConnection* connection) { return connection->is_idle(); };
+    if (can_stop && std::ranges::all_of(hub.connections, is_idle)) io.stop();
+  }
+
+  void beat() {
+    if (hub.hooks.heartbeat_seconds <= 0) return;
+    hub.hooks.heartbeat();
+    heartbeat.expires_after(duration(hub.hooks.heartbeat_seconds));
+    heartbeat.async_wait([this](const ErrorCode& error) {
+      if (!error) beat();
+    });
   }
 
   const Config config;
+  const bool had_terminal = ::isatty(STDIN_FILENO) == 1;
   // Declared before `io`: connections destroyed with the I/O context still use the hub.
   Hub hub = {.io = io, .workers = workers, .limits = config.limits, .hooks = {}};
   asio::io_context io{1};
-  std::unique_ptr<asio::ssl::context> tls;
+  std::shared_ptr<asio::ssl::context> tls;
   Tcp::acceptor acceptor;
   asio::steady_timer slot_freed;  // cancelled when a connection closes
+  asio::steady_timer drain_min;
+  asio::steady_timer drain_max;
+  asio::steady_timer heartbeat;
+  bool can_stop = false;  // draining, and Drain::min_seconds are over
   asio::signal_set signals;
   WorkerPool workers;
 };
@@ -142,6 +181,11 @@ void Server::post_to_workers(std::function<void()> task) {
   state_->workers.post(std::move(task));
 }
 
+void Server::reload_certificate() {
+  // Open connections share the old context through OpenSSL's reference count.
+  state_->tls = tls_of(state_->config);
+}
+
 void Server::run(Hooks hooks) {
   State& state = *state_;
   state.hub.hooks = std::move(hooks);
@@ -150,8 +194,11 @@ void Server::run(Hooks hooks) {
     state.stop_when_drained();
   };
   state.wait_for_signal();
+  state.beat();
   asio::co_spawn(state.io, state.accept_all(), asio::detached);
   state.io.run();
+  ErrorCode ignored;
+  state.acceptor.close(ignored);
   state.workers.stop();
 }
 

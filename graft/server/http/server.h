@@ -18,13 +18,22 @@ namespace graft::server::http {
 
 struct Hooks {
   Handler handler;  // runs on a worker thread; must not throw
-  // Runs on the I/O thread before the body is read; a returned response rejects the request.
+  // Runs first, on the I/O thread; may set the client of a request that came through a proxy.
+  std::function<void(Request& request)> on_head;
+  // Runs on the I/O thread before the body is read; a returned response ends the request, as an
+  // error or because it needs no worker.
   std::function<std::optional<Response>(const Request& request)> gate;
   // Headers to add to every response to the request.
   std::function<std::vector<Header>(const Request& request)> headers;
   // The response to a malformed or too large request.
   std::function<Response(int status, const std::string& message)> error_response;
-  std::function<void()> on_drain;  // shutdown has started: no new connections
+  // Shutdown has started: the process must end within `max_seconds`. Called again with 0 by a
+  // second signal.
+  std::function<void(double max_seconds)> on_drain;
+  std::function<void()> on_reload;  // SIGHUP, on the I/O thread
+  // Called on the I/O thread at this interval; 0: never.
+  std::function<void()> heartbeat;
+  double heartbeat_seconds = 0;
   Log log;
 };
 
@@ -40,8 +49,13 @@ class Server {
   std::uint16_t port() const;
   void post_to_workers(std::function<void()> task);
 
-  // Serves until SIGTERM or SIGINT, then drains: waits for running responses. A second signal stops
-  // immediately.
+  // Uses the certificate files as they are now for new connections. Throws Error and keeps the old
+  // certificate. On the I/O thread.
+  void reload_certificate();
+
+  // Serves until SIGTERM or SIGINT, then drains: the port stays open, idle connections are closed,
+  // and run() returns when no response is running (SIGTERM: not before Drain::min_seconds), at
+  // Drain::max_seconds, or at a second signal.
   void run(Hooks hooks);
 
  private:
