@@ -58,6 +58,8 @@ function(graft_test target prefix)
   # Under sanitizers g++ 12 reports std::regex and std::variant as uninitialised.
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Debug>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>
                                            $<$<CONFIG:Release>:-O1> $<$<CONFIG:Debug>:-O0>)
+  # Headers take most of the time to compile a test. Sources with definitions of their own stay alone.
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
   if(arg_JSON)
     set(json JSON)
   endif()
