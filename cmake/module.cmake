@@ -49,7 +49,8 @@ function(graft_module name)
   endif()
 endfunction()
 
-# graft_test(<target> <prefix> <sources>... [JSON]): a gtest program whose tests are registered in ctest one by one.
+# graft_test(<target> <prefix> <sources>... [JSON]): a gtest program. Its tests are registered in ctest one by one; in sanitizer
+# builds as shards of the program, because a sanitizer takes longer to start than most tests take.
 function(graft_test target prefix)
   cmake_parse_arguments(arg "JSON" "" "" ${ARGN})
   add_executable(${target} ${arg_UNPARSED_ARGUMENTS})
@@ -58,12 +59,25 @@ function(graft_test target prefix)
   # Under sanitizers g++ 12 reports std::regex and std::variant as uninitialised.
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Debug>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>
                                            $<$<CONFIG:Release>:-O1> $<$<CONFIG:Debug>:-O0>)
+  # Headers take most of the time to compile a test. Sources with definitions of their own stay alone.
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
   if(arg_JSON)
     set(json JSON)
   endif()
   graft_precompile(${target} test ${json} <gtest/gtest.h>)
-  include(GoogleTest)
-  gtest_discover_tests(${target} TEST_PREFIX ${prefix}. DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES PROPERTIES TIMEOUT 600)
+  if(CMAKE_BUILD_TYPE STREQUAL "Debug")
+    set(num_shards 8)
+    foreach(shard RANGE 1 ${num_shards})
+      math(EXPR index "${shard} - 1")
+      add_test(NAME ${prefix}.shard_${shard}_of_${num_shards} COMMAND ${target})
+      set_tests_properties(
+        ${prefix}.shard_${shard}_of_${num_shards}
+        PROPERTIES ENVIRONMENT "GTEST_TOTAL_SHARDS=${num_shards};GTEST_SHARD_INDEX=${index}" TIMEOUT 1800)
+    endforeach()
+  else()
+    include(GoogleTest)
+    gtest_discover_tests(${target} TEST_PREFIX ${prefix}. DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES PROPERTIES TIMEOUT 600)
+  endif()
 endfunction()
 
 # graft_testing(): the library that every test program links, from the sources in graft/testing. It is not a module: it is neither

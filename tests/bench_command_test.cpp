@@ -48,12 +48,6 @@ class BenchCommand : public testing::Test {
   TempDir folder_;
 };
 
-void expect_user_error(const Outcome& outcome, const std::string& part) {
-  EXPECT_EQ(outcome.exit_code, 2) << outcome.out << outcome.err;
-  EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
-  EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
-}
-
 TEST_F(BenchCommand, PrintsOneRowPerTest) {
   const Outcome outcome = bench({"-b", "1,3"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;

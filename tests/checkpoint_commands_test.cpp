@@ -16,17 +16,6 @@
 namespace graft::tests {
 namespace {
 
-std::size_t num_lines(const std::string& text) {
-  return static_cast<std::size_t>(std::ranges::count(text, '\n'));
-}
-
-void expect_user_error(const Outcome& outcome, const std::string& part) {
-  EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
-  EXPECT_EQ(num_lines(outcome.err), 1U) << outcome.err;
-  EXPECT_TRUE(outcome.err.starts_with("graft: ")) << outcome.err;
-  EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
-}
-
 TEST(Program, PrintsHelpAndVersion) {
   const Outcome help = run_program({"--help"});
   EXPECT_EQ(help.exit_code, 0);

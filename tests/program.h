@@ -24,4 +24,7 @@ struct RunOptions {
 Outcome run_command(const std::vector<std::string>& words, const RunOptions& around = {});
 Outcome run_program(const std::vector<std::string>& arguments, const RunOptions& around = {});
 
+// Expects exit code 2 and one line on standard error, with `part`.
+void expect_user_error(const Outcome& outcome, const std::string& part);
+
 }  // namespace graft::tests

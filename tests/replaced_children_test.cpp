@@ -20,6 +20,7 @@
 #include "graft/testing/forwarding.h"
 #include "graft/testing/golden.h"
 #include "graft/testing/placement.h"
+#include "graft/testing/test_names.h"
 
 #include "tests/program.h"
 
@@ -182,12 +183,6 @@ TEST_P(ReplacedChildren, AreBitIdenticalOnADevice) {
   }
 }
 
-std::string test_name(const testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
-  std::erase(name, '-');
-  return name;
-}
-
 // Attention with bias, with norms of q and k, sandwich norms, MLA with and without a query latent,
 // and MoE alone, with shared experts and with a gated one.
 INSTANTIATE_TEST_SUITE_P(Models,
@@ -200,7 +195,7 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                          "glm4-moe",
                                          "deepseek-v2-lite",
                                          "deepseek-v3"),
-                         test_name);
+                         checkpoint_test_name);
 
 }  // namespace
 }  // namespace graft::tests

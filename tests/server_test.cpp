@@ -18,11 +18,11 @@ namespace graft::tests {
 namespace {
 
 // Sprout answers this reliably.
-const Json kQuestion = {{"role", "user"}, {"content", "Find the sum of 62 and 1."}};
+const Json kSumQuestion = {{"role", "user"}, {"content", "Find the sum of 62 and 1."}};
 constexpr const char* kSum = "62 + 1 = 63";
 
 Json chat_body(const Json& more = Json::object()) {
-  Json body = {{"model", "sprout"}, {"messages", {kQuestion}}, {"temperature", 0}};
+  Json body = {{"model", "sprout"}, {"messages", {kSumQuestion}}, {"temperature", 0}};
   body.update(more);
   return body;
 }
@@ -85,7 +85,7 @@ TEST(Server, TokenizesAndEmbeds) {
   EXPECT_EQ(tokens["count"], 2);
   EXPECT_EQ(post(server, "/detokenize", {{"tokens", tokens["tokens"]}}).json()["prompt"],
             "Hello world");
-  EXPECT_EQ(post(server, "/tokenize", {{"messages", {kQuestion}}}).json()["count"], 22);
+  EXPECT_EQ(post(server, "/tokenize", {{"messages", {kSumQuestion}}}).json()["count"], 22);
 
   const Json floats =
       post(server, "/v1/embeddings", {{"input", {"Hello", "world"}}, {"dimensions", 8}}).json();
@@ -176,7 +176,7 @@ TEST(Server, ServesOllamaApi) {
 
   const std::vector<Json> chat = lines(
       post(server, "/api/chat",
-           {{"model", "sprout"}, {"messages", {kQuestion}}, {"options", {{"temperature", 0}}}})
+           {{"model", "sprout"}, {"messages", {kSumQuestion}}, {"options", {{"temperature", 0}}}})
           .body);
   std::string text;
   for (const Json& line : chat)

@@ -31,10 +31,8 @@ class TemplateCommand : public testing::Test {
   std::string messages_ = file("m.json", R"([{"role": "user", "content": "Hi"}])");
 };
 
-void expect_user_error(const Outcome& outcome, const std::string& part) {
-  EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
-  EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
-  EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+void expect_template_error(const Outcome& outcome, const std::string& part) {
+  expect_user_error(outcome, part);
   EXPECT_EQ(outcome.out, "");
 }
 
@@ -61,18 +59,18 @@ TEST_F(TemplateCommand, FindsBuiltinTemplatesByName) {
       run_program({"template", "--template", "chatml", "--messages", messages_});
   EXPECT_EQ(outcome.out, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(outcome.err, "");
-  expect_user_error(run_program({"template", "--template", "zzz", "--messages", messages_}),
-                    "chatml, ");
+  expect_template_error(run_program({"template", "--template", "zzz", "--messages", messages_}),
+                        "chatml, ");
 }
 
 TEST_F(TemplateCommand, ErrorsAreOneLine) {
-  expect_user_error(run("a\n{{ 1 + }}", {}), "t.jinja:2: unexpected '}}'");
-  expect_user_error(run("a\n{{ raise_exception('no') }}", {}), "t.jinja:2: no");
-  expect_user_error(run("{{ raise_exception('two\nlines') }}", {}), "t.jinja:1: two lines");
-  expect_user_error(run("", {"--set", "x"}), "--set x: expected KEY=JSON");
-  expect_user_error(run("", {"--set", "x={"}), "--set x: not valid JSON");
+  expect_template_error(run("a\n{{ 1 + }}", {}), "t.jinja:2: unexpected '}}'");
+  expect_template_error(run("a\n{{ raise_exception('no') }}", {}), "t.jinja:2: no");
+  expect_template_error(run("{{ raise_exception('two\nlines') }}", {}), "t.jinja:1: two lines");
+  expect_template_error(run("", {"--set", "x"}), "--set x: expected KEY=JSON");
+  expect_template_error(run("", {"--set", "x={"}), "--set x: not valid JSON");
   EXPECT_EQ(run_program({"template"}).exit_code, 2);
-  expect_user_error(
+  expect_template_error(
       run_program({"template", "--template", "chatml", "--messages", file("bad.json", "5")}),
       "expected a list of messages, got number");
 }

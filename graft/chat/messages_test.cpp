@@ -8,7 +8,7 @@ namespace graft::chat {
 namespace {
 
 template <class Function>
-std::string error_of(Function function, const std::string& json) {
+std::string check_error(Function function, const std::string& json) {
   try {
     function(parse_ordered_json(json, "test"));
   } catch (const Error& error) {
@@ -18,7 +18,7 @@ std::string error_of(Function function, const std::string& json) {
 }
 
 TEST(Messages, AcceptsValidMessages) {
-  EXPECT_EQ(error_of(check_messages, R"([
+  EXPECT_EQ(check_error(check_messages, R"([
       {"role": "system", "content": "Be kind."},
       {"role": "user", "content": [{"type": "text", "text": "Hi"}, {"type": "image_url", "image_url": {}}]},
       {"role": "assistant", "content": null, "reasoning_content": "hm", "tool_calls": [
@@ -31,7 +31,7 @@ TEST(Messages, AcceptsValidMessages) {
 
 TEST(Messages, ErrorsIncludeThePath) {
   const auto expect = [](const char* json, const std::string& error) {
-    EXPECT_EQ(error_of(check_messages, json), error);
+    EXPECT_EQ(check_error(check_messages, json), error);
   };
   expect("{}", "messages: must be a list, not object");
   expect("[]", "messages: must not be empty");
@@ -58,12 +58,12 @@ TEST(Messages, ErrorsIncludeThePath) {
 }
 
 TEST(Messages, ChecksTools) {
-  EXPECT_EQ(error_of(check_tools, "null"), "");
-  EXPECT_EQ(error_of(check_tools, R"([{"type": "function", "function": {"name": "f"}}])"), "");
-  EXPECT_EQ(error_of(check_tools, R"([{"type": "code"}])"),
+  EXPECT_EQ(check_error(check_tools, "null"), "");
+  EXPECT_EQ(check_error(check_tools, R"([{"type": "function", "function": {"name": "f"}}])"), "");
+  EXPECT_EQ(check_error(check_tools, R"([{"type": "code"}])"),
             "tools[0].type: 'code' is not supported, only 'function' is");
-  EXPECT_EQ(error_of(check_tools,
-                     R"([{"type": "function", "function": {"name": "f", "parameters": 1}}])"),
+  EXPECT_EQ(check_error(check_tools,
+                        R"([{"type": "function", "function": {"name": "f", "parameters": 1}}])"),
             "tools[0].function.parameters: must be an object, not number");
 }
 
@@ -76,7 +76,7 @@ TEST(Messages, FlattensTextParts) {
   EXPECT_TRUE(flat[1]["content"].is_null());
   EXPECT_EQ(flat[2]["content"], "c");
   EXPECT_EQ(
-      error_of(flatten_content, R"([{"role": "user", "content": [{"type": "image"}]}])"),
+      check_error(flatten_content, R"([{"role": "user", "content": [{"type": "image"}]}])"),
       "messages[0].content[0]: the chat template of this model supports text only, not image");
 }
 
@@ -97,7 +97,7 @@ TEST(Messages, ParsesToolArguments) {
   EXPECT_EQ(arguments(3), "{}");
   const std::string bad = R"([{"role": "assistant", "tool_calls": [
       {"function": {"name": "f", "arguments": "{x"}}]}])";
-  EXPECT_NE(error_of(parse_tool_arguments, bad)
+  EXPECT_NE(check_error(parse_tool_arguments, bad)
                 .find("messages[0].tool_calls[0].function.arguments: not valid JSON"),
             std::string::npos);
 }

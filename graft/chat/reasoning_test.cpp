@@ -8,14 +8,14 @@
 namespace graft::chat {
 namespace {
 
-struct Case {
+struct ReasoningCase {
   std::string text;
   std::string reasoning;
   std::string content;
   bool open = false;
 };
 
-const Case kCases[] = {
+const ReasoningCase kCases[] = {
     {"Hello.", "", "Hello."},
     {"<think>\n2 + 2 is 4.\n</think>\n\nFour.", "2 + 2 is 4.", "Four."},
     {"  <think>a</think>b", "a", "b"},
@@ -31,7 +31,7 @@ const Case kCases[] = {
 
 TEST(ReasoningSplitter, IsIndependentOfChunking) {
   std::mt19937 random(1);
-  for (const Case& c : kCases) {
+  for (const ReasoningCase& c : kCases) {
     for (int round = 0; round < 50; ++round) {
       ReasoningSplitter splitter(c.open);
       std::string reasoning;

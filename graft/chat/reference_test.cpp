@@ -45,7 +45,7 @@ std::vector<fs::path> files_in(const fs::path& folder) {
   return files;
 }
 
-struct Case {
+struct ReferenceCase {
   std::string name;
   std::string source;
   OrderedJson variables;
@@ -88,7 +88,7 @@ bool has_jinja() {
     }                                                                        \
   } while (false)
 
-std::string render(const Case& test, std::string& error) {
+std::string render(const ReferenceCase& test, std::string& error) {
   RenderInput input;
   input.messages = nullptr;
   input.extra = test.variables;
@@ -110,10 +110,10 @@ OrderedJson with_defaults(OrderedJson variables) {
   return variables;
 }
 
-void compare(const std::vector<Case>& cases) {
+void compare(const std::vector<ReferenceCase>& cases) {
   const TempDir folder;
   OrderedJson inputs = OrderedJson::array();
-  for (const Case& test : cases)
+  for (const ReferenceCase& test : cases)
     inputs.push_back({{"template", test.source}, {"variables", test.variables}, {"now", kNow}});
   std::ofstream(folder / "cases.json") << inputs.dump();
   ASSERT_TRUE(python(
@@ -147,7 +147,7 @@ TEST(TemplateReference, Expressions) {
   GRAFT_REQUIRE_JINJA();
   const OrderedJson variables =
       with_defaults(parse_ordered_json(read_text(kFolder / "variables.json"), "variables"));
-  std::vector<Case> cases;
+  std::vector<ReferenceCase> cases;
   std::istringstream lines(read_text(kFolder / "expressions.txt"));
   for (std::string line; std::getline(lines, line);) {
     if (line.empty() || line.starts_with("#")) continue;
@@ -160,7 +160,7 @@ TEST(TemplateReference, Snippets) {
   GRAFT_REQUIRE_JINJA();
   const OrderedJson variables =
       with_defaults(parse_ordered_json(read_text(kFolder / "variables.json"), "variables"));
-  std::vector<Case> cases;
+  std::vector<ReferenceCase> cases;
   for (const std::string& snippet : snippets(kFolder / "snippets.txt"))
     cases.push_back({.name = "snippet", .source = snippet, .variables = variables});
   compare(cases);
@@ -176,8 +176,8 @@ NamedTemplates templates_in(const fs::path& folder) {
   return templates;
 }
 
-std::vector<Case> conversations_with(const NamedTemplates& templates) {
-  std::vector<Case> cases;
+std::vector<ReferenceCase> conversations_with(const NamedTemplates& templates) {
+  std::vector<ReferenceCase> cases;
   for (const auto& [name, source] : templates) {
     for (const fs::path& conversation : files_in(kFolder / "conversations")) {
       const OrderedJson variables = parse_ordered_json(read_text(conversation), conversation);
@@ -217,7 +217,7 @@ TEST(TemplateReference, Random) {
                       seed != nullptr ? seed : "1", folder / "random.json"}));
   const OrderedJson variables =
       with_defaults(parse_ordered_json(read_text(kFolder / "variables.json"), "variables"));
-  std::vector<Case> cases;
+  std::vector<ReferenceCase> cases;
   for (const Json& source : read_json_file(folder / "random.json"))
     cases.push_back(
         {.name = "random", .source = source.get<std::string>(), .variables = variables});

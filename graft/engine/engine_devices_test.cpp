@@ -40,14 +40,14 @@ constexpr const char* kHeadOnCpu = R"yaml(
   replace: {class: default, kwargs: {device: "cuda:0"}}
 )yaml";
 
-struct Output {
-  std::vector<TokenId> tokens;
-  std::optional<Finish> finish;
-};
-using Outputs = std::map<SequenceId, Output>;
-
 class OnDevices : public testing::Test {
  protected:
+  struct Output {
+    std::vector<TokenId> tokens;
+    std::optional<Finish> finish;
+  };
+  using Outputs = std::map<SequenceId, Output>;
+
   void TearDown() override {
     test_fault() = {};
     test_memory().set_capacity(std::uint64_t{1} << 30U);

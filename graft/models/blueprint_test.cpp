@@ -42,13 +42,13 @@ void expect_module(const Blueprint& blueprint,
   EXPECT_EQ(module.role, role) << name;
 }
 
-struct Published {
+struct PublishedSize {
   const char* folder;
   double parameters;  // in billions, from the README of the configs
   double used;
 };
 
-class PublishedConfig : public testing::TestWithParam<Published> {};
+class PublishedConfig : public testing::TestWithParam<PublishedSize> {};
 
 double in_billions(std::int64_t count) {
   return std::round(static_cast<double>(count) / 1e8) / 10.0;
@@ -63,16 +63,16 @@ TEST_P(PublishedConfig, HasTheKnownNumberOfParameters) {
 
 INSTANTIATE_TEST_SUITE_P(Blueprint,
                          PublishedConfig,
-                         testing::Values(Published{"DeepSeek-V2-Lite", 15.7, 2.7},
-                                         Published{"DeepSeek-V2", 235.7, 21.4},
-                                         Published{"DeepSeek-V3", 671.0, 37.6},
-                                         Published{"Kimi-K2", 1026.4, 32.9},
-                                         Published{"Qwen2-57B-A14B", 57.4, 14.2},
-                                         Published{"Qwen3-30B-A3B", 30.5, 3.4},
-                                         Published{"Qwen3-235B-A22B", 235.1, 22.2},
-                                         Published{"Mixtral-8x7B", 46.7, 12.9},
-                                         Published{"GLM-4.5-Air", 106.9, 13.4},
-                                         Published{"Llama-3.1-8B", 8.0, 8.0}),
+                         testing::Values(PublishedSize{"DeepSeek-V2-Lite", 15.7, 2.7},
+                                         PublishedSize{"DeepSeek-V2", 235.7, 21.4},
+                                         PublishedSize{"DeepSeek-V3", 671.0, 37.6},
+                                         PublishedSize{"Kimi-K2", 1026.4, 32.9},
+                                         PublishedSize{"Qwen2-57B-A14B", 57.4, 14.2},
+                                         PublishedSize{"Qwen3-30B-A3B", 30.5, 3.4},
+                                         PublishedSize{"Qwen3-235B-A22B", 235.1, 22.2},
+                                         PublishedSize{"Mixtral-8x7B", 46.7, 12.9},
+                                         PublishedSize{"GLM-4.5-Air", 106.9, 13.4},
+                                         PublishedSize{"Llama-3.1-8B", 8.0, 8.0}),
                          [](const auto& test) {
                            std::string name = test.param.folder;
                            std::erase_if(name, [](char c) { return c == '-' || c == '.'; });

@@ -12,7 +12,7 @@
 namespace graft::models {
 namespace {
 
-std::string error_of(const std::filesystem::path& path, const std::string& text) {
+std::string stats_error(const std::filesystem::path& path, const std::string& text) {
   std::ofstream(path) << text;
   try {
     read_expert_stats(path);
@@ -45,17 +45,17 @@ TEST(ExpertStats, RejectOtherFiles) {
   const TempDir folder;
   const std::filesystem::path path = folder.path() / "stats.json";
   const std::string where = path.string();
-  EXPECT_NE(error_of(path, "no json"), "");
-  EXPECT_EQ(error_of(path, "[]"), where + ": not a file of expert statistics of version 1");
-  EXPECT_EQ(error_of(path, R"({"version": 2})"),
+  EXPECT_NE(stats_error(path, "no json"), "");
+  EXPECT_EQ(stats_error(path, "[]"), where + ": not a file of expert statistics of version 1");
+  EXPECT_EQ(stats_error(path, R"({"version": 2})"),
             where + ": not a file of expert statistics of version 1");
-  EXPECT_EQ(error_of(path, R"({"version": 1})"), where + ": models must be an object");
-  EXPECT_EQ(error_of(path, R"({"version": 1, "models": {"n": 3}})"),
+  EXPECT_EQ(stats_error(path, R"({"version": 1})"), where + ": models must be an object");
+  EXPECT_EQ(stats_error(path, R"({"version": 1, "models": {"n": 3}})"),
             where + ": a model must be an object");
-  EXPECT_EQ(error_of(path, R"({"version": 1, "models": {"n": {"m": 3}}})"),
+  EXPECT_EQ(stats_error(path, R"({"version": 1, "models": {"n": {"m": 3}}})"),
             where + ": pairs of m must be an array");
   for (const char* value : {"-1", "1.5", "\"2\"", "null", "1e30"}) {
-    EXPECT_EQ(error_of(path, str(R"({"version": 1, "models": {"n": {"m": [)", value, "]}}}")),
+    EXPECT_EQ(stats_error(path, str(R"({"version": 1, "models": {"n": {"m": [)", value, "]}}}")),
               where + ": pairs of m must be integers from 0 on");
   }
   EXPECT_THROW(write_expert_stats("n", {}, folder.path() / "missing" / "stats.json"), Error);

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/models/verify.h"
+#include "graft/testing/test_names.h"
 
 namespace graft::models {
 namespace {
@@ -21,12 +22,6 @@ constexpr std::array kCheckpoints = {
     "qwen2-moe",   "qwen3-moe",        "mixtral",        "glm4-moe",
     "glm4",        "deepseek-v2-lite", "deepseek-v2",    "deepseek-v2-yarn",
     "deepseek-v3", "deepseek-v3-yarn", "deepseek-v3-fp8"};
-
-std::string test_name(const testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
-  std::erase(name, '-');
-  return name;
-}
 
 bool is_same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
@@ -91,7 +86,7 @@ TEST_P(Golden, IsBitIdenticalInAnyBatch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::ValuesIn(kCheckpoints), test_name);
+INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::ValuesIn(kCheckpoints), checkpoint_test_name);
 
 // Both forms of latent attention, in both phases.
 class GoldenLatent : public Golden {};
@@ -114,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                          "deepseek-v2-yarn",
                                          "deepseek-v3",
                                          "deepseek-v3-yarn"),
-                         test_name);
+                         checkpoint_test_name);
 
 TEST(Model, MeasuresTimePerModule) {
   const auto folder = golden_checkpoint("qwen2");

@@ -17,6 +17,7 @@
 #include "graft/testing/golden.h"
 #include "graft/testing/near_logits.h"
 #include "graft/testing/placement.h"
+#include "graft/testing/test_names.h"
 
 namespace graft::models {
 namespace {
@@ -26,6 +27,7 @@ using ops::testing::test_expert_counts;
 using ops::testing::test_fault;
 using testing::Decoding;
 using testing::expect_near;
+using testing::kCpuOnly;
 using testing::PlacedModel;
 
 constexpr std::int64_t kNeverStreamed = 65536;
@@ -41,11 +43,6 @@ std::string hybrid_rules(const std::string& gpu_experts, std::int64_t stream_fro
   replace: {class: default, kwargs: {device: "cuda:0"}}
 )yaml");
 }
-
-constexpr const char* kCpuOnly = R"yaml(
-- match: {name: ".*"}
-  replace: {class: default, kwargs: {device: cpu}}
-)yaml";
 
 std::string cpu_rules(const std::string& kwargs_of_experts) {
   return str(R"yaml(
@@ -191,17 +188,11 @@ TEST_P(HybridExperts, FailuresEndTheirPassOnly) {
   }
 }
 
-std::string test_name(const ::testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
-  std::erase(name, '-');
-  return name;
-}
-
 // Experts alone, beside shared experts, and beside a gated shared expert.
 INSTANTIATE_TEST_SUITE_P(Models,
                          HybridExperts,
                          ::testing::Values("mixtral", "deepseek-v3", "qwen2-moe"),
-                         test_name);
+                         checkpoint_test_name);
 
 }  // namespace
 }  // namespace graft::models

@@ -15,6 +15,7 @@
 #include "graft/testing/device.h"
 #include "graft/testing/golden.h"
 #include "graft/testing/placement.h"
+#include "graft/testing/test_names.h"
 
 namespace graft::models {
 namespace {
@@ -136,17 +137,11 @@ TEST_P(HybridGraphs, ThrowingHostWorkFailsOnlyItsPass) {
     EXPECT_EQ(decoding.step(i), want[static_cast<std::size_t>(i)]);
 }
 
-std::string test_name(const ::testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
-  std::erase(name, '-');
-  return name;
-}
-
 // Experts alone, beside shared experts, and beside a gated shared expert.
 INSTANTIATE_TEST_SUITE_P(Models,
                          HybridGraphs,
                          ::testing::Values("mixtral", "deepseek-v3", "qwen2-moe"),
-                         test_name);
+                         checkpoint_test_name);
 
 // Host work sees what the device did before the call, and the device sees its result after the
 // join.

@@ -16,18 +16,16 @@
 #include "graft/models/verify.h"
 #include "graft/testing/device.h"
 #include "graft/testing/golden.h"
+#include "graft/testing/test_names.h"
 
 namespace graft::models {
 namespace {
 
-class PlacedModel : public testing::PlacedModel {
+class OnTestDevices : public testing::PlacedModel {
  public:
-  PlacedModel(const std::filesystem::path& folder, const std::string& rules)
+  OnTestDevices(const std::filesystem::path& folder, const std::string& rules)
       : testing::PlacedModel(folder, rules, ops::testing::add_test_devices) {}
 };
-
-constexpr std::string_view kCpuOnly =
-    "- {match: {name: \".*\"}, replace: {class: default, kwargs: {device: cpu}}}\n";
 
 // One rule per module. The cache follows its attention, which has one device for both phases.
 std::string random_rules(const plan::Blueprint& blueprint, unsigned seed) {
@@ -58,7 +56,7 @@ class Placement : public ::testing::TestWithParam<const char*> {
  protected:
   static std::filesystem::path folder() { return golden_checkpoint(GetParam()); }
 
-  static void expect_same(PlacedModel& placed, PlacedModel& here) {
+  static void expect_same(OnTestDevices& placed, OnTestDevices& here) {
     for (const TokenIds& prompt : read_reference_prompts(folder() / "reference.safetensors")) {
       const RunOptions options = {.chunk = 16, .hidden = true};
       const PromptRun want = run_prompts(here.model(), {&prompt, 1}, options).front();
@@ -73,11 +71,11 @@ class Placement : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(Placement, IsBitIdentical) {
-  PlacedModel here(folder(), std::string(kCpuOnly));
+  OnTestDevices here(folder(), testing::kCpuOnly);
   ASSERT_EQ(here.findings(), "");
   for (unsigned seed = 1; seed <= 5; ++seed) {
     SCOPED_TRACE(seed);
-    PlacedModel placed(folder(), random_rules(*here.plan().blueprint, seed));
+    OnTestDevices placed(folder(), random_rules(*here.plan().blueprint, seed));
     ASSERT_EQ(placed.findings(), "");
     expect_same(placed, here);
   }
@@ -97,17 +95,11 @@ constexpr const char* kHybrid = R"yaml(
 )yaml";
 
 TEST_P(Placement, OfExpertsOnTheCpuIsBitIdentical) {
-  PlacedModel here(folder(), std::string(kCpuOnly));
-  PlacedModel placed(folder(), kHybrid);
+  OnTestDevices here(folder(), testing::kCpuOnly);
+  OnTestDevices placed(folder(), kHybrid);
   // For a model without experts, a warning says that the rule matches nothing.
   ASSERT_EQ(placed.findings().find("error"), std::string::npos) << placed.findings();
   expect_same(placed, here);
-}
-
-std::string test_name(const ::testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
-  std::erase(name, '-');
-  return name;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -115,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(
     Placement,
     ::testing::Values(
         "llama", "qwen3", "qwen2-moe", "qwen3-moe", "mixtral", "deepseek-v2-lite", "deepseek-v3"),
-    test_name);
+    checkpoint_test_name);
 
 constexpr const char* kCacheApart = R"yaml(
 - match: {role: kv_cache}
@@ -130,11 +122,11 @@ constexpr const char* kPhasesApart = R"yaml(
 
 TEST(PlacementRules, KvCacheFollowsItsAttention) {
   const auto folder = golden_checkpoint("llama");
-  const PlacedModel apart(folder, kCacheApart);
+  const OnTestDevices apart(folder, kCacheApart);
   EXPECT_NE(apart.findings().find("the KV cache is on cpu but its attention runs on cuda:0"),
             std::string::npos)
       << apart.findings();
-  const PlacedModel phases(folder, kPhasesApart);
+  const OnTestDevices phases(folder, kPhasesApart);
   EXPECT_NE(phases.findings().find("its attention runs on cuda:0"), std::string::npos)
       << phases.findings();
 }

@@ -8,11 +8,10 @@
 
 #include "graft/perf/auto_layout.h"
 #include "graft/perf/gpu_experts.h"
+#include "graft/testing/units.h"
 
 namespace graft::perf {
 namespace {
-
-constexpr std::uint64_t kGiB = std::uint64_t{1} << 30U;
 
 // Sizes per layer in MiB.
 struct ModelSize {

@@ -15,24 +15,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kRules = fs::path(GRAFT_SOURCE_DIR) / "rules";
+const fs::path kRulesFolder = fs::path(GRAFT_SOURCE_DIR) / "rules";
 
 // GRAFT_RULES_DIR makes the tests independent of the working directory.
 class DefaultRules : public ::testing::Test {
  protected:
-  void SetUp() override { setenv("GRAFT_RULES_DIR", kRules.c_str(), 1); }
+  void SetUp() override { setenv("GRAFT_RULES_DIR", kRulesFolder.c_str(), 1); }
   void TearDown() override { unsetenv("GRAFT_RULES_DIR"); }
 };
 
 TEST_F(DefaultRules, AreChosenByFamilyAndMachine) {
-  EXPECT_EQ(default_rules("deepseek_v3", 0), kRules / "cpu.yaml");
-  EXPECT_EQ(default_rules("deepseek_v3", 1), kRules / "hybrid/deepseek_v3.yaml");
-  EXPECT_EQ(default_rules("deepseek_v3", 1, true), kRules / "gpu.yaml");
+  EXPECT_EQ(default_rules("deepseek_v3", 0), kRulesFolder / "cpu.yaml");
+  EXPECT_EQ(default_rules("deepseek_v3", 1), kRulesFolder / "hybrid/deepseek_v3.yaml");
+  EXPECT_EQ(default_rules("deepseek_v3", 1, true), kRulesFolder / "gpu.yaml");
   EXPECT_TRUE(fits_gpu(std::uint64_t{5} << 30U, std::uint64_t{8} << 30U));
   EXPECT_FALSE(fits_gpu(std::uint64_t{7} << 30U, std::uint64_t{8} << 30U));
-  EXPECT_EQ(default_rules("llama", 2), kRules / "gpu.yaml");
-  EXPECT_EQ(default_rules("../cpu", 1), kRules / "gpu.yaml");
-  EXPECT_EQ(default_rules("", 1), kRules / "gpu.yaml");
+  EXPECT_EQ(default_rules("llama", 2), kRulesFolder / "gpu.yaml");
+  EXPECT_EQ(default_rules("../cpu", 1), kRulesFolder / "gpu.yaml");
+  EXPECT_EQ(default_rules("", 1), kRulesFolder / "gpu.yaml");
   setenv("GRAFT_RULES_DIR", "/nonexistent", 1);
   EXPECT_THROW(default_rules("llama", 0), Error);
 }
@@ -41,7 +41,7 @@ TEST_F(DefaultRules, FilesHaveNoFindings) {
   const ops::Registry registry = testing::full_registry();
   const Blueprint blueprint = testing::deepseek_v3();
   std::size_t num_files = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(kRules)) {
+  for (const auto& entry : fs::recursive_directory_iterator(kRulesFolder)) {
     if (entry.path().extension() != ".yaml") continue;
     ++num_files;
     std::vector<Finding> findings;

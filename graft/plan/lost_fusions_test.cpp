@@ -37,13 +37,13 @@ ops::Registry registry_with_plugin() {
   return registry;
 }
 
-struct Planned {
+struct PluginPlan {
   Blueprint blueprint;
   ops::Registry registry = registry_with_plugin();
   RuleFile file;
   PlanResult result;
 
-  Planned(Blueprint made, DType dtype, const std::string& rules) : blueprint(std::move(made)) {
+  PluginPlan(Blueprint made, DType dtype, const std::string& rules) : blueprint(std::move(made)) {
     set_dtype(blueprint.root, dtype);
     std::vector<Finding> findings;
     file = parse_rules(rules, "r.yaml", findings);
@@ -64,7 +64,7 @@ std::string move_to_cpu(const std::string& name) {
 }
 
 std::string lost(const std::string& rules, DType dtype = DType::Q4_K) {
-  return Planned(testing::deepseek_v3(5), dtype, rules).text();
+  return PluginPlan(testing::deepseek_v3(5), dtype, rules).text();
 }
 
 // The first layer has no pending add, which its first norm would quantize after.
@@ -85,8 +85,8 @@ TEST(LostFusions, LinearLayersLoseTheLaunchAndTheQuantization) {
 TEST(LostFusions, DependOnTheWeightTypes) {
   EXPECT_EQ(lost(replace("self_attn.q_a_proj", "example.linear"), DType::BF16), "");
   // A sibling in f32 arithmetic: there is nothing to share a launch with.
-  Planned planned(testing::deepseek_v3(1), DType::Q4_K,
-                  replace("self_attn.q_a_proj", "example.linear"));
+  PluginPlan planned(testing::deepseek_v3(1), DType::Q4_K,
+                     replace("self_attn.q_a_proj", "example.linear"));
   EXPECT_NE(planned.text(), "");
   for (Placement& placement : planned.result.plan.placements) {
     if (placement.module->last_name() == "kv_a_proj_with_mqa")
@@ -98,7 +98,7 @@ TEST(LostFusions, DependOnTheWeightTypes) {
 // A launch has matrices of one type: here q_proj and k_proj share one.
 TEST(LostFusions, LaunchFusionsDependOnTheWeightType) {
   const auto lost_by = [](const std::string& name) {
-    Planned planned(testing::mixtral(1), DType::Q4_K, replace(name, "example.linear"));
+    PluginPlan planned(testing::mixtral(1), DType::Q4_K, replace(name, "example.linear"));
     set_dtype(planned.blueprint.root, DType::Q6_K, "v_proj");
     return planned.text();
   };
@@ -148,7 +148,7 @@ TEST(LostFusions, UsualPlacementsLoseNone) {
 
 // Not a lost fusion: the attention kernels of a GPU read the blocks of its own cache.
 TEST(LostFusions, AttentionOnAGpuNeedsItsOwnKvCache) {
-  Planned planned(testing::mixtral(1), DType::Q4_K, "[]");
+  PluginPlan planned(testing::mixtral(1), DType::Q4_K, "[]");
   std::vector<Finding> findings;
   planned.file = parse_rules(replace("kv_cache", "example.kv_cache"), "r.yaml", findings);
   planned.result = make_plan(planned.blueprint, planned.file, planned.registry, {.num_gpus = 2});
@@ -158,7 +158,8 @@ TEST(LostFusions, AttentionOnAGpuNeedsItsOwnKvCache) {
 }
 
 TEST(LostFusions, JsonNamesChildrenAndPhases) {
-  const Planned planned(testing::mixtral(2), DType::Q4_K, replace("[.]k_proj", "example.linear"));
+  const PluginPlan planned(testing::mixtral(2), DType::Q4_K,
+                           replace("[.]k_proj", "example.linear"));
   const Json json = plan_json(planned.result.plan)["lost_fusions"];
   ASSERT_EQ(json.size(), 2U);
   EXPECT_EQ(json[1], parse_json(R"({"module": "model.layers.1.self_attn",

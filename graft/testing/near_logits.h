@@ -11,6 +11,19 @@
 
 namespace graft::models::testing {
 
+// Max difference, relative to the max value; 1e30 if a difference is not finite.
+inline double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
+  double largest = 1e-30;
+  double error = got.size() == want.size() ? 0 : 1e30;
+  for (std::size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
+    const double difference = std::abs(double{got[i]} - double{want[i]});
+    if (!std::isfinite(difference)) return 1e30;
+    largest = std::max(largest, std::abs(double{want[i]}));
+    error = std::max(error, difference);
+  }
+  return error / largest;
+}
+
 inline void expect_near(const std::vector<float>& got, const std::vector<float>& want) {
   ASSERT_EQ(got.size(), want.size());
   float largest = 0;

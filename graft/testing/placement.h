@@ -19,6 +19,11 @@
 
 namespace graft::models::testing {
 
+inline constexpr const char* kCpuOnly = R"yaml(
+- match: {name: ".*"}
+  replace: {class: default, kwargs: {device: cpu}}
+)yaml";
+
 // f32 arithmetic on the CPU.
 inline constexpr const char* kExactCpu = R"yaml(
 - match: {role: kv_cache}

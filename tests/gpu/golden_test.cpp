@@ -18,13 +18,16 @@
 #include "graft/testing/cuda/virtual_gpus.h"
 #include "graft/testing/decoding.h"
 #include "graft/testing/far_tokens.h"
+#include "graft/testing/near_logits.h"
 #include "graft/testing/placement.h"
+#include "graft/testing/test_names.h"
 
 namespace graft::models {
 namespace {
 
 using testing::kExactCpu;
 using testing::PlacedModel;
+using testing::relative_error;
 
 // f32 arithmetic as with kExactCpu, so that differences are errors of the GPU.
 constexpr const char* kExactGpu = R"yaml(
@@ -82,18 +85,6 @@ std::string streamed_rules(bool is_packed, const std::string& precision) {
     kwargs: {generate_device: cpu, prefill_device: "cuda:0", out_device: "cuda:0", stream_from: 1, repack: )yaml",
              is_packed ? "true" : "false", ", precision: ", precision, "}\n",
              precision == "f32" ? kExactGpu : kFastGpu);
-}
-
-// Max difference, relative to the max value.
-double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
-  double largest = 1e-30;
-  double error = got.size() == want.size() ? 0 : 1e30;
-  for (std::size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
-    largest = std::max(largest, std::abs(static_cast<double>(want[i])));
-    error = std::max(error, std::abs(static_cast<double>(got[i]) - static_cast<double>(want[i])));
-    if (!std::isfinite(got[i])) return 1e30;
-  }
-  return error / largest;
 }
 
 class GpuGolden : public ::testing::TestWithParam<const char*> {
@@ -185,12 +176,6 @@ TEST_P(GpuGolden, CudaGraphsAreBitIdenticalToEager) {
   }
 }
 
-std::string test_name(const ::testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
-  std::erase(name, '-');
-  return name;
-}
-
 INSTANTIATE_TEST_SUITE_P(Models,
                          GpuGolden,
                          ::testing::Values("llama",
@@ -207,7 +192,7 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            "deepseek-v2-yarn",
                                            "deepseek-v3",
                                            "deepseek-v3-yarn"),
-                         test_name);
+                         checkpoint_test_name);
 
 }  // namespace
 }  // namespace graft::models

@@ -17,7 +17,9 @@
 #include "graft/testing/cuda/virtual_gpus.h"
 #include "graft/testing/decoding.h"
 #include "graft/testing/golden.h"
+#include "graft/testing/near_logits.h"
 #include "graft/testing/placement.h"
+#include "graft/testing/test_names.h"
 
 namespace graft::models {
 namespace {
@@ -25,6 +27,7 @@ namespace {
 using testing::Decoding;
 using testing::kExactCpu;
 using testing::PlacedModel;
+using testing::relative_error;
 
 // f32 arithmetic everywhere, so that differences are errors of the GPU. Packed experts of the CPU
 // round x to int8 or bf16.
@@ -49,17 +52,6 @@ std::string hybrid_rules(const std::string& gpu_experts, std::int64_t stream_fro
 - match: {name: ".*"}
   replace: {class: default, kwargs: {device: "cuda:0"}}
 )yaml");
-}
-
-double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
-  double largest = 1e-30;
-  double error = got.size() == want.size() ? 0 : 1e30;
-  for (std::size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
-    largest = std::max(largest, std::abs(double{want[i]}));
-    const double difference = std::abs(double{got[i]} - double{want[i]});
-    error = std::isfinite(difference) ? std::max(error, difference) : 1e30;
-  }
-  return error / largest;
 }
 
 class GpuHybridExperts : public ::testing::TestWithParam<const char*> {
@@ -110,16 +102,10 @@ TEST_P(GpuHybridExperts, FollowTheRoutingInGraphs) {
     EXPECT_LT(relative_error(got.step(step), want.step(step)), 1e-3) << "step " << step;
 }
 
-std::string test_name(const ::testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
-  std::erase(name, '-');
-  return name;
-}
-
 INSTANTIATE_TEST_SUITE_P(Models,
                          GpuHybridExperts,
                          ::testing::Values("mixtral", "qwen2-moe", "qwen3-moe", "deepseek-v3"),
-                         test_name);
+                         checkpoint_test_name);
 
 }  // namespace
 }  // namespace graft::models

@@ -6,10 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include "graft/testing/units.h"
+
 namespace graft::cli {
 namespace {
-
-constexpr std::uint64_t kGiB = std::uint64_t{1} << 30U;
 
 Facts good_machine() {
   Facts facts;

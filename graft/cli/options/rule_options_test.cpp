@@ -3,11 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
+#include "graft/testing/units.h"
 
 namespace graft::cli {
 namespace {
-
-constexpr std::uint64_t kGiB = std::uint64_t{1} << 30U;
 
 TEST(ParseMemory, NeedsAUnit) {
   EXPECT_EQ(parse_memory("--vram", "24G"), 24 * kGiB);

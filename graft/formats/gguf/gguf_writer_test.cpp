@@ -13,7 +13,7 @@ namespace {
 using test::error_of;
 using test::pattern;
 
-std::string spec_error(const TensorSpec& spec) {
+std::string gguf_error(const TensorSpec& spec) {
   const TempDir folder;
   const std::string path = (folder / "x.gguf").string();
   std::string error = error_of([&] { GgufWriter(path, {}, {spec}); });
@@ -53,18 +53,18 @@ TEST(GgufWriter, KeepsTheOldFileWithoutFinish) {
 }
 
 TEST(GgufWriter, RejectsUnsupportedTensors) {
-  EXPECT_EQ(spec_error({"w", DType::F8_E4M3, {4}}),
+  EXPECT_EQ(gguf_error({"w", DType::F8_E4M3, {4}}),
             "tensor \"w\": F8_E4M3 cannot be stored in GGUF");
-  EXPECT_EQ(spec_error({"w", DType::F32, {1, 1, 1, 1, 4}}),
+  EXPECT_EQ(gguf_error({"w", DType::F32, {1, 1, 1, 1, 4}}),
             "tensor \"w\": 5 dimensions, the maximum in GGUF is 4");
-  EXPECT_EQ(spec_error({"w", DType::F32, {0}}),
+  EXPECT_EQ(gguf_error({"w", DType::F32, {0}}),
             "tensor \"w\": shape [0] has a dimension of 0, expected at least 1");
   EXPECT_EQ(
-      spec_error({"w", DType::Q4_K, {2, 128}}),
+      gguf_error({"w", DType::Q4_K, {2, 128}}),
       "tensor \"w\": rows of 128 values are not a multiple of the block of 256 values of Q4_K");
-  EXPECT_EQ(spec_error({"", DType::F32, {1}}), "tensor: the name is empty");
+  EXPECT_EQ(gguf_error({"", DType::F32, {1}}), "tensor: the name is empty");
   EXPECT_EQ(
-      spec_error({std::string(64, 'n'), DType::F32, {1}}),
+      gguf_error({std::string(64, 'n'), DType::F32, {1}}),
       "tensor \"" + std::string(64, 'n') + "\": the name has 64 bytes, the maximum in GGUF is 63");
 }
 

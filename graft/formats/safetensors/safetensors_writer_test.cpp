@@ -16,7 +16,7 @@ namespace {
 using test::error_of;
 using test::pattern;
 
-std::string spec_error(const TensorSpec& spec) {
+std::string safetensors_error(const TensorSpec& spec) {
   const TempDir folder;
   const std::string path = (folder / "x").string();
   return error_of([&] { SafetensorsWriter(path, {}, {spec}); }).substr(path.size() + 2);
@@ -40,13 +40,13 @@ TEST(SafetensorsWriter, PadsTheHeaderTo8Bytes) {
 }
 
 TEST(SafetensorsWriter, RejectsUnsupportedTensors) {
-  EXPECT_EQ(spec_error({"w", DType::Q4_K, {256}}),
+  EXPECT_EQ(safetensors_error({"w", DType::Q4_K, {256}}),
             "tensor \"w\": Q4_K cannot be stored in safetensors");
-  EXPECT_EQ(spec_error({"w", DType::F32, {-1}}),
+  EXPECT_EQ(safetensors_error({"w", DType::F32, {-1}}),
             "tensor \"w\": shape [-1] has a dimension of -1, expected at least 0");
-  EXPECT_EQ(spec_error({"__metadata__", DType::F32, {1}}),
+  EXPECT_EQ(safetensors_error({"__metadata__", DType::F32, {1}}),
             "tensor \"__metadata__\": safetensors cannot store this name");
-  EXPECT_EQ(spec_error({"a\tb", DType::F32, {1}}),
+  EXPECT_EQ(safetensors_error({"a\tb", DType::F32, {1}}),
             "tensor \"a?b\": safetensors cannot store this name");
   const TempDir folder;
   EXPECT_EQ(error_of([&] {

@@ -10,20 +10,10 @@
 #include <gtest/gtest.h>
 
 #include "graft/kernels/cpu/table.h"
+#include "graft/testing/floats.h"
 
 namespace graft::kernels::cpu {
 namespace {
-
-using Floats = std::vector<float>;
-
-Floats random_floats(std::int64_t count, float size = 2.0F) {
-  static std::mt19937 engine(11);
-  std::uniform_real_distribution<float> distribution(-size, size);
-  Floats values(static_cast<std::size_t>(count));
-  for (float& value : values)
-    value = distribution(engine);
-  return values;
-}
 
 void expect_same_bits(const Floats& got, const Floats& want) {
   ASSERT_EQ(got.size(), want.size());
@@ -44,12 +34,12 @@ class MathTest : public testing::TestWithParam<const KernelTable*> {
   }
 };
 
-struct Problem {
+struct MatmulProblem {
   std::int64_t num_x, num_w, cols;
   std::int64_t ldx, ldw;
   Floats x, w;
 
-  Problem(std::int64_t rows_x, std::int64_t rows_w, std::int64_t n)
+  MatmulProblem(std::int64_t rows_x, std::int64_t rows_w, std::int64_t n)
       : num_x(rows_x),
         num_w(rows_w),
         cols(n),
@@ -69,7 +59,7 @@ struct Problem {
 TEST_P(MathTest, MatmulMatchesTheReferenceAndTheFormula) {
   for (const std::int64_t cols : kLengths) {
     for (const auto& [num_x, num_w] : {std::pair{1, 1}, {1, 13}, {5, 7}, {4, 6}, {9, 25}, {2, 3}}) {
-      const Problem problem(num_x, num_w, cols);
+      const MatmulProblem problem(num_x, num_w, cols);
       const Floats y = problem.run(math());
       expect_same_bits(y, problem.run(fma_reference()));
       for (std::int64_t r = 0; r < num_x; ++r) {
@@ -108,7 +98,7 @@ TEST_P(MathTest, MatmulOfStoredRowsMatchesDecodedRows) {
     for (const std::int64_t cols : kLengths) {
       for (const auto& [num_x, num_w] :
            {std::pair{1, 1}, {1, 13}, {5, 7}, {4, 6}, {2, 25}, {3, 3}, {6, 4}, {7, 8}, {8, 9}}) {
-        Problem problem(num_x, num_w, cols);
+        MatmulProblem problem(num_x, num_w, cols);
         std::vector<std::byte> stored(problem.w.size() * static_cast<std::size_t>(elem_bytes));
         codec.encode(problem.w.data(), stored.data(), problem.w.size());
         codec.decode(stored.data(), problem.w.data(), problem.w.size());
@@ -174,7 +164,7 @@ TEST_P(MathTest, MatmulOfStoredRowsDecodesEveryCode) {
 }
 
 TEST_P(MathTest, MatmulRowsAreIndependent) {
-  const Problem all(11, 17, 333);
+  const MatmulProblem all(11, 17, 333);
   const Floats y = all.run(math());
   for (std::int64_t r = 0; r < all.num_x; ++r) {
     for (std::int64_t c = 0; c < all.num_w; ++c) {

@@ -5,6 +5,7 @@
 #include "graft/base/error.h"
 #include "graft/models/config/hf_config.h"
 #include "graft/models/families/family.h"
+#include "graft/testing/config_folder.h"
 #include "graft/testing/shared_data.h"
 
 namespace graft::models {
@@ -13,14 +14,6 @@ namespace {
 using formats::GgufArray;
 using formats::GgufMetadata;
 using formats::TensorInfo;
-
-ModelConfig read_folder(const std::filesystem::path& folder) {
-  const Json config = read_json_file(folder / "config.json");
-  const auto generation_path = folder / "generation_config.json";
-  if (!std::filesystem::exists(generation_path)) return read_hf_config(config, nullptr, "test");
-  const Json generation = read_json_file(generation_path);
-  return read_hf_config(config, &generation, "test");
-}
 
 TensorInfo tensor(const std::string& name) {
   TensorInfo info;
@@ -66,7 +59,7 @@ TEST(GgufConfig, RoundTripsEveryCheckpoint) {
   EXPECT_GE(folders.size(), 25U);
   for (const auto& folder : folders) {
     SCOPED_TRACE(folder);
-    expect_round_trip(read_folder(folder));
+    expect_round_trip(read_config_folder(folder));
   }
 }
 
@@ -96,7 +89,7 @@ TEST(GgufConfig, RoundTripsValuesWithoutALlamaCppKey) {
 TEST(GgufConfig, WritesTheKeysOfLlamaCpp) {
   const auto path = test_data("configs/DeepSeek-V3");
   GgufMetadata metadata;
-  write_gguf_config(read_folder(path), metadata);
+  write_gguf_config(read_config_folder(path), metadata);
   EXPECT_EQ(metadata.string("general.architecture"), "deepseek2");
   const auto integer = [&](const std::string& key) { return metadata.integer("deepseek2." + key); };
   EXPECT_EQ(integer("block_count"), 62);
@@ -197,7 +190,7 @@ TEST(GgufConfig, DistinguishesTheFamiliesOfArchitectureLlama) {
   EXPECT_TRUE(mixtral.moe.norm_topk_prob);
 }
 
-std::string error_of(const GgufMetadata& metadata) {
+std::string metadata_error(const GgufMetadata& metadata) {
   try {
     read_gguf_config(metadata, {}, "a.gguf");
   } catch (const Error& error) {
@@ -207,23 +200,24 @@ std::string error_of(const GgufMetadata& metadata) {
 }
 
 TEST(GgufConfig, NamesTheWrongKey) {
-  EXPECT_EQ(error_of({}), "a.gguf: metadata key \"general.architecture\" is missing");
-  EXPECT_EQ(error_of(foreign("gpt2")).find("a.gguf: \"general.architecture\" is \"gpt2\""), 0);
+  EXPECT_EQ(metadata_error({}), "a.gguf: metadata key \"general.architecture\" is missing");
+  EXPECT_EQ(metadata_error(foreign("gpt2")).find("a.gguf: \"general.architecture\" is \"gpt2\""),
+            0);
   GgufMetadata metadata = foreign("llama");
   metadata.set("llama.block_count", std::string("many"));
-  EXPECT_NE(error_of(metadata).find("llama.block_count"), std::string::npos);
+  EXPECT_NE(metadata_error(metadata).find("llama.block_count"), std::string::npos);
   metadata.set("llama.block_count", std::uint32_t{0});
-  EXPECT_NE(error_of(metadata).find("num_hidden_layers"), std::string::npos);
+  EXPECT_NE(metadata_error(metadata).find("num_hidden_layers"), std::string::npos);
   metadata.erase("llama.block_count");
-  EXPECT_EQ(error_of(metadata), "a.gguf: metadata key \"llama.block_count\" is missing");
+  EXPECT_EQ(metadata_error(metadata), "a.gguf: metadata key \"llama.block_count\" is missing");
   metadata = foreign("qwen2");
   metadata.set("qwen2.attention.head_count", GgufArray::of(std::vector<std::int32_t>{16, 8}));
-  EXPECT_NE(error_of(metadata).find("layer to layer"), std::string::npos);
+  EXPECT_NE(metadata_error(metadata).find("layer to layer"), std::string::npos);
 }
 
 TEST(GgufConfig, ComputesLlama3Divisors) {
   const auto path = test_data("configs/Llama-3.1-8B");
-  const ModelConfig config = read_folder(path);
+  const ModelConfig config = read_config_folder(path);
   const std::vector<float> divisors = rope_freqs(config);
   ASSERT_EQ(divisors.size(), 64U);
   EXPECT_EQ(divisors.front(), 1.0F);

@@ -4,24 +4,17 @@
 
 #include "graft/base/error.h"
 #include "graft/models/families/family.h"
+#include "graft/testing/config_folder.h"
 #include "graft/testing/shared_data.h"
 
 namespace graft::models {
 namespace {
 
-ModelConfig read_folder(const std::filesystem::path& folder) {
-  const Json config = read_json_file(folder / "config.json");
-  const auto generation_path = folder / "generation_config.json";
-  if (!std::filesystem::exists(generation_path)) return read_hf_config(config, nullptr, "test");
-  const Json generation = read_json_file(generation_path);
-  return read_hf_config(config, &generation, "test");
-}
-
 ModelConfig read_text(const std::string& text) {
   return read_hf_config(parse_json(text, "test"), nullptr, "config.json");
 }
 
-std::string error_of(const std::string& text) {
+std::string config_error(const std::string& text) {
   try {
     read_text(text);
   } catch (const Error& error) {
@@ -30,8 +23,8 @@ std::string error_of(const std::string& text) {
   return "no error";
 }
 
-// The values that all tiny checkpoints share; each test sets those of its family.
-ModelConfig tiny(std::string_view model_type) {
+// The values that all golden_config checkpoints share; each test sets those of its family.
+ModelConfig golden_config(std::string_view model_type) {
   ModelConfig want;
   want.family = find_family(model_type);
   want.torch_dtype = "bfloat16";
@@ -51,7 +44,7 @@ ModelConfig tiny(std::string_view model_type) {
 }
 
 ModelConfig tiny_deepseek(std::string_view model_type, bool with_q_lora) {
-  ModelConfig want = tiny(model_type);
+  ModelConfig want = golden_config(model_type);
   want.num_key_value_heads = 4;
   want.head_dim = 48;
   want.rotary_dim = 16;
@@ -97,12 +90,12 @@ RopeConfig tiny_yarn(double mscale) {
 void expect_golden(const std::string& folder, const ModelConfig& want) {
   SCOPED_TRACE(folder);
   const auto path = test_data("golden/" + folder);
-  EXPECT_EQ(read_folder(path), want);
+  EXPECT_EQ(read_config_folder(path), want);
 }
 
 TEST(HfConfig, ReadsGoldenLlama) {
-  expect_golden("llama", tiny("llama"));
-  ModelConfig want = tiny("llama");
+  expect_golden("llama", golden_config("llama"));
+  ModelConfig want = golden_config("llama");
   want.max_position_embeddings = 2048;
   want.rope.theta = 500000.0;
   want.rope.kind = RopeKind::Llama3;
@@ -112,7 +105,7 @@ TEST(HfConfig, ReadsGoldenLlama) {
 }
 
 TEST(HfConfig, ReadsGoldenLlava) {
-  ModelConfig want = tiny("llava");
+  ModelConfig want = golden_config("llava");
   want.vision.emplace();
   want.vision->hidden_size = 96;
   want.vision->intermediate_size = 192;
@@ -125,7 +118,7 @@ TEST(HfConfig, ReadsGoldenLlava) {
 }
 
 TEST(HfConfig, ReadsGoldenMixtral) {
-  ModelConfig want = tiny("mixtral");
+  ModelConfig want = golden_config("mixtral");
   want.rope.theta = 1e6;
   want.moe.num_experts = 8;
   want.moe.num_experts_per_tok = 2;
@@ -135,13 +128,13 @@ TEST(HfConfig, ReadsGoldenMixtral) {
 }
 
 TEST(HfConfig, ReadsGoldenQwen) {
-  ModelConfig want = tiny("qwen2");
+  ModelConfig want = golden_config("qwen2");
   want.rope.theta = 1e6;
   want.attention_bias = true;
   want.tie_word_embeddings = true;
   expect_golden("qwen2", want);
 
-  want = tiny("qwen2_moe");
+  want = golden_config("qwen2_moe");
   want.rope.theta = 1e6;
   want.attention_bias = true;
   want.moe.num_experts = 8;
@@ -152,7 +145,7 @@ TEST(HfConfig, ReadsGoldenQwen) {
   want.moe.shared_expert_gate = true;
   expect_golden("qwen2-moe", want);
 
-  want = tiny("qwen3");
+  want = golden_config("qwen3");
   want.rope.theta = 1e6;
   want.head_dim = 64;
   want.rotary_dim = 64;
@@ -192,7 +185,7 @@ TEST(HfConfig, ReadsGoldenDeepseekV3) {
 }
 
 TEST(HfConfig, ReadsGoldenGlm) {
-  ModelConfig want = tiny("glm4_moe");
+  ModelConfig want = golden_config("glm4_moe");
   want.rotary_dim = 16;
   want.num_nextn_predict_layers = 1;
   want.attention_bias = true;
@@ -209,23 +202,23 @@ TEST(HfConfig, ReadsGoldenGlm) {
   expect_golden("glm4-moe", want);
 }
 
-struct Published {
+struct PublishedShape {
   std::string_view folder;
   const char* model_type;
   std::int64_t layers, hidden, heads, kv_heads, head_dim, rotary_dim, vocab, experts, used;
   RopeKind rope;
 };
 
-std::ostream& operator<<(std::ostream& out, const Published& published) {
+std::ostream& operator<<(std::ostream& out, const PublishedShape& published) {
   return out << published.folder;
 }
 
-class PublishedTest : public testing::TestWithParam<Published> {};
+class PublishedTest : public testing::TestWithParam<PublishedShape> {};
 
 TEST_P(PublishedTest, ReadsShape) {
-  const Published& want = GetParam();
+  const PublishedShape& want = GetParam();
   const auto path = test_data("configs") / want.folder;
-  const ModelConfig got = read_folder(path);
+  const ModelConfig got = read_config_folder(path);
   EXPECT_EQ(got.family->model_type(), want.model_type);
   EXPECT_EQ(got.num_hidden_layers, want.layers);
   EXPECT_EQ(got.hidden_size, want.hidden);
@@ -241,38 +234,38 @@ TEST_P(PublishedTest, ReadsShape) {
 
 // clang-format off
 INSTANTIATE_TEST_SUITE_P(Shapes, PublishedTest, testing::Values(
-    Published{"DeepSeek-V2-Lite", "deepseek_v2", 27, 2048,  16,  16, 192,  64, 102400,  64, 6, RopeKind::Yarn},
-    Published{"DeepSeek-V2",      "deepseek_v2", 60, 5120, 128, 128, 192,  64, 102400, 160, 6, RopeKind::Yarn},
-    Published{"DeepSeek-V3",      "deepseek_v3", 61, 7168, 128, 128, 192,  64, 129280, 256, 8, RopeKind::Yarn},
-    Published{"GLM-4.5-Air",      "glm4_moe",    46, 4096,  96,   8, 128,  64, 151552, 128, 8, RopeKind::Default},
-    Published{"Kimi-K2",          "deepseek_v3", 61, 7168,  64,  64, 192,  64, 163840, 384, 8, RopeKind::Yarn},
-    Published{"Llama-3.1-8B",     "llama",      32, 4096,  32,   8, 128, 128, 128256,   0, 0, RopeKind::Llama3},
-    Published{"Mixtral-8x7B",     "mixtral",    32, 4096,  32,   8, 128, 128,  32000,   8, 2, RopeKind::Default},
-    Published{"Qwen2-57B-A14B",   "qwen2_moe",   28, 3584,  28,   4, 128, 128, 151936,  64, 8, RopeKind::Default},
-    Published{"Qwen3-235B-A22B",  "qwen3_moe",   94, 4096,  64,   4, 128, 128, 151936, 128, 8, RopeKind::Default},
-    Published{"Qwen3-30B-A3B",    "qwen3_moe",   48, 2048,  32,   4, 128, 128, 151936, 128, 8, RopeKind::Default}));
+    PublishedShape{"DeepSeek-V2-Lite", "deepseek_v2", 27, 2048,  16,  16, 192,  64, 102400,  64, 6, RopeKind::Yarn},
+    PublishedShape{"DeepSeek-V2",      "deepseek_v2", 60, 5120, 128, 128, 192,  64, 102400, 160, 6, RopeKind::Yarn},
+    PublishedShape{"DeepSeek-V3",      "deepseek_v3", 61, 7168, 128, 128, 192,  64, 129280, 256, 8, RopeKind::Yarn},
+    PublishedShape{"GLM-4.5-Air",      "glm4_moe",    46, 4096,  96,   8, 128,  64, 151552, 128, 8, RopeKind::Default},
+    PublishedShape{"Kimi-K2",          "deepseek_v3", 61, 7168,  64,  64, 192,  64, 163840, 384, 8, RopeKind::Yarn},
+    PublishedShape{"Llama-3.1-8B",     "llama",      32, 4096,  32,   8, 128, 128, 128256,   0, 0, RopeKind::Llama3},
+    PublishedShape{"Mixtral-8x7B",     "mixtral",    32, 4096,  32,   8, 128, 128,  32000,   8, 2, RopeKind::Default},
+    PublishedShape{"Qwen2-57B-A14B",   "qwen2_moe",   28, 3584,  28,   4, 128, 128, 151936,  64, 8, RopeKind::Default},
+    PublishedShape{"Qwen3-235B-A22B",  "qwen3_moe",   94, 4096,  64,   4, 128, 128, 151936, 128, 8, RopeKind::Default},
+    PublishedShape{"Qwen3-30B-A3B",    "qwen3_moe",   48, 2048,  32,   4, 128, 128, 151936, 128, 8, RopeKind::Default}));
 // clang-format on
 
 TEST(HfConfig, ReadsDetailsOfPublishedConfigs) {
   const auto path = test_data("configs");
-  const ModelConfig v3 = read_folder(path / "DeepSeek-V3");
+  const ModelConfig v3 = read_config_folder(path / "DeepSeek-V3");
   EXPECT_EQ(v3.quantization.method, "fp8");
   EXPECT_EQ(v3.quantization.weight_block_size, (std::vector<std::int64_t>{128, 128}));
   EXPECT_EQ(v3.num_nextn_predict_layers, 1);
   EXPECT_FALSE(v3.layer_has_experts(2));
   EXPECT_TRUE(v3.layer_has_experts(3));
-  const ModelConfig kimi = read_folder(path / "Kimi-K2");
+  const ModelConfig kimi = read_config_folder(path / "Kimi-K2");
   EXPECT_EQ(kimi.moe.routed_scaling_factor, 2.827);
   EXPECT_EQ(kimi.rope.theta, 50000.0);
-  const ModelConfig qwen = read_folder(path / "Qwen2-57B-A14B");
+  const ModelConfig qwen = read_config_folder(path / "Qwen2-57B-A14B");
   EXPECT_EQ(qwen.moe.shared_expert_intermediate_size, 20480);
   EXPECT_TRUE(qwen.moe.shared_expert_gate);
-  EXPECT_FALSE(read_folder(path / "GLM-4.5-Air").qk_norm);
+  EXPECT_FALSE(read_config_folder(path / "GLM-4.5-Air").qk_norm);
 }
 
 TEST(HfConfig, ReadsSprout) {
   const auto path = test_data("sprout");
-  const ModelConfig got = read_folder(path);
+  const ModelConfig got = read_config_folder(path);
   EXPECT_EQ(got.family->model_type(), "deepseek_v3");
   EXPECT_TRUE(got.tie_word_embeddings);
   EXPECT_EQ(got.num_nextn_predict_layers, 1);
@@ -347,18 +340,18 @@ TEST(HfConfig, ReadsBothRopeForms) {
 }
 
 TEST(HfConfig, NamesUnsupportedFamilies) {
-  EXPECT_EQ(error_of(R"({"model_type": "gpt2"})")
+  EXPECT_EQ(config_error(R"({"model_type": "gpt2"})")
                 .find("config.json: \"model_type\" is \"gpt2\", supported are: llama, mistral"),
             0);
-  EXPECT_NE(error_of("{}").find("\"model_type\" is missing"), std::string::npos);
-  EXPECT_NE(error_of("[]").find("expected an object"), std::string::npos);
+  EXPECT_NE(config_error("{}").find("\"model_type\" is missing"), std::string::npos);
+  EXPECT_NE(config_error("[]").find("expected an object"), std::string::npos);
   // A private name for a known class is fine.
   EXPECT_EQ(read_text(R"({"model_type": "my_own", "architectures": ["Qwen3ForCausalLM"]})").family,
             find_family("qwen3"));
 }
 
 TEST(HfConfig, ReportsAllBadValuesAtOnce) {
-  const std::string error = error_of(R"({"model_type": "llama", "hidden_size": -3,
+  const std::string error = config_error(R"({"model_type": "llama", "hidden_size": -3,
       "vocab_size": "many", "num_hidden_layers": 1.5, "rms_norm_eps": [], "rope_scaling":
       {"rope_type": "longrope"}, "eos_token_id": {}, "intermediate_size": 1e30})");
   EXPECT_EQ(error.find("config.json: "), 0);
@@ -372,19 +365,20 @@ TEST(HfConfig, ReportsAllBadValuesAtOnce) {
 }
 
 TEST(HfConfig, RejectsInvalidShapes) {
-  EXPECT_NE(error_of(R"({"model_type": "llama", "num_attention_heads": 3})").find("divisor"),
+  EXPECT_NE(config_error(R"({"model_type": "llama", "num_attention_heads": 3})").find("divisor"),
             std::string::npos);
-  EXPECT_NE(error_of(R"({"model_type": "llama", "num_key_value_heads": 5})").find("divisor"),
+  EXPECT_NE(config_error(R"({"model_type": "llama", "num_key_value_heads": 5})").find("divisor"),
             std::string::npos);
-  EXPECT_NE(error_of(R"({"model_type": "mixtral", "num_experts_per_tok": 9})")
+  EXPECT_NE(config_error(R"({"model_type": "mixtral", "num_experts_per_tok": 9})")
                 .find(R"("num_experts_per_tok" is 9, expected an integer from 1 to 8)"),
             std::string::npos);
-  EXPECT_NE(error_of(R"({"model_type": "deepseek_v3", "n_group": 7})").find("n_group"),
+  EXPECT_NE(config_error(R"({"model_type": "deepseek_v3", "n_group": 7})").find("n_group"),
             std::string::npos);
-  EXPECT_NE(error_of(R"({"model_type": "llama", "head_dim": 7})").find("rotary_dim"),
+  EXPECT_NE(config_error(R"({"model_type": "llama", "head_dim": 7})").find("rotary_dim"),
             std::string::npos);
-  EXPECT_NE(error_of(R"({"model_type": "llama", "hidden_size": 1000000000000})").find("16777216"),
-            std::string::npos);
+  EXPECT_NE(
+      config_error(R"({"model_type": "llama", "hidden_size": 1000000000000})").find("16777216"),
+      std::string::npos);
 }
 
 }  // namespace

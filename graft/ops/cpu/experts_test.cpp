@@ -8,10 +8,10 @@ namespace {
 
 using namespace testing;  // NOLINT(google-build-using-namespace)
 
-constexpr std::int64_t kHidden = 64;
-constexpr std::int64_t kInner = 96;
+constexpr std::int64_t kExpertHidden = 64;
+constexpr std::int64_t kExpertInner = 96;
 constexpr std::int64_t kNumExperts = 7;
-constexpr std::int64_t kTopK = 3;
+constexpr std::int64_t kExpertTopK = 3;
 
 // Whether all experts have one packable dtype, or two dtypes that cannot be packed together.
 enum class Types : std::uint8_t { Packed, Mixed };
@@ -21,13 +21,14 @@ class MoeModel {
  public:
   explicit MoeModel(bool shared, Types types = Types::Mixed) : types_(types) {
     Random random(5);
-    gate_ = model_.weights.add("m.gate.weight", {kNumExperts, kHidden},
-                               random.floats(kNumExperts * kHidden));
+    gate_ = model_.weights.add("m.gate.weight", {kNumExperts, kExpertHidden},
+                               random.floats(kNumExperts * kExpertHidden));
     add_experts(random);
-    model_.add<Router>(
-        "cpu.router", "m.gate",
-        RouterParams{
-            .hidden_size = kHidden, .num_experts = kNumExperts, .top_k = kTopK, .normalize = true});
+    model_.add<Router>("cpu.router", "m.gate",
+                       RouterParams{.hidden_size = kExpertHidden,
+                                    .num_experts = kNumExperts,
+                                    .top_k = kExpertTopK,
+                                    .normalize = true});
     experts = &model_.add<Experts>("cpu.experts", "m.experts", kParams);
     if (shared) add_shared(random);
     moe = &model_.add<Mlp>("cpu.moe", "m", NoParams{});
@@ -46,10 +47,10 @@ class MoeModel {
     std::ranges::sort(order, std::greater<>(),
                       [&](std::int64_t e) { return scores[static_cast<std::size_t>(e)]; });
     double sum = 0;
-    for (std::size_t k = 0; k < kTopK; ++k)
+    for (std::size_t k = 0; k < kExpertTopK; ++k)
       sum += scores[static_cast<std::size_t>(order[k])];
-    Doubles y(kHidden);
-    for (std::size_t k = 0; k < kTopK; ++k)
+    Doubles y(kExpertHidden);
+    for (std::size_t k = 0; k < kExpertTopK; ++k)
       add(scores[static_cast<std::size_t>(order[k])] / sum, expert(order[k], x), y);
     if (shared_[0].empty()) return y;
     const double gate = 1.0 / (1.0 + std::exp(-times(shared_gate_, x)[0]));
@@ -67,9 +68,9 @@ class MoeModel {
 
  private:
   static constexpr ExpertsParams kParams = {.num_experts = kNumExperts,
-                                            .top_k = kTopK,
-                                            .hidden_size = kHidden,
-                                            .intermediate_size = kInner};
+                                            .top_k = kExpertTopK,
+                                            .hidden_size = kExpertHidden,
+                                            .intermediate_size = kExpertInner};
 
   void add_experts(Random& random) {
     for (std::int64_t e = 0; e < kNumExperts; ++e) {
@@ -77,22 +78,23 @@ class MoeModel {
       const bool packed = types_ == Types::Packed;
       const DType type = packed || e % 2 == 0 ? DType::Q8_0 : DType::F32;
       const DType up_type = packed ? DType::Q8_0 : DType::BF16;
-      weights_.push_back({model_.weights.add(name + ".gate_proj.weight", {kInner, kHidden},
-                                             random.floats(kInner * kHidden, 0.2F), type),
-                          model_.weights.add(name + ".up_proj.weight", {kInner, kHidden},
-                                             random.floats(kInner * kHidden, 0.2F), up_type),
-                          model_.weights.add(name + ".down_proj.weight", {kHidden, kInner},
-                                             random.floats(kInner * kHidden, 0.2F), type)});
+      weights_.push_back(
+          {model_.weights.add(name + ".gate_proj.weight", {kExpertInner, kExpertHidden},
+                              random.floats(kExpertInner * kExpertHidden, 0.2F), type),
+           model_.weights.add(name + ".up_proj.weight", {kExpertInner, kExpertHidden},
+                              random.floats(kExpertInner * kExpertHidden, 0.2F), up_type),
+           model_.weights.add(name + ".down_proj.weight", {kExpertHidden, kExpertInner},
+                              random.floats(kExpertInner * kExpertHidden, 0.2F), type)});
     }
   }
 
   void add_shared(Random& random) {
-    shared_ = {model_.add_linear("m.shared_expert.gate_proj", kInner, kHidden, random),
-               model_.add_linear("m.shared_expert.up_proj", kInner, kHidden, random),
-               model_.add_linear("m.shared_expert.down_proj", kHidden, kInner, random)};
+    shared_ = {model_.add_linear("m.shared_expert.gate_proj", kExpertInner, kExpertHidden, random),
+               model_.add_linear("m.shared_expert.up_proj", kExpertInner, kExpertHidden, random),
+               model_.add_linear("m.shared_expert.down_proj", kExpertHidden, kExpertInner, random)};
     model_.add<Mlp>("cpu.mlp", "m.shared_expert",
-                    MlpParams{.hidden_size = kHidden, .intermediate_size = kInner});
-    shared_gate_ = model_.add_linear("m.shared_expert_gate", 1, kHidden, random);
+                    MlpParams{.hidden_size = kExpertHidden, .intermediate_size = kExpertInner});
+    shared_gate_ = model_.add_linear("m.shared_expert_gate", 1, kExpertHidden, random);
   }
 
   Types types_;
@@ -110,23 +112,23 @@ TEST(ExpertsCpu, AddsExpertsInRoutingOrder) {
   const Batch batch;
   Pass pass = {.batch = batch, .pool = pool, .workspace = workspace};
   Random random;
-  Floats x = random.floats(2 * kHidden);
+  Floats x = random.floats(2 * kExpertHidden);
   std::vector<std::int32_t> ids = {6, 0, 3, 3, 1, 0};
   Floats weights = {0.5F, 0.25F, -1.0F, 2.0F, 0.0F, 1.0F};
-  Floats y(2 * kHidden);
-  model.experts->forward(
-      view(x, 2, kHidden),
-      {.expert_ids = {ids.data(), DType::I32, {2, kTopK}}, .weights = view(weights, 2, kTopK)},
-      view(y, 2, kHidden), pass);
+  Floats y(2 * kExpertHidden);
+  model.experts->forward(view(x, 2, kExpertHidden),
+                         {.expert_ids = {ids.data(), DType::I32, {2, kExpertTopK}},
+                          .weights = view(weights, 2, kExpertTopK)},
+                         view(y, 2, kExpertHidden), pass);
   for (std::size_t t = 0; t < 2; ++t) {
-    const auto from = x.begin() + static_cast<std::ptrdiff_t>(t) * kHidden;
-    Doubles want(kHidden);
-    for (std::size_t k = 0; k < kTopK; ++k) {
-      MoeModel::add(weights[t * kTopK + k],
-                    model.expert(ids[t * kTopK + k], {from, from + kHidden}), want);
+    const auto from = x.begin() + static_cast<std::ptrdiff_t>(t) * kExpertHidden;
+    Doubles want(kExpertHidden);
+    for (std::size_t k = 0; k < kExpertTopK; ++k) {
+      MoeModel::add(weights[t * kExpertTopK + k],
+                    model.expert(ids[t * kExpertTopK + k], {from, from + kExpertHidden}), want);
     }
-    const auto got = y.begin() + static_cast<std::ptrdiff_t>(t) * kHidden;
-    EXPECT_LT(relative_error(Floats(got, got + kHidden), want), 1e-5);
+    const auto got = y.begin() + static_cast<std::ptrdiff_t>(t) * kExpertHidden;
+    EXPECT_LT(relative_error(Floats(got, got + kExpertHidden), want), 1e-5);
   }
 }
 
@@ -139,19 +141,19 @@ TEST(ExpertsCpu, SkipsNegativeIds) {
     const Batch batch;
     Pass pass = {.batch = batch, .pool = pool, .workspace = workspace};
     Random random;
-    Floats x = random.floats(2 * kHidden);
+    Floats x = random.floats(2 * kExpertHidden);
     const auto run = [&](std::vector<std::int32_t> ids, Floats weights) {
-      Floats y(2 * kHidden, 7.0F);
-      model.experts->forward(
-          view(x, 2, kHidden),
-          {.expert_ids = {ids.data(), DType::I32, {2, kTopK}}, .weights = view(weights, 2, kTopK)},
-          view(y, 2, kHidden), pass);
+      Floats y(2 * kExpertHidden, 7.0F);
+      model.experts->forward(view(x, 2, kExpertHidden),
+                             {.expert_ids = {ids.data(), DType::I32, {2, kExpertTopK}},
+                              .weights = view(weights, 2, kExpertTopK)},
+                             view(y, 2, kExpertHidden), pass);
       return y;
     };
     // A weight of 0 adds a zero of either sign, so the sums are equal.
     EXPECT_EQ(run({6, -1, 3, -1, 1, 0}, {0.5F, 0.25F, -1.0F, 2.0F, 0.5F, 1.0F}),
               run({6, 2, 3, 5, 1, 0}, {0.5F, 0.0F, -1.0F, 0.0F, 0.5F, 1.0F}));
-    EXPECT_EQ(run({-1, -1, -1, -1, -1, -1}, Floats(6, 1.0F)), Floats(2 * kHidden));
+    EXPECT_EQ(run({-1, -1, -1, -1, -1, -1}, Floats(6, 1.0F)), Floats(2 * kExpertHidden));
   }
 }
 
@@ -163,13 +165,13 @@ TEST(ExpertsCpu, FailsWhenExpertsAreMissing) {
 TEST(MoeCpu, MatchesTheFormulaWithAndWithoutSharedExpert) {
   for (const bool shared : {false, true}) {
     MoeModel model(shared);
-    ScheduleRunner runner(kHidden, kHidden);
+    ScheduleRunner runner(kExpertHidden, kExpertHidden);
     const auto results = runner.run({{{0, 20}}}, 2, [&](TensorView x, TensorView y, Pass& pass) {
       model.moe->forward(x, y, pass);
     });
     for (std::int64_t p = 0; p < 20; ++p) {
-      const auto from = results.at(0).begin() + p * kHidden;
-      EXPECT_LT(relative_error(Floats(from, from + kHidden), model.plain(runner.input(0, p))),
+      const auto from = results.at(0).begin() + p * kExpertHidden;
+      EXPECT_LT(relative_error(Floats(from, from + kExpertHidden), model.plain(runner.input(0, p))),
                 1e-5);
     }
   }
@@ -179,13 +181,13 @@ TEST(MoeCpu, MatchesTheFormulaWithAndWithoutSharedExpert) {
 TEST(MoeCpu, RepackedExpertsAreWithinInt8Error) {
   MoeModel model(false, Types::Packed);
   for (const std::int64_t num_tokens : {1, 20, 500}) {
-    ScheduleRunner runner(kHidden, kHidden);
+    ScheduleRunner runner(kExpertHidden, kExpertHidden);
     const auto results =
         runner.run({{{0, num_tokens}}}, 2,
                    [&](TensorView x, TensorView y, Pass& pass) { model.moe->forward(x, y, pass); });
     for (std::int64_t p = 0; p < num_tokens; ++p) {
-      const auto from = results.at(0).begin() + p * kHidden;
-      EXPECT_LT(relative_error(Floats(from, from + kHidden), model.plain(runner.input(0, p))),
+      const auto from = results.at(0).begin() + p * kExpertHidden;
+      EXPECT_LT(relative_error(Floats(from, from + kExpertHidden), model.plain(runner.input(0, p))),
                 0.04);
     }
   }
@@ -197,7 +199,7 @@ TEST(MoeCpu, IsInvariantToBatchAndThreads) {
     const auto forward = [&](TensorView x, TensorView y, Pass& pass) {
       model.moe->forward(x, y, pass);
     };
-    ScheduleRunner runner(kHidden, kHidden);
+    ScheduleRunner runner(kExpertHidden, kExpertHidden);
     const auto want = runner.run(schedules()[0], 1, forward);
     for (const Schedule& schedule : schedules()) {
       for (const std::size_t num_threads : {1, 2, 3, 4}) {

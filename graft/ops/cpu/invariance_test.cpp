@@ -10,10 +10,10 @@ namespace {
 
 using namespace testing;  // NOLINT(google-build-using-namespace)
 
-constexpr std::int64_t kIn = 96;
+constexpr std::int64_t kInputs = 96;
 
 void expect_same_bits(std::int64_t out, const RowFunction& function) {
-  ScheduleRunner runner(kIn, out);
+  ScheduleRunner runner(kInputs, out);
   const auto want = runner.run(schedules()[0], 1, function);
   for (const Schedule& schedule : schedules()) {
     for (const std::size_t num_threads : {1, 2, 3, 4}) {
@@ -26,11 +26,11 @@ void expect_same_bits(std::int64_t out, const RowFunction& function) {
 TEST(Invariance, Embedding) {
   TestModel model;
   Random random;
-  model.weights.add("e.weight", {50, kIn}, random.floats(50 * kIn), DType::Q4_0);
+  model.weights.add("e.weight", {50, kInputs}, random.floats(50 * kInputs), DType::Q4_0);
   auto& op = model.add<Embedding>("cpu.embedding", "e",
-                                  EmbeddingParams{.vocab_size = 50, .hidden_size = kIn});
+                                  EmbeddingParams{.vocab_size = 50, .hidden_size = kInputs});
   // Token ids depend on sequence and position alone, as x does.
-  expect_same_bits(kIn, [&](TensorView /*x*/, TensorView y, Pass& pass) {
+  expect_same_bits(kInputs, [&](TensorView /*x*/, TensorView y, Pass& pass) {
     op.forward(pass.batch.token_ids, y, pass);
   });
 }
@@ -38,9 +38,10 @@ TEST(Invariance, Embedding) {
 TEST(Invariance, Norm) {
   TestModel model;
   Random random;
-  model.add_norm("n", kIn, random);
-  auto& op = model.add<Norm>("cpu.rms_norm", "n", NormParams{.size = kIn});
-  expect_same_bits(kIn, [&](TensorView x, TensorView y, Pass& pass) { op.forward(x, y, pass); });
+  model.add_norm("n", kInputs, random);
+  auto& op = model.add<Norm>("cpu.rms_norm", "n", NormParams{.size = kInputs});
+  expect_same_bits(kInputs,
+                   [&](TensorView x, TensorView y, Pass& pass) { op.forward(x, y, pass); });
 }
 
 TEST(Invariance, Linear) {
@@ -49,10 +50,11 @@ TEST(Invariance, Linear) {
     TestModel model;
     Random random;
     constexpr std::int64_t kOut = 500;  // several blocks of rows
-    model.weights.add("l.weight", {kOut, kIn}, random.floats(kOut * kIn), type);
+    model.weights.add("l.weight", {kOut, kInputs}, random.floats(kOut * kInputs), type);
     model.weights.add("l.bias", {kOut}, random.floats(kOut));
-    auto& op = model.add<Linear>(
-        "cpu.linear", "l", LinearParams{.in_features = kIn, .out_features = kOut, .bias = true});
+    auto& op =
+        model.add<Linear>("cpu.linear", "l",
+                          LinearParams{.in_features = kInputs, .out_features = kOut, .bias = true});
     expect_same_bits(kOut, [&](TensorView x, TensorView y, Pass& pass) { op.forward(x, y, pass); });
   }
 }
@@ -64,7 +66,7 @@ TEST(Invariance, Rope) {
   params.factor = 4.0;
   params.max_position_embeddings = 30;
   auto& op = model.add<Rope>("cpu.rope", "r", params);
-  expect_same_bits(kIn, [&](TensorView x, TensorView y, Pass& pass) {
+  expect_same_bits(kInputs, [&](TensorView x, TensorView y, Pass& pass) {
     std::copy_n(x.f32(), x.num_elems(), y.f32());
     op.forward(y, {.num_heads = 4, .head_dim = 24}, pass);
   });
@@ -74,9 +76,9 @@ TEST(Invariance, Router) {
   TestModel model;
   Random random;
   constexpr std::int64_t kTopK = 6;
-  model.weights.add("g.weight", {64, kIn}, random.floats(64 * kIn));
+  model.weights.add("g.weight", {64, kInputs}, random.floats(64 * kInputs));
   auto& op = model.add<Router>("cpu.router", "g",
-                               RouterParams{.hidden_size = kIn,
+                               RouterParams{.hidden_size = kInputs,
                                             .num_experts = 64,
                                             .top_k = kTopK,
                                             .scoring = RouterParams::Scoring::Sigmoid,
@@ -99,12 +101,13 @@ TEST(Invariance, Router) {
 TEST(Invariance, Mlp) {
   TestModel model;
   Random random;
-  model.add_linear("m.gate_proj", 130, kIn, random);
-  model.add_linear("m.up_proj", 130, kIn, random);
-  model.add_linear("m.down_proj", kIn, 130, random);
+  model.add_linear("m.gate_proj", 130, kInputs, random);
+  model.add_linear("m.up_proj", 130, kInputs, random);
+  model.add_linear("m.down_proj", kInputs, 130, random);
   auto& op =
-      model.add<Mlp>("cpu.mlp", "m", MlpParams{.hidden_size = kIn, .intermediate_size = 130});
-  expect_same_bits(kIn, [&](TensorView x, TensorView y, Pass& pass) { op.forward(x, y, pass); });
+      model.add<Mlp>("cpu.mlp", "m", MlpParams{.hidden_size = kInputs, .intermediate_size = 130});
+  expect_same_bits(kInputs,
+                   [&](TensorView x, TensorView y, Pass& pass) { op.forward(x, y, pass); });
 }
 
 }  // namespace

@@ -13,14 +13,14 @@
 namespace graft::server::openai {
 namespace {
 
-ChatRequest read(const std::string& more) {
+ChatRequest read_chat(const std::string& more) {
   return read_chat_request(
       parse_body(R"({"model":"m","messages":[{"role":"user","content":"Hi"}])" + more + "}"));
 }
 
 // Every field that OpenAI documents, with values that need no unsupported feature.
 TEST(ChatRequest, AcceptsEveryDocumentedField) {
-  const ChatRequest request = read(R"(,
+  const ChatRequest request = read_chat(R"(,
     "audio":null,"frequency_penalty":0.5,"function_call":null,"functions":null,
     "logit_bias":{"5":-100,"7":1.5},"logprobs":true,"top_logprobs":3,"max_completion_tokens":9,
     "max_tokens":5,"metadata":{"a":"b"},"modalities":["text"],"n":2,"parallel_tool_calls":true,
@@ -92,7 +92,7 @@ const Rejected kRejected[] = {
 TEST(ChatRequest, RejectionsNameTheField) {
   for (const Rejected& rejected : kRejected) {
     try {
-      read(rejected.more);
+      read_chat(rejected.more);
       ADD_FAILURE() << rejected.more << " was accepted";
     } catch (const ApiError& error) {
       EXPECT_EQ(error.status, 400);
@@ -112,26 +112,26 @@ TEST(ChatRequest, RenamesRolesAndReasoningForTemplates) {
 
 TEST(ChatRequest, ToolChoiceNoneDropsTheTools) {
   const std::string tools = R"(,"tools":[{"type":"function","function":{"name":"f"}}])";
-  EXPECT_TRUE(read(tools).parse_tool_calls);
-  EXPECT_FALSE(read(tools).single_call);
-  EXPECT_TRUE(read(tools + R"(,"parallel_tool_calls":false)").single_call);
-  const ChatRequest none = read(tools + R"(,"tool_choice":"none")");
+  EXPECT_TRUE(read_chat(tools).parse_tool_calls);
+  EXPECT_FALSE(read_chat(tools).single_call);
+  EXPECT_TRUE(read_chat(tools + R"(,"parallel_tool_calls":false)").single_call);
+  const ChatRequest none = read_chat(tools + R"(,"tool_choice":"none")");
   EXPECT_FALSE(none.parse_tool_calls);
   EXPECT_TRUE(none.conversation.tools.is_null());
 }
 
 TEST(ChatRequest, ReadsReasoningEffort) {
   using api::Thinking;
-  EXPECT_EQ(read("").conversation.thinking, Thinking::ModelDecides);
-  EXPECT_EQ(read(R"(,"reasoning_effort":"none")").conversation.thinking, Thinking::Off);
-  EXPECT_EQ(read(R"(,"reasoning":{"effort":"high"})").conversation.thinking, Thinking::On);
+  EXPECT_EQ(read_chat("").conversation.thinking, Thinking::ModelDecides);
+  EXPECT_EQ(read_chat(R"(,"reasoning_effort":"none")").conversation.thinking, Thinking::Off);
+  EXPECT_EQ(read_chat(R"(,"reasoning":{"effort":"high"})").conversation.thinking, Thinking::On);
   const auto effort = [&](const char* more) {
-    return read(more).conversation.extra["reasoning_effort"];
+    return read_chat(more).conversation.extra["reasoning_effort"];
   };
   EXPECT_EQ(effort(R"(,"reasoning_effort":"high")"), "high");
   EXPECT_EQ(effort(R"(,"reasoning_effort":"high","chat_template_kwargs":{"reasoning_effort":1})"),
             1);
-  EXPECT_EQ(read(R"(,"chat_template_kwargs":{"enable_thinking":false})").conversation.thinking,
+  EXPECT_EQ(read_chat(R"(,"chat_template_kwargs":{"enable_thinking":false})").conversation.thinking,
             Thinking::Off);
 }
 
@@ -139,9 +139,9 @@ TEST(Sampling, UnsetFieldsUseTheModelsDefaults) {
   models::ModelConfig config;
   config.temperature = 0.6;
   config.top_k = 20;
-  EXPECT_DOUBLE_EQ(read("").sampling.for_model(config).temperature, 0.6);
-  EXPECT_EQ(read("").sampling.for_model(config).top_k, 20);
-  EXPECT_DOUBLE_EQ(read(R"(,"temperature":1)").sampling.for_model(config).temperature, 1);
+  EXPECT_DOUBLE_EQ(read_chat("").sampling.for_model(config).temperature, 0.6);
+  EXPECT_EQ(read_chat("").sampling.for_model(config).top_k, 20);
+  EXPECT_DOUBLE_EQ(read_chat(R"(,"temperature":1)").sampling.for_model(config).temperature, 1);
 }
 
 api::Update update(const std::string& text, std::int64_t sample = 0) {

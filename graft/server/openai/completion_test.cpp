@@ -17,16 +17,16 @@
 namespace graft::server::openai {
 namespace {
 
-CompletionRequest read(const std::string& body) {
+CompletionRequest read_completion(const std::string& body) {
   return read_completion_request(parse_body(body));
 }
 
 TEST(CompletionRequest, AcceptsPromptsInEveryForm) {
-  EXPECT_EQ(read(R"({"prompt":"a"})").prompts.size(), 1U);
-  EXPECT_EQ(read(R"({"prompt":["a","b"]})").prompts.size(), 2U);
-  EXPECT_EQ(std::get<1>(read(R"({"prompt":[1,2,3]})").prompts.at(0)).size(), 3U);
-  EXPECT_EQ(read(R"({"prompt":[[1,2],[3]]})").prompts.size(), 2U);
-  EXPECT_EQ(read(R"({"prompt":"a"})").sampling.params.max_tokens, 16);
+  EXPECT_EQ(read_completion(R"({"prompt":"a"})").prompts.size(), 1U);
+  EXPECT_EQ(read_completion(R"({"prompt":["a","b"]})").prompts.size(), 2U);
+  EXPECT_EQ(std::get<1>(read_completion(R"({"prompt":[1,2,3]})").prompts.at(0)).size(), 3U);
+  EXPECT_EQ(read_completion(R"({"prompt":[[1,2],[3]]})").prompts.size(), 2U);
+  EXPECT_EQ(read_completion(R"({"prompt":"a"})").sampling.params.max_tokens, 16);
 }
 
 TEST(CompletionRequest, RejectionsNameTheField) {
@@ -42,7 +42,7 @@ TEST(CompletionRequest, RejectionsNameTheField) {
            {R"({"prompt":"a","logprobs":21})", "logprobs"},
            {R"({"prompt":"a","echo":true,"logprobs":1,"stream":true})", "echo"}}) {
     try {
-      read(body);
+      read_completion(body);
       ADD_FAILURE() << body << " was accepted";
     } catch (const ApiError& error) {
       EXPECT_EQ(error.param, param) << error.what();
@@ -52,7 +52,7 @@ TEST(CompletionRequest, RejectionsNameTheField) {
 
 TEST(CompletionRequest, MaxTokensZeroWithEchoReturnsThePrompt) {
   const CompletionRequest request =
-      read(R"({"prompt":"a","echo":true,"max_tokens":0,"logprobs":1})");
+      read_completion(R"({"prompt":"a","echo":true,"max_tokens":0,"logprobs":1})");
   EXPECT_TRUE(request.discard_output);
   EXPECT_EQ(request.sampling.params.max_tokens, 1);
   EXPECT_EQ(request.sampling.params.prompt_logprobs, 1);

@@ -3,7 +3,9 @@
 
 #pragma once
 
+#include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -115,6 +117,18 @@ inline float bf16_value(std::uint16_t code) {
   float value = 0;
   std::memcpy(&value, &bits, sizeof(value));
   return value;
+}
+
+// Counts values with other bits; every NaN is the same.
+inline std::size_t num_different(const Floats& got, const Floats& want) {
+  std::size_t count = got.size() == want.size() ? 0 : 1;
+  for (std::size_t i = 0; i < got.size() && i < want.size(); ++i) {
+    const bool is_same =
+        (std::isnan(got[i]) && std::isnan(want[i])) ||
+        std::bit_cast<std::uint32_t>(got[i]) == std::bit_cast<std::uint32_t>(want[i]);
+    count += is_same ? 0 : 1;
+  }
+  return count;
 }
 
 // |got - want| / |want| in the Euclidean norm; infinite when a difference is NaN.

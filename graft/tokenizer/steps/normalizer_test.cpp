@@ -13,9 +13,9 @@
 namespace graft::tokenizer {
 namespace {
 
-using Kind = NormalizerStep::Kind;
+using NormalizerKind = NormalizerStep::Kind;
 
-std::string run(const std::vector<NormalizerStep>& steps, std::string_view text) {
+std::string run_steps(const std::vector<NormalizerStep>& steps, std::string_view text) {
   Normalizer::Scratch scratch;
   RegexScratch regex;
   return std::string(Normalizer(steps).run(text, scratch, regex));
@@ -31,10 +31,11 @@ std::string whole(Form form, const std::string& text) {
 
 // Only segments that may change are normalized; the result must equal normalizing the whole text.
 TEST(Normalizer, SegmentsMatchTheWholeText) {
-  const std::vector<std::pair<Kind, Form>> forms = {{Kind::Nfc, utf8proc_NFC},
-                                                    {Kind::Nfd, utf8proc_NFD},
-                                                    {Kind::Nfkc, utf8proc_NFKC},
-                                                    {Kind::Nfkd, utf8proc_NFKD}};
+  const std::vector<std::pair<NormalizerKind, Form>> forms = {
+      {NormalizerKind::Nfc, utf8proc_NFC},
+      {NormalizerKind::Nfd, utf8proc_NFD},
+      {NormalizerKind::Nfkc, utf8proc_NFKC},
+      {NormalizerKind::Nfkd, utf8proc_NFKD}};
   std::mt19937_64 random(1);
   // Marks, Hangul, ligatures, characters that compose and that do not.
   const std::vector<std::int32_t> odd = {
@@ -48,28 +49,32 @@ TEST(Normalizer, SegmentsMatchTheWholeText) {
       if (code < 0xD800 || code > 0xDFFF) append_utf8(code, text);
     }
     for (const auto& [kind, form] : forms)
-      EXPECT_EQ(run({{.kind = kind}}, text), whole(form, text)) << text;
+      EXPECT_EQ(run_steps({{.kind = kind}}, text), whole(form, text)) << text;
   }
 }
 
 TEST(Normalizer, KeepsInvalidUtf8) {
-  EXPECT_EQ(run({{.kind = Kind::Nfc}}, "e\u0301\xE4\u0301\xFF"), "é\xE4\u0301\xFF");
-  EXPECT_EQ(run({{.kind = Kind::Lowercase}}, "A\xFF\xC0Ä"), "a\xFF\xC0ä");
-  EXPECT_EQ(run({{.kind = Kind::Strip}}, " \xFF "), "\xFF");
+  EXPECT_EQ(run_steps({{.kind = NormalizerKind::Nfc}}, "e\u0301\xE4\u0301\xFF"), "é\xE4\u0301\xFF");
+  EXPECT_EQ(run_steps({{.kind = NormalizerKind::Lowercase}}, "A\xFF\xC0Ä"), "a\xFF\xC0ä");
+  EXPECT_EQ(run_steps({{.kind = NormalizerKind::Strip}}, " \xFF "), "\xFF");
 }
 
 TEST(Normalizer, AppliesEachStep) {
-  EXPECT_EQ(run({}, "as it is"), "as it is");
-  EXPECT_EQ(run({{.kind = Kind::Prepend, .content = "▁"}}, "x"), "▁x");
-  EXPECT_EQ(run({{.kind = Kind::Prepend, .content = "▁"}}, ""), "");
-  EXPECT_EQ(run({{.kind = Kind::Replace, .pattern = " ", .content = "▁"}}, " a  b"), "▁a▁▁b");
-  EXPECT_EQ(run({{.kind = Kind::Replace, .pattern = "[0-9]+", .is_regex = true, .content = "#"}},
-                "1a\xFF"
-                "22"),
+  EXPECT_EQ(run_steps({}, "as it is"), "as it is");
+  EXPECT_EQ(run_steps({{.kind = NormalizerKind::Prepend, .content = "▁"}}, "x"), "▁x");
+  EXPECT_EQ(run_steps({{.kind = NormalizerKind::Prepend, .content = "▁"}}, ""), "");
+  EXPECT_EQ(run_steps({{.kind = NormalizerKind::Replace, .pattern = " ", .content = "▁"}}, " a  b"),
+            "▁a▁▁b");
+  EXPECT_EQ(run_steps({{.kind = NormalizerKind::Replace,
+                        .pattern = "[0-9]+",
+                        .is_regex = true,
+                        .content = "#"}},
+                      "1a\xFF"
+                      "22"),
             "#a\xFF#");
-  EXPECT_EQ(run({{.kind = Kind::Lowercase}}, "İΣ"), "i\u0307σ");
-  EXPECT_EQ(run({{.kind = Kind::Strip, .right = false}}, "\u00A0 a "), "a ");
-  EXPECT_EQ(run({{.kind = Kind::Strip, .left = false}}, " a\u3000 "), " a");
+  EXPECT_EQ(run_steps({{.kind = NormalizerKind::Lowercase}}, "İΣ"), "i\u0307σ");
+  EXPECT_EQ(run_steps({{.kind = NormalizerKind::Strip, .right = false}}, "\u00A0 a "), "a ");
+  EXPECT_EQ(run_steps({{.kind = NormalizerKind::Strip, .left = false}}, " a\u3000 "), " a");
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ class Joined final : public PieceSink {
   std::string out;
 };
 
-std::string run(const std::vector<PreTokenizerStep>& steps, std::string_view text) {
+std::string split_text(const std::vector<PreTokenizerStep>& steps, std::string_view text) {
   Joined sink;
   RegexScratch scratch;
   PreTokenizer(steps).run(text, true, scratch, sink);
@@ -32,8 +32,8 @@ std::string split(std::string_view pattern,
                   std::string_view text,
                   SplitBehavior behavior = SplitBehavior::Isolated,
                   bool invert = false) {
-  return run({{.pattern = translated_pattern(pattern), .behavior = behavior, .invert = invert}},
-             text);
+  return split_text(
+      {{.pattern = translated_pattern(pattern), .behavior = behavior, .invert = invert}}, text);
 }
 
 // The expectations of Hugging Face's own tests.
@@ -62,17 +62,17 @@ TEST(PreTokenizer, InvalidUtf8BytesAreSeparatePieces) {
 TEST(PreTokenizer, AddsPrefixSpacesAndMetaspaces) {
   using Kind = PreTokenizerStep::Kind;
   using Prepend = PreTokenizerStep::Prepend;
-  EXPECT_EQ(run({{.kind = Kind::PrefixSpace}}, "a"), " a");
-  EXPECT_EQ(run({{.kind = Kind::PrefixSpace}}, " a"), " a");
+  EXPECT_EQ(split_text({{.kind = Kind::PrefixSpace}}, "a"), " a");
+  EXPECT_EQ(split_text({{.kind = Kind::PrefixSpace}}, " a"), " a");
   const auto metaspace = [](Prepend prepend) {
     return PreTokenizerStep{.kind = Kind::Metaspace, .pattern = "▁", .prepend = prepend};
   };
   const PreTokenizerStep words = {.pattern = "▁", .behavior = SplitBehavior::MergedWithNext};
   const PreTokenizerStep lines = {.pattern = "\\n", .behavior = SplitBehavior::Isolated};
-  EXPECT_EQ(run({metaspace(Prepend::Always), words}, "a  b"), "▁a|▁|▁b");
-  EXPECT_EQ(run({metaspace(Prepend::Never), words}, "a b"), "a|▁b");
-  EXPECT_EQ(run({lines, metaspace(Prepend::Always)}, "a\nb"), "▁a|▁\n|▁b");
-  EXPECT_EQ(run({lines, metaspace(Prepend::First)}, "a\nb"), "▁a|\n|b");
+  EXPECT_EQ(split_text({metaspace(Prepend::Always), words}, "a  b"), "▁a|▁|▁b");
+  EXPECT_EQ(split_text({metaspace(Prepend::Never), words}, "a b"), "a|▁b");
+  EXPECT_EQ(split_text({lines, metaspace(Prepend::Always)}, "a\nb"), "▁a|▁\n|▁b");
+  EXPECT_EQ(split_text({lines, metaspace(Prepend::First)}, "a\nb"), "▁a|\n|b");
 }
 
 TEST(Pattern, TranslatesOniguruma) {
@@ -89,7 +89,7 @@ TEST(Pattern, TranslatesOniguruma) {
   EXPECT_EQ(split(R"(\bfoo\b)", "foo foobar"), "foo| foobar");
   EXPECT_EQ(split(R"((?m:a.b))", "a\nb"), "a\nb");
   EXPECT_EQ(split(R"(\s+$)", "a  \n b  "), "a|  |\n b|  ");
-  EXPECT_EQ(run({{.pattern = quoted_pattern("a.+(b")}}, "xa.+(by"), "x|a.+(b|y");
+  EXPECT_EQ(split_text({{.pattern = quoted_pattern("a.+(b")}}, "xa.+(by"), "x|a.+(b|y");
 }
 
 TEST(Pattern, RejectsUntranslatableSyntax) {

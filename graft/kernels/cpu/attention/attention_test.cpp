@@ -13,23 +13,14 @@
 #include <gtest/gtest.h>
 
 #include "graft/kernels/cpu/table.h"
+#include "graft/testing/floats.h"
 
 namespace graft::kernels::cpu {
 namespace {
 
-using Floats = std::vector<float>;
 using Ints = std::vector<std::int32_t>;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-Floats random_floats(std::int64_t count, float size = 2.0F) {
-  static std::mt19937 engine(17);
-  std::uniform_real_distribution<float> distribution(-size, size);
-  Floats values(static_cast<std::size_t>(count));
-  for (float& value : values)
-    value = distribution(engine);
-  return values;
-}
 
 bool same_bits(const Floats& a, const Floats& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;

@@ -165,7 +165,7 @@ std::vector<float> rounded_to_bf16(const std::vector<float>& values) {
   return decoded(DType::BF16, encoded(DType::BF16, values), values.size());
 }
 
-struct Problem {
+struct Bf16Problem {
   DType type;
   std::int64_t outputs, cols, rows;
   std::vector<std::byte> weights;           // [outputs, cols]
@@ -173,11 +173,11 @@ struct Problem {
   std::vector<const float*> scales_of_row;  // [outputs]
   std::vector<float> x;                     // [rows, cols]
 
-  Problem(DType dtype,
-          std::int64_t num_outputs,
-          std::int64_t num_cols,
-          std::int64_t num_rows,
-          bool is_scaled)
+  Bf16Problem(DType dtype,
+              std::int64_t num_outputs,
+              std::int64_t num_cols,
+              std::int64_t num_rows,
+              bool is_scaled)
       : type(dtype), outputs(num_outputs), cols(num_cols), rows(num_rows) {
     std::mt19937 random(static_cast<unsigned>(outputs + cols + rows));
     std::normal_distribution<float> normal;
@@ -236,7 +236,7 @@ struct Problem {
   }
 };
 
-void expect_products(const Problem& p, const std::vector<float>& got) {
+void expect_products(const Bf16Problem& p, const std::vector<float>& got) {
   const std::vector<float> x = rounded_to_bf16(p.x);
   std::vector<float> w = decoded(p.type, p.weights, static_cast<std::size_t>(p.outputs * p.cols));
   if (p.type == DType::F16) w = rounded_to_bf16(w);
@@ -278,7 +278,7 @@ TEST(PackedBf16, MatchesTheDecodedWeights) {
           SCOPED_TRACE(std::string(name) + " " + std::string(graft::name(type)) + " [" +
                        std::to_string(size.rows) + ", " + std::to_string(size.cols) + "] x " +
                        std::to_string(size.outputs));
-          const Problem problem(type, size.outputs, size.cols, size.rows, is_scaled);
+          const Bf16Problem problem(type, size.outputs, size.cols, size.rows, is_scaled);
           expect_products(problem, problem.multiply(*table, 0, size.rows));
         }
       }
@@ -291,7 +291,7 @@ TEST(PackedBf16, IsBatchInvariant) {
   for (const auto& [name, table] : tables()) {
     for (const DType type : kTypes) {
       const bool is_fp8 = packed_format(type).scale == PackedFormat::Scale::F32;
-      const Problem problem(type, 50, 768, 45, is_fp8);
+      const Bf16Problem problem(type, 50, 768, 45, is_fp8);
       const std::vector<float> all = problem.multiply(*table, 0, problem.rows);
       for (const std::int64_t count : {1, 2, 9, 15, 16, 17, 40}) {
         for (std::int64_t first = 0; first + count <= problem.rows; first += count) {
@@ -309,7 +309,7 @@ TEST(PackedBf16, AmxMatchesTheEmulationBitForBit) {
   const std::vector<NamedTable> all = tables();
   if (all.size() < 2) GTEST_SKIP() << "this CPU lacks AMX";
   for (const DType type : kTypes) {
-    Problem problem(type, 50, 1024, 19, false);
+    Bf16Problem problem(type, 50, 1024, 19, false);
     problem.x[7] = 1e-39F;  // subnormal: flushed to zero
     problem.x[8] = 1e-20F;
     EXPECT_EQ(problem.multiply(*all[0].table, 0, 19), problem.multiply(*all[1].table, 0, 19))
@@ -322,7 +322,7 @@ TEST(PackedBf16, ConvertsEveryFp8Code) {
   if (tables().empty()) GTEST_SKIP() << "this CPU lacks AVX-512";
   for (const auto& [name, table] : tables()) {
     for (const DType type : {DType::F8_E4M3, DType::F8_E5M2}) {
-      Problem problem(type, 256, 128, 1, false);
+      Bf16Problem problem(type, 256, 128, 1, false);
       std::ranges::fill(problem.weights, std::byte{0});
       std::ranges::fill(problem.x, 0.0F);
       problem.x[37] = 1.0F;
@@ -348,7 +348,7 @@ TEST(PackedBf16, NanInXStaysInItsRow) {
     for (const DType type : kTypes) {
       for (const float bad :
            {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::signaling_NaN()}) {
-        Problem problem(type, 16, 256, 2, false);
+        Bf16Problem problem(type, 16, 256, 2, false);
         problem.x[200] = bad;
         const std::vector<float> y = problem.multiply(*table, 0, 2);
         EXPECT_TRUE(std::isnan(y[3])) << name << " " << graft::name(type);

@@ -51,13 +51,13 @@ void draw_blocks(DType type, std::mt19937& random, std::span<std::byte> bytes) {
   }
 }
 
-struct Problem {
+struct PackedProblem {
   DType type;
   Case c;
   std::vector<std::byte> weights;  // [outputs, cols], as stored in files
   std::vector<float> x;            // [rows, cols]
 
-  Problem(DType dtype, const Case& shape, unsigned seed) : type(dtype), c(shape) {
+  PackedProblem(DType dtype, const Case& shape, unsigned seed) : type(dtype), c(shape) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
     weights.resize(bytes_of(type, c.outputs * c.cols));
@@ -93,7 +93,7 @@ struct Problem {
 };
 
 // Rows [first, first + count) of x, quantized tile by tile.
-std::vector<std::byte> quantize_all(const Problem& p,
+std::vector<std::byte> quantize_all(const PackedProblem& p,
                                     const PackedTable& table,
                                     std::int64_t first,
                                     std::int64_t count) {
@@ -110,7 +110,7 @@ std::vector<std::byte> quantize_all(const Problem& p,
   return quantized;
 }
 
-std::vector<float> multiply(const Problem& p,
+std::vector<float> multiply(const PackedProblem& p,
                             const PackedTable& table,
                             std::int64_t first,
                             std::int64_t count) {
@@ -131,7 +131,7 @@ struct Expected {
   std::vector<double> size;
 };
 
-Expected expected(const Problem& p) {
+Expected expected(const PackedProblem& p) {
   std::vector<float> w(static_cast<std::size_t>(p.c.outputs * p.c.cols));
   quant::reference_codecs()[static_cast<std::size_t>(p.type)].decode(p.weights.data(), w.data(),
                                                                      w.size());
@@ -187,7 +187,7 @@ TEST(Packed, MatchesTheDecodedWeights) {
   for (const DType type : packed_types()) {
     unsigned seed = 1;
     for (const Case& c : cases_of(type)) {
-      const Problem problem(type, c, seed++);
+      const PackedProblem problem(type, c, seed++);
       const Expected want = expected(problem);
       for (const KernelTable* table : runnable_kernels()) {
         const std::vector<float> got = multiply(problem, table->packed, 0, c.rows);
@@ -203,7 +203,7 @@ TEST(Packed, IsBatchInvariant) {
   for (const KernelTable* table : runnable_kernels()) {
     for (const DType type : packed_types()) {
       const Case c = {.outputs = 50, .cols = 512, .rows = 29};
-      const Problem problem(type, c, 7);
+      const PackedProblem problem(type, c, 7);
       const std::vector<float> all = multiply(problem, table->packed, 0, c.rows);
       for (const std::int64_t count : {1, 2, 3, 4, 5, 6, 11}) {
         for (std::int64_t first = 0; first + count <= c.rows; first += count) {
@@ -224,7 +224,7 @@ TEST(Packed, UnpackingInPlaceGivesTheSameBits) {
   for (const DType type : packed_types()) {
     for (const std::int64_t rows : {1, 5, 12, 13, 29, 96}) {
       const Case c = {.outputs = 50, .cols = 768, .rows = rows, .outlier = 30};
-      const Problem problem(type, c, 13);
+      const PackedProblem problem(type, c, 13);
       EXPECT_EQ(multiply(problem, avx512::kPacked, 0, rows),
                 multiply(problem, avx512::kPackedInPlace, 0, rows))
           << name(type) << " " << rows;
@@ -243,7 +243,7 @@ TEST(Packed, LevelsWithFmaGiveTheSameBits) {
     for (const DType type : packed_types()) {
       for (const std::int64_t rows : {1, 9}) {
         const Case c = {.outputs = 37, .cols = 768, .rows = rows, .outlier = 30};
-        const Problem problem(type, c, 11);
+        const PackedProblem problem(type, c, 11);
         EXPECT_EQ(multiply(problem, first->packed, 0, rows),
                   multiply(problem, table->packed, 0, rows))
             << label(*table, type, c);
@@ -256,7 +256,7 @@ TEST(Packed, LevelsWithFmaGiveTheSameBits) {
 TEST(Packed, ZerosAndTinyRowsGiveZero) {
   for (const KernelTable* table : runnable_kernels()) {
     for (const DType type : packed_types()) {
-      Problem problem(type, {.outputs = 16, .cols = 256, .rows = 1}, 3);
+      PackedProblem problem(type, {.outputs = 16, .cols = 256, .rows = 1}, 3);
       for (const float value : {0.0F, -0.0F, 1e-38F, std::numeric_limits<float>::denorm_min()}) {
         std::ranges::fill(problem.x, value);
         for (const float y : multiply(problem, table->packed, 0, 1))
@@ -272,7 +272,7 @@ TEST(Packed, NanAndInfinityInXGiveNan) {
       for (const float bad :
            {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
             -std::numeric_limits<float>::infinity()}) {
-        Problem problem(type, {.outputs = 16, .cols = 512, .rows = 2}, 5);
+        PackedProblem problem(type, {.outputs = 16, .cols = 512, .rows = 2}, 5);
         problem.x[300] = bad;
         const std::vector<float> y = multiply(problem, table->packed, 0, 2);
         EXPECT_TRUE(std::isnan(y[3])) << name(type) << " " << table->isa;

@@ -14,19 +14,8 @@ namespace {
 
 using testing::DeviceArray;
 using testing::Floats;
+using testing::num_different;
 using testing::Random;
-
-bool same_value(float a, float b) {
-  return (std::isnan(a) && std::isnan(b)) ||
-         std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
-}
-
-std::size_t num_different(const Floats& got, const Floats& want) {
-  std::size_t count = got.size() == want.size() ? 0 : 1;
-  for (std::size_t i = 0; i < got.size() && i < want.size(); ++i)
-    count += same_value(got[i], want[i]) ? 0 : 1;
-  return count;
-}
 
 class DecodeType : public testing::GpuTest, public ::testing::WithParamInterface<DType> {};
 

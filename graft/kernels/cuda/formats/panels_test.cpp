@@ -16,10 +16,11 @@ namespace {
 using packing::kPanelRows;
 using testing::DeviceArray;
 using testing::Floats;
+using testing::num_different;
 using testing::Random;
 using Bytes = std::vector<std::byte>;
 
-struct Shape {
+struct StackShape {
   std::int64_t num_matrices;
   std::int64_t rows;
   std::int64_t cols;
@@ -30,7 +31,7 @@ struct Shape {
 // Stored weights with one scale per row and chunk; the scales are empty except for FP8.
 struct StoredStack {
   DType type;
-  Shape shape;
+  StackShape shape;
   Bytes bytes;
   Floats scales;  // [num_matrices, rows, cols / chunk]
 };
@@ -43,13 +44,13 @@ bool has_scales(DType type) {
   return packing::packed_format(type).scale == packing::PackedFormat::Scale::F32;
 }
 
-StoredStack make_stack(DType type, Shape shape, Bytes bytes) {
+StoredStack make_stack(DType type, StackShape shape, Bytes bytes) {
   StoredStack stack = {type, shape, std::move(bytes), {}};
   if (has_scales(type)) stack.scales = Random(7).floats(shape.size() / chunk_of(type));
   return stack;
 }
 
-Bytes random_bytes(DType type, Shape shape) {
+Bytes random_bytes(DType type, StackShape shape) {
   Random random(static_cast<unsigned>(type) + 1);
   Bytes bytes(bytes_of(type, shape.size()));
   for (std::byte& byte : bytes)
@@ -114,17 +115,6 @@ Floats as_f16(Floats values) {
   return values;
 }
 
-std::size_t num_different(const Floats& got, const Floats& want) {
-  std::size_t count = got.size() == want.size() ? 0 : 1;
-  for (std::size_t i = 0; i < got.size() && i < want.size(); ++i) {
-    const bool is_same =
-        (std::isnan(got[i]) && std::isnan(want[i])) ||
-        std::bit_cast<std::uint32_t>(got[i]) == std::bit_cast<std::uint32_t>(want[i]);
-    count += is_same ? 0 : 1;
-  }
-  return count;
-}
-
 void expect_unpacked(const StoredStack& stack) {
   const auto& [num_matrices, rows, cols] = stack.shape;
   SCOPED_TRACE(::testing::Message() << num_matrices << " of " << rows << " x " << cols);
@@ -148,8 +138,9 @@ TEST_P(UnpackPanels, MatchesCodec) {
   const DType type = GetParam();
   ASSERT_TRUE(can_unpack_panels(type));
   const std::int64_t chunk = chunk_of(type);
-  for (const Shape& shape : {Shape{3, 37, chunk}, Shape{2, 16, 3 * chunk}, Shape{2, 5, 2048},
-                             Shape{1, 48, 2048}, Shape{1, 1, 5 * chunk}}) {
+  for (const StackShape& shape :
+       {StackShape{3, 37, chunk}, StackShape{2, 16, 3 * chunk}, StackShape{2, 5, 2048},
+        StackShape{1, 48, 2048}, StackShape{1, 1, 5 * chunk}}) {
     testing::TestMatrix weights =
         testing::random_matrix(type, shape.num_matrices * shape.rows, shape.cols, 3);
     expect_unpacked(make_stack(type, shape, std::move(weights.bytes)));
@@ -159,7 +150,7 @@ TEST_P(UnpackPanels, MatchesCodec) {
 // Scales of infinity and NaN, values beyond the range of F16, codes that no encoder writes.
 TEST_P(UnpackPanels, MatchesCodecForAnyBytes) {
   const DType type = GetParam();
-  const Shape shape = {2, 40, 3 * chunk_of(type)};
+  const StackShape shape = {2, 40, 3 * chunk_of(type)};
   expect_unpacked(make_stack(type, shape, random_bytes(type, shape)));
 }
 

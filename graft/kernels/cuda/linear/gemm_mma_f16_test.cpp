@@ -21,11 +21,11 @@ using Doubles = std::vector<double>;
 using Ids = std::vector<std::int32_t>;
 
 constexpr double kMaxError = 1e-4;  // x is exact in F16; f32 sums of up to 2048 products
-constexpr std::int64_t kMatrices = 3;
+constexpr std::int64_t kNumMatrices = 3;
 
 constexpr float kUnwritten = -77.0F;
 
-struct Shape {
+struct GemmShape {
   std::int64_t in;
   std::int64_t out;
   std::int64_t products_per_x;
@@ -37,14 +37,14 @@ const Ids kCounts = {128, 0, 1, 17, 64, 65, 97, 40};
 // Random x and two stacks on the GPU. The products of the tiles are shuffled; some are in no tile.
 class GemmMmaCase {
  public:
-  GemmMmaCase(const Shape& shape, const Ids& counts)
+  GemmMmaCase(const GemmShape& shape, const Ids& counts)
       : in(shape.in),
         out(shape.out),
         products_per_x(shape.products_per_x),
         num_products(std::accumulate(counts.begin(), counts.end(), 5)),
         num_x((num_products + products_per_x - 1) / products_per_x),
-        gate(testing::random_matrix(DType::F16, kMatrices * out, in, 21)),
-        up(testing::random_matrix(DType::F16, kMatrices * out, in, 22)),
+        gate(testing::random_matrix(DType::F16, kNumMatrices * out, in, 21)),
+        up(testing::random_matrix(DType::F16, kNumMatrices * out, in, 22)),
         x(exact_rows(num_x, in)),
         row_ids(static_cast<std::size_t>(num_products)),
         gate_data(gate.bytes),
@@ -55,7 +55,7 @@ class GemmMmaCase {
     std::ranges::shuffle(row_ids, Random(23).engine());
     std::int32_t first = 0;
     for (std::size_t i = 0; i < counts.size(); ++i) {
-      const auto matrix = static_cast<std::int32_t>(i % kMatrices);
+      const auto matrix = static_cast<std::int32_t>(i % kNumMatrices);
       tiles.push_back({.matrix = matrix, .first = first, .count = counts[i]});
       first += counts[i];
     }
@@ -169,9 +169,9 @@ double max_row_error(const Floats& got, const Doubles& want, std::int64_t cols) 
 }
 
 TEST_F(GemmMma, MatchesReference) {
-  for (const Shape& shape :
-       {Shape{8, 5, 1}, Shape{24, 128, 8}, Shape{768, 130, 1}, Shape{2048, 96, 8},
-        Shape{1408, 257, 1}, Shape{40, 384, 3}, Shape{64, 300, 1}}) {
+  for (const GemmShape& shape :
+       {GemmShape{8, 5, 1}, GemmShape{24, 128, 8}, GemmShape{768, 130, 1}, GemmShape{2048, 96, 8},
+        GemmShape{1408, 257, 1}, GemmShape{40, 384, 3}, GemmShape{64, 300, 1}}) {
     const GemmMmaCase c(shape, kCounts);
     const Doubles want = c.reference(
         [&](std::int64_t x_row, std::int64_t row) { return c.dot(c.gate, x_row, row); });
@@ -181,8 +181,8 @@ TEST_F(GemmMma, MatchesReference) {
 }
 
 TEST_F(GemmMma, SiluMatchesReference) {
-  for (const Shape& shape : {Shape{8, 5, 1}, Shape{24, 64, 8}, Shape{768, 66, 1},
-                             Shape{2048, 100, 8}, Shape{1408, 129, 1}}) {
+  for (const GemmShape& shape : {GemmShape{8, 5, 1}, GemmShape{24, 64, 8}, GemmShape{768, 66, 1},
+                                 GemmShape{2048, 100, 8}, GemmShape{1408, 129, 1}}) {
     const GemmMmaCase c(shape, kCounts);
     const Doubles want = c.reference([&](std::int64_t x_row, std::int64_t row) {
       const double gate = c.dot(c.gate, x_row, row);

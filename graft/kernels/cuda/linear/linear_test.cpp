@@ -39,8 +39,9 @@ Doubles multiply(const Floats& x, const Floats& weights, std::int64_t in, const 
 }
 
 // One product on the GPU, and its double-precision reference.
-struct Case {
-  Case(DType type, std::int64_t num_rows, std::int64_t num_out, std::int64_t num_in, bool has_bias)
+struct LinearCase {
+  LinearCase(
+      DType type, std::int64_t num_rows, std::int64_t num_out, std::int64_t num_in, bool has_bias)
       : rows(num_rows),
         out(num_out),
         in(num_in),
@@ -83,7 +84,7 @@ class LinearType : public testing::GpuTest, public ::testing::WithParamInterface
 TEST_P(LinearType, Gemv) {
   const DType type = GetParam();
   for (const std::int64_t rows : {1, 3, 8, 11}) {
-    const Case c(type, rows, 13, columns(type, 3, 101), rows != 3);
+    const LinearCase c(type, rows, 13, columns(type, 3, 101), rows != 3);
     gemv(c.product(), nullptr);
     EXPECT_LT(c.error(), kFloatError) << rows << " rows";
   }
@@ -91,14 +92,14 @@ TEST_P(LinearType, Gemv) {
 
 TEST_P(LinearType, Gemm) {
   const DType type = GetParam();
-  const Case c(type, 70, 67, columns(type, 2, 99), true);
+  const LinearCase c(type, 70, 67, columns(type, 2, 99), true);
   gemm(c.product(), nullptr);
   EXPECT_LT(c.error(), kFloatError);
 }
 
 TEST_P(LinearType, GemmF16) {
   const DType type = GetParam();
-  const Case c(type, 70, 131, columns(type, 2, 99), true);
+  const LinearCase c(type, 70, 131, columns(type, 2, 99), true);
   const F16TestRows x_f16({c.x_data.get(), c.in}, c.rows, c.in);
   gemm_f16(c.product(), x_f16.view, nullptr);
   EXPECT_LT(c.error(), kF16Error);
@@ -112,7 +113,7 @@ TEST_P(LinearQ8Type, GemvQ8) {
   for (const std::int64_t rows : {1, 2, 3, 8, 9, 10}) {
     // The last size is long enough for four warps per output.
     const std::int64_t in = rows == 10 ? 8192 : columns(type, 5, 0);
-    const Case c(type, rows, 21, in, rows != 2);
+    const LinearCase c(type, rows, 21, in, rows != 2);
     const DeviceArray<std::byte> memory(q8_rows_bytes(rows, in));
     const Q8Rows q8 = q8_rows_at(memory.get(), rows, in);
     quantize_rows({c.x_data.get(), in}, q8, rows, in, nullptr);
@@ -159,7 +160,7 @@ TEST_F(LinearKernels, OddShapes) {
     for (const std::int64_t out : {1, 2, 65}) {
       for (const std::int64_t rows : {1, 5, 65}) {
         if (in * out * rows > 4000000) continue;
-        const Case c(DType::BF16, rows, out, in, true);
+        const LinearCase c(DType::BF16, rows, out, in, true);
         gemv(c.product(), nullptr);
         EXPECT_LT(c.error(), kFloatError) << in << " " << out << " " << rows;
         gemm(c.product(), nullptr);
@@ -171,7 +172,7 @@ TEST_F(LinearKernels, OddShapes) {
 
 // A row has the same bits alone and batched.
 TEST_F(LinearKernels, RowsAreIndependent) {
-  const Case all(DType::Q4_K, 8, 33, 2048, false);
+  const LinearCase all(DType::Q4_K, 8, 33, 2048, false);
   gemv(all.product(), nullptr);
   const Floats batched = all.y.download();
   gemm(all.product(), nullptr);
@@ -196,7 +197,7 @@ TEST_F(LinearKernels, RowsAreIndependent) {
 
 TEST_F(LinearKernels, Q8RowsAreIndependent) {
   for (const DType type : {DType::Q4_K, DType::Q6_K, DType::Q4_0, DType::Q5_0, DType::Q5_1}) {
-    const Case all(type, 8, 33, 2048, false);
+    const LinearCase all(type, 8, 33, 2048, false);
     const DeviceArray<std::byte> memory(q8_rows_bytes(8, all.in));
     const Q8Rows q8 = q8_rows_at(memory.get(), 8, all.in);
     quantize_rows({all.x_data.get(), all.in}, q8, 8, all.in, nullptr);
@@ -236,15 +237,15 @@ TEST_F(LinearKernels, GroupedMatrices) {
   for (const DType type : {DType::Q4_K, DType::Q6_K, DType::Q8_0}) {
     for (const std::int64_t rows : {1, 2, 11}) {
       const std::int64_t in = 4096;
-      Case q(type, rows, rows == 1 ? 4100 : 70, in, true);
-      Case k(type, rows, 33, in, false);
-      Case v(type, rows, 1, in, true);
+      LinearCase q(type, rows, rows == 1 ? 4100 : 70, in, true);
+      LinearCase k(type, rows, 33, in, false);
+      LinearCase v(type, rows, 1, in, true);
       const DeviceArray<std::byte> memory(q8_rows_bytes(rows, in));
       const Q8Rows q8 = q8_rows_at(memory.get(), rows, in);
       quantize_rows({q.x_data.get(), in}, q8, rows, in, nullptr);
       std::vector<MatrixResult> results;
       std::vector<Floats> want;
-      for (Case* c : {&q, &k, &v}) {
+      for (LinearCase* c : {&q, &k, &v}) {
         const LinearBatch product = c->product();
         gemv_q8(product, q8, nullptr);
         want.push_back(c->y.download());
@@ -262,7 +263,7 @@ TEST_F(LinearKernels, GroupedMatrices) {
 TEST_F(LinearKernels, TileScales) {
   const std::int64_t in = 300;
   const std::int64_t out = 70;
-  const Case c(DType::F8_E4M3, 5, out, in, false);
+  const LinearCase c(DType::F8_E4M3, 5, out, in, false);
   const Floats scales = Random(12).floats(3 * 3);
   const DeviceArray<float> scale_data(scales);
   Floats weights = c.weights.values;

@@ -18,21 +18,21 @@ using testing::Floats;
 using testing::Random;
 using testing::relative_error;
 
-constexpr std::int64_t kMatrices = 5;
+constexpr std::int64_t kNumExperts = 5;
 constexpr std::int64_t kTopK = 3;
 constexpr std::int64_t kHidden = 512;
 constexpr std::int64_t kInner = 256;
 
-// The panels of kMatrices random matrices, and their values as f32 rows.
+// The panels of kNumExperts random matrices, and their values as f32 rows.
 struct Projection {
   Projection(DType type, std::int64_t rows, std::int64_t cols, unsigned seed)
       : dtype(type),
         panels(pack(type, rows, cols, seed)),
-        values(static_cast<std::size_t>(kMatrices * rows * cols)) {
+        values(static_cast<std::size_t>(kNumExperts * rows * cols)) {
     matrix_bytes = static_cast<std::size_t>(packing::packed_bytes(type, rows, cols));
     unpack_panels({.dtype = type,
                    .panels = panels.get(),
-                   .num_matrices = kMatrices,
+                   .num_matrices = kNumExperts,
                    .rows = rows,
                    .cols = cols},
                   values.get(), nullptr);
@@ -56,13 +56,13 @@ struct Projection {
                                      std::int64_t rows,
                                      std::int64_t cols,
                                      unsigned seed) {
-    const testing::TestMatrix stored = testing::random_matrix(type, kMatrices * rows, cols, seed);
+    const testing::TestMatrix stored = testing::random_matrix(type, kNumExperts * rows, cols, seed);
     const auto row_bytes = static_cast<std::int64_t>(bytes_of(type, cols));
     const std::int64_t panel_bytes = packing::panel_bytes(packing::packed_format(type), cols);
     std::vector<std::byte> packed(
-        static_cast<std::size_t>(kMatrices * packing::packed_bytes(type, rows, cols)));
+        static_cast<std::size_t>(kNumExperts * packing::packed_bytes(type, rows, cols)));
     std::byte* panel = packed.data();
-    for (std::int64_t matrix = 0; matrix < kMatrices; ++matrix) {
+    for (std::int64_t matrix = 0; matrix < kNumExperts; ++matrix) {
       for (std::int64_t row = 0; row < rows; row += kPanelRows, panel += panel_bytes) {
         packing::pack_panel(type,
                             {.data = stored.bytes.data() + (matrix * rows + row) * row_bytes,
@@ -101,7 +101,7 @@ struct RoutedCase {
  private:
   // Some pairs have no expert, and the last row has none at all.
   static std::vector<std::int32_t> random_ids(std::int64_t num_rows) {
-    std::vector<std::int32_t> ids = Random(62).ints(num_rows * kTopK, kMatrices);
+    std::vector<std::int32_t> ids = Random(62).ints(num_rows * kTopK, kNumExperts);
     for (std::size_t i = 0; i < ids.size(); i += 4)
       ids[i] = -1;
     if (num_rows > 1) std::fill_n(ids.end() - kTopK, kTopK, -1);
@@ -122,7 +122,7 @@ TEST_F(PanelExperts, EqualRowsOfTheSameWeights) {
                                  .gate = gate.matrices(),
                                  .up = up.matrices(),
                                  .down = down.matrices()};
-    const ExpertsJob reference = {.num_experts = kMatrices,
+    const ExpertsJob reference = {.num_experts = kNumExperts,
                                   .top_k = kTopK,
                                   .hidden = kHidden,
                                   .intermediate = kInner,
