@@ -11,9 +11,8 @@ namespace graft::server {
 class AllowedOrigins {
  public:
   // Besides the default ones, which are Ollama's: pages of this machine on any port, and desktop
-  // applications (app://, file://, tauri://, vscode-webview://, vscode-file://). A pattern may end
-  // in
-  // *, which matches anything.
+  // applications (app://, file://, tauri://, vscode-webview://, vscode-file://). A * at the end of
+  // a pattern matches anything.
   explicit AllowedOrigins(std::vector<std::string> patterns = {});
 
   bool allows(std::string_view origin) const;
