@@ -169,9 +169,10 @@ std::vector<PeerRow> compare(const Options& options,
   SpeedRunner runner(options.model, tests);
   std::vector<PeerRow> rows;
   rows.reserve(tests.size());
-  for (const SpeedTest& test : tests)
+  for (const SpeedTest& test : tests) {
     rows.push_back({.graft = row_of(test, runner.plan(), threads),
                     .peers = {peers.size(), std::vector<double>()}});
+  }
   for (std::int64_t round = 0; round < options.rounds; ++round) {
     for (std::size_t i = 0; i < peers.size(); ++i) {
       const PeerSpeeds speeds = peers[i].run(options.model.model.path().string(), threads, tests);
