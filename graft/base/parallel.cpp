@@ -21,21 +21,21 @@ namespace {
 // no CPU time.
 constexpr std::chrono::microseconds kSpinTime{100};
 
-// Returns once `value` differs from `old`: spins for kSpinTime (without limit inside a SpinScope),
-// then sleeps.
+// Returns once `value` differs from `old`: spins for kSpinTime, then sleeps. Inside a SpinScope it
+// goes on spinning, but lets other threads run: the one it waits for may need this CPU.
 void wait_for_change(const std::atomic<int>& value,
                      int old,
                      bool may_spin,
                      const std::atomic<int>& num_spin_scopes) {
-  if (may_spin) {
-    const auto until = std::chrono::steady_clock::now() + kSpinTime;
-    do {
-      for (int i = 0; i < 32; ++i) {
-        if (value.load(std::memory_order_acquire) != old) return;
-        cpu_relax();
-      }
-    } while (num_spin_scopes.load(std::memory_order_relaxed) > 0 ||
-             std::chrono::steady_clock::now() < until);
+  const auto until = std::chrono::steady_clock::now() + kSpinTime;
+  while (may_spin) {
+    for (int i = 0; i < 32; ++i) {
+      if (value.load(std::memory_order_acquire) != old) return;
+      cpu_relax();
+    }
+    if (std::chrono::steady_clock::now() < until) continue;
+    if (num_spin_scopes.load(std::memory_order_relaxed) == 0) break;
+    std::this_thread::yield();
   }
   value.wait(old, std::memory_order_acquire);
 }
