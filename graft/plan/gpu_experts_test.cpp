@@ -114,7 +114,8 @@ TEST_F(GpuExpertsTest, ReportsCountThem) {
   EXPECT_NE(text.find("cuda.experts + cpu.experts"), std::string::npos) << text;
   EXPECT_NE(text.find("cuda:0 16 of 100 experts + cpu 84 of 100 experts"), std::string::npos)
       << text;
-  for (const Json& row : plan_json(plan())["placements"]) {
+  const Json json = plan_json(plan());
+  for (const Json& row : json["placements"]) {
     if (row["module"] != kExperts) continue;
     EXPECT_EQ(row["generate_op"], "cuda.experts");
     EXPECT_EQ(row["host_op"], "cpu.experts");
