@@ -38,7 +38,8 @@ inline constexpr const char* kExactCpu = R"yaml(
 
 using AddDevices = std::function<void(ops::Registry&)>;
 
-// A model of a checkpoint placed by rules on the CPU and other devices.
+// A model of a checkpoint placed by rules on the CPU and other devices. One thread: two tests with
+// two each would wait for each other's CPU most of the time.
 class PlacedModel {
  public:
   PlacedModel(const std::filesystem::path& folder,
@@ -48,7 +49,7 @@ class PlacedModel {
       : source_(open_checkpoint(folder)),
         blueprint_(make_blueprint(*source_)),
         registry_(ops::builtin_operators()),
-        pool_(2) {
+        pool_(1) {
     add_devices(registry_);
     std::vector<plan::Finding> findings;
     rules_ = plan::parse_rules(rules, "placement.yaml", findings);
