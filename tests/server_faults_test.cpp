@@ -33,8 +33,6 @@ namespace {
 using Seconds = std::chrono::duration<double>;
 using Clients = std::vector<std::unique_ptr<Client>>;
 
-constexpr const char* kChat = "/v1/chat/completions";
-
 // Clients reset connections whose response takes longer; the server must then end them within
 // kMaxTime.
 constexpr std::chrono::milliseconds kReadTimeout(kUnderSanitizers ? 500 : 100);

@@ -18,20 +18,6 @@
 namespace graft::tests {
 namespace {
 
-constexpr const char* kChat = "/v1/chat/completions";
-
-Json chat(const Json& more = Json::object()) {
-  Json body = {{"messages", {{{"role", "user"}, {"content", "Find the sum of 62 and 1."}}}},
-               {"temperature", 0}};
-  body.update(more);
-  return body;
-}
-
-// A stream that runs until the context is full.
-Json endless() {
-  return chat({{"stream", true}, {"ignore_eos", true}});
-}
-
 TEST(ServerLimits, RejectsInvalidRequests) {
   const ServerProcess server({"--max-body-mib", "1", "--max-model-len", "128"});
   const auto status = [&](const std::string& body) {
@@ -51,21 +37,23 @@ TEST(ServerLimits, RejectsInvalidRequests) {
       status(
           R"({"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]})"),
       400);
-  EXPECT_EQ(status(chat({{"response_format", {{"type", "json_object"}}}}).dump()), 400);
-  EXPECT_EQ(status(chat({{"model", "other"}}).dump()), 404);
-  EXPECT_EQ(status(chat({{"logit_bias", {{"99999999", 1}}}}).dump()), 400);
+  EXPECT_EQ(status(chat_body({{"response_format", {{"type", "json_object"}}}}).dump()), 400);
+  EXPECT_EQ(status(chat_body({{"model", "other"}}).dump()), 404);
+  EXPECT_EQ(status(chat_body({{"logit_bias", {{"99999999", 1}}}}).dump()), 400);
   EXPECT_EQ(
-      status(chat({{"allowed_token_ids", {0}}, {"stop_token_ids", {0}}, {"min_tokens", 1}}).dump()),
+      status(chat_body({{"allowed_token_ids", {0}}, {"stop_token_ids", {0}}, {"min_tokens", 1}})
+                 .dump()),
       400);
   std::string words;
   for (int i = 0; i < 300; ++i)
     words += "word ";
-  EXPECT_EQ(status(chat({{"messages", {{{"role", "user"}, {"content", words}}}}}).dump()), 400);
+  EXPECT_EQ(status(chat_body({{"messages", {{{"role", "user"}, {"content", words}}}}}).dump()),
+            400);
   EXPECT_EQ(status(std::string(2U << 20U, ' ')), 413);
   EXPECT_EQ(ask(server, "GET", kChat).status, 405);
   EXPECT_EQ(ask(server, "GET", "/nowhere").status, 404);
   EXPECT_EQ(ask(server, "POST", kChat, "{}", {{"X-Long", std::string(100'000, 'x')}}).status, 431);
-  EXPECT_EQ(post(server, kChat, chat()).status, 200) << "the server keeps serving";
+  EXPECT_EQ(post(server, kChat, chat_body()).status, 200) << "the server keeps serving";
 }
 
 TEST(ServerLimits, RejectsInvalidHttp) {
@@ -99,18 +87,18 @@ TEST(ServerLimits, KeepsConnectionsAliveAndSupportsPipelining) {
   client.send(request_text("HEAD", "/health"));
   EXPECT_EQ(client.read_reply(false).headers.at("content-length"), "15");
   // Pipelined: a stream and a second request.
-  client.send(request_text("POST", kChat, chat({{"stream", true}}).dump()) +
+  client.send(request_text("POST", kChat, chat_body({{"stream", true}}).dump()) +
               request_text("GET", "/health"));
   EXPECT_EQ(events(client.read_reply().body).back(), "[DONE]");
   EXPECT_EQ(client.read_reply().json()["status"], "ok");
   client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
-              std::to_string(chat().dump().size()) + "\r\nExpect: 100-continue\r\n\r\n");
+              std::to_string(chat_body().dump().size()) + "\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(client.read_reply(false).status, 100);
-  client.send(chat().dump());
+  client.send(chat_body().dump());
   EXPECT_EQ(client.read_reply().status, 200);
 
   Client http10(server.port());
-  const std::string body = chat({{"stream", true}}).dump();
+  const std::string body = chat_body({{"stream", true}}).dump();
   http10.send("POST /v1/chat/completions HTTP/1.0\r\nContent-Length: " +
               std::to_string(body.size()) + "\r\n\r\n" + body);
   const Reply reply = http10.read_reply();
@@ -122,10 +110,10 @@ TEST(ServerLimits, DisconnectsAbortSequences) {
   const ServerProcess server;
   {
     Client streaming(server.port());
-    streaming.post(kChat, endless());
+    streaming.post(kChat, endless_body());
     streaming.read_until("\"content\":\"6\"");
     Client waiting(server.port());
-    waiting.post(kChat, chat({{"ignore_eos", true}}));
+    waiting.post(kChat, chat_body({{"ignore_eos", true}}));
     EXPECT_TRUE(eventually([&] { return metric(server, "vllm:num_requests_running") == 2; }));
   }
   const std::string aborted = ",finished_reason=\"abort\"";
@@ -137,23 +125,23 @@ TEST(ServerLimits, DisconnectsAbortSequences) {
 TEST(ServerLimits, FullQueueReturns429) {
   const ServerProcess server({"--max-num-seqs", "1", "--max-queue", "1", "--ping-seconds", "0.05"});
   Client running(server.port());
-  running.post(kChat, endless());
+  running.post(kChat, endless_body());
   running.read_until("\"content\":\"6\"");
   Client waiting(server.port());
-  waiting.post(kChat, endless());
+  waiting.post(kChat, endless_body());
   EXPECT_FALSE(waiting.read_until(": keep-alive\n\n").empty())
       << "queued streams get keep-alive comments";
-  const Reply third = post(server, kChat, chat());
+  const Reply third = post(server, kChat, chat_body());
   EXPECT_EQ(third.status, 429);
   EXPECT_EQ(third.headers.at("retry-after"), "1");
   EXPECT_EQ(third.json()["error"]["type"], "rate_limit_error");
-  EXPECT_EQ(
-      post(server, "/api/chat", {{"model", "sprout"}, {"messages", chat()["messages"]}}).status,
-      429);
+  EXPECT_EQ(post(server, "/api/chat", {{"model", "sprout"}, {"messages", chat_body()["messages"]}})
+                .status,
+            429);
   running.close();
   EXPECT_FALSE(waiting.read_until("\"content\":\"6\"").empty()) << "the queued request runs now";
   waiting.close();
-  EXPECT_TRUE(eventually([&] { return post(server, kChat, chat()).status == 200; }));
+  EXPECT_TRUE(eventually([&] { return post(server, kChat, chat_body()).status == 200; }));
 }
 
 TEST(ServerLimits, TimesOutSlowHeaders) {
@@ -208,13 +196,13 @@ TEST(ServerLimits, LimitsTheNumberOfConnections) {
 TEST(ServerLimits, DisconnectsSlowReaders) {
   const ServerProcess server({"--stream-buffer-kib", "16"});
   Client slow(server.port(), 4096);
-  slow.post(kChat, chat({{"stream", true},
-                         {"ignore_eos", true},
-                         {"temperature", 1},
-                         {"n", 8},
-                         {"logprobs", true},
-                         {"top_logprobs", 20}}));
-  EXPECT_EQ(post(server, kChat, chat()).status, 200) << "others are served meanwhile";
+  slow.post(kChat, chat_body({{"stream", true},
+                              {"ignore_eos", true},
+                              {"temperature", 1},
+                              {"n", 8},
+                              {"logprobs", true},
+                              {"top_logprobs", 20}}));
+  EXPECT_EQ(post(server, kChat, chat_body()).status, 200) << "others are served meanwhile";
   EXPECT_TRUE(eventually([&] {
     return metric(server, "vllm:request_success_total", ",finished_reason=\"abort\"") == 8;
   }));
@@ -225,13 +213,13 @@ TEST(ServerLimits, RequiresApiKeysAndSeparatesTheirCaches) {
   std::ofstream(folder / "keys")
       << "one\nsha256:3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3\n";
   const ServerProcess server({"--api-key-file", folder / "keys"});
-  EXPECT_EQ(post(server, kChat, chat()).status, 401);
-  EXPECT_EQ(post(server, kChat, chat(), {{"Authorization", "Bearer wrong"}}).status, 401);
+  EXPECT_EQ(post(server, kChat, chat_body()).status, 401);
+  EXPECT_EQ(post(server, kChat, chat_body(), {{"Authorization", "Bearer wrong"}}).status, 401);
   EXPECT_EQ(post(server, "/api/chat", {{"model", "sprout"}}).json()["error"].is_string(), true);
   EXPECT_EQ(get(server, "/metrics").status, 401);
   EXPECT_EQ(get(server, "/health").status, 200);
   const auto num_cached = [&](const Headers& headers) {
-    const Json json = post(server, kChat, chat(), headers).json();
+    const Json json = post(server, kChat, chat_body(), headers).json();
     return json["usage"]["prompt_tokens_details"].value("cached_tokens", -1);
   };
   EXPECT_EQ(num_cached({{"Authorization", "Bearer one"}}), 0);
@@ -247,11 +235,11 @@ TEST(ServerLimits, AcceptsOnlyConfiguredOrigins) {
   const Reply preflight = ask(server, "OPTIONS", kChat, {}, good);
   EXPECT_EQ(preflight.status, 204);
   EXPECT_EQ(preflight.headers.at("access-control-allow-origin"), "https://chat.example");
-  EXPECT_EQ(
-      post(server, kChat, chat({{"stream", true}}), good).headers.at("access-control-allow-origin"),
-      "https://chat.example");
-  EXPECT_EQ(post(server, kChat, chat(), bad).status, 403);
-  EXPECT_EQ(post(server, kChat, chat(), {{"Origin", "http://localhost:3000"}}).status, 200);
+  EXPECT_EQ(post(server, kChat, chat_body({{"stream", true}}), good)
+                .headers.at("access-control-allow-origin"),
+            "https://chat.example");
+  EXPECT_EQ(post(server, kChat, chat_body(), bad).status, 403);
+  EXPECT_EQ(post(server, kChat, chat_body(), {{"Origin", "http://localhost:3000"}}).status, 200);
 }
 
 // A minimal TLS client without certificate checks.
@@ -285,7 +273,7 @@ TEST(ServerLimits, ServesTls) {
   EXPECT_NE(server.first_line().find("https://"), std::string::npos);
   const Headers close = {{"Connection", "close"}};
   const std::string reply = ask_over_tls(
-      server.port(), request_text("POST", kChat, chat({{"stream", true}}).dump(), close));
+      server.port(), request_text("POST", kChat, chat_body({{"stream", true}}).dump(), close));
   EXPECT_NE(reply.find("[DONE]"), std::string::npos) << reply;
   Client plain(server.port());
   plain.send(request_text("GET", "/health"));

@@ -253,4 +253,15 @@ std::vector<Json> lines(const std::string& stream) {
   return found;
 }
 
+Json chat_body(const Json& more) {
+  Json body = {{"messages", {{{"role", "user"}, {"content", "Find the sum of 62 and 1."}}}},
+               {"temperature", 0}};
+  body.update(more);
+  return body;
+}
+
+Json endless_body() {
+  return chat_body({{"stream", true}, {"ignore_eos", true}});
+}
+
 }  // namespace graft::tests

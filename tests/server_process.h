@@ -105,6 +105,12 @@ Reply post(const ServerProcess& server,
            const Json& body,
            const Headers& headers = {});
 
+inline constexpr const char* kChat = "/v1/chat/completions";
+// The body of a chat request with temperature 0; `more` adds or replaces keys.
+Json chat_body(const Json& more = Json::object());
+// One whose stream runs until the context is full.
+Json endless_body();
+
 // Polls the condition for up to a minute; false on timeout.
 bool eventually(const std::function<bool()>& holds);
 // A metric of the bundled model, -1 when it is missing. `label`: `,finished_reason="…"`.

@@ -22,20 +22,7 @@
 namespace graft::tests {
 namespace {
 
-constexpr const char* kChat = "/v1/chat/completions";
 using Clock = std::chrono::steady_clock;
-
-Json chat(const Json& more = Json::object()) {
-  Json body = {{"messages", {{{"role", "user"}, {"content", "Find the sum of 62 and 1."}}}},
-               {"temperature", 0}};
-  body.update(more);
-  return body;
-}
-
-// A stream that runs until the context is full.
-Json endless() {
-  return chat({{"stream", true}, {"ignore_eos", true}});
-}
 
 // Sends SIGTERM and expects exit code 0 after `min` to `max` seconds.
 void expect_exit(ServerProcess& server, double min, double max) {
@@ -50,7 +37,7 @@ void expect_exit(ServerProcess& server, double min, double max) {
 TEST(ServerShutdown, DrainsRunningRequestsOnSigterm) {
   ServerProcess server;
   Client streaming(server.port());
-  streaming.post(kChat, chat({{"stream", true}, {"ignore_eos", true}, {"max_tokens", 60}}));
+  streaming.post(kChat, chat_body({{"stream", true}, {"ignore_eos", true}, {"max_tokens", 60}}));
   streaming.read_until("\"content\":\"6\"");
   Client idle(server.port());
   idle.send(request_text("GET", "/health"));
@@ -68,7 +55,7 @@ TEST(ServerShutdown, ThePortStaysOpenForTheDrainTime) {
   server.signal(SIGTERM);
   EXPECT_TRUE(eventually([&] { return get(server, "/ready").status == 503; }));
   EXPECT_EQ(get(server, "/health").status, 200);
-  const Reply refused = post(server, kChat, chat());
+  const Reply refused = post(server, kChat, chat_body());
   EXPECT_EQ(refused.status, 503) << refused.body;
   EXPECT_EQ(refused.headers.at("retry-after"), "1");
   EXPECT_EQ(refused.headers.at("connection"), "close");
@@ -86,7 +73,7 @@ TEST(ServerShutdown, TheDeadlineCutsBodiesAndStreams) {
       "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
       "Content-Length: 100\r\n\r\n{");
   Client streaming(server.port());
-  streaming.post(kChat, endless());
+  streaming.post(kChat, endless_body());
   streaming.read_until("\"content\":\"6\"");
   expect_exit(server, 1.9, 6);
 }
@@ -94,7 +81,7 @@ TEST(ServerShutdown, TheDeadlineCutsBodiesAndStreams) {
 TEST(ServerShutdown, SecondSigtermStopsImmediately) {
   ServerProcess server({"--drain-seconds", "100"});
   Client streaming(server.port());
-  streaming.post(kChat, endless());
+  streaming.post(kChat, endless_body());
   streaming.read_until("\"content\":\"6\"");
   server.signal(SIGTERM);
   EXPECT_TRUE(eventually([&] { return get(server, "/ready").status == 503; }));
@@ -104,7 +91,7 @@ TEST(ServerShutdown, SecondSigtermStopsImmediately) {
 TEST(ServerShutdown, SigtermStopsWhileLoading) {
   ServerProcess server;
   Client waiting(server.port());
-  waiting.post(kChat, chat());
+  waiting.post(kChat, chat_body());
   server.signal(SIGTERM);
   EXPECT_EQ(server.wait(), 0);
 }
