@@ -2,6 +2,8 @@
 set(GRAFT_CUDA_ARCHITECTURES "" CACHE STRING
     "GPUs to compile for, such as 75;80;86;89;90;100;120; empty: those of this machine, else 90")
 
+option(GRAFT_KERNEL_DELAYS "Delay thread blocks of GPU kernels at random: tests then find kernels that do not wait" OFF)
+
 # A number compiles machine code for that GPU and PTX, which drivers compile for newer GPUs.
 function(graft_cuda_architectures)
   set(found ${GRAFT_CUDA_ARCHITECTURES})
@@ -59,6 +61,7 @@ function(graft_cuda_library)
   target_link_libraries(graft_cuda_objects PRIVATE graft_flags)
   target_include_directories(graft_cuda_objects SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
   set_target_properties(graft_cuda_objects PROPERTIES CUDA_VISIBILITY_PRESET hidden)
+  target_compile_definitions(graft_cuda_objects PRIVATE $<$<BOOL:${GRAFT_KERNEL_DELAYS}>:GRAFT_KERNEL_DELAYS>)
   add_library(graft_cuda SHARED $<TARGET_OBJECTS:graft_cuda_objects>)
   target_link_libraries(graft_cuda PRIVATE graft::graft ${CMAKE_DL_LIBS})
   set_target_properties(graft_cuda PROPERTIES LINKER_LANGUAGE CUDA CUDA_RUNTIME_LIBRARY Static INSTALL_RPATH "$ORIGIN"

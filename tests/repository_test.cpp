@@ -143,6 +143,42 @@ TEST(Repository, PublicHeaderCheckReportsInternalIncludes) {
             (std::vector<std::string>{"nlohmann/json.hpp", "graft/base/error.h", "unistd.h"}));
 }
 
+// The kernels of a CUDA source that may return, or end, before begin_kernel().
+std::vector<std::string> kernels_that_do_not_wait(const std::string& text) {
+  static const std::regex kernel(R"(__global__[^{;]*?(\w+_kernel)\s*\()");
+  static const std::regex begins(R"(begin_kernel\(\)|\breturn\b|__global__)");
+  std::vector<std::string> found;
+  for (std::sregex_iterator it(text.begin(), text.end(), kernel), end; it != end; ++it) {
+    std::smatch first;
+    const std::string body = it->suffix();
+    if (!std::regex_search(body, first, begins) || first[0] != "begin_kernel()")
+      found.push_back((*it)[1]);
+  }
+  return found;
+}
+
+// launch() starts a kernel before the one in front of it has ended.
+TEST(Repository, KernelsWaitForEarlierKernels) {
+  std::size_t num_files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "graft")) {
+    if (entry.path().extension() != ".cu" && entry.path().extension() != ".cuh") continue;
+    ++num_files;
+    for (const std::string& kernel : kernels_that_do_not_wait(read_text(entry.path())))
+      ADD_FAILURE() << entry.path() << ": " << kernel << " does not call begin_kernel() first";
+  }
+  EXPECT_GT(num_files, 20U);
+}
+
+TEST(Repository, KernelCheckReportsMissingWaits) {
+  const std::string text =
+      "__global__ void __launch_bounds__(64) good_kernel(Job job) {\n  begin_kernel();\n  "
+      "return;\n}\n"
+      "__global__ void early_kernel(int n) {\n  if (n == 0) return;\n  begin_kernel();\n}\n"
+      "__global__ void none_kernel() {\n}\n__global__ void last_kernel() {\n  begin_kernel();\n}";
+  EXPECT_EQ(kernels_that_do_not_wait(text),
+            (std::vector<std::string>{"early_kernel", "none_kernel"}));
+}
+
 // Paths in documents must exist.
 TEST(Repository, DocumentsNameExistingPaths) {
   static const std::regex path(

@@ -14,6 +14,7 @@ constexpr int kThreads = 256;
 // a grid stride.
 template <class Function>
 __global__ void for_each_value_kernel(Function function, std::int64_t cols) {
+  begin_kernel();
   const std::int64_t row = blockIdx.x;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.y) * blockDim.x;
   std::int64_t col = static_cast<std::int64_t>(blockIdx.y) * blockDim.x + threadIdx.x;
@@ -148,6 +149,7 @@ __device__ void store_q8(const NormJob& job, std::int64_t col, float4 v) {
 // 4 * blockDim.x columns. The summation order depends on the number of threads, so on cols only.
 template <bool kAdd, bool kQuantize>
 __global__ void __launch_bounds__(kMaxNormWarps* kWarpSize) rms_norm_kernel(NormJob job) {
+  begin_kernel();
   const std::int64_t step = std::int64_t{4} * blockDim.x;
   const std::int64_t first = std::int64_t{4} * threadIdx.x;
   const float* x = job.x.data + blockIdx.x * job.x.stride;
@@ -217,6 +219,7 @@ __global__ void scale_rows_kernel(Rows y,
                                   const float* scales,
                                   const float* bias,
                                   std::int64_t cols) {
+  begin_kernel();
   const float scale = scales[blockIdx.x];
   if (scale == 1.0F && bias == nullptr) return;
   float* row = y.data + blockIdx.x * y.stride;

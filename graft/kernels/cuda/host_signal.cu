@@ -7,6 +7,7 @@ namespace {
 
 // Grid: one thread each. The fences also order the writes of earlier kernels and copies.
 __global__ void signal_host_kernel(HostSignal signal) {
+  begin_kernel();
   volatile std::uint32_t* ready = signal.ready;
   const std::uint32_t next = *ready + 1;
   __threadfence_system();
@@ -14,6 +15,7 @@ __global__ void signal_host_kernel(HostSignal signal) {
 }
 
 __global__ void wait_host_kernel(HostSignal signal) {
+  begin_kernel();
   const volatile std::uint32_t* done = signal.done;
   const std::uint32_t ready = *static_cast<const volatile std::uint32_t*>(signal.ready);
   while (*done != ready) {}

@@ -16,6 +16,7 @@ constexpr int kLoads = 4;
 // stride.
 __global__ void __launch_bounds__(kThreads)
     xor_words_kernel(const uint4* data, std::int64_t count, std::uint32_t* result) {
+  begin_kernel();
   constexpr std::int64_t kTile = kThreads * kLoads;
   std::uint32_t value = 0;
   for (std::int64_t tile = blockIdx.x * kTile; tile < count; tile += gridDim.x * kTile) {
@@ -37,6 +38,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // Grid: one thread per pair, with a grid stride.
 __global__ void fill_random_f16_kernel(std::uint32_t* pairs, std::int64_t count) {
+  begin_kernel();
   constexpr std::uint32_t kSignsAndMantissas = 0x83ff83ff;
   constexpr std::uint32_t kExponents = 0x38003800;  // 2^-1 in both halves
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
@@ -49,7 +51,8 @@ __global__ void fill_random_f16_kernel(std::uint32_t* pairs, std::int64_t count)
   }
 }
 
-__global__ void empty_kernel() {}
+__global__ void empty_kernel() {
+  begin_kernel();}
 
 int num_multiprocessors() {
   int device = 0;

@@ -57,6 +57,7 @@ __device__ unsigned long long argmax_of_row(const float* row, std::int64_t count
 
 // top_k_kernel for k = 1 in one pass over the row. One block per row.
 __global__ void argmax_kernel(ConstRows logits, std::int64_t vocab_size, TopK out) {
+  begin_kernel();
   const float* row = logits.data + blockIdx.x * logits.stride;
   const std::int32_t token = entry_token(argmax_of_row(row, vocab_size));
   if (threadIdx.x != 0) return;
@@ -170,6 +171,7 @@ __device__ void bitonic_sort(unsigned long long* entries) {
 // One block per row: four radix-select passes find the k-th largest key, a fifth collects the
 // top-k, a bitonic sort in shared memory orders them.
 __global__ void top_k_kernel(ConstRows logits, std::int64_t vocab_size, int count, TopK out) {
+  begin_kernel();
   __shared__ unsigned long long entries[kThreads];
   const std::int64_t row_idx = blockIdx.x;
   const float* row = logits.data + row_idx * logits.stride;

@@ -35,6 +35,7 @@ constexpr int kMergeUnroll = 8;  // loads in flight per thread
 // Merges the partial states of a row's splits into `out`. Grid: (sequence * max_tokens + token,
 // head), one thread per output column.
 __global__ void __launch_bounds__(kMergeThreads) merge_splits_kernel(AttentionJob job) {
+  begin_kernel();
   __shared__ float factors[kMaxSplits];
   const std::int64_t sequence = div_u32(blockIdx.x, job.batch.max_tokens);
   const std::int64_t token = blockIdx.x - sequence * job.batch.max_tokens;

@@ -342,6 +342,7 @@ __device__ void merge_warps(const AttentionJob& job,
 // Grid: see tile_position().
 template <class Mma, int kHeadDim>
 __global__ void __launch_bounds__(kThreads) attention_decode_kernel(AttentionJob job) {
+  begin_kernel();
 #if GRAFT_HAS_MMA
   __shared__ WarpPartials<kHeadDim> partials;
   const TilePosition at = tile_position(job, kQueryRows, kChunkKeys);

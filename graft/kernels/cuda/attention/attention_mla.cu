@@ -300,6 +300,7 @@ __device__ void write_tile(const AttentionJob& job,
 // Grid: see tile_position().
 template <class Mma, int kQueryRows>
 __global__ void __launch_bounds__(kThreads, 1) attention_mla_kernel(AttentionJob job) {
+  begin_kernel();
 #if GRAFT_HAS_MMA
   const TilePosition at = tile_position(job, kQueryRows, kTileKeys);
   if (at.kv_end <= at.kv_begin) return;

@@ -327,6 +327,7 @@ __device__ void merge_warps(const AttentionJob& job,
 // Grid: see tile_position().
 template <class Mma, int kHeadDim, bool kLargeTile>
 __global__ void __launch_bounds__(kThreads) attention_mma_kernel(AttentionJob job) {
+  begin_kernel();
 #if GRAFT_HAS_MMA
   constexpr int kWarpKeys = kLargeTile ? kTileKeys : kTileKeys / kWarps;
   auto& stages = *dynamic_shared<Stages<kHeadDim>>();

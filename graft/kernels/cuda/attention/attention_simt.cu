@@ -153,6 +153,7 @@ __device__ void write_rows(const AttentionJob& job,
 // Grid: see tile_position().
 template <class Cache, int kRowsPerWarp, int kColTiles>
 __global__ void __launch_bounds__(kThreads) attention_simt_kernel(AttentionJob job) {
+  begin_kernel();
   constexpr int kTileRows = kWarps * kRowsPerWarp;
   const TilePosition at = tile_position(job, kTileRows, kChunkKeys);
   if (at.kv_end <= at.kv_begin) return;

@@ -14,6 +14,7 @@ __global__ void write_cache_kernel(CacheRows cache,
                                    ConstRows keys,
                                    ConstRows values,
                                    const std::int32_t* slots) {
+  begin_kernel();
   const std::int64_t row = blockIdx.x;
   const std::int64_t row_elems = cache.key_size + cache.value_size;
   const std::int64_t i =

@@ -22,6 +22,7 @@ __device__ void store(Half* to, float value) {
 // One thread per value, in the order of kv_b.
 template <class Value>
 __global__ void split_kv_b_kernel(MlaShape shape, const float* kv_b, Value* keys, Value* values) {
+  begin_kernel();
   const std::int64_t rows_of_head = shape.nope + shape.value;
   const std::int64_t item = global_thread();
   if (item >= shape.num_heads * rows_of_head * shape.rank) return;

@@ -147,6 +147,7 @@ __device__ void store_head(const HeadJob& job, std::int64_t slot, const LaneHead
 //    cos_sin       [rotary_dim] f32, cosines then sines
 template <class Cache>
 __global__ void __launch_bounds__(kThreads) qk_norm_rope_store_kernel(HeadJob job) {
+  begin_kernel();
   const RopeConfig& rope = job.batch.rotation;
   const auto half = static_cast<int>(rope.rotary_dim / 2);
   const auto warp = static_cast<int>(threadIdx.x / kWarpSize);

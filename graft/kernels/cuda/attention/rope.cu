@@ -12,6 +12,7 @@ constexpr int kPairsPerThread = 4;  // value pairs
 // The loads are in flight while the cosines are computed.
 __global__ void __launch_bounds__(kMaxThreads)
     rotate_kernel(Rows x, RopeConfig rope, const std::int32_t* positions, RotatedHeads heads) {
+  begin_kernel();
   const auto half = static_cast<int>(rope.rotary_dim / 2);
   const auto num_pairs = static_cast<int>(heads.num_heads) * half;
   const int first_pair = static_cast<int>(blockIdx.y * blockDim.x) * kPairsPerThread;

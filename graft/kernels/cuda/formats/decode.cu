@@ -24,6 +24,7 @@ struct DecodeJob {
 // Grid: one thread per run of 8 values.
 template <class Format, class Out>
 __global__ void decode_kernel(DecodeJob job) {
+  begin_kernel();
   const std::int64_t runs_per_row = (job.cols + kRun - 1) / kRun;
   const std::int64_t item = global_thread();
   const std::int64_t out_row = item / runs_per_row;

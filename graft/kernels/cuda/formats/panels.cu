@@ -117,6 +117,7 @@ __device__ void write_tile(
 // Grid: [columns / 256, panels of a matrix, matrices].
 template <DType kType, class Out>
 __global__ void __launch_bounds__(kWarps* kWarpSize) unpack_panels_kernel(UnpackJob job) {
+  begin_kernel();
   using Layout = PanelLayout<kType>;
   __shared__ Tile<Out> tiles[kWarps];
   const auto warp = static_cast<int>(threadIdx.x / kWarpSize);

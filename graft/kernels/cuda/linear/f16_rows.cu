@@ -37,6 +37,7 @@ __global__ void to_f16_rows_kernel(ConstRows x,
                                    std::int64_t cols,
                                    int warps_per_row,
                                    bool vectors) {
+  begin_kernel();
   __shared__ float warp_max_abs[kWarps];
   const auto warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int row_of_block = warp / warps_per_row;

@@ -341,6 +341,7 @@ __device__ void multiply_tile(const MmaJob& job, const RowTile& tile) {
 
 template <class Shape, bool kSilu>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kMinBlocks) gemm_mma_kernel(MmaJob job) {
+  begin_kernel();
 #if GRAFT_HAS_MMA
   const RowTile tile = job.tiles[blockIdx.y];
   if (tile.count <= 0) return;

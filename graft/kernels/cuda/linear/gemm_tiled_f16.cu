@@ -146,6 +146,7 @@ __device__ void store_sums(const Sums (&sums)[kFragments][kFragments], float* re
 
 template <class Format>
 __global__ void __launch_bounds__(kGemmThreads) gemm_tiled_f16_kernel(GemmJob job) {
+  begin_kernel();
 #if GRAFT_HAS_WMMA
   __shared__ __align__(128) unsigned char memory[kSharedBytes];
   auto* x_tile = reinterpret_cast<Half*>(memory);

@@ -43,6 +43,7 @@ __device__ void multiply_step(const float (&x)[kTileDepth][kGemmTileRows + kPadd
 
 template <class Format>
 __global__ void __launch_bounds__(kGemmThreads) gemm_tiled_f32_kernel(GemmJob job) {
+  begin_kernel();
   __shared__ __align__(16) float x_tile[kTileDepth][kGemmTileRows + kPadding];
   __shared__ __align__(16) float w_tile[kTileDepth][kTileOuts + kPadding];
   const GemmTile tile = gemm_tile(job);

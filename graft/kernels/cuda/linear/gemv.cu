@@ -12,6 +12,7 @@ namespace {
 
 template <class Format, int kRows>
 __global__ void __launch_bounds__(kGemvThreads, kGemvMinBlocks) gemv_kernel(GemvJob job) {
+  begin_kernel();
   constexpr int kOuts = kGemvOuts<kRows>;
   const WarpWork work = warp_work<kOuts>(job);
   if (work.rows == 0) return;

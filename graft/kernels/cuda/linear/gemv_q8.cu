@@ -41,6 +41,7 @@ constexpr int kQuantizeThreads = 256;
 // Grid: (rows, column blocks), one warp per group of 32 values.
 template <class Source>
 __global__ void quantize_kernel(Source source, Q8Rows out, std::int64_t cols) {
+  begin_kernel();
   const std::int64_t row = blockIdx.x;
   const std::int64_t col = static_cast<std::int64_t>(blockIdx.y) * kQuantizeThreads + threadIdx.x;
   if (col >= cols) return;  // full warps
@@ -112,11 +113,27 @@ inline constexpr int kQ8MinBlocks = kRows == 1   ? 8
                                     : kRows == 2 ? 5
                                                  : kGemvMinBlocks;
 
+// The first weights of a warp, while earlier kernels still run. Which matrices of a stack are used
+// is known only after them.
+template <class Dot, int kRows>
+__device__ void prefetch_first_blocks(const GemvJob& job) {
+  if (job.tiles != nullptr || job.matrix_ids != nullptr) return;
+  const WarpWork work = warp_work<kGemvOuts<kRows>>(job);
+  const int block = (work.group_warp * kWarpSize + work.lane) / Dot::kLanesPerBlock;
+  if (block >= job.in / Dot::FormatType::kBlockValues) return;
+  GRAFT_UNROLL
+  for (int o = 0; o < kGemvOuts<kRows>; ++o)
+    prefetch_l2(work.weights + weight_row(job, work, o) * job.row_bytes +
+                block * Dot::FormatType::kBlockBytes);
+}
+
 template <class Dot, int kRows>
 __global__ void __launch_bounds__(kGemvThreads, kQ8MinBlocks<kRows>)
     gemv_q8_kernel(GemvJob job, Q8Rows q8, std::int64_t rows_per_product) {
   using Format = typename Dot::FormatType;
   constexpr int kOuts = kGemvOuts<kRows>;
+  prefetch_first_blocks<Dot, kRows>(job);
+  begin_kernel();
   const WarpWork work = warp_work<kOuts>(job);
   if (work.rows == 0) return;
   const std::int64_t first_row = work.x_product * rows_per_product;

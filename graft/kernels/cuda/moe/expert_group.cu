@@ -23,6 +23,7 @@ struct AddJob {
 // One block per token and 4 * kThreads columns. The token's experts of this group are added in
 // ascending order.
 __global__ void __launch_bounds__(kThreads) add_pairs_kernel(AddJob job) {
+  begin_kernel();
   __shared__ int order[kMaxTopK];  // entries of the routing list
   __shared__ int count;
   const std::int64_t token = blockIdx.x;

@@ -17,6 +17,7 @@ __global__ void sum_pairs_kernel(RoutedRows routed,
                                  const float* rows,
                                  std::int64_t top_k,
                                  std::int64_t hidden) {
+  begin_kernel();
   constexpr int kUnroll = 8;  // loads in flight
   const std::int64_t token = blockIdx.x;
   const std::int64_t col = static_cast<std::int64_t>(blockIdx.y) * blockDim.x + threadIdx.x;

@@ -27,6 +27,7 @@ __device__ int block_sum_int(int value) {
 __global__ void count_pairs_kernel(const std::int32_t* expert_ids,
                                    std::int64_t num_pairs,
                                    std::int32_t* counts) {
+  begin_kernel();
   const auto expert = static_cast<std::int32_t>(blockIdx.x);
   int count = 0;
   for (std::int64_t i = threadIdx.x; i < num_pairs; i += blockDim.x)
@@ -58,6 +59,7 @@ __global__ void scatter_pairs_kernel(const std::int32_t* expert_ids,
                                      std::int64_t num_pairs,
                                      int tile_rows,
                                      PairGroups groups) {
+  begin_kernel();
   __shared__ int matches[kWarpSize];
   const auto expert = static_cast<std::int32_t>(blockIdx.x);
   const int count = groups.counts[expert];

@@ -61,6 +61,7 @@ __device__ float dot_block(const std::uint8_t* panel, int block, int row, const 
 // Grid: [panels of a matrix, pairs].
 template <DType kType, bool kGated>
 __global__ void __launch_bounds__(kThreads) panel_gemv_kernel(GemvJob job) {
+  begin_kernel();
   __shared__ float sums[2][kHalfWarps][kPanelRows];
   const std::int64_t pair = blockIdx.y;
   const std::int32_t matrix = job.matrix_ids[pair];
@@ -136,11 +137,13 @@ __global__ void map_to_slots_kernel(const std::int32_t* expert_ids,
                                     const std::int32_t* slot_of,
                                     std::int32_t* slots,
                                     std::int64_t count) {
+  begin_kernel();
   const std::int64_t i = global_thread();
   if (i < count) slots[i] = expert_ids[i] < 0 ? -1 : slot_of[expert_ids[i]];
 }
 
 __global__ void set_slot_kernel(std::int32_t* slot_of, std::int64_t expert, std::int32_t slot) {
+  begin_kernel();
   slot_of[expert] = slot;
 }
 

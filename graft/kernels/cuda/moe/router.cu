@@ -137,6 +137,7 @@ __global__ void route_kernel(RouterShape shape,
                              const float* bias,
                              std::int32_t* expert_ids,
                              float* weights) {
+  begin_kernel();
   const std::int64_t row = blockIdx.x;
   const auto lane = static_cast<int>(threadIdx.x);
   const auto count = static_cast<int>(shape.num_experts);
