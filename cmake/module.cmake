@@ -17,6 +17,7 @@ function(graft_module name)
 
   if(sources)
     add_library(graft_${name} STATIC ${sources})
+    graft_unity(graft_${name})
     set(scope PUBLIC)
     set_property(GLOBAL APPEND PROPERTY graft_modules graft_${name})
   else()
@@ -77,6 +78,14 @@ function(graft_test target prefix)
   else()
     include(GoogleTest)
     gtest_discover_tests(${target} TEST_PREFIX ${prefix}. DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES PROPERTIES TIMEOUT 600)
+  endif()
+endfunction()
+
+# graft_unity(<target>): with GRAFT_UNITY, compiles several sources as one, because headers take most of the time. Sources
+# with options of their own stay alone.
+function(graft_unity target)
+  if(GRAFT_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   endif()
 endfunction()
 
