@@ -25,6 +25,8 @@ target_compile_options(
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${GRAFT_PCH}>>:-Wno-array-bounds>
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${GRAFT_PCH}>>:-Wno-stringop-overflow>
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${GRAFT_PCH}>>:-Wno-stringop-overread>
+    # It takes a source in a unity file for a header.
+    $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${GRAFT_UNITY}>>:-Wno-subobject-linkage>
     # No automatic FMA contraction: kernels use FMA explicitly, so every instruction set gives the
     # same bits.
     -ffp-contract=off>

@@ -21,6 +21,7 @@ add_library(graft_headers_alone OBJECT ${header_sources})
 target_link_libraries(graft_headers_alone PRIVATE graft::cli)
 # Only compilation is checked, so skip optimization.
 target_compile_options(graft_headers_alone PRIVATE -O0 -fno-sanitize=all)
+graft_precompile(graft_headers_alone headers JSON <fmt/format.h>)
 if(GRAFT_CUDA_ENABLED)
   target_include_directories(graft_headers_alone SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
 endif()

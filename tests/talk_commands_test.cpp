@@ -1,5 +1,6 @@
 // The commands run, chat, models, config and completion with the bundled model.
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 

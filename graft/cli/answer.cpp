@@ -15,10 +15,10 @@
 namespace graft::cli {
 namespace {
 
-volatile std::sig_atomic_t interrupted = 0;
+volatile std::sig_atomic_t interrupt_signal = 0;
 
 extern "C" void set_interrupted(int /*signal*/) {
-  interrupted = 1;
+  interrupt_signal = 1;
 }
 
 // Passes updates from the engine's thread to the caller's.
@@ -115,7 +115,7 @@ void print_stats(const AnswerStats& stats, std::FILE* out) {
 }
 
 InterruptScope::InterruptScope() {
-  interrupted = 0;
+  interrupt_signal = 0;
   struct sigaction action = {};
   action.sa_handler = set_interrupted;
   ::sigemptyset(&action.sa_mask);
@@ -127,7 +127,7 @@ InterruptScope::~InterruptScope() {
 }
 
 bool InterruptScope::is_interrupted() {
-  return interrupted != 0;
+  return interrupt_signal != 0;
 }
 
 }  // namespace graft::cli

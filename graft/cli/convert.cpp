@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct ConvertOptions {
   std::string in;
   std::string out;
   std::string type = "auto";
@@ -49,7 +49,7 @@ void print_types(const convert::Job& job) {
     fmt::print("  {:8} {:5} tensors  {:>10}\n", name(type), row.first, bytes_text(row.second));
 }
 
-void convert_file(const Options& options, const char* label) {
+void convert_file(const ConvertOptions& options, const char* label) {
   const std::unique_ptr<models::Checkpoint> source = models::open_checkpoint(options.in);
   check_not_input(*source, options.out);
   const convert::Job job = convert::plan_job(*source, options.type);
@@ -72,7 +72,7 @@ void convert_file(const Options& options, const char* label) {
       pool.num_threads());
 }
 
-void add_threads(Command& command, const std::shared_ptr<Options>& options) {
+void add_threads(Command& command, const std::shared_ptr<ConvertOptions>& options) {
   command.add_option("-t,--threads", options->threads, "Number of threads (default: one per core)")
       ->check(Range(1, 4096));
 }
@@ -87,7 +87,7 @@ std::string known_types() {
 }  // namespace
 
 void add_convert(Command& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ConvertOptions>();
   Command* command = app.add_subcommand("convert", "Convert a Hugging Face folder to a GGUF file");
   command->add_option("HF_FOLDER", options->in, "Folder with config.json and *.safetensors")
       ->required();
@@ -100,7 +100,7 @@ void add_convert(Command& app) {
 }
 
 void add_quantize(Command& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ConvertOptions>();
   Command* command = app.add_subcommand("quantize", "Quantize a checkpoint to a GGUF file");
   command->add_option("IN", options->in, "GGUF file or Hugging Face folder")->required();
   command->add_option("OUT", options->out, "GGUF file to write")->required();

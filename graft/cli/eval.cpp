@@ -21,7 +21,7 @@
 namespace graft::cli {
 namespace {
 
-struct Options {
+struct EvalOptions {
   ModelOptions model;
   std::string file;
   std::int64_t max_new_tokens = 300;
@@ -66,7 +66,7 @@ Question read_question(const OrderedJson& line, const api::ChatFormat& format) {
           .prompt = format.prompt(conversation).tokens};
 }
 
-std::vector<Question> read_questions(const Options& options, const api::LLM& llm) {
+std::vector<Question> read_questions(const EvalOptions& options, const api::LLM& llm) {
   const api::ChatFormat format(llm, options.chat_template);
   if (!format.warning().empty()) warn(format.warning());
   std::vector<Question> questions;
@@ -85,7 +85,7 @@ std::vector<Question> read_questions(const Options& options, const api::LLM& llm
 
 std::vector<std::string> ask(api::LLM& llm,
                              const std::vector<Question>& questions,
-                             const Options& options) {
+                             const EvalOptions& options) {
   // As many as max_num_seqs, so that all slots are used and progress is still shown.
   constexpr std::size_t kGroup = 64;
   api::SamplingParams params;
@@ -127,7 +127,7 @@ void print(const std::map<std::string, Tally>& tasks, const Tally& total, bool j
              100.0 * total.right / total.all);
 }
 
-void evaluate(const Options& options) {
+void evaluate(const EvalOptions& options) {
   api::LlmConfig config = options.model.config();
   config.engine.max_num_seqs = 64;
   const auto loaded = options.model.open(config);
@@ -161,7 +161,7 @@ void evaluate(const Options& options) {
 }  // namespace
 
 void add_eval(Command& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<EvalOptions>();
   Command* command =
       app.add_subcommand("eval", "Measure a model's accuracy on a file of questions");
   command->add_option("FILE", options->file, "JSON lines: task, messages, tools, answer, check")

@@ -110,36 +110,37 @@ bool is_story(std::string_view text, const Json& words) {
 }
 
 using Check = bool (*)(std::string_view answer, std::string_view output);
-struct Row {
+struct CheckRow {
   std::string_view name;
   Check is_right;
 };
 
 constexpr std::array kChecks = {
-    Row{"exact", [](std::string_view answer, std::string_view output) { return output == answer; }},
-    Row{"num", [](std::string_view answer,
-                  std::string_view output) { return last_number(output) == answer; }},
+    CheckRow{"exact",
+             [](std::string_view answer, std::string_view output) { return output == answer; }},
+    CheckRow{"num", [](std::string_view answer,
+                       std::string_view output) { return last_number(output) == answer; }},
     // "orry" stands for Sorry and sorry in the evaluation set and is searched anywhere.
-    Row{"contains",
-        [](std::string_view answer, std::string_view output) {
-          return answer == "orry" ? output.find(answer) != std::string_view::npos
-                                  : contains_word(output, answer);
-        }},
-    Row{"contains_ci",
-        [](std::string_view answer, std::string_view output) {
-          return lower(output).find(lower(answer)) != std::string::npos;
-        }},
-    Row{"lastword", [](std::string_view answer,
-                       std::string_view output) { return last_word(output) == answer; }},
-    Row{"json", [](std::string_view answer,
-                   std::string_view output) { return is_same_json(output, answer); }},
-    Row{"tool",
-        [](std::string_view answer, std::string_view output) {
-          const auto got = tool_call(output);
-          const auto want = tool_call(answer);
-          return got && want && is_same_json(*got, *want);
-        }},
-    Row{"open", [](std::string_view, std::string_view output) { return !output.empty(); }},
+    CheckRow{"contains",
+             [](std::string_view answer, std::string_view output) {
+               return answer == "orry" ? output.find(answer) != std::string_view::npos
+                                       : contains_word(output, answer);
+             }},
+    CheckRow{"contains_ci",
+             [](std::string_view answer, std::string_view output) {
+               return lower(output).find(lower(answer)) != std::string::npos;
+             }},
+    CheckRow{"lastword", [](std::string_view answer,
+                            std::string_view output) { return last_word(output) == answer; }},
+    CheckRow{"json", [](std::string_view answer,
+                        std::string_view output) { return is_same_json(output, answer); }},
+    CheckRow{"tool",
+             [](std::string_view answer, std::string_view output) {
+               const auto got = tool_call(output);
+               const auto want = tool_call(answer);
+               return got && want && is_same_json(*got, *want);
+             }},
+    CheckRow{"open", [](std::string_view, std::string_view output) { return !output.empty(); }},
 };
 
 }  // namespace
@@ -150,7 +151,7 @@ bool is_right(std::string_view check, const Json& answer, std::string_view outpu
     if (!answer.is_array()) fail("check \"story\": the answer must be a list of words");
     return is_story(text, answer);
   }
-  const auto* row = std::ranges::find(kChecks, check, &Row::name);
+  const auto* row = std::ranges::find(kChecks, check, &CheckRow::name);
   if (row == kChecks.end()) fail("unknown check \"", check, "\"");
   if (!answer.is_string()) fail("check \"", check, "\": the answer must be a string");
   return row->is_right(answer.get_ref<const std::string&>(), text);

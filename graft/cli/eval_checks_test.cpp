@@ -1,5 +1,7 @@
 #include "graft/cli/eval_checks.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"

@@ -29,7 +29,7 @@ using formats::TensorInfo;
 using models::Checkpoint;
 using models::ModelConfig;
 
-struct Tally {
+struct TensorTally {
   std::int64_t tensors = 0;
   std::int64_t elems = 0;
   std::uint64_t bytes = 0;
@@ -42,9 +42,9 @@ struct Tally {
 };
 
 struct Summary {
-  std::map<DType, Tally> by_type;
-  std::map<Part, Tally> by_part;
-  Tally all;
+  std::map<DType, TensorTally> by_type;
+  std::map<Part, TensorTally> by_part;
+  TensorTally all;
   double active_parameters = 0;  // per token
 };
 
@@ -157,7 +157,7 @@ void print_model(const Checkpoint& source, const Summary& summary) {
 }
 
 template <class Key, class Name>
-void print_tally(const char* title, const std::map<Key, Tally>& tallies, Name key_name) {
+void print_tally(const char* title, const std::map<Key, TensorTally>& tallies, Name key_name) {
   fmt::print("\n  {:<22} {:>8} {:>12} {:>12}\n", title, "tensors", "parameters", "bytes");
   for (const auto& [key, tally] : tallies) {
     fmt::print("  {:<22} {:>8} {:>12} {:>12}\n", key_name(key), tally.tensors,
@@ -174,7 +174,7 @@ void print_tensors(const Checkpoint& source) {
 }
 
 template <class Key, class Name>
-Json tally_json(const std::map<Key, Tally>& tallies, Name key_name) {
+Json tally_json(const std::map<Key, TensorTally>& tallies, Name key_name) {
   Json json = Json::object();
   for (const auto& [key, tally] : tallies) {
     json[std::string(key_name(key))] = {
@@ -217,7 +217,7 @@ Json model_json(const Checkpoint& source, const Summary& summary, bool with_tens
   return json;
 }
 
-struct Options {
+struct InspectOptions {
   ModelChoice model;
   bool json = false;
   bool tensors = false;
@@ -238,7 +238,7 @@ void inspect_vocabulary(const std::filesystem::path& path, bool as_json) {
     warn(warning);
 }
 
-void inspect(const Options& options) {
+void inspect(const InspectOptions& options) {
   const std::filesystem::path path = options.model.path();
   if (formats::is_vocabulary(path)) {
     inspect_vocabulary(path, options.json);
@@ -265,7 +265,7 @@ void inspect(const Options& options) {
 }  // namespace
 
 void add_inspect(Command& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InspectOptions>();
   Command* command = app.add_subcommand("inspect", "Describe a checkpoint without loading it");
   command->footer("Example:\n  graft inspect model.gguf --tensors");
   options->model.add_to(*command, "MODEL");

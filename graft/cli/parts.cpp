@@ -22,7 +22,7 @@ struct PartRow {
 };
 
 // The first matching row wins, so specific patterns precede general ones.
-constexpr std::array kRows = {
+constexpr std::array kPartRows = {
     PartRow{"_scale", Part::Scales},
     PartRow{"vision_tower", Part::Vision},
     PartRow{"multi_modal_projector", Part::Vision},
@@ -65,10 +65,10 @@ std::string_view name(Part part) {
 
 Part part_of(const models::ModelConfig& config, std::string_view tensor_name) {
   if (tensor_name == "output.weight") return Part::Head;
-  const auto* row = std::ranges::find_if(kRows, [&](const PartRow& r) {
+  const auto* row = std::ranges::find_if(kPartRows, [&](const PartRow& r) {
     return tensor_name.find(r.pattern) != std::string_view::npos;
   });
-  const Part part = row == kRows.end() ? Part::Other : row->part;
+  const Part part = row == kPartRows.end() ? Part::Other : row->part;
   const bool in_text = part != Part::Vision && part != Part::Scales;
   if (in_text && layer_of(tensor_name) >= config.num_hidden_layers) return Part::NextToken;
   return part;

@@ -1,6 +1,7 @@
 // graft perplexity: the perplexity of a model on a text. The text is tokenized as a whole and split
 // into independent windows; every token except the first of a window is scored.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -18,7 +19,7 @@
 namespace graft::cli {
 namespace {
 
-struct Options {
+struct PerplexityOptions {
   ModelOptions model;
   std::string file;
   std::int64_t window = 1024;
@@ -59,7 +60,7 @@ Score score_windows(api::LLM& llm,
   return score;
 }
 
-void measure(const Options& options) {
+void measure(const PerplexityOptions& options) {
   api::LlmConfig config = options.model.config();
   config.engine.max_model_len = options.window + 1;
   config.engine.max_num_seqs = 8;
@@ -92,7 +93,7 @@ void measure(const Options& options) {
 }  // namespace
 
 void add_perplexity(Command& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PerplexityOptions>();
   Command* command =
       app.add_subcommand("perplexity", "Measure the perplexity of a model on a text");
   command->add_option("FILE", options->file, "Text file")->required();

@@ -21,7 +21,7 @@
 namespace graft::cli {
 namespace {
 
-struct Options {
+struct PlanOptions {
   ModelChoice model;
   std::string rules;
   std::string type;  // empty: the types of the checkpoint
@@ -41,7 +41,7 @@ struct Remedy {
   std::string fits_from;  // the largest type that fits; empty: none
 };
 
-PlanCase case_of(const Options& options) {
+PlanCase case_of(const PlanOptions& options) {
   PlanCase to_plan;
   to_plan.machine = options.machine.figures();
   to_plan.free_machine = options.machine.free_figures();
@@ -174,7 +174,7 @@ int print_rules(const PlanCase& to_plan, const PlannedCase& planned) {
   return 0;
 }
 
-int plan_model(const Options& options) {
+int plan_model(const PlanOptions& options) {
   const PlanCase to_plan = case_of(options);
   const PlannedCase planned = plan_case(to_plan, options.rule_source(), options.type);
   const plan::PlanResult& result = planned.model->result();
@@ -197,7 +197,7 @@ int plan_model(const Options& options) {
 
 // Warns about devices that the model does not fit. For another machine than this one, only where
 // the options state how much memory it has.
-std::vector<plan::Finding> memory_findings(const Options& options,
+std::vector<plan::Finding> memory_findings(const PlanOptions& options,
                                            const PlanCase& to_check,
                                            const perf::Estimate& estimate) {
   const MachineOptions& given = options.machine;
@@ -217,7 +217,7 @@ std::vector<plan::Finding> memory_findings(const Options& options,
   return findings;
 }
 
-int check_rules(const Options& options) {
+int check_rules(const PlanOptions& options) {
   const PlanCase to_check = case_of(options);
   const PlannedCase checked = plan_case(to_check, RuleSource::Given, options.type);
   const PlannedModel& model = *checked.model;
@@ -239,7 +239,7 @@ int check_rules(const Options& options) {
   return result.ok() ? 0 : 1;
 }
 
-void add_load(Command& command, Options& options) {
+void add_load(Command& command, PlanOptions& options) {
   command
       .add_option("--context", options.context,
                   "Context length of each sequence in tokens (default: 4096, and a placement that "
@@ -250,7 +250,7 @@ void add_load(Command& command, Options& options) {
       ->check(Range(1, 1 << 16));
 }
 
-std::string known_shapes() {
+std::string shape_summaries() {
   std::string text = "\nModels that need no file:\n ";
   for (const models::Shape& shape : models::shapes())
     text += fmt::format(" {}", shape.summary);
@@ -260,7 +260,7 @@ std::string known_shapes() {
 }  // namespace
 
 void add_plan(Command& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PlanOptions>();
   Command* command =
       app.add_subcommand("plan", "Print placement, memory and estimated speed of a model");
   command->footer(
@@ -270,7 +270,7 @@ void add_plan(Command& app) {
       "  graft plan config.json --gpus 1 --vram 24G --dram 512G\n"
       "  graft plan model.gguf --auto > my.yaml          a rule file for this machine\n"
       "\nExit code 1: the model does not fit into memory. It may run from disk, slowly.\n" +
-      known_shapes());
+      shape_summaries());
   options->model.add_to(*command, "MODEL");
   command->add_option("--rules", options->rules,
                       "Rule file (default: chosen for the model and the machine)");
@@ -289,7 +289,7 @@ void add_plan(Command& app) {
 }
 
 void add_rules(Command& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PlanOptions>();
   Command* rules = app.add_subcommand("rules", "Work with rule files");
   rules->require_subcommand(1);
   Command* command = rules->add_subcommand("check", "Report errors and warnings in a rule file");

@@ -26,7 +26,7 @@ namespace {
 
 constexpr int kInterrupted = 130;  // 128 + SIGINT, as shells report it
 
-struct Options {
+struct RunCommandOptions {
   ModelOptions model;
   ContextOptions context;
   SamplingOptions sampling;
@@ -73,7 +73,7 @@ void print_json(const SplitAnswer& answer, const AnswerStats& stats) {
 }
 
 // Prints the answer without reasoning; --json includes the reasoning.
-int run_one(const Options& options,
+int run_one(const RunCommandOptions& options,
             api::LLM& llm,
             const api::Prompt& prompt,
             chat::ReasoningSplitter splitter) {
@@ -101,7 +101,7 @@ int run_one(const Options& options,
   return stats.interrupted ? kInterrupted : 0;
 }
 
-int run_prompt(const Options& options) {
+int run_prompt(const RunCommandOptions& options) {
   // Read before loading the model, to report errors immediately.
   const std::string text = read_prompt(options.words);
   if (text.empty()) fail("run: the prompt is empty");
@@ -122,7 +122,7 @@ int run_prompt(const Options& options) {
                  chat::ReasoningSplitter(prompt.in_thinking, prompt.reasoning));
 }
 
-int run_batch_file(const Options& options) {
+int run_batch_file(const RunCommandOptions& options) {
   const std::vector<BatchLine> lines = read_batch(options.batch, options.sampling, options.raw);
   api::LlmConfig config = options.model.config();
   options.context.apply_to(config.engine);
@@ -133,7 +133,7 @@ int run_batch_file(const Options& options) {
 }  // namespace
 
 void add_run(Command& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunCommandOptions>();
   Command* command = app.add_subcommand("run", "Answer a prompt and exit, for scripts");
   command->footer(
       "Examples:\n"

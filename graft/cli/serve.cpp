@@ -19,7 +19,7 @@
 namespace graft::cli {
 namespace {
 
-struct Options {
+struct ServeOptions {
   std::vector<std::string> models;
   ModelOptions model;  // for every model; only the folders of model.model are used
   std::string api_key_file;
@@ -61,7 +61,7 @@ void add_model(std::vector<server::NamedPath>& models, server::NamedPath model) 
 }
 
 // The models given with --model, else all of the catalog, the bundled one first.
-std::vector<server::NamedPath> served_models(const Options& options) {
+std::vector<server::NamedPath> served_models(const ServeOptions& options) {
   const api::Catalog catalog = options.model.model.catalog();
   std::vector<server::NamedPath> models;
   for (const std::string& text : options.models)
@@ -74,7 +74,7 @@ std::vector<server::NamedPath> served_models(const Options& options) {
   return models;
 }
 
-server::ApiKeys read_keys(const Options& options) {
+server::ApiKeys read_keys(const ServeOptions& options) {
   server::ApiKeys keys;
   if (!options.api_key_file.empty()) {
     keys.add_lines(read_text_file(options.api_key_file), options.api_key_file);
@@ -108,7 +108,7 @@ void print_address(const server::ServiceConfig& config, std::uint16_t port, serv
     logs.warn("TLS is off: requests and responses are not encrypted");
 }
 
-void serve_models(Options& options) {
+void serve_models(ServeOptions& options) {
   server::ServiceConfig& config = options.service;
   server::Logs logs(options.access_log);
   config.pool.models = served_models(options);
@@ -137,7 +137,7 @@ void serve_models(Options& options) {
   server::serve(config, logs, [&](std::uint16_t port) { print_address(config, port, logs); });
 }
 
-void add_model_options(Command& command, Options& options) {
+void add_model_options(Command& command, ServeOptions& options) {
   server::PoolConfig& pool = options.service.pool;
   command.add_option(
       "-m,--model", options.models,
@@ -213,7 +213,7 @@ void add_client_options(Command& command, server::AccessConfig& access) {
                      "used; repeatable (default: none)");
 }
 
-void add_server_options(Command& command, Options& options) {
+void add_server_options(Command& command, ServeOptions& options) {
   server::ServiceConfig& config = options.service;
   command.add_option("--host", config.http.host, "Address to listen on (default: 127.0.0.1)");
   command.add_option("--port", config.http.port,
@@ -255,7 +255,7 @@ void add_server_options(Command& command, Options& options) {
 }  // namespace
 
 void add_serve(Command& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ServeOptions>();
   Command* command =
       app.add_subcommand("serve", "Serve models over HTTP with OpenAI- and Ollama-compatible APIs");
   add_model_options(*command, *options);

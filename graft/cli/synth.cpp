@@ -20,7 +20,7 @@
 namespace graft::cli {
 namespace {
 
-struct Options {
+struct SynthOptions {
   std::string shape;
   std::string out;
   std::string type = "Q4_K_M";
@@ -43,7 +43,7 @@ std::vector<formats::SyntheticTensor> tensors_of(const plan::Blueprint& blueprin
   return tensors;
 }
 
-void synthesize(const Options& options) {
+void synthesize(const SynthOptions& options) {
   models::ModelConfig config = models::shape_config(options.shape);
   if (options.layers > 0) config.num_hidden_layers = options.layers;
   config.num_nextn_predict_layers = 0;
@@ -63,7 +63,7 @@ void synthesize(const Options& options) {
              bytes_text(job.output_bytes()));
 }
 
-std::string known_shapes() {
+std::string shapes_text() {
   std::string text = "Shapes:\n";
   for (const models::Shape& shape : models::shapes())
     text += fmt::format("  {:12} {}\n", shape.name, shape.summary);
@@ -73,7 +73,7 @@ std::string known_shapes() {
 }  // namespace
 
 void add_synth(Command& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SynthOptions>();
   Command* command = app.add_subcommand(
       "synth", "Write a GGUF file with random weights in the shape of a published model");
   command->add_option("SHAPE", options->shape, "Shape name (see below) or path of a config.json")
@@ -90,7 +90,7 @@ void add_synth(Command& app) {
       ->option_text("SKEW");
   command->add_option("-t,--threads", options->threads, "Number of threads (default: one per core)")
       ->check(Range(1, 4096));
-  command->footer(known_shapes());
+  command->footer(shapes_text());
   command->callback([options] { synthesize(*options); });
 }
 

@@ -19,7 +19,7 @@
 namespace graft::cli {
 namespace {
 
-struct Options {
+struct TemplateOptions {
   ModelChoice model;  // not opened when a template is given without a model
   std::string chat_template;
   std::string messages;
@@ -32,7 +32,7 @@ struct Options {
   bool no_generation_prompt = false;
 };
 
-void read_conversation(const Options& options, chat::RenderInput& input) {
+void read_conversation(const TemplateOptions& options, chat::RenderInput& input) {
   OrderedJson json = read_ordered_json_file(options.messages);
   if (json.is_object()) {
     if (!json.contains("messages")) fail(options.messages, ": has no key \"messages\"");
@@ -46,7 +46,7 @@ void read_conversation(const Options& options, chat::RenderInput& input) {
   if (!options.tools.empty()) input.tools = read_ordered_json_file(options.tools);
 }
 
-void read_variables(const Options& options, chat::RenderInput& input) {
+void read_variables(const TemplateOptions& options, chat::RenderInput& input) {
   for (const std::string& variable : options.variables) {
     const std::size_t equals = variable.find('=');
     if (equals == std::string::npos || equals == 0) fail("--set ", variable, ": expected KEY=JSON");
@@ -55,7 +55,7 @@ void read_variables(const Options& options, chat::RenderInput& input) {
   }
 }
 
-void render(const Options& options) {
+void render(const TemplateOptions& options) {
   chat::RenderInput input;
   formats::TokenizerData data;
   formats::ChatTraits traits;
@@ -80,7 +80,7 @@ void render(const Options& options) {
 }  // namespace
 
 void add_template(Command& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TemplateOptions>();
   Command* command =
       app.add_subcommand("template", "Render messages with a chat template and print the prompt");
   options->model.add_to(*command, "MODEL");

@@ -25,7 +25,7 @@ namespace {
 using tokenizer::TokenId;
 using tokenizer::Tokenizer;
 
-struct Options {
+struct TokenizeOptions {
   ModelChoice model;
   bool ids = false;  // the default; the flag is accepted for clarity
   bool json = false;
@@ -49,7 +49,7 @@ std::string quoted(std::string_view bytes) {
   return Json(std::string(bytes)).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-void tokenize(const Options& options) {
+void tokenize(const TokenizeOptions& options) {
   const Tokenizer tokenizer = open_tokenizer(options.model);
   const std::vector<TokenId> ids = tokenizer.encode(
       read_input(), {.add_special = !options.no_special, .parse_special = !options.no_special});
@@ -66,7 +66,7 @@ void tokenize(const Options& options) {
   fmt::print("{}\n", out);
 }
 
-void detokenize(const Options& options) {
+void detokenize(const TokenizeOptions& options) {
   const Tokenizer tokenizer = open_tokenizer(options.model);
   std::vector<TokenId> ids;
   std::string word;
@@ -86,7 +86,7 @@ void detokenize(const Options& options) {
 }  // namespace
 
 void add_tokenize(Command& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TokenizeOptions>();
   Command* command = app.add_subcommand("tokenize", "Convert text on standard input to token ids");
   options->model.add_to(*command, "MODEL");
   Option* ids = command->add_flag("--ids", options->ids, "Print ids separated by spaces (default)");
@@ -101,7 +101,7 @@ void add_tokenize(Command& app) {
 }
 
 void add_detokenize(Command& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TokenizeOptions>();
   Command* command =
       app.add_subcommand("detokenize", "Convert token ids on standard input to text");
   options->model.add_to(*command, "MODEL");

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct VerifyCommandOptions {
   std::string folder;
   std::string rules;
   PluginOptions plugins;
@@ -92,7 +92,7 @@ std::string exact_rules(Device gpu) {
 }
 
 // Without --device and --rules everything runs on the CPU.
-void set_placement(const Options& options, models::OpenOptions& open) {
+void set_placement(const VerifyCommandOptions& options, models::OpenOptions& open) {
   const bool cpu_only =
       options.device == "cpu" || (options.device.empty() && options.rules.empty());
   const GpuList list = cpu_only ? GpuList{} : list_gpus();
@@ -106,7 +106,7 @@ void set_placement(const Options& options, models::OpenOptions& open) {
   }
 }
 
-int verify(const Options& options) {
+int verify(const VerifyCommandOptions& options) {
   models::VerifyOptions with;
   with.chunk = options.chunk;
   with.tolerance = options.tolerance;
@@ -128,7 +128,7 @@ int verify(const Options& options) {
 }  // namespace
 
 void add_verify(Command& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyCommandOptions>();
   Command* command = app.add_subcommand(
       "verify", "Compare a checkpoint with the reference.safetensors in its folder");
   command->add_option("FOLDER", options->folder, "Checkpoint with a reference.safetensors")

@@ -17,14 +17,14 @@
 namespace graft::formats {
 namespace {
 
-using Bytes = std::span<const std::byte>;
+using FileBytes = std::span<const std::byte>;
 
-bool starts_with(Bytes bytes, std::string_view text) {
+bool starts_with(FileBytes bytes, std::string_view text) {
   return bytes.size() >= text.size() && std::memcmp(bytes.data(), text.data(), text.size()) == 0;
 }
 
 // Eight bytes of header length, then the header, a JSON object.
-bool looks_like_safetensors(Bytes bytes) {
+bool looks_like_safetensors(FileBytes bytes) {
   constexpr std::size_t kLengthBytes = 8;
   if (bytes.size() <= kLengthBytes || bytes[kLengthBytes] != std::byte{'{'}) return false;
   std::uint64_t header_bytes = 0;
@@ -32,7 +32,7 @@ bool looks_like_safetensors(Bytes bytes) {
   return header_bytes <= bytes.size() - kLengthBytes;
 }
 
-bool looks_like_json(Bytes bytes) {
+bool looks_like_json(FileBytes bytes) {
   const auto is_space = [](std::byte byte) {
     return byte == std::byte{' '} || byte == std::byte{'\t'} || byte == std::byte{'\n'} ||
            byte == std::byte{'\r'};
@@ -41,7 +41,7 @@ bool looks_like_json(Bytes bytes) {
   return first != bytes.end() && *first == std::byte{'{'};
 }
 
-std::string in_hex(Bytes bytes) {
+std::string in_hex(FileBytes bytes) {
   constexpr std::size_t kShown = 8;
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;
@@ -57,7 +57,7 @@ std::unique_ptr<WeightSource> open_by_content(const std::filesystem::path& path)
   if (std::filesystem::is_directory(path)) return open_hf_folder(path);
 
   const MappedFile file(path);
-  const Bytes bytes = file.bytes();
+  const FileBytes bytes = file.bytes();
   if (starts_with(bytes, "GGUF")) return open_gguf(path);
   if (path.extension() == ".safetensors" || looks_like_safetensors(bytes)) {
     return open_safetensors_file(path);

@@ -224,7 +224,7 @@ Value slice(Runtime& runtime, Args& args) {
 }
 
 // clang-format off
-constexpr std::array kFilters = {
+constexpr std::array kLazyFilters = {
     Builtin{"map", "*", 0, map},
     Builtin{"select", "*", 0, select},
     Builtin{"reject", "*", 0, reject},
@@ -240,7 +240,7 @@ constexpr std::array kFilters = {
 }  // namespace
 
 std::span<const Builtin> lazy_filters() {
-  return kFilters;
+  return kLazyFilters;
 }
 
 }  // namespace graft::jinja

@@ -223,7 +223,7 @@ Value round_filter(Runtime& runtime, Args& args) {
 }
 
 // clang-format off
-constexpr std::array kFilters = {
+constexpr std::array kNumberFilters = {
     Builtin{"int", "default base", 0, to_int},
     Builtin{"float", "default", 0, to_float},
     Builtin{"abs", "", 0, absolute},
@@ -234,7 +234,7 @@ constexpr std::array kFilters = {
 }  // namespace
 
 std::span<const Builtin> number_filters() {
-  return kFilters;
+  return kNumberFilters;
 }
 
 }  // namespace graft::jinja

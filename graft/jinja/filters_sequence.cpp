@@ -216,7 +216,7 @@ Value groupby(Runtime& runtime, Args& args) {
 }
 
 // clang-format off
-constexpr std::array kFilters = {
+constexpr std::array kSequenceFilters = {
     Builtin{"length", "", 0, size_of},
     Builtin{"count", "", 0, size_of},
     Builtin{"first", "", 0, first},
@@ -239,7 +239,7 @@ constexpr std::array kFilters = {
 }  // namespace
 
 std::span<const Builtin> sequence_filters() {
-  return kFilters;
+  return kSequenceFilters;
 }
 
 }  // namespace graft::jinja

@@ -209,7 +209,7 @@ Value tojson(Runtime& runtime, Args& args) {
 }
 
 // clang-format off
-constexpr std::array kFilters = {
+constexpr std::array kTextFilters = {
     Builtin{"tojson", "ensure_ascii indent separators sort_keys", 0, tojson},
     Builtin{"trim", "chars", 0, trim},
     Builtin{"replace", "old new count", 2, replace},
@@ -234,7 +234,7 @@ constexpr std::array kFilters = {
 }  // namespace
 
 std::span<const Builtin> text_filters() {
-  return kFilters;
+  return kTextFilters;
 }
 
 }  // namespace graft::jinja

@@ -10,8 +10,6 @@
 namespace graft::jinja {
 namespace {
 
-constexpr auto kNotFound = std::string_view::npos;
-
 // The text[start:end] that methods of str search in.
 struct Window {
   std::string_view text;
@@ -46,7 +44,7 @@ std::int64_t find_in(Runtime& runtime, const Args& args, bool from_right) {
   if (!in.is_valid) return -1;
   runtime.heap.step(1 + in.text.size() / 64 + in.text.size() / 4096 * part.size());
   const std::size_t found = from_right ? in.text.rfind(part) : in.text.find(part);
-  if (found == kNotFound) return -1;
+  if (found == std::string_view::npos) return -1;
   return static_cast<std::int64_t>(in.first_code_point + num_code_points(in.text.substr(0, found)));
 }
 
@@ -61,21 +59,21 @@ Value found_or_raise(std::int64_t at) {
   if (at < 0) raise("substring not found");
   return Value(at);
 }
-Value index(Runtime& runtime, Args& args) {
+Value str_index(Runtime& runtime, Args& args) {
   return found_or_raise(find_in(runtime, args, false));
 }
 Value rindex(Runtime& runtime, Args& args) {
   return found_or_raise(find_in(runtime, args, true));
 }
 
-Value count(Runtime& runtime, Args& args) {
+Value str_count(Runtime& runtime, Args& args) {
   const Window in = window(args.self.text(), args, 1);
   const std::string_view part = args.text(0);
   if (!in.is_valid) return Value(std::int64_t{0});
   if (part.empty()) return Value::size(num_code_points(in.text) + 1);
   runtime.heap.step(1 + in.text.size() / 64 + in.text.size() / 4096 * part.size());
   std::int64_t number = 0;
-  for (std::size_t at = in.text.find(part); at != kNotFound;
+  for (std::size_t at = in.text.find(part); at != std::string_view::npos;
        at = in.text.find(part, at + part.size()))
     ++number;
   return Value(number);
@@ -184,7 +182,7 @@ Value split(Runtime& runtime, Args& args) {
   SplitResult result(runtime);
   while (limit-- != 0) {
     const std::size_t end = text.find(part);
-    if (end == kNotFound) break;
+    if (end == std::string_view::npos) break;
     result.add(text.substr(0, end));
     text.remove_prefix(end + part.size());
   }
@@ -200,7 +198,7 @@ Value rsplit(Runtime& runtime, Args& args) {
   SplitResult result(runtime);
   while (limit-- != 0) {
     const std::size_t begin = text.rfind(part);
-    if (begin == kNotFound) break;
+    if (begin == std::string_view::npos) break;
     result.add(text.substr(begin + part.size()));
     text = text.substr(0, begin);
   }
@@ -235,7 +233,7 @@ Value partition(Runtime& runtime, Args& args) {
   const std::string_view text = args.self.str();
   const std::string_view part = separator(runtime, args);
   const std::size_t at = text.find(part);
-  if (at == kNotFound) return parts(runtime, text, "", "");
+  if (at == std::string_view::npos) return parts(runtime, text, "", "");
   return parts(runtime, text.substr(0, at), part, text.substr(at + part.size()));
 }
 
@@ -243,17 +241,17 @@ Value rpartition(Runtime& runtime, Args& args) {
   const std::string_view text = args.self.str();
   const std::string_view part = separator(runtime, args);
   const std::size_t at = text.rfind(part);
-  if (at == kNotFound) return parts(runtime, "", "", text);
+  if (at == std::string_view::npos) return parts(runtime, "", "", text);
   return parts(runtime, text.substr(0, at), part, text.substr(at + part.size()));
 }
 
 // clang-format off
-constexpr std::array kMethods = {
+constexpr std::array kTextSearchMethods = {
     Builtin{"find", "/sub start end", 1, find},
     Builtin{"rfind", "/sub start end", 1, rfind},
-    Builtin{"index", "/sub start end", 1, index},
+    Builtin{"index", "/sub start end", 1, str_index},
     Builtin{"rindex", "/sub start end", 1, rindex},
-    Builtin{"count", "/sub start end", 1, count},
+    Builtin{"count", "/sub start end", 1, str_count},
     Builtin{"startswith", "/prefix start end", 1, startswith},
     Builtin{"endswith", "/suffix start end", 1, endswith},
     Builtin{"split", "sep maxsplit", 0, split},
@@ -267,7 +265,7 @@ constexpr std::array kMethods = {
 }  // namespace
 
 std::span<const Builtin> text_search_methods() {
-  return kMethods;
+  return kTextSearchMethods;
 }
 
 }  // namespace graft::jinja

@@ -50,7 +50,7 @@ Value pad(Runtime& runtime, Args& args, Side side) {
   return runtime.heap.text(std::move(out));
 }
 
-Value center(Runtime& runtime, Args& args) {
+Value str_center(Runtime& runtime, Args& args) {
   return pad(runtime, args, Side::Both);
 }
 Value ljust(Runtime& runtime, Args& args) {
@@ -128,7 +128,7 @@ std::string replace_empty(Runtime& runtime,
   return out;
 }
 
-Value replace(Runtime& runtime, Args& args) {
+Value str_replace(Runtime& runtime, Args& args) {
   const std::string_view text = args.self.str();
   const std::string_view part = args.text(0);
   const std::string_view with = args.text(1);
@@ -147,7 +147,7 @@ Value replace(Runtime& runtime, Args& args) {
   return runtime.heap.text(out.append(text.substr(at)));
 }
 
-Value join(Runtime& runtime, Args& args) {
+Value str_join(Runtime& runtime, Args& args) {
   std::string out;
   bool first = true;
   const Text& separator = args.self.text();
@@ -164,7 +164,7 @@ Value join(Runtime& runtime, Args& args) {
   return runtime.heap.text(std::move(out));
 }
 
-Value format(Runtime& runtime, Args& args) {
+Value str_format(Runtime& runtime, Args& args) {
   return format_braces(runtime, args.self, args.raw);
 }
 
@@ -248,7 +248,7 @@ Value istitle(Runtime& /*runtime*/, Args& args) {
 }
 
 // clang-format off
-constexpr std::array kMethods = {
+constexpr std::array kTextMethods = {
     Builtin{"upper", "/", 0, mapped<upper>},
     Builtin{"lower", "/", 0, mapped<lower>},
     Builtin{"casefold", "/", 0, mapped<lower>},
@@ -258,16 +258,16 @@ constexpr std::array kMethods = {
     Builtin{"strip", "/chars", 0, strip<Side::Both>},
     Builtin{"lstrip", "/chars", 0, strip<Side::Left>},
     Builtin{"rstrip", "/chars", 0, strip<Side::Right>},
-    Builtin{"center", "/width fillchar", 1, center},
+    Builtin{"center", "/width fillchar", 1, str_center},
     Builtin{"ljust", "/width fillchar", 1, ljust},
     Builtin{"rjust", "/width fillchar", 1, rjust},
     Builtin{"zfill", "/width", 1, zfill},
     Builtin{"expandtabs", "tabsize", 0, expandtabs},
     Builtin{"removeprefix", "/prefix", 1, removeprefix},
     Builtin{"removesuffix", "/suffix", 1, removesuffix},
-    Builtin{"replace", "/old new count", 2, replace},
-    Builtin{"join", "/iterable", 1, join},
-    Builtin{"format", "*", 0, format},
+    Builtin{"replace", "/old new count", 2, str_replace},
+    Builtin{"join", "/iterable", 1, str_join},
+    Builtin{"format", "*", 0, str_format},
     Builtin{"format_map", "/mapping", 1, format_map},
     Builtin{"isalpha", "/", 0, all_are<is_alpha>},
     Builtin{"isalnum", "/", 0, all_are<is_alnum>},
@@ -287,7 +287,7 @@ constexpr std::array kMethods = {
 }  // namespace
 
 std::span<const Builtin> text_methods() {
-  return kMethods;
+  return kTextMethods;
 }
 
 }  // namespace graft::jinja

@@ -13,7 +13,7 @@ namespace {
 constexpr int kMaxNesting = 200;
 // Dicts up to this size are searched linearly, without an index.
 constexpr std::size_t kSmallDict = 8;
-constexpr std::size_t kNotFound = static_cast<std::size_t>(-1);
+constexpr std::size_t kNoEntry = static_cast<std::size_t>(-1);
 
 template <class T>
 const T& as(const Value& value, bool right_kind) {
@@ -64,18 +64,18 @@ std::size_t Dict::position(Heap& counter, const Value& key) const {
     for (std::size_t i = 0; i < entries.size(); ++i) {
       if (equals(counter, entries[i].first, key)) return i;
     }
-    return kNotFound;
+    return kNoEntry;
   }
   const auto [first, last] = index_.equal_range(hash);
   for (auto it = first; it != last; ++it) {
     if (equals(counter, entries[it->second].first, key)) return it->second;
   }
-  return kNotFound;
+  return kNoEntry;
 }
 
 const Value* Dict::find(Heap& counter, const Value& key) const {
   const std::size_t at = position(counter, key);
-  return at == kNotFound ? nullptr : &entries[at].second;
+  return at == kNoEntry ? nullptr : &entries[at].second;
 }
 
 const Value* Dict::find(std::string_view key) const {
@@ -97,7 +97,7 @@ const Value* Dict::find(std::string_view key) const {
 
 void Dict::set(Heap& counter, const Value& key, Value value) {
   const std::size_t at = position(counter, key);
-  if (at != kNotFound) {
+  if (at != kNoEntry) {
     entries[at].second = std::move(value);
     return;
   }

@@ -168,30 +168,38 @@ TEST_F(PackedCacheTest, DetectsAChangedModel) {
   expect_repaired("belongs to another model", want);
 }
 
-TEST_F(PackedCacheTest, TruncatedAndDamagedFilesArePackedAgain) {
-  const std::vector<float> want = start().logits;
-  const Bytes good = formats::test::read_file(cache_);
+class ChangedCacheTest : public PackedCacheTest {
+ protected:
+  void expect(const std::string& part, std::span<const std::byte> bytes) {
+    fs::remove(cache_);
+    formats::test::write_file(cache_, bytes);
+    expect_repaired(part, want_);
+    EXPECT_EQ(tensors_in(formats::test::read_file(cache_)), tensors_in(good_)) << part;
+  }
+
+  std::vector<float> want_ = start().logits;
+  Bytes good_ = formats::test::read_file(cache_);
+};
+
+TEST_F(ChangedCacheTest, TruncatedFilesArePackedAgain) {
+  expect("the file is empty", {});
+  expect("truncated", std::span(good_).first(20));
+  expect("table: truncated", std::span(good_).first(good_.size() / 2));
+  expect("table: truncated", std::span(good_).first(good_.size() - 1));
+}
+
+TEST_F(ChangedCacheTest, DamagedFilesArePackedAgain) {
   const auto damaged_at = [&](std::size_t at) {
-    Bytes bytes = good;
+    Bytes bytes = good_;
     bytes[at] ^= std::byte{0x20};
     return bytes;
   };
-  const auto expect = [&](const std::string& part, std::span<const std::byte> bytes) {
-    fs::remove(cache_);
-    formats::test::write_file(cache_, bytes);
-    expect_repaired(part, want);
-    EXPECT_EQ(tensors_in(formats::test::read_file(cache_)), tensors_in(good)) << part;
-  };
-  expect("the file is empty", {});
-  expect("truncated", std::span(good).first(20));
-  expect("table: truncated", std::span(good).first(good.size() / 2));
-  expect("table: truncated", std::span(good).first(good.size() - 1));
   expect("not a packed weights file", damaged_at(3));
   expect("format", damaged_at(8));
   expect("layout", damaged_at(12));
   expect("table: damaged", damaged_at(16));  // the fingerprint
-  expect("table: damaged", damaged_at(good.size() - 200));
-  expect("damaged: the checksum of its", damaged_at(good.size() / 2));
+  expect("table: damaged", damaged_at(good_.size() - 200));
+  expect("damaged: the checksum of its", damaged_at(good_.size() / 2));
 }
 
 TEST_F(PackedCacheTest, KeepsPanelsOfOtherRules) {

@@ -9,7 +9,7 @@ namespace graft::ops {
 namespace {
 
 // The alignment that GPU kernels need for vector loads.
-constexpr std::size_t kAlignment = 16;
+constexpr std::size_t kVectorAlignment = 16;
 constexpr std::size_t kProjectionAlignment = 256;
 
 std::size_t round_up(std::size_t bytes, std::size_t alignment) {
@@ -83,7 +83,7 @@ void ExpertCopies::add_projection(const ExpertProjection& projection) {
   std::size_t bytes = 0;
   for (const HostCopy& piece : experts.front())
     bytes += piece.bytes;
-  matrix_bytes_.push_back(round_up(bytes, kAlignment));
+  matrix_bytes_.push_back(round_up(bytes, kVectorAlignment));
 }
 
 std::int64_t ExpertCopies::num_groups() const {

@@ -8,7 +8,7 @@ namespace graft::ops {
 namespace {
 
 // Every allocation begins on a cache line, so allocations of different threads share none.
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kWorkspaceAlignment = 64;
 // Small enough for tests, large enough that a real pass reaches its size in few chunks.
 constexpr std::size_t kFirstChunkBytes = std::size_t{1} << 20;
 
@@ -35,7 +35,8 @@ Workspace::~Workspace() = default;
 TensorView Workspace::allocate(DType dtype, std::initializer_list<std::int64_t> shape) {
   State& s = *state_;
   TensorView view(nullptr, dtype, shape, s.device);
-  const std::size_t bytes = (view.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t bytes =
+      (view.bytes() + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
   while (s.chunk < s.chunks.size() && s.used + bytes > s.chunks[s.chunk].size()) {
     ++s.chunk;
     s.used = 0;

@@ -21,7 +21,6 @@ using ops::Role;
 
 // Fixed cost of a copy between devices beside its bytes: launch and synchronization.
 constexpr double kTransferSeconds = 20e-6;
-constexpr double kF32Bytes = 4;
 // Kernels of a GPU module in decode: the product, and the conversion or activation around it.
 constexpr double kLaunchesPerCall = 2;
 

@@ -17,8 +17,6 @@ namespace {
 
 using ops::Role;
 
-constexpr double kF32Bytes = 4;
-
 // Of one module, all shares.
 struct WeightBytes {
   std::uint64_t total = 0;

@@ -12,6 +12,8 @@ namespace graft::perf {
 
 using ops::Phase;
 
+inline constexpr double kF32Bytes = 4;
+
 struct PassSize {
   Phase phase = Phase::Decode;
   double rows = 0;     // tokens computed

@@ -67,10 +67,6 @@ constexpr std::array<std::string_view, 3> kBackends = {"llamafile", "AMXInt8", "
 constexpr std::array<std::string_view, 6> kForeignDevices = {"npu", "xpu",  "mps",
                                                              "hip", "rocm", "vulkan"};
 
-std::string_view last_component(std::string_view dotted) {
-  return dotted.substr(dotted.rfind('.') + 1);
-}
-
 template <class Table>
 const typename Table::value_type* find_name(const Table& table, std::string_view name) {
   const auto found = std::ranges::find(table, name, [](const auto& row) { return row.name; });
@@ -83,6 +79,10 @@ void append(std::string& list, std::string_view word) {
 }
 
 }  // namespace
+
+std::string_view last_component(std::string_view dotted) {
+  return dotted.substr(dotted.rfind('.') + 1);  // npos + 1 is 0
+}
 
 const ClassAlias* find_class_alias(std::string_view name, std::span<const ClassAlias> more) {
   const ClassAlias* found = find_name(kClasses, last_component(name));

@@ -34,6 +34,9 @@ struct OpAlias {
   Platform platform = Platform::Any;
 };
 
+// "KLinearMarlin" of "ktransformers.operators.linear.KLinearMarlin".
+std::string_view last_component(std::string_view dotted);
+
 // Null for other names. Module paths (`ktransformers.operators.linear.`) are ignored. `more` are
 // the classes of the model families (Blueprint::class_aliases).
 const ClassAlias* find_class_alias(std::string_view name, std::span<const ClassAlias> more = {});

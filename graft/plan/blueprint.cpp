@@ -38,10 +38,6 @@ bool is_pretrained_model_of(std::string_view class_name, std::string_view base) 
   return !family.empty() && (wanted.empty() || wanted == family);
 }
 
-std::string_view last_component(std::string_view dotted) {
-  return dotted.substr(dotted.rfind('.') + 1);  // npos + 1 is 0
-}
-
 void visit_module(const ModuleSpec& module, const std::function<void(const ModuleSpec&)>& visitor) {
   visitor(module);
   for (const ModuleSpec& child : module.children)

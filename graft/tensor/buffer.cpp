@@ -15,13 +15,13 @@ namespace graft {
 namespace {
 
 // Bytes of a cache line and of an AVX-512 register.
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kCacheLine = 64;
 // Large buffers request 2 MiB pages: hardware prefetch stops at page boundaries, and a 2 MiB page
 // has 512 times fewer of them than 4 KiB pages.
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 std::size_t alignment_of(std::size_t bytes) {
-  return bytes >= 2 * kHugePage ? kHugePage : kAlignment;
+  return bytes >= 2 * kHugePage ? kHugePage : kCacheLine;
 }
 
 std::byte* allocate_host(std::size_t bytes) {

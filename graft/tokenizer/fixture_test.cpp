@@ -1,6 +1,7 @@
 // Compares small tokenizers, each with one feature, with the ids of Hugging Face tokenizers
 // (tests/fixtures/tokenizer/README.md describes how they were made).
 
+#include <algorithm>
 #include <string>
 #include <vector>
 

@@ -13,8 +13,6 @@
 namespace graft::tokenizer {
 namespace {
 
-constexpr std::string_view kSpaceMarker = "\u2581";
-
 // Tokens that end a turn or a text, in addition to those that a file names.
 constexpr std::array<std::string_view, 7> kEndTokens = {
     "<|im_end|>",

@@ -1,8 +1,10 @@
-// Letter case of ASCII names: types, shapes, values of options. Other bytes are left as they are.
+// Letter case and blanks of ASCII text: types, shapes, values of options. Other bytes are left as
+// they are.
 
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -22,6 +24,13 @@ inline std::string lower_case(std::string_view text) {
 inline bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](char x, char y) { return lower_case(x) == lower_case(y); });
+}
+
+// Without the `blanks` at both ends.
+constexpr std::string_view trimmed(std::string_view text, std::string_view blanks) {
+  const std::size_t first = text.find_first_not_of(blanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
 }  // namespace graft

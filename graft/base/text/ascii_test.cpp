@@ -16,5 +16,12 @@ TEST(Ascii, ComparesWithoutCase) {
   EXPECT_FALSE(equal_ignoring_case("a@", "a`"));
 }
 
+TEST(Ascii, TrimsBothEnds) {
+  EXPECT_EQ(trimmed(" \ta b\t", " \t"), "a b");
+  EXPECT_EQ(trimmed("a\n", " \t"), "a\n");
+  EXPECT_EQ(trimmed(" \t ", " \t"), "");
+  EXPECT_EQ(trimmed("", " "), "");
+}
+
 }  // namespace
 }  // namespace graft

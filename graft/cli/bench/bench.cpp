@@ -38,7 +38,7 @@
 namespace graft::cli {
 namespace {
 
-struct Options {
+struct BenchOptions {
   ModelOptions model;
   SpeedTestLists lists;
   std::int64_t rounds = 3;
@@ -121,7 +121,7 @@ std::vector<std::string> notes_on_load() {
       load, num_cpus)};
 }
 
-void add_notes(SpeedReport& report, const plan::Plan& plan, const Options& options) {
+void add_notes(SpeedReport& report, const plan::Plan& plan, const BenchOptions& options) {
   const auto cache = static_cast<double>(std::max(::sysconf(_SC_LEVEL3_CACHE_SIZE), 0L));
   bool in_cache = false;
   bool assumes_random_experts = false;
@@ -144,7 +144,7 @@ void add_notes(SpeedReport& report, const plan::Plan& plan, const Options& optio
     report.notes.emplace_back("--profile runs without CUDA graphs and is slower.");
 }
 
-SpeedReport measure(const Options& options, const std::vector<SpeedTest>& tests) {
+SpeedReport measure(const BenchOptions& options, const std::vector<SpeedTest>& tests) {
   SpeedReport report;
   report.notes = notes_on_load();
   report.header = header_of(options.model);
@@ -162,7 +162,7 @@ SpeedReport measure(const Options& options, const std::vector<SpeedTest>& tests)
   return report;
 }
 
-std::vector<PeerRow> compare(const Options& options,
+std::vector<PeerRow> compare(const BenchOptions& options,
                              std::size_t threads,
                              const std::vector<Peer>& peers) {
   const std::vector<SpeedTest> tests = options.lists.tests();
@@ -192,7 +192,7 @@ void print(const Json& json) {
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
-void run_against(const Options& options) {
+void run_against(const BenchOptions& options) {
   std::vector<Peer> peers;
   std::ranges::transform(options.against, std::back_inserter(peers), Peer::parse);
   const std::vector<std::string> notes = notes_on_load();
@@ -209,7 +209,7 @@ void run_against(const Options& options) {
   }
 }
 
-void run_bench(const Options& options) {
+void run_bench(const BenchOptions& options) {
   if (!options.against.empty()) {
     run_against(options);
     return;
@@ -234,7 +234,7 @@ Option* add_list(Command& bench,
 }  // namespace
 
 void add_bench(Command& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchOptions>();
   Command* bench = app.add_subcommand(
       "bench", "Measure prefill and decode speed, relative to the limits of this machine");
   bench->require_subcommand(0, 1);

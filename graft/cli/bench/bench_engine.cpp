@@ -18,7 +18,7 @@
 namespace graft::cli {
 namespace {
 
-struct Options {
+struct BenchEngineOptions {
   ModelOptions model;
   std::int64_t num_seqs = 256;
   std::int64_t min_len = 100;
@@ -38,7 +38,7 @@ double seconds_of(const std::function<void()>& body) {
 }
 
 // All requests at once with random prompt and output lengths, as nano-vllm's benchmark.
-void bench_throughput(const Options& options) {
+void bench_throughput(const BenchEngineOptions& options) {
   api::LlmConfig config = options.model.config();
   config.engine.max_num_seqs = std::max<std::int64_t>(options.num_seqs, 1);
   config.engine.max_model_len = 2 * options.max_len + 1;
@@ -75,14 +75,14 @@ void bench_throughput(const Options& options) {
              stats.num_preemptions);
 }
 
-double quantile(std::vector<double> values, double share) {
+double quantile_of_unsorted(std::vector<double> values, double share) {
   std::ranges::sort(values);
   const auto last = static_cast<double>(values.size() - 1);
   return values[static_cast<std::size_t>(std::lround(share * last))];
 }
 
 // Runs one request at a time.
-void bench_latency(const Options& options) {
+void bench_latency(const BenchEngineOptions& options) {
   api::LlmConfig config = options.model.config();
   config.engine.max_num_seqs = 1;
   config.engine.max_model_len = options.input_len + options.output_len + 1;
@@ -109,13 +109,13 @@ void bench_latency(const Options& options) {
   for (const auto& [name, values] :
        {std::pair{"time to first token", &ttft}, std::pair{"time per output token", &tpot},
         std::pair{"total", &total}}) {
-    fmt::print("  {:<22} {:>9.4f} {:>9.4f} {:>9.4f}\n", name, quantile(*values, 0.5),
-               quantile(*values, 0.9), quantile(*values, 0.99));
+    fmt::print("  {:<22} {:>9.4f} {:>9.4f} {:>9.4f}\n", name, quantile_of_unsorted(*values, 0.5),
+               quantile_of_unsorted(*values, 0.9), quantile_of_unsorted(*values, 0.99));
   }
 }
 
 // Prefill and decode speed by batch size; decode time excludes prefill.
-void bench_batch(const Options& options) {
+void bench_batch(const BenchEngineOptions& options) {
   api::LlmConfig config = options.model.config();
   config.engine.max_num_seqs = std::ranges::max(options.batch_sizes);
   config.engine.max_model_len = options.input_len + options.output_len + 1;
@@ -139,7 +139,7 @@ void bench_batch(const Options& options) {
 }
 
 // Time to first token of two prompts with the same prefix: a prefix cache miss, then a hit.
-void bench_prefix(const Options& options) {
+void bench_prefix(const BenchEngineOptions& options) {
   api::LlmConfig config = options.model.config();
   config.engine.max_num_seqs = 1;
   config.engine.max_model_len = options.prefix_len + 66;
@@ -165,8 +165,8 @@ void bench_prefix(const Options& options) {
 Command* add_kind(Command& bench,
                   const std::string& name,
                   const std::string& summary,
-                  const std::shared_ptr<Options>& options,
-                  void (*run)(const Options&)) {
+                  const std::shared_ptr<BenchEngineOptions>& options,
+                  void (*run)(const BenchEngineOptions&)) {
   Command* command = bench.add_subcommand(name, summary);
   options->model.add_to(*command);
   command->callback([options, run] { run(*options); });
@@ -176,7 +176,7 @@ Command* add_kind(Command& bench,
 }  // namespace
 
 void add_engine_benches(Command& bench) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchEngineOptions>();
   const auto count = Range(std::int64_t{1}, std::int64_t{1} << 24);
   Command* throughput =
       add_kind(bench, "throughput", "Measure throughput of many requests with random lengths",

@@ -20,7 +20,7 @@
 namespace graft::cli {
 namespace {
 
-struct Options {
+struct BenchServeOptions {
   std::string url = "http://127.0.0.1:8000";
   std::string api_key;
   std::string model;
@@ -31,7 +31,7 @@ struct Options {
   bool json = false;
 };
 
-constexpr std::array<std::string_view, 16> kWords = {
+constexpr std::array<std::string_view, 16> kPromptWords = {
     "river", "seven", "the",  "garden", "under", "bright", "stone", "walks",
     "and",   "small", "over", "music",  "with",  "old",    "paper", "seldom"};
 
@@ -39,11 +39,11 @@ constexpr std::array<std::string_view, 16> kWords = {
 std::string prompt_text(std::int64_t number, std::int64_t num_words, std::mt19937_64& random) {
   std::string text = fmt::format("{} {}", number, random() % 1'000'000);
   for (std::int64_t i = 0; i < num_words; ++i)
-    text += fmt::format(" {}", kWords[random() % kWords.size()]);
+    text += fmt::format(" {}", kPromptWords[random() % kPromptWords.size()]);
   return text;
 }
 
-std::vector<ClientBodies> bodies_of(const Options& options, std::int64_t num_clients) {
+std::vector<ClientBodies> bodies_of(const BenchServeOptions& options, std::int64_t num_clients) {
   std::mt19937_64 random(static_cast<std::uint64_t>(num_clients));
   std::vector<ClientBodies> clients(static_cast<std::size_t>(num_clients));
   std::int64_t number = 0;
@@ -120,7 +120,7 @@ Json summary_json(const LoadSummary& summary) {
           {"between_tokens_seconds", quantiles(summary.itl)}};
 }
 
-void print_header(const Options& options) {
+void print_header(const BenchServeOptions& options) {
   fmt::print(
       "{}: prompts of {} words, {} output tokens, {} requests per client\n"
       "TTFT: time to first token, ITL: inter-token latency, in seconds\n",
@@ -139,7 +139,7 @@ void print_line(const LoadSummary& summary) {
   std::fflush(stdout);
 }
 
-void bench_serve(Options options) {
+void bench_serve(BenchServeOptions options) {
   ServerAddress address = parse_server_url(options.url);
   address.api_key = options.api_key;
   if (options.model.empty()) options.model = first_model(address);
@@ -163,7 +163,7 @@ void bench_serve(Options options) {
 }  // namespace
 
 void add_serve_bench(Command& bench) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchServeOptions>();
   const auto count = Range(std::int64_t{1}, std::int64_t{1} << 20);
   Command* command = bench.add_subcommand(
       "serve", "Load-test a running OpenAI-compatible server with concurrent clients");

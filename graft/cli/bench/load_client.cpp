@@ -30,7 +30,7 @@ using HttpRequest = http::request<http::string_body>;
 using Parser = http::response_parser<http::string_body>;
 
 // A stream that receives no byte for this long fails.
-constexpr std::chrono::minutes kTimeout{10};
+constexpr std::chrono::minutes kStreamTimeout{10};
 constexpr std::uint64_t kMaxBytes = 1U << 30U;  // per response
 
 HttpRequest request_of(const ServerAddress& address, http::verb method, const std::string& path) {
@@ -87,7 +87,7 @@ class LoadClient : public std::enable_shared_from_this<LoadClient> {
     parser_ = std::make_unique<Parser>();
     parser_->body_limit(kMaxBytes);
     start_ = Clock::now();
-    stream_.expires_after(kTimeout);
+    stream_.expires_after(kStreamTimeout);
     stream_.async_connect(endpoints_, [self = shared_from_this()](ErrorCode error, const auto&) {
       if (error) return self->end(error);
       self->send();
@@ -104,7 +104,7 @@ class LoadClient : public std::enable_shared_from_this<LoadClient> {
   }
 
   void read() {
-    stream_.expires_after(kTimeout);
+    stream_.expires_after(kStreamTimeout);
     http::async_read_some(stream_, buffer_, *parser_,
                           [self = shared_from_this()](ErrorCode error, std::size_t /*bytes*/) {
                             if (error) return self->end(error);

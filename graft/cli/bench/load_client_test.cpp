@@ -1,5 +1,7 @@
 #include "graft/cli/bench/load_client.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"

@@ -23,7 +23,7 @@
 namespace graft::cli {
 namespace {
 
-struct Options {
+struct ChatOptions {
   ModelOptions model;
   ContextOptions context;
   SamplingOptions sampling;
@@ -116,7 +116,7 @@ std::filesystem::path history_file() {
   return folder.empty() ? folder : folder / "chat_history";
 }
 
-void chat(const Options& options) {
+void chat(const ChatOptions& options) {
   const std::string first = options.prompt_file.empty() ? "" : read_text_file(options.prompt_file);
   api::LlmConfig config = options.model.config();
   options.context.apply_to(config.engine);
@@ -144,7 +144,7 @@ void chat(const Options& options) {
 }  // namespace
 
 void add_chat(Command& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ChatOptions>();
   Command* command = app.add_subcommand("chat", "Chat with a model");
   command->footer(
       "Examples:\n"

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "graft/base/text/ascii.h"
 #include "graft/cli/options/rule_options.h"
 
 namespace graft::cli {
@@ -12,12 +13,6 @@ namespace {
 
 constexpr std::string_view kQuotes = R"(""")";
 constexpr std::string_view kBlank = " \t";
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(kBlank);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
-}
 
 bool is_file(std::string_view name) {
   constexpr std::size_t kMaxPath = 4096;
@@ -53,7 +48,7 @@ Input read_input(LineEditor& editor) {
   const LineEditor::Event event = editor.read(">>> ", line);
   if (event == LineEditor::Event::Interrupt) return {};
   if (event == LineEditor::Event::End) return {.kind = Input::Kind::End, .text = ""};
-  const std::string_view text = trimmed(line);
+  const std::string_view text = trimmed(line, kBlank);
   if (text.empty()) return {};
   if (text.starts_with(kQuotes))
     return read_quoted(editor, std::string(text.substr(kQuotes.size())));

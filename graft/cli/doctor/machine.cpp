@@ -28,14 +28,14 @@
 namespace graft::cli {
 namespace {
 
-struct Options {
+struct MeasureOptions {
   bool json = false;
   std::size_t threads = 0;
   std::vector<std::string> model_folders = {};
 };
 
 // The disk that is measured: that of the first folder of models, else of the current folder.
-std::filesystem::path disk_folder(const Options& options) {
+std::filesystem::path disk_folder(const MeasureOptions& options) {
   for (const std::string& folder : options.model_folders) {
     std::error_code ignored;
     if (std::filesystem::is_directory(folder, ignored)) return folder;
@@ -80,7 +80,7 @@ perf::MachineFigures measure_all(ThreadPool& pool, const std::filesystem::path& 
   return machine;
 }
 
-void measure_machine(const Options& options) {
+void measure_machine(const MeasureOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   ThreadPool pool(options.threads);
   if (!options.json) {
@@ -109,7 +109,7 @@ void measure_machine(const Options& options) {
 }  // namespace
 
 void add_machine(Command& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<MeasureOptions>();
   Command* command =
       app.add_subcommand("machine", "Measure this machine and save the results for `graft plan`");
   command->add_flag("--json", options->json, "Print the results as JSON instead of saving them");

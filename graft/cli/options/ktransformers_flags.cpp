@@ -19,23 +19,23 @@ enum class Meaning : std::uint8_t {
   Mode,       // KTransformers' cache mode; ignored
 };
 
-struct Row {
+struct FlagRow {
   std::string_view from;
   std::string_view to;
   Meaning meaning;
 };
 
-constexpr std::array kRows = {
-    Row{"--model_path", "--model", Meaning::Model},
-    Row{"--gguf_path", "--model", Meaning::Model},
-    Row{"--optimize_config_path", "--rules", Meaning::Renamed},
-    Row{"--max_new_tokens", "--max-new-tokens", Meaning::Renamed},
-    Row{"--cpu_infer", "--threads", Meaning::Renamed},
-    Row{"--prompt_file", "--prompt-file", Meaning::Renamed},
-    Row{"--chunk_size", "--chunk-prefill", Meaning::Renamed},
-    Row{"--force_think", "--think", Meaning::Think},
-    Row{"--use_cuda_graph", "--enforce-eager", Meaning::CudaGraph},
-    Row{"--mode", "", Meaning::Mode},
+constexpr std::array kFlagRows = {
+    FlagRow{"--model_path", "--model", Meaning::Model},
+    FlagRow{"--gguf_path", "--model", Meaning::Model},
+    FlagRow{"--optimize_config_path", "--rules", Meaning::Renamed},
+    FlagRow{"--max_new_tokens", "--max-new-tokens", Meaning::Renamed},
+    FlagRow{"--cpu_infer", "--threads", Meaning::Renamed},
+    FlagRow{"--prompt_file", "--prompt-file", Meaning::Renamed},
+    FlagRow{"--chunk_size", "--chunk-prefill", Meaning::Renamed},
+    FlagRow{"--force_think", "--think", Meaning::Think},
+    FlagRow{"--use_cuda_graph", "--enforce-eager", Meaning::CudaGraph},
+    FlagRow{"--mode", "", Meaning::Mode},
 };
 
 bool truth_of(std::string_view flag, std::string value) {
@@ -66,8 +66,8 @@ class Translator {
     const std::string& argument = in_[at_++];
     const std::size_t equals = std::min(argument.find('='), argument.size());
     const std::string name = argument.substr(0, equals);
-    const auto* row = std::ranges::find(kRows, name, &Row::from);
-    if (row == kRows.end()) {
+    const auto* row = std::ranges::find(kFlagRows, name, &FlagRow::from);
+    if (row == kFlagRows.end()) {
       out_.push_back(argument);
       return;
     }
@@ -80,7 +80,7 @@ class Translator {
     translate(*row, value);
   }
 
-  void translate(const Row& row, const std::optional<std::string>& value) {
+  void translate(const FlagRow& row, const std::optional<std::string>& value) {
     // A boolean flag without a value means true.
     const auto is_true = [&] { return !value || truth_of(row.from, *value); };
     switch (row.meaning) {

@@ -18,7 +18,7 @@ namespace {
 // llama.cpp stores tensor names in 64 bytes including the zero and refuses longer ones.
 constexpr std::size_t kMaxTensorName = 63;
 
-class Bytes {
+class GgufBytes {
  public:
   template <class T>
   void number(T value) {
@@ -45,7 +45,7 @@ class Bytes {
   std::string bytes_;
 };
 
-void put_value(Bytes& out, const GgufValue& value) {
+void put_value(GgufBytes& out, const GgufValue& value) {
   std::visit(
       [&](const auto& stored) {
         using T = std::decay_t<decltype(stored)>;
@@ -76,7 +76,7 @@ void check_array(const GgufValue& value, const std::string& subject) {
   }
 }
 
-void put_metadata(Bytes& out, const GgufMetadata& metadata, const std::string& where) {
+void put_metadata(GgufBytes& out, const GgufMetadata& metadata, const std::string& where) {
   for (const auto& [key, value] : metadata.entries()) {
     check_gguf_name(key, where + ": metadata key");
     check_array(value, str(where, ": metadata key \"", key, "\""));
@@ -86,7 +86,7 @@ void put_metadata(Bytes& out, const GgufMetadata& metadata, const std::string& w
   }
 }
 
-std::uint64_t checked_bytes(const TensorSpec& tensor, const std::string& where) {
+std::uint64_t gguf_tensor_bytes(const TensorSpec& tensor, const std::string& where) {
   check_gguf_name(tensor.name, where + ": tensor");
   const std::string subject = where + ": tensor \"" + tensor.name + "\"";
   if (tensor.name.size() > kMaxTensorName) {
@@ -102,7 +102,7 @@ std::uint64_t checked_bytes(const TensorSpec& tensor, const std::string& where) 
   return tensor_bytes(subject, tensor.dtype, tensor.shape, 1);
 }
 
-void put_tensor(Bytes& out, const TensorSpec& tensor, std::uint64_t offset) {
+void put_tensor(GgufBytes& out, const TensorSpec& tensor, std::uint64_t offset) {
   out.string(tensor.name);
   out.number(static_cast<std::uint32_t>(tensor.shape.size()));
   // The file stores the innermost dimension first.
@@ -120,7 +120,7 @@ GgufWriter::GgufWriter(const std::filesystem::path& path,
                        const std::vector<TensorSpec>& tensors) {
   const std::string where = path.string();
   const std::uint64_t alignment = gguf_alignment(metadata, where);
-  Bytes header;
+  GgufBytes header;
   header.number(kGgufMagic);
   header.number(kGgufVersion);
   header.number<std::uint64_t>(tensors.size());
@@ -131,7 +131,7 @@ GgufWriter::GgufWriter(const std::filesystem::path& path,
   std::unordered_set<std::string_view> names;
   std::uint64_t offset = 0;
   for (const TensorSpec& tensor : tensors) {
-    sizes.push_back(checked_bytes(tensor, where));
+    sizes.push_back(gguf_tensor_bytes(tensor, where));
     if (!names.insert(tensor.name).second) {
       fail(where, ": tensor \"", tensor.name, "\": is a duplicate");
     }

@@ -8,11 +8,6 @@
 namespace graft::formats {
 namespace {
 
-const Json& empty_object() {
-  static const Json empty = Json::object();
-  return empty;
-}
-
 // A value for a message: one line of at most kMaxShown characters.
 std::string shown(const Json& value) {
   constexpr std::size_t kMaxShown = 60;
@@ -22,6 +17,11 @@ std::string shown(const Json& value) {
 }
 
 }  // namespace
+
+const Json& empty_object() {
+  static const Json empty = Json::object();
+  return empty;
+}
 
 Fields::Fields(const Json& object, std::string prefix, std::vector<std::string>& problems)
     : object_(&object), prefix_(std::move(prefix)), problems_(&problems) {

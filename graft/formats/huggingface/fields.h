@@ -17,6 +17,9 @@ namespace graft::formats {
 // Max value of sizes, counts and ids; larger values are invalid.
 inline constexpr std::int64_t kMaxInteger = std::int64_t{1} << 40;
 
+// {}, for files and keys that are absent.
+const Json& empty_object();
+
 class Fields {
  public:
   // `prefix` precedes keys in messages ("text_config."). Object and problems must outlive the

@@ -12,11 +12,6 @@ namespace {
 
 using Ids = std::unordered_map<std::string, std::int64_t>;
 
-const Json& empty_object() {
-  static const Json empty = Json::object();
-  return empty;
-}
-
 // "<s>", or {"content": "<s>", …}
 std::string token_text(const Fields& fields, std::string_view key) {
   const Json* value = fields.find(key);

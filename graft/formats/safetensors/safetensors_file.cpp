@@ -17,7 +17,6 @@ namespace graft::formats {
 namespace {
 
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference implementation's limit
-constexpr std::string_view kMetadataKey = "__metadata__";
 
 // Types of the format that are not supported here.
 constexpr std::array<std::string_view, 7> kUnsupported = {

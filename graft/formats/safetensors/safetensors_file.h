@@ -8,12 +8,16 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graft/base/system/mapped_file.h"
 #include "graft/formats/weight_source.h"
 
 namespace graft::formats {
+
+// The key of the header that is not a tensor.
+inline constexpr std::string_view kMetadataKey = "__metadata__";
 
 // A parsed safetensors file, with tensors that point into the given bytes.
 struct SafetensorsPart {

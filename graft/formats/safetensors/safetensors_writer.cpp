@@ -6,12 +6,12 @@
 
 #include "graft/base/error.h"
 #include "graft/base/text/json.h"
+#include "graft/formats/safetensors/safetensors_file.h"
 #include "graft/formats/tensor_file_writer.h"
 
 namespace graft::formats {
 namespace {
 
-constexpr std::string_view kMetadataKey = "__metadata__";
 constexpr std::size_t kHeaderAlignment = 8;
 
 // Written as text: a Json object would sort its keys, but the tensors keep the caller's order.
@@ -32,7 +32,7 @@ std::string metadata_text(const std::map<std::string, std::string>& metadata,
   return text + "}";
 }
 
-std::uint64_t checked_bytes(const TensorSpec& tensor, const std::string& where) {
+std::uint64_t safetensors_tensor_bytes(const TensorSpec& tensor, const std::string& where) {
   const std::string subject = where + ": tensor \"" + printable(tensor.name) + "\"";
   if (tensor.name.empty() || tensor.name == kMetadataKey || !is_clean_text(tensor.name)) {
     fail(subject, ": safetensors cannot store this name");
@@ -68,7 +68,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
   std::unordered_set<std::string_view> names;
   std::uint64_t begin = 0;
   for (const TensorSpec& tensor : tensors) {
-    sizes.push_back(checked_bytes(tensor, where));
+    sizes.push_back(safetensors_tensor_bytes(tensor, where));
     if (!names.insert(tensor.name).second) {
       fail(where, ": tensor \"", tensor.name, "\": is a duplicate");
     }

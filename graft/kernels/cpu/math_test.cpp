@@ -1,5 +1,6 @@
 #include "graft/kernels/cpu/math.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>

@@ -43,10 +43,10 @@ constexpr HfMoeDefaults kV3Moe = {.num_experts = 256,
                                   .scoring_func = RouterScoring::Sigmoid,
                                   .topk_method = RouterMethod::NoauxTc};
 
-void read_hf(const Fields& fields,
-             const HfDefaults& defaults,
-             const HfMoeDefaults& moe_defaults,
-             ModelConfig& config) {
+void read_deepseek(const Fields& fields,
+                   const HfDefaults& defaults,
+                   const HfMoeDefaults& moe_defaults,
+                   ModelConfig& config) {
   read_sizes(fields, defaults, config);
   read_mla(fields, config);
   read_attention_bias(fields, config);
@@ -55,12 +55,12 @@ void read_hf(const Fields& fields,
 }
 
 void read_v2(const Fields& fields, ModelConfig& config) {
-  read_hf(fields, kV2Defaults, kV2Moe, config);
+  read_deepseek(fields, kV2Defaults, kV2Moe, config);
   config.rope_interleaved = true;
 }
 
 void read_v3(const Fields& fields, ModelConfig& config) {
-  read_hf(fields, kV3Defaults, kV3Moe, config);
+  read_deepseek(fields, kV3Defaults, kV3Moe, config);
   config.rope_interleaved = fields.boolean("rope_interleave", true);
 }
 

@@ -35,7 +35,7 @@ VisionConfig read_vision(const Fields& top) {
   return vision;
 }
 
-void read_hf(const Fields& top, ModelConfig& config) {
+void read_llava(const Fields& top, ModelConfig& config) {
   const Fields text = top.object("text_config");
   const std::string type = text.text("model_type", "llama");
   const bool is_mistral = type == "mistral";
@@ -57,7 +57,7 @@ extern const Family kLlava = {
     .gguf = {.architecture = "llama",
              .matches = [](const formats::GgufFields&) { return false; },
              .written_as = "llama"},
-    .read_hf = read_hf,
+    .read_hf = read_llava,
     .tensors = {rows::kNorms, rows::kPairedQueryKey, rows::kAttention, rows::kMlp},
     .text_prefixes = {NamePrefix{.plain = "", .stored = "language_model."},
                       NamePrefix{.plain = "model.", .stored = "model.language_model."}},

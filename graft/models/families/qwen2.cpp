@@ -5,17 +5,17 @@
 namespace graft::models {
 namespace {
 
-constexpr HfDefaults kDefaults = {.vocab_size = 151936,
-                                  .hidden_size = 4096,
-                                  .intermediate_size = 22016,
-                                  .num_hidden_layers = 32,
-                                  .num_attention_heads = 32,
-                                  .num_key_value_heads = 32,
-                                  .max_position_embeddings = 32768};
+constexpr HfDefaults kQwen2Defaults = {.vocab_size = 151936,
+                                       .hidden_size = 4096,
+                                       .intermediate_size = 22016,
+                                       .num_hidden_layers = 32,
+                                       .num_attention_heads = 32,
+                                       .num_key_value_heads = 32,
+                                       .max_position_embeddings = 32768};
 
-void read_hf(const formats::Fields& fields, ModelConfig& config) {
-  read_qwen2_attention(fields, kDefaults, config);
-  read_rope(fields, kDefaults, config);
+void read_qwen2(const formats::Fields& fields, ModelConfig& config) {
+  read_qwen2_attention(fields, kQwen2Defaults, config);
+  read_rope(fields, kQwen2Defaults, config);
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ extern const Family kQwen2 = {
     .hf_class = "Qwen2ForCausalLM",
     .class_prefix = "Qwen2",
     .gguf = {.architecture = "qwen2", .attention_bias = true},
-    .read_hf = read_hf,
+    .read_hf = read_qwen2,
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMlp},
     .pre_tokenizers = kQwenPreTokenizers,
     .chat = {.builtin_template = "chatml", .tool_calls = formats::ToolCallFormat::Hermes},

@@ -6,26 +6,26 @@
 namespace graft::models {
 namespace {
 
-constexpr HfDefaults kDefaults = {.vocab_size = 151936,
-                                  .hidden_size = 2048,
-                                  .intermediate_size = 5632,
-                                  .num_hidden_layers = 24,
-                                  .num_attention_heads = 16,
-                                  .num_key_value_heads = 16,
-                                  .max_position_embeddings = 32768};
+constexpr HfDefaults kQwen2MoeDefaults = {.vocab_size = 151936,
+                                          .hidden_size = 2048,
+                                          .intermediate_size = 5632,
+                                          .num_hidden_layers = 24,
+                                          .num_attention_heads = 16,
+                                          .num_key_value_heads = 16,
+                                          .max_position_embeddings = 32768};
 
-constexpr HfMoeDefaults kMoeDefaults = {
+constexpr HfMoeDefaults kQwen2MoeExperts = {
     .num_experts = 60, .num_experts_per_tok = 4, .moe_intermediate_size = 1408};
 
-void read_hf(const formats::Fields& fields, ModelConfig& config) {
-  read_qwen2_attention(fields, kDefaults, config);
-  if (read_moe(fields, kMoeDefaults, config)) {
+void read_qwen2_moe(const formats::Fields& fields, ModelConfig& config) {
+  read_qwen2_attention(fields, kQwen2MoeDefaults, config);
+  if (read_moe(fields, kQwen2MoeExperts, config)) {
     MoeConfig& moe = config.moe;
     moe.shared_expert_intermediate_size = fields.integer("shared_expert_intermediate_size", 5632);
     moe.num_shared_experts = moe.shared_expert_intermediate_size > 0 ? 1 : 0;
     moe.shared_expert_gate = moe.num_shared_experts > 0;
   }
-  read_rope(fields, kDefaults, config);
+  read_rope(fields, kQwen2MoeDefaults, config);
 }
 
 constexpr std::array kSharedExpert = {
@@ -55,7 +55,7 @@ plan::Blueprint build_qwen2_moe(Builder& build) {
 }
 
 // clang-format off
-constexpr std::array kClasses = {
+constexpr std::array kQwen2MoeClasses = {
     plan::ClassAlias{"KQwen2MoeSparseMoeBlock",   ops::Role::Moe},
     plan::ClassAlias{"KQwen2MoeSparseMoeBlockV2", ops::Role::Moe},
     plan::ClassAlias{"KQwen2MoeAttention",        ops::Role::Attention},
@@ -64,7 +64,7 @@ constexpr std::array kClasses = {
     plan::ClassAlias{"KQwen2MoeModel",            ops::Role::Model},
 };
 
-constexpr std::array kBases = {
+constexpr std::array kQwen2MoeBases = {
     plan::ClassBase{"Qwen2MoeFlashAttention2", "Qwen2MoeAttention"},
     plan::ClassBase{"Qwen2MoeSdpaAttention",   "Qwen2MoeAttention"},
 };
@@ -80,15 +80,15 @@ extern const Family kQwen2Moe = {
              .attention_bias = true,
              .shared_expert_gate = true,
              .shared = GgufTraits::Shared::Width},
-    .read_hf = read_hf,
+    .read_hf = read_qwen2_moe,
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMlp, rows::kExperts,
                 rows::kRouterAndFusedExperts, kSharedExpert},
     .fused = rows::kFusedExperts,
     .pre_tokenizers = kQwenPreTokenizers,
     .chat = {.builtin_template = "chatml", .tool_calls = formats::ToolCallFormat::Hermes},
     .build = build_qwen2_moe,
-    .ktransformers_classes = kClasses,
-    .class_bases = kBases,
+    .ktransformers_classes = kQwen2MoeClasses,
+    .class_bases = kQwen2MoeBases,
 };
 
 }  // namespace graft::models

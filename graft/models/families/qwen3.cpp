@@ -5,18 +5,18 @@
 namespace graft::models {
 namespace {
 
-constexpr HfDefaults kDefaults = {.vocab_size = 151936,
-                                  .hidden_size = 4096,
-                                  .intermediate_size = 22016,
-                                  .num_hidden_layers = 32,
-                                  .num_attention_heads = 32,
-                                  .num_key_value_heads = 32,
-                                  .head_dim = 128,
-                                  .max_position_embeddings = 32768};
+constexpr HfDefaults kQwen3Defaults = {.vocab_size = 151936,
+                                       .hidden_size = 4096,
+                                       .intermediate_size = 22016,
+                                       .num_hidden_layers = 32,
+                                       .num_attention_heads = 32,
+                                       .num_key_value_heads = 32,
+                                       .head_dim = 128,
+                                       .max_position_embeddings = 32768};
 
-void read_hf(const formats::Fields& fields, ModelConfig& config) {
-  read_qwen3_attention(fields, kDefaults, 28, config);
-  read_rope(fields, kDefaults, config);
+void read_qwen3(const formats::Fields& fields, ModelConfig& config) {
+  read_qwen3_attention(fields, kQwen3Defaults, 28, config);
+  read_rope(fields, kQwen3Defaults, config);
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ extern const Family kQwen3 = {
     .hf_class = "Qwen3ForCausalLM",
     .class_prefix = "Qwen3",
     .gguf = {.architecture = "qwen3", .qk_norm = true},
-    .read_hf = read_hf,
+    .read_hf = read_qwen3,
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMlp},
     .pre_tokenizers = kQwenPreTokenizers,
     .chat = {.builtin_template = "qwen3", .tool_calls = formats::ToolCallFormat::Hermes},

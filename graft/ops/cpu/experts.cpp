@@ -19,7 +19,7 @@ namespace {
 
 // A long prefill is processed in chunks: each token takes top_k rows of every buffer below (about
 // 0.5 MB for 8 experts of 7168 x 2048).
-constexpr std::int64_t kTokensPerChunk = 512;
+constexpr std::int64_t kExpertTokensPerChunk = 512;
 
 class ExpertsCpu final : public Experts {
  public:
@@ -68,8 +68,8 @@ class ExpertsCpu final : public Experts {
  private:
   void forward_now(TensorView x, Routing routing, TensorView y, Pass& pass) {
     const ProfileScope profile(pass, kCpu, module_);
-    for (std::int64_t row = 0; row < x.rows(); row += kTokensPerChunk) {
-      const std::int64_t count = std::min(kTokensPerChunk, x.rows() - row);
+    for (std::int64_t row = 0; row < x.rows(); row += kExpertTokensPerChunk) {
+      const std::int64_t count = std::min(kExpertTokensPerChunk, x.rows() - row);
       const Routing chunk = {.expert_ids = routing.expert_ids.slice(row, count),
                              .weights = routing.weights.slice(row, count)};
       forward_chunk(x.slice(row, count), chunk, y.slice(row, count), pass);

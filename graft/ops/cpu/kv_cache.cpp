@@ -16,7 +16,7 @@ namespace graft::ops::cpu {
 namespace {
 
 // Rows per work item: quantizing a row takes less than 1 us, waking a thread several us.
-constexpr std::int64_t kRowsPerItem = 64;
+constexpr std::int64_t kKvRowsPerItem = 64;
 
 using DecodeRows = void (*)(kernels::cpu::StoredRows in, float* out);
 
@@ -87,10 +87,10 @@ class KvCacheCpu final : public KvCache {
     const ProfileScope profile(pass, kCpu, module_);
     GRAFT_DCHECK(key.cols() == params_.key_size, module_, ": keys of ", key.cols());
     for (const SequenceSlice& sequence : pass.batch.unpadded_sequences()) {
-      const std::int64_t num_items = (sequence.num_tokens + kRowsPerItem - 1) / kRowsPerItem;
+      const std::int64_t num_items = (sequence.num_tokens + kKvRowsPerItem - 1) / kKvRowsPerItem;
       for_each_item(pass.pool, num_items, [&](std::int64_t /*worker*/, std::int64_t item) {
-        const std::int64_t end = std::min(sequence.num_tokens, (item + 1) * kRowsPerItem);
-        for (std::int64_t i = item * kRowsPerItem; i < end; ++i)
+        const std::int64_t end = std::min(sequence.num_tokens, (item + 1) * kKvRowsPerItem);
+        for (std::int64_t i = item * kKvRowsPerItem; i < end; ++i)
           write_row(sequence, i, key, value);
       });
     }

@@ -15,7 +15,7 @@ namespace {
 
 // Absorbed queries are several times as long as plain ones (128 heads of 576 floats: 295 KB per
 // token), so a long prefill is processed in chunks.
-constexpr std::int64_t kTokensPerChunk = 128;
+constexpr std::int64_t kMlaTokensPerChunk = 128;
 // Max tokens that share a block of expanded keys and values: expanding a block costs as much as the
 // attention of about 300 rows over it.
 constexpr std::int64_t kMaxExpandedTokens = 8 * kAttentionRows;
@@ -44,8 +44,8 @@ class LatentAttentionCpu final : public AttentionCore {
   void forward(TensorView q, TensorView heads, Pass& pass) override {
     if (!(pass.phase == Phase::Prefill ? absorb_for_prefill_ : absorb_))
       return attend_expanded(q, heads, pass);
-    for (std::int64_t row = 0; row < q.rows(); row += kTokensPerChunk)
-      attend_absorbed(q, row, std::min(kTokensPerChunk, q.rows() - row), heads, pass);
+    for (std::int64_t row = 0; row < q.rows(); row += kMlaTokensPerChunk)
+      attend_absorbed(q, row, std::min(kMlaTokensPerChunk, q.rows() - row), heads, pass);
   }
 
  private:

@@ -11,7 +11,7 @@ namespace graft::ops::cpu {
 namespace {
 
 // Rows per work item: a row of a few thousand values takes about 1 us, waking a thread several us.
-constexpr std::int64_t kRowsPerItem = 32;
+constexpr std::int64_t kNormRowsPerItem = 32;
 
 class RmsNormCpu final : public Norm {
  public:
@@ -30,10 +30,10 @@ class RmsNormCpu final : public Norm {
     GRAFT_DCHECK(x.cols() == params_.size && y.rows() == x.rows(), module_);
     const auto eps = static_cast<float>(params_.eps);
     const auto rms_norm = kernels::cpu::kernels().math.rms_norm;
-    const std::int64_t num_items = (x.rows() + kRowsPerItem - 1) / kRowsPerItem;
+    const std::int64_t num_items = (x.rows() + kNormRowsPerItem - 1) / kNormRowsPerItem;
     for_each_item(pass.pool, num_items, [&](std::int64_t /*worker*/, std::int64_t item) {
-      const std::int64_t end = std::min(x.rows(), (item + 1) * kRowsPerItem);
-      for (std::int64_t row = item * kRowsPerItem; row < end; ++row)
+      const std::int64_t end = std::min(x.rows(), (item + 1) * kNormRowsPerItem);
+      for (std::int64_t row = item * kNormRowsPerItem; row < end; ++row)
         rms_norm(x.f32_row(row), weight_.data(), y.f32_row(row), params_.size, eps);
     });
   }

@@ -131,9 +131,9 @@ using MlpForPlugin = RowsForPlugin<plugin::Mlp, Mlp>;
 
 // Wraps `op` in `adapter` and returns true when `op` has the role of Adapter.
 template <class Adapter>
-bool adapt(Operator& op,
-           std::unique_ptr<Operator>& owned,
-           std::unique_ptr<plugin::Operator>& adapter) {
+bool adapt_as(Operator& op,
+              std::unique_ptr<Operator>& owned,
+              std::unique_ptr<plugin::Operator>& adapter) {
   auto* typed = dynamic_cast<typename Adapter::Op*>(&op);
   if (typed == nullptr) return false;
   adapter = std::make_unique<Adapter>(*typed, std::move(owned));
@@ -143,9 +143,9 @@ bool adapt(Operator& op,
 std::unique_ptr<plugin::Operator> adapt_any(Operator& op, std::unique_ptr<Operator> owned) {
   std::unique_ptr<plugin::Operator> adapter;
   for (const auto adapt_one :
-       {adapt<LinearForPlugin>, adapt<NormForPlugin>, adapt<AttentionForPlugin>,
-        adapt<MlpForPlugin>, adapt<EmbeddingForPlugin>, adapt<RopeForPlugin>,
-        adapt<RouterForPlugin>, adapt<ExpertsForPlugin>, adapt<KvCacheForPlugin>}) {
+       {adapt_as<LinearForPlugin>, adapt_as<NormForPlugin>, adapt_as<AttentionForPlugin>,
+        adapt_as<MlpForPlugin>, adapt_as<EmbeddingForPlugin>, adapt_as<RopeForPlugin>,
+        adapt_as<RouterForPlugin>, adapt_as<ExpertsForPlugin>, adapt_as<KvCacheForPlugin>}) {
     if (adapt_one(op, owned, adapter)) break;
   }
   GRAFT_CHECK(adapter != nullptr, "operator has no plugin role");

@@ -7,24 +7,19 @@
 #include <openssl/sha.h>
 
 #include "graft/base/error.h"
+#include "graft/base/text/ascii.h"
 
 namespace graft::server {
 namespace {
 
-constexpr std::string_view kBlanks = " \t\r";
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
+constexpr std::string_view kKeyBlanks = " \t\r";
 
 // Calls use(item, number) for every trimmed item; numbers start at 1.
 template <class Use>
 void split(std::string_view text, char separator, const Use& use) {
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::string_view item = text.substr(0, text.find(separator));
-    use(trimmed(item), number);
+    use(trimmed(item, kKeyBlanks), number);
     text.remove_prefix(std::min(item.size() + 1, text.size()));
   }
 }
@@ -35,8 +30,8 @@ std::string_view key_of(const http::Request& request) {
   const auto is_same = [](char a, char b) { return (a | 0x20) == (b | 0x20); };
   if (authorization.size() > kBearer.size() &&
       std::ranges::equal(authorization.substr(0, kBearer.size()), kBearer, is_same))
-    return trimmed(authorization.substr(kBearer.size()));
-  return trimmed(request.header("x-api-key"));
+    return trimmed(authorization.substr(kBearer.size()), kKeyBlanks);
+  return trimmed(request.header("x-api-key"), kKeyBlanks);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
+#include "graft/base/text/ascii.h"
 #include "graft/server/json_text.h"
 
 namespace graft::server {
@@ -14,18 +15,12 @@ namespace {
 
 using formats::ToolCallFormat;
 
-constexpr std::string_view kBlanks = " \t\r\n";
+constexpr std::string_view kCallBlanks = " \t\r\n";
 constexpr std::string_view kDeepSeekSeparator = "<｜tool▁sep｜>";
 
 // DeepSeek's markers around a list of calls.
 constexpr std::array<std::string_view, 2> kListMarkers = {"<｜tool▁calls▁begin｜>",
                                                           "<｜tool▁calls▁end｜>"};
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
 
 std::string new_call_id() {
   static constexpr std::string_view kLetters =
@@ -67,14 +62,14 @@ std::optional<ToolCall> hermes_call(std::string_view body) {
 std::optional<ToolCall> deepseek_call(std::string_view body) {
   const std::size_t separator = body.find(kDeepSeekSeparator);
   if (separator == std::string_view::npos) return std::nullopt;
-  std::string_view name = trimmed(body.substr(0, separator));
-  std::string_view rest = trimmed(body.substr(separator + kDeepSeekSeparator.size()));
+  std::string_view name = trimmed(body.substr(0, separator), kCallBlanks);
+  std::string_view rest = trimmed(body.substr(separator + kDeepSeekSeparator.size()), kCallBlanks);
   // V3 and R1: function<sep>name, then the arguments in a fenced code block.
   const std::size_t fence = rest.find("```json");
   if (name == "function" && fence != std::string_view::npos) {
-    name = trimmed(rest.substr(0, fence));
+    name = trimmed(rest.substr(0, fence), kCallBlanks);
     rest = rest.substr(fence + 7);
-    rest = trimmed(rest.substr(0, rest.rfind("```")));
+    rest = trimmed(rest.substr(0, rest.rfind("```")), kCallBlanks);
   }
   const std::optional<OrderedJson> arguments = parsed(rest);
   return arguments ? call_of(std::string(name), *arguments) : std::nullopt;
@@ -138,13 +133,13 @@ bool ToolCallParser::advance(ToolText& out, bool at_end) {
 
 bool ToolCallParser::advance_text(ToolText& out, bool at_end) {
   if (after_call_) {
-    held_.erase(0, std::min(held_.find_first_not_of(kBlanks), held_.size()));
+    held_.erase(0, std::min(held_.find_first_not_of(kCallBlanks), held_.size()));
     if (held_.empty()) return false;
   }
   if (const Marker marker = first_marker(); marker.position != std::string::npos) {
     // Without trailing blanks; for blanks only, npos + 1 is 0.
     const std::string_view before = std::string_view(held_).substr(0, marker.position);
-    out.text += before.substr(0, before.find_last_not_of(kBlanks) + 1);
+    out.text += before.substr(0, before.find_last_not_of(kCallBlanks) + 1);
     open_ = marker.format;
     after_call_ = true;
     held_.erase(0, marker.position + marker.text.size());
@@ -182,7 +177,7 @@ std::size_t ToolCallParser::num_final_bytes() const {
   }
   // Blanks before a call are dropped, so trailing blanks are held back too.
   const std::string_view text = std::string_view(held_).substr(0, held_.size() - keep);
-  return text.find_last_not_of(kBlanks) + 1;
+  return text.find_last_not_of(kCallBlanks) + 1;
 }
 
 bool ToolCallParser::advance_call(ToolText& out, bool at_end) {
@@ -191,7 +186,7 @@ bool ToolCallParser::advance_call(ToolText& out, bool at_end) {
   if (!is_closed && !at_end) return false;
   const std::string body = held_.substr(0, close);
   held_.erase(0, is_closed ? close + open_->markers.close.size() : held_.size());
-  if (auto call = open_->parse(trimmed(body))) {
+  if (auto call = open_->parse(trimmed(body, kCallBlanks))) {
     out.calls.push_back(*std::move(call));
   } else {
     out.text += open_->markers.open;

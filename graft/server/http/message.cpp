@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "graft/base/text/ascii.h"
+
 namespace graft::server::http {
 namespace {
 
@@ -56,9 +58,8 @@ std::vector<std::string> Request::items(std::string_view name) const {
     while (!list.empty()) {
       const std::string_view item = list.substr(0, list.find(','));
       list.remove_prefix(std::min(item.size() + 1, list.size()));
-      const std::size_t first = item.find_first_not_of(kBlanks);
-      if (first == std::string_view::npos) continue;
-      items.emplace_back(item.substr(first, item.find_last_not_of(kBlanks) - first + 1));
+      if (const std::string_view text = trimmed(item, kBlanks); !text.empty())
+        items.emplace_back(text);
     }
   }
   return items;

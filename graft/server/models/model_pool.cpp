@@ -20,10 +20,6 @@ using Clock = std::chrono::steady_clock;
 // Memory per byte of weights: 20 % more for the workspace and a small KV cache.
 constexpr double kMemoryFactor = 1.2;
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 }  // namespace
 
 // Leases own the state, not the models. Models are destroyed by the pool's destructor or on the
@@ -344,7 +340,8 @@ std::vector<ModelPool::Loaded> ModelPool::loaded() const {
     all.push_back({.lease = state_->lease_of(entry)});
     entry.last_used = last_used;  // listing does not count as use
     if (entry.keep_alive_seconds >= 0) {
-      const double left = -seconds_since(State::expiry(entry));
+      const double left =
+          std::chrono::duration<double>(State::expiry(entry) - Clock::now()).count();
       all.back().expires_in_seconds = std::max(left, 0.0);
     }
   }

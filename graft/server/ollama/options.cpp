@@ -1,5 +1,6 @@
 #include "graft/server/ollama/options.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 

@@ -8,8 +8,6 @@
 namespace graft::server::openai {
 namespace {
 
-constexpr std::int64_t kMaxAlternatives = 20;
-
 void reject_other_media(const Fields& fields) {
   fields.reject("audio", "audio is not supported");
   for (const std::string& modality : fields.strings("modalities")) {

@@ -9,7 +9,6 @@
 namespace graft::server::openai {
 namespace {
 
-constexpr std::int64_t kMaxAlternatives = 20;
 constexpr std::int64_t kDefaultMaxTokens = 16;
 constexpr std::size_t kMaxPrompts = 2048;
 

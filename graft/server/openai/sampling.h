@@ -2,11 +2,16 @@
 
 #pragma once
 
+#include <cstdint>
+
 #include "graft/api/llm.h"
 #include "graft/models/config/model_config.h"
 #include "graft/server/fields.h"
 
 namespace graft::server::openai {
+
+// Max number of logprobs per token.
+inline constexpr std::int64_t kMaxAlternatives = 20;
 
 struct Sampling {
   api::SamplingParams params = {};

@@ -1,5 +1,6 @@
 #include "graft/server/openai/wire.h"
 
+#include <algorithm>
 #include <random>
 
 #include <fmt/format.h>

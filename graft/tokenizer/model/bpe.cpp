@@ -9,8 +9,6 @@
 namespace graft::tokenizer {
 namespace {
 
-constexpr std::string_view kSpaceMarker = "\u2581";  // ▁, SentencePiece's space
-
 bool has_space_inside(std::string_view token) {
   for (auto at = token.find(kSpaceMarker, 1); at != std::string_view::npos;
        at = token.find(kSpaceMarker, at + 1)) {

@@ -7,12 +7,15 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace graft::tokenizer {
 
 using TokenId = std::int32_t;
+
+inline constexpr std::string_view kSpaceMarker = "\u2581";  // ▁, SentencePiece's space
 
 // What Split does with the matches of its pattern (Hugging Face's names).
 enum class SplitBehavior : std::uint8_t {

@@ -10,8 +10,6 @@
 namespace graft::tokenizer {
 namespace {
 
-constexpr std::string_view kSpaceMarker = "\u2581";
-
 using formats::NamedPreTokenizer;
 using formats::TokenizerData;
 

@@ -10,7 +10,7 @@
 namespace graft::tokenizer {
 namespace {
 
-using Kind = DecoderStep::Kind;
+using DecoderKind = DecoderStep::Kind;
 
 void replace_all(std::string& text, std::string_view pattern, std::string_view content) {
   if (pattern.empty()) return;
@@ -49,20 +49,20 @@ void decode(const DecoderStep& step,
             RegexScratch& scratch,
             std::string& text) {
   switch (step.kind) {
-    case Kind::ByteLevel:
+    case DecoderKind::ByteLevel:
       if (auto bytes = bytes_of_letters(text); bytes && !is_added) text = *std::move(bytes);
       break;
-    case Kind::ByteFallback:
+    case DecoderKind::ByteFallback:
       if (const auto byte = parse_byte_token(text)) text.assign(1, static_cast<char>(*byte));
       break;
-    case Kind::Replace:
+    case DecoderKind::Replace:
       if (regex) {
         replace_all(text, *regex, step.content, scratch);
       } else {
         replace_all(text, step.pattern, step.content);
       }
       break;
-    case Kind::Strip:
+    case DecoderKind::Strip:
       strip(text, step);
       break;
   }

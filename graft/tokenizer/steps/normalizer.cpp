@@ -14,27 +14,27 @@
 namespace graft::tokenizer {
 namespace {
 
-using Kind = NormalizerStep::Kind;
+using NormalizerKind = NormalizerStep::Kind;
 
 // From this code point on, no character decomposes, composes or has a combining class.
 constexpr std::int32_t kMaxCode = 0x30000;
 
-utf8proc_option_t options_of(Kind kind) {
+utf8proc_option_t options_of(NormalizerKind kind) {
   const auto decompose = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
   const auto compose = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
   switch (kind) {
-    case Kind::Nfd:
+    case NormalizerKind::Nfd:
       return static_cast<utf8proc_option_t>(decompose);
-    case Kind::Nfkc:
+    case NormalizerKind::Nfkc:
       return static_cast<utf8proc_option_t>(compose | UTF8PROC_COMPAT);
-    case Kind::Nfkd:
+    case NormalizerKind::Nfkd:
       return static_cast<utf8proc_option_t>(decompose | UTF8PROC_COMPAT);
     default:
       return static_cast<utf8proc_option_t>(compose);
   }
 }
 
-void append_form(std::string_view text, Kind kind, std::string& out) {
+void append_form(std::string_view text, NormalizerKind kind, std::string& out) {
   utf8proc_uint8_t* result = nullptr;
   const auto length =
       utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
@@ -48,13 +48,13 @@ void append_form(std::string_view text, Kind kind, std::string& out) {
 // be split before each of them. Most text consists of these and is not copied.
 class InertCharacters {
  public:
-  explicit InertCharacters(Kind kind) : bits_(kMaxCode, false) {
+  explicit InertCharacters(NormalizerKind kind) : bits_(kMaxCode, false) {
     std::vector<bool> continues(kMaxCode, false);
     std::array<utf8proc_int32_t, 32> parts{};
     int boundclass = 0;
     const auto options = static_cast<utf8proc_option_t>(options_of(kind) & ~UTF8PROC_COMPOSE);
     const auto decompose = static_cast<utf8proc_option_t>(options | UTF8PROC_DECOMPOSE);
-    const bool composes = kind == Kind::Nfc || kind == Kind::Nfkc;
+    const bool composes = kind == NormalizerKind::Nfc || kind == NormalizerKind::Nfkc;
     for (std::int32_t code = 0x80; code < kMaxCode; ++code) {
       const utf8proc_property_t* property = utf8proc_get_property(code);
       const auto count =
@@ -84,13 +84,13 @@ class InertCharacters {
   std::vector<bool> bits_;
 };
 
-const InertCharacters& inert_characters(Kind kind) {
-  static const InertCharacters nfc(Kind::Nfc);
-  if (kind == Kind::Nfc) return nfc;
-  static const InertCharacters nfd(Kind::Nfd);
-  static const InertCharacters nfkc(Kind::Nfkc);
-  static const InertCharacters nfkd(Kind::Nfkd);
-  return kind == Kind::Nfd ? nfd : kind == Kind::Nfkc ? nfkc : nfkd;
+const InertCharacters& inert_characters(NormalizerKind kind) {
+  static const InertCharacters nfc(NormalizerKind::Nfc);
+  if (kind == NormalizerKind::Nfc) return nfc;
+  static const InertCharacters nfd(NormalizerKind::Nfd);
+  static const InertCharacters nfkc(NormalizerKind::Nfkc);
+  static const InertCharacters nfkd(NormalizerKind::Nfkd);
+  return kind == NormalizerKind::Nfd ? nfd : kind == NormalizerKind::Nfkc ? nfkc : nfkd;
 }
 
 // A range to normalize: from the last inert character before a changing one to the next inert one.
@@ -127,7 +127,7 @@ std::optional<Segment> next_segment(std::string_view text,
 }
 
 // Returns whether the text may have changed; only then `out` is valid. So do the functions below.
-bool to_form(std::string_view text, Kind kind, std::string& out) {
+bool to_form(std::string_view text, NormalizerKind kind, std::string& out) {
   const InertCharacters& inert = inert_characters(kind);
   auto segment = next_segment(text, 0, inert);
   if (!segment) return false;
@@ -249,8 +249,8 @@ Normalizer::Normalizer(const std::vector<NormalizerStep>& steps) {
   for (const NormalizerStep& step : steps) {
     steps_.push_back({step, {}, {}});
     if (step.is_regex) steps_.back().regex.emplace(step.pattern);
-    if (step.kind == Kind::Charsmap) steps_.back().charsmap.emplace(step.pattern);
-    if (step.kind <= Kind::Nfkd) inert_characters(step.kind);
+    if (step.kind == NormalizerKind::Charsmap) steps_.back().charsmap.emplace(step.pattern);
+    if (step.kind <= NormalizerKind::Nfkd) inert_characters(step.kind);
   }
 }
 
@@ -261,34 +261,34 @@ std::string_view Normalizer::run(std::string_view text,
     const NormalizerStep& spec = step.spec;
     bool is_changed = false;
     switch (spec.kind) {
-      case Kind::Nfc:
-      case Kind::Nfd:
-      case Kind::Nfkc:
-      case Kind::Nfkd:
+      case NormalizerKind::Nfc:
+      case NormalizerKind::Nfd:
+      case NormalizerKind::Nfkc:
+      case NormalizerKind::Nfkd:
         is_changed = to_form(text, spec.kind, scratch.next);
         break;
-      case Kind::Replace:
+      case NormalizerKind::Replace:
         is_changed = step.regex
                          ? replace_regex(text, *step.regex, spec.content, regex, scratch.next)
                          : replace_text(text, spec.pattern, spec.content, scratch.next);
         break;
-      case Kind::Prepend:
+      case NormalizerKind::Prepend:
         if (text.empty()) break;
         scratch.next.assign(spec.content);
         scratch.next += text;
         is_changed = true;
         break;
-      case Kind::Lowercase:
+      case NormalizerKind::Lowercase:
         is_changed = lower(text, scratch.next);
         break;
-      case Kind::Strip:
+      case NormalizerKind::Strip:
         text = stripped(text, spec.left, spec.right);
         break;
-      case Kind::Charsmap:
+      case NormalizerKind::Charsmap:
         is_changed = spec.by_graphemes ? replace_graphemes(text, *step.charsmap, scratch.next)
                                        : replace_longest(text, *step.charsmap, scratch.next);
         break;
-      case Kind::MergeSpaces:
+      case NormalizerKind::MergeSpaces:
         is_changed = merge_spaces(text, scratch.next);
         break;
     }

@@ -7,7 +7,7 @@
 namespace graft::tokenizer {
 namespace {
 
-using Kind = PreTokenizerStep::Kind;
+using PreTokenizerKind = PreTokenizerStep::Kind;
 
 // A match of the pattern, or the text between two matches.
 struct Part {
@@ -113,10 +113,10 @@ class PreTokenizer::Run {
     }
     const Step& step = steps_[idx];
     switch (step.spec.kind) {
-      case Kind::Split:
+      case PreTokenizerKind::Split:
         split(piece, idx);
         break;
-      case Kind::PrefixSpace:
+      case PreTokenizerKind::PrefixSpace:
         if (piece.text.starts_with(' ')) {
           process(piece, idx + 1);
         } else {
@@ -124,7 +124,7 @@ class PreTokenizer::Run {
           process({text, piece.is_first, piece.is_utf8}, idx + 1);
         }
         break;
-      case Kind::Metaspace:
+      case PreTokenizerKind::Metaspace:
         metaspace(piece, idx);
         break;
     }
@@ -189,7 +189,7 @@ class PreTokenizer::Run {
 PreTokenizer::PreTokenizer(const std::vector<PreTokenizerStep>& steps) {
   for (const PreTokenizerStep& step : steps) {
     steps_.push_back({step, {}});
-    if (step.kind == Kind::Split) steps_.back().regex.emplace_back(step.pattern);
+    if (step.kind == PreTokenizerKind::Split) steps_.back().regex.emplace_back(step.pattern);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "graft/kernels/cuda/linear/linear.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
