@@ -225,6 +225,14 @@ void LLM::abort(RequestId request) {
   state_->post([request](engine::Engine& engine) { engine.abort(request); });
 }
 
+void LLM::pause(RequestId request) {
+  state_->post([request](engine::Engine& engine) { engine.pause(request); });
+}
+
+void LLM::resume(RequestId request) {
+  state_->post([request](engine::Engine& engine) { engine.resume(request); });
+}
+
 void LLM::save(SequenceId id, const std::filesystem::path& path) {
   state_->post_and_wait([&](engine::Engine& engine) { engine.save(id, path); });
 }

@@ -57,6 +57,10 @@ class LLM {
                    Callback callback,
                    const SubmitOptions& options = {});
   void abort(RequestId request);
+  // Stops computing a request, for a consumer that is behind, until resume(). A few more updates
+  // may follow. Callable from callbacks.
+  void pause(RequestId request);
+  void resume(RequestId request);
   void save(SequenceId id, const std::filesystem::path& path);
   RequestId restore(const std::filesystem::path& path, Callback callback);
   std::vector<float> embed(const Prompt& text, Pooling pooling = Pooling::Mean);

@@ -28,6 +28,7 @@ struct Options {
   std::string pooling = "mean";
   std::size_t max_body_mib = 32;
   std::size_t stream_buffer_kib = 4096;
+  std::size_t max_response_mib = 64;
   bool lazy = false;
   bool profile = false;
   double drain_seconds = 0;  // 0: the default
@@ -133,6 +134,7 @@ void serve_models(Options& options) {
   limits.max_body_bytes = options.max_body_mib << 20U;
   limits.max_total_body_bytes = std::max(limits.max_total_body_bytes, limits.max_body_bytes);
   limits.max_buffered_bytes = options.stream_buffer_kib << 10U;
+  config.limits.max_response_bytes = options.max_response_mib << 20U;
   config.preload = !options.lazy;
   server::serve(config, logs, [&](std::uint16_t port) { print_address(config, port, logs); });
 }
@@ -192,9 +194,26 @@ void add_time_limits(Command& command, server::http::Limits& limits) {
   add("--idle-timeout", limits.idle_seconds,
       "Timeout for idle connections in seconds (default: 75)");
   add("--write-timeout", limits.write_seconds,
-      "Timeout for writing to a client in seconds (default: 60)");
+      "Timeout for writing 64 KiB to a client in seconds (default: 60)");
   add("--ping-seconds", limits.keep_alive_seconds,
       "SSE keep-alive interval in seconds (default: 15)");
+}
+
+void add_request_limits(Command& command, Options& options) {
+  server::RequestLimits& limits = options.service.limits;
+  command
+      .add_option("--max-answers", limits.max_answers,
+                  "Max answers per request: prompts x n (default: 2048)")
+      ->check(Range(1, 1 << 20));
+  command
+      .add_option("--max-output-tokens", limits.max_output_tokens,
+                  "Max output tokens per request over all answers (default: 1048576; one answer "
+                  "may always fill the context)")
+      ->check(Range(1, 1 << 30));
+  command
+      .add_option("--max-response-mib", options.max_response_mib,
+                  "Max size of a response that is not streamed, in MiB (default: 64)")
+      ->check(Range(1, 4096));
 }
 
 void add_client_options(Command& command, server::AccessConfig& access) {
@@ -239,8 +258,10 @@ void add_server_options(Command& command, Options& options) {
       ->check(Range(1, 1 << 20));
   command
       .add_option("--stream-buffer-kib", options.stream_buffer_kib,
-                  "Max unsent bytes in KiB before a slow client is disconnected (default: 4096)")
+                  "Output in KiB that waits for a slow client before its request is paused "
+                  "(default: 4096)")
       ->check(Range(1, 1 << 20));
+  add_request_limits(command, options);
   add_time_limits(command, config.http.limits);
   command
       .add_option(

@@ -191,11 +191,26 @@ std::unique_ptr<tokenizer::Detokenizer> Engine::new_detokenizer(
   return std::make_unique<tokenizer::Detokenizer>(*tokenizer_, std::move(options));
 }
 
-bool Engine::abort(RequestId request) {
+std::vector<Sequence*> Engine::sequences_of(RequestId request) {
   std::vector<Sequence*> found;
   for (auto entry = sequences_.lower_bound({.request = request, .sample = 0});
        entry != sequences_.end() && entry->first.request == request; ++entry)
     found.push_back(entry->second.get());
+  return found;
+}
+
+void Engine::pause(RequestId request) {
+  for (Sequence* sequence : sequences_of(request))
+    scheduler_.pause(*sequence);
+}
+
+void Engine::resume(RequestId request) {
+  for (Sequence* sequence : sequences_of(request))
+    scheduler_.resume(*sequence);
+}
+
+bool Engine::abort(RequestId request) {
+  const std::vector<Sequence*> found = sequences_of(request);
   for (Sequence* sequence : found)
     finish(*sequence, {.reason = FinishReason::Abort}, {.id = sequence->id});
   return !found.empty();

@@ -43,9 +43,14 @@ class Engine {
   // request has already finished.
   bool abort(RequestId request);
 
+  // Stops computing a request until resume(), for a consumer that is behind; it holds no slot and
+  // no blocks meanwhile, and its output does not change. No effect on a finished request.
+  void pause(RequestId request);
+  void resume(RequestId request);
+
   // Runs one batch. Returns no updates when there is nothing to do.
   std::vector<Update> step();
-  bool has_work() const { return !sequences_.empty() || !pending_.empty(); }
+  bool has_work() const { return !scheduler_.is_idle() || !pending_.empty(); }
 
   // Writes the state of a sequence and its KV cache blocks to a file; the sequence keeps running.
   // Throws Error when it has finished or the file cannot be written.
@@ -76,6 +81,7 @@ class Engine {
   };
 
   RequestId new_id(RequestId requested);
+  std::vector<Sequence*> sequences_of(RequestId request);
   Sequence& add_sequence(std::unique_ptr<Sequence> owned);
   std::unique_ptr<tokenizer::Detokenizer> new_detokenizer(const SamplingParams& params) const;
   void finish_too_long(const Schedule& schedule);

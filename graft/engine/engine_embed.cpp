@@ -70,15 +70,13 @@ std::optional<std::vector<float>> Engine::embed(const std::vector<TokenId>& toke
   if (!blocks_.prepare(table, 0, num_tokens, copies)) return std::nullopt;
   models::Model& model = open_.model();
   Pooler pooler(pooling, model.hidden_size());
-  const std::int64_t last_layer = model.num_layers();
   try {
     for (std::int64_t first = 0; first < num_tokens; first += config_.max_num_batched_tokens) {
       const std::int64_t end = std::min(num_tokens, first + config_.max_num_batched_tokens);
       model.forward(chunk_of(tokens, first, end, table), ops::Phase::Prefill,
                     {.logits = TensorView(nullptr, DType::F32, {0, model.vocab_size()})},
-                    [&](std::int64_t layer, TensorView hidden) {
-                      if (layer == last_layer) pooler.add(hidden);
-                    });
+                    {.see = [&](std::int64_t, TensorView hidden) { pooler.add(hidden); },
+                     .is_last_only = true});
       num_computed_tokens_ += end - first;
     }
   } catch (const std::exception& error) {

@@ -244,6 +244,40 @@ TEST_F(EngineTest, PreemptionDoesNotChangeOutput) {
   expect_same_as_alone(open, requests, outputs);
 }
 
+TEST_F(EngineTest, PausedRequestsHoldNoSlotsAndContinueUnchanged) {
+  OpenModel open(folder());
+  Outputs outputs;
+  std::map<RequestId, Request> requests;
+  {
+    Engine engine(open, nullptr, config_of({64, 2, 40, 8, 64, true}));
+    Request sampled = greedy(prompt_of(20), 12);
+    sampled.params.n = 2;
+    sampled.params.temperature = 1;
+    sampled.params.seed = 3;
+    const RequestId slow = engine.add(sampled);
+    requests[slow] = sampled;
+    for (int i = 0; i < 4; ++i)
+      collect(engine.step(), outputs);
+    const RequestId other = engine.add(greedy(prompt_of(9), 5));
+    requests[other] = greedy(prompt_of(9), 5);
+    engine.pause(slow);
+    EXPECT_EQ(engine.stats().blocks.num_used, 0);
+    EXPECT_EQ(engine.stats().num_waiting, 3);
+    run_all(engine, outputs);
+    EXPECT_TRUE((outputs[{.request = other, .sample = 0}].finish)) << "it got a slot";
+    EXPECT_FALSE(engine.has_work());
+    EXPECT_TRUE(engine.step().empty());
+    engine.resume(slow);
+    run_all(engine, outputs);
+    const RequestId aborted = engine.add(greedy(prompt_of(9), 5));
+    engine.pause(aborted);
+    EXPECT_TRUE(engine.abort(aborted));
+    EXPECT_EQ(engine.step().size(), 1);
+    EXPECT_EQ(engine.stats().num_waiting, 0);
+  }
+  expect_same_as_alone(open, requests, outputs);
+}
+
 TEST_F(EngineTest, SecondPromptHitsPrefixCache) {
   OpenModel open(folder());
   Engine engine(open, nullptr, config_of({256, 8, 100, 4, 0, true}));

@@ -33,9 +33,20 @@ void Scheduler::add_fork(Sequence& sequence) {
   running_.insert(&sequence);
 }
 
+void Scheduler::pause(Sequence& sequence) {
+  if (sequence.state == SequenceState::Running) stop_running(sequence);
+  waiting_.erase(&sequence);
+  paused_.insert(&sequence);
+}
+
+void Scheduler::resume(Sequence& sequence) {
+  if (paused_.erase(&sequence) > 0) waiting_.insert(&sequence);
+}
+
 void Scheduler::remove(Sequence& sequence) {
   running_.erase(&sequence);
   waiting_.erase(&sequence);
+  paused_.erase(&sequence);
   blocks_.free(sequence.table);
   sequence.state = SequenceState::Finished;
 }
@@ -200,13 +211,17 @@ void Scheduler::preempt(Step& step, Sequence& victim) {
     step.budget += scheduled->num_tokens;
     step.schedule.sequences.erase(scheduled);
   }
-  blocks_.free(victim.table);
-  victim.num_computed = 0;
   ++num_preemptions_;
-  running_.erase(&victim);
+  stop_running(victim);
   waiting_.insert(&victim);
-  victim.state = SequenceState::Waiting;
   step.has_preempted = true;
+}
+
+void Scheduler::stop_running(Sequence& sequence) {
+  blocks_.free(sequence.table);
+  sequence.num_computed = 0;
+  running_.erase(&sequence);
+  sequence.state = SequenceState::Waiting;
 }
 
 }  // namespace graft::engine

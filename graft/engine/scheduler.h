@@ -44,14 +44,21 @@ class Scheduler {
   void add(Sequence& sequence);
   // Adds a fork of a running sequence whose prompt is computed; the fork is running at once.
   void add_fork(Sequence& sequence);
-  // Removes a waiting or running sequence and frees its blocks.
+  // Stops scheduling a sequence until resume(). It frees its slot and its blocks and is recomputed
+  // later, as after a preemption.
+  void pause(Sequence& sequence);
+  void resume(Sequence& sequence);
+  // Removes a sequence and frees its blocks.
   void remove(Sequence& sequence);
 
   Schedule schedule();
 
+  // Nothing to schedule; sequences may be paused.
   bool is_idle() const { return running_.empty() && waiting_.empty(); }
   std::int64_t num_running() const { return static_cast<std::int64_t>(running_.size()); }
-  std::int64_t num_waiting() const { return static_cast<std::int64_t>(waiting_.size()); }
+  std::int64_t num_waiting() const {  // including paused ones
+    return static_cast<std::int64_t>(waiting_.size() + paused_.size());
+  }
   std::int64_t num_preemptions() const { return num_preemptions_; }
   // Tokens looked up in the prefix cache when sequences start running, and the hits among them.
   std::int64_t num_queried_tokens() const { return num_queried_tokens_; }
@@ -85,6 +92,7 @@ class Scheduler {
   void register_blocks(const ScheduledSequence& scheduled);
   void match_prefix(Sequence& sequence);
   void preempt(Step& step, Sequence& victim);
+  void stop_running(Sequence& sequence);
   std::int64_t chunk_size(const Sequence& sequence, std::int64_t budget) const;
   std::int64_t num_used_slots() const;
 
@@ -94,6 +102,7 @@ class Scheduler {
   std::int64_t num_decode_steps_ = 0;  // since the last streamed chunk
   Queue running_;
   Queue waiting_;
+  Queue paused_;
   std::int64_t num_preemptions_ = 0;
   std::int64_t num_queried_tokens_ = 0;
   std::int64_t num_hit_tokens_ = 0;

@@ -21,11 +21,20 @@ struct HandlerContext {
   const Access& access;
   Metrics& metrics;
   http::WorkerPool& blocking_workers;  // for tasks that block until the engine has a result
+  http::WorkerPool& response_workers;  // for building responses
   const std::atomic<bool>& is_stopping;
   std::int64_t max_waiting = 0;  // queued sequences per model, beyond those that run
+  RequestLimits limits = {};
+  std::size_t max_queued_bytes = 0;  // GenerationContext::max_queued_bytes
   api::Pooling pooling = api::Pooling::Mean;
 
-  GenerationContext generation() const { return {.metrics = metrics, .max_waiting = max_waiting}; }
+  GenerationContext generation() const {
+    return {.metrics = metrics,
+            .workers = response_workers,
+            .max_waiting = max_waiting,
+            .limits = limits,
+            .max_queued_bytes = max_queued_bytes};
+  }
 
   // Calls `work` with the model: immediately when it is loaded, otherwise later on another thread.
   // An exception from `work` becomes the error response.

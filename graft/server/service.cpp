@@ -75,6 +75,7 @@ class Service {
     server_.run(hooks());
     is_stopping_ = true;
     blocking_workers_.stop();
+    response_workers_.stop();
   }
 
  private:
@@ -143,13 +144,17 @@ class Service {
   http::Server server_;
   Router router_;
   http::WorkerPool blocking_workers_{2};
+  http::WorkerPool response_workers_{2};
   ModelPool models_;
   const HandlerContext context_ = {.models = models_,
                                    .access = access_,
                                    .metrics = metrics_,
                                    .blocking_workers = blocking_workers_,
+                                   .response_workers = response_workers_,
                                    .is_stopping = is_stopping_,
                                    .max_waiting = config_.max_waiting,
+                                   .limits = config_.limits,
+                                   .max_queued_bytes = config_.http.limits.max_buffered_bytes,
                                    .pooling = config_.pooling};
 };
 

@@ -65,14 +65,19 @@ void complete(const HandlerContext& context,
                                        .wants_logprobs = input.params.logprobs.has_value(),
                                        .discard_output = request.discard_output,
                                        .tokenizer = &model.tokenizer()};
+  // Before tokenizing; start_generation() checks again with the echoed prompts.
+  check_request({.num_prompts = request.prompts.size(), .is_stream = request.is_stream},
+                input.params, model.llm().config().max_model_len, context.limits);
   for (const api::Prompt& prompt : request.prompts) {
     input.prompts.push_back(encode_prompt(model, prompt));
     if (!request.echo) continue;
     const auto* text = std::get_if<std::string>(&prompt);
     options.echoes.push_back(
         text != nullptr ? *text : model.tokenizer().decode(input.prompts.back(), true));
+    input.size.echo_bytes += options.echoes.back().size();
+    if (options.wants_logprobs) input.size.num_echo_logprobs += input.prompts.back().size();
   }
-  options.prompts = input.prompts;
+  if (request.echo && options.wants_logprobs) options.prompts = input.prompts;
   auto writer = std::make_unique<CompletionResponseWriter>(new_identity("cmpl", model.name()),
                                                            std::move(options));
   start_generation(exchange, std::move(lease), std::move(input), std::move(writer),
