@@ -67,6 +67,66 @@ TEST(ServerAttack, LimitsOfAnswersAreOptions) {
   EXPECT_EQ(json["choices"][3].value("finish_reason", ""), "length");
 }
 
+TEST(ServerAttack, RefusesTextsThatCannotFitBySize) {
+  const ServerProcess server({"--max-model-len", "512"});
+  const std::string text(1'000'000, 'a');
+  const Json messages = {{{"role", "user"}, {"content", text}}};
+  const std::string refused = error_of(post(server, kChat, chat_body({{"messages", messages}})));
+  EXPECT_NE(refused.find(" bytes, which are at least "), std::string::npos) << refused;
+  EXPECT_NE(refused.find("the max context length is 512 tokens"), std::string::npos) << refused;
+  for (const char* path : {"/v1/completions", "/v1/embeddings"}) {
+    const char* field = std::string(path) == "/v1/completions" ? "prompt" : "input";
+    const Reply reply = post(server, path, {{field, text}});
+    EXPECT_EQ(reply.status, 400);
+    EXPECT_NE(error_of(reply).find("the prompt has 1000000 bytes, which are at least"),
+              std::string::npos)
+        << error_of(reply);
+    EXPECT_EQ(reply.json()["error"].value("code", ""), "context_length_exceeded");
+  }
+}
+
+TEST(ServerAttack, ReturnsTheMemoryOfRefusedRequests) {
+  const ServerProcess server;
+  EXPECT_EQ(post(server, kChat, chat_body()).status, 200);
+  const double before = resident_bytes(server);
+  std::string tokens = R"({"prompt":[1)";
+  while (tokens.size() < 26 * kMiB)
+    tokens += ",1,1,1,1,1,1,1,1";
+  tokens += "]}";
+  const Json messages = {{{"role", "user"}, {"content", std::string(26U << 20U, 'a')}}};
+  const std::string text = chat_body({{"messages", messages}}).dump();
+  // Connections that stay open must not keep bodies either.
+  Client first(server.port());
+  Client second(server.port());
+  for (int i = 0; i < 2; ++i) {
+    first.send(request_text("POST", "/v1/completions", tokens));
+    second.send(request_text("POST", kChat, text));
+    EXPECT_EQ(first.read_reply().status, 400);
+    EXPECT_EQ(second.read_reply().status, 400);
+  }
+  EXPECT_TRUE(eventually([&] { return resident_bytes(server) - before < 32 * kMiB; }))
+      << (resident_bytes(server) - before) / kMiB << " MiB more than before";
+}
+
+TEST(ServerAttack, EveryTextOfAnEmbeddingsRequestCounts) {
+  const ServerProcess server({"--max-num-seqs", "2", "--max-queue", "3", "--max-answers", "8"});
+  Json texts = Json::array();
+  for (int i = 0; i < 9; ++i)
+    texts.push_back("a");
+  for (const char* path : {"/v1/embeddings", "/api/embed"}) {
+    const Reply reply = post(server, path, {{"model", "sprout"}, {"input", texts}});
+    EXPECT_EQ(reply.status, 400);
+    EXPECT_NE(reply.body.find("9 texts, max per request 8 (--max-answers)"), std::string::npos);
+  }
+  Client running(server.port());
+  running.post(kChat, endless_body());
+  running.read_until("\"content\":\"6\"");
+  texts.erase(0);
+  EXPECT_EQ(post(server, "/v1/embeddings", {{"input", texts}}).status, 429);
+  EXPECT_EQ(post(server, "/v1/embeddings", {{"input", {"a", "b", "c", "d"}}}).json()["data"].size(),
+            4U);
+}
+
 TEST(ServerAttack, EndsResponsesThatGrowTooLarge) {
   const ServerProcess server({"--max-response-mib", "1"});
   const Reply reply = post(server, kChat, logprobs_body());

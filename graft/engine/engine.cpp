@@ -161,6 +161,7 @@ RequestId Engine::add(Request request) {
   sequence->num_prompt = static_cast<std::int64_t>(request.prompt.size());
   sequence->tokens = std::move(request.prompt);
   sequence->params = std::move(request.params);
+  if (request.pooling) sequence->pooler = std::make_unique<Pooler>(*request.pooling);
   return add_sequence(std::move(sequence)).id.request;
 }
 
@@ -174,7 +175,7 @@ Sequence& Engine::add_sequence(std::unique_ptr<Sequence> owned) {
   Sequence& sequence = *owned;
   sequence.arrival_order = next_arrival_++;
   sequence.arrived = Clock::now();
-  sequence.detokenizer = new_detokenizer(sequence.params);
+  if (!sequence.is_embedding()) sequence.detokenizer = new_detokenizer(sequence.params);
   sequences_.emplace(sequence.id, std::move(owned));
   scheduler_.add(sequence);
   return sequence;
@@ -260,7 +261,12 @@ void Engine::commit(const Schedule& schedule, const std::vector<SequenceLogits>&
     collect_prompt_logprobs(sequence, rows[i]);
     sequence.num_computed += scheduled.num_tokens;
     num_computed_tokens_ += scheduled.num_tokens;
-    if (is_complete) add_samples(sequence, rows[i].first_row + rows[i].num_rows - 1, samples);
+    if (!is_complete) continue;
+    if (sequence.is_embedding()) {
+      finish_embedding(sequence);
+    } else {
+      add_samples(sequence, rows[i].first_row + rows[i].num_rows - 1, samples);
+    }
   }
   open_.pool().parallel_for(samples.size(), [&](std::size_t i) { run_sampler(samples[i]); });
   for (Sample& sample : samples)
@@ -277,6 +283,12 @@ void Engine::collect_prompt_logprobs(Sequence& sequence, const SequenceLogits& r
         runner_.logits(rows.first_row + i), sequence.tokens[static_cast<std::size_t>(position)],
         *sequence.params.prompt_logprobs));
   }
+}
+
+void Engine::finish_embedding(Sequence& sequence) {
+  Update update = {.id = sequence.id};
+  update.embedding = sequence.pooler->unit_vector();
+  finish(sequence, {.reason = FinishReason::Stop}, std::move(update));
 }
 
 // After the prompt of a request with n > 1, forks the sequence into n that share its blocks.

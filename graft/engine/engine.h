@@ -59,11 +59,6 @@ class Engine {
   // Throws Error when the file is damaged or belongs to another model or graft version.
   RequestId restore(const std::filesystem::path& path, RequestId id = 0);
 
-  // The hidden states after the last layer, pooled and normalized to length 1. Runs immediately in
-  // free blocks; returns nothing when there are too few. Throws Error like check(), and Failure
-  // when the model fails.
-  std::optional<std::vector<float>> embed(const std::vector<TokenId>& tokens, Pooling pooling);
-
   // Releases the memory of free blocks to the system and evicts the prefixes cached in them.
   void release_idle_memory();
 
@@ -87,6 +82,7 @@ class Engine {
   void finish_too_long(const Schedule& schedule);
   void commit(const Schedule& schedule, const std::vector<SequenceLogits>& rows);
   void collect_prompt_logprobs(Sequence& sequence, const SequenceLogits& rows);
+  void finish_embedding(Sequence& sequence);
   void add_samples(Sequence& sequence, std::int64_t row, std::vector<Sample>& samples);
   void run_sampler(Sample& sample);
   void append_token(Sample& sample);

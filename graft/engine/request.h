@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "graft/engine/sampling_params.h"
@@ -21,6 +22,8 @@ struct Request {
   SamplingParams params = {};
   std::int64_t priority = 0;     // lower runs first
   std::uint64_t cache_salt = 0;  // SubmitOptions::cache_salt
+  // Computes the embedding of the prompt, the only update, instead of output tokens.
+  std::optional<Pooling> pooling = {};
 };
 
 }  // namespace graft::engine

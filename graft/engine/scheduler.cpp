@@ -18,6 +18,12 @@ std::int64_t num_slots(const Sequence& sequence) {
   return sequence.params.n;
 }
 
+// The logits or hidden states of every position are needed: nothing may come from the prefix cache.
+bool needs_every_position(const Sequence& sequence) {
+  if (sequence.is_embedding()) return sequence.pooler->needs_every_token();
+  return sequence.params.prompt_logprobs && sequence.num_output() == 0;
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const EngineConfig& config, BlockManager& blocks, std::int64_t stream_from)
@@ -70,8 +76,8 @@ Scheduler::Kind Scheduler::next_kind() {
 }
 
 bool Scheduler::is_decoding() const {
-  return std::ranges::any_of(running_,
-                             [](const Sequence* sequence) { return sequence->num_pending() == 1; });
+  return std::ranges::any_of(
+      running_, [](const Sequence* sequence) { return work_of(*sequence) == Work::Decode; });
 }
 
 std::int64_t Scheduler::num_pending_prefill() const {
@@ -87,35 +93,44 @@ std::int64_t Scheduler::num_pending_prefill() const {
 Schedule Scheduler::schedule(Kind kind) {
   Step step;
   step.budget = config_.max_num_batched_tokens;
-  if (kind != Kind::Prefill) schedule_running(step, /*is_decode=*/true);
+  if (kind != Kind::Prefill) schedule_running(step, Work::Decode);
   if (kind == Kind::Decode) return std::move(step.schedule);
-  schedule_running(step, /*is_decode=*/false);
+  schedule_running(step, Work::Prompt);
   // Nothing is preempted from here on, so blocks written in this step can be shared within it: each
   // layer writes all keys and values of the batch before it reads any.
   for (const ScheduledSequence& scheduled : step.schedule.sequences)
     register_blocks(scheduled);
-  if (!step.has_preempted) schedule_waiting(step);
+  if (!step.has_preempted) schedule_waiting(step, /*is_embedding=*/false);
+  // Running embeddings may preempt, but only embeddings that come later: they have the lowest rank.
+  schedule_running(step, Work::Embedding);
+  if (!step.has_preempted) schedule_waiting(step, /*is_embedding=*/true);
   return std::move(step.schedule);
 }
 
-void Scheduler::schedule_running(Step& step, bool is_decode) {
+Scheduler::Work Scheduler::work_of(const Sequence& sequence) {
+  if (sequence.is_embedding()) return Work::Embedding;
+  return sequence.num_pending() == 1 ? Work::Decode : Work::Prompt;
+}
+
+void Scheduler::schedule_running(Step& step, Work work) {
   // A copy, because preemption removes sequences from the queue.
   const std::vector<Sequence*> running(running_.begin(), running_.end());
   for (Sequence* sequence : running) {
     if (sequence->state != SequenceState::Running || step.budget == 0) continue;
-    if ((sequence->num_pending() == 1) != is_decode) continue;
-    if (!is_decode) match_prefix(*sequence);
+    if (work_of(*sequence) != work) continue;
+    if (work != Work::Decode) match_prefix(*sequence);
     const std::int64_t num_tokens = chunk_size(*sequence, step.budget);
     if (!allocate_blocks(step, *sequence, num_tokens)) continue;
     push(step, *sequence, num_tokens);
     // A scheduled prompt chunk is not preempted in this step, so the next prompt may share it.
-    if (!is_decode) register_blocks(step.schedule.sequences.back());
+    if (work != Work::Decode) register_blocks(step.schedule.sequences.back());
   }
 }
 
-void Scheduler::schedule_waiting(Step& step) {
+void Scheduler::schedule_waiting(Step& step, bool is_embedding) {
   while (!waiting_.empty() && step.budget > 0) {
     Sequence& sequence = **waiting_.begin();
+    if (sequence.is_embedding() != is_embedding) return;
     if (num_used_slots() + num_slots(sequence) > config_.max_num_seqs) return;
     if (blocks_.blocks_for(sequence.num_tokens()) > blocks_.num_blocks()) {
       waiting_.erase(&sequence);
@@ -161,12 +176,12 @@ std::int64_t Scheduler::chunk_size(const Sequence& sequence, std::int64_t budget
 }
 
 // Repeated for running prompts: other sequences may have computed the next blocks since. Possible
-// only at a block boundary; skipped when prompt logprobs need the logits of every position.
+// only at a block boundary.
 void Scheduler::match_prefix(Sequence& sequence) {
   const bool is_at_block =
       sequence.num_computed ==
       static_cast<std::int64_t>(sequence.table.blocks.size()) * blocks_.block_tokens();
-  if (!is_at_block || (sequence.params.prompt_logprobs && sequence.num_output() == 0)) return;
+  if (!is_at_block || needs_every_position(sequence)) return;
   if (static_cast<std::int64_t>(sequence.table.blocks.size()) != sequence.table.num_registered)
     return;
   const std::int64_t gained = blocks_.match_prefix(sequence.table, sequence.tokens);
@@ -220,6 +235,7 @@ void Scheduler::preempt(Step& step, Sequence& victim) {
 void Scheduler::stop_running(Sequence& sequence) {
   blocks_.free(sequence.table);
   sequence.num_computed = 0;
+  if (sequence.is_embedding()) sequence.pooler->clear();
   running_.erase(&sequence);
   sequence.state = SequenceState::Waiting;
 }

@@ -1,7 +1,8 @@
 // Selects the sequences and tokens of the next step. One token budget is spent in this order: one
-// token for every decoding sequence, chunked prefill of running prompts, then waiting sequences by
-// rank. When the KV cache is full, the running sequence of lowest rank is preempted: its blocks are
-// freed and it is recomputed later.
+// token for every decoding sequence, chunked prefill of running prompts, waiting sequences by rank,
+// then embeddings, running ones first: a long list of texts delays no first token. When the KV
+// cache is full, the running sequence of lowest rank is preempted: its blocks are freed and it is
+// recomputed later.
 //
 // Decode never waits for prefill (it is scheduled first), and prefill never starves: resolve()
 // guarantees a budget of at least one token per slot.
@@ -85,8 +86,11 @@ class Scheduler {
   std::int64_t num_pending_prefill() const;
   bool is_decoding() const;
   Schedule schedule(Kind kind);
-  void schedule_running(Step& step, bool is_decode);
-  void schedule_waiting(Step& step);
+  // What a running sequence computes.
+  enum class Work : std::uint8_t { Decode, Prompt, Embedding };
+  static Work work_of(const Sequence& sequence);
+  void schedule_running(Step& step, Work work);
+  void schedule_waiting(Step& step, bool is_embedding);
   bool allocate_blocks(Step& step, Sequence& sequence, std::int64_t num_tokens);
   void push(Step& step, Sequence& sequence, std::int64_t num_tokens);
   void register_blocks(const ScheduledSequence& scheduled);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "graft/engine/block_manager.h"
+#include "graft/engine/pooler.h"
 #include "graft/engine/sampling_params.h"
 #include "graft/llm.h"
 #include "graft/tokenizer/detokenizer.h"
@@ -42,6 +43,7 @@ struct Sequence {
 
   std::unique_ptr<tokenizer::Detokenizer> detokenizer;  // null: token ids only
   std::vector<TokenLogprobs> prompt_logprobs;           // starts at the second prompt token
+  std::unique_ptr<Pooler> pooler;                       // of an embedding; null: generates tokens
 
   std::int64_t num_cached = 0;  // prompt tokens found in the prefix cache
   Clock::time_point arrived;
@@ -55,8 +57,9 @@ struct Sequence {
   std::span<const TokenId> output() const {
     return std::span(tokens).subspan(static_cast<std::size_t>(num_prompt));
   }
-  // Scheduling order: the lower rank runs first.
-  auto rank() const { return std::tuple(priority, arrival_order, id.sample); }
+  bool is_embedding() const { return pooler != nullptr; }
+  // Scheduling order: the lower rank runs first. Embeddings have no first token to wait for.
+  auto rank() const { return std::tuple(is_embedding(), priority, arrival_order, id.sample); }
 };
 
 }  // namespace graft::engine

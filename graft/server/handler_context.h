@@ -2,7 +2,6 @@
 
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,10 +19,8 @@ struct HandlerContext {
   ModelPool& models;
   const Access& access;
   Metrics& metrics;
-  http::WorkerPool& blocking_workers;  // for tasks that block until the engine has a result
   http::WorkerPool& response_workers;  // for building responses
-  const std::atomic<bool>& is_stopping;
-  std::int64_t max_waiting = 0;  // queued sequences per model, beyond those that run
+  std::int64_t max_waiting = 0;        // queued sequences per model, beyond those that run
   RequestLimits limits = {};
   std::size_t max_queued_bytes = 0;  // GenerationContext::max_queued_bytes
   api::Pooling pooling = api::Pooling::Mean;

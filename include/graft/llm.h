@@ -135,6 +135,7 @@ struct Update {
   std::int64_t num_output = 0;
   // Set in the last update of a sample.
   std::vector<TokenLogprobs> prompt_logprobs = {};  // starts at the second prompt token
+  std::vector<float> embedding = {};                // of an embedding
   TimePoint arrived = {};
   std::optional<TimePoint> first_scheduled = {};
   std::optional<TimePoint> first_token = {};
@@ -225,8 +226,8 @@ class LLM {
   void save(SequenceId id, const std::filesystem::path& path);
   RequestId restore(const std::filesystem::path& path, Callback callback);
 
-  // The embedding of a text, normalized to length 1. Runs between two steps and blocks until done.
-  // Throws Error, and Failure when the model fails.
+  // The embedding of a text, normalized to length 1. Batched with other requests; blocks until
+  // done. Throws Error, and Failure when the model fails.
   std::vector<float> embed(const Prompt& text, Pooling pooling = Pooling::Mean);
 
   // False when the checkpoint has no tokenizer: prompts must be token ids, updates have no text,

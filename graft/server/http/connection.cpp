@@ -15,6 +15,7 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
+#include <malloc.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 
@@ -37,6 +38,8 @@ constexpr std::size_t kReadBytes = 8U << 10U;
 constexpr int kSendBytes = 128 << 10;
 // Bytes of one write, each with its own timeout: a large response may take longer.
 constexpr std::size_t kWriteBytes = 64U << 10U;
+// Body size from which on the memory of a handled request is returned to the system at once.
+constexpr std::size_t kTrimBytes = 1U << 20U;
 // Unsent bytes of a stream before its writer waits.
 constexpr std::size_t kMaxUnsentBytes = 256U << 10U;
 constexpr int kKeepAliveIdleSeconds = 60;  // Linux's default is two hours
@@ -209,6 +212,9 @@ class Connection final : public OpenConnection,
     const std::size_t count = std::exchange(body_bytes_, 0);
     hub_.workers.post([hub = &hub_, exchange = exchange_, count] {
       hub->hooks.handler(exchange);
+      exchange->take_body();  // of a handler that did not
+      // malloc keeps the memory of a parsed body in the arena of this thread.
+      if (count >= kTrimBytes) ::malloc_trim(0);
       asio::post(hub->io, [hub, count] { hub->body_bytes -= count; });
     });
 

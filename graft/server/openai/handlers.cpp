@@ -21,7 +21,7 @@ void chat(const HandlerContext& context,
           const ChatRequest& request,
           Lease lease) {
   LoadedModel& model = *lease;
-  const api::ChatPrompt prompt = model.format().prompt(request.conversation);
+  const api::ChatPrompt prompt = chat_prompt(model, request.conversation);
   GenerationInput input = {
       .prompts = {prompt.tokens},
       .params = request.sampling.for_model(model.llm().source().config()),
