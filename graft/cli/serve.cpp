@@ -139,6 +139,15 @@ void serve_models(Options& options) {
   server::serve(config, logs, [&](std::uint16_t port) { print_address(config, port, logs); });
 }
 
+// 0.001 to 1000000 seconds: more would overflow the clock, 0 would time out every client.
+std::string seconds_problem(const std::string& text) {
+  double value = 0;
+  const bool is_number = parse_number(text, value);
+  // Written so that NaN is rejected.
+  if (is_number && value >= 1e-3 && value <= 1e6) return {};
+  return "expected 0.001 to 1000000 seconds, got " + text;
+}
+
 void add_model_options(Command& command, Options& options) {
   server::PoolConfig& pool = options.service.pool;
   command.add_option(
@@ -166,21 +175,17 @@ void add_model_options(Command& command, Options& options) {
                      "Idle seconds before a model is unloaded (default: 300; -1: never)");
   command.add_option("--max-loaded-models", pool.max_loaded,
                      "Max number of loaded models (default: as many as fit into memory)");
+  command
+      .add_option("--switch-seconds", pool.switch_seconds,
+                  "Seconds that a model waits for one of --max-loaded-models before new requests "
+                  "for a model in use wait instead (default: 10)")
+      ->check(seconds_problem);
   command.add_option("--pooling", options.pooling, "Pooling of embeddings: mean (default) or last")
       ->check(IsMember({"mean", "last"}));
   command.add_flag("--lazy", options.lazy,
                    "Load the first model on the first request instead of at start");
   command.add_flag("--profile", options.profile,
                    "Measure time per module, shown in /v1/plan and on the status page");
-}
-
-// 0.001 to 1000000 seconds: more would overflow the clock, 0 would time out every client.
-std::string seconds_problem(const std::string& text) {
-  double value = 0;
-  const bool is_number = parse_number(text, value);
-  // Written so that NaN is rejected.
-  if (is_number && value >= 1e-3 && value <= 1e6) return {};
-  return "expected 0.001 to 1000000 seconds, got " + text;
 }
 
 void add_time_limits(Command& command, server::http::Limits& limits) {
