@@ -127,6 +127,21 @@ TEST(ServerAttack, EveryTextOfAnEmbeddingsRequestCounts) {
             4U);
 }
 
+TEST(ServerAttack, ALargeRequestDelaysNoOtherClient) {
+  const TempDir folder;
+  std::ofstream(folder / "keys") << "large\nsmall\n";
+  const ServerProcess server({"--api-key-file", folder / "keys", "--max-num-seqs", "4"});
+  Json body = {{"prompt", Json::array()}, {"n", 4}, {"max_tokens", 400}, {"ignore_eos", true}};
+  for (int i = 0; i < 300; ++i)
+    body["prompt"].push_back("Once upon a time " + std::to_string(i));
+  Client large(server.port());
+  large.send(request_text("POST", "/v1/completions", body.dump(), {{"x-api-key", "large"}}));
+  EXPECT_FALSE(large.has_input(500)) << "it runs for long";
+  EXPECT_EQ(post(server, kChat, chat_body({{"max_tokens", 4}}), {{"x-api-key", "small"}}).status,
+            200);
+  EXPECT_FALSE(large.has_input(0)) << "it was not waited for";
+}
+
 TEST(ServerAttack, EndsResponsesThatGrowTooLarge) {
   const ServerProcess server({"--max-response-mib", "1"});
   const Reply reply = post(server, kChat, logprobs_body());

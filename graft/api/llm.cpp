@@ -203,6 +203,7 @@ RequestId LLM::submit(const Prompt& prompt,
                       const SubmitOptions& options) {
   return state_->submit({.prompt = state_->tokens_of(prompt),
                          .params = params,
+                         .client = options.client,
                          .priority = options.priority,
                          .cache_salt = options.cache_salt},
                         std::move(callback));
@@ -213,6 +214,7 @@ RequestId LLM::submit_embedding(const Prompt& prompt,
                                 Callback callback,
                                 const SubmitOptions& options) {
   return state_->submit({.prompt = state_->tokens_of(prompt),
+                         .client = options.client,
                          .priority = options.priority,
                          .cache_salt = options.cache_salt,
                          .pooling = pooling},

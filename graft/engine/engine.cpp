@@ -156,6 +156,7 @@ RequestId Engine::add(Request request) {
   auto sequence = std::make_unique<Sequence>();
   sequence->id = {.request = new_id(request.id), .sample = 0};
   sequence->seed = request.params.seed.value_or(seeds_());
+  sequence->client = request.client;
   sequence->priority = request.priority;
   sequence->table = salted_table(request.cache_salt);
   sequence->num_prompt = static_cast<std::int64_t>(request.prompt.size());
@@ -300,6 +301,7 @@ void Engine::add_samples(Sequence& sequence, std::int64_t row, std::vector<Sampl
     fork->id = {.request = sequence.id.request, .sample = sample};
     fork->params = sequence.params;
     fork->seed = sequence.seed + static_cast<std::uint64_t>(sample);
+    fork->client = sequence.client;
     fork->priority = sequence.priority;
     fork->arrival_order = sequence.arrival_order;
     fork->num_prompt = sequence.num_prompt;

@@ -4,17 +4,21 @@
 // cache is full, the running sequence of lowest rank is preempted: its blocks are freed and it is
 // recomputed later.
 //
+// Clients share the slots and the prompt tokens of a step equally (fair_queue.h). A client that has
+// less than its share of slots preempts sequences of one that has more.
+//
 // Decode never waits for prefill (it is scheduled first), and prefill never starves: resolve()
 // guarantees a budget of at least one token per slot.
 
 #pragma once
 
 #include <cstdint>
-#include <set>
+#include <map>
 #include <vector>
 
 #include "graft/engine/block_manager.h"
 #include "graft/engine/config.h"
+#include "graft/engine/fair_queue.h"
 #include "graft/engine/sequence.h"
 
 namespace graft::engine {
@@ -66,15 +70,12 @@ class Scheduler {
   std::int64_t num_hit_tokens() const { return num_hit_tokens_; }
 
  private:
-  struct ByRank {
-    bool operator()(const Sequence* a, const Sequence* b) const { return a->rank() < b->rank(); }
-  };
-  using Queue = std::set<Sequence*, ByRank>;
-
   // The schedule under construction.
   struct Step {
     Schedule schedule;
-    std::int64_t budget = 0;  // tokens left
+    std::int64_t budget = 0;                              // tokens left
+    std::map<ClientId, std::int64_t> prompt_tokens = {};  // left for prompts, by client
+    ClientSlots slots = {};                               // used, by client
     bool has_preempted = false;
   };
   // Which sequences a step may compute.
@@ -86,6 +87,10 @@ class Scheduler {
   std::int64_t num_pending_prefill() const;
   bool is_decoding() const;
   Schedule schedule(Kind kind);
+  void make_room();
+  bool preempt_for(const Sequence& wanted);
+  ClientSlots slots_by_client() const;
+  std::map<ClientId, std::int64_t> pending_prompts() const;
   // What a running sequence computes.
   enum class Work : std::uint8_t { Decode, Prompt, Embedding };
   static Work work_of(const Sequence& sequence);
@@ -97,16 +102,16 @@ class Scheduler {
   void match_prefix(Sequence& sequence);
   void preempt(Step& step, Sequence& victim);
   void stop_running(Sequence& sequence);
-  std::int64_t chunk_size(const Sequence& sequence, std::int64_t budget) const;
+  std::int64_t chunk_size(const Step& step, const Sequence& sequence) const;
   std::int64_t num_used_slots() const;
 
   const EngineConfig& config_;
   BlockManager& blocks_;
   std::int64_t stream_from_;
   std::int64_t num_decode_steps_ = 0;  // since the last streamed chunk
-  Queue running_;
-  Queue waiting_;
-  Queue paused_;
+  RankedSequences running_;
+  FairQueue waiting_;
+  RankedSequences paused_;
   std::int64_t num_preemptions_ = 0;
   std::int64_t num_queried_tokens_ = 0;
   std::int64_t num_hit_tokens_ = 0;

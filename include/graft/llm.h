@@ -92,7 +92,9 @@ struct SequenceId {
 };
 
 struct SubmitOptions {
-  std::int64_t priority = 0;  // lower runs first
+  // Slots and prompt tokens of a step are shared equally between clients with work.
+  std::uint64_t client = 0;
+  std::int64_t priority = 0;  // lower runs first, within the client
   // The prefix cache is shared only between requests of equal salts, so that the time to first
   // token does not reveal another user's prompts. 0 is an ordinary salt.
   std::uint64_t cache_salt = 0;

@@ -82,8 +82,9 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
     num_left_ = texts.size();
     slots_ = lease_->reserve_slots(static_cast<std::int64_t>(texts.size()), context_.max_waiting);
     result_.vectors.resize(texts.size());
-    const api::SubmitOptions options = {.cache_salt =
-                                            context_.access.cache_salt(exchange_->request())};
+    const api::SubmitOptions options = {
+        .client = context_.access.client_of(exchange_->request()),
+        .cache_salt = context_.access.cache_salt(exchange_->request())};
     try {
       for (std::size_t i = 0; i < texts.size(); ++i) {
         const auto store = [self = shared_from_this(), i](const api::Update& update) {

@@ -25,7 +25,8 @@ void chat(const HandlerContext& context,
   GenerationInput input = {
       .prompts = {prompt.tokens},
       .params = request.sampling.for_model(model.llm().source().config()),
-      .options = {.priority = request.priority,
+      .options = {.client = context.access.client_of(exchange->request()),
+                  .priority = request.priority,
                   .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt)},
       .is_stream = request.is_stream,
       .stream_head = sse_head()};
@@ -54,7 +55,8 @@ void complete(const HandlerContext& context,
   LoadedModel& model = *lease;
   GenerationInput input = {
       .params = request.sampling.for_model(model.llm().source().config()),
-      .options = {.priority = request.priority,
+      .options = {.client = context.access.client_of(exchange->request()),
+                  .priority = request.priority,
                   .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt)},
       .is_stream = request.is_stream,
       .stream_head = sse_head()};
