@@ -57,6 +57,7 @@ Sequence* FairQueue::next(const ClientSlots& slots,
 std::map<ClientId, std::int64_t> fair_shares(const std::map<ClientId, std::int64_t>& demands,
                                              std::int64_t budget) {
   std::vector<std::pair<std::int64_t, ClientId>> by_demand;
+  by_demand.reserve(demands.size());
   for (const auto& [client, demand] : demands)
     by_demand.emplace_back(demand, client);
   std::ranges::sort(by_demand);
