@@ -193,8 +193,8 @@ TEST(ServerLimits, LimitsTheNumberOfConnections) {
   EXPECT_EQ(third.read_reply().status, 200) << "a slot was freed";
 }
 
-TEST(ServerLimits, DisconnectsSlowReaders) {
-  const ServerProcess server({"--stream-buffer-kib", "16"});
+TEST(ServerLimits, DisconnectsClientsThatDoNotRead) {
+  const ServerProcess server({"--stream-buffer-kib", "16", "--write-timeout", "1"});
   Client slow(server.port(), 4096);
   slow.post(kChat, chat_body({{"stream", true},
                               {"ignore_eos", true},

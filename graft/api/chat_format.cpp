@@ -65,6 +65,17 @@ std::string ChatFormat::render(const Conversation& conversation) const {
 }
 
 ChatPrompt ChatFormat::prompt(const Conversation& conversation) const {
+  ChatPrompt prompt = render_prompt(conversation);
+  prompt.tokens = encode(prompt);
+  return prompt;
+}
+
+std::vector<TokenId> ChatFormat::encode(const ChatPrompt& prompt) const {
+  // The template already wrote all special tokens.
+  return llm_->tokenizer()->encode(prompt.text, {.add_special = false});
+}
+
+ChatPrompt ChatFormat::render_prompt(const Conversation& conversation) const {
   ChatPrompt prompt;
   prompt.text = render(conversation);
   prompt.reasoning = reasoning_;
@@ -80,8 +91,6 @@ ChatPrompt ChatFormat::prompt(const Conversation& conversation) const {
       prompt.in_thinking = false;
     }
   }
-  // The template already wrote all special tokens.
-  prompt.tokens = llm_->tokenizer()->encode(prompt.text, {.add_special = false});
   return prompt;
 }
 

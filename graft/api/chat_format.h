@@ -41,6 +41,9 @@ class ChatFormat {
 
   // Throws Error that names the invalid field ("messages[2].content: …"). Thread-safe.
   ChatPrompt prompt(const Conversation& conversation) const;
+  // The two steps of prompt(): everything but the tokens, and the tokens of its text.
+  ChatPrompt render_prompt(const Conversation& conversation) const;
+  std::vector<TokenId> encode(const ChatPrompt& prompt) const;
 
  private:
   std::string render(const Conversation& conversation) const;

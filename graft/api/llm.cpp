@@ -152,20 +152,15 @@ struct LLM::State {
     return tokenizer->encode(*text);
   }
 
-  // Reposts itself after each step while the KV cache has no free blocks.
-  void embed(std::promise<std::vector<float>>& result,
-             const std::vector<TokenId>& tokens,
-             Pooling pooling) {
-    try {
-      if (auto vector = engine.embed(tokens, pooling)) {
-        result.set_value(*std::move(vector));
-        return;
-      }
-    } catch (...) {
-      result.set_exception(std::current_exception());
-      return;
-    }
-    post([this, &result, &tokens, pooling](engine::Engine&) { embed(result, tokens, pooling); });
+  RequestId submit(engine::Request request, Callback callback) {
+    request.id = next_request++;
+    engine.check(request);
+    const RequestId id = request.id;
+    post([this, request = std::move(request), callback = std::move(callback)](engine::Engine& at) {
+      callbacks[request.id] = {.call = callback, .num_left = request.params.n};
+      at.add(request);
+    });
+    return id;
   }
 
   std::vector<RequestId> open_requests() const {
@@ -206,23 +201,36 @@ RequestId LLM::submit(const Prompt& prompt,
                       const SamplingParams& params,
                       Callback callback,
                       const SubmitOptions& options) {
-  engine::Request request = {.id = state_->next_request++,
-                             .prompt = state_->tokens_of(prompt),
-                             .params = params,
-                             .priority = options.priority,
-                             .cache_salt = options.cache_salt};
-  state_->engine.check(request);
-  const RequestId id = request.id;
-  state_->post([state = state_.get(), request = std::move(request),
-                callback = std::move(callback)](engine::Engine& engine) {
-    state->callbacks[request.id] = {.call = callback, .num_left = request.params.n};
-    engine.add(request);
-  });
-  return id;
+  return state_->submit({.prompt = state_->tokens_of(prompt),
+                         .params = params,
+                         .client = options.client,
+                         .priority = options.priority,
+                         .cache_salt = options.cache_salt},
+                        std::move(callback));
+}
+
+RequestId LLM::submit_embedding(const Prompt& prompt,
+                                Pooling pooling,
+                                Callback callback,
+                                const SubmitOptions& options) {
+  return state_->submit({.prompt = state_->tokens_of(prompt),
+                         .client = options.client,
+                         .priority = options.priority,
+                         .cache_salt = options.cache_salt,
+                         .pooling = pooling},
+                        std::move(callback));
 }
 
 void LLM::abort(RequestId request) {
   state_->post([request](engine::Engine& engine) { engine.abort(request); });
+}
+
+void LLM::pause(RequestId request) {
+  state_->post([request](engine::Engine& engine) { engine.pause(request); });
+}
+
+void LLM::resume(RequestId request) {
+  state_->post([request](engine::Engine& engine) { engine.resume(request); });
 }
 
 void LLM::save(SequenceId id, const std::filesystem::path& path) {
@@ -239,10 +247,12 @@ RequestId LLM::restore(const std::filesystem::path& path, Callback callback) {
 }
 
 std::vector<float> LLM::embed(const Prompt& text, Pooling pooling) {
-  const std::vector<TokenId> tokens = state_->tokens_of(text);
-  std::promise<std::vector<float>> result;
-  state_->post([&](engine::Engine&) { state_->embed(result, tokens, pooling); });
-  return result.get_future().get();
+  std::promise<Update> done;
+  submit_embedding(text, pooling, [&done](const Update& update) { done.set_value(update); });
+  Update update = done.get_future().get();
+  if (update.finish->reason == FinishReason::Stop) return std::move(update.embedding);
+  if (update.finish->reason == FinishReason::Abort) fail("the embedding was aborted");
+  throw Failure(update.finish->message);
 }
 
 namespace {

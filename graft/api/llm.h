@@ -57,6 +57,16 @@ class LLM {
                    Callback callback,
                    const SubmitOptions& options = {});
   void abort(RequestId request);
+  // Queues the embedding of a prompt; its one update has `embedding`, or a finish with Error or
+  // Abort.
+  RequestId submit_embedding(const Prompt& prompt,
+                             Pooling pooling,
+                             Callback callback,
+                             const SubmitOptions& options = {});
+  // Stops computing a request, for a consumer that is behind, until resume(). A few more updates
+  // may follow. Callable from callbacks.
+  void pause(RequestId request);
+  void resume(RequestId request);
   void save(SequenceId id, const std::filesystem::path& path);
   RequestId restore(const std::filesystem::path& path, Callback callback);
   std::vector<float> embed(const Prompt& text, Pooling pooling = Pooling::Mean);

@@ -28,6 +28,7 @@ struct ServeOptions {
   std::string pooling = "mean";
   std::size_t max_body_mib = 32;
   std::size_t stream_buffer_kib = 4096;
+  std::size_t max_response_mib = 64;
   bool lazy = false;
   bool profile = false;
   double drain_seconds = 0;  // 0: the default
@@ -133,8 +134,18 @@ void serve_models(ServeOptions& options) {
   limits.max_body_bytes = options.max_body_mib << 20U;
   limits.max_total_body_bytes = std::max(limits.max_total_body_bytes, limits.max_body_bytes);
   limits.max_buffered_bytes = options.stream_buffer_kib << 10U;
+  config.limits.max_response_bytes = options.max_response_mib << 20U;
   config.preload = !options.lazy;
   server::serve(config, logs, [&](std::uint16_t port) { print_address(config, port, logs); });
+}
+
+// 0.001 to 1000000 seconds: more would overflow the clock, 0 would time out every client.
+std::string seconds_problem(const std::string& text) {
+  double value = 0;
+  const bool is_number = parse_number(text, value);
+  // Written so that NaN is rejected.
+  if (is_number && value >= 1e-3 && value <= 1e6) return {};
+  return "expected 0.001 to 1000000 seconds, got " + text;
 }
 
 void add_model_options(Command& command, ServeOptions& options) {
@@ -164,21 +175,17 @@ void add_model_options(Command& command, ServeOptions& options) {
                      "Idle seconds before a model is unloaded (default: 300; -1: never)");
   command.add_option("--max-loaded-models", pool.max_loaded,
                      "Max number of loaded models (default: as many as fit into memory)");
+  command
+      .add_option("--switch-seconds", pool.switch_seconds,
+                  "Seconds that a model waits for one of --max-loaded-models before new requests "
+                  "for a model in use wait instead (default: 10)")
+      ->check(seconds_problem);
   command.add_option("--pooling", options.pooling, "Pooling of embeddings: mean (default) or last")
       ->check(IsMember({"mean", "last"}));
   command.add_flag("--lazy", options.lazy,
                    "Load the first model on the first request instead of at start");
   command.add_flag("--profile", options.profile,
                    "Measure time per module, shown in /v1/plan and on the status page");
-}
-
-// 0.001 to 1000000 seconds: more would overflow the clock, 0 would time out every client.
-std::string seconds_problem(const std::string& text) {
-  double value = 0;
-  const bool is_number = parse_number(text, value);
-  // Written so that NaN is rejected.
-  if (is_number && value >= 1e-3 && value <= 1e6) return {};
-  return "expected 0.001 to 1000000 seconds, got " + text;
 }
 
 void add_time_limits(Command& command, server::http::Limits& limits) {
@@ -192,9 +199,26 @@ void add_time_limits(Command& command, server::http::Limits& limits) {
   add("--idle-timeout", limits.idle_seconds,
       "Timeout for idle connections in seconds (default: 75)");
   add("--write-timeout", limits.write_seconds,
-      "Timeout for writing to a client in seconds (default: 60)");
+      "Timeout for writing 64 KiB to a client in seconds (default: 60)");
   add("--ping-seconds", limits.keep_alive_seconds,
       "SSE keep-alive interval in seconds (default: 15)");
+}
+
+void add_request_limits(Command& command, ServeOptions& options) {
+  server::RequestLimits& limits = options.service.limits;
+  command
+      .add_option("--max-answers", limits.max_answers,
+                  "Max answers per request: prompts x n (default: 2048)")
+      ->check(Range(1, 1 << 20));
+  command
+      .add_option("--max-output-tokens", limits.max_output_tokens,
+                  "Max output tokens per request over all answers (default: 1048576; one answer "
+                  "may always fill the context)")
+      ->check(Range(1, 1 << 30));
+  command
+      .add_option("--max-response-mib", options.max_response_mib,
+                  "Max size of a response that is not streamed, in MiB (default: 64)")
+      ->check(Range(1, 4096));
 }
 
 void add_client_options(Command& command, server::AccessConfig& access) {
@@ -239,8 +263,10 @@ void add_server_options(Command& command, ServeOptions& options) {
       ->check(Range(1, 1 << 20));
   command
       .add_option("--stream-buffer-kib", options.stream_buffer_kib,
-                  "Max unsent bytes in KiB before a slow client is disconnected (default: 4096)")
+                  "Output in KiB that waits for a slow client before its request is paused "
+                  "(default: 4096)")
       ->check(Range(1, 1 << 20));
+  add_request_limits(command, options);
   add_time_limits(command, config.http.limits);
   command
       .add_option(

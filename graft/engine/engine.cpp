@@ -156,11 +156,13 @@ RequestId Engine::add(Request request) {
   auto sequence = std::make_unique<Sequence>();
   sequence->id = {.request = new_id(request.id), .sample = 0};
   sequence->seed = request.params.seed.value_or(seeds_());
+  sequence->client = request.client;
   sequence->priority = request.priority;
   sequence->table = salted_table(request.cache_salt);
   sequence->num_prompt = static_cast<std::int64_t>(request.prompt.size());
   sequence->tokens = std::move(request.prompt);
   sequence->params = std::move(request.params);
+  if (request.pooling) sequence->pooler = std::make_unique<Pooler>(*request.pooling);
   return add_sequence(std::move(sequence)).id.request;
 }
 
@@ -174,7 +176,7 @@ Sequence& Engine::add_sequence(std::unique_ptr<Sequence> owned) {
   Sequence& sequence = *owned;
   sequence.arrival_order = next_arrival_++;
   sequence.arrived = Clock::now();
-  sequence.detokenizer = new_detokenizer(sequence.params);
+  if (!sequence.is_embedding()) sequence.detokenizer = new_detokenizer(sequence.params);
   sequences_.emplace(sequence.id, std::move(owned));
   scheduler_.add(sequence);
   return sequence;
@@ -191,11 +193,26 @@ std::unique_ptr<tokenizer::Detokenizer> Engine::new_detokenizer(
   return std::make_unique<tokenizer::Detokenizer>(*tokenizer_, std::move(options));
 }
 
-bool Engine::abort(RequestId request) {
+std::vector<Sequence*> Engine::sequences_of(RequestId request) {
   std::vector<Sequence*> found;
   for (auto entry = sequences_.lower_bound({.request = request, .sample = 0});
        entry != sequences_.end() && entry->first.request == request; ++entry)
     found.push_back(entry->second.get());
+  return found;
+}
+
+void Engine::pause(RequestId request) {
+  for (Sequence* sequence : sequences_of(request))
+    scheduler_.pause(*sequence);
+}
+
+void Engine::resume(RequestId request) {
+  for (Sequence* sequence : sequences_of(request))
+    scheduler_.resume(*sequence);
+}
+
+bool Engine::abort(RequestId request) {
+  const std::vector<Sequence*> found = sequences_of(request);
   for (Sequence* sequence : found)
     finish(*sequence, {.reason = FinishReason::Abort}, {.id = sequence->id});
   return !found.empty();
@@ -245,7 +262,12 @@ void Engine::commit(const Schedule& schedule, const std::vector<SequenceLogits>&
     collect_prompt_logprobs(sequence, rows[i]);
     sequence.num_computed += scheduled.num_tokens;
     num_computed_tokens_ += scheduled.num_tokens;
-    if (is_complete) add_samples(sequence, rows[i].first_row + rows[i].num_rows - 1, samples);
+    if (!is_complete) continue;
+    if (sequence.is_embedding()) {
+      finish_embedding(sequence);
+    } else {
+      add_samples(sequence, rows[i].first_row + rows[i].num_rows - 1, samples);
+    }
   }
   open_.pool().parallel_for(samples.size(), [&](std::size_t i) { run_sampler(samples[i]); });
   for (Sample& sample : samples)
@@ -264,6 +286,12 @@ void Engine::collect_prompt_logprobs(Sequence& sequence, const SequenceLogits& r
   }
 }
 
+void Engine::finish_embedding(Sequence& sequence) {
+  Update update = {.id = sequence.id};
+  update.embedding = sequence.pooler->unit_vector();
+  finish(sequence, {.reason = FinishReason::Stop}, std::move(update));
+}
+
 // After the prompt of a request with n > 1, forks the sequence into n that share its blocks.
 void Engine::add_samples(Sequence& sequence, std::int64_t row, std::vector<Sample>& samples) {
   const std::int64_t num_samples = std::exchange(sequence.params.n, 1);
@@ -273,6 +301,7 @@ void Engine::add_samples(Sequence& sequence, std::int64_t row, std::vector<Sampl
     fork->id = {.request = sequence.id.request, .sample = sample};
     fork->params = sequence.params;
     fork->seed = sequence.seed + static_cast<std::uint64_t>(sample);
+    fork->client = sequence.client;
     fork->priority = sequence.priority;
     fork->arrival_order = sequence.arrival_order;
     fork->num_prompt = sequence.num_prompt;

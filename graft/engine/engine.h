@@ -43,9 +43,14 @@ class Engine {
   // request has already finished.
   bool abort(RequestId request);
 
+  // Stops computing a request until resume(), for a consumer that is behind; it holds no slot and
+  // no blocks meanwhile, and its output does not change. No effect on a finished request.
+  void pause(RequestId request);
+  void resume(RequestId request);
+
   // Runs one batch. Returns no updates when there is nothing to do.
   std::vector<Update> step();
-  bool has_work() const { return !sequences_.empty() || !pending_.empty(); }
+  bool has_work() const { return !scheduler_.is_idle() || !pending_.empty(); }
 
   // Writes the state of a sequence and its KV cache blocks to a file; the sequence keeps running.
   // Throws Error when it has finished or the file cannot be written.
@@ -53,11 +58,6 @@ class Engine {
   // Adds a request with one sequence that continues from the saved state. `id` as Request::id.
   // Throws Error when the file is damaged or belongs to another model or graft version.
   RequestId restore(const std::filesystem::path& path, RequestId id = 0);
-
-  // The hidden states after the last layer, pooled and normalized to length 1. Runs immediately in
-  // free blocks; returns nothing when there are too few. Throws Error like check(), and Failure
-  // when the model fails.
-  std::optional<std::vector<float>> embed(const std::vector<TokenId>& tokens, Pooling pooling);
 
   // Releases the memory of free blocks to the system and evicts the prefixes cached in them.
   void release_idle_memory();
@@ -76,11 +76,13 @@ class Engine {
   };
 
   RequestId new_id(RequestId requested);
+  std::vector<Sequence*> sequences_of(RequestId request);
   Sequence& add_sequence(std::unique_ptr<Sequence> owned);
   std::unique_ptr<tokenizer::Detokenizer> new_detokenizer(const SamplingParams& params) const;
   void finish_too_long(const Schedule& schedule);
   void commit(const Schedule& schedule, const std::vector<SequenceLogits>& rows);
   void collect_prompt_logprobs(Sequence& sequence, const SequenceLogits& rows);
+  void finish_embedding(Sequence& sequence);
   void add_samples(Sequence& sequence, std::int64_t row, std::vector<Sample>& samples);
   void run_sampler(Sample& sample);
   void append_token(Sample& sample);

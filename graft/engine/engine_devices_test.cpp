@@ -256,7 +256,10 @@ TEST_P(EngineDevices, PermanentFailureEndsEveryRequest) {
     EXPECT_EQ(output.finish->reason, FinishReason::Error);
     EXPECT_EQ(output.finish->message, "cuda:0: broken for a test");
   }
-  EXPECT_THROW(engine.embed({1, 2, 3}, Pooling::Mean), Failure);
+  Request embedding = {.prompt = {1, 2, 3}};
+  embedding.pooling = Pooling::Mean;
+  for (const auto& [id, output] : run(engine, {embedding}))
+    EXPECT_EQ(output.finish->reason, FinishReason::Error);
   EXPECT_EQ(engine.stats().blocks.num_used, 0);
 }
 

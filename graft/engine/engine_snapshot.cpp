@@ -40,6 +40,7 @@ void Engine::save(SequenceId id, const std::filesystem::path& path) const {
   if (found == sequences_.end())
     fail("request ", id.request, ", sample ", id.sample, ": not found, it may have finished");
   const Sequence& sequence = *found->second;
+  if (sequence.is_embedding()) fail("request ", id.request, ": an embedding cannot be saved");
   const models::Model& model = open_.model();
   if (fingerprint_ == 0) fingerprint_ = fingerprint_of(open_.source());
   Snapshot snapshot;

@@ -244,6 +244,92 @@ TEST_F(EngineTest, PreemptionDoesNotChangeOutput) {
   expect_same_as_alone(open, requests, outputs);
 }
 
+TEST_F(EngineTest, PausedRequestsHoldNoSlotsAndContinueUnchanged) {
+  OpenModel open(folder());
+  Outputs outputs;
+  std::map<RequestId, Request> requests;
+  {
+    Engine engine(open, nullptr, config_of({64, 2, 40, 8, 64, true}));
+    Request sampled = greedy(prompt_of(20), 12);
+    sampled.params.n = 2;
+    sampled.params.temperature = 1;
+    sampled.params.seed = 3;
+    const RequestId slow = engine.add(sampled);
+    requests[slow] = sampled;
+    for (int i = 0; i < 4; ++i)
+      collect(engine.step(), outputs);
+    const RequestId other = engine.add(greedy(prompt_of(9), 5));
+    requests[other] = greedy(prompt_of(9), 5);
+    engine.pause(slow);
+    EXPECT_EQ(engine.stats().blocks.num_used, 0);
+    EXPECT_EQ(engine.stats().num_waiting, 3);
+    run_all(engine, outputs);
+    EXPECT_TRUE((outputs[{.request = other, .sample = 0}].finish)) << "it got a slot";
+    EXPECT_FALSE(engine.has_work());
+    EXPECT_TRUE(engine.step().empty());
+    engine.resume(slow);
+    run_all(engine, outputs);
+    const RequestId aborted = engine.add(greedy(prompt_of(9), 5));
+    engine.pause(aborted);
+    EXPECT_TRUE(engine.abort(aborted));
+    EXPECT_EQ(engine.step().size(), 1);
+    EXPECT_EQ(engine.stats().num_waiting, 0);
+  }
+  expect_same_as_alone(open, requests, outputs);
+}
+
+TEST_F(EngineTest, EmbeddingsAreChunkedAndBatchedLikePrompts) {
+  OpenModel open(folder());
+  const auto embed = [&](const Limits& limits, Pooling pooling, bool is_batched) {
+    Engine engine(open, nullptr, config_of(limits));
+    Request request = {.prompt = prompt_of(61)};
+    request.pooling = pooling;
+    const RequestId id = engine.add(request);
+    for (int i = 0; is_batched && i < 4; ++i)
+      engine.add(greedy(prompt_of(50 + i), 12));
+    std::vector<float> vector;
+    while (engine.has_work()) {
+      for (const Update& update : engine.step()) {
+        if (update.id.request != id) continue;
+        EXPECT_EQ(update.finish->reason, FinishReason::Stop);
+        EXPECT_EQ(update.num_prompt, 61);
+        vector = update.embedding;
+      }
+    }
+    EXPECT_EQ(engine.stats().blocks.num_used, 0);
+    return vector;
+  };
+  for (const Pooling pooling : {Pooling::Mean, Pooling::Last}) {
+    const std::vector<float> want = embed({2048, 8, 100, 8, 0, false}, pooling, false);
+    EXPECT_FALSE(want.empty());
+    EXPECT_EQ(embed({20, 4, 100, 4, 7, true}, pooling, false), want) << "in chunks";
+    EXPECT_EQ(embed({20, 4, 100, 4, 7, true}, pooling, true), want) << "in a batch";
+    EXPECT_EQ(embed({64, 8, 10, 8, 64, true}, pooling, true), want) << "with preemptions";
+  }
+}
+
+TEST_F(EngineTest, EmbeddingsDelayNoFirstToken) {
+  OpenModel open(folder());
+  Engine engine(open, nullptr, config_of({64, 4, 100, 8, 0, true}));
+  for (int i = 0; i < 12; ++i) {
+    Request text = {.prompt = prompt_of(100)};
+    text.prompt[0] = i;
+    text.pooling = Pooling::Mean;
+    engine.add(text);
+  }
+  engine.step();
+  const RequestId chat = engine.add(greedy(prompt_of(30), 4));
+  Outputs outputs;
+  // One prompt chunk and three decode steps, although 1,200 tokens of texts were queued before.
+  for (int i = 0; i < 4; ++i)
+    collect(engine.step(), outputs);
+  const Output& answer = outputs[{.request = chat, .sample = 0}];
+  EXPECT_EQ(answer.tokens.size(), 4);
+  EXPECT_TRUE(answer.finish);
+  run_all(engine, outputs);
+  EXPECT_EQ(outputs.size(), 13);
+}
+
 TEST_F(EngineTest, SecondPromptHitsPrefixCache) {
   OpenModel open(folder());
   Engine engine(open, nullptr, config_of({256, 8, 100, 4, 0, true}));

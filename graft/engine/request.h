@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "graft/engine/sampling_params.h"
@@ -19,8 +20,11 @@ struct Request {
   RequestId id = 0;  // 0: assigned by the engine; otherwise must be unique
   std::vector<TokenId> prompt = {};
   SamplingParams params = {};
-  std::int64_t priority = 0;     // lower runs first
+  std::uint64_t client = 0;      // SubmitOptions::client
+  std::int64_t priority = 0;     // lower runs first, within the client
   std::uint64_t cache_salt = 0;  // SubmitOptions::cache_salt
+  // Computes the embedding of the prompt, the only update, instead of output tokens.
+  std::optional<Pooling> pooling = {};
 };
 
 }  // namespace graft::engine

@@ -6,11 +6,16 @@
 namespace graft::engine {
 namespace {
 
+bool is_embedding(const ScheduledSequence& scheduled) {
+  return scheduled.sequence->is_embedding();
+}
+
 // A step is a decode step when every sequence computes one token with a non-empty context.
 ops::Phase phase_of(const Schedule& schedule) {
   const bool is_decode =
       std::ranges::all_of(schedule.sequences, [](const ScheduledSequence& scheduled) {
-        return scheduled.num_tokens == 1 && scheduled.sequence->num_computed > 0;
+        return scheduled.num_tokens == 1 && scheduled.sequence->num_computed > 0 &&
+               !is_embedding(scheduled);
       });
   return is_decode ? ops::Phase::Decode : ops::Phase::Prefill;
 }
@@ -22,7 +27,8 @@ bool needs_prompt_logits(const Sequence& sequence) {
 // Rows [first_logit_row, num_tokens) of this sequence need logits.
 std::int64_t first_logit_row(const ScheduledSequence& scheduled) {
   if (needs_prompt_logits(*scheduled.sequence)) return 0;
-  return scheduled.is_complete() ? scheduled.num_tokens - 1 : scheduled.num_tokens;
+  const bool needs_logits = scheduled.is_complete() && !is_embedding(scheduled);
+  return needs_logits ? scheduled.num_tokens - 1 : scheduled.num_tokens;
 }
 
 void append(ops::Batch& batch, const ScheduledSequence& scheduled) {
@@ -46,13 +52,26 @@ std::int64_t num_top_k_for(const Schedule& schedule, std::int64_t max_top_k) {
   for (const ScheduledSequence& scheduled : schedule.sequences) {
     const Sequence& sequence = *scheduled.sequence;
     if (needs_prompt_logits(sequence)) return 0;
-    if (!scheduled.is_complete()) continue;
+    if (!scheduled.is_complete() || is_embedding(scheduled)) continue;
     const auto needed = required_top_k(sequence.params, sequence.num_output());
     if (!needed || *needed > max_top_k) return 0;
     largest = std::max(largest, *needed);
   }
   const auto count = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(largest)));
   return count <= max_top_k ? count : 0;
+}
+
+// Adds the hidden states of embeddings to their poolers; empty when the step has no embedding.
+models::HiddenObserver observer_of(const Schedule& schedule, const ops::Batch& batch) {
+  if (std::ranges::none_of(schedule.sequences, is_embedding)) return {};
+  const auto add = [&](std::int64_t /*index*/, TensorView hidden) {
+    for (std::size_t i = 0; i < schedule.sequences.size(); ++i) {
+      if (!is_embedding(schedule.sequences[i])) continue;
+      const ops::SequenceSlice& slice = batch.sequences[i];
+      schedule.sequences[i].sequence->pooler->add(hidden.slice(slice.first_row, slice.num_tokens));
+    }
+  };
+  return {.see = add, .is_last_only = true};
 }
 
 }  // namespace
@@ -76,11 +95,11 @@ const std::vector<SequenceLogits>& Runner::run(const Schedule& schedule) {
   // With k = vocab_size, all logits without their token ids are smaller.
   const std::int64_t max_top_k = std::min(model_.max_top_k(phase), model_.vocab_size() - 1);
   num_top_k_ = num_top_k_for(schedule, max_top_k);
-  forward(phase);
+  forward(schedule, phase);
   return rows_;
 }
 
-void Runner::forward(ops::Phase phase) {
+void Runner::forward(const Schedule& schedule, ops::Phase phase) {
   const auto num_rows = static_cast<std::int64_t>(batch_.logit_rows.size());
   const std::int64_t num_cols = has_top_k() ? num_top_k_ : model_.vocab_size();
   const auto size = static_cast<std::size_t>(num_rows * num_cols);
@@ -90,7 +109,7 @@ void Runner::forward(ops::Phase phase) {
     tokens_.resize(size);
     out.tokens = TensorView(tokens_.data(), DType::I32, {num_rows, num_cols});
   }
-  model_.forward(batch_, phase, out);
+  model_.forward(batch_, phase, out, observer_of(schedule, batch_));
 }
 
 TopK Runner::top_k(std::int64_t row) const {

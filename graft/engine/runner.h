@@ -1,6 +1,7 @@
 // Runs one scheduled step: builds the batch, does the copy-on-write block copies, and keeps the
 // logits of the step. When the top k are enough for every sequence and the device of the head can
-// select them, only those are copied to the host.
+// select them, only those are copied to the host. The hidden states of embeddings are added to
+// their poolers.
 
 #pragma once
 
@@ -37,7 +38,7 @@ class Runner {
   TopK top_k(std::int64_t row) const;
 
  private:
-  void forward(ops::Phase phase);
+  void forward(const Schedule& schedule, ops::Phase phase);
 
   models::Model& model_;
   ops::Batch batch_;

@@ -18,6 +18,12 @@ std::int64_t num_slots(const Sequence& sequence) {
   return sequence.params.n;
 }
 
+// The logits or hidden states of every position are needed: nothing may come from the prefix cache.
+bool needs_every_position(const Sequence& sequence) {
+  if (sequence.is_embedding()) return sequence.pooler->needs_every_token();
+  return sequence.params.prompt_logprobs && sequence.num_output() == 0;
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const EngineConfig& config, BlockManager& blocks, std::int64_t stream_from)
@@ -25,7 +31,7 @@ Scheduler::Scheduler(const EngineConfig& config, BlockManager& blocks, std::int6
 
 void Scheduler::add(Sequence& sequence) {
   sequence.state = SequenceState::Waiting;
-  waiting_.insert(&sequence);
+  waiting_.insert(sequence);
 }
 
 void Scheduler::add_fork(Sequence& sequence) {
@@ -33,14 +39,26 @@ void Scheduler::add_fork(Sequence& sequence) {
   running_.insert(&sequence);
 }
 
+void Scheduler::pause(Sequence& sequence) {
+  if (sequence.state == SequenceState::Running) stop_running(sequence);
+  waiting_.erase(sequence);
+  paused_.insert(&sequence);
+}
+
+void Scheduler::resume(Sequence& sequence) {
+  if (paused_.erase(&sequence) > 0) waiting_.insert(sequence);
+}
+
 void Scheduler::remove(Sequence& sequence) {
   running_.erase(&sequence);
-  waiting_.erase(&sequence);
+  waiting_.erase(sequence);
+  paused_.erase(&sequence);
   blocks_.free(sequence.table);
   sequence.state = SequenceState::Finished;
 }
 
 Schedule Scheduler::schedule() {
+  make_room();
   const Kind kind = next_kind();
   Schedule scheduled = schedule(kind);
   // Prompts may wait for free blocks.
@@ -59,8 +77,8 @@ Scheduler::Kind Scheduler::next_kind() {
 }
 
 bool Scheduler::is_decoding() const {
-  return std::ranges::any_of(running_,
-                             [](const Sequence* sequence) { return sequence->num_pending() == 1; });
+  return std::ranges::any_of(
+      running_, [](const Sequence* sequence) { return work_of(*sequence) == Work::Decode; });
 }
 
 std::int64_t Scheduler::num_pending_prefill() const {
@@ -68,46 +86,129 @@ std::int64_t Scheduler::num_pending_prefill() const {
   for (const Sequence* sequence : running_) {
     if (sequence->num_pending() > 1) num_tokens += sequence->num_pending();
   }
-  for (const Sequence* sequence : waiting_)
-    num_tokens += sequence->num_pending();
+  for (const auto& [client, sequences] : waiting_.by_client()) {
+    for (const Sequence* sequence : sequences)
+      num_tokens += sequence->num_pending();
+  }
   return num_tokens;
+}
+
+ClientSlots Scheduler::slots_by_client() const {
+  ClientSlots slots;
+  for (const Sequence* sequence : running_)
+    slots[sequence->client] += num_slots(*sequence);
+  return slots;
+}
+
+// Tokens of prompts and embeddings that each client could compute now, up to the budget of a step.
+std::map<ClientId, std::int64_t> Scheduler::pending_prompts() const {
+  std::map<ClientId, std::int64_t> pending;
+  const auto add = [&](const Sequence& sequence) {
+    std::int64_t& sum = pending[sequence.client];
+    sum = std::min(sum + sequence.num_pending(), config_.max_num_batched_tokens);
+    return sum < config_.max_num_batched_tokens;
+  };
+  for (const Sequence* sequence : running_) {
+    if (work_of(*sequence) != Work::Decode) add(*sequence);
+  }
+  for (const auto& [client, sequences] : waiting_.by_client()) {
+    for (const Sequence* sequence : sequences) {
+      if (!add(*sequence)) break;
+    }
+  }
+  return pending;
+}
+
+// Before anything is scheduled, so that no block of this step is shared with a preempted sequence.
+void Scheduler::make_room() {
+  const ClientSlots slots = slots_by_client();
+  waiting_.keep_only(slots);
+  const bool is_alone =
+      waiting_.by_client().empty() ||
+      (waiting_.by_client().size() == 1 && slots.size() <= 1 &&
+       (slots.empty() || slots.begin()->first == waiting_.by_client().begin()->first));
+  if (is_alone) return;
+  const auto any = [](const Sequence&) { return true; };
+  for (;;) {
+    const Sequence* wanted = waiting_.next(slots_by_client(), any);
+    if (wanted == nullptr || !preempt_for(*wanted)) return;
+  }
+}
+
+// Preempts a sequence of the client with the most slots, when `wanted` has no slot and its client
+// would not get more than its share. False: nothing was preempted.
+bool Scheduler::preempt_for(const Sequence& wanted) {
+  if (num_used_slots() + num_slots(wanted) <= config_.max_num_seqs) return false;
+  ClientSlots slots = slots_by_client();
+  for (const auto& [client, sequences] : waiting_.by_client())
+    slots.try_emplace(client, 0);
+  const auto num_clients = static_cast<std::int64_t>(slots.size());
+  const std::int64_t share = std::max<std::int64_t>(1, config_.max_num_seqs / num_clients);
+  if (slots[wanted.client] + num_slots(wanted) > share) return false;
+  const auto largest = std::ranges::max_element(
+      slots, [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (largest->second <= share) return false;
+  const auto victim = std::find_if(running_.rbegin(), running_.rend(), [&](const Sequence* one) {
+    return one->client == largest->first;
+  });
+  Sequence& preempted = **victim;
+  ++num_preemptions_;
+  stop_running(preempted);
+  waiting_.insert(preempted);
+  return true;
 }
 
 Schedule Scheduler::schedule(Kind kind) {
   Step step;
   step.budget = config_.max_num_batched_tokens;
-  if (kind != Kind::Prefill) schedule_running(step, /*is_decode=*/true);
+  step.slots = slots_by_client();
+  if (kind != Kind::Prefill) schedule_running(step, Work::Decode);
   if (kind == Kind::Decode) return std::move(step.schedule);
-  schedule_running(step, /*is_decode=*/false);
+  step.prompt_tokens = fair_shares(pending_prompts(), step.budget);
+  schedule_running(step, Work::Prompt);
   // Nothing is preempted from here on, so blocks written in this step can be shared within it: each
   // layer writes all keys and values of the batch before it reads any.
   for (const ScheduledSequence& scheduled : step.schedule.sequences)
     register_blocks(scheduled);
-  if (!step.has_preempted) schedule_waiting(step);
+  if (!step.has_preempted) schedule_waiting(step, /*is_embedding=*/false);
+  // Running embeddings may preempt, but only embeddings that come later: they have the lowest rank.
+  schedule_running(step, Work::Embedding);
+  if (!step.has_preempted) schedule_waiting(step, /*is_embedding=*/true);
   return std::move(step.schedule);
 }
 
-void Scheduler::schedule_running(Step& step, bool is_decode) {
+Scheduler::Work Scheduler::work_of(const Sequence& sequence) {
+  if (sequence.is_embedding()) return Work::Embedding;
+  return sequence.num_pending() == 1 ? Work::Decode : Work::Prompt;
+}
+
+void Scheduler::schedule_running(Step& step, Work work) {
   // A copy, because preemption removes sequences from the queue.
   const std::vector<Sequence*> running(running_.begin(), running_.end());
   for (Sequence* sequence : running) {
     if (sequence->state != SequenceState::Running || step.budget == 0) continue;
-    if ((sequence->num_pending() == 1) != is_decode) continue;
-    if (!is_decode) match_prefix(*sequence);
-    const std::int64_t num_tokens = chunk_size(*sequence, step.budget);
+    if (work_of(*sequence) != work) continue;
+    if (work != Work::Decode) match_prefix(*sequence);
+    const std::int64_t num_tokens = chunk_size(step, *sequence);
+    if (num_tokens == 0) continue;
     if (!allocate_blocks(step, *sequence, num_tokens)) continue;
     push(step, *sequence, num_tokens);
     // A scheduled prompt chunk is not preempted in this step, so the next prompt may share it.
-    if (!is_decode) register_blocks(step.schedule.sequences.back());
+    if (work != Work::Decode) register_blocks(step.schedule.sequences.back());
   }
 }
 
-void Scheduler::schedule_waiting(Step& step) {
-  while (!waiting_.empty() && step.budget > 0) {
-    Sequence& sequence = **waiting_.begin();
+void Scheduler::schedule_waiting(Step& step, bool is_embedding) {
+  const auto is_allowed = [&](const Sequence& one) {
+    return one.is_embedding() == is_embedding && step.prompt_tokens[one.client] > 0;
+  };
+  while (step.budget > 0) {
+    Sequence* const next = waiting_.next(step.slots, is_allowed);
+    if (next == nullptr) return;
+    Sequence& sequence = *next;
     if (num_used_slots() + num_slots(sequence) > config_.max_num_seqs) return;
     if (blocks_.blocks_for(sequence.num_tokens()) > blocks_.num_blocks()) {
-      waiting_.erase(&sequence);
+      waiting_.erase(sequence);
       step.schedule.too_long.push_back(&sequence);
       continue;
     }
@@ -123,12 +224,13 @@ void Scheduler::schedule_waiting(Step& step) {
     if (sequence.num_output() == 0) sequence.num_cached = sequence.num_computed;
     num_queried_tokens_ += sequence.num_tokens();
     num_hit_tokens_ += sequence.num_computed;
-    const std::int64_t num_tokens = chunk_size(sequence, step.budget);
+    const std::int64_t num_tokens = chunk_size(step, sequence);
     const bool has_room = blocks_.prepare(sequence.table, sequence.num_computed,
                                           sequence.num_computed + num_tokens, step.schedule.copies);
     GRAFT_CHECK(has_room, "too few free blocks for a scheduled sequence");
-    waiting_.erase(&sequence);
+    waiting_.erase(sequence);
     running_.insert(&sequence);
+    step.slots[sequence.client] += num_slots(sequence);
     sequence.state = SequenceState::Running;
     if (!sequence.first_scheduled) sequence.first_scheduled = Clock::now();
     push(step, sequence, num_tokens);
@@ -143,19 +245,21 @@ std::int64_t Scheduler::num_used_slots() const {
   return count;
 }
 
-std::int64_t Scheduler::chunk_size(const Sequence& sequence, std::int64_t budget) const {
-  std::int64_t max_tokens = std::min(budget, config_.chunk_prefill_size);
+std::int64_t Scheduler::chunk_size(const Step& step, const Sequence& sequence) const {
+  std::int64_t max_tokens = std::min(step.budget, config_.chunk_prefill_size);
+  const auto share = step.prompt_tokens.find(sequence.client);
+  if (share != step.prompt_tokens.end()) max_tokens = std::min(max_tokens, share->second);
   if (sequence.params.prompt_logprobs) max_tokens = std::min(max_tokens, kMaxLogitRows);
   return std::min(sequence.num_pending(), max_tokens);
 }
 
 // Repeated for running prompts: other sequences may have computed the next blocks since. Possible
-// only at a block boundary; skipped when prompt logprobs need the logits of every position.
+// only at a block boundary.
 void Scheduler::match_prefix(Sequence& sequence) {
   const bool is_at_block =
       sequence.num_computed ==
       static_cast<std::int64_t>(sequence.table.blocks.size()) * blocks_.block_tokens();
-  if (!is_at_block || (sequence.params.prompt_logprobs && sequence.num_output() == 0)) return;
+  if (!is_at_block || needs_every_position(sequence)) return;
   if (static_cast<std::int64_t>(sequence.table.blocks.size()) != sequence.table.num_registered)
     return;
   const std::int64_t gained = blocks_.match_prefix(sequence.table, sequence.tokens);
@@ -183,6 +287,9 @@ void Scheduler::push(Step& step, Sequence& sequence, std::int64_t num_tokens) {
   GRAFT_DCHECK(num_tokens > 0, "nothing to compute");
   step.schedule.sequences.push_back({.sequence = &sequence, .num_tokens = num_tokens});
   step.budget -= num_tokens;
+  waiting_.serve(sequence.client, num_tokens);
+  const auto share = step.prompt_tokens.find(sequence.client);
+  if (share != step.prompt_tokens.end()) share->second -= num_tokens;
 }
 
 void Scheduler::register_blocks(const ScheduledSequence& scheduled) {
@@ -200,13 +307,18 @@ void Scheduler::preempt(Step& step, Sequence& victim) {
     step.budget += scheduled->num_tokens;
     step.schedule.sequences.erase(scheduled);
   }
-  blocks_.free(victim.table);
-  victim.num_computed = 0;
   ++num_preemptions_;
-  running_.erase(&victim);
-  waiting_.insert(&victim);
-  victim.state = SequenceState::Waiting;
+  stop_running(victim);
+  waiting_.insert(victim);
   step.has_preempted = true;
+}
+
+void Scheduler::stop_running(Sequence& sequence) {
+  blocks_.free(sequence.table);
+  sequence.num_computed = 0;
+  if (sequence.is_embedding()) sequence.pooler->clear();
+  running_.erase(&sequence);
+  sequence.state = SequenceState::Waiting;
 }
 
 }  // namespace graft::engine

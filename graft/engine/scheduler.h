@@ -1,7 +1,11 @@
 // Selects the sequences and tokens of the next step. One token budget is spent in this order: one
-// token for every decoding sequence, chunked prefill of running prompts, then waiting sequences by
-// rank. When the KV cache is full, the running sequence of lowest rank is preempted: its blocks are
-// freed and it is recomputed later.
+// token for every decoding sequence, chunked prefill of running prompts, waiting sequences by rank,
+// then embeddings, running ones first: a long list of texts delays no first token. When the KV
+// cache is full, the running sequence of lowest rank is preempted: its blocks are freed and it is
+// recomputed later.
+//
+// Clients share the slots and the prompt tokens of a step equally (fair_queue.h). A client that has
+// less than its share of slots preempts sequences of one that has more.
 //
 // Decode never waits for prefill (it is scheduled first), and prefill never starves: resolve()
 // guarantees a budget of at least one token per slot.
@@ -9,11 +13,12 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
+#include <map>
 #include <vector>
 
 #include "graft/engine/block_manager.h"
 #include "graft/engine/config.h"
+#include "graft/engine/fair_queue.h"
 #include "graft/engine/sequence.h"
 
 namespace graft::engine {
@@ -44,29 +49,33 @@ class Scheduler {
   void add(Sequence& sequence);
   // Adds a fork of a running sequence whose prompt is computed; the fork is running at once.
   void add_fork(Sequence& sequence);
-  // Removes a waiting or running sequence and frees its blocks.
+  // Stops scheduling a sequence until resume(). It frees its slot and its blocks and is recomputed
+  // later, as after a preemption.
+  void pause(Sequence& sequence);
+  void resume(Sequence& sequence);
+  // Removes a sequence and frees its blocks.
   void remove(Sequence& sequence);
 
   Schedule schedule();
 
+  // Nothing to schedule; sequences may be paused.
   bool is_idle() const { return running_.empty() && waiting_.empty(); }
   std::int64_t num_running() const { return static_cast<std::int64_t>(running_.size()); }
-  std::int64_t num_waiting() const { return static_cast<std::int64_t>(waiting_.size()); }
+  std::int64_t num_waiting() const {  // including paused ones
+    return static_cast<std::int64_t>(waiting_.size() + paused_.size());
+  }
   std::int64_t num_preemptions() const { return num_preemptions_; }
   // Tokens looked up in the prefix cache when sequences start running, and the hits among them.
   std::int64_t num_queried_tokens() const { return num_queried_tokens_; }
   std::int64_t num_hit_tokens() const { return num_hit_tokens_; }
 
  private:
-  struct ByRank {
-    bool operator()(const Sequence* a, const Sequence* b) const { return a->rank() < b->rank(); }
-  };
-  using Queue = std::set<Sequence*, ByRank>;
-
   // The schedule under construction.
   struct Step {
     Schedule schedule;
-    std::int64_t budget = 0;  // tokens left
+    std::int64_t budget = 0;                              // tokens left
+    std::map<ClientId, std::int64_t> prompt_tokens = {};  // left for prompts, by client
+    ClientSlots slots = {};                               // used, by client
     bool has_preempted = false;
   };
   // Which sequences a step may compute.
@@ -78,22 +87,31 @@ class Scheduler {
   std::int64_t num_pending_prefill() const;
   bool is_decoding() const;
   Schedule schedule(Kind kind);
-  void schedule_running(Step& step, bool is_decode);
-  void schedule_waiting(Step& step);
+  void make_room();
+  bool preempt_for(const Sequence& wanted);
+  ClientSlots slots_by_client() const;
+  std::map<ClientId, std::int64_t> pending_prompts() const;
+  // What a running sequence computes.
+  enum class Work : std::uint8_t { Decode, Prompt, Embedding };
+  static Work work_of(const Sequence& sequence);
+  void schedule_running(Step& step, Work work);
+  void schedule_waiting(Step& step, bool is_embedding);
   bool allocate_blocks(Step& step, Sequence& sequence, std::int64_t num_tokens);
   void push(Step& step, Sequence& sequence, std::int64_t num_tokens);
   void register_blocks(const ScheduledSequence& scheduled);
   void match_prefix(Sequence& sequence);
   void preempt(Step& step, Sequence& victim);
-  std::int64_t chunk_size(const Sequence& sequence, std::int64_t budget) const;
+  void stop_running(Sequence& sequence);
+  std::int64_t chunk_size(const Step& step, const Sequence& sequence) const;
   std::int64_t num_used_slots() const;
 
   const EngineConfig& config_;
   BlockManager& blocks_;
   std::int64_t stream_from_;
   std::int64_t num_decode_steps_ = 0;  // since the last streamed chunk
-  Queue running_;
-  Queue waiting_;
+  RankedSequences running_;
+  FairQueue waiting_;
+  RankedSequences paused_;
   std::int64_t num_preemptions_ = 0;
   std::int64_t num_queried_tokens_ = 0;
   std::int64_t num_hit_tokens_ = 0;

@@ -35,11 +35,13 @@ class Simulation {
   Sequence& add(std::vector<TokenId> prompt,
                 std::int64_t max_tokens,
                 std::int64_t n = 1,
-                std::int64_t priority = 0) {
+                std::int64_t priority = 0,
+                std::uint64_t client = 0) {
     auto sequence = std::make_unique<Sequence>();
     sequence->id = {.request = next_id_++, .sample = 0};
     sequence->arrival_order = sequence->id.request;
     sequence->priority = priority;
+    sequence->client = client;
     sequence->num_prompt = static_cast<std::int64_t>(prompt.size());
     sequence->tokens = std::move(prompt);
     sequence->params.n = n;
@@ -167,6 +169,7 @@ class Simulation {
       fork->id = {.request = sequence.id.request, .sample = sample};
       fork->arrival_order = sequence.arrival_order;
       fork->priority = sequence.priority;
+      fork->client = sequence.client;
       fork->num_prompt = sequence.num_prompt;
       fork->tokens = sequence.tokens;
       fork->params = sequence.params;
@@ -295,6 +298,46 @@ TEST(Scheduler, ChunkedPromptsReuseBlocksComputedMeanwhile) {
   EXPECT_LE(total, 41 + 8);
 }
 
+TEST(Scheduler, ClientsShareSlots) {
+  Simulation simulation(config_of(32, 4, 200, 4));
+  for (TokenId i = 0; i < 20; ++i)
+    simulation.add(prompt_of(4, 100 * i), 50, 1, 0, /*client=*/1);
+  for (int i = 0; i < 3; ++i)
+    simulation.step();
+  const SequenceId other = simulation.add(prompt_of(4, 5000), 4, 1, 0, /*client=*/2).id;
+  simulation.log.clear();
+  // A prompt step and three decode steps, although all slots were taken and 16 sequences waited.
+  for (int i = 0; i < 4; ++i)
+    simulation.step();
+  EXPECT_EQ(std::ranges::count(simulation.log, other), 4);
+  EXPECT_EQ(simulation.scheduler().num_preemptions(), 1);
+  run_to_end(simulation);
+}
+
+TEST(Scheduler, ClientsShareThePromptTokensOfAStep) {
+  Simulation simulation(config_of(16, 4, 1000, 4));
+  simulation.add(prompt_of(1000), 1, 1, 0, /*client=*/1);
+  EXPECT_EQ(simulation.step(), 16);
+  const SequenceId other = simulation.add(prompt_of(7, 5000), 1, 1, 0, /*client=*/2).id;
+  EXPECT_EQ(simulation.step(), 16) << "what the second client does not need goes to the first";
+  EXPECT_EQ(simulation.log, std::vector<SequenceId>{other});
+  run_to_end(simulation);
+}
+
+TEST(Scheduler, ClientsTakeTurnsInTheQueue) {
+  Simulation simulation(config_of(16, 1, 100, 4));
+  for (TokenId i = 0; i < 10; ++i)
+    simulation.add(prompt_of(4, 100 * i), 2, 1, /*priority=*/-1, /*client=*/1);
+  simulation.step();
+  const SequenceId other = simulation.add(prompt_of(4, 5000), 2, 1, 0, /*client=*/2).id;
+  simulation.log.clear();
+  for (int i = 0; i < 3; ++i)
+    simulation.step();
+  EXPECT_EQ(std::ranges::count(simulation.log, other), 2)
+      << "after the running one; a priority counts only within a client";
+  run_to_end(simulation);
+}
+
 TEST(Scheduler, NewPromptsDoNotStarveDecode) {
   Simulation simulation(config_of(16, 16, 1000, 4));
   simulation.add(prompt_of(4, 5000), 50);
@@ -383,7 +426,7 @@ TEST_P(SchedulerRandom, KeepsInvariantsUnderRandomLoad) {
         prompt[prompt.size() - static_cast<std::size_t>(k)] = static_cast<TokenId>(pick(0, 1));
       simulation.add(std::move(prompt), pick(1, 30),
                      pick(0, 3) == 0 ? pick(1, std::min<std::int64_t>(3, load.slots)) : 1,
-                     pick(0, 9) == 0 ? -1 : 0);
+                     pick(0, 9) == 0 ? -1 : 0, static_cast<std::uint64_t>(pick(0, 2)));
     }
     if (pick(0, 49) == 0) {
       if (Sequence* victim = simulation.any(random)) simulation.end(*victim);

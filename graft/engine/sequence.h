@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "graft/engine/block_manager.h"
+#include "graft/engine/pooler.h"
 #include "graft/engine/sampling_params.h"
 #include "graft/llm.h"
 #include "graft/tokenizer/detokenizer.h"
@@ -31,7 +32,8 @@ struct Sequence {
   SequenceId id;
   SamplingParams params;  // params.n: sequences that this one still forks into, itself included
   std::uint64_t seed = 0;
-  std::int64_t priority = 0;        // lower runs first
+  std::uint64_t client = 0;         // SubmitOptions::client
+  std::int64_t priority = 0;        // lower runs first, within the client
   std::uint64_t arrival_order = 0;  // order of submission
   std::int64_t num_prompt = 0;      // prompt tokens
 
@@ -42,6 +44,7 @@ struct Sequence {
 
   std::unique_ptr<tokenizer::Detokenizer> detokenizer;  // null: token ids only
   std::vector<TokenLogprobs> prompt_logprobs;           // starts at the second prompt token
+  std::unique_ptr<Pooler> pooler;                       // of an embedding; null: generates tokens
 
   std::int64_t num_cached = 0;  // prompt tokens found in the prefix cache
   Clock::time_point arrived;
@@ -55,8 +58,9 @@ struct Sequence {
   std::span<const TokenId> output() const {
     return std::span(tokens).subspan(static_cast<std::size_t>(num_prompt));
   }
-  // Scheduling order: the lower rank runs first.
-  auto rank() const { return std::tuple(priority, arrival_order, id.sample); }
+  bool is_embedding() const { return pooler != nullptr; }
+  // Scheduling order: the lower rank runs first. Embeddings have no first token to wait for.
+  auto rank() const { return std::tuple(is_embedding(), priority, arrival_order, id.sample); }
 };
 
 }  // namespace graft::engine

@@ -80,7 +80,7 @@ TensorView gather_rows(TensorView x, const std::vector<std::int32_t>& rows, Pass
 
 void show(const HiddenObserver& observer, std::int64_t index, TensorView x, Pass& pass) {
   const Workspace::Scope scope(pass.workspace);
-  observer(index, move_to(kCpu, x, pass));
+  observer.see(index, move_to(kCpu, x, pass));
 }
 
 // In parallel: the logits of many sequences are megabytes, which would take one thread as long as
@@ -188,7 +188,7 @@ void Decoder::forward(const PassOutput& out, const HiddenObserver& observer, Pas
   begin_pass(pass);
   const PassOutput staged = allocate_staged(out, pass);
   Hidden hidden = {.x = embed(pass), .residual = {}};
-  if (observer) show(observer, 0, hidden.x, pass);
+  if (observer && !observer.is_last_only) show(observer, 0, hidden.x, pass);
   const TensorView x = run_layers(hidden, observer, pass);
   if (x.rows() == 0) return;
   start_output(x, out, staged, pass);
@@ -220,7 +220,7 @@ TensorView Decoder::run_layers(Hidden& hidden, const HiddenObserver& observer, P
     if (reader_ != nullptr) reader_->begin_layer(i, pass.pool);
     move_to(layers_[i].device, hidden, pass);
     layers_[i].forward(hidden, pass);
-    if (!observer || i + 1 == layers_.size()) continue;
+    if (!observer || observer.is_last_only || i + 1 == layers_.size()) continue;
     finish_add(hidden, pass);
     show(observer, static_cast<std::int64_t>(i) + 1, hidden.x, pass);
   }

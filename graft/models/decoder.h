@@ -22,7 +22,12 @@ namespace graft::models {
 
 // Called with the hidden states [t, hidden]: index 0 after the embedding, i after layer i, the last
 // one after the final norm too.
-using HiddenObserver = std::function<void(std::int64_t index, TensorView hidden)>;
+struct HiddenObserver {
+  std::function<void(std::int64_t index, TensorView hidden)> see = {};
+  bool is_last_only = false;  // only the last index, without the cost of the others
+
+  explicit operator bool() const { return see != nullptr; }
+};
 
 // The result of a pass for each row of its batch's logit_rows, in host memory.
 struct PassOutput {

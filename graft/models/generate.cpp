@@ -97,7 +97,7 @@ void run_pass(Model& model,
 
   HiddenObserver observer;
   if (options.hidden) {
-    observer = [&](std::int64_t index, TensorView hidden) {
+    observer.see = [&](std::int64_t index, TensorView hidden) {
       for (std::size_t s = 0; s < prompt_of.size(); ++s) {
         const ops::SequenceSlice& sequence = batch.sequences[s];
         append_rows(runs[prompt_of[s]].hidden[static_cast<std::size_t>(index)], hidden.f32(),

@@ -2,7 +2,6 @@
 
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,12 +19,19 @@ struct HandlerContext {
   ModelPool& models;
   const Access& access;
   Metrics& metrics;
-  http::WorkerPool& blocking_workers;  // for tasks that block until the engine has a result
-  const std::atomic<bool>& is_stopping;
-  std::int64_t max_waiting = 0;  // queued sequences per model, beyond those that run
+  http::WorkerPool& response_workers;  // for building responses
+  std::int64_t max_waiting = 0;        // queued sequences per model, beyond those that run
+  RequestLimits limits = {};
+  std::size_t max_queued_bytes = 0;  // GenerationContext::max_queued_bytes
   api::Pooling pooling = api::Pooling::Mean;
 
-  GenerationContext generation() const { return {.metrics = metrics, .max_waiting = max_waiting}; }
+  GenerationContext generation() const {
+    return {.metrics = metrics,
+            .workers = response_workers,
+            .max_waiting = max_waiting,
+            .limits = limits,
+            .max_queued_bytes = max_queued_bytes};
+  }
 
   // Calls `work` with the model: immediately when it is loaded, otherwise later on another thread.
   // An exception from `work` becomes the error response.

@@ -1,8 +1,9 @@
 #include "graft/server/service.h"
 
-#include <atomic>
 #include <csignal>
 #include <utility>
+
+#include <malloc.h>
 
 #include "graft/base/error.h"
 #include "graft/server/access/access_log.h"
@@ -46,6 +47,14 @@ http::Config checked(http::Config config, Logs& logs) {
   return config;
 }
 
+// glibc raises both thresholds to 32 and 64 MiB when a large block is freed, and then every thread
+// keeps that much of the memory of a large request.
+void return_freed_memory() {
+  constexpr int kBytes = 4 << 20;
+  ::mallopt(M_MMAP_THRESHOLD, kBytes);
+  ::mallopt(M_TRIM_THRESHOLD, kBytes);
+}
+
 class Service {
  public:
   Service(const ServiceConfig& config, Logs& logs)
@@ -73,8 +82,7 @@ class Service {
     listening(server_.port());
     systemd_.ready();
     server_.run(hooks());
-    is_stopping_ = true;
-    blocking_workers_.stop();
+    response_workers_.stop();
   }
 
  private:
@@ -138,18 +146,18 @@ class Service {
   Access access_;
   Metrics metrics_;
   Readiness readiness_;
-  std::atomic<bool> is_stopping_ = false;
   // Destroyed after the models, which post their last updates to it while they stop.
   http::Server server_;
   Router router_;
-  http::WorkerPool blocking_workers_{2};
+  http::WorkerPool response_workers_{2};
   ModelPool models_;
   const HandlerContext context_ = {.models = models_,
                                    .access = access_,
                                    .metrics = metrics_,
-                                   .blocking_workers = blocking_workers_,
-                                   .is_stopping = is_stopping_,
+                                   .response_workers = response_workers_,
                                    .max_waiting = config_.max_waiting,
+                                   .limits = config_.limits,
+                                   .max_queued_bytes = config_.http.limits.max_buffered_bytes,
                                    .pooling = config_.pooling};
 };
 
@@ -159,6 +167,7 @@ void serve(const ServiceConfig& config,
            Logs& logs,
            const std::function<void(std::uint16_t port)>& listening) {
   std::signal(SIGUSR1, SIG_IGN);
+  return_freed_memory();
   Service(config, logs).run(listening);
 }
 

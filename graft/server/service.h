@@ -9,6 +9,7 @@
 
 #include "graft/api/llm.h"
 #include "graft/server/access/access.h"
+#include "graft/server/generation/request_limits.h"
 #include "graft/server/http/config.h"
 #include "graft/server/logs/logs.h"
 #include "graft/server/models/model_pool.h"
@@ -21,6 +22,7 @@ struct ServiceConfig {
   std::function<ApiKeys()> read_keys = {};  // for a reload (SIGHUP); throws Error
   PoolConfig pool = {};
   std::int64_t max_waiting = 2048;  // queued sequences per model; beyond that 429
+  RequestLimits limits = {};
   api::Pooling pooling = api::Pooling::Mean;
   bool preload = true;  // load the first model at startup
 };

@@ -1,5 +1,4 @@
-// For tests: an exchange without a connection that records the response. Posted tasks run
-// immediately.
+// For tests: an exchange without a connection that records the response.
 
 #pragma once
 
@@ -22,8 +21,8 @@ class TestExchange final : public http::Exchange {
   void start_stream(http::StreamHead given) override { head = std::move(given); }
   void write(std::string_view bytes) override { written += bytes; }
   void end() override { has_ended = true; }
+  bool when_writable(Task /*task*/) override { return false; }
   void on_disconnect(Task task) override { disconnect_task = std::move(task); }
-  void post(Task task) override { task(); }
   void log_field(const std::string& name, Json value) override {
     log_fields[name] = std::move(value);
   }

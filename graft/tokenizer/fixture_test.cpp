@@ -65,6 +65,7 @@ TEST(Fixture, MatchesHuggingFaceTokenizers) {
       if (entry["ids"][i].is_null()) continue;
       const auto ids = entry["ids"][i].get<std::vector<TokenId>>();
       EXPECT_EQ(tokenizer.encode(texts[i]), ids) << texts[i];
+      EXPECT_LE(tokenizer.min_tokens(texts[i]), static_cast<std::int64_t>(ids.size())) << texts[i];
       const bool is_other = entry["decoded"].contains(std::to_string(i));
       const bool is_added = entry["name"].get<std::string>().starts_with("added");
       if (!is_added || is_other) {

@@ -46,6 +46,28 @@ std::vector<std::vector<TokenId>> ids_of(const std::filesystem::path& path) {
   return all;
 }
 
+// Texts with the most bytes per token, and those that normalization shortens.
+void expect_bound(const Tokenizer& tokenizer) {
+  std::vector<std::string> texts = {std::string(5000, ' '), std::string(5000, 'a')};
+  for (const char* unit :
+       {"e\u0301", "\u1112\u1161\u11ab", "\u212a", "\uff21", "\u3000", "\t\n "}) {
+    texts.emplace_back();
+    for (int i = 0; i < 1000; ++i)
+      texts.back() += unit;
+  }
+  TokenId longest = 0;
+  for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (tokenizer.bytes(id).size() > tokenizer.bytes(longest).size()) longest = id;
+  }
+  texts.emplace_back();
+  for (int i = 0; i < 1000; ++i)
+    texts.back() += tokenizer.bytes(longest);
+  for (const std::string& text : texts) {
+    const auto num_tokens = static_cast<std::int64_t>(tokenizer.encode(text).size());
+    EXPECT_LE(tokenizer.min_tokens(text), num_tokens) << text.substr(0, 20);
+  }
+}
+
 void expect_vocabularies(const std::filesystem::path& folder) {
   int num_files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -59,7 +81,11 @@ void expect_vocabularies(const std::filesystem::path& folder) {
     for (std::size_t i = 0; i < texts.size(); ++i) {
       EXPECT_EQ(tokenizer.encode(texts[i], {.add_special = false}), ids[i]) << texts[i];
       EXPECT_EQ(tokenizer.decode(ids[i]), texts[i]);
+      EXPECT_LE(tokenizer.min_tokens(texts[i]), static_cast<std::int64_t>(ids[i].size()));
     }
+    expect_bound(tokenizer);
+    // The longest tokens of these vocabularies have up to 256 bytes.
+    EXPECT_GT(tokenizer.min_tokens(std::string(1'000'000, 'x')), 1000);
     ++num_files;
   }
   EXPECT_GE(num_files, 3);

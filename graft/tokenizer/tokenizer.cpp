@@ -85,6 +85,7 @@ Tokenizer::State::State(const formats::TokenizerData& data,
   const Bpe* bpe = std::get_if<Bpe>(&model_);
   splits_at_spaces_ = bpe != nullptr && bpe->can_split_at_spaces();
   find_end_tokens(data);
+  bound = TokenBound(spec, vocabulary, bytes);
   spec.model = {};  // free it: model_ holds the data in its own form
 }
 
@@ -221,6 +222,10 @@ Tokenizer::~Tokenizer() = default;
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
   return state_->encode(text, options);
+}
+
+std::int64_t Tokenizer::min_tokens(std::string_view text) const {
+  return state_->bound.min_tokens(text);
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool keep_special) const {

@@ -41,6 +41,10 @@ class Tokenizer {
   // Accepts any bytes: invalid UTF-8 is encoded byte by byte. Thread-safe.
   std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
+  // A lower bound of encode(text).size() from the bytes of the text and the longest token, much
+  // faster than encoding; 0 when the tokenizer has steps that remove text.
+  std::int64_t min_tokens(std::string_view text) const;
+
   // The exact bytes of the tokens, without special (control) tokens unless `keep_special`. Ids
   // outside the vocabulary are ignored.
   std::string decode(std::span<const TokenId> ids, bool keep_special = false) const;

@@ -16,6 +16,7 @@
 #include "graft/tokenizer/model/word_cache.h"
 #include "graft/tokenizer/steps/normalizer.h"
 #include "graft/tokenizer/steps/pre_tokenizer.h"
+#include "graft/tokenizer/token_bound.h"
 #include "graft/tokenizer/tokenizer.h"
 
 namespace graft::tokenizer {
@@ -41,6 +42,7 @@ class Tokenizer::State {
   std::optional<TokenId> bos;
   std::optional<TokenId> eos;
   std::vector<TokenId> end_tokens;
+  TokenBound bound;
 
  private:
   class WordEncoder;

@@ -92,7 +92,9 @@ struct SequenceId {
 };
 
 struct SubmitOptions {
-  std::int64_t priority = 0;  // lower runs first
+  // Slots and prompt tokens of a step are shared equally between clients with work.
+  std::uint64_t client = 0;
+  std::int64_t priority = 0;  // lower runs first, within the client
   // The prefix cache is shared only between requests of equal salts, so that the time to first
   // token does not reveal another user's prompts. 0 is an ordinary salt.
   std::uint64_t cache_salt = 0;
@@ -135,6 +137,7 @@ struct Update {
   std::int64_t num_output = 0;
   // Set in the last update of a sample.
   std::vector<TokenLogprobs> prompt_logprobs = {};  // starts at the second prompt token
+  std::vector<float> embedding = {};                // of an embedding
   TimePoint arrived = {};
   std::optional<TimePoint> first_scheduled = {};
   std::optional<TimePoint> first_token = {};
@@ -225,8 +228,8 @@ class LLM {
   void save(SequenceId id, const std::filesystem::path& path);
   RequestId restore(const std::filesystem::path& path, Callback callback);
 
-  // The embedding of a text, normalized to length 1. Runs between two steps and blocks until done.
-  // Throws Error, and Failure when the model fails.
+  // The embedding of a text, normalized to length 1. Batched with other requests; blocks until
+  // done. Throws Error, and Failure when the model fails.
   std::vector<float> embed(const Prompt& text, Pooling pooling = Pooling::Mean);
 
   // False when the checkpoint has no tokenizer: prompts must be token ids, updates have no text,

@@ -52,7 +52,8 @@ __global__ void fill_random_f16_kernel(std::uint32_t* pairs, std::int64_t count)
 }
 
 __global__ void empty_kernel() {
-  begin_kernel();}
+  begin_kernel();
+}
 
 int num_multiprocessors() {
   int device = 0;

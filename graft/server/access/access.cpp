@@ -106,6 +106,12 @@ std::optional<http::Response> Access::gate(const http::Request& request) const {
       {401, "missing or invalid API key: send 'Authorization: Bearer KEY'", {}, "invalid_api_key"});
 }
 
+std::uint64_t Access::client_of(const http::Request& request) const {
+  const auto known = keys();
+  const auto salt = known->empty() ? std::nullopt : known->salt_of(request);
+  return salt ? *salt : salt_of_text(request.remote);
+}
+
 std::uint64_t Access::cache_salt(const http::Request& request,
                                  const std::string& client_salt) const {
   const auto known = keys();

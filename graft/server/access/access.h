@@ -46,6 +46,8 @@ class Access {
   std::optional<http::Response> gate(const http::Request& request) const;
   // CORS headers for every response to this request.
   std::vector<http::Header> headers(const http::Request& request) const;
+  // The client that a request counts for: its API key, or its address without keys.
+  std::uint64_t client_of(const http::Request& request) const;
   // The prefix-cache salt from the API key and from the client's own `cache_salt` field; 0:
   // neither.
   std::uint64_t cache_salt(const http::Request& request, const std::string& client_salt = {}) const;

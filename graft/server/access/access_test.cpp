@@ -81,6 +81,22 @@ TEST(Access, CombinesClientSaltsWithKeySalts) {
   EXPECT_NE(Access(config).cache_salt(one, "a"), Access(config).cache_salt(two, "a"));
 }
 
+TEST(Access, ClientsAreKeysOrAddresses) {
+  AccessConfig config;
+  http::Request one = with_header("x-api-key", "one");
+  http::Request two = with_header("x-api-key", "two");
+  one.remote = two.remote = "10.0.0.1";
+  EXPECT_EQ(Access(config).client_of(one), Access(config).client_of(two)) << "one address";
+  two.remote = "10.0.0.2";
+  EXPECT_NE(Access(config).client_of(one), Access(config).client_of(two));
+  config.keys.add_list("one,two");
+  two.remote = one.remote;
+  EXPECT_NE(Access(config).client_of(one), Access(config).client_of(two)) << "two keys";
+  http::Request elsewhere = one;
+  elsewhere.remote = "10.0.0.3";
+  EXPECT_EQ(Access(config).client_of(one), Access(config).client_of(elsewhere));
+}
+
 TEST(Access, SetKeysReplacesTheKeys) {
   AccessConfig config;
   config.keys.add_list("old");

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cmath>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "graft/base/error.h"
@@ -43,43 +45,131 @@ void check_lengths(const LoadedModel& model, std::int64_t max_model_len, Embeddi
   }
 }
 
-// Checks `is_cancelled` between texts.
-EmbeddingResult embed(LoadedModel& model,
-                      const EmbeddingInput& input,
-                      api::Pooling pooling,
-                      const std::function<bool()>& is_cancelled) {
-  EmbeddingResult out;
-  for (const std::vector<api::TokenId>& text : input.texts) {
-    if (is_cancelled()) break;
-    out.vectors.push_back(model.llm().embed(text, pooling));
-    truncate_dimensions(out.vectors.back(), input.dimensions);
-    out.num_tokens += static_cast<std::int64_t>(text.size());
-  }
-  return out;
+void check_response(LoadedModel& model, const EmbeddingInput& input, std::size_t max_bytes) {
+  const std::int64_t hidden_size = model.llm().source().config().hidden_size;
+  const std::int64_t dimensions =
+      input.dimensions == 0 ? hidden_size : std::min(input.dimensions, hidden_size);
+  const std::size_t bytes =
+      input.texts.size() * static_cast<std::size_t>(dimensions) * input.bytes_per_value;
+  if (bytes <= max_bytes) return;
+  throw ApiError(
+      400,
+      str("input: ", input.texts.size(), " embeddings of ", dimensions, " dimensions need about ",
+          bytes, " bytes, max ", max_bytes, " (--max-response-mib)"),
+      "input", "response_too_large");
 }
+
+// The embeddings of one request; callbacks run on the engine's thread.
+class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
+ public:
+  using Done = std::function<void(const EmbeddingResult& embedded)>;
+
+  EmbeddingJob(const HandlerContext& context,
+               http::ExchangePtr exchange,
+               Lease lease,
+               std::int64_t dimensions,
+               Done done)
+      : context_(context),
+        exchange_(std::move(exchange)),
+        lease_(std::move(lease)),
+        dimensions_(dimensions),
+        done_(std::move(done)) {}
+  EmbeddingJob(const EmbeddingJob&) = delete;
+  EmbeddingJob& operator=(const EmbeddingJob&) = delete;
+  ~EmbeddingJob() = default;
+
+  void submit(std::vector<std::vector<api::TokenId>> texts) {
+    num_left_ = texts.size();
+    slots_ = lease_->reserve_slots(static_cast<std::int64_t>(texts.size()), context_.max_waiting);
+    result_.vectors.resize(texts.size());
+    const api::SubmitOptions options = {
+        .client = context_.access.client_of(exchange_->request()),
+        .cache_salt = context_.access.cache_salt(exchange_->request())};
+    try {
+      for (std::size_t i = 0; i < texts.size(); ++i) {
+        const auto store = [self = shared_from_this(), i](const api::Update& update) {
+          self->store(i, update);
+        };
+        requests_.push_back(
+            lease_->llm().submit_embedding(std::move(texts[i]), context_.pooling, store, options));
+      }
+    } catch (...) {
+      abort();
+      throw;
+    }
+    exchange_->on_disconnect([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->abort();
+    });
+    release_one();
+  }
+
+ private:
+  void abort() {
+    for (const api::RequestId request : requests_)
+      lease_->llm().abort(request);
+  }
+
+  void store(std::size_t index, const api::Update& update) {
+    if (update.finish->reason == api::FinishReason::Stop) {
+      result_.vectors[index] = update.embedding;
+      result_.num_tokens += update.num_prompt;
+    } else {
+      const bool is_abort = update.finish->reason == api::FinishReason::Abort;
+      error_ = is_abort ? "the server is shutting down" : update.finish->message;
+    }
+    release_one();
+  }
+
+  // All texts and submit() itself must end: until then submit() may throw.
+  void release_one() {
+    if (num_left_.fetch_sub(1) != 0) return;
+    slots_.reset();
+    context_.response_workers.post([self = shared_from_this()] { self->finish(); });
+  }
+
+  void finish() {
+    with_error_response(exchange_, [this] {
+      exchange_->log_field("model", lease_->name());
+      exchange_->log_field("prompt_tokens", result_.num_tokens);
+      if (error_) throw Failure(*error_);
+      for (std::vector<float>& vector : result_.vectors)
+        truncate_dimensions(vector, dimensions_);
+      done_(result_);
+    });
+  }
+
+  const HandlerContext& context_;
+  const http::ExchangePtr exchange_;
+  const Lease lease_;
+  const std::int64_t dimensions_;
+  const Done done_;
+  std::shared_ptr<void> slots_;
+  std::vector<api::RequestId> requests_;  // does not change after submit()
+  std::atomic<std::size_t> num_left_ = 0;
+  EmbeddingResult result_;            // written by the engine's thread, then by finish()
+  std::optional<std::string> error_;  // likewise
+};
 
 }  // namespace
 
+void check_num_texts(std::size_t num_texts, const RequestLimits& limits) {
+  if (static_cast<std::int64_t>(num_texts) <= limits.max_answers) return;
+  throw ApiError(
+      400,
+      str("input: ", num_texts, " texts, max per request ", limits.max_answers, " (--max-answers)"),
+      "input", "too_many_answers");
+}
+
 void embed_async(const HandlerContext& context,
                  const http::ExchangePtr& exchange,
-                 const Lease& lease,
+                 Lease lease,
                  EmbeddingInput input,
                  std::function<void(const EmbeddingResult& embedded)> done) {
   check_lengths(*lease, lease->llm().config().max_model_len, input);
-  auto slot = lease->reserve_slots(1, context.max_waiting);
-  const auto is_disconnected = std::make_shared<std::atomic<bool>>(false);
-  exchange->on_disconnect([is_disconnected] { *is_disconnected = true; });
-  context.blocking_workers.post([exchange, lease, input = std::move(input), done = std::move(done),
-                                 is_disconnected, slot = std::move(slot), pooling = context.pooling,
-                                 &is_stopping = context.is_stopping] {
-    with_error_response(exchange, [&] {
-      const EmbeddingResult embedded =
-          embed(*lease, input, pooling, [&] { return *is_disconnected || is_stopping; });
-      exchange->log_field("model", lease->name());
-      exchange->log_field("prompt_tokens", embedded.num_tokens);
-      done(embedded);
-    });
-  });
+  check_response(*lease, input, context.limits.max_response_bytes);
+  std::make_shared<EmbeddingJob>(context, exchange, std::move(lease), input.dimensions,
+                                 std::move(done))
+      ->submit(std::move(input.texts));
 }
 
 }  // namespace graft::server

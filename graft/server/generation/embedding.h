@@ -12,7 +12,8 @@ namespace graft::server {
 
 struct EmbeddingInput {
   std::vector<std::vector<api::TokenId>> texts = {};
-  bool truncate = false;        // cut texts that are too long instead of failing
+  bool truncate = false;             // cut texts that are too long instead of failing
+  std::size_t bytes_per_value = 12;  // of the response, estimated; as JSON numbers
   std::int64_t dimensions = 0;  // keep the first dimensions and renormalize to length 1; 0: all
 };
 
@@ -21,11 +22,15 @@ struct EmbeddingResult {
   std::int64_t num_tokens = 0;
 };
 
-// Computes the embeddings on HandlerContext::blocking_workers and calls `done` there; an exception
-// becomes the error response. Throws ApiError 400, or 429 when too many sequences are queued.
+// Throws ApiError 400 when a request has too many texts; call it before tokenizing them.
+void check_num_texts(std::size_t num_texts, const RequestLimits& limits);
+
+// Queues every text as a sequence and calls `done` on HandlerContext::response_workers; an
+// exception of it becomes the error response. Throws ApiError 400, or 429 when too many sequences
+// are queued.
 void embed_async(const HandlerContext& context,
                  const http::ExchangePtr& exchange,
-                 const Lease& lease,
+                 Lease lease,
                  EmbeddingInput input,
                  std::function<void(const EmbeddingResult& embedded)> done);
 

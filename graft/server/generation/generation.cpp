@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -18,7 +20,20 @@ double seconds_between(Clock::time_point start, Clock::time_point end) {
   return std::chrono::duration<double>(end - start).count();
 }
 
-// Everything but submit() and abort() runs on the server's I/O thread.
+// The heap and object bytes of an update.
+std::size_t bytes_of(const api::Update& update) {
+  std::size_t bytes =
+      sizeof(update) + update.text.size() + update.tokens.size() * sizeof(api::TokenId);
+  for (const auto* list : {&update.logprobs, &update.prompt_logprobs}) {
+    for (const api::TokenLogprobs& token : *list)
+      bytes += sizeof(token) + token.top.size() * sizeof(token.top[0]);
+  }
+  return bytes;
+}
+
+// Updates arrive on the engine's thread and wait in a queue; one task at a time on the response
+// workers turns them into the response, and waits while the client has not read what was written.
+// The engine pauses the request while the queue is too long, so that memory stays bounded.
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
   Generation(http::ExchangePtr exchange,
@@ -27,15 +42,16 @@ class Generation : public std::enable_shared_from_this<Generation> {
              GenerationInput input,
              std::int64_t num_copies,
              std::unique_ptr<ResponseWriter> writer,
-             Metrics& metrics)
+             const GenerationContext& context)
       : exchange_(std::move(exchange)),
         lease_(std::move(lease)),
-        slots_(std::move(slots)),
         input_(std::move(input)),
         num_copies_(num_copies),
         writer_(std::move(writer)),
-        metrics_(metrics),
-        num_left_(static_cast<std::int64_t>(input_.prompts.size()) * input_.params.n) {}
+        context_(context),
+        slots_(std::move(slots)),
+        num_running_(static_cast<std::int64_t>(input_.prompts.size()) * input_.params.n),
+        num_left_(num_running_) {}
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
   ~Generation() = default;
@@ -48,17 +64,26 @@ class Generation : public std::enable_shared_from_this<Generation> {
       abort();
       throw;
     }
+    input_.prompts = {};  // the engine has its own copy
     exchange_->on_disconnect([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->abort();
     });
-    exchange_->post([self = shared_from_this()] { self->begin(); });
+    // From here on start_generation() cannot throw, so that the response may begin.
+    const std::lock_guard lock(mutex_);
+    is_active_ = true;
+    post_work();
   }
 
  private:
+  struct QueuedUpdate {
+    std::size_t prompt = 0;
+    api::Update update = {};
+    Clock::time_point time = {};
+  };
+
   api::RequestId submit(std::size_t prompt) {
     const auto forward = [self = shared_from_this(), prompt](const api::Update& update) {
-      self->exchange_->post(
-          [self, prompt, update, now = Clock::now()] { self->on_update(prompt, update, now); });
+      self->enqueue({.prompt = prompt, .update = update, .time = Clock::now()});
     };
     return lease_->llm().submit(input_.prompts[prompt], input_.params, forward, input_.options);
   }
@@ -68,38 +93,104 @@ class Generation : public std::enable_shared_from_this<Generation> {
       lease_->llm().abort(request);
   }
 
-  // Runs once all prompts are submitted, when start_generation() can no longer throw.
+  void enqueue(QueuedUpdate queued) {
+    const std::lock_guard lock(mutex_);
+    queued_bytes_ += bytes_of(queued.update);
+    // The client may read for long after the engine has finished.
+    if (queued.update.finish && --num_running_ == 0) slots_.reset();
+    queue_.push_back(std::move(queued));
+    if (!has_begun_) return;
+    set_paused(queued_bytes_ > context_.max_queued_bytes);
+    if (!std::exchange(is_active_, true)) post_work();
+  }
+
+  void post_work() {
+    context_.workers.post([self = shared_from_this()] { self->work(); });
+  }
+
+  void set_paused(bool is_paused) {
+    if (std::exchange(is_paused_, is_paused) == is_paused) return;
+    for (const api::RequestId request : requests_) {
+      if (is_paused) {
+        lease_->llm().pause(request);
+      } else {
+        lease_->llm().resume(request);
+      }
+    }
+  }
+
+  // Formats queued updates. Runs as one task at a time.
+  void work() {
+    constexpr int kMaxUpdates = 64;  // then other responses get their turn
+    if (!has_begun_) begin();
+    for (int i = 0; i < kMaxUpdates; ++i) {
+      const bool must_wait =
+          exchange_->when_writable([self = shared_from_this()] { self->post_work(); });
+      if (must_wait) return;
+      std::optional<QueuedUpdate> next = take_update();
+      if (!next) return;
+      on_update(next->prompt, std::move(next->update), next->time);
+    }
+    post_work();
+  }
+
+  // Empty: the queue is empty and the task must end.
+  std::optional<QueuedUpdate> take_update() {
+    const std::lock_guard lock(mutex_);
+    if (queue_.empty()) {
+      is_active_ = false;
+      set_paused(false);
+      return std::nullopt;
+    }
+    QueuedUpdate next = std::move(queue_.front());
+    queue_.pop_front();
+    queued_bytes_ -= bytes_of(next.update);
+    if (queued_bytes_ <= context_.max_queued_bytes / 2) set_paused(false);
+    return next;
+  }
+
   void begin() {
-    has_begun_ = true;
     if (input_.is_stream) {
       exchange_->start_stream(std::move(input_.stream_head));
       exchange_->write(writer_->begin());
     }
-    for (const EarlyUpdate& early : std::exchange(early_, {}))
-      on_update(early.prompt, early.update, early.time);
+    const std::lock_guard lock(mutex_);
+    has_begun_ = true;
   }
 
-  void on_update(std::size_t prompt, const api::Update& update, Clock::time_point now) {
-    if (!has_begun_) {
-      early_.push_back({.prompt = prompt, .update = update, .time = now});
-      return;
-    }
+  void on_update(std::size_t prompt, api::Update update, Clock::time_point now) {
     record_metrics(prompt, update, now);
-    if (update.finish && update.finish->reason == api::FinishReason::Error) {
-      error_ = update.finish->message;
-    } else if (update.finish && update.finish->reason == api::FinishReason::Abort) {
-      error_ = "the server is shutting down";
-    } else {
-      append(prompt, update);
+    const bool is_finish = update.finish.has_value();
+    if (is_finish && update.finish->reason == api::FinishReason::Error) {
+      set_error({500, update.finish->message});
+    } else if (is_finish && update.finish->reason == api::FinishReason::Abort) {
+      set_error({500, "the server is shutting down"});
+    } else if (!error_) {
+      append(prompt, std::move(update));
     }
-    if (update.finish && --num_left_ == 0) finish();
+    if (is_finish && --num_left_ == 0) finish();
+  }
+
+  // The first error is the cause of the others.
+  void set_error(const ApiError& error) {
+    if (!error_) error_ = error;
   }
 
   void append(std::size_t prompt, api::Update update) {
     std::string text = writer_->append(prompt, update);
     for (update.id.sample = 1; update.id.sample < num_copies_; ++update.id.sample)
       text += writer_->append(prompt, update);
-    if (input_.is_stream) exchange_->write(text);
+    if (input_.is_stream) {
+      exchange_->write(text);
+    } else if (writer_->num_bytes() > context_.limits.max_response_bytes) {
+      set_error({400,
+                 str("the response has more than ", context_.limits.max_response_bytes,
+                     " bytes (--max-response-mib); stream it, or ask for fewer answers, tokens or "
+                     "logprobs"),
+                 {},
+                 "response_too_large"});
+      abort();
+    }
   }
 
   void record_metrics(std::size_t prompt, const api::Update& update, Clock::time_point now) {
@@ -111,14 +202,14 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void record_tokens(std::size_t prompt, const api::Update& update, Clock::time_point now) {
     std::optional<Clock::time_point>& last = last_token_[{prompt, update.id.sample}];
     if (last) {
-      metrics_.next_token(lease_->name(), seconds_between(*last, now));
+      context_.metrics.next_token(lease_->name(), seconds_between(*last, now));
     } else {
-      metrics_.first_token(lease_->name(), seconds_between(start_, now));
+      context_.metrics.first_token(lease_->name(), seconds_between(start_, now));
       if (update.id.sample == 0)
-        metrics_.prompt(lease_->name(), update.num_prompt, update.num_cached);
+        context_.metrics.prompt(lease_->name(), update.num_prompt, update.num_cached);
     }
     last = now;
-    metrics_.output(lease_->name(), update.tokens.size());
+    context_.metrics.output(lease_->name(), update.tokens.size());
   }
 
   void record_finish(const api::Update& update, Clock::time_point now) {
@@ -131,7 +222,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
       finished.prefill_seconds = seconds_between(scheduled, *update.first_token);
       finished.decode_seconds = seconds_between(*update.first_token, now);
     }
-    metrics_.finished(lease_->name(), finished);
+    context_.metrics.finished(lease_->name(), finished);
     usage_.num_output += update.num_output * num_copies_;
     if (update.id.sample != 0) return;
     usage_.num_prompt += update.num_prompt;
@@ -146,12 +237,12 @@ class Generation : public std::enable_shared_from_this<Generation> {
     exchange_->log_field("prompt_tokens", usage_.num_prompt);
     exchange_->log_field("cached_tokens", usage_.num_cached);
     exchange_->log_field("output_tokens", usage_.num_output);
-    if (error_) exchange_->log_field("error", *error_);
+    if (error_) exchange_->log_field("error", error_->what());
     if (input_.is_stream) {
-      exchange_->write(error_ ? writer_->error(*error_) : writer_->finish(usage_));
+      exchange_->write(error_ ? writer_->error(error_->what()) : writer_->finish(usage_));
       exchange_->end();
     } else if (error_) {
-      exchange_->respond(error_response({500, *error_}, exchange_->request().path));
+      exchange_->respond(error_response(*error_, exchange_->request().path));
     } else {
       exchange_->respond({.body = writer_->finish(usage_)});
     }
@@ -159,25 +250,27 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   const http::ExchangePtr exchange_;
   const Lease lease_;
-  const std::shared_ptr<void> slots_;
   GenerationInput input_;
   const std::int64_t num_copies_;  // copies of the one greedy sample; 1 when sampling
   const std::unique_ptr<ResponseWriter> writer_;
-  Metrics& metrics_;
+  const GenerationContext context_;
   const Clock::time_point start_ = Clock::now();
+  std::vector<api::RequestId> requests_;  // does not change after submit()
+
+  std::mutex mutex_;  // guards the queue and the members after it
+  std::deque<QueuedUpdate> queue_;
+  std::size_t queued_bytes_ = 0;
+  std::shared_ptr<void> slots_;
+  std::int64_t num_running_;  // samples without a queued end
+  bool is_active_ = false;    // a task works on the queue, or waits until it can write
+  bool has_begun_ = false;    // the engine may be paused
+  bool is_paused_ = false;
+
+  // Only the task uses these.
   std::int64_t num_left_;  // samples that have not finished
-  // An update that arrived before all prompts were submitted.
-  struct EarlyUpdate {
-    std::size_t prompt = 0;
-    api::Update update = {};
-    Clock::time_point time = {};
-  };
-  std::vector<EarlyUpdate> early_;
-  std::vector<api::RequestId> requests_;
   std::map<std::pair<std::size_t, std::int64_t>, std::optional<Clock::time_point>> last_token_;
   Usage usage_;
-  std::optional<std::string> error_;
-  bool has_begun_ = false;
+  std::optional<ApiError> error_;
 };
 
 }  // namespace
@@ -197,6 +290,10 @@ void start_generation(const http::ExchangePtr& exchange,
                      {}, "context_length_exceeded");
     }
   }
+  RequestSize size = input.size;
+  size.num_prompts = input.prompts.size();
+  size.is_stream = input.is_stream;
+  input.params.max_tokens = check_request(size, input.params, max_model_len, context.limits);
   // Greedy samples are identical: one is computed and copied.
   const bool is_greedy = input.params.is_greedy();
   const std::int64_t num_copies = is_greedy ? std::exchange(input.params.n, 1) : 1;
@@ -205,7 +302,7 @@ void start_generation(const http::ExchangePtr& exchange,
   auto slots = lease->reserve_slots(num_sequences, context.max_waiting);
   const auto generation =
       std::make_shared<Generation>(exchange, std::move(lease), std::move(slots), std::move(input),
-                                   num_copies, std::move(writer), context.metrics);
+                                   num_copies, std::move(writer), context);
   generation->submit();
 }
 

@@ -1,5 +1,6 @@
 // Text generation for one HTTP request: submits its prompts, passes the updates to the API's
-// ResponseWriter and sends the text it returns. A disconnect of the client aborts the sequences.
+// ResponseWriter and sends the text it returns, at the pace at which the client reads it. A
+// disconnect of the client aborts the sequences.
 
 #pragma once
 
@@ -9,7 +10,9 @@
 #include <vector>
 
 #include "graft/api/llm.h"
+#include "graft/server/generation/request_limits.h"
 #include "graft/server/http/exchange.h"
+#include "graft/server/http/worker_pool.h"
 #include "graft/server/metrics.h"
 #include "graft/server/models/model_pool.h"
 
@@ -38,6 +41,8 @@ class ResponseWriter {
   virtual std::string append(std::size_t prompt, const api::Update& update) = 0;
   // All samples have finished: the end of the stream, or the complete response.
   virtual std::string finish(const Usage& usage) = 0;
+  // Bytes collected so far for a response that is not streamed.
+  virtual std::size_t num_bytes() const = 0;
   // The end of a stream that failed after it had started.
   virtual std::string error(const std::string& message) = 0;
 };
@@ -48,11 +53,15 @@ struct GenerationInput {
   api::SubmitOptions options = {};
   bool is_stream = false;
   http::StreamHead stream_head = {};
+  RequestSize size = {};  // prompts and is_stream are set by start_generation()
 };
 
 struct GenerationContext {
   Metrics& metrics;
+  http::WorkerPool& workers;     // for building responses
   std::int64_t max_waiting = 0;  // queued sequences, beyond those that run
+  RequestLimits limits = {};
+  std::size_t max_queued_bytes = 0;  // of updates, before the engine pauses a request
 };
 
 // Returns once the prompts are submitted. Throws Error or ApiError before anything is sent.

@@ -2,15 +2,26 @@
 
 #pragma once
 
+#include <string_view>
 #include <vector>
 
+#include "graft/api/chat_format.h"
 #include "graft/api/llm.h"
 #include "graft/server/models/model_pool.h"
 
 namespace graft::server {
 
-// The tokens of a prompt. Throws ApiError for a text when the model has no tokenizer.
-std::vector<api::TokenId> encode_prompt(const LoadedModel& model, const api::Prompt& prompt);
+// Throws ApiError 400, before tokenizing, when a text of this size cannot fit into the context.
+void check_fits(LoadedModel& model, std::string_view text);
+
+// The tokens of a prompt. Throws ApiError for a text when the model has no tokenizer or the text
+// cannot fit; with `truncate` the caller cuts the tokens.
+std::vector<api::TokenId> encode_prompt(LoadedModel& model,
+                                        const api::Prompt& prompt,
+                                        bool truncate = false);
+
+// The prompt of a conversation. Throws Error for invalid messages, and like encode_prompt().
+api::ChatPrompt chat_prompt(LoadedModel& model, const api::Conversation& conversation);
 
 // In some vocabularies the tool-call markers are special tokens, which detokenization skips by
 // default. Keeps them in the output so that tool calls can be parsed.

@@ -14,12 +14,12 @@ struct Limits {
   double header_seconds = 10;      // to receive the request headers, from the first byte
   double body_seconds = 60;        // to receive the request body
   double idle_seconds = 75;        // between two requests of a connection
-  double write_seconds = 60;       // for one write to the client
+  double write_seconds = 60;       // to write 64 KiB to the client
   double keep_alive_seconds = 15;  // SSE keep-alive interval
   std::size_t max_header_bytes = 32U << 10U;
   std::size_t max_body_bytes = 32U << 20U;
   std::size_t max_total_body_bytes = 1U << 30U;  // over all requests being received or queued
-  // Unsent bytes per stream before a slow client is disconnected; about 100k tokens of output.
+  // Output of a request that is not written yet, before the engine pauses the request.
   std::size_t max_buffered_bytes = 4U << 20U;
   std::size_t max_connections = 10'000;  // beyond that, new connections wait in the listen backlog
 };

@@ -15,6 +15,7 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
+#include <malloc.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 
@@ -35,6 +36,12 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kReadAhead = 64U << 10U;
 constexpr std::size_t kReadBytes = 8U << 10U;
 constexpr int kSendBytes = 128 << 10;
+// Bytes of one write, each with its own timeout: a large response may take longer.
+constexpr std::size_t kWriteBytes = 64U << 10U;
+// Body size from which on the memory of a handled request is returned to the system at once.
+constexpr std::size_t kTrimBytes = 1U << 20U;
+// Unsent bytes of a stream before its writer waits.
+constexpr std::size_t kMaxUnsentBytes = 256U << 10U;
 constexpr int kKeepAliveIdleSeconds = 60;  // Linux's default is two hours
 using KeepAliveIdle = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPIDLE>;
 
@@ -65,7 +72,10 @@ class Connection final : public OpenConnection,
   Connection& operator=(const Connection&) = delete;
   ~Connection() override {
     hub_.connections.erase(this);
-    if (!hub_.on_closed) return;  // the server is being destroyed; the models no longer exist
+    if (!hub_.on_closed) {  // the server is being destroyed; the models no longer exist
+      if (exchange_) exchange_->drop_callbacks();
+      return;
+    }
     if (exchange_) exchange_->set_disconnected();
     hub_.on_closed();
   }
@@ -187,13 +197,13 @@ class Connection final : public OpenConnection,
     const std::weak_ptr<Connection> weak = this->weak_from_this();
     asio::io_context& io = hub_.io;
     exchange_ = std::make_shared<LiveExchange>(
-        std::move(request), [&io](Exchange::Task task) { asio::post(io, std::move(task)); },
+        std::move(request),
         [&io, weak] {
           asio::post(io, [weak] {
             if (const auto self = weak.lock()) self->wake();
           });
         },
-        hub_.limits.max_buffered_bytes);
+        std::min(hub_.limits.max_buffered_bytes, kMaxUnsentBytes));
     lowest().expires_never();
     is_watching_ = true;
     wants_watch_ = true;
@@ -202,6 +212,9 @@ class Connection final : public OpenConnection,
     const std::size_t count = std::exchange(body_bytes_, 0);
     hub_.workers.post([hub = &hub_, exchange = exchange_, count] {
       hub->hooks.handler(exchange);
+      exchange->take_body();  // of a handler that did not
+      // malloc keeps the memory of a parsed body in the arena of this thread.
+      if (count >= kTrimBytes) ::malloc_trim(0);
       asio::post(hub->io, [hub, count] { hub->body_bytes -= count; });
     });
 
@@ -263,7 +276,8 @@ class Connection final : public OpenConnection,
         co_return is_written;
       }
       if (output.empty() && is_half_closed_ && !std::exchange(is_probed_, true)) {
-        const bool is_written = co_await write(framing_.probe_text());
+        const std::string probe = framing_.probe_text();
+        const bool is_written = co_await write(probe);
         if (!is_written) co_return false;
         continue;
       }
@@ -273,7 +287,8 @@ class Connection final : public OpenConnection,
         output.bytes = framing_.keep_alive_text;
       }
       const bool is_end = output.is_end;
-      const bool is_written = co_await write(framing_.stream_text(std::move(output)));
+      const std::string text = framing_.stream_text(std::move(output));
+      const bool is_written = co_await write(text);
       if (!is_written || is_end) co_return is_written;
     }
   }
@@ -285,14 +300,26 @@ class Connection final : public OpenConnection,
 
   asio::awaitable<bool> write_response(Response response) {
     framing_.keep_alive = framing_.keep_alive && !hub_.is_draining;
-    const bool is_written = co_await write(framing_.response_text(std::move(response)));
+    std::string text = framing_.response_head(response);
+    if (!framing_.has_body(response)) response.body.clear();
+    const bool is_small = response.body.size() <= kWriteBytes;
+    if (is_small) text += std::exchange(response.body, {});
+    bool is_written = co_await write(text);
+    if (is_written && !is_small) is_written = co_await write(response.body);
     co_return is_written;
   }
 
-  asio::awaitable<bool> write(std::string text) {
+  // `text` must live until the write has ended.
+  asio::awaitable<bool> write(std::string_view text) {
     ErrorCode error;
-    lowest().expires_after(seconds(hub_.limits.write_seconds));
-    num_bytes_ += co_await asio::async_write(stream_, asio::buffer(text), awaiting(error));
+    while (!text.empty() && !error) {
+      lowest().expires_after(seconds(hub_.limits.write_seconds));
+      const std::string_view piece = text.substr(0, kWriteBytes);
+      num_bytes_ += co_await asio::async_write(stream_, asio::buffer(piece), awaiting(error));
+      text.remove_prefix(piece.size());
+    }
+    if (error == beast::error::timeout && exchange_)
+      exchange_->log_field("error", "the client reads too slowly: write timeout");
     co_return !error;
   }
 

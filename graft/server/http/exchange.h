@@ -1,8 +1,9 @@
 // One request and its response, as a handler sees them. Thread-safe.
 //
 // A response is either respond(), or start_stream(), any number of write() calls and end(). The
-// exchange is disconnected when the client closes the connection or reads so slowly that the
-// buffer limit is exceeded; later writes are dropped, and the on_disconnect() callback runs once.
+// writer of a long stream waits with when_writable() for a client that reads slowly: write() never
+// blocks and never drops. The exchange is disconnected when the client closes the connection or
+// does not read for too long; later writes are dropped, and the on_disconnect() callback runs once.
 
 #pragma once
 
@@ -28,12 +29,13 @@ class Exchange {
   virtual void start_stream(StreamHead head) = 0;
   virtual void write(std::string_view bytes) = 0;
   virtual void end() = 0;
+  // While too many written bytes are unsent: keeps the task, runs it once when they have been taken
+  // or the client is disconnected, and returns true. Otherwise returns false.
+  virtual bool when_writable(Task task) = 0;
 
   // Sets the callback for a disconnect; runs it immediately when already disconnected, never after
   // the response has ended. Replaces an earlier callback.
   virtual void on_disconnect(Task task) = 0;
-  // Runs the task on the server's I/O thread, in order.
-  virtual void post(Task task) = 0;
   // Adds a field to the access-log line of this exchange.
   virtual void log_field(const std::string& name, Json value) = 0;
 };

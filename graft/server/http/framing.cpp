@@ -24,17 +24,16 @@ std::string Framing::unsent(const std::string& head) {
   return head.substr(std::exchange(num_probed, 0));
 }
 
-std::string Framing::response_text(Response response) {
-  response.headers.insert(response.headers.end(), headers.begin(), headers.end());
-  const bool has_body = response.status != 204;
-  std::string text = unsent(head_text(
+std::string Framing::response_head(const Response& response) {
+  std::vector<Header> all = response.headers;
+  all.insert(all.end(), headers.begin(), headers.end());
+  const bool has_content = response.status != 204;
+  return unsent(head_text(
       {.status = response.status,
-       .content_type = has_body ? std::string_view(response.content_type) : std::string_view(),
-       .length = has_body ? std::optional(response.body.size()) : std::nullopt,
+       .content_type = has_content ? std::string_view(response.content_type) : std::string_view(),
+       .length = has_content ? std::optional(response.body.size()) : std::nullopt,
        .keep_alive = keep_alive,
-       .headers = std::move(response.headers)}));
-  if (has_body && !is_head) text += response.body;
-  return text;
+       .headers = std::move(all)}));
 }
 
 std::string Framing::stream_head(StreamHead head) {

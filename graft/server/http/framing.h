@@ -19,7 +19,9 @@ struct Framing {
   bool has_head = false;             // the head was written
   std::size_t num_probed = 0;        // bytes of the head that a probe has sent
 
-  std::string response_text(Response response);
+  // The head of a complete response; has_body() says whether its body follows.
+  std::string response_head(const Response& response);
+  bool has_body(const Response& response) const { return response.status != 204 && !is_head; }
   std::string stream_text(LiveExchange::Output output);
   // Bytes that any continuation of the response starts with: the begin of the status line, or a
   // leading zero of the next chunk size. A client that has closed the connection answers them with

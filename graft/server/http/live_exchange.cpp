@@ -6,11 +6,8 @@
 
 namespace graft::server::http {
 
-LiveExchange::LiveExchange(Request request, Post post, Task wake, std::size_t max_buffered_bytes)
-    : request_(std::move(request)),
-      post_(std::move(post)),
-      wake_(std::move(wake)),
-      max_buffered_bytes_(max_buffered_bytes) {}
+LiveExchange::LiveExchange(Request request, Task wake, std::size_t max_unsent_bytes)
+    : request_(std::move(request)), wake_(std::move(wake)), max_unsent_bytes_(max_unsent_bytes) {}
 
 void LiveExchange::respond(Response response) {
   {
@@ -36,18 +33,19 @@ void LiveExchange::start_stream(StreamHead head) {
 
 void LiveExchange::write(std::string_view bytes) {
   if (bytes.empty()) return;
-  bool is_full = false;
   {
     const std::lock_guard lock(mutex_);
     if (is_disconnected_ || has_ended_) return;
     output_.bytes += bytes;
-    is_full = output_.bytes.size() > max_buffered_bytes_;
-  }
-  if (is_full) {
-    log_field("error", "the client reads too slowly: output buffer full");
-    set_disconnected();
   }
   wake_();
+}
+
+bool LiveExchange::when_writable(Task task) {
+  const std::lock_guard lock(mutex_);
+  if (is_disconnected_ || output_.bytes.size() <= max_unsent_bytes_) return false;
+  on_writable_ = std::move(task);
+  return true;
 }
 
 void LiveExchange::end() {
@@ -79,19 +77,37 @@ void LiveExchange::log_field(const std::string& name, Json value) {
 }
 
 LiveExchange::Output LiveExchange::take_output() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(output_, {});
+  Task task;
+  Output output;
+  {
+    const std::lock_guard lock(mutex_);
+    output = std::exchange(output_, {});
+    task = std::exchange(on_writable_, nullptr);
+  }
+  if (task) task();
+  return output;
 }
 
 void LiveExchange::set_disconnected() {
-  Task task;
+  Task disconnect_task;
+  Task writable_task;
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(is_disconnected_, true)) return;
-    task = std::exchange(on_disconnect_, nullptr);
+    disconnect_task = std::exchange(on_disconnect_, nullptr);
+    writable_task = std::exchange(on_writable_, nullptr);
     output_ = {};
   }
-  if (task) task();
+  if (disconnect_task) disconnect_task();
+  if (writable_task) writable_task();
+}
+
+void LiveExchange::drop_callbacks() {
+  Task disconnect_task;
+  Task writable_task;
+  const std::lock_guard lock(mutex_);
+  disconnect_task.swap(on_disconnect_);
+  writable_task.swap(on_writable_);
 }
 
 bool LiveExchange::is_disconnected() const {

@@ -1,5 +1,5 @@
 // The exchange of a real connection: handlers write from any thread, the connection takes the
-// output on the I/O thread. The buffer is bounded: a client that does not read is disconnected.
+// output on the I/O thread.
 
 #pragma once
 
@@ -28,10 +28,9 @@ inline constexpr int kClientClosedRequest = 499;  // nginx's code; never sent to
 
 class LiveExchange final : public Exchange {
  public:
-  using Post = std::function<void(Task task)>;
-
   // `wake` is called, from any thread, when there is output to take or the client is disconnected.
-  LiveExchange(Request request, Post post, Task wake, std::size_t max_buffered_bytes);
+  // when_writable() waits while more than `max_unsent_bytes` are buffered.
+  LiveExchange(Request request, Task wake, std::size_t max_unsent_bytes);
 
   const Request& request() const override { return request_; }
   std::string take_body() override { return std::move(request_.body); }
@@ -39,8 +38,8 @@ class LiveExchange final : public Exchange {
   void start_stream(StreamHead head) override;
   void write(std::string_view bytes) override;
   void end() override;
+  bool when_writable(Task task) override;
   void on_disconnect(Task task) override;
-  void post(Task task) override { post_(std::move(task)); }
   void log_field(const std::string& name, Json value) override;
 
   // Output that the connection has not taken yet.
@@ -54,14 +53,15 @@ class LiveExchange final : public Exchange {
   };
   Output take_output();
   void set_disconnected();
+  // Destroys the callbacks without running them; they may own the exchange.
+  void drop_callbacks();
   bool is_disconnected() const;
   LogRecord record(std::size_t bytes) const;
 
  private:
   Request request_;
-  const Post post_;
   const Task wake_;
-  const std::size_t max_buffered_bytes_;
+  const std::size_t max_unsent_bytes_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 
   mutable std::mutex mutex_;
@@ -70,6 +70,7 @@ class LiveExchange final : public Exchange {
   bool has_ended_ = false;
   bool is_disconnected_ = false;
   Task on_disconnect_;
+  Task on_writable_;
   Json log_fields_ = Json::object();
 };
 

@@ -20,6 +20,10 @@ using Clock = std::chrono::steady_clock;
 // Memory per byte of weights: 20 % more for the workspace and a small KV cache.
 constexpr double kMemoryFactor = 1.2;
 
+Clock::duration seconds_duration(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
 }  // namespace
 
 // Leases own the state, not the models. Models are destroyed by the pool's destructor or on the
@@ -36,8 +40,11 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     std::int64_t num_leases = 0;
     Clock::time_point last_used = {};
     double keep_alive_seconds = 0;
-    std::deque<Waiter> waiters = {};  // requests waiting for it to load
+    std::deque<Waiter> waiters = {};       // requests waiting for it to load
+    Clock::time_point waiting_since = {};  // the first of them
+    Clock::time_point loaded_at = {};
     bool is_loading = false;
+    bool is_draining = false;  // new requests wait until another model is loaded
 
     bool is_idle() const { return model && num_leases == 0; }
   };
@@ -74,13 +81,30 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
       if (next != nullptr && evict_for(*next, lock)) {
         load(*next, lock);
       } else {
-        wait(lock);
+        wait(next == nullptr ? std::nullopt : drain_for(*next), lock);
       }
     }
   }
 
-  void wait(std::unique_lock<std::mutex>& lock) {
-    std::optional<Clock::time_point> first;
+  // All models are in use. Drains the longest loaded one when `wanted` has waited long enough;
+  // otherwise returns when that will be.
+  std::optional<Clock::time_point> drain_for(const Entry& wanted) {
+    const auto is_draining = [](const Entry& entry) { return entry.is_draining; };
+    if (std::ranges::any_of(entries, is_draining)) return std::nullopt;
+    const Clock::time_point time = wanted.waiting_since + seconds_duration(config.switch_seconds);
+    if (Clock::now() < time) return time;
+    Entry* oldest = nullptr;
+    for (Entry& entry : entries) {
+      if (entry.model && (oldest == nullptr || entry.loaded_at < oldest->loaded_at))
+        oldest = &entry;
+    }
+    if (oldest != nullptr) oldest->is_draining = true;
+    return std::nullopt;
+  }
+
+  // `until`: also wakes up then.
+  void wait(std::optional<Clock::time_point> until, std::unique_lock<std::mutex>& lock) {
+    std::optional<Clock::time_point> first = until;
     for (const Entry& entry : entries) {
       if (!entry.is_idle() || entry.keep_alive_seconds < 0) continue;
       const Clock::time_point end = expiry(entry);
@@ -95,9 +119,7 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
 
   static Clock::time_point expiry(const Entry& entry) {
     // Caps at about a year: larger values would overflow the clock.
-    const double seconds = std::min(entry.keep_alive_seconds, 3.0e7);
-    return entry.last_used +
-           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    return entry.last_used + seconds_duration(std::min(entry.keep_alive_seconds, 3.0e7));
   }
 
   bool unload_expired(std::unique_lock<std::mutex>& lock) {
@@ -112,16 +134,21 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
 
   void unload(Entry& entry, std::unique_lock<std::mutex>& lock) {
     std::shared_ptr<LoadedModel> model = std::move(entry.model);
+    entry.is_draining = false;
     entry.keep_alive_seconds = config.keep_alive_seconds;
     lock.unlock();
     model.reset();
     lock.lock();
   }
 
+  // The model that has waited longest; null: none waits.
   Entry* next_to_load() {
-    const auto found = std::ranges::find_if(
-        entries, [](const Entry& entry) { return !entry.model && !entry.waiters.empty(); });
-    return found == entries.end() ? nullptr : &*found;
+    Entry* next = nullptr;
+    for (Entry& entry : entries) {
+      if (entry.model || entry.waiters.empty()) continue;
+      if (next == nullptr || entry.waiting_since < next->waiting_since) next = &entry;
+    }
+    return next;
   }
 
   // Null: no model is idle.
@@ -210,7 +237,14 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     std::shared_ptr<LoadedModel> model = load_evicting(entry, error, lock);
     entry.is_loading = false;
     entry.model = std::move(model);
+    entry.loaded_at = Clock::now();
     std::vector<std::function<void()>> tasks = take_waiter_tasks(entry, error);
+    // Another idle model may have been unloaded instead of the one that was drained.
+    for (Entry& other : entries) {
+      if (!std::exchange(other.is_draining, false) || !other.model) continue;
+      for (auto& task : take_waiter_tasks(other, {}))
+        tasks.push_back(std::move(task));
+    }
     // Without the lock: destroying a dropped task releases its lease, which locks the mutex.
     lock.unlock();
     for (auto& task : tasks)
@@ -294,7 +328,7 @@ void ModelPool::acquire(const std::string& name,
   std::unique_lock lock(state_->mutex);
   State::Entry& entry = state_->at(resolved);
   if (keep_alive_seconds) entry.keep_alive_seconds = *keep_alive_seconds;
-  if (entry.model) {
+  if (entry.model && !entry.is_draining) {
     Lease lease = state_->lease_of(entry);
     lock.unlock();
     ready(std::move(lease));
@@ -305,6 +339,7 @@ void ModelPool::acquire(const std::string& name,
                          state_->config.max_loading),
                      5);
   }
+  if (entry.waiters.empty()) entry.waiting_since = Clock::now();
   entry.waiters.push_back({.ready = std::move(ready), .failed = std::move(failed)});
   ++state_->num_waiting;
   state_->wake.notify_all();

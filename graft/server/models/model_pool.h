@@ -1,6 +1,8 @@
 // The models of a server, by name. A model is loaded on its first request and unloaded after
 // keep_alive_seconds without requests or when another model needs the memory of the host or of a
-// GPU, the least recently used first; never while leased.
+// GPU, the least recently used first; never while leased. When all max_loaded models are in use, a
+// model that has waited for switch_seconds gets its turn: new requests for the longest loaded model
+// wait until the other one has been loaded.
 
 #pragma once
 
@@ -33,6 +35,7 @@ struct PoolConfig {
   double keep_alive_seconds = 300;  // idle time before unloading; negative: never
   std::size_t max_loaded = 0;       // max models in memory; 0: as memory allows
   std::size_t max_loading = 256;    // max requests waiting for a model to load
+  double switch_seconds = 10;       // wait of a model before one in use is drained for it
   // Loads a model; throws Error, OutOfMemory when unloading others can help. Empty: LoadedModel.
   std::function<std::shared_ptr<LoadedModel>(const ModelInfo& info)> load = {};
 };

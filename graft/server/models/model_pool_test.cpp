@@ -119,6 +119,54 @@ TEST_F(ModelPoolTest, AModelThatNeverFitsNamesTheNumbers) {
   EXPECT_EQ(error_.find("in use"), std::string::npos) << error_;
 }
 
+TEST_F(ModelPoolTest, AWaitingModelGetsItsTurn) {
+  PoolConfig given = config(100);
+  given.max_loaded = 1;
+  given.switch_seconds = 0;
+  ModelPool pool(given, run);
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::pair<std::string, Lease>> leases;
+  const auto request = [&](const std::string& name) {
+    pool.acquire(
+        name,
+        [&, name](Lease lease) {
+          const std::lock_guard lock(mutex);
+          leases.emplace_back(name, std::move(lease));
+          changed.notify_all();
+        },
+        [](const std::string& error) { ADD_FAILURE() << error; });
+  };
+  const auto wait_for = [&](std::size_t count) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return leases.size() >= count; });
+  };
+  request("a");
+  wait_for(1);
+  request("b");
+  // New requests for a keep it in use, until one of them has to wait.
+  std::size_t num_before = 0;
+  std::size_t num_after = 1;
+  while (num_after > num_before) {
+    num_before = num_after;
+    request("a");
+    const std::lock_guard lock(mutex);
+    num_after = leases.size();
+  }
+  std::vector<std::pair<std::string, Lease>> done;
+  {
+    const std::lock_guard lock(mutex);
+    done.swap(leases);
+  }
+  done.clear();  // the requests of a end
+  wait_for(1);
+  EXPECT_EQ(leases[0].first, "b");
+  done.swap(leases);
+  done.clear();
+  wait_for(1);
+  EXPECT_EQ(leases[0].first, "a") << "the request that had to wait";
+}
+
 TEST_F(ModelPoolTest, OtherErrorsEvictNothing) {
   PoolConfig given = config(600);
   given.load = [load = given.load](const ModelInfo& info) {

@@ -27,12 +27,12 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-api::ChatPrompt chat_prompt(const Request& request, const LoadedModel& model) {
+api::ChatPrompt prompt_of(const Request& request, LoadedModel& model) {
   api::ChatPrompt prompt;
   if (request.is_raw) {
     prompt.tokens = encode_prompt(model, request.prompt);
   } else {
-    prompt = model.format().prompt(request.conversation);
+    prompt = chat_prompt(model, request.conversation);
   }
   prompt.tokens.insert(prompt.tokens.begin(), request.context.begin(), request.context.end());
   return prompt;
@@ -48,11 +48,12 @@ void generate(const HandlerContext& context,
     exchange->respond({.body = empty_response(model.name(), request.is_chat, "load", unix_now())});
     return;
   }
-  const api::ChatPrompt prompt = chat_prompt(request, model);
+  const api::ChatPrompt prompt = prompt_of(request, model);
   GenerationInput input = {
       .prompts = {prompt.tokens},
       .params = request.options.for_model(model.llm().source().config()),
-      .options = {.cache_salt = context.access.cache_salt(exchange->request())},
+      .options = {.client = context.access.client_of(exchange->request()),
+                  .cache_salt = context.access.cache_salt(exchange->request())},
       .is_stream = request.is_stream,
       .stream_head = {.content_type = "application/x-ndjson"}};
   if (request.parse_tool_calls)
@@ -106,9 +107,10 @@ void embed(const HandlerContext& context, const http::ExchangePtr& exchange, boo
       exchange, fields.required_string("model"),
       [&context, exchange, texts, truncate, dimensions, is_legacy, start](const Lease& lease) {
         const double load_seconds = seconds_since(start);
+        check_num_texts(texts.size(), context.limits);
         EmbeddingInput input = {.truncate = truncate, .dimensions = dimensions};
         for (const std::string& text : texts)
-          input.texts.push_back(encode_prompt(*lease, text));
+          input.texts.push_back(encode_prompt(*lease, text, truncate));
         embed_async(
             context, exchange, lease, std::move(input), [=](const EmbeddingResult& embedded) {
               OrderedJson json;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "graft/base/text/str.h"
 #include "graft/server/json_text.h"
 #include "graft/server/openai/wire.h"
 #include "graft/server/time_text.h"
@@ -81,8 +82,8 @@ std::string OllamaResponseWriter::append(std::size_t /*prompt*/, const api::Upda
     return ordered_text(json) + '\n';
   }
   add(all_, std::move(delta));
-  for (OrderedJson& entry : logprobs)
-    logprobs_.push_back(std::move(entry));
+  for (const OrderedJson& entry : logprobs)
+    append_item(logprobs_, ordered_text(entry));
   return {};
 }
 
@@ -90,14 +91,20 @@ std::string OllamaResponseWriter::finish(const Usage& usage) {
   OrderedJson json = line(all_, true);
   json["done_reason"] = done_reason_;
   if (!options_.is_chat) json["context"] = options_.context;
-  if (!logprobs_.empty()) json["logprobs"] = logprobs_;
   json["total_duration"] = nanoseconds(usage.total_seconds + options_.load_seconds);
   json["load_duration"] = nanoseconds(options_.load_seconds);
   json["prompt_eval_count"] = usage.num_prompt;
   json["prompt_eval_duration"] = nanoseconds(usage.prefill_seconds);
   json["eval_count"] = usage.num_output;
   json["eval_duration"] = nanoseconds(usage.decode_seconds);
-  return ordered_text(json) + (options_.is_stream ? "\n" : "");
+  JsonObjectText text(json);
+  if (!logprobs_.empty()) text.add("logprobs", str("[", logprobs_, "]"));
+  return text.take() + (options_.is_stream ? "\n" : "");
+}
+
+std::size_t OllamaResponseWriter::num_bytes() const {
+  return all_.content.size() + all_.reasoning.size() + logprobs_.size() +
+         options_.context.size() * sizeof(api::TokenId);
 }
 
 std::string OllamaResponseWriter::error(const std::string& message) {

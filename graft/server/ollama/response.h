@@ -30,6 +30,7 @@ class OllamaResponseWriter final : public ResponseWriter {
   std::string append(std::size_t prompt, const api::Update& update) override;
   std::string finish(const Usage& usage) override;
   std::string error(const std::string& message) override;
+  std::size_t num_bytes() const override;
 
  private:
   OrderedJson line(const OutputDelta& delta, bool is_done) const;
@@ -37,8 +38,8 @@ class OllamaResponseWriter final : public ResponseWriter {
 
   ResponseOptions options_;
   OutputParser parser_;
-  OutputDelta all_;  // the accumulated output; unused when streaming
-  OrderedJson logprobs_ = OrderedJson::array();
+  OutputDelta all_;       // the accumulated output; unused when streaming
+  std::string logprobs_;  // text of the list's items; unused when streaming
   std::string done_reason_;
 };
 

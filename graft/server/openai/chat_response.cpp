@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "graft/base/text/str.h"
 #include "graft/server/json_text.h"
 
 namespace graft::server::openai {
@@ -89,6 +90,7 @@ void ChatResponseWriter::keep(Choice& choice, OutputDelta delta) {
   for (ToolCall& call : delta.calls)
     choice.calls.push_back(std::move(call));
   if (options_.is_stream) return;
+  num_bytes_ += delta.content.size() + delta.reasoning.size();
   choice.content += delta.content;
   choice.reasoning += delta.reasoning;
 }
@@ -116,8 +118,10 @@ std::string ChatResponseWriter::append(std::size_t /*prompt*/, const api::Update
     text = deltas(index, delta, logprobs);
     if (update.finish) text += chunk(index, OrderedJson::object(), nullptr, choice.finish_reason);
   } else {
-    for (OrderedJson& entry : logprobs)
-      choice.logprobs.push_back(std::move(entry));
+    num_bytes_ -= choice.logprobs.size();
+    for (const OrderedJson& entry : logprobs)
+      append_item(choice.logprobs, ordered_text(entry));
+    num_bytes_ += choice.logprobs.size();
   }
   keep(choice, std::move(delta));
   return text;
@@ -149,19 +153,24 @@ std::string ChatResponseWriter::finish(const Usage& usage) {
     }
     return text + std::string(kSseEnd);
   }
-  OrderedJson json = head("chat.completion");
-  json["choices"] = OrderedJson::array();
-  for (std::size_t i = 0; i < choices_.size(); ++i) {
-    const Choice& choice = choices_[i];
-    OrderedJson logprobs = nullptr;
-    if (options_.wants_logprobs) logprobs = {{"content", choice.logprobs}, {"refusal", nullptr}};
-    json["choices"].push_back({{"index", i},
-                               {"message", message_of(choice)},
-                               {"logprobs", logprobs},
-                               {"finish_reason", choice.finish_reason}});
+  std::string choices;
+  for (std::size_t i = 0; !choices_.empty(); ++i) {
+    append_item(choices, choice_text(i, choices_.front()));
+    choices_.pop_front();
   }
-  json["usage"] = counts;
-  return ordered_text(json);
+  JsonObjectText json(head("chat.completion"));
+  json.add("choices", str("[", std::exchange(choices, {}), "]"));
+  json.add("usage", ordered_text(counts));
+  return json.take();
+}
+
+std::string ChatResponseWriter::choice_text(std::size_t index, const Choice& choice) const {
+  JsonObjectText json({{"index", index}, {"message", message_of(choice)}});
+  json.add("logprobs", options_.wants_logprobs
+                           ? str(R"({"content":[)", choice.logprobs, R"(],"refusal":null})")
+                           : "null");
+  json.add("finish_reason", ordered_text(choice.finish_reason));
+  return json.take();
 }
 
 }  // namespace graft::server::openai

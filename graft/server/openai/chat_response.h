@@ -29,6 +29,7 @@ class ChatResponseWriter final : public ResponseWriter {
   std::string append(std::size_t prompt, const api::Update& update) override;
   std::string finish(const Usage& usage) override;
   std::string error(const std::string& message) override { return sse_error(message); }
+  std::size_t num_bytes() const override { return num_bytes_; }
 
  private:
   struct Choice {
@@ -36,7 +37,7 @@ class ChatResponseWriter final : public ResponseWriter {
     std::string content = {};
     std::string reasoning = {};
     std::vector<ToolCall> calls = {};
-    OrderedJson logprobs = OrderedJson::array();
+    std::string logprobs = {};  // text of the list's items
     std::string finish_reason = {};
   };
 
@@ -49,11 +50,13 @@ class ChatResponseWriter final : public ResponseWriter {
   OrderedJson logprobs_of(const api::Update& update) const;
   OrderedJson head(const char* object) const;
   static OrderedJson message_of(const Choice& choice);
+  std::string choice_text(std::size_t index, const Choice& choice) const;
 
   Identity identity_;
   ChatResponseOptions options_;
   std::deque<Choice> choices_;
   std::int64_t num_reasoning_ = 0;  // tokens
+  std::size_t num_bytes_ = 0;
 };
 
 }  // namespace graft::server::openai

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "graft/base/text/str.h"
 #include "graft/server/json_text.h"
 
 namespace graft::server::openai {
@@ -13,7 +14,7 @@ CompletionResponseWriter::CompletionResponseWriter(Identity identity,
   const auto num_samples = static_cast<std::size_t>(options_.num_samples);
   choices_.resize(options_.num_prompts * num_samples);
   for (std::size_t i = 0; i < choices_.size() && !options_.echoes.empty(); ++i)
-    choices_[i].text = options_.echoes[i / num_samples];
+    num_bytes_ += (choices_[i].text = options_.echoes[i / num_samples]).size();
 }
 
 OrderedJson CompletionResponseWriter::head() const {
@@ -23,23 +24,36 @@ OrderedJson CompletionResponseWriter::head() const {
           {"model", identity_.model}};
 }
 
-OrderedJson CompletionResponseWriter::to_json(const Logprobs& logprobs) {
-  return {{"tokens", logprobs.tokens},
-          {"token_logprobs", logprobs.values},
-          {"top_logprobs", logprobs.tops},
-          {"text_offset", logprobs.offsets}};
+std::size_t CompletionResponseWriter::Logprobs::num_bytes() const {
+  return tokens.size() + values.size() + tops.size() + offsets.size() * sizeof(offsets[0]);
+}
+
+std::string CompletionResponseWriter::to_text(const Logprobs& logprobs) {
+  JsonObjectText json;
+  json.add("tokens", str("[", logprobs.tokens, "]"));
+  json.add("token_logprobs", str("[", logprobs.values, "]"));
+  json.add("top_logprobs", str("[", logprobs.tops, "]"));
+  json.add("text_offset", ordered_text(logprobs.offsets));
+  return json.take();
+}
+
+std::string CompletionResponseWriter::choice_text(std::size_t index,
+                                                  const std::string& text,
+                                                  const Logprobs* logprobs,
+                                                  const OrderedJson& finish_reason) {
+  JsonObjectText json({{"index", index}, {"text", text}});
+  json.add("logprobs", logprobs == nullptr ? "null" : to_text(*logprobs));
+  json.add("finish_reason", ordered_text(finish_reason));
+  return json.take();
 }
 
 std::string CompletionResponseWriter::chunk(std::size_t index,
                                             const std::string& text,
-                                            const OrderedJson& logprobs,
+                                            const Logprobs* logprobs,
                                             const OrderedJson& finish_reason) const {
-  OrderedJson json = head();
-  json["choices"] = OrderedJson::array({{{"index", index},
-                                         {"text", text},
-                                         {"logprobs", logprobs},
-                                         {"finish_reason", finish_reason}}});
-  return sse(json);
+  JsonObjectText json(head());
+  json.add("choices", str("[", choice_text(index, text, logprobs, finish_reason), "]"));
+  return str("data: ", json.take(), "\n\n");
 }
 
 std::string CompletionResponseWriter::begin() {
@@ -51,16 +65,22 @@ std::string CompletionResponseWriter::begin() {
 
 void CompletionResponseWriter::add_token(Choice& choice,
                                          const api::TokenLogprobs& token,
-                                         Logprobs& out) const {
+                                         Logprobs& out,
+                                         bool is_first) const {
   const std::string text = token_text(*options_.tokenizer, token.token);
-  out.tokens.push_back(text);
-  out.values.push_back(std::max(token.logprob, -9999.0F));
+  append_item(out.tokens, ordered_text(text));
+  out.offsets.push_back(choice.offset);
+  choice.offset += text.size();
+  if (is_first) {
+    append_item(out.values, "null");
+    append_item(out.tops, "null");
+    return;
+  }
+  append_item(out.values, ordered_text(std::max(token.logprob, -9999.0F)));
   OrderedJson top = OrderedJson::object();
   for (const auto& [id, logprob] : token.top)
     top[token_text(*options_.tokenizer, id)] = std::max(logprob, -9999.0F);
-  out.tops.push_back(std::move(top));
-  out.offsets.push_back(choice.offset);
-  choice.offset += text.size();
+  append_item(out.tops, ordered_text(top));
 }
 
 // Prepends the prompt's logprobs. The first prompt token has no predecessor, so its logprob is
@@ -70,17 +90,15 @@ void CompletionResponseWriter::add_prompt(Choice& choice,
                                           const api::Update& update) const {
   Logprobs out;
   choice.offset = 0;
-  add_token(choice, {.token = options_.prompts[prompt][0]}, out);
-  out.values[0] = nullptr;
-  out.tops[0] = nullptr;
+  add_token(choice, {.token = options_.prompts[prompt][0]}, out, /*is_first=*/true);
   for (const api::TokenLogprobs& token : update.prompt_logprobs)
     add_token(choice, token, out);
-  const std::size_t length = choice.offset;
-  for (std::size_t i = 0; i < choice.logprobs.tokens.size() && !options_.discard_output; ++i) {
-    out.tokens.push_back(choice.logprobs.tokens[i]);
-    out.values.push_back(choice.logprobs.values[i]);
-    out.tops.push_back(choice.logprobs.tops[i]);
-    out.offsets.push_back(choice.logprobs.offsets[i].get<std::size_t>() + length);
+  if (!options_.discard_output && !choice.logprobs.offsets.empty()) {
+    append_item(out.tokens, choice.logprobs.tokens);
+    append_item(out.values, choice.logprobs.values);
+    append_item(out.tops, choice.logprobs.tops);
+    for (const std::size_t offset : choice.logprobs.offsets)
+      out.offsets.push_back(offset + choice.offset);
   }
   choice.logprobs = std::move(out);
 }
@@ -97,14 +115,16 @@ std::string CompletionResponseWriter::append(std::size_t prompt, const api::Upda
       add_token(choice, token, logprobs);
     const bool has_logprobs = options_.wants_logprobs && !update.logprobs.empty();
     if (text.empty() && !update.finish && !has_logprobs) return {};
-    return chunk(index, text, has_logprobs ? to_json(logprobs) : OrderedJson(nullptr),
+    return chunk(index, text, has_logprobs ? &logprobs : nullptr,
                  update.finish ? OrderedJson(choice.finish_reason) : OrderedJson(nullptr));
   }
+  num_bytes_ -= choice.text.size() + choice.logprobs.num_bytes();
   choice.text += text;
   for (const api::TokenLogprobs& token : update.logprobs)
     add_token(choice, token, choice.logprobs);
   if (update.finish && options_.wants_logprobs && !options_.echoes.empty())
     add_prompt(choice, prompt, update);
+  num_bytes_ += choice.text.size() + choice.logprobs.num_bytes();
   return {};
 }
 
@@ -122,18 +142,18 @@ std::string CompletionResponseWriter::finish(const Usage& usage) {
     }
     return text + std::string(kSseEnd);
   }
-  OrderedJson json = head();
-  json["choices"] = OrderedJson::array();
-  for (std::size_t i = 0; i < choices_.size(); ++i) {
-    const Choice& choice = choices_[i];
-    json["choices"].push_back(
-        {{"index", i},
-         {"text", choice.text},
-         {"logprobs", options_.wants_logprobs ? to_json(choice.logprobs) : OrderedJson(nullptr)},
-         {"finish_reason", choice.finish_reason}});
+  std::string choices;
+  for (std::size_t i = 0; !choices_.empty(); ++i) {
+    const Choice& choice = choices_.front();
+    append_item(choices,
+                choice_text(i, choice.text, options_.wants_logprobs ? &choice.logprobs : nullptr,
+                            choice.finish_reason));
+    choices_.pop_front();
   }
-  json["usage"] = counts;
-  return ordered_text(json);
+  JsonObjectText json(head());
+  json.add("choices", str("[", std::exchange(choices, {}), "]"));
+  json.add("usage", ordered_text(counts));
+  return json.take();
 }
 
 }  // namespace graft::server::openai

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -31,14 +32,17 @@ class CompletionResponseWriter final : public ResponseWriter {
   std::string append(std::size_t prompt, const api::Update& update) override;
   std::string finish(const Usage& usage) override;
   std::string error(const std::string& message) override { return sse_error(message); }
+  std::size_t num_bytes() const override { return num_bytes_; }
 
  private:
-  // {tokens, token_logprobs, top_logprobs, text_offset}
+  // {tokens, token_logprobs, top_logprobs, text_offset}: the texts of the items of each list.
   struct Logprobs {
-    OrderedJson tokens = OrderedJson::array();
-    OrderedJson values = OrderedJson::array();
-    OrderedJson tops = OrderedJson::array();
-    OrderedJson offsets = OrderedJson::array();
+    std::string tokens = {};
+    std::string values = {};
+    std::string tops = {};
+    std::vector<std::size_t> offsets = {};
+
+    std::size_t num_bytes() const;
   };
   struct Choice {
     std::string text = {};
@@ -47,18 +51,28 @@ class CompletionResponseWriter final : public ResponseWriter {
     std::string finish_reason = {};
   };
 
-  void add_token(Choice& choice, const api::TokenLogprobs& token, Logprobs& out) const;
+  // is_first: the first token of a prompt, which has no logprob.
+  void add_token(Choice& choice,
+                 const api::TokenLogprobs& token,
+                 Logprobs& out,
+                 bool is_first = false) const;
   void add_prompt(Choice& choice, std::size_t prompt, const api::Update& update) const;
   std::string chunk(std::size_t index,
                     const std::string& text,
-                    const OrderedJson& logprobs,
+                    const Logprobs* logprobs,
                     const OrderedJson& finish_reason) const;
   OrderedJson head() const;
-  static OrderedJson to_json(const Logprobs& logprobs);
+  static std::string to_text(const Logprobs& logprobs);
+  // logprobs null: the choice has none.
+  static std::string choice_text(std::size_t index,
+                                 const std::string& text,
+                                 const Logprobs* logprobs,
+                                 const OrderedJson& finish_reason);
 
   Identity identity_;
   CompletionResponseOptions options_;
-  std::vector<Choice> choices_;
+  std::deque<Choice> choices_;
+  std::size_t num_bytes_ = 0;
 };
 
 }  // namespace graft::server::openai

@@ -57,7 +57,10 @@ void embeddings(const HandlerContext& context, const http::ExchangePtr& exchange
   auto request = std::make_shared<const EmbeddingRequest>(
       read_embedding_request(parse_body(exchange->take_body())));
   context.with_model(exchange, request->model, [&context, exchange, request](const Lease& lease) {
-    EmbeddingInput input = {.dimensions = request->dimensions};
+    check_num_texts(request->input.size(), context.limits);
+    // Base64: 4 characters per 3 bytes.
+    EmbeddingInput input = {.bytes_per_value = request->is_base64 ? std::size_t{6} : 12,
+                            .dimensions = request->dimensions};
     for (const api::Prompt& prompt : request->input)
       input.texts.push_back(encode_prompt(*lease, prompt));
     embed_async(context, exchange, lease, std::move(input),

@@ -21,11 +21,12 @@ void chat(const HandlerContext& context,
           const ChatRequest& request,
           Lease lease) {
   LoadedModel& model = *lease;
-  const api::ChatPrompt prompt = model.format().prompt(request.conversation);
+  const api::ChatPrompt prompt = chat_prompt(model, request.conversation);
   GenerationInput input = {
       .prompts = {prompt.tokens},
       .params = request.sampling.for_model(model.llm().source().config()),
-      .options = {.priority = request.priority,
+      .options = {.client = context.access.client_of(exchange->request()),
+                  .priority = request.priority,
                   .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt)},
       .is_stream = request.is_stream,
       .stream_head = sse_head()};
@@ -54,7 +55,8 @@ void complete(const HandlerContext& context,
   LoadedModel& model = *lease;
   GenerationInput input = {
       .params = request.sampling.for_model(model.llm().source().config()),
-      .options = {.priority = request.priority,
+      .options = {.client = context.access.client_of(exchange->request()),
+                  .priority = request.priority,
                   .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt)},
       .is_stream = request.is_stream,
       .stream_head = sse_head()};
@@ -65,14 +67,19 @@ void complete(const HandlerContext& context,
                                        .wants_logprobs = input.params.logprobs.has_value(),
                                        .discard_output = request.discard_output,
                                        .tokenizer = &model.tokenizer()};
+  // Before tokenizing; start_generation() checks again with the echoed prompts.
+  check_request({.num_prompts = request.prompts.size(), .is_stream = request.is_stream},
+                input.params, model.llm().config().max_model_len, context.limits);
   for (const api::Prompt& prompt : request.prompts) {
     input.prompts.push_back(encode_prompt(model, prompt));
     if (!request.echo) continue;
     const auto* text = std::get_if<std::string>(&prompt);
     options.echoes.push_back(
         text != nullptr ? *text : model.tokenizer().decode(input.prompts.back(), true));
+    input.size.echo_bytes += options.echoes.back().size();
+    if (options.wants_logprobs) input.size.num_echo_logprobs += input.prompts.back().size();
   }
-  options.prompts = input.prompts;
+  if (request.echo && options.wants_logprobs) options.prompts = input.prompts;
   auto writer = std::make_unique<CompletionResponseWriter>(new_identity("cmpl", model.name()),
                                                            std::move(options));
   start_generation(exchange, std::move(lease), std::move(input), std::move(writer),
