@@ -42,15 +42,14 @@ inline void check_launch(const char* kernel, cudaError_t error, [[maybe_unused]]
 // GPU while the one before it still runs, and waits in begin_kernel() for its end.
 bool launches_ahead();
 
-// Kernels with more dynamic shared memory are not launched ahead. Beside a running kernel they
-// would get the shared memory that a multiprocessor is set up for at the moment, hence fewer thread
-// blocks than fit, until they end: experts in prefill were 13 % slower.
-inline constexpr std::size_t kMaxAheadShared = std::size_t{16} << 10U;
-
 struct LaunchShape {
   dim3 grid;
   dim3 block;
   std::size_t shared_bytes = 0;
+  // Off for kernels that fill the GPU for long with much shared memory. Beside a running kernel
+  // they get the shared memory that a multiprocessor is set up for at the moment, hence fewer
+  // thread blocks than fit, until they end.
+  bool ahead = true;
 };
 
 // Skips the launch when the grid is empty.
@@ -70,7 +69,7 @@ void launch(const char* name,
   ahead.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   ahead.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &ahead;
-  config.numAttrs = shape.shared_bytes <= kMaxAheadShared && launches_ahead() ? 1 : 0;
+  config.numAttrs = shape.ahead && launches_ahead() ? 1 : 0;
   check_launch(name, cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...), stream);
 }
 
