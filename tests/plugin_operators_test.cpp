@@ -226,7 +226,7 @@ TEST_P(PluginOperator, MatchesTheReference) {
 INSTANTIATE_TEST_SUITE_P(Roles,
                          PluginOperator,
                          ::testing::ValuesIn(kPluginOperators),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& role) { return std::string(role.param); });
 
 // The error of building the module "model.norm" with an operator of a plugin.
 std::string build_error(void (*add)(plugin::Registry&)) {

@@ -90,7 +90,7 @@ TEST(ServerAttack, ReturnsTheMemoryOfRefusedRequests) {
   EXPECT_EQ(post(server, kChat, chat_body()).status, 200);
   const double before = resident_bytes(server);
   std::string tokens = R"({"prompt":[1)";
-  while (tokens.size() < 26 * kMiB)
+  while (tokens.size() < 26U << 20U)
     tokens += ",1,1,1,1,1,1,1,1";
   tokens += "]}";
   const Json messages = {{{"role", "user"}, {"content", std::string(26U << 20U, 'a')}}};
