@@ -1,5 +1,6 @@
 #include "graft/server/http/connection.h"
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 
