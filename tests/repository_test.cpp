@@ -15,6 +15,8 @@
 
 #include <gtest/gtest.h>
 
+#include "graft/testing/shared_data.h"
+
 namespace fs = std::filesystem;
 
 namespace graft {
@@ -405,6 +407,7 @@ bool is_checked(const fs::path& relative) {
 }
 
 TEST(Repository, UsesTheFieldsWords) {
+  GRAFT_SKIP_UNDER_SANITIZERS();
   static const std::set<fs::path> excluded = {
       ".git",         "build",    "models",          "tests/fuzz/corpus",
       "tests/golden", "web/dist", "web/node_modules"};

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/testing/shared_data.h"
+
 #include "tests/program.h"
 #include "tests/server_process.h"
 
@@ -167,6 +168,7 @@ TEST(ServerAttack, FastReadersGetLargeStreams) {
 }
 
 TEST(ServerAttack, SlowReadersPauseTheirRequest) {
+  GRAFT_SKIP_UNDER_SANITIZERS();
   const ServerProcess server({"--stream-buffer-kib", "64"});
   const Json more = {{"n", 8}, {"temperature", 1}, {"seed", 1}, {"max_tokens", 400}};
   Json body = logprobs_body(more);

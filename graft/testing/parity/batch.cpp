@@ -7,6 +7,7 @@
 
 #include "graft/base/check.h"
 #include "graft/testing/ops.h"
+#include "graft/testing/shared_data.h"
 
 namespace graft::ops::testing {
 namespace {
@@ -80,8 +81,10 @@ ParityBatch padded_batch() {
 const std::vector<ParityBatch>& parity_batches() {
   static const std::vector<ParityBatch> batches = [] {
     std::vector<ParityBatch> made;
-    for (const std::int64_t rows : {0, 1, 2, 8, 9, 17, 33, 96})
+    for (const std::int64_t rows : {0, 1, 2, 8, 9, 17, 33})
       made.push_back(batch_of(rows));
+    // Half of the time; the tests of the kernels have as many rows.
+    if (!kUnderSanitizers) made.push_back(batch_of(96));
     made.push_back(padded_batch());
     return made;
   }();
