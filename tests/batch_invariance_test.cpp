@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -11,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/api/llm.h"
+#include "graft/tensor/gpus.h"
 #include "graft/testing/shared_data.h"
 
 #include "tests/program.h"
@@ -48,32 +50,50 @@ std::vector<api::Prompt> prompts(int count) {
   return all;
 }
 
+// The requests in one batch and each alone give the same tokens and logprobs.
+void expect_equal_alone(const std::string& type, const LlmConfig& batched, const LlmConfig& alone) {
+  const TempDir folder;
+  const std::string model = folder / (type + ".gguf");
+  ASSERT_EQ(run_program({"convert", bundled_sprout().string(), model, "--type", type}).exit_code,
+            0);
+  api::SamplingParams params;
+  params.max_tokens = 24;
+  params.seed = 5;
+  params.logprobs = 1;
+  const std::vector<api::Prompt> all = prompts(20);
+  const std::vector<Output> want = LLM(model, batched).generate(all, params);
+  LLM llm(model, alone);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::vector<Output> got = llm.generate({all[i]}, params);
+    EXPECT_EQ(sample_of(got.at(0)), sample_of(want.at(i))) << type << " " << i;
+  }
+}
+
 TEST(BatchInvariance, QuantizedOutputEqualsEachRequestAlone) {
   GRAFT_SKIP_UNDER_SANITIZERS();
-  const auto sprout = bundled_sprout();
-  const TempDir folder;
-  for (const std::string type : {"Q4_K_M", "Q8_0"}) {
-    const std::string model = folder / (type + ".gguf");
-    ASSERT_EQ(run_program({"convert", sprout.string(), model, "--type", type}).exit_code, 0);
-    api::SamplingParams params;
-    params.max_tokens = 24;
-    params.seed = 5;
-    params.logprobs = 1;
-    const std::vector<api::Prompt> all = prompts(20);
+  LlmConfig batched;
+  batched.engine.max_model_len = 2048;
+  LlmConfig alone = batched;
+  alone.engine.chunk_prefill_size = 7;
+  alone.engine.enable_prefix_caching = false;
+  alone.num_threads = 1;
+  for (const std::string type : {"Q4_K_M", "Q8_0"})
+    expect_equal_alone(type, batched, alone);
+}
 
-    LlmConfig batched;
-    batched.engine.max_model_len = 2048;
-    const std::vector<Output> want = LLM(model, batched).generate(all, params);
-    LlmConfig alone = batched;
-    alone.engine.chunk_prefill_size = 7;
-    alone.engine.enable_prefix_caching = false;
-    alone.num_threads = 1;
-    LLM llm(model, alone);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const std::vector<Output> got = llm.generate({all[i]}, params);
-      EXPECT_EQ(sample_of(got.at(0)), sample_of(want.at(i))) << type << " " << i;
-    }
-  }
+TEST(GpuQualityOfBatches, QuantizedOutputEqualsEachRequestAlone) {
+  const GpuList list = list_gpus();
+  const char* required = std::getenv("GRAFT_REQUIRE_GPU");
+  if (list.gpus.empty() && required != nullptr && std::string(required) == "1")
+    FAIL() << list.unavailable;
+  if (list.gpus.empty()) GTEST_SKIP() << list.unavailable;
+  LlmConfig batched;
+  batched.device = "cuda";
+  batched.engine.max_model_len = 2048;
+  LlmConfig alone = batched;
+  alone.engine.enable_prefix_caching = false;
+  for (const std::string type : {"Q4_K_M", "Q8_0"})
+    expect_equal_alone(type, batched, alone);
 }
 
 // Resident set size of this process.

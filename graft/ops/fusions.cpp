@@ -9,18 +9,18 @@
 namespace graft::ops {
 namespace {
 
-// The same condition as cuda::input_format() for decode batches.
-bool is_multiplied_in_int8(const LinearParams& params, DType dtype, const Kwargs& kwargs) {
+// The same condition as cuda::weight_layout().
+bool has_converted_input(const LinearParams& params, DType dtype, const Kwargs& kwargs) {
   const bool is_fast =
       parse_word(precision_kwarg(), text_or_fallback(precision_kwarg(), kwargs)) != "f32";
-  return is_fast && params.in_features % 32 == 0 && has_cuda_int8_kernel(dtype);
+  return is_fast && params.in_features % 32 == 0 && has_cuda_panels(dtype);
 }
 
 Fusion grouped_linear(Role parent, std::vector<std::string_view> children) {
   return {.parent = parent,
           .name = "% in one launch",
           .children = std::move(children),
-          .supports = is_multiplied_in_int8,
+          .supports = has_converted_input,
           .needs_equal_types = true,
           .is_decode_only = true};
 }
@@ -33,20 +33,20 @@ Fusion add_norm(std::string_view norm, bool needs_pending_add) {
           .needs_pending_add = needs_pending_add};
 }
 
-// A norm quantizes its result when the first projection of its consumer multiplies int8. A MoE
-// block has none: its routed experts decide, or else its shared experts.
-std::vector<Fusion> quantizing_norms() {
+// A norm converts its result when the first projection of its consumer multiplies F16 or int8. A
+// MoE block has none: its routed experts decide, or else its shared experts.
+std::vector<Fusion> converting_norms() {
   return {{.parent = Role::Layer,
-           .name = "input_layernorm+int8 quantization for self_attn",
+           .name = "input_layernorm+conversion for self_attn",
            .children = {"self_attn", "self_attn.q_proj", "self_attn.q_a_proj"},
-           .supports = is_multiplied_in_int8,
+           .supports = has_converted_input,
            .consumer = "self_attn",
            .is_decode_only = true,
            .needs_pending_add = true},
           {.parent = Role::Layer,
-           .name = "post_attention_layernorm+int8 quantization for mlp",
+           .name = "post_attention_layernorm+conversion for mlp",
            .children = {"mlp", "mlp.gate_proj"},
-           .supports = is_multiplied_in_int8,
+           .supports = has_converted_input,
            .consumer = "mlp",
            .is_decode_only = true}};
 }
@@ -58,9 +58,9 @@ std::vector<Fusion> make_cuda_fusions() {
       grouped_linear(Role::Attention, {"q_a_proj", "kv_a_proj_with_mqa"}),
       grouped_linear(Role::Mlp, {"gate_proj", "up_proj"}),
       {.parent = Role::Mlp,
-       .name = "activation+int8 quantization for %",
+       .name = "activation+conversion for %",
        .children = {"down_proj"},
-       .supports = is_multiplied_in_int8,
+       .supports = has_converted_input,
        .min_children = 1,
        .consumer = "down_proj",
        .is_decode_only = true},
@@ -70,7 +70,7 @@ std::vector<Fusion> make_cuda_fusions() {
       add_norm("input_layernorm", true),
       add_norm("post_attention_layernorm", false),
   };
-  for (Fusion& fusion : quantizing_norms())
+  for (Fusion& fusion : converting_norms())
     fusions.push_back(std::move(fusion));
   return fusions;
 }
@@ -86,9 +86,10 @@ std::string Fusion::name_of(std::span<const std::string_view> joined) const {
   return at == std::string::npos ? text : text.replace(at, 1, list);
 }
 
-bool has_cuda_int8_kernel(DType dtype) {
-  constexpr std::array kTypes = {DType::Q4_0,   DType::Q4_1, DType::Q5_0, DType::Q5_1, DType::Q8_0,
-                                 DType::IQ4_NL, DType::Q4_K, DType::Q5_K, DType::Q6_K};
+bool has_cuda_panels(DType dtype) {
+  constexpr std::array kTypes = {
+      DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1,   DType::Q8_0,   DType::Q2_K, DType::Q3_K,
+      DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::IQ4_NL, DType::IQ4_XS, DType::MXFP4};
   return std::ranges::find(kTypes, dtype) != kTypes.end();
 }
 

@@ -46,7 +46,8 @@ struct Fusion {
 
 // The fusions of GPUs (cuda/primitives.cpp, cuda/rms_norm.cpp).
 std::span<const Fusion> cuda_fusions();
-// Whether GPUs have an int8 GEMV for weights of the type (kernels::cuda::has_gemv_q8).
-bool has_cuda_int8_kernel(DType dtype);
+// Whether GPUs multiply weights of the type from panels (kernels::cuda::has_panels). Older GPUs
+// have int8 kernels for most of them.
+bool has_cuda_panels(DType dtype);
 
 }  // namespace graft::ops

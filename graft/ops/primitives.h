@@ -85,8 +85,8 @@ class Primitives {
 
   // y = linear(x) for each call; all calls have the same x.
   virtual void linear_group(const Activation& x, std::span<const LinearCall> calls, Pass& pass);
-  // Returns silu(gate(x)) * up(x), as int8 when `wanted` is Int8 and the device has a kernel for
-  // it, else as f32. May overwrite gate.y and up.y.
+  // Returns silu(gate(x)) * up(x) in the format `wanted` when the device has a kernel for it, else
+  // as f32. May overwrite gate.y and up.y.
   virtual Activation gate_up(const Activation& x,
                              const LinearCall& gate,
                              const LinearCall& up,

@@ -8,6 +8,7 @@
 
 #include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cpu/packed.h"
+#include "graft/ops/fusions.h"
 #include "graft/packing/panel_layout.h"
 #include "graft/perf/gpu_experts.h"
 #include "graft/perf/work.h"
@@ -71,6 +72,18 @@ WeightBytes bytes_on_cpu(const plan::Plan& plan,
   return bytes;
 }
 
+// In panels where GPUs multiply those; older GPUs keep the stored bytes, which are a little fewer.
+std::uint64_t gpu_bytes(const plan::Placement& placement, const plan::WeightSpec& weight) {
+  const Role role = placement.module->role;
+  const bool is_packable = (role == Role::Linear || role == Role::Experts) &&
+                           ops::has_cuda_panels(weight.dtype) &&
+                           !has_kwarg(placement, "precision", "f32");
+  const std::int64_t cols = weight.shape.back();
+  return is_packable ? static_cast<std::uint64_t>(
+                           packing::packed_bytes(weight.dtype, weight.num_elems() / cols, cols))
+                     : weight.bytes();
+}
+
 WeightBytes bytes_on_gpu(const plan::Plan& plan, const plan::Placement& placement) {
   WeightBytes bytes;
   if (placement.host_op != nullptr) {  // copies of what the CPU holds
@@ -78,7 +91,8 @@ WeightBytes bytes_on_gpu(const plan::Plan& plan, const plan::Placement& placemen
     return bytes;
   }
   for (const plan::WeightSpec& weight : weights_of(plan, *placement.module))
-    bytes.total += is_decoded(*placement.module, weight) ? f32_bytes(weight) : weight.bytes();
+    bytes.total +=
+        is_decoded(*placement.module, weight) ? f32_bytes(weight) : gpu_bytes(placement, weight);
   return bytes;
 }
 

@@ -67,17 +67,17 @@ std::string lost(const std::string& rules, DType dtype = DType::Q4_K) {
   return PluginPlan(testing::deepseek_v3(5), dtype, rules).text();
 }
 
-// The first layer has no pending add, which its first norm would quantize after.
-TEST(LostFusions, LinearLayersLoseTheLaunchAndTheQuantization) {
+// The first layer has no pending add, which its first norm would convert after.
+TEST(LostFusions, LinearLayersLoseTheLaunchAndTheConversion) {
   EXPECT_EQ(lost(replace("self_attn.q_a_proj", "example.linear")),
             "lost fusions:\n"
             "  model.layers.0-4.self_attn: q_a_proj+kv_a_proj_with_mqa in one launch: q_a_proj is "
             "example.linear (decode)\n"
-            "  model.layers.1-4: input_layernorm+int8 quantization for self_attn: "
+            "  model.layers.1-4: input_layernorm+conversion for self_attn: "
             "self_attn.q_a_proj is example.linear (decode)\n");
   EXPECT_EQ(lost(replace("[.]mlp.down_proj", "example.linear")),
             "lost fusions:\n"
-            "  model.layers.0-2.mlp: activation+int8 quantization for down_proj: down_proj is "
+            "  model.layers.0-2.mlp: activation+conversion for down_proj: down_proj is "
             "example.linear (decode)\n");
   EXPECT_EQ(lost(replace("[.]o_proj", "example.linear")), "");
 }

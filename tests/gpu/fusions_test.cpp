@@ -4,14 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/kernels/cuda/linear/linear.h"
+#include "graft/kernels/cuda/formats/pack_panels.h"
 
 namespace graft::ops {
 namespace {
 
-TEST(CudaFusions, Int8TypesAreThoseOfTheKernels) {
+TEST(CudaFusions, PanelTypesAreThoseOfTheKernels) {
   for (const DTypeInfo& type : kDTypes)
-    EXPECT_EQ(has_cuda_int8_kernel(type.type), kernels::cuda::has_gemv_q8(type.type)) << type.name;
+    EXPECT_EQ(has_cuda_panels(type.type), kernels::cuda::has_panels(type.type)) << type.name;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "graft/kernels/cuda/elementwise.h"
 
 #include "graft/kernels/cuda/formats/bits.cuh"
+#include "graft/kernels/cuda/linear/panel_rows.cuh"
 #include "graft/kernels/cuda/linear/quantize.cuh"
 #include "graft/kernels/cuda/rms_norm.cuh"
 #include "graft/kernels/cuda/silu.cuh"
@@ -92,9 +93,13 @@ struct NormJob {
   Rows y;
   std::int64_t cols;
   float eps;
-  bool vectors;  // all rows are aligned for float4 access
-  Q8Rows q8;     // y quantized to int8; used with kQuantize only
+  bool vectors;          // all rows are aligned for float4 access
+  Q8Rows q8;             // y quantized to int8; with NormOutput::Q8 only
+  PanelRows panel_rows;  // y in F16; with NormOutput::PanelRows only
 };
+
+// What a norm writes beside y.
+enum class NormOutput : std::uint8_t { None, Q8, PanelRows };
 
 // The input of the norm: x, or with kAdd x + residual, which is also stored to job.sum.
 template <bool kAdd>
@@ -147,7 +152,7 @@ __device__ void store_q8(const NormJob& job, std::int64_t col, float4 v) {
 
 // One block per row, norm_warps(cols) warps. Thread t holds columns 4 t … 4 t + 3 of every
 // 4 * blockDim.x columns. The summation order depends on the number of threads, so on cols only.
-template <bool kAdd, bool kQuantize>
+template <bool kAdd, NormOutput kOutput>
 __global__ void __launch_bounds__(kMaxNormWarps* kWarpSize) rms_norm_kernel(NormJob job) {
   begin_kernel();
   const std::int64_t step = std::int64_t{4} * blockDim.x;
@@ -182,9 +187,23 @@ __global__ void __launch_bounds__(kMaxNormWarps* kWarpSize) rms_norm_kernel(Norm
   float* to = job.y.data + blockIdx.x * job.y.stride;
   GRAFT_UNROLL
   for (int i = 0; i < kRegisterVectors; ++i) {
-    const float4 y = normalized(values[i], factor, weights[i]);
-    store_float4(to, first + i * step, job.cols, job.vectors, y);
-    if constexpr (kQuantize) store_q8(job, first + i * step, y);
+    values[i] = normalized(values[i], factor, weights[i]);
+    store_float4(to, first + i * step, job.cols, job.vectors, values[i]);
+    if constexpr (kOutput == NormOutput::Q8) store_q8(job, first + i * step, values[i]);
+  }
+  if constexpr (kOutput == NormOutput::PanelRows) {
+    const auto cols = static_cast<int>(job.cols);
+    store_panel_row(
+        job.panel_rows,
+        {.row = static_cast<int>(blockIdx.x),
+         .first = 0,
+         .end = padded_panel_cols(cols),
+         .cols = cols},
+        values,
+        [](int) {
+          return float4{0, 0, 0, 0};
+        },
+        block_max);
   }
   const float* from = kAdd ? job.sum.data + blockIdx.x * job.sum.stride : x;
   for (std::int64_t col = rest; col < job.cols; col += step)
@@ -193,13 +212,17 @@ __global__ void __launch_bounds__(kMaxNormWarps* kWarpSize) rms_norm_kernel(Norm
                             load_float4(job.weight, col, job.cols, job.vectors)));
 }
 
-template <bool kAdd, bool kQuantize>
+template <bool kAdd, NormOutput kOutput>
 void launch_norm(const char* name, NormJob job, std::int64_t rows, Stream stream) {
   job.vectors = job.cols % 4 == 0 && is_float4_aligned(job.x) && is_float4_aligned(job.residual) &&
                 is_float4_aligned(job.y) && is_float4_aligned({job.weight, 0});
   const auto threads = static_cast<unsigned>(norm_warps(job.cols) * kWarpSize);
-  launch(name, rms_norm_kernel<kAdd, kQuantize>, {static_cast<unsigned>(rows), threads}, stream,
-         job);
+  launch(name, rms_norm_kernel<kAdd, kOutput>, {static_cast<unsigned>(rows), threads}, stream, job);
+}
+
+// The fused kernels convert from registers, so the row must fit into them.
+std::int64_t max_register_cols(std::int64_t cols) {
+  return norm_warps(cols) * kWarpSize * 4 * kRegisterVectors;
 }
 
 NormJob sum_job(Rows x, ConstRows residual, const float* weight, Rows y, const NormSize& size) {
@@ -242,7 +265,7 @@ void rms_norm(ConstRows x,
   job.y = y;
   job.cols = cols;
   job.eps = eps;
-  launch_norm<false, false>("rms_norm", job, rows, stream);
+  launch_norm<false, NormOutput::None>("rms_norm", job, rows, stream);
 }
 
 void add_rms_norm(Rows x,
@@ -254,7 +277,8 @@ void add_rms_norm(Rows x,
                   float eps,
                   Stream stream) {
   const NormSize size = {.rows = rows, .cols = cols, .eps = eps};
-  launch_norm<true, false>("add_rms_norm", sum_job(x, residual, weight, y, size), rows, stream);
+  launch_norm<true, NormOutput::None>("add_rms_norm", sum_job(x, residual, weight, y, size), rows,
+                                      stream);
 }
 
 void add_rms_norm_q8(Rows x,
@@ -266,14 +290,30 @@ void add_rms_norm_q8(Rows x,
                      Stream stream) {
   NormJob job = sum_job(x, residual, weight, y, size);
   job.q8 = q8;
-  // The fused kernel quantizes from registers, so the row must fit into them.
-  const std::int64_t max_register_cols = norm_warps(size.cols) * kWarpSize * 4 * kRegisterVectors;
-  if (size.cols % kQ8GroupSize == 0 && size.cols <= max_register_cols) {
-    launch_norm<true, true>("add_rms_norm_q8", job, size.rows, stream);
+  if (size.cols % kQ8GroupSize == 0 && size.cols <= max_register_cols(size.cols)) {
+    launch_norm<true, NormOutput::Q8>("add_rms_norm_q8", job, size.rows, stream);
     return;
   }
-  launch_norm<true, false>("add_rms_norm", job, size.rows, stream);
+  launch_norm<true, NormOutput::None>("add_rms_norm", job, size.rows, stream);
   quantize_rows(y, q8, size.rows, size.cols, stream);
+}
+
+void add_rms_norm_panel_rows(Rows x,
+                             ConstRows residual,
+                             const float* weight,
+                             Rows y,
+                             const PanelRows& panel_rows,
+                             const NormSize& size,
+                             Stream stream) {
+  NormJob job = sum_job(x, residual, weight, y, size);
+  job.panel_rows = panel_rows;
+  // Padding columns are stored by threads that exist.
+  if (padded_panel_cols(size.cols) <= max_register_cols(size.cols)) {
+    launch_norm<true, NormOutput::PanelRows>("add_rms_norm_panel_rows", job, size.rows, stream);
+    return;
+  }
+  launch_norm<true, NormOutput::None>("add_rms_norm", job, size.rows, stream);
+  to_panel_rows(y, panel_rows, size.cols, stream);
 }
 
 void add(ConstRows a, ConstRows b, Rows y, std::int64_t rows, std::int64_t cols, Stream stream) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "graft/kernels/cuda/linear/linear.h"
+#include "graft/kernels/cuda/linear/panel_rows.h"
 #include "graft/kernels/cuda/stream.h"
 
 namespace graft::kernels::cuda {
@@ -44,6 +45,16 @@ void add_rms_norm_q8(Rows x,
                      const Q8Rows& q8,
                      const NormSize& size,
                      Stream stream);
+
+// add_rms_norm() that also writes y as panel rows; same bits as to_panel_rows(). cols is a multiple
+// of 4, all rows are 16-byte aligned.
+void add_rms_norm_panel_rows(Rows x,
+                             ConstRows residual,
+                             const float* weight,
+                             Rows y,
+                             const PanelRows& panel_rows,
+                             const NormSize& size,
+                             Stream stream);
 
 // y[rows, cols] = a + b; y may alias a or b.
 void add(ConstRows a, ConstRows b, Rows y, std::int64_t rows, std::int64_t cols, Stream stream);

@@ -16,7 +16,11 @@ enum class Answer : std::uint8_t { Unknown, No, Yes };
 
 }  // namespace
 
-bool launches_ahead() {
+bool launches_ahead(Stream stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(stream, &status) != cudaSuccess ||
+      status != cudaStreamCaptureStatusActive)
+    return false;
   static std::array<std::atomic<Answer>, kMaxDevices> answers = {};
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess || device >= kMaxDevices) return false;

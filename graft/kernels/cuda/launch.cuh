@@ -38,18 +38,17 @@ inline void check_launch(const char* kernel, cudaError_t error, [[maybe_unused]]
   if (error != cudaSuccess) fail("CUDA kernel ", kernel, ": ", error_text(error));
 }
 
-// Whether the current device and this build launch kernels ahead (sm_90): a kernel is placed on the
-// GPU while the one before it still runs, and waits in begin_kernel() for its end.
-bool launches_ahead();
+// Whether kernels are launched ahead: placed on the GPU while the one before still runs, to wait in
+// begin_kernel() for its end. From sm_90 on, in graphs only: the large kernels of prefill, placed
+// beside a running one, get the shared memory that a multiprocessor is set up for at the moment,
+// hence fewer thread blocks than fit, until they end.
+bool launches_ahead(Stream stream);
 
 struct LaunchShape {
   dim3 grid;
   dim3 block;
   std::size_t shared_bytes = 0;
-  // Off for kernels that fill the GPU for long with much shared memory. Beside a running kernel
-  // they get the shared memory that a multiprocessor is set up for at the moment, hence fewer
-  // thread blocks than fit, until they end.
-  bool ahead = true;
+  unsigned cluster = 1;  // thread blocks in x that share their shared memory (sm_90)
 };
 
 // Skips the launch when the grid is empty.
@@ -65,11 +64,18 @@ void launch(const char* name,
   config.blockDim = shape.block;
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
-  cudaLaunchAttribute ahead = {};
-  ahead.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  ahead.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &ahead;
-  config.numAttrs = shape.ahead && launches_ahead() ? 1 : 0;
+  cudaLaunchAttribute attributes[2] = {};
+  config.attrs = attributes;
+  if (launches_ahead(stream)) {
+    cudaLaunchAttribute& ahead = attributes[config.numAttrs++];
+    ahead.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    ahead.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.cluster > 1) {
+    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {shape.cluster, 1, 1};
+  }
   check_launch(name, cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...), stream);
 }
 

@@ -7,7 +7,9 @@
 
 #include "graft/base/error.h"
 #include "graft/base/text/str.h"
+#include "graft/kernels/cuda/formats/pack_panels.h"
 #include "graft/ops/cuda/runtime.h"
+#include "graft/packing/panel_layout.h"
 
 namespace graft::ops::cuda {
 namespace {
@@ -59,6 +61,7 @@ struct Uploader::State {
   std::array<Buffer, 2> buffers;
   std::array<CudaEvent, 2> sent;
   std::size_t next = 0;
+  Buffer stored;  // on the GPU: rows to pack
 };
 
 std::shared_ptr<Uploader> Uploader::of(Device device, WeightProvider& weights) {
@@ -86,24 +89,60 @@ void Uploader::upload(std::span<const std::byte> from, std::byte* to) {
   }
 }
 
+void Uploader::upload_panels(const Weight& weight, std::byte* panels) {
+  // Both the copies and the kernel are on one stream, so the rows of a piece are packed before the
+  // next overwrites them.
+  const std::size_t strip = weight.row_bytes() * static_cast<std::size_t>(packing::kPanelRows);
+  const std::size_t piece = std::max(kBufferBytes / strip, std::size_t{1}) * strip;
+  if (state_->stored.size() < piece) {
+    finish();
+    state_->stored = Buffer(piece, state_->device);
+  }
+  const std::size_t bytes = weight.row_bytes() * static_cast<std::size_t>(weight.rows());
+  for (std::size_t first = 0; first < bytes; first += piece) {
+    const std::span<const std::byte> rows(weight.data + first, std::min(piece, bytes - first));
+    upload(rows, state_->stored.data());
+    const auto first_row = static_cast<std::int64_t>(first / weight.row_bytes());
+    kernels::cuda::pack_panels(
+        weight.dtype, state_->stored.data(),
+        static_cast<std::int64_t>(rows.size() / weight.row_bytes()), weight.cols(),
+        panels + packing::packed_bytes(weight.dtype, first_row, weight.cols()),
+        state_->stream.get());
+  }
+}
+
 void Uploader::finish() {
   state_->stream.wait();
 }
 
-DeviceWeight::DeviceWeight(std::span<const Weight> stack, Device device, WeightProvider& provider) {
+DeviceWeight::DeviceWeight(std::span<const Weight> stack,
+                           Device device,
+                           WeightProvider& provider,
+                           kernels::cuda::Layout layout) {
   check_equal(stack);
   const Weight& first = stack.front();
   const std::size_t bytes = first.row_bytes() * static_cast<std::size_t>(first.rows());
-  matrix_bytes_ = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const bool is_panels = layout == kernels::cuda::Layout::Panels;
+  const auto panel_bytes =
+      is_panels ? packing::packed_bytes(first.dtype, first.rows(), first.cols()) : 0;
+  matrix_bytes_ = is_panels ? static_cast<std::size_t>(panel_bytes)
+                            : (bytes + kAlignment - 1) / kAlignment * kAlignment;
   memory_ = Buffer(matrix_bytes_ * stack.size(), device);
   const std::shared_ptr<Uploader> uploader = Uploader::of(device, provider);
-  for (std::size_t i = 0; i < stack.size(); ++i)
-    uploader->upload({stack[i].data, bytes}, memory_.data() + i * matrix_bytes_);
+  for (std::size_t i = 0; i < stack.size(); ++i) {
+    std::byte* to = memory_.data() + i * matrix_bytes_;
+    if (is_panels) {
+      uploader->upload_panels(stack[i], to);
+    } else {
+      uploader->upload({stack[i].data, bytes}, to);
+    }
+  }
   uploader->finish();
   matrix_ = {.dtype = first.dtype,
              .data = memory_.data(),
              .rows = first.rows() * static_cast<std::int64_t>(stack.size()),
-             .cols = first.cols()};
+             .cols = first.cols(),
+             .layout = layout};
   if (first.scale == nullptr) return;
   scales_ = upload_floats(all_scales(stack), device, provider);
   matrix_.scales = scales_of(first.scale->layout, reinterpret_cast<const float*>(scales_.data()));

@@ -1,4 +1,4 @@
-// Weights in GPU memory, in the byte layout of the file.
+// Weights in GPU memory, in the byte layout of the file or packed into panels.
 
 #pragma once
 
@@ -26,6 +26,8 @@ class Uploader {
   ~Uploader();
 
   void upload(std::span<const std::byte> from, std::byte* to);
+  // Packs the rows of a weight into panels on the GPU.
+  void upload_panels(const Weight& weight, std::byte* panels);
   void finish();  // waits for all uploads
 
  private:
@@ -38,9 +40,15 @@ class DeviceWeight {
  public:
   DeviceWeight() = default;
   // Throws Error when the weights of a stack are not of one type and shape.
-  DeviceWeight(std::span<const Weight> stack, Device device, WeightProvider& provider);
-  DeviceWeight(const Weight& weight, Device device, WeightProvider& provider)
-      : DeviceWeight(std::span(&weight, 1), device, provider) {}
+  DeviceWeight(std::span<const Weight> stack,
+               Device device,
+               WeightProvider& provider,
+               kernels::cuda::Layout layout = kernels::cuda::Layout::Rows);
+  DeviceWeight(const Weight& weight,
+               Device device,
+               WeightProvider& provider,
+               kernels::cuda::Layout layout = kernels::cuda::Layout::Rows)
+      : DeviceWeight(std::span(&weight, 1), device, provider, layout) {}
 
   bool empty() const { return memory_.size() == 0; }
   // The whole stack; `rows` is the total over all matrices.

@@ -1,9 +1,14 @@
 #include "graft/kernels/cuda/moe/experts.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "graft/kernels/cuda/formats/panels.h"
+#include "graft/kernels/cuda/moe/panel_experts_mma.h"
 #include "graft/ops/cuda/device_experts.h"
 #include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/expert_pairs.h"
@@ -19,6 +24,8 @@ namespace {
 // From this many pairs per expert on, dequantizing all weights to F16 once costs less than decoding
 // them in every tile of the GEMM.
 constexpr std::int64_t kMinPairsToUnpack = 96;
+// The same for panels, which are multiplied in tiles of 8 rows.
+constexpr std::int64_t kMinPairsToUnpackPanels = 40;
 constexpr std::int64_t kUnpackedBytes = std::int64_t{256} << 20U;
 // A long prefill is processed in chunks: each token takes top_k rows of every intermediate buffer.
 constexpr std::int64_t kTokensPerChunk = 4096;
@@ -32,9 +39,17 @@ class ExpertsCuda final : public Experts {
         precision_(precision_kwarg(context)) {}
 
   void load(WeightProvider& weights) override {
-    gate_ = load_all(weights, "gate_proj");
-    up_ = load_all(weights, "up_proj");
-    down_ = load_all(weights, "down_proj");
+    use_gpu(device_.index);
+    const std::array loaded = {load_experts(weights, module_, "gate_proj", params_),
+                               load_experts(weights, module_, "up_proj", params_),
+                               load_experts(weights, module_, "down_proj", params_)};
+    const std::array<DeviceWeight*, 3> to = {&gate_, &up_, &down_};
+    const kernels::cuda::Layout layout = common_layout(loaded);
+    for (std::size_t i = 0; i < loaded.size(); ++i) {
+      *to[i] = DeviceWeight(loaded[i], device_, weights, layout);
+      for (const Weight& weight : loaded[i])
+        weights.release(weight);
+    }
   }
   void unload() override {
     gate_ = {};
@@ -52,20 +67,31 @@ class ExpertsCuda final : public Experts {
     const TensorView x = activation.f32;
     if (is_unpacked(x.rows(), pass.phase)) return forward_unpacked({x, routing, y}, gpu, pass);
     const kernels::cuda::Q8Rows int8 = q8_rows_of(activation.int8);
-    const kernels::cuda::ExpertsJob job = this->job();
+    const kernels::cuda::PanelRows f16 = panel_rows_of(activation.f16, x.rows());
     for (std::int64_t row = 0; row < x.rows(); row += kTokensPerChunk) {
       const std::int64_t count = std::min(kTokensPerChunk, x.rows() - row);
+      const bool is_all = count == x.rows();
       const Workspace::Scope scope(pass.workspace);
-      const TensorView scratch = pass.workspace.allocate(
-          DType::U8, {static_cast<std::int64_t>(kernels::cuda::experts_bytes(job, count))});
-      kernels::cuda::experts(job,
-                             {.rows = count,
-                              .x = rows_of(x.slice(row, count)),
-                              .x_q8 = activation.has_int8() && count == x.rows() ? &int8 : nullptr,
-                              .expert_ids = routing.expert_ids.slice(row, count).as<std::int32_t>(),
-                              .weights = routing.weights.slice(row, count).f32(),
-                              .y = rows_of(y.slice(row, count))},
-                             scratch.data, gpu.stream());
+      const kernels::cuda::RoutedRows routed = {
+          .rows = count,
+          .x = rows_of(x.slice(row, count)),
+          .x_q8 = activation.has_int8() && is_all ? &int8 : nullptr,
+          .expert_ids = routing.expert_ids.slice(row, count).as<std::int32_t>(),
+          .weights = routing.weights.slice(row, count).f32(),
+          .y = rows_of(y.slice(row, count))};
+      const auto scratch = [&](std::size_t bytes) {
+        return pass.workspace.allocate(DType::U8, {static_cast<std::int64_t>(bytes)}).data;
+      };
+      if (has_panels()) {
+        const kernels::cuda::PanelExpertsJob job = panel_job();
+        kernels::cuda::panel_experts_mma(
+            job, routed, activation.has_f16() && is_all ? &f16 : nullptr,
+            scratch(kernels::cuda::panel_experts_mma_bytes(job, count)), gpu.stream());
+      } else {
+        const kernels::cuda::ExpertsJob job = this->job();
+        kernels::cuda::experts(job, routed, scratch(kernels::cuda::experts_bytes(job, count)),
+                               gpu.stream());
+      }
     }
   }
 
@@ -73,14 +99,16 @@ class ExpertsCuda final : public Experts {
   // Only in prefill: the host waits for the routing, which a captured graph cannot.
   bool is_unpacked(std::int64_t rows, Phase phase) const {
     const DType dtype = gate_.matrix().dtype;
+    const std::int64_t min_pairs = has_panels() ? kMinPairsToUnpackPanels : kMinPairsToUnpack;
     return phase == Phase::Prefill && precision_ == Precision::Fast && dtype != DType::F32 &&
-           dtype != DType::F16 && rows * params_.top_k >= kMinPairsToUnpack * params_.num_experts &&
+           dtype != DType::F16 && rows * params_.top_k >= min_pairs * params_.num_experts &&
            is_contiguous(gate_) && is_contiguous(up_) && is_contiguous(down_) &&
            kernels::cuda::has_gemm_mma() && kernels::cuda::can_use_gemm_mma(params_.hidden_size) &&
            kernels::cuda::can_use_gemm_mma(params_.intermediate_size);
   }
   // Whether the rows of an expert follow those of the one before without padding.
   bool is_contiguous(const DeviceWeight& stack) const {
+    if (has_panels()) return true;
     const auto rows = static_cast<std::size_t>(stack.matrix().rows / params_.num_experts);
     return stack.matrix_bytes() == rows * stack.matrix().row_bytes();
   }
@@ -97,8 +125,8 @@ class ExpertsCuda final : public Experts {
       const std::int64_t count = std::min(group_size, params_.num_experts - first);
       const auto decode = [&](const DeviceWeight& stack, std::int64_t rows, std::int64_t place) {
         const TensorView to = unpacked.slice(place * group_size, count);
-        kernels::cuda::decode_rows_f16(stack.matrix(), first * rows, count * rows,
-                                       to.as<kernels::cuda::Half>(), gpu.stream());
+        decode_experts(stack, {.begin = first, .end = first + count}, rows,
+                       to.as<kernels::cuda::Half>(), gpu);
         return static_cast<const void*>(to.data);
       };
       pairs.add({.dtype = DType::F16,
@@ -112,12 +140,50 @@ class ExpertsCuda final : public Experts {
     }
   }
 
-  DeviceWeight load_all(WeightProvider& weights, std::string_view projection) const {
-    const std::vector<Weight> loaded = load_experts(weights, module_, projection, params_);
-    DeviceWeight stack(loaded, device_, weights);
-    for (const Weight& weight : loaded)
-      weights.release(weight);
-    return stack;
+  // `rows`: of one expert.
+  static void decode_experts(const DeviceWeight& stack,
+                             ExpertRange experts,
+                             std::int64_t rows,
+                             kernels::cuda::Half* out,
+                             CudaContext& gpu) {
+    const kernels::cuda::Matrix& matrix = stack.matrix();
+    if (matrix.layout == kernels::cuda::Layout::Rows) {
+      return kernels::cuda::decode_rows_f16(matrix, experts.begin * rows, experts.size() * rows,
+                                            out, gpu.stream());
+    }
+    const std::size_t offset = static_cast<std::size_t>(experts.begin) * stack.matrix_bytes();
+    kernels::cuda::unpack_panels({.dtype = matrix.dtype,
+                                  .panels = static_cast<const std::byte*>(matrix.data) + offset,
+                                  .num_matrices = experts.size(),
+                                  .rows = rows,
+                                  .cols = matrix.cols},
+                                 out, gpu.stream());
+  }
+
+  // Panels only if the kernels take those of all projections.
+  kernels::cuda::Layout common_layout(std::span<const std::vector<Weight>> projections) const {
+    const bool is_panels = std::ranges::all_of(projections, [&](const std::vector<Weight>& stack) {
+      return weight_layout(stack.front(), precision_) == kernels::cuda::Layout::Panels;
+    });
+    const bool is_pair = projections[0].front().dtype == projections[1].front().dtype;
+    return is_panels && is_pair ? kernels::cuda::Layout::Panels : kernels::cuda::Layout::Rows;
+  }
+  bool has_panels() const { return gate_.matrix().layout == kernels::cuda::Layout::Panels; }
+
+  kernels::cuda::PanelExpertsJob panel_job() const {
+    const auto panels = [](const DeviceWeight& weight) {
+      return kernels::cuda::PanelMatrices{
+          .dtype = weight.matrix().dtype,
+          .panels = static_cast<const std::byte*>(weight.matrix().data),
+          .matrix_bytes = weight.matrix_bytes()};
+    };
+    return {.num_matrices = params_.num_experts,
+            .top_k = params_.top_k,
+            .hidden = params_.hidden_size,
+            .intermediate = params_.intermediate_size,
+            .gate = panels(gate_),
+            .up = panels(up_),
+            .down = panels(down_)};
   }
 
   kernels::cuda::ExpertsJob job() const {

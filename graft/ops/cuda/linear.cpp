@@ -1,6 +1,7 @@
 #include "graft/ops/cuda/linear.h"
 
 #include "graft/ops/cuda/operators.h"
+#include "graft/ops/cuda/runtime.h"
 #include "graft/ops/profiler.h"
 
 namespace graft::ops::cuda {
@@ -12,9 +13,10 @@ LinearCuda::LinearCuda(const BuildContext& context)
       precision_(precision_kwarg(context)) {}
 
 void LinearCuda::load(WeightProvider& weights) {
+  use_gpu(device_.index);
   const Weight weight = weights.get(module_ + ".weight");
   weight.expect_shape(params_.out_features, params_.in_features);
-  weight_ = DeviceWeight(weight, device_, weights);
+  weight_ = DeviceWeight(weight, device_, weights, weight_layout(weight, precision_));
   weights.release(weight);
   if (!params_.bias) return;
   const Weight bias = weights.get(module_ + ".bias");

@@ -101,14 +101,21 @@ class CudaPrimitives final : public Primitives {
                      const LinearCall& up,
                      ActivationFormat wanted,
                      Pass& pass) override {
-    if (wanted != ActivationFormat::Int8) return Primitives::gate_up(x, gate, up, wanted, pass);
+    if (wanted == ActivationFormat::F32) return Primitives::gate_up(x, gate, up, wanted, pass);
     const std::array calls = {gate, up};
     linear_group(x, calls, pass);
+    TensorView no_f32 = gate.y;
+    no_f32.data = nullptr;
+    if (wanted == ActivationFormat::F16) {
+      const F16Rows f16 = allocate_f16(gate.y.rows(), gate.y.cols(), pass.workspace);
+      kernels::cuda::silu_mul_panel_rows(rows_of(gate.y), rows_of(up.y),
+                                         panel_rows_of(f16, gate.y.rows()), gate.y.cols(),
+                                         cuda_context(gate.y.device, pass).stream());
+      return {no_f32, f16};
+    }
     const Int8Rows int8 = allocate_int8(gate.y.rows(), gate.y.cols(), pass.workspace);
     kernels::cuda::silu_mul_q8(rows_of(gate.y), rows_of(up.y), q8_rows_of(int8), gate.y.rows(),
                                gate.y.cols(), cuda_context(gate.y.device, pass).stream());
-    TensorView no_f32 = gate.y;
-    no_f32.data = nullptr;
     return {no_f32, int8};
   }
 

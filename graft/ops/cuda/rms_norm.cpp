@@ -30,6 +30,13 @@ Activation RmsNormCuda::forward_add(
     TensorView x, TensorView residual, TensorView y, ActivationFormat wanted, Pass& pass) {
   CudaContext& gpu = cuda_context(device_, pass);
   const ProfileScope profile(pass, device_, module_);
+  const kernels::cuda::NormSize size = {.rows = x.rows(), .cols = x.cols(), .eps = eps()};
+  if (wanted == ActivationFormat::F16) {
+    const F16Rows f16 = allocate_f16(x.rows(), x.cols(), pass.workspace);
+    kernels::cuda::add_rms_norm_panel_rows(rows_of(x), rows_of(residual), weight(), rows_of(y),
+                                           panel_rows_of(f16, x.rows()), size, gpu.stream());
+    return {y, f16};
+  }
   if (wanted != ActivationFormat::Int8 || x.cols() % 32 != 0) {
     kernels::cuda::add_rms_norm(rows_of(x), rows_of(residual), weight(), rows_of(y), x.rows(),
                                 x.cols(), eps(), gpu.stream());
@@ -37,8 +44,7 @@ Activation RmsNormCuda::forward_add(
   }
   const Int8Rows int8 = allocate_int8(x.rows(), x.cols(), pass.workspace);
   kernels::cuda::add_rms_norm_q8(rows_of(x), rows_of(residual), weight(), rows_of(y),
-                                 q8_rows_of(int8),
-                                 {.rows = x.rows(), .cols = x.cols(), .eps = eps()}, gpu.stream());
+                                 q8_rows_of(int8), size, gpu.stream());
   return {y, int8};
 }
 

@@ -20,14 +20,20 @@ struct Scales {
   std::int64_t scale_cols = 1;  // scales per row of tiles
 };
 
-// Contiguous rows of one dtype, stored as in the weight file. `data` is 16-byte aligned.
+// Rows: contiguous rows, stored as in the weight file. Panels: graft/packing/panel_layout.h, of the
+// types with has_panels(); only the functions that say so take them.
+enum class Layout : std::uint8_t { Rows, Panels };
+
+// `data` is 16-byte aligned.
 struct Matrix {
   DType dtype = DType::F32;
   const void* data = nullptr;
   std::int64_t rows = 0;  // of the whole stack
   std::int64_t cols = 0;  // a multiple of the dtype's block size
   Scales scales = {};
+  Layout layout = Layout::Rows;
 
+  // Of rows.
   std::size_t row_bytes() const { return bytes_of(dtype, cols); }
 };
 

@@ -2,31 +2,13 @@
 
 #include "graft/kernels/cuda/formats/formats.cuh"
 #include "graft/kernels/cuda/linear/linear.h"
+#include "graft/kernels/cuda/linear/row_scale.cuh"
 
 namespace graft::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarpSize;
-
-// Biased f32 exponents; 127 is that of 1.
-constexpr std::uint32_t kExponentBias = 127;
-constexpr std::uint32_t kMinUnscaled = kExponentBias - 4;   // rows from 2^-4 …
-constexpr std::uint32_t kMaxUnscaled = kExponentBias + 14;  // … to below 2^14 keep the scale 1
-constexpr std::uint32_t kTargetExponent = 10;  // log2 of a scaled row's largest magnitude
-constexpr std::uint32_t kInfinityExponent = 255;
-
-__device__ float power_of_two(std::uint32_t exponent) {
-  return __uint_as_float(exponent << 23);
-}
-
-// Biased exponent of the scale for a row with this largest magnitude.
-__device__ std::uint32_t scale_exponent(float max_abs) {
-  const std::uint32_t exponent = __float_as_uint(max_abs) >> 23;
-  const bool is_unscaled = exponent >= kMinUnscaled && exponent < kMaxUnscaled;
-  if (is_unscaled || max_abs == 0.0F || exponent == kInfinityExponent) return kExponentBias;
-  return exponent > kTargetExponent ? exponent - kTargetExponent : 1;
-}
 
 // Grid: blocks of 8 warps, warps_per_row warps per row, 8 values per lane. The row is read twice:
 // it rarely fits into registers, but the second read hits the cache. row_ids null: all rows.

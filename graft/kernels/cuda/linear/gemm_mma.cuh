@@ -366,7 +366,7 @@ void launch_gemm_mma(const MmaJob& job, std::int64_t num_tiles, Stream stream) {
   const dim3 grid(blocks_for(job.out, kSilu ? Shape::kOuts / 2 : Shape::kOuts),
                   static_cast<unsigned>(num_tiles));
   launch_with_shared("gemm_mma", gemm_mma_kernel<Shape, kSilu>,
-                     {grid, Shape::kThreads, Shape::kSharedBytes, /*ahead=*/false}, stream, job);
+                     {grid, Shape::kThreads, Shape::kSharedBytes}, stream, job);
 }
 
 // `products.stack` and `products.second` are F16 with `in` a multiple of 8.

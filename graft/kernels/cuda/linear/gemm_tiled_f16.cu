@@ -196,8 +196,7 @@ template <class Format>
 void launch_f16(const GemmJob& job, dim3 rows_and_products, Stream stream) {
   dim3 grid = rows_and_products;
   grid.y = blocks_for(job.out, kTileOuts);
-  launch("gemm_tiled_f16", gemm_tiled_f16_kernel<Format>, {grid, kGemmThreads, 0, /*ahead=*/false},
-         stream, job);
+  launch("gemm_tiled_f16", gemm_tiled_f16_kernel<Format>, {grid, kGemmThreads}, stream, job);
 }
 
 template <class Format>

@@ -172,7 +172,21 @@ dim3 gemv_grid(GemvJob& job, int outs) {
 }
 
 void gemv(const LinearBatch& products, Stream stream) {
-  for (std::int64_t row = 0; row < products.rows; row += kMaxGemvRows) {
+  std::int64_t row = 0;
+  const std::int64_t groups = products.rows / kMaxGemvRows;
+  if (groups > 1 && products.batch == 1 && products.stack.scales.values == nullptr &&
+      products.second == nullptr) {
+    // Groups of 8 rows are the products of a batch, all with the same matrix.
+    LinearBatch grouped = products;
+    grouped.matrix_bytes = 0;
+    grouped.batch = groups;
+    grouped.rows = kMaxGemvRows;
+    grouped.x_batch_stride = kMaxGemvRows * products.x.stride;
+    grouped.y_batch_stride = kMaxGemvRows * products.y.stride;
+    function_for(grouped)(gemv_job(grouped, 0, kMaxGemvRows, kWarpSize * kRun), stream);
+    row = groups * kMaxGemvRows;
+  }
+  for (; row < products.rows; row += kMaxGemvRows) {
     const std::int64_t rows = std::min<std::int64_t>(kMaxGemvRows, products.rows - row);
     function_for(products)(gemv_job(products, row, rows, kWarpSize * kRun), stream);
   }

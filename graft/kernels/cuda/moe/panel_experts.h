@@ -19,6 +19,7 @@ struct PanelMatrices {
 };
 
 struct PanelExpertsJob {
+  std::int64_t num_matrices = 0;  // per projection
   std::int64_t top_k = 0;
   std::int64_t hidden = 0;
   std::int64_t intermediate = 0;

@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <vector>
 
-#include "graft/kernels/cuda/formats/panels.h"
-#include "graft/packing/pack_panel.h"
-#include "graft/packing/panel_layout.h"
-#include "graft/testing/cuda/device.cuh"
-#include "graft/testing/cuda/weights.h"
+#include "graft/kernels/cuda/linear/panel_gemm.h"
+#include "graft/kernels/cuda/moe/panel_experts_mma.h"
+#include "graft/testing/cuda/panels.h"
 
 namespace graft::kernels::cuda {
 namespace {
 
-using packing::kPanelRows;
 using testing::DeviceArray;
 using testing::Floats;
 using testing::Random;
@@ -23,56 +20,16 @@ constexpr std::int64_t kTopK = 3;
 constexpr std::int64_t kHidden = 512;
 constexpr std::int64_t kInner = 256;
 
-// The panels of kNumExperts random matrices, and their values as f32 rows.
-struct Projection {
-  Projection(DType type, std::int64_t rows, std::int64_t cols, unsigned seed)
-      : dtype(type),
-        panels(pack(type, rows, cols, seed)),
-        values(static_cast<std::size_t>(kNumExperts * rows * cols)) {
-    matrix_bytes = static_cast<std::size_t>(packing::packed_bytes(type, rows, cols));
-    unpack_panels({.dtype = type,
-                   .panels = panels.get(),
-                   .num_matrices = kNumExperts,
-                   .rows = rows,
-                   .cols = cols},
-                  values.get(), nullptr);
-  }
+struct Projection : testing::PanelStackCase {
+  Projection(DType type, std::int64_t num_rows, std::int64_t num_cols, unsigned seed)
+      : PanelStackCase(type, kNumExperts, num_rows, num_cols, seed) {}
 
   PanelMatrices matrices() const {
     return {.dtype = dtype, .panels = panels.get(), .matrix_bytes = matrix_bytes};
   }
-  ExpertStack stack(std::int64_t rows, std::int64_t cols) const {
+  ExpertStack stack() const {
     return {.matrix = {.dtype = DType::F32, .data = values.get(), .cols = cols},
             .matrix_bytes = static_cast<std::size_t>(rows * cols) * sizeof(float)};
-  }
-
-  DType dtype;
-  std::size_t matrix_bytes = 0;
-  DeviceArray<std::byte> panels;
-  DeviceArray<float> values;
-
- private:
-  static std::vector<std::byte> pack(DType type,
-                                     std::int64_t rows,
-                                     std::int64_t cols,
-                                     unsigned seed) {
-    const testing::TestMatrix stored = testing::random_matrix(type, kNumExperts * rows, cols, seed);
-    const auto row_bytes = static_cast<std::int64_t>(bytes_of(type, cols));
-    const std::int64_t panel_bytes = packing::panel_bytes(packing::packed_format(type), cols);
-    std::vector<std::byte> packed(
-        static_cast<std::size_t>(kNumExperts * packing::packed_bytes(type, rows, cols)));
-    std::byte* panel = packed.data();
-    for (std::int64_t matrix = 0; matrix < kNumExperts; ++matrix) {
-      for (std::int64_t row = 0; row < rows; row += kPanelRows, panel += panel_bytes) {
-        packing::pack_panel(type,
-                            {.data = stored.bytes.data() + (matrix * rows + row) * row_bytes,
-                             .rows = std::min(kPanelRows, rows - row),
-                             .cols = cols,
-                             .stride = row_bytes},
-                            quant::reference_codecs(), panel);
-      }
-    }
-    return packed;
   }
 };
 
@@ -111,35 +68,95 @@ struct RoutedCase {
 
 class PanelExperts : public testing::GpuTest {};
 
-TEST_F(PanelExperts, EqualRowsOfTheSameWeights) {
-  for (const packing::PackedType& type : packing::kPackedTypes) {
-    const Projection gate(type.dtype, kInner, kHidden, 64);
-    const Projection up(type.dtype, kInner, kHidden, 65);
-    const Projection down(type.dtype, kHidden, kInner, 66);
-    const PanelExpertsJob job = {.top_k = kTopK,
-                                 .hidden = kHidden,
-                                 .intermediate = kInner,
-                                 .gate = gate.matrices(),
-                                 .up = up.matrices(),
-                                 .down = down.matrices()};
+// The experts of one type, and the same in f32.
+struct PanelExpertsCase {
+  explicit PanelExpertsCase(DType type)
+      : gate(type, kInner, kHidden, 64),
+        up(type, kInner, kHidden, 65),
+        down(type, kHidden, kInner, 66) {}
+
+  PanelExpertsJob job() const {
+    return {.num_matrices = kNumExperts,
+            .top_k = kTopK,
+            .hidden = kHidden,
+            .intermediate = kInner,
+            .gate = gate.matrices(),
+            .up = up.matrices(),
+            .down = down.matrices()};
+  }
+  Floats expected(const RoutedCase& test) const {
     const ExpertsJob reference = {.num_experts = kNumExperts,
                                   .top_k = kTopK,
                                   .hidden = kHidden,
                                   .intermediate = kInner,
-                                  .gate = gate.stack(kInner, kHidden),
-                                  .up = up.stack(kInner, kHidden),
-                                  .down = down.stack(kHidden, kInner),
+                                  .gate = gate.stack(),
+                                  .up = up.stack(),
+                                  .down = down.stack(),
                                   .use_int8 = false,
                                   .arithmetic = Arithmetic::F32};
+    const DeviceArray<std::byte> scratch(experts_bytes(reference, test.rows));
+    experts(reference, test.routed(), scratch.get(), nullptr);
+    return test.y.download();
+  }
+
+  Projection gate;
+  Projection up;
+  Projection down;
+};
+
+TEST_F(PanelExperts, EqualRowsOfTheSameWeights) {
+  for (const packing::PackedType& type : packing::kPackedTypes) {
+    const PanelExpertsCase weights(type.dtype);
     for (const std::int64_t rows : {1, 2, 9, 33}) {
       const RoutedCase test(rows);
-      const DeviceArray<std::byte> scratch(
-          std::max(panel_experts_bytes(job, rows), experts_bytes(reference, rows)));
-      experts(reference, test.routed(), scratch.get(), nullptr);
-      const Floats want = test.y.download();
-      panel_experts(job, test.routed(), scratch.get(), nullptr);
+      const Floats want = weights.expected(test);
+      const DeviceArray<std::byte> scratch(panel_experts_bytes(weights.job(), rows));
+      panel_experts(weights.job(), test.routed(), scratch.get(), nullptr);
       EXPECT_LT(relative_error(test.y.download(), want), 1e-5)
           << name(type.dtype) << ", " << rows << " rows";
+    }
+  }
+}
+
+Floats multiply_mma(const PanelExpertsCase& weights, const RoutedRows& routed, const Floats& y) {
+  const DeviceArray<float> result(y);
+  RoutedRows rows = routed;
+  rows.y = {result.get(), kHidden};
+  const DeviceArray<std::byte> scratch(panel_experts_mma_bytes(weights.job(), rows.rows));
+  panel_experts_mma(weights.job(), rows, nullptr, scratch.get(), nullptr);
+  return result.download();
+}
+
+TEST_F(PanelExperts, OnTensorCoresAreNearF32) {
+  if (!has_panel_gemm()) GTEST_SKIP() << "needs sm_90";
+  for (const packing::PackedType& type : packing::kPackedTypes) {
+    if (!has_panels(type.dtype)) continue;
+    const PanelExpertsCase weights(type.dtype);
+    for (const std::int64_t rows : {1, 2, 5, 9, 33, 100}) {
+      const RoutedCase test(rows);
+      const Floats want = weights.expected(test);
+      EXPECT_LT(relative_error(multiply_mma(weights, test.routed(), want), want), 4e-3)
+          << name(type.dtype) << ", " << rows << " rows";
+    }
+  }
+}
+
+TEST_F(PanelExperts, ARowsBitsDoNotDependOnTheBatch) {
+  if (!has_panel_gemm()) GTEST_SKIP() << "needs sm_90";
+  const PanelExpertsCase weights(DType::Q4_K);
+  const RoutedCase test(60);
+  const Floats together = multiply_mma(weights, test.routed(), Floats(60 * kHidden));
+  for (const std::int64_t count : {1, 4, 20}) {
+    for (const std::int64_t row : {0, 11, 39}) {
+      RoutedRows some = test.routed();
+      some.rows = count;
+      some.x.data += row * kHidden;
+      some.expert_ids += row * kTopK;
+      some.weights += row * kTopK;
+      const auto want = together.begin() + row * kHidden;
+      EXPECT_EQ(multiply_mma(weights, some, Floats(static_cast<std::size_t>(count * kHidden))),
+                Floats(want, want + count * kHidden))
+          << "rows from " << row << ", " << count;
     }
   }
 }
