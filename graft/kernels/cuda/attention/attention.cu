@@ -10,22 +10,14 @@ namespace {
 
 // Four blocks on each of 132 SMs (H100, H200) fill the GPU.
 constexpr std::int64_t kTargetBlocks = 528;
-constexpr std::int64_t kMaxSplits = 64;  // more are not worth the merge
 
-// Merging takes about 3 µs: contexts of up to max_unsplit positions stay one split, and no split is
-// shorter than min_split_len positions.
-struct SplitRule {
-  std::int64_t max_unsplit;
-  std::int64_t min_split_len;
-};
-constexpr SplitRule kDefaultRule = {.max_unsplit = 256, .min_split_len = 256};
-constexpr SplitRule kDecodeRule = {.max_unsplit = 512, .min_split_len = 256};
+// Merging takes about 3 µs: shorter contexts stay one split.
+constexpr SplitRule kDefaultRule = {.max_unsplit = 256, .min_len = 256};
+constexpr SplitRule kDecodeRule = {.max_unsplit = 512, .min_len = 256};
 // Decode tokens of latent attention: cache rows are long, so splits pay off earlier, and earlier
 // still with many heads.
-constexpr SplitRule kMlaRule = {.max_unsplit = 256, .min_split_len = 128};
-constexpr SplitRule kMlaManyHeadsRule = {.max_unsplit = 64, .min_split_len = 64};
-// For longer KV splits the mma kernel is faster, which overlaps loads with products.
-constexpr std::int64_t kMaxDecodeSplitLen = 1024;
+constexpr SplitRule kMlaRule = {.max_unsplit = 256, .min_len = 128};
+constexpr SplitRule kMlaManyHeadsRule = {.max_unsplit = 64, .min_len = 64};
 // A split starts at a chunk boundary of every kernel.
 constexpr std::int64_t kSplitAlignment = 64;
 
@@ -43,8 +35,9 @@ __global__ void __launch_bounds__(kMergeThreads) merge_splits_kernel(AttentionJo
   if (token >= num_tokens) return;
   const std::int64_t row = job.batch.first_rows[sequence] + token;
   const std::int64_t position = job.batch.context_lens[sequence] - num_tokens + token;
-  const std::int64_t first = div_u32(window_begin(job.shape.window, position), job.split_len);
-  const auto count = static_cast<int>(div_u32(position, job.split_len) - first) + 1;
+  const std::int64_t len = split_len(job.splits, job.batch.context_lens[sequence]);
+  const std::int64_t first = div_u32(window_begin(job.shape.window, position), len);
+  const auto count = static_cast<int>(div_u32(position, len) - first) + 1;
   const std::int64_t state_idx =
       (first * job.batch.num_rows + row) * job.shape.num_heads + blockIdx.y;
   const std::int64_t step = job.batch.num_rows * job.shape.num_heads;  // states per split
@@ -80,7 +73,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_splits_kernel(AttentionJo
       for (int i = 0; i < kMergeUnroll; ++i)
         value += split + i < count ? values[i] * factors[split + i] : 0.0F;
     }
-    to[col] = value / sum;
+    to[col] = value * (1.0F / sum);  // as without splits
   }
 }
 
@@ -121,8 +114,6 @@ std::int64_t num_tiles(const AttentionShape& shape,
 
 SplitRule split_rule(const AttentionBatch& batch, const AttentionPlan& plan) {
   switch (plan.kernel) {
-    case AttentionPlan::Kernel::Decode:
-      return kDecodeRule;
     case AttentionPlan::Kernel::Mla:
       if (batch.max_tokens > 1) return kDefaultRule;
       return plan.large_tile ? kMlaManyHeadsRule : kMlaRule;
@@ -131,17 +122,19 @@ SplitRule split_rule(const AttentionBatch& batch, const AttentionPlan& plan) {
   }
 }
 
+// Splits of one length, as many as fill the GPU.
 void plan_splits(const AttentionShape& shape, const AttentionBatch& batch, AttentionPlan& plan) {
   const SplitRule rule = split_rule(batch, plan);
   const std::int64_t context = std::max<std::int64_t>(1, batch.max_context);
   const std::int64_t blocks =
       std::max<std::int64_t>(1, num_tiles(shape, batch, plan) * shape.num_kv_heads);
-  const std::int64_t wanted =
-      context <= rule.max_unsplit ? 1 : ceil_div(context, rule.min_split_len);
+  const std::int64_t wanted = context <= rule.max_unsplit ? 1 : ceil_div(context, rule.min_len);
   const std::int64_t num_splits =
       std::clamp<std::int64_t>(std::min(wanted, kTargetBlocks / blocks), 1, kMaxSplits);
-  plan.split_len = ceil_div(ceil_div(context, num_splits), kSplitAlignment) * kSplitAlignment;
-  plan.num_splits = ceil_div(context, plan.split_len);
+  const std::int64_t len =
+      ceil_div(ceil_div(context, num_splits), kSplitAlignment) * kSplitAlignment;
+  plan.splits = {.max_unsplit = len, .min_len = len};
+  plan.num_splits = ceil_div(context, len);
 }
 
 bool plan_decode(const AttentionShape& shape,
@@ -152,8 +145,10 @@ bool plan_decode(const AttentionShape& shape,
     return false;
   plan.kernel = AttentionPlan::Kernel::Decode;
   plan.tile_rows = decode_tile_rows();
-  plan_splits(shape, batch, plan);
-  return plan.split_len <= kMaxDecodeSplitLen;
+  plan.splits = kDecodeRule;
+  const std::int64_t wanted = ceil_div(batch.max_context, plan.splits.min_len);
+  plan.num_splits = batch.max_context <= plan.splits.max_unsplit ? 1 : std::min(wanted, kMaxSplits);
+  return true;
 }
 
 std::size_t max_sum_bytes(const AttentionShape& shape,
@@ -215,7 +210,7 @@ void attention(const AttentionShape& shape,
                       .cache_row = cache.row_elems(),
                       .vectors = cache.row_elems() % 4 == 0 && shape.key_dim % 4 == 0 &&
                                  shape.value_dim % 4 == 0 && shape.value_offset % 4 == 0,
-                      .split_len = plan.split_len,
+                      .splits = plan.splits,
                       .queries = queries,
                       .out = out,
                       .partials = {}};

@@ -20,13 +20,24 @@ struct SplitStates {
   float* values = nullptr;    // [splits, rows, heads, value_dim], not divided by the sum
 };
 
+inline constexpr std::int64_t kMaxSplits = 64;
+
+// Positions per KV split of a sequence.
+__host__ __device__ inline std::int64_t split_len(const SplitRule& rule, std::int64_t context) {
+  if (context <= rule.max_unsplit) return rule.max_unsplit;
+  std::int64_t len = rule.min_len;
+  while (len * kMaxSplits < context)
+    len *= 2;
+  return len;
+}
+
 struct AttentionJob {
   AttentionShape shape;
   AttentionBatch batch;
   const void* cache;
   std::int64_t cache_row;  // values per cache row
   bool vectors;            // the cache is aligned for loads of four values
-  std::int64_t split_len;  // positions
+  SplitRule splits;
   ConstRows queries;
   Rows out;
   SplitStates partials;
@@ -79,9 +90,10 @@ __device__ inline TilePosition tile_position(const AttentionJob& job,
   if (at.end_flat <= at.first_flat) return at;
   const std::int64_t visible =
       window_begin(job.shape.window, at.first_position + div_u32(at.first_flat, at.group_size));
-  at.kv_begin = at.split * job.split_len;
+  const std::int64_t len = split_len(job.splits, job.batch.context_lens[at.sequence]);
+  at.kv_begin = at.split * len;
   at.kv_end = at.first_position + div_u32(at.end_flat - 1, at.group_size) + 1;
-  if (at.kv_end > at.kv_begin + job.split_len) at.kv_end = at.kv_begin + job.split_len;
+  if (at.kv_end > at.kv_begin + len) at.kv_end = at.kv_begin + len;
   // Chunks start at the same positions in every tile, so that the bits do not depend on the tile.
   if (visible > at.kv_begin) at.kv_begin += (visible - at.kv_begin) / chunk * chunk;
   return at;

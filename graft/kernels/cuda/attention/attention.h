@@ -8,7 +8,7 @@
 // cut into KV splits: each split leaves a partial softmax state, and a second kernel merges the
 // states. The plan depends only on the sizes passed to plan_attention(), so with sizes rounded up
 // to buckets the launches are always the same. The bits of a row depend on its own context and the
-// plan, not on the batch composition.
+// plan, not on the batch composition; those of a decode row of Kernel::Decode on its context only.
 
 #pragma once
 
@@ -49,6 +49,12 @@ struct AttentionBatch {
   std::int64_t max_context = 0;  // upper bound per sequence, in positions
 };
 
+// How contexts are cut into KV splits. Depends on the sequence's own context, not on the batch.
+struct SplitRule {
+  std::int64_t max_unsplit = 0;  // contexts of up to this many positions are one split
+  std::int64_t min_len = 0;      // positions per split of longer ones; more for very long ones
+};
+
 struct AttentionPlan {
   enum class Kernel : std::uint8_t {
     Simt,    // f32 on CUDA cores, every shape
@@ -60,8 +66,8 @@ struct AttentionPlan {
   Kernel kernel = Kernel::Simt;
   bool large_tile = false;  // the kernel's tile of many query rows, else its small one
   std::int64_t tile_rows = 0;
-  std::int64_t num_splits = 1;
-  std::int64_t split_len = 0;  // positions per KV split
+  std::int64_t num_splits = 1;  // at most, of a sequence
+  SplitRule splits;
   std::size_t scratch_bytes = 0;
 };
 AttentionPlan plan_attention(const AttentionShape& shape, const AttentionBatch& batch, DType cache);

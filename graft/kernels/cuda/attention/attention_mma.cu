@@ -379,8 +379,8 @@ template <class Mma, int kHeadDim>
 void launch_kernel(const AttentionJob& job, bool large_tile, dim3 grid, Stream stream) {
   const auto kernel = large_tile ? attention_mma_kernel<Mma, kHeadDim, true>
                                  : attention_mma_kernel<Mma, kHeadDim, false>;
-  launch_with_shared("attention_mma", kernel,
-                     {grid, kThreads, sizeof(Stages<kHeadDim>), /*ahead=*/false}, stream, job);
+  launch_with_shared("attention_mma", kernel, {grid, kThreads, sizeof(Stages<kHeadDim>)}, stream,
+                     job);
 }
 
 template <class Mma>

@@ -284,7 +284,6 @@ TEST_F(AttentionKernels, TensorCores) {
       {.shape = gqa_shape(4, 2, 64), .sequences = {{37, 37}, {1, 1}, {70, 130}}},
       {.shape = gqa_shape(3, 3, 128), .sequences = {{65, 200}, {0, 0}, {64, 64}}},
       {.shape = gqa_shape(8, 2, 128), .sequences = {{1, 700}, {1, 1}, {1, 257}, {1, 64}}},
-      // Few rows in long splits run on the mma kernel.
       {.shape = gqa_shape(8, 2, 128), .sequences = {{1, 700}, {1, 1}}, .max_context = 1 << 17},
       {.shape = gqa_shape(6, 2, 40), .sequences = {{1, 300}, {20, 50}}, .block_tokens = 5},
       {.shape = gqa_shape(20, 1, 80), .sequences = {{1, 333}}, .max_context = 2048},
@@ -327,6 +326,19 @@ TEST_F(AttentionKernels, DecodeKernel) {
       EXPECT_EQ(test.kernel, AttentionPlan::Kernel::Decode);
     }
   }
+}
+
+// Nor on the longest context of the batch.
+TEST_F(AttentionKernels, DecodeRowsDoNotDependOnTheBatch) {
+  Case c = {.shape = gqa_shape(8, 2, 128), .sequences = {{1, 700}, {1, 90}, {1, 512}, {1, 513}}};
+  c.shape.arithmetic = Arithmetic::F16;
+  c.dtype = DType::F16;
+  AttentionCase test(c);
+  const Floats batched = test.run();
+  const Floats alone = test.run(1);
+  EXPECT_TRUE(std::equal(batched.begin(), batched.begin() + 8 * 128, alone.begin()));
+  c.max_context = 1 << 17;
+  EXPECT_EQ(AttentionCase(c).run(), batched);
 }
 
 // exp(score) overflows f32.
