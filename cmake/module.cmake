@@ -112,7 +112,7 @@ function(graft_testing)
   target_link_libraries(graft_testing PUBLIC graft_flags graft::base)
   target_compile_definitions(graft_testing PRIVATE GRAFT_SOURCE_DIR="${CMAKE_SOURCE_DIR}" GRAFT_BUILD_DIR="${CMAKE_BINARY_DIR}")
   graft_precompile(graft_testing hot)
-  graft_test(graft_testing_test testing ${dir}/golden_test.cpp)
+  graft_test(graft_testing_test testing ${dir}/golden_test.cpp ${dir}/uniform_float_test.cpp)
   target_link_libraries(graft_testing_test PRIVATE OpenSSL::Crypto)
 endfunction()
 

@@ -7,6 +7,8 @@
 #include <random>
 #include <vector>
 
+#include "graft/testing/uniform_float.h"
+
 namespace graft::kernels::cpu {
 
 using Floats = std::vector<float>;
@@ -14,10 +16,9 @@ using Floats = std::vector<float>;
 // Uniform in [-size, size]; every call continues the sequence.
 inline Floats random_floats(std::int64_t count, float size = 2.0F) {
   static std::mt19937 engine(11);
-  std::uniform_real_distribution<float> distribution(-size, size);
   Floats values(static_cast<std::size_t>(count));
   for (float& value : values)
-    value = distribution(engine);
+    value = uniform_float(engine, -size, size);
   return values;
 }
 

@@ -20,6 +20,7 @@
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/registry.h"
 #include "graft/packing/packer.h"
+#include "graft/testing/uniform_float.h"
 
 namespace graft::ops::testing {
 
@@ -31,10 +32,9 @@ class Random {
   explicit Random(unsigned seed = 1) : engine_(seed) {}
 
   Floats floats(std::int64_t count, float size = 1.0F, float center = 0.0F) {
-    std::uniform_real_distribution<float> distribution(center - size, center + size);
     Floats values(static_cast<std::size_t>(count));
     for (float& value : values)
-      value = distribution(engine_);
+      value = uniform_float(engine_, center - size, center + size);
     return values;
   }
   std::int64_t below(std::int64_t end) {
