@@ -1,5 +1,6 @@
-// Checks that files include the standard headers they use. The builds cannot: their precompiled
-// header (cmake/module.cmake) has these headers for every source.
+// Checks that files include the headers they use. The builds cannot: their precompiled header
+// (cmake/module.cmake) has some for every source, and in a unity file a source has those of the
+// sources before it.
 
 #include <algorithm>
 #include <array>
@@ -10,6 +11,7 @@
 #include <map>
 #include <regex>
 #include <set>
+#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -17,19 +19,21 @@
 
 #include <gtest/gtest.h>
 
-namespace graft {
+#include "tests/include_check.h"
+
+namespace graft::tests {
 namespace {
 
 constexpr std::string_view kNameLetters =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
 
-struct PrecompiledHeader {
+struct HeaderNames {
   std::string_view header;
   std::string_view names;  // in std or std::ranges; those that several headers declare are left out
 };
 
 constexpr std::array kPrecompiledHeaders = {
-    PrecompiledHeader{
+    HeaderNames{
         "algorithm",
         "adjacent_find all_of any_of binary_search clamp copy copy_backward copy_if copy_n count "
         "count_if equal equal_range fill fill_n find find_if find_if_not for_each generate "
@@ -38,59 +42,125 @@ constexpr std::array kPrecompiledHeaders = {
         "partial_sort partition pop_heap push_heap remove_copy_if remove_if replace replace_if "
         "reverse rotate search set_intersection shuffle sort stable_partition stable_sort "
         "transform unique upper_bound"},
-    PrecompiledHeader{"filesystem", "filesystem"},
-    PrecompiledHeader{"functional",
-                      "bind_front cref function greater invoke multiplies plus ref "
-                      "reference_wrapper"},
-    PrecompiledHeader{"map", "map multimap"},
-    PrecompiledHeader{"memory",
-                      "enable_shared_from_this make_shared make_unique shared_ptr unique_ptr "
-                      "weak_ptr"},
-    PrecompiledHeader{"nlohmann/json.hpp", "nlohmann"},
-    PrecompiledHeader{"optional", "make_optional nullopt optional"},
-    PrecompiledHeader{"span", "as_bytes as_writable_bytes span"},
-    PrecompiledHeader{"sstream", "istringstream ostringstream stringstream"},
-    PrecompiledHeader{"string", "getline stod stof stoi stol stoll stoul stoull string to_string"},
-    PrecompiledHeader{"unordered_map", "unordered_map unordered_multimap"},
-    PrecompiledHeader{"variant", "get_if holds_alternative monostate variant visit"},
-    PrecompiledHeader{"vector", "vector"},
+    HeaderNames{"filesystem", "filesystem"},
+    HeaderNames{"functional",
+                "bind_front cref function greater invoke multiplies plus ref "
+                "reference_wrapper"},
+    HeaderNames{"map", "map multimap"},
+    HeaderNames{"memory",
+                "enable_shared_from_this make_shared make_unique shared_ptr unique_ptr "
+                "weak_ptr"},
+    HeaderNames{"nlohmann/json.hpp", "nlohmann"},
+    HeaderNames{"optional", "make_optional nullopt optional"},
+    HeaderNames{"span", "as_bytes as_writable_bytes span"},
+    HeaderNames{"sstream", "istringstream ostringstream stringstream"},
+    HeaderNames{"string", "getline stod stof stoi stol stoll stoul stoull string to_string"},
+    HeaderNames{"unordered_map", "unordered_map unordered_multimap"},
+    HeaderNames{"variant", "get_if holds_alternative monostate variant visit"},
+    HeaderNames{"vector", "vector"},
+};
+
+// Not precompiled, but one source of a unity file includes them for the next. Names that nearly
+// every standard header declares (std::move, std::string_view, std::error_code) are left out.
+constexpr std::array kOtherHeaders = {
+    HeaderNames{"array", "array to_array"},
+    HeaderNames{"atomic", "atomic atomic_flag atomic_ref atomic_thread_fence"},
+    HeaderNames{"bit",
+                "bit_cast bit_ceil bit_floor bit_width countl_zero countr_zero "
+                "has_single_bit popcount rotl"},
+    HeaderNames{"charconv", "chars_format from_chars to_chars"},
+    HeaderNames{"chrono", "chrono"},
+    HeaderNames{"cmath",
+                "abs ceil cos erf exp exp2 expm1 floor fma fmod isfinite isinf isnan ldexp "
+                "log log1p log2 lround nearbyint pow round sin sqrt tanh trunc"},
+    HeaderNames{"complex", "complex polar"},
+    HeaderNames{"condition_variable", "condition_variable condition_variable_any"},
+    HeaderNames{"csignal", "raise signal"},
+    HeaderNames{"cstdio",
+                "FILE fclose fflush fopen fprintf fputs fread fwrite printf puts snprintf"},
+    HeaderNames{"cstdlib", "abort exit free getenv malloc system"},
+    HeaderNames{"cstring", "memchr memcmp memcpy memmove memset strcmp strerror strlen"},
+    HeaderNames{"deque", "deque"},
+    HeaderNames{"fstream", "fstream ifstream ofstream"},
+    HeaderNames{"future", "async future packaged_task promise"},
+    HeaderNames{"iostream", "cerr cin cout"},
+    HeaderNames{"iterator", "back_inserter inserter istreambuf_iterator make_move_iterator"},
+    HeaderNames{"limits", "numeric_limits"},
+    HeaderNames{"list", "list"},
+    HeaderNames{"mutex", "call_once lock_guard mutex once_flag scoped_lock unique_lock"},
+    HeaderNames{"new", "align_val_t bad_alloc nothrow"},
+    HeaderNames{"numbers", "numbers"},
+    HeaderNames{"numeric", "accumulate exclusive_scan gcd inner_product iota partial_sum reduce"},
+    HeaderNames{"queue", "priority_queue queue"},
+    HeaderNames{"random",
+                "mt19937 mt19937_64 normal_distribution random_device "
+                "uniform_int_distribution uniform_real_distribution"},
+    HeaderNames{"regex", "regex regex_match regex_replace regex_search smatch"},
+    HeaderNames{"set", "multiset set"},
+    HeaderNames{"shared_mutex", "shared_lock shared_mutex"},
+    HeaderNames{"stdexcept", "invalid_argument logic_error out_of_range runtime_error"},
+    HeaderNames{"thread", "jthread this_thread thread"},
+    HeaderNames{"unordered_set", "unordered_multiset unordered_set"},
+};
+
+// Functions of the system, called as ::name.
+constexpr std::array kSystemHeaders = {
+    HeaderNames{"dlfcn.h", "dladdr dlclose dlerror dlopen dlsym"},
+    HeaderNames{"fcntl.h", "fallocate fcntl open posix_fadvise"},
+    HeaderNames{"poll.h", "poll"},
+    HeaderNames{"sys/mman.h", "madvise mincore mlock mmap mprotect munmap"},
+    HeaderNames{"sys/resource.h", "getrlimit getrusage setrlimit"},
+    HeaderNames{"sys/socket.h", "accept bind connect listen recv send setsockopt socket"},
+    HeaderNames{"sys/stat.h", "chmod fchmod fstat mkdir stat umask"},
+    HeaderNames{"sys/wait.h", "waitpid"},
+    HeaderNames{"unistd.h",
+                "_exit close dup dup2 execv execvp fork fsync ftruncate getegid geteuid "
+                "getpid getppid getuid isatty lseek pipe pread pwrite read readlink rmdir "
+                "sleep sysconf unlink usleep write"},
+};
+
+// Libraries by the namespace or the beginning of their names; any header of the folder will do.
+struct Library {
+  std::string_view names;  // "fmt::", or the first letters of a word
+  std::string_view header;
+};
+
+constexpr std::array kLibraries = {
+    Library{"CLI::", "CLI/"},           Library{"EVP_", "openssl/"},
+    Library{"XXH3_", "xxhash.h"},       Library{"YAML::", "yaml-cpp/"},
+    Library{"boost::", "boost/"},       Library{"fmt::", "fmt/"},
+    Library{"hwloc_", "hwloc.h"},       Library{"pcre2_", "pcre2.h"},
+    Library{"utf8proc_", "utf8proc.h"},
 };
 
 // Header by name.
-const std::map<std::string, std::string, std::less<>>& header_of_name() {
-  static const auto headers = [] {
-    std::map<std::string, std::string, std::less<>> all;
-    for (const PrecompiledHeader& row : kPrecompiledHeaders) {
-      std::istringstream names{std::string(row.names)};
-      for (std::string name; names >> name;)
-        all[name] = row.header;
-    }
+using Headers = std::map<std::string, std::string, std::less<>>;
+
+void add_rows(std::span<const HeaderNames> rows, Headers& headers) {
+  for (const HeaderNames& row : rows) {
+    std::istringstream names{std::string(row.names)};
+    for (std::string name; names >> name;)
+      headers[name] = row.header;
+  }
+}
+
+const Headers& header_of_name() {
+  static const Headers headers = [] {
+    Headers all;
+    add_rows(kOtherHeaders, all);
+    add_rows(kPrecompiledHeaders, all);
     return all;
   }();
   return headers;
 }
 
-// Text of each file by the path that #include names.
-using Sources = std::map<std::string, std::string>;
-
-std::set<std::string> direct_includes(const std::string& text) {
-  std::set<std::string> found;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("#include ") || line.size() < 11) continue;
-    const std::size_t end = line.find_first_of(">\"", 10);
-    found.insert(line.substr(10, end - 10));
-  }
-  return found;
-}
-
-// Adds all headers that the text includes, directly or through files of `sources`.
-void add_includes(const Sources& sources, const std::string& text, std::set<std::string>& found) {
-  for (const std::string& header : direct_includes(text)) {
-    if (!found.insert(header).second) continue;
-    if (const auto source = sources.find(header); source != sources.end())
-      add_includes(sources, source->second, found);
-  }
+const Headers& header_of_system_name() {
+  static const Headers headers = [] {
+    Headers all;
+    add_rows(kSystemHeaders, all);
+    return all;
+  }();
+  return headers;
 }
 
 // False in a comment or a string that begins on the same line.
@@ -116,34 +186,46 @@ std::vector<std::string> names_after(std::string_view text, std::string_view pre
 std::vector<std::string> missing_includes(const Sources& sources, const std::string& text) {
   std::set<std::string> included;
   add_includes(sources, text, included);
-  std::vector<std::string> names = names_after(text, "std::");
-  const std::vector<std::string> ranges = names_after(text, "std::ranges::");
-  names.insert(names.end(), ranges.begin(), ranges.end());
-  if (!names_after(text, "nlohmann::").empty()) names.emplace_back("nlohmann");
   std::vector<std::string> missing;
-  for (const std::string& name : names) {
-    const auto header = header_of_name().find(name);
-    if (header == header_of_name().end() || !included.insert(header->second).second) continue;
+  const auto need = [&](const std::string& name, const Headers& headers) {
+    const auto header = headers.find(name);
+    if (header == headers.end() || !included.insert(header->second).second) return;
     missing.push_back(name + " without <" + header->second + ">");
+  };
+  for (const char* prefix : {"std::", "std::ranges::"}) {
+    for (const std::string& name : names_after(text, prefix))
+      need(name, header_of_name());
+  }
+  if (!names_after(text, "nlohmann::").empty()) need("nlohmann", header_of_name());
+  for (const char* prefix : {" ::", "(::", "!::"}) {
+    for (const std::string& name : names_after(text, prefix))
+      need(name, header_of_system_name());
   }
   return missing;
 }
 
-Sources read_sources() {
-  static const std::set<std::string> suffixes = {".h", ".cpp", ".cuh", ".cu"};
-  const std::filesystem::path root = GRAFT_SOURCE_DIR;
-  Sources sources;
-  for (const char* folder : {"graft", "include/graft", "tests"}) {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder)) {
-      if (!suffixes.contains(entry.path().extension().string())) continue;
-      std::string path = entry.path().lexically_relative(root).string();
-      if (path.starts_with("include/")) path.erase(0, std::string_view("include/").size());
-      std::ostringstream text;
-      text << std::ifstream(entry.path()).rdbuf();
-      sources[path] = text.str();
+// The same for other libraries.
+std::vector<std::string> missing_libraries(const Sources& sources, const std::string& text) {
+  std::set<std::string> included;
+  add_includes(sources, text, included);
+  const std::vector<Token> tokens = tokens_of(text);
+  std::vector<std::string> missing;
+  for (const Library& library : kLibraries) {
+    const bool is_namespace = library.names.ends_with("::");
+    const std::string_view word = library.names.substr(0, library.names.find(':'));
+    bool is_used = false;
+    for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+      const std::string_view next = tokens[i + 1].text;
+      is_used |=
+          is_namespace ? tokens[i].text == word && next == "::" : tokens[i].text.starts_with(word);
     }
+    const bool is_included = std::ranges::any_of(
+        included, [&](const std::string& header) { return header.starts_with(library.header); });
+    if (is_used && !is_included)
+      missing.push_back(std::string(library.names) + " without <" + std::string(library.header) +
+                        ">");
   }
-  return sources;
+  return missing;
 }
 
 TEST(Repository, FilesIncludeTheStandardHeadersTheyUse) {
@@ -152,6 +234,29 @@ TEST(Repository, FilesIncludeTheStandardHeadersTheyUse) {
   for (const auto& [path, text] : sources) {
     if (path.ends_with("-inl.h")) continue;  // its includes are in the files that include it
     for (const std::string& missing : missing_includes(sources, text))
+      ADD_FAILURE() << path << ": " << missing;
+  }
+}
+
+// Headers may only declare what they use: `namespace CLI { class App; }`.
+TEST(Repository, SourcesIncludeTheLibrariesTheyUse) {
+  const Sources sources = read_sources();
+  for (const auto& [path, text] : sources) {
+    if (!path.ends_with(".cpp")) continue;
+    for (const std::string& missing : missing_libraries(sources, text))
+      ADD_FAILURE() << path << ": " << missing;
+  }
+}
+
+// Those of kernels/cuda and ops/cuda are compiled one at a time.
+TEST(Repository, FilesIncludeTheGraftHeadersTheyUse) {
+  const Sources sources = read_sources();
+  const GraftIncludes includes(sources);
+  for (const auto& [path, text] : sources) {
+    if (path.ends_with("-inl.h") || path.ends_with("_bench.cpp") || path.ends_with(".cu") ||
+        path.find("/cuda/") != std::string::npos)
+      continue;
+    for (const std::string& missing : includes.missing(path))
       ADD_FAILURE() << path << ": " << missing;
   }
 }
@@ -166,7 +271,7 @@ TEST(Repository, IncludeCheckKnowsThePrecompiledHeaders) {
   for (std::sregex_iterator it(text.begin(), text.end(), header), end; it != end; ++it)
     in_cmake.insert((*it)[1]);
   std::set<std::string> in_table;
-  for (const PrecompiledHeader& row : kPrecompiledHeaders)
+  for (const HeaderNames& row : kPrecompiledHeaders)
     in_table.emplace(row.header);
   EXPECT_EQ(in_cmake, in_table);
 }
@@ -189,5 +294,40 @@ TEST(Repository, IncludeCheckReportsMissingHeaders) {
           .empty());
 }
 
+TEST(Repository, IncludeCheckReportsMissingHeadersOfTheSystem) {
+  EXPECT_EQ(missing_includes({}, "void f() { x = ::close(1); std::mutex m; }"),
+            (std::vector<std::string>{"mutex without <mutex>", "close without <unistd.h>"}));
+  EXPECT_EQ(missing_libraries({}, "#include <CLI/App.hpp>\nCLI::App a; fmt::print(x);\n"),
+            std::vector<std::string>{"fmt:: without <fmt/>"});
+}
+
+TEST(Repository, IncludeCheckReportsMissingGraftHeaders) {
+  const std::string header =
+      "namespace graft {\nstruct Shape {};\nenum class Kind { Small };\n"
+      "inline constexpr int kWidth = 3;\nstd::vector<int> rows_of(\n    int x);\n"
+      "#define GRAFT_TWICE(x) (x)\n}\n";
+  const std::string uses =
+      "Shape s;\nint n = kWidth + rows_of(3)[0];\nauto k = Kind::Small;\nGRAFT_TWICE(1);\n";
+  const auto missing = [&](const std::string& text) {
+    const Sources sources = {{"graft/a.h", header},
+                             {"graft/b.h", "#include \"graft/a.h\"\nShape make();\n"},
+                             {"graft/c.h", "struct Table {\n  int rows_of(int x);\n};\n"},
+                             {"graft/x.cpp", text}};
+    return GraftIncludes(sources).missing("graft/x.cpp");
+  };
+  EXPECT_EQ(missing(uses),
+            (std::vector<std::string>{"GRAFT_TWICE without graft/a.h", "Kind without graft/a.h",
+                                      "Shape without graft/a.h", "kWidth without graft/a.h",
+                                      "rows_of without graft/a.h"}));
+  EXPECT_TRUE(missing("#include \"graft/b.h\"\n" + uses).empty());
+  // A member of the same name declares no function of a namespace.
+  EXPECT_EQ(missing("#include \"graft/c.h\"\nint n = graft::rows_of(3)[0];\n").size(), 1U);
+  EXPECT_TRUE(missing("#include \"graft/c.h\"\nint n = rows_of(3)[0];\n").empty());
+  // Members, other libraries, comments, literals, names of its own.
+  EXPECT_TRUE(missing("x.rows_of(1); std::rows_of(2); // Shape\nf(\"kWidth\", R\"(Kind)\");\n"
+                      "struct Shape {};\nint rows_of(int x);\nint y = rows_of(1);\n")
+                  .empty());
+}
+
 }  // namespace
-}  // namespace graft
+}  // namespace graft::tests
