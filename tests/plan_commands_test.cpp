@@ -40,9 +40,12 @@ TEST(PlanCommand, PlansDeepseekV3FromItsConfig) {
 }
 
 TEST(PlanCommand, AutoRulesHaveNoFindingsAndFit) {
-  for (const char* model : {"DeepSeek-V3", "DeepSeek-V2-Lite", "Qwen3-235B-A22B", "Mixtral-8x7B",
-                            "GLM-4.5-Air", "Llama-3.1-8B"}) {
-    const auto config = test_data(std::string("configs/") + model + "/config.json");
+  std::vector<std::string> models = {"DeepSeek-V2-Lite", "Mixtral-8x7B", "Llama-3.1-8B"};
+  // The same code with many times as many experts.
+  if (!kUnderSanitizers)
+    models.insert(models.end(), {"DeepSeek-V3", "Qwen3-235B-A22B", "GLM-4.5-Air"});
+  for (const std::string& model : models) {
+    const auto config = test_data("configs/" + model + "/config.json");
     const TempDir folder;
     const std::string rules = folder / "rules.yaml";
     for (const char* gpus : {"1", "2"}) {
@@ -69,6 +72,7 @@ TEST(PlanCommand, AutoRulesHaveNoFindingsAndFit) {
 // The memory that KTransformers states for DeepSeek-V3 in Q4_K_M: 14 GB of a GPU and 382 GB of
 // DRAM.
 TEST(PlanCommand, DeepseekV3InQ4KMFitsInto24And384GiB) {
+  GRAFT_SKIP_UNDER_SANITIZERS();
   const Outcome outcome =
       run_program({"plan", "deepseek-v3", "--type", "Q4_K_M", "--gpus", "1", "--vram", "24G",
                    "--dram", "384G", "--cpu-bandwidth", "300", "--threads", "32", "--json"});
@@ -169,6 +173,7 @@ TEST(PlanCommand, SaysWhichTypeFits) {
 }
 
 TEST(PlanCommand, SaysThatAModelLargerThanHostMemoryRunsFromDisk) {
+  GRAFT_SKIP_UNDER_SANITIZERS();  // SaysWhichTypeFits runs this code
   const std::vector<std::string> command = {"plan",   "DeepSeek-V3", "--type", "Q4_K_M",
                                             "--gpus", "1",           "--vram", "24G"};
   const auto plan = [&](std::initializer_list<std::string> more) {

@@ -153,7 +153,9 @@ TEST_F(PackedCacheTest, MapsThePanelsOfTheFile) {
     packing::StoredMatrix matrix = {
         .name = tensor.name, .dtype = tensor.dtype, .rows = tensor.rows, .cols = tensor.cols};
     const SharedBytes found = cache.find(matrix).panels;
-    EXPECT_TRUE(std::ranges::equal(found.bytes, tensor.bytes)) << tensor.name;
+    ASSERT_EQ(found.bytes.size(), tensor.bytes.size()) << tensor.name;
+    EXPECT_EQ(std::memcmp(found.bytes.data(), tensor.bytes.data(), tensor.bytes.size()), 0)
+        << tensor.name;
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(found.bytes.data()) % 64, 0U) << tensor.name;
     matrix.rows += 1;
     EXPECT_TRUE(cache.find(matrix).panels.bytes.empty()) << tensor.name;
