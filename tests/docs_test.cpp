@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <set>
 #include <sstream>
 #include <string>
@@ -116,13 +117,15 @@ bool is_server(const std::string& line) {
   return line.starts_with("graft serve");
 }
 
-// Runs the server on a free port for 5 seconds; SIGTERM must end it with exit code 0.
+// Runs the server on a free port for 10 seconds; SIGTERM must end it with exit code 0.
 std::string with_timeout(const std::string& line) {
-  return "timeout --preserve-status -s TERM 5 " + line.substr(0, line.find('#')) + " --port 0";
+  return "timeout --preserve-status -s TERM 10 " + line.substr(0, line.find('#')) + " --port 0";
 }
 
 TEST_F(Documents, EveryCommandWorks) {
   int num_run = 0;
+  // They mostly wait, so they run beside the other commands.
+  std::vector<std::future<void>> servers;
   for (const fs::path& page : pages()) {
     for (const Block& block : blocks_of(page)) {
       // Commands must be in blocks that this test runs.
@@ -132,12 +135,21 @@ TEST_F(Documents, EveryCommandWorks) {
       if (block.kind != "sh") continue;
       for (const std::string& line : block.lines) {
         if (line.empty() || is_dev_command(line)) continue;
-        const Outcome outcome = run_line(is_server(line) ? with_timeout(line) : line);
-        EXPECT_EQ(outcome.exit_code, 0) << page << ": " << line << "\n" << outcome.err;
+        const auto run = [this, page, line] {
+          const Outcome outcome = run_line(is_server(line) ? with_timeout(line) : line);
+          EXPECT_EQ(outcome.exit_code, 0) << page << ": " << line << "\n" << outcome.err;
+        };
+        if (is_server(line)) {
+          servers.push_back(std::async(std::launch::async, run));
+        } else {
+          run();
+        }
         ++num_run;
       }
     }
   }
+  for (std::future<void>& server : servers)
+    server.get();
   EXPECT_GT(num_run, 30);
 }
 
