@@ -23,6 +23,8 @@ struct ServeOptions {
   std::vector<std::string> models;
   ModelOptions model;  // for every model; only the folders of model.model are used
   std::string api_key_file;
+  std::string limits_file;
+  server::ClientLimits client_limits;
   std::string access_log;  // file, "-" for standard output, "" for none
   bool shared_cache = false;
   std::string pooling = "mean";
@@ -91,6 +93,12 @@ server::ApiKeys read_keys(const ServeOptions& options) {
   return keys;
 }
 
+server::LimitTable read_limits(const ServeOptions& options, const server::ApiKeys& keys) {
+  if (options.limits_file.empty()) return server::LimitTable(options.client_limits);
+  return server::LimitTable::parse(read_text_file(options.limits_file), options.limits_file,
+                                   options.client_limits, keys);
+}
+
 bool is_loopback(const std::string& host) {
   return host.starts_with("127.") || host == "::1" || host == "localhost";
 }
@@ -123,7 +131,11 @@ void serve_models(ServeOptions& options) {
   };
   config.access.keys = read_keys(options);
   config.access.bound_host = config.http.host;
+  config.client_limits = read_limits(options, config.access.keys);
   config.read_keys = [&options] { return read_keys(options); };
+  config.read_limits = [&options](const server::ApiKeys& keys) {
+    return read_limits(options, keys);
+  };
   if (options.drain_seconds > 0) {
     config.http.drain = {.min_seconds = options.drain_seconds,
                          .max_seconds = options.drain_seconds};
@@ -221,6 +233,22 @@ void add_request_limits(Command& command, ServeOptions& options) {
       ->check(Range(1, 4096));
 }
 
+void add_client_limits(Command& command, ServeOptions& options) {
+  command
+      .add_option("--max-client-answers", options.client_limits.concurrent_answers,
+                  "Max running and queued answers of a client: an API key, or an address without "
+                  "keys (default: 4096)")
+      ->check(Range(1, 1 << 30));
+  command
+      .add_option("--max-client-queued-tokens", options.client_limits.queued_tokens,
+                  "Max prompt tokens of a client that wait for their first output token (default: "
+                  "4194304)")
+      ->check(Range(1, 1 << 30));
+  command.add_option("--limits", options.limits_file,
+                     "YAML file with limits per API key: requests and tokens per minute, "
+                     "concurrent answers, queued tokens; SIGHUP reads it again");
+}
+
 void add_client_options(Command& command, server::AccessConfig& access) {
   command.add_option(
       "--cors-origin", access.origins,
@@ -244,14 +272,16 @@ void add_server_options(Command& command, ServeOptions& options) {
                      "Port to listen on (default: 8000; 0: any free port)");
   command.add_option("--tls-cert", config.http.tls_certificate, "TLS certificate chain (PEM file)");
   command.add_option("--tls-key", config.http.tls_key, "TLS private key (PEM file)");
-  command.add_option("--api-key-file", options.api_key_file,
-                     "File with one API key per line, plain or sha256:HEX; also GRAFT_API_KEYS");
+  command.add_option(
+      "--api-key-file", options.api_key_file,
+      "File with one API key per line, plain or sha256:HEX, then name=NAME and admin where "
+      "wanted; also GRAFT_API_KEYS");
   command.add_flag("--shared-cache", options.shared_cache,
                    "Share the prefix cache between API keys");
   add_client_options(command, config.access);
   command
       .add_option("--max-queue", config.max_waiting,
-                  "Max waiting requests per model (default: 2048)")
+                  "Max waiting requests per model (default: 16384)")
       ->check(Range(0, 1 << 20));
   command
       .add_option("--max-body-mib", options.max_body_mib,
@@ -267,6 +297,7 @@ void add_server_options(Command& command, ServeOptions& options) {
                   "(default: 4096)")
       ->check(Range(1, 1 << 20));
   add_request_limits(command, options);
+  add_client_limits(command, options);
   add_time_limits(command, config.http.limits);
   command
       .add_option(

@@ -14,8 +14,9 @@ http::Response metrics(const HandlerContext& context, const Logs& logs) {
   std::vector<ModelGauges> gauges;
   for (const ModelPool::Loaded& loaded : context.models.loaded())
     gauges.push_back({.model = loaded.lease->name(), .stats = loaded.lease->llm().stats()});
-  return {.body = context.metrics.text(gauges) + logs.metrics_text(),
-          .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+  return {
+      .body = context.metrics.text(gauges) + context.clients.metrics_text() + logs.metrics_text(),
+      .content_type = "text/plain; version=0.0.4; charset=utf-8"};
 }
 
 // Adds the number of calls and the total seconds of each module; only with --profile.

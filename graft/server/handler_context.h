@@ -2,11 +2,15 @@
 
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "graft/server/access/access.h"
+#include "graft/server/clients/client_meter.h"
 #include "graft/server/generation/generation.h"
 #include "graft/server/http/exchange.h"
 #include "graft/server/http/worker_pool.h"
@@ -19,6 +23,7 @@ struct HandlerContext {
   ModelPool& models;
   const Access& access;
   Metrics& metrics;
+  ClientMeter& clients;
   http::WorkerPool& response_workers;  // for building responses
   std::int64_t max_waiting = 0;        // queued sequences per model, beyond those that run
   RequestLimits limits = {};
@@ -27,11 +32,15 @@ struct HandlerContext {
 
   GenerationContext generation() const {
     return {.metrics = metrics,
+            .clients = clients,
             .workers = response_workers,
             .max_waiting = max_waiting,
             .limits = limits,
             .max_queued_bytes = max_queued_bytes};
   }
+
+  // Throws ApiError 403 for a priority other than 0 without an admin key.
+  void check_priority(const http::Request& request, std::int64_t priority) const;
 
   // Calls `work` with the model: immediately when it is loaded, otherwise later on another thread.
   // An exception from `work` becomes the error response.

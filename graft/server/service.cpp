@@ -1,7 +1,9 @@
 #include "graft/server/service.h"
 
 #include <csignal>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include <malloc.h>
 
@@ -9,6 +11,7 @@
 #include "graft/server/access/access_log.h"
 #include "graft/server/admin.h"
 #include "graft/server/api_error.h"
+#include "graft/server/clients/client_meter.h"
 #include "graft/server/handler_context.h"
 #include "graft/server/http/server.h"
 #include "graft/server/http/worker_pool.h"
@@ -61,6 +64,7 @@ class Service {
       : config_(config),
         logs_(logs),
         access_(config.access),
+        clients_(config.client_limits),
         server_(checked(config.http, logs)),
         models_(config.pool,
                 [this](std::function<void()> task) { server_.post_to_workers(std::move(task)); }) {
@@ -95,7 +99,10 @@ class Service {
   http::Hooks hooks() {
     return {.handler = [this](const http::ExchangePtr& exchange) { router_.handle(exchange); },
             .on_head = [this](http::Request& request) { access_.resolve_client(request); },
-            .gate = [this](const http::Request& request) { return early_response(request); },
+            .gate =
+                [this](const http::Request& request, std::vector<http::Header>& headers) {
+                  return early_response(request, headers);
+                },
             .headers = [this](const http::Request& request) { return access_.headers(request); },
             .error_response = invalid_response,
             .on_drain = [this](double max_seconds) { drain(max_seconds); },
@@ -108,11 +115,23 @@ class Service {
                 }};
   }
 
-  std::optional<http::Response> early_response(const http::Request& request) const {
+  std::optional<http::Response> early_response(const http::Request& request,
+                                               std::vector<http::Header>& headers) {
     if (auto response = access_.gate(request)) return response;
     if (auto response = router_.respond_now(request)) return response;
     if (readiness_.is_draining) return draining_response(request);
-    return std::nullopt;
+    return limit_response(request, headers);
+  }
+
+  // Only POST requests make a model work.
+  std::optional<http::Response> limit_response(const http::Request& request,
+                                               std::vector<http::Header>& headers) {
+    if (request.method != "POST") return std::nullopt;
+    ClientMeter::Admission admission = clients_.admit(access_.client_of(request));
+    for (http::Header& header : admission.headers)
+      headers.push_back(std::move(header));
+    if (!admission.error) return std::nullopt;
+    return error_response(*admission.error, request.path);
   }
 
   void drain(double max_seconds) {
@@ -121,8 +140,8 @@ class Service {
     systemd_.stopping();
   }
 
-  // Reads keys and certificate again and opens the logs again. What fails is reported and stays as
-  // it is.
+  // Reads keys, limits and certificate again and opens the logs again. What fails is reported and
+  // stays as it is.
   void reload() {
     systemd_.reloading();
     const auto attempt = [this](const std::function<void()>& work) {
@@ -135,7 +154,9 @@ class Service {
     logs_.reopen();
     attempt([this] { server_.reload_certificate(); });
     if (config_.read_keys) attempt([this] { access_.set_keys(config_.read_keys()); });
-    logs_.print_error("graft: SIGHUP: read keys and certificate, opened the logs again");
+    if (config_.read_limits)
+      attempt([this] { clients_.set_limits(config_.read_limits(*access_.keys())); });
+    logs_.print_error("graft: SIGHUP: read keys, limits and certificate, opened the logs again");
     systemd_.ready();
   }
 
@@ -145,6 +166,7 @@ class Service {
   const Systemd systemd_;
   Access access_;
   Metrics metrics_;
+  ClientMeter clients_;
   Readiness readiness_;
   // Destroyed after the models, which post their last updates to it while they stop.
   http::Server server_;
@@ -154,6 +176,7 @@ class Service {
   const HandlerContext context_ = {.models = models_,
                                    .access = access_,
                                    .metrics = metrics_,
+                                   .clients = clients_,
                                    .response_workers = response_workers_,
                                    .max_waiting = config_.max_waiting,
                                    .limits = config_.limits,

@@ -9,6 +9,7 @@
 
 #include "graft/api/llm.h"
 #include "graft/server/access/access.h"
+#include "graft/server/clients/client_limits.h"
 #include "graft/server/generation/request_limits.h"
 #include "graft/server/http/config.h"
 #include "graft/server/logs/logs.h"
@@ -19,9 +20,12 @@ namespace graft::server {
 struct ServiceConfig {
   http::Config http = {};
   AccessConfig access = {};
-  std::function<ApiKeys()> read_keys = {};  // for a reload (SIGHUP); throws Error
+  LimitTable client_limits = LimitTable();
+  // For a reload (SIGHUP); they throw Error.
+  std::function<ApiKeys()> read_keys = {};
+  std::function<LimitTable(const ApiKeys& keys)> read_limits = {};
   PoolConfig pool = {};
-  std::int64_t max_waiting = 2048;  // queued sequences per model; beyond that 429
+  std::int64_t max_waiting = 16384;  // queued sequences per model; beyond that 429
   RequestLimits limits = {};
   api::Pooling pooling = api::Pooling::Mean;
   bool preload = true;  // load the first model at startup

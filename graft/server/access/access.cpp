@@ -29,6 +29,15 @@ AllowedHosts hosts_of(const AccessConfig& config) {
   return {config.bound_host, names};
 }
 
+// The address, or the /64 network of an IPv6 address: its owner can use all addresses of it.
+std::string network_of(const std::string& remote) {
+  constexpr std::size_t kNetworkBytes = 8;
+  const auto address = http::parse_ip(remote);
+  const bool is_v6 = address && remote.find('.') == std::string::npos;
+  if (!is_v6) return remote;
+  return {address->begin(), address->begin() + kNetworkBytes};
+}
+
 http::Response preflight_response(const http::Request& request, bool is_allowed) {
   http::Response response = {.status = 204};
   if (!is_allowed) return response;
@@ -74,7 +83,11 @@ std::vector<http::Header> Access::headers(const http::Request& request) const {
   if (origin.empty() || !origins_.allows(origin)) return {};
   return {{.name = "Access-Control-Allow-Origin", .value = std::string(origin)},
           {.name = "Vary", .value = "Origin"},
-          {.name = "Access-Control-Expose-Headers", .value = "x-request-id, Retry-After"}};
+          {.name = "Access-Control-Expose-Headers",
+           .value = "x-request-id, Retry-After, x-ratelimit-limit-requests, "
+                    "x-ratelimit-remaining-requests, x-ratelimit-reset-requests, "
+                    "x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, "
+                    "x-ratelimit-reset-tokens"}};
 }
 
 std::optional<http::Response> Access::gate(const http::Request& request) const {
@@ -101,22 +114,23 @@ std::optional<http::Response> Access::gate(const http::Request& request) const {
   }
   if (request.method == "OPTIONS") return preflight_response(request, is_allowed);
   const auto known = keys();
-  if (known->empty() || is_public(request) || known->salt_of(request)) return std::nullopt;
+  if (known->empty() || is_public(request) || known->find(request) != nullptr) return std::nullopt;
   return reject(
       {401, "missing or invalid API key: send 'Authorization: Bearer KEY'", {}, "invalid_api_key"});
 }
 
-std::uint64_t Access::client_of(const http::Request& request) const {
+Client Access::client_of(const http::Request& request) const {
   const auto known = keys();
-  const auto salt = known->empty() ? std::nullopt : known->salt_of(request);
-  return salt ? *salt : salt_of_text(request.remote);
+  if (const ApiKey* key = known->find(request))
+    return {.id = key->id(), .key = key->short_digest(), .is_admin = key->is_admin};
+  return {.id = salt_of_text(network_of(request.remote))};
 }
 
 std::uint64_t Access::cache_salt(const http::Request& request,
                                  const std::string& client_salt) const {
   const auto known = keys();
-  const bool is_separate = separate_caches_ && !known->empty();
-  const std::uint64_t salt = is_separate ? known->salt_of(request).value_or(0) : 0;
+  const ApiKey* key = separate_caches_ ? known->find(request) : nullptr;
+  const std::uint64_t salt = key == nullptr ? 0 : key->id();
   return client_salt.empty() ? salt : salt_of_text(str(salt, ":", client_salt));
 }
 

@@ -28,6 +28,13 @@ struct AccessConfig {
   bool separate_caches = true;  // no prefix-cache sharing between API keys
 };
 
+// The client that a request counts for.
+struct Client {
+  std::uint64_t id = 0;   // of its API key; without keys, of its IPv4 address or IPv6 /64 network
+  std::string key = {};   // ApiKey::short_digest(); empty: no key
+  bool is_admin = false;  // has an admin key
+};
+
 class Access {
  public:
   // Throws Error for a malformed host, URL or proxy.
@@ -38,6 +45,7 @@ class Access {
 
   // Replaces the API keys; callable from any thread.
   void set_keys(ApiKeys keys);
+  std::shared_ptr<const ApiKeys> keys() const;
   // Sets client address and host of a request from a trusted proxy. Before the other functions.
   void resolve_client(http::Request& request) const { proxies_.apply(request); }
 
@@ -46,14 +54,12 @@ class Access {
   std::optional<http::Response> gate(const http::Request& request) const;
   // CORS headers for every response to this request.
   std::vector<http::Header> headers(const http::Request& request) const;
-  // The client that a request counts for: its API key, or its address without keys.
-  std::uint64_t client_of(const http::Request& request) const;
+  Client client_of(const http::Request& request) const;
   // The prefix-cache salt from the API key and from the client's own `cache_salt` field; 0:
   // neither.
   std::uint64_t cache_salt(const http::Request& request, const std::string& client_salt = {}) const;
 
  private:
-  std::shared_ptr<const ApiKeys> keys() const;
   bool is_own_origin(const http::Request& request, std::string_view origin) const;
 
   const AllowedHosts hosts_;

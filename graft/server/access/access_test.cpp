@@ -19,7 +19,7 @@ TEST(ApiKeys, AreAcceptedInEitherHeader) {
   keys.add_lines("# team one\nsecret-one\n\n  secret-two \r\n", "keys");
   keys.add_list("three,,four ");
   const auto known = [&](const std::string& name, const std::string& value) {
-    return keys.salt_of(with_header(name, value)).has_value();
+    return keys.find(with_header(name, value)) != nullptr;
   };
   EXPECT_TRUE(known("authorization", "Bearer secret-one"));
   EXPECT_TRUE(known("authorization", "bearer  secret-two"));
@@ -36,8 +36,8 @@ TEST(ApiKeys, AcceptSha256Digests) {
   ApiKeys keys;
   // printf abc | sha256sum
   keys.add_lines("sha256:BA7816BF8F01CFEA414140DE5DAE2223B00361A396177A9CB410FF61F20015AD", "keys");
-  EXPECT_TRUE(keys.salt_of(with_header("x-api-key", "abc")));
-  EXPECT_FALSE(keys.salt_of(with_header("x-api-key", "abd")));
+  EXPECT_NE(keys.find(with_header("x-api-key", "abc")), nullptr);
+  EXPECT_EQ(keys.find(with_header("x-api-key", "abd")), nullptr);
   EXPECT_THROW(keys.add_lines("sha256:12", "keys"), Error);
   EXPECT_THROW(keys.add_lines("sha256:" + std::string(64, 'x'), "keys"), Error);
 }
@@ -45,11 +45,28 @@ TEST(ApiKeys, AcceptSha256Digests) {
 TEST(ApiKeys, HaveDistinctSalts) {
   ApiKeys keys;
   keys.add_list("one,two");
-  const auto one = keys.salt_of(with_header("x-api-key", "one"));
-  const auto two = keys.salt_of(with_header("x-api-key", "two"));
-  ASSERT_TRUE(one && two);
-  EXPECT_NE(*one, *two);
-  EXPECT_EQ(one, keys.salt_of(with_header("authorization", "Bearer one")));
+  const ApiKey* one = keys.find(with_header("x-api-key", "one"));
+  const ApiKey* two = keys.find(with_header("x-api-key", "two"));
+  ASSERT_TRUE(one != nullptr && two != nullptr);
+  EXPECT_NE(one->id(), two->id());
+  EXPECT_EQ(one->id(), salt_of_text("one"));
+  EXPECT_EQ(one, keys.find(with_header("authorization", "Bearer one")));
+}
+
+TEST(ApiKeys, HaveNamesAndAdminRights) {
+  ApiKeys keys;
+  keys.add_lines("abc name=team-1 admin\ndef  admin\nghi\tname=b", "keys");
+  const ApiKey* abc = keys.find(with_header("x-api-key", "abc"));
+  ASSERT_NE(abc, nullptr);
+  EXPECT_EQ(abc->name, "team-1");
+  EXPECT_TRUE(abc->is_admin);
+  EXPECT_EQ(abc->short_digest(), "ba7816bf8f01");
+  EXPECT_TRUE(keys.find(with_header("x-api-key", "def"))->is_admin);
+  EXPECT_EQ(keys.find(with_header("x-api-key", "ghi"))->name, "b");
+  EXPECT_FALSE(keys.find(with_header("x-api-key", "ghi"))->is_admin);
+  EXPECT_EQ(keys.find(with_header("x-api-key", "abc name=team-1 admin")), nullptr);
+  for (const char* line : {"jkl root", "jkl name=", "jkl name=a/b", "jkl name=b"})
+    EXPECT_THROW(keys.add_lines(line, "keys"), Error) << line;
 }
 
 int status(const Access& access, const http::Request& request) {
@@ -86,15 +103,29 @@ TEST(Access, ClientsAreKeysOrAddresses) {
   http::Request one = with_header("x-api-key", "one");
   http::Request two = with_header("x-api-key", "two");
   one.remote = two.remote = "10.0.0.1";
-  EXPECT_EQ(Access(config).client_of(one), Access(config).client_of(two)) << "one address";
+  EXPECT_EQ(Access(config).client_of(one).id, Access(config).client_of(two).id) << "one address";
   two.remote = "10.0.0.2";
-  EXPECT_NE(Access(config).client_of(one), Access(config).client_of(two));
+  EXPECT_NE(Access(config).client_of(one).id, Access(config).client_of(two).id);
   config.keys.add_list("one,two");
   two.remote = one.remote;
-  EXPECT_NE(Access(config).client_of(one), Access(config).client_of(two)) << "two keys";
+  EXPECT_NE(Access(config).client_of(one).id, Access(config).client_of(two).id) << "two keys";
   http::Request elsewhere = one;
   elsewhere.remote = "10.0.0.3";
-  EXPECT_EQ(Access(config).client_of(one), Access(config).client_of(elsewhere));
+  EXPECT_EQ(Access(config).client_of(one).id, Access(config).client_of(elsewhere).id);
+}
+
+TEST(Access, AClientWithIpv6IsItsNetwork) {
+  const Access access(AccessConfig{});
+  const auto client = [&](const std::string& remote) {
+    http::Request request = with_header("x-api-key", "one");
+    request.remote = remote;
+    return access.client_of(request);
+  };
+  EXPECT_EQ(client("2001:db8:1:2::1").id, client("2001:db8:1:2:ffff::7").id);
+  EXPECT_NE(client("2001:db8:1:2::1").id, client("2001:db8:1:3::1").id);
+  EXPECT_NE(client("::ffff:10.0.0.1").id, client("::ffff:10.0.0.2").id);
+  EXPECT_TRUE(client("10.0.0.1").key.empty()) << "the server has no keys";
+  EXPECT_FALSE(client("127.0.0.1").is_admin);
 }
 
 TEST(Access, SetKeysReplacesTheKeys) {

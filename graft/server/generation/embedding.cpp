@@ -10,6 +10,7 @@
 
 #include "graft/base/error.h"
 #include "graft/server/api_error.h"
+#include "graft/server/generation/reservation.h"
 #include "graft/server/router.h"
 
 namespace graft::server {
@@ -80,11 +81,15 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
 
   void submit(std::vector<std::vector<api::TokenId>> texts) {
     num_left_ = texts.size();
-    slots_ = lease_->reserve_slots(static_cast<std::int64_t>(texts.size()), context_.max_waiting);
+    const Client client = context_.access.client_of(exchange_->request());
+    ReservationSize size = {.num_sequences = static_cast<std::int64_t>(texts.size()),
+                            .max_waiting = context_.max_waiting};
+    for (const auto& text : texts)
+      size.num_prompt_tokens += static_cast<std::int64_t>(text.size());
+    reservation_ = reserve(*lease_, context_.clients, client, size);
     result_.vectors.resize(texts.size());
     const api::SubmitOptions options = {
-        .client = context_.access.client_of(exchange_->request()),
-        .cache_salt = context_.access.cache_salt(exchange_->request())};
+        .client = client.id, .cache_salt = context_.access.cache_salt(exchange_->request())};
     try {
       for (std::size_t i = 0; i < texts.size(); ++i) {
         const auto store = [self = shared_from_this(), i](const api::Update& update) {
@@ -117,13 +122,14 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
       const bool is_abort = update.finish->reason == api::FinishReason::Abort;
       error_ = is_abort ? "the server is shutting down" : update.finish->message;
     }
+    reservation_.use->dequeue(update.num_prompt);
     release_one();
   }
 
   // All texts and submit() itself must end: until then submit() may throw.
   void release_one() {
     if (num_left_.fetch_sub(1) != 0) return;
-    slots_.reset();
+    reservation_.release();
     context_.response_workers.post([self = shared_from_this()] { self->finish(); });
   }
 
@@ -143,7 +149,7 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
   const Lease lease_;
   const std::int64_t dimensions_;
   const Done done_;
-  std::shared_ptr<void> slots_;
+  Reservation reservation_;
   std::vector<api::RequestId> requests_;  // does not change after submit()
   std::atomic<std::size_t> num_left_ = 0;
   EmbeddingResult result_;            // written by the engine's thread, then by finish()

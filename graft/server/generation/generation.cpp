@@ -10,6 +10,7 @@
 
 #include "graft/base/text/str.h"
 #include "graft/server/api_error.h"
+#include "graft/server/generation/reservation.h"
 
 namespace graft::server {
 namespace {
@@ -38,7 +39,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
  public:
   Generation(http::ExchangePtr exchange,
              Lease lease,
-             std::shared_ptr<void> slots,
+             Reservation reservation,
              GenerationInput input,
              std::int64_t num_copies,
              std::unique_ptr<ResponseWriter> writer,
@@ -49,7 +50,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
         num_copies_(num_copies),
         writer_(std::move(writer)),
         context_(context),
-        slots_(std::move(slots)),
+        reservation_(std::move(reservation)),
+        has_begun_prompt_(input_.prompts.size(), false),
         num_running_(static_cast<std::int64_t>(input_.prompts.size()) * input_.params.n),
         num_left_(num_running_) {}
   Generation(const Generation&) = delete;
@@ -96,12 +98,21 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void enqueue(QueuedUpdate queued) {
     const std::lock_guard lock(mutex_);
     queued_bytes_ += bytes_of(queued.update);
+    count_use(queued);
     // The client may read for long after the engine has finished.
-    if (queued.update.finish && --num_running_ == 0) slots_.reset();
+    if (queued.update.finish && --num_running_ == 0) reservation_.release();
     queue_.push_back(std::move(queued));
     if (!has_begun_) return;
     set_paused(queued_bytes_ > context_.max_queued_bytes);
     if (!std::exchange(is_active_, true)) post_work();
+  }
+
+  void count_use(const QueuedUpdate& queued) {
+    const auto num_tokens = static_cast<std::int64_t>(queued.update.tokens.size());
+    if (num_tokens > 0) reservation_.use->add_output(num_tokens);
+    if ((num_tokens == 0 && !queued.update.finish) || has_begun_prompt_[queued.prompt]) return;
+    has_begun_prompt_[queued.prompt] = true;
+    reservation_.use->dequeue(queued.update.num_prompt);
   }
 
   void post_work() {
@@ -260,10 +271,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::mutex mutex_;  // guards the queue and the members after it
   std::deque<QueuedUpdate> queue_;
   std::size_t queued_bytes_ = 0;
-  std::shared_ptr<void> slots_;
-  std::int64_t num_running_;  // samples without a queued end
-  bool is_active_ = false;    // a task works on the queue, or waits until it can write
-  bool has_begun_ = false;    // the engine may be paused
+  Reservation reservation_;
+  std::vector<bool> has_begun_prompt_;  // its first output token was queued
+  std::int64_t num_running_;            // samples without a queued end
+  bool is_active_ = false;              // a task works on the queue, or waits until it can write
+  bool has_begun_ = false;              // the engine may be paused
   bool is_paused_ = false;
 
   // Only the task uses these.
@@ -299,10 +311,14 @@ void start_generation(const http::ExchangePtr& exchange,
   const std::int64_t num_copies = is_greedy ? std::exchange(input.params.n, 1) : 1;
   const std::int64_t num_sequences =
       static_cast<std::int64_t>(input.prompts.size()) * input.params.n;
-  auto slots = lease->reserve_slots(num_sequences, context.max_waiting);
+  ReservationSize reserved = {.num_sequences = num_sequences, .max_waiting = context.max_waiting};
+  for (const auto& prompt : input.prompts)
+    reserved.num_prompt_tokens += static_cast<std::int64_t>(prompt.size());
+  Reservation reservation = reserve(*lease, context.clients, input.client, reserved);
+  input.options.client = input.client.id;
   const auto generation =
-      std::make_shared<Generation>(exchange, std::move(lease), std::move(slots), std::move(input),
-                                   num_copies, std::move(writer), context);
+      std::make_shared<Generation>(exchange, std::move(lease), std::move(reservation),
+                                   std::move(input), num_copies, std::move(writer), context);
   generation->submit();
 }
 

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "graft/api/llm.h"
+#include "graft/server/access/access.h"
+#include "graft/server/clients/client_meter.h"
 #include "graft/server/generation/request_limits.h"
 #include "graft/server/http/exchange.h"
 #include "graft/server/http/worker_pool.h"
@@ -50,7 +52,8 @@ class ResponseWriter {
 struct GenerationInput {
   std::vector<std::vector<api::TokenId>> prompts = {};
   api::SamplingParams params = {};
-  api::SubmitOptions options = {};
+  Client client = {};
+  api::SubmitOptions options = {};  // the client is set by start_generation()
   bool is_stream = false;
   http::StreamHead stream_head = {};
   RequestSize size = {};  // prompts and is_stream are set by start_generation()
@@ -58,6 +61,7 @@ struct GenerationInput {
 
 struct GenerationContext {
   Metrics& metrics;
+  ClientMeter& clients;
   http::WorkerPool& workers;     // for building responses
   std::int64_t max_waiting = 0;  // queued sequences, beyond those that run
   RequestLimits limits = {};

@@ -149,7 +149,7 @@ class Connection final : public OpenConnection,
       co_await reject(request, error->status, error->message);
       co_return false;
     }
-    if (std::optional<Response> early = hub_.hooks.gate(request)) {
+    if (std::optional<Response> early = hub_.hooks.gate(request, framing_.headers)) {
       const bool has_body = !parser_->is_done();
       framing_.keep_alive = framing_.keep_alive && !has_body;
       const int status = early->status;

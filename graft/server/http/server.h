@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "graft/server/http/config.h"
 #include "graft/server/http/exchange.h"
@@ -21,8 +22,8 @@ struct Hooks {
   // Runs first, on the I/O thread; may set the client of a request that came through a proxy.
   std::function<void(Request& request)> on_head;
   // Runs on the I/O thread before the body is read; a returned response ends the request, as an
-  // error or because it needs no worker.
-  std::function<std::optional<Response>(const Request& request)> gate;
+  // error or because it needs no worker. May append to the headers of the response.
+  std::function<std::optional<Response>(const Request& request, std::vector<Header>& headers)> gate;
   // Headers to add to every response to the request.
   std::function<std::vector<Header>(const Request& request)> headers;
   // The response to a malformed or too large request.

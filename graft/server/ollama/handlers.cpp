@@ -52,8 +52,8 @@ void generate(const HandlerContext& context,
   GenerationInput input = {
       .prompts = {prompt.tokens},
       .params = request.options.for_model(model.llm().source().config()),
-      .options = {.client = context.access.client_of(exchange->request()),
-                  .cache_salt = context.access.cache_salt(exchange->request())},
+      .client = context.access.client_of(exchange->request()),
+      .options = {.cache_salt = context.access.cache_salt(exchange->request())},
       .is_stream = request.is_stream,
       .stream_head = {.content_type = "application/x-ndjson"}};
   if (request.parse_tool_calls)

@@ -25,8 +25,8 @@ void chat(const HandlerContext& context,
   GenerationInput input = {
       .prompts = {prompt.tokens},
       .params = request.sampling.for_model(model.llm().source().config()),
-      .options = {.client = context.access.client_of(exchange->request()),
-                  .priority = request.priority,
+      .client = context.access.client_of(exchange->request()),
+      .options = {.priority = request.priority,
                   .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt)},
       .is_stream = request.is_stream,
       .stream_head = sse_head()};
@@ -55,8 +55,8 @@ void complete(const HandlerContext& context,
   LoadedModel& model = *lease;
   GenerationInput input = {
       .params = request.sampling.for_model(model.llm().source().config()),
-      .options = {.client = context.access.client_of(exchange->request()),
-                  .priority = request.priority,
+      .client = context.access.client_of(exchange->request()),
+      .options = {.priority = request.priority,
                   .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt)},
       .is_stream = request.is_stream,
       .stream_head = sse_head()};
@@ -147,6 +147,7 @@ http::Handler on_model(const HandlerContext& context, Work work) {
 void add_routes(Router& router, const HandlerContext& context) {
   router.add("POST", "/v1/chat/completions", [&context](const http::ExchangePtr& exchange) {
     auto request = read_chat_request(parse_body(exchange->take_body()));
+    context.check_priority(exchange->request(), request.priority);
     const std::string model = request.model;
     context.with_model(exchange, model,
                        [&context, exchange, request = std::move(request)](Lease lease) {
@@ -155,6 +156,7 @@ void add_routes(Router& router, const HandlerContext& context) {
   });
   router.add("POST", "/v1/completions", [&context](const http::ExchangePtr& exchange) {
     auto request = read_completion_request(parse_body(exchange->take_body()));
+    context.check_priority(exchange->request(), request.priority);
     const std::string model = request.model;
     context.with_model(exchange, model,
                        [&context, exchange, request = std::move(request)](Lease lease) {
