@@ -1,5 +1,6 @@
 #include "graft/api/llm.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -8,6 +9,9 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -30,6 +34,20 @@ double seconds_between(engine::Clock::time_point start, engine::Clock::time_poin
   return std::chrono::duration<double>(end - start).count();
 }
 
+// Of a list "a, a, b".
+std::string without_repeats(const std::string& list) {
+  constexpr std::string_view kComma = ", ";
+  std::set<std::string> seen;
+  std::string out;
+  for (std::size_t at = 0; at < list.size();) {
+    const std::size_t end = std::min(list.find(kComma, at), list.size());
+    const std::string item = list.substr(at, end - at);
+    if (seen.insert(item).second) out += (out.empty() ? "" : std::string(kComma)) + item;
+    at = end + kComma.size();
+  }
+  return out;
+}
+
 }  // namespace
 
 // Only `thread` uses the engine; other threads post jobs to its inbox.
@@ -41,6 +59,9 @@ struct LLM::State {
         open(path, open_options(config)),
         tokenizer(tokenizer_of(open.source())),
         engine(open, tokenizer ? &*tokenizer : nullptr, config.engine),
+        on_step(config.on_step),
+        stats(engine.stats()),
+        memory_use(open.memory_use()),
         thread([this] { run(); }) {
     if (config.profile) post_and_wait([this](engine::Engine&) { open.model().start_profiling(); });
   }
@@ -93,17 +114,33 @@ struct LLM::State {
 
   void run() {
     while (run_jobs()) {
+      const engine::Clock::time_point start = engine::Clock::now();
       const std::vector<Update> updates = engine.step();
-      {
-        const EngineStats now = engine.stats();
-        const std::lock_guard lock(stats_mutex);
-        stats = now;
-      }
+      record_step(seconds_between(start, engine::Clock::now()));
       deliver(updates);
     }
     for (const RequestId request : open_requests())
       engine.abort(request);
     deliver(engine.step());
+  }
+
+  void record_step(double seconds) {
+    const EngineStats now = engine.stats();
+    const EngineStats& before = stats;  // written by this thread only
+    if (on_step && now.num_computed_tokens != before.num_computed_tokens) {
+      on_step({.num_tokens = now.num_computed_tokens - before.num_computed_tokens,
+               .num_output = now.num_output_tokens - before.num_output_tokens,
+               .num_preemptions = now.num_preemptions - before.num_preemptions,
+               .num_running = now.num_running,
+               .num_waiting = now.num_waiting,
+               .seconds = seconds});
+    }
+    DeviceMemory used = open.memory_use();
+    std::optional<std::string> damage = open.damage();
+    const std::lock_guard lock(stats_mutex);
+    stats = now;
+    memory_use.swap(used);
+    if (damage) failure = *std::move(damage);
   }
 
   // Waits for work and runs the jobs of the inbox. False when the thread must stop.
@@ -181,6 +218,7 @@ struct LLM::State {
   engine::Engine engine;
   std::map<RequestId, Listener> callbacks;  // used only by `thread`
   bool has_run = false;                     // since idle memory was released; only by `thread`
+  const std::function<void(const StepInfo& step)> on_step;
 
   mutable std::mutex mutex;
   std::condition_variable wake;
@@ -188,6 +226,9 @@ struct LLM::State {
   bool stopping = false;
   mutable std::mutex stats_mutex;  // its own: `mutex` is held while idle memory is freed
   EngineStats stats;
+  DeviceMemory memory_use;
+  std::string failure;
+  const std::string cache_form = without_repeats(open.model().cache_form());
   std::atomic<RequestId> next_request = 1;
   std::thread thread;  // declared last: it uses everything above
 };
@@ -361,6 +402,20 @@ std::map<std::string, ops::Profiler::Entry> LLM::profile() {
 EngineStats LLM::stats() const {
   const std::lock_guard lock(state_->stats_mutex);
   return state_->stats;
+}
+
+DeviceMemory LLM::memory_use() const {
+  const std::lock_guard lock(state_->stats_mutex);
+  return state_->memory_use;
+}
+
+std::string LLM::failure() const {
+  const std::lock_guard lock(state_->stats_mutex);
+  return state_->failure;
+}
+
+std::string LLM::cache_form() const {
+  return state_->cache_form;
 }
 
 }  // namespace graft::api

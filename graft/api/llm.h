@@ -14,7 +14,9 @@
 #include "graft/llm.h"
 #include "graft/models/checkpoint.h"
 #include "graft/ops/profiler.h"
+#include "graft/perf/memory.h"
 #include "graft/plan/plan.h"
+#include "graft/tensor/device.h"
 #include "graft/tokenizer/tokenizer.h"
 
 namespace graft::api {
@@ -31,11 +33,15 @@ using graft::RequestId;
 using graft::Sample;
 using graft::SamplingParams;
 using graft::SequenceId;
+using graft::StepInfo;
 using graft::SubmitOptions;
 using graft::Timings;
 using graft::TokenId;
 using graft::TokenLogprobs;
 using graft::Update;
+
+// Bytes of weights, KV cache and workspace on each device.
+using DeviceMemory = std::map<Device, perf::MemoryUse>;
 
 // Members with the names of graft::LLM's do what is documented there.
 class LLM {
@@ -77,6 +83,12 @@ class LLM {
   const plan::Plan& plan() const;
   const EngineConfig& config() const;  // with defaults resolved
   EngineStats stats() const;
+  DeviceMemory memory_use() const;  // as of the last step
+  // Data type of the KV cache, values per token of keys and values; of each kind of layer.
+  std::string cache_form() const;
+  // Why the model cannot be used any more: a file that it is mapped from was truncated. Load it
+  // again. Empty: it can.
+  std::string failure() const;
   std::map<std::string, ops::Profiler::Entry> profile();
   // Of the experts that a GPU computes with weights in host memory, by module. Waits for the
   // current step.

@@ -223,12 +223,20 @@ std::vector<Update> Engine::step() {
   finish_too_long(schedule);
   if (!schedule.empty()) {
     try {
-      commit(schedule, runner_.run(schedule));
+      check_files();
+      const std::vector<SequenceLogits>& rows = runner_.run(schedule);
+      check_files();
+      commit(schedule, rows);
     } catch (const std::exception& error) {
       fail_running(error.what());
     }
   }
   return std::exchange(pending_, {});
+}
+
+// Weights that were read from a damaged file are zeros.
+void Engine::check_files() const {
+  if (const auto damage = open_.damage()) throw Failure(*damage);
 }
 
 void Engine::finish_too_long(const Schedule& schedule) {
@@ -436,6 +444,7 @@ EngineStats Engine::stats() const {
           .num_steps = num_steps_,
           .num_computed_tokens = num_computed_tokens_,
           .num_output_tokens = num_output_tokens_,
+          .num_graph_replays = open_.model().num_graph_replays(),
           .blocks = blocks_.stats()};
 }
 

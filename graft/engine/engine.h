@@ -79,6 +79,7 @@ class Engine {
   std::vector<Sequence*> sequences_of(RequestId request);
   Sequence& add_sequence(std::unique_ptr<Sequence> owned);
   std::unique_ptr<tokenizer::Detokenizer> new_detokenizer(const SamplingParams& params) const;
+  void check_files() const;
   void finish_too_long(const Schedule& schedule);
   void commit(const Schedule& schedule, const std::vector<SequenceLogits>& rows);
   void collect_prompt_logprobs(Sequence& sequence, const SequenceLogits& rows);

@@ -102,6 +102,7 @@ void DecodeGraphCache::run_captured(const Decoder& decoder,
     entry.memory_version = graphs->memory_version();
   }
   graphs->replay(*entry.graph);
+  ++num_replays_;
   decoder.finish_output(out, staged, pass);
 }
 

@@ -31,6 +31,7 @@ class DecodeGraphCache {
   // Call before weights or KV caches are freed: graphs hold their addresses.
   void clear() { entries_.clear(); }
   std::size_t size() const { return entries_.size(); }
+  std::int64_t num_replays() const { return num_replays_; }
 
  private:
   struct Bucket {
@@ -49,12 +50,10 @@ class DecodeGraphCache {
   };
 
   Entry& entry_for(const Bucket& bucket);
-  static void run_captured(const Decoder& decoder,
-                           const PassOutput& out,
-                           ops::Pass& pass,
-                           Entry& entry);
+  void run_captured(const Decoder& decoder, const PassOutput& out, ops::Pass& pass, Entry& entry);
 
   bool is_eager_ = false;
+  std::int64_t num_replays_ = 0;
   std::list<Entry> entries_;  // most recently used first
 };
 

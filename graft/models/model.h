@@ -97,6 +97,9 @@ class Model {
   // Runs passes of this size once, so that the GPU workspaces are allocated. Frees the KV caches:
   // call allocate_cache() afterwards.
   void warm_up(std::int64_t num_tokens, std::int64_t num_sequences);
+  std::int64_t num_graph_replays() const { return graphs_.num_replays(); }
+  // The largest workspace of a pass so far, by device; that of copies is host memory.
+  std::map<Device, std::size_t> workspace_bytes() const { return devices_.workspace_bytes(); }
   // true: no CUDA graphs.
   void enforce_eager(bool is_eager) { graphs_.enforce_eager(is_eager); }
 

@@ -157,18 +157,32 @@ OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& optio
   plan::settle_gpu_experts(planned_.plan);
   if (source_->tensors().empty()) fail(path.string(), ": the checkpoint has no weights");
   const LoadOptions load = check_memory(path, planned_.plan, *source_, options);
-  host_ = perf::memory_use(planned_.plan, kWeightsOnly,
-                           {.repack = load.repack, .from_disk = load.from_disk})[kCpu];
+  weights_ = perf::memory_use(planned_.plan, kWeightsOnly,
+                              {.repack = load.repack, .from_disk = load.from_disk});
+  mapped_files_.assign(source_->files().begin(), source_->files().end());
+  mapped_files_.push_back(packing::PackedCache::path_for(*source_));
   is_from_disk_ = load.from_disk;
   model_ = std::make_unique<Model>(planned_.plan, *source_, pool_, load);
+  if (const auto text = damage()) fail(*text);
+}
+
+std::map<Device, perf::MemoryUse> OpenModel::memory_use() const {
+  std::map<Device, perf::MemoryUse> use = weights_;
+  for (const auto& [device, bytes] : model_->cache_bytes_by_device())
+    use[device].kv_cache = bytes * static_cast<std::uint64_t>(model_->num_blocks());
+  for (const auto& [device, bytes] : model_->workspace_bytes())
+    use[device].workspace = bytes;
+  return use;
 }
 
 std::uint64_t OpenModel::memory_left(Device device) const {
   if (device != kCpu) return device_memory(device.type)->available(device.index);
   std::uint64_t left = available_memory();
   if (memory_ != 0) {
+    const auto found = weights_.find(kCpu);
+    const perf::MemoryUse host = found == weights_.end() ? perf::MemoryUse() : found->second;
     // Mapped weights count as long as they fit: they are in memory too.
-    const std::uint64_t weights = host_.weights <= memory_ ? host_.weights : host_.allocated();
+    const std::uint64_t weights = host.weights <= memory_ ? host.weights : host.allocated();
     const std::uint64_t within = memory_ - std::min(memory_, weights);
     left = left == 0 ? within : std::min(left, within);
   }

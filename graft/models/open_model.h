@@ -4,11 +4,14 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "graft/base/parallel.h"
+#include "graft/base/system/mapping_guard.h"
 #include "graft/models/checkpoint.h"
 #include "graft/models/model.h"
 #include "graft/ops/gpu_operators.h"
@@ -16,6 +19,7 @@
 #include "graft/perf/memory.h"
 #include "graft/plan/plan.h"
 #include "graft/plan/rules.h"
+#include "graft/tensor/device.h"
 
 namespace graft::models {
 
@@ -51,6 +55,10 @@ class OpenModel {
   const plan::Blueprint& blueprint() const { return blueprint_; }
   const plan::Plan& plan() const { return planned_.plan; }
   std::uint64_t memory_left(Device device = kCpu) const;  // bytes left for the KV cache
+  // Weights, KV cache and workspace as of now, by device. Not during a pass.
+  std::map<Device, perf::MemoryUse> memory_use() const;
+  // What happened to a file that the weights are mapped from (graft/base/system/mapping_guard.h).
+  std::optional<std::string> damage() const { return damage_of(mapped_files_); }
   // The weights are larger than the memory and are read from the file of packed weights.
   bool is_from_disk() const { return is_from_disk_; }
 
@@ -62,7 +70,8 @@ class OpenModel {
   plan::PlanResult planned_;
   ThreadPool pool_;
   std::uint64_t memory_;
-  perf::MemoryUse host_;  // weights on the CPU
+  std::map<Device, perf::MemoryUse> weights_;  // only weights
+  std::vector<std::filesystem::path> mapped_files_;
   bool is_from_disk_ = false;
   std::unique_ptr<Model> model_;
 };

@@ -24,6 +24,15 @@ void PassDevices::begin_pass(const Batch& batch) {
     context->begin_pass(batch);
 }
 
+std::map<Device, std::size_t> PassDevices::workspace_bytes() const {
+  std::map<Device, std::size_t> bytes;
+  for (const auto& [device, context] : contexts_) {
+    bytes[device] += context->workspace().peak_bytes();
+    bytes[kCpu] += context->staging().peak_bytes();
+  }
+  return bytes;
+}
+
 void PassDevices::copy(TensorView from, TensorView to) {
   GRAFT_CHECK(from.bytes() == to.bytes(), "copy of ", from.bytes(), " bytes to ", to.bytes());
   if (from.device == kCpu) return at(to.device).copy_in(from, to);

@@ -114,6 +114,8 @@ class PassDevices {
   DeviceContext& at(Device device);
   // Calls begin_pass() on all existing contexts.
   void begin_pass(const Batch& batch);
+  // The peak of the workspaces by device; staging memory counts for the host.
+  std::map<Device, std::size_t> workspace_bytes() const;
   // Between any two devices; a copy to the host is complete on return.
   void copy(TensorView from, TensorView to);
 

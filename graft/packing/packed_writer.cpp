@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "graft/base/error.h"
+#include "graft/base/system/mapping_guard.h"
 
 namespace graft::packing {
 namespace {
@@ -40,10 +41,14 @@ class PackedWriter::Window {
            std::strerror(errno));
     }
     data_ = static_cast<std::byte*>(data);
+    guard_mapping({data_, bytes_}, file.path(), false);
   }
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
-  ~Window() { ::munmap(data_, bytes_); }
+  ~Window() {
+    unguard_mapping({data_, bytes_});
+    ::munmap(data_, bytes_);
+  }
 
   bool holds(std::uint64_t offset, std::uint64_t bytes) const {
     return offset >= offset_ && offset + bytes <= offset_ + bytes_;

@@ -49,6 +49,16 @@ struct EngineConfig {
   double idle_release_seconds = 300;
 };
 
+// One step of the engine.
+struct StepInfo {
+  std::int64_t num_tokens = 0;       // computed, of prompts and output
+  std::int64_t num_output = 0;       // sampled tokens
+  std::int64_t num_preemptions = 0;  // sequences that lost their KV blocks
+  std::int64_t num_running = 0;      // sequences after the step
+  std::int64_t num_waiting = 0;
+  double seconds = 0;
+};
+
 struct LlmConfig {
   EngineConfig engine = {};
   std::filesystem::path rules = {};  // rule file; empty: see `device`
@@ -76,6 +86,8 @@ struct LlmConfig {
   // Where the model was placed, when the machine has GPUs and the placement was chosen; same
   // thread.
   std::function<void(const std::string& summary)> on_placement = {};
+  // After every step; called on the engine's thread, must not block or throw.
+  std::function<void(const StepInfo& step)> on_step = {};
 };
 
 // Text, or token ids.
@@ -182,6 +194,7 @@ struct EngineStats {
   std::int64_t num_steps = 0;
   std::int64_t num_computed_tokens = 0;
   std::int64_t num_output_tokens = 0;
+  std::int64_t num_graph_replays = 0;  // decode passes that ran as a CUDA graph
   BlockStats blocks;
 };
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "graft/base/error.h"
+#include "graft/base/system/mapping_guard.h"
 
 namespace graft {
 namespace {
@@ -40,6 +41,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   if (data == MAP_FAILED)
     fail(path.string(), ": cannot map ", size, " bytes: ", std::strerror(errno));
   bytes_ = {static_cast<const std::byte*>(data), size};
+  guard_mapping(bytes_, path);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
@@ -50,7 +52,9 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (bytes_.empty()) return;
+  unguard_mapping(bytes_);
+  ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 void MappedFile::release(std::span<const std::byte> part) const {
