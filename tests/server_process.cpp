@@ -22,7 +22,8 @@ std::string bundled_model() {
   return std::string(GRAFT_SOURCE_DIR) + "/models/sprout/sprout-Q6_K.gguf";
 }
 
-ServerProcess::ServerProcess(const std::vector<std::string>& arguments) {
+ServerProcess::ServerProcess(const std::vector<std::string>& arguments,
+                             const std::string& error_file) {
   std::vector<std::string> words = {GRAFT_PROGRAM, "serve", "--port", "0"};
   const bool names_model = std::ranges::find(arguments, "--model") != arguments.end();
   if (!names_model) words.insert(words.end(), {"--model", "sprout=" + bundled_model()});
@@ -37,6 +38,10 @@ ServerProcess::ServerProcess(const std::vector<std::string>& arguments) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+  if (!error_file.empty()) {
+    posix_spawn_file_actions_addopen(&actions, 2, error_file.c_str(), O_WRONLY | O_CREAT | O_APPEND,
+                                     0644);
+  }
   const int error = posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   GRAFT_CHECK(error == 0, words[0], ": ", error);

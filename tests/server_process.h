@@ -19,7 +19,9 @@ namespace graft::tests {
 // Serves the bundled model on a free port unless `arguments` name another model.
 class ServerProcess {
  public:
-  explicit ServerProcess(const std::vector<std::string>& arguments = {});
+  // `error_file`: receives standard error; empty: that of this process.
+  explicit ServerProcess(const std::vector<std::string>& arguments = {},
+                         const std::string& error_file = {});
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
   ~ServerProcess();

@@ -25,7 +25,9 @@ struct ServeOptions {
   std::string api_key_file;
   std::string limits_file;
   server::ClientLimits client_limits;
-  std::string access_log;  // file, "-" for standard output, "" for none
+  server::LogConfig log;
+  std::string log_level = "info";
+  std::string log_format = "text";
   bool shared_cache = false;
   std::string pooling = "mean";
   std::size_t max_body_mib = 32;
@@ -119,7 +121,9 @@ void print_address(const server::ServiceConfig& config, std::uint16_t port, serv
 
 void serve_models(ServeOptions& options) {
   server::ServiceConfig& config = options.service;
-  server::Logs logs(options.access_log);
+  options.log.level = *server::parse_log_level(options.log_level);
+  options.log.is_json = options.log_format == "json";
+  server::Logs logs(options.log);
   config.pool.models = served_models(options);
   const api::EngineConfig engine = config.pool.llm.engine;
   config.pool.llm = options.model.config();
@@ -127,7 +131,8 @@ void serve_models(ServeOptions& options) {
   config.pool.llm.profile = options.profile;
   config.pool.llm.on_warning = [&logs](const std::string& line) { logs.warn(line); };
   config.pool.llm.on_placement = [&logs](const std::string& summary) {
-    logs.print_error(fmt::format("placement: {}; `graft plan --auto` prints the rules", summary));
+    logs.log(server::LogLevel::Info, "placement",
+             fmt::format("placement: {}; `graft plan --auto` prints the rules", summary));
   };
   config.access.keys = read_keys(options);
   config.access.bound_host = config.http.host;
@@ -305,8 +310,17 @@ void add_server_options(Command& command, ServeOptions& options) {
           "Seconds after SIGTERM during which the port stays open, /ready is 503 and running "
           "responses end (default: until they have ended, 1 to 30)")
       ->check(seconds_problem);
-  command.add_option("--access-log", options.access_log,
+  command.add_option("--access-log", options.log.access_path,
                      "Write one JSON line per request, without prompts, to this file; - is stdout");
+  command
+      .add_option("--log-level", options.log_level,
+                  "Messages on standard error: error, warning, info (default: loads and unloads of "
+                  "models) or debug (every step)")
+      ->check(IsMember({"error", "warning", "info", "debug"}));
+  command
+      .add_option("--log-format", options.log_format,
+                  "Form of the messages on standard error: text (default) or json")
+      ->check(IsMember({"text", "json"}));
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <numeric>
+#include <vector>
 
+#include "graft/base/text/str.h"
 #include "graft/plan/report.h"
 #include "graft/server/api_error.h"
 #include "graft/server/json_text.h"
@@ -10,13 +12,20 @@
 namespace graft::server {
 namespace {
 
-http::Response metrics(const HandlerContext& context, const Logs& logs) {
+http::Response metrics(const HandlerContext& context, const MetricsText& more_metrics) {
   std::vector<ModelGauges> gauges;
-  for (const ModelPool::Loaded& loaded : context.models.loaded())
-    gauges.push_back({.model = loaded.lease->name(), .stats = loaded.lease->llm().stats()});
-  return {
-      .body = context.metrics.text(gauges) + context.clients.metrics_text() + logs.metrics_text(),
-      .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+  for (const ModelPool::Loaded& loaded : context.models.loaded()) {
+    LoadedModel& model = *loaded.lease;
+    gauges.push_back({.model = model.name(),
+                      .serial = model.serial(),
+                      .stats = model.llm().stats(),
+                      .memory = model.llm().memory_use(),
+                      .block_tokens = model.llm().config().kvcache_block_size,
+                      .cache_form = model.llm().cache_form(),
+                      .load_seconds = model.load_seconds()});
+  }
+  return {.body = context.metrics.text(gauges) + context.clients.metrics_text() + more_metrics(),
+          .content_type = "text/plain; version=0.0.4; charset=utf-8"};
 }
 
 // Adds the number of calls and the total seconds of each module; only with --profile.
@@ -63,25 +72,50 @@ http::Response health() {
 }
 
 http::Response ready(const http::Request& request, const Readiness& readiness) {
-  if (readiness.is_draining)
-    return error_response({503, "the server is shutting down"}, request.path);
-  if (!readiness.is_loaded) return error_response({503, "the model is loading"}, request.path);
+  const std::string reason = readiness.reason();
+  if (!reason.empty()) return error_response({503, reason}, request.path);
   return {.body = R"({"status":"ready"})"};
 }
 
 }  // namespace
 
+std::string Readiness::reason() const {
+  if (is_draining_) return "the server is shutting down";
+  const std::lock_guard lock(mutex_);
+  if (is_loaded_) return {};
+  return failure_.empty() ? "the model is loading" : str("the model cannot be loaded: ", failure_);
+}
+
+bool Readiness::should_retry(double seconds) {
+  const std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  if (is_loaded_ || failure_.empty() || now - failed_at_ < std::chrono::duration<double>(seconds))
+    return false;
+  failed_at_ = now;
+  return true;
+}
+
+void Readiness::set(const std::string& failure, bool is_loaded) {
+  const std::lock_guard lock(mutex_);
+  is_loaded_ = is_loaded_ || is_loaded;
+  failure_ = failure;
+  failed_at_ = Clock::now();
+}
+
 void add_admin_routes(Router& router,
                       const HandlerContext& context,
                       const Readiness& readiness,
-                      const Logs& logs) {
+                      const std::function<void()>& on_ready_asked,
+                      const MetricsText& more_metrics) {
   for (const char* path : {"/health", "/v1/health"})
     router.add_immediate("GET", path, [](const http::Request&) { return health(); });
-  router.add_immediate("GET", "/ready", [&readiness](const http::Request& request) {
+  router.add_immediate("GET", "/ready", [&readiness, on_ready_asked](const http::Request& request) {
+    on_ready_asked();
     return ready(request, readiness);
   });
-  router.add_immediate("GET", "/metrics",
-                       [&context, &logs](const http::Request&) { return metrics(context, logs); });
+  router.add_immediate("GET", "/metrics", [&context, more_metrics](const http::Request&) {
+    return metrics(context, more_metrics);
+  });
   router.add_sync("GET", "/v1/plan", [&context](const http::Request&) { return plan(context); });
 }
 

@@ -3,24 +3,53 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <string>
 
 #include "graft/server/handler_context.h"
-#include "graft/server/logs/logs.h"
 #include "graft/server/router.h"
 
 namespace graft::server {
 
-// What /ready reports. Not ready while the first model loads (requests would wait for it) and
-// while the server drains, so that a load balancer picks another instance.
-struct Readiness {
-  std::atomic<bool> is_loaded = false;
-  std::atomic<bool> is_draining = false;
+// What /ready reports. Not ready while the first model loads (requests would wait for it), when
+// that failed, and while the server drains, so that a load balancer picks another instance.
+class Readiness {
+ public:
+  void set_loaded() { set({}, true); }
+  // Has no effect once a model is loaded.
+  void set_failed(const std::string& reason) { set(reason, false); }
+  void set_draining() { is_draining_ = true; }
+  bool is_draining() const { return is_draining_; }
+
+  // Empty: ready.
+  std::string reason() const;
+  // True when loading has failed and was not tried again in the last `seconds`; then a new try
+  // counts from now.
+  bool should_retry(double seconds);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void set(const std::string& failure, bool is_loaded);
+
+  std::atomic<bool> is_draining_ = false;
+  mutable std::mutex mutex_;
+  bool is_loaded_ = false;
+  std::string failure_;  // of the last try
+  Clock::time_point failed_at_ = {};
 };
 
-// `context`, `readiness` and `logs` must outlive the router.
+// Other sources of metrics than the models.
+using MetricsText = std::function<std::string()>;
+
+// `on_ready_asked` runs for every request of /ready. `context` and `readiness` must outlive the
+// router.
 void add_admin_routes(Router& router,
                       const HandlerContext& context,
                       const Readiness& readiness,
-                      const Logs& logs);
+                      const std::function<void()>& on_ready_asked,
+                      const MetricsText& more_metrics);
 
 }  // namespace graft::server

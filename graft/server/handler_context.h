@@ -14,7 +14,7 @@
 #include "graft/server/generation/generation.h"
 #include "graft/server/http/exchange.h"
 #include "graft/server/http/worker_pool.h"
-#include "graft/server/metrics.h"
+#include "graft/server/metrics/metrics.h"
 #include "graft/server/models/model_pool.h"
 
 namespace graft::server {

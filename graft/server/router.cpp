@@ -62,6 +62,13 @@ const Router::Route* Router::find(const http::Request& request) const {
   return found == routes_.end() ? nullptr : &*found;
 }
 
+std::string Router::route_of(const http::Request& request) const {
+  const auto found = std::ranges::find_if(
+      routes_, [&](const Route& route) { return route.matches(request.path); });
+  if (found == routes_.end()) return "other";
+  return found->is_prefix ? found->path + "*" : found->path;
+}
+
 http::Response Router::not_found_response(const http::Request& request) const {
   std::set<std::string> methods;
   for (const Route& route : routes_) {

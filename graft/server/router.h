@@ -25,6 +25,8 @@ class Router {
 
   // The response of an immediate route; nullopt for other requests. Never throws.
   std::optional<http::Response> respond_now(const http::Request& request) const;
+  // The path of the route that the request belongs to, with any method; "other" without one.
+  std::string route_of(const http::Request& request) const;
   // Never throws: 404 for an unknown path, 405 with Allow for a wrong method, 400 for Error, 500
   // otherwise.
   void handle(const http::ExchangePtr& exchange) const;

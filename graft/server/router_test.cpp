@@ -38,6 +38,16 @@ http::Response respond(const std::string& method, const std::string& path) {
   return exchange->response.value();
 }
 
+TEST(Router, NamesTheRouteOfARequest) {
+  const auto route = [](const std::string& path) {
+    return small_router().route_of({.method = "DELETE", .path = path});
+  };
+  EXPECT_EQ(route("/a"), "/a");
+  EXPECT_EQ(route("/m/x/y"), "/m/*");
+  EXPECT_EQ(route("/nowhere"), "other");
+  EXPECT_EQ(route(""), "other");
+}
+
 TEST(Router, FindsByMethodAndPath) {
   EXPECT_EQ(respond("GET", "/a").body, "get a");
   EXPECT_EQ(respond("HEAD", "/a").body, "get a");

@@ -2,12 +2,14 @@
 
 #include <csignal>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <malloc.h>
 
 #include "graft/base/error.h"
+#include "graft/base/system/mapping_guard.h"
 #include "graft/server/access/access_log.h"
 #include "graft/server/admin.h"
 #include "graft/server/api_error.h"
@@ -15,7 +17,12 @@
 #include "graft/server/handler_context.h"
 #include "graft/server/http/server.h"
 #include "graft/server/http/worker_pool.h"
-#include "graft/server/metrics.h"
+#include "graft/server/logs/events.h"
+#include "graft/server/metrics/gpu_monitor.h"
+#include "graft/server/metrics/http_counters.h"
+#include "graft/server/metrics/metrics.h"
+#include "graft/server/metrics/process_metrics.h"
+#include "graft/server/metrics/prometheus.h"
 #include "graft/server/ollama/handlers.h"
 #include "graft/server/openai/handlers.h"
 #include "graft/server/process/exit_deadline.h"
@@ -30,6 +37,9 @@ namespace {
 
 // Seconds between the end of the drain time and the forced end of the process.
 constexpr double kExitSeconds = 1;
+
+// Between two tries to load the first model.
+constexpr double kRetrySeconds = 10;
 
 http::Response draining_response(const http::Request& request) {
   ApiError error(503, "the server is shutting down");
@@ -66,11 +76,13 @@ class Service {
         access_(config.access),
         clients_(config.client_limits),
         server_(checked(config.http, logs)),
-        models_(config.pool,
+        models_(pool_config(),
                 [this](std::function<void()> task) { server_.post_to_workers(std::move(task)); }) {
     openai::add_routes(router_, context_);
     ollama::add_routes(router_, context_);
-    add_admin_routes(router_, context_, readiness_, logs_);
+    add_admin_routes(
+        router_, context_, readiness_, [this] { retry_preload(); },
+        [this] { return server_metrics(); });
     add_static_routes(router_);
   }
   Service(const Service&) = delete;
@@ -81,7 +93,7 @@ class Service {
     if (config_.preload) {
       preload();
     } else {
-      readiness_.is_loaded = true;
+      readiness_.set_loaded();
     }
     listening(server_.port());
     systemd_.ready();
@@ -90,10 +102,67 @@ class Service {
   }
 
  private:
+  PoolConfig pool_config() {
+    PoolConfig pool = config_.pool;
+    pool.on_event = [this](const PoolEvent& event) { on_pool_event(event); };
+    if (logs_.writes(LogLevel::Debug)) {
+      pool.on_step = [this](const std::string& model, const api::StepInfo& step) {
+        log_step(logs_, model, step);
+      };
+    }
+    return pool;
+  }
+
+  // The result is an event of the pool.
   void preload() {
     models_.acquire(
-        "", [this](const Lease&) { readiness_.is_loaded = true; },
-        [this](const std::string& message) { logs_.warn(message); });
+        "", [](const Lease&) {}, [](const std::string&) {});
+  }
+
+  // While the first model cannot be loaded, a load balancer sends no request that would load it:
+  // its probes of /ready do.
+  void retry_preload() {
+    if (!readiness_.should_retry(kRetrySeconds)) return;
+    try {
+      preload();
+    } catch (const ApiError&) {  // NOLINT(bugprone-empty-catch)
+      // Other requests wait for the model already.
+    }
+  }
+
+  // On the thread that loads models.
+  void on_pool_event(const PoolEvent& event) {
+    log_pool_event(logs_, event);
+    const bool is_first = event.model == config_.pool.models.front().name;
+    switch (event.kind) {
+      case PoolEvent::Kind::Loading:
+        break;
+      case PoolEvent::Kind::Loaded:
+        metrics_.loaded(event.model, event.loaded->serial());
+        if (is_first) readiness_.set_loaded();
+        break;
+      case PoolEvent::Kind::LoadFailed:
+        metrics_.load_failed(event.model);
+        if (is_first) readiness_.set_failed(event.reason);
+        break;
+      case PoolEvent::Kind::Unloaded:
+        metrics_.unloaded(event.model, event.loaded->serial(), event.reason,
+                          event.loaded->llm().stats());
+        break;
+    }
+  }
+
+  // All metrics but those of models and clients. On the I/O thread.
+  std::string server_metrics() const {
+    std::string out;
+    MetricWriter metrics(out);
+    const http::ServerStats stats = server_.stats();
+    metrics.add_single("graft:connections", "gauge", "Open connections.",
+                       static_cast<double>(stats.num_connections));
+    metrics.add_single("graft:connections_total", "counter", "Accepted connections.",
+                       static_cast<double>(stats.num_accepted));
+    return out + http_counters_.metrics_text() + logs_.metrics_text() + gpus_.metrics_text() +
+           process_metrics() + build_metrics();
   }
 
   http::Hooks hooks() {
@@ -103,23 +172,32 @@ class Service {
                 [this](const http::Request& request, std::vector<http::Header>& headers) {
                   return early_response(request, headers);
                 },
-            .headers = [this](const http::Request& request) { return access_.headers(request); },
+            .headers = [this](const http::Request& request) { return response_headers(request); },
             .error_response = invalid_response,
             .on_drain = [this](double max_seconds) { drain(max_seconds); },
             .on_reload = [this] { reload(); },
             .heartbeat = [this] { systemd_.watchdog(); },
             .heartbeat_seconds = systemd_.watchdog_seconds(),
-            .log =
-                [this](const http::LogRecord& record) {
-                  if (logs_.has_access_log()) logs_.write_access(log_line(record, unix_now()));
-                }};
+            .log = [this](const http::LogRecord& record) { on_request_end(record); }};
+  }
+
+  std::vector<http::Header> response_headers(const http::Request& request) const {
+    std::vector<http::Header> headers = access_.headers(request);
+    std::string trace = traceparent_of(request);
+    if (!trace.empty()) headers.push_back({.name = "traceparent", .value = std::move(trace)});
+    return headers;
+  }
+
+  void on_request_end(const http::LogRecord& record) {
+    http_counters_.count(router_.route_of(*record.request), record.status);
+    if (logs_.has_access_log()) logs_.write_access(log_line(record, unix_now()));
   }
 
   std::optional<http::Response> early_response(const http::Request& request,
                                                std::vector<http::Header>& headers) {
     if (auto response = access_.gate(request)) return response;
     if (auto response = router_.respond_now(request)) return response;
-    if (readiness_.is_draining) return draining_response(request);
+    if (readiness_.is_draining()) return draining_response(request);
     return limit_response(request, headers);
   }
 
@@ -135,7 +213,7 @@ class Service {
   }
 
   void drain(double max_seconds) {
-    readiness_.is_draining = true;
+    readiness_.set_draining();
     deadline_.set(max_seconds + kExitSeconds);
     systemd_.stopping();
   }
@@ -156,7 +234,8 @@ class Service {
     if (config_.read_keys) attempt([this] { access_.set_keys(config_.read_keys()); });
     if (config_.read_limits)
       attempt([this] { clients_.set_limits(config_.read_limits(*access_.keys())); });
-    logs_.print_error("graft: SIGHUP: read keys, limits and certificate, opened the logs again");
+    logs_.log(LogLevel::Info, "reload",
+              "SIGHUP: read keys, limits and certificate, opened the logs again");
     systemd_.ready();
   }
 
@@ -167,6 +246,8 @@ class Service {
   Access access_;
   Metrics metrics_;
   ClientMeter clients_;
+  HttpCounters http_counters_;
+  const GpuMonitor gpus_;
   Readiness readiness_;
   // Destroyed after the models, which post their last updates to it while they stop.
   http::Server server_;
@@ -191,6 +272,7 @@ void serve(const ServiceConfig& config,
            const std::function<void(std::uint16_t port)>& listening) {
   std::signal(SIGUSR1, SIG_IGN);
   return_freed_memory();
+  install_mapping_guard();
   Service(config, logs).run(listening);
 }
 

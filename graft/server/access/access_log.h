@@ -9,6 +9,10 @@
 
 namespace graft::server {
 
+// The W3C traceparent header of a request, which is logged and returned; empty when it is missing
+// or malformed.
+std::string traceparent_of(const http::Request& request);
+
 // One log line without the newline.
 std::string log_line(const http::LogRecord& record, double unix_seconds);
 

@@ -139,6 +139,15 @@ TEST(Access, SetKeysReplacesTheKeys) {
   EXPECT_EQ(status(access, with_header("x-api-key", "new")), 0);
 }
 
+TEST(Traceparent, IsKeptWhenItIsWellFormed) {
+  const std::string good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  EXPECT_EQ(traceparent_of(with_header("traceparent", good)), good);
+  for (const std::string& bad :
+       {std::string(), good + "-", good.substr(1), "00_" + good.substr(3),
+        std::string("00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01")})
+    EXPECT_EQ(traceparent_of(with_header("traceparent", bad)), "") << bad;
+}
+
 TEST(AllowedHosts, AreLoopbackNamesAddressesAndConfiguredNames) {
   const AllowedHosts hosts("192.168.0.7", {"Graft.LAN", "proxy:8443"});
   for (const char* host : {"", "localhost", "LocalHost:1", "localhost.", "a.b.localhost:8000",

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "graft/base/text/str.h"
-#include "graft/server/prometheus.h"
+#include "graft/server/metrics/prometheus.h"
 
 namespace graft::server {
 namespace {

@@ -138,6 +138,8 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
       exchange_->log_field("model", lease_->name());
       exchange_->log_field("prompt_tokens", result_.num_tokens);
       if (error_) throw Failure(*error_);
+      context_.metrics.embedded(lease_->name(), static_cast<std::int64_t>(result_.vectors.size()),
+                                result_.num_tokens);
       for (std::vector<float>& vector : result_.vectors)
         truncate_dimensions(vector, dimensions_);
       done_(result_);

@@ -92,6 +92,7 @@ struct Server::State {
       Tcp::socket socket(io);
       co_await acceptor.async_accept(socket, asio::redirect_error(asio::use_awaitable, error));
       if (!error) {
+        ++num_accepted;
         serve_connection(std::move(socket), tls.get(), hub);
       } else {
         // For example out of file descriptors: retry after other connections have closed.
@@ -162,6 +163,7 @@ struct Server::State {
   asio::steady_timer drain_min;
   asio::steady_timer drain_max;
   asio::steady_timer heartbeat;
+  std::uint64_t num_accepted = 0;
   bool can_stop = false;  // draining, and Drain::min_seconds are over
   asio::signal_set signals;
   WorkerPool workers;
@@ -179,6 +181,10 @@ std::uint16_t Server::port() const {
 
 void Server::post_to_workers(std::function<void()> task) {
   state_->workers.post(std::move(task));
+}
+
+ServerStats Server::stats() const {
+  return {.num_connections = state_->hub.connections.size(), .num_accepted = state_->num_accepted};
 }
 
 void Server::reload_certificate() {

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -38,6 +39,11 @@ struct Hooks {
   Log log;
 };
 
+struct ServerStats {
+  std::size_t num_connections = 0;  // open now
+  std::uint64_t num_accepted = 0;
+};
+
 class Server {
  public:
   // Binds and listens. Throws Error.
@@ -49,6 +55,7 @@ class Server {
 
   std::uint16_t port() const;
   void post_to_workers(std::function<void()> task);
+  ServerStats stats() const;  // on the I/O thread
 
   // Uses the certificate files as they are now for new connections. Throws Error and keeps the old
   // certificate. On the I/O thread.

@@ -154,14 +154,24 @@ TEST(LogWriter, KeepsTheOldFileWhenItCannotBeReopened) {
 
 TEST(Logs, CountsDroppedLinesPerLog) {
   const TempDir folder;
-  const Logs logs(folder / "log");
+  const Logs logs({.access_path = folder / "log"});
   const std::string text = logs.metrics_text();
   for (const char* line : {"graft:log_lines_dropped_total{log=\"stdout\"} 0\n",
                            "graft:log_lines_dropped_total{log=\"stderr\"} 0\n",
                            "graft:log_lines_dropped_total{log=\"access\"} 0\n"})
     EXPECT_NE(text.find(line), std::string::npos) << text;
   EXPECT_FALSE(Logs().has_access_log());
-  EXPECT_THROW(Logs("/nowhere/at/all"), Error);
+  EXPECT_THROW(Logs({.access_path = "/nowhere/at/all"}), Error);
+}
+
+TEST(Logs, LevelsHaveNames) {
+  EXPECT_EQ(parse_log_level("error"), LogLevel::Error);
+  EXPECT_EQ(parse_log_level("debug"), LogLevel::Debug);
+  EXPECT_FALSE(parse_log_level("verbose"));
+  const Logs logs({.level = LogLevel::Warning});
+  EXPECT_TRUE(logs.writes(LogLevel::Error));
+  EXPECT_TRUE(logs.writes(LogLevel::Warning));
+  EXPECT_FALSE(logs.writes(LogLevel::Info));
 }
 
 }  // namespace

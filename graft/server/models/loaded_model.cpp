@@ -12,12 +12,20 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+std::uint64_t next_serial() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
+}
+
 }  // namespace
 
 LoadedModel::LoadedModel(ModelInfo info,
                          const api::LlmConfig& config,
                          const std::string& chat_template)
-    : info_(std::move(info)), llm_(info_.path, config), load_seconds_(seconds_since(start_)) {
+    : info_(std::move(info)),
+      serial_(next_serial()),
+      llm_(info_.path, config),
+      load_seconds_(seconds_since(start_)) {
   if (llm_.tokenizer() != nullptr) format_.emplace(llm_, chat_template);
 }
 

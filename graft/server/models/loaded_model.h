@@ -26,6 +26,8 @@ class LoadedModel {
   const api::ChatFormat& format() const;          // throws ApiError for a model without a tokenizer
   const tokenizer::Tokenizer& tokenizer() const;  // throws likewise
   double load_seconds() const { return load_seconds_; }
+  // Unique in the process: another one when the model is loaded again.
+  std::uint64_t serial() const { return serial_; }
 
   // Reserves slots for `num_sequences` until the last copy of the returned handle is destroyed.
   // Throws ApiError 429 when max_num_seqs running and `max_waiting` queued sequences are exceeded.
@@ -33,6 +35,7 @@ class LoadedModel {
 
  private:
   ModelInfo info_;
+  const std::uint64_t serial_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   api::LLM llm_;
   double load_seconds_;

@@ -47,6 +47,7 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     bool is_draining = false;  // new requests wait until another model is loaded
 
     bool is_idle() const { return model && num_leases == 0; }
+    bool has_failed() const { return model && !model->llm().failure().empty(); }
   };
 
   State(PoolConfig given, Post given_post) : config(std::move(given)), post(std::move(given_post)) {
@@ -76,7 +77,7 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
   void run() {
     std::unique_lock lock(mutex);
     while (!is_stopping) {
-      if (unload_expired(lock)) continue;
+      if (unload_failed(lock) || unload_expired(lock)) continue;
       Entry* next = next_to_load();
       if (next != nullptr && evict_for(*next, lock)) {
         load(*next, lock);
@@ -122,21 +123,44 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     return entry.last_used + seconds_duration(std::min(entry.keep_alive_seconds, 3.0e7));
   }
 
+  // Requests for a failed model wait until it has been loaded again.
+  bool unload_failed(std::unique_lock<std::mutex>& lock) {
+    const auto failed = std::ranges::find_if(
+        entries, [](const Entry& entry) { return entry.is_idle() && entry.has_failed(); });
+    if (failed == entries.end()) return false;
+    unload(*failed, "failed", lock);
+    return true;
+  }
+
+  void report(const PoolEvent& event) const {
+    if (config.on_event) config.on_event(event);
+  }
+
+  void report_unlocked(const PoolEvent& event, std::unique_lock<std::mutex>& lock) const {
+    lock.unlock();
+    report(event);
+    lock.lock();
+  }
+
   bool unload_expired(std::unique_lock<std::mutex>& lock) {
     for (Entry& entry : entries) {
       if (!entry.is_idle() || entry.keep_alive_seconds < 0 || Clock::now() < expiry(entry))
         continue;
-      unload(entry, lock);
+      unload(entry, entry.keep_alive_seconds == 0 ? "requested" : "idle", lock);
       return true;
     }
     return false;
   }
 
-  void unload(Entry& entry, std::unique_lock<std::mutex>& lock) {
+  void unload(Entry& entry, const char* reason, std::unique_lock<std::mutex>& lock) {
     std::shared_ptr<LoadedModel> model = std::move(entry.model);
     entry.is_draining = false;
     entry.keep_alive_seconds = config.keep_alive_seconds;
     lock.unlock();
+    report({.kind = PoolEvent::Kind::Unloaded,
+            .model = model->name(),
+            .reason = reason,
+            .loaded = model.get()});
     model.reset();
     lock.lock();
   }
@@ -172,7 +196,7 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
       if (has_slot && has_memory(wanted)) return true;
       Entry* oldest = least_recently_used_idle();
       if (oldest == nullptr) return has_slot;  // loading checks the memory, and names the numbers
-      unload(*oldest, lock);
+      unload(*oldest, "evicted", lock);
     }
   }
 
@@ -190,7 +214,13 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
   std::shared_ptr<LoadedModel> new_model(const NamedPath& named) const {
     const ModelInfo info = read_model_info(named.name, named.path);
     if (config.load) return config.load(info);
-    return std::make_shared<LoadedModel>(info, config.llm, config.chat_template);
+    api::LlmConfig llm = config.llm;
+    if (config.on_step) {
+      llm.on_step = [on_step = config.on_step, name = named.name](const api::StepInfo& step) {
+        on_step(name, step);
+      };
+    }
+    return std::make_shared<LoadedModel>(info, llm, config.chat_template);
   }
 
   // The end of an error that no eviction can prevent; empty when no other model is loaded.
@@ -221,20 +251,29 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
         error = thrown.what();
       }
       lock.lock();
+      if (model) error.clear();
       if (model || !is_out_of_memory) return model;
       Entry* oldest = least_recently_used_idle();
       if (oldest == nullptr) {
         error += busy_text();
         return nullptr;
       }
-      unload(*oldest, lock);
+      unload(*oldest, "evicted", lock);
     }
   }
 
   void load(Entry& entry, std::unique_lock<std::mutex>& lock) {
     entry.is_loading = true;
     std::string error;
+    const Clock::time_point start = Clock::now();
+    report_unlocked({.kind = PoolEvent::Kind::Loading, .model = entry.named.name}, lock);
     std::shared_ptr<LoadedModel> model = load_evicting(entry, error, lock);
+    report_unlocked({.kind = model ? PoolEvent::Kind::Loaded : PoolEvent::Kind::LoadFailed,
+                     .model = entry.named.name,
+                     .reason = error,
+                     .seconds = std::chrono::duration<double>(Clock::now() - start).count(),
+                     .loaded = model.get()},
+                    lock);
     entry.is_loading = false;
     entry.model = std::move(model);
     entry.loaded_at = Clock::now();
@@ -328,7 +367,7 @@ void ModelPool::acquire(const std::string& name,
   std::unique_lock lock(state_->mutex);
   State::Entry& entry = state_->at(resolved);
   if (keep_alive_seconds) entry.keep_alive_seconds = *keep_alive_seconds;
-  if (entry.model && !entry.is_draining) {
+  if (entry.model && !entry.is_draining && !entry.has_failed()) {
     Lease lease = state_->lease_of(entry);
     lock.unlock();
     ready(std::move(lease));

@@ -2,7 +2,8 @@
 // keep_alive_seconds without requests or when another model needs the memory of the host or of a
 // GPU, the least recently used first; never while leased. When all max_loaded models are in use, a
 // model that has waited for switch_seconds gets its turn: new requests for the longest loaded model
-// wait until the other one has been loaded.
+// wait until the other one has been loaded. A model that has failed (LLM::failure()) is loaded
+// again for the next request.
 
 #pragma once
 
@@ -28,6 +29,18 @@ struct NamedPath {
   std::filesystem::path path;
 };
 
+// For logs and metrics.
+struct PoolEvent {
+  enum class Kind : std::uint8_t { Loading, Loaded, LoadFailed, Unloaded };
+
+  Kind kind = Kind::Loading;
+  std::string model = {};
+  // LoadFailed: the message. Unloaded: "idle", "requested", "evicted" for another model, "failed".
+  std::string reason = {};
+  double seconds = 0;             // Loaded, LoadFailed: since Loading
+  LoadedModel* loaded = nullptr;  // Loaded, Unloaded
+};
+
 struct PoolConfig {
   std::vector<NamedPath> models = {};  // the first serves requests without a model name
   api::LlmConfig llm = {};
@@ -38,6 +51,10 @@ struct PoolConfig {
   double switch_seconds = 10;       // wait of a model before one in use is drained for it
   // Loads a model; throws Error, OutOfMemory when unloading others can help. Empty: LoadedModel.
   std::function<std::shared_ptr<LoadedModel>(const ModelInfo& info)> load = {};
+  // Called on the loader thread.
+  std::function<void(const PoolEvent& event)> on_event = {};
+  // LlmConfig::on_step of each model.
+  std::function<void(const std::string& model, const api::StepInfo& step)> on_step = {};
 };
 
 class ModelPool {

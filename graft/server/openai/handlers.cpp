@@ -86,22 +86,25 @@ void complete(const HandlerContext& context,
                    context.generation());
 }
 
+// Throws Error when the files of the model cannot be read.
 OrderedJson model_json(const HandlerContext& context, const std::string& name) {
-  OrderedJson json = {{"id", name}, {"object", "model"}, {"created", 0}, {"owned_by", "graft"}};
-  try {
-    const ModelInfo info = context.models.info(name);
-    json["created"] = info.modified;
-    json["max_model_len"] = info.context_length;
-  } catch (const Error&) {
-    // A model with unreadable files is still listed; requests for it report the error.
-  }
-  return json;
+  const ModelInfo info = context.models.info(name);
+  return {{"id", name},
+          {"object", "model"},
+          {"created", info.modified},
+          {"owned_by", "graft"},
+          {"max_model_len", info.context_length}};
 }
 
 http::Response list_models(const HandlerContext& context) {
   OrderedJson json = {{"object", "list"}, {"data", OrderedJson::array()}};
-  for (const std::string& name : context.models.names())
-    json["data"].push_back(model_json(context, name));
+  for (const std::string& name : context.models.names()) {
+    try {
+      json["data"].push_back(model_json(context, name));
+    } catch (const Error&) {
+      // A model that cannot be loaded is left out; requests for it report the error.
+    }
+  }
   return {.body = ordered_text(json)};
 }
 

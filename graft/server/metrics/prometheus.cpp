@@ -1,4 +1,4 @@
-#include "graft/server/prometheus.h"
+#include "graft/server/metrics/prometheus.h"
 
 #include <fmt/format.h>
 

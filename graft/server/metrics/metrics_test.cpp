@@ -1,11 +1,17 @@
-#include "graft/server/metrics.h"
+#include "graft/server/metrics/metrics.h"
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
 #include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
+
+#include "graft/tensor/device.h"
 
 namespace graft::server {
 namespace {
@@ -45,6 +51,52 @@ TEST(Metrics, ReportsCountersGaugesAndHistograms) {
         "vllm:time_to_first_token_seconds_count" + labels + "} 1\n",
         "vllm:inter_token_latency_seconds_bucket" + labels + ",le=\"0.025\"} 1\n"})
     EXPECT_NE(text.find(line), std::string::npos) << line << "\nin\n" << text;
+}
+
+TEST(Metrics, CountersOfAModelNeverGoBackwards) {
+  Metrics metrics;
+  const auto steps = [&](const std::vector<ModelGauges>& gauges) {
+    const std::string text = metrics.text(gauges);
+    const std::string sample = R"(graft:steps_total{model_name="m",engine="0"} )";
+    const std::size_t at = text.find("\n" + sample);
+    return at == std::string::npos ? -1 : std::atoi(text.c_str() + at + 1 + sample.size());
+  };
+  const auto gauges = [](std::uint64_t serial, std::int64_t num_steps) {
+    ModelGauges model = {.model = "m", .serial = serial};
+    model.stats.num_steps = num_steps;
+    return std::vector{model};
+  };
+  metrics.loaded("m", 1);
+  EXPECT_EQ(steps(gauges(1, 10)), 10);
+  EXPECT_EQ(steps({}), 10) << "being unloaded";
+  metrics.unloaded("m", 1, "idle", gauges(1, 12)[0].stats);
+  EXPECT_EQ(steps({}), 12);
+  EXPECT_EQ(steps(gauges(1, 12)), 12) << "listed before it was unloaded: not counted twice";
+  metrics.loaded("m", 2);
+  EXPECT_EQ(steps(gauges(2, 0)), 12);
+  EXPECT_EQ(steps(gauges(2, 3)), 15);
+  const std::string text = metrics.text({});
+  EXPECT_NE(text.find(R"(graft:model_loads_total{model_name="m",engine="0"} 2)"),
+            std::string::npos);
+  EXPECT_NE(text.find(R"(graft:model_unloads_total{model_name="m",engine="0",reason="idle"} 1)"),
+            std::string::npos);
+}
+
+TEST(Metrics, ReportMemoryByDeviceAndTheKvCache) {
+  Metrics metrics;
+  ModelGauges model = {.model = "m", .block_tokens = 16, .cache_form = "f16 64+64"};
+  model.stats.blocks.num_blocks = 10;
+  model.memory[kCpu] = {.weights = 7, .kv_cache = 8, .workspace = 9};
+  const std::string text = metrics.text({model});
+  const std::string labels = R"({model_name="m",engine="0")";
+  for (const std::string& line :
+       {"graft:device_memory_bytes" + labels + R"(,device="cpu",kind="weights"} 7)",
+        "graft:device_memory_bytes" + labels + R"(,device="cpu",kind="kv_cache"} 8)",
+        "graft:device_memory_bytes" + labels + R"(,device="cpu",kind="workspace"} 9)",
+        "graft:kv_cache_tokens" + labels + "} 160",
+        "vllm:cache_config_info" + labels +
+            R"(,block_size="16",num_blocks="10",cache_dtype="f16 64+64"} 1)"})
+    EXPECT_NE(text.find(line + "\n"), std::string::npos) << line << "\nin\n" << text;
 }
 
 // Prometheus rejects a sample without a preceding TYPE line, and two TYPE lines for one name.

@@ -1,5 +1,6 @@
-// The metrics of /metrics in Prometheus's text format. Names and meanings are vLLM's, so that
-// dashboards made for vLLM work.
+// The metrics of models in Prometheus's text format. Names and meanings are vLLM's where it has the
+// metric, so that dashboards made for vLLM work. Counters are of a model's name and never go
+// backwards when it is unloaded and loaded again.
 
 #pragma once
 
@@ -11,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graft/api/llm.h"
 #include "graft/engine/request.h"
 
 namespace graft::server {
@@ -40,9 +42,15 @@ struct FinishedSequence {
   double decode_seconds = 0;
 };
 
+// A loaded model.
 struct ModelGauges {
   std::string model = {};
+  std::uint64_t serial = 0;  // LoadedModel::serial()
   engine::EngineStats stats = {};
+  api::DeviceMemory memory = {};
+  std::int64_t block_tokens = 0;  // of the KV cache
+  std::string cache_form = {};
+  double load_seconds = 0;
 };
 
 class Metrics {
@@ -59,14 +67,27 @@ class Metrics {
   void prompt(const std::string& model, std::int64_t num_tokens, std::int64_t num_cached);
   void output(const std::string& model, std::size_t num_tokens);
   void finished(const std::string& model, const FinishedSequence& sequence);
+  void embedded(const std::string& model, std::int64_t num_texts, std::int64_t num_tokens);
 
-  std::string text(const std::vector<ModelGauges>& gauges) const;
+  void loaded(const std::string& model, std::uint64_t serial);
+  void load_failed(const std::string& model);
+  // `stats`: the last ones.
+  void unloaded(const std::string& model,
+                std::uint64_t serial,
+                const std::string& reason,
+                const engine::EngineStats& stats);
+
+  std::string text(const std::vector<ModelGauges>& gauges);
 
  private:
   struct ModelMetrics;
   using Models = std::map<std::string, ModelMetrics>;
 
   ModelMetrics& for_model(const std::string& model);
+  void write_gauges(std::string& out, const std::vector<ModelGauges>& gauges) const;
+  void write_engine_counters(std::string& out) const;
+  void write_counters(std::string& out) const;
+  void write_histograms(std::string& out) const;
 
   mutable std::mutex mutex_;
   Models models_;
