@@ -188,6 +188,19 @@ TEST_P(EngineDevices, CapturedGraphsAreKeyedByTheRequestedLogits) {
     for (const auto& [id, output] : run(device_engine, three))
       EXPECT_EQ(output.tokens, want.at(id).tokens);
   }
+  EXPECT_EQ(cpu_engine.stats().num_graph_replays, 0);
+  EXPECT_EQ(device_engine.stats().num_graph_replays > 0, GetParam().rules != kHeadOnCpu);
+}
+
+TEST_P(EngineDevices, ReportsMemoryByDevice) {
+  OpenModel open(folder(), placed());
+  tokens_of(open, {request(1, greedy())});
+  const auto use = open.memory_use();
+  const auto& device = use.at({.type = DeviceType::Cuda, .index = 0});
+  EXPECT_GT(device.weights, 0U);
+  EXPECT_GT(device.workspace, 0U);
+  EXPECT_EQ(device.kv_cache, open.model().cache_bytes_per_block() *
+                                 static_cast<std::uint64_t>(open.model().num_blocks()));
 }
 
 TEST_P(EngineDevices, CopiesOnlyTheRequiredTopK) {
