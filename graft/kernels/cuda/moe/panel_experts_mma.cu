@@ -248,7 +248,8 @@ Job job_of(const PanelMatrices& matrices, std::int64_t out, std::int64_t in) {
           .matrix_bytes = matrices.matrix_bytes,
           .panel_bytes = packing::panel_bytes(format, in),
           .out = static_cast<int>(out),
-          .num_blocks = static_cast<int>(in / kPanelBlockCols)};
+          .num_blocks = static_cast<int>(in / kPanelBlockCols),
+          .x = {}};
 }
 
 }  // namespace
