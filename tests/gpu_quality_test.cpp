@@ -69,8 +69,8 @@ TEST_P(GpuQuality, AnswersMatchTheModelCard) {
   EXPECT_LE(num_different, sprout() == bundled_sprout() ? 608 / 12 : 608 / 20);
 }
 
-// Decode with batch size 1 and quantized weights: activations are int8 on the CPU and F16 or int8 on
-// the GPU, and sums differ by rounding. At most one answer may differ.
+// Decode with batch size 1 and quantized weights: activations are int8 on the CPU and F16 or int8
+// on the GPU, and sums differ by rounding. At most one answer may differ.
 TEST_P(GpuQuality, SingleAnswersMatchTheCpu) {
   const std::string rules = rules_file();
   int num_different = 0;
