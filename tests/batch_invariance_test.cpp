@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -12,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include "graft/api/llm.h"
-#include "graft/tensor/gpus.h"
 #include "graft/testing/shared_data.h"
 
 #include "tests/program.h"
@@ -77,21 +75,6 @@ TEST(BatchInvariance, QuantizedOutputEqualsEachRequestAlone) {
   alone.engine.chunk_prefill_size = 7;
   alone.engine.enable_prefix_caching = false;
   alone.num_threads = 1;
-  for (const std::string type : {"Q4_K_M", "Q8_0"})
-    expect_equal_alone(type, batched, alone);
-}
-
-TEST(GpuQualityOfBatches, QuantizedOutputEqualsEachRequestAlone) {
-  const GpuList list = list_gpus();
-  const char* required = std::getenv("GRAFT_REQUIRE_GPU");
-  if (list.gpus.empty() && required != nullptr && std::string(required) == "1")
-    FAIL() << list.unavailable;
-  if (list.gpus.empty()) GTEST_SKIP() << list.unavailable;
-  LlmConfig batched;
-  batched.device = "cuda";
-  batched.engine.max_model_len = 2048;
-  LlmConfig alone = batched;
-  alone.engine.enable_prefix_caching = false;
   for (const std::string type : {"Q4_K_M", "Q8_0"})
     expect_equal_alone(type, batched, alone);
 }
