@@ -15,6 +15,8 @@ using Clock = std::chrono::steady_clock;
 
 // Prompt length of decode tests; its prefill is not measured.
 constexpr std::int64_t kPromptTokens = 1;
+// The first step of a batch size runs eagerly, the second captures its graph.
+constexpr std::int64_t kWarmUpTokens = 3;
 
 api::LlmConfig config_for(const ModelOptions& model,
                           const std::vector<SpeedTest>& tests,
@@ -92,7 +94,7 @@ void SpeedRunner::warm_up(const SpeedTest& test) {
   if (test.num_prompt > 0) {
     prefill_seconds(test.num_prompt);
   } else {
-    decode_seconds(test.num_sequences, 1);
+    decode_seconds(test.num_sequences, std::min(kWarmUpTokens, test.num_generated));
   }
 }
 
