@@ -90,9 +90,10 @@ WeightBytes bytes_on_gpu(const plan::Plan& plan, const plan::Placement& placemen
     bytes.total = packed_weight_bytes(*placement.module);
     return bytes;
   }
-  for (const plan::WeightSpec& weight : weights_of(plan, *placement.module))
+  for (const plan::WeightSpec& weight : weights_of(plan, *placement.module)) {
     bytes.total +=
         is_decoded(*placement.module, weight) ? f32_bytes(weight) : gpu_bytes(placement, weight);
+  }
   return bytes;
 }
 

@@ -173,9 +173,10 @@ void gemv_int8(std::vector<Product> products, ConvertedRows& x, CudaContext& gpu
   for_each_group(
       std::move(products), kernels::cuda::kMaxGroupedMatrices, [&](std::span<const Product> group) {
         std::vector<kernels::cuda::MatrixResult> results;
-        for (const Product& product : group)
+        for (const Product& product : group) {
           results.push_back(
               {.weight = *product.weight, .bias = product.bias, .y = rows_of(product.y)});
+        }
         kernels::cuda::gemv_q8_grouped(results, x.int8(), group.front().y.rows(), gpu.stream());
       });
 }
