@@ -16,17 +16,9 @@ namespace {
 
 constexpr auto kReadInterval = std::chrono::seconds(2);
 
-// NVML's ABI, from nvml.h: all functions return 0 on success.
+// NVML's ABI, from nvml.h: all functions return 0 on success. Its structs of equal members are
+// arrays here.
 using NvmlDevice = void*;
-struct NvmlUtilization {
-  unsigned int gpu = 0;  // percent of the last sample period
-  unsigned int memory = 0;
-};
-struct NvmlMemory {
-  unsigned long long total = 0;
-  unsigned long long free = 0;
-  unsigned long long used = 0;
-};
 
 struct GpuReading {
   std::string uuid = {};
@@ -84,16 +76,16 @@ class Nvml {
     if (handle_(index, &device) != 0) return;
     char uuid[96] = {};
     if (uuid_(device, uuid, sizeof(uuid)) == 0) reading.uuid = uuid;
-    NvmlUtilization utilization;
-    if (utilization_(device, &utilization) == 0) reading.utilization = utilization.gpu / 100.0;
+    unsigned int percent[2] = {};  // of the last sample period: GPU, memory
+    if (utilization_(device, percent) == 0) reading.utilization = percent[0] / 100.0;
     unsigned int celsius = 0;
     if (temperature_(device, kGpuSensor, &celsius) == 0) reading.celsius = celsius;
     unsigned int milliwatts = 0;
     if (power_(device, &milliwatts) == 0) reading.watts = milliwatts / 1000.0;
-    NvmlMemory memory;
-    if (memory_(device, &memory) != 0) return;
-    reading.used_bytes = static_cast<double>(memory.used);
-    reading.total_bytes = static_cast<double>(memory.total);
+    unsigned long long bytes[3] = {};  // total, free, used
+    if (memory_(device, bytes) != 0) return;
+    reading.used_bytes = static_cast<double>(bytes[2]);
+    reading.total_bytes = static_cast<double>(bytes[0]);
   }
 
   void* library_ = nullptr;
@@ -103,10 +95,10 @@ class Nvml {
   int (*count_)(unsigned int*) = nullptr;
   int (*handle_)(unsigned int, NvmlDevice*) = nullptr;
   int (*uuid_)(NvmlDevice, char*, unsigned int) = nullptr;
-  int (*utilization_)(NvmlDevice, NvmlUtilization*) = nullptr;
+  int (*utilization_)(NvmlDevice, unsigned int*) = nullptr;
   int (*temperature_)(NvmlDevice, int, unsigned int*) = nullptr;
   int (*power_)(NvmlDevice, unsigned int*) = nullptr;
-  int (*memory_)(NvmlDevice, NvmlMemory*) = nullptr;
+  int (*memory_)(NvmlDevice, unsigned long long*) = nullptr;
 };
 
 }  // namespace
