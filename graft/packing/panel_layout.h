@@ -1,7 +1,7 @@
-// The packed layout of a weight matrix for the CPU kernels: panels of 16 rows in the order the
-// kernels read them. This description serves the code that packs (pack_panel.cpp), the kernels that
-// multiply (graft/kernels/cpu/packed) and the file that keeps panels (packed_file.h). A layout for
-// GPUs is a header beside this one with its own drawing, table of types and version.
+// The packed layout of a weight matrix: panels of 16 rows in the order the kernels read them. This
+// description serves the code that packs (pack_panel.cpp; on GPUs kernels/cuda/formats), the
+// kernels that multiply (graft/kernels/cpu/packed, graft/kernels/cuda) and the file that keeps
+// panels (packed_file.h).
 //
 // Panel layout. Panel p holds weight rows 16 p .. 16 p + 15, row r of the panel below, missing rows
 // are zeros. It is a series of chunks over the columns:

@@ -103,6 +103,16 @@ inline std::size_t max_shared_bytes() {
   return static_cast<std::size_t>(bytes);
 }
 
+// Of the current device.
+inline int num_multiprocessors() {
+  int device = 0;
+  int count = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
+    return 1;
+  return count;
+}
+
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }

@@ -55,14 +55,6 @@ __global__ void empty_kernel() {
   begin_kernel();
 }
 
-int num_multiprocessors() {
-  int device = 0;
-  int count = 1;
-  if (cudaGetDevice(&device) == cudaSuccess)
-    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-  return count;
-}
-
 }  // namespace
 
 void xor_words(const void* data, std::size_t bytes, std::uint32_t* result, Stream stream) {

@@ -328,7 +328,7 @@ TEST_F(AttentionKernels, DecodeKernel) {
   }
 }
 
-// Nor on the longest context of the batch.
+// Neither on the other sequences nor on the longest context of the batch.
 TEST_F(AttentionKernels, DecodeRowsDoNotDependOnTheBatch) {
   Case c = {.shape = gqa_shape(8, 2, 128), .sequences = {{1, 700}, {1, 90}, {1, 512}, {1, 513}}};
   c.shape.arithmetic = Arithmetic::F16;

@@ -16,7 +16,7 @@ struct PanelType {
   using Block = Block_;
 };
 
-// Calls function.operator()<PanelType>() for each type.
+// Calls function(PanelType) for each type.
 template <class Function>
 constexpr void for_each_panel_type(const Function& function) {
   const auto call = [&]<class... Types>(Types... types) { (function(types), ...); };

@@ -304,15 +304,6 @@ __global__ void __launch_bounds__(kThreads, 1) panel_gemm_kernel(const __grid_co
 #endif
 }
 
-int num_multiprocessors() {
-  int device = 0;
-  int count = 0;
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
-    return 1;
-  return count;
-}
-
 // As many slices as fill the GPU with one row. Does not depend on the rows, so that their bits do
 // not.
 template <class S>
