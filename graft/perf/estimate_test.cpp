@@ -187,6 +187,23 @@ TEST_F(EstimateTest, CopiesToTheHostHaveTheirOwnRate) {
   EXPECT_NEAR(slower - same, 4e6 / 5e9 - 4e6 / 10e9, 1e-9);
 }
 
+// GPUs multiply these types from panels; with f32 arithmetic they keep the stored rows.
+TEST_F(EstimateTest, CountsPanelsOnAGpu) {
+  plan::Blueprint blueprint = small_model();
+  blueprint.root.children.front().weights.front() = {
+      .name = "up.weight", .shape = {1024, 1024}, .dtype = DType::Q4_K};
+  use(std::move(blueprint));
+  const auto gpu_weights = [&](const std::string& kwargs) {
+    const std::string rules =
+        str("- {match: {name: ^up$}, replace: {class: default, kwargs: {device: cuda", kwargs,
+            "}}}\n", kAllOnCpu);
+    const Workload load = {.context = 0, .parallel = 1, .prefill_tokens = 10};
+    return of(rules, with_gpu(), load).devices.at(kGpu).weights;
+  };
+  EXPECT_EQ(gpu_weights(""), 1024U * 4U * 148U);
+  EXPECT_EQ(gpu_weights(", precision: f32"), 1024U * 4U * 144U);
+}
+
 TEST_F(EstimateTest, CountsBytesPerDevice) {
   MachineFigures machine = slow_memory();
   machine.gpus.push_back({.name = "gpu",
