@@ -6,7 +6,6 @@
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
-#include "graft/engine/sampler.h"
 #include "graft/models/config/model_config.h"
 
 namespace graft::engine {
@@ -99,10 +98,6 @@ std::vector<TokenId> eos_token_ids_of(const models::ModelConfig& config,
   return tokens;
 }
 
-bool contains(std::span<const TokenId> tokens, TokenId token) {
-  return std::ranges::find(tokens, token) != tokens.end();
-}
-
 }  // namespace
 
 Engine::Engine(models::OpenModel& model,
@@ -153,7 +148,7 @@ void Engine::check(const Request& request) const {
 
 RequestId Engine::add(Request request) {
   check(request);
-  auto sequence = std::make_unique<Sequence>();
+  auto sequence = std::make_shared<Sequence>();
   sequence->id = {.request = new_id(request.id), .sample = 0};
   sequence->seed = request.params.seed.value_or(seeds_());
   sequence->client = request.client;
@@ -172,7 +167,7 @@ RequestId Engine::new_id(RequestId requested) {
   return id;
 }
 
-Sequence& Engine::add_sequence(std::unique_ptr<Sequence> owned) {
+Sequence& Engine::add_sequence(std::shared_ptr<Sequence> owned) {
   Sequence& sequence = *owned;
   sequence.arrival_order = next_arrival_++;
   sequence.arrived = Clock::now();
@@ -218,191 +213,6 @@ bool Engine::abort(RequestId request) {
   return !found.empty();
 }
 
-std::vector<Update> Engine::step() {
-  const Schedule schedule = scheduler_.schedule();
-  finish_too_long(schedule);
-  if (!schedule.empty()) {
-    try {
-      check_files();
-      const std::vector<SequenceLogits>& rows = runner_.run(schedule);
-      check_files();
-      commit(schedule, rows);
-    } catch (const std::exception& error) {
-      fail_running(error.what());
-    }
-  }
-  return std::exchange(pending_, {});
-}
-
-// Weights that were read from a damaged file are zeros.
-void Engine::check_files() const {
-  if (const auto damage = open_.damage()) throw Failure(*damage);
-}
-
-void Engine::finish_too_long(const Schedule& schedule) {
-  for (Sequence* sequence : schedule.too_long) {
-    finish(*sequence,
-           {.reason = FinishReason::Length,
-            .message = str("the KV cache is full: it holds ",
-                           blocks_.num_blocks() * blocks_.block_tokens(), " tokens")},
-           {.id = sequence->id});
-  }
-}
-
-// The step failed: drop the prefix-cache entries it registered and fail all running sequences.
-void Engine::fail_running(const std::string& message) {
-  blocks_.invalidate_prefix_cache();
-  std::vector<Sequence*> running;
-  for (const auto& [id, sequence] : sequences_) {
-    if (sequence->state == SequenceState::Running) running.push_back(sequence.get());
-  }
-  for (Sequence* sequence : running)
-    finish(*sequence, {.reason = FinishReason::Error, .message = message}, {.id = sequence->id});
-}
-
-void Engine::commit(const Schedule& schedule, const std::vector<SequenceLogits>& rows) {
-  ++num_steps_;
-  std::vector<Sample> samples;
-  for (std::size_t i = 0; i < schedule.sequences.size(); ++i) {
-    const ScheduledSequence& scheduled = schedule.sequences[i];
-    Sequence& sequence = *scheduled.sequence;
-    const bool is_complete = scheduled.is_complete();
-    collect_prompt_logprobs(sequence, rows[i]);
-    sequence.num_computed += scheduled.num_tokens;
-    num_computed_tokens_ += scheduled.num_tokens;
-    if (!is_complete) continue;
-    if (sequence.is_embedding()) {
-      finish_embedding(sequence);
-    } else {
-      add_samples(sequence, rows[i].first_row + rows[i].num_rows - 1, samples);
-    }
-  }
-  open_.pool().parallel_for(samples.size(), [&](std::size_t i) { run_sampler(samples[i]); });
-  for (Sample& sample : samples)
-    append_token(sample);
-}
-
-void Engine::collect_prompt_logprobs(Sequence& sequence, const SequenceLogits& rows) {
-  if (!sequence.params.prompt_logprobs) return;
-  for (std::int64_t i = 0; i < rows.num_rows; ++i) {
-    const std::int64_t position = rows.first_position + i + 1;  // of the token the row predicts
-    const auto num_have = static_cast<std::int64_t>(sequence.prompt_logprobs.size());
-    if (position >= sequence.num_prompt || position != num_have + 1) continue;
-    sequence.prompt_logprobs.push_back(logprobs_of(
-        runner_.logits(rows.first_row + i), sequence.tokens[static_cast<std::size_t>(position)],
-        *sequence.params.prompt_logprobs));
-  }
-}
-
-void Engine::finish_embedding(Sequence& sequence) {
-  Update update = {.id = sequence.id};
-  update.embedding = sequence.pooler->unit_vector();
-  finish(sequence, {.reason = FinishReason::Stop}, std::move(update));
-}
-
-// After the prompt of a request with n > 1, forks the sequence into n that share its blocks.
-void Engine::add_samples(Sequence& sequence, std::int64_t row, std::vector<Sample>& samples) {
-  const std::int64_t num_samples = std::exchange(sequence.params.n, 1);
-  samples.push_back({.sequence = &sequence, .row = row, .is_shared = num_samples > 1});
-  for (std::int64_t sample = 1; sample < num_samples; ++sample) {
-    auto fork = std::make_unique<Sequence>();
-    fork->id = {.request = sequence.id.request, .sample = sample};
-    fork->params = sequence.params;
-    fork->seed = sequence.seed + static_cast<std::uint64_t>(sample);
-    fork->client = sequence.client;
-    fork->priority = sequence.priority;
-    fork->arrival_order = sequence.arrival_order;
-    fork->num_prompt = sequence.num_prompt;
-    fork->tokens = sequence.tokens;
-    fork->num_computed = sequence.num_computed;
-    fork->table = blocks_.fork(sequence.table);
-    fork->detokenizer = new_detokenizer(sequence.params);
-    fork->num_cached = sequence.num_cached;
-    fork->arrived = sequence.arrived;
-    fork->first_scheduled = sequence.first_scheduled;
-    fork->prompt_logprobs = sequence.prompt_logprobs;
-    scheduler_.add_fork(*fork);
-    samples.push_back({.sequence = fork.get(), .row = row, .is_shared = true});
-    sequences_.emplace(fork->id, std::move(fork));
-  }
-}
-
-void Engine::run_sampler(Sample& sample) {
-  const Sequence& sequence = *sample.sequence;
-  const SamplingContext context = {
-      .params = &sequence.params,
-      .prompt = std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.num_prompt)),
-      .output = sequence.output(),
-      .eos_token_ids = eos_token_ids_,
-      .seed = sequence.seed};
-  if (runner_.has_top_k()) {
-    sample.token = engine::sample(runner_.top_k(sample.row), context);
-    return;
-  }
-  std::span<float> logits = runner_.logits(sample.row);
-  std::vector<float> raw;
-  if (sample.is_shared || sequence.params.logprobs) raw.assign(logits.begin(), logits.end());
-  std::vector<float> copy;
-  if (sample.is_shared) {
-    copy = raw;
-    logits = copy;
-  }
-  sample.token = engine::sample(logits, context);
-  if (sample.token && sequence.params.logprobs)
-    sample.logprobs = logprobs_of(raw, *sample.token, *sequence.params.logprobs);
-}
-
-void Engine::append_token(Sample& sample) {
-  Sequence& sequence = *sample.sequence;
-  Update update = {.id = sequence.id};
-  if (!sample.token) {
-    finish(sequence,
-           {.reason = FinishReason::Error,
-            .message = "sampling failed: every token is masked, or the logits are NaN"},
-           std::move(update));
-    return;
-  }
-  sequence.tokens.push_back(*sample.token);
-  ++num_output_tokens_;
-  if (!sequence.first_token) sequence.first_token = Clock::now();
-  update.tokens.push_back(*sample.token);
-  update.num_prompt = sequence.num_prompt;
-  update.num_cached = sequence.num_cached;
-  update.num_output = sequence.num_output();
-  if (sample.logprobs) update.logprobs.push_back(*std::move(sample.logprobs));
-
-  std::optional<Finish> stop = check_stop(sequence);
-  const bool is_stop_token = stop && stop->stop_token;
-  if (sequence.detokenizer && !is_stop_token) {
-    update.text = sequence.detokenizer->push(*sample.token);
-    if (const auto matched = sequence.detokenizer->stop()) {
-      stop = {.reason = FinishReason::Stop, .stop_text = sequence.params.stop[*matched]};
-    } else if (sequence.num_output() == sequence.params.min_tokens) {
-      sequence.detokenizer->set_stops(sequence.params.stop);
-    }
-  }
-  if (stop) {
-    finish(sequence, *std::move(stop), std::move(update));
-  } else {
-    pending_.push_back(std::move(update));
-  }
-}
-
-std::optional<Finish> Engine::check_stop(const Sequence& sequence) const {
-  const SamplingParams& params = sequence.params;
-  const TokenId token = sequence.tokens.back();
-  const bool is_eos = !params.ignore_eos && contains(eos_token_ids_, token);
-  if (is_eos || contains(params.stop_token_ids, token))
-    return Finish{.reason = FinishReason::Stop, .stop_token = token};
-  if (params.max_tokens && sequence.num_output() >= *params.max_tokens)
-    return Finish{.reason = FinishReason::Length};
-  if (sequence.num_tokens() >= config_.max_model_len) {
-    return Finish{.reason = FinishReason::Length,
-                  .message = str("max_model_len of ", config_.max_model_len, " tokens reached")};
-  }
-  return std::nullopt;
-}
-
 void Engine::finish(Sequence& sequence, Finish reason, Update update) {
   if (sequence.detokenizer) update.text += sequence.detokenizer->finish();
   update.finish = std::move(reason);
@@ -425,6 +235,7 @@ void Engine::finish(Sequence& sequence, Finish reason, Update update) {
 }
 
 void Engine::release_idle_memory() {
+  finish_in_flight();
   const std::vector<BlockId> ids = blocks_.evict_free();
   for (std::size_t first = 0; first < ids.size();) {
     std::size_t end = first + 1;

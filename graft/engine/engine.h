@@ -1,5 +1,9 @@
 // Continuous batching: each step runs one batch of tokens from many requests through the model,
 // samples the next tokens and returns the new output. Not thread-safe; graft/api adds the thread.
+//
+// Where a device samples and needs nothing else from the host, one step is in flight: the next one
+// is scheduled and started before the tokens of the one before are read. Its sequences may turn out
+// to have ended; then its tokens for them are ignored.
 
 #pragma once
 
@@ -9,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +21,7 @@
 #include "graft/engine/config.h"
 #include "graft/engine/request.h"
 #include "graft/engine/runner.h"
+#include "graft/engine/sampler.h"
 #include "graft/engine/sampling_params.h"
 #include "graft/engine/scheduler.h"
 #include "graft/engine/sequence.h"
@@ -48,13 +54,16 @@ class Engine {
   void pause(RequestId request);
   void resume(RequestId request);
 
-  // Runs one batch. Returns no updates when there is nothing to do.
+  // Starts one batch and returns the updates of the last one that has ended, none when there is
+  // nothing to do.
   std::vector<Update> step();
-  bool has_work() const { return !scheduler_.is_idle() || !pending_.empty(); }
+  bool has_work() const {
+    return !scheduler_.is_idle() || !pending_.empty() || in_flight_.has_value();
+  }
 
   // Writes the state of a sequence and its KV cache blocks to a file; the sequence keeps running.
   // Throws Error when it has finished or the file cannot be written.
-  void save(SequenceId id, const std::filesystem::path& path) const;
+  void save(SequenceId id, const std::filesystem::path& path);
   // Adds a request with one sequence that continues from the saved state. `id` as Request::id.
   // Throws Error when the file is damaged or belongs to another model or graft version.
   RequestId restore(const std::filesystem::path& path, RequestId id = 0);
@@ -75,19 +84,38 @@ class Engine {
     std::optional<TokenLogprobs> logprobs = {};
   };
 
+  // A started step.
+  struct Step {
+    struct Row {
+      std::shared_ptr<Sequence> sequence;  // may have ended since
+      bool is_complete = false;            // its next token is sampled
+      SequenceLogits logits;
+    };
+    std::vector<Row> rows;
+    bool is_sampled = false;  // by the device; otherwise the logits are on the host
+  };
+
   RequestId new_id(RequestId requested);
   std::vector<Sequence*> sequences_of(RequestId request);
-  Sequence& add_sequence(std::unique_ptr<Sequence> owned);
+  Sequence& add_sequence(std::shared_ptr<Sequence> owned);
   std::unique_ptr<tokenizer::Detokenizer> new_detokenizer(const SamplingParams& params) const;
   void check_files() const;
-  void finish_too_long(const Schedule& schedule);
-  void commit(const Schedule& schedule, const std::vector<SequenceLogits>& rows);
+  void run_step();
+  std::optional<Step> start(const Schedule& schedule);
+  std::optional<ops::BatchSampling> device_sampling(const Schedule& schedule);
+  void mark_in_flight(Step::Row& row, std::int64_t num_tokens);
+  bool can_run_ahead(const Step& step) const;
+  void finish_in_flight();
+  SamplingContext context_of(const Sequence& sequence) const;
+  void finish_too_long(Sequence& sequence);
   void collect_prompt_logprobs(Sequence& sequence, const SequenceLogits& rows);
   void finish_embedding(Sequence& sequence);
   void add_samples(Sequence& sequence, std::int64_t row, std::vector<Sample>& samples);
+  std::vector<Sample> samples_of(const Step& step, std::span<const TokenId> tokens);
   void run_sampler(Sample& sample);
   void append_token(Sample& sample);
   std::optional<Finish> check_stop(const Sequence& sequence) const;
+  bool is_full(const Sequence& sequence) const;  // has max_tokens or max_model_len tokens
   void finish(Sequence& sequence, Finish reason, Update update);
   void fail_running(const std::string& message);
   void restore_blocks(Sequence& sequence, std::span<const std::byte> blocks);
@@ -99,7 +127,8 @@ class Engine {
   BlockManager blocks_;
   Scheduler scheduler_;
   Runner runner_;
-  std::map<SequenceId, std::unique_ptr<Sequence>> sequences_;
+  std::map<SequenceId, std::shared_ptr<Sequence>> sequences_;
+  std::optional<Step> in_flight_;
   std::vector<Update> pending_;  // returned by the next step()
   std::mt19937_64 seeds_{std::random_device{}()};
   mutable std::uint64_t fingerprint_ = 0;  // of the weights; 0: not computed yet

@@ -1,10 +1,12 @@
-// The engine on simulated devices: requesting top-k instead of all logits changes no token, and a
-// device failure fails the running sequences only.
+// The engine on simulated devices: sampling there and steps in flight change no token, and a device
+// failure fails the running sequences only.
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -134,7 +136,7 @@ class EngineDevices : public OnDevices, public testing::WithParamInterface<Place
   static models::OpenOptions placed() { return options(GetParam().rules); }
 };
 
-// Gives each request another length, so that the batch and its required top k change over time.
+// Gives each request another length, so that the batch changes over time.
 std::vector<Request> with_mixed_lengths(std::vector<Request> requests) {
   std::int64_t length = 3;
   for (Request& request : requests)
@@ -142,7 +144,7 @@ std::vector<Request> with_mixed_lengths(std::vector<Request> requests) {
   return requests;
 }
 
-TEST_P(EngineDevices, TopKOutputEqualsFullLogits) {
+TEST_P(EngineDevices, SampleTheTokensOfTheHost) {
   SamplingParams filtered = top_k(30);
   filtered.top_p = 0.8;
   filtered.min_p = 0.01;
@@ -173,8 +175,8 @@ TEST_P(EngineDevices, TopKOutputEqualsFullLogits) {
     EXPECT_EQ(tokens_of(device, requests), tokens_of(cpu, requests));
 }
 
-// Batches of the same size that need different logits must not replay each other's graph.
-TEST_P(EngineDevices, CapturedGraphsAreKeyedByTheRequestedLogits) {
+// Batches of the same size with different outputs must not replay each other's graph.
+TEST_P(EngineDevices, CapturedGraphsAreKeyedByTheirOutput) {
   SamplingParams logprobs = greedy();
   logprobs.logprobs = 1;
   OpenModel cpu(folder(), options(kCpuOnly));
@@ -203,27 +205,106 @@ TEST_P(EngineDevices, ReportsMemoryByDevice) {
                                  static_cast<std::uint64_t>(open.model().num_blocks()));
 }
 
-TEST_P(EngineDevices, CopiesOnlyTheRequiredTopK) {
+TEST_P(EngineDevices, CopiesOnlyTokens) {
   OpenModel open(folder(), placed());
-  const std::vector<Request> top_1 = {request(1, greedy()), request(2, greedy())};
-  const std::vector<Request> top_9 = {request(1, greedy()), request(2, top_k(9))};
-  std::vector<Request> all = top_1;
-  all.back().params.logprobs = 0;
-  tokens_of(open, top_1);
-  const std::size_t top_1_bytes = test_bytes_out();
-  tokens_of(open, top_9);
-  const std::size_t top_9_bytes = test_bytes_out();
-  tokens_of(open, all);
-  const std::size_t all_bytes = test_bytes_out();
-  // Twenty tokens, sampled from rows of 1, 16 (9 rounded up) or all logits.
+  SamplingParams unfiltered;
+  SamplingParams penalties = greedy();
+  penalties.repetition_penalty = 1.2;
+  const auto bytes_of = [&](const SamplingParams& params) {
+    tokens_of(open, {request(1, greedy()), request(2, params)});
+    return test_bytes_out();
+  };
+  SamplingParams logprobs = greedy();
+  logprobs.logprobs = 0;
+  const std::size_t token_bytes = bytes_of(greedy());
+  const std::size_t all_bytes = bytes_of(logprobs);
+  for (const SamplingParams& params : {top_k(9), unfiltered, penalties})
+    EXPECT_EQ(bytes_of(params), token_bytes);
   if (GetParam().rules == kHeadOnCpu) {
-    EXPECT_EQ(top_1_bytes, all_bytes);
-    EXPECT_EQ(top_9_bytes, all_bytes);
+    EXPECT_EQ(token_bytes, all_bytes);
   } else {
     const std::size_t row = static_cast<std::size_t>(open.model().vocab_size()) * sizeof(float);
-    EXPECT_EQ(top_9_bytes - top_1_bytes, 20 * 15 * 2 * sizeof(float));
-    EXPECT_EQ(all_bytes - top_1_bytes, 20 * (row - 2 * sizeof(float)));
+    EXPECT_EQ(all_bytes - token_bytes, 20 * (row - sizeof(TokenId)));
   }
+}
+
+// Stop tokens, which the host sees a step late, preemption in a small KV cache, waiting requests
+// and rows that depend on the output, all at once.
+TEST_P(EngineDevices, StepsInFlightChangeNoToken) {
+  OpenModel cpu(folder(), options(kCpuOnly));
+  OpenModel device(folder(), placed());
+  EngineConfig small = config();
+  small.max_num_seqs = 5;
+  small.num_kvcache_blocks = 6;
+  small.enable_prefix_caching = true;
+  std::vector<Request> requests;
+  SamplingParams params;
+  params.max_tokens = 24;
+  for (TokenId i = 0; i < 9; ++i) {
+    params.repetition_penalty = i == 7 ? 1.2 : 1.0;
+    params.temperature = 0.3 * i;
+    requests.push_back(request(20 + i, params));
+  }
+  Engine first(cpu, nullptr, small);
+  const Outputs unstopped = run(first, requests);
+  EXPECT_GT(first.stats().num_preemptions, 0);
+  std::size_t i = 0;
+  for (const auto& [id, output] : unstopped) {
+    if (i % 3 != 0) requests[i].params.stop_token_ids = {output.tokens[2 * i]};
+    ++i;
+  }
+  Engine cpu_engine(cpu, nullptr, small);
+  Engine device_engine(device, nullptr, small);
+  const Outputs want = run(cpu_engine, requests);
+  for (const auto& [id, output] : run(device_engine, requests)) {
+    EXPECT_EQ(output.tokens, want.at(id).tokens) << "request " << id.request;
+    EXPECT_EQ(output.finish->reason, want.at(id).finish->reason);
+  }
+  EXPECT_GT(device_engine.stats().num_preemptions, 0);
+}
+
+// A request is aborted, paused and resumed, or saved after every number of steps, beside another.
+TEST_P(EngineDevices, ChangesWhileAStepIsInFlight) {
+  OpenModel open(folder(), placed());
+  const std::vector<Request> two = {request(1, greedy()), request(2, top_k(9))};
+  const auto want = tokens_of(open, two);
+  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) /
+                                     (std::string("in-flight-") + GetParam().name + ".graft");
+  for (int num_steps = 0; num_steps < 8; ++num_steps) {
+    SCOPED_TRACE(num_steps);
+    Engine engine(open, nullptr, config());
+    Outputs outputs;
+    for (const Request& each : two)
+      engine.add(each);
+    for (int step = 0; step < num_steps; ++step)
+      collect(engine.step(), outputs);
+    if (num_steps % 3 == 0) {
+      EXPECT_TRUE(engine.abort(1));
+    } else if (num_steps % 3 == 1) {
+      engine.pause(1);
+      collect(engine.step(), outputs);
+      engine.resume(1);
+    } else {
+      engine.save({.request = 1, .sample = 0}, file);
+      collect(engine.step(), outputs);
+      EXPECT_TRUE(engine.abort(1));
+      const RequestId restored = engine.restore(file);
+      const std::vector<TokenId> before = outputs[{.request = 1, .sample = 0}].tokens;
+      while (engine.has_work())
+        collect(engine.step(), outputs);
+      const std::vector<TokenId>& rest = outputs.at({.request = restored, .sample = 0}).tokens;
+      EXPECT_TRUE(std::ranges::equal(rest, std::span(want[0]).last(rest.size())));
+      EXPECT_GE(before.size() + rest.size(), want[0].size());
+    }
+    while (engine.has_work())
+      collect(engine.step(), outputs);
+    if (num_steps % 3 == 1) {
+      EXPECT_EQ(outputs.at({.request = 1, .sample = 0}).tokens, want[0]);
+    }
+    EXPECT_EQ(outputs.at({.request = 2, .sample = 0}).tokens, want[1]);
+    EXPECT_EQ(engine.stats().blocks.num_used, 0);
+  }
+  std::filesystem::remove(file);
 }
 
 // At whichever device call the failure occurs, the running sequences finish once with its message,

@@ -35,7 +35,8 @@ std::uint64_t fingerprint_of(const formats::WeightSource& source) {
 
 }  // namespace
 
-void Engine::save(SequenceId id, const std::filesystem::path& path) const {
+void Engine::save(SequenceId id, const std::filesystem::path& path) {
+  finish_in_flight();
   const auto found = sequences_.find(id);
   if (found == sequences_.end())
     fail("request ", id.request, ", sample ", id.sample, ": not found, it may have finished");
@@ -76,7 +77,7 @@ RequestId Engine::restore(const std::filesystem::path& path, RequestId id) {
   } catch (const Error& error) {
     fail(path.string(), ": ", error.what());
   }
-  auto sequence = std::make_unique<Sequence>();
+  auto sequence = std::make_shared<Sequence>();
   sequence->id = {.request = new_id(id), .sample = 0};
   sequence->seed = snapshot.seed;
   sequence->priority = snapshot.priority;

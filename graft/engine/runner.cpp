@@ -1,7 +1,7 @@
 #include "graft/engine/runner.h"
 
 #include <algorithm>
-#include <bit>
+#include <utility>
 
 namespace graft::engine {
 namespace {
@@ -36,29 +36,15 @@ void append(ops::Batch& batch, const ScheduledSequence& scheduled) {
   const std::int64_t first_row = batch.num_tokens();
   for (std::int64_t i = 0; i < scheduled.num_tokens; ++i) {
     const std::int64_t position = sequence.num_computed + i;
-    batch.token_ids.push_back(sequence.tokens[static_cast<std::size_t>(position)]);
+    const auto at = static_cast<std::size_t>(position);
+    batch.token_ids.push_back(at < sequence.tokens.size() ? sequence.tokens[at]
+                                                          : -1 - sequence.sampled_row);
     batch.positions.push_back(static_cast<std::int32_t>(position));
   }
   batch.sequences.push_back({.first_row = first_row,
                              .num_tokens = scheduled.num_tokens,
                              .context_len = sequence.num_computed + scheduled.num_tokens,
                              .block_table = sequence.table.blocks});
-}
-
-// The k that is enough for every sequence of the step; 0 when one needs all logits or more than
-// max_top_k. Rounded up to a power of two so that few different CUDA graphs are captured.
-std::int64_t num_top_k_for(const Schedule& schedule, std::int64_t max_top_k) {
-  std::int64_t largest = 1;
-  for (const ScheduledSequence& scheduled : schedule.sequences) {
-    const Sequence& sequence = *scheduled.sequence;
-    if (needs_prompt_logits(sequence)) return 0;
-    if (!scheduled.is_complete() || is_embedding(scheduled)) continue;
-    const auto needed = required_top_k(sequence.params, sequence.num_output());
-    if (!needed || *needed > max_top_k) return 0;
-    largest = std::max(largest, *needed);
-  }
-  const auto count = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(largest)));
-  return count <= max_top_k ? count : 0;
 }
 
 // Adds the hidden states of embeddings to their poolers; empty when the step has no embedding.
@@ -76,14 +62,19 @@ models::HiddenObserver observer_of(const Schedule& schedule, const ops::Batch& b
 
 }  // namespace
 
-const std::vector<SequenceLogits>& Runner::run(const Schedule& schedule) {
+bool Runner::can_sample(const Schedule& schedule) {
+  return model_.can_sample(phase_of(schedule));
+}
+
+std::vector<SequenceLogits> Runner::start(const Schedule& schedule,
+                                          std::optional<ops::BatchSampling> sampling) {
   batch_ = {};
-  rows_.clear();
+  std::vector<SequenceLogits> rows;
   for (const ScheduledSequence& scheduled : schedule.sequences) {
     const std::int64_t first = first_logit_row(scheduled);
-    rows_.push_back({.first_position = scheduled.sequence->num_computed + first,
-                     .num_rows = scheduled.num_tokens - first,
-                     .first_row = static_cast<std::int64_t>(batch_.logit_rows.size())});
+    rows.push_back({.first_position = scheduled.sequence->num_computed + first,
+                    .num_rows = scheduled.num_tokens - first,
+                    .first_row = static_cast<std::int64_t>(batch_.logit_rows.size())});
     const std::int64_t batch_row = batch_.num_tokens();
     append(batch_, scheduled);
     for (std::int64_t i = first; i < scheduled.num_tokens; ++i)
@@ -92,31 +83,17 @@ const std::vector<SequenceLogits>& Runner::run(const Schedule& schedule) {
   for (const BlockCopy& copy : schedule.copies)
     model_.copy_block(copy.from, copy.to);
   const ops::Phase phase = phase_of(schedule);
-  // With k = vocab_size, all logits without their token ids are smaller.
-  const std::int64_t max_top_k = std::min(model_.max_top_k(phase), model_.vocab_size() - 1);
-  num_top_k_ = num_top_k_for(schedule, max_top_k);
-  forward(schedule, phase);
-  return rows_;
-}
-
-void Runner::forward(const Schedule& schedule, ops::Phase phase) {
-  const auto num_rows = static_cast<std::int64_t>(batch_.logit_rows.size());
-  const std::int64_t num_cols = has_top_k() ? num_top_k_ : model_.vocab_size();
-  const auto size = static_cast<std::size_t>(num_rows * num_cols);
-  logits_.resize(size);
-  models::PassOutput out = {.logits = TensorView(logits_.data(), DType::F32, {num_rows, num_cols})};
-  if (has_top_k()) {
-    tokens_.resize(size);
-    out.tokens = TensorView(tokens_.data(), DType::I32, {num_rows, num_cols});
+  if (sampling) {
+    batch_.sampling = *std::move(sampling);
+    model_.start(batch_, phase);
+    return rows;
   }
-  model_.forward(batch_, phase, out, observer_of(schedule, batch_));
-}
-
-TopK Runner::top_k(std::int64_t row) const {
-  const auto count = static_cast<std::size_t>(num_top_k_);
-  const std::size_t first = static_cast<std::size_t>(row) * count;
-  return {.tokens = std::span(tokens_).subspan(first, count),
-          .logits = std::span(logits_).subspan(first, count)};
+  const auto num_rows = static_cast<std::int64_t>(batch_.logit_rows.size());
+  logits_.resize(static_cast<std::size_t>(num_rows * model_.vocab_size()));
+  model_.forward(batch_, phase,
+                 TensorView(logits_.data(), DType::F32, {num_rows, model_.vocab_size()}),
+                 observer_of(schedule, batch_));
+  return rows;
 }
 
 std::span<float> Runner::logits(std::int64_t row) {

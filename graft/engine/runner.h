@@ -1,15 +1,14 @@
-// Runs one scheduled step: builds the batch, does the copy-on-write block copies, and keeps the
-// logits of the step. When the top k are enough for every sequence and the device of the head can
-// select them, only those are copied to the host. The hidden states of embeddings are added to
-// their poolers.
+// Runs one scheduled step: builds the batch, does the copy-on-write block copies, and starts the
+// pass. Tokens are sampled on the device; otherwise the logits of the step are kept on the host.
+// The hidden states of embeddings are added to their poolers.
 
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "graft/engine/sampler.h"
 #include "graft/engine/scheduler.h"
 #include "graft/models/model.h"
 #include "graft/ops/pass.h"
@@ -28,24 +27,20 @@ class Runner {
  public:
   explicit Runner(models::Model& model) : model_(model) {}
 
-  // Returns one entry per scheduled sequence, in order.
-  const std::vector<SequenceLogits>& run(const Schedule& schedule);
-  // Whether the last step returned the top k instead of all logits.
-  bool has_top_k() const { return num_top_k_ > 0; }
-  // All logits of a row; the caller may modify them. Requires !has_top_k().
+  // Whether the device of the step's head can sample.
+  bool can_sample(const Schedule& schedule);
+  // With `sampling`, which has a row per row of logits: starts the step; Model::finish() returns
+  // its tokens. Without: returns when its logits are on the host. One entry per scheduled sequence,
+  // in order.
+  std::vector<SequenceLogits> start(const Schedule& schedule,
+                                    std::optional<ops::BatchSampling> sampling);
+  // All logits of a row of the last step without sampling; the caller may modify them.
   std::span<float> logits(std::int64_t row);
-  // The top k of a row. Requires has_top_k().
-  TopK top_k(std::int64_t row) const;
 
  private:
-  void forward(const Schedule& schedule, ops::Phase phase);
-
   models::Model& model_;
   ops::Batch batch_;
-  std::vector<SequenceLogits> rows_;
-  std::int64_t num_top_k_ = 0;   // per row; 0: all logits
-  std::vector<float> logits_;    // [rows, num_top_k] or [rows, vocab_size]
-  std::vector<TokenId> tokens_;  // [rows, num_top_k]; unused without top k
+  std::vector<float> logits_;  // [rows, vocab_size]
 };
 
 }  // namespace graft::engine

@@ -25,12 +25,16 @@ void mask_disallowed(std::span<float> logits, const SamplingParams& params) {
     at(logits, token) = logit;
 }
 
+// Whether the output ends with all tokens of the word but the last.
+bool follows(std::span<const TokenId> output, std::span<const TokenId> word) {
+  const std::size_t num_before = word.size() - 1;
+  return output.size() >= num_before &&
+         std::ranges::equal(output.last(num_before), word.first(num_before));
+}
+
 void mask_bad_words(std::span<float> logits, const SamplingContext& context) {
   for (const std::vector<TokenId>& word : context.params->bad_words) {
-    const std::size_t num_before = word.size() - 1;
-    if (context.output.size() < num_before) continue;
-    if (std::ranges::equal(context.output.last(num_before), std::span(word).first(num_before)))
-      at(logits, word.back()) = kMasked;
+    if (follows(context.output, word)) at(logits, word.back()) = kMasked;
   }
 }
 
@@ -43,10 +47,28 @@ void mask_early_stop(std::span<float> logits, const SamplingContext& context) {
     at(logits, token) = kMasked;
 }
 
-void add_bias(std::span<float> logits, const SamplingParams& params) {
+float clamped_bias(float bias) {
   constexpr float kMax = 100.0F;
+  return std::clamp(bias, -kMax, kMax);
+}
+
+void add_bias(std::span<float> logits, const SamplingParams& params) {
   for (const auto& [token, bias] : params.logit_bias)
-    at(logits, token) += std::clamp(bias, -kMax, kMax);
+    at(logits, token) += clamped_bias(bias);
+}
+
+// Presence and frequency penalties of the tokens in the output.
+std::unordered_map<TokenId, float> output_penalties(const SamplingContext& context) {
+  const SamplingParams& params = *context.params;
+  std::unordered_map<TokenId, float> penalties;
+  if (params.presence_penalty == 0.0 && params.frequency_penalty == 0.0) return penalties;
+  std::unordered_map<TokenId, int> counts;
+  for (const TokenId token : context.output)
+    ++counts[token];
+  for (const auto& [token, count] : counts)
+    penalties[token] =
+        static_cast<float>(params.presence_penalty + params.frequency_penalty * count);
+  return penalties;
 }
 
 void penalize(std::span<float> logits, const SamplingContext& context) {
@@ -62,14 +84,8 @@ void penalize(std::span<float> logits, const SamplingContext& context) {
       }
     }
   }
-  if (params.presence_penalty == 0.0 && params.frequency_penalty == 0.0) return;
-  std::unordered_map<TokenId, int> counts;
-  for (const TokenId token : context.output)
-    ++counts[token];
-  for (const auto& [token, count] : counts) {
-    at(logits, token) -=
-        static_cast<float>(params.presence_penalty + params.frequency_penalty * count);
-  }
+  for (const auto& [token, penalty] : output_penalties(context))
+    at(logits, token) -= penalty;
 }
 
 void process_logits(std::span<float> logits, const SamplingContext& context) {
@@ -91,18 +107,18 @@ TokenId argmax(std::span<const float> logits) {
   return static_cast<TokenId>(best);
 }
 
-// TopK with its storage.
-struct TopKBuffer {
+// The k largest logits, descending; ties by ascending token id.
+struct TopK {
   std::vector<TokenId> tokens;
   std::vector<float> logits;
 };
 
-TopKBuffer select_top_k(std::span<const float> logits, std::int64_t count) {
+TopK select_top_k(std::span<const float> logits, std::int64_t count) {
   const auto at = [&](TokenId token) { return logits[static_cast<std::size_t>(token)]; };
   const auto is_before = [&](TokenId a, TokenId b) {
     return at(a) != at(b) ? at(a) > at(b) : a < b;
   };
-  TopKBuffer top_k;
+  TopK top_k;
   top_k.tokens.resize(logits.size());
   std::iota(top_k.tokens.begin(), top_k.tokens.end(), 0);
   const auto end = top_k.tokens.begin() + count;
@@ -202,15 +218,6 @@ TokenProbs filter(TokenProbs probs, const SamplingParams& params) {
   return probs;
 }
 
-// Uses the first params.top_k entries only, so the result does not depend on how many were selected
-// or on which device.
-TokenProbs distribution_of(const TopK& top_k, const SamplingParams& params) {
-  if (!std::isfinite(top_k.logits.front())) return {};
-  if (params.is_greedy()) return {{.token = top_k.tokens.front(), .prob = 1.0}};
-  const auto count = static_cast<std::size_t>(params.top_k);
-  return filter(softmax(top_k.logits.first(count), top_k.tokens.first(count), params), params);
-}
-
 std::optional<TokenId> draw(const TokenProbs& probs, const SamplingContext& context) {
   if (probs.empty()) return std::nullopt;
   double left = uniform(context.seed, context.output.size());
@@ -221,6 +228,65 @@ std::optional<TokenId> draw(const TokenProbs& probs, const SamplingContext& cont
   // By rounding the probabilities can sum to slightly less than 1.
   return std::ranges::max_element(probs, {}, &TokenProb::prob)->token;
 }
+
+// The changes of process_logits() as a list of edits.
+class LogitEdits {
+ public:
+  explicit LogitEdits(const SamplingParams& params)
+      : params_(params), is_restricted_(!params.allowed_token_ids.empty()) {
+    for (const TokenId token : params.allowed_token_ids)
+      edits_.emplace(token, kernels::LogitEdit{.token = token});
+  }
+
+  void mask_bad_words(const SamplingContext& context) {
+    for (const std::vector<TokenId>& word : params_.bad_words) {
+      if (follows(context.output, word)) mask(word.back());
+    }
+  }
+  void mask_early_stop(const SamplingContext& context) {
+    for (const auto& tokens :
+         {std::span<const TokenId>(params_.stop_token_ids), context.eos_token_ids}) {
+      for (const TokenId token : tokens)
+        mask(token);
+    }
+  }
+  void add_bias() {
+    for (const auto& [token, bias] : params_.logit_bias)
+      edit(token, [&](kernels::LogitEdit& one) { one.bias += clamped_bias(bias); });
+  }
+  void penalize(const SamplingContext& context) {
+    if (params_.repetition_penalty != 1.0) {
+      const auto penalty = static_cast<float>(params_.repetition_penalty);
+      for (const auto tokens : {context.prompt, context.output}) {
+        for (const TokenId token : tokens)
+          edit(token, [&](kernels::LogitEdit& one) { one.repetition = penalty; });
+      }
+    }
+    for (const auto& [token, penalty] : output_penalties(context))
+      edit(token, [&](kernels::LogitEdit& one) { one.penalty = penalty; });
+  }
+  void append_to(std::vector<kernels::LogitEdit>& edits) const {
+    for (const auto& [token, one] : edits_)
+      edits.push_back(one);
+  }
+
+ private:
+  void mask(TokenId token) {
+    edit(token, [](kernels::LogitEdit& one) { one.bias = kMasked; });
+  }
+  // A token that is not allowed stays masked.
+  template <class Change>
+  void edit(TokenId token, const Change& change) {
+    const auto found = edits_.find(token);
+    if (found != edits_.end()) return change(found->second);
+    if (is_restricted_) return;
+    change(edits_.emplace(token, kernels::LogitEdit{.token = token}).first->second);
+  }
+
+  const SamplingParams& params_;
+  bool is_restricted_;  // to allowed_token_ids
+  std::unordered_map<TokenId, kernels::LogitEdit> edits_;
+};
 
 }  // namespace
 
@@ -244,8 +310,8 @@ TokenProbs distribution(std::span<float> logits, const SamplingContext& context)
   if (params.is_greedy()) return {{.token = most_likely, .prob = 1.0}};
   if (params.top_k <= 0 || params.top_k >= static_cast<std::int64_t>(logits.size()))
     return filter(softmax(logits, {}, params), params);
-  const TopKBuffer top_k = select_top_k(logits, params.top_k);
-  return distribution_of({.tokens = top_k.tokens, .logits = top_k.logits}, params);
+  const TopK top_k = select_top_k(logits, params.top_k);
+  return filter(softmax(top_k.logits, top_k.tokens, params), params);
 }
 
 bool has_allowed_token(const SamplingParams& params,
@@ -265,19 +331,40 @@ std::optional<TokenId> sample(std::span<float> logits, const SamplingContext& co
   return draw(distribution(logits, context), context);
 }
 
-std::optional<std::int64_t> required_top_k(const SamplingParams& params, std::int64_t num_output) {
-  const bool changes_logits = !params.allowed_token_ids.empty() || !params.bad_words.empty() ||
-                              !params.logit_bias.empty() || num_output < params.min_tokens ||
-                              params.repetition_penalty != 1.0 || params.presence_penalty != 0.0 ||
-                              params.frequency_penalty != 0.0;
-  if (changes_logits || params.logprobs) return std::nullopt;
-  if (params.is_greedy()) return 1;
-  if (params.top_k <= 0) return std::nullopt;
-  return params.top_k;
+bool needs_host(const SamplingParams& params) {
+  return params.logprobs || (params.typical_p < 1.0 && !params.is_greedy());
 }
 
-std::optional<TokenId> sample(const TopK& top_k, const SamplingContext& context) {
-  return draw(distribution_of(top_k, *context.params), context);
+bool depends_on_output(const SamplingParams& params) {
+  const bool has_long_word = std::ranges::any_of(
+      params.bad_words, [](const std::vector<TokenId>& word) { return word.size() > 1; });
+  return has_long_word || params.repetition_penalty != 1.0 || params.presence_penalty != 0.0 ||
+         params.frequency_penalty != 0.0;
+}
+
+void add_device_row(const SamplingContext& context,
+                    std::int64_t num_output,
+                    ops::BatchSampling& sampling) {
+  const SamplingParams& params = *context.params;
+  kernels::RowSampling row;
+  row.first_edit = static_cast<std::int32_t>(sampling.edits.size());
+  LogitEdits edits(params);
+  edits.mask_bad_words(context);
+  if (num_output < params.min_tokens) edits.mask_early_stop(context);
+  edits.add_bias();
+  edits.penalize(context);
+  edits.append_to(sampling.edits);
+  row.num_edits = static_cast<std::int32_t>(sampling.edits.size()) - row.first_edit;
+  row.masks_unedited = params.allowed_token_ids.empty() ? 0 : 1;
+  if (!params.is_greedy()) {
+    constexpr std::int64_t kMaxTopK = std::numeric_limits<std::int32_t>::max();
+    row.temperature = static_cast<float>(params.temperature);
+    row.top_k = static_cast<std::int32_t>(std::clamp<std::int64_t>(params.top_k, 0, kMaxTopK));
+    row.top_p = params.top_p;
+    row.min_p = static_cast<float>(params.min_p);
+    row.draw = uniform(context.seed, static_cast<std::uint64_t>(num_output));
+  }
+  sampling.rows.push_back(row);
 }
 
 TokenLogprobs logprobs_of(std::span<const float> logits, TokenId token, std::int64_t num_top) {

@@ -12,6 +12,7 @@
 
 #include "graft/engine/sampling_params.h"
 #include "graft/engine/sequence.h"
+#include "graft/ops/pass.h"
 
 namespace graft::engine {
 
@@ -28,17 +29,16 @@ struct SamplingContext {
 // infinite.
 std::optional<TokenId> sample(std::span<float> logits, const SamplingContext& context);
 
-// The k largest logits of a row, descending; ties by ascending token id. NaN sorts first.
-struct TopK {
-  std::span<const TokenId> tokens = {};
-  std::span<const float> logits = {};
-};
-
-// The k that is enough to sample the token after `num_output` others; nothing when all logits are
-// needed (penalties, bias, masks, logprobs, no top_k).
-std::optional<std::int64_t> required_top_k(const SamplingParams& params, std::int64_t num_output);
-// The same token as sampling from the whole row. `top_k` has at least required_top_k() entries.
-std::optional<TokenId> sample(const TopK& top_k, const SamplingContext& context);
+// Whether only the host can sample: log probabilities and typical_p need all logits.
+bool needs_host(const SamplingParams& params);
+// Whether the distribution depends on earlier output (penalties, bad words of several tokens).
+bool depends_on_output(const SamplingParams& params);
+// Appends the parameters by which a device samples as sample() does. `num_output`: tokens before
+// this one. The output of the context may lack the last of them unless depends_on_output().
+// Requires !needs_host().
+void add_device_row(const SamplingContext& context,
+                    std::int64_t num_output,
+                    ops::BatchSampling& sampling);
 
 // Whether the parameters leave at least one token unmasked for the first position.
 bool has_allowed_token(const SamplingParams& params,

@@ -1,16 +1,17 @@
 #include "graft/engine/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <random>
 #include <set>
 
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
+#include "graft/testing/sample_row.h"
 
 namespace graft::engine {
 namespace {
@@ -161,28 +162,6 @@ TEST(Sampler, FailsWhenAllTokensAreMaskedOrNan) {
   EXPECT_EQ(sample(broken, {.params = &params}), std::nullopt);
 }
 
-// The top k as a device selects them; NaN sorts first.
-struct TopKRow {
-  std::vector<TokenId> tokens;
-  std::vector<float> logits;
-};
-
-TopKRow top_k_of(const std::vector<float>& logits, std::int64_t count) {
-  std::vector<TokenId> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto key = [&](TokenId token) {
-    const float logit = logits[static_cast<std::size_t>(token)];
-    return std::isnan(logit) ? std::pair(0, 0.0F) : std::pair(1, -logit);
-  };
-  std::ranges::stable_sort(order, {}, key);
-  TopKRow row;
-  for (std::int64_t i = 0; i < count; ++i) {
-    row.tokens.push_back(order[static_cast<std::size_t>(i)]);
-    row.logits.push_back(logits[static_cast<std::size_t>(row.tokens.back())]);
-  }
-  return row;
-}
-
 // Rows with a wide range, ties, masked tokens, few or no tokens left, NaN, infinity and -0.
 std::vector<float> row_of_kind(int kind, std::mt19937& random) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -203,63 +182,87 @@ std::vector<float> row_of_kind(int kind, std::mt19937& random) {
   return logits;
 }
 
+// With filters, and with changes of single logits in a part of the rounds.
 SamplingParams random_params(std::mt19937& random) {
   SamplingParams params;
-  params.temperature = random() % 4 == 0 ? 0.0 : 0.1 + 0.01 * static_cast<double>(random() % 300);
-  params.top_k = 1 + static_cast<std::int64_t>(random() % 200);
-  if (random() % 2 == 0) params.top_p = 0.05 + 0.01 * static_cast<double>(random() % 95);
-  if (random() % 3 == 0) params.min_p = 0.001 * static_cast<double>(random() % 300);
-  if (random() % 4 == 0) params.typical_p = 0.3 + 0.01 * static_cast<double>(random() % 70);
+  const auto one_in = [&](unsigned n) { return random() % n == 0; };
+  const auto token = [&] { return static_cast<TokenId>(random() % 600); };
+  params.temperature = one_in(4) ? 0.0 : 0.1 + 0.01 * static_cast<double>(random() % 300);
+  if (!one_in(3)) params.top_k = 1 + static_cast<std::int64_t>(random() % 700);
+  if (one_in(2)) params.top_p = 0.0503 + 0.01 * static_cast<double>(random() % 95);
+  if (one_in(3)) params.min_p = 0.001 * static_cast<double>(random() % 300);
+  if (one_in(5)) params.repetition_penalty = 1.3;
+  if (one_in(5)) params.presence_penalty = -0.7;
+  if (one_in(5)) params.frequency_penalty = 0.9;
+  if (one_in(5)) params.logit_bias = {{token(), 3.0F}, {7, -200.0F}, {8, 2.5F}};
+  if (one_in(6)) params.bad_words = {{7}, {3, 9}, {4, 5, 6}};
+  if (one_in(6)) params.allowed_token_ids = {1, 2, 3, 7, 8, 9, token()};
+  params.min_tokens = static_cast<std::int64_t>(random() % 3);
+  params.stop_token_ids = {token()};
   return params;
 }
 
-TEST(Sampler, TopKSamplesTheSameTokenAsFullLogits) {
+// kind 5, 6 and 8 have NaN and infinity, which masks and penalties may hide.
+TEST(Sampler, DeviceRowsSampleTheSameToken) {
+  constexpr std::array<TokenId, 2> kEos = {3, 4};
   std::mt19937 random(17);
   std::set<TokenId> distinct;
+  ops::BatchSampling sampling;
   for (int round = 0; round < 4000; ++round) {
     const int kind = round % 10;
     std::vector<float> logits = row_of_kind(kind, random);
     const SamplingParams params = random_params(random);
-    const std::vector<TokenId> output(random() % 5);
-    const SamplingContext context = {.params = &params, .output = output, .seed = random()};
-    const auto needed = required_top_k(params, 0);
-    ASSERT_EQ(needed, params.is_greedy() ? 1 : params.top_k);
-    // Extra entries must not change the result.
-    const auto num_extra = static_cast<std::int64_t>(random() % 100);
-    const TopKRow row = top_k_of(logits, *needed + num_extra);
-    const auto got = sample(TopK{.tokens = row.tokens, .logits = row.logits}, context);
-    ASSERT_EQ(got, sample(logits, context)) << "row of kind " << kind << ", round " << round;
-    const bool has_token = kind < 3 || kind == 4 || kind == 7 || kind == 9;
-    ASSERT_EQ(got.has_value(), has_token) << "row of kind " << kind;
-    distinct.insert(got.value_or(-1));
+    std::vector<TokenId> output(random() % 5);
+    for (TokenId& token : output)
+      token = static_cast<TokenId>(random() % 12);
+    const std::vector<TokenId> prompt = {1, 9, 250};
+    const SamplingContext context = {.params = &params,
+                                     .prompt = prompt,
+                                     .output = output,
+                                     .eos_token_ids = kEos,
+                                     .seed = random()};
+    add_device_row(context, static_cast<std::int64_t>(output.size()), sampling);
+    const TokenId got = ops::testing::sample_row(logits, sampling.rows.back(), sampling.edits);
+    const TokenId want = sample(logits, context).value_or(-1);
+    if (kind != 5 && kind != 6 && kind != 8) {
+      ASSERT_EQ(got, want) << "row of kind " << kind << ", round " << round;
+    }
+    distinct.insert(got);
   }
   EXPECT_GT(distinct.size(), 100U);
+  EXPECT_TRUE(distinct.contains(-1));
 }
 
-TEST(Sampler, RequiredTopKIsUnsetWhenAllLogitsAreNeeded) {
-  SamplingParams params;
-  params.top_k = 20;
-  EXPECT_EQ(required_top_k(params, 0), 20);
-  const auto needs_all = [&](auto change) {
-    SamplingParams changed = params;
-    change(changed);
-    return !required_top_k(changed, 4);
+TEST(Sampler, NamesWhatDevicesCannotSample) {
+  const auto needs = [](auto change) {
+    SamplingParams params;
+    params.top_k = 20;
+    change(params);
+    return needs_host(params);
   };
-  EXPECT_TRUE(needs_all([](auto& p) { p.top_k = 0; }));
-  EXPECT_TRUE(needs_all([](auto& p) { p.top_k = -1; }));
-  EXPECT_TRUE(needs_all([](auto& p) { p.repetition_penalty = 1.1; }));
-  EXPECT_TRUE(needs_all([](auto& p) { p.presence_penalty = 1; }));
-  EXPECT_TRUE(needs_all([](auto& p) { p.frequency_penalty = -1; }));
-  EXPECT_TRUE(needs_all([](auto& p) { p.logit_bias = {{1, 2.0F}}; }));
-  EXPECT_TRUE(needs_all([](auto& p) { p.bad_words = {{1, 2}}; }));
-  EXPECT_TRUE(needs_all([](auto& p) { p.allowed_token_ids = {1}; }));
-  EXPECT_TRUE(needs_all([](auto& p) { p.logprobs = 0; }));
-  EXPECT_TRUE(needs_all([](auto& p) { p.min_tokens = 5; }));
-  EXPECT_FALSE(needs_all([](auto& p) { p.min_tokens = 4; }));
-  EXPECT_FALSE(needs_all([](auto& p) { p.stop_token_ids = {3}; }));
-  params.temperature = 0;
-  EXPECT_EQ(required_top_k(params, 0), 1);
-  EXPECT_TRUE(needs_all([](auto& p) { p.repetition_penalty = 1.1; }));
+  EXPECT_FALSE(needs([](auto& p) { p.repetition_penalty = 1.1; }));
+  EXPECT_FALSE(needs([](auto& p) { p.allowed_token_ids = {1}; }));
+  EXPECT_TRUE(needs([](auto& p) { p.logprobs = 0; }));
+  EXPECT_TRUE(needs([](auto& p) { p.typical_p = 0.9; }));
+  EXPECT_FALSE(needs([](auto& p) {
+    p.typical_p = 0.9;
+    p.temperature = 0;
+  }));
+}
+
+TEST(Sampler, NamesWhatDependsOnTheOutput) {
+  const auto depends = [](auto change) {
+    SamplingParams params;
+    change(params);
+    return depends_on_output(params);
+  };
+  EXPECT_FALSE(depends([](auto& p) { p.min_tokens = 5; }));
+  EXPECT_FALSE(depends([](auto& p) { p.bad_words = {{1}}; }));
+  EXPECT_FALSE(depends([](auto& p) { p.logit_bias = {{1, 2.0F}}; }));
+  EXPECT_TRUE(depends([](auto& p) { p.bad_words = {{1}, {1, 2}}; }));
+  EXPECT_TRUE(depends([](auto& p) { p.repetition_penalty = 1.1; }));
+  EXPECT_TRUE(depends([](auto& p) { p.presence_penalty = 1; }));
+  EXPECT_TRUE(depends([](auto& p) { p.frequency_penalty = -1; }));
 }
 
 TEST(Sampler, DrawsFollowTheDistribution) {

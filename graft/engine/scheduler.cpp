@@ -187,7 +187,7 @@ void Scheduler::schedule_running(Step& step, Work work) {
   const std::vector<Sequence*> running(running_.begin(), running_.end());
   for (Sequence* sequence : running) {
     if (sequence->state != SequenceState::Running || step.budget == 0) continue;
-    if (work_of(*sequence) != work) continue;
+    if (work_of(*sequence) != work || sequence->is_last_in_flight) continue;
     if (work != Work::Decode) match_prefix(*sequence);
     const std::int64_t num_tokens = chunk_size(step, *sequence);
     if (num_tokens == 0) continue;
@@ -200,7 +200,8 @@ void Scheduler::schedule_running(Step& step, Work work) {
 
 void Scheduler::schedule_waiting(Step& step, bool is_embedding) {
   const auto is_allowed = [&](const Sequence& one) {
-    return one.is_embedding() == is_embedding && step.prompt_tokens[one.client] > 0;
+    return one.is_embedding() == is_embedding && step.prompt_tokens[one.client] > 0 &&
+           !one.is_last_in_flight;
   };
   while (step.budget > 0) {
     Sequence* const next = waiting_.next(step.slots, is_allowed);
@@ -294,8 +295,10 @@ void Scheduler::push(Step& step, Sequence& sequence, std::int64_t num_tokens) {
 
 void Scheduler::register_blocks(const ScheduledSequence& scheduled) {
   Sequence& sequence = *scheduled.sequence;
+  // The block of a token in flight is registered in a later step.
+  const auto num_known = static_cast<std::int64_t>(sequence.tokens.size());
   blocks_.register_full(sequence.table, sequence.tokens,
-                        sequence.num_computed + scheduled.num_tokens);
+                        std::min(sequence.num_computed + scheduled.num_tokens, num_known));
 }
 
 void Scheduler::preempt(Step& step, Sequence& victim) {

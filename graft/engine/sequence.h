@@ -37,8 +37,15 @@ struct Sequence {
   std::uint64_t arrival_order = 0;  // order of submission
   std::int64_t num_prompt = 0;      // prompt tokens
 
-  std::vector<TokenId> tokens;    // prompt, then output
-  std::int64_t num_computed = 0;  // leading tokens whose keys and values are in the KV cache
+  std::vector<TokenId> tokens;  // prompt, then output
+  // Leading tokens whose keys and values are in the KV cache, or will be at the end of the step
+  // that a device is running.
+  std::int64_t num_computed = 0;
+  // The step in flight samples the next token, which `tokens` does not have yet. It is row
+  // `sampled_row` of the step's logits.
+  bool has_token_in_flight = false;
+  bool is_last_in_flight = false;  // that token will end the sequence: it is too long
+  std::int32_t sampled_row = 0;
   BlockTable table;
   SequenceState state = SequenceState::Waiting;
 
@@ -51,11 +58,14 @@ struct Sequence {
   std::optional<Clock::time_point> first_scheduled;
   std::optional<Clock::time_point> first_token;
 
-  std::int64_t num_tokens() const { return static_cast<std::int64_t>(tokens.size()); }
+  // Including the one in flight.
+  std::int64_t num_tokens() const {
+    return static_cast<std::int64_t>(tokens.size()) + (has_token_in_flight ? 1 : 0);
+  }
   std::int64_t num_output() const { return num_tokens() - num_prompt; }
   // Tokens to compute before the next one can be sampled.
   std::int64_t num_pending() const { return num_tokens() - num_computed; }
-  std::span<const TokenId> output() const {
+  std::span<const TokenId> output() const {  // without the token in flight
     return std::span(tokens).subspan(static_cast<std::size_t>(num_prompt));
   }
   bool is_embedding() const { return pooler != nullptr; }

@@ -29,6 +29,7 @@ void pad(const ops::Batch& from,
         {.first_row = row, .num_tokens = 1, .context_len = 1, .block_table = {}});
     to.logit_rows.push_back(static_cast<std::int32_t>(row));
   }
+  if (!to.sampling.rows.empty()) to.sampling.rows.resize(size);
   const auto num_blocks = static_cast<std::size_t>((max_context + block_tokens - 1) / block_tokens);
   // Exactly as long as the bucket's contexts need: the length is part of the captured kernels.
   for (ops::SequenceSlice& sequence : to.sequences)
@@ -74,7 +75,7 @@ void DecodeGraphCache::forward(const Decoder& decoder,
     longest = std::max(longest, sequence.context_len);
   Entry& entry = entry_for({.num_sequences = batch_bucket(pass.batch.num_tokens()),
                             .max_context = context_bucket(longest),
-                            .num_top_k = out.num_top_k()});
+                            .is_sampled = out.is_sampled});
   pad(pass.batch, entry.bucket.num_sequences, entry.bucket.max_context, block_tokens, entry.batch);
   ops::Pass padded = with(pass, entry.batch, pass.workspace);
   if (!is_eager_ && entry.is_warm) return run_captured(decoder, out, padded, entry);
@@ -90,7 +91,7 @@ void DecodeGraphCache::run_captured(const Decoder& decoder,
   ops::GraphCapture* graphs = pass.devices->at(decoder.first_device()).graph_capture();
   GRAFT_CHECK(graphs != nullptr, "the device does not support graphs");
   decoder.begin_pass(pass);
-  const PassOutput staged = decoder.allocate_staged(out, pass);
+  const TensorView staged = decoder.allocate_staged(out, pass);
   const TensorView x = decoder.embed(pass);
   // After begin_pass(), which may have replaced memory.
   if (entry.memory_version != graphs->memory_version()) entry.graph.reset();
@@ -103,7 +104,7 @@ void DecodeGraphCache::run_captured(const Decoder& decoder,
   }
   graphs->replay(*entry.graph);
   ++num_replays_;
-  decoder.finish_output(out, staged, pass);
+  decoder.finish_output(out, staged, pass.batch.num_tokens() - pass.batch.num_padding, pass);
 }
 
 }  // namespace graft::models

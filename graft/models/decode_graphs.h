@@ -1,6 +1,6 @@
 // CUDA graphs of decode passes: pad to a bucket, capture, replay. One graph per bucket of batch
-// size, context length and top-k; a batch is padded to the next bucket. Eager passes are padded the
-// same way, so they give the same bits.
+// size, context length and output; a batch is padded to the next bucket. Eager passes are padded
+// the same way, so they give the same bits.
 
 #pragma once
 
@@ -37,7 +37,7 @@ class DecodeGraphCache {
   struct Bucket {
     std::int64_t num_sequences = 0;
     std::int64_t max_context = 0;
-    std::int64_t num_top_k = 0;
+    bool is_sampled = false;
 
     bool operator==(const Bucket&) const = default;
   };

@@ -94,25 +94,7 @@ void copy_rows(TensorView from, TensorView to, Pass& pass) {
   });
 }
 
-void copy_rows(const PassOutput& from, const PassOutput& to, Pass& pass) {
-  copy_rows(from.logits, to.logits, pass);
-  if (to.has_top_k()) copy_rows(from.tokens, to.tokens, pass);
-}
-
-// The same for `rows` rows, in memory of a workspace.
-PassOutput like(const PassOutput& out, std::int64_t rows, Workspace& workspace) {
-  PassOutput made = {.logits = workspace.f32({rows, out.logits.cols()})};
-  if (out.has_top_k()) made.tokens = workspace.allocate(DType::I32, {rows, out.tokens.cols()});
-  return made;
-}
-
 }  // namespace
-
-PassOutput PassOutput::first(std::int64_t num_rows) const {
-  PassOutput rows = {.logits = logits.slice(0, num_rows)};
-  if (has_top_k()) rows.tokens = tokens.slice(0, num_rows);
-  return rows;
-}
 
 Decoder::Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase phase) {
   const plan::ModuleSpec* embedding = plan.blueprint->find("model.embed_tokens");
@@ -153,6 +135,8 @@ Decoder::Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase pha
   }
   can_be_captured_ = can_be_captured(plan, operators, phase);
   is_hybrid_ = devices_.size() > 1 && has_cpu_modules(plan, operators, phase);
+  is_on_one_device_ = can_be_captured_ && !is_hybrid_ && head_device_ == first_device_ &&
+                      operators.device_of("model.embed_tokens", phase) == first_device_;
 }
 
 bool Decoder::has_cpu_modules(const plan::Plan& plan,
@@ -186,13 +170,12 @@ bool Decoder::can_be_captured(const plan::Plan& plan,
 void Decoder::forward(const PassOutput& out, const HiddenObserver& observer, Pass& pass) const {
   const DecoderScope scope(*this, pass);
   begin_pass(pass);
-  const PassOutput staged = allocate_staged(out, pass);
+  const TensorView staged = allocate_staged(out, pass);
   Hidden hidden = {.x = embed(pass), .residual = {}};
   if (observer && !observer.is_last_only) show(observer, 0, hidden.x, pass);
   const TensorView x = run_layers(hidden, observer, pass);
-  if (x.rows() == 0) return;
-  start_output(x, out, staged, pass);
-  finish_output(out, staged, pass);
+  if (x.rows() > 0) start_output(x, out, staged, pass);
+  if (x.rows() > 0 || out.is_sampled) finish_output(out, staged, x.rows(), pass);
 }
 
 void Decoder::begin_pass(Pass& pass) const {
@@ -240,15 +223,15 @@ TensorView Decoder::final_rows(TensorView x, const HiddenObserver& observer, Pas
   return gather_rows(x, pass.batch.logit_rows, pass);
 }
 
-PassOutput Decoder::allocate_staged(const PassOutput& out, Pass& pass) const {
-  if (head_device_ == kCpu) return {};
+TensorView Decoder::allocate_staged(const PassOutput& out, Pass& pass) const {
+  if (head_device_ == kCpu || out.is_sampled) return {};
   const auto rows = static_cast<std::int64_t>(pass.batch.logit_rows.size());
-  return like(out, rows, pass.devices->at(head_device_).staging());
+  return pass.devices->at(head_device_).staging().f32({rows, vocab_size_});
 }
 
 void Decoder::start_output(TensorView x,
                            const PassOutput& out,
-                           const PassOutput& staged,
+                           TensorView staged,
                            Pass& pass) const {
   x = move_to(head_device_, x, pass);
   Pass there = ops::on(head_device_, pass);
@@ -256,17 +239,19 @@ void Decoder::start_output(TensorView x,
   ops::DeviceContext& state = pass.devices->at(head_device_);
   const TensorView y = there.workspace.f32({x.rows(), vocab_size_});
   lm_head_->forward(x, y, there);
-  if (!out.has_top_k()) return state.start_copy_out(y, staged.logits);
-  const PassOutput found = like(out, x.rows(), there.workspace);
-  state.find_top_k(y, found.tokens, found.logits);
-  state.start_copy_out(found.tokens, staged.tokens);
-  state.start_copy_out(found.logits, staged.logits);
+  if (out.is_sampled) return state.sample(y, there);
+  state.start_copy_out(y, staged);
 }
 
-void Decoder::finish_output(const PassOutput& out, const PassOutput& staged, Pass& pass) const {
+void Decoder::finish_output(const PassOutput& out,
+                            TensorView staged,
+                            std::int64_t num_tokens,
+                            Pass& pass) const {
   if (head_device_ == kCpu) return;
-  pass.devices->at(head_device_).finish_copies_out();
-  copy_rows(staged, out, pass);
+  ops::DeviceContext& state = pass.devices->at(head_device_);
+  if (out.is_sampled) return state.start_tokens_out(num_tokens);
+  state.finish_copies_out();
+  copy_rows(staged, out.logits, pass);
 }
 
 }  // namespace graft::models

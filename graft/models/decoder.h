@@ -29,14 +29,11 @@ struct HiddenObserver {
   explicit operator bool() const { return see != nullptr; }
 };
 
-// The result of a pass for each row of its batch's logit_rows, in host memory.
+// The result of a pass for each row of its batch's logit_rows: all logits on the host, or a token
+// that the device of the head samples as the batch says (DeviceContext::finish_tokens_out).
 struct PassOutput {
-  TensorView logits;       // [rows, vocab] f32; with top-k: [rows, k], the k largest
-  TensorView tokens = {};  // [rows, k] i32, the tokens of a top-k (DeviceContext::find_top_k)
-
-  bool has_top_k() const { return tokens.rank > 0; }
-  std::int64_t num_top_k() const { return has_top_k() ? tokens.cols() : 0; }
-  PassOutput first(std::int64_t num_rows) const;
+  TensorView logits = {};  // [rows, vocab] f32 in host memory; unused when tokens are sampled
+  bool is_sampled = false;
 };
 
 // The forward pass of one phase. Does not own its operators.
@@ -47,26 +44,31 @@ class Decoder {
   // Called before every layer; `reader` must outlive the decoder.
   void read_ahead_with(const LayerReadAhead* reader) { reader_ = reader; }
 
-  // `pass` is a CPU pass. Top-k output requires a head device that supports k.
+  // `pass` is a CPU pass. Returns when the logits are on the host; with sampled tokens, when the
+  // work of the pass is started.
   void forward(const PassOutput& out, const HiddenObserver& observer, ops::Pass& pass) const;
 
   // The steps of forward(), for capture (decode_graphs.h).
   void begin_pass(ops::Pass& pass) const;
-  PassOutput allocate_staged(const PassOutput& out, ops::Pass& pass) const;
+  TensorView allocate_staged(const PassOutput& out, ops::Pass& pass) const;
   TensorView embed(ops::Pass& pass) const;
   // Returns the rows batch.logit_rows of the hidden states after the final norm.
   TensorView run_layers(ops::Hidden& hidden, const HiddenObserver& observer, ops::Pass& pass) const;
-  // Runs the head on the rows x. A head on the CPU writes to `out`; otherwise an asynchronous copy
-  // to `staged` starts, and finish_output() waits for it.
-  void start_output(TensorView x,
-                    const PassOutput& out,
-                    const PassOutput& staged,
-                    ops::Pass& pass) const;
-  void finish_output(const PassOutput& out, const PassOutput& staged, ops::Pass& pass) const;
+  // Runs the head on the rows x. A head on the CPU writes to `out`; otherwise tokens are sampled,
+  // or an asynchronous copy of the logits to `staged` starts.
+  void start_output(TensorView x, const PassOutput& out, TensorView staged, ops::Pass& pass) const;
+  // Outside of a capture: waits for the logits, or starts the copy of num_tokens tokens.
+  void finish_output(const PassOutput& out,
+                     TensorView staged,
+                     std::int64_t num_tokens,
+                     ops::Pass& pass) const;
 
   // Whether everything after the embedding runs on one device, except experts on the CPU.
   bool can_be_captured() const { return can_be_captured_; }
   bool is_hybrid() const { return is_hybrid_; }  // CPU modules run between GPU modules
+  // Whether all modules, the embedding included, are on one device other than the CPU: passes need
+  // nothing from the host but their batch.
+  bool is_on_one_device() const { return is_on_one_device_; }
   Device first_device() const { return first_device_; }
   Device head_device() const { return head_device_; }
   const std::vector<Device>& devices() const { return devices_; }
@@ -85,6 +87,7 @@ class Decoder {
   std::int64_t vocab_size_ = 0;
   bool can_be_captured_ = false;
   bool is_hybrid_ = false;
+  bool is_on_one_device_ = false;
   std::vector<Device> devices_;  // of the hidden states, and the host; no duplicates
   Device first_device_;          // of the hidden states after the embedding
   ops::Embedding* embed_tokens_ = nullptr;

@@ -62,8 +62,7 @@ std::vector<float> forward(Model& model,
   const auto num_rows = static_cast<std::int64_t>(batch.logit_rows.size());
   std::vector<float> logits(static_cast<std::size_t>(num_rows * model.vocab_size()));
   model.forward(batch, phase_of(batch),
-                {.logits = TensorView(logits.data(), DType::F32, {num_rows, model.vocab_size()})},
-                observer);
+                TensorView(logits.data(), DType::F32, {num_rows, model.vocab_size()}), observer);
   return logits;
 }
 

@@ -167,6 +167,7 @@ TEST(TestContext, RunsHostWorkBetweenCallAndJoin) {
   for (const float value : {1.0F, 2.0F}) {
     host[0] = value;
     graphs.replay(*graph);
+    device->finish_copies_out();
     EXPECT_EQ(result, value + 10);
   }
 }

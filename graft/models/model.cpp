@@ -107,15 +107,49 @@ void Model::unload() {
 
 void Model::forward(const ops::Batch& batch,
                     ops::Phase phase,
-                    const PassOutput& out,
+                    TensorView logits,
                     const HiddenObserver& observer) {
   const auto num_rows = static_cast<std::int64_t>(batch.logit_rows.size());
-  const std::int64_t num_cols = out.has_top_k() ? out.num_top_k() : vocab_size();
-  GRAFT_CHECK(out.logits.rows() >= num_rows && out.logits.cols() == num_cols, "logits [",
-              out.logits.rows(), ", ", out.logits.cols(), "] for ", num_rows, " rows");
-  GRAFT_CHECK(
-      !out.has_top_k() || (out.tokens.rows() >= num_rows && out.num_top_k() <= max_top_k(phase)),
-      out.num_top_k(), " top-k tokens of ", num_rows, " rows");
+  GRAFT_CHECK(logits.rows() >= num_rows && logits.cols() == vocab_size(), "logits [", logits.rows(),
+              ", ", logits.cols(), "] for ", num_rows, " rows");
+  run(batch, phase, {.logits = logits.slice(0, num_rows)}, observer);
+}
+
+void Model::start(const ops::Batch& batch, ops::Phase phase) {
+  GRAFT_CHECK(can_sample(phase), "the device of the head does not sample");
+  GRAFT_CHECK(batch.sampling.rows.size() == batch.logit_rows.size(), batch.sampling.rows.size(),
+              " sampling parameters for ", batch.logit_rows.size(), " rows");
+  run(batch, phase, {.is_sampled = true}, {});
+  started_.push_back(decoder_of(phase).head_device());
+}
+
+std::span<const std::int32_t> Model::finish() {
+  GRAFT_CHECK(!started_.empty(), "no pass was started");
+  const Device device = started_.front();
+  started_.pop_front();
+  return devices_.at(device).finish_tokens_out();
+}
+
+void Model::discard_started() {
+  started_.clear();
+  for (const Decoder* decoder : {&prefill_, &decode_})
+    devices_.at(decoder->head_device()).discard_tokens();
+}
+
+bool Model::can_sample(ops::Phase phase) {
+  return devices_.at(decoder_of(phase).head_device()).can_sample();
+}
+
+bool Model::can_run_ahead() {
+  return prefill_.is_on_one_device() && decode_.is_on_one_device() &&
+         prefill_.head_device() == decode_.head_device() && can_sample(ops::Phase::Decode) &&
+         !profiler_;
+}
+
+void Model::run(const ops::Batch& batch,
+                ops::Phase phase,
+                const PassOutput& out,
+                const HiddenObserver& observer) {
   GRAFT_CHECK(batch.positions.size() == batch.token_ids.size(), batch.positions.size(),
               " positions");
   ops::Pass pass{.batch = batch,
@@ -130,7 +164,7 @@ void Model::forward(const ops::Batch& batch,
   const bool has_graphs = phase == ops::Phase::Decode && decoder.can_be_captured() && !observer &&
                           devices_.at(decoder.first_device()).graph_capture() != nullptr;
   if (has_graphs && DecodeGraphCache::fits(batch)) {
-    graphs_.forward(decoder, block_tokens(), out.first(num_rows), pass);
+    graphs_.forward(decoder, block_tokens(), out, pass);
   } else {
     decoder.forward(out, observer, pass);
   }
@@ -142,8 +176,17 @@ void Model::start_profiling() {
   graphs_.enforce_eager(true);
 }
 
-std::int64_t Model::max_top_k(ops::Phase phase) {
-  return devices_.at(decoder_of(phase).head_device()).max_top_k();
+// With the output that serving will use.
+void Model::run_once(ops::Batch& batch, ops::Phase phase) {
+  if (can_sample(phase)) {
+    batch.sampling.rows.resize(batch.logit_rows.size());
+    start(batch, phase);
+    finish();
+    return;
+  }
+  const auto num_rows = static_cast<std::int64_t>(batch.logit_rows.size());
+  std::vector<float> logits(as_size(num_rows * vocab_size()));
+  forward(batch, phase, TensorView(logits.data(), DType::F32, {num_rows, vocab_size()}));
 }
 
 void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
@@ -160,10 +203,7 @@ void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
   std::iota(batch.positions.begin(), batch.positions.end(), 0);
   batch.sequences = {std::move(prompt)};
   batch.logit_rows = {static_cast<std::int32_t>(num_tokens - 1)};
-  std::vector<float> logits(as_size(std::max(num_sequences, std::int64_t{1}) * vocab_size()));
-  const PassOutput out = {.logits =
-                              TensorView(logits.data(), DType::F32, {num_sequences, vocab_size()})};
-  forward(batch, ops::Phase::Prefill, out);
+  run_once(batch, ops::Phase::Prefill);
 
   batch = {};
   for (std::int64_t i = 0; i < num_sequences; ++i) {
@@ -173,7 +213,7 @@ void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
         {.first_row = i, .num_tokens = 1, .context_len = 1, .block_table = {0}});
     batch.logit_rows.push_back(static_cast<std::int32_t>(i));
   }
-  forward(batch, ops::Phase::Decode, out);
+  run_once(batch, ops::Phase::Decode);
   for (const auto& [name, experts] : hybrid_experts_)
     experts->reset_usage();
   for (ops::KvCache* cache : caches_)

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -54,15 +55,25 @@ class Model {
   Model& operator=(const Model&) = delete;
   ~Model();
 
-  // Requires allocate_cache(). The caller assigns blocks and positions, which are not checked. Not
-  // thread-safe.
+  // Requires allocate_cache(). The caller assigns blocks and positions, which are not checked.
+  // logits: [rows of batch.logit_rows, vocab] f32 in host memory. Not thread-safe.
   void forward(const ops::Batch& batch,
                ops::Phase phase,
-               const PassOutput& out,
+               TensorView logits,
                const HiddenObserver& observer = {});
 
-  // The largest k of a top-k output; 0: top-k is not supported.
-  std::int64_t max_top_k(ops::Phase phase);
+  // Whether the device of the head samples tokens.
+  bool can_sample(ops::Phase phase);
+  // Whether a pass can be started before the tokens of the one before are on the host: devices need
+  // nothing from the host but the batch, which may refer to them.
+  bool can_run_ahead();
+  // Starts a pass whose tokens are sampled by batch.sampling. At most two may be unfinished.
+  void start(const ops::Batch& batch, ops::Phase phase);
+  // Waits for the oldest started pass: a token per entry of its logit_rows; -1: sampling failed.
+  // Valid until the next but one start().
+  std::span<const std::int32_t> finish();
+  // After a failure: drops the started passes.
+  void discard_started();
 
   // Allocates the KV caches of all layers and discards earlier ones. block_tokens 0: the value of
   // the rules.
@@ -111,6 +122,11 @@ class Model {
   const Decoder& decoder_of(ops::Phase phase) const {
     return phase == ops::Phase::Prefill ? prefill_ : decode_;
   }
+  void run(const ops::Batch& batch,
+           ops::Phase phase,
+           const PassOutput& out,
+           const HiddenObserver& observer);
+  void run_once(ops::Batch& batch, ops::Phase phase);
 
   const plan::Blueprint* blueprint_;
   const Checkpoint* checkpoint_;
@@ -130,6 +146,7 @@ class Model {
   DecodeGraphCache graphs_;
   std::optional<ops::Profiler> profiler_;
   std::int64_t hidden_size_ = 0;
+  std::deque<Device> started_;  // the devices that sample for the unfinished passes, oldest first
 };
 
 }  // namespace graft::models

@@ -4,6 +4,20 @@
 #include "graft/ops/registry.h"
 
 namespace graft::ops {
+
+void DeviceContext::sample(TensorView /*logits*/, Pass& /*pass*/) {
+  GRAFT_CHECK(false, to_string(device_), " does not sample");
+}
+
+void DeviceContext::start_tokens_out(std::int64_t /*num_tokens*/) {
+  GRAFT_CHECK(false, to_string(device_), " does not sample");
+}
+
+std::span<const std::int32_t> DeviceContext::finish_tokens_out() {
+  GRAFT_CHECK(false, to_string(device_), " does not sample");
+  return {};
+}
+
 std::size_t DeviceContext::record_time() {
   times_.push_back(std::chrono::steady_clock::now());
   return times_.size() - 1;

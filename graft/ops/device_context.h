@@ -1,5 +1,5 @@
 // Per-device state of forward passes: workspace, copies, timing, graph capture, and the operations
-// outside of operators (add, gather, top-k).
+// outside of operators (add, gather, sampling).
 
 #pragma once
 
@@ -39,8 +39,8 @@ class GraphCapture {
   // Runs `work`, whose operations on the device are captured instead of executed. The same work
   // must have run once before, so that nothing is allocated during capture.
   virtual std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) = 0;
-  // Executes the operations on the current contents of memory; returns when all are done, copies to
-  // the host included.
+  // Starts the operations on the current contents of memory. Returns when the host calls are done;
+  // copies to the host are complete after finish_copies_out().
   virtual void replay(CapturedGraph& graph) = 0;
   virtual bool is_capturing() const = 0;
   // Changes when memory that graphs refer to is replaced: graphs of another version are invalid.
@@ -76,11 +76,19 @@ class DeviceContext {
                       TensorView picked,
                       Pass& pass) = 0;
 
-  // The largest k of find_top_k(); 0: not supported.
-  virtual std::int64_t max_top_k() const { return 0; }
-  // The k largest logits of each row in descending order; ties go to the lower token, NaN sorts
-  // first. tokens[rows, k] i32, values[rows, k] f32.
-  virtual void find_top_k(TensorView /*logits*/, TensorView /*tokens*/, TensorView /*values*/) {}
+  // Whether the device samples tokens: sample() and what follows it.
+  virtual bool can_sample() const { return false; }
+  // Samples a token for each row of logits[rows, vocab] as the batch says. The tokens stay on the
+  // device, where the next batch may refer to them.
+  virtual void sample(TensorView logits, Pass& pass);
+  // At the end of a pass, outside of a capture: starts to copy its tokens to the host. The tokens
+  // of at most two passes are on their way.
+  virtual void start_tokens_out(std::int64_t num_tokens);
+  // Waits for the oldest pass whose tokens are on their way; -1: sampling failed (every token is
+  // masked, or a logit is NaN or infinite). Valid until start_tokens_out() has been called twice.
+  virtual std::span<const std::int32_t> finish_tokens_out();
+  // After a failure: waits for the device and forgets all tokens on their way.
+  virtual void discard_tokens() {}
 
   // From host memory, which may be overwritten when this returns; staging memory only after a later
   // finish_copies_out().

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "graft/base/parallel.h"
+#include "graft/kernels/sampling_types.h"
 #include "graft/tensor/tensor.h"
 
 namespace graft::ops {
@@ -26,12 +27,21 @@ struct SequenceSlice {
   std::vector<std::int32_t> block_table;  // blocks that hold positions [0, context_len)
 };
 
+// How the device of the head samples a token from each row of logits. Empty: it does not.
+struct BatchSampling {
+  std::vector<kernels::RowSampling> rows;  // one per entry of logit_rows
+  std::vector<kernels::LogitEdit> edits;   // of all rows
+};
+
 // The rows of all sequences, concatenated. Sizes: t = tokens, s = sequences.
 struct Batch {
-  std::vector<std::int32_t> token_ids;   // [t]
+  // [t]. Negative: -1 - r is the token that the device sampled for row r of the logits of the pass
+  // before, which the host need not know.
+  std::vector<std::int32_t> token_ids;
   std::vector<std::int32_t> positions;   // [t], in the token's own sequence
   std::vector<SequenceSlice> sequences;  // [s]
   std::vector<std::int32_t> logit_rows;  // rows whose logits are requested, ascending
+  BatchSampling sampling;
   // The context bucket, an upper bound of all context lengths; 0: their maximum. It selects
   // kernels, so all passes of one CUDA graph have the same value.
   std::int64_t max_context = 0;

@@ -58,9 +58,8 @@ class Decoding {
 
   std::vector<float> forward(const ops::Batch& batch, ops::Phase phase) {
     std::vector<float> logits(static_cast<std::size_t>(num_sequences_ * model_.vocab_size()));
-    model_.forward(
-        batch, phase,
-        {.logits = TensorView(logits.data(), DType::F32, {num_sequences_, model_.vocab_size()})});
+    model_.forward(batch, phase,
+                   TensorView(logits.data(), DType::F32, {num_sequences_, model_.vocab_size()}));
     return logits;
   }
 

@@ -81,7 +81,9 @@ class EmbeddingOnTestDevice final : public OnTestDevice<Embedding> {
   using OnTestDevice::OnTestDevice;
   void forward(std::span<const std::int32_t> token_ids, TensorView y, Pass& pass) override {
     expect_here({y});
-    run(pass, [this, token_ids, y](Pass& there) { op_.forward(token_ids, y, there); });
+    run(pass, [this, ids = test_context(device_, pass).resolve(token_ids), y](Pass& there) {
+      op_.forward(ids, y, there);
+    });
   }
 };
 

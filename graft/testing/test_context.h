@@ -3,12 +3,13 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
+#include <array>
+#include <cstdint>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/device_context.h"
 #include "graft/testing/device_memory.h"
+#include "graft/testing/sample_row.h"
 
 namespace graft::ops::testing {
 
@@ -88,15 +90,40 @@ class TestContext final : public DeviceContext, public GraphCapture {
     expect_on(device(), picked, "gather");
     run(pass, [this, x, rows, picked](Pass& there) { cpu_->gather(x, rows, picked, there); });
   }
-  std::int64_t max_top_k() const override { return 64; }
-  void find_top_k(TensorView logits, TensorView tokens, TensorView values) override {
-    expect_on(device(), logits, "top-k");
-    expect_on(device(), tokens, "top-k");
-    expect_on(device(), values, "top-k");
-    run([logits, tokens, values] {
+  bool can_sample() const override { return true; }
+  void sample(TensorView logits, Pass& pass) override {
+    expect_on(device(), logits, "sampling");
+    run(pass, [this, logits](Pass& there) {
+      const BatchSampling& sampling = there.batch.sampling;
+      sampled_.clear();
       for (std::int64_t row = 0; row < logits.rows(); ++row)
-        find_in_row(logits.slice(row, 1), tokens.slice(row, 1), values.slice(row, 1));
+        sampled_.push_back(
+            sample_row({logits.f32_row(row), static_cast<std::size_t>(logits.cols())},
+                       sampling.rows[static_cast<std::size_t>(row)], sampling.edits));
     });
+  }
+  void start_tokens_out(std::int64_t num_tokens) override {
+    test_fault().count_operation();
+    GRAFT_CHECK(tokens_out_.size() < 2, "tokens of two passes are on their way");
+    sampled_.resize(static_cast<std::size_t>(num_tokens));
+    tokens_out_.push_back(sampled_);
+  }
+  std::span<const std::int32_t> finish_tokens_out() override {
+    test_fault().count_operation();
+    GRAFT_CHECK(!tokens_out_.empty(), "no tokens are on their way");
+    test_bytes_out() += tokens_out_.front().size() * sizeof(std::int32_t);
+    finished_[num_finished_ % 2] = std::move(tokens_out_.front());
+    tokens_out_.pop_front();
+    return finished_[num_finished_++ % 2];
+  }
+  void discard_tokens() override { tokens_out_.clear(); }
+  // The ids of a batch with those that the device sampled in the pass before.
+  std::vector<std::int32_t> resolve(std::span<const std::int32_t> ids) const {
+    std::vector<std::int32_t> resolved(ids.begin(), ids.end());
+    for (std::int32_t& id : resolved) {
+      if (id < 0) id = std::max(sampled_.at(static_cast<std::size_t>(-1 - id)), 0);
+    }
+    return resolved;
   }
   void copy_in(TensorView from, TensorView to) override {
     expect_on(kCpu, from, "a copy in");
@@ -143,7 +170,6 @@ class TestContext final : public DeviceContext, public GraphCapture {
     for (const auto& step : dynamic_cast<Steps&>(graph).steps)
       step();
     run_later_work();
-    finish_copies_out();
     if (host_error_) std::rethrow_exception(std::exchange(host_error_, nullptr));
   }
   void host_call(const std::function<void()>& work, const std::function<void()>& later) override {
@@ -196,29 +222,17 @@ class TestContext final : public DeviceContext, public GraphCapture {
     }
   }
 
-  static void find_in_row(TensorView logits, TensorView tokens, TensorView values) {
-    const float* row = logits.f32();
-    const auto is_before = [&](std::int32_t a, std::int32_t b) {
-      if (std::isnan(row[a]) || std::isnan(row[b]))
-        return std::isnan(row[a]) && (!std::isnan(row[b]) || a < b);
-      return row[a] != row[b] ? row[a] > row[b] : a < b;
-    };
-    std::vector<std::int32_t> order(static_cast<std::size_t>(logits.cols()));
-    std::iota(order.begin(), order.end(), 0);
-    std::ranges::sort(order, is_before);
-    for (std::int64_t i = 0; i < tokens.cols(); ++i) {
-      tokens.as<std::int32_t>()[i] = order[static_cast<std::size_t>(i)];
-      values.f32()[i] = row[order[static_cast<std::size_t>(i)]];
-    }
-  }
-
   std::unique_ptr<DeviceContext> cpu_;
   Workspace replay_workspace_;
   std::vector<std::pair<TensorView, TensorView>> started_;  // pending copies to the host: from, to
   Steps* capturing_ = nullptr;                              // null: not capturing
   std::function<void()> host_work_;                         // of the host call not joined yet
   std::function<void()> later_;                             // of the host call replayed last
-  std::exception_ptr host_error_;                           // of the replay in progress
+  std::vector<std::int32_t> sampled_;                       // of the last pass, on the device
+  std::deque<std::vector<std::int32_t>> tokens_out_;        // on their way to the host
+  std::array<std::vector<std::int32_t>, 2> finished_;
+  std::size_t num_finished_ = 0;
+  std::exception_ptr host_error_;  // of the replay in progress
   std::uint64_t memory_version_ = 0;
 };
 

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
 #include "graft/kernels/cuda/elementwise.h"
-#include "graft/kernels/cuda/sampling.h"
+#include "graft/kernels/cuda/sample_tokens.h"
 #include "graft/ops/cuda/views.h"
 
 namespace graft::ops::cuda {
@@ -15,6 +16,7 @@ namespace {
 
 // Enough for most models and batches: growing it invalidates captured graphs.
 constexpr std::size_t kMinInputBytes = std::size_t{1} << 20U;
+constexpr std::size_t kInputAlignment = 16;
 
 }  // namespace
 
@@ -22,7 +24,8 @@ CudaContext::CudaContext(Device device)
     : DeviceContext(device),
       stream_(device.index),
       expert_ring_(device),
-      graphs_(device, stream_, copied_out_) {}
+      graphs_(device, stream_, copied_out_),
+      sampled_(device) {}
 
 void CudaContext::begin_pass(const Batch& batch) {
   use_gpu(device().index);
@@ -40,7 +43,30 @@ void CudaContext::begin_pass(const Batch& batch) {
   append_group(batch, decode_);
   for (Slots& slots : slots_)
     slots.offset = append_slots(batch, slots.block_tokens);
+  append_sampling(batch.sampling);
   upload_inputs(0);
+  if (std::ranges::any_of(batch.token_ids, [](std::int32_t id) { return id < 0; })) {
+    kernels::cuda::resolve_tokens(reinterpret_cast<std::int32_t*>(inputs_.data()) + token_ids_,
+                                  batch.num_tokens(), sampled_.tokens(), stream());
+  }
+  if (sampled_.reserve(batch.sampling.rows.size(), stream_)) graphs_.invalidate();
+}
+
+// Last, because the number of edits varies: the offsets before it are those of captured graphs.
+void CudaContext::append_sampling(const BatchSampling& sampling) {
+  const auto append_structs = [&](const auto& structs) {
+    using Struct = typename std::decay_t<decltype(structs)>::value_type;
+    static_assert(sizeof(Struct) % sizeof(std::int32_t) == 0 && alignof(Struct) <= kInputAlignment);
+    values_.resize((values_.size() * sizeof(std::int32_t) + kInputAlignment - 1) / kInputAlignment *
+                   (kInputAlignment / sizeof(std::int32_t)));
+    const Offset offset = values_.size();
+    values_.resize(offset + structs.size() * sizeof(Struct) / sizeof(std::int32_t));
+    if (!structs.empty())
+      std::memcpy(values_.data() + offset, structs.data(), structs.size() * sizeof(Struct));
+    return offset;
+  };
+  sampling_rows_ = append_structs(sampling.rows);
+  sampling_edits_ = append_structs(sampling.edits);
 }
 
 CudaContext::Offset CudaContext::append(std::span<const std::int32_t> values) {
@@ -152,15 +178,33 @@ void CudaContext::gather(TensorView x,
                              stream());
 }
 
-std::int64_t CudaContext::max_top_k() const {
-  return kernels::cuda::kMaxTopK;
+void CudaContext::sample(TensorView logits, Pass& pass) {
+  use_gpu(device().index);
+  const std::int64_t rows = logits.rows();
+  GRAFT_CHECK(static_cast<std::size_t>(rows) == batch_->sampling.rows.size(), rows,
+              " rows of logits, parameters for ", batch_->sampling.rows.size());
+  const auto bytes =
+      static_cast<std::int64_t>(kernels::cuda::sample_tokens_bytes(rows, logits.cols()));
+  const TensorView scratch = pass.workspace.allocate(DType::U8, {bytes});
+  kernels::cuda::sample_tokens(
+      rows_of(logits), rows, logits.cols(),
+      {.rows = reinterpret_cast<const kernels::RowSampling*>(at(sampling_rows_)),
+       .edits = reinterpret_cast<const kernels::LogitEdit*>(at(sampling_edits_)),
+       .tokens = sampled_.tokens()},
+      scratch.data, stream());
 }
 
-void CudaContext::find_top_k(TensorView logits, TensorView tokens, TensorView values) {
+void CudaContext::start_tokens_out(std::int64_t num_tokens) {
   use_gpu(device().index);
-  kernels::cuda::top_k_logits(rows_of(logits), logits.rows(), logits.cols(), tokens.cols(),
-                              {.tokens = tokens.as<std::int32_t>(), .logits = values.f32()},
-                              stream());
+  sampled_.start_copy(num_tokens, stream_);
+}
+
+std::span<const std::int32_t> CudaContext::finish_tokens_out() {
+  return sampled_.finish_copy();
+}
+
+void CudaContext::discard_tokens() {
+  sampled_.discard();
 }
 
 void CudaContext::copy_in(TensorView from, TensorView to) {

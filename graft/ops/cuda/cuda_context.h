@@ -15,6 +15,7 @@
 #include "graft/ops/cuda/cuda_graphs.h"
 #include "graft/ops/cuda/expert_ring.h"
 #include "graft/ops/cuda/runtime.h"
+#include "graft/ops/cuda/sampled_tokens.h"
 #include "graft/ops/device_context.h"
 #include "graft/tensor/buffer.h"
 
@@ -35,8 +36,11 @@ class CudaContext final : public DeviceContext {
               std::span<const std::int32_t> rows,
               TensorView picked,
               Pass& pass) override;
-  std::int64_t max_top_k() const override;
-  void find_top_k(TensorView logits, TensorView tokens, TensorView values) override;
+  bool can_sample() const override { return true; }
+  void sample(TensorView logits, Pass& pass) override;
+  void start_tokens_out(std::int64_t num_tokens) override;
+  std::span<const std::int32_t> finish_tokens_out() override;
+  void discard_tokens() override;
   void copy_in(TensorView from, TensorView to) override;
   void start_copy_out(TensorView from, TensorView to) override;
   void finish_copies_out() override;
@@ -84,6 +88,7 @@ class CudaContext final : public DeviceContext {
   Offset append(std::span<const std::int32_t> values);
   void append_group(const Batch& batch, Group& group);
   Offset append_slots(const Batch& batch, std::int64_t block_tokens);
+  void append_sampling(const BatchSampling& sampling);
   // The inputs from `first` on, in stream order.
   void upload_inputs(Offset first);
 
@@ -100,8 +105,11 @@ class CudaContext final : public DeviceContext {
   Group prefill_;
   Group decode_;
   std::vector<Slots> slots_;
+  Offset sampling_rows_ = 0;  // RowSampling
+  Offset sampling_edits_ = 0;
   ExpertRing expert_ring_;
   CudaGraphCapture graphs_;
+  SampledTokens sampled_;
   std::vector<std::unique_ptr<CudaEvent>> times_;  // reused by every pass
   std::size_t num_times_ = 0;                      // of this pass
 };

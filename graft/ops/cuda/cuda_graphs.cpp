@@ -115,8 +115,9 @@ void CudaGraphCapture::replay(CapturedGraph& captured) {
     if (call.later) run_unless_failed(call.later, error);
   }
   copied_out_.record(stream_);
+  if (!error) return;
   copied_out_.wait();
-  if (error) std::rethrow_exception(error);
+  std::rethrow_exception(error);
 }
 
 std::uint32_t CudaGraphCapture::wait_for_gpu(const kernels::cuda::HostSignal& signal) const {

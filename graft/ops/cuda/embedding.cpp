@@ -24,13 +24,13 @@ class EmbeddingCuda final : public Embedding {
   }
   void unload() override { table_ = {}; }
 
-  // The ids are those of the batch, which are already on the GPU.
+  // The ids are those of the batch, which are already on the GPU. Negative ids are resolved there.
   void forward(std::span<const std::int32_t> token_ids, TensorView y, Pass& pass) override {
     CudaContext& gpu = cuda_context(device_, pass);
     const ProfileScope profile(pass, device_, module_);
     GRAFT_CHECK(token_ids.data() == pass.batch.token_ids.data(), module_, ": ids of another batch");
     for (const std::int32_t id : token_ids) {
-      GRAFT_CHECK(id >= 0 && id < params_.vocab_size, "token ", id, " of a vocabulary of ",
+      GRAFT_CHECK(id < params_.vocab_size, "token ", id, " of a vocabulary of ",
                   params_.vocab_size);
     }
     kernels::cuda::look_up_rows(table_.matrix(), gpu.token_ids(),

@@ -142,6 +142,10 @@ void CudaEvent::wait() const {
   check_cuda(cudaEventSynchronize(event_), "waiting for the GPU");
 }
 
+void CudaEvent::wait_unchecked() const noexcept {
+  cudaEventSynchronize(event_);
+}
+
 bool CudaEvent::is_done() const {
   const cudaError_t error = cudaEventQuery(event_);
   if (error == cudaErrorNotReady) return false;

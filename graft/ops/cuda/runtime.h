@@ -59,7 +59,8 @@ class CudaEvent {
   void record(const CudaStream& stream);
   // For destructors: the next checked call reports an error.
   void record_unchecked(const CudaStream& stream) noexcept;
-  void wait() const;     // returns at once when it was never recorded
+  void wait() const;  // returns at once when it was never recorded
+  void wait_unchecked() const noexcept;
   bool is_done() const;  // whether wait() would return at once
   // The stream continues after the event; no effect when it was never recorded.
   void hold(const CudaStream& stream) const;

@@ -1,0 +1,279 @@
+// Engine::step: schedules, starts and finishes steps, and turns their tokens into updates.
+
+#include <algorithm>
+#include <utility>
+
+#include "graft/base/error.h"
+#include "graft/engine/engine.h"
+#include "graft/engine/sampler.h"
+
+namespace graft::engine {
+namespace {
+
+bool contains(std::span<const TokenId> tokens, TokenId token) {
+  return std::ranges::find(tokens, token) != tokens.end();
+}
+
+}  // namespace
+
+std::vector<Update> Engine::step() {
+  try {
+    run_step();
+  } catch (const std::exception& error) {
+    fail_running(error.what());
+  }
+  return std::exchange(pending_, {});
+}
+
+void Engine::run_step() {
+  if (in_flight_ && !can_run_ahead(*in_flight_)) finish_in_flight();
+  const Schedule schedule = scheduler_.schedule();
+  std::vector<std::shared_ptr<Sequence>> too_long;
+  for (const Sequence* sequence : schedule.too_long)
+    too_long.push_back(sequences_.at(sequence->id));
+  std::optional<Step> next = start(schedule);
+  finish_in_flight();
+  in_flight_ = std::move(next);
+  if (in_flight_ && !can_run_ahead(*in_flight_)) finish_in_flight();
+  for (const auto& sequence : too_long) {
+    if (sequence->state != SequenceState::Finished) finish_too_long(*sequence);
+  }
+}
+
+std::optional<Engine::Step> Engine::start(const Schedule& schedule) {
+  if (schedule.empty()) return std::nullopt;
+  check_files();
+  std::optional<ops::BatchSampling> sampling = device_sampling(schedule);
+  Step step = {.rows = {}, .is_sampled = sampling.has_value()};
+  const std::vector<SequenceLogits> logits = runner_.start(schedule, std::move(sampling));
+  for (std::size_t i = 0; i < schedule.sequences.size(); ++i) {
+    const ScheduledSequence& scheduled = schedule.sequences[i];
+    step.rows.push_back({.sequence = sequences_.at(scheduled.sequence->id),
+                         .is_complete = scheduled.is_complete(),
+                         .logits = logits[i]});
+    mark_in_flight(step.rows.back(), scheduled.num_tokens);
+  }
+  return step;
+}
+
+void Engine::mark_in_flight(Step::Row& row, std::int64_t num_tokens) {
+  Sequence& sequence = *row.sequence;
+  sequence.num_computed += num_tokens;
+  num_computed_tokens_ += num_tokens;
+  if (!row.is_complete || sequence.is_embedding()) return;
+  sequence.has_token_in_flight = true;
+  sequence.sampled_row = static_cast<std::int32_t>(row.logits.first_row + row.logits.num_rows - 1);
+  sequence.is_last_in_flight = is_full(sequence);
+}
+
+// Nothing when only the host can sample: one sequence needs its logits.
+std::optional<ops::BatchSampling> Engine::device_sampling(const Schedule& schedule) {
+  if (!runner_.can_sample(schedule)) return std::nullopt;
+  ops::BatchSampling sampling;
+  for (const ScheduledSequence& scheduled : schedule.sequences) {
+    const Sequence& sequence = *scheduled.sequence;
+    if (sequence.is_embedding() || sequence.params.prompt_logprobs) return std::nullopt;
+    if (!scheduled.is_complete()) continue;
+    if (sequence.params.n > 1 || needs_host(sequence.params)) return std::nullopt;
+    add_device_row(context_of(sequence), sequence.num_output(), sampling);
+  }
+  return sampling;
+}
+
+// Whether the next step can be started before the tokens of this one are known.
+bool Engine::can_run_ahead(const Step& step) const {
+  if (!step.is_sampled || !open_.model().can_run_ahead()) return false;
+  return std::ranges::none_of(step.rows, [](const Step::Row& row) {
+    return row.is_complete && depends_on_output(row.sequence->params);
+  });
+}
+
+// Weights that were read from a damaged file are zeros.
+void Engine::check_files() const {
+  if (const auto damage = open_.damage()) throw Failure(*damage);
+}
+
+void Engine::finish_too_long(Sequence& sequence) {
+  finish(sequence,
+         {.reason = FinishReason::Length,
+          .message = str("the KV cache is full: it holds ",
+                         blocks_.num_blocks() * blocks_.block_tokens(), " tokens")},
+         {.id = sequence.id});
+}
+
+// The step failed: drop the prefix-cache entries it registered and fail all running sequences.
+void Engine::fail_running(const std::string& message) {
+  in_flight_.reset();
+  open_.model().discard_started();
+  blocks_.invalidate_prefix_cache();
+  std::vector<Sequence*> running;
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence->state == SequenceState::Running) running.push_back(sequence.get());
+  }
+  for (Sequence* sequence : running)
+    finish(*sequence, {.reason = FinishReason::Error, .message = message}, {.id = sequence->id});
+}
+
+void Engine::finish_in_flight() {
+  if (!in_flight_) return;
+  const Step step = *std::exchange(in_flight_, std::nullopt);
+  std::span<const TokenId> tokens;
+  if (step.is_sampled) tokens = open_.model().finish();
+  check_files();
+  ++num_steps_;
+  std::vector<Sample> samples = samples_of(step, tokens);
+  if (!step.is_sampled)
+    open_.pool().parallel_for(samples.size(), [&](std::size_t i) { run_sampler(samples[i]); });
+  for (Sample& sample : samples)
+    append_token(sample);
+}
+
+std::vector<Engine::Sample> Engine::samples_of(const Step& step, std::span<const TokenId> tokens) {
+  std::vector<Sample> samples;
+  for (const Step::Row& row : step.rows) {
+    Sequence& sequence = *row.sequence;
+    if (sequence.state == SequenceState::Finished) continue;
+    collect_prompt_logprobs(sequence, row.logits);
+    if (!row.is_complete) continue;
+    sequence.has_token_in_flight = sequence.is_last_in_flight = false;
+    if (sequence.is_embedding()) {
+      finish_embedding(sequence);
+      continue;
+    }
+    const std::int64_t logits_row = row.logits.first_row + row.logits.num_rows - 1;
+    if (!step.is_sampled) {
+      add_samples(sequence, logits_row, samples);
+      continue;
+    }
+    const TokenId token = tokens[static_cast<std::size_t>(logits_row)];
+    samples.push_back({.sequence = &sequence, .row = logits_row});
+    if (token >= 0) samples.back().token = token;
+  }
+  return samples;
+}
+
+void Engine::collect_prompt_logprobs(Sequence& sequence, const SequenceLogits& rows) {
+  if (!sequence.params.prompt_logprobs) return;
+  for (std::int64_t i = 0; i < rows.num_rows; ++i) {
+    const std::int64_t position = rows.first_position + i + 1;  // of the token the row predicts
+    const auto num_have = static_cast<std::int64_t>(sequence.prompt_logprobs.size());
+    if (position >= sequence.num_prompt || position != num_have + 1) continue;
+    sequence.prompt_logprobs.push_back(logprobs_of(
+        runner_.logits(rows.first_row + i), sequence.tokens[static_cast<std::size_t>(position)],
+        *sequence.params.prompt_logprobs));
+  }
+}
+
+void Engine::finish_embedding(Sequence& sequence) {
+  Update update = {.id = sequence.id};
+  update.embedding = sequence.pooler->unit_vector();
+  finish(sequence, {.reason = FinishReason::Stop}, std::move(update));
+}
+
+// After the prompt of a request with n > 1, forks the sequence into n that share its blocks.
+void Engine::add_samples(Sequence& sequence, std::int64_t row, std::vector<Sample>& samples) {
+  const std::int64_t num_samples = std::exchange(sequence.params.n, 1);
+  samples.push_back({.sequence = &sequence, .row = row, .is_shared = num_samples > 1});
+  for (std::int64_t sample = 1; sample < num_samples; ++sample) {
+    auto fork = std::make_shared<Sequence>();
+    fork->id = {.request = sequence.id.request, .sample = sample};
+    fork->params = sequence.params;
+    fork->seed = sequence.seed + static_cast<std::uint64_t>(sample);
+    fork->client = sequence.client;
+    fork->priority = sequence.priority;
+    fork->arrival_order = sequence.arrival_order;
+    fork->num_prompt = sequence.num_prompt;
+    fork->tokens = sequence.tokens;
+    fork->num_computed = sequence.num_computed;
+    fork->table = blocks_.fork(sequence.table);
+    fork->detokenizer = new_detokenizer(sequence.params);
+    fork->num_cached = sequence.num_cached;
+    fork->arrived = sequence.arrived;
+    fork->first_scheduled = sequence.first_scheduled;
+    fork->prompt_logprobs = sequence.prompt_logprobs;
+    scheduler_.add_fork(*fork);
+    samples.push_back({.sequence = fork.get(), .row = row, .is_shared = true});
+    sequences_.emplace(fork->id, std::move(fork));
+  }
+}
+
+SamplingContext Engine::context_of(const Sequence& sequence) const {
+  return {.params = &sequence.params,
+          .prompt = std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.num_prompt)),
+          .output = sequence.output(),
+          .eos_token_ids = eos_token_ids_,
+          .seed = sequence.seed};
+}
+
+void Engine::run_sampler(Sample& sample) {
+  const Sequence& sequence = *sample.sequence;
+  const SamplingContext context = context_of(sequence);
+  std::span<float> logits = runner_.logits(sample.row);
+  std::vector<float> raw;
+  if (sample.is_shared || sequence.params.logprobs) raw.assign(logits.begin(), logits.end());
+  std::vector<float> copy;
+  if (sample.is_shared) {
+    copy = raw;
+    logits = copy;
+  }
+  sample.token = engine::sample(logits, context);
+  if (sample.token && sequence.params.logprobs)
+    sample.logprobs = logprobs_of(raw, *sample.token, *sequence.params.logprobs);
+}
+
+void Engine::append_token(Sample& sample) {
+  Sequence& sequence = *sample.sequence;
+  Update update = {.id = sequence.id};
+  if (!sample.token) {
+    finish(sequence,
+           {.reason = FinishReason::Error,
+            .message = "sampling failed: every token is masked, or the logits are NaN"},
+           std::move(update));
+    return;
+  }
+  sequence.tokens.push_back(*sample.token);
+  ++num_output_tokens_;
+  if (!sequence.first_token) sequence.first_token = Clock::now();
+  update.tokens.push_back(*sample.token);
+  update.num_prompt = sequence.num_prompt;
+  update.num_cached = sequence.num_cached;
+  update.num_output = sequence.num_output();
+  if (sample.logprobs) update.logprobs.push_back(*std::move(sample.logprobs));
+
+  std::optional<Finish> stop = check_stop(sequence);
+  const bool is_stop_token = stop && stop->stop_token;
+  if (sequence.detokenizer && !is_stop_token) {
+    update.text = sequence.detokenizer->push(*sample.token);
+    if (const auto matched = sequence.detokenizer->stop()) {
+      stop = {.reason = FinishReason::Stop, .stop_text = sequence.params.stop[*matched]};
+    } else if (sequence.num_output() == sequence.params.min_tokens) {
+      sequence.detokenizer->set_stops(sequence.params.stop);
+    }
+  }
+  if (stop) {
+    finish(sequence, *std::move(stop), std::move(update));
+  } else {
+    pending_.push_back(std::move(update));
+  }
+}
+
+std::optional<Finish> Engine::check_stop(const Sequence& sequence) const {
+  const SamplingParams& params = sequence.params;
+  const TokenId token = sequence.tokens.back();
+  const bool is_eos = !params.ignore_eos && contains(eos_token_ids_, token);
+  if (is_eos || contains(params.stop_token_ids, token))
+    return Finish{.reason = FinishReason::Stop, .stop_token = token};
+  if (!is_full(sequence)) return std::nullopt;
+  Finish length = {.reason = FinishReason::Length};
+  if (!params.max_tokens || sequence.num_output() < *params.max_tokens)
+    length.message = str("max_model_len of ", config_.max_model_len, " tokens reached");
+  return length;
+}
+
+bool Engine::is_full(const Sequence& sequence) const {
+  const std::optional<std::int64_t>& max_tokens = sequence.params.max_tokens;
+  return (max_tokens && sequence.num_output() >= *max_tokens) ||
+         sequence.num_tokens() >= config_.max_model_len;
+}
+
+}  // namespace graft::engine
