@@ -10,6 +10,10 @@ namespace {
 
 // Four blocks on each of 132 SMs (H100, H200) fill the GPU.
 constexpr std::int64_t kTargetBlocks = 528;
+// Of Kernel::Prefill, which fits twice on an SM.
+constexpr std::int64_t kPrefillTargetBlocks = 264;
+// With fewer blocks the smaller tiles of Kernel::Mma use more of the GPU.
+constexpr std::int64_t kMinPrefillBlocks = 132;
 
 // Merging takes about 3 µs: shorter contexts stay one split.
 constexpr SplitRule kDefaultRule = {.max_unsplit = 256, .min_len = 256};
@@ -33,7 +37,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_splits_kernel(AttentionJo
   const std::int64_t token = blockIdx.x - sequence * job.batch.max_tokens;
   const std::int64_t num_tokens = job.batch.num_tokens[sequence];
   if (token >= num_tokens) return;
-  const std::int64_t row = job.batch.first_rows[sequence] + token;
+  const std::int64_t row = query_row(job, sequence, token);
   const std::int64_t position = job.batch.context_lens[sequence] - num_tokens + token;
   const std::int64_t len = split_len(job.splits, job.batch.context_lens[sequence]);
   const std::int64_t first = div_u32(window_begin(job.shape.window, position), len);
@@ -81,12 +85,27 @@ std::int64_t rows_per_kv_head(const AttentionShape& shape, const AttentionBatch&
   return batch.max_tokens * (shape.num_heads / shape.num_kv_heads);
 }
 
+// Whether tiles of Kernel::Prefill, with KV splits, fill the GPU.
+bool fills_prefill_tiles(const AttentionShape& shape, const AttentionBatch& batch) {
+  const std::int64_t rows = rows_per_kv_head(shape, batch);
+  const std::int64_t tiles =
+      batch.num_sequences * shape.num_kv_heads * ceil_div(rows, prefill_tile_rows());
+  const std::int64_t splits = ceil_div(batch.max_context, kDefaultRule.min_len);
+  return rows > prefill_tile_rows() / 2 && tiles * splits >= kMinPrefillBlocks;
+}
+
 // The large tile when a sequence has more rows than the small one and it fits into shared memory.
 void choose_kernel(const AttentionShape& shape,
                    const AttentionBatch& batch,
                    DType cache,
                    AttentionPlan& plan) {
   const std::int64_t rows = rows_per_kv_head(shape, batch);
+  if (can_run_mma(shape, cache) && can_run_prefill(shape, cache) &&
+      fills_prefill_tiles(shape, batch)) {
+    plan.kernel = AttentionPlan::Kernel::Prefill;
+    plan.tile_rows = prefill_tile_rows();
+    return;
+  }
   if (can_run_mma(shape, cache)) {
     plan.kernel = AttentionPlan::Kernel::Mma;
     plan.large_tile = rows > mma_tile_rows(false);
@@ -129,8 +148,10 @@ void plan_splits(const AttentionShape& shape, const AttentionBatch& batch, Atten
   const std::int64_t blocks =
       std::max<std::int64_t>(1, num_tiles(shape, batch, plan) * shape.num_kv_heads);
   const std::int64_t wanted = context <= rule.max_unsplit ? 1 : ceil_div(context, rule.min_len);
+  const std::int64_t target =
+      plan.kernel == AttentionPlan::Kernel::Prefill ? kPrefillTargetBlocks : kTargetBlocks;
   const std::int64_t num_splits =
-      std::clamp<std::int64_t>(std::min(wanted, kTargetBlocks / blocks), 1, kMaxSplits);
+      std::clamp<std::int64_t>(std::min(wanted, target / blocks), 1, kMaxSplits);
   const std::int64_t len =
       ceil_div(ceil_div(context, num_splits), kSplitAlignment) * kSplitAlignment;
   plan.splits = {.max_unsplit = len, .min_len = len};
@@ -158,8 +179,47 @@ std::size_t max_sum_bytes(const AttentionShape& shape,
                        sizeof(float2));
 }
 
-void launch_kernel(
-    const AttentionPlan& plan, const AttentionJob& job, DType cache, dim3 grid, Stream stream) {
+// Memory of the partial states, when the context is split.
+void plan_scratch(const AttentionShape& shape, const AttentionBatch& batch, AttentionPlan& plan) {
+  if (plan.num_splits == 1) return;
+  const auto num_states =
+      static_cast<std::size_t>(plan.num_splits * batch.num_rows * shape.num_heads);
+  plan.scratch_bytes = max_sum_bytes(shape, batch, plan.num_splits) +
+                       num_states * static_cast<std::size_t>(shape.value_dim) * sizeof(float);
+}
+
+SplitStates states_at(void* scratch,
+                      const AttentionShape& shape,
+                      const AttentionBatch& batch,
+                      const AttentionPlan& plan) {
+  if (plan.num_splits == 1) return {};
+  auto* memory = static_cast<std::byte*>(scratch);
+  return {
+      .max_sum = reinterpret_cast<float2*>(memory),
+      .values = reinterpret_cast<float*>(memory + max_sum_bytes(shape, batch, plan.num_splits))};
+}
+
+dim3 grid_of(const AttentionJob& job, const AttentionPlan& plan) {
+  return dim3(static_cast<unsigned>(num_tiles(job.shape, job.batch, plan)),
+              static_cast<unsigned>(job.shape.num_kv_heads),
+              static_cast<unsigned>(plan.num_splits));
+}
+
+// Keys and values in the KV cache, of 16 bits.
+KeySource cached_keys(const AttentionJob& job) {
+  const auto* cache = static_cast<const std::uint16_t*>(job.cache);
+  return {.keys = cache,
+          .values = cache + job.shape.value_offset,
+          .stride = job.cache_row,
+          .key_step = job.shape.key_dim,
+          .value_step = job.shape.value_dim,
+          .own_dim = static_cast<int>(job.shape.key_dim),
+          .shared = nullptr,
+          .shared_stride = 0};
+}
+
+void launch_kernel(const AttentionPlan& plan, const AttentionJob& job, DType cache, Stream stream) {
+  const dim3 grid = grid_of(job, plan);
   switch (plan.kernel) {
     case AttentionPlan::Kernel::Simt:
       launch_attention_simt(job, cache, plan.large_tile, grid, stream);
@@ -170,10 +230,20 @@ void launch_kernel(
     case AttentionPlan::Kernel::Decode:
       launch_attention_decode(job, cache, grid, stream);
       return;
+    case AttentionPlan::Kernel::Prefill:
+      launch_attention_prefill(job, cached_keys(job), cache, grid, stream);
+      return;
     case AttentionPlan::Kernel::Mla:
       launch_attention_mla(job, cache, plan.large_tile, grid, stream);
       return;
   }
+}
+
+void merge_splits(const AttentionPlan& plan, const AttentionJob& job, Stream stream) {
+  if (plan.num_splits == 1) return;
+  const dim3 rows(static_cast<unsigned>(job.batch.num_sequences * job.batch.max_tokens),
+                  static_cast<unsigned>(job.shape.num_heads));
+  launch("merge_splits", merge_splits_kernel, {rows, kMergeThreads}, stream, job);
 }
 
 }  // namespace
@@ -187,12 +257,7 @@ AttentionPlan plan_attention(const AttentionShape& shape,
     choose_kernel(shape, batch, cache, plan);
     plan_splits(shape, batch, plan);
   }
-  if (plan.num_splits > 1) {
-    const auto num_states =
-        static_cast<std::size_t>(plan.num_splits * batch.num_rows * shape.num_heads);
-    plan.scratch_bytes = max_sum_bytes(shape, batch, plan.num_splits) +
-                         num_states * static_cast<std::size_t>(shape.value_dim) * sizeof(float);
-  }
+  plan_scratch(shape, batch, plan);
   return plan;
 }
 
@@ -204,30 +269,63 @@ void attention(const AttentionShape& shape,
                Rows out,
                void* scratch,
                Stream stream) {
-  AttentionJob job = {.shape = shape,
-                      .batch = batch,
-                      .cache = cache.data,
-                      .cache_row = cache.row_elems(),
-                      .vectors = cache.row_elems() % 4 == 0 && shape.key_dim % 4 == 0 &&
-                                 shape.value_dim % 4 == 0 && shape.value_offset % 4 == 0,
-                      .splits = plan.splits,
-                      .queries = queries,
-                      .out = out,
-                      .partials = {}};
-  if (plan.num_splits > 1) {
-    auto* memory = static_cast<std::byte*>(scratch);
-    job.partials = {
-        .max_sum = reinterpret_cast<float2*>(memory),
-        .values = reinterpret_cast<float*>(memory + max_sum_bytes(shape, batch, plan.num_splits))};
-  }
-  const dim3 grid(static_cast<unsigned>(num_tiles(shape, batch, plan)),
-                  static_cast<unsigned>(shape.num_kv_heads),
-                  static_cast<unsigned>(plan.num_splits));
-  launch_kernel(plan, job, cache.dtype, grid, stream);
-  if (plan.num_splits == 1) return;
-  const dim3 rows(static_cast<unsigned>(batch.num_sequences * batch.max_tokens),
-                  static_cast<unsigned>(shape.num_heads));
-  launch("merge_splits", merge_splits_kernel, {rows, kMergeThreads}, stream, job);
+  const AttentionJob job = {.shape = shape,
+                            .batch = batch,
+                            .cache = cache.data,
+                            .cache_row = cache.row_elems(),
+                            .vectors = cache.row_elems() % 4 == 0 && shape.key_dim % 4 == 0 &&
+                                       shape.value_dim % 4 == 0 && shape.value_offset % 4 == 0,
+                            .splits = plan.splits,
+                            .queries = queries,
+                            .out = out,
+                            .partials = states_at(scratch, shape, batch, plan)};
+  launch_kernel(plan, job, cache.dtype, stream);
+  merge_splits(plan, job, stream);
+}
+
+bool can_attend_expanded(const AttentionShape& shape) {
+  return can_run_prefill(shape, DType::F16);
+}
+
+AttentionPlan plan_attention_expanded(const AttentionShape& shape, const AttentionBatch& batch) {
+  AttentionPlan plan;
+  plan.kernel = AttentionPlan::Kernel::Prefill;
+  plan.tile_rows = prefill_tile_rows();
+  plan_splits(shape, batch, plan);
+  plan_scratch(shape, batch, plan);
+  return plan;
+}
+
+void attention_expanded(const AttentionShape& shape,
+                        const AttentionBatch& batch,
+                        const AttentionPlan& plan,
+                        const ExpandedKeys& keys,
+                        ConstRows queries,
+                        Rows out,
+                        void* scratch,
+                        Stream stream) {
+  GRAFT_CHECK(batch.block_tables == nullptr && shape.num_heads == shape.num_kv_heads,
+              "expanded keys have packed slots and a KV head per head");
+  const AttentionJob job = {.shape = shape,
+                            .batch = batch,
+                            .cache = nullptr,
+                            .cache_row = 0,
+                            .vectors = false,
+                            .splits = plan.splits,
+                            .queries = queries,
+                            .out = out,
+                            .partials = states_at(scratch, shape, batch, plan)};
+  const std::int64_t step = keys.own_dim + shape.value_dim;
+  const KeySource source = {.keys = keys.rows,
+                            .values = keys.rows + keys.own_dim,
+                            .stride = shape.num_heads * step,
+                            .key_step = step,
+                            .value_step = step,
+                            .own_dim = static_cast<int>(keys.own_dim),
+                            .shared = keys.shared,
+                            .shared_stride = keys.shared_stride};
+  launch_attention_prefill(job, source, DType::F16, grid_of(job, plan), stream);
+  merge_splits(plan, job, stream);
 }
 
 }  // namespace graft::kernels::cuda

@@ -31,6 +31,18 @@ __host__ __device__ inline std::int64_t split_len(const SplitRule& rule, std::in
   return len;
 }
 
+// 16-bit keys and values of all slots, for attention_prefill.cu. Strides and steps are in values.
+struct KeySource {
+  const std::uint16_t* keys;    // the first own_dim columns of the keys
+  const std::uint16_t* values;  // rows as far apart as those of the keys
+  std::int64_t stride;          // from slot to slot
+  std::int64_t key_step;        // from KV head to KV head
+  std::int64_t value_step;
+  int own_dim;
+  const std::uint16_t* shared;  // the other columns of the keys, the same for all KV heads
+  std::int64_t shared_stride;
+};
+
 struct AttentionJob {
   AttentionShape shape;
   AttentionBatch batch;
@@ -55,12 +67,28 @@ struct TilePosition {
   std::int64_t first_position;  // position of the sequence's first token of the pass
   std::int64_t kv_begin;        // positions [kv_begin, kv_end); empty: the block has no work
   std::int64_t kv_end;
+  std::int64_t first_slot;  // of the sequence, when slots are packed (AttentionBatch)
 };
+
+// Row of the queries and the output.
+__device__ inline std::int64_t query_row(const AttentionJob& job,
+                                         std::int64_t sequence,
+                                         std::int64_t token) {
+  return job.batch.first_rows[sequence] - job.batch.base_row + token;
+}
 
 // First position that a query at `position` attends to.
 __device__ inline std::int64_t window_begin(std::int64_t window, std::int64_t position) {
   const std::int64_t first = window == 0 ? 0 : position + 1 - window;
   return first < 0 ? 0 : first;
+}
+
+// First slot of a sequence whose slots are packed.
+__device__ inline std::int64_t packed_slot(const AttentionBatch& batch, std::int64_t sequence) {
+  std::int64_t slot = 0;
+  for (std::int64_t s = 0; s < sequence; ++s)
+    slot += batch.context_lens[s];
+  return slot;
 }
 
 // Division of values below 2^32: a 64-bit division is several times slower, and a block with few
@@ -86,8 +114,9 @@ __device__ inline TilePosition tile_position(const AttentionJob& job,
   at.end_flat = num_tokens * at.group_size;
   if (at.end_flat > at.first_flat + tile_rows) at.end_flat = at.first_flat + tile_rows;
   at.first_position = job.batch.context_lens[at.sequence] - num_tokens;
-  at.kv_begin = at.kv_end = 0;
+  at.kv_begin = at.kv_end = at.first_slot = 0;
   if (at.end_flat <= at.first_flat) return at;
+  if (job.batch.block_tables == nullptr) at.first_slot = packed_slot(job.batch, at.sequence);
   const std::int64_t visible =
       window_begin(job.shape.window, at.first_position + div_u32(at.first_flat, at.group_size));
   const std::int64_t len = split_len(job.splits, job.batch.context_lens[at.sequence]);
@@ -101,10 +130,11 @@ __device__ inline TilePosition tile_position(const AttentionJob& job,
 
 // Cache row that holds a position.
 __device__ inline std::int64_t cache_slot(const AttentionJob& job,
-                                          std::int64_t sequence,
+                                          const TilePosition& at,
                                           std::int64_t position) {
+  if (job.batch.block_tables == nullptr) return at.first_slot + position;
   const std::int64_t tokens = job.batch.block_tokens;
-  const std::int32_t* table = job.batch.block_tables + sequence * job.batch.table_stride;
+  const std::int32_t* table = job.batch.block_tables + at.sequence * job.batch.table_stride;
   const std::int64_t block = div_u32(position, tokens);
   return table[block] * tokens + position - block * tokens;
 }
@@ -129,7 +159,7 @@ __device__ inline RowTarget row_target(const AttentionJob& job,
                                        float2 max_sum,
                                        bool writes_state) {
   const std::int64_t token = div_u32(flat, at.group_size);
-  const std::int64_t row = job.batch.first_rows[at.sequence] + token;
+  const std::int64_t row = query_row(job, at.sequence, token);
   const std::int64_t head = at.kv_head * at.group_size + flat - token * at.group_size;
   const std::int64_t value_dim = job.shape.value_dim;
   if (job.partials.max_sum == nullptr) {
@@ -151,6 +181,13 @@ std::int64_t mma_tile_rows(bool large_tile);
 bool can_run_mma(const AttentionShape& shape, DType cache);
 void launch_attention_mma(
     const AttentionJob& job, DType cache, bool large_tile, dim3 grid, Stream stream);
+
+// attention_prefill.cu: tensor cores, tiles of 128 query rows.
+std::int64_t prefill_tile_rows();
+// 16-bit keys of up to 128 columns, or of up to 192 with values of up to 128.
+bool can_run_prefill(const AttentionShape& shape, DType cache);
+void launch_attention_prefill(
+    const AttentionJob& job, const KeySource& source, DType cache, dim3 grid, Stream stream);
 
 // attention_decode.cu: tensor cores, tiles of 8 query rows, short KV splits.
 std::int64_t decode_tile_rows();

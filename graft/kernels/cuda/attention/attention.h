@@ -1,7 +1,7 @@
 // Attention over the paged KV cache: causal, grouped-query, with an optional sliding window;
 // prompts, prompt chunks after a cached prefix and decode tokens in one batch. Multi-head latent
-// attention (absorbed form) is the case of one KV head whose values are the leading columns of its
-// keys.
+// attention (mla.h) is the case of one KV head whose values are the leading columns of its keys
+// (absorbed), or attends to keys and values that were computed for the pass (expanded).
 //
 // A sequence's query rows for one KV head (tokens × heads of the head group) are cut into tiles,
 // one block per tile and KV head. When there are few tiles and a long context, the context is also
@@ -40,11 +40,14 @@ struct AttentionBatch {
   const std::int32_t* first_rows = nullptr;    // [num_sequences]
   const std::int32_t* num_tokens = nullptr;    // [num_sequences]
   const std::int32_t* context_lens = nullptr;  // [num_sequences]
-  const std::int32_t* block_tables = nullptr;  // [num_sequences, table_stride]
+  // [num_sequences, table_stride]; null: slots are packed, those of a sequence follow those of the
+  // one before
+  const std::int32_t* block_tables = nullptr;
   std::int64_t table_stride = 0;
   std::int64_t block_tokens = 0;
   std::int64_t num_sequences = 0;
-  std::int64_t num_rows = 0;     // upper bound over the batch
+  std::int64_t base_row = 0;     // of first_rows, that is row 0 of queries and output
+  std::int64_t num_rows = 0;     // upper bound over the batch, from base_row on
   std::int64_t max_tokens = 0;   // upper bound per sequence
   std::int64_t max_context = 0;  // upper bound per sequence, in positions
 };
@@ -57,10 +60,11 @@ struct SplitRule {
 
 struct AttentionPlan {
   enum class Kernel : std::uint8_t {
-    Simt,    // f32 on CUDA cores, every shape
-    Mma,     // tensor cores, head dims up to 128
-    Decode,  // tensor cores, few query rows per KV head
-    Mla,     // tensor cores, absorbed latent attention
+    Simt,     // f32 on CUDA cores, every shape
+    Mma,      // tensor cores, head dims up to 128
+    Decode,   // tensor cores, few query rows per KV head
+    Prefill,  // tensor cores, many query rows per KV head
+    Mla,      // tensor cores, absorbed latent attention
   };
 
   Kernel kernel = Kernel::Simt;
@@ -82,5 +86,28 @@ void attention(const AttentionShape& shape,
                Rows out,
                void* scratch,
                Stream stream);
+
+// Keys and values of a head each, F16, in packed slots. The trailing columns of the keys are the
+// same for all heads.
+struct ExpandedKeys {
+  const Half* rows = nullptr;  // [slots, heads, own_dim + value_dim]: own columns, then the values
+  std::int64_t own_dim = 0;
+  const Half* shared = nullptr;  // [slots, key_dim - own_dim]
+  std::int64_t shared_stride = 0;
+};
+
+// Whether the current device and this build have attention_expanded() for these head dims.
+bool can_attend_expanded(const AttentionShape& shape);
+AttentionPlan plan_attention_expanded(const AttentionShape& shape, const AttentionBatch& batch);
+// attention() over keys that are not in the KV cache. batch.block_tables is null,
+// shape.value_offset is ignored.
+void attention_expanded(const AttentionShape& shape,
+                        const AttentionBatch& batch,
+                        const AttentionPlan& plan,
+                        const ExpandedKeys& keys,
+                        ConstRows queries,
+                        Rows out,
+                        void* scratch,
+                        Stream stream);
 
 }  // namespace graft::kernels::cuda

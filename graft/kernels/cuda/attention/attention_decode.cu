@@ -113,8 +113,7 @@ struct WarpTile {
     // Each lane looks up one cache slot.
     static_assert(kMmasPerWarp * kMmaKeys == kWarpSize);
     const std::int64_t position = begin + first + lane / kMmaKeys * kWarpStride + lane % kMmaKeys;
-    const auto slot =
-        position < at.kv_end ? static_cast<int>(cache_slot(job, at.sequence, position)) : -1;
+    const auto slot = position < at.kv_end ? static_cast<int>(cache_slot(job, at, position)) : -1;
     uint4 k[kMmasPerWarp][2][kHeadDim / 32];
     uint4 v[kMmasPerWarp][4][kHeadDim / 64];
     GRAFT_UNROLL
@@ -149,7 +148,7 @@ struct WarpTile {
     const bool exists = flat < at.end_flat;
     const std::int64_t token = div_u32(flat, at.group_size);
     const std::int64_t head = at.kv_head * at.group_size + flat - token * at.group_size;
-    const std::int64_t row = job.batch.first_rows[at.sequence] + token;
+    const std::int64_t row = query_row(job, at.sequence, token);
     const float* from = job.queries.data + row * job.queries.stride + head * job.shape.key_dim;
     const float scale = job.shape.scale * kLog2E;
     const bool vectors = reinterpret_cast<std::uintptr_t>(from) % 16 == 0;

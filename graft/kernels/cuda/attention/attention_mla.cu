@@ -70,8 +70,7 @@ __device__ void load_queries(const AttentionJob& job, const TilePosition& at, st
     const std::int64_t flat = at.first_flat + row;
     const bool exists = flat < at.end_flat;
     const std::int64_t token = div_u32(flat, at.group_size);
-    const float* from = job.queries.data +
-                        (job.batch.first_rows[at.sequence] + token) * job.queries.stride +
+    const float* from = job.queries.data + query_row(job, at.sequence, token) * job.queries.stride +
                         (flat - token * at.group_size) * key_dim;
     constexpr int kSteps = kMaxKeyDim / (2 * kWarpSize);
     static_assert(kMaxKeyDim % (2 * kWarpSize) == 0);
@@ -100,7 +99,7 @@ __device__ void load_slots(const AttentionJob& job,
                            std::int64_t* slots) {
   if (threadIdx.x >= kTileKeys) return;
   const std::int64_t position = begin + threadIdx.x;
-  slots[threadIdx.x] = position < at.kv_end ? cache_slot(job, at.sequence, position) : -1;
+  slots[threadIdx.x] = position < at.kv_end ? cache_slot(job, at, position) : -1;
 }
 
 // Starts async copies of the 32 latents at `slots` to keys[32][kKeyStride]; missing ones are zero.

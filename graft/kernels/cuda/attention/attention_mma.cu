@@ -53,7 +53,7 @@ __device__ void load_slots(const AttentionJob& job,
                            std::int64_t* slots) {
   if (threadIdx.x >= kTileKeys) return;
   const std::int64_t position = begin + threadIdx.x;
-  slots[threadIdx.x] = position < at.kv_end ? cache_slot(job, at.sequence, position) : -1;
+  slots[threadIdx.x] = position < at.kv_end ? cache_slot(job, at, position) : -1;
 }
 
 // Starts async copies of columns [first_col, first_col + num_cols) of the cache rows at `slots` to
@@ -113,7 +113,7 @@ struct WarpTile {
       sum[half] = 0.0F;
       const std::int64_t flat = first_flat + lane / 4 + 8 * half;
       const bool exists = flat < at.end_flat;
-      const std::int64_t row = job.batch.first_rows[at.sequence] + flat / at.group_size;
+      const std::int64_t row = query_row(job, at.sequence, flat / at.group_size);
       const std::int64_t head = at.kv_head * at.group_size + flat % at.group_size;
       const float* from = job.queries.data + row * job.queries.stride + head * job.shape.key_dim;
       GRAFT_UNROLL

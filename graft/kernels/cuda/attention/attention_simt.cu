@@ -26,7 +26,7 @@ __device__ void load_queries(
     const AttentionJob& job, const TilePosition& at, int tile_rows, int query_stride, float* to) {
   const auto key_dim = static_cast<int>(job.shape.key_dim);
   const float scale = job.shape.scale * kLog2E;
-  const std::int64_t first_row = job.batch.first_rows[at.sequence];
+  const std::int64_t first_row = query_row(job, at.sequence, 0);
   for (int row = static_cast<int>(threadIdx.x) / kWarpSize; row < tile_rows; row += kWarps) {
     const std::int64_t flat = at.first_flat + row;
     const std::int64_t head = at.kv_head * at.group_size + flat % at.group_size;
@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(kThreads) attention_simt_kernel(AttentionJob j
     const std::int64_t position = begin + lane;
     __syncthreads();  // the previous chunk is consumed
     if (threadIdx.x < kChunkKeys) {
-      slots[lane] = position < at.kv_end ? cache_slot(job, at.sequence, position) : -1;
+      slots[lane] = position < at.kv_end ? cache_slot(job, at, position) : -1;
     }
     float scores[kRowsPerWarp] = {};
     for (int col = 0; col < key_dim; col += kTileCols) {

@@ -306,6 +306,28 @@ TEST_F(AttentionKernels, TensorCores) {
   }
 }
 
+// Many rows: several tiles, with rows and keys that are no multiples of a tile.
+TEST_F(AttentionKernels, PrefillKernel) {
+  const std::vector<Case> cases = {
+      {.shape = gqa_shape(32, 8, 128), .sequences = {{261, 261}, {3, 90}, {129, 200}}},
+      {.shape = gqa_shape(24, 24, 128), .sequences = {{300, 300}}, .block_tokens = 5},
+      {.shape = gqa_shape(6, 2, 40), .sequences = {{100, 3000}, {70, 300}}},
+      {.shape = gqa_shape(20, 20, 64), .sequences = {{300, 400}, {0, 0}, {65, 65}}},
+      {.shape = gqa_shape(28, 4, 80), .sequences = {{150, 1333}}},
+      {.shape = gqa_shape(32, 8, 128, 100), .sequences = {{200, 300}, {90, 90}}},
+      {.shape = gqa_shape(40, 8, 64, 1), .sequences = {{420, 420}}},
+  };
+  for (Case c : cases) {
+    c.shape.arithmetic = Arithmetic::F16;
+    for (const DType type : {DType::F16, DType::BF16}) {
+      c.dtype = type;
+      AttentionCase test(c);
+      EXPECT_LT(relative_error(test.run(), test.reference()), type == DType::F16 ? 1e-3 : 6e-3);
+      EXPECT_EQ(test.kernel, AttentionPlan::Kernel::Prefill);
+    }
+  }
+}
+
 // Single tokens, with one to many chunks per split.
 TEST_F(AttentionKernels, DecodeKernel) {
   const std::vector<Case> cases = {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "graft/kernels/cuda/attention/cache_types.cuh"
+#include "graft/kernels/cuda/bulk_copy.cuh"
 
 namespace graft::kernels::cuda {
 
@@ -22,7 +23,11 @@ namespace graft::kernels::cuda {
 struct MmaF16 {
   using Cache = CacheF16;
   static __device__ std::uint32_t pack(float low, float high) {
-    return CacheF16::store(low) | static_cast<std::uint32_t>(CacheF16::store(high)) << 16;
+    std::uint32_t pair = 0;
+#if GRAFT_HAS_MMA
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+#endif
+    return pair;
   }
   // d += a b, f32 accumulation
   static __device__ void mma(const std::uint32_t (&a)[4],
@@ -41,7 +46,11 @@ struct MmaF16 {
 struct MmaBF16 {
   using Cache = CacheBF16;
   static __device__ std::uint32_t pack(float low, float high) {
-    return to_bf16(low) | static_cast<std::uint32_t>(to_bf16(high)) << 16;
+    std::uint32_t pair = 0;
+#if GRAFT_HAS_MMA
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+#endif
+    return pair;
   }
   static __device__ void mma(const std::uint32_t (&a)[4],
                              std::uint32_t b0,
@@ -58,9 +67,8 @@ struct MmaBF16 {
 
 // Four 8 x 8 matrices of 16-bit values from shared memory. Lane l passes the 16-byte aligned
 // address of row l % 8 of matrix l / 8; word i of a lane is (row g, cols 2t 2t+1) of matrix i.
-__device__ inline void ldmatrix(const std::uint16_t* row, std::uint32_t (&to)[4]) {
+__device__ inline void ldmatrix(std::uint32_t address, std::uint32_t (&to)[4]) {
 #if GRAFT_HAS_MMA
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(address)
@@ -68,15 +76,33 @@ __device__ inline void ldmatrix(const std::uint16_t* row, std::uint32_t (&to)[4]
 #endif
 }
 
+__device__ inline void ldmatrix(const std::uint16_t* row, std::uint32_t (&to)[4]) {
+  ldmatrix(shared_address(row), to);
+}
+
 // ldmatrix with each matrix transposed: word i is (rows 2t 2t+1, col g).
-__device__ inline void ldmatrix_transposed(const std::uint16_t* row, std::uint32_t (&to)[4]) {
+__device__ inline void ldmatrix_transposed(std::uint32_t address, std::uint32_t (&to)[4]) {
 #if GRAFT_HAS_MMA
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(address)
                : "memory");
 #endif
+}
+
+__device__ inline void ldmatrix_transposed(const std::uint16_t* row, std::uint32_t (&to)[4]) {
+  ldmatrix_transposed(shared_address(row), to);
+}
+
+__device__ inline void store_shared(std::uint32_t address, std::uint32_t word) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
+}
+
+// 2^x, with an error of 2 units in the last place; results below 2^-126 are 0.
+__device__ inline float fast_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
 
 // Copies 16 bytes from global to shared memory asynchronously. Complete after cp_async_wait for its
@@ -85,6 +111,17 @@ __device__ inline void cp_async_16(std::uint16_t* to, const std::uint16_t* from)
 #if GRAFT_HAS_MMA
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+#endif
+}
+
+// cp_async_16, or 16 zero bytes; `from` is then not read.
+__device__ inline void cp_async_16_or_zero(std::uint32_t to,
+                                           const std::uint16_t* from,
+                                           bool exists) {
+#if GRAFT_HAS_MMA
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+               "r"(exists ? 16 : 0)
+               : "memory");
 #endif
 }
 
