@@ -77,12 +77,6 @@ const Kwarg& absorb_for_prefill_kwarg() {
   return kwarg;
 }
 
-const Kwarg& always_absorbed_kwarg() {
-  static const Kwarg kwarg = {
-      .key = "absorb_for_prefill", .kind = Kind::Bool, .fallback = "true", .only = "true"};
-  return kwarg;
-}
-
 const Kwarg& cpu_cache_type_kwarg() {
   static const Kwarg kwarg = cache_type({"f32", "f16", "bf16", "q8_0", "q4_0"});
   return kwarg;

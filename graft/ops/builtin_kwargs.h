@@ -8,16 +8,17 @@
 
 namespace graft::ops {
 
-const Kwarg& repack_kwarg();              // cpu.linear, cpu.experts
-const Kwarg& defer_kwarg();               // cpu.experts: experts of a token
-const Kwarg& absorb_kwarg();              // cpu.mla
-const Kwarg& absorb_for_prefill_kwarg();  // cpu.mla; without it, the value of absorb
-const Kwarg& always_absorbed_kwarg();     // cuda.mla: absorb_for_prefill, of which only true works
-const Kwarg& cpu_cache_type_kwarg();      // cpu.kv_cache: dtype
-const Kwarg& cuda_cache_type_kwarg();     // cuda.kv_cache: dtype
-const Kwarg& block_tokens_kwarg();        // cpu.kv_cache, cuda.kv_cache
-const Kwarg& stream_from_kwarg();         // cuda.experts: tokens of a prefill pass
-const Kwarg& gpu_experts_kwarg();         // cuda.experts: copies of a layer in GPU memory
-const Kwarg& precision_kwarg();           // cuda.linear, cuda.experts, cuda.attention, cuda.mla
+const Kwarg& repack_kwarg();  // cpu.linear, cpu.experts
+const Kwarg& defer_kwarg();   // cpu.experts: experts of a token
+const Kwarg& absorb_kwarg();  // cpu.mla
+// Latent attention. Without it, cpu.mla computes as with absorb, cuda.mla by the smaller number of
+// products.
+const Kwarg& absorb_for_prefill_kwarg();
+const Kwarg& cpu_cache_type_kwarg();   // cpu.kv_cache: dtype
+const Kwarg& cuda_cache_type_kwarg();  // cuda.kv_cache: dtype
+const Kwarg& block_tokens_kwarg();     // cpu.kv_cache, cuda.kv_cache
+const Kwarg& stream_from_kwarg();      // cuda.experts: tokens of a prefill pass
+const Kwarg& gpu_experts_kwarg();      // cuda.experts: copies of a layer in GPU memory
+const Kwarg& precision_kwarg();        // cuda.linear, cuda.experts, cuda.attention, cuda.mla
 
 }  // namespace graft::ops

@@ -4,6 +4,8 @@
 
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "graft/ops/registry.h"
@@ -13,5 +15,12 @@ namespace graft::ops {
 // In order of registration: the first one of a role that supports a module is its default. `make`
 // and `accepts` are empty: the supported weight types are those of the kernels.
 std::span<const OperatorInfo> cuda_operators();
+
+// cuda.mla processes the expanded keys and values of as many heads at a time as fit into this many
+// bytes. A head of 32,768 positions of DeepSeek-V3 takes 16 MB.
+inline constexpr std::size_t kMlaExpandedBytes = std::size_t{512} << 20U;
+// Max rows of short prefill chunks that cuda.mla absorbs at a time; with absorb_for_prefill: true
+// all rows of the pass are.
+inline constexpr std::int64_t kMlaAbsorbedRows = 1024;
 
 }  // namespace graft::ops

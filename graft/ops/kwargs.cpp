@@ -129,12 +129,6 @@ std::string value_problem(const Kwarg& kwarg, std::string_view text, const Param
   return kwarg.conflict ? kwarg.conflict(params, text) : std::string();
 }
 
-bool has_effect(const Kwarg& kwarg, std::string_view text) {
-  if (kwarg.only.empty()) return true;
-  if (kwarg.kind == Kwarg::Kind::Bool) return parse_bool(text) == parse_bool(kwarg.only);
-  return equal_ignoring_case(text, kwarg.only);
-}
-
 std::string text_or_fallback(const Kwarg& kwarg, const Kwargs& kwargs) {
   const auto found = kwargs.find(kwarg.key);
   return found == kwargs.end() ? kwarg.fallback : found->second;

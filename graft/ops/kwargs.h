@@ -34,9 +34,6 @@ struct Kwarg {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   std::string fallback = {};  // the value when the rule does not set it
-  // The operator accepts the key but always computes as with this value: another one is a warning.
-  // Empty: every value has an effect.
-  std::string only = {};
   // Why a module cannot have a value that is valid for others; empty text: it can.
   std::function<std::string(const Params& params, std::string_view value)> conflict = {};
 };
@@ -60,9 +57,6 @@ std::string values_text(const Kwarg& kwarg);
 // What is wrong with a value for a module: "repack is 'maybe', expected true or false". Empty:
 // nothing.
 std::string value_problem(const Kwarg& kwarg, std::string_view text, const Params& params);
-
-// Whether a valid value has the effect that it says (Kwarg::only).
-bool has_effect(const Kwarg& kwarg, std::string_view text);
 
 // The text of a kwarg, or its fallback when `kwargs` does not set it.
 std::string text_or_fallback(const Kwarg& kwarg, const Kwargs& kwargs);

@@ -65,12 +65,6 @@ TEST(Kwargs, ValuesMaySuitOnlySomeModules) {
             "dtype q8_0 has blocks of 32 values, and the head size 80 is not a multiple");
 }
 
-TEST(Kwargs, OnlyOneValueMayHaveAnEffect) {
-  EXPECT_TRUE(has_effect(always_absorbed_kwarg(), "True"));
-  EXPECT_FALSE(has_effect(always_absorbed_kwarg(), "false"));
-  EXPECT_TRUE(has_effect(absorb_for_prefill_kwarg(), "false"));
-}
-
 TEST(Kwargs, OperatorsReadWhatTheirDeclarationsAccept) {
   const Kwargs kwargs = {{"precision", "F32"}, {"block_tokens", "0"}, {"repack", "False"}};
   BuildContext context;

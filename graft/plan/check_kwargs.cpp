@@ -95,11 +95,6 @@ class Check {
     const std::string problem = ops::value_problem(*kwarg, value, module_.params);
     if (!problem.empty()) {
       findings_.error(line, str(op->name, ": ", problem), &module_, str("value of ", key));
-    } else if (!ops::has_effect(*kwarg, value)) {
-      findings_.warning(line,
-                        str(key, ": ", value, " has no effect: ", op->name,
-                            " always computes as with ", kwarg->only),
-                        &module_);
     }
     return true;
   }

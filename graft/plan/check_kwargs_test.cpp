@@ -151,11 +151,9 @@ TEST(CheckKwargs, OneMistakeIsOneFinding) {
   EXPECT_NE(found.find("(at the root and "), std::string::npos) << found;
 }
 
-// The operators of GPUs absorb in both phases.
-TEST(CheckKwargs, AbsorbForPrefillHasAnEffectOrAWarning) {
-  EXPECT_EQ(check(rule("attention", "absorb_for_prefill: False"), kOneGpu),
-            "r.yaml:2: warning: absorb_for_prefill: false has no effect: cuda.mla always computes "
-            "as with true (at model.layers.0.self_attn and 4 more)\n");
+TEST(CheckKwargs, AbsorbForPrefillIsTrueOrFalse) {
+  for (const char* value : {"True", "False"})
+    EXPECT_EQ(check(rule("attention", str("absorb_for_prefill: ", value)), kOneGpu), "");
   EXPECT_EQ(check(rule("attention", "absorb_for_prefill: maybe"), kNoGpu),
             "r.yaml:2: error: cpu.mla: absorb_for_prefill is 'maybe', expected true or false (at "
             "model.layers.0.self_attn and 4 more)\n");

@@ -16,6 +16,15 @@ void attend(const kernels::cuda::AttentionShape& shape,
             CudaContext& gpu,
             Workspace& workspace);
 
+// attend() for some of the sequences; row 0 of queries and out is batch.base_row.
+void attend(const kernels::cuda::AttentionShape& shape,
+            const kernels::cuda::AttentionBatch& batch,
+            const KvCacheCuda& cache,
+            TensorView queries,
+            TensorView out,
+            CudaContext& gpu,
+            Workspace& workspace);
+
 // The attention's KV cache; throws Error when it is not a KvCacheCuda.
 KvCacheCuda& cache_of(const BuildContext& context);
 

@@ -44,15 +44,25 @@ void attend(const kernels::cuda::AttentionShape& shape,
             Workspace& workspace) {
   for (const auto& [batch, first_row] : gpu.sequences(cache.block_tokens())) {
     if (batch.num_sequences == 0) continue;
-    const Workspace::Scope scope(workspace);
-    const kernels::cuda::AttentionPlan plan =
-        kernels::cuda::plan_attention(shape, batch, cache.rows().dtype);
-    const TensorView scratch =
-        workspace.allocate(DType::U8, {static_cast<std::int64_t>(plan.scratch_bytes)});
-    kernels::cuda::attention(
-        shape, batch, plan, cache.rows(), rows_of(queries.slice(first_row, batch.num_rows)),
-        rows_of(out.slice(first_row, batch.num_rows)), scratch.data, gpu.stream());
+    attend(shape, batch, cache, queries.slice(first_row, batch.num_rows),
+           out.slice(first_row, batch.num_rows), gpu, workspace);
   }
+}
+
+void attend(const kernels::cuda::AttentionShape& shape,
+            const kernels::cuda::AttentionBatch& batch,
+            const KvCacheCuda& cache,
+            TensorView queries,
+            TensorView out,
+            CudaContext& gpu,
+            Workspace& workspace) {
+  const Workspace::Scope scope(workspace);
+  const kernels::cuda::AttentionPlan plan =
+      kernels::cuda::plan_attention(shape, batch, cache.rows().dtype);
+  const TensorView scratch =
+      workspace.allocate(DType::U8, {static_cast<std::int64_t>(plan.scratch_bytes)});
+  kernels::cuda::attention(shape, batch, plan, cache.rows(), rows_of(queries), rows_of(out),
+                           scratch.data, gpu.stream());
 }
 
 KvCacheCuda& cache_of(const BuildContext& context) {

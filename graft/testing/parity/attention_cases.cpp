@@ -238,16 +238,17 @@ std::vector<ParityCase> mla_cases() {
                                       {"latent, 3 heads of 96", odd, 288, 32, Types::Few}};
   std::vector<ParityCase> cases;
   for (const MlaCase& kind : kinds) {
-    cases.push_back(
-        {.name = kind.name,
-         .role = Role::Attention,
-         .params = kind.params,
-         .build = [kind](OperatorBench& bench) { return build_mla(bench, kind); },
-         .tolerance = {kF32Chain, kF16Cache, kHalfChain, kInt8Chain},
-         .block = kind.block,
-         .types = kind.types,
-         .kwargs = {
-             {}, {{"absorb", "false"}}, {{"absorb", "true"}, {"absorb_for_prefill", "false"}}}});
+    cases.push_back({.name = kind.name,
+                     .role = Role::Attention,
+                     .params = kind.params,
+                     .build = [kind](OperatorBench& bench) { return build_mla(bench, kind); },
+                     .tolerance = {kF32Chain, kF16Cache, kHalfChain, kInt8Chain},
+                     .block = kind.block,
+                     .types = kind.types,
+                     .kwargs = {{},
+                                {{"absorb", "false"}},
+                                {{"absorb_for_prefill", "true"}},
+                                {{"absorb_for_prefill", "false"}}}});
   }
   return cases;
 }
