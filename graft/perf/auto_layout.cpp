@@ -63,15 +63,17 @@ ModelBytes count_bytes(const plan::Blueprint& blueprint, const Workload& load) {
   bytes.layers.resize(static_cast<std::size_t>(blueprint.num_layers));
   bool is_tied = false;
   double row = 0;
+  double scratch = 0;
   blueprint.visit([&](const plan::ModuleSpec& module) {
     row = std::max(row, workspace_row_bytes(module));
+    scratch = std::max(scratch, mla_scratch_bytes(module, load, false));
     if (module.layer >= 0) return count_layer(module, load, bytes);
     is_tied = is_tied || (module.last_name() == "lm_head" && module.weights.empty());
     (module.role == Role::Embedding ? bytes.embedding : bytes.head) += size_of(module);
   });
   if (is_tied) bytes.head += bytes.embedding;
   const std::int64_t rows = std::max(load.prefill_tokens, load.parallel);
-  bytes.workspace = static_cast<std::int64_t>(row * static_cast<double>(rows));
+  bytes.workspace = static_cast<std::int64_t>(row * static_cast<double>(rows) + scratch);
   bytes.logits = 4 * load.parallel * blueprint.vocab_size;
   return bytes;
 }

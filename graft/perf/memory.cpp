@@ -8,6 +8,7 @@
 
 #include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cpu/packed.h"
+#include "graft/ops/cuda_operators.h"
 #include "graft/ops/fusions.h"
 #include "graft/packing/panel_layout.h"
 #include "graft/perf/gpu_experts.h"
@@ -160,8 +161,7 @@ double workspace_row_bytes(const plan::ModuleSpec& module) {
       return static_cast<double>((2 * p.num_heads + 2 * p.num_key_value_heads) * p.head_dim);
     }
     double operator()(const ops::MlaParams& p) const {
-      const std::int64_t head =
-          p.qk_nope_head_dim + p.qk_rope_head_dim + p.v_head_dim + p.kv_lora_rank;
+      const std::int64_t head = p.qk_nope_head_dim + p.qk_rope_head_dim + p.v_head_dim;
       return static_cast<double>(p.num_heads * head + p.q_lora_rank + p.kv_lora_rank);
     }
     double operator()(const ops::MlpParams& p) const {
@@ -184,6 +184,24 @@ double workspace_row_bytes(const plan::ModuleSpec& module) {
   return kF32Bytes * std::visit(RowElems{}, module.params);
 }
 
+double mla_scratch_bytes(const plan::ModuleSpec& module, const Workload& load, bool absorbs) {
+  const auto* mla = std::get_if<ops::MlaParams>(&module.params);
+  if (mla == nullptr) return 0;
+  constexpr double kF16Bytes = 2;
+  const auto heads = static_cast<double>(mla->num_heads);
+  const std::int64_t latent = mla->kv_lora_rank + mla->qk_rope_head_dim;
+  // Absorbed queries and the sums of latents.
+  const double absorbed_row = kF32Bytes * heads * static_cast<double>(latent + mla->kv_lora_rank);
+  const std::int64_t rows = std::max(load.prefill_tokens, load.parallel);
+  if (absorbs) return absorbed_row * static_cast<double>(rows);
+  const auto positions = static_cast<double>(std::max(load.context, load.prefill_tokens));
+  const double expanded =
+      kF16Bytes * positions * heads * static_cast<double>(mla->qk_nope_head_dim + mla->v_head_dim);
+  return std::max(absorbed_row * static_cast<double>(std::min(rows, ops::kMlaAbsorbedRows)),
+                  kF16Bytes * positions * static_cast<double>(latent) +
+                      std::min(expanded, static_cast<double>(ops::kMlaExpandedBytes)));
+}
+
 std::map<Device, MemoryUse> memory_use(const plan::Plan& plan,
                                        const Workload& load,
                                        const HostWeights& host) {
@@ -191,6 +209,7 @@ std::map<Device, MemoryUse> memory_use(const plan::Plan& plan,
   devices[kCpu] = {};
   add_weights(plan, host, devices);
   std::map<Device, double> widest;
+  std::map<Device, double> scratch;
   const double cached_tokens =
       static_cast<double>(load.context) * static_cast<double>(load.parallel);
   for (const plan::Placement& placement : plan.placements) {
@@ -198,10 +217,14 @@ std::map<Device, MemoryUse> memory_use(const plan::Plan& plan,
         static_cast<std::uint64_t>(kv_bytes_per_token(placement) * cached_tokens);
     double& row = widest[placement.decode.device()];
     row = std::max(row, workspace_row_bytes(*placement.module));
+    if (placement.decode.device() == kCpu) continue;
+    double& bytes = scratch[placement.decode.device()];
+    bytes = std::max(bytes, mla_scratch_bytes(*placement.module, load,
+                                              has_kwarg(placement, "absorb_for_prefill", "true")));
   }
   const auto rows = static_cast<double>(std::max(load.prefill_tokens, load.parallel));
   for (auto& [device, row] : widest)
-    devices[device].workspace = static_cast<std::uint64_t>(row * rows);
+    devices[device].workspace = static_cast<std::uint64_t>(row * rows + scratch[device]);
   for (const auto& [device, bytes] : stream_buffer_bytes(plan, load))
     devices[device].workspace += bytes;
   const double logits = kF32Bytes * static_cast<double>(load.parallel) *

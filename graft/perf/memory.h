@@ -49,4 +49,8 @@ std::uint64_t packed_weight_bytes(const plan::ModuleSpec& module);
 // Bytes of f32 activations per token that an operator keeps alive at once.
 double workspace_row_bytes(const plan::ModuleSpec& module);
 
+// Scratch memory of latent attention on a GPU beside those rows, with or without
+// absorb_for_prefill: true; 0 for other modules.
+double mla_scratch_bytes(const plan::ModuleSpec& module, const Workload& load, bool absorbs);
+
 }  // namespace graft::perf

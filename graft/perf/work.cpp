@@ -2,7 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string_view>
 #include <variant>
+
+#include "graft/ops/builtin_kwargs.h"
+#include "graft/ops/kwargs.h"
 
 namespace graft::perf {
 namespace {
@@ -48,8 +53,25 @@ void add_weights(const plan::ModuleSpec& module,
   }
 }
 
+// Whether latent attention expands keys and values in this phase: without a kwarg, for prefill on a
+// GPU.
+bool is_expanded(const plan::Placement& placement, Phase phase) {
+  const auto is_true = [&](std::string_view key, bool fallback) {
+    const auto found = placement.kwargs.find(key);
+    return found == placement.kwargs.end() ? fallback
+                                           : ops::parse_bool(found->second).value_or(fallback);
+  };
+  const bool is_cpu = placement.running(phase).device() == kCpu;
+  const bool absorbs = !is_cpu || is_true(ops::absorb_kwarg().key, true);
+  if (phase == Phase::Decode) return !absorbs;
+  return !is_true(ops::absorb_for_prefill_kwarg().key, is_cpu && absorbs);
+}
+
 // Operations of QK^T and PV for `rows` tokens over `context` cached tokens each.
-double attention_flops(const plan::ModuleSpec& module, double rows, double context) {
+double attention_flops(const plan::Placement& placement, const PassSize& pass) {
+  const plan::ModuleSpec& module = *placement.module;
+  const double rows = pass.rows;
+  const double context = pass.context;
   if (const auto* gqa = std::get_if<ops::AttentionParams>(&module.params)) {
     const double attended = gqa->sliding_window > 0
                                 ? std::min(context, static_cast<double>(gqa->sliding_window))
@@ -57,8 +79,10 @@ double attention_flops(const plan::ModuleSpec& module, double rows, double conte
     return 4 * rows * attended * static_cast<double>(gqa->num_heads * gqa->head_dim);
   }
   if (const auto* mla = std::get_if<ops::MlaParams>(&module.params)) {
-    return 2 * rows * context *
-           static_cast<double>(mla->num_heads * (2 * mla->kv_lora_rank + mla->qk_rope_head_dim));
+    const std::int64_t head = is_expanded(placement, pass.phase)
+                                  ? mla->qk_nope_head_dim + mla->qk_rope_head_dim + mla->v_head_dim
+                                  : 2 * mla->kv_lora_rank + mla->qk_rope_head_dim;
+    return 2 * rows * context * static_cast<double>(mla->num_heads * head);
   }
   return 0;
 }
@@ -100,8 +124,7 @@ Work module_work(const plan::Plan& plan, const plan::Placement& placement, const
   // Only the last token of a prompt needs logits.
   const double rows = prefill && is_head(module) ? 1 : pass.rows;
   add_weights(module, weights_of(plan, module), rows, work);
-  if (module.role == Role::Attention)
-    work.context_flops = attention_flops(module, pass.rows, pass.context);
+  if (module.role == Role::Attention) work.context_flops = attention_flops(placement, pass);
   // Prefill reads the KV cache once for all tokens of the prompt.
   if (module.role == Role::KvCache)
     work.context_bytes = kv_bytes_per_token(placement) * pass.context * (prefill ? 1 : pass.rows);

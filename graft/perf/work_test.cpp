@@ -72,6 +72,40 @@ TEST(Work, EachSequenceReadsItsOwnContext) {
   EXPECT_EQ(work_of(cache, prefill_pass(100)).bytes(), 50 * 40);
 }
 
+plan::PhasePlacement on(Device device) {
+  plan::PhasePlacement phase;
+  phase.shares = {{.device = device}};
+  return phase;
+}
+
+// Absorbed: 2 * 8 + 3 products per head, key and query. Expanded: 4 + 3 + 5.
+TEST(Work, LatentAttentionIsExpandedForPrefillOnGpus) {
+  plan::ModuleSpec mla;
+  mla.name = "attn";
+  mla.role = ops::Role::Attention;
+  mla.params = ops::MlaParams{.num_heads = 2,
+                              .kv_lora_rank = 8,
+                              .qk_nope_head_dim = 4,
+                              .qk_rope_head_dim = 3,
+                              .v_head_dim = 5};
+  const auto flops = [&](Device device, const ops::Kwargs& kwargs, const PassSize& pass) {
+    plan::Plan plan;
+    plan.placements.resize(1);
+    plan.placements[0].module = &mla;
+    plan.placements[0].decode = plan.placements[0].prefill = on(device);
+    plan.placements[0].kwargs = kwargs;
+    return pass_work(plan, pass).context_flops / (2.0 * 2 * pass.rows * pass.context);
+  };
+  const Device gpu = {DeviceType::Cuda, 0};
+  EXPECT_EQ(flops(gpu, {}, decode_pass(1, 100)), 19);
+  EXPECT_EQ(flops(gpu, {}, prefill_pass(100)), 12);
+  EXPECT_EQ(flops(gpu, {{"absorb_for_prefill", "true"}}, prefill_pass(100)), 19);
+  EXPECT_EQ(flops(kCpu, {}, prefill_pass(100)), 19);
+  EXPECT_EQ(flops(kCpu, {{"absorb_for_prefill", "false"}}, prefill_pass(100)), 12);
+  EXPECT_EQ(flops(kCpu, {{"absorb_for_prefill", "false"}}, decode_pass(1, 100)), 19);
+  EXPECT_EQ(flops(kCpu, {{"absorb", "false"}}, decode_pass(1, 100)), 12);
+}
+
 TEST(Work, PassIsTheSumOfItsModules) {
   const plan::ModuleSpec linear = module_of("up", ops::Role::Linear, {100, 10});
   plan::Placement placement;
