@@ -84,6 +84,7 @@ Weight join_kv_b(Weight weight, const FoundWeight& found, const formats::KvBShap
   }
   weight.data = joined->data();
   weight.owned = std::move(joined);
+  weight.computed_from = found.stored[0].tensor->dtype;
   return weight;
 }
 

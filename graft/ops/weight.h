@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,7 @@ struct Weight {
   std::vector<std::int64_t> shape;  // outermost first
   const std::byte* data = nullptr;  // in the mapped file, or in `owned`
   std::shared_ptr<const Buffer> owned = {};
+  std::optional<DType> computed_from = {};        // the stored type, where a transform computed f32
   std::shared_ptr<const WeightScale> scale = {};  // of FP8 weights; null: none
 
   std::int64_t rows() const;

@@ -43,7 +43,8 @@ class LatentAttentionCuda final : public AttentionCore {
   void load(WeightProvider& weights) override {
     const Weight weight = weights.get(module_ + ".kv_b_proj.weight");
     weight.expect_shape(shape_.num_heads * (shape_.nope + shape_.value), shape_.rank);
-    const bool is_exact = precision_ == Precision::F32 || weight.dtype == DType::F32;
+    const DType stored = weight.computed_from.value_or(weight.dtype);
+    const bool is_exact = precision_ == Precision::F32 || stored == DType::F32;
     const DType dtype = is_exact ? DType::F32 : DType::F16;
     const std::int64_t elems = shape_.num_heads * shape_.rank;
     keys_ = Buffer(bytes_of(dtype, elems * shape_.nope), device_);
