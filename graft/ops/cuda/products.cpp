@@ -181,7 +181,10 @@ void gemv_int8(std::vector<Product> products, ConvertedRows& x, CudaContext& gpu
       });
 }
 
-void panel_gemm(std::vector<Product> products, ConvertedRows& x, CudaContext& gpu) {
+void panel_gemm(std::vector<Product> products,
+                ConvertedRows& x,
+                CudaContext& gpu,
+                Workspace& workspace) {
   for_each_group(
       std::move(products), kernels::cuda::kMaxPanelMatrices, [&](std::span<const Product> group) {
         std::vector<kernels::cuda::PanelMatrix> matrices;
@@ -192,8 +195,12 @@ void panel_gemm(std::vector<Product> products, ConvertedRows& x, CudaContext& gp
                               .y = rows_of(product.y)});
         }
         const kernels::cuda::Matrix& weight = *group.front().weight;
-        kernels::cuda::panel_gemm(weight.dtype, weight.cols, matrices, x.panel_rows(),
-                                  gpu.stream());
+        const kernels::cuda::PanelRows rows = x.panel_rows();
+        const Workspace::Scope scope(workspace);
+        const auto bytes =
+            static_cast<std::int64_t>(kernels::cuda::panel_gemm_bytes(weight.cols, matrices, rows));
+        kernels::cuda::panel_gemm(weight.dtype, weight.cols, matrices, rows,
+                                  workspace.allocate(DType::U8, {bytes}).data, gpu.stream());
       });
 }
 
@@ -264,7 +271,7 @@ void multiply(const Activation& x,
     }
   }
   gemv_int8(std::move(int8), rows, gpu);
-  panel_gemm(std::move(panels), rows, gpu);
+  panel_gemm(std::move(panels), rows, gpu, workspace);
 }
 
 }  // namespace graft::ops::cuda

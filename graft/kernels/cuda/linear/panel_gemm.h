@@ -1,10 +1,10 @@
 // y[rows, out] = x[rows, in] W[out, in]^T + bias for weights in panels, the packed layout of the
-// CPU (graft/packing/panel_layout.h), on tensor cores: the codes of a panel are dequantized to F16
-// in registers, in the order in which they lie. For 1 to some hundred rows, where reading the
-// weights takes the time.
+// CPU (graft/packing/panel_layout.h), on tensor cores: the codes enter the products as they lie,
+// and scales are multiplied onto the sums of each block. For 1 to some hundred rows, where reading
+// the weights takes the time.
 //
-// A row's bits do not depend on the other rows: the summation order depends only on `in` and on the
-// outputs of the launch.
+// A row's bits depend neither on the other rows nor on the other matrices of the launch: the order
+// of additions depends only on `in` (PanelOrder).
 
 #pragma once
 
@@ -28,12 +28,18 @@ struct PanelMatrix {
   Rows y = {};                  // [rows, out]
 };
 inline constexpr std::size_t kMaxPanelMatrices = 4;
+
+// Scratch bytes of panel_gemm(), for sums of thread blocks that share the columns.
+std::size_t panel_gemm_bytes(std::int64_t in,
+                             std::span<const PanelMatrix> matrices,
+                             const PanelRows& x);
 // Up to kMaxPanelMatrices matrices of one type with has_panels() and of equal `in`, times all rows
 // of x.
 void panel_gemm(DType dtype,
                 std::int64_t in,
                 std::span<const PanelMatrix> matrices,
                 const PanelRows& x,
+                void* scratch,
                 Stream stream);
 
 }  // namespace graft::kernels::cuda

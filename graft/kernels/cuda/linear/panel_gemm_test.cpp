@@ -1,6 +1,7 @@
 #include "graft/kernels/cuda/linear/panel_gemm.h"
 
 #include <array>
+#include <span>
 #include <vector>
 
 #include "graft/kernels/cuda/elementwise.h"
@@ -50,13 +51,18 @@ class PanelGemm : public testing::GpuTest {
   }
 };
 
+void run(DType type, std::int64_t cols, std::span<const PanelMatrix> matrices, const RowsCase& x) {
+  const DeviceArray<std::byte> scratch(panel_gemm_bytes(cols, matrices, x.panel_rows) + 1);
+  panel_gemm(type, cols, matrices, x.panel_rows, scratch.get(), nullptr);
+}
+
 Floats multiply(const PanelStackCase& weights, const RowsCase& x, const float* bias = nullptr) {
   const DeviceArray<float> y(Floats(static_cast<std::size_t>(x.rows * weights.rows), 7.0F));
   const PanelMatrix matrix = {.panels = weights.panels.get(),
                               .out = weights.rows,
                               .bias = bias,
                               .y = {y.get(), weights.rows}};
-  panel_gemm(weights.dtype, weights.cols, {&matrix, 1}, x.panel_rows, nullptr);
+  run(weights.dtype, weights.cols, {&matrix, 1}, x);
   return y.download();
 }
 
@@ -98,14 +104,20 @@ TEST_F(PanelGemm, IsNearF32ForEveryType) {
   }
 }
 
-// Columns that do not fill the last step of 128, and more thread blocks than a cluster has.
+// Columns that do not fill the last step of 128 or the last unit, more panels than fit at a time,
+// and more columns than the kernel for few rows takes.
 TEST_F(PanelGemm, TakesAnyShape) {
-  for (const std::int64_t cols : {32, 64, 96, 160, 1408, 10944}) {
-    for (const std::int64_t out : {8, 48, 2048, 40000}) {
-      const PanelStackCase weights(DType::Q8_0, 1, out, cols, 73);
-      const RowsCase x(3, cols);
-      EXPECT_LT(relative_error(multiply(weights, x), expected(weights, x)), 2e-3)
-          << out << " x " << cols;
+  for (const DType type : {DType::Q8_0, DType::Q4_1, DType::MXFP4}) {
+    for (const std::int64_t cols : {32, 64, 96, 160, 1408, 10944, 34816}) {
+      for (const std::int64_t out : {8, 48, 2048, 40000}) {
+        if (out * cols > 100'000'000) continue;
+        const PanelStackCase weights(type, 1, out, cols, 73);
+        for (const std::int64_t rows : {3, 40}) {
+          const RowsCase x(rows, cols);
+          EXPECT_LT(relative_error(multiply(weights, x), expected(weights, x)), 2e-3)
+              << name(type) << ", " << out << " x " << cols << ", " << rows << " rows";
+        }
+      }
     }
   }
 }
@@ -123,7 +135,7 @@ TEST_F(PanelGemm, MultipliesSeveralMatrices) {
     matrices.push_back({.panels = one->panels.get(), .out = one->rows, .y = {y, one->rows}});
     y += x.rows * one->rows;
   }
-  panel_gemm(DType::Q4_K, 2048, matrices, x.panel_rows, nullptr);
+  run(DType::Q4_K, 2048, matrices, x);
   const Floats got = memory.download();
   auto begin = got.begin();
   for (const PanelStackCase* one : weights) {
@@ -133,21 +145,62 @@ TEST_F(PanelGemm, MultipliesSeveralMatrices) {
   }
 }
 
+// Shapes for which every kernel is chosen: all units of a row in one thread block, in several
+// slices, and with quarters of one and two segments; outputs for the variants of the kernel for
+// many rows.
 TEST_F(PanelGemm, ARowsBitsDoNotDependOnTheBatch) {
-  for (const DType type : {DType::Q4_K, DType::Q6_K, DType::Q8_0}) {
-    const PanelStackCase weights(type, 1, 320, 2048, 77);
+  struct Shape {
+    DType type;
+    std::int64_t out;
+    std::int64_t cols;
+  };
+  for (const Shape& shape : {Shape{DType::Q4_K, 320, 2048}, Shape{DType::Q6_K, 320, 2048},
+                             Shape{DType::Q8_0, 320, 2080}, Shape{DType::Q4_K, 24000, 768},
+                             Shape{DType::Q5_0, 320, 7168}, Shape{DType::Q4_K, 512, 14336}}) {
+    const PanelStackCase weights(shape.type, 1, shape.out, shape.cols, 77);
     const RowsCase many(256, weights.cols);
     const Floats values = many.x.download();
     const Floats together = multiply(weights, many);
-    for (const std::int64_t count : {1, 3, 12, 30, 100}) {
+    for (const std::int64_t count : {1, 3, 12, 30, 64, 100}) {
       for (const std::int64_t row : {0, 7, 50, 156}) {
         const auto begin = values.begin() + row * weights.cols;
         const RowsCase some(weights.cols, Floats(begin, begin + count * weights.cols));
         const auto want = together.begin() + row * weights.rows;
         EXPECT_EQ(multiply(weights, some), Floats(want, want + count * weights.rows))
-            << name(type) << ", rows from " << row << ", " << count;
+            << name(shape.type) << " " << shape.out << " x " << shape.cols << ", rows from " << row
+            << ", " << count;
       }
     }
+  }
+}
+
+// The last of the slices leaves the counters at zero for the next product of the same rows.
+TEST_F(PanelGemm, RepeatsWithTheSameRows) {
+  const PanelStackCase weights(DType::Q4_K, 1, 512, 14336, 84);
+  for (const std::int64_t rows : {2, 24}) {
+    const RowsCase x(rows, weights.cols);
+    const Floats first = multiply(weights, x);
+    EXPECT_LT(relative_error(first, expected(weights, x)), 2e-3) << rows;
+    for (int i = 0; i < 20; ++i)
+      EXPECT_EQ(multiply(weights, x), first) << rows;
+  }
+}
+
+TEST_F(PanelGemm, OtherMatricesDoNotChangeAnOutput) {
+  const PanelStackCase q(DType::Q4_K, 1, 2048, 4096, 85);
+  const PanelStackCase k(DType::Q4_K, 1, 264, 4096, 86);
+  const DeviceArray<float> bias(Random(87).floats(k.rows));
+  for (const std::int64_t rows : {1, 9, 40}) {
+    const RowsCase x(rows, 4096);
+    const DeviceArray<float> q_y(static_cast<std::size_t>(rows * q.rows));
+    const DeviceArray<float> k_y(static_cast<std::size_t>(rows * k.rows));
+    const std::array<PanelMatrix, 2> matrices = {
+        PanelMatrix{.panels = q.panels.get(), .out = q.rows, .y = {q_y.get(), q.rows}},
+        PanelMatrix{
+            .panels = k.panels.get(), .out = k.rows, .bias = bias.get(), .y = {k_y.get(), k.rows}}};
+    run(DType::Q4_K, 4096, matrices, x);
+    EXPECT_EQ(q_y.download(), multiply(q, x)) << rows;
+    EXPECT_EQ(k_y.download(), multiply(k, x, bias.get())) << rows;
   }
 }
 

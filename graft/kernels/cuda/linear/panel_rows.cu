@@ -87,13 +87,15 @@ void launch_rows(const char* name,
 
 std::size_t values_bytes(std::int64_t rows, std::int64_t cols) {
   return aligned_bytes(static_cast<std::size_t>(rows * ceil_div(cols, kPanelStepCols)) *
-                       kPanelRowHalves * sizeof(Half));
+                       (kPanelRowHalves + kPanelRowSums) * sizeof(Half));
 }
 
 }  // namespace
 
 std::size_t panel_rows_bytes(std::int64_t rows, std::int64_t cols) {
-  return values_bytes(rows, cols) + aligned_bytes(static_cast<std::size_t>(rows) * sizeof(float));
+  const auto scales = static_cast<std::size_t>(ceil_div(rows, 64) * 64);
+  return values_bytes(rows, cols) + aligned_bytes(scales * sizeof(float)) +
+         kPanelCounters * sizeof(std::int32_t);
 }
 
 PanelRows panel_rows_at(void* memory, std::int64_t rows, std::int64_t cols) {

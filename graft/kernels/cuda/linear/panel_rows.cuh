@@ -4,28 +4,60 @@
 
 #include <cuda_fp16.h>
 
+#include "graft/kernels/cuda/formats/panel_operands.cuh"
 #include "graft/kernels/cuda/launch.cuh"
 #include "graft/kernels/cuda/linear/panel_rows.h"
 #include "graft/kernels/cuda/linear/row_scale.cuh"
 
 namespace graft::kernels::cuda {
 
-inline constexpr int kPanelStepCols = 128;
-inline constexpr int kPanelStepBlocks = 4;
-inline constexpr int kPanelRowHalves = kPanelStepCols;  // of a row per step
+inline constexpr int kPanelRowHalves = kPanelStepCols;  // values of a row per step
+inline constexpr int kPanelRowSums = 16;                // halves of sums of a row per step
+// The sums of 16 values up to 2^14, divided by this, fit F16.
+inline constexpr float kPanelSumUnit = 16.0F;
 
-// Stores columns col .. col + 3 of a row, col % 4 = 0.
+// The values and the sums of a row in a step.
+__device__ inline Half* panel_values(const PanelRows& x, int step, int row) {
+  return x.values + step * x.rows * (kPanelRowHalves + kPanelRowSums) +
+         std::int64_t{row} * kPanelRowHalves;
+}
+__device__ inline Half* panel_sums(const PanelRows& x, int step, int row) {
+  return panel_values(x, step, 0) + x.rows * kPanelRowHalves + std::int64_t{row} * kPanelRowSums;
+}
+
+__device__ inline std::int32_t* panel_counters(const PanelRows& rows) {
+  const auto scales = (rows.rows + 63) / 64 * 64;
+  return reinterpret_cast<std::int32_t*>(rows.scales + scales);
+}
+
+// Stores columns col .. col + 3 of a row, col % 4 = 0. The lanes of a quad, which have 16 columns
+// together, call it at the same time.
 __device__ inline void store_panel_quad(
     const PanelRows& out, int row, int col, float4 v, float inverse) {
-  const int t = col % kPanelStepCols / 32;
-  const int quad = col % 32 / 4;
-  const int q = (quad % 4 + 4 - t) % 4 ^ row % 2;
-  Half* to = out.values + (std::int64_t{col / kPanelStepCols} * out.rows + row) * kPanelRowHalves +
-             q * 32 + t * 8 + quad / 4 * 4;
-  const __half2 even = __floats2half2_rn(v.x * inverse, v.z * inverse);
-  const __half2 odd = __floats2half2_rn(v.y * inverse, v.w * inverse);
+  const int step = col / kPanelStepCols;
+  const int block = col % kPanelStepCols / kPanelBlockCols;
+  const int quad = col % kPanelBlockCols / 4;
+  const bool is_upper = quad >= 4;
+  const float factor = is_upper ? inverse / 16 : inverse;
+  const __half2 even = __floats2half2_rn(v.x * factor, v.z * factor);
+  const __half2 odd = __floats2half2_rn(v.y * factor, v.w * factor);
+  Half* to = panel_values(out, step, row) + (block ^ row % 2) * kPanelBlockCols + quad % 4 * 8 +
+             (is_upper ? 4 : 0);
   *reinterpret_cast<uint2*>(to) = make_uint2(reinterpret_cast<const std::uint32_t&>(even),
                                              reinterpret_cast<const std::uint32_t&>(odd));
+  const float2 e = __half22float2(even);
+  const float2 o = __half22float2(odd);
+  const unsigned lanes = 0xfU << (threadIdx.x % kWarpSize / 4 * 4);
+  float sum = (e.x + e.y) + (o.x + o.y);
+  sum += __shfl_xor_sync(lanes, sum, 1);
+  sum += __shfl_xor_sync(lanes, sum, 2);
+  if (quad % 4 != 0) return;
+  sum = is_upper ? sum * (16 / kPanelSumUnit) : sum / kPanelSumUnit;
+  const __half upper = __float2half_rn(sum);
+  const __half lower = __float2half_rn(sum - __half2float(upper));
+  Half* sums = panel_sums(out, step, row) + block * 4 + (is_upper ? 1 : 0);
+  sums[0] = reinterpret_cast<const Half&>(upper);
+  sums[2] = reinterpret_cast<const Half&>(lower);
 }
 
 __device__ inline float max_abs_of(float max_abs, float4 v) {
@@ -44,8 +76,8 @@ __device__ inline float block_max(float value) {
   return value;
 }
 
-// Columns of a row that a thread block stores: `first` and `end` are multiples of 4; columns from
-// `cols` on are padding.
+// Columns of a row that a thread block stores: `first` and `end` are multiples of 128; columns
+// from `cols` on are padding.
 struct PanelRowPart {
   int row = 0;
   int first = 0;
@@ -87,6 +119,11 @@ __device__ void store_panel_row(const PanelRows& out,
   for (int col = first + kVectors * step; col < part.end; col += step)
     store_panel_quad(out, part.row, col, col < end ? rest(col) : kZeros, inverse);
   if (first == 0) out.scales[part.row] = power_of_two(exponent);
+  if (part.row == 0 && part.first == 0) {
+    for (int i = static_cast<int>(threadIdx.x); i < kPanelCounters;
+         i += static_cast<int>(blockDim.x))
+      panel_counters(out)[i] = 0;
+  }
 }
 
 }  // namespace graft::kernels::cuda

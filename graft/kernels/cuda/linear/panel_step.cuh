@@ -1,93 +1,155 @@
-// The multiplication of one panel with up to 8 rows per tile over one step of 128 columns, and how
-// panels are cut into buffers and slices.
+// The product of a panel with tiles of 8 rows over one step of 128 columns, and the order in which
+// the products of all steps are added.
 
 #pragma once
 
-#include "graft/kernels/cuda/attention/mma.cuh"
-#include "graft/kernels/cuda/formats/panel_halves.cuh"
+#include "graft/kernels/cuda/formats/panel_operands.cuh"
 #include "graft/kernels/cuda/linear/panel_rows.cuh"
 
 namespace graft::kernels::cuda {
 
 inline constexpr int kPanelTileRows = 8;  // rows of x: columns of an mma
-inline constexpr int kPanelQuads = 4;     // of 16 bytes of x per lane and step
 
-// What is copied to shared memory at a time: whole chunks, one or two steps.
-template <DType kType>
-struct PanelBuffer {
-  using Layout = PanelLayout<kType>;
-  static constexpr int kCols =
-      Layout::kChunkCols > kPanelStepCols ? Layout::kChunkCols : kPanelStepCols;
-  static constexpr int kChunks = kCols / Layout::kChunkCols;
-  static constexpr int kBytes = kChunks * Layout::kChunkBytes;
-  static constexpr int kSteps = kCols / kPanelStepCols;
-  static constexpr int kBlocks = kCols / kPanelBlockCols;
-
-  // Of buffer `index` of a panel with num_blocks blocks.
-  static __device__ std::uint32_t bytes(int index, int num_blocks) {
-    constexpr int kChunkBlocks = Layout::kChunkCols / kPanelBlockCols;
-    const int chunks = (num_blocks - index * kBlocks) / kChunkBlocks;
-    return static_cast<std::uint32_t>(min(chunks, kChunks) * Layout::kChunkBytes);
-  }
-};
-
-// Buffers [first, end) of a panel.
-struct PanelSlice {
-  int first;
-  int end;
-};
-
-__device__ inline PanelSlice panel_slice(int num_buffers, int slice, int num_slices) {
-  return {.first = slice * num_buffers / num_slices, .end = (slice + 1) * num_buffers / num_slices};
+// sums = a b, sums += a b: one mma.m16n8k16.
+__device__ inline void panel_mma(const std::uint32_t (&a)[4],
+                                 std::uint32_t b0,
+                                 std::uint32_t b1,
+                                 float (&sums)[4]) {
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+      : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0F));
+#endif
+}
+__device__ inline void panel_mma_add(const std::uint32_t (&a)[4],
+                                     std::uint32_t b0,
+                                     std::uint32_t b1,
+                                     float (&sums)[4]) {
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
 }
 
-// The operands of one panel in one step. Lane t of a quad has block t, so that it needs one set of
-// scales per row and step.
-template <DType kType>
-class PanelOperand {
- public:
-  // buffer: in shared memory; step: in the buffer; num_blocks: from the step on.
-  __device__ PanelOperand(const unsigned char* buffer, int step, int num_blocks)
-      : low_(chunk(buffer, step), block(step), row(), lane_block() < num_blocks),
-        high_(chunk(buffer, step), block(step), row() + 8, lane_block() < num_blocks) {}
+// to += sums of an mma, those of each panel row times its factor.
+__device__ inline void add_scaled(const float (&factors)[2],
+                                  const float (&sums)[4],
+                                  float (&to)[4]) {
+  to[0] = __fmaf_rn(factors[0], sums[0], to[0]);
+  to[1] = __fmaf_rn(factors[0], sums[1], to[1]);
+  to[2] = __fmaf_rn(factors[1], sums[2], to[2]);
+  to[3] = __fmaf_rn(factors[1], sums[3], to[3]);
+}
 
-  // The A operands for quad q: columns 4 i .. 4 i + 3 of the lane's block, and those 16 further.
-  __device__ void load(int q, std::uint32_t (&a)[2][4]) const {
-    HalfQuad low[2];
-    HalfQuad high[2];
-    // The lanes of a quad begin at different lines: those of one would be in the same banks.
-    const int i = (q + lane_block()) % kPanelQuads;
-    low_.quads(i, low);
-    high_.quads(i, high);
+// sums[panel][tile] += the products of one step. x(b, tile): the lane's 16 bytes of block b;
+// x_sums(tile): its 8 bytes of the sums of x. A tile's bits depend neither on kPanels nor kTiles.
+//
+// sums[..][0..1] are panel row 2 g, [2..3] row 2 g + 1; rows 2 t and 2 t + 1 of the tile.
+template <DType kType, int kPanels, int kTiles, class X, class XSums>
+__device__ void multiply_step(const PanelStep<kType> (&panels)[kPanels],
+                              int t,
+                              const X& x,
+                              const XSums& x_sums,
+                              float (&sums)[kPanels][kTiles][4]) {
+  using Steps = PanelSteps<kType>;
+  GRAFT_UNROLL
+  for (int b = 0; b < kPanelStepBlocks; ++b) {
+    std::uint32_t a[kPanels][2][4];
+    float scales[kPanels][Steps::kBlockGroups][2];
     GRAFT_UNROLL
-    for (int upper = 0; upper < 2; ++upper) {
-      a[upper][0] = low[upper].even;
-      a[upper][1] = high[upper].even;
-      a[upper][2] = low[upper].odd;
-      a[upper][3] = high[upper].odd;
+    for (int p = 0; p < kPanels; ++p) {
+      panels[p].operands(b, t, a[p]);
+      GRAFT_UNROLL
+      for (int i = 0; i < Steps::kBlockGroups; ++i)
+        panels[p].scales(b * Steps::kBlockGroups + i, scales[p][i]);
+    }
+    GRAFT_UNROLL
+    for (int tile = 0; tile < kTiles; ++tile) {
+      const uint4 rows = x(b, tile);
+      GRAFT_UNROLL
+      for (int p = 0; p < kPanels; ++p) {
+        float products[4];
+        panel_mma(a[p][0], rows.x, rows.y, products);
+        if constexpr (Steps::kBlockGroups == 2) {
+          float upper[4];
+          panel_mma(a[p][1], rows.z, rows.w, upper);
+          add_scaled(scales[p][0], products, sums[p][tile]);
+          add_scaled(scales[p][1], upper, sums[p][tile]);
+        } else {
+          panel_mma_add(a[p][1], rows.z, rows.w, products);
+          add_scaled(scales[p][0], products, sums[p][tile]);
+        }
+      }
     }
   }
-
- private:
-  using Layout = PanelLayout<kType>;
-  static constexpr int kChunkBlocks = Layout::kChunkCols / kPanelBlockCols;
-  static __device__ int row() { return static_cast<int>(threadIdx.x) % kWarpSize / 4; }
-  static __device__ int lane_block() { return static_cast<int>(threadIdx.x) % 4; }
-  static __device__ int block(int step) {
-    return (step * kPanelStepBlocks + lane_block()) % kChunkBlocks;
+  if constexpr (Steps::kNeedsSums) {
+    std::uint32_t a[kPanels][4];
+    float factors[kPanels][2];
+    GRAFT_UNROLL
+    for (int p = 0; p < kPanels; ++p) {
+      panels[p].sums_operand(a[p]);
+      panels[p].sums_factors(factors[p]);
+      factors[p][0] *= kPanelSumUnit;
+      factors[p][1] *= kPanelSumUnit;
+    }
+    GRAFT_UNROLL
+    for (int tile = 0; tile < kTiles; ++tile) {
+      const uint2 rows = x_sums(tile);
+      GRAFT_UNROLL
+      for (int p = 0; p < kPanels; ++p) {
+        float products[4];
+        panel_mma(a[p], rows.x, rows.y, products);
+        add_scaled(factors[p], products, sums[p][tile]);
+      }
+    }
   }
-  static __device__ const unsigned char* chunk(const unsigned char* buffer, int step) {
-    return buffer + (step * kPanelStepBlocks + lane_block()) / kChunkBlocks * Layout::kChunkBytes;
-  }
+}
 
-  PanelHalves<kType> low_;
-  PanelHalves<kType> high_;
+// The order of additions depends on the columns alone, so that a row's bits are the same in every
+// kernel and for any number of rows. Sums are nested, each from 0 in ascending order:
+//
+//     unit      1 or 2 steps, multiplied one after another
+//     segment   sum of units
+//     quarter   sum of 1 or 2 segments
+//     total     sum of 4 quarters
+//
+// A thread block or a warp that shares the columns with others has whole units, segments or
+// quarters.
+struct PanelOrder {
+  int num_blocks;  // of 32 columns
+  int num_steps;
+  int unit_steps;
+  int num_units;
+  int num_segments;  // 4 or 8
+
+  __host__ __device__ int segment_unit(int segment) const {
+    return segment * num_units / num_segments;
+  }
+  __host__ __device__ int unit_step(int unit) const {
+    const int step = unit * unit_steps;
+    return step < num_steps ? step : num_steps;
+  }
+  __host__ __device__ int blocks_from(int step) const {
+    return num_blocks - step * kPanelStepBlocks;
+  }
 };
 
-// sums += the operands of a quad times 8 rows of x, of which x holds 16 bytes.
-__device__ inline void multiply_quad(const std::uint32_t (&a)[2][4], uint4 x, float (&sums)[4]) {
-  MmaF16::mma(a[0], x.x, x.y, sums);
-  MmaF16::mma(a[1], x.z, x.w, sums);
+inline constexpr int kPanelQuarters = 4;
+
+inline PanelOrder panel_order(std::int64_t in) {
+  constexpr int kOneStepUnits = 16;     // up to here a unit is one step: enough units for 16 warps
+  constexpr int kMaxQuarterUnits = 12;  // up to here a quarter is one segment
+  PanelOrder order = {};
+  order.num_blocks = static_cast<int>(in / kPanelBlockCols);
+  order.num_steps = static_cast<int>(ceil_div(in, kPanelStepCols));
+  order.unit_steps = order.num_steps <= kOneStepUnits ? 1 : 2;
+  order.num_units = static_cast<int>(ceil_div(order.num_steps, order.unit_steps));
+  const bool is_long = order.num_units > kPanelQuarters * kMaxQuarterUnits;
+  order.num_segments = is_long ? 2 * kPanelQuarters : kPanelQuarters;
+  return order;
 }
 
 }  // namespace graft::kernels::cuda

@@ -61,6 +61,31 @@ __device__ int pair_of(const Job& job, const Tile& tile, int i) {
   return job.tiles.tiles == nullptr ? tile.first : job.tiles.row_ids[tile.first + i];
 }
 
+// What is copied to shared memory at a time: a chunk or a step of a panel.
+template <DType kType>
+struct PanelBuffer {
+  using Steps = PanelSteps<kType>;
+  static constexpr int kBytes = Steps::kChunkBytes;
+  static constexpr int kSteps = Steps::kChunkSteps;
+  static constexpr int kBlocks = kSteps * kPanelStepBlocks;
+
+  // Of buffer `index` of a panel with num_blocks blocks.
+  static __device__ std::uint32_t bytes(int index, int num_blocks) {
+    const int blocks = min(num_blocks - index * kBlocks, static_cast<int>(kBlocks));
+    return Steps::kIsSuper ? kBytes : blocks * Steps::kBlockStride;
+  }
+};
+
+// Buffers [first, end) of a panel.
+struct PanelSlice {
+  int first;
+  int end;
+};
+
+__device__ PanelSlice panel_slice(int num_buffers, int slice, int num_slices) {
+  return {.first = slice * num_buffers / num_slices, .end = (slice + 1) * num_buffers / num_slices};
+}
+
 template <DType kType, int kMatrices>
 struct Shape {
   using Buffer = PanelBuffer<kType>;
@@ -74,8 +99,8 @@ struct Shape {
 };
 
 // Adds the sums of the slices and writes y. parts: [warp][matrix][row][output]
-template <int kMatrices>
-__device__ void write_result(const Job& job, const Tile& tile, const float* parts) {
+template <DType kType, int kMatrices>
+__device__ void write_rows(const Job& job, const Tile& tile, const float* parts) {
   constexpr int kPart = kPanelRows * kPanelTileRows;
   const int num_panels = kWarps / job.num_slices;
   for (int at = static_cast<int>(threadIdx.x); at < num_panels * kPart; at += kThreads) {
@@ -91,7 +116,7 @@ __device__ void write_result(const Job& job, const Tile& tile, const float* part
         totals[m] += parts[((panel * job.num_slices + slice) * kMatrices + m) * kPart + at % kPart];
     }
     const int pair = pair_of(job, tile, row);
-    const float scale = job.x.scales[pair / job.products_per_x] / kPanelHalfFactor;
+    const float scale = job.x.scales[pair / job.products_per_x] * PanelSteps<kType>::kUnit;
     float value = totals[0] * scale;
     if constexpr (kMatrices == 2) value = swiglu(value, totals[1] * scale);
     job.y[std::int64_t{pair} * job.out + out] = value;
@@ -104,6 +129,7 @@ __global__ void __launch_bounds__(kThreads) panel_experts_kernel(const __grid_co
 #if __CUDA_ARCH__ >= 900
   using S = Shape<kType, kMatrices>;
   using Buffer = typename S::Buffer;
+  using Steps = PanelSteps<kType>;
   __shared__ std::uint64_t barriers[kWarps][S::kDepth];
   const Tile tile = tile_of(job);
   if (tile.count == 0) return;
@@ -135,33 +161,38 @@ __global__ void __launch_bounds__(kThreads) panel_experts_kernel(const __grid_co
   for (int k = 0; k < S::kDepth; ++k)
     fill(k);
   const int x_row = g < tile.count ? pair_of(job, tile, g) / job.products_per_x : 0;
-  const Half* x = job.x.values + std::int64_t{x_row} * kPanelRowHalves + t * 8;
-  float sums[kMatrices][4] = {};
+  float sums[kMatrices][1][4] = {};
   for (int k = 0; k < slice.end - slice.first; ++k) {
     ring.wait(k);
     const unsigned char* buffer = buffers + k % S::kDepth * S::kBufferBytes;
     GRAFT_UNROLL
     for (int i = 0; i < Buffer::kSteps; ++i) {
       const int step = (slice.first + k) * Buffer::kSteps + i;
-      const int num_blocks = job.num_blocks - step * kPanelStepBlocks;
-      if (num_blocks <= 0) continue;
-      uint4 rows[kPanelQuads];
+      uint4 rows[kPanelStepBlocks];
+      const Half* values = panel_values(job.x, step, x_row) + t * 8;
       GRAFT_UNROLL
-      for (int q = 0; q < kPanelQuads; ++q) {
-        rows[q] = g < tile.count ? __ldg(reinterpret_cast<const uint4*>(
-                                       x + std::int64_t{step} * job.x.rows * kPanelRowHalves +
-                                       (q ^ (x_row % 2)) * 32))
-                                 : make_uint4(0, 0, 0, 0);
+      for (int b = 0; b < kPanelStepBlocks; ++b) {
+        rows[b] =
+            g < tile.count
+                ? __ldg(reinterpret_cast<const uint4*>(values + (b ^ x_row % 2) * kPanelBlockCols))
+                : make_uint4(0, 0, 0, 0);
       }
+      const uint2 row_sums =
+          g < tile.count
+              ? __ldg(reinterpret_cast<const uint2*>(panel_sums(job.x, step, x_row) + t * 4))
+              : make_uint2(0, 0);
       GRAFT_UNROLL
       for (int m = 0; m < kMatrices; ++m) {
-        const PanelOperand<kType> operand(buffer + m * Buffer::kBytes, i, num_blocks);
-        GRAFT_UNROLL
-        for (int q = 0; q < kPanelQuads; ++q) {
-          std::uint32_t a[2][4];
-          operand.load(q, a);
-          multiply_quad(a, rows[q], sums[m]);
-        }
+        const unsigned char* chunk = buffer + m * Buffer::kBytes;
+        const PanelStep<kType> one[1] = {
+            PanelStep<kType>({.header = chunk,
+                              .codes = chunk + Steps::kHeaderBytes + i * Steps::kCodeBytes,
+                              .first_block = i * kPanelStepBlocks,
+                              .num_blocks = job.num_blocks - step * kPanelStepBlocks},
+                             g, t)};
+        float(&to)[1][1][4] = reinterpret_cast<float(&)[1][1][4]>(sums[m]);
+        multiply_step<kType>(
+            one, t, [&](int b, int) { return rows[b]; }, [&](int) { return row_sums; }, to);
       }
     }
     __syncwarp();
@@ -174,11 +205,11 @@ __global__ void __launch_bounds__(kThreads) panel_experts_kernel(const __grid_co
     GRAFT_UNROLL
     for (int i = 0; i < 4; ++i) {
       const int row = 2 * t + i % 2;
-      parts[(warp * kMatrices + m) * S::kPart + row * kPanelRows + g + i / 2 * 8] = sums[m][i];
+      parts[(warp * kMatrices + m) * S::kPart + row * kPanelRows + 2 * g + i / 2] = sums[m][0][i];
     }
   }
   __syncthreads();
-  write_result<kMatrices>(job, tile, parts);
+  write_rows<kType, kMatrices>(job, tile, parts);
 #endif
 }
 

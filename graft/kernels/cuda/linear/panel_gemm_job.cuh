@@ -1,0 +1,112 @@
+// What the kernels of panel_gemm() share: the matrices of a launch, and how the sums of thread
+// blocks that share the columns become results.
+
+#pragma once
+
+#include "graft/kernels/cuda/bulk_copy.cuh"
+#include "graft/kernels/cuda/linear/panel_gemm.h"
+#include "graft/kernels/cuda/linear/panel_step.cuh"
+
+namespace graft::kernels::cuda {
+
+struct PanelGemmMatrix {
+  const std::uint8_t* panels = nullptr;
+  const float* bias = nullptr;
+  Rows y = {};
+  int out = 0;
+  int end_panel = 0;  // panels of the matrices up to this one
+};
+
+struct PanelGemmJob {
+  PanelGemmMatrix matrices[kMaxPanelMatrices];
+  std::int64_t panel_bytes = 0;
+  int num_panels = 0;  // of all matrices
+  PanelOrder order = {};
+  int slices = 1;  // thread blocks that share the columns
+  PanelRows x;
+  float* entries = nullptr;  // with slices > 1: [entry][row][16 num_panels]
+};
+
+// A slice writes whole quarters or, if there are more slices than quarters, segments.
+__host__ __device__ inline int num_panel_entries(int slices) {
+  return slices > kPanelQuarters ? slices : kPanelQuarters;
+}
+
+// A panel of one of the matrices.
+struct PanelOfMatrix {
+  int matrix = 0;
+  int index = 0;
+};
+
+__device__ inline PanelOfMatrix panel_of(const PanelGemmJob& job, int panel) {
+  int matrix = 0;
+  int first = 0;
+  while (panel >= job.matrices[matrix].end_panel)
+    first = job.matrices[matrix++].end_panel;
+  return {.matrix = matrix, .index = panel - first};
+}
+
+__device__ inline const std::uint8_t* panel_data(const PanelGemmJob& job, int panel) {
+  const PanelOfMatrix at = panel_of(job, panel);
+  return job.matrices[at.matrix].panels + at.index * job.panel_bytes;
+}
+
+// Writes y for output o of a panel.
+template <DType kType>
+__device__ void write_result(const PanelGemmJob& job, int row, int panel, int o, float total) {
+  const PanelOfMatrix at = panel_of(job, panel);
+  const PanelGemmMatrix& matrix = job.matrices[at.matrix];
+  const int out = at.index * kPanelRows + o;
+  if (out >= matrix.out) return;
+  const float scale = job.x.scales[row] * PanelSteps<kType>::kUnit;
+  const float bias = matrix.bias == nullptr ? 0.0F : matrix.bias[out];
+  matrix.y.data[row * matrix.y.stride + out] = __fmaf_rn(total, scale, bias);
+}
+
+__device__ inline float* entry_at(const PanelGemmJob& job, int entry, int row, int panel, int o) {
+  return job.entries +
+         ((entry * job.x.rows + row) * job.num_panels + panel) * std::int64_t{kPanelRows} + o;
+}
+
+// All threads of a thread block, after it has written its entries. True in the thread block that
+// comes last of the slices; it sees the entries of all.
+__device__ inline bool is_last_slice(const PanelGemmJob& job, int counter) {
+  __shared__ bool is_last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    std::int32_t* count = panel_counters(job.x) + counter;
+    is_last = atomicAdd(count, 1) == job.slices - 1;
+    if (is_last) *count = 0;
+  }
+  __syncthreads();
+  if (is_last) __threadfence();
+  return is_last;
+}
+
+__device__ inline float sum_entries(const PanelGemmJob& job, int row, int panel, int o) {
+  const int in_quarter = num_panel_entries(job.slices) / kPanelQuarters;
+  float total = 0.0F;
+  for (int i = 0; i < kPanelQuarters; ++i) {
+    float quarter = 0.0F;
+    for (int j = 0; j < in_quarter; ++j)
+      quarter += __ldcg(entry_at(job, i * in_quarter + j, row, panel, o));
+    total += quarter;
+  }
+  return total;
+}
+
+// panel_gemm_few.cu: up to kMaxFewRows rows.
+inline constexpr int kMaxFewRows = 16;
+bool can_multiply_few(const PanelOrder& order);  // not with very many columns
+int few_slices(const PanelOrder& order);
+void multiply_few(DType dtype, const PanelGemmJob& job, Stream stream);
+std::size_t max_few_shared_bytes();
+bool has_few_kernel();
+
+// panel_gemm_wide.cu: any number of rows.
+int wide_slices(const PanelGemmJob& job);
+void multiply_wide(DType dtype, const PanelGemmJob& job, Stream stream);
+std::size_t max_wide_shared_bytes();
+
+}  // namespace graft::kernels::cuda

@@ -1,0 +1,353 @@
+// From 17 rows on. The warps of a thread block share rows of x in shared memory; a warp multiplies
+// two panels with all of them, so that a load of x serves two products.
+//
+//     thread block   kPanelWarps x 2 panels, kTiles x 8 rows; kColumnWarps warps share the columns,
+//                    each with its own ring of x
+//     grid           [groups of panels x slices, groups of rows]
+//
+// Few groups of panels: 2 x 4 warps, each with one quarter of the columns or half of one (then two
+// slices). Many: 4 x 1 warps, two thread blocks per multiprocessor, or 8 x 1 warps with 64 rows,
+// which decodes the panels half as often.
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "graft/kernels/cuda/formats/panel_types.h"
+#include "graft/kernels/cuda/linear/panel_gemm_job.cuh"
+#include "graft/kernels/cuda/linear/panel_x_ring.cuh"
+
+namespace graft::kernels::cuda {
+namespace {
+
+constexpr int kWarpPanels = 2;
+constexpr int kWideXDepth = 3;
+
+template <DType kDType, int kTiles_, int kPanelWarps_, int kColumnWarps_, int kBlocks_>
+struct WideShape {
+  using Steps = PanelSteps<kDType>;
+  static constexpr DType kType = kDType;
+  static constexpr int kTiles = kTiles_;
+  static constexpr int kPanelWarps = kPanelWarps_;
+  static constexpr int kColumnWarps = kColumnWarps_;
+  static constexpr int kBlocks = kBlocks_;  // per multiprocessor
+  static constexpr int kWarps = kPanelWarps * kColumnWarps;
+  static constexpr int kThreads = kWarps * kWarpSize;
+  static constexpr int kRows = kTiles * kPanelTileRows;
+  static constexpr int kPanels = kPanelWarps * kWarpPanels;
+  static constexpr int kOut = kPanels * kPanelRows;
+  static constexpr int kSums = kWarpPanels * kTiles * 4;  // of a lane
+  // Warps with all columns keep their totals in shared memory; with 64 rows not even quarters fit
+  // in registers.
+  static constexpr bool kTotalsInShared = kColumnWarps == 1;
+  static constexpr bool kHasQuarters = kTiles <= 4;
+  static constexpr int kDepth = Steps::kIsSuper ? 2 : 3;  // a chunk has two steps or one
+  static constexpr int kRing = kWarps * kDepth * kWarpPanels * Steps::kChunkBytes;
+  using XRing = PanelXRing<kRows, kWideXDepth, kPanelWarps>;
+  static constexpr int kX = kColumnWarps * XRing::kBytes;
+  static constexpr int kTotals = kTotalsInShared ? kThreads * kSums * 4 : 0;
+  static constexpr int kRowStride = kOut + 4;
+  static constexpr int kPart = kRows * kRowStride;
+  static constexpr int kMain = kRing + kX + kTotals;
+  static constexpr int kParts = kColumnWarps * kPart * 4;  // in the place of the ring
+  static_assert(!kTotalsInShared || kParts <= kRing + kX);
+  static constexpr std::size_t kSharedBytes = kMain > kParts ? kMain : kParts;
+};
+
+// Sums of a lane: [panel][tile][4].
+template <class S>
+struct WideSums {
+  float at[kWarpPanels][S::kTiles][4] = {};
+
+  // to += these, which become 0.
+  __device__ void move_to(WideSums& to) {
+    GRAFT_UNROLL
+    for (int i = 0; i < S::kSums; ++i) {
+      float& from = at[i / (4 * S::kTiles)][i / 4 % S::kTiles][i % 4];
+      to.at[i / (4 * S::kTiles)][i / 4 % S::kTiles][i % 4] += from;
+      from = 0.0F;
+    }
+  }
+  // The same with sums in shared memory: [sum][thread]
+  __device__ void move_to(float* shared) {
+    GRAFT_UNROLL
+    for (int i = 0; i < S::kSums; ++i) {
+      float& from = at[i / (4 * S::kTiles)][i / 4 % S::kTiles][i % 4];
+      shared[i * S::kThreads] += from;
+      from = 0.0F;
+    }
+  }
+};
+
+// The sums of a warp's segments. Column warps have at most one quarter, others all of them.
+template <class S>
+class WideTotals {
+ public:
+  __device__ explicit WideTotals(float* shared) : shared_(shared + threadIdx.x) {
+    if constexpr (S::kTotalsInShared) {
+      for (int i = 0; i < S::kSums; ++i)
+        shared_[i * S::kThreads] = 0.0F;
+    }
+  }
+  __device__ void end_segment(WideSums<S>& segment, bool is_end_of_quarter) {
+    if constexpr (S::kHasQuarters) {
+      segment.move_to(quarter_);
+      if constexpr (S::kTotalsInShared)
+        if (is_end_of_quarter) quarter_.move_to(shared_);
+    } else {
+      segment.move_to(shared_);  // a quarter is one segment: choose()
+    }
+  }
+  __device__ float get(int panel, int tile, int i) const {
+    if constexpr (S::kTotalsInShared)
+      return shared_[((panel * S::kTiles + tile) * 4 + i) * S::kThreads];
+    else
+      return quarter_.at[panel][tile][i];
+  }
+
+ private:
+  float* shared_;
+  WideSums<S> quarter_;
+};
+
+// Adds the sums of the column warps. parts: [column warp][row][output]
+template <class S>
+__device__ void write_parts(
+    const PanelGemmJob& job, const typename S::XRing& x, int group, int slice, const float* parts) {
+  for (int at = static_cast<int>(threadIdx.x); at < x.num_rows() * S::kOut; at += S::kThreads) {
+    const int row = x.first_row() + at / S::kOut;
+    const int panel = group * S::kPanels + at % S::kOut / kPanelRows;
+    const int o = at % kPanelRows;
+    if (panel >= job.num_panels) continue;
+    const float* from = parts + at / S::kOut * S::kRowStride + at % S::kOut;
+    if (job.slices == 1) {
+      float total = 0.0F;
+      GRAFT_UNROLL
+      for (int w = 0; w < S::kColumnWarps; ++w)
+        total += from[w * S::kPart];
+      write_result<S::kType>(job, row, panel, o, total);
+    } else if constexpr (S::kColumnWarps > 1) {
+      // The warps have halves of quarters.
+      for (int w = 0; w < S::kColumnWarps; w += 2) {
+        __stcg(entry_at(job, (slice * S::kColumnWarps + w) / 2, row, panel, o),
+               from[w * S::kPart] + from[(w + 1) * S::kPart]);
+      }
+    }
+  }
+  if (job.slices == 1 ||
+      !is_last_slice(job, static_cast<int>(blockIdx.y * (gridDim.x / job.slices)) + group))
+    return;
+  for (int at = static_cast<int>(threadIdx.x); at < x.num_rows() * S::kOut; at += S::kThreads) {
+    const int row = x.first_row() + at / S::kOut;
+    const int panel = group * S::kPanels + at % S::kOut / kPanelRows;
+    const int o = at % kPanelRows;
+    if (panel >= job.num_panels) continue;
+    write_result<S::kType>(job, row, panel, o, sum_entries(job, row, panel, o));
+  }
+}
+
+template <class S>
+__global__ void __launch_bounds__(S::kThreads, S::kBlocks)
+    panel_wide_kernel(const __grid_constant__ PanelGemmJob job) {
+#if __CUDA_ARCH__ >= 900
+  using Steps = typename S::Steps;
+  __shared__ std::uint64_t barriers[S::kWarps][S::kDepth];
+  __shared__ std::uint64_t x_barriers[S::kColumnWarps][S::XRing::kBarriers];
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const int g = static_cast<int>(threadIdx.x) % kWarpSize / 4;
+  const int t = static_cast<int>(threadIdx.x) % 4;
+  const int panel_warp = warp % S::kPanelWarps;
+  const int column_warp = warp / S::kPanelWarps;
+  const int slice = static_cast<int>(blockIdx.x) % job.slices;
+  const int group = static_cast<int>(blockIdx.x) / job.slices;
+  const PanelOrder& order = job.order;
+  const int num_segments = order.num_segments / (S::kColumnWarps * job.slices);
+  const int first_segment = (slice * S::kColumnWarps + column_warp) * num_segments;
+  const auto segment_step = [&](int i) {
+    return order.unit_step(order.segment_unit(first_segment + i));
+  };
+  const int first_step = segment_step(0);
+  const int end_step = segment_step(num_segments);
+  auto* memory = dynamic_shared<unsigned char>();
+  const typename S::XRing x(job.x, memory + S::kRing + column_warp * S::XRing::kBytes,
+                            x_barriers[column_warp], first_step, end_step);
+  const bool copies_x = panel_warp == 0 && threadIdx.x % kWarpSize == 0;
+  if (copies_x) x.init();
+  CopyRing<S::kDepth> ring(barriers[warp]);
+  unsigned char* buffers = memory + warp * S::kDepth * kWarpPanels * Steps::kChunkBytes;
+  // Panels beyond the last are computed from the last and not written.
+  const std::uint8_t* panels[kWarpPanels];
+  GRAFT_UNROLL
+  for (int p = 0; p < kWarpPanels; ++p) {
+    const int panel = group * S::kPanels + panel_warp * kWarpPanels + p;
+    panels[p] = panel_data(job, min(panel, job.num_panels - 1));
+  }
+  const int first_chunk = first_step / Steps::kChunkSteps;
+  const auto fill = [&](int k) {
+    const int step = (first_chunk + k) * Steps::kChunkSteps;
+    if (step >= end_step) return;
+    const int num_blocks = min(order.blocks_from(step), static_cast<int>(kPanelStepBlocks));
+    const std::uint32_t bytes =
+        Steps::kIsSuper ? Steps::kChunkBytes : num_blocks * Steps::kBlockStride;
+    ring.expect(k, kWarpPanels * bytes);
+    GRAFT_UNROLL
+    for (int p = 0; p < kWarpPanels; ++p) {
+      ring.fill(k, buffers + (k % S::kDepth * kWarpPanels + p) * Steps::kChunkBytes,
+                panels[p] + std::int64_t{first_chunk + k} * Steps::kChunkBytes, bytes);
+    }
+  };
+  // Weights may be read before earlier kernels have ended.
+  for (int k = 0; k < S::kDepth; ++k)
+    fill(k);
+  begin_kernel();
+  __syncthreads();
+  if (copies_x) x.begin();
+  WideTotals<S> totals(reinterpret_cast<float*>(memory + S::kRing + S::kX));
+  WideSums<S> segment;
+  WideSums<S> unit;
+  for (int i = 0; i < num_segments; ++i) {
+    const int end = segment_step(i + 1);
+    for (int step = segment_step(i); step < end; ++step) {
+      const int k = step / Steps::kChunkSteps - first_chunk;
+      const int half = step % Steps::kChunkSteps;
+      ring.wait(k);
+      const unsigned char* rows = x.wait(step);
+      const auto at = [&](int p) -> PanelStepAt {
+        const unsigned char* chunk =
+            buffers + (k % S::kDepth * kWarpPanels + p) * Steps::kChunkBytes;
+        return {.header = chunk,
+                .codes = chunk + Steps::kHeaderBytes + half * Steps::kCodeBytes,
+                .first_block = half * kPanelStepBlocks,
+                .num_blocks = order.blocks_from(step)};
+      };
+      const PanelStep<S::kType> steps[kWarpPanels] = {PanelStep<S::kType>(at(0), g, t),
+                                                      PanelStep<S::kType>(at(1), g, t)};
+      multiply_step<S::kType>(
+          steps, t,
+          [&](int b, int tile) {
+            return *reinterpret_cast<const uint4*>(
+                rows + (tile * kPanelTileRows + g) * kPanelRowBytes + (b ^ g % 2) * 64 + t * 16);
+          },
+          [&](int tile) {
+            return *reinterpret_cast<const uint2*>(rows + S::kRows * kPanelRowBytes +
+                                                   (tile * kPanelTileRows + g) * kPanelSumBytes +
+                                                   t * 8);
+          },
+          unit.at);
+      x.release(step, panel_warp == 0);
+      if (half == Steps::kChunkSteps - 1) fill(k + S::kDepth);
+      if ((step + 1) % order.unit_steps == 0 || step + 1 == end) unit.move_to(segment);
+    }
+    totals.end_segment(segment, (i + 1) % (order.num_segments / kPanelQuarters) == 0);
+  }
+  __syncthreads();  // the buffers are not used any more
+  auto* parts = dynamic_shared<float>();
+  GRAFT_UNROLL
+  for (int p = 0; p < kWarpPanels; ++p) {
+    GRAFT_UNROLL
+    for (int tile = 0; tile < S::kTiles; ++tile) {
+      GRAFT_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int row = tile * kPanelTileRows + 2 * t + i % 2;
+        const int out = (panel_warp * kWarpPanels + p) * kPanelRows + 2 * g + i / 2;
+        parts[column_warp * S::kPart + row * S::kRowStride + out] = totals.get(p, tile, i);
+      }
+    }
+  }
+  __syncthreads();
+  write_parts<S>(job, x, group, slice, parts);
+#else
+  begin_kernel();
+#endif
+}
+
+// The variants of a type, and what they cost.
+enum Variant : std::uint8_t { kNarrow, kBroad, kTall, kNumVariants };
+template <DType kType>
+using Narrow = WideShape<kType, 4, 2, 4, 1>;
+template <DType kType>
+using Broad = WideShape<kType, 4, 4, 1, 2>;
+template <DType kType>
+using Tall = WideShape<kType, 8, 8, 1, 1>;
+
+struct VariantCost {
+  int panels;  // of a thread block
+  int rows;
+  int blocks;  // per multiprocessor
+  int wave;    // time in which all multiprocessors run their thread blocks once, same columns
+};
+
+template <class S>
+constexpr VariantCost cost_of(int wave) {
+  return {.panels = S::kPanels, .rows = S::kRows, .blocks = S::kBlocks, .wave = wave};
+}
+
+// The times are as measured on an H200 with Q4_K: 13, 44 and 79 us for 4096 columns. The slowest
+// multiprocessor decides, so the variant with the smallest sum of waves is taken.
+constexpr std::array<VariantCost, kNumVariants> kCosts = {cost_of<Narrow<DType::Q4_K>>(13),
+                                                          cost_of<Broad<DType::Q4_K>>(44),
+                                                          cost_of<Tall<DType::Q4_K>>(79)};
+
+std::int64_t blocks_of(const VariantCost& cost, const PanelGemmJob& job) {
+  return ceil_div(job.num_panels, cost.panels) * ceil_div(job.x.rows, cost.rows);
+}
+
+Variant choose(const PanelGemmJob& job) {
+  static const int multiprocessors = num_multiprocessors();
+  auto best = kNarrow;
+  auto best_time = std::numeric_limits<std::int64_t>::max();
+  for (const Variant variant : {kNarrow, kBroad, kTall}) {
+    const VariantCost& cost = kCosts[variant];
+    const bool is_short = job.order.num_segments == kPanelQuarters;
+    if (variant == kTall && (job.x.rows <= kCosts[kBroad].rows || !is_short)) continue;
+    const std::int64_t waves = ceil_div(blocks_of(cost, job), multiprocessors * cost.blocks);
+    if (waves * cost.wave >= best_time) continue;
+    best = variant;
+    best_time = waves * cost.wave;
+  }
+  return best;
+}
+
+using Launch = void (*)(const PanelGemmJob& job, Stream stream);
+
+template <class S>
+void launch_wide(const PanelGemmJob& job, Stream stream) {
+  launch_with_shared(
+      "panel_gemm_wide", panel_wide_kernel<S>,
+      {.grid = dim3(static_cast<unsigned>(ceil_div(job.num_panels, S::kPanels) * job.slices),
+                    blocks_for(job.x.rows, S::kRows)),
+       .block = S::kThreads,
+       .shared_bytes = S::kSharedBytes},
+      stream, job);
+}
+
+constexpr auto kWideTable = panel_type_table<std::array<Launch, kNumVariants>>([](auto type) {
+  constexpr DType kType = decltype(type)::kType;
+  return std::array<Launch, kNumVariants>{launch_wide<Narrow<kType>>, launch_wide<Broad<kType>>,
+                                          launch_wide<Tall<kType>>};
+});
+
+}  // namespace
+
+// Two slices where they find idle multiprocessors: the narrow variant of many columns.
+int wide_slices(const PanelGemmJob& job) {
+  const bool is_long = job.order.num_segments > kPanelQuarters;
+  const bool is_idle = 2 * blocks_of(kCosts[kNarrow], job) <= num_multiprocessors();
+  return is_long && is_idle && choose(job) == kNarrow ? 2 : 1;
+}
+
+void multiply_wide(DType dtype, const PanelGemmJob& job, Stream stream) {
+  kWideTable[static_cast<std::size_t>(dtype)][choose(job)](job, stream);
+}
+
+std::size_t max_wide_shared_bytes() {
+  std::size_t bytes = 0;
+  for_each_panel_type([&](auto type) {
+    constexpr DType kType = decltype(type)::kType;
+    bytes = std::max({bytes, Narrow<kType>::kSharedBytes, Broad<kType>::kSharedBytes,
+                      Tall<kType>::kSharedBytes});
+  });
+  return bytes;
+}
+
+}  // namespace graft::kernels::cuda
