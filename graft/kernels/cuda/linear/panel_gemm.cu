@@ -9,7 +9,7 @@ namespace graft::kernels::cuda {
 namespace {
 
 bool uses_few(const PanelOrder& order, std::int64_t rows) {
-  return rows <= kMaxFewRows && can_multiply_few(order);
+  return rows <= kMaxFewRows && can_use_few(order);
 }
 
 PanelGemmJob job_of(std::int64_t in, std::span<const PanelMatrix> matrices, const PanelRows& x) {
@@ -63,9 +63,9 @@ void panel_gemm(DType dtype,
   job.panel_bytes = packing::panel_bytes(format, in);
   job.entries = static_cast<float*>(scratch);
   if (uses_few(job.order, x.rows))
-    multiply_few(dtype, job, stream);
+    panel_gemm_few(dtype, job, stream);
   else
-    multiply_wide(dtype, job, stream);
+    panel_gemm_wide(dtype, job, stream);
 }
 
 }  // namespace graft::kernels::cuda

@@ -172,8 +172,8 @@ __global__ void __launch_bounds__(kFewThreads, 1)
   auto* parts = reinterpret_cast<float*>(memory + S::kRing);
   CopyRing<kFewDepth> ring(barriers[warp]);
   const auto fill = [&](int k) {
-    if (k >= num_panels || unit.count == 0 || threadIdx.x % kWarpSize != 0) return;
-    unit.fill(ring, k, buffers + k % kFewDepth * S::kBuffer, panel_data(job, first_panel + k));
+    if (k < num_panels && unit.count > 0 && threadIdx.x % kWarpSize == 0)
+      unit.fill(ring, k, buffers + k % kFewDepth * S::kBuffer, panel_data(job, first_panel + k));
   };
   // Weights may be read before earlier kernels have ended.
   for (int k = 0; k < kFewDepth; ++k)
@@ -280,7 +280,7 @@ int few_slices(const PanelOrder& order) {
   return slices;
 }
 
-bool can_multiply_few(const PanelOrder& order) {
+bool can_use_few(const PanelOrder& order) {
   return ceil_div(order.num_units, few_slices(order)) <= kFewWarps;
 }
 
@@ -296,7 +296,7 @@ bool has_few_kernel() {
   return is_compiled_for(90, panel_few_kernel<DType::Q4_K, 1>);
 }
 
-void multiply_few(DType dtype, const PanelGemmJob& job, Stream stream) {
+void panel_gemm_few(DType dtype, const PanelGemmJob& job, Stream stream) {
   kFewTable[static_cast<std::size_t>(dtype)][job.x.rows > kPanelTileRows ? 1 : 0](job, stream);
 }
 

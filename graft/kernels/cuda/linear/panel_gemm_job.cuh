@@ -98,15 +98,15 @@ __device__ inline float sum_entries(const PanelGemmJob& job, int row, int panel,
 
 // panel_gemm_few.cu: up to kMaxFewRows rows.
 inline constexpr int kMaxFewRows = 16;
-bool can_multiply_few(const PanelOrder& order);  // not with very many columns
+bool can_use_few(const PanelOrder& order);  // not with very many columns
 int few_slices(const PanelOrder& order);
-void multiply_few(DType dtype, const PanelGemmJob& job, Stream stream);
+void panel_gemm_few(DType dtype, const PanelGemmJob& job, Stream stream);
 std::size_t max_few_shared_bytes();
 bool has_few_kernel();
 
 // panel_gemm_wide.cu: any number of rows.
 int wide_slices(const PanelGemmJob& job);
-void multiply_wide(DType dtype, const PanelGemmJob& job, Stream stream);
+void panel_gemm_wide(DType dtype, const PanelGemmJob& job, Stream stream);
 std::size_t max_wide_shared_bytes();
 
 }  // namespace graft::kernels::cuda

@@ -163,16 +163,17 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
   const PanelOrder& order = job.order;
   const int num_segments = order.num_segments / (S::kColumnWarps * job.slices);
   const int first_segment = (slice * S::kColumnWarps + column_warp) * num_segments;
-  const auto segment_step = [&](int i) {
-    return order.unit_step(order.segment_unit(first_segment + i));
-  };
-  const int first_step = segment_step(0);
-  const int end_step = segment_step(num_segments);
+  const int first_step = order.segment_step(first_segment);
+  const int end_step = order.segment_step(first_segment + num_segments);
   auto* memory = dynamic_shared<unsigned char>();
+  const int first_row = static_cast<int>(blockIdx.y) * S::kRows;
   const typename S::XRing x(job.x, memory + S::kRing + column_warp * S::XRing::kBytes,
-                            x_barriers[column_warp], first_step, end_step);
-  const bool copies_x = panel_warp == 0 && threadIdx.x % kWarpSize == 0;
-  if (copies_x) x.init();
+                            x_barriers[column_warp],
+                            {.first_row = first_row,
+                             .num_rows = min(static_cast<int>(job.x.rows) - first_row, S::kRows),
+                             .first_step = first_step,
+                             .end_step = end_step});
+  if (panel_warp == 0 && threadIdx.x % kWarpSize == 0) x.init();
   CopyRing<S::kDepth> ring(barriers[warp]);
   unsigned char* buffers = memory + warp * S::kDepth * kWarpPanels * Steps::kChunkBytes;
   // Panels beyond the last are computed from the last and not written.
@@ -185,10 +186,10 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
   const int first_chunk = first_step / Steps::kChunkSteps;
   const auto fill = [&](int k) {
     const int step = (first_chunk + k) * Steps::kChunkSteps;
-    if (step >= end_step) return;
     const int num_blocks = min(order.blocks_from(step), static_cast<int>(kPanelStepBlocks));
-    const std::uint32_t bytes =
+    const std::uint32_t all =
         Steps::kIsSuper ? Steps::kChunkBytes : num_blocks * Steps::kBlockStride;
+    const std::uint32_t bytes = step < end_step ? all : 0;  // 0: nothing is copied
     ring.expect(k, kWarpPanels * bytes);
     GRAFT_UNROLL
     for (int p = 0; p < kWarpPanels; ++p) {
@@ -201,13 +202,13 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     fill(k);
   begin_kernel();
   __syncthreads();
-  if (copies_x) x.begin();
+  if (panel_warp == 0) x.begin();
   WideTotals<S> totals(reinterpret_cast<float*>(memory + S::kRing + S::kX));
   WideSums<S> segment;
   WideSums<S> unit;
   for (int i = 0; i < num_segments; ++i) {
-    const int end = segment_step(i + 1);
-    for (int step = segment_step(i); step < end; ++step) {
+    const int end = order.segment_step(first_segment + i + 1);
+    for (int step = order.segment_step(first_segment + i); step < end; ++step) {
       const int k = step / Steps::kChunkSteps - first_chunk;
       const int half = step % Steps::kChunkSteps;
       ring.wait(k);
@@ -336,7 +337,7 @@ int wide_slices(const PanelGemmJob& job) {
   return is_long && is_idle && choose(job) == kNarrow ? 2 : 1;
 }
 
-void multiply_wide(DType dtype, const PanelGemmJob& job, Stream stream) {
+void panel_gemm_wide(DType dtype, const PanelGemmJob& job, Stream stream) {
   kWideTable[static_cast<std::size_t>(dtype)][choose(job)](job, stream);
 }
 

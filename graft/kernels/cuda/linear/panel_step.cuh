@@ -132,6 +132,9 @@ struct PanelOrder {
     const int step = unit * unit_steps;
     return step < num_steps ? step : num_steps;
   }
+  __host__ __device__ int segment_step(int segment) const {
+    return unit_step(segment_unit(segment));
+  }
   __host__ __device__ int blocks_from(int step) const {
     return num_blocks - step * kPanelStepBlocks;
   }
