@@ -24,7 +24,7 @@ namespace {
 // From this many pairs per expert on, dequantizing all weights to F16 once costs less than decoding
 // them in every tile of the GEMM.
 constexpr std::int64_t kMinPairsToUnpack = 96;
-// The same for panels, which are multiplied in tiles of 8 rows.
+// The same for panels, which are multiplied in tiles of up to 32 rows.
 constexpr std::int64_t kMinPairsToUnpackPanels = 40;
 constexpr std::int64_t kUnpackedBytes = std::int64_t{256} << 20U;
 // A long prefill is processed in chunks: each token takes top_k rows of every intermediate buffer.

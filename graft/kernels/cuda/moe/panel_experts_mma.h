@@ -1,6 +1,7 @@
 // Experts with weights in panels on tensor cores, for any number of rows: the pairs are sorted by
-// expert on the device and multiplied in tiles of 8 rows. Up to kMaxPairwiseTokens tokens a tile is
-// one pair, without sorting. A token's bits do not depend on the other tokens.
+// expert on the device and multiplied in tiles of 8 rows, or of 32 where experts have many pairs.
+// Up to kMaxPairwiseTokens tokens a tile is one pair, without sorting. A token's bits do not depend
+// on the other tokens.
 
 #pragma once
 

@@ -144,10 +144,10 @@ TEST_F(PanelExperts, OnTensorCoresAreNearF32) {
 TEST_F(PanelExperts, ARowsBitsDoNotDependOnTheBatch) {
   if (!has_panel_gemm()) GTEST_SKIP() << "needs sm_90";
   const PanelExpertsCase weights(DType::Q4_K);
-  const RoutedCase test(60);
-  const Floats together = multiply_mma(weights, test.routed(), Floats(60 * kHidden));
-  for (const std::int64_t count : {1, 4, 20}) {
-    for (const std::int64_t row : {0, 11, 39}) {
+  const RoutedCase test(150);  // tiles of 32 rows
+  const Floats together = multiply_mma(weights, test.routed(), Floats(150 * kHidden));
+  for (const std::int64_t count : {1, 4, 12, 40}) {  // one pair, tiles of 8 and of 32 rows
+    for (const std::int64_t row : {0, 11, 109}) {
       RoutedRows some = test.routed();
       some.rows = count;
       some.x.data += row * kHidden;
