@@ -61,7 +61,7 @@ function(graft_test target prefix)
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Debug>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>
                                            $<$<CONFIG:Release>:-O1> $<$<CONFIG:Debug>:-O0>)
   # Headers take most of the time to compile a test. Sources with definitions of their own stay alone.
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
   if(arg_JSON)
     set(json JSON)
   endif()
@@ -97,7 +97,7 @@ endfunction()
 # with options of their own stay alone.
 function(graft_unity target)
   if(GRAFT_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
   endif()
 endfunction()
 

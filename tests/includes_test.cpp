@@ -134,9 +134,9 @@ constexpr std::array kLibraries = {
 };
 
 // Header by name.
-using Headers = std::map<std::string, std::string, std::less<>>;
+using HeaderByName = std::map<std::string, std::string, std::less<>>;
 
-void add_rows(std::span<const HeaderNames> rows, Headers& headers) {
+void add_rows(std::span<const HeaderNames> rows, HeaderByName& headers) {
   for (const HeaderNames& row : rows) {
     std::istringstream names{std::string(row.names)};
     for (std::string name; names >> name;)
@@ -144,9 +144,9 @@ void add_rows(std::span<const HeaderNames> rows, Headers& headers) {
   }
 }
 
-const Headers& header_of_name() {
-  static const Headers headers = [] {
-    Headers all;
+const HeaderByName& header_of_name() {
+  static const HeaderByName headers = [] {
+    HeaderByName all;
     add_rows(kOtherHeaders, all);
     add_rows(kPrecompiledHeaders, all);
     return all;
@@ -154,9 +154,9 @@ const Headers& header_of_name() {
   return headers;
 }
 
-const Headers& header_of_system_name() {
-  static const Headers headers = [] {
-    Headers all;
+const HeaderByName& header_of_system_name() {
+  static const HeaderByName headers = [] {
+    HeaderByName all;
     add_rows(kSystemHeaders, all);
     return all;
   }();
@@ -187,7 +187,7 @@ std::vector<std::string> missing_includes(const Sources& sources, const std::str
   std::set<std::string> included;
   add_includes(sources, text, included);
   std::vector<std::string> missing;
-  const auto need = [&](const std::string& name, const Headers& headers) {
+  const auto need = [&](const std::string& name, const HeaderByName& headers) {
     const auto header = headers.find(name);
     if (header == headers.end() || !included.insert(header->second).second) return;
     missing.push_back(name + " without <" + header->second + ">");
