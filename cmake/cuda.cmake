@@ -58,6 +58,11 @@ function(graft_cuda_library)
   list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cpp$")
   # An object library, so that the tests link the same objects.
   add_library(graft_cuda_objects OBJECT ${sources})
+  graft_unity(graft_cuda_objects)
+  # The kernels stay alone, as those of the CPU (CMake 3.31 would join .cu files too).
+  set(kernels ${sources})
+  list(FILTER kernels INCLUDE REGEX "/kernels/")
+  set_source_files_properties(${kernels} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_libraries(graft_cuda_objects PRIVATE graft_flags)
   target_include_directories(graft_cuda_objects SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
   set_target_properties(graft_cuda_objects PROPERTIES CUDA_VISIBILITY_PRESET hidden)
