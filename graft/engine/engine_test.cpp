@@ -166,7 +166,7 @@ TEST_P(EngineBatchInvariance, OutputEqualsEachRequestAlone) {
     OpenModel open(folder);
     Pick pick(static_cast<unsigned>(GetParam().blocks));
     std::vector<Request> queue =
-        make_requests(kUnderSanitizers ? 24 : 64, open.model().vocab_size(), pick);
+        make_requests(kUnderSanitizers ? 16 : 40, open.model().vocab_size(), pick);
     std::map<RequestId, Request> requests;
     Outputs outputs;
     {

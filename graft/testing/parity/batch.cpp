@@ -81,10 +81,12 @@ ParityBatch padded_batch() {
 const std::vector<ParityBatch>& parity_batches() {
   static const std::vector<ParityBatch> batches = [] {
     std::vector<ParityBatch> made;
-    for (const std::int64_t rows : {0, 1, 2, 8, 9, 17, 33})
+    // Sanitizers look for wrong accesses, which these find; the release compares every size.
+    const std::vector<std::int64_t> sizes =
+        kUnderSanitizers ? std::vector<std::int64_t>{0, 1, 9, 33}
+                         : std::vector<std::int64_t>{0, 1, 2, 8, 9, 17, 33, 96};
+    for (const std::int64_t rows : sizes)
       made.push_back(batch_of(rows));
-    // Half of the time; the tests of the kernels have as many rows.
-    if (!kUnderSanitizers) made.push_back(batch_of(96));
     made.push_back(padded_batch());
     return made;
   }();

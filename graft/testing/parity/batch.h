@@ -28,8 +28,8 @@ struct ParityBatch {
   std::int64_t kept_rows() const { return batch.num_tokens() - batch.num_padding; }
 };
 
-// One batch of each of 0, 1, 2, 8, 9, 17, 33 and 96 rows (96 not under sanitizers), and one of 6
-// rows and 2 of padding.
+// One batch of each of 0, 1, 2, 8, 9, 17, 33 and 96 rows (0, 1, 9 and 33 under sanitizers), and one
+// of 6 rows and 2 of padding.
 const std::vector<ParityBatch>& parity_batches();
 
 }  // namespace graft::ops::testing
