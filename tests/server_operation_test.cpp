@@ -155,6 +155,8 @@ TEST(ServerOperation, ATruncatedModelFileFailsTheModelNotTheServer) {
       failed.json()["error"]["message"],
       "copy.gguf: was truncated while in use (8192 bytes, had " + std::to_string(bytes) + ")");
   EXPECT_EQ(post(server, kChat, chat_body({{"model", "sprout"}})).status, 200) << "other models";
+  EXPECT_TRUE(eventually([&] { return get(server, "/ready").status == 503; }));
+  EXPECT_NE(get(server, "/ready").body.find("copy.gguf: "), std::string::npos);
   EXPECT_EQ(post(server, kChat, chat_body({{"model", "copy"}})).status, 500)
       << "the file cannot be loaded";
   EXPECT_NE(file_text(log).find("copy.gguf: was truncated while in use"), std::string::npos);
@@ -162,6 +164,7 @@ TEST(ServerOperation, ATruncatedModelFileFailsTheModelNotTheServer) {
   copy_of_model(folder);
   EXPECT_EQ(post(server, kChat, chat_body({{"model", "copy"}})).status, 200)
       << "the new file is loaded";
+  EXPECT_EQ(get(server, "/ready").status, 200);
 }
 
 }  // namespace

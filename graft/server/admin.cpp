@@ -86,6 +86,11 @@ std::string Readiness::reason() const {
   return failure_.empty() ? "the model is loading" : str("the model cannot be loaded: ", failure_);
 }
 
+bool Readiness::is_loaded() const {
+  const std::lock_guard lock(mutex_);
+  return is_loaded_;
+}
+
 bool Readiness::should_retry(double seconds) {
   const std::lock_guard lock(mutex_);
   const Clock::time_point now = Clock::now();
@@ -97,7 +102,7 @@ bool Readiness::should_retry(double seconds) {
 
 void Readiness::set(const std::string& failure, bool is_loaded) {
   const std::lock_guard lock(mutex_);
-  is_loaded_ = is_loaded_ || is_loaded;
+  is_loaded_ = is_loaded;
   failure_ = failure;
   failed_at_ = Clock::now();
 }

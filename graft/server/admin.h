@@ -13,13 +13,14 @@
 
 namespace graft::server {
 
-// What /ready reports. Not ready while the first model loads (requests would wait for it), when
-// that failed, and while the server drains, so that a load balancer picks another instance.
+// What /ready reports. Not ready while the first model loads (requests would wait for it), when it
+// cannot be loaded or has failed since, and while the server drains, so that a load balancer picks
+// another instance.
 class Readiness {
  public:
   void set_loaded() { set({}, true); }
-  // Has no effect once a model is loaded.
   void set_failed(const std::string& reason) { set(reason, false); }
+  bool is_loaded() const;
   void set_draining() { is_draining_ = true; }
   bool is_draining() const { return is_draining_; }
 
@@ -37,7 +38,7 @@ class Readiness {
   std::atomic<bool> is_draining_ = false;
   mutable std::mutex mutex_;
   bool is_loaded_ = false;
-  std::string failure_;  // of the last try
+  std::string failure_;  // why it cannot be used
   Clock::time_point failed_at_ = {};
 };
 

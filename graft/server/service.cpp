@@ -143,13 +143,22 @@ class Service {
         break;
       case PoolEvent::Kind::LoadFailed:
         metrics_.load_failed(event.model);
-        if (is_first) readiness_.set_failed(event.reason);
+        if (is_first) on_first_failed(event);
         break;
       case PoolEvent::Kind::Unloaded:
+        if (is_first && event.reason == "failed") on_first_failed(event);
         metrics_.unloaded(event.model, event.loaded->serial(), event.reason,
                           event.loaded->llm().stats());
         break;
     }
+  }
+
+  // A model that once was loaded and finds no memory beside other models now is no reason to send
+  // all requests elsewhere. With --lazy the server does not depend on the first model.
+  void on_first_failed(const PoolEvent& event) {
+    const bool is_load = event.kind == PoolEvent::Kind::LoadFailed;
+    if (!config_.preload || (event.is_out_of_memory && readiness_.is_loaded())) return;
+    readiness_.set_failed(is_load ? event.reason : event.loaded->llm().failure());
   }
 
   // All metrics but those of models and clients. On the I/O thread.

@@ -211,10 +211,19 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     return static_cast<double>(bytes) * kMemoryFactor < static_cast<double>(available);
   }
 
-  std::shared_ptr<LoadedModel> new_model(const NamedPath& named) const {
+  // How many models may still be loaded, this one included, and need memory of their own.
+  std::size_t num_sharing() const {
+    const auto num_loaded = static_cast<std::size_t>(
+        std::ranges::count_if(entries, [](const Entry& entry) { return entry.model != nullptr; }));
+    const std::size_t max = std::min(config.max_loaded, entries.size());
+    return max > num_loaded ? max - num_loaded : 1;
+  }
+
+  std::shared_ptr<LoadedModel> new_model(const NamedPath& named, std::size_t num_sharing) const {
     const ModelInfo info = read_model_info(named.name, named.path);
-    if (config.load) return config.load(info);
     api::LlmConfig llm = config.llm;
+    llm.engine.gpu_memory_utilization /= static_cast<double>(num_sharing);
+    if (config.load) return config.load(info, llm);
     if (config.on_step) {
       llm.on_step = [on_step = config.on_step, name = named.name](const api::StepInfo& step) {
         on_step(name, step);
@@ -233,29 +242,33 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     return names.empty() ? "" : str("; models in use, which are not unloaded: ", names);
   }
 
+  struct LoadError {
+    std::string text = {};
+    bool is_out_of_memory = false;
+  };
+
   // When memory is short, unloads the least recently used idle model and tries again. Sets `error`
   // on failure.
   std::shared_ptr<LoadedModel> load_evicting(const Entry& entry,
-                                             std::string& error,
+                                             LoadError& error,
                                              std::unique_lock<std::mutex>& lock) {
     for (;;) {
       std::shared_ptr<LoadedModel> model;
-      bool is_out_of_memory = false;
+      error = {};
+      const std::size_t sharing = num_sharing();
       lock.unlock();
       try {
-        model = new_model(entry.named);
+        model = new_model(entry.named, sharing);
       } catch (const OutOfMemory& thrown) {
-        is_out_of_memory = true;
-        error = thrown.what();
+        error = {.text = thrown.what(), .is_out_of_memory = true};
       } catch (const std::exception& thrown) {
-        error = thrown.what();
+        error = {.text = thrown.what()};
       }
       lock.lock();
-      if (model) error.clear();
-      if (model || !is_out_of_memory) return model;
+      if (model || !error.is_out_of_memory) return model;
       Entry* oldest = least_recently_used_idle();
       if (oldest == nullptr) {
-        error += busy_text();
+        error.text += busy_text();
         return nullptr;
       }
       unload(*oldest, "evicted", lock);
@@ -264,20 +277,21 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
 
   void load(Entry& entry, std::unique_lock<std::mutex>& lock) {
     entry.is_loading = true;
-    std::string error;
+    LoadError error;
     const Clock::time_point start = Clock::now();
     report_unlocked({.kind = PoolEvent::Kind::Loading, .model = entry.named.name}, lock);
     std::shared_ptr<LoadedModel> model = load_evicting(entry, error, lock);
     report_unlocked({.kind = model ? PoolEvent::Kind::Loaded : PoolEvent::Kind::LoadFailed,
                      .model = entry.named.name,
-                     .reason = error,
+                     .reason = error.text,
+                     .is_out_of_memory = error.is_out_of_memory,
                      .seconds = std::chrono::duration<double>(Clock::now() - start).count(),
                      .loaded = model.get()},
                     lock);
     entry.is_loading = false;
     entry.model = std::move(model);
     entry.loaded_at = Clock::now();
-    std::vector<std::function<void()>> tasks = take_waiter_tasks(entry, error);
+    std::vector<std::function<void()>> tasks = take_waiter_tasks(entry, error.text);
     // Another idle model may have been unloaded instead of the one that was drained.
     for (Entry& other : entries) {
       if (!std::exchange(other.is_draining, false) || !other.model) continue;

@@ -3,7 +3,8 @@
 // GPU, the least recently used first; never while leased. When all max_loaded models are in use, a
 // model that has waited for switch_seconds gets its turn: new requests for the longest loaded model
 // wait until the other one has been loaded. A model that has failed (LLM::failure()) is loaded
-// again for the next request.
+// again for the next request. With max_loaded, the KV caches share the free memory: each takes the
+// share of one of the models that may still be loaded.
 
 #pragma once
 
@@ -37,6 +38,7 @@ struct PoolEvent {
   std::string model = {};
   // LoadFailed: the message. Unloaded: "idle", "requested", "evicted" for another model, "failed".
   std::string reason = {};
+  bool is_out_of_memory = false;  // LoadFailed
   double seconds = 0;             // Loaded, LoadFailed: since Loading
   LoadedModel* loaded = nullptr;  // Loaded, Unloaded
 };
@@ -50,7 +52,8 @@ struct PoolConfig {
   std::size_t max_loading = 256;    // max requests waiting for a model to load
   double switch_seconds = 10;       // wait of a model before one in use is drained for it
   // Loads a model; throws Error, OutOfMemory when unloading others can help. Empty: LoadedModel.
-  std::function<std::shared_ptr<LoadedModel>(const ModelInfo& info)> load = {};
+  std::function<std::shared_ptr<LoadedModel>(const ModelInfo& info, const api::LlmConfig& llm)>
+      load = {};
   // Called on the loader thread.
   std::function<void(const PoolEvent& event)> on_event = {};
   // LlmConfig::on_step of each model.

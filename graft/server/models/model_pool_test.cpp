@@ -3,9 +3,11 @@
 
 #include "graft/server/models/model_pool.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -45,7 +47,7 @@ class ModelPoolTest : public testing::Test {
     config.llm.num_threads = 1;
     config.llm.device = "cpu";
     config.llm.memory = std::uint64_t{64} << 20U;
-    config.load = [llm = config.llm, vram_bytes](const ModelInfo& info) {
+    config.load = [vram_bytes](const ModelInfo& info, const api::LlmConfig& llm) {
       auto made = std::make_shared<ModelWithVram>(vram_bytes, info, llm);
       return std::shared_ptr<LoadedModel>(made, &made->model);
     };
@@ -169,15 +171,83 @@ TEST_F(ModelPoolTest, AWaitingModelGetsItsTurn) {
 
 TEST_F(ModelPoolTest, OtherErrorsEvictNothing) {
   PoolConfig given = config(600);
-  given.load = [load = given.load](const ModelInfo& info) {
+  given.load = [load = given.load](const ModelInfo& info, const api::LlmConfig& llm) {
     if (info.name == "b") fail("b: damaged");
-    return load(info);
+    return load(info, llm);
   };
   ModelPool pool(given, run);
   ASSERT_NE(acquire(pool, "a"), nullptr) << error_;
   EXPECT_EQ(acquire(pool, "b"), nullptr);
   EXPECT_EQ(error_, "b: damaged");
   EXPECT_EQ(loaded(pool), std::vector<std::string>{"a"});
+}
+
+TEST_F(ModelPoolTest, IdleModelsGiveTheirMemoryBack) {
+  PoolConfig given = config(600);
+  given.keep_alive_seconds = 0.01;
+  std::mutex mutex;
+  std::vector<std::string> reasons;
+  given.on_event = [&](const PoolEvent& event) {
+    const std::lock_guard lock(mutex);
+    if (event.kind == PoolEvent::Kind::Unloaded) reasons.push_back(event.model + event.reason);
+  };
+  ModelPool pool(given, run);
+  ASSERT_NE(acquire(pool, "a"), nullptr) << error_;
+  for (int i = 0; i < 1000 && !loaded(pool).empty(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ASSERT_NE(acquire(pool, "b"), nullptr) << error_ << ": only one fits";
+  const std::lock_guard lock(mutex);
+  ASSERT_FALSE(reasons.empty());
+  EXPECT_EQ(reasons[0], "aidle");
+}
+
+// The first of three models takes a third of what is free, the next half of the rest.
+TEST_F(ModelPoolTest, ModelsShareTheMemoryByBudget) {
+  PoolConfig given = config(100);
+  given.llm.engine.gpu_memory_utilization = 0.6;
+  given.max_loaded = 3;
+  std::vector<double> shares;
+  given.load = [&shares, load = given.load](const ModelInfo& info, const api::LlmConfig& llm) {
+    shares.push_back(llm.engine.gpu_memory_utilization);
+    return load(info, llm);
+  };
+  {
+    ModelPool pool(given, run);
+    for (const char* name : {"a", "b", "c"})
+      ASSERT_NE(acquire(pool, name), nullptr) << error_;
+    EXPECT_EQ(loaded(pool), (std::vector<std::string>{"a", "b", "c"}));
+  }
+  ASSERT_EQ(shares.size(), 3U);
+  EXPECT_DOUBLE_EQ(shares[0], 0.2);
+  EXPECT_DOUBLE_EQ(shares[1], 0.3);
+  EXPECT_DOUBLE_EQ(shares[2], 0.6);
+  given.max_loaded = 0;
+  shares.clear();
+  {
+    ModelPool pool(given, run);
+    ASSERT_NE(acquire(pool, "a"), nullptr) << error_;
+  }
+  EXPECT_EQ(shares, std::vector<double>{0.6}) << "without a number of models there is no budget";
+}
+
+TEST_F(ModelPoolTest, ReportsWhetherMemoryWasShort) {
+  PoolConfig given = config(600);
+  std::mutex mutex;
+  std::vector<bool> failures;
+  given.on_event = [&](const PoolEvent& event) {
+    const std::lock_guard lock(mutex);
+    if (event.kind == PoolEvent::Kind::LoadFailed) failures.push_back(event.is_out_of_memory);
+  };
+  given.load = [load = given.load](const ModelInfo& info, const api::LlmConfig& llm) {
+    if (info.name == "c") fail("c: damaged");
+    return load(info, llm);
+  };
+  ModelPool pool(given, run);
+  const Lease used = acquire(pool, "a");
+  EXPECT_EQ(acquire(pool, "b"), nullptr);
+  EXPECT_EQ(acquire(pool, "c"), nullptr);
+  const std::lock_guard lock(mutex);
+  EXPECT_EQ(failures, (std::vector<bool>{true, false}));
 }
 
 }  // namespace
