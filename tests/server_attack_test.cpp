@@ -1,11 +1,13 @@
 // Requests that ask for too much of graft serve: memory, time, the places of other clients.
 
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include "graft/base/text/str.h"
 #include "graft/testing/shared_data.h"
 
 #include "tests/program.h"
@@ -85,6 +87,32 @@ TEST(ServerAttack, RefusesTextsThatCannotFitBySize) {
         << error_of(reply);
     EXPECT_EQ(reply.json()["error"].value("code", ""), "context_length_exceeded");
   }
+  EXPECT_EQ(post(server, "/tokenize", {{"prompt", text}}).status, 400);
+  EXPECT_EQ(post(server, "/tokenize", {{"messages", messages}}).status, 400);
+}
+
+// Ollama cuts texts that are too long; the rest of a text is not tokenized.
+TEST(ServerAttack, TokenizesOnlyThePrefixOfTruncatedTexts) {
+  const ServerProcess server({"--max-model-len", "64", "--body-timeout", "60"});
+  std::string words;
+  for (int i = 0; i < 400; ++i)
+    words += str("word ", i, " é ");
+  const auto embedding = [&](const std::string& text) {
+    return post(server, "/api/embed", {{"model", "sprout"}, {"input", text}}).json()["embeddings"];
+  };
+  const Json whole = embedding(words);
+  ASSERT_EQ(whole.size(), 1U);
+  EXPECT_EQ(embedding(words + words), whole);
+  const auto start = std::chrono::steady_clock::now();
+  std::string large = words;
+  while (large.size() < 24U << 20U)
+    large += words;
+  EXPECT_EQ(embedding(large), whole);
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(post(server, "/api/embed", {{"model", "sprout"}, {"input", words}, {"truncate", false}})
+                .status,
+            400);
+  RecordProperty("seconds", std::to_string(time.count()));
 }
 
 TEST(ServerAttack, ReturnsTheMemoryOfRefusedRequests) {

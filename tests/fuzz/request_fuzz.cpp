@@ -16,9 +16,11 @@
 #include "graft/server/http/head.h"
 #include "graft/server/http/parse.h"
 #include "graft/server/ollama/chat_request.h"
+#include "graft/server/ollama/embed_request.h"
 #include "graft/server/openai/chat_request.h"
 #include "graft/server/openai/completion_request.h"
 #include "graft/server/openai/embedding_request.h"
+#include "graft/server/openai/tokenize_request.h"
 
 namespace {
 
@@ -73,6 +75,19 @@ void read_body(const std::string& text) {
     check(request.options.params);
   });
   catching_errors([&] { check(server::ollama::read_generate(body).options.params); });
+  catching_errors([&] {
+    const auto request = server::openai::read_tokenize_request(body);
+    if (request.conversation) check(*request.conversation);
+  });
+  catching_errors([&] { server::openai::read_detokenize_request(body); });
+  for (const bool is_legacy : {false, true}) {
+    catching_errors([&] {
+      const auto request = server::ollama::read_embed(body, is_legacy);
+      GRAFT_CHECK(!request.texts.empty() && request.dimensions >= 0, "dimensions ",
+                  request.dimensions);
+    });
+  }
+  catching_errors([&] { server::ollama::read_show(body); });
 }
 
 const server::Access& access_for_pages() {

@@ -15,7 +15,8 @@ namespace graft::server {
 void check_fits(LoadedModel& model, std::string_view text);
 
 // The tokens of a prompt. Throws ApiError for a text when the model has no tokenizer or the text
-// cannot fit; with `truncate` the caller cuts the tokens.
+// cannot fit; with `truncate` the caller cuts the tokens, and only as much of the text is tokenized
+// as fills the context.
 std::vector<api::TokenId> encode_prompt(LoadedModel& model,
                                         const api::Prompt& prompt,
                                         bool truncate = false);

@@ -10,6 +10,7 @@
 #include "graft/server/generation/prompts.h"
 #include "graft/server/json_text.h"
 #include "graft/server/ollama/chat_request.h"
+#include "graft/server/ollama/embed_request.h"
 #include "graft/server/ollama/models.h"
 #include "graft/server/ollama/response.h"
 #include "graft/server/time_text.h"
@@ -94,23 +95,19 @@ http::Handler generate_handler(const HandlerContext& context,
   };
 }
 
-// /api/embed accepts a list of texts; the legacy /api/embeddings accepts and returns one.
+// The legacy /api/embeddings returns one embedding.
 void embed(const HandlerContext& context, const http::ExchangePtr& exchange, bool is_legacy) {
-  const OrderedJson body = parse_body(exchange->take_body());
-  const Fields fields(body);
-  const std::vector<std::string> texts = fields.strings(is_legacy ? "prompt" : "input");
-  if (texts.empty()) fields.fail_at(is_legacy ? "prompt" : "input", "is missing");
-  const bool truncate = fields.boolean("truncate").value_or(true);
-  const std::int64_t dimensions = fields.integer("dimensions", 1).value_or(0);
+  const auto request = std::make_shared<const EmbedRequest>(
+      read_embed(parse_body(exchange->take_body()), is_legacy));
   const auto start = Clock::now();
   context.with_model(
-      exchange, fields.required_string("model"),
-      [&context, exchange, texts, truncate, dimensions, is_legacy, start](const Lease& lease) {
+      exchange, request->model,
+      [&context, exchange, request, is_legacy, start](const Lease& lease) {
         const double load_seconds = seconds_since(start);
-        check_num_texts(texts.size(), context.limits);
-        EmbeddingInput input = {.truncate = truncate, .dimensions = dimensions};
-        for (const std::string& text : texts)
-          input.texts.push_back(encode_prompt(*lease, text, truncate));
+        check_num_texts(request->texts.size(), context.limits);
+        EmbeddingInput input = {.truncate = request->truncate, .dimensions = request->dimensions};
+        for (const std::string& text : request->texts)
+          input.texts.push_back(encode_prompt(*lease, text, request->truncate));
         embed_async(
             context, exchange, lease, std::move(input), [=](const EmbeddingResult& embedded) {
               OrderedJson json;
@@ -127,7 +124,7 @@ void embed(const HandlerContext& context, const http::ExchangePtr& exchange, boo
               exchange->respond({.body = ordered_text(json)});
             });
       },
-      read_keep_alive(fields));
+      request->keep_alive_seconds);
 }
 
 http::Response tags(const HandlerContext& context) {
@@ -143,10 +140,7 @@ http::Response tags(const HandlerContext& context) {
 }
 
 http::Response show(const HandlerContext& context, const http::Request& request) {
-  const OrderedJson body = parse_body(request.body);
-  const Fields fields(body);
-  const std::string name =
-      fields.has("model") ? fields.required_string("model") : fields.required_string("name");
+  const std::string name = read_show(parse_body(request.body));
   return {.body = ordered_text(show_json(context.models.info(name)))};
 }
 

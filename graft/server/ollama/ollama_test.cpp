@@ -9,6 +9,7 @@
 #include "graft/server/api_error.h"
 #include "graft/server/fields.h"
 #include "graft/server/ollama/chat_request.h"
+#include "graft/server/ollama/embed_request.h"
 #include "graft/server/ollama/models.h"
 #include "graft/server/ollama/response.h"
 
@@ -59,6 +60,28 @@ TEST(OllamaRequest, RejectsUnsupportedAndInvalidFields) {
     stops += R"(,"x")";
   EXPECT_THROW(read_chat(parse_body(R"({"model":"m","options":{"stop":[)" + stops + "]}}")),
                ApiError);
+}
+
+TEST(OllamaRequest, ParsesEmbeddings) {
+  const EmbedRequest request = read_embed(
+      parse_body(
+          R"({"model":"m","input":["a","b"],"truncate":false,"dimensions":4,"keep_alive":60})"),
+      false);
+  EXPECT_EQ(request.model, "m");
+  EXPECT_EQ(request.texts, (std::vector<std::string>{"a", "b"}));
+  EXPECT_FALSE(request.truncate);
+  EXPECT_EQ(request.dimensions, 4);
+  EXPECT_EQ(request.keep_alive_seconds, 60);
+  const EmbedRequest legacy = read_embed(parse_body(R"({"model":"m","prompt":"a"})"), true);
+  EXPECT_EQ(legacy.texts, std::vector<std::string>{"a"});
+  EXPECT_TRUE(legacy.truncate);
+  for (const char* body : {R"({"model":"m"})", R"({"input":"a"})", R"({"model":"m","input":[]})",
+                           R"({"model":"m","input":[1]})", R"({"model":"m","prompt":"a"})",
+                           R"({"model":"m","input":"a","dimensions":0})"})
+    EXPECT_THROW(read_embed(parse_body(body), false), ApiError) << body;
+  EXPECT_EQ(read_show(parse_body(R"({"name":"m"})")), "m");
+  EXPECT_EQ(read_show(parse_body(R"({"name":"m","model":"n"})")), "n");
+  EXPECT_THROW(read_show(parse_body("{}")), ApiError);
 }
 
 TEST(OllamaRequest, ParsesDurations) {

@@ -13,6 +13,7 @@
 #include "graft/server/openai/completion_response.h"
 #include "graft/server/openai/embedding_request.h"
 #include "graft/server/openai/embeddings.h"
+#include "graft/server/openai/tokenize_request.h"
 
 namespace graft::server::openai {
 namespace {
@@ -56,6 +57,24 @@ TEST(CompletionRequest, MaxTokensZeroWithEchoReturnsThePrompt) {
   EXPECT_TRUE(request.discard_output);
   EXPECT_EQ(request.sampling.params.max_tokens, 1);
   EXPECT_EQ(request.sampling.params.prompt_logprobs, 1);
+}
+
+TEST(TokenizeRequest, ReadsTextsMessagesAndTokens) {
+  const TokenizeRequest text =
+      read_tokenize_request(parse_body(R"({"prompt":"a","add_special_tokens":false})"));
+  EXPECT_EQ(text.text, "a");
+  EXPECT_FALSE(text.add_special || text.conversation);
+  EXPECT_EQ(read_tokenize_request(parse_body(R"({"content":"b"})")).text, "b");
+  const TokenizeRequest chat = read_tokenize_request(
+      parse_body(R"({"messages":[{"role":"user","content":"Hi"}],"prompt":"a"})"));
+  ASSERT_TRUE(chat.conversation);
+  EXPECT_EQ(chat.conversation->messages.size(), 1U);
+  for (const char* body : {"{}", R"({"prompt":1})", R"({"messages":[]})"})
+    EXPECT_THROW(read_tokenize_request(parse_body(body)), ApiError) << body;
+  EXPECT_EQ(read_detokenize_request(parse_body(R"({"tokens":[1,2]})")),
+            (std::vector<api::TokenId>{1, 2}));
+  for (const char* body : {"{}", R"({"tokens":[-1]})", R"({"tokens":["a"]})"})
+    EXPECT_THROW(read_detokenize_request(parse_body(body)), ApiError) << body;
 }
 
 api::Update last(const std::string& text, std::int64_t sample) {

@@ -12,6 +12,7 @@
 #include "graft/server/openai/completion_request.h"
 #include "graft/server/openai/completion_response.h"
 #include "graft/server/openai/embeddings.h"
+#include "graft/server/openai/tokenize_request.h"
 
 namespace graft::server::openai {
 namespace {
@@ -110,15 +111,13 @@ http::Response list_models(const HandlerContext& context) {
 
 // {prompt or content, or messages} to {tokens, count, max_model_len}
 void tokenize(const http::ExchangePtr& exchange, const OrderedJson& body, LoadedModel& model) {
-  const Fields fields(body);
+  const TokenizeRequest request = read_tokenize_request(body);
   std::vector<api::TokenId> tokens;
-  if (fields.has("messages")) {
-    tokens = model.format().prompt(read_chat_request(body).conversation).tokens;
+  if (request.conversation) {
+    tokens = chat_prompt(model, *request.conversation).tokens;
   } else {
-    const char* name = fields.has("content") ? "content" : "prompt";
-    tokens = model.tokenizer().encode(
-        fields.required_string(name),
-        {.add_special = fields.boolean("add_special_tokens").value_or(true)});
+    check_fits(model, request.text);
+    tokens = model.tokenizer().encode(request.text, {.add_special = request.add_special});
   }
   exchange->respond({.body = ordered_text({{"count", tokens.size()},
                                            {"max_model_len", model.llm().config().max_model_len},
@@ -126,9 +125,7 @@ void tokenize(const http::ExchangePtr& exchange, const OrderedJson& body, Loaded
 }
 
 void detokenize(const http::ExchangePtr& exchange, const OrderedJson& body, LoadedModel& model) {
-  const Fields fields(body);
-  if (!fields.has("tokens")) fields.fail_at("tokens", "is missing");
-  const std::string text = model.tokenizer().decode(fields.token_ids("tokens"), true);
+  const std::string text = model.tokenizer().decode(read_detokenize_request(body), true);
   // vLLM names the field "prompt", llama.cpp "content".
   exchange->respond({.body = ordered_text({{"prompt", text}, {"content", text}})});
 }

@@ -1,0 +1,25 @@
+#include "graft/server/ollama/embed_request.h"
+
+#include "graft/server/fields.h"
+#include "graft/server/ollama/options.h"
+
+namespace graft::server::ollama {
+
+EmbedRequest read_embed(const OrderedJson& body, bool is_legacy) {
+  const Fields fields(body);
+  EmbedRequest request;
+  request.texts = fields.strings(is_legacy ? "prompt" : "input");
+  if (request.texts.empty()) fields.fail_at(is_legacy ? "prompt" : "input", "is missing");
+  request.truncate = fields.boolean("truncate").value_or(true);
+  request.dimensions = fields.integer("dimensions", 1).value_or(0);
+  request.model = fields.required_string("model");
+  request.keep_alive_seconds = read_keep_alive(fields);
+  return request;
+}
+
+std::string read_show(const OrderedJson& body) {
+  const Fields fields(body);
+  return fields.required_string(fields.has("model") ? "model" : "name");
+}
+
+}  // namespace graft::server::ollama

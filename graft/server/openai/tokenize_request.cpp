@@ -1,0 +1,26 @@
+#include "graft/server/openai/tokenize_request.h"
+
+#include "graft/server/fields.h"
+#include "graft/server/openai/chat_request.h"
+
+namespace graft::server::openai {
+
+TokenizeRequest read_tokenize_request(const OrderedJson& body) {
+  const Fields fields(body);
+  TokenizeRequest request;
+  if (fields.has("messages")) {
+    request.conversation = read_chat_request(body).conversation;
+    return request;
+  }
+  request.text = fields.required_string(fields.has("content") ? "content" : "prompt");
+  request.add_special = fields.boolean("add_special_tokens").value_or(true);
+  return request;
+}
+
+std::vector<api::TokenId> read_detokenize_request(const OrderedJson& body) {
+  const Fields fields(body);
+  if (!fields.has("tokens")) fields.fail_at("tokens", "is missing");
+  return fields.token_ids("tokens");
+}
+
+}  // namespace graft::server::openai
