@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graft/base/check.h"
 #include "graft/base/text/json.h"
 
 #include "tests/server_process.h"
@@ -191,23 +192,38 @@ std::string in_chunks(const std::string& body) {
 }
 
 // The request with chunked encoding, as HTTP/1.0, or with Content-Length.
-std::string framed(const ValidRequest& request, const std::string& body, Random& random) {
+std::string framed(const ValidRequest& request,
+                   const std::string& body,
+                   Headers headers,
+                   Random& random) {
   const std::string method = request.method;
-  if (method == "GET") return request_text(method, request.path, body);
+  if (method == "GET") return request_text(method, request.path, body, headers);
   switch (random.below(6)) {
     case 0: {
-      std::string text = request_text(method, request.path, {}, {{"Transfer-Encoding", "chunked"}});
+      headers["Transfer-Encoding"] = "chunked";
+      std::string text = request_text(method, request.path, {}, headers);
       replace(text, "Content-Length: 0\r\n", "");
       return text + in_chunks(body);
     }
     case 1: {
-      std::string text = request_text(method, request.path, body, {{"Connection", "close"}});
+      headers["Connection"] = "close";
+      std::string text = request_text(method, request.path, body, headers);
       replace(text, "HTTP/1.1", "HTTP/1.0");
       return text;
     }
     default:
-      return request_text(method, request.path, body, {{"Content-Type", "application/json"}});
+      headers["Content-Type"] = "application/json";
+      return request_text(method, request.path, body, headers);
   }
+}
+
+const ValidRequest& request_of(const std::string& path, Random& random) {
+  std::vector<const ValidRequest*> found;
+  for (const ValidRequest& request : kValidRequests) {
+    if (request.path == path) found.push_back(&request);
+  }
+  GRAFT_CHECK(!found.empty(), path);
+  return *random.one_of(found);
 }
 
 }  // namespace
@@ -216,24 +232,35 @@ std::string nested_lists(std::size_t depth) {
   return std::string(depth, '[') + std::string(depth, ']');
 }
 
-std::string mutated_request(std::uint64_t number) {
+std::vector<std::string> request_paths() {
+  std::vector<std::string> paths;
+  for (const ValidRequest& request : kValidRequests) {
+    if (std::ranges::find(paths, request.path) == paths.end()) paths.emplace_back(request.path);
+  }
+  return paths;
+}
+
+std::string mutated_request(std::uint64_t number,
+                            const std::string& path,
+                            const std::string& api_key) {
   Random random(number);
-  const ValidRequest& request = random.one_of(kValidRequests);
+  const Headers headers = api_key.empty() ? Headers() : Headers{{"x-api-key", api_key}};
+  const ValidRequest& request = request_of(path, random);
   const ValidRequest& other = random.one_of(kValidRequests);
   std::string body = request.body;
   const bool has_body = !body.empty();
   if (has_body && random.one_in(2)) {
     body = mutated_json(body, random);
-    return framed(request, body, random);
+    return framed(request, body, headers, random);
   }
   const std::size_t num_changes = 1 + random.below(4);
   if (has_body && random.one_in(2)) {
     for (std::size_t i = 0; i < num_changes; ++i)
       mutate_bytes(body, std::string(other.body) + "}", random);
-    return framed(request, body, random);
+    return framed(request, body, headers, random);
   }
-  std::string text = framed(request, body, random);
-  const std::string other_text = framed(other, other.body, random);
+  std::string text = framed(request, body, headers, random);
+  const std::string other_text = framed(other, other.body, headers, random);
   for (std::size_t i = 0; i < num_changes; ++i)
     mutate_bytes(text, other_text, random);
   return text;

@@ -24,6 +24,7 @@
 #include "graft/testing/shared_data.h"
 
 #include "tests/keep_alive_client.h"
+#include "tests/mutated_load.h"
 #include "tests/mutation.h"
 #include "tests/server_process.h"
 
@@ -33,9 +34,6 @@ namespace {
 using Seconds = std::chrono::duration<double>;
 using Clients = std::vector<std::unique_ptr<Client>>;
 
-// Clients reset connections whose response takes longer; the server must then end them within
-// kMaxTime.
-constexpr std::chrono::milliseconds kReadTimeout(kUnderSanitizers ? 500 : 100);
 constexpr Seconds kMaxTime(30);
 
 std::string chat_text(const Json& more = Json::object()) {
@@ -58,84 +56,27 @@ Clients connect(const ServerProcess& server, std::size_t count) {
   return clients;
 }
 
-std::string text_of(int number) {
-  return mutated_request(static_cast<std::uint64_t>(number));
-}
-
-// Counts and checks the responses to mutated requests.
-class ReplyChecker {
- public:
-  void add(int number, const Reply& reply, Seconds time) {
-    const std::lock_guard lock(mutex_);
-    ++statuses_[reply.status];
-    // Success and client errors; 0: closed without a response.
-    static const std::set<int> kExpected = {0,   100, 200, 204, 400, 401, 403,
-                                            404, 405, 408, 413, 429, 431, 501};
-    if (!kExpected.contains(reply.status)) report(number, str(reply.status, ": ", reply.body));
-    if (time > kMaxTime) report(number, str("took ", time.count(), " s"));
-    if (is_complete_json(reply) && reply.json().is_discarded())
-      report(number, "invalid JSON: " + reply.body);
-  }
-
-  // The counts by status, for the log.
-  std::string text() const {
-    std::string out;
-    for (const auto& [status, count] : statuses_)
-      out += str(out.empty() ? "" : ", ", status, ": ", count);
-    return out;
-  }
-  int count(int status) const { return statuses_.contains(status) ? statuses_.at(status) : 0; }
-  const std::vector<std::string>& problems() const { return problems_; }
-
- private:
-  static bool is_complete_json(const Reply& reply) {
-    const auto type = reply.headers.find("content-type");
-    const auto length = reply.headers.find("content-length");
-    return type != reply.headers.end() && type->second == "application/json" &&
-           length != reply.headers.end() && std::to_string(reply.body.size()) == length->second;
-  }
-  void report(int number, const std::string& what) {
-    if (problems_.size() < 20)
-      problems_.push_back(str("request ", number, ": ", text_of(number), "\n", what));
-  }
-
-  std::mutex mutex_;
-  std::map<int, int> statuses_;
-  std::vector<std::string> problems_;
-};
-
-// Every third request opens a new connection; the others reuse the last one if it is still open.
-void send_mutated(
-    const ServerProcess& server, int first, int end, int step, ReplyChecker& checker) {
-  std::unique_ptr<Client> client;
-  for (int number = first; number < end; number += step) {
-    const auto start = std::chrono::steady_clock::now();
-    if (!client || number % 3 == 0) client = std::make_unique<Client>(server.port());
-    client->send(text_of(number));
-    client->set_read_timeout(kReadTimeout);
-    const Reply reply = client->read_reply();
-    checker.add(number, reply, std::chrono::steady_clock::now() - start);
-    const bool is_kept = reply.status != 0 && !reply.headers.contains("connection") &&
-                         reply.headers.contains("content-length");
-    if (!is_kept) client.reset();
-  }
+// GRAFT_MUTATIONS sets the number per path.
+int num_mutations() {
+  const char* text = std::getenv("GRAFT_MUTATIONS");
+  return text == nullptr ? 300 : std::max(1, std::atoi(text));
 }
 
 void mutated_requests(const ServerProcess& server) {
-  constexpr int kNumRequests = kUnderSanitizers ? 5'000 : 10'000;
-  constexpr int kNumThreads = 24;
-  ReplyChecker checker;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kNumThreads; ++i)
-    threads.emplace_back([&, i] { send_mutated(server, i, kNumRequests, kNumThreads, checker); });
-  for (std::thread& thread : threads)
-    thread.join();
-  for (const std::string& problem : checker.problems())
-    ADD_FAILURE() << problem;
+  MutatedLoad all;
+  int total = 0;
+  for (const std::string& path : request_paths()) {
+    const MutatedLoad load = send_mutated(server.port(), path, num_mutations());
+    total += num_mutations();
+    for (const auto& [status, count] : load.statuses)
+      all.statuses[status] += count;
+    for (const std::string& problem : load.problems)
+      ADD_FAILURE() << problem;
+  }
   // Enough requests must remain valid, and enough must be rejected, to cover both paths.
-  EXPECT_GT(checker.count(200), kNumRequests / 20) << checker.text();
-  EXPECT_GT(checker.count(400), kNumRequests / 5) << checker.text();
-  ::testing::Test::RecordProperty("statuses", checker.text());
+  EXPECT_GT(all.count(200), total / 20) << all.text();
+  EXPECT_GT(all.count(400), total / 5) << all.text();
+  ::testing::Test::RecordProperty("statuses", all.text());
 }
 
 // Disconnect within the request head, the body, before the response and during a stream; half of

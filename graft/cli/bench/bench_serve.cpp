@@ -43,11 +43,11 @@ std::string prompt_text(std::int64_t number, std::int64_t num_words, std::mt1993
   return text;
 }
 
-std::vector<ClientBodies> bodies_of(const BenchServeOptions& options, std::int64_t num_clients) {
+std::vector<ClientLoad> loads_of(const BenchServeOptions& options, std::int64_t num_clients) {
   std::mt19937_64 random(static_cast<std::uint64_t>(num_clients));
-  std::vector<ClientBodies> clients(static_cast<std::size_t>(num_clients));
+  std::vector<ClientLoad> clients(static_cast<std::size_t>(num_clients));
   std::int64_t number = 0;
-  for (ClientBodies& bodies : clients) {
+  for (ClientLoad& client : clients) {
     for (std::int64_t round = 0; round < options.rounds; ++round) {
       const Json body = {{"model", options.model},
                          {"prompt", prompt_text(number++, options.prompt_words, random)},
@@ -56,7 +56,7 @@ std::vector<ClientBodies> bodies_of(const BenchServeOptions& options, std::int64
                          {"ignore_eos", true},
                          {"stream", true},
                          {"stream_options", {{"include_usage", true}}}};
-      bodies.push_back(body.dump());
+      client.bodies.push_back(body.dump());
     }
   }
   return clients;
@@ -148,7 +148,7 @@ void bench_serve(BenchServeOptions options) {
   if (!options.json) print_header(options);
   for (const std::int64_t num_clients : options.clients) {
     const LoadSummary summary = summary_of(
-        run_load(address, "/v1/completions", bodies_of(options, num_clients)), num_clients);
+        run_load(address, "/v1/completions", loads_of(options, num_clients)), num_clients);
     num_failed += summary.failed;
     if (options.json) {
       all.push_back(summary_json(summary));

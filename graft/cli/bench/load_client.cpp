@@ -58,23 +58,32 @@ std::string failure_text(const Parser& parser) {
   return text;
 }
 
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
 class LoadClient : public std::enable_shared_from_this<LoadClient> {
  public:
   LoadClient(asio::io_context& context,
              const ServerAddress& address,
              std::string path,
              const Tcp::resolver::results_type& endpoints,
-             const ClientBodies& bodies,
+             const ClientLoad& load,
              std::vector<StreamResult>& results)
       : address_(address),
         path_(std::move(path)),
         endpoints_(endpoints),
-        bodies_(bodies),
+        load_(load),
         results_(results),
-        stream_(context) {}
+        stream_(context) {
+    if (!load.api_key.empty()) address_.api_key = load.api_key;
+  }
 
   void start_next() {
-    if (next_body_ == bodies_.size()) return;
+    const bool repeats = load_.repeat_seconds > 0;
+    if (repeats && seconds_since(load_start_) > load_.repeat_seconds) return;
+    if (repeats && next_body_ == load_.bodies.size()) next_body_ = 0;
+    if (next_body_ == load_.bodies.size()) return;
     result_ = {};
     event_ = 0;
     buffer_.clear();
@@ -82,7 +91,7 @@ class LoadClient : public std::enable_shared_from_this<LoadClient> {
     request_.set(http::field::content_type, "application/json");
     // A new connection for each request, like most clients.
     request_.set(http::field::connection, "close");
-    request_.body() = bodies_[next_body_++];
+    request_.body() = load_.bodies[next_body_++];
     request_.prepare_payload();
     parser_ = std::make_unique<Parser>();
     parser_->body_limit(kMaxBytes);
@@ -114,13 +123,13 @@ class LoadClient : public std::enable_shared_from_this<LoadClient> {
 
   void on_data() {
     if (parser_->is_header_done() && parser_->get().result() == http::status::ok)
-      event_ = read_events(parser_->get().body(), event_, elapsed(), result_);
+      event_ = read_events(parser_->get().body(), event_, seconds_since(start_), result_);
     if (parser_->is_done()) return end({});
     read();
   }
 
   void end(ErrorCode error) {
-    result_.seconds = elapsed();
+    result_.seconds = seconds_since(start_);
     if (error) {
       result_.failure = error.message();
     } else if (parser_->get().result() != http::status::ok) {
@@ -135,12 +144,10 @@ class LoadClient : public std::enable_shared_from_this<LoadClient> {
     start_next();
   }
 
-  double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-
-  const ServerAddress& address_;
+  ServerAddress address_;
   std::string path_;
   const Tcp::resolver::results_type& endpoints_;
-  const ClientBodies& bodies_;
+  const ClientLoad& load_;
   std::vector<StreamResult>& results_;
   std::size_t next_body_ = 0;
 
@@ -149,6 +156,7 @@ class LoadClient : public std::enable_shared_from_this<LoadClient> {
   HttpRequest request_;
   std::unique_ptr<Parser> parser_;
   std::size_t event_ = 0;  // offset of the first event that is not parsed yet
+  const Clock::time_point load_start_ = Clock::now();
   Clock::time_point start_;
   StreamResult result_;
 };
@@ -233,17 +241,17 @@ std::string first_model(const ServerAddress& address) {
 
 LoadResult run_load(const ServerAddress& address,
                     const std::string& path,
-                    const std::vector<ClientBodies>& clients) {
+                    const std::vector<ClientLoad>& clients) {
   asio::io_context context(1);
   const auto endpoints = resolve(context, address);
   LoadResult load;
   const auto start = Clock::now();
-  for (const ClientBodies& bodies : clients) {
-    std::make_shared<LoadClient>(context, address, path, endpoints, bodies, load.streams)
+  for (const ClientLoad& client : clients) {
+    std::make_shared<LoadClient>(context, address, path, endpoints, client, load.streams)
         ->start_next();
   }
   context.run();
-  load.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  load.seconds = seconds_since(start);
   return load;
 }
 

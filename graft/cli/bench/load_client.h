@@ -31,15 +31,19 @@ struct StreamResult {
   std::int64_t output_tokens = 0;
 };
 
-// Each client posts its bodies one after the other and reads the event streams.
-using ClientBodies = std::vector<std::string>;
+// A client posts its bodies one after the other and reads the event streams.
+struct ClientLoad {
+  std::vector<std::string> bodies = {};
+  std::string api_key = {};   // empty: that of the address
+  double repeat_seconds = 0;  // sends the bodies again until this time has passed; 0: each once
+};
 struct LoadResult {
   std::vector<StreamResult> streams = {};
   double seconds = 0;  // from the first request to the end of the last stream
 };
 LoadResult run_load(const ServerAddress& address,
                     const std::string& path,
-                    const std::vector<ClientBodies>& clients);
+                    const std::vector<ClientLoad>& clients);
 
 // Parses the complete SSE events of `text` from offset `next` on into the result. Returns the
 // offset to continue from when more text has arrived.
