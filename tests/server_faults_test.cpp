@@ -2,8 +2,10 @@
 // well-behaved client and must leak no connections or sequences. A device that fails must end the
 // running requests with an error, and later requests must work.
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>

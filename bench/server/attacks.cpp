@@ -101,17 +101,21 @@ std::string closed_log(const Target& target, std::string& note) {
   return unread_log(target, note);
 }
 
-// A page of another origin may load the files of the web pages, but use no API.
+// A page of another origin may send GET requests, of which its browser hides the responses.
 std::string foreign_names(const Target& target, std::string& /*note*/) {
-  constexpr std::array kNames = {"Host: evil.example", "Host: localhost.evil.example:8000",
-                                 "Host: localhost\r\nOrigin: https://evil.example"};
-  for (const char* path : {"/v1/models", "/v1/plan", "/api/tags", "/metrics"}) {
-    for (const char* name : kNames) {
-      Client client(target.server.port());
-      client.send(str("GET ", path, " HTTP/1.1\r\nx-api-key: small\r\n", name, "\r\n\r\n"));
-      const int status = client.read_reply().status;
-      if (status != 403) return str(path, " with ", name, ": ", status);
-    }
+  constexpr std::array kNames = {"GET /v1/models HTTP/1.1\r\nHost: evil.example",
+                                 "GET /metrics HTTP/1.1\r\nHost: localhost.evil.example:8000",
+                                 "GET / HTTP/1.1\r\nHost: 127.0.0.1.evil.example",
+                                 "POST /api/generate HTTP/1.1\r\nHost: evil.example",
+                                 "POST /api/generate HTTP/1.1\r\nHost: localhost\r\nOrigin: "
+                                 "https://evil.example",
+                                 "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+                                 "Origin: http://localhost.evil.example"};
+  for (const char* name : kNames) {
+    Client client(target.server.port());
+    client.send(str(name, "\r\nx-api-key: small\r\nContent-Length: 2\r\n\r\n{}"));
+    const int status = client.read_reply().status;
+    if (status != 403) return str(name, ": status ", status);
   }
   return {};
 }
@@ -342,7 +346,7 @@ const std::vector<Attack>& attacks() {
       {"slow readers", "32 streams x n 8, 1.5 KB per token, not read", no_arguments, slow_readers},
       {"log not read", "3,000 requests, --access-log - paused", log, unread_log},
       {"log closed", "3,000 requests, reader of --access-log - has left", log, closed_log},
-      {"DNS rebinding", "12 requests with a foreign Host or Origin", no_arguments, foreign_names},
+      {"DNS rebinding", "6 requests with a foreign Host or Origin", no_arguments, foreign_names},
       {"starvation", "2 x 512 prompts x n 4 x 400 tokens", no_arguments, starvation},
       {"large texts", "5 texts of 26 MiB at once", no_arguments, large_texts, 1024},
       {"large lists", "4 lists of 13 million tokens at once", no_arguments, large_lists, 4096},

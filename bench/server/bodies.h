@@ -14,7 +14,7 @@ inline constexpr const char* kCompletions = "/v1/completions";
 // `count` short texts that differ.
 Json texts(std::size_t count);
 
-// 128 prompts x n 128, logprobs: 1.5 KB that asked for 15 GiB.
+// 128 prompts x n 128, logprobs: 1.5 KB of request, 15 GiB of response.
 Json memory_bomb();
 
 // `num_prompts` x `n` answers of `max_tokens` each.
