@@ -29,11 +29,12 @@ class SproutQuality : public testing::TestWithParam<const char*> {
   }
 };
 
+// ctest runs a test per core, so these use one thread: a second would mostly spin.
 TEST_P(SproutQuality, PerplexityMatchesTheModelCard) {
   GRAFT_SKIP_UNDER_SANITIZERS();
   GRAFT_REQUIRE_SHARED(model());
-  const Outcome outcome = run_program(
-      {"perplexity", test_data("sprout/val.txt").string(), "-m", model().string(), "--json"});
+  const Outcome outcome = run_program({"perplexity", test_data("sprout/val.txt").string(), "-m",
+                                       model().string(), "--json", "--threads", "1"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json figures = parse_json(outcome.out, "perplexity");
   EXPECT_EQ(figures.at("windows"), 49);
@@ -54,7 +55,8 @@ TEST(Quality, RepackingKeepsPerplexity) {
     const std::string model = folder / (type + ".gguf");
     ASSERT_EQ(run_program({"convert", sprout.string(), model, "--type", type}).exit_code, 0);
     const auto perplexity = [&](const std::vector<std::string>& options) {
-      std::vector<std::string> words = {"perplexity", folder / "val.txt", "-m", model, "--json"};
+      std::vector<std::string> words = {"perplexity", folder / "val.txt", "-m", model,
+                                        "--json",     "--threads",        "1"};
       words.insert(words.end(), options.begin(), options.end());
       const Outcome outcome = run_program(words);
       EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
@@ -70,7 +72,6 @@ TEST_P(SproutQuality, AccuracyMatchesTheModelCard) {
   GRAFT_REQUIRE_SHARED(model());
   const TempDir folder;
   const std::string questions = test_data("sprout/eval.jsonl").string();
-  // ctest runs a test per core: a second thread would mostly spin.
   const Outcome outcome = run_program({"eval", questions, "-m", model().string(), "--json",
                                        "--answers", folder / "a.jsonl", "--threads", "1"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
