@@ -31,10 +31,10 @@ struct TypeSize {
 
 // The mixes with fewer bytes than `below`, the largest first.
 std::vector<TypeSize> mixes_below(const models::Checkpoint& source, std::uint64_t below) {
-  const plan::Blueprint as_stored = models::make_blueprint(source);
+  // One blueprint for all mixes: each sets every type, and a copy has tens of thousands of names.
+  plan::Blueprint blueprint = models::make_blueprint(source);
   std::vector<TypeSize> sizes;
   for (const convert::Mix& mix : convert::mixes()) {
-    plan::Blueprint blueprint = as_stored;
     convert::set_types(blueprint, source.config(), mix);
     const std::uint64_t bytes = blueprint.weight_bytes();
     if (bytes < below) sizes.push_back({std::string(mix.name), bytes});
