@@ -208,6 +208,19 @@ TEST(ServerLimits, DisconnectsClientsThatDoNotRead) {
   }));
 }
 
+// Input during a response starts another read, which must not end with the time of a write.
+TEST(ServerLimits, StreamsOutliveTheWriteTimeout) {
+  const ServerProcess server({"--write-timeout", "0.5"});
+  Client client(server.port());
+  client.post(kChat, chat_body({{"stream", true}, {"ignore_eos", true}, {"max_tokens", 1000}}));
+  const auto start = std::chrono::steady_clock::now();
+  client.read_until("\n\n");
+  client.send(request_text("GET", "/health"));
+  EXPECT_TRUE(client.read_until("data: [DONE]").ends_with("data: [DONE]"));
+  EXPECT_GT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1)) << "too fast";
+  EXPECT_TRUE(client.read_until(R"("status":"ok")").ends_with(R"("status":"ok")"));
+}
+
 TEST(ServerLimits, RequiresApiKeysAndSeparatesTheirCaches) {
   const TempDir folder;
   std::ofstream(folder / "keys")

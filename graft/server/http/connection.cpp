@@ -239,6 +239,8 @@ class Connection final : public OpenConnection,
     const auto self = this->shared_from_this();
     ErrorCode error;
     while (wants_watch_ && !is_disconnected_ && buffer_.size() < kReadAhead) {
+      // A write that began before this read has set the time of both.
+      lowest().expires_never();
       const std::size_t count =
           co_await stream_.async_read_some(buffer_.prepare(kReadBytes), awaiting(error));
       buffer_.commit(count);
@@ -319,6 +321,7 @@ class Connection final : public OpenConnection,
       num_bytes_ += co_await asio::async_write(stream_, asio::buffer(piece), awaiting(error));
       text.remove_prefix(piece.size());
     }
+    lowest().expires_never();  // the time is that of writes, not of a read that begins now
     if (error == beast::error::timeout && exchange_)
       exchange_->log_field("error", "the client reads too slowly: write timeout");
     co_return !error;
