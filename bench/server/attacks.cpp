@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -323,17 +324,17 @@ std::string truncated_model(const Target& target, std::string& note) {
 }
 
 std::string mutated_requests(const Target& target, std::string& note) {
-  std::string problems;
-  int total = 0;
+  tests::MutatedLoad all;
   for (const std::string& path : tests::request_paths()) {
-    const tests::MutatedLoad load =
+    tests::MutatedLoad load =
         tests::send_mutated(target.server.port(), path, target.options.mutations, "large");
-    total += target.options.mutations;
-    for (const std::string& problem : load.problems)
-      problems += "\n" + problem;
+    for (const auto& [status, count] : load.statuses)
+      all.statuses[status] += count;
+    for (std::string& problem : load.problems)
+      all.problems.push_back(std::move(problem));
   }
-  note = str(total, " requests");
-  return problems;
+  note = "responses by status " + all.text();
+  return all.problems.empty() ? std::string() : all.problems.front();
 }
 
 }  // namespace
