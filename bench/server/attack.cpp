@@ -20,9 +20,9 @@
 namespace graft::bench {
 namespace {
 
-constexpr double kMaxKeptMib = 64;         // more than before, after the attack
+constexpr double kMaxKeptMib = 64;       // more than before, after the attack
 constexpr double kMaxHealthSeconds = 3;  // 99th percentile; a busy machine needs some
-constexpr int kSettleSeconds = 15;         // until memory is returned
+constexpr int kSettleSeconds = 15;       // until memory is returned
 
 struct AttackRow {
   double before_mib = 0;
