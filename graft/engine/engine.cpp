@@ -218,7 +218,7 @@ void Engine::finish(Sequence& sequence, Finish reason, Update update) {
   update.finish = std::move(reason);
   update.num_prompt = sequence.num_prompt;
   update.num_cached = sequence.num_cached;
-  update.num_output = sequence.num_output();
+  update.num_output = sequence.num_known_output();
   update.prompt_logprobs = std::move(sequence.prompt_logprobs);
   update.arrived = sequence.arrived;
   update.first_scheduled = sequence.first_scheduled;

@@ -115,7 +115,8 @@ class Engine {
   void run_sampler(Sample& sample);
   void append_token(Sample& sample);
   std::optional<Finish> check_stop(const Sequence& sequence) const;
-  bool is_full(const Sequence& sequence) const;  // has max_tokens or max_model_len tokens
+  // Whether this many output tokens reach max_tokens or max_model_len.
+  bool is_full(const Sequence& sequence, std::int64_t num_output) const;
   void finish(Sequence& sequence, Finish reason, Update update);
   void fail_running(const std::string& message);
   void restore_blocks(Sequence& sequence, std::span<const std::byte> blocks);

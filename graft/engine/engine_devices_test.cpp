@@ -263,6 +263,17 @@ TEST_P(EngineDevices, StepsInFlightChangeNoToken) {
   EXPECT_GT(device_engine.stats().num_preemptions, 0);
 }
 
+// On one device every call starts a step, and the last one finishes it; otherwise each does both.
+TEST_P(EngineDevices, EveryStepIsStartedAhead) {
+  OpenModel open(folder(), placed());
+  Engine engine(open, nullptr, config());
+  engine.add(request(1, greedy()));
+  int num_calls = 0;
+  for (; engine.has_work(); ++num_calls)
+    engine.step();
+  EXPECT_EQ(num_calls, GetParam().rules == kDeviceOnly ? 11 : 10);
+}
+
 // A request is aborted, paused and resumed, or saved after every number of steps, beside another.
 TEST_P(EngineDevices, ChangesWhileAStepIsInFlight) {
   OpenModel open(folder(), placed());

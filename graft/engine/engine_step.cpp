@@ -61,9 +61,9 @@ void Engine::mark_in_flight(Step::Row& row, std::int64_t num_tokens) {
   sequence.num_computed += num_tokens;
   num_computed_tokens_ += num_tokens;
   if (!row.is_complete || sequence.is_embedding()) return;
-  sequence.has_token_in_flight = true;
+  ++sequence.num_in_flight;
   sequence.sampled_row = static_cast<std::int32_t>(row.logits.first_row + row.logits.num_rows - 1);
-  sequence.is_last_in_flight = is_full(sequence);
+  sequence.is_last_in_flight = is_full(sequence, sequence.num_output());
 }
 
 // Nothing when only the host can sample: one sequence needs its logits.
@@ -108,6 +108,8 @@ void Engine::fail_running(const std::string& message) {
   blocks_.invalidate_prefix_cache();
   std::vector<Sequence*> running;
   for (const auto& [id, sequence] : sequences_) {
+    sequence->num_in_flight = 0;
+    sequence->is_last_in_flight = false;
     if (sequence->state == SequenceState::Running) running.push_back(sequence.get());
   }
   for (Sequence* sequence : running)
@@ -135,7 +137,8 @@ std::vector<Engine::Sample> Engine::samples_of(const Step& step, std::span<const
     if (sequence.state == SequenceState::Finished) continue;
     collect_prompt_logprobs(sequence, row.logits);
     if (!row.is_complete) continue;
-    sequence.has_token_in_flight = sequence.is_last_in_flight = false;
+    if (!sequence.is_embedding()) --sequence.num_in_flight;
+    if (sequence.num_in_flight == 0) sequence.is_last_in_flight = false;
     if (sequence.is_embedding()) {
       finish_embedding(sequence);
       continue;
@@ -237,7 +240,7 @@ void Engine::append_token(Sample& sample) {
   update.tokens.push_back(*sample.token);
   update.num_prompt = sequence.num_prompt;
   update.num_cached = sequence.num_cached;
-  update.num_output = sequence.num_output();
+  update.num_output = sequence.num_known_output();
   if (sample.logprobs) update.logprobs.push_back(*std::move(sample.logprobs));
 
   std::optional<Finish> stop = check_stop(sequence);
@@ -246,7 +249,7 @@ void Engine::append_token(Sample& sample) {
     update.text = sequence.detokenizer->push(*sample.token);
     if (const auto matched = sequence.detokenizer->stop()) {
       stop = {.reason = FinishReason::Stop, .stop_text = sequence.params.stop[*matched]};
-    } else if (sequence.num_output() == sequence.params.min_tokens) {
+    } else if (sequence.num_known_output() == sequence.params.min_tokens) {
       sequence.detokenizer->set_stops(sequence.params.stop);
     }
   }
@@ -263,17 +266,18 @@ std::optional<Finish> Engine::check_stop(const Sequence& sequence) const {
   const bool is_eos = !params.ignore_eos && contains(eos_token_ids_, token);
   if (is_eos || contains(params.stop_token_ids, token))
     return Finish{.reason = FinishReason::Stop, .stop_token = token};
-  if (!is_full(sequence)) return std::nullopt;
+  const std::int64_t num_output = sequence.num_known_output();
+  if (!is_full(sequence, num_output)) return std::nullopt;
   Finish length = {.reason = FinishReason::Length};
-  if (!params.max_tokens || sequence.num_output() < *params.max_tokens)
+  if (!params.max_tokens || num_output < *params.max_tokens)
     length.message = str("max_model_len of ", config_.max_model_len, " tokens reached");
   return length;
 }
 
-bool Engine::is_full(const Sequence& sequence) const {
+bool Engine::is_full(const Sequence& sequence, std::int64_t num_output) const {
   const std::optional<std::int64_t>& max_tokens = sequence.params.max_tokens;
-  return (max_tokens && sequence.num_output() >= *max_tokens) ||
-         sequence.num_tokens() >= config_.max_model_len;
+  return (max_tokens && num_output >= *max_tokens) ||
+         sequence.num_prompt + num_output >= config_.max_model_len;
 }
 
 }  // namespace graft::engine

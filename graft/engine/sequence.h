@@ -41,10 +41,10 @@ struct Sequence {
   // Leading tokens whose keys and values are in the KV cache, or will be at the end of the step
   // that a device is running.
   std::int64_t num_computed = 0;
-  // The step in flight samples the next token, which `tokens` does not have yet. It is row
-  // `sampled_row` of the step's logits.
-  bool has_token_in_flight = false;
-  bool is_last_in_flight = false;  // that token will end the sequence: it is too long
+  // Tokens that steps in flight sample and `tokens` does not have yet: one, or two while the next
+  // step is started. The last one is row `sampled_row` of the logits of its step.
+  std::int64_t num_in_flight = 0;
+  bool is_last_in_flight = false;  // the last of them will end the sequence: it is too long
   std::int32_t sampled_row = 0;
   BlockTable table;
   SequenceState state = SequenceState::Waiting;
@@ -58,14 +58,15 @@ struct Sequence {
   std::optional<Clock::time_point> first_scheduled;
   std::optional<Clock::time_point> first_token;
 
-  // Including the one in flight.
+  // Including those in flight.
   std::int64_t num_tokens() const {
-    return static_cast<std::int64_t>(tokens.size()) + (has_token_in_flight ? 1 : 0);
+    return static_cast<std::int64_t>(tokens.size()) + num_in_flight;
   }
   std::int64_t num_output() const { return num_tokens() - num_prompt; }
+  std::int64_t num_known_output() const { return num_output() - num_in_flight; }
   // Tokens to compute before the next one can be sampled.
   std::int64_t num_pending() const { return num_tokens() - num_computed; }
-  std::span<const TokenId> output() const {  // without the token in flight
+  std::span<const TokenId> output() const {  // without tokens in flight
     return std::span(tokens).subspan(static_cast<std::size_t>(num_prompt));
   }
   bool is_embedding() const { return pooler != nullptr; }

@@ -402,7 +402,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
       tile.add_softmax(scores);
       tile.add_values(scores, values);
     }
-    // Until the second barrier of the next tile nobody reads these slots.
+    // Until the second barrier of the next tile these slots are not read.
     if (threadIdx.x < kTileKeys) shared.slots[stage][threadIdx.x] = next_slot;
     stage = 1 - stage;
   }
