@@ -65,9 +65,10 @@ std::unordered_map<TokenId, float> output_penalties(const SamplingContext& conte
   std::unordered_map<TokenId, int> counts;
   for (const TokenId token : context.output)
     ++counts[token];
-  for (const auto& [token, count] : counts)
+  for (const auto& [token, count] : counts) {
     penalties[token] =
         static_cast<float>(params.presence_penalty + params.frequency_penalty * count);
+  }
   return penalties;
 }
 
@@ -251,19 +252,22 @@ class LogitEdits {
     }
   }
   void add_bias() {
-    for (const auto& [token, bias] : params_.logit_bias)
-      edit(token, [&](kernels::LogitEdit& one) { one.bias += clamped_bias(bias); });
+    for (const auto& [token, bias] : params_.logit_bias) {
+      if (kernels::LogitEdit* edit = edit_of(token)) edit->bias += clamped_bias(bias);
+    }
   }
   void penalize(const SamplingContext& context) {
     if (params_.repetition_penalty != 1.0) {
       const auto penalty = static_cast<float>(params_.repetition_penalty);
       for (const auto tokens : {context.prompt, context.output}) {
-        for (const TokenId token : tokens)
-          edit(token, [&](kernels::LogitEdit& one) { one.repetition = penalty; });
+        for (const TokenId token : tokens) {
+          if (kernels::LogitEdit* edit = edit_of(token)) edit->repetition = penalty;
+        }
       }
     }
-    for (const auto& [token, penalty] : output_penalties(context))
-      edit(token, [&](kernels::LogitEdit& one) { one.penalty = penalty; });
+    for (const auto& [token, penalty] : output_penalties(context)) {
+      if (kernels::LogitEdit* edit = edit_of(token)) edit->penalty = penalty;
+    }
   }
   void append_to(std::vector<kernels::LogitEdit>& edits) const {
     for (const auto& [token, one] : edits_)
@@ -272,15 +276,14 @@ class LogitEdits {
 
  private:
   void mask(TokenId token) {
-    edit(token, [](kernels::LogitEdit& one) { one.bias = kMasked; });
+    if (kernels::LogitEdit* edit = edit_of(token)) edit->bias = kMasked;
   }
-  // A token that is not allowed stays masked.
-  template <class Change>
-  void edit(TokenId token, const Change& change) {
+  // Null: the token is not allowed and stays masked.
+  kernels::LogitEdit* edit_of(TokenId token) {
     const auto found = edits_.find(token);
-    if (found != edits_.end()) return change(found->second);
-    if (is_restricted_) return;
-    change(edits_.emplace(token, kernels::LogitEdit{.token = token}).first->second);
+    if (found != edits_.end()) return &found->second;
+    if (is_restricted_) return nullptr;
+    return &edits_.emplace(token, kernels::LogitEdit{.token = token}).first->second;
   }
 
   const SamplingParams& params_;

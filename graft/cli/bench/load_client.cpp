@@ -65,12 +65,12 @@ double seconds_since(Clock::time_point start) {
 class LoadClient : public std::enable_shared_from_this<LoadClient> {
  public:
   LoadClient(asio::io_context& context,
-             const ServerAddress& address,
+             ServerAddress address,
              std::string path,
              const Tcp::resolver::results_type& endpoints,
              const ClientLoad& load,
              std::vector<StreamResult>& results)
-      : address_(address),
+      : address_(std::move(address)),
         path_(std::move(path)),
         endpoints_(endpoints),
         load_(load),
