@@ -235,7 +235,7 @@ void Engine::finish(Sequence& sequence, Finish reason, Update update) {
 }
 
 void Engine::release_idle_memory() {
-  finish_in_flight();
+  settle();
   const std::vector<BlockId> ids = blocks_.evict_free();
   for (std::size_t first = 0; first < ids.size();) {
     std::size_t end = first + 1;

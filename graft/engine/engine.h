@@ -106,6 +106,7 @@ class Engine {
   void mark_in_flight(Step::Row& row, std::int64_t num_tokens);
   bool can_run_ahead(const Step& step) const;
   void finish_in_flight();
+  void settle();  // finishes the step in flight; its failure fails the running sequences
   SamplingContext context_of(const Sequence& sequence) const;
   void finish_too_long(Sequence& sequence);
   void collect_prompt_logprobs(Sequence& sequence, const SequenceLogits& rows);

@@ -348,6 +348,26 @@ TEST_P(EngineDevices, FailureEndsOnlyRunningSequences) {
   EXPECT_GT(num_failures, 60);
 }
 
+// Saving finishes the step in flight first.
+TEST_F(OnDevices, FailureWhileSavingEndsTheRunningSequences) {
+  OpenModel open(folder(), options(kDeviceOnly));
+  const std::vector<Request> one = {request(1, greedy())};
+  const auto want = tokens_of(open, one);
+  Engine engine(open, nullptr, config());
+  engine.add(one[0]);
+  Outputs outputs;
+  for (int step = 0; step < 3; ++step)
+    collect(engine.step(), outputs);
+  test_fault() = {.countdown = 1};
+  EXPECT_THROW(engine.save({.request = 1, .sample = 0}, "not-written.graft"), Error);
+  test_fault() = {};
+  collect(engine.step(), outputs);
+  const Output& failed = outputs.at({.request = 1, .sample = 0});
+  ASSERT_TRUE(failed.finish);
+  EXPECT_EQ(failed.finish->message, "cuda:0: broken for a test");
+  EXPECT_EQ(run(engine, one).begin()->second.tokens, want[0]);
+}
+
 TEST_P(EngineDevices, PermanentFailureEndsEveryRequest) {
   OpenModel open(folder(), placed());
   EngineConfig one_slot = config();

@@ -36,7 +36,7 @@ std::uint64_t fingerprint_of(const formats::WeightSource& source) {
 }  // namespace
 
 void Engine::save(SequenceId id, const std::filesystem::path& path) {
-  finish_in_flight();
+  settle();
   const auto found = sequences_.find(id);
   if (found == sequences_.end())
     fail("request ", id.request, ", sample ", id.sample, ": not found, it may have finished");

@@ -116,6 +116,14 @@ void Engine::fail_running(const std::string& message) {
     finish(*sequence, {.reason = FinishReason::Error, .message = message}, {.id = sequence->id});
 }
 
+void Engine::settle() {
+  try {
+    finish_in_flight();
+  } catch (const std::exception& error) {
+    fail_running(error.what());
+  }
+}
+
 void Engine::finish_in_flight() {
   if (!in_flight_) return;
   const Step step = *std::exchange(in_flight_, std::nullopt);

@@ -204,12 +204,15 @@ TEST(CheckpointWeights, JoinsKvBFromItsTwoTensors) {
   source->add("blk.0.attn_k_b.weight", {2, 3, 2}, keys);
   CheckpointWeights weights(source);
   const ops::Weight joined = weights.get("model.layers.0.self_attn.kv_b_proj.weight");
+  EXPECT_EQ(joined.computed_from, DType::F32) << "the type of attn_k_b";
   EXPECT_EQ(joined.shape, (std::vector<std::int64_t>{6, 3}));
   EXPECT_EQ(joined.decode(), want);
 
   FakeCheckpoint old("GGUF v3", config);
   old->add("blk.0.attn_kv_b.weight", {6, 3}, want);
-  EXPECT_EQ(CheckpointWeights(old).get("model.layers.0.self_attn.kv_b_proj.weight").decode(), want);
+  const ops::Weight whole = CheckpointWeights(old).get("model.layers.0.self_attn.kv_b_proj.weight");
+  EXPECT_EQ(whole.decode(), want);
+  EXPECT_FALSE(whole.computed_from);
 }
 
 TEST(CheckpointWeights, UsesTheEmbeddingForATiedHead) {
