@@ -11,7 +11,8 @@ Reservation reserve(LoadedModel& model,
   Reservation reservation;
   reservation.use = clients.begin(client, size.num_sequences, size.num_prompt_tokens);
   try {
-    reservation.slots = model.reserve_slots(size.num_sequences, size.max_waiting);
+    reservation.slots = model.slots().reserve(client.id, size.num_sequences,
+                                              model.llm().config().max_num_seqs + size.max_waiting);
   } catch (const ApiError&) {
     clients.count_rejected(client, "queue_full");
     throw;

@@ -2,16 +2,15 @@
 
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 
 #include "graft/api/chat_format.h"
 #include "graft/api/llm.h"
 #include "graft/server/models/model_info.h"
+#include "graft/server/models/model_slots.h"
 
 namespace graft::server {
 
@@ -29,9 +28,8 @@ class LoadedModel {
   // Unique in the process: another one when the model is loaded again.
   std::uint64_t serial() const { return serial_; }
 
-  // Reserves slots for `num_sequences` until the last copy of the returned handle is destroyed.
-  // Throws ApiError 429 when max_num_seqs running and `max_waiting` queued sequences are exceeded.
-  std::shared_ptr<void> reserve_slots(std::int64_t num_sequences, std::int64_t max_waiting);
+  // Reserved by requests before they are submitted.
+  ModelSlots& slots() { return slots_; }
 
  private:
   ModelInfo info_;
@@ -40,9 +38,7 @@ class LoadedModel {
   api::LLM llm_;
   double load_seconds_;
   std::optional<api::ChatFormat> format_;
-  // Shared with the handles of reserve_slots(), which may outlive the model.
-  std::shared_ptr<std::atomic<std::int64_t>> num_reserved_ =
-      std::make_shared<std::atomic<std::int64_t>>(0);
+  ModelSlots slots_;
 };
 
 }  // namespace graft::server
