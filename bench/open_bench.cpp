@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "graft/base/error.h"
-#include "graft/models/checkpoint.h"
+#include "graft/models/weights/checkpoint.h"
 
 namespace {
 

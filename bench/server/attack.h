@@ -7,7 +7,7 @@
 
 #include "graft/base/system/temp_dir.h"
 
-#include "tests/server_process.h"
+#include "tests/server/server_process.h"
 
 namespace graft::bench {
 

@@ -17,9 +17,9 @@
 #include "bench/server/attack.h"
 #include "bench/server/bodies.h"
 #include "bench/server/watch.h"
-#include "tests/mutated_load.h"
-#include "tests/mutation.h"
-#include "tests/server_process.h"
+#include "tests/server/mutated_load.h"
+#include "tests/server/mutation.h"
+#include "tests/server/server_process.h"
 
 namespace graft::bench {
 namespace {

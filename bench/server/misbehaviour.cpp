@@ -9,8 +9,8 @@
 #include "graft/base/text/str.h"
 
 #include "bench/server/bodies.h"
-#include "tests/mutation.h"
-#include "tests/server_process.h"
+#include "tests/server/mutation.h"
+#include "tests/server/server_process.h"
 
 namespace graft::bench {
 namespace {

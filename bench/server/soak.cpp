@@ -23,7 +23,7 @@
 
 #include "bench/server/server.h"
 #include "bench/server/watch.h"
-#include "tests/server_process.h"
+#include "tests/server/server_process.h"
 
 namespace graft::bench {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "graft/base/text/str.h"
 
-#include "tests/server_process.h"
+#include "tests/server/server_process.h"
 
 namespace graft::bench {
 namespace {
