@@ -1,6 +1,6 @@
 # Checks that every header compiles on its own: one generated source per header includes only it. Headers
 # with a source of the same name are skipped: that source includes its header first. Where it is not the first of its
-# unity file, tests/includes_test.cpp finds a missing #include.
+# unity file, tests/repository/includes_test.cpp finds a missing #include.
 file(GLOB_RECURSE graft_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/graft/*.h ${CMAKE_SOURCE_DIR}/include/graft/*.h)
 list(FILTER graft_headers EXCLUDE REGEX "-inl\\.h$")
 if(NOT GRAFT_CUDA_ENABLED)

@@ -1,6 +1,6 @@
 # graft_module(<folder> [DEPS <folder>...] [LIBS <target>...] [NOT_HOT] [JSON]) builds the library graft::<folder>
 # from the sources under graft/<folder>, and the program graft_<folder>_test from its *_test.cpp.
-# LIBS are external libraries. DEPS are the only graft folders it may include (checked by tests/repository_test.cpp).
+# LIBS are external libraries. DEPS are the only graft folders it may include (checked by tests/repository/repository_test.cpp).
 # NOT_HOT: compile time matters more than speed. JSON: most of its sources include graft/base/text/json.h.
 
 function(graft_module name)

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/text/json.h"
-#include "graft/models/checkpoint.h"
+#include "graft/models/weights/checkpoint.h"
 #include "graft/testing/golden.h"
 #include "graft/version.h"
 

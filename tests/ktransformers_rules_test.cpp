@@ -13,8 +13,8 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/models/operators.h"
-#include "graft/models/weights.h"
+#include "graft/models/build/operators.h"
+#include "graft/models/weights/weights.h"
 #include "graft/packing/packer.h"
 #include "graft/testing/device.h"
 #include "graft/testing/ktransformers_run.h"

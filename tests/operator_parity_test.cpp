@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/ops/plugin.h"
+#include "graft/ops/plugin/plugin.h"
 #include "graft/testing/device.h"
 #include "graft/testing/parity/parity.h"
 

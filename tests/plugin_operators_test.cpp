@@ -16,7 +16,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/ops/plugin.h"
+#include "graft/ops/plugin/plugin.h"
 #include "graft/plugin.h"
 #include "graft/testing/parity/parity.h"
 

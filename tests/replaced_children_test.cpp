@@ -15,7 +15,7 @@
 
 #include "graft/models/generate.h"
 #include "graft/ops/cpu/packed.h"
-#include "graft/plan/lost_fusions.h"
+#include "graft/plan/checks/lost_fusions.h"
 #include "graft/testing/device.h"
 #include "graft/testing/forwarding.h"
 #include "graft/testing/golden.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "graft/llm.h"
-#include "graft/models/checkpoint.h"
+#include "graft/models/weights/checkpoint.h"
 #include "graft/ops/profiler.h"
 #include "graft/perf/memory.h"
 #include "graft/plan/plan.h"

@@ -15,7 +15,7 @@
 #include "graft/base/text/units.h"
 #include "graft/cli/commands.h"
 #include "graft/convert/job.h"
-#include "graft/models/checkpoint.h"
+#include "graft/models/weights/checkpoint.h"
 
 namespace graft::cli {
 namespace {

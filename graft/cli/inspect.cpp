@@ -19,8 +19,8 @@
 #include "graft/cli/parts.h"
 #include "graft/cli/terminal.h"
 #include "graft/formats/read_tokenizer.h"
-#include "graft/models/checkpoint.h"
 #include "graft/models/families/family.h"
+#include "graft/models/weights/checkpoint.h"
 
 namespace graft::cli {
 namespace {

@@ -15,8 +15,8 @@
 #include "graft/cli/options/model_options.h"
 #include "graft/cli/parts.h"
 #include "graft/cli/terminal.h"
-#include "graft/models/checkpoint.h"
 #include "graft/models/families/family.h"
+#include "graft/models/weights/checkpoint.h"
 
 namespace graft::cli {
 namespace {

@@ -13,8 +13,8 @@
 #include "graft/cli/options/model_options.h"
 #include "graft/cli/options/rule_options.h"
 #include "graft/cli/plan_fit.h"
-#include "graft/models/make_blueprint.h"
-#include "graft/models/shapes.h"
+#include "graft/models/build/make_blueprint.h"
+#include "graft/models/build/shapes.h"
 #include "graft/perf/estimate.h"
 #include "graft/plan/report.h"
 

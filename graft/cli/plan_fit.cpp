@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "graft/convert/planned_types.h"
-#include "graft/models/make_blueprint.h"
+#include "graft/models/build/make_blueprint.h"
 #include "graft/perf/auto_rules.h"
 
 namespace graft::cli {

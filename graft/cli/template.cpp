@@ -13,8 +13,8 @@
 #include "graft/cli/commands.h"
 #include "graft/cli/options/model_options.h"
 #include "graft/cli/terminal.h"
-#include "graft/models/checkpoint.h"
 #include "graft/models/families/family.h"
+#include "graft/models/weights/checkpoint.h"
 
 namespace graft::cli {
 namespace {

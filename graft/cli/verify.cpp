@@ -1,6 +1,6 @@
 // graft verify: compares a checkpoint with reference logits of another implementation.
 
-#include "graft/models/verify.h"
+#include "graft/models/weights/verify.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -17,7 +17,7 @@
 #include "graft/cli/commands.h"
 #include "graft/cli/options/rule_options.h"
 #include "graft/convert/job.h"
-#include "graft/models/checkpoint.h"
+#include "graft/models/weights/checkpoint.h"
 #include "graft/tensor/device.h"
 #include "graft/tensor/gpus.h"
 

@@ -13,7 +13,7 @@
 #include "graft/convert/mix.h"
 #include "graft/convert/recipe.h"
 #include "graft/formats/gguf/metadata.h"
-#include "graft/models/checkpoint.h"
+#include "graft/models/weights/checkpoint.h"
 
 namespace graft::convert {
 

@@ -9,7 +9,7 @@
 #include "graft/formats/tensor_spec.h"
 #include "graft/models/config/gguf_config.h"
 #include "graft/models/families/tensor_names.h"
-#include "graft/models/tensor_index.h"
+#include "graft/models/weights/tensor_index.h"
 
 namespace graft::convert {
 namespace {

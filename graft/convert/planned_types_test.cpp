@@ -9,8 +9,8 @@
 #include "graft/base/error.h"
 #include "graft/convert/job.h"
 #include "graft/formats/synthetic.h"
-#include "graft/models/make_blueprint.h"
-#include "graft/models/shapes.h"
+#include "graft/models/build/make_blueprint.h"
+#include "graft/models/build/shapes.h"
 
 namespace graft::convert {
 namespace {

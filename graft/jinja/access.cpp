@@ -4,7 +4,7 @@
 #include <array>
 #include <limits>
 
-#include "graft/jinja/builtin.h"
+#include "graft/jinja/builtins/builtin.h"
 #include "graft/jinja/unicode.h"
 
 namespace graft::jinja {

@@ -1,7 +1,7 @@
 // Errors that Jinja reports when it compiles a template, even in code that is never executed.
 
 #include "graft/base/error.h"
-#include "graft/jinja/ast.h"
+#include "graft/jinja/parser/ast.h"
 
 namespace graft::jinja {
 namespace {

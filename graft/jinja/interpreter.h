@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "graft/jinja/ast.h"
+#include "graft/jinja/parser/ast.h"
 
 namespace graft::jinja {
 

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "graft/models/decoder.h"
-#include "graft/ops/device_context.h"
+#include "graft/ops/devices/device_context.h"
 
 namespace graft::models {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "graft/base/check.h"
-#include "graft/models/build.h"
+#include "graft/models/build/build.h"
 #include "graft/ops/profiler.h"
 
 namespace graft::models {

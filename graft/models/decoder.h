@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "graft/base/parallel.h"
-#include "graft/models/layer_read_ahead.h"
-#include "graft/models/operators.h"
-#include "graft/ops/device_context.h"
+#include "graft/models/build/operators.h"
+#include "graft/models/weights/layer_read_ahead.h"
+#include "graft/ops/devices/device_context.h"
 #include "graft/ops/modules/decoder_layer.h"
 #include "graft/ops/operator.h"
 #include "graft/plan/plan.h"

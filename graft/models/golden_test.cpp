@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/models/verify.h"
+#include "graft/models/weights/verify.h"
 #include "graft/testing/test_names.h"
 
 namespace graft::models {
@@ -42,7 +42,7 @@ void expect_right(const PromptReport& prompt, double tolerance) {
   EXPECT_EQ(prompt.greedy, prompt.expected_greedy) << prompt.name;
 }
 
-class Golden : public testing::TestWithParam<const char*> {
+class Golden : public ::testing::TestWithParam<const char*> {
  protected:
   static std::filesystem::path folder() { return golden_checkpoint(GetParam()); }
   static std::filesystem::path reference() { return folder() / "reference.safetensors"; }
@@ -86,7 +86,7 @@ TEST_P(Golden, IsBitIdenticalInAnyBatch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::ValuesIn(kCheckpoints), checkpoint_test_name);
+INSTANTIATE_TEST_SUITE_P(Models, Golden, ::testing::ValuesIn(kCheckpoints), checkpoint_test_name);
 
 // Both forms of latent attention, in both phases.
 class GoldenLatent : public Golden {};
@@ -104,11 +104,11 @@ TEST_P(GoldenLatent, AbsorbedAndExpandedFormsMatchTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(Models,
                          GoldenLatent,
-                         testing::Values("deepseek-v2-lite",
-                                         "deepseek-v2",
-                                         "deepseek-v2-yarn",
-                                         "deepseek-v3",
-                                         "deepseek-v3-yarn"),
+                         ::testing::Values("deepseek-v2-lite",
+                                           "deepseek-v2",
+                                           "deepseek-v2-yarn",
+                                           "deepseek-v3",
+                                           "deepseek-v3-yarn"),
                          checkpoint_test_name);
 
 TEST(Model, MeasuresTimePerModule) {

@@ -10,7 +10,7 @@
 #include "graft/base/error.h"
 #include "graft/base/text/str.h"
 #include "graft/models/generate.h"
-#include "graft/models/verify.h"
+#include "graft/models/weights/verify.h"
 #include "graft/ops/params.h"
 #include "graft/testing/decoding.h"
 #include "graft/testing/device.h"

@@ -62,7 +62,7 @@ struct Case {
   const char* rules;
 };
 
-class DeviceMemoryUse : public testing::TestWithParam<Case> {
+class DeviceMemoryUse : public ::testing::TestWithParam<Case> {
  protected:
   static std::uint64_t allocated(Device device) { return test_memory().allocated(device.index); }
 };
@@ -85,14 +85,15 @@ TEST_P(DeviceMemoryUse, IsAsPredicted) {
 
 INSTANTIATE_TEST_SUITE_P(Models,
                          DeviceMemoryUse,
-                         testing::Values(Case{"Llama", "llama", kDeviceOnly},
-                                         Case{"LlamaOnTwo", "llama", kTwoDevices},
-                                         Case{"LlamaPrefillElsewhere", "llama", kPrefillElsewhere},
-                                         Case{"Qwen3MoeOnTwo", "qwen3-moe", kTwoDevices},
-                                         Case{"Qwen2Moe", "qwen2-moe", kDeviceOnly},
-                                         Case{"Mixtral", "mixtral", kDeviceOnly},
-                                         Case{"DeepSeekV2Lite", "deepseek-v2-lite", kDeviceOnly},
-                                         Case{"DeepSeekV3OnTwo", "deepseek-v3", kTwoDevices}),
+                         ::testing::Values(Case{"Llama", "llama", kDeviceOnly},
+                                           Case{"LlamaOnTwo", "llama", kTwoDevices},
+                                           Case{"LlamaPrefillElsewhere", "llama",
+                                                kPrefillElsewhere},
+                                           Case{"Qwen3MoeOnTwo", "qwen3-moe", kTwoDevices},
+                                           Case{"Qwen2Moe", "qwen2-moe", kDeviceOnly},
+                                           Case{"Mixtral", "mixtral", kDeviceOnly},
+                                           Case{"DeepSeekV2Lite", "deepseek-v2-lite", kDeviceOnly},
+                                           Case{"DeepSeekV3OnTwo", "deepseek-v3", kTwoDevices}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(DeviceMemoryCheck, RefusesWithTheNumbersBeforeLoading) {

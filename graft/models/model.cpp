@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "graft/base/check.h"
-#include "graft/models/build.h"
-#include "graft/models/weights.h"
+#include "graft/models/build/build.h"
+#include "graft/models/weights/weights.h"
 #include "graft/packing/packed_cache.h"
 #include "graft/packing/packer.h"
-#include "graft/plan/deferral.h"
+#include "graft/plan/experts/deferral.h"
 #include "graft/plan/report.h"
 
 namespace graft::models {

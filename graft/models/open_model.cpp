@@ -5,12 +5,12 @@
 #include "graft/base/out_of_memory.h"
 #include "graft/base/system/system.h"
 #include "graft/base/text/units.h"
-#include "graft/models/make_blueprint.h"
+#include "graft/models/build/make_blueprint.h"
 #include "graft/packing/packed_cache.h"
-#include "graft/plan/default_rules.h"
-#include "graft/plan/gpu_experts.h"
+#include "graft/plan/experts/gpu_experts.h"
 #include "graft/plan/plugins.h"
 #include "graft/plan/report.h"
+#include "graft/plan/rules/default_rules.h"
 #include "graft/tensor/device_memory.h"
 
 namespace graft::models {

@@ -12,13 +12,13 @@
 
 #include "graft/base/parallel.h"
 #include "graft/base/system/mapping_guard.h"
-#include "graft/models/checkpoint.h"
 #include "graft/models/model.h"
-#include "graft/ops/gpu_operators.h"
+#include "graft/models/weights/checkpoint.h"
+#include "graft/ops/devices/gpu_operators.h"
 #include "graft/ops/registry.h"
 #include "graft/perf/memory.h"
 #include "graft/plan/plan.h"
-#include "graft/plan/rules.h"
+#include "graft/plan/rules/rules.h"
 #include "graft/tensor/device.h"
 
 namespace graft::models {

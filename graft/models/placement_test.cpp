@@ -13,7 +13,7 @@
 
 #include "graft/base/error.h"
 #include "graft/models/generate.h"
-#include "graft/models/verify.h"
+#include "graft/models/weights/verify.h"
 #include "graft/testing/device.h"
 #include "graft/testing/golden.h"
 #include "graft/testing/test_names.h"

@@ -10,7 +10,7 @@
 #include "graft/base/error.h"
 #include "graft/base/text/str.h"
 #include "graft/ops/builtin_kwargs.h"
-#include "graft/ops/cuda_operators.h"
+#include "graft/ops/devices/cuda_operators.h"
 #include "graft/ops/registry.h"
 
 namespace graft::ops {

@@ -1,6 +1,6 @@
 #include "graft/ops/operator.h"
 
-#include "graft/ops/device_context.h"
+#include "graft/ops/devices/device_context.h"
 
 namespace graft::ops {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "graft/ops/activation.h"
-#include "graft/ops/expert_store.h"
+#include "graft/ops/experts/expert_store.h"
 #include "graft/ops/pass.h"
 #include "graft/ops/weight.h"
 #include "graft/tensor/tensor.h"

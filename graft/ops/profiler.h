@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "graft/ops/device_context.h"
+#include "graft/ops/devices/device_context.h"
 #include "graft/ops/pass.h"
 
 namespace graft::ops {

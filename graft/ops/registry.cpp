@@ -6,7 +6,7 @@
 #include "graft/base/check.h"
 #include "graft/base/error.h"
 #include "graft/ops/cpu/operators.h"
-#include "graft/ops/device_context.h"
+#include "graft/ops/devices/device_context.h"
 #include "graft/ops/fusions.h"
 #include "graft/ops/primitives.h"
 

@@ -12,7 +12,7 @@
 #include "graft/perf/disk_reads.h"
 #include "graft/perf/gpu_experts.h"
 #include "graft/perf/work.h"
-#include "graft/plan/deferral.h"
+#include "graft/plan/experts/deferral.h"
 
 namespace graft::perf {
 namespace {

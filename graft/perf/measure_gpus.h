@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "graft/ops/gpu_operators.h"
+#include "graft/ops/devices/gpu_operators.h"
 #include "graft/perf/machine.h"
 #include "graft/tensor/gpus.h"
 

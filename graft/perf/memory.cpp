@@ -8,7 +8,7 @@
 
 #include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cpu/packed.h"
-#include "graft/ops/cuda_operators.h"
+#include "graft/ops/devices/cuda_operators.h"
 #include "graft/ops/fusions.h"
 #include "graft/packing/panel_layout.h"
 #include "graft/perf/gpu_experts.h"

@@ -12,7 +12,7 @@
 
 #include "graft/ops/params.h"
 #include "graft/ops/role.h"
-#include "graft/plan/aliases.h"
+#include "graft/plan/rules/aliases.h"
 #include "graft/tensor/dtype.h"
 
 namespace graft::plan {

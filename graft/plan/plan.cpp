@@ -8,16 +8,16 @@
 
 #include "graft/base/check.h"
 #include "graft/ops/builtin_kwargs.h"
-#include "graft/plan/check_kwargs.h"
-#include "graft/plan/collector.h"
-#include "graft/plan/deferral.h"
-#include "graft/plan/gpu_experts.h"
-#include "graft/plan/matcher.h"
-#include "graft/plan/missing_gpus.h"
-#include "graft/plan/out_devices.h"
+#include "graft/plan/checks/check_kwargs.h"
+#include "graft/plan/checks/collector.h"
+#include "graft/plan/checks/missing_gpus.h"
+#include "graft/plan/checks/out_devices.h"
+#include "graft/plan/experts/deferral.h"
+#include "graft/plan/experts/gpu_experts.h"
 #include "graft/plan/planned_operators.h"
 #include "graft/plan/resolve.h"
-#include "graft/plan/stream_from.h"
+#include "graft/plan/rules/matcher.h"
+#include "graft/plan/rules/stream_from.h"
 
 namespace graft::plan {
 namespace {

@@ -12,8 +12,8 @@
 #include "graft/ops/pass.h"
 #include "graft/ops/registry.h"
 #include "graft/plan/blueprint.h"
-#include "graft/plan/finding.h"
-#include "graft/plan/rules.h"
+#include "graft/plan/checks/finding.h"
+#include "graft/plan/rules/rules.h"
 #include "graft/tensor/device.h"
 
 namespace graft::plan {
@@ -121,7 +121,7 @@ void set_gpu_experts(Placement& placement, std::int64_t count);
 struct Machine {
   int num_gpus = 0;
   // Plan for another machine: GPU operators that this build lacks are taken from the list that is
-  // compiled in (ops/cuda_operators.h). Those plans cannot be run.
+  // compiled in (ops/devices/cuda_operators.h). Those plans cannot be run.
   bool plan_only = false;
 
   bool has(Device device) const { return device == kCpu || device.index < num_gpus; }

@@ -1,6 +1,6 @@
 #include "graft/plan/planned_operators.h"
 
-#include "graft/ops/cuda_operators.h"
+#include "graft/ops/devices/cuda_operators.h"
 
 namespace graft::plan {
 

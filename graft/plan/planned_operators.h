@@ -1,5 +1,6 @@
 // Looks up operators for a plan: those of the registry, and on GPUs that are not in this machine
-// those that libgraft_cuda.so has (ops/cuda_operators.h). The latter can be planned but not run.
+// those that libgraft_cuda.so has (ops/devices/cuda_operators.h). The latter can be planned but not
+// run.
 
 #pragma once
 

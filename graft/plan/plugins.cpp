@@ -4,7 +4,7 @@
 #include <system_error>
 
 #include "graft/base/error.h"
-#include "graft/ops/plugin.h"
+#include "graft/ops/plugin/plugin.h"
 
 namespace graft::plan {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "graft/ops/registry.h"
-#include "graft/plan/finding.h"
-#include "graft/plan/rules.h"
+#include "graft/plan/checks/finding.h"
+#include "graft/plan/rules/rules.h"
 
 namespace graft::plan {
 

@@ -8,8 +8,8 @@
 
 #include "graft/base/text/str.h"
 #include "graft/base/text/units.h"
-#include "graft/plan/deferral.h"
-#include "graft/plan/lost_fusions.h"
+#include "graft/plan/checks/lost_fusions.h"
+#include "graft/plan/experts/deferral.h"
 
 namespace graft::plan {
 namespace {

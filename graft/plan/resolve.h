@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "graft/ops/registry.h"
-#include "graft/plan/aliases.h"
-#include "graft/plan/collector.h"
-#include "graft/plan/missing_gpus.h"
+#include "graft/plan/checks/collector.h"
+#include "graft/plan/checks/missing_gpus.h"
 #include "graft/plan/planned_operators.h"
-#include "graft/plan/rules.h"
+#include "graft/plan/rules/aliases.h"
+#include "graft/plan/rules/rules.h"
 
 namespace graft::plan {
 

@@ -13,7 +13,7 @@
 
 #include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cpu/operators.h"
-#include "graft/ops/hybrid_experts.h"
+#include "graft/ops/experts/hybrid_experts.h"
 #include "graft/ops/operator.h"
 #include "graft/ops/primitives.h"
 #include "graft/ops/registry.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "graft/base/check.h"
-#include "graft/ops/device_experts.h"
+#include "graft/ops/experts/device_experts.h"
 #include "graft/ops/registry.h"
 #include "graft/testing/test_context.h"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "graft/models/generate.h"
-#include "graft/models/verify.h"
-#include "graft/ops/expert_store.h"
+#include "graft/models/weights/verify.h"
+#include "graft/ops/experts/expert_store.h"
 #include "graft/testing/golden.h"
 #include "graft/testing/ktransformers.h"
 #include "graft/testing/placement.h"

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "graft/base/parallel.h"
-#include "graft/models/checkpoint.h"
-#include "graft/models/make_blueprint.h"
+#include "graft/models/build/make_blueprint.h"
 #include "graft/models/model.h"
+#include "graft/models/weights/checkpoint.h"
 #include "graft/ops/registry.h"
 #include "graft/plan/plan.h"
 #include "graft/plan/report.h"
-#include "graft/plan/rules.h"
+#include "graft/plan/rules/rules.h"
 
 namespace graft::models::testing {
 

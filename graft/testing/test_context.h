@@ -18,7 +18,7 @@
 #include "graft/base/check.h"
 #include "graft/base/error.h"
 #include "graft/ops/cpu/operators.h"
-#include "graft/ops/device_context.h"
+#include "graft/ops/devices/device_context.h"
 #include "graft/testing/device_memory.h"
 #include "graft/testing/sample_row.h"
 

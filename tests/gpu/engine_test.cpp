@@ -13,9 +13,9 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/ops/cuda/cuda_context.h"
 #include "graft/ops/cuda/operators.h"
-#include "graft/ops/cuda/runtime.h"
+#include "graft/ops/cuda/runtime/cuda_context.h"
+#include "graft/ops/cuda/runtime/runtime.h"
 #include "graft/tensor/buffer.h"
 #include "graft/testing/golden.h"
 

@@ -12,7 +12,7 @@
 
 #include "graft/base/text/str.h"
 #include "graft/models/generate.h"
-#include "graft/models/verify.h"
+#include "graft/models/weights/verify.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/testing/cuda/virtual_gpus.h"
 #include "graft/testing/decoding.h"

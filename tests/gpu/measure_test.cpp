@@ -1,6 +1,6 @@
 // What `graft machine` measures on a GPU.
 
-#include "graft/ops/cuda/measure.h"
+#include "graft/ops/cuda/runtime/measure.h"
 
 #include <chrono>
 #include <cstdlib>
@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
-#include "graft/ops/cuda/runtime.h"
+#include "graft/ops/cuda/runtime/runtime.h"
 
 namespace graft::ops::cuda {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/ops/cuda/mla_runs.h"
+#include "graft/ops/cuda/attention/mla_runs.h"
 
 namespace graft::ops::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/ops/cuda/operators.h"
-#include "graft/ops/cuda/runtime.h"
+#include "graft/ops/cuda/runtime/runtime.h"
 #include "graft/testing/parity/parity.h"
 
 namespace graft::ops::testing {

@@ -21,7 +21,7 @@
 #include "graft/kernels/cpu/table.h"
 #include "graft/perf/limits.h"
 #include "graft/perf/machine.h"
-#include "graft/plan/default_rules.h"
+#include "graft/plan/rules/default_rules.h"
 #include "graft/tensor/gpus.h"
 
 namespace graft::cli {

@@ -13,7 +13,7 @@
 #include "graft/base/system/cpus.h"
 #include "graft/cli/options/settings.h"
 #include "graft/cli/terminal.h"
-#include "graft/models/shapes.h"
+#include "graft/models/build/shapes.h"
 
 namespace graft::cli {
 namespace {

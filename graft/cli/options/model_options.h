@@ -12,7 +12,7 @@
 #include "graft/api/llm.h"
 #include "graft/cli/command.h"
 #include "graft/cli/options/rule_options.h"
-#include "graft/models/checkpoint.h"
+#include "graft/models/weights/checkpoint.h"
 
 namespace graft::cli {
 

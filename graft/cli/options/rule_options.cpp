@@ -9,11 +9,11 @@
 #include "graft/base/error.h"
 #include "graft/base/system/mapped_file.h"
 #include "graft/convert/planned_types.h"
-#include "graft/models/make_blueprint.h"
-#include "graft/ops/gpu_operators.h"
+#include "graft/models/build/make_blueprint.h"
+#include "graft/ops/devices/gpu_operators.h"
 #include "graft/perf/gpus.h"
-#include "graft/plan/default_rules.h"
 #include "graft/plan/plugins.h"
+#include "graft/plan/rules/default_rules.h"
 #include "graft/tensor/gpus.h"
 
 namespace graft::cli {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "graft/cli/command.h"
-#include "graft/models/checkpoint.h"
+#include "graft/models/weights/checkpoint.h"
 #include "graft/ops/registry.h"
 #include "graft/perf/estimate.h"
 #include "graft/perf/machine.h"

@@ -213,7 +213,7 @@ std::ostream& operator<<(std::ostream& out, const PublishedShape& published) {
   return out << published.folder;
 }
 
-class PublishedTest : public testing::TestWithParam<PublishedShape> {};
+class PublishedTest : public ::testing::TestWithParam<PublishedShape> {};
 
 TEST_P(PublishedTest, ReadsShape) {
   const PublishedShape& want = GetParam();
@@ -233,7 +233,7 @@ TEST_P(PublishedTest, ReadsShape) {
 }
 
 // clang-format off
-INSTANTIATE_TEST_SUITE_P(Shapes, PublishedTest, testing::Values(
+INSTANTIATE_TEST_SUITE_P(Shapes, PublishedTest, ::testing::Values(
     PublishedShape{"DeepSeek-V2-Lite", "deepseek_v2", 27, 2048,  16,  16, 192,  64, 102400,  64, 6, RopeKind::Yarn},
     PublishedShape{"DeepSeek-V2",      "deepseek_v2", 60, 5120, 128, 128, 192,  64, 102400, 160, 6, RopeKind::Yarn},
     PublishedShape{"DeepSeek-V3",      "deepseek_v3", 61, 7168, 128, 128, 192,  64, 129280, 256, 8, RopeKind::Yarn},

@@ -12,7 +12,7 @@
 #include "graft/formats/gguf/gguf_fields.h"
 #include "graft/formats/huggingface/fields.h"
 #include "graft/formats/pre_tokenizers.h"
-#include "graft/models/build.h"
+#include "graft/models/build/build.h"
 #include "graft/models/config/model_config.h"
 #include "graft/models/families/tensor_rows.h"
 #include "graft/plan/blueprint.h"

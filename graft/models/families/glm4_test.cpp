@@ -1,17 +1,17 @@
 #include <gtest/gtest.h>
 
-#include "graft/models/checkpoint.h"
+#include "graft/models/build/make_blueprint.h"
 #include "graft/models/config/gguf_config.h"
 #include "graft/models/families/family.h"
 #include "graft/models/families/tensor_names.h"
-#include "graft/models/make_blueprint.h"
-#include "graft/models/weight_store.h"
+#include "graft/models/weights/checkpoint.h"
+#include "graft/models/weights/weight_store.h"
 #include "graft/testing/shared_data.h"
 
 namespace graft::models {
 namespace {
 
-class Glm4 : public testing::Test {
+class Glm4 : public ::testing::Test {
  protected:
   static std::filesystem::path folder() { return shared_data("golden-2026/glm4"); }
 };

@@ -2,7 +2,7 @@
 
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/cpu/workers.h"
-#include "graft/ops/device_context.h"
+#include "graft/ops/devices/device_context.h"
 
 namespace graft::ops::cpu {
 namespace {

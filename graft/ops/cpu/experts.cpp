@@ -10,8 +10,8 @@
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/cpu/packed_experts.h"
 #include "graft/ops/cpu/workers.h"
-#include "graft/ops/deferred_experts.h"
-#include "graft/ops/moe_common.h"
+#include "graft/ops/experts/deferred_experts.h"
+#include "graft/ops/experts/moe_common.h"
 #include "graft/ops/profiler.h"
 
 namespace graft::ops::cpu {

@@ -12,7 +12,7 @@
 
 #include "graft/ops/cpu/expert_groups.h"
 #include "graft/ops/cpu/packed.h"
-#include "graft/ops/expert_store.h"
+#include "graft/ops/experts/expert_store.h"
 
 namespace graft::ops::cpu {
 

@@ -1,6 +1,6 @@
 #include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cpu/operators.h"
-#include "graft/ops/device_context.h"
+#include "graft/ops/devices/device_context.h"
 #include "graft/ops/modules/modules.h"
 
 namespace graft::ops::cpu {

@@ -8,7 +8,7 @@
 #include "graft/ops/cpu/multiply.h"
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/cpu/workers.h"
-#include "graft/ops/moe_common.h"
+#include "graft/ops/experts/moe_common.h"
 #include "graft/ops/profiler.h"
 
 namespace graft::ops::cpu {

@@ -8,7 +8,7 @@
 #include "graft/base/error.h"
 #include "graft/base/text/str.h"
 #include "graft/kernels/cuda/formats/pack_panels.h"
-#include "graft/ops/cuda/runtime.h"
+#include "graft/ops/cuda/runtime/runtime.h"
 #include "graft/packing/panel_layout.h"
 
 namespace graft::ops::cuda {

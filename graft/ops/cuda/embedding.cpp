@@ -2,9 +2,9 @@
 #include <string>
 
 #include "graft/base/check.h"
-#include "graft/ops/cuda/cuda_context.h"
 #include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/operators.h"
+#include "graft/ops/cuda/runtime/cuda_context.h"
 #include "graft/ops/profiler.h"
 
 namespace graft::ops::cuda {

@@ -1,7 +1,7 @@
 #include "graft/ops/cuda/linear.h"
 
 #include "graft/ops/cuda/operators.h"
-#include "graft/ops/cuda/runtime.h"
+#include "graft/ops/cuda/runtime/runtime.h"
 #include "graft/ops/profiler.h"
 
 namespace graft::ops::cuda {

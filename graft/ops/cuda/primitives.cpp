@@ -8,13 +8,13 @@
 
 #include "graft/kernels/cuda/attention/qk_norm_rope_store.h"
 #include "graft/kernels/cuda/elementwise.h"
-#include "graft/ops/cuda/cuda_context.h"
-#include "graft/ops/cuda/kv_cache.h"
+#include "graft/ops/cuda/attention/kv_cache.h"
 #include "graft/ops/cuda/linear.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/products.h"
 #include "graft/ops/cuda/rms_norm.h"
 #include "graft/ops/cuda/rope.h"
+#include "graft/ops/cuda/runtime/cuda_context.h"
 #include "graft/ops/cuda/views.h"
 #include "graft/ops/profiler.h"
 

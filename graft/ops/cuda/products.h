@@ -8,7 +8,7 @@
 #include "graft/kernels/cuda/linear/linear.h"
 #include "graft/kernels/cuda/linear/panel_rows.h"
 #include "graft/ops/activation.h"
-#include "graft/ops/cuda/cuda_context.h"
+#include "graft/ops/cuda/runtime/cuda_context.h"
 #include "graft/ops/registry.h"
 #include "graft/ops/weight.h"
 

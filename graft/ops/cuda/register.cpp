@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "graft/base/check.h"
-#include "graft/ops/cuda/cuda_context.h"
 #include "graft/ops/cuda/device_weight.h"
-#include "graft/ops/cuda/measure.h"
 #include "graft/ops/cuda/operators.h"
-#include "graft/ops/cuda_operators.h"
-#include "graft/ops/device_library.h"
+#include "graft/ops/cuda/runtime/cuda_context.h"
+#include "graft/ops/cuda/runtime/measure.h"
+#include "graft/ops/devices/cuda_operators.h"
+#include "graft/ops/devices/device_library.h"
 #include "graft/ops/modules/modules.h"
 
 namespace graft::ops::cuda {

@@ -1,10 +1,10 @@
 #include "graft/ops/cuda/rms_norm.h"
 
 #include "graft/kernels/cuda/elementwise.h"
-#include "graft/ops/cuda/cuda_context.h"
 #include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/products.h"
+#include "graft/ops/cuda/runtime/cuda_context.h"
 #include "graft/ops/cuda/views.h"
 #include "graft/ops/profiler.h"
 

@@ -1,8 +1,8 @@
 #include "graft/ops/cuda/rope.h"
 
-#include "graft/ops/cuda/cuda_context.h"
 #include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/operators.h"
+#include "graft/ops/cuda/runtime/cuda_context.h"
 #include "graft/ops/cuda/views.h"
 #include "graft/ops/profiler.h"
 

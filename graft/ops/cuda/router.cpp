@@ -6,7 +6,7 @@
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/products.h"
 #include "graft/ops/cuda/views.h"
-#include "graft/ops/moe_common.h"
+#include "graft/ops/experts/moe_common.h"
 #include "graft/ops/profiler.h"
 
 namespace graft::ops::cuda {

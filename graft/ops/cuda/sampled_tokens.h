@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "graft/ops/cuda/runtime.h"
+#include "graft/ops/cuda/runtime/runtime.h"
 #include "graft/tensor/buffer.h"
 #include "graft/tensor/device.h"
 

@@ -1,6 +1,6 @@
 #include "graft/ops/modules/decoder_layer.h"
 
-#include "graft/ops/device_context.h"
+#include "graft/ops/devices/device_context.h"
 #include "graft/ops/profiler.h"
 
 namespace graft::ops {

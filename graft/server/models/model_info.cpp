@@ -7,8 +7,8 @@
 #include <openssl/sha.h>
 #include <sys/stat.h>
 
-#include "graft/models/checkpoint.h"
 #include "graft/models/families/family.h"
+#include "graft/models/weights/checkpoint.h"
 #include "graft/tensor/dtype.h"
 
 namespace graft::server {

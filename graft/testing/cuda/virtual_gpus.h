@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "graft/ops/cuda/runtime.h"
+#include "graft/ops/cuda/runtime/runtime.h"
 
 namespace graft::ops::testing {
 

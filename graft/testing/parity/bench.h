@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "graft/base/error.h"
-#include "graft/ops/device_context.h"
+#include "graft/ops/devices/device_context.h"
 #include "graft/ops/registry.h"
 #include "graft/testing/ops.h"
 #include "graft/testing/parity/batch.h"

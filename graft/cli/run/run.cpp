@@ -1,0 +1,166 @@
+// graft run: answers one prompt or a file of prompts, for scripts. Standard output has only the
+// answer.
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "graft/api/chat_format.h"
+#include "graft/base/error.h"
+#include "graft/chat/reasoning.h"
+#include "graft/cli/answer.h"
+#include "graft/cli/commands.h"
+#include "graft/cli/options/model_options.h"
+#include "graft/cli/options/sampling_options.h"
+#include "graft/cli/run/run_batch.h"
+#include "graft/cli/terminal.h"
+
+namespace graft::cli {
+namespace {
+
+constexpr int kInterrupted = 130;  // 128 + SIGINT, as shells report it
+
+struct RunCommandOptions {
+  ModelOptions model;
+  ContextOptions context;
+  SamplingOptions sampling;
+  std::vector<std::string> words;
+  std::string batch;
+  std::string output;
+  bool raw = false;
+  bool json = false;
+  bool stats = false;
+};
+
+std::string standard_input() {
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
+// Joins the words, replacing "-" by standard input. Without words, reads standard input.
+std::string read_prompt(const std::vector<std::string>& words) {
+  if (words.empty()) {
+    if (is_terminal(stdin))
+      fail("run: no prompt: pass it as an argument or pipe it to standard input");
+    return standard_input();
+  }
+  std::string prompt;
+  for (const std::string& word : words)
+    prompt += (prompt.empty() ? "" : "\n") + (word == "-" ? standard_input() : word);
+  return prompt;
+}
+
+struct SplitAnswer {
+  std::string reasoning;
+  std::string content;
+};
+
+void print_json(const SplitAnswer& answer, const AnswerStats& stats) {
+  const OrderedJson json = {{"text", answer.content},
+                            {"reasoning", answer.reasoning},
+                            {"finish_reason", to_string(stats.finish.reason)},
+                            {"prompt_tokens", stats.num_prompt},
+                            {"cached_tokens", stats.num_cached},
+                            {"completion_tokens", stats.num_output},
+                            {"prompt_seconds", stats.prompt_seconds},
+                            {"completion_seconds", stats.output_seconds}};
+  fmt::print("{}\n", json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
+}
+
+// Prints the answer without reasoning; --json includes the reasoning.
+int run_one(const RunCommandOptions& options,
+            api::LLM& llm,
+            const api::Prompt& prompt,
+            chat::ReasoningSplitter splitter) {
+  SplitAnswer answer;
+  const auto add = [&](const chat::ResponseDelta& part) {
+    answer.reasoning += part.reasoning;
+    answer.content += part.content;
+    if (options.json || part.content.empty()) return;
+    std::fwrite(part.content.data(), 1, part.content.size(), stdout);
+    std::fflush(stdout);
+  };
+  const AnswerStats stats =
+      stream_answer(llm, prompt, options.sampling.params(), [&](std::string_view text) {
+        add(options.raw ? chat::ResponseDelta{.reasoning = "", .content = std::string(text)}
+                        : splitter.feed(text));
+      });
+  if (!options.raw) add(splitter.finish());
+  if (options.json) {
+    print_json(answer, stats);
+  } else if (!answer.content.ends_with('\n')) {
+    fmt::print("\n");
+  }
+  if (options.stats) print_stats(stats, stderr);
+  if (std::ferror(stdout) != 0) fail("standard output: cannot write");
+  return stats.interrupted ? kInterrupted : 0;
+}
+
+int run_prompt(const RunCommandOptions& options) {
+  // Read before loading the model, to report errors immediately.
+  const std::string text = read_prompt(options.words);
+  if (text.empty()) fail("run: the prompt is empty");
+  api::LlmConfig config = options.model.config();
+  options.context.apply_to(config.engine);
+  config.engine.max_num_seqs = 1;
+  const auto llm = options.model.open(config);
+  if (options.raw) return run_one(options, *llm, text, chat::ReasoningSplitter());
+  const api::ChatFormat format(*llm, options.sampling.chat_template);
+  if (!format.warning().empty()) warn(format.warning());
+  api::Conversation conversation;
+  if (!options.sampling.system.empty())
+    conversation.messages.push_back({{"role", "system"}, {"content", options.sampling.system}});
+  conversation.messages.push_back({{"role", "user"}, {"content", text}});
+  conversation.thinking = options.sampling.thinking();
+  const api::ChatPrompt prompt = format.prompt(conversation);
+  return run_one(options, *llm, prompt.tokens,
+                 chat::ReasoningSplitter(prompt.in_thinking, prompt.reasoning));
+}
+
+int run_batch_file(const RunCommandOptions& options) {
+  const std::vector<BatchLine> lines = read_batch(options.batch, options.sampling, options.raw);
+  api::LlmConfig config = options.model.config();
+  options.context.apply_to(config.engine);
+  const auto llm = options.model.open(config);
+  return run_batch(*llm, lines, options.sampling.chat_template, options.output);
+}
+
+}  // namespace
+
+void add_run(Command& app) {
+  auto options = std::make_shared<RunCommandOptions>();
+  Command* command = app.add_subcommand("run", "Answer a prompt and exit, for scripts");
+  command->footer(
+      "Examples:\n"
+      "  graft run \"What is 12 + 30?\"\n"
+      "  graft run \"Sum this up:\" - < notes.txt\n"
+      "  graft run --batch questions.jsonl > answers.jsonl");
+  command->add_option("PROMPT", options->words, "Prompt text; - reads standard input");
+  options->model.add_to(*command);
+  options->context.add_to(*command);
+  options->sampling.add_to(*command);
+  command->add_flag("--raw", options->raw, "Continue the prompt without a chat template");
+  Option* json = command->add_flag("--json", options->json,
+                                   "Print one JSON object with text and token counts");
+  command->add_flag("--stats", options->stats, "Print token counts and speeds on standard error");
+  Option* batch =
+      command
+          ->add_option("--batch", options->batch,
+                       "JSON lines file of requests, {\"prompt\": …} or {\"messages\": […]}")
+          ->option_text("FILE")
+          ->excludes("PROMPT")
+          ->excludes(json);
+  command->add_option("-o,--output", options->output, "Write the answers of --batch to this file")
+      ->option_text("FILE")
+      ->needs(batch);
+  command->callback([options] {
+    exit_with(options->batch.empty() ? run_prompt(*options) : run_batch_file(*options));
+  });
+}
+
+}  // namespace graft::cli

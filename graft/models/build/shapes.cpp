@@ -1,0 +1,160 @@
+#include "graft/models/build/shapes.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <utility>
+
+#include "graft/base/error.h"
+#include "graft/base/text/ascii.h"
+#include "graft/formats/synthetic.h"
+#include "graft/models/config/hf_config.h"
+
+namespace graft::models {
+namespace {
+
+// Keys with the default value of the family are left out.
+constexpr std::array kShapes = {
+    Shape{"llama-1b", "Llama-3.2-1B", R"({"model_type": "llama", "hidden_size": 2048,
+      "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32,
+      "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 128256, "rope_theta": 500000.0,
+      "rms_norm_eps": 1e-05, "max_position_embeddings": 131072, "tie_word_embeddings": true})"},
+    Shape{"llama-8b", "Llama-3.1-8B", R"({"model_type": "llama", "hidden_size": 4096,
+      "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+      "intermediate_size": 14336, "vocab_size": 128256, "rope_theta": 500000.0,
+      "rope_scaling": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+      "original_max_position_embeddings": 8192, "rope_type": "llama3"}, "rms_norm_eps": 1e-05,
+      "max_position_embeddings": 131072, "torch_dtype": "bfloat16"})"},
+    Shape{"qwen3-0.6b", "Qwen3-0.6B", R"({"model_type": "qwen3", "hidden_size": 1024,
+      "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16,
+      "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
+      "rope_theta": 1000000.0, "rms_norm_eps": 1e-06, "max_position_embeddings": 40960,
+      "tie_word_embeddings": true})"},
+    Shape{"qwen3-30b", "Qwen3-30B-A3B", R"({"model_type": "qwen3_moe", "hidden_size": 2048,
+      "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4,
+      "head_dim": 128, "intermediate_size": 6144, "moe_intermediate_size": 768,
+      "num_experts": 128, "num_experts_per_tok": 8, "norm_topk_prob": true,
+      "vocab_size": 151936, "rope_theta": 1000000.0, "rms_norm_eps": 1e-06,
+      "max_position_embeddings": 40960, "torch_dtype": "bfloat16"})"},
+    Shape{"qwen3-235b", "Qwen3-235B-A22B", R"({"model_type": "qwen3_moe", "hidden_size": 4096,
+      "num_hidden_layers": 94, "num_attention_heads": 64, "num_key_value_heads": 4,
+      "head_dim": 128, "intermediate_size": 12288, "moe_intermediate_size": 1536,
+      "num_experts": 128, "num_experts_per_tok": 8, "norm_topk_prob": true,
+      "vocab_size": 151936, "rope_theta": 1000000.0, "rms_norm_eps": 1e-06,
+      "max_position_embeddings": 40960, "torch_dtype": "bfloat16"})"},
+    Shape{"qwen2-57b", "Qwen2-57B-A14B", R"({"model_type": "qwen2_moe", "hidden_size": 3584,
+      "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+      "intermediate_size": 18944, "moe_intermediate_size": 2560,
+      "shared_expert_intermediate_size": 20480, "num_experts": 64, "num_experts_per_tok": 8,
+      "norm_topk_prob": false, "vocab_size": 151936, "rope_theta": 1000000.0,
+      "rms_norm_eps": 1e-06, "max_position_embeddings": 32768, "torch_dtype": "bfloat16"})"},
+    Shape{"mixtral", "Mixtral-8x7B", R"({"model_type": "mixtral", "hidden_size": 4096,
+      "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+      "intermediate_size": 14336, "num_local_experts": 8, "num_experts_per_tok": 2,
+      "vocab_size": 32000, "rope_theta": 1000000.0, "rms_norm_eps": 1e-05,
+      "max_position_embeddings": 32768, "torch_dtype": "bfloat16"})"},
+    Shape{"glm-air", "GLM-4.5-Air", R"({"model_type": "glm4_moe", "hidden_size": 4096,
+      "num_hidden_layers": 46, "num_attention_heads": 96, "num_key_value_heads": 8,
+      "head_dim": 128, "intermediate_size": 10944, "moe_intermediate_size": 1408,
+      "n_routed_experts": 128, "num_experts_per_tok": 8, "n_shared_experts": 1,
+      "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1, "norm_topk_prob": true,
+      "routed_scaling_factor": 1.0, "use_qk_norm": false, "attention_bias": true,
+      "partial_rotary_factor": 0.5, "vocab_size": 151552, "rope_theta": 1000000,
+      "rms_norm_eps": 1e-05, "max_position_embeddings": 131072, "num_nextn_predict_layers": 1,
+      "torch_dtype": "bfloat16"})"},
+    Shape{"dsv2-lite", "DeepSeek-V2-Lite", R"({"model_type": "deepseek_v2",
+      "rms_norm_eps": 1e-06, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
+      "qk_rope_head_dim": 64, "v_head_dim": 128, "rope_theta": 10000,
+      "max_position_embeddings": 163840, "torch_dtype": "bfloat16", "hidden_size": 2048,
+      "num_hidden_layers": 27, "num_attention_heads": 16, "num_key_value_heads": 16,
+      "q_lora_rank": null, "intermediate_size": 10944, "moe_intermediate_size": 1408,
+      "n_routed_experts": 64, "num_experts_per_tok": 6, "n_shared_experts": 2,
+      "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1, "topk_method": "greedy",
+      "scoring_func": "softmax", "norm_topk_prob": false, "routed_scaling_factor": 1.0,
+      "vocab_size": 102400, "rope_scaling": {"type": "yarn", "factor": 40,
+      "original_max_position_embeddings": 4096, "beta_fast": 32, "beta_slow": 1,
+      "mscale": 0.707, "mscale_all_dim": 0.707}})"},
+    Shape{"dsv2", "DeepSeek-V2", R"({"model_type": "deepseek_v2", "rms_norm_eps": 1e-06,
+      "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+      "rope_theta": 10000, "max_position_embeddings": 163840, "torch_dtype": "bfloat16",
+      "hidden_size": 5120, "num_hidden_layers": 60, "num_attention_heads": 128,
+      "num_key_value_heads": 128, "q_lora_rank": 1536, "intermediate_size": 12288,
+      "moe_intermediate_size": 1536, "n_routed_experts": 160, "num_experts_per_tok": 6,
+      "n_shared_experts": 2, "first_k_dense_replace": 1, "n_group": 8, "topk_group": 3,
+      "topk_method": "group_limited_greedy", "scoring_func": "softmax",
+      "norm_topk_prob": false, "routed_scaling_factor": 16.0, "vocab_size": 102400,
+      "rope_scaling": {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096,
+      "beta_fast": 32, "beta_slow": 1, "mscale": 0.707, "mscale_all_dim": 0.707}})"},
+    Shape{"dsv3", "DeepSeek-V3", R"({"model_type": "deepseek_v3", "rms_norm_eps": 1e-06,
+      "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+      "rope_theta": 10000, "max_position_embeddings": 163840, "torch_dtype": "bfloat16",
+      "hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 128,
+      "num_key_value_heads": 128, "q_lora_rank": 1536, "intermediate_size": 18432,
+      "moe_intermediate_size": 2048, "n_routed_experts": 256, "num_experts_per_tok": 8,
+      "n_shared_experts": 1, "first_k_dense_replace": 3, "n_group": 8, "topk_group": 4,
+      "topk_method": "noaux_tc", "scoring_func": "sigmoid", "norm_topk_prob": true,
+      "routed_scaling_factor": 2.5, "vocab_size": 129280, "rope_scaling": {"type": "yarn",
+      "factor": 40, "original_max_position_embeddings": 4096, "beta_fast": 32, "beta_slow": 1,
+      "mscale": 1.0, "mscale_all_dim": 1.0}, "num_nextn_predict_layers": 1,
+      "quantization_config": {"quant_method": "fp8", "fmt": "e4m3",
+      "activation_scheme": "dynamic", "weight_block_size": [128, 128]}})"},
+    Shape{"kimi-k2", "Kimi-K2", R"({"model_type": "kimi_k2", "rms_norm_eps": 1e-06,
+      "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+      "rope_theta": 50000, "max_position_embeddings": 131072, "torch_dtype": "bfloat16",
+      "hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 64,
+      "num_key_value_heads": 64, "q_lora_rank": 1536, "intermediate_size": 18432,
+      "moe_intermediate_size": 2048, "n_routed_experts": 384, "num_experts_per_tok": 8,
+      "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1,
+      "topk_method": "noaux_tc", "scoring_func": "sigmoid", "norm_topk_prob": true,
+      "routed_scaling_factor": 2.827, "vocab_size": 163840, "rope_scaling": {"type": "yarn",
+      "factor": 32, "original_max_position_embeddings": 4096, "beta_fast": 32, "beta_slow": 1,
+      "mscale": 1.0, "mscale_all_dim": 1.0}, "quantization_config": {"quant_method": "fp8",
+      "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}})"},
+};
+
+ModelConfig config_of(const Shape& shape, std::string_view name) {
+  const std::string known(name);
+  ModelConfig config = read_hf_config(parse_json(shape.config, known), nullptr, known);
+  config.name = known;
+  return config;
+}
+
+// The name of the shape that was meant: some short and published names differ only in case.
+std::string_view spelled(const Shape& shape, std::string_view name) {
+  const bool is_published = name != shape.name && equal_ignoring_case(shape.summary, name);
+  return is_published ? shape.summary : shape.name;
+}
+
+}  // namespace
+
+std::span<const Shape> shapes() {
+  return kShapes;
+}
+
+const Shape* find_shape(std::string_view name) {
+  const auto* found = std::ranges::find_if(kShapes, [&](const Shape& shape) {
+    return equal_ignoring_case(shape.name, name) || equal_ignoring_case(shape.summary, name);
+  });
+  return found == kShapes.end() ? nullptr : found;
+}
+
+ModelConfig shape_config(const std::string& name_or_path) {
+  if (const Shape* shape = find_shape(name_or_path))
+    return config_of(*shape, spelled(*shape, name_or_path));
+  if (!std::filesystem::exists(name_or_path)) {
+    std::string known;
+    for (const Shape& shape : kShapes)
+      known += str(known.empty() ? "" : ", ", shape.name);
+    fail("\"", name_or_path, "\": neither a shape (", known, ") nor the path of a config.json");
+  }
+  return read_hf_config(read_json_file(name_or_path), nullptr, name_or_path);
+}
+
+std::unique_ptr<Checkpoint> open_shape(const Shape& shape) {
+  constexpr std::int64_t kMinVocabulary = 257;  // of a synthetic tokenizer, which no plan reads
+  ModelConfig config = config_of(shape, shape.summary);
+  auto nothing = formats::make_synthetic(config.name, kMinVocabulary, {});
+  return std::make_unique<Checkpoint>(std::move(nothing), std::move(config));
+}
+
+}  // namespace graft::models

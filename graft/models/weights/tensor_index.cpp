@@ -1,0 +1,107 @@
+#include "graft/models/weights/tensor_index.h"
+
+#include <algorithm>
+
+#include "graft/models/families/tensor_names.h"
+
+namespace graft::models {
+namespace {
+
+using formats::TensorInfo;
+using formats::TensorTransform;
+
+bool is_gguf(const formats::WeightSource& source) {
+  return source.format().starts_with("GGUF");
+}
+
+bool is_split_kv_b(const std::vector<StoredTensor>& stored) {
+  return stored.size() == 2 && stored[0].transform == TensorTransform::KvBKey &&
+         stored[1].transform == TensorTransform::KvBValue;
+}
+
+}  // namespace
+
+formats::KvBShape kv_b_shape(const ModelConfig& config) {
+  return {.heads = config.num_attention_heads,
+          .key_dim = config.mla.qk_nope_head_dim,
+          .value_dim = config.mla.v_head_dim,
+          .rank = config.mla.kv_lora_rank};
+}
+
+TensorIndex::TensorIndex(const Checkpoint& checkpoint) : checkpoint_(&checkpoint) {
+  if (!is_gguf(checkpoint)) return;
+  for (const TensorInfo& tensor : checkpoint.tensors()) {
+    for (const MappedName& mapped : to_huggingface(checkpoint.config(), tensor.name)) {
+      gguf_tensors_[mapped.name].push_back(
+          {&tensor, mapped.transform, mapped.expert, mapped.num_heads});
+    }
+  }
+}
+
+std::optional<FoundWeight> TensorIndex::find(std::string_view hf_name) const {
+  FoundWeight found;
+  found.stored = find_stored(hf_name);
+  if (found.stored.empty()) return std::nullopt;
+  if (is_split_kv_b(found.stored)) {
+    // Joining transposes, which needs decoded values.
+    const formats::KvBShape shape = kv_b_shape(checkpoint_->config());
+    found.dtype = DType::F32;
+    found.shape = {shape.rows(), shape.rank};
+    return found;
+  }
+  found.dtype = found.stored[0].tensor->dtype;
+  found.shape = found.stored[0].slice().shape;
+  return found;
+}
+
+std::vector<StoredTensor> TensorIndex::find_stored(std::string_view hf_name) const {
+  const ModelConfig& config = checkpoint_->config();
+  for (const std::string& name : stored_names(*config.family, hf_name)) {
+    if (const auto direct = find_direct(name)) return {*direct};
+    const auto split = gguf_tensors_.find(name);
+    if (split == gguf_tensors_.end()) continue;
+    std::vector<StoredTensor> stored = split->second;
+    std::ranges::sort(stored, {}, &StoredTensor::transform);  // keys before values
+    if (is_split_kv_b(stored)) return stored;
+  }
+  if (const auto fused = find_fused(hf_name)) return {*fused};
+  if (hf_name == "lm_head.weight" && config.tie_word_embeddings) {
+    return find_stored("model.embed_tokens.weight");
+  }
+  return {};
+}
+
+// A stored tensor that is the weight, alone or as one expert of a merged tensor.
+std::optional<StoredTensor> TensorIndex::find_direct(const std::string& name) const {
+  if (!is_gguf(*checkpoint_)) {
+    const TensorInfo* tensor = checkpoint_->find(name);
+    return tensor == nullptr ? std::nullopt : std::optional(StoredTensor{.tensor = tensor});
+  }
+  const auto found = gguf_tensors_.find(name);
+  if (found == gguf_tensors_.end()) return std::nullopt;
+  for (const StoredTensor& stored : found->second) {
+    const TensorTransform transform = stored.transform;
+    if (transform == TensorTransform::Same || transform == TensorTransform::RopePairs) {
+      return stored;
+    }
+    if (transform == TensorTransform::Expert &&
+        formats::has_expert(*stored.tensor, stored.expert)) {
+      return stored;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<StoredTensor> TensorIndex::find_fused(std::string_view hf_name) const {
+  for (const FusedName& fused : fused_names(*checkpoint_->config().family, hf_name)) {
+    auto stored = find_direct(fused.stored);
+    if (!stored) continue;
+    if (fused.expert >= 0 && !formats::has_expert(*stored->tensor, fused.expert)) continue;
+    stored->transform = fused.transform;
+    stored->expert = fused.expert;
+    return stored;
+  }
+  return std::nullopt;
+}
+
+}  // namespace graft::models

@@ -1,0 +1,58 @@
+// Finds the stored tensors of a weight by its Hugging Face name, in any format, whether the
+// checkpoint merges, splits or renames tensors. Reads names only, never data.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "graft/formats/tensor_transform.h"
+#include "graft/models/weights/checkpoint.h"
+#include "graft/tensor/dtype.h"
+
+namespace graft::models {
+
+// A stored tensor and the transform between it and the weight.
+struct StoredTensor {
+  const formats::TensorInfo* tensor = nullptr;
+  formats::TensorTransform transform = formats::TensorTransform::Same;
+  std::int64_t expert = -1;    // index in a merged tensor [experts, …]; -1: not merged
+  std::int64_t num_heads = 0;  // for RopePairs
+
+  // The part of the tensor that is the weight (one expert or one half); rows in stored order.
+  formats::TensorSlice slice() const { return formats::slice_of(*tensor, transform, expert); }
+};
+
+struct FoundWeight {
+  // One tensor; for kv_b_proj of GGUF files two: attn_k_b and attn_v_b.
+  std::vector<StoredTensor> stored;
+  DType dtype = DType::F32;  // after loading
+  std::vector<std::int64_t> shape;
+};
+
+// The shape of kv_b_proj in a model with MLA.
+formats::KvBShape kv_b_shape(const ModelConfig& config);
+
+class TensorIndex {
+ public:
+  // Keeps pointers into the checkpoint.
+  explicit TensorIndex(const Checkpoint& checkpoint);
+
+  std::optional<FoundWeight> find(std::string_view hf_name) const;
+  const Checkpoint& checkpoint() const { return *checkpoint_; }
+
+ private:
+  std::vector<StoredTensor> find_stored(std::string_view hf_name) const;
+  std::optional<StoredTensor> find_direct(const std::string& name) const;
+  std::optional<StoredTensor> find_fused(std::string_view hf_name) const;
+
+  const Checkpoint* checkpoint_;
+  // Hugging Face name -> stored tensors, for a GGUF checkpoint.
+  std::unordered_map<std::string, std::vector<StoredTensor>> gguf_tensors_;
+};
+
+}  // namespace graft::models

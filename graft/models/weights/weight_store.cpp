@@ -1,0 +1,203 @@
+#include "graft/models/weights/weight_store.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "graft/base/error.h"
+#include "graft/formats/tensor_spec.h"
+#include "graft/models/families/family.h"
+#include "graft/quant/codec.h"
+
+namespace graft::models {
+namespace {
+
+using formats::shape_text;
+using formats::TensorInfo;
+using ops::Weight;
+
+// [n] and [1, n] are the same rows.
+bool is_same_shape(std::vector<std::int64_t> a, std::vector<std::int64_t> b) {
+  if (a.size() == 1) a.insert(a.begin(), 1);
+  if (b.size() == 1) b.insert(b.begin(), 1);
+  return a == b;
+}
+
+// Moves whole rows, of any type, from neighbours back to halves. A bias has one value per row.
+Weight unpair_rows(Weight weight, const StoredTensor& stored) {
+  const std::int64_t num_rows = weight.shape[0];
+  const std::int64_t head_dim = num_rows / stored.num_heads;
+  if (stored.num_heads * head_dim != num_rows || head_dim % 2 != 0 || head_dim == 0 ||
+      (weight.shape.size() == 1 && is_quantized(weight.dtype))) {
+    fail(stored.tensor->name, ": shape ", shape_text(weight.shape), " does not divide into ",
+         stored.num_heads, " heads with an even head_dim");
+  }
+  const std::span<const std::byte> from = stored.slice().data;
+  const std::size_t row_bytes = from.size() / static_cast<std::size_t>(num_rows);
+  auto ordered = std::make_shared<Buffer>(from.size());
+  for (std::int64_t row = 0; row < num_rows; ++row) {
+    const std::int64_t from_row = formats::rope_pairs_row(row, head_dim);
+    std::memcpy(ordered->data() + static_cast<std::size_t>(row) * row_bytes,
+                from.data() + static_cast<std::size_t>(from_row) * row_bytes, row_bytes);
+  }
+  weight.data = ordered->data();
+  weight.owned = std::move(ordered);
+  return weight;
+}
+
+std::vector<float> decode(const TensorInfo& tensor) {
+  std::vector<float> values(static_cast<std::size_t>(tensor.num_elems()));
+  const auto& codec = quant::reference_codecs()[static_cast<std::size_t>(tensor.dtype)];
+  codec.decode(tensor.data.data(), values.data(), values.size());
+  return values;
+}
+
+void expect_stored(const TensorInfo& tensor, const std::vector<std::int64_t>& shape) {
+  if (tensor.shape != shape) {
+    fail(tensor.name, ": shape is ", shape_text(tensor.shape), ", expected ", shape_text(shape),
+         " from the configuration");
+  }
+}
+
+// kv_b_proj from attn_k_b [heads, rank, key_dim] and attn_v_b [heads, value_dim, rank].
+Weight join_kv_b(Weight weight, const FoundWeight& found, const formats::KvBShape& shape) {
+  expect_stored(*found.stored[0].tensor, {shape.heads, shape.rank, shape.key_dim});
+  expect_stored(*found.stored[1].tensor, {shape.heads, shape.value_dim, shape.rank});
+  const std::vector<float> keys = decode(*found.stored[0].tensor);
+  const std::vector<float> values = decode(*found.stored[1].tensor);
+  const std::int64_t key_elems = shape.key_dim * shape.rank;
+  const std::int64_t value_elems = shape.value_dim * shape.rank;
+
+  auto joined = std::make_shared<Buffer>((keys.size() + values.size()) * sizeof(float));
+  auto* out = reinterpret_cast<float*>(joined->data());
+  for (std::int64_t head = 0; head < shape.heads; ++head) {
+    formats::transpose(keys.data() + head * key_elems, shape.rank, shape.key_dim,
+                       out + shape.key_row(head) * shape.rank);
+    std::copy_n(values.data() + head * value_elems, value_elems,
+                out + shape.value_row(head) * shape.rank);
+  }
+  weight.data = joined->data();
+  weight.owned = std::move(joined);
+  weight.computed_from = found.stored[0].tensor->dtype;
+  return weight;
+}
+
+// The scales of an FP8 weight are a tensor beside it: one, one per row or one per tile.
+std::shared_ptr<const ops::WeightScale> find_scale(const Weight& weight,
+                                                   const StoredTensor& stored,
+                                                   const Checkpoint& checkpoint) {
+  constexpr std::array<std::string_view, 2> kSuffixes = {"_scale_inv", "_scale"};
+  if (weight.dtype != DType::F8_E4M3 && weight.dtype != DType::F8_E5M2) return nullptr;
+  for (const std::string_view suffix : kSuffixes) {
+    StoredTensor scale = stored;
+    scale.tensor = checkpoint.find(str(stored.tensor->name, suffix));
+    if (scale.tensor == nullptr) continue;
+    if (scale.tensor->shape.size() < 2) scale.expert = -1;  // one scale for all experts
+    const formats::TensorSlice slice = scale.slice();
+    const auto num_scales = static_cast<std::size_t>(std::accumulate(
+        slice.shape.begin(), slice.shape.end(), std::int64_t{1}, std::multiplies<>()));
+    const std::vector<std::int64_t>& block = checkpoint.config().quantization.weight_block_size;
+    ops::WeightScale found;
+    found.layout = block.size() == 2
+                       ? quant::ScaleLayout::fit(weight.shape, slice.shape, block[0], block[1])
+                       : quant::ScaleLayout::fit(weight.shape, slice.shape);
+    found.values.resize(num_scales);
+    quant::reference_codecs()[static_cast<std::size_t>(scale.tensor->dtype)].decode(
+        slice.data.data(), found.values.data(), num_scales);
+    return std::make_shared<const ops::WeightScale>(std::move(found));
+  }
+  return nullptr;
+}
+
+std::string_view expert_name(const ExpertNames& names, std::string_view projection) {
+  if (projection == "gate_proj") return names.gate_proj;
+  return projection == "up_proj" ? names.up_proj : names.down_proj;
+}
+
+}  // namespace
+
+std::string WeightStore::where() const {
+  const auto files = index_.checkpoint().files();
+  return files.empty() ? "the checkpoint" : files.front().string();
+}
+
+Weight WeightStore::get(std::string_view name) const {
+  const auto found = index_.find(name);
+  if (!found) fail(where(), ": weight ", name, " is missing");
+  Weight weight;
+  weight.name = name;
+  weight.dtype = found->dtype;
+  weight.shape = found->shape;
+  if (found->stored.size() == 2) {
+    return join_kv_b(std::move(weight), *found, kv_b_shape(index_.checkpoint().config()));
+  }
+  const StoredTensor& stored = found->stored.front();
+  if (stored.transform == formats::TensorTransform::RopePairs) {
+    return unpair_rows(std::move(weight), stored);
+  }
+  weight.data = stored.slice().data.data();
+  weight.scale = find_scale(weight, stored, index_.checkpoint());
+  return weight;
+}
+
+std::vector<std::string> WeightStore::expert_names(std::string_view experts,
+                                                   std::string_view projection) const {
+  const ModelConfig& config = index_.checkpoint().config();
+  const std::string_view stored = expert_name(config.family->experts, projection);
+  std::vector<std::string> names;
+  for (std::int64_t expert = 0; expert < config.moe.num_experts; ++expert)
+    names.push_back(str(experts, '.', expert, '.', stored, ".weight"));
+  return names;
+}
+
+std::uint64_t WeightStore::stored_bytes(std::string_view name) const {
+  std::uint64_t bytes = 0;
+  if (const auto found = index_.find(name)) {
+    for (const StoredTensor& stored : found->stored)
+      bytes += stored.slice().data.size();
+  }
+  return bytes;
+}
+
+std::uint64_t WeightStore::release(std::string_view name) const {
+  std::uint64_t bytes = 0;
+  if (const auto found = index_.find(name)) {
+    for (const StoredTensor& stored : found->stored) {
+      index_.checkpoint().release(*stored.tensor);
+      bytes += stored.slice().data.size();
+    }
+  }
+  return bytes;
+}
+
+void WeightStore::check(const plan::Blueprint& blueprint) const {
+  constexpr int kMaxNamed = 8;  // enough to show the kind of mistake
+  std::string problems;
+  int num_problems = 0;
+  const auto add = [&](const std::string& text) {
+    if (++num_problems <= kMaxNamed) problems += (num_problems == 1 ? " " : "; ") + text;
+  };
+  blueprint.visit([&](const plan::ModuleSpec& module) {
+    for (const plan::WeightSpec& weight : module.weights) {
+      if (weight.name.ends_with("_scale_inv")) continue;
+      const auto found = index_.find(weight.name);
+      if (!found) {
+        add(str(weight.name, ": missing"));
+      } else if (!is_same_shape(found->shape, weight.shape)) {
+        add(str(weight.name, ": shape is ", shape_text(found->shape), ", expected ",
+                shape_text(weight.shape)));
+      }
+    }
+  });
+  if (num_problems == 0) return;
+  if (num_problems > kMaxNamed) problems += str("; and ", num_problems - kMaxNamed, " more");
+  fail(where(), ": the weights do not match the configuration:", problems);
+}
+
+}  // namespace graft::models

@@ -1,0 +1,78 @@
+#include "graft/ops/devices/cuda_operators.h"
+
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "graft/ops/builtin_kwargs.h"
+
+namespace graft::ops {
+namespace {
+
+template <class P>
+bool has(const Params& params) {
+  return std::holds_alternative<P>(params);
+}
+
+std::vector<OperatorInfo> leaf_operators() {
+  return {{.name = "cuda.embedding",
+           .role = Role::Embedding,
+           .summary = "rows of the embedding table, dequantized from any type"},
+          {.name = "cuda.rms_norm", .role = Role::Norm, .summary = "root mean square norm"},
+          {.name = "cuda.linear",
+           .role = Role::Linear,
+           .summary = "matrix product, weights dequantized in the kernel",
+           .kwargs = {precision_kwarg()}},
+          {.name = "cuda.rope", .role = Role::Rope, .summary = "rotary embedding"},
+          {.name = "cuda.kv_cache",
+           .role = Role::KvCache,
+           .summary = "paged KV cache in f32, f16 or bf16",
+           .kwargs = {cuda_cache_type_kwarg(), block_tokens_kwarg()}}};
+}
+
+std::vector<OperatorInfo> block_operators() {
+  return {{.name = "cuda.attention",
+           .role = Role::Attention,
+           .summary = "grouped-query attention",
+           .kwargs = {precision_kwarg()},
+           .fits = has<AttentionParams>},
+          {.name = "cuda.mla",
+           .role = Role::Attention,
+           .summary = "multi-head latent attention, absorbed or expanded",
+           .kwargs = {precision_kwarg(), absorb_for_prefill_kwarg()},
+           .fits = has<MlaParams>,
+           .absorbed_children = {"kv_b_proj"}},
+          {.name = "cuda.router",
+           .role = Role::Router,
+           .summary = "top-k expert selection with routing weights"},
+          {.name = "cuda.experts",
+           .role = Role::Experts,
+           .summary = "routed experts, tokens grouped by expert; with weights in host memory, "
+                      "streams them for prefill and keeps copies of some",
+           .kwargs = {precision_kwarg(), stream_from_kwarg(), gpu_experts_kwarg()}},
+          {.name = "cuda.mlp", .role = Role::Mlp, .summary = "silu(gate) * up, then down"},
+          {.name = "cuda.moe",
+           .role = Role::Moe,
+           .summary = "router, experts and shared experts; overlaps with experts on another "
+                      "device"}};
+}
+
+std::vector<OperatorInfo> make_cuda_operators() {
+  std::vector<OperatorInfo> all = leaf_operators();
+  for (OperatorInfo& info : block_operators())
+    all.push_back(std::move(info));
+  for (OperatorInfo& info : all) {
+    info.device = DeviceType::Cuda;
+    info.is_native = true;
+  }
+  return all;
+}
+
+}  // namespace
+
+std::span<const OperatorInfo> cuda_operators() {
+  static const std::vector<OperatorInfo> operators = make_cuda_operators();
+  return operators;
+}
+
+}  // namespace graft::ops
