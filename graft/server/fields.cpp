@@ -1,17 +1,24 @@
 #include "graft/server/fields.h"
 
 #include <cmath>
+#include <cstddef>
 #include <utility>
 
 #include "graft/base/error.h"
 #include "graft/server/api_error.h"
 
 namespace graft::server {
+namespace {
+
+// 32 prompts of 128 Ki tokens. More take a second to parse, only to be refused.
+constexpr std::size_t kMaxValues = 4U << 20U;
+
+}  // namespace
 
 OrderedJson parse_body(const std::string& body) {
   OrderedJson json;
   try {
-    json = parse_ordered_json(body, "request body");
+    json = parse_ordered_json(body, "request body", kMaxValues);
   } catch (const Error& error) {
     throw ApiError(400, error.what());
   }

@@ -175,19 +175,21 @@ class Service {
   }
 
   http::Hooks hooks() {
-    return {.handler = [this](const http::ExchangePtr& exchange) { router_.handle(exchange); },
-            .on_head = [this](http::Request& request) { access_.resolve_client(request); },
-            .gate =
-                [this](const http::Request& request, std::vector<http::Header>& headers) {
-                  return early_response(request, headers);
-                },
-            .headers = [this](const http::Request& request) { return response_headers(request); },
-            .error_response = invalid_response,
-            .on_drain = [this](double max_seconds) { drain(max_seconds); },
-            .on_reload = [this] { reload(); },
-            .heartbeat = [this] { systemd_.watchdog(); },
-            .heartbeat_seconds = systemd_.watchdog_seconds(),
-            .log = [this](const http::LogRecord& record) { on_request_end(record); }};
+    return {
+        .handler = [this](const http::ExchangePtr& exchange) { router_.handle(exchange); },
+        .on_head = [this](http::Request& request) { access_.resolve_client(request); },
+        .gate =
+            [this](const http::Request& request, std::vector<http::Header>& headers) {
+              return early_response(request, headers);
+            },
+        .client_of = [this](const http::Request& request) { return access_.client_of(request).id; },
+        .headers = [this](const http::Request& request) { return response_headers(request); },
+        .error_response = invalid_response,
+        .on_drain = [this](double max_seconds) { drain(max_seconds); },
+        .on_reload = [this] { reload(); },
+        .heartbeat = [this] { systemd_.watchdog(); },
+        .heartbeat_seconds = systemd_.watchdog_seconds(),
+        .log = [this](const http::LogRecord& record) { on_request_end(record); }};
   }
 
   std::vector<http::Header> response_headers(const http::Request& request) const {

@@ -40,7 +40,8 @@ class OrderedMembers {
 template <class Value, class MembersOf>
 class Builder {
  public:
-  explicit Builder(const std::string& where) : where_(where) {}
+  Builder(const std::string& where, std::size_t max_values)
+      : where_(where), max_values_(max_values) {}
 
   bool null() { return put(nullptr); }
   bool boolean(bool value) { return put(value); }
@@ -77,6 +78,7 @@ class Builder {
  private:
   // Destination of the next value: the root, the end of an array, or the member added by key().
   Value& destination() {
+    if (++num_values_ > max_values_) fail(where_, ": JSON with more than ", max_values_, " values");
     if (open_.empty()) return root_;
     Value& parent = *open_.back().value;
     return parent.is_array() ? parent.emplace_back() : *member_;
@@ -107,14 +109,16 @@ class Builder {
   };
 
   const std::string& where_;
+  const std::size_t max_values_;
+  std::size_t num_values_ = 0;
   Value root_;
   std::vector<Open> open_;  // unfinished arrays and objects, outermost first
   Value* member_ = nullptr;
 };
 
 template <class Value, class MembersOf>
-Value parse(std::string_view text, const std::string& where) {
-  Builder<Value, MembersOf> builder(where);
+Value parse(std::string_view text, const std::string& where, std::size_t max_values) {
+  Builder<Value, MembersOf> builder(where, max_values);
   Value::sax_parse(text, &builder);
   return builder.take();
 }
@@ -133,11 +137,13 @@ std::string_view text_of(const MappedFile& file,
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& where) {
-  return parse<Json, Members>(text, where);
+  return parse<Json, Members>(text, where, std::numeric_limits<std::size_t>::max());
 }
 
-OrderedJson parse_ordered_json(std::string_view text, const std::string& where) {
-  return parse<OrderedJson, OrderedMembers>(text, where);
+OrderedJson parse_ordered_json(std::string_view text,
+                               const std::string& where,
+                               std::size_t max_values) {
+  return parse<OrderedJson, OrderedMembers>(text, where, max_values);
 }
 
 Json read_json_file(const std::filesystem::path& path, std::size_t max_bytes) {

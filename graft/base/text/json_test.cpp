@@ -54,6 +54,17 @@ TEST(Json, ReadsAHundredThousandSiblings) {
   EXPECT_EQ(json["99999"]["shape"][0], 1);
 }
 
+TEST(Json, LimitsTheNumberOfValues) {
+  const std::string text = R"({"a": [1, 2], "b": null})";  // five values with the array and object
+  EXPECT_EQ(parse_ordered_json(text, "x", 5).size(), 2U);
+  try {
+    parse_ordered_json(text, "x", 4);
+    FAIL() << "expected an Error";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "x: JSON with more than 4 values");
+  }
+}
+
 TEST(Json, RejectsTrailingTextTruncationAndDepth) {
   EXPECT_NE(error_of("{} {}").find("x.json: not valid JSON"), std::string::npos);
   EXPECT_NE(error_of("{\"a\": [1,").find("x.json: not valid JSON"), std::string::npos);

@@ -211,13 +211,17 @@ class Connection final : public OpenConnection,
     asio::co_spawn(io, watch(), asio::detached);
     // The handler parses the body before it returns; then its bytes no longer count.
     const std::size_t count = std::exchange(body_bytes_, 0);
-    hub_.workers.post([hub = &hub_, exchange = exchange_, count] {
-      hub->hooks.handler(exchange);
-      exchange->take_body();  // of a handler that did not
-      // malloc keeps the memory of a parsed body in the arena of this thread.
-      if (count >= kTrimBytes) ::malloc_trim(0);
-      asio::post(hub->io, [hub, count] { hub->body_bytes -= count; });
-    });
+    WorkerPool& workers = count > hub_.large_body_bytes ? hub_.large_body_workers : hub_.workers;
+    const std::uint64_t client = hub_.hooks.client_of(exchange_->request());
+    workers.post(
+        [hub = &hub_, exchange = exchange_, count] {
+          if (!exchange->is_disconnected()) hub->hooks.handler(exchange);
+          exchange->take_body();  // of a handler that did not
+          // malloc keeps the memory of a parsed body in the arena of this thread.
+          if (count >= kTrimBytes) ::malloc_trim(0);
+          asio::post(hub->io, [hub, count] { hub->body_bytes -= count; });
+        },
+        client);
 
     const bool is_written = co_await write_output();
     if (!is_written) exchange_->set_disconnected();

@@ -30,6 +30,8 @@ class OpenConnection {
 struct Hub {
   boost::asio::io_context& io;
   WorkerPool& workers;
+  WorkerPool& large_body_workers;
+  std::size_t large_body_bytes = 0;
   const Limits& limits;
   Hooks hooks;
   bool is_draining = false;

@@ -1,10 +1,15 @@
-// HTTP without sockets; end-to-end tests are in tests/server_test.cpp.
+// HTTP without sockets; end-to-end tests are in tests/server/server_test.cpp.
 
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include "graft/base/text/str.h"
 #include "graft/server/http/authority.h"
 #include "graft/server/http/framing.h"
 #include "graft/server/http/head.h"
@@ -185,6 +190,56 @@ TEST(WorkerPool, RunsTasksAndDropsThoseAfterStop) {
     workers.post([&] { ++count; });
   }
   EXPECT_EQ(count, 100);
+}
+
+// A worker that waits until it is released, so that tasks queue up.
+class BlockedWorker {
+ public:
+  BlockedWorker() {
+    pool_.post([this] { release_.get_future().wait(); });
+  }
+  WorkerPool& pool() { return pool_; }
+  void release() { release_.set_value(); }
+
+ private:
+  std::promise<void> release_;
+  WorkerPool pool_{1};
+};
+
+TEST(WorkerPool, ClientsTakeTurns) {
+  BlockedWorker worker;
+  std::string order;
+  std::promise<void> done;
+  for (const char* task : {"a1", "a2", "a3"})
+    worker.pool().post([&, task] { order += str(task, " "); }, 1);
+  worker.pool().post([&] { order += "b1 "; }, 2);
+  worker.pool().post([&] { order += "c1 "; }, 3);
+  worker.pool().post([&] { order += "b2 "; }, 2);
+  worker.pool().post([&] { order += "a4 "; }, 1);
+  worker.release();
+  worker.pool().post([&] { done.set_value(); }, 1);
+  done.get_future().wait();
+  EXPECT_EQ(order, "a1 b1 c1 a2 b2 a3 a4 ");
+}
+
+TEST(WorkerPool, BackgroundThreadsHaveTheLowestPriority) {
+  WorkerPool workers(1, WorkerPriority::Background);
+  std::promise<int> nice;
+  workers.post([&] { nice.set_value(::getpriority(PRIO_PROCESS, 0)); });
+  EXPECT_EQ(nice.get_future().get(), 19);
+}
+
+TEST(WorkerPool, StopsWhileABackgroundThreadRests) {
+  std::atomic<int> count = 0;
+  WorkerPool workers(1, WorkerPriority::Background);
+  workers.post([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ++count;
+  });
+  workers.post([&] { ++count; });
+  while (count == 0) {}
+  workers.stop();  // drops the second task, or waits for it when the rest is over
+  EXPECT_GE(count, 1);
 }
 
 }  // namespace

@@ -67,7 +67,8 @@ struct Server::State {
         drain_max(io),
         heartbeat(io),
         signals(io),
-        workers(config.num_workers) {
+        workers(config.num_workers),
+        large_body_workers(1, WorkerPriority::Background) {
     const Tcp::endpoint endpoint = endpoint_of(io, config);
     ErrorCode error;
     acceptor.open(endpoint.protocol(), error);
@@ -155,7 +156,12 @@ struct Server::State {
   const Config config;
   const bool had_terminal = ::isatty(STDIN_FILENO) == 1;
   // Declared before `io`: connections destroyed with the I/O context still use the hub.
-  Hub hub = {.io = io, .workers = workers, .limits = config.limits, .hooks = {}};
+  Hub hub = {.io = io,
+             .workers = workers,
+             .large_body_workers = large_body_workers,
+             .large_body_bytes = config.large_body_bytes,
+             .limits = config.limits,
+             .hooks = {}};
   asio::io_context io{1};
   std::shared_ptr<asio::ssl::context> tls;
   Tcp::acceptor acceptor;
@@ -167,6 +173,7 @@ struct Server::State {
   bool can_stop = false;  // draining, and Drain::min_seconds are over
   asio::signal_set signals;
   WorkerPool workers;
+  WorkerPool large_body_workers;
 };
 
 Server::Server(const Config& config) : state_(std::make_unique<State>(config)) {}
@@ -206,6 +213,7 @@ void Server::run(Hooks hooks) {
   ErrorCode ignored;
   state.acceptor.close(ignored);
   state.workers.stop();
+  state.large_body_workers.stop();
 }
 
 }  // namespace graft::server::http

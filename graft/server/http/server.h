@@ -25,6 +25,8 @@ struct Hooks {
   // Runs on the I/O thread before the body is read; a returned response ends the request, as an
   // error or because it needs no worker. May append to the headers of the response.
   std::function<std::optional<Response>(const Request& request, std::vector<Header>& headers)> gate;
+  // Requests of different clients take turns.
+  std::function<std::uint64_t(const Request& request)> client_of;
   // Headers to add to every response to the request.
   std::function<std::vector<Header>(const Request& request)> headers;
   // The response to a malformed or too large request.

@@ -1,10 +1,25 @@
 #include "graft/server/http/worker_pool.h"
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
-namespace graft::server::http {
+#include <sys/resource.h>
 
-WorkerPool::WorkerPool(std::size_t num_threads) {
+namespace graft::server::http {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Of the calling thread: Linux has a priority per thread.
+void set_lowest_priority() {
+  constexpr int kMaxNice = 19;
+  ::setpriority(PRIO_PROCESS, 0, kMaxNice);
+}
+
+}  // namespace
+
+WorkerPool::WorkerPool(std::size_t num_threads, WorkerPriority priority) : priority_(priority) {
   for (std::size_t i = 0; i < num_threads; ++i)
     threads_.emplace_back([this] { run(); });
 }
@@ -13,40 +28,69 @@ WorkerPool::~WorkerPool() {
   stop();
 }
 
-void WorkerPool::post(Task task) {
+void WorkerPool::post(Task task, std::uint64_t client) {
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) return;
-    tasks_.push_back(std::move(task));
+    std::deque<Task>& tasks = tasks_[client];
+    if (tasks.empty()) turns_.push_back(client);
+    tasks.push_back(std::move(task));
   }
   wake_.notify_one();
 }
 
 void WorkerPool::stop() {
-  std::deque<Task> dropped;  // destroyed without holding the lock
+  decltype(tasks_) dropped;  // destroyed without holding the lock
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
     dropped.swap(tasks_);
+    turns_.clear();
   }
   wake_.notify_all();
+  stopped_.notify_all();
   for (std::thread& thread : threads_) {
     if (thread.joinable()) thread.join();
   }
 }
 
 void WorkerPool::run() {
+  if (priority_ == WorkerPriority::Background) set_lowest_priority();
   for (;;) {
     Task task;
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return stopping_ || !tasks_.empty(); });
+      wake_.wait(lock, [&] { return stopping_ || !turns_.empty(); });
       if (stopping_) return;
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
+      task = take_next();
     }
+    const Clock::time_point start = Clock::now();
     task();
+    task = nullptr;
+    if (priority_ == WorkerPriority::Background)
+      rest_after(std::chrono::duration<double>(Clock::now() - start).count());
   }
+}
+
+void WorkerPool::rest_after(double seconds) {
+  constexpr double kMaxSeconds = 1;
+  std::unique_lock lock(mutex_);
+  stopped_.wait_for(lock, std::chrono::duration<double>(std::min(seconds, kMaxSeconds)),
+                    [this] { return stopping_; });
+}
+
+WorkerPool::Task WorkerPool::take_next() {
+  const std::uint64_t client = turns_.front();
+  turns_.pop_front();
+  const auto it = tasks_.find(client);
+  Task task = std::move(it->second.front());
+  it->second.pop_front();
+  if (it->second.empty()) {
+    tasks_.erase(it);
+  } else {
+    turns_.push_back(client);
+  }
+  return task;
 }
 
 }  // namespace graft::server::http
