@@ -111,6 +111,21 @@ constexpr std::array kTemplates = {
     {{- '<|assistant|>\n' }}
 {%- endif %})"},
 
+    // Every answer begins with reasoning.
+    BuiltinTemplate{"minimax-m2", GRAFT_TEMPLATE_HEAD GRAFT_TEMPLATE_TURNS R"(
+{{- ']~!b[]~b]system\n' ~ (system or 'You are a helpful assistant.') ~ '[e~[\n' }}
+{%- for message in turns %}
+    {%- set content = text(message) %}
+    {%- if message.role == 'assistant' %}
+        {%- set content = content.split('</think>')[-1].lstrip('\n') %}
+    {%- endif %}
+    {{- ']~b]' ~ ('ai' if message.role == 'assistant' else message.role) ~ '\n' ~ content }}
+    {{- '[e~[\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- ']~b]ai\n<think>\n' }}
+{%- endif %})"},
+
     BuiltinTemplate{"deepseek-v3", GRAFT_TEMPLATE_HEAD R"(
 {{- bos_token }}
 {%- for message in messages if message.role == 'system' %}

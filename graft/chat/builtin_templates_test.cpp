@@ -41,6 +41,9 @@ const Expected kExpected[] = {
     {"zephyr",
      "<|system|>\nBe kind.</s>\n<|user|>\nHi</s>\n<|assistant|>\nHello</s>\n<|user|>\nBye</s>\n"
      "<|assistant|>\n"},
+    {"minimax-m2",
+     "]~!b[]~b]system\nBe kind.[e~[\n]~b]user\nHi[e~[\n]~b]ai\nHello[e~[\n]~b]user\nBye[e~[\n"
+     "]~b]ai\n<think>\n"},
     {"deepseek-v3", "<s>Be kind.<｜User｜>Hi<｜Assistant｜>Hello</s><｜User｜>Bye<｜Assistant｜>"},
 };
 

@@ -21,6 +21,10 @@ inline constexpr ToolCallMarkers kDeepSeekMarkers = {.format = formats::ToolCall
                                                      .open = "<｜tool▁call▁begin｜>",
                                                      .close = "<｜tool▁call▁end｜>"};
 
+// Calls stand between <minimax:tool_call> and </minimax:tool_call>. The name follows in quotes.
+inline constexpr ToolCallMarkers kMiniMaxMarkers = {
+    .format = formats::ToolCallFormat::MiniMax, .open = "<invoke name=", .close = "</invoke>"};
+
 // One row per format.
 std::span<const ToolCallMarkers> tool_call_markers();
 

@@ -5,8 +5,8 @@
 namespace graft::cli {
 namespace {
 
-constexpr std::array<std::string_view, 5> kRopeNames = {"default", "linear", "dynamic", "llama3",
-                                                        "yarn"};
+constexpr std::array<std::string_view, 6> kRopeNames = {"default", "linear", "dynamic",
+                                                        "llama3",  "yarn",   "longrope"};
 
 Json rope_json(const models::RopeConfig& rope) {
   Json json = {{"rope_type", name(rope.kind)}, {"rope_theta", rope.theta}};
@@ -20,6 +20,11 @@ Json rope_json(const models::RopeConfig& rope) {
     json["beta_slow"] = rope.beta_slow;
     json["mscale"] = rope.mscale;
     json["mscale_all_dim"] = rope.mscale_all_dim;
+  }
+  if (rope.kind == models::RopeKind::LongRope) {
+    json["attention_factor"] = rope.attention_factor.value_or(1.0);
+    json["short_factor"] = rope.short_factor;
+    json["long_factor"] = rope.long_factor;
   }
   if (rope.kind == models::RopeKind::Llama3) {
     json["low_freq_factor"] = rope.low_freq_factor;
@@ -87,8 +92,14 @@ Json to_json(const models::ModelConfig& config) {
                {"tie_word_embeddings", config.tie_word_embeddings},
                {"attention_bias", config.attention_bias},
                {"qk_norm", config.qk_norm},
+               {"qk_norm_all_heads", config.qk_norm_all_heads},
+               {"scaled_embedding", config.scaled_embedding},
                {"rope", rope_json(config.rope)},
                {"eos_token_ids", config.eos_token_ids}};
+  if (!config.window_layers.empty()) json["window_layers"] = config.window_layers;
+  if (config.local_rope_theta != 0.0) json["local_rope_theta"] = config.local_rope_theta;
+  if (config.query_pre_attn_scalar != 0.0)
+    json["query_pre_attn_scalar"] = config.query_pre_attn_scalar;
   if (config.is_mla()) json["mla"] = mla_json(config.mla);
   if (config.is_moe()) json["moe"] = moe_json(config.moe);
   if (config.vision) json["vision"] = vision_json(*config.vision);

@@ -1,6 +1,7 @@
 // graft synth: writes a GGUF file with random weights in the shape of a published model.
 
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -16,6 +17,7 @@
 #include "graft/formats/synthetic.h"
 #include "graft/models/build/make_blueprint.h"
 #include "graft/models/build/shapes.h"
+#include "graft/models/families/tensor_names.h"
 
 namespace graft::cli {
 namespace {
@@ -29,15 +31,29 @@ struct SynthOptions {
   std::size_t threads = 0;
 };
 
-std::vector<formats::SyntheticTensor> tensors_of(const plan::Blueprint& blueprint,
+// The name under which checkpoints of the family store a weight, alone or inside a larger tensor.
+std::string stored_name(const models::ModelConfig& config, const std::string& weight) {
+  if (!models::to_gguf(config, weight).empty()) return weight;
+  const std::vector<models::FusedName> fused = models::fused_names(*config.family, weight);
+  return fused.empty() ? weight : fused.front().stored;
+}
+
+std::vector<formats::SyntheticTensor> tensors_of(const models::ModelConfig& config,
                                                  double expert_skew) {
   std::vector<formats::SyntheticTensor> tensors;
-  std::set<std::string> names;  // tied weights are visited twice
-  blueprint.visit([&](const plan::ModuleSpec& module) {
+  std::set<std::string> weights;              // tied weights are visited twice
+  std::map<std::string, std::size_t> places;  // of stored tensors in `tensors`
+  models::make_blueprint(config).visit([&](const plan::ModuleSpec& module) {
     for (const plan::WeightSpec& weight : module.weights) {
+      if (!weights.insert(weight.name).second) continue;
       const bool is_router = module.role == ops::Role::Router && weight.shape.size() == 2;
-      if (names.insert(weight.name).second)
-        tensors.push_back({weight.name, weight.shape, is_router ? expert_skew : 0.0});
+      const std::string name = stored_name(config, weight.name);
+      const auto [place, is_new] = places.emplace(name, tensors.size());
+      if (is_new) {
+        tensors.push_back({name, weight.shape, is_router ? expert_skew : 0.0});
+      } else {
+        tensors[place->second].shape[0] += weight.shape[0];  // fused by rows
+      }
     }
   });
   return tensors;
@@ -48,9 +64,8 @@ void synthesize(const SynthOptions& options) {
   if (options.layers > 0) config.num_hidden_layers = options.layers;
   config.num_nextn_predict_layers = 0;
   config.quantization = {};
-  auto weights =
-      formats::make_synthetic(config.name, config.vocab_size,
-                              tensors_of(models::make_blueprint(config), options.expert_skew));
+  auto weights = formats::make_synthetic(config.name, config.vocab_size,
+                                         tensors_of(config, options.expert_skew));
   const models::Checkpoint source(std::move(weights), config);
   const convert::Job job = convert::plan_job(source, options.type);
   ThreadPool pool(options.threads);

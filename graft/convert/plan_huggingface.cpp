@@ -8,6 +8,7 @@
 #include "graft/formats/gguf/gguf_tokenizer.h"
 #include "graft/formats/tensor_spec.h"
 #include "graft/models/config/gguf_config.h"
+#include "graft/models/families/family.h"
 #include "graft/models/families/tensor_names.h"
 #include "graft/models/weights/tensor_index.h"
 
@@ -65,6 +66,10 @@ std::vector<std::int64_t> gguf_shape(const ModelConfig& config,
       return {kv_b.heads, kv_b.rank, kv_b.key_dim};
     case TensorTransform::KvBValue:
       return {kv_b.heads, kv_b.value_dim, kv_b.rank};
+    case TensorTransform::QkvQuery:  // GGUF keeps qkv_proj fused
+    case TensorTransform::QkvKey:
+    case TensorTransform::QkvValue:
+    case TensorTransform::PlusOne:
     case TensorTransform::RopePairs:
     case TensorTransform::Same:
       break;
@@ -138,8 +143,9 @@ void check_complete(const Recipe& recipe) {
 bool may_be_dropped(const Checkpoint& source, const std::string& name, Job& job) {
   if (is_scale(source, name) || name.ends_with("rotary_emb.inv_freq")) return true;
   if (name.ends_with("lm_head.weight") && source.config().tie_word_embeddings) return true;
-  if (source.config().vision && (name.find("vision_tower.") != std::string::npos ||
-                                 name.find("multi_modal_projector.") != std::string::npos)) {
+  const bool is_multimodal = !source.config().family->text_prefixes[0].stored.empty();
+  if (is_multimodal && (name.find("vision_tower.") != std::string::npos ||
+                        name.find("multi_modal_projector.") != std::string::npos)) {
     constexpr std::string_view kNote =
         "the vision tower and its projector are not converted: the GGUF file is text-only";
     if (std::ranges::find(job.notes, kNote) == job.notes.end()) job.notes.emplace_back(kNote);
@@ -166,12 +172,12 @@ void plan_from_huggingface(Job& job) {
     check_complete(recipe);
     job.recipes.push_back(std::move(recipe));
   }
-  if (const std::vector<float> freqs = models::rope_freqs(config); !freqs.empty()) {
-    job.recipes.push_back({.name = "rope_freqs.weight",
-                           .shape = {static_cast<std::int64_t>(freqs.size())},
+  for (models::RopeTensor& tensor : models::rope_tensors(config)) {
+    job.recipes.push_back({.name = std::move(tensor.name),
+                           .shape = {static_cast<std::int64_t>(tensor.values.size())},
                            .dtype = DType::F32,
                            .sources = {},
-                           .values = freqs});
+                           .values = std::move(tensor.values)});
   }
   models::write_gguf_config(config, job.metadata);
   formats::write_gguf_tokenizer(source.tokenizer(), job.metadata);

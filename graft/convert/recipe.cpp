@@ -65,6 +65,12 @@ void RowReader::read(std::int64_t begin, std::int64_t count, float* out) const {
     read_bias(out);
     return;
   }
+  if (recipe_.transform == TensorTransform::PlusOne) {
+    read_source(0, begin, count, out);
+    for (std::int64_t i = 0; i < count * row_elems; ++i)
+      out[i] += 1.0F;
+    return;
+  }
   // Runs of output rows that are contiguous in the source are read together.
   for (std::int64_t row = begin; row < begin + count;) {
     const SourceRow first = source_row(row);
@@ -95,6 +101,10 @@ RowReader::SourceRow RowReader::source_row(std::int64_t row) const {
     case TensorTransform::RopePairs:
       return {0, formats::rope_halves_row(row, recipe_.num_rows() / recipe_.num_heads)};
     case TensorTransform::KvBKey:
+    case TensorTransform::PlusOne:
+    case TensorTransform::QkvQuery:
+    case TensorTransform::QkvKey:
+    case TensorTransform::QkvValue:
     case TensorTransform::Same:
       break;
   }

@@ -110,7 +110,7 @@ Engine::Engine(models::OpenModel& model,
           eos_token_ids_of(model.source().config(), tokenizer, model.model().vocab_size())),
       blocks_(
           config_.num_kvcache_blocks, config_.kvcache_block_size, config_.enable_prefix_caching),
-      scheduler_(config_, blocks_, plan::stream_from(model.plan())),
+      scheduler_(config_, blocks_, plan::stream_from(model.plan()), model.model().long_rope_from()),
       runner_(model.model()) {
   open_.model().enforce_eager(config_.enforce_eager);
   open_.model().allocate_cache(config_.num_kvcache_blocks, config_.kvcache_block_size);

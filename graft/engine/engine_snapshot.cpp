@@ -54,6 +54,7 @@ void Engine::save(SequenceId id, const std::filesystem::path& path) {
   snapshot.seed = sequence.seed;
   snapshot.priority = sequence.priority;
   snapshot.cache_salt = sequence.table.root_id;
+  snapshot.uses_long_rope = sequence.uses_long_rope;
   snapshot.num_prompt = sequence.num_prompt;
   snapshot.num_computed = sequence.num_computed;
   snapshot.tokens = sequence.tokens;
@@ -82,6 +83,7 @@ RequestId Engine::restore(const std::filesystem::path& path, RequestId id) {
   sequence->seed = snapshot.seed;
   sequence->priority = snapshot.priority;
   sequence->table = salted_table(snapshot.cache_salt);
+  sequence->uses_long_rope = snapshot.uses_long_rope;
   sequence->num_prompt = snapshot.num_prompt;
   sequence->tokens = std::move(snapshot.tokens);
   sequence->params = std::move(snapshot.params);

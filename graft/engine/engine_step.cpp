@@ -197,6 +197,7 @@ void Engine::add_samples(Sequence& sequence, std::int64_t row, std::vector<Sampl
     fork->tokens = sequence.tokens;
     fork->num_computed = sequence.num_computed;
     fork->table = blocks_.fork(sequence.table);
+    fork->uses_long_rope = sequence.uses_long_rope;
     fork->detokenizer = new_detokenizer(sequence.params);
     fork->num_cached = sequence.num_cached;
     fork->arrived = sequence.arrived;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "graft/ops/params.h"
+
 namespace graft::engine {
 namespace {
 
@@ -34,12 +36,13 @@ std::int64_t first_logit_row(const ScheduledSequence& scheduled) {
 void append(ops::Batch& batch, const ScheduledSequence& scheduled) {
   const Sequence& sequence = *scheduled.sequence;
   const std::int64_t first_row = batch.num_tokens();
+  const std::int32_t flag = sequence.uses_long_rope ? ops::kLongRopeFlag : 0;
   for (std::int64_t i = 0; i < scheduled.num_tokens; ++i) {
     const std::int64_t position = sequence.num_computed + i;
     const auto at = static_cast<std::size_t>(position);
     batch.token_ids.push_back(at < sequence.tokens.size() ? sequence.tokens[at]
                                                           : -1 - sequence.sampled_row);
-    batch.positions.push_back(static_cast<std::int32_t>(position));
+    batch.positions.push_back(static_cast<std::int32_t>(position) + flag);
   }
   batch.sequences.push_back({.first_row = first_row,
                              .num_tokens = scheduled.num_tokens,

@@ -1,6 +1,8 @@
 #include "graft/engine/scheduler.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <vector>
 
 #include "graft/base/check.h"
 
@@ -18,6 +20,9 @@ std::int64_t num_slots(const Sequence& sequence) {
   return sequence.params.n;
 }
 
+// Mixed into the salt of the prefix cache: keys of LongRoPE's two sets of factors differ.
+constexpr std::uint64_t kLongRopeSalt = 0x9e3779b97f4a7c15;
+
 // The logits or hidden states of every position are needed: nothing may come from the prefix cache.
 bool needs_every_position(const Sequence& sequence) {
   if (sequence.is_embedding()) return sequence.pooler->needs_every_token();
@@ -26,8 +31,14 @@ bool needs_every_position(const Sequence& sequence) {
 
 }  // namespace
 
-Scheduler::Scheduler(const EngineConfig& config, BlockManager& blocks, std::int64_t stream_from)
-    : config_(config), blocks_(blocks), stream_from_(stream_from) {}
+Scheduler::Scheduler(const EngineConfig& config,
+                     BlockManager& blocks,
+                     std::int64_t stream_from,
+                     std::int64_t long_rope_from)
+    : config_(config),
+      blocks_(blocks),
+      stream_from_(stream_from),
+      long_rope_from_(long_rope_from) {}
 
 void Scheduler::add(Sequence& sequence) {
   sequence.state = SequenceState::Waiting;
@@ -58,6 +69,7 @@ void Scheduler::remove(Sequence& sequence) {
 }
 
 Schedule Scheduler::schedule() {
+  restart_long_sequences();
   make_room();
   const Kind kind = next_kind();
   Schedule scheduled = schedule(kind);
@@ -117,6 +129,30 @@ std::map<ClientId, std::int64_t> Scheduler::pending_prompts() const {
     }
   }
   return pending;
+}
+
+bool Scheduler::outgrows_short_rope(const Sequence& sequence) const {
+  return long_rope_from_ > 0 && !sequence.uses_long_rope &&
+         sequence.num_tokens() > long_rope_from_ && !sequence.is_last_in_flight;
+}
+
+// Its keys were rotated with the short factors: they are computed again with the long ones.
+void Scheduler::use_long_rope(Sequence& sequence) {
+  blocks_.free(sequence.table);
+  sequence.num_computed = 0;
+  sequence.uses_long_rope = true;
+  sequence.table = salted_table(sequence.table.root_id ^ kLongRopeSalt);
+}
+
+void Scheduler::restart_long_sequences() {
+  if (long_rope_from_ == 0) return;
+  const std::vector<Sequence*> running(running_.begin(), running_.end());
+  for (Sequence* sequence : running) {
+    if (!outgrows_short_rope(*sequence)) continue;
+    stop_running(*sequence);
+    use_long_rope(*sequence);
+    waiting_.insert(*sequence);
+  }
 }
 
 // Before anything is scheduled, so that no block of this step is shared with a preempted sequence.
@@ -213,6 +249,7 @@ void Scheduler::schedule_waiting(Step& step, bool is_embedding) {
       step.schedule.too_long.push_back(&sequence);
       continue;
     }
+    if (outgrows_short_rope(sequence)) use_long_rope(sequence);
     match_prefix(sequence);
     const std::int64_t num_more = blocks_.blocks_for(sequence.num_tokens()) -
                                   static_cast<std::int64_t>(sequence.table.blocks.size());

@@ -43,7 +43,11 @@ class Scheduler {
  public:
   // Both must outlive the scheduler. `config` is the result of resolve(). stream_from: the number
   // of prompt tokens in a step from which on it streams experts (plan::stream_from()); 0: none.
-  Scheduler(const EngineConfig& config, BlockManager& blocks, std::int64_t stream_from = 0);
+  // long_rope_from: Blueprint::long_rope_from.
+  Scheduler(const EngineConfig& config,
+            BlockManager& blocks,
+            std::int64_t stream_from = 0,
+            std::int64_t long_rope_from = 0);
 
   // The caller owns the sequence and must not move it until it is removed.
   void add(Sequence& sequence);
@@ -87,6 +91,9 @@ class Scheduler {
   std::int64_t num_pending_prefill() const;
   bool is_decoding() const;
   Schedule schedule(Kind kind);
+  bool outgrows_short_rope(const Sequence& sequence) const;
+  void use_long_rope(Sequence& sequence);
+  void restart_long_sequences();
   void make_room();
   bool preempt_for(const Sequence& wanted);
   ClientSlots slots_by_client() const;
@@ -108,6 +115,7 @@ class Scheduler {
   const EngineConfig& config_;
   BlockManager& blocks_;
   std::int64_t stream_from_;
+  std::int64_t long_rope_from_;
   std::int64_t num_decode_steps_ = 0;  // since the last streamed chunk
   RankedSequences running_;
   FairQueue waiting_;

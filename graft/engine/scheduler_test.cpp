@@ -26,10 +26,13 @@ Row next_row(Row before, TokenId token) {
 
 class Simulation {
  public:
-  explicit Simulation(const EngineConfig& config, std::int64_t stream_from = 0)
-      : config_(config),
+  explicit Simulation(const EngineConfig& config,
+                      std::int64_t stream_from = 0,
+                      std::int64_t long_rope_from = 0)
+      : long_rope_from_(long_rope_from),
+        config_(config),
         blocks_(config.num_kvcache_blocks, config.kvcache_block_size, config.enable_prefix_caching),
-        scheduler_(config_, blocks_, stream_from),
+        scheduler_(config_, blocks_, stream_from, long_rope_from),
         rows_(static_cast<std::size_t>(config.num_kvcache_blocks * config.kvcache_block_size)) {}
 
   Sequence& add(std::vector<TokenId> prompt,
@@ -112,6 +115,9 @@ class Simulation {
     ASSERT_TRUE(num_tokens > 0 || scheduler_.is_idle() || !schedule.too_long.empty());
   }
 
+  // Keys of long sequences are rotated otherwise.
+  static Row first_row(const Sequence& sequence) { return sequence.uses_long_rope ? 12345 : 0; }
+
   // As a layer does: all block copies, then all writes of the batch, then reads.
   void write(const Schedule& schedule) {
     const auto size = static_cast<std::ptrdiff_t>(blocks_.block_tokens());
@@ -120,7 +126,7 @@ class Simulation {
     }
     for (const ScheduledSequence& scheduled : schedule.sequences) {
       const Sequence& sequence = *scheduled.sequence;
-      Row value = 0;
+      Row value = first_row(sequence);
       for (std::int64_t i = 0; i < sequence.num_computed + scheduled.num_tokens; ++i) {
         value = next_row(value, sequence.tokens[static_cast<std::size_t>(i)]);
         if (i < sequence.num_computed) continue;
@@ -150,7 +156,11 @@ class Simulation {
 
   void check_context(const ScheduledSequence& scheduled) {
     const Sequence& sequence = *scheduled.sequence;
-    Row value = 0;
+    if (long_rope_from_ > 0) {
+      // Of the whole sequence, not of the chunk.
+      ASSERT_EQ(sequence.uses_long_rope, sequence.num_tokens() > long_rope_from_);
+    }
+    Row value = first_row(sequence);
     for (std::int64_t i = 0; i < sequence.num_computed + scheduled.num_tokens; ++i) {
       value = next_row(value, sequence.tokens[static_cast<std::size_t>(i)]);
       ASSERT_EQ(row(sequence, i), value)
@@ -175,6 +185,7 @@ class Simulation {
       fork->params = sequence.params;
       fork->num_computed = sequence.num_computed;
       fork->table = blocks_.fork(sequence.table);
+      fork->uses_long_rope = sequence.uses_long_rope;
       scheduler_.add_fork(*fork);
       Sequence& added = *fork;
       sequences_.emplace(fork->id, std::move(fork));
@@ -190,6 +201,7 @@ class Simulation {
     if (sequence.num_output() >= *sequence.params.max_tokens) end(sequence);
   }
 
+  std::int64_t long_rope_from_;
   EngineConfig config_;
   BlockManager blocks_;
   Scheduler scheduler_;
@@ -240,6 +252,21 @@ TEST(Scheduler, MixesPrefillChunksWithDecode) {
   EXPECT_EQ(simulation.step(), 8);
   EXPECT_EQ(simulation.step(), 8);
   EXPECT_EQ(simulation.log.size(), 3U);
+  run_to_end(simulation);
+}
+
+// A sequence of up to 10 tokens has the short factors; its eleventh token starts it again, without
+// blocks of short sequences that have the same tokens.
+TEST(Scheduler, RecomputesSequencesThatOutgrowLongRopesShortFactors) {
+  Simulation simulation(config_of(16, 4, 100, 4), 0, /*long_rope_from=*/10);
+  simulation.add(prompt_of(8), 6);
+  EXPECT_EQ(simulation.step(), 8);
+  EXPECT_EQ(simulation.step(), 1);
+  EXPECT_EQ(simulation.step(), 1);
+  EXPECT_EQ(simulation.step(), 11);
+  EXPECT_EQ(simulation.step(), 1);
+  simulation.add(prompt_of(30), 3, 2);  // long from its first chunk on; shares no short blocks
+  simulation.add(prompt_of(9), 8);
   run_to_end(simulation);
 }
 

@@ -47,6 +47,8 @@ struct Sequence {
   bool is_last_in_flight = false;  // the last of them will end the sequence: it is too long
   std::int32_t sampled_row = 0;
   BlockTable table;
+  // LongRoPE: positions are rotated with the long factors (Blueprint::long_rope_from).
+  bool uses_long_rope = false;
   SequenceState state = SequenceState::Waiting;
 
   std::unique_ptr<tokenizer::Detokenizer> detokenizer;  // null: token ids only

@@ -80,6 +80,7 @@ Json header_of(const Snapshot& snapshot) {
           {"seed", snapshot.seed},
           {"priority", snapshot.priority},
           {"cache_salt", snapshot.cache_salt},
+          {"uses_long_rope", snapshot.uses_long_rope},
           {"num_prompt", snapshot.num_prompt},
           {"num_computed", snapshot.num_computed},
           {"tokens", snapshot.tokens}};
@@ -101,6 +102,7 @@ Snapshot parse_header(const Json& header) {
   header.at("seed").get_to(snapshot.seed);
   header.at("priority").get_to(snapshot.priority);
   header.at("cache_salt").get_to(snapshot.cache_salt);
+  header.at("uses_long_rope").get_to(snapshot.uses_long_rope);
   header.at("num_prompt").get_to(snapshot.num_prompt);
   header.at("num_computed").get_to(snapshot.num_computed);
   header.at("tokens").get_to(snapshot.tokens);

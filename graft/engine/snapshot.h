@@ -25,6 +25,7 @@ struct Snapshot {
   std::uint64_t seed = 0;
   std::int64_t priority = 0;
   std::uint64_t cache_salt = 0;
+  bool uses_long_rope = false;  // Sequence::uses_long_rope
   std::int64_t num_prompt = 0;
   std::int64_t num_computed = 0;
   std::vector<TokenId> tokens;

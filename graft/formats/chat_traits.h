@@ -13,6 +13,7 @@ enum class ToolCallFormat : std::uint8_t {
   Any,       // all formats are recognized
   Hermes,    // <tool_call>{"name": "f", "arguments": {…}}</tool_call>; also Qwen
   DeepSeek,  // <｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜>
+  MiniMax,   // <invoke name="f"><parameter name="p">…</parameter></invoke>
 };
 
 // The tags around the reasoning at the beginning of a response.

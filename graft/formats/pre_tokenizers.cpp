@@ -34,6 +34,11 @@ constexpr std::array kRows = {
         .ignore_merges = true,
         .marker_token = "[gMASK]"},
     NamedPreTokenizer{
+        .name = "dbrx",
+        .steps = {R"(split (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
+                  R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+                  "bytelevel"}},
+    NamedPreTokenizer{
         .name = "qwen2",
         .steps = {R"(split (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
                   R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",

@@ -25,6 +25,15 @@ TensorSlice slice_of(const TensorInfo& tensor, TensorTransform transform, std::i
   return slice;
 }
 
+TensorSlice slice_of_rows(const TensorInfo& tensor, std::int64_t first, std::int64_t count) {
+  const std::size_t row_bytes = tensor.data.size() / static_cast<std::size_t>(tensor.shape[0]);
+  TensorSlice slice{.shape = tensor.shape,
+                    .data = tensor.data.subspan(static_cast<std::size_t>(first) * row_bytes,
+                                                static_cast<std::size_t>(count) * row_bytes)};
+  slice.shape[0] = count;
+  return slice;
+}
+
 bool has_expert(const TensorInfo& tensor, std::int64_t expert) {
   return tensor.shape.size() >= 2 && expert < tensor.shape[0];
 }

@@ -25,6 +25,12 @@ enum class TensorTransform : std::uint8_t {
   // 2 * rows, cols]: gate_proj is the first half of gate_up_proj, up_proj the second.
   FirstHalf,
   SecondHalf,
+  // Norms of Gemma: Hugging Face stores the difference to 1, GGUF the factor itself.
+  PlusOne,
+  // The rows of q, k or v in a fused qkv_proj [(heads + 2 * kv_heads) * head_dim, cols].
+  QkvQuery,
+  QkvKey,
+  QkvValue,
   // attn_k_b [heads, kv_lora_rank, qk_nope_head_dim]: the key rows of each head of kv_b_proj
   // [heads * (qk_nope_head_dim + v_head_dim), kv_lora_rank], transposed.
   KvBKey,
@@ -34,6 +40,11 @@ enum class TensorTransform : std::uint8_t {
 
 constexpr bool is_half(TensorTransform transform) {
   return transform == TensorTransform::FirstHalf || transform == TensorTransform::SecondHalf;
+}
+
+constexpr bool is_part_of_qkv(TensorTransform transform) {
+  return transform == TensorTransform::QkvQuery || transform == TensorTransform::QkvKey ||
+         transform == TensorTransform::QkvValue;
 }
 
 // RopePairs: the Hugging Face row that becomes GGUF row `row`, and the other way around.
@@ -78,6 +89,9 @@ struct TensorSlice {
 
 // `expert` -1: the tensor is not merged from experts. Otherwise has_expert() must be true.
 TensorSlice slice_of(const TensorInfo& tensor, TensorTransform transform, std::int64_t expert);
+
+// Rows [first, first + count) of a tensor whose first dimension has that many.
+TensorSlice slice_of_rows(const TensorInfo& tensor, std::int64_t first, std::int64_t count);
 
 // Whether a merged tensor [experts, …] contains this expert.
 bool has_expert(const TensorInfo& tensor, std::int64_t expert);

@@ -43,6 +43,25 @@ ops::Norm* optional_norm(OperatorTree& operators,
   return &operator_of<ops::Norm>(operators, found->name, phase, here);
 }
 
+// The names of a layer's norms before and after its blocks. In most families
+// post_attention_layernorm is the norm before the feed-forward block; in Gemma, which has one more,
+// it follows the attention.
+struct NormNames {
+  std::string_view after_attention = "post_self_attn_layernorm";
+  std::string_view before_mlp = "post_attention_layernorm";
+  std::string_view after_mlp = "post_mlp_layernorm";
+};
+
+NormNames norm_names(const plan::ModuleSpec& layer) {
+  constexpr NormNames kGemma = {.after_attention = "post_attention_layernorm",
+                                .before_mlp = "pre_feedforward_layernorm",
+                                .after_mlp = "post_feedforward_layernorm"};
+  const bool is_gemma = std::ranges::any_of(layer.children, [](const plan::ModuleSpec& child) {
+    return child.last_name() == "pre_feedforward_layernorm";
+  });
+  return is_gemma ? kGemma : NormNames{};
+}
+
 // The one place where hidden states change devices.
 TensorView move_to(Device device, TensorView x, Pass& pass) {
   if (x.device == device) return x;
@@ -104,6 +123,7 @@ Decoder::Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase pha
     const std::string name = layer_name(i);
     const Device device = plan::layer_device(plan, i, phase);
     const plan::ModuleSpec& layer = *plan.blueprint->find(name);
+    const NormNames norms = norm_names(layer);
     layers_.push_back(
         {.name = name,
          .device = device,
@@ -111,12 +131,11 @@ Decoder::Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase pha
              &operator_of<ops::Norm>(operators, name + ".input_layernorm", phase, device),
          .self_attn = &operator_of<ops::Attention>(operators, name + ".self_attn", phase, device),
          .post_self_attn_layernorm =
-             optional_norm(operators, layer, "post_self_attn_layernorm", phase, device),
+             optional_norm(operators, layer, norms.after_attention, phase, device),
          .post_attention_layernorm =
-             &operator_of<ops::Norm>(operators, name + ".post_attention_layernorm", phase, device),
+             &operator_of<ops::Norm>(operators, str(name, '.', norms.before_mlp), phase, device),
          .mlp = &operator_of<ops::Mlp>(operators, feed_forward_name(layer), phase, device),
-         .post_mlp_layernorm =
-             optional_norm(operators, layer, "post_mlp_layernorm", phase, device)});
+         .post_mlp_layernorm = optional_norm(operators, layer, norms.after_mlp, phase, device)});
     devices_.push_back(device);
   }
   first_device_ = layers_.front().device;

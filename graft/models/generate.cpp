@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "graft/base/check.h"
+#include "graft/ops/params.h"
 
 namespace graft::models {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 struct Stream {
   std::vector<std::int32_t> block_table;
   std::int64_t context_len = 0;
+  bool uses_long_rope = false;  // all its tokens are rotated with LongRoPE's long factors
 };
 
 std::int64_t blocks_for(const Model& model, std::int64_t num_tokens) {
@@ -33,13 +35,18 @@ std::vector<Stream> make_streams(Model& model, const std::vector<std::int64_t>& 
   return streams;
 }
 
+bool needs_long_rope(const Model& model, std::int64_t num_tokens) {
+  return model.long_rope_from() > 0 && num_tokens > model.long_rope_from();
+}
+
 void append(ops::Batch& batch, Stream& stream, std::span<const std::int32_t> tokens) {
   const auto num_tokens = static_cast<std::int64_t>(tokens.size());
   if (num_tokens == 0) return;
   const std::int64_t first_row = batch.num_tokens();
+  const std::int32_t flag = stream.uses_long_rope ? ops::kLongRopeFlag : 0;
   for (const std::int32_t token : tokens) {
     batch.token_ids.push_back(token);
-    batch.positions.push_back(static_cast<std::int32_t>(stream.context_len++));
+    batch.positions.push_back(static_cast<std::int32_t>(stream.context_len++) + flag);
   }
   batch.sequences.push_back({.first_row = first_row,
                              .num_tokens = num_tokens,
@@ -120,6 +127,8 @@ std::vector<PromptRun> run_prompts(Model& model,
   for (const TokenIds& prompt : prompts)
     lengths.push_back(static_cast<std::int64_t>(prompt.size()));
   std::vector<Stream> streams = make_streams(model, lengths);
+  for (std::size_t i = 0; i < streams.size(); ++i)
+    streams[i].uses_long_rope = needs_long_rope(model, lengths[i]);
   std::vector<PromptRun> runs(prompts.size());
   for (PromptRun& run : runs) {
     if (options.hidden) run.hidden.resize(static_cast<std::size_t>(model.num_layers()) + 1);
@@ -143,8 +152,18 @@ TokenIds generate_greedy(Model& model,
   const auto prompt_len = static_cast<std::int64_t>(prompt.size());
   Stream stream = make_streams(model, {prompt_len + num_tokens}).front();
   TokenIds output;
+  TokenIds all;  // the prompt and the output, when the stream starts again
   std::span<const std::int32_t> pending = prompt;
   while (static_cast<std::int64_t>(output.size()) < num_tokens) {
+    const auto total = prompt_len + static_cast<std::int64_t>(output.size());
+    // A sequence that outgrows the short factors is computed again with the long ones.
+    if (!stream.uses_long_rope && needs_long_rope(model, total)) {
+      stream.uses_long_rope = true;
+      stream.context_len = 0;
+      all = prompt;
+      all.insert(all.end(), output.begin(), output.end());
+      pending = all;
+    }
     const std::size_t count =
         chunk == 0 ? pending.size() : std::min(pending.size(), static_cast<std::size_t>(chunk));
     ops::Batch batch;

@@ -96,6 +96,7 @@ class Model {
 
   std::int64_t num_layers() const { return blueprint_->num_layers; }
   std::int64_t vocab_size() const { return blueprint_->vocab_size; }
+  std::int64_t long_rope_from() const { return blueprint_->long_rope_from; }
   std::int64_t hidden_size() const { return hidden_size_; }
 
   // Times every module from now on and disables CUDA graphs: events cannot time modules in a graph.

@@ -16,6 +16,9 @@ bool has_converted_input(const LinearParams& params, DType dtype, const Kwargs& 
   return is_fast && params.in_features % 32 == 0 && has_cuda_panels(dtype);
 }
 
+// In layers of Gemma, which adds and converts where others have post_attention_layernorm.
+constexpr std::string_view kSecondNorm = "pre_feedforward_layernorm";
+
 Fusion grouped_linear(Role parent, std::vector<std::string_view> children) {
   return {.parent = parent,
           .name = "% in one launch",
@@ -48,7 +51,15 @@ std::vector<Fusion> converting_norms() {
            .children = {"mlp", "mlp.gate_proj"},
            .supports = has_converted_input,
            .consumer = "mlp",
-           .is_decode_only = true}};
+           .is_decode_only = true,
+           .only_without = kSecondNorm},
+          {.parent = Role::Layer,
+           .name = "pre_feedforward_layernorm+conversion for mlp",
+           .children = {"mlp", "mlp.gate_proj"},
+           .supports = has_converted_input,
+           .consumer = "mlp",
+           .is_decode_only = true,
+           .only_with = kSecondNorm}};
 }
 
 std::vector<Fusion> make_cuda_fusions() {
@@ -63,13 +74,16 @@ std::vector<Fusion> make_cuda_fusions() {
        .supports = has_converted_input,
        .min_children = 1,
        .consumer = "down_proj",
-       .is_decode_only = true},
+       .is_decode_only = true,
+       .is_silu_only = true},
       {.parent = Role::Attention,
        .name = "% write in one launch",
        .children = {"q_norm", "k_norm", "kv_a_layernorm", "rotary_emb", "kv_cache"}},
       add_norm("input_layernorm", true),
       add_norm("post_attention_layernorm", false),
+      add_norm(kSecondNorm, false),
   };
+  fusions[fusions.size() - 2].only_without = kSecondNorm;
   for (Fusion& fusion : converting_norms())
     fusions.push_back(std::move(fusion));
   return fusions;

@@ -39,6 +39,9 @@ struct Fusion {
   // Fuses the pending residual add of the previous layer (Hidden::has_pending_add), so the first
   // layer on a device does not have this fusion.
   bool needs_pending_add = false;
+  bool is_silu_only = false;           // not for MLPs with another function of the gate
+  std::string_view only_with = {};     // only in modules with this child; empty: in all
+  std::string_view only_without = {};  // not in modules with this child; empty: in all
 
   // The name with the fused children of one module.
   std::string name_of(std::span<const std::string_view> joined) const;

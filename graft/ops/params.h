@@ -10,6 +10,7 @@ namespace graft::ops {
 using plugin::AttentionParams;
 using plugin::EmbeddingParams;
 using plugin::ExpertsParams;
+using plugin::kLongRopeFlag;
 using plugin::KvCacheParams;
 using plugin::LinearParams;
 using plugin::MlaParams;

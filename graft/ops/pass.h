@@ -38,7 +38,9 @@ struct Batch {
   // [t]. Negative: -1 - r is the token that the device sampled for row r of the logits of the pass
   // before, which the host need not know.
   std::vector<std::int32_t> token_ids;
-  std::vector<std::int32_t> positions;   // [t], in the token's own sequence
+  // [t], in the token's own sequence; with the bit kLongRopeFlag (params.h) in long sequences of
+  // models with LongRoPE.
+  std::vector<std::int32_t> positions;
   std::vector<SequenceSlice> sequences;  // [s]
   std::vector<std::int32_t> logit_rows;  // rows whose logits are requested, ascending
   BatchSampling sampling;

@@ -40,11 +40,16 @@ void Primitives::linear_group(const Activation& x, std::span<const LinearCall> c
 Activation Primitives::gate_up(const Activation& x,
                                const LinearCall& gate,
                                const LinearCall& up,
+                               MlpParams::Gate function,
                                ActivationFormat /*wanted*/,
                                Pass& pass) {
   const std::array calls = {gate, up};
   linear_group(x, calls, pass);
-  silu_mul(gate.y, up.y, pass);
+  if (function == MlpParams::Gate::GeluTanh) {
+    gelu_mul(gate.y, up.y, pass);
+  } else {
+    silu_mul(gate.y, up.y, pass);
+  }
   return gate.y;
 }
 

@@ -69,6 +69,8 @@ class Primitives {
 
   // gate = silu(gate) * up
   virtual void silu_mul(TensorView gate, TensorView up, Pass& pass) = 0;
+  // gate = gelu(gate) * up, gelu in its tanh approximation
+  virtual void gelu_mul(TensorView gate, TensorView up, Pass& pass) = 0;
   // y += sigmoid(gates[row]) * x; y += x when gates.data is null
   virtual void add_gated(TensorView y, TensorView x, TensorView gates, Pass& pass) = 0;
   // Copies the first min(from.cols(), to.cols()) columns of each row.
@@ -85,11 +87,12 @@ class Primitives {
 
   // y = linear(x) for each call; all calls have the same x.
   virtual void linear_group(const Activation& x, std::span<const LinearCall> calls, Pass& pass);
-  // Returns silu(gate(x)) * up(x) in the format `wanted` when the device has a kernel for it, else
-  // as f32. May overwrite gate.y and up.y.
+  // Returns function(gate(x)) * up(x) in the format `wanted` when the device has a kernel for it,
+  // else as f32. May overwrite gate.y and up.y.
   virtual Activation gate_up(const Activation& x,
                              const LinearCall& gate,
                              const LinearCall& up,
+                             MlpParams::Gate function,
                              ActivationFormat wanted,
                              Pass& pass);
   // Head norms, rotary embedding and the write to the KV cache.

@@ -53,6 +53,8 @@ struct Blueprint {
   std::int64_t num_layers = 0;
   std::int64_t vocab_size = 0;
   std::int64_t max_context = 0;
+  // LongRoPE: sequences of more tokens than this use the long factors; 0: another kind of RoPE.
+  std::int64_t long_rope_from = 0;
   double expert_share = 1.0;  // share of the routed experts' weights that one token uses
   // KTransformers' classes for model families: rules may name those of any family.
   std::vector<ClassAlias> class_aliases = {};

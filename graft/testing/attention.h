@@ -24,7 +24,9 @@ inline void rotate(const RopeParams& params, std::int64_t position, double* head
 }
 
 inline RopeParams rope_params(std::int64_t rotary_dim, bool interleaved) {
-  RopeParams params = {.rotary_dim = rotary_dim, .interleaved = interleaved, .inv_freq = {}};
+  RopeParams params;
+  params.rotary_dim = rotary_dim;
+  params.interleaved = interleaved;
   for (std::int64_t i = 0; i < rotary_dim / 2; ++i) {
     const double exponent = static_cast<double>(2 * i) / static_cast<double>(rotary_dim);
     params.inv_freq.push_back(static_cast<float>(std::pow(10000.0, -exponent)));

@@ -164,6 +164,10 @@ class TestPrimitives final : public Primitives {
     expect_on(gate.device, up, "silu_mul");
     run(gate, pass, [this, gate, up](Pass& there) { cpu_->silu_mul(gate, up, there); });
   }
+  void gelu_mul(TensorView gate, TensorView up, Pass& pass) override {
+    expect_on(gate.device, up, "gelu_mul");
+    run(gate, pass, [this, gate, up](Pass& there) { cpu_->gelu_mul(gate, up, there); });
+  }
   void add_gated(TensorView y, TensorView x, TensorView gates, Pass& pass) override {
     expect_on(y.device, x, "add_gated");
     run(y, pass, [this, y, x, gates](Pass& there) { cpu_->add_gated(y, x, gates, there); });

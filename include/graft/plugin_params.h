@@ -14,6 +14,7 @@ struct NoParams {};
 struct EmbeddingParams {
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
+  float scale = 1.0F;  // of the rows
 };
 
 struct NormParams {
@@ -27,6 +28,9 @@ struct LinearParams {
   bool bias = false;
 };
 
+// LongRoPE: positions of sequences that use RopeParams::long_inv_freq have this bit set.
+inline constexpr std::int32_t kLongRopeFlag = std::int32_t{1} << 30;
+
 // Rotary embedding: the angle of pair i at position p is p * inv_freq[i]; rotated values are
 // multiplied by `magnitude` (YaRN). Dynamic NTK recomputes inv_freq from the context length.
 struct RopeParams {
@@ -38,6 +42,7 @@ struct RopeParams {
   double theta = 10000.0;
   double factor = 1.0;
   std::int64_t max_position_embeddings = 0;
+  std::vector<float> long_inv_freq;  // LongRoPE: of long sequences (kLongRopeFlag); empty: none
 };
 
 // Grouped-query attention.
@@ -48,6 +53,7 @@ struct AttentionParams {
   std::int64_t sliding_window = 0;  // 0: none; else a token sees this many, itself included
   float scale = 1.0F;               // of the scores
   bool qk_norm = false;
+  bool qk_norm_all_heads = false;  // with qk_norm: one norm over the whole row of q and of k
 };
 
 // Multi-head latent attention.
@@ -70,8 +76,12 @@ struct KvCacheParams {
 };
 
 struct MlpParams {
+  // The function of the gate. GeluTanh: GELU in its tanh approximation.
+  enum class Gate : std::uint8_t { Silu, GeluTanh };
+
   std::int64_t hidden_size = 0;
   std::int64_t intermediate_size = 0;
+  Gate gate = Gate::Silu;
 };
 
 struct RouterParams {

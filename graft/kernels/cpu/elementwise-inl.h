@@ -124,6 +124,22 @@ inline void silu_mul(const float* gate, const float* up, float* y, std::int64_t 
   }
 }
 
+// 0.5 x (1 + tanh(z)) = x sigmoid(2 z), z = sqrt(2 / pi) (x + 0.044715 x^3).
+GRAFT_INLINE F32x16 gelu_lanes(F32x16 x) {
+  const F32x16 twice_z = F32x16(1.5957691216F) * (x + F32x16(0.044715F) * x * x * x);
+  return x * sigmoid_lanes(twice_z);
+}
+
+inline void gelu_mul(const float* gate, const float* up, float* y, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    store(y + i, gelu_lanes(load(gate + i)) * load(up + i));
+  if (i < n) {
+    const F32x16 g = gelu_lanes(load_tail(gate + i, n - i, 0.0F));
+    store_tail(y + i, n - i, g * load_tail(up + i, n - i, 0.0F));
+  }
+}
+
 inline void sigmoid(float* x, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)

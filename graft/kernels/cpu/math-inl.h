@@ -28,6 +28,7 @@ inline constexpr MathTable kAllMath = {
     .scale = scale,
     .axpy = axpy,
     .silu_mul = silu_mul,
+    .gelu_mul = gelu_mul,
     .sigmoid = sigmoid,
     .rope_halves = rope_halves,
     .rope_pairs = rope_pairs,

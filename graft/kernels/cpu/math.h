@@ -86,6 +86,8 @@ struct MathTable {
   void (*axpy)(float a, const float* x, float* y, std::int64_t n) = nullptr;
   // y = gate / (1 + exp(-gate)) * up; y may be gate or up.
   void (*silu_mul)(const float* gate, const float* up, float* y, std::int64_t n) = nullptr;
+  // y = gelu(gate) * up, gelu in its tanh approximation; y may be gate or up.
+  void (*gelu_mul)(const float* gate, const float* up, float* y, std::int64_t n) = nullptr;
   // x = 1 / (1 + exp(-x))
   void (*sigmoid)(float* x, std::int64_t n) = nullptr;
 

@@ -192,6 +192,8 @@ TEST_P(MathTest, RowFunctionsMatchTheReference) {
       keep(y);
       table.silu_mul(x.data(), w.data(), y.data(), n);
       keep(y);
+      table.gelu_mul(x.data(), w.data(), y.data(), n);
+      keep(y);
       table.axpy(0.7F, x.data(), y.data(), n);
       keep(y);
       table.scale(y.data(), n, 1.3F);
@@ -225,6 +227,8 @@ TEST_P(MathTest, RowFunctionsMatchTheirFormulas) {
     math().rms_norm(x.data(), up.data(), normed.data(), n, 1e-5F);
     Floats gated(x.size());
     math().silu_mul(x.data(), up.data(), gated.data(), n);
+    Floats gelu(x.size());
+    math().gelu_mul(x.data(), up.data(), gelu.data(), n);
     Floats exps = x;
     EXPECT_EQ(math().max(x.data(), n), max);
     EXPECT_NEAR(math().exp_sum(exps.data(), n, max), sum, 1e-5 * sum);
@@ -233,6 +237,8 @@ TEST_P(MathTest, RowFunctionsMatchTheirFormulas) {
       const double rms = std::sqrt(squares / static_cast<double>(n) + 1e-5);
       EXPECT_NEAR(normed[i], value / rms * up[i], 1e-5);
       EXPECT_NEAR(gated[i], value / (1 + std::exp(-value)) * up[i], 1e-5);
+      const double z = 0.79788456080286536 * (value + 0.044715 * value * value * value);
+      EXPECT_NEAR(gelu[i], 0.5 * value * (1 + std::tanh(z)) * up[i], 1e-5);
       EXPECT_NEAR(exps[i], std::exp(value - max), 1e-6);
     }
   }

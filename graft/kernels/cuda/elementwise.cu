@@ -56,6 +56,32 @@ struct SiluMul {
   }
 };
 
+// gelu(gate) * up, not fused into FMAs, as swiglu().
+// 0.5 x (1 + tanh(z)) = x sigmoid(2 z), z = sqrt(2 / pi) (x + 0.044715 x^3).
+__device__ float geglu(float gate, float up) {
+  const float cube = __fmul_rn(__fmul_rn(__fmul_rn(0.044715F, gate), gate), gate);
+  const float twice_z = __fmul_rn(1.5957691216F, __fadd_rn(gate, cube));
+  return __fmul_rn(__fmul_rn(gate, sigmoid(twice_z)), up);
+}
+
+struct GeluMul {
+  ConstRows gate;
+  ConstRows up;
+  Rows y;
+  __device__ void operator()(std::int64_t row, std::int64_t col) const {
+    y.data[row * y.stride + col] =
+        geglu(gate.data[row * gate.stride + col], up.data[row * up.stride + col]);
+  }
+};
+
+struct Scale {
+  Rows y;
+  float factor;
+  __device__ void operator()(std::int64_t row, std::int64_t col) const {
+    y.data[row * y.stride + col] *= factor;
+  }
+};
+
 struct AddGated {
   const float* gates;
   ConstRows x;
@@ -323,6 +349,15 @@ void add(ConstRows a, ConstRows b, Rows y, std::int64_t rows, std::int64_t cols,
 void silu_mul(
     ConstRows gate, ConstRows up, Rows y, std::int64_t rows, std::int64_t cols, Stream stream) {
   for_each_value("silu_mul", SiluMul{gate, up, y}, rows, cols, stream);
+}
+
+void gelu_mul(
+    ConstRows gate, ConstRows up, Rows y, std::int64_t rows, std::int64_t cols, Stream stream) {
+  for_each_value("gelu_mul", GeluMul{gate, up, y}, rows, cols, stream);
+}
+
+void scale(Rows y, float factor, std::int64_t rows, std::int64_t cols, Stream stream) {
+  for_each_value("scale", Scale{y, factor}, rows, cols, stream);
 }
 
 void add_gated(

@@ -63,6 +63,13 @@ void add(ConstRows a, ConstRows b, Rows y, std::int64_t rows, std::int64_t cols,
 void silu_mul(
     ConstRows gate, ConstRows up, Rows y, std::int64_t rows, std::int64_t cols, Stream stream);
 
+// y[rows, cols] = gelu(gate) * up, gelu in its tanh approximation; y may alias gate or up.
+void gelu_mul(
+    ConstRows gate, ConstRows up, Rows y, std::int64_t rows, std::int64_t cols, Stream stream);
+
+// y[rows, cols] *= factor.
+void scale(Rows y, float factor, std::int64_t rows, std::int64_t cols, Stream stream);
+
 // y[row] += sigmoid(gates[row]) * x[row]: adds the gated shared expert.
 void add_gated(
     const float* gates, ConstRows x, Rows y, std::int64_t rows, std::int64_t cols, Stream stream);

@@ -197,6 +197,23 @@ TEST_F(Elementwise, SiluMulInPlace) {
   EXPECT_LT(relative_error(in.download(), want), 1e-6);
 }
 
+TEST_F(Elementwise, GeluMulAndScale) {
+  const Floats x = Random(4).floats(3 * 20);
+  const DeviceArray<float> in(x);
+  gelu_mul({in.get(), 20}, {in.get() + 10, 20}, {in.get(), 20}, 3, 10, nullptr);
+  scale({in.get(), 20}, 2.5F, 3, 10, nullptr);
+  Floats want = x;
+  for (std::size_t row = 0; row < 3; ++row) {
+    for (std::size_t col = 0; col < 10; ++col) {
+      const double gate = x[row * 20 + col];
+      const double z = 0.79788456080286536 * (gate + 0.044715 * gate * gate * gate);
+      want[row * 20 + col] =
+          static_cast<float>(2.5 * 0.5 * gate * (1 + std::tanh(z)) * x[row * 20 + 10 + col]);
+    }
+  }
+  EXPECT_LT(relative_error(in.download(), want), 1e-6);
+}
+
 TEST_F(Elementwise, GatherRowsAndCopyColumns) {
   const Floats x = Random(5).floats(6 * 11);
   const DeviceArray<float> in(x);

@@ -40,6 +40,10 @@ void set_layer(ModuleSpec& module, std::int64_t layer) {
     set_layer(child, layer);
 }
 
+ops::MlpParams::Gate gate_function(const ModelConfig& config) {
+  return config.hidden_act == "silu" ? ops::MlpParams::Gate::Silu : ops::MlpParams::Gate::GeluTanh;
+}
+
 ops::RouterParams router_params(const ModelConfig& config) {
   const MoeConfig& moe = config.moe;
   return {.hidden_size = config.hidden_size,
@@ -78,6 +82,7 @@ std::string layer_name(std::int64_t layer) {
 Builder::Builder(const ModelConfig& config, const Checkpoint* checkpoint) : config_(config) {
   if (checkpoint != nullptr && !checkpoint->tensors().empty()) index_.emplace(*checkpoint);
   rope_ = make_rope(config, read_freq_factors(config, checkpoint));
+  local_rope_ = config.local_rope_theta == 0.0 ? rope_ : make_local_rope(config);
 }
 
 std::string Builder::class_name(std::string_view rest) const {
@@ -99,6 +104,8 @@ plan::Blueprint Builder::causal_lm(const std::function<ModuleSpec(std::int64_t)>
                             .num_layers = config_.num_hidden_layers,
                             .vocab_size = config_.vocab_size,
                             .max_context = config_.max_position_embeddings};
+  if (config_.rope.kind == RopeKind::LongRope)
+    blueprint.long_rope_from = config_.rope.original_max_position_embeddings;
   if (config_.is_moe()) {
     blueprint.expert_share = static_cast<double>(config_.moe.num_experts_per_tok) /
                              static_cast<double>(config_.moe.num_experts);
@@ -132,30 +139,49 @@ ModuleSpec Builder::sandwich_layer(std::int64_t layer, ModuleSpec self_attn, Mod
   return module;
 }
 
+ModuleSpec Builder::gemma_layer(std::int64_t layer, ModuleSpec self_attn, ModuleSpec mlp) const {
+  const std::string name = layer_name(layer);
+  ModuleSpec module = decoder_layer(layer, std::move(self_attn), std::move(mlp));
+  std::vector<ModuleSpec>& children = module.children;
+  children.insert(children.begin() + 3, norm(name + ".pre_feedforward_layernorm",
+                                             config_.hidden_size, config_.rms_norm_eps));
+  children.push_back(
+      norm(name + ".post_feedforward_layernorm", config_.hidden_size, config_.rms_norm_eps));
+  set_layer(module, layer);
+  return module;
+}
+
 ModuleSpec Builder::attention(std::int64_t layer) const {
   const std::string name = layer_name(layer) + ".self_attn";
   const std::int64_t hidden = config_.hidden_size;
   const std::int64_t q_size = config_.num_attention_heads * config_.head_dim;
   const std::int64_t kv_size = config_.num_key_value_heads * config_.head_dim;
-  const bool has_window = layer >= config_.max_window_layers;
-  ModuleSpec module = make_module(
-      name, class_name("Attention"), Role::Attention,
-      ops::AttentionParams{.num_heads = config_.num_attention_heads,
-                           .num_key_value_heads = config_.num_key_value_heads,
-                           .head_dim = config_.head_dim,
-                           .sliding_window = has_window ? config_.sliding_window : 0,
-                           .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
-                           .qk_norm = config_.qk_norm});
+  const bool has_window = config_.layer_has_window(layer);
+  const double divisor = config_.query_pre_attn_scalar == 0.0
+                             ? static_cast<double>(config_.head_dim)
+                             : config_.query_pre_attn_scalar;
+  ModuleSpec module =
+      make_module(name, class_name("Attention"), Role::Attention,
+                  ops::AttentionParams{.num_heads = config_.num_attention_heads,
+                                       .num_key_value_heads = config_.num_key_value_heads,
+                                       .head_dim = config_.head_dim,
+                                       .sliding_window = has_window ? config_.sliding_window : 0,
+                                       .scale = 1.0F / std::sqrt(static_cast<float>(divisor)),
+                                       .qk_norm = config_.qk_norm,
+                                       .qk_norm_all_heads = config_.qk_norm_all_heads});
   std::vector<ModuleSpec>& children = module.children;
   children.push_back(linear(name + ".q_proj", hidden, q_size, config_.attention_bias));
   children.push_back(linear(name + ".k_proj", hidden, kv_size, config_.attention_bias));
   children.push_back(linear(name + ".v_proj", hidden, kv_size, config_.attention_bias));
   children.push_back(linear(name + ".o_proj", q_size, hidden, config_.attention_output_bias));
   if (config_.qk_norm) {
-    children.push_back(norm(name + ".q_norm", config_.head_dim, config_.rms_norm_eps));
-    children.push_back(norm(name + ".k_norm", config_.head_dim, config_.rms_norm_eps));
+    const bool all = config_.qk_norm_all_heads;
+    const double eps = config_.rms_norm_eps;
+    children.push_back(norm(name + ".q_norm", all ? q_size : config_.head_dim, eps));
+    children.push_back(norm(name + ".k_norm", all ? kv_size : config_.head_dim, eps));
   }
-  children.push_back(rope(name + ".rotary_emb", class_name("RotaryEmbedding")));
+  children.push_back(make_module(name + ".rotary_emb", class_name("RotaryEmbedding"), Role::Rope,
+                                 has_window ? local_rope_ : rope_));
   children.push_back(
       make_module(name + ".kv_cache", "KvCache", Role::KvCache,
                   ops::KvCacheParams{
@@ -169,9 +195,10 @@ ModuleSpec Builder::mlp(std::int64_t layer) const {
 
 ModuleSpec Builder::mlp(const std::string& name, std::int64_t intermediate_size) const {
   const std::int64_t hidden = config_.hidden_size;
-  ModuleSpec module =
-      make_module(name, class_name("MLP"), Role::Mlp,
-                  ops::MlpParams{.hidden_size = hidden, .intermediate_size = intermediate_size});
+  ModuleSpec module = make_module(name, class_name("MLP"), Role::Mlp,
+                                  ops::MlpParams{.hidden_size = hidden,
+                                                 .intermediate_size = intermediate_size,
+                                                 .gate = gate_function(config_)});
   const bool bias = config_.mlp_bias;
   module.children.push_back(linear(name + ".gate_proj", hidden, intermediate_size, bias));
   module.children.push_back(linear(name + ".up_proj", hidden, intermediate_size, bias));
@@ -248,7 +275,11 @@ ModuleSpec Builder::rope(const std::string& name, std::string_view rope_class) c
 ModuleSpec Builder::embedding() const {
   ModuleSpec module = make_module(
       "model.embed_tokens", "Embedding", Role::Embedding,
-      ops::EmbeddingParams{.vocab_size = config_.vocab_size, .hidden_size = config_.hidden_size});
+      ops::EmbeddingParams{.vocab_size = config_.vocab_size,
+                           .hidden_size = config_.hidden_size,
+                           .scale = config_.scaled_embedding
+                                        ? std::sqrt(static_cast<float>(config_.hidden_size))
+                                        : 1.0F});
   add_weight(module, "model.embed_tokens.weight", {config_.vocab_size, config_.hidden_size},
              Published::Plain);
   return module;

@@ -47,6 +47,12 @@ class Builder {
                                   plan::ModuleSpec self_attn,
                                   plan::ModuleSpec mlp) const;
 
+  // Gemma's sandwich: input_layernorm, attention, post_attention_layernorm, add,
+  // pre_feedforward_layernorm, MLP, post_feedforward_layernorm, add.
+  plan::ModuleSpec gemma_layer(std::int64_t layer,
+                               plan::ModuleSpec self_attn,
+                               plan::ModuleSpec mlp) const;
+
   // Grouped-query attention, with biases and norms of q and k where the config has them.
   plan::ModuleSpec attention(std::int64_t layer) const;
   // Multi-head latent attention.
@@ -87,6 +93,7 @@ class Builder {
   const ModelConfig& config_;
   std::optional<TensorIndex> index_;
   ops::RopeParams rope_;
+  ops::RopeParams local_rope_;  // of layers with a sliding window
 };
 
 // A module without weights and children.

@@ -20,8 +20,10 @@ plan::Blueprint build(const ModelConfig& config, const Checkpoint* checkpoint) {
   if (config.family == nullptr) {
     fail(subject, ": unknown model family: the checkpoint has no config.json");
   }
-  if (config.hidden_act != "silu") {
-    fail(subject, ": hidden_act is ", config.hidden_act, ", expected silu");
+  const bool is_gelu = config.hidden_act == "gelu_pytorch_tanh" && !config.is_moe();
+  if (config.hidden_act != "silu" && !is_gelu) {
+    fail(subject, ": hidden_act is ", config.hidden_act, ", expected silu",
+         config.is_moe() ? "" : " or gelu_pytorch_tanh");
   }
   Builder builder(config, checkpoint);
   plan::Blueprint blueprint = config.family->build(builder);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <numbers>
+#include <utility>
 #include <vector>
 
 #include "graft/base/check.h"
@@ -60,6 +61,18 @@ double yarn_magnitude(const RopeConfig& rope) {
   return yarn_mscale(rope.factor, 1.0);
 }
 
+std::vector<double> divided(std::vector<double> frequencies, std::span<const float> divisors) {
+  GRAFT_CHECK(divisors.size() == frequencies.size(), divisors.size(), " divisors of ",
+              frequencies.size(), " frequencies");
+  for (std::size_t i = 0; i < frequencies.size(); ++i)
+    frequencies[i] /= static_cast<double>(divisors[i]);
+  return frequencies;
+}
+
+std::vector<float> to_f32(const std::vector<double>& values) {
+  return {values.begin(), values.end()};
+}
+
 }  // namespace
 
 double yarn_mscale(double factor, double mscale) {
@@ -92,14 +105,22 @@ ops::RopeParams make_rope(const ModelConfig& config, std::span<const float> freq
       scale_yarn(rope, config.rotary_dim, frequencies);
       params.magnitude = static_cast<float>(yarn_magnitude(rope));
       break;
+    case RopeKind::LongRope:
+      params.long_inv_freq = to_f32(divided(frequencies, rope.long_factor));
+      frequencies = divided(std::move(frequencies), rope.short_factor);
+      params.magnitude = static_cast<float>(rope.attention_factor.value_or(1.0));
+      break;
   }
-  if (!freq_factors.empty()) {
-    GRAFT_CHECK(freq_factors.size() == frequencies.size(), freq_factors.size(), " factors");
-    for (std::size_t i = 0; i < frequencies.size(); ++i)
-      frequencies[i] /= static_cast<double>(freq_factors[i]);
-  }
-  params.inv_freq.assign(frequencies.begin(), frequencies.end());
+  if (!freq_factors.empty()) frequencies = divided(std::move(frequencies), freq_factors);
+  params.inv_freq = to_f32(frequencies);
   return params;
+}
+
+ops::RopeParams make_local_rope(const ModelConfig& config) {
+  ModelConfig local = config;
+  local.rope = RopeConfig();
+  local.rope.theta = config.local_rope_theta;
+  return make_rope(local, {});
 }
 
 }  // namespace graft::models

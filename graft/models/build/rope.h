@@ -14,5 +14,7 @@ double yarn_mscale(double factor, double mscale);
 
 // `freq_factors` is GGUF's rope_freqs.weight, rotary_dim / 2 divisors; empty: none.
 ops::RopeParams make_rope(const ModelConfig& config, std::span<const float> freq_factors);
+// Of layers with a sliding window, where they have a base of their own (local_rope_theta).
+ops::RopeParams make_local_rope(const ModelConfig& config);
 
 }  // namespace graft::models

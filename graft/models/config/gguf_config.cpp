@@ -1,9 +1,12 @@
 #include "graft/models/config/gguf_config.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "graft/base/error.h"
 #include "graft/formats/gguf/gguf_fields.h"
@@ -57,7 +60,8 @@ void read_sizes(const GgufFields& gguf, ModelConfig& config) {
   config.sliding_window = gguf.integer("attention.sliding_window", 0);
   config.max_window_layers = gguf.own_integer("max_window_layers", 0);
   config.rms_norm_eps = gguf.number("attention.layer_norm_rms_epsilon", 0.0);
-  config.hidden_act = gguf.own_text("hidden_act").value_or("silu");
+  config.hidden_act =
+      gguf.own_text("hidden_act").value_or(std::string(config.family->gguf.hidden_act));
 }
 
 // Files since 2025 store kv_b_proj in two tensors and describe attention as one wide KV head; older
@@ -105,6 +109,32 @@ void read_yarn(const GgufFields& gguf, ModelConfig& config) {
   }
 }
 
+std::vector<float> read_rope_factors(const GgufFields& gguf, const std::string& name) {
+  for (const TensorInfo& tensor : gguf.tensors()) {
+    if (tensor.name != name) continue;
+    std::vector<float> factors(tensor.data.size() / sizeof(float));
+    if (tensor.dtype != DType::F32 ||
+        static_cast<std::int64_t>(factors.size()) != tensor.num_elems()) {
+      fail(name, ": expected f32 values");
+    }
+    std::memcpy(factors.data(), tensor.data.data(), tensor.data.size());
+    return factors;
+  }
+  fail(name, " is missing");
+}
+
+// The factors are tensors, and no key names the kind.
+void read_long_rope(const GgufFields& gguf, ModelConfig& config) {
+  RopeConfig& rope = config.rope;
+  rope.kind = RopeKind::LongRope;
+  rope.factor = 1.0;
+  rope.short_factor = read_rope_factors(gguf, std::string(kShortFactors));
+  rope.long_factor = read_rope_factors(gguf, std::string(kLongFactors));
+  rope.attention_factor = gguf.number("rope.scaling.attn_factor", 1.0);
+  rope.original_max_position_embeddings =
+      gguf.integer("rope.scaling.original_context_length", config.max_position_embeddings);
+}
+
 void read_own_rope(const GgufFields& gguf, RopeConfig& rope) {
   const auto kind = gguf.own_text("rope.type");
   for (const auto& [known, word] : kOwnRopeKinds) {
@@ -126,6 +156,7 @@ void read_rope(const GgufFields& gguf, ModelConfig& config) {
   rope.factor = gguf.number("rope.scaling.factor", gguf.number("rope.scale_linear", 1.0));
   if (rope.factor == 0.0) rope.factor = 1.0;  // some files write 0 for "no scaling"
   const auto type = gguf.text("rope.scaling.type");
+  if (gguf.has_tensor(kLongFactors)) return read_long_rope(gguf, config);
   if (type && *type != "none" && *type != "linear" && *type != "yarn") {
     fail("metadata key \"", gguf.key("rope.scaling.type"), "\" is \"", *type,
          "\", supported are: none, linear, yarn");
@@ -141,6 +172,22 @@ void read_rope(const GgufFields& gguf, ModelConfig& config) {
     rope.original_max_position_embeddings = 0;
   }
   read_own_rope(gguf, rope);
+}
+
+// llama.cpp's rules for absent keys: every sixth layer attends to all tokens, and the 27B model
+// alone does not scale its scores by head_dim.
+void read_gemma(const GgufFields& gguf, ModelConfig& config) {
+  config.scaled_embedding = true;
+  config.query_pre_attn_scalar =
+      gguf.own_number("query_pre_attn_scalar", gemma_score_divisor(config));
+  if (config.sliding_window == 0) return;
+  config.local_rope_theta = gguf.number("rope.freq_base_swa", kGemmaLocalTheta);
+  if (const auto windows = gguf.own_integers("window_layers")) {
+    config.window_layers.assign(windows->begin(), windows->end());
+    return;
+  }
+  config.window_layers = periodic_windows(
+      gguf.integer("attention.sliding_window_pattern", kGemmaPeriod), config.num_hidden_layers);
 }
 
 void read_shared_experts(const GgufFields& gguf, ModelConfig& config) {
@@ -236,6 +283,7 @@ void infer_from_tensors(const GgufFields& gguf, ModelConfig& config) {
   if (gguf.tensors().empty()) {
     config.attention_bias = traits.attention_bias;
     config.qk_norm = traits.qk_norm;
+    config.qk_norm_all_heads = traits.qk_norm && traits.qk_norm_all_heads;
     config.moe.shared_expert_gate = traits.shared_expert_gate && has_shared;
     return;
   }
@@ -246,6 +294,7 @@ void infer_from_tensors(const GgufFields& gguf, ModelConfig& config) {
   config.attention_output_bias = gguf.has_tensor("blk.0.attn_output.bias");
   config.mlp_bias = gguf.has_tensor("blk.0.ffn_down.bias");
   config.qk_norm = gguf.has_tensor("blk.0.attn_q_norm.weight");
+  config.qk_norm_all_heads = config.qk_norm && traits.qk_norm_all_heads;
   config.moe.shared_expert_gate =
       has_shared && gguf.has_tensor_ending(".ffn_gate_inp_shexp.weight");
 }
@@ -256,6 +305,7 @@ ModelConfig read(const GgufFields& gguf) {
   read_sizes(gguf, config);
   read_attention(gguf, config);
   read_rope(gguf, config);
+  if (config.family->gguf.gemma) read_gemma(gguf, config);
   read_moe(gguf, config);
   read_tokens(gguf, config);
   infer_from_tensors(gguf, config);

@@ -31,4 +31,12 @@ void write_gguf_config(const ModelConfig& config, formats::GgufMetadata& metadat
 // llama3 scaling; empty for every other kind.
 std::vector<float> rope_freqs(const ModelConfig& config);
 
+// The tensors that hold a part of the RoPE configuration, [rotary_dim / 2] f32 each: rope_freqs,
+// or the factors of LongRoPE.
+struct RopeTensor {
+  std::string name;
+  std::vector<float> values;
+};
+std::vector<RopeTensor> rope_tensors(const ModelConfig& config);
+
 }  // namespace graft::models

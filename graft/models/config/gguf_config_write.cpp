@@ -1,7 +1,10 @@
 #include <cmath>
 #include <numbers>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "graft/base/text/str.h"
 #include "graft/formats/gguf/gguf_fields.h"
@@ -22,7 +25,7 @@ void write_general(const ModelConfig& config, GgufKeyWriter& out) {
   if (!config.name.empty()) metadata.set("general.name", config.name);
   const std::string_view written_as = family.gguf.written_as;
   out.own("model_type", std::string(written_as.empty() ? family.model_type() : written_as));
-  if (config.hidden_act != "silu") out.own("hidden_act", config.hidden_act);
+  if (config.hidden_act != family.gguf.hidden_act) out.own("hidden_act", config.hidden_act);
 }
 
 void write_sizes(const ModelConfig& config, GgufKeyWriter& out) {
@@ -69,6 +72,24 @@ void write_attention(const ModelConfig& config, GgufKeyWriter& out) {
   }
 }
 
+// llama.cpp reads a period; other arrangements are stored here only.
+void write_windows(const ModelConfig& config, GgufKeyWriter& out) {
+  for (std::int64_t period = 1; period <= config.num_hidden_layers + 1; ++period) {
+    if (config.window_layers != periodic_windows(period, config.num_hidden_layers)) continue;
+    return out.integer("attention.sliding_window_pattern", period);
+  }
+  out.own_integers("window_layers", std::vector<std::int64_t>(config.window_layers.begin(),
+                                                              config.window_layers.end()));
+}
+
+void write_gemma(const ModelConfig& config, GgufKeyWriter& out) {
+  if (config.query_pre_attn_scalar != gemma_score_divisor(config))
+    out.own("query_pre_attn_scalar", config.query_pre_attn_scalar);
+  if (config.sliding_window == 0) return;
+  out.number("rope.freq_base_swa", config.local_rope_theta);
+  write_windows(config, out);
+}
+
 void write_own_rope(const RopeConfig& rope, GgufKeyWriter& out) {
   for (const auto& [kind, word] : kOwnRopeKinds) {
     if (kind != rope.kind) continue;
@@ -105,6 +126,10 @@ void write_rope(const ModelConfig& config, GgufKeyWriter& out) {
   out.integer("rope.dimension_count", config.rotary_dim);
   out.number("rope.freq_base", rope.theta);
   write_own_rope(rope, out);
+  if (rope.kind == RopeKind::LongRope) {
+    out.integer("rope.scaling.original_context_length", rope.original_max_position_embeddings);
+    out.number("rope.scaling.attn_factor", rope.attention_factor.value_or(1.0));
+  }
   if (rope.kind != RopeKind::Linear && rope.kind != RopeKind::Yarn) return;
   const bool is_yarn = rope.kind == RopeKind::Yarn;
   out.text("rope.scaling.type", is_yarn ? "yarn" : "linear");
@@ -193,6 +218,7 @@ void write_gguf_config(const ModelConfig& config, formats::GgufMetadata& metadat
   write_sizes(config, out);
   write_attention(config, out);
   write_rope(config, out);
+  if (config.family->gguf.gemma) write_gemma(config, out);
   write_moe(config, out);
   write_tokens(config, out);
 }
@@ -219,6 +245,16 @@ std::vector<float> rope_freqs(const ModelConfig& config) {
     divisors.push_back(static_cast<float>(divisor));
   }
   return divisors;
+}
+
+std::vector<RopeTensor> rope_tensors(const ModelConfig& config) {
+  if (config.rope.kind == RopeKind::LongRope) {
+    return {{std::string(kLongFactors), config.rope.long_factor},
+            {std::string(kShortFactors), config.rope.short_factor}};
+  }
+  std::vector<float> freqs = rope_freqs(config);
+  if (freqs.empty()) return {};
+  return {{"rope_freqs.weight", std::move(freqs)}};
 }
 
 }  // namespace graft::models

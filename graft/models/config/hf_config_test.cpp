@@ -353,13 +353,13 @@ TEST(HfConfig, NamesUnsupportedFamilies) {
 TEST(HfConfig, ReportsAllBadValuesAtOnce) {
   const std::string error = config_error(R"({"model_type": "llama", "hidden_size": -3,
       "vocab_size": "many", "num_hidden_layers": 1.5, "rms_norm_eps": [], "rope_scaling":
-      {"rope_type": "longrope"}, "eos_token_id": {}, "intermediate_size": 1e30})");
+      {"rope_type": "spiral"}, "eos_token_id": {}, "intermediate_size": 1e30})");
   EXPECT_EQ(error.find("config.json: "), 0);
   EXPECT_NE(error.find(R"("hidden_size" is -3, expected an integer from 1)"), std::string::npos);
   EXPECT_NE(error.find(R"("vocab_size" is "many")"), std::string::npos);
   EXPECT_NE(error.find(R"("num_hidden_layers" is 1.5)"), std::string::npos);
   EXPECT_NE(error.find(R"("rms_norm_eps" is [], expected a number)"), std::string::npos);
-  EXPECT_NE(error.find(R"("rope_scaling.rope_type" is "longrope")"), std::string::npos);
+  EXPECT_NE(error.find(R"("rope_scaling.rope_type" is "spiral")"), std::string::npos);
   EXPECT_NE(error.find(R"("eos_token_id" is {})"), std::string::npos);
   EXPECT_NE(error.find(R"("intermediate_size" is 1e+30)"), std::string::npos);
 }

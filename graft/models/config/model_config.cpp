@@ -69,6 +69,10 @@ void check_sizes(const ModelConfig& config, Problems& problems) {
   problems.range("sliding_window", config.sliding_window, 0, kMaxPositions);
   problems.range("max_window_layers", config.max_window_layers, 0, kMaxPositions);
   problems.positive("rms_norm_eps", config.rms_norm_eps);
+  if (config.local_rope_theta != 0.0)
+    problems.positive("rope_local_base_freq", config.local_rope_theta);
+  if (config.query_pre_attn_scalar != 0.0)
+    problems.positive("query_pre_attn_scalar", config.query_pre_attn_scalar);
 }
 
 void check_attention(const ModelConfig& config, Problems& problems) {
@@ -98,6 +102,22 @@ void check_attention(const ModelConfig& config, Problems& problems) {
   }
 }
 
+void check_long_rope(const ModelConfig& config, Problems& problems) {
+  const RopeConfig& rope = config.rope;
+  if (rope.kind != RopeKind::LongRope) return;
+  problems.moderate("attention_factor", rope.attention_factor);
+  const auto check = [&](std::string_view field, const std::vector<float>& factors) {
+    if (static_cast<std::int64_t>(factors.size()) * 2 != config.rotary_dim) {
+      problems.add(field, str(factors.size(), " numbers"),
+                   str("half of rotary_dim ", config.rotary_dim));
+    }
+    for (const float factor : factors)
+      problems.positive(field, static_cast<double>(factor));
+  };
+  check("short_factor", rope.short_factor);
+  check("long_factor", rope.long_factor);
+}
+
 void check_rope(const RopeConfig& rope, Problems& problems) {
   problems.positive("rope_theta", rope.theta);
   problems.positive("factor", rope.factor);
@@ -118,7 +138,8 @@ void check_rope(const RopeConfig& rope, Problems& problems) {
                    str("more than low_freq_factor ", rope.low_freq_factor));
     }
   }
-  const bool needs_original = rope.kind == RopeKind::Yarn || rope.kind == RopeKind::Llama3;
+  const bool needs_original = rope.kind == RopeKind::Yarn || rope.kind == RopeKind::Llama3 ||
+                              rope.kind == RopeKind::LongRope;
   if (needs_original && rope.original_max_position_embeddings < 1) {
     problems.add("original_max_position_embeddings", rope.original_max_position_embeddings,
                  "an integer above 0 for this rope_type");
@@ -214,6 +235,13 @@ bool ModelConfig::layer_has_experts(std::int64_t layer) const {
   return std::ranges::find(moe.mlp_only_layers, layer) == moe.mlp_only_layers.end();
 }
 
+bool ModelConfig::layer_has_window(std::int64_t layer) const {
+  if (sliding_window == 0) return false;
+  if (window_layers.empty()) return layer >= max_window_layers;
+  return layer < static_cast<std::int64_t>(window_layers.size()) &&
+         window_layers[static_cast<std::size_t>(layer)];
+}
+
 formats::ModelTokens ModelConfig::tokens() const {
   return {.vocab_size = vocab_size,
           .eos_token_ids = eos_token_ids,
@@ -226,6 +254,7 @@ void validate(const ModelConfig& config, const std::string& where) {
   check_sizes(config, problems);
   check_attention(config, problems);
   check_rope(config.rope, problems);
+  check_long_rope(config, problems);
   check_experts(config, problems);
   check_quantization(config.quantization, problems);
   check_generation(config, problems);

@@ -15,7 +15,7 @@ namespace graft::models {
 
 struct Family;
 
-enum class RopeKind : std::uint8_t { Default, Linear, Dynamic, Llama3, Yarn };
+enum class RopeKind : std::uint8_t { Default, Linear, Dynamic, Llama3, Yarn, LongRope };
 
 struct RopeConfig {
   double theta = 10000.0;
@@ -25,9 +25,13 @@ struct RopeConfig {
   // YaRN
   double beta_fast = 32.0;
   double beta_slow = 1.0;
-  double mscale = 0.0;          // 0: not given
-  double mscale_all_dim = 0.0;  // 0: not given
-  std::optional<double> attention_factor;
+  double mscale = 0.0;                     // 0: not given
+  double mscale_all_dim = 0.0;             // 0: not given
+  std::optional<double> attention_factor;  // always given for LongRoPE
+  // LongRoPE: divisors of the frequencies, [rotary_dim / 2]; sequences of more than
+  // original_max_position_embeddings tokens use long_factor.
+  std::vector<float> short_factor;
+  std::vector<float> long_factor;
   // llama3
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
@@ -115,15 +119,21 @@ struct ModelConfig {
   std::int64_t max_position_embeddings = 0;
   std::int64_t sliding_window = 0;     // 0: none
   std::int64_t max_window_layers = 0;  // layers before this one attend to all tokens
+  // By layer, whether it has the sliding window; empty: the layers from max_window_layers on.
+  std::vector<bool> window_layers;
   double rms_norm_eps = 1e-6;
   std::string hidden_act = "silu";
   bool tie_word_embeddings = false;
   bool attention_bias = false;         // q, k and v; for MLA q_a and kv_a
   bool attention_output_bias = false;  // o_proj
   bool mlp_bias = false;
-  bool qk_norm = false;           // RMSNorm on each head of q and k
-  bool rope_interleaved = false;  // pairs (2i, 2i+1) as stored in the checkpoint, not (i, i+d/2)
+  bool qk_norm = false;            // RMSNorm on each head of q and k
+  bool qk_norm_all_heads = false;  // with qk_norm: on all heads of q or k together
+  bool rope_interleaved = false;   // pairs (2i, 2i+1) as stored in the checkpoint, not (i, i+d/2)
   RopeConfig rope;
+  double local_rope_theta = 0.0;       // of layers with a window, without scaling; 0: rope
+  double query_pre_attn_scalar = 0.0;  // scores are divided by its square root; 0: head_dim
+  bool scaled_embedding = false;       // rows of the embedding are multiplied by sqrt(hidden_size)
   MlaConfig mla;
   MoeConfig moe;
   std::optional<VisionConfig> vision;
@@ -142,6 +152,7 @@ struct ModelConfig {
   bool is_moe() const { return moe.num_experts > 0; }
   bool is_mla() const { return mla.kv_lora_rank > 0; }
   bool layer_has_experts(std::int64_t layer) const;
+  bool layer_has_window(std::int64_t layer) const;
   formats::ModelTokens tokens() const;
 };
 

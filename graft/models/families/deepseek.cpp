@@ -82,6 +82,7 @@ std::string rope_class(const Builder& build) {
       return build.class_name("DynamicNTKScalingRotaryEmbedding");
     case RopeKind::Default:
     case RopeKind::Llama3:
+    case RopeKind::LongRope:
       break;
   }
   return build.class_name("RotaryEmbedding");

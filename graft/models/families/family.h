@@ -29,9 +29,13 @@ struct GgufTraits {
 
   bool mla = false;
   bool rope_interleaved = false;
+  std::string_view hidden_act = "silu";
+  // Gemma: scaled embeddings, layers with a sliding window and their own RoPE between others.
+  bool gemma = false;
   // Inferred from the tensors of a file; these are the values for a file without tensors.
   bool attention_bias = false;
   bool qk_norm = false;
+  bool qk_norm_all_heads = false;  // where there are norms of q and k
   bool shared_expert_gate = false;
   // Experts: the defaults of absent keys.
   RouterScoring scoring = RouterScoring::Softmax;
@@ -70,6 +74,8 @@ struct Family {
   std::span<const FusedRow> fused = {};
   ExpertNames experts = {};
   std::array<NamePrefix, 2> text_prefixes = {};
+  // Norms multiply by 1 + weight: GGUF files and the operators have the sum.
+  bool norms_plus_one = false;
   NamePrefix renamed = {};  // inside a name: recent versions of transformers write `stored`
 
   // The values of tokenizer.ggml.pre in this family's files. Several families may list the same.

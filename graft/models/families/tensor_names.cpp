@@ -131,6 +131,10 @@ void add_with_text_prefixes(const Family& family, MappedName mapped, std::vector
 
 }  // namespace
 
+bool is_plus_one(const Family& family, std::string_view hf_name) {
+  return family.norms_plus_one && hf_name.ends_with("norm.weight");
+}
+
 std::vector<MappedName> to_gguf(const ModelConfig& config, std::string_view hf_name) {
   std::vector<MappedName> mapped;
   const std::string name = without_text_prefix(*config.family, hf_name);
@@ -139,9 +143,10 @@ std::vector<MappedName> to_gguf(const ModelConfig& config, std::string_view hf_n
     const TensorRow& row = *found.row;
     if (row.read_only) continue;
     const bool is_expert = row.transform == TensorTransform::Expert;
+    const bool plus_one = is_plus_one(*config.family, name);
     mapped.push_back({.name = found.layer < 0 ? std::string(row.gguf)
                                               : str(kGgufLayers, found.layer, '.', row.gguf),
-                      .transform = row.transform,
+                      .transform = plus_one ? TensorTransform::PlusOne : row.transform,
                       .expert = is_expert ? found.expert : -1,
                       .num_heads = heads_of(row, config)});
   }

@@ -36,6 +36,9 @@ std::vector<MappedName> to_gguf(const ModelConfig& config, std::string_view hf_n
 // is stored under, the classic one first. Empty: Hugging Face has no such tensor (rope_freqs).
 std::vector<MappedName> to_huggingface(const ModelConfig& config, std::string_view gguf_name);
 
+// Whether Hugging Face stores this weight as the difference to 1 (TensorTransform::PlusOne).
+bool is_plus_one(const Family& family, std::string_view hf_name);
+
 // The names under which checkpoints of the family may store a weight, the usual one first.
 std::vector<std::string> stored_names(const Family& family, std::string_view hf_name);
 

@@ -19,6 +19,18 @@ bool is_split_kv_b(const std::vector<StoredTensor>& stored) {
          stored[1].transform == TensorTransform::KvBValue;
 }
 
+// Selects the rows of q, k or v. A tensor with another number of rows is left whole: its shape is
+// then not that of the weight.
+void select_qkv_rows(const ModelConfig& config, StoredTensor& stored) {
+  const std::int64_t q_rows = config.num_attention_heads * config.head_dim;
+  const std::int64_t kv_rows = config.num_key_value_heads * config.head_dim;
+  if (stored.tensor->shape.empty() || stored.tensor->shape[0] != q_rows + 2 * kv_rows) return;
+  const bool is_query = stored.transform == TensorTransform::QkvQuery;
+  stored.num_rows = is_query ? q_rows : kv_rows;
+  if (!is_query) stored.first_row = q_rows;
+  if (stored.transform == TensorTransform::QkvValue) stored.first_row += kv_rows;
+}
+
 }  // namespace
 
 formats::KvBShape kv_b_shape(const ModelConfig& config) {
@@ -49,7 +61,8 @@ std::optional<FoundWeight> TensorIndex::find(std::string_view hf_name) const {
     found.shape = {shape.rows(), shape.rank};
     return found;
   }
-  found.dtype = found.stored[0].tensor->dtype;
+  const StoredTensor& first = found.stored[0];
+  found.dtype = first.transform == TensorTransform::PlusOne ? DType::F32 : first.tensor->dtype;
   found.shape = found.stored[0].slice().shape;
   return found;
 }
@@ -75,7 +88,10 @@ std::vector<StoredTensor> TensorIndex::find_stored(std::string_view hf_name) con
 std::optional<StoredTensor> TensorIndex::find_direct(const std::string& name) const {
   if (!is_gguf(*checkpoint_)) {
     const TensorInfo* tensor = checkpoint_->find(name);
-    return tensor == nullptr ? std::nullopt : std::optional(StoredTensor{.tensor = tensor});
+    if (tensor == nullptr) return std::nullopt;
+    const bool plus_one = is_plus_one(*checkpoint_->config().family, name);
+    return StoredTensor{.tensor = tensor,
+                        .transform = plus_one ? TensorTransform::PlusOne : TensorTransform::Same};
   }
   const auto found = gguf_tensors_.find(name);
   if (found == gguf_tensors_.end()) return std::nullopt;
@@ -99,6 +115,7 @@ std::optional<StoredTensor> TensorIndex::find_fused(std::string_view hf_name) co
     if (fused.expert >= 0 && !formats::has_expert(*stored->tensor, fused.expert)) continue;
     stored->transform = fused.transform;
     stored->expert = fused.expert;
+    if (formats::is_part_of_qkv(fused.transform)) select_qkv_rows(checkpoint_->config(), *stored);
     return stored;
   }
   return std::nullopt;

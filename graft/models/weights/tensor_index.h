@@ -22,9 +22,16 @@ struct StoredTensor {
   formats::TensorTransform transform = formats::TensorTransform::Same;
   std::int64_t expert = -1;    // index in a merged tensor [experts, …]; -1: not merged
   std::int64_t num_heads = 0;  // for RopePairs
+  // The rows of q, k or v in a fused tensor; num_rows 0: not fused so.
+  std::int64_t first_row = 0;
+  std::int64_t num_rows = 0;
 
-  // The part of the tensor that is the weight (one expert or one half); rows in stored order.
-  formats::TensorSlice slice() const { return formats::slice_of(*tensor, transform, expert); }
+  // The part of the tensor that is the weight (one expert, one half, or q, k or v); rows in stored
+  // order.
+  formats::TensorSlice slice() const {
+    return num_rows > 0 ? formats::slice_of_rows(*tensor, first_row, num_rows)
+                        : formats::slice_of(*tensor, transform, expert);
+  }
 };
 
 struct FoundWeight {

@@ -58,6 +58,18 @@ std::vector<float> decode(const TensorInfo& tensor) {
   return values;
 }
 
+Weight plus_one(Weight weight, const StoredTensor& stored) {
+  std::vector<float> values = decode(*stored.tensor);
+  for (float& value : values)
+    value += 1.0F;
+  auto sums = std::make_shared<Buffer>(values.size() * sizeof(float));
+  std::memcpy(sums->data(), values.data(), values.size() * sizeof(float));
+  weight.data = sums->data();
+  weight.owned = std::move(sums);
+  weight.computed_from = stored.tensor->dtype;
+  return weight;
+}
+
 void expect_stored(const TensorInfo& tensor, const std::vector<std::int64_t>& shape) {
   if (tensor.shape != shape) {
     fail(tensor.name, ": shape is ", shape_text(tensor.shape), ", expected ", shape_text(shape),
@@ -88,6 +100,20 @@ Weight join_kv_b(Weight weight, const FoundWeight& found, const formats::KvBShap
   return weight;
 }
 
+// The rows of the scales of a fused tensor that belong to the selected rows of its weight.
+void select_scale_rows(const StoredTensor& weight, StoredTensor& scale) {
+  const std::int64_t rows = scale.tensor->shape.empty() ? 1 : scale.tensor->shape[0];
+  scale.first_row = scale.num_rows = 0;
+  if (weight.num_rows == 0 || rows == 1) return;
+  const std::int64_t per_scale = (weight.tensor->shape[0] + rows - 1) / rows;
+  if (weight.first_row % per_scale != 0) {
+    fail(scale.tensor->name, ": a scale of ", per_scale, " rows covers the end of one projection ",
+         "and the start of the next, at row ", weight.first_row);
+  }
+  scale.first_row = weight.first_row / per_scale;
+  scale.num_rows = (weight.num_rows + per_scale - 1) / per_scale;
+}
+
 // The scales of an FP8 weight are a tensor beside it: one, one per row or one per tile.
 std::shared_ptr<const ops::WeightScale> find_scale(const Weight& weight,
                                                    const StoredTensor& stored,
@@ -99,6 +125,7 @@ std::shared_ptr<const ops::WeightScale> find_scale(const Weight& weight,
     scale.tensor = checkpoint.find(str(stored.tensor->name, suffix));
     if (scale.tensor == nullptr) continue;
     if (scale.tensor->shape.size() < 2) scale.expert = -1;  // one scale for all experts
+    select_scale_rows(stored, scale);
     const formats::TensorSlice slice = scale.slice();
     const auto num_scales = static_cast<std::size_t>(std::accumulate(
         slice.shape.begin(), slice.shape.end(), std::int64_t{1}, std::multiplies<>()));
@@ -141,6 +168,8 @@ Weight WeightStore::get(std::string_view name) const {
   if (stored.transform == formats::TensorTransform::RopePairs) {
     return unpair_rows(std::move(weight), stored);
   }
+  if (stored.transform == formats::TensorTransform::PlusOne)
+    return plus_one(std::move(weight), stored);
   weight.data = stored.slice().data.data();
   weight.scale = find_scale(weight, stored, index_.checkpoint());
   return weight;

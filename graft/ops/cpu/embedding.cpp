@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "graft/base/check.h"
+#include "graft/kernels/cpu/table.h"
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/cpu/workers.h"
 #include "graft/ops/profiler.h"
@@ -28,6 +29,8 @@ class EmbeddingCpu final : public Embedding {
       GRAFT_CHECK(id >= 0 && id < params_.vocab_size, "token ", id, " of a vocabulary of ",
                   params_.vocab_size);
       table_.decode_rows(id, 1, y.f32_row(token));
+      if (params_.scale != 1.0F)
+        kernels::cpu::kernels().math.scale(y.f32_row(token), y.cols(), params_.scale);
     });
   }
 

@@ -61,7 +61,9 @@ TEST(Invariance, Linear) {
 
 TEST(Invariance, Rope) {
   TestModel model;
-  RopeParams params = {.rotary_dim = 16, .inv_freq = Floats(8, 0.1F)};
+  RopeParams params;
+  params.rotary_dim = 16;
+  params.inv_freq = Floats(8, 0.1F);
   params.dynamic = true;
   params.factor = 4.0;
   params.max_position_embeddings = 30;

@@ -205,17 +205,23 @@ void multiply(TensorView x, std::span<const PackedProduct> products, Pass& pass)
   multiply_tiles(x, products, pass, [](const OutputTile&) {});
 }
 
-void multiply_gated(TensorView x, const PackedProduct& gate, const PackedProduct& up, Pass& pass) {
+void multiply_gated(TensorView x,
+                    const PackedProduct& gate,
+                    const PackedProduct& up,
+                    MlpParams::Gate function,
+                    Pass& pass) {
   GRAFT_DCHECK(gate.matrix->rows() == up.matrix->rows(), gate.matrix->rows(), " and ",
                up.matrix->rows(), " outputs");
   const std::array products = {gate, up};
+  const kernels::cpu::MathTable& math = kernels::cpu::kernels().math;
+  const auto apply = function == MlpParams::Gate::GeluTanh ? math.gelu_mul : math.silu_mul;
   multiply_tiles(x, products, pass, [&](const OutputTile& tile) {
     const std::int64_t begin = tile.begin(*gate.matrix);
     const std::int64_t count = tile.end(*gate.matrix) - begin;
     for (std::int64_t i = 0; i < tile.num_rows; ++i) {
       float* values = gate.y.f32_row(tile.first_row + i) + begin;
       const float* factors = up.y.f32_row(tile.first_row + i) + begin;
-      kernels::cpu::kernels().math.silu_mul(values, factors, values, count);
+      apply(values, factors, values, count);
     }
   });
 }

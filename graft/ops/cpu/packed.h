@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "graft/kernels/cpu/packed/packed.h"
+#include "graft/ops/params.h"
 #include "graft/ops/pass.h"
 #include "graft/ops/weight.h"
 #include "graft/packing/packed_matrix.h"
@@ -77,7 +78,12 @@ struct PackedProduct {
 // y = x * matrix^T for each product, in one loop on all threads of the pass; x is quantized once
 // per weight type.
 void multiply(TensorView x, std::span<const PackedProduct> products, Pass& pass);
-// Two products of the same shape, then gate.y = silu(gate.y) * up.y while both are in the caches.
-void multiply_gated(TensorView x, const PackedProduct& gate, const PackedProduct& up, Pass& pass);
+// Two products of the same shape, then gate.y = function(gate.y) * up.y while both are in the
+// caches.
+void multiply_gated(TensorView x,
+                    const PackedProduct& gate,
+                    const PackedProduct& up,
+                    MlpParams::Gate function,
+                    Pass& pass);
 
 }  // namespace graft::ops::cpu

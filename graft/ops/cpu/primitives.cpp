@@ -69,6 +69,13 @@ class CpuPrimitives final : public Primitives {
     });
   }
 
+  void gelu_mul(TensorView gate, TensorView up, Pass& pass) override {
+    for_each_item(pass.pool, gate.rows(), [&](std::int64_t /*worker*/, std::int64_t row) {
+      float* values = gate.f32_row(row);
+      kernels::cpu::kernels().math.gelu_mul(values, up.f32_row(row), values, gate.cols());
+    });
+  }
+
   void add_gated(TensorView y, TensorView x, TensorView gates, Pass& /*pass*/) override {
     const kernels::cpu::MathTable& math = kernels::cpu::kernels().math;
     const float* factors = gates.data == nullptr ? nullptr : gates.f32();
@@ -124,19 +131,20 @@ class CpuPrimitives final : public Primitives {
   Activation gate_up(const Activation& x,
                      const LinearCall& gate,
                      const LinearCall& up,
+                     MlpParams::Gate function,
                      ActivationFormat wanted,
                      Pass& pass) override {
     const LinearCpu* gate_proj = as_packed(gate);
     const LinearCpu* up_proj = as_packed(up);
     if (gate_proj == nullptr || up_proj == nullptr || gate_proj->has_bias() ||
         up_proj->has_bias()) {
-      return Primitives::gate_up(x, gate, up, wanted, pass);
+      return Primitives::gate_up(x, gate, up, function, wanted, pass);
     }
     const std::array modules = {&gate_proj->module(), &up_proj->module()};
     const std::string name = fused_name(pass, modules);
     const ProfileScope profile(pass, kCpu, name);
     multiply_gated(x.f32, {.matrix = &gate_proj->packed(), .y = gate.y},
-                   {.matrix = &up_proj->packed(), .y = up.y}, pass);
+                   {.matrix = &up_proj->packed(), .y = up.y}, function, pass);
     return gate.y;
   }
 };

@@ -61,11 +61,14 @@ class RotationCache {
     return params_.theta * std::pow(scale, dim / (dim - 2.0));
   }
 
-  void fill(std::int64_t position, float* to) const {
+  void fill(std::int32_t flagged_position, float* to) const {
+    const bool is_long = !params_.long_inv_freq.empty() && (flagged_position & kLongRopeFlag) != 0;
+    const std::int64_t position = is_long ? flagged_position - kLongRopeFlag : flagged_position;
+    const std::vector<float>& frequencies = is_long ? params_.long_inv_freq : params_.inv_freq;
     const bool is_scaled = params_.dynamic && position + 1 > params_.max_position_embeddings;
     const double theta = is_scaled ? scaled_theta(position) : params_.theta;
     for (std::int64_t i = 0; i < half_; ++i) {
-      float inv_freq = params_.inv_freq[static_cast<std::size_t>(i)];
+      float inv_freq = frequencies[static_cast<std::size_t>(i)];
       if (is_scaled) {
         const double exponent =
             static_cast<double>(2 * i) / static_cast<double>(params_.rotary_dim);
@@ -100,7 +103,7 @@ class RotationCache {
 bool same(const RopeParams& a, const RopeParams& b) {
   const auto fields = [](const RopeParams& p) {
     return std::tie(p.rotary_dim, p.interleaved, p.inv_freq, p.magnitude, p.dynamic, p.theta,
-                    p.factor, p.max_position_embeddings);
+                    p.factor, p.max_position_embeddings, p.long_inv_freq);
   };
   return fields(a) == fields(b);
 }
@@ -127,6 +130,9 @@ class RopeCpu final : public Rope {
       : module_(std::move(module)), half_(params.rotary_dim / 2), cache_(shared_rotations(params)) {
     GRAFT_CHECK(static_cast<std::int64_t>(params.inv_freq.size()) == half_, module_, ": ",
                 params.inv_freq.size(), " frequencies for ", params.rotary_dim, " values");
+    GRAFT_CHECK(
+        params.long_inv_freq.empty() || params.long_inv_freq.size() == params.inv_freq.size(),
+        module_, ": ", params.long_inv_freq.size(), " frequencies of long sequences");
   }
 
   void load(WeightProvider& /*weights*/) override {}

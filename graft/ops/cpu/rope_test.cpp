@@ -12,7 +12,9 @@ using namespace testing;  // NOLINT(google-build-using-namespace)
 constexpr std::int64_t kCols = 40;  // 3 heads of 12 from column 4 on
 
 RopeParams params_of(std::int64_t rotary_dim, bool interleaved) {
-  RopeParams params = {.rotary_dim = rotary_dim, .interleaved = interleaved, .inv_freq = {}};
+  RopeParams params;
+  params.rotary_dim = rotary_dim;
+  params.interleaved = interleaved;
   for (std::int64_t i = 0; i < rotary_dim / 2; ++i) {
     const double exponent = static_cast<double>(2 * i) / static_cast<double>(rotary_dim);
     params.inv_freq.push_back(static_cast<float>(std::pow(10000.0, -exponent)));
@@ -84,6 +86,22 @@ TEST(RopeCpu, DynamicNtkScalesByTheTokensPosition) {
   EXPECT_LT(relative_error(Floats(got.begin() + kCols, got.end()),
                            Floats(far.begin() + kCols, far.end())),
             1e-5);
+}
+
+TEST(RopeCpu, LongRopeSelectsFrequenciesByTheFlagOfThePosition) {
+  RopeParams both = params_of(12, false);
+  RopeParams only_long = both;
+  for (float& frequency : only_long.inv_freq)
+    frequency /= 3.0F;
+  both.long_inv_freq = only_long.inv_freq;
+  const Floats x = Random().floats(2 * kCols);
+  const Floats got = rotated(both, {700, 700 + kLongRopeFlag}, x);
+  const Floats short_rows = rotated(params_of(12, false), {700, 700}, x);
+  const Floats long_rows = rotated(only_long, {700, 700}, x);
+  EXPECT_EQ(Floats(got.begin(), got.begin() + kCols),
+            Floats(short_rows.begin(), short_rows.begin() + kCols));
+  EXPECT_EQ(Floats(got.begin() + kCols, got.end()),
+            Floats(long_rows.begin() + kCols, long_rows.end()));
 }
 
 // Angles and products are rounded as in the models' reference code.

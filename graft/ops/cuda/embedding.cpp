@@ -2,9 +2,11 @@
 #include <string>
 
 #include "graft/base/check.h"
+#include "graft/kernels/cuda/elementwise.h"
 #include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/runtime/cuda_context.h"
+#include "graft/ops/cuda/views.h"
 #include "graft/ops/profiler.h"
 
 namespace graft::ops::cuda {
@@ -35,6 +37,8 @@ class EmbeddingCuda final : public Embedding {
     }
     kernels::cuda::look_up_rows(table_.matrix(), gpu.token_ids(),
                                 static_cast<std::int64_t>(token_ids.size()), y.f32(), gpu.stream());
+    if (params_.scale != 1.0F)
+      kernels::cuda::scale(rows_of(y), params_.scale, y.rows(), y.cols(), gpu.stream());
   }
 
  private:

@@ -55,6 +55,11 @@ class CudaPrimitives final : public Primitives {
                             cuda_context(gate.device, pass).stream());
   }
 
+  void gelu_mul(TensorView gate, TensorView up, Pass& pass) override {
+    kernels::cuda::gelu_mul(rows_of(gate), rows_of(up), rows_of(gate), gate.rows(), gate.cols(),
+                            cuda_context(gate.device, pass).stream());
+  }
+
   void add_gated(TensorView y, TensorView x, TensorView gates, Pass& pass) override {
     const kernels::cuda::Stream stream = cuda_context(y.device, pass).stream();
     if (gates.data == nullptr)
@@ -99,9 +104,12 @@ class CudaPrimitives final : public Primitives {
   Activation gate_up(const Activation& x,
                      const LinearCall& gate,
                      const LinearCall& up,
+                     MlpParams::Gate function,
                      ActivationFormat wanted,
                      Pass& pass) override {
-    if (wanted == ActivationFormat::F32) return Primitives::gate_up(x, gate, up, wanted, pass);
+    // The converting kernels have SiLU only.
+    if (wanted == ActivationFormat::F32 || function != MlpParams::Gate::Silu)
+      return Primitives::gate_up(x, gate, up, function, wanted, pass);
     const std::array calls = {gate, up};
     linear_group(x, calls, pass);
     TensorView no_f32 = gate.y;

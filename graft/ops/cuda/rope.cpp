@@ -13,6 +13,8 @@ RopeCuda::RopeCuda(const BuildContext& context)
 
 void RopeCuda::load(WeightProvider& weights) {
   inv_freq_ = upload_floats(params_.inv_freq, device_, weights);
+  if (!params_.long_inv_freq.empty())
+    long_inv_freq_ = upload_floats(params_.long_inv_freq, device_, weights);
 }
 
 void RopeCuda::forward(TensorView x, const Heads& heads, Pass& pass) {
@@ -30,7 +32,11 @@ kernels::cuda::RopeConfig RopeCuda::rotation() const {
           .dynamic = params_.dynamic,
           .theta = params_.theta,
           .factor = params_.factor,
-          .max_position_embeddings = params_.max_position_embeddings};
+          .max_position_embeddings = params_.max_position_embeddings,
+          .long_inv_freq = params_.long_inv_freq.empty()
+                               ? nullptr
+                               : reinterpret_cast<const float*>(long_inv_freq_.data()),
+          .long_flag = kLongRopeFlag};
 }
 
 std::unique_ptr<Operator> make_rope_cuda(const BuildContext& context) {

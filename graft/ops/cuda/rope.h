@@ -16,7 +16,10 @@ class RopeCuda final : public Rope {
   explicit RopeCuda(const BuildContext& context);
 
   void load(WeightProvider& weights) override;
-  void unload() override { inv_freq_ = {}; }
+  void unload() override {
+    inv_freq_ = {};
+    long_inv_freq_ = {};
+  }
   void forward(TensorView x, const Heads& heads, Pass& pass) override;
 
   kernels::cuda::RopeConfig rotation() const;
@@ -26,6 +29,7 @@ class RopeCuda final : public Rope {
   RopeParams params_;
   Device device_;
   Buffer inv_freq_;
+  Buffer long_inv_freq_;  // LongRoPE
 };
 
 }  // namespace graft::ops::cuda

@@ -45,6 +45,10 @@ class AttentionModule final : public Attention {
     const std::array projections = {LinearCall{q_proj_, q}, LinearCall{k_proj_, k},
                                     LinearCall{v_proj_, v}};
     primitives_.linear_group(x, projections, pass);
+    if (params_.qk_norm_all_heads) {
+      q_norm_->forward(q, q, pass);
+      k_norm_->forward(k, k, pass);
+    }
     store(q, k, v, pass);
 
     const TensorView heads = pass.workspace.f32({x.rows(), q_size});
@@ -66,7 +70,7 @@ class AttentionModule final : public Attention {
             .num_heads = x.cols() / params_.head_dim,
             .size = params_.head_dim,
             .head_stride = params_.head_dim,
-            .norm = norm,
+            .norm = params_.qk_norm_all_heads ? Child<Norm>{} : norm,
             .rotates = rotates,
             .cache_col = cache_col};
   }

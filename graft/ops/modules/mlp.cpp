@@ -1,4 +1,4 @@
-// The dense feed-forward block: down(silu(gate(x)) * up(x)).
+// The dense feed-forward block: down(silu(gate(x)) * up(x)), or with GELU.
 
 #include <string>
 
@@ -31,8 +31,9 @@ class MlpModule final : public Mlp {
     const Workspace::Scope scope(pass.workspace);
     const TensorView gate = pass.workspace.f32({x.rows(), params_.intermediate_size});
     const TensorView up = pass.workspace.f32({x.rows(), params_.intermediate_size});
-    const Activation inner = primitives_.gate_up(x, {gate_proj_, gate}, {up_proj_, up},
-                                                 down_proj_->input_format(x.rows()), pass);
+    const Activation inner =
+        primitives_.gate_up(x, {gate_proj_, gate}, {up_proj_, up}, params_.gate,
+                            down_proj_->input_format(x.rows()), pass);
     down_proj_->forward(inner, y, pass);
   }
 

@@ -55,6 +55,12 @@ class Finder {
   // Beside its children.
   bool applies(const Fusion& fusion, const Placement& parent, Phase phase) const {
     if (fusion.is_decode_only && phase != Phase::Decode) return false;
+    const auto* mlp = std::get_if<ops::MlpParams>(&parent.module->params);
+    if (fusion.is_silu_only && mlp != nullptr && mlp->gate != ops::MlpParams::Gate::Silu)
+      return false;
+    if (!fusion.only_with.empty() && child_of(parent, fusion.only_with) == nullptr) return false;
+    if (!fusion.only_without.empty() && child_of(parent, fusion.only_without) != nullptr)
+      return false;
     const std::int64_t layer = parent.module->layer;
     if (fusion.needs_pending_add &&
         (layer == 0 || layer_device(plan_, layer - 1, phase) != layer_device(plan_, layer, phase)))
@@ -74,6 +80,12 @@ class Finder {
                            is_native ? child.kwargs : none);
   }
 
+  // A norm over all heads of q or k runs before the kernel that joins the norms of single heads.
+  static bool is_row_norm(const Placement& parent, const Placement& child) {
+    const auto* attention = std::get_if<ops::AttentionParams>(&parent.module->params);
+    return attention != nullptr && attention->qk_norm_all_heads && child.module->role == Role::Norm;
+  }
+
   // What the fusion joins in this module: all its children there, or those of each weight type.
   std::vector<LostFusion> joins_of(const Fusion& fusion,
                                    const Placement& parent,
@@ -82,7 +94,7 @@ class Finder {
     std::map<DType, LostFusion> joins;
     for (const std::string_view name : fusion.children) {
       const Placement* child = child_of(parent, name);
-      if (child == nullptr) continue;
+      if (child == nullptr || is_row_norm(parent, *child)) continue;
       const bool is_native = child->is_native_on(device, phase);
       if (!supports(fusion, *child, is_native)) continue;
       const std::vector<WeightSpec>& weights = child->module->weights;

@@ -7,7 +7,7 @@ namespace graft::server {
 OutputParser::OutputParser(const OutputFormat& format)
     : format_(format),
       reasoning_(format.in_thinking, format.reasoning),
-      tools_(format.tool_calls) {}
+      tools_(format.tool_calls, format.tools) {}
 
 OutputDelta OutputParser::feed(std::string_view text) {
   chat::ResponseDelta part = reasoning_.feed(text);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graft/base/text/json.h"
 #include "graft/chat/reasoning.h"
 #include "graft/server/generation/tool_calls.h"
 
@@ -17,6 +18,7 @@ struct OutputFormat {
   bool single_call = false;       // drop all output after the first call
   formats::ReasoningTags reasoning = {};
   formats::ToolCallFormat tool_calls = formats::ToolCallFormat::Any;
+  OrderedJson tools = nullptr;  // of the request
 };
 
 struct OutputDelta {

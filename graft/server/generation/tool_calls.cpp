@@ -22,6 +22,9 @@ constexpr std::string_view kDeepSeekSeparator = "<｜tool▁sep｜>";
 constexpr std::array<std::string_view, 2> kListMarkers = {"<｜tool▁calls▁begin｜>",
                                                           "<｜tool▁calls▁end｜>"};
 
+constexpr std::array<std::string_view, 2> kMiniMaxListMarkers = {"<minimax:tool_call>",
+                                                                 "</minimax:tool_call>"};
+
 std::string new_call_id() {
   static constexpr std::string_view kLetters =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
@@ -75,6 +78,76 @@ std::optional<ToolCall> deepseek_call(std::string_view body) {
   return arguments ? call_of(std::string(name), *arguments) : std::nullopt;
 }
 
+// Removes `"VALUE">` or `VALUE>` from the front of a text and returns VALUE.
+std::optional<std::string> take_attribute(std::string_view& text) {
+  const std::size_t end = text.find('>');
+  if (end == std::string_view::npos) return std::nullopt;
+  const std::string value(trimmed(text.substr(0, end), " \t\r\n\"'"));
+  text.remove_prefix(end + 1);
+  return value;
+}
+
+// A line break on each side of a value is not part of it.
+std::string_view without_line_breaks(std::string_view value) {
+  if (value.starts_with('\n')) value.remove_prefix(1);
+  if (value.ends_with('\n')) value.remove_suffix(1);
+  return value;
+}
+
+// `"NAME">`, then the parameters. All values are text here: type_arguments() converts them.
+std::optional<ToolCall> minimax_call(std::string_view body) {
+  constexpr std::string_view kOpen = "<parameter name=";
+  constexpr std::string_view kClose = "</parameter>";
+  const std::optional<std::string> name = take_attribute(body);
+  if (!name) return std::nullopt;
+  OrderedJson arguments = OrderedJson::object();
+  for (body = trimmed(body, kCallBlanks); !body.empty(); body = trimmed(body, kCallBlanks)) {
+    if (!body.starts_with(kOpen)) return std::nullopt;
+    body.remove_prefix(kOpen.size());
+    const std::optional<std::string> key = take_attribute(body);
+    const std::size_t close = body.find(kClose);
+    if (!key || key->empty() || close == std::string_view::npos) return std::nullopt;
+    arguments[*key] = std::string(without_line_breaks(body.substr(0, close)));
+    body.remove_prefix(close + kClose.size());
+  }
+  return call_of(*name, arguments);
+}
+
+const OrderedJson* member(const OrderedJson* object, const std::string& key) {
+  if (object == nullptr || !object->is_object()) return nullptr;
+  const auto found = object->find(key);
+  return found == object->end() ? nullptr : &*found;
+}
+
+// Whether the schema of a tool's parameter asks for text.
+bool is_text_parameter(const OrderedJson& tools,
+                       const std::string& tool_name,
+                       const std::string& parameter) {
+  if (!tools.is_array()) return false;
+  for (const OrderedJson& tool : tools) {
+    const OrderedJson* function = member(&tool, "function");
+    if (function == nullptr) function = &tool;
+    const OrderedJson* name = member(function, "name");
+    if (name == nullptr || *name != tool_name) continue;
+    const OrderedJson* schema = member(member(function, "parameters"), "properties");
+    const OrderedJson* type = member(member(schema, parameter), "type");
+    return type != nullptr && *type == "string";
+  }
+  return false;
+}
+
+// Values that the tool does not declare as strings are JSON where they can be parsed as JSON.
+void type_arguments(const OrderedJson& tools, ToolCall& call) {
+  std::optional<OrderedJson> arguments = parsed(call.arguments);
+  GRAFT_CHECK(arguments && arguments->is_object(), "arguments of a call are not an object");
+  for (const auto& item : arguments->items()) {
+    if (is_text_parameter(tools, call.name, item.key())) continue;
+    if (std::optional<OrderedJson> value = parsed(item.value().get<std::string>()))
+      item.value() = *std::move(value);
+  }
+  call.arguments = ordered_text(*arguments);
+}
+
 // Length of the longest suffix of `text` that is a prefix of `marker`.
 std::size_t partial_end(std::string_view text, std::string_view marker) {
   for (std::size_t count = std::min(text.size(), marker.size() - 1); count > 0; --count) {
@@ -89,12 +162,14 @@ struct ToolCallParser::Format {
   chat::ToolCallMarkers markers;
   std::span<const std::string_view> ignored;  // markers around a list of calls, dropped
   std::optional<ToolCall> (*parse)(std::string_view body);
+  bool has_text_arguments = false;  // parse() returns all of them as strings
 };
 
 std::span<const ToolCallParser::Format> ToolCallParser::formats() const {
-  static constexpr std::array<Format, 2> kFormats = {
+  static constexpr std::array<Format, 3> kFormats = {
       Format{chat::kHermesMarkers, {}, hermes_call},
       Format{chat::kDeepSeekMarkers, kListMarkers, deepseek_call},
+      Format{chat::kMiniMaxMarkers, kMiniMaxListMarkers, minimax_call, true},
   };
   if (format_ == ToolCallFormat::Any) return kFormats;
   const auto* found = std::ranges::find(kFormats, format_,
@@ -187,6 +262,7 @@ bool ToolCallParser::advance_call(ToolText& out, bool at_end) {
   const std::string body = held_.substr(0, close);
   held_.erase(0, is_closed ? close + open_->markers.close.size() : held_.size());
   if (auto call = open_->parse(trimmed(body, kCallBlanks))) {
+    if (open_->has_text_arguments) type_arguments(tools_, *call);
     out.calls.push_back(*std::move(call));
   } else {
     out.text += open_->markers.open;

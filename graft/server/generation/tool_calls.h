@@ -7,8 +7,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "graft/base/text/json.h"
 #include "graft/chat/tool_format.h"
 
 namespace graft::server {
@@ -26,8 +28,10 @@ struct ToolText {
 
 class ToolCallParser {
  public:
-  explicit ToolCallParser(formats::ToolCallFormat format = formats::ToolCallFormat::Any)
-      : format_(format) {}
+  // `tools` are those of the request: formats without types for arguments use their schemas.
+  explicit ToolCallParser(formats::ToolCallFormat format = formats::ToolCallFormat::Any,
+                          OrderedJson tools = nullptr)
+      : format_(format), tools_(std::move(tools)) {}
 
   // Returns what no later text can change. Trailing blanks before a call are dropped.
   ToolText feed(std::string_view text);
@@ -50,6 +54,7 @@ class ToolCallParser {
   bool advance_call(ToolText& out, bool at_end);
 
   formats::ToolCallFormat format_;
+  OrderedJson tools_;
   const Format* open_ = nullptr;  // inside a call of this format
   bool after_call_ = false;       // blanks that follow are dropped
   std::string held_;

@@ -55,6 +55,16 @@ const Case kCases[] = {
      "end｜><｜tool▁calls▁end｜>",
      "",
      {R"(f {"x":"é"})"}},
+    // MiniMax: values without types are JSON where they can be.
+    {"Yes.\n<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"n\">3</parameter>\n"
+     "<parameter name=\"s\">a <b>\n\"c\"</parameter>\n</invoke>\n<invoke name=\"g\">\n</invoke>\n"
+     "</minimax:tool_call>",
+     "Yes.",
+     {R"(f {"n":3,"s":"a <b>\n\"c\""})", "g {}"}},
+    {"<invoke name=\"f\"><parameter name=\"x\">1</invoke>",
+     "<invoke name=\"f\"><parameter name=\"x\">1</invoke>",
+     {}},
+    {"<invoke name=\"f\">text</invoke>", "<invoke name=\"f\">text</invoke>", {}},
 };
 
 std::string described(const ToolCall& call) {
@@ -99,8 +109,25 @@ TEST(ToolCallParser, RecognizesOneFormatOnly) {
   EXPECT_EQ(num_calls(ToolCallFormat::Hermes, deepseek), 0U);
   EXPECT_EQ(num_calls(ToolCallFormat::DeepSeek, hermes), 0U);
   EXPECT_EQ(num_calls(ToolCallFormat::DeepSeek, deepseek), 1U);
-  EXPECT_EQ(tool_marks(ToolCallFormat::Any).size(), 4U);
+  EXPECT_EQ(num_calls(ToolCallFormat::MiniMax, hermes), 0U);
+  EXPECT_EQ(tool_marks(ToolCallFormat::Any).size(), 6U);
   EXPECT_EQ(tool_marks(ToolCallFormat::Hermes).front(), "<tool_call>");
+}
+
+// The schema of the tool decides between "12" and 12.
+TEST(ToolCallParser, TypesOfTextArgumentsAreThoseOfTheTool) {
+  const OrderedJson tools = parse_ordered_json(
+      R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object",
+          "properties": {"zip": {"type": "string"}, "n": {"type": "integer"}}}}}])",
+      "tools");
+  ToolCallParser parser(formats::ToolCallFormat::MiniMax, tools);
+  const ToolText part = parser.feed(
+      "<minimax:tool_call><invoke name=\"f\"><parameter name=\"zip\">01234</parameter>"
+      "<parameter name=\"n\">12</parameter><parameter name=\"o\">{\"a\": [1]}</parameter>"
+      "<parameter name=\"t\">1 2</parameter></invoke></minimax:tool_call>");
+  ASSERT_EQ(part.calls.size(), 1U);
+  EXPECT_EQ(part.calls[0].arguments, R"({"zip":"01234","n":12,"o":{"a":[1]},"t":"1 2"})");
+  EXPECT_EQ(part.text, "");
 }
 
 TEST(ToolCallParser, StreamsTextAndAssignsUniqueCallIds) {

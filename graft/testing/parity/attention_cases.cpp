@@ -54,8 +54,9 @@ Exercise build_attention(OperatorBench& bench, const AttentionCase& of) {
   bench.add_linear("k_proj", {.in_features = of.hidden, .out_features = kv_size, .bias = of.bias});
   bench.add_linear("v_proj", {.in_features = of.hidden, .out_features = kv_size, .bias = of.bias});
   bench.add_linear("o_proj", {.in_features = q_size, .out_features = of.hidden});
-  if (params.qk_norm) bench.add_norm("q_norm", params.head_dim);
-  if (params.qk_norm) bench.add_norm("k_norm", params.head_dim);
+  const bool all = params.qk_norm_all_heads;
+  if (params.qk_norm) bench.add_norm("q_norm", all ? q_size : params.head_dim);
+  if (params.qk_norm) bench.add_norm("k_norm", all ? kv_size : params.head_dim);
   if (of.rotary_dim > 0)
     bench.add_child<Rope>("rotary_emb", Role::Rope, parity_rope(of.rotary_dim, false));
   KvCache& cache =
@@ -171,6 +172,12 @@ AttentionParams with(AttentionParams params, bool qk_norm, std::int64_t window) 
   return params;
 }
 
+AttentionParams with_row_norms(AttentionParams params) {
+  params.qk_norm = true;
+  params.qk_norm_all_heads = true;
+  return params;
+}
+
 }  // namespace
 
 std::vector<ParityCase> kv_cache_cases() {
@@ -201,6 +208,7 @@ std::vector<ParityCase> attention_cases() {
       {"with bias and a window", with(four, false, kWindow), 256, 64, true, 256, Types::Few},
       {"with norms", with(four, true, 0), 256, 64, false, 256, Types::Few},
       {"with norms and a window", with(four, true, kWindow), 256, 32, false, 256, Types::Few},
+      {"with norms over all heads", with_row_norms(four), 256, 32, false, 256, Types::Few},
       {"9 heads of 32", with(gqa(9, 3, 32), true, 0), 288, 32, false, 32, Types::Few},
       {"without positions", gqa(2, 2, 128), 256, 0, false, 256, Types::Few}};
   std::vector<ParityCase> cases;

@@ -87,7 +87,9 @@ ParityCase linear_case(const std::string& name,
 }  // namespace
 
 RopeParams parity_rope(std::int64_t rotary_dim, bool interleaved) {
-  RopeParams params = {.rotary_dim = rotary_dim, .interleaved = interleaved, .inv_freq = {}};
+  RopeParams params;
+  params.rotary_dim = rotary_dim;
+  params.interleaved = interleaved;
   for (std::int64_t i = 0; i < rotary_dim / 2; ++i) {
     const double exponent = static_cast<double>(2 * i) / static_cast<double>(rotary_dim);
     params.inv_freq.push_back(static_cast<float>(std::pow(10000.0, -exponent)));
@@ -97,16 +99,20 @@ RopeParams parity_rope(std::int64_t rotary_dim, bool interleaved) {
 
 std::vector<ParityCase> embedding_cases() {
   std::vector<ParityCase> cases;
-  for (const std::int64_t hidden : {512, 288}) {
-    const EmbeddingParams params = {.vocab_size = kParityVocab, .hidden_size = hidden};
+  for (const EmbeddingParams& params :
+       {EmbeddingParams{.vocab_size = kParityVocab, .hidden_size = 512},
+        EmbeddingParams{.vocab_size = kParityVocab, .hidden_size = 288},
+        EmbeddingParams{.vocab_size = kParityVocab, .hidden_size = 512, .scale = 22.627417F}}) {
+    const std::int64_t hidden = params.hidden_size;
+    const bool is_scaled = params.scale != 1.0F;
     cases.push_back(
-        {.name = str("rows of ", hidden),
+        {.name = str(is_scaled ? "scaled rows of " : "rows of ", hidden),
          .role = Role::Embedding,
          .params = params,
          .build = [params](OperatorBench& bench) { return build_embedding(bench, params); },
          .tolerance = kSameBits,
          .block = hidden == 512 ? 256 : 32,
-         .types = Types::Every});
+         .types = is_scaled ? Types::Few : Types::Every});
   }
   return cases;
 }

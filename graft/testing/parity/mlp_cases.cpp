@@ -142,16 +142,20 @@ ParityCase router_case(const std::string& name, const RouterParams& params, Type
 
 std::vector<ParityCase> mlp_cases() {
   std::vector<ParityCase> cases;
-  for (const MlpParams& params : {MlpParams{.hidden_size = 256, .intermediate_size = 512},
-                                  MlpParams{.hidden_size = 288, .intermediate_size = 352}}) {
+  for (const MlpParams& params :
+       {MlpParams{.hidden_size = 256, .intermediate_size = 512},
+        MlpParams{.hidden_size = 256, .intermediate_size = 512, .gate = MlpParams::Gate::GeluTanh},
+        MlpParams{.hidden_size = 288, .intermediate_size = 352}}) {
     const bool is_odd = params.hidden_size == 288;
-    cases.push_back({.name = str(params.hidden_size, " by ", params.intermediate_size),
-                     .role = Role::Mlp,
-                     .params = params,
-                     .build = [params](OperatorBench& bench) { return build_mlp(bench, params); },
-                     .tolerance = {kF32Chain, kF32Chain, kHalfChain, kInt8Chain},
-                     .block = is_odd ? 32 : 256,
-                     .types = Types::Every});
+    const bool is_gelu = params.gate == MlpParams::Gate::GeluTanh;
+    cases.push_back(
+        {.name = str(params.hidden_size, " by ", params.intermediate_size, is_gelu ? ", GELU" : ""),
+         .role = Role::Mlp,
+         .params = params,
+         .build = [params](OperatorBench& bench) { return build_mlp(bench, params); },
+         .tolerance = {kF32Chain, kF32Chain, kHalfChain, kInt8Chain},
+         .block = is_odd ? 32 : 256,
+         .types = is_gelu ? Types::Few : Types::Every});
   }
   return cases;
 }

@@ -27,14 +27,21 @@ __device__ inline float frequency(const RopeConfig& rope, std::int64_t position,
   return rope.inv_freq[i];
 }
 
+__device__ inline bool is_long(const RopeConfig& rope, std::int32_t position) {
+  return rope.long_inv_freq != nullptr && (position & rope.long_flag) != 0;
+}
+
 // cos_sin[2 * half] = the cosines of the row's angles, then the sines; all threads of the block
-// call it.
+// call it. The position may have the bit long_flag set.
 __device__ inline void compute_cos_sin(const RopeConfig& rope,
-                                       std::int64_t position,
+                                       std::int32_t flagged_position,
                                        int half,
                                        float* cos_sin) {
+  const bool uses_long = is_long(rope, flagged_position);
+  const std::int64_t position = uses_long ? flagged_position - rope.long_flag : flagged_position;
   for (auto i = static_cast<int>(threadIdx.x); i < 2 * half; i += static_cast<int>(blockDim.x)) {
-    const float inv_freq = frequency(rope, position, i % half);
+    const float inv_freq =
+        uses_long ? rope.long_inv_freq[i % half] : frequency(rope, position, i % half);
     // The angle is rounded to f32 as in the models' training code; its cosine is computed in f64.
     const double angle = __fmul_rn(static_cast<float>(position), inv_freq);
     const double value = i < half ? cos(angle) : sin(angle);

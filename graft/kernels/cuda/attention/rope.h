@@ -19,6 +19,9 @@ struct RopeConfig {
   double theta = 10000.0;
   double factor = 1.0;
   std::int64_t max_position_embeddings = 0;
+  // LongRoPE: frequencies of the positions that have the bit long_flag set; null: none.
+  const float* long_inv_freq = nullptr;  // [rotary_dim / 2]
+  std::int32_t long_flag = 0;
 };
 
 // The rotated heads of a row; the first rotary_dim values of each head are rotated.

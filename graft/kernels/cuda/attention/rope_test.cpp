@@ -86,6 +86,30 @@ TEST_F(RopeKernels, RotatesAllVariants) {
   }
 }
 
+// LongRoPE: flagged positions have other frequencies.
+TEST_F(RopeKernels, SelectsFrequenciesByTheFlagOfThePosition) {
+  constexpr std::int32_t kFlag = 1 << 30;
+  const RotatedHeads heads = {.num_heads = 3, .head_dim = 10};
+  const Floats short_freq = frequencies(6, 10000.0);
+  const Floats long_freq = frequencies(6, 70000.0);
+  const DeviceArray<float> short_data(short_freq);
+  const DeviceArray<float> long_data(long_freq);
+  const RopeConfig rope = {.rotary_dim = 6,
+                           .inv_freq = short_data.get(),
+                           .long_inv_freq = long_data.get(),
+                           .long_flag = kFlag};
+  Floats x = Random(7).floats(2 * 40);
+  const DeviceArray<float> values(x);
+  const DeviceArray<std::int32_t> positions(std::vector<std::int32_t>{1000, 1000 + kFlag});
+  rotate({values.get() + 2, 40}, rope, positions.get(), 2, heads, nullptr);
+  Floats second(x.begin() + 40, x.end());
+  x.resize(40);
+  rotate_reference(x, 40, 2, heads, rope, short_freq, {1000});
+  rotate_reference(second, 40, 2, heads, rope, long_freq, {1000});
+  x.insert(x.end(), second.begin(), second.end());
+  EXPECT_LT(relative_error(values.download(), x), 1e-6);
+}
+
 // Full rotation of 128-dim heads; more pairs than one block handles.
 TEST_F(RopeKernels, RotatesManyHeads) {
   const RotatedHeads heads = {.num_heads = 40, .head_dim = 128};
