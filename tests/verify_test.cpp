@@ -22,7 +22,8 @@ constexpr const char* kGolden[] = {"llama",       "llama3-rope",
                                    "mixtral",     "deepseek-v2-lite",
                                    "deepseek-v2", "deepseek-v2-yarn",
                                    "deepseek-v3", "deepseek-v3-yarn",
-                                   "glm4-moe",    "glm4"};
+                                   "glm4-moe",    "glm4",
+                                   "minimax-m2"};
 
 class Verify : public testing::TestWithParam<const char*> {};
 

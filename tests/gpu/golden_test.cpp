@@ -191,7 +191,8 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            "deepseek-v2",
                                            "deepseek-v2-yarn",
                                            "deepseek-v3",
-                                           "deepseek-v3-yarn"),
+                                           "deepseek-v3-yarn",
+                                           "minimax-m2"),
                          checkpoint_test_name);
 
 }  // namespace
