@@ -193,6 +193,7 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                          "qwen2-moe",
                                          "glm4-moe",
                                          "minimax-m2",
+                                         "phi3",
                                          "deepseek-v2-lite",
                                          "deepseek-v3"),
                          checkpoint_test_name);

@@ -192,7 +192,8 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            "deepseek-v2-yarn",
                                            "deepseek-v3",
                                            "deepseek-v3-yarn",
-                                           "minimax-m2"),
+                                           "minimax-m2",
+                                           "phi3"),
                          checkpoint_test_name);
 
 }  // namespace
