@@ -194,6 +194,7 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                          "glm4-moe",
                                          "minimax-m2",
                                          "phi3",
+                                         "gemma3",
                                          "deepseek-v2-lite",
                                          "deepseek-v3"),
                          checkpoint_test_name);

@@ -23,7 +23,8 @@ constexpr const char* kGolden[] = {"llama",       "llama3-rope",
                                    "deepseek-v2", "deepseek-v2-yarn",
                                    "deepseek-v3", "deepseek-v3-yarn",
                                    "glm4-moe",    "glm4",
-                                   "minimax-m2",  "phi3"};
+                                   "minimax-m2",  "phi3",
+                                   "gemma3"};
 
 class Verify : public testing::TestWithParam<const char*> {};
 

@@ -18,12 +18,24 @@
 namespace graft::models {
 namespace {
 
-constexpr std::array kCheckpoints = {
-    "llama",       "llama3-rope",      "qwen2",           "qwen3",
-    "qwen2-moe",   "qwen3-moe",        "mixtral",         "glm4-moe",
-    "glm4",        "deepseek-v2-lite", "deepseek-v2",     "deepseek-v2-yarn",
-    "deepseek-v3", "deepseek-v3-yarn", "deepseek-v3-fp8", "minimax-m2",
-    "phi3"};
+constexpr std::array kCheckpoints = {"llama",
+                                     "llama3-rope",
+                                     "qwen2",
+                                     "qwen3",
+                                     "qwen2-moe",
+                                     "qwen3-moe",
+                                     "mixtral",
+                                     "glm4-moe",
+                                     "glm4",
+                                     "deepseek-v2-lite",
+                                     "deepseek-v2",
+                                     "deepseek-v2-yarn",
+                                     "deepseek-v3",
+                                     "deepseek-v3-yarn",
+                                     "deepseek-v3-fp8",
+                                     "minimax-m2",
+                                     "phi3",
+                                     "gemma3"};
 
 bool is_same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;

@@ -193,7 +193,8 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            "deepseek-v3",
                                            "deepseek-v3-yarn",
                                            "minimax-m2",
-                                           "phi3"),
+                                           "phi3",
+                                           "gemma3"),
                          checkpoint_test_name);
 
 }  // namespace
