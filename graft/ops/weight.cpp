@@ -43,4 +43,12 @@ void Weight::expect_shape(std::int64_t num_rows, std::int64_t num_cols) const {
   }
 }
 
+std::vector<float> load_vector(WeightProvider& weights,
+                               const std::string& name,
+                               std::int64_t size) {
+  const Weight weight = weights.get(name);
+  weight.expect_shape(1, size);
+  return weight.decode();
+}
+
 }  // namespace graft::ops

@@ -73,4 +73,8 @@ class WeightProvider {
   std::map<std::string, std::shared_ptr<void>> kept_;
 };
 
+// A weight of one row of `size` values, decoded. Throws Error when it is missing or has another
+// size.
+std::vector<float> load_vector(WeightProvider& weights, const std::string& name, std::int64_t size);
+
 }  // namespace graft::ops

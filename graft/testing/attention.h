@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include <limits>
+
 #include "graft/testing/ops.h"
 
 namespace graft::ops::testing {
@@ -38,6 +40,7 @@ struct PlainHead {
   std::vector<Doubles> queries;  // [positions] of key_dim
   std::vector<Doubles> keys;
   std::vector<Doubles> values;
+  double sink = -std::numeric_limits<double>::infinity();  // its logit; -infinity: none
 };
 
 // The attention output of one head for the token at `position`.
@@ -55,6 +58,7 @@ inline Doubles attend_plainly(const PlainHead& head,
     scores.push_back(scale *
                      std::inner_product(query.begin(), query.end(), head.keys[p].begin(), 0.0));
   }
+  scores.push_back(head.sink);  // a key without value
   const Doubles weights = softmax(scores);
   Doubles out(head.values[0].size());
   for (std::size_t p = first; p < seen; ++p) {
@@ -73,13 +77,14 @@ class GqaModel {
   static constexpr std::int64_t kKeySize = kKvHeads * kHeadDim;
   static constexpr std::int64_t kValueSize = kKeySize;
 
-  GqaModel(bool qk_norm, std::int64_t window, const Kwargs& cache_kwargs)
+  GqaModel(bool qk_norm, std::int64_t window, const Kwargs& cache_kwargs, bool sinks = false)
       : params_{.num_heads = kHeads,
                 .num_key_value_heads = kKvHeads,
                 .head_dim = kHeadDim,
                 .sliding_window = window,
                 .scale = 0.3F,
-                .qk_norm = qk_norm},
+                .qk_norm = qk_norm,
+                .sinks = sinks},
         rope_(rope_params(12, false)) {
     Random random(3);
     q_proj_ = model_.add_linear("a.q_proj", kHeads * kHeadDim, kHidden, random);
@@ -88,6 +93,7 @@ class GqaModel {
     o_proj_ = model_.add_linear("a.o_proj", kHidden, kHeads * kHeadDim, random);
     q_norm_ = model_.add_norm("a.q_norm", kHeadDim, random);
     k_norm_ = model_.add_norm("a.k_norm", kHeadDim, random);
+    sinks_ = model_.weights.add("a.sinks", {kHeads}, random.floats(kHeads, 4.0F));
     model_.add<Rope>("cpu.rope", "a.rotary_emb", rope_);
     cache = &model_.add<KvCache>("cpu.kv_cache", "a.kv_cache",
                                  KvCacheParams{.key_size = kKeySize, .value_size = kValueSize},
@@ -99,6 +105,8 @@ class GqaModel {
   Doubles plain(const std::vector<Floats>& inputs) const {
     Doubles results;
     std::vector<PlainHead> heads(kHeads);
+    for (std::size_t h = 0; h < heads.size() && params_.sinks; ++h)
+      heads[h].sink = static_cast<double>(sinks_[h]);
     for (std::size_t p = 0; p < inputs.size(); ++p) {
       append(inputs[p], static_cast<std::int64_t>(p), heads);
       Doubles all;
@@ -144,6 +152,7 @@ class GqaModel {
   AttentionParams params_;
   RopeParams rope_;
   TestModel model_;
+  Floats sinks_;
   Floats q_proj_, k_proj_, v_proj_, o_proj_, q_norm_, k_norm_;
 };
 

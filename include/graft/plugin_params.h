@@ -54,6 +54,8 @@ struct AttentionParams {
   float scale = 1.0F;               // of the scores
   bool qk_norm = false;
   bool qk_norm_all_heads = false;  // with qk_norm: one norm over the whole row of q and of k
+  // A learned logit per head ("sinks") joins the softmax's denominator and attends to no key.
+  bool sinks = false;
 };
 
 // Multi-head latent attention.
@@ -101,6 +103,7 @@ struct RouterParams {
   std::int64_t top_k_groups = 1;
   bool normalize = false;
   float scaling_factor = 1.0F;
+  bool bias = false;  // added to the logits
 };
 
 struct ExpertsParams {
@@ -108,6 +111,10 @@ struct ExpertsParams {
   std::int64_t top_k = 0;
   std::int64_t hidden_size = 0;
   std::int64_t intermediate_size = 0;
+  bool bias = false;  // on all three projections
+  // 0: silu(gate) * up. Else GPT-OSS's activation: g * sigmoid(1.702 g) * (u + 1) with
+  // g = min(gate, limit) and u = up clamped to [-limit, limit].
+  float swiglu_limit = 0.0F;
 };
 
 using Params = std::variant<NoParams,

@@ -140,6 +140,24 @@ inline void gelu_mul(const float* gate, const float* up, float* y, std::int64_t 
   }
 }
 
+GRAFT_INLINE F32x16 clamped_swiglu_lanes(F32x16 gate, F32x16 up, float limit) {
+  const F32x16 g = vmin(gate, F32x16(limit));
+  const F32x16 u = vmin(vmax(up, F32x16(-limit)), F32x16(limit));
+  return g * sigmoid_lanes(g * F32x16(kClampedSwigluAlpha)) * (u + F32x16(1.0F));
+}
+
+inline void clamped_swiglu(
+    const float* gate, const float* up, float* y, std::int64_t n, float limit) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    store(y + i, clamped_swiglu_lanes(load(gate + i), load(up + i), limit));
+  if (i < n) {
+    store_tail(y + i, n - i,
+               clamped_swiglu_lanes(load_tail(gate + i, n - i, 0.0F),
+                                    load_tail(up + i, n - i, 0.0F), limit));
+  }
+}
+
 inline void sigmoid(float* x, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)

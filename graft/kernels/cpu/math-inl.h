@@ -29,6 +29,7 @@ inline constexpr MathTable kAllMath = {
     .axpy = axpy,
     .silu_mul = silu_mul,
     .gelu_mul = gelu_mul,
+    .clamped_swiglu = clamped_swiglu,
     .sigmoid = sigmoid,
     .rope_halves = rope_halves,
     .rope_pairs = rope_pairs,

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "graft/kernels/activation_types.h"
 #include "graft/quant/stored_rows.h"
 
 namespace graft::kernels::cpu {
@@ -88,6 +89,10 @@ struct MathTable {
   void (*silu_mul)(const float* gate, const float* up, float* y, std::int64_t n) = nullptr;
   // y = gelu(gate) * up, gelu in its tanh approximation; y may be gate or up.
   void (*gelu_mul)(const float* gate, const float* up, float* y, std::int64_t n) = nullptr;
+  // y = g / (1 + exp(-1.702 g)) * (u + 1) with g = min(gate, limit) and u = up clamped to [-limit,
+  // limit]; y may be gate or up.
+  void (*clamped_swiglu)(
+      const float* gate, const float* up, float* y, std::int64_t n, float limit) = nullptr;
   // x = 1 / (1 + exp(-x))
   void (*sigmoid)(float* x, std::int64_t n) = nullptr;
 

@@ -194,6 +194,8 @@ TEST_P(MathTest, RowFunctionsMatchTheReference) {
       keep(y);
       table.gelu_mul(x.data(), w.data(), y.data(), n);
       keep(y);
+      table.clamped_swiglu(x.data(), w.data(), y.data(), n, 7.0F);
+      keep(y);
       table.axpy(0.7F, x.data(), y.data(), n);
       keep(y);
       table.scale(y.data(), n, 1.3F);
@@ -229,6 +231,8 @@ TEST_P(MathTest, RowFunctionsMatchTheirFormulas) {
     math().silu_mul(x.data(), up.data(), gated.data(), n);
     Floats gelu(x.size());
     math().gelu_mul(x.data(), up.data(), gelu.data(), n);
+    Floats clamped(x.size());
+    math().clamped_swiglu(x.data(), up.data(), clamped.data(), n, 0.5F);
     Floats exps = x;
     EXPECT_EQ(math().max(x.data(), n), max);
     EXPECT_NEAR(math().exp_sum(exps.data(), n, max), sum, 1e-5 * sum);
@@ -239,6 +243,9 @@ TEST_P(MathTest, RowFunctionsMatchTheirFormulas) {
       EXPECT_NEAR(gated[i], value / (1 + std::exp(-value)) * up[i], 1e-5);
       const double z = 0.79788456080286536 * (value + 0.044715 * value * value * value);
       EXPECT_NEAR(gelu[i], 0.5 * value * (1 + std::tanh(z)) * up[i], 1e-5);
+      const double gate = std::min(value, 0.5);
+      const double clamped_up = std::clamp(static_cast<double>(up[i]), -0.5, 0.5);
+      EXPECT_NEAR(clamped[i], gate / (1 + std::exp(-1.702 * gate)) * (clamped_up + 1), 1e-5);
       EXPECT_NEAR(exps[i], std::exp(value - max), 1e-6);
     }
   }

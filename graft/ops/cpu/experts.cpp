@@ -5,6 +5,7 @@
 #include "graft/base/check.h"
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/builtin_kwargs.h"
+#include "graft/ops/cpu/expert_activation.h"
 #include "graft/ops/cpu/expert_groups.h"
 #include "graft/ops/cpu/multiply.h"
 #include "graft/ops/cpu/operators.h"
@@ -27,12 +28,14 @@ class ExpertsCpu final : public Experts {
       : module_(context.module),
         params_(context.params_as<ExpertsParams>()),
         repack_(context.bool_kwarg(repack_kwarg())),
-        num_deferred_(context.int_kwarg(defer_kwarg())) {}
+        num_deferred_(context.int_kwarg(defer_kwarg())),
+        activation_(params_) {}
 
   void load(WeightProvider& weights) override {
     gate_proj_ = load_experts(weights, module_, "gate_proj", params_);
     up_proj_ = load_experts(weights, module_, "up_proj", params_);
     down_proj_ = load_experts(weights, module_, "down_proj", params_);
+    activation_.load(weights, module_);
     if (!repack_ || weights.packer() == nullptr ||
         !PackedExperts::can_pack(gate_proj_, up_proj_, down_proj_)) {
       return;
@@ -43,6 +46,7 @@ class ExpertsCpu final : public Experts {
     down_proj_ = {};
   }
   void unload() override {
+    activation_.unload();
     packed_ = {};
     gate_proj_ = {};
     up_proj_ = {};
@@ -86,7 +90,7 @@ class ExpertsCpu final : public Experts {
     const TensorView rows = pass.workspace.f32({num_pairs, params_.hidden_size});
     if (num_pairs == 0) return sum_up(sorted, routing, rows, y, pass);
     if (!packed_.empty()) {
-      packed_.forward(x, sorted, rows, pass);
+      packed_.forward(x, sorted, activation_, rows, pass);
       sum_up(sorted, routing, rows, y, pass);
       return;
     }
@@ -100,7 +104,7 @@ class ExpertsCpu final : public Experts {
     sum_up(sorted, routing, rows, y, pass);
   }
 
-  // inner = silu(gate(x)) * up(x)
+  // inner = activation(gate(x), up(x))
   void gate_and_up(const ExpertGroups& sorted, TensorView x, TensorView inner, Pass& pass) {
     const Workspace::Scope scope(pass.workspace);
     const TensorView up = pass.workspace.f32({inner.rows(), inner.cols()});
@@ -114,8 +118,7 @@ class ExpertsCpu final : public Experts {
       multiply_block(up_proj_[expert], block.begin, block.count, in, up_out, up.cols(),
                      block.scratch);
       for (std::int64_t row = 0; row < in.rows; ++row) {
-        float* gate = gate_out + row * inner.cols();
-        kernels::cpu::kernels().math.silu_mul(gate, up_out + row * up.cols(), gate, block.count);
+        activation_.apply(block.outputs(), gate_out + row * inner.cols(), up_out + row * up.cols());
       }
     });
   }
@@ -123,9 +126,11 @@ class ExpertsCpu final : public Experts {
   void down(const ExpertGroups& sorted, TensorView inner, TensorView out, Pass& pass) {
     const Workspace::Scope scope(pass.workspace);
     for_each_block(sorted, down_proj_, down_proj_, pass, [&](const Block& block) {
+      float* y = out.f32_row(block.group.begin) + block.begin;
       multiply_block(down_proj_[static_cast<std::size_t>(block.group.expert)], block.begin,
-                     block.count, rows_of_group(block.group, inner),
-                     out.f32_row(block.group.begin) + block.begin, out.cols(), block.scratch);
+                     block.count, rows_of_group(block.group, inner), y, out.cols(), block.scratch);
+      for (std::int64_t row = 0; row < block.group.num_rows(); ++row)
+        activation_.add_down_bias(block.outputs(), y + row * out.cols());
     });
   }
 
@@ -151,6 +156,10 @@ class ExpertsCpu final : public Experts {
     std::int64_t begin = 0;
     std::int64_t count = 0;
     float* scratch = nullptr;
+
+    ExpertActivation::Outputs outputs() const {
+      return {.expert = group.expert, .begin = begin, .count = count};
+    }
   };
 
   static kernels::cpu::RowsF32 rows_of_group(const ExpertGroups::Group& group, TensorView x) {
@@ -186,7 +195,8 @@ class ExpertsCpu final : public Experts {
   std::string module_;
   ExpertsParams params_;
   bool repack_;
-  std::int64_t num_deferred_;      // experts of a token
+  std::int64_t num_deferred_;  // experts of a token
+  ExpertActivation activation_;
   PackedExperts packed_;           // or, in the dtype of the file:
   std::vector<Weight> gate_proj_;  // [experts] of [intermediate, hidden]
   std::vector<Weight> up_proj_;    // [experts] of [intermediate, hidden]

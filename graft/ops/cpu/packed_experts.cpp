@@ -125,7 +125,11 @@ void PackedExperts::list_items_of(const ExpertGroups::Group& group,
   }
 }
 
-void PackedExperts::forward(TensorView x, const ExpertGroups& sorted, TensorView out, Pass& pass) {
+void PackedExperts::forward(TensorView x,
+                            const ExpertGroups& sorted,
+                            const ExpertActivation& activation,
+                            TensorView out,
+                            Pass& pass) {
   const Workspace::Scope scope(pass.workspace);
   const bool one_token = x.rows() == 1;
   const std::int64_t num_pairs = out.rows();
@@ -165,7 +169,7 @@ void PackedExperts::forward(TensorView x, const ExpertGroups& sorted, TensorView
   for (std::size_t i = 0; i < batches_.size(); ++i) {
     begin_step(i, pass);
     list_items(batches_[i], intermediate, pass.pool);
-    gate_and_up(quantized, one_token, inner, pass);
+    gate_and_up(quantized, one_token, activation, inner, pass);
   }
 
   const QuantizedRows quantized_inner(down_proj_.front().dtype(), intermediate, num_pairs,
@@ -176,18 +180,28 @@ void PackedExperts::forward(TensorView x, const ExpertGroups& sorted, TensorView
   for (std::size_t batch = 0; batch < batches_.size(); ++batch) {
     begin_step(batches_.size() + batch, pass);
     list_items(batches_[batch], out.cols(), pass.pool);
-    pass.pool.parallel_for(items_.size(), [&](std::size_t i) {
-      const Item& item = items_[i];
-      multiply_range(down_proj_[static_cast<std::size_t>(item.expert)], item.begin, item.count,
-                     quantized_inner.from(item.first_pair), item.num_rows,
-                     out.f32_row(item.first_pair) + item.begin, out.cols());
-    });
+    down(quantized_inner, activation, out, pass);
   }
 }
 
-// inner = silu(gate(x)) * up(x)
+void PackedExperts::down(const QuantizedRows& quantized,
+                         const ExpertActivation& activation,
+                         TensorView out,
+                         Pass& pass) {
+  pass.pool.parallel_for(items_.size(), [&](std::size_t i) {
+    const Item& item = items_[i];
+    float* y = out.f32_row(item.first_pair) + item.begin;
+    multiply_range(down_proj_[static_cast<std::size_t>(item.expert)], item.begin, item.count,
+                   quantized.from(item.first_pair), item.num_rows, y, out.cols());
+    for (std::int64_t row = 0; row < item.num_rows; ++row)
+      activation.add_down_bias(item.outputs(), y + row * out.cols());
+  });
+}
+
+// inner = activation(gate(x), up(x))
 void PackedExperts::gate_and_up(const QuantizedRows& quantized,
                                 bool one_token,
+                                const ExpertActivation& activation,
                                 TensorView inner,
                                 Pass& pass) {
   const Workspace::Scope scope(pass.workspace);
@@ -205,8 +219,7 @@ void PackedExperts::gate_and_up(const QuantizedRows& quantized,
                    inner.cols());
     multiply_range(up_proj_[expert], item.begin, item.count, x, item.num_rows, up, kMaxOutputs);
     for (std::int64_t row = 0; row < item.num_rows; ++row) {
-      float* values = gate + row * inner.cols();
-      kernels::cpu::kernels().math.silu_mul(values, up + row * kMaxOutputs, values, item.count);
+      activation.apply(item.outputs(), gate + row * inner.cols(), up + row * kMaxOutputs);
     }
   });
 }

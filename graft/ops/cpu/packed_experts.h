@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "graft/ops/cpu/expert_activation.h"
 #include "graft/ops/cpu/expert_groups.h"
 #include "graft/ops/cpu/packed.h"
 #include "graft/ops/experts/expert_store.h"
@@ -38,9 +39,13 @@ class PackedExperts {
             .is_on_disk = is_on_disk()};
   }
 
-  // out[pair] = down(silu(gate(x)) * up(x)) for every (token, expert) pair in the order of
+  // out[pair] = down(activation(gate(x), up(x))) for every (token, expert) pair in the order of
   // `sorted`. x: [tokens, hidden], out: [pairs, hidden]
-  void forward(TensorView x, const ExpertGroups& sorted, TensorView out, Pass& pass);
+  void forward(TensorView x,
+               const ExpertGroups& sorted,
+               const ExpertActivation& activation,
+               TensorView out,
+               Pass& pass);
 
  private:
   // Rows [first_pair, first_pair + num_rows) of one expert, at most kernels::cpu::kMaxGemmRows,
@@ -51,6 +56,10 @@ class PackedExperts {
     std::int64_t num_rows = 0;
     std::int64_t begin = 0;
     std::int64_t count = 0;
+
+    ExpertActivation::Outputs outputs() const {
+      return {.expert = expert, .begin = begin, .count = count};
+    }
   };
   struct Outputs {
     std::int64_t begin = 0;
@@ -77,7 +86,15 @@ class PackedExperts {
   // reads its slice of their weights.
   void list_items(Batch groups, std::int64_t num_outputs, const ThreadPool& pool);
   void list_items_of(const ExpertGroups::Group& group, Outputs outputs, std::int64_t step);
-  void gate_and_up(const QuantizedRows& quantized, bool one_token, TensorView inner, Pass& pass);
+  void gate_and_up(const QuantizedRows& quantized,
+                   bool one_token,
+                   const ExpertActivation& activation,
+                   TensorView inner,
+                   Pass& pass);
+  void down(const QuantizedRows& quantized,
+            const ExpertActivation& activation,
+            TensorView out,
+            Pass& pass);
 
   std::vector<PackedMatrix> gate_proj_;  // [experts] of [intermediate, hidden]
   std::vector<PackedMatrix> up_proj_;    // [experts] of [intermediate, hidden]

@@ -101,7 +101,11 @@ TEST(PackedExperts, OutputsDoNotDependOnTheNumberOfNodes) {
       PackedExperts experts(weights.experts("m", "gate_proj"), weights.experts("m", "up_proj"),
                             weights.experts("m", "down_proj"), weights);
       Floats got(static_cast<std::size_t>(num_pairs * kPackedHidden));
-      experts.forward(view(x, num_tokens, kPackedHidden), sorted,
+      const ExpertActivation activation({.num_experts = kNumPackedExperts,
+                                         .top_k = kTopK,
+                                         .hidden_size = kPackedHidden,
+                                         .intermediate_size = kPackedInner});
+      experts.forward(view(x, num_tokens, kPackedHidden), sorted, activation,
                       view(got, num_pairs, kPackedHidden), fixture.pass);
       if (want.empty()) want = got;
       EXPECT_EQ(got, want) << num_tokens << " tokens, " << machine;

@@ -66,6 +66,8 @@ class RouterCpu final : public Router {
   void load(WeightProvider& weights) override {
     weight_ = weights.get(module_ + ".weight");
     weight_.expect_shape(params_.num_experts, params_.hidden_size);
+    logit_bias_.clear();
+    if (params_.bias) logit_bias_ = load_vector(weights, module_ + ".bias", params_.num_experts);
     const std::string bias_name = module_ + ".e_score_correction_bias";
     bias_.clear();
     if (!weights.contains(bias_name)) return;
@@ -75,6 +77,7 @@ class RouterCpu final : public Router {
   }
   void unload() override {
     weight_ = {};
+    logit_bias_ = {};
     bias_ = {};
   }
 
@@ -111,6 +114,8 @@ class RouterCpu final : public Router {
              std::span<float> weights,
              Scratch& scratch) const {
     const kernels::cpu::MathTable& math = kernels::cpu::kernels().math;
+    for (std::size_t e = 0; e < logit_bias_.size(); ++e)
+      scores[e] += logit_bias_[e];
     if (params_.scoring == Scoring::Sigmoid) {
       math.sigmoid(scores.data(), params_.num_experts);
     } else {
@@ -154,9 +159,10 @@ class RouterCpu final : public Router {
 
   std::string module_;
   RouterParams params_;
-  Weight weight_;                 // [experts, hidden]
-  std::vector<float> bias_;       // [experts], for selection only; empty: none
-  std::vector<Scratch> scratch_;  // one per worker
+  Weight weight_;                  // [experts, hidden]
+  std::vector<float> logit_bias_;  // [experts]; empty: none
+  std::vector<float> bias_;        // [experts], for selection only; empty: none
+  std::vector<Scratch> scratch_;   // one per worker
 };
 
 }  // namespace

@@ -1,8 +1,27 @@
 #include "graft/ops/experts/moe_common.h"
 
 #include "graft/base/error.h"
+#include "graft/base/text/str.h"
 
 namespace graft::ops {
+namespace {
+
+// Families with such biases call the projections gate_proj, up_proj and down_proj.
+std::vector<float> load_bias(WeightProvider& weights,
+                             const std::string& module,
+                             std::string_view projection,
+                             std::int64_t num_experts,
+                             std::int64_t rows) {
+  std::vector<float> all;
+  for (std::int64_t expert = 0; expert < num_experts; ++expert) {
+    const std::vector<float> one =
+        load_vector(weights, str(module, '.', expert, '.', projection, ".bias"), rows);
+    all.insert(all.end(), one.begin(), one.end());
+  }
+  return all;
+}
+
+}  // namespace
 
 void check_router(const std::string& module, const RouterParams& params) {
   const bool even = params.num_groups > 0 && params.num_experts % params.num_groups == 0;
@@ -28,6 +47,18 @@ std::vector<Weight> load_experts(WeightProvider& weights,
                         is_down ? params.intermediate_size : params.hidden_size);
   }
   return loaded;
+}
+
+ExpertBiases load_expert_biases(WeightProvider& weights,
+                                const std::string& module,
+                                const ExpertsParams& params) {
+  if (!params.bias) return {};
+  const auto load = [&](std::string_view projection, std::int64_t rows) {
+    return load_bias(weights, module, projection, params.num_experts, rows);
+  };
+  return {.gate_proj = load("gate_proj", params.intermediate_size),
+          .up_proj = load("up_proj", params.intermediate_size),
+          .down_proj = load("down_proj", params.hidden_size)};
 }
 
 }  // namespace graft::ops

@@ -20,4 +20,16 @@ std::vector<Weight> load_experts(WeightProvider& weights,
                                  std::string_view projection,
                                  const ExpertsParams& params);
 
+// The biases of all experts, [experts, rows of the projection]; empty: none.
+struct ExpertBiases {
+  std::vector<float> gate_proj;
+  std::vector<float> up_proj;
+  std::vector<float> down_proj;
+};
+
+// Empty unless params.bias. Throws Error when a bias is missing or has another size.
+ExpertBiases load_expert_biases(WeightProvider& weights,
+                                const std::string& module,
+                                const ExpertsParams& params);
+
 }  // namespace graft::ops

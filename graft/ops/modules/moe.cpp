@@ -15,13 +15,19 @@ Child<Mlp> shared_experts_of(const BuildContext& context) {
   return shared ? shared : context.optional_child<Mlp>("shared_expert");
 }
 
+// GPT-OSS calls it router, the others gate.
+Child<Router> router_of(const BuildContext& context) {
+  const Child<Router> router = context.optional_child<Router>("router");
+  return router ? router : context.child_as<Router>("gate");
+}
+
 class MoeModule final : public Mlp {
  public:
   explicit MoeModule(const BuildContext& context)
       : module_(context.module),
         device_(context.device),
         primitives_(*context.primitives),
-        gate_(context.child_as<Router>("gate")),
+        gate_(router_of(context)),
         experts_(context.child_as<Experts>("experts")),
         shared_experts_(shared_experts_of(context)),
         shared_expert_gate_(context.optional_child<Linear>("shared_expert_gate")) {}

@@ -57,6 +57,7 @@ Exercise build_attention(OperatorBench& bench, const AttentionCase& of) {
   const bool all = params.qk_norm_all_heads;
   if (params.qk_norm) bench.add_norm("q_norm", all ? q_size : params.head_dim);
   if (params.qk_norm) bench.add_norm("k_norm", all ? kv_size : params.head_dim);
+  if (params.sinks) bench.add_vector("sinks", params.num_heads, 2.0F, 0.0F);
   if (of.rotary_dim > 0)
     bench.add_child<Rope>("rotary_emb", Role::Rope, parity_rope(of.rotary_dim, false));
   KvCache& cache =
@@ -166,6 +167,11 @@ AttentionParams gqa(std::int64_t heads, std::int64_t kv_heads, std::int64_t head
           .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))};
 }
 
+AttentionParams with_sinks(AttentionParams params) {
+  params.sinks = true;
+  return params;
+}
+
 AttentionParams with(AttentionParams params, bool qk_norm, std::int64_t window) {
   params.qk_norm = qk_norm;
   params.sliding_window = window;
@@ -209,6 +215,10 @@ std::vector<ParityCase> attention_cases() {
       {"with norms", with(four, true, 0), 256, 64, false, 256, Types::Few},
       {"with norms and a window", with(four, true, kWindow), 256, 32, false, 256, Types::Few},
       {"with norms over all heads", with_row_norms(four), 256, 32, false, 256, Types::Few},
+      {"with sinks", with_sinks(four), 256, 64, false, 256, Types::Few},
+      {"with sinks and a window", with_sinks(with(four, false, kWindow)), 256, 64, true, 256,
+       Types::Few},
+      {"9 heads of 32 with sinks", with_sinks(gqa(9, 3, 32)), 288, 32, false, 32, Types::Few},
       {"9 heads of 32", with(gqa(9, 3, 32), true, 0), 288, 32, false, 32, Types::Few},
       {"without positions", gqa(2, 2, 128), 256, 0, false, 256, Types::Few}};
   std::vector<ParityCase> cases;

@@ -42,6 +42,10 @@ void add_experts(OperatorBench& bench, const std::string& prefix, const ExpertsP
     bench.add_matrix(str(prefix, i, ".gate_proj.weight"), intermediate, hidden);
     bench.add_matrix(str(prefix, i, ".up_proj.weight"), intermediate, hidden);
     bench.add_matrix(str(prefix, i, ".down_proj.weight"), hidden, intermediate);
+    if (!params.bias) continue;
+    bench.add_vector(str(prefix, i, ".gate_proj.bias"), intermediate, 0.5F, 0.0F);
+    bench.add_vector(str(prefix, i, ".up_proj.bias"), intermediate, 0.5F, 0.0F);
+    bench.add_vector(str(prefix, i, ".down_proj.bias"), hidden, 0.5F, 0.0F);
   }
 }
 
@@ -62,6 +66,7 @@ Exercise build_mlp(OperatorBench& bench, const MlpParams& params) {
 // Router scores select experts, so all dtypes use the tolerance of F32 arithmetic.
 Exercise build_router(OperatorBench& bench, const RouterParams& params) {
   bench.add_matrix("weight", params.num_experts, params.hidden_size);
+  if (params.bias) bench.add_vector("bias", params.num_experts, 0.5F, 0.0F);
   if (params.method == Method::NoauxTc)
     bench.add_vector("e_score_correction_bias", params.num_experts, 0.1F, 0.0F);
   auto& router = bench.add_subject<Router>(Role::Router, params);
@@ -177,7 +182,10 @@ std::vector<ParityCase> router_cases() {
   sigmoid.normalize = true;
   RouterParams one_group = sigmoid;
   one_group.num_groups = one_group.top_k_groups = 1;
+  RouterParams biased = normalized;
+  biased.bias = true;
   return {router_case("softmax", plain, Types::Every),
+          router_case("softmax, logits with bias, normalized", biased, Types::Few),
           router_case("softmax, 11 experts, normalized", normalized, Types::Few),
           router_case("softmax, best 2 of 4 groups", groups, Types::Few),
           router_case("sigmoid, bias, best 2 of 4 groups", sigmoid, Types::Few),
@@ -189,17 +197,31 @@ std::vector<ParityCase> experts_cases() {
     ExpertsParams params;
     std::int64_t block;
   };
-  // In the last one every token uses both experts: 96 rows per expert.
+  // With two experts every token uses both experts: 96 rows per expert.
   const std::vector<Kind> kinds = {
       {{.num_experts = 6, .top_k = 3, .hidden_size = 256, .intermediate_size = 256}, 256},
       {{.num_experts = 6, .top_k = 3, .hidden_size = 288, .intermediate_size = 96}, 32},
-      {{.num_experts = 2, .top_k = 2, .hidden_size = 256, .intermediate_size = 256}, 256}};
+      {{.num_experts = 2, .top_k = 2, .hidden_size = 256, .intermediate_size = 256}, 256},
+      {{.num_experts = 6,
+        .top_k = 3,
+        .hidden_size = 288,
+        .intermediate_size = 96,
+        .bias = true,
+        .swiglu_limit = 0.5F},
+       32},
+      {{.num_experts = 2,
+        .top_k = 2,
+        .hidden_size = 256,
+        .intermediate_size = 256,
+        .bias = true,
+        .swiglu_limit = 0.5F},
+       256}};
   std::vector<ParityCase> cases;
   for (const Kind& kind : kinds) {
     const ExpertsParams params = kind.params;
     cases.push_back(
-        {.name =
-             str(params.num_experts, " of ", params.hidden_size, " by ", params.intermediate_size),
+        {.name = str(params.num_experts, " of ", params.hidden_size, " by ",
+                     params.intermediate_size, params.bias ? ", biased and clamped" : ""),
          .role = Role::Experts,
          .params = params,
          .build = [params](OperatorBench& bench) { return build_experts(bench, params); },

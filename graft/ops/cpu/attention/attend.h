@@ -61,6 +61,7 @@ struct HeadTile {
   float* out = nullptr;
   std::int64_t out_stride = 0;
   std::int64_t num_heads = 0;
+  const float* sinks = nullptr;  // [num_heads] logits of the attention sinks; null: none
 
   std::int64_t num_rows() const { return tokens.num_tokens * num_heads; }
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <numbers>
 
@@ -64,7 +65,12 @@ void write_results(const AttentionShape& shape,
     const float* from = state.acc + row * shape.value_dim;
     float* to =
         tile.out + row / tile.num_heads * tile.out_stride + row % tile.num_heads * shape.value_dim;
-    const float factor = 1.0F / state.sum[row];
+    float sum = state.sum[row];
+    if (tile.sinks != nullptr) {
+      const float sink = tile.sinks[row % tile.num_heads] * std::numbers::log2e_v<float>;
+      sum += std::exp2(sink - state.max[row]);
+    }
+    const float factor = 1.0F / sum;
     for (std::int64_t i = 0; i < shape.value_dim; ++i)
       to[i] = from[i] * factor;
   }

@@ -20,7 +20,7 @@ kernels::cpu::SoftmaxState state_at(std::int64_t num_rows, float* memory);
 std::int64_t first_split(const AttentionShape& shape, const TokenTile& tokens);
 std::int64_t end_split(const TokenTile& tokens);
 
-// Writes acc / sum to tile.out; all splits must be merged into `state`.
+// Writes acc / sum to tile.out, with the sink in the sum; all splits must be merged into `state`.
 void write_results(const AttentionShape& shape,
                    const HeadTile& tile,
                    kernels::cpu::SoftmaxState state);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "graft/ops/cpu/attention/attend.h"
@@ -41,7 +42,13 @@ class AttentionCpu final : public AttentionCore {
  public:
   explicit AttentionCpu(const BuildContext& context)
       : params_(context.params_as<AttentionParams>()),
+        module_(context.module),
         kv_cache_(*context.child_as<KvCache>("kv_cache")) {}
+
+  void load(WeightProvider& weights) override {
+    if (params_.sinks) sinks_ = load_vector(weights, module_ + ".sinks", params_.num_heads);
+  }
+  void unload() override { sinks_ = {}; }
 
   void forward(TensorView q, TensorView out, Pass& pass) override {
     const std::int64_t head_dim = params_.head_dim;
@@ -62,7 +69,8 @@ class AttentionCpu final : public AttentionCore {
                          .query_stride = q.cols(),
                          .out = out.f32_row(tokens.first_row) + first_col,
                          .out_stride = out.cols(),
-                         .num_heads = group});
+                         .num_heads = group,
+                         .sinks = params_.sinks ? sinks_.data() + kv_head * group : nullptr});
       }
     }
     // Head groups for decode only: prefill has enough rows per head to amortize reading, and
@@ -74,7 +82,9 @@ class AttentionCpu final : public AttentionCore {
 
  private:
   AttentionParams params_;
+  std::string module_;
   KvCache& kv_cache_;
+  std::vector<float> sinks_;  // [heads]; empty: none
 };
 
 }  // namespace

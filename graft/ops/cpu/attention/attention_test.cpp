@@ -122,6 +122,23 @@ TEST(AttentionCpu, KvSplitsAreInvariantToThreads) {
   }
 }
 
+// The sink joins the sum once, however the context is split.
+TEST(AttentionCpu, SinksMatchTheFormula) {
+  for (const std::int64_t window : {0, 1, 70, 300}) {
+    GqaModel model(true, window, kExactCache, true);
+    expect_plain_results(model);
+    GqaModel split(false, window, kLongExactCache, true);
+    expect_plain_results(split, long_schedules()[0]);
+  }
+}
+
+TEST(AttentionCpu, SinksAreInvariantToBatchChunksAndThreads) {
+  for (const std::int64_t window : {0, 37, 256}) {
+    GqaModel model(true, window, kLongCache, true);
+    expect_same_bits_in_every_schedule(model, long_schedules());
+  }
+}
+
 TEST(AttentionCpu, IsInvariantToTheBlockSize) {
   const Schedule schedule = {{{0, 290}}, {{0, 1}, {1, 140}}};
   for (const char* dtype : {"f32", "f16", "bf16"}) {
