@@ -24,7 +24,7 @@ constexpr const char* kGolden[] = {"llama",       "llama3-rope",
                                    "deepseek-v3", "deepseek-v3-yarn",
                                    "glm4-moe",    "glm4",
                                    "minimax-m2",  "phi3",
-                                   "gemma3"};
+                                   "gemma3",      "gpt-oss"};
 
 class Verify : public testing::TestWithParam<const char*> {};
 

@@ -36,6 +36,7 @@ constexpr std::array kPartRows = {
     PartRow{"exp_probs_b", Part::Routers},
     PartRow{"e_score_correction_bias", Part::Routers},
     PartRow{"mlp.gate.", Part::Routers},
+    PartRow{"mlp.router.", Part::Routers},
     PartRow{"block_sparse_moe.gate.", Part::Routers},
     PartRow{"experts", Part::RoutedExperts},
     PartRow{"_exps", Part::RoutedExperts},

@@ -14,6 +14,7 @@ using formats::TensorInfo;
 using models::Checkpoint;
 
 // "auto" keeps the type of most of the bytes, or BF16 if it is not F32 or F16: GGUF has no FP8.
+// Experts in MXFP4 keep their bits.
 const Mix& mix_of(const Checkpoint& source, std::string_view type) {
   if (type != "auto") return find_mix(type);
   std::map<DType, std::size_t> bytes;
@@ -25,12 +26,17 @@ const Mix& mix_of(const Checkpoint& source, std::string_view type) {
   return find_mix("BF16");
 }
 
-// Sets the type of each recipe and records where it differs from the type of the mix.
-void choose_types(Job& job, const Mix& mix) {
+// Sets the type of each recipe and records where it differs from the type of the mix. keeps_mxfp4:
+// experts that are stored as MXFP4 stay as they are.
+void choose_types(Job& job, const Mix& mix, bool keeps_mxfp4) {
   std::map<std::pair<DType, DType>, int> fallbacks;
   for (Recipe& recipe : job.recipes) {
     const TensorShape tensor = {.name = recipe.name, .shape = recipe.shape};
     if (!is_quantizable(tensor)) continue;
+    if (keeps_mxfp4 && formats::is_mxfp4(recipe.transform)) {
+      recipe.dtype = DType::MXFP4;
+      continue;
+    }
     const TypeChoice choice = choose_type(mix, job.source->config(), tensor);
     recipe.dtype = choice.type;
     if (choice.type != choice.wanted) ++fallbacks[{choice.wanted, choice.type}];
@@ -43,8 +49,12 @@ void choose_types(Job& job, const Mix& mix) {
 }
 
 void describe_file(Job& job, const Mix& mix) {
-  job.metadata.set("general.file_type", static_cast<std::uint32_t>(mix.file_type));
-  if (is_quantized(mix.base)) job.metadata.set("general.quantization_version", std::uint32_t{2});
+  const bool has_codes = std::ranges::any_of(
+      job.recipes, [](const Recipe& recipe) { return recipe.dtype == DType::MXFP4; });
+  const int file_type = has_codes ? find_mix("MXFP4").file_type : mix.file_type;
+  job.metadata.set("general.file_type", static_cast<std::uint32_t>(file_type));
+  if (is_quantized(mix.base) || has_codes)
+    job.metadata.set("general.quantization_version", std::uint32_t{2});
 }
 
 void plan_from_gguf(Job& job, const formats::GgufMetadata& metadata) {
@@ -65,7 +75,8 @@ void note_requantized(Job& job) {
   std::size_t requantized = 0;
   for (const Recipe& recipe : job.recipes) {
     for (const RecipeSource& from : recipe.sources) {
-      const DType type = from.weight->dtype;
+      const bool is_codes = formats::is_mxfp4(recipe.transform);
+      const DType type = is_codes ? DType::MXFP4 : from.weight->dtype;
       if (is_quantized(type) && type != recipe.dtype) ++requantized;
     }
   }
@@ -105,7 +116,7 @@ Job plan_job(const Checkpoint& source, std::string_view type) {
   } else {
     plan_from_huggingface(job);
   }
-  choose_types(job, mix);
+  choose_types(job, mix, type == "auto");
   note_requantized(job);
   describe_file(job, mix);
   return job;

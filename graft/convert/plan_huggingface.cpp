@@ -10,6 +10,7 @@
 #include "graft/models/config/gguf_config.h"
 #include "graft/models/families/family.h"
 #include "graft/models/families/tensor_names.h"
+#include "graft/models/weights/expert_layout.h"
 #include "graft/models/weights/tensor_index.h"
 
 namespace graft::convert {
@@ -21,6 +22,9 @@ using models::Checkpoint;
 using models::MappedName;
 using models::ModelConfig;
 
+constexpr std::string_view kCodes = "_blocks";
+constexpr std::string_view kCodeScales = "_scales";
+
 // Sort key of a tensor in the file: token_embd, the layers in order, the rest.
 std::pair<std::int64_t, std::string> file_position(const std::string& name) {
   if (name.starts_with("token_embd")) return {-1, name};
@@ -30,8 +34,10 @@ std::pair<std::int64_t, std::string> file_position(const std::string& name) {
 
 using RecipeMap = std::map<std::pair<std::int64_t, std::string>, Recipe>;
 
-// The scale of an FP8 weight is a tensor with the weight's name and one of two suffixes.
+// The scale of an FP8 weight is a tensor with the weight's name and one of two suffixes; that of
+// MXFP4 codes has another suffix in place of theirs.
 const TensorInfo* scale_of(const Checkpoint& source, const std::string& weight) {
+  if (weight.ends_with(kCodes)) return source.find(models::scales_name(weight));
   if (const TensorInfo* scale = source.find(weight + "_scale_inv")) return scale;
   return source.find(weight + "_scale");
 }
@@ -42,17 +48,29 @@ bool is_scale(const Checkpoint& source, const std::string& name) {
         source.find(name.substr(0, name.size() - suffix.size())) != nullptr)
       return true;
   }
+  if (name.ends_with(kCodeScales)) {
+    const std::string codes = str(name.substr(0, name.size() - kCodeScales.size()), kCodes);
+    if (source.find(codes) != nullptr) return true;
+  }
   // Activation scales are not used: activations are not FP8 here.
   return name.ends_with(".input_scale") || name.ends_with(".k_scale") || name.ends_with(".v_scale");
 }
 
 std::vector<std::int64_t> gguf_shape(const ModelConfig& config,
                                      const MappedName& mapped,
-                                     const TensorInfo& tensor) {
+                                     const RecipeSource& source) {
+  const TensorInfo& tensor = *source.weight;
   std::vector<std::int64_t> shape = tensor.shape;
+  if (models::is_expert_layout(mapped.transform)) {
+    shape = models::expert_shape(
+        {.tensor = &tensor, .scales = source.scale, .transform = mapped.transform});
+    shape.insert(shape.begin(), tensor.shape[0]);
+    return shape;
+  }
   const formats::KvBShape kv_b = models::kv_b_shape(config);
   switch (mapped.transform) {
     case TensorTransform::Expert:
+      if (tensor.shape.size() == 1) return {config.moe.num_experts, tensor.row_elems()};
       return {config.moe.num_experts, tensor.num_rows(), tensor.row_elems()};
     case TensorTransform::FirstHalf:
     case TensorTransform::SecondHalf:
@@ -66,12 +84,7 @@ std::vector<std::int64_t> gguf_shape(const ModelConfig& config,
       return {kv_b.heads, kv_b.rank, kv_b.key_dim};
     case TensorTransform::KvBValue:
       return {kv_b.heads, kv_b.value_dim, kv_b.rank};
-    case TensorTransform::QkvQuery:  // GGUF keeps qkv_proj fused
-    case TensorTransform::QkvKey:
-    case TensorTransform::QkvValue:
-    case TensorTransform::PlusOne:
-    case TensorTransform::RopePairs:
-    case TensorTransform::Same:
+    default:
       break;
   }
   // A shared expert's gate is [1, n] in the checkpoint and [n] in GGUF.
@@ -85,7 +98,8 @@ void add_source(RecipeMap& recipes,
                 const TensorInfo& tensor) {
   const ModelConfig& config = source.config();
   Recipe& recipe = recipes[file_position(mapped.name)];
-  const std::vector<std::int64_t> shape = gguf_shape(config, mapped, tensor);
+  const RecipeSource from = {.weight = &tensor, .scale = scale_of(source, tensor.name)};
+  const std::vector<std::int64_t> shape = gguf_shape(config, mapped, from);
   const bool is_expert = mapped.transform == TensorTransform::Expert;
   if (recipe.name.empty()) {
     recipe.name = mapped.name;
@@ -108,7 +122,7 @@ void add_source(RecipeMap& recipes,
     fail(tensor.name, ": maps to ", recipe.name, ", which is already made from ",
          recipe.sources[idx].weight->name);
   }
-  recipe.sources[idx] = {.weight = &tensor, .scale = scale_of(source, tensor.name)};
+  recipe.sources[idx] = from;
 }
 
 // kv_b_proj must have the configured shape before it is split into heads.

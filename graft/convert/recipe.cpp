@@ -5,6 +5,7 @@
 
 #include "graft/base/error.h"
 #include "graft/kernels/cpu/table.h"
+#include "graft/models/weights/expert_layout.h"
 
 namespace graft::convert {
 namespace {
@@ -31,9 +32,18 @@ bool Recipe::is_copy() const {
          sources[0].weight->dtype == dtype;
 }
 
+DType Recipe::source_dtype() const {
+  return formats::is_mxfp4(transform) ? DType::MXFP4 : sources.front().weight->dtype;
+}
+
+bool Recipe::is_gathered() const {
+  return models::is_expert_layout(transform) && source_dtype() == dtype;
+}
+
 RowReader::RowReader(const Recipe& recipe, const std::vector<std::int64_t>& block_size)
     : recipe_(recipe) {
   scales_.resize(recipe.sources.size());
+  if (formats::is_mxfp4(recipe.transform)) return;
   for (std::size_t i = 0; i < recipe.sources.size(); ++i) {
     const RecipeSource& from = recipe.sources[i];
     if (from.scale == nullptr) continue;
@@ -55,6 +65,12 @@ void RowReader::read(std::int64_t begin, std::int64_t count, float* out) const {
   const std::int64_t row_elems = recipe_.row_elems();
   if (!recipe_.values.empty()) {
     std::copy_n(recipe_.values.data() + begin * row_elems, count * row_elems, out);
+    return;
+  }
+  if (models::is_expert_layout(recipe_.transform)) {
+    std::vector<std::byte> rows(bytes_of(recipe_.source_dtype(), count * row_elems));
+    gather(begin, count, rows.data());
+    decode(recipe_.source_dtype(), rows.data(), {out, static_cast<std::size_t>(count * row_elems)});
     return;
   }
   if (recipe_.transform == TensorTransform::KvBKey) {
@@ -85,9 +101,28 @@ void RowReader::read(std::int64_t begin, std::int64_t count, float* out) const {
   }
 }
 
+void RowReader::gather(std::int64_t begin, std::int64_t count, std::byte* out) const {
+  const models::StoredExperts stored = {.tensor = recipe_.sources[0].weight,
+                                        .scales = recipe_.sources[0].scale,
+                                        .transform = recipe_.transform};
+  // A bias is one row per expert.
+  const std::int64_t expert_rows = recipe_.shape.size() == 3 ? recipe_.shape[1] : 1;
+  const std::size_t row_bytes = bytes_of(recipe_.source_dtype(), recipe_.row_elems());
+  for (std::int64_t row = begin; row < begin + count;) {
+    const std::int64_t first = row % expert_rows;
+    const std::int64_t rows = std::min(expert_rows - first, begin + count - row);
+    models::gather_expert_rows(stored, row / expert_rows, first, rows, out);
+    out += static_cast<std::size_t>(rows) * row_bytes;
+    row += rows;
+  }
+}
+
 RowReader::SourceRow RowReader::source_row(std::int64_t row) const {
-  const std::int64_t rows_per_slice =
-      recipe_.shape.size() == 3 ? recipe_.shape[1] : recipe_.num_rows();
+  // The biases of experts are [experts, values].
+  const bool is_bias = recipe_.transform == TensorTransform::Expert && recipe_.shape.size() == 2;
+  const std::int64_t rows_per_slice = recipe_.shape.size() == 3 ? recipe_.shape[1]
+                                      : is_bias                 ? 1
+                                                                : recipe_.num_rows();
   const std::int64_t slice = row / rows_per_slice;
   const std::int64_t in_slice = row % rows_per_slice;
   switch (recipe_.transform) {
@@ -100,12 +135,7 @@ RowReader::SourceRow RowReader::source_row(std::int64_t row) const {
       return {0, recipe_.kv_b.value_row(slice) + in_slice};
     case TensorTransform::RopePairs:
       return {0, formats::rope_halves_row(row, recipe_.num_rows() / recipe_.num_heads)};
-    case TensorTransform::KvBKey:
-    case TensorTransform::PlusOne:
-    case TensorTransform::QkvQuery:
-    case TensorTransform::QkvKey:
-    case TensorTransform::QkvValue:
-    case TensorTransform::Same:
+    default:
       break;
   }
   return {0, row};

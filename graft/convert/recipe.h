@@ -16,7 +16,7 @@ namespace graft::convert {
 
 struct RecipeSource {
   const formats::TensorInfo* weight = nullptr;
-  const formats::TensorInfo* scale = nullptr;  // FP8 weights only
+  const formats::TensorInfo* scale = nullptr;  // FP8 and MXFP4 weights only
 };
 
 struct Recipe {
@@ -33,6 +33,10 @@ struct Recipe {
   std::int64_t num_rows() const;
   // Whether the source's bytes can be copied unchanged.
   bool is_copy() const;
+  // The type of the source's values: of MXFP4 codes and scales MXFP4.
+  DType source_dtype() const;
+  // Whether rows are gathered in their type and written without decoding (RowReader::gather()).
+  bool is_gathered() const;
 };
 
 class RowReader {
@@ -43,6 +47,8 @@ class RowReader {
 
   // Writes rows [begin, begin + count) to `out` as f32. Thread-safe.
   void read(std::int64_t begin, std::int64_t count, float* out) const;
+  // Writes the rows in the type of the source, for the transforms of expert_layout.h. Thread-safe.
+  void gather(std::int64_t begin, std::int64_t count, std::byte* out) const;
 
  private:
   // Rows of one source tensor, dequantized and scaled.

@@ -78,6 +78,7 @@ class TensorWriter {
                           std::int64_t begin,
                           std::int64_t count,
                           std::byte* out) {
+    if (recipe.is_gathered()) return reader.gather(begin, count, out);
     const auto num_elems = static_cast<std::size_t>(count * recipe.row_elems());
     thread_local std::vector<float> rows;
     rows.resize(num_elems);

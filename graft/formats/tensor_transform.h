@@ -36,6 +36,18 @@ enum class TensorTransform : std::uint8_t {
   KvBKey,
   // attn_v_b [heads, v_head_dim, kv_lora_rank]: the value rows of each head of kv_b_proj.
   KvBValue,
+  // Experts of GPT-OSS, whose gate and up alternate (graft/models/weights/expert_layout.h). Each
+  // expert transposed: all columns, the even or the odd ones.
+  Transposed,
+  TransposedEven,
+  TransposedOdd,
+  // Rows of MXFP4 codes, whose scales are another tensor: all, the even or the odd ones.
+  Mxfp4,
+  Mxfp4Even,
+  Mxfp4Odd,
+  // Every second value of each expert's bias.
+  EvenValues,
+  OddValues,
 };
 
 constexpr bool is_half(TensorTransform transform) {
@@ -45,6 +57,16 @@ constexpr bool is_half(TensorTransform transform) {
 constexpr bool is_part_of_qkv(TensorTransform transform) {
   return transform == TensorTransform::QkvQuery || transform == TensorTransform::QkvKey ||
          transform == TensorTransform::QkvValue;
+}
+
+constexpr bool is_mxfp4(TensorTransform transform) {
+  return transform == TensorTransform::Mxfp4 || transform == TensorTransform::Mxfp4Even ||
+         transform == TensorTransform::Mxfp4Odd;
+}
+
+constexpr bool is_transposed(TensorTransform transform) {
+  return transform == TensorTransform::Transposed || transform == TensorTransform::TransposedEven ||
+         transform == TensorTransform::TransposedOdd;
 }
 
 // RopePairs: the Hugging Face row that becomes GGUF row `row`, and the other way around.

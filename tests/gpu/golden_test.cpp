@@ -194,7 +194,8 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            "deepseek-v3-yarn",
                                            "minimax-m2",
                                            "phi3",
-                                           "gemma3"),
+                                           "gemma3",
+                                           "gpt-oss"),
                          checkpoint_test_name);
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "graft/models/build/build.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -54,14 +55,17 @@ ops::RouterParams router_params(const ModelConfig& config) {
           .num_groups = moe.n_group,
           .top_k_groups = moe.topk_group,
           .normalize = moe.norm_topk_prob,
-          .scaling_factor = static_cast<float>(moe.routed_scaling_factor)};
+          .scaling_factor = static_cast<float>(moe.routed_scaling_factor),
+          .bias = moe.router_bias};
 }
 
 ops::ExpertsParams experts_params(const ModelConfig& config) {
   return {.num_experts = config.moe.num_experts,
           .top_k = config.moe.num_experts_per_tok,
           .hidden_size = config.hidden_size,
-          .intermediate_size = config.moe.moe_intermediate_size};
+          .intermediate_size = config.moe.moe_intermediate_size,
+          .bias = config.moe.expert_bias,
+          .swiglu_limit = static_cast<float>(config.moe.swiglu_limit)};
 }
 
 }  // namespace
@@ -168,7 +172,10 @@ ModuleSpec Builder::attention(std::int64_t layer) const {
                                        .sliding_window = has_window ? config_.sliding_window : 0,
                                        .scale = 1.0F / std::sqrt(static_cast<float>(divisor)),
                                        .qk_norm = config_.qk_norm,
-                                       .qk_norm_all_heads = config_.qk_norm_all_heads});
+                                       .qk_norm_all_heads = config_.qk_norm_all_heads,
+                                       .sinks = config_.attention_sinks});
+  if (config_.attention_sinks)
+    add_weight(module, name + ".sinks", {config_.num_attention_heads}, Published::Plain);
   std::vector<ModuleSpec>& children = module.children;
   children.push_back(linear(name + ".q_proj", hidden, q_size, config_.attention_bias));
   children.push_back(linear(name + ".k_proj", hidden, kv_size, config_.attention_bias));
@@ -211,7 +218,7 @@ ModuleSpec Builder::moe(std::int64_t layer,
                         std::vector<ModuleSpec> shared) const {
   const std::string name = str(layer_name(layer), '.', names.block);
   ModuleSpec module = make_module(name, names.moe_class, Role::Moe, experts_params(config_));
-  module.children.push_back(router(name + ".gate", names.router_class));
+  module.children.push_back(router(str(name, '.', names.router), names.router_class));
   module.children.push_back(experts(name + ".experts"));
   for (ModuleSpec& child : shared)
     module.children.push_back(std::move(child));
@@ -228,6 +235,8 @@ ModuleSpec Builder::router(const std::string& name, const std::string& router_cl
   ModuleSpec module = make_module(name, router_class, Role::Router, router_params(config_));
   add_weight(module, name + ".weight", {config_.moe.num_experts, config_.hidden_size},
              Published::Plain);
+  if (config_.moe.router_bias)
+    add_weight(module, name + ".bias", {config_.moe.num_experts}, Published::Plain);
   if (config_.moe.topk_method == RouterMethod::NoauxTc) {
     add_weight(module, name + ".e_score_correction_bias", {config_.moe.num_experts},
                Published::F32);
@@ -242,9 +251,14 @@ ModuleSpec Builder::experts(const std::string& name) const {
   ModuleSpec module = make_module(name, "ModuleList", Role::Experts, experts_params(config_));
   for (std::int64_t expert = 0; expert < config_.moe.num_experts; ++expert) {
     const std::string one = str(name, '.', expert, '.');
-    add_weight(module, str(one, names.gate_proj, ".weight"), {inner, hidden}, Published::Matrix);
-    add_weight(module, str(one, names.up_proj, ".weight"), {inner, hidden}, Published::Matrix);
-    add_weight(module, str(one, names.down_proj, ".weight"), {hidden, inner}, Published::Matrix);
+    const auto add = [&](std::string_view projection, std::int64_t rows, std::int64_t cols) {
+      add_weight(module, str(one, projection, ".weight"), {rows, cols}, Published::Expert);
+      if (config_.moe.expert_bias)
+        add_weight(module, str(one, projection, ".bias"), {rows}, Published::Plain);
+    };
+    add(names.gate_proj, inner, hidden);
+    add(names.up_proj, inner, hidden);
+    add(names.down_proj, hidden, inner);
   }
   return module;
 }
@@ -305,13 +319,16 @@ void Builder::add_weight(ModuleSpec& module,
   weight.name = name;
   weight.shape = std::move(shape);
   const auto found = index_ ? index_->find(name) : std::nullopt;
-  const bool is_fp8 = published == Published::Matrix && config_.quantization.method == "fp8";
+  const std::string& method = config_.quantization.method;
+  const bool is_matrix = published == Published::Matrix || published == Published::Expert;
   if (found) {
     weight.dtype = found->dtype;
   } else if (published == Published::F32) {
     weight.dtype = DType::F32;
   } else {
-    weight.dtype = is_fp8 ? DType::F8_E4M3 : published_dtype(config_);
+    weight.dtype = is_matrix && method == "fp8"                          ? DType::F8_E4M3
+                   : published == Published::Expert && method == "mxfp4" ? DType::MXFP4
+                                                                         : published_dtype(config_);
   }
   module.weights.push_back(weight);
   if (weight.dtype == DType::F8_E4M3) add_scale(module, weight);

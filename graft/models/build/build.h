@@ -19,9 +19,10 @@ namespace graft::models {
 
 // Hugging Face's names of a family's MoE block.
 struct MoeNames {
-  std::string_view block = "mlp";  // under the layer
-  std::string moe_class;           // "DeepseekV3MoE"
-  std::string router_class;        // "MoEGate"; a plain "Linear" in some families
+  std::string_view block = "mlp";    // under the layer
+  std::string moe_class;             // "DeepseekV3MoE"
+  std::string router_class;          // "MoEGate"; a plain "Linear" in some families
+  std::string_view router = "gate";  // under the block
 };
 
 class Builder {
@@ -76,8 +77,9 @@ class Builder {
   plan::ModuleSpec norm(const std::string& name, std::int64_t size, double eps) const;
 
  private:
-  // The type of a weight in published checkpoints: FP8 ones quantize only the layers' matrices.
-  enum class Published : std::uint8_t { Plain, Matrix, F32 };
+  // The type of a weight in published checkpoints: FP8 ones quantize only the layers' matrices,
+  // MXFP4 ones only the experts.
+  enum class Published : std::uint8_t { Plain, Matrix, Expert, F32 };
 
   void add_weight(plan::ModuleSpec& module,
                   const std::string& name,

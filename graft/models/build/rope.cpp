@@ -42,10 +42,11 @@ double pair_of_rotations(const RopeConfig& rope, double rotations, std::int64_t 
 
 // YaRN: high frequencies are kept, low ones divided by the factor, a linear ramp between.
 void scale_yarn(const RopeConfig& rope, std::int64_t rotary_dim, std::vector<double>& frequencies) {
-  // transformers rounds both ends of the ramp outwards unless "truncate" is false.
-  const double low = std::max(std::floor(pair_of_rotations(rope, rope.beta_fast, rotary_dim)), 0.0);
-  double high = std::min(std::ceil(pair_of_rotations(rope, rope.beta_slow, rotary_dim)),
-                         static_cast<double>(rotary_dim - 1));
+  const double fast = pair_of_rotations(rope, rope.beta_fast, rotary_dim);
+  const double slow = pair_of_rotations(rope, rope.beta_slow, rotary_dim);
+  const double low = std::max(rope.truncate ? std::floor(fast) : fast, 0.0);
+  double high =
+      std::min(rope.truncate ? std::ceil(slow) : slow, static_cast<double>(rotary_dim - 1));
   if (low == high) high += 0.001;  // avoids a division by zero
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
     const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);

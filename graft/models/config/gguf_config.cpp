@@ -174,22 +174,6 @@ void read_rope(const GgufFields& gguf, ModelConfig& config) {
   read_own_rope(gguf, rope);
 }
 
-// llama.cpp's rules for absent keys: every sixth layer attends to all tokens, and the 27B model
-// alone does not scale its scores by head_dim.
-void read_gemma(const GgufFields& gguf, ModelConfig& config) {
-  config.scaled_embedding = true;
-  config.query_pre_attn_scalar =
-      gguf.own_number("query_pre_attn_scalar", gemma_score_divisor(config));
-  if (config.sliding_window == 0) return;
-  config.local_rope_theta = gguf.number("rope.freq_base_swa", kGemmaLocalTheta);
-  if (const auto windows = gguf.own_integers("window_layers")) {
-    config.window_layers.assign(windows->begin(), windows->end());
-    return;
-  }
-  config.window_layers = periodic_windows(
-      gguf.integer("attention.sliding_window_pattern", kGemmaPeriod), config.num_hidden_layers);
-}
-
 void read_shared_experts(const GgufFields& gguf, ModelConfig& config) {
   MoeConfig& moe = config.moe;
   if (config.family->gguf.shared == GgufTraits::Shared::Width) {
@@ -305,10 +289,10 @@ ModelConfig read(const GgufFields& gguf) {
   read_sizes(gguf, config);
   read_attention(gguf, config);
   read_rope(gguf, config);
-  if (config.family->gguf.gemma) read_gemma(gguf, config);
   read_moe(gguf, config);
   read_tokens(gguf, config);
   infer_from_tensors(gguf, config);
+  if (config.family->gguf.read != nullptr) config.family->gguf.read(gguf, config);
   return config;
 }
 

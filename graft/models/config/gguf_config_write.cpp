@@ -72,24 +72,6 @@ void write_attention(const ModelConfig& config, GgufKeyWriter& out) {
   }
 }
 
-// llama.cpp reads a period; other arrangements are stored here only.
-void write_windows(const ModelConfig& config, GgufKeyWriter& out) {
-  for (std::int64_t period = 1; period <= config.num_hidden_layers + 1; ++period) {
-    if (config.window_layers != periodic_windows(period, config.num_hidden_layers)) continue;
-    return out.integer("attention.sliding_window_pattern", period);
-  }
-  out.own_integers("window_layers", std::vector<std::int64_t>(config.window_layers.begin(),
-                                                              config.window_layers.end()));
-}
-
-void write_gemma(const ModelConfig& config, GgufKeyWriter& out) {
-  if (config.query_pre_attn_scalar != gemma_score_divisor(config))
-    out.own("query_pre_attn_scalar", config.query_pre_attn_scalar);
-  if (config.sliding_window == 0) return;
-  out.number("rope.freq_base_swa", config.local_rope_theta);
-  write_windows(config, out);
-}
-
 void write_own_rope(const RopeConfig& rope, GgufKeyWriter& out) {
   for (const auto& [kind, word] : kOwnRopeKinds) {
     if (kind != rope.kind) continue;
@@ -218,9 +200,9 @@ void write_gguf_config(const ModelConfig& config, formats::GgufMetadata& metadat
   write_sizes(config, out);
   write_attention(config, out);
   write_rope(config, out);
-  if (config.family->gguf.gemma) write_gemma(config, out);
   write_moe(config, out);
   write_tokens(config, out);
+  if (config.family->gguf.write != nullptr) config.family->gguf.write(config, out);
 }
 
 std::vector<float> rope_freqs(const ModelConfig& config) {

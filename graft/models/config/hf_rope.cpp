@@ -40,9 +40,7 @@ void read_yarn(const Fields& scaling, RopeConfig& rope) {
   rope.mscale = scaling.number("mscale", 0.0);
   rope.mscale_all_dim = scaling.number("mscale_all_dim", 0.0);
   rope.attention_factor = scaling.number("attention_factor");
-  if (!scaling.boolean("truncate", true)) {
-    scaling.problem("truncate", false, "true: fractional correction borders are not supported");
-  }
+  rope.truncate = scaling.boolean("truncate", true);
 }
 
 std::vector<float> read_factors(const Fields& scaling, std::string_view key) {

@@ -190,6 +190,7 @@ void check_experts(const ModelConfig& config, Problems& problems) {
   problems.range("first_k_dense_replace", moe.first_k_dense_replace, 0, kMaxLayers);
   problems.range("decoder_sparse_step", moe.decoder_sparse_step, 1, kMaxLayers);
   problems.positive("routed_scaling_factor", moe.routed_scaling_factor);
+  if (moe.swiglu_limit != 0.0) problems.positive("swiglu_limit", moe.swiglu_limit);
   for (const std::int64_t layer : moe.mlp_only_layers) {
     problems.range("mlp_only_layers", layer, 0, kMaxLayers);
   }

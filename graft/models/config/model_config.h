@@ -32,6 +32,7 @@ struct RopeConfig {
   // original_max_position_embeddings tokens use long_factor.
   std::vector<float> short_factor;
   std::vector<float> long_factor;
+  bool truncate = true;  // rounds both ends of the ramp outwards to whole pairs
   // llama3
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
@@ -61,6 +62,9 @@ struct MoeConfig {
   std::int64_t topk_group = 1;
   bool norm_topk_prob = false;
   double routed_scaling_factor = 1.0;
+  bool router_bias = false;
+  bool expert_bias = false;   // on all three projections
+  double swiglu_limit = 0.0;  // of GPT-OSS's clamped activation; 0: silu(gate) * up
 
   bool operator==(const MoeConfig&) const = default;
 };
@@ -121,6 +125,7 @@ struct ModelConfig {
   std::int64_t max_window_layers = 0;  // layers before this one attend to all tokens
   // By layer, whether it has the sliding window; empty: the layers from max_window_layers on.
   std::vector<bool> window_layers;
+  bool attention_sinks = false;  // a logit per head in the softmax's denominator
   double rms_norm_eps = 1e-6;
   std::string hidden_act = "silu";
   bool tie_word_embeddings = false;

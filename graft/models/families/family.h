@@ -30,8 +30,6 @@ struct GgufTraits {
   bool mla = false;
   bool rope_interleaved = false;
   std::string_view hidden_act = "silu";
-  // Gemma: scaled embeddings, layers with a sliding window and their own RoPE between others.
-  bool gemma = false;
   // Inferred from the tensors of a file; these are the values for a file without tensors.
   bool attention_bias = false;
   bool qk_norm = false;
@@ -44,6 +42,10 @@ struct GgufTraits {
   bool experts_have_mlp_width = false;  // else a token's experts together are as wide as the MLP
   // Shared experts: their count, their total width, or neither.
   enum class Shared : std::uint8_t { Absent, Count, Width } shared = Shared::Absent;
+
+  // Keys and values of this family alone, after all others. Null: none.
+  void (*read)(const formats::GgufFields& gguf, ModelConfig& config) = nullptr;
+  void (*write)(const ModelConfig& config, formats::GgufKeyWriter& out) = nullptr;
 };
 
 // The prefix under which multimodal checkpoints store the tensors of the text model.

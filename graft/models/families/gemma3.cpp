@@ -2,16 +2,20 @@
 // factor is 1 + weight, GELU in the gated MLP and scaled embeddings. Most layers have a sliding
 // window and their own RoPE base. The multimodal model (gemma3) is built without its vision tower.
 
-#include <algorithm>
+#include <array>
+#include <cstdint>
 #include <string>
-#include <vector>
 
+#include "graft/models/config/window_layers.h"
 #include "graft/models/families/common.h"
 
 namespace graft::models {
 namespace {
 
 using formats::Fields;
+
+constexpr double kGemmaLocalTheta = 10000.0;
+constexpr std::int64_t kGemmaPeriod = 6;
 
 constexpr HfDefaults kGemma3Defaults = {.vocab_size = 262208,
                                         .hidden_size = 2304,
@@ -23,34 +27,15 @@ constexpr HfDefaults kGemma3Defaults = {.vocab_size = 262208,
                                         .max_position_embeddings = 131072,
                                         .rope_theta = 1000000.0};
 
-// "layer_types", or a period in older files: the last of every `sliding_window_pattern` layers
-// attends to all tokens.
-std::vector<bool> read_window_layers(const Fields& fields, std::int64_t num_layers) {
-  std::vector<bool> windows;
-  if (fields.has("layer_types")) {
-    const std::vector<std::string> types = fields.texts("layer_types");
-    const bool is_known = std::ranges::all_of(types, [](const std::string& type) {
-      return type == "sliding_attention" || type == "full_attention";
-    });
-    if (!is_known || static_cast<std::int64_t>(types.size()) != num_layers) {
-      fields.problem("layer_types", *fields.find("layer_types"),
-                     "sliding_attention or full_attention for every layer");
-    }
-    for (const std::string& type : types)
-      windows.push_back(type == "sliding_attention");
-    return windows;
-  }
-  const std::int64_t old_period = fields.integer("_sliding_window_pattern", 6, 1);
-  const std::int64_t period = fields.integer("sliding_window_pattern", old_period, 1);
-  constexpr std::int64_t kMaxLayers = 4096;  // validate() reports more
-  for (std::int64_t layer = 0; layer < std::min(num_layers, kMaxLayers); ++layer)
-    windows.push_back((layer + 1) % period != 0);
-  return windows;
+// Older files have a period instead of "layer_types".
+std::int64_t read_period(const Fields& fields) {
+  const std::int64_t old_period = fields.integer("_sliding_window_pattern", kGemmaPeriod, 1);
+  return fields.integer("sliding_window_pattern", old_period, 1);
 }
 
 // "rope_parameters" of recent files has a set per kind of layer.
 double read_local_theta(const Fields& fields) {
-  const double theta = fields.number("rope_local_base_freq", 10000.0);
+  const double theta = fields.number("rope_local_base_freq", kGemmaLocalTheta);
   const Fields all = fields.object("rope_parameters");
   if (!all.has("sliding_attention")) return theta;
   const Fields local = all.object("sliding_attention");
@@ -80,7 +65,8 @@ void read_gemma3_text(const Fields& fields, ModelConfig& config) {
   config.query_pre_attn_scalar = fields.number("query_pre_attn_scalar", 256.0);
   config.sliding_window = fields.integer("sliding_window", kDefaultWindow);
   if (config.sliding_window > 0) {
-    config.window_layers = read_window_layers(fields, config.num_hidden_layers);
+    config.window_layers =
+        read_window_layers(fields, config.num_hidden_layers, read_period(fields));
     config.local_rope_theta = read_local_theta(fields);
   }
   read_rope(fields, kGemma3Defaults, config);
@@ -89,6 +75,31 @@ void read_gemma3_text(const Fields& fields, ModelConfig& config) {
 void read_gemma3(const Fields& top, ModelConfig& config) {
   read_gemma3_text(top.object("text_config"), config);
   if (const auto tied = top.boolean("tie_word_embeddings")) config.tie_word_embeddings = *tied;
+}
+
+// query_pre_attn_scalar, which has no GGUF key: llama.cpp knows the 27B model, which alone does not
+// scale its scores by head_dim, by its layers.
+double score_divisor(const ModelConfig& config) {
+  constexpr std::int64_t kLayersOf27B = 62;
+  const bool is_27b = config.num_hidden_layers == kLayersOf27B && config.num_attention_heads > 0;
+  return static_cast<double>(is_27b ? config.hidden_size / config.num_attention_heads
+                                    : config.head_dim);
+}
+
+void read_gemma3_gguf(const formats::GgufFields& gguf, ModelConfig& config) {
+  config.scaled_embedding = true;
+  config.query_pre_attn_scalar = gguf.own_number("query_pre_attn_scalar", score_divisor(config));
+  if (config.sliding_window == 0) return;
+  config.local_rope_theta = gguf.number("rope.freq_base_swa", kGemmaLocalTheta);
+  read_gguf_windows(gguf, kGemmaPeriod, config);
+}
+
+void write_gemma3_gguf(const ModelConfig& config, formats::GgufKeyWriter& out) {
+  if (config.query_pre_attn_scalar != score_divisor(config))
+    out.own("query_pre_attn_scalar", config.query_pre_attn_scalar);
+  if (config.sliding_window == 0) return;
+  out.number("rope.freq_base_swa", config.local_rope_theta);
+  write_gguf_windows(config, kGemmaPeriod, out);
 }
 
 constexpr std::array kGemmaNorms = {
@@ -104,8 +115,11 @@ plan::Blueprint build_gemma3(Builder& build) {
   });
 }
 
-constexpr GgufTraits kGemma3Gguf = {
-    .architecture = "gemma3", .hidden_act = "gelu_pytorch_tanh", .gemma = true, .qk_norm = true};
+constexpr GgufTraits kGemma3Gguf = {.architecture = "gemma3",
+                                    .hidden_act = "gelu_pytorch_tanh",
+                                    .qk_norm = true,
+                                    .read = read_gemma3_gguf,
+                                    .write = write_gemma3_gguf};
 
 // A GGUF file holds the text model alone.
 constexpr GgufTraits kGemma3WholeGguf = {
@@ -113,8 +127,9 @@ constexpr GgufTraits kGemma3WholeGguf = {
     .matches = [](const formats::GgufFields&) { return false; },
     .written_as = "gemma3_text",
     .hidden_act = "gelu_pytorch_tanh",
-    .gemma = true,
-    .qk_norm = true};
+    .qk_norm = true,
+    .read = read_gemma3_gguf,
+    .write = write_gemma3_gguf};
 
 }  // namespace
 

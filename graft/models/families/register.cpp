@@ -10,13 +10,14 @@
 namespace graft::models {
 
 extern const Family kLlama, kMistral, kMixtral, kQwen2, kQwen2Moe, kQwen3, kQwen3Moe, kDeepseekV2,
-    kDeepseekV3, kGlm4Moe, kGlm4, kLlava, kMinimaxM2, kPhi3, kGemma3Text, kGemma3;
+    kDeepseekV3, kGlm4Moe, kGlm4, kLlava, kMinimaxM2, kPhi3, kGemma3Text, kGemma3, kGptOss;
 
 namespace {
 
 constexpr std::array kFamilies = {
-    &kLlama,      &kMistral, &kMixtral, &kQwen2, &kQwen2Moe,  &kQwen3, &kQwen3Moe,   &kDeepseekV2,
-    &kDeepseekV3, &kGlm4Moe, &kGlm4,    &kLlava, &kMinimaxM2, &kPhi3,  &kGemma3Text, &kGemma3,
+    &kLlama,     &kMistral,    &kMixtral,    &kQwen2,   &kQwen2Moe, &kQwen3,
+    &kQwen3Moe,  &kDeepseekV2, &kDeepseekV3, &kGlm4Moe, &kGlm4,     &kLlava,
+    &kMinimaxM2, &kPhi3,       &kGemma3Text, &kGemma3,  &kGptOss,
 };
 
 }  // namespace

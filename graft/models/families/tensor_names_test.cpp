@@ -23,10 +23,11 @@ bool contains(const Names& names, std::string_view name) {
   return std::ranges::any_of(names, [&](const MappedName& mapped) { return mapped.name == name; });
 }
 
-// GGUF files of ours have neither images nor the scales of FP8, which conversion multiplies in.
+// GGUF files of ours have neither images nor the scales of FP8, which conversion multiplies in, nor
+// those of MXFP4, which are part of its blocks.
 bool is_left_out(std::string_view name) {
   return name.starts_with("vision_tower.") || name.starts_with("multi_modal_projector.") ||
-         name.ends_with(".weight_scale_inv");
+         name.ends_with(".weight_scale_inv") || name.ends_with("_proj_scales");
 }
 
 TEST(Names, CoverEveryTensorOfEveryCheckpoint) {

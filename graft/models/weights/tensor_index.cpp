@@ -61,6 +61,11 @@ std::optional<FoundWeight> TensorIndex::find(std::string_view hf_name) const {
     found.shape = {shape.rows(), shape.rank};
     return found;
   }
+  if (is_expert_layout(found.stored[0].transform)) {
+    found.dtype = expert_dtype(found.stored[0].experts());
+    found.shape = expert_shape(found.stored[0].experts());
+    return found;
+  }
   const StoredTensor& first = found.stored[0];
   found.dtype = first.transform == TensorTransform::PlusOne ? DType::F32 : first.tensor->dtype;
   found.shape = found.stored[0].slice().shape;
@@ -116,6 +121,8 @@ std::optional<StoredTensor> TensorIndex::find_fused(std::string_view hf_name) co
     stored->transform = fused.transform;
     stored->expert = fused.expert;
     if (formats::is_part_of_qkv(fused.transform)) select_qkv_rows(checkpoint_->config(), *stored);
+    if (formats::is_mxfp4(fused.transform))
+      stored->scales = checkpoint_->find(scales_name(fused.stored));
     return stored;
   }
   return std::nullopt;

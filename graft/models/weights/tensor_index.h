@@ -12,6 +12,7 @@
 
 #include "graft/formats/tensor_transform.h"
 #include "graft/models/weights/checkpoint.h"
+#include "graft/models/weights/expert_layout.h"
 #include "graft/tensor/dtype.h"
 
 namespace graft::models {
@@ -25,7 +26,11 @@ struct StoredTensor {
   // The rows of q, k or v in a fused tensor; num_rows 0: not fused so.
   std::int64_t first_row = 0;
   std::int64_t num_rows = 0;
+  const formats::TensorInfo* scales = nullptr;  // for MXFP4
 
+  StoredExperts experts() const {
+    return {.tensor = tensor, .scales = scales, .transform = transform};
+  }
   // The part of the tensor that is the weight (one expert, one half, or q, k or v); rows in stored
   // order.
   formats::TensorSlice slice() const {

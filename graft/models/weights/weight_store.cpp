@@ -13,6 +13,7 @@
 #include "graft/base/error.h"
 #include "graft/formats/tensor_spec.h"
 #include "graft/models/families/family.h"
+#include "graft/models/weights/expert_layout.h"
 #include "graft/quant/codec.h"
 
 namespace graft::models {
@@ -48,6 +49,16 @@ Weight unpair_rows(Weight weight, const StoredTensor& stored) {
   }
   weight.data = ordered->data();
   weight.owned = std::move(ordered);
+  return weight;
+}
+
+// One projection of one expert, from a tensor in which gate and up alternate.
+Weight gather_expert(Weight weight, const StoredTensor& stored) {
+  const std::int64_t num_rows = weight.shape.size() == 1 ? 1 : weight.shape[0];
+  auto rows = std::make_shared<Buffer>(static_cast<std::size_t>(num_rows) * weight.row_bytes());
+  gather_expert_rows(stored.experts(), stored.expert, 0, num_rows, rows->data());
+  weight.data = rows->data();
+  weight.owned = std::move(rows);
   return weight;
 }
 
@@ -142,6 +153,15 @@ std::shared_ptr<const ops::WeightScale> find_scale(const Weight& weight,
   return nullptr;
 }
 
+// Bytes in the files.
+std::uint64_t file_bytes(const StoredTensor& stored) {
+  if (!is_expert_layout(stored.transform)) return stored.slice().data.size();
+  std::int64_t values = 1;
+  for (const std::int64_t size : expert_shape(stored.experts()))
+    values *= size;
+  return bytes_of(expert_dtype(stored.experts()), values);
+}
+
 std::string_view expert_name(const ExpertNames& names, std::string_view projection) {
   if (projection == "gate_proj") return names.gate_proj;
   return projection == "up_proj" ? names.up_proj : names.down_proj;
@@ -170,6 +190,7 @@ Weight WeightStore::get(std::string_view name) const {
   }
   if (stored.transform == formats::TensorTransform::PlusOne)
     return plus_one(std::move(weight), stored);
+  if (is_expert_layout(stored.transform)) return gather_expert(std::move(weight), stored);
   weight.data = stored.slice().data.data();
   weight.scale = find_scale(weight, stored, index_.checkpoint());
   return weight;
@@ -189,7 +210,7 @@ std::uint64_t WeightStore::stored_bytes(std::string_view name) const {
   std::uint64_t bytes = 0;
   if (const auto found = index_.find(name)) {
     for (const StoredTensor& stored : found->stored)
-      bytes += stored.slice().data.size();
+      bytes += file_bytes(stored);
   }
   return bytes;
 }
@@ -199,7 +220,7 @@ std::uint64_t WeightStore::release(std::string_view name) const {
   if (const auto found = index_.find(name)) {
     for (const StoredTensor& stored : found->stored) {
       index_.checkpoint().release(*stored.tensor);
-      bytes += stored.slice().data.size();
+      bytes += file_bytes(stored);
     }
   }
   return bytes;

@@ -1,0 +1,49 @@
+// Experts as GPT-OSS checkpoints store them, and the rows of one projection of one expert in them:
+//
+//   gate_up_proj         [experts, cols, 2 rows]           column 2 r is row r of gate, 2 r + 1 of
+//   up gate_up_proj_bias    [experts, 2 rows]                 likewise gate_up_proj_blocks
+//   [experts, 2 rows, cols / 32, 16]  row 2 r is row r of gate; MXFP4 codes,
+//                                                          byte i holds the values 2 i and 2 i + 1
+//   gate_up_proj_scales  [experts, 2 rows, cols / 32]      E8M0 exponents of the blocks
+//
+// down_proj, down_proj_blocks and down_proj_scales have the rows of one projection.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graft/formats/tensor_transform.h"
+#include "graft/formats/weight_source.h"
+
+namespace graft::models {
+
+// Whether the rows of a weight are gathered by gather_expert_rows().
+bool is_expert_layout(formats::TensorTransform transform);
+
+// A stored tensor, its transform and, for MXFP4, the tensor of the scales.
+struct StoredExperts {
+  const formats::TensorInfo* tensor = nullptr;
+  const formats::TensorInfo* scales = nullptr;
+  formats::TensorTransform transform = formats::TensorTransform::Same;
+};
+
+// "gate_up_proj_blocks" → "gate_up_proj_scales"
+std::string scales_name(const std::string& blocks_name);
+
+// The type and shape of one expert's weight: [rows, cols], or [values] of a bias. Throws Error when
+// the stored tensors do not have the shapes above.
+DType expert_dtype(const StoredExperts& stored);
+std::vector<std::int64_t> expert_shape(const StoredExperts& stored);
+
+// Rows [begin, begin + count) of an expert's weight; a bias is one row. Values keep their bits.
+// Thread-safe.
+void gather_expert_rows(const StoredExperts& stored,
+                        std::int64_t expert,
+                        std::int64_t begin,
+                        std::int64_t count,
+                        std::byte* out);
+
+}  // namespace graft::models
