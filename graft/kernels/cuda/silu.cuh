@@ -1,9 +1,11 @@
-// silu(gate) * up, bit-identical in every kernel: the intrinsics keep the compiler from contracting
-// multiplications and additions into FMAs.
+// silu(gate) * up and GPT-OSS's clamped form, bit-identical in every kernel: the intrinsics keep
+// the compiler from contracting multiplications and additions into FMAs.
 
 #pragma once
 
 #include <cuda_runtime.h>
+
+#include "graft/kernels/activation_types.h"
 
 namespace graft::kernels::cuda {
 
@@ -13,6 +15,16 @@ __device__ inline float sigmoid(float x) {
 
 __device__ inline float swiglu(float gate, float up) {
   return __fmul_rn(__fmul_rn(gate, sigmoid(gate)), up);
+}
+
+// g * sigmoid(1.702 g) * (u + 1) with g = min(gate, limit) and u = up clamped to [-limit, limit];
+// limit 0: swiglu()
+__device__ inline float swiglu(float gate, float up, float limit) {
+  if (limit == 0.0F) return swiglu(gate, up);
+  const float g = fminf(gate, limit);
+  const float u = fminf(fmaxf(up, -limit), limit);
+  const float weight = sigmoid(__fmul_rn(g, kClampedSwigluAlpha));
+  return __fmul_rn(__fmul_rn(g, weight), __fadd_rn(u, 1.0F));
 }
 
 }  // namespace graft::kernels::cuda

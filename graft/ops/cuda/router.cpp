@@ -36,6 +36,11 @@ class RouterCuda final : public Router {
     const Weight weight = weights.get(module_ + ".weight");
     weight.expect_shape(params_.num_experts, params_.hidden_size);
     weight_ = DeviceWeight(weight, device_, weights);
+    logit_bias_ = {};
+    if (params_.bias) {
+      logit_bias_ = upload_floats(load_vector(weights, module_ + ".bias", params_.num_experts),
+                                  device_, weights);
+    }
     const std::string bias_name = module_ + ".e_score_correction_bias";
     bias_ = {};
     if (!weights.contains(bias_name)) return;
@@ -45,6 +50,7 @@ class RouterCuda final : public Router {
   }
   void unload() override {
     weight_ = {};
+    logit_bias_ = {};
     bias_ = {};
   }
 
@@ -56,7 +62,10 @@ class RouterCuda final : public Router {
     const ProfileScope profile(pass, device_, module_);
     const Workspace::Scope scope(pass.workspace);
     const TensorView scores = pass.workspace.f32({x.rows(), params_.num_experts});
-    const Product product = {.weight = &weight_.matrix(), .y = scores, .precision = Precision::F32};
+    const Product product = {.weight = &weight_.matrix(),
+                             .bias = reinterpret_cast<const float*>(logit_bias_.data()),
+                             .y = scores,
+                             .precision = Precision::F32};
     multiply(x, {&product, 1}, gpu, pass.workspace);
     kernels::cuda::route(shape_of(params_), scores.f32(),
                          reinterpret_cast<const float*>(bias_.data()), x.rows(),
@@ -68,7 +77,8 @@ class RouterCuda final : public Router {
   RouterParams params_;
   Device device_;
   DeviceWeight weight_;
-  Buffer bias_;  // [experts] f32, for selection only; empty: none
+  Buffer logit_bias_;  // [experts] f32; empty: none
+  Buffer bias_;        // [experts] f32, for selection only; empty: none
 };
 
 }  // namespace

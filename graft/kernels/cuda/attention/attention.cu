@@ -57,7 +57,8 @@ __global__ void __launch_bounds__(kMergeThreads) merge_splits_kernel(AttentionJo
   }
   const float max = warp_max(fmaxf(states[0].x, states[1].x));
   const float lane_factors[2] = {exp2f(states[0].x - max), exp2f(states[1].x - max)};
-  const float sum = warp_sum(states[0].y * lane_factors[0] + states[1].y * lane_factors[1]);
+  const float key_sum = warp_sum(states[0].y * lane_factors[0] + states[1].y * lane_factors[1]);
+  const float sum = sum_with_sink(job.shape, blockIdx.y, make_float2(max, key_sum));
   if (threadIdx.x < kWarpSize) {
     factors[lane] = lane_factors[0];
     factors[lane + kWarpSize] = lane_factors[1];

@@ -146,6 +146,14 @@ __device__ inline bool is_visible(const AttentionJob& job,
   return position <= query_pos && position >= window_begin(job.shape.window, query_pos);
 }
 
+// The sum of a head's softmax weights with its attention sink. max_sum: over all visible keys
+__device__ inline float sum_with_sink(const AttentionShape& shape,
+                                      std::int64_t head,
+                                      float2 max_sum) {
+  if (shape.sinks == nullptr) return max_sum.y;
+  return max_sum.y + exp2f(shape.sinks[head] * kLog2E - max_sum.x);
+}
+
 // Where the values of a row are stored and their factor: the output with 1 / sum, or the partial
 // state when the context is split. writes_state: this thread stores the row's max and sum.
 struct RowTarget {
@@ -163,7 +171,8 @@ __device__ inline RowTarget row_target(const AttentionJob& job,
   const std::int64_t head = at.kv_head * at.group_size + flat - token * at.group_size;
   const std::int64_t value_dim = job.shape.value_dim;
   if (job.partials.max_sum == nullptr) {
-    return {job.out.data + row * job.out.stride + head * value_dim, 1.0F / max_sum.y};
+    return {job.out.data + row * job.out.stride + head * value_dim,
+            1.0F / sum_with_sink(job.shape, head, max_sum)};
   }
   const std::int64_t state_idx = (at.split * job.batch.num_rows + row) * job.shape.num_heads + head;
   if (writes_state) job.partials.max_sum[state_idx] = max_sum;

@@ -31,6 +31,9 @@ struct AttentionShape {
   // F16: tensor cores where GPU, cache dtype and head dims allow it; queries and softmax weights
   // are rounded to the cache dtype.
   Arithmetic arithmetic = Arithmetic::F32;
+  // [num_heads] logits of the attention sinks, in the memory of the device: each joins the sum of
+  // its head's softmax once and has no value. Null: none.
+  const float* sinks = nullptr;
 };
 
 // The sequences of a pass. Sequence s owns rows [first_rows[s], first_rows[s] + num_tokens[s]), the

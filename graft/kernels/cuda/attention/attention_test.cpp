@@ -26,6 +26,7 @@ struct Case {
   std::int64_t block_tokens = 16;
   DType dtype = DType::F32;
   std::int64_t max_context = 0;  // 0: the longest context
+  bool sinks = false;
 };
 
 // A cache with shuffled blocks holding the keys and values of all sequences, run on the GPU and on
@@ -40,6 +41,7 @@ class AttentionCase {
     value_size_ = is_mla ? 0 : c.shape.num_kv_heads * c.shape.value_dim;
     fill_cache();
     fill_block_tables();
+    if (c.sinks) sinks_ = random_.floats(c.shape.num_heads, 4.0F);
   }
 
   // Runs all sequences, or the first `count`.
@@ -65,7 +67,10 @@ class AttentionCase {
       batch.max_tokens = std::max(batch.max_tokens, s.num_tokens);
       batch.max_context = std::max(batch.max_context, s.context_len);
     }
-    const AttentionPlan plan = plan_attention(case_.shape, batch, case_.dtype);
+    const DeviceArray<float> sinks(sinks_);
+    AttentionShape shape = case_.shape;
+    if (case_.sinks) shape.sinks = sinks.get();
+    const AttentionPlan plan = plan_attention(shape, batch, case_.dtype);
     num_splits = plan.num_splits;
     kernel = plan.kernel;
     const DeviceArray<std::byte> scratch(plan.scratch_bytes);
@@ -73,8 +78,8 @@ class AttentionCase {
                             .data = cache.get(),
                             .key_size = key_size_,
                             .value_size = value_size_};
-    attention(case_.shape, batch, plan, rows, {queries.get(), query_cols()},
-              {out.get(), out_cols()}, scratch.get(), nullptr);
+    attention(shape, batch, plan, rows, {queries.get(), query_cols()}, {out.get(), out_cols()},
+              scratch.get(), nullptr);
     return out.download();
   }
 
@@ -151,7 +156,9 @@ class AttentionCase {
       weights.push_back(score * shape.scale);
       max = std::max(max, weights.back());
     }
-    double sum = 0;
+    double sum = case_.sinks
+                     ? std::exp(static_cast<double>(sinks_[static_cast<std::size_t>(head)]) - max)
+                     : 0.0;
     for (double& weight : weights)
       sum += weight = std::exp(weight - max);
     for (std::int64_t i = 0; i < shape.value_dim; ++i) {
@@ -172,6 +179,7 @@ class AttentionCase {
   std::int64_t table_stride_ = 0;
   Floats cache_values_;
   Floats queries_;
+  Floats sinks_;  // [heads]; empty: none
   std::vector<std::byte> cache_bytes_;
   std::vector<std::int32_t> first_rows_;
   std::vector<std::int32_t> num_tokens_;
@@ -324,6 +332,38 @@ TEST_F(AttentionKernels, PrefillKernel) {
       AttentionCase test(c);
       EXPECT_LT(relative_error(test.run(), test.reference()), type == DType::F16 ? 1e-3 : 6e-3);
       EXPECT_EQ(test.kernel, AttentionPlan::Kernel::Prefill);
+    }
+  }
+}
+
+// A sink joins the sum of its head once, with and without KV splits, in every kernel.
+TEST_F(AttentionKernels, Sinks) {
+  using Kernel = AttentionPlan::Kernel;
+  struct SinkCase {
+    Case shape;
+    Kernel kernel;  // of F16 arithmetic
+    std::int64_t min_splits;
+  };
+  const std::vector<SinkCase> cases = {
+      {{.shape = gqa_shape(16, 2, 64), .sequences = {{1, 300}, {1, 1}}}, Kernel::Decode, 1},
+      {{.shape = gqa_shape(16, 2, 64), .sequences = {{1, 1300}, {1, 1}}}, Kernel::Decode, 2},
+      {{.shape = gqa_shape(16, 2, 64, 128), .sequences = {{1, 1300}, {1, 40}}}, Kernel::Decode, 2},
+      {{.shape = gqa_shape(8, 2, 64), .sequences = {{37, 37}, {70, 130}}}, Kernel::Mma, 1},
+      {{.shape = gqa_shape(8, 2, 64, 33), .sequences = {{37, 900}}}, Kernel::Mma, 2},
+      {{.shape = gqa_shape(32, 8, 64), .sequences = {{261, 261}, {129, 200}}}, Kernel::Prefill, 1},
+      {{.shape = gqa_shape(32, 8, 64, 100), .sequences = {{300, 300}}}, Kernel::Prefill, 1},
+      {{.shape = gqa_shape(6, 2, 40), .sequences = {{100, 3000}}}, Kernel::Prefill, 2},
+  };
+  for (SinkCase c : cases) {
+    c.shape.sinks = true;
+    expect_matches_reference(c.shape);
+    c.shape.shape.arithmetic = Arithmetic::F16;
+    for (const DType type : {DType::F16, DType::BF16}) {
+      c.shape.dtype = type;
+      AttentionCase test(c.shape);
+      EXPECT_LT(relative_error(test.run(), test.reference()), type == DType::F16 ? 1e-3 : 6e-3);
+      EXPECT_EQ(test.kernel, c.kernel);
+      EXPECT_GE(test.num_splits, c.min_splits);
     }
   }
 }

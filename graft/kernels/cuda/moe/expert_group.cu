@@ -61,9 +61,21 @@ bool uses_mma(const ExpertGroup& group) {
          group.intermediate % 8 == 0;
 }
 
+bool fuses_activation(const ExpertGroup& group) {
+  return uses_mma(group) && group.epilogue.is_plain();
+}
+
+PairExperts experts_of(const ExpertGroup& group, const GroupRows& rows) {
+  return {.ids = rows.expert_ids,
+          .pairs = rows.rows * rows.top_k,
+          .first = static_cast<std::int32_t>(group.first_expert),
+          .end = static_cast<std::int32_t>(group.first_expert + group.num_experts)};
+}
+
 // Arrays in scratch memory, indexed by pair.
 struct Scratch {
-  float* inner = nullptr;    // [pairs, intermediate]; without mma: gate, then up
+  // [pairs, intermediate]; gate, then up where the activation is not fused into their products
+  float* inner = nullptr;
   float* results = nullptr;  // [pairs, hidden]
   F16Rows inner16;
   std::size_t bytes = 0;
@@ -81,7 +93,7 @@ Scratch scratch_at(const ExpertGroup& group, std::int64_t num_pairs, void* memor
     return static_cast<std::size_t>(count) * sizeof(float);
   };
   Scratch s;
-  const std::int64_t num_inner = uses_mma(group) ? 1 : 2;
+  const std::int64_t num_inner = fuses_activation(group) ? 1 : 2;
   s.inner = reinterpret_cast<float*>(take(floats(num_inner * num_pairs * group.intermediate)));
   s.results = reinterpret_cast<float*>(take(floats(num_pairs * group.hidden)));
   if (group.dtype == DType::F16) {
@@ -112,6 +124,26 @@ LinearBatch products_with(const ExpertGroup& group,
   return products;
 }
 
+// gate and up to the two halves of y.
+void multiply_gate_and_up(const ExpertGroup& group,
+                          const LinearBatch& gate,
+                          const RowTiles& tiles,
+                          const F16Rows& x16,
+                          Stream stream) {
+  if (uses_mma(group)) {
+    LinearBatch one = gate;
+    one.second = nullptr;
+    gemm_experts_mma(one, tiles, x16, stream);
+    one.stack.data = gate.second;
+    one.y.data += gate.y_batch_stride;
+    gemm_experts_mma(one, tiles, x16, stream);
+  } else if (group.dtype == DType::F16) {
+    gemm_experts_f16(gate, tiles, x16, stream);
+  } else {
+    gemm_experts(gate, tiles, stream);
+  }
+}
+
 void gate_and_up(const ExpertGroup& group,
                  const GroupRows& rows,
                  const RowTiles& tiles,
@@ -124,11 +156,12 @@ void gate_and_up(const ExpertGroup& group,
   gate.products_per_x = rows.top_k;
   gate.y = {s.inner, group.intermediate};
   gate.y_batch_stride = num_pairs * group.intermediate;
-  if (uses_mma(group)) return gemm_experts_silu_mma(gate, tiles, rows.x16, stream);
-  if (group.dtype == DType::F16) {
-    gemm_experts_f16(gate, tiles, rows.x16, stream);
-  } else {
-    gemm_experts(gate, tiles, stream);
+  if (fuses_activation(group)) return gemm_experts_silu_mma(gate, tiles, rows.x16, stream);
+  multiply_gate_and_up(group, gate, tiles, rows.x16, stream);
+  if (!group.epilogue.is_plain()) {
+    return activate_pairs(group.epilogue, experts_of(group, rows), {s.inner, group.intermediate},
+                          {s.inner + gate.y_batch_stride, group.intermediate},
+                          {s.inner, group.intermediate}, group.intermediate, stream);
   }
   silu_mul({s.inner, group.intermediate}, {s.inner + gate.y_batch_stride, group.intermediate},
            {s.inner, group.intermediate}, num_pairs, group.intermediate, stream);
@@ -171,6 +204,8 @@ void add_expert_group(const ExpertGroup& group,
                           .row_ids = rows.groups.order};
   gate_and_up(group, rows, tiles, s, stream);
   down(group, rows, tiles, s, stream);
+  add_down_bias(group.epilogue, experts_of(group, rows), {s.results, group.hidden}, group.hidden,
+                stream);
   const AddJob job = {
       .expert_ids = rows.expert_ids,
       .weights = rows.weights,

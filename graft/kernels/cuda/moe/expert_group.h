@@ -18,9 +18,10 @@ struct ExpertGroup {
   std::int64_t num_experts = 0;
   std::int64_t hidden = 0;
   std::int64_t intermediate = 0;
-  const void* gate = nullptr;  // [num_experts, intermediate, hidden]
-  const void* up = nullptr;    // [num_experts, intermediate, hidden]
-  const void* down = nullptr;  // [num_experts, hidden, intermediate]
+  const void* gate = nullptr;    // [num_experts, intermediate, hidden]
+  const void* up = nullptr;      // [num_experts, intermediate, hidden]
+  const void* down = nullptr;    // [num_experts, hidden, intermediate]
+  ExpertEpilogue epilogue = {};  // biases of all experts of the layer
 };
 
 // Tokens with their routing. `groups` are their pairs, sorted by expert with group_tile_rows() rows

@@ -80,9 +80,10 @@ bool same_layout(const ExpertStack& a, const ExpertStack& b) {
 
 // Whether the rows beyond the gemv limit run in gemm_experts_silu_mma and gemm_experts_mma.
 bool uses_mma(const ExpertsJob& job) {
-  return job.arithmetic == Arithmetic::F16 && job.gate.matrix.dtype == DType::F16 &&
-         job.down.matrix.dtype == DType::F16 && same_layout(job.gate, job.up) &&
-         can_use_gemm_mma(job.hidden) && can_use_gemm_mma(job.intermediate) && has_gemm_mma();
+  return job.epilogue.is_plain() && job.arithmetic == Arithmetic::F16 &&
+         job.gate.matrix.dtype == DType::F16 && job.down.matrix.dtype == DType::F16 &&
+         same_layout(job.gate, job.up) && can_use_gemm_mma(job.hidden) &&
+         can_use_gemm_mma(job.intermediate) && has_gemm_mma();
 }
 
 // With memory null only Scratch::bytes is valid.
@@ -146,12 +147,32 @@ bool uses_q8(const ExpertsJob& job, DType dtype) {
   return job.use_int8 && has_gemv_q8(dtype);
 }
 
-// inner = silu(gate) * up; quantized to int8 when the down product uses gemv_q8.
-void activate(
-    const ExpertsJob& job, const Scratch& s, std::int64_t pairs, bool use_gemv, Stream stream) {
+// A pair without expert, or whose expert has no slot, is skipped: sum_pairs() does not read it.
+PairExperts experts_of(const ExpertsJob& job, const RoutedRows& routed) {
+  return {.ids = routed.bias_ids == nullptr ? routed.expert_ids : routed.bias_ids,
+          .pairs = routed.rows * job.top_k};
+}
+
+// inner = activation(gate, up); quantized to int8 when the down product uses gemv_q8.
+void activate(const ExpertsJob& job,
+              const RoutedRows& routed,
+              const Scratch& s,
+              bool use_gemv,
+              Stream stream) {
+  const std::int64_t pairs = routed.rows * job.top_k;
   const ConstRows gate = {s.inner, job.intermediate};
   const ConstRows up = {s.inner + pairs * job.intermediate, job.intermediate};
-  if (use_gemv && uses_q8(job, job.down.matrix.dtype)) {
+  const bool is_quantized = use_gemv && uses_q8(job, job.down.matrix.dtype);
+  if (!job.epilogue.is_plain()) {
+    activate_pairs(job.epilogue, experts_of(job, routed), gate, up, {s.inner, job.intermediate},
+                   job.intermediate, stream);
+    if (is_quantized) {
+      quantize_rows(gate, q8_rows_at(s.converted, pairs, job.intermediate), pairs, job.intermediate,
+                    stream);
+    }
+    return;
+  }
+  if (is_quantized) {
     silu_mul_q8(gate, up, q8_rows_at(s.converted, pairs, job.intermediate), pairs, job.intermediate,
                 stream);
     return;
@@ -206,7 +227,7 @@ void run_per_pair(const ExpertsJob& job,
   gate_and_up(job, gate, pairs, [&](const LinearBatch& products) {
     multiply_per_pair(job, products, s, routed.rows, stream);
   });
-  activate(job, s, pairs, true, stream);
+  activate(job, routed, s, true, stream);
   LinearBatch down = products_with(job.down, job.hidden);
   down.batch = pairs;
   down.matrix_ids = routed.expert_ids;
@@ -290,7 +311,7 @@ void run_per_expert(const ExpertsJob& job,
   gate_and_up(job, gate, pairs, [&](const LinearBatch& products) {
     multiply_per_expert(job, products, tiles, s, routed.rows, use_gemv, stream);
   });
-  activate(job, s, pairs, use_gemv, stream);
+  activate(job, routed, s, use_gemv, stream);
   LinearBatch down = products_with(job.down, job.hidden);
   down.x = {s.inner, job.intermediate};
   down.y = {s.results, job.hidden};
@@ -314,6 +335,7 @@ void experts(const ExpertsJob& job, const RoutedRows& routed, void* scratch, Str
   } else {
     run_per_expert(job, routed, s, stream);
   }
+  add_down_bias(job.epilogue, experts_of(job, routed), {s.results, job.hidden}, job.hidden, stream);
   sum_pairs(routed, s.results, job.top_k, job.hidden, stream);
 }
 

@@ -1,8 +1,8 @@
 // The routed experts of a layer: y = sum over a token's experts of weight * down(silu(gate(x)) *
-// up(x)). Up to kMaxPairwiseTokens tokens: one gemv per token-expert pair, all in one launch. More:
-// the pairs are sorted by expert on the device, and each expert's rows are multiplied in tiles. In
-// both cases the results of a token are summed in the order of its routing list without atomics, so
-// the output is deterministic.
+// up(x)), or with biases and another activation (ExpertEpilogue). Up to kMaxPairwiseTokens tokens:
+// one gemv per token-expert pair, all in one launch. More: the pairs are sorted by expert on the
+// device, and each expert's rows are multiplied in tiles. In both cases the results of a token are
+// summed in the order of its routing list without atomics, so the output is deterministic.
 
 #pragma once
 
@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "graft/kernels/cuda/linear/linear.h"
+#include "graft/kernels/cuda/moe/expert_epilogue.h"
 
 namespace graft::kernels::cuda {
 
@@ -31,6 +32,7 @@ struct ExpertsJob {
   // of the gemm kernels.
   bool use_int8 = true;
   Arithmetic arithmetic = Arithmetic::F16;
+  ExpertEpilogue epilogue = {};
 };
 
 struct RoutedRows {
@@ -38,8 +40,10 @@ struct RoutedRows {
   ConstRows x;                               // [rows, hidden]
   const Q8Rows* x_q8 = nullptr;              // x quantized to int8; null: quantized here
   const std::int32_t* expert_ids = nullptr;  // [rows, top_k]; negative: none
-  const float* weights = nullptr;            // [rows, top_k]
-  Rows y;                                    // [rows, hidden]
+  // [rows, top_k] experts of the biases, where expert_ids are numbers of slots; null: expert_ids
+  const std::int32_t* bias_ids = nullptr;
+  const float* weights = nullptr;  // [rows, top_k]
+  Rows y;                          // [rows, hidden]
 };
 
 // Scratch bytes for up to `rows` rows.

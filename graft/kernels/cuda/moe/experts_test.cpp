@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <vector>
 
 #include "graft/kernels/cuda/moe/expert_group.h"
@@ -101,7 +102,10 @@ class ExpertsCase {
     to_half_rows(group_rows.x, group_rows.x16, rows, job.hidden, nullptr);
     group_pairs(id_data.get(), num_pairs, job.num_experts, tile_rows, group_rows.groups, nullptr);
     const std::vector<std::int32_t> num_of = counts.download();
-    ExpertGroup group = {.dtype = dtype, .hidden = job.hidden, .intermediate = job.intermediate};
+    ExpertGroup group = {.dtype = dtype,
+                         .hidden = job.hidden,
+                         .intermediate = job.intermediate,
+                         .epilogue = job.epilogue};
     const DeviceArray<std::byte> scratch(expert_group_bytes(group, rows, job.top_k));
     for (std::int64_t first = 0; first < job.num_experts; first += group_size) {
       group.first_expert = first;
@@ -135,20 +139,47 @@ class ExpertsCase {
       const float* in = x.data() + row * job.hidden;
       std::vector<double> inner;
       for (std::int64_t i = 0; i < job.intermediate; ++i) {
-        const double gate = dot(gate_, ids[pair] * job.intermediate + i, in, job.hidden);
-        const double up = dot(up_, ids[pair] * job.intermediate + i, in, job.hidden);
-        inner.push_back(gate / (1 + std::exp(-gate)) * up);
+        const std::int64_t at = ids[pair] * job.intermediate + i;
+        inner.push_back(activation(dot(gate_, at, in, job.hidden) + bias(gate_bias_, at),
+                                   dot(up_, at, in, job.hidden) + bias(up_bias_, at)));
       }
-      for (std::int64_t i = 0; i < job.hidden; ++i)
+      for (std::int64_t i = 0; i < job.hidden; ++i) {
+        const std::int64_t at = ids[pair] * job.hidden + i;
         y[static_cast<std::size_t>(row * job.hidden + i)] +=
-            weights[pair] * dot(down_, ids[pair] * job.hidden + i, inner.data(), job.intermediate);
+            weights[pair] * (dot(down_, at, inner.data(), job.intermediate) + bias(down_bias_, at));
+      }
     }
     return {y.begin(), y.end()};
+  }
+
+  // Adds biases and clamps the activation.
+  void use_epilogue(float swiglu_limit) {
+    Random random(61);
+    gate_bias_ = random.floats(job.num_experts * job.intermediate);
+    up_bias_ = random.floats(job.num_experts * job.intermediate);
+    down_bias_ = random.floats(job.num_experts * job.hidden);
+    bias_data_.clear();
+    for (const Floats* values : {&gate_bias_, &up_bias_, &down_bias_})
+      bias_data_.emplace_back(*values);
+    job.epilogue = {.gate_bias = bias_data_[0].get(),
+                    .up_bias = bias_data_[1].get(),
+                    .down_bias = bias_data_[2].get(),
+                    .swiglu_limit = swiglu_limit};
   }
 
   ExpertsJob job;
 
  private:
+  static double bias(const Floats& biases, std::int64_t at) {
+    return biases.empty() ? 0.0 : static_cast<double>(biases[static_cast<std::size_t>(at)]);
+  }
+  double activation(double gate, double up) const {
+    const auto limit = static_cast<double>(job.epilogue.swiglu_limit);
+    if (limit == 0.0) return gate / (1 + std::exp(-gate)) * up;
+    const double g = std::min(gate, limit);
+    return g / (1 + std::exp(-1.702 * g)) * (std::clamp(up, -limit, limit) + 1);
+  }
+
   static ExpertStack stack(DType type,
                            const DeviceArray<std::byte>& data,
                            std::int64_t out,
@@ -170,6 +201,10 @@ class ExpertsCase {
   DeviceArray<std::byte> gate_data_;
   DeviceArray<std::byte> up_data_;
   DeviceArray<std::byte> down_data_;
+  Floats gate_bias_;
+  Floats up_bias_;
+  Floats down_bias_;
+  std::deque<DeviceArray<float>> bias_data_;
 };
 
 class ExpertsKernels : public testing::GpuTest {};
@@ -203,6 +238,32 @@ TEST_F(ExpertsKernels, GroupsOfExperts) {
                 type == DType::F32 ? 1e-5 : 2e-3);
       for (const std::int64_t size : {1, 2, 3})
         EXPECT_EQ(test.run_grouped(x, ids, weights, size), all) << rows << " rows, " << size;
+    }
+  }
+}
+
+// Biases and the clamped activation after every kind of product.
+TEST_F(ExpertsKernels, BiasesAndClampedActivation) {
+  for (const DType type : {DType::F32, DType::F16, DType::MXFP4}) {
+    ExpertsCase test({type, type, type}, 7, 3, 64, 32);
+    test.use_epilogue(0.7F);
+    for (const std::int64_t rows : {1, 4, 5, 19, 100}) {
+      Random random(57);
+      const Floats x = random.floats(rows * 64);
+      std::vector<std::int32_t> ids = random.ints(rows * 3, 6);
+      ids.back() = -1;
+      const Floats weights = random.floats(rows * 3);
+      const Floats want = test.reference(x, ids, weights);
+      test.job.use_int8 = false;
+      test.job.arithmetic = Arithmetic::F32;
+      EXPECT_LT(relative_error(test.run(x, ids, weights), want), 1e-5) << rows;
+      test.job.use_int8 = true;
+      test.job.arithmetic = Arithmetic::F16;
+      EXPECT_LT(relative_error(test.run(x, ids, weights), want), 2e-2) << rows;
+      if (type == DType::MXFP4) continue;
+      const Floats all = test.run_grouped(x, ids, weights, 7);
+      EXPECT_LT(relative_error(all, want), type == DType::F32 ? 1e-5 : 2e-3) << rows;
+      EXPECT_EQ(test.run_grouped(x, ids, weights, 2), all) << rows;
     }
   }
 }

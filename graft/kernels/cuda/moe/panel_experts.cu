@@ -29,6 +29,10 @@ struct GemvJob {
   ConstRows x;
   std::int64_t pairs_per_x = 1;  // consecutive pairs that share a row of x
   float* y = nullptr;            // [pairs, rows]
+  const float* bias = nullptr;   // [experts, rows]; null: none
+  const float* up_bias = nullptr;
+  const std::int32_t* bias_ids = nullptr;  // [pairs], experts
+  float swiglu_limit = 0.0F;
 };
 
 // One row of 32 columns times x.
@@ -89,7 +93,12 @@ __global__ void __launch_bounds__(kThreads) panel_gemv_kernel(GemvJob job) {
     total += sums[0][i][row];
     if constexpr (kGated) up_total += sums[1][i][row];
   }
-  job.y[pair * job.rows + out] = kGated ? swiglu(total, up_total) : total;
+  if (job.bias != nullptr) {
+    const std::int64_t at = job.bias_ids[pair] * job.rows + out;
+    total = __fadd_rn(total, job.bias[at]);
+    if constexpr (kGated) up_total = __fadd_rn(up_total, job.up_bias[at]);
+  }
+  job.y[pair * job.rows + out] = kGated ? swiglu(total, up_total, job.swiglu_limit) : total;
 }
 
 using Launch = void (*)(const GemvJob& job, std::int64_t pairs, Stream stream);
@@ -170,16 +179,25 @@ void panel_experts(const PanelExpertsJob& job,
   auto* inner = static_cast<float*>(scratch);
   auto* results =
       reinterpret_cast<float*>(static_cast<std::byte*>(scratch) + inner_bytes(job, routed.rows));
+  const std::int32_t* bias_ids = routed.bias_ids == nullptr ? routed.expert_ids : routed.bias_ids;
   multiply(job.gate, job.intermediate, job.hidden,
            {.up_panels = reinterpret_cast<const std::uint8_t*>(job.up.panels),
             .matrix_ids = routed.expert_ids,
             .x = routed.x,
             .pairs_per_x = job.top_k,
-            .y = inner},
+            .y = inner,
+            .bias = job.epilogue.gate_bias,
+            .up_bias = job.epilogue.up_bias,
+            .bias_ids = bias_ids,
+            .swiglu_limit = job.epilogue.swiglu_limit},
            pairs, stream);
   multiply(job.down, job.hidden, job.intermediate,
-           {.matrix_ids = routed.expert_ids, .x = {inner, job.intermediate}, .y = results}, pairs,
-           stream);
+           {.matrix_ids = routed.expert_ids,
+            .x = {inner, job.intermediate},
+            .y = results,
+            .bias = job.epilogue.down_bias,
+            .bias_ids = bias_ids},
+           pairs, stream);
   sum_pairs(routed, results, job.top_k, job.hidden, stream);
 }
 

@@ -26,6 +26,7 @@ struct PanelExpertsJob {
   PanelMatrices gate;  // [intermediate, hidden]
   PanelMatrices up;    // [intermediate, hidden], of the dtype of gate
   PanelMatrices down;  // [hidden, intermediate]
+  ExpertEpilogue epilogue = {};
 };
 
 // Scratch bytes for `rows` rows.

@@ -25,6 +25,9 @@ struct ExpertsProduct {
   float* y = nullptr;                        // [pairs, out]
   RowTiles tiles = {};                       // null: pair i is a tile …
   const std::int32_t* matrix_ids = nullptr;  // … of matrix matrix_ids[i]
+  const float* bias = nullptr;               // [matrices, out]; null: none
+  const float* second_bias = nullptr;        // of `second`
+  float swiglu_limit = 0.0F;
 };
 
 // The rows of a thread block: pairs of one expert.
@@ -96,7 +99,13 @@ __device__ void write_pair(const ExpertsProduct& job,
   const int pair = pair_of(job, tile, row);
   const float scale = job.x.scales[pair / job.products_per_x] * PanelSteps<kType>::kUnit;
   float value = totals[0] * scale;
-  if constexpr (kMatrices == 2) value = swiglu(value, totals[1] * scale);
+  float second = kMatrices == 2 ? totals[kMatrices - 1] * scale : 0.0F;
+  if (job.bias != nullptr) {
+    const std::int64_t at = std::int64_t{tile.matrix} * job.out + out;
+    value += job.bias[at];
+    if constexpr (kMatrices == 2) second += job.second_bias[at];
+  }
+  if constexpr (kMatrices == 2) value = swiglu(value, second, job.swiglu_limit);
   job.y[std::int64_t{pair} * job.out + out] = value;
 }
 

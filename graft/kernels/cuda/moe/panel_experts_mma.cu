@@ -251,11 +251,15 @@ void panel_experts_mma(const PanelExpertsJob& job,
   gate_up.x = x == nullptr ? s.x : *x;
   gate_up.products_per_x = static_cast<int>(job.top_k);
   gate_up.y = s.inner;
+  gate_up.bias = job.epilogue.gate_bias;
+  gate_up.second_bias = job.epilogue.up_bias;
+  gate_up.swiglu_limit = job.epilogue.swiglu_limit;
   multiply(job.gate, 1, gate_up);
   to_panel_rows({s.inner, job.intermediate}, s.inner_rows, job.intermediate, stream);
   ExpertsProduct down = product_of(job.down, job.hidden, job.intermediate);
   down.x = s.inner_rows;
   down.y = s.results;
+  down.bias = job.epilogue.down_bias;
   multiply(job.down, 0, down);
   sum_pairs(routed, s.results, job.top_k, job.hidden, stream);
 }

@@ -82,7 +82,8 @@ struct PanelExpertsCase {
             .intermediate = kInner,
             .gate = gate.matrices(),
             .up = up.matrices(),
-            .down = down.matrices()};
+            .down = down.matrices(),
+            .epilogue = epilogue};
   }
   Floats expected(const RoutedCase& test) const {
     const ExpertsJob reference = {.num_experts = kNumExperts,
@@ -93,7 +94,8 @@ struct PanelExpertsCase {
                                   .up = up.stack(),
                                   .down = down.stack(),
                                   .use_int8 = false,
-                                  .arithmetic = Arithmetic::F32};
+                                  .arithmetic = Arithmetic::F32,
+                                  .epilogue = epilogue};
     const DeviceArray<std::byte> scratch(experts_bytes(reference, test.rows));
     experts(reference, test.routed(), scratch.get(), nullptr);
     return test.y.download();
@@ -102,6 +104,7 @@ struct PanelExpertsCase {
   Projection gate;
   Projection up;
   Projection down;
+  ExpertEpilogue epilogue = {};
 };
 
 TEST_F(PanelExperts, EqualRowsOfTheSameWeights) {
@@ -115,6 +118,29 @@ TEST_F(PanelExperts, EqualRowsOfTheSameWeights) {
       EXPECT_LT(relative_error(test.y.download(), want), 1e-5)
           << name(type.dtype) << ", " << rows << " rows";
     }
+  }
+}
+
+// The reference adds them after the products, the kernels inside.
+TEST_F(PanelExperts, BiasesAndClampedActivation) {
+  const DeviceArray<float> gate_bias(Random(67).floats(kNumExperts * kInner));
+  const DeviceArray<float> up_bias(Random(68).floats(kNumExperts * kInner));
+  const DeviceArray<float> down_bias(Random(69).floats(kNumExperts * kHidden));
+  PanelExpertsCase weights(DType::MXFP4);
+  weights.epilogue = {.gate_bias = gate_bias.get(),
+                      .up_bias = up_bias.get(),
+                      .down_bias = down_bias.get(),
+                      .swiglu_limit = 0.7F};
+  for (const std::int64_t rows : {1, 9, 100}) {
+    const RoutedCase test(rows);
+    const Floats want = weights.expected(test);
+    const DeviceArray<std::byte> scratch(panel_experts_bytes(weights.job(), rows));
+    panel_experts(weights.job(), test.routed(), scratch.get(), nullptr);
+    EXPECT_LT(relative_error(test.y.download(), want), 1e-5) << rows << " rows";
+    if (!has_panel_gemm()) continue;
+    const DeviceArray<std::byte> mma_scratch(panel_experts_mma_bytes(weights.job(), rows));
+    panel_experts_mma(weights.job(), test.routed(), nullptr, mma_scratch.get(), nullptr);
+    EXPECT_LT(relative_error(test.y.download(), want), 4e-3) << rows << " rows";
   }
 }
 

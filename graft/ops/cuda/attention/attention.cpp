@@ -1,5 +1,8 @@
+#include <string>
+
 #include "graft/base/error.h"
 #include "graft/ops/cuda/attention/attend.h"
+#include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/products.h"
 #include "graft/ops/cuda/views.h"
@@ -11,9 +14,18 @@ class AttentionCuda final : public AttentionCore {
  public:
   explicit AttentionCuda(const BuildContext& context)
       : params_(context.params_as<AttentionParams>()),
+        module_(context.module),
         device_(context.device),
         precision_(precision_kwarg(context)),
         kv_cache_(cache_of(context)) {}
+
+  void load(WeightProvider& weights) override {
+    if (!params_.sinks) return;
+    use_gpu(device_.index);
+    sinks_ = upload_floats(load_vector(weights, module_ + ".sinks", params_.num_heads), device_,
+                           weights);
+  }
+  void unload() override { sinks_ = {}; }
 
   void forward(TensorView q, TensorView out, Pass& pass) override {
     attend({.num_heads = params_.num_heads,
@@ -23,15 +35,18 @@ class AttentionCuda final : public AttentionCore {
             .value_offset = params_.num_key_value_heads * params_.head_dim,
             .window = params_.sliding_window,
             .scale = params_.scale,
-            .arithmetic = arithmetic_of(precision_)},
+            .arithmetic = arithmetic_of(precision_),
+            .sinks = reinterpret_cast<const float*>(sinks_.data())},
            kv_cache_, q, out, cuda_context(device_, pass), pass.workspace);
   }
 
  private:
   AttentionParams params_;
+  std::string module_;
   Device device_;
   Precision precision_;
   KvCacheCuda& kv_cache_;
+  Buffer sinks_;  // [heads] f32; empty: none
 };
 
 }  // namespace

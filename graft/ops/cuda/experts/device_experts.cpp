@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graft/base/text/str.h"
+#include "graft/ops/cuda/experts/device_epilogue.h"
 #include "graft/ops/cuda/experts/expert_pairs.h"
 #include "graft/ops/cuda/experts/resident_slots.h"
 #include "graft/ops/cuda/experts/streamed_weights.h"
@@ -43,6 +44,7 @@ class DeviceExpertsCuda final : public DeviceExperts {
       weights.warn(str("the system does not lock the memory of the experts (", unlocked,
                        "): prefill copies them to the GPU slowly"));
     }
+    epilogue_.load(weights, module_, params_, device_);
     slots_.load(store, params_, num_slots, resident, device_);
     // Operators are loaded in the order of the layers.
     std::shared_ptr<void>& kept =
@@ -58,6 +60,7 @@ class DeviceExpertsCuda final : public DeviceExperts {
     cudaDeviceSynchronize();
     weights_.unload();
     slots_.unload();
+    epilogue_.unload();
     next_ = nullptr;
   }
 
@@ -74,7 +77,7 @@ class DeviceExpertsCuda final : public DeviceExperts {
   void forward_resident(const Activation& x, Routing routing, TensorView y, Pass& pass) override {
     CudaContext& gpu = cuda_context(device_, pass);
     const ProfileScope profile(pass, device_, module_);
-    slots_.forward(x.f32, routing, y, gpu, pass);
+    slots_.forward(x.f32, routing, epilogue_.get(), y, gpu, pass);
   }
 
   // Copies group after group, as far ahead as the ring has slots, and computes each when it has
@@ -90,7 +93,8 @@ class DeviceExpertsCuda final : public DeviceExperts {
     ring.reserve(weights_.copies().group_bytes(),
                  std::min(kRingBytes, weights_.layer_bytes() + weights_.copies().group_bytes()));
     const TensorView unpacked = pass.workspace.allocate(dtype_, {weights_.group_elements(), 1});
-    ExpertPairs pairs({.x = x.f32, .routing = routing, .y = y}, params_, dtype_, gpu, pass);
+    ExpertPairs pairs({.x = x.f32, .routing = routing, .y = y}, params_, epilogue_.get(), dtype_,
+                      gpu, pass);
     const std::vector<std::int64_t> rows = pairs.rows_by_expert();
     const ExpertMask is_selected = select(rows);
     pairs.restrict_to(is_selected, pass);
@@ -151,6 +155,7 @@ class DeviceExpertsCuda final : public DeviceExperts {
   ExpertsParams params_;
   Device device_;
   DType dtype_;  // of the weights in products
+  DeviceEpilogue epilogue_;
   StreamedWeights weights_;
   ResidentSlots slots_;
   DeviceExpertsCuda* next_ = nullptr;  // of the next layer

@@ -18,11 +18,13 @@ constexpr std::int64_t kMaxRows = 8192;
 
 ExpertPairs::ExpertPairs(const RoutedTokens& tokens,
                          const ExpertsParams& params,
+                         const kernels::cuda::ExpertEpilogue& epilogue,
                          DType dtype,
                          CudaContext& gpu,
                          Pass& pass)
     : tokens_(tokens),
       params_(params),
+      epilogue_(epilogue),
       dtype_(dtype),
       tile_rows_(kernels::cuda::group_tile_rows(dtype)),
       gpu_(gpu) {
@@ -130,8 +132,10 @@ void ExpertPairs::restrict_to(const ExpertMask& experts, Pass& pass) {
 
 // A group without matrices, for sizes.
 kernels::cuda::ExpertGroup ExpertPairs::shape() const {
-  return {
-      .dtype = dtype_, .hidden = params_.hidden_size, .intermediate = params_.intermediate_size};
+  return {.dtype = dtype_,
+          .hidden = params_.hidden_size,
+          .intermediate = params_.intermediate_size,
+          .epilogue = epilogue_};
 }
 
 kernels::cuda::GroupRows ExpertPairs::rows_for(const kernels::cuda::ExpertGroup& experts,
@@ -159,9 +163,10 @@ kernels::cuda::GroupRows ExpertPairs::rows_for(const kernels::cuda::ExpertGroup&
 }
 
 void ExpertPairs::add(const kernels::cuda::ExpertGroup& experts) const {
+  kernels::cuda::ExpertGroup group = experts;
+  group.epilogue = epilogue_;
   for (const Chunk& chunk : chunks_) {
-    kernels::cuda::add_expert_group(experts, rows_for(experts, chunk), scratch_.data,
-                                    gpu_.stream());
+    kernels::cuda::add_expert_group(group, rows_for(group, chunk), scratch_.data, gpu_.stream());
   }
 }
 

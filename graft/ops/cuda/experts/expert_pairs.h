@@ -26,6 +26,7 @@ class ExpertPairs {
   // is from the workspace of the pass. `dtype`: of the weights.
   ExpertPairs(const RoutedTokens& tokens,
               const ExpertsParams& params,
+              const kernels::cuda::ExpertEpilogue& epilogue,
               DType dtype,
               CudaContext& gpu,
               Pass& pass);
@@ -62,6 +63,7 @@ class ExpertPairs {
 
   RoutedTokens tokens_;
   ExpertsParams params_;
+  kernels::cuda::ExpertEpilogue epilogue_;
   DType dtype_;
   std::int64_t tile_rows_;
   CudaContext& gpu_;

@@ -10,6 +10,7 @@
 #include "graft/kernels/cuda/formats/panels.h"
 #include "graft/kernels/cuda/moe/panel_experts_mma.h"
 #include "graft/ops/cuda/device_weight.h"
+#include "graft/ops/cuda/experts/device_epilogue.h"
 #include "graft/ops/cuda/experts/device_experts.h"
 #include "graft/ops/cuda/experts/expert_pairs.h"
 #include "graft/ops/cuda/operators.h"
@@ -40,6 +41,7 @@ class ExpertsCuda final : public Experts {
 
   void load(WeightProvider& weights) override {
     use_gpu(device_.index);
+    epilogue_.load(weights, module_, params_, device_);
     const std::array loaded = {load_experts(weights, module_, "gate_proj", params_),
                                load_experts(weights, module_, "up_proj", params_),
                                load_experts(weights, module_, "down_proj", params_)};
@@ -52,6 +54,7 @@ class ExpertsCuda final : public Experts {
     }
   }
   void unload() override {
+    epilogue_.unload();
     gate_ = {};
     up_ = {};
     down_ = {};
@@ -120,7 +123,7 @@ class ExpertsCuda final : public Experts {
     const std::int64_t group_size =
         std::clamp(kUnpackedBytes / (3 * elements * 2), std::int64_t{1}, params_.num_experts);
     const TensorView unpacked = pass.workspace.allocate(DType::F16, {3 * group_size, elements});
-    const ExpertPairs pairs(tokens, params_, DType::F16, gpu, pass);
+    const ExpertPairs pairs(tokens, params_, epilogue_.get(), DType::F16, gpu, pass);
     for (std::int64_t first = 0; first < params_.num_experts; first += group_size) {
       const std::int64_t count = std::min(group_size, params_.num_experts - first);
       const auto decode = [&](const DeviceWeight& stack, std::int64_t rows, std::int64_t place) {
@@ -183,7 +186,8 @@ class ExpertsCuda final : public Experts {
             .intermediate = params_.intermediate_size,
             .gate = panels(gate_),
             .up = panels(up_),
-            .down = panels(down_)};
+            .down = panels(down_),
+            .epilogue = epilogue_.get()};
   }
 
   kernels::cuda::ExpertsJob job() const {
@@ -202,13 +206,15 @@ class ExpertsCuda final : public Experts {
         .up = stack(up_),
         .down = stack(down_),
         .use_int8 = is_fast,
-        .arithmetic = is_exact ? kernels::cuda::Arithmetic::F32 : kernels::cuda::Arithmetic::F16};
+        .arithmetic = is_exact ? kernels::cuda::Arithmetic::F32 : kernels::cuda::Arithmetic::F16,
+        .epilogue = epilogue_.get()};
   }
 
   std::string module_;
   ExpertsParams params_;
   Device device_;
   Precision precision_;
+  DeviceEpilogue epilogue_;
   DeviceWeight gate_;
   DeviceWeight up_;
   DeviceWeight down_;

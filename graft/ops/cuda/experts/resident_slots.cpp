@@ -82,8 +82,12 @@ const std::byte* ResidentSlots::find(std::int64_t expert, std::size_t projection
   return matrices(projection) + static_cast<std::size_t>(slot) * copies_.group_bytes();
 }
 
-void ResidentSlots::forward(
-    TensorView x, Routing routing, TensorView y, CudaContext& gpu, Pass& pass) const {
+void ResidentSlots::forward(TensorView x,
+                            Routing routing,
+                            const kernels::cuda::ExpertEpilogue& epilogue,
+                            TensorView y,
+                            CudaContext& gpu,
+                            Pass& pass) const {
   const Workspace::Scope scope(pass.workspace);
   const std::int64_t num_pairs = routing.expert_ids.num_elems();
   const TensorView ids = pass.workspace.allocate(DType::I32, {num_pairs});
@@ -93,6 +97,7 @@ void ResidentSlots::forward(
   const kernels::cuda::RoutedRows routed = {.rows = x.rows(),
                                             .x = rows_of(x),
                                             .expert_ids = ids.as<std::int32_t>(),
+                                            .bias_ids = routing.expert_ids.as<std::int32_t>(),
                                             .weights = routing.weights.f32(),
                                             .y = rows_of(y)};
   const auto scratch = [&](std::size_t bytes) {
@@ -109,7 +114,8 @@ void ResidentSlots::forward(
                                                 .intermediate = params_.intermediate_size,
                                                 .gate = panels(0),
                                                 .up = panels(1),
-                                                .down = panels(2)};
+                                                .down = panels(2),
+                                                .epilogue = epilogue};
     const std::size_t bytes = kernels::cuda::panel_experts_bytes(job, x.rows());
     return kernels::cuda::panel_experts(job, routed, scratch(bytes), gpu.stream());
   }
@@ -127,7 +133,8 @@ void ResidentSlots::forward(
                                          .up = stack(1),
                                          .down = stack(2),
                                          .use_int8 = false,
-                                         .arithmetic = kernels::cuda::Arithmetic::F32};
+                                         .arithmetic = kernels::cuda::Arithmetic::F32,
+                                         .epilogue = epilogue};
   kernels::cuda::experts(job, routed, scratch(kernels::cuda::experts_bytes(job, x.rows())),
                          gpu.stream());
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "graft/kernels/cuda/moe/expert_epilogue.h"
 #include "graft/ops/cuda/runtime/cuda_context.h"
 #include "graft/ops/experts/expert_copies.h"
 #include "graft/ops/operator.h"
@@ -41,7 +42,12 @@ class ResidentSlots {
   void start_fill(std::int64_t slot, std::int64_t expert, CudaContext& gpu);
   bool is_filled() const { return filled_.is_done(); }
   void set_slot(std::int64_t expert, std::int64_t slot, CudaContext& gpu);
-  void forward(TensorView x, Routing routing, TensorView y, CudaContext& gpu, Pass& pass) const;
+  void forward(TensorView x,
+               Routing routing,
+               const kernels::cuda::ExpertEpilogue& epilogue,
+               TensorView y,
+               CudaContext& gpu,
+               Pass& pass) const;
 
   // A matrix (projection 0: gate, 1: up, 2: down) of an expert; null: it has no slot.
   const std::byte* find(std::int64_t expert, std::size_t projection) const;
