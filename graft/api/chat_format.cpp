@@ -52,6 +52,7 @@ std::string ChatFormat::render(const Conversation& conversation) const {
   chat::RenderInput input;
   input.messages = chat::parse_tool_arguments(conversation.messages);
   if (!accepts_content_parts_) input.messages = chat::flatten_content(std::move(input.messages));
+  if (reasoning_.is_harmony) input.messages = chat::harmony_messages(std::move(input.messages));
   input.tools = conversation.tools;
   input.add_generation_prompt = conversation.add_generation_prompt;
   input.extra = conversation.extra;
@@ -84,8 +85,11 @@ ChatPrompt ChatFormat::render_prompt(const Conversation& conversation) const {
   // For a template without such a variable, the reasoning is opened or closed here.
   if (conversation.add_generation_prompt && !has_thinking_variable_) {
     if (conversation.thinking == Thinking::On && !prompt.in_thinking) {
-      prompt.text += str(reasoning_.open, "\n");
+      prompt.text += str(reasoning_.open, reasoning_.is_harmony ? "" : "\n");
       prompt.in_thinking = true;
+    } else if (conversation.thinking == Thinking::Off && reasoning_.is_harmony) {
+      prompt.text += "<|channel|>final<|message|>";
+      prompt.in_thinking = false;
     } else if (conversation.thinking == Thinking::Off && prompt.in_thinking) {
       prompt.text += str("\n", reasoning_.close, "\n\n");
       prompt.in_thinking = false;

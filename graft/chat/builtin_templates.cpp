@@ -141,6 +141,25 @@ constexpr std::array kTemplates = {
 {%- if add_generation_prompt %}
     {{- '<｜Assistant｜>' }}
 {%- endif %})"},
+
+    // GPT-OSS: the system prompt is the developer's message.
+    BuiltinTemplate{"harmony", GRAFT_TEMPLATE_HEAD GRAFT_TEMPLATE_TURNS R"(
+{{- '<|start|>system<|message|>Reasoning: ' ~ (reasoning_effort or 'medium') }}
+{{- '\n\n# Valid channels: analysis, commentary, final. Channel must be included for every message.' }}
+{{- '<|end|>' }}
+{%- if system %}
+    {{- '<|start|>developer<|message|># Instructions\n\n' ~ system ~ '<|end|>' }}
+{%- endif %}
+{%- for message in turns %}
+    {%- if message.role == 'assistant' %}
+        {{- '<|start|>assistant<|channel|>final<|message|>' ~ text(message) ~ '<|end|>' }}
+    {%- else %}
+        {{- '<|start|>' ~ message.role ~ '<|message|>' ~ text(message) ~ '<|end|>' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|start|>assistant' }}
+{%- endif %})"},
 };
 // clang-format on
 

@@ -45,6 +45,12 @@ const Expected kExpected[] = {
      "]~!b[]~b]system\nBe kind.[e~[\n]~b]user\nHi[e~[\n]~b]ai\nHello[e~[\n]~b]user\nBye[e~[\n"
      "]~b]ai\n<think>\n"},
     {"deepseek-v3", "<s>Be kind.<｜User｜>Hi<｜Assistant｜>Hello</s><｜User｜>Bye<｜Assistant｜>"},
+    {"harmony",
+     "<|start|>system<|message|>Reasoning: medium\n\n# Valid channels: analysis, commentary, "
+     "final. "
+     "Channel must be included for every message.<|end|><|start|>developer<|message|># "
+     "Instructions\n\nBe kind.<|end|><|start|>user<|message|>Hi<|end|><|start|>assistant"
+     "<|channel|>final<|message|>Hello<|end|><|start|>user<|message|>Bye<|end|><|start|>assistant"},
 };
 
 RenderInput conversation() {

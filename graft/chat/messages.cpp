@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "graft/base/error.h"
 
@@ -170,6 +171,24 @@ OrderedJson parse_tool_arguments(OrderedJson messages) {
       if (arguments.is_null() || arguments.is_string()) arguments = OrderedJson::object();
       require_object(arguments, where);
     }
+  }
+  return messages;
+}
+
+OrderedJson harmony_messages(OrderedJson messages) {
+  for (OrderedJson& message : messages) {
+    if (message.value("role", "") != "assistant") continue;
+    if (const auto content = message.find("content");
+        content != message.end() && content->is_null())
+      message.erase("content");
+    const auto reasoning = message.find("reasoning_content");
+    if (reasoning != message.end() && reasoning->is_string() && !message.contains("thinking")) {
+      OrderedJson thinking = *reasoning;  // the insertion moves the members
+      message["thinking"] = std::move(thinking);
+    }
+    const auto content = message.find("content");
+    const bool has_content = content != message.end() && !content->empty() && *content != "";
+    if (has_content && message.contains("tool_calls")) message.erase("thinking");
   }
   return messages;
 }

@@ -20,4 +20,9 @@ OrderedJson flatten_content(OrderedJson messages);
 // them with tojson, which would quote the text again.
 OrderedJson parse_tool_arguments(OrderedJson messages);
 
+// For templates of the Harmony format: an assistant's reasoning is `thinking`, which clients send
+// as reasoning_content, and a message without content has no such key. A message with tool calls
+// has content or reasoning, not both: the content stays.
+OrderedJson harmony_messages(OrderedJson messages);
+
 }  // namespace graft::chat

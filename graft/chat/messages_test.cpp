@@ -80,6 +80,21 @@ TEST(Messages, FlattensTextParts) {
       "messages[0].content[0]: the chat template of this model supports text only, not image");
 }
 
+TEST(Messages, OfHarmonyHaveThinkingAndNoEmptyContent) {
+  const OrderedJson messages = harmony_messages(parse_ordered_json(
+      R"([{"role": "user", "content": "a"},
+          {"role": "assistant", "content": null, "reasoning_content": "r", "tool_calls": []},
+          {"role": "assistant", "content": "c", "reasoning_content": "r", "tool_calls": []},
+          {"role": "assistant", "content": "c", "reasoning_content": "r"}])",
+      "test"));
+  EXPECT_EQ(messages[0], parse_ordered_json(R"({"role": "user", "content": "a"})", "test"));
+  EXPECT_FALSE(messages[1].contains("content"));
+  EXPECT_EQ(messages[1]["thinking"], "r");
+  EXPECT_FALSE(messages[2].contains("thinking"));
+  EXPECT_EQ(messages[3]["thinking"], "r");
+  EXPECT_EQ(messages[3]["content"], "c");
+}
+
 TEST(Messages, ParsesToolArguments) {
   const OrderedJson parsed = parse_tool_arguments(parse_ordered_json(
       R"([{"role": "assistant", "tool_calls": [

@@ -28,9 +28,10 @@ std::size_t partial_tag_size(std::string_view text, std::string_view tag) {
 }  // namespace
 
 ReasoningSplitter::ReasoningSplitter(bool open, const formats::ReasoningTags& tags)
-    : tags_(tags), state_(open ? State::Thinking : State::Start) {}
+    : tags_(tags), state_(open ? State::Thinking : State::Start), harmony_(open) {}
 
 ResponseDelta ReasoningSplitter::feed(std::string_view text) {
+  if (tags_.is_harmony) return harmony_.feed(text);
   held_ += text;
   ResponseDelta out;
   while (advance(out, false)) {}
@@ -38,6 +39,7 @@ ResponseDelta ReasoningSplitter::feed(std::string_view text) {
 }
 
 ResponseDelta ReasoningSplitter::finish() {
+  if (tags_.is_harmony) return harmony_.finish();
   ResponseDelta out;
   while (advance(out, true)) {}
   return out;

@@ -7,14 +7,11 @@
 #include <string>
 #include <string_view>
 
+#include "graft/chat/harmony.h"
+#include "graft/chat/response_delta.h"
 #include "graft/formats/chat_traits.h"
 
 namespace graft::chat {
-
-struct ResponseDelta {
-  std::string reasoning;
-  std::string content;
-};
 
 // Reasoning models begin their response with <think> … </think>. The tags and the whitespace around
 // the reasoning are dropped. A <think> later in the text is content.
@@ -29,7 +26,9 @@ class ReasoningSplitter {
   // Call at the end of the response: returns the text that was held back.
   ResponseDelta finish();
 
-  bool is_thinking() const { return state_ == State::Thinking; }
+  bool is_thinking() const {
+    return tags_.is_harmony ? harmony_.is_thinking() : state_ == State::Thinking;
+  }
 
  private:
   enum class State : std::uint8_t { Start, Thinking, AfterThinking, Content };
@@ -38,8 +37,9 @@ class ReasoningSplitter {
 
   formats::ReasoningTags tags_;
   State state_;
-  bool has_text_ = false;  // whether reasoning other than leading whitespace was returned
-  std::string held_;       // input not returned yet
+  bool has_text_ = false;    // whether reasoning other than leading whitespace was returned
+  std::string held_;         // input not returned yet
+  HarmonySplitter harmony_;  // instead, for a response in channels
 };
 
 // Whether a prompt ends with an opening tag, as the templates of some reasoning models write it.

@@ -7,7 +7,8 @@ namespace {
 
 using formats::ToolCallFormat;
 
-constexpr std::array kMarkers = {kHermesMarkers, kDeepSeekMarkers, kMiniMaxMarkers};
+constexpr std::array kMarkers = {kHermesMarkers, kDeepSeekMarkers, kMiniMaxMarkers,
+                                 kHarmonyMarkers};
 
 }  // namespace
 

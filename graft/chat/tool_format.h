@@ -25,6 +25,11 @@ inline constexpr ToolCallMarkers kDeepSeekMarkers = {.format = formats::ToolCall
 inline constexpr ToolCallMarkers kMiniMaxMarkers = {
     .format = formats::ToolCallFormat::MiniMax, .open = "<invoke name=", .close = "</invoke>"};
 
+// As HarmonySplitter writes a call, whatever the order of its header.
+inline constexpr ToolCallMarkers kHarmonyMarkers = {.format = formats::ToolCallFormat::Harmony,
+                                                    .open = "<|channel|>commentary to=functions.",
+                                                    .close = "<|call|>"};
+
 // One row per format.
 std::span<const ToolCallMarkers> tool_call_markers();
 

@@ -14,15 +14,23 @@ enum class ToolCallFormat : std::uint8_t {
   Hermes,    // <tool_call>{"name": "f", "arguments": {…}}</tool_call>; also Qwen
   DeepSeek,  // <｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜>
   MiniMax,   // <invoke name="f"><parameter name="p">…</parameter></invoke>
+  Harmony,   // <|channel|>commentary to=functions.f<|message|>{…}<|call|>
 };
 
 // The tags around the reasoning at the beginning of a response.
 struct ReasoningTags {
   std::string_view open = "<think>";
   std::string_view close = "</think>";
+  // The whole response is a list of messages in channels (chat/harmony.h), whose markers are
+  // special tokens.
+  bool is_harmony = false;
 
   bool operator==(const ReasoningTags&) const = default;
 };
+
+// GPT-OSS.
+inline constexpr ReasoningTags kHarmonyReasoning = {
+    .open = "<|channel|>analysis<|message|>", .close = "<|end|>", .is_harmony = true};
 
 // Text that every prompt begins with.
 struct PromptPrefix {

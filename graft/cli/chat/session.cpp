@@ -93,7 +93,9 @@ const AnswerStats& Session::ask(const std::string& text, const Show& show) {
     answer.content += part.content;
     show(part);
   };
-  last_stats_ = stream_answer(*llm_, prompt.tokens, params,
+  api::SamplingParams sampling = params;
+  if (prompt.reasoning.is_harmony) sampling.skip_special_tokens = false;
+  last_stats_ = stream_answer(*llm_, prompt.tokens, sampling,
                               [&](std::string_view new_text) { add(splitter.feed(new_text)); });
   add(splitter.finish());
   messages_.push_back(user_message);

@@ -76,7 +76,10 @@ void print_json(const SplitAnswer& answer, const AnswerStats& stats) {
 int run_one(const RunCommandOptions& options,
             api::LLM& llm,
             const api::Prompt& prompt,
+            const formats::ReasoningTags& tags,
             chat::ReasoningSplitter splitter) {
+  api::SamplingParams params = options.sampling.params();
+  if (tags.is_harmony && !options.raw) params.skip_special_tokens = false;
   SplitAnswer answer;
   const auto add = [&](const chat::ResponseDelta& part) {
     answer.reasoning += part.reasoning;
@@ -85,11 +88,10 @@ int run_one(const RunCommandOptions& options,
     std::fwrite(part.content.data(), 1, part.content.size(), stdout);
     std::fflush(stdout);
   };
-  const AnswerStats stats =
-      stream_answer(llm, prompt, options.sampling.params(), [&](std::string_view text) {
-        add(options.raw ? chat::ResponseDelta{.reasoning = "", .content = std::string(text)}
-                        : splitter.feed(text));
-      });
+  const AnswerStats stats = stream_answer(llm, prompt, params, [&](std::string_view text) {
+    add(options.raw ? chat::ResponseDelta{.reasoning = "", .content = std::string(text)}
+                    : splitter.feed(text));
+  });
   if (!options.raw) add(splitter.finish());
   if (options.json) {
     print_json(answer, stats);
@@ -109,7 +111,7 @@ int run_prompt(const RunCommandOptions& options) {
   options.context.apply_to(config.engine);
   config.engine.max_num_seqs = 1;
   const auto llm = options.model.open(config);
-  if (options.raw) return run_one(options, *llm, text, chat::ReasoningSplitter());
+  if (options.raw) return run_one(options, *llm, text, {}, chat::ReasoningSplitter());
   const api::ChatFormat format(*llm, options.sampling.chat_template);
   if (!format.warning().empty()) warn(format.warning());
   api::Conversation conversation;
@@ -118,7 +120,7 @@ int run_prompt(const RunCommandOptions& options) {
   conversation.messages.push_back({{"role", "user"}, {"content", text}});
   conversation.thinking = options.sampling.thinking();
   const api::ChatPrompt prompt = format.prompt(conversation);
-  return run_one(options, *llm, prompt.tokens,
+  return run_one(options, *llm, prompt.tokens, prompt.reasoning,
                  chat::ReasoningSplitter(prompt.in_thinking, prompt.reasoning));
 }
 

@@ -145,12 +145,14 @@ class Batch : public std::enable_shared_from_this<Batch> {
   void submit_line(std::size_t index, const api::ChatFormat& format) {
     const BatchLine& line = lines_[index];
     api::Prompt prompt = line.prompt;
+    api::SamplingParams params = line.params;
     if (!line.raw) {
       const api::ChatPrompt made = format.prompt(line.conversation);
       prompt = made.tokens;
+      if (made.reasoning.is_harmony) params.skip_special_tokens = false;
       answers_[index]->splitter = chat::ReasoningSplitter(made.in_thinking, made.reasoning);
     }
-    llm_.submit(prompt, line.params, [self = shared_from_this(), index](const api::Update& update) {
+    llm_.submit(prompt, params, [self = shared_from_this(), index](const api::Update& update) {
       self->add(index, update);
     });
   }

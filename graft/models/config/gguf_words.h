@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "graft/models/config/model_config.h"
 

@@ -140,6 +140,9 @@ extern const Family kGptOss = {
     .tensors = {kGptOssLayer, rows::kQueryKey, rows::kAttention, rows::kExperts, kGptOssMerged},
     .fused = kGptOssFused,
     .pre_tokenizers = kGptOssPreTokenizers,
+    .chat = {.builtin_template = "harmony",
+             .tool_calls = formats::ToolCallFormat::Harmony,
+             .reasoning = formats::kHarmonyReasoning},
     .build = build_gpt_oss,
 };
 

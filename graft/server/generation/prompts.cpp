@@ -69,10 +69,13 @@ api::ChatPrompt chat_prompt(LoadedModel& model, const api::Conversation& convers
   return prompt;
 }
 
-void show_tool_call_markers(const tokenizer::Tokenizer& tokenizer,
-                            formats::ToolCallFormat format,
-                            api::SamplingParams& params) {
-  for (const std::string_view mark : tool_marks(format)) {
+void show_markers(const tokenizer::Tokenizer& tokenizer,
+                  const api::ChatPrompt& prompt,
+                  bool parse_tool_calls,
+                  api::SamplingParams& params) {
+  if (prompt.reasoning.is_harmony) params.skip_special_tokens = false;
+  if (!parse_tool_calls) return;
+  for (const std::string_view mark : tool_marks(prompt.tool_calls)) {
     const auto id = tokenizer.find(mark);
     if (id && tokenizer.is_special(*id)) params.skip_special_tokens = false;
   }

@@ -24,10 +24,12 @@ std::vector<api::TokenId> encode_prompt(LoadedModel& model,
 // The prompt of a conversation. Throws Error for invalid messages, and like encode_prompt().
 api::ChatPrompt chat_prompt(LoadedModel& model, const api::Conversation& conversation);
 
-// In some vocabularies the tool-call markers are special tokens, which detokenization skips by
-// default. Keeps them in the output so that tool calls can be parsed.
-void show_tool_call_markers(const tokenizer::Tokenizer& tokenizer,
-                            formats::ToolCallFormat format,
-                            api::SamplingParams& params);
+// In some vocabularies the markers of tool calls, in Harmony also those of the reasoning, are
+// special tokens, which detokenization skips by default. Keeps them in the output so that it can be
+// parsed.
+void show_markers(const tokenizer::Tokenizer& tokenizer,
+                  const api::ChatPrompt& prompt,
+                  bool parse_tool_calls,
+                  api::SamplingParams& params);
 
 }  // namespace graft::server

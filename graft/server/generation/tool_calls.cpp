@@ -17,6 +17,7 @@ using formats::ToolCallFormat;
 
 constexpr std::string_view kCallBlanks = " \t\r\n";
 constexpr std::string_view kDeepSeekSeparator = "<｜tool▁sep｜>";
+constexpr std::string_view kHarmonySeparator = "<|message|>";
 
 // DeepSeek's markers around a list of calls.
 constexpr std::array<std::string_view, 2> kListMarkers = {"<｜tool▁calls▁begin｜>",
@@ -148,6 +149,14 @@ void type_arguments(const OrderedJson& tools, ToolCall& call) {
   call.arguments = ordered_text(*arguments);
 }
 
+std::optional<ToolCall> harmony_call(std::string_view body) {
+  const std::size_t separator = body.find(kHarmonySeparator);
+  if (separator == std::string_view::npos) return std::nullopt;
+  const std::optional<OrderedJson> arguments =
+      parsed(trimmed(body.substr(separator + kHarmonySeparator.size()), kCallBlanks));
+  return arguments ? call_of(std::string(body.substr(0, separator)), *arguments) : std::nullopt;
+}
+
 // Length of the longest suffix of `text` that is a prefix of `marker`.
 std::size_t partial_end(std::string_view text, std::string_view marker) {
   for (std::size_t count = std::min(text.size(), marker.size() - 1); count > 0; --count) {
@@ -166,10 +175,11 @@ struct ToolCallParser::Format {
 };
 
 std::span<const ToolCallParser::Format> ToolCallParser::formats() const {
-  static constexpr std::array<Format, 3> kFormats = {
+  static constexpr std::array<Format, 4> kFormats = {
       Format{chat::kHermesMarkers, {}, hermes_call},
       Format{chat::kDeepSeekMarkers, kListMarkers, deepseek_call},
       Format{chat::kMiniMaxMarkers, kMiniMaxListMarkers, minimax_call, true},
+      Format{chat::kHarmonyMarkers, {}, harmony_call},
   };
   if (format_ == ToolCallFormat::Any) return kFormats;
   const auto* found = std::ranges::find(kFormats, format_,

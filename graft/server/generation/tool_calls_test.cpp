@@ -65,6 +65,13 @@ const Case kCases[] = {
      "<invoke name=\"f\"><parameter name=\"x\">1</invoke>",
      {}},
     {"<invoke name=\"f\">text</invoke>", "<invoke name=\"f\">text</invoke>", {}},
+    // Harmony.
+    {"Look.<|channel|>commentary to=functions.f<|message|>{\"x\": 1}<|call|>",
+     "Look.",
+     {R"(f {"x":1})"}},
+    {"<|channel|>commentary to=functions.f<|message|>no json<|call|>",
+     "<|channel|>commentary to=functions.f<|message|>no json<|call|>",
+     {}},
 };
 
 std::string described(const ToolCall& call) {
@@ -98,6 +105,7 @@ TEST(ToolCallParser, IsIndependentOfChunking) {
 TEST(ToolCallParser, RecognizesOneFormatOnly) {
   const std::string hermes = R"(<tool_call>{"name":"f"}</tool_call>)";
   const std::string deepseek = "<｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜>";
+  const std::string harmony = "<|channel|>commentary to=functions.f<|message|>{}<|call|>";
   const auto num_calls = [](formats::ToolCallFormat format, const std::string& text) {
     ToolCallParser parser(format);
     const ToolText part = parser.feed(text);
@@ -110,6 +118,9 @@ TEST(ToolCallParser, RecognizesOneFormatOnly) {
   EXPECT_EQ(num_calls(ToolCallFormat::DeepSeek, hermes), 0U);
   EXPECT_EQ(num_calls(ToolCallFormat::DeepSeek, deepseek), 1U);
   EXPECT_EQ(num_calls(ToolCallFormat::MiniMax, hermes), 0U);
+  EXPECT_EQ(num_calls(ToolCallFormat::Harmony, harmony), 1U);
+  EXPECT_EQ(num_calls(ToolCallFormat::Harmony, hermes), 0U);
+  EXPECT_EQ(num_calls(ToolCallFormat::Hermes, harmony), 0U);
   EXPECT_EQ(tool_marks(ToolCallFormat::Any).size(), 6U);
   EXPECT_EQ(tool_marks(ToolCallFormat::Hermes).front(), "<tool_call>");
 }

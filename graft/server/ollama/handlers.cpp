@@ -57,8 +57,7 @@ void generate(const HandlerContext& context,
       .options = {.cache_salt = context.access.cache_salt(exchange->request())},
       .is_stream = request.is_stream,
       .stream_head = {.content_type = "application/x-ndjson"}};
-  if (request.parse_tool_calls)
-    show_tool_call_markers(model.tokenizer(), prompt.tool_calls, input.params);
+  show_markers(model.tokenizer(), prompt, request.parse_tool_calls, input.params);
   ResponseOptions options = {.model = model.name(),
                              .format = {.in_thinking = prompt.in_thinking,
                                         .parse_tool_calls = request.parse_tool_calls,

@@ -31,8 +31,7 @@ void chat(const HandlerContext& context,
                   .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt)},
       .is_stream = request.is_stream,
       .stream_head = sse_head()};
-  if (request.parse_tool_calls)
-    show_tool_call_markers(model.tokenizer(), prompt.tool_calls, input.params);
+  show_markers(model.tokenizer(), prompt, request.parse_tool_calls, input.params);
   auto writer = std::make_unique<ChatResponseWriter>(
       new_identity("chatcmpl", model.name()),
       ChatResponseOptions{.format = {.in_thinking = prompt.in_thinking,
