@@ -11,13 +11,13 @@ namespace {
 
 constexpr const char* kPeriodKey = "attention.sliding_window_pattern";
 constexpr const char* kOwnKey = "window_layers";
-constexpr std::int64_t kMaxLayers = 4096;  // validate() reports more
+constexpr std::int64_t kMaxWindowLayers = 4096;  // validate() reports more
 
 }  // namespace
 
 std::vector<bool> periodic_windows(std::int64_t period, std::int64_t num_layers) {
   std::vector<bool> windows;
-  for (std::int64_t layer = 0; layer < std::min(num_layers, kMaxLayers); ++layer)
+  for (std::int64_t layer = 0; layer < std::min(num_layers, kMaxWindowLayers); ++layer)
     windows.push_back(period <= 0 || layer % period < period - 1);
   return windows;
 }

@@ -1,5 +1,5 @@
 // Which layers have the sliding window (ModelConfig::window_layers), for families that mix layers
-// with and without it. GGUF files store a period: the last of every so many layers has none.
+// with and without it. GGUF files store a period: the last layer of each period has none.
 
 #pragma once
 

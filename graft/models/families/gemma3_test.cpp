@@ -90,14 +90,21 @@ TEST(Gemma3, RoundTripsThroughGguf) {
   }
 }
 
+TEST(Gemma3, WritesThePeriodOfTheWindows) {
+  const ModelConfig config =
+      read_gemma(R"({"model_type": "gemma3_text", "sliding_window_pattern": 3})");
+  formats::GgufMetadata metadata;
+  write_gguf_config(config, metadata);
+  EXPECT_EQ(metadata.integer("gemma3.attention.sliding_window_pattern"), 3);
+}
+
 // As llama.cpp's converter writes it: without keys for the period and the local base.
 TEST(Gemma3, AbsentKeysOfGgufHaveTheDefaultsOfLlamaCpp) {
   const ModelConfig config = read_gemma(R"({"model_type": "gemma3_text", "head_dim": 128})");
   formats::GgufMetadata metadata;
   write_gguf_config(config, metadata);
-  EXPECT_EQ(metadata.integer("gemma3.attention.sliding_window_pattern"), 6);
-  for (const char* key : {"gemma3.attention.sliding_window_pattern", "gemma3.rope.freq_base_swa",
-                          "graft.query_pre_attn_scalar", "graft.model_type"})
+  for (const char* key :
+       {"gemma3.rope.freq_base_swa", "graft.query_pre_attn_scalar", "graft.model_type"})
     metadata.erase(key);
   const ModelConfig got = read_gguf_config(metadata, {}, "test");
   EXPECT_EQ(got.window_layers, config.window_layers);

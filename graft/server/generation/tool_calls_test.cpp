@@ -121,7 +121,7 @@ TEST(ToolCallParser, RecognizesOneFormatOnly) {
   EXPECT_EQ(num_calls(ToolCallFormat::Harmony, harmony), 1U);
   EXPECT_EQ(num_calls(ToolCallFormat::Harmony, hermes), 0U);
   EXPECT_EQ(num_calls(ToolCallFormat::Hermes, harmony), 0U);
-  EXPECT_EQ(tool_marks(ToolCallFormat::Any).size(), 6U);
+  EXPECT_EQ(tool_marks(ToolCallFormat::Any).size(), 8U);
   EXPECT_EQ(tool_marks(ToolCallFormat::Hermes).front(), "<tool_call>");
 }
 
