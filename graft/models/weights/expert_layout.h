@@ -1,12 +1,13 @@
 // Experts as GPT-OSS checkpoints store them, and the rows of one projection of one expert in them:
 //
-//   gate_up_proj         [experts, cols, 2 rows]           column 2 r is row r of gate, 2 r + 1 of
-//   up gate_up_proj_bias    [experts, 2 rows]                 likewise gate_up_proj_blocks
-//   [experts, 2 rows, cols / 32, 16]  row 2 r is row r of gate; MXFP4 codes,
-//                                                          byte i holds the values 2 i and 2 i + 1
+//   gate_up_proj         [experts, cols, 2 rows]
+//   gate_up_proj_bias    [experts, 2 rows]
+//   gate_up_proj_blocks  [experts, 2 rows, cols / 32, 16]  MXFP4 codes
 //   gate_up_proj_scales  [experts, 2 rows, cols / 32]      E8M0 exponents of the blocks
 //
-// down_proj, down_proj_blocks and down_proj_scales have the rows of one projection.
+// Of the 2 rows, 2 r is row r of gate and 2 r + 1 row r of up. Byte i of a block holds the values
+// 2 i and 2 i + 1. down_proj, down_proj_blocks and down_proj_scales have the rows of one
+// projection.
 
 #pragma once
 

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <utility>
+
+#include <unistd.h>
 
 #include "graft/base/error.h"
 #include "graft/formats/tensor_spec.h"
@@ -54,11 +57,17 @@ Weight unpair_rows(Weight weight, const StoredTensor& stored) {
 
 // One projection of one expert, from a tensor in which gate and up alternate.
 Weight gather_expert(Weight weight, const StoredTensor& stored) {
+  // In pages of its own: copies to a GPU lock them, and a copy must not cross from locked pages
+  // into others.
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::int64_t num_rows = weight.shape.size() == 1 ? 1 : weight.shape[0];
-  auto rows = std::make_shared<Buffer>(static_cast<std::size_t>(num_rows) * weight.row_bytes());
-  gather_expert_rows(stored.experts(), stored.expert, 0, num_rows, rows->data());
-  weight.data = rows->data();
-  weight.owned = std::move(rows);
+  const std::size_t bytes = static_cast<std::size_t>(num_rows) * weight.row_bytes();
+  auto memory = std::make_shared<Buffer>(bytes + 2 * page);
+  const std::size_t offset = page - reinterpret_cast<std::uintptr_t>(memory->data()) % page;
+  std::byte* rows = memory->data() + offset;
+  gather_expert_rows(stored.experts(), stored.expert, 0, num_rows, rows);
+  weight.data = rows;
+  weight.owned = std::move(memory);
   return weight;
 }
 

@@ -352,7 +352,7 @@ TEST_F(AttentionKernels, Sinks) {
       {{.shape = gqa_shape(8, 2, 64, 33), .sequences = {{37, 900}}}, Kernel::Mma, 2},
       {{.shape = gqa_shape(32, 8, 64), .sequences = {{261, 261}, {129, 200}}}, Kernel::Prefill, 1},
       {{.shape = gqa_shape(32, 8, 64, 100), .sequences = {{300, 300}}}, Kernel::Prefill, 1},
-      {{.shape = gqa_shape(6, 2, 40), .sequences = {{100, 3000}}}, Kernel::Prefill, 2},
+      {{.shape = gqa_shape(6, 2, 40), .sequences = {{100, 3000}, {70, 300}}}, Kernel::Prefill, 2},
   };
   for (SinkCase c : cases) {
     c.shape.sinks = true;
