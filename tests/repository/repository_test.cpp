@@ -107,6 +107,24 @@ TEST(Repository, LayerCheckReportsForbiddenIncludes) {
   EXPECT_TRUE(forbidden(layers, "high", text).empty());
 }
 
+// A folder with more files is hard to read.
+TEST(Repository, FoldersOfSourcesAreSmall) {
+  constexpr std::size_t kMaxFiles = 35;
+  std::map<fs::path, std::size_t> num_files;
+  for (const char* root : {"graft", "tests", "bench", "include", "cmake"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / root)) {
+      const fs::path relative = entry.path().lexically_relative(kRoot);
+      const std::string name = relative.string();
+      const bool is_data = name.starts_with("tests/fuzz/corpus/") ||
+                           name.starts_with("tests/fixtures/") || name.starts_with("tests/golden/");
+      if (entry.is_regular_file() && !is_data) ++num_files[relative.parent_path()];
+    }
+  }
+  EXPECT_GT(num_files.size(), 40U);
+  for (const auto& [folder, count] : num_files)
+    EXPECT_LE(count, kMaxFiles) << folder;
+}
+
 // Includes of a public header that are neither of the standard library nor public headers.
 std::vector<std::string> not_public(const std::set<std::string>& headers, const std::string& text) {
   static const std::regex include(R"re((?:^|\n)\s*#\s*include\s*([<"])([^>"]+)[>"])re");
@@ -185,8 +203,9 @@ TEST(Repository, KernelCheckReportsMissingWaits) {
 TEST(Repository, DocumentsNameExistingPaths) {
   static const std::regex path(
       R"(`((?:graft|include|rules|models|web|tests|bench|examples|docs|tools|cmake)/[A-Za-z0-9_./-]+)`)");
-  for (const char* document : {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/rules.md",
-                               "docs/howto/custom_operator.md", "docs/howto/embed.md"}) {
+  for (const char* document :
+       {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "docs/rules.md",
+        "docs/howto/custom_operator.md", "docs/howto/embed.md"}) {
     const std::string text = read_text(kRoot / document);
     ASSERT_FALSE(text.empty()) << document;
     for (std::sregex_iterator it(text.begin(), text.end(), path), end; it != end; ++it)
