@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <numbers>
 #include <span>
 #include <string>
 #include <utility>
@@ -28,11 +29,17 @@ using plugin::Rows;
 
 using MadeOperator = std::unique_ptr<plugin::Operator>;
 
-// y = down(silu(gate(x)) * up(x))
+double gate_function(plugin::MlpParams::Gate function, double x) {
+  if (function == plugin::MlpParams::Gate::Silu) return x / (1 + std::exp(-x));
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+
+// y = down(function(gate(x)) * up(x))
 class PluginMlp final : public plugin::Mlp {
  public:
   explicit PluginMlp(const plugin::BuildContext& context)
       : inner_size_(context.params_as<plugin::MlpParams>().intermediate_size),
+        function_(context.params_as<plugin::MlpParams>().gate),
         gate_proj_(context.child<plugin::Linear>("gate_proj")),
         up_proj_(context.child<plugin::Linear>("up_proj")),
         down_proj_(context.child<plugin::Linear>("down_proj")) {}
@@ -46,13 +53,14 @@ class PluginMlp final : public plugin::Mlp {
       float* inner = gate.row(static_cast<std::int64_t>(row));
       const float* factors = up.row(static_cast<std::int64_t>(row));
       for (std::int64_t i = 0; i < inner_size_; ++i)
-        inner[i] = inner[i] / (1 + std::exp(-inner[i])) * factors[i];
+        inner[i] = static_cast<float>(gate_function(function_, inner[i])) * factors[i];
     });
     down_proj_->forward(gate, y, pass);
   }
 
  private:
   std::int64_t inner_size_;
+  plugin::MlpParams::Gate function_;
   plugin::Linear* gate_proj_;
   plugin::Linear* up_proj_;
   plugin::Linear* down_proj_;
@@ -61,7 +69,8 @@ class PluginMlp final : public plugin::Mlp {
 class PluginAttention final : public plugin::Attention {
  public:
   explicit PluginAttention(const plugin::BuildContext& context)
-      : params_(context.params_as<plugin::AttentionParams>()),
+      : module_(context.module()),
+        params_(context.params_as<plugin::AttentionParams>()),
         q_proj_(context.child<plugin::Linear>("q_proj")),
         k_proj_(context.child<plugin::Linear>("k_proj")),
         v_proj_(context.child<plugin::Linear>("v_proj")),
@@ -70,6 +79,10 @@ class PluginAttention final : public plugin::Attention {
         k_norm_(context.child<plugin::Norm>("k_norm")),
         rotary_emb_(context.child<plugin::Rope>("rotary_emb")),
         kv_cache_(context.child<plugin::KvCache>("kv_cache")) {}
+
+  void load(plugin::Weights& weights) override {
+    if (params_.sinks) sinks_ = weights.read(module_ + ".sinks", 1, params_.num_heads);
+  }
 
   void forward(ConstRows x, Rows y, plugin::Pass& pass) override {
     const Rows q = project(x, *q_proj_, params_.num_heads, pass);
@@ -97,7 +110,8 @@ class PluginAttention final : public plugin::Attention {
 
   void norm_and_rotate(Rows x, plugin::Norm* norm, std::int64_t num_heads, plugin::Pass& pass) {
     const Rows heads = {.data = x.data, .rows = x.rows * num_heads, .cols = params_.head_dim};
-    if (norm != nullptr) norm->forward(heads, heads, pass);
+    const Rows normed = params_.qk_norm_all_heads ? x : heads;
+    if (norm != nullptr) norm->forward(normed, normed, pass);
     if (rotary_emb_ == nullptr) return;
     rotary_emb_->forward(x, {.num_heads = num_heads, .head_dim = params_.head_dim}, pass);
   }
@@ -121,7 +135,9 @@ class PluginAttention final : public plugin::Attention {
       const std::int64_t position = tokens.context_len - tokens.num_tokens + i;
       for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
         const std::int64_t row = tokens.first_row + i;
-        attend_one(q.row(row) + head * dim, keys, values, position, out.row(row) + head * dim);
+        const float* sink = sinks_.empty() ? nullptr : &sinks_[static_cast<std::size_t>(head)];
+        attend_one(q.row(row) + head * dim, keys, values, position, sink,
+                   out.row(row) + head * dim);
       }
     }
   }
@@ -130,6 +146,7 @@ class PluginAttention final : public plugin::Attention {
                   std::span<const float> keys,
                   std::span<const float> values,
                   std::int64_t position,
+                  const float* sink,
                   float* out) const {
     const std::int64_t window = params_.sliding_window;
     const std::int64_t first = window == 0 ? 0 : std::max<std::int64_t>(0, position + 1 - window);
@@ -145,7 +162,7 @@ class PluginAttention final : public plugin::Attention {
     const double max = std::ranges::max(scores);
     std::vector<double> sums_by_dim(dim);
     double* const sums = sums_by_dim.data();  // tests are not optimized: [] of a vector is a call
-    double total = 0;
+    double total = sink == nullptr ? 0 : std::exp(double{*sink} - max);
     for (std::size_t s = 0; s < scores.size(); ++s) {
       const double weight = std::exp(scores[s] - max);
       total += weight;
@@ -157,7 +174,9 @@ class PluginAttention final : public plugin::Attention {
       out[i] = static_cast<float>(sums[i] / total);
   }
 
+  std::string module_;
   plugin::AttentionParams params_;
+  std::vector<float> sinks_;  // [heads]; empty: none
   plugin::Linear* q_proj_;
   plugin::Linear* k_proj_;
   plugin::Linear* v_proj_;

@@ -114,7 +114,8 @@ class Pass {
 
   virtual Phase phase() const = 0;
   virtual std::span<const std::int32_t> token_ids() const = 0;  // [tokens]
-  virtual std::span<const std::int32_t> positions() const = 0;  // [tokens], in their own sequence
+  // [tokens], in their own sequence; plus kLongRopeFlag in long sequences of models with LongRoPE.
+  virtual std::span<const std::int32_t> positions() const = 0;
   // The last ones may be padding: results of their rows are ignored.
   virtual std::span<const Sequence> sequences() const = 0;
   virtual Threads& threads() = 0;
