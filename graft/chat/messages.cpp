@@ -187,8 +187,9 @@ OrderedJson harmony_messages(OrderedJson messages) {
       message["thinking"] = std::move(thinking);
     }
     const auto content = message.find("content");
-    const bool has_content = content != message.end() && !content->empty() && *content != "";
-    if (has_content && message.contains("tool_calls")) message.erase("thinking");
+    const bool is_empty = content == message.end() || content->empty() ||
+                          (content->is_string() && content->get_ref<const std::string&>().empty());
+    if (!is_empty && message.contains("tool_calls")) message.erase("thinking");
   }
   return messages;
 }

@@ -34,9 +34,9 @@ std::vector<bool> read_window_layers(const formats::Fields& fields,
     fields.problem("layer_types", *fields.find("layer_types"),
                    str(num_layers, " times sliding_attention or full_attention"));
   }
-  std::vector<bool> windows;
-  for (const std::string& type : types)
-    windows.push_back(type == "sliding_attention");
+  std::vector<bool> windows(types.size());
+  for (std::size_t i = 0; i < types.size(); ++i)
+    windows[i] = types[i] == "sliding_attention";
   return windows;
 }
 
