@@ -38,8 +38,8 @@ struct Config {
   std::filesystem::path tls_certificate = {};  // PEM certificate chain; empty: no TLS
   std::filesystem::path tls_key = {};
   std::size_t num_workers = 4;  // handler threads
-  // Requests with larger bodies are handled one after the other, at the lowest priority: a body
-  // of many MiB takes a second to parse, which the model's threads would wait for. 64 KiB are some
+  // Requests with larger bodies are handled one after the other, at a low priority: a body of
+  // many MiB takes a second to parse, which the model's threads would wait for. 64 KiB are some
   // 16,000 tokens.
   std::size_t large_body_bytes = 64U << 10U;
   Limits limits = {};

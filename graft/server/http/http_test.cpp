@@ -1,5 +1,6 @@
 // HTTP without sockets; end-to-end tests are in tests/server/server_test.cpp.
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -222,11 +223,11 @@ TEST(WorkerPool, ClientsTakeTurns) {
   EXPECT_EQ(order, "a1 b1 c1 a2 b2 a3 a4 ");
 }
 
-TEST(WorkerPool, BackgroundThreadsHaveTheLowestPriority) {
+TEST(WorkerPool, BackgroundThreadsHaveALowerPriority) {
   WorkerPool workers(1, WorkerPriority::Background);
   std::promise<int> nice;
   workers.post([&] { nice.set_value(::getpriority(PRIO_PROCESS, 0)); });
-  EXPECT_EQ(nice.get_future().get(), 19);
+  EXPECT_EQ(nice.get_future().get(), std::min(19, ::getpriority(PRIO_PROCESS, 0) + 10));
 }
 
 TEST(WorkerPool, StopsWhileABackgroundThreadRests) {

@@ -16,8 +16,8 @@ namespace graft::server::http {
 
 enum class WorkerPriority : std::uint8_t {
   Normal,
-  // The lowest of the system, and a thread rests after a task as long as the task took, but not
-  // over a second: other threads get at least half of its core.
+  // A lower one, and a thread rests after a task as long as the task took, but not over a second:
+  // other threads get at least half of its core.
   Background,
 };
 
