@@ -1,23 +1,16 @@
 #include "graft/chat/harmony.h"
 
-#include <random>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "graft/chat/reasoning.h"
+#include "graft/testing/split_response.h"
 
 namespace graft::chat {
 namespace {
 
-struct HarmonyCase {
-  std::string text;
-  std::string reasoning;
-  std::string content;
-  bool open = false;
-};
-
-const HarmonyCase kHarmonyCases[] = {
+const testing::SplitCase kHarmonyCases[] = {
     {"<|channel|>analysis<|message|>2 + 2 is 4.<|end|><|start|>assistant<|channel|>final"
      "<|message|>Four.<|return|>",
      "2 + 2 is 4.", "Four."},
@@ -43,25 +36,8 @@ const HarmonyCase kHarmonyCases[] = {
 };
 
 TEST(HarmonySplitter, IsIndependentOfChunking) {
-  const formats::ReasoningTags tags = formats::kHarmonyReasoning;
-  std::mt19937 random(1);
-  for (const HarmonyCase& c : kHarmonyCases) {
-    for (int round = 0; round < 50; ++round) {
-      ReasoningSplitter splitter(c.open, tags);
-      std::string reasoning;
-      std::string content;
-      for (std::size_t at = 0; at < c.text.size();) {
-        const std::size_t count = round == 0 ? 1 : 1 + random() % 9;
-        const ResponseDelta part = splitter.feed(std::string_view(c.text).substr(at, count));
-        reasoning += part.reasoning;
-        content += part.content;
-        at += count;
-      }
-      const ResponseDelta rest = splitter.finish();
-      EXPECT_EQ(reasoning + rest.reasoning, c.reasoning) << c.text;
-      EXPECT_EQ(content + rest.content, c.content) << c.text;
-    }
-  }
+  for (const testing::SplitCase& c : kHarmonyCases)
+    testing::expect_split(c, formats::kHarmonyReasoning);
 }
 
 TEST(HarmonySplitter, StreamsReasoning) {

@@ -1,21 +1,15 @@
 #include "graft/chat/reasoning.h"
 
-#include <random>
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include "graft/testing/split_response.h"
+
 namespace graft::chat {
 namespace {
 
-struct ReasoningCase {
-  std::string text;
-  std::string reasoning;
-  std::string content;
-  bool open = false;
-};
-
-const ReasoningCase kCases[] = {
+const testing::SplitCase kCases[] = {
     {"Hello.", "", "Hello."},
     {"<think>\n2 + 2 is 4.\n</think>\n\nFour.", "2 + 2 is 4.", "Four."},
     {"  <think>a</think>b", "a", "b"},
@@ -30,24 +24,8 @@ const ReasoningCase kCases[] = {
 };
 
 TEST(ReasoningSplitter, IsIndependentOfChunking) {
-  std::mt19937 random(1);
-  for (const ReasoningCase& c : kCases) {
-    for (int round = 0; round < 50; ++round) {
-      ReasoningSplitter splitter(c.open);
-      std::string reasoning;
-      std::string content;
-      for (std::size_t at = 0; at < c.text.size();) {
-        const std::size_t count = round == 0 ? 1 : 1 + random() % 9;
-        const ResponseDelta part = splitter.feed(std::string_view(c.text).substr(at, count));
-        reasoning += part.reasoning;
-        content += part.content;
-        at += count;
-      }
-      const ResponseDelta rest = splitter.finish();
-      EXPECT_EQ(reasoning + rest.reasoning, c.reasoning) << c.text;
-      EXPECT_EQ(content + rest.content, c.content) << c.text;
-    }
-  }
+  for (const testing::SplitCase& c : kCases)
+    testing::expect_split(c);
 }
 
 TEST(ReasoningSplitter, StreamsReasoning) {
