@@ -1,20 +1,25 @@
 // Attention for decode on tensor cores: few query rows (a token's head group) and short KV splits,
-// for F16 and BF16 caches and head dims up to 128. The kernel is latency-bound: a warp issues all
-// loads of its keys and values at once, straight into the registers of the mma fragments, and the
+// for F16 and BF16 caches and head dims up to 256. Reading the KV cache takes the time, so every
+// warp has its own ring of keys and values in shared memory and never waits for another warp; the
 // warps are merged only at the end.
 //
-// Block: 8 warps, one tile of 8 query rows of one KV head and KV split. A chunk is 256 keys; warp w
-// takes keys 16 w … 16 w + 15 and 128 + 16 w … of it, so that short contexts keep many warps busy.
-// S^T[16 keys, 8 rows] = K Q^T and O^T[16 dims, 8 rows] = V^T P^T are m16n8k16 products: keys and
-// values are the A operand, the queries and weights the B operand (see mma.cuh). Shared memory is
-// used for the merge only:
+// Block: 4 warps, one tile of 8 query rows of one KV head and KV split. Adjacent groups of 16 keys
+// belong to different warps, so that few keys keep many warps busy. S^T[16 keys, 8 rows] = K Q^T
+// and O^T[16 dims, 8 rows] = V^T P^T are m16n8k16 products: keys and values are the A operand, the
+// queries and weights the B operand (see mma.cuh).
 //
-//    WarpPartials<kHeadDim>
-//      values    [8 warps][8 rows][kHeadDim + 4] f32
-//      max_sum   [8 warps][8 rows] (max, sum)
+//    SharedMemory<128>, 98,304 bytes
+//      ring      [4 warps][3 stages]: keys [16][128], values [16][128] 16-bit, permuted
+//      (vectors.cuh)
+//    in its place for the merge
+//      values    [4 warps][8 rows][128 + 4] f32
+//      max_sum   [4 warps][8 rows] (max, sum)
+
+#include <algorithm>
 
 #include "graft/kernels/cuda/attention/attention.cuh"
 #include "graft/kernels/cuda/attention/mma.cuh"
+#include "graft/kernels/cuda/attention/vectors.cuh"
 
 // Code below sm_80 has no mma instructions and leaves these functions unused.
 #pragma nv_diag_suppress 177
@@ -22,23 +27,29 @@
 namespace graft::kernels::cuda {
 namespace {
 
-constexpr int kWarps = 8;
+constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * kWarpSize;
-constexpr int kQueryRows = 8;    // per tile, the n of m16n8k16
-constexpr int kMmaKeys = 16;     // the m of m16n8k16
-constexpr int kMmasPerWarp = 2;  // groups of 16 keys per warp and chunk
-// Adjacent groups of 16 keys belong to different warps, so that few keys keep many warps busy.
-constexpr int kWarpStride = kWarps * kMmaKeys;
-constexpr int kChunkKeys = kMmasPerWarp * kWarpStride;
-constexpr int kMaxHeadDim = 128;
+constexpr int kQueryRows = 8;   // per tile, the n of m16n8k16
+constexpr int kGroupKeys = 16;  // the m of m16n8k16
+constexpr int kChunkKeys = kWarps * kGroupKeys;
+constexpr int kMaxHeadDim = 256;
 
-__device__ uint4 load_or_zero(const std::uint16_t* from, bool exists) {
-  return exists ? *reinterpret_cast<const uint4*>(from) : make_uint4(0, 0, 0, 0);
-}
+template <int kHeadDim>
+constexpr int kStages = kHeadDim == 256   ? 2
+                        : kHeadDim == 128 ? 3
+                                          : 4;
+template <int kHeadDim>
+constexpr int kPartBytes = kGroupKeys* kHeadDim * 2;  // keys or values of a stage
+template <int kHeadDim>
+constexpr int kRingBytes = kStages<kHeadDim> * 2 * kPartBytes<kHeadDim>;  // of a warp
 
-__device__ std::uint32_t word_of(const uint4& words, int i) {
-  return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
-}
+// Partial softmax states of the warps, each over different keys.
+template <int kHeadDim>
+struct WarpPartials {
+  static constexpr int kStride = kHeadDim + 4;
+  float values[kWarps][kQueryRows][kStride];
+  float2 max_sum[kWarps][kQueryRows];
+};
 
 // The low (high) 16 bits of two words.
 __device__ std::uint32_t low_halves(std::uint32_t a, std::uint32_t b) {
@@ -73,25 +84,82 @@ __device__ float sum_over_keys(float value) {
   return value;
 }
 
+// The groups of keys of a warp on their way to shared memory: group i of the warp starts at
+// position kv_begin + (i * kWarps + warp) * kGroupKeys and is in stage i % kStages.
+template <int kHeadDim>
+class KeyRing {
+ public:
+  __device__ KeyRing(const AttentionJob& job, const TilePosition& at, std::uint32_t memory)
+      : job_(job), at_(at), memory_(memory), slot_(slot_of(0)) {}
+
+  // Starts the copies of the warp's next group.
+  __device__ void copy_next() {
+    const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
+    const std::uint32_t keys = stage(next_);
+    const std::uint32_t values = keys + kPartBytes<kHeadDim>;
+    constexpr int kVectors = kHeadDim / kVector;  // per row
+    static_assert(kVectors == 8 || kVectors == 16 || kVectors == 32);
+    const int vector = lane % kVectors;
+    const bool has_key = vector * kVector < job_.shape.key_dim;
+    const bool has_value = vector * kVector < job_.shape.value_dim;
+    const std::int64_t key_col = at_.kv_head * job_.shape.key_dim + vector * kVector;
+    const std::int64_t value_col =
+        job_.shape.value_offset + at_.kv_head * job_.shape.value_dim + vector * kVector;
+    const auto* cache = static_cast<const std::uint16_t*>(job_.cache);
+    GRAFT_UNROLL
+    for (int i = 0; i < kGroupKeys * kVectors / kWarpSize; ++i) {
+      const int key = i * (kWarpSize / kVectors) + lane / kVectors;
+      const int slot = __shfl_sync(kAllLanes, slot_, key);
+      const std::uint16_t* row = cache + std::int64_t{slot < 0 ? 0 : slot} * job_.cache_row;
+      cp_async_16_or_zero(vector_address<kHeadDim>(keys, key, vector), row + key_col,
+                          slot >= 0 && has_key);
+      cp_async_16_or_zero(vector_address<kHeadDim>(values, key, vector), row + value_col,
+                          slot >= 0 && has_value);
+    }
+    cp_async_commit();
+    slot_ = slot_of(++next_);
+  }
+
+  // Address of the keys of the warp's group i, after wait(); the values follow them.
+  __device__ std::uint32_t stage(int i) const {
+    return memory_ + static_cast<std::uint32_t>(i % kStages<kHeadDim> * 2 * kPartBytes<kHeadDim>);
+  }
+
+ private:
+  // Each of 16 lanes looks up one cache slot of group i, a group ahead of its use. Negative: none
+  __device__ int slot_of(int i) const {
+    const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
+    const auto warp = static_cast<int>(threadIdx.x / kWarpSize);
+    const std::int64_t position =
+        at_.kv_begin + (i * kWarps + warp) * kGroupKeys + lane % kGroupKeys;
+    return position < at_.kv_end ? static_cast<int>(cache_slot(job_, at_, position)) : -1;
+  }
+
+  const AttentionJob& job_;
+  const TilePosition& at_;
+  std::uint32_t memory_;
+  int next_ = 0;
+  int slot_;
+};
+
 // With g = lane / 4 and t = lane % 4 a lane holds
 //
-//    queries   row g, dims 32 j + 8 t … + 7
-//    keys      keys g and g + 8, the same dims; the order of the terms of a dot product is free
-//    values    keys 2 t, 2 t + 1, 2 t + 8, 2 t + 9, dims 64 h + 8 g … + 7
+//    queries   row g, dims 16 j + 2 t, + 1, + 8, + 9
 //    scores    keys g and g + 8, rows 2 t and 2 t + 1
-//    output    rows 2 t and 2 t + 1, dims 64 h + 8 g … + 7
+//    values    rows 2 t and 2 t + 1, dims 16 j + g and 16 j + g + 8
 template <class Mma, int kHeadDim>
 struct WarpTile {
-  std::uint32_t queries[kHeadDim / 32][4];
+  static constexpr int kDimTiles = kHeadDim / 16;
+  std::uint32_t queries[kDimTiles][2];
   float max[2];
   float sum[2];  // of the lane's own keys until finish()
-  float values[kHeadDim / 16][4];
+  float values[kDimTiles][4];
   std::int64_t visible_begin[2];
   std::int64_t visible_end[2];
 
   __device__ void init(const AttentionJob& job, const TilePosition& at) {
     const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
-    load_query(job, at, at.first_flat + lane / 4, lane % 4 * 8);
+    load_query(job, at, at.first_flat + lane / 4);
     GRAFT_UNROLL
     for (int c = 0; c < 2; ++c) {
       max[c] = kNegInf;
@@ -106,32 +174,13 @@ struct WarpTile {
       fragment[0] = fragment[1] = fragment[2] = fragment[3] = 0.0F;
   }
 
-  // Processes the warp's keys of the chunk that starts at `begin`. All lanes must call it.
-  __device__ void add_keys(const AttentionJob& job, const TilePosition& at, std::int64_t begin) {
-    const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
-    const auto first = static_cast<int>(threadIdx.x / kWarpSize) * kMmaKeys;
-    // Each lane looks up one cache slot.
-    static_assert(kMmasPerWarp * kMmaKeys == kWarpSize);
-    const std::int64_t position = begin + first + lane / kMmaKeys * kWarpStride + lane % kMmaKeys;
-    const auto slot = position < at.kv_end ? static_cast<int>(cache_slot(job, at, position)) : -1;
-    uint4 k[kMmasPerWarp][2][kHeadDim / 32];
-    uint4 v[kMmasPerWarp][4][kHeadDim / 64];
-    GRAFT_UNROLL
-    for (int r = 0; r < kMmasPerWarp; ++r)
-      load_keys(job, at, slot, r, k[r]);
-    GRAFT_UNROLL
-    for (int r = 0; r < kMmasPerWarp; ++r)
-      load_values(job, at, slot, r, v[r]);
-    float scores[kMmasPerWarp][4];
-    GRAFT_UNROLL
-    for (int r = 0; r < kMmasPerWarp; ++r) {
-      score(k[r], scores[r]);
-      mask_scores(begin + first + r * kWarpStride, scores[r]);
-    }
+  // 16 keys from position `first` on, with their values, in shared memory. All lanes must call it.
+  __device__ void add_keys(std::int64_t first, std::uint32_t keys) {
+    float scores[4] = {0.0F, 0.0F, 0.0F, 0.0F};
+    score(keys, scores);
+    mask_scores(first, scores);
     add_softmax(scores);
-    GRAFT_UNROLL
-    for (int r = 0; r < kMmasPerWarp; ++r)
-      add_values(v[r], scores[r]);
+    add_values(keys + kPartBytes<kHeadDim>, scores);
   }
 
   __device__ void finish() {
@@ -141,85 +190,35 @@ struct WarpTile {
   }
 
  private:
-  __device__ void load_query(const AttentionJob& job,
-                             const TilePosition& at,
-                             std::int64_t flat,
-                             int first_col) {
+  __device__ void load_query(const AttentionJob& job, const TilePosition& at, std::int64_t flat) {
+    const auto t = static_cast<int>(threadIdx.x % 4);
     const bool exists = flat < at.end_flat;
     const std::int64_t token = div_u32(flat, at.group_size);
     const std::int64_t head = at.kv_head * at.group_size + flat - token * at.group_size;
     const std::int64_t row = query_row(job, at.sequence, token);
     const float* from = job.queries.data + row * job.queries.stride + head * job.shape.key_dim;
     const float scale = job.shape.scale * kLog2E;
-    const bool vectors = reinterpret_cast<std::uintptr_t>(from) % 16 == 0;
+    const bool vectors = reinterpret_cast<std::uintptr_t>(from) % 8 == 0;
     GRAFT_UNROLL
-    for (int i = 0; i < kHeadDim / 16; ++i) {
-      const int col = first_col + i / 2 * 32 + i % 2 * 4;
-      float4 four = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+    for (int i = 0; i < 2 * kDimTiles; ++i) {
+      const int col = 8 * i + 2 * t;
+      float2 two = make_float2(0.0F, 0.0F);
       if (exists && col < job.shape.key_dim) {
-        four = vectors ? *reinterpret_cast<const float4*>(from + col)
-                       : make_float4(from[col], from[col + 1], from[col + 2], from[col + 3]);
+        two = vectors ? *reinterpret_cast<const float2*>(from + col)
+                      : make_float2(from[col], from[col + 1]);
       }
-      queries[i / 2][i % 2 * 2] = Mma::pack(four.x * scale, four.y * scale);
-      queries[i / 2][i % 2 * 2 + 1] = Mma::pack(four.z * scale, four.w * scale);
+      queries[i / 2][i % 2] = Mma::pack(two.x * scale, two.y * scale);
     }
   }
 
-  // A cache row; row 0, which is never loaded, when the slot is negative.
-  static const __device__ std::uint16_t* cache_row(const AttentionJob& job, int slot) {
-    return static_cast<const std::uint16_t*>(job.cache) +
-           static_cast<std::int64_t>(slot < 0 ? 0 : slot) * static_cast<int>(job.cache_row);
-  }
-
-  // `slot`: the cache slot that this lane looked up. r: which of the warp's two groups of 16 keys.
-  static __device__ void load_keys(const AttentionJob& job,
-                                   const TilePosition& at,
-                                   int slot,
-                                   int r,
-                                   uint4 (&to)[2][kHeadDim / 32]) {
+  __device__ void score(std::uint32_t keys, float (&scores)[4]) const {
     const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
-    const auto first_col = static_cast<int>(at.kv_head * job.shape.key_dim);
+    const std::uint32_t row = vector_address<kHeadDim>(keys, lane % 16, lane / 16);
     GRAFT_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const int key_slot = __shfl_sync(kAllLanes, slot, r * kMmaKeys + lane / 4 + 8 * half);
-      const std::uint16_t* row = cache_row(job, key_slot) + first_col;
-      GRAFT_UNROLL
-      for (int j = 0; j < kHeadDim / 32; ++j) {
-        const int col = 32 * j + lane % 4 * 8;
-        to[half][j] = load_or_zero(row + col, key_slot >= 0 && col < job.shape.key_dim);
-      }
-    }
-  }
-
-  static __device__ void load_values(const AttentionJob& job,
-                                     const TilePosition& at,
-                                     int slot,
-                                     int r,
-                                     uint4 (&to)[4][kHeadDim / 64]) {
-    const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
-    const auto first_col =
-        static_cast<int>(job.shape.value_offset + at.kv_head * job.shape.value_dim);
-    GRAFT_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const int key = lane % 4 * 2 + i % 2 + i / 2 * 8;
-      const int key_slot = __shfl_sync(kAllLanes, slot, r * kMmaKeys + key);
-      const std::uint16_t* row = cache_row(job, key_slot) + first_col;
-      GRAFT_UNROLL
-      for (int h = 0; h < kHeadDim / 64; ++h) {
-        const int col = 64 * h + lane / 4 * 8;
-        to[i][h] = load_or_zero(row + col, key_slot >= 0 && col < job.shape.value_dim);
-      }
-    }
-  }
-
-  __device__ void score(const uint4 (&k)[2][kHeadDim / 32], float (&scores)[4]) const {
-    scores[0] = scores[1] = scores[2] = scores[3] = 0.0F;
-    GRAFT_UNROLL
-    for (int j = 0; j < kHeadDim / 32; ++j) {
-      const std::uint32_t first[4] = {k[0][j].x, k[1][j].x, k[0][j].y, k[1][j].y};
-      const std::uint32_t second[4] = {k[0][j].z, k[1][j].z, k[0][j].w, k[1][j].w};
-      Mma::mma(first, queries[j][0], queries[j][1], scores);
-      Mma::mma(second, queries[j][2], queries[j][3], scores);
+    for (int j = 0; j < kDimTiles; ++j) {
+      std::uint32_t a[4];
+      ldmatrix(advance(row, 2 * j), a);
+      Mma::mma(a, queries[j][0], queries[j][1], scores);
     }
   }
 
@@ -233,109 +232,93 @@ struct WarpTile {
   }
 
   // Online softmax: turns scores into weights and rescales the state to the new maximum.
-  __device__ void add_softmax(float (&scores)[kMmasPerWarp][4]) {
+  __device__ void add_softmax(float (&scores)[4]) {
+    float corrections[2];
     GRAFT_UNROLL
     for (int c = 0; c < 2; ++c) {
-      float new_max = max[c];
-      GRAFT_UNROLL
-      for (auto& fragment : scores)
-        new_max = fmaxf(new_max, fmaxf(fragment[c], fragment[2 + c]));
-      new_max = max_over_keys(new_max);
+      const float new_max = max_over_keys(fmaxf(max[c], fmaxf(scores[c], scores[2 + c])));
       const float base = new_max == kNegInf ? 0.0F : new_max;
-      const float correction = exp2f(max[c] - base);
+      corrections[c] = exp2f(max[c] - base);
       max[c] = new_max;
-      sum[c] *= correction;
-      GRAFT_UNROLL
-      for (auto& fragment : scores) {
-        fragment[c] = exp2f(fragment[c] - base);
-        fragment[2 + c] = exp2f(fragment[2 + c] - base);
-        sum[c] += fragment[c] + fragment[2 + c];
-      }
-      GRAFT_UNROLL
-      for (auto& fragment : values) {
-        fragment[c] *= correction;
-        fragment[2 + c] *= correction;
-      }
+      scores[c] = exp2f(scores[c] - base);
+      scores[2 + c] = exp2f(scores[2 + c] - base);
+      sum[c] = sum[c] * corrections[c] + scores[c] + scores[2 + c];
+    }
+    // A factor of 1 changes no bits.
+    if (!__any_sync(kAllLanes, corrections[0] != 1.0F || corrections[1] != 1.0F)) return;
+    GRAFT_UNROLL
+    for (auto& fragment : values) {
+      fragment[0] *= corrections[0];
+      fragment[1] *= corrections[1];
+      fragment[2] *= corrections[0];
+      fragment[3] *= corrections[1];
     }
   }
 
-  __device__ void add_values(const uint4 (&v)[4][kHeadDim / 64], const float (&weights)[4]) {
+  __device__ void add_values(std::uint32_t keys, const float (&weights)[4]) {
+    const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
     const std::uint32_t b0 = transpose_8x8(Mma::pack(weights[0], weights[1]));
     const std::uint32_t b1 = transpose_8x8(Mma::pack(weights[2], weights[3]));
+    // Matrices: keys 0..7 of dims 0..7 and 8..15, keys 8..15 of the same.
+    const std::uint32_t row =
+        vector_address<kHeadDim>(keys, lane % 8 + lane / 16 * 8, lane / 8 % 2);
     GRAFT_UNROLL
-    for (int i = 0; i < kHeadDim / 16; ++i) {
-      const std::uint32_t words[4] = {word_of(v[0][i / 4], i % 4), word_of(v[1][i / 4], i % 4),
-                                      word_of(v[2][i / 4], i % 4), word_of(v[3][i / 4], i % 4)};
-      const std::uint32_t a[4] = {low_halves(words[0], words[1]), high_halves(words[0], words[1]),
-                                  low_halves(words[2], words[3]), high_halves(words[2], words[3])};
-      Mma::mma(a, b0, b1, values[i]);
+    for (int j = 0; j < kDimTiles; ++j) {
+      std::uint32_t a[4];
+      ldmatrix_transposed(advance(row, 2 * j), a);
+      Mma::mma(a, b0, b1, values[j]);
     }
   }
 };
 
-// Partial softmax states of the warps, each over different keys.
-template <int kHeadDim>
-struct WarpPartials {
-  static constexpr int kStride = kHeadDim + 4;
-  float values[kWarps][kQueryRows][kStride];
-  float2 max_sum[kWarps][kQueryRows];
-};
-
-template <int kHeadDim, class Rows>
-__device__ void store_partials(const Rows& rows, WarpPartials<kHeadDim>& partials) {
+template <int kHeadDim, class Tile>
+__device__ void store_partials(const Tile& tile, WarpPartials<kHeadDim>& partials) {
   const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
   const auto warp = static_cast<int>(threadIdx.x / kWarpSize);
   GRAFT_UNROLL
   for (int c = 0; c < 2; ++c) {
     const int row = lane % 4 * 2 + c;
-    if (lane / 4 == 0) partials.max_sum[warp][row] = make_float2(rows.max[c], rows.sum[c]);
-    float* to = partials.values[warp][row] + lane / 4 * 8;
+    if (lane / 4 == 0) partials.max_sum[warp][row] = make_float2(tile.max[c], tile.sum[c]);
+    float* to = partials.values[warp][row] + lane / 4;
     GRAFT_UNROLL
-    for (int i = 0; i < kHeadDim / 16; i += 2) {
-      const auto& first = rows.values[i];
-      const auto& second = rows.values[i + 1];
-      *reinterpret_cast<float4*>(to + i / 4 * 64 + i % 4 * 2) =
-          make_float4(first[c], first[2 + c], second[c], second[2 + c]);
+    for (int j = 0; j < kHeadDim / 16; ++j) {
+      to[16 * j] = tile.values[j][c];
+      to[16 * j + 8] = tile.values[j][2 + c];
     }
   }
 }
 
-// Warp w merges row w over the warps that had keys, in ascending order, and stores it.
+// A warp merges rows over the warps that had keys, in ascending order, and stores them.
 template <int kHeadDim>
 __device__ void merge_warps(const AttentionJob& job,
                             const TilePosition& at,
                             int num_warps,
                             const WarpPartials<kHeadDim>& partials) {
-  static_assert(kWarps == kQueryRows && kHeadDim <= 4 * kWarpSize);
   const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
-  const auto row = static_cast<int>(threadIdx.x / kWarpSize);
-  if (at.first_flat + row >= at.end_flat) return;
-  float max = kNegInf;
-  for (int w = 0; w < num_warps; ++w)
-    max = fmaxf(max, partials.max_sum[w][row].x);
-  const float base = max == kNegInf ? 0.0F : max;
-  float sum = 0.0F;
-  float4 total = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
-  const int col = 4 * lane;
-  const bool has_cols = col < job.shape.value_dim;
-  for (int w = 0; w < num_warps; ++w) {
-    const float2 state = partials.max_sum[w][row];
-    const float factor = exp2f(state.x - base);
-    sum += state.y * factor;
-    if (!has_cols) continue;
-    const float4 four = *reinterpret_cast<const float4*>(partials.values[w][row] + col);
-    total.x += four.x * factor;
-    total.y += four.y * factor;
-    total.z += four.z * factor;
-    total.w += four.w * factor;
+  for (auto row = static_cast<int>(threadIdx.x / kWarpSize); row < kQueryRows; row += kWarps) {
+    if (at.first_flat + row >= at.end_flat) return;
+    float max = kNegInf;
+    for (int w = 0; w < num_warps; ++w)
+      max = fmaxf(max, partials.max_sum[w][row].x);
+    const float base = max == kNegInf ? 0.0F : max;
+    float sum = 0.0F;
+    float factors[kWarps];
+    GRAFT_UNROLL
+    for (int w = 0; w < kWarps; ++w) {
+      const float2 state = w < num_warps ? partials.max_sum[w][row] : make_float2(kNegInf, 0.0F);
+      factors[w] = exp2f(state.x - base);
+      sum += state.y * factors[w];
+    }
+    const RowTarget target =
+        row_target(job, at, at.first_flat + row, make_float2(max, sum), lane == 0);
+    for (int col = lane; col < job.shape.value_dim; col += kWarpSize) {
+      float total = 0.0F;
+      GRAFT_UNROLL
+      for (int w = 0; w < kWarps; ++w)
+        total += w < num_warps ? partials.values[w][row][col] * factors[w] : 0.0F;
+      target.to[col] = total * target.factor;
+    }
   }
-  const RowTarget target =
-      row_target(job, at, at.first_flat + row, make_float2(max, sum), lane == 0);
-  if (!has_cols) return;
-  target.to[col] = total.x * target.factor;
-  target.to[col + 1] = total.y * target.factor;
-  target.to[col + 2] = total.z * target.factor;
-  target.to[col + 3] = total.w * target.factor;
 }
 
 // Grid: see tile_position().
@@ -343,20 +326,30 @@ template <class Mma, int kHeadDim>
 __global__ void __launch_bounds__(kThreads) attention_decode_kernel(AttentionJob job) {
   begin_kernel();
 #if GRAFT_HAS_MMA
-  __shared__ WarpPartials<kHeadDim> partials;
+  auto* memory = dynamic_shared<unsigned char>();
   const TilePosition at = tile_position(job, kQueryRows, kChunkKeys);
   if (at.kv_end <= at.kv_begin) return;
   const auto warp = static_cast<int>(threadIdx.x / kWarpSize);
-  const std::int64_t num_mma_tiles = (at.kv_end - at.kv_begin + kMmaKeys - 1) / kMmaKeys;
-  const int num_warps = num_mma_tiles < kWarps ? static_cast<int>(num_mma_tiles) : kWarps;
-  if (warp < num_warps) {
-    WarpTile<Mma, kHeadDim> rows;
-    rows.init(job, at);
-    for (std::int64_t begin = at.kv_begin; begin + warp * kMmaKeys < at.kv_end; begin += kChunkKeys)
-      rows.add_keys(job, at, begin);
-    rows.finish();
-    store_partials<kHeadDim>(rows, partials);
+  const auto num_groups = static_cast<int>((at.kv_end - at.kv_begin + kGroupKeys - 1) / kGroupKeys);
+  const int num_warps = num_groups < kWarps ? num_groups : kWarps;
+  KeyRing<kHeadDim> ring(job, at, shared_address(memory) + warp * kRingBytes<kHeadDim>);
+  GRAFT_UNROLL
+  for (int i = 0; i < kStages<kHeadDim> - 1; ++i)
+    ring.copy_next();
+  WarpTile<Mma, kHeadDim> tile;
+  tile.init(job, at);
+  for (int i = 0; i * kWarps + warp < num_groups; ++i) {
+    ring.copy_next();
+    cp_async_wait<kStages<kHeadDim> - 1>();
+    __syncwarp();  // the copies of all lanes
+    tile.add_keys(at.kv_begin + (i * kWarps + warp) * kGroupKeys, ring.stage(i));
+    __syncwarp();  // the stage is free
   }
+  cp_async_wait<0>();
+  tile.finish();
+  __syncthreads();
+  auto& partials = *reinterpret_cast<WarpPartials<kHeadDim>*>(memory);
+  if (warp < num_warps) store_partials<kHeadDim>(tile, partials);
   __syncthreads();
   merge_warps<kHeadDim>(job, at, num_warps, partials);
 #else
@@ -364,12 +357,21 @@ __global__ void __launch_bounds__(kThreads) attention_decode_kernel(AttentionJob
 #endif
 }
 
-template <class Mma>
+template <class Mma, int kHeadDim>
 void launch_kernel(const AttentionJob& job, dim3 grid, Stream stream) {
-  const bool is_small = job.shape.key_dim <= 64 && job.shape.value_dim <= 64;
-  launch("attention_decode",
-         is_small ? attention_decode_kernel<Mma, 64> : attention_decode_kernel<Mma, kMaxHeadDim>,
-         {grid, kThreads}, stream, job);
+  constexpr std::size_t kBytes = std::size_t{kWarps} * kRingBytes<kHeadDim>;
+  static_assert(sizeof(WarpPartials<kHeadDim>) <= kBytes);
+  launch_with_shared("attention_decode", attention_decode_kernel<Mma, kHeadDim>,
+                     {.grid = grid, .block = kThreads, .shared_bytes = kBytes}, stream, job);
+}
+
+template <class Mma>
+void launch_for_dims(const AttentionJob& job, dim3 grid, Stream stream) {
+  const std::int64_t dim = std::max(job.shape.key_dim, job.shape.value_dim);
+  const auto run = dim <= 64    ? launch_kernel<Mma, 64>
+                   : dim <= 128 ? launch_kernel<Mma, 128>
+                                : launch_kernel<Mma, 256>;
+  run(job, grid, stream);
 }
 
 }  // namespace
@@ -380,13 +382,18 @@ std::int64_t decode_tile_rows() {
 
 bool can_run_decode(const AttentionShape& shape, DType cache) {
   const auto fits = [](std::int64_t dim) { return dim % 8 == 0 && dim <= kMaxHeadDim; };
+  const std::int64_t dim = std::max(shape.key_dim, shape.value_dim);
+  const int bytes = kWarps * (dim <= 64    ? kRingBytes<64>
+                              : dim <= 128 ? kRingBytes<128>
+                                           : kRingBytes<256>);
   return shape.arithmetic == Arithmetic::F16 && (cache == DType::F16 || cache == DType::BF16) &&
          fits(shape.key_dim) && fits(shape.value_dim) && shape.value_offset % 8 == 0 &&
-         is_compiled_for(80, attention_decode_kernel<MmaF16, kMaxHeadDim>);
+         max_shared_bytes() >= static_cast<std::size_t>(bytes) &&
+         is_compiled_for(80, attention_decode_kernel<MmaF16, 128>);
 }
 
 void launch_attention_decode(const AttentionJob& job, DType cache, dim3 grid, Stream stream) {
-  const auto run = cache == DType::F16 ? launch_kernel<MmaF16> : launch_kernel<MmaBF16>;
+  const auto run = cache == DType::F16 ? launch_for_dims<MmaF16> : launch_for_dims<MmaBF16>;
   run(job, grid, stream);
 }
 
