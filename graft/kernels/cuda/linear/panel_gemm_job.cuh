@@ -51,16 +51,35 @@ __device__ inline const std::uint8_t* panel_data(const PanelGemmJob& job, int pa
   return job.matrices[at.matrix].panels + at.index * job.panel_bytes;
 }
 
-// Writes y for output o of a panel.
+// y of output o of a panel.
+template <DType kType>
+class PanelOutput {
+ public:
+  __device__ PanelOutput(const PanelGemmJob& job, int panel, int o) : scales_(job.x.scales) {
+    const PanelOfMatrix at = panel_of(job, panel);
+    const PanelGemmMatrix& matrix = job.matrices[at.matrix];
+    const int out = at.index * kPanelRows + o;
+    if (out >= matrix.out) return;
+    y_ = matrix.y.data + out;
+    stride_ = matrix.y.stride;
+    bias_ = matrix.bias == nullptr ? 0.0F : matrix.bias[out];
+  }
+  __device__ void write(int row, float total) const {
+    if (y_ == nullptr) return;
+    const float scale = scales_[row] * PanelSteps<kType>::kUnit;
+    y_[row * stride_] = __fmaf_rn(total, scale, bias_);
+  }
+
+ private:
+  const float* scales_;
+  float* y_ = nullptr;  // null: the panel has fewer outputs
+  std::int64_t stride_ = 0;
+  float bias_ = 0.0F;
+};
+
 template <DType kType>
 __device__ void write_result(const PanelGemmJob& job, int row, int panel, int o, float total) {
-  const PanelOfMatrix at = panel_of(job, panel);
-  const PanelGemmMatrix& matrix = job.matrices[at.matrix];
-  const int out = at.index * kPanelRows + o;
-  if (out >= matrix.out) return;
-  const float scale = job.x.scales[row] * PanelSteps<kType>::kUnit;
-  const float bias = matrix.bias == nullptr ? 0.0F : matrix.bias[out];
-  matrix.y.data[row * matrix.y.stride + out] = __fmaf_rn(total, scale, bias);
+  PanelOutput<kType>(job, panel, o).write(row, total);
 }
 
 __device__ inline float* entry_at(const PanelGemmJob& job, int entry, int row, int panel, int o) {

@@ -110,39 +110,45 @@ class WideTotals {
   WideSums<S> quarter_;
 };
 
-// Adds the sums of the column warps. parts: [column warp][row][output]
+// Adds the sums of the column warps. parts: [column warp][row][output]. A thread has one output.
 template <class S>
 __device__ void write_parts(
     const PanelGemmJob& job, const typename S::XRing& x, int group, int slice, const float* parts) {
-  for (int at = static_cast<int>(threadIdx.x); at < x.num_rows() * S::kOut; at += S::kThreads) {
-    const int row = x.first_row() + at / S::kOut;
-    const int panel = group * S::kPanels + at % S::kOut / kPanelRows;
-    const int o = at % kPanelRows;
-    if (panel >= job.num_panels) continue;
-    const float* from = parts + at / S::kOut * S::kRowStride + at % S::kOut;
-    if (job.slices == 1) {
+  static_assert(S::kThreads % S::kOut == 0);
+  constexpr int kRowStep = S::kThreads / S::kOut;
+  const int out = static_cast<int>(threadIdx.x) % S::kOut;
+  const int panel = group * S::kPanels + out / kPanelRows;
+  const bool is_there = panel < job.num_panels;
+  const int first = static_cast<int>(threadIdx.x) / S::kOut;
+  const int end = is_there ? x.num_rows() : 0;
+  const PanelOutput<S::kType> to(job, is_there ? panel : 0, out % kPanelRows);
+  if (job.slices == 1) {
+    GRAFT_UNROLL_4
+    for (int row = first; row < end; row += kRowStep) {
       float total = 0.0F;
       GRAFT_UNROLL
       for (int w = 0; w < S::kColumnWarps; ++w)
-        total += from[w * S::kPart];
-      write_result<S::kType>(job, row, panel, o, total);
-    } else if constexpr (S::kColumnWarps > 1) {
-      // The warps have halves of quarters.
+        total += parts[w * S::kPart + row * S::kRowStride + out];
+      to.write(x.first_row() + row, total);
+    }
+    return;
+  }
+  if constexpr (S::kColumnWarps > 1) {
+    // The warps have halves of quarters.
+    for (int row = first; row < end; row += kRowStep) {
+      const float* from = parts + row * S::kRowStride + out;
+      GRAFT_UNROLL
       for (int w = 0; w < S::kColumnWarps; w += 2) {
-        __stcg(entry_at(job, (slice * S::kColumnWarps + w) / 2, row, panel, o),
+        __stcg(entry_at(job, (slice * S::kColumnWarps + w) / 2, x.first_row() + row, panel,
+                        out % kPanelRows),
                from[w * S::kPart] + from[(w + 1) * S::kPart]);
       }
     }
   }
-  if (job.slices == 1 ||
-      !is_last_slice(job, static_cast<int>(blockIdx.y * (gridDim.x / job.slices)) + group))
-    return;
-  for (int at = static_cast<int>(threadIdx.x); at < x.num_rows() * S::kOut; at += S::kThreads) {
-    const int row = x.first_row() + at / S::kOut;
-    const int panel = group * S::kPanels + at % S::kOut / kPanelRows;
-    const int o = at % kPanelRows;
-    if (panel >= job.num_panels) continue;
-    write_result<S::kType>(job, row, panel, o, sum_entries(job, row, panel, o));
+  if (!is_last_slice(job, static_cast<int>(blockIdx.y * (gridDim.x / job.slices)) + group)) return;
+  GRAFT_UNROLL_4
+  for (int row = first; row < end; row += kRowStep) {
+    to.write(x.first_row() + row, sum_entries(job, x.first_row() + row, panel, out % kPanelRows));
   }
 }
 

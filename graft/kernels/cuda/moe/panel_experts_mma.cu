@@ -1,8 +1,9 @@
 // Tiles of up to 8 rows: a warp multiplies one panel of each matrix (16 outputs) with the rows of a
-// tile over one quarter of the columns. The panel goes through a ring of buffers in shared memory.
+// tile over one quarter of the columns. The panels go through a ring of buffers in shared memory.
 //
-//    thread block   8 warps = 2 panels x 4 quarters
-//    grid           [pairs of panels, tiles or pairs]
+//    thread block   8 warps = 2 panels x 4 quarters; some pairs of panels one after another, so
+//                   that those to come are copied meanwhile
+//    grid           [groups of pairs of panels, tiles or pairs]
 
 #include "graft/kernels/cuda/moe/panel_experts_mma.h"
 
@@ -21,6 +22,8 @@ constexpr int kPanels = 2;  // of a thread block
 constexpr int kWarps = kPanels * kPanelQuarters;
 constexpr int kThreads = kWarps * kWarpSize;
 constexpr std::int64_t kMaxGridSide = 65535;
+constexpr std::int64_t kBlocksPerSm = 8;
+constexpr std::int64_t kMaxPanelPairs = 8;  // of a thread block
 // From this many pairs per expert on, tiles of 32 rows are filled well enough.
 constexpr std::int64_t kMinWidePairs = 12;
 
@@ -32,8 +35,8 @@ struct Shape {
   static constexpr int kDepth = kBufferBytes > 3000 ? 2 : 4;
   static constexpr int kWarpBytes = kDepth * kBufferBytes;
   static constexpr int kPart = kPanelRows * kPanelTileRows;
-  static constexpr std::size_t kSharedBytes =
-      std::max(kWarps * kWarpBytes, kWarps* kMatrices* kPart * 4);
+  static constexpr int kParts = kWarps * kMatrices * kPart;  // of a pair of panels
+  static constexpr std::size_t kSharedBytes = kWarps * kWarpBytes + 2 * kParts * 4;
 };
 
 // The lane's part of a row of x in one step.
@@ -56,12 +59,15 @@ struct RowStep {
 
 // Adds the sums of the quarters and writes y. parts: [warp][matrix][row][output]
 template <DType kType, int kMatrices>
-__device__ void write_rows(const ExpertsProduct& job, const ExpertsTile& tile, const float* parts) {
+__device__ void write_rows(const ExpertsProduct& job,
+                           const ExpertsTile& tile,
+                           int pair,
+                           const float* parts) {
   constexpr int kPart = kPanelRows * kPanelTileRows;
   for (int at = static_cast<int>(threadIdx.x); at < kPanels * kPart; at += kThreads) {
     const int panel = at / kPart;
     const int row = at % kPart / kPanelRows;
-    const int out = (static_cast<int>(blockIdx.x) * kPanels + panel) * kPanelRows + at % kPanelRows;
+    const int out = (pair * kPanels + panel) * kPanelRows + at % kPanelRows;
     if (row >= tile.count || out >= job.out) continue;
     float totals[kMatrices] = {};
     GRAFT_UNROLL
@@ -89,59 +95,79 @@ __global__ void __launch_bounds__(kThreads)
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int g = static_cast<int>(threadIdx.x) % kWarpSize / 4;
   const int t = static_cast<int>(threadIdx.x) % 4;
-  const int panel = static_cast<int>(blockIdx.x) * kPanels + warp / kPanelQuarters;
   const int quarter = warp % kPanelQuarters;
   const int first = Chunks::first(job, quarter);
-  const int end = panel * kPanelRows < job.out ? Chunks::first(job, quarter + 1) : first;
+  const int num_chunks = Chunks::first(job, quarter + 1) - first;
+  const int num_pairs = (job.out + kPanels * kPanelRows - 1) / (kPanels * kPanelRows);
+  const int first_pair = static_cast<int>(blockIdx.x) * job.panel_pairs;
+  const int end_pair = min(first_pair + job.panel_pairs, num_pairs);
+  const int last_panel = (job.out - 1) / kPanelRows;
   unsigned char* buffers = dynamic_shared<unsigned char>() + warp * S::kWarpBytes;
+  auto* parts = reinterpret_cast<float*>(dynamic_shared<unsigned char>() + kWarps * S::kWarpBytes);
   CopyRing<S::kDepth> ring(barriers[warp]);
-  const auto fill = [&](int k) {
-    if (first + k >= end) return;
-    const std::uint32_t bytes = Chunks::bytes(job, first + k);
-    ring.expect(k, kMatrices * bytes);
+  // A panel beyond the last is computed from the last and not written.
+  const auto panel_of_pair = [&](int pair) {
+    return min(pair * kPanels + warp / kPanelQuarters, last_panel);
+  };
+  int next_pair = first_pair;
+  int next_chunk = 0;
+  int next = 0;
+  const auto fill_next = [&] {
+    if (next_pair == end_pair || num_chunks == 0) return;
+    const std::uint32_t bytes = Chunks::bytes(job, first + next_chunk);
+    ring.expect(next, kMatrices * bytes);
     GRAFT_UNROLL
     for (int m = 0; m < kMatrices; ++m) {
-      ring.fill(
-          k, buffers + k % S::kDepth * S::kBufferBytes + m * Steps::kChunkBytes,
-          expert_panel(job, tile, m == 1, panel) + std::int64_t{first + k} * Steps::kChunkBytes,
-          bytes);
+      ring.fill(next, buffers + next % S::kDepth * S::kBufferBytes + m * Steps::kChunkBytes,
+                expert_panel(job, tile, m == 1, panel_of_pair(next_pair)) +
+                    std::int64_t{first + next_chunk} * Steps::kChunkBytes,
+                bytes);
+    }
+    ++next;
+    if (++next_chunk == num_chunks) {
+      next_chunk = 0;
+      ++next_pair;
     }
   };
   for (int k = 0; k < S::kDepth; ++k)
-    fill(k);
+    fill_next();
   const int x_row = g < tile.count ? pair_of(job, tile, g) / job.products_per_x : 0;
-  float sums[kMatrices][1][1][4] = {};
-  for (int k = 0; k < end - first; ++k) {
-    ring.wait(k);
-    const unsigned char* buffer = buffers + k % S::kDepth * S::kBufferBytes;
-    GRAFT_UNROLL
-    for (int i = 0; i < Steps::kChunkSteps; ++i) {
-      const int step = (first + k) * Steps::kChunkSteps + i;
-      const RowStep x(job.x, step, x_row, t, g < tile.count);
+  int turn = 0;
+  for (int pair = first_pair; pair < end_pair; ++pair) {
+    float sums[kMatrices][1][1][4] = {};
+    for (int c = 0; c < num_chunks; ++c, ++turn) {
+      ring.wait(turn);
+      const unsigned char* buffer = buffers + turn % S::kDepth * S::kBufferBytes;
       GRAFT_UNROLL
-      for (int m = 0; m < kMatrices; ++m) {
-        const PanelStep<kType> one[1] = {
-            Chunks::load(job, buffer + m * Steps::kChunkBytes, step, g, t)};
-        multiply_step<kType>(
-            one, t, [&](int b, int) { return x.values[b]; }, [&](int) { return x.sums; }, sums[m]);
+      for (int i = 0; i < Steps::kChunkSteps; ++i) {
+        const int step = (first + c) * Steps::kChunkSteps + i;
+        const RowStep x(job.x, step, x_row, t, g < tile.count);
+        GRAFT_UNROLL
+        for (int m = 0; m < kMatrices; ++m) {
+          const PanelStep<kType> one[1] = {
+              Chunks::load(job, buffer + m * Steps::kChunkBytes, step, g, t)};
+          multiply_step<kType>(
+              one, t, [&](int b, int) { return x.values[b]; }, [&](int) { return x.sums; },
+              sums[m]);
+        }
+      }
+      __syncwarp();
+      fill_next();
+    }
+    // Two buffers: the parts of the pair before may still be read.
+    float* own = parts + (pair - first_pair) % 2 * S::kParts;
+    GRAFT_UNROLL
+    for (int m = 0; m < kMatrices; ++m) {
+      GRAFT_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int row = 2 * t + i % 2;
+        own[(warp * kMatrices + m) * S::kPart + row * kPanelRows + 2 * g + i / 2] =
+            sums[m][0][0][i];
       }
     }
-    __syncwarp();
-    fill(k + S::kDepth);
+    __syncthreads();
+    write_rows<kType, kMatrices>(job, tile, pair, own);
   }
-  __syncthreads();  // the buffers are not used any more
-  auto* parts = dynamic_shared<float>();
-  GRAFT_UNROLL
-  for (int m = 0; m < kMatrices; ++m) {
-    GRAFT_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const int row = 2 * t + i % 2;
-      parts[(warp * kMatrices + m) * S::kPart + row * kPanelRows + 2 * g + i / 2] =
-          sums[m][0][0][i];
-    }
-  }
-  __syncthreads();
-  write_rows<kType, kMatrices>(job, tile, parts);
 #endif
 }
 
@@ -150,9 +176,15 @@ using Launch = void (*)(const ExpertsProduct& job, std::int64_t num_tiles, Strea
 template <DType kType, int kMatrices>
 void launch_experts(const ExpertsProduct& job, std::int64_t num_tiles, Stream stream) {
   using S = Shape<kType, kMatrices>;
-  const dim3 grid(blocks_for(job.out, kPanels * kPanelRows), static_cast<unsigned>(num_tiles));
+  // Several pairs of panels per thread block as soon as all multiprocessors have plenty.
+  static const int multiprocessors = num_multiprocessors();
+  const std::int64_t pairs = ceil_div(job.out, kPanels * kPanelRows);
+  ExpertsProduct product = job;
+  product.panel_pairs = static_cast<int>(std::clamp<std::int64_t>(
+      pairs * num_tiles / (kBlocksPerSm * multiprocessors), 1, kMaxPanelPairs));
+  const dim3 grid(blocks_for(pairs, product.panel_pairs), static_cast<unsigned>(num_tiles));
   launch_with_shared("panel_experts_mma", panel_experts_kernel<kType, kMatrices>,
-                     {grid, kThreads, S::kSharedBytes}, stream, job);
+                     {grid, kThreads, S::kSharedBytes}, stream, product);
 }
 
 using Variants = std::array<Launch, 2>;  // by the number of matrices
