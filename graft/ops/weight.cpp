@@ -1,5 +1,7 @@
 #include "graft/ops/weight.h"
 
+#include <algorithm>
+
 #include "graft/base/check.h"
 #include "graft/base/error.h"
 #include "graft/kernels/cpu/table.h"
@@ -24,6 +26,13 @@ void Weight::decode_rows(std::int64_t begin, std::int64_t count, float* out) con
   codec.decode(data + static_cast<std::size_t>(begin) * row_bytes(), out,
                static_cast<std::size_t>(count * cols()));
   if (scale) scale->layout.apply(out, begin, count, scale->values);
+  if (!column_order) return;
+  std::vector<float> row(static_cast<std::size_t>(cols()));
+  for (std::int64_t i = 0; i < count; ++i, out += cols()) {
+    std::copy_n(out, cols(), row.begin());
+    for (std::size_t col = 0; col < row.size(); ++col)
+      out[(*column_order)[col]] = row[col];
+  }
 }
 
 std::vector<float> Weight::decode() const {
@@ -33,6 +42,14 @@ std::vector<float> Weight::decode() const {
 }
 
 void Weight::expect_shape(std::int64_t num_rows, std::int64_t num_cols) const {
+  expect_linear(num_rows, num_cols);
+  if (column_order) {
+    fail(name, ": columns in the order of their groups (GPTQ's desc_act) are supported in linear ",
+         "layers only");
+  }
+}
+
+void Weight::expect_linear(std::int64_t num_rows, std::int64_t num_cols) const {
   if (rows() != num_rows || cols() != num_cols) {
     fail(name, ": shape is [", rows(), ", ", cols(), "], expected [", num_rows, ", ", num_cols,
          "]");

@@ -36,15 +36,21 @@ struct Weight {
   std::shared_ptr<const Buffer> owned = {};
   std::optional<DType> computed_from = {};        // the stored type, where a transform computed f32
   std::shared_ptr<const WeightScale> scale = {};  // of FP8 weights; null: none
+  // Column i of the rows is column (*column_order)[i] of the weight, as GPTQ sorts them by group;
+  // null: they are in order. Only linear layers have such weights.
+  std::shared_ptr<const std::vector<std::int32_t>> column_order = {};
 
   std::int64_t rows() const;
   std::int64_t cols() const;
   std::size_t row_bytes() const { return bytes_of(dtype, cols()); }
-  // Dequantizes rows [begin, begin + count) to f32. Thread-safe.
+  // Dequantizes rows [begin, begin + count) to f32, columns in order. Thread-safe.
   void decode_rows(std::int64_t begin, std::int64_t count, float* out) const;
   std::vector<float> decode() const;
-  // Throws Error when the shape differs from the model's configuration.
+  // Throws Error when the shape differs from the model's configuration, or the columns are not in
+  // order.
   void expect_shape(std::int64_t num_rows, std::int64_t num_cols) const;
+  // The same for linear layers, which take columns in any order.
+  void expect_linear(std::int64_t num_rows, std::int64_t num_cols) const;
 };
 
 // Provides weights to operators by Hugging Face name, for every checkpoint format.

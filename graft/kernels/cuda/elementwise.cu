@@ -109,6 +109,15 @@ struct Copy {
   }
 };
 
+struct GatherColumns {
+  ConstRows x;
+  const std::int32_t* order;
+  Rows y;
+  __device__ void operator()(std::int64_t row, std::int64_t col) const {
+    y.data[row * y.stride + col] = x.data[row * x.stride + order[col]];
+  }
+};
+
 constexpr int kRegisterVectors = 4;  // float4 vectors per thread that stay in registers
 
 struct NormJob {
@@ -372,6 +381,15 @@ void gather_rows(ConstRows x,
                  std::int64_t cols,
                  Stream stream) {
   for_each_value("gather_rows", Gather{x, row_ids, y}, rows, cols, stream);
+}
+
+void gather_columns(ConstRows x,
+                    const std::int32_t* order,
+                    Rows y,
+                    std::int64_t rows,
+                    std::int64_t cols,
+                    Stream stream) {
+  for_each_value("gather_columns", GatherColumns{x, order, y}, rows, cols, stream);
 }
 
 void copy_columns(ConstRows x, Rows y, std::int64_t rows, std::int64_t cols, Stream stream) {

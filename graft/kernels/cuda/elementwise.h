@@ -82,6 +82,14 @@ void gather_rows(ConstRows x,
                  std::int64_t cols,
                  Stream stream);
 
+// y[row, i] = x[row, order[i]], order[cols]; y does not overlap x.
+void gather_columns(ConstRows x,
+                    const std::int32_t* order,
+                    Rows y,
+                    std::int64_t rows,
+                    std::int64_t cols,
+                    Stream stream);
+
 // y[rows, cols] = x[rows, cols]: copies a column range between matrices of different strides.
 void copy_columns(ConstRows x, Rows y, std::int64_t rows, std::int64_t cols, Stream stream);
 

@@ -231,6 +231,24 @@ TEST_F(Elementwise, GatherRowsAndCopyColumns) {
   EXPECT_EQ(out.download(), want);
 }
 
+TEST_F(Elementwise, GatherColumns) {
+  constexpr std::int64_t kCols = 96;
+  const Floats x = Random(7).floats(3 * (kCols + 5));
+  std::vector<std::int32_t> order;
+  for (std::int32_t col = 0; col < kCols; ++col)
+    order.push_back(col * 35 % kCols);  // 35 and 96 have no common divisor
+  const DeviceArray<float> in(x);
+  const DeviceArray<std::int32_t> ids(order);
+  const DeviceArray<float> out(3 * kCols);
+  gather_columns({in.get(), kCols + 5}, ids.get(), {out.get(), kCols}, 3, kCols, nullptr);
+  Floats want;
+  for (std::int64_t row = 0; row < 3; ++row) {
+    for (const std::int32_t col : order)
+      want.push_back(x[at(row, kCols + 5, col)]);
+  }
+  EXPECT_EQ(out.download(), want);
+}
+
 TEST_F(Elementwise, ScaleRows) {
   const Floats x = Random(6).floats(4 * 530);
   const Floats scales = {1.0F, 0.25F, 1024.0F, 1.0F};

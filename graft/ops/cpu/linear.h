@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,16 +24,21 @@ class LinearCpu final : public Linear {
   const std::string& module() const { return module_; }
 
   const PackedMatrix& packed() const { return packed_; }  // empty: not packed
+  // Whether the columns of the matrix are in another order than those of x.
+  bool has_column_order() const { return column_order_ != nullptr; }
   bool has_bias() const { return !bias_.empty(); }
   void add_bias(TensorView y) const;
 
  private:
+  TensorView order_columns(TensorView x, Pass& pass) const;
+
   std::string module_;
   LinearParams params_;
   bool repack_;
-  PackedMatrix packed_;      // [out, in]; empty: `weight_` is used
-  Weight weight_;            // [out, in], in the dtype of the file
-  std::vector<float> bias_;  // [out], empty: none
+  PackedMatrix packed_;  // [out, in]; empty: `weight_` is used
+  Weight weight_;        // [out, in], in the dtype of the file
+  std::shared_ptr<const std::vector<std::int32_t>> column_order_;  // Weight::column_order
+  std::vector<float> bias_;                                        // [out], empty: none
 };
 
 }  // namespace graft::ops::cpu

@@ -18,11 +18,11 @@
 namespace graft::ops::cpu {
 namespace {
 
-// Null: not packed, or not a LinearCpu.
+// Null: not packed, not a LinearCpu, or with columns in another order than x.
 const LinearCpu* as_packed(const LinearCall& call) {
   if (!call.linear.is_native) return nullptr;
   const auto& linear = static_cast<const LinearCpu&>(*call.linear);
-  return linear.packed().empty() ? nullptr : &linear;
+  return linear.packed().empty() || linear.has_column_order() ? nullptr : &linear;
 }
 
 bool is_packed(const LinearParams& params, DType dtype, const Kwargs& kwargs) {

@@ -35,6 +35,14 @@ std::vector<float> all_scales(std::span<const Weight> stack) {
   return values;
 }
 
+Buffer upload_bytes(std::span<const std::byte> values, Device device, WeightProvider& provider) {
+  Buffer buffer(std::max(values.size(), sizeof(float)), device);
+  const std::shared_ptr<Uploader> uploader = Uploader::of(device, provider);
+  uploader->upload(values, buffer.data());
+  uploader->finish();
+  return buffer;
+}
+
 void check_equal(std::span<const Weight> stack) {
   const Weight& first = stack.front();
   for (const Weight& weight : stack) {
@@ -149,11 +157,13 @@ DeviceWeight::DeviceWeight(std::span<const Weight> stack,
 }
 
 Buffer upload_floats(std::span<const float> values, Device device, WeightProvider& provider) {
-  Buffer buffer(std::max(values.size_bytes(), sizeof(float)), device);
-  const std::shared_ptr<Uploader> uploader = Uploader::of(device, provider);
-  uploader->upload(std::as_bytes(values), buffer.data());
-  uploader->finish();
-  return buffer;
+  return upload_bytes(std::as_bytes(values), device, provider);
+}
+
+Buffer upload_indices(std::span<const std::int32_t> values,
+                      Device device,
+                      WeightProvider& provider) {
+  return upload_bytes(std::as_bytes(values), device, provider);
 }
 
 bool is_cuda_weight(DType dtype) {

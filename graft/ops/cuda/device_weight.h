@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -64,6 +65,10 @@ class DeviceWeight {
 
 // A copy of host floats on a GPU.
 Buffer upload_floats(std::span<const float> values, Device device, WeightProvider& provider);
+
+Buffer upload_indices(std::span<const std::int32_t> values,
+                      Device device,
+                      WeightProvider& provider);
 
 // Whether the GPU kernels have a decoder for the type.
 bool is_cuda_weight(DType dtype);

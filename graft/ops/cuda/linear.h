@@ -22,6 +22,9 @@ class LinearCuda final : public Linear {
 
   const std::string& module() const { return module_; }
 
+  // Whether the columns of the matrix are in another order than those of x; product() must not be
+  // fused then.
+  bool has_column_order() const { return column_order_.size() > 0; }
   Product product(TensorView y) const;
 
  private:
@@ -30,7 +33,8 @@ class LinearCuda final : public Linear {
   Device device_;
   Precision precision_;
   DeviceWeight weight_;
-  Buffer bias_;  // f32; empty: none
+  Buffer column_order_;  // [in] i32, Weight::column_order; empty: in order
+  Buffer bias_;          // f32; empty: none
 };
 
 }  // namespace graft::ops::cuda

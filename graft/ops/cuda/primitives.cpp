@@ -26,6 +26,10 @@ bool is_native_or_none(const Child<Op>& child) {
   return !child || child.is_native;
 }
 
+bool can_fuse(const LinearCall& call) {
+  return call.linear.is_native && !static_cast<const LinearCuda&>(*call.linear).has_column_order();
+}
+
 // The fused kernel needs this GPU's own norm, RoPE and cache operators, and keeps a head in
 // registers.
 bool has_kernel(const HeadStore& heads) {
@@ -87,7 +91,7 @@ class CudaPrimitives final : public Primitives {
     std::vector<Product> products;
     std::vector<const std::string*> names;
     for (const LinearCall& call : calls) {
-      if (!call.linear.is_native) {
+      if (!can_fuse(call)) {
         call.linear->forward(x, call.y, pass);
         continue;
       }

@@ -36,7 +36,7 @@ std::vector<float> PluginWeights::read(std::string_view name,
                                        std::int64_t rows,
                                        std::int64_t cols) {
   const Weight weight = weights_.get(name);
-  weight.expect_shape(rows, cols);
+  weight.expect_linear(rows, cols);  // decoding restores the order
   return weight.decode();
 }
 
@@ -46,7 +46,7 @@ std::vector<std::vector<float>> PluginWeights::read_experts(std::string_view mod
                                                             std::int64_t cols) {
   std::vector<std::vector<float>> experts;
   for (const Weight& weight : weights_.experts(module, projection)) {
-    weight.expect_shape(rows, cols);
+    weight.expect_linear(rows, cols);  // decoding restores the order
     experts.push_back(weight.decode());
   }
   return experts;
