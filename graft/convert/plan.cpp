@@ -13,28 +13,28 @@ namespace {
 using formats::TensorInfo;
 using models::Checkpoint;
 
-// "auto" keeps the type of most of the bytes, or BF16 if it is not F32 or F16: GGUF has no FP8.
-// Experts in MXFP4 keep their bits.
+// "auto" keeps the type of most of the other bytes, or BF16 if it is not F32 or F16: GGUF has no
+// FP8. Experts in MXFP4 and packed integers keep their bits.
 const Mix& mix_of(const Checkpoint& source, std::string_view type) {
   if (type != "auto") return find_mix(type);
   std::map<DType, std::size_t> bytes;
   for (const TensorInfo& tensor : source.tensors())
-    bytes[tensor.dtype] += tensor.data.size();
+    bytes[tensor.dtype] += tensor.row_source ? 0 : tensor.data.size();
   const auto main = std::ranges::max_element(bytes, {}, [](const auto& row) { return row.second; });
   if (main == bytes.end()) fail("the model has no tensors to convert");
   if (main->first == DType::F32 || main->first == DType::F16) return find_mix(name(main->first));
   return find_mix("BF16");
 }
 
-// Sets the type of each recipe and records where it differs from the type of the mix. keeps_mxfp4:
-// experts that are stored as MXFP4 stay as they are.
-void choose_types(Job& job, const Mix& mix, bool keeps_mxfp4) {
+// Sets the type of each recipe and records where it differs from the type of the mix. keeps_codes:
+// weights that are stored as MXFP4 or packed integers stay as they are.
+void choose_types(Job& job, const Mix& mix, bool keeps_codes) {
   std::map<std::pair<DType, DType>, int> fallbacks;
   for (Recipe& recipe : job.recipes) {
     const TensorShape tensor = {.name = recipe.name, .shape = recipe.shape};
     if (!is_quantizable(tensor)) continue;
-    if (keeps_mxfp4 && formats::is_mxfp4(recipe.transform)) {
-      recipe.dtype = DType::MXFP4;
+    if (keeps_codes && (formats::is_mxfp4(recipe.transform) || keeps_integers(recipe))) {
+      recipe.dtype = recipe.source_dtype();
       continue;
     }
     const TypeChoice choice = choose_type(mix, job.source->config(), tensor);
@@ -49,9 +49,11 @@ void choose_types(Job& job, const Mix& mix, bool keeps_mxfp4) {
 }
 
 void describe_file(Job& job, const Mix& mix) {
-  const bool has_codes = std::ranges::any_of(
-      job.recipes, [](const Recipe& recipe) { return recipe.dtype == DType::MXFP4; });
-  const int file_type = has_codes ? find_mix("MXFP4").file_type : mix.file_type;
+  const auto codes = std::ranges::find_if(job.recipes, [](const Recipe& recipe) {
+    return recipe.is_gathered() && is_quantized(recipe.dtype);
+  });
+  const bool has_codes = codes != job.recipes.end();
+  const int file_type = has_codes ? find_mix(name(codes->dtype)).file_type : mix.file_type;
   job.metadata.set("general.file_type", static_cast<std::uint32_t>(file_type));
   if (is_quantized(mix.base) || has_codes)
     job.metadata.set("general.quantization_version", std::uint32_t{2});

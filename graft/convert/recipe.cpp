@@ -15,10 +15,24 @@ void decode(DType dtype, const std::byte* data, std::span<float> out) {
                                                                          out.size());
 }
 
-}  // namespace
-
 using formats::TensorInfo;
 using formats::TensorTransform;
+
+// Rows of packed integers, columns in order.
+void read_integers(const TensorInfo& weight, std::int64_t begin, std::int64_t count, float* out) {
+  const auto cols = static_cast<std::size_t>(weight.row_elems());
+  const auto num_elems = static_cast<std::size_t>(count) * cols;
+  std::vector<std::byte> rows(bytes_of(weight.dtype, count * weight.row_elems()));
+  weight.row_source->read(begin, count, rows.data());
+  decode(weight.dtype, rows.data(), {out, num_elems});
+  const auto order = weight.row_source->column_order();
+  if (!order) return;
+  const std::vector<float> sorted(out, out + num_elems);
+  for (std::size_t i = 0; i < num_elems; ++i)
+    out[i / cols * cols + static_cast<std::size_t>((*order)[i % cols])] = sorted[i];
+}
+
+}  // namespace
 
 std::int64_t Recipe::num_rows() const {
   std::int64_t rows = 1;
@@ -29,7 +43,7 @@ std::int64_t Recipe::num_rows() const {
 
 bool Recipe::is_copy() const {
   return transform == TensorTransform::Same && sources.size() == 1 && sources[0].scale == nullptr &&
-         sources[0].weight->dtype == dtype;
+         sources[0].weight->dtype == dtype && !sources[0].weight->row_source;
 }
 
 DType Recipe::source_dtype() const {
@@ -37,7 +51,18 @@ DType Recipe::source_dtype() const {
 }
 
 bool Recipe::is_gathered() const {
-  return models::is_expert_layout(transform) && source_dtype() == dtype;
+  return (models::is_expert_layout(transform) || keeps_integers(*this)) && source_dtype() == dtype;
+}
+
+bool keeps_integers(const Recipe& recipe) {
+  const bool moves_rows =
+      recipe.transform != TensorTransform::KvBKey && recipe.transform != TensorTransform::PlusOne;
+  return moves_rows && !recipe.sources.empty() &&
+         std::ranges::all_of(recipe.sources, [&](const RecipeSource& from) {
+           return from.weight->row_source &&
+                  from.weight->dtype == recipe.sources[0].weight->dtype &&
+                  from.weight->row_source->column_order() == nullptr;
+         });
 }
 
 RowReader::RowReader(const Recipe& recipe, const std::vector<std::int64_t>& block_size)
@@ -69,7 +94,7 @@ void RowReader::read(std::int64_t begin, std::int64_t count, float* out) const {
   }
   if (models::is_expert_layout(recipe_.transform)) {
     std::vector<std::byte> rows(bytes_of(recipe_.source_dtype(), count * row_elems));
-    gather(begin, count, rows.data());
+    gather_experts(begin, count, rows.data());
     decode(recipe_.source_dtype(), rows.data(), {out, static_cast<std::size_t>(count * row_elems)});
     return;
   }
@@ -87,7 +112,13 @@ void RowReader::read(std::int64_t begin, std::int64_t count, float* out) const {
       out[i] += 1.0F;
     return;
   }
-  // Runs of output rows that are contiguous in the source are read together.
+  for_each_run(begin, count, [&](const SourceRow& from, std::int64_t run, std::int64_t to) {
+    read_source(from.source, from.row, run, out + to * row_elems);
+  });
+}
+
+template <class Visit>
+void RowReader::for_each_run(std::int64_t begin, std::int64_t count, const Visit& visit) const {
   for (std::int64_t row = begin; row < begin + count;) {
     const SourceRow first = source_row(row);
     std::int64_t run = 1;
@@ -96,12 +127,21 @@ void RowReader::read(std::int64_t begin, std::int64_t count, float* out) const {
       if (next.source != first.source || next.row != first.row + run) break;
       ++run;
     }
-    read_source(first.source, first.row, run, out + (row - begin) * row_elems);
+    visit(first, run, row - begin);
     row += run;
   }
 }
 
 void RowReader::gather(std::int64_t begin, std::int64_t count, std::byte* out) const {
+  if (models::is_expert_layout(recipe_.transform)) return gather_experts(begin, count, out);
+  const std::size_t row_bytes = bytes_of(recipe_.source_dtype(), recipe_.row_elems());
+  for_each_run(begin, count, [&](const SourceRow& from, std::int64_t run, std::int64_t to) {
+    recipe_.sources[from.source].weight->row_source->read(
+        from.row, run, out + static_cast<std::size_t>(to) * row_bytes);
+  });
+}
+
+void RowReader::gather_experts(std::int64_t begin, std::int64_t count, std::byte* out) const {
   const models::StoredExperts stored = {.tensor = recipe_.sources[0].weight,
                                         .scales = recipe_.sources[0].scale,
                                         .transform = recipe_.transform};
@@ -147,6 +187,7 @@ void RowReader::read_source(std::size_t source,
                             float* out) const {
   const RecipeSource& from = recipe_.sources[source];
   const TensorInfo& weight = *from.weight;
+  if (weight.row_source) return read_integers(weight, begin, count, out);
   const std::int64_t row_elems = weight.row_elems();
   const std::size_t row_bytes = bytes_of(weight.dtype, row_elems);
   const std::byte* data = weight.data.data() + static_cast<std::size_t>(begin) * row_bytes;

@@ -33,11 +33,15 @@ struct Recipe {
   std::int64_t num_rows() const;
   // Whether the source's bytes can be copied unchanged.
   bool is_copy() const;
-  // The type of the source's values: of MXFP4 codes and scales MXFP4.
+  // The type of the source's values: of MXFP4 codes and scales MXFP4. Experts of several types have
+  // that of the first.
   DType source_dtype() const;
   // Whether rows are gathered in their type and written without decoding (RowReader::gather()).
   bool is_gathered() const;
 };
+
+// Whether all sources are packed integers of one type whose rows can be written as they are.
+bool keeps_integers(const Recipe& recipe);
 
 class RowReader {
  public:
@@ -47,10 +51,15 @@ class RowReader {
 
   // Writes rows [begin, begin + count) to `out` as f32. Thread-safe.
   void read(std::int64_t begin, std::int64_t count, float* out) const;
-  // Writes the rows in the type of the source, for the transforms of expert_layout.h. Thread-safe.
+  // Writes the rows in the type of the source, for recipes that are is_gathered(). Thread-safe.
   void gather(std::int64_t begin, std::int64_t count, std::byte* out) const;
 
  private:
+  void gather_experts(std::int64_t begin, std::int64_t count, std::byte* out) const;
+  // Calls visit(source, first row in it, count, first row here) for runs of rows that are
+  // contiguous in a source.
+  template <class Visit>
+  void for_each_run(std::int64_t begin, std::int64_t count, const Visit& visit) const;
   // Rows of one source tensor, dequantized and scaled.
   void read_source(std::size_t source, std::int64_t begin, std::int64_t count, float* out) const;
   void read_bias(float* out) const;

@@ -21,11 +21,32 @@ namespace graft::formats {
 class GgufMetadata;
 struct HfConfigFiles;
 
+struct TensorInfo;
+
+// The rows of a tensor that the files store in another form: packed integers with separate scales
+// (graft/formats/integers).
+class RowSource {
+ public:
+  RowSource() = default;
+  RowSource(const RowSource&) = delete;
+  RowSource& operator=(const RowSource&) = delete;
+  virtual ~RowSource() = default;
+
+  // Writes rows [begin, begin + count) in the tensor's type. Thread-safe. Throws Error for invalid
+  // values in the files.
+  virtual void read(std::int64_t begin, std::int64_t count, std::byte* out) const = 0;
+  // Column i of these rows is column order[i] of the weight; null: they are in order. Throws Error.
+  virtual std::shared_ptr<const std::vector<std::int32_t>> column_order() const = 0;
+  // The stored tensors.
+  virtual std::span<const TensorInfo> parts() const = 0;
+};
+
 struct TensorInfo {
   std::string name;  // as the file spells it
   DType dtype = DType::F32;
   std::vector<std::int64_t> shape;  // outermost first, [] for a scalar
-  std::span<const std::byte> data;  // inside the mapped file
+  std::span<const std::byte> data;  // inside the mapped file; with `row_source`, the codes
+  std::shared_ptr<const RowSource> row_source = {};  // null: `data` has the rows
 
   std::int64_t num_elems() const;
   // Elements of one row (the innermost dimension) and number of rows; 1 for a scalar.

@@ -1,11 +1,15 @@
 #include "graft/formats/huggingface/hf_folder.h"
 
 #include <optional>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "graft/base/error.h"
 #include "graft/formats/huggingface/hf_config_files.h"
 #include "graft/formats/huggingface/hf_tokenizer.h"
+#include "graft/formats/integers/integer_weights.h"
 #include "graft/formats/name_index.h"
 #include "graft/formats/safetensors/safetensors_file.h"
 #include "graft/formats/safetensors/safetensors_folder.h"
@@ -32,6 +36,16 @@ class HfFiles : public WeightSource {
   std::optional<HfConfigFiles> config_;
 };
 
+std::vector<TensorInfo> combine(const HfConfigFiles* files, std::span<const TensorInfo> tensors) {
+  if (files == nullptr) return {};
+  const std::string where = files->path.string();
+  std::vector<std::string> problems;
+  const Fields top(files->config, "", problems);
+  const IntegerConfig config = read_integer_config(top.object("quantization_config"));
+  fail_if_any(problems, where);
+  return combine_integer_weights(tensors, config, where);
+}
+
 // `Weights` is a SafetensorsFolder or a SafetensorsFile.
 template <class Weights>
 class SafetensorsSource final : public HfFiles {
@@ -43,17 +57,25 @@ class SafetensorsSource final : public HfFiles {
       : HfFiles(std::move(path), std::move(config)),
         weights_(std::move(weights)),
         files_(std::move(files)),
-        index_(weights_.tensors()) {}
+        combined_(combine(hf_config(), weights_.tensors())),
+        index_(tensors()) {}
 
   std::string_view format() const override { return "safetensors"; }
   std::span<const std::filesystem::path> files() const override { return files_; }
-  std::span<const TensorInfo> tensors() const override { return weights_.tensors(); }
+  std::span<const TensorInfo> tensors() const override {
+    return combined_.empty() ? weights_.tensors() : combined_;
+  }
   const TensorInfo* find(std::string_view name) const override { return index_.find(name); }
-  void release(const TensorInfo& tensor) const override { weights_.release(tensor); }
+  void release(const TensorInfo& tensor) const override {
+    if (!tensor.row_source) return weights_.release(tensor);
+    for (const TensorInfo& part : tensor.row_source->parts())
+      weights_.release(part);
+  }
 
  private:
   Weights weights_;
   std::vector<std::filesystem::path> files_;
+  std::vector<TensorInfo> combined_;  // with the weights of packed integers; empty: there are none
   NameIndex index_;
 };
 

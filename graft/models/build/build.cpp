@@ -41,6 +41,11 @@ void set_layer(ModuleSpec& module, std::int64_t layer) {
     set_layer(child, layer);
 }
 
+DType integer_dtype(const ModelConfig& config) {
+  const formats::IntegerConfig& integers = config.quantization.integers;
+  return formats::integer_dtype(integers.bits, integers.symmetric);
+}
+
 ops::MlpParams::Gate gate_function(const ModelConfig& config) {
   return config.hidden_act == "silu" ? ops::MlpParams::Gate::Silu : ops::MlpParams::Gate::GeluTanh;
 }
@@ -83,7 +88,8 @@ std::string layer_name(std::int64_t layer) {
   return str("model.layers.", layer);
 }
 
-Builder::Builder(const ModelConfig& config, const Checkpoint* checkpoint) : config_(config) {
+Builder::Builder(const ModelConfig& config, const Checkpoint* checkpoint)
+    : config_(config), not_integers_(config.quantization.integers) {
   if (checkpoint != nullptr && !checkpoint->tensors().empty()) index_.emplace(*checkpoint);
   rope_ = make_rope(config, read_freq_factors(config, checkpoint));
   local_rope_ = config.local_rope_theta == 0.0 ? rope_ : make_local_rope(config);
@@ -328,10 +334,18 @@ void Builder::add_weight(ModuleSpec& module,
   } else {
     weight.dtype = is_matrix && method == "fp8"                          ? DType::F8_E4M3
                    : published == Published::Expert && method == "mxfp4" ? DType::MXFP4
+                   : is_matrix && has_integers(name)                     ? integer_dtype(config_)
                                                                          : published_dtype(config_);
   }
   module.weights.push_back(weight);
   if (weight.dtype == DType::F8_E4M3) add_scale(module, weight);
+}
+
+// Of a weight that no file shows: whether the configuration quantizes it to integers.
+bool Builder::has_integers(std::string_view weight) const {
+  constexpr std::string_view kSuffix = ".weight";
+  return config_.quantization.integers.method != formats::IntegerMethod::None &&
+         !not_integers_.contains(weight.substr(0, weight.size() - kSuffix.size()));
 }
 
 void Builder::add_scale(ModuleSpec& module, const plan::WeightSpec& weight) const {

@@ -86,6 +86,7 @@ class Builder {
                   std::vector<std::int64_t> shape,
                   Published published) const;
   void add_scale(plan::ModuleSpec& module, const plan::WeightSpec& weight) const;
+  bool has_integers(std::string_view weight) const;
   plan::ModuleSpec embedding() const;
   plan::ModuleSpec lm_head() const;
   plan::ModuleSpec rope(const std::string& name, std::string_view rope_class) const;
@@ -94,6 +95,7 @@ class Builder {
 
   const ModelConfig& config_;
   std::optional<TensorIndex> index_;
+  formats::IgnoredModules not_integers_;
   ops::RopeParams rope_;
   ops::RopeParams local_rope_;  // of layers with a sliding window
 };

@@ -154,6 +154,22 @@ constexpr std::array kShapes = {
       "factor": 32, "original_max_position_embeddings": 4096, "beta_fast": 32, "beta_slow": 1,
       "mscale": 1.0, "mscale_all_dim": 1.0}, "quantization_config": {"quant_method": "fp8",
       "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}})"},
+    Shape{"kimi-k2-thinking", "Kimi-K2-Thinking", R"({"model_type": "kimi_k2",
+      "rms_norm_eps": 1e-05, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+      "v_head_dim": 128, "rope_theta": 50000, "max_position_embeddings": 262144,
+      "torch_dtype": "bfloat16", "hidden_size": 7168, "num_hidden_layers": 61,
+      "num_attention_heads": 64, "num_key_value_heads": 64, "q_lora_rank": 1536,
+      "intermediate_size": 18432, "moe_intermediate_size": 2048, "n_routed_experts": 384,
+      "num_experts_per_tok": 8, "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 1,
+      "topk_group": 1, "topk_method": "noaux_tc", "scoring_func": "sigmoid",
+      "norm_topk_prob": true, "routed_scaling_factor": 2.827, "vocab_size": 163840,
+      "rope_scaling": {"type": "yarn", "factor": 64, "original_max_position_embeddings": 4096,
+      "beta_fast": 1, "beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 1.0},
+      "quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized",
+      "ignore": ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*",
+      "re:.*mlp\\.(gate|up|gate_up|down)_proj.*"], "config_groups": {"group_0": {
+      "targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "symmetric": true,
+      "strategy": "group", "group_size": 32}}}}})"},
 };
 
 ModelConfig config_of(const Shape& shape, std::string_view name) {

@@ -31,6 +31,7 @@ void read_quantization(const Fields& top, QuantizationConfig& quantization) {
   const Fields fields = top.object("quantization_config");
   quantization.method = fields.text("quant_method", "unknown");
   quantization.weight_block_size = fields.integers("weight_block_size");
+  quantization.integers = formats::read_integer_config(fields);
   // compressed-tensors has it per group; published checkpoints have one group.
   const Fields weights = fields.object("config_groups").object("group_0").object("weights");
   if (quantization.weight_block_size.empty() && weights.has("block_structure")) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "graft/formats/integers/integer_config.h"
 #include "graft/formats/tokenizer_data.h"
 #include "graft/ops/params.h"
 
@@ -102,6 +103,7 @@ struct QuantizationConfig {
   std::string method;  // "fp8", "compressed-tensors" …; empty: none
   // [128, 128] as DeepSeek-V3; empty: one scale per tensor or per row
   std::vector<std::int64_t> weight_block_size;
+  formats::IntegerConfig integers = {};
 
   bool operator==(const QuantizationConfig&) const = default;
 };

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/text/json.h"
-#include "graft/formats/safetensors/safetensors_folder.h"
+#include "graft/formats/weight_source.h"
 #include "graft/models/config/hf_config.h"
 #include "graft/testing/golden.h"
 
@@ -37,8 +37,8 @@ TEST(Names, CoverEveryTensorOfEveryCheckpoint) {
   for (const auto& folder : folders) {
     const ModelConfig config =
         read_hf_config(read_json_file(folder / "config.json"), nullptr, folder);
-    const formats::SafetensorsFolder weights(folder);
-    for (const formats::TensorInfo& tensor : weights.tensors()) {
+    const auto weights = formats::open_weights(folder);
+    for (const formats::TensorInfo& tensor : weights->tensors()) {
       const Names names = to_gguf(config, tensor.name);
       EXPECT_EQ(names.empty(), is_left_out(tensor.name)) << folder << ' ' << tensor.name;
       for (const MappedName& mapped : names) {

@@ -55,19 +55,35 @@ Weight unpair_rows(Weight weight, const StoredTensor& stored) {
   return weight;
 }
 
-// One projection of one expert, from a tensor in which gate and up alternate.
-Weight gather_expert(Weight weight, const StoredTensor& stored) {
-  // In pages of its own: copies to a GPU lock them, and a copy must not cross from locked pages
-  // into others.
+// Memory for the rows of a weight, in pages of its own: copies to a GPU lock them, and a copy must
+// not cross from locked pages into others.
+std::byte* allocate_rows(Weight& weight) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::int64_t num_rows = weight.shape.size() == 1 ? 1 : weight.shape[0];
   const std::size_t bytes = static_cast<std::size_t>(num_rows) * weight.row_bytes();
   auto memory = std::make_shared<Buffer>(bytes + 2 * page);
   const std::size_t offset = page - reinterpret_cast<std::uintptr_t>(memory->data()) % page;
   std::byte* rows = memory->data() + offset;
-  gather_expert_rows(stored.experts(), stored.expert, 0, num_rows, rows);
   weight.data = rows;
   weight.owned = std::move(memory);
+  return rows;
+}
+
+// One projection of one expert, from a tensor in which gate and up alternate.
+Weight gather_expert(Weight weight, const StoredTensor& stored) {
+  std::byte* rows = allocate_rows(weight);
+  const std::int64_t num_rows = weight.shape.size() == 1 ? 1 : weight.shape[0];
+  gather_expert_rows(stored.experts(), stored.expert, 0, num_rows, rows);
+  return weight;
+}
+
+// Packed integers, or some rows of a fused tensor of them.
+Weight read_integers(Weight weight, const StoredTensor& stored) {
+  const formats::RowSource& source = *stored.tensor->row_source;
+  const bool is_second = stored.transform == formats::TensorTransform::SecondHalf;
+  const std::int64_t first = is_second ? weight.rows() : stored.first_row;
+  source.read(first, weight.rows(), allocate_rows(weight));
+  weight.column_order = source.column_order();
   return weight;
 }
 
@@ -200,6 +216,7 @@ Weight WeightStore::get(std::string_view name) const {
   if (stored.transform == formats::TensorTransform::PlusOne)
     return plus_one(std::move(weight), stored);
   if (is_expert_layout(stored.transform)) return gather_expert(std::move(weight), stored);
+  if (stored.tensor->row_source) return read_integers(std::move(weight), stored);
   weight.data = stored.slice().data.data();
   weight.scale = find_scale(weight, stored, index_.checkpoint());
   return weight;
