@@ -32,6 +32,7 @@ Fields::Fields(const Json& object, std::string prefix, std::vector<std::string>&
 }
 
 const Json* Fields::find(std::string_view key) const {
+  if (asked_ != nullptr) asked_->emplace(key);
   const auto found = object_->find(key);
   if (found == object_->end() || found->is_null()) return nullptr;
   return &*found;
@@ -140,7 +141,9 @@ std::vector<std::string> Fields::texts(std::string_view key) const {
 
 Fields Fields::object(std::string_view key) const {
   const Json* value = find(key);
-  return {value == nullptr ? empty_object() : *value, str(prefix_, key, '.'), *problems_};
+  Fields nested(value == nullptr ? empty_object() : *value, str(prefix_, key, '.'), *problems_);
+  nested.asked_ = asked_;
+  return nested;
 }
 
 void fail_if_any(const std::vector<std::string>& problems, const std::string& where) {

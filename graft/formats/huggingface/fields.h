@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,10 @@ class Fields {
   // `prefix` precedes keys in messages ("text_config."). Object and problems must outlive the
   // fields.
   Fields(const Json& object, std::string prefix, std::vector<std::string>& problems);
+
+  // Adds every key that is asked for, also in nested objects, to `keys`, which must outlive the
+  // fields.
+  void log_keys_to(std::set<std::string>& keys) { asked_ = &keys; }
 
   bool has(std::string_view key) const { return find(key) != nullptr; }
   // Null when the key is absent.
@@ -56,6 +61,7 @@ class Fields {
   const Json* object_;
   std::string prefix_;
   std::vector<std::string>* problems_;
+  std::set<std::string>* asked_ = nullptr;
 };
 
 // Throws Error with all problems when there are any.

@@ -10,6 +10,7 @@
 
 #include "graft/base/error.h"
 #include "graft/formats/gguf/gguf_fields.h"
+#include "graft/models/build/closest_family.h"
 #include "graft/models/config/gguf_words.h"
 #include "graft/models/families/family.h"
 
@@ -32,7 +33,7 @@ const Family& family_of(const GgufFields& gguf) {
     if (traits.matches == nullptr || traits.matches(gguf)) return *family;
   }
   fail(R"("general.architecture" is ")", gguf.architecture(), R"(", supported are: )",
-       supported_gguf_architectures());
+       supported_gguf_architectures(), "; ", closest_to_gguf(gguf));
 }
 
 std::int64_t find_vocab_size(const GgufFields& gguf) {

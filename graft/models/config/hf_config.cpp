@@ -6,6 +6,7 @@
 #include "graft/base/error.h"
 #include "graft/formats/huggingface/fields.h"
 #include "graft/formats/huggingface/hf_config_files.h"
+#include "graft/models/build/closest_family.h"
 #include "graft/models/families/family.h"
 
 namespace graft::models {
@@ -14,7 +15,10 @@ namespace {
 using formats::Fields;
 
 // By model_type; an unknown type may still name a known class.
-const Family& family_of(const Fields& config, const std::string& where) {
+const Family& family_of(const Json& json,
+                        const Fields& config,
+                        std::span<const formats::TensorInfo> tensors,
+                        const std::string& where) {
   const std::string model_type = config.text("model_type", "");
   if (const Family* family = find_family(model_type)) return *family;
   const std::vector<std::string> classes = config.texts("architectures");
@@ -23,7 +27,7 @@ const Family& family_of(const Fields& config, const std::string& where) {
     fail(where, ": \"model_type\" is missing, supported are: ", supported_model_types());
   }
   fail(where, R"(: "model_type" is ")", model_type, R"(", supported are: )",
-       supported_model_types());
+       supported_model_types(), "; ", closest_to_hf(json, tensors));
 }
 
 void read_quantization(const Fields& top, QuantizationConfig& quantization) {
@@ -61,13 +65,14 @@ void read_sampling(const Fields& generation, ModelConfig& config) {
 
 ModelConfig read_hf_config(const Json& config,
                            const Json* generation_config,
-                           const std::string& where) {
+                           const std::string& where,
+                           std::span<const formats::TensorInfo> tensors) {
   std::vector<std::string> problems;
   const Fields top(config, "", problems);
   formats::fail_if_any(problems, where);
 
   ModelConfig out;
-  out.family = &family_of(top, where);
+  out.family = &family_of(config, top, tensors, where);
   out.torch_dtype = top.text("torch_dtype", top.text("dtype", ""));
   out.family->read_hf(top, out);
   read_quantization(top, out.quantization);

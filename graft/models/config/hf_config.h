@@ -3,17 +3,21 @@
 
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "graft/base/text/json.h"
+#include "graft/formats/weight_source.h"
 #include "graft/models/config/model_config.h"
 
 namespace graft::models {
 
-// `generation_config` may be null. Throws one Error (subject: `where`) for an unsupported family or
-// for all values of the wrong type. The result is validated.
+// `generation_config` may be null. Throws one Error (subject: `where`) for an unsupported family,
+// with the closest one, or for all values of the wrong type. The result is validated. `tensors`
+// are those of the checkpoint, for that message.
 ModelConfig read_hf_config(const Json& config,
                            const Json* generation_config,
-                           const std::string& where);
+                           const std::string& where,
+                           std::span<const formats::TensorInfo> tensors = {});
 
 }  // namespace graft::models

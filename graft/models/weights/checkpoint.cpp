@@ -11,10 +11,11 @@
 namespace graft::models {
 namespace {
 
-ModelConfig read_hf(const formats::HfConfigFiles& files) {
+ModelConfig read_hf(const formats::HfConfigFiles& files,
+                    std::span<const formats::TensorInfo> tensors) {
   ModelConfig config =
       read_hf_config(files.config, files.generation_config ? &*files.generation_config : nullptr,
-                     files.path.string());
+                     files.path.string(), tensors);
   // The name of the folder, also when it is given as ".".
   const auto folder = files.path.parent_path();
   config.name = std::filesystem::canonical(folder.empty() ? "." : folder).filename().string();
@@ -22,7 +23,8 @@ ModelConfig read_hf(const formats::HfConfigFiles& files) {
 }
 
 ModelConfig read_config(const formats::WeightSource& source) {
-  if (const formats::HfConfigFiles* files = source.hf_config()) return read_hf(*files);
+  if (const formats::HfConfigFiles* files = source.hf_config())
+    return read_hf(*files, source.tensors());
   const formats::GgufMetadata* metadata = source.gguf_metadata();
   if (metadata == nullptr) return {};
   ModelConfig config = read_gguf_config(*metadata, source.tensors(), source.path().string());
