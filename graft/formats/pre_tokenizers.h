@@ -12,11 +12,14 @@ namespace graft::formats {
 struct NamedPreTokenizer {
   std::string_view name;
   // The steps of tokenizer.json, one line each: "split REGEX" (Oniguruma syntax, each match is a
-  // piece), "digits 1" (one digit per piece), "digits", "bytelevel regex", "bytelevel". Unused
-  // entries are empty.
+  // piece), "threes REGEX" (matches are cut into groups of three
+  // characters from their end), "digits 1" (one digit per piece), "digits", "bytelevel regex",
+  // "bytelevel". Unused entries are empty.
   std::array<std::string_view, 7> steps;
   bool nfc = false;            // NFC normalization before the steps
   bool ignore_merges = false;  // a word that is a token is encoded without merges
+  bool is_sentencepiece =
+      false;                   // BPE over characters, spaces are ▁; the steps have no "bytelevel"
   bool ids_are_ranks = false;  // files have no merges: lower ids merge first
   bool add_bos = false;        // default when the file has no key
   // A token that distinguishes this pre-tokenizer's vocabularies from others with the same steps;

@@ -1,11 +1,14 @@
 #include "graft/models/families/family.h"
 
+#include <array>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "graft/formats/pre_tokenizers.h"
 
 namespace graft::models {
 namespace {
@@ -96,6 +99,101 @@ TEST(Families, ClassesDeriveFromTheirBases) {
   EXPECT_TRUE(is_instance("MixtralSdpaAttention", "MixtralAttention"));
   EXPECT_TRUE(is_instance("LlamaDynamicNTKScalingRotaryEmbedding", "LlamaRotaryEmbedding"));
   EXPECT_TRUE(is_instance("Qwen3MoeRotaryEmbedding", "Qwen2MoeRotaryEmbedding"));
+}
+
+// What llama.cpp's converter writes for byte-level BPE, and names that its loader knows beside
+// them.
+TEST(PreTokenizerNames, OfTheConverterAreKnown) {
+  constexpr std::array<std::string_view, 86> kWritten = {"a.x-4.0",
+                                                         "afmoe",
+                                                         "bailingmoe",
+                                                         "bailingmoe2",
+                                                         "bloom",
+                                                         "chameleon",
+                                                         "chatglm-bpe",
+                                                         "codeshell",
+                                                         "cohere2moe",
+                                                         "command-r",
+                                                         "dbrx",
+                                                         "deepseek-coder",
+                                                         "deepseek-llm",
+                                                         "deepseek-r1-qwen",
+                                                         "deepseek-v3",
+                                                         "default",
+                                                         "exaone",
+                                                         "exaone-moe",
+                                                         "exaone4",
+                                                         "f2llmv2",
+                                                         "falcon",
+                                                         "falcon-h1",
+                                                         "falcon3",
+                                                         "gemma4",
+                                                         "gigachat",
+                                                         "glm4",
+                                                         "gpt-2",
+                                                         "gpt-4o",
+                                                         "gpt3-finnish",
+                                                         "granite-docling",
+                                                         "granite-embed-multi-311m",
+                                                         "granite-embed-multi-97m",
+                                                         "grok-2",
+                                                         "hunyuan",
+                                                         "hunyuan-dense",
+                                                         "jais",
+                                                         "jais-2",
+                                                         "jina-de",
+                                                         "jina-es",
+                                                         "jina-v1-en",
+                                                         "jina-v2-code",
+                                                         "jina-v2-de",
+                                                         "jina-v2-es",
+                                                         "jina-v5-nano",
+                                                         "joyai-llm",
+                                                         "kanana2",
+                                                         "kimi-k2",
+                                                         "kormo",
+                                                         "laguna",
+                                                         "lfm2",
+                                                         "llada-moe",
+                                                         "llama-bpe",
+                                                         "llama-v3",
+                                                         "llama3",
+                                                         "llama4",
+                                                         "megrez",
+                                                         "mellum",
+                                                         "mellum2",
+                                                         "midm-2.0",
+                                                         "minerva-7b",
+                                                         "minicpm5",
+                                                         "minimax-m2",
+                                                         "modern-bert",
+                                                         "mpt",
+                                                         "olmo",
+                                                         "phi-2",
+                                                         "pixtral",
+                                                         "poro-chat",
+                                                         "qwen2",
+                                                         "qwen35",
+                                                         "refact",
+                                                         "roberta-bpe",
+                                                         "sarvam-moe",
+                                                         "seed-coder",
+                                                         "smaug-bpe",
+                                                         "smollm",
+                                                         "solar-open",
+                                                         "stablelm2",
+                                                         "starcoder",
+                                                         "superbpe",
+                                                         "talkie",
+                                                         "tekken",
+                                                         "tiny_aya",
+                                                         "trillion",
+                                                         "viking",
+                                                         "youtu"};
+  for (const std::string_view name : kWritten) {
+    EXPECT_NE(formats::find_named_pre_tokenizer(name, pre_tokenizer_names()), nullptr) << name;
+  }
+  EXPECT_EQ(formats::find_named_pre_tokenizer("no-such-name", pre_tokenizer_names()), nullptr);
 }
 
 }  // namespace

@@ -51,12 +51,13 @@ struct NormalizerStep {
 struct PreTokenizerStep {
   enum class Kind : std::uint8_t {
     Split,
+    Threes,       // isolates matches, cut into groups of three characters from their end
     PrefixSpace,  // adds a space before a piece that does not begin with one
     Metaspace,    // replaces spaces by `pattern` and prepends one
   };
   enum class Prepend : std::uint8_t { Never, First, Always };
   Kind kind = Kind::Split;
-  std::string pattern = {};  // Split: PCRE2; Metaspace: the replacement of a space
+  std::string pattern = {};  // Split, Threes: PCRE2; Metaspace: the replacement of a space
   SplitBehavior behavior = SplitBehavior::Isolated;
   bool invert = false;                // Split: swaps matches and the text between them
   Prepend prepend = Prepend::Always;  // Metaspace; First: only at the start of the text

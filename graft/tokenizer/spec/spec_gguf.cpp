@@ -33,13 +33,30 @@ void read_scores(const TokenizerData& data, Spec& spec) {
 
 void add_step(std::string_view step, Spec& spec) {
   constexpr std::string_view kSplit = "split ";
+  constexpr std::string_view kThrees = "threes ";
   if (step.starts_with(kSplit)) {
     spec.pre_tokenizers.push_back({.pattern = translated_pattern(step.substr(kSplit.size()))});
+  } else if (step.starts_with(kThrees)) {
+    spec.pre_tokenizers.push_back({.kind = PreTokenizerStep::Kind::Threes,
+                                   .pattern = translated_pattern(step.substr(kThrees.size()))});
   } else if (step.starts_with("digits")) {
     add_digits(step == "digits 1", spec);
   } else if (step.starts_with("bytelevel")) {
     add_byte_level(false, step == "bytelevel regex", spec);
   }
+}
+
+// BPE over characters, as in SentencePiece: spaces become ▁, missing characters <0xNN> tokens.
+void read_characters(const TokenizerData& data, Spec& spec) {
+  spec.normalizers.push_back({.kind = NormalizerStep::Kind::Replace,
+                              .pattern = " ",
+                              .content = std::string(kSpaceMarker)});
+  spec.model.byte_fallback = true;
+  spec.model.fuse_unk = true;
+  if (data.unk_id) spec.model.unk_id = static_cast<TokenId>(*data.unk_id);
+  spec.decoders = {
+      {.kind = DecoderStep::Kind::Replace, .pattern = std::string(kSpaceMarker), .content = " "},
+      {.kind = DecoderStep::Kind::ByteFallback}};
 }
 
 // Byte-level BPE. Files converted from tiktoken may have no merges: the ids are the ranks.
@@ -49,7 +66,11 @@ void read_gpt2(const TokenizerData& data, const NamedPreTokenizer* named, Spec& 
   for (const std::string_view step : named->steps)
     add_step(step, spec);
   spec.model.ignore_merges = named->ignore_merges;
-  spec.decoders.push_back({.kind = DecoderStep::Kind::ByteLevel});
+  if (named->is_sentencepiece) {
+    read_characters(data, spec);
+  } else {
+    spec.decoders.push_back({.kind = DecoderStep::Kind::ByteLevel});
+  }
   if (!data.merges.empty()) {
     read_merges(data, spec);
     return;

@@ -116,6 +116,9 @@ class PreTokenizer::Run {
       case PreTokenizerKind::Split:
         split(piece, idx);
         break;
+      case PreTokenizerKind::Threes:
+        cut_threes(piece, idx);
+        break;
       case PreTokenizerKind::PrefixSpace:
         if (piece.text.starts_with(' ')) {
           process(piece, idx + 1);
@@ -164,6 +167,36 @@ class PreTokenizer::Run {
     merger.finish();
   }
 
+  // "1234567" → "1", "234", "567". A pattern for it would search to the end of the number for every
+  // group.
+  void cut_threes(const Piece& piece, std::size_t idx) {
+    const auto emit = [&](std::size_t begin, std::size_t end) {
+      process({piece.text.substr(begin, end - begin), piece.is_first && begin == 0, piece.is_utf8},
+              idx + 1);
+    };
+    const auto take = [&](Part part) {
+      std::size_t num_characters = 0;
+      const auto next = [&](std::size_t at) {
+        return at + first_character(piece.text.substr(at)).bytes;
+      };
+      for (std::size_t at = part.begin; part.is_match && at < part.end; at = next(at))
+        ++num_characters;
+      std::size_t begin = part.begin;
+      for (std::size_t at = part.begin; num_characters > 3; --num_characters) {
+        at = next(at);
+        if (num_characters % 3 != 1) continue;
+        emit(begin, at);
+        begin = at;
+      }
+      emit(begin, part.end);
+    };
+    if (piece.is_utf8) {
+      find_parts(piece.text, steps_[idx].regex.front(), scratch_, take);
+    } else {
+      find_parts_of_bytes(piece.text, steps_[idx].regex.front(), take);
+    }
+  }
+
   void metaspace(const Piece& piece, std::size_t idx) {
     const PreTokenizerStep& spec = steps_[idx].spec;
     std::string text;
@@ -189,7 +222,8 @@ class PreTokenizer::Run {
 PreTokenizer::PreTokenizer(const std::vector<PreTokenizerStep>& steps) {
   for (const PreTokenizerStep& step : steps) {
     steps_.push_back({step, {}});
-    if (step.kind == PreTokenizerKind::Split) steps_.back().regex.emplace_back(step.pattern);
+    if (step.kind == PreTokenizerKind::Split || step.kind == PreTokenizerKind::Threes)
+      steps_.back().regex.emplace_back(step.pattern);
   }
 }
 

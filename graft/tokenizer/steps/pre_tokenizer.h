@@ -39,7 +39,7 @@ class PreTokenizer {
  private:
   struct Step {
     PreTokenizerStep spec;
-    std::vector<Regex> regex;  // one for Split
+    std::vector<Regex> regex;  // one for Split and Threes
   };
   // A piece between two steps.
   struct Piece {
