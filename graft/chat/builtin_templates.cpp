@@ -103,6 +103,33 @@ constexpr std::array kTemplates = {
     {{- '<|assistant|>\n' }}
 {%- endif %})"},
 
+    // Phi-4. Phi-4-mini has the format of phi3 without line breaks and its own template.
+    BuiltinTemplate{"phi4", GRAFT_TEMPLATE_HEAD R"(
+{%- for message in messages %}
+    {{- '<|im_start|>' ~ message.role ~ '<|im_sep|>' ~ text(message) ~ '<|im_end|>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant<|im_sep|>' }}
+{%- endif %})"},
+
+    BuiltinTemplate{"kimi-k2", GRAFT_TEMPLATE_HEAD R"(
+{%- if not messages or messages[0].role != 'system' %}
+    {{- '<|im_system|>system<|im_middle|>You are Kimi, an AI assistant created by Moonshot AI.' }}
+    {{- '<|im_end|>' }}
+{%- endif %}
+{%- for message in messages %}
+    {%- set kind = message.role if message.role in ('user', 'assistant') else 'system' %}
+    {%- set content = text(message) %}
+    {%- if kind == 'assistant' %}
+        {%- set content = content.split('</think>')[-1] %}
+    {%- endif %}
+    {{- '<|im_' ~ kind ~ '|>' ~ (message.name or message.role) ~ '<|im_middle|>' ~ content }}
+    {{- '<|im_end|>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_assistant|>assistant<|im_middle|>' }}
+{%- endif %})"},
+
     BuiltinTemplate{"zephyr", GRAFT_TEMPLATE_HEAD R"(
 {%- for message in messages %}
     {{- '<|' ~ message.role ~ '|>\n' ~ text(message)|trim ~ eos_token ~ '\n' }}
@@ -214,7 +241,10 @@ SelectedTemplate select_template(const formats::TokenizerData& data,
                       ", the prefix that models of this family expect")
                 : ""};
   }
-  const std::string_view family = traits.builtin_template;
+  const formats::MarkedTemplate& marked = traits.marked_template;
+  const bool is_marked =
+      !marked.token.empty() && std::ranges::find(data.tokens, marked.token) != data.tokens.end();
+  const std::string_view family = is_marked ? marked.builtin_template : traits.builtin_template;
   const BuiltinTemplate* found = named(family.empty() ? "chatml" : family);
   GRAFT_CHECK(found != nullptr, "no built-in template ", family);
   return {ChatTemplate(found->source, str("built-in template ", found->name)),

@@ -38,6 +38,14 @@ const Expected kExpected[] = {
     {"phi3",
      "<|system|>\nBe kind.<|end|>\n<|user|>\nHi<|end|>\n<|assistant|>\nHello<|end|>\n"
      "<|user|>\nBye<|end|>\n<|assistant|>\n"},
+    {"phi4",
+     "<|im_start|>system<|im_sep|>Be kind.<|im_end|><|im_start|>user<|im_sep|>Hi<|im_end|>"
+     "<|im_start|>assistant<|im_sep|>Hello<|im_end|><|im_start|>user<|im_sep|>Bye<|im_end|>"
+     "<|im_start|>assistant<|im_sep|>"},
+    {"kimi-k2",
+     "<|im_system|>system<|im_middle|>Be kind.<|im_end|><|im_user|>user<|im_middle|>Hi<|im_end|>"
+     "<|im_assistant|>assistant<|im_middle|>Hello<|im_end|><|im_user|>user<|im_middle|>Bye"
+     "<|im_end|><|im_assistant|>assistant<|im_middle|>"},
     {"zephyr",
      "<|system|>\nBe kind.</s>\n<|user|>\nHi</s>\n<|assistant|>\nHello</s>\n<|user|>\nBye</s>\n"
      "<|assistant|>\n"},
@@ -98,6 +106,27 @@ TEST(BuiltinTemplates, AModelWithoutATemplateUsesThatOfItsFamily) {
   const SelectedTemplate fallback = select_template({}, "", family);
   EXPECT_NE(fallback.warning.find("built-in template phi3"), std::string::npos);
   EXPECT_TRUE(fallback.chat_template.render(conversation()).starts_with("<|system|>"));
+}
+
+TEST(BuiltinTemplates, ATokenSelectsTheTemplateOfAMemberOfTheFamily) {
+  const formats::ChatTraits family = {.builtin_template = "phi3",
+                                      .marked_template = {"<|im_sep|>", "phi4"}};
+  formats::TokenizerData data;
+  data.tokens = {"a", "<|im_sep|>"};
+  EXPECT_NE(select_template(data, "", family).warning.find("built-in template phi4"),
+            std::string::npos);
+  data.tokens = {"a", "<|end|>"};
+  EXPECT_NE(select_template(data, "", family).warning.find("built-in template phi3"),
+            std::string::npos);
+}
+
+TEST(BuiltinTemplates, KimiHasADefaultSystemPrompt) {
+  RenderInput input = conversation();
+  input.messages.erase(0);
+  EXPECT_TRUE(select_template({}, "kimi-k2")
+                  .chat_template.render(input)
+                  .starts_with("<|im_system|>system<|im_middle|>You are Kimi, an AI assistant "
+                               "created by Moonshot AI.<|im_end|><|im_user|>user<|im_middle|>Hi"));
 }
 
 TEST(BuiltinTemplates, WarnWhenTheModelTemplateLacksThePrefixOfItsFamily) {

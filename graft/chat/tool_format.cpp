@@ -7,7 +7,7 @@ namespace {
 
 using formats::ToolCallFormat;
 
-constexpr std::array kMarkers = {kHermesMarkers, kDeepSeekMarkers, kMiniMaxMarkers,
+constexpr std::array kMarkers = {kHermesMarkers, kDeepSeekMarkers, kMiniMaxMarkers, kKimiMarkers,
                                  kHarmonyMarkers};
 
 }  // namespace

@@ -25,6 +25,11 @@ inline constexpr ToolCallMarkers kDeepSeekMarkers = {.format = formats::ToolCall
 inline constexpr ToolCallMarkers kMiniMaxMarkers = {
     .format = formats::ToolCallFormat::MiniMax, .open = "<invoke name=", .close = "</invoke>"};
 
+// Calls stand between <|tool_calls_section_begin|> and <|tool_calls_section_end|>.
+inline constexpr ToolCallMarkers kKimiMarkers = {.format = formats::ToolCallFormat::Kimi,
+                                                 .open = "<|tool_call_begin|>",
+                                                 .close = "<|tool_call_end|>"};
+
 // As HarmonySplitter writes a call, whatever the order of its header.
 inline constexpr ToolCallMarkers kHarmonyMarkers = {.format = formats::ToolCallFormat::Harmony,
                                                     .open = "<|channel|>commentary to=functions.",

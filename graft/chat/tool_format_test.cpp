@@ -15,6 +15,7 @@ TEST(ToolFormat, IsDetectedFromTheTemplate) {
     EXPECT_EQ(tool_call_format("<tool_call><｜tool▁call▁begin｜>", family), ToolCallFormat::Any);
     EXPECT_EQ(tool_call_format("{{ '<minimax:tool_call><invoke name=\"' + f }}", family),
               ToolCallFormat::MiniMax);
+    EXPECT_EQ(tool_call_format("<|tool_call_begin|>{{ id }}", family), ToolCallFormat::Kimi);
     EXPECT_EQ(tool_call_format("{{ tools }}", family), family);
   }
 }

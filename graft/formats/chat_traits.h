@@ -14,6 +14,7 @@ enum class ToolCallFormat : std::uint8_t {
   Hermes,    // <tool_call>{"name": "f", "arguments": {…}}</tool_call>; also Qwen
   DeepSeek,  // <｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜>
   MiniMax,   // <invoke name="f"><parameter name="p">…</parameter></invoke>
+  Kimi,      // <|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{…}<|tool_call_end|>
   Harmony,   // <|channel|>commentary to=functions.f<|message|>{…}<|call|>
 };
 
@@ -38,8 +39,15 @@ struct PromptPrefix {
   std::string_view token;  // a token of it; a template that contains it writes the text itself
 };
 
+// The built-in template of models whose vocabulary has a token.
+struct MarkedTemplate {
+  std::string_view token;  // empty: none
+  std::string_view builtin_template;
+};
+
 struct ChatTraits {
   std::string_view builtin_template = {};  // for checkpoints without a template; empty: ChatML
+  MarkedTemplate marked_template = {};     // instead of it
   ToolCallFormat tool_calls = ToolCallFormat::Any;
   ReasoningTags reasoning = {};
   PromptPrefix prefix = {};

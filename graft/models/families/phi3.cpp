@@ -54,7 +54,8 @@ extern const Family kPhi3 = {
     .tensors = {rows::kNorms, kPhi3Layer},
     .fused = kPhi3Fused,
     .pre_tokenizers = kPhi3PreTokenizers,
-    .chat = {.builtin_template = "phi3"},
+    .chat = {.builtin_template = "phi3",
+             .marked_template = {.token = "<|im_sep|>", .builtin_template = "phi4"}},
     .build = build_dense,
 };
 

@@ -26,6 +26,10 @@ constexpr std::array<std::string_view, 2> kListMarkers = {"<｜tool▁calls▁be
 constexpr std::array<std::string_view, 2> kMiniMaxListMarkers = {"<minimax:tool_call>",
                                                                  "</minimax:tool_call>"};
 
+constexpr std::array<std::string_view, 2> kKimiListMarkers = {"<|tool_calls_section_begin|>",
+                                                              "<|tool_calls_section_end|>"};
+constexpr std::string_view kKimiSeparator = "<|tool_call_argument_begin|>";
+
 std::string new_call_id() {
   static constexpr std::string_view kLetters =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
@@ -149,6 +153,21 @@ void type_arguments(const OrderedJson& tools, ToolCall& call) {
   call.arguments = ordered_text(*arguments);
 }
 
+// "functions.NAME:INDEX", then the arguments. The model refers to its calls by this id.
+std::optional<ToolCall> kimi_call(std::string_view body) {
+  constexpr std::string_view kPrefix = "functions.";
+  const std::size_t separator = body.find(kKimiSeparator);
+  if (separator == std::string_view::npos) return std::nullopt;
+  const std::string_view id = trimmed(body.substr(0, separator), kCallBlanks);
+  std::string_view name = id.substr(0, id.rfind(':'));
+  if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+  const std::optional<OrderedJson> arguments =
+      parsed(trimmed(body.substr(separator + kKimiSeparator.size()), kCallBlanks));
+  std::optional<ToolCall> call = arguments ? call_of(std::string(name), *arguments) : std::nullopt;
+  if (call) call->id = id;
+  return call;
+}
+
 std::optional<ToolCall> harmony_call(std::string_view body) {
   const std::size_t separator = body.find(kHarmonySeparator);
   if (separator == std::string_view::npos) return std::nullopt;
@@ -175,10 +194,11 @@ struct ToolCallParser::Format {
 };
 
 std::span<const ToolCallParser::Format> ToolCallParser::formats() const {
-  static constexpr std::array<Format, 4> kFormats = {
+  static constexpr std::array<Format, 5> kFormats = {
       Format{chat::kHermesMarkers, {}, hermes_call},
       Format{chat::kDeepSeekMarkers, kListMarkers, deepseek_call},
       Format{chat::kMiniMaxMarkers, kMiniMaxListMarkers, minimax_call, true},
+      Format{chat::kKimiMarkers, kKimiListMarkers, kimi_call},
       Format{chat::kHarmonyMarkers, {}, harmony_call},
   };
   if (format_ == ToolCallFormat::Any) return kFormats;

@@ -16,7 +16,7 @@
 namespace graft::server {
 
 struct ToolCall {
-  std::string id;  // generated here: "call_…"
+  std::string id;  // the model's own (Kimi), else generated here: "call_…"
   std::string name;
   std::string arguments;  // a JSON object as text
 };

@@ -65,6 +65,15 @@ const Case kCases[] = {
      "<invoke name=\"f\"><parameter name=\"x\">1</invoke>",
      {}},
     {"<invoke name=\"f\">text</invoke>", "<invoke name=\"f\">text</invoke>", {}},
+    // Kimi-K2.
+    {"Look. <|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
+     "<|tool_call_argument_begin|>{\"city\": \"Oslo\"}<|tool_call_end|><|tool_call_begin|>"
+     "functions.f:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+     "Look.",
+     {R"(get_weather {"city":"Oslo"})", "f {}"}},
+    {"<|tool_call_begin|>functions.f:0{}<|tool_call_end|>",
+     "<|tool_call_begin|>functions.f:0{}<|tool_call_end|>",
+     {}},
     // Harmony.
     {"Look.<|channel|>commentary to=functions.f<|message|>{\"x\": 1}<|call|>",
      "Look.",
@@ -121,8 +130,18 @@ TEST(ToolCallParser, RecognizesOneFormatOnly) {
   EXPECT_EQ(num_calls(ToolCallFormat::Harmony, harmony), 1U);
   EXPECT_EQ(num_calls(ToolCallFormat::Harmony, hermes), 0U);
   EXPECT_EQ(num_calls(ToolCallFormat::Hermes, harmony), 0U);
-  EXPECT_EQ(tool_marks(ToolCallFormat::Any).size(), 8U);
+  EXPECT_EQ(tool_marks(ToolCallFormat::Any).size(), 10U);
   EXPECT_EQ(tool_marks(ToolCallFormat::Hermes).front(), "<tool_call>");
+}
+
+// The chat template of Kimi-K2 refers to a call by the id that the model wrote.
+TEST(ToolCallParser, KeepsTheIdsOfKimi) {
+  ToolCallParser parser(formats::ToolCallFormat::Kimi);
+  const ToolText part = parser.feed(
+      "<|tool_call_begin|> functions.a:b:12 <|tool_call_argument_begin|> {} <|tool_call_end|>");
+  ASSERT_EQ(part.calls.size(), 1U);
+  EXPECT_EQ(part.calls[0].id, "functions.a:b:12");
+  EXPECT_EQ(part.calls[0].name, "a:b");
 }
 
 // The schema of the tool decides between "12" and 12.
