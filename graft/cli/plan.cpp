@@ -1,5 +1,6 @@
 // graft plan and graft rules check: placement, memory and estimated speed, without reading weights.
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -59,11 +60,18 @@ PlanCase case_of(const PlanOptions& options) {
 }
 
 void print_devices(const perf::Estimate& estimate) {
-  fmt::print("\n  {:<8} {:>11} {:>11} {:>11} {:>11} {:>11}\n", "device", "weights", "KV cache",
-             "workspace", "total", "capacity");
+  // Only models with recurrent states have their column.
+  const bool has_states = std::ranges::any_of(
+      estimate.devices, [](const auto& entry) { return entry.second.states > 0; });
+  const auto states = [&](const std::string& text) {
+    return has_states ? fmt::format(" {:>11}", text) : std::string();
+  };
+  fmt::print("\n  {:<8} {:>11} {:>11}{} {:>11} {:>11} {:>11}\n", "device", "weights", "KV cache",
+             states("states"), "workspace", "total", "capacity");
   for (const auto& [device, bytes] : estimate.devices) {
-    fmt::print("  {:<8} {:>11} {:>11} {:>11} {:>11} {:>11}{}\n", to_string(device),
-               bytes_text(bytes.weights), bytes_text(bytes.kv_cache), bytes_text(bytes.workspace),
+    fmt::print("  {:<8} {:>11} {:>11}{} {:>11} {:>11} {:>11}{}\n", to_string(device),
+               bytes_text(bytes.weights), bytes_text(bytes.kv_cache),
+               states(bytes_text(bytes.states)), bytes_text(bytes.workspace),
                bytes_text(bytes.total()), bytes.capacity == 0 ? "?" : bytes_text(bytes.capacity),
                bytes.fits() ? "" : "  DOES NOT FIT");
   }
@@ -142,8 +150,9 @@ Json estimate_json(const PlanCase& to_plan, const PlannedCase& planned, const Re
   json["parameters_per_token"] = models::num_parameters_per_token(model.blueprint());
   for (const auto& [device, bytes] : estimate.devices) {
     json["devices"][to_string(device)] = {
-        {"weights", bytes.weights}, {"kv_cache", bytes.kv_cache}, {"workspace", bytes.workspace},
-        {"total", bytes.total()},   {"capacity", bytes.capacity}, {"fits", bytes.fits()}};
+        {"weights", bytes.weights},     {"kv_cache", bytes.kv_cache}, {"states", bytes.states},
+        {"workspace", bytes.workspace}, {"total", bytes.total()},     {"capacity", bytes.capacity},
+        {"fits", bytes.fits()}};
   }
   const std::int64_t stream_from = plan::stream_from(model.result().plan);
   json["stream_from"] = stream_from > 0 ? Json(stream_from) : Json();

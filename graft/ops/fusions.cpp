@@ -67,6 +67,7 @@ std::vector<Fusion> make_cuda_fusions() {
       grouped_linear(Role::Attention, {"q_proj", "k_proj", "v_proj"}),
       grouped_linear(Role::Attention, {"q_proj", "kv_a_proj_with_mqa"}),
       grouped_linear(Role::Attention, {"q_a_proj", "kv_a_proj_with_mqa"}),
+      grouped_linear(Role::Attention, {"in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a"}),
       grouped_linear(Role::Mlp, {"gate_proj", "up_proj"}),
       {.parent = Role::Mlp,
        .name = "activation+conversion for %",

@@ -103,9 +103,33 @@ class KvCache : public Operator {
   virtual void read_values(const SequenceSlice& sequence, const Part& part, float* out) const = 0;
 };
 
+// The recurrent states of one layer: a slot per sequence, which a pass replaces. A pass that starts
+// at position 0 ignores what its slot holds, so slots are not cleared.
+class StateCache : public Operator {
+ public:
+  void load(WeightProvider&) override {}
+
+  // (Re)creates storage; contents are undefined. On the CPU, pages are committed as slots are
+  // written.
+  virtual void allocate(std::int64_t num_slots) = 0;
+  virtual std::int64_t num_slots() const = 0;
+  virtual std::size_t bytes_per_slot() const = 0;
+  // Whole slots: copied (in order with the passes), saved, restored, and released (contents
+  // undefined, memory freed).
+  virtual void copy_slot(std::int64_t from, std::int64_t to) = 0;
+  virtual void save_slot(std::int64_t slot, std::span<std::byte> out) const = 0;
+  virtual void load_slot(std::int64_t slot, std::span<const std::byte> in) = 0;
+  virtual void release_slots(std::int64_t first, std::int64_t count) = 0;
+  // The layout of its bytes: only caches of equal form can exchange slots.
+  virtual std::string form() const = 0;
+  // [num_slots, values] f32 on the operator's device.
+  virtual TensorView slots() const = 0;
+};
+
 class Attention : public Operator {
  public:
-  // y[t, hidden] = attention(x[t, hidden]); writes this pass's keys and values to the cache first.
+  // y[t, hidden] = attention(x[t, hidden]); writes this pass's keys and values to the cache first,
+  // or replaces the recurrent states.
   virtual void forward(const Activation& x, TensorView y, Pass& pass) = 0;
   virtual ActivationFormat input_format(std::int64_t /*rows*/) const {
     return ActivationFormat::F32;

@@ -8,6 +8,7 @@
 namespace graft::ops {
 
 using plugin::AttentionParams;
+using plugin::DeltaNetParams;
 using plugin::EmbeddingParams;
 using plugin::ExpertsParams;
 using plugin::kLongRopeFlag;
@@ -20,5 +21,6 @@ using plugin::NormParams;
 using plugin::Params;
 using plugin::RopeParams;
 using plugin::RouterParams;
+using plugin::StateCacheParams;
 
 }  // namespace graft::ops

@@ -18,13 +18,23 @@ namespace graft::ops {
 
 class Profiler;
 
+// A copy of the recurrent states of a sequence after the first `num_tokens` of its tokens in a
+// pass.
+struct StateCheckpoint {
+  std::int64_t num_tokens = 0;
+  std::int32_t slot = 0;
+};
+inline constexpr std::size_t kMaxStateCheckpoints = 2;  // of one sequence in a pass
+
 // The tokens of one sequence in a pass: `num_tokens` rows from `first_row`, at positions
 // [context_len - num_tokens, context_len).
 struct SequenceSlice {
   std::int64_t first_row = 0;
   std::int64_t num_tokens = 0;
-  std::int64_t context_len = 0;           // tokens in the KV cache after this pass
-  std::vector<std::int32_t> block_table;  // blocks that hold positions [0, context_len)
+  std::int64_t context_len = 0;                   // tokens in the KV cache after this pass
+  std::vector<std::int32_t> block_table;          // blocks that hold positions [0, context_len)
+  std::int32_t state_slot = -1;                   // of its recurrent states; -1: the model has none
+  std::vector<StateCheckpoint> checkpoints = {};  // by num_tokens, ascending
 };
 
 // How the device of the head samples a token from each row of logits. Empty: it does not.
@@ -48,7 +58,7 @@ struct Batch {
   // kernels, so all passes of one CUDA graph have the same value.
   std::int64_t max_context = 0;
   // The last num_padding sequences, of one token each, are padding up to the graph bucket. Their
-  // keys and values are not stored.
+  // keys, values and states are not stored.
   std::int64_t num_padding = 0;
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(token_ids.size()); }

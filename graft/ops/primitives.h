@@ -60,6 +60,29 @@ class AttentionCore {
   virtual void forward(TensorView q, TensorView out, Pass& pass) = 0;
 };
 
+// The inputs of the gated delta rule, a row per token.
+struct DeltaNetInput {
+  TensorView qkv;  // [tokens, conv_channels]: heads of q, of k, of v
+  TensorView z;    // [tokens, value_size]: the gate of the output
+  TensorView b;    // [tokens, value heads]
+  TensorView a;    // [tokens, value heads]
+};
+
+// The gated delta rule of one layer on the states of the sequences of a pass: convolution, delta
+// rule, gated norm.
+class DeltaNetCore {
+ public:
+  DeltaNetCore() = default;
+  DeltaNetCore(const DeltaNetCore&) = delete;
+  DeltaNetCore& operator=(const DeltaNetCore&) = delete;
+  virtual ~DeltaNetCore() = default;
+
+  virtual void load(WeightProvider& weights) = 0;
+  virtual void unload() = 0;
+  // out[tokens, value_size]. May overwrite the inputs.
+  virtual void forward(const DeltaNetInput& in, TensorView out, Pass& pass) = 0;
+};
+
 class Primitives {
  public:
   Primitives() = default;
@@ -75,9 +98,13 @@ class Primitives {
   virtual void add_gated(TensorView y, TensorView x, TensorView gates, Pass& pass) = 0;
   // Copies the first min(from.cols(), to.cols()) columns of each row.
   virtual void copy_columns(TensorView from, TensorView to, Pass& pass) = 0;
-  // Grouped-query attention and multi-head latent attention of the module `context` describes.
+  // y *= sigmoid(the last y.cols() columns of gates), row by row
+  virtual void mul_sigmoid(TensorView y, TensorView gates, Pass& pass) = 0;
+  // Grouped-query attention, multi-head latent attention and the gated delta rule of the module
+  // `context` describes.
   virtual std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) = 0;
   virtual std::unique_ptr<AttentionCore> make_mla_attention(const BuildContext& context) = 0;
+  virtual std::unique_ptr<DeltaNetCore> make_delta_net(const BuildContext& context) = 0;
 
   // The fusions that the overrides below and the device's operators have kernels for. Plans report
   // those that are lost because a rule replaces a child.

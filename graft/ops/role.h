@@ -19,6 +19,7 @@ enum class Role : std::uint8_t {
   Rope,
   Attention,
   KvCache,
+  StateCache,
   Mlp,
   Moe,
   Router,
@@ -26,9 +27,14 @@ enum class Role : std::uint8_t {
 };
 
 // The spelling in rule files and tables, in the order of Role.
-inline constexpr std::array<std::string_view, 12> kRoleNames = {
-    "model",     "layer",    "embedding", "norm", "linear", "rope",
-    "attention", "kv_cache", "mlp",       "moe",  "router", "experts"};
+inline constexpr std::array<std::string_view, 13> kRoleNames = {
+    "model",    "layer",       "embedding", "norm", "linear", "rope",   "attention",
+    "kv_cache", "state_cache", "mlp",       "moe",  "router", "experts"};
+
+// Caches belong to one module and hold what earlier passes computed.
+constexpr bool is_cache(Role role) {
+  return role == Role::KvCache || role == Role::StateCache;
+}
 
 constexpr std::string_view name(Role role) {
   return kRoleNames[static_cast<std::size_t>(role)];

@@ -6,6 +6,7 @@
 
 #include "graft/perf/gpu_experts.h"
 #include "graft/perf/memory.h"
+#include "graft/perf/work.h"
 
 namespace graft::perf {
 namespace {
@@ -46,6 +47,7 @@ void count_layer(const plan::ModuleSpec& module, const Workload& load, ModelByte
   LayerBytes& layer = bytes.layers[static_cast<std::size_t>(module.layer)];
   if (const auto* cache = std::get_if<ops::KvCacheParams>(&module.params))
     layer.per_token += (cache->key_size + cache->value_size) * kCacheElemBytes;
+  layer.dense += static_cast<std::int64_t>(state_bytes(module)) * load.parallel;
   if (const auto* experts = std::get_if<ops::ExpertsParams>(&module.params)) {
     layer.experts += size_of(module);
     layer.packed_experts += static_cast<std::int64_t>(packed_weight_bytes(module));

@@ -158,7 +158,11 @@ void add_weights(const plan::Plan& plan,
 double workspace_row_bytes(const plan::ModuleSpec& module) {
   struct RowElems {
     double operator()(const ops::AttentionParams& p) const {
-      return static_cast<double>((2 * p.num_heads + 2 * p.num_key_value_heads) * p.head_dim);
+      const std::int64_t num_q = p.output_gate ? 4 * p.num_heads : 2 * p.num_heads;
+      return static_cast<double>((num_q + 2 * p.num_key_value_heads) * p.head_dim);
+    }
+    double operator()(const ops::DeltaNetParams& p) const {
+      return static_cast<double>(2 * p.conv_channels() + 2 * p.value_size());
     }
     double operator()(const ops::MlaParams& p) const {
       const std::int64_t head = p.qk_nope_head_dim + p.qk_rope_head_dim + p.v_head_dim;
@@ -177,6 +181,7 @@ double workspace_row_bytes(const plan::ModuleSpec& module) {
     double operator()(const ops::LinearParams&) const { return 0; }
     double operator()(const ops::RopeParams&) const { return 0; }
     double operator()(const ops::KvCacheParams&) const { return 0; }
+    double operator()(const ops::StateCacheParams&) const { return 0; }
     double operator()(const ops::RouterParams& p) const {
       return static_cast<double>(p.num_experts);
     }
@@ -215,6 +220,8 @@ std::map<Device, MemoryUse> memory_use(const plan::Plan& plan,
   for (const plan::Placement& placement : plan.placements) {
     devices[placement.decode.device()].kv_cache +=
         static_cast<std::uint64_t>(kv_bytes_per_token(placement) * cached_tokens);
+    devices[placement.decode.device()].states += static_cast<std::uint64_t>(
+        state_bytes(*placement.module) * static_cast<double>(load.parallel));
     double& row = widest[placement.decode.device()];
     row = std::max(row, workspace_row_bytes(*placement.module));
     if (placement.decode.device() == kCpu) continue;

@@ -22,10 +22,11 @@ struct MemoryUse {
   std::uint64_t weights = 0;
   std::uint64_t mapped = 0;  // of `weights`: in mapped files, whose pages the system can drop
   std::uint64_t kv_cache = 0;
+  std::uint64_t states = 0;  // recurrent states
   std::uint64_t workspace = 0;
   std::uint64_t capacity = 0;  // 0: unknown
 
-  std::uint64_t total() const { return weights + kv_cache + workspace; }
+  std::uint64_t total() const { return weights + kv_cache + states + workspace; }
   std::uint64_t allocated() const { return total() - mapped; }
   bool fits() const { return capacity == 0 || total() <= capacity; }
   // Whether it runs, be it with weights that are read from disk in every pass.

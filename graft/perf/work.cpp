@@ -84,6 +84,11 @@ double attention_flops(const plan::Placement& placement, const PassSize& pass) {
                                   : 2 * mla->kv_lora_rank + mla->qk_rope_head_dim;
     return 2 * rows * context * static_cast<double>(mla->num_heads * head);
   }
+  // The state is scaled, read, updated and read again for every token, at any context.
+  if (const auto* net = std::get_if<ops::DeltaNetParams>(&module.params)) {
+    return 7 * rows *
+           static_cast<double>(net->num_value_heads * net->key_head_dim * net->value_head_dim);
+  }
   return 0;
 }
 
@@ -117,6 +122,12 @@ double kv_bytes_per_token(const plan::Placement& placement) {
          static_cast<double>(bytes_of(dtype.value_or(DType::F16), cache->value_size));
 }
 
+double state_bytes(const plan::ModuleSpec& module) {
+  const auto* states = std::get_if<ops::StateCacheParams>(&module.params);
+  if (states == nullptr) return 0;
+  return sizeof(float) * static_cast<double>(states->recurrent_size + states->conv_size);
+}
+
 Work module_work(const plan::Plan& plan, const plan::Placement& placement, const PassSize& pass) {
   const plan::ModuleSpec& module = *placement.module;
   const bool prefill = pass.phase == Phase::Prefill;
@@ -128,6 +139,9 @@ Work module_work(const plan::Plan& plan, const plan::Placement& placement, const
   // Prefill reads the KV cache once for all tokens of the prompt.
   if (module.role == Role::KvCache)
     work.context_bytes = kv_bytes_per_token(placement) * pass.context * (prefill ? 1 : pass.rows);
+  // A pass reads and writes the state of each of its sequences.
+  if (module.role == Role::StateCache)
+    work.context_bytes = 2 * state_bytes(module) * (prefill ? 1 : pass.rows);
   return work;
 }
 

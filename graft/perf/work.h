@@ -47,5 +47,7 @@ const std::vector<plan::WeightSpec>& weights_of(const plan::Plan& plan,
 
 // 0 for modules other than a KV cache.
 double kv_bytes_per_token(const plan::Placement& placement);
+// Of one sequence; 0 for modules other than a cache of recurrent states.
+double state_bytes(const plan::ModuleSpec& module);
 
 }  // namespace graft::perf

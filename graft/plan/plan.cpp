@@ -85,11 +85,11 @@ class Planner {
       if (rule.usable) place(placement, rule);
       if (!rule.rule->recursive) stopped_by = rule.rule;
     } else {
-      const bool inherits = stopped_by != nullptr || module.role == Role::KvCache;
+      const bool inherits = stopped_by != nullptr || ops::is_cache(module.role);
       place_default(placement, inherits ? parent : nullptr,
                     stopped_by == nullptr ? 0 : stopped_by->line);
     }
-    if (module.role == Role::KvCache && parent != nullptr) check_cache(placement, *parent);
+    if (ops::is_cache(module.role) && parent != nullptr) check_cache(placement, *parent);
     plan_.placements.push_back(placement);
     for (const ModuleSpec& child : module.children)
       visit(child, &placement, stopped_by);
@@ -230,13 +230,15 @@ class Planner {
     const Device there = cache.decode.device();
     for (const Device device : {attention.decode.device(), attention.prefill.device()}) {
       if (device == there) continue;
-      findings_.error(line,
-                      str("the KV cache is on ", to_string(there), " but its attention runs on ",
-                          to_string(device)),
-                      attention.module);
+      findings_.error(
+          line,
+          str(cache.module->role == Role::KvCache ? "the KV cache" : "the state cache", " is on ",
+              to_string(there), " but its attention runs on ", to_string(device)),
+          attention.module);
       return;
     }
-    if (there != kCpu && attention.is_native_on(there, ops::Phase::Decode) &&
+    if (cache.module->role == Role::KvCache && there != kCpu &&
+        attention.is_native_on(there, ops::Phase::Decode) &&
         !cache.is_native_on(there, ops::Phase::Decode)) {
       findings_.error(line, "attention on a GPU needs the KV cache operator cuda.kv_cache",
                       attention.module);
@@ -311,7 +313,7 @@ class Planner {
 }  // namespace
 
 const PhasePlacement& Placement::running(ops::Phase phase) const {
-  return module->role == Role::KvCache ? decode : of(phase);
+  return ops::is_cache(module->role) ? decode : of(phase);
 }
 
 bool Placement::absorbs(const ModuleSpec& child) const {

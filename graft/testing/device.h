@@ -157,6 +157,38 @@ class KvCacheOnTestDevice final : public OnTestDevice<KvCache> {
   Buffer blocks_;  // the memory that a GPU would take; the blocks are the CPU operator's
 };
 
+// Slots are copied in order with the device's work: both run at once.
+class StateCacheOnTestDevice final : public OnTestDevice<StateCache> {
+ public:
+  using OnTestDevice::OnTestDevice;
+  void allocate(std::int64_t num_slots) override {
+    op_.allocate(num_slots);
+    slots_ = {};  // before the new ones
+    slots_ = Buffer(static_cast<std::size_t>(num_slots) * op_.bytes_per_slot(), device_);
+  }
+  void unload() override {
+    OnTestDevice::unload();
+    slots_ = {};
+  }
+  std::int64_t num_slots() const override { return op_.num_slots(); }
+  std::size_t bytes_per_slot() const override { return op_.bytes_per_slot(); }
+  void copy_slot(std::int64_t from, std::int64_t to) override { op_.copy_slot(from, to); }
+  void save_slot(std::int64_t slot, std::span<std::byte> out) const override {
+    op_.save_slot(slot, out);
+  }
+  void load_slot(std::int64_t slot, std::span<const std::byte> in) override {
+    op_.load_slot(slot, in);
+  }
+  void release_slots(std::int64_t first, std::int64_t count) override {
+    op_.release_slots(first, count);
+  }
+  std::string form() const override { return op_.form(); }
+  TensorView slots() const override { return op_.slots(); }
+
+ private:
+  Buffer slots_;  // the memory that a GPU would take; the slots are the CPU operator's
+};
+
 // The CPU's primitives on a test device; fused ones are composed.
 class TestPrimitives final : public Primitives {
  public:
@@ -176,11 +208,18 @@ class TestPrimitives final : public Primitives {
     expect_on(from.device, to, "copy_columns");
     run(from, pass, [this, from, to](Pass& there) { cpu_->copy_columns(from, to, there); });
   }
+  void mul_sigmoid(TensorView y, TensorView gates, Pass& pass) override {
+    expect_on(y.device, gates, "mul_sigmoid");
+    run(y, pass, [this, y, gates](Pass& there) { cpu_->mul_sigmoid(y, gates, there); });
+  }
   std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) override {
     return std::make_unique<Core>(cpu_->make_attention(context), context.device);
   }
   std::unique_ptr<AttentionCore> make_mla_attention(const BuildContext& context) override {
     return std::make_unique<Core>(cpu_->make_mla_attention(context), context.device);
+  }
+  std::unique_ptr<DeltaNetCore> make_delta_net(const BuildContext& context) override {
+    return std::make_unique<DeltaNet>(cpu_->make_delta_net(context), context.device);
   }
 
  private:
@@ -213,6 +252,30 @@ class TestPrimitives final : public Primitives {
     Buffer held_;
   };
 
+  class DeltaNet final : public DeltaNetCore {
+   public:
+    DeltaNet(std::unique_ptr<DeltaNetCore> core, Device device)
+        : core_(std::move(core)), device_(device) {}
+    void load(WeightProvider& weights) override {
+      CountingWeights counting(weights);
+      core_->load(counting);
+      held_ = Buffer(counting.bytes(), device_);
+    }
+    void unload() override {
+      core_->unload();
+      held_ = {};
+    }
+    void forward(const DeltaNetInput& in, TensorView out, Pass& pass) override {
+      expect_on(in.qkv.device, out, "the delta rule");
+      run(in.qkv, pass, [this, in, out](Pass& there) { core_->forward(in, out, there); });
+    }
+
+   private:
+    std::unique_ptr<DeltaNetCore> core_;
+    Device device_;
+    Buffer held_;
+  };
+
   std::shared_ptr<Primitives> cpu_ = cpu::make_primitives();
 };
 
@@ -234,6 +297,8 @@ inline std::unique_ptr<Operator> on_test_device(Role role,
       return std::make_unique<ExpertsOnTestDevice>(std::move(op), context);
     case Role::KvCache:
       return std::make_unique<KvCacheOnTestDevice>(std::move(op), context);
+    case Role::StateCache:
+      return std::make_unique<StateCacheOnTestDevice>(std::move(op), context);
     default:
       return op;  // modules: made with the test device's primitives
   }

@@ -111,6 +111,26 @@ class ForwardingKvCache final : public Forwarding<KvCache> {
   }
 };
 
+class ForwardingStateCache final : public Forwarding<StateCache> {
+ public:
+  using Forwarding::Forwarding;
+  void allocate(std::int64_t num_slots) override { op_.allocate(num_slots); }
+  std::int64_t num_slots() const override { return op_.num_slots(); }
+  std::size_t bytes_per_slot() const override { return op_.bytes_per_slot(); }
+  void copy_slot(std::int64_t from, std::int64_t to) override { op_.copy_slot(from, to); }
+  void save_slot(std::int64_t slot, std::span<std::byte> out) const override {
+    op_.save_slot(slot, out);
+  }
+  void load_slot(std::int64_t slot, std::span<const std::byte> in) override {
+    op_.load_slot(slot, in);
+  }
+  void release_slots(std::int64_t first, std::int64_t count) override {
+    op_.release_slots(first, count);
+  }
+  std::string form() const override { return op_.form(); }
+  TensorView slots() const override { return op_.slots(); }
+};
+
 inline std::unique_ptr<Operator> forwarding(Role role, std::unique_ptr<Operator> op) {
   switch (role) {
     case Role::Norm:
@@ -123,6 +143,8 @@ inline std::unique_ptr<Operator> forwarding(Role role, std::unique_ptr<Operator>
       return std::make_unique<ForwardingRows<Attention>>(std::move(op));
     case Role::KvCache:
       return std::make_unique<ForwardingKvCache>(std::move(op));
+    case Role::StateCache:
+      return std::make_unique<ForwardingStateCache>(std::move(op));
     case Role::Mlp:
     case Role::Moe:
       return std::make_unique<ForwardingRows<Mlp>>(std::move(op));

@@ -56,6 +56,8 @@ struct AttentionParams {
   bool qk_norm_all_heads = false;  // with qk_norm: one norm over the whole row of q and of k
   // A learned logit per head ("sinks") joins the softmax's denominator and attends to no key.
   bool sinks = false;
+  // q_proj has a gate after the query of each head; the head's output is multiplied by its sigmoid.
+  bool output_gate = false;
 };
 
 // Multi-head latent attention.
@@ -67,6 +69,35 @@ struct MlaParams {
   std::int64_t qk_rope_head_dim = 0;
   std::int64_t v_head_dim = 0;
   float scale = 1.0F;
+};
+
+// Gated delta rule: attention with a recurrent state instead of a KV cache. A causal convolution
+// over the last conv_kernel tokens filters the channels of q, k and v; each value head then updates
+// its state S[key_head_dim, value_head_dim] with decay * S + k * beta * (v - (decay * S)^T k).
+struct DeltaNetParams {
+  std::int64_t num_key_heads = 0;
+  std::int64_t num_value_heads = 0;  // a multiple of num_key_heads
+  std::int64_t key_head_dim = 0;
+  std::int64_t value_head_dim = 0;
+  std::int64_t conv_kernel = 0;
+  double eps = 1e-6;  // of the output's norm
+  // Value head h reads key head h % num_key_heads; else h / (num_value_heads / num_key_heads).
+  bool tiled_value_heads = false;
+
+  std::int64_t key_size() const { return num_key_heads * key_head_dim; }
+  std::int64_t value_size() const { return num_value_heads * value_head_dim; }
+  std::int64_t conv_channels() const { return 2 * key_size() + value_size(); }
+  std::int64_t key_head(std::int64_t value_head) const {
+    return tiled_value_heads ? value_head % num_key_heads
+                             : value_head / (num_value_heads / num_key_heads);
+  }
+};
+
+// The state of one sequence and layer: recurrent_size values, then the conv_size last inputs of the
+// convolution; all f32.
+struct StateCacheParams {
+  std::int64_t recurrent_size = 0;
+  std::int64_t conv_size = 0;
 };
 
 // One row per token and layer: `key_size` values, then `value_size` (0 for MLA, whose values are
@@ -124,7 +155,9 @@ using Params = std::variant<NoParams,
                             RopeParams,
                             AttentionParams,
                             MlaParams,
+                            DeltaNetParams,
                             KvCacheParams,
+                            StateCacheParams,
                             MlpParams,
                             RouterParams,
                             ExpertsParams>;

@@ -10,6 +10,7 @@
 #include "graft/kernels/cpu/attention/attention-inl.h"
 #include "graft/kernels/cpu/rows-inl.h"
 #include "graft/kernels/cpu/matmul-inl.h"
+#include "graft/kernels/cpu/recurrent-inl.h"
 // clang-format on
 
 namespace {
@@ -33,6 +34,10 @@ inline constexpr MathTable kAllMath = {
     .sigmoid = sigmoid,
     .rope_halves = rope_halves,
     .rope_pairs = rope_pairs,
+    .conv_silu = conv_silu,
+    .l2_norm = l2_norm,
+    .sigmoid_mul = sigmoid_mul,
+    .delta_rule = delta_rule,
     .product = product,
     .softmax_block = softmax_block,
     .softmax_merge = softmax_merge,

@@ -66,6 +66,27 @@ struct SoftmaxState {
   float* acc = nullptr;  // [rows, cols]
 };
 
+// The delta rule of one value head on `cols` columns of its state S[key_dim, …] over successive
+// tokens t: S *= decay[t]; delta = beta[t] (v[t] - S^T k[t]); S += k[t] delta; out[t] = S^T q[t].
+// Columns are independent, and sums run over the rows of S in ascending order.
+struct DeltaRule {
+  const float* q = nullptr;  // [tokens, key_dim], rows qk_stride floats apart
+  const float* k = nullptr;
+  std::int64_t qk_stride = 0;
+  const float* v = nullptr;  // [tokens, cols]
+  std::int64_t v_stride = 0;
+  const float* decay = nullptr;  // [tokens], gate_stride floats apart
+  const float* beta = nullptr;
+  std::int64_t gate_stride = 0;
+  float* out = nullptr;  // [tokens, cols]; may be v
+  std::int64_t out_stride = 0;
+  float* state = nullptr;  // [key_dim, cols], rows state_stride floats apart
+  std::int64_t state_stride = 0;
+  std::int64_t key_dim = 0;
+  std::int64_t cols = 0;
+  std::int64_t tokens = 0;
+};
+
 struct MathTable {
   // y[r * ldy + c] = dot(row r of x, row c of w), both of `cols` values.
   void (*matmul)(RowsF32 x, RowsF32 w, std::int64_t cols, float* y, std::int64_t ldy) = nullptr;
@@ -102,6 +123,19 @@ struct MathTable {
   // RoPE on neighbouring pairs x[2i], x[2i + 1] (GPT-J style). c and s have 2 half values: every
   // cosine twice, every sine first negated, then plain.
   void (*rope_pairs)(float* x, const float* c, const float* s, std::int64_t half) = nullptr;
+
+  // y[i] = silu(sum over j of taps[j * n + i] x[j][i]), j ascending: a causal convolution of n
+  // channels over num_taps rows.
+  void (*conv_silu)(const float* const* x,
+                    const float* taps,
+                    std::int64_t num_taps,
+                    float* y,
+                    std::int64_t n) = nullptr;
+  // x *= factor / sqrt(sum(x^2) + eps)
+  void (*l2_norm)(float* x, std::int64_t n, float eps, float factor) = nullptr;
+  // y *= 1 / (1 + exp(-gate))
+  void (*sigmoid_mul)(const float* gate, float* y, std::int64_t n) = nullptr;
+  void (*delta_rule)(const DeltaRule& rule) = nullptr;
 
   // Attention; see product-inl.h for the order of the sums.
   void (*product)(const Product& p) = nullptr;

@@ -92,6 +92,15 @@ struct AddGated {
   }
 };
 
+struct MulSigmoid {
+  ConstRows gates;
+  Rows y;
+  __device__ void operator()(std::int64_t row, std::int64_t col) const {
+    float& value = y.data[row * y.stride + col];
+    value = __fmul_rn(value, sigmoid(gates.data[row * gates.stride + col]));
+  }
+};
+
 struct Gather {
   ConstRows x;
   const std::int32_t* row_ids;
@@ -372,6 +381,10 @@ void scale(Rows y, float factor, std::int64_t rows, std::int64_t cols, Stream st
 void add_gated(
     const float* gates, ConstRows x, Rows y, std::int64_t rows, std::int64_t cols, Stream stream) {
   for_each_value("add_gated", AddGated{gates, x, y}, rows, cols, stream);
+}
+
+void mul_sigmoid(ConstRows gates, Rows y, std::int64_t rows, std::int64_t cols, Stream stream) {
+  for_each_value("mul_sigmoid", MulSigmoid{gates, y}, rows, cols, stream);
 }
 
 void gather_rows(ConstRows x,

@@ -74,6 +74,9 @@ void scale(Rows y, float factor, std::int64_t rows, std::int64_t cols, Stream st
 void add_gated(
     const float* gates, ConstRows x, Rows y, std::int64_t rows, std::int64_t cols, Stream stream);
 
+// y[rows, cols] *= sigmoid(gates): the output gate of attention.
+void mul_sigmoid(ConstRows gates, Rows y, std::int64_t rows, std::int64_t cols, Stream stream);
+
 // y[row] = x[row_ids[row]], row_ids[rows].
 void gather_rows(ConstRows x,
                  const std::int32_t* row_ids,

@@ -15,12 +15,14 @@ std::unique_ptr<DeviceContext> make_cpu_context(Device device);
 std::shared_ptr<Primitives> make_primitives();
 std::unique_ptr<AttentionCore> make_attention_core(const BuildContext& context);
 std::unique_ptr<AttentionCore> make_latent_attention_core(const BuildContext& context);
+std::unique_ptr<DeltaNetCore> make_delta_net_core(const BuildContext& context);
 
 std::unique_ptr<Operator> make_embedding_cpu(const BuildContext& context);
 std::unique_ptr<Operator> make_rms_norm_cpu(const BuildContext& context);
 std::unique_ptr<Operator> make_linear_cpu(const BuildContext& context);
 std::unique_ptr<Operator> make_rope_cpu(const BuildContext& context);
 std::unique_ptr<Operator> make_kv_cache_cpu(const BuildContext& context);
+std::unique_ptr<Operator> make_state_cache_cpu(const BuildContext& context);
 std::unique_ptr<Operator> make_router_cpu(const BuildContext& context);
 std::unique_ptr<Operator> make_experts_cpu(const BuildContext& context);
 

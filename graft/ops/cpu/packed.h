@@ -68,7 +68,7 @@ inline constexpr std::int64_t kItemsPerThread = 8;
 inline constexpr std::int64_t kOutputStep = packing::kSliceRows;
 
 // Max products of one call of multiply().
-inline constexpr std::size_t kMaxProducts = 3;
+inline constexpr std::size_t kMaxProducts = 4;
 
 struct PackedProduct {
   const PackedMatrix* matrix = nullptr;

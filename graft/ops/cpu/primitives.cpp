@@ -50,14 +50,16 @@ Fusion one_loop(Role parent, std::vector<std::string_view> children, Fusion::Sup
 
 // Weights that are not packed are multiplied one by one.
 std::vector<Fusion> make_fusions() {
-  return {one_loop(Role::Attention, {"q_proj", "k_proj", "v_proj"}, is_packed),
-          one_loop(Role::Attention, {"q_proj", "kv_a_proj_with_mqa"}, is_packed),
-          one_loop(Role::Attention, {"q_a_proj", "kv_a_proj_with_mqa"}, is_packed),
-          {.parent = Role::Mlp,
-           .name = "%+activation in one loop",
-           .children = {"gate_proj", "up_proj"},
-           .supports = is_packed_without_bias},
-          one_loop(Role::Mlp, {"gate_proj", "up_proj"}, is_packed_with_bias)};
+  return {
+      one_loop(Role::Attention, {"q_proj", "k_proj", "v_proj"}, is_packed),
+      one_loop(Role::Attention, {"q_proj", "kv_a_proj_with_mqa"}, is_packed),
+      one_loop(Role::Attention, {"q_a_proj", "kv_a_proj_with_mqa"}, is_packed),
+      one_loop(Role::Attention, {"in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a"}, is_packed),
+      {.parent = Role::Mlp,
+       .name = "%+activation in one loop",
+       .children = {"gate_proj", "up_proj"},
+       .supports = is_packed_without_bias},
+      one_loop(Role::Mlp, {"gate_proj", "up_proj"}, is_packed_with_bias)};
 }
 
 class CpuPrimitives final : public Primitives {
@@ -92,11 +94,22 @@ class CpuPrimitives final : public Primitives {
       std::copy_n(from.f32_row(row), cols, to.f32_row(row));
   }
 
+  void mul_sigmoid(TensorView y, TensorView gates, Pass& pass) override {
+    const std::int64_t first = gates.cols() - y.cols();
+    for_each_item(pass.pool, y.rows(), [&](std::int64_t /*worker*/, std::int64_t row) {
+      kernels::cpu::kernels().math.sigmoid_mul(gates.f32_row(row) + first, y.f32_row(row),
+                                               y.cols());
+    });
+  }
+
   std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) override {
     return make_attention_core(context);
   }
   std::unique_ptr<AttentionCore> make_mla_attention(const BuildContext& context) override {
     return make_latent_attention_core(context);
+  }
+  std::unique_ptr<DeltaNetCore> make_delta_net(const BuildContext& context) override {
+    return make_delta_net_core(context);
   }
 
   std::span<const Fusion> fusions() const override {

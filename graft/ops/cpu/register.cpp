@@ -42,6 +42,10 @@ void register_cpu(Registry& registry) {
        .summary = "paged KV cache in f32, f16, bf16, q8_0 or q4_0",
        .kwargs = {cpu_cache_type_kwarg(), block_tokens_kwarg()},
        .make = make_kv_cache_cpu});
+  add({.name = "cpu.state_cache",
+       .role = Role::StateCache,
+       .summary = "recurrent states in f32, a slot per sequence",
+       .make = make_state_cache_cpu});
   add({.name = "cpu.attention",
        .role = Role::Attention,
        .summary = "grouped-query attention",
@@ -54,6 +58,11 @@ void register_cpu(Registry& registry) {
        .fits = has<MlaParams>,
        .absorbed_children = {"kv_b_proj"},
        .make = make_mla});
+  add({.name = "cpu.delta_net",
+       .role = Role::Attention,
+       .summary = "gated delta rule over a recurrent state",
+       .fits = has<DeltaNetParams>,
+       .make = make_delta_net});
   add({.name = "cpu.router",
        .role = Role::Router,
        .summary = "top-k expert selection with routing weights",

@@ -12,11 +12,13 @@ namespace graft::ops::cuda {
 std::shared_ptr<Primitives> make_primitives();
 std::unique_ptr<AttentionCore> make_attention_core(const BuildContext& context);
 std::unique_ptr<AttentionCore> make_latent_attention_core(const BuildContext& context);
+std::unique_ptr<DeltaNetCore> make_delta_net_core(const BuildContext& context);
 std::unique_ptr<Operator> make_embedding_cuda(const BuildContext& context);
 std::unique_ptr<Operator> make_rms_norm_cuda(const BuildContext& context);
 std::unique_ptr<Operator> make_linear_cuda(const BuildContext& context);
 std::unique_ptr<Operator> make_rope_cuda(const BuildContext& context);
 std::unique_ptr<Operator> make_kv_cache_cuda(const BuildContext& context);
+std::unique_ptr<Operator> make_state_cache_cuda(const BuildContext& context);
 std::unique_ptr<Operator> make_router_cuda(const BuildContext& context);
 std::unique_ptr<Operator> make_experts_cuda(const BuildContext& context);
 

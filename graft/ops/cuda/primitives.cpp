@@ -77,11 +77,19 @@ class CudaPrimitives final : public Primitives {
                                 cuda_context(from.device, pass).stream());
   }
 
+  void mul_sigmoid(TensorView y, TensorView gates, Pass& pass) override {
+    kernels::cuda::mul_sigmoid(rows_of(gates, gates.cols() - y.cols()), rows_of(y), y.rows(),
+                               y.cols(), cuda_context(y.device, pass).stream());
+  }
+
   std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) override {
     return make_attention_core(context);
   }
   std::unique_ptr<AttentionCore> make_mla_attention(const BuildContext& context) override {
     return make_latent_attention_core(context);
+  }
+  std::unique_ptr<DeltaNetCore> make_delta_net(const BuildContext& context) override {
+    return make_delta_net_core(context);
   }
 
   std::span<const Fusion> fusions() const override { return cuda_fusions(); }

@@ -27,7 +27,10 @@ std::vector<OperatorInfo> leaf_operators() {
           {.name = "cuda.kv_cache",
            .role = Role::KvCache,
            .summary = "paged KV cache in f32, f16 or bf16",
-           .kwargs = {cuda_cache_type_kwarg(), block_tokens_kwarg()}}};
+           .kwargs = {cuda_cache_type_kwarg(), block_tokens_kwarg()}},
+          {.name = "cuda.state_cache",
+           .role = Role::StateCache,
+           .summary = "recurrent states in f32, a slot per sequence"}};
 }
 
 std::vector<OperatorInfo> block_operators() {
@@ -42,6 +45,10 @@ std::vector<OperatorInfo> block_operators() {
            .kwargs = {precision_kwarg(), absorb_for_prefill_kwarg()},
            .fits = has<MlaParams>,
            .absorbed_children = {"kv_b_proj"}},
+          {.name = "cuda.delta_net",
+           .role = Role::Attention,
+           .summary = "gated delta rule over a recurrent state",
+           .fits = has<DeltaNetParams>},
           {.name = "cuda.router",
            .role = Role::Router,
            .summary = "top-k expert selection with routing weights"},

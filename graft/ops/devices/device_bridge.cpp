@@ -238,6 +238,7 @@ std::unique_ptr<Operator> for_caller_on(Device here, Operator& op, Device there,
     case Role::Model:
     case Role::Layer:
     case Role::KvCache:
+    case Role::StateCache:
       return nullptr;
   }
   return nullptr;

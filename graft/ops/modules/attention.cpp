@@ -40,11 +40,16 @@ class AttentionModule final : public Attention {
     const std::int64_t q_size = params_.num_heads * params_.head_dim;
     const std::int64_t kv_size = params_.num_key_value_heads * params_.head_dim;
     const TensorView q = pass.workspace.f32({x.rows(), q_size});
+    // With an output gate: each head's query, then its gate.
+    const TensorView q_and_gate =
+        params_.output_gate ? pass.workspace.f32({x.rows(), 2 * q_size}) : q;
     const TensorView k = pass.workspace.f32({x.rows(), kv_size});
     const TensorView v = pass.workspace.f32({x.rows(), kv_size});
-    const std::array projections = {LinearCall{q_proj_, q}, LinearCall{k_proj_, k},
+    const std::array projections = {LinearCall{q_proj_, q_and_gate}, LinearCall{k_proj_, k},
                                     LinearCall{v_proj_, v}};
     primitives_.linear_group(x, projections, pass);
+    const TensorView gates = by_head(q_and_gate, 2 * params_.head_dim);
+    if (params_.output_gate) primitives_.copy_columns(gates, by_head(q, params_.head_dim), pass);
     if (params_.qk_norm_all_heads) {
       q_norm_->forward(q, q, pass);
       k_norm_->forward(k, k, pass);
@@ -53,10 +58,16 @@ class AttentionModule final : public Attention {
 
     const TensorView heads = pass.workspace.f32({x.rows(), q_size});
     core_->forward(q, heads, pass);
+    if (params_.output_gate) primitives_.mul_sigmoid(by_head(heads, params_.head_dim), gates, pass);
     o_proj_->forward(heads, y, pass);
   }
 
  private:
+  // The same values with a row per token and head.
+  static TensorView by_head(TensorView x, std::int64_t size) {
+    return {x.data, x.dtype, {x.rows() * x.cols() / size, size}, x.device};
+  }
+
   // Applies the norm and RoPE to the heads of q and k, and writes k and v to the cache.
   void store(TensorView q, TensorView k, TensorView v, Pass& pass) {
     const std::array spans = {span(q, q_norm_, true, -1), span(k, k_norm_, true, 0),

@@ -228,6 +228,7 @@ std::unique_ptr<Operator> from_plugin(Role role, PluginInstance instance) {
     case Role::Model:
     case Role::Layer:
     case Role::KvCache:
+    case Role::StateCache:
       return nullptr;
   }
   return nullptr;

@@ -230,13 +230,16 @@ void Metrics::write_gauges(std::string& out, const std::vector<ModelGauges>& gau
   add("graft:model_load_seconds", "Seconds that loading the model took.",
       [](const ModelGauges& model) { return model.load_seconds; });
   writer.begin("graft:device_memory_bytes", "gauge",
-               "Memory of a model by device and kind: weights, kv_cache (reserved), workspace.");
+               "Memory of a model by device and kind: weights, kv_cache and states (reserved), "
+               "workspace.");
   for (const ModelGauges& model : gauges) {
     for (const auto& [device, use] : model.memory) {
       const std::string labels =
           model_label(model.model) + "," + metric_label("device", to_string(device)) + ",";
       writer.add(labels + metric_label("kind", "weights"), static_cast<double>(use.weights));
       writer.add(labels + metric_label("kind", "kv_cache"), static_cast<double>(use.kv_cache));
+      if (use.states > 0)
+        writer.add(labels + metric_label("kind", "states"), static_cast<double>(use.states));
       writer.add(labels + metric_label("kind", "workspace"), static_cast<double>(use.workspace));
     }
   }

@@ -36,7 +36,12 @@ void append(Batch& batch, std::int64_t sequence, std::int64_t first, std::int64_
   batch.sequences.push_back({.first_row = batch.num_tokens(),
                              .num_tokens = count,
                              .context_len = first + count,
-                             .block_table = block_table(sequence, first + count)});
+                             .block_table = block_table(sequence, first + count),
+                             .state_slot = static_cast<std::int32_t>(sequence)});
+  // Another slot gets the states after a part of a prompt, or after the token of a decode pass.
+  batch.sequences.back().checkpoints = {
+      {.num_tokens = (count + 1) / 2,
+       .slot = static_cast<std::int32_t>(kParitySequences + sequence)}};
   for (std::int64_t i = first; i < first + count; ++i) {
     batch.token_ids.push_back(static_cast<std::int32_t>((13 * sequence + 7 * i) % kParityVocab));
     batch.positions.push_back(static_cast<std::int32_t>(i));

@@ -15,7 +15,8 @@ namespace graft::ops::testing {
 // A built module.
 struct Exercise {
   std::function<std::vector<ParityResult>(DeviceRun&)> forward;
-  KvCache* cache = nullptr;  // null: the module has none
+  KvCache* cache = nullptr;      // null: the module has none
+  StateCache* states = nullptr;  // null: the module has none
 };
 
 // Max differences from the reference, each relative to the max value of its row.
@@ -64,7 +65,9 @@ std::vector<ParityCase> norm_cases();
 std::vector<ParityCase> linear_cases();
 std::vector<ParityCase> rope_cases();
 std::vector<ParityCase> kv_cache_cases();
+std::vector<ParityCase> state_cache_cases();
 std::vector<ParityCase> attention_cases();
+std::vector<ParityCase> delta_net_cases();
 std::vector<ParityCase> mla_cases();
 std::vector<ParityCase> mlp_cases();
 std::vector<ParityCase> router_cases();

@@ -31,8 +31,11 @@ std::vector<ParityCase> cases_of(Role role) {
       return rope_cases();
     case Role::KvCache:
       return kv_cache_cases();
+    case Role::StateCache:
+      return state_cache_cases();
     case Role::Attention: {
       std::vector<ParityCase> cases = attention_cases();
+      std::ranges::move(delta_net_cases(), std::back_inserter(cases));
       std::ranges::move(mla_cases(), std::back_inserter(cases));
       return cases;
     }
@@ -106,9 +109,11 @@ double row_error(const ParityResult& got, const ParityResult& want, std::int64_t
 }
 
 Results run_batch(OperatorBench& bench, const Exercise& exercise, const ParityBatch& batch) {
-  if (exercise.cache != nullptr) {
-    // Two more blocks than the batches use, for the cases that move blocks.
-    exercise.cache->allocate(kParityBlocks + 2, kParityBlockTokens);
+  // Two more slots than the batches use, for the cases that move slots.
+  if (exercise.states != nullptr) exercise.states->allocate(2 * kParitySequences + 2);
+  // Two more blocks than the batches use, for the cases that move blocks.
+  if (exercise.cache != nullptr) exercise.cache->allocate(kParityBlocks + 2, kParityBlockTokens);
+  if (exercise.cache != nullptr || exercise.states != nullptr) {
     if (batch.history.num_tokens() > 0) {
       DeviceRun history(bench, batch.history, Phase::Prefill);
       exercise.forward(history);

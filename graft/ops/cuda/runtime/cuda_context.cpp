@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "graft/base/check.h"
@@ -43,6 +42,7 @@ void CudaContext::begin_pass(const Batch& batch) {
   append_group(batch, decode_);
   for (Slots& slots : slots_)
     slots.offset = append_slots(batch, slots.block_tokens);
+  append_states(batch);
   append_sampling(batch.sampling);
   upload_inputs(0);
   if (std::ranges::any_of(batch.token_ids, [](std::int32_t id) { return id < 0; })) {
@@ -52,19 +52,54 @@ void CudaContext::begin_pass(const Batch& batch) {
   if (sampled_.reserve(batch.sampling.rows.size(), stream_)) graphs_.invalidate();
 }
 
+template <class Struct>
+CudaContext::Offset CudaContext::append_structs(const std::vector<Struct>& structs) {
+  static_assert(sizeof(Struct) % sizeof(std::int32_t) == 0 && alignof(Struct) <= kInputAlignment);
+  values_.resize((values_.size() * sizeof(std::int32_t) + kInputAlignment - 1) / kInputAlignment *
+                 (kInputAlignment / sizeof(std::int32_t)));
+  const Offset offset = values_.size();
+  values_.resize(offset + structs.size() * sizeof(Struct) / sizeof(std::int32_t));
+  if (!structs.empty())
+    std::memcpy(values_.data() + offset, structs.data(), structs.size() * sizeof(Struct));
+  return offset;
+}
+
+// Nothing for models without recurrent states, whose sequences have no slots.
+void CudaContext::append_states(const Batch& batch) {
+  static_assert(kMaxStateCheckpoints == kernels::cuda::kStateCheckpoints);
+  std::vector<kernels::cuda::DeltaSequence> sequences;
+  const std::size_t num_unpadded = batch.unpadded_sequences().size();
+  for (std::size_t i = 0; i < batch.sequences.size(); ++i) {
+    const SequenceSlice& slice = batch.sequences[i];
+    kernels::cuda::DeltaSequence sequence = {
+        .first_row = static_cast<std::int32_t>(slice.first_row),
+        .num_tokens = static_cast<std::int32_t>(slice.num_tokens),
+        .is_first = slice.context_len == slice.num_tokens ? 1 : 0,
+        .slot = i < num_unpadded ? slice.state_slot : -1};
+    for (std::size_t k = 0; k < slice.checkpoints.size() && i < num_unpadded; ++k) {
+      sequence.checkpoint_tokens[k] = static_cast<std::int32_t>(slice.checkpoints[k].num_tokens);
+      sequence.checkpoint_slots[k] = slice.checkpoints[k].slot;
+    }
+    sequences.push_back(sequence);
+  }
+  const bool has_states = !batch.sequences.empty() && batch.sequences.front().state_slot >= 0;
+  if (!has_states) sequences.clear();
+  states_ = append_structs(sequences);
+}
+
+kernels::cuda::DeltaNetBatch CudaContext::delta_sequences(TensorView slots) const {
+  std::int64_t max_tokens = 0;
+  for (const SequenceSlice& sequence : batch_->sequences)
+    max_tokens = std::max(max_tokens, sequence.num_tokens);
+  return {.sequences = reinterpret_cast<const kernels::cuda::DeltaSequence*>(at(states_)),
+          .num_sequences = static_cast<std::int64_t>(batch_->sequences.size()),
+          .num_rows = batch_->num_tokens(),
+          .max_tokens = max_tokens,
+          .slots = rows_of(slots)};
+}
+
 // Last, because the number of edits varies: the offsets before it are those of captured graphs.
 void CudaContext::append_sampling(const BatchSampling& sampling) {
-  const auto append_structs = [&](const auto& structs) {
-    using Struct = typename std::decay_t<decltype(structs)>::value_type;
-    static_assert(sizeof(Struct) % sizeof(std::int32_t) == 0 && alignof(Struct) <= kInputAlignment);
-    values_.resize((values_.size() * sizeof(std::int32_t) + kInputAlignment - 1) / kInputAlignment *
-                   (kInputAlignment / sizeof(std::int32_t)));
-    const Offset offset = values_.size();
-    values_.resize(offset + structs.size() * sizeof(Struct) / sizeof(std::int32_t));
-    if (!structs.empty())
-      std::memcpy(values_.data() + offset, structs.data(), structs.size() * sizeof(Struct));
-    return offset;
-  };
   sampling_rows_ = append_structs(sampling.rows);
   sampling_edits_ = append_structs(sampling.edits);
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "graft/kernels/cuda/attention/attention.h"
+#include "graft/kernels/cuda/attention/delta_net.h"
 #include "graft/kernels/cuda/linear/linear.h"
 #include "graft/kernels/cuda/stream.h"
 #include "graft/ops/cuda/experts/expert_ring.h"
@@ -59,6 +60,8 @@ class CudaContext final : public DeviceContext {
     std::int64_t first_row = 0;  // the row of the pass that is row 0 of `batch`
   };
   std::array<Sequences, 2> sequences(std::int64_t block_tokens) const;
+  // All sequences of the pass on their recurrent states.
+  kernels::cuda::DeltaNetBatch delta_sequences(TensorView slots) const;
   // The cache slot of each token for the given block size; negative: padding, not stored.
   const std::int32_t* slots(std::int64_t block_tokens);
   void wait() const { stream_.wait(); }
@@ -88,6 +91,9 @@ class CudaContext final : public DeviceContext {
   Offset append(std::span<const std::int32_t> values);
   void append_group(const Batch& batch, Group& group);
   Offset append_slots(const Batch& batch, std::int64_t block_tokens);
+  void append_states(const Batch& batch);
+  template <class Struct>
+  Offset append_structs(const std::vector<Struct>& structs);
   void append_sampling(const BatchSampling& sampling);
   // The inputs from `first` on, in stream order.
   void upload_inputs(Offset first);
@@ -105,6 +111,7 @@ class CudaContext final : public DeviceContext {
   Group prefill_;
   Group decode_;
   std::vector<Slots> slots_;
+  Offset states_ = 0;         // DeltaSequence
   Offset sampling_rows_ = 0;  // RowSampling
   Offset sampling_edits_ = 0;
   ExpertRing expert_ring_;
