@@ -24,7 +24,8 @@ constexpr const char* kGolden[] = {"llama",       "llama3-rope",
                                    "deepseek-v3", "deepseek-v3-yarn",
                                    "glm4-moe",    "glm4",
                                    "minimax-m2",  "phi3",
-                                   "gemma3",      "gpt-oss"};
+                                   "gemma3",      "gpt-oss",
+                                   "qwen3-next",  "qwen3.5-moe"};
 
 class Verify : public testing::TestWithParam<const char*> {};
 
@@ -51,7 +52,7 @@ TEST_P(Verify, FourBitWeightsFail) {
 
 INSTANTIATE_TEST_SUITE_P(Golden, Verify, testing::ValuesIn(kGolden), [](const auto& test) {
   std::string name = test.param;
-  std::erase(name, '-');
+  std::erase_if(name, [](char letter) { return letter == '-' || letter == '.'; });
   return name;
 });
 

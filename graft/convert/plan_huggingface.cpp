@@ -56,6 +56,21 @@ bool is_scale(const Checkpoint& source, const std::string& name) {
   return name.ends_with(".input_scale") || name.ends_with(".k_scale") || name.ends_with(".v_scale");
 }
 
+// Tensors whose rows or columns are reordered by head must have as many as the configuration says.
+void check_tiled(const MappedName& mapped,
+                 const ModelConfig& config,
+                 const TensorInfo& tensor,
+                 const std::vector<std::int64_t>& shape) {
+  if (!formats::is_tiled(mapped.transform)) return;
+  const bool is_columns = mapped.transform == TensorTransform::TiledColumns;
+  const std::int64_t size = shape.empty() ? 1 : is_columns ? shape.back() : shape.front();
+  const std::int64_t expected = models::delta_heads(config).num_rows(mapped.transform);
+  if (size != expected) {
+    fail(tensor.name, ": shape ", formats::shape_text(shape), ", expected ", expected,
+         is_columns ? " columns" : " rows", " from the configuration");
+  }
+}
+
 std::vector<std::int64_t> gguf_shape(const ModelConfig& config,
                                      const MappedName& mapped,
                                      const RecipeSource& source) {
@@ -87,6 +102,17 @@ std::vector<std::int64_t> gguf_shape(const ModelConfig& config,
     default:
       break;
   }
+  if (formats::is_split_by_key_head(mapped.transform)) {
+    const formats::DeltaHeads heads = models::delta_heads(config);
+    if (shape.size() != 2 || shape[0] != heads.fused_rows(mapped.transform)) {
+      fail(tensor.name, ": shape ", formats::shape_text(shape), ", expected ",
+           heads.fused_rows(mapped.transform), " rows from the configuration");
+    }
+    return {heads.num_rows(mapped.transform), shape[1]};
+  }
+  // The kernel of a convolution is [n, 1, m] in the checkpoint and [n, m] in GGUF.
+  if (shape.size() == 3 && shape[1] == 1) shape.erase(shape.begin() + 1);
+  check_tiled(mapped, config, tensor, shape);
   // A shared expert's gate is [1, n] in the checkpoint and [n] in GGUF.
   if (shape.size() == 2 && shape[0] == 1) shape.erase(shape.begin());
   return shape;
@@ -107,6 +133,7 @@ void add_source(RecipeMap& recipes,
     recipe.transform = mapped.transform;
     recipe.num_heads = mapped.num_heads;
     recipe.kv_b = models::kv_b_shape(config);
+    recipe.heads = models::delta_heads(config);
     recipe.sources.resize(is_expert ? static_cast<std::size_t>(shape[0]) : 1);
   }
   if (shape != recipe.shape) {
@@ -153,13 +180,21 @@ void check_complete(const Recipe& recipe) {
   check_kv_b(recipe);
 }
 
-// Tensors that GGUF does not store: scales folded into weights, tied heads, the vision tower.
+// Tensors that GGUF does not store: scales folded into weights, tied heads, the vision tower,
+// layers that predict further tokens.
 bool may_be_dropped(const Checkpoint& source, const std::string& name, Job& job) {
   if (is_scale(source, name) || name.ends_with("rotary_emb.inv_freq")) return true;
   if (name.ends_with("lm_head.weight") && source.config().tie_word_embeddings) return true;
+  if (name.starts_with("mtp.")) {
+    constexpr std::string_view kNote =
+        "the layers that predict further tokens (mtp) are not converted";
+    if (std::ranges::find(job.notes, kNote) == job.notes.end()) job.notes.emplace_back(kNote);
+    return true;
+  }
   const bool is_multimodal = !source.config().family->text_prefixes[0].stored.empty();
-  if (is_multimodal && (name.find("vision_tower.") != std::string::npos ||
-                        name.find("multi_modal_projector.") != std::string::npos)) {
+  if (is_multimodal &&
+      (name.find("vision_tower.") != std::string::npos || name.starts_with("model.visual.") ||
+       name.starts_with("visual.") || name.find("multi_modal_projector.") != std::string::npos)) {
     constexpr std::string_view kNote =
         "the vision tower and its projector are not converted: the GGUF file is text-only";
     if (std::ranges::find(job.notes, kNote) == job.notes.end()) job.notes.emplace_back(kNote);

@@ -1,6 +1,7 @@
 #include "graft/convert/recipe.h"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 
 #include "graft/base/error.h"
@@ -106,6 +107,12 @@ void RowReader::read(std::int64_t begin, std::int64_t count, float* out) const {
     read_bias(out);
     return;
   }
+  const bool is_neg_exp = recipe_.transform == TensorTransform::NegExp ||
+                          recipe_.transform == TensorTransform::TiledNegExp;
+  if (is_neg_exp || (recipe_.transform == TensorTransform::TiledHeads && recipe_.shape.size() == 1))
+    return read_head_values(out);
+  if (recipe_.transform == TensorTransform::TiledColumns)
+    return read_tiled_columns(begin, count, out);
   if (recipe_.transform == TensorTransform::PlusOne) {
     read_source(0, begin, count, out);
     for (std::int64_t i = 0; i < count * row_elems; ++i)
@@ -178,7 +185,31 @@ RowReader::SourceRow RowReader::source_row(std::int64_t row) const {
     default:
       break;
   }
-  return {0, row};
+  const bool is_by_head =
+      formats::is_split_by_key_head(recipe_.transform) || formats::is_tiled(recipe_.transform);
+  return {0, is_by_head ? recipe_.heads.source_row(recipe_.transform, row) : row};
+}
+
+// A_log or dt_bias: a single row with a value per head.
+void RowReader::read_head_values(float* out) const {
+  std::vector<float> values(static_cast<std::size_t>(recipe_.row_elems()));
+  read_source(0, 0, 1, values.data());
+  for (std::int64_t i = 0; i < recipe_.row_elems(); ++i) {
+    const float value =
+        values[static_cast<std::size_t>(recipe_.heads.source_row(recipe_.transform, i))];
+    out[i] = recipe_.transform == TensorTransform::TiledHeads ? value : -std::exp(value);
+  }
+}
+
+// out_proj, whose columns are the values of the heads.
+void RowReader::read_tiled_columns(std::int64_t begin, std::int64_t count, float* out) const {
+  const std::int64_t cols = recipe_.row_elems();
+  std::vector<float> row(static_cast<std::size_t>(cols));
+  for (std::int64_t i = 0; i < count; ++i, out += cols) {
+    read_source(0, begin + i, 1, row.data());
+    for (std::int64_t col = 0; col < cols; ++col)
+      out[col] = row[static_cast<std::size_t>(recipe_.heads.source_row(recipe_.transform, col))];
+  }
 }
 
 void RowReader::read_source(std::size_t source,

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "graft/formats/delta_heads.h"
 #include "graft/formats/tensor_transform.h"
 #include "graft/formats/weight_source.h"
 #include "graft/quant/fp8_scale.h"
@@ -26,6 +27,7 @@ struct Recipe {
   formats::TensorTransform transform = formats::TensorTransform::Same;
   std::int64_t num_heads = 0;         // TensorTransform::RopePairs
   formats::KvBShape kv_b = {};        // TensorTransform::KvBKey, KvBValue
+  formats::DeltaHeads heads = {};     // the transforms of gated delta-rule layers
   std::vector<RecipeSource> sources;  // experts in order of their index
   std::vector<float> values;          // instead of sources: computed here (rope_freqs)
 
@@ -63,6 +65,8 @@ class RowReader {
   // Rows of one source tensor, dequantized and scaled.
   void read_source(std::size_t source, std::int64_t begin, std::int64_t count, float* out) const;
   void read_bias(float* out) const;
+  void read_head_values(float* out) const;
+  void read_tiled_columns(std::int64_t begin, std::int64_t count, float* out) const;
   void read_key_rows(std::int64_t begin, std::int64_t count, float* out) const;
   struct SourceRow {
     std::size_t source;

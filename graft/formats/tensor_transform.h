@@ -48,7 +48,33 @@ enum class TensorTransform : std::uint8_t {
   // Every second value of each expert's bias.
   EvenValues,
   OddValues,
+  // Gated delta-rule layers (delta_heads.h). A_log: GGUF and the operators have -exp(A_log).
+  NegExp,
+  // Qwen3-Next fuses q, k, v and z of each key head, and b and a: the rows of all q, k and v, of z,
+  // of b, of a.
+  QkvzQkv,
+  QkvzZ,
+  BaB,
+  BaA,
+  // Qwen3.5, whose GGUF files order value heads otherwise: the value rows of in_proj_qkv and
+  // conv1d, rows of z, one row or value per head, the same with NegExp, the columns of out_proj.
+  TiledQkv,
+  TiledValues,
+  TiledHeads,
+  TiledNegExp,
+  TiledColumns,
 };
+
+constexpr bool is_split_by_key_head(TensorTransform transform) {
+  return transform == TensorTransform::QkvzQkv || transform == TensorTransform::QkvzZ ||
+         transform == TensorTransform::BaB || transform == TensorTransform::BaA;
+}
+
+constexpr bool is_tiled(TensorTransform transform) {
+  return transform == TensorTransform::TiledQkv || transform == TensorTransform::TiledValues ||
+         transform == TensorTransform::TiledHeads || transform == TensorTransform::TiledNegExp ||
+         transform == TensorTransform::TiledColumns;
+}
 
 constexpr bool is_half(TensorTransform transform) {
   return transform == TensorTransform::FirstHalf || transform == TensorTransform::SecondHalf;

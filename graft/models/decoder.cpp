@@ -31,6 +31,14 @@ const std::string& feed_forward_name(const plan::ModuleSpec& layer) {
   return found->name;
 }
 
+// self_attn, or linear_attn in layers with a recurrent state.
+const std::string& attention_name(const plan::ModuleSpec& layer) {
+  const auto found =
+      std::ranges::find(layer.children, ops::Role::Attention, &plan::ModuleSpec::role);
+  GRAFT_CHECK(found != layer.children.end(), layer.name, " has no attention");
+  return found->name;
+}
+
 // Null: the layer has no such norm.
 ops::Norm* optional_norm(OperatorTree& operators,
                          const plan::ModuleSpec& layer,
@@ -129,7 +137,7 @@ Decoder::Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase pha
          .device = device,
          .input_layernorm =
              &operator_of<ops::Norm>(operators, name + ".input_layernorm", phase, device),
-         .self_attn = &operator_of<ops::Attention>(operators, name + ".self_attn", phase, device),
+         .self_attn = &operator_of<ops::Attention>(operators, attention_name(layer), phase, device),
          .post_self_attn_layernorm =
              optional_norm(operators, layer, norms.after_attention, phase, device),
          .post_attention_layernorm =

@@ -13,6 +13,7 @@ namespace {
 struct Stream {
   std::vector<std::int32_t> block_table;
   std::int64_t context_len = 0;
+  std::int32_t state_slot = -1;
   bool uses_long_rope = false;  // all its tokens are rotated with LongRoPE's long factors
 };
 
@@ -30,8 +31,12 @@ std::vector<Stream> make_streams(Model& model, const std::vector<std::int64_t>& 
     std::iota(streams[i].block_table.begin(), streams[i].block_table.end(),
               static_cast<std::int32_t>(next_block));
     next_block += num_blocks;
+    if (model.has_states()) streams[i].state_slot = static_cast<std::int32_t>(i);
   }
   if (model.num_blocks() < next_block) model.allocate_cache(next_block);
+  const auto num_streams = static_cast<std::int64_t>(streams.size());
+  if (model.has_states() && model.num_state_slots() < num_streams)
+    model.allocate_states(num_streams);
   return streams;
 }
 
@@ -51,7 +56,8 @@ void append(ops::Batch& batch, Stream& stream, std::span<const std::int32_t> tok
   batch.sequences.push_back({.first_row = first_row,
                              .num_tokens = num_tokens,
                              .context_len = stream.context_len,
-                             .block_table = stream.block_table});
+                             .block_table = stream.block_table,
+                             .state_slot = stream.state_slot});
 }
 
 // As in the engine: a pass in which every sequence adds one token is a decode pass.

@@ -18,27 +18,13 @@
 namespace graft::models {
 namespace {
 
-constexpr std::array kCheckpoints = {"llama",
-                                     "llama3-rope",
-                                     "qwen2",
-                                     "qwen3",
-                                     "qwen2-moe",
-                                     "qwen3-moe",
-                                     "mixtral",
-                                     "glm4-moe",
-                                     "glm4",
-                                     "deepseek-v2-lite",
-                                     "deepseek-v2",
-                                     "deepseek-v2-yarn",
-                                     "deepseek-v3",
-                                     "deepseek-v3-yarn",
-                                     "deepseek-v3-fp8",
-                                     "minimax-m2",
-                                     "phi3",
-                                     "gemma3",
-                                     "gpt-oss",
-                                     "gpt-oss-mxfp4",
-                                     "deepseek-v3-int4"};
+constexpr std::array kCheckpoints = {
+    "llama",       "llama3-rope",      "qwen2",           "qwen3",
+    "qwen2-moe",   "qwen3-moe",        "mixtral",         "glm4-moe",
+    "glm4",        "deepseek-v2-lite", "deepseek-v2",     "deepseek-v2-yarn",
+    "deepseek-v3", "deepseek-v3-yarn", "deepseek-v3-fp8", "minimax-m2",
+    "phi3",        "gemma3",           "gpt-oss",         "gpt-oss-mxfp4",
+    "qwen3-next",  "qwen3.5-moe",      "deepseek-v3-int4"};
 
 // The reference of gpt-oss-mxfp4 was computed with RoPE frequencies rounded to BF16
 // (tests/golden/README.md).

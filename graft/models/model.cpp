@@ -39,12 +39,9 @@ Model::Model(const plan::Plan& plan,
   const plan::ModuleSpec* embedding = blueprint_->find("model.embed_tokens");
   hidden_size_ = std::get<ops::EmbeddingParams>(embedding->params).hidden_size;
   for (std::int64_t layer = 0; layer < num_layers(); ++layer) {
-    const std::string name = layer_name(layer) + ".self_attn.kv_cache";
-    auto* cache = dynamic_cast<ops::KvCache*>(operators_.at(name).decode);
-    GRAFT_CHECK(cache != nullptr, name, " has no operator");
-    caches_.push_back(cache);
-    cache_devices_.push_back(operators_.device_of(name, ops::Phase::Decode));
+    find_caches(*blueprint_->find(layer_name(layer)));
   }
+  GRAFT_CHECK(!caches_.empty(), "no layer has a KV cache");
   for (const plan::Placement& placement : plan.placements) {
     if (placement.host_op == nullptr) continue;
     const std::string& name = placement.module->name;
@@ -54,6 +51,24 @@ Model::Model(const plan::Plan& plan,
 }
 
 Model::~Model() = default;
+
+void Model::find_caches(const plan::ModuleSpec& layer) {
+  for (const plan::ModuleSpec& block : layer.children) {
+    for (const plan::ModuleSpec& child : block.children) {
+      if (!ops::is_cache(child.role)) continue;
+      ops::Operator* op = operators_.at(child.name).decode;
+      const Device device = operators_.device_of(child.name, ops::Phase::Decode);
+      if (auto* cache = dynamic_cast<ops::KvCache*>(op)) {
+        caches_.push_back(cache);
+        cache_devices_.push_back(device);
+      } else {
+        auto* states = dynamic_cast<ops::StateCache*>(op);
+        GRAFT_CHECK(states != nullptr, child.name, " has no operator");
+        states_.push_back({.cache = states, .device = device});
+      }
+    }
+  }
+}
 
 std::map<std::string, ops::ExpertUsage> Model::expert_usage() const {
   std::map<std::string, ops::ExpertUsage> usage;
@@ -192,10 +207,12 @@ void Model::run_once(ops::Batch& batch, ops::Phase phase) {
 void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
   const std::int64_t num_blocks = (num_tokens + block_tokens() - 1) / block_tokens();
   allocate_cache(num_blocks);
+  if (has_states()) allocate_states(num_sequences);
   ops::SequenceSlice prompt = {.first_row = 0,
                                .num_tokens = num_tokens,
                                .context_len = num_tokens,
-                               .block_table = std::vector<std::int32_t>(as_size(num_blocks))};
+                               .block_table = std::vector<std::int32_t>(as_size(num_blocks)),
+                               .state_slot = has_states() ? 0 : -1};
   std::iota(prompt.block_table.begin(), prompt.block_table.end(), 0);
   ops::Batch batch;
   batch.token_ids.resize(as_size(num_tokens));
@@ -209,8 +226,11 @@ void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
   for (std::int64_t i = 0; i < num_sequences; ++i) {
     batch.token_ids.push_back(0);
     batch.positions.push_back(0);
-    batch.sequences.push_back(
-        {.first_row = i, .num_tokens = 1, .context_len = 1, .block_table = {0}});
+    batch.sequences.push_back({.first_row = i,
+                               .num_tokens = 1,
+                               .context_len = 1,
+                               .block_table = {0},
+                               .state_slot = has_states() ? static_cast<std::int32_t>(i) : -1});
     batch.logit_rows.push_back(static_cast<std::int32_t>(i));
   }
   run_once(batch, ops::Phase::Decode);
@@ -218,12 +238,62 @@ void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
     experts->reset_usage();
   for (ops::KvCache* cache : caches_)
     cache->unload();
+  for (const LayerStates& states : states_)
+    states.cache->unload();
 }
 
 void Model::allocate_cache(std::int64_t num_blocks, std::int64_t block_tokens) {
   graphs_.clear();
   for (ops::KvCache* cache : caches_)
     cache->allocate(num_blocks, block_tokens > 0 ? block_tokens : cache->block_tokens());
+}
+
+void Model::allocate_states(std::int64_t num_slots) {
+  graphs_.clear();
+  for (const LayerStates& states : states_)
+    states.cache->allocate(num_slots);
+}
+
+std::int64_t Model::num_state_slots() const {
+  return states_.empty() ? 0 : states_.front().cache->num_slots();
+}
+
+std::size_t Model::state_bytes_per_slot() const {
+  std::size_t bytes = 0;
+  for (const LayerStates& states : states_)
+    bytes += states.cache->bytes_per_slot();
+  return bytes;
+}
+
+std::map<Device, std::size_t> Model::state_bytes_by_device() const {
+  std::map<Device, std::size_t> bytes;
+  for (const LayerStates& states : states_)
+    bytes[states.device] += states.cache->bytes_per_slot();
+  return bytes;
+}
+
+void Model::copy_state(std::int64_t from, std::int64_t to) {
+  for (const LayerStates& states : states_)
+    states.cache->copy_slot(from, to);
+}
+
+void Model::save_state(std::int64_t slot, std::span<std::byte> out) const {
+  for (const LayerStates& states : states_) {
+    states.cache->save_slot(slot, out.first(states.cache->bytes_per_slot()));
+    out = out.subspan(states.cache->bytes_per_slot());
+  }
+}
+
+void Model::load_state(std::int64_t slot, std::span<const std::byte> in) {
+  for (const LayerStates& states : states_) {
+    states.cache->load_slot(slot, in.first(states.cache->bytes_per_slot()));
+    in = in.subspan(states.cache->bytes_per_slot());
+  }
+}
+
+void Model::release_states(std::int64_t first, std::int64_t count) {
+  for (const LayerStates& states : states_)
+    states.cache->release_slots(first, count);
 }
 
 void Model::copy_block(std::int64_t from, std::int64_t to) {
@@ -254,6 +324,8 @@ std::string Model::cache_form() const {
   std::string forms;
   for (const ops::KvCache* cache : caches_)
     forms += str(forms.empty() ? "" : ", ", cache->form());
+  for (const LayerStates& states : states_)
+    forms += str(", state ", states.cache->form());
   // Generated tokens have other keys and values.
   if (num_deferred_ > 0) forms += str(", ", num_deferred_, " deferred experts");
   return forms;

@@ -94,6 +94,19 @@ class Model {
   // equal forms.
   std::string cache_form() const;
 
+  // Recurrent states: one slot per sequence in every layer that has them. Slots are copied in order
+  // with the passes.
+  bool has_states() const { return !states_.empty(); }
+  void allocate_states(std::int64_t num_slots);
+  std::int64_t num_state_slots() const;                         // 0: no states
+  std::size_t state_bytes_per_slot() const;                     // over all layers
+  std::map<Device, std::size_t> state_bytes_by_device() const;  // of one slot
+  // One slot of every layer, in layer order; `out` and `in` have state_bytes_per_slot() bytes.
+  void copy_state(std::int64_t from, std::int64_t to);
+  void save_state(std::int64_t slot, std::span<std::byte> out) const;
+  void load_state(std::int64_t slot, std::span<const std::byte> in);
+  void release_states(std::int64_t first, std::int64_t count);
+
   std::int64_t num_layers() const { return blueprint_->num_layers; }
   std::int64_t vocab_size() const { return blueprint_->vocab_size; }
   std::int64_t long_rope_from() const { return blueprint_->long_rope_from; }
@@ -138,7 +151,14 @@ class Model {
   Decoder prefill_;
   Decoder decode_;
   LayerReadAhead reader_;
-  std::vector<ops::KvCache*> caches_;                    // one per layer
+  struct LayerStates {
+    ops::StateCache* cache;
+    Device device;
+  };
+  void find_caches(const plan::ModuleSpec& layer);
+
+  std::vector<ops::KvCache*> caches_;                    // one per layer with keys and values
+  std::vector<LayerStates> states_;                      // one per layer with a recurrent state
   std::map<std::string, ops::Experts*> hybrid_experts_;  // on GPUs, with weights in host memory
   std::vector<Device> cache_devices_;
   ops::PassDevices devices_;

@@ -170,6 +170,8 @@ std::map<Device, perf::MemoryUse> OpenModel::memory_use() const {
   std::map<Device, perf::MemoryUse> use = weights_;
   for (const auto& [device, bytes] : model_->cache_bytes_by_device())
     use[device].kv_cache = bytes * static_cast<std::uint64_t>(model_->num_blocks());
+  for (const auto& [device, bytes] : model_->state_bytes_by_device())
+    use[device].states = bytes * static_cast<std::uint64_t>(model_->num_state_slots());
   for (const auto& [device, bytes] : model_->workspace_bytes())
     use[device].workspace = bytes;
   return use;

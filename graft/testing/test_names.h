@@ -8,10 +8,10 @@
 
 namespace graft {
 
-// gtest allows no hyphen in a name.
+// gtest allows neither hyphens nor dots in a name.
 inline std::string checkpoint_test_name(const ::testing::TestParamInfo<const char*>& info) {
   std::string name = info.param;
-  std::erase(name, '-');
+  std::erase_if(name, [](char letter) { return letter == '-' || letter == '.'; });
   return name;
 }
 

@@ -196,7 +196,9 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            "minimax-m2",
                                            "phi3",
                                            "gemma3",
-                                           "gpt-oss"),
+                                           "gpt-oss",
+                                           "qwen3-next",
+                                           "qwen3.5-moe"),
                          checkpoint_test_name);
 
 }  // namespace

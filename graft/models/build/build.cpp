@@ -179,11 +179,13 @@ ModuleSpec Builder::attention(std::int64_t layer) const {
                                        .scale = 1.0F / std::sqrt(static_cast<float>(divisor)),
                                        .qk_norm = config_.qk_norm,
                                        .qk_norm_all_heads = config_.qk_norm_all_heads,
-                                       .sinks = config_.attention_sinks});
+                                       .sinks = config_.attention_sinks,
+                                       .output_gate = config_.attention_output_gate});
   if (config_.attention_sinks)
     add_weight(module, name + ".sinks", {config_.num_attention_heads}, Published::Plain);
   std::vector<ModuleSpec>& children = module.children;
-  children.push_back(linear(name + ".q_proj", hidden, q_size, config_.attention_bias));
+  const std::int64_t q_rows = config_.attention_output_gate ? 2 * q_size : q_size;
+  children.push_back(linear(name + ".q_proj", hidden, q_rows, config_.attention_bias));
   children.push_back(linear(name + ".k_proj", hidden, kv_size, config_.attention_bias));
   children.push_back(linear(name + ".v_proj", hidden, kv_size, config_.attention_bias));
   children.push_back(linear(name + ".o_proj", q_size, hidden, config_.attention_output_bias));

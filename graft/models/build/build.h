@@ -59,6 +59,9 @@ class Builder {
   // Multi-head latent attention.
   plan::ModuleSpec latent_attention(std::int64_t layer, std::string_view rope_class) const;
 
+  // Gated delta rule, with a recurrent state.
+  plan::ModuleSpec delta_net(std::int64_t layer) const;
+
   // The dense MLP of a layer, or an MLP with the given name.
   plan::ModuleSpec mlp(std::int64_t layer) const;
   plan::ModuleSpec mlp(const std::string& name, std::int64_t intermediate_size) const;
@@ -105,6 +108,8 @@ plan::ModuleSpec make_module(std::string name,
                              std::string class_name,
                              ops::Role role,
                              ops::Params params = ops::NoParams{});
+
+ops::DeltaNetParams delta_net_params(const ModelConfig& config);
 
 // "model.layers.3"
 std::string layer_name(std::int64_t layer);

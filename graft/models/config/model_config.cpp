@@ -102,6 +102,25 @@ void check_attention(const ModelConfig& config, Problems& problems) {
   }
 }
 
+void check_delta_net(const ModelConfig& config, Problems& problems) {
+  const DeltaNetConfig& net = config.delta_net;
+  if (net.layers.empty()) return;
+  constexpr std::int64_t kMaxHeads = 4096;
+  constexpr std::int64_t kMaxHeadDim = 4096;
+  constexpr std::int64_t kMaxKernel = 16;
+  problems.range("linear_num_key_heads", net.num_key_heads, 1, kMaxHeads);
+  problems.range("linear_num_value_heads", net.num_value_heads, 1, kMaxHeads);
+  problems.range("linear_key_head_dim", net.key_head_dim, 1, kMaxHeadDim);
+  problems.range("linear_value_head_dim", net.value_head_dim, 1, kMaxHeadDim);
+  problems.range("linear_conv_kernel_dim", net.conv_kernel_dim, 1, kMaxKernel);
+  if (net.num_key_heads > 0 && net.num_value_heads % net.num_key_heads != 0) {
+    problems.add("linear_num_value_heads", net.num_value_heads,
+                 str("a multiple of the ", net.num_key_heads, " key heads"));
+  }
+  if (std::ranges::count(net.layers, false) == 0)
+    problems.add("layer_types", "linear_attention only", "one full_attention or more");
+}
+
 void check_long_rope(const ModelConfig& config, Problems& problems) {
   const RopeConfig& rope = config.rope;
   if (rope.kind != RopeKind::LongRope) return;
@@ -243,6 +262,11 @@ bool ModelConfig::layer_has_window(std::int64_t layer) const {
          window_layers[static_cast<std::size_t>(layer)];
 }
 
+bool ModelConfig::layer_is_linear(std::int64_t layer) const {
+  return layer < static_cast<std::int64_t>(delta_net.layers.size()) &&
+         delta_net.layers[static_cast<std::size_t>(layer)];
+}
+
 formats::ModelTokens ModelConfig::tokens() const {
   return {.vocab_size = vocab_size,
           .eos_token_ids = eos_token_ids,
@@ -254,6 +278,7 @@ void validate(const ModelConfig& config, const std::string& where) {
   Problems problems;
   check_sizes(config, problems);
   check_attention(config, problems);
+  check_delta_net(config, problems);
   check_rope(config.rope, problems);
   check_long_rope(config, problems);
   check_experts(config, problems);

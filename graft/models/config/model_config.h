@@ -81,6 +81,19 @@ struct MlaConfig {
   bool operator==(const MlaConfig&) const = default;
 };
 
+// Layers with the gated delta rule instead of attention (Qwen3-Next).
+struct DeltaNetConfig {
+  std::int64_t num_key_heads = 0;
+  std::int64_t num_value_heads = 0;
+  std::int64_t key_head_dim = 0;
+  std::int64_t value_head_dim = 0;
+  std::int64_t conv_kernel_dim = 0;
+  std::vector<bool> layers;        // by layer, whether it has the delta rule; empty: none
+  bool tiled_value_heads = false;  // as GGUF files of Qwen3.5 order them
+
+  bool operator==(const DeltaNetConfig&) const = default;
+};
+
 struct VisionConfig {
   std::int64_t hidden_size = 0;
   std::int64_t intermediate_size = 0;
@@ -141,7 +154,9 @@ struct ModelConfig {
   double local_rope_theta = 0.0;       // of layers with a window, without scaling; 0: rope
   double query_pre_attn_scalar = 0.0;  // scores are divided by its square root; 0: head_dim
   bool scaled_embedding = false;       // rows of the embedding are multiplied by sqrt(hidden_size)
+  bool attention_output_gate = false;  // q_proj has a gate per head beside the query
   MlaConfig mla;
+  DeltaNetConfig delta_net;
   MoeConfig moe;
   std::optional<VisionConfig> vision;
   QuantizationConfig quantization;
@@ -160,6 +175,7 @@ struct ModelConfig {
   bool is_mla() const { return mla.kv_lora_rank > 0; }
   bool layer_has_experts(std::int64_t layer) const;
   bool layer_has_window(std::int64_t layer) const;
+  bool layer_is_linear(std::int64_t layer) const;
   formats::ModelTokens tokens() const;
 };
 

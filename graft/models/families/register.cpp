@@ -10,14 +10,15 @@
 namespace graft::models {
 
 extern const Family kLlama, kMistral, kMixtral, kQwen2, kQwen2Moe, kQwen3, kQwen3Moe, kDeepseekV2,
-    kDeepseekV3, kGlm4Moe, kGlm4, kLlava, kMinimaxM2, kPhi3, kGemma3Text, kGemma3, kGptOss;
+    kDeepseekV3, kGlm4Moe, kGlm4, kLlava, kMinimaxM2, kPhi3, kGemma3Text, kGemma3, kGptOss,
+    kQwen3Next, kQwen35MoeText, kQwen35Moe;
 
 namespace {
 
 constexpr std::array kFamilies = {
-    &kLlama,     &kMistral,    &kMixtral,    &kQwen2,   &kQwen2Moe, &kQwen3,
-    &kQwen3Moe,  &kDeepseekV2, &kDeepseekV3, &kGlm4Moe, &kGlm4,     &kLlava,
-    &kMinimaxM2, &kPhi3,       &kGemma3Text, &kGemma3,  &kGptOss,
+    &kLlama,      &kMistral,    &kMixtral, &kQwen2,     &kQwen2Moe,      &kQwen3,     &kQwen3Moe,
+    &kDeepseekV2, &kDeepseekV3, &kGlm4Moe, &kGlm4,      &kLlava,         &kMinimaxM2, &kPhi3,
+    &kGemma3Text, &kGemma3,     &kGptOss,  &kQwen3Next, &kQwen35MoeText, &kQwen35Moe,
 };
 
 }  // namespace

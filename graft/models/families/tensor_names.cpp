@@ -132,7 +132,8 @@ void add_with_text_prefixes(const Family& family, MappedName mapped, std::vector
 }  // namespace
 
 bool is_plus_one(const Family& family, std::string_view hf_name) {
-  return family.norms_plus_one && hf_name.ends_with("norm.weight");
+  return family.norms_plus_one && hf_name.ends_with("norm.weight") &&
+         !hf_name.ends_with("linear_attn.norm.weight");
 }
 
 std::vector<MappedName> to_gguf(const ModelConfig& config, std::string_view hf_name) {

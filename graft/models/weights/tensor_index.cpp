@@ -40,6 +40,13 @@ formats::KvBShape kv_b_shape(const ModelConfig& config) {
           .rank = config.mla.kv_lora_rank};
 }
 
+formats::DeltaHeads delta_heads(const ModelConfig& config) {
+  return {.num_key_heads = config.delta_net.num_key_heads,
+          .num_value_heads = config.delta_net.num_value_heads,
+          .key_dim = config.delta_net.key_head_dim,
+          .value_dim = config.delta_net.value_head_dim};
+}
+
 TensorIndex::TensorIndex(const Checkpoint& checkpoint) : checkpoint_(&checkpoint) {
   if (!is_gguf(checkpoint)) return;
   for (const TensorInfo& tensor : checkpoint.tensors()) {
@@ -67,7 +74,9 @@ std::optional<FoundWeight> TensorIndex::find(std::string_view hf_name) const {
     return found;
   }
   const StoredTensor& first = found.stored[0];
-  found.dtype = first.transform == TensorTransform::PlusOne ? DType::F32 : first.tensor->dtype;
+  const bool is_computed =
+      first.transform == TensorTransform::PlusOne || first.transform == TensorTransform::NegExp;
+  found.dtype = is_computed ? DType::F32 : first.tensor->dtype;
   found.shape = found.stored[0].slice().shape;
   return found;
 }
@@ -95,8 +104,11 @@ std::optional<StoredTensor> TensorIndex::find_direct(const std::string& name) co
     const TensorInfo* tensor = checkpoint_->find(name);
     if (tensor == nullptr) return std::nullopt;
     const bool plus_one = is_plus_one(*checkpoint_->config().family, name);
+    const bool neg_exp = name.ends_with(".linear_attn.A_log");
     return StoredTensor{.tensor = tensor,
-                        .transform = plus_one ? TensorTransform::PlusOne : TensorTransform::Same};
+                        .transform = plus_one  ? TensorTransform::PlusOne
+                                     : neg_exp ? TensorTransform::NegExp
+                                               : TensorTransform::Same};
   }
   const auto found = gguf_tensors_.find(name);
   if (found == gguf_tensors_.end()) return std::nullopt;
@@ -105,6 +117,9 @@ std::optional<StoredTensor> TensorIndex::find_direct(const std::string& name) co
     if (transform == TensorTransform::Same || transform == TensorTransform::RopePairs) {
       return stored;
     }
+    // The operators take these as GGUF files have them.
+    if (transform == TensorTransform::NegExp || formats::is_tiled(transform))
+      return StoredTensor{.tensor = stored.tensor};
     if (transform == TensorTransform::Expert &&
         formats::has_expert(*stored.tensor, stored.expert)) {
       return stored;
@@ -121,6 +136,17 @@ std::optional<StoredTensor> TensorIndex::find_fused(std::string_view hf_name) co
     stored->transform = fused.transform;
     stored->expert = fused.expert;
     if (formats::is_part_of_qkv(fused.transform)) select_qkv_rows(checkpoint_->config(), *stored);
+    if (formats::is_split_by_key_head(fused.transform)) {
+      const formats::DeltaHeads heads = delta_heads(checkpoint_->config());
+      // A tensor with another number of rows is left whole: its shape is then not that of the
+      // weight.
+      if (stored->tensor->shape.empty() ||
+          stored->tensor->shape[0] != heads.fused_rows(fused.transform)) {
+        stored->transform = TensorTransform::Same;
+      } else {
+        stored->num_rows = heads.num_rows(fused.transform);
+      }
+    }
     if (formats::is_mxfp4(fused.transform))
       stored->scales = checkpoint_->find(scales_name(fused.stored));
     return stored;

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "graft/formats/delta_heads.h"
 #include "graft/formats/tensor_transform.h"
 #include "graft/models/weights/checkpoint.h"
 #include "graft/models/weights/expert_layout.h"
@@ -23,7 +24,8 @@ struct StoredTensor {
   formats::TensorTransform transform = formats::TensorTransform::Same;
   std::int64_t expert = -1;    // index in a merged tensor [experts, …]; -1: not merged
   std::int64_t num_heads = 0;  // for RopePairs
-  // The rows of q, k or v in a fused tensor; num_rows 0: not fused so.
+  // The rows of q, k or v in a fused tensor; num_rows 0: not fused so. Of tensors that are split by
+  // key head the number of rows only: they are gathered.
   std::int64_t first_row = 0;
   std::int64_t num_rows = 0;
   const formats::TensorInfo* scales = nullptr;  // for MXFP4
@@ -48,6 +50,9 @@ struct FoundWeight {
 
 // The shape of kv_b_proj in a model with MLA.
 formats::KvBShape kv_b_shape(const ModelConfig& config);
+
+// The heads of the model's gated delta-rule layers.
+formats::DeltaHeads delta_heads(const ModelConfig& config);
 
 class TensorIndex {
  public:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -26,10 +27,10 @@ using formats::shape_text;
 using formats::TensorInfo;
 using ops::Weight;
 
-// [n] and [1, n] are the same rows.
+// [n] and [1, n] are the same rows, and [n, 1, m] (the kernel of a convolution) is [n, m].
 bool is_same_shape(std::vector<std::int64_t> a, std::vector<std::int64_t> b) {
-  if (a.size() == 1) a.insert(a.begin(), 1);
-  if (b.size() == 1) b.insert(b.begin(), 1);
+  std::erase(a, 1);
+  std::erase(b, 1);
   return a == b;
 }
 
@@ -94,14 +95,33 @@ std::vector<float> decode(const TensorInfo& tensor) {
   return values;
 }
 
-Weight plus_one(Weight weight, const StoredTensor& stored) {
+// The rows of q, k and v, of z, of b or of a from a tensor that has them by key head.
+Weight gather_heads(Weight weight, const StoredTensor& stored, const formats::DeltaHeads& heads) {
+  if (weight.dtype == DType::F8_E4M3 || weight.dtype == DType::F8_E5M2) {
+    fail(stored.tensor->name, ": ", name(weight.dtype),
+         " is not supported for projections that are fused by key head");
+  }
+  const std::size_t row_bytes = weight.row_bytes();
+  auto rows = std::make_shared<Buffer>(static_cast<std::size_t>(stored.num_rows) * row_bytes);
+  for (std::int64_t row = 0; row < stored.num_rows; ++row) {
+    const std::int64_t from = heads.source_row(stored.transform, row);
+    std::memcpy(rows->data() + static_cast<std::size_t>(row) * row_bytes,
+                stored.tensor->data.data() + static_cast<std::size_t>(from) * row_bytes, row_bytes);
+  }
+  weight.data = rows->data();
+  weight.owned = std::move(rows);
+  return weight;
+}
+
+// 1 + x of a norm, or -exp(x) of A_log.
+Weight compute(Weight weight, const StoredTensor& stored) {
   std::vector<float> values = decode(*stored.tensor);
   for (float& value : values)
-    value += 1.0F;
-  auto sums = std::make_shared<Buffer>(values.size() * sizeof(float));
-  std::memcpy(sums->data(), values.data(), values.size() * sizeof(float));
-  weight.data = sums->data();
-  weight.owned = std::move(sums);
+    value = stored.transform == formats::TensorTransform::PlusOne ? value + 1.0F : -std::exp(value);
+  auto computed = std::make_shared<Buffer>(values.size() * sizeof(float));
+  std::memcpy(computed->data(), values.data(), values.size() * sizeof(float));
+  weight.data = computed->data();
+  weight.owned = std::move(computed);
   weight.computed_from = stored.tensor->dtype;
   return weight;
 }
@@ -213,8 +233,11 @@ Weight WeightStore::get(std::string_view name) const {
   if (stored.transform == formats::TensorTransform::RopePairs) {
     return unpair_rows(std::move(weight), stored);
   }
-  if (stored.transform == formats::TensorTransform::PlusOne)
-    return plus_one(std::move(weight), stored);
+  if (stored.transform == formats::TensorTransform::PlusOne ||
+      stored.transform == formats::TensorTransform::NegExp)
+    return compute(std::move(weight), stored);
+  if (formats::is_split_by_key_head(stored.transform))
+    return gather_heads(std::move(weight), stored, delta_heads(index_.checkpoint().config()));
   if (is_expert_layout(stored.transform)) return gather_expert(std::move(weight), stored);
   if (stored.tensor->row_source) return read_integers(std::move(weight), stored);
   weight.data = stored.slice().data.data();
