@@ -45,21 +45,36 @@ std::optional<BlockId> BlockManager::find(std::uint64_t parent_id,
 }
 
 std::int64_t BlockManager::match_prefix(BlockTable& table, std::span<const TokenId> tokens) {
-  if (!prefix_caching_) return 0;
+  return match_prefix(table, tokens, {}).num_tokens;
+}
+
+StateMatch BlockManager::match_prefix(BlockTable& table,
+                                      std::span<const TokenId> tokens,
+                                      const std::function<bool(std::uint64_t)>& has_state) {
+  if (!prefix_caching_) return {};
   GRAFT_CHECK(static_cast<std::int64_t>(table.blocks.size()) == table.num_registered,
               table.blocks.size(), " blocks, ", table.num_registered, " registered");
   const auto size = static_cast<std::size_t>(block_tokens_);
   const std::size_t first = table.blocks.size();
-  std::size_t next = first;
-  for (; (next + 1) * size < tokens.size(); ++next) {
-    const auto block = find(table.prefix_id, tokens.subspan(next * size, size));
+  std::vector<BlockId> known;
+  std::size_t num_usable = 0;
+  std::uint64_t prefix_id = table.prefix_id;
+  for (std::size_t next = first; (next + 1) * size < tokens.size(); ++next) {
+    const auto block = find(prefix_id, tokens.subspan(next * size, size));
     if (!block) break;
-    add_ref(*block);
-    table.blocks.push_back(*block);
-    table.prefix_id = at(*block).prefix_id;
+    prefix_id = at(*block).prefix_id;
+    known.push_back(*block);
+    if (!has_state || has_state(prefix_id)) num_usable = known.size();
+  }
+  for (const BlockId block : std::span(known).first(num_usable)) {
+    add_ref(block);
+    table.blocks.push_back(block);
+    table.prefix_id = at(block).prefix_id;
+    table.prefix_ids.push_back(table.prefix_id);
     ++table.num_registered;
   }
-  return static_cast<std::int64_t>(next - first) * block_tokens_;
+  return {.num_tokens = static_cast<std::int64_t>(num_usable) * block_tokens_,
+          .num_known = static_cast<std::int64_t>(first + known.size()) * block_tokens_};
 }
 
 bool BlockManager::prepare(BlockTable& table,
@@ -98,6 +113,7 @@ void BlockManager::register_full(BlockTable& table,
     if (const auto same = find(table.prefix_id, tokens_in_block)) {
       // The same prefix is registered already: keep that entry and chain later blocks to it.
       table.prefix_id = at(*same).prefix_id;
+      table.prefix_ids.push_back(table.prefix_id);
       continue;
     }
     Block& block = at(table.blocks[idx]);
@@ -108,6 +124,7 @@ void BlockManager::register_full(BlockTable& table,
     // On a hash collision the older entry stays and this block is never matched.
     by_hash_.try_emplace(block.hash, table.blocks[idx]);
     table.prefix_id = block.prefix_id;
+    table.prefix_ids.push_back(table.prefix_id);
   }
 }
 
@@ -151,6 +168,7 @@ void BlockManager::unregister(Block& block) {
   if (block.prefix_id == 0) return;
   const auto found = by_hash_.find(block.hash);
   if (found != by_hash_.end() && &at(found->second) == &block) by_hash_.erase(found);
+  if (on_unregister_) on_unregister_(block.prefix_id);
   block.prefix_id = 0;
   block.tokens.clear();
 }

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "graft/llm.h"
@@ -29,6 +30,7 @@ struct BlockTable {
   std::int64_t num_registered = 0;  // leading blocks that are registered in the prefix cache
   std::uint64_t prefix_id = 0;      // of the last registered block; `root_id` before the first
   std::uint64_t root_id = 0;        // tables with different roots never share blocks
+  std::vector<std::uint64_t> prefix_ids = {};  // of the registered blocks, in order
 };
 
 // An empty table that shares blocks only with tables of the same salt; 0: no salt.
@@ -38,6 +40,12 @@ BlockTable salted_table(std::uint64_t cache_salt);
 struct BlockCopy {
   BlockId from = 0;
   BlockId to = 0;
+};
+
+// A match of a sequence whose model has recurrent states.
+struct StateMatch {
+  std::int64_t num_tokens = 0;  // hit, up to a prefix with a snapshot
+  std::int64_t num_known = 0;   // in cached blocks from the start of the sequence on
 };
 
 class BlockManager {
@@ -56,6 +64,16 @@ class BlockManager {
   // blocks already in the table. Never the block of the last token: its logits must be computed.
   // All blocks of the table must be full and registered. Returns the number of tokens hit.
   std::int64_t match_prefix(BlockTable& table, std::span<const TokenId> tokens);
+
+  // The same up to the last prefix for which has_state(prefix id) is true.
+  StateMatch match_prefix(BlockTable& table,
+                          std::span<const TokenId> tokens,
+                          const std::function<bool(std::uint64_t)>& has_state);
+
+  // Called with the prefix id of every block that leaves the prefix cache.
+  void on_unregister(std::function<void(std::uint64_t)> function) {
+    on_unregister_ = std::move(function);
+  }
 
   // Makes positions [first, end) writable: allocates new blocks, and replaces a shared block by a
   // copy (appended to `copies`). Returns false and changes nothing when too few blocks are free.
@@ -108,6 +126,7 @@ class BlockManager {
   std::int64_t block_tokens_;
   bool prefix_caching_;
   Hash hash_;
+  std::function<void(std::uint64_t)> on_unregister_ = {};
   std::vector<Block> blocks_;
   std::list<BlockId> free_;  // allocated from the front
   std::unordered_map<std::uint64_t, BlockId> by_hash_;

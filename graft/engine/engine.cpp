@@ -6,6 +6,8 @@
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
+#include "graft/base/out_of_memory.h"
+#include "graft/base/text/units.h"
 #include "graft/models/config/model_config.h"
 
 namespace graft::engine {
@@ -56,8 +58,42 @@ std::int64_t choose_batched_tokens(models::OpenModel& open, const EngineConfig& 
   return std::clamp(fitting / 1024 * 1024, kBatchedTokens, std::min(useful, kMaxStreamedTokens));
 }
 
-EngineConfig resolve_for(models::OpenModel& open, const EngineConfig& config) {
+// Snapshots of states beside the prefix cache, if memory allows: as many as sequences, 4 at least.
+constexpr std::int64_t kMinSnapshots = 4;
+// The share of the free memory that recurrent states may take; the rest is for keys and values.
+constexpr double kMaxStateShare = 0.25;
+
+// Slots of recurrent states. Where memory is scarce there are fewer snapshots first, then fewer
+// running sequences: config.max_num_seqs is lowered. 0: the model has no such states.
+std::int64_t choose_state_slots(models::OpenModel& open, EngineConfig& config) {
   const models::Model& model = open.model();
+  if (!model.has_states() || config.max_num_seqs < 1) return 0;
+  const std::int64_t num_snapshots =
+      config.enable_prefix_caching ? std::max(config.max_num_seqs, kMinSnapshots) : 1;
+  std::int64_t num_slots = config.max_num_seqs + num_snapshots;
+  for (const auto& [device, bytes] : model.state_bytes_by_device()) {
+    const std::uint64_t available = open.memory_left(device);
+    if (available == 0) continue;  // unknown
+    const double usable =
+        static_cast<double>(available) * config.gpu_memory_utilization * kMaxStateShare;
+    const auto fitting = static_cast<std::int64_t>(usable / static_cast<double>(bytes));
+    if (fitting < 2) {
+      fail_out_of_memory("out of memory for recurrent states: ", bytes_text(available),
+                         " available on ", to_string(device), ", of which they may take a quarter;",
+                         " a sequence needs ", bytes_text(bytes));
+    }
+    num_slots = std::min(num_slots, fitting);
+  }
+  const std::int64_t least = std::min(kMinSnapshots, num_slots / 2);
+  config.max_num_seqs = std::min(config.max_num_seqs, num_slots - std::min(least, num_snapshots));
+  return num_slots;
+}
+
+EngineConfig resolve_for(models::OpenModel& open,
+                         EngineConfig config,
+                         std::int64_t& num_state_slots) {
+  const models::Model& model = open.model();
+  num_state_slots = choose_state_slots(open, config);
   EngineLimits limits;
   if (!is_on_cpu(model)) {
     std::int64_t num_tokens = config.max_num_batched_tokens;
@@ -69,8 +105,12 @@ EngineConfig resolve_for(models::OpenModel& open, const EngineConfig& config) {
   limits.block_tokens = model.block_tokens();
   // The device that fits the fewest blocks limits all others.
   double min_blocks = std::numeric_limits<double>::infinity();
+  std::map<Device, std::size_t> states = model.state_bytes_by_device();
   for (const auto& [device, bytes] : model.cache_bytes_by_device()) {
-    const std::uint64_t available = open.memory_left(device);
+    const std::uint64_t left = open.memory_left(device);
+    const std::uint64_t available =
+        left -
+        std::min<std::uint64_t>(left, states[device] * static_cast<std::uint64_t>(num_state_slots));
     const double blocks = static_cast<double>(available) / static_cast<double>(bytes);
     if (blocks >= min_blocks) continue;
     min_blocks = blocks;
@@ -105,14 +145,22 @@ Engine::Engine(models::OpenModel& model,
                const EngineConfig& config)
     : open_(model),
       tokenizer_(tokenizer),
-      config_(resolve_for(model, config)),
+      config_(resolve_for(model, config, num_state_slots_)),
       eos_token_ids_(
           eos_token_ids_of(model.source().config(), tokenizer, model.model().vocab_size())),
       blocks_(
           config_.num_kvcache_blocks, config_.kvcache_block_size, config_.enable_prefix_caching),
-      scheduler_(config_, blocks_, plan::stream_from(model.plan()), model.model().long_rope_from()),
+      states_(num_state_slots_ == 0
+                  ? nullptr
+                  : std::make_unique<StateSlots>(num_state_slots_, config_.max_num_seqs)),
+      scheduler_(config_,
+                 blocks_,
+                 plan::stream_from(model.plan()),
+                 model.model().long_rope_from(),
+                 states_.get()),
       runner_(model.model()) {
   open_.model().enforce_eager(config_.enforce_eager);
+  if (states_ != nullptr) open_.model().allocate_states(num_state_slots_);
   open_.model().allocate_cache(config_.num_kvcache_blocks, config_.kvcache_block_size);
 }
 
@@ -244,6 +292,10 @@ void Engine::release_idle_memory() {
     open_.model().release_blocks(ids[first], static_cast<std::int64_t>(end - first));
     first = end;
   }
+  if (states_ == nullptr) return;
+  states_->drop_snapshots();
+  for (const SlotId slot : states_->free_slots())
+    open_.model().release_states(slot, 1);
 }
 
 EngineStats Engine::stats() const {

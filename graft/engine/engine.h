@@ -25,6 +25,7 @@
 #include "graft/engine/sampling_params.h"
 #include "graft/engine/scheduler.h"
 #include "graft/engine/sequence.h"
+#include "graft/engine/states/state_slots.h"
 #include "graft/models/open_model.h"
 #include "graft/tokenizer/tokenizer.h"
 
@@ -121,12 +122,15 @@ class Engine {
   void finish(Sequence& sequence, Finish reason, Update update);
   void fail_running(const std::string& message);
   void restore_blocks(Sequence& sequence, std::span<const std::byte> blocks);
+  bool restore_state(Sequence& sequence, std::span<const std::byte> state);
 
   models::OpenModel& open_;
   const tokenizer::Tokenizer* tokenizer_;
+  std::int64_t num_state_slots_ = 0;  // before config_, whose initializer sets it
   EngineConfig config_;
   std::vector<TokenId> eos_token_ids_;
   BlockManager blocks_;
+  std::unique_ptr<StateSlots> states_;  // null: the model has no recurrent states
   Scheduler scheduler_;
   Runner runner_;
   std::map<SequenceId, std::shared_ptr<Sequence>> sequences_;

@@ -58,6 +58,10 @@ void Engine::save(SequenceId id, const std::filesystem::path& path) {
   snapshot.num_prompt = sequence.num_prompt;
   snapshot.num_computed = sequence.num_computed;
   snapshot.tokens = sequence.tokens;
+  if (states_ != nullptr && snapshot.num_computed > 0) {
+    snapshot.state.resize(model.state_bytes_per_slot());
+    model.save_state(sequence.state_slot, snapshot.state);
+  }
   std::vector<std::byte> bytes(snapshot.block_bytes);
   write_snapshot(path, snapshot, blocks_.blocks_for(snapshot.num_computed), [&](std::int64_t i) {
     model.save_block(sequence.table.blocks[static_cast<std::size_t>(i)], bytes);
@@ -69,9 +73,15 @@ RequestId Engine::restore(const std::filesystem::path& path, RequestId id) {
   Snapshot snapshot = read_snapshot(path);
   if (fingerprint_ == 0) fingerprint_ = fingerprint_of(open_.source());
   if (snapshot.model != fingerprint_) fail(path.string(), ": saved with another model");
-  if (snapshot.cache_form != open_.model().cache_form()) {
+  const models::Model& model = open_.model();
+  const std::size_t state_bytes = snapshot.num_computed > 0 ? model.state_bytes_per_slot() : 0;
+  if (snapshot.state.size() != state_bytes) {
+    fail(path.string(), ": damaged: recurrent states of ", snapshot.state.size(),
+         " bytes, expected ", state_bytes);
+  }
+  if (snapshot.cache_form != model.cache_form()) {
     fail(path.string(), ": saved with KV cache layout ", snapshot.cache_form, ", this model uses ",
-         open_.model().cache_form());
+         model.cache_form());
   }
   try {
     check({.prompt = snapshot.tokens, .params = snapshot.params});
@@ -89,11 +99,11 @@ RequestId Engine::restore(const std::filesystem::path& path, RequestId id) {
   sequence->params = std::move(snapshot.params);
   sequence->num_computed = snapshot.num_computed;
   // The tokens are recomputed, with the same bits, when the block size differs, too few blocks are
-  // free, or prompt logprobs are still needed.
+  // free, too many slots of recurrent states are used, or prompt logprobs are still needed.
   const bool can_restore = snapshot.block_tokens == blocks_.block_tokens() &&
                            blocks_.blocks_for(snapshot.num_computed) <= blocks_.num_free() &&
                            !(sequence->params.prompt_logprobs && sequence->num_output() == 0);
-  if (can_restore) {
+  if (can_restore && restore_state(*sequence, snapshot.state)) {
     restore_blocks(*sequence, snapshot.blocks);
   } else {
     sequence->num_computed = 0;
@@ -105,6 +115,17 @@ RequestId Engine::restore(const std::filesystem::path& path, RequestId id) {
     added.detokenizer->push(added.output()[static_cast<std::size_t>(i)]);
   }
   return added.id.request;
+}
+
+// False: too many slots are in use.
+bool Engine::restore_state(Sequence& sequence, std::span<const std::byte> state) {
+  if (states_ == nullptr || sequence.num_computed == 0) return true;
+  const std::optional<SlotId> slot = states_->reserve();
+  if (!slot) return false;
+  sequence.state_slot = *slot;
+  sequence.is_state_reserved = true;
+  open_.model().load_state(*slot, state);
+  return true;
 }
 
 void Engine::restore_blocks(Sequence& sequence, std::span<const std::byte> blocks) {

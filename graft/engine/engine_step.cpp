@@ -105,6 +105,10 @@ void Engine::finish_too_long(Sequence& sequence) {
 void Engine::fail_running(const std::string& message) {
   in_flight_.reset();
   open_.model().discard_started();
+  if (states_ != nullptr) {
+    scheduler_.discard_pending_snapshots();
+    states_->drop_snapshots();
+  }
   blocks_.invalidate_prefix_cache();
   std::vector<Sequence*> running;
   for (const auto& [id, sequence] : sequences_) {
@@ -197,6 +201,10 @@ void Engine::add_samples(Sequence& sequence, std::int64_t row, std::vector<Sampl
     fork->tokens = sequence.tokens;
     fork->num_computed = sequence.num_computed;
     fork->table = blocks_.fork(sequence.table);
+    if (states_ != nullptr) {
+      fork->state_slot = states_->allocate();
+      open_.model().copy_state(sequence.state_slot, fork->state_slot);
+    }
     fork->uses_long_rope = sequence.uses_long_rope;
     fork->detokenizer = new_detokenizer(sequence.params);
     fork->num_cached = sequence.num_cached;

@@ -47,7 +47,9 @@ void append(ops::Batch& batch, const ScheduledSequence& scheduled) {
   batch.sequences.push_back({.first_row = first_row,
                              .num_tokens = scheduled.num_tokens,
                              .context_len = sequence.num_computed + scheduled.num_tokens,
-                             .block_table = sequence.table.blocks});
+                             .block_table = sequence.table.blocks,
+                             .state_slot = sequence.state_slot,
+                             .checkpoints = scheduled.checkpoints});
 }
 
 // Adds the hidden states of embeddings to their poolers; empty when the step has no embedding.
@@ -85,6 +87,8 @@ std::vector<SequenceLogits> Runner::start(const Schedule& schedule,
   }
   for (const BlockCopy& copy : schedule.copies)
     model_.copy_block(copy.from, copy.to);
+  for (const StateCopy& copy : schedule.state_copies)
+    model_.copy_state(copy.from, copy.to);
   const ops::Phase phase = phase_of(schedule);
   if (sampling) {
     batch_.sampling = *std::move(sampling);

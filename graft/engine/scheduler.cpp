@@ -34,11 +34,16 @@ bool needs_every_position(const Sequence& sequence) {
 Scheduler::Scheduler(const EngineConfig& config,
                      BlockManager& blocks,
                      std::int64_t stream_from,
-                     std::int64_t long_rope_from)
+                     std::int64_t long_rope_from,
+                     StateSlots* states)
     : config_(config),
       blocks_(blocks),
       stream_from_(stream_from),
-      long_rope_from_(long_rope_from) {}
+      long_rope_from_(long_rope_from),
+      states_(states) {
+  if (states == nullptr) return;
+  blocks.on_unregister([states](std::uint64_t prefix_id) { states->drop_snapshot(prefix_id); });
+}
 
 void Scheduler::add(Sequence& sequence) {
   sequence.state = SequenceState::Waiting;
@@ -64,17 +69,27 @@ void Scheduler::remove(Sequence& sequence) {
   running_.erase(&sequence);
   waiting_.erase(sequence);
   paused_.erase(&sequence);
+  free_states(sequence);
   blocks_.free(sequence.table);
   sequence.state = SequenceState::Finished;
 }
 
 Schedule Scheduler::schedule() {
+  if (states_ != nullptr) {
+    for (Sequence* sequence : running_)
+      add_snapshots(*sequence);
+  }
   restart_long_sequences();
   make_room();
   const Kind kind = next_kind();
   Schedule scheduled = schedule(kind);
   // Prompts may wait for free blocks.
-  if (scheduled.empty() && kind == Kind::Prefill) return schedule(Kind::Decode);
+  if (scheduled.empty() && kind == Kind::Prefill) scheduled = schedule(Kind::Decode);
+  // Last, because preemption ends what was scheduled before.
+  if (states_ != nullptr) {
+    for (ScheduledSequence& one : scheduled.sequences)
+      plan_checkpoints(one);
+  }
   return scheduled;
 }
 
@@ -138,6 +153,7 @@ bool Scheduler::outgrows_short_rope(const Sequence& sequence) const {
 
 // Its keys were rotated with the short factors: they are computed again with the long ones.
 void Scheduler::use_long_rope(Sequence& sequence) {
+  free_states(sequence);
   blocks_.free(sequence.table);
   sequence.num_computed = 0;
   sequence.uses_long_rope = true;
@@ -224,7 +240,10 @@ void Scheduler::schedule_running(Step& step, Work work) {
   for (Sequence* sequence : running) {
     if (sequence->state != SequenceState::Running || step.budget == 0) continue;
     if (work_of(*sequence) != work || sequence->is_last_in_flight) continue;
-    if (work != Work::Decode) match_prefix(*sequence);
+    if (work != Work::Decode) {
+      match_prefix(*sequence);
+      copy_matched(step, *sequence);
+    }
     const std::int64_t num_tokens = chunk_size(step, *sequence);
     if (num_tokens == 0) continue;
     if (!allocate_blocks(step, *sequence, num_tokens)) continue;
@@ -255,6 +274,7 @@ void Scheduler::schedule_waiting(Step& step, bool is_embedding) {
                                   static_cast<std::int64_t>(sequence.table.blocks.size());
     // The whole sequence must fit, or a later chunk would preempt it.
     if (num_more > blocks_.num_free()) {
+      free_states(sequence);
       blocks_.free(sequence.table);
       sequence.num_computed = 0;
       return;
@@ -267,6 +287,7 @@ void Scheduler::schedule_waiting(Step& step, bool is_embedding) {
                                           sequence.num_computed + num_tokens, step.schedule.copies);
     GRAFT_CHECK(has_room, "too few free blocks for a scheduled sequence");
     waiting_.erase(sequence);
+    start_states(step, sequence);
     running_.insert(&sequence);
     step.slots[sequence.client] += num_slots(sequence);
     sequence.state = SequenceState::Running;
@@ -300,7 +321,17 @@ void Scheduler::match_prefix(Sequence& sequence) {
   if (!is_at_block || needs_every_position(sequence)) return;
   if (static_cast<std::int64_t>(sequence.table.blocks.size()) != sequence.table.num_registered)
     return;
-  const std::int64_t gained = blocks_.match_prefix(sequence.table, sequence.tokens);
+  std::int64_t gained = 0;
+  if (states_ == nullptr) {
+    gained = blocks_.match_prefix(sequence.table, sequence.tokens);
+  } else {
+    const StateMatch match =
+        blocks_.match_prefix(sequence.table, sequence.tokens,
+                             [this](std::uint64_t id) { return states_->has_snapshot(id); });
+    gained = match.num_tokens;
+    sequence.num_known = match.num_known;
+    if (gained > 0) sequence.matched_slot = states_->use_snapshot(sequence.table.prefix_id);
+  }
   sequence.num_computed += gained;
   if (sequence.state == SequenceState::Running) num_hit_tokens_ += gained;
 }
@@ -354,6 +385,7 @@ void Scheduler::preempt(Step& step, Sequence& victim) {
 }
 
 void Scheduler::stop_running(Sequence& sequence) {
+  free_states(sequence);
   blocks_.free(sequence.table);
   sequence.num_computed = 0;
   if (sequence.is_embedding()) sequence.pooler->clear();

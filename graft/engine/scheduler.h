@@ -20,12 +20,15 @@
 #include "graft/engine/config.h"
 #include "graft/engine/fair_queue.h"
 #include "graft/engine/sequence.h"
+#include "graft/engine/states/state_slots.h"
+#include "graft/ops/pass.h"
 
 namespace graft::engine {
 
 struct ScheduledSequence {
   Sequence* sequence = nullptr;
   std::int64_t num_tokens = 0;  // starting at sequence->num_computed
+  std::vector<ops::StateCheckpoint> checkpoints = {};
 
   // Whether the next token can be sampled after this step.
   bool is_complete() const { return sequence->num_pending() == num_tokens; }
@@ -33,8 +36,9 @@ struct ScheduledSequence {
 
 struct Schedule {
   std::vector<ScheduledSequence> sequences;
-  std::vector<BlockCopy> copies;    // before the forward pass
-  std::vector<Sequence*> too_long;  // need more blocks than the cache has; the caller ends them
+  std::vector<BlockCopy> copies;        // before the forward pass
+  std::vector<StateCopy> state_copies;  // before the forward pass, in order
+  std::vector<Sequence*> too_long;      // need more blocks than the cache has; the caller ends them
 
   bool empty() const { return sequences.empty(); }
 };
@@ -43,11 +47,12 @@ class Scheduler {
  public:
   // Both must outlive the scheduler. `config` is the result of resolve(). stream_from: the number
   // of prompt tokens in a step from which on it streams experts (plan::stream_from()); 0: none.
-  // long_rope_from: Blueprint::long_rope_from.
+  // long_rope_from: Blueprint::long_rope_from. states: null for models without recurrent states.
   Scheduler(const EngineConfig& config,
             BlockManager& blocks,
             std::int64_t stream_from = 0,
-            std::int64_t long_rope_from = 0);
+            std::int64_t long_rope_from = 0,
+            StateSlots* states = nullptr);
 
   // The caller owns the sequence and must not move it until it is removed.
   void add(Sequence& sequence);
@@ -61,6 +66,8 @@ class Scheduler {
   void remove(Sequence& sequence);
 
   Schedule schedule();
+  // After a failed step: the snapshots that it should have written do not exist.
+  void discard_pending_snapshots();
 
   // Nothing to schedule; sequences may be paused.
   bool is_idle() const { return running_.empty() && waiting_.empty(); }
@@ -107,6 +114,13 @@ class Scheduler {
   void push(Step& step, Sequence& sequence, std::int64_t num_tokens);
   void register_blocks(const ScheduledSequence& scheduled);
   void match_prefix(Sequence& sequence);
+  // Recurrent states.
+  void start_states(Step& step, Sequence& sequence);
+  void copy_matched(Step& step, Sequence& sequence) const;
+  void free_states(Sequence& sequence);
+  void add_snapshots(Sequence& sequence);
+  void plan_checkpoints(ScheduledSequence& scheduled);
+  void add_checkpoint(ScheduledSequence& scheduled, std::int64_t num_tokens);
   void preempt(Step& step, Sequence& victim);
   void stop_running(Sequence& sequence);
   std::int64_t chunk_size(const Step& step, const Sequence& sequence) const;
@@ -116,6 +130,7 @@ class Scheduler {
   BlockManager& blocks_;
   std::int64_t stream_from_;
   std::int64_t long_rope_from_;
+  StateSlots* states_;
   std::int64_t num_decode_steps_ = 0;  // since the last streamed chunk
   RankedSequences running_;
   FairQueue waiting_;

@@ -1,6 +1,6 @@
 // Runs the scheduler on a simulated KV cache whose rows store a hash of all tokens up to their
 // position: after sharing, copy-on-write, preemption and reuse, every sequence must read the hashes
-// of its own tokens.
+// of its own tokens. The same for recurrent states: a slot stores the hash of all tokens so far.
 
 #include "graft/engine/scheduler.h"
 
@@ -28,11 +28,16 @@ class Simulation {
  public:
   explicit Simulation(const EngineConfig& config,
                       std::int64_t stream_from = 0,
-                      std::int64_t long_rope_from = 0)
+                      std::int64_t long_rope_from = 0,
+                      std::int64_t num_state_slots = 0)
       : long_rope_from_(long_rope_from),
         config_(config),
         blocks_(config.num_kvcache_blocks, config.kvcache_block_size, config.enable_prefix_caching),
-        scheduler_(config_, blocks_, stream_from, long_rope_from),
+        states_(num_state_slots == 0
+                    ? nullptr
+                    : std::make_unique<StateSlots>(num_state_slots, config.max_num_seqs)),
+        slots_(static_cast<std::size_t>(num_state_slots)),
+        scheduler_(config_, blocks_, stream_from, long_rope_from, states_.get()),
         rows_(static_cast<std::size_t>(config.num_kvcache_blocks * config.kvcache_block_size)) {}
 
   Sequence& add(std::vector<TokenId> prompt,
@@ -91,6 +96,8 @@ class Simulation {
 
   const Scheduler& scheduler() const { return scheduler_; }
   const BlockManager& blocks() const { return blocks_; }
+  const StateSlots& states() const { return *states_; }
+  bool has_states() const { return states_ != nullptr; }
   std::size_t num_left() const { return sequences_.size(); }
   std::int64_t num_expected() const { return num_expected_; }
   std::int64_t num_ended() const { return num_ended_; }
@@ -124,8 +131,11 @@ class Simulation {
     for (const BlockCopy& copy : schedule.copies) {
       std::copy_n(rows_.begin() + copy.from * size, size, rows_.begin() + copy.to * size);
     }
+    for (const StateCopy& copy : schedule.state_copies)
+      slot(copy.to) = slot(copy.from);
     for (const ScheduledSequence& scheduled : schedule.sequences) {
       const Sequence& sequence = *scheduled.sequence;
+      if (states_ != nullptr) write_state(scheduled);
       Row value = first_row(sequence);
       for (std::int64_t i = 0; i < sequence.num_computed + scheduled.num_tokens; ++i) {
         value = next_row(value, sequence.tokens[static_cast<std::size_t>(i)]);
@@ -136,6 +146,25 @@ class Simulation {
         row(sequence, i) = value;
       }
     }
+  }
+
+  Row& slot(SlotId id) { return slots_.at(static_cast<std::size_t>(id)); }
+
+  // The slot must hold the state after the computed tokens.
+  void write_state(const ScheduledSequence& scheduled) {
+    const Sequence& sequence = *scheduled.sequence;
+    Row value = first_row(sequence);
+    for (std::int64_t i = 0; i < sequence.num_computed + scheduled.num_tokens; ++i) {
+      if (i > 0 && i == sequence.num_computed) {
+        ASSERT_EQ(slot(sequence.state_slot), value) << "state of request " << sequence.id.request;
+      }
+      value = next_row(value, sequence.tokens[static_cast<std::size_t>(i)]);
+      for (const ops::StateCheckpoint& checkpoint : scheduled.checkpoints) {
+        if (i + 1 == sequence.num_computed + checkpoint.num_tokens) slot(checkpoint.slot) = value;
+      }
+    }
+    slot(sequence.state_slot) = value;
+    ASSERT_LE(scheduled.checkpoints.size(), ops::kMaxStateCheckpoints);
   }
 
   // Other sequences whose context includes this row of this block.
@@ -186,6 +215,10 @@ class Simulation {
       fork->num_computed = sequence.num_computed;
       fork->table = blocks_.fork(sequence.table);
       fork->uses_long_rope = sequence.uses_long_rope;
+      if (states_ != nullptr) {
+        fork->state_slot = states_->allocate();
+        slot(fork->state_slot) = slot(sequence.state_slot);
+      }
       scheduler_.add_fork(*fork);
       Sequence& added = *fork;
       sequences_.emplace(fork->id, std::move(fork));
@@ -204,6 +237,8 @@ class Simulation {
   std::int64_t long_rope_from_;
   EngineConfig config_;
   BlockManager blocks_;
+  std::unique_ptr<StateSlots> states_;  // null: no recurrent states
+  std::vector<Row> slots_;
   Scheduler scheduler_;
   std::vector<Row> rows_;
   std::map<SequenceId, std::unique_ptr<Sequence>> sequences_;
@@ -241,6 +276,11 @@ void run_to_end(Simulation& simulation, int max_steps = 100'000) {
   EXPECT_EQ(simulation.num_left(), 0U);
   EXPECT_EQ(simulation.num_ended(), simulation.num_expected());
   EXPECT_EQ(simulation.blocks().num_free(), simulation.blocks().num_blocks());
+  if (simulation.has_states()) {
+    EXPECT_EQ(static_cast<std::int64_t>(simulation.states().free_slots().size()) +
+                  simulation.states().num_snapshots(),
+              simulation.states().num_slots());
+  }
 }
 
 TEST(Scheduler, MixesPrefillChunksWithDecode) {
@@ -433,12 +473,11 @@ struct Workload {
 
 class SchedulerRandom : public testing::TestWithParam<Workload> {};
 
-TEST_P(SchedulerRandom, KeepsInvariantsUnderRandomLoad) {
-  const Workload& load = GetParam();
+void run_random_load(const Workload& load, std::int64_t num_state_slots) {
   EngineConfig config = config_of(load.budget, load.slots, load.blocks, load.block_tokens);
   config.chunk_prefill_size = load.chunk;
   config.enable_prefix_caching = load.caching;
-  Simulation simulation(config);
+  Simulation simulation(config, 0, 0, num_state_slots);
   std::mt19937 random(static_cast<unsigned>(load.blocks * 31 + load.budget));
   const auto pick = [&](std::int64_t low, std::int64_t high) {
     return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
@@ -459,9 +498,20 @@ TEST_P(SchedulerRandom, KeepsInvariantsUnderRandomLoad) {
       if (Sequence* victim = simulation.any(random)) simulation.end(*victim);
     }
     simulation.step();
-    if (HasFatalFailure()) return;
+    if (testing::Test::HasFatalFailure()) return;
   }
+  EXPECT_EQ(simulation.scheduler().num_hit_tokens() > 0, load.caching);
   run_to_end(simulation);
+}
+
+TEST_P(SchedulerRandom, KeepsInvariantsUnderRandomLoad) {
+  run_random_load(GetParam(), 0);
+}
+
+// With few and with many slots for snapshots.
+TEST_P(SchedulerRandom, KeepsRecurrentStatesUnderRandomLoad) {
+  run_random_load(GetParam(), GetParam().slots + 2);
+  run_random_load(GetParam(), 4 * GetParam().slots);
 }
 
 INSTANTIATE_TEST_SUITE_P(Loads,

@@ -14,6 +14,7 @@
 #include "graft/engine/block_manager.h"
 #include "graft/engine/pooler.h"
 #include "graft/engine/sampling_params.h"
+#include "graft/engine/states/state_slots.h"
 #include "graft/llm.h"
 #include "graft/tokenizer/detokenizer.h"
 
@@ -47,6 +48,17 @@ struct Sequence {
   bool is_last_in_flight = false;  // the last of them will end the sequence: it is too long
   std::int32_t sampled_row = 0;
   BlockTable table;
+  // Of models with recurrent states.
+  SlotId state_slot = kNoSlot;
+  bool is_state_reserved = false;  // the slot was filled before the sequence runs
+  SlotId matched_slot = kNoSlot;   // the snapshot of the prefix that was matched last
+  std::int64_t num_known = 0;      // leading tokens that are in cached blocks, with states or not
+  struct PendingSnapshot {
+    std::int64_t num_tokens = 0;
+    SlotId slot = kNoSlot;
+  };
+  std::vector<PendingSnapshot> pending_snapshots;  // of started steps, not in the cache yet
+  std::uint64_t decode_snapshot = 0;  // prefix id of the last snapshot beyond the prompt; 0: none
   // LongRoPE: positions are rotated with the long factors (Blueprint::long_rope_from).
   bool uses_long_rope = false;
   SequenceState state = SequenceState::Waiting;

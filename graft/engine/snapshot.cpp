@@ -76,6 +76,7 @@ Json header_of(const Snapshot& snapshot) {
           {"cache_form", snapshot.cache_form},
           {"block_tokens", snapshot.block_tokens},
           {"block_bytes", snapshot.block_bytes},
+          {"state_bytes", snapshot.state.size()},
           {"params", to_json(snapshot.params)},
           {"seed", snapshot.seed},
           {"priority", snapshot.priority},
@@ -133,6 +134,7 @@ void write_snapshot(const fs::path& path,
   writer.append(bytes_of(kMagic));
   writer.append(header.size());
   writer.append(bytes_of(header));
+  writer.append(snapshot.state);
   for (std::int64_t i = 0; i < num_blocks; ++i)
     writer.append(block(i));
   writer.commit();
@@ -158,7 +160,12 @@ Snapshot read_snapshot(const fs::path& path) {
     if (version != GRAFT_VERSION)
       fail(where, ": saved by graft ", version, ", this is graft ", GRAFT_VERSION);
     Snapshot snapshot = parse_header(header);
-    const auto blocks = covered.subspan(kMagic.size() + sizeof(std::uint64_t) + text.size());
+    const auto stored = covered.subspan(kMagic.size() + sizeof(std::uint64_t) + text.size());
+    const auto state_bytes = header.at("state_bytes").get<std::size_t>();
+    if (state_bytes > stored.size()) fail(where, ": damaged: recurrent states are truncated");
+    const auto state = stored.first(state_bytes);
+    snapshot.state.assign(state.begin(), state.end());
+    const auto blocks = stored.subspan(state_bytes);
     if (!is_consistent(snapshot, blocks.size())) fail(where, ": damaged: header is inconsistent");
     snapshot.blocks.assign(blocks.begin(), blocks.end());
     return snapshot;
