@@ -10,8 +10,10 @@ namespace graft::formats {
 
 // How a model writes a tool call in its output (chat/tool_format.h).
 enum class ToolCallFormat : std::uint8_t {
-  Any,       // all formats are recognized
-  Hermes,    // <tool_call>{"name": "f", "arguments": {…}}</tool_call>; also Qwen
+  Any,  // all formats are recognized
+  // <tool_call>{"name": "f", "arguments": {…}}</tool_call>; also Qwen. Qwen3-Coder and Qwen3.5
+  // write <function=f><parameter=p>…</parameter></function> inside.
+  Hermes,
   DeepSeek,  // <｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜>
   MiniMax,   // <invoke name="f"><parameter name="p">…</parameter></invoke>
   Kimi,      // <|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{…}<|tool_call_end|>

@@ -18,6 +18,8 @@ using formats::ToolCallFormat;
 constexpr std::string_view kCallBlanks = " \t\r\n";
 constexpr std::string_view kDeepSeekSeparator = "<｜tool▁sep｜>";
 constexpr std::string_view kHarmonySeparator = "<|message|>";
+constexpr std::string_view kFunctionOpen = "<function=";
+constexpr std::string_view kFunctionClose = "</function>";
 
 // DeepSeek's markers around a list of calls.
 constexpr std::array<std::string_view, 2> kListMarkers = {"<｜tool▁calls▁begin｜>",
@@ -53,7 +55,10 @@ std::optional<OrderedJson> parsed(std::string_view text) {
   }
 }
 
+std::optional<ToolCall> function_call(std::string_view body);
+
 std::optional<ToolCall> hermes_call(std::string_view body) {
+  if (body.starts_with(kFunctionOpen)) return function_call(body);
   const std::optional<OrderedJson> json = parsed(body);
   if (!json || !json->is_object()) return std::nullopt;
   const auto name = json->find("name");
@@ -99,16 +104,16 @@ std::string_view without_line_breaks(std::string_view value) {
   return value;
 }
 
-// `"NAME">`, then the parameters. All values are text here: type_arguments() converts them.
-std::optional<ToolCall> minimax_call(std::string_view body) {
-  constexpr std::string_view kOpen = "<parameter name=";
+// `"NAME">`, then the parameters, which begin with `open`. All values are text here:
+// type_arguments() converts them.
+std::optional<ToolCall> parameters_call(std::string_view body, std::string_view open) {
   constexpr std::string_view kClose = "</parameter>";
   const std::optional<std::string> name = take_attribute(body);
   if (!name) return std::nullopt;
   OrderedJson arguments = OrderedJson::object();
   for (body = trimmed(body, kCallBlanks); !body.empty(); body = trimmed(body, kCallBlanks)) {
-    if (!body.starts_with(kOpen)) return std::nullopt;
-    body.remove_prefix(kOpen.size());
+    if (!body.starts_with(open)) return std::nullopt;
+    body.remove_prefix(open.size());
     const std::optional<std::string> key = take_attribute(body);
     const std::size_t close = body.find(kClose);
     if (!key || key->empty() || close == std::string_view::npos) return std::nullopt;
@@ -116,6 +121,17 @@ std::optional<ToolCall> minimax_call(std::string_view body) {
     body.remove_prefix(close + kClose.size());
   }
   return call_of(*name, arguments);
+}
+
+std::optional<ToolCall> minimax_call(std::string_view body) {
+  return parameters_call(body, "<parameter name=");
+}
+
+// Qwen3-Coder and Qwen3.5: <function=NAME><parameter=KEY>VALUE</parameter></function>.
+std::optional<ToolCall> function_call(std::string_view body) {
+  body.remove_prefix(kFunctionOpen.size());
+  if (body.ends_with(kFunctionClose)) body.remove_suffix(kFunctionClose.size());
+  return parameters_call(body, "<parameter=");
 }
 
 const OrderedJson* member(const OrderedJson* object, const std::string& key) {
@@ -292,7 +308,9 @@ bool ToolCallParser::advance_call(ToolText& out, bool at_end) {
   const std::string body = held_.substr(0, close);
   held_.erase(0, is_closed ? close + open_->markers.close.size() : held_.size());
   if (auto call = open_->parse(trimmed(body, kCallBlanks))) {
-    if (open_->has_text_arguments) type_arguments(tools_, *call);
+    const bool has_text_arguments =
+        open_->has_text_arguments || trimmed(body, kCallBlanks).starts_with(kFunctionOpen);
+    if (has_text_arguments) type_arguments(tools_, *call);
     out.calls.push_back(*std::move(call));
   } else {
     out.text += open_->markers.open;

@@ -74,6 +74,15 @@ const Case kCases[] = {
     {"<|tool_call_begin|>functions.f:0{}<|tool_call_end|>",
      "<|tool_call_begin|>functions.f:0{}<|tool_call_end|>",
      {}},
+    // Qwen3-Coder and Qwen3.5.
+    {"Yes.\n<tool_call>\n<function=f>\n<parameter=n>\n3\n</parameter>\n<parameter=s>\na\nb\n"
+     "</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=g>\n</function>\n</"
+     "tool_call>",
+     "Yes.",
+     {R"(f {"n":3,"s":"a\nb"})", "g {}"}},
+    {"<tool_call><function=f>text</function></tool_call>",
+     "<tool_call><function=f>text</function></tool_call>",
+     {}},
     // Harmony.
     {"Look.<|channel|>commentary to=functions.f<|message|>{\"x\": 1}<|call|>",
      "Look.",
@@ -158,6 +167,12 @@ TEST(ToolCallParser, TypesOfTextArgumentsAreThoseOfTheTool) {
   ASSERT_EQ(part.calls.size(), 1U);
   EXPECT_EQ(part.calls[0].arguments, R"({"zip":"01234","n":12,"o":{"a":[1]},"t":"1 2"})");
   EXPECT_EQ(part.text, "");
+  ToolCallParser qwen(formats::ToolCallFormat::Hermes, tools);
+  const ToolText call = qwen.feed(
+      "<tool_call>\n<function=f>\n<parameter=zip>\n01234\n</parameter>\n<parameter=n>\n12\n"
+      "</parameter>\n</function>\n</tool_call>");
+  ASSERT_EQ(call.calls.size(), 1U);
+  EXPECT_EQ(call.calls[0].arguments, R"({"zip":"01234","n":12})");
 }
 
 TEST(ToolCallParser, StreamsTextAndAssignsUniqueCallIds) {
