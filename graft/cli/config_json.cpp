@@ -60,6 +60,12 @@ Json mla_json(const models::MlaConfig& mla) {
           {"v_head_dim", mla.v_head_dim}};
 }
 
+Json delta_net_json(const models::DeltaNetConfig& net) {
+  return {{"num_key_heads", net.num_key_heads},     {"num_value_heads", net.num_value_heads},
+          {"key_head_dim", net.key_head_dim},       {"value_head_dim", net.value_head_dim},
+          {"conv_kernel_dim", net.conv_kernel_dim}, {"layers", net.layers}};
+}
+
 Json vision_json(const models::VisionConfig& vision) {
   return {{"hidden_size", vision.hidden_size},
           {"intermediate_size", vision.intermediate_size},
@@ -100,7 +106,9 @@ Json to_json(const models::ModelConfig& config) {
   if (config.local_rope_theta != 0.0) json["local_rope_theta"] = config.local_rope_theta;
   if (config.query_pre_attn_scalar != 0.0)
     json["query_pre_attn_scalar"] = config.query_pre_attn_scalar;
+  if (config.attention_output_gate) json["attention_output_gate"] = true;
   if (config.is_mla()) json["mla"] = mla_json(config.mla);
+  if (!config.delta_net.layers.empty()) json["delta_net"] = delta_net_json(config.delta_net);
   if (config.is_moe()) json["moe"] = moe_json(config.moe);
   if (config.vision) json["vision"] = vision_json(*config.vision);
   if (!config.quantization.method.empty()) json["quantization"] = config.quantization.method;

@@ -1,5 +1,6 @@
 // graft inspect: describes a checkpoint without reading its weights.
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
@@ -92,8 +93,16 @@ std::string attention_text(const ModelConfig& config) {
     text += fmt::format(", rotary dim {}", config.rotary_dim);
   if (config.attention_bias) text += ", bias";
   if (config.qk_norm) text += ", q/k norm";
+  if (config.attention_output_gate) text += ", output gate";
   if (config.sliding_window > 0) text += fmt::format(", sliding window {}", config.sliding_window);
   return text;
+}
+
+std::string delta_net_text(const models::DeltaNetConfig& net) {
+  return fmt::format(
+      "gated delta rule in {} layers, {} key heads of {}, {} value heads of {}, convolution of {}",
+      std::ranges::count(net.layers, true), net.num_key_heads, net.key_head_dim,
+      net.num_value_heads, net.value_head_dim, net.conv_kernel_dim);
 }
 
 std::string experts_text(const models::MoeConfig& moe) {
@@ -148,6 +157,7 @@ void print_model(const Checkpoint& source, const Summary& summary) {
   row("layers", layers_text(config));
   row("hidden size", fmt::format("{}, MLP {}", config.hidden_size, config.intermediate_size));
   row("attention", attention_text(config));
+  if (!config.delta_net.layers.empty()) row("recurrent", delta_net_text(config.delta_net));
   if (config.is_moe()) row("experts", experts_text(config.moe));
   row("context", context_text(config));
   row("vocabulary",

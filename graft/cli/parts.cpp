@@ -26,6 +26,8 @@ constexpr std::array kPartRows = {
     PartRow{"_scale", Part::Scales},
     PartRow{"vision_tower", Part::Vision},
     PartRow{"multi_modal_projector", Part::Vision},
+    PartRow{"model.visual.", Part::Vision},
+    PartRow{"mtp.", Part::NextToken},
     PartRow{"norm", Part::Norms},
     PartRow{"embed_tokens", Part::Embedding},
     PartRow{"token_embd", Part::Embedding},
@@ -41,6 +43,7 @@ constexpr std::array kPartRows = {
     PartRow{"experts", Part::RoutedExperts},
     PartRow{"_exps", Part::RoutedExperts},
     PartRow{"attn", Part::Attention},
+    PartRow{".ssm_", Part::Attention},
     PartRow{".mlp.", Part::DenseMlp},
     PartRow{".ffn_", Part::DenseMlp},
 };

@@ -1,3 +1,6 @@
+#include <functional>
+#include <utility>
+
 #include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/devices/device_context.h"
@@ -11,15 +14,9 @@ bool has(const Params& params) {
   return std::holds_alternative<P>(params);
 }
 
-}  // namespace
+using AddOperator = std::function<void(OperatorInfo info)>;
 
-void register_cpu(Registry& registry) {
-  registry.add_device(DeviceType::Cpu, make_cpu_context, make_primitives());
-  const auto add = [&](OperatorInfo info) {
-    info.device = DeviceType::Cpu;
-    info.is_native = true;
-    registry.add(std::move(info));
-  };
+void add_leaf_operators(const AddOperator& add) {
   add({.name = "cpu.embedding",
        .role = Role::Embedding,
        .summary = "rows of the embedding table, dequantized from any type",
@@ -46,6 +43,9 @@ void register_cpu(Registry& registry) {
        .role = Role::StateCache,
        .summary = "recurrent states in f32, a slot per sequence",
        .make = make_state_cache_cpu});
+}
+
+void add_block_operators(const AddOperator& add) {
   add({.name = "cpu.attention",
        .role = Role::Attention,
        .summary = "grouped-query attention",
@@ -80,6 +80,19 @@ void register_cpu(Registry& registry) {
        .role = Role::Moe,
        .summary = "router, experts and shared experts",
        .make = make_moe});
+}
+
+}  // namespace
+
+void register_cpu(Registry& registry) {
+  registry.add_device(DeviceType::Cpu, make_cpu_context, make_primitives());
+  const auto add = [&](OperatorInfo info) {
+    info.device = DeviceType::Cpu;
+    info.is_native = true;
+    registry.add(std::move(info));
+  };
+  add_leaf_operators(add);
+  add_block_operators(add);
 }
 
 }  // namespace graft::ops::cpu
