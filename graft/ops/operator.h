@@ -136,6 +136,19 @@ class Attention : public Operator {
   }
 };
 
+// Selects the positions that each token attends to (sparse attention).
+class Indexer : public Operator {
+ public:
+  // Stores the index keys of x[t, hidden], then selected[t, top_k] i32: the positions with the
+  // highest scores, ascending; of equal scores the earlier position. -1 after the last one, when
+  // the context has fewer than top_k. q_latents[t, q_lora_rank]: the input of the attention's
+  // q_b_proj.
+  virtual void forward(const Activation& x,
+                       TensorView q_latents,
+                       TensorView selected,
+                       Pass& pass) = 0;
+};
+
 struct Routing {
   TensorView expert_ids;  // [t, top_k] i32
   TensorView weights;     // [t, top_k] f32

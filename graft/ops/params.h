@@ -11,6 +11,7 @@ using plugin::AttentionParams;
 using plugin::DeltaNetParams;
 using plugin::EmbeddingParams;
 using plugin::ExpertsParams;
+using plugin::IndexerParams;
 using plugin::kLongRopeFlag;
 using plugin::KvCacheParams;
 using plugin::LinearParams;

@@ -32,6 +32,13 @@ void norm_heads(Primitives& device, const HeadSpan& span, Pass& pass) {
 
 }  // namespace
 
+void AttentionCore::forward_selected(TensorView /*q*/,
+                                     TensorView /*selected*/,
+                                     TensorView /*out*/,
+                                     Pass& /*pass*/) {
+  GRAFT_CHECK(false, "this attention cannot attend to selected positions");
+}
+
 void Primitives::linear_group(const Activation& x, std::span<const LinearCall> calls, Pass& pass) {
   for (const LinearCall& call : calls)
     call.linear->forward(x, call.y, pass);

@@ -58,6 +58,26 @@ class AttentionCore {
   virtual void unload() {}
   // q[tokens, heads * key_dim] to out[tokens, heads * value_dim].
   virtual void forward(TensorView q, TensorView out, Pass& pass) = 0;
+  // The same over the positions selected[tokens, top_k] of an Indexer. For latent attention only.
+  virtual void forward_selected(TensorView q, TensorView selected, TensorView out, Pass& pass);
+};
+
+// Scores and selection of an Indexer over its cache of index keys.
+class IndexerCore {
+ public:
+  IndexerCore() = default;
+  IndexerCore(const IndexerCore&) = delete;
+  IndexerCore& operator=(const IndexerCore&) = delete;
+  virtual ~IndexerCore() = default;
+
+  // Loads the layer norm of the keys.
+  virtual void load(WeightProvider& weights) = 0;
+  virtual void unload() = 0;
+  // Layer norm of keys[tokens, head_dim], in place.
+  virtual void norm_keys(TensorView keys, Pass& pass) = 0;
+  // selected of Indexer::forward() for q[tokens, heads * head_dim] and weights[tokens, heads]. The
+  // keys of the pass are already in the cache.
+  virtual void select(TensorView q, TensorView weights, TensorView selected, Pass& pass) = 0;
 };
 
 // The inputs of the gated delta rule, a row per token.
@@ -102,6 +122,12 @@ class Primitives {
   virtual void mul_sigmoid(TensorView y, TensorView gates, Pass& pass) = 0;
   // Grouped-query attention, multi-head latent attention and the gated delta rule of the module
   // `context` describes.
+  // y = factors[row] * x; then all factors are 1.
+  virtual void scale_rows(TensorView x, TensorView factors, TensorView y, Pass& pass) = 0;
+  // Multiplies the queries of each token by the factor of its position (AttentionParams).
+  virtual void scale_queries(TensorView q, const AttentionParams& params, Pass& pass) = 0;
+  virtual std::unique_ptr<IndexerCore> make_indexer(const BuildContext& context) = 0;
+  // Grouped-query attention and multi-head latent attention of the module `context` describes.
   virtual std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) = 0;
   virtual std::unique_ptr<AttentionCore> make_mla_attention(const BuildContext& context) = 0;
   virtual std::unique_ptr<DeltaNetCore> make_delta_net(const BuildContext& context) = 0;

@@ -18,6 +18,7 @@ enum class Role : std::uint8_t {
   Linear,
   Rope,
   Attention,
+  Indexer,
   KvCache,
   StateCache,
   Mlp,
@@ -27,9 +28,9 @@ enum class Role : std::uint8_t {
 };
 
 // The spelling in rule files and tables, in the order of Role.
-inline constexpr std::array<std::string_view, 13> kRoleNames = {
-    "model",    "layer",       "embedding", "norm", "linear", "rope",   "attention",
-    "kv_cache", "state_cache", "mlp",       "moe",  "router", "experts"};
+inline constexpr std::array<std::string_view, 14> kRoleNames = {
+    "model",   "layer",    "embedding",   "norm", "linear", "rope",   "attention",
+    "indexer", "kv_cache", "state_cache", "mlp",  "moe",    "router", "experts"};
 
 // Caches belong to one module and hold what earlier passes computed.
 constexpr bool is_cache(Role role) {

@@ -166,7 +166,11 @@ double workspace_row_bytes(const plan::ModuleSpec& module) {
     }
     double operator()(const ops::MlaParams& p) const {
       const std::int64_t head = p.qk_nope_head_dim + p.qk_rope_head_dim + p.v_head_dim;
-      return static_cast<double>(p.num_heads * head + p.q_lora_rank + p.kv_lora_rank);
+      return static_cast<double>(p.num_heads * head + p.q_lora_rank + p.kv_lora_rank +
+                                 p.index_top_k);
+    }
+    double operator()(const ops::IndexerParams& p) const {
+      return static_cast<double>(p.num_heads * (p.head_dim + 1) + p.head_dim);
     }
     double operator()(const ops::MlpParams& p) const {
       return static_cast<double>(2 * p.intermediate_size + 2 * p.hidden_size);
@@ -195,14 +199,19 @@ double mla_scratch_bytes(const plan::ModuleSpec& module, const Workload& load, b
   constexpr double kF16Bytes = 2;
   const auto heads = static_cast<double>(mla->num_heads);
   const std::int64_t latent = mla->kv_lora_rank + mla->qk_rope_head_dim;
+  // Sparse attention copies the latents that some tokens selected, and scores whole contexts.
+  const double selected = mla->index_top_k == 0
+                              ? 0.0
+                              : static_cast<double>(ops::kMlaSelectedBytes + ops::kIndexScoreBytes);
   // Absorbed queries and the sums of latents.
   const double absorbed_row = kF32Bytes * heads * static_cast<double>(latent + mla->kv_lora_rank);
   const std::int64_t rows = std::max(load.prefill_tokens, load.parallel);
-  if (absorbs) return absorbed_row * static_cast<double>(rows);
+  if (absorbs) return selected + absorbed_row * static_cast<double>(rows);
   const auto positions = static_cast<double>(std::max(load.context, load.prefill_tokens));
   const double expanded =
       kF16Bytes * positions * heads * static_cast<double>(mla->qk_nope_head_dim + mla->v_head_dim);
-  return std::max(absorbed_row * static_cast<double>(std::min(rows, ops::kMlaAbsorbedRows)),
+  return selected +
+         std::max(absorbed_row * static_cast<double>(std::min(rows, ops::kMlaAbsorbedRows)),
                   kF16Bytes * positions * static_cast<double>(latent) +
                       std::min(expanded, static_cast<double>(ops::kMlaExpandedBytes)));
 }

@@ -73,22 +73,25 @@ double attention_flops(const plan::Placement& placement, const PassSize& pass) {
   const double rows = pass.rows;
   const double context = pass.context;
   if (const auto* gqa = std::get_if<ops::AttentionParams>(&module.params)) {
-    const double attended = gqa->sliding_window > 0
-                                ? std::min(context, static_cast<double>(gqa->sliding_window))
-                                : context;
+    const std::int64_t limit = gqa->sliding_window > 0 ? gqa->sliding_window : gqa->chunk;
+    const double attended = limit > 0 ? std::min(context, static_cast<double>(limit)) : context;
     return 4 * rows * attended * static_cast<double>(gqa->num_heads * gqa->head_dim);
   }
   if (const auto* mla = std::get_if<ops::MlaParams>(&module.params)) {
     const std::int64_t head = is_expanded(placement, pass.phase)
                                   ? mla->qk_nope_head_dim + mla->qk_rope_head_dim + mla->v_head_dim
                                   : 2 * mla->kv_lora_rank + mla->qk_rope_head_dim;
-    return 2 * rows * context * static_cast<double>(mla->num_heads * head);
+    const double attended =
+        mla->index_top_k > 0 ? std::min(context, static_cast<double>(mla->index_top_k)) : context;
+    return 2 * rows * attended * static_cast<double>(mla->num_heads * head);
   }
   // The state is scaled, read, updated and read again for every token, at any context.
   if (const auto* net = std::get_if<ops::DeltaNetParams>(&module.params)) {
     return 7 * rows *
            static_cast<double>(net->num_value_heads * net->key_head_dim * net->value_head_dim);
   }
+  if (const auto* indexer = std::get_if<ops::IndexerParams>(&module.params))
+    return 2 * rows * context * static_cast<double>(indexer->num_heads * indexer->head_dim);
   return 0;
 }
 
@@ -135,10 +138,15 @@ Work module_work(const plan::Plan& plan, const plan::Placement& placement, const
   // Only the last token of a prompt needs logits.
   const double rows = prefill && is_head(module) ? 1 : pass.rows;
   add_weights(module, weights_of(plan, module), rows, work);
-  if (module.role == Role::Attention) work.context_flops = attention_flops(placement, pass);
+  if (module.role == Role::Attention || module.role == Role::Indexer)
+    work.context_flops = attention_flops(placement, pass);
   // Prefill reads the KV cache once for all tokens of the prompt.
-  if (module.role == Role::KvCache)
-    work.context_bytes = kv_bytes_per_token(placement) * pass.context * (prefill ? 1 : pass.rows);
+  if (const auto* cache = std::get_if<ops::KvCacheParams>(&module.params)) {
+    const double read = cache->max_reads > 0 && !prefill
+                            ? std::min(pass.context, static_cast<double>(cache->max_reads))
+                            : pass.context;
+    work.context_bytes = kv_bytes_per_token(placement) * read * (prefill ? 1 : pass.rows);
+  }
   // A pass reads and writes the state of each of its sequences.
   if (module.role == Role::StateCache)
     work.context_bytes = 2 * state_bytes(module) * (prefill ? 1 : pass.rows);

@@ -212,6 +212,16 @@ class TestPrimitives final : public Primitives {
     expect_on(y.device, gates, "mul_sigmoid");
     run(y, pass, [this, y, gates](Pass& there) { cpu_->mul_sigmoid(y, gates, there); });
   }
+  void scale_rows(TensorView x, TensorView factors, TensorView y, Pass& pass) override {
+    expect_on(x.device, y, "scale_rows");
+    run(x, pass, [this, x, factors, y](Pass& there) { cpu_->scale_rows(x, factors, y, there); });
+  }
+  void scale_queries(TensorView q, const AttentionParams& params, Pass& pass) override {
+    run(q, pass, [this, q, params](Pass& there) { cpu_->scale_queries(q, params, there); });
+  }
+  std::unique_ptr<IndexerCore> make_indexer(const BuildContext& context) override {
+    return std::make_unique<Index>(cpu_->make_indexer(context), context.device);
+  }
   std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) override {
     return std::make_unique<Core>(cpu_->make_attention(context), context.device);
   }
@@ -228,10 +238,11 @@ class TestPrimitives final : public Primitives {
     test_context(x.device, pass).run(pass, work);
   }
 
-  class Core final : public AttentionCore {
+  // A core of the CPU with the memory of its weights on the test device.
+  template <class Base>
+  class HeldCore : public Base {
    public:
-    Core(std::unique_ptr<AttentionCore> core, Device device)
-        : core_(std::move(core)), device_(device) {}
+    HeldCore(std::unique_ptr<Base> core, Device device) : core_(std::move(core)), device_(device) {}
     void load(WeightProvider& weights) override {
       CountingWeights counting(weights);
       core_->load(counting);
@@ -241,39 +252,52 @@ class TestPrimitives final : public Primitives {
       core_->unload();
       held_ = {};
     }
-    void forward(TensorView q, TensorView out, Pass& pass) override {
-      expect_on(q.device, out, "attention");
-      run(q, pass, [this, q, out](Pass& there) { core_->forward(q, out, there); });
-    }
+
+   protected:
+    Base& core() { return *core_; }
 
    private:
-    std::unique_ptr<AttentionCore> core_;
+    std::unique_ptr<Base> core_;
     Device device_;
     Buffer held_;
   };
 
-  class DeltaNet final : public DeltaNetCore {
+  class Core final : public HeldCore<AttentionCore> {
    public:
-    DeltaNet(std::unique_ptr<DeltaNetCore> core, Device device)
-        : core_(std::move(core)), device_(device) {}
-    void load(WeightProvider& weights) override {
-      CountingWeights counting(weights);
-      core_->load(counting);
-      held_ = Buffer(counting.bytes(), device_);
+    using HeldCore::HeldCore;
+    void forward(TensorView q, TensorView out, Pass& pass) override {
+      expect_on(q.device, out, "attention");
+      run(q, pass, [this, q, out](Pass& there) { core().forward(q, out, there); });
     }
-    void unload() override {
-      core_->unload();
-      held_ = {};
+    void forward_selected(TensorView q, TensorView selected, TensorView out, Pass& pass) override {
+      expect_on(q.device, selected, "selected positions");
+      run(q, pass, [this, q, selected, out](Pass& there) {
+        core().forward_selected(q, selected, out, there);
+      });
     }
+  };
+
+  class DeltaNet final : public HeldCore<DeltaNetCore> {
+   public:
+    using HeldCore::HeldCore;
     void forward(const DeltaNetInput& in, TensorView out, Pass& pass) override {
       expect_on(in.qkv.device, out, "the delta rule");
-      run(in.qkv, pass, [this, in, out](Pass& there) { core_->forward(in, out, there); });
+      run(in.qkv, pass, [this, in, out](Pass& there) { core().forward(in, out, there); });
     }
+  };
 
-   private:
-    std::unique_ptr<DeltaNetCore> core_;
-    Device device_;
-    Buffer held_;
+  class Index final : public HeldCore<IndexerCore> {
+   public:
+    using HeldCore::HeldCore;
+    void norm_keys(TensorView keys, Pass& pass) override {
+      run(keys, pass, [this, keys](Pass& there) { core().norm_keys(keys, there); });
+    }
+    void select(TensorView q, TensorView weights, TensorView selected, Pass& pass) override {
+      expect_on(q.device, selected, "selected positions");
+      run(q, pass, [this, q, weights, selected](Pass& there) {
+        core().select(q, weights, selected, there);
+      });
+    }
   };
 
   std::shared_ptr<Primitives> cpu_ = cpu::make_primitives();

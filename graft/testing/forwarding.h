@@ -64,6 +64,17 @@ class ForwardingRope final : public Forwarding<Rope> {
   }
 };
 
+class ForwardingIndexer final : public Forwarding<Indexer> {
+ public:
+  using Forwarding::Forwarding;
+  void forward(const Activation& x,
+               TensorView q_latents,
+               TensorView selected,
+               Pass& pass) override {
+    called().forward(x, q_latents, selected, pass);
+  }
+};
+
 class ForwardingRouter final : public Forwarding<Router> {
  public:
   using Forwarding::Forwarding;
@@ -141,6 +152,8 @@ inline std::unique_ptr<Operator> forwarding(Role role, std::unique_ptr<Operator>
       return std::make_unique<ForwardingRope>(std::move(op));
     case Role::Attention:
       return std::make_unique<ForwardingRows<Attention>>(std::move(op));
+    case Role::Indexer:
+      return std::make_unique<ForwardingIndexer>(std::move(op));
     case Role::KvCache:
       return std::make_unique<ForwardingKvCache>(std::move(op));
     case Role::StateCache:

@@ -220,8 +220,9 @@ inline Blueprint qwen2_moe(std::int64_t num_layers = 28) {
 // Registers operators that can be planned but not run.
 inline void add_operators(ops::Registry& registry, DeviceType device) {
   const std::string prefix = device == DeviceType::Cpu ? "cpu." : "cuda.";
-  for (const Role role : {Role::Embedding, Role::Norm, Role::Linear, Role::Rope, Role::Attention,
-                          Role::KvCache, Role::Mlp, Role::Moe, Role::Router, Role::Experts}) {
+  for (const Role role :
+       {Role::Embedding, Role::Norm, Role::Linear, Role::Rope, Role::Attention, Role::Indexer,
+        Role::KvCache, Role::Mlp, Role::Moe, Role::Router, Role::Experts}) {
     ops::OperatorInfo info;
     info.name = prefix + std::string(ops::name(role));
     info.role = role;

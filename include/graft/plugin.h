@@ -6,8 +6,8 @@
 //   const graft::plugin::Plugin graft_plugin = {.add_operators = add_operators};
 //
 // graft compares the version of these headers before it calls anything: rebuild a plugin for every
-// version. The roles model, layer and kv_cache are not offered: graft schedules the layers and owns
-// the cache; an attention operator reads and writes it through KvCache.
+// version. The roles model, layer, indexer and kv_cache are not offered: graft schedules the layers
+// and owns the caches; an attention operator reads and writes it through KvCache.
 //
 // Classes marked "of graft" are implemented by graft only. Functions may throw graft::Error for
 // what the user can fix.

@@ -20,6 +20,7 @@ struct EmbeddingParams {
 struct NormParams {
   std::int64_t size = 0;
   double eps = 1e-6;
+  bool has_weight = true;  // false: every factor is 1 (the L2 norm of Llama 4)
 };
 
 struct LinearParams {
@@ -54,6 +55,11 @@ struct AttentionParams {
   float scale = 1.0F;               // of the scores
   bool qk_norm = false;
   bool qk_norm_all_heads = false;  // with qk_norm: one norm over the whole row of q and of k
+  std::int64_t chunk = 0;          // 0: none; else a token sees its own chunk of so many positions
+  // Queries at position p are multiplied by 1 + temperature_scale * log(1 + floor((p + 1) /
+  // temperature_floor)); 0: they are not.
+  std::int64_t temperature_floor = 0;
+  float temperature_scale = 0.0F;
   // A learned logit per head ("sinks") joins the softmax's denominator and attends to no key.
   bool sinks = false;
   // q_proj has a gate after the query of each head; the head's output is multiplied by its sigmoid.
@@ -69,6 +75,20 @@ struct MlaParams {
   std::int64_t qk_rope_head_dim = 0;
   std::int64_t v_head_dim = 0;
   float scale = 1.0F;
+  // The child `indexer` selects this many positions for each token; 0: all, there is no indexer.
+  std::int64_t index_top_k = 0;
+};
+
+// The lightning indexer of sparse attention. Its score of a position, with the indexer's own
+// queries q, key k and head weights w: scale * sum over heads of w * max(0, q . k).
+struct IndexerParams {
+  std::int64_t hidden_size = 0;
+  std::int64_t q_lora_rank = 0;  // size of the input of wq_b
+  std::int64_t num_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t top_k = 0;  // positions selected for each token
+  float scale = 1.0F;
+  double key_norm_eps = 1e-6;  // of the layer norm of the keys, which has a weight and a bias
 };
 
 // Gated delta rule: attention with a recurrent state instead of a KV cache. A causal convolution
@@ -106,6 +126,7 @@ struct KvCacheParams {
   std::int64_t key_size = 0;
   std::int64_t value_size = 0;
   std::int64_t head_size = 0;  // what is read begins and ends at multiples of it; 0: whole rows
+  std::int64_t max_reads = 0;  // rows that a token reads at most; 0: all of its context
 };
 
 struct MlpParams {
@@ -146,6 +167,9 @@ struct ExpertsParams {
   // 0: silu(gate) * up. Else GPT-OSS's activation: g * sigmoid(1.702 g) * (u + 1) with
   // g = min(gate, limit) and u = up clamped to [-limit, limit].
   float swiglu_limit = 0.0F;
+  // Of a MoE block: the input of an expert is multiplied by the routing weight, not its output.
+  // top_k is 1. The block does it and calls its experts with weights of 1.
+  bool scales_input = false;
 };
 
 using Params = std::variant<NoParams,
@@ -156,6 +180,7 @@ using Params = std::variant<NoParams,
                             AttentionParams,
                             MlaParams,
                             DeltaNetParams,
+                            IndexerParams,
                             KvCacheParams,
                             StateCacheParams,
                             MlpParams,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -55,6 +56,7 @@ std::vector<Fusion> make_fusions() {
       one_loop(Role::Attention, {"q_proj", "kv_a_proj_with_mqa"}, is_packed),
       one_loop(Role::Attention, {"q_a_proj", "kv_a_proj_with_mqa"}, is_packed),
       one_loop(Role::Attention, {"in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a"}, is_packed),
+      one_loop(Role::Indexer, {"wk", "weights_proj"}, is_packed),
       {.parent = Role::Mlp,
        .name = "%+activation in one loop",
        .children = {"gate_proj", "up_proj"},
@@ -102,6 +104,26 @@ class CpuPrimitives final : public Primitives {
     });
   }
 
+  void scale_rows(TensorView x, TensorView factors, TensorView y, Pass& pass) override {
+    for_each_item(pass.pool, x.rows(), [&](std::int64_t /*worker*/, std::int64_t row) {
+      std::copy_n(x.f32_row(row), x.cols(), y.f32_row(row));
+      kernels::cpu::kernels().math.scale(y.f32_row(row), x.cols(), factors.f32()[row]);
+      factors.f32()[row] = 1.0F;
+    });
+  }
+
+  void scale_queries(TensorView q, const AttentionParams& params, Pass& pass) override {
+    for (std::int64_t row = 0; row < q.rows(); ++row) {
+      const std::int64_t position = pass.batch.positions[static_cast<std::size_t>(row)];
+      const auto chunks = static_cast<float>((position + 1) / params.temperature_floor);
+      const float factor = std::log1p(chunks) * params.temperature_scale + 1.0F;
+      kernels::cpu::kernels().math.scale(q.f32_row(row), q.cols(), factor);
+    }
+  }
+
+  std::unique_ptr<IndexerCore> make_indexer(const BuildContext& context) override {
+    return make_indexer_core(context);
+  }
   std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) override {
     return make_attention_core(context);
   }

@@ -63,6 +63,10 @@ void add_block_operators(const AddOperator& add) {
        .summary = "gated delta rule over a recurrent state",
        .fits = has<DeltaNetParams>,
        .make = make_delta_net});
+  add({.name = "cpu.indexer",
+       .role = Role::Indexer,
+       .summary = "top-k positions of sparse attention, scored over a cache of index keys",
+       .make = make_indexer});
   add({.name = "cpu.router",
        .role = Role::Router,
        .summary = "top-k expert selection with routing weights",

@@ -19,6 +19,10 @@ class RmsNormCpu final : public Norm {
       : module_(std::move(module)), params_(params) {}
 
   void load(WeightProvider& weights) override {
+    if (!params_.has_weight) {
+      weight_.assign(static_cast<std::size_t>(params_.size), 1.0F);
+      return;
+    }
     const Weight weight = weights.get(module_ + ".weight");
     weight.expect_shape(1, params_.size);
     weight_ = weight.decode();

@@ -13,6 +13,7 @@ std::shared_ptr<Primitives> make_primitives();
 std::unique_ptr<AttentionCore> make_attention_core(const BuildContext& context);
 std::unique_ptr<AttentionCore> make_latent_attention_core(const BuildContext& context);
 std::unique_ptr<DeltaNetCore> make_delta_net_core(const BuildContext& context);
+std::unique_ptr<IndexerCore> make_indexer_core(const BuildContext& context);
 std::unique_ptr<Operator> make_embedding_cuda(const BuildContext& context);
 std::unique_ptr<Operator> make_rms_norm_cuda(const BuildContext& context);
 std::unique_ptr<Operator> make_linear_cuda(const BuildContext& context);

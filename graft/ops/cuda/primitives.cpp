@@ -8,6 +8,7 @@
 
 #include "graft/kernels/cuda/attention/qk_norm_rope_store.h"
 #include "graft/kernels/cuda/elementwise.h"
+#include "graft/kernels/cuda/row_scales.h"
 #include "graft/ops/cuda/attention/kv_cache.h"
 #include "graft/ops/cuda/linear.h"
 #include "graft/ops/cuda/operators.h"
@@ -82,6 +83,22 @@ class CudaPrimitives final : public Primitives {
                                y.cols(), cuda_context(y.device, pass).stream());
   }
 
+  void scale_rows(TensorView x, TensorView factors, TensorView y, Pass& pass) override {
+    kernels::cuda::apply_factors(rows_of(x), factors.f32(), rows_of(y), x.rows(), x.cols(),
+                                 cuda_context(x.device, pass).stream());
+  }
+
+  void scale_queries(TensorView q, const AttentionParams& params, Pass& pass) override {
+    CudaContext& gpu = cuda_context(q.device, pass);
+    kernels::cuda::scale_by_position(
+        rows_of(q), gpu.positions(),
+        {.floor = params.temperature_floor, .scale = params.temperature_scale}, q.rows(), q.cols(),
+        gpu.stream());
+  }
+
+  std::unique_ptr<IndexerCore> make_indexer(const BuildContext& context) override {
+    return make_indexer_core(context);
+  }
   std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) override {
     return make_attention_core(context);
   }

@@ -30,6 +30,7 @@ constexpr std::array kFactories = {
     Factory{"cuda.attention", make_attention},
     Factory{"cuda.mla", make_mla},
     Factory{"cuda.delta_net", make_delta_net},
+    Factory{"cuda.indexer", make_indexer},
     Factory{"cuda.router", make_router_cuda},
     Factory{"cuda.experts", make_experts_cuda},
     Factory{"cuda.mlp", make_mlp},

@@ -1,5 +1,7 @@
 #include "graft/ops/cuda/rms_norm.h"
 
+#include <vector>
+
 #include "graft/kernels/cuda/elementwise.h"
 #include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/operators.h"
@@ -14,6 +16,11 @@ RmsNormCuda::RmsNormCuda(const BuildContext& context)
     : module_(context.module), params_(context.params_as<NormParams>()), device_(context.device) {}
 
 void RmsNormCuda::load(WeightProvider& weights) {
+  if (!params_.has_weight) {
+    const std::vector<float> ones(static_cast<std::size_t>(params_.size), 1.0F);
+    weight_ = upload_floats(ones, device_, weights);
+    return;
+  }
   const Weight weight = weights.get(module_ + ".weight");
   weight.expect_shape(1, params_.size);
   weight_ = upload_floats(weight.decode(), device_, weights);

@@ -107,6 +107,24 @@ class RopeBridge final : public DeviceBridge<Rope> {
   }
 };
 
+class IndexerBridge final : public DeviceBridge<Indexer> {
+ public:
+  using DeviceBridge::DeviceBridge;
+
+  void forward(const Activation& x,
+               TensorView q_latents,
+               TensorView selected,
+               Pass& pass) override {
+    expect_here(x.f32);
+    RemoteCall call(pass, there_);
+    const TensorView rows = call.copy_in(x.f32);
+    const TensorView latents = call.copy_in(q_latents);
+    const TensorView result = call.allocate_like(selected);
+    op_.forward(rows, latents, result, call.pass());
+    call.copy_out(result, selected);
+  }
+};
+
 class RouterBridge final : public DeviceBridge<Router> {
  public:
   using DeviceBridge::DeviceBridge;
@@ -228,6 +246,8 @@ std::unique_ptr<Operator> for_caller_on(Device here, Operator& op, Device there,
       return made<Rope, RopeBridge>(op, here, there);
     case Role::Attention:
       return of_rows<Attention>(op, here, there);
+    case Role::Indexer:
+      return made<Indexer, IndexerBridge>(op, here, there);
     case Role::Mlp:
     case Role::Moe:
       return of_rows<Mlp>(op, here, there);

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <string>
+#include <string_view>
 
 #include "graft/ops/modules/modules.h"
 #include "graft/ops/primitives.h"
@@ -9,6 +10,15 @@
 
 namespace graft::ops {
 namespace {
+
+// Llama 4 has one norm without weights for q and k.
+Child<Norm> norm_of(const BuildContext& context,
+                    const AttentionParams& params,
+                    std::string_view name) {
+  if (!params.qk_norm) return {};
+  const Child<Norm> shared = context.optional_child<Norm>("qk_norm");
+  return shared ? shared : context.child_as<Norm>(name);
+}
 
 class AttentionModule final : public Attention {
  public:
@@ -21,8 +31,8 @@ class AttentionModule final : public Attention {
         k_proj_(context.child_as<Linear>("k_proj")),
         v_proj_(context.child_as<Linear>("v_proj")),
         o_proj_(context.child_as<Linear>("o_proj")),
-        q_norm_(params_.qk_norm ? context.child_as<Norm>("q_norm") : Child<Norm>{}),
-        k_norm_(params_.qk_norm ? context.child_as<Norm>("k_norm") : Child<Norm>{}),
+        q_norm_(norm_of(context, params_, "q_norm")),
+        k_norm_(norm_of(context, params_, "k_norm")),
         rotary_emb_(context.optional_child<Rope>("rotary_emb")),
         kv_cache_(context.child_as<KvCache>("kv_cache")),
         core_(primitives_.make_attention(context)) {}
@@ -55,6 +65,7 @@ class AttentionModule final : public Attention {
       k_norm_->forward(k, k, pass);
     }
     store(q, k, v, pass);
+    if (params_.temperature_floor > 0) primitives_.scale_queries(q, params_, pass);
 
     const TensorView heads = pass.workspace.f32({x.rows(), q_size});
     core_->forward(q, heads, pass);

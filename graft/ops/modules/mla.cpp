@@ -1,6 +1,7 @@
 // Multi-head latent attention. The cache holds, per token, the normed latent c and one rotated key
 // part that all heads share. Head h has keys [K_h c, rotated] and values V_h c; K_h and V_h are
-// rows of kv_b_proj, which the device's AttentionCore holds in the layout its kernels need.
+// rows of kv_b_proj, which the device's AttentionCore holds in the layout its kernels need. With an
+// indexer (sparse attention), a token attends to the positions that the indexer selects for it.
 
 #include <array>
 #include <string>
@@ -29,6 +30,8 @@ class MlaModule final : public Attention {
         o_proj_(context.child_as<Linear>("o_proj")),
         rotary_emb_(context.child_as<Rope>("rotary_emb")),
         kv_cache_(context.child_as<KvCache>("kv_cache")),
+        indexer_(params_.index_top_k == 0 ? Child<Indexer>{}
+                                          : context.child_as<Indexer>("indexer")),
         core_(primitives_.make_mla_attention(context)) {}
 
   void load(WeightProvider& weights) override { core_->load(weights); }
@@ -43,11 +46,17 @@ class MlaModule final : public Attention {
     const Workspace::Scope scope(pass.workspace);
     const TensorView q = pass.workspace.f32({x.rows(), params_.num_heads * query_dim()});
     const TensorView latents = pass.workspace.f32({x.rows(), cache_dim()});
-    project(x, q, latents, pass);
+    TensorView selected;
+    if (indexer_) selected = pass.workspace.allocate(DType::I32, {x.rows(), params_.index_top_k});
+    project(x, q, latents, selected, pass);
     store(q, latents, pass);
 
     const TensorView heads = pass.workspace.f32({x.rows(), params_.num_heads * params_.v_head_dim});
-    core_->forward(q, heads, pass);
+    if (indexer_) {
+      core_->forward_selected(q, selected, heads, pass);
+    } else {
+      core_->forward(q, heads, pass);
+    }
     o_proj_->forward(heads, y, pass);
   }
 
@@ -55,8 +64,10 @@ class MlaModule final : public Attention {
   std::int64_t query_dim() const { return params_.qk_nope_head_dim + params_.qk_rope_head_dim; }
   std::int64_t cache_dim() const { return params_.kv_lora_rank + params_.qk_rope_head_dim; }
 
-  // q[t, heads, nope + rope] and the cache's rows latents[t, rank + rope], neither rotated yet.
-  void project(const Activation& x, TensorView q, TensorView latents, Pass& pass) {
+  // q[t, heads, nope + rope] and the cache's rows latents[t, rank + rope], neither rotated yet;
+  // with an indexer, the positions that it selects.
+  void project(
+      const Activation& x, TensorView q, TensorView latents, TensorView selected, Pass& pass) {
     if (q_proj_) {
       const std::array calls = {LinearCall{q_proj_, q}, LinearCall{kv_a_proj_, latents}};
       return primitives_.linear_group(x, calls, pass);
@@ -67,6 +78,7 @@ class MlaModule final : public Attention {
     primitives_.linear_group(x, calls, pass);
     q_a_layernorm_->forward(low, low, pass);
     q_b_proj_->forward(low, q, pass);
+    if (indexer_) indexer_->forward(x, low, selected, pass);
   }
 
   // Applies RoPE to the rope part of q, norm and RoPE to the latents, and writes them to the cache.
@@ -108,6 +120,7 @@ class MlaModule final : public Attention {
   Child<Linear> o_proj_;
   Child<Rope> rotary_emb_;
   Child<KvCache> kv_cache_;
+  Child<Indexer> indexer_;  // optional
   std::unique_ptr<AttentionCore> core_;
 };
 

@@ -13,6 +13,7 @@ namespace graft::ops {
 std::unique_ptr<Operator> make_attention(const BuildContext& context);
 std::unique_ptr<Operator> make_mla(const BuildContext& context);
 std::unique_ptr<Operator> make_delta_net(const BuildContext& context);
+std::unique_ptr<Operator> make_indexer(const BuildContext& context);
 std::unique_ptr<Operator> make_mlp(const BuildContext& context);
 std::unique_ptr<Operator> make_moe(const BuildContext& context);
 

@@ -227,6 +227,7 @@ std::unique_ptr<Operator> from_plugin(Role role, PluginInstance instance) {
       return adapt<ExpertsFromPlugin>(std::move(instance));
     case Role::Model:
     case Role::Layer:
+    case Role::Indexer:
     case Role::KvCache:
     case Role::StateCache:
       return nullptr;

@@ -21,6 +21,7 @@ struct AttentionCase {
   bool bias = false;
   std::int64_t block = 1;
   Types types = Types::Few;
+  bool l2_norm = false;  // one norm without weights instead of q_norm and k_norm
 };
 
 struct MlaCase {
@@ -55,8 +56,13 @@ Exercise build_attention(OperatorBench& bench, const AttentionCase& of) {
   bench.add_linear("v_proj", {.in_features = of.hidden, .out_features = kv_size, .bias = of.bias});
   bench.add_linear("o_proj", {.in_features = q_size, .out_features = of.hidden});
   const bool all = params.qk_norm_all_heads;
-  if (params.qk_norm) bench.add_norm("q_norm", all ? q_size : params.head_dim);
-  if (params.qk_norm) bench.add_norm("k_norm", all ? kv_size : params.head_dim);
+  const bool has_norms = params.qk_norm && !of.l2_norm;
+  if (has_norms) bench.add_norm("q_norm", all ? q_size : params.head_dim);
+  if (has_norms) bench.add_norm("k_norm", all ? kv_size : params.head_dim);
+  if (of.l2_norm) {
+    bench.add_child<Norm>("qk_norm", Role::Norm,
+                          NormParams{.size = params.head_dim, .has_weight = false});
+  }
   if (params.sinks) bench.add_vector("sinks", params.num_heads, 2.0F, 0.0F);
   if (of.rotary_dim > 0)
     bench.add_child<Rope>("rotary_emb", Role::Rope, parity_rope(of.rotary_dim, false));
@@ -178,6 +184,17 @@ AttentionParams with(AttentionParams params, bool qk_norm, std::int64_t window) 
   return params;
 }
 
+AttentionParams with_chunks(AttentionParams params) {
+  params.chunk = kWindow;
+  return params;
+}
+
+AttentionParams with_temperature(AttentionParams params) {
+  params.temperature_floor = 8;
+  params.temperature_scale = 0.1F;
+  return params;
+}
+
 AttentionParams with_row_norms(AttentionParams params) {
   params.qk_norm = true;
   params.qk_norm_all_heads = true;
@@ -220,6 +237,9 @@ std::vector<ParityCase> attention_cases() {
        Types::Few},
       {"9 heads of 32 with sinks", with_sinks(gqa(9, 3, 32)), 288, 32, false, 32, Types::Few},
       {"9 heads of 32", with(gqa(9, 3, 32), true, 0), 288, 32, false, 32, Types::Few},
+      {"within chunks, with an L2 norm", with_chunks(with(four, true, 0)), 256, 64, false, 256,
+       Types::Few, true},
+      {"scaled by the position", with_temperature(four), 256, 0, false, 256, Types::Few},
       {"without positions", gqa(2, 2, 128), 256, 0, false, 256, Types::Few}};
   std::vector<ParityCase> cases;
   for (const AttentionCase& kind : kinds) {

@@ -17,6 +17,7 @@ struct Exercise {
   std::function<std::vector<ParityResult>(DeviceRun&)> forward;
   KvCache* cache = nullptr;      // null: the module has none
   StateCache* states = nullptr;  // null: the module has none
+  KvCache* index_cache = nullptr;
 };
 
 // Max differences from the reference, each relative to the max value of its row.
@@ -69,6 +70,8 @@ std::vector<ParityCase> state_cache_cases();
 std::vector<ParityCase> attention_cases();
 std::vector<ParityCase> delta_net_cases();
 std::vector<ParityCase> mla_cases();
+std::vector<ParityCase> sparse_mla_cases();
+std::vector<ParityCase> indexer_cases();
 std::vector<ParityCase> mlp_cases();
 std::vector<ParityCase> router_cases();
 std::vector<ParityCase> experts_cases();

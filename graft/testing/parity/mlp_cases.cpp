@@ -21,6 +21,7 @@ struct MoeCase {
   std::int64_t intermediate = 0;
   std::int64_t block = 1;
   Types types = Types::Few;
+  bool scales_input = false;  // ExpertsParams
 };
 
 // The projections of a gated MLP; `prefix` is empty or ends in a dot.
@@ -113,14 +114,18 @@ Exercise build_experts(OperatorBench& bench, const ExpertsParams& params) {
 
 // The router's weights are F32, so that all operators select the same experts.
 Exercise build_moe(OperatorBench& bench, const MoeCase& of) {
-  const ExpertsParams experts = {
-      .num_experts = 6, .top_k = 3, .hidden_size = of.hidden, .intermediate_size = of.intermediate};
+  const ExpertsParams experts = {.num_experts = 6,
+                                 .top_k = of.scales_input ? 1 : 3,
+                                 .hidden_size = of.hidden,
+                                 .intermediate_size = of.intermediate};
   bench.add_f32_matrix("gate.weight", experts.num_experts, of.hidden);
-  bench.add_child<Router>("gate", Role::Router,
-                          RouterParams{.hidden_size = of.hidden,
-                                       .num_experts = experts.num_experts,
-                                       .top_k = experts.top_k,
-                                       .normalize = true});
+  bench.add_child<Router>(
+      "gate", Role::Router,
+      RouterParams{.hidden_size = of.hidden,
+                   .num_experts = experts.num_experts,
+                   .top_k = experts.top_k,
+                   .scoring = of.scales_input ? Scoring::Sigmoid : Scoring::Softmax,
+                   .normalize = !of.scales_input});
   add_experts(bench, "experts.", experts);
   bench.add_child<Experts>("experts", Role::Experts, experts);
   if (!of.shared.empty()) {
@@ -130,7 +135,9 @@ Exercise build_moe(OperatorBench& bench, const MoeCase& of) {
   }
   if (of.is_gated)
     bench.add_linear("shared_expert_gate", {.in_features = of.hidden, .out_features = 1});
-  return mlp_exercise(bench.add_subject<Mlp>(Role::Moe, NoParams{}), of.hidden);
+  ExpertsParams params = experts;
+  params.scales_input = of.scales_input;
+  return mlp_exercise(bench.add_subject<Mlp>(Role::Moe, params), of.hidden);
 }
 
 ParityCase router_case(const std::string& name, const RouterParams& params, Types types) {
@@ -236,7 +243,8 @@ std::vector<ParityCase> moe_cases() {
   const std::vector<MoeCase> kinds = {
       {"experts alone", "", false, 256, 256, 256, Types::Every},
       {"with shared experts", "shared_experts", false, 288, 96, 32, Types::Few},
-      {"with a gated shared expert", "shared_expert", true, 256, 256, 256, Types::Few}};
+      {"with a gated shared expert", "shared_expert", true, 256, 256, 256, Types::Few},
+      {"with scaled inputs", "shared_expert", false, 256, 256, 256, Types::Few, true}};
   std::vector<ParityCase> cases;
   for (const MoeCase& kind : kinds) {
     cases.push_back({.name = kind.name,

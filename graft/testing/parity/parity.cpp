@@ -37,8 +37,11 @@ std::vector<ParityCase> cases_of(Role role) {
       std::vector<ParityCase> cases = attention_cases();
       std::ranges::move(delta_net_cases(), std::back_inserter(cases));
       std::ranges::move(mla_cases(), std::back_inserter(cases));
+      std::ranges::move(sparse_mla_cases(), std::back_inserter(cases));
       return cases;
     }
+    case Role::Indexer:
+      return indexer_cases();
     case Role::Mlp:
       return mlp_cases();
     case Role::Moe:
@@ -112,7 +115,9 @@ Results run_batch(OperatorBench& bench, const Exercise& exercise, const ParityBa
   // Two more slots than the batches use, for the cases that move slots.
   if (exercise.states != nullptr) exercise.states->allocate(2 * kParitySequences + 2);
   // Two more blocks than the batches use, for the cases that move blocks.
-  if (exercise.cache != nullptr) exercise.cache->allocate(kParityBlocks + 2, kParityBlockTokens);
+  for (KvCache* cache : {exercise.cache, exercise.index_cache}) {
+    if (cache != nullptr) cache->allocate(kParityBlocks + 2, kParityBlockTokens);
+  }
   if (exercise.cache != nullptr || exercise.states != nullptr) {
     if (batch.history.num_tokens() > 0) {
       DeviceRun history(bench, batch.history, Phase::Prefill);

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_splits_kernel(AttentionJo
   const std::int64_t row = query_row(job, sequence, token);
   const std::int64_t position = job.batch.context_lens[sequence] - num_tokens + token;
   const std::int64_t len = split_len(job.splits, job.batch.context_lens[sequence]);
-  const std::int64_t first = div_u32(window_begin(job.shape.window, position), len);
+  const std::int64_t first = div_u32(window_begin(job.shape, position), len);
   const auto count = static_cast<int>(div_u32(position, len) - first) + 1;
   const std::int64_t state_idx =
       (first * job.batch.num_rows + row) * job.shape.num_heads + blockIdx.y;

@@ -78,9 +78,10 @@ __device__ inline std::int64_t query_row(const AttentionJob& job,
 }
 
 // First position that a query at `position` attends to.
-__device__ inline std::int64_t window_begin(std::int64_t window, std::int64_t position) {
-  const std::int64_t first = window == 0 ? 0 : position + 1 - window;
-  return first < 0 ? 0 : first;
+__device__ inline std::int64_t window_begin(const AttentionShape& shape, std::int64_t position) {
+  const std::int64_t first = shape.window == 0 ? 0 : position + 1 - shape.window;
+  const std::int64_t chunk = shape.chunk == 0 ? 0 : position - position % shape.chunk;
+  return first < chunk ? chunk : first;
 }
 
 // First slot of a sequence whose slots are packed.
@@ -118,7 +119,7 @@ __device__ inline TilePosition tile_position(const AttentionJob& job,
   if (at.end_flat <= at.first_flat) return at;
   if (job.batch.block_tables == nullptr) at.first_slot = packed_slot(job.batch, at.sequence);
   const std::int64_t visible =
-      window_begin(job.shape.window, at.first_position + div_u32(at.first_flat, at.group_size));
+      window_begin(job.shape, at.first_position + div_u32(at.first_flat, at.group_size));
   const std::int64_t len = split_len(job.splits, job.batch.context_lens[at.sequence]);
   at.kv_begin = at.split * len;
   at.kv_end = at.first_position + div_u32(at.end_flat - 1, at.group_size) + 1;
@@ -143,7 +144,7 @@ __device__ inline std::int64_t cache_slot(const AttentionJob& job,
 __device__ inline bool is_visible(const AttentionJob& job,
                                   std::int64_t query_pos,
                                   std::int64_t position) {
-  return position <= query_pos && position >= window_begin(job.shape.window, query_pos);
+  return position <= query_pos && position >= window_begin(job.shape, query_pos);
 }
 
 // The sum of a head's softmax weights with its attention sink. max_sum: over all visible keys

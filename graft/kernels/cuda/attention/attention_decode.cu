@@ -166,7 +166,7 @@ struct WarpTile {
       sum[c] = 0.0F;
       const std::int64_t flat = at.first_flat + lane % 4 * 2 + c;
       const std::int64_t query_pos = at.first_position + div_u32(flat, at.group_size);
-      visible_begin[c] = window_begin(job.shape.window, query_pos);
+      visible_begin[c] = window_begin(job.shape, query_pos);
       visible_end[c] = query_pos + 1 < at.kv_end ? query_pos + 1 : at.kv_end;
     }
     GRAFT_UNROLL

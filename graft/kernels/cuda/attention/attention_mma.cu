@@ -223,7 +223,7 @@ __device__ void mask_scores(const AttentionJob& job,
   for (int half = 0; half < 2; ++half) {
     const std::int64_t query_pos =
         at.first_position + (first_flat + lane / 4 + 8 * half) / at.group_size;
-    const std::int64_t begin = window_begin(job.shape.window, query_pos);
+    const std::int64_t begin = window_begin(job.shape, query_pos);
     const std::int64_t end = query_pos + 1 < at.kv_end ? query_pos + 1 : at.kv_end;
     GRAFT_UNROLL
     for (int j = 0; j < kFragments; ++j) {
@@ -241,7 +241,7 @@ __device__ bool all_visible(const AttentionJob& job, const TilePosition& at, std
   const std::int64_t first_query_pos = at.first_position + at.first_flat / at.group_size;
   const std::int64_t last_query_pos = at.first_position + (at.end_flat - 1) / at.group_size;
   return begin + kTileKeys <= at.kv_end && begin + kTileKeys - 1 <= first_query_pos &&
-         begin >= window_begin(job.shape.window, last_query_pos);
+         begin >= window_begin(job.shape, last_query_pos);
 }
 
 template <class Rows>

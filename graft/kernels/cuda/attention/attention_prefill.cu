@@ -101,7 +101,7 @@ struct Bounds {
 
   // First position that a query attends to.
   __device__ int visible_begin(const AttentionJob& job, int query) const {
-    return static_cast<int>(window_begin(job.shape.window, query));
+    return static_cast<int>(window_begin(job.shape, query));
   }
 };
 

@@ -34,6 +34,7 @@ struct AttentionShape {
   std::int64_t value_dim = 0;
   float scale = 1.0F;
   std::int64_t window = 0;  // sliding window in tokens, the query's own included; 0: none
+  std::int64_t chunk = 0;   // a query sees its own chunk of so many positions; 0: all
 };
 
 // Tokens of one sequence, at consecutive positions and rows of the pass.
@@ -62,6 +63,9 @@ struct HeadTile {
   std::int64_t out_stride = 0;
   std::int64_t num_heads = 0;
   const float* sinks = nullptr;  // [num_heads] logits of the attention sinks; null: none
+  // The positions that the tile's only token attends to, ascending; its first_position is then the
+  // index of the last one. Null: all positions up to the token's own.
+  const std::int32_t* selected = nullptr;
 
   std::int64_t num_rows() const { return tokens.num_tokens * num_heads; }
 };

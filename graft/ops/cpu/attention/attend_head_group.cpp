@@ -37,7 +37,8 @@ std::int64_t padded(std::int64_t num_elems) {
 }
 
 std::int64_t first_visible(const AttentionShape& shape, std::int64_t position) {
-  return shape.window == 0 ? 0 : std::max<std::int64_t>(0, position + 1 - shape.window);
+  const std::int64_t chunk_begin = shape.chunk == 0 ? 0 : position / shape.chunk * shape.chunk;
+  return shape.window == 0 ? chunk_begin : std::max(chunk_begin, position + 1 - shape.window);
 }
 
 }  // namespace

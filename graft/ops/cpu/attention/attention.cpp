@@ -55,7 +55,8 @@ class AttentionCpu final : public AttentionCore {
     const AttentionShape shape = {.key_dim = head_dim,
                                   .value_dim = head_dim,
                                   .scale = params_.scale,
-                                  .window = params_.sliding_window};
+                                  .window = params_.sliding_window,
+                                  .chunk = params_.chunk};
     const std::int64_t num_kv_heads = params_.num_key_value_heads;
     const std::int64_t group = params_.num_heads / num_kv_heads;
     const std::int64_t tile_tokens = std::max<std::int64_t>(1, kRowsPerTile / group);

@@ -42,10 +42,22 @@ class LatentAttentionCpu final : public AttentionCore {
   void unload() override { kv_b_proj_ = {}; }
 
   void forward(TensorView q, TensorView heads, Pass& pass) override {
-    if (!(pass.phase == Phase::Prefill ? absorb_for_prefill_ : absorb_))
-      return attend_expanded(q, heads, pass);
-    for (std::int64_t row = 0; row < q.rows(); row += kMlaTokensPerChunk)
-      attend_absorbed(q, row, std::min(kMlaTokensPerChunk, q.rows() - row), heads, pass);
+    if (!absorbs(pass)) return attend_expanded(q, heads, pass);
+    attend_absorbed(q, {0, q.rows()}, nullptr, heads, pass);
+  }
+
+  // Rows whose context has at most top_k positions attend to all of them, in either form; the
+  // others are absorbed: expanding the selected positions of every row would take too long.
+  void forward_selected(TensorView q, TensorView selected, TensorView heads, Pass& pass) override {
+    if (absorbs(pass)) return attend_absorbed(q, {0, q.rows()}, &selected, heads, pass);
+    attend_expanded(q, heads, pass);
+    for (const SequenceSlice& sequence : pass.batch.sequences) {
+      const std::int64_t num_dense =
+          dense_tokens({.first_position = sequence.context_len - sequence.num_tokens,
+                        .num_tokens = sequence.num_tokens});
+      attend_absorbed(q, {sequence.first_row + num_dense, sequence.first_row + sequence.num_tokens},
+                      &selected, heads, pass);
+    }
   }
 
  private:
@@ -53,14 +65,35 @@ class LatentAttentionCpu final : public AttentionCore {
   std::int64_t cache_dim() const { return params_.kv_lora_rank + params_.qk_rope_head_dim; }
   std::int64_t rows_of_head() const { return params_.qk_nope_head_dim + params_.v_head_dim; }
 
+  struct RowRange {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+
+  bool absorbs(const Pass& pass) const {
+    return pass.phase == Phase::Prefill ? absorb_for_prefill_ : absorb_;
+  }
+
+  // selected: the positions that an indexer selected for all rows of the pass; null: all.
   void attend_absorbed(
-      TensorView q, std::int64_t first_row, std::int64_t num_rows, TensorView heads, Pass& pass) {
+      TensorView q, RowRange rows, const TensorView* selected, TensorView heads, Pass& pass) {
+    for (std::int64_t row = rows.begin; row < rows.end; row += kMlaTokensPerChunk) {
+      attend_absorbed(q, row, std::min(kMlaTokensPerChunk, rows.end - row), selected, heads, pass);
+    }
+  }
+
+  void attend_absorbed(TensorView q,
+                       std::int64_t first_row,
+                       std::int64_t num_rows,
+                       const TensorView* selected,
+                       TensorView heads,
+                       Pass& pass) {
     const Workspace::Scope scope(pass.workspace);
     const TensorView absorbed = pass.workspace.f32({num_rows, params_.num_heads * cache_dim()});
     const TensorView mixed =
         pass.workspace.f32({num_rows, params_.num_heads * params_.kv_lora_rank});
     absorb_queries(q.slice(first_row, num_rows), absorbed, pass);
-    attend_latents(first_row, absorbed, mixed, pass);
+    attend_latents(first_row, absorbed, selected, mixed, pass);
     project_values(mixed, heads.slice(first_row, num_rows), pass);
   }
 
@@ -100,23 +133,59 @@ class LatentAttentionCpu final : public AttentionCore {
     });
   }
 
+  // With an indexer, tokens with more than top_k positions in their context are tiles of their own.
+  std::vector<TokenTile> split_selected(std::vector<TokenTile> tiles) const {
+    if (params_.index_top_k == 0) return tiles;
+    std::vector<TokenTile> split;
+    for (const TokenTile& tile : tiles) {
+      const std::int64_t num_dense = dense_tokens(tile);
+      if (num_dense > 0) split.push_back(tile);
+      if (num_dense > 0) split.back().num_tokens = num_dense;
+      for (std::int64_t i = num_dense; i < tile.num_tokens; ++i) {
+        split.push_back({.sequence = tile.sequence,
+                         .first_row = tile.first_row + i,
+                         .first_position = tile.first_position + i,
+                         .num_tokens = 1});
+      }
+    }
+    return split;
+  }
+
+  // The leading tokens of a tile that attend to their whole context.
+  std::int64_t dense_tokens(const TokenTile& tile) const {
+    if (params_.index_top_k == 0) return tile.num_tokens;
+    return std::clamp<std::int64_t>(params_.index_top_k - tile.first_position, 0, tile.num_tokens);
+  }
+
+  const std::int32_t* positions_of(const TokenTile& tile, const TensorView* selected) const {
+    if (selected == nullptr || dense_tokens(tile) > 0) return nullptr;
+    return static_cast<const std::int32_t*>(selected->data) + tile.first_row * selected->cols();
+  }
+
   // mixed[t, heads, rank]: the sum of the sequence's latents, weighted by each head's softmax.
-  void attend_latents(std::int64_t first_row, TensorView absorbed, TensorView mixed, Pass& pass) {
+  void attend_latents(std::int64_t first_row,
+                      TensorView absorbed,
+                      const TensorView* selected,
+                      TensorView mixed,
+                      Pass& pass) {
     const AttentionShape shape = {
         .key_dim = cache_dim(), .value_dim = params_.kv_lora_rank, .scale = params_.scale};
     const std::int64_t step = std::min(kAttentionRows, params_.num_heads);
     const std::int64_t tile_tokens = kAttentionRows / step;
     std::vector<HeadTile> tiles;
     for (const TokenTile& tokens :
-         token_tiles(pass.batch, first_row, absorbed.rows(), tile_tokens)) {
+         split_selected(token_tiles(pass.batch, first_row, absorbed.rows(), tile_tokens))) {
       const std::int64_t row = tokens.first_row - first_row;
+      const std::int32_t* positions = positions_of(tokens, selected);
       for (std::int64_t head = 0; head < params_.num_heads; head += step) {
         tiles.push_back({.tokens = tokens,
                          .queries = absorbed.f32_row(row) + head * shape.key_dim,
                          .query_stride = absorbed.cols(),
                          .out = mixed.f32_row(row) + head * shape.value_dim,
                          .out_stride = mixed.cols(),
-                         .num_heads = std::min(step, params_.num_heads - head)});
+                         .num_heads = std::min(step, params_.num_heads - head),
+                         .selected = positions});
+        if (positions != nullptr) tiles.back().tokens.first_position = params_.index_top_k - 1;
       }
     }
     attend(shape, tiles, (params_.num_heads + step - 1) / step, Latents(kv_cache_, params_), pass);
@@ -150,8 +219,9 @@ class LatentAttentionCpu final : public AttentionCore {
         std::clamp(num_rows / (2 * num_threads) / kAttentionRows * kAttentionRows, kAttentionRows,
                    kMaxExpandedTokens);
     std::vector<HeadTile> tiles;
-    for (const TokenTile& tokens : token_tiles(pass.batch, 0, q.rows(), tile_tokens)) {
-      for (std::int64_t head = 0; head < params_.num_heads; ++head) {
+    for (TokenTile tokens : token_tiles(pass.batch, 0, q.rows(), tile_tokens)) {
+      tokens.num_tokens = dense_tokens(tokens);
+      for (std::int64_t head = 0; head < params_.num_heads && tokens.num_tokens > 0; ++head) {
         tiles.push_back({.tokens = tokens,
                          .source = head,
                          .queries = q.f32_row(tokens.first_row) + head * shape.key_dim,

@@ -38,6 +38,7 @@ std::int64_t Latents::memory_elems() const {
 
 KeysAndValues Latents::load(const HeadTile& tile, Positions positions, float* memory) const {
   const std::int64_t cols = params_.kv_lora_rank + params_.qk_rope_head_dim;
+  if (tile.selected != nullptr) return load_selected(tile, positions, memory);
   cache_.read_keys(*tile.tokens.sequence,
                    {.begin = positions.begin,
                     .end = positions.end,
@@ -45,6 +46,26 @@ KeysAndValues Latents::load(const HeadTile& tile, Positions positions, float* me
                     .num_cols = cols,
                     .follow = positions.follow},
                    memory);
+  const kernels::cpu::RowsF32 rows = {
+      .data = memory, .rows = positions.end - positions.begin, .stride = cols};
+  return {.keys = rows, .values = rows};
+}
+
+// Runs of adjacent positions are read together.
+KeysAndValues Latents::load_selected(const HeadTile& tile,
+                                     Positions positions,
+                                     float* memory) const {
+  const std::int64_t cols = params_.kv_lora_rank + params_.qk_rope_head_dim;
+  for (std::int64_t i = positions.begin; i < positions.end;) {
+    const std::int64_t first = tile.selected[i];
+    std::int64_t count = 1;
+    while (i + count < positions.end && tile.selected[i + count] == first + count)
+      ++count;
+    cache_.read_keys(*tile.tokens.sequence,
+                     {.begin = first, .end = first + count, .first_col = 0, .num_cols = cols},
+                     memory + (i - positions.begin) * cols);
+    i += count;
+  }
   const kernels::cpu::RowsF32 rows = {
       .data = memory, .rows = positions.end - positions.begin, .stride = cols};
   return {.keys = rows, .values = rows};

@@ -9,7 +9,7 @@
 
 namespace graft::ops::cpu {
 
-// Keys are the cache's rows, values their first kv_lora_rank columns.
+// Keys are the cache's rows (of the selected positions), values their first kv_lora_rank columns.
 class Latents final : public KeyValueSource {
  public:
   Latents(const KvCache& cache, const MlaParams& params) : cache_(cache), params_(params) {}
@@ -19,6 +19,8 @@ class Latents final : public KeyValueSource {
   KeysAndValues load(const HeadTile& tile, Positions positions, float* memory) const override;
 
  private:
+  KeysAndValues load_selected(const HeadTile& tile, Positions positions, float* memory) const;
+
   const KvCache& cache_;
   const MlaParams& params_;
 };

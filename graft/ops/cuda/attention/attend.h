@@ -25,6 +25,15 @@ void attend(const kernels::cuda::AttentionShape& shape,
             CudaContext& gpu,
             Workspace& workspace);
 
+// attend() over rows that are not in the KV cache.
+void attend(const kernels::cuda::AttentionShape& shape,
+            const kernels::cuda::AttentionBatch& batch,
+            const kernels::cuda::CacheRows& cache,
+            TensorView queries,
+            TensorView out,
+            CudaContext& gpu,
+            Workspace& workspace);
+
 // The attention's KV cache; throws Error when it is not a KvCacheCuda.
 KvCacheCuda& cache_of(const BuildContext& context);
 

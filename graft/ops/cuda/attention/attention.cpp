@@ -34,6 +34,7 @@ class AttentionCuda final : public AttentionCore {
             .value_dim = params_.head_dim,
             .value_offset = params_.num_key_value_heads * params_.head_dim,
             .window = params_.sliding_window,
+            .chunk = params_.chunk,
             .scale = params_.scale,
             .arithmetic = arithmetic_of(precision_),
             .sinks = reinterpret_cast<const float*>(sinks_.data())},
@@ -71,13 +72,23 @@ void attend(const kernels::cuda::AttentionShape& shape,
             TensorView out,
             CudaContext& gpu,
             Workspace& workspace) {
+  attend(shape, batch, cache.rows(), queries, out, gpu, workspace);
+}
+
+void attend(const kernels::cuda::AttentionShape& shape,
+            const kernels::cuda::AttentionBatch& batch,
+            const kernels::cuda::CacheRows& cache,
+            TensorView queries,
+            TensorView out,
+            CudaContext& gpu,
+            Workspace& workspace) {
   const Workspace::Scope scope(workspace);
   const kernels::cuda::AttentionPlan plan =
-      kernels::cuda::plan_attention(shape, batch, cache.rows().dtype);
+      kernels::cuda::plan_attention(shape, batch, cache.dtype);
   const TensorView scratch =
       workspace.allocate(DType::U8, {static_cast<std::int64_t>(plan.scratch_bytes)});
-  kernels::cuda::attention(shape, batch, plan, cache.rows(), rows_of(queries), rows_of(out),
-                           scratch.data, gpu.stream());
+  kernels::cuda::attention(shape, batch, plan, cache, rows_of(queries), rows_of(out), scratch.data,
+                           gpu.stream());
 }
 
 KvCacheCuda& cache_of(const BuildContext& context) {

@@ -1,9 +1,11 @@
 #include "graft/kernels/cuda/attention/mla.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "graft/kernels/cuda/attention/sparse.h"
 #include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cuda/attention/attend.h"
 #include "graft/ops/cuda/attention/mla_runs.h"
@@ -79,7 +81,64 @@ class LatentAttentionCuda final : public AttentionCore {
     }
   }
 
+  // Passes without a context above top_k attend to all positions. In others all rows are absorbed.
+  void forward_selected(TensorView q, TensorView selected, TensorView heads, Pass& pass) override {
+    CudaContext& gpu = cuda_context(device_, pass);
+    const auto groups = gpu.sequences(kv_cache_.block_tokens());
+    const auto is_sparse = [&](const CudaContext::Sequences& group) {
+      return group.batch.num_sequences > 0 && group.batch.max_context > params_.index_top_k;
+    };
+    if (std::ranges::none_of(groups, is_sparse)) return forward(q, heads, pass);
+    for (const auto& [batch, first_row] : groups) {
+      if (batch.num_sequences == 0) continue;
+      const std::int64_t step = std::min(batch.num_rows, selected_rows_at_once());
+      for (std::int64_t row = 0; row < batch.num_rows; row += step) {
+        const kernels::cuda::RowRange rows = {.first = row,
+                                              .count = std::min(step, batch.num_rows - row)};
+        const auto* positions =
+            static_cast<const std::int32_t*>(selected.data) + first_row * params_.index_top_k;
+        attend_selected(batch, rows, positions, q.slice(first_row + row, rows.count),
+                        heads.slice(first_row + row, rows.count), gpu, pass.workspace);
+      }
+    }
+  }
+
  private:
+  using AttendLatents = std::function<void(
+      const kernels::cuda::AttentionShape& shape, TensorView absorbed, TensorView mixed)>;
+
+  std::int64_t selected_rows_at_once() const {
+    const std::size_t row_bytes = static_cast<std::size_t>(params_.index_top_k) *
+                                  bytes_of(kv_cache_.rows().dtype, cache_dim());
+    return std::max<std::int64_t>(1, static_cast<std::int64_t>(kMlaSelectedBytes / row_bytes));
+  }
+
+  // positions: those selected for all rows of the batch.
+  void attend_selected(const kernels::cuda::AttentionBatch& batch,
+                       kernels::cuda::RowRange rows,
+                       const std::int32_t* positions,
+                       TensorView q,
+                       TensorView heads,
+                       CudaContext& gpu,
+                       Workspace& workspace) {
+    const Workspace::Scope scope(workspace);
+    kernels::cuda::CacheRows packed = kv_cache_.rows();
+    const TensorView data =
+        workspace.allocate(packed.dtype, {rows.count * params_.index_top_k, packed.row_elems()});
+    const TensorView arrays = workspace.allocate(DType::I32, {3 * rows.count});
+    const kernels::cuda::SelectedRows to = {.data = data.data,
+                                            .arrays = static_cast<std::int32_t*>(arrays.data)};
+    kernels::cuda::gather_selected(params_.index_top_k, batch, packed, positions, to, rows,
+                                   gpu.stream());
+    packed.data = data.data;
+    const kernels::cuda::AttentionBatch own =
+        kernels::cuda::selected_batch(params_.index_top_k, to, rows.count);
+    absorb(q, heads, gpu, workspace,
+           [&](const kernels::cuda::AttentionShape& shape, TensorView absorbed, TensorView mixed) {
+             attend(shape, own, packed, absorbed, mixed, gpu, workspace);
+           });
+  }
+
   std::int64_t cache_dim() const { return params_.kv_lora_rank + params_.qk_rope_head_dim; }
 
   // batch: the sequences of the rows; null: all of the pass.
@@ -88,6 +147,22 @@ class LatentAttentionCuda final : public AttentionCore {
                        TensorView heads,
                        CudaContext& gpu,
                        Workspace& workspace) {
+    absorb(q, heads, gpu, workspace,
+           [&](const kernels::cuda::AttentionShape& shape, TensorView absorbed, TensorView mixed) {
+             if (batch == nullptr) {
+               attend(shape, kv_cache_, absorbed, mixed, gpu, workspace);
+             } else {
+               attend(shape, *batch, kv_cache_, absorbed, mixed, gpu, workspace);
+             }
+           });
+  }
+
+  // Projects the queries into the latent space and the result to the heads' values.
+  void absorb(TensorView q,
+              TensorView heads,
+              CudaContext& gpu,
+              Workspace& workspace,
+              const AttendLatents& attend_latents) {
     const Workspace::Scope scope(workspace);
     const TensorView absorbed = workspace.f32({q.rows(), shape_.num_heads * cache_dim()});
     const TensorView mixed = workspace.f32({q.rows(), shape_.num_heads * shape_.rank});
@@ -106,11 +181,7 @@ class LatentAttentionCuda final : public AttentionCore {
                                                  .window = 0,
                                                  .scale = params_.scale,
                                                  .arithmetic = arithmetic_of(precision_)};
-    if (batch == nullptr) {
-      attend(shape, kv_cache_, absorbed, mixed, gpu, workspace);
-    } else {
-      attend(shape, *batch, kv_cache_, absorbed, mixed, gpu, workspace);
-    }
+    attend_latents(shape, absorbed, mixed);
     kernels::cuda::project_values(shape_, weights_, mixed.f32(), rows_of(heads), q.rows(),
                                   scratch.data, gpu.stream());
   }
