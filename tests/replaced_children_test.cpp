@@ -183,7 +183,7 @@ TEST_P(ReplacedChildren, AreBitIdenticalOnADevice) {
 }
 
 // Attention with bias, with norms of q and k, sandwich norms, MLA with and without a query latent,
-// and MoE alone, with shared experts and with a gated one.
+// an indexer, and MoE alone, with shared experts, with a gated one and with scaled inputs.
 INSTANTIATE_TEST_SUITE_P(Models,
                          ReplacedChildren,
                          testing::Values("qwen2",
@@ -196,7 +196,9 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                          "phi3",
                                          "gemma3",
                                          "deepseek-v2-lite",
-                                         "deepseek-v3"),
+                                         "deepseek-v3",
+                                         "deepseek-v3.2",
+                                         "llama4"),
                          checkpoint_test_name);
 
 }  // namespace

@@ -25,7 +25,8 @@ constexpr const char* kGolden[] = {"llama",       "llama3-rope",
                                    "glm4-moe",    "glm4",
                                    "minimax-m2",  "phi3",
                                    "gemma3",      "gpt-oss",
-                                   "qwen3-next",  "qwen3.5-moe"};
+                                   "qwen3-next",  "qwen3.5-moe",
+                                   "llama4"};
 
 class Verify : public testing::TestWithParam<const char*> {};
 

@@ -49,7 +49,8 @@ Json moe_json(const models::MoeConfig& moe) {
       {"n_group", moe.n_group},
       {"topk_group", moe.topk_group},
       {"norm_topk_prob", moe.norm_topk_prob},
-      {"routed_scaling_factor", moe.routed_scaling_factor}};
+      {"routed_scaling_factor", moe.routed_scaling_factor},
+      {"scales_input", moe.scales_input}};
 }
 
 Json mla_json(const models::MlaConfig& mla) {
@@ -64,6 +65,13 @@ Json delta_net_json(const models::DeltaNetConfig& net) {
   return {{"num_key_heads", net.num_key_heads},     {"num_value_heads", net.num_value_heads},
           {"key_head_dim", net.key_head_dim},       {"value_head_dim", net.value_head_dim},
           {"conv_kernel_dim", net.conv_kernel_dim}, {"layers", net.layers}};
+}
+
+Json indexer_json(const models::IndexerConfig& indexer) {
+  return {{"num_heads", indexer.num_heads},
+          {"head_dim", indexer.head_dim},
+          {"top_k", indexer.top_k},
+          {"rope_interleaved", indexer.rope_interleaved}};
 }
 
 Json vision_json(const models::VisionConfig& vision) {
@@ -99,6 +107,7 @@ Json to_json(const models::ModelConfig& config) {
                {"attention_bias", config.attention_bias},
                {"qk_norm", config.qk_norm},
                {"qk_norm_all_heads", config.qk_norm_all_heads},
+               {"qk_l2_norm", config.qk_l2_norm},
                {"scaled_embedding", config.scaled_embedding},
                {"rope", rope_json(config.rope)},
                {"eos_token_ids", config.eos_token_ids}};
@@ -109,6 +118,13 @@ Json to_json(const models::ModelConfig& config) {
   if (config.attention_output_gate) json["attention_output_gate"] = true;
   if (config.is_mla()) json["mla"] = mla_json(config.mla);
   if (!config.delta_net.layers.empty()) json["delta_net"] = delta_net_json(config.delta_net);
+  if (config.indexer.num_heads > 0) json["indexer"] = indexer_json(config.indexer);
+  if (config.attention_chunk_size > 0) json["attention_chunk_size"] = config.attention_chunk_size;
+  if (!config.rope_layers.empty()) json["rope_layers"] = config.rope_layers;
+  if (config.temperature_floor > 0) {
+    json["temperature_floor"] = config.temperature_floor;
+    json["temperature_scale"] = config.temperature_scale;
+  }
   if (config.is_moe()) json["moe"] = moe_json(config.moe);
   if (config.vision) json["vision"] = vision_json(*config.vision);
   if (!config.quantization.method.empty()) json["quantization"] = config.quantization.method;

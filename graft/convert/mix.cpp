@@ -215,11 +215,12 @@ TypeChoice choose_type(const Mix& mix, const ModelConfig& config, const TensorSh
 
 bool is_quantizable(const TensorShape& tensor) {
   if (tensor.shape.size() < 2 || !tensor.name.ends_with("weight")) return false;
-  // Routers select experts by small differences between logits, so they stay exact. The kernel of a
-  // convolution has a few values per channel.
-  return tensor.name.find("_norm.weight") == std::string_view::npos &&
-         tensor.name.find("ssm_conv1d") == std::string_view::npos &&
-         tensor.name.find("ffn_gate_inp") == std::string_view::npos;
+  // Routers select experts by small differences between logits, indexers positions: both stay
+  // exact. The kernel of a convolution has a few values per channel.
+  constexpr std::array kExact = {"_norm.weight", "ffn_gate_inp", "indexer.proj", "ssm_conv1d"};
+  return std::ranges::none_of(kExact, [&](std::string_view part) {
+    return tensor.name.find(part) != std::string_view::npos;
+  });
 }
 
 }  // namespace graft::convert

@@ -84,6 +84,7 @@ TEST(Mix, NormsBiasesAndRoutersAreNotQuantized) {
   EXPECT_FALSE(is_quantizable({.name = "blk.0.attn_norm.weight", .shape = {8}}));
   EXPECT_FALSE(is_quantizable({.name = "blk.0.attn_q.bias", .shape = {8}}));
   EXPECT_FALSE(is_quantizable({.name = "blk.0.ffn_gate_inp.weight", .shape = {8, 8}}));
+  EXPECT_FALSE(is_quantizable({.name = "blk.0.indexer.proj.weight", .shape = {8, 8}}));
 }
 
 }  // namespace

@@ -36,11 +36,15 @@ enum class TensorTransform : std::uint8_t {
   KvBKey,
   // attn_v_b [heads, v_head_dim, kv_lora_rank]: the value rows of each head of kv_b_proj.
   KvBValue,
-  // Experts of GPT-OSS, whose gate and up alternate (graft/models/weights/expert_layout.h). Each
-  // expert transposed: all columns, the even or the odd ones.
+  // Experts of GPT-OSS, whose gate and up alternate, and of Llama 4
+  // (graft/models/weights/expert_layout.h). Each expert transposed: all columns, the even or the
+  // odd ones.
   Transposed,
   TransposedEven,
   TransposedOdd,
+  // The first or the second half of the columns, of Llama 4.
+  TransposedFirst,
+  TransposedSecond,
   // Rows of MXFP4 codes, whose scales are another tensor: all, the even or the odd ones.
   Mxfp4,
   Mxfp4Even,
@@ -92,7 +96,9 @@ constexpr bool is_mxfp4(TensorTransform transform) {
 
 constexpr bool is_transposed(TensorTransform transform) {
   return transform == TensorTransform::Transposed || transform == TensorTransform::TransposedEven ||
-         transform == TensorTransform::TransposedOdd;
+         transform == TensorTransform::TransposedOdd ||
+         transform == TensorTransform::TransposedFirst ||
+         transform == TensorTransform::TransposedSecond;
 }
 
 // RopePairs: the Hugging Face row that becomes GGUF row `row`, and the other way around.

@@ -38,10 +38,10 @@ Model::Model(const plan::Plan& plan,
       num_deferred_(plan::deferred_experts(plan)) {
   const plan::ModuleSpec* embedding = blueprint_->find("model.embed_tokens");
   hidden_size_ = std::get<ops::EmbeddingParams>(embedding->params).hidden_size;
-  for (std::int64_t layer = 0; layer < num_layers(); ++layer) {
-    find_caches(*blueprint_->find(layer_name(layer)));
-  }
-  GRAFT_CHECK(!caches_.empty(), "no layer has a KV cache");
+  blueprint_->visit([&](const plan::ModuleSpec& module) {
+    if (ops::is_cache(module.role)) add_cache(module.name);
+  });
+  GRAFT_CHECK(!caches_.empty(), "the model has no KV cache");
   for (const plan::Placement& placement : plan.placements) {
     if (placement.host_op == nullptr) continue;
     const std::string& name = placement.module->name;
@@ -52,22 +52,17 @@ Model::Model(const plan::Plan& plan,
 
 Model::~Model() = default;
 
-void Model::find_caches(const plan::ModuleSpec& layer) {
-  for (const plan::ModuleSpec& block : layer.children) {
-    for (const plan::ModuleSpec& child : block.children) {
-      if (!ops::is_cache(child.role)) continue;
-      ops::Operator* op = operators_.at(child.name).decode;
-      const Device device = operators_.device_of(child.name, ops::Phase::Decode);
-      if (auto* cache = dynamic_cast<ops::KvCache*>(op)) {
-        caches_.push_back(cache);
-        cache_devices_.push_back(device);
-      } else {
-        auto* states = dynamic_cast<ops::StateCache*>(op);
-        GRAFT_CHECK(states != nullptr, child.name, " has no operator");
-        states_.push_back({.cache = states, .device = device});
-      }
-    }
+void Model::add_cache(const std::string& name) {
+  ops::Operator* op = operators_.at(name).decode;
+  const Device device = operators_.device_of(name, ops::Phase::Decode);
+  if (auto* cache = dynamic_cast<ops::KvCache*>(op)) {
+    caches_.push_back(cache);
+    cache_devices_.push_back(device);
+    return;
   }
+  auto* states = dynamic_cast<ops::StateCache*>(op);
+  GRAFT_CHECK(states != nullptr, name, " has no operator");
+  states_.push_back({.cache = states, .device = device});
 }
 
 std::map<std::string, ops::ExpertUsage> Model::expert_usage() const {

@@ -155,10 +155,10 @@ class Model {
     ops::StateCache* cache;
     Device device;
   };
-  void find_caches(const plan::ModuleSpec& layer);
+  void add_cache(const std::string& name);
 
-  std::vector<ops::KvCache*> caches_;                    // one per layer with keys and values
-  std::vector<LayerStates> states_;                      // one per layer with a recurrent state
+  std::vector<ops::KvCache*> caches_;  // of attention and indexers, in order of the layers
+  std::vector<LayerStates> states_;    // one per layer with a recurrent state
   std::map<std::string, ops::Experts*> hybrid_experts_;  // on GPUs, with weights in host memory
   std::vector<Device> cache_devices_;
   ops::PassDevices devices_;

@@ -198,7 +198,8 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            "gemma3",
                                            "gpt-oss",
                                            "qwen3-next",
-                                           "qwen3.5-moe"),
+                                           "qwen3.5-moe",
+                                           "llama4"),
                          checkpoint_test_name);
 
 }  // namespace

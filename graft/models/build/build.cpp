@@ -167,20 +167,25 @@ ModuleSpec Builder::attention(std::int64_t layer) const {
   const std::int64_t q_size = config_.num_attention_heads * config_.head_dim;
   const std::int64_t kv_size = config_.num_key_value_heads * config_.head_dim;
   const bool has_window = config_.layer_has_window(layer);
+  const bool has_rope = config_.layer_has_rope(layer);
+  const bool has_l2_norm = config_.qk_l2_norm && has_rope;
   const double divisor = config_.query_pre_attn_scalar == 0.0
                              ? static_cast<double>(config_.head_dim)
                              : config_.query_pre_attn_scalar;
-  ModuleSpec module =
-      make_module(name, class_name("Attention"), Role::Attention,
-                  ops::AttentionParams{.num_heads = config_.num_attention_heads,
-                                       .num_key_value_heads = config_.num_key_value_heads,
-                                       .head_dim = config_.head_dim,
-                                       .sliding_window = has_window ? config_.sliding_window : 0,
-                                       .scale = 1.0F / std::sqrt(static_cast<float>(divisor)),
-                                       .qk_norm = config_.qk_norm,
-                                       .qk_norm_all_heads = config_.qk_norm_all_heads,
-                                       .sinks = config_.attention_sinks,
-                                       .output_gate = config_.attention_output_gate});
+  ModuleSpec module = make_module(
+      name, class_name("Attention"), Role::Attention,
+      ops::AttentionParams{.num_heads = config_.num_attention_heads,
+                           .num_key_value_heads = config_.num_key_value_heads,
+                           .head_dim = config_.head_dim,
+                           .sliding_window = has_window ? config_.sliding_window : 0,
+                           .scale = 1.0F / std::sqrt(static_cast<float>(divisor)),
+                           .qk_norm = config_.qk_norm || has_l2_norm,
+                           .qk_norm_all_heads = config_.qk_norm_all_heads,
+                           .chunk = has_rope ? config_.attention_chunk_size : 0,
+                           .temperature_floor = has_rope ? 0 : config_.temperature_floor,
+                           .temperature_scale = static_cast<float>(config_.temperature_scale),
+                           .sinks = config_.attention_sinks,
+                           .output_gate = config_.attention_output_gate});
   if (config_.attention_sinks)
     add_weight(module, name + ".sinks", {config_.num_attention_heads}, Published::Plain);
   std::vector<ModuleSpec>& children = module.children;
@@ -195,8 +200,16 @@ ModuleSpec Builder::attention(std::int64_t layer) const {
     children.push_back(norm(name + ".q_norm", all ? q_size : config_.head_dim, eps));
     children.push_back(norm(name + ".k_norm", all ? kv_size : config_.head_dim, eps));
   }
-  children.push_back(make_module(name + ".rotary_emb", class_name("RotaryEmbedding"), Role::Rope,
-                                 has_window ? local_rope_ : rope_));
+  if (has_l2_norm) {
+    children.push_back(make_module(
+        name + ".qk_norm", class_name("L2Norm"), Role::Norm,
+        ops::NormParams{
+            .size = config_.head_dim, .eps = config_.rms_norm_eps, .has_weight = false}));
+  }
+  if (has_rope) {
+    children.push_back(make_module(name + ".rotary_emb", class_name("RotaryEmbedding"), Role::Rope,
+                                   has_window ? local_rope_ : rope_));
+  }
   children.push_back(
       make_module(name + ".kv_cache", "KvCache", Role::KvCache,
                   ops::KvCacheParams{
@@ -225,7 +238,9 @@ ModuleSpec Builder::moe(std::int64_t layer,
                         const MoeNames& names,
                         std::vector<ModuleSpec> shared) const {
   const std::string name = str(layer_name(layer), '.', names.block);
-  ModuleSpec module = make_module(name, names.moe_class, Role::Moe, experts_params(config_));
+  ops::ExpertsParams params = experts_params(config_);
+  params.scales_input = config_.moe.scales_input;
+  ModuleSpec module = make_module(name, names.moe_class, Role::Moe, params);
   module.children.push_back(router(str(name, '.', names.router), names.router_class));
   module.children.push_back(experts(name + ".experts"));
   for (ModuleSpec& child : shared)

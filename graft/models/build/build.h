@@ -56,7 +56,7 @@ class Builder {
 
   // Grouped-query attention, with biases and norms of q and k where the config has them.
   plan::ModuleSpec attention(std::int64_t layer) const;
-  // Multi-head latent attention.
+  // Multi-head latent attention, with an indexer where the config has one.
   plan::ModuleSpec latent_attention(std::int64_t layer, std::string_view rope_class) const;
 
   // Gated delta rule, with a recurrent state.
@@ -93,6 +93,7 @@ class Builder {
   plan::ModuleSpec embedding() const;
   plan::ModuleSpec lm_head() const;
   plan::ModuleSpec rope(const std::string& name, std::string_view rope_class) const;
+  plan::ModuleSpec indexer(const std::string& name, std::string_view rope_class) const;
   plan::ModuleSpec router(const std::string& name, const std::string& router_class) const;
   plan::ModuleSpec experts(const std::string& name) const;
 

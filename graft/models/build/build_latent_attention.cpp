@@ -1,4 +1,7 @@
 #include <cmath>
+#include <string>
+#include <variant>
+#include <vector>
 
 #include "graft/models/build/build.h"
 #include "graft/models/build/rope.h"
@@ -11,6 +14,9 @@ using plan::ModuleSpec;
 // transformers gives the norms of the two latents no epsilon: they have the class's default, not
 // the config's rms_norm_eps.
 constexpr double kLatentNormEps = 1e-6;
+
+// The layer norm of the index keys has an epsilon of its own.
+constexpr double kIndexNormEps = 1e-6;
 
 // DeepSeek's YaRN scales the attention scores by mscale^2, once for the query and once for the key.
 float score_scale(const ModelConfig& config) {
@@ -40,7 +46,8 @@ ModuleSpec Builder::latent_attention(std::int64_t layer, std::string_view rope_c
                                                  .qk_nope_head_dim = mla.qk_nope_head_dim,
                                                  .qk_rope_head_dim = mla.qk_rope_head_dim,
                                                  .v_head_dim = mla.v_head_dim,
-                                                 .scale = score_scale(config_)});
+                                                 .scale = score_scale(config_),
+                                                 .index_top_k = config_.indexer.top_k});
   std::vector<ModuleSpec>& children = module.children;
   if (mla.q_lora_rank == 0) {
     children.push_back(linear(name + ".q_proj", hidden, q_size));
@@ -57,8 +64,44 @@ ModuleSpec Builder::latent_attention(std::int64_t layer, std::string_view rope_c
   children.push_back(
       linear(name + ".o_proj", heads * mla.v_head_dim, hidden, config_.attention_output_bias));
   children.push_back(rope(name + ".rotary_emb", rope_class));
+  children.push_back(make_module(
+      name + ".kv_cache", "KvCache", ops::Role::KvCache,
+      ops::KvCacheParams{
+          .key_size = latent_row, .value_size = 0, .max_reads = config_.indexer.top_k}));
+  if (config_.indexer.num_heads > 0) children.push_back(indexer(name + ".indexer", rope_class));
+  return module;
+}
+
+// Its keys have a cache of their own, beside that of the latents.
+ModuleSpec Builder::indexer(const std::string& name, std::string_view rope_class) const {
+  const IndexerConfig& config = config_.indexer;
+  const std::int64_t hidden = config_.hidden_size;
+  const auto dims = static_cast<double>(config.num_heads * config.head_dim);
+  ModuleSpec module =
+      make_module(name, class_name("Indexer"), ops::Role::Indexer,
+                  ops::IndexerParams{.hidden_size = hidden,
+                                     .q_lora_rank = config_.mla.q_lora_rank,
+                                     .num_heads = config.num_heads,
+                                     .head_dim = config.head_dim,
+                                     .top_k = config.top_k,
+                                     .scale = static_cast<float>(1.0 / std::sqrt(dims)),
+                                     .key_norm_eps = kIndexNormEps});
+  add_weight(module, name + ".k_norm.weight", {config.head_dim}, Published::Plain);
+  add_weight(module, name + ".k_norm.bias", {config.head_dim}, Published::Plain);
+  std::vector<ModuleSpec>& children = module.children;
+  children.push_back(
+      linear(name + ".wq_b", config_.mla.q_lora_rank, config.num_heads * config.head_dim));
+  children.push_back(linear(name + ".wk", hidden, config.head_dim));
+  // Published checkpoints do not quantize it.
+  children.push_back(
+      make_module(name + ".weights_proj", "Linear", ops::Role::Linear,
+                  ops::LinearParams{.in_features = hidden, .out_features = config.num_heads}));
+  add_weight(children.back(), name + ".weights_proj.weight", {config.num_heads, hidden},
+             Published::Plain);
+  children.push_back(rope(name + ".rotary_emb", rope_class));
+  std::get<ops::RopeParams>(children.back().params).interleaved = config.rope_interleaved;
   children.push_back(make_module(name + ".kv_cache", "KvCache", ops::Role::KvCache,
-                                 ops::KvCacheParams{.key_size = latent_row, .value_size = 0}));
+                                 ops::KvCacheParams{.key_size = config.head_dim}));
   return module;
 }
 

@@ -26,8 +26,12 @@ void scale_llama3(const RopeConfig& rope, std::vector<double>& frequencies) {
   const auto context = static_cast<double>(rope.original_max_position_embeddings);
   for (double& frequency : frequencies) {
     const double wavelength = 2.0 * std::numbers::pi / frequency;
-    const double smooth = (context / wavelength - rope.low_freq_factor) /
-                          (rope.high_freq_factor - rope.low_freq_factor);
+    const double turns = context / wavelength;
+    // Llama 4 has equal factors: nothing between the two is interpolated.
+    const bool is_step = rope.high_freq_factor == rope.low_freq_factor;
+    const double smooth =
+        is_step ? (turns >= rope.high_freq_factor ? 1.0 : 0.0)
+                : (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
     const double keep = std::clamp(smooth, 0.0, 1.0);
     frequency = (1.0 - keep) * frequency / rope.factor + keep * frequency;
   }

@@ -217,7 +217,7 @@ std::vector<float> rope_freqs(const ModelConfig& config) {
     // High frequencies stay, low ones are divided by the factor, those between are interpolated.
     const double turns = original / wavelength;  // in the original context
     double divisor = rope.factor;
-    if (turns > rope.high_freq_factor) {
+    if (turns >= rope.high_freq_factor) {
       divisor = 1.0;
     } else if (turns >= rope.low_freq_factor) {
       const double smooth =

@@ -68,6 +68,9 @@ void check_sizes(const ModelConfig& config, Problems& problems) {
                  kMaxSize);
   problems.range("sliding_window", config.sliding_window, 0, kMaxPositions);
   problems.range("max_window_layers", config.max_window_layers, 0, kMaxPositions);
+  problems.range("attention_chunk_size", config.attention_chunk_size, 0, kMaxPositions);
+  problems.range("floor_scale", config.temperature_floor, 0, kMaxPositions);
+  problems.moderate("attn_scale", config.temperature_scale);
   problems.positive("rms_norm_eps", config.rms_norm_eps);
   if (config.local_rope_theta != 0.0)
     problems.positive("rope_local_base_freq", config.local_rope_theta);
@@ -121,6 +124,15 @@ void check_delta_net(const ModelConfig& config, Problems& problems) {
     problems.add("layer_types", "linear_attention only", "one full_attention or more");
 }
 
+void check_indexer(const ModelConfig& config, Problems& problems) {
+  const IndexerConfig& indexer = config.indexer;
+  if (indexer.num_heads == 0) return;
+  problems.range("index_n_heads", indexer.num_heads, 1, kMaxSize);
+  problems.range("index_topk", indexer.top_k, 1, kMaxPositions);
+  problems.range("index_head_dim", indexer.head_dim, config.mla.qk_rope_head_dim, kMaxSize);
+  problems.range("q_lora_rank", config.mla.q_lora_rank, 1, kMaxSize);
+}
+
 void check_long_rope(const ModelConfig& config, Problems& problems) {
   const RopeConfig& rope = config.rope;
   if (rope.kind != RopeKind::LongRope) return;
@@ -152,9 +164,9 @@ void check_rope(const RopeConfig& rope, Problems& problems) {
   if (rope.kind == RopeKind::Llama3) {
     problems.positive("low_freq_factor", rope.low_freq_factor);
     problems.positive("high_freq_factor", rope.high_freq_factor);
-    if (rope.high_freq_factor <= rope.low_freq_factor) {
+    if (rope.high_freq_factor < rope.low_freq_factor) {
       problems.add("high_freq_factor", rope.high_freq_factor,
-                   str("more than low_freq_factor ", rope.low_freq_factor));
+                   str("at least low_freq_factor ", rope.low_freq_factor));
     }
   }
   const bool needs_original = rope.kind == RopeKind::Yarn || rope.kind == RopeKind::Llama3 ||
@@ -210,6 +222,10 @@ void check_experts(const ModelConfig& config, Problems& problems) {
   problems.range("decoder_sparse_step", moe.decoder_sparse_step, 1, kMaxLayers);
   problems.positive("routed_scaling_factor", moe.routed_scaling_factor);
   if (moe.swiglu_limit != 0.0) problems.positive("swiglu_limit", moe.swiglu_limit);
+  if (moe.scales_input && moe.num_experts_per_tok != 1) {
+    problems.add("num_experts_per_tok", moe.num_experts_per_tok,
+                 "1: the router's scores multiply the input of the experts");
+  }
   for (const std::int64_t layer : moe.mlp_only_layers) {
     problems.range("mlp_only_layers", layer, 0, kMaxLayers);
   }
@@ -267,6 +283,11 @@ bool ModelConfig::layer_is_linear(std::int64_t layer) const {
          delta_net.layers[static_cast<std::size_t>(layer)];
 }
 
+bool ModelConfig::layer_has_rope(std::int64_t layer) const {
+  return layer >= static_cast<std::int64_t>(rope_layers.size()) ||
+         rope_layers[static_cast<std::size_t>(layer)];
+}
+
 formats::ModelTokens ModelConfig::tokens() const {
   return {.vocab_size = vocab_size,
           .eos_token_ids = eos_token_ids,
@@ -279,6 +300,7 @@ void validate(const ModelConfig& config, const std::string& where) {
   check_sizes(config, problems);
   check_attention(config, problems);
   check_delta_net(config, problems);
+  check_indexer(config, problems);
   check_rope(config.rope, problems);
   check_long_rope(config, problems);
   check_experts(config, problems);

@@ -66,6 +66,7 @@ struct MoeConfig {
   bool router_bias = false;
   bool expert_bias = false;   // on all three projections
   double swiglu_limit = 0.0;  // of GPT-OSS's clamped activation; 0: silu(gate) * up
+  bool scales_input = false;  // Llama 4: the router's scores multiply the input of the experts
 
   bool operator==(const MoeConfig&) const = default;
 };
@@ -92,6 +93,16 @@ struct DeltaNetConfig {
   bool tiled_value_heads = false;  // as GGUF files of Qwen3.5 order them
 
   bool operator==(const DeltaNetConfig&) const = default;
+};
+
+// The lightning indexer of sparse attention, in every layer. num_heads 0: none.
+struct IndexerConfig {
+  std::int64_t num_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t top_k = 0;         // positions that a token attends to
+  bool rope_interleaved = false;  // of the indexer's own queries and keys
+
+  bool operator==(const IndexerConfig&) const = default;
 };
 
 struct VisionConfig {
@@ -140,6 +151,12 @@ struct ModelConfig {
   std::int64_t max_window_layers = 0;  // layers before this one attend to all tokens
   // By layer, whether it has the sliding window; empty: the layers from max_window_layers on.
   std::vector<bool> window_layers;
+  std::int64_t attention_chunk_size = 0;  // layers with RoPE attend within such chunks; 0: none
+  // By layer, whether it has rotary embeddings; empty: every layer.
+  std::vector<bool> rope_layers;
+  // Of layers without RoPE (ops::AttentionParams::temperature_floor); 0: none.
+  std::int64_t temperature_floor = 0;
+  double temperature_scale = 0.0;
   bool attention_sinks = false;  // a logit per head in the softmax's denominator
   double rms_norm_eps = 1e-6;
   std::string hidden_act = "silu";
@@ -149,6 +166,7 @@ struct ModelConfig {
   bool mlp_bias = false;
   bool qk_norm = false;            // RMSNorm on each head of q and k
   bool qk_norm_all_heads = false;  // with qk_norm: on all heads of q or k together
+  bool qk_l2_norm = false;         // a norm without weights on each head, in layers with RoPE
   bool rope_interleaved = false;   // pairs (2i, 2i+1) as stored in the checkpoint, not (i, i+d/2)
   RopeConfig rope;
   double local_rope_theta = 0.0;       // of layers with a window, without scaling; 0: rope
@@ -157,6 +175,7 @@ struct ModelConfig {
   bool attention_output_gate = false;  // q_proj has a gate per head beside the query
   MlaConfig mla;
   DeltaNetConfig delta_net;
+  IndexerConfig indexer;
   MoeConfig moe;
   std::optional<VisionConfig> vision;
   QuantizationConfig quantization;
@@ -176,6 +195,7 @@ struct ModelConfig {
   bool layer_has_experts(std::int64_t layer) const;
   bool layer_has_window(std::int64_t layer) const;
   bool layer_is_linear(std::int64_t layer) const;
+  bool layer_has_rope(std::int64_t layer) const;
   formats::ModelTokens tokens() const;
 };
 

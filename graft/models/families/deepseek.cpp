@@ -3,7 +3,7 @@
 // with a correction bias. Next-token-prediction layers follow the last layer that the config
 // counts; nothing is built for them.
 
-#include "graft/models/families/common.h"
+#include "graft/models/families/deepseek.h"
 
 namespace graft::models {
 namespace {
@@ -43,17 +43,6 @@ constexpr HfMoeDefaults kV3Moe = {.num_experts = 256,
                                   .scoring_func = RouterScoring::Sigmoid,
                                   .topk_method = RouterMethod::NoauxTc};
 
-void read_deepseek(const Fields& fields,
-                   const HfDefaults& defaults,
-                   const HfMoeDefaults& moe_defaults,
-                   ModelConfig& config) {
-  read_sizes(fields, defaults, config);
-  read_mla(fields, config);
-  read_attention_bias(fields, config);
-  if (read_moe(fields, moe_defaults, config)) read_shared_experts(fields, moe_defaults, config);
-  read_rope(fields, defaults, config);
-}
-
 void read_v2(const Fields& fields, ModelConfig& config) {
   read_deepseek(fields, kV2Defaults, kV2Moe, config);
   config.rope_interleaved = true;
@@ -86,14 +75,6 @@ std::string rope_class(const Builder& build) {
       break;
   }
   return build.class_name("RotaryEmbedding");
-}
-
-plan::Blueprint build_deepseek(Builder& build) {
-  const std::string rotary = rope_class(build);
-  const MoeNames names{.moe_class = build.class_name("MoE"), .router_class = "MoEGate"};
-  return build_sparse(
-      build, names, [&](std::int64_t layer) { return build.latent_attention(layer, rotary); },
-      [&](std::int64_t layer) { return build.shared_experts(layer); });
 }
 
 constexpr std::array kV2PreTokenizers = {
@@ -146,6 +127,25 @@ constexpr std::array kV3Bases = {
 // clang-format on
 
 }  // namespace
+
+void read_deepseek(const Fields& fields,
+                   const HfDefaults& defaults,
+                   const HfMoeDefaults& moe_defaults,
+                   ModelConfig& config) {
+  read_sizes(fields, defaults, config);
+  read_mla(fields, config);
+  read_attention_bias(fields, config);
+  if (read_moe(fields, moe_defaults, config)) read_shared_experts(fields, moe_defaults, config);
+  read_rope(fields, defaults, config);
+}
+
+plan::Blueprint build_deepseek(Builder& build) {
+  const std::string rotary = rope_class(build);
+  const MoeNames names{.moe_class = build.class_name("MoE"), .router_class = "MoEGate"};
+  return build_sparse(
+      build, names, [&](std::int64_t layer) { return build.latent_attention(layer, rotary); },
+      [&](std::int64_t layer) { return build.shared_experts(layer); });
+}
 
 extern const Family kDeepseekV2 = {
     .model_types = {"deepseek_v2"},

@@ -21,22 +21,29 @@ using quant::BlockMXFP4;
 constexpr std::int64_t kBlockValues = 32;
 constexpr std::int64_t kBlockBytes = 16;  // of codes
 
-// Row r of the weight is stored row (or column) first + r * step.
+// Row r of the weight is stored row (or column) first + r * step. A tensor has the rows of `parts`
+// weights.
 struct Stride {
   std::int64_t first = 0;
   std::int64_t step = 1;
+  std::int64_t parts = 1;
 };
 
-Stride stride_of(TensorTransform transform) {
+// num_stored: rows (or columns) of the stored tensor.
+Stride stride_of(TensorTransform transform, std::int64_t num_stored) {
   switch (transform) {
     case TensorTransform::TransposedEven:
     case TensorTransform::Mxfp4Even:
     case TensorTransform::EvenValues:
-      return {.first = 0, .step = 2};
+      return {.first = 0, .step = 2, .parts = 2};
     case TensorTransform::TransposedOdd:
     case TensorTransform::Mxfp4Odd:
     case TensorTransform::OddValues:
-      return {.first = 1, .step = 2};
+      return {.first = 1, .step = 2, .parts = 2};
+    case TensorTransform::TransposedFirst:
+      return {.parts = 2};
+    case TensorTransform::TransposedSecond:
+      return {.first = num_stored / 2, .parts = 2};
     default:
       return {};
   }
@@ -106,7 +113,7 @@ void gather_mxfp4(const StoredExperts& stored,
                   std::int64_t count,
                   std::byte* out) {
   const std::int64_t num_blocks = stored.tensor->shape[2];
-  const Stride stride = stride_of(stored.transform);
+  const Stride stride = stride_of(stored.transform, stored.tensor->shape[1]);
   const auto* codes =
       reinterpret_cast<const std::uint8_t*>(bytes_of_expert(*stored.tensor, expert).data());
   const auto* scales =
@@ -145,27 +152,27 @@ DType expert_dtype(const StoredExperts& stored) {
 std::vector<std::int64_t> expert_shape(const StoredExperts& stored) {
   const TensorInfo& tensor = *stored.tensor;
   const std::vector<std::int64_t>& shape = tensor.shape;
-  const std::int64_t step = stride_of(stored.transform).step;
+  const std::int64_t parts = stride_of(stored.transform, 0).parts;
   if (is_mxfp4(stored.transform)) {
     expect_layout(tensor,
                   tensor.dtype == DType::U8 && shape.size() == 4 && shape[3] == kBlockBytes &&
-                      shape[1] % step == 0,
+                      shape[1] % parts == 0,
                   "U8 [experts, rows, blocks, 16]");
     if (stored.scales == nullptr) fail(tensor.name, ": ", scales_name(tensor.name), " is missing");
     const std::vector<std::int64_t> per_block(shape.begin(), shape.end() - 1);
     expect_layout(*stored.scales,
                   stored.scales->dtype == DType::U8 && stored.scales->shape == per_block,
                   str("U8 ", shape_text(per_block), " as ", tensor.name));
-    return {shape[1] / step, shape[2] * kBlockValues};
+    return {shape[1] / parts, shape[2] * kBlockValues};
   }
-  expect_layout(tensor, is_plain(tensor.dtype) && !shape.empty() && shape.back() % step == 0,
-                str("F32, F16 or BF16 with rows of a multiple of ", step, " values"));
+  expect_layout(tensor, is_plain(tensor.dtype) && !shape.empty() && shape.back() % parts == 0,
+                str("F32, F16 or BF16 with rows of a multiple of ", parts, " values"));
   if (!is_transposed(stored.transform)) {
     expect_layout(tensor, shape.size() == 2, "[experts, values]");
-    return {shape[1] / step};
+    return {shape[1] / parts};
   }
   expect_layout(tensor, shape.size() == 3, "[experts, in, out]");
-  return {shape[2] / step, shape[1]};
+  return {shape[2] / parts, shape[1]};
 }
 
 void gather_expert_rows(const StoredExperts& stored,
@@ -176,7 +183,7 @@ void gather_expert_rows(const StoredExperts& stored,
   if (is_mxfp4(stored.transform)) return gather_mxfp4(stored, expert, begin, count, out);
   const TensorInfo& tensor = *stored.tensor;
   const bool is_bias = !is_transposed(stored.transform);
-  Stride stride = stride_of(stored.transform);
+  Stride stride = stride_of(stored.transform, tensor.shape.back());
   stride.first += begin * stride.step;
   const std::int64_t cols = tensor.shape.back();
   // A bias is one row, the gathered values of one column each.
@@ -185,7 +192,7 @@ void gather_expert_rows(const StoredExperts& stored,
                   .cols = cols,
                   .stride = stride,
                   .value_bytes = bytes_of(tensor.dtype, 1)},
-                 is_bias ? cols / stride.step : count, out);
+                 is_bias ? cols / stride.parts : count, out);
 }
 
 }  // namespace graft::models

@@ -1,4 +1,5 @@
-// Experts as GPT-OSS checkpoints store them, and the rows of one projection of one expert in them:
+// Experts as checkpoints of GPT-OSS and Llama 4 store them, and the rows of one projection of one
+// expert in them:
 //
 //   gate_up_proj         [experts, cols, 2 rows]
 //   gate_up_proj_bias    [experts, 2 rows]
@@ -7,7 +8,7 @@
 //
 // Of the 2 rows, 2 r is row r of gate and 2 r + 1 row r of up. Byte i of a block holds the values
 // 2 i and 2 i + 1. down_proj, down_proj_blocks and down_proj_scales have the rows of one
-// projection.
+// projection. In Llama 4, gate has the first half of the columns of gate_up_proj, up the second.
 
 #pragma once
 
