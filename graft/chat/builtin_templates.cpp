@@ -169,6 +169,46 @@ constexpr std::array kTemplates = {
     {{- '<｜Assistant｜>' }}
 {%- endif %})"},
 
+    // The prompt ends in the tag that begins the reasoning or, without it, ends it.
+    BuiltinTemplate{"deepseek-v3.2", GRAFT_TEMPLATE_HEAD R"(
+{{- bos_token }}
+{%- for message in messages if message.role == 'system' %}
+    {{- text(message) }}
+{%- endfor %}
+{%- for message in messages %}
+    {%- if message.role == 'assistant' %}
+        {{- '<｜Assistant｜></think>' ~ text(message).split('</think>')[-1] ~ eos_token }}
+    {%- elif message.role != 'system' %}
+        {{- '<｜User｜>' ~ text(message) }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<｜Assistant｜>' ~ ('<think>' if enable_thinking is defined and enable_thinking else '</think>') }}
+{%- endif %})"},
+
+    // GLM-4.5 and GLM-5: reasoning unless it is disabled.
+    BuiltinTemplate{"glm", GRAFT_TEMPLATE_HEAD R"(
+{{- '[gMASK]<sop>' }}
+{%- for message in messages %}
+    {%- if message.role == 'assistant' %}
+        {{- '<|assistant|>\n<think></think>\n' ~ text(message).split('</think>')[-1]|trim }}
+    {%- else %}
+        {{- '<|' ~ message.role ~ '|>\n' ~ text(message) }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|assistant|>' ~ ('\n<think></think>' if enable_thinking is defined and not enable_thinking else '') }}
+{%- endif %})"},
+
+    BuiltinTemplate{"llama4", GRAFT_TEMPLATE_HEAD R"(
+{{- bos_token }}
+{%- for message in messages %}
+    {{- '<|header_start|>' ~ message.role ~ '<|header_end|>\n\n' ~ text(message)|trim ~ '<|eot|>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|header_start|>assistant<|header_end|>\n\n' }}
+{%- endif %})"},
+
     // GPT-OSS: the system prompt is the developer's message.
     BuiltinTemplate{"harmony", GRAFT_TEMPLATE_HEAD GRAFT_TEMPLATE_TURNS R"(
 {{- '<|start|>system<|message|>Reasoning: ' ~ (reasoning_effort or 'medium') }}

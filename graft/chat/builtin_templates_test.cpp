@@ -53,6 +53,16 @@ const Expected kExpected[] = {
      "]~!b[]~b]system\nBe kind.[e~[\n]~b]user\nHi[e~[\n]~b]ai\nHello[e~[\n]~b]user\nBye[e~[\n"
      "]~b]ai\n<think>\n"},
     {"deepseek-v3", "<s>Be kind.<｜User｜>Hi<｜Assistant｜>Hello</s><｜User｜>Bye<｜Assistant｜>"},
+    {"deepseek-v3.2",
+     "<s>Be kind.<｜User｜>Hi<｜Assistant｜></think>Hello</s><｜User｜>Bye<｜Assistant｜></think>"},
+    {"glm",
+     "[gMASK]<sop><|system|>\nBe kind.<|user|>\nHi<|assistant|>\n<think></think>\nHello"
+     "<|user|>\nBye<|assistant|>"},
+    {"llama4",
+     "<s><|header_start|>system<|header_end|>\n\nBe kind.<|eot|>"
+     "<|header_start|>user<|header_end|>\n\nHi<|eot|>"
+     "<|header_start|>assistant<|header_end|>\n\nHello<|eot|>"
+     "<|header_start|>user<|header_end|>\n\nBye<|eot|><|header_start|>assistant<|header_end|>\n\n"},
     {"harmony",
      "<|start|>system<|message|>Reasoning: medium\n\n# Valid channels: analysis, commentary, "
      "final. "

@@ -7,8 +7,8 @@ namespace {
 
 using formats::ToolCallFormat;
 
-constexpr std::array kMarkers = {kHermesMarkers, kDeepSeekMarkers, kMiniMaxMarkers, kKimiMarkers,
-                                 kHarmonyMarkers};
+constexpr std::array kMarkers = {kHermesMarkers,  kDeepSeekMarkers, kMiniMaxMarkers, kKimiMarkers,
+                                 kHarmonyMarkers, kDsmlMarkers,     kLlamaMarkers};
 
 }  // namespace
 

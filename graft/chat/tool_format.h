@@ -30,6 +30,16 @@ inline constexpr ToolCallMarkers kKimiMarkers = {.format = formats::ToolCallForm
                                                  .open = "<|tool_call_begin|>",
                                                  .close = "<|tool_call_end|>"};
 
+// Calls stand between <｜DSML｜function_calls> and </｜DSML｜function_calls>.
+inline constexpr ToolCallMarkers kDsmlMarkers = {.format = formats::ToolCallFormat::Dsml,
+                                                 .open = "<｜DSML｜invoke name=",
+                                                 .close = "</｜DSML｜invoke>"};
+
+// Around a list of calls; most responses are the list alone.
+inline constexpr ToolCallMarkers kLlamaMarkers = {.format = formats::ToolCallFormat::Llama,
+                                                  .open = "<|python_start|>",
+                                                  .close = "<|python_end|>"};
+
 // As HarmonySplitter writes a call, whatever the order of its header.
 inline constexpr ToolCallMarkers kHarmonyMarkers = {.format = formats::ToolCallFormat::Harmony,
                                                     .open = "<|channel|>commentary to=functions.",

@@ -16,6 +16,8 @@ TEST(ToolFormat, IsDetectedFromTheTemplate) {
     EXPECT_EQ(tool_call_format("{{ '<minimax:tool_call><invoke name=\"' + f }}", family),
               ToolCallFormat::MiniMax);
     EXPECT_EQ(tool_call_format("<|tool_call_begin|>{{ id }}", family), ToolCallFormat::Kimi);
+    EXPECT_EQ(tool_call_format("{{ '<｜DSML｜invoke name=' + f }}", family), ToolCallFormat::Dsml);
+    EXPECT_EQ(tool_call_format("{{ '<|python_start|>' }}", family), ToolCallFormat::Llama);
     EXPECT_EQ(tool_call_format("{{ tools }}", family), family);
   }
 }

@@ -11,13 +11,16 @@ namespace graft::formats {
 // How a model writes a tool call in its output (chat/tool_format.h).
 enum class ToolCallFormat : std::uint8_t {
   Any,  // all formats are recognized
-  // <tool_call>{"name": "f", "arguments": {…}}</tool_call>; also Qwen. Qwen3-Coder and Qwen3.5
-  // write <function=f><parameter=p>…</parameter></function> inside.
+  // <tool_call>{"name": "f", "arguments": {…}}</tool_call>, also Qwen. Qwen3-Coder and Qwen3.5
+  // write <function=f><parameter=p>…</parameter></function> inside, GLM
+  // f<arg_key>p</arg_key><arg_value>…</arg_value>.
   Hermes,
   DeepSeek,  // <｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜>
   MiniMax,   // <invoke name="f"><parameter name="p">…</parameter></invoke>
   Kimi,      // <|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{…}<|tool_call_end|>
-  Harmony,   // <|channel|>commentary to=functions.f<|message|>{…}<|call|>
+  Dsml,  // <｜DSML｜invoke name="f"><｜DSML｜parameter name="p" string="true">…; DeepSeek-V3.2
+  Llama,    // [f(p="…")] or {"name": "f", "parameters": {…}} as the whole response; Llama 4
+  Harmony,  // <|channel|>commentary to=functions.f<|message|>{…}<|call|>
 };
 
 // The tags around the reasoning at the beginning of a response.

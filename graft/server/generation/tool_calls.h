@@ -51,12 +51,14 @@ class ToolCallParser {
 
   bool advance(ToolText& out, bool at_end);
   bool advance_text(ToolText& out, bool at_end);
+  bool advance_whole(ToolText& out, bool at_end);
   bool advance_call(ToolText& out, bool at_end);
 
   formats::ToolCallFormat format_;
   OrderedJson tools_;
   const Format* open_ = nullptr;  // inside a call of this format
   bool after_call_ = false;       // blanks that follow are dropped
+  bool is_at_start_ = true;       // nothing was returned yet
   std::string held_;
 };
 

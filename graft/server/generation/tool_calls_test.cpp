@@ -83,6 +83,29 @@ const Case kCases[] = {
     {"<tool_call><function=f>text</function></tool_call>",
      "<tool_call><function=f>text</function></tool_call>",
      {}},
+    // DeepSeek-V3.2: an attribute says whether a value is text or JSON.
+    {"Yes.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n"
+     "<｜DSML｜parameter name=\"city\" string=\"true\">New York</｜DSML｜parameter>\n"
+     "<｜DSML｜parameter name=\"n\" string=\"false\">[1, 2]</｜DSML｜parameter>\n"
+     "</｜DSML｜invoke>\n<｜DSML｜invoke name=\"g\">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+     "Yes.",
+     {R"(f {"city":"New York","n":[1,2]})", "g {}"}},
+    {"<｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"n\" string=\"false\">x"
+     "</｜DSML｜parameter></｜DSML｜invoke>",
+     "<｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"n\" string=\"false\">x"
+     "</｜DSML｜parameter></｜DSML｜invoke>",
+     {}},
+    // GLM.
+    {"Look.\n<tool_call>f\n<arg_key>city</arg_key>\n<arg_value>New York</arg_value>\n"
+     "<arg_key>n</arg_key>\n<arg_value>3</arg_value>\n</tool_call>",
+     "Look.",
+     {R"(f {"city":"New York","n":3})"}},
+    {"<tool_call>f<arg_key>a</arg_key></tool_call>",
+     "<tool_call>f<arg_key>a</arg_key></tool_call>",
+     {}},
+    // Llama 4, with its markers.
+    {"<|python_start|>[f(x=1, s='a'), g()]<|python_end|>", "", {R"(f {"x":1,"s":"a"})", "g {}"}},
+    {"<|python_start|>print(1)<|python_end|>", "<|python_start|>print(1)<|python_end|>", {}},
     // Harmony.
     {"Look.<|channel|>commentary to=functions.f<|message|>{\"x\": 1}<|call|>",
      "Look.",
@@ -139,8 +162,62 @@ TEST(ToolCallParser, RecognizesOneFormatOnly) {
   EXPECT_EQ(num_calls(ToolCallFormat::Harmony, harmony), 1U);
   EXPECT_EQ(num_calls(ToolCallFormat::Harmony, hermes), 0U);
   EXPECT_EQ(num_calls(ToolCallFormat::Hermes, harmony), 0U);
-  EXPECT_EQ(tool_marks(ToolCallFormat::Any).size(), 10U);
+  EXPECT_EQ(tool_marks(ToolCallFormat::Any).size(), 21U);
   EXPECT_EQ(tool_marks(ToolCallFormat::Hermes).front(), "<tool_call>");
+}
+
+// Llama 4: a response that is a list of calls as a whole, fed one character at a time.
+TEST(ToolCallParser, ReadsWholeResponsesOfLlama) {
+  struct Whole {
+    std::string text;
+    std::string content;
+    std::vector<std::string> calls;
+  };
+  const std::vector<Whole> wholes = {
+      {R"([get_weather(city="San \"F\", CA", days=3), now()])",
+       "",
+       {R"(get_weather {"city":"San \"F\", CA","days":3})", "now {}"}},
+      {R"([f(a=True, b=None, c=[1, -2.5], d={'k': 'v'},)])",
+       "",
+       {R"(f {"a":true,"b":null,"c":[1,-2.5],"d":{"k":"v"}})"}},
+      {R"({"name": "f", "parameters": {"x": 1}})", "", {R"(f {"x":1})"}},
+      {R"({"name": "f", "parameters": {}}; {"name": "g", "parameters": {"y": "z"}})",
+       "",
+       {"f {}", R"(g {"y":"z"})"}},
+      {"[1, 2]", "[1, 2]", {}},
+      {"[f(x)]", "[f(x)]", {}},
+      {"[f(x=1)] is a call", "[f(x=1)] is a call", {}},
+      {R"({"a": 1})", R"({"a": 1})", {}},
+      {"The list [f(x=1)]", "The list [f(x=1)]", {}},
+      {"Hi<|python_start|>[f()]<|python_end|>", "Hi", {"f {}"}},
+      {"", "", {}},
+  };
+  for (const Whole& whole : wholes) {
+    ToolCallParser parser(formats::ToolCallFormat::Llama);
+    std::string content;
+    std::vector<std::string> calls;
+    const auto take = [&](const ToolText& part) {
+      content += part.text;
+      for (const ToolCall& call : part.calls)
+        calls.push_back(described(call));
+    };
+    for (const char c : whole.text)
+      take(parser.feed(std::string_view(&c, 1)));
+    take(parser.finish());
+    EXPECT_EQ(content, whole.content) << whole.text;
+    EXPECT_EQ(calls, whole.calls) << whole.text;
+  }
+}
+
+// GLM writes a call without arguments as the name of a tool.
+TEST(ToolCallParser, KnowsToolsByName) {
+  const OrderedJson tools = parse_ordered_json(
+      R"([{"type": "function", "function": {"name": "now", "parameters": {}}}])", "tools");
+  ToolCallParser parser(formats::ToolCallFormat::Hermes, tools);
+  const ToolText part = parser.feed("<tool_call>now</tool_call><tool_call>then</tool_call>");
+  ASSERT_EQ(part.calls.size(), 1U);
+  EXPECT_EQ(described(part.calls[0]), "now {}");
+  EXPECT_EQ(part.text, "<tool_call>then</tool_call>");
 }
 
 // The chat template of Kimi-K2 refers to a call by the id that the model wrote.
