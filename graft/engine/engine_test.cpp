@@ -161,7 +161,7 @@ void expect_same_as_alone(OpenModel& open,
 }
 
 TEST_P(EngineBatchInvariance, OutputEqualsEachRequestAlone) {
-  for (const char* name : {"deepseek-v3", "llama", "qwen3-next"}) {
+  for (const char* name : {"deepseek-v3", "deepseek-v3.2", "llama", "llama4", "qwen3-next"}) {
     const auto folder = golden_checkpoint(name);
     OpenModel open(folder);
     Pick pick(static_cast<unsigned>(GetParam().blocks));

@@ -198,6 +198,17 @@ TEST(SparseAttention, MatchesTheReferenceWithoutEqualScores) {
     EXPECT_LE(error, report.tolerance);
 }
 
+// A block holds the latents and the index keys of every layer: whatever copies, saves or shares it
+// includes both.
+TEST(SparseAttention, IndexKeysAreInTheBlocks) {
+  OpenModel open(golden_checkpoint("deepseek-v3.2"));
+  open.model().allocate_cache(3);
+  constexpr std::size_t kRowBytes = (64 + 16 + 32) * 2;  // latent, rotated part, index key; f16
+  EXPECT_EQ(open.model().cache_bytes_per_block(),
+            3 * static_cast<std::size_t>(open.model().block_tokens()) * kRowBytes);
+  EXPECT_EQ(open.model().cache_form().find("F16 80+0, F16 32+0"), 0U) << open.model().cache_form();
+}
+
 TEST(Model, MeasuresTimePerModule) {
   const auto folder = golden_checkpoint("qwen2");
   OpenModel open(folder);

@@ -93,7 +93,9 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            Case{"Qwen2Moe", "qwen2-moe", kDeviceOnly},
                                            Case{"Mixtral", "mixtral", kDeviceOnly},
                                            Case{"DeepSeekV2Lite", "deepseek-v2-lite", kDeviceOnly},
-                                           Case{"DeepSeekV3OnTwo", "deepseek-v3", kTwoDevices}),
+                                           Case{"DeepSeekV3OnTwo", "deepseek-v3", kTwoDevices},
+                                           Case{"DeepSeekV32OnTwo", "deepseek-v3.2", kTwoDevices},
+                                           Case{"Llama4", "llama4", kDeviceOnly}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(DeviceMemoryCheck, RefusesWithTheNumbersBeforeLoading) {

@@ -27,7 +27,8 @@ class OnTestDevices : public testing::PlacedModel {
       : testing::PlacedModel(folder, rules, ops::testing::add_test_devices) {}
 };
 
-// One rule per module. The cache follows its attention, which has one device for both phases.
+// One rule per module. A cache follows its attention or indexer, which has one device for both
+// phases.
 std::string random_rules(const plan::Blueprint& blueprint, unsigned seed) {
   std::mt19937 random(seed);
   const auto device = [&] {
@@ -40,7 +41,7 @@ std::string random_rules(const plan::Blueprint& blueprint, unsigned seed) {
     for (const char c : module.name)
       name += c == '.' ? "[.]" : std::string(1, c);
     const std::string generate = device();
-    const bool stays = module.role == ops::Role::Attention;
+    const bool stays = module.role == ops::Role::Attention || module.role == ops::Role::Indexer;
     rules += str("- {match: {name: \"^", name,
                  "$\"}, replace: {class: default, kwargs: ", "{generate_device: \"", generate,
                  "\", prefill_device: \"", stays ? generate : device(), "\"}}}\n");
@@ -102,12 +103,18 @@ TEST_P(Placement, OfExpertsOnTheCpuIsBitIdentical) {
   expect_same(placed, here);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models,
-    Placement,
-    ::testing::Values(
-        "llama", "qwen3", "qwen2-moe", "qwen3-moe", "mixtral", "deepseek-v2-lite", "deepseek-v3"),
-    checkpoint_test_name);
+INSTANTIATE_TEST_SUITE_P(Models,
+                         Placement,
+                         ::testing::Values("llama",
+                                           "qwen3",
+                                           "qwen2-moe",
+                                           "qwen3-moe",
+                                           "mixtral",
+                                           "deepseek-v2-lite",
+                                           "deepseek-v3",
+                                           "deepseek-v3.2",
+                                           "llama4"),
+                         checkpoint_test_name);
 
 constexpr const char* kCacheApart = R"yaml(
 - match: {role: kv_cache}

@@ -225,6 +225,7 @@ class Planner {
   // Both phases share one KV cache, so attention must run on its device in both. The kernels of a
   // GPU read the blocks of its own cache operator.
   void check_cache(const Placement& cache, const Placement& attention) {
+    const std::string_view parent = ops::name(attention.module->role);  // or an indexer
     const Rule* rule = cache.rule != nullptr ? cache.rule : attention.rule;
     const int line = rule == nullptr ? 0 : rule->line;
     const Device there = cache.decode.device();
@@ -233,14 +234,14 @@ class Planner {
       findings_.error(
           line,
           str(cache.module->role == Role::KvCache ? "the KV cache" : "the state cache", " is on ",
-              to_string(there), " but its attention runs on ", to_string(device)),
+              to_string(there), " but its ", parent, " runs on ", to_string(device)),
           attention.module);
       return;
     }
     if (cache.module->role == Role::KvCache && there != kCpu &&
         attention.is_native_on(there, ops::Phase::Decode) &&
         !cache.is_native_on(there, ops::Phase::Decode)) {
-      findings_.error(line, "attention on a GPU needs the KV cache operator cuda.kv_cache",
+      findings_.error(line, str(parent, " on a GPU needs the KV cache operator cuda.kv_cache"),
                       attention.module);
     }
   }

@@ -55,7 +55,7 @@ struct AttentionParams {
   float scale = 1.0F;               // of the scores
   bool qk_norm = false;
   bool qk_norm_all_heads = false;  // with qk_norm: one norm over the whole row of q and of k
-  std::int64_t chunk = 0;          // 0: none; else a token sees its own chunk of so many positions
+  std::int64_t chunk = 0;          // 0: none; else a token sees its own chunk of this many
   // Queries at position p are multiplied by 1 + temperature_scale * log(1 + floor((p + 1) /
   // temperature_floor)); 0: they are not.
   std::int64_t temperature_floor = 0;

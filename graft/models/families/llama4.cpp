@@ -141,11 +141,14 @@ void read_llama4_gguf(const GgufFields& gguf, ModelConfig& config) {
   config.moe.shared_expert_intermediate_size = config.moe.moe_intermediate_size;
   config.moe.scales_input = true;
   config.qk_l2_norm = gguf.own_boolean("qk_l2_norm").value_or(usually_has_l2_norm(config));
-  config.attention_chunk_size = gguf.own_integer("attention_chunk_size", kChunkSize);
+  // A window of 0 stands for no chunks, and RoPE in every layer.
+  const bool is_plain = gguf.integer("attention.sliding_window") == std::int64_t{0};
+  config.attention_chunk_size = gguf.own_integer("attention_chunk_size", is_plain ? 0 : kChunkSize);
   config.temperature_floor = gguf.own_integer("temperature_floor", kTemperatureFloor);
   config.temperature_scale = gguf.own_number("temperature_scale", kTemperatureScale);
-  config.rope_layers =
-      periodic_windows(gguf.integer(kPatternKey, kRopePeriod), config.num_hidden_layers);
+  const std::int64_t period =
+      gguf.integer(kPatternKey, is_plain ? config.num_hidden_layers + 1 : kRopePeriod);
+  config.rope_layers = periodic_windows(period, config.num_hidden_layers);
   if (const auto flags = gguf.own_integers("rope_layers"))
     config.rope_layers.assign(flags->begin(), flags->end());
 }
@@ -249,6 +252,7 @@ extern const Family kLlama4Text = {
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, kLlama4Layer},
     .fused = kLlama4Fused,
     .pre_tokenizers = kLlama4PreTokenizers,
+    .chat = {.builtin_template = "llama4", .tool_calls = formats::ToolCallFormat::Llama},
     .build = build_llama4,
 };
 
@@ -263,6 +267,7 @@ extern const Family kLlama4 = {
     .text_prefixes = {NamePrefix{.plain = "", .stored = "language_model."},
                       NamePrefix{.plain = "model.", .stored = "model.language_model."}},
     .pre_tokenizers = kLlama4PreTokenizers,
+    .chat = {.builtin_template = "llama4", .tool_calls = formats::ToolCallFormat::Llama},
     .build = build_llama4,
 };
 

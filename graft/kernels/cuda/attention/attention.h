@@ -27,7 +27,7 @@ struct AttentionShape {
   std::int64_t value_dim = 0;     // at most 512
   std::int64_t value_offset = 0;  // column of the first head's values in a cache row
   std::int64_t window = 0;        // sliding window in tokens, including the query; 0: none
-  std::int64_t chunk = 0;         // a query sees its own chunk of so many positions; 0: all
+  std::int64_t chunk = 0;         // a query sees its own chunk of this many positions; 0: all
   float scale = 1.0F;             // softmax scale of q · k
   // F16: tensor cores where GPU, cache dtype and head dims allow it; queries and softmax weights
   // are rounded to the cache dtype.

@@ -144,8 +144,9 @@ class AttentionCase {
     const std::int64_t position = s.context_len - s.num_tokens + token;
     const std::int64_t kv_head = head / (shape.num_heads / shape.num_kv_heads);
     const float* q = queries_.data() + row * query_cols() + head * shape.key_dim;
+    const std::int64_t chunk = shape.chunk == 0 ? 0 : position / shape.chunk * shape.chunk;
     const std::int64_t first =
-        shape.window == 0 ? 0 : std::max<std::int64_t>(0, position + 1 - shape.window);
+        shape.window == 0 ? chunk : std::max<std::int64_t>(chunk, position + 1 - shape.window);
     std::vector<double> weights;
     double max = -INFINITY;
     for (std::int64_t p = first; p <= position; ++p) {
@@ -266,6 +267,22 @@ TEST_F(AttentionKernels, WindowEdges) {
         {.shape = gqa_shape(4, 2, 32, window), .sequences = {{1, 800}, {1, 32}, {1, 33}}});
     expect_matches_reference(
         {.shape = gqa_shape(4, 2, 32, window), .sequences = {{40, 100}, {65, 65}}});
+  }
+}
+
+TEST_F(AttentionKernels, ChunkEdges) {
+  for (const std::int64_t chunk : {1, 31, 32, 33, 256, 300, 1000}) {
+    for (const DType type : {DType::F32, DType::F16}) {
+      AttentionShape shape = gqa_shape(4, 2, 32);
+      shape.chunk = chunk;
+      expect_matches_reference(
+          {.shape = shape, .sequences = {{1, 800}, {1, 32}, {1, 33}}, .dtype = type});
+      expect_matches_reference({.shape = shape, .sequences = {{40, 100}, {65, 65}}, .dtype = type});
+      shape.arithmetic = Arithmetic::F16;
+      if (type == DType::F32) continue;
+      expect_matches_reference(
+          {.shape = shape, .sequences = {{150, 420}, {1, 700}}, .dtype = type});
+    }
   }
 }
 

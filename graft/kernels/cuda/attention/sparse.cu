@@ -78,7 +78,7 @@ struct ScoreJob {
   std::int64_t first_row;
 };
 
-struct ScoreMemory {
+struct alignas(16) ScoreMemory {
   float queries[kTileDims][kTileStride];
   float keys[kTileDims][kTileStride];
   float sums[kThreadsAcross][kTileKeys];

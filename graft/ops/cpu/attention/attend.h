@@ -34,7 +34,7 @@ struct AttentionShape {
   std::int64_t value_dim = 0;
   float scale = 1.0F;
   std::int64_t window = 0;  // sliding window in tokens, the query's own included; 0: none
-  std::int64_t chunk = 0;   // a query sees its own chunk of so many positions; 0: all
+  std::int64_t chunk = 0;   // a query sees its own chunk of this many positions; 0: all
 };
 
 // Tokens of one sequence, at consecutive positions and rows of the pass.

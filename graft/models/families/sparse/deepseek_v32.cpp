@@ -181,7 +181,7 @@ extern const Family kDeepseekV32 = {
                 kIndexer},
     .fused = rows::kFusedExperts,
     .pre_tokenizers = kV32PreTokenizers,
-    .chat = {.builtin_template = "deepseek-v3", .tool_calls = formats::ToolCallFormat::DeepSeek},
+    .chat = {.builtin_template = "deepseek-v3.2", .tool_calls = formats::ToolCallFormat::Dsml},
     .build = build_deepseek,
 };
 
@@ -203,7 +203,9 @@ extern const Family kGlmMoeDsa = {
                 kIndexer},
     .fused = rows::kFusedExperts,
     .pre_tokenizers = kGlmPreTokenizers,
-    .chat = {.prefix = kGlmPrefix},
+    .chat = {.builtin_template = "glm",
+             .tool_calls = formats::ToolCallFormat::Hermes,
+             .prefix = kGlmPrefix},
     .build = build_deepseek,
 };
 
