@@ -383,8 +383,9 @@ INSTANTIATE_TEST_SUITE_P(
             "class: cuda.fancy",
             "3: error: no operator \"cuda.fancy\" in this build (use \"default\", a role, a "
             "KTransformers class or one of cpu.embedding, cpu.norm, cpu.linear, cpu.rope, "
-            "cpu.attention, cpu.kv_cache, cpu.mlp, cpu.moe, cpu.router, cpu.experts, "
-            "cuda.embedding, cuda.norm, cuda.linear, cuda.rope, cuda.attention, cuda.kv_cache, "
+            "cpu.attention, cpu.indexer, cpu.kv_cache, cpu.mlp, cpu.moe, cpu.router, cpu.experts, "
+            "cuda.embedding, cuda.norm, cuda.linear, cuda.rope, cuda.attention, cuda.indexer, "
+            "cuda.kv_cache, "
             "cuda.mlp, cuda.moe, cuda.router, cuda.experts)"},
         InvalidRule{"class: npu.linear",
                     "3: error: no operator \"npu.linear\" in this build (linear: cpu.linear, "
