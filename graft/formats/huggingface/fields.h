@@ -27,7 +27,7 @@ class Fields {
   // fields.
   Fields(const Json& object, std::string prefix, std::vector<std::string>& problems);
 
-  // Adds every key that is asked for, also in nested objects, to `keys`, which must outlive the
+  // Adds every requested key, also of nested objects, to `keys`, which must outlive the
   // fields.
   void log_keys_to(std::set<std::string>& keys) { asked_ = &keys; }
 
