@@ -77,6 +77,7 @@ class PluginAttention final : public plugin::Attention {
         o_proj_(context.child<plugin::Linear>("o_proj")),
         q_norm_(context.child<plugin::Norm>("q_norm")),
         k_norm_(context.child<plugin::Norm>("k_norm")),
+        qk_norm_(context.child<plugin::Norm>("qk_norm")),
         rotary_emb_(context.child<plugin::Rope>("rotary_emb")),
         kv_cache_(context.child<plugin::KvCache>("kv_cache")) {}
 
@@ -88,8 +89,8 @@ class PluginAttention final : public plugin::Attention {
     const Rows q = project(x, *q_proj_, params_.num_heads, pass);
     const Rows k = project(x, *k_proj_, params_.num_key_value_heads, pass);
     const Rows v = project(x, *v_proj_, params_.num_key_value_heads, pass);
-    norm_and_rotate(q, q_norm_, params_.num_heads, pass);
-    norm_and_rotate(k, k_norm_, params_.num_key_value_heads, pass);
+    norm_and_rotate(q, qk_norm_ != nullptr ? qk_norm_ : q_norm_, params_.num_heads, pass);
+    norm_and_rotate(k, qk_norm_ != nullptr ? qk_norm_ : k_norm_, params_.num_key_value_heads, pass);
     kv_cache_->write(k, v, pass);
 
     const Rows heads = pass.scratch(x.rows, q.cols);
@@ -142,6 +143,12 @@ class PluginAttention final : public plugin::Attention {
     }
   }
 
+  double temperature(std::int64_t position) const {
+    if (params_.temperature_floor == 0) return 1;
+    const auto steps = static_cast<double>((position + 1) / params_.temperature_floor);
+    return 1 + double{params_.temperature_scale} * std::log1p(steps);
+  }
+
   void attend_one(const float* query,
                   std::span<const float> keys,
                   std::span<const float> values,
@@ -149,7 +156,9 @@ class PluginAttention final : public plugin::Attention {
                   const float* sink,
                   float* out) const {
     const std::int64_t window = params_.sliding_window;
-    const std::int64_t first = window == 0 ? 0 : std::max<std::int64_t>(0, position + 1 - window);
+    const std::int64_t chunk = params_.chunk == 0 ? 0 : position / params_.chunk * params_.chunk;
+    const std::int64_t first = window == 0 ? chunk : std::max(chunk, position + 1 - window);
+    const double scale = double{params_.scale} * temperature(position);
     const auto dim = static_cast<std::size_t>(params_.head_dim);
     std::vector<double> scores;
     for (auto p = static_cast<std::size_t>(first); p <= static_cast<std::size_t>(position); ++p) {
@@ -157,7 +166,7 @@ class PluginAttention final : public plugin::Attention {
       const float* key = &keys[p * dim];
       for (std::size_t i = 0; i < dim; ++i)
         score += double{query[i]} * double{key[i]};
-      scores.push_back(score * double{params_.scale});
+      scores.push_back(score * scale);
     }
     const double max = std::ranges::max(scores);
     std::vector<double> sums_by_dim(dim);
@@ -183,6 +192,7 @@ class PluginAttention final : public plugin::Attention {
   plugin::Linear* o_proj_;
   plugin::Norm* q_norm_;      // null: none
   plugin::Norm* k_norm_;      // null: none
+  plugin::Norm* qk_norm_;     // null: none; instead of both
   plugin::Rope* rotary_emb_;  // null: none
   plugin::KvCache* kv_cache_;
 };
