@@ -145,8 +145,8 @@ class PluginAttention final : public plugin::Attention {
 
   double temperature(std::int64_t position) const {
     if (params_.temperature_floor == 0) return 1;
-    const auto steps = static_cast<double>((position + 1) / params_.temperature_floor);
-    return 1 + double{params_.temperature_scale} * std::log1p(steps);
+    const std::int64_t steps = (position + 1) / params_.temperature_floor;
+    return 1 + double{params_.temperature_scale} * std::log1p(static_cast<double>(steps));
   }
 
   void attend_one(const float* query,

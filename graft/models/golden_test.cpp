@@ -203,7 +203,7 @@ TEST(SparseAttention, MatchesTheReferenceWithoutEqualScores) {
 TEST(SparseAttention, IndexKeysAreInTheBlocks) {
   OpenModel open(golden_checkpoint("deepseek-v3.2"));
   open.model().allocate_cache(3);
-  constexpr std::size_t kRowBytes = (64 + 16 + 32) * 2;  // latent, rotated part, index key; f16
+  constexpr auto kRowBytes = std::size_t{64 + 16 + 32} * 2;  // latent, rotated part, index key; f16
   EXPECT_EQ(open.model().cache_bytes_per_block(),
             3 * static_cast<std::size_t>(open.model().block_tokens()) * kRowBytes);
   EXPECT_EQ(open.model().cache_form().find("F16 80+0, F16 32+0"), 0U) << open.model().cache_form();

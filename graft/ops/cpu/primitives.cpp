@@ -115,8 +115,8 @@ class CpuPrimitives final : public Primitives {
   void scale_queries(TensorView q, const AttentionParams& params, Pass& pass) override {
     for (std::int64_t row = 0; row < q.rows(); ++row) {
       const std::int64_t position = pass.batch.positions[static_cast<std::size_t>(row)];
-      const auto chunks = static_cast<float>((position + 1) / params.temperature_floor);
-      const float factor = std::log1p(chunks) * params.temperature_scale + 1.0F;
+      const std::int64_t steps = (position + 1) / params.temperature_floor;
+      const float factor = std::log1p(static_cast<float>(steps)) * params.temperature_scale + 1.0F;
       kernels::cpu::kernels().math.scale(q.f32_row(row), q.cols(), factor);
     }
   }

@@ -106,7 +106,7 @@ Exercise build_sparse_mla(OperatorBench& bench, const SparseCase& of, const MlaP
   bench.add_linear("o_proj",
                    {.in_features = params.num_heads * params.v_head_dim, .out_features = hidden});
   bench.add_child<Rope>("rotary_emb", Role::Rope, parity_rope(params.qk_rope_head_dim, true));
-  KvCache& cache =
+  auto& cache =
       bench.add_child<KvCache>("kv_cache", Role::KvCache, KvCacheParams{.key_size = row_size});
   KvCache& index_cache = add_children(bench, "indexer.", of);
   bench.add_child<Indexer>("indexer", Role::Indexer, of.params);
@@ -129,6 +129,7 @@ std::vector<ParityCase> indexer_cases() {
       {"72 heads of 128, pairs", indexer(72, 128, 256), 64, true},
       {"3 heads of 24", indexer(3, 24, 256), 8, false}};
   std::vector<ParityCase> cases;
+  cases.reserve(kinds.size());
   for (const SparseCase& kind : kinds) {
     cases.push_back({.name = kind.name,
                      .role = Role::Indexer,
