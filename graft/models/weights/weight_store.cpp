@@ -99,7 +99,8 @@ std::vector<float> decode(const TensorInfo& tensor) {
 Weight gather_heads(Weight weight, const StoredTensor& stored, const formats::DeltaHeads& heads) {
   if (weight.dtype == DType::F8_E4M3 || weight.dtype == DType::F8_E5M2) {
     fail(stored.tensor->name, ": ", name(weight.dtype),
-         " is not supported for projections that are fused by key head");
+         " projections that are fused by key head are not supported; `graft convert` writes a file",
+         " with BF16 or quantized weights");
   }
   const std::size_t row_bytes = weight.row_bytes();
   auto rows = std::make_shared<Buffer>(static_cast<std::size_t>(stored.num_rows) * row_bytes);
