@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "graft/base/error.h"
 #include "graft/base/system/temp_dir.h"
 #include "graft/engine/engine.h"
 #include "graft/models/generate.h"
@@ -203,6 +204,29 @@ TEST_P(EngineStates, SavedSequencesContinueInAnotherEngine) {
     }
     expect_same_as_alone();
   }
+}
+
+TEST_P(EngineStates, FewerSequencesRunWhereMemoryIsScarce) {
+  const std::uint64_t weights = open_.memory_use().at(kCpu).weights;
+  const std::size_t slot = open_.model().state_bytes_per_slot();
+  models::OpenOptions options;
+  // A quarter of 90 % of what is left: 22 slots.
+  options.memory = weights + 100 * slot;
+  models::OpenModel small(golden_checkpoint(GetParam()), options);
+  EngineConfig config = states_config(128);
+  config.num_kvcache_blocks = 60;
+  {
+    Engine engine(small, nullptr, config);
+    EXPECT_EQ(engine.config().max_num_seqs, 18);  // and four snapshots
+    EXPECT_EQ(small.memory_use().at(kCpu).states, 22 * slot);
+    for (std::int64_t i = 0; i < 30; ++i)
+      add(engine, prompt_of(5 + i % 7, 9 * i), 3);
+    run(engine);
+  }
+  expect_same_as_alone();
+  options.memory = weights + 4 * slot;
+  models::OpenModel tiny(golden_checkpoint(GetParam()), options);
+  EXPECT_THROW(Engine(tiny, nullptr, config), Error);
 }
 
 // Steps run ahead of their tokens, in captured graphs that are padded to buckets.
