@@ -47,12 +47,13 @@ Exercise build_state_cache(OperatorBench& bench, const StateCacheParams& params)
 
 // The states of a sequence and of its checkpoint, as a result with one row per row of the batch.
 ParityResult read_states(const StateCache& states, const Batch& batch, bool is_checkpoint) {
-  ParityResult result = {.name = is_checkpoint ? "checkpoint" : "state", .cols = 0, .values = {}};
+  ParityResult result = {.name = is_checkpoint ? "checkpoint" : "state",
+                         .cols = static_cast<std::int64_t>(states.bytes_per_slot() / sizeof(float)),
+                         .values = {}};
   for (const SequenceSlice& sequence : batch.unpadded_sequences()) {
     const std::int32_t slot =
         is_checkpoint ? sequence.checkpoints.front().slot : sequence.state_slot;
     const ParityResult one = read_slot(states, slot, result.name);
-    result.cols = one.cols;
     for (std::int64_t i = 0; i < sequence.num_tokens; ++i)
       result.values.insert(result.values.end(), one.values.begin(), one.values.end());
   }
