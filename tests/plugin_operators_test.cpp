@@ -230,7 +230,11 @@ void add_operators(plugin::Registry& registry) {
   add("test.router", Role::Router, wraps<plugin::Router>("cpu.router"), any);
   add("test.experts", Role::Experts, wraps<plugin::Experts>("cpu.experts"), any);
   add("test.mlp", Role::Mlp, make<PluginMlp>, any);
-  add("test.attention", Role::Attention, make<PluginAttention>, has<plugin::AttentionParams>);
+  const auto is_ungated = [](const plugin::Params& params) {
+    const auto* attention = std::get_if<plugin::AttentionParams>(&params);
+    return attention != nullptr && !attention->output_gate;
+  };
+  add("test.attention", Role::Attention, make<PluginAttention>, is_ungated);
 }
 
 constexpr const char* kPluginOperators[] = {"embedding", "norm",   "linear",  "rope", "mla",

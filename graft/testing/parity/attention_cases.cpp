@@ -51,7 +51,8 @@ Exercise build_attention(OperatorBench& bench, const AttentionCase& of) {
   const AttentionParams& params = of.params;
   const std::int64_t q_size = params.num_heads * params.head_dim;
   const std::int64_t kv_size = params.num_key_value_heads * params.head_dim;
-  bench.add_linear("q_proj", {.in_features = of.hidden, .out_features = q_size, .bias = of.bias});
+  const std::int64_t q_rows = params.output_gate ? 2 * q_size : q_size;
+  bench.add_linear("q_proj", {.in_features = of.hidden, .out_features = q_rows, .bias = of.bias});
   bench.add_linear("k_proj", {.in_features = of.hidden, .out_features = kv_size, .bias = of.bias});
   bench.add_linear("v_proj", {.in_features = of.hidden, .out_features = kv_size, .bias = of.bias});
   bench.add_linear("o_proj", {.in_features = q_size, .out_features = of.hidden});
@@ -201,6 +202,11 @@ AttentionParams with_row_norms(AttentionParams params) {
   return params;
 }
 
+AttentionParams with_output_gate(AttentionParams params) {
+  params.output_gate = true;
+  return params;
+}
+
 }  // namespace
 
 std::vector<ParityCase> kv_cache_cases() {
@@ -232,6 +238,8 @@ std::vector<ParityCase> attention_cases() {
       {"with norms", with(four, true, 0), 256, 64, false, 256, Types::Few},
       {"with norms and a window", with(four, true, kWindow), 256, 32, false, 256, Types::Few},
       {"with norms over all heads", with_row_norms(four), 256, 32, false, 256, Types::Few},
+      {"with an output gate", with_output_gate(with(four, true, 0)), 256, 32, false, 256,
+       Types::Few},
       {"with sinks", with_sinks(four), 256, 64, false, 256, Types::Few},
       {"with sinks and a window", with_sinks(with(four, false, kWindow)), 256, 64, true, 256,
        Types::Few},
