@@ -3,7 +3,7 @@
 // with a correction bias. Next-token-prediction layers follow the last layer that the config
 // counts; nothing is built for them.
 
-#include "graft/models/families/deepseek.h"
+#include "graft/models/families/deepseek/deepseek.h"
 
 namespace graft::models {
 namespace {

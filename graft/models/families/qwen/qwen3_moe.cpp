@@ -1,6 +1,6 @@
 // Qwen3-MoE: Qwen3 with routed experts and no shared ones.
 
-#include "graft/models/families/qwen.h"
+#include "graft/models/families/qwen/qwen.h"
 
 namespace graft::models {
 namespace {

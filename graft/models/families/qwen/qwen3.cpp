@@ -1,6 +1,6 @@
 // Qwen3: Llama with an RMSNorm on every head of q and k.
 
-#include "graft/models/families/qwen.h"
+#include "graft/models/families/qwen/qwen.h"
 
 namespace graft::models {
 namespace {

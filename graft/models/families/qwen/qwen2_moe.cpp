@@ -1,7 +1,7 @@
 // Qwen2-MoE: Qwen2 with routed experts and one shared expert, whose output is weighted by its own
 // sigmoid gate.
 
-#include "graft/models/families/qwen.h"
+#include "graft/models/families/qwen/qwen.h"
 
 namespace graft::models {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "graft/base/text/json.h"
 #include "graft/base/text/str.h"
-#include "graft/models/families/deepseek.h"
+#include "graft/models/families/deepseek/deepseek.h"
 #include "graft/models/families/glm4.h"
 
 namespace graft::models {

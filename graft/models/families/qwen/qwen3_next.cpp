@@ -5,7 +5,7 @@
 // is built without its vision tower.
 
 #include "graft/models/config/linear_layers.h"
-#include "graft/models/families/qwen.h"
+#include "graft/models/families/qwen/qwen.h"
 
 namespace graft::models {
 namespace {

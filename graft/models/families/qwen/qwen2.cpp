@@ -1,6 +1,6 @@
 // Qwen2: Llama with biases on q, k and v.
 
-#include "graft/models/families/qwen.h"
+#include "graft/models/families/qwen/qwen.h"
 
 namespace graft::models {
 namespace {
