@@ -278,10 +278,10 @@ TEST_F(AttentionKernels, ChunkEdges) {
       expect_matches_reference(
           {.shape = shape, .sequences = {{1, 800}, {1, 32}, {1, 33}}, .dtype = type});
       expect_matches_reference({.shape = shape, .sequences = {{40, 100}, {65, 65}}, .dtype = type});
-      shape.arithmetic = Arithmetic::F16;
       if (type == DType::F32) continue;
-      expect_matches_reference(
-          {.shape = shape, .sequences = {{150, 420}, {1, 700}}, .dtype = type});
+      shape.arithmetic = Arithmetic::F16;
+      AttentionCase test({.shape = shape, .sequences = {{150, 420}, {1, 700}}, .dtype = type});
+      EXPECT_LT(relative_error(test.run(), test.reference()), 1e-3) << "chunks of " << chunk;
     }
   }
 }
