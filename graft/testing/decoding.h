@@ -20,6 +20,7 @@ class Decoding {
         num_steps_(num_steps),
         blocks_each_((kPromptTokens + num_sequences + num_steps_) / model.block_tokens() + 1) {
     model.allocate_cache(num_sequences * blocks_each_);
+    if (model.has_states()) model.allocate_states(num_sequences);
     ops::Batch prompts;
     for (std::int64_t s = 0; s < num_sequences; ++s)
       append(s, 0, kPromptTokens + s, prompts);
@@ -45,7 +46,8 @@ class Decoding {
     ops::SequenceSlice slice = {.first_row = batch.num_tokens(),
                                 .num_tokens = count,
                                 .context_len = first + count,
-                                .block_table = {}};
+                                .block_table = {},
+                                .state_slot = static_cast<std::int32_t>(s)};
     for (std::int64_t i = 0; i < blocks_each_; ++i)
       slice.block_table.push_back(static_cast<std::int32_t>(s * blocks_each_ + i));
     for (std::int64_t i = first; i < first + count; ++i) {

@@ -28,7 +28,11 @@ struct FarTokens {
       num_far += is_near ? 0 : 1;
     }
   }
-  std::size_t max_far(bool has_experts) const { return has_experts ? num_tokens / 8 : 0; }
+  // Near a tie a router chooses other experts. A recurrent state carries the difference on.
+  std::size_t max_far(bool has_experts, bool has_states = false) const {
+    if (!has_experts) return 0;
+    return has_states ? num_tokens / 3 : num_tokens / 8;
+  }
 
  private:
   void add_all(std::size_t count) {

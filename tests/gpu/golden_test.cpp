@@ -141,7 +141,7 @@ void expect_close(const std::filesystem::path& folder, const std::string& rules)
   }
   std::cout << folder << ": " << tokens.num_far << " of " << tokens.num_tokens
             << " tokens are far\n";
-  EXPECT_LE(tokens.num_far, tokens.max_far(has_experts));
+  EXPECT_LE(tokens.num_far, tokens.max_far(has_experts, here.model().has_states()));
 }
 
 TEST_P(GpuGolden, FastArithmeticIsClose) {

@@ -210,6 +210,7 @@ class Check {
     ParityReport::Summary& summary = report.by_operator[where.op];
     ++summary.num_passes;
     for (std::size_t i = 0; i < want.size(); ++i) {
+      GRAFT_CHECK(want[i].cols > 0, want[i].name, " has no columns");
       const auto all_rows = static_cast<std::int64_t>(want[i].values.size()) / want[i].cols;
       const bool is_by_token = all_rows == batch.batch.num_tokens();
       const double error = row_error(got[i], want[i], is_by_token ? batch.kept_rows() : all_rows);

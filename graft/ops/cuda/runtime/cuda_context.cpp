@@ -64,7 +64,6 @@ CudaContext::Offset CudaContext::append_structs(const std::vector<Struct>& struc
   return offset;
 }
 
-// Nothing for models without recurrent states, whose sequences have no slots.
 void CudaContext::append_states(const Batch& batch) {
   static_assert(kMaxStateCheckpoints == kernels::cuda::kStateCheckpoints);
   std::vector<kernels::cuda::DeltaSequence> sequences;
@@ -82,8 +81,6 @@ void CudaContext::append_states(const Batch& batch) {
     }
     sequences.push_back(sequence);
   }
-  const bool has_states = !batch.sequences.empty() && batch.sequences.front().state_slot >= 0;
-  if (!has_states) sequences.clear();
   states_ = append_structs(sequences);
 }
 
