@@ -162,7 +162,7 @@ TEST(ToolCallParser, RecognizesOneFormatOnly) {
   EXPECT_EQ(num_calls(ToolCallFormat::Harmony, harmony), 1U);
   EXPECT_EQ(num_calls(ToolCallFormat::Harmony, hermes), 0U);
   EXPECT_EQ(num_calls(ToolCallFormat::Hermes, harmony), 0U);
-  EXPECT_EQ(tool_marks(ToolCallFormat::Any).size(), 21U);
+  EXPECT_EQ(tool_marks(ToolCallFormat::Any).size(), 19U);
   EXPECT_EQ(tool_marks(ToolCallFormat::Hermes).front(), "<tool_call>");
 }
 
