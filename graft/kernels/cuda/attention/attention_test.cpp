@@ -312,6 +312,8 @@ TEST_F(AttentionKernels, TensorCores) {
       {.shape = gqa_shape(8, 2, 128), .sequences = {{1, 700}, {1, 1}}, .max_context = 1 << 17},
       {.shape = gqa_shape(6, 2, 40), .sequences = {{1, 300}, {20, 50}}, .block_tokens = 5},
       {.shape = gqa_shape(20, 1, 80), .sequences = {{1, 333}}, .max_context = 2048},
+      {.shape = gqa_shape(8, 2, 256), .sequences = {{1, 700}, {1, 1}, {1, 257}}},
+      {.shape = gqa_shape(4, 1, 200, 65), .sequences = {{1, 300}, {2, 40}}},
       {.shape = gqa_shape(4, 2, 32, 1), .sequences = {{1, 90}, {30, 100}}},
       {.shape = gqa_shape(4, 2, 32, 65), .sequences = {{70, 300}}},
       {.shape = gqa_shape(4, 2, 32, 300), .sequences = {{1, 800}, {1, 32}}},

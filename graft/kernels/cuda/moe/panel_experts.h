@@ -27,6 +27,7 @@ struct PanelExpertsJob {
   PanelMatrices up;    // [intermediate, hidden], of the dtype of gate
   PanelMatrices down;  // [hidden, intermediate]
   ExpertEpilogue epilogue = {};
+  int panel_pairs = 0;  // of a thread block of panel_experts_mma(); 0: by the size of the GPU
 };
 
 // Scratch bytes for `rows` rows.

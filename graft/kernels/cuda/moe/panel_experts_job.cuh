@@ -28,7 +28,7 @@ struct ExpertsProduct {
   const float* bias = nullptr;               // [matrices, out]; null: none
   const float* second_bias = nullptr;        // of `second`
   float swiglu_limit = 0.0F;
-  int panel_pairs = 1;  // of a thread block of panel_experts_mma.cu
+  int panel_pairs = 0;  // PanelExpertsJob::panel_pairs
 };
 
 // The rows of a thread block: pairs of one expert.

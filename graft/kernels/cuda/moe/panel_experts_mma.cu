@@ -180,8 +180,10 @@ void launch_experts(const ExpertsProduct& job, std::int64_t num_tiles, Stream st
   static const int multiprocessors = num_multiprocessors();
   const std::int64_t pairs = ceil_div(job.out, kPanels * kPanelRows);
   ExpertsProduct product = job;
-  product.panel_pairs = static_cast<int>(std::clamp<std::int64_t>(
-      pairs * num_tiles / (kBlocksPerSm * multiprocessors), 1, kMaxPanelPairs));
+  if (product.panel_pairs == 0) {
+    product.panel_pairs = static_cast<int>(std::clamp<std::int64_t>(
+        pairs * num_tiles / (kBlocksPerSm * multiprocessors), 1, kMaxPanelPairs));
+  }
   const dim3 grid(blocks_for(pairs, product.panel_pairs), static_cast<unsigned>(num_tiles));
   launch_with_shared("panel_experts_mma", panel_experts_kernel<kType, kMatrices>,
                      {grid, kThreads, S::kSharedBytes}, stream, product);
@@ -275,6 +277,7 @@ void panel_experts_mma(const PanelExpertsJob& job,
                             ExpertsProduct one) {
     one.tiles = tiles;
     one.matrix_ids = routed.expert_ids;
+    one.panel_pairs = job.panel_pairs;
     if (is_wide) return panel_experts_wide(matrices.dtype, one, num_tiles, stream);
     kTable[static_cast<std::size_t>(matrices.dtype)][variant](one, num_tiles, stream);
   };

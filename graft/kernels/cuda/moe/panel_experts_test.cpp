@@ -167,6 +167,32 @@ TEST_F(PanelExperts, OnTensorCoresAreNearF32) {
   }
 }
 
+// Some pairs of panels per thread block, also fewer in the last one.
+TEST_F(PanelExperts, PanelsOfAThreadBlockDoNotChangeBits) {
+  if (!has_panel_gemm()) GTEST_SKIP() << "needs sm_90";
+  for (const DType type : {DType::Q4_K, DType::Q6_K, DType::Q8_0, DType::Q5_0}) {
+    const PanelExpertsCase weights(type);
+    for (const std::int64_t rows : {1, 5, 12}) {
+      const RoutedCase test(rows);
+      const Floats empty(static_cast<std::size_t>(rows * kHidden));
+      PanelExpertsJob job = weights.job();
+      const auto multiply = [&](int panel_pairs) {
+        job.panel_pairs = panel_pairs;
+        const DeviceArray<float> result(empty);
+        RoutedRows routed = test.routed();
+        routed.y = {result.get(), kHidden};
+        const DeviceArray<std::byte> scratch(panel_experts_mma_bytes(job, rows));
+        panel_experts_mma(job, routed, nullptr, scratch.get(), nullptr);
+        return result.download();
+      };
+      const Floats one = multiply(1);
+      EXPECT_NE(one, empty);
+      for (const int panel_pairs : {2, 3, 8})
+        EXPECT_EQ(multiply(panel_pairs), one) << name(type) << ", " << rows << ", " << panel_pairs;
+    }
+  }
+}
+
 TEST_F(PanelExperts, ARowsBitsDoNotDependOnTheBatch) {
   if (!has_panel_gemm()) GTEST_SKIP() << "needs sm_90";
   const PanelExpertsCase weights(DType::Q4_K);
