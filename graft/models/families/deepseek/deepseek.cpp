@@ -23,33 +23,13 @@ constexpr HfMoeDefaults kV2Moe = {.num_experts = 64,
                                   .moe_intermediate_size = 1407,
                                   .num_shared_experts = 2};
 
-constexpr HfDefaults kV3Defaults = {.vocab_size = 129280,
-                                    .hidden_size = 7168,
-                                    .intermediate_size = 18432,
-                                    .num_hidden_layers = 61,
-                                    .num_attention_heads = 128,
-                                    .num_key_value_heads = 128,
-                                    .max_position_embeddings = 4096};
-
-constexpr HfMoeDefaults kV3Moe = {.num_experts = 256,
-                                  .num_experts_per_tok = 8,
-                                  .moe_intermediate_size = 2048,
-                                  .num_shared_experts = 1,
-                                  .first_k_dense_replace = 3,
-                                  .n_group = 8,
-                                  .topk_group = 4,
-                                  .norm_topk_prob = true,
-                                  .routed_scaling_factor = 2.5,
-                                  .scoring_func = RouterScoring::Sigmoid,
-                                  .topk_method = RouterMethod::NoauxTc};
-
 void read_v2(const Fields& fields, ModelConfig& config) {
   read_deepseek(fields, kV2Defaults, kV2Moe, config);
   config.rope_interleaved = true;
 }
 
 void read_v3(const Fields& fields, ModelConfig& config) {
-  read_deepseek(fields, kV3Defaults, kV3Moe, config);
+  read_deepseek(fields, kDeepseekV3Defaults, kDeepseekV3Moe, config);
   config.rope_interleaved = fields.boolean("rope_interleave", true);
 }
 

@@ -20,25 +20,11 @@ using formats::Fields;
 using formats::GgufFields;
 using formats::GgufKeyWriter;
 
-constexpr HfDefaults kV32Defaults = {.vocab_size = 129280,
-                                     .hidden_size = 7168,
-                                     .intermediate_size = 18432,
-                                     .num_hidden_layers = 61,
-                                     .num_attention_heads = 128,
-                                     .num_key_value_heads = 128,
-                                     .max_position_embeddings = 163840};
-
-constexpr HfMoeDefaults kV32Moe = {.num_experts = 256,
-                                   .num_experts_per_tok = 8,
-                                   .moe_intermediate_size = 2048,
-                                   .num_shared_experts = 1,
-                                   .first_k_dense_replace = 3,
-                                   .n_group = 8,
-                                   .topk_group = 4,
-                                   .norm_topk_prob = true,
-                                   .routed_scaling_factor = 2.5,
-                                   .scoring_func = RouterScoring::Sigmoid,
-                                   .topk_method = RouterMethod::NoauxTc};
+constexpr HfDefaults kV32Defaults = [] {
+  HfDefaults defaults = kDeepseekV3Defaults;
+  defaults.max_position_embeddings = 163840;
+  return defaults;
+}();
 
 constexpr HfDefaults kGlm5Defaults = {.vocab_size = 154880,
                                       .hidden_size = 6144,
@@ -120,7 +106,7 @@ void read_sparse(const Fields& fields, const LatentDefaults& latent, ModelConfig
 }
 
 void read_v32(const Fields& fields, ModelConfig& config) {
-  read_deepseek(fields, kV32Defaults, kV32Moe, config);
+  read_deepseek(fields, kV32Defaults, kDeepseekV3Moe, config);
   read_sparse(fields, kV32Latent, config);
 }
 
