@@ -7,8 +7,9 @@ namespace {
 
 using formats::ToolCallFormat;
 
-constexpr std::array kMarkers = {kHermesMarkers,  kDeepSeekMarkers, kMiniMaxMarkers, kKimiMarkers,
-                                 kHarmonyMarkers, kDsmlMarkers,     kLlamaMarkers};
+constexpr std::array kMarkers = {kHermesMarkers,  kDeepSeekMarkers, kMiniMaxMarkers,
+                                 kKimiMarkers,    kHarmonyMarkers,  kDsmlMarkers,
+                                 kMistralMarkers, kLlamaMarkers,    kPythonTagMarkers};
 
 }  // namespace
 
@@ -20,7 +21,7 @@ ToolCallFormat tool_call_format(std::string_view template_source, ToolCallFormat
   bool has_marker = false;
   for (const ToolCallMarkers& row : kMarkers) {
     if (template_source.find(row.open) == std::string_view::npos) continue;
-    fallback = has_marker ? ToolCallFormat::Any : row.format;
+    fallback = has_marker && fallback != row.format ? ToolCallFormat::Any : row.format;
     has_marker = true;
   }
   return fallback;

@@ -12,7 +12,7 @@ namespace graft::chat {
 struct ToolCallMarkers {
   formats::ToolCallFormat format;
   std::string_view open;
-  std::string_view close;
+  std::string_view close;  // empty: a call ends with its arguments
 };
 
 inline constexpr ToolCallMarkers kHermesMarkers = {
@@ -40,16 +40,24 @@ inline constexpr ToolCallMarkers kLlamaMarkers = {.format = formats::ToolCallFor
                                                   .open = "<|python_start|>",
                                                   .close = "<|python_end|>"};
 
+// Before a call of a built-in tool, or a JSON object; Llama 3.
+inline constexpr ToolCallMarkers kPythonTagMarkers = {
+    .format = formats::ToolCallFormat::Llama, .open = "<|python_tag|>", .close = ""};
+
+// Before a list of calls, or before each of them.
+inline constexpr ToolCallMarkers kMistralMarkers = {
+    .format = formats::ToolCallFormat::Mistral, .open = "[TOOL_CALLS]", .close = ""};
+
 // As HarmonySplitter writes a call, whatever the order of its header.
 inline constexpr ToolCallMarkers kHarmonyMarkers = {.format = formats::ToolCallFormat::Harmony,
                                                     .open = "<|channel|>commentary to=functions.",
                                                     .close = "<|call|>"};
 
-// One row per format.
+// Formats with several rows have them together.
 std::span<const ToolCallMarkers> tool_call_markers();
 
-// The format whose opening marker a template contains, Any when it contains several, `fallback`
-// when it contains none.
+// The format whose opening marker a template contains, Any when it contains those of several,
+// `fallback` when it contains none.
 formats::ToolCallFormat tool_call_format(std::string_view template_source,
                                          formats::ToolCallFormat fallback);
 

@@ -18,6 +18,9 @@ TEST(ToolFormat, IsDetectedFromTheTemplate) {
     EXPECT_EQ(tool_call_format("<|tool_call_begin|>{{ id }}", family), ToolCallFormat::Kimi);
     EXPECT_EQ(tool_call_format("{{ '<｜DSML｜invoke name=' + f }}", family), ToolCallFormat::Dsml);
     EXPECT_EQ(tool_call_format("{{ '<|python_start|>' }}", family), ToolCallFormat::Llama);
+    EXPECT_EQ(tool_call_format("{{ '<|python_tag|>' }}", family), ToolCallFormat::Llama);
+    EXPECT_EQ(tool_call_format("<|python_start|><|python_tag|>", family), ToolCallFormat::Llama);
+    EXPECT_EQ(tool_call_format("{{ '[TOOL_CALLS]' + name }}", family), ToolCallFormat::Mistral);
     EXPECT_EQ(tool_call_format("{{ tools }}", family), family);
   }
 }

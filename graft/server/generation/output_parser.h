@@ -24,8 +24,9 @@ struct OutputFormat {
 struct OutputDelta {
   std::string reasoning = {};
   std::string content = {};
-  std::vector<ToolCall> calls = {};
+  std::vector<ToolCall> calls = {};  // pieces; join_calls() collects whole calls
 
+  void append(OutputDelta delta);
   bool empty() const { return reasoning.empty() && content.empty() && calls.empty(); }
 };
 
@@ -38,8 +39,8 @@ class OutputParser {
   // The end of the output: everything that was held back.
   OutputDelta finish();
 
-  bool is_thinking() const { return reasoning_.is_thinking(); }
-  bool has_calls() const { return num_calls_ > 0; }
+  bool is_thinking() const { return reasoning_.is_thinking() || tools_.is_thinking(); }
+  bool has_calls() const { return has_calls_; }
 
  private:
   void add(OutputDelta& out, ToolText part);
@@ -47,7 +48,8 @@ class OutputParser {
   OutputFormat format_;
   chat::ReasoningSplitter reasoning_;
   ToolCallParser tools_;
-  std::size_t num_calls_ = 0;
+  bool has_reasoning_ = false;
+  bool has_calls_ = false;
 };
 
 }  // namespace graft::server

@@ -136,6 +136,21 @@ TEST(OllamaResponseWriter, StreamsOneLinePerUpdate) {
   EXPECT_EQ(lines[2]["eval_count"], 2);
 }
 
+// Calls are whole, also in a stream; arguments that are not JSON are text.
+TEST(OllamaResponseWriter, CollectsThePiecesOfCalls) {
+  OllamaResponseWriter writer(
+      {.model = "m", .format = {.parse_tool_calls = true}, .clock = fixed_clock});
+  EXPECT_EQ(writer.append(0, update(R"(<tool_call>{"name":"f","arguments":{"x)", false)), "");
+  EXPECT_EQ(writer.append(0, update(R"(":1}}</tool_call>)", false)), "");
+  const Json first =
+      Json::parse(writer.append(0, update(R"(<tool_call>{"name":"g","arguments":{"y)", false)));
+  EXPECT_EQ(first["message"]["tool_calls"].size(), 1U);
+  EXPECT_EQ(first["message"]["tool_calls"][0]["function"]["arguments"]["x"], 1);
+  const Json last = Json::parse(writer.append(0, update("", true)));
+  EXPECT_EQ(last["message"]["content"], R"({"name":"g","arguments":{"y)");
+  EXPECT_FALSE(last["message"].contains("tool_calls"));
+}
+
 TEST(OllamaResponseWriter, WritesOneObject) {
   OllamaResponseWriter writer({.model = "m",
                                .is_chat = false,

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "graft/base/error.h"
 #include "graft/base/text/str.h"
 #include "graft/server/json_text.h"
 #include "graft/server/openai/wire.h"
@@ -15,11 +16,12 @@ std::int64_t nanoseconds(double seconds) {
   return static_cast<std::int64_t>(std::llround(seconds * 1e9));
 }
 
-void add(OutputDelta& all, OutputDelta delta) {
-  all.reasoning += delta.reasoning;
-  all.content += delta.content;
-  for (ToolCall& call : delta.calls)
-    all.calls.push_back(std::move(call));
+bool is_object(const std::string& text) {
+  try {
+    return parse_ordered_json(text, "call").is_object();
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 // Unlike OpenAI, Ollama sends the arguments as an object, not as a string.
@@ -28,7 +30,7 @@ OrderedJson calls_json(const std::vector<ToolCall>& calls) {
   for (const ToolCall& call : calls) {
     list.push_back({{"id", call.id},
                     {"function",
-                     {{"index", list.size()},
+                     {{"index", call.index},
                       {"name", call.name},
                       {"arguments", parse_ordered_json(call.arguments, "call")}}}});
   }
@@ -66,12 +68,29 @@ OrderedJson OllamaResponseWriter::logprobs_of(const api::Update& update) const {
   return list;
 }
 
+// Ollama has only whole calls: the last one is complete at the end of the output. Arguments that
+// are not an object stay text.
+void OllamaResponseWriter::collect_calls(OutputDelta& delta, bool at_end) {
+  join_calls(pending_, std::exchange(delta.calls, {}));
+  while (pending_.size() > (at_end ? 0 : 1)) {
+    ToolCall call = std::move(pending_.front());
+    pending_.erase(pending_.begin());
+    if (is_object(call.arguments)) {
+      delta.calls.push_back(std::move(call));
+    } else {
+      delta.content +=
+          str(R"({"name":)", ordered_text(call.name), R"(,"arguments":)", call.arguments);
+    }
+  }
+}
+
 std::string OllamaResponseWriter::append(std::size_t /*prompt*/, const api::Update& update) {
   OutputDelta delta = parser_.feed(update.text);
   if (update.finish) {
-    add(delta, parser_.finish());
+    delta.append(parser_.finish());
     done_reason_ = to_string(update.finish->reason);
   }
+  collect_calls(delta, update.finish.has_value());
   if (!options_.is_chat)
     options_.context.insert(options_.context.end(), update.tokens.begin(), update.tokens.end());
   OrderedJson logprobs = options_.wants_logprobs ? logprobs_of(update) : OrderedJson::array();
@@ -81,7 +100,7 @@ std::string OllamaResponseWriter::append(std::size_t /*prompt*/, const api::Upda
     if (!logprobs.empty()) json["logprobs"] = std::move(logprobs);
     return ordered_text(json) + '\n';
   }
-  add(all_, std::move(delta));
+  all_.append(std::move(delta));
   for (const OrderedJson& entry : logprobs)
     append_item(logprobs_, ordered_text(entry));
   return {};
@@ -103,8 +122,12 @@ std::string OllamaResponseWriter::finish(const Usage& usage) {
 }
 
 std::size_t OllamaResponseWriter::num_bytes() const {
-  return all_.content.size() + all_.reasoning.size() + logprobs_.size() +
-         options_.context.size() * sizeof(api::TokenId);
+  std::size_t num_bytes = all_.content.size() + all_.reasoning.size() + logprobs_.size() +
+                          options_.context.size() * sizeof(api::TokenId);
+  for (const auto* calls : {&all_.calls, &pending_})
+    for (const ToolCall& call : *calls)
+      num_bytes += call.arguments.size();
+  return num_bytes;
 }
 
 std::string OllamaResponseWriter::error(const std::string& message) {

@@ -14,6 +14,17 @@ OrderedJson call_json(const ToolCall& call) {
           {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
 }
 
+// The id and the name are in the first piece of a call only.
+OrderedJson piece_json(const ToolCall& piece) {
+  OrderedJson json = {{"index", piece.index}};
+  if (piece.id.empty()) {
+    json["function"] = {{"arguments", piece.arguments}};
+  } else {
+    json.update(call_json(piece));
+  }
+  return json;
+}
+
 }  // namespace
 
 ChatResponseWriter::ChatResponseWriter(Identity identity, const ChatResponseOptions& options)
@@ -73,24 +84,18 @@ std::string ChatResponseWriter::deltas(std::size_t index,
   if (!delta.reasoning.empty())
     add({{"reasoning_content", delta.reasoning}, {"reasoning", delta.reasoning}});
   if (!delta.content.empty()) add({{"content", delta.content}});
-  std::size_t call_index = choices_[index].calls.size();
-  for (const ToolCall& call : delta.calls) {
-    OrderedJson first = call_json({.id = call.id, .name = call.name, .arguments = ""});
-    first["index"] = call_index;
-    add({{"tool_calls", OrderedJson::array({first})}});
-    const OrderedJson rest = {{"index", call_index}, {"function", {{"arguments", call.arguments}}}};
-    add({{"tool_calls", OrderedJson::array({rest})}});
-    ++call_index;
-  }
+  for (const ToolCall& piece : delta.calls)
+    add({{"tool_calls", OrderedJson::array({piece_json(piece)})}});
   if (!pending.is_null()) add({{"content", ""}});
   return text;
 }
 
 void ChatResponseWriter::keep(Choice& choice, OutputDelta delta) {
-  for (ToolCall& call : delta.calls)
-    choice.calls.push_back(std::move(call));
   if (options_.is_stream) return;
   num_bytes_ += delta.content.size() + delta.reasoning.size();
+  for (const ToolCall& piece : delta.calls)
+    num_bytes_ += piece.id.size() + piece.name.size() + piece.arguments.size();
+  join_calls(choice.calls, std::move(delta.calls));
   choice.content += delta.content;
   choice.reasoning += delta.reasoning;
 }
@@ -103,11 +108,7 @@ std::string ChatResponseWriter::append(std::size_t /*prompt*/, const api::Update
   if (was_thinking || choice.parser.is_thinking())
     num_reasoning_ += static_cast<std::int64_t>(update.tokens.size());
   if (update.finish) {
-    OutputDelta rest = choice.parser.finish();
-    delta.reasoning += rest.reasoning;
-    delta.content += rest.content;
-    for (ToolCall& call : rest.calls)
-      delta.calls.push_back(std::move(call));
+    delta.append(choice.parser.finish());
     choice.finish_reason = finish_text(*update.finish);
     if (choice.parser.has_calls() && update.finish->reason == api::FinishReason::Stop)
       choice.finish_reason = "tool_calls";

@@ -202,9 +202,8 @@ TEST(ChatResponseWriter, WritesEvents) {
   stream += writer.append(0, update("<think>a"));
   stream += writer.append(0, update("</think>\n"));
   stream += writer.append(0, update("Hello"));
-  stream += writer.append(
-      0,
-      update(R"( <tool_call>{"name":"f","arguments":{"x":1}}</tool_call><tool_call>{"name":"g"})"));
+  stream += writer.append(0, update(R"( <tool_call>{"name":"f","arguments":{"x":)"));
+  stream += writer.append(0, update(R"(1}}</tool_call><tool_call>{"name":"g"})"));
   stream += writer.append(0, last("</tool_call>", api::FinishReason::Stop));
   stream += writer.finish({.num_prompt = 2, .num_output = 6});
   EXPECT_TRUE(stream.ends_with("data: [DONE]\n\n"));

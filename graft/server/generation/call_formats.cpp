@@ -1,0 +1,60 @@
+#include "graft/server/generation/call_formats.h"
+
+#include <algorithm>
+#include <array>
+
+#include "graft/base/check.h"
+#include "graft/server/generation/call_syntax.h"
+
+namespace graft::server {
+namespace {
+
+using formats::ToolCallFormat;
+
+constexpr std::array<std::string_view, 2> kListMarkers = {"<｜tool▁calls▁begin｜>",
+                                                          "<｜tool▁calls▁end｜>"};
+constexpr std::array<std::string_view, 2> kMiniMaxListMarkers = {"<minimax:tool_call>",
+                                                                 "</minimax:tool_call>"};
+constexpr std::array<std::string_view, 2> kKimiListMarkers = {"<|tool_calls_section_begin|>",
+                                                              "<|tool_calls_section_end|>"};
+constexpr std::array<std::string_view, 2> kDsmlListMarkers = {"<｜DSML｜function_calls>",
+                                                              "</｜DSML｜function_calls>"};
+
+// The end of a call as a JSON object, and of a list of them.
+constexpr std::string_view kObjectTail = "}],;";
+
+// Formats with several rows stand together.
+constexpr std::array<CallFormat, 9> kFormats = {
+    CallFormat{chat::kHermesMarkers, {}, hermes_head, parse_hermes, kObjectTail},
+    CallFormat{chat::kDeepSeekMarkers, kListMarkers, deepseek_head, nullptr, "`", true},
+    CallFormat{chat::kMiniMaxMarkers, kMiniMaxListMarkers, minimax_head, nullptr, ""},
+    CallFormat{chat::kKimiMarkers, kKimiListMarkers, kimi_head, nullptr, "", true},
+    CallFormat{chat::kHarmonyMarkers, {}, harmony_head, parse_harmony, "", true},
+    CallFormat{chat::kDsmlMarkers, kDsmlListMarkers, dsml_head, nullptr, ""},
+    CallFormat{chat::kMistralMarkers, {}, mistral_head, parse_hermes, kObjectTail, false, true},
+    CallFormat{chat::kLlamaMarkers, {}, llama_head, parse_llama, kObjectTail, true},
+    CallFormat{chat::kPythonTagMarkers, {}, llama_head, parse_llama, kObjectTail, true},
+};
+
+constexpr CallFormat kBareJson = {
+    .markers = {.format = ToolCallFormat::Llama, .open = "", .close = ""},
+    .ignored = {},
+    .head = object_head,
+    .parse = parse_llama,
+    .tail = kObjectTail};
+
+}  // namespace
+
+std::span<const CallFormat> call_formats(ToolCallFormat format) {
+  if (format == ToolCallFormat::Any) return kFormats;
+  const auto is_of = [&](const CallFormat& row) { return row.markers.format == format; };
+  const auto* first = std::ranges::find_if(kFormats, is_of);
+  GRAFT_CHECK(first != kFormats.end(), "no parser for this format of tool calls");
+  return {first, std::find_if_not(first, kFormats.end(), is_of)};
+}
+
+const CallFormat& bare_json_format() {
+  return kBareJson;
+}
+
+}  // namespace graft::server
