@@ -35,6 +35,30 @@ bool mentions_thinking(const std::string& source) {
          source.find("thinking is defined") != std::string::npos;
 }
 
+// What the last message has so far.
+struct Continued {
+  std::string reasoning = {};
+  std::string content = {};
+};
+
+Continued last_message(const OrderedJson& messages) {
+  const auto where = str("messages[", messages.size() - 1, "]");
+  const OrderedJson last =
+      chat::flatten_content(OrderedJson::array({messages[messages.size() - 1]}))[0];
+  if (last["role"] != "assistant")
+    fail(where, ": only a message of the assistant can be continued, not of ",
+         last["role"].get<std::string>());
+  const auto calls = last.find("tool_calls");
+  if (calls != last.end() && !calls->empty())
+    fail(where, ": a message with tool calls cannot be continued");
+  if (messages.size() == 1) fail(where, ": needs a message before it to be continued");
+  const auto text = [&](const char* key) {
+    const auto found = last.find(key);
+    return found == last.end() || found->is_null() ? std::string() : found->get<std::string>();
+  };
+  return {.reasoning = text("reasoning_content"), .content = text("content")};
+}
+
 }  // namespace
 
 ChatFormat::ChatFormat(const LLM& llm, const std::string& override_template)
@@ -77,6 +101,40 @@ std::vector<TokenId> ChatFormat::encode(const ChatPrompt& prompt) const {
 }
 
 ChatPrompt ChatFormat::render_prompt(const Conversation& conversation) const {
+  return conversation.continue_final_message ? render_continued(conversation)
+                                             : render_turn(conversation);
+}
+
+// The prompt of the messages before the last one, then the text of the last one: templates end a
+// message with markers that the output must come before.
+ChatPrompt ChatFormat::render_continued(const Conversation& conversation) const {
+  chat::check_messages(conversation.messages);
+  Continued last = last_message(conversation.messages);
+  // Harmony keeps no reasoning before an answer.
+  if (reasoning_.is_harmony && !last.content.empty()) last.reasoning.clear();
+  Conversation before = conversation;
+  before.messages.erase(before.messages.size() - 1);
+  before.add_generation_prompt = true;
+  if (!last.reasoning.empty()) {
+    before.thinking = Thinking::On;
+  } else if (!last.content.empty()) {
+    before.thinking = Thinking::Off;
+  }
+  ChatPrompt prompt = render_turn(before);
+  if (!last.reasoning.empty()) {
+    if (!prompt.in_thinking) prompt.text += str(reasoning_.open, "\n");
+    prompt.text += last.reasoning;
+    prompt.in_thinking = true;
+  }
+  if (prompt.in_thinking && !last.content.empty()) {
+    prompt.text += str("\n", reasoning_.close, "\n\n");
+    prompt.in_thinking = false;
+  }
+  prompt.text += last.content;
+  return prompt;
+}
+
+ChatPrompt ChatFormat::render_turn(const Conversation& conversation) const {
   ChatPrompt prompt;
   prompt.text = render(conversation);
   prompt.reasoning = reasoning_;

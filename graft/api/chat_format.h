@@ -20,6 +20,8 @@ struct Conversation {
   OrderedJson tools = nullptr;                  // null: none
   Thinking thinking = Thinking::ModelDecides;
   bool add_generation_prompt = true;
+  // The output continues the last message, which must be the assistant's.
+  bool continue_final_message = false;
   OrderedJson extra = OrderedJson::object();  // additional template variables
 };
 
@@ -47,6 +49,8 @@ class ChatFormat {
 
  private:
   std::string render(const Conversation& conversation) const;
+  ChatPrompt render_turn(const Conversation& conversation) const;
+  ChatPrompt render_continued(const Conversation& conversation) const;
 
   const LLM* llm_;
   chat::SelectedTemplate selected_;

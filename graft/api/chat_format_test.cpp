@@ -1,8 +1,13 @@
 #include "graft/api/chat_format.h"
 
+#include <string>
+
 #include <gtest/gtest.h>
 
+#include "graft/base/error.h"
+#include "graft/base/text/json.h"
 #include "graft/models/families/family.h"
+#include "graft/testing/shared_data.h"
 
 namespace graft::api {
 namespace {
@@ -25,6 +30,45 @@ TEST(ChatFormat, PrefixesContainTheirToken) {
     EXPECT_EQ(prefix.text.empty(), prefix.token.empty()) << family->model_type();
     EXPECT_NE(prefix.text.find(prefix.token), std::string_view::npos) << family->model_type();
   }
+}
+
+Conversation continued(const OrderedJson& last) {
+  Conversation conversation;
+  conversation.messages = OrderedJson::array({{{"role", "user"}, {"content", "Hi"}}, last});
+  conversation.continue_final_message = true;
+  return conversation;
+}
+
+// The prompt ends with what the assistant has written, outside or inside the reasoning.
+TEST(ChatFormat, ContinuesTheLastMessage) {
+  LlmConfig config;
+  config.engine.max_model_len = 64;
+  const LLM llm(bundled_sprout(), config);
+  const ChatFormat format(llm, "qwen3");
+  const std::string turn = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
+  const ChatPrompt content =
+      format.render_prompt(continued({{"role", "assistant"}, {"content", "Hello "}}));
+  EXPECT_EQ(content.text, turn + "<think>\n\n</think>\n\nHello ");
+  EXPECT_FALSE(content.in_thinking);
+  const ChatPrompt reasoning = format.render_prompt(
+      continued({{"role", "assistant"}, {"content", ""}, {"reasoning_content", "They say"}}));
+  EXPECT_EQ(reasoning.text, turn + "<think>\nThey say");
+  EXPECT_TRUE(reasoning.in_thinking);
+  const OrderedJson parts = OrderedJson::array({{{"type", "text"}, {"text", "Hello"}}});
+  const ChatPrompt both = format.render_prompt(
+      continued({{"role", "assistant"}, {"content", parts}, {"reasoning_content", "They greet."}}));
+  EXPECT_EQ(both.text, turn + "<think>\nThey greet.\n</think>\n\nHello");
+  EXPECT_FALSE(both.in_thinking);
+
+  EXPECT_THROW(format.render_prompt(continued({{"role", "user"}, {"content", "x"}})), Error);
+  const OrderedJson call = {{"id", "1"}, {"function", {{"name", "f"}}}};
+  EXPECT_THROW(
+      format.render_prompt(continued(
+          {{"role", "assistant"}, {"content", "x"}, {"tool_calls", OrderedJson::array({call})}})),
+      Error);
+  Conversation alone = continued({{"role", "assistant"}, {"content", "x"}});
+  alone.messages.erase(0);
+  EXPECT_THROW(format.render_prompt(alone), Error);
 }
 
 }  // namespace

@@ -69,6 +69,18 @@ api::ChatPrompt chat_prompt(LoadedModel& model, const api::Conversation& convers
   return prompt;
 }
 
+OutputFormat output_format(const api::ChatPrompt& prompt,
+                           const OrderedJson& tools,
+                           bool parse_tool_calls,
+                           bool single_call) {
+  return {.in_thinking = prompt.in_thinking,
+          .parse_tool_calls = parse_tool_calls,
+          .single_call = single_call,
+          .reasoning = prompt.reasoning,
+          .tool_calls = prompt.tool_calls,
+          .tools = tools};
+}
+
 void show_markers(const tokenizer::Tokenizer& tokenizer,
                   const api::ChatPrompt& prompt,
                   bool parse_tool_calls,

@@ -7,6 +7,8 @@
 
 #include "graft/api/chat_format.h"
 #include "graft/api/llm.h"
+#include "graft/base/text/json.h"
+#include "graft/server/generation/output_parser.h"
 #include "graft/server/models/model_pool.h"
 
 namespace graft::server {
@@ -23,6 +25,12 @@ std::vector<api::TokenId> encode_prompt(LoadedModel& model,
 
 // The prompt of a conversation. Throws Error for invalid messages, and like encode_prompt().
 api::ChatPrompt chat_prompt(LoadedModel& model, const api::Conversation& conversation);
+
+// How the output of the prompt is parsed.
+OutputFormat output_format(const api::ChatPrompt& prompt,
+                           const OrderedJson& tools,
+                           bool parse_tool_calls,
+                           bool single_call = false);
 
 // In some vocabularies the markers of tool calls, in Harmony also those of the reasoning, are
 // special tokens, which detokenization skips by default. Keeps them in the output so that it can be

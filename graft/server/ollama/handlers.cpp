@@ -58,18 +58,15 @@ void generate(const HandlerContext& context,
       .is_stream = request.is_stream,
       .stream_head = {.content_type = "application/x-ndjson"}};
   show_markers(model.tokenizer(), prompt, request.parse_tool_calls, input.params);
-  ResponseOptions options = {.model = model.name(),
-                             .format = {.in_thinking = prompt.in_thinking,
-                                        .parse_tool_calls = request.parse_tool_calls,
-                                        .reasoning = prompt.reasoning,
-                                        .tool_calls = prompt.tool_calls,
-                                        .tools = request.conversation.tools},
-                             .is_chat = request.is_chat,
-                             .is_stream = request.is_stream,
-                             .wants_logprobs = input.params.logprobs.has_value(),
-                             .load_seconds = load_seconds,
-                             .tokenizer = &model.tokenizer(),
-                             .clock = unix_now};
+  ResponseOptions options = {
+      .model = model.name(),
+      .format = output_format(prompt, request.conversation.tools, request.parse_tool_calls),
+      .is_chat = request.is_chat,
+      .is_stream = request.is_stream,
+      .wants_logprobs = input.params.logprobs.has_value(),
+      .load_seconds = load_seconds,
+      .tokenizer = &model.tokenizer(),
+      .clock = unix_now};
   if (!request.is_chat) options.context = prompt.tokens;
   start_generation(exchange, std::move(lease), std::move(input),
                    std::make_unique<OllamaResponseWriter>(std::move(options)),

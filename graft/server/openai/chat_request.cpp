@@ -17,10 +17,6 @@ void reject_other_media(const Fields& fields) {
   fields.reject("functions", "is deprecated, use tools");
   fields.reject("function_call", "is deprecated, use tool_choice");
   fields.reject("chat_template", "is not allowed per request, see graft serve --chat-template");
-  if (fields.boolean("continue_final_message").value_or(false))
-    fields.fail_at("continue_final_message", "is not supported");
-  if (fields.string("verbosity").value_or("medium") != "medium")
-    fields.fail_at("verbosity", "is not supported");
 }
 
 // Renames what templates do not know: role developer to system, reasoning to reasoning_content.
@@ -61,15 +57,11 @@ void read_thinking(const Fields& fields, ChatRequest& request) {
   std::string effort = fields.string("reasoning_effort").value_or("");
   if (const auto reasoning = fields.object("reasoning"); reasoning && effort.empty())
     effort = reasoning->string("effort").value_or("");
-  if (!effort.empty()) {
-    const bool is_off = effort == "none" || effort == "minimal";
-    request.conversation.thinking = is_off ? api::Thinking::Off : api::Thinking::On;
-  }
   // Copied as a whole: inserting into an ordered JSON object is linear in its size.
   const auto variables = fields.object("chat_template_kwargs");
   if (variables) request.conversation.extra = variables->json();
-  if (!effort.empty() && !request.conversation.extra.contains("reasoning_effort"))
-    request.conversation.extra["reasoning_effort"] = effort;
+  set_effort(request.conversation, effort);
+  set_verbosity(fields, request.conversation);
   for (const char* name : {"enable_thinking", "thinking"}) {
     const auto flag = variables ? variables->boolean(name) : std::nullopt;
     if (flag) request.conversation.thinking = *flag ? api::Thinking::On : api::Thinking::Off;
@@ -86,7 +78,43 @@ void read_logprobs(const Fields& fields, ChatRequest& request) {
   if (request.wants_logprobs) request.sampling.params.logprobs = top.value_or(0);
 }
 
+bool may_be_continued(const OrderedJson& messages) {
+  if (!messages.is_array() || messages.empty() || !messages.back().is_object()) return false;
+  const OrderedJson& last = messages.back();
+  const auto role = last.find("role");
+  const auto calls = last.find("tool_calls");
+  return role != last.end() && *role == "assistant" && (calls == last.end() || calls->empty());
+}
+
+// As in llama.cpp, the output continues a last message of the assistant; vLLM's fields decide where
+// they are set.
+void read_continuation(const Fields& fields, api::Conversation& conversation) {
+  const auto wants_turn = fields.boolean("add_generation_prompt");
+  const auto wants_continued = fields.boolean("continue_final_message");
+  if (wants_turn.value_or(false) && wants_continued.value_or(false))
+    fields.fail_at("continue_final_message", "excludes add_generation_prompt: true");
+  conversation.add_generation_prompt = wants_turn.value_or(true);
+  conversation.continue_final_message =
+      wants_continued.value_or(!wants_turn && may_be_continued(conversation.messages));
+}
+
 }  // namespace
+
+void set_effort(api::Conversation& conversation, const std::string& effort) {
+  if (effort.empty()) return;
+  const bool is_off = effort == "none" || effort == "minimal";
+  conversation.thinking = is_off ? api::Thinking::Off : api::Thinking::On;
+  if (!conversation.extra.contains("reasoning_effort"))
+    conversation.extra["reasoning_effort"] = effort;
+}
+
+void set_verbosity(const Fields& fields, api::Conversation& conversation) {
+  const auto verbosity = fields.string("verbosity");
+  if (!verbosity) return;
+  if (*verbosity != "low" && *verbosity != "medium" && *verbosity != "high")
+    fields.fail_at("verbosity", str("'", *verbosity, "' is not low, medium or high"));
+  if (!conversation.extra.contains("verbosity")) conversation.extra["verbosity"] = *verbosity;
+}
 
 bool read_include_usage(const Fields& fields, bool is_stream) {
   const auto options = fields.object("stream_options");
@@ -101,8 +129,7 @@ ChatRequest read_chat_request(const OrderedJson& body) {
   ChatRequest request;
   request.model = fields.string("model").value_or("");
   request.conversation.messages = read_messages(fields);
-  request.conversation.add_generation_prompt =
-      fields.boolean("add_generation_prompt").value_or(true);
+  read_continuation(fields, request.conversation);
   request.sampling = read_sampling(fields);
   auto max_tokens = fields.integer("max_completion_tokens", 1);
   if (!max_tokens) max_tokens = fields.integer("max_tokens", 1);

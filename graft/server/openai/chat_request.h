@@ -27,6 +27,11 @@ struct ChatRequest {
 // Throws ApiError 400 that names the field. Messages and tools are validated by api::ChatFormat.
 ChatRequest read_chat_request(const OrderedJson& body);
 
+// Sets thinking and the template variable reasoning_effort; empty: neither.
+void set_effort(api::Conversation& conversation, const std::string& effort);
+// Sets the template variable verbosity from the field (low, medium, high).
+void set_verbosity(const Fields& fields, api::Conversation& conversation);
+
 // stream_options.include_usage
 bool read_include_usage(const Fields& fields, bool is_stream);
 

@@ -37,7 +37,8 @@ OrderedJson ChatResponseWriter::head(const char* object) const {
   return {{"id", identity_.id},
           {"object", object},
           {"created", identity_.created},
-          {"model", identity_.model}};
+          {"model", identity_.model},
+          {"system_fingerprint", system_fingerprint()}};
 }
 
 std::string ChatResponseWriter::chunk(std::size_t index,

@@ -31,7 +31,8 @@ TEST(ChatRequest, AcceptsEveryDocumentedField) {
     "tool_choice":"auto","tools":[],"top_p":0.9,"user":"u","verbosity":"medium",
     "web_search_options":null,"unknown_field":{"x":1},
     "top_k":40,"min_p":0.1,"repetition_penalty":1.1,"ignore_eos":true,"min_tokens":1,
-    "priority":4,"mirostat":0,"use_beam_search":false)");
+    "priority":4,"mirostat":0,"use_beam_search":false,"json_schema":{},"grammar":"",
+    "guided_choice":[])");
   EXPECT_EQ(request.model, "m");
   EXPECT_TRUE(request.is_stream && request.include_usage && request.wants_logprobs);
   EXPECT_FALSE(request.parse_tool_calls);
@@ -65,10 +66,10 @@ const Rejected kRejected[] = {
     {R"(,"audio":{"voice":"x"})", "audio"},
     {R"(,"modalities":["text","audio"])", "modalities"},
     {R"(,"web_search_options":{})", "web_search_options"},
-    {R"(,"verbosity":"high")", "verbosity"},
+    {R"(,"verbosity":"loud")", "verbosity"},
     {R"(,"use_beam_search":true)", "use_beam_search"},
     {R"(,"mirostat":2)", "mirostat"},
-    {R"(,"continue_final_message":true)", "continue_final_message"},
+    {R"(,"continue_final_message":true,"add_generation_prompt":true)", "continue_final_message"},
     {R"(,"top_logprobs":3)", "top_logprobs"},
     {R"(,"logprobs":true,"top_logprobs":21)", "top_logprobs"},
     {R"(,"stream_options":{"include_usage":true})", "stream_options"},
@@ -108,6 +109,29 @@ TEST(ChatRequest, RenamesRolesAndReasoningForTemplates) {
                       {"role":"assistant","content":"x","reasoning":"because"}]})"));
   EXPECT_EQ(request.conversation.messages[0]["role"], "system");
   EXPECT_EQ(request.conversation.messages[1]["reasoning_content"], "because");
+}
+
+TEST(ChatRequest, ContinuesALastMessageOfTheAssistant) {
+  const auto is_continued = [](const std::string& last, const std::string& more) {
+    return read_chat_request(parse_body(R"({"messages":[{"role":"user","content":"Hi"},)" + last +
+                                        "]" + more + "}"))
+        .conversation.continue_final_message;
+  };
+  const std::string assistant = R"({"role":"assistant","content":"The sum is"})";
+  EXPECT_TRUE(is_continued(assistant, ""));
+  EXPECT_TRUE(
+      is_continued(assistant, R"(,"continue_final_message":true,"add_generation_prompt":false)"));
+  EXPECT_FALSE(is_continued(assistant, R"(,"continue_final_message":false)"));
+  EXPECT_FALSE(is_continued(assistant, R"(,"add_generation_prompt":true)"));
+  EXPECT_FALSE(is_continued(R"({"role":"user","content":"x"})", ""));
+  EXPECT_FALSE(is_continued(R"({"role":"assistant","content":null,"tool_calls":[
+      {"id":"1","function":{"name":"f","arguments":"{}"}}]})",
+                            ""));
+}
+
+TEST(ChatRequest, PassesVerbosityToTheTemplate) {
+  EXPECT_EQ(read_chat(R"(,"verbosity":"low")").conversation.extra["verbosity"], "low");
+  EXPECT_FALSE(read_chat("").conversation.extra.contains("verbosity"));
 }
 
 TEST(ChatRequest, ToolChoiceNoneDropsTheTools) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
+#include <variant>
 
 #include "graft/base/error.h"
 #include "graft/server/openai/chat_request.h"
@@ -12,20 +14,72 @@ namespace {
 constexpr std::int64_t kDefaultMaxTokens = 16;
 constexpr std::size_t kMaxPrompts = 2048;
 
+api::TokenId read_token(const Fields& fields, const char* name, const OrderedJson& item) {
+  const bool is_id = item.is_number_integer() && item.get<std::int64_t>() >= 0 &&
+                     item.get<std::int64_t>() <= std::numeric_limits<api::TokenId>::max();
+  if (!is_id) fields.fail_at(name, str(item.dump(), " is not a token id"));
+  return item.get<api::TokenId>();
+}
+
 std::vector<api::TokenId> read_tokens(const Fields& fields,
                                       const char* name,
                                       const OrderedJson& list) {
   std::vector<api::TokenId> tokens;
-  for (const OrderedJson& item : list) {
-    const bool is_id = item.is_number_integer() && item.get<std::int64_t>() >= 0 &&
-                       item.get<std::int64_t>() <= std::numeric_limits<api::TokenId>::max();
-    if (!is_id) fields.fail_at(name, str(item.dump(), " is not a token id"));
-    tokens.push_back(item.get<api::TokenId>());
-  }
+  for (const OrderedJson& item : list)
+    tokens.push_back(read_token(fields, name, item));
   return tokens;
 }
 
+void check_count(const Fields& fields, const char* name, const OrderedJson& list) {
+  if (list.size() > kMaxPrompts)
+    fields.fail_at(name, str("must have at most ", kMaxPrompts, " items, got ", list.size()));
+}
+
+bool is_mixed(const OrderedJson& value) {
+  return value.is_array() && std::ranges::any_of(value, &OrderedJson::is_string) &&
+         std::ranges::any_of(value, &OrderedJson::is_number);
+}
+
+// A list of texts and ids: every text and every run of ids is a part.
+PromptParts read_parts(const Fields& fields, const char* name, const OrderedJson& list) {
+  using Ids = std::vector<api::TokenId>;
+  PromptParts parts;
+  for (const OrderedJson& item : list) {
+    if (item.is_string()) {
+      parts.emplace_back(item.get<std::string>());
+      continue;
+    }
+    if (parts.empty() || !std::holds_alternative<Ids>(parts.back())) parts.emplace_back(Ids());
+    std::get<Ids>(parts.back()).push_back(read_token(fields, name, item));
+  }
+  return parts;
+}
+
 }  // namespace
+
+std::vector<PromptParts> read_mixed_prompts(const Fields& fields, const char* name) {
+  const OrderedJson* value = fields.find(name);
+  if (value != nullptr && is_mixed(*value)) return {read_parts(fields, name, *value)};
+  std::vector<PromptParts> prompts;
+  if (value == nullptr || !value->is_array() || std::ranges::none_of(*value, is_mixed)) {
+    for (api::Prompt& prompt : read_prompts(fields, name))
+      prompts.push_back({std::move(prompt)});
+    return prompts;
+  }
+  check_count(fields, name, *value);
+  for (const OrderedJson& item : *value) {
+    if (is_mixed(item)) {
+      prompts.push_back(read_parts(fields, name, item));
+    } else if (item.is_string()) {
+      prompts.push_back({item.get<std::string>()});
+    } else if (item.is_array()) {
+      prompts.push_back({read_tokens(fields, name, item)});
+    } else {
+      fields.fail_at(name, str("expected texts or lists, got ", item.type_name()));
+    }
+  }
+  return prompts;
+}
 
 std::vector<api::Prompt> read_prompts(const Fields& fields, const char* name) {
   const OrderedJson* value = fields.find(name);
@@ -34,8 +88,7 @@ std::vector<api::Prompt> read_prompts(const Fields& fields, const char* name) {
   if (!value->is_array() || value->empty())
     fields.fail_at(name, "expected a string, a list of strings, or lists of token ids");
   if (value->front().is_number()) return {read_tokens(fields, name, *value)};
-  if (value->size() > kMaxPrompts)
-    fields.fail_at(name, str("must have at most ", kMaxPrompts, " items, got ", value->size()));
+  check_count(fields, name, *value);
   std::vector<api::Prompt> prompts;
   for (const OrderedJson& item : *value) {
     if (item.is_string()) {
@@ -55,7 +108,7 @@ CompletionRequest read_completion_request(const OrderedJson& body) {
   if (!fields.string("suffix").value_or("").empty()) fields.fail_at("suffix", "is not supported");
   CompletionRequest request;
   request.model = fields.string("model").value_or("");
-  request.prompts = read_prompts(fields, "prompt");
+  request.prompts = read_mixed_prompts(fields, "prompt");
   request.sampling = read_sampling(fields);
   api::SamplingParams& params = request.sampling.params;
   if (fields.integer("best_of", 1, 128).value_or(params.n) != params.n)

@@ -13,9 +13,12 @@
 
 namespace graft::server::openai {
 
+// Texts and token ids of one prompt, in order; mostly one part.
+using PromptParts = std::vector<api::Prompt>;
+
 struct CompletionRequest {
   std::string model = {};  // empty: the server's first model
-  std::vector<api::Prompt> prompts = {};
+  std::vector<PromptParts> prompts = {};
   Sampling sampling = {};
   bool is_stream = false;
   bool include_usage = false;
@@ -30,5 +33,7 @@ CompletionRequest read_completion_request(const OrderedJson& body);
 
 // A string, a list of strings, a list of token ids or a list of token-id lists.
 std::vector<api::Prompt> read_prompts(const Fields& fields, const char* name);
+// The same, and lists that mix texts and token ids.
+std::vector<PromptParts> read_mixed_prompts(const Fields& fields, const char* name);
 
 }  // namespace graft::server::openai

@@ -21,7 +21,8 @@ OrderedJson CompletionResponseWriter::head() const {
   return {{"id", identity_.id},
           {"object", "text_completion"},
           {"created", identity_.created},
-          {"model", identity_.model}};
+          {"model", identity_.model},
+          {"system_fingerprint", system_fingerprint()}};
 }
 
 std::size_t CompletionResponseWriter::Logprobs::num_bytes() const {

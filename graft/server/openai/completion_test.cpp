@@ -25,8 +25,18 @@ CompletionRequest read_completion(const std::string& body) {
 TEST(CompletionRequest, AcceptsPromptsInEveryForm) {
   EXPECT_EQ(read_completion(R"({"prompt":"a"})").prompts.size(), 1U);
   EXPECT_EQ(read_completion(R"({"prompt":["a","b"]})").prompts.size(), 2U);
-  EXPECT_EQ(std::get<1>(read_completion(R"({"prompt":[1,2,3]})").prompts.at(0)).size(), 3U);
+  EXPECT_EQ(std::get<1>(read_completion(R"({"prompt":[1,2,3]})").prompts.at(0).at(0)).size(), 3U);
   EXPECT_EQ(read_completion(R"({"prompt":[[1,2],[3]]})").prompts.size(), 2U);
+  const auto mixed = read_completion(R"({"prompt":[1,2,"a",3]})").prompts;
+  ASSERT_EQ(mixed.size(), 1U);
+  EXPECT_EQ(mixed[0],
+            (PromptParts{std::vector<api::TokenId>{1, 2}, "a", std::vector<api::TokenId>{3}}));
+  const auto several = read_completion(R"({"prompt":[["a",1],"b",[2]]})").prompts;
+  ASSERT_EQ(several.size(), 3U);
+  EXPECT_EQ(several[0].size(), 2U);
+  EXPECT_EQ(std::get<0>(several[1].at(0)), "b");
+  EXPECT_THROW(read_completion(R"({"prompt":["a",-1]})"), ApiError);
+  EXPECT_THROW(read_completion(R"({"prompt":[["a",1],3]})"), ApiError);
   EXPECT_EQ(read_completion(R"({"prompt":"a"})").sampling.params.max_tokens, 16);
 }
 

@@ -13,6 +13,7 @@
 #include "graft/server/openai/completion_response.h"
 #include "graft/server/openai/embeddings.h"
 #include "graft/server/openai/tokenize_request.h"
+#include "graft/server/time_text.h"
 
 namespace graft::server::openai {
 namespace {
@@ -32,21 +33,32 @@ void chat(const HandlerContext& context,
       .is_stream = request.is_stream,
       .stream_head = sse_head()};
   show_markers(model.tokenizer(), prompt, request.parse_tool_calls, input.params);
-  auto writer = std::make_unique<ChatResponseWriter>(
-      new_identity("chatcmpl", model.name()),
-      ChatResponseOptions{.format = {.in_thinking = prompt.in_thinking,
-                                     .parse_tool_calls = request.parse_tool_calls,
-                                     .single_call = request.single_call,
-                                     .reasoning = prompt.reasoning,
-                                     .tool_calls = prompt.tool_calls,
-                                     .tools = request.conversation.tools},
-                          .num_choices = input.params.n,
-                          .is_stream = request.is_stream,
-                          .include_usage = request.include_usage,
-                          .wants_logprobs = request.wants_logprobs,
-                          .tokenizer = &model.tokenizer()});
+  ChatResponseOptions options = {
+      .format = output_format(prompt, request.conversation.tools, request.parse_tool_calls,
+                              request.single_call),
+      .num_choices = input.params.n,
+      .is_stream = request.is_stream,
+      .include_usage = request.include_usage,
+      .wants_logprobs = request.wants_logprobs,
+      .tokenizer = &model.tokenizer()};
+  auto writer =
+      std::make_unique<ChatResponseWriter>(new_identity("chatcmpl", model.name()), options);
   start_generation(exchange, std::move(lease), std::move(input), std::move(writer),
                    context.generation());
+}
+
+// Only a text at the start gets the tokens that begin a prompt.
+std::vector<api::TokenId> encode_parts(LoadedModel& model, const PromptParts& parts) {
+  std::vector<api::TokenId> tokens = encode_prompt(model, parts.front());
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const auto* text = std::get_if<std::string>(&parts[i]);
+    if (text != nullptr) check_fits(model, *text);
+    const std::vector<api::TokenId> more =
+        text != nullptr ? model.tokenizer().encode(*text, {.add_special = false})
+                        : std::get<std::vector<api::TokenId>>(parts[i]);
+    tokens.insert(tokens.end(), more.begin(), more.end());
+  }
+  return tokens;
 }
 
 void complete(const HandlerContext& context,
@@ -71,12 +83,13 @@ void complete(const HandlerContext& context,
   // Before tokenizing; start_generation() checks again with the echoed prompts.
   check_request({.num_prompts = request.prompts.size(), .is_stream = request.is_stream},
                 input.params, model.llm().config().max_model_len, context.limits);
-  for (const api::Prompt& prompt : request.prompts) {
-    input.prompts.push_back(encode_prompt(model, prompt));
+  for (const PromptParts& parts : request.prompts) {
+    input.prompts.push_back(encode_parts(model, parts));
     if (!request.echo) continue;
-    const auto* text = std::get_if<std::string>(&prompt);
-    options.echoes.push_back(
-        text != nullptr ? *text : model.tokenizer().decode(input.prompts.back(), true));
+    const auto* text = std::get_if<std::string>(&parts.front());
+    options.echoes.push_back(text != nullptr && parts.size() == 1
+                                 ? *text
+                                 : model.tokenizer().decode(input.prompts.back(), true));
     input.size.echo_bytes += options.echoes.back().size();
     if (options.wants_logprobs) input.size.num_echo_logprobs += input.prompts.back().size();
   }
@@ -87,26 +100,35 @@ void complete(const HandlerContext& context,
                    context.generation());
 }
 
-// Throws Error when the files of the model cannot be read.
+// In OpenAI's form, with the fields of Anthropic's. Throws Error when the files of the model cannot
+// be read.
 OrderedJson model_json(const HandlerContext& context, const std::string& name) {
   const ModelInfo info = context.models.info(name);
   return {{"id", name},
           {"object", "model"},
           {"created", info.modified},
           {"owned_by", "graft"},
+          {"type", "model"},
+          {"display_name", name},
+          {"created_at", rfc3339(static_cast<double>(info.modified))},
           {"max_model_len", info.context_length}};
 }
 
 http::Response list_models(const HandlerContext& context) {
-  OrderedJson json = {{"object", "list"}, {"data", OrderedJson::array()}};
+  OrderedJson list = OrderedJson::array();
   for (const std::string& name : context.models.names()) {
     try {
-      json["data"].push_back(model_json(context, name));
+      list.push_back(model_json(context, name));
     } catch (const Error&) {
       // A model that cannot be loaded is left out; requests for it report the error.
     }
   }
-  return {.body = ordered_text(json)};
+  const OrderedJson none = nullptr;
+  return {.body = ordered_text({{"object", "list"},
+                                {"data", list},
+                                {"first_id", list.empty() ? none : list.front()["id"]},
+                                {"last_id", list.empty() ? none : list.back()["id"]},
+                                {"has_more", false}})};
 }
 
 // {prompt or content, or messages} to {tokens, count, max_model_len}
@@ -122,6 +144,12 @@ void tokenize(const http::ExchangePtr& exchange, const OrderedJson& body, Loaded
   exchange->respond({.body = ordered_text({{"count", tokens.size()},
                                            {"max_model_len", model.llm().config().max_model_len},
                                            {"tokens", tokens}})});
+}
+
+// The prompt tokens of a chat request.
+void count_chat(const http::ExchangePtr& exchange, const OrderedJson& body, LoadedModel& model) {
+  const api::ChatPrompt prompt = chat_prompt(model, read_chat_request(body).conversation);
+  exchange->respond({.body = input_tokens_body(prompt.tokens.size())});
 }
 
 void detokenize(const http::ExchangePtr& exchange, const OrderedJson& body, LoadedModel& model) {
@@ -142,10 +170,9 @@ http::Handler on_model(const HandlerContext& context, Work work) {
   };
 }
 
-}  // namespace
-
-void add_routes(Router& router, const HandlerContext& context) {
-  router.add("POST", "/v1/chat/completions", [&context](const http::ExchangePtr& exchange) {
+// `root` is "/v1", or empty for clients whose base URL lacks it.
+void add_api(Router& router, const HandlerContext& context, const std::string& root) {
+  router.add("POST", root + "/chat/completions", [&context](const http::ExchangePtr& exchange) {
     auto request = read_chat_request(parse_body(exchange->take_body()));
     context.check_priority(exchange->request(), request.priority);
     const std::string model = request.model;
@@ -154,7 +181,8 @@ void add_routes(Router& router, const HandlerContext& context) {
                          chat(context, exchange, request, std::move(lease));
                        });
   });
-  router.add("POST", "/v1/completions", [&context](const http::ExchangePtr& exchange) {
+  router.add("POST", root + "/chat/completions/input_tokens", on_model(context, count_chat));
+  router.add("POST", root + "/completions", [&context](const http::ExchangePtr& exchange) {
     auto request = read_completion_request(parse_body(exchange->take_body()));
     context.check_priority(exchange->request(), request.priority);
     const std::string model = request.model;
@@ -163,16 +191,24 @@ void add_routes(Router& router, const HandlerContext& context) {
                          complete(context, exchange, request, std::move(lease));
                        });
   });
-  router.add("POST", "/v1/embeddings",
+  router.add("POST", root + "/embeddings",
              [&context](const http::ExchangePtr& exchange) { embeddings(context, exchange); });
-  router.add("POST", "/tokenize", on_model(context, tokenize));
-  router.add("POST", "/detokenize", on_model(context, detokenize));
-  router.add_sync("GET", "/v1/models",
+  router.add_sync("GET", root + "/models",
                   [&context](const http::Request&) { return list_models(context); });
-  router.add_sync("GET", "/v1/models/*", [&context](const http::Request& request) {
-    const std::string name = request.path.substr(std::string_view("/v1/models/").size());
+  router.add_sync("GET", root + "/models/*", [&context](const http::Request& request) {
+    constexpr std::string_view kModels = "/models/";
+    const std::string name = request.path.substr(request.path.find(kModels) + kModels.size());
     return http::Response{.body = ordered_text(model_json(context, context.models.resolve(name)))};
   });
+}
+
+}  // namespace
+
+void add_routes(Router& router, const HandlerContext& context) {
+  add_api(router, context, "/v1");
+  add_api(router, context, "");
+  router.add("POST", "/tokenize", on_model(context, tokenize));
+  router.add("POST", "/detokenize", on_model(context, detokenize));
 }
 
 }  // namespace graft::server::openai

@@ -34,8 +34,10 @@ constexpr Unsupported kUnsupported[] = {
     {"lora", "is not supported"},
 };
 
-// Clients send 0 or false to disable a feature.
+// Clients send 0, false or nothing in an object, a list or a text to disable a feature.
 bool is_off(const OrderedJson& value) {
+  if (value.is_string()) return value.get_ref<const std::string&>().empty();
+  if (value.is_structured()) return value.empty();
   return (value.is_number() && value.get<double>() == 0) ||
          (value.is_boolean() && !value.get<bool>());
 }

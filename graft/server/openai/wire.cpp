@@ -5,17 +5,22 @@
 
 #include <fmt/format.h>
 
+#include "graft/base/text/str.h"
 #include "graft/server/api_error.h"
 #include "graft/server/json_text.h"
 #include "graft/server/time_text.h"
+#include "graft/version.h"
 
 namespace graft::server::openai {
 
-Identity new_identity(const std::string& prefix, const std::string& model) {
+std::string new_id(std::string_view prefix) {
   thread_local std::mt19937_64 random(std::random_device{}());
-  return {.id = fmt::format("{}-{:016x}{:016x}", prefix, random(), random()),
-          .created = static_cast<std::int64_t>(unix_now()),
-          .model = model};
+  return fmt::format("{}{:016x}{:016x}", prefix, random(), random());
+}
+
+Identity new_identity(const std::string& prefix, const std::string& model) {
+  return {
+      .id = new_id(prefix + "-"), .created = static_cast<std::int64_t>(unix_now()), .model = model};
 }
 
 std::string sse(const OrderedJson& json) {
@@ -24,6 +29,14 @@ std::string sse(const OrderedJson& json) {
 
 http::StreamHead sse_head() {
   return {.content_type = "text/event-stream; charset=utf-8", .keep_alive = ": keep-alive\n\n"};
+}
+
+std::string system_fingerprint() {
+  return str("fp_graft_", GRAFT_VERSION);
+}
+
+std::string input_tokens_body(std::size_t count) {
+  return ordered_text({{"object", "response.input_tokens"}, {"input_tokens", count}});
 }
 
 OrderedJson usage_json(const Usage& usage, std::int64_t num_reasoning) {

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -19,6 +20,8 @@ struct Identity {
   std::int64_t created = 0;  // Unix time in seconds
   std::string model = {};
 };
+// `prefix` and 32 random hexadecimal digits.
+std::string new_id(std::string_view prefix);
 Identity new_identity(const std::string& prefix, const std::string& model);
 
 // One server-sent event.
@@ -26,6 +29,11 @@ std::string sse(const OrderedJson& json);
 inline constexpr std::string_view kSseEnd = "data: [DONE]\n\n";
 // The head of an event stream; a comment line is its keep-alive.
 http::StreamHead sse_head();
+
+// Changes with the program, which may change the output of a seed.
+std::string system_fingerprint();
+// The response of a count of prompt tokens.
+std::string input_tokens_body(std::size_t count);
 
 OrderedJson usage_json(const Usage& usage, std::int64_t num_reasoning);
 // "stop" or "length"; sequences with other reasons end with an error instead.
