@@ -1,4 +1,4 @@
-// graft serve: serves models over HTTP with OpenAI- and Ollama-compatible APIs.
+// graft serve: serves models over HTTP with OpenAI-, Anthropic- and Ollama-compatible APIs.
 
 #include <algorithm>
 #include <cstdlib>
@@ -33,6 +33,7 @@ struct ServeOptions {
   std::size_t max_body_mib = 32;
   std::size_t stream_buffer_kib = 4096;
   std::size_t max_response_mib = 64;
+  std::size_t response_store_mib = 64;
   bool lazy = false;
   bool profile = false;
   double drain_seconds = 0;  // 0: the default
@@ -152,6 +153,7 @@ void serve_models(ServeOptions& options) {
   limits.max_total_body_bytes = std::max(limits.max_total_body_bytes, limits.max_body_bytes);
   limits.max_buffered_bytes = options.stream_buffer_kib << 10U;
   config.limits.max_response_bytes = options.max_response_mib << 20U;
+  config.response_store.max_bytes = options.response_store_mib << 20U;
   config.preload = !options.lazy;
   server::serve(config, logs, [&](std::uint16_t port) { print_address(config, port, logs); });
 }
@@ -236,6 +238,11 @@ void add_request_limits(Command& command, ServeOptions& options) {
       .add_option("--max-response-mib", options.max_response_mib,
                   "Max size of a response that is not streamed, in MiB (default: 64)")
       ->check(Range(1, 4096));
+  command
+      .add_option("--response-store-mib", options.response_store_mib,
+                  "Memory for responses of /v1/responses that clients may refer to later, in MiB; "
+                  "the least recently used are dropped (default: 64; 0: keep none)")
+      ->check(Range(0, 1 << 20));
 }
 
 void add_client_limits(Command& command, ServeOptions& options) {
@@ -327,8 +334,8 @@ void add_server_options(Command& command, ServeOptions& options) {
 
 void add_serve(Command& app) {
   auto options = std::make_shared<ServeOptions>();
-  Command* command =
-      app.add_subcommand("serve", "Serve models over HTTP with OpenAI- and Ollama-compatible APIs");
+  Command* command = app.add_subcommand(
+      "serve", "Serve models over HTTP with OpenAI-, Anthropic- and Ollama-compatible APIs");
   add_model_options(*command, *options);
   add_server_options(*command, *options);
   command->callback([options] { serve_models(*options); });

@@ -8,6 +8,8 @@
 namespace graft::server {
 namespace {
 
+constexpr int kOverloaded = 529;
+
 const char* type_of(int status) {
   switch (status) {
     case 401:
@@ -24,6 +26,24 @@ const char* type_of(int status) {
       return "unavailable_error";
     default:
       return status < 500 ? "invalid_request_error" : "server_error";
+  }
+}
+
+// The status that Anthropic's clients know: 529 is a busy server, 429 the limit of one client.
+int anthropic_status(const ApiError& error) {
+  return error.status == 503 || error.code == "queue_full" ? kOverloaded : error.status;
+}
+
+const char* anthropic_type(int status) {
+  switch (status) {
+    case 413:
+      return "request_too_large";
+    case 408:
+      return "timeout_error";
+    case kOverloaded:
+      return "overloaded_error";
+    default:
+      return status >= 500 ? "api_error" : type_of(status);
   }
 }
 
@@ -63,9 +83,18 @@ std::string without_folders(const std::string& text) {
   return out;
 }
 
+bool is_anthropic(std::string_view path) {
+  return path == "/v1/messages" || path.starts_with("/v1/messages/");
+}
+
 std::string error_body(const ApiError& error, std::string_view path) {
   const std::string message = error.status < 500 ? error.what() : without_folders(error.what());
   if (path.starts_with("/api/")) return json_text({{"error", message}});
+  if (is_anthropic(path)) {
+    return ordered_text(
+        {{"type", "error"},
+         {"error", {{"type", anthropic_type(anthropic_status(error))}, {"message", message}}}});
+  }
   return json_text({{"error",
                      {{"message", message},
                       {"type", type_of(error.status)},
@@ -74,7 +103,8 @@ std::string error_body(const ApiError& error, std::string_view path) {
 }
 
 http::Response error_response(const ApiError& error, std::string_view path) {
-  http::Response response = {.status = error.status, .body = error_body(error, path)};
+  http::Response response = {.status = is_anthropic(path) ? anthropic_status(error) : error.status,
+                             .body = error_body(error, path)};
   if (error.retry_after_seconds > 0) {
     response.headers.push_back(
         {.name = "Retry-After", .value = std::to_string(error.retry_after_seconds)});

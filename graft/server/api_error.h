@@ -30,8 +30,13 @@ ApiError busy_error(const std::string& message, int retry_after_seconds);
 // The text with absolute paths cut to file names: clients must not learn the server's folders.
 std::string without_folders(const std::string& text);
 
+// Paths of Anthropic's API.
+bool is_anthropic(std::string_view path);
+
 // OpenAI's format {"error": {"message", "type", "param", "code"}}; for paths under /api Ollama's
-// format {"error": "…"}. Messages of status 500 and above are without_folders().
+// format {"error": "…"}, for is_anthropic() paths {"type": "error", "error": {"type", "message"}}
+// with status 529 for a server that has no room. Messages of status 500 and above are
+// without_folders().
 http::Response error_response(const ApiError& error, std::string_view path);
 // Only the body, for a stream whose headers were already sent.
 std::string error_body(const ApiError& error, std::string_view path);

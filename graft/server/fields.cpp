@@ -1,7 +1,6 @@
 #include "graft/server/fields.h"
 
 #include <cmath>
-#include <cstddef>
 #include <utility>
 
 #include "graft/base/error.h"
@@ -124,6 +123,20 @@ std::optional<Fields> Fields::object(const char* name) const {
   if (value == nullptr) return std::nullopt;
   if (!value->is_object()) fail_at(name, str("expected an object, got ", value->type_name()));
   return Fields(*value, prefix_ + name + ".");
+}
+
+const OrderedJson& Fields::list(const char* name) const {
+  const OrderedJson* value = find(name);
+  if (value == nullptr) fail_at(name, "is missing");
+  if (!value->is_array()) fail_at(name, str("expected a list, got ", value->type_name()));
+  return *value;
+}
+
+Fields Fields::object_at(const OrderedJson& list, const char* name, std::size_t index) const {
+  const std::string path = str(name, "[", index, "]");
+  if (!list[index].is_object())
+    fail_at(path, str("expected an object, got ", list[index].type_name()));
+  return Fields(list[index], prefix_ + path + ".");
 }
 
 void Fields::reject(const char* name, const std::string& why) const {

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -42,6 +43,9 @@ class Fields {
   std::vector<std::int32_t> token_ids(const char* name) const;
   // A nested object; nullopt when absent.
   std::optional<Fields> object(const char* name) const;
+  // Calls use(fields) for the objects of the list `name`, which must be present.
+  template <class Use>
+  void for_each_object(const char* name, const Use& use) const;
   const OrderedJson& json() const { return object_; }
 
   // Throws ApiError 400 when the field is present: the feature is not supported.
@@ -50,8 +54,20 @@ class Fields {
   [[noreturn]] void fail_at(const std::string& name, const std::string& what) const;
 
  private:
+  // The list `name`, which must be present; throws ApiError 400 for another type.
+  const OrderedJson& list(const char* name) const;
+  // The object at `index` of it.
+  Fields object_at(const OrderedJson& list, const char* name, std::size_t index) const;
+
   const OrderedJson& object_;
   std::string prefix_;
 };
+
+template <class Use>
+void Fields::for_each_object(const char* name, const Use& use) const {
+  const OrderedJson& items = list(name);
+  for (std::size_t i = 0; i < items.size(); ++i)
+    use(object_at(items, name, i));
+}
 
 }  // namespace graft::server

@@ -22,6 +22,7 @@ Router small_router() {
   router.add_sync("GET", "/m/*", text("any m"));
   router.add("POST", "/error", [](const http::ExchangePtr&) { fail("bad input"); });
   router.add("POST", "/api/error", [](const http::ExchangePtr&) { fail("bad input"); });
+  router.add("POST", "/v1/messages", [](const http::ExchangePtr&) { fail("bad input"); });
   router.add("POST", "/bug", [](const http::ExchangePtr&) { throw std::runtime_error("oops"); });
   router.add("POST", "/memory", [](const http::ExchangePtr&) { throw std::bad_alloc(); });
   router.add("POST", "/busy", [](const http::ExchangePtr&) {
@@ -97,6 +98,25 @@ TEST(Router, FormatsErrorsPerApi) {
   EXPECT_EQ(busy.status, 429);
   EXPECT_EQ(busy.headers.at(0).name, "Retry-After");
   EXPECT_EQ(busy.headers.at(0).value, "3");
+}
+
+TEST(ApiError, HasAnthropicsTypesAndStatuses) {
+  EXPECT_EQ(respond("POST", "/v1/messages").body,
+            R"({"type":"error","error":{"type":"invalid_request_error","message":"bad input"}})");
+  const auto check = [](const ApiError& error, int status, const std::string& type) {
+    const http::Response response = error_response(error, "/v1/messages/count_tokens");
+    EXPECT_EQ(response.status, status);
+    EXPECT_EQ(Json::parse(response.body)["error"]["type"], type);
+  };
+  check({401, "no key"}, 401, "authentication_error");
+  check({403, "no"}, 403, "permission_error");
+  check({404, "no such model"}, 404, "not_found_error");
+  check({413, "too large"}, 413, "request_too_large");
+  check({429, "too many", {}, "requests_per_minute"}, 429, "rate_limit_error");
+  check(busy_error("the queue is full", 1), 529, "overloaded_error");
+  check({500, "bug"}, 500, "api_error");
+  check({503, "shutting down"}, 529, "overloaded_error");
+  EXPECT_FALSE(is_anthropic("/v1/messagesx"));
 }
 
 TEST(Fields, RejectBodiesThatAreNotJsonObjects) {

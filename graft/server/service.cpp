@@ -12,6 +12,7 @@
 #include "graft/base/system/mapping_guard.h"
 #include "graft/server/access/access_log.h"
 #include "graft/server/admin.h"
+#include "graft/server/anthropic/handlers.h"
 #include "graft/server/api_error.h"
 #include "graft/server/clients/client_meter.h"
 #include "graft/server/handler_context.h"
@@ -25,6 +26,7 @@
 #include "graft/server/metrics/prometheus.h"
 #include "graft/server/ollama/handlers.h"
 #include "graft/server/openai/handlers.h"
+#include "graft/server/openai/responses/handlers.h"
 #include "graft/server/process/exit_deadline.h"
 #include "graft/server/process/limits.h"
 #include "graft/server/process/systemd.h"
@@ -47,10 +49,12 @@ http::Response draining_response(const http::Request& request) {
   return error_response(error, request.path);
 }
 
-http::Response invalid_response(int status, const std::string& message) {
+http::Response invalid_response(const http::Request& request,
+                                int status,
+                                const std::string& message) {
   ApiError error(status, str("invalid request: ", message));
   if (status == 503) error.retry_after_seconds = 1;
-  return error_response(error, {});
+  return error_response(error, request.path);
 }
 
 http::Config checked(http::Config config, Logs& logs) {
@@ -79,6 +83,8 @@ class Service {
         models_(pool_config(),
                 [this](std::function<void()> task) { server_.post_to_workers(std::move(task)); }) {
     openai::add_routes(router_, context_);
+    openai::responses::add_routes(router_, context_, config.response_store);
+    anthropic::add_routes(router_, context_);
     ollama::add_routes(router_, context_);
     add_admin_routes(
         router_, context_, readiness_, [this] { retry_preload(); },
@@ -196,6 +202,8 @@ class Service {
     std::vector<http::Header> headers = access_.headers(request);
     std::string trace = traceparent_of(request);
     if (!trace.empty()) headers.push_back({.name = "traceparent", .value = std::move(trace)});
+    // The name that Anthropic's clients read.
+    if (is_anthropic(request.path)) headers.push_back({.name = "request-id", .value = request.id});
     return headers;
   }
 

@@ -1,4 +1,5 @@
-// The complete server: HTTP, the OpenAI and Ollama APIs, admin routes, web pages and models.
+// The complete server: HTTP, the OpenAI, Anthropic and Ollama APIs, admin routes, web pages and
+// models.
 
 #pragma once
 
@@ -14,6 +15,7 @@
 #include "graft/server/http/config.h"
 #include "graft/server/logs/logs.h"
 #include "graft/server/models/model_pool.h"
+#include "graft/server/openai/responses/store.h"
 
 namespace graft::server {
 
@@ -27,6 +29,7 @@ struct ServiceConfig {
   PoolConfig pool = {};
   std::int64_t max_waiting = 16384;  // queued sequences per model; beyond that 429
   RequestLimits limits = {};
+  openai::responses::StoreLimits response_store = {};
   api::Pooling pooling = api::Pooling::Mean;
   bool preload = true;  // load the first model at startup
 };

@@ -1,9 +1,10 @@
-// clients.mjs GRAFT MODEL: starts `graft serve` and tests every path with the official clients, openai and
-// ollama from npm. Fails when a response is not what these clients expect.
+// clients.mjs GRAFT MODEL: starts `graft serve` and tests every path with the official clients, openai,
+// @anthropic-ai/sdk and ollama from npm. Fails when a response is not what these clients expect.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
+import Anthropic from "@anthropic-ai/sdk";
 import { Ollama } from "ollama";
 import OpenAI from "openai";
 
@@ -151,6 +152,156 @@ const openaiChecks = {
   },
 };
 
+const responseTool = { type: "function", strict: false, ...tools[0].function };
+
+const responsesChecks = {
+  async "returns a complete response and continues it"(client) {
+    const first = await client.responses.create({ model: "sprout", input: question.content, temperature: 0 });
+    assert.equal(first.output_text, sum);
+    assert.equal(first.status, "completed");
+    assert.equal(first.usage.output_tokens, 10);
+    const next = await client.responses.create({ model: "sprout", input: "Hi", previous_response_id: first.id, max_output_tokens: 2 });
+    assert.equal(next.previous_response_id, first.id);
+    assert.equal(next.incomplete_details.reason, "max_output_tokens");
+    assert.ok(next.usage.input_tokens > first.usage.total_tokens);
+    assert.equal((await client.responses.retrieve(first.id)).output_text, sum);
+    const items = [];
+    for await (const item of client.responses.inputItems.list(first.id)) items.push(item);
+    assert.deepEqual(items.map((item) => item.content[0].text), [question.content]);
+    await client.responses.delete(first.id);
+    await assert.rejects(client.responses.retrieve(first.id), OpenAI.NotFoundError);
+    await assert.rejects(client.responses.cancel(next.id), OpenAI.BadRequestError);
+  },
+
+  async "streams responses"(client) {
+    const stream = await client.responses.create({ model: "sprout", input: [question], temperature: 0, stream: true });
+    const types = [];
+    let text = "";
+    for await (const event of stream) {
+      assert.equal(event.sequence_number, types.length);
+      types.push(event.type);
+      if (event.type === "response.output_text.delta") text += event.delta;
+    }
+    assert.equal(text, sum);
+    assert.deepEqual([...new Set(types)], [
+      "response.created",
+      "response.in_progress",
+      "response.output_item.added",
+      "response.content_part.added",
+      "response.output_text.delta",
+      "response.output_text.done",
+      "response.content_part.done",
+      "response.output_item.done",
+      "response.completed",
+    ]);
+  },
+
+  async "streams tool calls with the client's helper"(client) {
+    const input = [toolQuestion];
+    const stream = client.responses.stream({ model: "sprout", input, tools: [responseTool], temperature: 0 });
+    let snapshot = "";
+    stream.on("response.function_call_arguments.delta", (event) => (snapshot = event.snapshot));
+    const response = await stream.finalResponse();
+    const call = response.output.find((item) => item.type === "function_call");
+    assert.equal(call.name, "get_price");
+    assert.deepEqual(JSON.parse(call.arguments), { item: "watch" });
+    assert.equal(snapshot, call.arguments);
+    input.push(...response.output, { type: "function_call_output", call_id: call.call_id, output: '{"price": 18}' });
+    const next = await client.responses.create({ model: "sprout", input, tools: [responseTool], temperature: 0, store: false });
+    assert.match(next.output_text, /18/);
+  },
+
+  async "counts tokens and reports errors"(client) {
+    const { input_tokens } = await client.responses.inputTokens.count({ model: "sprout", input: question.content });
+    assert.equal(input_tokens, 22);
+    await assert.rejects(client.responses.create({ model: "none", input: "Hi" }), OpenAI.NotFoundError);
+    await assert.rejects(client.responses.create({ model: "sprout", input: "Hi", tools: [{ type: "local_shell" }] }), (error) => {
+      assert.ok(error instanceof OpenAI.BadRequestError);
+      assert.equal(error.param, "tools[0].type");
+      return true;
+    });
+  },
+};
+
+const anthropicTools = [
+  { name: "get_price", description: tools[0].function.description, input_schema: tools[0].function.parameters },
+];
+const message = (more = {}) => ({ model: "sprout", max_tokens: 64, messages: [question], temperature: 0, ...more });
+
+const anthropicChecks = {
+  async "returns a complete message"(client) {
+    const { data, request_id } = await client.messages.create(message({ system: "Be kind." })).withResponse();
+    assert.equal(data.type, "message");
+    assert.equal(data.stop_reason, "end_turn");
+    assert.equal(data.content[0].text.length > 0, true);
+    assert.ok(request_id);
+    const cached = await client.messages.create(message());
+    assert.equal(cached.content[0].text, sum);
+    assert.equal(cached.usage.input_tokens + cached.usage.cache_read_input_tokens, 22);
+    assert.equal(cached.usage.output_tokens, 10);
+  },
+
+  async "streams with the client's helper"(client) {
+    const stream = client.messages.stream(message());
+    let text = "";
+    stream.on("text", (delta) => (text += delta));
+    const final = await stream.finalMessage();
+    assert.equal(text, sum);
+    assert.equal(final.content[0].text, sum);
+    assert.equal(final.usage.output_tokens, 10);
+  },
+
+  async "streams thinking"(client) {
+    const system = "Think step by step.";
+    const messages = [{ role: "user", content: "Emma is 80 years old. What is Emma's age?" }];
+    const final = await client.messages.stream(message({ system, messages, max_tokens: 400 })).finalMessage();
+    assert.equal(final.content[0].type, "thinking");
+    assert.ok(final.content[0].thinking && final.content[0].signature);
+    assert.equal(final.content[1].type, "text");
+    messages.push({ role: "assistant", content: final.content }, question);
+    assert.equal((await client.messages.create(message({ messages }))).type, "message");
+  },
+
+  async "streams tool calls and takes results"(client) {
+    const messages = [toolQuestion];
+    const called = await client.messages.stream(message({ messages, tools: anthropicTools })).finalMessage();
+    assert.equal(called.stop_reason, "tool_use");
+    const call = called.content.find((block) => block.type === "tool_use");
+    assert.equal(call.name, "get_price");
+    assert.deepEqual(call.input, { item: "watch" });
+    messages.push({ role: "assistant", content: called.content });
+    messages.push({ role: "user", content: [{ type: "tool_result", tool_use_id: call.id, content: [{ type: "text", text: '{"price": 18}' }] }] });
+    const answer = await client.messages.create(message({ messages, tools: anthropicTools, cache_control: { type: "ephemeral" } }));
+    assert.match(answer.content[0].text, /18/);
+  },
+
+  async "counts tokens and lists models"(client) {
+    assert.equal((await client.messages.countTokens({ model: "sprout", messages: [question] })).input_tokens, 22);
+    const models = [];
+    for await (const model of client.models.list()) models.push(model);
+    assert.deepEqual(models.map((entry) => [entry.id, entry.type]), [["sprout", "model"]]);
+  },
+
+  async "reports errors"(client, url) {
+    await assert.rejects(client.messages.create(message({ model: "none" })), (error) => {
+      assert.ok(error instanceof Anthropic.NotFoundError);
+      assert.equal(error.error.error.type, "not_found_error");
+      return true;
+    });
+    const search = [{ type: "web_search_20250305", name: "web_search" }];
+    await assert.rejects(client.messages.create(message({ tools: search })), /web_search_20250305/);
+    const image = [{ role: "user", content: [{ type: "image", source: { type: "base64", media_type: "image/png", data: "" } }] }];
+    await assert.rejects(client.messages.create(message({ messages: image })), Anthropic.BadRequestError);
+    const unauthorized = new Anthropic({ baseURL: url, apiKey: "wrong", maxRetries: 0 });
+    await assert.rejects(unauthorized.messages.create(message()), Anthropic.AuthenticationError);
+  },
+
+  async "takes the key as a bearer token"(client, url) {
+    const bearer = new Anthropic({ baseURL: url, authToken: key, apiKey: null, maxRetries: 0 });
+    assert.equal((await bearer.messages.create(message({ max_tokens: 1 }))).stop_reason, "max_tokens");
+  },
+};
+
 const ollamaChecks = {
   async "describes models"(client) {
     assert.equal((await client.list()).models[0].model, "sprout");
@@ -211,6 +362,9 @@ const { server, url } = await start();
 try {
   const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 0 });
   await check("openai", openaiChecks, openai, url);
+  await check("openai", responsesChecks, openai, url);
+  const anthropic = new Anthropic({ baseURL: url, apiKey: key, maxRetries: 0 });
+  await check("anthropic", anthropicChecks, anthropic, url);
   const ollama = new Ollama({ host: url, headers: { Authorization: `Bearer ${key}` } });
   await check("ollama", ollamaChecks, ollama, url);
   const ended = new Promise((resolve) => server.once("exit", resolve));

@@ -11,6 +11,7 @@
 #include "graft/chat/messages.h"
 #include "graft/engine/sampling_params.h"
 #include "graft/server/access/access.h"
+#include "graft/server/anthropic/messages_request.h"
 #include "graft/server/api_error.h"
 #include "graft/server/fields.h"
 #include "graft/server/http/head.h"
@@ -20,6 +21,8 @@
 #include "graft/server/openai/chat_request.h"
 #include "graft/server/openai/completion_request.h"
 #include "graft/server/openai/embedding_request.h"
+#include "graft/server/openai/responses/item_list.h"
+#include "graft/server/openai/responses/turn.h"
 #include "graft/server/openai/tokenize_request.h"
 
 namespace {
@@ -35,7 +38,8 @@ void catching_errors(const Work& work) {
     work();
   } catch (const server::ApiError& error) {
     GRAFT_CHECK(error.status >= 400 && error.status < 500, "status ", error.status);
-    server::error_response(error, "/api/chat");
+    for (const char* path : {"/api/chat", "/v1/messages", "/v1/responses"})
+      server::error_response(error, path);
   } catch (const graft::Error&) {
     return;
   }
@@ -53,6 +57,29 @@ void check(const graft::api::Conversation& conversation) {
   graft::chat::check_messages(conversation.messages);
   graft::chat::check_tools(conversation.tools);
   graft::chat::flatten_content(graft::chat::parse_tool_arguments(conversation.messages));
+}
+
+// The requests of Anthropic's API and of OpenAI's Responses; the output of the latter is stored,
+// and a next request refers to it.
+void read_agent_requests(const OrderedJson& body) {
+  namespace responses = server::openai::responses;
+  catching_errors([&] {
+    const auto request = server::anthropic::read_messages_request(body);
+    check(request.conversation);
+    check(request.sampling.params);
+  });
+  catching_errors([&] { check(server::anthropic::read_count_request(body).conversation); });
+  catching_errors([&] {
+    responses::ResponseStore store;
+    const auto turn = responses::read_turn(body, store, 1);
+    check(turn.request.sampling.params);
+    store.add(1, responses::to_stored(turn, {{"id", "r"}, {"output", OrderedJson::array()}}));
+    const auto stored = store.find(1, "r");
+    GRAFT_CHECK(stored != nullptr, "the response was not stored");
+    responses::item_list(*stored, "limit=100");
+    const OrderedJson next = {{"input", "Hi"}, {"previous_response_id", "r"}};
+    check(responses::read_turn(next, store, 1).request.conversation);
+  });
 }
 
 void read_body(const std::string& text) {
@@ -88,6 +115,7 @@ void read_body(const std::string& text) {
     });
   }
   catching_errors([&] { server::ollama::read_show(body); });
+  read_agent_requests(body);
 }
 
 const server::Access& access_for_pages() {

@@ -43,7 +43,7 @@ http::Response preflight_response(const http::Request& request, bool is_allowed)
   if (!is_allowed) return response;
   const std::string_view requested = request.header("access-control-request-headers");
   response.headers = {
-      {.name = "Access-Control-Allow-Methods", .value = "GET, POST, OPTIONS"},
+      {.name = "Access-Control-Allow-Methods", .value = "GET, POST, DELETE, OPTIONS"},
       {.name = "Access-Control-Allow-Headers",
        .value = requested.empty() ? "authorization, content-type" : std::string(requested)},
       {.name = "Access-Control-Max-Age", .value = "86400"}};

@@ -335,14 +335,20 @@ class Connection final : public OpenConnection,
   asio::awaitable<void> reject(ErrorCode error) {
     const int status = status_of(error);
     if (status == 0) co_return;
-    const Request unknown = {.remote = remote_, .id = request_id({})};
+    Request unknown = {.remote = remote_, .id = request_id({})};
+    if (error == beast::http::error::body_limit) {  // the head was read: the path is known
+      const Request head = to_request(*parser_, remote_);
+      unknown.method = head.method;
+      unknown.path = head.path;
+    }
     framing_ = {.headers = {{.name = "x-request-id", .value = unknown.id}}};
     co_await reject(unknown, status, error.message());
   }
 
   asio::awaitable<void> reject(const Request& request, int status, std::string message) {
     framing_.keep_alive = false;
-    const bool is_written = co_await write_response(hub_.hooks.error_response(status, message));
+    const bool is_written =
+        co_await write_response(hub_.hooks.error_response(request, status, message));
     hub_.hooks.log({.request = &request, .status = status, .bytes = num_bytes_});
     if (is_written) co_await linger();
   }

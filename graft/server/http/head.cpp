@@ -27,6 +27,7 @@ std::string_view reason(int status) {
       {500, "Internal Server Error"},
       {501, "Not Implemented"},
       {503, "Service Unavailable"},
+      {529, "Overloaded"},  // Anthropic's
   };
   for (const Row& row : kRows) {
     if (row.status == status) return row.text;

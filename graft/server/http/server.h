@@ -30,7 +30,8 @@ struct Hooks {
   // Headers to add to every response to the request.
   std::function<std::vector<Header>(const Request& request)> headers;
   // The response to a malformed or too large request.
-  std::function<Response(int status, const std::string& message)> error_response;
+  std::function<Response(const Request& request, int status, const std::string& message)>
+      error_response;
   // Shutdown has started: the process must end within `max_seconds`. Called again with 0 by a
   // second signal.
   std::function<void(double max_seconds)> on_drain;

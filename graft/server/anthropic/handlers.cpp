@@ -1,0 +1,73 @@
+#include "graft/server/anthropic/handlers.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "graft/server/anthropic/messages_request.h"
+#include "graft/server/anthropic/messages_response.h"
+#include "graft/server/fields.h"
+#include "graft/server/generation/prompts.h"
+#include "graft/server/json_text.h"
+#include "graft/server/openai/wire.h"
+
+namespace graft::server::anthropic {
+namespace {
+
+void create(const HandlerContext& context,
+            const http::ExchangePtr& exchange,
+            const MessagesRequest& request,
+            Lease lease) {
+  LoadedModel& model = *lease;
+  const api::ChatPrompt prompt = chat_prompt(model, request.conversation);
+  GenerationInput input = {
+      .prompts = {prompt.tokens},
+      .params = request.sampling.for_model(model.llm().source().config()),
+      .client = context.access.client_of(exchange->request()),
+      .options = {.cache_salt = context.access.cache_salt(exchange->request())},
+      .is_stream = request.is_stream,
+      .stream_head = event_head()};
+  show_markers(model.tokenizer(), prompt, request.parse_tool_calls, input.params);
+  MessagesResponseOptions options = {
+      .id = openai::new_id("msg_"),
+      .model = model.name(),
+      .format = output_format(prompt, request.conversation.tools, request.parse_tool_calls,
+                              request.single_call),
+      .num_prompt = static_cast<std::int64_t>(prompt.tokens.size()),
+      .is_stream = request.is_stream,
+      .shows_thinking = request.shows_thinking};
+  start_generation(exchange, std::move(lease), std::move(input),
+                   std::make_unique<MessagesResponseWriter>(std::move(options)),
+                   context.generation());
+}
+
+void count_tokens(const http::ExchangePtr& exchange,
+                  const MessagesRequest& request,
+                  LoadedModel& model) {
+  const api::ChatPrompt prompt = chat_prompt(model, request.conversation);
+  exchange->respond({.body = ordered_text({{"input_tokens", prompt.tokens.size()}})});
+}
+
+}  // namespace
+
+void add_routes(Router& router, const HandlerContext& context) {
+  router.add("POST", "/v1/messages", [&context](const http::ExchangePtr& exchange) {
+    auto request = read_messages_request(parse_body(exchange->take_body()));
+    const std::string model = request.model;
+    context.with_model(exchange, model,
+                       [&context, exchange, request = std::move(request)](Lease lease) {
+                         create(context, exchange, request, std::move(lease));
+                       });
+  });
+  router.add("POST", "/v1/messages/count_tokens", [&context](const http::ExchangePtr& exchange) {
+    auto request = read_count_request(parse_body(exchange->take_body()));
+    const std::string model = request.model;
+    context.with_model(exchange, model,
+                       [exchange, request = std::move(request)](const Lease& lease) {
+                         count_tokens(exchange, request, *lease);
+                       });
+  });
+}
+
+}  // namespace graft::server::anthropic
