@@ -189,6 +189,18 @@ void extreme_values(const ServerProcess& server) {
       {"/v1/embeddings", R"({"input":[)" + repeated("[]", 2'000) + "]}"},
       {"/v1/embeddings", R"({"model":"\ud800","input":"a"})"},
       {"/v1/models/%ff%fe%00", "{}"},
+      {"/v1/messages", "{" + hi + R"(,"tools":[{"name":"f","input_schema":{)" + keys + "}}]}"},
+      {"/v1/messages", R"({"max_tokens":1,"messages":[{"role":"user","content":"a"},
+          {"role":"assistant","content":[{"type":"tool_use","id":"1","name":"f","input":{"x":)" +
+                           deep + "}}]}]}"},
+      {"/v1/messages", R"({"max_tokens":1,"messages":[)" +
+                           repeated(R"({"role":"user","content":"Hi"})", 50'000) + "]}"},
+      {"/v1/responses", R"({"max_output_tokens":1,"input":"Hi","metadata":{)" + keys + "}}"},
+      {"/v1/responses",
+       R"({"max_output_tokens":1,"input":[{"role":"user","content":"a",)" + keys + "}]}"},
+      {"/v1/responses", R"({"max_output_tokens":1,"truncation":"auto","input":[)" +
+                            repeated(R"({"role":"user","content":"Hi"})", 20'000) + "]}"},
+      {"/v1/responses/%ff%00/input_items", "{}"},
   };
   for (const auto& [path, body] : requests) {
     const auto start = std::chrono::steady_clock::now();

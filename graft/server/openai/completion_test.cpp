@@ -44,7 +44,7 @@ TEST(CompletionRequest, RejectionsNameTheField) {
   for (const auto& [body, param] : std::vector<std::pair<std::string, std::string>>{
            {R"({})", "prompt"},
            {R"({"prompt":[]})", "prompt"},
-           {R"({"prompt":[1,"a"]})", "prompt"},
+           {R"({"prompt":[1,true]})", "prompt"},
            {R"({"prompt":[[-1]]})", "prompt"},
            {R"({"prompt":{"a":1}})", "prompt"},
            {R"({"prompt":"a","suffix":"b"})", "suffix"},

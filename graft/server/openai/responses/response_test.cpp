@@ -145,7 +145,8 @@ TEST(ResponsesWriter, WritesOneObjectAndKeepsIt) {
 
 TEST(ResponsesWriter, FailsWithTheResponse) {
   ResponsesWriter writer(kResponse, {.is_stream = true});
-  std::string stream = writer.begin() + writer.append(0, piece("Hello"));
+  std::string stream = writer.begin();
+  stream += writer.append(0, piece("Hello"));
   stream += writer.error("/models/x.gguf: it broke");
   const std::vector<Json> events = response_events(stream);
   EXPECT_EQ(events.back()["type"], "response.failed");

@@ -104,6 +104,10 @@ api::ChatPrompt turn_prompt(LoadedModel& model, const ResponsesRequest& request)
   std::optional<api::ChatPrompt> best;
   std::size_t low = 1;
   std::size_t high = starts.size() - 1;
+  // Every message has a token: renders no conversation that cannot fit.
+  const auto max_messages = static_cast<std::size_t>(model.llm().config().max_model_len);
+  while (low < high && whole.messages.size() - starts[low] > max_messages)
+    ++low;
   while (low <= high) {
     const std::size_t middle = low + (high - low) / 2;
     auto prompt = fitting_prompt(model, without_turns(whole, starts, middle));
