@@ -15,6 +15,20 @@ using TokenId = std::int32_t;
 // Below this temperature sampling is greedy.
 inline constexpr double kGreedyTemperature = 1e-5;
 
+// What the output must match. The names are vLLM's structured_outputs.
+struct StructuredOutput {
+  enum class Kind : std::uint8_t { JsonSchema, Regex, Choice, Grammar };
+
+  Kind kind = Kind::JsonSchema;
+  // The JSON text of a schema, a regular expression, a JSON list of texts, or a grammar in GBNF.
+  std::string text = {};
+  // The constraint begins right after the first of these texts in the output; nothing is
+  // constrained before. Empty: at the start.
+  std::vector<std::string> triggers = {};
+
+  bool operator==(const StructuredOutput&) const = default;
+};
+
 struct SamplingParams {
   std::int64_t n = 1;  // samples per prompt; sample i uses seed + i
 
@@ -32,6 +46,7 @@ struct SamplingParams {
   std::vector<TokenId> allowed_token_ids = {};             // empty: all
   // Token sequences that must not appear: the last token of each is masked after the others.
   std::vector<std::vector<TokenId>> bad_words = {};
+  std::optional<StructuredOutput> structured_output = {};
 
   std::optional<std::int64_t> max_tokens = {};  // unset: up to max_model_len
   std::int64_t min_tokens = 0;  // EOS, stop tokens and stop strings are ignored before

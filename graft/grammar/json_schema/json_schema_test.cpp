@@ -1,0 +1,203 @@
+#include "graft/grammar/json_schema/json_schema.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "graft/testing/grammar_texts.h"
+
+namespace graft::grammar {
+namespace {
+
+using graft::testing::compile_error;
+using graft::testing::matches;
+
+struct SchemaCase {
+  std::string schema;
+  std::vector<std::string> accepted;
+  std::vector<std::string> rejected;
+};
+
+void check(const std::vector<SchemaCase>& cases) {
+  for (const SchemaCase& each : cases) {
+    const Automaton automaton =
+        compile({.kind = StructuredOutput::Kind::JsonSchema, .text = each.schema});
+    for (const std::string& text : each.accepted)
+      EXPECT_TRUE(matches(automaton, text)) << each.schema << " must allow " << text;
+    for (const std::string& text : each.rejected)
+      EXPECT_FALSE(matches(automaton, text)) << each.schema << " must not allow " << text;
+  }
+}
+
+std::string schema_error(const std::string& schema) {
+  return compile_error(StructuredOutput::Kind::JsonSchema, schema);
+}
+
+TEST(JsonSchema, AllowsTypes) {
+  check({
+      {"{}",
+       {"null", "true", "-1.5e3", "\"a\\u00e9\\ud83d\\ude00\"", "[]", "[1, {\"a\":[]}]", "{}"},
+       {"", "nul", "01", "+1", "1.", "\"\n\"", "\"\\ud83d\"", "[1,]", "{a:1}", " 1", "[1 , 2]"}},
+      {R"({"type": "object"})", {"{}", "{\"a\": 1, \"b\": [{}]}", "{\n  \"a\": 1\n}"}, {"[]", "1"}},
+      {R"({"type": ["string", "null"]})", {"\"x\"", "null"}, {"1", "true"}},
+      {R"({"type": "integer"})", {"0", "-12", "345"}, {"1.5", "1e3", "007", "-"}},
+      {R"({"type": "boolean"})", {"true", "false"}, {"null"}},
+      {R"({"type": "string", "minLength": 2, "maxLength": 3})",
+       {"\"ab\"", "\"a\\n\\u0041\"", "\"é😀\""},
+       {"\"a\"", "\"abcd\""}},
+      {R"({"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 3})",
+       {"[1]", "[1, 2,3]", "[\n1\n]"},
+       {"[]", "[1,2,3,4]", "[\"a\"]"}},
+      {R"({"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "items": false})",
+       {"[]", "[1]", "[1,\"a\"]"},
+       {"[\"a\"]", "[1,\"a\",2]"}},
+  });
+}
+
+TEST(JsonSchema, BoundsBlanks) {
+  const std::string indent(32, ' ');
+  check({{R"({"type": "array"})",
+          {"[ 1, 2 ]", "[\n" + indent + "1\n]"},
+          {"[  1]", "[\n\n1]", "[\n" + indent + " 1]", "[1 ]x"}}});
+}
+
+TEST(JsonSchema, OrdersProperties) {
+  check({
+      {R"({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"},
+           "c": {"type": "null"}}, "required": ["b"], "additionalProperties": false})",
+       {"{\"b\":\"\"}", "{\"a\": 1, \"b\": \"x\"}", "{\"b\":\"\",\"c\":null}"},
+       {"{}", "{\"a\":1}", "{\"b\":\"\",\"a\":1}", "{\"b\":\"\",\"d\":1}", "{,\"b\":\"\"}"}},
+      {R"({"type": "object", "properties": {"a": {"type": "integer"}},
+           "additionalProperties": {"type": "string"}})",
+       {"{}", "{\"a\":1,\"b\":\"x\",\"aa\":\"y\"}", "{\"b\":\"x\"}"},
+       {"{\"a\":\"x\"}", "{\"b\":1}", "{\"b\":\"x\",\"a\":1}"}},
+      {R"({"type": "object", "patternProperties": {"^n": {"type": "integer"}, "s$": {"minimum": 5}},
+           "additionalProperties": false})",
+       {"{}", "{\"n\":1}", "{\"ns\":7,\"s\":9}", "{\"s\":\"text\"}"},
+       {"{\"n\":\"x\"}", "{\"ns\":1}", "{\"x\":1}"}},
+      {R"({"type": "object", "required": ["a\"b"], "maxProperties": 2})",
+       {"{\"a\\\"b\":1}", "{\"a\\\"b\":1,\"c\":2}"},
+       {"{}", "{\"a\\\"b\":1,\"c\":2,\"d\":3}"}},
+      {R"({"type": "object", "properties": {"a": {}, "b": {}, "c": {}}, "minProperties": 2,
+           "additionalProperties": false})",
+       {"{\"a\":1,\"c\":2}", "{\"a\":1,\"b\":1,\"c\":1}"},
+       {"{}", "{\"b\":1}"}},
+      {R"({"type": "object", "propertyNames": {"pattern": "^[a-z]+$"}})",
+       {"{}", "{\"abc\":1}"},
+       {"{\"A\":1}"}},
+      {R"({"type": "object", "properties": {"a": {}, "b": {}}, "dependentRequired": {"a": ["b"]},
+           "additionalProperties": false})",
+       {"{}", "{\"b\":1}", "{\"a\":1,\"b\":1}"},
+       {"{\"a\":1}"}},
+  });
+}
+
+TEST(JsonSchema, BoundsNumbers) {
+  check({
+      {R"({"type": "integer", "minimum": -3, "maximum": 120})",
+       {"-3", "-1", "0", "9", "10", "99", "100", "119", "120"},
+       {"-4", "-10", "121", "130", "200", "1000", "1.5", "-0"}},
+      {R"({"type": "number", "minimum": 0.25, "exclusiveMaximum": 1.5})",
+       {"0.25", "0.3", "1", "1.49", "0.251"},
+       {"0.2", "0.249", "1.5", "1.51", "2", "-1", "0.30"}},
+      {R"({"type": "number", "exclusiveMinimum": -2})", {"-1.999", "0", "5"}, {"-2", "-2.1", "-3"}},
+      {R"({"type": "integer", "multipleOf": 7})", {"0", "7", "-14", "700"}, {"1", "-13", "701"}},
+      {R"({"type": "number", "multipleOf": 0.05})",
+       {"0", "0.05", "1.1", "-3.25", "4"},
+       {"0.01", "0.051", "1.12"}},
+      {R"({"type": "integer", "minimum": 10, "multipleOf": 3, "maximum": 20})",
+       {"12", "15", "18"},
+       {"9", "10", "21"}},
+      {R"({"enum": [1, 2.5, "x", null, [1, "a"], {"k": true}]})",
+       {"1", "2.5", "\"x\"", "null", "[1, \"a\"]", "{\"k\":true}"},
+       {"2", "\"y\"", "[1]", "[1,\"a\",2]", "{}", "{\"k\":false}", "true"}},
+  });
+}
+
+TEST(JsonSchema, CombinesSchemas) {
+  check({
+      {R"({"$defs": {"node": {"type": "object", "properties": {"v": {"type": "integer"},
+           "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}}, "required": ["v", "next"],
+           "additionalProperties": false}}, "$ref": "#/$defs/node"})",
+       {"{\"v\":1,\"next\":null}", "{\"v\":1,\"next\":{\"v\":2,\"next\":null}}"},
+       {"{\"v\":1}", "{\"v\":1,\"next\":{}}"}},
+      {R"({"allOf": [{"type": "integer", "minimum": 3}, {"maximum": 5}]})", {"3", "5"}, {"2", "6"}},
+      {R"({"allOf": [{"properties": {"a": {"minimum": 2}}, "required": ["a"]},
+           {"properties": {"a": {"type": "integer"}, "b": {"type": "null"}}}], "type": "object"})",
+       {"{\"a\":2}", "{\"a\":3,\"b\":null}", "{\"a\":2,\"c\":0}"},
+       {"{\"a\":1}", "{}", "{\"a\":2.5}"}},
+      {R"({"oneOf": [{"type": "integer", "multipleOf": 2}, {"type": "integer", "multipleOf": 3}]})",
+       {"2", "3", "4", "9"},
+       {"6", "0", "12", "5"}},
+      {R"({"oneOf": [{"properties": {"t": {"const": "a"}, "x": {"type": "integer"}}, "required": ["t"]},
+           {"properties": {"t": {"const": "b"}}, "required": ["t"]}], "type": "object"})",
+       {"{\"t\":\"a\",\"x\":1}", "{\"t\":\"b\",\"x\":\"free\"}"},
+       {"{\"t\":\"a\",\"x\":\"s\"}", "{\"t\":\"c\"}", "{}"}},
+      {R"({"type": ["integer", "string"], "not": {"enum": [1, "a"]}})",
+       {"2", "10", "\"b\"", "\"aa\""},
+       {"1", "\"a\"", "true"}},
+      {R"({"if": {"type": "integer"}, "then": {"minimum": 10}, "else": {"type": "string"}})",
+       {"10", "\"a\""},
+       {"9", "1.5", "null"}},
+      {R"({"type": "array", "contains": {"const": 7}})", {"[7]", "[1,7,\"a\"]"}, {"[]", "[1,2]"}},
+  });
+}
+
+TEST(JsonSchema, RestrictsStrings) {
+  check({
+      {R"({"type": "string", "pattern": "^[a-z]+-\\d{2}$"})",
+       {"\"ab-12\""},
+       {"\"AB-12\"", "\"ab-123\""}},
+      {R"({"type": "string", "pattern": "\"\\\\\n"})", {"\"x\\\"\\\\\\n\""}, {"\"x\""}},
+      {R"({"type": "string", "pattern": "^a*$", "minLength": 2, "maxLength": 3})",
+       {"\"aa\"", "\"aaa\""},
+       {"\"a\"", "\"aaaa\"", "\"ab\""}},
+      {R"({"type": "string", "format": "date"})",
+       {"\"2024-02-29\"", "\"2000-02-29\"", "\"1999-12-31\""},
+       {"\"2023-02-29\"", "\"1900-02-29\"", "\"2024-13-01\"", "\"2024-4-1\""}},
+      {R"({"type": "string", "format": "date-time"})",
+       {"\"2024-02-29T12:00:00Z\"", "\"2024-01-01T23:59:59.123+02:00\""},
+       {"\"2024-02-29 12:00:00Z\"", "\"2024-02-29T24:00:00Z\"", "\"2024-02-29T12:00:00\""}},
+      {R"({"type": "string", "format": "uuid"})",
+       {"\"2EB8AA08-aa98-11ea-b4aa-73b441d16380\""},
+       {"\"2eb8aa08-aa98-11ea-b4aa-73b441d1638\""}},
+      {R"({"type": "string", "format": "ipv4"})",
+       {"\"192.168.0.255\""},
+       {"\"256.0.0.1\"", "\"01.2.3.4\""}},
+      {R"({"type": "string", "format": "ipv6"})",
+       {"\"::1\"", "\"::\"", "\"fe80::1:2\"", "\"1:2:3:4:5:6:7:8\"", "\"::ffff:192.168.0.1\"",
+        "\"1::8\"", "\"1:2:3:4:5:6:7::\""},
+       {"\"1:2:3\"", "\"1::2::3\"", "\"12345::\"", "\"1:2:3:4:5:6:7:8:9\""}},
+      {R"({"type": "string", "format": "email"})",
+       {"\"joe.bloggs@example.com\""},
+       {"\"joe\"", "\"a@\""}},
+      {R"({"type": "string", "format": "uri"})",
+       {"\"https://example.com/a?b=c#d\"", "\"urn:isbn:1\"", "\"ftp://[::1]:21/\""},
+       {"\"//example.com\"", "\"no scheme\"", "\"http://a b\""}},
+  });
+}
+
+TEST(JsonSchema, RefusesByKeywordAndPath) {
+  EXPECT_EQ(schema_error(R"({"properties": {"a": {"frobnicate": 1}}})"),
+            "#/properties/a/frobnicate: this keyword is not supported");
+  EXPECT_EQ(schema_error(R"({"items": {"format": "color"}})"),
+            "#/items/format: the format color is not supported");
+  EXPECT_EQ(schema_error(R"({"type": "array", "uniqueItems": true})"),
+            "#/uniqueItems: it is supported only with maxItems up to 1");
+  EXPECT_EQ(schema_error(R"s({"pattern": "(?=a)"})s"),
+            "#/pattern: at 0: lookaround is not supported");
+  EXPECT_EQ(schema_error(R"({"$ref": "#/$defs/x"})"), "#/$ref: #/$defs/x was not found");
+  EXPECT_EQ(schema_error(R"({"$ref": "http://a/b"})"),
+            "#/$ref: only references inside the schema (#...) are supported, not http://a/b");
+  EXPECT_EQ(schema_error(R"({"$ref": "#"})"), "#: $ref refers to itself");
+  EXPECT_EQ(schema_error(R"({"type": "text"})"), "#/type: unknown type text");
+  EXPECT_EQ(schema_error(R"({"type": "string", "enum": [1]})"), "schema: no text matches");
+  EXPECT_EQ(schema_error("false"), "schema: no text matches");
+  EXPECT_EQ(schema_error("[]"), "#: a schema must be an object or a boolean");
+  EXPECT_NE(schema_error("{"), "");
+  EXPECT_EQ(schema_error(R"({"title": "t", "description": "d", "default": 1, "x-own": 2})"), "");
+}
+
+}  // namespace
+}  // namespace graft::grammar
