@@ -1,6 +1,7 @@
 #include "graft/api/chat_format.h"
 
 #include "graft/base/error.h"
+#include "graft/chat/harmony.h"
 #include "graft/chat/messages.h"
 #include "graft/chat/reasoning.h"
 #include "graft/chat/tool_format.h"
@@ -154,6 +155,15 @@ ChatPrompt ChatFormat::render_turn(const Conversation& conversation) const {
     }
   }
   return prompt;
+}
+
+void constrain_after_reasoning(const ChatPrompt& prompt, SamplingParams& params) {
+  if (!params.structured_output) return;
+  if (prompt.reasoning.is_harmony) {
+    params.structured_output->triggers = {std::string(chat::kHarmonyFinal)};
+  } else if (prompt.in_thinking) {
+    params.structured_output->triggers = {std::string(prompt.reasoning.close)};
+  }
 }
 
 }  // namespace graft::api

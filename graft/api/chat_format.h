@@ -33,6 +33,9 @@ struct ChatPrompt {
   formats::ToolCallFormat tool_calls = formats::ToolCallFormat::Any;
 };
 
+// Makes params.structured_output begin after the reasoning where the response begins inside it.
+void constrain_after_reasoning(const ChatPrompt& prompt, SamplingParams& params);
+
 class ChatFormat {
  public:
   // `override_template`: a built-in template name or a file, used instead of the model's own. `llm`

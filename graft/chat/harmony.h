@@ -20,6 +20,9 @@
 
 namespace graft::chat {
 
+// What the answer follows, without a channel of reasoning and tool calls.
+inline constexpr std::string_view kHarmonyFinal = "<|channel|>final<|message|>";
+
 class HarmonySplitter {
  public:
   // `open`: the prompt ends inside a message of the channel analysis.

@@ -148,6 +148,9 @@ Engine::Engine(models::OpenModel& model,
       config_(resolve_for(model, config, num_state_slots_)),
       eos_token_ids_(
           eos_token_ids_of(model.source().config(), tokenizer, model.model().vocab_size())),
+      grammars_(tokenizer == nullptr ? nullptr
+                                     : std::make_unique<grammar::GrammarCache>(
+                                           *tokenizer, model.model().vocab_size())),
       blocks_(
           config_.num_kvcache_blocks, config_.kvcache_block_size, config_.enable_prefix_caching),
       states_(num_state_slots_ == 0
@@ -192,6 +195,7 @@ void Engine::check(const Request& request) const {
     fail("n is ", request.params.n, ", max_num_seqs is ", config_.max_num_seqs);
   if (tokenizer_ == nullptr && !request.params.stop.empty())
     fail("stop strings need a tokenizer, but the model has none");
+  new_matcher(request.params);  // compiles the grammar, on the thread of the caller
 }
 
 RequestId Engine::add(Request request) {
@@ -205,6 +209,7 @@ RequestId Engine::add(Request request) {
   sequence->num_prompt = static_cast<std::int64_t>(request.prompt.size());
   sequence->tokens = std::move(request.prompt);
   sequence->params = std::move(request.params);
+  sequence->matcher = new_matcher(sequence->params);
   if (request.pooling) sequence->pooler = std::make_unique<Pooler>(*request.pooling);
   return add_sequence(std::move(sequence)).id.request;
 }
@@ -234,6 +239,16 @@ std::unique_ptr<tokenizer::Detokenizer> Engine::new_detokenizer(
   // Stop strings are ignored before min_tokens; append_token() sets them then.
   if (params.min_tokens == 0) options.stops = params.stop;
   return std::make_unique<tokenizer::Detokenizer>(*tokenizer_, std::move(options));
+}
+
+std::optional<grammar::OutputMatcher> Engine::new_matcher(const SamplingParams& params) const {
+  if (!params.structured_output) return std::nullopt;
+  if (grammars_ == nullptr) fail("structured output needs a tokenizer, but the model has none");
+  try {
+    return grammars_->matcher(*params.structured_output);
+  } catch (const grammar::GrammarError& error) {
+    throw grammar::GrammarError(str("structured output: ", error.what()));
+  }
 }
 
 std::vector<Sequence*> Engine::sequences_of(RequestId request) {

@@ -26,6 +26,7 @@
 #include "graft/engine/scheduler.h"
 #include "graft/engine/sequence.h"
 #include "graft/engine/states/state_slots.h"
+#include "graft/grammar/output_matcher.h"
 #include "graft/models/open_model.h"
 #include "graft/tokenizer/tokenizer.h"
 
@@ -100,6 +101,10 @@ class Engine {
   std::vector<Sequence*> sequences_of(RequestId request);
   Sequence& add_sequence(std::shared_ptr<Sequence> owned);
   std::unique_ptr<tokenizer::Detokenizer> new_detokenizer(const SamplingParams& params) const;
+  std::optional<grammar::OutputMatcher> new_matcher(const SamplingParams& params) const;
+  grammar::TokenBits allowed_tokens(const Sequence& sequence) const;
+  void follow_grammar(Sequence& sequence, TokenId token, std::optional<Finish>& stop) const;
+  std::string sampling_failure(const Sequence& sequence) const;
   void check_files() const;
   void run_step();
   std::optional<Step> start(const Schedule& schedule);
@@ -129,6 +134,7 @@ class Engine {
   std::int64_t num_state_slots_ = 0;  // before config_, whose initializer sets it
   EngineConfig config_;
   std::vector<TokenId> eos_token_ids_;
+  std::unique_ptr<grammar::GrammarCache> grammars_;  // thread-safe; null: no tokenizer
   BlockManager blocks_;
   std::unique_ptr<StateSlots> states_;  // null: the model has no recurrent states
   Scheduler scheduler_;

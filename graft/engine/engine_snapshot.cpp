@@ -108,6 +108,11 @@ RequestId Engine::restore(const std::filesystem::path& path, RequestId id) {
   } else {
     sequence->num_computed = 0;
   }
+  sequence->matcher = new_matcher(sequence->params);
+  for (const TokenId token : sequence->output()) {
+    if (sequence->matcher && !sequence->matcher->accept(token))
+      fail(path.string(), ": damaged: its output does not match its structured output");
+  }
   Sequence& added = add_sequence(std::move(sequence));
   // Replays the output through the detokenizer: text returned before the save is not repeated.
   for (std::int64_t i = 0; added.detokenizer && i < added.num_output(); ++i) {

@@ -75,7 +75,10 @@ std::optional<ops::BatchSampling> Engine::device_sampling(const Schedule& schedu
     if (sequence.is_embedding() || sequence.params.prompt_logprobs) return std::nullopt;
     if (!scheduled.is_complete()) continue;
     if (sequence.params.n > 1 || needs_host(sequence.params)) return std::nullopt;
-    add_device_row(context_of(sequence), sequence.num_output(), sampling);
+    const grammar::TokenBits allowed = allowed_tokens(sequence);
+    SamplingContext context = context_of(sequence);
+    context.allowed = allowed;
+    add_device_row(context, sequence.num_output(), sampling);
   }
   return sampling;
 }
@@ -207,6 +210,7 @@ void Engine::add_samples(Sequence& sequence, std::int64_t row, std::vector<Sampl
     }
     fork->uses_long_rope = sequence.uses_long_rope;
     fork->detokenizer = new_detokenizer(sequence.params);
+    fork->matcher = sequence.matcher;
     fork->num_cached = sequence.num_cached;
     fork->arrived = sequence.arrived;
     fork->first_scheduled = sequence.first_scheduled;
@@ -227,7 +231,9 @@ SamplingContext Engine::context_of(const Sequence& sequence) const {
 
 void Engine::run_sampler(Sample& sample) {
   const Sequence& sequence = *sample.sequence;
-  const SamplingContext context = context_of(sequence);
+  const grammar::TokenBits allowed = allowed_tokens(sequence);
+  SamplingContext context = context_of(sequence);
+  context.allowed = allowed;
   std::span<float> logits = runner_.logits(sample.row);
   std::vector<float> raw;
   if (sample.is_shared || sequence.params.logprobs) raw.assign(logits.begin(), logits.end());
@@ -245,9 +251,7 @@ void Engine::append_token(Sample& sample) {
   Sequence& sequence = *sample.sequence;
   Update update = {.id = sequence.id};
   if (!sample.token) {
-    finish(sequence,
-           {.reason = FinishReason::Error,
-            .message = "sampling failed: every token is masked, or the logits are NaN"},
+    finish(sequence, {.reason = FinishReason::Error, .message = sampling_failure(sequence)},
            std::move(update));
     return;
   }
@@ -262,6 +266,7 @@ void Engine::append_token(Sample& sample) {
 
   std::optional<Finish> stop = check_stop(sequence);
   const bool is_stop_token = stop && stop->stop_token;
+  if (sequence.matcher && !is_stop_token) follow_grammar(sequence, *sample.token, stop);
   if (sequence.detokenizer && !is_stop_token) {
     update.text = sequence.detokenizer->push(*sample.token);
     if (const auto matched = sequence.detokenizer->stop()) {
@@ -275,6 +280,43 @@ void Engine::append_token(Sample& sample) {
   } else {
     pending_.push_back(std::move(update));
   }
+}
+
+// The output ends as soon as nothing can follow, whatever min_tokens and ignore_eos ask for.
+void Engine::follow_grammar(Sequence& sequence, TokenId token, std::optional<Finish>& stop) const {
+  if (!sequence.matcher->accept(token)) {
+    stop = {.reason = FinishReason::Error,
+            .message = str("structured output: token ", token, " does not match")};
+  } else if (sequence.matcher->is_complete()) {
+    stop = {.reason = FinishReason::Stop};
+  }
+}
+
+// Empty: all. Tokens that end the output are allowed where the grammar may end.
+grammar::TokenBits Engine::allowed_tokens(const Sequence& sequence) const {
+  if (!sequence.matcher || !sequence.matcher->is_active()) return {};
+  grammar::TokenBits bits = sequence.matcher->allowed();
+  const bool can_end = sequence.matcher->can_end();
+  const auto set = [&](TokenId token, bool is_allowed) {
+    const auto at = static_cast<std::uint32_t>(token);
+    const std::uint32_t bit = std::uint32_t{1} << at % 32;
+    bits[at / 32] = is_allowed ? bits[at / 32] | bit : bits[at / 32] & ~bit;
+  };
+  for (const TokenId token : eos_token_ids_)
+    set(token, can_end && !sequence.params.ignore_eos);
+  for (const TokenId token : sequence.params.stop_token_ids)
+    set(token, can_end);
+  return bits;
+}
+
+std::string Engine::sampling_failure(const Sequence& sequence) const {
+  if (!sequence.matcher || !sequence.matcher->is_active())
+    return "sampling failed: every token is masked, or the logits are NaN";
+  const grammar::TokenBits allowed = allowed_tokens(sequence);
+  if (std::ranges::all_of(allowed, [](std::uint32_t word) { return word == 0; }))
+    return "structured output: no token of the vocabulary can follow";
+  return "structured output: other parameters mask all tokens that can follow, or the logits are "
+         "NaN";
 }
 
 std::optional<Finish> Engine::check_stop(const Sequence& sequence) const {

@@ -1,5 +1,11 @@
 #include "graft/engine/params_json.h"
 
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graft/base/error.h"
+
 namespace graft::engine {
 namespace {
 
@@ -19,6 +25,7 @@ void each_field(Params& params, const Visitor& visit) {
   visit("logit_bias", params.logit_bias);
   visit("allowed_token_ids", params.allowed_token_ids);
   visit("bad_words", params.bad_words);
+  visit("structured_output", params.structured_output);
   visit("max_tokens", params.max_tokens);
   visit("min_tokens", params.min_tokens);
   visit("ignore_eos", params.ignore_eos);
@@ -30,18 +37,36 @@ void each_field(Params& params, const Visitor& visit) {
   visit("prompt_logprobs", params.prompt_logprobs);
 }
 
+Json value_of(const StructuredOutput& output) {
+  return {{"kind", static_cast<int>(output.kind)},
+          {"text", output.text},
+          {"triggers", output.triggers}};
+}
+
+StructuredOutput structured_output_of(const Json& json) {
+  const int kind = json.at("kind").get<int>();
+  if (kind < 0 || kind > static_cast<int>(StructuredOutput::Kind::Grammar))
+    throw Error("unknown kind of structured output");
+  return {.kind = static_cast<StructuredOutput::Kind>(kind),
+          .text = json.at("text").get<std::string>(),
+          .triggers = json.at("triggers").get<std::vector<std::string>>()};
+}
+
 template <class T>
 Json value_of(const T& field) {
   return field;
 }
 template <class T>
 Json value_of(const std::optional<T>& field) {
-  return field ? Json(*field) : Json(nullptr);
+  return field ? Json(value_of(*field)) : Json(nullptr);
 }
 
 template <class T>
 void read_value(const Json& json, T& field) {
   json.get_to(field);
+}
+void read_value(const Json& json, std::optional<StructuredOutput>& field) {
+  if (!json.is_null()) field = structured_output_of(json);
 }
 template <class T>
 void read_value(const Json& json, std::optional<T>& field) {

@@ -25,6 +25,21 @@ void mask_disallowed(std::span<float> logits, const SamplingParams& params) {
     at(logits, token) = logit;
 }
 
+void mask_by_grammar(std::span<float> logits, std::span<const std::uint32_t> allowed) {
+  if (allowed.empty()) return;
+  constexpr std::size_t kBits = 32;
+  for (std::size_t word = 0; word * kBits < logits.size(); ++word) {
+    const std::span<float> part =
+        logits.subspan(word * kBits, std::min(kBits, logits.size() - word * kBits));
+    if (allowed[word] == 0) {
+      std::ranges::fill(part, kMasked);
+      continue;
+    }
+    for (std::size_t i = 0; i < part.size(); ++i)
+      if ((allowed[word] >> i & 1U) == 0) part[i] = kMasked;
+  }
+}
+
 // Whether the output ends with all tokens of the word but the last.
 bool follows(std::span<const TokenId> output, std::span<const TokenId> word) {
   const std::size_t num_before = word.size() - 1;
@@ -91,6 +106,7 @@ void penalize(std::span<float> logits, const SamplingContext& context) {
 
 void process_logits(std::span<float> logits, const SamplingContext& context) {
   mask_disallowed(logits, *context.params);
+  mask_by_grammar(logits, context.allowed);
   mask_bad_words(logits, context);
   mask_early_stop(logits, context);
   add_bias(logits, *context.params);
@@ -341,8 +357,8 @@ bool needs_host(const SamplingParams& params) {
 bool depends_on_output(const SamplingParams& params) {
   const bool has_long_word = std::ranges::any_of(
       params.bad_words, [](const std::vector<TokenId>& word) { return word.size() > 1; });
-  return has_long_word || params.repetition_penalty != 1.0 || params.presence_penalty != 0.0 ||
-         params.frequency_penalty != 0.0;
+  return has_long_word || params.structured_output || params.repetition_penalty != 1.0 ||
+         params.presence_penalty != 0.0 || params.frequency_penalty != 0.0;
 }
 
 void add_device_row(const SamplingContext& context,
@@ -358,6 +374,10 @@ void add_device_row(const SamplingContext& context,
   edits.penalize(context);
   edits.append_to(sampling.edits);
   row.num_edits = static_cast<std::int32_t>(sampling.edits.size()) - row.first_edit;
+  if (!context.allowed.empty()) {
+    row.first_mask = static_cast<std::int32_t>(sampling.masks.size());
+    sampling.masks.insert(sampling.masks.end(), context.allowed.begin(), context.allowed.end());
+  }
   row.masks_unedited = params.allowed_token_ids.empty() ? 0 : 1;
   if (!params.is_greedy()) {
     constexpr std::int64_t kMaxTopK = std::numeric_limits<std::int32_t>::max();

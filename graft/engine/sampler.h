@@ -1,7 +1,8 @@
-// Samples the next token from logits. Steps and order are vLLM's: allowed tokens, bad words,
-// min_tokens, logit bias, penalties; then greedy, or temperature, top_k, min_p, top_p, typical_p
-// and a draw (min_p and top_k commute). The draw depends only on the seed and the number of output
-// tokens, so a request gives the same text regardless of batch composition and after a restart.
+// Samples the next token from logits. Steps and order are vLLM's: allowed tokens (of the request
+// and of structured output), bad words, min_tokens, logit bias, penalties; then greedy, or
+// temperature, top_k, min_p, top_p, typical_p and a draw (min_p and top_k commute). The draw
+// depends only on the seed and the number of output tokens, so a request gives the same text
+// regardless of batch composition and after a restart.
 
 #pragma once
 
@@ -23,6 +24,9 @@ struct SamplingContext {
   std::span<const TokenId> output = {};
   std::span<const TokenId> eos_token_ids = {};  // of the model
   std::uint64_t seed = 0;
+  // Bits of the tokens that structured output allows, token t is bit t % 32 of word t / 32. Empty:
+  // all.
+  std::span<const std::uint32_t> allowed = {};
 };
 
 // Modifies the logits in place. Returns nothing when every token is masked or the logits are NaN or
@@ -31,7 +35,8 @@ std::optional<TokenId> sample(std::span<float> logits, const SamplingContext& co
 
 // Whether only the host can sample: log probabilities and typical_p need all logits.
 bool needs_host(const SamplingParams& params);
-// Whether the distribution depends on earlier output (penalties, bad words of several tokens).
+// Whether the distribution depends on earlier output (penalties, bad words of several tokens,
+// structured output).
 bool depends_on_output(const SamplingParams& params);
 // Appends the parameters by which a device samples as sample() does. `num_output`: tokens before
 // this one. The output of the context may lack the last of them unless depends_on_output().

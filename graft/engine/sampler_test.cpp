@@ -216,13 +216,19 @@ TEST(Sampler, DeviceRowsSampleTheSameToken) {
     for (TokenId& token : output)
       token = static_cast<TokenId>(random() % 12);
     const std::vector<TokenId> prompt = {1, 9, 250};
+    std::vector<std::uint32_t> allowed;  // of structured output, in a part of the rounds
+    if (round % 3 == 0) allowed.resize((logits.size() + 31) / 32);
+    for (std::uint32_t& word : allowed)
+      word = static_cast<std::uint32_t>(random() & random());
     const SamplingContext context = {.params = &params,
                                      .prompt = prompt,
                                      .output = output,
                                      .eos_token_ids = kEos,
-                                     .seed = random()};
+                                     .seed = random(),
+                                     .allowed = allowed};
     add_device_row(context, static_cast<std::int64_t>(output.size()), sampling);
-    const TokenId got = ops::testing::sample_row(logits, sampling.rows.back(), sampling.edits);
+    const TokenId got =
+        ops::testing::sample_row(logits, sampling.rows.back(), sampling.edits, sampling.masks);
     const TokenId want = sample(logits, context).value_or(-1);
     if (kind != 5 && kind != 6 && kind != 8) {
       ASSERT_EQ(got, want) << "row of kind " << kind << ", round " << round;

@@ -15,6 +15,7 @@
 #include "graft/engine/pooler.h"
 #include "graft/engine/sampling_params.h"
 #include "graft/engine/states/state_slots.h"
+#include "graft/grammar/output_matcher.h"
 #include "graft/llm.h"
 #include "graft/tokenizer/detokenizer.h"
 
@@ -65,6 +66,7 @@ struct Sequence {
 
   std::unique_ptr<tokenizer::Detokenizer> detokenizer;  // null: token ids only
   std::vector<TokenLogprobs> prompt_logprobs;           // starts at the second prompt token
+  std::optional<grammar::OutputMatcher> matcher;        // of params.structured_output
   std::unique_ptr<Pooler> pooler;                       // of an embedding; null: generates tokens
 
   std::int64_t num_cached = 0;  // prompt tokens found in the prefix cache

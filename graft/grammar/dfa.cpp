@@ -82,29 +82,35 @@ Dfa Dfa::with_texts(std::span<const ByteText> texts) const {
     is_replaced[each.byte] = true;
   for (std::size_t i = 0; i < states_.size(); ++i) {
     out.states_[i].is_end = states_[i].is_end;
-    for (const Edge& edge : states_[i].edges)
-      for (int byte = edge.bytes.first; byte <= edge.bytes.last; ++byte)
-        if (!is_replaced[static_cast<std::size_t>(byte)])
-          append_edge(out.states_[i].edges, byte, byte, edge.target);
-    std::unordered_map<std::string, StateId> prefixes;  // of texts from this state
+    for (std::size_t byte = 0; byte < is_replaced.size(); ++byte) {
+      const Edge* edge = find_edge(i, static_cast<std::uint8_t>(byte));
+      if (edge == nullptr || is_replaced[byte]) continue;
+      append_edge(out.states_[i].edges, static_cast<int>(byte), static_cast<int>(byte),
+                  edge->target);
+    }
+    std::unordered_map<std::string, StateId> prefixes;
     for (const ByteText& each : texts) {
       const Edge* edge = find_edge(i, each.byte);
-      if (edge == nullptr) continue;
-      auto from = static_cast<StateId>(i);
-      for (std::size_t size = 1; size <= each.text.size(); ++size) {
-        const auto byte = static_cast<std::uint8_t>(each.text[size - 1]);
-        const bool is_last = size == each.text.size();
-        const auto next = is_last ? edge->target : static_cast<StateId>(out.states_.size());
-        const auto [found, is_new] = prefixes.emplace(each.text.substr(0, size), next);
-        if (is_new) {
-          if (!is_last) out.states_.emplace_back();
-          out.states_[from].edges.push_back({.bytes = {byte, byte}, .target = next});
-        }
-        from = found->second;
-      }
+      if (edge != nullptr) out.add_path(static_cast<StateId>(i), edge->target, each.text, prefixes);
     }
   }
   return out;
+}
+
+// `prefixes`: of the paths from this state so far, with the states that they lead to.
+void Dfa::add_path(StateId from,
+                   StateId to,
+                   const std::string& text,
+                   std::unordered_map<std::string, StateId>& prefixes) {
+  for (std::size_t size = 1; size <= text.size(); ++size) {
+    const auto byte = static_cast<std::uint8_t>(text[size - 1]);
+    const bool is_last = size == text.size();
+    const StateId next = is_last ? to : static_cast<StateId>(states_.size());
+    const auto [found, is_new] = prefixes.emplace(text.substr(0, size), next);
+    if (is_new && !is_last) states_.emplace_back();
+    if (is_new) states_[from].edges.push_back({.bytes = {byte, byte}, .target = next});
+    from = found->second;
+  }
 }
 
 Dfa Dfa::without_marks(std::uint8_t first, std::uint8_t last) const {

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -57,6 +58,10 @@ class Dfa {
   class Product;
 
   void remove_dead();
+  void add_path(StateId from,
+                StateId to,
+                const std::string& text,
+                std::unordered_map<std::string, StateId>& prefixes);
   const Edge* find_edge(std::size_t state, std::uint8_t byte) const;
 
   std::vector<State> states_;

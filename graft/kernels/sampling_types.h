@@ -27,6 +27,9 @@ struct RowSampling {
   std::int32_t first_edit = 0;
   std::int32_t num_edits = 0;
   std::int32_t masks_unedited = 0;  // 1: every token without an edit is masked
+  // The row's bits of allowed tokens begin at this word of the masks, token t is bit t % 32 of word
+  // t / 32; other tokens are masked, whatever their edits. -1: all are allowed.
+  std::int32_t first_mask = -1;
 };
 
 }  // namespace graft::kernels

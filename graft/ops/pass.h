@@ -41,6 +41,7 @@ struct SequenceSlice {
 struct BatchSampling {
   std::vector<kernels::RowSampling> rows;  // one per entry of logit_rows
   std::vector<kernels::LogitEdit> edits;   // of all rows
+  std::vector<std::uint32_t> masks;        // of all rows with RowSampling::first_mask
 };
 
 // The rows of all sequences, concatenated. Sizes: t = tokens, s = sequences.

@@ -15,7 +15,8 @@ namespace graft::ops::testing {
 
 inline std::vector<double> edited_logits(std::span<const float> logits,
                                          const kernels::RowSampling& row,
-                                         std::span<const kernels::LogitEdit> edits) {
+                                         std::span<const kernels::LogitEdit> edits,
+                                         std::span<const std::uint32_t> masks = {}) {
   std::vector<double> edited(logits.begin(), logits.end());
   if (row.masks_unedited != 0) std::ranges::fill(edited, -std::numeric_limits<double>::infinity());
   for (const kernels::LogitEdit& edit : edits.subspan(static_cast<std::size_t>(row.first_edit),
@@ -25,14 +26,19 @@ inline std::vector<double> edited_logits(std::span<const float> logits,
     logit = logit > 0 ? logit / edit.repetition : logit * edit.repetition;
     edited[token] = static_cast<double>(logit - edit.penalty);
   }
+  for (std::size_t token = 0; row.first_mask >= 0 && token < edited.size(); ++token) {
+    const std::uint32_t word = masks[static_cast<std::size_t>(row.first_mask) + token / 32];
+    if ((word >> token % 32 & 1U) == 0) edited[token] = -std::numeric_limits<double>::infinity();
+  }
   return edited;
 }
 
 // The probability of every token; empty: sampling fails.
 inline std::vector<double> sampling_distribution(std::span<const float> logits,
                                                  const kernels::RowSampling& row,
-                                                 std::span<const kernels::LogitEdit> edits) {
-  const std::vector<double> values = edited_logits(logits, row, edits);
+                                                 std::span<const kernels::LogitEdit> edits,
+                                                 std::span<const std::uint32_t> masks = {}) {
+  const std::vector<double> values = edited_logits(logits, row, edits, masks);
   if (std::ranges::any_of(values, [](double value) { return std::isnan(value); })) return {};
   const double max = *std::ranges::max_element(values);
   if (!std::isfinite(max)) return {};
@@ -69,8 +75,9 @@ inline std::vector<double> sampling_distribution(std::span<const float> logits,
 // -1: sampling fails.
 inline std::int32_t sample_row(std::span<const float> logits,
                                const kernels::RowSampling& row,
-                               std::span<const kernels::LogitEdit> edits) {
-  const std::vector<double> probs = sampling_distribution(logits, row, edits);
+                               std::span<const kernels::LogitEdit> edits,
+                               std::span<const std::uint32_t> masks = {}) {
+  const std::vector<double> probs = sampling_distribution(logits, row, edits, masks);
   double left = row.draw;
   for (std::size_t token = 0; token < probs.size(); ++token) {
     left -= probs[token];

@@ -97,9 +97,9 @@ class TestContext final : public DeviceContext, public GraphCapture {
       const BatchSampling& sampling = there.batch.sampling;
       sampled_.clear();
       for (std::int64_t row = 0; row < logits.rows(); ++row)
-        sampled_.push_back(
-            sample_row({logits.f32_row(row), static_cast<std::size_t>(logits.cols())},
-                       sampling.rows[static_cast<std::size_t>(row)], sampling.edits));
+        sampled_.push_back(sample_row(
+            {logits.f32_row(row), static_cast<std::size_t>(logits.cols())},
+            sampling.rows[static_cast<std::size_t>(row)], sampling.edits, sampling.masks));
     });
   }
   void start_tokens_out(std::int64_t num_tokens) override {

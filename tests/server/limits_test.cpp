@@ -37,7 +37,8 @@ TEST(ServerLimits, RejectsInvalidRequests) {
       status(
           R"({"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]})"),
       400);
-  EXPECT_EQ(status(chat_body({{"response_format", {{"type", "json_object"}}}}).dump()), 400);
+  EXPECT_EQ(status(chat_body({{"response_format", {{"type", "xml"}}}}).dump()), 400);
+  EXPECT_EQ(status(chat_body({{"guided_json", {{"frobnicate", 1}}}}).dump()), 400);
   EXPECT_EQ(status(chat_body({{"model", "other"}}).dump()), 404);
   EXPECT_EQ(status(chat_body({{"logit_bias", {{"99999999", 1}}}}).dump()), 400);
   EXPECT_EQ(

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "graft/cli/options/rule_options.h"
+
 namespace graft::cli {
 
 void SamplingOptions::add_to(Command& command) {
@@ -39,6 +41,19 @@ void SamplingOptions::add_to(Command& command) {
   command.add_option("--system", system, "System prompt")->option_text("TEXT");
 }
 
+void SamplingOptions::add_structured_to(Command& command) {
+  command
+      .add_option("--json-schema", json_schema, "The answer matches the JSON schema in this file")
+      ->option_text("FILE");
+  command.add_option("--grammar", grammar, "The answer matches the GBNF grammar in this file")
+      ->option_text("FILE")
+      ->excludes("--json-schema");
+  command.add_option("--regex", regex, "The answer matches this regular expression")
+      ->option_text("PATTERN")
+      ->excludes("--json-schema")
+      ->excludes("--grammar");
+}
+
 api::SamplingParams SamplingOptions::params() const {
   api::SamplingParams params;
   params.temperature = temperature;
@@ -47,6 +62,12 @@ api::SamplingParams SamplingOptions::params() const {
   params.min_p = min_p;
   params.seed = seed;
   params.max_tokens = max_new_tokens;
+  using Kind = StructuredOutput::Kind;
+  if (!json_schema.empty())
+    params.structured_output = {.kind = Kind::JsonSchema, .text = read_text_file(json_schema)};
+  if (!grammar.empty())
+    params.structured_output = {.kind = Kind::Grammar, .text = read_text_file(grammar)};
+  if (!regex.empty()) params.structured_output = {.kind = Kind::Regex, .text = regex};
   return params;
 }
 

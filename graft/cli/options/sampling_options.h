@@ -22,8 +22,14 @@ struct SamplingOptions {
   std::string think;  // "on", "off", "": the model decides
   std::string chat_template;
   std::string system;
+  // Files and a pattern, of which one may be given.
+  std::string json_schema;
+  std::string grammar;
+  std::string regex;
 
   void add_to(Command& command);
+  void add_structured_to(Command& command);
+  // Throws Error when a file cannot be read.
   api::SamplingParams params() const;
   api::Thinking thinking() const;
 };

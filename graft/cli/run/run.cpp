@@ -76,10 +76,8 @@ void print_json(const SplitAnswer& answer, const AnswerStats& stats) {
 int run_one(const RunCommandOptions& options,
             api::LLM& llm,
             const api::Prompt& prompt,
-            const formats::ReasoningTags& tags,
+            api::SamplingParams params,
             chat::ReasoningSplitter splitter) {
-  api::SamplingParams params = options.sampling.params();
-  if (tags.is_harmony && !options.raw) params.skip_special_tokens = false;
   SplitAnswer answer;
   const auto add = [&](const chat::ResponseDelta& part) {
     answer.reasoning += part.reasoning;
@@ -110,8 +108,9 @@ int run_prompt(const RunCommandOptions& options) {
   api::LlmConfig config = options.model.config();
   options.context.apply_to(config.engine);
   config.engine.max_num_seqs = 1;
+  api::SamplingParams params = options.sampling.params();
   const auto llm = options.model.open(config);
-  if (options.raw) return run_one(options, *llm, text, {}, chat::ReasoningSplitter());
+  if (options.raw) return run_one(options, *llm, text, params, chat::ReasoningSplitter());
   const api::ChatFormat format(*llm, options.sampling.chat_template);
   if (!format.warning().empty()) warn(format.warning());
   api::Conversation conversation;
@@ -120,7 +119,9 @@ int run_prompt(const RunCommandOptions& options) {
   conversation.messages.push_back({{"role", "user"}, {"content", text}});
   conversation.thinking = options.sampling.thinking();
   const api::ChatPrompt prompt = format.prompt(conversation);
-  return run_one(options, *llm, prompt.tokens, prompt.reasoning,
+  if (prompt.reasoning.is_harmony) params.skip_special_tokens = false;
+  api::constrain_after_reasoning(prompt, params);
+  return run_one(options, *llm, prompt.tokens, params,
                  chat::ReasoningSplitter(prompt.in_thinking, prompt.reasoning));
 }
 
@@ -146,6 +147,7 @@ void add_run(Command& app) {
   options->model.add_to(*command);
   options->context.add_to(*command);
   options->sampling.add_to(*command);
+  options->sampling.add_structured_to(*command);
   command->add_flag("--raw", options->raw, "Continue the prompt without a chat template");
   Option* json = command->add_flag("--json", options->json,
                                    "Print one JSON object with text and token counts");

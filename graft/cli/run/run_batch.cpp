@@ -150,6 +150,7 @@ class Batch : public std::enable_shared_from_this<Batch> {
       const api::ChatPrompt made = format.prompt(line.conversation);
       prompt = made.tokens;
       if (made.reasoning.is_harmony) params.skip_special_tokens = false;
+      api::constrain_after_reasoning(made, params);
       answers_[index]->splitter = chat::ReasoningSplitter(made.in_thinking, made.reasoning);
     }
     llm_.submit(prompt, params, [self = shared_from_this(), index](const api::Update& update) {

@@ -146,8 +146,9 @@ Dfa numbers_up_to(const std::string& maximum, bool is_exclusive) {
   return union_of(negated(magnitudes()), magnitudes_up_to(bound, is_exclusive));
 }
 
-// Digits after the point scale the number by 10 each: with s of them it must be a multiple of the
-// divisor's digits.
+// Digits after the point scale the number by 10 each: with all of them it must be a multiple of the
+// divisor's digits. States: the remainder after the digits so far, before the point, at it, and
+// after each number of digits behind it.
 Dfa multiples_of(const std::string& divisor) {
   const Decimal parsed = parse_decimal(divisor);
   constexpr std::size_t kMaxDigits = 9;
@@ -158,41 +159,26 @@ Dfa multiples_of(const std::string& divisor) {
     fail("it must be positive");
   if (digits.size() > kMaxDigits + 1) fail("it has more than ", kMaxDigits, " digits");
   const std::uint64_t modulus = std::strtoull(digits.c_str(), nullptr, 10);
-  if (modulus * (scale + 1) > kMaxRemainders) fail("it has too many digits");
-  // State j * modulus + r: remainder r after j digits behind the point.
-  std::vector<Dfa::State> states(modulus * (scale + 1));
-  for (std::size_t j = 0; j <= scale; ++j) {
-    std::uint64_t power = 1;
-    for (std::size_t i = j; i < scale; ++i)
-      power = power * 10 % modulus;
-    for (std::uint64_t r = 0; r < modulus; ++r) {
-      Dfa::State& state = states[j * modulus + r];
-      state.is_end = r * power % modulus == 0;
-      const auto add = [&](char c, std::uint64_t target) {
-        const auto byte = static_cast<std::uint8_t>(c);
-        state.edges.push_back({.bytes = {byte, byte}, .target = static_cast<StateId>(target)});
-      };
-      for (char c = '0'; c <= '9'; ++c) {
-        const std::uint64_t next = (r * 10 + static_cast<std::uint64_t>(c - '0')) % modulus;
-        if (j == 0) add(c, next);
-        if (j > 0 && j < scale) add(c, (j + 1) * modulus + next);
-        // The first digit after the point is read with the point.
-      }
-    }
-  }
-  // The point leads to a state of its own per remainder: digits from there are the first.
-  const std::size_t num_states = states.size();
-  for (std::uint64_t r = 0; scale > 0 && r < modulus; ++r) {
-    Dfa::State point;
-    for (char c = '0'; c <= '9'; ++c) {
-      const std::uint64_t next = (r * 10 + static_cast<std::uint64_t>(c - '0')) % modulus;
-      const auto byte = static_cast<std::uint8_t>(c);
-      point.edges.push_back(
-          {.bytes = {byte, byte}, .target = static_cast<StateId>(modulus + next)});
-    }
-    states[r].edges.insert(states[r].edges.begin(),
-                           {.bytes = {'.', '.'}, .target = static_cast<StateId>(num_states + r)});
-    states.push_back(std::move(point));
+  if (modulus * (scale + 2) > kMaxRemainders) fail("it has too many digits");
+  // Level 0: before the point; 1: at it; 1 + j: after j digits behind it.
+  std::vector<Dfa::State> states(modulus * (scale == 0 ? 1 : scale + 2));
+  const auto add = [&](std::uint64_t from, char c, std::uint64_t level, std::uint64_t remainder) {
+    const auto byte = static_cast<std::uint8_t>(c);
+    states[from].edges.push_back(
+        {.bytes = {byte, byte}, .target = static_cast<StateId>(level * modulus + remainder)});
+  };
+  for (std::uint64_t state = 0; state < states.size(); ++state) {
+    const std::uint64_t level = state / modulus;
+    const std::uint64_t remainder = state % modulus;
+    std::uint64_t scaled = remainder;
+    for (std::uint64_t i = level == 0 ? 0 : level - 1; i < scale; ++i)
+      scaled = scaled * 10 % modulus;
+    states[state].is_end = scaled == 0;
+    if (level == 0 && scale > 0) add(state, '.', 1, remainder);
+    if (level == scale + 1) continue;
+    for (char c = '0'; c <= '9'; ++c)
+      add(state, c, level == 0 ? 0 : level + 1,
+          (remainder * 10 + static_cast<std::uint64_t>(c - '0')) % modulus);
   }
   const Dfa sizes = intersection(magnitudes(), Dfa(std::move(states)));
   return union_of(sizes, negated(sizes));

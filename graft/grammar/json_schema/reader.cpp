@@ -171,7 +171,26 @@ void Reader::check_keywords(SchemaRef schema) const {
   }
 }
 
-// Values of arrays and objects become schemas of their parts.
+// The schema of one array or object, from schemas of its parts.
+OrderedJson Reader::schema_of_value(const OrderedJson& value) {
+  OrderedJson schema = {{"type", value.is_array() ? "array" : "object"}};
+  if (value.is_array()) {
+    schema["minItems"] = value.size();
+    schema["maxItems"] = value.size();
+    for (const OrderedJson& item : value)
+      schema["prefixItems"].push_back({{"const", item}});
+    return schema;
+  }
+  schema["properties"] = OrderedJson::object();
+  schema["required"] = OrderedJson::array();
+  schema["additionalProperties"] = false;
+  for (const auto& [key, item] : value.items()) {
+    schema["properties"][key] = {{"const", item}};
+    schema["required"].push_back(key);
+  }
+  return schema;
+}
+
 Reader::Forms Reader::read_enum(const OrderedJson& values) {
   Forms forms;
   Form scalars = {.types = 0};
@@ -183,24 +202,7 @@ Reader::Forms Reader::read_enum(const OrderedJson& values) {
     if (value.is_number()) numbers.push_back(literal(decimal_text(value)));
     if (value.is_string()) strings.push_back(literal(value.get<std::string>()));
     if (!value.is_structured()) continue;
-    OrderedJson schema = {{"type", value.is_array() ? "array" : "object"}};
-    if (value.is_array()) {
-      schema["prefixItems"] = OrderedJson::array();
-      schema["minItems"] = value.size();
-      schema["maxItems"] = value.size();
-      for (const OrderedJson& item : value)
-        schema["prefixItems"].push_back({{"const", item}});
-    } else {
-      schema["properties"] = OrderedJson::object();
-      schema["required"] = OrderedJson::array();
-      schema["additionalProperties"] = false;
-      for (const auto& [key, item] : value.items()) {
-        schema["properties"][key] = {{"const", item}};
-        schema["required"].push_back(key);
-      }
-    }
-    if (value.is_array() && value.empty()) schema.erase("prefixItems");
-    for (Form& form : read(made(std::move(schema))))
+    for (Form& form : read(made(schema_of_value(value))))
       forms.push_back(std::move(form));
   }
   if (!numbers.empty()) {

@@ -43,6 +43,7 @@ class Reader {
   PropertyRules read_properties(SchemaRef schema);
   SchemaRef unevaluated(SchemaRef schema, const std::string& keyword, const std::string& other);
   // Keywords that combine schemas.
+  static OrderedJson schema_of_value(const OrderedJson& value);
   Forms read_enum(const OrderedJson& values);
   Forms read_list(SchemaRef schema, const std::string& keyword, bool is_all);
   Forms read_one_of(SchemaRef schema);

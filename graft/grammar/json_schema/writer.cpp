@@ -24,8 +24,7 @@ RuleId Writer::value(std::vector<SchemaRef> schemas) {
     return *schema == OrderedJson(true) || *schema == OrderedJson::object();
   });
   std::ranges::sort(schemas);
-  const auto repeated = std::ranges::unique(schemas);
-  schemas.erase(repeated.begin(), repeated.end());
+  schemas.erase(std::unique(schemas.begin(), schemas.end()), schemas.end());
   if (schemas.empty()) {
     if (!any_value_) any_value_ = add_any_value(rules_);
     return *any_value_;
@@ -114,12 +113,11 @@ Expr Writer::items_with_contains(const Form& form) {
   const ContainsRule& contains = form.contains.front();
   if (form.contains.size() > 1)
     fail(form.contains[1].path, ": several contains are not supported together");
-  std::size_t num_steps =
-      static_cast<std::size_t>(std::max(form.num_items.min, form.num_items.max));
-  if (form.num_items.max == kNoMaximum) num_steps = static_cast<std::size_t>(form.num_items.min);
+  const std::int64_t num_counted =
+      form.num_items.max == kNoMaximum ? form.num_items.min : form.num_items.max;
+  auto num_steps = static_cast<std::size_t>(std::max<std::int64_t>(num_counted, 1));
   for (const ItemRules& rules : form.items)
     num_steps = std::max(num_steps, rules.prefix.size());
-  num_steps = std::max<std::size_t>(num_steps, 1);
   const auto num_wanted = static_cast<std::size_t>(contains.min);
   if ((num_steps + 1) * (num_wanted + 1) > kMaxCountedStates)
     fail(contains.path, ": the numbers of items are too large");

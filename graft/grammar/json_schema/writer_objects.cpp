@@ -30,6 +30,32 @@ std::vector<std::string> known_names(const Form& form) {
   return names;
 }
 
+Dfa unknown_names(const Form& form, const std::vector<std::string>& known) {
+  std::vector<Expr> texts(known.size());
+  std::ranges::transform(known, texts.begin(),
+                         [](const std::string& name) { return literal(name); });
+  Dfa names = difference(all_strings(), Dfa(any_of(std::move(texts))));
+  for (const Language& language : form.names)
+    names = intersection(names, *language);
+  return names;
+}
+
+// The schemas of properties whose names match these patterns.
+std::vector<SchemaRef> schemas_of_names(const Form& form, std::size_t mask) {
+  std::vector<SchemaRef> schemas;
+  std::size_t next = 0;
+  for (const PropertyRules& rules : form.properties) {
+    bool is_known = false;
+    for (const PropertyRules::Pattern& pattern : rules.patterns) {
+      if ((mask >> next++ & 1U) == 0) continue;
+      schemas.push_back(pattern.schema);
+      is_known = true;
+    }
+    if (!is_known && rules.additional != nullptr) schemas.push_back(rules.additional);
+  }
+  return schemas;
+}
+
 }  // namespace
 
 // Right-recursive rules over the entries in order. The state: the next known entry, and how many
@@ -127,7 +153,8 @@ Expr Writer::entry(const Form& form, const std::string& name) {
       {quoted_string(name), literal(":"), blank(), rule(value(schemas_of_property(form, name)))});
 }
 
-// Entries with other names. Names are sorted by the patterns that they match.
+// Entries with other names. Names are sorted by the patterns that they match: bit i of a mask is
+// pattern i of all.
 Expr Writer::other_entries(const Form& form, const std::vector<std::string>& known) {
   std::vector<const Dfa*> patterns;
   for (const PropertyRules& rules : form.properties)
@@ -136,12 +163,7 @@ Expr Writer::other_entries(const Form& form, const std::vector<std::string>& kno
   if (patterns.size() > kMaxPatterns)
     fail("schema: more than ", kMaxPatterns, " patternProperties together are not supported");
   const bool is_free = patterns.empty() && form.names.empty() && known.empty();
-  std::vector<Expr> known_texts;
-  for (const std::string& name : known)
-    known_texts.push_back(literal(name));
-  Dfa rest = is_free ? Dfa() : difference(all_strings(), Dfa(any_of(std::move(known_texts))));
-  for (const Language& language : form.names)
-    rest = intersection(rest, *language);
+  const Dfa rest = is_free ? Dfa() : unknown_names(form, known);
   std::vector<Expr> ways;
   for (std::size_t mask = 0; mask < std::size_t{1} << patterns.size(); ++mask) {
     Dfa names = rest;
@@ -149,21 +171,10 @@ Expr Writer::other_entries(const Form& form, const std::vector<std::string>& kno
       const bool is_match = (mask >> i & 1U) != 0;
       names = is_match ? intersection(names, *patterns[i]) : difference(names, *patterns[i]);
     }
-    if (!is_free && names.matches_nothing()) continue;
-    std::vector<SchemaRef> schemas;
-    std::size_t next = 0;
-    for (const PropertyRules& rules : form.properties) {
-      bool is_known = false;
-      for (const PropertyRules::Pattern& pattern : rules.patterns) {
-        if ((mask >> next++ & 1U) == 0) continue;
-        schemas.push_back(pattern.schema);
-        is_known = true;
-      }
-      if (!is_known && rules.additional != nullptr) schemas.push_back(rules.additional);
-    }
+    const std::vector<SchemaRef> schemas = schemas_of_names(form, mask);
     const bool is_refused = std::ranges::any_of(
         schemas, [](SchemaRef schema) { return *schema == OrderedJson(false); });
-    if (is_refused) continue;
+    if (is_refused || (!is_free && names.matches_nothing())) continue;
     ways.push_back(sequence({is_free ? free_string() : quoted_string(names), literal(":"), blank(),
                              rule(value(schemas))}));
   }

@@ -109,6 +109,7 @@ class Row {
         logits_(job.logits.data + blockIdx.y * job.logits.stride),
         sampling_(job.sampling.rows[blockIdx.y]),
         edits_(job.sampling.edits + sampling_.first_edit),
+        mask_(sampling_.first_mask < 0 ? nullptr : job.sampling.masks + sampling_.first_mask),
         first_(static_cast<int>(block_rank<kCluster>()) * job.slice),
         count_(min(job.slice, max(static_cast<int>(job.vocab_size) - first_, 0))),
         keys_(job.scratch == nullptr ? dynamic_shared<std::uint32_t>()
@@ -118,13 +119,15 @@ class Row {
 
   // The bits of the edited logits.
   __device__ void load() {
-    for (int i = thread(); i < count_; i += kThreads)
-      keys_[i] = __float_as_uint(sampling_.masks_unedited != 0 ? -INFINITY : logits_[first_ + i]);
+    for (int i = thread(); i < count_; i += kThreads) {
+      const bool is_masked = sampling_.masks_unedited != 0 || !is_allowed(first_ + i);
+      keys_[i] = __float_as_uint(is_masked ? -INFINITY : logits_[first_ + i]);
+    }
     __syncthreads();
     for (int i = thread(); i < sampling_.num_edits; i += kThreads) {
       const LogitEdit edit = edits_[i];
       const int at = edit.token - first_;
-      if (at < 0 || at >= count_) continue;
+      if (at < 0 || at >= count_ || !is_allowed(edit.token)) continue;
       float logit = logits_[edit.token] + edit.bias;
       logit = logit > 0.0F ? logit / edit.repetition : logit * edit.repetition;
       keys_[at] = __float_as_uint(logit - edit.penalty);
@@ -213,6 +216,10 @@ class Row {
   __device__ static int thread() { return static_cast<int>(threadIdx.x); }
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % kWarpSize; }
   __device__ static int warp() { return static_cast<int>(threadIdx.x) / kWarpSize; }
+
+  __device__ bool is_allowed(int token) const {
+    return mask_ == nullptr || (mask_[token / 32] >> token % 32 & 1U) != 0;
+  }
 
   // The key at which the tokens of `kept`, from the most likely down, reach the target: a number of
   // tokens or a weight. {0, 0} when all of them do not.
@@ -402,7 +409,8 @@ class Row {
   const float* logits_;
   RowSampling sampling_;
   const LogitEdit* edits_;
-  int first_;  // token of the slice
+  const std::uint32_t* mask_;  // null: all tokens are allowed
+  int first_;                  // token of the slice
   int count_;
   std::uint32_t* keys_;  // of the slice; before make_keys() the bits of the logits
 };

@@ -23,6 +23,7 @@ std::size_t sample_tokens_bytes(std::int64_t rows, std::int64_t vocab_size);
 struct SamplingJob {
   const RowSampling* rows = nullptr;
   const LogitEdit* edits = nullptr;
+  const std::uint32_t* masks = nullptr;  // RowSampling::first_mask counts from here
   std::int32_t* tokens = nullptr;
 };
 void sample_tokens(ConstRows logits,

@@ -27,6 +27,7 @@ struct SamplingCase {
   std::int64_t vocab = 0;
   std::vector<RowSampling> rows = {};
   std::vector<LogitEdit> edits = {};
+  std::vector<std::uint32_t> masks = {};
 
   std::span<const float> row(std::size_t i) const {
     return std::span(logits).subspan(i * static_cast<std::size_t>(stride),
@@ -39,11 +40,13 @@ std::vector<std::int32_t> run(const SamplingCase& batch) {
   const DeviceArray<float> logits(batch.logits);
   const DeviceArray<RowSampling> rows(batch.rows);
   const DeviceArray<LogitEdit> edits(batch.edits);
+  const DeviceArray<std::uint32_t> masks(batch.masks);
   const DeviceArray<std::int32_t> tokens(batch.rows.size());
   const DeviceArray<std::uint8_t> scratch(sample_tokens_bytes(num_rows, batch.vocab));
-  sample_tokens({logits.get(), batch.stride}, num_rows, batch.vocab,
-                {.rows = rows.get(), .edits = edits.get(), .tokens = tokens.get()}, scratch.get(),
-                nullptr);
+  sample_tokens(
+      {logits.get(), batch.stride}, num_rows, batch.vocab,
+      {.rows = rows.get(), .edits = edits.get(), .masks = masks.get(), .tokens = tokens.get()},
+      scratch.get(), nullptr);
   return tokens.download();
 }
 
@@ -105,6 +108,39 @@ TEST_F(SampleTokens, ApplyEdits) {
                 {.first_edit = 4, .num_edits = 2, .masks_unedited = 1},
                 {.first_edit = 6, .num_edits = 1, .masks_unedited = 1}};
   EXPECT_EQ(run(batch), (std::vector<std::int32_t>{12, 13, 900, -1}));
+}
+
+// Masks with edits, in vocabularies that end within a word, against the reference.
+TEST_F(SampleTokens, ApplyMasks) {
+  std::mt19937 random(17);
+  for (const std::int64_t vocab : {1, 33, 4096, 151'937, 600'001}) {
+    SamplingCase batch = {.stride = vocab, .vocab = vocab};
+    constexpr std::size_t kRows = 12;
+    const auto num_words = static_cast<std::size_t>((vocab + 31) / 32);
+    batch.logits = Random(8).floats(static_cast<std::int64_t>(kRows) * vocab, 4.0F);
+    for (std::size_t i = 0; i < kRows; ++i) {
+      RowSampling row = random_row(random);
+      row.first_edit = static_cast<std::int32_t>(batch.edits.size());
+      row.num_edits = 1;
+      row.masks_unedited = i == 5 ? 1 : 0;
+      batch.edits.push_back(
+          {.token = static_cast<std::int32_t>(random() % static_cast<unsigned>(vocab)),
+           .bias = 3.0F});
+      if (i % 4 != 3) row.first_mask = static_cast<std::int32_t>(batch.masks.size());
+      for (std::size_t k = 0; k < num_words && i % 4 != 3; ++k)
+        batch.masks.push_back(i == 8 ? 0U : static_cast<std::uint32_t>(random() & random()));
+      batch.rows.push_back(row);
+    }
+    const std::vector<std::int32_t> got = run(batch);
+    std::int64_t num_different = 0;
+    for (std::size_t i = 0; i < kRows; ++i) {
+      const std::int32_t want = sample_row(batch.row(i), batch.rows[i], batch.edits, batch.masks);
+      num_different += got[i] != want ? 1 : 0;
+    }
+    EXPECT_EQ(got[8], -1);
+    // A draw can fall between the roundings of two probabilities.
+    EXPECT_LE(num_different, 1) << "vocabulary of " << vocab;
+  }
 }
 
 TEST_F(SampleTokens, FailForNanAndInfinity) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "graft/base/text/str.h"
+#include "graft/grammar/output_matcher.h"
 #include "graft/server/api_error.h"
 #include "graft/server/generation/reservation.h"
 
@@ -87,7 +88,12 @@ class Generation : public std::enable_shared_from_this<Generation> {
     const auto forward = [self = shared_from_this(), prompt](const api::Update& update) {
       self->enqueue({.prompt = prompt, .update = update, .time = Clock::now()});
     };
-    return lease_->llm().submit(input_.prompts[prompt], input_.params, forward, input_.options);
+    try {
+      return lease_->llm().submit(input_.prompts[prompt], input_.params, forward, input_.options);
+    } catch (const grammar::GrammarError& error) {
+      const std::string& field = input_.structured_field;
+      throw ApiError(400, str(field, ": ", error.what()), field);
+    }
   }
 
   void abort() {

@@ -56,7 +56,8 @@ struct GenerationInput {
   api::SubmitOptions options = {};  // the client is set by start_generation()
   bool is_stream = false;
   http::StreamHead stream_head = {};
-  RequestSize size = {};  // prompts and is_stream are set by start_generation()
+  std::string structured_field = {};  // of params.structured_output, for messages
+  RequestSize size = {};              // prompts and is_stream are set by start_generation()
 };
 
 struct GenerationContext {

@@ -56,8 +56,10 @@ void generate(const HandlerContext& context,
       .client = context.access.client_of(exchange->request()),
       .options = {.cache_salt = context.access.cache_salt(exchange->request())},
       .is_stream = request.is_stream,
-      .stream_head = {.content_type = "application/x-ndjson"}};
+      .stream_head = {.content_type = "application/x-ndjson"},
+      .structured_field = "format"};
   show_markers(model.tokenizer(), prompt, request.parse_tool_calls, input.params);
+  api::constrain_after_reasoning(prompt, input.params);
   ResponseOptions options = {
       .model = model.name(),
       .format = output_format(prompt, request.conversation.tools, request.parse_tool_calls),

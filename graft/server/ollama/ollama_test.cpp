@@ -46,8 +46,8 @@ TEST(OllamaRequest, WithoutPromptIsEmpty) {
 
 TEST(OllamaRequest, RejectsUnsupportedAndInvalidFields) {
   for (const char* more :
-       {R"("format":"json")", R"("format":{"type":"object"})", R"("images":["x"])",
-        R"("suffix":"x")", R"("template":"x")", R"("keep_alive":"soon")", R"("keep_alive":"5x")",
+       {R"("format":"yaml")", R"("format":[1])", R"("images":["x"])", R"("suffix":"x")",
+        R"("template":"x")", R"("keep_alive":"soon")", R"("keep_alive":"5x")",
         R"("options":{"temperature":"hot"})", R"("options":3)", R"("stream":1)", R"("think":3)"}) {
     EXPECT_THROW(
         read_generate(parse_body(std::string(R"({"model":"m","prompt":"a",)") + more + "}")),

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "graft/base/error.h"
+#include "graft/server/generation/structured_output.h"
 
 namespace graft::server::ollama {
 namespace {
@@ -83,6 +84,8 @@ Options read_options(const Fields& request) {
   }
   if (request.boolean("logprobs").value_or(false))
     params.logprobs = request.integer("top_logprobs", 0, 20).value_or(0);
+  if (const OrderedJson* format = request.find("format"))
+    params.structured_output = read_ollama_format(*format, "format");
   return options;
 }
 
@@ -109,9 +112,6 @@ api::Thinking read_thinking(const Fields& fields, OrderedJson& template_variable
 }
 
 void reject_unsupported(const Fields& fields) {
-  const OrderedJson* format = fields.find("format");
-  if (format != nullptr && !(format->is_string() && format->get<std::string>().empty()))
-    fields.fail_at("format", "constrained decoding is not supported");
   const OrderedJson* images = fields.find("images");
   if (images != nullptr && !images->empty()) fields.fail_at("images", "are not supported");
   if (!fields.string("suffix").value_or("").empty()) fields.fail_at("suffix", "is not supported");

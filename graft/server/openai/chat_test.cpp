@@ -56,12 +56,18 @@ struct Rejected {
 
 // Unsupported features that would change the output, and invalid values.
 const Rejected kRejected[] = {
-    {R"(,"response_format":{"type":"json_schema","json_schema":{}})", "response_format"},
-    {R"(,"response_format":{"type":"json_object"})", "response_format"},
+    {R"(,"response_format":{"type":"json_schema","json_schema":{}})",
+     "response_format.json_schema.schema"},
+    {R"(,"response_format":{"type":"xml"})", "response_format"},
+    {R"(,"response_format":"json_object")", "response_format"},
+    {R"(,"response_format":{"type":"json_object"},"guided_regex":"a")", "guided_regex"},
+    {R"(,"structured_outputs":{"regex":"a","choice":["b"]})", "structured_outputs.choice"},
+    {R"(,"structured_outputs":{"structural_tag":"x"})", "structured_outputs.structural_tag"},
+    {R"(,"guided_choice":[])", "guided_choice"},
+    {R"(,"guided_regex":7)", "guided_regex"},
+    {R"(,"guided_whitespace_pattern":" ")", "guided_whitespace_pattern"},
     {R"(,"tool_choice":"required","tools":[{"type":"function"}])", "tool_choice"},
     {R"(,"tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice"},
-    {R"(,"guided_regex":"a+")", "guided_regex"},
-    {R"(,"grammar":"root ::= x")", "grammar"},
     {R"(,"functions":[])", "functions"},
     {R"(,"audio":{"voice":"x"})", "audio"},
     {R"(,"modalities":["text","audio"])", "modalities"},
@@ -101,6 +107,41 @@ TEST(ChatRequest, RejectionsNameTheField) {
     }
   }
   EXPECT_THROW(read_chat_request(parse_body("{}")), ApiError);
+}
+
+struct StructuredCase {
+  std::string more;
+  StructuredOutput::Kind kind;
+  std::string text;
+};
+
+TEST(ChatRequest, ReadsStructuredOutputInAllSpellings) {
+  using Kind = StructuredOutput::Kind;
+  const std::vector<StructuredCase> cases = {
+      {R"(,"response_format":{"type":"json_object"})", Kind::JsonSchema, R"({"type": "object"})"},
+      {R"(,"response_format":{"type":"json_object","schema":{"a":1}})", Kind::JsonSchema,
+       R"({"a":1})"},
+      {R"(,"response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,
+          "schema":{"z":1,"a":2}}})",
+       Kind::JsonSchema, R"({"z":1,"a":2})"},
+      {R"(,"structured_outputs":{"json":{"a":1},"regex":null})", Kind::JsonSchema, R"({"a":1})"},
+      {R"(,"structured_outputs":{"choice":["a","b"]})", Kind::Choice, R"(["a","b"])"},
+      {R"(,"structured_outputs":{"json_object":true})", Kind::JsonSchema, R"({"type": "object"})"},
+      {R"(,"guided_json":"{\"a\": 1}")", Kind::JsonSchema, R"({"a": 1})"},
+      {R"(,"guided_regex":"a+")", Kind::Regex, "a+"},
+      {R"(,"guided_choice":["x"])", Kind::Choice, R"(["x"])"},
+      {R"(,"guided_grammar":"root ::= x")", Kind::Grammar, "root ::= x"},
+      {R"(,"grammar":"root ::= y","json_schema":null)", Kind::Grammar, "root ::= y"},
+      {R"(,"json_schema":{"a":1},"grammar":"")", Kind::JsonSchema, R"({"a":1})"},
+  };
+  for (const StructuredCase& each : cases) {
+    const auto output = read_chat(each.more).sampling.params.structured_output;
+    ASSERT_TRUE(output) << each.more;
+    EXPECT_EQ(output->kind, each.kind) << each.more;
+    EXPECT_EQ(output->text, each.text) << each.more;
+  }
+  EXPECT_FALSE(
+      read_chat(R"(,"response_format":{"type":"text"})").sampling.params.structured_output);
 }
 
 TEST(ChatRequest, RenamesRolesAndReasoningForTemplates) {

@@ -31,8 +31,10 @@ void chat(const HandlerContext& context,
       .options = {.priority = request.priority,
                   .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt)},
       .is_stream = request.is_stream,
-      .stream_head = sse_head()};
+      .stream_head = sse_head(),
+      .structured_field = request.sampling.structured_field};
   show_markers(model.tokenizer(), prompt, request.parse_tool_calls, input.params);
+  api::constrain_after_reasoning(prompt, input.params);
   ChatResponseOptions options = {
       .format = output_format(prompt, request.conversation.tools, request.parse_tool_calls,
                               request.single_call),
@@ -72,7 +74,8 @@ void complete(const HandlerContext& context,
       .options = {.priority = request.priority,
                   .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt)},
       .is_stream = request.is_stream,
-      .stream_head = sse_head()};
+      .stream_head = sse_head(),
+      .structured_field = request.sampling.structured_field};
   CompletionResponseOptions options = {.num_samples = input.params.n,
                                        .num_prompts = request.prompts.size(),
                                        .is_stream = request.is_stream,

@@ -1,8 +1,10 @@
 #include "graft/server/openai/sampling.h"
 
 #include <charconv>
+#include <utility>
 
 #include "graft/base/error.h"
+#include "graft/server/generation/structured_output.h"
 
 namespace graft::server::openai {
 namespace {
@@ -14,17 +16,12 @@ struct Unsupported {
   const char* why;
 };
 
-// Fields that are rejected: constrained decoding, adapters and further samplers are not supported.
-constexpr const char* kNoConstraints = "constrained decoding is not supported";
+// Fields that are rejected: adapters and further samplers are not supported.
 constexpr Unsupported kUnsupported[] = {
-    {"guided_json", kNoConstraints},
-    {"guided_regex", kNoConstraints},
-    {"guided_choice", kNoConstraints},
-    {"guided_grammar", kNoConstraints},
-    {"structured_outputs", kNoConstraints},
-    {"grammar", kNoConstraints},
-    {"json_schema", kNoConstraints},
-    {"regex", kNoConstraints},
+    {"ebnf", "is not supported: use grammar, in GBNF"},
+    {"grammar_lazy", "is not supported"},
+    {"guided_decoding_backend", "is not supported: there is one"},
+    {"guided_whitespace_pattern", "is not supported"},
     {"bad_words", "is not supported"},
     {"truncate_prompt_tokens", "is not supported: shorten the prompt"},
     {"prompt_logprobs", "is not supported"},
@@ -97,6 +94,10 @@ Sampling read_sampling(const Fields& fields) {
   params.allowed_token_ids = fields.token_ids("allowed_token_ids");
   set(params.include_stop_str_in_output, fields.boolean("include_stop_str_in_output"));
   set(params.skip_special_tokens, fields.boolean("skip_special_tokens"));
+  if (auto structured = read_structured_output(fields)) {
+    sampling.structured_field = std::move(structured->name);
+    params.structured_output = std::move(structured->output);
+  }
   return sampling;
 }
 
@@ -109,11 +110,6 @@ void reject_unsupported(const Fields& fields) {
     fields.fail_at("use_beam_search", "is not supported");
   if (fields.number("length_penalty", -100, 100).value_or(1) != 1)
     fields.fail_at("length_penalty", "applies to beam search, which is not supported");
-  if (const auto format = fields.object("response_format")) {
-    const std::string type = format->required_string("type");
-    if (type != "text")
-      fields.fail_at("response_format", str("'", type, "' is not supported, only 'text'"));
-  }
 }
 
 }  // namespace graft::server::openai

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "graft/api/llm.h"
 #include "graft/models/config/model_config.h"
@@ -19,6 +20,7 @@ struct Sampling {
   bool default_temperature = true;
   bool default_top_p = true;
   bool default_top_k = true;
+  std::string structured_field = {};  // that asked for params.structured_output
 
   api::SamplingParams for_model(const models::ModelConfig& config) const;
 };

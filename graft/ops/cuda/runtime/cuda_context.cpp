@@ -95,10 +95,18 @@ kernels::cuda::DeltaNetBatch CudaContext::delta_sequences(TensorView slots) cons
           .slots = rows_of(slots)};
 }
 
-// Last, because the number of edits varies: the offsets before it are those of captured graphs.
+// Last, because the numbers of edits and masks vary: the offsets before are those of captured
+// graphs. The masks follow the edits, and the rows count their words from the first edit.
 void CudaContext::append_sampling(const BatchSampling& sampling) {
-  sampling_rows_ = append_structs(sampling.rows);
+  const std::size_t edit_words =
+      sampling.edits.size() * sizeof(kernels::LogitEdit) / sizeof(std::uint32_t);
+  std::vector<kernels::RowSampling> rows = sampling.rows;
+  for (kernels::RowSampling& row : rows) {
+    if (row.first_mask >= 0) row.first_mask += static_cast<std::int32_t>(edit_words);
+  }
+  sampling_rows_ = append_structs(rows);
   sampling_edits_ = append_structs(sampling.edits);
+  append_structs(sampling.masks);
 }
 
 CudaContext::Offset CudaContext::append(std::span<const std::int32_t> values) {
@@ -222,6 +230,7 @@ void CudaContext::sample(TensorView logits, Pass& pass) {
       rows_of(logits), rows, logits.cols(),
       {.rows = reinterpret_cast<const kernels::RowSampling*>(at(sampling_rows_)),
        .edits = reinterpret_cast<const kernels::LogitEdit*>(at(sampling_edits_)),
+       .masks = reinterpret_cast<const std::uint32_t*>(at(sampling_edits_)),
        .tokens = sampled_.tokens()},
       scratch.data, stream());
 }
