@@ -217,7 +217,10 @@ bool is_quantizable(const TensorShape& tensor) {
   if (tensor.shape.size() < 2 || !tensor.name.ends_with("weight")) return false;
   // Routers select experts by small differences between logits, indexers positions: both stay
   // exact. The kernel of a convolution has a few values per channel.
-  constexpr std::array kExact = {"_norm.weight", "ffn_gate_inp", "indexer.proj", "ssm_conv1d"};
+  // Nor do biases of a compressor, hyper-connections and tables of experts lose any.
+  constexpr std::array kExact = {"_norm.weight", "ffn_gate_inp", "indexer.proj",
+                                 "ssm_conv1d",   "_ape.weight",  "hc_attn_fn",
+                                 "hc_ffn_fn",    "output_hc_fn", "_tid2eid"};
   return std::ranges::none_of(kExact, [&](std::string_view part) {
     return tensor.name.find(part) != std::string_view::npos;
   });

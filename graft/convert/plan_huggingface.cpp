@@ -128,6 +128,7 @@ void add_source(RecipeMap& recipes,
   const std::vector<std::int64_t> shape = gguf_shape(config, mapped, from);
   const bool is_expert = mapped.transform == TensorTransform::Expert;
   if (recipe.name.empty()) {
+    if (is_id_type(tensor.dtype)) recipe.dtype = DType::I32;
     recipe.name = mapped.name;
     recipe.shape = shape;
     recipe.transform = mapped.transform;

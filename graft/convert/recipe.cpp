@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "graft/base/error.h"
@@ -84,6 +86,20 @@ RowReader::RowReader(const Recipe& recipe, const std::vector<std::int64_t>& bloc
     }
     scales.values.resize(static_cast<std::size_t>(from.scale->num_elems()));
     decode(from.scale->dtype, from.scale->data.data(), scales.values);
+  }
+}
+
+void RowReader::read_ids(std::int64_t begin, std::int64_t count, std::byte* out) const {
+  const TensorInfo& weight = *recipe_.sources[0].weight;
+  const std::int64_t row_elems = recipe_.row_elems();
+  const std::byte* from =
+      weight.data.data() + static_cast<std::size_t>(begin * row_elems) * sizeof(std::int64_t);
+  for (std::int64_t i = 0; i < count * row_elems; ++i) {
+    std::int64_t id = 0;
+    std::memcpy(&id, from + static_cast<std::size_t>(i) * sizeof(id), sizeof(id));
+    if (id < INT32_MIN || id > INT32_MAX) fail(weight.name, ": ", id, " does not fit into int32");
+    const auto narrow = static_cast<std::int32_t>(id);
+    std::memcpy(out + static_cast<std::size_t>(i) * sizeof(narrow), &narrow, sizeof(narrow));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -45,6 +46,11 @@ struct Recipe {
 // Whether all sources are packed integers of one type whose rows can be written as they are.
 bool keeps_integers(const Recipe& recipe);
 
+// Whether values of the type are ids, written as I32.
+constexpr bool is_id_type(DType dtype) {
+  return dtype == DType::I64 || dtype == DType::I32;
+}
+
 class RowReader {
  public:
   // `recipe` must outlive the reader. `block_size` is {rows, columns} of FP8 block scales, or
@@ -53,6 +59,8 @@ class RowReader {
 
   // Writes rows [begin, begin + count) to `out` as f32. Thread-safe.
   void read(std::int64_t begin, std::int64_t count, float* out) const;
+  // Writes rows of a source of I64 as I32. Throws Error for a value out of range. Thread-safe.
+  void read_ids(std::int64_t begin, std::int64_t count, std::byte* out) const;
   // Writes the rows in the type of the source, for recipes that are is_gathered(). Thread-safe.
   void gather(std::int64_t begin, std::int64_t count, std::byte* out) const;
 

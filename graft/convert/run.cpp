@@ -78,6 +78,7 @@ class TensorWriter {
                           std::int64_t begin,
                           std::int64_t count,
                           std::byte* out) {
+    if (is_id_type(recipe.dtype)) return reader.read_ids(begin, count, out);
     if (recipe.is_gathered()) return reader.gather(begin, count, out);
     const auto num_elems = static_cast<std::size_t>(count * recipe.row_elems());
     thread_local std::vector<float> rows;

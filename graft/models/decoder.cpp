@@ -39,16 +39,17 @@ const std::string& attention_name(const plan::ModuleSpec& layer) {
   return found->name;
 }
 
-// Null: the layer has no such norm.
-ops::Norm* optional_norm(OperatorTree& operators,
-                         const plan::ModuleSpec& layer,
-                         std::string_view name,
-                         ops::Phase phase,
-                         Device here) {
+// Null: the layer has no such module.
+template <class Op>
+Op* optional_operator(OperatorTree& operators,
+                      const plan::ModuleSpec& layer,
+                      std::string_view name,
+                      ops::Phase phase,
+                      Device here) {
   const auto found = std::ranges::find_if(
       layer.children, [&](const plan::ModuleSpec& child) { return child.last_name() == name; });
   if (found == layer.children.end()) return nullptr;
-  return &operator_of<ops::Norm>(operators, found->name, phase, here);
+  return &operator_of<Op>(operators, found->name, phase, here);
 }
 
 // The names of a layer's norms before and after its blocks. In most families
@@ -139,11 +140,16 @@ Decoder::Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase pha
              &operator_of<ops::Norm>(operators, name + ".input_layernorm", phase, device),
          .self_attn = &operator_of<ops::Attention>(operators, attention_name(layer), phase, device),
          .post_self_attn_layernorm =
-             optional_norm(operators, layer, norms.after_attention, phase, device),
+             optional_operator<ops::Norm>(operators, layer, norms.after_attention, phase, device),
          .post_attention_layernorm =
              &operator_of<ops::Norm>(operators, str(name, '.', norms.before_mlp), phase, device),
          .mlp = &operator_of<ops::Mlp>(operators, feed_forward_name(layer), phase, device),
-         .post_mlp_layernorm = optional_norm(operators, layer, norms.after_mlp, phase, device)});
+         .post_mlp_layernorm =
+             optional_operator<ops::Norm>(operators, layer, norms.after_mlp, phase, device),
+         .attn_hc =
+             optional_operator<ops::HyperConnection>(operators, layer, "attn_hc", phase, device),
+         .ffn_hc =
+             optional_operator<ops::HyperConnection>(operators, layer, "ffn_hc", phase, device)});
     devices_.push_back(device);
   }
   first_device_ = layers_.front().device;
@@ -152,6 +158,8 @@ Decoder::Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase pha
   embed_tokens_ =
       &operator_of<ops::Embedding>(operators, "model.embed_tokens", phase, first_device_);
   norm_ = &operator_of<ops::Norm>(operators, "model.norm", phase, norm_device_);
+  hc_head_ = optional_operator<ops::HyperConnection>(operators, *plan.blueprint->find("model"),
+                                                     "hc_head", phase, norm_device_);
   lm_head_ = &operator_of<ops::Linear>(operators, "lm_head", phase, head_device_);
   devices_.insert(devices_.end(), {norm_device_, head_device_, kCpu});
   std::ranges::sort(devices_);
@@ -222,7 +230,11 @@ TensorView Decoder::embed(Pass& pass) const {
   Pass first = ops::on(first_device_, pass);
   const TensorView x = first.workspace.f32({pass.batch.num_tokens(), hidden_size_});
   embed_tokens_->forward(pass.batch.token_ids, x, first);
-  return x;
+  if (layers_.front().attn_hc == nullptr) return x;
+  ops::HyperConnection& connection = *layers_.front().attn_hc;
+  const TensorView streams = first.workspace.f32({x.rows(), connection.mult() * hidden_size_});
+  connection.replicate(x, streams, first);
+  return streams;
 }
 
 TensorView Decoder::run_layers(Hidden& hidden, const HiddenObserver& observer, Pass& pass) const {
@@ -244,6 +256,11 @@ TensorView Decoder::final_rows(TensorView x, const HiddenObserver& observer, Pas
   if (!observer) x = gather_rows(x, pass.batch.logit_rows, pass);
   x = move_to(norm_device_, x, pass);
   Pass there = ops::on(norm_device_, pass);
+  if (hc_head_ != nullptr) {
+    const TensorView collapsed = there.workspace.f32({x.rows(), hidden_size_});
+    if (x.rows() > 0) hc_head_->collapse(x, collapsed, {}, there);
+    x = collapsed;
+  }
   if (x.rows() > 0) norm_->forward(x, x, there);
   if (!observer) return x;
   show(observer, static_cast<std::int64_t>(layers_.size()), x, pass);

@@ -20,8 +20,8 @@
 
 namespace graft::models {
 
-// Called with the hidden states [t, hidden]: index 0 after the embedding, i after layer i, the last
-// one after the final norm too.
+// Called with the hidden states [t, hidden] (hyper-connections: [t, streams * hidden]): index 0
+// after the embedding, i after layer i, the last one, [t, hidden], after the final norm too.
 struct HiddenObserver {
   std::function<void(std::int64_t index, TensorView hidden)> see = {};
   bool is_last_only = false;  // only the last index, without the cost of the others
@@ -92,6 +92,7 @@ class Decoder {
   Device first_device_;          // of the hidden states after the embedding
   ops::Embedding* embed_tokens_ = nullptr;
   std::vector<ops::DecoderLayer> layers_;
+  ops::HyperConnection* hc_head_ = nullptr;  // null: the hidden states are one stream
   ops::Norm* norm_ = nullptr;
   ops::Linear* lm_head_ = nullptr;
   Device norm_device_;

@@ -45,7 +45,8 @@ constexpr std::array kCheckpoints = {"llama",
                                      "deepseek-v3-int4",
                                      "deepseek-v3.2",
                                      "glm5",
-                                     "llama4"};
+                                     "llama4",
+                                     "deepseek-v4"};
 
 // The reference of gpt-oss-mxfp4 was computed with RoPE frequencies rounded to BF16
 // (tests/golden/README.md).

@@ -149,6 +149,31 @@ class Indexer : public Operator {
                        Pass& pass) = 0;
 };
 
+// Makes entries of several tokens each (CompressorParams) and keeps them in its cache: the row of
+// the token that completes an entry holds it.
+class Compressor : public Operator {
+ public:
+  // Adds x[t, hidden]. With an indexer, selected[t, top_k] are the entries for each token as
+  // Indexer::forward() returns them, from q_latents[t, q_lora_rank]; without, `selected` is empty.
+  virtual void forward(const Activation& x,
+                       TensorView q_latents,
+                       TensorView selected,
+                       Pass& pass) = 0;
+};
+
+// Reads and writes the streams [t, mult * hidden] of hyper-connections.
+class HyperConnection : public Operator {
+ public:
+  virtual std::int64_t mult() const = 0;
+  // Starts the streams: copies of x[t, hidden].
+  virtual void replicate(TensorView x, TensorView streams, Pass& pass) = 0;
+  // y[t, hidden] = the weighted sum of the streams. mix[t, mult + mult * mult] is the argument of
+  // the following add(); empty for the head.
+  virtual void collapse(TensorView streams, TensorView y, TensorView mix, Pass& pass) = 0;
+  // Mixes the streams and adds y[t, hidden] to each with its weight.
+  virtual void add(TensorView y, TensorView mix, TensorView streams, Pass& pass) = 0;
+};
+
 struct Routing {
   TensorView expert_ids;  // [t, top_k] i32
   TensorView weights;     // [t, top_k] f32

@@ -8,9 +8,12 @@
 namespace graft::ops {
 
 using plugin::AttentionParams;
+using plugin::CompressedAttentionParams;
+using plugin::CompressorParams;
 using plugin::DeltaNetParams;
 using plugin::EmbeddingParams;
 using plugin::ExpertsParams;
+using plugin::HyperConnectionParams;
 using plugin::IndexerParams;
 using plugin::kLongRopeFlag;
 using plugin::KvCacheParams;

@@ -39,6 +39,21 @@ void AttentionCore::forward_selected(TensorView /*q*/,
   GRAFT_CHECK(false, "this attention cannot attend to selected positions");
 }
 
+std::unique_ptr<AttentionCore> Primitives::make_compressed_attention(const BuildContext& context) {
+  GRAFT_CHECK(false, context.module, ": this device has no compressed attention");
+  return nullptr;
+}
+
+std::unique_ptr<CompressorCore> Primitives::make_compressor(const CompressorParams& /*params*/,
+                                                            const BuildContext& context) {
+  GRAFT_CHECK(false, context.module, ": this device has no compressor");
+  return nullptr;
+}
+
+void Primitives::clamp(TensorView /*x*/, float /*low*/, float /*high*/, Pass& /*pass*/) {
+  GRAFT_CHECK(false, "this device cannot clamp");
+}
+
 void Primitives::linear_group(const Activation& x, std::span<const LinearCall> calls, Pass& pass) {
   for (const LinearCall& call : calls)
     call.linear->forward(x, call.y, pass);

@@ -80,6 +80,25 @@ class IndexerCore {
   virtual void select(TensorView q, TensorView weights, TensorView selected, Pass& pass) = 0;
 };
 
+// The entries of a compressor. Its cache of windows ("window_cache") has a row per token: the
+// projection as key, the logits of the softmax as value.
+class CompressorCore {
+ public:
+  CompressorCore() = default;
+  CompressorCore(const CompressorCore&) = delete;
+  CompressorCore& operator=(const CompressorCore&) = delete;
+  virtual ~CompressorCore() = default;
+
+  // Loads the biases of the logits, a row per token of a window.
+  virtual void load(WeightProvider& weights) = 0;
+  virtual void unload() = 0;
+  // logits[tokens, row_size] += the bias of each token's place in its window.
+  virtual void add_bias(TensorView logits, Pass& pass) = 0;
+  // entries[tokens, head_dim], normed and rotated: rows of tokens that complete no window are 0.
+  // The rows of the pass are already in the cache of windows.
+  virtual void compress(TensorView entries, Pass& pass) = 0;
+};
+
 // The inputs of the gated delta rule, a row per token.
 struct DeltaNetInput {
   TensorView qkv;  // [tokens, conv_channels]: heads of q, of k, of v
@@ -131,6 +150,13 @@ class Primitives {
   virtual std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) = 0;
   virtual std::unique_ptr<AttentionCore> make_mla_attention(const BuildContext& context) = 0;
   virtual std::unique_ptr<DeltaNetCore> make_delta_net(const BuildContext& context) = 0;
+  // Compressed attention, its compressors, and the clamp of a gated MLP. Devices without them have
+  // no operators that call these.
+  virtual std::unique_ptr<AttentionCore> make_compressed_attention(const BuildContext& context);
+  virtual std::unique_ptr<CompressorCore> make_compressor(const CompressorParams& params,
+                                                          const BuildContext& context);
+  // x = min(x, high), then max(x, low)
+  virtual void clamp(TensorView x, float low, float high, Pass& pass);
 
   // The fusions that the overrides below and the device's operators have kernels for. Plans report
   // those that are lost because a rule replaces a child.

@@ -19,6 +19,8 @@ enum class Role : std::uint8_t {
   Rope,
   Attention,
   Indexer,
+  Compressor,
+  HyperConnection,
   KvCache,
   StateCache,
   Mlp,
@@ -28,9 +30,10 @@ enum class Role : std::uint8_t {
 };
 
 // The spelling in rule files and tables, in the order of Role.
-inline constexpr std::array<std::string_view, 14> kRoleNames = {
-    "model",   "layer",    "embedding",   "norm", "linear", "rope",   "attention",
-    "indexer", "kv_cache", "state_cache", "mlp",  "moe",    "router", "experts"};
+inline constexpr std::array<std::string_view, 16> kRoleNames = {
+    "model",   "layer",      "embedding",        "norm",     "linear",      "rope", "attention",
+    "indexer", "compressor", "hyper_connection", "kv_cache", "state_cache", "mlp",  "moe",
+    "router",  "experts"};
 
 // Caches belong to one module and hold what earlier passes computed.
 constexpr bool is_cache(Role role) {

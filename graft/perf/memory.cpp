@@ -169,6 +169,17 @@ double workspace_row_bytes(const plan::ModuleSpec& module) {
       return static_cast<double>(p.num_heads * head + p.q_lora_rank + p.kv_lora_rank +
                                  p.index_top_k);
     }
+    double operator()(const ops::CompressedAttentionParams& p) const {
+      return static_cast<double>(2 * p.num_heads * p.head_dim + p.q_lora_rank + p.head_dim +
+                                 p.output_groups * p.output_lora_rank + p.index_top_k);
+    }
+    double operator()(const ops::CompressorParams& p) const {
+      return static_cast<double>(2 * p.row_size() + p.head_dim);
+    }
+    // The streams, and what a block reads and returns.
+    double operator()(const ops::HyperConnectionParams& p) const {
+      return static_cast<double>((p.mult + 2) * p.hidden_size + (p.mult + 1) * p.mult);
+    }
     double operator()(const ops::IndexerParams& p) const {
       return static_cast<double>(p.num_heads * (p.head_dim + 1) + p.head_dim);
     }

@@ -85,13 +85,23 @@ double attention_flops(const plan::Placement& placement, const PassSize& pass) {
         mla->index_top_k > 0 ? std::min(context, static_cast<double>(mla->index_top_k)) : context;
     return 2 * rows * attended * static_cast<double>(mla->num_heads * head);
   }
+  if (const auto* attention = std::get_if<ops::CompressedAttentionParams>(&module.params)) {
+    double entries =
+        attention->compress_rate > 0 ? context / static_cast<double>(attention->compress_rate) : 0;
+    if (attention->index_top_k > 0)
+      entries = std::min(entries, static_cast<double>(attention->index_top_k));
+    const double window = std::min(context, static_cast<double>(attention->sliding_window));
+    return 4 * rows * (window + entries) *
+           static_cast<double>(attention->num_heads * attention->head_dim);
+  }
   // The state is scaled, read, updated and read again for every token, at any context.
   if (const auto* net = std::get_if<ops::DeltaNetParams>(&module.params)) {
     return 7 * rows *
            static_cast<double>(net->num_value_heads * net->key_head_dim * net->value_head_dim);
   }
   if (const auto* indexer = std::get_if<ops::IndexerParams>(&module.params))
-    return 2 * rows * context * static_cast<double>(indexer->num_heads * indexer->head_dim);
+    return 2 * rows * context / static_cast<double>(indexer->compress_rate) *
+           static_cast<double>(indexer->num_heads * indexer->head_dim);
   return 0;
 }
 

@@ -168,6 +168,8 @@ inline std::unique_ptr<Operator> forwarding(Role role, std::unique_ptr<Operator>
     case Role::Model:
     case Role::Layer:
     case Role::Embedding:
+    case Role::Compressor:
+    case Role::HyperConnection:
       break;
   }
   GRAFT_CHECK(false, "no forwarding operator for ", name(role));
@@ -177,7 +179,10 @@ inline std::unique_ptr<Operator> forwarding(Role role, std::unique_ptr<Operator>
 // Adds "forwarding.NAME" for every operator of the registry that a layer may have.
 inline void add_forwarding_operators(Registry& registry) {
   for (const OperatorInfo* replaced : registry.all()) {
-    if (replaced->role == Role::Embedding) continue;
+    if (replaced->role == Role::Embedding || replaced->role == Role::Compressor ||
+        replaced->role == Role::HyperConnection) {
+      continue;
+    }
     OperatorInfo info = *replaced;
     info.name = "forwarding." + replaced->name;
     info.is_native = false;

@@ -27,6 +27,9 @@ struct LinearParams {
   std::int64_t in_features = 0;
   std::int64_t out_features = 0;
   bool bias = false;
+  // The input has `groups` parts of in_features values; part g gives the outputs
+  // [g, g + 1) * out_features / groups.
+  std::int64_t groups = 1;
 };
 
 // LongRoPE: positions of sequences that use RopeParams::long_inv_freq have this bit set.
@@ -79,6 +82,47 @@ struct MlaParams {
   std::int64_t index_top_k = 0;
 };
 
+// Attention with one key per token that is also the value and that all heads share: over a sliding
+// window, and over the entries of the child `compressor`, each made from several tokens.
+struct CompressedAttentionParams {
+  std::int64_t num_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t rope_dim = 0;  // the last rope_dim values of a head are rotated
+  std::int64_t q_lora_rank = 0;
+  std::int64_t sliding_window = 0;
+  std::int64_t output_groups = 1;  // of heads, in the first output projection
+  std::int64_t output_lora_rank = 0;
+  float scale = 1.0F;              // of the scores
+  std::int64_t compress_rate = 0;  // tokens per entry; 0: there is no compressor
+  std::int64_t index_top_k = 0;    // entries that a token attends to at most; 0: all
+};
+
+// Every `rate` tokens become one entry: the sum of their projections, weighted by a softmax over
+// the tokens for each value. With `overlaps`, projections have two halves: an entry is made from
+// the first halves of the `rate` tokens before and the second halves of its own.
+struct CompressorParams {
+  std::int64_t hidden_size = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t rope_dim = 0;  // the last rope_dim values of an entry are rotated
+  std::int64_t rate = 1;
+  bool overlaps = false;
+  // The child `indexer` selects this many entries for each token; 0: there is no indexer.
+  std::int64_t index_top_k = 0;
+
+  std::int64_t row_size() const { return overlaps ? 2 * head_dim : head_dim; }
+};
+
+// Hyper-connections: the hidden states are `mult` streams of hidden_size values. A block reads
+// their weighted sum and writes to all of them.
+struct HyperConnectionParams {
+  std::int64_t hidden_size = 0;
+  std::int64_t mult = 0;
+  std::int64_t sinkhorn_iters = 0;
+  double eps = 1e-6;
+  double norm_eps = 1e-6;
+  bool is_head = false;  // after the last layer: it only reads
+};
+
 // The lightning indexer of sparse attention. Its score of a position, with the indexer's own
 // queries q, key k and head weights w: scale * sum over heads of w * max(0, q . k).
 struct IndexerParams {
@@ -89,6 +133,11 @@ struct IndexerParams {
   std::int64_t top_k = 0;  // positions selected for each token
   float scale = 1.0F;
   double key_norm_eps = 1e-6;  // of the layer norm of the keys, which has a weight and a bias
+  // Tokens per key. 1: a key and a position per token. Above: a key per entry of a compressor
+  // (CompressorParams, which overlaps); the indexer selects entries, and the keys have no layer
+  // norm.
+  std::int64_t compress_rate = 1;
+  std::int64_t rope_dim = 0;  // with compress_rate: the last rope_dim values are rotated
 };
 
 // Gated delta rule: attention with a recurrent state instead of a KV cache. A causal convolution
@@ -136,11 +185,12 @@ struct MlpParams {
   std::int64_t hidden_size = 0;
   std::int64_t intermediate_size = 0;
   Gate gate = Gate::Silu;
+  float limit = 0.0F;  // of gate from above and of up on both sides, before the product; 0: none
 };
 
 struct RouterParams {
   // From logits to the scores of the experts.
-  enum class Scoring : std::uint8_t { Softmax, Sigmoid };
+  enum class Scoring : std::uint8_t { Softmax, Sigmoid, SqrtSoftplus };
   // Greedy: the top-k experts. GroupLimitedGreedy: the top-k of the best groups; the score of a
   // group is its max. NoauxTc: the same on scores plus a correction bias; the score of a group is
   // the sum of its two largest.
@@ -156,6 +206,9 @@ struct RouterParams {
   bool normalize = false;
   float scaling_factor = 1.0F;
   bool bias = false;  // added to the logits
+  // Above 0: the table `tid2eid` has the experts of every token of the vocabulary; the scores only
+  // weight them.
+  std::int64_t hash_vocab_size = 0;
 };
 
 struct ExpertsParams {
@@ -167,6 +220,7 @@ struct ExpertsParams {
   // 0: silu(gate) * up. Else GPT-OSS's activation: g * sigmoid(1.702 g) * (u + 1) with
   // g = min(gate, limit) and u = up clamped to [-limit, limit].
   float swiglu_limit = 0.0F;
+  bool limits_silu = false;  // with swiglu_limit: silu(g) * u of the same g and u
   // Of a MoE block: the input of an expert is multiplied by the routing weight, not its output.
   // top_k is 1. The block does it and calls its experts with weights of 1.
   bool scales_input = false;
@@ -180,6 +234,9 @@ using Params = std::variant<NoParams,
                             AttentionParams,
                             MlaParams,
                             DeltaNetParams,
+                            CompressedAttentionParams,
+                            CompressorParams,
+                            HyperConnectionParams,
                             IndexerParams,
                             KvCacheParams,
                             StateCacheParams,

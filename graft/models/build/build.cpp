@@ -50,7 +50,11 @@ ops::MlpParams::Gate gate_function(const ModelConfig& config) {
   return config.hidden_act == "silu" ? ops::MlpParams::Gate::Silu : ops::MlpParams::Gate::GeluTanh;
 }
 
-ops::RouterParams router_params(const ModelConfig& config) {
+float mlp_limit(const ModelConfig& config) {
+  return config.moe.limits_silu ? static_cast<float>(config.moe.swiglu_limit) : 0.0F;
+}
+
+ops::RouterParams router_params(const ModelConfig& config, bool is_hashed) {
   const MoeConfig& moe = config.moe;
   return {.hidden_size = config.hidden_size,
           .num_experts = moe.num_experts,
@@ -61,7 +65,8 @@ ops::RouterParams router_params(const ModelConfig& config) {
           .top_k_groups = moe.topk_group,
           .normalize = moe.norm_topk_prob,
           .scaling_factor = static_cast<float>(moe.routed_scaling_factor),
-          .bias = moe.router_bias};
+          .bias = moe.router_bias,
+          .hash_vocab_size = is_hashed ? config.vocab_size : 0};
 }
 
 ops::ExpertsParams experts_params(const ModelConfig& config) {
@@ -70,7 +75,8 @@ ops::ExpertsParams experts_params(const ModelConfig& config) {
           .hidden_size = config.hidden_size,
           .intermediate_size = config.moe.moe_intermediate_size,
           .bias = config.moe.expert_bias,
-          .swiglu_limit = static_cast<float>(config.moe.swiglu_limit)};
+          .swiglu_limit = static_cast<float>(config.moe.swiglu_limit),
+          .limits_silu = config.moe.limits_silu};
 }
 
 }  // namespace
@@ -106,6 +112,7 @@ plan::Blueprint Builder::causal_lm(const std::function<ModuleSpec(std::int64_t)>
   for (std::int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
     model.children.push_back(make_layer(layer));
   }
+  if (config_.hyper.mult > 0) model.children.push_back(hyper_connection("model.hc_head", true));
   model.children.push_back(norm("model.norm", config_.hidden_size, config_.rms_norm_eps));
 
   plan::Blueprint blueprint{.model_name = config_.name,
@@ -226,7 +233,8 @@ ModuleSpec Builder::mlp(const std::string& name, std::int64_t intermediate_size)
   ModuleSpec module = make_module(name, class_name("MLP"), Role::Mlp,
                                   ops::MlpParams{.hidden_size = hidden,
                                                  .intermediate_size = intermediate_size,
-                                                 .gate = gate_function(config_)});
+                                                 .gate = gate_function(config_),
+                                                 .limit = mlp_limit(config_)});
   const bool bias = config_.mlp_bias;
   module.children.push_back(linear(name + ".gate_proj", hidden, intermediate_size, bias));
   module.children.push_back(linear(name + ".up_proj", hidden, intermediate_size, bias));
@@ -241,7 +249,8 @@ ModuleSpec Builder::moe(std::int64_t layer,
   ops::ExpertsParams params = experts_params(config_);
   params.scales_input = config_.moe.scales_input;
   ModuleSpec module = make_module(name, names.moe_class, Role::Moe, params);
-  module.children.push_back(router(str(name, '.', names.router), names.router_class));
+  const bool is_hashed = layer < config_.moe.num_hash_layers;
+  module.children.push_back(router(str(name, '.', names.router), names.router_class, is_hashed));
   module.children.push_back(experts(name + ".experts"));
   for (ModuleSpec& child : shared)
     module.children.push_back(std::move(child));
@@ -254,13 +263,19 @@ std::vector<ModuleSpec> Builder::shared_experts(std::int64_t layer) const {
   return {mlp(layer_name(layer) + ".mlp.shared_experts", moe.shared_expert_intermediate_size)};
 }
 
-ModuleSpec Builder::router(const std::string& name, const std::string& router_class) const {
-  ModuleSpec module = make_module(name, router_class, Role::Router, router_params(config_));
+ModuleSpec Builder::router(const std::string& name,
+                           const std::string& router_class,
+                           bool is_hashed) const {
+  ModuleSpec module =
+      make_module(name, router_class, Role::Router, router_params(config_, is_hashed));
   add_weight(module, name + ".weight", {config_.moe.num_experts, config_.hidden_size},
              Published::Plain);
   if (config_.moe.router_bias)
     add_weight(module, name + ".bias", {config_.moe.num_experts}, Published::Plain);
-  if (config_.moe.topk_method == RouterMethod::NoauxTc) {
+  if (is_hashed) {
+    add_weight(module, name + ".tid2eid", {config_.vocab_size, config_.moe.num_experts_per_tok},
+               Published::Ids);
+  } else if (config_.moe.topk_method == RouterMethod::NoauxTc) {
     add_weight(module, name + ".e_score_correction_bias", {config_.moe.num_experts},
                Published::F32);
   }
@@ -346,8 +361,8 @@ void Builder::add_weight(ModuleSpec& module,
   const bool is_matrix = published == Published::Matrix || published == Published::Expert;
   if (found) {
     weight.dtype = found->dtype;
-  } else if (published == Published::F32) {
-    weight.dtype = DType::F32;
+  } else if (published == Published::F32 || published == Published::Ids) {
+    weight.dtype = published == Published::F32 ? DType::F32 : DType::I64;
   } else {
     weight.dtype = is_matrix && method == "fp8"                          ? DType::F8_E4M3
                    : published == Published::Expert && method == "mxfp4" ? DType::MXFP4

@@ -59,6 +59,13 @@ class Builder {
   // Multi-head latent attention, with an indexer where the config has one.
   plan::ModuleSpec latent_attention(std::int64_t layer, std::string_view rope_class) const;
 
+  // Attention over a sliding window and the entries of a compressor.
+  plan::ModuleSpec compressed_attention(std::int64_t layer) const;
+  // decoder_layer() with a hyper-connection for each block.
+  plan::ModuleSpec hyper_layer(std::int64_t layer,
+                               plan::ModuleSpec self_attn,
+                               plan::ModuleSpec mlp) const;
+
   // Gated delta rule, with a recurrent state.
   plan::ModuleSpec delta_net(std::int64_t layer) const;
 
@@ -81,8 +88,8 @@ class Builder {
 
  private:
   // The type of a weight in published checkpoints: FP8 ones quantize only the layers' matrices,
-  // MXFP4 ones only the experts.
-  enum class Published : std::uint8_t { Plain, Matrix, Expert, F32 };
+  // MXFP4 ones only the experts. Ids: integers.
+  enum class Published : std::uint8_t { Plain, Matrix, Expert, F32, Ids };
 
   void add_weight(plan::ModuleSpec& module,
                   const std::string& name,
@@ -94,14 +101,20 @@ class Builder {
   plan::ModuleSpec lm_head() const;
   plan::ModuleSpec rope(const std::string& name, std::string_view rope_class) const;
   plan::ModuleSpec indexer(const std::string& name, std::string_view rope_class) const;
-  plan::ModuleSpec router(const std::string& name, const std::string& router_class) const;
+  plan::ModuleSpec compressor(const std::string& name, bool is_sparse) const;
+  plan::ModuleSpec compressed_indexer(const std::string& name) const;
+  void add_windows(plan::ModuleSpec& module, const ops::CompressorParams& params) const;
+  plan::ModuleSpec hyper_connection(const std::string& name, bool is_head) const;
+  plan::ModuleSpec router(const std::string& name,
+                          const std::string& router_class,
+                          bool is_hashed) const;
   plan::ModuleSpec experts(const std::string& name) const;
 
   const ModelConfig& config_;
   std::optional<TensorIndex> index_;
   formats::IgnoredModules not_integers_;
   ops::RopeParams rope_;
-  ops::RopeParams local_rope_;  // of layers with a sliding window
+  ops::RopeParams local_rope_;  // of layers with a sliding window and no compressed entries
 };
 
 // A module without weights and children.

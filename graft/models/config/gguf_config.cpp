@@ -193,14 +193,14 @@ void read_shared_experts(const GgufFields& gguf, ModelConfig& config) {
 void read_routing(const GgufFields& gguf, ModelConfig& config) {
   MoeConfig& moe = config.moe;
   const GgufTraits& traits = config.family->gguf;
-  const bool is_sigmoid = traits.scoring == RouterScoring::Sigmoid;
-  const std::int64_t gating =
-      gguf.integer("expert_gating_func", is_sigmoid ? kGatingSigmoid : kGatingSoftmax);
-  if (gating != kGatingSoftmax && gating != kGatingSigmoid) {
+  const std::int64_t gating = gguf.integer("expert_gating_func", gating_number(traits.scoring));
+  const auto* const found =
+      std::ranges::find(kGatings, gating, &std::pair<RouterScoring, std::int64_t>::second);
+  if (found == kGatings.end()) {
     fail("metadata key \"", gguf.key("expert_gating_func"), "\" is ", gating,
-         ", supported are 1 (softmax) and 2 (sigmoid)");
+         ", supported are 1 (softmax), 2 (sigmoid) and 4 (sqrtsoftplus)");
   }
-  moe.scoring_func = gating == kGatingSigmoid ? RouterScoring::Sigmoid : RouterScoring::Softmax;
+  moe.scoring_func = found->first;
   moe.n_group =
       gguf.own_integer("n_group", std::max<std::int64_t>(gguf.integer("expert_group_count", 1), 1));
   moe.topk_group = gguf.own_integer(

@@ -123,8 +123,7 @@ void write_rope(const ModelConfig& config, GgufKeyWriter& out) {
 }
 
 void write_routing(const MoeConfig& moe, GgufKeyWriter& out) {
-  const bool is_sigmoid = moe.scoring_func == RouterScoring::Sigmoid;
-  out.integer("expert_gating_func", is_sigmoid ? kGatingSigmoid : kGatingSoftmax);
+  out.integer("expert_gating_func", gating_number(moe.scoring_func));
   out.number("expert_weights_scale", moe.routed_scaling_factor);
   out.boolean("expert_weights_norm", moe.norm_topk_prob);
   for (const auto& [method, word] : kRouterMethods) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <utility>
@@ -12,8 +13,15 @@
 namespace graft::models {
 
 // "expert_gating_func"
-inline constexpr std::int64_t kGatingSoftmax = 1;
-inline constexpr std::int64_t kGatingSigmoid = 2;
+inline constexpr std::array<std::pair<RouterScoring, std::int64_t>, 3> kGatings = {{
+    {RouterScoring::Softmax, 1},
+    {RouterScoring::Sigmoid, 2},
+    {RouterScoring::SqrtSoftplus, 4},
+}};
+
+constexpr std::int64_t gating_number(RouterScoring scoring) {
+  return kGatings[static_cast<std::size_t>(scoring)].second;
+}
 
 // Files with MLA store a tenth of mscale_all_dim under "rope.scaling.yarn_log_multiplier".
 inline constexpr double kYarnLogFactor = 0.1;

@@ -47,8 +47,10 @@ void read_routing(const Fields& fields, MoeConfig& moe) {
     moe.scoring_func = RouterScoring::Softmax;
   } else if (scoring == "sigmoid") {
     moe.scoring_func = RouterScoring::Sigmoid;
+  } else if (scoring == "sqrtsoftplus") {
+    moe.scoring_func = RouterScoring::SqrtSoftplus;
   } else if (!scoring.empty()) {
-    fields.problem("scoring_func", scoring, "softmax or sigmoid");
+    fields.problem("scoring_func", scoring, "softmax, sigmoid or sqrtsoftplus");
   }
   const std::string method = fields.text("topk_method", "");
   if (method == "greedy") {

@@ -118,7 +118,9 @@ void read_rope(const Fields& fields, const HfDefaults& defaults, ModelConfig& co
   if (fields.has("rope_parameters")) {
     const Fields all = fields.object("rope_parameters");
     // Models with sliding windows may have one set per kind of layer.
-    const Fields parameters = all.has("full_attention") ? all.object("full_attention") : all;
+    const Fields parameters = all.has("full_attention") ? all.object("full_attention")
+                              : all.has("compress")     ? all.object("compress")
+                                                        : all;
     rope.theta = parameters.number("rope_theta", rope.theta);
     partial = parameters.number("partial_rotary_factor", partial);
     read_scaling(fields, parameters, config, rope);

@@ -129,8 +129,41 @@ void check_indexer(const ModelConfig& config, Problems& problems) {
   if (indexer.num_heads == 0) return;
   problems.range("index_n_heads", indexer.num_heads, 1, kMaxSize);
   problems.range("index_topk", indexer.top_k, 1, kMaxPositions);
-  problems.range("index_head_dim", indexer.head_dim, config.mla.qk_rope_head_dim, kMaxSize);
+  const std::int64_t rope_dim =
+      config.is_compressed() ? config.rotary_dim : config.mla.qk_rope_head_dim;
+  problems.range("index_head_dim", indexer.head_dim, rope_dim, kMaxSize);
   problems.range("q_lora_rank", config.mla.q_lora_rank, 1, kMaxSize);
+}
+
+void check_compressed(const ModelConfig& config, Problems& problems) {
+  if (!config.is_compressed()) return;
+  constexpr std::int64_t kMaxRate = 65536;
+  const CompressedConfig& compressed = config.compressed;
+  const std::int64_t groups = compressed.output_groups;
+  problems.range("q_lora_rank", config.mla.q_lora_rank, 1, kMaxSize);
+  problems.range("sliding_window", config.sliding_window, 1, kMaxPositions);
+  problems.range("num_key_value_heads", config.num_key_value_heads, 1, 1);
+  problems.range("compressed_sparse_attention", compressed.sparse_rate, 2, kMaxRate);
+  problems.range("heavily_compressed_attention", compressed.heavy_rate, 2, kMaxRate);
+  problems.range("o_lora_rank", compressed.output_lora_rank, 1, kMaxSize);
+  problems.range("o_groups", groups, 1, kMaxSize);
+  if (groups > 0 && config.num_attention_heads % groups != 0) {
+    problems.add("o_groups", groups,
+                 str("a divisor of the ", config.num_attention_heads, " attention heads"));
+  }
+  if (static_cast<std::int64_t>(compressed.layers.size()) != config.num_hidden_layers) {
+    problems.add("layer_types", str(compressed.layers.size(), " layers"),
+                 str("one for each of the ", config.num_hidden_layers, " layers"));
+  }
+}
+
+void check_hyper(const HyperConfig& hyper, Problems& problems) {
+  if (hyper.mult == 0) return;
+  constexpr std::int64_t kMaxStreams = 16;
+  constexpr std::int64_t kMaxIterations = 1000;
+  problems.range("hc_mult", hyper.mult, 1, kMaxStreams);
+  problems.range("hc_sinkhorn_iters", hyper.sinkhorn_iters, 1, kMaxIterations);
+  problems.positive("hc_eps", hyper.eps);
 }
 
 void check_long_rope(const ModelConfig& config, Problems& problems) {
@@ -221,7 +254,9 @@ void check_experts(const ModelConfig& config, Problems& problems) {
   problems.range("first_k_dense_replace", moe.first_k_dense_replace, 0, kMaxLayers);
   problems.range("decoder_sparse_step", moe.decoder_sparse_step, 1, kMaxLayers);
   problems.positive("routed_scaling_factor", moe.routed_scaling_factor);
-  if (moe.swiglu_limit != 0.0) problems.positive("swiglu_limit", moe.swiglu_limit);
+  problems.range("num_hash_layers", moe.num_hash_layers, 0, config.num_hidden_layers);
+  if (moe.limits_silu || moe.swiglu_limit != 0.0)
+    problems.positive("swiglu_limit", moe.swiglu_limit);
   if (moe.scales_input && moe.num_experts_per_tok != 1) {
     problems.add("num_experts_per_tok", moe.num_experts_per_tok,
                  "1: the router's scores multiply the input of the experts");
@@ -301,6 +336,8 @@ void validate(const ModelConfig& config, const std::string& where) {
   check_attention(config, problems);
   check_delta_net(config, problems);
   check_indexer(config, problems);
+  check_compressed(config, problems);
+  check_hyper(config.hyper, problems);
   check_rope(config.rope, problems);
   check_long_rope(config, problems);
   check_experts(config, problems);

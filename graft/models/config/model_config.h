@@ -66,6 +66,9 @@ struct MoeConfig {
   bool router_bias = false;
   bool expert_bias = false;   // on all three projections
   double swiglu_limit = 0.0;  // of GPT-OSS's clamped activation; 0: silu(gate) * up
+  bool limits_silu = false;   // with swiglu_limit: silu(gate) * up of limited factors instead
+  // Leading layers that find the experts of a token in a table.
+  std::int64_t num_hash_layers = 0;
   bool scales_input = false;  // Llama 4: the router's scores multiply the input of the experts
 
   bool operator==(const MoeConfig&) const = default;
@@ -103,6 +106,30 @@ struct IndexerConfig {
   bool rope_interleaved = false;  // of the indexer's own queries and keys
 
   bool operator==(const IndexerConfig&) const = default;
+};
+
+// Attention over a sliding window and compressed entries (DeepSeek-V4). output_groups 0: none.
+struct CompressedConfig {
+  // Window: the sliding window alone. Sparse: an indexer selects among entries of a few tokens.
+  // Heavy: all entries of many tokens.
+  enum class Kind : std::uint8_t { Window, Sparse, Heavy };
+
+  std::vector<Kind> layers;      // by layer
+  std::int64_t sparse_rate = 0;  // tokens per entry
+  std::int64_t heavy_rate = 0;
+  std::int64_t output_groups = 0;
+  std::int64_t output_lora_rank = 0;
+
+  bool operator==(const CompressedConfig&) const = default;
+};
+
+// Hyper-connections. mult 0: none.
+struct HyperConfig {
+  std::int64_t mult = 0;
+  std::int64_t sinkhorn_iters = 0;
+  double eps = 1e-6;
+
+  bool operator==(const HyperConfig&) const = default;
 };
 
 struct VisionConfig {
@@ -144,8 +171,9 @@ struct ModelConfig {
   std::int64_t num_nextn_predict_layers = 0;
   std::int64_t num_attention_heads = 0;
   std::int64_t num_key_value_heads = 0;
-  std::int64_t head_dim = 0;    // of query and key; for MLA qk_nope + qk_rope
-  std::int64_t rotary_dim = 0;  // the first rotary_dim elements of each head are rotated
+  std::int64_t head_dim = 0;  // of query and key; for MLA qk_nope + qk_rope
+  // The first rotary_dim elements of each head are rotated; in compressed attention the last.
+  std::int64_t rotary_dim = 0;
   std::int64_t max_position_embeddings = 0;
   std::int64_t sliding_window = 0;     // 0: none
   std::int64_t max_window_layers = 0;  // layers before this one attend to all tokens
@@ -176,6 +204,8 @@ struct ModelConfig {
   MlaConfig mla;
   DeltaNetConfig delta_net;
   IndexerConfig indexer;
+  CompressedConfig compressed;
+  HyperConfig hyper;
   MoeConfig moe;
   std::optional<VisionConfig> vision;
   QuantizationConfig quantization;
@@ -192,6 +222,7 @@ struct ModelConfig {
 
   bool is_moe() const { return moe.num_experts > 0; }
   bool is_mla() const { return mla.kv_lora_rank > 0; }
+  bool is_compressed() const { return compressed.output_groups > 0; }
   bool layer_has_experts(std::int64_t layer) const;
   bool layer_has_window(std::int64_t layer) const;
   bool layer_is_linear(std::int64_t layer) const;

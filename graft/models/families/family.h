@@ -79,6 +79,9 @@ struct Family {
   // Norms multiply by 1 + weight: GGUF files and the operators have the sum.
   bool norms_plus_one = false;
   NamePrefix renamed = {};  // inside a name: recent versions of transformers write `stored`
+  // The name of the weight in transformers' modules, for families whose checkpoints have other
+  // names; any other name is returned as it is. Null: they are the same.
+  std::string (*module_name)(std::string_view stored) = nullptr;
 
   // The values of tokenizer.ggml.pre in this family's files. Several families may list the same.
   std::span<const formats::PreTokenizerName> pre_tokenizers = {};

@@ -13,15 +13,16 @@ extern const Family kLlama, kMistral, kMixtral, kQwen2, kQwen2Moe, kQwen3, kQwen
     kDeepseekV3, kGlm4Moe, kGlm4, kLlava, kMinimaxM2, kPhi3, kGemma3Text, kGemma3, kGptOss,
     kQwen3Next, kQwen35MoeText, kQwen35Moe,
 
-    kDeepseekV32, kGlmMoeDsa, kLlama4Text, kLlama4;
+    kDeepseekV32, kGlmMoeDsa, kLlama4Text, kLlama4, kDeepseekV4;
 
 namespace {
 
 constexpr std::array kFamilies = {
-    &kLlama,         &kMistral,    &kMixtral,     &kQwen2,     &kQwen2Moe,   &kQwen3,
-    &kQwen3Moe,      &kDeepseekV2, &kDeepseekV3,  &kGlm4Moe,   &kGlm4,       &kLlava,
-    &kMinimaxM2,     &kPhi3,       &kGemma3Text,  &kGemma3,    &kGptOss,     &kQwen3Next,
-    &kQwen35MoeText, &kQwen35Moe,  &kDeepseekV32, &kGlmMoeDsa, &kLlama4Text, &kLlama4,
+    &kLlama,       &kMistral,   &kMixtral,    &kQwen2,         &kQwen2Moe,
+    &kQwen3,       &kQwen3Moe,  &kDeepseekV2, &kDeepseekV3,    &kGlm4Moe,
+    &kGlm4,        &kLlava,     &kMinimaxM2,  &kPhi3,          &kGemma3Text,
+    &kGemma3,      &kGptOss,    &kQwen3Next,  &kQwen35MoeText, &kQwen35Moe,
+    &kDeepseekV32, &kGlmMoeDsa, &kLlama4Text, &kLlama4,        &kDeepseekV4,
 };
 
 }  // namespace

@@ -138,7 +138,9 @@ bool is_plus_one(const Family& family, std::string_view hf_name) {
 
 std::vector<MappedName> to_gguf(const ModelConfig& config, std::string_view hf_name) {
   std::vector<MappedName> mapped;
-  const std::string name = without_text_prefix(*config.family, hf_name);
+  const auto module_name = config.family->module_name;
+  const std::string name =
+      module_name == nullptr ? without_text_prefix(*config.family, hf_name) : module_name(hf_name);
   if (name == "lm_head.weight" && config.tie_word_embeddings) return mapped;
   for (const RowMatch& found : matching_rows(config, &TensorRow::hf, kHfLayers, name)) {
     const TensorRow& row = *found.row;

@@ -34,6 +34,9 @@ inline constexpr std::array kModel = {
     TensorRow{"model.embed_tokens.weight",            "token_embd.weight"},
     TensorRow{"model.norm.weight",                    "output_norm.weight"},
     TensorRow{"lm_head.weight",                       "output.weight"},
+    TensorRow{"model.hc_head.hc_fn",                  "output_hc_fn.weight"},
+    TensorRow{"model.hc_head.hc_base",                "output_hc_base.weight"},
+    TensorRow{"model.hc_head.hc_scale",               "output_hc_scale.weight"},
 };
 
 inline constexpr std::array kNorms = {

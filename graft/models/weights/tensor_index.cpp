@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graft/models/families/family.h"
 #include "graft/models/families/tensor_names.h"
 
 namespace graft::models {
@@ -48,7 +49,13 @@ formats::DeltaHeads delta_heads(const ModelConfig& config) {
 }
 
 TensorIndex::TensorIndex(const Checkpoint& checkpoint) : checkpoint_(&checkpoint) {
-  if (!is_gguf(checkpoint)) return;
+  if (!is_gguf(checkpoint)) {
+    const Family* family = checkpoint.config().family;
+    if (family == nullptr || family->module_name == nullptr) return;
+    for (const TensorInfo& tensor : checkpoint.tensors())
+      renamed_[family->module_name(tensor.name)] = &tensor;
+    return;
+  }
   for (const TensorInfo& tensor : checkpoint.tensors()) {
     for (const MappedName& mapped : to_huggingface(checkpoint.config(), tensor.name)) {
       gguf_tensors_[mapped.name].push_back(
@@ -102,6 +109,8 @@ std::vector<StoredTensor> TensorIndex::find_stored(std::string_view hf_name) con
 std::optional<StoredTensor> TensorIndex::find_direct(const std::string& name) const {
   if (!is_gguf(*checkpoint_)) {
     const TensorInfo* tensor = checkpoint_->find(name);
+    const auto renamed = renamed_.find(name);
+    if (tensor == nullptr && renamed != renamed_.end()) tensor = renamed->second;
     if (tensor == nullptr) return std::nullopt;
     const bool plus_one = is_plus_one(*checkpoint_->config().family, name);
     const bool neg_exp = name.ends_with(".linear_attn.A_log");

@@ -70,6 +70,8 @@ class TensorIndex {
   const Checkpoint* checkpoint_;
   // Hugging Face name -> stored tensors, for a GGUF checkpoint.
   std::unordered_map<std::string, std::vector<StoredTensor>> gguf_tensors_;
+  // By the names of transformers' modules, for families that store tensors under others.
+  std::unordered_map<std::string, const formats::TensorInfo*> renamed_;
 };
 
 }  // namespace graft::models

@@ -1,5 +1,6 @@
 #include "graft/ops/cpu/expert_activation.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "graft/kernels/cpu/table.h"
@@ -27,7 +28,13 @@ void ExpertActivation::apply(const Outputs& outputs, float* gate, float* up) con
   const kernels::cpu::MathTable& math = kernels::cpu::kernels().math;
   add_expert_bias(biases_.gate_proj, params_.intermediate_size, outputs, gate);
   add_expert_bias(biases_.up_proj, params_.intermediate_size, outputs, up);
-  if (params_.swiglu_limit > 0.0F) {
+  if (params_.limits_silu) {
+    for (std::int64_t i = 0; i < outputs.count; ++i) {
+      gate[i] = std::min(gate[i], params_.swiglu_limit);
+      up[i] = std::clamp(up[i], -params_.swiglu_limit, params_.swiglu_limit);
+    }
+    math.silu_mul(gate, up, gate, outputs.count);
+  } else if (params_.swiglu_limit > 0.0F) {
     math.clamped_swiglu(gate, up, gate, outputs.count, params_.swiglu_limit);
   } else {
     math.silu_mul(gate, up, gate, outputs.count);

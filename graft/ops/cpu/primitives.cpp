@@ -56,6 +56,9 @@ std::vector<Fusion> make_fusions() {
       one_loop(Role::Attention, {"q_proj", "kv_a_proj_with_mqa"}, is_packed),
       one_loop(Role::Attention, {"q_a_proj", "kv_a_proj_with_mqa"}, is_packed),
       one_loop(Role::Attention, {"in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a"}, is_packed),
+      one_loop(Role::Attention, {"q_a_proj", "kv_proj"}, is_packed),
+      one_loop(Role::Compressor, {"kv_proj", "gate_proj"}, is_packed),
+      one_loop(Role::Indexer, {"kv_proj", "gate_proj"}, is_packed),
       one_loop(Role::Indexer, {"wk", "weights_proj"}, is_packed),
       {.parent = Role::Mlp,
        .name = "%+activation in one loop",
@@ -132,6 +135,22 @@ class CpuPrimitives final : public Primitives {
   }
   std::unique_ptr<DeltaNetCore> make_delta_net(const BuildContext& context) override {
     return make_delta_net_core(context);
+  }
+
+  std::unique_ptr<AttentionCore> make_compressed_attention(const BuildContext& context) override {
+    return make_compressed_attention_core(context);
+  }
+  std::unique_ptr<CompressorCore> make_compressor(const CompressorParams& params,
+                                                  const BuildContext& context) override {
+    return make_compressor_core(params, context);
+  }
+
+  void clamp(TensorView x, float low, float high, Pass& pass) override {
+    for_each_item(pass.pool, x.rows(), [&](std::int64_t /*worker*/, std::int64_t row) {
+      float* values = x.f32_row(row);
+      for (std::int64_t i = 0; i < x.cols(); ++i)
+        values[i] = std::max(std::min(values[i], high), low);
+    });
   }
 
   std::span<const Fusion> fusions() const override {

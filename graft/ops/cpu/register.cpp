@@ -1,5 +1,6 @@
 #include <functional>
 #include <utility>
+#include <variant>
 
 #include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cpu/operators.h"
@@ -12,6 +13,24 @@ namespace {
 template <class P>
 bool has(const Params& params) {
   return std::holds_alternative<P>(params);
+}
+
+bool has_one_group(const Params& params) {
+  const auto* linear = std::get_if<LinearParams>(&params);
+  return linear == nullptr || linear->groups == 1;
+}
+
+bool has_groups(const Params& params) {
+  return !has_one_group(params);
+}
+
+bool indexes_tokens(const Params& params) {
+  const auto* indexer = std::get_if<IndexerParams>(&params);
+  return indexer == nullptr || indexer->compress_rate == 1;
+}
+
+bool indexes_entries(const Params& params) {
+  return !indexes_tokens(params);
 }
 
 using AddOperator = std::function<void(OperatorInfo info)>;
@@ -29,7 +48,18 @@ void add_leaf_operators(const AddOperator& add) {
        .role = Role::Linear,
        .summary = "matrix product, int8 where weights of the type can be packed",
        .kwargs = {repack_kwarg()},
+       .fits = has_one_group,
        .make = make_linear_cpu});
+  add({.name = "cpu.grouped_linear",
+       .role = Role::Linear,
+       .summary = "block-diagonal matrix product",
+       .kwargs = {repack_kwarg()},
+       .fits = has_groups,
+       .make = make_grouped_linear_cpu});
+  add({.name = "cpu.hyper_connection",
+       .role = Role::HyperConnection,
+       .summary = "reads and writes the streams of hyper-connections",
+       .make = make_hyper_connection_cpu});
   add({.name = "cpu.rope",
        .role = Role::Rope,
        .summary = "rotary embedding",
@@ -66,7 +96,22 @@ void add_block_operators(const AddOperator& add) {
   add({.name = "cpu.indexer",
        .role = Role::Indexer,
        .summary = "top-k positions of sparse attention, scored over a cache of index keys",
+       .fits = indexes_tokens,
        .make = make_indexer});
+  add({.name = "cpu.compressed_indexer",
+       .role = Role::Indexer,
+       .summary = "top-k entries of compressed sparse attention",
+       .fits = indexes_entries,
+       .make = make_compressed_indexer});
+  add({.name = "cpu.compressed_attention",
+       .role = Role::Attention,
+       .summary = "attention over a window and compressed entries",
+       .fits = has<CompressedAttentionParams>,
+       .make = make_compressed_attention});
+  add({.name = "cpu.compressor",
+       .role = Role::Compressor,
+       .summary = "entries of several tokens for compressed attention",
+       .make = make_compressor});
   add({.name = "cpu.router",
        .role = Role::Router,
        .summary = "top-k expert selection with routing weights",

@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <utility>
 
 #include "graft/base/check.h"
+#include "graft/base/error.h"
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/cpu/multiply.h"
 #include "graft/ops/cpu/operators.h"
@@ -68,6 +71,7 @@ class RouterCpu final : public Router {
     weight_.expect_shape(params_.num_experts, params_.hidden_size);
     logit_bias_.clear();
     if (params_.bias) logit_bias_ = load_vector(weights, module_ + ".bias", params_.num_experts);
+    if (params_.hash_vocab_size > 0) load_table(weights);
     const std::string bias_name = module_ + ".e_score_correction_bias";
     bias_.clear();
     if (!weights.contains(bias_name)) return;
@@ -79,6 +83,7 @@ class RouterCpu final : public Router {
     weight_ = {};
     logit_bias_ = {};
     bias_ = {};
+    table_ = {};
   }
 
   std::int64_t top_k() const override { return params_.top_k; }
@@ -97,7 +102,13 @@ class RouterCpu final : public Router {
       const std::span weights(out.weights.f32_row(row), top_k);
       const std::span row_scores(scores.f32_row(row),
                                  static_cast<std::size_t>(params_.num_experts));
-      route(row_scores, ids, weights, scratch_[static_cast<std::size_t>(worker)]);
+      score(row_scores);
+      if (params_.hash_vocab_size > 0) {
+        look_up(pass.batch.token_ids[static_cast<std::size_t>(row)], ids);
+      } else {
+        choose(row_scores, ids, scratch_[static_cast<std::size_t>(worker)]);
+      }
+      weigh(row_scores, ids, weights);
     });
   }
 
@@ -108,26 +119,67 @@ class RouterCpu final : public Router {
             .groups = std::vector<std::int32_t>(static_cast<std::size_t>(params_.top_k_groups))};
   }
 
-  // scores[experts]: logits on entry, softmax or sigmoid scores on return.
-  void route(std::span<float> scores,
-             std::span<std::int32_t> ids,
-             std::span<float> weights,
-             Scratch& scratch) const {
+  // The table has int64 or int32 values.
+  void load_table(WeightProvider& weights) {
+    const Weight table = weights.get(module_ + ".tid2eid");
+    table.expect_shape(params_.hash_vocab_size, params_.top_k);
+    if (table.dtype != DType::I64 && table.dtype != DType::I32)
+      fail(table.name, " is ", name(table.dtype), ", expected I64 or I32");
+    const bool is_wide = table.dtype == DType::I64;
+    table_.resize(static_cast<std::size_t>(params_.hash_vocab_size * params_.top_k));
+    for (std::size_t i = 0; i < table_.size(); ++i) {
+      std::int64_t id = 0;
+      std::int32_t narrow = 0;
+      if (is_wide) {
+        std::memcpy(&id, table.data + i * sizeof(id), sizeof(id));
+      } else {
+        std::memcpy(&narrow, table.data + i * sizeof(narrow), sizeof(narrow));
+        id = narrow;
+      }
+      if (id < 0 || id >= params_.num_experts) {
+        fail(table.name, ": expert ", id, " of token ", i / static_cast<std::size_t>(params_.top_k),
+             ": the model has ", params_.num_experts, " experts");
+      }
+      table_[i] = static_cast<std::int32_t>(id);
+    }
+  }
+
+  // From logits to scores.
+  void score(std::span<float> scores) const {
     const kernels::cpu::MathTable& math = kernels::cpu::kernels().math;
     for (std::size_t e = 0; e < logit_bias_.size(); ++e)
       scores[e] += logit_bias_[e];
-    if (params_.scoring == Scoring::Sigmoid) {
-      math.sigmoid(scores.data(), params_.num_experts);
-    } else {
-      const float max = math.max(scores.data(), params_.num_experts);
-      const float sum = math.exp_sum(scores.data(), params_.num_experts, max);
-      math.scale(scores.data(), params_.num_experts, 1.0F / sum);
+    switch (params_.scoring) {
+      case Scoring::Sigmoid:
+        return math.sigmoid(scores.data(), params_.num_experts);
+      case Scoring::SqrtSoftplus:
+        for (float& score : scores)
+          score = std::sqrt(std::max(score, 0.0F) + std::log1p(std::exp(-std::abs(score))));
+        return;
+      case Scoring::Softmax:
+        break;
     }
+    const float max = math.max(scores.data(), params_.num_experts);
+    const float sum = math.exp_sum(scores.data(), params_.num_experts, max);
+    math.scale(scores.data(), params_.num_experts, 1.0F / sum);
+  }
+
+  void look_up(std::int32_t token, std::span<std::int32_t> ids) const {
+    GRAFT_CHECK(token >= 0 && token < params_.hash_vocab_size, module_, ": token ", token);
+    std::copy_n(table_.data() + token * params_.top_k, ids.size(), ids.data());
+  }
+
+  void choose(std::span<const float> scores, std::span<std::int32_t> ids, Scratch& scratch) const {
     std::ranges::copy(scores, scratch.choice.begin());
     for (std::size_t e = 0; e < bias_.size(); ++e)
       scratch.choice[e] += bias_[e];
     if (params_.method != Method::Greedy) exclude_groups(scratch);
     select_top_k(scratch.choice, ids);
+  }
+
+  void weigh(std::span<const float> scores,
+             std::span<const std::int32_t> ids,
+             std::span<float> weights) const {
     float sum = 0;
     for (std::size_t k = 0; k < ids.size(); ++k) {
       weights[k] = scores[static_cast<std::size_t>(ids[k])];
@@ -159,10 +211,11 @@ class RouterCpu final : public Router {
 
   std::string module_;
   RouterParams params_;
-  Weight weight_;                  // [experts, hidden]
-  std::vector<float> logit_bias_;  // [experts]; empty: none
-  std::vector<float> bias_;        // [experts], for selection only; empty: none
-  std::vector<Scratch> scratch_;   // one per worker
+  Weight weight_;                    // [experts, hidden]
+  std::vector<float> logit_bias_;    // [experts]; empty: none
+  std::vector<float> bias_;          // [experts], for selection only; empty: none
+  std::vector<std::int32_t> table_;  // [vocab, top_k], the experts of every token; empty: none
+  std::vector<Scratch> scratch_;     // one per worker
 };
 
 }  // namespace

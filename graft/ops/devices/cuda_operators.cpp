@@ -14,6 +14,33 @@ bool has(const Params& params) {
   return std::holds_alternative<P>(params);
 }
 
+// What the kernels of GPUs lack: DeepSeek-V4's forms of these modules.
+bool is_one_group(const Params& params) {
+  const auto* linear = std::get_if<LinearParams>(&params);
+  return linear == nullptr || linear->groups == 1;
+}
+
+bool has_key_per_token(const Params& params) {
+  const auto* indexer = std::get_if<IndexerParams>(&params);
+  return indexer == nullptr || indexer->compress_rate == 1;
+}
+
+bool is_top_k_router(const Params& params) {
+  const auto* router = std::get_if<RouterParams>(&params);
+  return router == nullptr ||
+         (router->hash_vocab_size == 0 && router->scoring != RouterParams::Scoring::SqrtSoftplus);
+}
+
+bool has_known_activation(const Params& params) {
+  const auto* experts = std::get_if<ExpertsParams>(&params);
+  return experts == nullptr || !experts->limits_silu;
+}
+
+bool is_unlimited(const Params& params) {
+  const auto* mlp = std::get_if<MlpParams>(&params);
+  return mlp == nullptr || mlp->limit == 0.0F;
+}
+
 std::vector<OperatorInfo> leaf_operators() {
   return {{.name = "cuda.embedding",
            .role = Role::Embedding,
@@ -22,7 +49,8 @@ std::vector<OperatorInfo> leaf_operators() {
           {.name = "cuda.linear",
            .role = Role::Linear,
            .summary = "matrix product, weights dequantized in the kernel",
-           .kwargs = {precision_kwarg()}},
+           .kwargs = {precision_kwarg()},
+           .fits = is_one_group},
           {.name = "cuda.rope", .role = Role::Rope, .summary = "rotary embedding"},
           {.name = "cuda.kv_cache",
            .role = Role::KvCache,
@@ -51,16 +79,22 @@ std::vector<OperatorInfo> block_operators() {
            .fits = has<DeltaNetParams>},
           {.name = "cuda.indexer",
            .role = Role::Indexer,
-           .summary = "top-k positions of sparse attention, scored over a cache of index keys"},
+           .summary = "top-k positions of sparse attention, scored over a cache of index keys",
+           .fits = has_key_per_token},
           {.name = "cuda.router",
            .role = Role::Router,
-           .summary = "top-k expert selection with routing weights"},
+           .summary = "top-k expert selection with routing weights",
+           .fits = is_top_k_router},
           {.name = "cuda.experts",
            .role = Role::Experts,
            .summary = "routed experts, tokens grouped by expert; with weights in host memory, "
                       "streams them for prefill and keeps copies of some",
-           .kwargs = {precision_kwarg(), stream_from_kwarg(), gpu_experts_kwarg()}},
-          {.name = "cuda.mlp", .role = Role::Mlp, .summary = "silu(gate) * up, then down"},
+           .kwargs = {precision_kwarg(), stream_from_kwarg(), gpu_experts_kwarg()},
+           .fits = has_known_activation},
+          {.name = "cuda.mlp",
+           .role = Role::Mlp,
+           .summary = "silu(gate) * up, then down",
+           .fits = is_unlimited},
           {.name = "cuda.moe",
            .role = Role::Moe,
            .summary = "router, experts and shared experts; overlaps with experts on another "

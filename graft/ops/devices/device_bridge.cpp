@@ -125,6 +125,40 @@ class IndexerBridge final : public DeviceBridge<Indexer> {
   }
 };
 
+class HyperConnectionBridge final : public DeviceBridge<HyperConnection> {
+ public:
+  using DeviceBridge::DeviceBridge;
+
+  std::int64_t mult() const override { return op_.mult(); }
+  void replicate(TensorView x, TensorView streams, Pass& pass) override {
+    expect_here(x);
+    RemoteCall call(pass, there_);
+    const TensorView rows = call.copy_in(x);
+    const TensorView result = call.allocate_like(streams);
+    op_.replicate(rows, result, call.pass());
+    call.copy_out(result, streams);
+  }
+  void collapse(TensorView streams, TensorView y, TensorView mix, Pass& pass) override {
+    expect_here(streams);
+    RemoteCall call(pass, there_);
+    const TensorView rows = call.copy_in(streams);
+    const TensorView result = call.allocate_like(y);
+    const TensorView weights = mix.data == nullptr ? TensorView() : call.allocate_like(mix);
+    op_.collapse(rows, result, weights, call.pass());
+    call.copy_out(result, y);
+    if (mix.data != nullptr) call.copy_out(weights, mix);
+  }
+  void add(TensorView y, TensorView mix, TensorView streams, Pass& pass) override {
+    expect_here(y);
+    RemoteCall call(pass, there_);
+    const TensorView rows = call.copy_in(y);
+    const TensorView weights = call.copy_in(mix);
+    const TensorView result = call.copy_in(streams);
+    op_.add(rows, weights, result, call.pass());
+    call.copy_out(result, streams);
+  }
+};
+
 class RouterBridge final : public DeviceBridge<Router> {
  public:
   using DeviceBridge::DeviceBridge;
@@ -248,6 +282,8 @@ std::unique_ptr<Operator> for_caller_on(Device here, Operator& op, Device there,
       return of_rows<Attention>(op, here, there);
     case Role::Indexer:
       return made<Indexer, IndexerBridge>(op, here, there);
+    case Role::HyperConnection:
+      return made<HyperConnection, HyperConnectionBridge>(op, here, there);
     case Role::Mlp:
     case Role::Moe:
       return of_rows<Mlp>(op, here, there);
@@ -257,6 +293,7 @@ std::unique_ptr<Operator> for_caller_on(Device here, Operator& op, Device there,
       return made<Experts, ExpertsBridge>(op, here, there);
     case Role::Model:
     case Role::Layer:
+    case Role::Compressor:  // attention reads its cache
     case Role::KvCache:
     case Role::StateCache:
       return nullptr;

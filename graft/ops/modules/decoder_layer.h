@@ -1,4 +1,6 @@
-// One layer of a decoder: norm, attention, add, norm, feed-forward block, add.
+// One layer of a decoder: norm, attention, add, norm, feed-forward block, add. With
+// hyper-connections, the hidden states are several streams, which each block reads and writes
+// through its connection instead of the add.
 
 #pragma once
 
@@ -11,8 +13,8 @@ namespace graft::ops {
 // The hidden states of a pass: x, or x + residual while has_pending_add. A layer leaves its last
 // add pending, so that the next norm can do it in the same kernel.
 struct Hidden {
-  TensorView x;         // [t, hidden]
-  TensorView residual;  // [t, hidden]
+  TensorView x;         // [t, hidden], or [t, streams * hidden]
+  TensorView residual;  // of the same shape
   bool has_pending_add = false;
 };
 
@@ -26,9 +28,14 @@ struct DecoderLayer {
   Norm* post_attention_layernorm = nullptr;
   Mlp* mlp = nullptr;
   Norm* post_mlp_layernorm = nullptr;  // of the feed-forward block's output; null: none
+  HyperConnection* attn_hc = nullptr;  // null: one stream
+  HyperConnection* ffn_hc = nullptr;
 
   // Replaces the hidden states with the layer's output. `caller` may be a pass of any device.
   void forward(Hidden& hidden, const Pass& caller) const;
+
+ private:
+  void forward_streams(TensorView streams, Pass& pass) const;
 };
 
 }  // namespace graft::ops

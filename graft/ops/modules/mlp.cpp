@@ -1,5 +1,7 @@
 // The dense feed-forward block: down(silu(gate(x)) * up(x)), or with GELU.
 
+#include <array>
+#include <limits>
 #include <string>
 
 #include "graft/ops/modules/modules.h"
@@ -31,6 +33,10 @@ class MlpModule final : public Mlp {
     const Workspace::Scope scope(pass.workspace);
     const TensorView gate = pass.workspace.f32({x.rows(), params_.intermediate_size});
     const TensorView up = pass.workspace.f32({x.rows(), params_.intermediate_size});
+    if (params_.limit > 0.0F) {
+      forward_limited(x, gate, up, pass);
+      return down_proj_->forward(gate, y, pass);
+    }
     const Activation inner =
         primitives_.gate_up(x, {gate_proj_, gate}, {up_proj_, up}, params_.gate,
                             down_proj_->input_format(x.rows()), pass);
@@ -38,6 +44,15 @@ class MlpModule final : public Mlp {
   }
 
  private:
+  // gate = silu(gate(x)) * up(x) with limited factors.
+  void forward_limited(const Activation& x, TensorView gate, TensorView up, Pass& pass) {
+    const std::array calls = {LinearCall{gate_proj_, gate}, LinearCall{up_proj_, up}};
+    primitives_.linear_group(x, calls, pass);
+    primitives_.clamp(gate, -std::numeric_limits<float>::infinity(), params_.limit, pass);
+    primitives_.clamp(up, -params_.limit, params_.limit, pass);
+    primitives_.silu_mul(gate, up, pass);
+  }
+
   std::string module_;
   MlpParams params_;
   Device device_;

@@ -14,6 +14,9 @@ std::unique_ptr<Operator> make_attention(const BuildContext& context);
 std::unique_ptr<Operator> make_mla(const BuildContext& context);
 std::unique_ptr<Operator> make_delta_net(const BuildContext& context);
 std::unique_ptr<Operator> make_indexer(const BuildContext& context);
+std::unique_ptr<Operator> make_compressed_attention(const BuildContext& context);
+std::unique_ptr<Operator> make_compressor(const BuildContext& context);
+std::unique_ptr<Operator> make_compressed_indexer(const BuildContext& context);
 std::unique_ptr<Operator> make_mlp(const BuildContext& context);
 std::unique_ptr<Operator> make_moe(const BuildContext& context);
 

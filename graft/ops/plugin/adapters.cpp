@@ -228,6 +228,8 @@ std::unique_ptr<Operator> from_plugin(Role role, PluginInstance instance) {
     case Role::Model:
     case Role::Layer:
     case Role::Indexer:
+    case Role::Compressor:
+    case Role::HyperConnection:
     case Role::KvCache:
     case Role::StateCache:
       return nullptr;

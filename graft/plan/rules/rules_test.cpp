@@ -157,7 +157,8 @@ INSTANTIATE_TEST_SUITE_P(
         InvalidText{
             "- match:\n    role: expert\n  replace: {}\n",
             "r.yaml:2: error: unknown role \"expert\" (known: model, layer, embedding, norm, "
-            "linear, rope, attention, indexer, kv_cache, state_cache, mlp, moe, router, "
+            "linear, rope, attention, indexer, compressor, hyper_connection, kv_cache, "
+            "state_cache, mlp, moe, router, "
             "experts)\n"},
         InvalidText{"- match: {role: mlp}\n  replace: {kwargs: [1]}\n",
                     "r.yaml:2: error: kwargs must be a map\n"},
@@ -195,7 +196,8 @@ TEST(Rules, ReportsAllErrorsSortedByLine) {
                         "  replace: {}\n"
                         "  other: 1\n"),
             "r.yaml:1: error: unknown role \"x\" (known: model, layer, embedding, norm, linear, "
-            "rope, attention, indexer, kv_cache, state_cache, mlp, moe, router, experts)\n"
+            "rope, attention, indexer, compressor, hyper_connection, kv_cache, state_cache, mlp, "
+            "moe, router, experts)\n"
             "r.yaml:1: error: the rule has no replace\n"
             "r.yaml:2: error: match.name is not a regular expression: at 1: missing closing "
             "parenthesis\n"

@@ -52,6 +52,8 @@ std::vector<ParityCase> cases_of(Role role) {
       return experts_cases();
     case Role::Model:
     case Role::Layer:
+    case Role::Compressor:
+    case Role::HyperConnection:
       return {};
   }
   return {};

@@ -39,6 +39,7 @@ class IndexerCpu final : public IndexerCore {
         kv_cache_(*context.child_as<KvCache>("kv_cache")) {}
 
   void load(WeightProvider& weights) override {
+    if (params_.compress_rate > 1) return;  // the compressor norms the keys
     norm_weight_ = load_vector(weights, module_ + ".k_norm.weight", params_.head_dim);
     norm_bias_ = load_vector(weights, module_ + ".k_norm.bias", params_.head_dim);
   }
@@ -56,10 +57,11 @@ class IndexerCpu final : public IndexerCore {
     auto* out = static_cast<std::int32_t*>(selected.data);
     std::vector<TokenTile> sparse;
     for (const TokenTile& tile : token_tiles(pass.batch, 0, q.rows(), 1)) {
-      if (tile.first_position >= params_.top_k) {
+      const std::int64_t count = num_keys(tile.first_position);
+      if (count > params_.top_k) {
         sparse.push_back(tile);
       } else {
-        select_all(tile.first_position + 1, out + tile.first_row * params_.top_k);
+        select_all(count, out + tile.first_row * params_.top_k);
       }
     }
     for (std::size_t first = 0; first < sparse.size();) {
@@ -70,6 +72,11 @@ class IndexerCpu final : public IndexerCore {
   }
 
  private:
+  // Keys that a token at this position may see.
+  std::int64_t num_keys(std::int64_t position) const {
+    return (position + 1) / params_.compress_rate;
+  }
+
   void norm_key(float* key) const {
     const auto size = static_cast<double>(params_.head_dim);
     double sum = 0.0;
@@ -95,11 +102,11 @@ class IndexerCpu final : public IndexerCore {
   }
 
   // The tokens from `first` on whose scores fit into kMaxScores floats.
-  static std::size_t end_of_group(const std::vector<TokenTile>& tokens, std::size_t first) {
+  std::size_t end_of_group(const std::vector<TokenTile>& tokens, std::size_t first) const {
     std::int64_t longest = 0;
     std::size_t end = first;
     for (; end < tokens.size(); ++end) {
-      longest = std::max(longest, tokens[end].first_position + 1);
+      longest = std::max(longest, num_keys(tokens[end].first_position));
       const auto count = static_cast<std::int64_t>(end - first) + 1;
       if (count > 1 && count * longest > kMaxScores) break;
     }
@@ -113,7 +120,7 @@ class IndexerCpu final : public IndexerCore {
                     Pass& pass) {
     std::int64_t longest = 0;
     for (const TokenTile& token : tokens)
-      longest = std::max(longest, token.first_position + 1);
+      longest = std::max(longest, num_keys(token.first_position));
     const Workspace::Scope scope(pass.workspace);
     const auto num_tokens = static_cast<std::int64_t>(tokens.size());
     const TensorView scores = pass.workspace.f32({num_tokens, longest});
@@ -123,14 +130,14 @@ class IndexerCpu final : public IndexerCore {
     for_each_item(pass.pool, num_tokens, [&](std::int64_t worker, std::int64_t i) {
       const TokenTile& token = tokens[static_cast<std::size_t>(i)];
       select_top_positions(
-          {scores.f32_row(i), static_cast<std::size_t>(token.first_position + 1)},
+          {scores.f32_row(i), static_cast<std::size_t>(num_keys(token.first_position))},
           keys[static_cast<std::size_t>(worker)],
           {out + token.first_row * params_.top_k, static_cast<std::size_t>(params_.top_k)});
     });
   }
 
   // Consecutive tokens of a sequence in tiles of kIndexTokens, by splits of the positions.
-  static std::vector<ScoreItem> items_of(std::span<const TokenTile> tokens) {
+  std::vector<ScoreItem> items_of(std::span<const TokenTile> tokens) const {
     std::vector<ScoreItem> items;
     for (std::size_t first = 0; first < tokens.size();) {
       TokenTile tile = tokens[first];
@@ -139,7 +146,7 @@ class IndexerCpu final : public IndexerCore {
              tokens[first + static_cast<std::size_t>(tile.num_tokens)].sequence == tile.sequence) {
         ++tile.num_tokens;
       }
-      const std::int64_t end = tile.first_position + tile.num_tokens;
+      const std::int64_t end = num_keys(tile.first_position + tile.num_tokens - 1);
       for (std::int64_t begin = 0; begin < end; begin += kIndexSplit) {
         items.push_back({.tokens = tile,
                          .begin = begin,
@@ -181,10 +188,7 @@ class IndexerCpu final : public IndexerCore {
     transpose_queries(q.f32_row(item.tokens.first_row), num_rows, queries, width);
     for (std::int64_t begin = item.begin; begin < item.end; begin += kAttentionBlock) {
       const std::int64_t count = std::min(kAttentionBlock, item.end - begin);
-      kv_cache_.read_keys(
-          *item.tokens.sequence,
-          {.begin = begin, .end = begin + count, .first_col = 0, .num_cols = params_.head_dim},
-          keys);
+      read_keys(*item.tokens.sequence, begin, count, keys);
       kernels::cpu::kernels().math.product({.a = keys,
                                             .a_row = params_.head_dim,
                                             .b = queries,
@@ -199,6 +203,26 @@ class IndexerCpu final : public IndexerCore {
                   weights.f32_row(item.tokens.first_row + token),
                   scores.f32_row(item.scores_row + token) + begin);
       }
+    }
+  }
+
+  // A compressed key is in the row of the token that completed it.
+  void read_keys(const SequenceSlice& sequence,
+                 std::int64_t begin,
+                 std::int64_t count,
+                 float* keys) const {
+    const std::int64_t rate = params_.compress_rate;
+    if (rate == 1) {
+      return kv_cache_.read_keys(
+          sequence,
+          {.begin = begin, .end = begin + count, .first_col = 0, .num_cols = params_.head_dim},
+          keys);
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t row = (begin + i + 1) * rate - 1;
+      kv_cache_.read_keys(
+          sequence, {.begin = row, .end = row + 1, .first_col = 0, .num_cols = params_.head_dim},
+          keys + i * params_.head_dim);
     }
   }
 
