@@ -14,6 +14,7 @@
 
 #include "graft/models/weights/checkpoint.h"
 #include "graft/models/weights/verify.h"
+#include "graft/testing/reference_compressed_indexer.h"
 #include "graft/testing/reference_indexer.h"
 #include "graft/testing/test_names.h"
 
@@ -72,7 +73,7 @@ void expect_right(const PromptReport& prompt, double tolerance) {
 }
 
 bool has_indexer(const std::string& checkpoint) {
-  return checkpoint == "deepseek-v3.2" || checkpoint == "glm5";
+  return checkpoint == "deepseek-v3.2" || checkpoint == "glm5" || checkpoint == "deepseek-v4";
 }
 
 VerifyOptions options_of(const std::string& checkpoint) {
@@ -82,9 +83,11 @@ VerifyOptions options_of(const std::string& checkpoint) {
   options.open.operators = [](std::int64_t /*num_gpus*/) {
     ops::Registry registry = ops::builtin_operators();
     ops::testing::add_reference_indexer(registry);
+    ops::testing::add_reference_compressed_indexer(registry);
     return registry;
   };
-  options.open.rules += ops::testing::kReferenceIndexerRule;
+  options.open.rules += checkpoint == "deepseek-v4" ? ops::testing::kReferenceCompressedIndexerRule
+                                                    : ops::testing::kReferenceIndexerRule;
   return options;
 }
 
