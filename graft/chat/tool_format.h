@@ -30,7 +30,8 @@ inline constexpr ToolCallMarkers kKimiMarkers = {.format = formats::ToolCallForm
                                                  .open = "<|tool_call_begin|>",
                                                  .close = "<|tool_call_end|>"};
 
-// Calls stand between <｜DSML｜function_calls> and </｜DSML｜function_calls>.
+// Calls stand between <｜DSML｜function_calls> and </｜DSML｜function_calls>, those of DeepSeek-V4
+// between <｜DSML｜tool_calls> and </｜DSML｜tool_calls>.
 inline constexpr ToolCallMarkers kDsmlMarkers = {.format = formats::ToolCallFormat::Dsml,
                                                  .open = "<｜DSML｜invoke name=",
                                                  .close = "</｜DSML｜invoke>"};

@@ -1,6 +1,7 @@
 #include "graft/cli/config_json.h"
 
 #include <array>
+#include <utility>
 
 namespace graft::cli {
 namespace {
@@ -33,24 +34,48 @@ Json rope_json(const models::RopeConfig& rope) {
   return json;
 }
 
+std::string_view name(models::RouterScoring scoring) {
+  static constexpr std::array<std::string_view, 3> kNames = {"softmax", "sigmoid", "sqrtsoftplus"};
+  return kNames[static_cast<std::size_t>(scoring)];
+}
+
+Json compressed_json(const models::CompressedConfig& compressed) {
+  static constexpr std::array<std::string_view, 3> kKinds = {
+      "sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"};
+  Json layers = Json::array();
+  for (const models::CompressedConfig::Kind kind : compressed.layers)
+    layers.push_back(kKinds[static_cast<std::size_t>(kind)]);
+  return {{"layers", std::move(layers)},
+          {"sparse_rate", compressed.sparse_rate},
+          {"heavy_rate", compressed.heavy_rate},
+          {"output_groups", compressed.output_groups},
+          {"output_lora_rank", compressed.output_lora_rank}};
+}
+
+Json hyper_json(const models::HyperConfig& hyper) {
+  return {{"mult", hyper.mult}, {"sinkhorn_iters", hyper.sinkhorn_iters}, {"eps", hyper.eps}};
+}
+
 Json moe_json(const models::MoeConfig& moe) {
   static constexpr std::array<std::string_view, 3> kMethods = {"greedy", "group_limited_greedy",
                                                                "noaux_tc"};
-  return {
-      {"num_experts", moe.num_experts},
-      {"num_experts_per_tok", moe.num_experts_per_tok},
-      {"moe_intermediate_size", moe.moe_intermediate_size},
-      {"num_shared_experts", moe.num_shared_experts},
-      {"shared_expert_intermediate_size", moe.shared_expert_intermediate_size},
-      {"shared_expert_gate", moe.shared_expert_gate},
-      {"first_k_dense_replace", moe.first_k_dense_replace},
-      {"scoring_func", moe.scoring_func == models::RouterScoring::Sigmoid ? "sigmoid" : "softmax"},
-      {"topk_method", kMethods[static_cast<std::size_t>(moe.topk_method)]},
-      {"n_group", moe.n_group},
-      {"topk_group", moe.topk_group},
-      {"norm_topk_prob", moe.norm_topk_prob},
-      {"routed_scaling_factor", moe.routed_scaling_factor},
-      {"scales_input", moe.scales_input}};
+  return {{"num_experts", moe.num_experts},
+          {"num_experts_per_tok", moe.num_experts_per_tok},
+          {"moe_intermediate_size", moe.moe_intermediate_size},
+          {"num_shared_experts", moe.num_shared_experts},
+          {"shared_expert_intermediate_size", moe.shared_expert_intermediate_size},
+          {"shared_expert_gate", moe.shared_expert_gate},
+          {"first_k_dense_replace", moe.first_k_dense_replace},
+          {"scoring_func", name(moe.scoring_func)},
+          {"topk_method", kMethods[static_cast<std::size_t>(moe.topk_method)]},
+          {"n_group", moe.n_group},
+          {"topk_group", moe.topk_group},
+          {"norm_topk_prob", moe.norm_topk_prob},
+          {"routed_scaling_factor", moe.routed_scaling_factor},
+          {"scales_input", moe.scales_input},
+          {"num_hash_layers", moe.num_hash_layers},
+          {"swiglu_limit", moe.swiglu_limit},
+          {"limits_silu", moe.limits_silu}};
 }
 
 Json mla_json(const models::MlaConfig& mla) {
@@ -125,6 +150,11 @@ Json to_json(const models::ModelConfig& config) {
     json["temperature_floor"] = config.temperature_floor;
     json["temperature_scale"] = config.temperature_scale;
   }
+  if (config.is_compressed()) {
+    json["q_lora_rank"] = config.mla.q_lora_rank;
+    json["compressed"] = compressed_json(config.compressed);
+  }
+  if (config.hyper.mult > 0) json["hyper"] = hyper_json(config.hyper);
   if (config.is_moe()) json["moe"] = moe_json(config.moe);
   if (config.vision) json["vision"] = vision_json(*config.vision);
   if (!config.quantization.method.empty()) json["quantization"] = config.quantization.method;

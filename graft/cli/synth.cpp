@@ -49,8 +49,11 @@ std::vector<formats::SyntheticTensor> tensors_of(const models::ModelConfig& conf
       const bool is_router = module.role == ops::Role::Router && weight.shape.size() == 2;
       const std::string name = stored_name(config, weight.name);
       const auto [place, is_new] = places.emplace(name, tensors.size());
-      if (is_new) {
-        tensors.push_back({name, weight.shape, is_router ? expert_skew : 0.0});
+      if (weight.dtype == DType::I64) {
+        tensors.push_back({.name = name, .shape = weight.shape, .num_ids = config.moe.num_experts});
+      } else if (is_new) {
+        tensors.push_back(
+            {.name = name, .shape = weight.shape, .row_skew = is_router ? expert_skew : 0.0});
       } else {
         tensors[place->second].shape[0] += weight.shape[0];  // fused by rows
       }

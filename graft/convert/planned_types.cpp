@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "graft/convert/recipe.h"
 #include "graft/models/families/tensor_names.h"
 
 namespace graft::convert {
@@ -23,6 +24,7 @@ bool is_kv_b(const models::MappedName& mapped) {
 DType planned_type(const plan::WeightSpec& weight,
                    const models::ModelConfig& config,
                    const Mix& mix) {
+  if (is_id_type(weight.dtype)) return DType::I32;
   const std::vector<models::MappedName> mapped = models::to_gguf(config, weight.name);
   // GGUF splits kv_b_proj into two tensors; joining them when loading needs decoded values.
   if (std::ranges::any_of(mapped, is_kv_b)) return DType::F32;

@@ -161,7 +161,8 @@ void expect_same_as_alone(OpenModel& open,
 }
 
 TEST_P(EngineBatchInvariance, OutputEqualsEachRequestAlone) {
-  for (const char* name : {"deepseek-v3", "deepseek-v3.2", "llama", "llama4", "qwen3-next"}) {
+  for (const char* name :
+       {"deepseek-v3", "deepseek-v3.2", "deepseek-v4", "llama", "llama4", "qwen3-next"}) {
     const auto folder = golden_checkpoint(name);
     OpenModel open(folder);
     Pick pick(static_cast<unsigned>(GetParam().blocks));

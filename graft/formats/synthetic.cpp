@@ -70,8 +70,10 @@ class SyntheticSource final : public WeightSource {
                   const std::vector<SyntheticTensor>& tensors)
       : path_(std::move(name)), tokenizer_(synthetic_vocabulary(vocab_size)) {
     for (const SyntheticTensor& tensor : tensors) {
-      tensors_.push_back(
-          {.name = tensor.name, .dtype = DType::BF16, .shape = tensor.shape, .data = {}});
+      tensors_.push_back({.name = tensor.name,
+                          .dtype = tensor.num_ids > 0 ? DType::I32 : DType::BF16,
+                          .shape = tensor.shape,
+                          .data = {}});
     }
     std::size_t largest = 0;
     for (const TensorInfo& tensor : tensors_)
@@ -81,6 +83,10 @@ class SyntheticSource final : public WeightSource {
     norms_ = draw(room, 1.0F, 0.02F);
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       TensorInfo& tensor = tensors_[i];
+      if (tensors[i].num_ids > 0) {
+        draw_ids(tensor, tensors[i].num_ids);
+        continue;
+      }
       const bool is_norm = tensor.name.find("norm") != std::string::npos;
       const auto all = std::as_bytes(std::span(is_norm ? norms_ : weights_));
       tensor.data =
@@ -109,11 +115,21 @@ class SyntheticSource final : public WeightSource {
     tensor.data = std::as_bytes(std::span(skewed_.back()));
   }
 
+  // Consecutive numbers: the ids of a row differ when it is no longer than their number.
+  void draw_ids(TensorInfo& tensor, std::int64_t num_ids) {
+    std::vector<std::int32_t>& ids =
+        ids_.emplace_back(static_cast<std::size_t>(tensor.num_elems()));
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      ids[i] = static_cast<std::int32_t>(i % static_cast<std::size_t>(num_ids));
+    tensor.data = std::as_bytes(std::span(ids));
+  }
+
   std::filesystem::path path_;  // no such file: the name for messages
   TokenizerData tokenizer_;
   std::vector<std::uint16_t> weights_;
   std::vector<std::uint16_t> norms_;
   std::list<std::vector<std::uint16_t>> skewed_;
+  std::list<std::vector<std::int32_t>> ids_;
   std::vector<TensorInfo> tensors_;
   NameIndex index_;
 };

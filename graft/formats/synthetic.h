@@ -18,10 +18,11 @@ struct SyntheticTensor {
   // Scales the row of rank r, from 1 on, by r^-row_skew: a router then prefers some experts, as
   // trained ones do. Ranks are shuffled, in every tensor otherwise.
   double row_skew = 0;
+  std::int64_t num_ids = 0;  // above 0: an I32 tensor of ids below it, those of a row all different
 };
 
-// BF16 tensors: norms near 1, all others normally distributed with a standard deviation that keeps
-// activations in range. All tensors share one buffer of the size of the largest.
+// BF16 tensors, except ids: norms near 1, all others normally distributed with a standard deviation
+// that keeps activations in range. All tensors share one buffer of the size of the largest.
 std::unique_ptr<WeightSource> make_synthetic(std::string name,
                                              std::int64_t vocab_size,
                                              const std::vector<SyntheticTensor>& tensors);

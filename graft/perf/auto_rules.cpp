@@ -1,12 +1,17 @@
 #include "graft/perf/auto_rules.h"
 
 #include <algorithm>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "graft/base/text/units.h"
+#include "graft/ops/devices/cuda_operators.h"
+#include "graft/ops/params.h"
 #include "graft/perf/auto_layout.h"
+#include "graft/plan/blueprint.h"
+#include "graft/plan/plan.h"
 
 namespace graft::perf {
 namespace {
@@ -118,11 +123,27 @@ std::string summary_text(const AutoLayout& layout) {
   return text;
 }
 
+// Whether GPUs have an operator for every module.
+bool can_use_gpus(const plan::Blueprint& blueprint) {
+  bool can_use = true;
+  blueprint.visit([&](const plan::ModuleSpec& module) {
+    if (plan::is_structural(module.role) || std::holds_alternative<ops::NoParams>(module.params))
+      return;
+    const auto is_operator = [&](const ops::OperatorInfo& op) {
+      return op.role == module.role && op.supports(module.params);
+    };
+    can_use = can_use && std::ranges::any_of(ops::cuda_operators(), is_operator);
+  });
+  return can_use;
+}
+
 }  // namespace
 
 AutoRules auto_rules(const plan::Blueprint& blueprint,
-                     const MachineFigures& machine,
+                     const MachineFigures& all,
                      const Workload& load) {
+  MachineFigures machine = all;
+  if (!can_use_gpus(blueprint)) machine.gpus.clear();
   const AutoLayout layout = choose_layout(blueprint, machine, load);
   std::string text =
       fmt::format("# {} for {}", blueprint.model_name, bytes_text(machine.cpu.dram_bytes));

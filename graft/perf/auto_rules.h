@@ -16,8 +16,9 @@ struct AutoRules {
 // Everything on one GPU or on all, when it fits. Else attention, shared experts, dense MLPs and the
 // KV cache layer by layer on the GPUs, with the routed experts in host memory and copies of as many
 // as fit on the GPUs; experts that host memory has no room for are on a GPU only, layer by layer.
-// What is left is on the CPU, whether it fits there or not: check with estimate(). The sizes of the
-// machine are the free memory. 0 in `load`: see choose_layout().
+// What is left is on the CPU, whether it fits there or not: check with estimate(). So is every
+// model with a module that GPUs have no operator for. The sizes of the machine are the free memory.
+// 0 in `load`: see choose_layout().
 AutoRules auto_rules(const plan::Blueprint& blueprint,
                      const MachineFigures& machine,
                      const Workload& load);

@@ -211,7 +211,8 @@ class Planner {
     const OperatorInfo* op = operators_.default_for(module, device);
     // A GPU that the machine lacks is reported once, by MissingGpus.
     const bool is_missing_gpu = !machine_.has(device);
-    const bool is_planned_gpu = machine_.plan_only && device.type == DeviceType::Cuda;
+    const bool is_planned_gpu = machine_.plan_only && device.type == DeviceType::Cuda &&
+                                std::holds_alternative<ops::NoParams>(module.params);
     if (op == nullptr && !is_structural(module.role) && !is_missing_gpu && !is_planned_gpu) {
       findings_.error(line,
                       str("no operator for role ", ops::name(module.role), " on ",

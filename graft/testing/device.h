@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -13,6 +14,7 @@
 
 #include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cpu/operators.h"
+#include "graft/ops/devices/cuda_operators.h"
 #include "graft/ops/experts/hybrid_experts.h"
 #include "graft/ops/operator.h"
 #include "graft/ops/primitives.h"
@@ -328,13 +330,21 @@ inline std::unique_ptr<Operator> on_test_device(Role role,
   }
 }
 
-// Registers a copy of every CPU operator for test devices, which have type Cuda.
+// Whether GPUs have an operator of the same name.
+inline bool is_on_gpus(const OperatorInfo& cpu) {
+  return std::ranges::any_of(cuda_operators(), [&](const OperatorInfo& gpu) {
+    return gpu.name.substr(gpu.name.find('.')) == cpu.name.substr(cpu.name.find('.'));
+  });
+}
+
+// Registers a copy of every CPU operator that GPUs have for test devices, which have type Cuda.
 inline void add_test_devices(Registry& registry) {
   set_device_memory(DeviceType::Cuda, &test_memory());
   registry.add_device(
       DeviceType::Cuda, [](Device device) { return std::make_unique<TestContext>(device); },
       std::make_shared<TestPrimitives>());
   for (const OperatorInfo* cpu : registry.all()) {
+    if (!is_on_gpus(*cpu)) continue;
     OperatorInfo twin = *cpu;
     twin.name = "test" + twin.name.substr(twin.name.find('.'));
     twin.device = DeviceType::Cuda;

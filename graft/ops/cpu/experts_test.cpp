@@ -1,6 +1,10 @@
+#include <algorithm>
+#include <cstdint>
+
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
+#include "graft/ops/cpu/expert_activation.h"
 #include "graft/testing/ops.h"
 
 namespace graft::ops::cpu {
@@ -208,6 +212,45 @@ TEST(MoeCpu, IsInvariantToBatchAndThreads) {
       }
     }
   }
+}
+
+double limited_silu(double gate, double up, double limit) {
+  return silu(std::min(gate, limit)) * std::clamp(up, -limit, limit);
+}
+
+TEST(ExpertsCpu, LimitTheFactorsOfSilu) {
+  const ExpertsParams params = {.intermediate_size = 3, .swiglu_limit = 10.0F, .limits_silu = true};
+  Floats gate = {20.0F, -30.0F, 1.0F};
+  Floats up = {15.0F, -15.0F, 2.0F};
+  const Floats gates = gate;
+  const Floats ups = up;
+  ExpertActivation(params).apply({.count = 3}, gate.data(), up.data());
+  for (std::size_t i = 0; i < gate.size(); ++i) {
+    EXPECT_NEAR(gate[i],
+                limited_silu(static_cast<double>(gates[i]), static_cast<double>(ups[i]), 10.0),
+                1e-4);
+  }
+}
+
+TEST(MlpCpu, LimitsTheFactorsOfSilu) {
+  constexpr std::int64_t kIn = 20;
+  constexpr std::int64_t kInner = 12;
+  TestModel model;
+  Random random;
+  const Floats gate = model.add_linear("m.gate_proj", kInner, kIn, random);
+  const Floats up = model.add_linear("m.up_proj", kInner, kIn, random);
+  const Floats down = model.add_linear("m.down_proj", kIn, kInner, random);
+  auto& mlp = model.add<Mlp>(
+      "cpu.mlp", "m", MlpParams{.hidden_size = kIn, .intermediate_size = kInner, .limit = 0.25F});
+  ScheduleRunner runner(kIn, kIn);
+  const Results results = runner.run(
+      {{{0, 1}}}, 1, [&](TensorView x, TensorView y, Pass& pass) { mlp.forward(x, y, pass); });
+  const Doubles x = widen(runner.input(0, 0));
+  Doubles inner = times(gate, x);
+  const Doubles ups = times(up, x);
+  for (std::size_t i = 0; i < inner.size(); ++i)
+    inner[i] = limited_silu(inner[i], ups[i], 0.25);
+  EXPECT_LT(relative_error(results.at(0), times(down, inner)), 1e-5);
 }
 
 }  // namespace

@@ -1,3 +1,8 @@
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
@@ -137,6 +142,50 @@ TEST(RouterCpu, ExcludedGroupsAreNeverSelectedEvenBelowZero) {
 TEST(RouterCpu, RejectsInconsistentParams) {
   EXPECT_THROW(route({.top_k = 5}, {1, 2, 3, 4}), Error);
   EXPECT_THROW(route({.top_k = 1, .num_groups = 3}, {1, 2, 3, 4}), Error);
+}
+
+TEST(RouterCpu, ScoresWithTheRootOfSoftplus) {
+  const Choice choice = route({.top_k = 2, .scoring = Scoring::SqrtSoftplus}, {-3.0F, 40.0F, 1.0F});
+  EXPECT_EQ(choice.ids, (Ids{1, 2}));
+  EXPECT_NEAR(choice.weights[0], std::sqrt(40.0), 1e-5);
+  EXPECT_NEAR(choice.weights[1], std::sqrt(std::log1p(std::exp(1.0))), 1e-6);
+}
+
+// A router of three experts for a vocabulary of two tokens; `ids` are of I64.
+Choice look_up(const std::vector<std::int64_t>& ids, std::int32_t token) {
+  TestModel model;
+  Floats logits = {0.0F, 1.0F, 2.0F};
+  model.weights.add("gate.weight", {3, 3}, {1, 0, 0, 0, 1, 0, 0, 0, 1});
+  Weight table = {.name = "gate.tid2eid", .dtype = DType::I64, .shape = {2, 2}};
+  table.data = reinterpret_cast<const std::byte*>(ids.data());
+  model.weights.add(table);
+  auto& router = model.add<Router>("cpu.router", "gate",
+                                   RouterParams{.hidden_size = 3,
+                                                .num_experts = 3,
+                                                .top_k = 2,
+                                                .scoring = Scoring::Sigmoid,
+                                                .normalize = true,
+                                                .hash_vocab_size = 2});
+  ThreadPool pool(1);
+  Workspace workspace;
+  Batch batch;
+  batch.token_ids = {token};
+  Pass pass = {.batch = batch, .pool = pool, .workspace = workspace};
+  Choice choice = {.ids = std::vector<std::int32_t>(2), .weights = Floats(2)};
+  router.forward(view(logits, 1, 3),
+                 {.expert_ids = {choice.ids.data(), DType::I32, {1, 2}},
+                  .weights = view(choice.weights, 1, 2)},
+                 pass);
+  return choice;
+}
+
+TEST(RouterCpu, FindsTheExpertsOfATokenInATable) {
+  const Choice choice = look_up({1, 2, 2, 0}, 1);
+  EXPECT_EQ(choice.ids, (Ids{2, 0}));
+  const double first = 1.0 / (1.0 + std::exp(-2.0));
+  EXPECT_NEAR(choice.weights[0], first / (first + 0.5), 1e-6);
+  EXPECT_NEAR(choice.weights[1], 0.5 / (first + 0.5), 1e-6);
+  EXPECT_THROW(look_up({1, 3, 2, 0}, 1), Error);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ TEST_F(DefaultRules, FilesHaveNoFindings) {
     const PlanResult result = make_plan(blueprint, file, registry, {.num_gpus = 1});
     EXPECT_EQ(findings_text(findings) + findings_text(result.findings), "");
   }
-  EXPECT_EQ(num_files, 18U);
+  EXPECT_EQ(num_files, 19U);
 }
 
 TEST_F(DefaultRules, HybridKeepsExpertsInHostMemory) {

@@ -17,8 +17,10 @@ constexpr std::array<std::string_view, 2> kMiniMaxListMarkers = {"<minimax:tool_
                                                                  "</minimax:tool_call>"};
 constexpr std::array<std::string_view, 2> kKimiListMarkers = {"<|tool_calls_section_begin|>",
                                                               "<|tool_calls_section_end|>"};
-constexpr std::array<std::string_view, 2> kDsmlListMarkers = {"<｜DSML｜function_calls>",
-                                                              "</｜DSML｜function_calls>"};
+// DeepSeek-V3.2's, then DeepSeek-V4's.
+constexpr std::array<std::string_view, 4> kDsmlListMarkers = {
+    "<｜DSML｜function_calls>", "</｜DSML｜function_calls>", "<｜DSML｜tool_calls>",
+    "</｜DSML｜tool_calls>"};
 
 // The end of a call as a JSON object, and of a list of them.
 constexpr std::string_view kObjectTail = "}],;";

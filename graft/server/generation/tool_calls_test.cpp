@@ -119,6 +119,12 @@ const Case kCases[] = {
      "</｜DSML｜invoke>\n<｜DSML｜invoke name=\"g\">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
      "Yes.",
      {R"(f {"city":"New York","n":[1,2]})", "g {}"}},
+    // DeepSeek-V4 names the list otherwise.
+    {"\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n"
+     "<｜DSML｜parameter name=\"n\" string=\"false\">3</｜DSML｜parameter>\n"
+     "</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+     "",
+     {R"(f {"n":3})"}},
     {"<｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"n\" string=\"false\">x"
      "</｜DSML｜parameter></｜DSML｜invoke>",
      "<｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"n\" string=\"false\">x"

@@ -44,7 +44,7 @@ Exercise build_linear(OperatorBench& bench, const LinearParams& params) {
   if (params.bias) bench.add_vector("bias", params.out_features, 0.5F, 0.0F);
   auto& linear = bench.add_subject<Linear>(Role::Linear, params);
   return {.forward = [&linear, params](DeviceRun& run) -> std::vector<ParityResult> {
-    const TensorView x = run.random_rows(params.in_features);
+    const TensorView x = run.random_rows(params.groups * params.in_features);
     const TensorView y = run.unwritten(params.out_features);
     linear.forward(x, y, run.pass());
     return {run.download("y", y)};
@@ -138,7 +138,11 @@ std::vector<ParityCase> linear_cases() {
   const LinearParams wide = {.in_features = 512, .out_features = 208};
   const LinearParams odd = {.in_features = 288, .out_features = 75, .bias = true};
   const LinearParams narrow = {.in_features = 256, .out_features = 17};
-  return {linear_case("512 to 208", wide, 256, Types::Every),
+  const LinearParams grouped = {.in_features = 256, .out_features = 192, .groups = 3};
+  const LinearParams odd_groups = {.in_features = 32, .out_features = 14, .groups = 2};
+  return {linear_case("3 groups of 256 to 64", grouped, 256, Types::Every),
+          linear_case("2 groups of 32 to 7", odd_groups, 32, Types::Few),
+          linear_case("512 to 208", wide, 256, Types::Every),
           linear_case("288 to 75 with bias", odd, 32, Types::Every),
           linear_case("256 to 17", narrow, 256, Types::Few)};
 }

@@ -18,6 +18,7 @@ struct Exercise {
   KvCache* cache = nullptr;      // null: the module has none
   StateCache* states = nullptr;  // null: the module has none
   KvCache* index_cache = nullptr;
+  std::vector<KvCache*> caches = {};  // of modules with more
 };
 
 // Max differences from the reference, each relative to the max value of its row.
@@ -72,6 +73,10 @@ std::vector<ParityCase> delta_net_cases();
 std::vector<ParityCase> mla_cases();
 std::vector<ParityCase> sparse_mla_cases();
 std::vector<ParityCase> indexer_cases();
+std::vector<ParityCase> compressed_indexer_cases();
+std::vector<ParityCase> compressed_attention_cases();
+std::vector<ParityCase> compressor_cases();
+std::vector<ParityCase> hyper_connection_cases();
 std::vector<ParityCase> mlp_cases();
 std::vector<ParityCase> router_cases();
 std::vector<ParityCase> experts_cases();

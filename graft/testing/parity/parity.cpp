@@ -38,10 +38,18 @@ std::vector<ParityCase> cases_of(Role role) {
       std::ranges::move(delta_net_cases(), std::back_inserter(cases));
       std::ranges::move(mla_cases(), std::back_inserter(cases));
       std::ranges::move(sparse_mla_cases(), std::back_inserter(cases));
+      std::ranges::move(compressed_attention_cases(), std::back_inserter(cases));
       return cases;
     }
-    case Role::Indexer:
-      return indexer_cases();
+    case Role::Indexer: {
+      std::vector<ParityCase> cases = indexer_cases();
+      std::ranges::move(compressed_indexer_cases(), std::back_inserter(cases));
+      return cases;
+    }
+    case Role::Compressor:
+      return compressor_cases();
+    case Role::HyperConnection:
+      return hyper_connection_cases();
     case Role::Mlp:
       return mlp_cases();
     case Role::Moe:
@@ -52,8 +60,6 @@ std::vector<ParityCase> cases_of(Role role) {
       return experts_cases();
     case Role::Model:
     case Role::Layer:
-    case Role::Compressor:
-    case Role::HyperConnection:
       return {};
   }
   return {};
@@ -117,10 +123,12 @@ Results run_batch(OperatorBench& bench, const Exercise& exercise, const ParityBa
   // Two more slots than the batches use, for the cases that move slots.
   if (exercise.states != nullptr) exercise.states->allocate(2 * kParitySequences + 2);
   // Two more blocks than the batches use, for the cases that move blocks.
-  for (KvCache* cache : {exercise.cache, exercise.index_cache}) {
-    if (cache != nullptr) cache->allocate(kParityBlocks + 2, kParityBlockTokens);
-  }
-  if (exercise.cache != nullptr || exercise.states != nullptr) {
+  std::vector<KvCache*> caches = exercise.caches;
+  caches.insert(caches.end(), {exercise.cache, exercise.index_cache});
+  std::erase(caches, nullptr);
+  for (KvCache* cache : caches)
+    cache->allocate(kParityBlocks + 2, kParityBlockTokens);
+  if (!caches.empty() || exercise.states != nullptr) {
     if (batch.history.num_tokens() > 0) {
       DeviceRun history(bench, batch.history, Phase::Prefill);
       exercise.forward(history);

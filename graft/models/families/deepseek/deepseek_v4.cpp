@@ -240,7 +240,8 @@ void write_v4_gguf(const ModelConfig& config, GgufKeyWriter& out) {
   out.integer("hyper_connection.sinkhorn_iterations", config.hyper.sinkhorn_iters);
   out.number("hyper_connection.epsilon", config.hyper.eps);
   out.integer("embedding_length_out", config.hyper.mult * config.hidden_size);
-  out.integer("hash_layer_count", config.moe.num_hash_layers);
+  // A shortened model has the first layers of the original.
+  out.integer("hash_layer_count", std::min(config.moe.num_hash_layers, config.num_hidden_layers));
   out.number("swiglu_clamp_exp", config.moe.swiglu_limit);
   out.number("swiglu_clamp_shexp", config.moe.swiglu_limit);
   out.number("rope.freq_base", config.local_rope_theta);
