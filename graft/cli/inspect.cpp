@@ -1,6 +1,8 @@
 // graft inspect: describes a checkpoint without reading its weights.
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
@@ -80,6 +82,15 @@ void row(const char* label, const std::string& text) {
   fmt::print("  {:12} {}\n", label, text);
 }
 
+std::string compressed_text(const ModelConfig& config) {
+  using Kind = models::CompressedConfig::Kind;
+  const models::CompressedConfig& compressed = config.compressed;
+  return fmt::format(", {} entries of {} tokens in {} layers, all of {} tokens in {}, {} streams",
+                     config.indexer.top_k, compressed.sparse_rate,
+                     std::ranges::count(compressed.layers, Kind::Sparse), compressed.heavy_rate,
+                     std::ranges::count(compressed.layers, Kind::Heavy), config.hyper.mult);
+}
+
 std::string attention_text(const ModelConfig& config) {
   if (config.is_mla()) {
     return fmt::format("MLA, {} heads, q rank {}, kv rank {}, head dim {} + {} rope, value dim {}",
@@ -95,6 +106,7 @@ std::string attention_text(const ModelConfig& config) {
   if (config.qk_norm) text += ", q/k norm";
   if (config.attention_output_gate) text += ", output gate";
   if (config.sliding_window > 0) text += fmt::format(", sliding window {}", config.sliding_window);
+  if (config.is_compressed()) text += compressed_text(config);
   return text;
 }
 
@@ -109,7 +121,8 @@ std::string experts_text(const models::MoeConfig& moe) {
   std::string text = fmt::format("{} of size {}, {} per token", moe.num_experts,
                                  moe.moe_intermediate_size, moe.num_experts_per_tok);
   if (moe.n_group > 1) text += fmt::format(" from {} of {} groups", moe.topk_group, moe.n_group);
-  text += moe.scoring_func == models::RouterScoring::Sigmoid ? ", sigmoid" : ", softmax";
+  constexpr std::array kScores = {", softmax", ", sigmoid", ", sqrtsoftplus"};
+  text += kScores[static_cast<std::size_t>(moe.scoring_func)];
   if (moe.shared_expert_intermediate_size > 0)
     text += fmt::format(", shared {}", moe.shared_expert_intermediate_size);
   return text;

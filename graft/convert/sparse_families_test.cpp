@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -17,6 +19,10 @@
 #include "graft/convert/job.h"
 #include "graft/convert/recipe.h"
 #include "graft/models/build/make_blueprint.h"
+#include "graft/models/generate.h"
+#include "graft/models/open_model.h"
+#include "graft/models/weights/checkpoint.h"
+#include "graft/models/weights/verify.h"
 #include "graft/models/weights/weight_store.h"
 #include "graft/testing/golden.h"
 #include "graft/testing/test_names.h"
@@ -98,6 +104,28 @@ TEST_P(ConvertSparse, QuantizesProjectionsOnly) {
     const bool is_ids = tensor.name.find("tid2eid") != std::string::npos;
     const DType rest = is_exact ? DType::F32 : DType::Q8_0;
     EXPECT_EQ(tensor.dtype, is_ids ? DType::I32 : rest) << tensor.name;
+  }
+}
+
+// Both with the indexer of graft, whose order of equal scores is not that of the reference.
+TEST_P(ConvertSparse, GivesTheLogitsOfTheCheckpoint) {
+  const std::filesystem::path folder = golden_checkpoint(GetParam());
+  convert_to(*models::open_checkpoint(folder), "F32");
+  const models::VerifyOptions options;
+  models::OpenModel stored(folder, options.open);
+  models::OpenModel converted(out_, options.open);
+  for (const models::TokenIds& prompt :
+       models::read_reference_prompts(folder / "reference.safetensors")) {
+    const auto want = models::run_prompts(stored.model(), {&prompt, 1}).front().logits;
+    const auto got = models::run_prompts(converted.model(), {&prompt, 1}).front().logits;
+    ASSERT_EQ(got.size(), want.size());
+    float largest = 0;
+    float error = 0;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      largest = std::max(largest, std::abs(want[i]));
+      error = std::max(error, std::abs(got[i] - want[i]));
+    }
+    EXPECT_LE(error, 1e-5F * largest);
   }
 }
 

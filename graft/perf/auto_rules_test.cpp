@@ -251,6 +251,16 @@ TEST(AutoRules, WithoutAGpuEverythingIsOnTheCpu) {
   EXPECT_TRUE(tiny.estimate.fits());
 }
 
+TEST(AutoRules, ModelsThatGpusCannotRunAreOnTheCpu) {
+  plan::Blueprint blueprint = model_of(kQwen30B);
+  const MachineFigures machine = machine_of(64, {80});
+  EXPECT_EQ(auto_rules(blueprint, machine, {}).summary, "everything on cuda:0");
+  plan::ModuleSpec connection = module("model.hc_head", ops::Role::HyperConnection, -1);
+  connection.params = ops::HyperConnectionParams{.hidden_size = 4096, .mult = 4};
+  blueprint.root.children.front().children.push_back(connection);
+  EXPECT_EQ(auto_rules(blueprint, machine, {}).summary, "everything on the CPU");
+}
+
 TEST(AutoRules, ShortensTheContextForLayersOnTheGpu) {
   // 5 GiB of weights and 256 KiB per token.
   const ModelSize size = {.num_layers = 64, .dense_mib = 72, .kv_values = 2048, .head_mib = 128};

@@ -288,6 +288,18 @@ TEST(Plan, PlanOnlyUsesOperatorsThatThisBuildLacks) {
             "model.layers.0.self_attn.q_a_proj and 40 more)");
 }
 
+TEST(Plan, PlanOnlyReportsWhatGpusHaveNoOperatorFor) {
+  Blueprint model;
+  model.root.role = ops::Role::HyperConnection;
+  model.root.params = ops::HyperConnectionParams{};
+  const Case plan(model, ops::builtin_operators(),
+                  "- match: {name: ''}\n  replace: {class: default, kwargs: {device: cuda}}",
+                  {.num_gpus = 1, .plan_only = true});
+  EXPECT_EQ(plan.result.findings.at(0).text,
+            "no operator for role hyper_connection on cuda in this build (available: "
+            "cpu.hyper_connection) (at the root)");
+}
+
 TEST(Plan, KwargsMustBeDeclaredByTheOperator) {
   ops::Registry registry = cpu_registry();
   ops::OperatorInfo info;
