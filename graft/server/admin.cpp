@@ -8,13 +8,15 @@
 #include "graft/plan/report.h"
 #include "graft/server/api_error.h"
 #include "graft/server/json_text.h"
+#include "graft/server/metrics/process_metrics.h"
+#include "graft/server/time_text.h"
 
 namespace graft::server {
 namespace {
 
-http::Response metrics(const HandlerContext& context, const MetricsText& more_metrics) {
+std::vector<ModelGauges> gauges_of(const ModelPool& models) {
   std::vector<ModelGauges> gauges;
-  for (const ModelPool::Loaded& loaded : context.models.loaded()) {
+  for (const ModelPool::Loaded& loaded : models.loaded()) {
     LoadedModel& model = *loaded.lease;
     gauges.push_back({.model = model.name(),
                       .serial = model.serial(),
@@ -24,7 +26,12 @@ http::Response metrics(const HandlerContext& context, const MetricsText& more_me
                       .cache_form = model.llm().cache_form(),
                       .load_seconds = model.load_seconds()});
   }
-  return {.body = context.metrics.text(gauges) + context.clients.metrics_text() + more_metrics(),
+  return gauges;
+}
+
+http::Response metrics(const HandlerContext& context, const MetricsText& more_metrics) {
+  return {.body = context.metrics.text(gauges_of(context.models)) + context.clients.metrics_text() +
+                  more_metrics(),
           .content_type = "text/plain; version=0.0.4; charset=utf-8"};
 }
 
@@ -105,6 +112,18 @@ void Readiness::set(const std::string& failure, bool is_loaded) {
   is_loaded_ = is_loaded;
   failure_ = failure;
   failed_at_ = Clock::now();
+}
+
+HistorySample read_history_sample(const HandlerContext& context) {
+  return {.at = unix_now(),
+          .totals = context.metrics.totals(gauges_of(context.models)),
+          .resident_bytes = resident_bytes()};
+}
+
+void add_history_route(Router& router, const History& history) {
+  router.add_sync("GET", "/v1/history", [&history](const http::Request&) {
+    return http::Response{.body = history.json()};
+  });
 }
 
 void add_admin_routes(Router& router,

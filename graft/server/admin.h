@@ -1,4 +1,4 @@
-// Routes for operators and monitoring: /health, /ready, /metrics, /v1/plan.
+// Routes for operators and monitoring: /health, /ready, /metrics, /v1/plan, /v1/history.
 
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "graft/server/handler_context.h"
+#include "graft/server/metrics/history.h"
 #include "graft/server/router.h"
 
 namespace graft::server {
@@ -41,6 +42,11 @@ class Readiness {
   std::string failure_;  // why it cannot be used
   Clock::time_point failed_at_ = {};
 };
+
+HistorySample read_history_sample(const HandlerContext& context);
+
+// `history` must outlive the router's requests.
+void add_history_route(Router& router, const History& history);
 
 // Other sources of metrics than the models.
 using MetricsText = std::function<std::string()>;

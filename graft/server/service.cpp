@@ -20,6 +20,7 @@
 #include "graft/server/http/worker_pool.h"
 #include "graft/server/logs/events.h"
 #include "graft/server/metrics/gpu_monitor.h"
+#include "graft/server/metrics/history.h"
 #include "graft/server/metrics/http_counters.h"
 #include "graft/server/metrics/metrics.h"
 #include "graft/server/metrics/process_metrics.h"
@@ -89,6 +90,7 @@ class Service {
     add_admin_routes(
         router_, context_, readiness_, [this] { retry_preload(); },
         [this] { return server_metrics(); });
+    add_history_route(router_, history_);
     add_static_routes(router_);
   }
   Service(const Service&) = delete;
@@ -282,6 +284,7 @@ class Service {
                                    .limits = config_.limits,
                                    .max_queued_bytes = config_.http.limits.max_buffered_bytes,
                                    .pooling = config_.pooling};
+  const History history_{HistoryConfig(), [this] { return read_history_sample(context_); }};
 };
 
 }  // namespace

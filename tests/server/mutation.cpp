@@ -61,6 +61,7 @@ constexpr ValidRequest kValidRequests[] = {
     {"GET", "/ready", ""},
     {"GET", "/metrics", ""},
     {"GET", "/v1/plan", ""},
+    {"GET", "/v1/history", ""},
     {"GET", "/status", ""},
 };
 

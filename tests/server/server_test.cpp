@@ -235,6 +235,8 @@ TEST(Server, ReportsMetricsPlanAndAccessLog) {
       EXPECT_EQ(placement["dtype"], "Q6_K");
     }
   }
+  const Json history = get(server, "/v1/history").json();
+  EXPECT_GT(history["samples"][0]["resident_bytes"], 1 << 20) << history;
   Outcome log;
   ASSERT_TRUE(eventually([&] {
     log = run_command({"/bin/cat", folder / "log"});

@@ -115,8 +115,12 @@ std::optional<http::Response> Access::gate(const http::Request& request) const {
   if (request.method == "OPTIONS") return preflight_response(request, is_allowed);
   const auto known = keys();
   if (known->empty() || is_public(request) || known->find(request) != nullptr) return std::nullopt;
+  const bool has_key = !key_of(request).empty();
   return reject(
-      {401, "missing or invalid API key: send 'Authorization: Bearer KEY'", {}, "invalid_api_key"});
+      {401,
+       has_key ? "the API key is wrong" : "missing API key: send 'Authorization: Bearer KEY'",
+       {},
+       "invalid_api_key"});
 }
 
 Client Access::client_of(const http::Request& request) const {

@@ -128,6 +128,15 @@ TEST(Access, AClientWithIpv6IsItsNetwork) {
   EXPECT_FALSE(client("127.0.0.1").is_admin);
 }
 
+TEST(Access, TellsAWrongKeyFromAMissingOne) {
+  AccessConfig config;
+  config.keys.add_list("k");
+  const Access access(config);
+  const auto body = [&](const http::Request& request) { return access.gate(request)->body; };
+  EXPECT_NE(body(with_header("x-api-key", "no")).find("the API key is wrong"), std::string::npos);
+  EXPECT_NE(body({.method = "GET", .path = "/metrics"}).find("missing API key"), std::string::npos);
+}
+
 TEST(Access, SetKeysReplacesTheKeys) {
   AccessConfig config;
   config.keys.add_list("old");

@@ -26,16 +26,6 @@ void split(std::string_view text, char separator, const Use& use) {
   }
 }
 
-std::string_view key_of(const http::Request& request) {
-  const std::string_view authorization = request.header("authorization");
-  constexpr std::string_view kBearer = "bearer ";
-  const auto is_same = [](char a, char b) { return (a | 0x20) == (b | 0x20); };
-  if (authorization.size() > kBearer.size() &&
-      std::ranges::equal(authorization.substr(0, kBearer.size()), kBearer, is_same))
-    return trimmed(authorization.substr(kBearer.size()), kKeyBlanks);
-  return trimmed(request.header("x-api-key"), kKeyBlanks);
-}
-
 ApiKey::Digest digest_of(std::string_view key) {
   ApiKey::Digest digest = {};
   SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
@@ -51,6 +41,16 @@ bool is_key_name(std::string_view text) {
 }
 
 }  // namespace
+
+std::string_view key_of(const http::Request& request) {
+  const std::string_view authorization = request.header("authorization");
+  constexpr std::string_view kBearer = "bearer ";
+  const auto is_same = [](char a, char b) { return (a | 0x20) == (b | 0x20); };
+  if (authorization.size() > kBearer.size() &&
+      std::ranges::equal(authorization.substr(0, kBearer.size()), kBearer, is_same))
+    return trimmed(authorization.substr(kBearer.size()), kKeyBlanks);
+  return trimmed(request.header("x-api-key"), kKeyBlanks);
+}
 
 std::uint64_t salt_of_text(std::string_view text) {
   return ApiKey{.digest = digest_of(text)}.id();

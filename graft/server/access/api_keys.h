@@ -29,6 +29,9 @@ struct ApiKey {
   std::string short_digest() const;
 };
 
+// The key that a request carries (Authorization: Bearer, or x-api-key), known or not; empty: none.
+std::string_view key_of(const http::Request& request);
+
 // The digest of 64 hexadecimal digits. Throws Error; `where` is the subject of its message.
 ApiKey::Digest parse_digest(std::string_view hex, const std::string& where);
 

@@ -56,6 +56,18 @@ void Histogram::write(std::string& out, std::string_view name, const std::string
       fmt::format("{}_sum{{{}}} {}\n{}_count{{{}}} {}\n", name, labels, sum_, name, labels, count);
 }
 
+void Histogram::add_cumulative(std::span<std::uint64_t> counts) const {
+  std::uint64_t count = 0;
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    count += counts_[i];
+    counts[i] += count;
+  }
+}
+
+std::span<const double> first_token_bounds() {
+  return kFirstTokenBounds;
+}
+
 struct Metrics::ModelMetrics {
   Histogram first_token{kFirstTokenBounds};
   Histogram next_token{kTokenBounds};
@@ -187,15 +199,47 @@ void Metrics::unloaded(const std::string& model,
     metrics.unloaded.*(row.value) += stats.*(row.value);
 }
 
-std::string Metrics::text(const std::vector<ModelGauges>& gauges) {
-  std::string out;
-  const std::lock_guard lock(mutex_);
+void Metrics::update_live(const std::vector<ModelGauges>& gauges) {
   for (const ModelGauges& model : gauges) {
     ModelMetrics& metrics = for_model(model.model);
     // A model that was unloaded meanwhile is counted already.
     const auto live = metrics.live.find(model.serial);
     if (live != metrics.live.end()) live->second = model.stats;
   }
+}
+
+std::int64_t Metrics::engine_total(const ModelMetrics& metrics,
+                                   std::int64_t engine::EngineStats::*value) const {
+  std::int64_t sum = metrics.unloaded.*value;
+  for (const auto& [serial, stats] : metrics.live)
+    sum += stats.*value;
+  return sum;
+}
+
+MetricTotals Metrics::totals(const std::vector<ModelGauges>& gauges) {
+  MetricTotals out;
+  out.first_tokens.resize(kFirstTokenBounds.size() + 1);
+  const std::lock_guard lock(mutex_);
+  update_live(gauges);
+  for (const ModelGauges& model : gauges) {
+    out.num_running += model.stats.num_running;
+    out.num_waiting += model.stats.num_waiting;
+    out.kv_cache_usage = std::max(out.kv_cache_usage, kv_cache_usage(model.stats));
+  }
+  for (const auto& [name, metrics] : models_) {
+    out.num_output += metrics.num_output;
+    out.num_prompt += metrics.num_prompt;
+    out.num_queried += engine_total(metrics, &engine::EngineStats::num_queried_tokens);
+    out.num_hits += engine_total(metrics, &engine::EngineStats::num_hit_tokens);
+    metrics.first_token.add_cumulative(out.first_tokens);
+  }
+  return out;
+}
+
+std::string Metrics::text(const std::vector<ModelGauges>& gauges) {
+  std::string out;
+  const std::lock_guard lock(mutex_);
+  update_live(gauges);
   write_gauges(out, gauges);
   write_engine_counters(out);
   write_counters(out);
@@ -249,12 +293,8 @@ void Metrics::write_engine_counters(std::string& out) const {
   MetricWriter writer(out);
   for (const StatRow& row : kStatCounters) {
     writer.begin(row.name, "counter", row.help);
-    for (const auto& [model, metrics] : models_) {
-      std::int64_t sum = metrics.unloaded.*(row.value);
-      for (const auto& [serial, stats] : metrics.live)
-        sum += stats.*(row.value);
-      writer.add(model_label(model), static_cast<double>(sum));
-    }
+    for (const auto& [model, metrics] : models_)
+      writer.add(model_label(model), static_cast<double>(engine_total(metrics, row.value)));
   }
 }
 

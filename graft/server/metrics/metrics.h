@@ -14,6 +14,7 @@
 
 #include "graft/api/llm.h"
 #include "graft/engine/request.h"
+#include "graft/server/metrics/history.h"
 
 namespace graft::server {
 
@@ -25,6 +26,8 @@ class Histogram {
   void observe(double value);
   // Appends the samples of one metric. `labels`: `model_name="m"`.
   void write(std::string& out, std::string_view name, const std::string& labels) const;
+  // Adds the number of values up to each bound, then of all, to `counts`.
+  void add_cumulative(std::span<std::uint64_t> counts) const;
 
  private:
   std::span<const double> bounds_;
@@ -53,6 +56,9 @@ struct ModelGauges {
   double load_seconds = 0;
 };
 
+// Upper bounds of the times to the first token, seconds.
+std::span<const double> first_token_bounds();
+
 class Metrics {
  public:
   Metrics();
@@ -78,12 +84,16 @@ class Metrics {
                 const engine::EngineStats& stats);
 
   std::string text(const std::vector<ModelGauges>& gauges);
+  MetricTotals totals(const std::vector<ModelGauges>& gauges);
 
  private:
   struct ModelMetrics;
   using Models = std::map<std::string, ModelMetrics>;
 
   ModelMetrics& for_model(const std::string& model);
+  void update_live(const std::vector<ModelGauges>& gauges);
+  std::int64_t engine_total(const ModelMetrics& metrics,
+                            std::int64_t engine::EngineStats::*value) const;
   void write_gauges(std::string& out, const std::vector<ModelGauges>& gauges) const;
   void write_engine_counters(std::string& out) const;
   void write_counters(std::string& out) const;

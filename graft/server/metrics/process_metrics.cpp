@@ -18,6 +18,12 @@
 namespace graft::server {
 namespace {
 
+// Numbers of the fields in proc(5), less those before the state.
+constexpr std::size_t kNumThreads = 17;
+constexpr std::size_t kStartTicks = 19;
+constexpr std::size_t kVirtualBytes = 20;
+constexpr std::size_t kResidentPages = 21;
+
 // The fields of /proc/self/stat after the command, which may contain blanks: the first is the
 // state.
 std::vector<std::string> stat_fields() {
@@ -52,12 +58,13 @@ std::size_t num_open_files() {
 
 }  // namespace
 
+std::uint64_t resident_bytes() {
+  const std::vector<std::string> fields = stat_fields();
+  if (fields.size() <= kResidentPages) return 0;
+  return std::stoull(fields[kResidentPages]) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
 std::string process_metrics() {
-  // Numbers of the fields in proc(5), less those before the state.
-  constexpr std::size_t kNumThreads = 17;
-  constexpr std::size_t kStartTicks = 19;
-  constexpr std::size_t kVirtualBytes = 20;
-  constexpr std::size_t kResidentPages = 21;
   std::string out;
   MetricWriter metrics(out);
   rusage usage = {};
