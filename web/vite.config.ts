@@ -22,5 +22,5 @@ export default defineConfig({
     assetsInlineLimit: 0, // data: addresses are not allowed by the page's policy
     rollupOptions: { input: ["index.html", "status.html"] },
   },
-  server: { proxy: { "/v1": { target: backend, changeOrigin: true }, "/metrics": backend } },
+  server: { proxy: Object.fromEntries(["/v1", "/api", "/tokenize", "/metrics"].map((path) => [path, { target: backend, changeOrigin: true }])) },
 });

@@ -44,6 +44,10 @@ const paths = {
   stop: "M7 7h10v10H7z",
   down: "M12 5v14M6 13l6 6 6-6",
   chevron: "M9 6l6 6-6 6",
+  back: "M15 6l-6 6 6 6",
+  clip: "M8 12.5l6-6a3 3 0 0 1 4.3 4.2l-7.8 7.8a5 5 0 0 1-7-7L11 4",
+  more: "M5 12h.01M12 12h.01M19 12h.01",
+  upload: "M12 16V5M7 9l5-5 5 5M5 20h14",
   sun: "M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8zM12 3v2M12 19v2M3 12h2M19 12h2M5.6 5.6L7 7M17 17l1.4 1.4M18.4 5.6L17 7M7 17l-1.4 1.4",
   moon: "M19 14.5A8 8 0 0 1 9.5 5 7.5 7.5 0 1 0 19 14.5z",
   auto: "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16zM12 4v16M12 8h5M12 12h8M12 16h5",
@@ -63,7 +67,8 @@ export function iconButton(name: IconName, label: string, onclick: (event: Mouse
 }
 
 export function download(name: string, text: string): void {
-  const url = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+  const type = name.endsWith(".json") ? "application/json" : "text/markdown";
+  const url = URL.createObjectURL(new Blob([text], { type }));
   h("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }

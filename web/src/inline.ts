@@ -1,6 +1,7 @@
-// Inline Markdown: code, emphasis, links. Follows CommonMark; brackets and emphasis are resolved with one stack
+// Inline Markdown: code, math, emphasis, links. Follows CommonMark; brackets and emphasis are resolved with one stack
 // each, so the time is about linear in the input.
 
+import { mathTree } from "./math/render";
 import { element, safeUrl, type Tree } from "./tree";
 
 interface Delimiter {
@@ -36,6 +37,7 @@ class Inline {
   private readonly delimiters: Delimiter[] = [];
   private readonly brackets: Bracket[] = [];
   private readonly unclosed = new Set<number>(); // lengths of backtick runs without a closing run
+  private readonly unclosedMath = new Set<string>(); // closing marks of math that do not follow
   private plain = "";
   private at = 0;
 
@@ -50,6 +52,7 @@ class Inline {
 
   private next(): void {
     const char = this.text[this.at]!;
+    if ((char === "$" || char === "\\") && this.math()) return;
     if (char === "\\") return this.escape();
     if (char === "`") return this.code();
     if (char === "*" || char === "_" || char === "~") return this.delimiter(char);
@@ -80,6 +83,23 @@ class Inline {
     const escapes = /[!-/:-@[-`{-~]/.test(following);
     this.plain += escapes ? following : "\\";
     this.at += escapes ? 2 : 1;
+  }
+
+  // $a$, $$a$$, \(a\) and \[a\]. As in Pandoc, a single $ opens before and closes after a character that is not
+  // blank, and no digit follows the closing one: "$5 and $10" are prices.
+  private math(): boolean {
+    const open = ["$$", "\\[", "\\(", "$"].find((mark) => this.text.startsWith(mark, this.at));
+    if (!open) return false;
+    const close = { "$$": "$$", "\\[": "\\]", "\\(": "\\)", $: "$" }[open]!;
+    if (this.unclosedMath.has(close)) return false;
+    const start = this.at + open.length;
+    const end = this.text.indexOf(close, start);
+    if (end < 0) this.unclosedMath.add(close);
+    const source = this.text.slice(start, end);
+    if (end < 0 || source.trim() === "") return false;
+    if (open === "$" && (/^\s|\s$/.test(source) || /\d/.test(this.text[end + 1] ?? ""))) return false;
+    this.push(mathTree(source, open + source + close, open === "$$" || open === "\\["), end + close.length);
+    return true;
   }
 
   private code(): void {

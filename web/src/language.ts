@@ -7,7 +7,8 @@ import { local } from "./local";
 const tables: Record<string, Texts> = { en, zh };
 
 function preferred(): string {
-  return navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en";
+  // Node.js, in which the tests run, may have no navigator.
+  return globalThis.navigator?.language?.toLowerCase().startsWith("zh") ? "zh" : "en";
 }
 
 let current = local.get("language") ?? preferred();

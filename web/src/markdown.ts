@@ -1,13 +1,15 @@
-// Block-level Markdown as models write it: headings, lists, quotes, tables, code. HTML is shown as text.
+// Block-level Markdown as models write it: headings, lists, quotes, tables, code, math. HTML is shown as text.
 //
 // A streamed answer grows at its end: the text is split into blocks first (cheap), and only blocks whose source
 // changed are rendered again; see MarkdownView.
 
 import { highlight } from "./highlight";
 import { inline } from "./inline";
+import { mathTree } from "./math/render";
 import { element, toDom, type Element, type Tree } from "./tree";
 
 const maxDepth = 12; // nesting of lists and quotes
+const maxMathLines = 100;
 const fence = /^( {0,3})(`{3,}|~{3,})\s*([^`]*)$/;
 const heading = /^ {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$/;
 const rule = /^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$/;
@@ -15,7 +17,9 @@ const quote = /^ {0,3}> ?/;
 const item = /^( *)([-*+]|\d{1,9}[.)])(?:[ \t]+(.*)|[ \t]*)$/;
 const tableRule = /^ *\|? *:?-+:? *(?:\| *:?-+:? *)*\|? *$/;
 
-type Kind = "code" | "heading" | "rule" | "quote" | "list" | "table" | "paragraph";
+const mathStart = /^ {0,3}(\$\$|\\\[|\\begin\{(?:equation|align|alignat|gather|multline)\*?\})/;
+
+type Kind = "code" | "heading" | "rule" | "quote" | "list" | "table" | "math" | "paragraph";
 
 export interface Block {
   kind: Kind;
@@ -29,11 +33,26 @@ function startsTable(lines: string[], at: number): boolean {
   return lines[at]!.includes("|") && (lines[at + 1] ?? "").includes("-") && tableRule.test(lines[at + 1] ?? "");
 }
 
+// The end of display math that starts at line `at`; 0 when no line before the next blank one closes it.
+function endOfMath(lines: string[], at: number): number {
+  const open = mathStart.exec(lines[at]!)?.[1];
+  if (!open) return 0;
+  const close = open === "$$" ? "$$" : open === "\\[" ? "\\]" : open.replace("begin", "end");
+  const last = Math.min(lines.length, at + maxMathLines);
+  for (let end = at; end < last && !isBlank(lines[end]); ++end) {
+    const text = end === at ? lines[at]!.trim().slice(open.length) : lines[end]!.trimEnd();
+    if (text.endsWith(close)) return end + 1;
+    if (text.includes(close)) return 0; // text follows: a paragraph with inline math
+  }
+  return 0;
+}
+
 function kindAt(lines: string[], at: number): Kind {
   const line = lines[at]!;
   if (fence.test(line)) return "code";
   if (heading.test(line)) return "heading";
   if (rule.test(line)) return "rule";
+  if (endOfMath(lines, at) > 0) return "math";
   if (quote.test(line)) return "quote";
   if (item.test(line) && indentOf(line) < 4) return "list";
   return startsTable(lines, at) ? "table" : "paragraph";
@@ -88,6 +107,7 @@ function endOfList(lines: string[], at: number): number {
 function endOf(kind: Kind, lines: string[], at: number): number {
   if (kind === "code") return endOfCode(lines, at);
   if (kind === "list") return endOfList(lines, at);
+  if (kind === "math") return endOfMath(lines, at);
   let end = at + 1;
   if (kind === "quote") {
     while (end < lines.length && quote.test(lines[end]!)) ++end;
@@ -124,6 +144,12 @@ function codeTree(lines: string[]): Element {
     .join("\n");
   const lang = (info!.trim().split(/[\s{,]/)[0] ?? "").slice(0, 32);
   return element("pre", [element("code", highlight(body, lang))], { lang });
+}
+
+function mathBlock(lines: string[]): Element {
+  const source = lines.join("\n").trim();
+  const inner = source.startsWith("\\begin") ? source : source.slice(2, -2);
+  return element("p", [mathTree(inner, source, true)]);
 }
 
 function cells(line: string): string[] {
@@ -183,6 +209,7 @@ export function treeOf(block: Block, depth = 0): Element {
   if (depth > maxDepth) return paragraph();
   if (kind === "code") return codeTree(lines);
   if (kind === "rule") return element("hr");
+  if (kind === "math") return mathBlock(lines);
   if (kind === "table") return tableTree(lines);
   if (kind === "list") return listTree(lines, depth);
   if (kind === "quote") {

@@ -3,7 +3,12 @@
 
 export type Tag =
   | "p" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "pre" | "code" | "span" | "strong" | "em" | "del" | "a"
-  | "ul" | "ol" | "li" | "blockquote" | "hr" | "br" | "table" | "thead" | "tbody" | "tr" | "th" | "td" | "div";
+  | "ul" | "ol" | "li" | "blockquote" | "hr" | "br" | "table" | "thead" | "tbody" | "tr" | "th" | "td" | "div"
+  | MathTag;
+
+export type MathTag =
+  | "math" | "mrow" | "mi" | "mn" | "mo" | "mtext" | "mspace" | "mfrac" | "msqrt" | "mroot" | "msub" | "msup" | "msubsup"
+  | "munder" | "mover" | "munderover" | "mtable" | "mtr" | "mtd" | "mphantom";
 
 export interface Element {
   tag: Tag;
@@ -12,6 +17,7 @@ export interface Element {
   start?: number; // first number of an ordered list
   align?: "left" | "center" | "right";
   lang?: string; // language of a code block, from the model output
+  attributes?: Record<string, string>; // of MathML; set by our code, never from model output
   children: Tree[];
 }
 
@@ -28,8 +34,18 @@ export function safeUrl(url: string): string | undefined {
   return /^(https?:\/\/|mailto:)/i.test(plain) ? plain : undefined;
 }
 
+const isMath = (tag: Tag): tag is MathTag => /^m/.test(tag);
+
+function mathDom({ tag, attributes = {}, children }: Element): Node {
+  const node = document.createElementNS("http://www.w3.org/1998/Math/MathML", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  for (const child of children) node.append(toDom(child));
+  return node;
+}
+
 export function toDom(tree: Tree): Node {
   if (typeof tree === "string") return document.createTextNode(tree);
+  if (isMath(tree.tag)) return mathDom(tree);
   const node = document.createElement(tree.tag);
   if (tree.class) node.className = tree.class;
   if (tree.href !== undefined && node instanceof HTMLAnchorElement) {

@@ -1,8 +1,11 @@
 import { expect, it } from "vitest";
 import { parseMetrics } from "../src/metrics";
 import { roundUp } from "../src/status/scale";
-import { bytesText, columns, deviceText, expertTotals, layerOf, timeShades, timeText, type Placement } from "../src/status/plan";
-import { point, reading } from "../src/status/readings";
+import { columns, deviceText, expertTotals, layerOf, timeShades, timeText, type Placement } from "../src/status/plan";
+import { bytesText, durationText } from "../src/units";
+import { devicesOf, modelRows } from "../src/models";
+import { factsOf } from "../src/status/facts";
+import { point, reading, readingsOf, thinned } from "../src/status/readings";
 
 const text = (tokens: number, hits: number) => `
 vllm:num_requests_running{model_name="m"} 2
@@ -11,8 +14,7 @@ vllm:prefix_cache_queries_total{model_name="m"} 100
 vllm:prefix_cache_hits_total{model_name="m"} ${hits}
 vllm:time_to_first_token_seconds_bucket{model_name="m",le="0.1"} ${tokens}
 vllm:time_to_first_token_seconds_bucket{model_name="m",le="+Inf"} ${tokens}
-vllm:time_to_first_token_seconds_count{model_name="m"} ${tokens}
-vllm:inter_token_latency_seconds_count{model_name="m"} ${tokens * 10}
+vllm:generation_tokens_total{model_name="m"} ${tokens * 11}
 `;
 const at = (seconds: number, tokens: number, hits = 50) => reading(parseMetrics(text(tokens, hits)), seconds);
 
@@ -21,6 +23,52 @@ it("makes rates of two readings", () => {
   expect(point([], first)).toMatchObject({ running: 2, kvUse: 0.25, generated: undefined, hitShare: 0.5 });
   expect(point([first], at(12, 6)).generated).toBe(11);
   expect(point([first], at(11, 0)).generated).toBe(0); // server restarted
+});
+
+it("has no rate after a long pause", () => {
+  expect(point([at(10, 4)], at(200, 400)).generated).toBeUndefined();
+});
+
+it("reads the server's history in the browser's time", () => {
+  const sample = { running: 1, waiting: 2, kv_cache_usage: 0.5, output_tokens: 10, prompt_tokens: 20, queried_tokens: 30, hit_tokens: 15, first_tokens: [1, 2] };
+  const list = readingsOf({ now: 1000, first_token_bounds: [0.1], samples: [{ at: 990, ...sample }, { at: 995, ...sample, output_tokens: 60 }] }, 5000);
+  expect(list.map((value) => value.at)).toEqual([4990, 4995]);
+  expect(list[0]!.firstToken).toEqual([{ bound: 0.1, count: 1 }, { bound: Infinity, count: 2 }]);
+  expect(point([list[0]!], list[1]!)).toMatchObject({ at: 4995, generated: 10, waiting: 2, hitShare: 0.5 });
+});
+
+it("keeps a point per second for five minutes and one per five seconds for an hour", () => {
+  const points = Array.from({ length: 5000 }, (_, i) => ({ at: i }));
+  const kept = thinned(points, 4999);
+  expect(kept.filter((value) => 4999 - value.at <= 300)).toHaveLength(301);
+  expect(kept.filter((value) => 4999 - value.at > 300)).toHaveLength(660);
+  expect(kept[0]!.at).toBe(1399);
+  expect(thinned(kept, 4999)).toEqual(kept);
+});
+
+const memory = parseMetrics(`
+graft:device_memory_bytes{model_name="m",engine="0",device="cuda:0",kind="weights"} 100
+graft:device_memory_bytes{model_name="m",engine="0",device="cuda:0",kind="kv_cache"} 30
+graft:device_memory_bytes{model_name="m",engine="0",device="cuda:0",kind="states"} 5
+graft:device_memory_bytes{model_name="m",engine="0",device="cpu",kind="weights"} 0
+graft:device_memory_bytes{model_name="n",engine="0",device="cpu",kind="weights"} 7
+graft:build_info{version="1.2",compiler="x"} 1
+process_start_time_seconds 1000
+graft:gpu_memory_used_bytes{gpu="0",uuid="u"} 1024
+graft:gpu_memory_total_bytes{gpu="0",uuid="u"} 2048
+graft:gpu_utilization_ratio{gpu="0",uuid="u"} 0.5
+`);
+
+it("knows size, context and devices of models", () => {
+  expect(devicesOf(memory, "m")).toEqual([{ device: "cuda:0", weights: 100, cache: 35, workspace: 0 }]);
+  const details = { parameter_size: "1B", quantization_level: "Q4_K", context_length: 4096 };
+  const rows = modelRows([{ name: "m", size: 9, details }, { name: "o", size: 8, details }], [{ name: "m", size: 9, context_length: 512, details }], memory);
+  expect(rows.map(({ name, context, isLoaded, devices }) => [name, context, isLoaded, devices.length])).toEqual([["m", 512, true, 1], ["o", 4096, false, 0]]);
+});
+
+it("shows version, uptime and GPUs", () => {
+  expect(factsOf(memory, 1090)).toEqual([["Version", "graft 1.2"], ["Running for", "1 min"], ["GPU 0", "1 KiB / 2 KiB, 50 %"]]);
+  expect([5, 3600, 90061].map(durationText)).toEqual(["5 s", "1 h 0 min", "1 d 1 h"]);
 });
 
 it("falls back to all that came when nothing came lately", () => {

@@ -6,6 +6,7 @@
 #include "graft/base/text/str.h"
 #include "graft/server/json_text.h"
 #include "graft/server/metrics/metrics.h"
+#include "graft/server/time_text.h"
 
 namespace graft::server {
 namespace {
@@ -60,7 +61,8 @@ std::string History::json() const {
   std::string list;
   for (const HistorySample& sample : samples())
     append_item(list, ordered_text(sample_json(sample)));
-  JsonObjectText json({{"interval_seconds", config_.interval_seconds},
+  JsonObjectText json({{"now", unix_now()},
+                       {"interval_seconds", config_.interval_seconds},
                        {"first_token_bounds", first_token_bounds()}});
   json.add("samples", str("[", list, "]"));
   return json.take();

@@ -79,6 +79,7 @@ TEST(History, WritesTotalsOfAllModels) {
   ASSERT_TRUE(wait_until([&] { return !history.samples().empty(); }));
   const Json json = Json::parse(history.json());
   EXPECT_EQ(json["interval_seconds"], 60);
+  EXPECT_GT(json["now"], 1.7e9);
   EXPECT_EQ(json["first_token_bounds"][0], 0.001);
   const Json& sample = json["samples"][0];
   EXPECT_EQ(sample["at"], 1.5);

@@ -3,18 +3,27 @@
 import "../style/base.css";
 import "../style/markdown.css";
 import "../style/chat.css";
+import "../style/message.css";
+import "../style/dialog.css";
+import "../style/models.css";
 
-import { apiKey, errorText, listModels, ServerError } from "../api";
-import { h, icon, iconButton, toast } from "../dom";
+import { apiKey, errorText, ServerError } from "../api";
+import { h, iconButton, toast } from "../dom";
 import { applyLanguage, t } from "../language";
 import { local } from "../local";
+import { listModels, type ModelRow } from "../models";
 import { applyTheme } from "../theme";
 import { Answering } from "./answering";
 import { Composer } from "./composer";
-import { AnswerView, UserView } from "./message_view";
+import { Gauge } from "./gauge";
+import { greeting } from "./greeting";
+import { LogView } from "./log_view";
+import { Picker } from "./picker";
 import { openSettings } from "./settings";
 import { Sidebar } from "./sidebar";
-import { newId, Store, titleOf, type Conversation, type Message } from "./store";
+import { newId, Store, titleOf, type Attachment, type Conversation, type Message } from "./store";
+import { fromFile } from "./transfer";
+import { attach, cut, drop, renew, switchTo, type Versions } from "./versions";
 
 class Page {
   private readonly store = new Store();
@@ -23,20 +32,16 @@ class Page {
     () => this.settings(true),
   );
   private current: Conversation;
-  private models: string[] = [];
+  private models: ModelRow[] = [];
   private isUnreachable = false;
-  private views: (UserView | AnswerView)[] = [];
-  private follows = true; // scroll with new text
   private readonly dirty = new Set<Conversation>();
-  private readonly pending = new Set<Message>(); // answers with text that is not drawn yet
 
   private sidebar!: Sidebar;
   private composer!: Composer;
-  private log!: HTMLElement;
-  private scroller!: HTMLElement;
-  private downButton!: HTMLElement;
+  private gauge!: Gauge;
+  private log!: LogView;
+  private picker!: Picker;
   private title!: HTMLElement;
-  private chooser!: HTMLSelectElement;
   private root!: HTMLElement;
 
   constructor() {
@@ -58,100 +63,121 @@ class Page {
 
   // Builds the whole page, at the start and when the language changes.
   private build(): void {
-    const draft = this.composer?.text ?? "";
-    const place = this.follows ? undefined : this.scroller?.scrollTop;
+    const { text: draft, files } = this.composer ?? { text: "", files: [] };
+    const place = this.log && !this.log.follows ? this.log.scroller.scrollTop : undefined;
     applyLanguage();
-    document.title = "graft";
     this.sidebar = new Sidebar({
       create: () => this.create(),
-      open: (conversation) => this.open(conversation),
+      open: (conversation, message) => this.open(conversation, message),
       rename: (conversation, title) => this.rename(conversation, title),
       remove: (conversation) => this.remove(conversation),
+      load: (list) => void this.load(list),
       rebuild: () => this.build(),
       close: () => this.menu(false),
     });
-    this.composer = new Composer({ send: (text) => this.send(text), stop: () => this.answering.stop(this.current) });
-    this.log = h("div", { class: "log", role: "log" });
-    this.scroller = h("main", { class: "scroller", tabIndex: -1 }, this.log);
-    this.scroller.addEventListener("scroll", () => this.scrolled(), { passive: true });
-    this.downButton = iconButton("down", t("scrollDown"), () => this.follow(), { class: "icon-button to-end", hidden: true });
+    this.gauge = new Gauge();
+    this.composer = new Composer(
+      { send: (text, attached) => this.send(text, attached), stop: () => this.answering.stop(this.current), changed: () => this.measure() },
+      this.gauge.node,
+    );
+    this.log = new LogView({
+      edit: (message, text) => this.edit(message, text),
+      regenerate: (message) => this.regenerate(message),
+      continue: (message) => this.continue(message),
+      reply: (message, results) => this.reply(message, results),
+      version: (message, wanted) => this.version(message, wanted),
+      settings: (param, reason) => this.settings(false, { param, reason }),
+      key: () => this.settings(true),
+    });
+    this.picker = new Picker({
+      current: () => this.current.model,
+      choose: (model) => this.choose(model),
+      changed: (models) => this.showModels(models),
+      closed: () => this.composer.focus(),
+    });
     this.title = h("h1", {});
-    this.chooser = h("select", { id: "model", "aria-label": t("model"), title: t("model") });
-    this.chooser.addEventListener("change", () => this.choose(this.chooser.value));
+    this.mount();
+    this.composer.text = draft;
+    this.composer.files = files;
+    this.showModels(this.models);
+    this.showConversation();
+    if (place !== undefined) this.log.scroller.scrollTop = place;
+  }
+
+  private mount(): void {
     const header = h(
       "header",
       { class: "top" },
       iconButton("menu", t("openMenu"), () => this.menu(true), { class: "icon-button phone-only", id: "menu" }),
-      h("div", { class: "chooser" }, this.chooser, icon("chevron")),
+      this.picker.node,
       this.title,
       iconButton("plus", t("newChat"), () => this.create(), { class: "icon-button phone-only" }),
       iconButton("sliders", t("settings"), () => this.settings(false), { id: "settings" }),
     );
     const shade = h("div", { class: "shade", onclick: () => this.menu(false) });
-    const pane = h("div", { class: "pane" }, header, this.scroller, h("div", { class: "bottom" }, this.downButton, this.composer.node));
+    const bottom = h("div", { class: "bottom" }, this.log.downButton, this.composer.node);
+    const pane = h("div", { class: "pane" }, header, this.log.scroller, bottom);
     this.root = h("div", { class: "page" }, this.sidebar.node, shade, pane);
     document.body.replaceChildren(this.root);
-    this.composer.text = draft;
-    this.views = [];
-    this.showModels();
-    this.showConversation();
-    if (place !== undefined) this.scroller.scrollTop = place;
   }
 
   private fresh(): Conversation {
     const last = this.current ?? this.store.conversations[0];
-    return {
-      id: newId(),
-      title: "",
-      model: last?.model ?? local.get("model") ?? "",
-      settings: { ...last?.settings },
-      messages: [],
-      updated: Date.now(),
-    };
+    return { id: newId(), title: "", model: last?.model ?? local.get("model") ?? "", settings: { ...last?.settings }, messages: [], updated: Date.now() };
   }
 
   private async loadModels(): Promise<void> {
     try {
-      this.models = await listModels();
+      this.showModels(await listModels());
       this.isUnreachable = false;
     } catch (error) {
       this.isUnreachable = !(error instanceof ServerError);
       if (error instanceof ServerError && error.status === 401) this.settings(true);
       else toast(errorText(error));
     }
-    this.showModels();
   }
 
-  private showModels(): void {
-    const { current, models } = this;
-    if (models.length > 0 && !models.includes(current.model)) current.model = models[0]!;
-    const names = models.length > 0 ? models : [current.model || t("noModels")];
-    this.chooser.replaceChildren(...names.map((name) => h("option", { value: name }, name)));
-    this.chooser.value = current.model || names[0]!;
+  private showModels(models: ModelRow[]): void {
+    const { current } = this;
+    this.models = models;
+    const isKnown = models.some(({ name }) => name === current.model);
+    if (models.length > 0 && !isKnown) current.model = models[0]!.name;
+    this.picker.show(models);
+    if (!isKnown && current.messages.length === 0) this.showConversation();
+    this.measure();
   }
 
   private choose(model: string): void {
     this.current.model = model;
     local.set("model", model);
     this.touch(this.current);
+    this.showModels(this.models);
+    if (this.current.messages.length === 0) this.showConversation();
+  }
+
+  private measure(): void {
+    const { text, files } = this.composer;
+    this.gauge.update(this.current, { text, files }, this.models.find(({ name }) => name === this.current.model));
   }
 
   private create(): void {
     this.menu(false);
     if (this.current.messages.length > 0) {
       this.current = this.fresh();
-      this.showModels();
+      this.showModels(this.models);
       this.showConversation();
     }
     this.composer.focus();
   }
 
-  private open(conversation: Conversation): void {
+  private open(conversation: Conversation, message?: string): void {
     this.menu(false);
-    if (conversation === this.current) return;
-    this.current = conversation;
-    this.showModels();
-    this.showConversation();
+    if (conversation !== this.current) {
+      this.current = conversation;
+      this.showModels(this.models);
+      this.showConversation();
+    }
+    if (message) this.log.find(message);
   }
 
   private rename(conversation: Conversation, title: string): void {
@@ -166,7 +192,7 @@ class Page {
     this.store.remove(conversation);
     if (conversation === this.current) {
       this.current = this.store.conversations[0] ?? this.fresh();
-      this.showModels();
+      this.showModels(this.models);
       this.showConversation();
     }
     this.showFrame();
@@ -177,6 +203,17 @@ class Page {
       this.showFrame();
     };
     toast(t("deleted", { title: titleOf(conversation, t("untitled")) }), { label: t("undo"), run: back });
+  }
+
+  private async load(files: FileList): Promise<void> {
+    const lists = await Promise.all([...files].map(async (file) => ({ name: file.name, chats: fromFile(await file.text()) })));
+    const bad = lists.find(({ chats }) => chats.length === 0);
+    const chats = lists.flatMap((list) => list.chats);
+    for (const chat of chats) this.touch(chat);
+    this.keep();
+    this.showFrame();
+    if (chats[0]) this.open(chats[0]);
+    toast(bad ? t("notChats", { name: bad.name }) : t("imported", { count: chats.length }));
   }
 
   // Marks the conversation to be saved within a second or when the page closes.
@@ -201,69 +238,102 @@ class Page {
     this.showFrame();
   }
 
-  private send(text: string): void {
-    this.current.messages.push({ id: newId(), role: "user", content: text });
+  private send(text: string, files: Attachment[] = [], versions?: Versions): void {
+    const message: Message = { id: newId(), role: "user", content: text, ...(files.length > 0 ? { files } : {}) };
+    if (versions) attach(message, versions);
+    this.current.messages.push(message);
     this.answer();
   }
 
   private edit(message: Message, text: string): void {
-    this.cut(message);
-    this.send(text);
+    const at = this.at(message);
+    if (at < 0) return;
+    const was = message.version ?? 0;
+    this.send(text, message.files, cut(this.current.messages, at));
+    this.offerUndo(at, was, t("questionKept"));
   }
 
+  // A failed answer without text is replaced, any other one is kept as a version.
   private regenerate(message: Message): void {
-    this.cut(message);
+    const at = this.at(message);
+    if (at < 0) return;
+    const isEmpty = !message.content && !message.reasoning && !message.calls?.length;
+    const was = message.version ?? 0;
+    const versions = isEmpty ? renew(this.current.messages, at) : cut(this.current.messages, at);
+    this.answer(versions);
+    if (!isEmpty) this.offerUndo(at, was, t("answerKept"));
+  }
+
+  private continue(message: Message): void {
+    if (this.at(message) < 0) return;
+    this.log.follows = true;
+    this.answering.continue(this.current, message);
+    this.showFrame();
+  }
+
+  private reply(message: Message, results: string[]): void {
+    const { messages } = this.current;
+    (message.calls ?? []).forEach(({ id }, i) => messages.push({ id: newId(), role: "tool", callId: id, content: results[i] ?? "" }));
     this.answer();
   }
 
-  // Removes the message and all later ones.
-  private cut(message: Message): void {
-    this.answering.stop(this.current);
-    const at = this.current.messages.indexOf(message);
-    if (at >= 0) this.current.messages.length = at;
+  private version(message: Message, wanted: number): void {
+    const at = this.at(message);
+    if (at < 0) return;
+    switchTo(this.current.messages, at, wanted);
+    this.touch(this.current);
+    const { scrollTop } = this.log.scroller;
+    this.showConversation();
+    this.log.scroller.scrollTop = scrollTop;
   }
 
-  private answer(): void {
-    this.follows = true;
-    void this.answering.start(this.current);
-    this.touch(this.current);
+  // The place of a message whose answer, if it is still coming, is stopped.
+  private at(message: Message): number {
+    this.answering.stop(this.current);
+    return this.current.messages.indexOf(message);
+  }
+
+  private offerUndo(at: number, was: number, text: string): void {
+    const conversation = this.current;
+    const back = () => {
+      this.answering.stop(conversation);
+      drop(conversation.messages, at, was);
+      this.touch(conversation);
+      if (conversation === this.current) this.showConversation();
+    };
+    toast(text, { label: t("undo"), run: back });
+  }
+
+  // `versions`: of the answer.
+  private answer(versions?: Versions): void {
+    const { current } = this;
+    this.log.follows = true;
+    const at = current.messages.length;
+    this.answering.start(current);
+    if (versions) attach(current.messages[at]!, versions);
+    this.touch(current);
     this.keep();
     this.showConversation();
   }
 
-  // Batches updates: at most one redraw per animation frame.
   private grown(conversation: Conversation, message: Message): void {
     if (this.store.find(conversation.id)) this.touch(conversation); // else it was deleted
     if (message.end !== undefined) this.showFrame();
-    if (conversation !== this.current || this.pending.has(message)) return;
-    this.pending.add(message);
-    const draw = () => {
-      if (!this.pending.delete(message)) return;
-      this.views.find((view) => view.message === message)?.update();
-      if (this.follows) this.scroller.scrollTop = this.scroller.scrollHeight;
-    };
-    requestAnimationFrame(draw);
-    setTimeout(draw, 250); // hidden windows get no frames
+    if (message.end !== undefined && conversation === this.current) {
+      this.measure();
+      // The first question loads a model.
+      if (!this.models.find(({ name }) => name === conversation.model)?.isLoaded && message.end !== "error") void this.loadModels();
+    }
+    if (conversation === this.current) this.log.grown(message);
   }
 
   private showConversation(): void {
-    history.replaceState(null, "", this.current.messages.length > 0 ? `#${this.current.id}` : location.pathname);
-    const actions = {
-      edit: (message: Message, text: string) => this.edit(message, text),
-      regenerate: (message: Message) => this.regenerate(message),
-    };
-    const old = new Map(this.views.map((view) => [view.message, view]));
-    this.views = this.current.messages.map(
-      (message) => old.get(message) ?? (message.role === "user" ? new UserView(message, actions) : new AnswerView(message, actions)),
-    );
-    // Unchanged nodes stay in the DOM: no flicker, and selections survive.
-    const nodes = this.views.length > 0 ? this.views.map((view) => view.node) : [this.greeting()];
-    let same = 0;
-    while (same < nodes.length && this.log.childNodes[same] === nodes[same]) ++same;
-    while (this.log.childNodes.length > same) this.log.lastChild!.remove();
-    this.log.append(...nodes.slice(same));
+    const { messages, model, id } = this.current;
+    history.replaceState(null, "", messages.length > 0 ? `#${id}` : location.pathname);
+    this.log.show(messages, () => greeting(model, (text) => this.send(text)));
     this.showFrame();
-    this.follow();
+    this.log.follow();
+    this.measure();
     this.composer.focus();
   }
 
@@ -276,25 +346,16 @@ class Page {
     this.composer.show(isRunning(this.current));
   }
 
-  private greeting(): HTMLElement {
-    const suggestion = (text: string) => h("button", { type: "button", onclick: () => this.send(text) }, text);
-    return h(
-      "div",
-      { class: "greeting" },
-      h("h2", {}, t("greeting")),
-      h("p", {}, t("greetingHint")),
-      h("div", { class: "suggestions" }, ...[t("suggestion1"), t("suggestion2"), t("suggestion3")].map(suggestion)),
-    );
-  }
-
-  private settings(wantsKey: boolean): void {
+  private settings(wantsKey: boolean, refused?: { param: string; reason: string }): void {
     const conversation = this.current;
     const key = apiKey.get();
     openSettings(conversation.settings, {
       wantsKey,
+      refused,
       changed: () => this.touch(conversation),
       closed: () => {
         if (apiKey.get() !== key) void this.loadModels();
+        this.measure();
         this.composer.focus();
       },
     });
@@ -302,18 +363,6 @@ class Page {
 
   private menu(isOpen: boolean): void {
     this.root.classList.toggle("menu-open", isOpen);
-  }
-
-  private scrolled(): void {
-    const { scrollTop, scrollHeight, clientHeight } = this.scroller;
-    this.follows = scrollHeight - scrollTop - clientHeight < 40;
-    this.downButton.hidden = this.follows;
-  }
-
-  private follow(): void {
-    this.follows = true;
-    this.scroller.scrollTop = this.scroller.scrollHeight;
-    this.downButton.hidden = true;
   }
 
   private key(event: KeyboardEvent): void {

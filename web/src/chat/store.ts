@@ -1,6 +1,7 @@
 // Conversations in localStorage: one entry each, so that windows do not overwrite each other's.
 
 import { local } from "../local";
+import { everyMessage } from "./versions";
 
 export interface Stats {
   promptTokens?: number;
@@ -13,15 +14,39 @@ export interface Stats {
 
 export type End = "stop" | "length" | "stopped" | "lost" | "error";
 
+export interface ToolCall {
+  id: string;
+  name: string;
+  arguments: string; // JSON, as the model wrote it
+}
+
+// A text file that was sent with a question.
+export interface Attachment {
+  name: string;
+  text: string;
+}
+
+export interface Failure {
+  status: number; // of the HTTP response; 0: no response
+  param?: string; // the field that was refused
+}
+
 export interface Message {
   id: string;
-  role: "user" | "assistant";
+  role: "user" | "assistant" | "tool";
   content: string;
+  files?: Attachment[];
   reasoning?: string;
+  calls?: ToolCall[];
+  callId?: string; // of a tool's result
   model?: string;
   stats?: Stats;
   end?: End; // of an answer; undefined while it runs
   error?: string;
+  failure?: Failure;
+  // Other messages at this place, each with what followed it; the one of this message is empty. See versions.ts.
+  versions?: Message[][];
+  version?: number; // index of this message in `versions`
 }
 
 export interface Settings {
@@ -29,8 +54,17 @@ export interface Settings {
   temperature?: number;
   top_p?: number;
   top_k?: number;
+  min_p?: number;
+  presence_penalty?: number;
+  frequency_penalty?: number;
+  repetition_penalty?: number;
   max_tokens?: number;
   seed?: number;
+  stop?: string[];
+  thinking?: boolean;
+  tools?: string; // JSON: a list of functions in OpenAI's format
+  format?: "json" | "schema";
+  schema?: string; // JSON Schema of the answer
 }
 
 export interface Conversation {
@@ -59,7 +93,7 @@ function read(name: string): Conversation | undefined {
     const value = JSON.parse(local.get(name) ?? "") as Conversation;
     if (!Array.isArray(value.messages) || typeof value.id !== "string") return undefined;
     // The window that was receiving the answer was closed.
-    for (const message of value.messages) if (message.role === "assistant") message.end ??= "lost";
+    for (const message of everyMessage(value.messages)) if (message.role === "assistant") message.end ??= "lost";
     return value;
   } catch {
     return undefined;

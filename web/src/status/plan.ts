@@ -119,13 +119,3 @@ export function deviceText(placement: Placement, phase: Phase): string {
   if (shares.length < 2) return phase === "generate" ? placement.generate_device : placement.prefill_device;
   return shares.map(({ device, part }) => (part === null ? device : `${device} ${part}`)).join(" + ");
 }
-
-export function bytesText(bytes: number): string {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let power = 0;
-  while (bytes >= 1024 && power < units.length - 1) {
-    bytes /= 1024;
-    ++power;
-  }
-  return `${bytes.toLocaleString(undefined, { maximumFractionDigits: power === 0 || bytes >= 100 ? 0 : 1 })} ${units[power]}`;
-}

@@ -2,7 +2,9 @@
 
 import { h, svg } from "../dom";
 import { t } from "../language";
-import { bytesText, columns, deviceText, expertTotals, timeShades, timeText, type Column, type ExpertTotals, type Placement, type Plan } from "./plan";
+import type { TextKey } from "../texts/en";
+import { bytesText } from "../units";
+import { columns, deviceText, expertTotals, timeShades, timeText, type Column, type ExpertTotals, type Placement, type Plan } from "./plan";
 
 const height = 240;
 const minUnit = 9; // pixels per layer; narrower plans scroll
@@ -15,15 +17,38 @@ export function deviceClass(devices: string[], device: string): string {
 }
 
 // Opacity by module type, so that neighbours on one device can be told apart.
-const shades: [RegExp, number][] = [
-  [/expert/, 1],
-  [/mlp|gate|up|down|feed|ffn/, 0.88],
-  [/attn|attention|q_proj|k_proj|v_proj|o_proj|qkv|kv_/, 0.66],
-  [/embed|lm_head|output/, 0.78],
+const shades: [RegExp, number, TextKey][] = [
+  [/expert/, 1, "shadeExperts"],
+  [/mlp|gate|up|down|feed|ffn/, 0.88, "shadeMlp"],
+  [/attn|attention|q_proj|k_proj|v_proj|o_proj|qkv|kv_/, 0.66, "shadeAttention"],
+  [/embed|lm_head|output/, 0.78, "shadeEmbedding"],
 ];
+const otherShade = 0.5;
 
 function shade(placement: Placement): number {
-  return shades.find(([pattern]) => pattern.test(placement.module))?.[1] ?? 0.5;
+  return shades.find(([pattern]) => pattern.test(placement.module))?.[1] ?? otherShade;
+}
+
+// What the shades mean, of those that occur, the strongest first.
+function shadeLegend(placements: Placement[], name: string): HTMLElement {
+  const used = new Set(placements.filter(({ weight_bytes }) => weight_bytes > 0).map(shade));
+  const rows: [number, TextKey][] = [...shades.map(([, value, key]): [number, TextKey] => [value, key]), [otherShade, "shadeOther"]];
+  const sorted = rows.filter(([value]) => used.has(value)).sort(([a], [b]) => b - a);
+  const swatch = (value: number) => {
+    const node = h("i", { class: name });
+    node.style.opacity = String(value);
+    return node;
+  };
+  return h("ul", { class: "legend shades" }, ...sorted.map(([value, key]) => h("li", {}, swatch(value), h("span", {}, t(key)))));
+}
+
+const labelWidth = 54; // pixels; narrower blocks have no name
+const labelHeight = 14;
+
+// "model.layers.3.mlp.experts": "experts"; "model.layers.3.mlp.experts.gate": "experts.gate".
+function shortName(module: string): string {
+  const parts = module.split(".").filter((part) => !/^\d+$/.test(part));
+  return parts.slice(-1)[0] ?? module;
 }
 
 function expertRows({ resident, hitRate, streamedBytes }: ExpertTotals): [string, string][] {
@@ -84,7 +109,7 @@ export class PlanView {
       { class: "plan" },
       h("header", {}, h("h3", {}, plan.name), h("small", {}, t("planModules", { modules, layers })), legend),
       ...(experts ? [h("p", { class: "hint" }, expertRows(experts).map(([name, value]) => `${name}: ${value}`).join(" · "))] : []),
-      ...(this.times ? [h("p", { class: "hint" }, t("planTimes"))] : []),
+      this.times ? h("p", { class: "hint" }, t("planTimes")) : shadeLegend(plan.placements, deviceClass(this.devices, plan.placements[0]?.generate_device ?? "cpu")),
       this.scroller,
       this.detail,
     );
@@ -138,13 +163,19 @@ export class PlanView {
       rect.addEventListener("focus", () => this.choose(placement));
       this.blocks.set(placement, rect);
       picture.append(rect);
+      const text = shortName(placement.module);
+      const isNamed = width >= labelWidth && size >= labelHeight && text.length * 6.5 < width;
+      if (isNamed) picture.append(this.label(text, x + width / 2, y + size / 2 + 4, "block-name"));
     }
     const { layer } = column;
-    const isLabelled = layer !== undefined && (layer % 5 === 0 || width >= 24);
-    if (!isLabelled) return;
-    const label = svg("text", { x: (x + width / 2).toFixed(1), y: height + 14, "text-anchor": "middle" });
-    label.textContent = String(layer);
-    picture.append(label);
+    if (layer === undefined ? width >= 40 : layer % 5 === 0 || width >= 24)
+      picture.append(this.label(layer === undefined ? t(this.columns[0] === column ? "beforeLayers" : "afterLayers") : String(layer), x + width / 2, height + 14));
+  }
+
+  private label(text: string, x: number, y: number, name = ""): SVGElement {
+    const node = svg("text", { x: x.toFixed(1), y: y.toFixed(1), "text-anchor": "middle", class: name, "aria-hidden": "true" });
+    node.textContent = text;
+    return node;
   }
 
   private choose(placement: Placement | undefined): void {
