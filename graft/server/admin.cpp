@@ -120,7 +120,7 @@ HistorySample read_history_sample(const HandlerContext& context) {
           .resident_bytes = resident_bytes()};
 }
 
-void add_history_route(Router& router, const History& history) {
+void add_history_route(Router& router, const MetricHistory& history) {
   router.add_sync("GET", "/v1/history", [&history](const http::Request&) {
     return http::Response{.body = history.json()};
   });

@@ -46,7 +46,7 @@ class Readiness {
 HistorySample read_history_sample(const HandlerContext& context);
 
 // `history` must outlive the router's requests.
-void add_history_route(Router& router, const History& history);
+void add_history_route(Router& router, const MetricHistory& history);
 
 // Other sources of metrics than the models.
 using MetricsText = std::function<std::string()>;

@@ -284,7 +284,7 @@ class Service {
                                    .limits = config_.limits,
                                    .max_queued_bytes = config_.http.limits.max_buffered_bytes,
                                    .pooling = config_.pooling};
-  const History history_{HistoryConfig(), [this] { return read_history_sample(context_); }};
+  const MetricHistory history_{HistoryConfig(), [this] { return read_history_sample(context_); }};
 };
 
 }  // namespace

@@ -204,7 +204,7 @@ export const featureChecks = {
     await isAccessible(page);
     await picture(page, "settings-presets");
     await page.click("dialog button[type=submit]");
-    await setting(page, { min_p: "0.1", repetition_penalty: "1.1", stop: "one\ntwo", thinking: "off", format: "json" });
+    await setting(page, { min_p: "0.1", repetition_penalty: "1.1", stop: "one\ntwo", thinking: "off", response_format: "json" });
     const sent = page.waitForRequest("**/v1/chat/completions");
     await send(page, question);
     const { messages, min_p, repetition_penalty, stop, chat_template_kwargs, response_format } = (await sent).postDataJSON();
@@ -216,6 +216,7 @@ export const featureChecks = {
       chat_template_kwargs: { enable_thinking: false },
       response_format: { type: "json_object" },
     });
+    await isDone(page);
     assert.deepEqual(problems, []);
     await close();
   },

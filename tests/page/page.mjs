@@ -1,5 +1,5 @@
-// page.mjs GRAFT MODEL CHROMIUM: starts `graft serve` and tests its web pages in a browser. ONLY=WORDS runs the checks
-// whose names contain the words.
+// page.mjs GRAFT MODEL CHROMIUM: starts `graft serve` and tests its web pages in a browser. ONLY=PATTERN runs the checks
+// whose names match the regular expression.
 
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
@@ -35,7 +35,7 @@ try {
     const { server, url } = await start(keys);
     try {
       for (const [name, check] of Object.entries(list)) {
-        if (process.env.ONLY && !name.includes(process.env.ONLY)) continue;
+        if (process.env.ONLY && !new RegExp(process.env.ONLY).test(name)) continue;
         try {
           await check(browser, url);
           console.log(`ok: ${name}`);

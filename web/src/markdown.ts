@@ -41,8 +41,8 @@ function endOfMath(lines: string[], at: number): number {
   const last = Math.min(lines.length, at + maxMathLines);
   for (let end = at; end < last && !isBlank(lines[end]); ++end) {
     const text = end === at ? lines[at]!.trim().slice(open.length) : lines[end]!.trimEnd();
-    if (text.endsWith(close)) return end + 1;
-    if (text.includes(close)) return 0; // text follows: a paragraph with inline math
+    const found = text.indexOf(close);
+    if (found >= 0) return found + close.length === text.trimEnd().length ? end + 1 : 0; // 0: text follows, a paragraph
   }
   return 0;
 }

@@ -59,6 +59,8 @@ describe("formulas in Markdown", () => {
     ["`$x$` and \\$x$", "<p><code>$x$</code> and $x$</p>"],
     ["$\\unknown$", "<p><code>$\\unknown$</code></p>"],
     ["$$\nx + ", "<p>$$\nx +</p>"],
+    ["$$x$$ $$x$$", `<p>${x} ${x}</p>`],
+    ["$$x$$ is it", `<p>${x} is it</p>`],
     ["*$a*b$*", "<p><em><math><mrow><mi>a</mi><mo>∗</mo><mi>b</mi></mrow></math></em></p>"],
   ])("%s", (text, want) => expect(page(text)).toBe(want));
 

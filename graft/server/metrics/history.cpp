@@ -27,10 +27,10 @@ OrderedJson sample_json(const HistorySample& sample) {
 
 }  // namespace
 
-History::History(const HistoryConfig& config, Read read)
+MetricHistory::MetricHistory(const HistoryConfig& config, Read read)
     : config_(config), read_(std::move(read)), thread_([this] { run(); }) {}
 
-History::~History() {
+MetricHistory::~MetricHistory() {
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
@@ -39,7 +39,7 @@ History::~History() {
   thread_.join();
 }
 
-void History::run() {
+void MetricHistory::run() {
   const std::chrono::duration<double> interval(config_.interval_seconds);
   std::unique_lock lock(mutex_);
   while (!is_stopping_) {
@@ -52,12 +52,12 @@ void History::run() {
   }
 }
 
-std::vector<HistorySample> History::samples() const {
+std::vector<HistorySample> MetricHistory::samples() const {
   const std::lock_guard lock(mutex_);
   return {samples_.begin(), samples_.end()};
 }
 
-std::string History::json() const {
+std::string MetricHistory::json() const {
   std::string list;
   for (const HistorySample& sample : samples())
     append_item(list, ordered_text(sample_json(sample)));

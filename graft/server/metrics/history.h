@@ -39,15 +39,15 @@ struct HistoryConfig {
   std::size_t capacity = 720;  // samples: one hour
 };
 
-class History {
+class MetricHistory {
  public:
   using Read = std::function<HistorySample()>;
 
   // Calls `read` on its own thread, now and every interval.
-  History(const HistoryConfig& config, Read read);
-  History(const History&) = delete;
-  History& operator=(const History&) = delete;
-  ~History();
+  MetricHistory(const HistoryConfig& config, Read read);
+  MetricHistory(const MetricHistory&) = delete;
+  MetricHistory& operator=(const MetricHistory&) = delete;
+  ~MetricHistory();
 
   // Oldest first.
   std::vector<HistorySample> samples() const;

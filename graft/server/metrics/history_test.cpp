@@ -25,10 +25,10 @@ bool wait_until(const std::function<bool()>& holds) {
   return false;
 }
 
-TEST(History, KeepsTheNewestSamplesInOrder) {
+TEST(MetricHistory, KeepsTheNewestSamplesInOrder) {
   std::atomic<int> num_read = 0;
-  const History history({.interval_seconds = 0.001, .capacity = 3},
-                        [&] { return HistorySample{.at = static_cast<double>(++num_read)}; });
+  const MetricHistory history({.interval_seconds = 0.001, .capacity = 3},
+                              [&] { return HistorySample{.at = static_cast<double>(++num_read)}; });
   ASSERT_TRUE(wait_until([&] { return num_read >= 10; }));
   const std::vector<HistorySample> samples = history.samples();
   ASSERT_EQ(samples.size(), 3U);
@@ -37,16 +37,16 @@ TEST(History, KeepsTheNewestSamplesInOrder) {
   EXPECT_EQ(samples[2].at, samples[0].at + 2);
 }
 
-TEST(History, ReadsAtOnceAndStopsWithoutWaitingForTheInterval) {
+TEST(MetricHistory, ReadsAtOnceAndStopsWithoutWaitingForTheInterval) {
   const auto start = std::chrono::steady_clock::now();
   {
-    const History history({.interval_seconds = 60}, [] { return HistorySample{.at = 1.5}; });
+    const MetricHistory history({.interval_seconds = 60}, [] { return HistorySample{.at = 1.5}; });
     ASSERT_TRUE(wait_until([&] { return !history.samples().empty(); }));
   }
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
 }
 
-TEST(History, WritesTotalsOfAllModels) {
+TEST(MetricHistory, WritesTotalsOfAllModels) {
   Metrics metrics;
   metrics.first_token("a", 0.0005);
   metrics.first_token("b", 0.03);
@@ -73,7 +73,7 @@ TEST(History, WritesTotalsOfAllModels) {
   EXPECT_EQ(later.num_queried, 80);
   EXPECT_EQ(later.num_running, 3);
 
-  const History history({.interval_seconds = 60}, [&] {
+  const MetricHistory history({.interval_seconds = 60}, [&] {
     return HistorySample{.at = 1.5, .totals = totals, .resident_bytes = 7};
   });
   ASSERT_TRUE(wait_until([&] { return !history.samples().empty(); }));

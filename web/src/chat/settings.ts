@@ -31,12 +31,12 @@ const fields: NumberField[] = [
   { name: "repetition_penalty", label: "repetitionPenalty", min: 0.01, max: 100, step: 0.05 },
 ];
 
-const others = ["stop", "tools", "response_format", "messages", "chat_template_kwargs", "enable_thinking"];
+const others = ["stop", "tools", "response_format"];
 
 // Whether a field that the server refused can be changed in this dialog.
 export function isSetting(param: string): boolean {
   const name = param.split(/[.[]/)[0]!;
-  return name !== "messages" && [...fields.map((field) => field.name as string), ...others].includes(name);
+  return [...fields.map((field) => field.name as string), ...others].includes(name);
 }
 
 // A labelled input with a line below it that says why its value is refused.
@@ -73,7 +73,7 @@ type TextName = "tools" | "schema";
 
 // JSON that is checked while it is written.
 function jsonField(settings: Settings, name: TextName, label: string, hint: string, check: (text: string) => void, changed: () => void): HTMLElement {
-  const area = h("textarea", { name: name === "schema" ? "response_format" : name, rows: 4, value: settings[name] ?? "", spellcheck: false, class: "json", placeholder: hint });
+  const area = h("textarea", { name, rows: 4, value: settings[name] ?? "", spellcheck: false, class: "json", placeholder: hint });
   const { node, refuse } = field(label, area);
   const validate = () => {
     try {
@@ -106,14 +106,14 @@ function choice(name: string, label: string, values: [string, string][], current
   const select = h("select", { name }, ...values.map(([value, text]) => h("option", { value }, text)));
   select.value = current;
   select.addEventListener("change", () => choose(select.value));
-  return h("label", {}, h("span", {}, label), select);
+  return field(label, select).node;
 }
 
 function toolFields(settings: Settings, changed: () => void): HTMLElement {
   const schema = jsonField(settings, "schema", t("schema"), '{"type": "object", "properties": {}}', (text) => parseJson("response_format", text), changed);
   const show = () => (schema.hidden = settings.format !== "schema");
   const format = choice(
-    "format",
+    "response_format",
     t("format"),
     [["", t("formatText")], ["json", t("formatJson")], ["schema", t("formatSchema")]],
     settings.format ?? "",

@@ -82,8 +82,9 @@ export function newId(): string {
 }
 
 export function titleOf(conversation: Conversation, otherwise: string): string {
-  const first = conversation.messages[0]?.content.trim().split("\n")[0] ?? "";
-  return conversation.title || first.slice(0, 80) || otherwise;
+  const { content = "", files = [] } = conversation.messages[0] ?? {};
+  const first = content.trim().split("\n")[0]!;
+  return conversation.title || first.slice(0, 80) || files[0]?.name || otherwise;
 }
 
 const kind = "chat.";

@@ -124,7 +124,7 @@ class Parser {
       return make("mrow");
     }
     if (next === "~") return space(0.25);
-    if (next === "}" || next === "&" || next === "\\") throw new Unknown(next);
+    if (next === "}" || next === "&" || next === "$" || next === "\\") throw new Unknown(next);
     if (/^[([{|]$/.test(next) || /^[)\]}]$/.test(next)) return op(next, { stretchy: "false" });
     return op(next === "-" ? "−" : next === "*" ? "∗" : next);
   }
