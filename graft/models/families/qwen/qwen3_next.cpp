@@ -88,14 +88,14 @@ void read_qwen35_gguf(const formats::GgufFields& gguf, ModelConfig& config) {
   config.delta_net.tiled_value_heads = true;
 }
 
-// llama.cpp requires the sections of its multimodal RoPE. Text has equal positions in all of them.
+// llama.cpp requires the sections of its multimodal RoPE, which take turns: pair i belongs to
+// section i % 3. Text has equal positions in all of them, but a pair beyond its section has none.
 void write_qwen35_gguf(const ModelConfig& config, formats::GgufKeyWriter& out) {
   write_gguf_delta_net(config, out);
   const auto pairs = static_cast<std::int32_t>(config.rotary_dim / 2);
-  const std::int32_t third = (pairs + 2) / 3;  // 11, 11, 10 of 32 pairs
-  out.metadata().set(
-      "qwen35moe.rope.dimension_sections",
-      formats::GgufArray::of(std::vector<std::int32_t>{third, third, pairs - 2 * third, 0}));
+  out.metadata().set("qwen35moe.rope.dimension_sections",
+                     formats::GgufArray::of(std::vector<std::int32_t>{
+                         (pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0}));  // 11, 11, 10 of 32
 }
 
 // clang-format off

@@ -86,6 +86,25 @@ TEST(Qwen3Next, WritesItsConfigAsGguf) {
   }
 }
 
+// llama.cpp gives pair i the position of section i % 3, if the section has more than i / 3 pairs.
+TEST(Qwen3Next, SectionsOfRopeCoverEveryPair) {
+  for (const int rotary_dim : {8, 32, 64, 126, 128, 132}) {
+    ModelConfig config = hybrid_config("qwen3_5_moe_text", "");
+    config.rotary_dim = rotary_dim;
+    formats::GgufMetadata metadata;
+    write_gguf_config(config, metadata);
+    const auto sections = metadata.array("qwen35moe.rope.dimension_sections")->integers().value();
+    ASSERT_EQ(sections.size(), 4U);
+    for (int pair = 0; pair < rotary_dim / 2; ++pair)
+      EXPECT_LT(pair / 3, sections[static_cast<std::size_t>(pair % 3)])
+          << rotary_dim << ' ' << pair;
+    EXPECT_EQ(sections[0] + sections[1] + sections[2], rotary_dim / 2);
+    if (rotary_dim == 64) {
+      EXPECT_EQ(sections, (std::vector<std::int64_t>{11, 11, 10, 0}));
+    }
+  }
+}
+
 TEST(Qwen3Next, RejectsInvalidKeys) {
   const auto error_of = [](const std::string& keys) {
     try {
