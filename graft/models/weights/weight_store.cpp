@@ -95,25 +95,6 @@ std::vector<float> decode(const TensorInfo& tensor) {
   return values;
 }
 
-// The rows of q, k and v, of z, of b or of a from a tensor that has them by key head.
-Weight gather_heads(Weight weight, const StoredTensor& stored, const formats::DeltaHeads& heads) {
-  if (weight.dtype == DType::F8_E4M3 || weight.dtype == DType::F8_E5M2) {
-    fail(stored.tensor->name, ": ", name(weight.dtype),
-         " projections that are fused by key head are not supported; `graft convert` writes a file",
-         " with BF16 or quantized weights");
-  }
-  const std::size_t row_bytes = weight.row_bytes();
-  auto rows = std::make_shared<Buffer>(static_cast<std::size_t>(stored.num_rows) * row_bytes);
-  for (std::int64_t row = 0; row < stored.num_rows; ++row) {
-    const std::int64_t from = heads.source_row(stored.transform, row);
-    std::memcpy(rows->data() + static_cast<std::size_t>(row) * row_bytes,
-                stored.tensor->data.data() + static_cast<std::size_t>(from) * row_bytes, row_bytes);
-  }
-  weight.data = rows->data();
-  weight.owned = std::move(rows);
-  return weight;
-}
-
 // 1 + x of a norm, or -exp(x) of A_log.
 Weight compute(Weight weight, const StoredTensor& stored) {
   std::vector<float> values = decode(*stored.tensor);
@@ -199,6 +180,50 @@ std::shared_ptr<const ops::WeightScale> find_scale(const Weight& weight,
   return nullptr;
 }
 
+// The scales of rows that are gathered from `from`, in tiles of as many rows where every tile comes
+// from one tile, else row by row.
+ops::WeightScale gather_scale(const ops::WeightScale& from,
+                              std::int64_t num_rows,
+                              const std::function<std::int64_t(std::int64_t)>& source_row) {
+  const std::int64_t tile = std::min(from.layout.tile_rows, num_rows);
+  const auto scale_row = [&](std::int64_t row) { return from.layout.scale_row(source_row(row)); };
+  bool keeps_tiles = true;
+  for (std::int64_t row = 0; row < num_rows; ++row)
+    keeps_tiles = keeps_tiles && scale_row(row) == scale_row(row - row % tile);
+  ops::WeightScale scale = {.layout = from.layout, .values = {}};
+  scale.layout.num_rows = scale.layout.matrix_rows = num_rows;
+  scale.layout.tile_rows = keeps_tiles ? tile : 1;
+  const std::int64_t cols = from.layout.scale_cols;
+  for (std::int64_t row = 0; row < num_rows; row += scale.layout.tile_rows) {
+    const float* values = from.values.data() + scale_row(row) * cols;
+    scale.values.insert(scale.values.end(), values, values + cols);
+  }
+  return scale;
+}
+
+// The rows of q, k and v, of z, of b or of a from a tensor that has them by key head.
+Weight gather_heads(Weight weight, const StoredTensor& stored, const Checkpoint& checkpoint) {
+  const formats::DeltaHeads heads = delta_heads(checkpoint.config());
+  const auto source_row = [&](std::int64_t row) { return heads.source_row(stored.transform, row); };
+  const std::size_t row_bytes = weight.row_bytes();
+  auto rows = std::make_shared<Buffer>(static_cast<std::size_t>(stored.num_rows) * row_bytes);
+  for (std::int64_t row = 0; row < stored.num_rows; ++row) {
+    std::memcpy(rows->data() + static_cast<std::size_t>(row) * row_bytes,
+                stored.tensor->data.data() + static_cast<std::size_t>(source_row(row)) * row_bytes,
+                row_bytes);
+  }
+  weight.data = rows->data();
+  weight.owned = std::move(rows);
+  Weight whole;
+  whole.dtype = weight.dtype;
+  whole.shape = stored.tensor->shape;
+  if (const auto scale = find_scale(whole, {.tensor = stored.tensor}, checkpoint)) {
+    weight.scale =
+        std::make_shared<const ops::WeightScale>(gather_scale(*scale, stored.num_rows, source_row));
+  }
+  return weight;
+}
+
 // Bytes in the files.
 std::uint64_t file_bytes(const StoredTensor& stored) {
   if (!is_expert_layout(stored.transform)) return stored.slice().data.size();
@@ -238,7 +263,7 @@ Weight WeightStore::get(std::string_view name) const {
       stored.transform == formats::TensorTransform::NegExp)
     return compute(std::move(weight), stored);
   if (formats::is_split_by_key_head(stored.transform))
-    return gather_heads(std::move(weight), stored, delta_heads(index_.checkpoint().config()));
+    return gather_heads(std::move(weight), stored, index_.checkpoint());
   if (is_expert_layout(stored.transform)) return gather_expert(std::move(weight), stored);
   if (stored.tensor->row_source) return read_integers(std::move(weight), stored);
   weight.data = stored.slice().data.data();

@@ -3,6 +3,7 @@
 
 #include "graft/models/weights/weights.h"
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <utility>
@@ -249,6 +250,41 @@ TEST(CheckpointWeights, LoadsScalesOfFp8Weights) {
   const std::vector<float> stored = plain.decode();
   for (std::size_t i = 0; i < got.size(); ++i) {
     EXPECT_EQ(got[i], stored[i] * (i < 4 ? 2.0F : 0.5F)) << i;
+  }
+}
+
+// A key head has 2 rows each of q and k and 4 each of v and z. Tiles of 2 rows stay whole when rows
+// are gathered; of 4 rows only those of v and z.
+TEST(CheckpointWeights, GathersScalesOfFusedFp8Weights) {
+  for (const std::int64_t tile : {2, 4, 24}) {
+    ModelConfig config = tiny("qwen3_next");
+    config.delta_net = {.num_key_heads = 2,
+                        .num_value_heads = 4,
+                        .key_head_dim = 2,
+                        .value_head_dim = 2,
+                        .layers = {true}};
+    config.quantization = {.method = "fp8", .weight_block_size = {tile, 2}};
+    FakeCheckpoint source("safetensors", config);
+    const std::string layer = "model.layers.0.linear_attn.";
+    source->add_bytes(layer + "in_proj_qkvz.weight", {24, 4}, DType::F8_E4M3, 96);
+    source->add(layer + "in_proj_qkvz.weight_scale_inv", {24 / tile, 2},
+                counting(static_cast<std::size_t>(48 / tile)));
+    CheckpointWeights weights(source);
+    const std::vector<float> fused = weights.get(layer + "in_proj_qkvz.weight").decode();
+    const auto expect_rows = [&](const char* name, const std::vector<std::size_t>& rows,
+                                 std::int64_t tile_rows) {
+      const ops::Weight weight = weights.get(layer + name);
+      ASSERT_NE(weight.scale, nullptr);
+      EXPECT_EQ(weight.scale->layout.tile_rows, tile_rows) << name << ", tiles of " << tile;
+      const std::vector<float> got = weight.decode();
+      ASSERT_EQ(got.size(), rows.size() * 4);
+      for (std::size_t i = 0; i < got.size(); ++i)
+        EXPECT_EQ(got[i], fused[rows[i / 4] * 4 + i % 4]) << name << ' ' << i;
+    };
+    const std::vector<std::size_t> qkv = {0, 1, 12, 13, 2, 3, 14, 15, 4, 5, 6, 7, 16, 17, 18, 19};
+    expect_rows("in_proj_qkv.weight", qkv, tile == 4 ? 1 : std::min<std::int64_t>(tile, 16));
+    expect_rows("in_proj_z.weight", {8, 9, 10, 11, 20, 21, 22, 23},
+                std::min<std::int64_t>(tile, 8));
   }
 }
 
