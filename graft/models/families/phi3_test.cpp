@@ -65,6 +65,29 @@ TEST(Phi3, ReadsLongRope) {
   EXPECT_EQ(make_blueprint(config).long_rope_from, 512);
 }
 
+// Constants from the formula of Transformers, computed in Python: 1 / (factor * 1e4^(2 i / 12)),
+// and sqrt(1 + ln(factor) / ln(512)) with the ratio of the contexts where "factor" is not given.
+TEST(Phi3, LongRopeHasTheNumbersOfTransformers) {
+  const std::vector<float> short_freq = {1.0F,           0.195857674F,   0.0386799015F,
+                                         0.00769230817F, 0.00153888168F, 0.000309439318F};
+  const std::vector<float> long_freq = {1.0F,           0.107721724F,    0.011603971F,
+                                        0.00124999997F, 0.000134652146F, 1.42818144e-05F};
+  const ops::RopeParams rope = make_rope(read_long(), {});
+  for (std::size_t i = 0; i < short_freq.size(); ++i) {
+    EXPECT_FLOAT_EQ(rope.inv_freq[i], short_freq[i]) << i;
+    EXPECT_FLOAT_EQ(rope.long_inv_freq[i], long_freq[i]) << i;
+  }
+  EXPECT_FLOAT_EQ(rope.magnitude, 1.15470054F);
+  const auto magnitude = [](const std::string& key) {
+    std::string text = kLong;
+    text.insert(text.find("\"short_factor\""), key);
+    return make_rope(read_long(text), {}).magnitude;
+  };
+  EXPECT_FLOAT_EQ(magnitude(R"("factor": 4.0, )"), 1.1055416F);
+  EXPECT_FLOAT_EQ(magnitude(R"("factor": 0.5, )"), 1.0F);
+  EXPECT_FLOAT_EQ(magnitude(R"("attention_factor": 1.25, )"), 1.25F);
+}
+
 TEST(Phi3, RejectsWrongFactors) {
   std::string text = kLong;
   text.replace(text.find("32.5"), 4, "32, 64");
