@@ -93,10 +93,12 @@ Json delta_net_json(const models::DeltaNetConfig& net) {
 }
 
 Json indexer_json(const models::IndexerConfig& indexer) {
-  return {{"num_heads", indexer.num_heads},
-          {"head_dim", indexer.head_dim},
-          {"top_k", indexer.top_k},
-          {"rope_interleaved", indexer.rope_interleaved}};
+  Json json = {{"num_heads", indexer.num_heads},
+               {"head_dim", indexer.head_dim},
+               {"top_k", indexer.top_k},
+               {"rope_interleaved", indexer.rope_interleaved}};
+  if (!indexer.layers.empty()) json["layers"] = indexer.layers;
+  return json;
 }
 
 Json vision_json(const models::VisionConfig& vision) {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <variant>
 
 #include "graft/base/check.h"
 #include "graft/models/build/build.h"
+#include "graft/ops/modules/selected_positions.h"
 #include "graft/ops/profiler.h"
 
 namespace graft::models {
@@ -168,10 +170,32 @@ Decoder::Decoder(const plan::Plan& plan, OperatorTree& operators, ops::Phase pha
     auto* op = dynamic_cast<ops::Experts*>(operators.at(placement.module->name).of(phase));
     if (op != nullptr && placement.host_op != nullptr) experts_.push_back(op);
   }
+  find_shared_indexers(plan, operators, phase);
   can_be_captured_ = can_be_captured(plan, operators, phase);
   is_hybrid_ = devices_.size() > 1 && has_cpu_modules(plan, operators, phase);
   is_on_one_device_ = can_be_captured_ && !is_hybrid_ && head_device_ == first_device_ &&
                       operators.device_of("model.embed_tokens", phase) == first_device_;
+}
+
+// Indexers are shared when a layer with sparse attention has none.
+void Decoder::find_shared_indexers(const plan::Plan& plan,
+                                   const OperatorTree& operators,
+                                   ops::Phase phase) {
+  for (std::int64_t i = 0; i < plan.blueprint->num_layers; ++i) {
+    const plan::ModuleSpec* attention = plan.blueprint->find(layer_name(i) + ".self_attn");
+    if (attention == nullptr) continue;
+    const auto* mla = std::get_if<ops::MlaParams>(&attention->params);
+    if (mla == nullptr || mla->index_top_k == 0) continue;
+    const bool has_indexer =
+        std::ranges::find(attention->children, ops::Role::Indexer, &plan::ModuleSpec::role) !=
+        attention->children.end();
+    if (!has_indexer) index_top_k_ = mla->index_top_k;
+    selection_devices_.push_back(operators.device_of(attention->name, phase));
+  }
+  std::ranges::sort(selection_devices_);
+  selection_devices_.erase(std::unique(selection_devices_.begin(), selection_devices_.end()),
+                           selection_devices_.end());
+  if (index_top_k_ == 0) selection_devices_.clear();
 }
 
 bool Decoder::has_cpu_modules(const plan::Plan& plan,
@@ -222,6 +246,8 @@ void Decoder::begin_pass(Pass& pass) const {
 DecoderScope::DecoderScope(const Decoder& decoder, Pass& pass) {
   for (const Device device : decoder.devices())
     scopes_.emplace_back(ops::on(device, pass).workspace);
+  for (const Device device : decoder.selection_devices())
+    scopes_.emplace_back(ops::on(device, pass).workspace);
   scopes_.emplace_back(pass.devices->at(decoder.head_device()).staging());
   if (decoder.is_hybrid()) spin_.emplace(pass.pool);
 }
@@ -238,6 +264,18 @@ TensorView Decoder::embed(Pass& pass) const {
 }
 
 TensorView Decoder::run_layers(Hidden& hidden, const HiddenObserver& observer, Pass& pass) const {
+  if (index_top_k_ > 0) {
+    ops::SelectedPositions selected(selection_devices_, hidden.x.rows(), index_top_k_, pass);
+    Pass sharing = pass;
+    sharing.selected = &selected;
+    forward_layers(hidden, observer, sharing);
+  } else {
+    forward_layers(hidden, observer, pass);
+  }
+  return final_rows(hidden.x, observer, pass);
+}
+
+void Decoder::forward_layers(Hidden& hidden, const HiddenObserver& observer, Pass& pass) const {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (reader_ != nullptr) reader_->begin_layer(i, pass.pool);
     move_to(layers_[i].device, hidden, pass);
@@ -248,7 +286,6 @@ TensorView Decoder::run_layers(Hidden& hidden, const HiddenObserver& observer, P
   }
   if (reader_ != nullptr) reader_->begin_layer(layers_.size(), pass.pool);
   finish_add(hidden, pass);
-  return final_rows(hidden.x, observer, pass);
 }
 
 TensorView Decoder::final_rows(TensorView x, const HiddenObserver& observer, Pass& pass) const {

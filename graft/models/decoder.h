@@ -72,6 +72,8 @@ class Decoder {
   Device first_device() const { return first_device_; }
   Device head_device() const { return head_device_; }
   const std::vector<Device>& devices() const { return devices_; }
+  // Of the attention in models whose layers share indexers; else empty.
+  const std::vector<Device>& selection_devices() const { return selection_devices_; }
 
  private:
   bool has_cpu_modules(const plan::Plan& plan,
@@ -80,6 +82,10 @@ class Decoder {
   bool can_be_captured(const plan::Plan& plan,
                        const OperatorTree& operators,
                        ops::Phase phase) const;
+  void find_shared_indexers(const plan::Plan& plan,
+                            const OperatorTree& operators,
+                            ops::Phase phase);
+  void forward_layers(ops::Hidden& hidden, const HiddenObserver& observer, ops::Pass& pass) const;
   TensorView final_rows(TensorView x, const HiddenObserver& observer, ops::Pass& pass) const;
 
   const LayerReadAhead* reader_ = nullptr;
@@ -98,6 +104,8 @@ class Decoder {
   Device norm_device_;
   Device head_device_;
   std::vector<ops::Experts*> experts_;  // on GPUs, with weights in host memory
+  std::int64_t index_top_k_ = 0;        // of shared indexers; 0: none are shared
+  std::vector<Device> selection_devices_;
 };
 
 // Until the end of a pass: frees its workspace allocations, and keeps the threads of a hybrid pass

@@ -202,6 +202,18 @@ TEST(SparseAttention, MatchesTheReferenceWithoutEqualScores) {
     EXPECT_LE(error, report.tolerance);
 }
 
+// The reference is llama.cpp's: no two scores are equal where it matters.
+TEST(SparseAttention, MatchesTheReferenceWithSharedIndexers) {
+  const std::filesystem::path folder = golden_checkpoint("glm5-shared");
+  for (const std::int64_t chunk : {0, 1, 7}) {
+    VerifyOptions options;
+    options.chunk = chunk;
+    const VerifyReport report = verify(folder, folder / "reference.safetensors", options);
+    ASSERT_EQ(report.prompts.size(), 2U);
+    EXPECT_LE(report.largest_error(), 1e-4) << "chunks of " << chunk;
+  }
+}
+
 // A block holds the latents and the index keys of every layer: whatever copies, saves or shares it
 // includes both.
 TEST(SparseAttention, IndexKeysAreInTheBlocks) {

@@ -113,6 +113,7 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            "deepseek-v2-lite",
                                            "deepseek-v3",
                                            "deepseek-v3.2",
+                                           "glm5-shared",
                                            "llama4"),
                          checkpoint_test_name);
 

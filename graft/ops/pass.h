@@ -115,15 +115,17 @@ class Workspace {
 
 class DeferredExperts;
 class PassDevices;
+class SelectedPositions;
 
 struct Pass {
   const Batch& batch;
   Phase phase = Phase::Prefill;
   ThreadPool& pool;
-  Workspace& workspace;                 // on the operator's device
-  Profiler* profiler = nullptr;         // null: not profiling
-  PassDevices* devices = nullptr;       // null: CPU only
-  DeferredExperts* deferred = nullptr;  // null: no layer defers experts
+  Workspace& workspace;                   // on the operator's device
+  Profiler* profiler = nullptr;           // null: not profiling
+  PassDevices* devices = nullptr;         // null: CPU only
+  DeferredExperts* deferred = nullptr;    // null: no layer defers experts
+  SelectedPositions* selected = nullptr;  // null: no layers share an indexer
 };
 
 // The same pass with another batch or workspace. The only function that lists the members.
@@ -134,7 +136,8 @@ inline Pass with(const Pass& pass, const Batch& batch, Workspace& workspace) {
           .workspace = workspace,
           .profiler = pass.profiler,
           .devices = pass.devices,
-          .deferred = pass.deferred};
+          .deferred = pass.deferred,
+          .selected = pass.selected};
 }
 
 }  // namespace graft::ops

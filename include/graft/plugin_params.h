@@ -78,7 +78,8 @@ struct MlaParams {
   std::int64_t qk_rope_head_dim = 0;
   std::int64_t v_head_dim = 0;
   float scale = 1.0F;
-  // The child `indexer` selects this many positions for each token; 0: all, there is no indexer.
+  // The child `indexer` selects this many positions for each token; without that child, the tokens
+  // attend to those of the last layer that has one. 0: all positions, there is no indexer.
   std::int64_t index_top_k = 0;
 };
 

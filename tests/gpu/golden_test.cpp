@@ -96,7 +96,7 @@ class GpuGolden : public ::testing::TestWithParam<const char*> {
   // Adds rules for MLA, which multiplies with kv_b_proj itself and also needs precision: f32.
   static std::string exact_attention(const std::string& rules) {
     const std::string checkpoint = GetParam();
-    if (!checkpoint.starts_with("deepseek") && checkpoint != "glm5") return rules;
+    if (!checkpoint.starts_with("deepseek") && !checkpoint.starts_with("glm5")) return rules;
     std::string text = rules;
     for (const char* device : {"cuda:0", "cuda:1"}) {
       const std::string first = device == std::string("cuda:1") ? "[2-9]" : "[01]";
@@ -200,7 +200,7 @@ TEST_P(GpuSparse, CudaGraphsAreBitIdenticalToEager) {
 
 INSTANTIATE_TEST_SUITE_P(Models,
                          GpuSparse,
-                         ::testing::Values("deepseek-v3.2", "glm5"),
+                         ::testing::Values("deepseek-v3.2", "glm5", "glm5-shared"),
                          checkpoint_test_name);
 
 INSTANTIATE_TEST_SUITE_P(Models,

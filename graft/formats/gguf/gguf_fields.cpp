@@ -126,6 +126,10 @@ void GgufKeyWriter::text(std::string_view suffix, std::string_view value) {
   set(suffix, std::string(value));
 }
 
+void GgufKeyWriter::array(std::string_view suffix, GgufArray value) {
+  set(suffix, std::move(value));
+}
+
 void GgufKeyWriter::own(std::string_view name, GgufValue value) {
   metadata_.set(own_key(name), std::move(value));
 }

@@ -67,6 +67,7 @@ class GgufKeyWriter {
   void number(std::string_view suffix, double value);
   void boolean(std::string_view suffix, bool value);
   void text(std::string_view suffix, std::string_view value);
+  void array(std::string_view suffix, GgufArray value);
 
   // "graft.<name>"
   void own(std::string_view name, GgufValue value);

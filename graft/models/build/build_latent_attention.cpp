@@ -68,7 +68,8 @@ ModuleSpec Builder::latent_attention(std::int64_t layer, std::string_view rope_c
       name + ".kv_cache", "KvCache", ops::Role::KvCache,
       ops::KvCacheParams{
           .key_size = latent_row, .value_size = 0, .max_reads = config_.indexer.top_k}));
-  if (config_.indexer.num_heads > 0) children.push_back(indexer(name + ".indexer", rope_class));
+  if (config_.indexer.num_heads > 0 && config_.layer_has_indexer(layer))
+    children.push_back(indexer(name + ".indexer", rope_class));
   return module;
 }
 

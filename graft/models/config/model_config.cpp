@@ -133,6 +133,8 @@ void check_indexer(const ModelConfig& config, Problems& problems) {
       config.is_compressed() ? config.rotary_dim : config.mla.qk_rope_head_dim;
   problems.range("index_head_dim", indexer.head_dim, rope_dim, kMaxSize);
   problems.range("q_lora_rank", config.mla.q_lora_rank, 1, kMaxSize);
+  if (!config.layer_has_indexer(0))
+    problems.add("indexer_types", "shared in layer 0", "full: no layer before has an indexer");
 }
 
 void check_compressed(const ModelConfig& config, Problems& problems) {
@@ -316,6 +318,11 @@ bool ModelConfig::layer_has_window(std::int64_t layer) const {
 bool ModelConfig::layer_is_linear(std::int64_t layer) const {
   return layer < static_cast<std::int64_t>(delta_net.layers.size()) &&
          delta_net.layers[static_cast<std::size_t>(layer)];
+}
+
+bool ModelConfig::layer_has_indexer(std::int64_t layer) const {
+  return layer >= static_cast<std::int64_t>(indexer.layers.size()) ||
+         indexer.layers[static_cast<std::size_t>(layer)];
 }
 
 bool ModelConfig::layer_has_rope(std::int64_t layer) const {

@@ -98,12 +98,15 @@ struct DeltaNetConfig {
   bool operator==(const DeltaNetConfig&) const = default;
 };
 
-// The lightning indexer of sparse attention, in every layer. num_heads 0: none.
+// The lightning indexer of sparse attention. num_heads 0: none.
 struct IndexerConfig {
   std::int64_t num_heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t top_k = 0;         // positions that a token attends to
   bool rope_interleaved = false;  // of the indexer's own queries and keys
+  // By layer, whether it has an indexer; others use the selection of the last layer that has one.
+  // Empty: every layer has one.
+  std::vector<bool> layers = {};
 
   bool operator==(const IndexerConfig&) const = default;
 };
@@ -227,6 +230,7 @@ struct ModelConfig {
   bool layer_has_window(std::int64_t layer) const;
   bool layer_is_linear(std::int64_t layer) const;
   bool layer_has_rope(std::int64_t layer) const;
+  bool layer_has_indexer(std::int64_t layer) const;
   formats::ModelTokens tokens() const;
 };
 

@@ -1,12 +1,15 @@
 // Multi-head latent attention. The cache holds, per token, the normed latent c and one rotated key
 // part that all heads share. Head h has keys [K_h c, rotated] and values V_h c; K_h and V_h are
 // rows of kv_b_proj, which the device's AttentionCore holds in the layout its kernels need. With an
-// indexer (sparse attention), a token attends to the positions that the indexer selects for it.
+// indexer (sparse attention), a token attends to the positions that the indexer selects for it; a
+// layer without one may use those of the last layer that has one.
 
 #include <array>
 #include <string>
 
+#include "graft/base/check.h"
 #include "graft/ops/modules/modules.h"
+#include "graft/ops/modules/selected_positions.h"
 #include "graft/ops/primitives.h"
 #include "graft/ops/profiler.h"
 
@@ -30,8 +33,7 @@ class MlaModule final : public Attention {
         o_proj_(context.child_as<Linear>("o_proj")),
         rotary_emb_(context.child_as<Rope>("rotary_emb")),
         kv_cache_(context.child_as<KvCache>("kv_cache")),
-        indexer_(params_.index_top_k == 0 ? Child<Indexer>{}
-                                          : context.child_as<Indexer>("indexer")),
+        indexer_(context.optional_child<Indexer>("indexer")),
         core_(primitives_.make_mla_attention(context)) {}
 
   void load(WeightProvider& weights) override { core_->load(weights); }
@@ -46,13 +48,12 @@ class MlaModule final : public Attention {
     const Workspace::Scope scope(pass.workspace);
     const TensorView q = pass.workspace.f32({x.rows(), params_.num_heads * query_dim()});
     const TensorView latents = pass.workspace.f32({x.rows(), cache_dim()});
-    TensorView selected;
-    if (indexer_) selected = pass.workspace.allocate(DType::I32, {x.rows(), params_.index_top_k});
+    const TensorView selected = selected_positions(x.rows(), pass);
     project(x, q, latents, selected, pass);
     store(q, latents, pass);
 
     const TensorView heads = pass.workspace.f32({x.rows(), params_.num_heads * params_.v_head_dim});
-    if (indexer_) {
+    if (params_.index_top_k > 0) {
       core_->forward_selected(q, selected, heads, pass);
     } else {
       core_->forward(q, heads, pass);
@@ -63,6 +64,16 @@ class MlaModule final : public Attention {
  private:
   std::int64_t query_dim() const { return params_.qk_nope_head_dim + params_.qk_rope_head_dim; }
   std::int64_t cache_dim() const { return params_.kv_lora_rank + params_.qk_rope_head_dim; }
+
+  // [rows, top_k] for the indexer to write, or that of a layer before. Empty without sparse
+  // attention.
+  TensorView selected_positions(std::int64_t rows, Pass& pass) const {
+    if (params_.index_top_k == 0) return {};
+    if (pass.selected != nullptr)
+      return indexer_ ? pass.selected->replace(device_) : pass.selected->on(device_);
+    GRAFT_CHECK(indexer_, module_, " has no indexer and no layer before that shares one");
+    return pass.workspace.allocate(DType::I32, {rows, params_.index_top_k});
+  }
 
   // q[t, heads, nope + rope] and the cache's rows latents[t, rank + rope], neither rotated yet;
   // with an indexer, the positions that it selects.
@@ -120,7 +131,7 @@ class MlaModule final : public Attention {
   Child<Linear> o_proj_;
   Child<Rope> rotary_emb_;
   Child<KvCache> kv_cache_;
-  Child<Indexer> indexer_;  // optional
+  Child<Indexer> indexer_;  // null: dense attention, or the selection of a layer before
   std::unique_ptr<AttentionCore> core_;
 };
 

@@ -1,6 +1,6 @@
-// DeepSeek-V3.2 and GLM-5: DeepSeek-V3 with sparse attention. In every layer an indexer selects the
-// index_topk positions that a token attends to. DeepSeek's indexer rotates the halves of its heads,
-// GLM's neighbouring pairs.
+// DeepSeek-V3.2 and GLM-5: DeepSeek-V3 with sparse attention. An indexer selects the index_topk
+// positions that a token attends to, in every layer or, in later models of GLM, for several layers.
+// DeepSeek's indexer rotates the halves of its heads, GLM's neighbouring pairs.
 
 #include <algorithm>
 #include <array>
@@ -10,6 +10,7 @@
 
 #include "graft/base/text/json.h"
 #include "graft/base/text/str.h"
+#include "graft/models/config/indexer_layers.h"
 #include "graft/models/families/deepseek/deepseek.h"
 #include "graft/models/families/glm4.h"
 
@@ -78,17 +79,6 @@ void read_layer_types(const Fields& fields) {
   }
 }
 
-// Later models of the family share the selection of one layer with the next ones.
-void read_indexer_types(const Fields& fields) {
-  for (const std::string& type : fields.texts("indexer_types")) {
-    if (type != "full") return fields.problem("indexer_types", type, "full in every layer");
-  }
-  if (const auto frequency = fields.integer("index_topk_freq"); frequency && *frequency > 1)
-    fields.problem("index_topk_freq", *frequency, "1: an indexer in every layer");
-  if (const Json* pattern = fields.find("index_topk_pattern"))
-    fields.problem("index_topk_pattern", *pattern, "no such key: an indexer in every layer");
-}
-
 void read_sparse(const Fields& fields, const LatentDefaults& latent, ModelConfig& config) {
   MlaConfig& mla = config.mla;
   mla.q_lora_rank = fields.integer("q_lora_rank", latent.q_lora_rank, 1);
@@ -102,12 +92,14 @@ void read_sparse(const Fields& fields, const LatentDefaults& latent, ModelConfig
   if (fields.boolean("mlp_bias", false)) fields.problem("mlp_bias", true, "false");
   read_dense_layers(fields, config);
   read_layer_types(fields);
-  read_indexer_types(fields);
+  read_indexer_layers(fields, config);
 }
 
 void read_v32(const Fields& fields, ModelConfig& config) {
   read_deepseek(fields, kV32Defaults, kDeepseekV3Moe, config);
   read_sparse(fields, kV32Latent, config);
+  if (!config.indexer.layers.empty())
+    fields.problem("indexer_types", "shared", "full in every layer of this family");
 }
 
 void read_glm5(const Fields& fields, ModelConfig& config) {
@@ -124,6 +116,7 @@ void read_indexer_gguf(const GgufFields& gguf, ModelConfig& config) {
 
 void read_glm5_gguf(const GgufFields& gguf, ModelConfig& config) {
   read_indexer_gguf(gguf, config);
+  read_gguf_indexer_layers(gguf, config);
   config.indexer.rope_interleaved = true;
 }
 
@@ -131,6 +124,11 @@ void write_indexer_gguf(const ModelConfig& config, GgufKeyWriter& out) {
   out.integer("attention.indexer.head_count", config.indexer.num_heads);
   out.integer("attention.indexer.key_length", config.indexer.head_dim);
   out.integer("attention.indexer.top_k", config.indexer.top_k);
+}
+
+void write_glm5_gguf(const ModelConfig& config, GgufKeyWriter& out) {
+  write_indexer_gguf(config, out);
+  write_gguf_indexer_layers(config, out);
 }
 
 // clang-format off
@@ -182,7 +180,7 @@ extern const Family kGlmMoeDsa = {
              .method = RouterMethod::NoauxTc,
              .shared = GgufTraits::Shared::Count,
              .read = read_glm5_gguf,
-             .write = write_indexer_gguf},
+             .write = write_glm5_gguf},
     .read_hf = read_glm5,
     .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMla, rows::kMlp,
                 rows::kExperts, rows::kRouterAndFusedExperts, rows::kSharedExperts, rows::kNextn,

@@ -1,5 +1,8 @@
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -60,12 +63,17 @@ TEST(DeepseekV32, WritesItsConfigAsGguf) {
 }
 
 TEST(DeepseekV32, RejectsWhatItDoesNotSupport) {
-  EXPECT_NE(sparse_problem("glm_moe_dsa", R"(, "num_hidden_layers": 2,
-                                              "indexer_types": ["full", "shared"])")
+  EXPECT_NE(sparse_problem("deepseek_v32", R"(, "num_hidden_layers": 2,
+                                               "indexer_types": ["full", "shared"])")
                 .find("full in every layer"),
             std::string::npos);
-  EXPECT_NE(sparse_problem("glm_moe_dsa", R"(, "index_topk_freq": 4)").find("index_topk_freq"),
-            std::string::npos);
+  for (const char* keys : {R"(, "num_hidden_layers": 2, "indexer_types": ["shared", "full"])",
+                           R"(, "num_hidden_layers": 3, "indexer_types": ["full", "shared"])",
+                           R"(, "num_hidden_layers": 2, "indexer_types": ["full", "other"])",
+                           R"(, "num_hidden_layers": 2, "index_topk_pattern": "FX")",
+                           R"(, "index_topk_freq": 4, "index_skip_topk_offset": 0)"}) {
+    EXPECT_NE(sparse_problem("glm_moe_dsa", keys).find("full"), std::string::npos) << keys;
+  }
   EXPECT_NE(sparse_problem("deepseek_v32", R"(, "layer_types": ["full_attention"])")
                 .find("deepseek_sparse_attention"),
             std::string::npos);
@@ -77,6 +85,63 @@ TEST(DeepseekV32, RejectsWhatItDoesNotSupport) {
             std::string::npos);
   EXPECT_NE(sparse_problem("deepseek_v32", R"(, "index_topk": 0)").find("index_topk"),
             std::string::npos);
+}
+
+// The layers of GLM-5.2: 0 to 2, then every fourth.
+TEST(DeepseekV32, SharesIndexersBetweenLayers) {
+  std::vector<bool> want(78, false);
+  want[0] = want[1] = true;
+  for (std::size_t layer = 2; layer < want.size(); layer += 4)
+    want[layer] = true;
+  const ModelConfig config =
+      sparse_config("glm_moe_dsa", R"(, "index_topk_freq": 4, "index_skip_topk_offset": 3)");
+  EXPECT_EQ(config.indexer.layers, want);
+  EXPECT_FALSE(config.layer_has_indexer(3));
+  EXPECT_TRUE(config.layer_has_indexer(78));  // the layer that predicts further tokens
+  const std::string four = R"(, "num_hidden_layers": 4, )";
+  for (const char* keys :
+       {R"("index_topk_pattern": "FSSF")",
+        R"("index_topk_pattern": ["full", "shared", "shared", "full"])",
+        R"("indexer_types": ["full", "shared", "shared", "full"], "index_topk_freq": 2)"}) {
+    EXPECT_EQ(sparse_config("glm_moe_dsa", four + keys).indexer.layers,
+              (std::vector<bool>{true, false, false, true}))
+        << keys;
+  }
+  EXPECT_TRUE(sparse_config("glm_moe_dsa", four + R"("indexer_types": ["full", "full", "full",
+                                                     "full"])")
+                  .indexer.layers.empty());
+}
+
+TEST(DeepseekV32, WritesSharedIndexersAsGguf) {
+  const ModelConfig config =
+      sparse_config("glm_moe_dsa", R"(, "num_hidden_layers": 4, "index_topk_pattern": "FSSF")");
+  formats::GgufMetadata metadata;
+  write_gguf_config(config, metadata);
+  const std::string key = "glm-dsa.attention.indexer.types";
+  const formats::GgufArray* types = metadata.array(key);
+  ASSERT_NE(types, nullptr);
+  EXPECT_EQ(types->type, formats::GgufType::Bool);
+  EXPECT_EQ(types->count, 4U);
+  EXPECT_EQ(read_gguf_config(metadata, {}, "test"), config);
+  metadata.set(key, formats::GgufArray::of(std::vector<std::int32_t>{1, 0, 0, 1}));
+  EXPECT_EQ(read_gguf_config(metadata, {}, "test").indexer, config.indexer);
+  // A file without the key: the layers that have the tensors.
+  metadata.erase(key);
+  std::vector<formats::TensorInfo> tensors(2);
+  tensors[0].name = "blk.0.indexer.attn_k.weight";
+  tensors[1].name = "blk.3.indexer.attn_k.weight";
+  EXPECT_EQ(read_gguf_config(metadata, tensors, "test").indexer, config.indexer);
+}
+
+TEST(DeepseekV32, SharedLayersHaveNoIndexer) {
+  const auto checkpoint = open_checkpoint(golden_checkpoint("glm5-shared"));
+  const plan::Blueprint blueprint = make_blueprint(*checkpoint);
+  WeightStore(*checkpoint).check(blueprint);
+  for (const int layer : {0, 1, 2, 3}) {
+    const std::string attention = str("model.layers.", layer, ".self_attn");
+    EXPECT_EQ(blueprint.find(attention + ".indexer") != nullptr, layer % 2 == 0) << layer;
+    EXPECT_EQ(std::get<ops::MlaParams>(blueprint.find(attention)->params).index_top_k, 16);
+  }
 }
 
 TEST(DeepseekV32, HasAnIndexerWithACacheInEveryLayer) {
