@@ -46,6 +46,21 @@ TEST(RunCommand, PrintsJson) {
   EXPECT_EQ(json["text"].get<std::string>().find("think>"), std::string::npos) << outcome.out;
 }
 
+TEST(RunCommand, AnswersMatchAGrammar) {
+  const TempDir folder;
+  std::ofstream(folder / "schema.json") << R"({"enum": [["a", 1]]})";
+  std::ofstream(folder / "list.gbnf") << "root ::= \"x\"{3}\n";
+  const auto run = [](const std::string& flag, const std::string& value) {
+    return run_quietly({"run", flag, value, "--temperature", "0", "Hello"});
+  };
+  EXPECT_EQ(parse_json(run("--json-schema", folder / "schema.json").out, "run"), Json({"a", 1}));
+  EXPECT_EQ(run("--grammar", folder / "list.gbnf").out, "xxx\n");
+  EXPECT_EQ(run("--regex", "y(es)").out, "yes\n");
+  const Outcome invalid = run("--regex", "(");
+  EXPECT_EQ(invalid.exit_code, 2);
+  EXPECT_NE(invalid.err.find("regex: at 0"), std::string::npos) << invalid.err;
+}
+
 TEST(RunCommand, ContinuesRawText) {
   const Outcome outcome =
       run_quietly({"run", "--raw", "--temperature", "0", "-n", "8", "Once upon a time"});

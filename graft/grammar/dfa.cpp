@@ -12,8 +12,14 @@
 namespace graft::grammar {
 namespace {
 
-[[noreturn]] void fail_too_large() {
-  fail("too large: a deterministic automaton needs more than ", kMaxDfaStates, " states");
+thread_local std::size_t num_built_states = 0;
+
+// Before one more state.
+void check_size(std::size_t num_states) {
+  if (num_states >= kMaxDfaStates)
+    fail("too large: a deterministic automaton needs more than ", kMaxDfaStates, " states");
+  if (++num_built_states > kMaxBuiltStates)
+    fail("too large: deterministic automata need more than ", kMaxBuiltStates, " states together");
 }
 
 // Appends an edge, merged with the last one where possible.
@@ -28,6 +34,35 @@ void append_edge(std::vector<Edge>& edges, int first, int last, StateId target) 
 
 }  // namespace
 
+void start_dfa_budget() {
+  num_built_states = 0;
+}
+
+// The sorted texts as a trie.
+Dfa Dfa::of_texts(std::vector<std::string> texts) {
+  std::ranges::sort(texts);
+  Dfa out;
+  if (!texts.empty()) out.states_.emplace_back();
+  for (const std::string& text : texts) {
+    std::size_t state = 0;
+    for (const char c : text) {
+      const auto byte = static_cast<std::uint8_t>(c);
+      std::vector<Edge>& edges = out.states_[state].edges;
+      if (edges.empty() || edges.back().bytes.first != byte) {
+        check_size(out.states_.size());
+        edges.push_back(
+            {.bytes = {byte, byte}, .target = static_cast<StateId>(out.states_.size())});
+        state = out.states_.size();
+        out.states_.emplace_back();
+      } else {
+        state = edges.back().target;
+      }
+    }
+    out.states_[state].is_end = true;
+  }
+  return out;
+}
+
 Dfa::Dfa(const Expr& expression) {
   const Automaton automaton(expression, "expression");
   if (automaton.matches_nothing()) return;
@@ -39,9 +74,10 @@ Dfa::Dfa(const Expr& expression) {
     if (is_new) order.push_back(set);
     return found->second;
   };
-  id_of(sets.start());
+  const SetId start = sets.start();
+  if (start != StateSets::kDead) id_of(start);
   for (std::size_t i = 0; i < order.size(); ++i) {
-    if (i == kMaxDfaStates) fail_too_large();
+    check_size(i);
     const SetId set = order[i];
     State state = {.edges = {}, .is_end = sets.can_end(set)};
     const std::vector<std::uint8_t> begins = sets.segments(set);
@@ -53,6 +89,8 @@ Dfa::Dfa(const Expr& expression) {
     }
     states_.push_back(std::move(state));
   }
+  if (sets.has_reached_limits())
+    fail("too large: more than ", StateSets::kMaxSetSize, " ways to match a text");
 }
 
 bool Dfa::matches(std::string_view text) const {
@@ -192,7 +230,7 @@ class Dfa::Product {
     id_of(a_.states_.empty() ? kNone : 0, b_.states_.empty() ? kNone : 0);
     Dfa out;
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
-      if (i == kMaxDfaStates) fail_too_large();
+      check_size(i);
       const auto [a, b] = pairs_[i];
       State state = {.edges = {}, .is_end = is_end_(is_end(a_, a), is_end(b_, b))};
       add_edges(a, b, state);

@@ -18,14 +18,17 @@
 
 namespace graft::grammar {
 
-// More are an Error.
+// More are an Error: of one automaton, and of all that a thread has built since start_dfa_budget().
 inline constexpr std::size_t kMaxDfaStates = 30'000;
+inline constexpr std::size_t kMaxBuiltStates = 400'000;
+void start_dfa_budget();
 
 class Dfa {
  public:
   Dfa() = default;  // matches nothing
   // Of an expression without rules. Throws Error when it is too large.
   explicit Dfa(const Expr& expression);
+  static Dfa of_texts(std::vector<std::string> texts);
 
   struct State {
     std::vector<Edge> edges = {};  // disjoint, ascending

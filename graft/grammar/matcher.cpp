@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "graft/base/error.h"
+
 namespace graft::grammar {
 namespace {
 
@@ -66,6 +68,8 @@ Matcher::Matcher(std::shared_ptr<Constraint> constraint) : constraint_(std::move
   const std::lock_guard lock(constraint_->mutex_);
   cache_ = constraint_->next_cache(nullptr);
   set_ = cache_->sets.start();
+  if (set_ == StateSets::kDead)
+    fail("too large: more than ", StateSets::kMaxSetSize, " ways to begin a text");
 }
 
 bool Matcher::accept(std::string_view bytes) {

@@ -59,6 +59,7 @@ class Constraint {
 // A position in a text. Copies are cheap.
 class Matcher {
  public:
+  // Throws Error when the grammar is too ambiguous.
   explicit Matcher(std::shared_ptr<Constraint> constraint);
 
   // False: the text cannot continue so; the position stays.

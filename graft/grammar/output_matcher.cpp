@@ -4,6 +4,7 @@
 
 #include "graft/base/error.h"
 #include "graft/base/text/json.h"
+#include "graft/grammar/dfa.h"
 #include "graft/grammar/expression.h"
 #include "graft/grammar/gbnf.h"
 #include "graft/grammar/json_schema/json_schema.h"
@@ -17,12 +18,12 @@ constexpr std::size_t kMaxSchemaValues = 100'000;
 Expr choice_of(const std::string& text) {
   const OrderedJson list = parse_ordered_json(text, "choice", kMaxSchemaValues);
   if (!list.is_array() || list.empty()) fail("choice: expected a list of texts");
-  std::vector<Expr> texts;
+  std::vector<std::string> texts;
   for (const OrderedJson& each : list) {
     if (!each.is_string()) fail("choice: expected a list of texts");
-    texts.push_back(literal(each.get<std::string>()));
+    texts.push_back(each.get<std::string>());
   }
-  return any_of(std::move(texts));
+  return regular(std::make_shared<const Dfa>(Dfa::of_texts(std::move(texts))));
 }
 
 Expr regex_of(const std::string& pattern) {
@@ -43,6 +44,7 @@ Automaton automaton_of(const Expr& expression, const std::string& what) {
 }  // namespace
 
 Automaton compile(const StructuredOutput& output) {
+  start_dfa_budget();
   RuleSet rules;
   switch (output.kind) {
     case StructuredOutput::Kind::JsonSchema: {

@@ -52,5 +52,20 @@ TEST(GrammarMatcher, ContinuesWhenTheCacheIsFull) {
   EXPECT_EQ(tokens_of(start.allowed()), (std::vector<TokenId>{0, 1, 2}));
 }
 
+TEST(GrammarMatcher, ChoosesAmongManyTexts) {
+  std::string list = R"(["")";
+  for (int i = 0; i < 6000; ++i)
+    list += ",\"t" + std::to_string(i) + "\"";
+  const auto constraint = std::make_shared<Constraint>(
+      compile({.kind = StructuredOutput::Kind::Choice, .text = list + "]"}),
+      std::make_shared<const TokenTrie>(std::vector<std::string>{"t", "5", "x"}));
+  Matcher matcher(constraint);
+  EXPECT_TRUE(matcher.can_end());
+  EXPECT_TRUE(matcher.accept("t5"));
+  EXPECT_EQ(tokens_of(matcher.allowed()), (std::vector<TokenId>{1}));
+  EXPECT_TRUE(matcher.accept("999"));
+  EXPECT_FALSE(matcher.can_continue());
+}
+
 }  // namespace
 }  // namespace graft::grammar

@@ -59,7 +59,10 @@ SetId StateSets::close() {
       visit({.state = target, .stack = thread.stack});
     for (const Call& call : automaton_.calls(thread.state)) {
       const bool returns = !automaton_.is_tail(call.target);
-      if (returns && stacks_[thread.stack].depth == kMaxDepth) continue;
+      if (returns && stacks_[thread.stack].depth == kMaxDepth) {
+        has_reached_limits_ = true;
+        continue;
+      }
       visit({.state = automaton_.start(call.rule),
              .stack = returns ? push(call.target, thread.stack) : thread.stack});
     }
@@ -70,7 +73,11 @@ SetId StateSets::close() {
       visit({.state = stacks_[thread.stack].top, .stack = stacks_[thread.stack].below});
     }
   }
-  if (threads.size() > kMaxSetSize || (threads.empty() && !can_end)) return kDead;
+  if (threads.empty() && !can_end) return kDead;
+  if (threads.size() > kMaxSetSize) {
+    has_reached_limits_ = true;
+    return kDead;
+  }
   return intern(std::move(threads), can_end);
 }
 

@@ -41,6 +41,8 @@ class StateSets {
   std::vector<std::uint8_t> segments(SetId set) const;
 
   std::size_t num_bytes() const { return num_bytes_; }  // of memory, roughly
+  // Whether a text was rejected for the limits above.
+  bool has_reached_limits() const { return has_reached_limits_; }
 
  private:
   using StackId = std::uint32_t;
@@ -76,6 +78,7 @@ class StateSets {
   std::vector<Stack> stacks_ = {{}};                       // 0: empty
   std::unordered_map<std::uint64_t, StackId> stack_ids_;   // by top and below
   std::size_t num_bytes_ = 0;
+  bool has_reached_limits_ = false;
   // Scratch of close().
   std::vector<Thread> open_;
   std::unordered_set<std::uint64_t> seen_;

@@ -193,6 +193,11 @@ TEST(JsonSchema, RefusesByKeywordAndPath) {
   EXPECT_EQ(schema_error(R"({"$ref": "#"})"), "#: $ref refers to itself");
   EXPECT_EQ(schema_error(R"({"type": "text"})"), "#/type: unknown type text");
   EXPECT_EQ(schema_error(R"({"type": "string", "enum": [1]})"), "schema: no text matches");
+  std::string items = "{}";
+  for (int i = 0; i < 5000; ++i)
+    items += ",{}";
+  EXPECT_EQ(schema_error(R"({"prefixItems": [)" + items + "]}"),
+            "#/prefixItems: it has more than 1000 items");
   EXPECT_EQ(schema_error("false"), "schema: no text matches");
   EXPECT_EQ(schema_error("[]"), "#: a schema must be an object or a boolean");
   EXPECT_NE(schema_error("{"), "");

@@ -33,7 +33,8 @@ Decimal parse_decimal(std::string_view text) {
     exponent = std::strtol(std::string(text.substr(at + 1)).c_str(), nullptr, 10);
     text = text.substr(0, at);
   }
-  if (std::abs(exponent) > kMaxExponent) fail("the number ", text, " has too many digits");
+  if (exponent > kMaxExponent || exponent < -kMaxExponent)
+    fail("the number ", text, " has too many digits");
   const std::size_t point = std::min(text.find('.'), text.size());
   std::string digits(text.substr(0, point));
   if (point < text.size()) digits += text.substr(point + 1);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <memory>
 
 #include "graft/base/error.h"
 #include "graft/grammar/json_schema/json_text.h"
@@ -194,24 +196,24 @@ OrderedJson Reader::schema_of_value(const OrderedJson& value) {
 Reader::Forms Reader::read_enum(const OrderedJson& values) {
   Forms forms;
   Form scalars = {.types = 0};
-  std::vector<Expr> numbers;
-  std::vector<Expr> strings;
+  std::vector<std::string> numbers;
+  std::vector<std::string> strings;
   for (const OrderedJson& value : values) {
     if (value.is_null()) scalars.types |= kNull;
     if (value.is_boolean()) scalars.types |= value.get<bool>() ? kTrue : kFalse;
-    if (value.is_number()) numbers.push_back(literal(decimal_text(value)));
-    if (value.is_string()) strings.push_back(literal(value.get<std::string>()));
+    if (value.is_number()) numbers.push_back(decimal_text(value));
+    if (value.is_string()) strings.push_back(value.get<std::string>());
     if (!value.is_structured()) continue;
     for (Form& form : read(made(schema_of_value(value))))
       forms.push_back(std::move(form));
   }
   if (!numbers.empty()) {
     scalars.types |= kNumber;
-    scalars.numbers = {std::make_shared<const Dfa>(any_of(std::move(numbers)))};
+    scalars.numbers = {std::make_shared<const Dfa>(Dfa::of_texts(std::move(numbers)))};
   }
   if (!strings.empty()) {
     scalars.types |= kString;
-    scalars.strings = {std::make_shared<const Dfa>(any_of(std::move(strings)))};
+    scalars.strings = {std::make_shared<const Dfa>(Dfa::of_texts(std::move(strings)))};
   }
   if (scalars.types != 0) forms.push_back(std::move(scalars));
   return forms;

@@ -14,6 +14,9 @@
 namespace graft::grammar::json {
 namespace {
 
+// Of lists whose entries are compared with each other or nested.
+constexpr std::size_t kMaxParts = 1000;
+
 Language shared(Dfa dfa) {
   return std::make_shared<const Dfa>(std::move(dfa));
 }
@@ -147,6 +150,7 @@ void Reader::read_arrays(SchemaRef schema, Form& form) {
   if (schema->contains(prefix)) {
     const OrderedJson& list = schema->at(prefix);
     if (!list.is_array()) fail_at(schema, prefix, "it must be a list of schemas");
+    if (list.size() > kMaxParts) fail_at(schema, prefix, "it has more than ", kMaxParts, " items");
     for (std::size_t i = 0; i < list.size(); ++i)
       rules.prefix.push_back(child_of(list[i], path_of(schema) + "/" + prefix + "/" + str(i)));
   }
@@ -172,6 +176,8 @@ void Reader::read_objects(SchemaRef schema, Form& form) {
   if (schema->contains("required")) {
     const OrderedJson& list = schema->at("required");
     if (!list.is_array()) fail_at(schema, "required", "it must be a list of names");
+    if (list.size() > kMaxParts)
+      fail_at(schema, "required", "it has more than ", kMaxParts, " names");
     for (const OrderedJson& name : list) {
       if (!name.is_string()) fail_at(schema, "required", "it must be a list of names");
       form.required.push_back(name.get<std::string>());
@@ -194,6 +200,8 @@ PropertyRules Reader::read_properties(SchemaRef schema) {
   for (const char* keyword : {"properties", "patternProperties"}) {
     if (!schema->contains(keyword)) continue;
     if (!schema->at(keyword).is_object()) fail_at(schema, keyword, "it must be an object");
+    if (schema->at(keyword).size() > kMaxParts)
+      fail_at(schema, keyword, "it has more than ", kMaxParts, " properties");
     for (const auto& [name, value] : schema->at(keyword).items()) {
       const std::string path = path_of(schema) + "/" + keyword + "/" + name;
       const SchemaRef property = child_of(value, path);

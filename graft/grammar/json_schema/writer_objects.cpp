@@ -31,10 +31,7 @@ std::vector<std::string> known_names(const Form& form) {
 }
 
 Dfa unknown_names(const Form& form, const std::vector<std::string>& known) {
-  std::vector<Expr> texts(known.size());
-  std::ranges::transform(known, texts.begin(),
-                         [](const std::string& name) { return literal(name); });
-  Dfa names = difference(all_strings(), Dfa(any_of(std::move(texts))));
+  Dfa names = difference(all_strings(), Dfa::of_texts(known));
   for (const Language& language : form.names)
     names = intersection(names, *language);
   return names;
