@@ -27,8 +27,10 @@ void create(const HandlerContext& context,
       .client = context.access.client_of(exchange->request()),
       .options = {.cache_salt = context.access.cache_salt(exchange->request())},
       .is_stream = request.is_stream,
-      .stream_head = event_head()};
+      .stream_head = event_head(),
+      .structured_field = request.sampling.structured_field};
   show_markers(model.tokenizer(), prompt, request.parse_tool_calls, input.params);
+  api::constrain_after_reasoning(prompt, input.params);
   MessagesResponseOptions options = {
       .id = openai::new_id("msg_"),
       .model = model.name(),

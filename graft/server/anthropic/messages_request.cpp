@@ -71,10 +71,14 @@ void read_thinking(const Fields& fields, MessagesRequest& request) {
   request.shows_thinking = display == "summarized";
 }
 
+// output_format is the name of output_config.format before it left beta.
 void read_output_config(const Fields& fields, MessagesRequest& request) {
+  if (const auto format = fields.object("output_format"))
+    request.sampling.set_response_format(format->json(), "output_format");
   const auto config = fields.object("output_config");
   if (!config) return;
-  config->reject("format", "constrained decoding is not supported");
+  if (const auto format = config->object("format"))
+    request.sampling.set_response_format(format->json(), "output_config.format");
   if (const auto effort = config->string("effort"))
     request.conversation.extra["reasoning_effort"] = *effort;
 }

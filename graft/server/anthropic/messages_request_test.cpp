@@ -61,6 +61,16 @@ TEST(MessagesRequest, AcceptsWhatClientsSend) {
   EXPECT_FALSE(chat.continue_final_message);
 }
 
+TEST(MessagesRequest, ReadsStructuredOutput) {
+  const std::string format = R"({"type":"json_schema","schema":{"type":"array"}})";
+  for (const std::string& more :
+       {R"(,"output_config":{"format":)" + format + "}", R"(,"output_format":)" + format}) {
+    const api::SamplingParams params = read(more).sampling.params;
+    ASSERT_TRUE(params.structured_output) << more;
+    EXPECT_EQ(params.structured_output->text, R"({"type":"array"})");
+  }
+}
+
 struct RejectedMessages {
   std::string more;
   std::string param;
@@ -82,7 +92,9 @@ const RejectedMessages kRejectedMessages[] = {
     {R"(,"thinking":{"type":"enabled"})", "thinking.budget_tokens"},
     {R"(,"thinking":{"type":"between_tools"})", "thinking.type"},
     {R"(,"thinking":{"type":"adaptive","display":"x"})", "thinking.display"},
-    {R"(,"output_config":{"format":{"type":"json_schema","schema":{}}})", "output_config.format"},
+    {R"(,"output_config":{"format":{"type":"xml"}})", "output_config.format"},
+    {R"(,"output_format":{"type":"json_object"},"output_config":{"format":{"type":"json_object"}})",
+     "output_config.format"},
     {R"(,"context_management":{"edits":[{"type":"clear_tool_uses_20250919"}]})",
      "context_management.edits[0].type"},
     {R"(,"container":"c")", "container"},

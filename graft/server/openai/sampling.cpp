@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "graft/base/error.h"
+#include "graft/base/text/str.h"
+#include "graft/server/api_error.h"
 #include "graft/server/generation/structured_output.h"
 
 namespace graft::server::openai {
@@ -99,6 +101,16 @@ Sampling read_sampling(const Fields& fields) {
     params.structured_output = std::move(structured->output);
   }
   return sampling;
+}
+
+void Sampling::set_response_format(const OrderedJson& format, const std::string& field) {
+  auto output = read_response_format(format, field);
+  if (!output) return;
+  if (params.structured_output)
+    throw ApiError(400, str(field, ": only one is allowed, there is also ", structured_field),
+                   field);
+  params.structured_output = std::move(output);
+  structured_field = field;
 }
 
 void reject_unsupported(const Fields& fields) {

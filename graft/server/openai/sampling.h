@@ -6,6 +6,7 @@
 #include <string>
 
 #include "graft/api/llm.h"
+#include "graft/base/text/json.h"
 #include "graft/models/config/model_config.h"
 #include "graft/server/fields.h"
 
@@ -23,6 +24,9 @@ struct Sampling {
   std::string structured_field = {};  // that asked for params.structured_output
 
   api::SamplingParams for_model(const models::ModelConfig& config) const;
+  // Takes the structured output of `field`, which has the form of response_format. Throws ApiError
+  // 400, also when another field asked for one.
+  void set_response_format(const OrderedJson& format, const std::string& field);
 };
 
 // The fields that chat and text completions share: all but max_tokens and logprobs. Throws

@@ -39,8 +39,10 @@ void generate(const HandlerContext& context,
       .options = {.priority = request.priority,
                   .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt)},
       .is_stream = request.is_stream,
-      .stream_head = sse_head()};
+      .stream_head = sse_head(),
+      .structured_field = request.sampling.structured_field};
   show_markers(model.tokenizer(), prompt, request.parse_tool_calls, input.params);
+  api::constrain_after_reasoning(prompt, input.params);
   ResponseOptions options = {.format = output_format(prompt, request.conversation.tools,
                                                      request.parse_tool_calls, request.single_call),
                              .echo = request.echo,

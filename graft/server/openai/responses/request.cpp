@@ -59,10 +59,8 @@ void read_reasoning(const Fields& fields, ResponsesRequest& request) {
 void read_text(const Fields& fields, ResponsesRequest& request) {
   const auto text = fields.object("text");
   if (!text) return;
-  if (const auto format = text->object("format")) {
-    const std::string type = format->required_string("type");
-    if (type != "text") text->fail_at("format", str("'", type, "' is not supported, only 'text'"));
-  }
+  if (const auto format = text->object("format"))
+    request.sampling.set_response_format(format->json(), "text.format");
   set_verbosity(*text, request.conversation);
 }
 

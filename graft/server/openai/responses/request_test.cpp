@@ -70,14 +70,24 @@ TEST(ResponsesRequest, ReadsLogprobs) {
   EXPECT_FALSE(read_response("").sampling.params.logprobs);
 }
 
+TEST(ResponsesRequest, ReadsStructuredOutput) {
+  const Sampling sampling =
+      read_response(R"(,"text":{"format":{"type":"json_schema","name":"n","strict":true,
+                                          "schema":{"type":"array"}}})")
+          .sampling;
+  ASSERT_TRUE(sampling.params.structured_output);
+  EXPECT_EQ(sampling.params.structured_output->text, R"({"type":"array"})");
+  EXPECT_EQ(sampling.structured_field, "text.format");
+}
+
 struct RejectedResponse {
   std::string more;
   std::string param;
 };
 
 const RejectedResponse kRejectedResponses[] = {
-    {R"(,"text":{"format":{"type":"json_object"}})", "text.format"},
-    {R"(,"text":{"format":{"type":"json_schema","name":"n","schema":{}}})", "text.format"},
+    {R"(,"text":{"format":{"type":"xml"}})", "text.format"},
+    {R"(,"text":{"format":{"type":"json_object"}},"guided_regex":"a")", "text.format"},
     {R"(,"text":{"verbosity":"loud"})", "text.verbosity"},
     {R"(,"tool_choice":"required")", "tool_choice"},
     {R"(,"tool_choice":{"type":"function","name":"f"})", "tool_choice"},
