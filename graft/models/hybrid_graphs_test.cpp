@@ -138,11 +138,15 @@ TEST_P(HybridGraphs, ThrowingHostWorkFailsOnlyItsPass) {
 }
 
 // Experts alone, beside shared experts, and beside a gated shared expert.
-INSTANTIATE_TEST_SUITE_P(
-    Models,
-    HybridGraphs,
-    ::testing::Values("mixtral", "deepseek-v3", "deepseek-v3.2", "llama4", "qwen2-moe"),
-    checkpoint_test_name);
+INSTANTIATE_TEST_SUITE_P(Models,
+                         HybridGraphs,
+                         ::testing::Values("mixtral",
+                                           "deepseek-v3",
+                                           "deepseek-v3.2",
+                                           "glm5-shared",
+                                           "llama4",
+                                           "qwen2-moe"),
+                         checkpoint_test_name);
 
 // Host work sees what the device did before the call, and the device sees its result after the
 // join.
