@@ -15,7 +15,7 @@ struct Spelling {
 };
 
 // Outside the layers.
-constexpr std::array kSpellings = {
+constexpr std::array kV4Spellings = {
     Spelling{"embed.weight",                             "model.embed_tokens.weight"},
     Spelling{"norm.weight",                              "model.norm.weight"},
     Spelling{"head.weight",                              "lm_head.weight"},
@@ -25,7 +25,7 @@ constexpr std::array kSpellings = {
 };
 
 // Below a layer.
-constexpr std::array kLayerSpellings = {
+constexpr std::array kV4LayerSpellings = {
     Spelling{"attn_norm.weight",                         "input_layernorm.weight"},
     Spelling{"ffn_norm.weight",                          "post_attention_layernorm.weight"},
     Spelling{"hc_attn_fn",                               "attn_hc.fn"},
@@ -62,7 +62,7 @@ constexpr std::array kLayerSpellings = {
 };
 
 // The ends of the names of a routed expert.
-constexpr std::array kExpertSpellings = {
+constexpr std::array kV4ExpertSpellings = {
     Spelling{".w1.weight",                               ".gate_proj.weight"},
     Spelling{".w2.weight",                               ".down_proj.weight"},
     Spelling{".w3.weight",                               ".up_proj.weight"},
@@ -72,11 +72,11 @@ constexpr std::array kExpertSpellings = {
 // Of a tensor below a layer; the name itself when it is none of theirs.
 std::string layer_module_name(std::string_view rest) {
   constexpr std::string_view kStoredExperts = "ffn.experts.";
-  for (const Spelling& spelling : kLayerSpellings) {
+  for (const Spelling& spelling : kV4LayerSpellings) {
     if (rest == spelling.stored) return std::string(spelling.module);
   }
   if (!rest.starts_with(kStoredExperts)) return std::string(rest);
-  for (const Spelling& spelling : kExpertSpellings) {
+  for (const Spelling& spelling : kV4ExpertSpellings) {
     if (!rest.ends_with(spelling.stored)) continue;
     const std::string_view expert = rest.substr(
         kStoredExperts.size(), rest.size() - kStoredExperts.size() - spelling.stored.size());
@@ -90,7 +90,7 @@ std::string layer_module_name(std::string_view rest) {
 std::string v4_module_name(std::string_view stored) {
   constexpr std::string_view kLayers = "layers.";
   constexpr std::string_view kModel = "model.";
-  for (const Spelling& spelling : kSpellings) {
+  for (const Spelling& spelling : kV4Spellings) {
     if (stored == spelling.stored) return std::string(spelling.module);
   }
   std::string_view name = stored;
