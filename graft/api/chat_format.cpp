@@ -1,5 +1,10 @@
 #include "graft/api/chat_format.h"
 
+#include <array>
+#include <span>
+#include <string_view>
+#include <utility>
+
 #include "graft/base/error.h"
 #include "graft/chat/harmony.h"
 #include "graft/chat/messages.h"
@@ -60,11 +65,24 @@ Continued last_message(const OrderedJson& messages) {
   return {.reasoning = text("reasoning_content"), .content = text("content")};
 }
 
+// All texts inside a value but roles and types, which are words.
+void mark_texts(OrderedJson& value,
+                const tokenizer::SpecialTexts& special,
+                std::span<const std::string_view> allowed) {
+  if (value.is_string()) value = special.marked(value.get_ref<const std::string&>(), allowed);
+  if (!value.is_structured()) return;
+  for (const auto& item : value.items()) {
+    if (value.is_object() && (item.key() == "role" || item.key() == "type")) continue;
+    mark_texts(item.value(), special, allowed);
+  }
+}
+
 }  // namespace
 
 ChatFormat::ChatFormat(const LLM& llm, const std::string& override_template)
     : llm_(&llm),
       selected_(select(llm, override_template)),
+      special_texts_(*llm.tokenizer()),
       accepts_content_parts_(selected_.chat_template.reads_content_parts()),
       has_thinking_variable_(mentions_thinking(selected_.chat_template.source())),
       reasoning_(reasoning_tags(selected_.chat_template.source(), traits_of(llm).reasoning)),
@@ -79,6 +97,7 @@ std::string ChatFormat::render(const Conversation& conversation) const {
   if (!accepts_content_parts_) input.messages = chat::flatten_content(std::move(input.messages));
   if (reasoning_.is_harmony) input.messages = chat::harmony_messages(std::move(input.messages));
   input.tools = conversation.tools;
+  if (!conversation.parse_special) mark_special_texts(input.messages, input.tools);
   input.add_generation_prompt = conversation.add_generation_prompt;
   input.extra = conversation.extra;
   if (conversation.thinking != Thinking::ModelDecides) {
@@ -90,6 +109,18 @@ std::string ChatFormat::render(const Conversation& conversation) const {
   return selected_.chat_template.render(input);
 }
 
+// Templates look for the tags of the reasoning in earlier responses.
+void ChatFormat::mark_special_texts(OrderedJson& messages, OrderedJson& tools) const {
+  const std::array tags = {reasoning_.open, reasoning_.close};
+  for (OrderedJson& message : messages) {
+    const bool is_response = message.value("role", "") == "assistant";
+    mark_texts(message, special_texts_,
+               is_response ? std::span<const std::string_view>(tags)
+                           : std::span<const std::string_view>());
+  }
+  mark_texts(tools, special_texts_, {});
+}
+
 ChatPrompt ChatFormat::prompt(const Conversation& conversation) const {
   ChatPrompt prompt = render_prompt(conversation);
   prompt.tokens = encode(prompt);
@@ -98,7 +129,7 @@ ChatPrompt ChatFormat::prompt(const Conversation& conversation) const {
 
 std::vector<TokenId> ChatFormat::encode(const ChatPrompt& prompt) const {
   // The template already wrote all special tokens.
-  return llm_->tokenizer()->encode(prompt.text, {.add_special = false});
+  return special_texts_.encode(prompt.text, prompt.cuts);
 }
 
 ChatPrompt ChatFormat::render_prompt(const Conversation& conversation) const {
@@ -124,20 +155,33 @@ ChatPrompt ChatFormat::render_continued(const Conversation& conversation) const 
   ChatPrompt prompt = render_turn(before);
   if (!last.reasoning.empty()) {
     if (!prompt.in_thinking) prompt.text += str(reasoning_.open, "\n");
-    prompt.text += last.reasoning;
+    append(last.reasoning, conversation.parse_special, prompt);
     prompt.in_thinking = true;
   }
   if (prompt.in_thinking && !last.content.empty()) {
     prompt.text += str("\n", reasoning_.close, "\n\n");
     prompt.in_thinking = false;
   }
-  prompt.text += last.content;
+  append(last.content, conversation.parse_special, prompt);
   return prompt;
+}
+
+// Adds text of the assistant to the end of the prompt.
+void ChatFormat::append(const std::string& text, bool parse_special, ChatPrompt& prompt) const {
+  const std::array tags = {reasoning_.open, reasoning_.close};
+  const tokenizer::UnmarkedText added =
+      parse_special ? tokenizer::UnmarkedText{.text = text, .cuts = {}}
+                    : tokenizer::unmark(special_texts_.marked(text, tags));
+  for (const std::size_t cut : added.cuts)
+    prompt.cuts.push_back(prompt.text.size() + cut);
+  prompt.text += added.text;
 }
 
 ChatPrompt ChatFormat::render_turn(const Conversation& conversation) const {
   ChatPrompt prompt;
-  prompt.text = render(conversation);
+  tokenizer::UnmarkedText rendered = tokenizer::unmark(render(conversation));
+  prompt.text = std::move(rendered.text);
+  prompt.cuts = std::move(rendered.cuts);
   prompt.reasoning = reasoning_;
   prompt.tool_calls = tool_calls_;
   prompt.in_thinking = chat::ends_in_thinking(prompt.text, reasoning_);

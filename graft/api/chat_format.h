@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "graft/base/text/json.h"
 #include "graft/chat/builtin_templates.h"
 #include "graft/formats/chat_traits.h"
+#include "graft/tokenizer/special_texts.h"
 
 namespace graft::api {
 
@@ -22,13 +24,16 @@ struct Conversation {
   bool add_generation_prompt = true;
   // The output continues the last message, which must be the assistant's.
   bool continue_final_message = false;
+  // False: text that spells a special token ("<|im_start|>") stays text.
+  bool parse_special = false;
   OrderedJson extra = OrderedJson::object();  // additional template variables
 };
 
 struct ChatPrompt {
   std::string text;
   std::vector<TokenId> tokens;
-  bool in_thinking = false;  // the prompt ends inside the reasoning
+  std::vector<std::size_t> cuts = {};  // of the text: tokenizer/special_texts.h
+  bool in_thinking = false;            // the prompt ends inside the reasoning
   formats::ReasoningTags reasoning = {};
   formats::ToolCallFormat tool_calls = formats::ToolCallFormat::Any;
 };
@@ -54,9 +59,12 @@ class ChatFormat {
   std::string render(const Conversation& conversation) const;
   ChatPrompt render_turn(const Conversation& conversation) const;
   ChatPrompt render_continued(const Conversation& conversation) const;
+  void append(const std::string& text, bool parse_special, ChatPrompt& prompt) const;
+  void mark_special_texts(OrderedJson& messages, OrderedJson& tools) const;
 
   const LLM* llm_;
   chat::SelectedTemplate selected_;
+  tokenizer::SpecialTexts special_texts_;
   bool accepts_content_parts_;  // the template handles content as a list of parts
   bool has_thinking_variable_;  // the template has enable_thinking or thinking
   formats::ReasoningTags reasoning_;

@@ -130,6 +130,7 @@ ChatRequest read_chat_request(const OrderedJson& body) {
   request.model = fields.string("model").value_or("");
   request.conversation.messages = read_messages(fields);
   read_continuation(fields, request.conversation);
+  request.conversation.parse_special = fields.boolean("parse_special").value_or(false);
   request.sampling = read_sampling(fields);
   auto max_tokens = fields.integer("max_completion_tokens", 1);
   if (!max_tokens) max_tokens = fields.integer("max_tokens", 1);

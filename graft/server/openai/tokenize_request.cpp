@@ -13,7 +13,10 @@ TokenizeRequest read_tokenize_request(const OrderedJson& body) {
     return request;
   }
   request.text = fields.required_string(fields.has("content") ? "content" : "prompt");
-  request.add_special = fields.boolean("add_special_tokens").value_or(true);
+  // vLLM's name, then llama.cpp's.
+  request.add_special =
+      fields.boolean("add_special_tokens").value_or(fields.boolean("add_special").value_or(true));
+  request.parse_special = fields.boolean("parse_special").value_or(true);
   return request;
 }
 

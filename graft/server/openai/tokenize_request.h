@@ -16,6 +16,7 @@ struct TokenizeRequest {
   std::optional<api::Conversation> conversation = {};
   std::string text = {};  // without a conversation
   bool add_special = true;
+  bool parse_special = true;
 };
 
 // Both throw ApiError 400 that names the field.
