@@ -19,8 +19,8 @@ enum class ToolCallFormat : std::uint8_t {
   MiniMax,   // <invoke name="f"><parameter name="p">…</parameter></invoke>
   Kimi,      // <|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{…}<|tool_call_end|>
   Dsml,  // <｜DSML｜invoke name="f"><｜DSML｜parameter name="p" string="true">…; DeepSeek-V3.2, V4
-  Mistral,   // [TOOL_CALLS][{"name": "f", "arguments": {…}}] or [TOOL_CALLS]f[ARGS]{…}
-  Llama,     // [f(p="…")] or {"name": "f", "parameters": {…}} as the whole response; Llama 3 and 4
+  Mistral,  // [TOOL_CALLS][{"name": "f", "arguments": {…}}] or [TOOL_CALLS]f[ARGS]{…}
+  Llama,  // [f(p="…")] or {"name": "f", "parameters": {…}} as the whole response; Llama 3 and 4
   Harmony,  // <|channel|>commentary to=functions.f<|message|>{…}<|call|>
 };
 

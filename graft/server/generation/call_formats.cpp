@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "graft/base/check.h"
 #include "graft/server/generation/call_syntax.h"
@@ -21,6 +22,12 @@ constexpr std::array<std::string_view, 2> kKimiListMarkers = {"<|tool_calls_sect
 constexpr std::array<std::string_view, 4> kDsmlListMarkers = {
     "<｜DSML｜function_calls>", "</｜DSML｜function_calls>", "<｜DSML｜tool_calls>",
     "</｜DSML｜tool_calls>"};
+
+// Inside a call. A vocabulary may have them as tokens.
+constexpr std::array<std::string_view, 4> kGlmMarks = {"<arg_key>", "</arg_key>", "<arg_value>",
+                                                       "</arg_value>"};
+constexpr std::array<std::string_view, 1> kDsmlMarks = {"｜DSML｜"};
+constexpr std::array<std::string_view, 2> kMistralMarks = {"[ARGS]", "[CALL_ID]"};
 
 // The end of a call as a JSON object, and of a list of them.
 constexpr std::string_view kObjectTail = "}],;";
@@ -53,6 +60,21 @@ std::span<const CallFormat> call_formats(ToolCallFormat format) {
   const auto* first = std::ranges::find_if(kFormats, is_of);
   GRAFT_CHECK(first != kFormats.end(), "no parser for this format of tool calls");
   return {first, std::find_if_not(first, kFormats.end(), is_of)};
+}
+
+std::vector<std::string_view> tool_marks(ToolCallFormat format) {
+  std::vector<std::string_view> marks;
+  const auto add = [&](ToolCallFormat of, std::span<const std::string_view> more) {
+    if (format != ToolCallFormat::Any && format != of) return;
+    std::ranges::copy_if(more, std::back_inserter(marks),
+                         [](std::string_view mark) { return !mark.empty(); });
+  };
+  for (const chat::ToolCallMarkers& markers : chat::tool_call_markers())
+    add(markers.format, std::array{markers.open, markers.close});
+  add(ToolCallFormat::Hermes, kGlmMarks);
+  add(ToolCallFormat::Dsml, kDsmlMarks);
+  add(ToolCallFormat::Mistral, kMistralMarks);
+  return marks;
 }
 
 const CallFormat& bare_json_format() {

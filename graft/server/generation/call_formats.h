@@ -27,6 +27,9 @@ struct CallFormat {
 // All formats for Any.
 std::span<const CallFormat> call_formats(formats::ToolCallFormat format);
 
+// The markers, which vocabularies may have as special tokens that are not printed by default.
+std::vector<std::string_view> tool_marks(formats::ToolCallFormat format);
+
 // {"name": …, "arguments": …} as the whole response.
 const CallFormat& bare_json_format();
 

@@ -5,7 +5,7 @@
 
 #include "graft/base/text/str.h"
 #include "graft/server/api_error.h"
-#include "graft/server/generation/tool_calls.h"
+#include "graft/server/generation/call_formats.h"
 
 namespace graft::server {
 namespace {

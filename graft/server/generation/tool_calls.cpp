@@ -1,8 +1,6 @@
 #include "graft/server/generation/tool_calls.h"
 
 #include <algorithm>
-#include <array>
-#include <span>
 #include <utility>
 
 #include "graft/base/check.h"
@@ -19,12 +17,6 @@ namespace {
 using formats::ToolCallFormat;
 
 constexpr std::string_view kCallBlanks = " \t\r\n";
-
-// Inside a call. A vocabulary may have them as tokens.
-constexpr std::array<std::string_view, 4> kGlmMarks = {"<arg_key>", "</arg_key>", "<arg_value>",
-                                                       "</arg_value>"};
-constexpr std::array<std::string_view, 1> kDsmlMarks = {"｜DSML｜"};
-constexpr std::array<std::string_view, 2> kMistralMarks = {"[ARGS]", "[CALL_ID]"};
 
 // Length of the longest suffix of `text` that is a prefix of `marker`.
 std::size_t partial_end(std::string_view text, std::string_view marker) {
@@ -50,21 +42,6 @@ void join_calls(std::vector<ToolCall>& calls, std::vector<ToolCall> pieces) {
       found->arguments += piece.arguments;
     }
   }
-}
-
-std::vector<std::string_view> tool_marks(ToolCallFormat format) {
-  std::vector<std::string_view> marks;
-  const auto add = [&](ToolCallFormat of, std::span<const std::string_view> more) {
-    if (format != ToolCallFormat::Any && format != of) return;
-    std::ranges::copy_if(more, std::back_inserter(marks),
-                         [](std::string_view mark) { return !mark.empty(); });
-  };
-  for (const chat::ToolCallMarkers& markers : chat::tool_call_markers())
-    add(markers.format, std::array{markers.open, markers.close});
-  add(ToolCallFormat::Hermes, kGlmMarks);
-  add(ToolCallFormat::Dsml, kDsmlMarks);
-  add(ToolCallFormat::Mistral, kMistralMarks);
-  return marks;
 }
 
 ToolCallParser::ToolCallParser(ToolCallOptions options) : options_(std::move(options)) {

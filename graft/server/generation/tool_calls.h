@@ -117,7 +117,4 @@ class ToolCallParser {
   std::string held_;
 };
 
-// The markers, which vocabularies may have as special tokens that are not printed by default.
-std::vector<std::string_view> tool_marks(formats::ToolCallFormat format);
-
 }  // namespace graft::server
