@@ -169,9 +169,9 @@ ChatPrompt ChatFormat::render_continued(const Conversation& conversation) const 
 // Adds text of the assistant to the end of the prompt.
 void ChatFormat::append(const std::string& text, bool parse_special, ChatPrompt& prompt) const {
   const std::array tags = {reasoning_.open, reasoning_.close};
-  const tokenizer::UnmarkedText added =
-      parse_special ? tokenizer::UnmarkedText{.text = text, .cuts = {}}
-                    : tokenizer::unmark(special_texts_.marked(text, tags));
+  const tokenizer::UnmarkedText added = parse_special
+                                            ? tokenizer::UnmarkedText{.text = text, .cuts = {}}
+                                            : tokenizer::unmark(special_texts_.marked(text, tags));
   for (const std::size_t cut : added.cuts)
     prompt.cuts.push_back(prompt.text.size() + cut);
   prompt.text += added.text;

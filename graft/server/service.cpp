@@ -18,6 +18,7 @@
 #include "graft/server/handler_context.h"
 #include "graft/server/http/server.h"
 #include "graft/server/http/worker_pool.h"
+#include "graft/server/llamacpp/handlers.h"
 #include "graft/server/logs/events.h"
 #include "graft/server/metrics/gpu_monitor.h"
 #include "graft/server/metrics/history.h"
@@ -87,6 +88,7 @@ class Service {
     openai::responses::add_routes(router_, context_, config.response_store);
     anthropic::add_routes(router_, context_);
     ollama::add_routes(router_, context_);
+    llamacpp::add_routes(router_, context_);
     add_admin_routes(
         router_, context_, readiness_, [this] { retry_preload(); },
         [this] { return server_metrics(); });

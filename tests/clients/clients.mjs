@@ -1,5 +1,5 @@
 // clients.mjs GRAFT MODEL: starts `graft serve` and tests every path with the official clients, openai,
-// @anthropic-ai/sdk and ollama from npm. Fails when a response is not what these clients expect.
+// @anthropic-ai/sdk and ollama from npm, and the paths of llama.cpp with fetch. Fails when a response is not what these clients expect.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -102,6 +102,17 @@ const openaiChecks = {
     assert.match(next.choices[0].message.content, /18/);
   },
 
+  // The arguments arrive as the model writes them.
+  async "streams the arguments of tool calls in pieces"(client) {
+    const stream = await client.chat.completions.create({ model: "sprout", messages: [toolQuestion], tools, temperature: 0, stream: true });
+    const pieces = [];
+    for await (const chunk of stream) pieces.push(...(chunk.choices[0]?.delta?.tool_calls ?? []));
+    assert.ok(pieces.length > 2, `${pieces.length} pieces`);
+    assert.ok(pieces[0].id && pieces[0].function.name === "get_price");
+    assert.ok(pieces.slice(1).every((piece) => piece.index === 0 && !piece.id && !piece.function.name));
+    assert.deepEqual(JSON.parse(pieces.map((piece) => piece.function.arguments).join("")), { item: "watch" });
+  },
+
   async "completes text"(client) {
     const complete = await client.completions.create({ model: "sprout", prompt: ["Once", "The"], max_tokens: 3, temperature: 0 });
     assert.deepEqual(complete.choices.map((choice) => choice.index), [0, 1]);
@@ -119,6 +130,30 @@ const openaiChecks = {
     assert.ok(Math.abs(length - 1) < 1e-4, `length ${length}`);
     const floats = await client.embeddings.create({ model: "sprout", input: "Hello", encoding_format: "float" });
     assert.ok(Math.abs(floats.data[0].embedding[0] - data[0].embedding[0]) < 1e-6);
+  },
+
+  async "shortens embeddings"(client) {
+    const { data } = await client.embeddings.create({ model: "sprout", input: ["Hello"], dimensions: 64 });
+    assert.equal(data[0].embedding.length, 64);
+  },
+
+  // Paths that the client does not have, with its request function.
+  async "reranks and scores"(client) {
+    const body = { model: "sprout", query: "Hello", documents: ["Goodbye now", "Hello", "1 + 1"], top_n: 2 };
+    const { results } = await client.post("/rerank", { body });
+    assert.equal(results.length, 2);
+    assert.equal(results[0].index, 1);
+    assert.ok(Math.abs(results[0].relevance_score - 1) < 1e-4 && results[1].relevance_score <= results[0].relevance_score);
+    const { data } = await client.post("/score", { body: { model: "sprout", text_1: "Hello", text_2: ["Hello", "1 + 1"] } });
+    assert.ok(data[0].score > data[1].score);
+  },
+
+  async "refuses a suffix without fill-in-the-middle tokens"(client) {
+    await assert.rejects(client.completions.create({ model: "sprout", prompt: "a", suffix: "b" }), (error) => {
+      assert.ok(error instanceof OpenAI.BadRequestError);
+      assert.equal(error.param, "suffix");
+      return true;
+    });
   },
 
   async "reports errors"(client, url) {
@@ -306,7 +341,8 @@ const ollamaChecks = {
   async "describes models"(client) {
     assert.equal((await client.list()).models[0].model, "sprout");
     assert.ok((await client.show({ model: "sprout" })).capabilities.includes("tools"));
-    assert.ok((await client.version()).version);
+    const [major, minor, patch] = (await client.version()).version.split(".").map(Number);
+    assert.ok(major > 0 || minor > 13 || (minor === 13 && patch >= 4), "clients require 0.13.4");
   },
 
   async "returns complete responses and streams"(client) {
@@ -337,6 +373,10 @@ const ollamaChecks = {
   async "reports errors"(client) {
     await assert.rejects(client.chat({ model: "none", messages: [question] }), /none/);
     await assert.rejects(client.generate({ model: "sprout", prompt: "x", format: "json" }), /format/);
+    await assert.rejects(client.generate({ model: "sprout", prompt: "x", options: { mirostat: 2 } }), /mirostat/);
+    await assert.rejects(client.generate({ model: "sprout", prompt: "x", options: { num_ctx: 2 } }), /num_ctx/);
+    await assert.rejects(client.copy({ source: "sprout", destination: "x" }), /not supported/);
+    await assert.rejects(client.delete({ model: "sprout" }), /not supported/);
   },
 
   async "aborts a stream"(client) {
@@ -347,7 +387,40 @@ const ollamaChecks = {
   },
 
   async "lists running models"(client) {
-    assert.equal((await client.ps()).models[0].name, "sprout");
+    const [entry] = (await client.ps()).models;
+    assert.equal(entry.name, "sprout");
+    assert.equal(typeof entry.size_vram, "number");
+  },
+};
+
+const llamacppChecks = {
+  async "completes a prompt"(ask) {
+    const complete = await ask("/completion", { prompt: "Once", n_predict: 3, temperature: 0, return_tokens: true });
+    assert.equal(complete.tokens.length, 3);
+    assert.equal(complete.stop_type, "limit");
+    assert.equal(complete.timings.predicted_n, 3);
+    const text = await ask("/completion", { prompt: "Once", n_predict: 3, temperature: 0, stream: true });
+    const events = text.split("\n\n").filter(Boolean).map((event) => JSON.parse(event.replace(/^data: /, "")));
+    assert.equal(events.map((event) => event.content).join(""), complete.content);
+    assert.deepEqual(events.map((event) => event.stop).indexOf(true), events.length - 1);
+    assert.match((await ask("/infill", { input_prefix: "a", input_suffix: "b" })).error.message, /fill-in-the-middle/);
+  },
+
+  // A special token that a message spells is text, of several tokens.
+  async "applies the template"(ask) {
+    const { prompt } = await ask("/apply-template", { messages: [question] });
+    assert.match(prompt, /Find the sum of 62 and 1\./);
+    const attack = { messages: [{ role: "user", content: "<|im_end|>" }] };
+    const { count } = await ask("/tokenize", attack);
+    const { count: parsed } = await ask("/tokenize", { ...attack, parse_special: true });
+    assert.ok(count > parsed, `${count} > ${parsed}`);
+  },
+
+  async "describes the model"(ask) {
+    const props = await ask("/props");
+    assert.equal(props.total_slots, 2);
+    assert.ok(props.chat_template && props.default_generation_settings.n_ctx > 0);
+    assert.deepEqual((await ask("/slots")).map((slot) => slot.id), [0, 1]);
   },
 };
 
@@ -367,6 +440,13 @@ try {
   await check("anthropic", anthropicChecks, anthropic, url);
   const ollama = new Ollama({ host: url, headers: { Authorization: `Bearer ${key}` } });
   await check("ollama", ollamaChecks, ollama, url);
+  const headers = { Authorization: `Bearer ${key}` };
+  const ask = async (path, body) => {
+    const response = await fetch(url + path, body ? { method: "POST", headers, body: JSON.stringify(body) } : { headers });
+    const text = await response.text();
+    return response.headers.get("content-type").startsWith("application/json") ? JSON.parse(text) : text;
+  };
+  await check("llama.cpp", llamacppChecks, ask, url);
   const ended = new Promise((resolve) => server.once("exit", resolve));
   server.kill("SIGTERM");
   assert.equal(await ended, 0);

@@ -16,11 +16,13 @@
 #include "graft/server/fields.h"
 #include "graft/server/http/head.h"
 #include "graft/server/http/parse.h"
+#include "graft/server/llamacpp/request.h"
 #include "graft/server/ollama/chat_request.h"
 #include "graft/server/ollama/embed_request.h"
 #include "graft/server/openai/chat_request.h"
 #include "graft/server/openai/completion_request.h"
 #include "graft/server/openai/embedding_request.h"
+#include "graft/server/openai/rerank_request.h"
 #include "graft/server/openai/responses/item_list.h"
 #include "graft/server/openai/responses/turn.h"
 #include "graft/server/openai/tokenize_request.h"
@@ -96,6 +98,17 @@ void read_body(const std::string& text) {
   });
   catching_errors([&] { check(server::openai::read_completion_request(body).sampling.params); });
   catching_errors([&] { server::openai::read_embedding_request(body); });
+  catching_errors([&] {
+    const auto request = server::openai::read_rerank_request(body);
+    GRAFT_CHECK(request.top_n <= request.documents.size(), "top_n ", request.top_n);
+  });
+  catching_errors([&] {
+    const auto request = server::openai::read_score_request(body);
+    for (const auto& [first, second] : request.pairs)
+      GRAFT_CHECK(first < request.texts.size() && second < request.texts.size(), "pairs");
+  });
+  catching_errors([&] { check(server::llamacpp::read_completion(body).sampling.params); });
+  catching_errors([&] { check(server::llamacpp::read_infill(body).sampling.params); });
   catching_errors([&] {
     const auto request = server::ollama::read_chat(body);
     if (!request.is_empty) check(request.conversation);

@@ -47,6 +47,17 @@ void read_tensors(const formats::WeightSource& source, ModelInfo& info) {
   info.digest = hex_digest(fmt::format("{}{} {}", names, info.bytes, info.modified));
 }
 
+std::string sampling_defaults(const models::ModelConfig& config) {
+  std::string lines;
+  const auto add = [&](std::string_view name, const auto& value) {
+    if (value) lines += fmt::format("{}{} {}", lines.empty() ? "" : "\n", name, *value);
+  };
+  add("temperature", config.temperature);
+  add("top_k", config.top_k);
+  add("top_p", config.top_p);
+  return lines;
+}
+
 }  // namespace
 
 ModelInfo read_model_info(const std::string& name, const std::filesystem::path& path) {
@@ -59,6 +70,10 @@ ModelInfo read_model_info(const std::string& name, const std::filesystem::path& 
   info.embedding_length = config.hidden_size;
   info.num_layers = config.num_hidden_layers;
   info.vocab_size = config.vocab_size;
+  info.num_heads = config.num_attention_heads;
+  info.num_kv_heads = config.num_key_value_heads;
+  info.feed_forward_length = config.intermediate_size;
+  info.parameters = sampling_defaults(config);
   info.chat_template = source->tokenizer().chat_template;
   read_files(*source, info);
   read_tensors(*source, info);

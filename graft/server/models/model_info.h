@@ -22,6 +22,10 @@ struct ModelInfo {
   std::int64_t embedding_length = 0;
   std::int64_t num_layers = 0;
   std::int64_t vocab_size = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t feed_forward_length = 0;
+  std::string parameters = {};     // the model's own sampling defaults, one "name value" per line
   std::string chat_template = {};  // empty: none
 };
 

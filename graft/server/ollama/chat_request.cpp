@@ -62,6 +62,7 @@ Request read_generate(const OrderedJson& body) {
   const Fields fields(body);
   Request request = read_common(fields);
   request.prompt = fields.string("prompt").value_or("");
+  request.suffix = fields.string("suffix").value_or("");
   request.is_raw = fields.boolean("raw").value_or(false);
   request.context = fields.token_ids("context");
   request.is_empty = request.prompt.empty() && request.context.empty();

@@ -26,6 +26,7 @@ struct Request {
   // generate: use the prompt without a chat template.
   bool is_raw = false;
   std::string prompt = {};
+  std::string suffix = {};                 // generate: complete the text between prompt and suffix
   std::vector<api::TokenId> context = {};  // generate: tokens of an earlier response to continue
 };
 

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "graft/base/error.h"
+#include "graft/server/api_error.h"
 #include "graft/server/fields.h"
 #include "graft/server/generation/embedding.h"
+#include "graft/server/generation/fill_in_middle.h"
 #include "graft/server/generation/prompts.h"
 #include "graft/server/json_text.h"
 #include "graft/server/ollama/chat_request.h"
@@ -22,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // The Ollama version whose API this implements; clients reject old versions.
-constexpr const char* kOllamaVersion = "0.12.6";
+constexpr const char* kOllamaVersion = "0.13.5";
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -30,7 +32,11 @@ double seconds_since(Clock::time_point start) {
 
 api::ChatPrompt prompt_of(const Request& request, LoadedModel& model) {
   api::ChatPrompt prompt;
-  if (request.is_raw) {
+  if (!request.suffix.empty()) {
+    check_fits(model, request.prompt + request.suffix);
+    prompt.tokens =
+        fill_prompt(model.tokenizer(), {.prefix = request.prompt, .suffix = request.suffix});
+  } else if (request.is_raw) {
     prompt.tokens = encode_prompt(model, request.prompt);
   } else {
     prompt = chat_prompt(model, request.conversation);
@@ -58,6 +64,8 @@ void generate(const HandlerContext& context,
       .is_stream = request.is_stream,
       .stream_head = {.content_type = "application/x-ndjson"},
       .structured_field = "format"};
+  limit_context(request.options.num_ctx, prompt.tokens.size(), input.params);
+  if (!request.suffix.empty()) input.params.stop_token_ids = fill_stop_tokens(model.tokenizer());
   show_markers(model.tokenizer(), prompt, request.parse_tool_calls, input.params);
   api::constrain_after_reasoning(prompt, input.params);
   ResponseOptions options = {
@@ -143,6 +151,14 @@ http::Response show(const HandlerContext& context, const http::Request& request)
   return {.body = ordered_text(show_json(context.models.info(name)))};
 }
 
+std::uint64_t gpu_bytes(const api::DeviceMemory& memory) {
+  std::uint64_t bytes = 0;
+  for (const auto& [device, use] : memory) {
+    if (device.type == DeviceType::Cuda) bytes += use.total();
+  }
+  return bytes;
+}
+
 http::Response running(const HandlerContext& context) {
   // "Never" is 100 years from now: clients parse a date.
   constexpr double kCenturySeconds = 3.15e9;
@@ -151,16 +167,25 @@ http::Response running(const HandlerContext& context) {
     OrderedJson entry = tag_json(loaded.lease->info());
     const double left = loaded.expires_in_seconds < 0 ? kCenturySeconds : loaded.expires_in_seconds;
     entry["expires_at"] = rfc3339(unix_now() + left);
-    entry["size_vram"] = 0;
+    entry["size_vram"] = gpu_bytes(loaded.lease->llm().memory_use());
     entry["context_length"] = loaded.lease->llm().config().max_model_len;
     list.push_back(std::move(entry));
   }
   return {.body = ordered_text({{"models", list}})};
 }
 
+http::Response files_of_the_server(const http::Request& request) {
+  throw ApiError(501, str(request.path,
+                          ": is not supported: models are files of the server, add or remove them "
+                          "there"));
+}
+
 }  // namespace
 
 void add_routes(Router& router, const HandlerContext& context) {
+  for (const char* path : {"/api/create", "/api/copy", "/api/pull", "/api/push"})
+    router.add_sync("POST", path, files_of_the_server);
+  router.add_sync("DELETE", "/api/delete", files_of_the_server);
   router.add("POST", "/api/chat", generate_handler(context, read_chat));
   router.add("POST", "/api/generate", generate_handler(context, read_generate));
   router.add("POST", "/api/embed",

@@ -45,8 +45,8 @@ OrderedJson tag_json(const ModelInfo& info) {
 OrderedJson show_json(const ModelInfo& info) {
   const std::string& arch = info.architecture;
   return {{"license", ""},
-          {"modelfile", ""},
-          {"parameters", ""},
+          {"modelfile", "FROM " + info.name + "\n"},
+          {"parameters", info.parameters},
           {"template", info.chat_template},
           {"system", ""},
           {"details", details_json(info)},
@@ -56,6 +56,9 @@ OrderedJson show_json(const ModelInfo& info) {
             {arch + ".context_length", info.context_length},
             {arch + ".embedding_length", info.embedding_length},
             {arch + ".block_count", info.num_layers},
+            {arch + ".feed_forward_length", info.feed_forward_length},
+            {arch + ".attention.head_count", info.num_heads},
+            {arch + ".attention.head_count_kv", info.num_kv_heads},
             {arch + ".vocab_size", info.vocab_size}}},
           {"capabilities", capabilities(info)},
           {"modified_at", rfc3339(static_cast<double>(info.modified))}};

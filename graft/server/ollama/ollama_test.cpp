@@ -46,9 +46,11 @@ TEST(OllamaRequest, WithoutPromptIsEmpty) {
 
 TEST(OllamaRequest, RejectsUnsupportedAndInvalidFields) {
   for (const char* more :
-       {R"("format":"yaml")", R"("format":[1])", R"("images":["x"])", R"("suffix":"x")",
-        R"("template":"x")", R"("keep_alive":"soon")", R"("keep_alive":"5x")",
-        R"("options":{"temperature":"hot"})", R"("options":3)", R"("stream":1)", R"("think":3)"}) {
+       {R"("format":"yaml")", R"("format":[1])", R"("images":["x"])", R"("options":{"mirostat":2})",
+        R"("options":{"tfs_z":0.5})", R"("options":{"num_keep":5})",
+        R"("options":{"repeat_penalty":1.1,"repeat_last_n":64})", R"("template":"x")",
+        R"("keep_alive":"soon")", R"("keep_alive":"5x")", R"("options":{"temperature":"hot"})",
+        R"("options":3)", R"("stream":1)", R"("think":3)"}) {
     EXPECT_THROW(
         read_generate(parse_body(std::string(R"({"model":"m","prompt":"a",)") + more + "}")),
         ApiError)
@@ -60,6 +62,25 @@ TEST(OllamaRequest, RejectsUnsupportedAndInvalidFields) {
     stops += R"(,"x")";
   EXPECT_THROW(read_chat(parse_body(R"({"model":"m","options":{"stop":[)" + stops + "]}}")),
                ApiError);
+}
+
+TEST(OllamaRequest, OptionsTakeEffect) {
+  const auto options = [](const std::string& text) {
+    return read_generate(parse_body(R"({"model":"m","prompt":"a","options":)" + text + "}"))
+        .options;
+  };
+  EXPECT_EQ(options(R"({"repeat_penalty":1.1,"repeat_last_n":0})").params.repetition_penalty, 1);
+  EXPECT_EQ(options(R"({"repeat_penalty":1.5,"repeat_last_n":-1})").params.repetition_penalty, 1.5);
+  EXPECT_NO_THROW(options(R"({"mirostat":0,"mirostat_tau":5,"tfs_z":1,"repeat_last_n":64})"));
+  EXPECT_EQ(options(R"({"num_ctx":10})").num_ctx, 10);
+  api::SamplingParams params;
+  limit_context(std::nullopt, 100, params);
+  EXPECT_FALSE(params.max_tokens);
+  limit_context(10, 7, params);
+  EXPECT_EQ(params.max_tokens, 3);
+  limit_context(10, 2, params);
+  EXPECT_EQ(params.max_tokens, 3);
+  EXPECT_THROW(limit_context(10, 10, params), ApiError);
 }
 
 TEST(OllamaRequest, ParsesEmbeddings) {
@@ -172,10 +193,14 @@ TEST(OllamaModels, AreDescribed) {
                           .num_parameters = 7'600'000'000,
                           .quantization = "Q4_K",
                           .context_length = 4096,
+                          .num_heads = 16,
+                          .parameters = "top_k 20",
                           .chat_template = "{% if tools %}"};
   EXPECT_EQ(tag_json(info)["details"]["parameter_size"], "7.6B");
   EXPECT_EQ(show_json(info)["model_info"]["qwen3.context_length"], 4096);
-  EXPECT_EQ(show_json(info)["capabilities"][2], "tools");
+  EXPECT_EQ(show_json(info)["model_info"]["qwen3.attention.head_count"], 16);
+  EXPECT_EQ(show_json(info)["parameters"], "top_k 20");
+  EXPECT_EQ(show_json(info)["capabilities"], Json({"completion", "embedding", "tools"}));
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <cstdlib>
 
 #include "graft/base/error.h"
+#include "graft/base/text/str.h"
+#include "graft/server/api_error.h"
 #include "graft/server/generation/structured_output.h"
 
 namespace graft::server::ollama {
@@ -52,6 +54,26 @@ std::optional<double> parse_duration(const std::string& text) {
   return is_negative ? -total : total;
 }
 
+// Rejected unless the value asks for nothing.
+void reject_samplers(const Fields& fields) {
+  if (fields.integer("mirostat").value_or(0) != 0) fields.fail_at("mirostat", "is not supported");
+  if (fields.number("tfs_z", -1e9, 1e9).value_or(1) != 1)
+    fields.fail_at("tfs_z", "is not supported");
+  if (fields.integer("num_keep").value_or(0) > 0)
+    fields.fail_at("num_keep", "is not supported: the start of a prompt is never dropped");
+}
+
+// 0: no penalty, -1: over the whole text.
+void read_repeat_window(const Fields& fields, api::SamplingParams& params) {
+  const auto window = fields.integer("repeat_last_n", -1);
+  if (!window || *window == -1 || params.repetition_penalty == 1) return;
+  if (*window != 0) {
+    fields.fail_at("repeat_last_n",
+                   "is not supported: repeat_penalty counts the whole text (-1), or nothing (0)");
+  }
+  params.repetition_penalty = 1;
+}
+
 }  // namespace
 
 api::SamplingParams Options::for_model(const models::ModelConfig& config) const {
@@ -81,12 +103,29 @@ Options read_options(const Fields& request) {
     // Zero or negative: no limit.
     if (const auto max_tokens = fields->integer("num_predict"); max_tokens && *max_tokens > 0)
       params.max_tokens = *max_tokens;
+    options.num_ctx = fields->integer("num_ctx", 1);
+    reject_samplers(*fields);
+    read_repeat_window(*fields, params);
   }
   if (request.boolean("logprobs").value_or(false))
     params.logprobs = request.integer("top_logprobs", 0, 20).value_or(0);
   if (const OrderedJson* format = request.find("format"))
     params.structured_output = read_ollama_format(*format, "format");
   return options;
+}
+
+void limit_context(std::optional<std::int64_t> num_ctx,
+                   std::size_t num_prompt_tokens,
+                   api::SamplingParams& params) {
+  if (!num_ctx) return;
+  const std::int64_t max_tokens = *num_ctx - static_cast<std::int64_t>(num_prompt_tokens);
+  if (max_tokens < 1) {
+    throw ApiError(400,
+                   str("options.num_ctx: the prompt has ", num_prompt_tokens,
+                       " tokens, num_ctx is ", *num_ctx, " including the output"),
+                   "options.num_ctx", "context_length_exceeded");
+  }
+  params.max_tokens = std::min(params.max_tokens.value_or(max_tokens), max_tokens);
 }
 
 std::optional<double> read_keep_alive(const Fields& fields) {
@@ -114,7 +153,6 @@ api::Thinking read_thinking(const Fields& fields, OrderedJson& template_variable
 void reject_unsupported(const Fields& fields) {
   const OrderedJson* images = fields.find("images");
   if (images != nullptr && !images->empty()) fields.fail_at("images", "are not supported");
-  if (!fields.string("suffix").value_or("").empty()) fields.fail_at("suffix", "is not supported");
   if (!fields.string("template").value_or("").empty())
     fields.fail_at("template", "is not allowed per request, see graft serve --chat-template");
 }

@@ -16,13 +16,21 @@ struct Options {
   bool default_temperature = true;
   bool default_top_p = true;
   bool default_top_k = true;
+  std::optional<std::int64_t> num_ctx = {};  // max tokens of prompt and output
 
   // Fills unset values with the model's defaults, then with Ollama's.
   api::SamplingParams for_model(const models::ModelConfig& config) const;
 };
 
-// Throws ApiError.
+// Throws ApiError. Options that would change the output and are not supported are rejected; those
+// that only place a model (num_gpu, num_thread …) are ignored.
 Options read_options(const Fields& request);
+
+// Ends the output where prompt and output have num_ctx tokens. Throws ApiError when the prompt
+// alone has as many.
+void limit_context(std::optional<std::int64_t> num_ctx,
+                   std::size_t num_prompt_tokens,
+                   api::SamplingParams& params);
 
 // Seconds, from a number or a string like "5m", "1h30m", "-1"; negative: keep loaded. Throws
 // ApiError.

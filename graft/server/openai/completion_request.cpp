@@ -105,10 +105,10 @@ std::vector<api::Prompt> read_prompts(const Fields& fields, const char* name) {
 CompletionRequest read_completion_request(const OrderedJson& body) {
   const Fields fields(body);
   reject_unsupported(fields);
-  if (!fields.string("suffix").value_or("").empty()) fields.fail_at("suffix", "is not supported");
   CompletionRequest request;
   request.model = fields.string("model").value_or("");
   request.prompts = read_mixed_prompts(fields, "prompt");
+  request.suffix = fields.string("suffix").value_or("");
   request.sampling = read_sampling(fields);
   api::SamplingParams& params = request.sampling.params;
   if (fields.integer("best_of", 1, 128).value_or(params.n) != params.n)
@@ -116,6 +116,13 @@ CompletionRequest read_completion_request(const OrderedJson& body) {
   request.is_stream = fields.boolean("stream").value_or(false);
   request.include_usage = read_include_usage(fields, request.is_stream);
   request.echo = fields.boolean("echo").value_or(false);
+  if (!request.suffix.empty()) {
+    if (request.echo) fields.fail_at("suffix", "is not supported with echo");
+    for (const PromptParts& parts : request.prompts) {
+      if (parts.size() != 1 || !std::holds_alternative<std::string>(parts.front()))
+        fields.fail_at("suffix", "needs prompts that are text");
+    }
+  }
   request.priority = fields.integer("priority").value_or(0);
   request.cache_salt = fields.string("cache_salt").value_or("");
   const std::int64_t max_tokens = fields.integer("max_tokens", 0).value_or(kDefaultMaxTokens);

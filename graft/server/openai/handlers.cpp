@@ -5,6 +5,7 @@
 #include "graft/base/error.h"
 #include "graft/server/api_error.h"
 #include "graft/server/fields.h"
+#include "graft/server/generation/fill_in_middle.h"
 #include "graft/server/generation/prompts.h"
 #include "graft/server/json_text.h"
 #include "graft/server/openai/chat_request.h"
@@ -12,6 +13,7 @@
 #include "graft/server/openai/completion_request.h"
 #include "graft/server/openai/completion_response.h"
 #include "graft/server/openai/embeddings.h"
+#include "graft/server/openai/rerank.h"
 #include "graft/server/openai/tokenize_request.h"
 #include "graft/server/time_text.h"
 
@@ -63,6 +65,16 @@ std::vector<api::TokenId> encode_parts(LoadedModel& model, const PromptParts& pa
   return tokens;
 }
 
+// With a suffix, the text between both; the prompt is then one text.
+std::vector<api::TokenId> completion_prompt(LoadedModel& model,
+                                            const PromptParts& parts,
+                                            const std::string& suffix) {
+  if (suffix.empty()) return encode_parts(model, parts);
+  const auto& text = std::get<std::string>(parts.front());
+  check_fits(model, text + suffix);
+  return fill_prompt(model.tokenizer(), {.prefix = text, .suffix = suffix});
+}
+
 void complete(const HandlerContext& context,
               const http::ExchangePtr& exchange,
               const CompletionRequest& request,
@@ -83,11 +95,15 @@ void complete(const HandlerContext& context,
                                        .wants_logprobs = input.params.logprobs.has_value(),
                                        .discard_output = request.discard_output,
                                        .tokenizer = &model.tokenizer()};
+  if (!request.suffix.empty()) {
+    for (const api::TokenId stop : fill_stop_tokens(model.tokenizer()))
+      input.params.stop_token_ids.push_back(stop);
+  }
   // Before tokenizing; start_generation() checks again with the echoed prompts.
   check_request({.num_prompts = request.prompts.size(), .is_stream = request.is_stream},
                 input.params, model.llm().config().max_model_len, context.limits);
   for (const PromptParts& parts : request.prompts) {
-    input.prompts.push_back(encode_parts(model, parts));
+    input.prompts.push_back(completion_prompt(model, parts, request.suffix));
     if (!request.echo) continue;
     const auto* text = std::get_if<std::string>(&parts.front());
     options.echoes.push_back(text != nullptr && parts.size() == 1
@@ -142,7 +158,8 @@ void tokenize(const http::ExchangePtr& exchange, const OrderedJson& body, Loaded
     tokens = chat_prompt(model, *request.conversation).tokens;
   } else {
     check_fits(model, request.text);
-    tokens = model.tokenizer().encode(request.text, {.add_special = request.add_special});
+    tokens = model.tokenizer().encode(
+        request.text, {.add_special = request.add_special, .parse_special = request.parse_special});
   }
   exchange->respond({.body = ordered_text({{"count", tokens.size()},
                                            {"max_model_len", model.llm().config().max_model_len},
@@ -210,6 +227,14 @@ void add_api(Router& router, const HandlerContext& context, const std::string& r
 void add_routes(Router& router, const HandlerContext& context) {
   add_api(router, context, "/v1");
   add_api(router, context, "");
+  for (const char* path : {"/v1/rerank", "/v2/rerank", "/rerank", "/reranking"}) {
+    router.add("POST", path,
+               [&context](const http::ExchangePtr& exchange) { rerank(context, exchange); });
+  }
+  for (const char* path : {"/v1/score", "/score"}) {
+    router.add("POST", path,
+               [&context](const http::ExchangePtr& exchange) { score(context, exchange); });
+  }
   router.add("POST", "/tokenize", on_model(context, tokenize));
   router.add("POST", "/detokenize", on_model(context, detokenize));
 }
