@@ -39,7 +39,9 @@ class StructuredOutputTest : public testing::Test {
   using Texts = std::map<SequenceId, Text>;
 
   static void SetUpTestSuite() {
-    open_ = std::make_unique<models::OpenModel>(bundled_sprout());
+    models::OpenOptions options;
+    options.num_threads = 1;  // small steps: synchronizing threads would dominate
+    open_ = std::make_unique<models::OpenModel>(bundled_sprout(), options);
     tokenizer_ = std::make_unique<tokenizer::Tokenizer>(open_->source().tokenizer(),
                                                         models::pre_tokenizer_names());
   }
@@ -83,7 +85,7 @@ class StructuredOutputTest : public testing::Test {
   }
   static Text run_one(const Request& request) { return run({request}, config()).begin()->second; }
   static bool is_match(Kind kind, const std::string& spec, const std::string& text) {
-    return graft::testing::matches(grammar::compile({.kind = kind, .text = spec}), text);
+    return grammar::testing::matches(grammar::compile({.kind = kind, .text = spec}), text);
   }
 
   static std::unique_ptr<models::OpenModel> open_;
@@ -161,10 +163,10 @@ TEST_F(StructuredOutputTest, LengthCutsTheOutput) {
 // Alone, with others, in small chunks, with preemptions and without prefix caching.
 TEST_F(StructuredOutputTest, BatchingDoesNotChangeOutput) {
   std::vector<Request> requests;
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < 3; ++i) {
     requests.push_back(request(Kind::JsonSchema, kPerson));
     requests.back().params.seed = static_cast<std::uint64_t>(i);
-    requests.back().params.max_tokens = 60;
+    requests.back().params.max_tokens = 24;
     if (i % 3 == 1) requests.back().params.structured_output.reset();
     if (i % 3 == 2) requests.back().params.n = 2;
   }
@@ -174,7 +176,7 @@ TEST_F(StructuredOutputTest, BatchingDoesNotChangeOutput) {
       want.push_back(text.text);
   EngineConfig small = config();
   small.max_num_batched_tokens = 16;
-  small.num_kvcache_blocks = 20;
+  small.num_kvcache_blocks = 6;
   small.enable_prefix_caching = false;
   for (const EngineConfig& each : {config(), small}) {
     std::vector<std::string> got;
@@ -188,7 +190,7 @@ TEST_F(StructuredOutputTest, ContinuesFromASnapshot) {
   const Request asked = request(Kind::JsonSchema, kPerson);
   const Text want = run_one(asked);
   const TempDir folder;
-  for (const int num_steps : {0, 1, 4, 9}) {
+  for (const int num_steps : {0, 1, 9}) {
     Texts before;
     {
       Engine engine(*open_, tokenizer_.get(), config());

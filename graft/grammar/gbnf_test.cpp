@@ -9,8 +9,8 @@
 namespace graft::grammar {
 namespace {
 
-using graft::testing::compile_error;
-using graft::testing::matches;
+using testing::compile_error;
+using testing::matches;
 
 Automaton gbnf(const std::string& text) {
   return compile({.kind = StructuredOutput::Kind::Grammar, .text = text});

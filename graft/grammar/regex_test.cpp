@@ -10,8 +10,8 @@
 namespace graft::grammar {
 namespace {
 
-using graft::testing::compile_error;
-using graft::testing::matches;
+using testing::compile_error;
+using testing::matches;
 
 struct RegexCase {
   std::string pattern;

@@ -9,15 +9,15 @@
 #include "graft/grammar/output_matcher.h"
 #include "graft/grammar/state_sets.h"
 
-namespace graft::testing {
+namespace graft::grammar::testing {
 
-inline bool matches(const grammar::Automaton& automaton, std::string_view text) {
+inline bool matches(const Automaton& automaton, std::string_view text) {
   if (automaton.matches_nothing()) return false;
-  grammar::StateSets sets(automaton);
-  grammar::SetId set = sets.start();
+  StateSets sets(automaton);
+  SetId set = sets.start();
   for (const char c : text) {
     set = sets.step(set, static_cast<std::uint8_t>(c));
-    if (set == grammar::StateSets::kDead) return false;
+    if (set == StateSets::kDead) return false;
   }
   return sets.can_end(set);
 }
@@ -25,11 +25,11 @@ inline bool matches(const grammar::Automaton& automaton, std::string_view text) 
 // The Error of compiling; empty: none.
 inline std::string compile_error(StructuredOutput::Kind kind, const std::string& text) {
   try {
-    grammar::compile({.kind = kind, .text = text});
+    compile({.kind = kind, .text = text});
   } catch (const Error& error) {
     return error.what();
   }
   return "";
 }
 
-}  // namespace graft::testing
+}  // namespace graft::grammar::testing

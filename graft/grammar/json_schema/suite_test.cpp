@@ -100,7 +100,7 @@ class SuiteRun {
                     Counts& counts) {
     const std::vector<std::string> texts = texts_of(test.at("data"));
     const bool is_match = automaton && std::ranges::any_of(texts, [&](const std::string& text) {
-                            return graft::testing::matches(*automaton, text);
+                            return grammar::testing::matches(*automaton, text);
                           });
     const bool is_valid = test.at("valid").get<bool>();
     if (is_match == is_valid) {
