@@ -76,9 +76,9 @@ std::vector<Kind> named_kinds(const Fields& fields) {
 
 // Two heavy layers, then heavy and sparse ones in turns.
 std::vector<Kind> default_kinds(std::int64_t num_layers) {
-  constexpr std::int64_t kMaxLayers = 4096;  // validate() reports more
+  constexpr std::int64_t kMaxV4Layers = 4096;  // validate() reports more
   std::vector<Kind> kinds;
-  for (std::int64_t layer = 0; layer < std::min(num_layers, kMaxLayers); ++layer)
+  for (std::int64_t layer = 0; layer < std::min(num_layers, kMaxV4Layers); ++layer)
     kinds.push_back(layer >= 2 && layer % 2 == 1 ? Kind::Sparse : Kind::Heavy);
   return kinds;
 }
