@@ -34,7 +34,7 @@ Json rope_json(const models::RopeConfig& rope) {
   return json;
 }
 
-std::string_view name(models::RouterScoring scoring) {
+std::string_view scoring_name(models::RouterScoring scoring) {
   static constexpr std::array<std::string_view, 3> kNames = {"softmax", "sigmoid", "sqrtsoftplus"};
   return kNames[static_cast<std::size_t>(scoring)];
 }
@@ -66,7 +66,7 @@ Json moe_json(const models::MoeConfig& moe) {
           {"shared_expert_intermediate_size", moe.shared_expert_intermediate_size},
           {"shared_expert_gate", moe.shared_expert_gate},
           {"first_k_dense_replace", moe.first_k_dense_replace},
-          {"scoring_func", name(moe.scoring_func)},
+          {"scoring_func", scoring_name(moe.scoring_func)},
           {"topk_method", kMethods[static_cast<std::size_t>(moe.topk_method)]},
           {"n_group", moe.n_group},
           {"topk_group", moe.topk_group},
