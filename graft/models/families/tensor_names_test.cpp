@@ -7,6 +7,7 @@
 #include "graft/base/text/json.h"
 #include "graft/formats/weight_source.h"
 #include "graft/models/config/hf_config.h"
+#include "graft/models/families/family.h"
 #include "graft/testing/golden.h"
 
 namespace graft::models {
@@ -41,8 +42,10 @@ TEST(Names, CoverEveryTensorOfEveryCheckpoint) {
     for (const formats::TensorInfo& tensor : weights->tensors()) {
       const Names names = to_gguf(config, tensor.name);
       EXPECT_EQ(names.empty(), is_left_out(tensor.name)) << folder << ' ' << tensor.name;
+      const auto module_name = config.family->module_name;
+      const std::string weight = module_name == nullptr ? tensor.name : module_name(tensor.name);
       for (const MappedName& mapped : names) {
-        EXPECT_TRUE(contains(to_huggingface(config, mapped.name), tensor.name))
+        EXPECT_TRUE(contains(to_huggingface(config, mapped.name), weight))
             << folder << ' ' << tensor.name << " -> " << mapped.name;
       }
     }
