@@ -24,7 +24,7 @@ using TokenBits = std::vector<std::uint32_t>;
 // Thread-safe.
 class Constraint {
  public:
-  // Beyond this, the states and masks are computed anew.
+  // Beyond this, the states and masks are computed again.
   static constexpr std::size_t kMaxCacheBytes = std::size_t{16} << 20U;
 
   Constraint(Automaton automaton, std::shared_ptr<const TokenTrie> trie);

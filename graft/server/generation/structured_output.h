@@ -13,7 +13,7 @@ namespace graft::server {
 
 using graft::StructuredOutput;
 
-// A structured output and the field of the request that asked for it, for messages.
+// A structured output and the field of the request that has it, for messages.
 struct StructuredField {
   std::string name;
   StructuredOutput output;

@@ -21,7 +21,7 @@ struct Sampling {
   bool default_temperature = true;
   bool default_top_p = true;
   bool default_top_k = true;
-  std::string structured_field = {};  // that asked for params.structured_output
+  std::string structured_field = {};  // of params.structured_output, for messages
 
   api::SamplingParams for_model(const models::ModelConfig& config) const;
   // Takes the structured output of `field`, which has the form of response_format. Throws ApiError
