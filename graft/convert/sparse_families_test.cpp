@@ -129,11 +129,11 @@ TEST_P(ConvertSparse, GivesTheLogitsOfTheCheckpoint) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models,
-                         ConvertSparse,
-                         ::testing::Values("deepseek-v3.2", "glm5", "glm5-shared", "llama4",
-                                           "deepseek-v4"),
-                         checkpoint_test_name);
+INSTANTIATE_TEST_SUITE_P(
+    Models,
+    ConvertSparse,
+    ::testing::Values("deepseek-v3.2", "glm5", "glm5-shared", "llama4", "deepseek-v4"),
+    checkpoint_test_name);
 
 }  // namespace
 }  // namespace graft::convert

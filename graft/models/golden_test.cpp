@@ -14,8 +14,8 @@
 
 #include "graft/models/weights/checkpoint.h"
 #include "graft/models/weights/verify.h"
-#include "graft/testing/reference_compressed_indexer.h"
-#include "graft/testing/reference_indexer.h"
+#include "graft/testing/indexer/reference_compressed_indexer.h"
+#include "graft/testing/indexer/reference_indexer.h"
 #include "graft/testing/test_names.h"
 
 namespace graft::models {

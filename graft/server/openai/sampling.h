@@ -25,7 +25,7 @@ struct Sampling {
 
   api::SamplingParams for_model(const models::ModelConfig& config) const;
   // Takes the structured output of `field`, which has the form of response_format. Throws ApiError
-  // 400, also when another field asked for one.
+  // 400, also when another field requested one.
   void set_response_format(const OrderedJson& format, const std::string& field);
 };
 
