@@ -223,7 +223,11 @@ void add_operators(plugin::Registry& registry) {
   const auto any = [](const plugin::Params& /*params*/) { return true; };
   add("test.embedding", Role::Embedding, wraps<plugin::Embedding>("cpu.embedding"), any);
   add("test.norm", Role::Norm, wraps<plugin::Norm>("cpu.rms_norm"), any);
-  add("test.linear", Role::Linear, wraps<plugin::Linear>("cpu.linear"), any);
+  add("test.linear", Role::Linear, wraps<plugin::Linear>("cpu.linear"),
+      [](const plugin::Params& params) {
+        const auto* linear = std::get_if<plugin::LinearParams>(&params);
+        return linear != nullptr && linear->groups == 1;
+      });
   add("test.rope", Role::Rope, wraps<plugin::Rope>("cpu.rope"), any);
   add("test.mla", Role::Attention, wraps<plugin::Attention>("cpu.mla"), has<plugin::MlaParams>);
   add("test.moe", Role::Moe, wraps<plugin::Mlp>("cpu.moe"), any);

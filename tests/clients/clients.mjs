@@ -156,9 +156,21 @@ const openaiChecks = {
     });
   },
 
+  async "returns what a schema allows"(client) {
+    const schema = { type: "object", properties: { answer: { type: "integer" } }, required: ["answer"], additionalProperties: false };
+    const format = { type: "json_schema", json_schema: { name: "answer", strict: true, schema } };
+    const response = await client.chat.completions.create(chat({ response_format: format, max_tokens: 40 }));
+    if (response.choices[0].finish_reason === "length") return;
+    const answer = JSON.parse(response.choices[0].message.content);
+    assert.deepEqual(Object.keys(answer), ["answer"]);
+    assert.ok(Number.isInteger(answer.answer));
+  },
+
   async "reports errors"(client, url) {
     await assert.rejects(client.chat.completions.create(chat({ model: "none" })), OpenAI.NotFoundError);
-    await assert.rejects(client.chat.completions.create(chat({ response_format: { type: "json_object" } })), (error) => {
+    const schema = { type: "array", items: { type: "integer" }, uniqueItems: true };
+    const format = { type: "json_schema", json_schema: { name: "numbers", schema } };
+    await assert.rejects(client.chat.completions.create(chat({ response_format: format })), (error) => {
       assert.ok(error instanceof OpenAI.BadRequestError);
       assert.equal(error.param, "response_format");
       return true;

@@ -38,6 +38,12 @@ StructuredOutput choice_of(const OrderedJson& value, const std::string& field) {
   return {.kind = Kind::Choice, .text = value.dump()};
 }
 
+// Clients send empty texts, lists and objects for fields that are not set.
+bool is_empty(const OrderedJson& value) {
+  return value.is_string() ? value.get_ref<const std::string&>().empty()
+                           : value.is_structured() && value.empty();
+}
+
 struct Spelling {
   const char* name;
   Kind kind;
@@ -143,8 +149,7 @@ std::optional<StructuredField> read_structured_output(const Fields& fields) {
   }
   for (const Spelling& spelling : kFields) {
     const OrderedJson* value = fields.find(spelling.name);
-    // Clients send "" for unset grammars.
-    if (value == nullptr || (value->is_string() && value->get<std::string>().empty())) continue;
+    if (value == nullptr || is_empty(*value)) continue;
     set({.name = spelling.name, .output = output_of(spelling.kind, *value, spelling.name)});
   }
   return found;

@@ -63,7 +63,7 @@ const Rejected kRejected[] = {
     {R"(,"response_format":{"type":"json_object"},"guided_regex":"a")", "guided_regex"},
     {R"(,"structured_outputs":{"regex":"a","choice":["b"]})", "structured_outputs.choice"},
     {R"(,"structured_outputs":{"structural_tag":"x"})", "structured_outputs.structural_tag"},
-    {R"(,"guided_choice":[])", "guided_choice"},
+    {R"(,"guided_choice":[7])", "guided_choice"},
     {R"(,"guided_regex":7)", "guided_regex"},
     {R"(,"guided_whitespace_pattern":" ")", "guided_whitespace_pattern"},
     {R"(,"tool_choice":"required","tools":[{"type":"function"}])", "tool_choice"},

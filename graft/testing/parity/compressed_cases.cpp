@@ -173,8 +173,8 @@ std::vector<ParityCase> compressed_indexer_cases() {
            .role = Role::Indexer,
            .params = kIndex,
            .build = build_compressed_indexer,
-           .tolerance = {0.5, kAnyEntries, kAnyEntries, kAnyEntries},
-           .block = 256}};
+           .tolerance = kSameBits,
+           .types = ParityCase::Types::F32}};  // others select other entries
 }
 
 std::vector<ParityCase> compressor_cases() {
