@@ -384,7 +384,7 @@ const ollamaChecks = {
 
   async "reports errors"(client) {
     await assert.rejects(client.chat({ model: "none", messages: [question] }), /none/);
-    await assert.rejects(client.generate({ model: "sprout", prompt: "x", format: "json" }), /format/);
+    await assert.rejects(client.generate({ model: "sprout", prompt: "x", format: "yaml" }), /format/);
     await assert.rejects(client.generate({ model: "sprout", prompt: "x", options: { mirostat: 2 } }), /mirostat/);
     await assert.rejects(client.generate({ model: "sprout", prompt: "x", options: { num_ctx: 2 } }), /num_ctx/);
     await assert.rejects(client.copy({ source: "sprout", destination: "x" }), /not supported/);
