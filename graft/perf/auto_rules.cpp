@@ -140,14 +140,14 @@ bool can_use_gpus(const plan::Blueprint& blueprint) {
 }  // namespace
 
 AutoRules auto_rules(const plan::Blueprint& blueprint,
-                     const MachineFigures& all,
+                     const MachineFigures& machine,
                      const Workload& load) {
-  MachineFigures machine = all;
-  if (!can_use_gpus(blueprint)) machine.gpus.clear();
-  const AutoLayout layout = choose_layout(blueprint, machine, load);
+  MachineFigures usable = machine;
+  if (!can_use_gpus(blueprint)) usable.gpus.clear();
+  const AutoLayout layout = choose_layout(blueprint, usable, load);
   std::string text =
-      fmt::format("# {} for {}", blueprint.model_name, bytes_text(machine.cpu.dram_bytes));
-  for (const GpuFigures& gpu : machine.gpus)
+      fmt::format("# {} for {}", blueprint.model_name, bytes_text(usable.cpu.dram_bytes));
+  for (const GpuFigures& gpu : usable.gpus)
     text += fmt::format(" + {} GPU memory", bytes_text(gpu.vram_bytes));
   text += fmt::format(", context {}, parallel {}.\n", layout.context, load.parallel);
   return {.text = text + rules_text(layout), .summary = summary_text(layout)};

@@ -107,7 +107,7 @@ ParameterStep next_parameter(std::string_view text,
                              std::string_view call_close,
                              bool at_end) {
   std::string_view rest = past_blanks(text);
-  const ParameterStep incomplete = {.kind = at_end ? StepKind::Malformed : StepKind::Incomplete};
+  ParameterStep incomplete = {.kind = at_end ? StepKind::Malformed : StepKind::Incomplete};
   if (rest.empty() && !at_end) return incomplete;
   if (!rest.starts_with(syntax.open)) {
     if (!rest.empty() && syntax.open.starts_with(rest)) return incomplete;
