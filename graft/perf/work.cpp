@@ -99,9 +99,10 @@ double attention_flops(const plan::Placement& placement, const PassSize& pass) {
     return 7 * rows *
            static_cast<double>(net->num_value_heads * net->key_head_dim * net->value_head_dim);
   }
-  if (const auto* indexer = std::get_if<ops::IndexerParams>(&module.params))
+  if (const auto* indexer = std::get_if<ops::IndexerParams>(&module.params)) {
     return 2 * rows * context / static_cast<double>(indexer->compress_rate) *
            static_cast<double>(indexer->num_heads * indexer->head_dim);
+  }
   return 0;
 }
 

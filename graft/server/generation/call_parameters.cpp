@@ -141,7 +141,7 @@ ParameterStep next_parameter(std::string_view text,
 std::string parameter_value(const OrderedJson& tools,
                             std::string_view tool_name,
                             const ParameterStep& parameter) {
-  const std::string quoted = ordered_text(OrderedJson(parameter.text));
+  std::string quoted = ordered_text(OrderedJson(parameter.text));
   if (parameter.is_text) return quoted;
   const std::optional<OrderedJson> value = parsed_value(parameter.text);
   if (parameter.is_json) return value ? ordered_text(*value) : std::string();

@@ -32,9 +32,9 @@ constexpr std::array<std::string_view, 2> kFileSeparators = {"<|file_sep|>", "<f
 constexpr std::array<std::string_view, 2> kRepositoryNames = {"<|repo_name|>", "<repo_name>"};
 constexpr std::array<std::string_view, 3> kPaddings = {"<|fim_pad|>", "<fim_pad>", "<EOT>"};
 
-template <std::size_t N>
+template <std::size_t kCount>
 std::optional<api::TokenId> first_of(const Tokenizer& tokenizer,
-                                     const std::array<std::string_view, N>& names) {
+                                     const std::array<std::string_view, kCount>& names) {
   for (const std::string_view name : names) {
     if (const auto id = tokenizer.find(name)) return id;
   }

@@ -130,7 +130,7 @@ std::optional<StructuredOutput> read_ollama_format(const OrderedJson& format,
   if (!format.is_string()) return schema_of(format, field);
   const auto text = format.get<std::string>();
   if (text.empty()) return std::nullopt;
-  if (text != "json") fail_field(field, str("expected \"json\" or a schema, got \"", text, "\""));
+  if (text != "json") fail_field(field, str(R"(expected "json" or a schema, got ")", text, "\""));
   return any_object();
 }
 
