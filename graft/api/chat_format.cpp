@@ -51,9 +51,10 @@ Continued last_message(const OrderedJson& messages) {
   const auto where = str("messages[", messages.size() - 1, "]");
   const OrderedJson last =
       chat::flatten_content(OrderedJson::array({messages[messages.size() - 1]}))[0];
-  if (last["role"] != "assistant")
+  if (last["role"] != "assistant") {
     fail(where, ": only a message of the assistant can be continued, not of ",
          last["role"].get<std::string>());
+  }
   const auto calls = last.find("tool_calls");
   if (calls != last.end() && !calls->empty())
     fail(where, ": a message with tool calls cannot be continued");

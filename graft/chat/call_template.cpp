@@ -74,8 +74,8 @@ constexpr CallTemplate kDsmlCall = {.begin = "<｜DSML｜function_calls>\n",
                                     .end = "</｜DSML｜function_calls>",
                                     .has_json_arguments = false,
                                     .before_key = "<｜DSML｜parameter name=\"",
-                                    .before_text = "\" string=\"true\">",
-                                    .before_json = "\" string=\"false\">",
+                                    .before_text = R"(" string="true">)",
+                                    .before_json = R"(" string="false">)",
                                     .after_value = "</｜DSML｜parameter>\n"};
 
 constexpr CallTemplate kKimiCall = {.begin = "<|tool_calls_section_begin|>",

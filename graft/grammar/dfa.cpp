@@ -260,9 +260,10 @@ class Dfa::Product {
   static void fill(const Dfa& dfa, StateId state, std::array<StateId, 256>& next) {
     next.fill(kNone);
     if (state == kNone) return;
-    for (const Edge& edge : dfa.states_[state].edges)
+    for (const Edge& edge : dfa.states_[state].edges) {
       for (int byte = edge.bytes.first; byte <= edge.bytes.last; ++byte)
         next[static_cast<std::size_t>(byte)] = edge.target;
+    }
   }
   void add_edges(StateId a, StateId b, State& state) {
     std::array<StateId, 256> of_a = {};

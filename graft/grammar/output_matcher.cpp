@@ -38,7 +38,7 @@ Automaton automaton_of(const Expr& expression, const std::string& what) {
   RuleSet rules;
   const RuleId root = rules.add("root");
   rules.define(root, expression);
-  return Automaton(rules, root, what);
+  return {rules, root, what};
 }
 
 }  // namespace
@@ -49,14 +49,14 @@ Automaton compile(const StructuredOutput& output) {
   switch (output.kind) {
     case StructuredOutput::Kind::JsonSchema: {
       const OrderedJson schema = parse_ordered_json(output.text, "schema", kMaxSchemaValues);
-      return Automaton(rules, add_json_schema(rules, schema), "schema");
+      return {rules, add_json_schema(rules, schema), "schema"};
     }
     case StructuredOutput::Kind::Regex:
       return automaton_of(regex_of(output.text), "regex");
     case StructuredOutput::Kind::Choice:
       return automaton_of(choice_of(output.text), "choice");
     case StructuredOutput::Kind::Grammar:
-      return Automaton(rules, add_gbnf(rules, output.text), "grammar");
+      return {rules, add_gbnf(rules, output.text), "grammar"};
   }
   fail("unknown kind of structured output");
 }

@@ -18,6 +18,7 @@ TokenTrie::TokenTrie(const tokenizer::Tokenizer& tokenizer, std::int64_t vocab_s
 
 TokenTrie::TokenTrie(const std::vector<std::string>& tokens) : vocab_size_(tokens.size()) {
   std::vector<std::pair<std::string, TokenId>> entries;
+  entries.reserve(tokens.size());
   for (const std::string& token : tokens)
     entries.emplace_back(token, static_cast<TokenId>(entries.size()));
   build(std::move(entries));

@@ -76,7 +76,7 @@ void print_json(const SplitAnswer& answer, const AnswerStats& stats) {
 int run_one(const RunCommandOptions& options,
             api::LLM& llm,
             const api::Prompt& prompt,
-            api::SamplingParams params,
+            const api::SamplingParams& params,
             chat::ReasoningSplitter splitter) {
   SplitAnswer answer;
   const auto add = [&](const chat::ResponseDelta& part) {

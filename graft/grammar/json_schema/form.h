@@ -18,16 +18,16 @@ using SchemaRef = const OrderedJson*;  // a schema of the document, or one made 
 using Language = std::shared_ptr<const Dfa>;
 inline constexpr std::int64_t kNoMaximum = -1;
 
-enum Type : std::uint8_t {
-  kNull = 1,
-  kTrue = 2,
-  kFalse = 4,
-  kNumber = 8,
-  kString = 16,
-  kArray = 32,
-  kObject = 64,
-  kAllTypes = 127,
-};
+// Bits of sets of types.
+using Type = std::uint8_t;
+inline constexpr Type kNull = 1;
+inline constexpr Type kTrue = 2;
+inline constexpr Type kFalse = 4;
+inline constexpr Type kNumber = 8;
+inline constexpr Type kString = 16;
+inline constexpr Type kArray = 32;
+inline constexpr Type kObject = 64;
+inline constexpr Type kAllTypes = 127;
 
 // A count between two bounds.
 struct Bounds {

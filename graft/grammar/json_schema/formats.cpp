@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "graft/base/text/str.h"
 #include "graft/grammar/regex.h"
 
 namespace graft::grammar::json {
@@ -48,9 +49,8 @@ std::string ipv6_pattern() {
     if (count == 0) return std::string();
     return "(?:(?:" + h + ":){0," + std::to_string(count - 1) + "}" + h + ")?";
   };
-  for (int after = 5; after >= 0; --after) {
-    pattern += "|" + before(5 - after) + "::(?:" + h + ":){" + std::to_string(after) + "}" + last;
-  }
+  for (int after = 5; after >= 0; --after)
+    pattern += str("|", before(5 - after), "::(?:", h, ":){", after, "}", last);
   pattern += "|" + before(6) + "::" + h + "|" + before(7) + "::";
   return group(pattern);
 }
@@ -81,7 +81,7 @@ std::string uri_pattern() {
 }
 
 std::string json_pointer_pattern() {
-  return "(?:/(?:[^/~]|[\\n\\r\\u2028\\u2029]|~[01])*)*";
+  return R"((?:/(?:[^/~]|[\n\r\u2028\u2029]|~[01])*)*)";
 }
 
 // ISO 8601 as in RFC 3339, appendix A.

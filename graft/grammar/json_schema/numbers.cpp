@@ -177,9 +177,10 @@ Dfa multiples_of(const std::string& divisor) {
     states[state].is_end = scaled == 0;
     if (level == 0 && scale > 0) add(state, '.', 1, remainder);
     if (level == scale + 1) continue;
-    for (char c = '0'; c <= '9'; ++c)
+    for (char c = '0'; c <= '9'; ++c) {
       add(state, c, level == 0 ? 0 : level + 1,
           (remainder * 10 + static_cast<std::uint64_t>(c - '0')) % modulus);
+    }
   }
   const Dfa sizes = intersection(magnitudes(), Dfa(std::move(states)));
   return union_of(sizes, negated(sizes));

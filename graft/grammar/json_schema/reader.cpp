@@ -297,9 +297,10 @@ void Reader::read_dependencies(SchemaRef schema, Forms& forms) {
 
 SchemaRef Reader::find_reference(SchemaRef schema, const std::string& reference) {
   if (has_nested_ids_) fail_at(schema, "$ref", "references beside nested $id are not supported");
-  if (!reference.starts_with('#'))
+  if (!reference.starts_with('#')) {
     fail_at(schema, "$ref", "only references inside the schema (#...) are supported, not ",
             reference);
+  }
   if (reference.size() > 1 && reference[1] != '/') {
     const auto found = anchors_.find(reference.substr(1));
     if (found == anchors_.end()) fail_at(schema, "$ref", reference, " was not found");

@@ -40,6 +40,7 @@ class Reader {
   void read_arrays(SchemaRef schema, Form& form);
   void read_contains(SchemaRef schema, Form& form);
   void read_objects(SchemaRef schema, Form& form);
+  std::vector<std::pair<std::string, SchemaRef>> schemas_of(SchemaRef schema, const char* keyword);
   PropertyRules read_properties(SchemaRef schema);
   SchemaRef unevaluated(SchemaRef schema, const std::string& keyword, const std::string& other);
   // Keywords that combine schemas.

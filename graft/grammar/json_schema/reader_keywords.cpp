@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "graft/base/error.h"
+#include "graft/base/text/str.h"
 #include "graft/grammar/json_schema/formats.h"
 #include "graft/grammar/json_schema/numbers.h"
 #include "graft/grammar/json_schema/reader.h"
@@ -185,9 +189,10 @@ void Reader::read_objects(SchemaRef schema, Form& form) {
   }
   form.num_properties = {.min = count_of(schema, "minProperties", 0),
                          .max = count_of(schema, "maxProperties", kNoMaximum)};
-  if (!form.num_properties.is_free())
+  if (!form.num_properties.is_free()) {
     form.properties_path =
         path_of(schema) + (schema->contains("minProperties") ? "/minProperties" : "/maxProperties");
+  }
   if (!schema->contains("propertyNames")) return;
   Dfa names;
   for (const Form& each : read(child(schema, "propertyNames")))
@@ -195,25 +200,26 @@ void Reader::read_objects(SchemaRef schema, Form& form) {
   form.names.push_back(shared(std::move(names)));
 }
 
+// The schemas of the object `keyword` by name.
+std::vector<std::pair<std::string, SchemaRef>> Reader::schemas_of(SchemaRef schema,
+                                                                  const char* keyword) {
+  std::vector<std::pair<std::string, SchemaRef>> schemas;
+  if (!schema->contains(keyword)) return schemas;
+  if (!schema->at(keyword).is_object()) fail_at(schema, keyword, "it must be an object");
+  if (schema->at(keyword).size() > kMaxParts)
+    fail_at(schema, keyword, "it has more than ", kMaxParts, " properties");
+  for (const auto& [name, value] : schema->at(keyword).items())
+    schemas.emplace_back(name, child_of(value, str(path_of(schema), "/", keyword, "/", name)));
+  return schemas;
+}
+
 PropertyRules Reader::read_properties(SchemaRef schema) {
-  PropertyRules rules;
-  for (const char* keyword : {"properties", "patternProperties"}) {
-    if (!schema->contains(keyword)) continue;
-    if (!schema->at(keyword).is_object()) fail_at(schema, keyword, "it must be an object");
-    if (schema->at(keyword).size() > kMaxParts)
-      fail_at(schema, keyword, "it has more than ", kMaxParts, " properties");
-    for (const auto& [name, value] : schema->at(keyword).items()) {
-      const std::string path = path_of(schema) + "/" + keyword + "/" + name;
-      const SchemaRef property = child_of(value, path);
-      if (keyword == std::string_view("properties")) {
-        rules.properties.emplace_back(name, property);
-      } else {
-        rules.patterns.push_back(
-            {.names =
-                 language_at(path, [&, &pattern = name] { return Dfa(regex_search(pattern)); }),
-             .schema = property});
-      }
-    }
+  PropertyRules rules = {.properties = schemas_of(schema, "properties")};
+  for (const auto& [name, property] : schemas_of(schema, "patternProperties")) {
+    const std::string path = str(path_of(schema), "/patternProperties/", name);
+    rules.patterns.push_back(
+        {.names = language_at(path, [&pattern = name] { return Dfa(regex_search(pattern)); }),
+         .schema = property});
   }
   if (schema->contains("additionalProperties"))
     rules.additional = child(schema, "additionalProperties");

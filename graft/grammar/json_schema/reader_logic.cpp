@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "graft/base/error.h"
 #include "graft/grammar/json_schema/json_text.h"
@@ -17,35 +19,39 @@ bool is_allowed_by_any(const std::vector<Form>& forms, Type type) {
   return std::ranges::any_of(forms, [&](const Form& form) { return form.allows(type); });
 }
 
+// The types of which the form allows every value.
+unsigned free_types(const Form& form) {
+  unsigned types = form.types & (unsigned{kNull} | kTrue | kFalse);
+  if (form.allows(kNumber) && form.has_free_numbers()) types |= kNumber;
+  if (form.allows(kString) && form.has_free_strings()) types |= kString;
+  if (form.allows(kArray) && form.has_free_arrays()) types |= kArray;
+  if (form.allows(kObject) && form.has_free_objects()) types |= kObject;
+  return types;
+}
+
+// The values of a type that no form allows.
+Language without(const Dfa& all,
+                 const std::vector<Form>& forms,
+                 Type type,
+                 Dfa (*values_of)(const Form&)) {
+  Dfa allowed;
+  for (const Form& form : forms) {
+    if (form.allows(type)) allowed = union_of(allowed, values_of(form));
+  }
+  return std::make_shared<const Dfa>(difference(all, allowed));
+}
+
 }  // namespace
 
 // The forms of values that match none of `forms`, of these types.
 Reader::Forms Reader::negated(const Forms& forms, unsigned types, const std::string& path) {
   Form out = {.types = types};
-  for (const Type type : {kNull, kTrue, kFalse})
-    if (is_allowed_by_any(forms, type)) out.types &= ~unsigned{type};
-  Dfa numbers;
-  Dfa strings;
-  bool has_numbers = false;
-  bool has_strings = false;
-  for (const Form& form : forms) {
-    if (form.allows(kNumber)) {
-      if (form.has_free_numbers()) out.types &= ~unsigned{kNumber};
-      if ((out.types & kNumber) != 0) numbers = union_of(numbers, numbers_of(form));
-      has_numbers = true;
-    }
-    if (form.allows(kString)) {
-      if (form.has_free_strings()) out.types &= ~unsigned{kString};
-      if ((out.types & kString) != 0) strings = union_of(strings, strings_of(form));
-      has_strings = true;
-    }
-    if (form.allows(kArray) && form.has_free_arrays()) out.types &= ~unsigned{kArray};
-    if (form.allows(kObject) && form.has_free_objects()) out.types &= ~unsigned{kObject};
-  }
-  if (out.allows(kNumber) && has_numbers)
-    out.numbers.push_back(std::make_shared<const Dfa>(difference(all_numbers(), numbers)));
-  if (out.allows(kString) && has_strings)
-    out.strings.push_back(std::make_shared<const Dfa>(difference(all_strings(), strings)));
+  for (const Form& form : forms)
+    out.types &= ~free_types(form);
+  if (out.allows(kNumber) && is_allowed_by_any(forms, kNumber))
+    out.numbers.push_back(without(all_numbers(), forms, kNumber, numbers_of));
+  if (out.allows(kString) && is_allowed_by_any(forms, kString))
+    out.strings.push_back(without(all_strings(), forms, kString, strings_of));
   if (out.allows(kArray) && is_allowed_by_any(forms, kArray))
     fail(path, ": arrays that must not match a schema are not supported");
   Forms all;

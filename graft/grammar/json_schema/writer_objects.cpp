@@ -22,9 +22,10 @@ std::vector<std::string> known_names(const Form& form) {
   const auto add = [&](const std::string& name) {
     if (!contains(names, name)) names.push_back(name);
   };
-  for (const PropertyRules& rules : form.properties)
+  for (const PropertyRules& rules : form.properties) {
     for (const auto& [name, schema] : rules.properties)
       add(name);
+  }
   for (const std::string& name : form.required)
     add(name);
   return names;
@@ -154,9 +155,10 @@ Expr Writer::entry(const Form& form, const std::string& name) {
 // pattern i of all.
 Expr Writer::other_entries(const Form& form, const std::vector<std::string>& known) {
   std::vector<const Dfa*> patterns;
-  for (const PropertyRules& rules : form.properties)
+  for (const PropertyRules& rules : form.properties) {
     for (const PropertyRules::Pattern& pattern : rules.patterns)
       patterns.push_back(pattern.names.get());
+  }
   if (patterns.size() > kMaxPatterns)
     fail("schema: more than ", kMaxPatterns, " patternProperties together are not supported");
   const bool is_free = patterns.empty() && form.names.empty() && known.empty();

@@ -124,9 +124,10 @@ std::string OllamaResponseWriter::finish(const Usage& usage) {
 std::size_t OllamaResponseWriter::num_bytes() const {
   std::size_t num_bytes = all_.content.size() + all_.reasoning.size() + logprobs_.size() +
                           options_.context.size() * sizeof(api::TokenId);
-  for (const auto* calls : {&all_.calls, &pending_})
+  for (const auto* calls : {&all_.calls, &pending_}) {
     for (const ToolCall& call : *calls)
       num_bytes += call.arguments.size();
+  }
   return num_bytes;
 }
 

@@ -65,11 +65,12 @@ std::string score_body(const ScoreRequest& request,
 }
 
 // Embeds the texts and responds with the body that `body` makes of them.
-void respond_to(const HandlerContext& context,
-                const http::ExchangePtr& exchange,
-                const std::string& model,
-                std::vector<std::string> texts,
-                std::function<std::string(const std::string&, const EmbeddingResult&)> body) {
+void respond_to(
+    const HandlerContext& context,
+    const http::ExchangePtr& exchange,
+    const std::string& model,
+    const std::vector<std::string>& texts,
+    const std::function<std::string(const std::string&, const EmbeddingResult&)>& body) {
   context.with_model(exchange, model, [&context, exchange, texts, body](const Lease& lease) {
     check_num_texts(texts.size(), context.limits);
     EmbeddingInput input;
@@ -89,7 +90,7 @@ void rerank(const HandlerContext& context, const http::ExchangePtr& exchange) {
       std::make_shared<const RerankRequest>(read_rerank_request(parse_body(exchange->take_body())));
   std::vector<std::string> texts = {request->query};
   texts.insert(texts.end(), request->documents.begin(), request->documents.end());
-  respond_to(context, exchange, request->model, std::move(texts),
+  respond_to(context, exchange, request->model, texts,
              [request](const std::string& model, const EmbeddingResult& embedded) {
                return rerank_body(*request, model, embedded);
              });

@@ -106,9 +106,10 @@ Sampling read_sampling(const Fields& fields) {
 void Sampling::set_response_format(const OrderedJson& format, const std::string& field) {
   auto output = read_response_format(format, field);
   if (!output) return;
-  if (params.structured_output)
+  if (params.structured_output) {
     throw ApiError(400, str(field, ": only one is allowed, there is also ", structured_field),
                    field);
+  }
   params.structured_output = std::move(output);
   structured_field = field;
 }

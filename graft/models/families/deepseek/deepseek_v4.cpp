@@ -86,6 +86,7 @@ std::vector<Kind> default_kinds(std::int64_t num_layers) {
 // Of the rates of older config.json and of GGUF files; 0: no compressor.
 std::vector<Kind> kinds_of_rates(const std::vector<std::int64_t>& rates, std::int64_t sparse_rate) {
   std::vector<Kind> kinds;
+  kinds.reserve(rates.size());
   for (const std::int64_t rate : rates) {
     kinds.push_back(rate == 0 ? Kind::Window : rate == sparse_rate ? Kind::Sparse : Kind::Heavy);
   }

@@ -85,9 +85,9 @@ void read_truncation(const Fields& fields, ResponsesRequest& request) {
 // With the API's defaults for absent fields. Clients check them with a schema.
 OrderedJson echo_of(const Fields& fields, const ResponsesRequest& request) {
   OrderedJson echo = OrderedJson::object();
-  const auto add = [&](const char* name, OrderedJson absent) {
+  const auto add = [&](const char* name, const OrderedJson& absent) {
     const OrderedJson* value = fields.find(name);
-    echo[name] = value == nullptr ? std::move(absent) : *value;
+    echo[name] = value == nullptr ? absent : *value;
   };
   add("instructions", nullptr);
   add("max_output_tokens", nullptr);

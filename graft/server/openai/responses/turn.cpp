@@ -60,9 +60,10 @@ Turn read_turn(const OrderedJson& body, ResponseStore& store, std::uint64_t clie
   OrderedJson items = OrderedJson::array();
   if (const std::string& id = request.previous_response_id; !id.empty()) {
     const auto previous = store.find(client, id);
-    if (previous == nullptr)
+    if (previous == nullptr) {
       throw ApiError(400, str("previous_response_id: no response ", id, " is stored"),
                      "previous_response_id", "previous_response_not_found");
+    }
     turn.items = previous->items;
     turn.num_previous = previous->items.size();
     for (const StoredItem& item : turn.items)
