@@ -200,7 +200,7 @@ TEST(OllamaModels, AreDescribed) {
   EXPECT_EQ(show_json(info)["model_info"]["qwen3.context_length"], 4096);
   EXPECT_EQ(show_json(info)["model_info"]["qwen3.attention.head_count"], 16);
   EXPECT_EQ(show_json(info)["parameters"], "top_k 20");
-  EXPECT_EQ(show_json(info)["capabilities"], Json({"completion", "embedding", "tools"}));
+  EXPECT_EQ(show_json(info)["capabilities"], OrderedJson({"completion", "embedding", "tools"}));
 }
 
 }  // namespace
