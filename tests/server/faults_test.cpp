@@ -36,7 +36,7 @@ namespace {
 using Seconds = std::chrono::duration<double>;
 using Clients = std::vector<std::unique_ptr<Client>>;
 
-constexpr Seconds kMaxTime(kUnderSanitizers ? 120 : 30);
+constexpr Seconds kMaxTime(kUnderSanitizers ? 300 : 30);
 
 std::string chat_text(const Json& more = Json::object()) {
   Json body = {{"messages", {{{"role", "user"}, {"content", "Tell me a story."}}}},
