@@ -150,7 +150,7 @@ Engine::Engine(models::OpenModel& model,
           eos_token_ids_of(model.source().config(), tokenizer, model.model().vocab_size())),
       grammars_(tokenizer == nullptr ? nullptr
                                      : std::make_unique<grammar::GrammarCache>(
-                                           *tokenizer, model.model().vocab_size())),
+                                           *tokenizer, model.model().vocab_size(), eos_token_ids_)),
       blocks_(
           config_.num_kvcache_blocks, config_.kvcache_block_size, config_.enable_prefix_caching),
       states_(num_state_slots_ == 0

@@ -239,5 +239,21 @@ TEST_F(StructuredOutputTest, RefusesInvalidConstraints) {
   EXPECT_THROW(without.check(request(Kind::Regex, "a")), Error);
 }
 
+// The special token itself, never its name as text, which the vocabulary could spell too.
+TEST_F(StructuredOutputTest, WritesSpecialTokens) {
+  Request special = request(Kind::Grammar, "root ::= \"a\" %special \"<|im_start|>\" \"b\"\n");
+  special.params.skip_special_tokens = false;
+  const Texts texts = run({special}, config());
+  const Text& text = texts.begin()->second;
+  EXPECT_EQ(text.text, "a<|im_start|>b");
+  const TokenId id = tokenizer_->find("<|im_start|>").value();
+  EXPECT_EQ(text.tokens[1], id);
+  Request spelled = request(Kind::Grammar, "root ::= \"<|im_start|>\"\n");
+  spelled.params.skip_special_tokens = false;
+  const Texts plain = run({spelled}, config());
+  EXPECT_EQ(plain.begin()->second.text, "<|im_start|>");
+  EXPECT_EQ(std::ranges::count(plain.begin()->second.tokens, id), 0);
+}
+
 }  // namespace
 }  // namespace graft::engine

@@ -4,19 +4,27 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "graft/base/error.h"
 #include "graft/base/text/json.h"
+#include "graft/base/text/str.h"
+#include "graft/grammar/dfa.h"
+#include "graft/grammar/json_schema/arguments.h"
 #include "graft/grammar/json_schema/json_schema.h"
+#include "graft/grammar/json_schema/json_text.h"
+#include "graft/grammar/regex.h"
 
 namespace graft::grammar {
 namespace {
 
 constexpr int kMaxGroups = 200;
 constexpr std::int64_t kMaxTimes = 100'000;
+constexpr std::size_t kMaxJsonValues = 100'000;
+constexpr std::size_t kShownBytes = 12;
 
 bool is_name_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
@@ -25,7 +33,8 @@ bool is_name_character(char c) {
 
 class GbnfParser {
  public:
-  GbnfParser(RuleSet& rules, std::string_view text) : rules_(rules), text_(text) {}
+  GbnfParser(RuleSet& rules, std::string_view text, std::span<const SpecialToken> tokens)
+      : rules_(rules), text_(text), tokens_(tokens) {}
 
   RuleId parse() {
     skip_blanks(true);
@@ -114,10 +123,10 @@ class GbnfParser {
   }
 
   Expr atom() {
-    if (take("\"")) return quoted();
+    if (take("\"")) return literal(quoted());
     if (take("[")) return character_class();
     if (take(".")) return code_points({{0, kMaxCodePoint}});
-    if (take("%json")) return schema();
+    if (take("%")) return extension();
     if (take("(")) {
       if (++depth_ > kMaxGroups) fail_here("groups are nested more than ", kMaxGroups, " deep");
       skip_blanks(true);
@@ -168,13 +177,14 @@ class GbnfParser {
     return value;
   }
 
-  Expr quoted() {
+  // The rest of a text in quotes.
+  std::string quoted() {
     std::string content;
     while (!take("\"")) {
       if (is_done() || peek() == '\n') fail_here("expected \"");
       append_utf8(content, character());
     }
-    return literal(content);
+    return content;
   }
 
   Expr character_class() {
@@ -253,14 +263,36 @@ class GbnfParser {
     return value;
   }
 
-  // The JSON value after %json.
-  Expr schema() {
+  Expr extension() {
+    if (take("json")) return rule(add_json_schema(rules_, json_object("%json")));
+    if (take("special")) return text_with_tokens(text_argument("%special"), tokens_);
+    if (take("without")) return text_without(text_argument("%without"));
+    if (take("arguments")) return rule(add_arguments(rules_, json_object("%arguments"), tokens_));
+    fail_here("unknown extension %", std::string(text_.substr(position_, kShownBytes)));
+  }
+
+  std::string text_argument(const char* extension) {
+    skip_blanks(true);
+    if (!take("\"")) fail_here("expected a text in quotes after ", extension);
+    return quoted();
+  }
+
+  Expr text_without(const std::string& pattern) const {
+    try {
+      const Dfa found(regex_search(pattern));
+      return regular(std::make_shared<const Dfa>(difference(json::all_strings(), found)));
+    } catch (const Error& error) {
+      fail_here("%without: ", error.what());
+    }
+  }
+
+  OrderedJson json_object(const char* extension) {
     skip_blanks(true);
     const std::size_t begin = position_;
     int open = 0;
     bool is_quoted = false;
     do {
-      if (is_done()) fail_here("the schema after %json has no end");
+      if (is_done()) fail_here("the object after ", extension, " has no end");
       const char c = text_[position_++];
       if (is_quoted) {
         if (c == '\\' && !is_done()) ++position_;
@@ -274,12 +306,13 @@ class GbnfParser {
       }
     } while (open > 0 || is_quoted);
     const std::string_view value = text_.substr(begin, position_ - begin);
-    if (!value.starts_with('{')) fail_here("expected a schema, an object, after %json");
-    return rule(add_json_schema(rules_, parse_ordered_json(value, "grammar: %json")));
+    if (!value.starts_with('{')) fail_here("expected an object after ", extension);
+    return parse_ordered_json(value, str("grammar: ", extension), kMaxJsonValues);
   }
 
   RuleSet& rules_;
   std::string_view text_;
+  std::span<const SpecialToken> tokens_;
   std::size_t position_ = 0;
   int depth_ = 0;
   std::map<std::string, RuleId> ids_;
@@ -287,8 +320,8 @@ class GbnfParser {
 
 }  // namespace
 
-RuleId add_gbnf(RuleSet& rules, std::string_view text) {
-  return GbnfParser(rules, text).parse();
+RuleId add_gbnf(RuleSet& rules, std::string_view text, std::span<const SpecialToken> tokens) {
+  return GbnfParser(rules, text, tokens).parse();
 }
 
 }  // namespace graft::grammar

@@ -56,6 +56,46 @@ TEST(Gbnf, MatchesValuesOfSchemas) {
   EXPECT_FALSE(matches(automaton, "<call>\n{\"n\": 12}</call>"));
 }
 
+TEST(Gbnf, NamesSpecialTokens) {
+  const SpecialToken tokens[] = {
+      {.name = "<call>"}, {.name = "<call>>"}, {.name = "<end>", .is_end = true}};
+  const StructuredOutput output = {.kind = StructuredOutput::Kind::Grammar,
+                                   .text = "root ::= %special \"a<call>b<end>\" \"<call>\"\n"};
+  EXPECT_TRUE(matches(compile(output), "a<call>b<end><call>"));
+  const Automaton automaton = compile(output, tokens);
+  EXPECT_TRUE(matches(automaton,
+                      "a\xFF<call>\xFF"
+                      "b<call>"));
+  EXPECT_FALSE(matches(automaton, "a<call>b<call>"));
+  EXPECT_FALSE(matches(automaton,
+                       "a\xFF<call>\xFF"
+                       "b\xFF<call>\xFF"));
+}
+
+TEST(Gbnf, MatchesTextsWithoutAPattern) {
+  const Automaton automaton = gbnf("root ::= %without \"</a>|^ \" \"</a>\"\n");
+  EXPECT_TRUE(matches(automaton, "</a>"));
+  EXPECT_TRUE(matches(automaton, "x < y</a</a>"));
+  EXPECT_FALSE(matches(automaton, "x</a>y</a>"));
+  EXPECT_FALSE(matches(automaton, " x</a>"));
+  EXPECT_EQ(gbnf_error("root ::= %without \"(\"\n").find("grammar: line 1: %without: "), 0U);
+  EXPECT_EQ(gbnf_error("root ::= %without x\n"),
+            "grammar: line 1: expected a text in quotes after %without");
+  EXPECT_EQ(gbnf_error("root ::= %some \"x\"\n").find("grammar: line 1: unknown extension %some"),
+            0U);
+}
+
+TEST(Gbnf, MatchesParametersOfCalls) {
+  const Automaton automaton = gbnf(
+      R"bnf(root ::= %arguments {"tool": "f", "schema": {"properties": {"s": {"type": "string"}, "n": {"type": "number"}}, "required": ["n"]}, "parameters": {"kind": "untyped", "before_key": "<", "before_text": ">", "before_json": ">", "after_value": "</>", "excluded": ["</>"]}})bnf");
+  EXPECT_TRUE(matches(automaton, "<n>1.5</>"));
+  EXPECT_TRUE(matches(automaton, "<s>a <b></><n>1</>"));
+  EXPECT_FALSE(matches(automaton, "<n>1</><s>a</>"));
+  EXPECT_FALSE(matches(automaton, "<s>a</>"));
+  EXPECT_FALSE(matches(automaton, "<s>a</><n>b</>"));
+  EXPECT_FALSE(matches(automaton, "<s>\na</><n>1</>"));
+}
+
 // A rule that ends with itself does not grow the stack.
 TEST(Gbnf, MatchesLongRightRecursion) {
   const Automaton automaton = gbnf("root ::= \"a\" root | \"b\"\n");

@@ -43,7 +43,7 @@ Automaton automaton_of(const Expr& expression, const std::string& what) {
 
 }  // namespace
 
-Automaton compile(const StructuredOutput& output) {
+Automaton compile(const StructuredOutput& output, std::span<const SpecialToken> tokens) {
   start_dfa_budget();
   RuleSet rules;
   switch (output.kind) {
@@ -56,7 +56,7 @@ Automaton compile(const StructuredOutput& output) {
     case StructuredOutput::Kind::Choice:
       return automaton_of(choice_of(output.text), "choice");
     case StructuredOutput::Kind::Grammar:
-      return {rules, add_gbnf(rules, output.text), "grammar"};
+      return {rules, add_gbnf(rules, output.text, tokens), "grammar"};
   }
   fail("unknown kind of structured output");
 }
@@ -67,9 +67,11 @@ OutputMatcher::OutputMatcher(Matcher matcher,
     : matcher_(std::move(matcher)), triggers_(std::move(triggers)), tokenizer_(&tokenizer) {}
 
 bool OutputMatcher::accept(TokenId token) {
-  const std::string_view bytes = tokenizer_->bytes(token);
-  if (is_active()) return !tokenizer_->is_special(token) && matcher_.accept(bytes);
-  tail_ += bytes;
+  if (is_active()) {
+    const std::string bytes = grammar_bytes(*tokenizer_, token);
+    return !bytes.empty() && matcher_.accept(bytes);
+  }
+  tail_ += tokenizer_->bytes(token);
   std::size_t end = std::string::npos;
   std::size_t longest = 0;
   for (const std::string& trigger : triggers_) {
@@ -95,13 +97,19 @@ TokenBits OutputMatcher::allowed() const {
   return is_active() ? matcher_.allowed() : TokenBits();
 }
 
-GrammarCache::GrammarCache(const tokenizer::Tokenizer& tokenizer, std::int64_t vocab_size)
-    : tokenizer_(tokenizer), vocab_size_(vocab_size) {}
+GrammarCache::GrammarCache(const tokenizer::Tokenizer& tokenizer,
+                           std::int64_t vocab_size,
+                           std::vector<TokenId> ends)
+    : tokenizer_(tokenizer), vocab_size_(vocab_size), ends_(std::move(ends)) {}
 
-std::shared_ptr<const TokenTrie> GrammarCache::trie() {
-  const std::lock_guard lock(trie_mutex_);
-  if (trie_ == nullptr) trie_ = std::make_shared<const TokenTrie>(tokenizer_, vocab_size_);
-  return trie_;
+std::shared_ptr<const GrammarCache::Vocabulary> GrammarCache::vocabulary() {
+  const std::lock_guard lock(vocabulary_mutex_);
+  if (vocabulary_ == nullptr) {
+    vocabulary_ = std::make_shared<const Vocabulary>(
+        Vocabulary{.trie = TokenTrie(tokenizer_, vocab_size_, ends_),
+                   .special = special_tokens(tokenizer_, ends_)});
+  }
+  return vocabulary_;
 }
 
 std::shared_ptr<Constraint> GrammarCache::find(const StructuredOutput& key) {
@@ -130,7 +138,9 @@ OutputMatcher GrammarCache::new_matcher(const StructuredOutput& output) {
   const StructuredOutput key = {.kind = output.kind, .text = output.text};
   std::shared_ptr<Constraint> constraint = find(key);
   if (constraint == nullptr) {
-    constraint = std::make_shared<Constraint>(compile(key), trie());
+    const std::shared_ptr<const Vocabulary> all = vocabulary();
+    constraint = std::make_shared<Constraint>(compile(key, all->special),
+                                              std::shared_ptr<const TokenTrie>(all, &all->trie));
     const std::lock_guard lock(mutex_);
     entries_.push_front({.output = key, .constraint = constraint});
     if (entries_.size() > kMaxGrammars) entries_.pop_back();

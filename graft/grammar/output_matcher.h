@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,7 @@
 
 #include "graft/error.h"
 #include "graft/grammar/matcher.h"
+#include "graft/grammar/special_tokens.h"
 #include "graft/grammar/token_trie.h"
 #include "graft/sampling_params.h"
 #include "graft/tokenizer/tokenizer.h"
@@ -29,8 +31,9 @@ class GrammarError : public Error {
   using Error::Error;
 };
 
-// Throws Error that says what of the text is wrong or not supported.
-Automaton compile(const StructuredOutput& output);
+// Throws Error that says what of the text is wrong or not supported. Without `tokens`, names of
+// special tokens in a grammar are text.
+Automaton compile(const StructuredOutput& output, std::span<const SpecialToken> tokens = {});
 
 // Follows the output of one sequence. Copies are cheap.
 class OutputMatcher {
@@ -64,8 +67,10 @@ class GrammarCache {
   static constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20U;
 
   // The tokenizer must outlive the cache and its matchers. Tokens from vocab_size on are never
-  // allowed.
-  GrammarCache(const tokenizer::Tokenizer& tokenizer, std::int64_t vocab_size);
+  // allowed. `ends`: the tokens that end the output.
+  GrammarCache(const tokenizer::Tokenizer& tokenizer,
+               std::int64_t vocab_size,
+               std::vector<TokenId> ends);
 
   // Throws GrammarError when the text is invalid or the vocabulary cannot write any match.
   OutputMatcher matcher(const StructuredOutput& output);
@@ -77,13 +82,18 @@ class GrammarCache {
   };
   OutputMatcher new_matcher(const StructuredOutput& output);
   std::shared_ptr<Constraint> find(const StructuredOutput& key);
-  std::shared_ptr<const TokenTrie> trie();
+  struct Vocabulary {
+    TokenTrie trie;
+    std::vector<SpecialToken> special;
+  };
+  std::shared_ptr<const Vocabulary> vocabulary();
 
   const tokenizer::Tokenizer& tokenizer_;
   std::int64_t vocab_size_;
+  std::vector<TokenId> ends_;
   std::mutex mutex_;
-  std::mutex trie_mutex_;  // its own: building takes long
-  std::shared_ptr<const TokenTrie> trie_;
+  std::mutex vocabulary_mutex_;  // its own: building takes long
+  std::shared_ptr<const Vocabulary> vocabulary_;
   std::list<Entry> entries_;  // the last used first
 };
 

@@ -2,16 +2,19 @@
 
 #include <algorithm>
 
+#include "graft/grammar/special_tokens.h"
+
 namespace graft::grammar {
 
-TokenTrie::TokenTrie(const tokenizer::Tokenizer& tokenizer, std::int64_t vocab_size)
+TokenTrie::TokenTrie(const tokenizer::Tokenizer& tokenizer,
+                     std::int64_t vocab_size,
+                     std::span<const TokenId> ends)
     : vocab_size_(static_cast<std::size_t>(vocab_size)) {
   std::vector<std::pair<std::string, TokenId>> entries;
   const auto num_tokens = static_cast<TokenId>(std::min(vocab_size, tokenizer.vocab_size()));
-  const std::span<const TokenId> ends = tokenizer.end_tokens();
   for (TokenId token = 0; token < num_tokens; ++token) {
-    if (tokenizer.is_special(token) || std::ranges::find(ends, token) != ends.end()) continue;
-    entries.emplace_back(tokenizer.bytes(token), token);
+    if (std::ranges::find(ends, token) != ends.end()) continue;
+    entries.emplace_back(grammar_bytes(tokenizer, token), token);
   }
   build(std::move(entries));
 }

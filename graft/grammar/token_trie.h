@@ -25,8 +25,10 @@ class TokenTrie {
     std::uint32_t first_token = 0;  // of tokens(); the next node's is the end
   };
 
-  // Normal tokens; special ones match no text.
-  TokenTrie(const tokenizer::Tokenizer& tokenizer, std::int64_t vocab_size);
+  // By grammar_bytes(), without the tokens that end the output.
+  TokenTrie(const tokenizer::Tokenizer& tokenizer,
+            std::int64_t vocab_size,
+            std::span<const TokenId> ends);
   // Of the bytes of tokens; empty: not part of a text.
   explicit TokenTrie(const std::vector<std::string>& tokens);
 

@@ -50,9 +50,10 @@ Expr blank() {
   return expression;
 }
 
-Expr free_character() {
+Expr free_character(std::vector<CodeRange> more) {
   const Expr hex = bytes({{'0', '9'}, {'a', 'f'}, {'A', 'F'}});
-  const Expr plain = code_points_except({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}});
+  more.insert(more.end(), {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}});
+  const Expr plain = code_points_except(std::move(more));
   const Expr escaped = sequence({literal("\\"), bytes({{'"', '"'},
                                                        {'\\', '\\'},
                                                        {'/', '/'},
@@ -113,20 +114,35 @@ const Dfa& all_strings() {
   return dfa;
 }
 
-RuleId add_any_value(RuleSet& rules) {
+Expr boolean(bool value, bool is_python) {
+  const Expr plain = literal(value ? "true" : "false");
+  return is_python ? any_of({plain, literal(value ? "True" : "False")}) : plain;
+}
+
+Expr null_value(bool is_python) {
+  return is_python ? any_of({literal("null"), literal("None")}) : literal("null");
+}
+
+Expr without_tags(const Expr& quoted) {
+  const Expr any = repeat(bytes({{0, 0xFF}}), 0);
+  static const Dfa tags(sequence({any, literal("</"), any}));
+  return regular(std::make_shared<const Dfa>(difference(Dfa(quoted), tags)));
+}
+
+RuleId add_any_value(RuleSet& rules, const Expr& string_text, bool is_python) {
   const RuleId value = rules.add("json-value");
   const RuleId string = rules.add("json-string");
-  rules.define(string, free_string());
+  rules.define(string, string_text);
   const Expr comma = sequence({literal(","), blank()});
   const auto list = [&](const Expr& item) {
     return optional(sequence({item, repeat(sequence({comma, item}), 0)}));
   };
   const Expr entry = sequence({rule(string), literal(":"), blank(), rule(value)});
-  rules.define(
-      value,
-      any_of({sequence({literal("{"), blank(), list(entry), blank(), literal("}")}),
-              sequence({literal("["), blank(), list(rule(value)), blank(), literal("]")}),
-              rule(string), free_number(), literal("true"), literal("false"), literal("null")}));
+  rules.define(value,
+               any_of({sequence({literal("{"), blank(), list(entry), blank(), literal("}")}),
+                       sequence({literal("["), blank(), list(rule(value)), blank(), literal("]")}),
+                       rule(string), free_number(), boolean(true, is_python),
+                       boolean(false, is_python), null_value(is_python)}));
   return value;
 }
 

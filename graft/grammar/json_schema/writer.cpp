@@ -26,7 +26,7 @@ RuleId Writer::value(std::vector<SchemaRef> schemas) {
   std::ranges::sort(schemas);
   schemas.erase(std::unique(schemas.begin(), schemas.end()), schemas.end());
   if (schemas.empty()) {
-    if (!any_value_) any_value_ = add_any_value(rules_);
+    if (!any_value_) any_value_ = add_any_value(rules_, quoted(free_string()), style_.is_python);
     return *any_value_;
   }
   const auto found = known_.find(schemas);
@@ -47,9 +47,9 @@ Expr Writer::write(const Form& form) {
   if (form.allows(kArray)) parts.push_back(array(form));
   if (form.allows(kString)) parts.push_back(string(form));
   if (form.allows(kNumber)) parts.push_back(number(form));
-  if (form.allows(kTrue)) parts.push_back(literal("true"));
-  if (form.allows(kFalse)) parts.push_back(literal("false"));
-  if (form.allows(kNull)) parts.push_back(literal("null"));
+  if (form.allows(kTrue)) parts.push_back(boolean(true, style_.is_python));
+  if (form.allows(kFalse)) parts.push_back(boolean(false, style_.is_python));
+  if (form.allows(kNull)) parts.push_back(null_value(style_.is_python));
   return any_of(std::move(parts));
 }
 
@@ -59,12 +59,20 @@ Expr Writer::number(const Form& form) {
   return regular(std::make_shared<const Dfa>(numbers_of(form)));
 }
 
+// A text in quotes as the style allows it.
+Expr Writer::quoted(const Expr& text) const {
+  return style_.avoids_tags ? without_tags(text) : text;
+}
+
 Expr Writer::string(const Form& form) {
-  if (form.has_free_strings()) return free_string();
-  if (!form.strings.empty()) return quoted_string(strings_of(form));
+  if (form.has_free_strings()) return quoted(free_string());
+  if (!form.strings.empty()) return quoted(quoted_string(strings_of(form)));
   if (form.length.max != kNoMaximum && form.length.max < form.length.min) return nothing();
+  // Counted characters make a large automaton; '<' as an escape keeps it small.
+  const Expr character =
+      style_.avoids_tags ? free_character({{.first = '<', .last = '<'}}) : free_character();
   return sequence(
-      {literal("\""), repeat(free_character(), form.length.min, form.length.max), literal("\"")});
+      {literal("\""), repeat(character, form.length.min, form.length.max), literal("\"")});
 }
 
 Expr Writer::item(const Form& form, std::size_t index) {

@@ -94,7 +94,7 @@ class Writer::ObjectRules {
 
  private:
   Expr after_comma(std::size_t count, const Expr& entry) const {
-    return count == 0 ? entry : sequence({literal(","), blank(), entry});
+    return count == 0 ? entry : sequence({plan_.separator, entry});
   }
   Expr body(std::size_t index, std::size_t count) {
     if (plan_.count.max != kNoMaximum && static_cast<std::int64_t>(count) > plan_.count.max)
@@ -125,9 +125,12 @@ class Writer::ObjectRules {
 Expr Writer::object(const Form& form) {
   const ObjectPlan made = plan(form);
   check_counts(form, made);
+  return sequence({literal("{"), blank(), entries(form, made), blank(), literal("}")});
+}
+
+Expr Writer::entries(const Form& form, const ObjectPlan& plan) {
   const std::string name = form.properties_path.empty() ? "object" : form.properties_path;
-  return sequence(
-      {literal("{"), blank(), ObjectRules(rules_, made, name).write(), blank(), literal("}")});
+  return ObjectRules(rules_, plan, name).write();
 }
 
 Writer::ObjectPlan Writer::plan(const Form& form) {
@@ -143,12 +146,13 @@ Writer::ObjectPlan Writer::plan(const Form& form) {
   }
   out.others = other_entries(form, names);
   out.count = form.num_properties;
+  out.separator = sequence({literal(","), blank()});
   return out;
 }
 
 Expr Writer::entry(const Form& form, const std::string& name) {
-  return sequence(
-      {quoted_string(name), literal(":"), blank(), rule(value(schemas_of_property(form, name)))});
+  return sequence({quoted(quoted_string(name)), literal(":"), blank(),
+                   rule(value(schemas_of_property(form, name)))});
 }
 
 // Entries with other names. Names are sorted by the patterns that they match: bit i of a mask is
@@ -174,8 +178,8 @@ Expr Writer::other_entries(const Form& form, const std::vector<std::string>& kno
     const bool is_refused = std::ranges::any_of(
         schemas, [](SchemaRef schema) { return *schema == OrderedJson(false); });
     if (is_refused || (!is_free && names.matches_nothing())) continue;
-    ways.push_back(sequence({is_free ? free_string() : quoted_string(names), literal(":"), blank(),
-                             rule(value(schemas))}));
+    ways.push_back(sequence({quoted(is_free ? free_string() : quoted_string(names)), literal(":"),
+                             blank(), rule(value(schemas))}));
   }
   return ways.empty() ? nullptr : any_of(std::move(ways));
 }
