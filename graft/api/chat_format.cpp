@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "graft/base/error.h"
+#include "graft/base/text/ascii.h"
 #include "graft/chat/harmony.h"
 #include "graft/chat/messages.h"
 #include "graft/chat/reasoning.h"
@@ -25,13 +26,16 @@ chat::SelectedTemplate select(const LLM& llm, const std::string& override_templa
   return chat::select_template(llm.source().tokenizer(), override_template, traits_of(llm));
 }
 
+bool mentions_tags(const std::string& source, const formats::ReasoningTags& tags) {
+  return source.find(tags.open) != std::string::npos ||
+         source.find(tags.close) != std::string::npos;
+}
+
 // The common tags when the template contains one of them, else those of the family.
 formats::ReasoningTags reasoning_tags(const std::string& source,
                                       const formats::ReasoningTags& family) {
   constexpr formats::ReasoningTags kCommon;
-  const bool has_common = source.find(kCommon.open) != std::string::npos ||
-                          source.find(kCommon.close) != std::string::npos;
-  return has_common ? kCommon : family;
+  return mentions_tags(source, kCommon) ? kCommon : family;
 }
 
 bool mentions_thinking(const std::string& source) {
@@ -87,8 +91,10 @@ ChatFormat::ChatFormat(const LLM& llm, const std::string& override_template)
       accepts_content_parts_(selected_.chat_template.reads_content_parts()),
       has_thinking_variable_(mentions_thinking(selected_.chat_template.source())),
       reasoning_(reasoning_tags(selected_.chat_template.source(), traits_of(llm).reasoning)),
+      has_reasoning_tags_(mentions_tags(selected_.chat_template.source(), reasoning_)),
       tool_calls_(
-          chat::tool_call_format(selected_.chat_template.source(), traits_of(llm).tool_calls)) {}
+          chat::tool_call_format(selected_.chat_template.source(), traits_of(llm).tool_calls)),
+      call_form_(chat::call_template(tool_calls_, selected_.chat_template.source())) {}
 
 std::string ChatFormat::render(const Conversation& conversation) const {
   chat::check_messages(conversation.messages);
@@ -164,6 +170,7 @@ ChatPrompt ChatFormat::render_continued(const Conversation& conversation) const 
     prompt.in_thinking = false;
   }
   append(last.content, conversation.parse_special, prompt);
+  if (!last.content.empty()) prompt.may_think = false;
   return prompt;
 }
 
@@ -185,6 +192,7 @@ ChatPrompt ChatFormat::render_turn(const Conversation& conversation) const {
   prompt.cuts = std::move(rendered.cuts);
   prompt.reasoning = reasoning_;
   prompt.tool_calls = tool_calls_;
+  prompt.call_form = call_form_;
   prompt.in_thinking = chat::ends_in_thinking(prompt.text, reasoning_);
   // For a template without such a variable, the reasoning is opened or closed here.
   if (conversation.add_generation_prompt && !has_thinking_variable_) {
@@ -192,13 +200,16 @@ ChatPrompt ChatFormat::render_turn(const Conversation& conversation) const {
       prompt.text += str(reasoning_.open, reasoning_.is_harmony ? "" : "\n");
       prompt.in_thinking = true;
     } else if (conversation.thinking == Thinking::Off && reasoning_.is_harmony) {
-      prompt.text += "<|channel|>final<|message|>";
+      if (!conversation.forces_call) prompt.text += chat::kHarmonyFinal;
       prompt.in_thinking = false;
     } else if (conversation.thinking == Thinking::Off && prompt.in_thinking) {
       prompt.text += str("\n", reasoning_.close, "\n\n");
       prompt.in_thinking = false;
     }
   }
+  const bool has_ended = trimmed(prompt.text, " \t\r\n").ends_with(reasoning_.close);
+  prompt.may_think = !prompt.in_thinking && conversation.thinking != Thinking::Off &&
+                     (reasoning_.is_harmony || (has_reasoning_tags_ && !has_ended));
   return prompt;
 }
 

@@ -10,6 +10,7 @@
 #include "graft/api/llm.h"
 #include "graft/base/text/json.h"
 #include "graft/chat/builtin_templates.h"
+#include "graft/chat/call_template.h"
 #include "graft/formats/chat_traits.h"
 #include "graft/tokenizer/special_texts.h"
 
@@ -26,6 +27,8 @@ struct Conversation {
   bool continue_final_message = false;
   // False: text that spells a special token ("<|im_start|>") stays text.
   bool parse_special = false;
+  // The response is a tool call: no message of another kind is begun for it.
+  bool forces_call = false;
   OrderedJson extra = OrderedJson::object();  // additional template variables
 };
 
@@ -34,8 +37,10 @@ struct ChatPrompt {
   std::vector<TokenId> tokens;
   std::vector<std::size_t> cuts = {};  // of the text: tokenizer/special_texts.h
   bool in_thinking = false;            // the prompt ends inside the reasoning
+  bool may_think = false;              // the response may begin with reasoning
   formats::ReasoningTags reasoning = {};
   formats::ToolCallFormat tool_calls = formats::ToolCallFormat::Any;
+  chat::CallTemplate call_form = {};  // how the model writes calls
 };
 
 // Makes params.structured_output begin after the reasoning where the response begins inside it.
@@ -68,7 +73,9 @@ class ChatFormat {
   bool accepts_content_parts_;  // the template handles content as a list of parts
   bool has_thinking_variable_;  // the template has enable_thinking or thinking
   formats::ReasoningTags reasoning_;
+  bool has_reasoning_tags_;  // the template contains one
   formats::ToolCallFormat tool_calls_;
+  chat::CallTemplate call_form_;
 };
 
 }  // namespace graft::api

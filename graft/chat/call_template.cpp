@@ -15,6 +15,16 @@ constexpr CallTemplate kLlamaCall = {.before_name = R"({"name": ")",
                                      .after_arguments = "}",
                                      .separator = "; "};
 
+// Llama 3.2 and 4 with a template that asks for it.
+constexpr CallTemplate kPythonCall = {.begin = "[",
+                                      .before_arguments = "(",
+                                      .after_arguments = ")",
+                                      .separator = ", ",
+                                      .end = "]",
+                                      .has_json_arguments = false,
+                                      .is_python = true,
+                                      .before_json = "="};
+
 constexpr CallTemplate kHermesCall = {.before_name = "<tool_call>\n{\"name\": \"",
                                       .before_arguments = R"(", "arguments": )",
                                       .after_arguments = "}\n</tool_call>",
@@ -40,6 +50,15 @@ constexpr CallTemplate kGlmCall = {.before_name = "<tool_call>",
                                    .before_text = "</arg_key>\n<arg_value>",
                                    .before_json = "</arg_key>\n<arg_value>",
                                    .after_value = "</arg_value>\n"};
+
+// GLM-4.7 and GLM-5.
+constexpr CallTemplate kPlainGlmCall = {.before_name = "<tool_call>",
+                                        .after_arguments = "</tool_call>",
+                                        .has_json_arguments = false,
+                                        .before_key = "<arg_key>",
+                                        .before_text = "</arg_key><arg_value>",
+                                        .before_json = "</arg_key><arg_value>",
+                                        .after_value = "</arg_value>"};
 
 // V3.1.
 constexpr CallTemplate kDeepSeekCall = {.begin = "<｜tool▁calls▁begin｜>",
@@ -78,6 +97,18 @@ constexpr CallTemplate kDsmlCall = {.begin = "<｜DSML｜function_calls>\n",
                                     .before_json = R"(" string="false">)",
                                     .after_value = "</｜DSML｜parameter>\n"};
 
+constexpr CallTemplate with_list_marks(CallTemplate form,
+                                       std::string_view begin,
+                                       std::string_view end) {
+  form.begin = begin;
+  form.end = end;
+  return form;
+}
+
+// DeepSeek-V4.
+constexpr CallTemplate kDsmlV4Call =
+    with_list_marks(kDsmlCall, "<｜DSML｜tool_calls>\n", "</｜DSML｜tool_calls>");
+
 constexpr CallTemplate kKimiCall = {.begin = "<|tool_calls_section_begin|>",
                                     .before_name = "<|tool_call_begin|>functions.",
                                     .before_index = ":",
@@ -87,7 +118,8 @@ constexpr CallTemplate kKimiCall = {.begin = "<|tool_calls_section_begin|>",
 
 constexpr CallTemplate kMistralCall = {.before_name = "[TOOL_CALLS]", .before_arguments = "[ARGS]"};
 
-constexpr CallTemplate kMistralListCall = {.begin = "[TOOL_CALLS][",
+constexpr CallTemplate kMistralListCall = {.begin = "[TOOL_CALLS]",
+                                           .list_begin = "[",
                                            .before_name = R"({"name": ")",
                                            .before_arguments = R"(", "arguments": )",
                                            .after_arguments = "}",
@@ -111,6 +143,7 @@ CallTemplate call_template(ToolCallFormat format, std::string_view template_sour
       return kJsonCall;
     case ToolCallFormat::Hermes:
       if (has("<function=")) return kFunctionCall;
+      if (has("</arg_key><arg_value>")) return kPlainGlmCall;
       return has("<arg_key>") ? kGlmCall : kHermesCall;
     case ToolCallFormat::DeepSeek:
       return has("```json") ? kDeepSeekV3Call : kDeepSeekCall;
@@ -119,11 +152,12 @@ CallTemplate call_template(ToolCallFormat format, std::string_view template_sour
     case ToolCallFormat::Kimi:
       return kKimiCall;
     case ToolCallFormat::Dsml:
-      return kDsmlCall;
+      return has("tool_calls>") ? kDsmlV4Call : kDsmlCall;
     case ToolCallFormat::Mistral:
       return has("[ARGS]") ? kMistralCall : kMistralListCall;
     case ToolCallFormat::Llama:
-      return kLlamaCall;
+      // The words of the prompts that ask for a list of calls in Python.
+      return has("func_name1(") ? kPythonCall : kLlamaCall;
     case ToolCallFormat::Harmony:
       return kHarmonyCall;
   }

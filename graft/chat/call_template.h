@@ -1,10 +1,12 @@
 // How a model family writes tool calls, as data: a grammar of forced calls is generated from it.
 //
-//   begin CALL (separator CALL)* end
+//   begin list_begin CALL (separator CALL)* end
 //   CALL with JSON arguments:  before_name NAME before_arguments {…} after_arguments
 //   CALL with parameters:      before_name NAME before_arguments PARAMETER* after_arguments
 //   PARAMETER:                 before_key KEY before_text TEXT after_value, or
 //                              before_key KEY before_json JSON after_value
+// Python's keyword arguments are parameters without texts, with a comma between them. Some models
+// write a blank before list_begin.
 //
 // With `before_index`, the number of the call stands between NAME and before_arguments:
 // NAME before_index 0. Names need no escapes: they are words.
@@ -19,6 +21,7 @@ namespace graft::chat {
 
 struct CallTemplate {
   std::string_view begin = {};
+  std::string_view list_begin = {};
   std::string_view before_name = {};
   std::string_view before_index = {};  // empty: calls are not numbered
   std::string_view before_arguments = {};
@@ -26,6 +29,7 @@ struct CallTemplate {
   std::string_view separator = {};
   std::string_view end = {};
   bool has_json_arguments = true;
+  bool is_python = false;
   // Of parameters: a text stands as it is, without the text of after_value in it.
   std::string_view before_key = {};
   std::string_view before_text = {};

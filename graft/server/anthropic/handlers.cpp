@@ -9,6 +9,7 @@
 #include "graft/server/anthropic/messages_response.h"
 #include "graft/server/fields.h"
 #include "graft/server/generation/prompts.h"
+#include "graft/server/generation/tool_choice.h"
 #include "graft/server/json_text.h"
 #include "graft/server/openai/wire.h"
 
@@ -30,7 +31,11 @@ void create(const HandlerContext& context,
       .stream_head = event_head(),
       .structured_field = request.sampling.structured_field};
   show_markers(model.tokenizer(), prompt, request.parse_tool_calls, input.params);
-  api::constrain_after_reasoning(prompt, input.params);
+  constrain_output(prompt,
+                   {.choice = request.tool_choice,
+                    .tools = request.conversation.tools,
+                    .is_single = request.single_call},
+                   input);
   MessagesResponseOptions options = {
       .id = openai::new_id("msg_"),
       .model = model.name(),

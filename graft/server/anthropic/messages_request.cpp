@@ -1,5 +1,6 @@
 #include "graft/server/anthropic/messages_request.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -26,17 +27,30 @@ void reject_server_features(const Fields& fields) {
   });
 }
 
-void read_tool_choice(const Fields& fields, MessagesRequest& request) {
-  std::string type = "auto";
-  if (const auto choice = fields.object("tool_choice")) {
-    type = choice->required_string("type");
-    request.single_call = choice->boolean("disable_parallel_tool_use").value_or(false);
-    if (type != "auto" && type != "none")
-      choice->fail_at("type", str("'", type, "' is not supported, only 'auto' and 'none'"));
+// nullopt: no tool may be called.
+std::optional<ToolChoice> choice_of(const Fields& given) {
+  const std::string type = given.required_string("type");
+  if (type == "none") return std::nullopt;
+  if (type == "auto") return ToolChoice{};
+  if (type == "any") return ToolChoice{.is_forced = true};
+  if (type == "tool")
+    return ToolChoice{.is_forced = true, .names = {given.required_string("name")}};
+  given.fail_at("type", str("'", type, "' is not 'auto', 'any', 'tool' or 'none'"));
+}
+
+void read_call_options(const Fields& fields, MessagesRequest& request) {
+  std::optional<ToolChoice> choice = ToolChoice{};
+  if (const auto given = fields.object("tool_choice")) {
+    choice = choice_of(*given);
+    request.single_call = given->boolean("disable_parallel_tool_use").value_or(false);
   }
   OrderedJson tools = read_tools(fields);
-  if (type == "none" || tools.is_null()) return;
+  if (!choice) return;
+  check_tool_choice(*choice, tools);
+  if (tools.is_null()) return;
   request.conversation.tools = std::move(tools);
+  request.conversation.forces_call = choice->is_forced;
+  request.tool_choice = *std::move(choice);
   request.parse_tool_calls = true;
 }
 
@@ -119,7 +133,7 @@ MessagesRequest read_count_request(const OrderedJson& body) {
   request.model = fields.string("model").value_or("");
   request.conversation.messages = read_conversation(fields);
   request.conversation.continue_final_message = ends_with_assistant(request.conversation.messages);
-  read_tool_choice(fields, request);
+  read_call_options(fields, request);
   read_thinking(fields, request);
   read_output_config(fields, request);
   return request;

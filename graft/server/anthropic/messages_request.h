@@ -7,6 +7,7 @@
 
 #include "graft/api/chat_format.h"
 #include "graft/base/text/json.h"
+#include "graft/server/generation/tool_choice.h"
 #include "graft/server/openai/sampling.h"
 
 namespace graft::server::anthropic {
@@ -16,6 +17,7 @@ struct MessagesRequest {
   api::Conversation conversation = {};
   openai::Sampling sampling = {};
   bool is_stream = false;
+  ToolChoice tool_choice = {};
   bool parse_tool_calls = false;
   bool single_call = false;
   bool shows_thinking = true;  // false: thinking blocks have no text

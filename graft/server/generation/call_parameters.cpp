@@ -6,6 +6,7 @@
 
 #include "graft/base/error.h"
 #include "graft/base/text/ascii.h"
+#include "graft/grammar/json_schema/value_types.h"
 #include "graft/server/json_text.h"
 
 namespace graft::server {
@@ -65,38 +66,13 @@ std::optional<OrderedJson> parsed_value(std::string_view text) {
   }
 }
 
-// The JSON types a schema allows; empty: any.
-std::vector<std::string> types_of(const OrderedJson* schema) {
-  std::vector<std::string> types;
-  const auto add = [&](const OrderedJson* type) {
-    if (type != nullptr && type->is_string()) types.push_back(type->get<std::string>());
-    if (type == nullptr || !type->is_array()) return;
-    for (const OrderedJson& one : *type)
-      if (one.is_string()) types.push_back(one.get<std::string>());
-  };
-  add(member(schema, "type"));
-  for (const char* key : {"anyOf", "oneOf"}) {
-    const OrderedJson* choices = member(schema, key);
-    if (choices == nullptr || !choices->is_array()) continue;
-    for (const OrderedJson& choice : *choices)
-      add(member(&choice, "type"));
-  }
-  return types;
-}
-
-bool is_of_type(const OrderedJson& value, const std::string& type) {
-  if (type == "integer") return value.is_number_integer();
-  if (type == "number") return value.is_number();
-  return type == value.type_name();  // object, array, string, boolean, null
-}
-
 // Whether text that can be parsed as `value` is meant as JSON.
 bool is_json_value(const OrderedJson& value, const std::vector<std::string>& types) {
   const auto has = [&](const char* type) { return std::ranges::find(types, type) != types.end(); };
   // A text in quotes is a text with quotes where the tool asks for a text.
   if (!has("string")) return true;
   return !value.is_string() && std::ranges::any_of(types, [&](const std::string& type) {
-    return is_of_type(value, type);
+    return grammar::is_of_type(value, type);
   });
 }
 
@@ -145,9 +121,10 @@ std::string parameter_value(const OrderedJson& tools,
   if (parameter.is_text) return quoted;
   const std::optional<OrderedJson> value = parsed_value(parameter.text);
   if (parameter.is_json) return value ? ordered_text(*value) : std::string();
-  const OrderedJson* properties =
-      member(member(find_tool(tools, tool_name), "parameters"), "properties");
-  const std::vector<std::string> types = types_of(member(properties, parameter.key));
+  const OrderedJson* parameters = member(find_tool(tools, tool_name), "parameters");
+  const OrderedJson* schema = member(member(parameters, "properties"), parameter.key);
+  std::vector<std::string> types;
+  if (schema != nullptr) types = grammar::value_types(*parameters, *schema);
   // Python's spelling of a boolean.
   const bool is_python = parameter.text == "True" || parameter.text == "False";
   if (is_python && types == std::vector<std::string>{"boolean"}) return lower_case(parameter.text);

@@ -111,22 +111,50 @@ class PythonReader {
 
   std::optional<OrderedJson> text_literal() {
     const char quote = text_.front();
+    text_.remove_prefix(1);
     std::string found;
-    for (std::size_t i = 1; i < text_.size(); ++i) {
-      char c = text_[i];
-      if (c == quote) {
-        text_.remove_prefix(i + 1);
-        return OrderedJson(found);
+    while (!text_.empty() && text_.front() != quote) {
+      const char c = text_.front();
+      text_.remove_prefix(1);
+      if (c != '\\' || text_.empty()) {
+        found += c;
+      } else if (!escape(found)) {
+        return std::nullopt;
       }
-      if (c == '\\' && i + 1 < text_.size()) {
-        c = text_[++i];
-        if (c == 'n') c = '\n';
-        if (c == 't') c = '\t';
-        if (c == 'r') c = '\r';
-      }
-      found += c;
     }
-    return std::nullopt;
+    if (text_.empty()) return std::nullopt;
+    text_.remove_prefix(1);
+    return OrderedJson(found);
+  }
+
+  // What follows a backslash. Unknown escapes are the character itself.
+  bool escape(std::string& out) {
+    constexpr std::string_view kLetters = "ntrbf";
+    constexpr std::string_view kCharacters = "\n\t\r\b\f";
+    const char letter = text_.front();
+    text_.remove_prefix(1);
+    if (letter == 'u') return unicode_escape(out);
+    const std::size_t at = kLetters.find(letter);
+    out += at == std::string_view::npos ? letter : kCharacters[at];
+    return true;
+  }
+
+  // Four hexadecimal digits; a pair of surrogates, as JSON writes them, is one character.
+  bool unicode_escape(std::string& out) {
+    constexpr std::size_t kNumDigits = 4;
+    constexpr std::string_view kNext = "\\u";
+    std::string_view digits = text_.substr(0, kNumDigits);
+    const bool is_high = digits.size() == kNumDigits && (digits[0] == 'd' || digits[0] == 'D') &&
+                         std::string_view("89abAB").find(digits[1]) != std::string_view::npos;
+    if (is_high && text_.substr(kNumDigits).starts_with(kNext))
+      digits = text_.substr(0, 2 * kNumDigits + kNext.size());
+    try {
+      out += parse_json("\"\\u" + std::string(digits) + "\"", "text").get<std::string>();
+    } catch (const Error&) {
+      return false;
+    }
+    text_.remove_prefix(digits.size());
+    return true;
   }
 
   // True, False, None, JSON's spellings, and numbers.

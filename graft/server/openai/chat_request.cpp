@@ -38,19 +38,16 @@ OrderedJson read_messages(const Fields& fields) {
 }
 
 void read_tools(const Fields& fields, ChatRequest& request) {
-  std::string choice = "auto";
-  if (const OrderedJson* given = fields.find("tool_choice")) {
-    if (!given->is_string())
-      fields.fail_at("tool_choice", "a forced tool is not supported, only 'none' and 'auto'");
-    choice = given->get<std::string>();
-  }
-  if (choice != "auto" && choice != "none")
-    fields.fail_at("tool_choice", str("'", choice, "' is not supported, only 'none' and 'auto'"));
-  const OrderedJson* tools = fields.find("tools");
-  if (tools == nullptr || tools->empty() || choice == "none") return;
-  request.conversation.tools = *tools;
-  request.parse_tool_calls = true;
+  auto choice = read_tool_choice(fields);
   request.single_call = !fields.boolean("parallel_tool_calls").value_or(true);
+  const OrderedJson* tools = fields.find("tools");
+  if (!choice) return;
+  check_tool_choice(*choice, tools == nullptr ? OrderedJson(nullptr) : *tools);
+  if (tools == nullptr || tools->empty()) return;
+  request.conversation.tools = *tools;
+  request.conversation.forces_call = choice->is_forced;
+  request.tool_choice = *std::move(choice);
+  request.parse_tool_calls = true;
 }
 
 void read_thinking(const Fields& fields, ChatRequest& request) {

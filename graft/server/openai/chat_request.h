@@ -7,6 +7,7 @@
 
 #include "graft/api/chat_format.h"
 #include "graft/base/text/json.h"
+#include "graft/server/generation/tool_choice.h"
 #include "graft/server/openai/sampling.h"
 
 namespace graft::server::openai {
@@ -18,6 +19,7 @@ struct ChatRequest {
   bool is_stream = false;
   bool include_usage = false;
   bool wants_logprobs = false;
+  ToolChoice tool_choice = {};
   bool parse_tool_calls = false;
   bool single_call = false;
   std::int64_t priority = 0;

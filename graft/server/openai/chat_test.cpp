@@ -66,8 +66,14 @@ const Rejected kRejected[] = {
     {R"(,"guided_choice":[7])", "guided_choice"},
     {R"(,"guided_regex":7)", "guided_regex"},
     {R"(,"guided_whitespace_pattern":" ")", "guided_whitespace_pattern"},
-    {R"(,"tool_choice":"required","tools":[{"type":"function"}])", "tool_choice"},
     {R"(,"tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice"},
+    {R"(,"tool_choice":"required")", "tool_choice"},
+    {R"(,"tool_choice":"sometimes")", "tool_choice"},
+    {R"(,"tool_choice":{"type":"custom","name":"f"})", "tool_choice.type"},
+    {R"(,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}})",
+     "tool_choice.allowed_tools.tools"},
+    {R"(,"tool_choice":{"type":"allowed_tools","mode":"none","tools":[{"name":"f"}]})",
+     "tool_choice.mode"},
     {R"(,"functions":[])", "functions"},
     {R"(,"audio":{"voice":"x"})", "audio"},
     {R"(,"modalities":["text","audio"])", "modalities"},
@@ -183,6 +189,28 @@ TEST(ChatRequest, ToolChoiceNoneDropsTheTools) {
   const ChatRequest none = read_chat(tools + R"(,"tool_choice":"none")");
   EXPECT_FALSE(none.parse_tool_calls);
   EXPECT_TRUE(none.conversation.tools.is_null());
+}
+
+TEST(ChatRequest, ReadsForcedCalls) {
+  const std::string tools =
+      R"(,"tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g"}}])";
+  const auto choice = [&](const std::string& value) {
+    return read_chat(tools + ",\"tool_choice\":" + value).tool_choice;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_FALSE(choice("\"auto\"").is_forced);
+  EXPECT_TRUE(choice("\"required\"").is_forced);
+  EXPECT_EQ(choice("\"required\"").names, Names());
+  EXPECT_TRUE(choice(R"({"type":"function","function":{"name":"g"}})").is_forced);
+  EXPECT_EQ(choice(R"({"type":"function","function":{"name":"g"}})").names, Names{"g"});
+  EXPECT_EQ(choice(R"({"type":"function","name":"f"})").names, Names{"f"});
+  const ToolChoice allowed = choice(
+      R"({"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"g"}}]}})");
+  EXPECT_TRUE(allowed.is_forced);
+  EXPECT_EQ(allowed.names, Names{"g"});
+  EXPECT_FALSE(
+      choice(R"({"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"g"}]})")
+          .is_forced);
 }
 
 TEST(ChatRequest, ReadsReasoningEffort) {

@@ -7,6 +7,7 @@
 #include "graft/server/fields.h"
 #include "graft/server/generation/fill_in_middle.h"
 #include "graft/server/generation/prompts.h"
+#include "graft/server/generation/tool_choice.h"
 #include "graft/server/json_text.h"
 #include "graft/server/openai/chat_request.h"
 #include "graft/server/openai/chat_response.h"
@@ -36,7 +37,11 @@ void chat(const HandlerContext& context,
       .stream_head = sse_head(),
       .structured_field = request.sampling.structured_field};
   show_markers(model.tokenizer(), prompt, request.parse_tool_calls, input.params);
-  api::constrain_after_reasoning(prompt, input.params);
+  constrain_output(prompt,
+                   {.choice = request.tool_choice,
+                    .tools = request.conversation.tools,
+                    .is_single = request.single_call},
+                   input);
   ChatResponseOptions options = {
       .format = output_format(prompt, request.conversation.tools, request.parse_tool_calls,
                               request.single_call),

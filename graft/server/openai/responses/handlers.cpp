@@ -12,6 +12,7 @@
 #include "graft/server/api_error.h"
 #include "graft/server/fields.h"
 #include "graft/server/generation/prompts.h"
+#include "graft/server/generation/tool_choice.h"
 #include "graft/server/json_text.h"
 #include "graft/server/openai/responses/item_list.h"
 #include "graft/server/openai/responses/response.h"
@@ -42,7 +43,11 @@ void generate(const HandlerContext& context,
       .stream_head = sse_head(),
       .structured_field = request.sampling.structured_field};
   show_markers(model.tokenizer(), prompt, request.parse_tool_calls, input.params);
-  api::constrain_after_reasoning(prompt, input.params);
+  constrain_output(prompt,
+                   {.choice = request.tool_choice,
+                    .tools = request.conversation.tools,
+                    .is_single = request.single_call},
+                   input);
   ResponseOptions options = {.format = output_format(prompt, request.conversation.tools,
                                                      request.parse_tool_calls, request.single_call),
                              .echo = request.echo,

@@ -27,18 +27,15 @@ void reject_features(const Fields& fields) {
 }
 
 void read_response_tools(const Fields& fields, ResponsesRequest& request) {
-  std::string choice = "auto";
-  if (const OrderedJson* given = fields.find("tool_choice")) {
-    if (!given->is_string())
-      fields.fail_at("tool_choice", "a forced tool is not supported, only 'none' and 'auto'");
-    choice = given->get<std::string>();
-  }
-  if (choice != "auto" && choice != "none")
-    fields.fail_at("tool_choice", str("'", choice, "' is not supported, only 'none' and 'auto'"));
+  auto choice = read_tool_choice(fields);
   OrderedJson tools = read_function_tools(fields);
   request.single_call = !fields.boolean("parallel_tool_calls").value_or(true);
-  if (tools.is_null() || choice == "none") return;
+  if (!choice) return;
+  check_tool_choice(*choice, tools);
+  if (tools.is_null()) return;
   request.conversation.tools = std::move(tools);
+  request.conversation.forces_call = choice->is_forced;
+  request.tool_choice = *std::move(choice);
   request.parse_tool_calls = true;
 }
 

@@ -7,6 +7,7 @@
 
 #include "graft/api/chat_format.h"
 #include "graft/base/text/json.h"
+#include "graft/server/generation/tool_choice.h"
 #include "graft/server/openai/sampling.h"
 
 namespace graft::server::openai::responses {
@@ -20,6 +21,7 @@ struct ResponsesRequest {
   api::Conversation conversation = {};
   Sampling sampling = {};
   bool is_stream = false;
+  ToolChoice tool_choice = {};
   bool parse_tool_calls = false;
   bool single_call = false;
   bool wants_logprobs = false;

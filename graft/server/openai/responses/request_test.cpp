@@ -91,6 +91,8 @@ const RejectedResponse kRejectedResponses[] = {
     {R"(,"text":{"verbosity":"loud"})", "text.verbosity"},
     {R"(,"tool_choice":"required")", "tool_choice"},
     {R"(,"tool_choice":{"type":"function","name":"f"})", "tool_choice"},
+    {R"(,"tool_choice":{"type":"function"})", "tool_choice.name"},
+    {R"(,"tool_choice":{"type":"web_search_preview"})", "tool_choice.type"},
     {R"(,"tools":[{"type":"local_shell"}])", "tools[0].type"},
     {R"(,"tools":[{"type":"custom","name":"apply_patch"}])", "tools[0].type"},
     {R"(,"tools":[{"type":"function"}])", "tools[0].name"},
