@@ -145,8 +145,8 @@ class CallGrammarWriter {
     if (options_.thinking == Thinking::None) return {};
     const std::string inside =
         is_harmony() ? std::string(kMessageText) : without({pattern_of(options_.reasoning.close)});
-    const std::string block = str(inside, " ", special(options_.reasoning.close),
-                                  is_harmony() ? kNextMessage : R"("\n"{0,2})", " ");
+    std::string block = str(inside, " ", special(options_.reasoning.close),
+                            is_harmony() ? kNextMessage : R"("\n"{0,2})", " ");
     if (options_.thinking == Thinking::Open) return block;
     return str("(", special(options_.reasoning.open), block, ")? ");
   }
@@ -169,7 +169,7 @@ class CallGrammarWriter {
         R"((%special "<|channel|>" ("analysis" | "commentary" | "final") %special "<|message|>" )",
         kMessageText, ")");
     const std::string next = str("%special \"<|end|>\" ", kNextMessage, " ");
-    const std::string messages = str("(", plain, " ", next, ")* (", plain, " | calls)");
+    std::string messages = str("(", plain, " ", next, ")* (", plain, " | calls)");
     if (options_.thinking != CallGrammar::Thinking::Open) return messages;
     return str(kMessageText, " (", next, messages, ")?");
   }

@@ -29,6 +29,7 @@ Expr any_text() {
 
 Dfa texts_with(const std::vector<std::string>& parts) {
   std::vector<Expr> literals;
+  literals.reserve(parts.size());
   for (const std::string& part : parts)
     literals.push_back(literal(part));
   return Dfa(sequence({any_text(), any_of(std::move(literals)), any_text()}));

@@ -9,9 +9,9 @@
 #include "graft/server/anthropic/messages_response.h"
 #include "graft/server/fields.h"
 #include "graft/server/generation/prompts.h"
-#include "graft/server/generation/tool_choice.h"
 #include "graft/server/json_text.h"
 #include "graft/server/openai/wire.h"
+#include "graft/server/tools/tool_choice.h"
 
 namespace graft::server::anthropic {
 namespace {

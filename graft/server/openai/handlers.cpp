@@ -7,7 +7,6 @@
 #include "graft/server/fields.h"
 #include "graft/server/generation/fill_in_middle.h"
 #include "graft/server/generation/prompts.h"
-#include "graft/server/generation/tool_choice.h"
 #include "graft/server/json_text.h"
 #include "graft/server/openai/chat_request.h"
 #include "graft/server/openai/chat_response.h"
@@ -17,6 +16,7 @@
 #include "graft/server/openai/rerank.h"
 #include "graft/server/openai/tokenize_request.h"
 #include "graft/server/time_text.h"
+#include "graft/server/tools/tool_choice.h"
 
 namespace graft::server::openai {
 namespace {

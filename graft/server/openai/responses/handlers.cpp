@@ -12,11 +12,11 @@
 #include "graft/server/api_error.h"
 #include "graft/server/fields.h"
 #include "graft/server/generation/prompts.h"
-#include "graft/server/generation/tool_choice.h"
 #include "graft/server/json_text.h"
 #include "graft/server/openai/responses/item_list.h"
 #include "graft/server/openai/responses/response.h"
 #include "graft/server/openai/responses/turn.h"
+#include "graft/server/tools/tool_choice.h"
 
 namespace graft::server::openai::responses {
 namespace {

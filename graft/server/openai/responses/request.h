@@ -7,8 +7,8 @@
 
 #include "graft/api/chat_format.h"
 #include "graft/base/text/json.h"
-#include "graft/server/generation/tool_choice.h"
 #include "graft/server/openai/sampling.h"
+#include "graft/server/tools/tool_choice.h"
 
 namespace graft::server::openai::responses {
 

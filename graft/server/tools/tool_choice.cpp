@@ -1,4 +1,4 @@
-#include "graft/server/generation/tool_choice.h"
+#include "graft/server/tools/tool_choice.h"
 
 #include <algorithm>
 #include <array>
