@@ -18,6 +18,7 @@ struct PublishedCalls {
   std::string reasoning = {};
 };
 
+// One spelling for all rows. NOLINTBEGIN(modernize-raw-string-literal)
 // clang-format off
 inline const PublishedCalls kPublishedCalls[] = {
     {"Qwen2.5", formats::ToolCallFormat::Hermes,
@@ -88,5 +89,6 @@ inline const PublishedCalls kPublishedCalls[] = {
      "", {R"(get_current_weather {"location":"San Francisco"})"}, "Need to use function get_current_weather."},
 };
 // clang-format on
+// NOLINTEND(modernize-raw-string-literal)
 
 }  // namespace graft::testing

@@ -107,12 +107,11 @@ std::string call_text(const CallGrammar& options,
   std::string arguments;
   const auto add = [&](std::string_view key, std::string_view value, bool is_text) {
     const bool is_first = arguments.empty();
+    const std::string_view quote = is_text ? "\"" : "";
     if (form.has_json_arguments) {
-      arguments += str(is_first ? "{" : ", ", "\"", key, "\": ", is_text ? "\"" : "", value,
-                       is_text ? "\"" : "");
+      arguments += str(is_first ? "{" : ", ", "\"", key, "\": ", quote, value, quote);
     } else if (form.is_python) {
-      arguments +=
-          str(is_first ? "" : ", ", key, "=", is_text ? "\"" : "", value, is_text ? "\"" : "");
+      arguments += str(is_first ? "" : ", ", key, "=", quote, value, quote);
     } else {
       arguments += str(form.before_key, key, is_text ? form.before_text : form.before_json, value,
                        form.after_value);

@@ -92,12 +92,15 @@ void constrain_output(const api::ChatPrompt& prompt,
     api::constrain_after_reasoning(prompt, input.params);
     return;
   }
-  if (output && std::ranges::find(kContentFormats, input.structured_field) == kContentFormats.end())
+  if (output &&
+      std::ranges::find(kContentFormats, input.structured_field) == kContentFormats.end()) {
     throw ApiError(400, str("tool_choice: a forced call excludes ", input.structured_field),
                    "tool_choice");
-  if (is_inside_message(prompt))
+  }
+  if (is_inside_message(prompt)) {
     throw ApiError(400, "tool_choice: a message that is continued cannot become a call",
                    "tool_choice");
+  }
   try {
     output = {.kind = StructuredOutput::Kind::Grammar,
               .text = chat::call_grammar({.format = prompt.tool_calls,
