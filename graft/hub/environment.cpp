@@ -1,0 +1,78 @@
+#include "graft/hub/environment.h"
+
+#include <cstdlib>
+#include <fstream>
+
+#include "graft/base/error.h"
+#include "graft/base/text/ascii.h"
+
+namespace graft::hub {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Empty when unset.
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// The spellings that huggingface_hub accepts.
+bool is_true(const std::string& text) {
+  const std::string word = lower_case(text);
+  return word == "1" || word == "on" || word == "yes" || word == "true";
+}
+
+std::string endpoint(const char* name, const std::string& otherwise) {
+  std::string url = variable(name);
+  if (url.empty()) return otherwise;
+  // MODELSCOPE_DOMAIN has no scheme.
+  if (url.find("://") == std::string::npos) url.insert(0, "https://");
+  if (!url.starts_with("https://") && !url.starts_with("http://"))
+    fail(name, ": expected an http or https URL, got ", url);
+  while (url.ends_with('/'))
+    url.pop_back();
+  return url;
+}
+
+std::string token_in(const fs::path& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  return std::string(trimmed(line, " \t\r"));
+}
+
+}  // namespace
+
+fs::path base_folder(const char* name, const char* fallback) {
+  const std::string chosen = variable(name);
+  if (!chosen.empty()) return chosen;
+  const std::string home = variable("HOME");
+  return home.empty() ? fs::path() : fs::path(home) / fallback;
+}
+
+Environment read_environment() {
+  Environment out;
+  out.home = variable("HOME");
+  out.cache = base_folder("XDG_CACHE_HOME", ".cache");
+  const fs::path data = base_folder("XDG_DATA_HOME", ".local/share");
+  if (!data.empty()) out.models = data / "graft/models";
+  out.is_offline = is_true(variable("HF_HUB_OFFLINE"));
+
+  fs::path hf_home = variable("HF_HOME");
+  if (hf_home.empty() && !out.cache.empty()) hf_home = out.cache / "huggingface";
+  out.hf_cache = variable("HF_HUB_CACHE");
+  if (out.hf_cache.empty() && !hf_home.empty()) out.hf_cache = hf_home / "hub";
+  out.hf_endpoint = endpoint("HF_ENDPOINT", out.hf_endpoint);
+  out.hf_token = variable("HF_TOKEN");
+  if (out.hf_token.empty() && !hf_home.empty()) out.hf_token = token_in(hf_home / "token");
+
+  out.modelscope_endpoint = endpoint("MODELSCOPE_DOMAIN", out.modelscope_endpoint);
+  out.modelscope_token = variable("MODELSCOPE_API_TOKEN");
+  out.ollama_registry = endpoint("GRAFT_OLLAMA_REGISTRY", out.ollama_registry);
+  out.ollama_store = variable("OLLAMA_MODELS");
+  if (out.ollama_store.empty() && !data.empty()) out.ollama_store = data / "graft/ollama";
+  return out;
+}
+
+}  // namespace graft::hub
