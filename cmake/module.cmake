@@ -109,7 +109,7 @@ function(graft_testing)
   endif()
   set(dir ${CMAKE_SOURCE_DIR}/graft/testing)
   add_library(graft_testing STATIC ${dir}/golden.cpp ${dir}/ktransformers_files.cpp ${dir}/ktransformers_rules.cpp
-              ${dir}/http_peer.cpp ${dir}/hub_peer.cpp)
+              ${dir}/hub/http_peer.cpp ${dir}/hub/hub_peer.cpp)
   target_link_libraries(graft_testing PUBLIC graft_flags graft::base PRIVATE OpenSSL::Crypto)
   target_compile_definitions(graft_testing PRIVATE GRAFT_SOURCE_DIR="${CMAKE_SOURCE_DIR}" GRAFT_BUILD_DIR="${CMAKE_BINARY_DIR}")
   graft_precompile(graft_testing hot)

@@ -109,7 +109,8 @@ fs::path bundled_models_folder() {
   return resource_dir("models", "GRAFT_MODELS_DIR");
 }
 
-Catalog::Catalog(std::vector<fs::path> folders) : folders_(std::move(folders)) {}
+Catalog::Catalog(std::vector<fs::path> folders, std::function<std::vector<ModelEntry>()> more)
+    : folders_(std::move(folders)), more_(std::move(more)) {}
 
 std::vector<ModelEntry> Catalog::list() const {
   std::vector<ModelEntry> models = bundled_models();
@@ -118,11 +119,22 @@ std::vector<ModelEntry> Catalog::list() const {
     for (ModelEntry& model : models_in(folder))
       models.push_back(std::move(model));
   }
+  if (more_) {
+    for (ModelEntry& model : more_())
+      models.push_back(std::move(model));
+  }
   std::stable_sort(models.begin() + num_bundled, models.end(),
                    [](const ModelEntry& a, const ModelEntry& b) { return a.name < b.name; });
   std::set<std::string> seen;
   std::erase_if(models, [&](const ModelEntry& model) { return !seen.insert(model.name).second; });
   return models;
+}
+
+std::optional<fs::path> Catalog::find_name(const std::string& name) const {
+  for (const ModelEntry& model : list()) {
+    if (lower(model.name) == lower(name)) return model.path;
+  }
+  return std::nullopt;
 }
 
 fs::path Catalog::find(const std::string& path_or_name) const {

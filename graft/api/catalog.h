@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,16 +16,21 @@ struct ModelEntry {
   std::filesystem::path path;  // a GGUF file (the first of its shards) or a Hugging Face folder
   std::uint64_t bytes = 0;     // total size of the weight files
   bool bundled = false;
+  std::string origin = {};  // the program that downloaded it; empty: a folder of the user
 };
 
 class Catalog {
  public:
   // Folders are searched two levels deep (folder/model/file.gguf). Missing folders are ignored.
-  explicit Catalog(std::vector<std::filesystem::path> folders = {});
+  // `more` returns further models, after those of the folders; empty: none.
+  explicit Catalog(std::vector<std::filesystem::path> folders = {},
+                   std::function<std::vector<ModelEntry>()> more = {});
 
   // Bundled models first, then sorted by name; duplicate names are listed once. Files are not
   // opened.
   std::vector<ModelEntry> list() const;
+  // The model of this name (ignoring case); nullopt: none.
+  std::optional<std::filesystem::path> find_name(const std::string& name) const;
 
   // Resolves a path to itself, a folder with a single GGUF model to that model, a name (ignoring
   // case) to its path, and "" to the bundled model. Throws Error that lists the available names.
@@ -31,6 +38,7 @@ class Catalog {
 
  private:
   std::vector<std::filesystem::path> folders_;
+  std::function<std::vector<ModelEntry>()> more_;
 };
 
 // The folder of bundled models: $GRAFT_MODELS_DIR, else share/graft/models of the installation,

@@ -10,6 +10,8 @@ namespace graft::cli {
 void add_chat(Command& app);
 void add_run(Command& app);
 void add_models(Command& app);
+void add_pull(Command& app);
+void add_remove(Command& app);
 void add_config(Command& app);
 void add_completion(Command& app);
 void add_inspect(Command& app);

@@ -1,4 +1,5 @@
-// graft models: lists the bundled model and the models in the user's folders.
+// graft models: lists the bundled model, those in the user's folders, and those that graft or other
+// programs have downloaded.
 
 #include <cstdio>
 #include <memory>
@@ -43,12 +44,18 @@ Described describe(const api::ModelEntry& entry, std::uint64_t free) {
   return model;
 }
 
+std::string source_of(const api::ModelEntry& entry) {
+  if (entry.bundled) return "bundled";
+  return entry.origin.empty() ? "folder" : entry.origin;
+}
+
 Json to_json(const Described& model) {
   return {{"name", model.entry.name},
           {"path", model.entry.path.string()},
           {"bytes", model.entry.bytes},
           {"type", model.type},
           {"bundled", model.entry.bundled},
+          {"source", source_of(model.entry)},
           {"fits", model.fits},
           {"problem", model.problem.empty() ? Json() : Json(model.problem)}};
 }
@@ -57,10 +64,12 @@ void print(const Described& model) {
   const std::string verdict = !model.problem.empty() ? tinted(Tint::Red, model.problem, stdout)
                               : model.fits           ? tinted(Tint::Green, "fits", stdout)
                                            : tinted(Tint::Yellow, "exceeds free memory", stdout);
-  fmt::print(
-      "{:<28} {:>10}  {:<20} {}  {}\n", model.entry.name, bytes_text(model.entry.bytes), model.type,
-      verdict,
-      tinted(Tint::Dim, model.entry.bundled ? "bundled" : model.entry.path.string(), stdout));
+  fmt::print("{:<28} {:>10}  {:<20} {}  {}\n", model.entry.name, bytes_text(model.entry.bytes),
+             model.type, verdict,
+             tinted(Tint::Dim,
+                    model.entry.origin.empty() && !model.entry.bundled ? model.entry.path.string()
+                                                                       : source_of(model.entry),
+                    stdout));
 }
 
 void list_models(const ModelChoice& choice, bool json) {

@@ -47,6 +47,8 @@ int run(int argc, const char* const* argv) {
   add_run(app);
   add_serve(app);
   add_models(app);
+  add_pull(app);
+  add_remove(app);
   add_inspect(app);
   add_convert(app);
   add_quantize(app);

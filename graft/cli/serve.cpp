@@ -45,8 +45,8 @@ server::NamedPath named_model(const std::string& text, const api::Catalog& catal
   const std::size_t equals = text.find('=');
   std::error_code error;
   if (equals != std::string::npos && !std::filesystem::exists(text, error))
-    return {.name = text.substr(0, equals), .path = catalog.find(text.substr(equals + 1))};
-  const std::filesystem::path path = catalog.find(text);
+    return {.name = text.substr(0, equals), .path = find_model(text.substr(equals + 1), catalog)};
+  const std::filesystem::path path = find_model(text, catalog);
   for (const api::ModelEntry& entry : catalog.list()) {
     if (entry.path == path) return {.name = entry.name, .path = path};
   }

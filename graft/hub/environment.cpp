@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Empty when unset.
-std::string variable(const char* name) {
+std::string value_of(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
@@ -24,7 +24,7 @@ bool is_true(const std::string& text) {
 }
 
 std::string endpoint(const char* name, const std::string& otherwise) {
-  std::string url = variable(name);
+  std::string url = value_of(name);
   if (url.empty()) return otherwise;
   // MODELSCOPE_DOMAIN has no scheme.
   if (url.find("://") == std::string::npos) url.insert(0, "https://");
@@ -44,33 +44,33 @@ std::string token_in(const fs::path& file) {
 
 }  // namespace
 
-fs::path base_folder(const char* name, const char* fallback) {
-  const std::string chosen = variable(name);
+fs::path base_folder(const char* variable, const char* fallback) {
+  const std::string chosen = value_of(variable);
   if (!chosen.empty()) return chosen;
-  const std::string home = variable("HOME");
+  const std::string home = value_of("HOME");
   return home.empty() ? fs::path() : fs::path(home) / fallback;
 }
 
 Environment read_environment() {
   Environment out;
-  out.home = variable("HOME");
+  out.home = value_of("HOME");
   out.cache = base_folder("XDG_CACHE_HOME", ".cache");
   const fs::path data = base_folder("XDG_DATA_HOME", ".local/share");
   if (!data.empty()) out.models = data / "graft/models";
-  out.is_offline = is_true(variable("HF_HUB_OFFLINE"));
+  out.is_offline = is_true(value_of("HF_HUB_OFFLINE"));
 
-  fs::path hf_home = variable("HF_HOME");
+  fs::path hf_home = value_of("HF_HOME");
   if (hf_home.empty() && !out.cache.empty()) hf_home = out.cache / "huggingface";
-  out.hf_cache = variable("HF_HUB_CACHE");
+  out.hf_cache = value_of("HF_HUB_CACHE");
   if (out.hf_cache.empty() && !hf_home.empty()) out.hf_cache = hf_home / "hub";
   out.hf_endpoint = endpoint("HF_ENDPOINT", out.hf_endpoint);
-  out.hf_token = variable("HF_TOKEN");
+  out.hf_token = value_of("HF_TOKEN");
   if (out.hf_token.empty() && !hf_home.empty()) out.hf_token = token_in(hf_home / "token");
 
   out.modelscope_endpoint = endpoint("MODELSCOPE_DOMAIN", out.modelscope_endpoint);
-  out.modelscope_token = variable("MODELSCOPE_API_TOKEN");
+  out.modelscope_token = value_of("MODELSCOPE_API_TOKEN");
   out.ollama_registry = endpoint("GRAFT_OLLAMA_REGISTRY", out.ollama_registry);
-  out.ollama_store = variable("OLLAMA_MODELS");
+  out.ollama_store = value_of("OLLAMA_MODELS");
   if (out.ollama_store.empty() && !data.empty()) out.ollama_store = data / "graft/ollama";
   return out;
 }

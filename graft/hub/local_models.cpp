@@ -206,9 +206,10 @@ std::vector<LocalModel> find_local_models(const Environment& env) {
     add_folder(env.home / ".ktransformers/models", "KTransformers", models);
   }
   const char* llama_cache = std::getenv("LLAMA_CACHE");
-  if (llama_cache != nullptr || !env.cache.empty())
+  if (llama_cache != nullptr || !env.cache.empty()) {
     add_folder(llama_cache != nullptr ? fs::path(llama_cache) : env.cache / "llama.cpp",
                "llama.cpp", models);
+  }
   std::ranges::stable_sort(models, [](const LocalModel& a, const LocalModel& b) {
     return std::pair(a.origin, a.name) < std::pair(b.origin, b.name);
   });

@@ -68,9 +68,10 @@ PartFile::PartFile(fs::path path, std::uint64_t size, const std::string& identit
     } else {
       done_.assign(count, '.');
       const std::string text = header + std::string(count, '.');
-      if (::ftruncate(record_fd_, 0) != 0 || ::ftruncate(fd_, static_cast<off_t>(size)) != 0)
+      if (::ftruncate(record_fd_, 0) != 0 || ::ftruncate(fd_, static_cast<off_t>(size)) != 0) {
         fail(path_.string(), ": cannot be resized to ", bytes_text(size), ": ",
              std::strerror(errno));
+      }
       write_at(record_fd_, 0, text.data(), text.size(), record_path());
     }
   } catch (...) {

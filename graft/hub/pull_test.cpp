@@ -15,7 +15,7 @@
 #include "graft/hub/hf_cache.h"
 #include "graft/hub/hugging_face.h"
 #include "graft/hub/modelscope.h"
-#include "graft/testing/hub_peer.h"
+#include "graft/testing/hub/hub_peer.h"
 
 namespace graft::hub {
 namespace {

@@ -1,18 +1,23 @@
 #include "graft/cli/options/model_options.h"
 
 #include <cstdio>
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "graft/base/error.h"
 #include "graft/base/progress.h"
 #include "graft/base/system/cpus.h"
+#include "graft/cli/hub/download_model.h"
 #include "graft/cli/options/settings.h"
 #include "graft/cli/terminal.h"
+#include "graft/hub/local_models.h"
 #include "graft/models/build/shapes.h"
 
 namespace graft::cli {
@@ -26,13 +31,37 @@ std::filesystem::path config_or_model(const std::filesystem::path& path) {
   return std::filesystem::exists(config) && !has_weights ? config : path;
 }
 
+std::vector<api::ModelEntry> downloaded_models() {
+  std::vector<api::ModelEntry> entries;
+  for (hub::LocalModel& model : hub::find_local_models(hub::read_environment())) {
+    entries.push_back({.name = std::move(model.name),
+                       .path = std::move(model.path),
+                       .bytes = model.bytes,
+                       .origin = std::move(model.origin)});
+  }
+  return entries;
+}
+
+// For a plan, the headers of a remote model are enough. Null: not a model on a hub, or it is on
+// this machine.
+std::unique_ptr<models::Checkpoint> open_remote(const std::string& text,
+                                                const api::Catalog& catalog) {
+  const auto ref = hub::parse_model_ref(text);
+  if (!ref || catalog.find_name(text)) return nullptr;
+  const hub::Environment env = hub::read_environment();
+  if (hub::find_pulled(*ref, env)) return nullptr;
+  return open_remote_header(hub::look_up(*ref, env, {}), env);
+}
+
 }  // namespace
 
 Option* ModelChoice::add_to(Command& command, const std::string& positional) {
   add_folders_to(command, folders);
   return command
-      .add_option("-m,--model" + (positional.empty() ? "" : "," + positional), text,
-                  "GGUF file, Hugging Face folder, or model name (default: the bundled model)")
+      .add_option(
+          "-m,--model" + (positional.empty() ? "" : "," + positional), text,
+          "GGUF file, Hugging Face folder, model name, or a model to download such as ORG/REPO "
+          "or ollama:NAME (default: the bundled model)")
       ->option_text("PATH|NAME");
 }
 
@@ -49,10 +78,25 @@ api::Catalog ModelChoice::catalog() const {
     const std::filesystem::path data = user_folder("XDG_DATA_HOME", ".local/share");
     if (!data.empty()) paths.push_back(data / "models");
   }
-  return api::Catalog(std::move(paths));
+  // Explicit folders are all that the user wants to see.
+  if (!folders.empty()) return api::Catalog(std::move(paths));
+  return api::Catalog(std::move(paths), downloaded_models);
+}
+
+std::filesystem::path find_model(const std::string& text, const api::Catalog& catalog) {
+  std::error_code error;
+  if (text.empty() || std::filesystem::exists(text, error)) return catalog.find(text);
+  if (const auto path = catalog.find_name(text)) return *path;
+  if (const auto ref = hub::parse_model_ref(text)) return local_or_downloaded(*ref);
+  return catalog.find(text);
+}
+
+std::filesystem::path ModelChoice::path() const {
+  return find_model(text, catalog());
 }
 
 std::unique_ptr<models::Checkpoint> ModelChoice::open_or_shape() const {
+  if (auto remote = open_remote(text, catalog())) return remote;
   std::filesystem::path found;
   try {
     found = path();

@@ -16,7 +16,8 @@
 
 namespace graft::cli {
 
-// -m PATH|NAME and --model-dir.
+// -m PATH|NAME and --model-dir. A name on a hub (org/repo, ollama:name) is downloaded when it is
+// not on this machine.
 struct ModelChoice {
   std::string text;  // empty: the bundled model
   std::vector<std::string> folders;
@@ -26,10 +27,14 @@ struct ModelChoice {
   static void add_folders_to(Command& command, std::vector<std::string>& folders);
 
   api::Catalog catalog() const;
-  std::filesystem::path path() const { return catalog().find(text); }  // throws Error
+  std::filesystem::path path() const;  // throws Error
   // For planning: the model, else the built-in shape of that name. Throws Error that lists both.
   std::unique_ptr<models::Checkpoint> open_or_shape() const;
 };
+
+// The path of a model: an existing path, a name of the catalog, or a model on a hub, which is
+// downloaded when it is not on this machine. Throws Error.
+std::filesystem::path find_model(const std::string& text, const api::Catalog& catalog);
 
 struct ModelOptions {
   ModelChoice model;

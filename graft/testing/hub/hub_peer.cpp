@@ -1,4 +1,4 @@
-#include "graft/testing/hub_peer.h"
+#include "graft/testing/hub/hub_peer.h"
 
 #include <algorithm>
 #include <array>

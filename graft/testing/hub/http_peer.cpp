@@ -1,4 +1,4 @@
-#include "graft/testing/http_peer.h"
+#include "graft/testing/hub/http_peer.h"
 
 #include <algorithm>
 #include <chrono>

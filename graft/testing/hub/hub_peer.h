@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "graft/testing/http_peer.h"
+#include "graft/testing/hub/http_peer.h"
 
 namespace graft::testing {
 
