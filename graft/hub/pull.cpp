@@ -149,7 +149,7 @@ ExpectedHash hash_in(const HttpResponse& response) {
     const std::string text = response.header(name);
     const std::size_t begin = text.find_first_not_of('"');
     if (begin == std::string::npos) continue;
-    const ExpectedHash hash = sha256_or_none(text.substr(begin, text.find('"', begin) - begin));
+    ExpectedHash hash = sha256_or_none(text.substr(begin, text.find('"', begin) - begin));
     if (hash.kind != ExpectedHash::Kind::None) return hash;
   }
   return {};
@@ -187,9 +187,10 @@ std::optional<fs::path> find_modelscope(const ModelRef& ref, const Environment& 
   std::error_code error;
   for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end;
        it.increment(error)) {
-    if (it->is_regular_file(error))
+    if (it->is_regular_file(error)) {
       files.push_back(
           {.path = it->path().lexically_relative(folder).string(), .size = it->file_size(error)});
+    }
   }
   try {
     const ChosenFiles chosen = choose_files(files, ref.selector, ref.repo);
