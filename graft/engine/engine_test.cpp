@@ -54,7 +54,7 @@ void run_all(Engine& engine, Outputs& outputs) {
 bool is_same(const std::vector<TokenLogprobs>& a, const std::vector<TokenLogprobs>& b) {
   return std::ranges::equal(a, b, [](const TokenLogprobs& x, const TokenLogprobs& y) {
     return x.token == y.token && std::memcmp(&x.logprob, &y.logprob, sizeof(float)) == 0 &&
-           x.top == y.top;
+           x.rank == y.rank && x.top == y.top;
   });
 }
 

@@ -399,15 +399,17 @@ TokenLogprobs logprobs_of(std::span<const float> logits, TokenId token, std::int
   const auto logprob = [&](TokenId id) {
     return static_cast<float>(static_cast<double>(logits[static_cast<std::size_t>(id)]) - log_sum);
   };
-  TokenLogprobs out = {.token = token, .logprob = logprob(token), .top = {}};
-  std::vector<TokenId> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  const auto end = ids.begin() + std::min(num_top, static_cast<std::int64_t>(ids.size()));
-  std::partial_sort(ids.begin(), end, ids.end(), [&](TokenId a, TokenId b) {
+  const auto is_before = [&](TokenId a, TokenId b) {
     const float first = logits[static_cast<std::size_t>(a)];
     const float second = logits[static_cast<std::size_t>(b)];
     return first != second ? first > second : a < b;
-  });
+  };
+  TokenLogprobs out = {.token = token, .logprob = logprob(token)};
+  std::vector<TokenId> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  out.rank = 1 + std::ranges::count_if(ids, [&](TokenId id) { return is_before(id, token); });
+  const auto end = ids.begin() + std::min(num_top, static_cast<std::int64_t>(ids.size()));
+  std::partial_sort(ids.begin(), end, ids.end(), is_before);
   for (auto id = ids.begin(); id != end; ++id)
     out.top.emplace_back(*id, logprob(*id));
   return out;

@@ -338,8 +338,11 @@ TEST(Sampler, LogprobsUseUnmodifiedLogits) {
   EXPECT_EQ(got.top[0].first, 2);
   EXPECT_NEAR(got.top[0].second, std::log(0.4), 1e-6);
   EXPECT_EQ(got.top[2].first, 3);
+  EXPECT_EQ(got.rank, 4);
+  EXPECT_EQ(logprobs_of(logits_of(kExample), 2, 0).rank, 1);
   // Ties: lower ids first.
   EXPECT_EQ(logprobs_of(std::vector<float>{1, 1, 1}, 2, 2).top[0].first, 0);
+  EXPECT_EQ(logprobs_of(std::vector<float>{1, 1, 1}, 2, 2).rank, 3);
 }
 
 TEST(Sampler, HasAllowedTokenAppliesMasks) {

@@ -131,6 +131,7 @@ struct Finish {
 struct TokenLogprobs {
   TokenId token = 0;
   float logprob = 0;
+  std::int64_t rank = 1;  // of the token among all, 1: the most likely; equal ones by id
   std::vector<std::pair<TokenId, float>> top = {};  // the most likely tokens, descending
 };
 

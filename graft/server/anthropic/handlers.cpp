@@ -24,7 +24,7 @@ void create(const HandlerContext& context,
   const api::ChatPrompt prompt = chat_prompt(model, request.conversation);
   GenerationInput input = {
       .prompts = {prompt.tokens},
-      .params = request.sampling.for_model(model.llm().source().config()),
+      .params = request.sampling.for_model(model),
       .client = context.access.client_of(exchange->request()),
       .options = {.cache_salt = context.access.cache_salt(exchange->request())},
       .is_stream = request.is_stream,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "graft/base/text/str.h"
 #include "graft/server/api_error.h"
@@ -25,6 +26,8 @@ std::size_t parameter_bytes(const api::SamplingParams& params) {
       (params.allowed_token_ids.size() + params.stop_token_ids.size()) * sizeof(api::TokenId);
   for (const std::string& stop : params.stop)
     bytes += stop.size();
+  for (const std::vector<api::TokenId>& word : params.bad_words)
+    bytes += sizeof(word) + word.size() * sizeof(api::TokenId);
   return bytes;
 }
 
@@ -71,10 +74,11 @@ std::optional<std::int64_t> check_request(const RequestSize& size,
   const auto count = static_cast<std::size_t>(num_answers);
   const auto n = static_cast<std::size_t>(params.n);
   check_bytes(parameter_bytes(params) * count, limits.max_response_bytes,
-              str(answers, " with these stop strings, logit_bias and token ids"),
+              str(answers, " with these stop strings, bad_words, logit_bias and token ids"),
               "ask for fewer answers or shorter lists");
   const std::size_t echo_bytes =
-      n * (size.echo_bytes + size.num_echo_logprobs * bytes_per_token(params));
+      n * (size.echo_bytes + size.num_echo_logprobs * bytes_per_token(params)) +
+      size.num_prompt_logprobs * kBytesPerLogprob;
   const std::size_t output_bytes =
       size.is_stream ? 0 : count * static_cast<std::size_t>(asked) * bytes_per_token(params);
   check_bytes(echo_bytes + output_bytes, limits.max_response_bytes,

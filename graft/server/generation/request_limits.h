@@ -23,6 +23,7 @@ struct RequestSize {
   // Prompt text and prompt tokens with logprobs that every answer repeats, over all prompts.
   std::size_t echo_bytes = 0;
   std::size_t num_echo_logprobs = 0;
+  std::size_t num_prompt_logprobs = 0;  // of vLLM's prompt_logprobs, over all answers
   bool is_stream = false;
 };
 

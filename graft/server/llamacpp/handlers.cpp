@@ -37,7 +37,7 @@ void complete(const HandlerContext& context,
   LoadedModel& model = *lease;
   GenerationInput input = {
       .prompts = {prompt_tokens(request, model)},
-      .params = request.sampling.for_model(model.llm().source().config()),
+      .params = request.sampling.for_model(model),
       .client = context.access.client_of(exchange->request()),
       .options = {.cache_salt = context.access.cache_salt(exchange->request())},
       .is_stream = request.is_stream,

@@ -22,7 +22,7 @@ constexpr std::array kOffValues = {
 };
 
 constexpr std::array kNotSupported = {"samplers", "response_fields", "image_data",
-                                      "multimodal_data"};
+                                      "multimodal_data", "prompt_logprobs"};
 
 void reject_features(const Fields& fields) {
   openai::reject_unsupported(fields);

@@ -73,6 +73,7 @@ void read_logprobs(const Fields& fields, ChatRequest& request) {
   if (top && *top > 0 && !request.wants_logprobs)
     fields.fail_at("top_logprobs", "requires logprobs: true");
   if (request.wants_logprobs) request.sampling.params.logprobs = top.value_or(0);
+  request.sampling.params.prompt_logprobs = read_prompt_logprobs(fields, request.is_stream);
 }
 
 bool may_be_continued(const OrderedJson& messages) {

@@ -114,6 +114,11 @@ std::string ChatResponseWriter::append(std::size_t /*prompt*/, const api::Update
     if (choice.parser.has_calls() && update.finish->reason == api::FinishReason::Stop)
       choice.finish_reason = "tool_calls";
   }
+  if (update.finish && options_.prompt_logprobs && prompt_logprobs_.empty()) {
+    prompt_logprobs_ = prompt_logprobs_text(*options_.tokenizer, update.prompt_logprobs,
+                                            *options_.prompt_logprobs);
+    num_bytes_ += prompt_logprobs_.size();
+  }
   OrderedJson logprobs = options_.wants_logprobs ? logprobs_of(update) : OrderedJson::array();
   std::string text;
   if (options_.is_stream) {
@@ -163,6 +168,7 @@ std::string ChatResponseWriter::finish(const Usage& usage) {
   JsonObjectText json(head("chat.completion"));
   json.add("choices", str("[", std::exchange(choices, {}), "]"));
   json.add("usage", ordered_text(counts));
+  if (!prompt_logprobs_.empty()) json.add("prompt_logprobs", prompt_logprobs_);
   return json.take();
 }
 

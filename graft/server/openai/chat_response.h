@@ -2,7 +2,9 @@
 
 #pragma once
 
+#include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +20,8 @@ struct ChatResponseOptions {
   bool is_stream = false;
   bool include_usage = false;
   bool wants_logprobs = false;
-  const tokenizer::Tokenizer* tokenizer = nullptr;  // for logprobs
+  std::optional<std::int64_t> prompt_logprobs = {};  // alternatives per token; unset: none
+  const tokenizer::Tokenizer* tokenizer = nullptr;   // for logprobs
 };
 
 class ChatResponseWriter final : public ResponseWriter {
@@ -55,6 +58,7 @@ class ChatResponseWriter final : public ResponseWriter {
   Identity identity_;
   ChatResponseOptions options_;
   std::deque<Choice> choices_;
+  std::string prompt_logprobs_;     // text of the list
   std::int64_t num_reasoning_ = 0;  // tokens
   std::size_t num_bytes_ = 0;
 };

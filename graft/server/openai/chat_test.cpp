@@ -100,6 +100,11 @@ const Rejected kRejected[] = {
     {R"(,"logit_bias":{"1":101})", "logit_bias"},
     {R"(,"logit_bias":[1])", "logit_bias"},
     {R"(,"presence_penalty":3)", "presence_penalty"},
+    {R"(,"bad_words":["a"," "])", "bad_words"},
+    {R"(,"bad_words":[7])", "bad_words"},
+    {R"(,"prompt_logprobs":-1)", "prompt_logprobs"},
+    {R"(,"prompt_logprobs":21)", "prompt_logprobs"},
+    {R"(,"prompt_logprobs":1,"stream":true)", "prompt_logprobs"},
 };
 
 TEST(ChatRequest, RejectionsNameTheField) {
@@ -156,6 +161,13 @@ TEST(ChatRequest, RenamesRolesAndReasoningForTemplates) {
                       {"role":"assistant","content":"x","reasoning":"because"}]})"));
   EXPECT_EQ(request.conversation.messages[0]["role"], "system");
   EXPECT_EQ(request.conversation.messages[1]["reasoning_content"], "because");
+}
+
+TEST(ChatRequest, ReadsPromptLogprobsAndBadWords) {
+  const Sampling sampling = read_chat(R"(,"prompt_logprobs":0,"bad_words":["a"," b"])").sampling;
+  EXPECT_EQ(sampling.params.prompt_logprobs, 0);
+  EXPECT_EQ(sampling.bad_words, (std::vector<std::string>{"a", " b"}));
+  EXPECT_FALSE(read_chat("").sampling.params.prompt_logprobs);
 }
 
 TEST(ChatRequest, ContinuesALastMessageOfTheAssistant) {

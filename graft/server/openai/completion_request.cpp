@@ -130,9 +130,11 @@ CompletionRequest read_completion_request(const OrderedJson& body) {
   request.discard_output = max_tokens == 0;
   params.max_tokens = std::max<std::int64_t>(max_tokens, 1);
   params.logprobs = fields.integer("logprobs", 0, kMaxAlternatives);
+  request.prompt_logprobs = read_prompt_logprobs(fields, request.is_stream);
+  params.prompt_logprobs = request.prompt_logprobs;
   if (request.echo && params.logprobs) {
     if (request.is_stream) fields.fail_at("echo", "with logprobs is not supported with stream");
-    params.prompt_logprobs = params.logprobs;
+    params.prompt_logprobs = std::max(*params.logprobs, request.prompt_logprobs.value_or(0));
   }
   return request;
 }

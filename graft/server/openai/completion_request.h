@@ -25,6 +25,7 @@ struct CompletionRequest {
   bool include_usage = false;
   bool echo = false;            // prepend the prompt to the output
   bool discard_output = false;  // max_tokens 0 with echo: return only the prompt
+  std::optional<std::int64_t> prompt_logprobs = {};  // vLLM's; echo with logprobs has its own
   std::int64_t priority = 0;
   std::string cache_salt = {};  // the prefix cache is shared only between equal salts
 };

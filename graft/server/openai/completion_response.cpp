@@ -38,14 +38,14 @@ std::string CompletionResponseWriter::to_text(const Logprobs& logprobs) {
   return json.take();
 }
 
-std::string CompletionResponseWriter::choice_text(std::size_t index,
-                                                  const std::string& text,
-                                                  const Logprobs* logprobs,
-                                                  const OrderedJson& finish_reason) {
+JsonObjectText CompletionResponseWriter::choice_json(std::size_t index,
+                                                     const std::string& text,
+                                                     const Logprobs* logprobs,
+                                                     const OrderedJson& finish_reason) {
   JsonObjectText json({{"index", index}, {"text", text}});
   json.add("logprobs", logprobs == nullptr ? "null" : to_text(*logprobs));
   json.add("finish_reason", ordered_text(finish_reason));
-  return json.take();
+  return json;
 }
 
 std::string CompletionResponseWriter::chunk(std::size_t index,
@@ -53,7 +53,7 @@ std::string CompletionResponseWriter::chunk(std::size_t index,
                                             const Logprobs* logprobs,
                                             const OrderedJson& finish_reason) const {
   JsonObjectText json(head());
-  json.add("choices", str("[", choice_text(index, text, logprobs, finish_reason), "]"));
+  json.add("choices", str("[", choice_json(index, text, logprobs, finish_reason).take(), "]"));
   return str("data: ", json.take(), "\n\n");
 }
 
@@ -92,8 +92,10 @@ void CompletionResponseWriter::add_prompt(Choice& choice,
   Logprobs out;
   choice.offset = 0;
   add_token(choice, {.token = options_.prompts[prompt][0]}, out, /*is_first=*/true);
-  for (const api::TokenLogprobs& token : update.prompt_logprobs)
+  for (api::TokenLogprobs token : update.prompt_logprobs) {
+    token.top.resize(std::min(token.top.size(), static_cast<std::size_t>(options_.num_echo_top)));
     add_token(choice, token, out);
+  }
   if (!options_.discard_output && !choice.logprobs.offsets.empty()) {
     append_item(out.tokens, choice.logprobs.tokens);
     append_item(out.values, choice.logprobs.values);
@@ -125,6 +127,11 @@ std::string CompletionResponseWriter::append(std::size_t prompt, const api::Upda
     add_token(choice, token, choice.logprobs);
   if (update.finish && options_.wants_logprobs && !options_.echoes.empty())
     add_prompt(choice, prompt, update);
+  if (update.finish && options_.prompt_logprobs) {
+    choice.prompt_logprobs = prompt_logprobs_text(*options_.tokenizer, update.prompt_logprobs,
+                                                  *options_.prompt_logprobs);
+    num_bytes_ += choice.prompt_logprobs.size();
+  }
   num_bytes_ += choice.text.size() + choice.logprobs.num_bytes();
   return {};
 }
@@ -146,9 +153,10 @@ std::string CompletionResponseWriter::finish(const Usage& usage) {
   std::string choices;
   for (std::size_t i = 0; !choices_.empty(); ++i) {
     const Choice& choice = choices_.front();
-    append_item(choices,
-                choice_text(i, choice.text, options_.wants_logprobs ? &choice.logprobs : nullptr,
-                            choice.finish_reason));
+    JsonObjectText json = choice_json(
+        i, choice.text, options_.wants_logprobs ? &choice.logprobs : nullptr, choice.finish_reason);
+    if (options_.prompt_logprobs) json.add("prompt_logprobs", choice.prompt_logprobs);
+    append_item(choices, json.take());
     choices_.pop_front();
   }
   JsonObjectText json(head());

@@ -3,11 +3,14 @@
 
 #pragma once
 
+#include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "graft/server/generation/generation.h"
+#include "graft/server/json_text.h"
 #include "graft/server/openai/wire.h"
 
 namespace graft::server::openai {
@@ -20,6 +23,8 @@ struct CompletionResponseOptions {
   bool is_stream = false;
   bool include_usage = false;
   bool wants_logprobs = false;
+  std::int64_t num_echo_top = 0;                     // alternatives per token of an echoed prompt
+  std::optional<std::int64_t> prompt_logprobs = {};  // alternatives per token; unset: none
   bool discard_output = false;
   const tokenizer::Tokenizer* tokenizer = nullptr;  // for logprobs
 };
@@ -47,7 +52,8 @@ class CompletionResponseWriter final : public ResponseWriter {
   struct Choice {
     std::string text = {};
     Logprobs logprobs = {};
-    std::size_t offset = 0;  // of the next token in the text, in bytes
+    std::string prompt_logprobs = {};  // text of the list
+    std::size_t offset = 0;            // of the next token in the text, in bytes
     std::string finish_reason = {};
   };
 
@@ -64,10 +70,10 @@ class CompletionResponseWriter final : public ResponseWriter {
   OrderedJson head() const;
   static std::string to_text(const Logprobs& logprobs);
   // logprobs null: the choice has none.
-  static std::string choice_text(std::size_t index,
-                                 const std::string& text,
-                                 const Logprobs* logprobs,
-                                 const OrderedJson& finish_reason);
+  static JsonObjectText choice_json(std::size_t index,
+                                    const std::string& text,
+                                    const Logprobs* logprobs,
+                                    const OrderedJson& finish_reason);
 
   Identity identity_;
   CompletionResponseOptions options_;

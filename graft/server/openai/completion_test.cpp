@@ -70,6 +70,15 @@ TEST(CompletionRequest, MaxTokensZeroWithEchoReturnsThePrompt) {
   EXPECT_EQ(request.sampling.params.prompt_logprobs, 1);
 }
 
+TEST(CompletionRequest, PromptLogprobsAndEchoHaveOwnCounts) {
+  const CompletionRequest request =
+      read_completion(R"({"prompt":"a","echo":true,"logprobs":1,"prompt_logprobs":4})");
+  EXPECT_EQ(request.prompt_logprobs, 4);
+  EXPECT_EQ(request.sampling.params.prompt_logprobs, 4);
+  EXPECT_FALSE(read_completion(R"({"prompt":"a","echo":true,"logprobs":1})").prompt_logprobs);
+  EXPECT_THROW(read_completion(R"({"prompt":"a","prompt_logprobs":1,"stream":true})"), ApiError);
+}
+
 TEST(TokenizeRequest, ReadsTextsMessagesAndTokens) {
   const TokenizeRequest text =
       read_tokenize_request(parse_body(R"({"prompt":"a","add_special_tokens":false})"));

@@ -21,6 +21,15 @@
 namespace graft::server::openai {
 namespace {
 
+// Of vLLM's prompt_logprobs in one answer.
+std::size_t num_prompt_logprobs(const std::vector<std::vector<api::TokenId>>& prompts,
+                                std::optional<std::int64_t> num_top) {
+  std::size_t count = 0;
+  for (const std::vector<api::TokenId>& prompt : prompts)
+    count += num_top ? prompt.size() * (1 + static_cast<std::size_t>(*num_top)) : 0;
+  return count;
+}
+
 void chat(const HandlerContext& context,
           const http::ExchangePtr& exchange,
           const ChatRequest& request,
@@ -29,13 +38,14 @@ void chat(const HandlerContext& context,
   const api::ChatPrompt prompt = chat_prompt(model, request.conversation);
   GenerationInput input = {
       .prompts = {prompt.tokens},
-      .params = request.sampling.for_model(model.llm().source().config()),
+      .params = request.sampling.for_model(model),
       .client = context.access.client_of(exchange->request()),
       .options = {.priority = request.priority,
                   .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt)},
       .is_stream = request.is_stream,
       .stream_head = sse_head(),
       .structured_field = request.sampling.structured_field};
+  input.size.num_prompt_logprobs = num_prompt_logprobs(input.prompts, input.params.prompt_logprobs);
   show_markers(model.tokenizer(), prompt, request.parse_tool_calls, input.params);
   constrain_output(prompt,
                    {.choice = request.tool_choice,
@@ -49,6 +59,7 @@ void chat(const HandlerContext& context,
       .is_stream = request.is_stream,
       .include_usage = request.include_usage,
       .wants_logprobs = request.wants_logprobs,
+      .prompt_logprobs = input.params.prompt_logprobs,
       .tokenizer = &model.tokenizer()};
   auto writer =
       std::make_unique<ChatResponseWriter>(new_identity("chatcmpl", model.name()), options);
@@ -86,7 +97,7 @@ void complete(const HandlerContext& context,
               Lease lease) {
   LoadedModel& model = *lease;
   GenerationInput input = {
-      .params = request.sampling.for_model(model.llm().source().config()),
+      .params = request.sampling.for_model(model),
       .client = context.access.client_of(exchange->request()),
       .options = {.priority = request.priority,
                   .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt)},
@@ -98,6 +109,8 @@ void complete(const HandlerContext& context,
                                        .is_stream = request.is_stream,
                                        .include_usage = request.include_usage,
                                        .wants_logprobs = input.params.logprobs.has_value(),
+                                       .num_echo_top = input.params.logprobs.value_or(0),
+                                       .prompt_logprobs = request.prompt_logprobs,
                                        .discard_output = request.discard_output,
                                        .tokenizer = &model.tokenizer()};
   if (!request.suffix.empty()) {
@@ -118,6 +131,8 @@ void complete(const HandlerContext& context,
     if (options.wants_logprobs) input.size.num_echo_logprobs += input.prompts.back().size();
   }
   if (request.echo && options.wants_logprobs) options.prompts = input.prompts;
+  input.size.num_prompt_logprobs = num_prompt_logprobs(input.prompts, request.prompt_logprobs) *
+                                   static_cast<std::size_t>(input.params.n);
   auto writer = std::make_unique<CompletionResponseWriter>(new_identity("cmpl", model.name()),
                                                            std::move(options));
   start_generation(exchange, std::move(lease), std::move(input), std::move(writer),

@@ -1,5 +1,6 @@
 #include "graft/server/openai/sampling.h"
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -12,6 +13,9 @@ namespace graft::server::openai {
 namespace {
 
 constexpr std::int64_t kMaxSamples = 128;
+// Every word is compared with the output after every token.
+constexpr std::size_t kMaxBadWords = 1024;
+constexpr std::size_t kMaxBadWordBytes = 1024;
 
 struct Unsupported {
   const char* name;
@@ -24,9 +28,7 @@ constexpr Unsupported kUnsupported[] = {
     {"grammar_lazy", "is not supported"},
     {"guided_decoding_backend", "is not supported: there is one"},
     {"guided_whitespace_pattern", "is not supported"},
-    {"bad_words", "is not supported"},
     {"truncate_prompt_tokens", "is not supported: shorten the prompt"},
-    {"prompt_logprobs", "is not supported"},
     {"mirostat", "is not supported"},
     {"dry_multiplier", "is not supported"},
     {"xtc_probability", "is not supported"},
@@ -57,6 +59,19 @@ std::vector<std::pair<api::TokenId, float>> read_logit_bias(const Fields& fields
   return out;
 }
 
+std::vector<std::string> read_bad_words(const Fields& fields) {
+  std::vector<std::string> words = fields.strings("bad_words", kMaxBadWords);
+  for (const std::string& word : words) {
+    if (word.find_first_not_of(' ') == std::string::npos)
+      fields.fail_at("bad_words", "a word is empty");
+    if (word.size() > kMaxBadWordBytes) {
+      fields.fail_at("bad_words",
+                     str("a word has ", word.size(), " bytes, max ", kMaxBadWordBytes));
+    }
+  }
+  return words;
+}
+
 template <class T, class U>
 bool set(T& target, const std::optional<U>& value) {
   if (value) target = static_cast<T>(*value);
@@ -71,6 +86,33 @@ api::SamplingParams Sampling::for_model(const models::ModelConfig& config) const
   if (default_top_p && config.top_p) out.top_p = *config.top_p;
   if (default_top_k && config.top_k) out.top_k = *config.top_k;
   return out;
+}
+
+api::SamplingParams Sampling::for_model(LoadedModel& model) const {
+  api::SamplingParams out = for_model(model.llm().source().config());
+  for (const std::string& word : bad_words) {
+    for (std::vector<api::TokenId>& tokens : bad_word_tokens(model.tokenizer(), word))
+      out.bad_words.push_back(std::move(tokens));
+  }
+  return out;
+}
+
+std::vector<std::vector<api::TokenId>> bad_word_tokens(const tokenizer::Tokenizer& tokenizer,
+                                                       const std::string& word) {
+  const std::string bare = word.substr(std::min(word.find_first_not_of(' '), word.size()));
+  std::vector<std::vector<api::TokenId>> out;
+  for (const std::string& text : {bare, " " + bare}) {
+    auto tokens = tokenizer.encode(text, {.add_special = false, .parse_special = false});
+    if (!tokens.empty() && std::ranges::find(out, tokens) == out.end())
+      out.push_back(std::move(tokens));
+  }
+  return out;
+}
+
+std::optional<std::int64_t> read_prompt_logprobs(const Fields& fields, bool is_stream) {
+  const auto count = fields.integer("prompt_logprobs", 0, kMaxAlternatives);
+  if (count && is_stream) fields.fail_at("prompt_logprobs", "is not supported with stream");
+  return count;
 }
 
 Sampling read_sampling(const Fields& fields) {
@@ -90,6 +132,7 @@ Sampling read_sampling(const Fields& fields) {
   if (const auto seed = fields.integer("seed")) params.seed = static_cast<std::uint64_t>(*seed);
   params.stop = fields.strings("stop", kMaxStops);
   params.logit_bias = read_logit_bias(fields);
+  sampling.bad_words = read_bad_words(fields);
   set(params.min_tokens, fields.integer("min_tokens", 0));
   set(params.ignore_eos, fields.boolean("ignore_eos"));
   params.stop_token_ids = fields.token_ids("stop_token_ids");

@@ -68,4 +68,24 @@ OrderedJson token_json(const tokenizer::Tokenizer& tokenizer, api::TokenId token
   return {{"token", text}, {"logprob", std::max(logprob, -9999.0F)}, {"bytes", bytes}};
 }
 
+std::string prompt_logprobs_text(const tokenizer::Tokenizer& tokenizer,
+                                 const std::vector<api::TokenLogprobs>& tokens,
+                                 std::int64_t num_top) {
+  std::string list = "null";
+  for (const api::TokenLogprobs& token : tokens) {
+    OrderedJson entry = OrderedJson::object();
+    const auto add = [&](api::TokenId id, float logprob, std::int64_t rank) {
+      entry[std::to_string(id)] = {{"logprob", std::max(logprob, -9999.0F)},
+                                   {"rank", rank},
+                                   {"decoded_token", token_text(tokenizer, id)}};
+    };
+    add(token.token, token.logprob, token.rank);
+    const auto count = std::min(static_cast<std::size_t>(num_top), token.top.size());
+    for (std::size_t i = 0; i < count; ++i)
+      add(token.top[i].first, token.top[i].second, static_cast<std::int64_t>(i) + 1);
+    append_item(list, ordered_text(entry));
+  }
+  return str("[", list, "]");
+}
+
 }  // namespace graft::server::openai

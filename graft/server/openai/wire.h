@@ -42,6 +42,11 @@ std::string sse_error(const std::string& message);
 
 // {token, logprob, bytes} of one token.
 OrderedJson token_json(const tokenizer::Tokenizer& tokenizer, api::TokenId token, float logprob);
+// vLLM's prompt_logprobs as text of a JSON list: null for the first token of the prompt, then
+// {id: {logprob, rank, decoded_token}} of each token and the `num_top` most likely ones.
+std::string prompt_logprobs_text(const tokenizer::Tokenizer& tokenizer,
+                                 const std::vector<api::TokenLogprobs>& tokens,
+                                 std::int64_t num_top);
 // The bytes of a token; for special tokens their name in the vocabulary.
 std::string token_text(const tokenizer::Tokenizer& tokenizer, api::TokenId token);
 

@@ -35,7 +35,7 @@ void generate(const HandlerContext& context,
   const Client client = context.access.client_of(exchange->request());
   GenerationInput input = {
       .prompts = {prompt.tokens},
-      .params = request.sampling.for_model(model.llm().source().config()),
+      .params = request.sampling.for_model(model),
       .client = client,
       .options = {.priority = request.priority,
                   .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt)},

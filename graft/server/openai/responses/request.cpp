@@ -18,6 +18,7 @@ void reject_features(const Fields& fields) {
   fields.reject("conversation", "conversations are not supported; use previous_response_id");
   fields.reject("prompt", "stored prompts are not supported; use instructions and input");
   fields.reject("moderation", "is not supported");
+  fields.reject("prompt_logprobs", "is not supported; use /v1/chat/completions");
   const OrderedJson* management = fields.find("context_management");
   if (management != nullptr && !management->empty())
     fields.fail_at("context_management", "is not supported");

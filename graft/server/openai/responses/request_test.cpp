@@ -96,6 +96,7 @@ const RejectedResponse kRejectedResponses[] = {
     {R"(,"tools":[{"type":"local_shell"}])", "tools[0].type"},
     {R"(,"tools":[{"type":"custom","name":"apply_patch"}])", "tools[0].type"},
     {R"(,"tools":[{"type":"function"}])", "tools[0].name"},
+    {R"(,"prompt_logprobs":1)", "prompt_logprobs"},
     {R"(,"tools":[{"type":"function","name":"f","parameters":[]}])", "tools[0].parameters"},
     {R"(,"background":true)", "background"},
     {R"(,"conversation":"c")", "conversation"},
