@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "graft/base/check.h"
+#include "graft/base/error.h"
 #include "graft/base/text/ascii.h"
 #include "graft/base/text/str.h"
 #include "graft/server/generation/call_formats.h"
@@ -32,6 +33,17 @@ void drop_front(std::string& text, std::string_view characters) {
 }
 
 }  // namespace
+
+OrderedJson call_arguments(const std::string& text) {
+  if (text.empty()) return OrderedJson::object();
+  try {
+    OrderedJson arguments = parse_ordered_json(text, "arguments");
+    if (arguments.is_object()) return arguments;
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
+    // Cut off, or not JSON.
+  }
+  return {{"unparsed", text}};
+}
 
 void join_calls(std::vector<ToolCall>& calls, std::vector<ToolCall> pieces) {
   for (ToolCall& piece : pieces) {

@@ -33,6 +33,10 @@ struct ToolCall {
 // Appends pieces to the calls they belong to.
 void join_calls(std::vector<ToolCall>& calls, std::vector<ToolCall> pieces);
 
+// The arguments of a call in an earlier message as an object, which templates print. What a model
+// wrote instead, cut off or not JSON, must not make the conversation end: {"unparsed": text}.
+OrderedJson call_arguments(const std::string& text);
+
 struct ToolText {
   std::string reasoning;  // between calls
   std::string text;

@@ -4,6 +4,7 @@
 
 #include "graft/base/error.h"
 #include "graft/server/fields.h"
+#include "graft/server/generation/tool_calls.h"
 
 namespace graft::server::openai {
 namespace {
@@ -17,6 +18,20 @@ void reject_other_media(const Fields& fields) {
   fields.reject("functions", "is deprecated, use tools");
   fields.reject("function_call", "is deprecated, use tool_choice");
   fields.reject("chat_template", "is not allowed per request, see graft serve --chat-template");
+}
+
+// Valid arguments keep their text: some templates print it.
+void replace_malformed_arguments(OrderedJson& message) {
+  const auto calls = message.find("tool_calls");
+  if (calls == message.end() || !calls->is_array()) return;
+  for (OrderedJson& call : *calls) {
+    if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
+    OrderedJson& function = call["function"];
+    const auto arguments = function.find("arguments");
+    if (arguments == function.end() || !arguments->is_string()) continue;
+    OrderedJson parsed = call_arguments(arguments->get<std::string>());
+    if (parsed.contains("unparsed")) *arguments = std::move(parsed);
+  }
 }
 
 // Renames what templates do not know: role developer to system, reasoning to reasoning_content.
@@ -33,6 +48,7 @@ OrderedJson read_messages(const Fields& fields) {
     if (reasoning != message.end() && reasoning->is_string() &&
         !message.contains("reasoning_content"))
       message["reasoning_content"] = *reasoning;
+    replace_malformed_arguments(message);
   }
   return messages;
 }

@@ -163,6 +163,21 @@ TEST(ChatRequest, RenamesRolesAndReasoningForTemplates) {
   EXPECT_EQ(request.conversation.messages[1]["reasoning_content"], "because");
 }
 
+// A model may write a call that is not JSON; the conversation that contains it goes on.
+TEST(ChatRequest, KeepsMalformedArgumentsOfEarlierCalls) {
+  const ChatRequest request = read_chat_request(parse_body(
+      R"({"messages":[{"role":"assistant","tool_calls":[
+        {"id":"1","type":"function","function":{"name":"f","arguments":"{\"x\":"}},
+        {"id":"2","type":"function","function":{"name":"f","arguments":"[1]"}},
+        {"id":"3","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}},
+        {"id":"4","type":"function","function":{"name":"f","arguments":""}}]}]})"));
+  const OrderedJson& calls = request.conversation.messages[0]["tool_calls"];
+  EXPECT_EQ(calls[0]["function"]["arguments"], OrderedJson({{"unparsed", "{\"x\":"}}));
+  EXPECT_EQ(calls[1]["function"]["arguments"], OrderedJson({{"unparsed", "[1]"}}));
+  EXPECT_EQ(calls[2]["function"]["arguments"], R"({"x":1})");
+  EXPECT_EQ(calls[3]["function"]["arguments"], "");
+}
+
 TEST(ChatRequest, ReadsPromptLogprobsAndBadWords) {
   const Sampling sampling = read_chat(R"(,"prompt_logprobs":0,"bad_words":["a"," b"])").sampling;
   EXPECT_EQ(sampling.params.prompt_logprobs, 0);

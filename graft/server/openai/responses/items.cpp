@@ -8,6 +8,7 @@
 
 #include "graft/base/error.h"
 #include "graft/base/text/str.h"
+#include "graft/server/generation/tool_calls.h"
 #include "graft/server/openai/wire.h"
 
 namespace graft::server::openai::responses {
@@ -51,6 +52,10 @@ void check_message(const Fields& item) {
   check_content(item, "content");
 }
 
+std::string joined_name(const std::string& name_space, const std::string& name) {
+  return name_space.empty() ? name : str(name_space, "__", name);
+}
+
 void check_texts(const Fields& item, const char* name) {
   if (!item.has(name)) return;
   item.for_each_object(name, [](const Fields& part) { part.required_string("text"); });
@@ -65,6 +70,7 @@ const char* check_item(const Fields& item, const std::string& type) {
   if (type == "function_call") {
     for (const char* name : {"call_id", "name", "arguments"})
       item.required_string(name);
+    item.string("namespace");
     return "fc_";
   }
   if (type == "function_call_output") {
@@ -128,19 +134,6 @@ std::string reasoning_of(const OrderedJson& item) {
   return joined_texts(item, "summary");
 }
 
-// Templates print an object; what a model wrote instead must not make the conversation end.
-OrderedJson arguments_of(const OrderedJson& item) {
-  const auto& text = item["arguments"].get_ref<const std::string&>();
-  if (text.empty()) return OrderedJson::object();
-  try {
-    OrderedJson arguments = parse_ordered_json(text, "arguments");
-    if (arguments.is_object()) return arguments;
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
-    // Cut off, or not JSON.
-  }
-  return {{"unparsed", text}};
-}
-
 // Builds messages item by item.
 class Messages {
  public:
@@ -201,22 +194,52 @@ class Messages {
     messages_.back()["tool_calls"].push_back(
         {{"id", item["call_id"]},
          {"type", "function"},
-         {"function", {{"name", item["name"]}, {"arguments", arguments_of(item)}}}});
+         {"function",
+          {{"name", called_name(item)},
+           {"arguments", call_arguments(item["arguments"].get_ref<const std::string&>())}}}});
+  }
+
+  static std::string called_name(const OrderedJson& item) {
+    const auto space = item.find("namespace");
+    const bool has_space = space != item.end() && space->is_string();
+    return joined_name(has_space ? space->get<std::string>() : "", item["name"].get<std::string>());
   }
 
   OrderedJson messages_ = OrderedJson::array();
   std::string reasoning_;  // of the next message of the assistant
 };
 
-OrderedJson function_of(const Fields& tool) {
+OrderedJson function_of(const Fields& tool, const std::string& name_space) {
   if (tool.boolean("defer_loading").value_or(false))
     tool.fail_at("defer_loading", "needs the tool search, which is not supported");
-  OrderedJson function = {{"name", tool.required_string("name")},
+  OrderedJson function = {{"name", joined_name(name_space, tool.required_string("name"))},
                           {"description", tool.string("description").value_or("")}};
   if (const auto parameters = tool.object("parameters"))
     function["parameters"] = parameters->json();
   if (const auto strict = tool.boolean("strict")) function["strict"] = *strict;
   return {{"type", "function"}, {"function", std::move(function)}};
+}
+
+// Calls use(tool, namespace) for every function of `tools`.
+template <class Use>
+void each_function(const Fields& fields, const Use& use) {
+  if (!fields.has("tools")) return;
+  fields.for_each_object("tools", [&](const Fields& tool) {
+    const std::string type = tool.required_string("type");
+    if (type.starts_with("web_search")) return;
+    if (type == "function") {
+      use(tool, std::string());
+    } else if (type == "namespace") {
+      const std::string name = tool.required_string("name");
+      tool.for_each_object("tools", [&](const Fields& inner) {
+        if (inner.required_string("type") != "function")
+          inner.fail_at("type", "a namespace has only functions");
+        use(inner, name);
+      });
+    } else {
+      tool.fail_at("type", str("'", type, "' is not supported, only 'function' and 'namespace'"));
+    }
+  });
 }
 
 }  // namespace
@@ -244,16 +267,21 @@ OrderedJson to_messages(const OrderedJson& items, const std::string& instruction
 }
 
 OrderedJson read_function_tools(const Fields& fields) {
-  if (!fields.has("tools")) return nullptr;
   OrderedJson tools = OrderedJson::array();
-  fields.for_each_object("tools", [&](const Fields& tool) {
-    const std::string type = tool.required_string("type");
-    if (type.starts_with("web_search")) return;
-    if (type != "function")
-      tool.fail_at("type", str("'", type, "' is not supported, only 'function'"));
-    tools.push_back(function_of(tool));
+  each_function(fields, [&](const Fields& tool, const std::string& name_space) {
+    tools.push_back(function_of(tool, name_space));
   });
   return tools.empty() ? OrderedJson(nullptr) : tools;
+}
+
+std::map<std::string, QualifiedName> read_namespaces(const Fields& fields) {
+  std::map<std::string, QualifiedName> names;
+  each_function(fields, [&](const Fields& tool, const std::string& name_space) {
+    if (name_space.empty()) return;
+    const std::string name = tool.required_string("name");
+    names[joined_name(name_space, name)] = {.name_space = name_space, .name = name};
+  });
+  return names;
 }
 
 }  // namespace graft::server::openai::responses

@@ -3,6 +3,10 @@
 
 #pragma once
 
+#include <map>
+#include <string>
+#include <string_view>
+
 #include "graft/base/text/json.h"
 #include "graft/server/fields.h"
 
@@ -17,9 +21,18 @@ OrderedJson read_items(const Fields& fields);
 // `instructions` precede them; empty: none.
 OrderedJson to_messages(const OrderedJson& items, const std::string& instructions);
 
-// `tools` as functions of templates; null: none. Throws ApiError 400 for types other than function.
-// The hosted web search, which Codex always offers, is left out: a model never chooses it.
+// `tools` as functions of templates; null: none. Throws ApiError 400 for types other than function
+// and namespace. The hosted web search, which Codex always offers, is left out: a model never
+// chooses it.
 OrderedJson read_function_tools(const Fields& fields);
+
+// A function of a namespace is called NAMESPACE__NAME by the model.
+struct QualifiedName {
+  std::string name_space = {};
+  std::string name = {};
+};
+// The functions of `tools` that are in namespaces, by the names that the model uses.
+std::map<std::string, QualifiedName> read_namespaces(const Fields& fields);
 
 // The marker of reasoning that a client keeps for the server (reasoning.encrypted_content).
 inline constexpr std::string_view kReasoningMark = "graft:";

@@ -127,6 +127,7 @@ ResponsesRequest read_responses_request(const OrderedJson& body) {
   request.cache_salt = fields.string("cache_salt").value_or("");
   fields.object("metadata");
   read_response_tools(fields, request);
+  request.namespaces = read_namespaces(fields);
   read_reasoning(fields, request);
   read_text(fields, request);
   read_include(fields, request);

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "graft/api/chat_format.h"
 #include "graft/base/text/json.h"
+#include "graft/server/openai/responses/items.h"
 #include "graft/server/openai/sampling.h"
 #include "graft/server/tools/tool_choice.h"
 
@@ -19,6 +21,7 @@ struct ResponsesRequest {
   std::string previous_response_id = {};  // empty: none
   // Without messages: these need the previous response.
   api::Conversation conversation = {};
+  std::map<std::string, QualifiedName> namespaces = {};  // read_namespaces()
   Sampling sampling = {};
   bool is_stream = false;
   ToolChoice tool_choice = {};

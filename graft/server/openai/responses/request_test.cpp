@@ -96,6 +96,10 @@ const RejectedResponse kRejectedResponses[] = {
     {R"(,"tools":[{"type":"local_shell"}])", "tools[0].type"},
     {R"(,"tools":[{"type":"custom","name":"apply_patch"}])", "tools[0].type"},
     {R"(,"tools":[{"type":"function"}])", "tools[0].name"},
+    {R"(,"tools":[{"type":"namespace","tools":[]}])", "tools[0].name"},
+    {R"(,"tools":[{"type":"namespace","name":"n"}])", "tools[0].tools"},
+    {R"(,"tools":[{"type":"namespace","name":"n","tools":[{"type":"custom","name":"x"}]}])",
+     "tools[0].tools[0].type"},
     {R"(,"prompt_logprobs":1)", "prompt_logprobs"},
     {R"(,"tools":[{"type":"function","name":"f","parameters":[]}])", "tools[0].parameters"},
     {R"(,"background":true)", "background"},
@@ -163,6 +167,23 @@ TEST(ResponseItems, BecomeMessagesOfTemplates) {
     {"role":"tool","tool_call_id":"c2","content":"s"},
     {"role":"assistant","content":"","reasoning_content":"so","tool_calls":[
       {"id":"c3","type":"function","function":{"name":"f","arguments":{}}}]}])"));
+}
+
+// As Codex offers its tools for agents.
+TEST(ResponsesRequest, ReadsFunctionsOfNamespaces) {
+  const ResponsesRequest request = read_response(R"(,"tools":[{"type":"function","name":"wait"},
+      {"type":"namespace","name":"agents","description":"d","tools":[
+        {"type":"function","name":"wait","parameters":{"type":"object"}}]}])");
+  const OrderedJson& tools = request.conversation.tools;
+  ASSERT_EQ(tools.size(), 2U);
+  EXPECT_EQ(tools[0]["function"]["name"], "wait");
+  EXPECT_EQ(tools[1]["function"]["name"], "agents__wait");
+  ASSERT_EQ(request.namespaces.size(), 1U);
+  EXPECT_EQ(request.namespaces.at("agents__wait").name_space, "agents");
+  const OrderedJson messages = messages_of(
+      R"([{"type":"function_call","call_id":"c","name":"wait","namespace":"agents",
+           "arguments":"{}"}])");
+  EXPECT_EQ(messages[0]["tool_calls"][0]["function"]["name"], "agents__wait");
 }
 
 TEST(ResponseItems, GetTypesAndIds) {

@@ -43,6 +43,11 @@ bool ResponsesWriter::is_summary(const Item& item) const {
   return item.kind == Kind::Reasoning && options_.wants_summary;
 }
 
+QualifiedName ResponsesWriter::function_of(const ToolCall& call) const {
+  const auto found = options_.namespaces.find(call.name);
+  return found == options_.namespaces.end() ? QualifiedName{.name = call.name} : found->second;
+}
+
 OrderedJson ResponsesWriter::part_json(const Item& item, bool is_empty) const {
   const std::string text = is_empty ? std::string() : item.text;
   if (item.kind == Kind::Reasoning)
@@ -74,7 +79,8 @@ OrderedJson ResponsesWriter::item_json(const Item& item) const {
     case Kind::Call:
       json["type"] = "function_call";
       json["call_id"] = item.call_id;
-      json["name"] = item.name;
+      if (!item.function.name_space.empty()) json["namespace"] = item.function.name_space;
+      json["name"] = item.function.name;
       json["arguments"] = item.text;
       break;
   }
@@ -120,7 +126,7 @@ std::string ResponsesWriter::open(Kind kind, const ToolCall& call) {
   items_.push_back({.kind = kind,
                     .id = kPrefixes[static_cast<std::size_t>(kind)] + suffix,
                     .call_id = call.id,
-                    .name = call.name});
+                    .function = function_of(call)});
   is_open_ = true;
   const Item& item = items_.back();
   events += event("response.output_item.added",
@@ -136,7 +142,7 @@ std::string ResponsesWriter::close_part() {
   const Item& item = items_.back();
   if (item.kind == Kind::Call) {
     return item_event("response.function_call_arguments.done",
-                      {{"name", item.name}, {"arguments", item.text}});
+                      {{"name", item.function.name}, {"arguments", item.text}});
   }
   const OrderedJson text = {{"text", item.text}};
   const OrderedJson part = {{"part", part_json(item, false)}};

@@ -6,18 +6,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "graft/server/generation/generation.h"
 #include "graft/server/generation/output_parser.h"
+#include "graft/server/openai/responses/items.h"
 #include "graft/server/openai/wire.h"
 
 namespace graft::server::openai::responses {
 
 struct ResponseOptions {
   OutputFormat format = {};
-  OrderedJson echo = OrderedJson::object();  // fields of the request
+  OrderedJson echo = OrderedJson::object();              // fields of the request
+  std::map<std::string, QualifiedName> namespaces = {};  // read_namespaces()
   bool is_stream = false;
   bool wants_logprobs = false;
   bool wants_summary = false;
@@ -43,7 +46,7 @@ class ResponsesWriter final : public ResponseWriter {
     Kind kind = Kind::Message;
     std::string id = {};
     std::string call_id = {};
-    std::string name = {};
+    QualifiedName function = {};
     std::string text = {};  // of a call: its arguments
     OrderedJson logprobs = OrderedJson::array();
     const char* status = "in_progress";
@@ -66,6 +69,7 @@ class ResponsesWriter final : public ResponseWriter {
   OrderedJson item_json(const Item& item) const;
   OrderedJson response(const char* status, bool has_output) const;
   bool is_summary(const Item& item) const;
+  QualifiedName function_of(const ToolCall& call) const;
 
   Identity identity_;
   ResponseOptions options_;

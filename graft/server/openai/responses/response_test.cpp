@@ -143,6 +143,21 @@ TEST(ResponsesWriter, WritesOneObjectAndKeepsIt) {
   EXPECT_EQ(kept, json);
 }
 
+TEST(ResponsesWriter, CallsNameTheirNamespace) {
+  ResponsesWriter writer(kResponse, {.format = {.parse_tool_calls = true},
+                                     .namespaces = {{"f", {.name_space = "n", .name = "g"}}},
+                                     .is_stream = true});
+  std::string stream = writer.append(0, end_piece(kCall, api::FinishReason::Stop));
+  stream += writer.finish({});
+  const std::vector<Json> events = response_events(stream);
+  for (const Json& event : events) {
+    if (!event.contains("item")) continue;
+    EXPECT_EQ(event["item"]["namespace"], "n");
+    EXPECT_EQ(event["item"]["name"], "g");
+  }
+  EXPECT_EQ(events.back()["response"]["output"][0]["namespace"], "n");
+}
+
 TEST(ResponsesWriter, FailsWithTheResponse) {
   ResponsesWriter writer(kResponse, {.is_stream = true});
   std::string stream = writer.begin();
