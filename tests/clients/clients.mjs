@@ -1,5 +1,6 @@
-// clients.mjs GRAFT MODEL: starts `graft serve` and tests every path with the official clients, openai,
-// @anthropic-ai/sdk and ollama from npm, and the paths of llama.cpp with fetch. Fails when a response is not what these clients expect.
+// clients.mjs GRAFT MODEL: starts `graft serve` and tests every path with clients from npm: openai, @anthropic-ai/sdk and
+// ollama here, the helpers of openai in openai_helpers.mjs, Vercel's AI SDK in ai_sdk.mjs, LangChain in langchain.mjs; the paths
+// of llama.cpp with fetch. Fails when a response is not what these clients expect.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -7,27 +8,11 @@ import { createInterface } from "node:readline";
 import Anthropic from "@anthropic-ai/sdk";
 import { Ollama } from "ollama";
 import OpenAI from "openai";
+import { aiSdkChecks } from "./ai_sdk.mjs";
+import { key, question, sum, toolQuestion, tools } from "./common.mjs";
+import { openaiHelperChecks } from "./openai_helpers.mjs";
 
 const [graft, model] = process.argv.slice(2);
-const key = "secret";
-const question = { role: "user", content: "Find the sum of 62 and 1." };
-const sum = "62 + 1 = 63";
-const toolQuestion = { role: "user", content: "How much does the item watch cost?" };
-const tools = [
-  {
-    type: "function",
-    function: {
-      name: "get_price",
-      description: "Get the price of an item",
-      parameters: {
-        type: "object",
-        properties: { item: { type: "string", description: "The item" } },
-        required: ["item"],
-      },
-    },
-  },
-];
-
 async function start() {
   const server = spawn(graft, ["serve", "--port", "0", "--model", `sprout=${model}`, "--max-num-seqs", "2", "--max-queue", "1"], {
     env: { ...process.env, GRAFT_API_KEYS: key },
@@ -436,10 +421,17 @@ const llamacppChecks = {
   },
 };
 
+// A check that returns a text was skipped for this reason.
 async function check(name, checks, client, url) {
   for (const [what, run] of Object.entries(checks)) {
-    await run(client, url);
-    console.log(`ok  ${name} ${what}`);
+    let skipped;
+    try {
+      skipped = await run(client, url);
+    } catch (error) {
+      console.log(`failed: ${name} ${what}`);
+      throw error;
+    }
+    console.log(typeof skipped === "string" ? `skipped ${name} ${what}: ${skipped}` : `ok  ${name} ${what}`);
   }
 }
 
@@ -448,6 +440,7 @@ try {
   const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 0 });
   await check("openai", openaiChecks, openai, url);
   await check("openai", responsesChecks, openai, url);
+  await check("openai helpers", openaiHelperChecks, openai, url);
   const anthropic = new Anthropic({ baseURL: url, apiKey: key, maxRetries: 0 });
   await check("anthropic", anthropicChecks, anthropic, url);
   const ollama = new Ollama({ host: url, headers: { Authorization: `Bearer ${key}` } });
@@ -459,6 +452,13 @@ try {
     return response.headers.get("content-type").startsWith("application/json") ? JSON.parse(text) : text;
   };
   await check("llama.cpp", llamacppChecks, ask, url);
+  await check("ai", aiSdkChecks, null, url);
+  if (parseInt(process.versions.node) >= 20) {
+    const { langchainChecks } = await import("./langchain.mjs");
+    await check("langchain", langchainChecks, null, url);
+  } else {
+    console.log(`skipped langchain: it needs Node.js 20, this is ${process.versions.node}`);
+  }
   const ended = new Promise((resolve) => server.once("exit", resolve));
   server.kill("SIGTERM");
   assert.equal(await ended, 0);

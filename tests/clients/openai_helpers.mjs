@@ -1,0 +1,77 @@
+// The helpers of the openai client: zod schemas and the runner of tools.
+
+import assert from "node:assert/strict";
+import { zodFunction, zodResponseFormat, zodTextFormat } from "openai/helpers/zod";
+import { z } from "zod";
+import { question, refusesForcedCalls, toolQuestion } from "./common.mjs";
+
+const Answer = z.object({ answer: z.number().int(), unit: z.enum(["apples", "pears"]) });
+const model = "sprout";
+const base = { model, messages: [question], temperature: 0 };
+
+function priceTool(calls) {
+  return zodFunction({
+    name: "get_price",
+    description: "Get the price of an item",
+    parameters: z.object({ item: z.string().describe("The item") }),
+    function: async (input) => {
+      calls.push(input);
+      return { price: 18 };
+    },
+  });
+}
+
+export const openaiHelperChecks = {
+  async "parses a chat completion with a zod schema"(client) {
+    const completion = await client.chat.completions.parse({ ...base, response_format: zodResponseFormat(Answer, "answer") });
+    Answer.parse(completion.choices[0].message.parsed);
+  },
+
+  async "parses a streamed chat completion with a zod schema"(client) {
+    const stream = client.chat.completions.stream({ ...base, response_format: zodResponseFormat(Answer, "answer") });
+    let num_deltas = 0;
+    stream.on("content.delta", ({ parsed }) => (num_deltas += parsed ? 1 : 0));
+    const completion = await stream.finalChatCompletion();
+    Answer.parse(completion.choices[0].message.parsed);
+    assert.ok(num_deltas > 0, "partial objects");
+  },
+
+  async "parses a response with a zod schema"(client) {
+    const text = { format: zodTextFormat(Answer, "answer") };
+    const response = await client.responses.parse({ model, input: question.content, temperature: 0, text });
+    Answer.parse(response.output_parsed);
+  },
+
+  async "refuses to parse an output that was cut off"(client) {
+    const request = { ...base, max_tokens: 2, response_format: zodResponseFormat(Answer, "answer") };
+    await assert.rejects(client.chat.completions.parse(request), { name: "Error", message: /length/ });
+  },
+
+  // The model decides whether it calls; with this question it does.
+  async "runs tools"(client) {
+    for (const stream of [false, true]) {
+      const calls = [];
+      const runner = client.chat.completions.runTools({ ...base, messages: [toolQuestion], tools: [priceTool(calls)], stream });
+      assert.match(await runner.finalContent(), /18/);
+      assert.deepEqual(calls, [{ item: "watch" }]);
+      assert.deepEqual(runner.messages.map((message) => message.role), ["user", "assistant", "tool", "assistant"]);
+    }
+  },
+
+  async "runs tools where the model calls none"(client) {
+    const calls = [];
+    const runner = client.chat.completions.runTools({ ...base, tools: [priceTool(calls)], tool_choice: "none" });
+    assert.ok((await runner.finalContent()).length > 0);
+    assert.deepEqual(calls, []);
+  },
+
+  async "runs a forced tool"(client, url) {
+    if (await refusesForcedCalls(url)) return "tool_choice required is not supported yet";
+    const calls = [];
+    const tool_choice = { type: "function", function: { name: "get_price" } };
+    const runner = client.chat.completions.runTools({ ...base, tools: [priceTool(calls)], tool_choice });
+    await runner.done();
+    assert.equal(calls.length, 1);
+    assert.equal(typeof calls[0].item, "string");
+  },
+};
