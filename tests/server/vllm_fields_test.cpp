@@ -78,7 +78,8 @@ TEST(VllmFields, BadWordsDoNotAppear) {
                                {"max_output_tokens", 16},
                                {"bad_words", {"63"}}})
                              .json();
-  EXPECT_EQ(responses["output"].dump().find("63"), std::string::npos) << responses;
+  const Json text = responses["output"][0]["content"][0]["text"];
+  EXPECT_EQ(text.get<std::string>().find("63"), std::string::npos) << responses;
   EXPECT_EQ(post(server, kChat, sum_body({{"bad_words", {""}}})).status, 400);
 }
 

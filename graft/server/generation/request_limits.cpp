@@ -27,7 +27,7 @@ std::size_t parameter_bytes(const api::SamplingParams& params) {
   for (const std::string& stop : params.stop)
     bytes += stop.size();
   for (const std::vector<api::TokenId>& word : params.bad_words)
-    bytes += sizeof(word) + word.size() * sizeof(api::TokenId);
+    bytes += sizeof(std::vector<api::TokenId>) + word.size() * sizeof(api::TokenId);
   return bytes;
 }
 
