@@ -38,7 +38,7 @@ class PullCommand : public ::testing::Test {
   }
 
   TempDir home_;
-  testing::HubPeer peer_;
+  hub::testing::HubPeer peer_;
 };
 
 TEST_F(PullCommand, DownloadsAModelThatOtherCommandsAccept) {

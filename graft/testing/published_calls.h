@@ -7,7 +7,7 @@
 
 #include "graft/formats/chat_traits.h"
 
-namespace graft::testing {
+namespace graft::server::testing {
 
 struct PublishedCalls {
   const char* model;
@@ -91,4 +91,4 @@ inline const PublishedCalls kPublishedCalls[] = {
 // clang-format on
 // NOLINTEND(modernize-raw-string-literal)
 
-}  // namespace graft::testing
+}  // namespace graft::server::testing

@@ -267,7 +267,9 @@ void expect_valid_walks(const CallGrammar& options, int num_walks) {
     if (options.is_forced) {
       EXPECT_FALSE(all.calls.empty()) << text;
       EXPECT_EQ(all.content, "") << text;
-      if (options.is_single) EXPECT_EQ(all.calls.size(), 1U) << text;
+      if (options.is_single) {
+        EXPECT_EQ(all.calls.size(), 1U) << text;
+      }
     }
     num_calls += all.calls.size();
     for (const ToolCall& call : all.calls) {
@@ -278,7 +280,9 @@ void expect_valid_walks(const CallGrammar& options, int num_walks) {
       }
     }
   }
-  if (options.is_forced) EXPECT_GT(num_calls, 0U);
+  if (options.is_forced) {
+    EXPECT_GT(num_calls, 0U);
+  }
 }
 
 TEST(CallGrammar, RandomForcedCallsAreReadBack) {

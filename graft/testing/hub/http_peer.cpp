@@ -16,7 +16,7 @@
 #include "graft/base/text/ascii.h"
 #include "graft/base/text/str.h"
 
-namespace graft::testing {
+namespace graft::hub::testing {
 namespace {
 
 constexpr std::size_t kPieceBytes = 64U << 10U;
@@ -150,4 +150,4 @@ void HttpPeer::serve(int socket) {
   ::shutdown(socket, SHUT_RDWR);  // closed by the destructor: its number must not be reused
 }
 
-}  // namespace graft::testing
+}  // namespace graft::hub::testing

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-namespace graft::testing {
+namespace graft::hub::testing {
 
 struct PeerRequest {
   std::string method;
@@ -58,4 +58,4 @@ class HttpPeer {
   std::thread acceptor_;
 };
 
-}  // namespace graft::testing
+}  // namespace graft::hub::testing

@@ -10,7 +10,7 @@
 #include "graft/base/text/json.h"
 #include "graft/base/text/str.h"
 
-namespace graft::testing {
+namespace graft::hub::testing {
 namespace {
 
 std::string hash_hex(const std::string& content, const EVP_MD* type) {
@@ -200,4 +200,4 @@ PeerResponse HubPeer::hub_answer(const PeerRequest& request) {
   return found == repos_[repo].end() ? PeerResponse{.status = 404} : file_answer(found->second);
 }
 
-}  // namespace graft::testing
+}  // namespace graft::hub::testing

@@ -11,7 +11,7 @@
 
 #include "graft/testing/hub/http_peer.h"
 
-namespace graft::testing {
+namespace graft::hub::testing {
 
 // What goes wrong with requests whose target contains a text.
 struct PeerFault {
@@ -74,4 +74,4 @@ class HubPeer {
 std::string sha256_hex(const std::string& content);
 std::string git_sha1_hex(const std::string& content);
 
-}  // namespace graft::testing
+}  // namespace graft::hub::testing
