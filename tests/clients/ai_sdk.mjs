@@ -7,7 +7,7 @@ import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { APICallError, embedMany, generateText, Output, stepCountIs, streamText, tool } from "ai";
 import { z } from "zod";
-import { key, question, refusesForcedCalls, sum, toolQuestion } from "./common.mjs";
+import { key, question, sum, toolQuestion } from "./common.mjs";
 
 globalThis.AI_SDK_LOG_WARNINGS = false; // that the providers do not know the model
 
@@ -79,7 +79,6 @@ const checksOf = {
   },
 
   async "forces a tool"(model, url) {
-    if (await refusesForcedCalls(url)) return "tool_choice required is not supported yet";
     const result = await generateText({ ...model, prompt: question.content, tools: { get_price: price }, toolChoice: "required" });
     assert.equal(result.toolCalls[0].toolName, "get_price");
   },

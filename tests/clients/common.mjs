@@ -18,16 +18,3 @@ export const tools = [
     },
   },
 ];
-
-// Whether the server takes a forced call; a check of one is skipped until it does.
-export async function refusesForcedCalls(url) {
-  const response = await fetch(`${url}/v1/chat/completions`, {
-    method: "POST",
-    headers: { Authorization: `Bearer ${key}` },
-    body: JSON.stringify({ messages: [toolQuestion], tools, tool_choice: "required", max_tokens: 64, temperature: 0 }),
-  });
-  if (response.ok) return false;
-  const { error } = await response.json();
-  if (error.param !== "tool_choice") throw new Error(`tool_choice required: ${error.message}`);
-  return true;
-}

@@ -7,7 +7,7 @@ import { tool } from "@langchain/core/tools";
 import { ChatOllama, OllamaEmbeddings } from "@langchain/ollama";
 import { ChatOpenAI, OpenAIEmbeddings } from "@langchain/openai";
 import { z } from "zod";
-import { key, question, refusesForcedCalls, sum, toolQuestion } from "./common.mjs";
+import { key, question, sum, toolQuestion } from "./common.mjs";
 
 const Answer = z.object({ answer: z.number().int() });
 const price = tool(async () => '{"price": 18}', {
@@ -66,7 +66,6 @@ export const langchainChecks = {
   },
 
   async "ChatOpenAI forces a tool"(_, url) {
-    if (await refusesForcedCalls(url)) return "tool_choice required is not supported yet";
     const message = await models.ChatOpenAI(url).bindTools([price], { tool_choice: "required" }).invoke(question.content);
     assert.equal(message.tool_calls[0].name, "get_price");
   },

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { zodFunction, zodResponseFormat, zodTextFormat } from "openai/helpers/zod";
 import { z } from "zod";
-import { question, refusesForcedCalls, toolQuestion } from "./common.mjs";
+import { question, toolQuestion } from "./common.mjs";
 
 const Answer = z.object({ answer: z.number().int(), unit: z.enum(["apples", "pears"]) });
 const model = "sprout";
@@ -66,7 +66,6 @@ export const openaiHelperChecks = {
   },
 
   async "runs a forced tool"(client, url) {
-    if (await refusesForcedCalls(url)) return "tool_choice required is not supported yet";
     const calls = [];
     const tool_choice = { type: "function", function: { name: "get_price" } };
     const runner = client.chat.completions.runTools({ ...base, tools: [priceTool(calls)], tool_choice });
